@@ -1,0 +1,15 @@
+# Third-party libraries, all Debian 12 packages. One library, one folder that includes it: the folder
+# is named beside each.
+find_package(OpenMP REQUIRED COMPONENTS CXX)                  # runtime/base
+find_package(absl REQUIRED)                                   # everywhere
+find_package(Protobuf REQUIRED)                               # proto, runtime/spec
+find_package(dnnl REQUIRED)                                   # runtime/onednn, bench
+find_package(hwy REQUIRED)                                    # runtime/ops, plugins/norms
+find_package(nlohmann_json REQUIRED)                          # runtime/session, runtime/api, cli
+find_package(CLI11 REQUIRED)                                  # cli
+if(PLUMB_BUILD_TESTS)
+  find_package(GTest REQUIRED)                                # tests
+endif()
+if(PLUMB_BUILD_BENCH)
+  find_package(benchmark REQUIRED)                            # bench
+endif()

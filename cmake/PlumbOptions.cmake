@@ -1,0 +1,37 @@
+# Compiler settings that hold for every target. Nothing is built for the building machine's own
+# processor: kernels choose their instruction set when they run.
+option(PLUMB_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(PLUMB_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(PLUMB_SANITIZE "Build with address and undefined-behaviour sanitizers" OFF)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# -O2 and no fast-math: the order of floating-point additions is part of plumb's contract.
+# -ffp-contract=off: a compiler that fuses a*b+c in one build and not in another changes results;
+# kernels that want a fused multiply-add ask for one.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
+add_compile_options(-Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off)
+
+if(PLUMB_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
+find_program(PLUMB_CCACHE ccache)
+if(PLUMB_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER "${PLUMB_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${PLUMB_CCACHE}")
+endif()

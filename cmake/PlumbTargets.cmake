@@ -1,0 +1,50 @@
+include(GNUInstallDirs)
+
+# plumb_room(<name> SOURCES <files> [PUBLIC <targets>] [PRIVATE <targets>])
+#   A room of the runtime: the static library plumb_<name>. Its dependencies are the whole truth about
+#   what it may include.
+function(plumb_room name)
+  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(plumb_${name} STATIC ${arg_SOURCES})
+  target_include_directories(plumb_${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(plumb_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+endfunction()
+
+# plumb_norm_plugin(<id> SOURCES <files>)
+#   A norm as a shared library <id>.so in the build's plugin directory. It sees the C header and, if it
+#   asks for it, Highway, and nothing else of the project.
+set(PLUMB_PLUGIN_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/plumb/norm-v1")
+function(plumb_norm_plugin id)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_library(plumb_norm_${id} MODULE ${arg_SOURCES})
+  target_link_libraries(plumb_norm_${id} PRIVATE plumb_norm_abi ${arg_LIBRARIES})
+  set_target_properties(plumb_norm_${id} PROPERTIES
+    OUTPUT_NAME "${id}" PREFIX "" SUFFIX ".so"
+    LIBRARY_OUTPUT_DIRECTORY "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}"
+    C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_link_options(plumb_norm_${id} PRIVATE -Wl,-z,now)
+  if(NOT PLUMB_SANITIZE)
+    target_link_options(plumb_norm_${id} PRIVATE -Wl,-z,defs)
+  endif()
+  # The loader refuses a library that others may write to, whatever the umask here is.
+  add_custom_command(TARGET plumb_norm_${id} POST_BUILD
+    COMMAND chmod go-w "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}" "$<TARGET_FILE:plumb_norm_${id}>")
+  install(TARGETS plumb_norm_${id} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
+endfunction()
+
+# plumb_test(<name> SOURCES <files> LIBRARIES <targets> [DEPENDS <targets>])
+#   A GoogleTest binary, registered as one ctest test (the suites inside are fast).
+function(plumb_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;DEPENDS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_compile_definitions(${name} PRIVATE
+    PLUMB_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    PLUMB_BUILD_DIR="${PROJECT_BINARY_DIR}"
+    PLUMB_TEST_PLUGIN_DIR="${PLUMB_PLUGIN_OUTPUT_DIRECTORY}")
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gmock GTest::gtest GTest::gtest_main)
+  if(arg_DEPENDS)
+    add_dependencies(${name} ${arg_DEPENDS})
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()

@@ -1,0 +1,47 @@
+// AlignedBuffer: owned, 64-byte aligned, zero-filled memory. Large ones ask for huge pages: page
+// faults of fresh memory are a large share of a training step otherwise. Move-only.
+#ifndef PLUMB_RUNTIME_BASE_ALIGNED_BUFFER_H_
+#define PLUMB_RUNTIME_BASE_ALIGNED_BUFFER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace plumb {
+
+inline constexpr int64_t kAlignment = 64;
+inline constexpr int64_t AlignUp(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(int64_t bytes);  // bytes >= 0
+  AlignedBuffer(AlignedBuffer&& other) noexcept
+      : memory_(std::move(other.memory_)), size_(std::exchange(other.size_, 0)) {}
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
+    memory_ = std::move(other.memory_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
+
+  std::byte* data() const { return memory_.get(); }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(memory_.get());
+  }
+  int64_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  std::unique_ptr<std::byte[], Free> memory_;
+  int64_t size_ = 0;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_BASE_ALIGNED_BUFFER_H_

@@ -1,0 +1,74 @@
+// Files that are never seen half-written, and files mapped for reading.
+#ifndef PLUMB_RUNTIME_BASE_FILE_H_
+#define PLUMB_RUNTIME_BASE_FILE_H_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace plumb {
+
+// A file longer than `max_bytes` is an error, found before more of it is read: it may have no end.
+absl::StatusOr<std::string> ReadFile(const std::string& path,
+                                     int64_t max_bytes = std::numeric_limits<int64_t>::max());
+
+// Writes `parts` one after another to a temporary beside `path`, syncs it, renames it over `path`
+// and syncs the directory: at any moment `path` holds the old content or the new, whole.
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::Span<const absl::string_view> parts);
+absl::Status WriteFileAtomically(const std::string& path, absl::string_view content);
+
+// mkdir -p.
+absl::Status MakeDirectories(const std::string& path);
+// fsync of a directory: makes the renames inside it durable.
+absl::Status SyncDirectory(const std::string& path);
+// Names in `path`, sorted, without "." and "..".
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
+
+bool IsDirectory(const std::string& path);
+bool FileExists(const std::string& path);
+std::string JoinPath(absl::string_view directory, absl::string_view name);
+std::string DirectoryOf(absl::string_view path);  // "a/b" -> "a", "b" -> "."
+
+// A file mapped read-only. Move-only; the view lives as long as the object. Thread-safe for reads.
+class MappedFile {
+ public:
+  static absl::StatusOr<MappedFile> Open(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  ~MappedFile();
+
+  absl::string_view content() const { return {data_, size_}; }
+
+ private:
+  MappedFile(const char* data, size_t size) : data_(data), size_(size) {}
+  const char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// An exclusive lock on a file, held until the object goes or the process ends, however it ends.
+// Move-only.
+class FileLock {
+ public:
+  // Makes the file if need be. kUnavailable when another process holds the lock.
+  static absl::StatusOr<FileLock> Acquire(const std::string& path);
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+  FileLock(const FileLock&) = delete;
+  ~FileLock();
+
+ private:
+  explicit FileLock(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_BASE_FILE_H_

@@ -1,0 +1,47 @@
+// ParallelFor over OpenMP, the one thread pool of the process (oneDNN here is built on it).
+//
+// The caller cuts its work into `n` tasks by shape alone, never by the number of threads, so that
+// results are bit-identical for any thread count. Stateless; nested calls run serially.
+#ifndef PLUMB_RUNTIME_BASE_PARALLEL_H_
+#define PLUMB_RUNTIME_BASE_PARALLEL_H_
+
+#include <algorithm>
+#include <cstdint>
+
+namespace plumb {
+
+// Below about this many scalar operations an op is faster on one thread: waking a second one costs
+// some microseconds.
+inline constexpr int64_t kMinParallelWork = 1 << 17;
+
+// How many tasks to cut `items` equal items into when all of them cost `work` scalar operations:
+// one when there is too little to share, else at most 64. A function of the shape only.
+inline int64_t TaskCount(int64_t items, int64_t work) {
+  if (work < kMinParallelWork) return 1;
+  return std::max<int64_t>(1, std::min<int64_t>({items, 64, work / (kMinParallelWork / 8)}));
+}
+
+// The half-open range of items that task `i` of `n` owns.
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+inline Range TaskRange(int64_t items, int64_t n, int64_t i) {
+  return {items * i / n, items * (i + 1) / n};
+}
+
+// Runs body(i) for every i in [0, n) on at most `threads` threads. `body` must not throw.
+template <class Body>
+void ParallelFor(int64_t n, int threads, const Body& body) {
+  const int team = static_cast<int>(std::min<int64_t>(n, threads));
+  if (team <= 1) {
+    for (int64_t i = 0; i < n; ++i) body(i);
+    return;
+  }
+#pragma omp parallel for num_threads(team) schedule(static)
+  for (int64_t i = 0; i < n; ++i) body(i);
+}
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_BASE_PARALLEL_H_

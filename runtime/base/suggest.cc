@@ -1,0 +1,60 @@
+#include "runtime/base/suggest.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace plumb {
+namespace {
+
+char Fold(char c) {
+  if (c == '-' || c == ' ') return '_';
+  return absl::ascii_tolower(static_cast<unsigned char>(c));
+}
+
+// Optimal string alignment distance: insert, delete, replace, swap of neighbours.
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const bool same = Fold(a[i - 1]) == Fold(b[j - 1]);
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && Fold(a[i - 1]) == Fold(b[j - 2]) && Fold(a[i - 2]) == Fold(b[j - 1])) {
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string DidYouMean(absl::string_view name, const std::vector<std::string>& candidates) {
+  constexpr size_t kLongestWorthComparing = 64;
+  if (name.size() > kLongestWorthComparing) return "";
+  const size_t farthest = std::max<size_t>(1, name.size() / 3);  // farther is another name
+  const std::string* best = nullptr;
+  size_t best_distance = farthest + 1;
+  for (const std::string& candidate : candidates) {
+    if (candidate.size() > kLongestWorthComparing) continue;
+    size_t distance = EditDistance(name, candidate);
+    // With nothing left of either, it is not a slip: "y" does not mean "x".
+    if (distance >= std::max(name.size(), candidate.size())) continue;
+    // "prenorm" for "pre", "rms" for "rms_norm": one is the beginning of the other. A slip is
+    // nearer.
+    const size_t common = std::min(name.size(), candidate.size());
+    if (common >= 3 && EditDistance(name.substr(0, common), candidate.substr(0, common)) == 0) {
+      distance = std::min(distance, farthest);
+    }
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = &candidate;
+    }
+  }
+  return best == nullptr ? "" : absl::StrCat("; did you mean \"", *best, "\"?");
+}
+
+}  // namespace plumb

@@ -1,0 +1,54 @@
+#include "runtime/base/suggest.h"
+
+#include <gtest/gtest.h>
+
+namespace plumb {
+namespace {
+
+std::string Meant(const std::string& name) { return "; did you mean \"" + name + "\"?"; }
+
+TEST(DidYouMeanTest, FindsTheSlipsThatFingersMake) {
+  const std::vector<std::string> names = {"layer_norm", "none", "rms_norm"};
+  EXPECT_EQ(DidYouMean("rmsnorm", names), Meant("rms_norm"));    // left out
+  EXPECT_EQ(DidYouMean("rms_nrom", names), Meant("rms_norm"));   // swapped
+  EXPECT_EQ(DidYouMean("rms_norrm", names), Meant("rms_norm"));  // doubled
+  EXPECT_EQ(DidYouMean("rmz_norm", names), Meant("rms_norm"));   // replaced
+  EXPECT_EQ(DidYouMean("RMS-Norm", names), Meant("rms_norm"));   // spelt otherwise
+  EXPECT_EQ(DidYouMean("Layer Norm", names), Meant("layer_norm"));
+}
+
+TEST(DidYouMeanTest, SaysNothingWhenNothingIsNear) {
+  const std::vector<std::string> names = {"layer_norm", "none", "rms_norm"};
+  EXPECT_EQ(DidYouMean("attention", names), "");
+  EXPECT_EQ(DidYouMean("", names), "");
+  EXPECT_EQ(DidYouMean("rms_norm", {}), "");
+  EXPECT_EQ(DidYouMean("y", {"x"}), "");  // a name of one letter has no letter in common
+  EXPECT_EQ(DidYouMean("", {"x"}), "");
+  EXPECT_EQ(DidYouMean("X", {"x"}), Meant("x"));
+}
+
+TEST(DidYouMeanTest, ANameAndItsBeginningAreNear) {
+  EXPECT_EQ(DidYouMean("prenorm", {"post", "pre"}), Meant("pre"));
+  EXPECT_EQ(DidYouMean("rms", {"layer_norm", "rms_norm"}), Meant("rms_norm"));
+  EXPECT_EQ(DidYouMean("ln", {"ln_scaling"}), "");  // too short to tell
+}
+
+TEST(DidYouMeanTest, ANearNameBeatsABeginningInAnyOrder) {
+  EXPECT_EQ(DidYouMean("rms_nrom", {"rms", "rms_norm"}), Meant("rms_norm"));
+  EXPECT_EQ(DidYouMean("rms_nrom", {"rms_norm", "rms"}), Meant("rms_norm"));
+  EXPECT_EQ(DidYouMean("layers", {"layer", "layer_norm"}), Meant("layer"));
+  EXPECT_EQ(DidYouMean("n_layers", {"n_layer", "n_lay"}), Meant("n_layer"));
+}
+
+TEST(DidYouMeanTest, EquallyNearNamesGoToTheFirst) {
+  EXPECT_EQ(DidYouMean("norm_3", {"norm_1", "norm_2"}), Meant("norm_1"));
+}
+
+TEST(DidYouMeanTest, LongTextCostsNothing) {
+  const std::string long_name(100000, 'a');
+  EXPECT_EQ(DidYouMean(long_name, {"a", long_name}), "");
+  EXPECT_EQ(DidYouMean("aaaa", {long_name}), "");
+}
+
+}  // namespace
+}  // namespace plumb

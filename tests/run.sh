@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Every test of a fresh clone: installs what is missing, builds release, runs ctest. Arguments go to
+# ctest:
+#
+#   tests/run.sh
+#   tests/run.sh -R 'spec|model' --verbose
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+tools/install_dependencies.sh
+tools/build.sh release
+exec ctest --preset release "$@"

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages that plumb is built with and that are missing. Does nothing when
+# all of them are there. With clang too, the norm header's test compiles it with both compilers.
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache
+  libdnnl-dev ocl-icd-opencl-dev libprotobuf-dev protobuf-compiler libabsl-dev libcli11-dev libhwy-dev
+  nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev
+)
+
+say() { printf '%s\n' "install_dependencies: $*" >&2; }
+
+if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
+  say "no apt here, so nothing is installed; plumb needs what Debian 12 calls: ${packages[*]}"
+  exit 0  # the packages may well be there: CMake says what it does not find
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null || true)
+  [ "$status" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" = 0 ]; then
+  as_root=()
+elif command -v sudo > /dev/null; then
+  as_root=(sudo)
+else
+  say "these packages are missing, and this is neither root nor is there sudo. As root:"
+  say "  apt-get update && apt-get install -y ${missing[*]}"
+  exit 1
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt_get() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq \
+    -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >> "$log" 2>&1 \
+    < /dev/null
+}
+install() { apt_get install -y --no-install-recommends "${missing[@]}"; }
+
+say "installing ${missing[*]}"
+for attempt in 1 2 3; do
+  # The package lists of a fresh system are empty, and those of an old one name files that are gone.
+  if install || { apt_get update && install; }; then
+    exit 0
+  fi
+  [ "$attempt" = 3 ] || sleep $((attempt * 5))
+done
+tail -n 20 "$log" >&2
+say "apt-get failed; its last words are above"
+exit 1
