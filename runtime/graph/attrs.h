@@ -1,0 +1,58 @@
+// Attrs: a node's compile-time arguments, a small ordered map from names to constants. A value.
+#ifndef PLUMB_RUNTIME_GRAPH_ATTRS_H_
+#define PLUMB_RUNTIME_GRAPH_ATTRS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace plumb {
+
+// A constant of a kind that the graph does not know (a norm plugin's instance). Immutable and
+// shared.
+class AttrObject {
+ public:
+  virtual ~AttrObject() = default;
+  // Deterministic and without pointers: "rms_norm(eps=1e-05)[16]". Equal text means equal
+  // behaviour.
+  virtual std::string ToString() const = 0;
+};
+
+using Attr = std::variant<bool, int64_t, double, std::string, std::vector<double>,
+                          std::shared_ptr<const AttrObject>>;
+
+class Attrs {
+ public:
+  Attrs() = default;
+  Attrs(std::initializer_list<std::pair<const char*, Attr>> items);
+
+  void Set(absl::string_view name, Attr value);
+  bool Has(absl::string_view name) const { return Find(name) != nullptr; }
+
+  // The attribute, which must exist with this type (a bug otherwise), or `fallback` when absent.
+  // GetDouble takes an integer too.
+  bool GetBool(absl::string_view name, bool fallback) const;
+  int64_t GetInt(absl::string_view name) const;
+  double GetDouble(absl::string_view name) const;
+  double GetDouble(absl::string_view name, double fallback) const;
+  const std::string& GetString(absl::string_view name) const;
+  const std::vector<double>& GetDoubles(absl::string_view name) const;
+  const std::shared_ptr<const AttrObject>& GetObject(absl::string_view name) const;
+
+  std::string ToString() const;  // "{eps=1e-05, transpose_b=true}"; "" when empty
+  friend bool operator==(const Attrs& a, const Attrs& b) { return a.ToString() == b.ToString(); }
+
+ private:
+  const Attr* Find(absl::string_view name) const;
+  const Attr& Require(absl::string_view name) const;
+  std::vector<std::pair<std::string, Attr>> items_;  // sorted by name
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_GRAPH_ATTRS_H_

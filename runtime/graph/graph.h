@@ -1,0 +1,76 @@
+// Graph: a program as SSA values and the nodes that compute them, in execution order.
+//
+// Values are tensors with static types. A node applies an op (graph/op.h) to values and defines new
+// ones; a node's inputs are defined before it. Graph is a value: it copies and prints; the op
+// definitions that it points to belong to the OpRegistry, which must outlive it.
+#ifndef PLUMB_RUNTIME_GRAPH_GRAPH_H_
+#define PLUMB_RUNTIME_GRAPH_GRAPH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/tensor_type.h"
+#include "runtime/graph/attrs.h"
+
+namespace plumb {
+
+struct OpDef;
+
+using ValueId = int32_t;
+inline constexpr ValueId kNoValue = -1;  // an optional input or output that is absent
+
+enum class ValueKind {
+  kParameter,  // trainable; lives outside the program, read in place
+  kInput,      // fed anew for every run (tokens, positions, targets)
+  kState,      // lives outside, updated in place from run to run (KV cache)
+  kComputed,   // defined by a node
+};
+
+struct Value {
+  std::string name;  // unique in the graph: "layers.3.attention.norm.out"
+  TensorType type;
+  ValueKind kind = ValueKind::kComputed;
+  int32_t producer = -1;  // index of the defining node, -1 unless kComputed
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  std::vector<ValueId> inputs;   // in the op's order; kNoValue where optional and absent
+  std::vector<ValueId> outputs;  // all defined, in the op's order
+  Attrs attrs;
+};
+
+// A value that outlives the run, under the name by which callers ask for it ("loss", "logits",
+// "grad.head.weight").
+struct GraphOutput {
+  std::string name;
+  ValueId value;
+};
+
+struct Graph {
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<GraphOutput> outputs;
+
+  const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
+  // The id of the output or, failing that, of the value with this name; kNoValue if there is none.
+  ValueId FindOutput(absl::string_view name) const;
+  ValueId FindValue(absl::string_view name) const;
+};
+
+// One line a value and node, deterministic, without pointers:
+//   %5 f32[7, 16] layers.0.attention.q = matmul(%3, %4) {transpose_b=true}
+std::string ToString(const Graph& graph);
+// The line of one node.
+std::string ToString(const Graph& graph, const Node& node);
+
+// Checks every invariant above and re-runs every op's shape rule. An error is a bug in the pass
+// that made the graph, and names the node.
+absl::Status Verify(const Graph& graph);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_GRAPH_GRAPH_H_
