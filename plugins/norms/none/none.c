@@ -1,0 +1,108 @@
+/* none: the identity, y = x and dx = dy.
+ *
+ * It lets a placement be run without its norms, and lets one slot of several stay empty. It says
+ * that it is the identity (PLUMB_NORM_IDENTITY), so a host may leave it out of the graph
+ * altogether. */
+#include <string.h>
+
+#include "plumb/norm_plugin.h"
+
+PLUMB_NORM_NOTE("none");
+
+/* Nothing to keep; the address only has to be one. */
+struct plumb_norm_instance {
+  char unused;
+};
+static struct plumb_norm_instance the_instance;
+
+static size_t ElementSize(uint32_t dtype) {
+  return dtype == PLUMB_F32 ? sizeof(float) : dtype == PLUMB_F64 ? sizeof(double) : 0;
+}
+
+static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
+                           plumb_norm_instance** out, char* err, size_t cap) {
+  (void)host, (void)dim, (void)values, (void)err, (void)cap;
+  *out = &the_instance;
+  return PLUMB_OK;
+}
+
+static void Destroy(plumb_norm_instance* instance) { (void)instance; }
+
+static plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out) {
+  (void)instance;
+  out->tensor_stride = sizeof(plumb_tensor_def);
+  return PLUMB_OK;
+}
+
+/* dst[r] = src[r]; one copy when the rows are dense on both sides. */
+static void CopyRows(void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch,
+                     size_t row_bytes, int64_t r0, int64_t r1) {
+  char* to = (char*)dst + r0 * dst_pitch;
+  const char* from = (const char*)src + r0 * src_pitch;
+  if (to == from || r0 == r1) return;
+  if (dst_pitch == src_pitch && dst_pitch == (int64_t)row_bytes) {
+    memcpy(to, from, row_bytes * (size_t)(r1 - r0));
+    return;
+  }
+  for (int64_t r = r0; r < r1; ++r, to += dst_pitch, from += src_pitch) memcpy(to, from, row_bytes);
+}
+
+static plumb_status Forward(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                            int64_t r0, int64_t r1) {
+  (void)instance;
+  const size_t element = ElementSize(call->dtype);
+  if (element == 0) return PLUMB_UNIMPLEMENTED;
+  CopyRows(call->y, call->y_pitch, call->x, call->x_pitch, element * call->dim, r0, r1);
+  return PLUMB_OK;
+}
+
+#define ADD_ROWS(NAME, T)                                                                \
+  static void NAME(const plumb_norm_call* call, int64_t r0, int64_t r1) {                \
+    for (int64_t r = r0; r < r1; ++r) {                                                  \
+      T* dx = (T*)(void*)((char*)call->dx + r * call->dx_pitch);                         \
+      const T* dy = (const T*)(const void*)((const char*)call->dy + r * call->dy_pitch); \
+      for (uint32_t i = 0; i < call->dim; ++i) dx[i] += dy[i];                           \
+    }                                                                                    \
+  }
+ADD_ROWS(AddRowsF32, float)
+ADD_ROWS(AddRowsF64, double)
+
+static plumb_status Backward(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                             int64_t r0, int64_t r1) {
+  (void)instance;
+  const size_t element = ElementSize(call->dtype);
+  if (element == 0) return PLUMB_UNIMPLEMENTED;
+  if (!(call->flags & PLUMB_CALL_DX_ACCUMULATE)) {
+    CopyRows(call->dx, call->dx_pitch, call->dy, call->dy_pitch, element * call->dim, r0, r1);
+  } else if (call->dtype == PLUMB_F32) {
+    AddRowsF32(call, r0, r1);
+  } else {
+    AddRowsF64(call, r0, r1);
+  }
+  return PLUMB_OK;
+}
+
+static const plumb_norm_plugin the_norm = {
+    .struct_size = sizeof(plumb_norm_plugin),
+    .min_host_minor = 0,
+    .id = "none",
+    .name = "No norm",
+    .version = "1.0.0",
+    .vendor = "plumb",
+    .license = "Apache-2.0",
+    .doc = "The identity, y = x.",
+    .flags =
+        PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED | PLUMB_NORM_IDENTITY,
+    .dtypes = PLUMB_F32 | PLUMB_F64,
+    .n_attrs = 0,
+    .attr_stride = sizeof(plumb_attr_def),
+    .create = Create,
+    .destroy = Destroy,
+    .layout = Layout,
+    .forward = Forward,
+    .backward = Backward,
+};
+
+const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
+  return index == 0 ? &the_norm : NULL;
+}

@@ -1,0 +1,126 @@
+// NormPlugin::CheckAttrs: what a user wrote against what the plugin's schema allows.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/suggest.h"
+#include "runtime/plugin/descriptor.h"
+#include "runtime/plugin/norm_plugin.h"
+
+namespace plumb {
+namespace {
+
+constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
+
+// "the number 3", "the text \"a\"", "true".
+std::string Describe(const NormAttrValue& value) {
+  if (const double* number = std::get_if<double>(&value))
+    return absl::StrCat("the number ", *number);
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  return absl::StrCat("the text \"", std::get<std::string>(value), "\"");
+}
+
+std::string DescribeRange(const NormAttrSpec& spec) {
+  if (std::isnan(spec.min)) return absl::StrCat("at most ", spec.max);
+  if (std::isnan(spec.max)) return absl::StrCat("at least ", spec.min);
+  return absl::StrCat("in [", spec.min, ", ", spec.max, "]");
+}
+
+std::string CheckNumber(const NormAttrSpec& spec, double value) {
+  if (!std::isfinite(value)) return absl::StrCat("must be finite, not ", value);
+  if (value < spec.min || value > spec.max) {
+    return absl::StrCat("must be ", DescribeRange(spec), ", not ", value);
+  }
+  if (spec.type != NormAttrType::kInt) return "";
+  if (value != std::trunc(value)) return absl::StrCat("must be a whole number, not ", value);
+  if (std::fabs(value) > kLargestExactInteger) return absl::StrCat("is too large: ", value);
+  return "";
+}
+
+std::string CheckText(const NormAttrSpec& spec, const std::string& text) {
+  if (spec.type == NormAttrType::kString) {
+    if (text.size() > kMaxNormTextLength) {
+      return absl::StrCat("must have at most ", kMaxNormTextLength, " characters");
+    }
+    return text.find('\0') == std::string::npos ? "" : "must not contain a NUL character";
+  }
+  if (std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end()) return "";
+  return absl::StrCat("must be ", spec.TypeName(), ", not \"", text, "\"",
+                      DidYouMean(text, spec.choices));
+}
+
+// What is wrong with giving `value` to the attribute; "" if nothing is.
+std::string Objection(const NormAttrSpec& spec, const NormAttrValue& value) {
+  const double* number = std::get_if<double>(&value);
+  const std::string* text = std::get_if<std::string>(&value);
+  switch (spec.type) {
+    case NormAttrType::kDouble:
+    case NormAttrType::kInt:
+      if (number != nullptr) return CheckNumber(spec, *number);
+      break;
+    case NormAttrType::kBool:
+      if (std::holds_alternative<bool>(value)) return "";
+      break;
+    case NormAttrType::kEnum:
+    case NormAttrType::kString:
+      if (text != nullptr) return CheckText(spec, *text);
+      break;
+  }
+  return absl::StrCat("wants ", spec.TypeName(), ", not ", Describe(value));
+}
+
+}  // namespace
+
+std::string NormAttrSpec::TypeName() const {
+  switch (type) {
+    case NormAttrType::kDouble:
+      return "number";
+    case NormAttrType::kInt:
+      return "integer";
+    case NormAttrType::kBool:
+      return "bool";
+    case NormAttrType::kEnum:
+      return absl::StrCat("one of ", absl::StrJoin(choices, ", "));
+    case NormAttrType::kString:
+      return "text";
+  }
+  return "";
+}
+
+absl::StatusOr<std::vector<NormAttrValue>> NormPlugin::CheckAttrs(const NormAttrs& attrs) const {
+  std::vector<std::string> mistakes, names;
+  for (const NormAttrSpec& spec : attrs_) names.push_back(spec.name);
+  for (const auto& [name, value] : attrs) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    std::string hint = DidYouMean(name, names);
+    if (hint.empty()) {
+      hint =
+          names.empty() ? "; it has none" : absl::StrCat("; it has ", absl::StrJoin(names, ", "));
+    }
+    mistakes.push_back(absl::StrCat(id_, ": unknown attribute \"", name, "\"", hint));
+  }
+  std::vector<NormAttrValue> values;
+  for (const NormAttrSpec& spec : attrs_) {
+    const auto given = attrs.find(spec.name);
+    if (given == attrs.end()) {
+      if (spec.required) {
+        mistakes.push_back(absl::StrCat(id_, ": attribute \"", spec.name, "\" (", spec.TypeName(),
+                                        ") must be set"));
+      }
+      values.push_back(spec.default_value);
+      continue;
+    }
+    const std::string objection = Objection(spec, given->second);
+    if (!objection.empty()) {
+      mistakes.push_back(absl::StrCat(id_, ": attribute \"", spec.name, "\" ", objection));
+    }
+    values.push_back(given->second);
+  }
+  if (!mistakes.empty()) return absl::InvalidArgumentError(absl::StrJoin(mistakes, "\n"));
+  return values;
+}
+
+}  // namespace plumb

@@ -1,0 +1,30 @@
+// The notes that PLUMB_NORM_NOTE leaves in an ELF file, read without running any of its code.
+// Stateless.
+#ifndef PLUMB_RUNTIME_PLUGIN_ELF_NOTE_H_
+#define PLUMB_RUNTIME_PLUGIN_ELF_NOTE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace plumb {
+
+struct NormNote {
+  uint32_t abi_major = 0;
+  uint32_t abi_minor = 0;
+  std::string id;
+};
+
+// The plumb notes of the file open at `fd`, in file order; none when it is a shared library without
+// any. Errors, without the file's name: not a shared library for this machine, truncated,
+// malformed. Trusts no number in the file.
+absl::StatusOr<std::vector<NormNote>> ReadNormNotes(int fd);
+
+// What plumb takes for a norm's id: [a-z][a-z0-9_]*(\.[a-z0-9_]+)*, at most 63 characters.
+bool IsNormId(const std::string& id);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_PLUGIN_ELF_NOTE_H_

@@ -1,0 +1,48 @@
+// Shared libraries on disk: looked at first, without running anything, and loaded when that is
+// wanted. The one place that calls the dynamic loader. Stateless; a loaded library is never
+// unloaded.
+#ifndef PLUMB_RUNTIME_PLUGIN_LIBRARY_H_
+#define PLUMB_RUNTIME_PLUGIN_LIBRARY_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumb/norm_plugin.h"
+#include "runtime/plugin/elf_note.h"
+
+namespace plumb {
+
+// Who chose a file. One that a user named may be writable by others, with a warning; one that was
+// found by searching directories may not.
+enum class FileOrigin { kNamed, kSearched };
+
+using FileKey = std::pair<uint64_t, uint64_t>;  // (device, inode)
+
+// A file as it was found. Nothing of it has run.
+struct LibraryFile {
+  std::string path;  // without symbolic links, where it exists
+  FileKey key{0, 0};
+  std::vector<NormNote>
+      notes;  // of any ABI major; filled even when there is a problem, if they can be read
+  absl::Status problem;               // why it must not be loaded; begins with the path
+  std::vector<std::string> warnings;  // begin with the path
+
+  // Has it a note with this id, in whatever ABI major?
+  bool Names(const std::string& id) const;
+};
+
+// Problems: kNotFound when there is no such file; kFailedPrecondition when it is not a plugin, is
+// one of another ABI major, or could be changed by somebody else.
+LibraryFile InspectLibrary(const std::string& path, FileOrigin origin);
+
+// Loads the file and finds its entry. REQUIRES: file.problem.ok(). The thread's floating-point
+// modes are what they were before, whatever the library's constructors did to them.
+absl::StatusOr<plumb_norm_plugin_v1_fn> LoadLibrary(const LibraryFile& file);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_PLUGIN_LIBRARY_H_

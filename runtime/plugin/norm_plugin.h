@@ -1,0 +1,139 @@
+// NormPlugin and NormInstance: the host's side of the norm ABI (plugins/abi/plumb/norm_plugin.h).
+//
+// NormPlugin is a norm as its library describes it: id, attribute schema, traits. NormInstance is
+// one configuration of it (attributes and dimension), ready to run. Both are immutable and
+// thread-safe; a library, once loaded, stays loaded until the process ends.
+#ifndef PLUMB_RUNTIME_PLUGIN_NORM_PLUGIN_H_
+#define PLUMB_RUNTIME_PLUGIN_NORM_PLUGIN_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "plumb/norm_plugin.h"
+
+namespace plumb {
+
+// What a user wrote: numbers, booleans or text. Converted to the schema's type when they agree.
+using NormAttrValue = std::variant<double, bool, std::string>;
+using NormAttrs = std::map<std::string, NormAttrValue>;
+
+enum class NormAttrType { kDouble, kInt, kBool, kEnum, kString };
+
+struct NormAttrSpec {
+  std::string name;
+  std::string doc;
+  NormAttrType type = NormAttrType::kDouble;
+  bool required = false;
+  double min = 0, max = 0;  // inclusive; NaN = unbounded
+  NormAttrValue default_value;
+  std::vector<std::string> choices;  // kEnum
+
+  std::string TypeName() const;  // "number", "integer", "bool", "one of a, b", "text"
+};
+
+// One trainable tensor of an instance.
+struct NormParam {
+  std::string name;  // "weight"
+  std::string doc;
+  std::vector<int64_t> dims;
+  enum class Init { kZeros, kOnes, kConstant, kNormal, kUniform } init = Init::kOnes;
+  double init_a = 0, init_b = 0;  // constant: a; normal: mean a, deviation b; uniform: [a, b)
+  bool weight_decay = false;
+  double lr_scale = 1;
+
+  std::string InitToString() const;  // "ones", "normal(0, 0.02)"
+};
+
+class NormPlugin;
+
+class NormInstance {
+ public:
+  ~NormInstance();
+  NormInstance(const NormInstance&) = delete;
+  NormInstance& operator=(const NormInstance&) = delete;
+
+  const NormPlugin& plugin() const { return *plugin_; }
+  int64_t dim() const { return dim_; }
+  const std::vector<NormParam>& params() const { return params_; }
+  int64_t saved_per_row() const { return saved_per_row_; }
+  bool backward_needs_x() const { return backward_needs_x_; }
+  bool backward_needs_y() const { return backward_needs_y_; }
+  int64_t scratch_bytes(int64_t rows) const {
+    return scratch_bytes_ + scratch_bytes_per_row_ * rows;
+  }
+  // "rms_norm(eps=1e-05)[16]": all attributes, defaults included; equal text, equal behaviour.
+  const std::string& ToString() const { return text_; }
+
+  // Rows [r0, r1) of `call`. The hot path: one indirect call, no checks but the status.
+  // Errors carry the instance's text and the plugin's message, if `call` has an `err` buffer for
+  // one.
+  absl::Status Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
+  absl::Status Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
+
+ private:
+  friend class NormPlugin;
+  NormInstance() = default;
+  absl::Status Failure(const char* function, plumb_status code, const char* message) const;
+
+  const NormPlugin* plugin_ = nullptr;
+  plumb_norm_instance* handle_ = nullptr;
+  int64_t dim_ = 0;
+  std::vector<NormParam> params_;
+  int64_t saved_per_row_ = 0;
+  bool backward_needs_x_ = false;
+  bool backward_needs_y_ = false;
+  int64_t scratch_bytes_ = 0;
+  int64_t scratch_bytes_per_row_ = 0;
+  std::string text_;
+};
+
+class NormPlugin {
+ public:
+  // Checks the descriptor (not null, sizes, mandatory functions and flags, schema) and copies what
+  // it says. `path` is "" for a norm that is linked into the host. The table must live for ever.
+  static absl::StatusOr<std::unique_ptr<NormPlugin>> Create(const plumb_norm_plugin* table,
+                                                            std::string path);
+  NormPlugin(const NormPlugin&) = delete;
+  NormPlugin& operator=(const NormPlugin&) = delete;
+
+  const std::string& id() const { return id_; }
+  const std::string& version() const { return version_; }
+  const std::string& vendor() const { return vendor_; }
+  const std::string& license() const { return license_; }
+  const std::string& doc() const { return doc_; }
+  const std::string& path() const { return path_; }
+  const std::vector<NormAttrSpec>& attrs() const { return attrs_; }
+  bool identity() const { return identity_; }  // y = x, no parameters: a compiler may leave it out
+  bool has_f64() const { return has_f64_; }
+  bool in_place() const { return in_place_; }
+
+  // Checks `attrs` against the schema: unknown name (with a suggestion), wrong type, out of range,
+  // missing; all mistakes in one message, one a line. Returns them complete, in the schema's order.
+  absl::StatusOr<std::vector<NormAttrValue>> CheckAttrs(const NormAttrs& attrs) const;
+
+  // An instance for vectors of `dim` elements; dim >= 1. kInvalidArgument also when the plugin
+  // itself refuses (its own message is passed on). REQUIRES: this plugin outlives the instance.
+  absl::StatusOr<std::shared_ptr<const NormInstance>> Instantiate(int64_t dim,
+                                                                  const NormAttrs& attrs) const;
+
+ private:
+  friend class NormInstance;
+  NormPlugin() = default;
+
+  plumb_norm_plugin table_{};  // normalized: fields that the plugin does not know are null
+  std::string id_, version_, vendor_, license_, doc_, path_;
+  std::vector<NormAttrSpec> attrs_;
+  plumb_host host_{};  // what create() is given; its context is this plugin
+  bool identity_ = false, has_f64_ = false, in_place_ = false;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_PLUGIN_NORM_PLUGIN_H_

@@ -1,0 +1,233 @@
+// What the host refuses in a plugin's table and layout, and what it reads from longer or shorter
+// ones.
+#include "runtime/plugin/descriptor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/plugin/test_norm.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string Refusal(const plumb_norm_plugin& table) {
+  const auto plugin = NormPlugin::Create(&table, "/lib/test.so");
+  EXPECT_EQ(plugin.status().code(), absl::StatusCode::kFailedPrecondition);
+  return std::string(plugin.status().message());
+}
+
+TEST(DescriptorTest, ReadsWhatTheTableSays) {
+  const plumb_norm_plugin table = test_norm::Table();
+  const auto plugin = NormPlugin::Create(&table, "/lib/test.so");
+  ASSERT_TRUE(plugin.ok()) << plugin.status();
+  EXPECT_EQ((*plugin)->id(), "org.example.test");
+  EXPECT_EQ((*plugin)->version(), "1.2.3");
+  EXPECT_EQ((*plugin)->vendor(), "");
+  EXPECT_EQ((*plugin)->path(), "/lib/test.so");
+  EXPECT_FALSE((*plugin)->identity());
+  EXPECT_FALSE((*plugin)->has_f64());
+  ASSERT_EQ((*plugin)->attrs().size(), 5u);
+  EXPECT_EQ((*plugin)->attrs()[3].TypeName(), "one of row, column");
+}
+
+TEST(DescriptorTest, RefusesNoTableAndAShortOne) {
+  EXPECT_FALSE(NormPlugin::Create(nullptr, "/lib/test.so").ok());
+  plumb_norm_plugin table = test_norm::Table();
+  table.struct_size = sizeof(table) - 8;
+  EXPECT_THAT(Refusal(table), AllOf(HasSubstr("152"), HasSubstr("160")));
+  table.struct_size = 0;
+  EXPECT_THAT(Refusal(table), HasSubstr("0 bytes"));
+}
+
+TEST(DescriptorTest, ReadsALongerTableOfALaterMinor) {
+  struct {
+    plumb_norm_plugin table;
+    char tail[256];
+  } later;
+  std::memset(&later, 0xa5, sizeof(later));
+  later.table = test_norm::Table();
+  later.table.struct_size = sizeof(later);
+  EXPECT_TRUE(NormPlugin::Create(&later.table, "").ok());
+}
+
+TEST(DescriptorTest, WalksArraysByTheirOwnStride) {
+  struct LaterAttr {
+    plumb_attr_def def;
+    char tail[24];
+  };
+  LaterAttr attrs[2];
+  std::memset(&attrs, 0xa5, sizeof(attrs));
+  attrs[0].def = test_norm::kAttrs[0];
+  attrs[1].def = test_norm::kAttrs[2];
+  plumb_norm_plugin table = test_norm::Table();
+  table.attrs = &attrs[0].def;
+  table.n_attrs = 2;
+  table.attr_stride = sizeof(LaterAttr);
+  const auto plugin = NormPlugin::Create(&table, "");
+  ASSERT_TRUE(plugin.ok()) << plugin.status();
+  EXPECT_EQ((*plugin)->attrs()[1].name, "affine");
+}
+
+TEST(DescriptorTest, NamesAllMissingFunctions) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.backward = nullptr;
+  EXPECT_EQ(Refusal(table),
+            "/lib/test.so: norm \"org.example.test\" lacks the mandatory function backward");
+  table.layout = nullptr;
+  EXPECT_THAT(Refusal(table), HasSubstr("functions layout, backward"));
+}
+
+TEST(DescriptorTest, NamesMandatoryFlagsItDoesNotUnderstand) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.flags = 1u << 20;
+  EXPECT_THAT(Refusal(table), AllOf(HasSubstr("bit 20"), HasSubstr("unknown to this version")));
+  table.flags = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_STOCHASTIC;
+  EXPECT_THAT(Refusal(table),
+              AllOf(HasSubstr("bit 16"), HasSubstr("cross-row norms"), HasSubstr("bit 18")));
+}
+
+TEST(DescriptorTest, IgnoresHintsItDoesNotKnow) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.flags = 1u << 15;
+  EXPECT_TRUE(NormPlugin::Create(&table, "").ok());
+}
+
+TEST(DescriptorTest, SaysWhichMinorIsNeeded) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.min_host_minor = 7;
+  EXPECT_THAT(Refusal(table), AllOf(HasSubstr("1.7"), HasSubstr("1.0")));
+}
+
+TEST(DescriptorTest, PassesOnWhyANormIsNotAvailable) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.available = [](char* err, size_t cap) -> plumb_status {
+    std::snprintf(err, cap, "this machine has no abacus");
+    return PLUMB_FAILED_PRECONDITION;
+  };
+  EXPECT_THAT(Refusal(table), HasSubstr("this machine has no abacus"));
+}
+
+TEST(DescriptorTest, RefusesImproperIds) {
+  const std::string long_id(64, 'a');
+  for (const char* id : {"", "Norm", "1norm", "a..b", "a.", ".a", "a/b", "a b", long_id.c_str()}) {
+    plumb_norm_plugin table = test_norm::Table();
+    table.id = id;
+    EXPECT_THAT(Refusal(table), HasSubstr("no proper id")) << id;
+  }
+  plumb_norm_plugin table = test_norm::Table();
+  table.id = nullptr;
+  EXPECT_THAT(Refusal(table), HasSubstr("no proper id"));
+}
+
+TEST(DescriptorTest, RequiresF32) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.dtypes = PLUMB_F64;
+  EXPECT_THAT(Refusal(table), HasSubstr("f32"));
+}
+
+TEST(DescriptorTest, RefusesABrokenSchema) {
+  plumb_attr_def attrs[2] = {test_norm::kAttrs[0], test_norm::kAttrs[0]};
+  plumb_norm_plugin table = test_norm::Table();
+  table.attrs = attrs;
+  table.n_attrs = 2;
+  EXPECT_THAT(Refusal(table), HasSubstr("attribute eps is there twice"));
+  table.n_attrs = 1;
+  attrs[0].def.f = 3;
+  EXPECT_THAT(Refusal(table), HasSubstr("attribute eps has a default outside its range: 3"));
+  attrs[0] = test_norm::kAttrs[0];
+  attrs[0].type = 77;
+  EXPECT_THAT(Refusal(table), HasSubstr("unknown type 77"));
+  attrs[0] = test_norm::kAttrs[3];
+  attrs[0].def.s = "diagonal";
+  EXPECT_THAT(Refusal(table), HasSubstr("not one of its choices"));
+  attrs[0] = test_norm::kAttrs[0];
+  attrs[0].name = "Eps";
+  EXPECT_THAT(Refusal(table), HasSubstr("not of the form"));
+  table.attr_stride = 4;
+  EXPECT_THAT(Refusal(table), HasSubstr("stride 4"));
+  table.attrs = nullptr;
+  EXPECT_THAT(Refusal(table), HasSubstr("gives none"));
+  table.n_attrs = 100000;
+  EXPECT_THAT(Refusal(table), HasSubstr("100000 attributes"));
+}
+
+class LayoutTest : public ::testing::Test {
+ protected:
+  LayoutTest() {
+    layout_.tensor_stride = sizeof(plumb_tensor_def);
+    layout_.n_params = 1;
+    layout_.params = params_;
+    params_[0].name = "weight";
+    params_[0].ndim = 1;
+    params_[0].dims[0] = 16;
+    params_[0].init = PLUMB_INIT_NORMAL;
+    params_[0].init_b = 0.02;
+    params_[0].lr_scale = 1;
+    params_[1] = params_[0];
+  }
+  std::string Refusal() const {
+    const auto params = ReadLayout(layout_, 16);
+    EXPECT_EQ(params.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(params.status().message());
+  }
+
+  plumb_tensor_def params_[2] = {};
+  plumb_norm_layout layout_ = {};
+};
+
+TEST_F(LayoutTest, ReadsParameters) {
+  const auto params = ReadLayout(layout_, 16);
+  ASSERT_TRUE(params.ok()) << params.status();
+  ASSERT_EQ(params->size(), 1u);
+  EXPECT_EQ((*params)[0].name, "weight");
+  EXPECT_EQ((*params)[0].dims, std::vector<int64_t>{16});
+  EXPECT_EQ((*params)[0].InitToString(), "normal(0, 0.02)");
+  EXPECT_FALSE((*params)[0].weight_decay);
+}
+
+TEST_F(LayoutTest, BoundsMemory) {
+  layout_.scratch_bytes = (size_t{64} << 20) + 1;
+  EXPECT_THAT(Refusal(), HasSubstr("67108865 bytes of scratch"));
+  layout_.scratch_bytes = 0;
+  layout_.scratch_bytes_per_row = size_t{1} << 40;
+  EXPECT_THAT(Refusal(), HasSubstr("scratch a row"));
+  layout_.scratch_bytes_per_row = 0;
+  layout_.saved_per_row = 1u << 31;
+  EXPECT_THAT(Refusal(), HasSubstr("numbers a row"));
+}
+
+TEST_F(LayoutTest, RefusesBuffersOfANormThatIsNotCrossRow) {
+  layout_.n_buffers = 1;
+  EXPECT_THAT(Refusal(), HasSubstr("cross-row"));
+}
+
+TEST_F(LayoutTest, RefusesImpossibleParameters) {
+  params_[0].dims[0] = 0;
+  EXPECT_THAT(Refusal(), HasSubstr("parameter weight has an impossible size"));
+  params_[0].dims[0] = 0xffffffffu;
+  params_[0].ndim = 4;
+  EXPECT_THAT(Refusal(), HasSubstr("impossible size"));
+  params_[0].ndim = 5;
+  EXPECT_THAT(Refusal(), HasSubstr("5 dimensions"));
+  params_[0].ndim = 0;
+  params_[0].init = 9;
+  EXPECT_THAT(Refusal(), HasSubstr("initializer 9"));
+  params_[0] = params_[1];
+  layout_.n_params = 2;
+  EXPECT_THAT(Refusal(), HasSubstr("parameter weight is there twice"));
+  layout_.n_params = 1u << 30;
+  EXPECT_THAT(Refusal(), HasSubstr("parameters; the most"));
+}
+
+TEST_F(LayoutTest, RefusesAnOperandItDoesNotKnow) {
+  layout_.backward_needs = 1u << 5;
+  EXPECT_THAT(Refusal(), HasSubstr("does not know"));
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,55 @@
+#!/bin/sh
+# The norm ABI header compiles on its own, without a warning, as every C and C++ that a plugin may
+# be written in. Usage: norm_header_compiles.sh INCLUDE_DIRECTORY
+set -u
+include="$1"
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# Everything a plugin touches: the entry, PLUMB_HAS, two notes in one file.
+cat > "$work/norm.c" <<'SOURCE'
+#include "plumb/norm_plugin.h"
+PLUMB_NORM_NOTE("org.example.one");
+PLUMB_NORM_NOTE("org.example.two");
+static int Reaches(const plumb_norm_call *call) {
+  return PLUMB_HAS(plumb_norm_call, call, err_cap);
+}
+const plumb_norm_plugin *plumb_norm_plugin_v1(uint32_t index) {
+  plumb_norm_call call;
+  call.struct_size = (uint32_t)sizeof(call);
+  (void)index;
+  (void)Reaches(&call);
+  return NULL;
+}
+SOURCE
+cp "$work/norm.c" "$work/norm.cc"
+
+flags="-pedantic -Werror -Wall -Wextra -Wshadow -Wconversion -fPIC -shared -fvisibility=hidden"
+compilers=0
+failures=0
+compile() {  # compiler standard source
+  if ! "$1" "-std=$2" $flags -I "$include" "$3" -o "$work/norm.so"; then
+    echo "FAILED: $1 -std=$2" >&2
+    failures=$((failures + 1))
+  elif command -v readelf > /dev/null &&
+       [ "$(readelf -n "$work/norm.so" | grep -c '^ *plumb ')" != 2 ]; then
+    echo "FAILED: $1 -std=$2: the file does not carry two notes" >&2
+    failures=$((failures + 1))
+  fi
+}
+for pair in gcc:g++ clang:clang++; do
+  c=${pair%:*}
+  cxx=${pair#*:}
+  if command -v "$c" > /dev/null; then
+    compilers=$((compilers + 1))
+    for standard in c11 c17; do compile "$c" "$standard" "$work/norm.c"; done
+  fi
+  if command -v "$cxx" > /dev/null; then
+    for standard in c++11 c++14 c++17 c++20; do compile "$cxx" "$standard" "$work/norm.cc"; done
+  fi
+done
+if [ "$compilers" = 0 ]; then
+  echo "FAILED: neither gcc nor clang is installed" >&2
+  exit 1
+fi
+[ "$failures" = 0 ]

@@ -1,0 +1,106 @@
+/* y = x / 2: a norm with one thing wrong, chosen by a macro, or with nothing wrong. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "plumb/norm_plugin.h"
+
+#ifndef HALF_ID
+#define HALF_ID "org.example.half"
+#endif
+#ifndef HALF_VERSION
+#define HALF_VERSION "1.0.0"
+#endif
+
+#if defined(HALF_MAJOR_TWO)
+static const plumb_norm_note the_note
+    __attribute__((used, section(PLUMB_NORM_NOTE_SECTION), aligned(4))) = {
+        6, 72, PLUMB_NORM_NOTE_TYPE, PLUMB_NORM_NOTE_OWNER, 2, 0, HALF_ID};
+#elif defined(HALF_NOTE_LIES)
+PLUMB_NORM_NOTE("org.example.promised");
+#else
+PLUMB_NORM_NOTE(HALF_ID);
+#endif
+
+int setenv(const char* name, const char* value, int overwrite);
+
+/* Lets a test see whether any code of this file has run. */
+__attribute__((constructor)) static void Ran(void) { setenv("PLUMB_TEST_HALF_RAN", HALF_ID, 1); }
+
+struct plumb_norm_instance {
+  uint32_t dim;
+};
+
+static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
+                           plumb_norm_instance** out, char* err, size_t cap) {
+  (void)host, (void)values;
+  if (dim == 13) {
+    snprintf(err, cap, "13 brings bad luck");
+    return PLUMB_INVALID_ARGUMENT;
+  }
+  plumb_norm_instance* instance = malloc(sizeof(*instance));
+  if (instance == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  instance->dim = dim;
+  *out = instance;
+  return PLUMB_OK;
+}
+
+static void Destroy(plumb_norm_instance* instance) { free(instance); }
+
+static plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out) {
+  (void)instance;
+  out->tensor_stride = sizeof(plumb_tensor_def);
+  return PLUMB_OK;
+}
+
+static plumb_status Halve(const plumb_norm_call* call, const void* from, int64_t from_pitch,
+                          void* to, int64_t to_pitch, int64_t r0, int64_t r1) {
+  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  for (int64_t r = r0; r < r1; ++r) {
+    const float* in = (const float*)(const void*)((const char*)from + r * from_pitch);
+    float* out = (float*)(void*)((char*)to + r * to_pitch);
+    for (uint32_t i = 0; i < call->dim; ++i) out[i] = in[i] / 2;
+  }
+  return PLUMB_OK;
+}
+
+static plumb_status Forward(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                            int64_t r0, int64_t r1) {
+  (void)instance;
+  return Halve(call, call->x, call->x_pitch, call->y, call->y_pitch, r0, r1);
+}
+
+#if !defined(HALF_MISSING_BACKWARD)
+static plumb_status Backward(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                             int64_t r0, int64_t r1) {
+  (void)instance;
+  return Halve(call, call->dy, call->dy_pitch, call->dx, call->dx_pitch, r0, r1);
+}
+#endif
+
+static const plumb_norm_plugin the_norm = {
+    .struct_size = sizeof(plumb_norm_plugin),
+    .id = HALF_ID,
+    .name = "Half",
+    .version = HALF_VERSION,
+    .dtypes = PLUMB_F32,
+#if defined(HALF_UNKNOWN_FLAG)
+    .flags = 1u << 20,
+#endif
+    .create = Create,
+    .destroy = Destroy,
+    .layout = Layout,
+    .forward = Forward,
+#if !defined(HALF_MISSING_BACKWARD)
+    .backward = Backward,
+#endif
+};
+
+#if defined(HALF_MAJOR_TWO)
+#define ENTRY plumb_norm_plugin_v2
+#elif defined(HALF_NO_ENTRY)
+#define ENTRY some_other_function
+#else
+#define ENTRY plumb_norm_plugin_v1
+#endif
+PLUMB_EXPORT const plumb_norm_plugin* ENTRY(uint32_t index);
+const plumb_norm_plugin* ENTRY(uint32_t index) { return index == 0 ? &the_norm : NULL; }

@@ -1,0 +1,3 @@
+/* A shared library that has nothing to do with plumb. */
+int plain_library(void);
+int plain_library(void) { return 42; }

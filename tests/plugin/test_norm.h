@@ -1,0 +1,77 @@
+// A norm that is linked into the tests, y = x, with a schema that has every attribute type. Tests
+// copy its table and spoil the copy.
+#ifndef PLUMB_TESTS_PLUGIN_TEST_NORM_H_
+#define PLUMB_TESTS_PLUGIN_TEST_NORM_H_
+
+#include <cmath>
+#include <cstdio>
+
+#include "plumb/norm_plugin.h"
+
+struct plumb_norm_instance {
+  plumb_attr_value values[5];
+};
+
+namespace plumb::test_norm {
+
+inline const char* const kChoices[] = {"row", "column", nullptr};
+inline plumb_attr_def kAttrs[] = {
+    {"eps", "A number.", PLUMB_ATTR_F64, 0, 0, 1, {1e-5, 0, nullptr}, nullptr},
+    {"groups", "An integer.", PLUMB_ATTR_I64, 0, 1, NAN, {0, 4, nullptr}, nullptr},
+    {"affine", "A bool.", PLUMB_ATTR_BOOL, 0, 0, 0, {0, 1, nullptr}, nullptr},
+    {"axis", "A choice.", PLUMB_ATTR_ENUM, 0, 0, 0, {0, 0, "row"}, kChoices},
+    {"label", "Text.", PLUMB_ATTR_STRING, 0, 0, 0, {0, 0, ""}, nullptr},
+};
+
+// What layout() answers; a test may change it.
+inline plumb_norm_layout layout_answer = {};
+// What forward() answers.
+inline plumb_status forward_answer = PLUMB_OK;
+// What create() was given last, and how many instances live.
+inline plumb_attr_value last_values[5] = {};
+inline int live = 0;
+
+inline plumb_status Create(const plumb_host*, uint32_t, const plumb_attr_value* values,
+                           plumb_norm_instance** out, char*, size_t) {
+  *out = new plumb_norm_instance();
+  for (int i = 0; i < 5; ++i) last_values[i] = (*out)->values[i] = values[i];
+  ++live;
+  return PLUMB_OK;
+}
+inline void Destroy(plumb_norm_instance* instance) {
+  delete instance;
+  --live;
+}
+inline plumb_status Layout(const plumb_norm_instance*, plumb_norm_layout* out) {
+  const uint32_t size = out->struct_size;
+  *out = layout_answer;
+  out->struct_size = size;
+  return PLUMB_OK;
+}
+inline plumb_status Run(const plumb_norm_instance*, const plumb_norm_call* call, int64_t, int64_t) {
+  if (forward_answer != PLUMB_OK && call->err != nullptr) {
+    std::snprintf(call->err, call->err_cap, "not today");
+  }
+  return forward_answer;
+}
+
+inline plumb_norm_plugin Table() {
+  plumb_norm_plugin table{};
+  table.struct_size = sizeof(table);
+  table.id = "org.example.test";
+  table.version = "1.2.3";
+  table.dtypes = PLUMB_F32;
+  table.n_attrs = 5;
+  table.attr_stride = sizeof(plumb_attr_def);
+  table.attrs = kAttrs;
+  table.create = Create;
+  table.destroy = Destroy;
+  table.layout = Layout;
+  table.forward = Run;
+  table.backward = Run;
+  return table;
+}
+
+}  // namespace plumb::test_norm
+
+#endif  // PLUMB_TESTS_PLUGIN_TEST_NORM_H_
