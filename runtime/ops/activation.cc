@@ -1,0 +1,232 @@
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/graph/builder.h"
+#include "runtime/ops/activation_kind.h"
+#include "runtime/ops/element_tasks.h"
+#include "runtime/ops/op_checks.h"
+#include "runtime/ops/ops.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/ops/activation.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "runtime/ops/activation_math-inl.h"
+#include "runtime/ops/simd_tail-inl.h"
+
+#ifndef PLUMB_ACTIVATION_TYPES
+#define PLUMB_ACTIVATION_TYPES
+namespace plumb {
+namespace {
+
+struct ActivationFns {
+  void (*value)(const float* x, float* y, int64_t n);                   // y may be x
+  void (*grad)(const float* x, const float* dy, float* dx, int64_t n);  // dx may be x or dy
+};
+
+}  // namespace
+}  // namespace plumb
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace {
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+template <class F>
+HWY_INLINE V Value(V x) {
+  V value, slope;
+  F::Both(D(), x, &value, &slope);
+  return value;
+}
+
+template <class F>
+HWY_INLINE V Slope(V x) {
+  V value, slope;
+  F::Both(D(), x, &value, &slope);
+  return slope;
+}
+
+template <class F>
+void Apply(const float* x, float* y, int64_t n) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(Value<F>(hn::LoadU(d, x + i)), d, y + i);
+  if (i < n) {
+    const Tail<D> tail(d, n - i);
+    tail.Store(Value<F>(tail.Load(d, x + i)), d, y + i);
+  }
+}
+
+template <class F>
+void ApplyGrad(const float* x, const float* dy, float* dx, int64_t n) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, dy + i), Slope<F>(hn::LoadU(d, x + i))), d, dx + i);
+  }
+  if (i < n) {
+    const Tail<D> tail(d, n - i);
+    tail.Store(hn::Mul(tail.Load(d, dy + i), Slope<F>(tail.Load(d, x + i))), d, dx + i);
+  }
+}
+
+template <class F>
+ActivationFns Fns() {
+  return {&Apply<F>, &ApplyGrad<F>};
+}
+
+ActivationFns Select(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kRelu:
+      return Fns<Relu>();
+    case ActivationKind::kGelu:
+      return Fns<Gelu>();
+    case ActivationKind::kGeluTanh:
+      return Fns<GeluTanh>();
+    case ActivationKind::kSilu:
+      return Fns<Silu>();
+    case ActivationKind::kTanh:
+      return Fns<Tanh>();
+    case ActivationKind::kSigmoid:
+      return Fns<Sigmoid>();
+  }
+  return Fns<Relu>();
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plumb {
+
+HWY_EXPORT(Select);
+
+namespace {
+
+constexpr int64_t kCost = 16;  // scalar operations an element, roughly
+
+// act
+
+absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
+  PLUMB_RETURN_IF_ERROR(ParseActivationKind(types.attrs.GetString("kind")).status());
+  return std::vector<TensorType>{types.in(0)};
+}
+
+// y = f(x), so
+//   dL/dx = f'(x) dL/dy.
+std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
+                         const std::vector<bool>&) {
+  return {b.Apply("act_grad", {node.inputs[0], d_outputs[0]}, node.attrs)};
+}
+
+class ActKernel : public Kernel {
+ public:
+  ActKernel(int64_t n, ActivationKind kind)
+      : tasks_(n, kCost), value_(HWY_DYNAMIC_DISPATCH(Select)(kind).value) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    const float* x = args.f32(0);
+    float* y = args.out_f32(0);
+    tasks_.Run(args.threads,
+               [&](int64_t begin, int64_t end) { value_(x + begin, y + begin, end - begin); });
+    return absl::OkStatus();
+  }
+
+ private:
+  ElementTasks tasks_;
+  decltype(ActivationFns::value) value_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                         ParseActivationKind(types.attrs.GetString("kind")));
+  return std::make_unique<ActKernel>(types.in(0).num_elements(), kind);
+}
+
+absl::Status Reference(const ReferenceArgs& args) {
+  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                         ParseActivationKind(args.attrs.GetString("kind")));
+  for (size_t i = 0; i < args.out(0).size(); ++i) {
+    args.out(0)[i] = ReferenceActivation(kind, args.f(0)[i]);
+  }
+  return absl::OkStatus();
+}
+
+// act_grad
+
+absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "dy"));
+  PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "x", 1, "dy"));
+  PLUMB_RETURN_IF_ERROR(ParseActivationKind(types.attrs.GetString("kind")).status());
+  return std::vector<TensorType>{types.in(0)};
+}
+
+class ActGradKernel : public Kernel {
+ public:
+  ActGradKernel(int64_t n, ActivationKind kind)
+      : tasks_(n, kCost), grad_(HWY_DYNAMIC_DISPATCH(Select)(kind).grad) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    const float *x = args.f32(0), *dy = args.f32(1);
+    float* dx = args.out_f32(0);
+    tasks_.Run(args.threads, [&](int64_t begin, int64_t end) {
+      grad_(x + begin, dy + begin, dx + begin, end - begin);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  ElementTasks tasks_;
+  decltype(ActivationFns::grad) grad_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                         ParseActivationKind(types.attrs.GetString("kind")));
+  return std::make_unique<ActGradKernel>(types.in(0).num_elements(), kind);
+}
+
+absl::Status ReferenceGrad(const ReferenceArgs& args) {
+  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                         ParseActivationKind(args.attrs.GetString("kind")));
+  for (size_t i = 0; i < args.out(0).size(); ++i) {
+    args.out(0)[i] = args.f(1)[i] * ReferenceActivationSlope(kind, args.f(0)[i]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RegisterActivation(OpRegistry* registry) {
+  OpDef act;
+  act.name = "act";
+  act.min_inputs = act.max_inputs = 1;
+  act.may_alias = {{0, 0}};
+  act.infer = Infer;
+  act.vjp = Vjp;
+  act.make_kernel = MakeKernel;
+  act.reference = Reference;
+  registry->Add(std::move(act));
+
+  OpDef grad;
+  grad.name = "act_grad";
+  grad.min_inputs = grad.max_inputs = 2;
+  grad.may_alias = {{0, 0}, {0, 1}};
+  grad.infer = InferGrad;
+  grad.make_kernel = MakeGradKernel;
+  grad.reference = ReferenceGrad;
+  registry->Add(std::move(grad));
+}
+
+}  // namespace plumb
+#endif  // HWY_ONCE

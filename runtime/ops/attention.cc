@@ -1,0 +1,285 @@
+// attention and attention_grad: causal softmax attention over whole sequences. Vaswani et al.,
+// "Attention is all you need" (2017), eq. 1; query heads that share keys: Ainslie et al., "GQA"
+// (2023).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/base/parallel.h"
+#include "runtime/base/status.h"
+#include "runtime/graph/builder.h"
+#include "runtime/ops/attention_kernels.h"
+#include "runtime/ops/attention_shape.h"
+#include "runtime/ops/ops.h"
+
+namespace plumb {
+namespace {
+
+// -- Shape rules
+
+TensorType LseType(const AttentionShape& shape) {
+  return F32({shape.batch, shape.heads, shape.tokens});
+}
+
+absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
+  return std::vector<TensorType>{types.in(0), LseType(shape)};
+}
+
+absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
+  if (types.in(3) != types.in(0) || types.in(5) != types.in(0) || types.in(4) != LseType(shape)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("context ", types.in(3).ToString(), " and dcontext ", types.in(5).ToString(),
+                     " must be like q ", types.in(0).ToString(), ", and lse ",
+                     types.in(4).ToString(), " must be ", LseType(shape).ToString()));
+  }
+  return std::vector<TensorType>{types.in(0), types.in(1), types.in(2)};
+}
+
+// -- VJP
+//
+// With p = softmax(s), s_ij = scale q_i . k_j and o_i = sum_j p_ij v_j:
+//   dp_ij = do_i . v_j,  ds_ij = p_ij (dp_ij - sum_l p_il dp_il) = p_ij (dp_ij - do_i . o_i),
+//   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i,  dv_j = sum_i p_ij do_i.
+// p is made anew from lse. lse itself is kept for this purpose only and has no gradient.
+std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
+                         const std::vector<bool>& /*wanted*/) {
+  if (d_outputs[0] == kNoValue) return {kNoValue, kNoValue, kNoValue};
+  const std::vector<ValueId> d = b.ApplyAll("attention_grad",
+                                            {node.inputs[0], node.inputs[1], node.inputs[2],
+                                             node.outputs[0], node.outputs[1], d_outputs[0]},
+                                            node.attrs);
+  return {d[0], d[1], d[2]};
+}
+
+// -- Kernels
+
+class AttentionKernel : public Kernel {
+ public:
+  explicit AttentionKernel(const AttentionShape& shape)
+      : shape_(shape),
+        attend_(ChooseAttend()),
+        items_(shape.batch * shape.heads),
+        tasks_(TaskCount(items_, 2 * items_ * shape.tokens * shape.tokens * shape.head_dim)),
+        slot_bytes_(AlignUp(AttendScratchBytes(shape.tokens, shape.head_dim))) {}
+
+  int64_t scratch_bytes() const override { return tasks_ * slot_bytes_; }
+
+  absl::Status Run(const KernelArgs& args) const override {
+    ParallelFor(tasks_, args.threads, [&](int64_t task) {
+      float* scratch =
+          reinterpret_cast<float*>(static_cast<char*>(args.scratch) + task * slot_bytes_);
+      const Range range = TaskRange(items_, tasks_, task);
+      for (int64_t item = range.begin; item < range.end; ++item) RunHead(args, item, scratch);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  void RunHead(const KernelArgs& args, int64_t item, float* scratch) const {
+    const int64_t row = item / shape_.heads, head = item % shape_.heads;
+    const int64_t at = row * shape_.tokens * shape_.q_stride() + head * shape_.head_dim;
+    const int64_t kv_at =
+        row * shape_.tokens * shape_.kv_stride() + head / shape_.group() * shape_.head_dim;
+    AttendArgs call;
+    call.q = args.f32(0) + at;
+    call.q_stride = shape_.q_stride();
+    call.k = args.f32(1) + kv_at;
+    call.v = args.f32(2) + kv_at;
+    call.kv_stride = shape_.kv_stride();
+    call.context = args.out_f32(0) + at;
+    call.context_stride = shape_.q_stride();
+    call.lse = args.out_f32(1) + item * shape_.tokens;
+    call.queries = shape_.tokens;
+    call.offset = 0;
+    call.head_dim = shape_.head_dim;
+    call.scale = static_cast<float>(shape_.scale);
+    attend_(call, scratch);
+  }
+
+  const AttentionShape shape_;
+  const AttendFn attend_;
+  const int64_t items_;
+  const int64_t tasks_;
+  const int64_t slot_bytes_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
+  return std::make_unique<AttentionKernel>(shape);
+}
+
+// One item is a head of keys with all query heads that read it: nobody else writes its dk and dv.
+class AttentionGradKernel : public Kernel {
+ public:
+  explicit AttentionGradKernel(const AttentionShape& shape)
+      : shape_(shape),
+        attend_grad_(ChooseAttendGrad()),
+        items_(shape.batch * shape.kv_heads),
+        tasks_(TaskCount(
+            items_, 5 * shape.batch * shape.heads * shape.tokens * shape.tokens * shape.head_dim)),
+        slot_bytes_(AlignUp(AttendGradScratchBytes(shape.tokens, shape.group(), shape.head_dim))) {}
+
+  int64_t scratch_bytes() const override { return tasks_ * slot_bytes_; }
+
+  absl::Status Run(const KernelArgs& args) const override {
+    ParallelFor(tasks_, args.threads, [&](int64_t task) {
+      float* scratch =
+          reinterpret_cast<float*>(static_cast<char*>(args.scratch) + task * slot_bytes_);
+      const Range range = TaskRange(items_, tasks_, task);
+      for (int64_t item = range.begin; item < range.end; ++item) RunGroup(args, item, scratch);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  void RunGroup(const KernelArgs& args, int64_t item, float* scratch) const {
+    const int64_t row = item / shape_.kv_heads, kv_head = item % shape_.kv_heads;
+    const int64_t head = kv_head * shape_.group();
+    const int64_t at = row * shape_.tokens * shape_.q_stride() + head * shape_.head_dim;
+    const int64_t kv_at = row * shape_.tokens * shape_.kv_stride() + kv_head * shape_.head_dim;
+    AttendGradArgs call;
+    call.q = args.f32(0) + at;
+    call.context = args.f32(3) + at;
+    call.dcontext = args.f32(5) + at;
+    call.dq = args.out_f32(0) + at;
+    call.q_stride = shape_.q_stride();
+    call.k = args.f32(1) + kv_at;
+    call.v = args.f32(2) + kv_at;
+    call.dk = args.out_f32(1) + kv_at;
+    call.dv = args.out_f32(2) + kv_at;
+    call.kv_stride = shape_.kv_stride();
+    call.lse = args.f32(4) + (row * shape_.heads + head) * shape_.tokens;
+    call.tokens = shape_.tokens;
+    call.group = shape_.group();
+    call.head_dim = shape_.head_dim;
+    call.scale = static_cast<float>(shape_.scale);
+    attend_grad_(call, scratch);
+  }
+
+  const AttentionShape shape_;
+  const AttendGradFn attend_grad_;
+  const int64_t items_;
+  const int64_t tasks_;
+  const int64_t slot_bytes_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
+  return std::make_unique<AttentionGradKernel>(shape);
+}
+
+// -- References
+
+absl::StatusOr<AttentionShape> ShapeOf(const ReferenceArgs& args) {
+  const std::vector<const TensorType*> inputs = {&args.inputs[0]->type, &args.inputs[1]->type,
+                                                 &args.inputs[2]->type};
+  return ReadAttentionShape(OpTypes{inputs, {}, args.attrs});
+}
+
+// Where element 0 of token t of a head stands.
+struct Places {
+  const AttentionShape& shape;
+  size_t q(int64_t row, int64_t head, int64_t t) const {
+    return static_cast<size_t>(((row * shape.tokens + t) * shape.heads + head) * shape.head_dim);
+  }
+  size_t kv(int64_t row, int64_t head, int64_t t) const {
+    return static_cast<size_t>(((row * shape.tokens + t) * shape.kv_heads + head / shape.group()) *
+                               shape.head_dim);
+  }
+};
+
+double Dot(const double* a, const double* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// body(row, head, query) for all of them.
+template <class Body>
+void ForEachQuery(const AttentionShape& shape, const Body& body) {
+  for (int64_t row = 0; row < shape.batch; ++row) {
+    for (int64_t head = 0; head < shape.heads; ++head) {
+      for (int64_t i = 0; i < shape.tokens; ++i) body(row, head, i);
+    }
+  }
+}
+
+absl::Status Reference(const ReferenceArgs& args) {
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ShapeOf(args));
+  const Places at{shape};
+  const int64_t c = shape.head_dim;
+  ForEachQuery(shape, [&](int64_t row, int64_t head, int64_t i) {
+    std::vector<double> score;
+    for (int64_t j = 0; j <= i; ++j) {
+      score.push_back(shape.scale *
+                      Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c));
+    }
+    const double top = *std::max_element(score.begin(), score.end());
+    double total = 0;
+    for (const double s : score) total += std::exp(s - top);
+    const double lse = top + std::log(total);
+    args.out(1)[static_cast<size_t>((row * shape.heads + head) * shape.tokens + i)] = lse;
+    for (int64_t j = 0; j <= i; ++j) {
+      const double p = std::exp(score[static_cast<size_t>(j)] - lse);
+      for (int64_t e = 0; e < c; ++e) {
+        args.out(0)[at.q(row, head, i) + static_cast<size_t>(e)] +=
+            p * args.f(2)[at.kv(row, head, j) + static_cast<size_t>(e)];
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceGrad(const ReferenceArgs& args) {
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ShapeOf(args));
+  const Places at{shape};
+  const int64_t c = shape.head_dim;
+  ForEachQuery(shape, [&](int64_t row, int64_t head, int64_t i) {
+    const size_t qi = at.q(row, head, i);
+    const double lse =
+        args.f(4)[static_cast<size_t>((row * shape.heads + head) * shape.tokens + i)];
+    const double dot = Dot(&args.f(5)[qi], &args.f(3)[qi], c);
+    for (int64_t j = 0; j <= i; ++j) {
+      const size_t kj = at.kv(row, head, j);
+      const double p = std::exp(shape.scale * Dot(&args.f(0)[qi], &args.f(1)[kj], c) - lse);
+      const double ds = p * (Dot(&args.f(5)[qi], &args.f(2)[kj], c) - dot);
+      for (size_t e = 0; e < static_cast<size_t>(c); ++e) {
+        args.out(0)[qi + e] += shape.scale * ds * args.f(1)[kj + e];
+        args.out(1)[kj + e] += shape.scale * ds * args.f(0)[qi + e];
+        args.out(2)[kj + e] += p * args.f(5)[qi + e];
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// -- Registration
+
+void RegisterAttention(OpRegistry* registry) {
+  OpDef op;
+  op.name = "attention";
+  op.min_inputs = op.max_inputs = 3;
+  op.infer = Infer;
+  op.vjp = Vjp;
+  op.make_kernel = MakeKernel;
+  op.reference = Reference;
+  registry->Add(std::move(op));
+
+  OpDef grad;
+  grad.name = "attention_grad";
+  grad.min_inputs = grad.max_inputs = 6;
+  grad.infer = InferGrad;
+  grad.make_kernel = MakeGradKernel;
+  grad.reference = ReferenceGrad;
+  registry->Add(std::move(grad));
+}
+
+}  // namespace plumb

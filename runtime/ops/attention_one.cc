@@ -1,0 +1,141 @@
+// The core of decoding: one query against a cache of keys and values, which is read once and in
+// place.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "runtime/ops/attention_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/ops/attention_one.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "runtime/ops/simd_fold-inl.h"
+#include "runtime/ops/simd_tail-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Keys that are looked at together, for as many independent chains of additions.
+constexpr int64_t kTogether = 4;
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadChannels(D d, const float* row, int64_t e, int64_t last,
+                                   const Tail<D>& tail) {
+  return e < last ? hn::LoadU(d, row + e) : tail.Load(d, row + last);
+}
+
+// D is the narrowest vector that holds a small head, else the widest there is.
+template <class D>
+void AttendOne(const AttendOneArgs& args, float* scores) {
+  const D d;
+  using V = hn::Vec<D>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t c = args.head_dim, n = args.keys, stride = args.kv_stride;
+  const int64_t last = (c - 1) / lanes * lanes;
+  const Tail<D> tail(d, c - last);
+
+  int64_t j = 0;
+  for (; j + kTogether <= n; j += kTogether) {
+    const float* k = args.k + j * stride;
+    V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    for (int64_t e = 0; e <= last; e += lanes) {
+      const V q = LoadChannels(d, args.q, e, last, tail);
+      s0 = hn::MulAdd(q, LoadChannels(d, k, e, last, tail), s0);
+      s1 = hn::MulAdd(q, LoadChannels(d, k + stride, e, last, tail), s1);
+      s2 = hn::MulAdd(q, LoadChannels(d, k + 2 * stride, e, last, tail), s2);
+      s3 = hn::MulAdd(q, LoadChannels(d, k + 3 * stride, e, last, tail), s3);
+    }
+    FoldLanes(d, s0, s1, s2, s3, Sum(), scores + j);
+  }
+  for (; j < n; ++j) {
+    V s = hn::Zero(d);
+    for (int64_t e = 0; e <= last; e += lanes) {
+      s = hn::MulAdd(LoadChannels(d, args.q, e, last, tail),
+                     LoadChannels(d, args.k + j * stride, e, last, tail), s);
+    }
+    scores[j] = hn::GetLane(hn::SumOfLanes(d, s));
+  }
+
+  // The scores' buffer is padded to whole vectors: the tail of the last one is set so as not to
+  // count.
+  const hn::ScalableTag<float> wide;
+  using W = hn::Vec<decltype(wide)>;
+  const int64_t step = static_cast<int64_t>(hn::Lanes(wide));
+  const int64_t padded = (n + step - 1) / step * step;
+  for (int64_t i = n; i < padded; ++i) scores[i] = -std::numeric_limits<float>::infinity();
+  const W scale = hn::Set(wide, args.scale);
+  const auto scaled = [&](int64_t i) HWY_ATTR {
+    // -inf stays -inf whatever the sign of the scale.
+    const W s = hn::Load(wide, scores + i);
+    const int64_t left = std::min(step, n - i);
+    return hn::IfThenElse(hn::FirstN(wide, static_cast<size_t>(left)), hn::Mul(s, scale), s);
+  };
+  W top = hn::Set(wide, -std::numeric_limits<float>::infinity());
+  for (int64_t i = 0; i < padded; i += step) {
+    const W s = scaled(i);
+    hn::Store(s, wide, scores + i);
+    top = hn::Max(top, s);
+  }
+  top = hn::MaxOfLanes(wide, top);
+  W total = hn::Zero(wide);
+  for (int64_t i = 0; i < padded; i += step) {
+    const W p = ExpKeepingNaN(wide, hn::Sub(hn::Load(wide, scores + i), top));
+    hn::Store(p, wide, scores + i);
+    total = hn::Add(total, p);
+  }
+  const V inverse = hn::Set(d, 1.0f / hn::GetLane(hn::SumOfLanes(wide, total)));
+
+  for (int64_t e = 0; e <= last; e += lanes) {
+    V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    int64_t i = 0;
+    for (; i + kTogether <= n; i += kTogether) {
+      const float* v = args.v + i * stride;
+      s0 = hn::MulAdd(hn::Set(d, scores[i]), LoadChannels(d, v, e, last, tail), s0);
+      s1 = hn::MulAdd(hn::Set(d, scores[i + 1]), LoadChannels(d, v + stride, e, last, tail), s1);
+      s2 =
+          hn::MulAdd(hn::Set(d, scores[i + 2]), LoadChannels(d, v + 2 * stride, e, last, tail), s2);
+      s3 =
+          hn::MulAdd(hn::Set(d, scores[i + 3]), LoadChannels(d, v + 3 * stride, e, last, tail), s3);
+    }
+    for (; i < n; ++i) {
+      s0 = hn::MulAdd(hn::Set(d, scores[i]), LoadChannels(d, args.v + i * stride, e, last, tail),
+                      s0);
+    }
+    const V context = hn::Mul(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), inverse);
+    if (e < last) {
+      hn::StoreU(context, d, args.context + e);
+    } else {
+      tail.Store(context, d, args.context + last);
+    }
+  }
+}
+
+AttendOneFn SelectAttendOne(int64_t head_dim) {
+  if (head_dim <= 4) return AttendOne<hn::CappedTag<float, 4>>;
+  if (head_dim <= 8) return AttendOne<hn::CappedTag<float, 8>>;
+  return AttendOne<hn::ScalableTag<float>>;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plumb {
+
+HWY_EXPORT(SelectAttendOne);
+
+AttendOneFn ChooseAttendOne(int64_t head_dim) {
+  return HWY_DYNAMIC_DISPATCH(SelectAttendOne)(head_dim);
+}
+
+int64_t AttendOneScratchBytes(int64_t keys) {
+  return PackedWidth(keys) * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace plumb
+#endif  // HWY_ONCE

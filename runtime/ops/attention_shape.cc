@@ -1,0 +1,41 @@
+#include "runtime/ops/attention_shape.h"
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/ops/op_checks.h"
+
+namespace plumb {
+
+absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "q"));
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "k"));
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 2, "v"));
+  const TensorType &q = types.in(0), &k = types.in(1), &v = types.in(2);
+  AttentionShape shape;
+  shape.heads = types.attrs.GetInt("n_head");
+  shape.kv_heads = types.attrs.GetInt("n_kv_head");
+  shape.scale = types.attrs.GetDouble("scale");
+  if (shape.heads < 1 || shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "n_head = ", shape.heads, " is not a multiple of n_kv_head = ", shape.kv_heads));
+  }
+  if (q.shape.rank() != 3 || q.shape.last() % shape.heads != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("q is ", q.ToString(),
+                     ", needs f32[batch, tokens, n_head * width] with "
+                     "n_head = ",
+                     shape.heads));
+  }
+  shape.batch = q.shape[0];
+  shape.tokens = q.shape[1];
+  shape.head_dim = q.shape.last() / shape.heads;
+  const TensorType want = F32({shape.batch, shape.tokens, shape.kv_stride()});
+  if (k != want || v != want) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "k is ", k.ToString(), " and v ", v.ToString(), ", both must be ", want.ToString(),
+        " beside q ", q.ToString(), " with n_kv_head = ", shape.kv_heads));
+  }
+  return shape;
+}
+
+}  // namespace plumb

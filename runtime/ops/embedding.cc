@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/parallel.h"
+#include "runtime/base/status.h"
+#include "runtime/graph/builder.h"
+#include "runtime/ops/op_checks.h"
+#include "runtime/ops/ops.h"
+
+namespace plumb {
+namespace {
+
+absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows) {
+  for (int64_t t = 0; t < n; ++t) {
+    if (ids[t] < 0 || ids[t] >= rows) {
+      return absl::InvalidArgumentError(absl::StrCat("token ", ids[t], " at position ", t,
+                                                     " is outside the vocabulary [0, ", rows, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// embedding
+
+absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "table"));
+  PLUMB_RETURN_IF_ERROR(CheckI32(types, 1, "ids"));
+  if (types.in(0).shape.rank() != 2) {
+    return absl::InvalidArgumentError("table must be [vocabulary, width]");
+  }
+  const absl::Span<const int64_t> ids = types.in(1).shape.dims();
+  std::vector<int64_t> dims(ids.begin(), ids.end());
+  dims.push_back(types.in(0).shape[1]);
+  return std::vector<TensorType>{F32(Shape(dims))};
+}
+
+// y_t = table[ids_t], so
+//   dL/dtable[v] = sum over t with ids_t = v of dL/dy_t.
+std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
+                         const std::vector<bool>& wanted) {
+  if (!wanted[0]) return {kNoValue, kNoValue};
+  const int64_t rows = b.type(node.inputs[0]).shape[0];
+  return {b.Apply("embedding_grad", {node.inputs[1], d_outputs[0]}, Attrs({{"rows", rows}})),
+          kNoValue};
+}
+
+class EmbeddingKernel : public Kernel {
+ public:
+  EmbeddingKernel(const Shape& table, int64_t n)
+      : rows_(table[0]), width_(table[1]), n_(n), tasks_(TaskCount(n, n * width_)) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    const float* table = args.f32(0);
+    const int32_t* ids = args.i32(1);
+    float* y = args.out_f32(0);
+    PLUMB_RETURN_IF_ERROR(CheckIds(ids, n_, rows_));
+    ParallelFor(tasks_, args.threads, [&](int64_t i) {
+      const Range range = TaskRange(n_, tasks_, i);
+      for (int64_t t = range.begin; t < range.end; ++t) {
+        std::memcpy(y + t * width_, table + ids[t] * width_,
+                    static_cast<size_t>(width_) * sizeof(float));
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t rows_, width_, n_, tasks_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+  return std::make_unique<EmbeddingKernel>(types.in(0).shape, types.in(1).num_elements());
+}
+
+absl::Status Reference(const ReferenceArgs& args) {
+  const std::vector<int32_t>& ids = args.i(1);
+  const int64_t width = args.shape(0)[1];
+  PLUMB_RETURN_IF_ERROR(CheckIds(ids.data(), static_cast<int64_t>(ids.size()), args.shape(0)[0]));
+  for (size_t t = 0; t < ids.size(); ++t) {
+    for (int64_t j = 0; j < width; ++j) {
+      args.out(0)[t * width + j] = args.f(0)[ids[t] * width + j];
+    }
+  }
+  return absl::OkStatus();
+}
+
+// embedding_grad
+
+absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckI32(types, 0, "ids"));
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "dy"));
+  if (types.in(1).shape.rows() != types.in(0).num_elements()) {
+    return absl::InvalidArgumentError(absl::StrCat("dy must have one row for each of the ",
+                                                   types.in(0).num_elements(), " ids, not ",
+                                                   types.in(1).shape.rows()));
+  }
+  if (types.attrs.GetInt("rows") < 1) return absl::InvalidArgumentError("rows must be positive");
+  return std::vector<TensorType>{F32({types.attrs.GetInt("rows"), types.in(1).shape.last()})};
+}
+
+// Tokens repeat, so two tasks must not add to one row: each task owns a range of columns and walks
+// all ids. The order of additions is that of the ids.
+class EmbeddingGradKernel : public Kernel {
+ public:
+  EmbeddingGradKernel(int64_t rows, int64_t width, int64_t n)
+      : rows_(rows),
+        width_(width),
+        n_(n),
+        zero_tasks_(TaskCount(rows, rows * width)),
+        add_tasks_(TaskCount((width + kLine - 1) / kLine, n * width)) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    const int32_t* ids = args.i32(0);
+    const float* dy = args.f32(1);
+    float* dtable = args.out_f32(0);
+    PLUMB_RETURN_IF_ERROR(CheckIds(ids, n_, rows_));
+    ParallelFor(zero_tasks_, args.threads, [&](int64_t i) {
+      const Range range = TaskRange(rows_, zero_tasks_, i);
+      std::memset(dtable + range.begin * width_, 0,
+                  static_cast<size_t>((range.end - range.begin) * width_) * sizeof(float));
+    });
+    ParallelFor(add_tasks_, args.threads, [&](int64_t i) {
+      const Range lines = TaskRange((width_ + kLine - 1) / kLine, add_tasks_, i);
+      const int64_t begin = lines.begin * kLine, end = std::min(width_, lines.end * kLine);
+      for (int64_t t = 0; t < n_; ++t) {
+        float* to = dtable + ids[t] * width_;
+        const float* from = dy + t * width_;
+        for (int64_t j = begin; j < end; ++j) to[j] += from[j];
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kLine = 16;  // floats in a cache line
+  int64_t rows_, width_, n_, zero_tasks_, add_tasks_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
+  return std::make_unique<EmbeddingGradKernel>(types.attrs.GetInt("rows"), types.in(1).shape.last(),
+                                               types.in(0).num_elements());
+}
+
+absl::Status ReferenceGrad(const ReferenceArgs& args) {
+  const std::vector<int32_t>& ids = args.i(0);
+  const int64_t width = args.shape(1).last();
+  PLUMB_RETURN_IF_ERROR(
+      CheckIds(ids.data(), static_cast<int64_t>(ids.size()), args.attrs.GetInt("rows")));
+  for (size_t t = 0; t < ids.size(); ++t) {
+    for (int64_t j = 0; j < width; ++j) {
+      args.out(0)[ids[t] * width + j] += args.f(1)[t * width + j];
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RegisterEmbedding(OpRegistry* registry) {
+  OpDef op;
+  op.name = "embedding";
+  op.min_inputs = op.max_inputs = 2;
+  op.infer = Infer;
+  op.vjp = Vjp;
+  op.make_kernel = MakeKernel;
+  op.reference = Reference;
+  registry->Add(std::move(op));
+
+  OpDef grad;
+  grad.name = "embedding_grad";
+  grad.min_inputs = grad.max_inputs = 2;
+  grad.infer = InferGrad;
+  grad.make_kernel = MakeGradKernel;
+  grad.reference = ReferenceGrad;
+  registry->Add(std::move(grad));
+}
+
+}  // namespace plumb

@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/graph/builder.h"
+#include "runtime/ops/element_tasks.h"
+#include "runtime/ops/ops.h"
+
+namespace plumb {
+namespace {
+
+absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+  std::vector<int64_t> dims;
+  for (const double dim : types.attrs.GetDoubles("dims")) {
+    if (!(dim >= 1) || dim > 1e15 || dim != std::floor(dim)) {
+      return absl::InvalidArgumentError(absl::StrCat("dims must be positive integers, not ", dim));
+    }
+    dims.push_back(static_cast<int64_t>(dim));
+  }
+  return std::vector<TensorType>{F32(Shape(dims))};
+}
+
+// y does not depend on anything.
+std::vector<ValueId> Vjp(GraphBuilder&, const Node&, absl::Span<const ValueId>,
+                         const std::vector<bool>&) {
+  return {};
+}
+
+class FillKernel : public Kernel {
+ public:
+  FillKernel(int64_t n, float value) : tasks_(n, 1), value_(value) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    float* y = args.out_f32(0);
+    tasks_.Run(args.threads,
+               [&](int64_t begin, int64_t end) { std::fill(y + begin, y + end, value_); });
+    return absl::OkStatus();
+  }
+
+ private:
+  ElementTasks tasks_;
+  float value_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+  return std::make_unique<FillKernel>(types.out(0).num_elements(),
+                                      static_cast<float>(types.attrs.GetDouble("value")));
+}
+
+absl::Status Reference(const ReferenceArgs& args) {
+  for (double& y : args.out(0)) y = args.attrs.GetDouble("value");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RegisterFill(OpRegistry* registry) {
+  OpDef op;
+  op.name = "fill";
+  op.infer = Infer;
+  op.vjp = Vjp;
+  op.make_kernel = MakeKernel;
+  op.reference = Reference;
+  registry->Add(std::move(op));
+}
+
+}  // namespace plumb

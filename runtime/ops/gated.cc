@@ -1,0 +1,249 @@
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/graph/builder.h"
+#include "runtime/ops/activation_kind.h"
+#include "runtime/ops/element_tasks.h"
+#include "runtime/ops/op_checks.h"
+#include "runtime/ops/ops.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/ops/gated.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "runtime/ops/activation_math-inl.h"
+#include "runtime/ops/simd_tail-inl.h"
+
+#ifndef PLUMB_GATED_TYPES
+#define PLUMB_GATED_TYPES
+namespace plumb {
+namespace {
+
+// A result may be any of the operands: each block of lanes is read before it is written.
+struct GatedFns {
+  void (*value)(const float* gate, const float* up, float* y, int64_t n);
+  void (*grad)(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
+               int64_t n);
+};
+
+}  // namespace
+}  // namespace plumb
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace {
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+template <class F>
+HWY_INLINE V Value(V gate, V up) {
+  V value, slope;
+  F::Both(D(), gate, &value, &slope);
+  return hn::Mul(value, up);
+}
+
+template <class F>
+void Apply(const float* gate, const float* up, float* y, int64_t n) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(Value<F>(hn::LoadU(d, gate + i), hn::LoadU(d, up + i)), d, y + i);
+  }
+  if (i < n) {
+    const Tail<D> tail(d, n - i);
+    tail.Store(Value<F>(tail.Load(d, gate + i), tail.Load(d, up + i)), d, y + i);
+  }
+}
+
+template <class F>
+void ApplyGrad(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
+               int64_t n) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  V value, slope;
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const V g = hn::LoadU(d, dy + i), u = hn::LoadU(d, up + i);
+    F::Both(d, hn::LoadU(d, gate + i), &value, &slope);
+    hn::StoreU(hn::Mul(hn::Mul(g, u), slope), d, dgate + i);
+    hn::StoreU(hn::Mul(g, value), d, dup + i);
+  }
+  if (i < n) {
+    const Tail<D> tail(d, n - i);
+    const V g = tail.Load(d, dy + i), u = tail.Load(d, up + i);
+    F::Both(d, tail.Load(d, gate + i), &value, &slope);
+    tail.Store(hn::Mul(hn::Mul(g, u), slope), d, dgate + i);
+    tail.Store(hn::Mul(g, value), d, dup + i);
+  }
+}
+
+template <class F>
+GatedFns Fns() {
+  return {&Apply<F>, &ApplyGrad<F>};
+}
+
+GatedFns Select(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kRelu:
+      return Fns<Relu>();
+    case ActivationKind::kGelu:
+      return Fns<Gelu>();
+    case ActivationKind::kGeluTanh:
+      return Fns<GeluTanh>();
+    case ActivationKind::kSilu:
+      return Fns<Silu>();
+    case ActivationKind::kTanh:
+      return Fns<Tanh>();
+    case ActivationKind::kSigmoid:
+      return Fns<Sigmoid>();
+  }
+  return Fns<Relu>();
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plumb {
+
+HWY_EXPORT(Select);
+
+namespace {
+
+constexpr int64_t kCost = 16;  // scalar operations an element, roughly
+
+absl::Status CheckOperands(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "gate"));
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "up"));
+  PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "gate", 1, "up"));
+  return ParseActivationKind(types.attrs.GetString("kind")).status();
+}
+
+// gated
+
+absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckOperands(types));
+  return std::vector<TensorType>{types.in(1)};
+}
+
+// y = f(gate) up, so
+//   dL/dgate = f'(gate) up dL/dy,
+//   dL/dup   = f(gate) dL/dy.
+std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
+                         const std::vector<bool>&) {
+  std::vector<ValueId> d_inputs =
+      b.ApplyAll("gated_grad", {node.inputs[0], node.inputs[1], d_outputs[0]}, node.attrs);
+  d_inputs.resize(2, kNoValue);
+  return d_inputs;
+}
+
+class GatedKernel : public Kernel {
+ public:
+  GatedKernel(int64_t n, ActivationKind kind)
+      : tasks_(n, kCost), value_(HWY_DYNAMIC_DISPATCH(Select)(kind).value) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    const float *gate = args.f32(0), *up = args.f32(1);
+    float* y = args.out_f32(0);
+    tasks_.Run(args.threads, [&](int64_t begin, int64_t end) {
+      value_(gate + begin, up + begin, y + begin, end - begin);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  ElementTasks tasks_;
+  decltype(GatedFns::value) value_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                         ParseActivationKind(types.attrs.GetString("kind")));
+  return std::make_unique<GatedKernel>(types.in(0).num_elements(), kind);
+}
+
+absl::Status Reference(const ReferenceArgs& args) {
+  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                         ParseActivationKind(args.attrs.GetString("kind")));
+  for (size_t i = 0; i < args.out(0).size(); ++i) {
+    args.out(0)[i] = ReferenceActivation(kind, args.f(0)[i]) * args.f(1)[i];
+  }
+  return absl::OkStatus();
+}
+
+// gated_grad
+
+absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckOperands(types));
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 2, "dy"));
+  PLUMB_RETURN_IF_ERROR(CheckAlike(types, 1, "up", 2, "dy"));
+  return std::vector<TensorType>{types.in(0), types.in(1)};
+}
+
+class GatedGradKernel : public Kernel {
+ public:
+  GatedGradKernel(int64_t n, ActivationKind kind)
+      : tasks_(n, kCost), grad_(HWY_DYNAMIC_DISPATCH(Select)(kind).grad) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    const float *gate = args.f32(0), *up = args.f32(1), *dy = args.f32(2);
+    float *dgate = args.out_f32(0), *dup = args.out_f32(1);
+    tasks_.Run(args.threads, [&](int64_t begin, int64_t end) {
+      grad_(gate + begin, up + begin, dy + begin, dgate + begin, dup + begin, end - begin);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  ElementTasks tasks_;
+  decltype(GatedFns::grad) grad_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                         ParseActivationKind(types.attrs.GetString("kind")));
+  return std::make_unique<GatedGradKernel>(types.in(0).num_elements(), kind);
+}
+
+absl::Status ReferenceGrad(const ReferenceArgs& args) {
+  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                         ParseActivationKind(args.attrs.GetString("kind")));
+  const std::vector<double>&gate = args.f(0), &up = args.f(1), &dy = args.f(2);
+  for (size_t i = 0; i < dy.size(); ++i) {
+    args.out(0)[i] = dy[i] * up[i] * ReferenceActivationSlope(kind, gate[i]);
+    args.out(1)[i] = dy[i] * ReferenceActivation(kind, gate[i]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RegisterGated(OpRegistry* registry) {
+  OpDef gated;
+  gated.name = "gated";
+  gated.min_inputs = gated.max_inputs = 2;
+  gated.may_alias = {{0, 0}, {0, 1}};
+  gated.infer = Infer;
+  gated.vjp = Vjp;
+  gated.make_kernel = MakeKernel;
+  gated.reference = Reference;
+  registry->Add(std::move(gated));
+
+  OpDef grad;
+  grad.name = "gated_grad";
+  grad.min_inputs = grad.max_inputs = 3;
+  grad.may_alias = {{0, 0}, {1, 1}, {0, 2}};
+  grad.infer = InferGrad;
+  grad.make_kernel = MakeGradKernel;
+  grad.reference = ReferenceGrad;
+  registry->Add(std::move(grad));
+}
+
+}  // namespace plumb
+#endif  // HWY_ONCE

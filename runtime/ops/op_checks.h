@@ -1,0 +1,25 @@
+// What shape rules check. The builder puts the op and the types of its operands before each
+// message, so that a message need only say what is wrong. Stateless.
+#ifndef PLUMB_RUNTIME_OPS_OP_CHECKS_H_
+#define PLUMB_RUNTIME_OPS_OP_CHECKS_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "runtime/graph/op.h"
+
+namespace plumb {
+
+// Input i is there, is f32 (i32), has at least one dimension and at least one element. `name` is
+// the operand's name in ops.h.
+absl::Status CheckF32(const OpTypes& types, size_t i, absl::string_view name);
+absl::Status CheckI32(const OpTypes& types, size_t i, absl::string_view name);
+
+// Inputs i and j have the same type.
+absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,
+                        absl::string_view name_j);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_OPS_OP_CHECKS_H_

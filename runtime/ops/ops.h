@@ -1,0 +1,83 @@
+// The ops of plumb. Each lives in a file of its own name (an op and its gradient share one): shape rule,
+// VJP with its derivation, kernel, naive reference.
+//
+// Shapes below: B batch, T tokens, d width, H query heads, KV key/value heads, c = head width, V
+// vocabulary, R = rows = everything but the last dimension. Optional operands in parentheses.
+//
+//   embedding(table[V,d], ids i32[..]) -> [..,d]            y[t] = table[ids[t]]; an id outside [0,V) fails
+//   embedding_grad(ids, dy) {rows=V} -> [V,d]
+//   matmul(a, b, (bias[N])) {transpose_a, transpose_b} -> [..,N]   a and b seen as matrices [rows, last];
+//       y = op(a) op(b) + bias; leading dimensions of a are kept unless transpose_a. A linear layer with
+//       weight [out, in] is matmul(x, w) {transpose_b}.
+//   sum_rows(x[..,N]) -> [N]
+//   combine(x1, .., xn) {coefs=[..], constant} -> like x1    sum_i coefs_i * x_i + constant, equal shapes
+//   mul(a[..,d], b) -> like a       b like a, or a vector [L] with L dividing d: element j takes b[j*L/d]
+//                                   (1: scalar, d: per channel, H: per head)
+//   mul_reduce(a, b) {size=L} -> [L]                        sum over rows and groups of a*b
+//   act(x) {kind} -> like x         kind: relu, gelu (erf), gelu_tanh, silu, tanh, sigmoid
+//   act_grad(x, dy) {kind} -> like x
+//   gated(gate, up) {kind} -> like up                       act(gate) * up
+//   gated_grad(gate, up, dy) {kind} -> dgate, dup
+//   norm(x, params..) {instance, train} -> y (, saved[R, saved_per_row])   rows of instance.dim elements
+//       (x's last dimension is a multiple of it); `saved` exists when train and saved_per_row > 0
+//   norm_grad((x), (y), dy, (saved), params..) {instance} -> dx, dparams..
+//   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, inverse} -> like x
+//       rotates (x_i, x_{i+c/2}) of each head by position * theta^(-2i/c) (RoFormer, in the half-split
+//       layout of GPT-NeoX and LLaMA); inverse rotates back
+//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c]) {n_head, n_kv_head, scale} -> context like q, lse[B,H,T]
+//       causal softmax(scale q k^T) v; lse = log-sum-exp of the scaled scores
+//   attention_grad(q, k, v, context, lse, dcontext) {..} -> dq, dk, dv
+//   attention_cached(q, k, v, k_cache[B,C,KV*c], v_cache, positions i32[B,T]) {..}
+//       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),
+//       then attends to cache rows 0..position; the caches are updated in place. A position outside [0,C)
+//       fails. No gradient.
+//   cross_entropy(logits[..,V], targets i32[..]) -> loss[1], lse[R]   mean over targets >= 0 of
+//       lse - logit[target]; targets < 0 are ignored, others outside [0,V) fail; 0 when none is left
+//   cross_entropy_grad(logits, targets, lse, dloss[1]) -> like logits
+//   fill() {dims=[..], value} -> f32[dims]
+//   last_token(x[B,T,d]) -> [B,1,d]                         no gradient
+#ifndef PLUMB_RUNTIME_OPS_OPS_H_
+#define PLUMB_RUNTIME_OPS_OPS_H_
+
+#include <memory>
+#include <string>
+
+#include "runtime/graph/op.h"
+#include "runtime/plugin/norm_plugin.h"
+
+namespace plumb {
+
+// Adds every op above.
+void RegisterOps(OpRegistry* registry);
+
+// One per file; RegisterOps calls them all.
+void RegisterEmbedding(OpRegistry* registry);
+void RegisterMatmul(OpRegistry* registry);
+void RegisterSumRows(OpRegistry* registry);
+void RegisterCombine(OpRegistry* registry);
+void RegisterMul(OpRegistry* registry);
+void RegisterActivation(OpRegistry* registry);
+void RegisterGated(OpRegistry* registry);
+void RegisterNorm(OpRegistry* registry);
+void RegisterRope(OpRegistry* registry);
+void RegisterAttention(OpRegistry* registry);
+void RegisterAttentionCached(OpRegistry* registry);
+void RegisterCrossEntropy(OpRegistry* registry);
+void RegisterFill(OpRegistry* registry);
+void RegisterLastToken(OpRegistry* registry);
+
+// The `instance` attribute of norm and norm_grad.
+class NormAttr : public AttrObject {
+ public:
+  explicit NormAttr(std::shared_ptr<const NormInstance> instance)
+      : instance_(std::move(instance)) {}
+  std::string ToString() const override { return instance_->ToString(); }
+  const NormInstance& instance() const { return *instance_; }
+
+ private:
+  std::shared_ptr<const NormInstance> instance_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_OPS_OPS_H_

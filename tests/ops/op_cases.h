@@ -1,0 +1,53 @@
+// Cases for the tests of ops: what an op is called with. Every op of the registry needs at least
+// one; each then gets its kernel held against its reference, and its VJP against differences of its
+// reference, without a test of its own (ops_test.cc).
+#ifndef PLUMB_TESTS_OPS_OP_CASES_H_
+#define PLUMB_TESTS_OPS_OP_CASES_H_
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "runtime/graph/attrs.h"
+#include "runtime/graph/op.h"
+
+namespace plumb {
+
+// One operand of a case.
+struct CaseInput {
+  TensorType type;
+  bool absent = false;
+  // f32: the elements, or, when empty, uniform draws from [low, high).
+  std::vector<double> values;
+  double low = -2, high = 2;
+  std::vector<int32_t> ints;  // i32: the elements
+};
+
+CaseInput Random(Shape shape, double low = -2, double high = 2);
+CaseInput Values(Shape shape, std::vector<double> values);
+CaseInput Ints(Shape shape, std::vector<int32_t> ints);
+CaseInput Absent();
+
+struct OpCase {
+  std::string op;
+  std::string name;  // what is special about it: "7x16x16 transpose_b"
+  std::vector<CaseInput> inputs;
+  Attrs attrs;
+  // Largest error of an output's element in f32, relative to the output's largest element.
+  double tolerance = 2e-6;
+  // The outputs whose gradients the VJP is given (the others are by-products like a log-sum-exp).
+  std::vector<int> differentiated_outputs = {0};
+  // Elements whose derivative is checked, an input at most.
+  int checked_elements = 24;
+};
+
+inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << ": " << c.name; }
+
+// op_cases_dense.cc: embedding, matmul, sums, elementwise ops.
+std::vector<OpCase> DenseOpCases();
+// op_cases_sequence.cc: norms, rotary embedding, attention, cross entropy.
+std::vector<OpCase> SequenceOpCases();
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_OPS_OP_CASES_H_

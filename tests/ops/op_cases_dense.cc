@@ -1,0 +1,170 @@
+#include <array>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "tests/ops/op_cases.h"
+
+namespace plumb {
+namespace {
+
+void Add(std::vector<OpCase>* cases, const std::string& op, std::string name,
+         std::vector<CaseInput> inputs, Attrs attrs = {}) {
+  OpCase c;
+  c.op = op;
+  c.name = std::move(name);
+  c.inputs = std::move(inputs);
+  c.attrs = std::move(attrs);
+  // Sums over many elements are checked at few of them: a difference costs five references.
+  for (const CaseInput& input : c.inputs) {
+    if (input.type.num_elements() > 5000) c.checked_elements = 2;
+  }
+  cases->push_back(std::move(c));
+}
+
+void AddEmbedding(std::vector<OpCase>* cases) {
+  const std::vector<int32_t> ids = {3, 0, 26, 3, 3, 7};
+  Add(cases, "embedding", "repeated tokens", {Random({27, 16}), Ints({2, 3}, ids)});
+  Add(cases, "embedding", "odd width", {Random({27, 7}), Ints({6}, ids)});
+  std::vector<int32_t> many;
+  for (int32_t t = 0; t < 2500; ++t) many.push_back(t * 31 % 65);
+  Add(cases, "embedding", "many", {Random({65, 65}), Ints({25, 100}, many)});
+
+  Add(cases, "embedding_grad", "repeated tokens", {Ints({2, 3}, ids), Random({2, 3, 16})},
+      Attrs({{"rows", int64_t{27}}}));
+  Add(cases, "embedding_grad", "odd width", {Ints({6}, ids), Random({6, 17})},
+      Attrs({{"rows", int64_t{27}}}));
+  Add(cases, "embedding_grad", "many", {Ints({2500}, many), Random({2500, 65})},
+      Attrs({{"rows", int64_t{3000}}}));
+}
+
+void AddMatmul(std::vector<OpCase>* cases, int64_t m, int64_t n, int64_t k, bool ta, bool tb,
+               bool bias) {
+  std::vector<CaseInput> inputs = {Random(ta ? Shape{k, m} : Shape{m, k}),
+                                   Random(tb ? Shape{n, k} : Shape{k, n})};
+  if (bias) inputs.push_back(Random({n}));
+  Attrs attrs;
+  if (ta) attrs.Set("transpose_a", true);
+  if (tb) attrs.Set("transpose_b", true);
+  Add(cases, "matmul",
+      absl::StrCat(m, "x", n, "x", k, ta ? " transpose_a" : "", tb ? " transpose_b" : "",
+                   bias ? " bias" : ""),
+      std::move(inputs), std::move(attrs));
+}
+
+void AddMatmuls(std::vector<OpCase>* cases) {
+  // m, n, k: tiles of every height, remainders of every kind of vector, short and long sums.
+  const std::vector<std::array<int64_t, 3>> shapes = {
+      {1, 1, 1},  {1, 16, 16}, {2, 3, 1},    {3, 7, 5},    {4, 17, 3},  {5, 31, 2},
+      {6, 33, 4}, {7, 16, 16}, {7, 64, 16},  {7, 16, 64},  {7, 27, 16}, {8, 32, 27},
+      {9, 65, 7}, {16, 1, 65}, {17, 48, 17}, {27, 27, 27}, {65, 65, 3}, {3, 65, 65}};
+  for (const auto& [m, n, k] : shapes) {
+    for (const bool ta : {false, true}) {
+      for (const bool tb : {false, true}) AddMatmul(cases, m, n, k, ta, tb, (m + n + k) % 2 == 0);
+    }
+  }
+  // Large enough for blocks of rows, of columns, for sums in parts (k > 512), and for oneDNN (few
+  // rows of a by a transposed b; long sums of many elements).
+  for (const bool ta : {false, true}) {
+    for (const bool tb : {false, true}) {
+      AddMatmul(cases, 161, 65, 129, ta, tb, true);
+      AddMatmul(cases, 27, 331, 130, ta, tb, false);
+      AddMatmul(cases, 65, 37, 513, ta, tb, true);
+      AddMatmul(cases, 3, 700, 600, ta, tb, true);
+      AddMatmul(cases, 9, 35, 1100, ta, tb, true);
+    }
+  }
+  AddMatmul(cases, 8200, 17, 17, false, true, true);
+  Add(cases, "matmul", "batched rows, transpose_b and bias",
+      {Random({2, 7, 16}), Random({27, 16}), Random({27})}, Attrs({{"transpose_b", true}}));
+  Add(cases, "matmul", "batched rows", {Random({2, 3, 5}), Random({5, 7})});
+}
+
+void AddSums(std::vector<OpCase>* cases) {
+  for (const int64_t n : {1, 3, 16, 27, 65}) {
+    Add(cases, "sum_rows", absl::StrCat("7 x ", n), {Random({7, n})});
+    Add(cases, "combine", absl::StrCat("two, ", n), {Random({7, n}), Random({7, n})},
+        Attrs({{"coefs", std::vector<double>{1, 1}}}));
+    Add(cases, "combine", absl::StrCat("three, ", n),
+        {Random({7, n}), Random({7, n}), Random({7, n})},
+        Attrs({{"coefs", std::vector<double>{1, 1, 1}}, {"constant", 0.0}}));
+  }
+  Add(cases, "sum_rows", "blocks of rows", {Random({3, 700, 65})});
+  Add(cases, "sum_rows", "a vector", {Random({33})});
+
+  Add(cases, "combine", "one term", {Random({3, 17})},
+      Attrs({{"coefs", std::vector<double>{-0.5}}, {"constant", 2.0}}));
+  Add(cases, "combine", "one term, as it is", {Random({3, 17})},
+      Attrs({{"coefs", std::vector<double>{1}}}));
+  Add(cases, "combine", "two scaled terms", {Random({3, 17}), Random({3, 17})},
+      Attrs({{"coefs", std::vector<double>{2.5, 1}}}));
+  Add(cases, "combine", "three scaled terms", {Random({65}), Random({65}), Random({65})},
+      Attrs({{"coefs", std::vector<double>{1, -1, 0.25}}, {"constant", -1.0}}));
+  Add(cases, "combine", "five terms",
+      {Random({31}), Random({31}), Random({31}), Random({31}), Random({31})},
+      Attrs({{"coefs", std::vector<double>{1, 1, 1, 1, 1}}}));
+  Add(cases, "combine", "four scaled terms", {Random({7}), Random({7}), Random({7}), Random({7})},
+      Attrs({{"coefs", std::vector<double>{1, 2, 3, 4}}, {"constant", 0.5}}));
+  Add(cases, "combine", "many elements", {Random({401, 333}), Random({401, 333})},
+      Attrs({{"coefs", std::vector<double>{0.5, 1}}}));
+}
+
+void AddMul(std::vector<OpCase>* cases) {
+  Add(cases, "mul", "alike", {Random({7, 27}), Random({7, 27})});
+  Add(cases, "mul", "alike vectors", {Random({17}), Random({17})});
+  Add(cases, "mul", "alike, many", {Random({401, 333}), Random({401, 333})});
+  Add(cases, "mul", "blocks of rows", {Random({401, 336}), Random({12})});
+  Add(cases, "mul_reduce", "blocks of rows to vector", {Random({401, 336}), Random({401, 336})},
+      Attrs({{"size", int64_t{336}}}));
+  Add(cases, "mul_reduce", "blocks of rows to scalar", {Random({401, 336}), Random({401, 336})},
+      Attrs({{"size", int64_t{1}}}));
+  for (const int64_t d : {1, 7, 16, 27, 66}) {
+    for (const int64_t size : {int64_t{1}, d, d % 3 == 0 ? d / 3 : d}) {
+      const std::string name = absl::StrCat("[2, 7, ", d, "] and ", size);
+      Add(cases, "mul", name, {Random({2, 7, d}), Random({size})});
+      Add(cases, "mul_reduce", name, {Random({2, 7, d}), Random({2, 7, d})},
+          Attrs({{"size", size}}));
+    }
+  }
+  Add(cases, "mul", "heads", {Random({5, 128}), Random({2})});
+  Add(cases, "mul_reduce", "heads", {Random({5, 136}), Random({5, 136})},
+      Attrs({{"size", int64_t{2}}}));
+}
+
+void AddActivations(std::vector<OpCase>* cases) {
+  for (const char* kind : {"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"}) {
+    const Attrs attrs({{"kind", std::string(kind)}});
+    for (const int64_t n : {1, 17, 64}) {
+      const Shape shape = {3, n};
+      const std::string name = absl::StrCat(kind, " ", n);
+      Add(cases, "act", name, {Random(shape, -6, 6)}, attrs);
+      Add(cases, "act_grad", name, {Random(shape, -6, 6), Random(shape)}, attrs);
+      Add(cases, "gated", name, {Random(shape, -6, 6), Random(shape)}, attrs);
+      Add(cases, "gated_grad", name, {Random(shape, -6, 6), Random(shape), Random(shape)}, attrs);
+    }
+    const Shape many = {129, 333};
+    Add(cases, "act", absl::StrCat(kind, " many"), {Random(many, -20, 20)}, attrs);
+    Add(cases, "act_grad", absl::StrCat(kind, " many"), {Random(many, -20, 20), Random(many)},
+        attrs);
+    Add(cases, "gated_grad", absl::StrCat(kind, " many"),
+        {Random(many, -20, 20), Random(many), Random(many)}, attrs);
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> DenseOpCases() {
+  std::vector<OpCase> cases;
+  AddEmbedding(&cases);
+  AddMatmuls(&cases);
+  AddSums(&cases);
+  AddMul(&cases);
+  AddActivations(&cases);
+  Add(&cases, "fill", "zeros", {}, Attrs({{"dims", std::vector<double>{3, 17}}, {"value", 0.0}}));
+  Add(&cases, "fill", "many", {},
+      Attrs({{"dims", std::vector<double>{401, 333}}, {"value", 0.25}}));
+  Add(&cases, "last_token", "two rows", {Random({2, 7, 17})});
+  Add(&cases, "last_token", "one token", {Random({3, 1, 16})});
+  return cases;
+}
+
+}  // namespace plumb

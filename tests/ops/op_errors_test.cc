@@ -1,0 +1,109 @@
+// What ops say about operands that do not fit.
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/graph/builder.h"
+#include "runtime/ops/ops.h"
+#include "tests/ops/op_test_util.h"
+
+namespace plumb {
+namespace {
+
+using testing::HasSubstr;
+
+class OpErrorsTest : public testing::Test {
+ protected:
+  OpErrorsTest() { RegisterOps(&registry_); }
+
+  // The message of the shape rule, or "" when it accepts the operands.
+  std::string ShapeError(const std::string& op, std::vector<CaseInput> inputs, Attrs attrs = {}) {
+    OpCase c;
+    c.op = op;
+    c.inputs = std::move(inputs);
+    c.attrs = std::move(attrs);
+    const auto graph = BuildCase(registry_, c);
+    return graph.ok() ? "" : std::string(graph.status().message());
+  }
+
+  absl::Status RunError(const std::string& op, std::vector<CaseInput> inputs, Attrs attrs = {}) {
+    OpCase c;
+    c.op = op;
+    c.inputs = std::move(inputs);
+    c.attrs = std::move(attrs);
+    const auto graph = BuildCase(registry_, c);
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    return RunKernel(*graph, MakeInputs(c), 1).status();
+  }
+
+  OpRegistry registry_;
+};
+
+TEST_F(OpErrorsTest, MatmulNamesTheSizesThatDiffer) {
+  EXPECT_THAT(ShapeError("matmul", {Random({2, 3}), Random({4, 5})}),
+              HasSubstr("the inner sizes differ: 3 of a and 4 of b"));
+  EXPECT_THAT(
+      ShapeError("matmul", {Random({2, 3}), Random({5, 4})}, Attrs({{"transpose_b", true}})),
+      HasSubstr("the inner sizes differ: 3 of a and 4 of b"));
+  EXPECT_THAT(ShapeError("matmul", {Random({2, 3}), Random({3, 5}), Random({4})}),
+              HasSubstr("bias must be [5]"));
+  EXPECT_THAT(ShapeError("matmul", {Ints({2, 3}, {0, 0, 0, 0, 0, 0}), Random({3, 5})}),
+              HasSubstr("a must be f32 and is i32"));
+}
+
+TEST_F(OpErrorsTest, MatmulRefusesToDifferentiateWhatWouldComeOutInAnotherShape) {
+  GraphBuilder b(&registry_);
+  const ValueId x = b.Parameter("x", F32({6, 3}));
+  const ValueId y = b.Parameter("y", F32({2, 3, 5}));
+  b.Apply("matmul", {x, y}, Attrs({{"transpose_a", true}}));
+  const ValueId dz = b.Input("dz", F32({3, 5}));
+  const Node node = b.graph().nodes[0];
+  node.op->vjp(b, node, {dz}, {true, false});
+  ASSERT_FALSE(b.ok());
+  EXPECT_THAT(std::string(std::move(b).Finish().status().message()), HasSubstr("f32[6, 3]"));
+}
+
+TEST_F(OpErrorsTest, CombineWantsACoefficientATerm) {
+  EXPECT_THAT(
+      ShapeError("combine", {Random({2}), Random({2})}, Attrs({{"coefs", std::vector<double>{1}}})),
+      HasSubstr("2 terms need as many coefficients, not 1"));
+  EXPECT_THAT(ShapeError("combine", {Random({2}), Random({3})},
+                         Attrs({{"coefs", std::vector<double>{1, 1}}})),
+              HasSubstr("term 0 and term 1 must be alike"));
+}
+
+TEST_F(OpErrorsTest, MulWantsAVectorThatDividesTheWidth) {
+  EXPECT_THAT(ShapeError("mul", {Random({2, 6}), Random({4})}), HasSubstr("divides 6"));
+  EXPECT_THAT(ShapeError("mul", {Random({2, 6}), Random({2, 3})}), HasSubstr("divides 6"));
+  EXPECT_THAT(
+      ShapeError("mul_reduce", {Random({2, 6}), Random({2, 6})}, Attrs({{"size", int64_t{4}}})),
+      HasSubstr("size must divide 6"));
+}
+
+TEST_F(OpErrorsTest, ActivationsSuggestAName) {
+  EXPECT_THAT(ShapeError("act", {Random({2})}, Attrs({{"kind", std::string("sillu")}})),
+              HasSubstr("did you mean \"silu\""));
+  EXPECT_THAT(
+      ShapeError("gated", {Random({2}), Random({2})}, Attrs({{"kind", std::string("gellu")}})),
+      HasSubstr("did you mean \"gelu\""));
+}
+
+TEST_F(OpErrorsTest, FillWantsPositiveDimensions) {
+  EXPECT_THAT(ShapeError("fill", {}, Attrs({{"dims", std::vector<double>{2, 0}}, {"value", 1.0}})),
+              HasSubstr("positive integers"));
+}
+
+TEST_F(OpErrorsTest, EmbeddingRefusesTokensOutsideTheVocabulary) {
+  const absl::Status high = RunError("embedding", {Random({5, 3}), Ints({3}, {0, 5, 1})});
+  EXPECT_EQ(high.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(high.message()),
+              HasSubstr("token 5 at position 1 is outside the vocabulary [0, 5)"));
+  EXPECT_FALSE(RunError("embedding", {Random({5, 3}), Ints({1}, {-1})}).ok());
+  EXPECT_FALSE(
+      RunError("embedding_grad", {Ints({1}, {5}), Random({1, 3})}, Attrs({{"rows", int64_t{5}}}))
+          .ok());
+}
+
+}  // namespace
+}  // namespace plumb

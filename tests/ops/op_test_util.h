@@ -1,0 +1,45 @@
+// Runs single ops: kernels on f32, references and VJPs in double, and compares them.
+#ifndef PLUMB_TESTS_OPS_OP_TEST_UTIL_H_
+#define PLUMB_TESTS_OPS_OP_TEST_UTIL_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gtest/gtest.h"
+#include "runtime/graph/graph.h"
+#include "runtime/graph/op.h"
+#include "tests/ops/op_cases.h"
+
+namespace plumb {
+
+// The operands of a case, drawn once. Floats are representable in f32, so that kernel and reference
+// see the same numbers. An absent operand has an empty type.
+std::vector<ReferenceTensor> MakeInputs(const OpCase& c);
+
+// The graph that applies the case's op to leaves "in0", "in1", .. and has outputs "out0", ..
+absl::StatusOr<Graph> BuildCase(const OpRegistry& registry, const OpCase& c);
+
+// Runs the kernel of the graph's only node. Operands and results are as in the reference,
+// converted. Outputs that update an input share memory with it. alias >= 0 makes use of the op's
+// may_alias[alias]. Fails the current test when the kernel writes outside of its outputs and
+// scratch.
+absl::StatusOr<std::vector<ReferenceTensor>> RunKernel(const Graph& graph,
+                                                       const std::vector<ReferenceTensor>& inputs,
+                                                       int threads, int alias = -1);
+
+// Evaluates all values of a graph with the references; `leaves` by name. Indexed by value id.
+absl::StatusOr<std::vector<ReferenceTensor>> RunReference(
+    const Graph& graph, const std::map<std::string, ReferenceTensor>& leaves);
+
+// Expectations on the case's op (they fail the current test):
+// its kernel agrees with its reference, with the same bits for 1, 2 and 4 threads and for every
+// aliasing that it allows;
+void ExpectKernelMatchesReference(const OpRegistry& registry, const OpCase& c);
+// its VJP agrees with central differences of its reference. Nothing to do for an op without a VJP.
+void ExpectVjpMatchesDifferences(const OpRegistry& registry, const OpCase& c);
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_OPS_OP_TEST_UTIL_H_

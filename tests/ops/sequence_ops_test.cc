@@ -1,0 +1,356 @@
+// What the cases of op_cases_sequence.cc cannot say: causality, caches, refusals, failures of
+// plugins.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/graph/builder.h"
+#include "runtime/ops/ops.h"
+#include "tests/ops/norm_cases.h"
+#include "tests/ops/op_cases.h"
+#include "tests/ops/op_test_util.h"
+
+namespace plumb {
+namespace {
+
+using testing::DoubleNear;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Pointwise;
+
+class SequenceOpsTest : public testing::Test {
+ protected:
+  SequenceOpsTest() { RegisterOps(&registry_); }
+
+  absl::StatusOr<std::vector<ReferenceTensor>> Run(const OpCase& c,
+                                                   const std::vector<ReferenceTensor>& inputs,
+                                                   int threads = 1) {
+    absl::StatusOr<Graph> graph = BuildCase(registry_, c);
+    if (!graph.ok()) return graph.status();
+    return RunKernel(*graph, inputs, threads);
+  }
+  absl::StatusOr<std::vector<ReferenceTensor>> Run(const OpCase& c) {
+    return Run(c, MakeInputs(c));
+  }
+  std::string Refusal(const OpCase& c) { return Run(c).status().ToString(); }
+
+  OpRegistry registry_;
+};
+
+// -- Attention
+
+struct Sizes {
+  int64_t batch, tokens, heads, kv_heads, head_dim, capacity;
+};
+constexpr Sizes kSizes = {2, 70, 4, 2, 12, 96};
+
+OpCase Attention(const Sizes& s) {
+  OpCase c;
+  c.op = "attention";
+  c.inputs = {Random({s.batch, s.tokens, s.heads * s.head_dim}),
+              Random({s.batch, s.tokens, s.kv_heads * s.head_dim}),
+              Random({s.batch, s.tokens, s.kv_heads * s.head_dim})};
+  c.attrs = {{"n_head", s.heads}, {"n_kv_head", s.kv_heads}, {"scale", 0.3}};
+  return c;
+}
+
+OpCase CachedAttention(const Sizes& s, int64_t tokens, int32_t first) {
+  std::vector<int32_t> positions;
+  for (int64_t i = 0; i < s.batch * tokens; ++i) {
+    positions.push_back(first + static_cast<int32_t>(i % tokens));
+  }
+  const Shape cache = {s.batch, s.capacity, s.kv_heads * s.head_dim};
+  Sizes chunk = s;
+  chunk.tokens = tokens;
+  OpCase c = Attention(chunk);
+  c.op = "attention_cached";
+  c.inputs.push_back(Random(cache));
+  c.inputs.push_back(Random(cache));
+  c.inputs.push_back(Ints({s.batch, tokens}, positions));
+  return c;
+}
+
+// Tokens [from, from + count) of x[batch, tokens, width].
+ReferenceTensor Tokens(const ReferenceTensor& x, int64_t from, int64_t count) {
+  const int64_t batch = x.type.shape[0], tokens = x.type.shape[1], width = x.type.shape[2];
+  ReferenceTensor out;
+  out.type = F32({batch, count, width});
+  for (int64_t b = 0; b < batch; ++b) {
+    const auto begin = x.f.begin() + (b * tokens + from) * width;
+    out.f.insert(out.f.end(), begin, begin + count * width);
+  }
+  return out;
+}
+
+TEST_F(SequenceOpsTest, CachedAttentionInChunksEqualsAttentionToAll) {
+  const OpCase whole = Attention(kSizes);
+  const std::vector<ReferenceTensor> inputs = MakeInputs(whole);
+  const auto want = Run(whole, inputs);
+  ASSERT_TRUE(want.ok()) << want.status();
+
+  const std::vector<std::vector<int64_t>> all_chunks = {
+      std::vector<int64_t>(70, 1), {70}, {33, 1, 36}, {5, 8, 57}};
+  for (const std::vector<int64_t>& chunks : all_chunks) {
+    SCOPED_TRACE(testing::PrintToString(chunks));
+    const OpCase first = CachedAttention(kSizes, 1, 0);
+    ReferenceTensor k_cache = MakeInputs(first)[3], v_cache = MakeInputs(first)[4];
+    int64_t position = 0;
+    for (const int64_t count : chunks) {
+      const OpCase c = CachedAttention(kSizes, count, static_cast<int32_t>(position));
+      const auto got =
+          Run(c, {Tokens(inputs[0], position, count), Tokens(inputs[1], position, count),
+                  Tokens(inputs[2], position, count), k_cache, v_cache, MakeInputs(c)[5]});
+      ASSERT_TRUE(got.ok()) << got.status();
+      EXPECT_THAT((*got)[0].f, Pointwise(DoubleNear(3e-6), Tokens((*want)[0], position, count).f));
+      k_cache = (*got)[1];
+      v_cache = (*got)[2];
+      position += count;
+    }
+    EXPECT_EQ(Tokens(k_cache, 0, kSizes.tokens).f, inputs[1].f);
+    EXPECT_EQ(Tokens(v_cache, 0, kSizes.tokens).f, inputs[2].f);
+  }
+}
+
+TEST_F(SequenceOpsTest, AttentionDoesNotLookAhead) {
+  const OpCase c = Attention(kSizes);
+  std::vector<ReferenceTensor> inputs = MakeInputs(c);
+  const auto before = Run(c, inputs);
+  ASSERT_TRUE(before.ok()) << before.status();
+  for (const int64_t from : {1, 5, 31, 64, 69}) {
+    std::vector<ReferenceTensor> changed = inputs;
+    for (ReferenceTensor& x : changed) {
+      const int64_t width = x.type.shape[2];
+      for (size_t i = 0; i < x.f.size(); ++i) {
+        if (static_cast<int64_t>(i) / width % kSizes.tokens >= from) x.f[i] *= -4;
+      }
+    }
+    const auto after = Run(c, changed);
+    ASSERT_TRUE(after.ok()) << after.status();
+    EXPECT_EQ(Tokens((*after)[0], 0, from).f, Tokens((*before)[0], 0, from).f) << from;
+    EXPECT_NE((*after)[0].f, (*before)[0].f);
+  }
+}
+
+TEST_F(SequenceOpsTest, AttentionPassesOnANaNInOneKey) {
+  const OpCase c = Attention(kSizes);
+  std::vector<ReferenceTensor> inputs = MakeInputs(c);
+  inputs[1].f[static_cast<size_t>(3 * kSizes.kv_heads * kSizes.head_dim)] =
+      std::numeric_limits<double>::quiet_NaN();
+  const auto got = Run(c, inputs);
+  ASSERT_TRUE(got.ok()) << got.status();
+  const size_t width = static_cast<size_t>(kSizes.heads * kSizes.head_dim);
+  EXPECT_FALSE(std::isnan((*got)[0].f[2 * width]));
+  EXPECT_TRUE(std::isnan((*got)[0].f[3 * width]));
+  EXPECT_TRUE(std::isnan((*got)[0].f[69 * width]));
+}
+
+TEST_F(SequenceOpsTest, CachedAttentionRefusesAPositionOutsideBeforeItWrites) {
+  const OpCase c = CachedAttention(kSizes, 4, 93);  // 93, 94, 95, 96 of 96
+  absl::StatusOr<Graph> graph = BuildCase(registry_, c);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const Node& node = graph->nodes[0];
+  std::vector<const TensorType*> in_types, out_types;
+  std::vector<AlignedBuffer> buffers;
+  std::vector<const void*> in;
+  for (const ValueId id : node.inputs) {
+    in_types.push_back(&graph->value(id).type);
+    buffers.emplace_back(in_types.back()->bytes());
+    in.push_back(buffers.back().data());
+  }
+  for (const ValueId id : node.outputs) out_types.push_back(&graph->value(id).type);
+  const std::vector<int32_t>& positions = c.inputs[5].ints;
+  std::memcpy(buffers[5].data(), positions.data(), positions.size() * sizeof(int32_t));
+  for (const size_t i : {size_t{1}, size_t{2}}) buffers[i].as<float>()[0] = 1;  // would be written
+  AlignedBuffer context(out_types[0]->bytes());
+  const std::vector<void*> out = {context.data(), buffers[3].data(), buffers[4].data()};
+
+  const auto kernel = node.op->make_kernel({in_types, out_types, node.attrs});
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  const AlignedBuffer scratch((*kernel)->scratch_bytes());
+  const absl::Status status = (*kernel)->Run({in.data(), out.data(), scratch.data(), 1});
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("position 96 of row 0"));
+  const float* cache = buffers[3].as<float>();
+  EXPECT_THAT(std::vector<float>(cache, cache + out_types[1]->num_elements()), Each(0.0f));
+}
+
+TEST_F(SequenceOpsTest, CachedAttentionRefusesPositionsWithAGap) {
+  OpCase c = CachedAttention(kSizes, 3, 10);
+  c.inputs[5].ints[4] = 12;
+  EXPECT_THAT(Refusal(c), HasSubstr("position 12 of row 1 does not follow position 10"));
+  c = CachedAttention(kSizes, 1, -1);
+  EXPECT_THAT(Refusal(c), HasSubstr("position -1 of row 0"));
+}
+
+TEST_F(SequenceOpsTest, AttentionSaysWhichOperandDoesNotFit) {
+  Sizes sizes = kSizes;
+  sizes.kv_heads = 3;
+  EXPECT_THAT(Refusal(Attention(sizes)),
+              HasSubstr("n_head = 4 is not a multiple of n_kv_head = 3"));
+  OpCase c = Attention(kSizes);
+  c.inputs[2] = Random({2, 70, 48});
+  EXPECT_THAT(Refusal(c), HasSubstr("v f32[2, 70, 48]"));
+}
+
+// -- Rotary embedding
+
+TEST_F(SequenceOpsTest, RotationByTheInverseRestores) {
+  OpCase c;
+  c.op = "rope";
+  c.inputs = {Random({1, 3, 40}), Ints({1, 3}, {0, 999, 54321})};
+  c.attrs = {{"head_dim", int64_t{20}}, {"theta", 500000.0}};
+  const std::vector<ReferenceTensor> inputs = MakeInputs(c);
+  const auto there = Run(c, inputs);
+  ASSERT_TRUE(there.ok()) << there.status();
+  EXPECT_NE((*there)[0].f, inputs[0].f);
+  c.attrs.Set("inverse", true);
+  const auto back = Run(c, {(*there)[0], inputs[1]});
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_THAT((*back)[0].f, Pointwise(DoubleNear(1e-6), inputs[0].f));
+}
+
+TEST_F(SequenceOpsTest, RotationRefusesAnOddHead) {
+  OpCase c;
+  c.op = "rope";
+  c.inputs = {Random({1, 2, 9}), Ints({1, 2}, {0, 1})};
+  c.attrs = {{"head_dim", int64_t{9}}, {"theta", 10000.0}};
+  EXPECT_THAT(Refusal(c), HasSubstr("head_dim = 9"));
+}
+
+// -- Cross entropy
+
+TEST_F(SequenceOpsTest, CrossEntropyRefusesATargetOutsideTheVocabulary) {
+  OpCase c;
+  c.op = "cross_entropy";
+  c.inputs = {Random({2, 5}), Ints({2}, {4, 5})};
+  EXPECT_THAT(Refusal(c), HasSubstr("target 5 of row 1 is outside the vocabulary of 5"));
+  c.op = "cross_entropy_grad";
+  c.inputs.push_back(Random({2}));
+  c.inputs.push_back(Random({1}));
+  EXPECT_THAT(Refusal(c), HasSubstr("target 5 of row 1"));
+}
+
+TEST_F(SequenceOpsTest, CrossEntropyOfNoTargetIsZero) {
+  OpCase c;
+  c.op = "cross_entropy";
+  c.inputs = {Random({2, 5}), Ints({2}, {-1, -7})};
+  const auto loss = Run(c);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_EQ((*loss)[0].f, std::vector<double>{0});
+  c.op = "cross_entropy_grad";
+  c.inputs.push_back(Random({2}));
+  c.inputs.push_back(Random({1}));
+  const auto grad = Run(c);
+  ASSERT_TRUE(grad.ok()) << grad.status();
+  EXPECT_THAT((*grad)[0].f, Each(0.0));
+}
+
+TEST_F(SequenceOpsTest, CrossEntropyStandsLargeLogitsAndPassesOnANaN) {
+  OpCase c;
+  c.op = "cross_entropy";
+  c.inputs = {Values({1, 3}, {3e38, -3e38, 3e38}), Ints({1}, {2})};
+  const auto large = Run(c);
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_TRUE(std::isfinite((*large)[0].f[0]));
+  c.inputs[0] = Values({1, 3}, {std::nan(""), 0, 1});
+  const auto broken = Run(c);
+  ASSERT_TRUE(broken.ok()) << broken.status();
+  EXPECT_TRUE(std::isnan((*broken)[0].f[0]));
+}
+
+// -- Norms
+
+OpCase TanhNormCase(const std::string& id, Shape x, int64_t dim) {
+  OpCase c;
+  c.op = "norm";
+  c.inputs = {Random(x), Random(Shape(absl::Span<const int64_t>())), Random({dim})};
+  c.attrs = {{"instance", std::shared_ptr<const AttrObject>(MakeNormAttr(id, dim))},
+             {"train", true}};
+  return c;
+}
+
+TEST_F(SequenceOpsTest, NormSavesNothingOutsideOfTraining) {
+  for (const char* id : {"layer_norm", "rms_norm", "none", "test.tanh"}) {
+    const auto attr = MakeNormAttr(id, 33);
+    OpCase c;
+    c.op = "norm";
+    c.name = id;
+    c.inputs = {Random({2, 67, 66})};
+    for (const NormParam& param : attr->instance().params()) {
+      c.inputs.push_back(Random(Shape(param.dims)));
+    }
+    c.attrs = {{"instance", std::shared_ptr<const AttrObject>(attr)}, {"train", false}};
+    ExpectKernelMatchesReference(registry_, c);
+    const auto outputs = Run(c);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    EXPECT_EQ(outputs->size(), 1u);
+  }
+}
+
+TEST_F(SequenceOpsTest, NormIsNotDifferentiatedWithoutWhatItSaves) {
+  const auto attr = MakeNormAttr("rms_norm", 16);
+  ASSERT_GT(attr->instance().saved_per_row(), 0);
+  OpCase c;
+  c.op = "norm";
+  c.inputs = {Random({7, 16})};
+  for (const NormParam& param : attr->instance().params()) {
+    c.inputs.push_back(Random(Shape(param.dims)));
+  }
+  c.attrs = {{"instance", std::shared_ptr<const AttrObject>(attr)}, {"train", false}};
+  auto graph = BuildCase(registry_, c);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const Node node = graph->nodes[0];
+  GraphBuilder b(&registry_, *std::move(graph));
+  const ValueId dy = b.Input("dy", F32({7, 16}));
+  node.op->vjp(b, node, {dy}, std::vector<bool>(node.inputs.size(), true));
+  EXPECT_THAT(std::move(b).Finish().status().ToString(), HasSubstr("train = true"));
+}
+
+TEST_F(SequenceOpsTest, NormPassesOnThePluginsMessageForTheFirstRow) {
+  const OpCase c = TanhNormCase("test.tanh", {300, 100}, 100);
+  std::vector<ReferenceTensor> inputs = MakeInputs(c);
+  inputs[0].f[40 * 100 + 7] = inputs[0].f[290 * 100] = std::numeric_limits<double>::quiet_NaN();
+  for (const int threads : {1, 4}) {
+    const std::string text = Run(c, inputs, threads).status().ToString();
+    EXPECT_THAT(text, HasSubstr("test.tanh"));
+    EXPECT_THAT(text, HasSubstr("row 40 is not a number"));
+  }
+}
+
+TEST_F(SequenceOpsTest, NormReferenceDoesWithoutDouble) {
+  const OpCase with = TanhNormCase("test.tanh", {9, 6}, 6);
+  const OpCase without = TanhNormCase("test.tanh_f32", {9, 6}, 6);
+  const std::vector<ReferenceTensor> inputs = MakeInputs(with);
+  std::vector<std::vector<double>> results;
+  for (const OpCase* c : {&with, &without}) {
+    const auto graph = BuildCase(registry_, *c);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const auto values =
+        RunReference(*graph, {{"in0", inputs[0]}, {"in1", inputs[1]}, {"in2", inputs[2]}});
+    ASSERT_TRUE(values.ok()) << values.status();
+    results.push_back((*values)[static_cast<size_t>(graph->nodes[0].outputs[0])].f);
+  }
+  EXPECT_NE(results[0], results[1]);
+  EXPECT_THAT(results[1], Pointwise(DoubleNear(1e-6), results[0]));
+}
+
+TEST_F(SequenceOpsTest, NormSaysWhichOperandDoesNotFit) {
+  OpCase c = TanhNormCase("test.tanh", {9, 6}, 6);
+  c.inputs[2] = Random({5});
+  EXPECT_THAT(Refusal(c), HasSubstr("parameter shift"));
+  c = TanhNormCase("test.tanh", {9, 7}, 6);
+  EXPECT_THAT(Refusal(c), HasSubstr("is not a multiple of the 6"));
+  c = TanhNormCase("test.tanh", {9, 6}, 6);
+  c.inputs.pop_back();
+  EXPECT_THAT(Refusal(c), HasSubstr("has 2 parameters"));
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,16 @@
+// A norm plugin that is linked into the tests: y = tanh(scale * x + shift), with scale a single
+// number and shift a vector. Unlike the shipped norms it reads y in its backward pass, saves
+// nothing, uses scratch, and fails on a NaN, naming the row.
+#ifndef PLUMB_TESTS_OPS_TANH_NORM_PLUGIN_H_
+#define PLUMB_TESTS_OPS_TANH_NORM_PLUGIN_H_
+
+#include "plumb/norm_plugin.h"
+
+namespace plumb {
+
+const plumb_norm_plugin* TanhNorm();            // "test.tanh"
+const plumb_norm_plugin* TanhNormWithoutF64();  // "test.tanh_f32"
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_OPS_TANH_NORM_PLUGIN_H_
