@@ -1,0 +1,23 @@
+// Reverse-mode differentiation, graph to graph. Pure.
+#ifndef PLUMB_RUNTIME_COMPILE_DIFFERENTIATE_H_
+#define PLUMB_RUNTIME_COMPILE_DIFFERENTIATE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/graph/graph.h"
+#include "runtime/graph/op.h"
+
+namespace plumb {
+
+// `graph` with the nodes of its backward pass and one output "grad.<parameter>" for every parameter
+// (zeros where the loss does not depend on it). `loss` names an output of type f32[1]. Gradients
+// that meet at a value are summed by one `combine` node, in the order in which their consumers run
+// backward.
+absl::StatusOr<Graph> Differentiate(Graph graph, const OpRegistry& registry,
+                                    absl::string_view loss);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_COMPILE_DIFFERENTIATE_H_

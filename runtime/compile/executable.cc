@@ -1,0 +1,233 @@
+#include "runtime/compile/executable.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/base/check.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+using Place = MemoryPlan::Place;
+
+size_t Index(int32_t i) { return static_cast<size_t>(i); }
+
+bool IsAligned(const void* memory) { return reinterpret_cast<uintptr_t>(memory) % kAlignment == 0; }
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Graph& graph, const Node& node) {
+  std::vector<const TensorType*> inputs, outputs;
+  for (const ValueId id : node.inputs) {
+    inputs.push_back(id == kNoValue ? nullptr : &graph.value(id).type);
+  }
+  for (const ValueId id : node.outputs) outputs.push_back(&graph.value(id).type);
+  return node.op->make_kernel(OpTypes{inputs, outputs, node.attrs});
+}
+
+bool AllFinite(const TensorType& type, const void* data) {
+  if (type.dtype != DType::kF32) return true;
+  const float* numbers = static_cast<const float*>(data);
+  return std::all_of(numbers, numbers + type.num_elements(),
+                     [](float f) { return std::isfinite(f); });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Executable>> Executable::Compile(Graph graph) {
+  PLUMB_RETURN_IF_ERROR(Verify(graph));
+  std::unique_ptr<Executable> executable(new Executable());
+  PLUMB_ASSIGN_OR_RETURN(executable->plan_, PlanMemory(graph));
+  executable->graph_ = std::move(graph);
+  PLUMB_RETURN_IF_ERROR(executable->MakeSteps());
+  executable->NameBindings();
+  return executable;
+}
+
+absl::Status Executable::MakeSteps() {
+  size_t operands = 0;
+  for (const Node& node : graph_.nodes) operands += node.inputs.size() + node.outputs.size();
+  operands_.assign(operands, nullptr);  // never resized: steps point into it
+  uses_.resize(graph_.values.size());
+
+  size_t next = 0;
+  const auto add_operands = [&](const std::vector<ValueId>& ids) {
+    void** const start = operands_.data() + next;
+    for (const ValueId id : ids) {
+      if (id != kNoValue) uses_[Index(id)].push_back(static_cast<int32_t>(next));
+      ++next;
+    }
+    return start;
+  };
+  for (const Node& node : graph_.nodes) {
+    absl::StatusOr<std::unique_ptr<Kernel>> kernel = MakeKernel(graph_, node);
+    if (!kernel.ok()) {
+      return Annotate(kernel.status(), absl::StrCat(plumb::ToString(graph_, node), ": "));
+    }
+    scratch_bytes_ = std::max(scratch_bytes_, (*kernel)->scratch_bytes());
+    void** const in = add_operands(node.inputs);
+    void** const out = add_operands(node.outputs);
+    steps_.push_back({kernel->get(), in, out});
+    kernels_.push_back(*std::move(kernel));
+  }
+  scratch_offset_ = AlignUp(plan_.arena_bytes);
+  return absl::OkStatus();
+}
+
+void Executable::NameBindings() {
+  for (size_t i = 0; i < plan_.externals.size(); ++i) {
+    const Value& value = graph_.value(plan_.externals[i]);
+    if (value.kind != ValueKind::kComputed) bindings_.emplace(value.name, i);
+  }
+  // Outputs that are copies have slots of their own after those of the plan.
+  size_t copy = plan_.externals.size();
+  for (size_t k = 0; k < graph_.outputs.size(); ++k) {
+    const GraphOutput& output = graph_.outputs[k];
+    const auto& copied = plan_.copied_outputs;
+    if (std::find(copied.begin(), copied.end(), static_cast<int32_t>(k)) != copied.end()) {
+      bindings_.emplace(output.name, copy++);
+      continue;
+    }
+    const size_t slot = Index(plan_.places[Index(output.value)].external);
+    if (plan_.externals[slot] == output.value) bindings_.emplace(output.name, slot);
+  }
+  bound_.assign(copy, nullptr);
+  unbound_ = static_cast<int32_t>(copy);
+}
+
+void Executable::BindWorkspace(void* workspace) {
+  PLUMB_CHECK(IsAligned(workspace), "the workspace is not aligned to 64 bytes");
+  workspace_ = static_cast<std::byte*>(workspace);
+  for (size_t id = 0; id < graph_.values.size(); ++id) {
+    if (plan_.places[id].kind != Place::Kind::kArena) continue;
+    for (const int32_t use : uses_[id]) operands_[Index(use)] = DataOf(static_cast<ValueId>(id));
+  }
+}
+
+absl::Status Executable::Bind(absl::string_view name, void* data) {
+  const auto at = bindings_.find(name);
+  if (at == bindings_.end()) {
+    const ValueId id = graph_.FindOutput(name);
+    if (id != kNoValue && plan_.places[Index(id)].kind == Place::Kind::kExternal) {
+      return absl::NotFoundError(
+          absl::StrCat("\"", name, "\" is found in ", PlaceName(plan_, graph_, id), "; bind that"));
+    }
+    return absl::NotFoundError(
+        absl::StrCat("the program has no parameter, input, state or output \"", name, "\""));
+  }
+  if (data == nullptr || !IsAligned(data)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the memory for ", name, " is not aligned to ", kAlignment, " bytes"));
+  }
+  const size_t slot = at->second;
+  if (bound_[slot] == nullptr) --unbound_;
+  bound_[slot] = data;
+  if (slot >= plan_.externals.size()) return absl::OkStatus();
+  for (size_t id = 0; id < graph_.values.size(); ++id) {
+    if (plan_.places[id].kind != Place::Kind::kExternal ||
+        Index(plan_.places[id].external) != slot) {
+      continue;
+    }
+    for (const int32_t use : uses_[id]) operands_[Index(use)] = data;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::CheckBound() const {
+  if (unbound_ == 0 && (workspace_ != nullptr || workspace_bytes() == 0)) return absl::OkStatus();
+  std::vector<std::string> missing;
+  for (const auto& [name, slot] : bindings_) {
+    if (bound_[slot] == nullptr) missing.push_back(name);
+  }
+  std::sort(missing.begin(), missing.end());
+  if (missing.empty()) missing.push_back("the workspace");
+  return absl::FailedPreconditionError(
+      absl::StrCat("not bound to memory: ", absl::StrJoin(missing, ", ")));
+}
+
+absl::Status Executable::StepError(const Step& step, const absl::Status& status) const {
+  const Node& node = graph_.nodes[static_cast<size_t>(&step - steps_.data())];
+  return Annotate(status, absl::StrCat(plumb::ToString(graph_, node), ": "));
+}
+
+absl::Status Executable::Run(int threads) const {
+  PLUMB_RETURN_IF_ERROR(CheckBound());
+  KernelArgs args{nullptr, nullptr, workspace_ + scratch_offset_, threads};
+  for (const Step& step : steps_) {
+    args.in = step.in;
+    args.out = step.out;
+    if (absl::Status status = step.kernel->Run(args); !status.ok()) return StepError(step, status);
+  }
+  CopyOutputs();
+  return absl::OkStatus();
+}
+
+void Executable::CopyOutputs() const {
+  size_t slot = plan_.externals.size();
+  for (const int32_t k : plan_.copied_outputs) {
+    const ValueId id = graph_.outputs[Index(k)].value;
+    std::memcpy(bound_[slot++], DataOf(id), static_cast<size_t>(graph_.value(id).type.bytes()));
+  }
+}
+
+void* Executable::DataOf(ValueId id) const {
+  const Place& place = plan_.places[Index(id)];
+  return place.kind == Place::Kind::kArena ? workspace_ + place.offset
+                                           : bound_[Index(place.external)];
+}
+
+absl::StatusOr<std::string> Executable::RunAndFindNonFinite(int threads) const {
+  PLUMB_RETURN_IF_ERROR(CheckBound());
+  const auto is_finite = [this](ValueId id) {
+    return AllFinite(graph_.value(id).type, DataOf(id));
+  };
+  for (const ValueId id : plan_.externals) {
+    const Value& value = graph_.value(id);
+    if (value.kind != ValueKind::kComputed && !is_finite(id)) return value.name;
+  }
+  std::string first;
+  KernelArgs args{nullptr, nullptr, workspace_ + scratch_offset_, threads};
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    args.in = steps_[i].in;
+    args.out = steps_[i].out;
+    if (absl::Status status = steps_[i].kernel->Run(args); !status.ok()) {
+      return StepError(steps_[i], status);
+    }
+    for (const ValueId id : graph_.nodes[i].outputs) {
+      if (first.empty() && !is_finite(id)) first = graph_.value(id).name;
+    }
+  }
+  CopyOutputs();
+  return first;
+}
+
+std::string Executable::ToString() const {
+  std::string text;
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const Node& node = graph_.nodes[i];
+    const auto append_type = [this](std::string* out, ValueId id) {
+      out->append(id == kNoValue ? "_" : graph_.value(id).type.ToString());
+    };
+    const auto append_place = [this](std::string* out, ValueId id) {
+      absl::StrAppend(out, graph_.value(id).type.ToString(), " ", graph_.value(id).name, " @ ",
+                      PlaceName(plan_, graph_, id));
+    };
+    absl::StrAppend(&text, i, " ", node.op->name, "(",
+                    absl::StrJoin(node.inputs, ", ", append_type), ") -> ",
+                    absl::StrJoin(node.outputs, ", ", append_place));
+    if (kernels_[i]->scratch_bytes() > 0) {
+      absl::StrAppend(&text, ", scratch ", kernels_[i]->scratch_bytes());
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  absl::StrAppend(&text, "workspace ", workspace_bytes(), " bytes: arena ", plan_.arena_bytes,
+                  ", scratch ", scratch_bytes_, "\n");
+  return text;
+}
+
+}  // namespace plumb

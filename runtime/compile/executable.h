@@ -1,0 +1,95 @@
+// Executable: a graph compiled for its shapes: kernels, and the plan of its memory.
+//
+// It owns its kernels and a table of operand pointers; memory is the caller's and is bound by name
+// before the first run. Creation allocates and may fail; Run allocates nothing unless it fails.
+// Thread-compatible.
+#ifndef PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
+#define PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/compile/memory_plan.h"
+#include "runtime/graph/graph.h"
+#include "runtime/graph/op.h"
+
+namespace plumb {
+
+class Executable {
+ public:
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  // Plans memory and makes a kernel for every node.
+  static absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph);
+
+  const Graph& graph() const { return graph_; }
+  const MemoryPlan& plan() const { return plan_; }
+
+  // Bytes of temporary memory (arena and scratch together) that BindWorkspace wants, 64-byte
+  // aligned. Executables that never run at once may share one workspace.
+  int64_t workspace_bytes() const { return scratch_offset_ + scratch_bytes_; }
+  void BindWorkspace(void* workspace);
+
+  // Binds a parameter, input, state (by value name) or output (by output name). The memory must
+  // hold the value's type, 64-byte aligned, and overlap no other. An output that is a state,
+  // updated in place, is found where the state is and is not bound itself. kNotFound for a name
+  // that is unknown or not to be bound, kInvalidArgument for memory that is not aligned.
+  absl::Status Bind(absl::string_view name, void* data);
+
+  // Runs all nodes in order on at most `threads` threads. kFailedPrecondition unless everything is
+  // bound; else the error of a kernel (an id out of range), which names the node; outputs are then
+  // undefined.
+  absl::Status Run(int threads) const;
+
+  // Runs like Run, looks at every value as it is made, and returns the name of the first that holds
+  // a NaN or an infinity ("" if none does). When a parameter, input or state holds one already, it
+  // returns that name and runs nothing. Slow; for explaining a divergence.
+  absl::StatusOr<std::string> RunAndFindNonFinite(int threads) const;
+
+  // One line a node: op, operand shapes, kernel scratch, where its outputs live.
+  std::string ToString() const;
+
+ private:
+  // A node, ready to run: its operands stand in a row in operands_.
+  struct Step {
+    const Kernel* kernel;
+    const void* const* in;
+    void* const* out;
+  };
+
+  Executable() = default;
+  absl::Status MakeSteps();
+  void NameBindings();
+  absl::Status CheckBound() const;
+  absl::Status StepError(const Step& step, const absl::Status& status) const;
+  void CopyOutputs() const;
+  void* DataOf(ValueId id) const;
+
+  Graph graph_;
+  MemoryPlan plan_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // by node
+  std::vector<Step> steps_;                       // by node
+  std::vector<void*> operands_;
+  std::vector<std::vector<int32_t>> uses_;  // by ValueId: where it stands in operands_
+
+  // Slots for the caller's memory: the plan's externals, then its copied outputs.
+  std::vector<void*> bound_;
+  absl::flat_hash_map<std::string, size_t> bindings_;  // name -> slot
+  int32_t unbound_ = 0;                                // slots without memory
+
+  std::byte* workspace_ = nullptr;
+  int64_t scratch_offset_ = 0;
+  int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_

@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "runtime/compile/rewrite.h"
+
+namespace plumb {
+namespace {
+
+// A longer sum gains nothing (every term is read once either way), and keeps all its terms alive
+// where a running sum would have freed them.
+constexpr size_t kMaxTerms = 8;
+
+// combine's arguments: sum_i coefs[i] * terms[i] + constant.
+struct Sum {
+  std::vector<ValueId> terms;
+  std::vector<double> coefs;
+  double constant = 0;
+
+  void Add(ValueId term, double coef) {
+    const auto at = std::find(terms.begin(), terms.end(), term);
+    if (at != terms.end()) {
+      coefs[static_cast<size_t>(at - terms.begin())] += coef;
+    } else {
+      terms.push_back(term);
+      coefs.push_back(coef);
+    }
+  }
+
+  bool IsIdentity() const { return terms.size() == 1 && coefs[0] == 1 && constant == 0; }
+};
+
+bool IsCombine(const Node& node) { return node.op->name == "combine"; }
+
+Sum SumOf(const Node& node) {
+  Sum sum;
+  const std::vector<double>& coefs = node.attrs.GetDoubles("coefs");
+  for (size_t i = 0; i < node.inputs.size(); ++i) sum.Add(node.inputs[i], coefs[i]);
+  sum.constant = node.attrs.GetDouble("constant", 0);
+  return sum;
+}
+
+// One walk over the nodes. Readers are counted once at its start and only over-estimated
+// afterwards, so it may miss a merge that it has made possible; the next walk finds it.
+class Walk {
+ public:
+  explicit Walk(Graph* graph)
+      : graph_(*graph),
+        readers_(graph->values.size(), 0),
+        overwritten_(OverwrittenValues(*graph)),
+        is_output_(OutputValues(*graph)),
+        state_(StateOfValues(*graph)),
+        replacement_(graph->values.size()),
+        keep_(graph->nodes.size(), true) {
+    std::iota(replacement_.begin(), replacement_.end(), 0);
+    std::vector<int32_t> last_reader(graph->values.size(), -1);
+    for (size_t i = 0; i < graph->nodes.size(); ++i) {
+      for (const ValueId id : graph->nodes[i].inputs) {
+        if (id == kNoValue || last_reader[Index(id)] == static_cast<int32_t>(i)) continue;
+        last_reader[Index(id)] = static_cast<int32_t>(i);
+        ++readers_[Index(id)];
+      }
+    }
+  }
+
+  // Whether a node was dropped.
+  bool Run() {
+    bool changed = false;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      Node& node = graph_.nodes[i];
+      for (ValueId& id : node.inputs) {
+        if (id != kNoValue) id = replacement_[Index(id)];
+      }
+      if (!IsCombine(node)) continue;
+      const size_t terms_before = node.inputs.size();
+      Sum sum = SumOf(node);
+      bool merged = sum.terms.size() != terms_before;
+      while (MergeOneTerm(&sum)) {
+        merged = true;
+        changed = true;
+      }
+      if (merged) {
+        node.inputs = sum.terms;
+        node.attrs = Attrs({{"coefs", sum.coefs}, {"constant", sum.constant}});
+      }
+      if (sum.IsIdentity() && Replace(node.outputs[0], sum.terms[0])) {
+        keep_[i] = false;
+        changed = true;
+      }
+    }
+    for (GraphOutput& output : graph_.outputs) output.value = replacement_[Index(output.value)];
+    return changed;
+  }
+
+  const std::vector<bool>& keep() const { return keep_; }
+
+ private:
+  static size_t Index(ValueId id) { return static_cast<size_t>(id); }
+
+  // Puts the terms of the first inner sum that nothing else reads in its place.
+  bool MergeOneTerm(Sum* sum) {
+    for (size_t t = 0; t < sum->terms.size(); ++t) {
+      const ValueId term = sum->terms[t];
+      const int32_t producer = graph_.value(term).producer;
+      if (producer < 0 || !IsCombine(graph_.nodes[Index(producer)]) || is_output_[Index(term)] ||
+          readers_[Index(term)] != 1) {
+        continue;
+      }
+      const Sum inner = SumOf(graph_.nodes[Index(producer)]);
+      // The inner sum may have been made before its term is overwritten, and the outer one after.
+      if (std::any_of(inner.terms.begin(), inner.terms.end(),
+                      [this](ValueId id) { return overwritten_[Index(id)]; })) {
+        continue;
+      }
+      Sum merged;
+      for (size_t i = 0; i < sum->terms.size(); ++i) {
+        if (i != t) {
+          merged.Add(sum->terms[i], sum->coefs[i]);
+          continue;
+        }
+        for (size_t j = 0; j < inner.terms.size(); ++j) {
+          merged.Add(inner.terms[j], sum->coefs[t] * inner.coefs[j]);
+        }
+      }
+      merged.constant = sum->constant + sum->coefs[t] * inner.constant;
+      if (merged.terms.size() > std::max(kMaxTerms, sum->terms.size())) continue;
+      keep_[Index(producer)] = false;
+      *sum = std::move(merged);
+      return true;
+    }
+    return false;
+  }
+
+  // Lets everything that reads `copy` read `original`. Refuses where the copy is needed: the
+  // original changes later, or an output has to have memory of its own.
+  bool Replace(ValueId copy, ValueId original) {
+    if (overwritten_[Index(original)]) return false;
+    if (is_output_[Index(copy)]) {
+      const bool is_external = graph_.value(original).kind != ValueKind::kComputed ||
+                               state_[Index(original)] != kNoValue || is_output_[Index(original)];
+      if (is_external) return false;
+      is_output_[Index(original)] = true;
+    }
+    replacement_[Index(copy)] = original;
+    readers_[Index(original)] += readers_[Index(copy)] - 1;
+    return true;
+  }
+
+  Graph& graph_;
+  std::vector<int> readers_;  // by ValueId: how many nodes read it, at most
+  std::vector<bool> overwritten_;
+  std::vector<bool> is_output_;
+  std::vector<ValueId> state_;
+  std::vector<ValueId> replacement_;
+  std::vector<bool> keep_;  // by node
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> MergeCombines(const Graph& graph, const OpRegistry& /*registry*/) {
+  Graph merged = graph;
+  while (true) {
+    Walk walk(&merged);
+    if (!walk.Run()) return merged;
+    merged = KeepNodes(merged, walk.keep());
+  }
+}
+
+}  // namespace plumb

@@ -1,0 +1,24 @@
+// The oracle: runs a graph op by op through the naive references, in double. Slow and simple; every
+// fast path is held against it.
+#ifndef PLUMB_RUNTIME_COMPILE_REFERENCE_RUN_H_
+#define PLUMB_RUNTIME_COMPILE_REFERENCE_RUN_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/graph/graph.h"
+#include "runtime/graph/op.h"
+
+namespace plumb {
+
+using ReferenceTensors = std::map<std::string, ReferenceTensor>;
+
+// `feeds` holds every parameter, input and state by name. Returns every output by name, and states
+// that were updated under their own names.
+absl::StatusOr<ReferenceTensors> ReferenceRun(const Graph& graph, const ReferenceTensors& feeds);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_COMPILE_REFERENCE_RUN_H_

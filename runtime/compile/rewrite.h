@@ -1,0 +1,36 @@
+// What several passes need to know of a graph or do to it. Pure; private to the room.
+#ifndef PLUMB_RUNTIME_COMPILE_REWRITE_H_
+#define PLUMB_RUNTIME_COMPILE_REWRITE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/graph/graph.h"
+#include "runtime/graph/op.h"
+
+namespace plumb {
+
+// `graph` with only the nodes for which `keep` holds and the values that they define; leaves stay.
+// REQUIRES: no kept node and no output reads a value of a dropped node.
+Graph KeepNodes(const Graph& graph, const std::vector<bool>& keep);
+
+// By ValueId: the state whose memory the value is in because nodes wrote it in place
+// (OpDef::updates), the value itself for a state, kNoValue for everything else.
+std::vector<ValueId> StateOfValues(const Graph& graph);
+
+// By ValueId: whether a node overwrites the value in place. What reads it must stay before that
+// node.
+std::vector<bool> OverwrittenValues(const Graph& graph);
+
+// By ValueId: whether an output names the value.
+std::vector<bool> OutputValues(const Graph& graph);
+
+// The passes of optimize.h.
+absl::StatusOr<Graph> MergeCombines(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> DropDeadValues(const Graph& graph, const OpRegistry& registry);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_COMPILE_REWRITE_H_

@@ -1,0 +1,14 @@
+// Counts the allocations of the test binary that links it.
+#ifndef PLUMB_TESTS_COMPILE_COUNT_ALLOCATIONS_H_
+#define PLUMB_TESTS_COMPILE_COUNT_ALLOCATIONS_H_
+
+#include <cstdint>
+
+namespace plumb {
+
+// How often operator new has run so far, on any thread.
+int64_t AllocationCount();
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_COMPILE_COUNT_ALLOCATIONS_H_
