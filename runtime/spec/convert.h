@@ -1,0 +1,41 @@
+// The schema's messages to plumb's own values. Internal to runtime/spec.
+#ifndef PLUMB_RUNTIME_SPEC_CONVERT_H_
+#define PLUMB_RUNTIME_SPEC_CONVERT_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plumb/v1/model.pb.h"
+#include "runtime/spec/model_spec.h"
+#include "runtime/spec/proto_text.h"
+#include "runtime/spec/resolved_model.h"
+
+namespace plumb {
+
+// A parsed file. The tree cannot be copied, so copies share it; fields set later keep their old
+// place.
+struct ModelSpec::Proto {
+  std::string file;
+  v1::Model message;
+  std::shared_ptr<const LocationTree> tree;
+
+  Located located() const { return Located(file, message, tree.get()); }
+};
+
+// Whether a formula can use the name.
+bool IsIdentifier(const std::string& name);
+
+// `base` is what the placement extends, or null.
+absl::StatusOr<PlacementSpec> ToPlacement(const v1::Placement& message, const Located& at,
+                                          const PlacementSpec* base);
+absl::StatusOr<InsideSpec> ToInside(const v1::Inside& message, const Located& at);
+absl::StatusOr<InitRule> ToInitRule(const v1::Init& message, const Located& at);
+absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Located& at);
+MlpSpec ToMlp(const v1::Mlp& message);
+absl::StatusOr<NormAttrs> ToNormAttrs(const v1::Norm& message, const Located& at);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SPEC_CONVERT_H_

@@ -1,0 +1,308 @@
+#include "runtime/spec/interpret.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/spec/formula_eval.h"
+
+namespace plumb {
+namespace {
+
+constexpr const char* kAttentionPoints[] = {"attention.q", "attention.k", "attention.v",
+                                            "attention.context"};
+constexpr const char* kMlpPoints[] = {"mlp.hidden"};
+
+std::string LastName(absl::string_view point) {
+  return std::string(point.substr(point.rfind('.') + 1));
+}
+
+class Walk {
+ public:
+  Walk(const ResolvedModel& model, FormulaBackend* backend) : model_(model), backend_(backend) {}
+
+  absl::Status Run() {
+    PLUMB_RETURN_IF_ERROR(CheckStructure());
+    const TensorHandle embedded = backend_->Embed();
+    streams_["x"] = {Quantity::Tensor(embedded, model_.dims.d_model), false, nullptr};
+
+    const BlockSpec& first = *model_.layers.front();
+    PLUMB_RETURN_IF_ERROR(
+        RunSection(MakeScope(FormulaScope::Kind::kBegin, first, "begin"), first.placement->begin));
+    PLUMB_RETURN_IF_ERROR(CheckStreamsHaveBegun());
+    for (int64_t layer = 0; layer < model_.dims.n_layer; ++layer) {
+      backend_->BeginLayer(layer, X());
+      PLUMB_RETURN_IF_ERROR(RunLayer(layer));
+      backend_->EndLayer(layer, X());
+    }
+    const BlockSpec& last = *model_.layers.back();
+    PLUMB_RETURN_IF_ERROR(
+        RunSection(MakeScope(FormulaScope::Kind::kEnd, last, "end"), last.placement->end));
+    PLUMB_RETURN_IF_ERROR(RunHead(last));
+    PLUMB_RETURN_IF_ERROR(CheckStreamsWereRead());
+    return CheckSlots();
+  }
+
+ private:
+  TensorHandle X() const { return streams_.at("x").value.terms[0].tensor; }
+
+  // What can be said about a placement without running it.
+  absl::Status CheckStructure() const {
+    std::set<const PlacementSpec*> seen;
+    for (const auto& block : model_.layers) {
+      const PlacementSpec& placement = *block->placement;
+      if (!seen.insert(&placement).second) continue;
+      const std::string name = absl::StrCat("placement \"", placement.name, "\": ");
+      if (!placement.each.empty() && !placement.block.empty()) {
+        return ErrorAt(placement.block[0].text.place,
+                       absl::StrCat(name, "has both \"each\" and \"block\"; use one of them"));
+      }
+      const std::vector<Statement>& body =
+          placement.each.empty() ? placement.block : placement.each;
+      if (body.empty()) {
+        return ErrorAt(placement.place, absl::StrCat(name, "needs \"each\" or \"block\""));
+      }
+      bool sets_x = false;
+      for (const Statement& statement : body) sets_x = sets_x || statement.target == "x";
+      if (!sets_x) {
+        return ErrorInText(body.back().text, 0,
+                           absl::StrCat(name,
+                                        "x is never set; the residual stream would not "
+                                        "change"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  FormulaScope MakeScope(FormulaScope::Kind kind, const BlockSpec& block,
+                         std::string section) const {
+    FormulaScope scope;
+    scope.kind = kind;
+    scope.model = &model_;
+    scope.block = &block;
+    scope.scalars.dims = &model_.dims;
+    scope.scalars.placement = block.placement.get();
+    scope.prefix = section;
+    scope.channels = model_.dims.d_model;
+    scope.description = absl::StrCat("placement \"", block.placement->name, "\", ", section);
+    return scope;
+  }
+
+  absl::Status RunSection(const FormulaScope& scope, const std::vector<Statement>& statements) {
+    const auto call = [this](const SublayerSite& site, TensorHandle input) {
+      return CallSublayer(site, input);
+    };
+    return FormulaEval(scope, backend_, &census_, call).Run(statements, &streams_);
+  }
+
+  absl::Status RunLayer(int64_t layer) {
+    const BlockSpec& block = *model_.layers[static_cast<size_t>(layer)];
+    const std::string prefix = absl::StrCat("layers.", layer);
+    const bool by_name = !block.placement->block.empty();
+    FormulaScope scope = MakeScope(by_name ? FormulaScope::Kind::kBlock : FormulaScope::Kind::kEach,
+                                   block, by_name ? "block" : "each");
+    scope.scalars.layer = layer + 1;
+    scope.prefix = prefix;
+    if (layer > 0) absl::StrAppend(&scope.description, ", layer ", layer + 1);
+    const std::string description = scope.description;
+    for (const SublayerSpec& spec : block.sublayers) {
+      SublayerSite site;
+      site.name = absl::StrCat(prefix, ".", spec.name);
+      site.spec = &spec;
+      site.layer_index = layer;
+      site.scope = scope.scalars;
+      site.scope.sublayer = ++sublayers_;
+      if (by_name) {
+        scope.sublayers[spec.name] = site;
+        continue;
+      }
+      scope.scalars.sublayer = sublayers_;
+      scope.prefix = site.name;
+      scope.description =
+          absl::StrCat(description, layer > 0 ? " (" : ", ", spec.name, layer > 0 ? ")" : "");
+      scope.sublayers = {{"f", site}};
+      PLUMB_RETURN_IF_ERROR(RunSection(scope, block.placement->each));
+    }
+    return by_name ? RunSection(scope, block.placement->block) : absl::OkStatus();
+  }
+
+  absl::StatusOr<TensorHandle> CallSublayer(const SublayerSite& site, TensorHandle input) {
+    const BlockSpec& block = *model_.layers[static_cast<size_t>(site.layer_index)];
+    const auto at_point = [&](absl::string_view point, TensorHandle tensor) {
+      return RunInside(block, site.name, site.scope, point, tensor);
+    };
+    return backend_->Sublayer(site, input, at_point);
+  }
+
+  absl::Status RunHead(const BlockSpec& last) {
+    const TensorHandle x = X();
+    streams_["x"].read = true;
+    ScalarScope scope;
+    scope.dims = &model_.dims;
+    scope.placement = last.placement.get();
+    const auto at_point = [&](absl::string_view point, TensorHandle tensor) {
+      return RunInside(last, "head", scope, point, tensor);
+    };
+    return backend_->Head(x, at_point);
+  }
+
+  // The width of the tensor at a point, and the number of heads in it (0: none).
+  std::pair<int64_t, int64_t> WidthAt(absl::string_view point) const {
+    const ModelDims& dims = model_.dims;
+    if (point == "attention.k" || point == "attention.v") {
+      return {dims.n_kv_head * dims.head_dim, dims.n_kv_head};
+    }
+    if (point == "mlp.hidden") return {dims.d_ff, 0};
+    if (point == kHeadPoint) return {dims.vocab_size, 0};
+    return {dims.n_head * dims.head_dim, dims.n_head};
+  }
+
+  absl::StatusOr<TensorHandle> RunInside(const BlockSpec& block, const std::string& prefix,
+                                         const ScalarScope& scalars, absl::string_view point,
+                                         TensorHandle tensor) {
+    const auto [width, heads] = WidthAt(point);
+    for (const InsideSpec& inside : block.inside) {
+      if (inside.point != point) continue;
+      FormulaScope scope =
+          MakeScope(FormulaScope::Kind::kInside, block, absl::StrCat("inside ", point));
+      scope.prefix = prefix;
+      scope.scalars = scalars;
+      scope.channels = width;
+      scope.heads = heads;
+      const std::string name = LastName(point);
+      Variables variables;
+      variables[name] = {Quantity::Tensor(tensor, width), false, nullptr};
+      const auto no_sublayers = [](const SublayerSite&, TensorHandle input) {
+        return absl::StatusOr<TensorHandle>(input);
+      };
+      PLUMB_RETURN_IF_ERROR(
+          FormulaEval(scope, backend_, &census_, no_sublayers).Run(inside.statements, &variables));
+      tensor = variables.at(name).value.terms[0].tensor;
+    }
+    return tensor;
+  }
+
+  // A placement may read a stream of its own only where the begin that runs has set it.
+  absl::Status CheckStreamsHaveBegun() const {
+    const PlacementSpec& first = *model_.layers.front()->placement;
+    for (const auto& block : model_.layers) {
+      const PlacementSpec& placement = *block->placement;
+      std::set<std::string> read;
+      for (const auto* section : {&placement.each, &placement.block}) {
+        for (const Statement& s : *section) CollectNames(s.value, Expr::Kind::kName, &read);
+      }
+      for (const Statement& statement : placement.begin) {
+        const std::string& name = statement.target;
+        if (&placement == &first || streams_.count(name) > 0 || read.count(name) == 0) continue;
+        return ErrorInText(statement.text, 0,
+                           absl::StrCat("placement \"", placement.name, "\" (",
+                                        block->place.ToString(), ") reads a stream \"", name,
+                                        "\" that never begins: the begin that runs is ",
+                                        "that of the first layer's placement, \"", first.name,
+                                        "\"; let that one set it too"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckStreamsWereRead() const {
+    for (const auto& [name, variable] : streams_) {
+      if (variable.read || variable.setter == nullptr) continue;
+      const PlacementSpec& last = *model_.layers.back()->placement;
+      const bool mixed = model_.layers.front()->placement.get() != &last;
+      return ErrorInText(
+          variable.setter->text, 0,
+          absl::StrCat("the stream \"", name, "\" is set and never read; \"end\" must use it",
+                       mixed ? absl::StrCat(" (the end that runs is that of the last layer's "
+                                            "placement, \"",
+                                            last.name, "\")")
+                             : ""));
+    }
+    return absl::OkStatus();
+  }
+
+  // The slots that a block's formulas name, whether or not a condition lets them run in this model.
+  static std::set<std::string> SlotsOf(const BlockSpec& block) {
+    const PlacementSpec& p = *block.placement;
+    std::set<std::string> names;
+    for (const auto* section : {&p.begin, &p.each, &p.block, &p.end}) {
+      for (const Statement& s : *section) CollectNames(s.value, Expr::Kind::kCall, &names);
+    }
+    for (const InsideSpec& inside : block.inside) {
+      for (const Statement& s : inside.statements) CollectNames(s.value, Expr::Kind::kCall, &names);
+    }
+    names.erase("f");
+    for (const SublayerSpec& sublayer : block.sublayers) names.erase(sublayer.name);
+    for (const std::string& function : FunctionNames()) names.erase(function);
+    return names;
+  }
+
+  // Whatever is said about a slot must be about one that exists: a misspelt name would go
+  // unnoticed.
+  absl::Status CheckSlots() const {
+    std::map<const PlacementSpec*, std::set<std::string>> slots_of;
+    for (const auto& block : model_.layers) {
+      const std::set<std::string> slots = SlotsOf(*block);
+      slots_of[block->placement.get()].insert(slots.begin(), slots.end());
+      for (const auto& [slot, binding] : block->slots) {
+        if (slots.count(slot) > 0) continue;
+        return ErrorAt(binding.place, absl::StrCat("slot \"", slot, "\": placement \"",
+                                                   block->placement->name, "\" has no such slot",
+                                                   DidYouMean(slot, {slots.begin(), slots.end()})));
+      }
+    }
+    for (const auto& block : model_.layers) {
+      const PlacementSpec* placement = block->placement.get();
+      const std::set<std::string>& slots = slots_of[placement];
+      for (const auto& [slot, per_head] : placement->slot_per_head) {
+        if (!per_head || slots.count(slot) > 0) continue;
+        return ErrorAt(placement->place,
+                       absl::StrCat("placement \"", placement->name, "\": slot \"", slot,
+                                    "\" is per_head, but nothing applies it",
+                                    DidYouMean(slot, {slots.begin(), slots.end()})));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const ResolvedModel& model_;
+  FormulaBackend* backend_;
+  FormulaEval::Census census_;
+  Variables streams_;
+  int64_t sublayers_ = 0;
+};
+
+}  // namespace
+
+absl::Span<const char* const> PointsOf(SublayerSpec::Kind kind) {
+  if (kind == SublayerSpec::Kind::kAttention) return kAttentionPoints;
+  return kMlpPoints;
+}
+
+absl::StatusOr<TensorHandle> NullBackend::Sublayer(const SublayerSite& site, TensorHandle input,
+                                                   AtPoint at_point) {
+  for (const char* point : PointsOf(site.spec->kind)) {
+    PLUMB_RETURN_IF_ERROR(at_point(point, input).status());
+  }
+  return input;
+}
+
+absl::Status NullBackend::Head(TensorHandle x, AtPoint at_point) {
+  return at_point(kHeadPoint, x).status();
+}
+
+absl::Status RunStack(const ResolvedModel& model, FormulaBackend* backend) {
+  return Walk(model, backend).Run();
+}
+
+absl::Status CheckFormulas(const ResolvedModel& model) {
+  NullBackend backend;
+  return RunStack(model, &backend);
+}
+
+}  // namespace plumb

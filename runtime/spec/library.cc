@@ -1,0 +1,194 @@
+#include "runtime/spec/library.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+
+namespace plumb {
+namespace {
+
+// Chains longer than these were made by a program to exhaust another; recursion must end.
+constexpr size_t kMaxImportDepth = 64;
+constexpr size_t kMaxExtendsDepth = 64;
+
+// "./lib.pbtxt" is the file that the user calls "lib.pbtxt".
+std::string ImportPath(const std::string& importer, const std::string& import) {
+  const std::string directory = DirectoryOf(importer);
+  return directory == "." ? import : JoinPath(directory, import);
+}
+
+// One name for a file however it is reached.
+std::string Canonical(const std::string& path) {
+  std::error_code error;
+  const std::string canonical = std::filesystem::weakly_canonical(path, error).string();
+  return error ? path : canonical;
+}
+
+// Names become file names of shipped placements, so they must not be paths.
+bool IsPlainName(const std::string& name) {
+  return !name.empty() && name[0] != '.' &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.';
+         });
+}
+
+absl::Status BadName(const Located& at, const char* field, int index, const std::string& name) {
+  return ErrorAt(at.At(field, index), absl::StrCat(field, ": \"", name,
+                                                   "\" is not a name; use "
+                                                   "letters, digits, \"_\", \"-\" and \".\""));
+}
+
+}  // namespace
+
+template <class Message>
+absl::Status NameTable::AddNames(const Message& message, const Located& at) {
+  // The first file that gives a name wins; within one file a name is given once.
+  std::set<std::string> norms, placements;
+  for (int i = 0; i < message.norm_size(); ++i) {
+    const std::string& name = message.norm(i).name();
+    if (!IsPlainName(name)) return BadName(at, "norm", i, name);
+    if (!norms.insert(name).second) {
+      return ErrorAt(at.At("norm", i), absl::StrCat("norm \"", name, "\" is defined twice"));
+    }
+    norms_.insert({name, NormEntry{&message.norm(i), at.Nested("norm", i)}});
+  }
+  for (int i = 0; i < message.placement_size(); ++i) {
+    const std::string& name = message.placement(i).name();
+    if (!IsPlainName(name)) return BadName(at, "placement", i, name);
+    if (!placements.insert(name).second) {
+      return ErrorAt(at.At("placement", i),
+                     absl::StrCat("placement \"", name, "\" is defined twice"));
+    }
+    placements_.insert({name, PlacementEntry{&message.placement(i), at.Nested("placement", i)}});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const NameTable::File*> NameTable::ParseLibrary(const std::string& path,
+                                                               const std::string& text) {
+  File& file = files_.emplace_back();
+  PLUMB_RETURN_IF_ERROR(ParseProtoText(text, path, &file.message, &file.tree));
+  return &file;
+}
+
+template <class Message>
+absl::Status NameTable::ReadImports(const Message& message, const Located& at,
+                                    std::vector<std::string>* stack) {
+  for (int i = 0; i < message.import_size(); ++i) {
+    if (message.import(i).empty()) return ErrorAt(at.At("import", i), "import: names no file");
+    const std::string path = ImportPath(at.file(), message.import(i));
+    const std::string canonical = Canonical(path);
+    const bool cycle =
+        std::any_of(stack->begin(), stack->end(),
+                    [&canonical](const std::string& s) { return Canonical(s) == canonical; });
+    if (cycle) {
+      return ErrorAt(
+          at.At("import", i),
+          absl::StrCat("a cycle of imports: ", absl::StrJoin(*stack, " -> "), " -> ", path));
+    }
+    if (stack->size() > kMaxImportDepth) {
+      return ErrorAt(at.At("import", i), "imports nest too deeply");
+    }
+    if (!imported_.insert(canonical).second) continue;
+    const absl::StatusOr<std::string> text = ReadFile(path, kMaxSpecBytes);
+    if (!text.ok()) {
+      return ErrorAt(at.At("import", i), absl::StrCat("import: ", text.status().message()));
+    }
+    PLUMB_ASSIGN_OR_RETURN(const File* file, ParseLibrary(path, *text));
+    const Located here(path, file->message, &file->tree);
+    PLUMB_RETURN_IF_ERROR(AddNames(file->message, here));
+    stack->push_back(path);
+    PLUMB_RETURN_IF_ERROR(ReadImports(file->message, here, stack));
+    stack->pop_back();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NameTable::AddModel(const ModelSpec::Proto& model) {
+  const Located at = model.located();
+  PLUMB_RETURN_IF_ERROR(AddNames(model.message, at));
+  std::vector<std::string> stack = {model.file};
+  return ReadImports(model.message, at, &stack);
+}
+
+const NameTable::NormEntry* NameTable::FindNorm(const std::string& name) const {
+  const auto it = norms_.find(name);
+  return it == norms_.end() ? nullptr : &it->second;
+}
+
+std::vector<std::string> NameTable::NormNames() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : norms_) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> NameTable::PlacementNames() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : placements_) names.push_back(name);
+  for (const std::string& directory : shipped_) {
+    absl::StatusOr<std::vector<std::string>> files = ListDirectory(directory);
+    if (!files.ok()) continue;
+    for (absl::string_view file : *files) {
+      if (absl::ConsumeSuffix(&file, ".pbtxt")) names.push_back(std::string(file));
+    }
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(const std::string& name,
+                                                                          const Place& at) {
+  if (const auto it = placements_.find(name); it != placements_.end()) return &it->second;
+  for (const std::string& directory : shipped_) {
+    const std::string path = JoinPath(directory, absl::StrCat(name, ".pbtxt"));
+    if (!IsPlainName(name) || !FileExists(path)) continue;
+    PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxSpecBytes));
+    PLUMB_ASSIGN_OR_RETURN(const File* file, ParseLibrary(path, text));
+    PLUMB_RETURN_IF_ERROR(AddNames(file->message, Located(path, file->message, &file->tree)));
+    if (const auto it = placements_.find(name); it != placements_.end()) return &it->second;
+    return ErrorAt({path, 0, 0}, absl::StrCat("does not define the placement \"", name, "\""));
+  }
+  const std::vector<std::string> known = PlacementNames();
+  return ErrorAt(at, absl::StrCat("unknown placement \"", name, "\"", DidYouMean(name, known),
+                                  "\n  known: ", absl::StrJoin(known, ", ")));
+}
+
+absl::StatusOr<std::shared_ptr<const PlacementSpec>> NameTable::Build(
+    const std::string& name, const Place& at, std::vector<std::string>* stack) {
+  if (const auto it = built_.find(name); it != built_.end()) return it->second;
+  if (std::find(stack->begin(), stack->end(), name) != stack->end()) {
+    return ErrorAt(
+        at, absl::StrCat("a cycle of extends: ", absl::StrJoin(*stack, " -> "), " -> ", name));
+  }
+  if (stack->size() > kMaxExtendsDepth) return ErrorAt(at, "extends nests too deeply");
+  PLUMB_ASSIGN_OR_RETURN(const PlacementEntry* entry, FindPlacement(name, at));
+  std::shared_ptr<const PlacementSpec> base;
+  if (!entry->message->extends().empty()) {
+    stack->push_back(name);
+    PLUMB_ASSIGN_OR_RETURN(base, Build(entry->message->extends(), entry->at.At("extends"), stack));
+    stack->pop_back();
+  }
+  PLUMB_ASSIGN_OR_RETURN(PlacementSpec spec, ToPlacement(*entry->message, entry->at, base.get()));
+  used_.push_back(entry->message);
+  return built_[name] = std::make_shared<const PlacementSpec>(std::move(spec));
+}
+
+absl::StatusOr<std::shared_ptr<const PlacementSpec>> NameTable::Placement(const std::string& name,
+                                                                          const Place& at) {
+  std::vector<std::string> stack;
+  return Build(name, at, &stack);
+}
+
+}  // namespace plumb

@@ -1,0 +1,77 @@
+// NameTable: the norms and placements that a model can name: its own, its imports', the shipped
+// ones. Internal to runtime/spec. Thread-compatible.
+#ifndef PLUMB_RUNTIME_SPEC_LIBRARY_H_
+#define PLUMB_RUNTIME_SPEC_LIBRARY_H_
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumb/v1/model.pb.h"
+#include "runtime/spec/convert.h"
+#include "runtime/spec/proto_text.h"
+#include "runtime/spec/resolved_model.h"
+
+namespace plumb {
+
+class NameTable {
+ public:
+  // `shipped` are directories that hold one placement a file, "<name>.pbtxt".
+  explicit NameTable(std::vector<std::string> shipped) : shipped_(std::move(shipped)) {}
+
+  // Adds the model's own names, then reads its imports. Errors: a file that cannot be read, a cycle
+  // of imports, a name given twice in one file.
+  absl::Status AddModel(const ModelSpec::Proto& model);
+
+  // The placement `name`, with what it extends; `at` is where it was asked for.
+  absl::StatusOr<std::shared_ptr<const PlacementSpec>> Placement(const std::string& name,
+                                                                 const Place& at);
+  struct NormEntry {
+    const v1::Norm* message;
+    Located at;
+  };
+  const NormEntry* FindNorm(const std::string& name) const;  // null: not a name
+  std::vector<std::string> NormNames() const;
+  std::vector<std::string> PlacementNames() const;  // the shipped ones too
+
+  // Messages of every placement and norm that was used, for a self-contained text.
+  const std::vector<const v1::Placement*>& used_placements() const { return used_; }
+
+ private:
+  struct PlacementEntry {
+    const v1::Placement* message;
+    Located at;
+  };
+  struct File {
+    v1::Library message;
+    LocationTree tree;
+  };
+
+  template <class Message>
+  absl::Status AddNames(const Message& message, const Located& at);
+  template <class Message>
+  absl::Status ReadImports(const Message& message, const Located& at,
+                           std::vector<std::string>* stack);
+  absl::StatusOr<const File*> ParseLibrary(const std::string& path, const std::string& text);
+  absl::StatusOr<const PlacementEntry*> FindPlacement(const std::string& name, const Place& at);
+  absl::StatusOr<std::shared_ptr<const PlacementSpec>> Build(const std::string& name,
+                                                             const Place& at,
+                                                             std::vector<std::string>* stack);
+
+  std::vector<std::string> shipped_;
+  std::deque<File> files_;          // stable addresses: entries point into them
+  std::set<std::string> imported_;  // by canonical path
+  std::map<std::string, PlacementEntry> placements_;
+  std::map<std::string, NormEntry> norms_;
+  std::map<std::string, std::shared_ptr<const PlacementSpec>> built_;
+  std::vector<const v1::Placement*> used_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SPEC_LIBRARY_H_

@@ -1,0 +1,38 @@
+#include "runtime/spec/model_spec.h"
+
+#include <utility>
+
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+#include "runtime/spec/convert.h"
+
+namespace plumb {
+
+absl::StatusOr<ModelSpec> ModelSpec::FromFile(const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxSpecBytes));
+  return FromText(text, path);
+}
+
+absl::StatusOr<ModelSpec> ModelSpec::FromText(absl::string_view text, const std::string& file) {
+  auto proto = std::make_shared<Proto>();
+  proto->file = file;
+  auto tree = std::make_shared<LocationTree>();
+  PLUMB_RETURN_IF_ERROR(ParseProtoText(text, file, &proto->message, tree.get()));
+  proto->tree = std::move(tree);
+  return ModelSpec(std::move(proto));
+}
+
+absl::Status ModelSpec::Set(absl::string_view path, absl::string_view value) {
+  auto changed = std::make_shared<Proto>(*proto_);
+  PLUMB_RETURN_IF_ERROR(SetProtoField(&changed->message, path, value));
+  proto_ = std::move(changed);
+  return absl::OkStatus();
+}
+
+std::string ModelSpec::ToText() const { return PrintProtoText(proto_->message); }
+
+const std::string& ModelSpec::file() const { return proto_->file; }
+
+int64_t ModelSpec::vocab_size() const { return proto_->message.vocab_size(); }
+
+}  // namespace plumb

@@ -1,0 +1,41 @@
+// ModelSpec: a model description as its author wrote it: text, with places, before any name is
+// resolved. A value: copies share the text.
+#ifndef PLUMB_RUNTIME_SPEC_MODEL_SPEC_H_
+#define PLUMB_RUNTIME_SPEC_MODEL_SPEC_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plumb {
+
+class ModelSpec {
+ public:
+  // Reads a file in protobuf text format, schema plumb.v1.Model. Errors come with places:
+  // all unknown fields up to the first other mistake of syntax.
+  static absl::StatusOr<ModelSpec> FromFile(const std::string& path);
+  // `file` names the text in errors and is what imports are relative to.
+  static absl::StatusOr<ModelSpec> FromText(absl::string_view text, const std::string& file);
+
+  // Sets one field by its path: Set("n_layer", "8"), Set("norm[0].attr[0].number", "1e-6").
+  absl::Status Set(absl::string_view path, absl::string_view value);
+
+  std::string ToText() const;
+  const std::string& file() const;
+  int64_t vocab_size() const;  // 0: not said
+
+  struct Proto;  // the message and its places; spec/convert.h
+  const Proto& proto() const { return *proto_; }
+
+ private:
+  explicit ModelSpec(std::shared_ptr<const Proto> proto) : proto_(std::move(proto)) {}
+  std::shared_ptr<const Proto> proto_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SPEC_MODEL_SPEC_H_

@@ -1,0 +1,349 @@
+#include "runtime/spec/resolve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/spec/interpret.h"
+#include "runtime/spec/library.h"
+#include "runtime/spec/scalar.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxDim = int64_t{1} << 24;
+
+class Resolver {
+ public:
+  Resolver(const ModelSpec& spec, PluginRegistry* plugins, const ResolveOptions& options)
+      : message_(spec.proto().message),
+        at_(spec.proto().located()),
+        plugins_(plugins),
+        names_(options.placement_directories) {
+    proto_ = &spec.proto();
+  }
+
+  absl::StatusOr<ResolvedModel> Run() {
+    model_.name = Name();
+    PLUMB_RETURN_IF_ERROR(names_.AddModel(*proto_));
+    PLUMB_RETURN_IF_ERROR(ResolveDims());
+    PLUMB_RETURN_IF_ERROR(ResolveEmbedding());
+    PLUMB_RETURN_IF_ERROR(ResolveLayers());
+    for (int i = 0; i < message_.init_size(); ++i) {
+      PLUMB_ASSIGN_OR_RETURN(InitRule rule, ToInitRule(message_.init(i), at_.Nested("init", i)));
+      model_.init.push_back(std::move(rule));
+    }
+    PLUMB_RETURN_IF_ERROR(CheckFormulas(model_));
+    model_.self_contained_text = SelfContainedText();
+    return std::move(model_);
+  }
+
+ private:
+  std::string Name() const {
+    if (!message_.name().empty()) return message_.name();
+    absl::string_view name = at_.file();
+    if (const size_t slash = name.rfind('/'); slash != absl::string_view::npos) {
+      name.remove_prefix(slash + 1);
+    }
+    return std::string(absl::StripSuffix(name, ".pbtxt"));
+  }
+
+  void Complain(const char* field, absl::string_view message) {
+    mistakes_.push_back(std::string(ErrorAt(at_.At(field), message).message()));
+  }
+
+  int64_t Dim(const char* field, int64_t value, int64_t fallback) {
+    if (value == 0 && fallback != 0) return fallback;
+    if (value == 0) {
+      Complain(field, absl::StrCat(field, " is missing"));
+    } else if (value < 0 || value > kMaxDim) {
+      Complain(field, absl::StrCat(field, ": ", value, " is not in 1..", kMaxDim));
+    }
+    return std::max<int64_t>(value, 1);  // keeps the checks that follow meaningful
+  }
+
+  absl::Status ResolveDims() {
+    ModelDims& d = model_.dims;
+    d.n_layer = CountLayers();
+    if (d.n_layer < 1 || d.n_layer > kMaxLayers) {
+      Complain("n_layer", absl::StrCat("n_layer: ", d.n_layer, " is not in 1..", kMaxLayers));
+    }
+    d.n_head = Dim("n_head", message_.n_head(), 0);
+    d.n_kv_head = Dim("n_kv_head", message_.n_kv_head(), d.n_head);
+    d.d_model = Dim("d_model", message_.d_model(), 0);
+    d.d_ff = Dim("d_ff", message_.d_ff(), 4 * d.d_model);
+    d.context_length = Dim("context_length", message_.context_length(), 0);
+    if (message_.vocab_size() == 0) {
+      Complain("vocab_size", "vocab_size is missing; only training can take it from the data");
+    }
+    d.vocab_size = Dim("vocab_size", message_.vocab_size(), 1);
+    if (d.n_head % d.n_kv_head != 0) {
+      Complain("n_kv_head",
+               absl::StrCat("n_kv_head: ", d.n_kv_head, " does not divide n_head ", d.n_head));
+    }
+    if (message_.head_dim() == 0 && message_.n_head() > 0 && d.d_model % d.n_head != 0) {
+      Complain("n_head", absl::StrCat("n_head: ", d.n_head, " does not divide d_model ", d.d_model,
+                                      "; say head_dim if that is meant"));
+    }
+    d.head_dim = Dim("head_dim", message_.head_dim(), std::max<int64_t>(1, d.d_model / d.n_head));
+    if (message_.positions().kind() == v1::Positions::ROPE && d.head_dim % 2 != 0) {
+      Complain("positions",
+               absl::StrCat("positions: ROPE turns pairs; head_dim ", d.head_dim, " is odd"));
+    }
+    if (mistakes_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrJoin(mistakes_, "\n"));
+  }
+
+  int64_t CountLayers() {
+    int64_t grouped = 0;
+    for (const v1::Layers& group : message_.layers()) {
+      grouped += group.repeat() > 0 ? group.repeat() : group.block_size();
+    }
+    if (message_.layers_size() == 0) {
+      if (message_.n_layer() != 0) return message_.n_layer();
+      Complain("n_layer", "n_layer is missing");
+      return 1;
+    }
+    if (message_.n_layer() != 0 && message_.n_layer() != grouped) {
+      Complain("n_layer", absl::StrCat("n_layer: ", message_.n_layer(),
+                                       ", but the groups in layers "
+                                       "have ",
+                                       grouped, " together"));
+    }
+    if (message_.has_block()) {
+      Complain("block", "block: the model has layers; give one of the two");
+    }
+    return grouped;
+  }
+
+  absl::Status ResolveEmbedding() {
+    const v1::Positions& positions = message_.positions();
+    switch (positions.kind()) {
+      case v1::Positions::ROPE:
+        model_.positions = PositionKind::kRope;
+        break;
+      case v1::Positions::NONE:
+        model_.positions = PositionKind::kNone;
+        break;
+      default:
+        model_.positions = PositionKind::kLearned;
+    }
+    if (positions.rope_theta() != 0) model_.rope_theta = positions.rope_theta();
+    if (!(model_.rope_theta > 0) || !std::isfinite(model_.rope_theta)) {
+      return ErrorAt(at_.Nested("positions").At("rope_theta"),
+                     "rope_theta must be positive and finite");
+    }
+    model_.tie_embeddings = message_.tie_embeddings();
+    model_.head_bias = message_.head_bias();
+    if (!message_.embedding_scale().empty()) {
+      PLUMB_ASSIGN_OR_RETURN(model_.embedding_scale,
+                             ParseExpression(at_.TextOf("embedding_scale")));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ResolveLayers() {
+    if (message_.layers_size() == 0) {
+      if (!message_.has_block()) {
+        return ErrorAt(
+            at_.At("name"),
+            absl::StrCat(
+                "block is missing; it has the form block { placement: \"...\" norm: \"...\" }",
+                "\n  placements: ", absl::StrJoin(names_.PlacementNames(), ", ")));
+      }
+      PLUMB_ASSIGN_OR_RETURN(auto block, ResolveBlock(message_.block(), at_.Nested("block"),
+                                                      at_.At("block"), "block"));
+      model_.layers.assign(static_cast<size_t>(model_.dims.n_layer), block);
+    }
+    for (int g = 0; g < message_.layers_size(); ++g) {
+      const v1::Layers& group = message_.layers(g);
+      const Located at = at_.Nested("layers", g);
+      if (group.block_size() == 0) {
+        return ErrorAt(at_.At("layers", g), absl::StrCat("layers[", g, "] has no block"));
+      }
+      if (group.repeat() < 0) {
+        return ErrorAt(at.At("repeat"), absl::StrCat("repeat: ", group.repeat(), " is negative"));
+      }
+      std::vector<std::shared_ptr<const BlockSpec>> blocks;
+      for (int b = 0; b < group.block_size(); ++b) {
+        PLUMB_ASSIGN_OR_RETURN(
+            auto block, ResolveBlock(group.block(b), at.Nested("block", b), at.At("block", b),
+                                     absl::StrCat("layers[", g, "].block[", b, "]")));
+        blocks.push_back(std::move(block));
+      }
+      const int repeat = group.repeat() > 0 ? group.repeat() : group.block_size();
+      if (repeat < group.block_size()) {
+        return ErrorAt(at.At("repeat"),
+                       absl::StrCat("layers[", g, "]: repeat: ", repeat, " leaves block[", repeat,
+                                    "] without a layer"));
+      }
+      for (int i = 0; i < repeat; ++i) {
+        model_.layers.push_back(blocks[static_cast<size_t>(i) % blocks.size()]);
+      }
+    }
+    for (const auto& block : model_.layers) {
+      model_.dims.n_sublayer += static_cast<int64_t>(block->sublayers.size());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<const BlockSpec>> ResolveBlock(const v1::Block& message,
+                                                                const Located& at,
+                                                                const Place& place,
+                                                                const std::string& path) {
+    auto block = std::make_shared<BlockSpec>();
+    block->place = place;
+    if (message.placement().empty()) {
+      return ErrorAt(place, absl::StrCat(path, ".placement is missing", "\n  known: ",
+                                         absl::StrJoin(names_.PlacementNames(), ", ")));
+    }
+    PLUMB_ASSIGN_OR_RETURN(block->placement,
+                           names_.Placement(message.placement(), at.At("placement")));
+    PLUMB_RETURN_IF_ERROR(ResolveSublayers(message, at, path, block.get()));
+    if (!message.norm().empty()) {
+      PLUMB_ASSIGN_OR_RETURN(
+          block->norm, ResolveNorm(message.norm(), at.At("norm"), absl::StrCat(path, ".norm")));
+    }
+    for (int i = 0; i < message.slot_size(); ++i) {
+      const std::string& slot = message.slot(i).name();
+      const std::string slot_path = absl::StrCat(path, ".slot \"", slot, "\"");
+      PLUMB_ASSIGN_OR_RETURN(NormBinding norm,
+                             ResolveNorm(message.slot(i).norm(), at.At("slot", i), slot_path));
+      if (!block->slots.insert({slot, std::move(norm)}).second) {
+        return ErrorAt(at.At("slot", i), absl::StrCat(slot_path, " is given twice"));
+      }
+    }
+    block->inside = block->placement->inside;
+    for (int i = 0; i < message.inside_size(); ++i) {
+      PLUMB_ASSIGN_OR_RETURN(InsideSpec inside,
+                             ToInside(message.inside(i), at.Nested("inside", i)));
+      block->inside.push_back(std::move(inside));
+    }
+    return std::shared_ptr<const BlockSpec>(std::move(block));
+  }
+
+  absl::Status ResolveSublayers(const v1::Block& message, const Located& at,
+                                const std::string& path, BlockSpec* block) {
+    PLUMB_ASSIGN_OR_RETURN(const AttentionSpec attention,
+                           ToAttention(message_.attention(), at_.Nested("attention")));
+    const MlpSpec mlp = ToMlp(message_.mlp());
+    std::set<std::string> names;
+    for (int i = 0; i < message.sublayer_size(); ++i) {
+      const v1::Sublayer& sublayer = message.sublayer(i);
+      const Located here = at.Nested("sublayer", i);
+      SublayerSpec spec;
+      if (sublayer.kind_case() == v1::Sublayer::KIND_NOT_SET) {
+        return ErrorAt(at.At("sublayer", i),
+                       absl::StrCat(path, ".sublayer[", i, "]: give attention {} or mlp {}"));
+      }
+      const bool is_attention = sublayer.kind_case() == v1::Sublayer::kAttention;
+      spec.kind = is_attention ? SublayerSpec::Kind::kAttention : SublayerSpec::Kind::kMlp;
+      spec.name = !sublayer.name().empty() ? sublayer.name() : is_attention ? "attention" : "mlp";
+      // An empty message means "like the model's".
+      spec.attention = attention;
+      spec.mlp = mlp;
+      if (is_attention && sublayer.attention().ByteSizeLong() > 0) {
+        PLUMB_ASSIGN_OR_RETURN(spec.attention,
+                               ToAttention(sublayer.attention(), here.Nested("attention")));
+      }
+      if (!is_attention && sublayer.mlp().ByteSizeLong() > 0) spec.mlp = ToMlp(sublayer.mlp());
+      if (!IsIdentifier(spec.name) || IsBuiltInScalar(spec.name) || IsScalarFunction(spec.name)) {
+        return ErrorAt(at.At("sublayer", i),
+                       absl::StrCat(path, ".sublayer[", i, "]: \"", spec.name,
+                                    "\" cannot be its name; a formula must be able to call it"));
+      }
+      if (spec.name == "f" || spec.name == "x" || !names.insert(spec.name).second) {
+        return ErrorAt(at.At("sublayer", i),
+                       absl::StrCat(path, ".sublayer[", i, "]: the name \"", spec.name,
+                                    "\" is taken; give it another"));
+      }
+      block->sublayers.push_back(std::move(spec));
+    }
+    if (message.sublayer_size() == 0) {
+      block->sublayers.push_back({SublayerSpec::Kind::kAttention, "attention", attention, mlp});
+      block->sublayers.push_back({SublayerSpec::Kind::kMlp, "mlp", attention, mlp});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<NormBinding> ResolveNorm(const std::string& name, const Place& at,
+                                          const std::string& path) {
+    if (name.empty()) return ErrorAt(at, absl::StrCat(path, ": names no norm"));
+    NormBinding binding;
+    binding.name = name;
+    binding.place = at;
+    std::string id = name;
+    Place plugin_place = at;
+    Place attr_place = at;
+    if (const NameTable::NormEntry* entry = names_.FindNorm(name)) {
+      id = entry->message->plugin();
+      plugin_place = entry->at.At("plugin");
+      attr_place = entry->message->attr_size() > 0 ? entry->at.At("attr", 0) : plugin_place;
+      if (id.empty()) {
+        return ErrorAt(entry->at.At("name"), absl::StrCat("norm \"", name, "\" names no plugin"));
+      }
+      PLUMB_ASSIGN_OR_RETURN(binding.attrs, ToNormAttrs(*entry->message, entry->at));
+      used_norms_.insert(name);
+    }
+    absl::StatusOr<const NormPlugin*> plugin = plugins_->Find(id);
+    if (absl::IsNotFound(plugin.status())) {
+      if (id == name) {
+        // The registry's hint and list of places, unless one of the model's own names is nearer.
+        absl::string_view rest = plugin.status().message();
+        absl::ConsumePrefix(&rest, absl::StrCat("unknown norm plugin \"", id, "\""));
+        const std::string hint = DidYouMean(name, names_.NormNames());
+        if (!hint.empty()) rest.remove_prefix(std::min(rest.find('\n'), rest.size()));
+        return ErrorAt(at, absl::StrCat(path, ": unknown norm \"", name, "\"", hint, rest));
+      }
+      return ErrorAt(plugin_place, plugin.status().message());
+    }
+    if (!plugin.ok()) {
+      const std::string where = plugin_place.ToString();
+      return Annotate(plugin.status(), where.empty() ? "" : absl::StrCat(where, ": "));
+    }
+    binding.plugin = *plugin;
+    if (const auto checked = binding.plugin->CheckAttrs(binding.attrs); !checked.ok()) {
+      return ErrorAt(attr_place, absl::StrCat("norm \"", name, "\": ", checked.status().message()));
+    }
+    return binding;
+  }
+
+  // The model with every name that it uses inside it, and nothing that it does not use.
+  std::string SelfContainedText() const {
+    v1::Model whole = message_;
+    whole.set_name(model_.name);
+    whole.clear_import();
+    whole.clear_norm();
+    whole.clear_placement();
+    for (const std::string& name : used_norms_) *whole.add_norm() = *names_.FindNorm(name)->message;
+    for (const v1::Placement* placement : names_.used_placements()) {
+      *whole.add_placement() = *placement;
+    }
+    return PrintProtoText(whole);
+  }
+
+  const ModelSpec::Proto* proto_;
+  const v1::Model& message_;
+  const Located at_;
+  PluginRegistry* plugins_;
+  NameTable names_;
+  ResolvedModel model_;
+  std::vector<std::string> mistakes_;
+  std::set<std::string> used_norms_;
+};
+
+}  // namespace
+
+absl::StatusOr<ResolvedModel> Resolve(const ModelSpec& spec, PluginRegistry* plugins,
+                                      const ResolveOptions& options) {
+  return Resolver(spec, plugins, options).Run();
+}
+
+}  // namespace plumb

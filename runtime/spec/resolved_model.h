@@ -1,0 +1,132 @@
+// ResolvedModel: a model with every name resolved: placements parsed, norms found and their
+// attributes checked, defaults filled in. A value; the plugins that it points to belong to the
+// PluginRegistry.
+#ifndef PLUMB_RUNTIME_SPEC_RESOLVED_MODEL_H_
+#define PLUMB_RUNTIME_SPEC_RESOLVED_MODEL_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/plugin/norm_plugin.h"
+#include "runtime/spec/formula.h"
+#include "runtime/spec/place.h"
+
+namespace plumb {
+
+struct ModelDims {
+  int64_t n_layer = 0;
+  int64_t n_sublayer = 0;  // of the whole stack
+  int64_t n_head = 0;
+  int64_t n_kv_head = 0;
+  int64_t d_model = 0;
+  int64_t d_ff = 0;
+  int64_t head_dim = 0;
+  int64_t vocab_size = 0;
+  int64_t context_length = 0;
+};
+
+enum class PositionKind { kLearned, kRope, kNone };
+
+struct AttentionSpec {
+  bool qkv_bias = false;
+  bool out_bias = false;
+  std::optional<Expression> scale;  // of the scores; absent: 1 / sqrt(head_dim)
+};
+
+struct MlpSpec {
+  std::string activation;  // as op `act` calls it
+  bool gated = false;
+  bool bias = false;
+};
+
+struct SublayerSpec {
+  enum class Kind { kAttention, kMlp } kind = Kind::kAttention;
+  std::string name;  // "attention"
+  AttentionSpec attention;
+  MlpSpec mlp;
+};
+
+// A norm as a slot holds it.
+struct NormBinding {
+  std::string name;  // as the user called it
+  const NormPlugin* plugin = nullptr;
+  NormAttrs attrs;
+  Place place;  // where the slot was given it
+};
+
+struct LearnedSpec {
+  std::string name;
+  Expression init;
+  bool per_channel = false;
+  bool per_head = false;
+  bool weight_decay = false;
+  Place place;
+};
+
+// Statements at a point inside a sublayer ("attention.q") or the head ("head.logits").
+struct InsideSpec {
+  std::string point;
+  std::vector<Statement> statements;
+  Place place;
+};
+
+struct InitRule {
+  enum class Distribution {
+    kNone,  // only `scale`
+    kNormal,
+    kUniform,
+    kXavierNormal,
+    kXavierUniform,
+    kKaimingUniform,
+    kConstant
+  };
+  Text match;
+  Distribution distribution = Distribution::kNone;
+  // Normal: mean, std. Uniform: low, high. Xavier: gain. Kaiming: a. Constant: value.
+  std::vector<Expression> arguments;
+  std::optional<Expression> scale;
+};
+
+struct PlacementSpec {
+  std::string name;
+  std::string doc;
+  Place place;
+  std::vector<Statement> lets;
+  std::vector<LearnedSpec> learned;
+  std::map<std::string, bool> slot_per_head;
+  std::vector<Statement> begin, each, block, end;
+  std::vector<InsideSpec> inside;
+  std::vector<InitRule> init;
+};
+
+struct BlockSpec {
+  std::shared_ptr<const PlacementSpec> placement;
+  std::vector<SublayerSpec> sublayers;
+  std::optional<NormBinding> norm;           // for every slot that `slots` does not name
+  std::map<std::string, NormBinding> slots;  // by slot
+  std::vector<InsideSpec> inside;            // the placement's, then the block's own
+  Place place;
+};
+
+struct ResolvedModel {
+  std::string name;
+  ModelDims dims;
+  PositionKind positions = PositionKind::kLearned;
+  double rope_theta = 10000;
+  std::optional<Expression> embedding_scale;
+  bool tie_embeddings = false;
+  bool head_bias = false;
+  std::vector<std::shared_ptr<const BlockSpec>> layers;  // n_layer of them; groups share a block
+  std::vector<InitRule> init;
+
+  // The model as one text without imports: what a run directory keeps.
+  std::string self_contained_text;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SPEC_RESOLVED_MODEL_H_

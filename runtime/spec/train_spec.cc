@@ -1,0 +1,137 @@
+#include "runtime/spec/train_spec.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plumb/v1/train.pb.h"
+#include "runtime/base/status.h"
+#include "runtime/spec/proto_text.h"
+
+namespace plumb {
+namespace {
+
+// Collects mistakes of range, each with the place of its field.
+class RangeChecks {
+ public:
+  void Require(bool holds, const Located& at, const char* field, absl::string_view wanted) {
+    if (holds) return;
+    mistakes_.push_back(
+        std::string(ErrorAt(at.At(field), absl::StrCat(field, " must be ", wanted)).message()));
+  }
+  absl::Status status() const {
+    if (mistakes_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrJoin(mistakes_, "\n"));
+  }
+
+ private:
+  std::vector<std::string> mistakes_;
+};
+
+absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& data) {
+  RangeChecks checks;
+  const auto require = [&](bool holds, const char* field, absl::string_view wanted) {
+    checks.Require(holds, at, field, wanted);
+  };
+  require(s.max_steps >= 1, "max_steps", "at least 1");
+  require(s.batch_size >= 1 && s.batch_size <= 1 << 20, "batch_size", "in 1..1048576");
+  require(s.gradient_accumulation_steps >= 1, "gradient_accumulation_steps", "at least 1");
+  require(std::isfinite(s.learning_rate) && s.learning_rate >= 0, "learning_rate",
+          "zero or positive");
+  // A bad value that another is measured by is one mistake.
+  if (s.learning_rate >= 0) {
+    require(s.min_learning_rate >= 0 && s.min_learning_rate <= s.learning_rate, "min_learning_rate",
+            absl::StrCat("between 0 and learning_rate, ", s.learning_rate));
+  }
+  require(s.beta1 >= 0 && s.beta1 < 1, "beta1", "in [0, 1)");
+  require(s.beta2 >= 0 && s.beta2 < 1, "beta2", "in [0, 1)");
+  require(s.eps > 0 && std::isfinite(s.eps), "eps", "positive");
+  require(s.weight_decay >= 0 && std::isfinite(s.weight_decay), "weight_decay", "zero or positive");
+  require(s.grad_clip >= 0 && std::isfinite(s.grad_clip), "grad_clip", "zero or positive");
+  require(s.warmup_steps >= 0, "warmup_steps", "zero or more");
+  if (s.decay_steps != s.max_steps) require(s.decay_steps >= 1, "decay_steps", "at least 1");
+  require(s.eval_interval >= 0, "eval_interval", "zero or more");
+  require(s.eval_batches >= 0, "eval_batches", "zero or more");
+  require(s.checkpoint_interval >= 0, "checkpoint_interval", "zero or more");
+  require(s.keep_checkpoints >= 0, "keep_checkpoints", "zero or more");
+  checks.Require(s.val_fraction >= 0 && s.val_fraction < 1, data, "val_fraction", "in [0, 1)");
+  return checks.status();
+}
+
+}  // namespace
+
+absl::StatusOr<TrainSpec> ParseTrainSpec(
+    absl::string_view text, const std::string& file,
+    const std::vector<std::pair<std::string, std::string>>& overrides) {
+  v1::Train message;
+  LocationTree tree;
+  PLUMB_RETURN_IF_ERROR(ParseProtoText(text, file, &message, &tree));
+  for (const auto& [path, value] : overrides) {
+    PLUMB_RETURN_IF_ERROR(Annotate(SetProtoField(&message, path, value), "train."));
+  }
+  TrainSpec s;
+  if (message.max_steps() != 0) s.max_steps = message.max_steps();
+  if (message.batch_size() != 0) s.batch_size = message.batch_size();
+  if (message.gradient_accumulation_steps() != 0) {
+    s.gradient_accumulation_steps = message.gradient_accumulation_steps();
+  }
+  if (message.has_learning_rate()) s.learning_rate = message.learning_rate();
+  if (message.has_beta1()) s.beta1 = message.beta1();
+  if (message.has_beta2()) s.beta2 = message.beta2();
+  if (message.has_eps()) s.eps = message.eps();
+  if (message.has_weight_decay()) s.weight_decay = message.weight_decay();
+  s.decay_everything = message.weight_decay_on() == v1::EVERYTHING;
+  if (message.has_grad_clip()) s.grad_clip = message.grad_clip();
+  if (message.schedule() == v1::LINEAR) s.schedule = ScheduleKind::kLinear;
+  if (message.schedule() == v1::COSINE) s.schedule = ScheduleKind::kCosine;
+  s.warmup_steps = message.warmup_steps();
+  s.min_learning_rate = message.min_learning_rate();
+  s.decay_steps = message.decay_steps() != 0 ? message.decay_steps() : s.max_steps;
+  if (message.has_seed()) s.seed = message.seed();
+  const v1::Data& data = message.data();
+  if (data.format() == v1::Data::DOCUMENTS) s.format = DataFormat::kDocuments;
+  if (data.vocabulary() == v1::Data::BYTES) s.vocabulary = VocabularyKind::kBytes;
+  if (data.has_val_fraction()) s.val_fraction = data.val_fraction();
+  s.keep_order = data.keep_order();
+  s.eval_interval = message.eval_interval();
+  s.eval_batches = message.eval_batches();
+  s.checkpoint_interval = message.checkpoint_interval();
+  if (message.has_keep_checkpoints()) s.keep_checkpoints = message.keep_checkpoints();
+  const Located at(file, message, &tree);
+  PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
+  return s;
+}
+
+std::string TrainSpec::ToText() const {
+  v1::Train message;
+  message.set_max_steps(static_cast<int32_t>(max_steps));
+  message.set_batch_size(static_cast<int32_t>(batch_size));
+  message.set_gradient_accumulation_steps(static_cast<int32_t>(gradient_accumulation_steps));
+  message.set_learning_rate(learning_rate);
+  message.set_beta1(beta1);
+  message.set_beta2(beta2);
+  message.set_eps(eps);
+  message.set_weight_decay(weight_decay);
+  message.set_weight_decay_on(decay_everything ? v1::EVERYTHING : v1::MATRICES);
+  message.set_grad_clip(grad_clip);
+  message.set_schedule(schedule == ScheduleKind::kConstant ? v1::CONSTANT
+                       : schedule == ScheduleKind::kLinear ? v1::LINEAR
+                                                           : v1::COSINE);
+  message.set_warmup_steps(static_cast<int32_t>(warmup_steps));
+  message.set_min_learning_rate(min_learning_rate);
+  message.set_decay_steps(static_cast<int32_t>(decay_steps));
+  message.set_seed(seed);
+  v1::Data* data = message.mutable_data();
+  data->set_format(format == DataFormat::kDocuments ? v1::Data::DOCUMENTS : v1::Data::TEXT);
+  data->set_vocabulary(vocabulary == VocabularyKind::kBytes ? v1::Data::BYTES
+                                                            : v1::Data::CHARACTERS);
+  data->set_val_fraction(val_fraction);
+  data->set_keep_order(keep_order);
+  message.set_eval_interval(static_cast<int32_t>(eval_interval));
+  message.set_eval_batches(static_cast<int32_t>(eval_batches));
+  message.set_checkpoint_interval(static_cast<int32_t>(checkpoint_interval));
+  message.set_keep_checkpoints(static_cast<int32_t>(keep_checkpoints));
+  return PrintProtoText(message);
+}
+
+}  // namespace plumb

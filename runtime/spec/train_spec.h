@@ -1,0 +1,55 @@
+// TrainSpec: how a model is trained (schema plumb.v1.Train), with defaults filled in. A value.
+#ifndef PLUMB_RUNTIME_SPEC_TRAIN_SPEC_H_
+#define PLUMB_RUNTIME_SPEC_TRAIN_SPEC_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plumb {
+
+enum class ScheduleKind { kConstant, kLinear, kCosine };
+enum class DataFormat { kText, kDocuments };
+enum class VocabularyKind { kCharacters, kBytes };
+
+struct TrainSpec {
+  int64_t max_steps = 1000;
+  int64_t batch_size = 1;
+  int64_t gradient_accumulation_steps = 1;
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double weight_decay = 0.1;
+  bool decay_everything = false;  // else matrices, and what asks for it
+  double grad_clip = 1;           // 0 = never
+  ScheduleKind schedule = ScheduleKind::kConstant;
+  int64_t warmup_steps = 0;
+  double min_learning_rate = 0;
+  int64_t decay_steps = 0;  // filled in: max_steps when it was not said
+  uint64_t seed = 1;
+  DataFormat format = DataFormat::kText;
+  VocabularyKind vocabulary = VocabularyKind::kCharacters;
+  double val_fraction = 0.1;
+  bool keep_order = false;
+  int64_t eval_interval = 0;
+  int64_t eval_batches = 0;
+  int64_t checkpoint_interval = 0;
+  int64_t keep_checkpoints = 2;
+
+  // Every field whose default is not zero is said, so that a later change of a default changes
+  // nothing.
+  std::string ToText() const;
+};
+
+// `text` in protobuf text format, then `overrides` ("max_steps", "200") in order. `file` names the
+// text in errors. All mistakes of range at once.
+absl::StatusOr<TrainSpec> ParseTrainSpec(
+    absl::string_view text, const std::string& file,
+    const std::vector<std::pair<std::string, std::string>>& overrides);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SPEC_TRAIN_SPEC_H_

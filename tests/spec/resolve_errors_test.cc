@@ -1,0 +1,236 @@
+// Descriptions that are wrong, and what is said of them.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/spec/spec_test_util.h"
+
+namespace plumb {
+namespace {
+
+constexpr char kBlock[] = "block { placement: \"pre\" norm: \"rms_norm\" }\n";
+
+// A model of these dimensions with a plain block.
+std::string DimsError(absl::string_view dims) { return ErrorOf(absl::StrCat(dims, "\n", kBlock)); }
+// A plain model with more in it, from line 2 on.
+std::string Error(absl::string_view rest) { return ErrorOf(absl::StrCat(kDims, rest)); }
+// The first line: the others list what this build has.
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+TEST(ResolveErrorTest, TextMustBeProtobufText) {
+  EXPECT_EQ(ErrorOf("n_layer 4"), "m.pbtxt:1:9: Expected \":\", found \"4\".");
+  EXPECT_EQ(ErrorOf("n_layer: \"four\""), "m.pbtxt:1:10: Expected integer, got: \"four\"");
+  EXPECT_EQ(ErrorOf("n_layer: 99999999999"), "m.pbtxt:1:10: Integer out of range (99999999999)");
+  EXPECT_EQ(ErrorOf("n_layer: 1.5"), "m.pbtxt:1:10: Expected integer, got: 1.5");
+  EXPECT_EQ(ErrorOf("n_layer: 1\nn_layer: 2"),
+            "m.pbtxt:2:8: Non-repeated field \"n_layer\" is specified multiple times.");
+  EXPECT_EQ(ErrorOf("block { placement: \"pre\""),
+            "m.pbtxt:1:25: the text ends too early; is a \"}\" missing?");
+  EXPECT_EQ(ErrorOf("name: \"unfinished"), "m.pbtxt:1:18: Unexpected end of string.");
+  EXPECT_EQ(ErrorOf("name: \"\\377\""), "m.pbtxt:1:1: name is not UTF-8 text");
+}
+
+TEST(ResolveErrorTest, FieldsMustBeKnown) {
+  EXPECT_EQ(ErrorOf("n_layrs: 4"),
+            "m.pbtxt:1:8: unknown field \"n_layrs\" in Model; did you mean \"n_layer\"?");
+  EXPECT_EQ(ErrorOf("n_layer: 4\nblock {\n  placment: \"pre\"\n}"),
+            "m.pbtxt:3:11: unknown field \"placment\" in Block; did you mean \"placement\"?");
+  EXPECT_EQ(ErrorOf("mlp { dropout: 0.1 }"),
+            "m.pbtxt:1:14: unknown field \"dropout\" in Mlp; it has activation, gated, bias");
+}
+
+TEST(ResolveErrorTest, ValuesOfEnumsMustBeKnown) {
+  EXPECT_EQ(ErrorOf("mlp { activation: GELU_ERF }"),
+            "m.pbtxt:1:28: unknown value \"GELU_ERF\" for activation; it is one of RELU, GELU, "
+            "GELU_TANH, SILU");
+  EXPECT_EQ(ErrorOf("positions { kind: rope }"),
+            "m.pbtxt:1:24: unknown value \"rope\" for kind; it is one of LEARNED, ROPE, NONE");
+}
+
+TEST(ResolveErrorTest, AllUnknownFieldsComeAtOnce) {
+  EXPECT_EQ(ErrorOf("n_layrs: 4\nblok { placement: \"pre\" }\nmlp { gatd: true }\n"),
+            "m.pbtxt:1:8: unknown field \"n_layrs\" in Model; did you mean \"n_layer\"?\n"
+            "m.pbtxt:2:6: unknown field \"blok\" in Model; did you mean \"block\"?\n"
+            "m.pbtxt:3:11: unknown field \"gatd\" in Mlp; did you mean \"gated\"?");
+}
+
+TEST(ResolveErrorTest, OfUnknownValuesTheFirstComes) {
+  EXPECT_EQ(
+      ErrorOf("mlp { activation: X }\npositions { kind: Y }\n"),
+      "m.pbtxt:1:21: unknown value \"X\" for activation; it is one of RELU, GELU, GELU_TANH, SILU");
+}
+
+TEST(ResolveErrorTest, AllMissingDimensionsComeAtOnce) {
+  EXPECT_EQ(DimsError(""),
+            "m.pbtxt: n_layer is missing\n"
+            "m.pbtxt: n_head is missing\n"
+            "m.pbtxt: d_model is missing\n"
+            "m.pbtxt: context_length is missing\n"
+            "m.pbtxt: vocab_size is missing; only training can take it from the data");
+}
+
+TEST(ResolveErrorTest, DimensionsAreInRange) {
+  EXPECT_EQ(
+      DimsError("n_layer: -3\nn_head: -1\nn_kv_head: -1\nd_model: -8\nd_ff: -1\nhead_dim: -2\n"
+                "vocab_size: -1\ncontext_length: -1"),
+      "m.pbtxt:1:1: n_layer: -3 is not in 1..4096\n"
+      "m.pbtxt:2:1: n_head: -1 is not in 1..16777216\n"
+      "m.pbtxt:3:1: n_kv_head: -1 is not in 1..16777216\n"
+      "m.pbtxt:4:1: d_model: -8 is not in 1..16777216\n"
+      "m.pbtxt:5:1: d_ff: -1 is not in 1..16777216\n"
+      "m.pbtxt:8:1: context_length: -1 is not in 1..16777216\n"
+      "m.pbtxt:7:1: vocab_size: -1 is not in 1..16777216\n"
+      "m.pbtxt:6:1: head_dim: -2 is not in 1..16777216");
+  EXPECT_EQ(DimsError("n_layer: 5000 n_head: 2 d_model: 8 vocab_size: 11 context_length: 4"),
+            "m.pbtxt:1:1: n_layer: 5000 is not in 1..4096");
+  EXPECT_EQ(DimsError("n_layer: 2 n_head: 2 d_model: 20000000 vocab_size: 11 context_length: 4"),
+            "m.pbtxt:1:22: d_model: 20000000 is not in 1..16777216");
+}
+
+TEST(ResolveErrorTest, HeadsDivideWhatTheyShare) {
+  EXPECT_EQ(DimsError("n_layer: 2 n_head: 3\nd_model: 8 vocab_size: 11 context_length: 4"),
+            "m.pbtxt:1:12: n_head: 3 does not divide d_model 8; say head_dim if that is meant");
+  EXPECT_EQ(
+      DimsError("n_layer: 2 n_head: 4\nn_kv_head: 3 d_model: 8 vocab_size: 11 context_length: 4"),
+      "m.pbtxt:2:1: n_kv_head: 3 does not divide n_head 4");
+  EXPECT_EQ(
+      DimsError("n_layer: 2 n_head: 2\nn_kv_head: 4 d_model: 8 vocab_size: 11 context_length: 4"),
+      "m.pbtxt:2:1: n_kv_head: 4 does not divide n_head 2");
+  EXPECT_EQ(
+      DimsError("n_layer: 2 n_head: 3\nhead_dim: 4 d_model: 8 vocab_size: 11 context_length: 4"),
+      "no error");
+}
+
+TEST(ResolveErrorTest, RotaryEmbeddingTurnsPairs) {
+  EXPECT_EQ(Error(absl::StrCat("head_dim: 3\npositions { kind: ROPE }\n", kBlock)),
+            "m.pbtxt:3:1: positions: ROPE turns pairs; head_dim 3 is odd");
+  EXPECT_EQ(Error(absl::StrCat("head_dim: 3\n", kBlock)), "no error");
+  EXPECT_EQ(Error(absl::StrCat("positions { kind: ROPE rope_theta: -1 }\n", kBlock)),
+            "m.pbtxt:2:24: rope_theta must be positive and finite");
+  EXPECT_EQ(Error(absl::StrCat("positions { kind: ROPE rope_theta: inf }\n", kBlock)),
+            "m.pbtxt:2:24: rope_theta must be positive and finite");
+}
+
+TEST(ResolveErrorTest, AModelHasOneBlockOrGroupsOfLayers) {
+  EXPECT_EQ(
+      FirstLine(Error("")),
+      "m.pbtxt: block is missing; it has the form block { placement: \"...\" norm: \"...\" }");
+  EXPECT_EQ(Error(absl::StrCat("layers { repeat: 2 ", kBlock, "}\n", kBlock)),
+            "m.pbtxt:4:1: block: the model has layers; give one of the two");
+  EXPECT_EQ(Error(absl::StrCat("layers { repeat: 3 ", kBlock, "}\n")),
+            "m.pbtxt:1:1: n_layer: 2, but the groups in layers have 3 together");
+  EXPECT_EQ(Error("layers { repeat: 2 }"), "m.pbtxt:2:1: layers[0] has no block");
+  EXPECT_EQ(Error(absl::StrCat("layers { repeat: -2 ", kBlock, kBlock, "}")),
+            "m.pbtxt:2:10: repeat: -2 is negative");
+  EXPECT_EQ(Error(absl::StrCat("layers { repeat: 1 ", kBlock, "}\nlayers { repeat: 1 ", kBlock,
+                               kBlock, "}\n")),
+            "m.pbtxt:4:10: layers[1]: repeat: 1 leaves block[1] without a layer");
+}
+
+TEST(ResolveErrorTest, PlacementsMustBeKnown) {
+  const std::string misspelt = Error("block { placement: \"prenorm\" norm: \"rms_norm\" }");
+  EXPECT_EQ(FirstLine(misspelt),
+            "m.pbtxt:2:9: unknown placement \"prenorm\"; did you mean \"pre\"?");
+  EXPECT_NE(misspelt.find("\n  known: "), std::string::npos);
+  EXPECT_NE(misspelt.find(" pre, "), std::string::npos);
+  EXPECT_EQ(FirstLine(Error("block { placement: \"../pre\" norm: \"rms_norm\" }")),
+            "m.pbtxt:2:9: unknown placement \"../pre\"");
+  EXPECT_EQ(FirstLine(Error("block { norm: \"rms_norm\" }")),
+            "m.pbtxt:2:1: block.placement is missing");
+  EXPECT_EQ(FirstLine(Error("layers { repeat: 2 block { norm: \"rms_norm\" } }")),
+            "m.pbtxt:2:20: layers[0].block[0].placement is missing");
+}
+
+TEST(ResolveErrorTest, NormsMustBeKnown) {
+  EXPECT_EQ(FirstLine(Error("block { placement: \"pre\" norm: \"rms_nrm\" }")),
+            "m.pbtxt:2:26: block.norm: unknown norm \"rms_nrm\"; did you mean \"rms_norm\"?");
+  EXPECT_EQ(FirstLine(Error("norm { name: \"mine\" plugin: \"rms_norm\" }\n"
+                            "block { placement: \"pre\" norm: \"mien\" }")),
+            "m.pbtxt:3:26: block.norm: unknown norm \"mien\"; did you mean \"mine\"?");
+  EXPECT_EQ(FirstLine(Error("norm {\n  name: \"mine\"\n  plugin: \"rmsnorm\"\n}\n"
+                            "block { placement: \"pre\" norm: \"mine\" }")),
+            "m.pbtxt:4:3: unknown norm plugin \"rmsnorm\"; did you mean \"rms_norm\"?");
+  EXPECT_EQ(Error("norm { name: \"mine\" }\nblock { placement: \"pre\" norm: \"mine\" }"),
+            "m.pbtxt:2:8: norm \"mine\" names no plugin");
+  EXPECT_EQ(Error("block {\n  placement: \"pre\"\n  slot { name: \"norm\" }\n}"),
+            "m.pbtxt:4:3: block.slot \"norm\": names no norm");
+  EXPECT_EQ(
+      FirstLine(Error("norm { name: \"a b\" plugin: \"rms_norm\" }")),
+      "m.pbtxt:2:1: norm: \"a b\" is not a name; use letters, digits, \"_\", \"-\" and \".\"");
+}
+
+TEST(ResolveErrorTest, AttributesFitTheirPlugin) {
+  const auto attr = [](absl::string_view text) {
+    return Error(absl::StrCat("norm {\n  name: \"n\"\n  plugin: \"rms_norm\"\n  ", text,
+                              "\n}\nblock { placement: \"pre\" norm: \"n\" }"));
+  };
+  EXPECT_EQ(attr("attr { name: \"eps\" number: -1 }"),
+            "m.pbtxt:5:3: norm \"n\": rms_norm: attribute \"eps\" must be in [0, 1], not -1");
+  EXPECT_EQ(
+      attr("attr { name: \"eps\" text: \"small\" }"),
+      "m.pbtxt:5:3: norm \"n\": rms_norm: attribute \"eps\" wants number, not the text \"small\"");
+  EXPECT_EQ(attr("attr { name: \"esp\" number: 1e-6 }"),
+            "m.pbtxt:5:3: norm \"n\": rms_norm: unknown attribute \"esp\"; did you mean \"eps\"?");
+  EXPECT_EQ(attr("attr { name: \"eps\" }"),
+            "m.pbtxt:5:3: attr \"eps\" has no value; give number, flag or text");
+  EXPECT_EQ(attr("attr { name: \"eps\" number: 1 }\n  attr { name: \"eps\" number: 2 }"),
+            "m.pbtxt:6:3: attr \"eps\" is given twice");
+}
+
+TEST(ResolveErrorTest, NamesAreGivenOnce) {
+  EXPECT_EQ(Error("norm { name: \"n\" plugin: \"none\" }\nnorm { name: \"n\" plugin: \"none\" }"),
+            "m.pbtxt:3:1: norm \"n\" is defined twice");
+  EXPECT_EQ(Error("placement { name: \"p\" }\nplacement { name: \"p\" }"),
+            "m.pbtxt:3:1: placement \"p\" is defined twice");
+  EXPECT_EQ(
+      Error("placement { each: \"x = x + f(x)\" }"),
+      "m.pbtxt:2:1: placement: \"\" is not a name; use letters, digits, \"_\", \"-\" and \".\"");
+  EXPECT_EQ(Error("block {\n  placement: \"pre\"\n  slot { name: \"norm\" norm: \"none\" }\n"
+                  "  slot { name: \"norm\" norm: \"none\" }\n}"),
+            "m.pbtxt:5:3: block.slot \"norm\" is given twice");
+}
+
+TEST(ResolveErrorTest, SublayersHaveKindsAndNames) {
+  const auto sublayers = [](absl::string_view text) {
+    return Error(absl::StrCat("block {\n  placement: \"pre\" norm: \"none\"\n  ", text, "\n}"));
+  };
+  EXPECT_EQ(sublayers("sublayer { name: \"a\" }"),
+            "m.pbtxt:4:3: block.sublayer[0]: give attention {} or mlp {}");
+  EXPECT_EQ(sublayers("sublayer { mlp {} }\n  sublayer { mlp {} }"),
+            "m.pbtxt:5:3: block.sublayer[1]: the name \"mlp\" is taken; give it another");
+  EXPECT_EQ(sublayers("sublayer { name: \"f\" mlp {} }"),
+            "m.pbtxt:4:3: block.sublayer[0]: the name \"f\" is taken; give it another");
+  EXPECT_EQ(sublayers("sublayer { name: \"my mlp\" mlp {} }"),
+            "m.pbtxt:4:3: block.sublayer[0]: \"my mlp\" cannot be its name; a formula must be able "
+            "to call it");
+  EXPECT_EQ(sublayers("sublayer { name: \"sqrt\" mlp {} }"),
+            "m.pbtxt:4:3: block.sublayer[0]: \"sqrt\" cannot be its name; a formula must be able "
+            "to call it");
+  EXPECT_EQ(sublayers("sublayer { name: \"layer\" mlp {} }"),
+            "m.pbtxt:4:3: block.sublayer[0]: \"layer\" cannot be its name; a formula must be able "
+            "to call it");
+}
+
+TEST(ResolveErrorTest, ExpressionsOutsideFormulasHavePlacesToo) {
+  EXPECT_EQ(Error(absl::StrCat("embedding_scale: \"sqrt(\"\n", kBlock)),
+            "m.pbtxt:2:1: the formula ends where a value is expected\n"
+            "  sqrt(\n"
+            "       ^");
+  EXPECT_EQ(Error(absl::StrCat("attention { scale: \"1 /\" }\n", kBlock)),
+            "m.pbtxt:2:13: the formula ends where a value is expected\n"
+            "  1 /\n"
+            "     ^");
+  EXPECT_EQ(Error(absl::StrCat("init { match: \"*\" normal { std: \"0.02 *\" } }\n", kBlock)),
+            "m.pbtxt:2:28: the formula ends where a value is expected\n"
+            "  0.02 *\n"
+            "        ^");
+  EXPECT_EQ(Error(absl::StrCat("init { normal {} }\n", kBlock)),
+            "m.pbtxt: init: match is missing; it names weights, \"*\" for all");
+  EXPECT_EQ(Error(absl::StrCat("init { match: \"*\" }\n", kBlock)),
+            "m.pbtxt:2:8: init: needs a distribution (normal, uniform, xavier_normal, "
+            "xavier_uniform, kaiming_uniform, constant), a scale, or both");
+}
+
+}  // namespace
+}  // namespace plumb

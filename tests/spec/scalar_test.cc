@@ -1,0 +1,278 @@
+#include "runtime/spec/scalar.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumb {
+namespace {
+
+class ScalarTest : public ::testing::Test {
+ protected:
+  ScalarTest() {
+    dims_.n_layer = 12;
+    dims_.n_sublayer = 24;
+    dims_.n_head = 4;
+    dims_.n_kv_head = 2;
+    dims_.d_model = 64;
+    dims_.d_ff = 256;
+    dims_.head_dim = 16;
+    dims_.vocab_size = 27;
+    dims_.context_length = 32;
+    scope_.dims = &dims_;
+    scope_.placement = &placement_;
+  }
+
+  void Let(const std::string& text) {
+    absl::StatusOr<Statement> let = ParseStatement({text, {"p.pbtxt", 2, 3}}, "let");
+    ASSERT_TRUE(let.ok()) << let.status();
+    placement_.lets.push_back(*std::move(let));
+  }
+  absl::StatusOr<double> Evaluate(const std::string& text) const {
+    const absl::StatusOr<Expression> expression = ParseExpression({text, {"p.pbtxt", 7, 5}});
+    EXPECT_TRUE(expression.ok()) << expression.status();
+    return EvaluateScalar(*expression, scope_);
+  }
+  double Value(const std::string& text) const {
+    const absl::StatusOr<double> value = Evaluate(text);
+    EXPECT_TRUE(value.ok()) << value.status();
+    return value.value_or(std::nan(""));
+  }
+  std::string Error(const std::string& text) const {
+    const absl::StatusOr<double> value = Evaluate(text);
+    if (value.ok()) return absl::StrCat("no error: ", *value);
+    return std::string(value.status().message());
+  }
+
+  ModelDims dims_;
+  PlacementSpec placement_;
+  ScalarScope scope_;
+};
+
+TEST_F(ScalarTest, KnowsTheDimensions) {
+  EXPECT_EQ(Value("n_layer"), 12);
+  EXPECT_EQ(Value("n_sublayer"), 24);
+  EXPECT_EQ(Value("n_head"), 4);
+  EXPECT_EQ(Value("n_kv_head"), 2);
+  EXPECT_EQ(Value("d_model"), 64);
+  EXPECT_EQ(Value("d_ff"), 256);
+  EXPECT_EQ(Value("head_dim"), 16);
+  EXPECT_EQ(Value("vocab_size"), 27);
+  EXPECT_EQ(Value("context_length"), 32);
+}
+
+TEST_F(ScalarTest, ComputesWithOperators) {
+  EXPECT_EQ(Value("7 + 2"), 9);
+  EXPECT_EQ(Value("7 - 2"), 5);
+  EXPECT_EQ(Value("7 * 2"), 14);
+  EXPECT_EQ(Value("7 / 2"), 3.5);
+  EXPECT_EQ(Value("7 ^ 2"), 49);
+  EXPECT_EQ(Value("-7 ^ 2"), -49);
+  EXPECT_EQ(Value("2 ^ -1"), 0.5);
+  EXPECT_EQ(Value("(2 * n_layer) ^ 0.25"), std::pow(24, 0.25));
+}
+
+TEST_F(ScalarTest, TheRemainderHasTheSignOfTheDivisor) {
+  EXPECT_EQ(Value("7 % 3"), 1);
+  EXPECT_EQ(Value("-7 % 3"), 2);
+  EXPECT_EQ(Value("7 % -3"), -2);
+  EXPECT_EQ(Value("7.5 % 2"), 1.5);
+}
+
+TEST_F(ScalarTest, ComparisonsAndConditionsAreOneOrZero) {
+  EXPECT_EQ(Value("2 == 2"), 1);
+  EXPECT_EQ(Value("2 != 2"), 0);
+  EXPECT_EQ(Value("1 < 2"), 1);
+  EXPECT_EQ(Value("2 <= 2"), 1);
+  EXPECT_EQ(Value("2 > 2"), 0);
+  EXPECT_EQ(Value("2 >= 3"), 0);
+  EXPECT_EQ(Value("1 < 2 and 2 < 1"), 0);
+  EXPECT_EQ(Value("1 < 2 or 2 < 1"), 1);
+  EXPECT_EQ(Value("not 0"), 1);
+  EXPECT_EQ(Value("not 5"), 0);
+  EXPECT_EQ(Value("3 and 4"), 1);
+}
+
+TEST_F(ScalarTest, ComputesWithFunctions) {
+  EXPECT_EQ(Value("sqrt(n_head)"), 2);
+  EXPECT_EQ(Value("exp(0)"), 1);
+  EXPECT_EQ(Value("log(exp(1))"), 1);
+  EXPECT_EQ(Value("min(3, 1, 2)"), 1);
+  EXPECT_EQ(Value("max(3, 1, 2)"), 3);
+  EXPECT_EQ(Value("max(3)"), 3);
+  EXPECT_EQ(Value("tanh(0.5)"), std::tanh(0.5));
+  EXPECT_EQ(Value("sigmoid(0)"), 0.5);
+}
+
+TEST_F(ScalarTest, EveryFunctionThatIsNamedCanBeCalled) {
+  for (const std::string& name : FunctionNames()) {
+    EXPECT_TRUE(IsScalarFunction(name));
+    EXPECT_TRUE(Evaluate(absl::StrCat(name, "(1)")).ok()) << name;
+  }
+  EXPECT_FALSE(IsScalarFunction("norm"));
+  EXPECT_TRUE(IsTensorFunction("tanh"));
+  EXPECT_FALSE(IsTensorFunction("sqrt"));
+}
+
+TEST_F(ScalarTest, WhatHasNoValueIsAnErrorAtItsPlace) {
+  EXPECT_EQ(Error("1 / (n_head - 4)"),
+            "p.pbtxt:7:5: division by zero\n"
+            "  1 / (n_head - 4)\n"
+            "    ^");
+  EXPECT_EQ(Error("1 % 0"),
+            "p.pbtxt:7:5: division by zero\n"
+            "  1 % 0\n"
+            "    ^");
+  EXPECT_EQ(Error("1 + sqrt(-n_head)"),
+            "p.pbtxt:7:5: \"sqrt(-n_head)\" is not a real number\n"
+            "  1 + sqrt(-n_head)\n"
+            "      ^");
+  EXPECT_EQ(Error("log(0)"),
+            "p.pbtxt:7:5: \"log(0)\" is not finite\n"
+            "  log(0)\n"
+            "  ^");
+  EXPECT_EQ(Error("10 ^ 999"),
+            "p.pbtxt:7:5: \"10 ^ 999\" is not finite\n"
+            "  10 ^ 999\n"
+            "     ^");
+  EXPECT_EQ(Error("0 ^ -1"),
+            "p.pbtxt:7:5: \"0 ^ -1\" is not finite\n"
+            "  0 ^ -1\n"
+            "    ^");
+  EXPECT_EQ(Error("exp(1e6)"),
+            "p.pbtxt:7:5: \"exp(1e+06)\" is not finite\n"
+            "  exp(1e6)\n"
+            "  ^");
+  EXPECT_EQ(Error("sqrt(1, 2)"),
+            "p.pbtxt:7:5: sqrt takes one argument, not 2\n"
+            "  sqrt(1, 2)\n"
+            "  ^");
+  EXPECT_EQ(Error("max()"),
+            "p.pbtxt:7:5: max takes 1 to 16 arguments, not 0\n"
+            "  max()\n"
+            "  ^");
+  EXPECT_EQ(Error("min(1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17)"),
+            "p.pbtxt:7:5: min takes 1 to 16 arguments, not 17\n"
+            "  min(1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17)\n"
+            "  ^");
+}
+
+TEST_F(ScalarTest, UnknownNamesAreErrorsWithSuggestions) {
+  EXPECT_EQ(Error("2 * n_layers"),
+            "p.pbtxt:7:5: unknown scalar \"n_layers\"; did you mean \"n_layer\"?\n"
+            "  2 * n_layers\n"
+            "      ^");
+  EXPECT_EQ(Error("x"),
+            "p.pbtxt:7:5: unknown scalar \"x\"\n"
+            "  x\n"
+            "  ^");
+  EXPECT_EQ(Error("norm(2)"),
+            "p.pbtxt:7:5: unknown function \"norm\"; a number is needed here\n"
+            "  norm(2)\n"
+            "  ^");
+  EXPECT_EQ(
+      Error("squrt(2)"),
+      "p.pbtxt:7:5: unknown function \"squrt\"; a number is needed here; did you mean \"sqrt\"?\n"
+      "  squrt(2)\n"
+      "  ^");
+}
+
+TEST_F(ScalarTest, EachLetSeesTheOnesBeforeIt) {
+  Let("a = n_head / 2");
+  Let("b = a + 1");
+  EXPECT_EQ(Value("a * b"), 6);
+  Let("d = e");
+  Let("e = 1");
+  EXPECT_EQ(Value("e"), 1);
+  EXPECT_EQ(Error("1 + d"),
+            "p.pbtxt:2:3: unknown scalar \"e\"; a let sees only the ones before it\n"
+            "  d = e\n"
+            "      ^");
+}
+
+TEST_F(ScalarTest, ALetCannotReadItself) {
+  Let("alpha = alpha + 1");
+  EXPECT_EQ(Error("alpha"),
+            "p.pbtxt:2:3: unknown scalar \"alpha\"; a let sees only the ones before it\n"
+            "  alpha = alpha + 1\n"
+            "          ^");
+}
+
+TEST_F(ScalarTest, LayerAndSublayerAreKnownWhereTheyHaveAValue) {
+  EXPECT_EQ(Error("sqrt(layer)"),
+            "p.pbtxt:7:5: unknown scalar \"layer\"; it has a value only in \"each\", in \"block\" "
+            "and inside sublayers\n"
+            "  sqrt(layer)\n"
+            "       ^");
+  EXPECT_EQ(Error("sublayer"),
+            "p.pbtxt:7:5: unknown scalar \"sublayer\"; it has a value only in \"each\" and inside "
+            "sublayers\n"
+            "  sublayer\n"
+            "  ^");
+  scope_.layer = 3;
+  EXPECT_EQ(Value("layer"), 3);
+  EXPECT_EQ(Error("sublayer"),
+            "p.pbtxt:7:5: unknown scalar \"sublayer\"; it has a value only in \"each\" and inside "
+            "sublayers\n"
+            "  sublayer\n"
+            "  ^");
+  scope_.sublayer = 6;
+  EXPECT_EQ(Value("sublayer"), 6);
+  EXPECT_EQ(Error("1 / (layer - 3)"),
+            "p.pbtxt:7:5: division by zero at layer 3, sublayer 6\n"
+            "  1 / (layer - 3)\n"
+            "    ^");
+}
+
+TEST_F(ScalarTest, ALetThatReadsTheLayerIsAnErrorOnlyWhereItIsUsed) {
+  Let("depth = layer / n_layer");
+  Let("other = 2");
+  Let("both = depth + other");
+  EXPECT_EQ(Value("other"), 2);
+  EXPECT_EQ(Error("both"),
+            "p.pbtxt:2:3: unknown scalar \"layer\"; it has a value only in \"each\", in \"block\" "
+            "and inside sublayers\n"
+            "  depth = layer / n_layer\n"
+            "          ^");
+  scope_.layer = 6;
+  EXPECT_EQ(Value("both"), 2.5);
+}
+
+TEST_F(ScalarTest, WithoutAPlacementThereAreNoLets) {
+  Let("a = 1");
+  scope_.placement = nullptr;
+  EXPECT_FALSE(Evaluate("a").ok());
+  EXPECT_EQ(Value("n_layer"), 12);
+}
+
+TEST_F(ScalarTest, LetsThatDoubleCostNoMoreThanTheirNumber) {
+  // Substituted instead of evaluated once, the last of these would take 2^60 steps.
+  Let("a0 = 1");
+  for (int i = 1; i <= 60; ++i) Let(absl::StrCat("a", i, " = a", i - 1, " + a", i - 1));
+  EXPECT_EQ(Value("a60"), std::pow(2, 60));
+}
+
+TEST_F(ScalarTest, NamesForSuggestionsAreThoseThatHaveAValue) {
+  Let("alpha = 1");
+  const auto has = [this](const std::string& name) {
+    for (const std::string& n : scope_.Names()) {
+      if (n == name) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(has("alpha"));
+  EXPECT_TRUE(has("d_model"));
+  EXPECT_FALSE(has("layer"));
+  scope_.layer = 1;
+  EXPECT_TRUE(has("layer"));
+  for (const std::string& name : scope_.Names()) {
+    EXPECT_EQ(IsBuiltInScalar(name), name != "alpha") << name;
+  }
+}
+
+}  // namespace
+}  // namespace plumb

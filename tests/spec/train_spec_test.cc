@@ -1,0 +1,189 @@
+#include "runtime/spec/train_spec.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plumb {
+namespace {
+
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+std::string Error(const std::string& text, const Overrides& overrides = {}) {
+  const absl::StatusOr<TrainSpec> spec = ParseTrainSpec(text, "t.pbtxt", overrides);
+  if (spec.ok()) return "no error";
+  EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(spec.status().message());
+}
+
+TEST(TrainSpecTest, FillsInTheDefaults) {
+  const TrainSpec s = ParseTrainSpec("", "t.pbtxt", {}).value();
+  EXPECT_EQ(s.max_steps, 1000);
+  EXPECT_EQ(s.batch_size, 1);
+  EXPECT_EQ(s.gradient_accumulation_steps, 1);
+  EXPECT_EQ(s.learning_rate, 1e-3);
+  EXPECT_EQ(s.beta1, 0.9);
+  EXPECT_EQ(s.beta2, 0.95);
+  EXPECT_EQ(s.eps, 1e-8);
+  EXPECT_EQ(s.weight_decay, 0.1);
+  EXPECT_FALSE(s.decay_everything);
+  EXPECT_EQ(s.grad_clip, 1);
+  EXPECT_EQ(s.schedule, ScheduleKind::kConstant);
+  EXPECT_EQ(s.warmup_steps, 0);
+  EXPECT_EQ(s.min_learning_rate, 0);
+  EXPECT_EQ(s.decay_steps, 1000);
+  EXPECT_EQ(s.seed, 1u);
+  EXPECT_EQ(s.format, DataFormat::kText);
+  EXPECT_EQ(s.vocabulary, VocabularyKind::kCharacters);
+  EXPECT_EQ(s.val_fraction, 0.1);
+  EXPECT_FALSE(s.keep_order);
+  EXPECT_EQ(s.eval_interval, 0);
+  EXPECT_EQ(s.eval_batches, 0);
+  EXPECT_EQ(s.checkpoint_interval, 0);
+  EXPECT_EQ(s.keep_checkpoints, 2);
+}
+
+constexpr char kEverything[] =
+    "max_steps: 200 batch_size: 8 gradient_accumulation_steps: 2 learning_rate: 0.01 beta1: 0.85\n"
+    "beta2: 0.99 eps: 1e-5 weight_decay: 0.123456789 weight_decay_on: EVERYTHING grad_clip: 0.5\n"
+    "schedule: COSINE warmup_steps: 10 min_learning_rate: 0.001 decay_steps: 150\n"
+    "seed: 18446744073709551615 eval_interval: 20 eval_batches: 4 checkpoint_interval: 50\n"
+    "keep_checkpoints: 3\n"
+    "data { format: DOCUMENTS vocabulary: BYTES val_fraction: 0.25 keep_order: true }\n";
+
+TEST(TrainSpecTest, TakesWhatIsSaid) {
+  const TrainSpec s = ParseTrainSpec(kEverything, "t.pbtxt", {}).value();
+  EXPECT_EQ(s.max_steps, 200);
+  EXPECT_EQ(s.batch_size, 8);
+  EXPECT_EQ(s.gradient_accumulation_steps, 2);
+  EXPECT_EQ(s.learning_rate, 0.01);
+  EXPECT_EQ(s.beta1, 0.85);
+  EXPECT_EQ(s.beta2, 0.99);
+  EXPECT_EQ(s.eps, 1e-5);
+  EXPECT_EQ(s.weight_decay, 0.123456789);
+  EXPECT_TRUE(s.decay_everything);
+  EXPECT_EQ(s.grad_clip, 0.5);
+  EXPECT_EQ(s.schedule, ScheduleKind::kCosine);
+  EXPECT_EQ(s.warmup_steps, 10);
+  EXPECT_EQ(s.min_learning_rate, 0.001);
+  EXPECT_EQ(s.decay_steps, 150);
+  EXPECT_EQ(s.seed, 18446744073709551615u);
+  EXPECT_EQ(s.format, DataFormat::kDocuments);
+  EXPECT_EQ(s.vocabulary, VocabularyKind::kBytes);
+  EXPECT_EQ(s.val_fraction, 0.25);
+  EXPECT_TRUE(s.keep_order);
+  EXPECT_EQ(s.eval_interval, 20);
+  EXPECT_EQ(s.eval_batches, 4);
+  EXPECT_EQ(s.checkpoint_interval, 50);
+  EXPECT_EQ(s.keep_checkpoints, 3);
+}
+
+TEST(TrainSpecTest, AZeroThatMeansSomethingIsNotADefault) {
+  const TrainSpec s = ParseTrainSpec(
+                          "learning_rate: 0 beta1: 0 beta2: 0 weight_decay: 0 grad_clip: 0 seed: 0 "
+                          "keep_checkpoints: 0 data { val_fraction: 0 }",
+                          "t.pbtxt", {})
+                          .value();
+  EXPECT_EQ(s.learning_rate, 0);
+  EXPECT_EQ(s.beta1, 0);
+  EXPECT_EQ(s.beta2, 0);
+  EXPECT_EQ(s.weight_decay, 0);
+  EXPECT_EQ(s.grad_clip, 0);
+  EXPECT_EQ(s.seed, 0u);
+  EXPECT_EQ(s.keep_checkpoints, 0);
+  EXPECT_EQ(s.val_fraction, 0);
+}
+
+TEST(TrainSpecTest, ItsTextReadsBackAsTheSame) {
+  for (const char* text : {"", kEverything, "schedule: LINEAR learning_rate: 0 seed: 0",
+                           "learning_rate: 0.30000000000000004 max_steps: 2147483647"}) {
+    const TrainSpec s = ParseTrainSpec(text, "t.pbtxt", {}).value();
+    const absl::StatusOr<TrainSpec> again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {});
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->ToText(), s.ToText());
+    EXPECT_EQ(again->learning_rate, s.learning_rate);
+    EXPECT_EQ(again->max_steps, s.max_steps);
+    EXPECT_EQ(again->decay_steps, s.decay_steps);
+    EXPECT_EQ(again->seed, s.seed);
+    EXPECT_EQ(again->schedule, s.schedule);
+    EXPECT_EQ(again->decay_everything, s.decay_everything);
+    EXPECT_EQ(again->keep_order, s.keep_order);
+  }
+}
+
+TEST(TrainSpecTest, OverridesComeLastAndInOrder) {
+  const TrainSpec s = ParseTrainSpec("max_steps: 5 learning_rate: 1", "t.pbtxt",
+                                     {{"max_steps", "6"},
+                                      {"learning_rate", "0.5"},
+                                      {"max_steps", "7"},
+                                      {"schedule", "cosine"},
+                                      {"data.format", "DOCUMENTS"}})
+                          .value();
+  EXPECT_EQ(s.max_steps, 7);
+  EXPECT_EQ(s.decay_steps, 7);
+  EXPECT_EQ(s.learning_rate, 0.5);
+  EXPECT_EQ(s.schedule, ScheduleKind::kCosine);
+  EXPECT_EQ(s.format, DataFormat::kDocuments);
+}
+
+TEST(TrainSpecTest, OverridesSayWhatIsWrong) {
+  EXPECT_EQ(Error("", {{"max_step", "6"}}),
+            "train.max_step: Train has no field \"max_step\"; did you mean \"max_steps\"?");
+  EXPECT_EQ(Error("", {{"max_steps", "many"}}), "train.max_steps: \"many\" is not a whole number");
+  EXPECT_EQ(Error("", {{"schedule", "step"}}),
+            "train.schedule: \"step\" is not one of CONSTANT, LINEAR, COSINE");
+  EXPECT_EQ(Error("", {{"seed", "-1"}}), "train.seed: \"-1\" is not a whole number >= 0");
+  EXPECT_EQ(Error("", {{"max_steps", "-6"}}), "t.pbtxt: max_steps must be at least 1");
+}
+
+TEST(TrainSpecTest, EveryRangeIsChecked) {
+  EXPECT_EQ(Error("max_steps: -1"), "t.pbtxt:1:1: max_steps must be at least 1");
+  EXPECT_EQ(Error("batch_size: -1"), "t.pbtxt:1:1: batch_size must be in 1..1048576");
+  EXPECT_EQ(Error("batch_size: 2000000"), "t.pbtxt:1:1: batch_size must be in 1..1048576");
+  EXPECT_EQ(Error("gradient_accumulation_steps: -1"),
+            "t.pbtxt:1:1: gradient_accumulation_steps must be at least 1");
+  EXPECT_EQ(Error("learning_rate: -0.1"), "t.pbtxt:1:1: learning_rate must be zero or positive");
+  EXPECT_EQ(Error("learning_rate: inf"), "t.pbtxt:1:1: learning_rate must be zero or positive");
+  EXPECT_EQ(Error("learning_rate: nan"), "t.pbtxt:1:1: learning_rate must be zero or positive");
+  EXPECT_EQ(Error("min_learning_rate: 0.1"),
+            "t.pbtxt:1:1: min_learning_rate must be between 0 and learning_rate, 0.001");
+  EXPECT_EQ(Error("min_learning_rate: -0.1"),
+            "t.pbtxt:1:1: min_learning_rate must be between 0 and learning_rate, 0.001");
+  EXPECT_EQ(Error("beta1: 1"), "t.pbtxt:1:1: beta1 must be in [0, 1)");
+  EXPECT_EQ(Error("beta1: nan"), "t.pbtxt:1:1: beta1 must be in [0, 1)");
+  EXPECT_EQ(Error("beta2: -0.5"), "t.pbtxt:1:1: beta2 must be in [0, 1)");
+  EXPECT_EQ(Error("eps: 0"), "t.pbtxt:1:1: eps must be positive");
+  EXPECT_EQ(Error("weight_decay: -1"), "t.pbtxt:1:1: weight_decay must be zero or positive");
+  EXPECT_EQ(Error("grad_clip: inf"), "t.pbtxt:1:1: grad_clip must be zero or positive");
+  EXPECT_EQ(Error("warmup_steps: -1"), "t.pbtxt:1:1: warmup_steps must be zero or more");
+  EXPECT_EQ(Error("decay_steps: -1"), "t.pbtxt:1:1: decay_steps must be at least 1");
+  EXPECT_EQ(Error("eval_interval: -1"), "t.pbtxt:1:1: eval_interval must be zero or more");
+  EXPECT_EQ(Error("eval_batches: -1"), "t.pbtxt:1:1: eval_batches must be zero or more");
+  EXPECT_EQ(Error("checkpoint_interval: -1"),
+            "t.pbtxt:1:1: checkpoint_interval must be zero or more");
+  EXPECT_EQ(Error("keep_checkpoints: -1"), "t.pbtxt:1:1: keep_checkpoints must be zero or more");
+  EXPECT_EQ(Error("data { val_fraction: 1 }"), "t.pbtxt:1:8: val_fraction must be in [0, 1)");
+}
+
+TEST(TrainSpecTest, AllMistakesOfRangeComeAtOnce) {
+  EXPECT_EQ(Error("max_steps: -1\nbeta1: 2\ndata {\n  val_fraction: -1\n}"),
+            "t.pbtxt:1:1: max_steps must be at least 1\n"
+            "t.pbtxt:2:1: beta1 must be in [0, 1)\n"
+            "t.pbtxt:4:3: val_fraction must be in [0, 1)");
+}
+
+TEST(TrainSpecTest, FieldsAndValuesMustBeKnown) {
+  EXPECT_EQ(
+      Error("learnig_rate: 0.1"),
+      "t.pbtxt:1:13: unknown field \"learnig_rate\" in Train; did you mean \"learning_rate\"?");
+  EXPECT_EQ(
+      Error("schedule: COS"),
+      "t.pbtxt:1:14: unknown value \"COS\" for schedule; it is one of CONSTANT, LINEAR, COSINE");
+  EXPECT_EQ(Error("data { format: CSV }"),
+            "t.pbtxt:1:20: unknown value \"CSV\" for format; it is one of TEXT, DOCUMENTS");
+}
+
+}  // namespace
+}  // namespace plumb
