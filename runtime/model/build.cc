@@ -1,0 +1,215 @@
+#include "runtime/model/build.h"
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/graph/builder.h"
+#include "runtime/ops/ops.h"
+#include "runtime/spec/interpret.h"
+
+namespace plumb {
+namespace {
+
+// Formula values are graph values: handles are ValueIds.
+class Emitter : public FormulaBackend {
+ public:
+  Emitter(const ResolvedModel& model, const std::vector<ParameterSpec>& parameters,
+          const OpRegistry& registry, const BuildOptions& options)
+      : model_(model), options_(options), b_(&registry) {
+    for (const ParameterSpec& parameter : parameters) {
+      parameters_[parameter.name] = b_.Parameter(parameter.name, F32(parameter.shape));
+    }
+    const Shape batch_by_seq({options.batch, options.seq});
+    tokens_ = b_.Input("tokens", I32(batch_by_seq));
+    positions_ = b_.Input("positions", I32(batch_by_seq));
+    if (options.program != Program::kCached) targets_ = b_.Input("targets", I32(batch_by_seq));
+  }
+
+  absl::StatusOr<Graph> Build() {
+    PLUMB_ASSIGN_OR_RETURN(embedding_scale_, EmbeddingScale());
+    PLUMB_RETURN_IF_ERROR(RunStack(model_, this));
+    return std::move(b_).Finish();
+  }
+
+  TensorHandle Embed() override {
+    const ValueId token =
+        b_.Apply("embedding", {Param("embedding.token.weight"), tokens_}, {}, "embedding.token");
+    std::vector<ValueId> parts = {token};
+    std::vector<double> coefs = {embedding_scale_};
+    if (model_.positions == PositionKind::kLearned) {
+      parts.push_back(b_.Apply("embedding", {Param("embedding.position.weight"), positions_}, {},
+                               "embedding.position"));
+      coefs.push_back(1);
+    }
+    if (parts.size() == 1 && coefs[0] == 1) return token;
+    return b_.Apply("combine", std::move(parts), {{"coefs", coefs}, {"constant", 0.0}},
+                    "embedding");
+  }
+
+  TensorHandle Combine(absl::Span<const Term> terms, double constant) override {
+    std::vector<ValueId> parts;
+    std::vector<double> coefs;
+    for (const Term& term : terms) {
+      parts.push_back(term.tensor);
+      coefs.push_back(term.coefficient);
+    }
+    return b_.Apply("combine", std::move(parts), {{"coefs", coefs}, {"constant", constant}},
+                    absl::StrCat(scope_, "sum"));
+  }
+
+  TensorHandle Multiply(TensorHandle a, TensorHandle b) override {
+    return b_.Apply("mul", {a, b}, {}, absl::StrCat(scope_, "product"));
+  }
+
+  TensorHandle Apply(const std::string& function, TensorHandle a) override {
+    return b_.Apply("act", {a}, {{"kind", function}}, absl::StrCat(scope_, function));
+  }
+
+  TensorHandle Learned(const LearnedSite& site) override { return Param(site.name); }
+
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
+    // A norm that declares itself the identity is not there.
+    if (site.norm->plugin->identity()) return a;
+    PLUMB_ASSIGN_OR_RETURN(const auto instance,
+                           site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
+    std::vector<ValueId> inputs = {a};
+    for (const NormParam& param : instance->params()) {
+      inputs.push_back(Param(absl::StrCat(site.name, ".", param.name)));
+    }
+    const std::shared_ptr<const AttrObject> attr = std::make_shared<NormAttr>(instance);
+    return b_.Apply("norm", std::move(inputs),
+                    {{"instance", attr}, {"train", options_.program == Program::kTrain}},
+                    absl::StrCat(site.name, ".out"));
+  }
+
+  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
+                                        AtPoint at_point) override {
+    const std::string outer = std::exchange(scope_, absl::StrCat(site.name, "."));
+    absl::StatusOr<TensorHandle> out = site.spec->kind == SublayerSpec::Kind::kAttention
+                                           ? Attention(site, input, at_point)
+                                           : Mlp(site, input, at_point);
+    scope_ = outer;
+    return out;
+  }
+
+  absl::Status Head(TensorHandle x, AtPoint at_point) override {
+    const bool cached = options_.program == Program::kCached;
+    if (cached && options_.seq > 1) x = b_.Apply("last_token", {x}, {}, "head.last_token");
+    const ValueId weight = Param(model_.tie_embeddings ? "embedding.token.weight" : "head.weight");
+    ValueId logits = Matmul(x, weight, model_.head_bias ? Param("head.bias") : kNoValue, "logits");
+    PLUMB_ASSIGN_OR_RETURN(logits, at_point(kHeadPoint, logits));
+    if (cached || options_.output_logits) b_.Output("logits", logits);
+    if (!cached) b_.Output("loss", b_.Apply("cross_entropy", {logits, targets_}, {}, "loss"));
+    return absl::OkStatus();
+  }
+
+  void BeginLayer(int64_t layer_index, TensorHandle) override {
+    scope_ = absl::StrCat("layers.", layer_index, ".");
+  }
+  void EndLayer(int64_t, TensorHandle) override { scope_ = ""; }
+
+ private:
+  absl::StatusOr<double> EmbeddingScale() const {
+    if (!model_.embedding_scale.has_value()) return 1.0;
+    ScalarScope scope;
+    scope.dims = &model_.dims;
+    scope.placement = model_.layers.front()->placement.get();
+    return EvaluateScalar(*model_.embedding_scale, scope);
+  }
+
+  ValueId Param(const std::string& name) {
+    const auto it = parameters_.find(name);
+    if (it != parameters_.end()) return it->second;
+    b_.Fail(absl::InternalError(absl::StrCat("no parameter ", name)));
+    return kNoValue;
+  }
+
+  // y = x W^T (+ bias), W [out, in].
+  ValueId Matmul(ValueId x, ValueId weight, ValueId bias, absl::string_view name) {
+    std::vector<ValueId> inputs = {x, weight};
+    if (bias != kNoValue) inputs.push_back(bias);
+    return b_.Apply("matmul", std::move(inputs), {{"transpose_b", true}}, name);
+  }
+  ValueId Linear(const std::string& name, ValueId x, bool bias) {
+    return Matmul(x, Param(absl::StrCat(name, ".weight")),
+                  bias ? Param(absl::StrCat(name, ".bias")) : kNoValue, name);
+  }
+
+  ValueId Rope(ValueId x, const std::string& name) {
+    if (model_.positions != PositionKind::kRope) return x;
+    return b_.Apply("rope", {x, positions_},
+                    {{"head_dim", model_.dims.head_dim}, {"theta", model_.rope_theta}}, name);
+  }
+
+  absl::StatusOr<TensorHandle> Attention(const SublayerSite& site, ValueId x, AtPoint at_point) {
+    const AttentionSpec& spec = site.spec->attention;
+    const ModelDims& d = model_.dims;
+    const std::string& name = site.name;
+    ValueId q = Linear(absl::StrCat(name, ".q"), x, spec.qkv_bias);
+    PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q", q));
+    ValueId k = Linear(absl::StrCat(name, ".k"), x, spec.qkv_bias);
+    PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k", k));
+    ValueId v = Linear(absl::StrCat(name, ".v"), x, spec.qkv_bias);
+    PLUMB_ASSIGN_OR_RETURN(v, at_point("attention.v", v));
+    q = Rope(q, absl::StrCat(name, ".q.rope"));
+    k = Rope(k, absl::StrCat(name, ".k.rope"));
+
+    double scale = 1 / std::sqrt(static_cast<double>(d.head_dim));
+    if (spec.scale.has_value()) {
+      PLUMB_ASSIGN_OR_RETURN(scale, EvaluateScalar(*spec.scale, site.scope));
+    }
+    const Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", scale}};
+    ValueId context;
+    if (options_.program == Program::kCached) {
+      const TensorType cache = F32({options_.batch, d.context_length, d.n_kv_head * d.head_dim});
+      const ValueId k_cache = b_.State(absl::StrCat(name, ".k_cache"), cache);
+      const ValueId v_cache = b_.State(absl::StrCat(name, ".v_cache"), cache);
+      context = b_.Apply("attention_cached", {q, k, v, k_cache, v_cache, positions_}, attrs,
+                         absl::StrCat(name, ".context"));
+    } else {
+      context = b_.Apply("attention", {q, k, v}, attrs, absl::StrCat(name, ".context"));
+    }
+    PLUMB_ASSIGN_OR_RETURN(context, at_point("attention.context", context));
+    return Linear(absl::StrCat(name, ".o"), context, spec.out_bias);
+  }
+
+  absl::StatusOr<TensorHandle> Mlp(const SublayerSite& site, ValueId x, AtPoint at_point) {
+    const MlpSpec& spec = site.spec->mlp;
+    const std::string& name = site.name;
+    const Attrs kind = {{"kind", spec.activation}};
+    ValueId hidden;
+    if (spec.gated) {
+      const ValueId gate = Linear(absl::StrCat(name, ".gate"), x, spec.bias);
+      const ValueId up = Linear(absl::StrCat(name, ".up"), x, spec.bias);
+      hidden = b_.Apply("gated", {gate, up}, kind, absl::StrCat(name, ".hidden"));
+    } else {
+      const ValueId up = Linear(absl::StrCat(name, ".up"), x, spec.bias);
+      hidden = b_.Apply("act", {up}, kind, absl::StrCat(name, ".hidden"));
+    }
+    PLUMB_ASSIGN_OR_RETURN(hidden, at_point("mlp.hidden", hidden));
+    return Linear(absl::StrCat(name, ".down"), hidden, spec.bias);
+  }
+
+  const ResolvedModel& model_;
+  const BuildOptions options_;
+  GraphBuilder b_;
+  absl::flat_hash_map<std::string, ValueId> parameters_;
+  ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
+  double embedding_scale_ = 1;
+  std::string scope_;  // of value names: "layers.3."
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
+                                   const std::vector<ParameterSpec>& parameters,
+                                   const OpRegistry& registry, const BuildOptions& options) {
+  return Emitter(model, parameters, registry, options).Build();
+}
+
+}  // namespace plumb

@@ -1,0 +1,40 @@
+// BuildForward: a resolved model to the graph of one of its programs: the one place that turns
+// formulas into ops. Pure. One builder makes all programs, so training and decoding cannot
+// disagree.
+#ifndef PLUMB_RUNTIME_MODEL_BUILD_H_
+#define PLUMB_RUNTIME_MODEL_BUILD_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/graph/graph.h"
+#include "runtime/graph/op.h"
+#include "runtime/model/parameters.h"
+#include "runtime/spec/resolved_model.h"
+
+namespace plumb {
+
+enum class Program {
+  kTrain,  // inputs tokens, positions, targets; output "loss"; norms save what their backward needs
+  kEval,   // the same inputs and output, nothing saved for a backward pass
+  kCached,  // inputs tokens, positions; states "<sublayer>.k_cache", ".v_cache"; output "logits" of
+            // the last token [batch, 1, vocab]. Prefill is a long seq, decoding a seq of 1.
+};
+
+struct BuildOptions {
+  Program program = Program::kTrain;
+  int64_t batch = 1;
+  int64_t seq = 1;
+  bool output_logits = false;  // kTrain, kEval: output "logits" [batch, seq, vocab] too
+};
+
+// Inputs are i32[batch, seq]. Targets < 0 are not counted. Caches hold context_length rows a
+// sequence.
+absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
+                                   const std::vector<ParameterSpec>& parameters,
+                                   const OpRegistry& registry, const BuildOptions& options);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_MODEL_BUILD_H_

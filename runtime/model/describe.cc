@@ -1,0 +1,117 @@
+#include "runtime/model/describe.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/spec/interpret.h"
+
+namespace plumb {
+namespace {
+
+// Which norm fills which slot of each layer, by walking the model; those of "begin" count to the
+// first layer and those of "end" and the head to the last, whose block fills them. What a condition
+// leaves out is not among them.
+class SlotCollector : public NullBackend {
+ public:
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
+    PLUMB_ASSIGN_OR_RETURN(const auto instance,
+                           site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
+    const std::string slot = site.name.substr(site.name.rfind('.') + 1);
+    slots_[layer_].insert(absl::StrCat(slot, ": ", instance->ToString()));
+    return a;
+  }
+  void BeginLayer(int64_t layer_index, TensorHandle) override { layer_ = layer_index; }
+
+  // Of layers first..last, sorted.
+  std::vector<std::string> Slots(int64_t first, int64_t last) const {
+    std::set<std::string> slots;
+    for (auto it = slots_.lower_bound(first); it != slots_.end() && it->first <= last; ++it) {
+      slots.insert(it->second.begin(), it->second.end());
+    }
+    return {slots.begin(), slots.end()};
+  }
+
+ private:
+  int64_t layer_ = 0;
+  std::map<int64_t, std::set<std::string>> slots_;
+};
+
+void AddLines(const char* label, const std::vector<Statement>& statements,
+              std::vector<std::string>* lines) {
+  for (const Statement& statement : statements) {
+    lines->push_back(absl::StrCat(label, ": ", statement.ToString()));
+  }
+}
+
+std::string DescribeLearned(const LearnedSpec& learned) {
+  const char* size = learned.per_channel ? " per channel" : learned.per_head ? " per head" : "";
+  return absl::StrCat(learned.name, ": learned", size, ", initially ",
+                      learned.init.root.ToString());
+}
+
+absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t first, int64_t last,
+                                         const SlotCollector& slots) {
+  const BlockSpec& block = *model.layers[static_cast<size_t>(first)];
+  const PlacementSpec& placement = *block.placement;
+  LayerGroup group;
+  group.first = first;
+  group.last = last;
+  group.placement = placement.name;
+  group.doc = placement.doc;
+  AddLines("each", placement.each, &group.equations);
+  AddLines("block", placement.block, &group.equations);
+  for (const InsideSpec& inside : block.inside) {
+    // The head has the statements of the last layer's block.
+    if (inside.point == kHeadPoint && last + 1 < model.dims.n_layer) continue;
+    AddLines(absl::StrCat("inside ", inside.point).c_str(), inside.statements, &group.equations);
+  }
+  ScalarScope scope;
+  scope.dims = &model.dims;
+  scope.placement = &placement;
+  scope.layer = first + 1;
+  scope.sublayer = 1;
+  for (int64_t i = 0; i < first; ++i) {
+    scope.sublayer += static_cast<int64_t>(model.layers[static_cast<size_t>(i)]->sublayers.size());
+  }
+  for (const Statement& let : placement.lets) {
+    // Conditions may keep a scalar from where it has no value.
+    const absl::StatusOr<std::optional<double>> value = scope.Lookup(let.target);
+    const bool known = value.ok() && value->has_value();
+    group.scalars.push_back(
+        absl::StrCat(let.ToString(), known ? absl::StrCat(" = ", **value) : ""));
+  }
+  for (const LearnedSpec& learned : placement.learned) {
+    group.scalars.push_back(DescribeLearned(learned));
+  }
+  group.norms = slots.Slots(first, last);
+  return group;
+}
+
+}  // namespace
+
+absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
+  StackDescription description;
+  SlotCollector slots;
+  PLUMB_RETURN_IF_ERROR(RunStack(model, &slots));
+  PLUMB_ASSIGN_OR_RETURN(description.routes, AnalyzeRoutes(model));
+  AddLines("begin", model.layers.front()->placement->begin, &description.begin);
+  AddLines("end", model.layers.back()->placement->end, &description.end);
+  const int64_t n = model.dims.n_layer;
+  for (int64_t first = 0; first < n;) {
+    int64_t last = first;
+    while (last + 1 < n && model.layers[static_cast<size_t>(last + 1)] ==
+                               model.layers[static_cast<size_t>(first)]) {
+      ++last;
+    }
+    PLUMB_ASSIGN_OR_RETURN(LayerGroup group, DescribeGroup(model, first, last, slots));
+    group.jacobian = description.routes.jacobians[static_cast<size_t>(first)];
+    description.groups.push_back(std::move(group));
+    first = last + 1;
+  }
+  return description;
+}
+
+}  // namespace plumb

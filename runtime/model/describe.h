@@ -1,0 +1,38 @@
+// Describe: what a model's text implies, before anything runs: equations, norms, parameters,
+// routes. Pure.
+#ifndef PLUMB_RUNTIME_MODEL_DESCRIBE_H_
+#define PLUMB_RUNTIME_MODEL_DESCRIBE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/model/parameters.h"
+#include "runtime/model/routes.h"
+#include "runtime/spec/resolved_model.h"
+
+namespace plumb {
+
+// A run of layers with the same block.
+struct LayerGroup {
+  int64_t first = 0, last = 0;  // from 0, inclusive
+  std::string placement;
+  std::string doc;
+  std::vector<std::string> equations;  // "each: x = x + f(norm(x))", as written
+  std::vector<std::string> scalars;    // "alpha = 2" (at the first layer), learned values
+  std::vector<std::string> norms;  // "norm: rms_norm(affine=true, eps=1e-05, unit_offset=false)"
+  std::string jacobian;            // of the first layer
+};
+
+struct StackDescription {
+  std::vector<std::string> begin, end;
+  std::vector<LayerGroup> groups;
+  Routes routes;
+};
+
+absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_MODEL_DESCRIBE_H_

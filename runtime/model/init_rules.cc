@@ -1,0 +1,106 @@
+#include "runtime/model/init_rules.h"
+
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, Fans fans, const ScalarScope& scope) {
+  using Distribution = InitRule::Distribution;
+  std::vector<double> v;
+  for (const Expression& argument : rule.arguments) {
+    PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(argument, scope));
+    v.push_back(value);
+  }
+  const auto uniform = [](double bound) {
+    return InitSpec{InitSpec::Kind::kUniform, -bound, bound};
+  };
+  const double fan_in = static_cast<double>(fans.in);
+  const double fan_sum = static_cast<double>(fans.in + fans.out);
+  switch (rule.distribution) {
+    case Distribution::kNormal:
+      if (v[1] < 0) return ErrorInText(rule.arguments[1].text, 0, "std is negative");
+      return InitSpec{InitSpec::Kind::kNormal, v[0], v[1]};
+    case Distribution::kUniform:
+      if (v[0] > v[1]) return ErrorInText(rule.arguments[0].text, 0, "low is above high");
+      return InitSpec{InitSpec::Kind::kUniform, v[0], v[1]};
+    case Distribution::kXavierNormal:
+      return InitSpec{InitSpec::Kind::kNormal, 0, v[0] * std::sqrt(2 / fan_sum)};
+    case Distribution::kXavierUniform:
+      return uniform(v[0] * std::sqrt(6 / fan_sum));
+    case Distribution::kKaimingUniform:
+      return uniform(std::sqrt(6 / ((1 + v[0] * v[0]) * fan_in)));
+    case Distribution::kConstant:
+    case Distribution::kNone:
+      break;
+  }
+  return InitSpec{InitSpec::Kind::kConstant, v[0], 0};
+}
+
+}  // namespace
+
+bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
+  // Greedy with one point to come back to: linear in practice, and no recursion.
+  size_t p = 0, n = 0, star = absl::string_view::npos, resume = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != absl::string_view::npos) {
+      p = star + 1;
+      n = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+absl::StatusOr<InitSpec> InitRules::Apply(const std::string& name, Fans fans,
+                                          const InitSpec& fallback, const ScalarScope& scope) {
+  InitSpec init = fallback;
+  double scale = 1;
+  std::vector<const InitRule*> rules;
+  for (const InitRule& rule : model_.init) rules.push_back(&rule);
+  if (scope.placement != nullptr) {
+    placements_.insert(scope.placement);
+    for (const InitRule& rule : scope.placement->init) rules.push_back(&rule);
+  }
+  for (const InitRule* rule : rules) {
+    if (!MatchesPattern(rule->match.value, name)) continue;
+    matched_.insert(rule);
+    if (rule->distribution != InitRule::Distribution::kNone) {
+      PLUMB_ASSIGN_OR_RETURN(init, Evaluate(*rule, fans, scope));
+    }
+    if (rule->scale.has_value()) {
+      PLUMB_ASSIGN_OR_RETURN(const double factor, EvaluateScalar(*rule->scale, scope));
+      scale *= factor;
+    }
+  }
+  return init.Scaled(scale);
+}
+
+absl::Status InitRules::CheckAllMatched() const {
+  const auto check = [this](const std::vector<InitRule>& rules) -> absl::Status {
+    for (const InitRule& rule : rules) {
+      if (matched_.count(&rule) > 0) continue;
+      return ErrorInText(rule.match, 0,
+                         "init: matches no weight; names look like embedding.token.weight, "
+                         "layers.0.attention.q.weight, layers.0.mlp.down.bias, head.weight");
+    }
+    return absl::OkStatus();
+  };
+  PLUMB_RETURN_IF_ERROR(check(model_.init));
+  for (const PlacementSpec* placement : placements_) PLUMB_RETURN_IF_ERROR(check(placement->init));
+  return absl::OkStatus();
+}
+
+}  // namespace plumb

@@ -1,0 +1,231 @@
+#include "runtime/model/parameters.h"
+
+#include <cmath>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/rng.h"
+#include "runtime/base/status.h"
+#include "runtime/model/init_rules.h"
+#include "runtime/spec/interpret.h"
+#include "runtime/spec/place.h"
+
+namespace plumb {
+namespace {
+
+// Lists what a walk of the model touches.
+class Lister : public NullBackend {
+ public:
+  explicit Lister(const ResolvedModel& model) : model_(model), rules_(model) {}
+
+  TensorHandle Embed() override {
+    const ModelDims& d = model_.dims;
+    const InitSpec standard{InitSpec::Kind::kNormal, 0, 1};  // torch.nn.Embedding
+    const ScalarScope scope = StackScope(model_.layers.front()->placement.get());
+    Weight("embedding.token.weight", {d.vocab_size, d.d_model}, standard, scope);
+    if (model_.positions == PositionKind::kLearned) {
+      Weight("embedding.position.weight", {d.context_length, d.d_model}, standard, scope);
+    }
+    return 0;
+  }
+
+  TensorHandle Learned(const LearnedSite& site) override {
+    if (!learned_.insert(site.name).second) return 0;
+    ParameterSpec parameter;
+    parameter.name = site.name;
+    parameter.shape = Shape({site.size});
+    parameter.role = ParameterSpec::Role::kLearned;
+    parameter.init = {InitSpec::Kind::kConstant, site.init, 0};
+    parameter.asks_for_decay = site.weight_decay;
+    parameters_.push_back(std::move(parameter));
+    return 0;
+  }
+
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle) override {
+    PLUMB_ASSIGN_OR_RETURN(const auto instance,
+                           site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
+    for (const NormParam& param : instance->params()) {
+      ParameterSpec parameter;
+      parameter.name = absl::StrCat(site.name, ".", param.name);
+      parameter.shape = Shape(absl::MakeConstSpan(param.dims));
+      parameter.role = ParameterSpec::Role::kNorm;
+      parameter.init = ToInit(param);
+      parameter.asks_for_decay = param.weight_decay;
+      parameter.lr_scale = param.lr_scale;
+      PLUMB_RETURN_IF_ERROR(Append(std::move(parameter)));
+    }
+    return 0;
+  }
+
+  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
+                                        AtPoint at_point) override {
+    const ModelDims& d = model_.dims;
+    const int64_t q_width = d.n_head * d.head_dim;
+    const int64_t kv_width = d.n_kv_head * d.head_dim;
+    if (site.spec->kind == SublayerSpec::Kind::kAttention) {
+      const AttentionSpec& attention = site.spec->attention;
+      Linear(site, "q", q_width, d.d_model, attention.qkv_bias);
+      Linear(site, "k", kv_width, d.d_model, attention.qkv_bias);
+      Linear(site, "v", kv_width, d.d_model, attention.qkv_bias);
+      Linear(site, "o", d.d_model, q_width, attention.out_bias);
+    } else {
+      const MlpSpec& mlp = site.spec->mlp;
+      if (mlp.gated) Linear(site, "gate", d.d_ff, d.d_model, mlp.bias);
+      Linear(site, "up", d.d_ff, d.d_model, mlp.bias);
+      Linear(site, "down", d.d_model, d.d_ff, mlp.bias);
+    }
+    PLUMB_RETURN_IF_ERROR(status_);
+    return NullBackend::Sublayer(site, input, at_point);
+  }
+
+  absl::Status Head(TensorHandle x, AtPoint at_point) override {
+    const ModelDims& d = model_.dims;
+    const ScalarScope scope = StackScope(model_.layers.back()->placement.get());
+    const InitSpec init = LinearInit(d.d_model);
+    if (!model_.tie_embeddings) Weight("head.weight", {d.vocab_size, d.d_model}, init, scope);
+    if (model_.head_bias) Bias("head.bias", d.vocab_size, d.d_model, scope);
+    PLUMB_RETURN_IF_ERROR(status_);
+    return NullBackend::Head(x, at_point);
+  }
+
+  absl::StatusOr<std::vector<ParameterSpec>> Finish() && {
+    PLUMB_RETURN_IF_ERROR(rules_.CheckAllMatched());
+    PLUMB_RETURN_IF_ERROR(CheckSize());
+    return std::move(parameters_);
+  }
+
+ private:
+  // Everything after this counts elements and bytes in 64 bits.
+  absl::Status CheckSize() const {
+    double total = 0;
+    for (const ParameterSpec& parameter : parameters_) {
+      double elements = 1;
+      for (int64_t dim : parameter.shape.dims()) elements *= static_cast<double>(dim);
+      total += elements;
+    }
+    if (total <= 1e15) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model would have ", total, " parameters; at most 1e+15 can be counted"));
+  }
+
+  ScalarScope StackScope(const PlacementSpec* placement) const {
+    ScalarScope scope;
+    scope.dims = &model_.dims;
+    scope.placement = placement;
+    return scope;
+  }
+
+  static InitSpec ToInit(const NormParam& param) {
+    switch (param.init) {
+      case NormParam::Init::kZeros:
+        return {InitSpec::Kind::kConstant, 0, 0};
+      case NormParam::Init::kOnes:
+        return {InitSpec::Kind::kConstant, 1, 0};
+      case NormParam::Init::kConstant:
+        return {InitSpec::Kind::kConstant, param.init_a, 0};
+      case NormParam::Init::kNormal:
+        return {InitSpec::Kind::kNormal, param.init_a, param.init_b};
+      case NormParam::Init::kUniform:
+        break;
+    }
+    return {InitSpec::Kind::kUniform, param.init_a, param.init_b};
+  }
+
+  // torch.nn.Linear: kaiming_uniform with a = sqrt(5), which is uniform in +-1/sqrt(fan_in).
+  static InitSpec LinearInit(int64_t fan_in) {
+    const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+    return {InitSpec::Kind::kUniform, -bound, bound};
+  }
+
+  // A slot that is called like one of its sublayer's projections, or like the second application of
+  // another slot ("norm_2"), would take its parameters' names.
+  absl::Status Append(ParameterSpec parameter) {
+    if (!names_.insert(parameter.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("two parameters would have the name ",
+                                                     parameter.name,
+                                                     "; call the norm slot something else"));
+    }
+    parameters_.push_back(std::move(parameter));
+    return absl::OkStatus();
+  }
+
+  void Add(const std::string& name, Shape shape, Fans fans, const InitSpec& fallback,
+           const ScalarScope& scope) {
+    absl::StatusOr<InitSpec> init = rules_.Apply(name, fans, fallback, scope);
+    if (!init.ok()) {
+      if (status_.ok()) status_ = init.status();
+      return;
+    }
+    ParameterSpec parameter;
+    parameter.name = name;
+    parameter.shape = std::move(shape);
+    parameter.init = *init;
+    absl::Status appended = Append(std::move(parameter));
+    if (!appended.ok() && status_.ok()) {
+      status_ = ErrorAt(scope.placement->place, appended.message());
+    }
+  }
+
+  void Weight(const std::string& name, Shape shape, const InitSpec& fallback,
+              const ScalarScope& scope) {
+    const Fans fans{shape[1], shape[0]};
+    Add(name, std::move(shape), fans, fallback, scope);
+  }
+
+  void Bias(const std::string& name, int64_t size, int64_t fan_in, const ScalarScope& scope) {
+    Add(name, Shape({size}), {fan_in, size}, LinearInit(fan_in), scope);
+  }
+
+  void Linear(const SublayerSite& site, const char* which, int64_t out, int64_t in, bool bias) {
+    const std::string name = absl::StrCat(site.name, ".", which);
+    Weight(absl::StrCat(name, ".weight"), {out, in}, LinearInit(in), site.scope);
+    if (bias) Bias(absl::StrCat(name, ".bias"), out, in, site.scope);
+  }
+
+  const ResolvedModel& model_;
+  InitRules rules_;
+  std::vector<ParameterSpec> parameters_;
+  std::set<std::string> names_;    // of parameters_
+  std::set<std::string> learned_;  // that were asked for
+  absl::Status status_;
+};
+
+}  // namespace
+
+std::string InitSpec::ToString() const {
+  switch (kind) {
+    case Kind::kConstant:
+      return absl::StrCat("constant(", a, ")");
+    case Kind::kNormal:
+      return absl::StrCat("normal(", a, ", ", b, ")");
+    case Kind::kUniform:
+      break;
+  }
+  return absl::StrCat("uniform(", a, ", ", b, ")");
+}
+
+absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& model) {
+  Lister lister(model);
+  PLUMB_RETURN_IF_ERROR(RunStack(model, &lister));
+  return std::move(lister).Finish();
+}
+
+void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, float* out) {
+  const InitSpec& init = parameter.init;
+  const uint64_t n = static_cast<uint64_t>(parameter.shape.num_elements());
+  if (init.kind == InitSpec::Kind::kConstant) {
+    for (uint64_t i = 0; i < n; ++i) out[i] = static_cast<float>(init.a);
+    return;
+  }
+  const RngStream stream(seed, absl::StrCat("init ", parameter.name));
+  const bool normal = init.kind == InitSpec::Kind::kNormal;
+  for (uint64_t i = 0; i < n; ++i) {
+    const double value = normal ? init.a + init.b * stream.Normal(i)
+                                : init.a + (init.b - init.a) * stream.Uniform(i);
+    out[i] = static_cast<float>(value);
+  }
+}
+
+}  // namespace plumb
