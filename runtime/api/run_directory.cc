@@ -1,0 +1,67 @@
+#include "runtime/api/run_directory.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokenizer.json"); }
+}  // namespace
+
+std::string RunModelPath(const std::string& run) { return JoinPath(run, "model.pbtxt"); }
+std::string RunTrainPath(const std::string& run) { return JoinPath(run, "train.pbtxt"); }
+std::string RunJsonPath(const std::string& run) { return JoinPath(run, "run.json"); }
+std::string RunMetricsPath(const std::string& run) { return JoinPath(run, "metrics.jsonl"); }
+
+absl::StatusOr<FileLock> LockRun(const std::string& run) {
+  PLUMB_RETURN_IF_ERROR(MakeDirectories(run));
+  absl::StatusOr<FileLock> lock = FileLock::Acquire(JoinPath(run, ".lock"));
+  if (!absl::IsUnavailable(lock.status())) return lock;
+  return absl::AlreadyExistsError(absl::StrCat(
+      run, ": another process is training into it; wait for it, or choose another --out"));
+}
+
+bool IsRunDirectory(const std::string& run) { return FileExists(RunModelPath(run)); }
+
+absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
+                           const TrainSpec& train, const Tokenizer& tokenizer,
+                           const std::string& begun_with) {
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(run), absl::StrCat(begun_with, "\n")));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(TokenizerPath(run), tokenizer.ToJson()));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(run), train.ToText()));
+  return WriteFileAtomically(RunModelPath(run), model_text);
+}
+
+absl::StatusOr<RunFiles> ReadRunFiles(
+    const std::string& run,
+    const std::vector<std::pair<std::string, std::string>>& train_overrides) {
+  if (!IsRunDirectory(run)) {
+    return absl::NotFoundError(absl::StrCat(run, ": holds no run (there is no ", RunModelPath(run),
+                                            "); plumb train makes one"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ModelSpec::FromFile(RunModelPath(run)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string train_text, ReadFile(RunTrainPath(run)));
+  PLUMB_ASSIGN_OR_RETURN(TrainSpec train,
+                         ParseTrainSpec(train_text, RunTrainPath(run), train_overrides));
+  PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(TokenizerPath(run)));
+  absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromJson(json);
+  if (!tokenizer.ok()) {
+    return Annotate(tokenizer.status(), absl::StrCat(TokenizerPath(run), ": "));
+  }
+  PLUMB_ASSIGN_OR_RETURN(std::string begun_with, ReadFile(RunJsonPath(run)));
+  return RunFiles{std::move(model), std::move(train), *std::move(tokenizer), std::move(begun_with)};
+}
+
+DatasetOptions ToDatasetOptions(const TrainSpec& spec) {
+  DatasetOptions options;
+  options.format = spec.format == DataFormat::kDocuments ? DatasetOptions::Format::kDocuments
+                                                         : DatasetOptions::Format::kText;
+  options.vocabulary = spec.vocabulary == VocabularyKind::kBytes ? Tokenizer::Kind::kBytes
+                                                                 : Tokenizer::Kind::kCharacters;
+  options.val_fraction = spec.val_fraction;
+  return options;
+}
+
+}  // namespace plumb

@@ -1,0 +1,52 @@
+// The files of a run directory beside its metrics and checkpoints, read and written as a whole.
+// Private to runtime/api.
+#ifndef PLUMB_RUNTIME_API_RUN_DIRECTORY_H_
+#define PLUMB_RUNTIME_API_RUN_DIRECTORY_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/file.h"
+#include "runtime/session/data.h"
+#include "runtime/session/tokenizer.h"
+#include "runtime/spec/model_spec.h"
+#include "runtime/spec/train_spec.h"
+
+namespace plumb {
+
+struct RunFiles {
+  ModelSpec model;
+  TrainSpec train;
+  Tokenizer tokenizer;
+  std::string begun_with;  // run.json: a JSON object
+};
+
+std::string RunModelPath(const std::string& run);
+std::string RunTrainPath(const std::string& run);
+std::string RunJsonPath(const std::string& run);
+std::string RunMetricsPath(const std::string& run);
+
+// Keeps other processes from training into `run`, which is made if need be. kAlreadyExists if one
+// does.
+absl::StatusOr<FileLock> LockRun(const std::string& run);
+
+// Whether `run` holds a run that was begun.
+bool IsRunDirectory(const std::string& run);
+
+// model.pbtxt is written last: with it the directory is a run.
+absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
+                           const TrainSpec& train, const Tokenizer& tokenizer,
+                           const std::string& begun_with);
+// `train_overrides` are applied to what the run was begun with. kNotFound if there is no run.
+absl::StatusOr<RunFiles> ReadRunFiles(
+    const std::string& run,
+    const std::vector<std::pair<std::string, std::string>>& train_overrides);
+
+DatasetOptions ToDatasetOptions(const TrainSpec& spec);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_API_RUN_DIRECTORY_H_

@@ -1,0 +1,147 @@
+#include "plumb/runtime.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/api/runtime_impl.h"
+#include "runtime/base/status.h"
+#include "runtime/base/tensor_type.h"
+#include "runtime/onednn/sgemm.h"
+#include "runtime/ops/cpu_features.h"
+#include "runtime/ops/ops.h"
+
+namespace plumb {
+namespace {
+
+std::string ToText(const NormAttrValue& value) {
+  if (const double* number = std::get_if<double>(&value)) return absl::StrCat(*number);
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  return std::get<std::string>(value);
+}
+
+PluginAttribute ToPublic(const NormAttrSpec& spec) {
+  PluginAttribute attribute;
+  attribute.name = spec.name;
+  attribute.type = spec.TypeName();
+  attribute.doc = spec.doc;
+  attribute.required = spec.required;
+  if (!spec.required) attribute.default_value = ToText(spec.default_value);
+  const bool numeric = spec.type == NormAttrType::kDouble || spec.type == NormAttrType::kInt;
+  if (numeric && !(std::isnan(spec.min) && std::isnan(spec.max))) {
+    attribute.range = absl::StrCat(std::isnan(spec.min) ? "-inf" : absl::StrCat(spec.min), "..",
+                                   std::isnan(spec.max) ? "inf" : absl::StrCat(spec.max));
+  }
+  return attribute;
+}
+
+// Shapes as functions of dim, seen by asking for one that no plugin uses as a constant.
+constexpr int64_t kProbeDim = 960;
+
+std::vector<PluginParameter> ParametersOf(const NormPlugin& plugin) {
+  std::vector<PluginParameter> parameters;
+  const auto instance = plugin.Instantiate(kProbeDim, {});
+  if (!instance.ok()) return parameters;
+  for (const NormParam& param : (*instance)->params()) {
+    std::vector<std::string> dims;
+    for (int64_t dim : param.dims) {
+      dims.push_back(dim == kProbeDim ? "dim" : absl::StrCat(dim));
+    }
+    parameters.push_back({param.name, absl::StrCat("[", absl::StrJoin(dims, ", "), "]"),
+                          param.InitToString(), param.doc});
+  }
+  return parameters;
+}
+
+}  // namespace
+
+const char* PlumbVersion() { return PLUMB_VERSION; }
+
+absl::StatusOr<std::unique_ptr<ModelContext>> Runtime::Impl::MakeContext(const ModelSpec& spec) {
+  auto context = std::make_unique<ModelContext>();
+  PLUMB_ASSIGN_OR_RETURN(context->model, Resolve(spec, &plugins, resolve));
+  PLUMB_ASSIGN_OR_RETURN(context->parameters, ListParameters(context->model));
+  context->ops = &ops;
+  return context;
+}
+
+Runtime::Runtime() : impl_(std::make_unique<Impl>()) {}
+Runtime::~Runtime() = default;
+
+absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options) {
+  auto runtime = std::unique_ptr<Runtime>(new Runtime);
+  Impl& impl = *runtime->impl_;
+  RegisterOps(&impl.ops);
+  impl.threads = options.threads > 0 ? options.threads : std::max(1, omp_get_max_threads());
+  for (const std::string& directory : options.plugin_directories) {
+    impl.plugins.AddDirectory(directory);
+  }
+  if (options.use_environment) {
+    for (std::string& directory : PluginPathFromEnvironment(&impl.warnings)) {
+      impl.plugins.AddDirectory(std::move(directory));
+    }
+  }
+  impl.resolve.placement_directories = options.placement_directories;
+  for (const char* directory : {PLUMB_INSTALLED_PLUGIN_DIR, PLUMB_BUILD_PLUGIN_DIR}) {
+    impl.plugins.AddDirectory(directory);
+  }
+  for (const char* directory : {PLUMB_INSTALLED_PLACEMENT_DIR, PLUMB_SOURCE_PLACEMENT_DIR}) {
+    impl.resolve.placement_directories.push_back(directory);
+  }
+  for (const std::string& file : options.plugin_files) {
+    PLUMB_RETURN_IF_ERROR(impl.plugins.LoadFile(file));
+  }
+  return runtime;
+}
+
+std::vector<PluginFileInfo> Runtime::ListPlugins() const {
+  std::vector<PluginFileInfo> files;
+  for (PluginFile& file : impl_->plugins.Scan()) {
+    files.push_back({std::move(file.path), std::move(file.id), std::move(file.problem)});
+  }
+  return files;
+}
+
+absl::StatusOr<PluginInfo> Runtime::DescribePlugin(const std::string& id) {
+  PLUMB_ASSIGN_OR_RETURN(const NormPlugin* plugin, impl_->plugins.Find(id));
+  PluginInfo info;
+  info.id = plugin->id();
+  info.version = plugin->version();
+  info.vendor = plugin->vendor();
+  info.license = plugin->license();
+  info.doc = plugin->doc();
+  info.path = plugin->path();
+  for (const NormAttrSpec& spec : plugin->attrs()) info.attributes.push_back(ToPublic(spec));
+  info.parameters = ParametersOf(*plugin);
+  if (plugin->identity()) info.traits.push_back("identity");
+  if (plugin->in_place()) info.traits.push_back("in place");
+  if (plugin->has_f64()) info.traits.push_back("f64");
+  return info;
+}
+
+absl::Status Runtime::RegisterPlugin(const void* plumb_norm_plugin_v1) {
+  return impl_->plugins.Register(static_cast<const plumb_norm_plugin*>(plumb_norm_plugin_v1));
+}
+
+std::vector<std::string> Runtime::TakeWarnings() {
+  std::vector<std::string> warnings = std::exchange(impl_->warnings, {});
+  const std::vector<std::string>& from_plugins = impl_->plugins.warnings();
+  warnings.insert(warnings.end(),
+                  from_plugins.begin() + static_cast<std::ptrdiff_t>(impl_->plugin_warnings_taken),
+                  from_plugins.end());
+  impl_->plugin_warnings_taken = from_plugins.size();
+  return warnings;
+}
+
+int Runtime::threads() const { return impl_->threads; }
+
+std::string VersionText() {
+  return absl::StrCat("plumb ", PlumbVersion(), ", oneDNN ", OneDnnVersion(), ", kernels ",
+                      KernelTarget());
+}
+
+}  // namespace plumb

@@ -1,0 +1,36 @@
+// What plumb::Runtime owns. Private to runtime/api.
+#ifndef PLUMB_RUNTIME_API_RUNTIME_IMPL_H_
+#define PLUMB_RUNTIME_API_RUNTIME_IMPL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plumb/runtime.h"
+#include "runtime/graph/op.h"
+#include "runtime/plugin/registry.h"
+#include "runtime/session/program.h"
+#include "runtime/spec/model_spec.h"
+#include "runtime/spec/resolve.h"
+
+namespace plumb {
+
+struct Runtime::Impl {
+  OpRegistry ops;
+  PluginRegistry plugins;
+  ResolveOptions resolve;
+  int threads = 1;
+  std::vector<std::string> warnings;
+  size_t plugin_warnings_taken = 0;
+
+  // Resolves a description and lists its parameters.
+  absl::StatusOr<std::unique_ptr<ModelContext>> MakeContext(const ModelSpec& spec);
+};
+
+// The version of plumb itself: "0.1.0".
+const char* PlumbVersion();
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_API_RUNTIME_IMPL_H_

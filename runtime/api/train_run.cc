@@ -1,0 +1,362 @@
+#include "plumb/train.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/api/out_of_memory.h"
+#include "runtime/api/run_directory.h"
+#include "runtime/api/runtime_impl.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+#include "runtime/session/checkpoint.h"
+#include "runtime/session/evaluate.h"
+#include "runtime/session/metrics.h"
+#include "runtime/session/train_session.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string DescribeData(const Dataset& data) {
+  const std::string vocabulary = data.tokenizer().Description();
+  if (data.format() == DatasetOptions::Format::kDocuments) {
+    return absl::StrCat(data.name(), ": ", data.num_documents(Split::kTrain),
+                        " documents to train on, ", data.num_documents(Split::kValidation),
+                        " held out; ", vocabulary);
+  }
+  return absl::StrCat(data.name(), ": ", data.num_tokens(Split::kTrain), " tokens to train on, ",
+                      data.num_tokens(Split::kValidation), " held out; ", vocabulary);
+}
+
+// What a run was begun with, as run.json and its checkpoints remember it.
+std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Dataset& data,
+                    int threads) {
+  Json plugins = Json::object();
+  for (const auto& block : context.model.layers) {
+    const auto add = [&plugins](const NormBinding& norm) {
+      plugins[norm.plugin->id()] = norm.plugin->version();
+    };
+    if (block->norm.has_value()) add(*block->norm);
+    for (const auto& [slot, norm] : block->slots) add(norm);
+  }
+  const Json state = {{"data", data.name()}, {"data_hash", data.data_hash()},
+                      {"seed", spec.seed},   {"plumb", PlumbVersion()},
+                      {"plugins", plugins},  {"threads", threads}};
+  return state.dump();
+}
+
+absl::Status FitVocabulary(const Tokenizer& tokenizer, const std::string& data_path,
+                           ModelSpec* spec) {
+  const int64_t needed = tokenizer.vocab_size();
+  if (spec->vocab_size() == 0) return spec->Set("vocab_size", absl::StrCat(needed));
+  if (spec->vocab_size() >= needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      data_path, ": has ", needed, " tokens (", tokenizer.Description(), "), but ", spec->file(),
+      " says vocab_size: ", spec->vocab_size(), "; leave vocab_size out to take it from the data"));
+}
+
+absl::Status CheckHoldsNoRun(const std::string& out) {
+  if (!IsRunDirectory(out)) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(
+      out, ": already holds a run; --resume goes on with it, another --out begins a new one"));
+}
+
+}  // namespace
+
+struct TrainRun::Impl {
+  std::optional<FileLock> lock;  // of the directory
+  TrainInfo info;
+  TrainSpec spec;
+  std::unique_ptr<ModelContext> context;
+  std::unique_ptr<Dataset> data;
+  std::unique_ptr<TrainSession> session;
+  std::unique_ptr<EvalSession> validation;  // null when nothing is held out
+  std::unique_ptr<MetricsWriter> metrics;   // null when no files are written
+  int64_t checkpoint_step = -1;             // of the newest checkpoint
+  std::string checkpoint_path;
+
+  absl::Status OpenNew(Runtime::Impl* runtime, const TrainRequest& request);
+  absl::Status OpenExisting(Runtime::Impl* runtime, const TrainRequest& request);
+  absl::Status CheckSameTraining(Runtime::Impl* runtime, const TrainRequest& request) const;
+  absl::Status CheckSameModel(Runtime::Impl* runtime, const TrainRequest& request,
+                              const Tokenizer& tokenizer) const;
+  absl::Status CreateSessions();
+  absl::Status CheckState(const std::string& text, const std::string& file) const;
+  absl::Status LoadCheckpoint();
+  bool Due(int64_t interval) const {
+    return session->step() == spec.max_steps || (interval > 0 && session->step() % interval == 0);
+  }
+};
+
+absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest& request) {
+  if (request.model_path.empty()) {
+    return absl::InvalidArgumentError("a model is missing: plumb train MODEL.pbtxt --data FILE");
+  }
+  if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckHoldsNoRun(request.out));
+  std::string train_text;
+  if (!request.train_path.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(train_text, ReadFile(request.train_path));
+  }
+  PLUMB_ASSIGN_OR_RETURN(spec,
+                         ParseTrainSpec(train_text, request.train_path, request.train_overrides));
+  if (request.seed.has_value()) spec.seed = *request.seed;
+  PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ModelSpec::FromFile(request.model_path));
+  for (const auto& [field, value] : request.model_overrides) {
+    PLUMB_RETURN_IF_ERROR(Annotate(model.Set(field, value), "model."));
+  }
+  PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(request.data_path, ToDatasetOptions(spec)));
+  data = std::make_unique<Dataset>(std::move(dataset));
+  PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), request.data_path, &model));
+  PLUMB_ASSIGN_OR_RETURN(context, runtime->MakeContext(model));
+  PLUMB_RETURN_IF_ERROR(CreateSessions());
+  if (request.out.empty()) return absl::OkStatus();
+  // Nothing is written before all of the above is right. Another process may have been as far.
+  PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
+  PLUMB_RETURN_IF_ERROR(CheckHoldsNoRun(request.out));
+  // Metrics of a run that was killed before it had a model.pbtxt are nobody's.
+  PLUMB_RETURN_IF_ERROR(TruncateMetrics(RunMetricsPath(request.out), 0));
+  return WriteRunFiles(request.out, context->model.self_contained_text, spec, data->tokenizer(),
+                       StateOf(*context, spec, *data, info.threads));
+}
+
+absl::Status TrainRun::Impl::CheckSameModel(Runtime::Impl* runtime, const TrainRequest& request,
+                                            const Tokenizer& tokenizer) const {
+  if (request.model_path.empty()) {
+    if (request.model_overrides.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--set model.* cannot change the model of a run that is resumed");
+  }
+  PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ModelSpec::FromFile(request.model_path));
+  for (const auto& [field, value] : request.model_overrides) {
+    PLUMB_RETURN_IF_ERROR(Annotate(model.Set(field, value), "model."));
+  }
+  PLUMB_RETURN_IF_ERROR(FitVocabulary(tokenizer, request.data_path, &model));
+  PLUMB_ASSIGN_OR_RETURN(const auto other, runtime->MakeContext(model));
+  if (other->model.self_contained_text == context->model.self_contained_text) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(request.model_path, ": is not the model that ", request.out, " was begun with (",
+                   RunModelPath(request.out), "); resume without a model, or begin another run"));
+}
+
+// A run goes on as it was begun; a file that says something else is not read, and that is said.
+absl::Status TrainRun::Impl::CheckSameTraining(Runtime::Impl* runtime,
+                                               const TrainRequest& request) const {
+  if (request.train_path.empty()) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(request.train_path));
+  PLUMB_ASSIGN_OR_RETURN(TrainSpec given,
+                         ParseTrainSpec(text, request.train_path, request.train_overrides));
+  given.seed = spec.seed;
+  if (given.ToText() != spec.ToText()) {
+    runtime->warnings.push_back(absl::StrCat(
+        request.train_path, ": differs from ", RunTrainPath(request.out),
+        ", with which the run goes on; --set train.FIELD=VALUE changes single fields"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainRequest& request) {
+  if (IsRunDirectory(request.out)) {
+    PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
+  }
+  PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(request.out, request.train_overrides));
+  spec = files.train;
+  if (request.seed.has_value() && *request.seed != spec.seed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request.out, ": was begun with seed ", spec.seed, ", not ", *request.seed));
+  }
+  PLUMB_RETURN_IF_ERROR(CheckSameTraining(runtime, request));
+  PLUMB_ASSIGN_OR_RETURN(context, runtime->MakeContext(files.model));
+  PLUMB_RETURN_IF_ERROR(CheckSameModel(runtime, request, files.tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(
+      Dataset dataset, Dataset::Load(request.data_path, ToDatasetOptions(spec), &files.tokenizer));
+  data = std::make_unique<Dataset>(std::move(dataset));
+  PLUMB_RETURN_IF_ERROR(CreateSessions());
+  info.out = request.out;
+  PLUMB_RETURN_IF_ERROR(CheckState(files.begun_with, RunJsonPath(request.out)));
+  PLUMB_RETURN_IF_ERROR(LoadCheckpoint());
+  if (session->step() > spec.max_steps) {
+    return absl::InvalidArgumentError(absl::StrCat(request.out, ": ", session->step(),
+                                                   " steps are done, more than max_steps ",
+                                                   spec.max_steps));
+  }
+  if (!request.train_overrides.empty()) {
+    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(request.out), spec.ToText()));
+  }
+  return TruncateMetrics(RunMetricsPath(request.out), session->step());
+}
+
+// Whether `text`, a StateOf that was read from `file`, speaks of the data and the seed of this run.
+absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::string& file) const {
+  const Json state = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!state.is_object() || !state.contains("data_hash") || !state["data_hash"].is_string()) {
+    return absl::DataLossError(absl::StrCat(file, ": has no data_hash"));
+  }
+  const std::string data_hash = state["data_hash"].get<std::string>();
+  if (data_hash != data->data_hash()) {
+    return absl::InvalidArgumentError(absl::StrCat(data->name(), ": is not the data that ",
+                                                   info.out, " was begun with (hash ",
+                                                   data->data_hash(), ", not ", data_hash, ")"));
+  }
+  // --set train.seed would go on with other batches than those of the steps that are done.
+  if (state.contains("seed") && state["seed"] != Json(spec.seed)) {
+    return absl::InvalidArgumentError(absl::StrCat(info.out, ": was begun with seed ",
+                                                   state["seed"].dump(), ", not ", spec.seed));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::LoadCheckpoint() {
+  absl::StatusOr<std::string> path = FindLatestCheckpoint(info.out);
+  // A run that was stopped before its first checkpoint begins anew: nothing is lost but time.
+  if (absl::IsNotFound(path.status())) return absl::OkStatus();
+  PLUMB_RETURN_IF_ERROR(path.status());
+  PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(*path));
+  PLUMB_RETURN_IF_ERROR(CheckState(checkpoint.state, JoinPath(*path, "state.json")));
+  const ParameterLayout& layout = session->parameters().layout();
+  const TrainSession::Buffers buffers = session->buffers();
+  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile model, OpenCheckpointModel(checkpoint));
+  PLUMB_RETURN_IF_ERROR(layout.Read("", model, buffers.parameters));
+  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
+  PLUMB_RETURN_IF_ERROR(layout.Read("m.", optimizer, buffers.m));
+  PLUMB_RETURN_IF_ERROR(layout.Read("v.", optimizer, buffers.v));
+  session->set_step(checkpoint.step);
+  checkpoint_step = checkpoint.step;
+  checkpoint_path = *path;
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::CreateSessions() {
+  PLUMB_ASSIGN_OR_RETURN(session,
+                         TrainSession::Create(context.get(), data.get(), spec, info.threads));
+  if (!data->has_targets(Split::kValidation)) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<EvalSession>> eval =
+      EvalSession::Create(context.get(), &session->parameters(), data.get(), Split::kValidation,
+                          spec.batch_size, info.threads);
+  PLUMB_RETURN_IF_ERROR(eval.status());
+  validation = *std::move(eval);
+  return absl::OkStatus();
+}
+
+TrainRun::TrainRun() : impl_(std::make_unique<Impl>()) {}
+TrainRun::~TrainRun() = default;
+
+absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
+                                                         const TrainRequest& request) {
+  if (request.resume && request.out.empty()) {
+    return absl::InvalidArgumentError("nothing to resume: --out names the run");
+  }
+  auto run = std::unique_ptr<TrainRun>(new TrainRun);
+  Impl& impl = *run->impl_;
+  impl.info.threads = runtime->threads();
+  const bool goes_on = request.resume && !request.out.empty() &&
+                       (IsRunDirectory(request.out) || request.model_path.empty());
+  PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
+    return goes_on ? impl.OpenExisting(&runtime->impl(), request)
+                   : impl.OpenNew(&runtime->impl(), request);
+  }));
+  TrainInfo& info = impl.info;
+  info.model_name = impl.context->model.name;
+  info.out = request.out;
+  info.data = DescribeData(*impl.data);
+  info.parameters = impl.session->parameters().layout().num_parameters();
+  info.first_step = impl.session->step();
+  info.max_steps = impl.spec.max_steps;
+  info.seed = impl.spec.seed;
+  info.context_length = impl.context->model.dims.context_length;
+  if (impl.data->format() == DatasetOptions::Format::kDocuments) {
+    info.cropped_documents = impl.data->num_cropped(Split::kTrain, info.context_length);
+  }
+  if (!request.out.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(RunMetricsPath(request.out)));
+    impl.metrics = std::make_unique<MetricsWriter>(std::move(metrics));
+  }
+  return run;
+}
+
+const TrainInfo& TrainRun::info() const { return impl_->info; }
+int64_t TrainRun::step() const { return impl_->session->step(); }
+bool TrainRun::done() const { return step() >= impl_->spec.max_steps; }
+
+absl::StatusOr<StepReport> TrainRun::Step() {
+  using Clock = std::chrono::steady_clock;
+  Impl& impl = *impl_;
+  if (done()) return absl::OutOfRangeError("all steps are done");
+  const Clock::time_point start = Clock::now();
+  PLUMB_ASSIGN_OR_RETURN(const StepResult result,
+                         OrOutOfMemory([&] { return impl.session->Step(); }));
+  StepReport report;
+  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  report.step = result.step;
+  report.loss = result.loss;
+  report.learning_rate = result.learning_rate;
+  report.grad_norm = result.grad_norm;
+  report.tokens = result.tokens;
+  if (impl.spec.eval_interval > 0 && impl.validation != nullptr &&
+      impl.Due(impl.spec.eval_interval)) {
+    PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory([&] {
+                             return impl.validation->Run(impl.spec.eval_batches);
+                           }));
+    report.val_loss = eval.loss;
+  }
+  if (impl.metrics == nullptr) return report;
+  StepMetrics line;
+  line.step = report.step;
+  line.loss = report.loss;
+  line.lr = report.learning_rate;
+  line.grad_norm = report.grad_norm;
+  line.tokens = report.tokens;
+  line.seconds = report.seconds;
+  if (report.val_loss.has_value()) line.val_loss = *report.val_loss;
+  PLUMB_RETURN_IF_ERROR(impl.metrics->Append(line));
+  if (impl.Due(impl.spec.checkpoint_interval)) {
+    PLUMB_ASSIGN_OR_RETURN(report.checkpoint, SaveCheckpoint());
+  }
+  return report;
+}
+
+absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
+  Impl& impl = *impl_;
+  if (impl.info.out.empty()) {
+    return absl::InvalidArgumentError("a run without a directory has no checkpoints");
+  }
+  const TrainSession& session = *impl.session;
+  if (impl.checkpoint_step == session.step()) return impl.checkpoint_path;
+  PLUMB_RETURN_IF_ERROR(impl.metrics->Sync());
+  const ParameterLayout& layout = session.parameters().layout();
+  const std::vector<TensorToWrite> model = layout.Tensors("", session.parameters().data());
+  std::vector<TensorToWrite> optimizer = layout.Tensors("m.", session.first_moments());
+  for (TensorToWrite& v : layout.Tensors("v.", session.second_moments())) {
+    optimizer.push_back(std::move(v));
+  }
+  CheckpointContents contents;
+  contents.step = session.step();
+  contents.model = model;
+  contents.optimizer = optimizer;
+  contents.state = StateOf(*impl.context, impl.spec, *impl.data, impl.info.threads);
+  contents.metadata = {{"plumb", PlumbVersion()},
+                       {"model", impl.context->model.self_contained_text},
+                       {"data_hash", impl.data->data_hash()},
+                       {"seed", absl::StrCat(impl.spec.seed)}};
+  PLUMB_RETURN_IF_ERROR(
+      WriteCheckpoint(impl.info.out, contents, static_cast<int>(impl.spec.keep_checkpoints)));
+  PLUMB_ASSIGN_OR_RETURN(impl.checkpoint_path, FindLatestCheckpoint(impl.info.out));
+  impl.checkpoint_step = session.step();
+  return impl.checkpoint_path;
+}
+
+absl::StatusOr<double> TrainRun::ValidationLoss() {
+  if (impl_->validation == nullptr) {
+    return absl::InvalidArgumentError("nothing is held out; data.val_fraction says how much");
+  }
+  PLUMB_ASSIGN_OR_RETURN(const EvalResult eval,
+                         OrOutOfMemory([&] { return impl_->validation->Run(0); }));
+  return eval.loss;
+}
+
+}  // namespace plumb

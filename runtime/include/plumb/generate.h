@@ -1,0 +1,74 @@
+// plumb::TrainedModel: the newest checkpoint of a run, to sample from and to measure.
+#ifndef PLUMB_GENERATE_H_
+#define PLUMB_GENERATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "plumb/runtime.h"
+
+namespace plumb {
+
+struct GenerateOptions {
+  std::string prompt;
+  double temperature = 1;  // 0: the most likely token
+  int top_k = 0;           // 0: all
+  double top_p = 1;        // 1: all
+  uint64_t seed = 1;
+  // The how-manieth sample of this seed: each has a random stream of its own.
+  int64_t index = 0;
+  int64_t max_tokens = 0;  // 0: until the end token, or the context is full
+};
+
+struct GenerateResult {
+  std::string text;    // prompt included
+  int64_t tokens = 0;  // that were drawn, the end token included
+  bool ended = false;  // by the end token; else by max_tokens or a full context
+  double seconds = 0;
+};
+
+struct SplitLoss {
+  std::string split;  // "training", "validation"
+  double loss = 0;    // mean over all targets, nats
+  int64_t targets = 0;
+  int64_t sequences = 0;
+};
+
+class TrainedModel {
+ public:
+  // `run`: a run directory, or one of its checkpoints.
+  static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(Runtime* runtime,
+                                                            const std::string& run);
+  ~TrainedModel();
+  TrainedModel(const TrainedModel&) = delete;
+  TrainedModel& operator=(const TrainedModel&) = delete;
+
+  int64_t step() const;  // of the checkpoint
+  const std::string& checkpoint() const;
+
+  // Draws one continuation. `on_text`, when given, gets each piece as it is drawn; return false to
+  // stop. Errors: options out of range, a prompt with characters outside the vocabulary or too
+  // long.
+  absl::StatusOr<GenerateResult> Generate(
+      const GenerateOptions& options,
+      const std::function<bool(absl::string_view piece)>& on_text = nullptr);
+
+  // Loss on a file in the run's own format, tokenizer and split; a split that is empty is left out.
+  absl::StatusOr<std::vector<SplitLoss>> Evaluate(const std::string& data_path);
+
+  struct Impl;
+
+ private:
+  TrainedModel();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_GENERATE_H_

@@ -1,0 +1,115 @@
+// plumb::Spec and plumb::Model: a model as text, and as what the text means.
+#ifndef PLUMB_MODEL_H_
+#define PLUMB_MODEL_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumb/runtime.h"
+
+namespace plumb {
+
+class ModelSpec;
+
+// A model description in protobuf text format (schema plumb.v1.Model). A value.
+class Spec {
+ public:
+  // Errors carry "file:line:column"; all syntax errors at once.
+  static absl::StatusOr<Spec> FromFile(const std::string& path);
+  static absl::StatusOr<Spec> FromText(const std::string& text, const std::string& name);
+
+  // Set("n_layer", "8"), Set("norm[0].attr[0].number", "1e-6").
+  absl::Status Set(const std::string& field, const std::string& value);
+  std::string ToText() const;
+  int64_t vocab_size() const;  // 0: not said
+
+  const ModelSpec& impl() const { return *impl_; }
+
+ private:
+  explicit Spec(std::shared_ptr<const ModelSpec> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const ModelSpec> impl_;
+};
+
+struct TensorInfo {
+  std::string name;   // "layers.0.attention.q.weight"
+  std::string dtype;  // "f32"
+  std::vector<int64_t> shape;
+  std::string init;  // "uniform(-0.25, 0.25)"
+  std::string role;  // "weight", "norm", "learned"
+  int64_t elements = 0;
+};
+
+// A run of layers that share a block.
+struct LayerGroupInfo {
+  int64_t first = 0, last = 0;  // layers, from 0, inclusive
+  std::string placement, doc;
+  std::vector<std::string> equations, scalars, norms;
+  std::string jacobian;  // of the first layer: "(I + J_mlp J_norm) (I + J_attention J_norm)"
+};
+
+struct ModelDescription {
+  std::string name;
+  std::vector<std::pair<std::string, int64_t>> dims;  // "n_layer" ...
+  std::string positions;
+  bool tied = false;
+  std::vector<std::string> begin, end;  // statements before the first and after the last layer
+  std::vector<LayerGroupInfo> layers;
+  int64_t norm_sites = 0;           // norms that are applied in one forward pass
+  std::string identity_route;       // from the embedding to the head, up to the last layer's output
+  int64_t norms_before_head = 0;    // on that route, after the last layer
+  std::vector<TensorInfo> tensors;  // in the order of the data
+  int64_t parameters = 0;
+  // Bytes: of the weights, of gradients and AdamW's moments, and of the temporary memory of a
+  // training step with one sequence of context_length tokens.
+  int64_t weight_bytes = 0, optimizer_bytes = 0, step_bytes = 0;
+};
+
+class Model {
+ public:
+  // Resolves every name, checks the formulas. Errors are the author's mistakes, with places.
+  static absl::StatusOr<std::unique_ptr<Model>> Create(Runtime* runtime, const Spec& spec);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  absl::StatusOr<ModelDescription> Describe() const;
+
+  // What the compiler makes of it, as text. `stage`: graph, grad, optimized, plan, exec.
+  absl::StatusOr<std::string> Explain(const std::string& stage, int64_t batch, int64_t seq) const;
+
+  // Weights: drawn from a seed, or read from a safetensors file with plumb's names (everything
+  // missing, surplus or misshapen is listed at once).
+  absl::Status Init(uint64_t seed);
+  absl::Status LoadWeights(const std::string& path);
+  absl::Status SaveWeights(const std::string& path) const;
+
+  // Logits [batch, seq, vocab], the mean cross-entropy of the shifted tokens and the L2 norm of its
+  // gradient for every parameter, for token ids [batch][seq].
+  struct Outputs {
+    int64_t batch = 0, seq = 0, vocab = 0;
+    std::vector<float> logits;
+    double loss = 0;
+    std::vector<std::pair<std::string, double>> grad_l2;
+    std::map<std::string, std::vector<float>> gradients;
+  };
+  absl::StatusOr<Outputs> Run(const std::vector<std::vector<int32_t>>& tokens) const;
+  // Writes outputs.logits as the tensor "logits".
+  static absl::Status WriteLogits(const Outputs& outputs, const std::string& path);
+
+  struct Impl;
+  Impl& impl() const { return *impl_; }
+
+ private:
+  Model();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_MODEL_H_

@@ -1,0 +1,87 @@
+// plumb::Runtime: norm plugins, shipped placements and threads, for all models of a program.
+//
+// Everything hangs on this object; there are no globals. It must outlive what is made with it.
+// Thread-compatible: loading plugins and creating models from several threads needs the caller's
+// lock.
+#ifndef PLUMB_RUNTIME_H_
+#define PLUMB_RUNTIME_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace plumb {
+
+struct RuntimeOptions {
+  // Norm plugins to load at once (--plugin FILE). A plugin runs with all rights of this process.
+  std::vector<std::string> plugin_files;
+  // Directories to search for plugins; searched before the built-in ones.
+  std::vector<std::string> plugin_directories;
+  // Directories of placements, "<name>.pbtxt" each; searched before the built-in ones.
+  std::vector<std::string> placement_directories;
+  // Whether PLUMB_PLUGIN_PATH is read.
+  bool use_environment = true;
+  // Threads that a session may use; 0: OMP_NUM_THREADS, or one a processor. Never changes results.
+  int threads = 0;
+};
+
+// A norm plugin as it describes itself.
+struct PluginAttribute {
+  std::string name, type, range, default_value, doc;
+  bool required = false;
+};
+struct PluginParameter {
+  std::string name, shape, init, doc;  // for vectors of `dim` elements
+};
+struct PluginInfo {
+  std::string id, version, vendor, license, doc, path;  // path "": linked into the program
+  std::vector<PluginAttribute> attributes;
+  std::vector<PluginParameter> parameters;  // with default attributes; empty if it needs attributes
+  std::vector<std::string> traits;          // "identity", "in place", "f64"
+};
+
+// A file on the plugin path.
+struct PluginFileInfo {
+  std::string path;
+  std::string id;       // "" if the file does not say
+  std::string problem;  // why it cannot be used; "" if it can
+};
+
+class Runtime {
+ public:
+  // Errors: kNotFound when a plugin file is not there, kFailedPrecondition when it is not usable.
+  static absl::StatusOr<std::unique_ptr<Runtime>> Create(const RuntimeOptions& options);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  // The plugin path, file by file, without running any plugin's code.
+  std::vector<PluginFileInfo> ListPlugins() const;
+  // Loads the plugin if need be. kNotFound with a suggestion for an unknown id.
+  absl::StatusOr<PluginInfo> DescribePlugin(const std::string& id);
+  // Registers a norm that is linked into the program: a `const plumb_norm_plugin*`
+  // (plumb/norm_plugin.h).
+  absl::Status RegisterPlugin(const void* plumb_norm_plugin_v1);
+
+  // What went wrong without being an error, since the last call: skipped files, duplicate ids.
+  std::vector<std::string> TakeWarnings();
+
+  int threads() const;
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  Runtime();
+  std::unique_ptr<Impl> impl_;
+};
+
+// "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3".
+std::string VersionText();
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_H_

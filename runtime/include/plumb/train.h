@@ -1,0 +1,90 @@
+// plumb::TrainRun: a training run in a directory: weights, optimizer, metrics, checkpoints.
+//
+// The directory holds model.pbtxt and train.pbtxt (as resolved), run.json (data, seed, versions),
+// tokenizer.json, metrics.jsonl (one object a step), checkpoints/step-*/ and latest. Every file is
+// replaced whole, so a run that is killed at any moment goes on from its last checkpoint, bit for
+// bit as if it had not been.
+#ifndef PLUMB_TRAIN_H_
+#define PLUMB_TRAIN_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumb/runtime.h"
+
+namespace plumb {
+
+// ("n_layer", "8") pairs, applied in order.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+struct TrainRequest {
+  std::string model_path;  // may be empty when resuming
+  std::string data_path;
+  std::string train_path;  // may be empty: defaults
+  Overrides model_overrides, train_overrides;
+  std::optional<uint64_t> seed;  // over train.seed
+  std::string out;               // "": no files are written
+  bool resume = false;
+};
+
+struct TrainInfo {
+  std::string model_name, out, data;  // data: "3,700 documents, 26 characters ..."
+  int64_t parameters = 0;
+  int64_t first_step = 0;  // steps that were done before (resumed)
+  int64_t max_steps = 0;
+  uint64_t seed = 0;
+  int threads = 1;
+  int64_t cropped_documents = 0;  // training documents longer than the context
+  int64_t context_length = 0;
+};
+
+struct StepReport {
+  int64_t step = 0;  // from 1
+  double loss = 0, learning_rate = 0, grad_norm = 0;
+  int64_t tokens = 0;
+  double seconds = 0;  // of the step alone
+  std::optional<double> val_loss;
+  std::string checkpoint;  // path of the checkpoint that this step wrote, or ""
+};
+
+class TrainRun {
+ public:
+  // Errors: bad text or data (kInvalidArgument), a directory that already holds a run
+  // (kAlreadyExists), nothing to resume (kNotFound), a damaged checkpoint (kDataLoss), other data
+  // or another model than the run's.
+  static absl::StatusOr<std::unique_ptr<TrainRun>> Open(Runtime* runtime,
+                                                        const TrainRequest& request);
+  ~TrainRun();
+  TrainRun(const TrainRun&) = delete;
+  TrainRun& operator=(const TrainRun&) = delete;
+
+  const TrainInfo& info() const;
+  int64_t step() const;  // steps done
+  bool done() const;     // step() == max_steps
+
+  // One step, its metrics line, and what is due: validation, a checkpoint (always after the last
+  // step). kAborted: diverged; the message names the first bad tensor.
+  absl::StatusOr<StepReport> Step();
+
+  // A checkpoint now, unless this step has one. Returns its path.
+  absl::StatusOr<std::string> SaveCheckpoint();
+
+  // Loss of the validation split, over all of it.
+  absl::StatusOr<double> ValidationLoss();
+
+  struct Impl;
+
+ private:
+  TrainRun();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_TRAIN_H_

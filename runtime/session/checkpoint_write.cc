@@ -1,0 +1,134 @@
+// WriteCheckpoint; the protocol stands in checkpoint.h.
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+#include "runtime/session/checkpoint.h"
+#include "runtime/session/checkpoint_layout.h"
+#include "runtime/session/hash.h"
+
+namespace plumb {
+namespace {
+
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(from, ": cannot rename to ", to, ": ", std::strerror(errno)));
+}
+
+absl::Status RemoveTree(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(path, ": cannot delete: ", error.message()));
+}
+
+absl::Status RemoveLeftovers(const std::string& checkpoints) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(checkpoints));
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name, kTemporaryPrefix)) {
+      PLUMB_RETURN_IF_ERROR(RemoveTree(JoinPath(checkpoints, name)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Writes one safetensors file and notes what was meant to be written, before any disk saw it.
+absl::Status WriteTensors(const std::string& directory, const char* name,
+                          absl::Span<const TensorToWrite> tensors,
+                          const std::map<std::string, std::string>& metadata,
+                          Checkpoint* checkpoint) {
+  const std::string path = JoinPath(directory, name);
+  absl::StatusOr<SafetensorsImage> image = SafetensorsImage::Create(tensors, metadata);
+  if (!image.ok()) return Annotate(image.status(), absl::StrCat(path, ": "));
+  const std::vector<absl::string_view> parts = image->Parts();
+  ContentHasher hasher;
+  for (absl::string_view part : parts) hasher.Update(part);
+  checkpoint->files[name] = {image->bytes(), hasher.Finish()};
+  return WriteFileAtomically(path, parts);
+}
+
+absl::Status WriteFiles(const std::string& directory, const CheckpointContents& contents) {
+  Checkpoint checkpoint;
+  checkpoint.step = contents.step;
+  checkpoint.state = contents.state;
+  PLUMB_RETURN_IF_ERROR(
+      WriteTensors(directory, kModelFile, contents.model, contents.metadata, &checkpoint));
+  if (!contents.optimizer.empty()) {
+    PLUMB_RETURN_IF_ERROR(WriteTensors(directory, kOptimizerFile, contents.optimizer,
+                                       contents.metadata, &checkpoint));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::string state, FormatState(checkpoint));
+  return WriteFileAtomically(JoinPath(directory, kStateFile), state);
+}
+
+// Gives the finished `temporary` its name. An older checkpoint of that name changes places with it,
+// so that there is no moment without one, and is a leftover then.
+absl::Status Publish(const std::string& temporary, const std::string& directory) {
+  if (!FileExists(directory)) return Rename(temporary, directory);
+  if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, directory.c_str(), RENAME_EXCHANGE) == 0) {
+    return absl::OkStatus();
+  }
+  // A file system that cannot exchange.
+  PLUMB_RETURN_IF_ERROR(Rename(directory, absl::StrCat(temporary, "-old")));
+  return Rename(temporary, directory);
+}
+
+// Deletes leftovers and what is older than the newest `keep` up to `step`. A directory loses its
+// name for good first: one that is half deleted must not look like a checkpoint.
+absl::Status CleanUp(const std::string& checkpoints, int64_t step, int keep) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListSteps(checkpoints));
+  // Later ones are left from before the run went back to an earlier one; it will write over them.
+  steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
+  const size_t kept = keep > 0 ? static_cast<size_t>(keep) : steps.size();
+  for (size_t i = 0; i + kept < steps.size(); ++i) {
+    const std::string name = StepName(steps[i]);
+    PLUMB_RETURN_IF_ERROR(
+        Rename(JoinPath(checkpoints, name),
+               JoinPath(checkpoints, absl::StrCat(kTemporaryPrefix, "delete-", name))));
+  }
+  PLUMB_RETURN_IF_ERROR(SyncDirectory(checkpoints));
+  return RemoveLeftovers(checkpoints);
+}
+
+}  // namespace
+
+absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContents& contents,
+                             int keep) {
+  const std::string name = StepName(contents.step);
+  const std::string checkpoints = JoinPath(run_dir, kCheckpointsDirectory);
+  const std::string temporary = JoinPath(checkpoints, absl::StrCat(kTemporaryPrefix, name));
+  const std::string directory = JoinPath(checkpoints, name);
+  if (contents.step < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("step must be >= 0, is ", contents.step));
+  }
+
+  PLUMB_RETURN_IF_ERROR(MakeDirectories(checkpoints));
+  PLUMB_RETURN_IF_ERROR(RemoveLeftovers(checkpoints));
+  PLUMB_RETURN_IF_ERROR(MakeDirectories(temporary));
+  const absl::Status written = WriteFiles(temporary, contents);
+  if (!written.ok()) {
+    RemoveTree(temporary).IgnoreError();  // what went wrong first is what the user must hear
+    return written;
+  }
+  PLUMB_RETURN_IF_ERROR(Publish(temporary, directory));
+  PLUMB_RETURN_IF_ERROR(SyncDirectory(checkpoints));
+  PLUMB_RETURN_IF_ERROR(SyncDirectory(run_dir));
+  PLUMB_RETURN_IF_ERROR(
+      WriteFileAtomically(JoinPath(run_dir, kLatestFile), absl::StrCat(name, "\n")));
+
+  return Annotate(CleanUp(checkpoints, contents.step, keep),
+                  absl::StrCat(directory, " is written, but not everything old is deleted: "));
+}
+
+}  // namespace plumb

@@ -1,0 +1,137 @@
+#include "runtime/session/evaluate.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kInt = sizeof(int32_t);
+constexpr int64_t kFloat = sizeof(float);
+
+BuildOptions EvalProgram(int64_t batch) {
+  BuildOptions options;
+  options.program = Program::kEval;
+  options.batch = batch;
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelContext* context,
+                                                                 const ParameterStore* parameters,
+                                                                 const Dataset* dataset,
+                                                                 Split split, int64_t batch_size,
+                                                                 int threads) {
+  EvalBatches::Options options;
+  options.batch_size = batch_size;
+  options.context_length = context->model.dims.context_length;
+  PLUMB_ASSIGN_OR_RETURN(EvalBatches batches, EvalBatches::Create(dataset, split, options));
+  return std::unique_ptr<EvalSession>(
+      new EvalSession(context, parameters, std::move(batches), threads));
+}
+
+EvalSession::EvalSession(const ModelContext* context, const ParameterStore* parameters,
+                         EvalBatches batches, int threads)
+    : parameters_(parameters),
+      threads_(threads),
+      batches_(std::move(batches)),
+      batch_(batches_.MakeBatch()),
+      tokens_(batches_.rows() * batches_.max_seq() * kInt),
+      positions_(tokens_.size()),
+      targets_(tokens_.size()),
+      loss_(kAlignment),
+      programs_(context, EvalProgram(batches_.rows()), /*gradients=*/false) {}
+
+absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
+  const auto bind = [this](Executable* executable) -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(parameters_->layout().Bind("", parameters_->data(), executable));
+    PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
+    PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
+    PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
+    return executable->Bind("loss", loss_.data());
+  };
+  const int64_t count = max_batches > 0 ? std::min(max_batches, batches_.size()) : batches_.size();
+  EvalResult result;
+  for (int64_t i = 0; i < count; ++i) {
+    batches_.Fill(i, &batch_);
+    const size_t bytes = static_cast<size_t>(batch_.batch * batch_.seq * kInt);
+    std::memcpy(tokens_.data(), batch_.tokens.data(), bytes);
+    std::memcpy(positions_.data(), batch_.positions.data(), bytes);
+    std::memcpy(targets_.data(), batch_.targets.data(), bytes);
+    PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs_.Get(batch_.seq, bind));
+    PLUMB_RETURN_IF_ERROR(executable->Run(threads_));
+    result.loss +=
+        static_cast<double>(*loss_.as<float>()) * static_cast<double>(batch_.valid_targets);
+    result.targets += batch_.valid_targets;
+  }
+  result.loss /= static_cast<double>(std::max<int64_t>(1, result.targets));
+  result.sequences = std::min(batches_.num_sequences(), count * batches_.rows());
+  return result;
+}
+
+absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const ParameterStore& parameters,
+                                      const std::vector<std::vector<int32_t>>& tokens,
+                                      int threads) {
+  const ModelDims& dims = context.model.dims;
+  if (tokens.empty()) return absl::InvalidArgumentError("no sequences");
+  const size_t length = tokens[0].size();
+  for (size_t b = 0; b < tokens.size(); ++b) {
+    if (tokens[b].size() != length) {
+      return absl::InvalidArgumentError(absl::StrCat("sequence ", b, " has ", tokens[b].size(),
+                                                     " tokens, the first has ", length,
+                                                     "; all must be of one length"));
+    }
+    for (size_t t = 0; t < length; ++t) {
+      if (tokens[b][t] >= 0 && tokens[b][t] < dims.vocab_size) continue;
+      return absl::InvalidArgumentError(absl::StrCat("sequence ", b, ", token ", t, ": ",
+                                                     tokens[b][t], " is not in 0..",
+                                                     dims.vocab_size - 1));
+    }
+  }
+  if (length < 2) return absl::InvalidArgumentError("a sequence needs at least two tokens");
+  BatchOutputs out;
+  out.batch = static_cast<int64_t>(tokens.size());
+  out.seq = static_cast<int64_t>(length);
+  if (out.seq > dims.context_length) {
+    return absl::InvalidArgumentError(absl::StrCat("sequences of ", out.seq,
+                                                   " tokens are longer than the model's "
+                                                   "context_length ",
+                                                   dims.context_length));
+  }
+  const int64_t n = out.batch * out.seq;
+  AlignedBuffer ids(n * kInt), positions(n * kInt), targets(n * kInt), loss(kAlignment);
+  for (int64_t i = 0; i < n; ++i) {
+    const size_t b = static_cast<size_t>(i / out.seq), t = static_cast<size_t>(i % out.seq);
+    ids.as<int32_t>()[i] = tokens[b][t];
+    positions.as<int32_t>()[i] = static_cast<int32_t>(t);
+    targets.as<int32_t>()[i] = t + 1 < length ? tokens[b][t + 1] : -1;
+  }
+  AlignedBuffer logits(n * dims.vocab_size * kFloat);
+  AlignedBuffer gradients(parameters.layout().size * kFloat);
+  BuildOptions options;
+  options.batch = out.batch;
+  options.output_logits = true;
+  ProgramSet programs(&context, options, /*gradients=*/true);
+  const auto bind = [&](Executable* executable) -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(parameters.layout().Bind("", parameters.data(), executable));
+    PLUMB_RETURN_IF_ERROR(parameters.layout().Bind("grad.", gradients.as<float>(), executable));
+    PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", ids.data()));
+    PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions.data()));
+    PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets.data()));
+    PLUMB_RETURN_IF_ERROR(executable->Bind("logits", logits.data()));
+    return executable->Bind("loss", loss.data());
+  };
+  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs.Get(out.seq, bind));
+  PLUMB_RETURN_IF_ERROR(executable->Run(threads));
+  out.loss = static_cast<double>(*loss.as<float>());
+  out.logits.assign(logits.as<float>(), logits.as<float>() + n * dims.vocab_size);
+  out.gradients.assign(gradients.as<float>(), gradients.as<float>() + parameters.layout().size);
+  return out;
+}
+
+}  // namespace plumb

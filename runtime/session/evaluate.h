@@ -1,0 +1,65 @@
+// Loss without training, and the outputs of one batch for other implementations to compare with.
+#ifndef PLUMB_RUNTIME_SESSION_EVALUATE_H_
+#define PLUMB_RUNTIME_SESSION_EVALUATE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/session/batches.h"
+#include "runtime/session/parameter_store.h"
+#include "runtime/session/program.h"
+
+namespace plumb {
+
+struct EvalResult {
+  double loss = 0;  // mean over all targets, in nats
+  int64_t targets = 0;
+  int64_t sequences = 0;  // that were evaluated
+};
+
+// The loss of a split, batch by batch. Thread-compatible.
+class EvalSession {
+ public:
+  // All three must outlive the session.
+  static absl::StatusOr<std::unique_ptr<EvalSession>> Create(const ModelContext* context,
+                                                             const ParameterStore* parameters,
+                                                             const Dataset* dataset, Split split,
+                                                             int64_t batch_size, int threads);
+
+  // Exact over the whole split; or over its first `max_batches` batches when that is positive.
+  absl::StatusOr<EvalResult> Run(int64_t max_batches);
+
+ private:
+  EvalSession(const ModelContext* context, const ParameterStore* parameters, EvalBatches batches,
+              int threads);
+
+  const ParameterStore* parameters_;
+  int threads_;
+  EvalBatches batches_;
+  Batch batch_;
+  AlignedBuffer tokens_, positions_, targets_, loss_;
+  ProgramSet programs_;
+};
+
+// What a model computes for given token ids [batch][seq], all rows of one length >= 2.
+struct BatchOutputs {
+  int64_t batch = 0, seq = 0;
+  std::vector<float> logits;  // [batch, seq, vocab]
+  double loss = 0;            // mean cross-entropy of logits[:, :-1] against tokens[:, 1:]
+  // Gradients of the loss, in the layout of the parameters.
+  std::vector<float> gradients;
+};
+
+// Errors: ragged or too long rows, ids outside the vocabulary.
+absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const ParameterStore& parameters,
+                                      const std::vector<std::vector<int32_t>>& tokens, int threads);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SESSION_EVALUATE_H_

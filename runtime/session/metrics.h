@@ -1,0 +1,68 @@
+// metrics.jsonl: one JSON object a line for every training step, appended as it happens.
+//
+//   {"step":0,"loss":3.31,"lr":0.01,"grad_norm":1.2,"tokens":7,"seconds":0.004}
+//
+// and "val_loss" where one was measured. Numbers are the shortest that read back as the same
+// double; what JSON has no number for (NaN, infinity) is null.
+#ifndef PLUMB_RUNTIME_SESSION_METRICS_H_
+#define PLUMB_RUNTIME_SESSION_METRICS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+
+namespace plumb {
+
+struct StepMetrics {
+  int64_t step = 0;
+  double loss = 0;  // mean over the step's targets, nats
+  double lr = 0;
+  double grad_norm = 0;  // global, before clipping
+  int64_t tokens = 0;    // targets of the step
+  double seconds = 0;    // of the step
+  absl::optional<double> val_loss;
+};
+
+// Appends to a metrics file. Owns the open file; move-only; thread-compatible. Append allocates
+// nothing.
+class MetricsWriter {
+ public:
+  // Creates `path` if it is not there. FailedPrecondition when it ends in the middle of a line,
+  // which TruncateMetrics mends.
+  static absl::StatusOr<MetricsWriter> Open(const std::string& path);
+  MetricsWriter(MetricsWriter&& other) noexcept;
+  MetricsWriter& operator=(MetricsWriter&& other) noexcept;
+  MetricsWriter(const MetricsWriter&) = delete;
+  ~MetricsWriter();
+
+  // One line, handed to the operating system before this returns; all of it or, on an error, none.
+  absl::Status Append(const StepMetrics& metrics);
+  // Waits until the lines are on the disk: before a checkpoint that counts on them.
+  absl::Status Sync();
+
+ private:
+  MetricsWriter(std::string path, int fd, int64_t size)
+      : path_(std::move(path)), fd_(fd), size_(size) {}
+
+  std::string path_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
+
+// The lines of `path`. NotFound without the file; DataLoss for a line that is none, with its
+// number. A last line that was cut short by a crash is left out.
+absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const std::string& path);
+
+// Drops what was written after `last_step`, and a last line that was cut short, when a run goes on
+// from an earlier checkpoint. Kept lines keep their bytes; the file is replaced atomically, and not
+// touched when nothing is to be dropped. Without the file there is nothing to do. DataLoss as
+// above.
+absl::Status TruncateMetrics(const std::string& path, int64_t last_step);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SESSION_METRICS_H_

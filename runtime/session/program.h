@@ -1,0 +1,61 @@
+// From a resolved model to executables: the stages of the compiler in order, one a line.
+#ifndef PLUMB_RUNTIME_SESSION_PROGRAM_H_
+#define PLUMB_RUNTIME_SESSION_PROGRAM_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/compile/executable.h"
+#include "runtime/compile/optimize.h"
+#include "runtime/graph/op.h"
+#include "runtime/model/build.h"
+#include "runtime/model/parameters.h"
+#include "runtime/spec/resolved_model.h"
+
+namespace plumb {
+
+// A model as sessions share it: what it is, without its weights. Immutable, thread-safe.
+struct ModelContext {
+  ResolvedModel model;
+  std::vector<ParameterSpec> parameters;
+  const OpRegistry* ops;
+  OptimizeOptions optimize;
+};
+
+// The optimized graph of a program; with `gradients` the backward pass too, as outputs
+// "grad.<parameter>".
+absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
+                                   bool gradients);
+
+// Executables of one program for different lengths, made on demand and kept. They never run at
+// once, so they share one workspace. Thread-compatible.
+class ProgramSet {
+ public:
+  // Binds everything but the workspace of a new executable.
+  using Binder = absl::FunctionRef<absl::Status(Executable* executable)>;
+
+  // `options.seq` is set by Get. `context` must outlive the set.
+  ProgramSet(const ModelContext* context, const BuildOptions& options, bool gradients)
+      : context_(context), options_(options), gradients_(gradients) {}
+
+  absl::StatusOr<const Executable*> Get(int64_t seq, Binder bind);
+
+  int64_t workspace_bytes() const { return workspace_.size(); }
+
+ private:
+  const ModelContext* context_;
+  BuildOptions options_;
+  bool gradients_;
+  std::map<int64_t, std::unique_ptr<Executable>> executables_;  // by seq
+  AlignedBuffer workspace_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SESSION_PROGRAM_H_

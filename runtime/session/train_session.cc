@@ -1,0 +1,161 @@
+#include "runtime/session/train_session.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+ScheduleSpec ToSchedule(const TrainSpec& spec) {
+  ScheduleSpec schedule;
+  schedule.kind = spec.schedule == ScheduleKind::kConstant ? ScheduleSpec::Kind::kConstant
+                  : spec.schedule == ScheduleKind::kLinear ? ScheduleSpec::Kind::kLinear
+                                                           : ScheduleSpec::Kind::kCosine;
+  schedule.learning_rate = spec.learning_rate;
+  schedule.min_learning_rate = spec.min_learning_rate;
+  schedule.warmup_steps = spec.warmup_steps;
+  schedule.decay_steps = spec.decay_steps;
+  return schedule;
+}
+
+BuildOptions TrainProgram(int64_t batch) {
+  BuildOptions options;
+  options.program = Program::kTrain;
+  options.batch = batch;
+  return options;
+}
+
+void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer& to) {
+  std::memcpy(to.data(), from.data(), static_cast<size_t>(n) * sizeof(int32_t));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelContext* context,
+                                                                   const Dataset* dataset,
+                                                                   const TrainSpec& spec,
+                                                                   int threads) {
+  PLUMB_RETURN_IF_ERROR(CheckSchedule(ToSchedule(spec)));
+  TrainBatches::Options options;
+  options.batch_size = spec.batch_size;
+  options.context_length = context->model.dims.context_length;
+  options.seed = spec.seed;
+  options.keep_order = spec.keep_order;
+  PLUMB_ASSIGN_OR_RETURN(TrainBatches batches, TrainBatches::Create(dataset, options));
+  auto session =
+      std::unique_ptr<TrainSession>(new TrainSession(context, spec, std::move(batches), threads));
+  DrawParameters(context->parameters, spec.seed, session->parameters_);
+  return session;
+}
+
+TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,
+                           int threads)
+    : context_(context),
+      spec_(spec),
+      schedule_(ToSchedule(spec)),
+      threads_(threads),
+      parameters_(context->parameters),
+      grad_(parameters_.layout().size * kFloat),
+      grad_sum_(spec.gradient_accumulation_steps > 1 ? parameters_.layout().size * kFloat : 0),
+      m_(parameters_.layout().size * kFloat),
+      v_(parameters_.layout().size * kFloat),
+      segments_(MakeSegments()),
+      batches_(std::move(batches)),
+      batch_(batches_.MakeBatch()),
+      tokens_(spec.batch_size * batches_.max_seq() * kFloat),
+      positions_(tokens_.size()),
+      targets_(tokens_.size()),
+      loss_(kAlignment),
+      programs_(context, TrainProgram(spec.batch_size), /*gradients=*/true) {}
+
+std::vector<AdamWSegment> TrainSession::MakeSegments() const {
+  std::vector<AdamWSegment> segments;
+  for (size_t i = 0; i < context_->parameters.size(); ++i) {
+    const ParameterSpec& parameter = context_->parameters[i];
+    const ParameterLayout::Entry& entry = parameters_.layout().entries[i];
+    const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.asks_for_decay;
+    segments.push_back({entry.begin, entry.end,
+                        decays ? static_cast<float>(spec_.weight_decay) : 0.0f,
+                        static_cast<float>(parameter.lr_scale)});
+  }
+  return segments;
+}
+
+absl::Status TrainSession::BindExecutable(Executable* executable) const {
+  const ParameterLayout& layout = parameters_.layout();
+  PLUMB_RETURN_IF_ERROR(layout.Bind("", parameters_.data(), executable));
+  PLUMB_RETURN_IF_ERROR(layout.Bind("grad.", grad_.as<float>(), executable));
+  PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
+  PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
+  PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
+  return executable->Bind("loss", loss_.data());
+}
+
+absl::Status TrainSession::Diverged(absl::string_view what, const Executable* executable) const {
+  PLUMB_ASSIGN_OR_RETURN(const std::string name, executable->RunAndFindNonFinite(threads_));
+  return absl::AbortedError(absl::StrCat(
+      "diverged at step ", step_ + 1, ": ", what,
+      name.empty() ? "" : absl::StrCat("; the first tensor that is not finite is ", name)));
+}
+
+absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t index) {
+  batches_.Fill(index, &batch_);
+  const int64_t n = batch_.batch * batch_.seq;
+  CopyInput(batch_.tokens, n, tokens_);
+  CopyInput(batch_.positions, n, positions_);
+  CopyInput(batch_.targets, n, targets_);
+  const auto bind = [this](Executable* executable) { return BindExecutable(executable); };
+  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs_.Get(batch_.seq, bind));
+  PLUMB_RETURN_IF_ERROR(executable->Run(threads_));
+  const double loss = static_cast<double>(*loss_.as<float>());
+  if (!std::isfinite(loss)) return Diverged(absl::StrCat("the loss is ", loss), executable);
+  const double grad_square = SumOfSquares(grad_.as<float>(), parameters_.layout().size, threads_);
+  if (!std::isfinite(grad_square)) return Diverged("a gradient is not finite", executable);
+  return MicroBatch{loss, grad_square};
+}
+
+absl::StatusOr<StepResult> TrainSession::Step() {
+  const int64_t n = parameters_.layout().size;
+  const int64_t micro_batches = spec_.gradient_accumulation_steps;
+  const double mean = 1 / static_cast<double>(micro_batches);
+  StepResult result;
+  float* grad = grad_.as<float>();
+  double grad_square = 0;
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    PLUMB_ASSIGN_OR_RETURN(const MicroBatch micro, RunMicroBatch(step_ * micro_batches + i));
+    result.loss += micro.loss * mean;
+    result.tokens += batch_.valid_targets;
+    grad_square = micro.grad_square;
+    if (micro_batches == 1) break;
+    if (i == 0) std::memset(grad_sum_.data(), 0, static_cast<size_t>(grad_sum_.size()));
+    Accumulate(grad, grad_sum_.as<float>(), n, threads_);
+  }
+  if (micro_batches > 1) {
+    grad = grad_sum_.as<float>();
+    grad_square = SumOfSquares(grad, n, threads_);
+  }
+  result.grad_norm = std::sqrt(grad_square) * mean;
+  // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a tiny norm from dividing.
+  const double clip =
+      spec_.grad_clip > 0 ? std::min(1.0, spec_.grad_clip / (result.grad_norm + 1e-6)) : 1.0;
+  result.learning_rate = LearningRate(schedule_, step_);
+  AdamWStep adamw;
+  adamw.learning_rate = static_cast<float>(result.learning_rate);
+  adamw.beta1 = static_cast<float>(spec_.beta1);
+  adamw.beta2 = static_cast<float>(spec_.beta2);
+  adamw.eps = static_cast<float>(spec_.eps);
+  adamw.step = step_ + 1;
+  adamw.grad_scale = static_cast<float>(mean * clip);
+  AdamWUpdate(segments_, adamw, grad, parameters_.data(), m_.as<float>(), v_.as<float>(), threads_);
+  result.step = ++step_;
+  return result;
+}
+
+}  // namespace plumb

@@ -1,0 +1,86 @@
+// TrainSession: the training of one model: weights, gradients, optimizer state, and the executables
+// of its step. A step allocates nothing once its length has been seen. Thread-compatible.
+#ifndef PLUMB_RUNTIME_SESSION_TRAIN_SESSION_H_
+#define PLUMB_RUNTIME_SESSION_TRAIN_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/ops/optimizer.h"
+#include "runtime/session/batches.h"
+#include "runtime/session/parameter_store.h"
+#include "runtime/session/program.h"
+#include "runtime/session/schedule.h"
+#include "runtime/spec/train_spec.h"
+
+namespace plumb {
+
+struct StepResult {
+  int64_t step = 0;  // 1 for the first
+  double loss = 0;   // mean over the step's targets, before the update, in nats
+  double learning_rate = 0;
+  double grad_norm = 0;  // global, before clipping
+  int64_t tokens = 0;    // targets
+};
+
+class TrainSession {
+ public:
+  // `context` and `dataset` must outlive the session. Weights are drawn from spec.seed.
+  static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
+                                                              const Dataset* dataset,
+                                                              const TrainSpec& spec, int threads);
+
+  // One optimizer step on the next batches of the data. kAborted when the loss or a gradient is not
+  // finite: the message names the first bad tensor; weights are as they were before the step.
+  absl::StatusOr<StepResult> Step();
+
+  int64_t step() const { return step_; }  // steps done
+  const ParameterStore& parameters() const { return parameters_; }
+  const float* first_moments() const { return m_.as<float>(); }
+  const float* second_moments() const { return v_.as<float>(); }
+
+  // Goes on from weights and moments that are written into these buffers.
+  struct Buffers {
+    float* parameters;
+    float* m;
+    float* v;
+  };
+  Buffers buffers() const { return {parameters_.data(), m_.as<float>(), v_.as<float>()}; }
+  void set_step(int64_t step) { step_ = step; }
+
+ private:
+  TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,
+               int threads);
+  absl::Status BindExecutable(Executable* executable) const;
+  struct MicroBatch {
+    double loss;
+    double grad_square;  // of the gradient's norm
+  };
+  absl::StatusOr<MicroBatch> RunMicroBatch(int64_t index);
+  absl::Status Diverged(absl::string_view what, const Executable* executable) const;
+  std::vector<AdamWSegment> MakeSegments() const;
+
+  const ModelContext* context_;
+  TrainSpec spec_;
+  ScheduleSpec schedule_;
+  int threads_;
+  int64_t step_ = 0;
+
+  ParameterStore parameters_;
+  AlignedBuffer grad_, grad_sum_, m_, v_;  // grad_sum_ only when gradients accumulate
+  std::vector<AdamWSegment> segments_;
+
+  TrainBatches batches_;
+  Batch batch_;
+  AlignedBuffer tokens_, positions_, targets_, loss_;
+  ProgramSet programs_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SESSION_TRAIN_SESSION_H_

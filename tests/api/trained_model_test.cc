@@ -1,0 +1,244 @@
+#include "plumb/generate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "tests/api/test_run.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TrainedModelTest : public ::testing::Test {
+ protected:
+  void Train(const Overrides& overrides = {}) {
+    TrainRequest request = test_.Request(test_.out());
+    request.train_overrides = overrides;
+    const auto run = test_.Open(request);
+    TestRun::Steps(run.get(), 99);
+    const auto loss = run->ValidationLoss();
+    if (loss.ok()) validation_loss_ = *loss;
+  }
+  std::unique_ptr<TrainedModel> Open(const std::string& path) {
+    auto model = TrainedModel::Open(test_.runtime(), path);
+    if (!model.ok()) {
+      ADD_FAILURE() << model.status();
+      return nullptr;
+    }
+    return *std::move(model);
+  }
+  static std::string TextOf(TrainedModel* model, const GenerateOptions& options) {
+    const auto result = model->Generate(options);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->text : "";
+  }
+
+  const TestRun test_;
+  double validation_loss_ = 0;
+};
+
+constexpr char kTextTraining[] = R"pbtxt(
+  max_steps: 3 batch_size: 2 data { format: TEXT val_fraction: 0.25 }
+)pbtxt";
+
+TEST_F(TrainedModelTest, SamplesAreAFunctionOfSeedAndIndex) {
+  Train();
+  const auto model = Open(test_.out()), again = Open(test_.out());
+  EXPECT_EQ(model->step(), 8);
+  std::set<std::string> texts;
+  for (int64_t i = 0; i < 12; ++i) {
+    GenerateOptions options;
+    options.index = i;
+    const std::string text = TextOf(model.get(), options);
+    EXPECT_EQ(TextOf(model.get(), options), text);
+    EXPECT_EQ(TextOf(again.get(), options), text);
+    texts.insert(text);
+    options.seed = 2;
+    texts.insert(TextOf(model.get(), options));
+  }
+  EXPECT_GT(texts.size(), 8u);
+}
+
+TEST_F(TrainedModelTest, ACheckpointCanBeOpenedByItself) {
+  Train({{"checkpoint_interval", "4"}});
+  const std::string fourth = JoinPath(test_.out(), "checkpoints/step-000004");
+  EXPECT_EQ(Open(fourth)->step(), 4);
+  EXPECT_EQ(Open(fourth)->checkpoint(), fourth);
+  EXPECT_EQ(Open(test_.out())->checkpoint(), JoinPath(test_.out(), "checkpoints/step-000008"));
+  EXPECT_EQ(Open(absl::StrCat(test_.out(), "/"))->step(), 8);
+  EXPECT_EQ(Open(absl::StrCat(fourth, "/"))->step(), 4);
+}
+
+TEST_F(TrainedModelTest, AGeneratedTextBeginsWithItsPromptAndArrivesInPieces) {
+  Train();
+  const auto model = Open(test_.out());
+  GenerateOptions options;
+  options.prompt = "ab";
+  options.max_tokens = 5;
+  std::string pieces;
+  const auto result = model->Generate(options, [&](absl::string_view piece) {
+    absl::StrAppend(&pieces, piece);
+    return true;
+  });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->text, absl::StrCat("ab", pieces));
+  EXPECT_EQ(result->tokens, static_cast<int64_t>(pieces.size()) + (result->ended ? 1 : 0));
+  EXPECT_LE(result->tokens, 5);
+  // Told to stop, it stops.
+  int calls = 0;
+  const auto stopped = model->Generate(options, [&](absl::string_view) { return ++calls < 1; });
+  ASSERT_TRUE(stopped.ok());
+  EXPECT_LE(calls, 1);
+  EXPECT_EQ(stopped->tokens, 1);
+}
+
+TEST_F(TrainedModelTest, TemperatureZeroIsTheMostLikelyToken) {
+  Train();
+  const auto model = Open(test_.out());
+  GenerateOptions cold, narrow;
+  cold.temperature = 0;
+  cold.max_tokens = narrow.max_tokens = 6;
+  narrow.top_k = 1;
+  narrow.seed = 9;
+  EXPECT_EQ(TextOf(model.get(), cold), TextOf(model.get(), narrow));
+}
+
+TEST_F(TrainedModelTest, MistakesInOptionsAreErrors) {
+  Train();
+  const auto model = Open(test_.out());
+  const auto error = [&](const GenerateOptions& options) {
+    return model->Generate(options).status();
+  };
+  GenerateOptions options;
+  options.prompt = "axb";
+  EXPECT_EQ(error(options).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(error(options).message()), HasSubstr("x"));
+  EXPECT_TRUE(absl::StartsWith(error(options).message(), "prompt"));
+  options.prompt = "abababababab";  // and the begin token, in a context of 10
+  EXPECT_EQ(error(options).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(error(options).message()), HasSubstr("13 tokens"));
+  for (const auto& change : std::vector<void (*)(GenerateOptions*)>{
+           [](GenerateOptions* o) { o->temperature = -1; },
+           [](GenerateOptions* o) { o->top_k = -1; }, [](GenerateOptions* o) { o->top_p = 0; },
+           [](GenerateOptions* o) { o->top_p = 1.5; },
+           [](GenerateOptions* o) { o->max_tokens = -1; },
+           [](GenerateOptions* o) { o->temperature = std::nan(""); }}) {
+    GenerateOptions wrong;
+    change(&wrong);
+    EXPECT_EQ(error(wrong).code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(model->Generate({}).ok()) << "and goes on working";
+}
+
+// Documents end by themselves, or when the context is full.
+TEST_F(TrainedModelTest, WithoutALimitASampleEndsWithItsTokenOrTheContext) {
+  Train();
+  const auto model = Open(test_.out());
+  bool ended = false, filled = false;
+  for (int64_t i = 0; i < 60; ++i) {
+    GenerateOptions options;
+    options.index = i;
+    options.temperature = 2;
+    const auto result = model->Generate(options);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_LE(result->tokens, 10);
+    (result->ended ? ended : filled) = true;
+    EXPECT_TRUE(result->ended || result->tokens == 10);
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_TRUE(filled);
+}
+
+TEST_F(TrainedModelTest, ATextMayBeLongerThanTheContext) {
+  test_.dir().Write("train.pbtxt", kTextTraining);
+  Train();
+  const auto model = Open(test_.out());
+  GenerateOptions options;
+  options.max_tokens = 57;
+  const auto result = model->Generate(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->tokens, 57);
+  EXPECT_EQ(result->text.size(), 57u);
+  EXPECT_FALSE(result->ended);
+  options.max_tokens = 0;
+  EXPECT_EQ(model->Generate(options)->tokens, 10) << "until the context is full";
+  // As far as the context reaches nothing has slid yet.
+  options.max_tokens = 10;
+  EXPECT_EQ(TextOf(model.get(), options), result->text.substr(0, 10));
+}
+
+// Past a full context a text goes on from its newer half.
+TEST_F(TrainedModelTest, ALongTextGoesOnFromItsNewestTokens) {
+  test_.dir().Write("train.pbtxt", kTextTraining);
+  Train({{"seed", "2"}});
+  const auto model = Open(test_.out());
+  GenerateOptions options;
+  options.temperature = 0;
+  options.max_tokens = 14;
+  const std::string text = TextOf(model.get(), options);
+  const auto four_more = [&](const std::string& prompt) {
+    GenerateOptions from = options;
+    from.prompt = prompt;
+    from.max_tokens = 4;
+    return TextOf(model.get(), from).substr(prompt.size());
+  };
+  // The context of 10 holds the token that a text starts from and 9 that were drawn; with the tenth
+  // it is full, and the newest 5 are kept.
+  EXPECT_EQ(four_more(text.substr(5, 5)), text.substr(10));
+  EXPECT_NE(four_more(text.substr(4, 5)), text.substr(10)) << "would hold for other tokens too";
+}
+
+TEST_F(TrainedModelTest, EvaluatingTheRunsOwnDataGivesItsValidationLoss) {
+  Train();
+  const auto losses = Open(test_.out())->Evaluate(test_.dir().File("data.txt"));
+  ASSERT_TRUE(losses.ok()) << losses.status();
+  ASSERT_EQ(losses->size(), 2u);
+  EXPECT_EQ((*losses)[0].split, "training");
+  EXPECT_EQ((*losses)[0].sequences, 30);
+  EXPECT_EQ((*losses)[1].split, "validation");
+  EXPECT_EQ((*losses)[1].sequences, 10);
+  ASSERT_GT(validation_loss_, 0);
+  EXPECT_NEAR((*losses)[1].loss, validation_loss_, 1e-6);
+}
+
+TEST_F(TrainedModelTest, ASplitThatIsEmptyIsLeftOut) {
+  Train({{"data.val_fraction", "0"}});
+  const auto losses = Open(test_.out())->Evaluate(test_.dir().File("data.txt"));
+  ASSERT_TRUE(losses.ok()) << losses.status();
+  ASSERT_EQ(losses->size(), 1u);
+  EXPECT_EQ((*losses)[0].split, "training");
+  // One character each: something to predict, the end among it.
+  const auto shortest = Open(test_.out())->Evaluate(test_.dir().Write("short.txt", "a\n"));
+  ASSERT_TRUE(shortest.ok()) << shortest.status();
+  ASSERT_EQ(shortest->size(), 1u);
+  EXPECT_EQ((*shortest)[0].targets, 2);
+}
+
+TEST_F(TrainedModelTest, DataWithUnknownCharactersIsAnError) {
+  Train();
+  const auto losses = Open(test_.out())->Evaluate(test_.dir().Write("other.txt", "ab\nzz\n"));
+  EXPECT_EQ(losses.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(losses.status().message()), HasSubstr("other.txt:2:1"));
+}
+
+TEST_F(TrainedModelTest, WhatIsNoRunIsNotFound) {
+  const auto error = [&](const std::string& path) {
+    return TrainedModel::Open(test_.runtime(), path).status();
+  };
+  EXPECT_EQ(error(test_.out()).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(error(test_.dir().path()).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(error("").code(), absl::StatusCode::kNotFound);
+  // A run without a checkpoint has nothing to sample from.
+  const auto run = test_.Open(test_.Request(test_.out()));
+  EXPECT_EQ(error(test_.out()).code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace plumb

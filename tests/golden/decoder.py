@@ -1,0 +1,173 @@
+"""A small decoder in plain PyTorch, in float64: what plumb's own numbers are compared with.
+
+It shares nothing with plumb but the names of the parameters. It cannot read a placement:
+placements.py and features.py write each one out by hand, as the papers do, over the pieces below.
+"""
+
+import math
+from collections import OrderedDict
+
+import torch
+import torch.nn.functional as F
+
+# A float32 run must not fall on the other side of a ReLU's kink than this float64 run.
+SMALLEST_RELU_INPUT = 1e-4
+
+
+class Norm:
+    """One configuration of a norm: kind "layer_norm", "rms_norm" or "none"."""
+
+    def __init__(self, kind, eps=1e-5, affine=True, bias=True, unit_offset=False):
+        self.kind, self.eps, self.affine, self.bias = kind, eps, affine, bias
+        self.unit_offset = unit_offset
+
+
+class Decoder:
+    """The parameters of one model and the pieces that it is made of.
+
+    A parameter is drawn the first time that it is asked for, rounded to float32 and kept as a
+    float64 leaf, so that the file holds exactly what was computed with.
+    """
+
+    def __init__(self, config, seed, dtype=torch.float64):
+        self.c = config
+        self.dtype = dtype
+        self.generator = torch.Generator().manual_seed(seed)
+        self.parameters = OrderedDict()
+        self.smallest_relu_input = math.inf
+
+    # ---- parameters
+
+    def parameter(self, name, shape, center=0.0, spread=0.3):
+        if name not in self.parameters:
+            drawn = center + spread * torch.randn(shape, generator=self.generator)
+            self.parameters[name] = drawn.to(self.dtype).requires_grad_(True)
+        found = self.parameters[name]
+        assert tuple(found.shape) == tuple(shape), (name, found.shape, shape)
+        return found
+
+    def learned(self, name, size):
+        """A trained scalar or vector, away from 0 and 1."""
+        return self.parameter(name, [size], center=0.6, spread=0.2)
+
+    def linear(self, x, name, size, bias):
+        y = x @ self.parameter(name + ".weight", [size, x.shape[-1]]).t()
+        return y + self.parameter(name + ".bias", [size]) if bias else y
+
+    # ---- norms
+
+    def norm(self, x, name, norm=None):
+        """Normalizes the last dimension with the parameters `name`.weight and `name`.bias."""
+        norm = norm or self.c.norm
+        if norm.kind == "none":
+            return x
+        size = x.shape[-1]
+        if norm.kind == "layer_norm":
+            weight = bias = None
+            if norm.affine:
+                weight = self.parameter(name + ".weight", [size], center=1.0, spread=0.2)
+                if norm.bias:
+                    bias = self.parameter(name + ".bias", [size], spread=0.2)
+            return F.layer_norm(x, [size], weight, bias, norm.eps)
+        assert norm.kind == "rms_norm", norm.kind
+        y = x / torch.sqrt((x * x).mean(-1, keepdim=True) + norm.eps)
+        if not norm.affine:
+            return y
+        if norm.unit_offset:
+            return y * (1 + self.parameter(name + ".weight", [size], spread=0.2))
+        return y * self.parameter(name + ".weight", [size], center=1.0, spread=0.2)
+
+    def head_norm(self, x, name):
+        """Normalizes each head of a projection by itself; the heads share the parameters."""
+        heads = x.unflatten(-1, (-1, self.c.head_dim))
+        return self.norm(heads, name).flatten(-2)
+
+    # ---- sublayers
+
+    def attention(self, layer, x, name="attention", q=None, k=None, v=None, context=None):
+        """Causal attention of layer `layer` (from 0). q, k, v, context: functions applied there."""
+        c, name = self.c, f"layers.{layer}.{name}"
+        queries = self.linear(x, name + ".q", c.n_head * c.head_dim, c.qkv_bias)
+        keys = self.linear(x, name + ".k", c.n_kv_head * c.head_dim, c.qkv_bias)
+        values = self.linear(x, name + ".v", c.n_kv_head * c.head_dim, c.qkv_bias)
+        queries = q(queries) if q else queries
+        keys = k(keys) if k else keys
+        values = v(values) if v else values
+        heads = causal_attention(
+            self._heads(queries, c.rope_theta),
+            self._heads(keys, c.rope_theta).repeat_interleave(c.n_head // c.n_kv_head, 1),
+            self._heads(values, None).repeat_interleave(c.n_head // c.n_kv_head, 1),
+            c.attention_scale or c.head_dim**-0.5)
+        joined = heads.transpose(1, 2).flatten(-2)
+        joined = context(joined) if context else joined
+        return self.linear(joined, name + ".o", c.d_model, c.out_bias)
+
+    def _heads(self, x, rope_theta):
+        """[batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim], rotated by position."""
+        x = x.unflatten(-1, (-1, self.c.head_dim)).transpose(1, 2)
+        return x if rope_theta is None else rotate(x, rope_theta)
+
+    def mlp(self, layer, x, name="mlp", hidden=None):
+        """The MLP of layer `layer` (from 0). hidden: a function applied before `down`."""
+        c, name = self.c, f"layers.{layer}.{name}"
+        up = self.linear(x, name + ".up", c.d_ff, c.mlp_bias)
+        if c.gated:
+            h = self.activate(self.linear(x, name + ".gate", c.d_ff, c.mlp_bias)) * up
+        else:
+            h = self.activate(up)
+        h = hidden(h) if hidden else h
+        return self.linear(h, name + ".down", c.d_model, c.mlp_bias)
+
+    def activate(self, x):
+        kind = self.c.activation
+        if kind == "RELU":
+            self.smallest_relu_input = min(self.smallest_relu_input, x.abs().min().item())
+            return F.relu(x)
+        if kind == "GELU":
+            return F.gelu(x)
+        if kind == "GELU_TANH":
+            return F.gelu(x, approximate="tanh")
+        assert kind == "SILU", kind
+        return F.silu(x)
+
+    # ---- the two ends
+
+    def embed(self, tokens):
+        c = self.c
+        x = self.parameter("embedding.token.weight", [c.vocab_size, c.d_model])[tokens]
+        if c.embedding_scale is not None:
+            x = x * c.embedding_scale
+        if c.learned_positions:
+            table = self.parameter("embedding.position.weight", [c.context_length, c.d_model])
+            x = x + table[:tokens.shape[1]]
+        return x
+
+    def head(self, x):
+        c = self.c
+        if c.tied:
+            logits = x @ self.parameters["embedding.token.weight"].t()
+        else:
+            logits = x @ self.parameter("head.weight", [c.vocab_size, c.d_model]).t()
+        return logits + self.parameter("head.bias", [c.vocab_size]) if c.head_bias else logits
+
+
+def rotate(x, theta):
+    """Rotary embedding (Su et al. 2021) of [.., seq, head_dim]; element i turns with i + half."""
+    seq, size = x.shape[-2:]
+    frequency = theta ** (-torch.arange(0, size, 2, dtype=x.dtype) / size)
+    angle = torch.arange(seq, dtype=x.dtype)[:, None] * frequency
+    angle = torch.cat([angle, angle], -1)
+    first, second = x[..., :size // 2], x[..., size // 2:]
+    return x * angle.cos() + torch.cat([-second, first], -1) * angle.sin()
+
+
+def causal_attention(q, k, v, scale):
+    """softmax(scale q k^T) v over [batch, heads, seq, head_dim]; no token sees a later one."""
+    scores = scale * q @ k.transpose(-1, -2)
+    future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(future, -math.inf).softmax(-1) @ v
+
+
+def next_token_loss(logits, tokens):
+    """Mean cross-entropy of each token given the ones before it."""
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())

@@ -1,0 +1,177 @@
+"""Rules and blocks that no shipped placement has, one for each thing that a model can say.
+
+The text of each rule stands in generate.py beside the name of its function here.
+"""
+
+import torch
+
+import placements
+from decoder import Norm
+
+
+def sigmoid_gate(m, x):
+    """x = x + sigmoid(gate) * f(norm(x)), a gate per channel."""
+    for i in range(m.c.n_layer):
+        a = m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))
+        x = x + torch.sigmoid(m.learned(f"layers.{i}.attention.gate", m.c.d_model)) * a
+        f = m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+        x = x + torch.sigmoid(m.learned(f"layers.{i}.mlp.gate", m.c.d_model)) * f
+    return m.norm(x, "end.norm")
+
+
+def tensor_gate(m, x):
+    """The gate is a tensor: y = f(norm(x)); x = x + sigmoid(gate * y) * tanh(y)."""
+    for i in range(m.c.n_layer):
+        y = m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))
+        x = x + torch.sigmoid(m.learned(f"layers.{i}.attention.gate", 1) * y) * torch.tanh(y)
+        y = m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+        x = x + torch.sigmoid(m.learned(f"layers.{i}.mlp.gate", 1) * y) * torch.tanh(y)
+    return m.norm(x, "end.norm")
+
+
+def arithmetic(m, x):
+    """Signs, parentheses, a constant and every scalar of the position in the stack."""
+    n = 2 * m.c.n_layer
+    for s in range(1, n + 1):
+        i = (s - 1) // 2
+        sublayer, name = (m.attention, "attention") if s % 2 else (m.mlp, "mlp")
+        y = -sublayer(i, m.norm(x, f"layers.{i}.{name}.norm")) / 2
+        x = 0.9 * (x - y / (i + 1)) + y * (s / n)**2 - 0.125
+    return m.norm(x, "end.norm")
+
+
+def repeated_slot(m, x):
+    """h = norm(x); x = x + norm(f(h)): two applications, two sets of parameters."""
+    for i in range(m.c.n_layer):
+        a = m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))
+        x = x + m.norm(a, f"layers.{i}.attention.norm_2")
+        f = m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+        x = x + m.norm(f, f"layers.{i}.mlp.norm_2")
+    return m.norm(x, "end.norm")
+
+
+def learned_ends(m, x):
+    """begin: x = gain * x; end: x = gain * norm(x)."""
+    x = m.learned("begin.gain", m.c.d_model) * x
+    for i in range(m.c.n_layer):
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+    return m.learned("end.gain", m.c.d_model) * m.norm(x, "end.norm")
+
+
+def conditions(m, x):
+    """Post-norm in the first and last layer; between them pre-norm, and query norms."""
+    last = m.c.n_layer - 1
+    for i in range(m.c.n_layer):
+        if i in (0, last):
+            x = m.norm(x + m.attention(i, x), f"layers.{i}.attention.norm_after")
+            x = m.norm(x + m.mlp(i, x), f"layers.{i}.mlp.norm_after")
+        else:
+            x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm_before"),
+                                q=lambda q: m.norm(q, f"layers.{i}.attention.q_norm"))
+            x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm_before"))
+    return x
+
+
+def embedding_skip(m, x):
+    """The embedding is a stream of its own, read by every MLP."""
+    embedding = x
+    for i in range(m.c.n_layer):
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.norm_1"))
+        x = x + m.mlp(i, m.norm(x + 0.5 * embedding, f"layers.{i}.norm_2"))
+    return m.norm(x, "end.norm")
+
+
+def head_scales(m, x):
+    """A trained scale per query head and per key head."""
+    for i in range(m.c.n_layer):
+        q_scale = m.learned(f"layers.{i}.attention.q_scale", m.c.n_head)
+        k_scale = m.learned(f"layers.{i}.attention.k_scale", m.c.n_kv_head)
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"),
+                            q=lambda q: q * q_scale.repeat_interleave(m.c.head_dim),
+                            k=lambda k: k * k_scale.repeat_interleave(m.c.head_dim))
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+    return m.norm(x, "end.norm")
+
+
+def inside_channels(m, x):
+    """A trained scale per channel of what stands at a point (Liu et al. 2022, (IA)^3)."""
+    for i in range(m.c.n_layer):
+        q_scale = m.learned(f"layers.{i}.attention.scale", m.c.n_head * m.c.head_dim)
+        hidden_scale = m.learned(f"layers.{i}.mlp.scale", m.c.d_ff)
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"), q=lambda q: q_scale * q)
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"), hidden=lambda h: hidden_scale * h)
+    return m.norm(x, "end.norm")
+
+
+def macaron(m, x):
+    """Half an MLP, attention, half an MLP (Gulati et al. 2020), each pre-normed."""
+    for i in range(m.c.n_layer):
+        x = x + 0.5 * m.mlp(i, m.norm(x, f"layers.{i}.norm_1"), name="mlp_1")
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.norm_2"))
+        x = x + 0.5 * m.mlp(i, m.norm(x, f"layers.{i}.norm_3"), name="mlp_2")
+    return m.norm(x, "end.norm")
+
+
+def three_sublayers(m, x):
+    """Pre-norm by `each` over three sublayers, two of one kind."""
+    for i in range(m.c.n_layer):
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.mixer.norm"), name="mixer")
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp_1.norm"), name="mlp_1")
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp_2.norm"), name="mlp_2")
+    return m.norm(x, "end.norm")
+
+
+def mix_ln(m, x):
+    """One post-norm layer, then pre-norm (Li et al. 2024, Mix-LN)."""
+    x = m.norm(x + m.attention(0, x), "layers.0.attention.norm")
+    x = m.norm(x + m.mlp(0, x), "layers.0.mlp.norm")
+    for i in range(1, m.c.n_layer):
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+    return m.norm(x, "end.norm")
+
+
+def alternating(m, x):
+    """Layers take turns: pre, olmo2, pre, olmo2."""
+    for i in range(m.c.n_layer):
+        if i % 2 == 0:
+            x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))
+            x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+        else:
+            x = x + m.norm(m.attention(i, x), f"layers.{i}.attention.norm")
+            x = x + m.norm(m.mlp(i, x), f"layers.{i}.mlp.norm")
+    return m.norm(x, "end.norm")
+
+
+def slot_norms(m, x):
+    """A norm of another kind in each slot of `double`; none before the head."""
+    layer_norm, rms_norm = Norm("layer_norm", eps=1e-5), Norm("rms_norm", eps=1e-6)
+    for i in range(m.c.n_layer):
+        a = m.attention(i, m.norm(x, f"layers.{i}.attention.norm_in", layer_norm))
+        x = x + m.norm(a, f"layers.{i}.attention.norm_out", rms_norm)
+        f = m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm_in", layer_norm))
+        x = x + m.norm(f, f"layers.{i}.mlp.norm_out", rms_norm)
+    return x
+
+
+def block_inside(m, x):
+    """`pre`, with a value norm that the block adds."""
+    for i in range(m.c.n_layer):
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"),
+                            v=lambda v: m.norm(v, f"layers.{i}.attention.v_norm"))
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+    return m.norm(x, "end.norm")
+
+
+def cap_logits(m, logits):
+    """Gemma 2's soft cap."""
+    del m
+    return 30 * torch.tanh(logits / 30)
+
+
+def norm_logits(m, logits):
+    return m.norm(logits, "head.logit_norm")
+
+
+pre, none, qk_norm, sub_ln = placements.pre, placements.none, placements.qk_norm, placements.sub_ln

@@ -1,0 +1,334 @@
+"""Writes the golden files: python3 tests/golden/generate.py [case ...]
+
+Needs PyTorch 1.13 or later and nothing else. README.md says what the files hold.
+"""
+
+import json
+import math
+import os
+import sys
+import zlib
+from dataclasses import dataclass, field
+
+import torch
+
+import features
+import placements
+import tensor_file
+from decoder import SMALLEST_RELU_INPUT, Decoder, Norm, next_token_loss
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BATCH, SEQ = 2, 7
+
+LAYER_NORM = Norm("layer_norm", eps=1e-5)
+RMS_NORM = Norm("rms_norm", eps=1e-6)
+
+
+@dataclass
+class Config:
+    """What decoder.py computes with. Expressions stand beside their values in `Case.text`."""
+    n_layer: int = 2
+    n_head: int = 2
+    n_kv_head: int = 0  # 0: n_head
+    d_model: int = 8
+    d_ff: int = 16
+    head_dim: int = 0  # 0: d_model / n_head
+    vocab_size: int = 11
+    context_length: int = 8
+    learned_positions: bool = True
+    rope_theta: float = None
+    embedding_scale: float = None
+    attention_scale: float = None
+    tied: bool = False
+    head_bias: bool = False
+    qkv_bias: bool = False
+    out_bias: bool = False
+    activation: str = "GELU_TANH"
+    gated: bool = False
+    mlp_bias: bool = False
+    norm: Norm = None
+
+    def __post_init__(self):
+        self.n_kv_head = self.n_kv_head or self.n_head
+        self.head_dim = self.head_dim or self.d_model // self.n_head
+
+
+@dataclass
+class Case:
+    name: str
+    forward: object  # (Decoder, embedding) -> what the head reads
+    config: Config
+    # What model.pbtxt says beyond the dimensions and the norm.
+    text: str
+    logits: object = None  # (Decoder, logits) -> logits
+    # The text declares its norms itself.
+    own_norms: bool = False
+    # The text gives n_layer by its groups of layers.
+    own_layers: bool = False
+
+
+def norm_text(name, norm):
+    attrs = [f'attr {{ name: "eps" number: {norm.eps:g} }}']
+    if not norm.affine:
+        attrs.append('attr { name: "affine" flag: false }')
+    if norm.kind == "layer_norm" and not norm.bias:
+        attrs.append('attr { name: "bias" flag: false }')
+    if norm.unit_offset:
+        attrs.append('attr { name: "unit_offset" flag: true }')
+    return f'norm {{ name: "{name}" plugin: "{norm.kind}" {" ".join(attrs)} }}'
+
+
+def model_text(case):
+    c, lines = case.config, []
+    if not case.own_layers:
+        lines.append(f"n_layer: {c.n_layer}")
+    lines.append(f"n_head: {c.n_head}")
+    if c.n_kv_head != c.n_head:
+        lines.append(f"n_kv_head: {c.n_kv_head}")
+    lines.append(f"d_model: {c.d_model}")
+    lines.append(f"d_ff: {c.d_ff}")
+    if c.head_dim * c.n_head != c.d_model:
+        lines.append(f"head_dim: {c.head_dim}")
+    lines.append(f"vocab_size: {c.vocab_size}")
+    lines.append(f"context_length: {c.context_length}")
+    if c.norm and not case.own_norms:
+        lines.append(norm_text("norm", c.norm))
+    return "\n".join(lines) + "\n" + case.text.strip() + "\n"
+
+
+def block(placement, extra=""):
+    return f'block {{ placement: "{placement}" norm: "norm" {extra}}}'
+
+
+def own(name, rule, **kwargs):
+    """The text of a placement of the model's own, and a block that uses it."""
+    lines = "\n".join("  " + line.strip() for line in rule.strip().splitlines())
+    return f'placement {{\n  name: "{name}"\n{lines}\n}}\n' + block(name, **kwargs)
+
+
+def placement_cases():
+    """One case per shipped placement, with norms, activations and widths by turns."""
+    for index, forward in enumerate(placements.ALL):
+        name = forward.__name__
+        config = Config(n_layer=6 if name == "swin_v2" else 3,
+                        d_ff=(16, 20, 18)[index % 3] if name != "swin_v2" else 8,
+                        norm=(LAYER_NORM, RMS_NORM)[index % 2])
+        text = block(name)
+        if name in ("none", "rezero", "skip_init"):  # no slots
+            config.norm, text = None, f'block {{ placement: "{name}" }}'
+        yield Case(name, forward, config, text)
+
+
+def schema_cases():
+    """Everything else that a model can say, mostly around `pre`."""
+    def case(name, text="", forward=features.pre, placement="pre", **config):
+        config.setdefault("norm", RMS_NORM)
+        return Case(name, forward, Config(**config), text + "\n" + block(placement))
+
+    yield case("gqa", n_head=4, n_kv_head=2)
+    yield case("mqa", n_head=4, n_kv_head=1, norm=LAYER_NORM)
+    yield case("rope", "positions { kind: ROPE }", learned_positions=False, rope_theta=10000.0)
+    yield case("no_positions", "positions { kind: NONE }", learned_positions=False)
+    yield case("biases", "head_bias: true\nattention { bias: true }\nmlp { bias: true }",
+               head_bias=True, qkv_bias=True, out_bias=True, mlp_bias=True, norm=LAYER_NORM)
+    yield case("qkv_bias", "positions { kind: ROPE }\nattention { qkv_bias: true }",
+               learned_positions=False, rope_theta=10000.0, qkv_bias=True)
+    yield case("out_bias", "attention { out_bias: true }", out_bias=True)
+    yield case("swiglu", "mlp { activation: SILU gated: true }", activation="SILU", gated=True)
+    yield case("geglu_bias", "mlp { gated: true bias: true }", gated=True, mlp_bias=True)
+    yield case("silu", "mlp { activation: SILU }", activation="SILU")
+    yield case("gelu", "mlp { activation: GELU }", activation="GELU")
+    yield case("gelu_tanh", "mlp { activation: GELU_TANH }", norm=LAYER_NORM)
+    yield case("relu", "mlp { activation: RELU }", activation="RELU")
+    yield case("tied", "tie_embeddings: true", tied=True)
+    yield case("embedding_scale", 'embedding_scale: "sqrt(d_model)"\ntie_embeddings: true',
+               embedding_scale=math.sqrt(8), tied=True)
+    yield case("attention_scale", 'attention { scale: "1 / head_dim" }', attention_scale=1 / 4)
+    yield case("head_dim", head_dim=6, norm=LAYER_NORM)
+    yield case("unit_offset", norm=Norm("rms_norm", eps=1e-6, unit_offset=True))
+    yield case("layer_norm_no_bias", norm=Norm("layer_norm", eps=1e-5, bias=False))
+    yield case("layer_norm_no_affine", norm=Norm("layer_norm", eps=1e-5, affine=False))
+    yield case("rms_norm_no_affine", norm=Norm("rms_norm", eps=1e-5, affine=False))
+    yield case("qwen3_like",
+               "positions { kind: ROPE rope_theta: 100 }\nmlp { activation: SILU gated: true }",
+               forward=features.qk_norm, placement="qk_norm", n_head=4, n_kv_head=2, head_dim=4,
+               learned_positions=False, rope_theta=100.0, activation="SILU", gated=True)
+    yield case("sub_ln_gated", "mlp { gated: true }", forward=features.sub_ln,
+               placement="sub_ln", d_ff=20, gated=True)
+    yield Case("none_plugin", features.none, Config(), 'block { placement: "pre" norm: "none" }')
+
+
+def rule_cases():
+    """Rules of the model's own."""
+    def case(name, rule, forward=None, **config):
+        logits = config.pop("logits", None)
+        config.setdefault("norm", RMS_NORM)
+        forward = forward or getattr(features, name)
+        return Case(name, forward, Config(**config), own(name, rule), logits)
+
+    yield case("sigmoid_gate", """
+        learned { name: "gate" init: 0.5 per_channel: true }
+        each: "x = x + sigmoid(gate) * f(norm(x))"
+        end: "x = norm(x)" """)
+    yield case("tensor_gate", """
+        learned { name: "gate" init: 0.5 }
+        each: "y = f(norm(x))"
+        each: "x = x + sigmoid(gate * y) * tanh(y)"
+        end: "x = norm(x)" """)
+    yield case("arithmetic", """
+        let: "progress = sublayer / n_sublayer"
+        each: "y = -f(norm(x)) / 2"
+        each: "x = 0.9 * (x - y / layer) + y * progress ^ 2 - 0.125"
+        end: "x = norm(x)" """, norm=LAYER_NORM)
+    yield case("repeated_slot", """
+        each: "h = norm(x)"
+        each: "x = x + norm(f(h))"
+        end: "x = norm(x)" """)
+    yield case("learned_ends", """
+        extends: "pre"
+        learned { name: "gain" init: 1 per_channel: true }
+        begin: "x = gain * x"
+        end: "x = gain * norm(x)" """)
+    yield case("conditions", """
+        each: "x = norm_after(x + f(x)) if layer == 1 or layer == n_layer"
+        each: "x = x + f(norm_before(x)) if not (layer == 1 or layer >= n_layer)"
+        inside { point: "attention.q" rule: "q = q_norm(q) if 1 < layer and layer < n_layer" } """,
+               n_layer=4, d_ff=8)
+    yield case("embedding_skip", """
+        begin: "e = x"
+        block: "x = x + attention(norm_1(x))"
+        block: "x = x + mlp(norm_2(x + 0.5 * e))"
+        end: "x = norm(x)" """, norm=LAYER_NORM)
+    yield case("head_scales", """
+        extends: "pre"
+        learned { name: "q_scale" init: 1 per_head: true }
+        learned { name: "k_scale" init: 1 per_head: true }
+        inside { point: "attention.q" rule: "q = q_scale * q" }
+        inside { point: "attention.k" rule: "k = k_scale * k" } """, n_head=4, n_kv_head=2)
+    yield case("inside_channels", """
+        extends: "pre"
+        learned { name: "scale" init: 1 per_channel: true }
+        inside { point: "attention.q" rule: "q = scale * q" }
+        inside { point: "mlp.hidden" rule: "hidden = scale * hidden" } """, head_dim=6)
+    yield case("soft_cap", """
+        extends: "pre"
+        inside { point: "head.logits" rule: "logits = 30 * tanh(logits / 30)" } """,
+               forward=features.pre, logits=features.cap_logits)
+    yield case("logit_norm", """
+        extends: "pre"
+        inside { point: "head.logits" rule: "logits = logit_norm(logits)" } """,
+               forward=features.pre, logits=features.norm_logits)
+
+
+def block_cases():
+    """Blocks of other sublayers, several blocks, several norms."""
+    yield Case("macaron", features.macaron, Config(norm=RMS_NORM, activation="SILU"), """
+mlp { activation: SILU }
+placement {
+  name: "macaron"
+  block: "x = x + 0.5 * mlp_1(norm_1(x))"
+  block: "x = x + attention(norm_2(x))"
+  block: "x = x + 0.5 * mlp_2(norm_3(x))"
+  end: "x = norm(x)"
+}
+block {
+  placement: "macaron"
+  norm: "norm"
+  sublayer { name: "mlp_1" mlp { activation: SILU } }
+  sublayer { attention {} }
+  sublayer { name: "mlp_2" mlp { activation: SILU } }
+}""")
+    yield Case("three_sublayers", features.three_sublayers, Config(norm=LAYER_NORM), """
+block {
+  placement: "pre"
+  norm: "norm"
+  sublayer { name: "mixer" attention {} }
+  sublayer { name: "mlp_1" mlp {} }
+  sublayer { name: "mlp_2" mlp {} }
+}""")
+    yield Case("mix_ln", features.mix_ln, Config(n_layer=3, norm=LAYER_NORM), """
+layers { block { placement: "post" norm: "norm" } }
+layers { repeat: 2 block { placement: "pre" norm: "norm" } }""", own_layers=True)
+    yield Case("alternating", features.alternating, Config(n_layer=4, d_ff=8, norm=RMS_NORM), """
+layers {
+  repeat: 4
+  block { placement: "pre" norm: "norm" }
+  block { placement: "olmo2" norm: "norm" }
+}""", own_layers=True)
+    yield Case("slot_norms", features.slot_norms, Config(), f"""
+{norm_text("ln", LAYER_NORM)}
+{norm_text("rms", RMS_NORM)}
+block {{
+  placement: "double"
+  norm: "rms"
+  slot {{ name: "norm_in" norm: "ln" }}
+  slot {{ name: "norm" norm: "none" }}
+}}""", own_norms=True)
+    yield Case("block_inside", features.block_inside, Config(norm=RMS_NORM), block(
+        "pre", 'inside { point: "attention.v" rule: "v = v_norm(v)" } '))
+
+
+def all_cases():
+    cases = [*placement_cases(), *schema_cases(), *rule_cases(), *block_cases()]
+    assert len({case.name for case in cases}) == len(cases)
+    return cases
+
+
+@dataclass
+class Result:
+    tokens: torch.Tensor
+    logits: torch.Tensor
+    loss: torch.Tensor
+    parameters: dict
+    gradients: dict = field(default_factory=dict)
+
+
+def run(case, dtype=torch.float64):
+    """Draws the weights, which depend on the case's name only; computes forward and backward."""
+    seed = zlib.crc32(case.name.encode())
+    decoder = Decoder(case.config, seed, dtype)
+    tokens = torch.randint(case.config.vocab_size, (BATCH, SEQ),
+                           generator=torch.Generator().manual_seed(seed + 1))
+    logits = decoder.head(case.forward(decoder, decoder.embed(tokens)))
+    if case.logits:
+        logits = case.logits(decoder, logits)
+    loss = next_token_loss(logits, tokens)
+    loss.backward()
+    assert decoder.smallest_relu_input > SMALLEST_RELU_INPUT, case.name
+    return Result(tokens, logits, loss, decoder.parameters,
+                  {name: p.grad for name, p in decoder.parameters.items()})
+
+
+def write(case):
+    result = run(case)
+    folder = os.path.join(HERE, case.name)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "model.pbtxt"), "w") as file:
+        file.write(model_text(case))
+    with open(os.path.join(folder, "tokens.json"), "w") as file:
+        file.write(json.dumps(result.tokens.tolist()) + "\n")
+    tensor_file.write(os.path.join(folder, "weights.safetensors"), result.parameters)
+    expected = {"logits": result.logits, "loss": result.loss.reshape(1)}
+    expected.update({"grad." + name: grad for name, grad in result.gradients.items()})
+    tensor_file.write(os.path.join(folder, "expected.safetensors"), expected)
+    norms = {name: float(f"{grad.norm().item():.9g}") for name, grad in result.gradients.items()}
+    with open(os.path.join(folder, "grads.json"), "w") as file:
+        json.dump({"loss": float(f"{result.loss.item():.9g}"), "grad_l2": norms}, file,
+                  separators=(",", ":"))
+        file.write("\n")
+
+
+def main():
+    torch.set_num_threads(1)
+    wanted = set(sys.argv[1:])
+    cases = [case for case in all_cases() if not wanted or case.name in wanted]
+    unknown = wanted - {case.name for case in cases}
+    if unknown:
+        sys.exit(f"no such case: {', '.join(sorted(unknown))}")
+    for case in cases:
+        write(case)
+    print(f"wrote {len(cases)} cases to {HERE}")
+
+
+if __name__ == "__main__":
+    main()

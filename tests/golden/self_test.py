@@ -1,0 +1,109 @@
+"""Checks the golden implementation itself: python3 tests/golden/self_test.py
+
+Its pieces against PyTorch's own, the files against a second reading of them, and, over all cases,
+float32 against float64: what a correct float32 program may differ by.
+"""
+
+import json
+import os
+import struct
+
+import torch
+import torch.nn.functional as F
+
+import decoder
+import generate
+
+
+def check_attention():
+    """Against torch.nn.functional.multi_head_attention_forward."""
+    config = generate.Config(d_model=12, n_head=3, qkv_bias=True, out_bias=True)
+    model = decoder.Decoder(config, seed=1)
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    ours = model.attention(0, x)
+    parts = {name.split("attention.")[1]: value for name, value in model.parameters.items()}
+    theirs, _ = F.multi_head_attention_forward(
+        x.transpose(0, 1), x.transpose(0, 1), x.transpose(0, 1), 12, 3,
+        torch.cat([parts[f"{t}.weight"] for t in "qkv"]),
+        torch.cat([parts[f"{t}.bias"] for t in "qkv"]),
+        None, None, False, 0.0, parts["o.weight"], parts["o.bias"], need_weights=False,
+        attn_mask=torch.ones(5, 5, dtype=torch.bool).triu(1))
+    torch.testing.assert_close(ours, theirs.transpose(0, 1))
+
+
+def check_rotation():
+    """Against complex multiplication: e^(i position frequency) times (x_i, x_{i + half})."""
+    x = torch.randn(1, 2, 6, 8, dtype=torch.float64)
+    position = torch.arange(6, dtype=torch.float64)[:, None]
+    angle = position * 100.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
+    turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angle), angle)
+    torch.testing.assert_close(decoder.rotate(x, 100.0), torch.cat([turned.real, turned.imag], -1))
+
+
+def check_grouped_queries():
+    """Query heads 0 and 1 share key head 0: the same as key and value heads repeated."""
+    grouped = decoder.Decoder(generate.Config(n_head=4, n_kv_head=2), seed=2)
+    full = decoder.Decoder(generate.Config(n_head=4), seed=3)
+    x = torch.randn(1, 5, 8, dtype=torch.float64)
+    expected = grouped.attention(0, x)
+    for name, value in grouped.parameters.items():
+        if name.endswith(("k.weight", "v.weight")):
+            first, second = value[:2], value[2:]
+            value = torch.cat([first, first, second, second])
+        full.parameters[name] = value
+    torch.testing.assert_close(full.attention(0, x), expected)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    size, = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__")
+    tensors, end = {}, 0
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        values = struct.unpack_from(f"<{(end - begin) // 4}f", data, 8 + size + begin)
+        tensors[name] = torch.tensor(values).reshape(entry["shape"])
+    assert 8 + size + end == len(data) and size % 8 == 0, path
+    return tensors
+
+
+def check_files(case, result):
+    folder = os.path.join(generate.HERE, case.name)
+    weights = read(os.path.join(folder, "weights.safetensors"))
+    expected = read(os.path.join(folder, "expected.safetensors"))
+    assert list(weights) == list(result.parameters)
+    for name, value in result.parameters.items():
+        assert torch.equal(weights[name].double(), value), name  # exactly float32
+        torch.testing.assert_close(expected["grad." + name].double(), result.gradients[name],
+                                   rtol=1e-6, atol=1e-12)
+    torch.testing.assert_close(expected["logits"].double(), result.logits, rtol=1e-6, atol=1e-12)
+    with open(os.path.join(folder, "model.pbtxt")) as file:
+        assert file.read() == generate.model_text(case)
+
+
+def main():
+    torch.manual_seed(0)
+    check_attention()
+    check_rotation()
+    check_grouped_queries()
+    worst_logit = worst_gradient = 0.0
+    for case in generate.all_cases():
+        exact, single = generate.run(case), generate.run(case, torch.float32)
+        check_files(case, exact)
+        dead = [name for name, grad in exact.gradients.items() if not grad.abs().max() > 1e-12]
+        if dead:
+            print(f"{case.name}: no gradient reaches {', '.join(dead)}")
+        largest = max(grad.abs().max().item() for grad in exact.gradients.values())
+        worst_logit = max(worst_logit, (single.logits - exact.logits).abs().max().item()
+                          / exact.logits.abs().max().item())
+        worst_gradient = max(worst_gradient, *(
+            (single.gradients[name] - grad).abs().max().item() / largest
+            for name, grad in exact.gradients.items()))
+    print(f"float32 against float64: logits differ by {worst_logit:.1e} of the largest, "
+          f"gradients by {worst_gradient:.1e} of the model's largest")
+
+
+if __name__ == "__main__":
+    main()

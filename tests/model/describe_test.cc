@@ -1,0 +1,153 @@
+#include "runtime/model/describe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/api/test_models.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class DescribeTest : public ::testing::Test {
+ protected:
+  StackDescription Of(const std::string& text) {
+    context_ = MakeContext(runtime_.get(), text);
+    const auto description = DescribeStack(context_->model);
+    if (!description.ok()) {
+      ADD_FAILURE() << description.status();
+      return {};
+    }
+    return *description;
+  }
+  StackDescription OfBody(const std::string& body, int n_layer = 2) {
+    TinyModel model;
+    model.placement = "mine";
+    model.n_layer = n_layer;
+    model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
+    return Of(model.Text());
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  std::unique_ptr<ModelContext> context_;
+};
+
+constexpr char kRms8[] = "norm: rms_norm(affine=true, eps=1e-05, unit_offset=false)[8]";
+
+TEST_F(DescribeTest, AModelOfOnePlacementIsOneGroup) {
+  TinyModel model;
+  model.placement = "resi_dual";
+  const StackDescription description = Of(model.Text());
+  EXPECT_THAT(description.begin, ElementsAre("begin: d = x"));
+  EXPECT_THAT(description.end, ElementsAre("end: x = x + norm(d)"));
+  ASSERT_EQ(description.groups.size(), 1u);
+  const LayerGroup& group = description.groups[0];
+  EXPECT_EQ(group.first, 0);
+  EXPECT_EQ(group.last, 1);
+  EXPECT_EQ(group.placement, "resi_dual");
+  EXPECT_THAT(group.equations,
+              ElementsAre("each: y = f(x)", "each: d = d + y", "each: x = norm(x + y)"));
+  EXPECT_THAT(group.scalars, IsEmpty());
+  EXPECT_THAT(group.norms, ElementsAre(kRms8));
+  EXPECT_EQ(group.jacobian, "J_norm (I + J_mlp) J_norm (I + J_attention)");
+  EXPECT_EQ(description.routes.norm_sites, 5);
+}
+
+TEST_F(DescribeTest, ScalarsAreShownWithTheirValuesAndLearnedValuesWithTheirStart) {
+  TinyModel model;
+  model.placement = "deepnorm";
+  EXPECT_THAT(
+      Of(model.Text()).groups[0].scalars,
+      ElementsAre("alpha = (2 * n_layer) ^ 0.25 = 1.41421", "beta = (8 * n_layer) ^ -0.25 = 0.5"));
+  model.placement = "normformer";
+  const LayerGroup group = Of(model.Text()).groups[0];
+  EXPECT_THAT(group.scalars, ElementsAre("head_scale: learned per head, initially 1"));
+  EXPECT_THAT(
+      group.equations,
+      ElementsAre("block: x = x + norm_out(attention(norm_1(x)))", "block: x = x + mlp(norm_2(x))",
+                  "inside attention.context: context = head_scale * context",
+                  "inside mlp.hidden: hidden = hidden_norm(hidden)"));
+  EXPECT_EQ(group.norms.size(), 5u);
+  EXPECT_EQ(group.norms[0], "hidden_norm: rms_norm(affine=true, eps=1e-05, unit_offset=false)[12]");
+}
+
+TEST_F(DescribeTest, LayersThatShareABlockAreOneGroup) {
+  const StackDescription description = Of(R"pbtxt(
+    n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
+    layers { repeat: 2 block { placement: "post" norm: "rms_norm" } }
+    layers { repeat: 3 block { placement: "pre" norm: "rms_norm" } })pbtxt");
+  ASSERT_EQ(description.groups.size(), 2u);
+  EXPECT_EQ(description.groups[0].last, 1);
+  EXPECT_EQ(description.groups[1].first, 2);
+  EXPECT_EQ(description.groups[1].last, 4);
+  EXPECT_EQ(description.groups[1].placement, "pre");
+  EXPECT_EQ(description.groups[1].jacobian, "(I + J_mlp J_norm) (I + J_attention J_norm)");
+  EXPECT_THAT(description.begin, IsEmpty());
+  EXPECT_THAT(description.end, ElementsAre("end: x = norm(x)"));
+}
+
+// A scalar that depends on the place is shown for the first place of the group, wherever that is.
+TEST_F(DescribeTest, ScalarsOfALaterGroupAreThoseOfItsFirstLayer) {
+  const StackDescription description = Of(R"pbtxt(
+    n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
+    placement { name: "scaled" let: "a = layer" let: "b = sublayer" each: "x = a * x + b * f(x)" }
+    layers { repeat: 2 block { placement: "none" } }
+    layers { repeat: 2 block { placement: "scaled" } })pbtxt");
+  EXPECT_THAT(description.groups[1].scalars, ElementsAre("a = layer = 3", "b = sublayer = 5"));
+}
+
+// A formula may leave a scalar alone where it has no value; so must its description.
+TEST_F(DescribeTest, AScalarWithoutAValueInTheFirstLayerIsShownWithoutOne) {
+  const StackDescription description = OfBody(
+      "let: \"a = 1 / (layer - 1)\" each: \"y = f(x)\" "
+      "each: \"x = x + y if layer == 1\" each: \"x = x + a * y if layer > 1\"");
+  ASSERT_EQ(description.groups.size(), 1u);
+  EXPECT_THAT(description.groups[0].scalars, ElementsAre("a = 1 / (layer - 1)"));
+}
+
+TEST_F(DescribeTest, NormsThatOnlySomeLayersHaveAreListed) {
+  TinyModel model;
+  model.placement = "swin_v2";
+  model.n_layer = 6;
+  const std::vector<LayerGroup> groups = Of(model.Text()).groups;
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_THAT(groups[0].norms, ElementsAre(kRms8, absl::StrCat("stream_", kRms8)));
+}
+
+TEST_F(DescribeTest, TheNormsOfBeginAndEndAreThoseOfTheFirstAndTheLastGroup) {
+  const std::vector<LayerGroup> groups = Of(R"pbtxt(
+    n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
+    placement { name: "first" begin: "x = norm_begin(x)" each: "x = x + f(x)"
+                inside { point: "head.logits" rule: "logits = ignored(logits)" } }
+    placement { name: "last" each: "x = x + f(x)" end: "x = norm_end(x)"
+                inside { point: "head.logits" rule: "logits = cap(logits)" } }
+    layers { repeat: 2 block { placement: "first" norm: "rms_norm" } }
+    layers { repeat: 1 block { placement: "none" } }
+    layers { repeat: 2 block { placement: "last" norm: "rms_norm" } })pbtxt")
+                                             .groups;
+  ASSERT_EQ(groups.size(), 3u);
+  const char kRms[] = ": rms_norm(affine=true, eps=1e-05, unit_offset=false)";
+  EXPECT_THAT(groups[0].norms, ElementsAre(absl::StrCat("norm_begin", kRms, "[8]")));
+  EXPECT_THAT(groups[0].equations, ElementsAre("each: x = x + f(x)"));
+  EXPECT_THAT(groups[1].norms, IsEmpty());
+  EXPECT_THAT(groups[2].equations,
+              ElementsAre("each: x = x + f(x)", "inside head.logits: logits = cap(logits)"));
+  EXPECT_THAT(groups[2].norms,
+              ElementsAre(absl::StrCat("cap", kRms, "[5]"), absl::StrCat("norm_end", kRms, "[8]")));
+}
+
+TEST_F(DescribeTest, NormsShowTheirAttributes) {
+  TinyModel model;
+  model.norm = "mine";
+  model.more = R"pbtxt(norm { name: "mine" plugin: "layer_norm"
+                              attr { name: "eps" number: 1e-6 }
+                              attr { name: "bias" flag: false } })pbtxt";
+  EXPECT_THAT(Of(model.Text()).groups[0].norms,
+              ElementsAre("norm: layer_norm(affine=true, bias=false, eps=1e-06)[8]"));
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,253 @@
+// Rules that must agree: a placement with its scales at their neutral values and the one that it
+// then is, and two ways to write one rule. Through the public interface, with weights transplanted
+// by name.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "plumb/model.h"
+#include "runtime/base/rng.h"
+#include "runtime/session/safetensors.h"
+#include "tests/api/test_models.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+// What weights a model is given: a function of the (renamed) name, so that tensors of one name hold
+// the same values in all models; those whose name ends in a key of `constants` are constant.
+struct Weights {
+  std::map<std::string, float> constants;
+  std::vector<std::pair<std::string, std::string>> renamed;  // part of a name -> what it counts as
+};
+
+class EquivalenceTest : public ::testing::Test {
+ protected:
+  // Logits [2, 6, vocab] of the model on fixed tokens.
+  std::vector<float> Logits(const std::string& text, const Weights& weights = {}) {
+    const auto spec = Spec::FromText(text, "test.pbtxt");
+    if (!spec.ok()) return Failed(spec.status());
+    const auto model = Model::Create(runtime_.get(), *spec);
+    if (!model.ok()) return Failed(model.status());
+    const auto description = (*model)->Describe();
+    if (!description.ok()) return Failed(description.status());
+    values_.clear();
+    std::vector<TensorToWrite> tensors;
+    for (const TensorInfo& info : description->tensors) {
+      values_[info.name] = Values(info, weights);
+      tensors.push_back({info.name, F32(Shape(info.shape)), values_[info.name].data()});
+    }
+    const std::string path = dir_.File("weights.safetensors");
+    if (const auto status = WriteSafetensors(path, tensors); !status.ok()) return Failed(status);
+    if (const auto status = (*model)->LoadWeights(path); !status.ok()) return Failed(status);
+    const auto outputs = (*model)->Run(RandomTokens(2, 6, 5));
+    if (!outputs.ok()) return Failed(outputs.status());
+    return outputs->logits;
+  }
+  std::vector<float> Logits(const TinyModel& model, const Weights& weights = {}) {
+    return Logits(model.Text(), weights);
+  }
+
+  const std::vector<float>& value(const std::string& name) const { return values_.at(name); }
+
+ private:
+  static std::vector<float> Failed(const absl::Status& status) {
+    ADD_FAILURE() << status;
+    return {};
+  }
+
+  static std::vector<float> Values(const TensorInfo& info, const Weights& weights) {
+    for (const auto& [ending, constant] : weights.constants) {
+      if (!absl::EndsWith(info.name, ending)) continue;
+      return std::vector<float>(static_cast<size_t>(info.elements), constant);
+    }
+    ParameterSpec parameter;
+    parameter.name = absl::StrReplaceAll(info.name, weights.renamed);
+    parameter.shape = Shape(info.shape);
+    if (info.role == "norm") {
+      parameter.role = ParameterSpec::Role::kNorm;
+      parameter.init.a = absl::EndsWith(info.name, "weight") ? 1 : 0;
+    }
+    return GenericValues(parameter, 1);
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  ScratchDir dir_;
+  std::map<std::string, std::vector<float>> values_;
+};
+
+TinyModel Tiny(const std::string& placement, int n_layer = 2) {
+  TinyModel model;
+  model.placement = placement;
+  model.n_layer = n_layer;
+  model.norm = "layer_norm";
+  return model;
+}
+
+// A model whose placement is written in the test.
+TinyModel Mine(const std::string& body, int n_layer = 2) {
+  TinyModel model = Tiny("mine", n_layer);
+  model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
+  return model;
+}
+
+TEST_F(EquivalenceTest, DeepNormWithAlphaOneIsPost) {
+  const std::vector<float> post = Logits(Tiny("post"));
+  EXPECT_EQ(Logits(Mine("extends: \"deepnorm\" let: \"alpha = 1\"")), post);
+  EXPECT_NE(Logits(Tiny("deepnorm")), post);
+}
+
+TEST_F(EquivalenceTest, LayerScaleWithGammaOneIsPre) {
+  Weights weights;
+  weights.constants = {{".gamma", 1.0f}};
+  EXPECT_LE(RelativeError(Logits(Tiny("layer_scale"), weights), Logits(Tiny("pre"))), 1e-6);
+  weights.constants = {{".gamma", 0.5f}};
+  EXPECT_GT(RelativeError(Logits(Tiny("layer_scale"), weights), Logits(Tiny("pre"))), 1e-3);
+}
+
+TEST_F(EquivalenceTest, LayerNormScalingOfOneLayerIsPre) {
+  EXPECT_EQ(Logits(Tiny("ln_scaling", 1)), Logits(Tiny("pre", 1)));
+  EXPECT_NE(Logits(Tiny("ln_scaling", 2)), Logits(Tiny("pre", 2)));
+}
+
+TEST_F(EquivalenceTest, ScaledResidualWithCoefficientOneIsPre) {
+  EXPECT_EQ(Logits(Mine("extends: \"scaled_residual\" let: \"scale = 1\"")), Logits(Tiny("pre")));
+}
+
+TEST_F(EquivalenceTest, BloomWithoutItsEmbeddingNormIsPre) {
+  const std::string text = absl::StrReplaceAll(
+      Mine("extends: \"bloom\" begin: \"x = e_norm(x)\"").Text(),
+      {{"norm: \"layer_norm\"", "norm: \"layer_norm\" slot { name: \"e_norm\" norm: \"none\" }"}});
+  EXPECT_EQ(Logits(text), Logits(Tiny("pre")));
+  EXPECT_NE(Logits(Tiny("bloom")), Logits(Tiny("pre")));
+}
+
+std::string Mixed(int post, int pre, const std::string& post_placement = "post") {
+  std::string text = absl::StrCat(
+      "n_head: 2 d_model: 8 d_ff: 12 vocab_size: 5 context_length: 8 "
+      "placement { name: \"post_end\" extends: \"post\" end: \"x = norm(x)\" } ");
+  const auto add = [&text](int n, const std::string& placement) {
+    if (n == 0) return;
+    absl::StrAppend(&text, "layers { repeat: ", n, " block { placement: \"", placement,
+                    "\" norm: \"layer_norm\" } } ");
+  };
+  add(post, post_placement);
+  add(pre, "pre");
+  return text;
+}
+
+TEST_F(EquivalenceTest, AMixOfOneKindIsThatKind) {
+  EXPECT_EQ(Logits(Mixed(0, 3)), Logits(Tiny("pre", 3)));
+  EXPECT_EQ(Logits(Mixed(3, 0)), Logits(Tiny("post", 3)));
+  // All post, with the norm before the head that a mix's last layer would bring.
+  EXPECT_EQ(Logits(Mixed(3, 0, "post_end")),
+            Logits(Mine("extends: \"post\" end: \"x = norm(x)\"", 3)));
+}
+
+TEST_F(EquivalenceTest, LayerGroupsAndConditionsWriteTheSameMix) {
+  const TinyModel conditions = Mine(
+      "each: \"x = norm(x + f(x)) if layer <= 1\" each: \"x = x + f(norm(x)) if layer > 1\" "
+      "end: \"x = norm(x)\"",
+      3);
+  EXPECT_EQ(Logits(conditions), Logits(Mixed(1, 2)));
+  EXPECT_NE(Logits(conditions), Logits(Mixed(2, 1)));
+}
+
+TEST_F(EquivalenceTest, BlocksThatTakeTurnsAreLayersOneByOne) {
+  const std::string head = "n_head: 2 d_model: 8 d_ff: 12 vocab_size: 5 context_length: 8 ";
+  const std::string post = "block { placement: \"post\" norm: \"rms_norm\" } ";
+  const std::string pre = "block { placement: \"pre\" norm: \"layer_norm\" } ";
+  const auto one = [](const std::string& block) { return absl::StrCat("layers { ", block, "} "); };
+  EXPECT_EQ(Logits(absl::StrCat(head, "layers { repeat: 4 ", post, pre, "}")),
+            Logits(absl::StrCat(head, one(post), one(pre), one(post), one(pre))));
+}
+
+TEST_F(EquivalenceTest, EachAndBlockWriteTheSameRules) {
+  Weights by_name;
+  by_name.renamed = {{".norm_1.", ".attention.norm."}, {".norm_2.", ".mlp.norm."}};
+  EXPECT_EQ(Logits(Mine("block: \"x = x + attention(norm_1(x))\" "
+                        "block: \"x = x + mlp(norm_2(x))\" end: \"x = norm(x)\""),
+                   by_name),
+            Logits(Tiny("pre")));
+  EXPECT_EQ(Logits(Mine("block: \"x = norm_1(x + attention(x))\" "
+                        "block: \"x = norm_2(x + mlp(x))\""),
+                   by_name),
+            Logits(Tiny("post")));
+}
+
+TEST_F(EquivalenceTest, LocalsAndScalarsDoNotChangeARule) {
+  const std::vector<float> double_norm = Logits(Tiny("double"));
+  EXPECT_EQ(Logits(Mine("each: \"h = norm_in(x)\" each: \"y = f(h)\" each: \"y = norm_out(y)\" "
+                        "each: \"x = x + y\" end: \"x = norm(x)\"")),
+            double_norm);
+  EXPECT_EQ(
+      Logits(Mine("let: \"one = 2 - 1\" each: \"x = one * x + norm_out(f(norm_in(x)) / one)\" "
+                  "end: \"x = norm(x)\"")),
+      double_norm);
+}
+
+TEST_F(EquivalenceTest, ResiDualWithoutItsSecondStreamIsPost) {
+  EXPECT_LE(RelativeError(Logits(Mine("begin: \"d = x\" each: \"y = f(x)\" each: \"d = d + y\" "
+                                      "each: \"x = norm(x + y)\" end: \"x = x + 0 * d\"")),
+                          Logits(Tiny("post"))),
+            1e-6);
+}
+
+// The logits of a stack that does nothing: head (token + position).
+TEST_F(EquivalenceTest, ReZeroAndSkipInitBeginAsTheIdentity) {
+  Weights weights;
+  weights.constants = {{".gate", 0.0f}};
+  for (const char* placement : {"rezero", "skip_init"}) {
+    const std::vector<float> logits = Logits(Tiny(placement), weights);
+    const std::vector<float>&token = value("embedding.token.weight"),
+          &position = value("embedding.position.weight"), &head = value("head.weight");
+    std::vector<double> expected;
+    for (const std::vector<int32_t>& row : RandomTokens(2, 6, 5)) {
+      for (size_t t = 0; t < row.size(); ++t) {
+        for (size_t v = 0; v < 5; ++v) {
+          double sum = 0;
+          for (size_t c = 0; c < 8; ++c) {
+            sum += (static_cast<double>(token[static_cast<size_t>(row[t]) * 8 + c]) +
+                    static_cast<double>(position[t * 8 + c])) *
+                   static_cast<double>(head[v * 8 + c]);
+          }
+          expected.push_back(sum);
+        }
+      }
+    }
+    EXPECT_LE(RelativeError(logits, expected), 1e-6) << placement;
+  }
+}
+
+// Without norms, and with learned scales at one, most rules are x = x + f(x). The others say so:
+// they add the stream twice, scale it, or run the sublayers side by side.
+TEST_F(EquivalenceTest, EveryShippedPlacementWithoutNormsIsNoneOrDiffersForAReason) {
+  const std::vector<std::string> others = {"b2t",       "deepnorm",           "parallel",
+                                           "resi_dual", "parallel_two_norms", "scaled_residual"};
+  Weights weights;
+  weights.constants = {{".gate", 1.0f}, {".gamma", 1.0f}, {".head_scale", 1.0f}};
+  const std::vector<float> none = Logits(Tiny("none", 1), weights);
+  for (const std::string& placement : ShippedPlacements()) {
+    TinyModel model = Tiny(placement, 1);  // one layer: KEEL's alpha and LayerNorm scaling are 1
+    model.norm = "none";
+    const double error = RelativeError(Logits(model, weights), none);
+    if (std::find(others.begin(), others.end(), placement) == others.end()) {
+      EXPECT_LE(error, 1e-6) << placement;
+    } else {
+      EXPECT_GT(error, 1e-3) << placement;
+    }
+  }
+}
+
+TEST_F(EquivalenceTest, AModelWithoutKvHeadsHasOnePerQueryHead) {
+  const std::string text = Tiny("pre").Text();
+  EXPECT_EQ(Logits(absl::StrReplaceAll(text, {{" n_kv_head: 2", ""}})), Logits(text));
+  EXPECT_NE(Logits(absl::StrReplaceAll(text, {{" n_kv_head: 2", " n_kv_head: 1"}})), Logits(text));
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,162 @@
+// The gradient of every shipped placement against central differences of its own forward pass, in
+// double, and the float executable against both.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/rng.h"
+#include "runtime/session/evaluate.h"
+#include "tests/api/test_models.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kBatch = 2;
+constexpr int64_t kSeq = 4;
+
+struct Case {
+  std::string placement;
+  std::string norm;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const std::string& placement : ShippedPlacements()) {
+    for (const char* norm : {"layer_norm", "rms_norm"}) cases.push_back({placement, norm});
+  }
+  return cases;
+}
+
+std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
+  return absl::StrCat(info.param.placement, "_", info.param.norm);
+}
+
+class GradientTest : public ::testing::TestWithParam<Case> {
+ protected:
+  GradientTest() {
+    TinyModel model;
+    model.placement = GetParam().placement;
+    model.norm = GetParam().norm;
+    // Far enough for a condition on the layer (swin_v2 normalizes after every sixth).
+    model.n_layer = model.placement == "swin_v2" ? 6 : 2;
+    model.context_length = kSeq;
+    // The two norms see different positions and heads too.
+    if (model.norm == "rms_norm") {
+      model.positions = "ROPE";
+      model.n_kv_head = 1;
+    }
+    context_ = MakeContext(runtime_.get(), model.Text());
+    parameters_ = std::make_unique<ParameterStore>(GenericParameters(*context_));
+    tokens_ = RandomTokens(kBatch, kSeq, model.vocab_size);
+    feeds_ = Feeds(*parameters_, tokens_);
+  }
+
+  Graph Build(bool gradients) const {
+    BuildOptions options;
+    options.program = gradients ? Program::kTrain : Program::kEval;
+    options.batch = kBatch;
+    options.seq = kSeq;
+    options.output_logits = gradients;
+    if (!gradients) {
+      return *BuildForward(context_->model, context_->parameters, *context_->ops, options);
+    }
+    return *BuildProgram(*context_, options, true);
+  }
+
+  // d loss / d step at step 0, where `name` moves to value + step * direction.
+  double Directional(const Graph& forward, const std::string& name,
+                     const std::vector<double>& direction) {
+    const std::vector<double> start = feeds_[name].f;
+    const auto loss_at = [&](double step) {
+      std::vector<double>& values = feeds_[name].f;
+      for (size_t i = 0; i < start.size(); ++i) values[i] = start[i] + step * direction[i];
+      const double loss = ReferenceRun(forward, feeds_)->at("loss").f[0];
+      values = start;
+      return loss;
+    };
+    // Five points: the error is of order h^4.
+    const double h = 2e-4;
+    return (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  std::unique_ptr<ModelContext> context_;
+  std::unique_ptr<ParameterStore> parameters_;
+  Tokens tokens_;
+  ReferenceTensors feeds_;
+};
+
+// A random direction in every tensor: a wrong element shows with probability one.
+TEST_P(GradientTest, EveryTensorsGradientAgreesWithCentralDifferences) {
+  const auto analytic = ReferenceRun(Build(true), feeds_);
+  ASSERT_TRUE(analytic.ok()) << analytic.status();
+  double largest = 0;
+  for (const ParameterSpec& parameter : context_->parameters) {
+    for (double g : analytic->at("grad." + parameter.name).f) {
+      largest = std::max(largest, std::fabs(g));
+    }
+  }
+  ASSERT_GT(largest, 1e-3);
+  const Graph forward = Build(false);
+  for (const ParameterSpec& parameter : context_->parameters) {
+    const std::vector<double>& gradient = analytic->at("grad." + parameter.name).f;
+    const RngStream stream(7, parameter.name);
+    std::vector<double> direction(gradient.size());
+    double expected = 0;
+    for (size_t i = 0; i < direction.size(); ++i) {
+      direction[i] = stream.Normal(i);
+      expected += direction[i] * gradient[i];
+    }
+    EXPECT_NEAR(Directional(forward, parameter.name, direction), expected, 1e-6 * largest)
+        << parameter.name;
+  }
+}
+
+TEST_P(GradientTest, TheExecutableAgreesWithTheReference) {
+  const auto expected = ReferenceRun(Build(true), feeds_);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const auto outputs = RunBatch(*context_, *parameters_, tokens_, /*threads=*/1);
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_LE(RelativeError(outputs->logits, expected->at("logits").f), 1e-5);
+  const double loss = expected->at("loss").f[0];
+  EXPECT_NEAR(outputs->loss, loss, 1e-5 * loss);
+  std::vector<double> gradients(outputs->gradients.size(), 0);
+  for (const ParameterLayout::Entry& entry : parameters_->layout().entries) {
+    const std::vector<double>& gradient = expected->at("grad." + entry.name).f;
+    std::copy(gradient.begin(), gradient.end(), gradients.begin() + entry.begin);
+  }
+  EXPECT_LE(RelativeError(outputs->gradients, gradients), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GradientTest, ::testing::ValuesIn(Cases()), CaseName);
+
+// Element by element where rules differ most.
+class EveryElementTest : public GradientTest {};
+
+TEST_P(EveryElementTest, ItsGradientAgreesWithCentralDifferences) {
+  const auto analytic = ReferenceRun(Build(true), feeds_);
+  ASSERT_TRUE(analytic.ok()) << analytic.status();
+  const Graph forward = Build(false);
+  for (const ParameterSpec& parameter : context_->parameters) {
+    const std::vector<double>& gradient = analytic->at("grad." + parameter.name).f;
+    std::vector<double> direction(gradient.size(), 0);
+    for (size_t i = 0; i < direction.size(); ++i) {
+      direction[i] = 1;
+      EXPECT_NEAR(Directional(forward, parameter.name, direction), gradient[i], 1e-7)
+          << parameter.name << "[" << i << "]";
+      direction[i] = 0;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Some, EveryElementTest,
+                         ::testing::Values(Case{"post", "layer_norm"}, Case{"double", "rms_norm"},
+                                           Case{"resi_dual", "layer_norm"},
+                                           Case{"normformer", "rms_norm"}),
+                         CaseName);
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,249 @@
+// How weights are drawn: PyTorch's defaults, the rules of a model and of a placement, and the
+// values themselves.
+#include "runtime/model/init_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/api/test_models.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(MatchesPatternTest, StarsStandForAnyRunOfCharacters) {
+  EXPECT_TRUE(MatchesPattern("*", ""));
+  EXPECT_TRUE(MatchesPattern("*", "head.weight"));
+  EXPECT_TRUE(MatchesPattern("*.o.weight", "layers.0.attention.o.weight"));
+  EXPECT_TRUE(MatchesPattern("layers.*.weight", "layers.0.mlp.up.weight"));
+  EXPECT_TRUE(MatchesPattern("*a*b*", "xaxxbabx"));
+  EXPECT_TRUE(MatchesPattern("*ab", "aab"));
+  EXPECT_TRUE(MatchesPattern("head.weight", "head.weight"));
+  EXPECT_FALSE(MatchesPattern("head.weight", "head.weights"));
+  EXPECT_FALSE(MatchesPattern("*.o.weight", "layers.0.attention.o.weight_"));
+  EXPECT_FALSE(MatchesPattern("a*b", "a"));
+  EXPECT_FALSE(MatchesPattern("", "a"));
+  // Not exponential.
+  EXPECT_FALSE(MatchesPattern("*a*a*a*a*a*a*a*a*b", std::string(2000, 'a')));
+}
+
+class InitRulesTest : public ::testing::Test {
+ protected:
+  // "uniform(-0.5, 0.5)" of the parameter.
+  std::string InitOf(const std::string& text, const std::string& name) {
+    const auto context = MakeContext(runtime_.get(), text);
+    for (const ParameterSpec& parameter : context->parameters) {
+      if (parameter.name == name) return parameter.init.ToString();
+    }
+    return absl::StrCat("no parameter ", name);
+  }
+  std::string InitOf(const TinyModel& model, const std::string& name) {
+    return InitOf(model.Text(), name);
+  }
+  absl::Status ErrorOf(const TinyModel& model) {
+    return TryContext(runtime_.get(), model.Text()).status();
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  TinyModel model_;
+};
+
+TEST_F(InitRulesTest, DefaultsAreThoseOfPyTorch) {
+  model_.d_model = 16;
+  model_.d_ff = 100;
+  model_.more = "attention { bias: true } mlp { bias: true } head_bias: true";
+  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), "normal(0, 1)");
+  EXPECT_EQ(InitOf(model_, "embedding.position.weight"), "normal(0, 1)");
+  EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "uniform(-0.25, 0.25)");
+  EXPECT_EQ(InitOf(model_, "layers.1.mlp.up.bias"), "uniform(-0.25, 0.25)");
+  EXPECT_EQ(InitOf(model_, "layers.1.mlp.down.weight"), "uniform(-0.1, 0.1)");
+  EXPECT_EQ(InitOf(model_, "layers.1.mlp.down.bias"), "uniform(-0.1, 0.1)");
+  EXPECT_EQ(InitOf(model_, "head.weight"), "uniform(-0.25, 0.25)");
+  EXPECT_EQ(InitOf(model_, "head.bias"), "uniform(-0.25, 0.25)");
+}
+
+TEST_F(InitRulesTest, EachDistributionHasTheNumbersOfItsDefinition) {
+  // up is [12, 8]: fan_in 8, fan_out 12; embedding.token is [5, 8].
+  const auto of = [&](const std::string& distribution) {
+    model_.more = absl::StrCat("init { match: \"*.mlp.up.weight\" ", distribution, " }");
+    return InitOf(model_, "layers.0.mlp.up.weight");
+  };
+  EXPECT_EQ(of("normal { mean: \"1\" std: \"0.5\" }"), "normal(1, 0.5)");
+  EXPECT_EQ(of("normal {}"), "normal(0, 1)");
+  EXPECT_EQ(of("uniform { low: \"-2\" high: \"3\" }"), "uniform(-2, 3)");
+  EXPECT_EQ(of("constant { value: \"1 / 4\" }"), "constant(0.25)");
+  EXPECT_EQ(of("constant {}"), "constant(0)");
+  EXPECT_EQ(of("xavier_normal { gain: \"2\" }"),
+            absl::StrCat("normal(0, ", 2 * std::sqrt(0.1), ")"));
+  const double bound = std::sqrt(6.0 / 20);
+  EXPECT_EQ(of("xavier_uniform {}"), absl::StrCat("uniform(", -bound, ", ", bound, ")"));
+  EXPECT_EQ(of("kaiming_uniform { a: \"1\" }"),
+            absl::StrCat("uniform(", -std::sqrt(3.0 / 8), ", ", std::sqrt(3.0 / 8), ")"));
+  // a = sqrt(5), PyTorch's default for linear layers: 1 / sqrt(fan_in).
+  EXPECT_EQ(of("kaiming_uniform {}"),
+            absl::StrCat("uniform(", -1 / std::sqrt(8.0), ", ", 1 / std::sqrt(8.0), ")"));
+}
+
+TEST_F(InitRulesTest, Gpt2ScalesItsResidualProjections) {
+  model_.n_layer = 8;
+  model_.more = R"pbtxt(
+    init { match: "*" normal { std: "0.02" } }
+    init { match: "*.attention.o.weight" scale: "1 / sqrt(2 * n_layer)" }
+    init { match: "*.mlp.down.weight" scale: "1 / sqrt(2 * n_layer)" })pbtxt";
+  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), "normal(0, 0.02)");
+  EXPECT_EQ(InitOf(model_, "layers.7.attention.o.weight"), "normal(0, 0.005)");
+  EXPECT_EQ(InitOf(model_, "layers.0.mlp.down.weight"), "normal(0, 0.005)");
+  EXPECT_EQ(InitOf(model_, "layers.0.mlp.up.weight"), "normal(0, 0.02)");
+  EXPECT_EQ(InitOf(model_, "end.norm.weight"), "constant(1)");
+}
+
+TEST_F(InitRulesTest, LaterDistributionsOverrideAndScalesMultiply) {
+  model_.more = R"pbtxt(
+    init { match: "*" constant { value: "3" } scale: "2" }
+    init { match: "layers.*" constant { value: "5" } scale: "1 / layer" }
+    init { match: "*.up.weight" scale: "sublayer" })pbtxt";
+  EXPECT_EQ(InitOf(model_, "head.weight"), "constant(6)");
+  EXPECT_EQ(InitOf(model_, "layers.1.mlp.down.weight"), "constant(5)");
+  EXPECT_EQ(InitOf(model_, "layers.1.mlp.up.weight"), "constant(20)");
+}
+
+TEST_F(InitRulesTest, DeepNormsBetaIsOnValuesOutputsAndMlpOnly) {
+  model_.placement = "deepnorm";
+  model_.n_layer = 2;  // beta = (8 * 2) ^ -0.25 = 0.5
+  model_.d_model = 16;
+  model_.d_ff = 16;
+  model_.more = "attention { bias: true } mlp { gated: true bias: true }";
+  for (const char* name : {"attention.v", "attention.o", "mlp.gate", "mlp.up", "mlp.down"}) {
+    EXPECT_EQ(InitOf(model_, absl::StrCat("layers.1.", name, ".weight")), "uniform(-0.125, 0.125)")
+        << name;
+  }
+  for (const char* name : {"layers.1.attention.q.weight", "layers.1.attention.k.weight",
+                           "layers.1.attention.v.bias", "layers.1.mlp.up.bias", "head.weight"}) {
+    EXPECT_EQ(InitOf(model_, name), "uniform(-0.25, 0.25)") << name;
+  }
+  // On top of the model's own distribution, as in the paper.
+  model_.more = "init { match: \"layers.*.weight\" xavier_normal {} }";
+  EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "normal(0, 0.25)");
+  EXPECT_EQ(InitOf(model_, "layers.0.attention.v.weight"), "normal(0, 0.125)");
+}
+
+TEST_F(InitRulesTest, APlacementsRulesHoldInItsOwnLayersOnly) {
+  const std::string text = R"pbtxt(
+    n_head: 2 d_model: 16 d_ff: 16 vocab_size: 5 context_length: 8
+    placement { name: "zero" each: "x = x + f(x)" init { match: "*.o.weight" constant {} } }
+    layers { repeat: 1 block { placement: "zero" } }
+    layers { repeat: 1 block { placement: "none" } })pbtxt";
+  EXPECT_EQ(InitOf(text, "layers.0.attention.o.weight"), "constant(0)");
+  EXPECT_EQ(InitOf(text, "layers.1.attention.o.weight"), "uniform(-0.25, 0.25)");
+}
+
+TEST_F(InitRulesTest, APatternThatMatchesNothingIsAnError) {
+  model_.more = "init { match: \"*.attn.o.weight\" scale: \"2\" }";
+  EXPECT_EQ(ErrorOf(model_).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(ErrorOf(model_).message()),
+      AllOf(HasSubstr("test.pbtxt:"), HasSubstr("*.attn.o.weight"), HasSubstr("matches no")));
+  // Norms and learned values bring their own initial values.
+  model_.more = "init { match: \"*.norm.weight\" scale: \"2\" }";
+  EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr("matches no"));
+  model_.placement = "mine";
+  model_.more = R"pbtxt(placement { name: "mine" each: "x = x + f(x)"
+                               init { match: "*.mpl.*" scale: "2" } })pbtxt";
+  EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr("*.mpl.*"));
+}
+
+TEST_F(InitRulesTest, ExpressionsThatCannotBeDrawnFromAreErrors) {
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"init { match: \"*\" normal { std: \"-1\" } }", "std is negative"},
+      {"init { match: \"*\" uniform { low: \"2\" high: \"1\" } }", "low is above high"},
+      {"init { match: \"*\" scale: \"1 / (n_head - n_head)\" }", "zero"},
+      {"init { match: \"head.weight\" scale: \"1 / layer\" }", "layer"},
+      {"init { match: \"*\" normal { std: \"stdd\" } }", "stdd"},
+  };
+  for (const auto& [rule, said] : mistakes) {
+    model_.more = rule;
+    EXPECT_EQ(ErrorOf(model_).code(), absl::StatusCode::kInvalidArgument) << rule;
+    EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr(said)) << rule;
+  }
+}
+
+// The values themselves, over 40,000 draws: five standard errors.
+struct Moments {
+  double mean = 0, deviation = 0, low = 0, high = 0;
+};
+
+Moments Draw(InitSpec init) {
+  ParameterSpec parameter;
+  parameter.name = "layers.0.mlp.up.weight";
+  parameter.shape = Shape({200, 200});
+  parameter.init = init;
+  std::vector<float> values(40000);
+  DrawInitialValues(parameter, 3, values.data());
+  Moments m;
+  for (float v : values) m.mean += static_cast<double>(v) / 40000;
+  for (float v : values) m.deviation += std::pow(static_cast<double>(v) - m.mean, 2) / 40000;
+  m.deviation = std::sqrt(m.deviation);
+  m.low = static_cast<double>(*std::min_element(values.begin(), values.end()));
+  m.high = static_cast<double>(*std::max_element(values.begin(), values.end()));
+  return m;
+}
+
+TEST(DrawInitialValuesTest, NormalValuesHaveTheirMeanAndDeviation) {
+  const Moments m = Draw({InitSpec::Kind::kNormal, 0.5, 2});
+  EXPECT_NEAR(m.mean, 0.5, 5 * 2 / 200.0);
+  EXPECT_NEAR(m.deviation, 2, 5 * 2 / std::sqrt(80000.0));
+  EXPECT_LT(m.low, 0.5 - 3 * 2);
+  EXPECT_GT(m.high, 0.5 + 3 * 2);
+}
+
+TEST(DrawInitialValuesTest, UniformValuesFillTheirInterval) {
+  const Moments m = Draw({InitSpec::Kind::kUniform, -0.25, 0.75});
+  EXPECT_NEAR(m.mean, 0.25, 5 / std::sqrt(12.0) / 200);
+  EXPECT_NEAR(m.deviation, 1 / std::sqrt(12.0), 0.005);
+  EXPECT_GE(m.low, -0.25);
+  EXPECT_LT(m.low, -0.25 + 0.001);
+  EXPECT_LE(m.high, 0.75);
+  EXPECT_GT(m.high, 0.75 - 0.001);
+}
+
+TEST(DrawInitialValuesTest, ConstantValuesAreAllTheSame) {
+  const Moments m = Draw({InitSpec::Kind::kConstant, 0.125, 0});
+  EXPECT_EQ(m.low, 0.125);
+  EXPECT_EQ(m.high, 0.125);
+}
+
+// Paired comparisons: what two placements share begins alike.
+TEST_F(InitRulesTest, SharedWeightsDrawTheSameValuesUnderEveryPlacement) {
+  const auto draw = [&](const std::string& placement, uint64_t seed) {
+    TinyModel model;
+    model.placement = placement;
+    const auto context = MakeContext(runtime_.get(), model.Text());
+    std::map<std::string, std::vector<float>> values;
+    for (const ParameterSpec& parameter : context->parameters) {
+      if (parameter.role != ParameterSpec::Role::kWeight) continue;
+      std::vector<float>& drawn = values[parameter.name];
+      drawn.resize(static_cast<size_t>(parameter.shape.num_elements()));
+      DrawInitialValues(parameter, seed, drawn.data());
+    }
+    return values;
+  };
+  const auto none = draw("none", 11);
+  EXPECT_EQ(none.size(), 3 + 2 * 6u);
+  EXPECT_EQ(draw("pre", 11), none);
+  EXPECT_EQ(draw("post", 11), none);
+  EXPECT_NE(draw("pre", 12), none);
+  // And no two weights alike.
+  EXPECT_NE(none.at("layers.0.attention.q.weight"), none.at("layers.0.attention.k.weight"));
+  EXPECT_NE(none.at("layers.0.attention.q.weight"), none.at("layers.1.attention.q.weight"));
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,221 @@
+#include "runtime/model/parameters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/spec/model_spec.h"
+#include "tests/api/test_models.h"
+#include "tests/plugin/test_norm.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ParametersTest : public ::testing::Test {
+ protected:
+  std::vector<ParameterSpec> List(const std::string& text) {
+    contexts_.push_back(MakeContext(runtime_.get(), text));
+    return contexts_.back()->parameters;
+  }
+
+  // "layers.0.mlp.up.weight [12, 8]", in the order of the data.
+  std::vector<std::string> Lines(const std::string& text) {
+    std::vector<std::string> lines;
+    for (const ParameterSpec& parameter : List(text)) {
+      lines.push_back(absl::StrCat(parameter.name, " ", parameter.shape.ToString()));
+    }
+    return lines;
+  }
+
+  absl::Status ErrorOf(const std::string& text) {
+    return TryContext(runtime_.get(), text).status();
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  std::vector<std::unique_ptr<ModelContext>> contexts_;
+};
+
+TEST_F(ParametersTest, StudyModelsHaveTheirPublishedCounts) {
+  const std::map<std::string, int64_t> counts = {{"pre", 25968}, {"post", 25952}, {"none", 25696}};
+  for (const auto& [name, count] : counts) {
+    const auto spec = ModelSpec::FromFile(
+        absl::StrCat(PLUMB_SOURCE_DIR, "/examples/why_normalise/", name, ".pbtxt"));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(ParameterLayout(List(spec->ToText())).num_parameters(), count) << name;
+  }
+}
+
+TEST_F(ParametersTest, NamesAndShapesStandInTheOrderOfTheData) {
+  TinyModel model;
+  model.n_layer = 1;
+  EXPECT_THAT(
+      Lines(model.Text()),
+      ElementsAre("embedding.token.weight [5, 8]", "embedding.position.weight [8, 8]",
+                  "layers.0.attention.norm.weight [8]", "layers.0.attention.q.weight [8, 8]",
+                  "layers.0.attention.k.weight [8, 8]", "layers.0.attention.v.weight [8, 8]",
+                  "layers.0.attention.o.weight [8, 8]", "layers.0.mlp.norm.weight [8]",
+                  "layers.0.mlp.up.weight [12, 8]", "layers.0.mlp.down.weight [8, 12]",
+                  "end.norm.weight [8]", "head.weight [5, 8]"));
+}
+
+TEST_F(ParametersTest, BiasesGatesGroupedHeadsAndTiedEmbeddingsHaveTheirShapes) {
+  TinyModel model;
+  model.n_layer = 1;
+  model.placement = "none";
+  model.n_head = 4;
+  model.n_kv_head = 2;
+  model.positions = "ROPE";
+  model.more =
+      "head_dim: 6 tie_embeddings: true head_bias: true attention { bias: true } "
+      "mlp { gated: true bias: true }";
+  EXPECT_THAT(
+      Lines(model.Text()),
+      ElementsAre("embedding.token.weight [5, 8]",                                          //
+                  "layers.0.attention.q.weight [24, 8]", "layers.0.attention.q.bias [24]",  //
+                  "layers.0.attention.k.weight [12, 8]", "layers.0.attention.k.bias [12]",  //
+                  "layers.0.attention.v.weight [12, 8]", "layers.0.attention.v.bias [12]",  //
+                  "layers.0.attention.o.weight [8, 24]", "layers.0.attention.o.bias [8]",   //
+                  "layers.0.mlp.gate.weight [12, 8]", "layers.0.mlp.gate.bias [12]",        //
+                  "layers.0.mlp.up.weight [12, 8]", "layers.0.mlp.up.bias [12]",            //
+                  "layers.0.mlp.down.weight [8, 12]", "layers.0.mlp.down.bias [8]",         //
+                  "head.bias [5]"));
+}
+
+TEST_F(ParametersTest, NormsAndLearnedValuesAreNamedAfterThePlaceWhereTheyAreUsed) {
+  TinyModel model;
+  model.n_layer = 1;
+  model.placement = "mine";
+  model.more = R"pbtxt(
+    placement {
+      name: "mine"
+      learned { name: "gate" init: 0.5 }
+      learned { name: "gain" init: 2 per_channel: true weight_decay: true }
+      learned { name: "heads" init: 1 per_head: true }
+      slot { name: "q_norm" per_head: true }
+      begin: "x = norm(norm(x))"
+      block: "x = x + gate * attention(norm(x)) + gate * mlp(other(x))"
+      end: "x = gain * norm(x)"
+      inside { point: "attention.q" rule: "q = q_norm(q)" }
+      inside { point: "attention.context" rule: "context = heads * context" }
+      inside { point: "mlp.hidden" rule: "hidden = gain * hidden" }
+      inside { point: "head.logits" rule: "logits = gate * cap(logits)" }
+    })pbtxt";
+  std::vector<std::string> extra;
+  for (const ParameterSpec& parameter : List(model.Text())) {
+    if (parameter.role == ParameterSpec::Role::kWeight) continue;
+    extra.push_back(absl::StrCat(parameter.name, " ", parameter.shape.ToString(), " ",
+                                 parameter.init.ToString(),
+                                 parameter.asks_for_decay ? " decays" : ""));
+  }
+  EXPECT_THAT(
+      extra, ElementsAre("begin.norm.weight [8] constant(1)", "begin.norm_2.weight [8] constant(1)",
+                         "layers.0.gate [1] constant(0.5)", "layers.0.norm.weight [8] constant(1)",
+                         "layers.0.attention.q_norm.weight [4] constant(1)",
+                         "layers.0.attention.heads [2] constant(1)",
+                         "layers.0.other.weight [8] constant(1)",
+                         "layers.0.mlp.gain [12] constant(2) decays",
+                         "end.gain [8] constant(2) decays", "end.norm.weight [8] constant(1)",
+                         "head.gate [1] constant(0.5)", "head.cap.weight [5] constant(1)"));
+}
+
+TEST_F(ParametersTest, ANormThatDeclaresItselfTheIdentityHasNoParameters) {
+  TinyModel model;
+  model.norm = "none";
+  const std::vector<std::string> with_slots = Lines(model.Text());
+  model.placement = "none";
+  EXPECT_EQ(with_slots, Lines(model.Text()));
+}
+
+// What a plugin says of its parameters reaches initial values and optimizer.
+TEST_F(ParametersTest, ANormsParametersAreAsItsPluginDeclaresThem) {
+  plumb_tensor_def params[] = {
+      {"number", "", 0, 0, {}, PLUMB_INIT_CONST, 0, 0.25, 0, 1},
+      {"vector", "", PLUMB_PARAM_WEIGHT_DECAY, 1, {3}, PLUMB_INIT_NORMAL, 0, 1, 0.5, 0.125},
+      {"matrix", "", 0, 2, {2, 3}, PLUMB_INIT_UNIFORM, 0, -1, 2, 1},
+      {"zeros", "", 0, 1, {4}, PLUMB_INIT_ZEROS, 0, 0, 0, 1},
+  };
+  test_norm::layout_answer = {};
+  test_norm::layout_answer.tensor_stride = sizeof(plumb_tensor_def);
+  test_norm::layout_answer.n_params = 4;
+  test_norm::layout_answer.params = params;
+  static const plumb_norm_plugin table = test_norm::Table();
+  ASSERT_TRUE(runtime_->RegisterPlugin(&table).ok());
+  TinyModel model;
+  model.n_layer = 1;
+  model.norm = "org.example.test";
+  std::vector<std::string> lines;
+  for (const ParameterSpec& parameter : List(model.Text())) {
+    if (parameter.name.find("end.") == std::string::npos) continue;
+    lines.push_back(absl::StrCat(parameter.name, " ", parameter.shape.ToString(), " ",
+                                 parameter.init.ToString(), " ", parameter.lr_scale,
+                                 parameter.asks_for_decay ? " decays" : ""));
+  }
+  EXPECT_THAT(lines, ElementsAre("end.norm.number [] constant(0.25) 1",
+                                 "end.norm.vector [3] normal(1, 0.5) 0.125 decays",
+                                 "end.norm.matrix [2, 3] uniform(-1, 2) 1",
+                                 "end.norm.zeros [4] constant(0) 1"));
+}
+
+TEST_F(ParametersTest, ASlotMayBeCalledLikeTheSecondApplicationOfAnother) {
+  TinyModel model;
+  model.placement = "mine";
+  for (const char* rule :
+       {"x = x + norm_2(norm(norm(f(x))))", "x = norm(norm(x + f(norm_2(x))))"}) {
+    model.more = absl::StrCat("placement { name: \"mine\" each: \"", rule, "\" }");
+    std::set<std::string> names;
+    for (const ParameterSpec& parameter : List(model.Text())) {
+      EXPECT_TRUE(names.insert(parameter.name).second) << parameter.name;
+    }
+  }
+}
+
+// Two tensors of one name would be one in checkpoints and in the graph.
+TEST_F(ParametersTest, RefusesASlotThatTakesTheNameOfAProjection) {
+  TinyModel model;
+  model.placement = "mine";
+  const auto error_of = [&](const std::string& body) {
+    model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
+    return ErrorOf(model.Text());
+  };
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"each: \"x = x + f(up(x))\"", "layers.0.mlp.up.weight"},
+      {"each: \"x = x + q(f(x))\"", "layers.0.attention.q.weight"},
+      {"each: \"x = x + f(x)\" inside { point: \"attention.q\" rule: \"q = o(q)\" }",
+       "layers.0.attention.o.weight"},
+  };
+  for (const auto& [body, name] : mistakes) {
+    const absl::Status status = error_of(body);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << body << ": " << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("test.pbtxt:"), HasSubstr(name), HasSubstr("something else")));
+  }
+  EXPECT_TRUE(error_of("each: \"x = x + f(norm_up(x))\"").ok());
+}
+
+TEST_F(ParametersTest, RefusesMoreParametersThanCanBeCounted) {
+  TinyModel model;
+  model.more = "head_dim: 16777216";
+  model.n_head = model.n_kv_head = model.d_model = 16777216;
+  EXPECT_EQ(ErrorOf(model.Text()).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(ErrorOf(model.Text()).message()), HasSubstr("parameters; at most"));
+}
+
+TEST_F(ParametersTest, RefusesADimensionThatItsNormRefuses) {
+  TinyModel model;
+  model.more = R"(norm { name: "bad" plugin: "rms_norm" attr { name: "eps" number: -1 } })";
+  model.norm = "bad";
+  const absl::Status status = ErrorOf(model.Text());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("eps"));
+}
+
+}  // namespace
+}  // namespace plumb

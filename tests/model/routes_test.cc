@@ -1,0 +1,165 @@
+#include "runtime/model/routes.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/api/test_models.h"
+
+namespace plumb {
+namespace {
+
+class RoutesTest : public ::testing::Test {
+ protected:
+  Routes Of(const std::string& text) {
+    const auto context = MakeContext(runtime_.get(), text);
+    return *AnalyzeRoutes(context->model);
+  }
+  Routes OfPlacement(const std::string& placement, int n_layer = 2) {
+    TinyModel model;
+    model.placement = placement;
+    model.n_layer = n_layer;
+    return Of(model.Text());
+  }
+  // A placement of the test's own: `body` is what stands in its braces.
+  Routes OfBody(const std::string& body) {
+    TinyModel model;
+    model.placement = "mine";
+    model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
+    return Of(model.Text());
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+};
+
+TEST_F(RoutesTest, PreHasACleanRouteWithOneNormBeforeTheHead) {
+  const Routes routes = OfPlacement("pre", 8);
+  EXPECT_TRUE(routes.identity.clean());
+  EXPECT_EQ(routes.identity.ToString(), "clean (I)");
+  EXPECT_EQ(routes.identity.end_norms, 1);
+  EXPECT_EQ(routes.norm_sites, 17);
+}
+
+TEST_F(RoutesTest, PostsRouteRunsThroughTwoNormsALayer) {
+  const Routes routes = OfPlacement("post", 8);
+  EXPECT_FALSE(routes.identity.clean());
+  EXPECT_EQ(routes.identity.norms, 16);
+  EXPECT_EQ(routes.identity.ToString(), "through 16 norms");
+  EXPECT_EQ(routes.identity.end_norms, 0);
+  EXPECT_EQ(routes.norm_sites, 16);
+}
+
+TEST_F(RoutesTest, NoneHasNoNormAnywhere) {
+  const Routes routes = OfPlacement("none", 8);
+  EXPECT_TRUE(routes.identity.clean());
+  EXPECT_EQ(routes.identity.end_norms, 0);
+  EXPECT_EQ(routes.norm_sites, 0);
+}
+
+TEST_F(RoutesTest, JacobiansAreThoseOfThePapers) {
+  const std::pair<const char*, const char*> expected[] = {
+      {"none", "(I + J_mlp) (I + J_attention)"},
+      {"pre", "(I + J_mlp J_norm) (I + J_attention J_norm)"},
+      {"post", "J_norm (I + J_mlp) J_norm (I + J_attention)"},
+      {"double", "(I + J_norm_out J_mlp J_norm_in) (I + J_norm_out J_attention J_norm_in)"},
+      {"olmo2", "(I + J_norm J_mlp) (I + J_norm J_attention)"},
+      // (2 * 8) ^ 0.25 = 2.
+      {"deepnorm", "J_norm (2 I + J_mlp) J_norm (2 I + J_attention)"},
+      {"resi_dual", "J_norm (I + J_mlp) J_norm (I + J_attention)"},
+      {"parallel", "(I + J_attention J_norm + J_mlp J_norm)"},
+      {"rezero", "(I + gate J_mlp) (I + gate J_attention)"},
+      {"b2t", "J_norm_2 (J_norm_1 (I + J_attention) + J_mlp J_norm_1 (I + J_attention) + I)"},
+      {"hybrid_norm", "(I + J_mlp) J_norm (I + J_attention)"},
+  };
+  for (const auto& [placement, jacobian] : expected) {
+    const Routes routes = OfPlacement(placement, 8);
+    ASSERT_EQ(routes.jacobians.size(), 8u);
+    for (const std::string& each : routes.jacobians) EXPECT_EQ(each, jacobian) << placement;
+  }
+  EXPECT_EQ(OfPlacement("ln_scaling", 4).jacobians[3],
+            "(I + J_mlp 0.5 J_norm) (I + J_attention 0.5 J_norm)");
+}
+
+TEST_F(RoutesTest, ConstantCoefficientsScaleTheRoute) {
+  const Routes routes = OfPlacement("deepnorm", 2);  // sqrt(2) for each of four sublayers
+  EXPECT_EQ(routes.identity.norms, 4);
+  EXPECT_NEAR(routes.identity.scale, 4, 1e-12);
+  EXPECT_EQ(OfBody("each: \"x = x / 2 + f(x)\"").identity.ToString(), "scaled by 0.0625");
+}
+
+TEST_F(RoutesTest, TheSecondStreamOfResiDualIsAnIdentityRouteUpToTheHead) {
+  const Routes routes = OfPlacement("resi_dual", 4);
+  EXPECT_TRUE(routes.identity.clean());
+  EXPECT_EQ(routes.identity.end_norms, 1);
+  EXPECT_EQ(routes.norm_sites, 9);
+}
+
+TEST_F(RoutesTest, ANormOnTheEmbeddingIsOnTheRoute) {
+  EXPECT_EQ(OfPlacement("bloom").identity.ToString(), "through 1 norm");
+}
+
+TEST_F(RoutesTest, TheShorterRouteCounts) {
+  EXPECT_EQ(OfPlacement("b2t", 3).identity.norms, 3);  // past norm_1 of every block
+  // The first layer is pre-norm: one norm a layer from the second on.
+  EXPECT_EQ(OfPlacement("hybrid_norm_star", 5).identity.norms, 4);
+}
+
+TEST_F(RoutesTest, NormsInsideSublayersAreCountedAndNotOnTheRoute) {
+  const Routes routes = OfPlacement("qk_norm", 3);
+  EXPECT_TRUE(routes.identity.clean());
+  EXPECT_EQ(routes.norm_sites, 3 * 4 + 1);
+}
+
+TEST_F(RoutesTest, SlotsThatHoldTheIdentityAreNotThere) {
+  TinyModel model;
+  model.placement = "post";
+  model.norm = "none";
+  const Routes routes = Of(model.Text());
+  EXPECT_TRUE(routes.identity.clean());
+  EXPECT_EQ(routes.norm_sites, 0);
+  EXPECT_EQ(routes.jacobians[0], "(I + J_mlp) (I + J_attention)");
+}
+
+TEST_F(RoutesTest, LearnedValuesOnTheStreamSpoilTheRoute) {
+  const Routes routes = OfBody("learned { name: \"a\" init: 1 } each: \"x = a * x + f(x)\"");
+  EXPECT_FALSE(routes.identity.clean());
+  EXPECT_EQ(routes.identity.ToString(), "scaled by learned values");
+  EXPECT_EQ(routes.jacobians[0], "(a + J_mlp) (a + J_attention)");
+  // On a branch they leave it alone.
+  EXPECT_TRUE(OfPlacement("layer_scale").identity.clean());
+}
+
+TEST_F(RoutesTest, AFunctionOfALearnedValueIsWrittenAsOne) {
+  const Routes routes =
+      OfBody("learned { name: \"a\" init: 1 } each: \"x = x + sigmoid(a) * f(x)\"");
+  EXPECT_TRUE(routes.identity.clean());
+  EXPECT_EQ(routes.jacobians[0], "(I + sigmoid(a) J_mlp) (I + sigmoid(a) J_attention)");
+}
+
+TEST_F(RoutesTest, ThereIsNoRouteWhereTheStreamIsReplaced) {
+  const Routes routes = OfBody("each: \"x = f(norm(x))\"");
+  EXPECT_FALSE(routes.identity.exists);
+  EXPECT_EQ(routes.identity.ToString(), "none");
+  EXPECT_EQ(routes.jacobians[0], "J_mlp J_norm J_attention J_norm");
+  EXPECT_FALSE(OfBody("each: \"x = tanh(x + f(x))\"").identity.exists);
+}
+
+// A product of two tensors has no constant Jacobian: nothing of it is an identity route.
+TEST_F(RoutesTest, AGateThatDependsOnTheTokenSpoilsTheRoute) {
+  const Routes routes = OfBody("each: \"y = f(x)\" each: \"x = sigmoid(y) * x\"");
+  EXPECT_FALSE(routes.identity.clean());
+  EXPECT_FALSE(OfBody("each: \"y = f(x)\" each: \"x = x * sigmoid(y)\"").identity.clean());
+}
+
+TEST_F(RoutesTest, LayersOfDifferentPlacementsHaveTheirOwnJacobians) {
+  const Routes routes = Of(R"pbtxt(
+    n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
+    layers { repeat: 1 block { placement: "post" norm: "rms_norm" } }
+    layers { repeat: 2 block { placement: "pre" norm: "rms_norm" } })pbtxt");
+  EXPECT_EQ(routes.identity.norms, 2);
+  EXPECT_EQ(routes.identity.end_norms, 1);
+  EXPECT_EQ(routes.jacobians[0], "J_norm (I + J_mlp) J_norm (I + J_attention)");
+  EXPECT_EQ(routes.jacobians[2], "(I + J_mlp J_norm) (I + J_attention J_norm)");
+}
+
+}  // namespace
+}  // namespace plumb

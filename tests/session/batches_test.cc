@@ -1,0 +1,288 @@
+#include "runtime/session/batches.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/rng.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Dataset MakeDataset(absl::string_view content, DatasetOptions::Format format,
+                    double val_fraction = 0) {
+  DatasetOptions options;
+  options.format = format;
+  options.val_fraction = val_fraction;
+  absl::StatusOr<Dataset> dataset = Dataset::FromContent(content, "d.txt", options);
+  EXPECT_TRUE(dataset.ok()) << dataset.status();
+  return *std::move(dataset);
+}
+
+Dataset Documents(absl::string_view content, double val_fraction = 0) {
+  return MakeDataset(content, DatasetOptions::Format::kDocuments, val_fraction);
+}
+
+Dataset Text(absl::string_view content, double val_fraction = 0) {
+  return MakeDataset(content, DatasetOptions::Format::kText, val_fraction);
+}
+
+// Documents a, b, ..., of one letter each.
+Dataset Letters(int n) {
+  std::string content;
+  for (int i = 0; i < n; ++i)
+    absl::StrAppend(&content, std::string(1, static_cast<char>('a' + i)), "\n");
+  return Documents(content);
+}
+
+TrainBatches Train(const Dataset& dataset, int64_t batch_size, int64_t context_length,
+                   uint64_t seed = 1, bool keep_order = false) {
+  TrainBatches::Options options;
+  options.batch_size = batch_size;
+  options.context_length = context_length;
+  options.seed = seed;
+  options.keep_order = keep_order;
+  absl::StatusOr<TrainBatches> batches = TrainBatches::Create(&dataset, options);
+  EXPECT_TRUE(batches.ok()) << batches.status();
+  return *std::move(batches);
+}
+
+bool Same(const Batch& a, const Batch& b) {
+  return a.batch == b.batch && a.seq == b.seq && a.valid_targets == b.valid_targets &&
+         a.tokens == b.tokens && a.targets == b.targets && a.positions == b.positions;
+}
+
+TEST(TrainBatchesTest, DocumentsStandBetweenBeginEndTokens) {
+  const Dataset dataset = Documents("ab\nc\nabcab\n");  // a b c <be>: 0 1 2 3
+  TrainBatches batches = Train(dataset, 3, 4, 1, /*keep_order=*/true);
+  EXPECT_EQ(batches.max_seq(), 4);
+  Batch batch = batches.MakeBatch();
+  batches.Fill(0, &batch);
+  EXPECT_EQ(batch.batch, 3);
+  EXPECT_EQ(batch.seq, 4);
+  EXPECT_EQ(batch.valid_targets, 3 + 2 + 4);
+  EXPECT_THAT(batch.tokens, ElementsAre(3, 0, 1, 0,  //
+                                        3, 2, 0, 0,  //
+                                        3, 0, 1, 2));
+  EXPECT_THAT(batch.targets, ElementsAre(0, 1, 3, -1,   //
+                                         2, 3, -1, -1,  //
+                                         0, 1, 2, 0));  // cut: the end is not seen
+  EXPECT_THAT(batch.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3));
+}
+
+TEST(TrainBatchesTest, ABatchIsAsLongAsItsLongestRow) {
+  const Dataset dataset = Documents("ab\nc\nabcab\n");
+  TrainBatches batches = Train(dataset, 1, 100, 1, true);
+  EXPECT_EQ(batches.max_seq(), 6);
+  Batch batch = batches.MakeBatch();
+  batches.Fill(1, &batch);
+  EXPECT_EQ(batch.seq, 2);
+  EXPECT_THAT(batch.tokens, ElementsAre(3, 2));
+  EXPECT_THAT(batch.targets, ElementsAre(2, 3));
+  batches.Fill(2, &batch);
+  EXPECT_EQ(batch.seq, 6);
+  EXPECT_THAT(batch.targets, ElementsAre(0, 1, 2, 0, 1, 3));
+  // A document that fills the context to the last token is whole.
+  TrainBatches exact = Train(dataset, 1, 6, 1, true);
+  exact.Fill(2, &batch);
+  EXPECT_THAT(batch.targets, ElementsAre(0, 1, 2, 0, 1, 3));
+  TrainBatches one = Train(dataset, 1, 1, 1, true);
+  one.Fill(2, &batch);
+  EXPECT_THAT(batch.tokens, ElementsAre(3));
+  EXPECT_THAT(batch.targets, ElementsAre(0));
+}
+
+TEST(TrainBatchesTest, EachEpochHoldsEveryDocumentOnceInTheStreamsOrder) {
+  const Dataset dataset = Letters(10);
+  TrainBatches batches = Train(dataset, 1, 8, /*seed=*/7);
+  Batch batch = batches.MakeBatch();
+  std::vector<std::vector<int64_t>> epochs;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<int64_t> seen;
+    for (int64_t i = 0; i < 10; ++i) {
+      batches.Fill(epoch * 10 + i, &batch);
+      seen.push_back(batch.targets[0]);
+    }
+    EXPECT_EQ(seen, Permutation(RngStream(7, "document-order", static_cast<uint64_t>(epoch)), 10));
+    epochs.push_back(seen);
+    std::sort(seen.begin(), seen.end());
+    EXPECT_THAT(seen, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+  EXPECT_NE(epochs[1], epochs[2]);
+}
+
+TEST(TrainBatchesTest, RowsContinueAcrossEpochs) {
+  const Dataset dataset = Letters(5);
+  TrainBatches one = Train(dataset, 1, 8);
+  TrainBatches many = Train(dataset, 12, 8);  // more rows than documents
+  Batch row = one.MakeBatch();
+  Batch batch = many.MakeBatch();
+  for (int64_t index = 0; index < 4; ++index) {
+    many.Fill(index, &batch);
+    for (int64_t i = 0; i < 12; ++i) {
+      one.Fill(index * 12 + i, &row);
+      EXPECT_EQ(batch.targets[static_cast<size_t>(i * batch.seq)], row.targets[0]);
+    }
+  }
+}
+
+TEST(TrainBatchesTest, KeptOrderIsTheFilesInEveryEpoch) {
+  const Dataset dataset = Letters(3);
+  TrainBatches batches = Train(dataset, 2, 8, 1, true);
+  Batch batch = batches.MakeBatch();
+  std::vector<int32_t> first;
+  for (int64_t i = 0; i < 3; ++i) {
+    batches.Fill(i, &batch);
+    first.push_back(batch.targets[0]);
+    first.push_back(batch.targets[2]);
+  }
+  EXPECT_THAT(first, ElementsAre(0, 1, 2, 0, 1, 2));
+}
+
+TEST(TrainBatchesTest, ABatchDoesNotDependOnWhatWasAskedBefore) {
+  std::string content;
+  for (int i = 0; i < 137; ++i)
+    absl::StrAppend(&content, std::string(1 + i % 9, static_cast<char>('a' + i % 26)), "\n");
+  for (const Dataset& dataset : {Documents(content), Text(content)}) {
+    TrainBatches walked = Train(dataset, 4, 6, 3);
+    Batch expected = walked.MakeBatch();
+    for (int64_t step = 0; step <= 700; ++step) walked.Fill(step, &expected);
+    TrainBatches fresh = Train(dataset, 4, 6, 3);
+    Batch batch = fresh.MakeBatch();
+    fresh.Fill(700, &batch);
+    EXPECT_TRUE(Same(batch, expected));
+    fresh.Fill(3, &batch);  // backwards, over the border of an epoch
+    fresh.Fill(900, &batch);
+    fresh.Fill(700, &batch);
+    EXPECT_TRUE(Same(batch, expected));
+    TrainBatches other_seed = Train(dataset, 4, 6, 4);
+    other_seed.Fill(700, &batch);
+    EXPECT_FALSE(Same(batch, expected));
+  }
+}
+
+TEST(TrainBatchesTest, WindowsLieWhereTheStreamSays) {
+  const Dataset dataset = Text("abcdefghijklmnopqrstuvwxyz");
+  TrainBatches batches = Train(dataset, 3, 5, 11);
+  EXPECT_EQ(batches.max_seq(), 5);
+  Batch batch = batches.MakeBatch();
+  batches.Fill(4, &batch);
+  EXPECT_EQ(batch.seq, 5);
+  EXPECT_EQ(batch.valid_targets, 15);
+  for (uint64_t row = 0; row < 3; ++row) {
+    const uint64_t start = RngStream(11, "window", 4).Below(row, 21);
+    for (uint64_t t = 0; t < 5; ++t) {
+      EXPECT_EQ(batch.tokens[row * 5 + t], static_cast<int32_t>(start + t));
+      EXPECT_EQ(batch.targets[row * 5 + t], static_cast<int32_t>(start + t + 1));
+      EXPECT_EQ(batch.positions[row * 5 + t], static_cast<int32_t>(t));
+    }
+  }
+}
+
+TEST(TrainBatchesTest, WindowsReachBothEndsOfTheText) {
+  const Dataset dataset = Text("abcdefgh");
+  TrainBatches batches = Train(dataset, 1, 5);
+  Batch batch = batches.MakeBatch();
+  std::set<int32_t> starts;
+  for (int64_t step = 0; step < 100; ++step) {
+    batches.Fill(step, &batch);
+    starts.insert(batch.tokens[0]);
+  }
+  EXPECT_THAT(starts, ElementsAre(0, 1, 2));
+}
+
+TEST(TrainBatchesTest, ImpossibleRequestsSaySo) {
+  const auto error = [](const Dataset& dataset, int64_t batch_size, int64_t context_length) {
+    TrainBatches::Options options;
+    options.batch_size = batch_size;
+    options.context_length = context_length;
+    const absl::Status status = TrainBatches::Create(&dataset, options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  const Dataset text = Text("abcdef");
+  EXPECT_EQ(error(text, 1, 6),
+            "d.txt: the training split has 6 tokens, but a window of context_length 6 needs at "
+            "least 7; use more text or a smaller context_length");
+  EXPECT_THAT(error(text, 0, 4), HasSubstr("batch_size must be >= 1, is 0"));
+  EXPECT_THAT(error(text, 1, 0), HasSubstr("context_length must be >= 1, is 0"));
+  EXPECT_THAT(error(text, int64_t{1} << 62, int64_t{1} << 62), HasSubstr("more than"));
+  EXPECT_THAT(error(Documents("a\nb\n", 1), 1, 4), HasSubstr("the training split has nothing"));
+  EXPECT_THAT(error(Text("abc", 1), 1, 1), HasSubstr("the training split has nothing"));
+  Train(text, 1, 5);  // exactly enough
+}
+
+TEST(EvalBatchesTest, TextIsPredictedOnceFromWindowsSideBySide) {
+  const Dataset dataset = Text("abcdefghijk", 1);  // 11 tokens, 10 targets
+  EvalBatches::Options options;
+  options.batch_size = 2;
+  options.context_length = 4;
+  const absl::StatusOr<EvalBatches> batches =
+      EvalBatches::Create(&dataset, Split::kValidation, options);
+  ASSERT_TRUE(batches.ok()) << batches.status();
+  EXPECT_EQ(batches->num_sequences(), 3);
+  EXPECT_EQ(batches->num_targets(), 10);
+  ASSERT_EQ(batches->size(), 2);
+  Batch batch = batches->MakeBatch();
+  batches->Fill(0, &batch);
+  EXPECT_THAT(batch.tokens, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(batch.targets, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_EQ(batch.valid_targets, 8);
+  batches->Fill(1, &batch);
+  EXPECT_EQ(batch.batch, 2);
+  EXPECT_EQ(batch.seq, 4);
+  EXPECT_THAT(batch.tokens, ElementsAre(8, 9, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(batch.targets, ElementsAre(9, 10, -1, -1, -1, -1, -1, -1));
+  EXPECT_EQ(batch.valid_targets, 2);
+}
+
+TEST(EvalBatchesTest, DocumentsComeInOrderAndAllAtOnce) {
+  const Dataset dataset = Documents("ab\nc\nabcab\n", 1);
+  for (int64_t batch_size : {1, 2, 3, 50}) {
+    EvalBatches::Options options;
+    options.batch_size = batch_size;
+    options.context_length = 4;
+    const absl::StatusOr<EvalBatches> batches =
+        EvalBatches::Create(&dataset, Split::kValidation, options);
+    ASSERT_TRUE(batches.ok());
+    EXPECT_EQ(batches->rows(), std::min<int64_t>(batch_size, 3));
+    Batch batch = batches->MakeBatch();
+    std::vector<int32_t> targets;
+    int64_t valid = 0;
+    for (int64_t i = 0; i < batches->size(); ++i) {
+      batches->Fill(i, &batch);
+      EXPECT_EQ(batch.batch, batches->rows());
+      valid += batch.valid_targets;
+      for (int32_t target : batch.targets) {
+        if (target >= 0) targets.push_back(target);
+      }
+    }
+    EXPECT_THAT(targets, ElementsAre(0, 1, 3, 2, 3, 0, 1, 2, 0));
+    EXPECT_EQ(valid, 9);
+    EXPECT_EQ(batches->num_targets(), 9);
+  }
+}
+
+TEST(EvalBatchesTest, ASplitWithoutTargetsIsAnError) {
+  EvalBatches::Options options;
+  options.context_length = 4;
+  for (const Dataset& dataset : {Documents("ab\nc\n", 0), Text("abcdefghij", 0.1)}) {
+    const absl::Status status = EvalBatches::Create(&dataset, Split::kValidation, options).status();
+    EXPECT_EQ(status.message(),
+              "d.txt: the validation split has nothing to predict; change val_fraction or use more "
+              "data");
+  }
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,15 @@
+// Counts every allocation of the process, those of the shared libraries too: the binary that links
+// it takes malloc's place. Its own binary, therefore.
+#ifndef PLUMB_TESTS_SESSION_COUNT_MALLOCS_H_
+#define PLUMB_TESTS_SESSION_COUNT_MALLOCS_H_
+
+#include <cstdint>
+
+namespace plumb {
+
+// How often memory was asked for so far, on any thread.
+int64_t MallocCount();
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_SESSION_COUNT_MALLOCS_H_

@@ -1,0 +1,181 @@
+#include "runtime/session/data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr DatasetOptions::Format kText = DatasetOptions::Format::kText;
+constexpr DatasetOptions::Format kDocuments = DatasetOptions::Format::kDocuments;
+
+DatasetOptions Options(DatasetOptions::Format format, double val_fraction) {
+  DatasetOptions options;
+  options.format = format;
+  options.val_fraction = val_fraction;
+  return options;
+}
+
+absl::StatusOr<Dataset> Documents(absl::string_view content, double val_fraction = 0,
+                                  const Tokenizer* tokenizer = nullptr) {
+  return Dataset::FromContent(content, "d.txt", Options(kDocuments, val_fraction), tokenizer);
+}
+
+std::string ErrorOf(const absl::StatusOr<Dataset>& dataset) {
+  EXPECT_FALSE(dataset.ok());
+  return std::string(dataset.status().message());
+}
+
+std::string DocumentText(const Dataset& dataset, Split split, int64_t i) {
+  return *dataset.tokenizer().Decode(dataset.document(split, i));
+}
+
+std::string Names(int n) {
+  std::string content;
+  for (int i = 0; i < n; ++i) absl::StrAppend(&content, "n", i, "\n");
+  return content;
+}
+
+TEST(DatasetTest, DocumentsAreTheLinesThatAreNotEmpty) {
+  const absl::StatusOr<Dataset> dataset = Documents("emma\r\n\n\r\nava\nmia");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_EQ(dataset->num_documents(Split::kTrain), 3);
+  EXPECT_EQ(DocumentText(*dataset, Split::kTrain, 0), "emma");
+  EXPECT_EQ(DocumentText(*dataset, Split::kTrain, 1), "ava");
+  EXPECT_EQ(DocumentText(*dataset, Split::kTrain, 2), "mia");
+  // Line ends are not characters of documents.
+  EXPECT_EQ(dataset->tokenizer(), *Tokenizer::Characters({"aeimv"}, true));
+  EXPECT_EQ(dataset->longest_document(Split::kTrain), 4);
+  EXPECT_EQ(dataset->num_tokens(Split::kTrain), 10);
+  EXPECT_EQ(dataset->num_cropped(Split::kTrain, 5), 0);
+  EXPECT_EQ(dataset->num_cropped(Split::kTrain, 4), 1);
+}
+
+TEST(DatasetTest, AByteOrderMarkIsNotData) {
+  const absl::StatusOr<Dataset> dataset = Documents(
+      "\xef\xbb\xbf"
+      "ab\n");
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ(DocumentText(*dataset, Split::kTrain, 0), "ab");
+}
+
+TEST(DatasetTest, TheHeldOutDocumentsAreAFixedChoice) {
+  const absl::StatusOr<Dataset> dataset = Documents(Names(100), 0.1);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ(dataset->num_documents(Split::kTrain), 90);
+  EXPECT_EQ(dataset->num_documents(Split::kValidation), 10);
+  std::set<std::string> all;
+  std::string held_out;
+  int64_t last = -1;
+  for (int64_t i = 0; i < 10; ++i) {
+    const std::string text = DocumentText(*dataset, Split::kValidation, i);
+    absl::StrAppend(&held_out, text, " ");
+    all.insert(text);
+    const int64_t number = std::stoll(text.substr(1));
+    EXPECT_GT(number, last);  // in the order of the file
+    last = number;
+  }
+  for (int64_t i = 0; i < 90; ++i) all.insert(DocumentText(*dataset, Split::kTrain, i));
+  EXPECT_EQ(all.size(), 100u);
+  // Pinned: runs of different versions must hold out the same.
+  EXPECT_EQ(held_out, "n14 n22 n25 n52 n62 n66 n67 n80 n85 n90 ");
+}
+
+TEST(DatasetTest, TheVocabularyIsThatOfTheWholeFile) {
+  const absl::StatusOr<Dataset> dataset =
+      Dataset::FromContent("aaaaaaaaaz", "t.txt", Options(kText, 0.1), nullptr);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ(dataset->tokenizer(), *Tokenizer::Characters({"az"}, false));
+  EXPECT_EQ(dataset->num_tokens(Split::kTrain), 9);
+  ASSERT_EQ(dataset->num_tokens(Split::kValidation), 1);
+  EXPECT_EQ(dataset->text(Split::kValidation)[0], 1);
+}
+
+TEST(DatasetTest, SplitsTextWhereNanoGptDoes) {
+  // int(n * 0.9) characters train.
+  const std::string text(1234, 'a');
+  const absl::StatusOr<Dataset> dataset =
+      Dataset::FromContent(text, "t.txt", Options(kText, 0.1), nullptr);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ(dataset->num_tokens(Split::kTrain), 1110);
+  EXPECT_EQ(dataset->num_tokens(Split::kValidation), 124);
+}
+
+TEST(DatasetTest, AWholeFileCanBeEitherSplit) {
+  const absl::StatusOr<Dataset> all_train = Documents(Names(7), 0);
+  EXPECT_EQ(all_train->num_documents(Split::kTrain), 7);
+  EXPECT_EQ(all_train->num_documents(Split::kValidation), 0);
+  const absl::StatusOr<Dataset> all_validation = Documents(Names(7), 1);
+  EXPECT_EQ(all_validation->num_documents(Split::kTrain), 0);
+  EXPECT_EQ(all_validation->num_documents(Split::kValidation), 7);
+  // A single document trains, whatever share is asked for.
+  EXPECT_EQ(Documents("one", 0.1)->num_documents(Split::kTrain), 1);
+  for (double bad : {-0.1, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THAT(ErrorOf(Documents("a", bad)), HasSubstr("val_fraction must lie between 0 and 1"));
+  }
+}
+
+TEST(DatasetTest, FilesWithoutDataAreErrors) {
+  EXPECT_EQ(ErrorOf(Documents("")), "d.txt: the file is empty");
+  EXPECT_EQ(ErrorOf(Documents("\xef\xbb\xbf")), "d.txt: the file is empty");
+  EXPECT_EQ(ErrorOf(Documents("\n\r\n\n")),
+            "d.txt: no document: all 3 lines are empty; a document is a line with text");
+  ScratchDir dir;
+  EXPECT_EQ(Dataset::Load(dir.File("none"), Options(kText, 0)).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_FALSE(Dataset::Load(dir.path(), Options(kText, 0)).ok());
+}
+
+TEST(DatasetTest, BadUtf8IsAnErrorWithItsPlace) {
+  EXPECT_EQ(ErrorOf(Documents("ok\nb\xe9\n")),
+            "d.txt: line 2, byte 4 (0xe9) is not valid UTF-8; convert the file to UTF-8 or use "
+            "vocabulary: BYTES");
+  EXPECT_THAT(ErrorOf(Documents(absl::string_view("\xff\xfe"
+                                                  "a\0",
+                                                  4))),
+              HasSubstr("it looks like UTF-16"));
+  DatasetOptions bytes = Options(kDocuments, 0);
+  bytes.vocabulary = Tokenizer::Kind::kBytes;
+  const absl::StatusOr<Dataset> dataset = Dataset::FromContent("b\xe9\n", "d.txt", bytes);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ(dataset->tokenizer().vocab_size(), 257);
+  EXPECT_EQ(DocumentText(*dataset, Split::kTrain, 0), "b\xe9");
+}
+
+TEST(DatasetTest, AGivenTokenizerIsTheVocabulary) {
+  const Tokenizer tokenizer = *Tokenizer::Characters({"abcdef"}, true);
+  const absl::StatusOr<Dataset> dataset = Documents("fa\nce\n", 0, &tokenizer);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ(dataset->tokenizer(), tokenizer);
+  EXPECT_EQ(dataset->document(Split::kTrain, 0)[0], 5);
+  EXPECT_EQ(ErrorOf(Documents("fa\r\n\nc\u00e9xx\n", 0, &tokenizer)),
+            "d.txt:3:2: '\u00e9' (U+00E9) is not in the vocabulary: 6 characters \"abcdef\", and a "
+            "begin/end token");
+  EXPECT_THAT(ErrorOf(Documents("zz\nzz\n", 0, &tokenizer)), HasSubstr("d.txt:1:1: 'z'"));
+  EXPECT_THAT(ErrorOf(Documents("a\xff\n", 0, &tokenizer)), HasSubstr("not valid UTF-8"));
+  const Tokenizer of_text = *Tokenizer::Characters({"abcdef"}, false);
+  EXPECT_THAT(ErrorOf(Documents("fa\n", 0, &of_text)), HasSubstr("begin/end token"));
+}
+
+TEST(DatasetTest, HashIsOfTheFileAsItIs) {
+  EXPECT_EQ(Documents("foobar")->data_hash(), "85944171f73967e8");
+  EXPECT_NE(Documents("foobar\n")->data_hash(), "85944171f73967e8");
+  ScratchDir dir;
+  const absl::StatusOr<Dataset> dataset =
+      Dataset::Load(dir.Write("d.txt", "foobar"), Options(kDocuments, 0));
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ(dataset->data_hash(), "85944171f73967e8");
+  EXPECT_EQ(dataset->name(), dir.File("d.txt"));
+}
+
+}  // namespace
+}  // namespace plumb

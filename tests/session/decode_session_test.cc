@@ -1,0 +1,155 @@
+// Decoding against the full forward pass: the same logits at every position, for every shipped
+// placement, however the tokens are fed.
+#include "runtime/session/decode_session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/session/evaluate.h"
+#include "tests/api/test_models.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kContext = 12;
+
+class DecodeEveryPlacementTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void Expect(const TinyModel& model) {
+    const auto runtime = MakeRuntime();
+    const auto context = MakeContext(runtime.get(), model.Text());
+    const ParameterStore parameters = GenericParameters(*context);
+    const std::vector<int32_t> tokens = RandomTokens(1, kContext, model.vocab_size)[0];
+    const auto full = RunBatch(*context, parameters, {tokens}, 1);
+    ASSERT_TRUE(full.ok()) << full.status();
+    DecodeSession decode(context.get(), &parameters, 1);
+    float largest = 0;
+    for (float logit : full->logits) largest = std::max(largest, std::fabs(logit));
+    // The logits after n tokens, against those of the full pass at position n - 1.
+    const auto expect_at = [&](size_t n, const std::string& how) {
+      ASSERT_EQ(decode.length(), static_cast<int64_t>(n));
+      const size_t vocab = static_cast<size_t>(model.vocab_size);
+      for (size_t v = 0; v < vocab; ++v) {
+        ASSERT_NEAR(decode.logits()[v], full->logits[(n - 1) * vocab + v], 1e-5f * largest)
+            << how << " at " << n;
+      }
+    };
+    const auto feed = [&](size_t from, size_t to) {
+      const auto status = decode.Feed(absl::MakeConstSpan(tokens).subspan(from, to - from));
+      ASSERT_TRUE(status.ok()) << status;
+    };
+    for (size_t n = 1; n <= tokens.size(); ++n) {
+      feed(n - 1, n);
+      expect_at(n, "token by token");
+    }
+    for (size_t n = 2; n <= tokens.size(); ++n) {
+      decode.Reset();
+      feed(0, n);
+      expect_at(n, "prefill");
+      decode.Reset();
+      feed(0, n / 2);
+      feed(n / 2, n);
+      expect_at(n, "prefill in two");
+    }
+  }
+};
+
+TEST_P(DecodeEveryPlacementTest, AgreesWithTheFullPassUnderLearnedPositions) {
+  TinyModel model;
+  model.placement = GetParam();
+  model.n_layer = model.placement == "swin_v2" ? 6 : 2;
+  model.context_length = kContext;
+  Expect(model);
+}
+
+TEST_P(DecodeEveryPlacementTest, AgreesWithTheFullPassUnderRopeAndGroupedHeads) {
+  TinyModel model;
+  model.placement = GetParam();
+  model.norm = "layer_norm";
+  model.n_layer = model.placement == "swin_v2" ? 6 : 2;
+  model.context_length = kContext;
+  model.positions = "ROPE";
+  model.n_head = 4;
+  model.d_model = 16;
+  model.more = "mlp { gated: true activation: SILU bias: true } attention { bias: true }";
+  Expect(model);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DecodeEveryPlacementTest, ::testing::ValuesIn(ShippedPlacements()),
+                         TestName);
+
+class DecodeSessionTest : public ::testing::Test {
+ protected:
+  explicit DecodeSessionTest() : context_(MakeContext(runtime_.get(), TinyModel().Text())) {}
+
+  std::vector<float> Logits(const DecodeSession& decode) {
+    return {decode.logits(), decode.logits() + 5};
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  const std::unique_ptr<ModelContext> context_;
+  const ParameterStore parameters_ = GenericParameters(*context_);
+};
+
+TEST_F(DecodeSessionTest, ASequenceThatIsTooLongIsRefusedWhole) {
+  DecodeSession decode(context_.get(), &parameters_, 1);
+  ASSERT_TRUE(decode.Feed({1, 2, 3, 4, 0}).ok());
+  const std::vector<float> before = Logits(decode);
+  const absl::Status status = decode.Feed({1, 2, 3, 4});
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("context_length 8"));
+  EXPECT_EQ(decode.length(), 5);
+  EXPECT_EQ(Logits(decode), before);
+  EXPECT_TRUE(decode.Feed({1, 2, 3}).ok());
+  EXPECT_EQ(decode.length(), decode.context_length());
+  EXPECT_EQ(decode.Feed({1}).code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(DecodeSessionTest, NoTokensAndUnknownTokensAreErrorsThatLeaveTheSequenceAlone) {
+  DecodeSession decode(context_.get(), &parameters_, 1);
+  EXPECT_EQ(decode.Feed({}).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(decode.Feed({1, 2}).ok());
+  EXPECT_FALSE(decode.Feed({3, 5, 1}).ok());
+  EXPECT_FALSE(decode.Feed({-1}).ok());
+  EXPECT_EQ(decode.length(), 2);
+  ASSERT_TRUE(decode.Feed({3}).ok());
+  const std::vector<float> logits = Logits(decode);
+  decode.Reset();
+  ASSERT_TRUE(decode.Feed({1, 2}).ok());
+  ASSERT_TRUE(decode.Feed({3}).ok());
+  EXPECT_EQ(Logits(decode), logits);
+}
+
+TEST_F(DecodeSessionTest, APromptMayBeLongerThanTheLongestChunk) {
+  TinyModel model;
+  model.context_length = 600;
+  model.positions = "ROPE";
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const ParameterStore parameters = GenericParameters(*context);
+  const std::vector<int32_t> prompt = RandomTokens(1, 519, 5)[0];
+  const auto full = RunBatch(*context, parameters, {prompt}, 1);
+  ASSERT_TRUE(full.ok()) << full.status();
+  DecodeSession decode(context.get(), &parameters, 1);
+  ASSERT_TRUE(decode.Feed(prompt).ok());
+  EXPECT_LE(
+      RelativeError(Logits(decode), std::vector<float>(full->logits.end() - 5, full->logits.end())),
+      1e-5);
+}
+
+TEST_F(DecodeSessionTest, ResetForgetsTheSequence) {
+  DecodeSession decode(context_.get(), &parameters_, 1), fresh(context_.get(), &parameters_, 1);
+  ASSERT_TRUE(decode.Feed({1, 2, 3, 4}).ok());
+  decode.Reset();
+  EXPECT_EQ(decode.length(), 0);
+  ASSERT_TRUE(decode.Feed({4, 0}).ok());
+  ASSERT_TRUE(fresh.Feed({4, 0}).ok());
+  EXPECT_EQ(Logits(decode), Logits(fresh));
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,133 @@
+// A training step and a decoded token allocate nothing once their length has been seen: neither
+// here nor in a library below.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "runtime/session/decode_session.h"
+#include "runtime/session/evaluate.h"
+#include "runtime/session/train_session.h"
+#include "tests/api/test_models.h"
+#include "tests/session/count_mallocs.h"
+#include "tests/session/test_datasets.h"
+
+namespace plumb {
+namespace {
+
+template <class Body>
+int64_t CountAllocations(const Body& body) {
+  const int64_t before = MallocCount();
+  body();
+  return MallocCount() - before;
+}
+
+TEST(StepAllocationTest, TheCounterCounts) {
+  void* volatile memory = nullptr;
+  EXPECT_EQ(CountAllocations([&] { memory = std::malloc(10); }), 1);
+  std::free(memory);
+  EXPECT_GE(CountAllocations([&] { std::vector<int> v(100, 1), w(v); }), 2);
+  EXPECT_GE(CountAllocations([&] { AlignedBuffer buffer(1 << 10); }), 1);
+}
+
+class SessionAllocationTest : public ::testing::TestWithParam<int> {
+ protected:
+  const int threads_ = GetParam();
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime(threads_);
+};
+
+std::string StudyModel() {
+  return *ReadFile(absl::StrCat(PLUMB_SOURCE_DIR, "/examples/why_normalise/pre.pbtxt"));
+}
+
+// Products of these sizes go to oneDNN, and its work to several threads.
+std::string WideModel() {
+  TinyModel model;
+  model.placement = "double_qk";
+  model.norm = "layer_norm";
+  model.n_head = model.n_kv_head = 4;
+  model.d_model = 128;
+  model.d_ff = 512;
+  model.context_length = 64;
+  model.vocab_size = 26;
+  model.positions = "ROPE";
+  return model.Text();
+}
+
+TEST_P(SessionAllocationTest, AStepOfTheStudyModelAllocatesNothingOnceItsLengthWasSeen) {
+  const auto context = MakeContext(runtime_.get(), StudyModel());
+  const Dataset data = Documents(30, 2, 12);
+  TrainSpec spec;
+  spec.batch_size = 1;
+  const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
+  std::set<int64_t> lengths;
+  int64_t seen_again = 0;
+  for (int i = 0; i < 120; ++i) {
+    int64_t tokens = 0;
+    bool ok = false;
+    const int64_t allocations = CountAllocations([&] {
+      const auto step = session->Step();
+      ok = step.ok();
+      if (ok) tokens = step->tokens;
+    });
+    ASSERT_TRUE(ok);
+    if (lengths.insert(tokens).second) continue;
+    EXPECT_EQ(allocations, 0) << "step " << i << " of " << tokens << " tokens";
+    ++seen_again;
+  }
+  EXPECT_GT(seen_again, 100);
+}
+
+TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
+  const auto context = MakeContext(runtime_.get(), WideModel());
+  const Dataset data = TextOf(2000, 26);
+  TrainSpec spec;
+  spec.batch_size = 4;
+  spec.gradient_accumulation_steps = 2;
+  const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
+  ASSERT_TRUE(session->Step().ok());
+  bool ok = true;
+  EXPECT_EQ(CountAllocations([&] {
+              for (int i = 0; i < 3; ++i) ok = session->Step().ok() && ok;
+            }),
+            0);
+  EXPECT_TRUE(ok);
+}
+
+TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
+  for (const std::string& text : {StudyModel(), WideModel()}) {
+    const auto context = MakeContext(runtime_.get(), text);
+    const ParameterStore parameters = GenericParameters(*context);
+    DecodeSession decode(context.get(), &parameters, threads_);
+    const std::vector<int32_t> prompt = {1, 2, 3, 4, 5};
+    ASSERT_TRUE(decode.Feed(prompt).ok());
+    bool ok = true;
+    EXPECT_EQ(CountAllocations([&] {
+                for (int i = 0; i < 4; ++i) ok = decode.Feed({prompt[1]}).ok() && ok;
+                decode.Reset();
+                ok = decode.Feed(prompt).ok() && ok;  // of a length that was seen
+              }),
+              0);
+    EXPECT_TRUE(ok);
+  }
+}
+
+TEST_P(SessionAllocationTest, EvaluatingASplitAgainAllocatesNothing) {
+  const auto context = MakeContext(runtime_.get(), StudyModel());
+  const ParameterStore parameters = GenericParameters(*context);
+  const Dataset data = Documents(30, 2, 12, /*val_fraction=*/0.5);
+  const auto session =
+      *EvalSession::Create(context.get(), &parameters, &data, Split::kValidation, 4, threads_);
+  ASSERT_TRUE(session->Run(0).ok());
+  bool ok = true;
+  EXPECT_EQ(CountAllocations([&] { ok = session->Run(0).ok(); }), 0);
+  EXPECT_TRUE(ok);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, SessionAllocationTest, ::testing::Values(1, 2),
+                         ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,63 @@
+#include "runtime/session/utf8.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace plumb {
+namespace {
+
+TEST(Utf8Test, EveryCodePointComesBack) {
+  for (uint32_t c = 0; c <= kMaxCodePoint; ++c) {
+    if (c >= 0xD800 && c <= 0xDFFF) continue;
+    std::string text;
+    AppendUtf8(c, &text);
+    size_t offset = 0;
+    const absl::optional<uint32_t> read = NextCodePoint(text, &offset);
+    ASSERT_TRUE(read.has_value()) << c;
+    ASSERT_EQ(*read, c);
+    ASSERT_EQ(offset, text.size());
+  }
+}
+
+TEST(Utf8Test, RefusesWhatRfc3629Forbids) {
+  for (const std::string& bad : {
+           std::string("\x80"),              // continuation without a lead
+           std::string("\xc3"),              // cut short
+           std::string("\xe2\x82"),          //
+           std::string("\xf0\x9f\x98"),      //
+           std::string("\xc0\x80"),          // overlong
+           std::string("\xe0\x80\x80"),      //
+           std::string("\xf0\x80\x80\x80"),  //
+           std::string("\xed\xa0\x80"),      // surrogate
+           std::string("\xf4\x90\x80\x80"),  // above U+10FFFF
+           std::string("\xff"),              //
+           std::string("\xc3("),             // a lead without its continuation
+       }) {
+    EXPECT_EQ(FindInvalidUtf8("ab" + bad), absl::optional<size_t>(2)) << bad.size();
+  }
+}
+
+TEST(Utf8Test, ErrorsSayLineAndByte) {
+  EXPECT_TRUE(CheckUtf8("h\u00e9llo\n").ok());
+  EXPECT_EQ(CheckUtf8("ab\ncd\xe9z").message(), "line 2, byte 5 (0xe9) is not valid UTF-8");
+}
+
+TEST(Utf8Test, ColumnsCountCharacters) {
+  const std::string text = "ab\n\u00e9\u4e2dx";
+  const TextPlace place = PlaceOf(text, text.find('x'));
+  EXPECT_EQ(place.line, 2);
+  EXPECT_EQ(place.column, 3);
+}
+
+TEST(Utf8Test, DisplaysWhatATerminalWouldHide) {
+  EXPECT_EQ(DisplayCharacter('a'), "a");
+  EXPECT_EQ(DisplayCharacter('\n'), "\\n");
+  EXPECT_EQ(DisplayCharacter(0x1b), "\\u{1b}");
+  EXPECT_EQ(DisplayCharacter(0x202E), "\\u{202e}");
+  EXPECT_EQ(DisplayCharacter(0xE9), "\u00e9");
+  EXPECT_EQ(QuoteName(std::string(1000, 'x')).size(), 125u);
+}
+
+}  // namespace
+}  // namespace plumb
