@@ -1,0 +1,126 @@
+#include "cli/arguments.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "cli/nearest.h"
+
+namespace plumb::cli {
+namespace {
+
+// Decimal digits without a needless zero in front, which other programs read as octal.
+bool IsDecimal(absl::string_view text, bool may_be_negative) {
+  if (may_be_negative && !text.empty() && text.front() == '-') text.remove_prefix(1);
+  if (text.empty() || (text.size() > 1 && text.front() == '0')) return false;
+  return text.find_first_not_of("0123456789") == absl::string_view::npos;
+}
+
+// An option whose only word `parse` reads; `wanted` says what it should have been.
+template <class Parse>
+CLI::Option* AddParsed(CLI::App* app, const std::string& name, const std::string& wanted,
+                       const std::string& help, Parse parse) {
+  return app
+      ->add_option(
+          name,
+          [name, wanted, parse](const CLI::results_t& words) {
+            if (parse(words.back())) return true;
+            throw CLI::ValidationError(
+                absl::StrCat(name, ": \"", words.back(), "\" is not ", wanted));
+          },
+          help)
+      ->type_name("N");
+}
+
+}  // namespace
+
+CLI::Option* AddInt(CLI::App* app, const std::string& name, int64_t* value, int64_t low,
+                    int64_t high, const std::string& help) {
+  const std::string wanted = absl::StrCat("a whole number from ", low, " to ", high);
+  return AddParsed(app, name, wanted, help, [value, low, high](const std::string& word) {
+    return IsDecimal(word, true) && absl::SimpleAtoi(word, value) && *value >= low &&
+           *value <= high;
+  });
+}
+
+CLI::Option* AddDouble(CLI::App* app, const std::string& name, double* value, double low,
+                       double high, const std::string& help) {
+  const std::string wanted = absl::StrCat("a number from ", low, " to ", high);
+  return AddParsed(app, name, wanted, help, [value, low, high](const std::string& word) {
+    // Written so that NaN is out of range.
+    return absl::SimpleAtod(word, value) && *value >= low && *value <= high;
+  });
+}
+
+CLI::Option* AddSeed(CLI::App* app, std::optional<uint64_t>* seed, const std::string& help) {
+  const std::string wanted = "a whole number from 0 to 18446744073709551615";
+  return AddParsed(app, "--seed", wanted, help, [seed](const std::string& word) {
+    uint64_t value = 0;
+    if (!IsDecimal(word, false) || !absl::SimpleAtoi(word, &value)) return false;
+    *seed = value;
+    return true;
+  });
+}
+
+CLI::Option* AddRepeated(CLI::App* app, const std::string& name, const std::string& type,
+                         std::vector<std::string>* values, const std::string& help) {
+  return app
+      ->add_option(
+          name,
+          [values](const CLI::results_t& words) {
+            values->insert(values->end(), words.begin(), words.end());
+            return true;
+          },
+          help)
+      ->type_name(type)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
+absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments) {
+  Settings settings;
+  for (const std::string& assignment : assignments) {
+    const size_t equals = assignment.find('=');
+    if (equals == std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--set ", assignment, ": no \"=\"; write it like --set train.max_steps=200"));
+    }
+    const std::string field = assignment.substr(0, equals);
+    const std::string value = assignment.substr(equals + 1);
+    const size_t dot = field.find('.');
+    const std::string prefix = field.substr(0, dot);
+    if (dot == std::string::npos || (prefix != "model" && prefix != "train")) {
+      std::string suggestion =
+          dot == std::string::npos
+              ? absl::StrCat("; did you mean \"model.", field, "\" or \"train.", field, "\"?")
+              : DidYouMean(prefix, {"model", "train"});
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--set ", assignment, ": a setting begins with \"model.\" or \"train.\"", suggestion));
+    }
+    Overrides& overrides = prefix == "model" ? settings.model : settings.train;
+    overrides.emplace_back(field.substr(dot + 1), value);
+  }
+  return settings;
+}
+
+absl::StatusOr<Spec> ReadSpec(const std::string& path,
+                              const std::vector<std::string>& assignments) {
+  absl::StatusOr<Settings> settings = ParseSettings(assignments);
+  if (!settings.ok()) return settings.status();
+  if (!settings->train.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set train.", settings->train.front().first,
+                     ": this command does not train; only model.* can be set"));
+  }
+  absl::StatusOr<Spec> spec = Spec::FromFile(path);
+  if (!spec.ok()) return spec.status();
+  for (const auto& [field, value] : settings->model) {
+    const absl::Status status = spec->Set(field, value);
+    if (!status.ok()) {  // the message begins with the field
+      return absl::Status(status.code(), absl::StrCat("model.", status.message()));
+    }
+  }
+  return spec;
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,41 @@
+// Options that several commands share, and numbers on the command line that are read strictly:
+// "1e3", "0x10" or "010" for a whole number is a mistake and not a surprise.
+#ifndef PLUMB_CLI_ARGUMENTS_H_
+#define PLUMB_CLI_ARGUMENTS_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumb/model.h"
+#include "plumb/train.h"
+
+namespace plumb::cli {
+
+// An option `name` NUMBER in [low, high].
+CLI::Option* AddInt(CLI::App* app, const std::string& name, int64_t* value, int64_t low,
+                    int64_t high, const std::string& help);
+CLI::Option* AddDouble(CLI::App* app, const std::string& name, double* value, double low,
+                       double high, const std::string& help);
+CLI::Option* AddSeed(CLI::App* app, std::optional<uint64_t>* seed, const std::string& help);
+
+// Repeatable: every occurrence takes one word.
+CLI::Option* AddRepeated(CLI::App* app, const std::string& name, const std::string& type,
+                         std::vector<std::string>* values, const std::string& help);
+
+// --set "model.n_layer=4" and "train.max_steps=200", in order.
+struct Settings {
+  Overrides model, train;
+};
+absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments);
+
+// The model of a file with settings applied. Settings of training are a mistake here.
+absl::StatusOr<Spec> ReadSpec(const std::string& path, const std::vector<std::string>& assignments);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_ARGUMENTS_H_

@@ -1,0 +1,41 @@
+#include "cli/command.h"
+
+#include "absl/strings/str_cat.h"
+#include "cli/arguments.h"
+#include "cli/output.h"
+
+namespace plumb::cli {
+
+absl::StatusOr<std::unique_ptr<Runtime>> Invocation::CreateRuntime() const {
+  RuntimeOptions options;
+  options.plugin_files = plugin_files;
+  options.threads = static_cast<int>(threads);
+  return Runtime::Create(options);
+}
+
+void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
+  AddRepeated(app, "--plugin", "FILE", &invocation->plugin_files,
+              "Load this norm plugin first; repeatable. It runs with all your rights")
+      ->group("Options of every command");
+  AddInt(app, "--threads", &invocation->threads, 1, 1024,
+         "Threads; never changes results; default: OMP_NUM_THREADS, or one a processor")
+      ->group("Options of every command");
+}
+
+absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
+                                                 const std::vector<std::string>& assignments,
+                                                 Runtime* runtime) {
+  absl::StatusOr<Spec> spec = ReadSpec(path, assignments);
+  if (!spec.ok()) return spec.status();
+  if (spec->vocab_size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     ": vocab_size is missing, and there is no data to take it from; say it "
+                     "with --set model.vocab_size=N"));
+  }
+  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
+  PrintWarnings(runtime);
+  return model;
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,46 @@
+// The commands of `plumb`: each adds itself to the command line, and names what is to be run when
+// it is chosen. One file a command; thin, over the public headers.
+#ifndef PLUMB_CLI_COMMAND_H_
+#define PLUMB_CLI_COMMAND_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plumb/model.h"
+#include "plumb/runtime.h"
+
+namespace plumb::cli {
+
+// What holds for every command. Lives as long as the program's run.
+struct Invocation {
+  std::vector<std::string> plugin_files;  // --plugin
+  int64_t threads = 0;                    // --threads; 0: not said
+  // What the command line chose, set while it is parsed: runs and gives the exit code.
+  std::function<absl::StatusOr<int>()> run;
+
+  absl::StatusOr<std::unique_ptr<Runtime>> CreateRuntime() const;
+};
+
+// --plugin and --threads: on the program itself, and on each command, where people write them.
+void AddGlobalOptions(CLI::App* app, Invocation* invocation);
+
+// The model of `path` with --set assignments applied, for commands that only look at it. Warnings
+// go to stderr. `runtime` must outlive the model.
+absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
+                                                 const std::vector<std::string>& assignments,
+                                                 Runtime* runtime);
+
+void AddTrainCommand(CLI::App* program, Invocation* invocation);
+void AddSampleCommand(CLI::App* program, Invocation* invocation);
+void AddEvalCommand(CLI::App* program, Invocation* invocation);
+void AddDescribeCommand(CLI::App* program, Invocation* invocation);
+void AddExplainCommand(CLI::App* program, Invocation* invocation);
+void AddPluginCommand(CLI::App* program, Invocation* invocation);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_COMMAND_H_

@@ -1,0 +1,143 @@
+// plumb describe: what a model's text means, before anything runs.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/tensor_table.h"
+#include "plumb/model.h"
+
+namespace plumb::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::vector<std::string> settings;
+  bool json = false;
+};
+
+Json ToJson(const LayerGroupInfo& group) {
+  return {{"first", group.first}, {"last", group.last},           {"placement", group.placement},
+          {"doc", group.doc},     {"equations", group.equations}, {"scalars", group.scalars},
+          {"norms", group.norms}, {"jacobian", group.jacobian}};
+}
+
+Json ToJson(const ModelDescription& model) {
+  Json dims = Json::object();
+  for (const auto& [name, value] : model.dims) dims[name] = value;
+  Json layers = Json::array();
+  for (const LayerGroupInfo& group : model.layers) layers.push_back(ToJson(group));
+  Json tensors = Json::array();
+  for (const TensorInfo& tensor : model.tensors) {
+    tensors.push_back({{"name", tensor.name},
+                       {"shape", tensor.shape},
+                       {"dtype", tensor.dtype},
+                       {"init", tensor.init},
+                       {"role", tensor.role},
+                       {"elements", tensor.elements}});
+  }
+  return {{"name", model.name},
+          {"dims", dims},
+          {"positions", model.positions},
+          {"tied", model.tied},
+          {"begin", model.begin},
+          {"layers", layers},
+          {"end", model.end},
+          {"norm_sites", model.norm_sites},
+          {"identity_route", model.identity_route},
+          {"norms_before_head", model.norms_before_head},
+          {"tensors", tensors},
+          {"totals",
+           {{"parameters", model.parameters},
+            {"tensors", model.tensors.size()},
+            {"weight_bytes", model.weight_bytes},
+            {"optimizer_bytes", model.optimizer_bytes},
+            {"step_bytes", model.step_bytes}}}};
+}
+
+void AppendLines(const char* indent, const std::vector<std::string>& lines, std::string* text) {
+  for (const std::string& line : lines) absl::StrAppend(text, indent, line, "\n");
+}
+
+void AppendGroup(const LayerGroupInfo& group, std::string* text) {
+  const bool one = group.first == group.last;
+  absl::StrAppend(text, one ? "  layer " : "  layers ", group.first,
+                  one ? "" : absl::StrCat("..", group.last), ": ", group.placement);
+  if (!group.doc.empty()) absl::StrAppend(text, " (", group.doc, ")");
+  absl::StrAppend(text, "\n");
+  AppendLines("    ", group.equations, text);
+  AppendLines("    ", group.scalars, text);
+  for (const std::string& norm : group.norms) absl::StrAppend(text, "    slot ", norm, "\n");
+  absl::StrAppend(text, "    Jacobian", one ? "" : absl::StrCat(" of layer ", group.first), ": ",
+                  group.jacobian, "\n");
+}
+
+std::string ToText(const ModelDescription& model) {
+  std::string text =
+      absl::StrCat(model.name, "\n  ", absl::StrJoin(model.dims, ", ", absl::PairFormatter(" ")));
+  absl::StrAppend(&text, "\n  positions ", model.positions, ", ",
+                  model.tied ? "head tied to the embedding" : "head of its own", "\n\n");
+
+  absl::StrAppend(&text, "equations\n");
+  AppendLines("  ", model.begin, &text);
+  for (const LayerGroupInfo& group : model.layers) AppendGroup(group, &text);
+  AppendLines("  ", model.end, &text);
+  absl::StrAppend(&text,
+                  "\nroutes\n  identity route from embedding to head: ", model.identity_route);
+  if (model.identity_route != "none") {
+    absl::StrAppend(
+        &text, " to the last layer, then ",
+        model.norms_before_head == 0 ? "no norm" : Count(model.norms_before_head, "norm"));
+  }
+  absl::StrAppend(&text, "\n  ", Count(model.norm_sites, "norm"), " applied in a forward pass\n\n");
+
+  absl::StrAppend(&text, "tensors\n", TensorTable(model.tensors), "\n");
+  absl::StrAppend(&text, Count(model.parameters, "parameter"), " in ",
+                  Count(static_cast<int64_t>(model.tensors.size()), "tensor"), "\n");
+  absl::StrAppend(&text, "memory: weights ", Bytes(model.weight_bytes),
+                  ", gradients and optimizer ", Bytes(model.optimizer_bytes),
+                  ", a training step on one full sequence ", Bytes(model.step_bytes), "\n");
+  return text;
+}
+
+absl::StatusOr<int> Describe(const Options& options, const Invocation& invocation) {
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  absl::StatusOr<std::unique_ptr<Model>> model =
+      OpenModel(options.model, options.settings, runtime->get());
+  if (!model.ok()) return model.status();
+  const absl::StatusOr<ModelDescription> description = (*model)->Describe();
+  if (!description.ok()) return description.status();
+  const absl::Status printed =
+      options.json ? PrintJson(ToJson(*description)) : PrintResult(ToText(*description));
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* app =
+      program->add_subcommand("describe", "Show a model's equations, parameters, memory, routes");
+  app->add_option("MODEL", options->model, "The model's description (.pbtxt)")
+      ->required()
+      ->type_name("");
+  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
+              "Set a field, e.g. model.n_layer=4; repeatable");
+  app->add_flag("--json", options->json, "Print everything as JSON, every tensor by itself");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Example:\n"
+      "  plumb describe pre.pbtxt --set model.n_layer=4");
+  app->callback([options, invocation] {
+    invocation->run = [options, invocation] { return Describe(*options, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

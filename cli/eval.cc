@@ -1,0 +1,143 @@
+// plumb eval: the loss of a trained model on data, or all that a model computes for given tokens.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/eval_tokens.h"
+#include "cli/output.h"
+#include "plumb/generate.h"
+#include "plumb/model.h"
+
+namespace plumb::cli {
+namespace {
+
+struct Options {
+  std::string subject;  // RUN or MODEL.pbtxt
+  std::string data;
+  std::string weights, tokens, logits, grads;
+  bool json = false;
+};
+
+absl::Status PrintLosses(const Options& options, const TrainedModel& model,
+                         const std::vector<SplitLoss>& losses) {
+  if (options.json) {
+    Json splits = Json::object();
+    for (const SplitLoss& loss : losses) {
+      splits[loss.split] = {
+          {"loss", loss.loss}, {"targets", loss.targets}, {"sequences", loss.sequences}};
+    }
+    return PrintJson({{"checkpoint", model.checkpoint()},
+                      {"step", model.step()},
+                      {"data", options.data},
+                      {"splits", splits}});
+  }
+  std::string text;
+  for (const SplitLoss& loss : losses) {
+    absl::StrAppendFormat(&text, "%-11s loss %.4f  (%s, %s)\n", loss.split, loss.loss,
+                          Count(loss.sequences, "sequence"), Count(loss.targets, "target"));
+  }
+  return PrintResult(text);
+}
+
+absl::Status EvalRun(const Options& options, Runtime* runtime) {
+  absl::StatusOr<std::unique_ptr<TrainedModel>> model =
+      TrainedModel::Open(runtime, options.subject);
+  PrintWarnings(runtime);
+  if (!model.ok()) return model.status();
+  const absl::StatusOr<std::vector<SplitLoss>> losses = (*model)->Evaluate(options.data);
+  if (!losses.ok()) return losses.status();
+  return PrintLosses(options, **model, *losses);
+}
+
+absl::StatusOr<Model::Outputs> RunModel(const Options& options, Runtime* runtime) {
+  absl::StatusOr<Spec> spec = ReadSpec(options.subject, {});
+  if (!spec.ok()) return spec.status();
+  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
+  PrintWarnings(runtime);
+  if (!model.ok()) return model.status();
+  const absl::Status loaded = (*model)->LoadWeights(options.weights);
+  if (!loaded.ok()) return loaded;
+  const absl::StatusOr<std::vector<std::vector<int32_t>>> tokens = ReadTokens(options.tokens);
+  if (!tokens.ok()) return tokens.status();
+  return (*model)->Run(*tokens);
+}
+
+absl::Status EvalTokens(const Options& options, Runtime* runtime) {
+  const absl::StatusOr<Model::Outputs> outputs = RunModel(options, runtime);
+  if (!outputs.ok()) return outputs.status();
+  if (!options.logits.empty()) {
+    const absl::Status written = Model::WriteLogits(*outputs, options.logits);
+    if (!written.ok()) return written;
+  }
+  if (!options.grads.empty()) {
+    const absl::Status written = WriteGradients(*outputs, options.grads);
+    if (!written.ok()) return written;
+  }
+  if (options.json) {
+    return PrintJson({{"loss", outputs->loss},
+                      {"batch", outputs->batch},
+                      {"seq", outputs->seq},
+                      {"vocab", outputs->vocab}});
+  }
+  if (!options.logits.empty() || !options.grads.empty()) return absl::OkStatus();
+  return PrintResult(absl::StrFormat("loss %.4f\n", outputs->loss));
+}
+
+absl::StatusOr<int> Eval(const Options& options, const Invocation& invocation) {
+  const bool on_tokens = !options.weights.empty() || !options.tokens.empty() ||
+                         !options.logits.empty() || !options.grads.empty();
+  if (on_tokens == !options.data.empty()) {
+    return absl::InvalidArgumentError(
+        "write either plumb eval RUN --data FILE\n"
+        "or plumb eval MODEL.pbtxt --weights FILE --tokens FILE [--logits OUT] [--grads OUT]");
+  }
+  if (on_tokens && (options.weights.empty() || options.tokens.empty())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.weights.empty() ? "--weights" : "--tokens",
+                     " is missing: a model needs weights and tokens"));
+  }
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  const absl::Status status =
+      on_tokens ? EvalTokens(options, runtime->get()) : EvalRun(options, runtime->get());
+  if (!status.ok()) return status;
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddEvalCommand(CLI::App* program, Invocation* invocation) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* app = program->add_subcommand("eval", "Measure a trained model's loss on data");
+  app->add_option("SUBJECT", options->subject,
+                  "RUN, a run's directory or checkpoint; with --weights: MODEL.pbtxt")
+      ->required()
+      ->type_name("");
+  app->add_option("--data", options->data, "Text to measure the loss on")->type_name("FILE");
+  app->add_option("--weights", options->weights, "Weights of MODEL.pbtxt (safetensors)")
+      ->type_name("FILE");
+  app->add_option("--tokens", options->tokens, "Token ids to run it on: JSON, [batch][seq]")
+      ->type_name("FILE");
+  app->add_option("--logits", options->logits,
+                  "Write the logits [batch, seq, vocab] to this file (safetensors)")
+      ->type_name("OUT");
+  app->add_option("--grads", options->grads,
+                  "Write the loss and the L2 norm of its gradient by parameter to this file (JSON)")
+      ->type_name("OUT");
+  app->add_flag("--json", options->json, "Print the result as JSON");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Example:\n"
+      "  plumb eval runs/pre --data names.txt\n"
+      "  plumb eval pre.pbtxt --weights w.safetensors --tokens t.json --grads grads.json");
+  app->callback([options, invocation] {
+    invocation->run = [options, invocation] { return Eval(*options, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

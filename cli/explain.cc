@@ -1,0 +1,87 @@
+// plumb explain: what the compiler makes of a model, stage by stage.
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/nearest.h"
+#include "cli/output.h"
+#include "plumb/model.h"
+
+namespace plumb::cli {
+namespace {
+
+struct Options {
+  std::string model, stage;
+  int64_t batch = 1;
+  int64_t seq = 0;  // 0: the context
+  std::vector<std::string> settings;
+};
+
+std::vector<std::string> Stages() { return {"graph", "grad", "optimized", "plan", "exec"}; }
+
+int64_t ContextLength(const ModelDescription& description) {
+  for (const auto& [name, value] : description.dims) {
+    if (name == "context_length") return value;
+  }
+  return 1;
+}
+
+absl::StatusOr<int> Explain(const Options& options, const Invocation& invocation) {
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  absl::StatusOr<std::unique_ptr<Model>> model =
+      OpenModel(options.model, options.settings, runtime->get());
+  if (!model.ok()) return model.status();
+  int64_t seq = options.seq;
+  if (seq == 0) {
+    const absl::StatusOr<ModelDescription> description = (*model)->Describe();
+    if (!description.ok()) return description.status();
+    seq = ContextLength(*description);
+  }
+  const absl::StatusOr<std::string> text = (*model)->Explain(options.stage, options.batch, seq);
+  if (!text.ok()) return text.status();
+  const absl::Status printed = PrintResult(*text);
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddExplainCommand(CLI::App* program, Invocation* invocation) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* app =
+      program->add_subcommand("explain", "Show what the compiler makes of a model, stage by stage");
+  app->add_option("MODEL", options->model, "The model's description (.pbtxt)")
+      ->required()
+      ->type_name("");
+  app->add_option("--stage", options->stage, absl::StrCat("One of ", absl::StrJoin(Stages(), ", ")))
+      ->required()
+      ->type_name("STAGE")
+      ->check([](const std::string& stage) {
+        for (const std::string& known : Stages()) {
+          if (stage == known) return std::string();
+        }
+        return absl::StrCat("\"", stage, "\" is not one of ", absl::StrJoin(Stages(), ", "),
+                            DidYouMean(stage, Stages()));
+      });
+  AddInt(app, "--batch", &options->batch, 1, 1 << 20, "Sequences side by side; default 1");
+  AddInt(app, "--seq", &options->seq, 1, std::numeric_limits<int32_t>::max(),
+         "Tokens a sequence; default: the model's context_length");
+  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
+              "Set a field, e.g. model.n_layer=4; repeatable");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Example:\n"
+      "  plumb explain pre.pbtxt --stage plan --set model.n_layer=1");
+  app->callback([options, invocation] {
+    invocation->run = [options, invocation] { return Explain(*options, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,109 @@
+// plumb: trains and samples transformers whose norm placement is a formula.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/usage.h"
+#include "plumb/runtime.h"
+
+namespace plumb::cli {
+namespace {
+
+// Takes the descriptors 0 to 2 if the caller closed them, so that no checkpoint gets one of them
+// and is then printed into. Results for a closed stdout must still fail, hence read-only.
+void GuardStandardStreams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1) continue;
+    if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(kExitFailed);
+  }
+}
+
+void AddCommands(CLI::App* program, Invocation* invocation) {
+  program->name("plumb");
+  program->set_version_flag("--version", VersionText(), "Print the version and exit");
+  program->require_subcommand(1);
+  program->footer(
+      "Example:\n"
+      "  plumb train model.pbtxt --data names.txt --out runs/names\n"
+      "  plumb sample runs/names\n\n"
+      "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 plugin, 4 diverged,\n"
+      "130 interrupted. \"plumb COMMAND --help\" explains a command.");
+  AddGlobalOptions(program, invocation);
+  AddTrainCommand(program, invocation);
+  AddSampleCommand(program, invocation);
+  AddEvalCommand(program, invocation);
+  AddDescribeCommand(program, invocation);
+  AddExplainCommand(program, invocation);
+  AddPluginCommand(program, invocation);
+}
+
+// The words of the command line, last first, as CLI11 wants them. It would take the word after
+// "--prompt=" for the prompt, so an empty value becomes a word of its own.
+std::vector<std::string> ReversedWords(int argc, char** argv) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool is_empty_value =
+        word.size() > 3 && absl::StartsWith(word, "--") && word.find('=') == word.size() - 1;
+    words.push_back(is_empty_value ? word.substr(0, word.size() - 1) : word);
+    if (is_empty_value) words.emplace_back();
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
+int Finish(const absl::Status& status) {
+  if (!status.ok()) PrintError(status.message());
+  return ExitCodeOf(status);
+}
+
+int Run(int argc, char** argv) {
+  CLI::App program("Trains and samples transformers whose norm placement is a formula.");
+  Invocation invocation;
+  AddCommands(&program, &invocation);
+  try {
+    program.parse(ReversedWords(argc, argv));
+  } catch (const CLI::CallForHelp&) {
+    return Finish(PrintResult(program.help()));
+  } catch (const CLI::CallForVersion& version) {
+    return Finish(PrintResult(absl::StrCat(version.what(), "\n")));
+  } catch (const CLI::ParseError& error) {
+    if (argc == 1) {
+      PrintNote(program.help());
+    } else {
+      PrintError(UsageError(program, error));
+    }
+    return kExitUsage;
+  }
+  const absl::StatusOr<int> exit_code = invocation.run();
+  return exit_code.ok() ? *exit_code : Finish(exit_code.status());
+}
+
+}  // namespace
+}  // namespace plumb::cli
+
+int main(int argc, char** argv) {
+  plumb::cli::GuardStandardStreams();
+  // A reader that goes away is a failed write, not the end of a training run.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return plumb::cli::Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    plumb::cli::PrintError("out of memory");
+  } catch (const std::exception& error) {
+    plumb::cli::PrintError(error.what());
+  }
+  return plumb::cli::kExitFailed;
+}

@@ -1,0 +1,52 @@
+// What the commands print: results on stdout, everything else on stderr. Stateless; one thread.
+#ifndef PLUMB_CLI_OUTPUT_H_
+#define PLUMB_CLI_OUTPUT_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "plumb/runtime.h"
+
+namespace plumb::cli {
+
+using Json = nlohmann::ordered_json;
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitPlugin = 3;
+inline constexpr int kExitDiverged = 4;
+inline constexpr int kExitInterrupted = 130;
+
+// Which of them says what went wrong.
+int ExitCodeOf(const absl::Status& status);
+
+// Writes to stdout, at once. kUnavailable when nobody can read it: a closed pipe, a full disk.
+absl::Status PrintResult(absl::string_view text);
+// The same of a JSON value and a newline. Bytes that are not UTF-8 are replaced; what is not finite
+// is null.
+absl::Status PrintJson(const Json& json);
+
+// A line on stderr. Nobody reading it is no error.
+void PrintNote(absl::string_view text);
+void PrintError(absl::string_view message);  // after "error: ", red on a terminal
+void PrintWarnings(Runtime* runtime);
+
+bool StdoutIsTerminal();
+// Whether stderr is a terminal that understands escape sequences, and its width in columns.
+bool StderrIsTerminal();
+int TerminalColumns();
+
+std::string WithCommas(int64_t n);                         // "25,968"
+std::string Count(int64_t n, absl::string_view noun);      // "1 norm", "2,000 norms"
+std::string Bytes(int64_t bytes);                          // "101.4 KiB"
+std::string Duration(double seconds);                      // "0.84 s", "2:05", "1:02:05"
+std::string Rate(double per_second);                       // "850", "45.2k"
+std::string ShapeText(const std::vector<int64_t>& shape);  // "[16, 16]"
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_OUTPUT_H_

@@ -1,0 +1,129 @@
+// plumb sample: text from a trained model.
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "plumb/generate.h"
+
+namespace plumb::cli {
+namespace {
+
+struct Options {
+  std::string run;
+  std::string prompt;
+  int64_t num = 20;
+  double temperature = 0.5;
+  int64_t top_k = 0;
+  double top_p = 1;
+  std::optional<uint64_t> seed;
+  int64_t max_tokens = 0;
+  bool json = false;
+};
+
+GenerateOptions ToGenerateOptions(const Options& options) {
+  GenerateOptions generate;
+  generate.prompt = options.prompt;
+  generate.temperature = options.temperature;
+  generate.top_k = static_cast<int>(options.top_k);
+  generate.top_p = options.top_p;
+  generate.seed = options.seed.value_or(1);
+  generate.max_tokens = options.max_tokens;
+  return generate;
+}
+
+// One sample, shown piece by piece as it is drawn.
+absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
+  bool prompt_shown = false;
+  absl::Status printed;
+  const auto show = [&](absl::string_view piece) {
+    printed = PrintResult(prompt_shown ? std::string(piece) : absl::StrCat(options.prompt, piece));
+    prompt_shown = true;
+    return printed.ok();
+  };
+  const absl::StatusOr<GenerateResult> result = model->Generate(options, show);
+  if (!printed.ok()) return printed;
+  if (!result.ok()) {
+    if (prompt_shown) PrintResult("\n").IgnoreError();
+    return result.status();
+  }
+  return PrintResult(prompt_shown ? "\n" : absl::StrCat(result->text, "\n"));
+}
+
+absl::StatusOr<int> Sample(const Options& options, const Invocation& invocation) {
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  absl::StatusOr<std::unique_ptr<TrainedModel>> opened =
+      TrainedModel::Open(runtime->get(), options.run);
+  PrintWarnings(runtime->get());
+  if (!opened.ok()) return opened.status();
+  TrainedModel* model = opened->get();
+  GenerateOptions generate = ToGenerateOptions(options);
+
+  if (options.num == 1 && !options.json && StdoutIsTerminal()) {
+    const absl::Status status = Stream(model, generate);
+    if (!status.ok()) return status;
+    return kExitOk;
+  }
+  Json samples = Json::array();
+  for (generate.index = 0; generate.index < options.num; ++generate.index) {
+    absl::StatusOr<GenerateResult> result = model->Generate(generate);
+    if (!result.ok()) return result.status();
+    if (options.json) {
+      samples.push_back({{"text", std::move(result->text)},
+                         {"tokens", result->tokens},
+                         {"ended", result->ended},
+                         {"seconds", result->seconds}});
+      continue;
+    }
+    const absl::Status printed = PrintResult(absl::StrCat(result->text, "\n"));
+    if (!printed.ok()) return printed;
+  }
+  if (!options.json) return kExitOk;
+  const absl::Status printed = PrintJson({{"checkpoint", model->checkpoint()},
+                                          {"step", model->step()},
+                                          {"seed", generate.seed},
+                                          {"temperature", options.temperature},
+                                          {"samples", std::move(samples)}});
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddSampleCommand(CLI::App* program, Invocation* invocation) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* app = program->add_subcommand("sample", "Draw text from a trained model");
+  app->add_option("RUN", options->run, "A run's directory, or one of its checkpoints")
+      ->required()
+      ->type_name("");
+  app->add_option("--prompt", options->prompt, "What every sample begins with; default: nothing")
+      ->type_name("TEXT");
+  AddInt(app, "--num", &options->num, 1, 1000000, "How many samples; default 20");
+  AddDouble(app, "--temperature", &options->temperature, 0, 1000,
+            "Divides the logits; 0 always takes the most likely token; default 0.5");
+  AddInt(app, "--top-k", &options->top_k, 0, std::numeric_limits<int32_t>::max(),
+         "Draw from the K most likely tokens; 0 (default): from all");
+  AddDouble(app, "--top-p", &options->top_p, 0, 1,
+            "Draw from the likeliest tokens that hold this share; 1 (default): from all");
+  AddSeed(app, &options->seed, "Seed of the samples; default 1");
+  AddInt(app, "--max-tokens", &options->max_tokens, 0, std::numeric_limits<int32_t>::max(),
+         "Longest sample in tokens; 0 (default): until the end token, or the context is full");
+  app->add_flag("--json", options->json, "Print all samples as one JSON object");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Example:\n"
+      "  plumb sample runs/pre --num 5 --temperature 0.8 --seed 7\n\n"
+      "Each sample ends with a line break; --json keeps those apart that have some inside.");
+  app->callback([options, invocation] {
+    invocation->run = [options, invocation] { return Sample(*options, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,286 @@
+// plumb train: a training run in a directory, from the start or from its last checkpoint.
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/loss_summary.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "plumb/model.h"
+#include "plumb/train.h"
+
+namespace plumb::cli {
+namespace {
+
+struct Options {
+  std::string model, data, train, out;
+  std::vector<std::string> settings;
+  std::optional<uint64_t> seed;
+  int64_t stop_at = std::numeric_limits<int64_t>::max();
+  bool resume = false, json = false, quiet = false;
+};
+
+enum class Ending { kFinished, kStopped, kInterrupted, kDiverged };
+
+const char* EndingName(Ending ending) {
+  switch (ending) {
+    case Ending::kFinished:
+      return "finished";
+    case Ending::kStopped:
+      return "stopped";
+    case Ending::kInterrupted:
+      return "interrupted";
+    case Ending::kDiverged:
+      break;
+  }
+  return "diverged";
+}
+
+// What happened in this process, beside the losses of the whole run.
+struct Outcome {
+  LossSummary losses;
+  int64_t tokens = 0;
+  double step_seconds = 0;  // inside steps
+  double seconds = 0;       // in all
+  std::string checkpoint;
+  Ending ending = Ending::kFinished;
+  absl::Status error;  // of kDiverged
+
+  double TokensPerSecond() const {
+    return step_seconds > 0 ? static_cast<double>(tokens) / step_seconds : 0;
+  }
+};
+
+// The name of a model as its author wrote it, else that of its file.
+std::string ModelName(const std::string& path, const Overrides& overrides, Runtime* runtime) {
+  std::string stem = path.substr(path.rfind('/') + 1);
+  if (absl::EndsWith(stem, ".pbtxt")) stem.resize(stem.size() - 6);
+  absl::StatusOr<Spec> spec = Spec::FromFile(path);
+  if (!spec.ok()) return stem;
+  // Mistakes are passed over here: opening the run reports them.
+  for (const auto& [field, value] : overrides) spec->Set(field, value).IgnoreError();
+  if (spec->vocab_size() == 0) spec->Set("vocab_size", "1").IgnoreError();
+  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
+  if (!model.ok()) return stem;
+  absl::StatusOr<ModelDescription> description = (*model)->Describe();
+  return description.ok() && !description->name.empty() ? description->name : stem;
+}
+
+// A model's name as one component of a path.
+std::string DirectoryName(std::string name) {
+  for (char& c : name) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ||
+                       c == '.' || static_cast<unsigned char>(c) >= 0x80;
+    if (!plain) c = '_';
+  }
+  if (name.empty() || name.front() == '.') name.insert(0, "_");
+  return name;
+}
+
+absl::StatusOr<TrainRequest> MakeRequest(const Options& options, Runtime* runtime) {
+  absl::StatusOr<Settings> settings = ParseSettings(options.settings);
+  if (!settings.ok()) return settings.status();
+  if (options.model.empty() && !options.resume) {
+    return absl::InvalidArgumentError(
+        "no MODEL.pbtxt; write plumb train MODEL.pbtxt --data FILE (it can be left out only with "
+        "--resume)");
+  }
+  TrainRequest request;
+  request.model_path = options.model;
+  request.data_path = options.data;
+  request.train_path = options.train;
+  request.model_overrides = std::move(settings->model);
+  request.train_overrides = std::move(settings->train);
+  request.seed = options.seed;
+  request.resume = options.resume;
+  request.out = options.out;
+  if (request.out.empty()) {
+    if (options.model.empty()) {
+      return absl::InvalidArgumentError("--resume without MODEL.pbtxt needs --out RUN");
+    }
+    request.out = absl::StrCat(
+        "runs/", DirectoryName(ModelName(options.model, request.model_overrides, runtime)));
+  }
+  return request;
+}
+
+void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
+  progress->Note(absl::StrCat(info.model_name, ": ", Count(info.parameters, "parameter"), ", ",
+                              Count(info.threads, "thread"), ", seed ", info.seed));
+  progress->Note(absl::StrCat("data: ", info.data));
+  progress->Note(absl::StrCat(
+      info.first_step > 0 ? "going on with " : "writing to ", info.out,
+      info.first_step > 0 ? absl::StrCat(" after step ", info.first_step) : std::string()));
+  if (info.cropped_documents > 0) {
+    progress->Note(absl::StrCat("warning: ", Count(info.cropped_documents, "training document"),
+                                info.cropped_documents == 1 ? " is" : " are",
+                                " longer than the context of ", info.context_length,
+                                " tokens; what is beyond it is not used"));
+  }
+}
+
+// Steps until the run is done, stop_at is reached, or somebody wants to stop.
+absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrupts,
+                      TrainProgress* progress, Outcome* outcome) {
+  while (!run->done() && run->step() < stop_at && !interrupts.requested()) {
+    const absl::StatusOr<StepReport> report = run->Step();
+    if (!report.ok()) return report.status();
+    outcome->losses.Add(report->step, report->loss, report->val_loss);
+    outcome->tokens += report->tokens;
+    outcome->step_seconds += report->seconds;
+    progress->Step(*report);
+  }
+  return absl::OkStatus();
+}
+
+Json ToJson(const Outcome& outcome, const TrainRun& run) {
+  const TrainInfo& info = run.info();
+  const auto number = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
+  const auto validation = outcome.losses.LastValidation();
+  Json json = {{"status", EndingName(outcome.ending)},
+               {"model", info.model_name},
+               {"out", info.out},
+               {"parameters", info.parameters},
+               {"seed", info.seed},
+               {"threads", info.threads},
+               {"steps", run.step()},
+               {"max_steps", info.max_steps},
+               {"first_step", info.first_step},
+               {"loss_last_100", number(outcome.losses.MeanOfLast100())},
+               {"loss_first_50", number(outcome.losses.MeanOfFirst50())},
+               {"loss_max_first_20", number(outcome.losses.MaxOfFirst20())},
+               {"loss_min", number(outcome.losses.Min())},
+               {"val_loss", validation ? Json(validation->loss) : Json()},
+               {"val_step", validation ? Json(validation->step) : Json()},
+               {"tokens", outcome.tokens},
+               {"seconds", outcome.seconds},
+               {"tokens_per_second", outcome.TokensPerSecond()}};
+  json["checkpoint"] = outcome.checkpoint.empty() ? Json() : Json(outcome.checkpoint);
+  if (!outcome.error.ok()) json["error"] = std::string(outcome.error.message());
+  return json;
+}
+
+std::string ToText(const Outcome& outcome, const TrainRun& run) {
+  std::string text = absl::StrCat("steps          ", WithCommas(run.step()));
+  if (!run.done()) absl::StrAppend(&text, " of ", WithCommas(run.info().max_steps));
+  absl::StrAppend(&text, "\n");
+  if (const std::optional<double> loss = outcome.losses.MeanOfLast100()) {
+    absl::StrAppendFormat(&text, "loss           %.4f  (mean of the last %d steps)\n", *loss,
+                          std::min<int64_t>(100, run.step()));
+  }
+  if (const auto validation = outcome.losses.LastValidation()) {
+    absl::StrAppendFormat(&text, "val loss       %.4f", validation->loss);
+    if (validation->step != run.step()) absl::StrAppend(&text, "  (step ", validation->step, ")");
+    absl::StrAppend(&text, "\n");
+  }
+  absl::StrAppend(&text, "time           ", Duration(outcome.seconds), "\n");
+  absl::StrAppend(&text, "tokens/s       ", Rate(outcome.TokensPerSecond()), "\n");
+  absl::StrAppend(&text, "checkpoint     ", outcome.checkpoint, "\n");
+  return text;
+}
+
+// The checkpoint and the summary; the exit code.
+absl::StatusOr<int> Conclude(const Options& options, TrainRun* run, Outcome* outcome) {
+  if (outcome->ending != Ending::kDiverged) {
+    absl::StatusOr<std::string> checkpoint = run->SaveCheckpoint();
+    if (!checkpoint.ok()) return checkpoint.status();
+    outcome->checkpoint = *std::move(checkpoint);
+  }
+  const bool diverged = outcome->ending == Ending::kDiverged;
+  if (options.json) {
+    const absl::Status printed = PrintJson(ToJson(*outcome, *run));
+    if (!printed.ok() && !diverged) return printed;
+  }
+  if (diverged) return outcome->error;
+  if (!options.json) {
+    const absl::Status printed = PrintResult(ToText(*outcome, *run));
+    if (!printed.ok()) return printed;
+  }
+  if (!run->done() && !options.quiet) {
+    PrintNote(absl::StrCat(EndingName(outcome->ending), " after step ", run->step(),
+                           "; go on with: plumb train --resume --out ", run->info().out, " --data ",
+                           options.data));
+  }
+  return outcome->ending == Ending::kInterrupted ? kExitInterrupted : kExitOk;
+}
+
+absl::StatusOr<int> Train(const Options& options, const Invocation& invocation) {
+  const auto begin = std::chrono::steady_clock::now();
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  absl::StatusOr<TrainRequest> request = MakeRequest(options, runtime->get());
+  if (!request.ok()) return request.status();
+  absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime->get(), *request);
+  PrintWarnings(runtime->get());
+  if (!opened.ok()) return opened.status();
+  TrainRun* run = opened->get();
+  const Interrupts interrupts;
+
+  const TrainInfo& info = run->info();
+  Outcome outcome;
+  if (info.first_step > 0) {
+    outcome.losses.AddMetricsFile(absl::StrCat(info.out, "/metrics.jsonl"), info.first_step);
+  }
+  TrainProgress progress(std::min(options.stop_at, info.max_steps), info.max_steps, options.quiet);
+  PrintOpening(info, &progress);
+  const absl::Status status = RunSteps(run, options.stop_at, interrupts, &progress, &outcome);
+  progress.End();
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (absl::IsAborted(status)) {
+    outcome.ending = Ending::kDiverged;
+    outcome.error = status;
+  } else if (!status.ok()) {
+    return status;
+  } else if (!run->done()) {
+    outcome.ending = interrupts.requested() ? Ending::kInterrupted : Ending::kStopped;
+  }
+  return Conclude(options, run, &outcome);
+}
+
+}  // namespace
+
+void AddTrainCommand(CLI::App* program, Invocation* invocation) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* app = program->add_subcommand("train", "Train a model");
+  app->add_option("MODEL", options->model,
+                  "The model's description (.pbtxt); may be left out with --resume")
+      ->type_name("");
+  app->add_option("--data", options->data, "Text to train on")->required()->type_name("FILE");
+  app->add_option("--train", options->train,
+                  "How to train (.pbtxt); default: the schema's defaults")
+      ->type_name("FILE");
+  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
+              "Set a field, e.g. train.max_steps=200 or model.n_layer=4; repeatable");
+  AddSeed(app, &options->seed, "Seed of everything random; default: train.seed");
+  app->add_option("--out", options->out, "The run's directory; default: runs/<model name>")
+      ->type_name("RUN");
+  app->add_flag("--resume", options->resume, "Go on from the run's last checkpoint");
+  AddInt(app, "--stop-at", &options->stop_at, 1, std::numeric_limits<int32_t>::max(),
+         "Stop with a checkpoint after this step; the schedule stays that of the whole run");
+  app->add_flag("--json", options->json, "Print the summary as JSON");
+  app->add_flag("--quiet", options->quiet, "No progress on stderr");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Example:\n"
+      "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --set train.max_steps=200\n"
+      "  plumb train --resume --out runs/pre --data names.txt\n\n"
+      "Ctrl-C finishes the step, writes a checkpoint and exits with 130; a second one kills.");
+  app->callback([options, invocation] {
+    invocation->run = [options, invocation] { return Train(*options, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,15 @@
+// What to say about a command line that could not be read.
+#ifndef PLUMB_CLI_USAGE_H_
+#define PLUMB_CLI_USAGE_H_
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace plumb::cli {
+
+// After program.parse threw `error`: what is wrong, what may have been meant, and where help is.
+std::string UsageError(const CLI::App& program, const CLI::ParseError& error);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_USAGE_H_

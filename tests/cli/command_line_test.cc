@@ -1,0 +1,153 @@
+// The command line itself: help, versions, misspelt words, numbers, exit codes, where output goes.
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+class CommandLineTest : public PlumbTest {};
+
+TEST_F(CommandLineTest, EveryCommandHasHelpWithAnExample) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{},
+                                             {"train"},
+                                             {"sample"},
+                                             {"eval"},
+                                             {"describe"},
+                                             {"explain"},
+                                             {"plugin"},
+                                             {"plugin", "list"},
+                                             {"plugin", "describe"}}) {
+    std::vector<std::string> arguments = words;
+    arguments.push_back("--help");
+    const Finished result = RunPlumb(arguments);
+    std::string command = "plumb";
+    for (const std::string& word : words) command += " " + word;
+    EXPECT_EQ(result.exit_code, 0) << command;
+    EXPECT_THAT(result.out, AllOf(HasSubstr("Usage: " + command), HasSubstr("Example:\n  plumb "),
+                                  HasSubstr("--plugin"), HasSubstr("--threads")))
+        << command;
+    EXPECT_THAT(result.err, IsEmpty()) << command;
+  }
+}
+
+TEST_F(CommandLineTest, VersionNamesItsParts) {
+  const Finished result = RunPlumb({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, AllOf(StartsWith("plumb "), HasSubstr("oneDNN")));
+}
+
+TEST_F(CommandLineTest, NothingAtAllShowsHelpAsAnError) {
+  const Finished result = RunPlumb({});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr("Usage: plumb"));
+}
+
+TEST_F(CommandLineTest, MisspeltWordsGetASuggestionAndExitWith2) {
+  struct Case {
+    std::vector<std::string> arguments;
+    const char* message;
+  };
+  const std::vector<Case> cases = {
+      {{"trian", "pre.pbtxt"}, "unknown command \"trian\"; did you mean \"train\"?"},
+      {{"descirbe", "pre.pbtxt", "--json"}, "did you mean \"describe\"?"},
+      {{"plugin", "lst"}, "did you mean \"list\"?"},
+      {{"train", "pre.pbtxt", "--data", "names.txt", "--resme"}, "did you mean \"--resume\"?"},
+      {{"sample", "run", "--temprature=1"}, "did you mean \"--temperature\"?"},
+      {{"explain", "pre.pbtxt", "--stage", "grahp"}, "did you mean \"graph\"?"},
+  };
+  for (const Case& c : cases) {
+    const Finished result = RunPlumb(c.arguments);
+    EXPECT_EQ(result.exit_code, 2) << c.message;
+    EXPECT_THAT(result.err,
+                AllOf(StartsWith("error: "), HasSubstr(c.message), HasSubstr("--help")));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST_F(CommandLineTest, MissingAndSurplusArgumentsExitWith2) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"train", "pre.pbtxt"},
+           {"train", "--data", "names.txt"},
+           {"train", "--resume", "--data", "names.txt"},
+           {"train", "pre.pbtxt", "post.pbtxt", "--data", "names.txt"},
+           {"sample"},
+           {"eval", "pre.pbtxt"},
+           {"eval", "pre.pbtxt", "--weights", "w"},
+           {"eval", "pre.pbtxt", "--weights", "w", "--tokens", "t", "--data", "names.txt"},
+           {"describe"},
+           {"explain", "pre.pbtxt"},
+           {"plugin"},
+           {"plugin", "describe"}}) {
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 2) << testing::PrintToString(arguments);
+    EXPECT_THAT(result.err, StartsWith("error: ")) << testing::PrintToString(arguments);
+  }
+}
+
+TEST_F(CommandLineTest, NumbersAreReadStrictly) {
+  for (const char* seed : {"-1", "010", "0x1", "1e3", "1.5", "", "18446744073709551616", "one"}) {
+    const Finished result =
+        RunPlumb({"train", "pre.pbtxt", "--data", "names.txt", "--out", "run", "--seed", seed});
+    EXPECT_EQ(result.exit_code, 2) << seed;
+    EXPECT_THAT(result.err, HasSubstr("--seed: \"" + std::string(seed) + "\"")) << seed;
+  }
+  for (const std::vector<std::string>& option :
+       std::vector<std::vector<std::string>>{{"--temperature", "nan"},
+                                             {"--temperature", "-1"},
+                                             {"--top-p", "1.5"},
+                                             {"--top-k", "-2"},
+                                             {"--num", "0"},
+                                             {"--threads", "0"},
+                                             {"--max-tokens", "many"}}) {
+    const Finished result = RunPlumb({"sample", "run", option[0], option[1]});
+    EXPECT_EQ(result.exit_code, 2) << option[0];
+    EXPECT_THAT(result.err, HasSubstr(option[0] + ": \"" + option[1] + "\"")) << option[0];
+  }
+}
+
+TEST_F(CommandLineTest, PluginListNamesWhatIsThere) {
+  const Finished text = RunPlumb({"plugin", "list"});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("layer_norm "), HasSubstr("rms_norm ")));
+  const Finished json = RunPlumb({"plugin", "list", "--json"});
+  const auto list = nlohmann::json::parse(json.out, nullptr, false);
+  ASSERT_TRUE(list.is_object()) << json.out;
+  EXPECT_GE(list["plugins"].size(), 3u);
+}
+
+TEST_F(CommandLineTest, PluginDescribeSaysWhatANormWants) {
+  const Finished text = RunPlumb({"plugin", "describe", "rms_norm"});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("eps: number"), HasSubstr("weight [dim]")));
+  const Finished json = RunPlumb({"plugin", "describe", "rms_norm", "--json"});
+  const auto plugin = nlohmann::json::parse(json.out, nullptr, false);
+  ASSERT_TRUE(plugin.is_object()) << json.out;
+  EXPECT_EQ(plugin["id"], "rms_norm");
+  EXPECT_FALSE(plugin["attributes"].empty());
+}
+
+TEST_F(CommandLineTest, ResultsThatCannotBeWrittenAreAFailure) {
+  PlumbProcess full(directory(), {"describe", "pre.pbtxt"}, "/dev/full");
+  const Finished result = full.Wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("stdout"));
+}
+
+TEST_F(CommandLineTest, ErrorsHaveNoColourOffATerminal) {
+  const Finished result = RunPlumb({"describe", "nowhere.pbtxt"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(StartsWith("error: nowhere.pbtxt"), Not(HasSubstr("\x1b"))));
+}
+
+}  // namespace
+}  // namespace plumb::cli

@@ -1,0 +1,92 @@
+// plumb describe and plumb explain.
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class DescribeTest : public PlumbTest {};
+
+TEST_F(DescribeTest, CountsTheParametersOfTheStudy) {
+  struct Case {
+    const char *model, *text;
+    int parameters;
+  };
+  for (const Case& c : {Case{"pre.pbtxt", "25,968 parameters", 25968},
+                        Case{"post.pbtxt", "25,952 parameters", 25952},
+                        Case{"none.pbtxt", "25,696 parameters", 25696}}) {
+    const Finished text = RunPlumb({"describe", c.model});
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+    EXPECT_THAT(text.out, HasSubstr(c.text));
+    EXPECT_THAT(text.err, IsEmpty());
+    const Finished json = RunPlumb({"describe", c.model, "--json"});
+    const auto model = nlohmann::json::parse(json.out, nullptr, false);
+    ASSERT_TRUE(model.is_object()) << json.out;
+    EXPECT_EQ(model["totals"]["parameters"], c.parameters);
+    int64_t sum = 0;
+    for (const auto& tensor : model["tensors"]) {
+      int64_t elements = 1;
+      for (const auto& size : tensor["shape"]) elements *= size.get<int64_t>();
+      EXPECT_EQ(tensor["elements"], elements) << tensor["name"];
+      sum += elements;
+    }
+    EXPECT_EQ(sum, c.parameters);
+  }
+}
+
+TEST_F(DescribeTest, ShowsEquationsAndRoutes) {
+  const Finished pre = RunPlumb({"describe", "pre.pbtxt"});
+  EXPECT_THAT(pre.out,
+              AllOf(HasSubstr("layers 0..7: pre"), HasSubstr("each: x = x + f(norm(x))"),
+                    HasSubstr("end: x = norm(x)"), HasSubstr("(I + J_mlp J_norm)"),
+                    HasSubstr("identity route from embedding to head: clean (I) to the last layer, "
+                              "then 1 norm"),
+                    HasSubstr("17 norms")));
+  const Finished post = RunPlumb({"describe", "post.pbtxt"});
+  EXPECT_THAT(post.out, AllOf(HasSubstr("each: x = norm(x + f(x))"),
+                              HasSubstr("through 16 norms to the last layer, then no norm")));
+}
+
+TEST_F(DescribeTest, LayersThatRepeatShareALine) {
+  const Finished result = RunPlumb({"describe", "pre.pbtxt"});
+  EXPECT_THAT(result.out, testing::ContainsRegex(
+                              "layers\\.0\\.\\.7\\.attention\\.q\\.weight +\\[16, 16\\] x 8 "));
+  const Finished one = RunPlumb({"describe", "pre.pbtxt", "--set", "model.n_layer=1"});
+  EXPECT_THAT(one.out,
+              testing::ContainsRegex("layers\\.0\\.attention\\.q\\.weight +\\[16, 16\\] "));
+}
+
+TEST_F(DescribeTest, SettingsApplyInOrder) {
+  const Finished result = RunPlumb({"describe", "pre.pbtxt", "--set", "model.n_layer=3", "--set",
+                                    "model.n_layer=2", "--set", "model.d_ff=10", "--json"});
+  const auto model = nlohmann::json::parse(result.out, nullptr, false);
+  ASSERT_TRUE(model.is_object()) << result.out << result.err;
+  EXPECT_EQ(model["dims"]["n_layer"], 2);
+  EXPECT_EQ(model["dims"]["d_ff"], 10);
+}
+
+TEST_F(DescribeTest, ExplainPrintsEveryStage) {
+  for (const char* stage : {"graph", "grad", "optimized", "plan", "exec"}) {
+    const std::vector<std::string> arguments = {"explain", "pre.pbtxt",       "--stage", stage,
+                                                "--set",   "model.n_layer=1", "--seq",   "4"};
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 0) << stage << result.err;
+    EXPECT_THAT(result.out, HasSubstr("layers.0.attention.q.weight")) << stage;
+    EXPECT_EQ(RunPlumb(arguments).out, result.out) << stage;
+  }
+}
+
+TEST_F(DescribeTest, ExplainRefusesSequencesBeyondTheContext) {
+  const Finished result = RunPlumb({"explain", "pre.pbtxt", "--stage", "graph", "--seq", "17"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("16"));
+}
+
+}  // namespace
+}  // namespace plumb::cli

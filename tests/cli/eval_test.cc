@@ -1,0 +1,121 @@
+// plumb eval: on a run's data, and on tokens for other implementations to compare with.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+class EvalTest : public PlumbTest {
+ protected:
+  static std::string Golden(const std::string& name) {
+    return std::string(PLUMB_SOURCE_DIR "/tests/golden/pre/") + name;
+  }
+  Finished EvalTokens(const std::string& tokens, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"eval",      Golden("model.pbtxt"),
+                                          "--weights", Golden("weights.safetensors"),
+                                          "--tokens",  tokens};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunPlumb(arguments);
+  }
+};
+
+TEST_F(EvalTest, LossOfARunOnItsDataIsWhatItLearnt) {
+  const Finished trained =
+      RunPlumb(TrainArguments("run", 200, {"--set", "train.data.val_fraction=0.25"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const Finished text = RunPlumb({"eval", "run", "--data", "names.txt"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("training "), HasSubstr("validation "), HasSubstr("loss ")));
+  const Finished json = RunPlumb({"eval", "run", "--data", "names.txt", "--json"});
+  const auto result = nlohmann::json::parse(json.out, nullptr, false);
+  ASSERT_TRUE(result.is_object()) << json.out;
+  EXPECT_EQ(result["step"], 200);
+  EXPECT_EQ(result["splits"]["training"]["sequences"], 18);
+  EXPECT_EQ(result["splits"]["validation"]["sequences"], 6);
+  EXPECT_LT(result["splits"]["training"]["loss"].get<double>(), std::log(27.0));
+}
+
+TEST_F(EvalTest, AgreesWithTheReferenceOnEveryGoldenModel) {
+  int cases = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(PLUMB_SOURCE_DIR "/tests/golden")) {
+    const std::string golden = entry.path().string();
+    if (!std::filesystem::exists(golden + "/model.pbtxt")) continue;
+    SCOPED_TRACE(golden);
+    ++cases;
+    const Finished result = RunPlumb(
+        {"eval", golden + "/model.pbtxt", "--weights", golden + "/weights.safetensors", "--tokens",
+         golden + "/tokens.json", "--logits", "logits.safetensors", "--grads", "grads.json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(Read("logits.safetensors"), HasSubstr("\"logits\""));
+    const auto expected = nlohmann::json::parse(std::ifstream(golden + "/grads.json"));
+    const auto got = ReadJson("grads.json");
+    ASSERT_TRUE(got.is_object()) << Read("grads.json");
+    EXPECT_NEAR(got["loss"].get<double>(), expected["loss"].get<double>(), 1e-5);
+    ASSERT_EQ(got["grad_l2"].size(), expected["grad_l2"].size());
+    double largest = 0;
+    for (const auto& norm : expected["grad_l2"]) largest = std::max(largest, norm.get<double>());
+    for (const auto& [name, norm] : expected["grad_l2"].items()) {
+      EXPECT_NEAR(got["grad_l2"].value(name, -1.0), norm.get<double>(), 1e-5 * largest) << name;
+    }
+  }
+  EXPECT_GT(cases, 50);
+}
+
+TEST_F(EvalTest, PrintsTheLossWhenNothingIsToBeWritten) {
+  const Finished text = EvalTokens(Golden("tokens.json"));
+  EXPECT_EQ(text.out, "loss 2.9954\n");
+  const Finished json = EvalTokens(Golden("tokens.json"), {"--json"});
+  const auto result = nlohmann::json::parse(json.out, nullptr, false);
+  ASSERT_TRUE(result.is_object()) << json.out;
+  EXPECT_NEAR(result["loss"].get<double>(), 2.995359, 1e-5);
+}
+
+TEST_F(EvalTest, HostileTokensAreRefused) {
+  for (const std::string& tokens :
+       {std::string(), std::string("[[1,2],[1"), std::string("{\"tokens\": [[1, 2]]}"),
+        std::string("[1, 2]"), std::string("[[1, \"2\"]]"), std::string("[[1, null]]"),
+        std::string("[[1, 1.5]]"), std::string("[[1, -1]]"), std::string("[[1, 11]]"),
+        std::string("[[1, 4294967297]]"), std::string("[[1, 99999999999999999999999]]"),
+        std::string("[[1, 2], [1]]"), std::string("[]"), std::string("[[]]"), std::string("[[1]]"),
+        std::string("[[1,2,3,4,5,6,7,8,9]]"), std::string("[[1, 2]] 3"), std::string(100000, '['),
+        std::string("[[1, 2\xff]]")}) {
+    Write("t.json", tokens);
+    const Finished result = EvalTokens("t.json", {"--grads", "g.json"});
+    EXPECT_EQ(result.exit_code, 2) << tokens.substr(0, 80);
+    EXPECT_THAT(result.err, StartsWith("error: ")) << tokens.substr(0, 80);
+    EXPECT_FALSE(Exists("g.json"));
+  }
+}
+
+TEST_F(EvalTest, HostileWeightsAreRefused) {
+  for (const std::string& weights : {std::string(), std::string("text"), std::string(64, '\xff')}) {
+    Write("w.safetensors", weights);
+    const Finished result = RunPlumb({"eval", Golden("model.pbtxt"), "--weights", "w.safetensors",
+                                      "--tokens", Golden("tokens.json")});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("w.safetensors"));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST_F(EvalTest, OutputsThatCannotBeWrittenAreNamed) {
+  const Finished result = EvalTokens(Golden("tokens.json"), {"--grads", "no/such/place.json"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("no/such/place.json"));
+}
+
+}  // namespace
+}  // namespace plumb::cli

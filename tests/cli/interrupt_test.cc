@@ -1,0 +1,143 @@
+// Training runs that are stopped from outside, at a moment of nobody's choosing.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// So many steps that no test sees the last one.
+constexpr int kEndless = 1000000;
+
+class InterruptTest : public PlumbTest {
+ protected:
+  // A training that is signalled some steps after its `steps`-th; with a checkpoint every ten.
+  Finished TrainAndSignal(const std::string& out, size_t steps, int signal) {
+    PlumbProcess process(directory(),
+                         TrainArguments(out, kEndless, {"--set", "train.checkpoint_interval=10"}));
+    WaitForSteps(out, steps, &process);
+    process.Signal(signal);
+    return process.Wait();
+  }
+
+  // Goes on with an interrupted run for `more` steps and compares all of it with an unbroken one.
+  void ExpectResumesAsIfUnbroken(const std::string& out, size_t more) {
+    const std::string last = std::to_string(Losses(out).size() + more);
+    const Finished resumed =
+        RunPlumb({"train", "--resume", "--out", out, "--data", "names.txt", "--stop-at", last});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    const Finished unbroken = RunPlumb(TrainArguments("unbroken", kEndless, {"--stop-at", last}));
+    ASSERT_EQ(unbroken.exit_code, 0) << unbroken.err;
+    EXPECT_EQ(Losses(out).size(), std::stoul(last));
+    EXPECT_EQ(Losses(out), Losses("unbroken"));
+  }
+};
+
+TEST_F(InterruptTest, CtrlCWritesACheckpointAndExitsWith130) {
+  const Finished result = TrainAndSignal("run", 25, SIGINT);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("interrupted after step "), HasSubstr("--resume")));
+  const size_t steps = Losses("run").size();
+  EXPECT_GE(steps, 25u);
+  EXPECT_THAT(Read("run/latest"), HasSubstr(std::to_string(steps)));
+  ExpectResumesAsIfUnbroken("run", 15);
+}
+
+TEST_F(InterruptTest, SigtermDoesTheSame) {
+  EXPECT_EQ(TrainAndSignal("run", 5, SIGTERM).exit_code, 130);
+  ExpectResumesAsIfUnbroken("run", 5);
+}
+
+TEST_F(InterruptTest, AKilledRunGoesOnFromItsLastCheckpoint) {
+  const Finished result = TrainAndSignal("run", 35, SIGKILL);
+  EXPECT_EQ(result.signal, SIGKILL);
+  EXPECT_TRUE(Exists("run/latest"));
+  // The last line may be half written; what is lost is done again.
+  const Finished mended =
+      RunPlumb({"train", "--resume", "--out", "run", "--data", "names.txt", "--stop-at", "1"});
+  ASSERT_EQ(mended.exit_code, 0) << mended.err;
+  ExpectResumesAsIfUnbroken("run", 25);
+}
+
+TEST_F(InterruptTest, ARunThatWasKilledBeforeItsFirstCheckpointBeginsAnew) {
+  {
+    PlumbProcess process(directory(), TrainArguments("run", kEndless));
+    WaitForSteps("run", 3, &process);
+    process.Signal(SIGKILL);
+    EXPECT_EQ(process.Wait().signal, SIGKILL);
+  }
+  const Finished resumed =
+      RunPlumb({"train", "--resume", "--out", "run", "--data", "names.txt", "--stop-at", "12"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  ASSERT_EQ(RunPlumb(TrainArguments("unbroken", kEndless, {"--stop-at", "12"})).exit_code, 0);
+  EXPECT_EQ(Losses("run"), Losses("unbroken"));
+}
+
+// What plumb prints on a terminal.
+std::string RunOnTerminal(const std::string& directory, std::vector<std::string> arguments) {
+  std::vector<char*> argv = {const_cast<char*>(PLUMB_BUILD_DIR "/bin/plumb")};
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  int terminal = -1;
+  struct winsize size = {};
+  size.ws_col = 200;
+  size.ws_row = 24;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
+  if (pid == 0) {
+    setenv("TERM", "xterm", 1);
+    unsetenv("NO_COLOR");
+    if (chdir(directory.c_str()) == 0) execv(argv[0], argv.data());
+    _exit(98);
+  }
+  std::string shown;
+  char buffer[4096];
+  for (ssize_t n; (n = read(terminal, buffer, sizeof(buffer))) > 0;) {
+    shown.append(buffer, static_cast<size_t>(n));
+  }
+  close(terminal);
+  waitpid(pid, nullptr, 0);
+  return shown;
+}
+
+// A sandbox without /dev/pts has no pseudo-terminals to test on.
+bool HasTerminals() {
+  int first = -1, second = -1;
+  if (openpty(&first, &second, nullptr, nullptr, nullptr) != 0) return false;
+  close(first);
+  close(second);
+  return true;
+}
+
+TEST_F(InterruptTest, ProgressOnATerminalIsOneLineThatIsRewritten) {
+  if (!HasTerminals()) GTEST_SKIP() << "no pseudo-terminals here";
+  const std::string shown = RunOnTerminal(directory(), TrainArguments("run", 60));
+  EXPECT_THAT(shown, AllOf(HasSubstr("\rstep 1/60 "), HasSubstr("ETA "), HasSubstr("\rstep 60/60 "),
+                           HasSubstr("\x1b[K")));
+}
+
+TEST_F(InterruptTest, ErrorsOnATerminalAreRed) {
+  if (!HasTerminals()) GTEST_SKIP() << "no pseudo-terminals here";
+  EXPECT_THAT(RunOnTerminal(directory(), {"describe", "nowhere.pbtxt"}),
+              HasSubstr("\x1b[1;31merror:\x1b[0m nowhere.pbtxt"));
+}
+
+TEST_F(InterruptTest, ASingleSampleOnATerminalIsTheSameText) {
+  if (!HasTerminals()) GTEST_SKIP() << "no pseudo-terminals here";
+  ASSERT_EQ(RunPlumb(TrainArguments("run", 30)).exit_code, 0);
+  const std::vector<std::string> arguments = {"sample", "run", "--num", "1", "--prompt", "ad"};
+  std::string plain = RunPlumb(arguments).out;
+  plain.insert(plain.size() - 1, "\r");  // the terminal's own
+  EXPECT_EQ(RunOnTerminal(directory(), arguments), plain);
+}
+
+}  // namespace
+}  // namespace plumb::cli

@@ -1,0 +1,157 @@
+#include "tests/cli/plumb_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace plumb::cli {
+namespace {
+
+constexpr char kNames[] =
+    "ada\nalan\nalonzo\nbarbara\nclaude\ncynthia\ndana\ndonald\nedsger\nemmy\nfrances\ngrace\n"
+    "hedy\nivan\njohn\nkathleen\nken\nleslie\nlynn\nmargaret\nniklaus\nradia\nshafi\nsophie\n";
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+// In the child: never returns.
+void Exec(const std::string& directory, const std::vector<std::string>& arguments,
+          const std::string& out_path, const std::string& err_path) {
+  std::vector<char*> argv = {const_cast<char*>("plumb")};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  unsetenv("PLUMB_PLUGIN_PATH");
+  // Whoever runs the tests in the background may have these ignored.
+  signal(SIGINT, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
+  const int in = open("/dev/null", O_RDONLY);
+  const int out = open(out_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  const int err = open(err_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (in < 0 || out < 0 || err < 0 || chdir(directory.c_str()) != 0) _exit(99);
+  dup2(in, STDIN_FILENO);
+  dup2(out, STDOUT_FILENO);
+  dup2(err, STDERR_FILENO);
+  execv(PLUMB_BINARY, argv.data());
+  _exit(98);
+}
+
+}  // namespace
+
+PlumbProcess::PlumbProcess(const std::string& directory, const std::vector<std::string>& arguments,
+                           const std::string& out_path)
+    : out_path_(out_path.empty() ? directory + "/.stdout" : out_path),
+      err_path_(directory + "/.stderr") {
+  pid_ = fork();
+  if (pid_ == 0) Exec(directory, arguments, out_path_, err_path_);
+}
+
+PlumbProcess::~PlumbProcess() {
+  if (!Running()) return;
+  Signal(SIGKILL);
+  Wait();
+}
+
+void PlumbProcess::Signal(int signal) const { kill(pid_, signal); }
+
+bool PlumbProcess::Running() {
+  if (!ended_ && waitpid(pid_, &wait_status_, WNOHANG) != 0) ended_ = true;
+  return !ended_;
+}
+
+Finished PlumbProcess::Wait() {
+  if (!ended_) waitpid(pid_, &wait_status_, 0);
+  ended_ = true;
+  Finished finished;
+  if (WIFEXITED(wait_status_)) finished.exit_code = WEXITSTATUS(wait_status_);
+  if (WIFSIGNALED(wait_status_)) finished.signal = WTERMSIG(wait_status_);
+  if (out_path_.rfind("/dev/", 0) != 0) finished.out = ReadAll(out_path_);
+  finished.err = ReadAll(err_path_);
+  return finished;
+}
+
+PlumbTest::PlumbTest() {
+  std::string pattern = testing::TempDir() + "/plumb_cli_XXXXXX";
+  directory_ = mkdtemp(pattern.data());
+  for (const char* name : {"pre", "post", "none"}) {
+    std::filesystem::copy_file(
+        std::string(PLUMB_SOURCE_DIR "/examples/why_normalise/") + name + ".pbtxt",
+        Path(std::string(name) + ".pbtxt"));
+  }
+  std::filesystem::copy_file(PLUMB_SOURCE_DIR "/examples/why_normalise/train.pbtxt",
+                             Path("train.pbtxt"));
+  Write("names.txt", kNames);
+}
+
+PlumbTest::~PlumbTest() {
+  std::error_code ignored;
+  std::filesystem::remove_all(directory_, ignored);
+}
+
+Finished PlumbTest::RunPlumb(const std::vector<std::string>& arguments) {
+  return PlumbProcess(directory_, arguments).Wait();
+}
+
+std::vector<std::string> PlumbTest::TrainArguments(const std::string& out, int steps,
+                                                   const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"train",   "pre.pbtxt",
+                                        "--train", "train.pbtxt",
+                                        "--data",  "names.txt",
+                                        "--out",   out,
+                                        "--set",   "train.max_steps=" + std::to_string(steps)};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+void PlumbTest::Write(const std::string& name, const std::string& content) const {
+  std::ofstream(Path(name), std::ios::binary) << content;
+}
+
+std::string PlumbTest::Read(const std::string& name) const { return ReadAll(Path(name)); }
+
+bool PlumbTest::Exists(const std::string& name) const {
+  return std::filesystem::exists(Path(name));
+}
+
+nlohmann::json PlumbTest::ReadJson(const std::string& name) const {
+  return nlohmann::json::parse(Read(name), nullptr, /*allow_exceptions=*/false);
+}
+
+std::vector<double> PlumbTest::Losses(const std::string& run) const {
+  std::istringstream lines(Read(run + "/metrics.jsonl"));
+  std::vector<double> losses;
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!object.is_object()) {
+      ADD_FAILURE() << "not an object: " << line;
+      break;
+    }
+    losses.push_back(object.value("loss", -1.0));
+    EXPECT_EQ(object.value("step", -1), static_cast<int>(losses.size()));
+  }
+  return losses;
+}
+
+void PlumbTest::WaitForSteps(const std::string& run, size_t steps, PlumbProcess* process) const {
+  const auto lines = [&] {
+    const std::string text = Read(run + "/metrics.jsonl");
+    return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  };
+  while (process->Running() && lines() < steps) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace plumb::cli

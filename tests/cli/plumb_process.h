@@ -1,0 +1,71 @@
+// Runs the built `plumb` and sees what a shell sees: exit code, stdout, stderr, files.
+#ifndef PLUMB_TESTS_CLI_PLUMB_PROCESS_H_
+#define PLUMB_TESTS_CLI_PLUMB_PROCESS_H_
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace plumb::cli {
+
+struct Finished {
+  int exit_code = -1;  // -1: ended by a signal
+  int signal = 0;
+  std::string out, err;
+};
+
+// A plumb that runs in `directory`. Its stdout and stderr go to files, or stdout to `out_path`.
+class PlumbProcess {
+ public:
+  PlumbProcess(const std::string& directory, const std::vector<std::string>& arguments,
+               const std::string& out_path = "");
+  PlumbProcess(const PlumbProcess&) = delete;
+  PlumbProcess& operator=(const PlumbProcess&) = delete;
+  ~PlumbProcess();  // kills it if it still runs
+
+  void Signal(int signal) const;
+  bool Running();
+  Finished Wait();
+
+ private:
+  pid_t pid_;
+  std::string out_path_, err_path_;
+  int wait_status_ = 0;
+  bool ended_ = false;
+};
+
+// A directory of its own for every test, with example models and a few names to train on. Relative
+// paths, those of the plumb that is run included, are relative to it.
+class PlumbTest : public testing::Test {
+ protected:
+  PlumbTest();
+  ~PlumbTest() override;
+
+  Finished RunPlumb(const std::vector<std::string>& arguments);
+  // Arguments of a training run of `steps` steps on names.txt into `out`.
+  static std::vector<std::string> TrainArguments(const std::string& out, int steps,
+                                                 const std::vector<std::string>& more = {});
+
+  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
+  void Write(const std::string& name, const std::string& content) const;
+  std::string Read(const std::string& name) const;  // "" without the file
+  bool Exists(const std::string& name) const;
+  nlohmann::json ReadJson(const std::string& name) const;
+
+  // The losses in a run's metrics.jsonl; fails the test unless the steps are 1, 2, 3, ...
+  std::vector<double> Losses(const std::string& run) const;
+  // Waits until a run's metrics.jsonl has so many lines, or `process` ends.
+  void WaitForSteps(const std::string& run, size_t steps, PlumbProcess* process) const;
+
+  const std::string& directory() const { return directory_; }
+
+ private:
+  std::string directory_;
+};
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_TESTS_CLI_PLUMB_PROCESS_H_

@@ -1,0 +1,75 @@
+// plumb sample.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::IsEmpty;
+using testing::StartsWith;
+
+class SampleTest : public PlumbTest {
+ protected:
+  void SetUp() override {
+    const Finished trained = RunPlumb(TrainArguments("run", 100));
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  }
+  std::string Sample(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"sample", "run"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, IsEmpty());
+    return result.out;
+  }
+};
+
+TEST_F(SampleTest, DrawsTwentyLinesUnlessToldOtherwise) {
+  const std::string twenty = Sample({});
+  EXPECT_EQ(std::count(twenty.begin(), twenty.end(), '\n'), 20);
+  const std::string three = Sample({"--num", "3"});
+  EXPECT_EQ(std::count(three.begin(), three.end(), '\n'), 3);
+  EXPECT_THAT(twenty, StartsWith(three));
+}
+
+TEST_F(SampleTest, IsReproducibleForASeed) {
+  const std::string first = Sample({"--seed", "7", "--temperature", "1"});
+  EXPECT_EQ(Sample({"--seed", "7", "--temperature", "1"}), first);
+  EXPECT_EQ(Sample({"--seed", "7", "--temperature", "1", "--threads", "1"}), first);
+  EXPECT_NE(Sample({"--seed", "8", "--temperature", "1"}), first);
+}
+
+TEST_F(SampleTest, GoesOnFromThePrompt) {
+  EXPECT_THAT(Sample({"--prompt", "gra", "--num", "1"}), StartsWith("gra"));
+  EXPECT_EQ(Sample({"--prompt", "", "--num", "2"}), Sample({"--num", "2"}));
+  EXPECT_EQ(Sample({"--prompt=", "--num", "2"}), Sample({"--num", "2"}));
+}
+
+TEST_F(SampleTest, TheMostLikelyTokenIsAlwaysTheSame) {
+  const std::string greedy = Sample({"--temperature", "0", "--num", "2"});
+  EXPECT_EQ(greedy.substr(0, greedy.size() / 2), greedy.substr(greedy.size() / 2));
+  EXPECT_EQ(Sample({"--top-k", "1", "--num", "2", "--seed", "9"}), greedy);
+}
+
+TEST_F(SampleTest, StopsAtMaxTokens) {
+  const std::string text = Sample({"--temperature", "1", "--max-tokens", "2", "--json"});
+  const auto result = nlohmann::json::parse(text, nullptr, false);
+  ASSERT_TRUE(result.is_object()) << text;
+  ASSERT_EQ(result["samples"].size(), 20u);
+  EXPECT_EQ(result["step"], 100);
+  for (const auto& sample : result["samples"]) {
+    EXPECT_LE(sample["tokens"].get<int>(), 2);
+    EXPECT_LE(sample["text"].get<std::string>().size(), 2u);
+  }
+}
+
+TEST_F(SampleTest, TakesACheckpointToo) {
+  EXPECT_EQ(Sample({}), RunPlumb({"sample", "run/checkpoints/step-000100"}).out);
+}
+
+}  // namespace
+}  // namespace plumb::cli

@@ -1,0 +1,150 @@
+// plumb train: losses that repeat bit for bit, and runs that go on as if they had never stopped.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class TrainTest : public PlumbTest {
+ protected:
+  void Train(const std::string& out, const std::vector<std::string>& more = {}) {
+    const Finished result = RunPlumb(TrainArguments(out, 60, more));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+};
+
+TEST_F(TrainTest, SameSeedSameLossesForAnyThreadCount) {
+  Train("a");
+  Train("b");
+  Train("one", {"--threads", "1"});
+  Train("two", {"--threads", "2"});
+  Train("other", {"--seed", "2"});
+  const std::vector<double> losses = Losses("a");
+  ASSERT_EQ(losses.size(), 60u);
+  EXPECT_EQ(Losses("b"), losses);
+  EXPECT_EQ(Losses("one"), losses);
+  EXPECT_EQ(Losses("two"), losses);
+  EXPECT_NE(Losses("other"), losses);
+}
+
+TEST_F(TrainTest, StoppingAndResumingChangesNothing) {
+  Train("whole");
+  const Finished half = RunPlumb(TrainArguments("halves", 60, {"--stop-at", "30"}));
+  EXPECT_EQ(half.exit_code, 0) << half.err;
+  EXPECT_EQ(Losses("halves").size(), 30u);
+  EXPECT_TRUE(Exists("halves/checkpoints/step-000030/model.safetensors"));
+  EXPECT_THAT(half.err, HasSubstr("--resume --out halves"));
+  const Finished rest =
+      RunPlumb({"train", "--resume", "--out", "halves", "--data", "names.txt", "--json"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(Losses("halves"), Losses("whole"));
+  EXPECT_EQ(Read("halves/checkpoints/step-000060/model.safetensors"),
+            Read("whole/checkpoints/step-000060/model.safetensors"));
+
+  // The summary is the whole run's, not that of the second half.
+  const auto summary = nlohmann::json::parse(rest.out, nullptr, false);
+  double sum_50 = 0, max_20 = 0;
+  const std::vector<double> losses = Losses("whole");
+  for (size_t i = 0; i < 50; ++i) sum_50 += losses[i];
+  for (size_t i = 0; i < 20; ++i) max_20 = std::max(max_20, losses[i]);
+  EXPECT_NEAR(summary["loss_first_50"].get<double>(), sum_50 / 50, 1e-12);
+  EXPECT_EQ(summary["loss_max_first_20"].get<double>(), max_20);
+  EXPECT_EQ(summary["first_step"], 30);
+}
+
+TEST_F(TrainTest, ResumingTheSameCommandLineWorksToo) {
+  Train("whole");
+  RunPlumb(TrainArguments("halves", 60, {"--stop-at", "7"}));
+  const Finished rest = RunPlumb(TrainArguments("halves", 60, {"--resume"}));
+  EXPECT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(Losses("halves"), Losses("whole"));
+  const Finished again = RunPlumb(TrainArguments("halves", 60, {"--resume"}));
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(Losses("halves"), Losses("whole"));
+}
+
+TEST_F(TrainTest, SummaryIsTextOrJson) {
+  const Finished text = RunPlumb(TrainArguments("text", 60));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("steps          60\n"), HasSubstr("loss           "),
+                              HasSubstr("mean of the last 60 steps"),
+                              HasSubstr("checkpoint     text/checkpoints/step-000060\n")));
+  const Finished json = RunPlumb(TrainArguments(
+      "json", 60,
+      {"--json", "--set", "train.data.val_fraction=0.2", "--set", "train.eval_interval=20"}));
+  const auto summary = nlohmann::json::parse(json.out, nullptr, false);
+  ASSERT_TRUE(summary.is_object()) << json.out;
+  EXPECT_EQ(summary["status"], "finished");
+  EXPECT_EQ(summary["steps"], 60);
+  EXPECT_EQ(summary["parameters"], 25968);
+  EXPECT_EQ(summary["checkpoint"], "json/checkpoints/step-000060");
+  EXPECT_TRUE(summary["val_loss"].is_number());
+  EXPECT_LE(summary["loss_min"].get<double>(), summary["loss_last_100"].get<double>());
+  EXPECT_THAT(json.err, AllOf(HasSubstr("step 20  val loss "), HasSubstr("step 60  val loss ")));
+}
+
+TEST_F(TrainTest, ProgressOffATerminalIsPlainLines) {
+  const Finished result = RunPlumb(TrainArguments("run", 60));
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("step 1/60 "), HasSubstr("step 60/60 "),
+                    HasSubstr("writing to run\n"), Not(HasSubstr("\r")), Not(HasSubstr("\x1b"))));
+  const Finished quiet = RunPlumb(TrainArguments("quiet", 60, {"--quiet"}));
+  EXPECT_THAT(quiet.err, IsEmpty());
+  EXPECT_THAT(quiet.out, HasSubstr("loss"));
+}
+
+TEST_F(TrainTest, WritesToRunsAndTheModelsNameByDefault) {
+  Write("named.pbtxt", "name: \"../my model\"\n" + Read("pre.pbtxt"));
+  for (const char* model : {"pre.pbtxt", "named.pbtxt"}) {
+    const Finished result = RunPlumb({"train", model, "--train", "train.pbtxt", "--data",
+                                      "names.txt", "--set", "train.max_steps=3"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("writing to runs/"));
+  }
+  EXPECT_TRUE(Exists("runs/pre/latest"));
+  EXPECT_TRUE(Exists("runs/_.._my_model/latest"));
+}
+
+TEST_F(TrainTest, ModelSettingsChangeTheModel) {
+  const Finished result = RunPlumb(
+      TrainArguments("run", 3, {"--set", "model.n_layer=2", "--set", "model.n_head=2", "--json"}));
+  const auto summary = nlohmann::json::parse(result.out, nullptr, false);
+  ASSERT_TRUE(summary.is_object()) << result.err;
+  EXPECT_LT(summary["parameters"].get<int>(), 25968);
+}
+
+TEST_F(TrainTest, DivergenceExitsWith4AndNamesATensor) {
+  const Finished result =
+      RunPlumb(TrainArguments("run", 60, {"--set", "train.learning_rate=1e30", "--json"}));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("error: diverged at step "),
+                                testing::ContainsRegex("finite is [a-z]+\\.")));
+  const auto summary = nlohmann::json::parse(result.out, nullptr, false);
+  ASSERT_TRUE(summary.is_object()) << result.out;
+  EXPECT_EQ(summary["status"], "diverged");
+}
+
+TEST_F(TrainTest, LongDocumentsAreAnnounced) {
+  Write("long.txt", "abcdefghijklmnopqrstuvwxyz\nab\n");
+  const Finished result = RunPlumb({"train", "pre.pbtxt", "--train", "train.pbtxt", "--data",
+                                    "long.txt", "--set", "train.max_steps=2", "--out", "run"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("warning: 1 training document is longer than the context"));
+}
+
+TEST_F(TrainTest, TrainsWithoutNorms) {
+  const Finished result = RunPlumb({"train", "none.pbtxt", "--train", "train.pbtxt", "--data",
+                                    "names.txt", "--set", "train.max_steps=3", "--out", "run"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+}  // namespace
+}  // namespace plumb::cli

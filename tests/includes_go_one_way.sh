@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Includes go one way down the list of rooms (runtime/README.md), each third-party library stays in
+# the room that it belongs to, and the runtime names no placement and no norm that plumb ships.
+# Prints every violation as file:line and fails if there is one.
+#
+#   tests/includes_go_one_way.sh [SOURCE_DIRECTORY]
+set -euo pipefail
+cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
+
+sources() { find "$@" -type f \( -name '*.h' -o -name '*.c' -o -name '*.cc' \) | sort; }
+
+# "file:line: <header>" or "file:line: "header"" for every include, -H also for a single file.
+includes() {
+  sources "$@" |
+    xargs -r grep -HnoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*(<[^>]*>|"[^"]*")' |
+    sed -E 's/^([^:]*:[0-9]+:).*include[[:space:]]*/\1 /'
+}
+
+wrong_includes() {
+  includes runtime plugins cli | awk '
+    BEGIN {
+      order = "base graph onednn plugin ops spec model compile session api"
+      count = split(order, rooms, " ")
+      for (i = 1; i <= count; ++i) {
+        known[rooms[i]] = 1
+        for (j = 1; j <= i; ++j) may[rooms[i], rooms[j]] = 1
+      }
+      only("onednn", "base")
+      only("plugin", "base")
+      only("spec", "base plugin")
+      only("compile", "base graph")
+    }
+    function only(room, allowed,   names, n, i) {
+      for (i = 1; i <= count; ++i) delete may[room, rooms[i]]
+      may[room, room] = 1
+      n = split(allowed, names, " ")
+      for (i = 1; i <= n; ++i) may[room, names[i]] = 1
+    }
+
+    # Who owns a header that is not plumb'"'"'s: the folders that may include it, or "" for anyone.
+    function owners(header) {
+      if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
+      if (header == "dlfcn.h") return "runtime/plugin"
+      if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "runtime/spec"
+      if (header ~ /^hwy\//) return "runtime/ops plugins/norms"
+      if (header ~ /^nlohmann\//) return "runtime/session runtime/api cli"
+      if (header ~ /^CLI\//) return "cli"
+      return ""
+    }
+    function starts(text, prefix) { return substr(text, 1, length(prefix)) == prefix }
+    function within(file, folders,   names, n, i) {
+      n = split(folders, names, " ")
+      for (i = 1; i <= n; ++i) if (starts(file, names[i] "/")) return 1
+      return 0
+    }
+    # A header of the C++ or C library or of the system: <vector>, <stdint.h>, <sys/stat.h>.
+    function is_system(include) {
+      return include ~ /^<([a-z_0-9]+(\.h)?|(sys|linux)\/[a-z_0-9]+\.h)>$/
+    }
+    function wrong(why) { print place ": includes " include ": " why }
+
+    {
+      place = $1; include = $2
+      sub(/:$/, "", place)
+      file = place; sub(/:[0-9]+$/, "", file)
+      directory = file; sub(/[^\/]*$/, "", directory)
+      header = substr(include, 2, length(include) - 2)
+      target = split(header, part, "/") > 2 && part[1] == "runtime" ? part[2] : ""
+      owner = owners(header)
+      public = starts(header, "plumb/") && header !~ /^plumb\/(norm_plugin\.h|v1\/)/
+
+      if (starts(file, "plugins/abi/")) {
+        if (include != "<stddef.h>" && include != "<stdint.h>") wrong("the norm ABI stands alone")
+      } else if (owner != "" && !within(file, owner)) {
+        wrong("only " owner " may")
+      } else if (starts(file, "plugins/")) {
+        own = include ~ /^"[^\/]*"$/ && system("test -f " directory header) == 0
+        if (!own && header != "plumb/norm_plugin.h" && owner == "" && !is_system(include))
+          wrong("a norm sees plumb/norm_plugin.h, Highway and the standard library")
+      } else if (starts(file, "runtime/include/")) {
+        if (!public && !starts(header, "absl/") && !is_system(include))
+          wrong("public headers see absl, the standard library and each other")
+      } else if (starts(file, "cli/")) {
+        if (!public && !starts(header, "cli/") && !starts(header, "absl/") && owner == "" &&
+            !is_system(include))
+          wrong("the command line is a client of the public headers")
+      } else {
+        room = file; sub(/^runtime\//, "", room); sub(/\/.*/, "", room)
+        if (!(room in known)) {
+          wrong("runtime/" room " is not on the list of rooms in this script")
+        } else if (target != "") {
+          if (!((room, target) in may)) wrong("runtime/" room " may not include runtime/" target)
+        } else if (header == "plumb/norm_plugin.h") {
+          if (!((room, "plugin") in may)) wrong("runtime/" room " does not know plugins")
+        } else if (public) {
+          if (room != "api") wrong("only runtime/api implements the public headers")
+        } else if (owner == "" && !starts(header, "absl/") && !is_system(include)) {
+          wrong("not a path from the top of the repository, nor a known library")
+        }
+      }
+    }'
+}
+
+# String literals in the code of runtime/ (comments left out) that are the name of a shipped
+# placement or norm. Returning the word "none" names nothing.
+shipped_names() {
+  local names
+  names=$(
+    for file in plugins/placements/*.pbtxt; do basename "$file" .pbtxt; done
+    for directory in plugins/norms/*/; do basename "$directory"; done
+  )
+  sources runtime | xargs -r grep -Hn '"' | awk -v names="$names" '
+    BEGIN { n = split(names, list, "\n"); for (i = 1; i <= n; ++i) shipped[list[i]] = 1 }
+    {
+      match($0, /^[^:]*:[0-9]+:/)
+      place = substr($0, 1, RLENGTH - 1); code = substr($0, RLENGTH + 1)
+      if (code ~ /^[[:space:]]*#[[:space:]]*include/) next
+      sub(/return "none";/, "", code)
+      # Literal by literal from the left, so that "//" inside one does not count as a comment.
+      while (match(code, /\/\/|"([^"\\]|\\.)*"/)) {
+        token = substr(code, RSTART, RLENGTH)
+        if (token == "//") break
+        code = substr(code, RSTART + RLENGTH)
+        word = substr(token, 2, length(token) - 2)
+        if (word in shipped) print place ": names " token ": placements and norms are data"
+      }
+    }'
+}
+
+violations=$(wrong_includes && shipped_names) || {
+  echo "the sources could not be read" >&2
+  exit 1
+}
+if [ -n "$violations" ]; then
+  printf '%s\n' "$violations" >&2
+  printf "violations: %d\n" "$(wc -l <<< "$violations")" >&2
+  exit 1
+fi
