@@ -180,7 +180,7 @@ absl::StatusOr<std::string> Model::Explain(const std::string& stage, int64_t bat
 absl::Status Model::Init(uint64_t seed) {
   return OrOutOfMemory([&] {
     impl_->parameters = std::make_unique<ParameterStore>(impl_->context->parameters);
-    DrawParameters(impl_->context->parameters, seed, *impl_->parameters);
+    DrawParameters(impl_->context->parameters, seed, impl_->threads, *impl_->parameters);
     return absl::OkStatus();
   });
 }

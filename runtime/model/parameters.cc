@@ -1,11 +1,13 @@
 #include "runtime/model/parameters.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/parallel.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/model/init_rules.h"
@@ -212,20 +214,27 @@ absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& m
   return std::move(lister).Finish();
 }
 
-void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, float* out) {
+void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads, float* out) {
+  constexpr int64_t kCostOfADraw = 64;  // scalar operations, roughly
   const InitSpec& init = parameter.init;
-  const uint64_t n = static_cast<uint64_t>(parameter.shape.num_elements());
+  const int64_t n = parameter.shape.num_elements();
   if (init.kind == InitSpec::Kind::kConstant) {
-    for (uint64_t i = 0; i < n; ++i) out[i] = static_cast<float>(init.a);
+    std::fill_n(out, n, static_cast<float>(init.a));
     return;
   }
+  // Every draw is a function of its index, so it does not matter who makes it.
   const RngStream stream(seed, absl::StrCat("init ", parameter.name));
   const bool normal = init.kind == InitSpec::Kind::kNormal;
-  for (uint64_t i = 0; i < n; ++i) {
-    const double value = normal ? init.a + init.b * stream.Normal(i)
-                                : init.a + (init.b - init.a) * stream.Uniform(i);
-    out[i] = static_cast<float>(value);
-  }
+  const int64_t tasks = TaskCount(n, n * kCostOfADraw);
+  ParallelFor(tasks, threads, [&](int64_t task) {
+    const Range range = TaskRange(n, tasks, task);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      const uint64_t index = static_cast<uint64_t>(i);
+      const double value = normal ? init.a + init.b * stream.Normal(index)
+                                  : init.a + (init.b - init.a) * stream.Uniform(index);
+      out[i] = static_cast<float>(value);
+    }
+  });
 }
 
 }  // namespace plumb

@@ -42,7 +42,7 @@ struct ParameterSpec {
 absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& model);
 
 // Fills `out` (shape.num_elements() floats) from the stream of (seed, name).
-void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, float* out);
+void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads, float* out);
 
 }  // namespace plumb
 

@@ -77,10 +77,10 @@ absl::Status ParameterLayout::Read(absl::string_view prefix, const SafetensorsFi
   return absl::OkStatus();
 }
 
-void DrawParameters(const std::vector<ParameterSpec>& parameters, uint64_t seed,
+void DrawParameters(const std::vector<ParameterSpec>& parameters, uint64_t seed, int threads,
                     const ParameterStore& store) {
   for (size_t i = 0; i < parameters.size(); ++i) {
-    DrawInitialValues(parameters[i], seed, store.data() + store.layout().entries[i].begin);
+    DrawInitialValues(parameters[i], seed, threads, store.data() + store.layout().entries[i].begin);
   }
 }
 

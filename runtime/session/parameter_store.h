@@ -57,7 +57,7 @@ class ParameterStore {
 };
 
 // Draws every parameter's initial values; `parameters` are those of the store.
-void DrawParameters(const std::vector<ParameterSpec>& parameters, uint64_t seed,
+void DrawParameters(const std::vector<ParameterSpec>& parameters, uint64_t seed, int threads,
                     const ParameterStore& store);
 
 }  // namespace plumb

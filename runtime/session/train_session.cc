@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   PLUMB_ASSIGN_OR_RETURN(TrainBatches batches, TrainBatches::Create(dataset, options));
   auto session =
       std::unique_ptr<TrainSession>(new TrainSession(context, spec, std::move(batches), threads));
-  DrawParameters(context->parameters, spec.seed, session->parameters_);
+  DrawParameters(context->parameters, spec.seed, threads, session->parameters_);
   return session;
 }
 

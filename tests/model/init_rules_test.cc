@@ -186,7 +186,7 @@ Moments Draw(InitSpec init) {
   parameter.shape = Shape({200, 200});
   parameter.init = init;
   std::vector<float> values(40000);
-  DrawInitialValues(parameter, 3, values.data());
+  DrawInitialValues(parameter, 3, /*threads=*/1, values.data());
   Moments m;
   for (float v : values) m.mean += static_cast<double>(v) / 40000;
   for (float v : values) m.deviation += std::pow(static_cast<double>(v) - m.mean, 2) / 40000;
@@ -214,6 +214,17 @@ TEST(DrawInitialValuesTest, UniformValuesFillTheirInterval) {
   EXPECT_GT(m.high, 0.75 - 0.001);
 }
 
+TEST(DrawInitialValuesTest, ValuesDoNotDependOnTheNumberOfThreads) {
+  ParameterSpec parameter;
+  parameter.name = "w";
+  parameter.shape = Shape({123, 457});
+  parameter.init = {InitSpec::Kind::kNormal, 0, 1};
+  std::vector<float> one(123 * 457), four(one.size());
+  DrawInitialValues(parameter, 9, /*threads=*/1, one.data());
+  DrawInitialValues(parameter, 9, /*threads=*/4, four.data());
+  EXPECT_EQ(one, four);
+}
+
 TEST(DrawInitialValuesTest, ConstantValuesAreAllTheSame) {
   const Moments m = Draw({InitSpec::Kind::kConstant, 0.125, 0});
   EXPECT_EQ(m.low, 0.125);
@@ -231,7 +242,7 @@ TEST_F(InitRulesTest, SharedWeightsDrawTheSameValuesUnderEveryPlacement) {
       if (parameter.role != ParameterSpec::Role::kWeight) continue;
       std::vector<float>& drawn = values[parameter.name];
       drawn.resize(static_cast<size_t>(parameter.shape.num_elements()));
-      DrawInitialValues(parameter, seed, drawn.data());
+      DrawInitialValues(parameter, seed, /*threads=*/1, drawn.data());
     }
     return values;
   };

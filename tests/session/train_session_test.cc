@@ -242,7 +242,7 @@ TEST_F(TrainSessionTest, WeightDecayIsOnMatricesOrOnEverything) {
     return session;
   };
   ParameterStore start(context->parameters);
-  DrawParameters(context->parameters, spec.seed, start);
+  DrawParameters(context->parameters, spec.seed, /*threads=*/1, start);
   const auto none = step(0, false), matrices = step(0.5, false), all = step(0.5, true);
   const auto expect_decay = [&](const TrainSession& session, const ParameterLayout::Entry& entry,
                                 double decay) {
