@@ -43,7 +43,7 @@ std::string DidYouMean(absl::string_view name, const std::vector<std::string>& c
     size_t distance = EditDistance(name, candidate);
     // With nothing left of either, it is not a slip: "y" does not mean "x".
     if (distance >= std::max(name.size(), candidate.size())) continue;
-    // "prenorm" for "pre", "rms" for "rms_norm": one is the beginning of the other. A slip is
+    // "layers" for "layer", "norm" for "norm_out": one is the beginning of the other. A slip is
     // nearer.
     const size_t common = std::min(name.size(), candidate.size());
     if (common >= 3 && EditDistance(name.substr(0, common), candidate.substr(0, common)) == 0) {

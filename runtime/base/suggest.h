@@ -9,7 +9,7 @@
 
 namespace plumb {
 
-// `; did you mean "rms_norm"?`, or "" when nothing is near enough to be meant.
+// `; did you mean "layer"?`, or "" when nothing is near enough to be meant.
 std::string DidYouMean(absl::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace plumb

@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<std::unique_ptr<NormPlugin>>> ReadNorms(const Library
   return norms;
 }
 
-// "rms_norm" for /usr/lib/plumb/norm-v1/rms_norm.so: what somebody looking for a norm expects to
+// "mine" for /usr/lib/plumb/norm-v1/mine.so: what somebody looking for a norm expects to
 // find there.
 std::string Stem(const std::string& path) {
   const size_t slash = path.rfind('/');

@@ -44,7 +44,7 @@ struct FormulaScope {
   const BlockSpec* block;  // gives norms to slots, and placement
   ScalarScope scalars;
   std::string prefix;       // of names: "layers.3.attention"
-  std::string description;  // for errors: `placement "pre", each`
+  std::string description;  // for errors: `placement "mine", each`
   int64_t channels;         // size of a per_channel learned vector here
   int64_t heads = 0;        // of a per_head one; 0 = there are no heads here
   // Sublayers that may be called, by the name that calls them.
