@@ -127,14 +127,10 @@ struct Cut {
       if (std::max(m, n) < 64) break;
       (m > n ? rows : columns) *= 2;
     }
-    // small_matmul is as fast as oneDNN, and allocates nothing, while its rows of a stay in the
-    // second-level cache. Long sums of large blocks are oneDNN's. And oneDNN reads much of b^T in
-    // place for few rows of a, where small_matmul would transpose it.
+    // small_matmul is as fast as oneDNN and allocates nothing, but would transpose b^T for a few
+    // rows of a, where oneDNN reads it in place (and does not allocate either).
     const int64_t m = p.m / rows, n = p.n / columns;
-    const bool thin = p.transpose_b && m <= 8 && n * p.k >= std::max<int64_t>(4096, m * 1024);
-    const bool fits = m * std::min(p.k, kMaxSmallMatmulTerms) <= 1 << 17;
-    const bool is_long = p.k > kMaxSmallMatmulTerms;
-    small = !thin && fits && (!is_long || m * n <= 1 << 16);
+    small = !(p.transpose_b && m <= 8 && n * p.k >= std::max<int64_t>(4096, m * 1024));
   }
 
   int64_t blocks() const { return rows * columns; }
@@ -150,6 +146,8 @@ struct Cut {
 };
 
 class BlockedMatmulKernel : public Kernel {
+  static constexpr int64_t kSlabFloats = 1 << 17;  // 512 KiB
+
  public:
   explicit BlockedMatmulKernel(const Product& p, const Cut& cut, bool bias)
       : p_(p),
@@ -182,8 +180,13 @@ class BlockedMatmulKernel : public Kernel {
     const float* bias = bias_ ? args.f32(2) + columns.begin : nullptr;
     float* c = args.out_f32(0) + rows.begin * p_.n + columns.begin;
     if (cut_.small) {
-      small_matmul_({m, n, p_.k, a, p_.lda, b, p_.ldb, bias, c, p_.n},
-                    static_cast<float*>(args.scratch) + i * scratch_floats_);
+      // Slabs of rows that stay in the second-level cache while the columns pass.
+      const int64_t slab = std::max<int64_t>(8, kSlabFloats / std::min(p_.k, kMaxSmallMatmulTerms));
+      for (int64_t r = 0; r < m; r += slab) {
+        small_matmul_({std::min(slab, m - r), n, p_.k, a + r * (p_.transpose_a ? 1 : p_.lda),
+                       p_.lda, b, p_.ldb, bias, c + r * p_.n, p_.n},
+                      static_cast<float*>(args.scratch) + i * scratch_floats_);
+      }
       return absl::OkStatus();
     }
     if (bias != nullptr) {

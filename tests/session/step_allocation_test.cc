@@ -42,7 +42,7 @@ std::string StudyModel() {
   return *ReadFile(absl::StrCat(PLUMB_SOURCE_DIR, "/examples/why_normalise/pre.pbtxt"));
 }
 
-// Products of these sizes go to oneDNN, and its work to several threads.
+// Products of these sizes are cut into blocks for several threads.
 std::string WideModel() {
   TinyModel model;
   model.placement = "double_qk";
@@ -53,6 +53,17 @@ std::string WideModel() {
   model.context_length = 64;
   model.vocab_size = 26;
   model.positions = "ROPE";
+  return model.Text();
+}
+
+// A head of this size has long sums and blocks of many rows.
+std::string LargeVocabularyModel() {
+  TinyModel model;
+  model.n_layer = 1;
+  model.d_model = 768;
+  model.d_ff = 768;
+  model.context_length = 64;
+  model.vocab_size = 20000;
   return model.Text();
 }
 
@@ -81,23 +92,25 @@ TEST_P(SessionAllocationTest, AStepOfTheStudyModelAllocatesNothingOnceItsLengthW
 }
 
 TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
-  const auto context = MakeContext(runtime_.get(), WideModel());
-  const Dataset data = TextOf(2000, 26);
-  TrainSpec spec;
-  spec.batch_size = 4;
-  spec.gradient_accumulation_steps = 2;
-  const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
-  ASSERT_TRUE(session->Step().ok());
-  bool ok = true;
-  EXPECT_EQ(CountAllocations([&] {
-              for (int i = 0; i < 3; ++i) ok = session->Step().ok() && ok;
-            }),
-            0);
-  EXPECT_TRUE(ok);
+  for (const std::string& text : {WideModel(), LargeVocabularyModel()}) {
+    const auto context = MakeContext(runtime_.get(), text);
+    const Dataset data = TextOf(2000, 26);
+    TrainSpec spec;
+    spec.batch_size = 4;
+    spec.gradient_accumulation_steps = 2;
+    const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
+    ASSERT_TRUE(session->Step().ok());
+    bool ok = true;
+    EXPECT_EQ(CountAllocations([&] {
+                for (int i = 0; i < 3; ++i) ok = session->Step().ok() && ok;
+              }),
+              0);
+    EXPECT_TRUE(ok);
+  }
 }
 
 TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
-  for (const std::string& text : {StudyModel(), WideModel()}) {
+  for (const std::string& text : {StudyModel(), WideModel(), LargeVocabularyModel()}) {
     const auto context = MakeContext(runtime_.get(), text);
     const ParameterStore parameters = GenericParameters(*context);
     DecodeSession decode(context.get(), &parameters, threads_);
