@@ -5,8 +5,8 @@ find_package(absl REQUIRED)                                   # everywhere
 find_package(Protobuf REQUIRED)                               # proto, runtime/spec
 find_package(dnnl REQUIRED)                                   # runtime/onednn, bench
 find_package(hwy REQUIRED)                                    # runtime/ops, plugins/norms
-find_package(nlohmann_json REQUIRED)                          # runtime/session, runtime/api, cli
-find_package(CLI11 REQUIRED)                                  # cli
+find_package(nlohmann_json REQUIRED)                          # runtime/session, runtime/api, cli, plugins/check
+find_package(CLI11 REQUIRED)                                  # cli, plugins/check
 if(PLUMB_BUILD_TESTS)
   find_package(GTest REQUIRED)                                # tests
 endif()

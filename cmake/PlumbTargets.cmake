@@ -10,25 +10,23 @@ function(plumb_room name)
   target_link_libraries(plumb_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
 endfunction()
 
-# plumb_norm_plugin(<id> SOURCES <files>)
-#   A norm as a shared library <id>.so in the build's plugin directory. It sees the C header and, if it
-#   asks for it, Highway, and nothing else of the project.
+# plumb_norm_plugin(<id> SOURCES <files> [LIBRARIES <targets>])
+#   A norm that ships with plumb: what plumb_add_norm_plugin() makes for anyone, as <id>.so in the build's
+#   plugin directory. It sees the C header and, if it asks for it, Highway, and nothing else of the project.
+#   -O3: norms are short loops over rows, and that is where gcc turns them into vector code.
+include("${PROJECT_SOURCE_DIR}/cmake/sdk/PlumbNormPlugin.cmake")
 set(PLUMB_PLUGIN_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/plumb/norm-v1")
 function(plumb_norm_plugin id)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
-  add_library(plumb_norm_${id} MODULE ${arg_SOURCES})
-  target_link_libraries(plumb_norm_${id} PRIVATE plumb_norm_abi ${arg_LIBRARIES})
+  plumb_add_norm_plugin(plumb_norm_${id} OUTPUT_NAME "${id}"
+    SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
   set_target_properties(plumb_norm_${id} PROPERTIES
-    OUTPUT_NAME "${id}" PREFIX "" SUFFIX ".so"
-    LIBRARY_OUTPUT_DIRECTORY "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}"
-    C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  target_link_options(plumb_norm_${id} PRIVATE -Wl,-z,now)
-  if(NOT PLUMB_SANITIZE)
-    target_link_options(plumb_norm_${id} PRIVATE -Wl,-z,defs)
-  endif()
+    LIBRARY_OUTPUT_DIRECTORY "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}")
+  target_compile_options(plumb_norm_${id} PRIVATE $<$<CONFIG:Release>:-O3>)
   # The loader refuses a library that others may write to, whatever the umask here is.
   add_custom_command(TARGET plumb_norm_${id} POST_BUILD
     COMMAND chmod go-w "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}" "$<TARGET_FILE:plumb_norm_${id}>")
+  set_property(GLOBAL APPEND PROPERTY PLUMB_NORM_TARGETS plumb_norm_${id})
   install(TARGETS plumb_norm_${id} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
 endfunction()
 

@@ -40,11 +40,11 @@ wrong_includes() {
     # Who owns a header that is not plumb'"'"'s: the folders that may include it, or "" for anyone.
     function owners(header) {
       if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
-      if (header == "dlfcn.h") return "runtime/plugin"
+      if (header == "dlfcn.h") return "runtime/plugin plugins/check"
       if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "runtime/spec"
       if (header ~ /^hwy\//) return "runtime/ops plugins/norms"
-      if (header ~ /^nlohmann\//) return "runtime/session runtime/api cli"
-      if (header ~ /^CLI\//) return "cli"
+      if (header ~ /^nlohmann\//) return "runtime/session runtime/api cli plugins/check"
+      if (header ~ /^CLI\//) return "cli plugins/check"
       return ""
     }
     function starts(text, prefix) { return substr(text, 1, length(prefix)) == prefix }
@@ -73,6 +73,11 @@ wrong_includes() {
         if (include != "<stddef.h>" && include != "<stdint.h>") wrong("the norm ABI stands alone")
       } else if (owner != "" && !within(file, owner)) {
         wrong("only " owner " may")
+      } else if (starts(file, "plugins/check/")) {
+        if (!starts(header, "plugins/check/") && !starts(header, "runtime/base/") &&
+            header != "runtime/plugin/elf_note.h" && header != "plumb/norm_plugin.h" &&
+            !starts(header, "absl/") && owner == "" && !is_system(include))
+          wrong("the checker sees the norm ABI, runtime/base and the reader of ELF notes")
       } else if (starts(file, "plugins/")) {
         own = include ~ /^"[^\/]*"$/ && system("test -f " directory header) == 0
         if (!own && header != "plumb/norm_plugin.h" && owner == "" && !is_system(include))

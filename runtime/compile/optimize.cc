@@ -62,6 +62,8 @@ const std::vector<Pass>& AllPasses() {
       {"merge-combines", "sums of sums become one sum; sums of one term are that term",
        MergeCombines},
       {"common-values", "nodes that compute the same become one", MergeCommonValues},
+      {"fuse-residual-norms", "a sum and the norm of it become one node, and so do their gradients",
+       FuseResidualNorms},
       {"dead-values", "nodes that nothing needs are dropped", DropDeadValues},
   };
   return *passes;

@@ -19,10 +19,13 @@ struct Pass {
 };
 
 // All passes, in the order in which Optimize runs them:
-//   merge-combines     combine(combine(..)) used once becomes one sum; combine of one value with
-//                      coefficient 1 and no constant is that value
-//   common-values      two nodes with equal op, inputs and attributes become one
-//   dead-values        nodes that no output needs and that update no state are dropped
+//   merge-combines       combine(combine(..)) used once becomes one sum; combine of one value with
+//                        coefficient 1 and no constant is that value
+//   common-values        two nodes with equal op, inputs and attributes become one
+//   fuse-residual-norms  combine(a, b) and the first norm that reads it become one add_norm; a
+//                        combine of gradients goes into the norm_grad nodes among its terms. Only
+//                        where every bit stays: coefficients 1, no constant, the same order
+//   dead-values          nodes that no output needs and that update no state are dropped
 const std::vector<Pass>& AllPasses();
 
 struct OptimizeOptions {

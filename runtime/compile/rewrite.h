@@ -29,6 +29,7 @@ std::vector<bool> OutputValues(const Graph& graph);
 // The passes of optimize.h.
 absl::StatusOr<Graph> MergeCombines(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> FuseResidualNorms(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> DropDeadValues(const Graph& graph, const OpRegistry& registry);
 
 }  // namespace plumb

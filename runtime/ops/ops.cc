@@ -11,6 +11,8 @@ void RegisterOps(OpRegistry* registry) {
   RegisterActivation(registry);
   RegisterGated(registry);
   RegisterNorm(registry);
+  RegisterNormGrad(registry);
+  RegisterCrossNorm(registry);
   RegisterRope(registry);
   RegisterAttention(registry);
   RegisterAttentionCached(registry);

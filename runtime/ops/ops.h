@@ -20,7 +20,16 @@
 //   gated_grad(gate, up, dy) {kind} -> dgate, dup
 //   norm(x, params..) {instance, train} -> y (, saved[R, saved_per_row])   rows of instance.dim elements
 //       (x's last dimension is a multiple of it); `saved` exists when train and saved_per_row > 0
-//   norm_grad((x), (y), dy, (saved), params..) {instance} -> dx, dparams..
+//   add_norm(x, res, params..) {instance, train} -> sum, y (, saved)     sum = x + res, y = norm(sum)
+//   norm_grad((x), (y), dy, (saved), (dsum), params..) {instance} -> dx, dparams..
+//       dsum: what is added to dx, the gradient that reaches the norm's input past the norm
+//   cross_norm(x, state, params..) {instance} -> y, state' (, call_saved[saved_per_call]) (, saved)
+//       a norm with statistics over all rows, in training; `state` f32[state_elements], its buffers, is
+//       updated in place
+//   cross_norm_eval(x, state, params..) {instance} -> y                  from the running statistics, or,
+//       where the norm asks for it, from those of this call; the state stays. No gradient.
+//   cross_norm_grad((x), (y), dy, state, (call_saved), (saved), params..) {instance}
+//       -> dx, state', dparams..          `state` is what cross_norm left, and is updated in place
 //   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, inverse} -> like x
 //       rotates (x_i, x_{i+c/2}) of each head by position * theta^(-2i/c) (RoFormer, in the half-split
 //       layout of GPT-NeoX and LLaMA); inverse rotates back
@@ -59,6 +68,8 @@ void RegisterMul(OpRegistry* registry);
 void RegisterActivation(OpRegistry* registry);
 void RegisterGated(OpRegistry* registry);
 void RegisterNorm(OpRegistry* registry);
+void RegisterNormGrad(OpRegistry* registry);
+void RegisterCrossNorm(OpRegistry* registry);
 void RegisterRope(OpRegistry* registry);
 void RegisterAttention(OpRegistry* registry);
 void RegisterAttentionCached(OpRegistry* registry);
@@ -66,7 +77,7 @@ void RegisterCrossEntropy(OpRegistry* registry);
 void RegisterFill(OpRegistry* registry);
 void RegisterLastToken(OpRegistry* registry);
 
-// The `instance` attribute of norm and norm_grad.
+// The `instance` attribute of the ops on norms.
 class NormAttr : public AttrObject {
  public:
   explicit NormAttr(std::shared_ptr<const NormInstance> instance)

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "runtime/plugin/guarded_call.h"
 
 namespace plumb {
 namespace {
@@ -17,51 +18,74 @@ namespace {
 // What v1.0 had. A plugin of any minor reaches at least so far.
 constexpr size_t kTableSizeV1 = 160;
 constexpr size_t kAttrDefSizeV1 = 72;
-constexpr size_t kTensorDefSizeV1 = 72;
+constexpr size_t kTensorDefSizeV1 = 80;
 constexpr size_t kMaxStride = 4096;
 constexpr size_t kMaxNameLength = 63;
 constexpr size_t kMaxChoices = 64;
 constexpr uint32_t kHintFlags = 0x0000ffffu;
-constexpr uint32_t kUnderstoodMandatoryFlags = 0;
+constexpr uint32_t kUnderstoodMandatoryFlags = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_CROSS_ROW_EVAL;
 
 absl::Status Refused(absl::string_view why) { return absl::FailedPreconditionError(why); }
 
 std::string DescribeFlag(int bit) {
-  switch (1u << bit) {
-    case PLUMB_NORM_CROSS_ROW:
-      return "CROSS_ROW: cross-row norms, whose statistics mix rows in training";
-    case PLUMB_NORM_CROSS_ROW_EVAL:
-      return "CROSS_ROW_EVAL: cross-row norms, whose statistics mix rows also in evaluation";
-    case PLUMB_NORM_STOCHASTIC:
-      return "STOCHASTIC: norms that draw random numbers";
-    default:
-      return "unknown to this version";
-  }
+  return (1u << bit) == PLUMB_NORM_STOCHASTIC ? "STOCHASTIC: norms that draw random numbers"
+                                              : "unknown to this version";
 }
 
 absl::Status CheckFlags(uint32_t flags) {
   const uint32_t foreign = flags & ~kHintFlags & ~kUnderstoodMandatoryFlags;
-  if (foreign == 0) return absl::OkStatus();
-  std::vector<std::string> names;
-  for (int bit = 16; bit < 32; ++bit) {
-    if (foreign & (1u << bit))
-      names.push_back(absl::StrFormat("bit %d (%s)", bit, DescribeFlag(bit)));
+  if (foreign != 0) {
+    std::vector<std::string> names;
+    for (int bit = 16; bit < 32; ++bit) {
+      if (foreign & (1u << bit))
+        names.push_back(absl::StrFormat("bit %d (%s)", bit, DescribeFlag(bit)));
+    }
+    return Refused(absl::StrCat("needs what this plumb does not support: mandatory flag ",
+                                absl::StrJoin(names, ", ")));
   }
-  return Refused(absl::StrCat("needs what this plumb does not support: mandatory flag ",
-                              absl::StrJoin(names, ", ")));
+  const bool cross_row = (flags & PLUMB_NORM_CROSS_ROW) != 0;
+  if (!cross_row && (flags & PLUMB_NORM_CROSS_ROW_EVAL) != 0) {
+    return Refused("has the flag CROSS_ROW_EVAL without CROSS_ROW");
+  }
+  if (cross_row && (flags & PLUMB_NORM_IDENTITY) != 0) {
+    return Refused("calls itself the identity and a cross-row norm");
+  }
+  return absl::OkStatus();
 }
 
+// The functions that `table` must have, or must not have, and in which it does otherwise.
 absl::Status CheckFunctions(const plumb_norm_plugin& table) {
-  std::vector<std::string> missing;
-  if (table.create == nullptr) missing.push_back("create");
-  if (table.destroy == nullptr) missing.push_back("destroy");
-  if (table.layout == nullptr) missing.push_back("layout");
-  if (table.forward == nullptr) missing.push_back("forward");
-  if (table.backward == nullptr) missing.push_back("backward");
-  if (missing.empty()) return absl::OkStatus();
-  return Refused(absl::StrCat("lacks the mandatory ",
-                              missing.size() == 1 ? "function " : "functions ",
-                              absl::StrJoin(missing, ", ")));
+  struct Function {
+    const char* name;
+    bool given;
+  };
+  const Function always[] = {{"create", table.create != nullptr},
+                             {"destroy", table.destroy != nullptr},
+                             {"layout", table.layout != nullptr},
+                             {"forward", table.forward != nullptr},
+                             {"backward", table.backward != nullptr}};
+  const Function stats[] = {{"stats_partial", table.stats_partial != nullptr},
+                            {"stats_combine", table.stats_combine != nullptr},
+                            {"stats_finalize", table.stats_finalize != nullptr}};
+  const bool cross_row = (table.flags & PLUMB_NORM_CROSS_ROW) != 0;
+  std::vector<std::string> missing, unwanted;
+  for (const Function& function : always) {
+    if (!function.given) missing.push_back(function.name);
+  }
+  for (const Function& function : stats) {
+    if (cross_row && !function.given) missing.push_back(function.name);
+    if (!cross_row && function.given) unwanted.push_back(function.name);
+  }
+  if (!missing.empty()) {
+    return Refused(absl::StrCat("lacks the mandatory ",
+                                missing.size() == 1 ? "function " : "functions ",
+                                absl::StrJoin(missing, ", ")));
+  }
+  if (!unwanted.empty()) {
+    return Refused(
+        absl::StrCat("has ", absl::StrJoin(unwanted, ", "), " without the flag CROSS_ROW"));
+  }
+  return absl::OkStatus();
 }
 
 bool IsName(const std::string& name) {
@@ -204,16 +228,35 @@ absl::Status ReadParam(const plumb_tensor_def& def, NormParam* param) {
   if (!std::isfinite(def.lr_scale) || def.lr_scale < 0) {
     return Refused("has an impossible factor on the learning rate");
   }
+  if (!std::isfinite(def.offset)) return Refused("has an offset that is not finite");
   param->lr_scale = def.lr_scale;
+  param->offset = def.offset;
   param->weight_decay = (def.flags & PLUMB_PARAM_WEIGHT_DECAY) != 0;
   return ReadInit(def, param);
 }
 
-absl::Status CheckSizes(const plumb_norm_layout& layout, int64_t dim) {
-  // These belong to cross-row norms, and no norm that this host accepts is one.
-  if (layout.n_buffers != 0 || layout.saved_per_call != 0 || layout.partial_elems != 0) {
+absl::Status CheckStatistics(const plumb_norm_layout& layout, int64_t dim, bool cross_row) {
+  if (!cross_row) {
+    if (layout.n_buffers == 0 && layout.saved_per_call == 0 && layout.partial_elems == 0) {
+      return absl::OkStatus();
+    }
     return Refused("asks for buffers or statistics of a whole call without being a cross-row norm");
   }
+  if (layout.partial_elems == 0) {
+    return Refused("is a cross-row norm and takes no statistics: its partial_elems is 0");
+  }
+  if (layout.partial_elems > MaxNormPartialElems(dim)) {
+    return Refused(absl::StrFormat("takes statistics of %d numbers; the most for dim %d is %d",
+                                   layout.partial_elems, dim, MaxNormPartialElems(dim)));
+  }
+  if (layout.saved_per_call > MaxNormSavedPerCall(dim)) {
+    return Refused(absl::StrFormat("asks to save %d numbers a call; the most for dim %d is %d",
+                                   layout.saved_per_call, dim, MaxNormSavedPerCall(dim)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSizes(const plumb_norm_layout& layout, int64_t dim) {
   if (layout.saved_per_row > MaxNormSavedPerRow(dim)) {
     return Refused(absl::StrFormat("asks to save %d numbers a row; the most for dim %d is %d",
                                    layout.saved_per_row, dim, MaxNormSavedPerRow(dim)));
@@ -230,6 +273,30 @@ absl::Status CheckSizes(const plumb_norm_layout& layout, int64_t dim) {
     return Refused("needs an operand in backward that this host does not know");
   }
   return absl::OkStatus();
+}
+
+// The layout's parameters or buffers, whose kind is `what`.
+absl::StatusOr<std::vector<NormParam>> ReadTensors(absl::string_view what,
+                                                   const plumb_tensor_def* defs, uint32_t count,
+                                                   uint32_t stride, uint32_t most,
+                                                   std::set<std::string>* names) {
+  if (count > most) {
+    return Refused(absl::StrFormat("has %d %ss; the most is %d", count, what, most));
+  }
+  PLUMB_RETURN_IF_ERROR(
+      CheckStride(absl::StrCat(what, "s"), defs, count, stride, kTensorDefSizeV1));
+  std::vector<NormParam> tensors;
+  for (uint32_t i = 0; i < count; ++i) {
+    const plumb_tensor_def def = ReadElement(defs, stride, i);
+    NormParam tensor;
+    PLUMB_ASSIGN_OR_RETURN(tensor.name,
+                           ReadName(def.name, absl::StrCat("the name of ", what, " ", i)));
+    const std::string where = absl::StrCat(what, " ", tensor.name, " ");
+    if (!names->insert(tensor.name).second) return Refused(absl::StrCat(where, "is there twice"));
+    PLUMB_RETURN_IF_ERROR(Annotate(ReadParam(def, &tensor), where));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -289,27 +356,34 @@ absl::StatusOr<std::vector<NormAttrSpec>> ReadAttrSchema(const plumb_norm_plugin
   return specs;
 }
 
-absl::StatusOr<std::vector<NormParam>> ReadLayout(const plumb_norm_layout& layout, int64_t dim) {
+absl::StatusOr<NormTensors> ReadLayout(const plumb_norm_layout& layout, int64_t dim,
+                                       bool cross_row) {
+  PLUMB_RETURN_IF_ERROR(CheckStatistics(layout, dim, cross_row));
   PLUMB_RETURN_IF_ERROR(CheckSizes(layout, dim));
-  if (layout.n_params > kMaxNormParams) {
-    return Refused(
-        absl::StrFormat("has %d parameters; the most is %d", layout.n_params, kMaxNormParams));
-  }
-  PLUMB_RETURN_IF_ERROR(CheckStride("parameters", layout.params, layout.n_params,
-                                    layout.tensor_stride, kTensorDefSizeV1));
-  std::vector<NormParam> params;
+  NormTensors tensors;
   std::set<std::string> names;
-  for (uint32_t i = 0; i < layout.n_params; ++i) {
-    const plumb_tensor_def def = ReadElement(layout.params, layout.tensor_stride, i);
-    NormParam param;
-    PLUMB_ASSIGN_OR_RETURN(param.name,
-                           ReadName(def.name, absl::StrCat("the name of parameter ", i)));
-    const std::string where = absl::StrCat("parameter ", param.name, " ");
-    if (!names.insert(param.name).second) return Refused(absl::StrCat(where, "is there twice"));
-    PLUMB_RETURN_IF_ERROR(Annotate(ReadParam(def, &param), where));
-    params.push_back(std::move(param));
+  PLUMB_ASSIGN_OR_RETURN(tensors.params, ReadTensors("parameter", layout.params, layout.n_params,
+                                                     layout.tensor_stride, kMaxNormParams, &names));
+  PLUMB_ASSIGN_OR_RETURN(
+      tensors.buffers, ReadTensors("buffer", layout.buffers, layout.n_buffers, layout.tensor_stride,
+                                   kMaxNormBuffers, &names));
+  return tensors;
+}
+
+absl::StatusOr<plumb_norm_residual> ReadResidual(const plumb_norm_plugin& table) {
+  const plumb_norm_residual none{};
+  if (table.get_extension == nullptr || (table.flags & PLUMB_NORM_CROSS_ROW) != 0) return none;
+  const void* found = nullptr;
+  PLUMB_RETURN_IF_ERROR(
+      Guarded("get_extension", [&] { found = table.get_extension(PLUMB_EXT_RESIDUAL); }));
+  const auto* residual = static_cast<const plumb_norm_residual*>(found);
+  if (residual == nullptr || !PLUMB_HAS(plumb_norm_residual, residual, backward) ||
+      residual->forward == nullptr || residual->backward == nullptr) {
+    return none;
   }
-  return params;
+  plumb_norm_residual known{};
+  std::memcpy(&known, residual, std::min<size_t>(residual->struct_size, sizeof(known)));
+  return known;
 }
 
 absl::Status FromPlugin(plumb_status code, absl::string_view message) {

@@ -38,7 +38,8 @@ struct NormAttrSpec {
   std::string TypeName() const;  // "number", "integer", "bool", "one of a, b", "text"
 };
 
-// One trainable tensor of an instance.
+// One trainable tensor of an instance, or one buffer: what a cross-row norm keeps from call to call
+// (running statistics), with the checkpoint and without a gradient.
 struct NormParam {
   std::string name;  // "weight"
   std::string doc;
@@ -47,6 +48,7 @@ struct NormParam {
   double init_a = 0, init_b = 0;  // constant: a; normal: mean a, deviation b; uniform: [a, b)
   bool weight_decay = false;
   double lr_scale = 1;
+  double offset = 0;  // what the norm adds to the stored numbers: 1 where the gain is 1 + weight
 
   std::string InitToString() const;  // "ones", "normal(0, 0.02)"
 };
@@ -68,25 +70,60 @@ class NormInstance {
   int64_t scratch_bytes(int64_t rows) const {
     return scratch_bytes_ + scratch_bytes_per_row_ * rows;
   }
+
+  // Cross-row norms: statistics over the rows of a call, in training and, with cross_row_eval, in
+  // evaluation too. All of one use's buffers are one flat tensor of state_elements() floats, buffer
+  // i from element buffer_offset(i) on, a multiple of 16. There is always some state, also where
+  // there is no buffer, so that every use of a cross-row norm looks alike. 0 for other norms.
+  bool cross_row() const;
+  bool cross_row_eval() const;
+  const std::vector<NormParam>& buffers() const { return buffers_; }
+  int64_t state_elements() const { return state_elements_; }
+  int64_t buffer_offset(size_t i) const { return buffer_offsets_[i]; }
+  int64_t saved_per_call() const { return saved_per_call_; }
+  int64_t partial_elems() const { return partial_elems_; }
+
   // "rms_norm(eps=1e-05)[16]": all attributes, defaults included; equal text, equal behaviour.
   const std::string& ToString() const { return text_; }
 
   // Rows [r0, r1) of `call`. The hot path: one indirect call, no checks but the status.
   // Errors carry the instance's text and the plugin's message, if `call` has an `err` buffer for
-  // one.
+  // one. An exception that leaves the plugin is kInternal, here and below.
   absl::Status Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
   absl::Status Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
+
+  // The same with the sum before the norm (PLUMB_EXT_RESIDUAL). REQUIRES: has_residual().
+  bool has_residual() const;
+  absl::Status ForwardResidual(const plumb_norm_call& call, const plumb_residual_call& residual,
+                               int64_t r0, int64_t r1) const;
+  absl::Status BackwardResidual(const plumb_norm_call& call, const plumb_residual_call& residual,
+                                int64_t r0, int64_t r1) const;
+
+  // The statistics of a phase, PLUMB_FWD or PLUMB_BWD; `partial` and `acc` have partial_elems()
+  // numbers of the accumulate type. REQUIRES: cross_row().
+  absl::Status StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0, int64_t r1,
+                            void* partial) const;
+  absl::Status StatsCombine(uint32_t phase, const plumb_norm_call& call, void* acc,
+                            const void* partial) const;
+  absl::Status StatsFinalize(uint32_t phase, const plumb_norm_call& call, void* acc) const;
 
  private:
   friend class NormPlugin;
   NormInstance() = default;
-  absl::Status Failure(const char* function, plumb_status code, const char* message) const;
+  template <class Function>
+  absl::Status Run(const char* name, const plumb_norm_call* call, const Function& function) const;
+  absl::Status ReadTensors(const plumb_norm_layout& layout);
 
   const NormPlugin* plugin_ = nullptr;
   plumb_norm_instance* handle_ = nullptr;
   int64_t dim_ = 0;
   std::vector<NormParam> params_;
+  std::vector<NormParam> buffers_;
+  std::vector<int64_t> buffer_offsets_;
+  int64_t state_elements_ = 0;
   int64_t saved_per_row_ = 0;
+  int64_t saved_per_call_ = 0;
+  int64_t partial_elems_ = 0;
   bool backward_needs_x_ = false;
   bool backward_needs_y_ = false;
   int64_t scratch_bytes_ = 0;
@@ -97,7 +134,8 @@ class NormInstance {
 class NormPlugin {
  public:
   // Checks the descriptor (not null, sizes, mandatory functions and flags, schema) and copies what
-  // it says. `path` is "" for a norm that is linked into the host. The table must live for ever.
+  // it says; asks it whether it is available here and which extensions it has. `path` is "" for a
+  // norm that is linked into the host. The table must live for ever.
   static absl::StatusOr<std::unique_ptr<NormPlugin>> Create(const plumb_norm_plugin* table,
                                                             std::string path);
   NormPlugin(const NormPlugin&) = delete;
@@ -110,9 +148,22 @@ class NormPlugin {
   const std::string& doc() const { return doc_; }
   const std::string& path() const { return path_; }
   const std::vector<NormAttrSpec>& attrs() const { return attrs_; }
-  bool identity() const { return identity_; }  // y = x, no parameters: a compiler may leave it out
-  bool has_f64() const { return has_f64_; }
-  bool in_place() const { return in_place_; }
+
+  uint32_t dtypes() const { return table_.dtypes; }  // PLUMB_F32 and others, or'ed
+  bool has_f64() const { return (table_.dtypes & PLUMB_F64) != 0; }
+  // Hints (PLUMB_NORM_*): what a host may make use of, or show.
+  bool identity() const { return Has(PLUMB_NORM_IDENTITY); }  // a compiler may leave it out
+  bool in_place() const { return Has(PLUMB_NORM_INPLACE); }
+  bool dx_may_be_dy() const { return Has(PLUMB_NORM_DX_ALIAS_DY); }
+  bool nan_isolated() const { return Has(PLUMB_NORM_NAN_ISOLATED); }
+  bool scale_invariant() const { return Has(PLUMB_NORM_SCALE_INVARIANT); }
+  bool shift_invariant() const { return Has(PLUMB_NORM_SHIFT_INVARIANT); }
+  bool approximate_gradient() const { return Has(PLUMB_NORM_APPROXIMATE_GRADIENT); }
+  // Statistics over rows, in training; and in evaluation too.
+  bool cross_row() const { return Has(PLUMB_NORM_CROSS_ROW); }
+  bool cross_row_eval() const { return Has(PLUMB_NORM_CROSS_ROW_EVAL); }
+  // Has the extension PLUMB_EXT_RESIDUAL.
+  bool has_residual() const { return residual_.forward != nullptr; }
 
   // Checks `attrs` against the schema: unknown name (with a suggestion), wrong type, out of range,
   // missing; all mistakes in one message, one a line. Returns them complete, in the schema's order.
@@ -126,13 +177,18 @@ class NormPlugin {
  private:
   friend class NormInstance;
   NormPlugin() = default;
+  bool Has(uint32_t flag) const { return (table_.flags & flag) != 0; }
 
-  plumb_norm_plugin table_{};  // normalized: fields that the plugin does not know are null
+  plumb_norm_plugin table_{};       // normalized: fields that the plugin does not know are null
+  plumb_norm_residual residual_{};  // null functions when it is not offered
   std::string id_, version_, vendor_, license_, doc_, path_;
   std::vector<NormAttrSpec> attrs_;
   plumb_host host_{};  // what create() is given; its context is this plugin
-  bool identity_ = false, has_f64_ = false, in_place_ = false;
 };
+
+inline bool NormInstance::cross_row() const { return plugin_->cross_row(); }
+inline bool NormInstance::cross_row_eval() const { return plugin_->cross_row_eval(); }
+inline bool NormInstance::has_residual() const { return plugin_->has_residual(); }
 
 }  // namespace plumb
 

@@ -12,6 +12,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
+#include "runtime/plugin/guarded_call.h"
 #include "runtime/plugin/library.h"
 
 namespace plumb {
@@ -37,7 +38,9 @@ absl::StatusOr<std::vector<std::unique_ptr<NormPlugin>>> ReadNorms(const Library
                                                                    plumb_norm_plugin_v1_fn entry) {
   std::vector<std::unique_ptr<NormPlugin>> norms;
   for (uint32_t index = 0;; ++index) {
-    const plumb_norm_plugin* table = entry(index);
+    const plumb_norm_plugin* table = nullptr;
+    PLUMB_RETURN_IF_ERROR(Annotate(Guarded(PLUMB_NORM_ENTRY_SYMBOL, [&] { table = entry(index); }),
+                                   absl::StrCat(file.path, ": ")));
     if (table == nullptr) break;
     if (index == kMaxNormsPerFile) {
       return absl::FailedPreconditionError(

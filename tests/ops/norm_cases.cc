@@ -4,6 +4,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/plugin/registry.h"
+#include "tests/ops/batch_norm_plugin.h"
 #include "tests/ops/tanh_norm_plugin.h"
 
 namespace plumb {
@@ -19,9 +20,10 @@ struct Owner {
 std::shared_ptr<const NormAttr> MakeNormAttr(const std::string& id, int64_t dim) {
   auto owner = std::make_shared<Owner>();
   owner->registry.AddDirectory(PLUMB_TEST_PLUGIN_DIR);
-  PLUMB_CHECK(owner->registry.Register(TanhNorm()).ok(), "the test's norm is well formed");
-  PLUMB_CHECK(owner->registry.Register(TanhNormWithoutF64()).ok(),
-              "the test's norm is well formed");
+  for (const plumb_norm_plugin* norm : {TanhNorm(), TanhNormWithoutF64(), TanhNormWithResidual(),
+                                        BatchNorm(), BatchNormInEvaluationToo()}) {
+    PLUMB_CHECK(owner->registry.Register(norm).ok(), "the test's norm is well formed");
+  }
   auto plugin = owner->registry.Find(id);
   PLUMB_CHECK(plugin.ok(), plugin.status().ToString().c_str());
   auto instance = (*plugin)->Instantiate(dim, {});

@@ -1,18 +1,23 @@
-// Norm instances for tests: of the shipped plugins, built beside the tests, and of the linked-in
-// one.
+// Norm instances for tests: of the shipped plugins, built beside the tests, and of those
+// linked in; and the cases of the ops on norms.
 #ifndef PLUMB_TESTS_OPS_NORM_CASES_H_
 #define PLUMB_TESTS_OPS_NORM_CASES_H_
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/ops/ops.h"
+#include "tests/ops/op_cases.h"
 
 namespace plumb {
 
 // The `instance` attribute of a norm op: the plugin with this id with default attributes, for rows
 // of `dim`. Keeps its plugin alive.
 std::shared_ptr<const NormAttr> MakeNormAttr(const std::string& id, int64_t dim);
+
+// Of norm, add_norm, norm_grad and the three ops on cross-row norms (op_cases_norm.cc).
+std::vector<OpCase> NormOpCases();
 
 }  // namespace plumb
 

@@ -45,7 +45,7 @@ inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << ": " << 
 
 // op_cases_dense.cc: embedding, matmul, sums, elementwise ops.
 std::vector<OpCase> DenseOpCases();
-// op_cases_sequence.cc: norms, rotary embedding, attention, cross entropy.
+// op_cases_sequence.cc: rotary embedding, attention, cross entropy.
 std::vector<OpCase> SequenceOpCases();
 
 }  // namespace plumb

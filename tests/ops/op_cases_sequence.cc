@@ -1,4 +1,4 @@
-// Cases of the ops that mix or normalize tokens: norms, rotary embedding, attention, cross entropy.
+// Cases of the ops that mix tokens, and of the loss: rotary embedding, attention, cross entropy.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -7,54 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/ops/norm_cases.h"
 #include "tests/ops/op_cases.h"
 
 namespace plumb {
 namespace {
-
-// -- Norms
-
-void AddNormCases(const std::string& id, Shape x, int64_t dim, std::vector<OpCase>* cases) {
-  const std::shared_ptr<const NormAttr> attr = MakeNormAttr(id, dim);
-  const NormInstance& instance = attr->instance();
-  const Shape saved = {x.num_elements() / dim, instance.saved_per_row()};
-  const std::shared_ptr<const AttrObject> object = attr;
-  const std::string name = absl::StrCat(id, " ", x.ToString(), " by ", dim);
-  std::vector<CaseInput> params;
-  for (const NormParam& param : instance.params()) {
-    params.push_back(Random(Shape(param.dims), 0.5, 1.5));
-  }
-
-  OpCase forward;
-  forward.op = "norm";
-  forward.inputs = {Random(x)};
-  forward.inputs.insert(forward.inputs.end(), params.begin(), params.end());
-  forward.attrs = {{"instance", object}, {"train", true}};
-  forward.name = name;
-  cases->push_back(forward);
-
-  OpCase grad;
-  grad.op = "norm_grad";
-  grad.name = name;
-  grad.inputs = {instance.backward_needs_x() ? Random(x) : Absent(),
-                 instance.backward_needs_y() ? Random(x, -0.9, 0.9) : Absent(), Random(x),
-                 instance.saved_per_row() > 0 ? Random(saved, 0.5, 1.5) : Absent()};
-  grad.inputs.insert(grad.inputs.end(), params.begin(), params.end());
-  grad.attrs = {{"instance", object}};
-  grad.tolerance = 5e-6;
-  cases->push_back(grad);
-}
-
-void AddNorms(std::vector<OpCase>* cases) {
-  for (const char* id : {"layer_norm", "rms_norm", "none", "test.tanh"}) {
-    AddNormCases(id, {1, 7, 16}, 16, cases);
-    AddNormCases(id, {2, 5, 33}, 33, cases);     // two chunks of rows, rows off the cache lines
-    AddNormCases(id, {2, 9, 4 * 8}, 8, cases);   // by head: several rows a token
-    AddNormCases(id, {3, 67, 100}, 100, cases);  // several tasks
-    AddNormCases(id, {1, 1, 1}, 1, cases);
-  }
-}
 
 // -- Rotary embedding
 
@@ -200,7 +156,6 @@ void AddCrossEntropies(std::vector<OpCase>* cases) {
 
 std::vector<OpCase> SequenceOpCases() {
   std::vector<OpCase> cases;
-  AddNorms(&cases);
   AddRopes(&cases);
   AddAttentions(&cases);
   AddCrossEntropies(&cases);

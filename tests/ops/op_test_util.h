@@ -18,7 +18,8 @@ namespace plumb {
 // see the same numbers. An absent operand has an empty type.
 std::vector<ReferenceTensor> MakeInputs(const OpCase& c);
 
-// The graph that applies the case's op to leaves "in0", "in1", .. and has outputs "out0", ..
+// The graph that applies the case's op to leaves "in0", "in1", .. and has outputs "out0", ..; an
+// input that the op overwrites is a state, and what it becomes is no output.
 absl::StatusOr<Graph> BuildCase(const OpRegistry& registry, const OpCase& c);
 
 // Runs the kernel of the graph's only node. Operands and results are as in the reference,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "runtime/ops/ops.h"
+#include "tests/ops/norm_cases.h"
 #include "tests/ops/op_cases.h"
 #include "tests/ops/op_test_util.h"
 #include "tests/ops/simd_targets.h"
@@ -17,6 +18,7 @@ namespace {
 std::vector<OpCase> AllCases() {
   std::vector<OpCase> cases = DenseOpCases();
   for (OpCase& c : SequenceOpCases()) cases.push_back(std::move(c));
+  for (OpCase& c : NormOpCases()) cases.push_back(std::move(c));
   return cases;
 }
 

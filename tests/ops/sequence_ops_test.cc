@@ -1,5 +1,4 @@
-// What the cases of op_cases_sequence.cc cannot say: causality, caches, refusals, failures of
-// plugins.
+// What the cases of op_cases_sequence.cc cannot say: causality, caches, refusals.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -13,7 +12,6 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/ops.h"
-#include "tests/ops/norm_cases.h"
 #include "tests/ops/op_cases.h"
 #include "tests/ops/op_test_util.h"
 
@@ -263,93 +261,6 @@ TEST_F(SequenceOpsTest, CrossEntropyStandsLargeLogitsAndPassesOnANaN) {
   const auto broken = Run(c);
   ASSERT_TRUE(broken.ok()) << broken.status();
   EXPECT_TRUE(std::isnan((*broken)[0].f[0]));
-}
-
-// -- Norms
-
-OpCase TanhNormCase(const std::string& id, Shape x, int64_t dim) {
-  OpCase c;
-  c.op = "norm";
-  c.inputs = {Random(x), Random(Shape(absl::Span<const int64_t>())), Random({dim})};
-  c.attrs = {{"instance", std::shared_ptr<const AttrObject>(MakeNormAttr(id, dim))},
-             {"train", true}};
-  return c;
-}
-
-TEST_F(SequenceOpsTest, NormSavesNothingOutsideOfTraining) {
-  for (const char* id : {"layer_norm", "rms_norm", "none", "test.tanh"}) {
-    const auto attr = MakeNormAttr(id, 33);
-    OpCase c;
-    c.op = "norm";
-    c.name = id;
-    c.inputs = {Random({2, 67, 66})};
-    for (const NormParam& param : attr->instance().params()) {
-      c.inputs.push_back(Random(Shape(param.dims)));
-    }
-    c.attrs = {{"instance", std::shared_ptr<const AttrObject>(attr)}, {"train", false}};
-    ExpectKernelMatchesReference(registry_, c);
-    const auto outputs = Run(c);
-    ASSERT_TRUE(outputs.ok()) << outputs.status();
-    EXPECT_EQ(outputs->size(), 1u);
-  }
-}
-
-TEST_F(SequenceOpsTest, NormIsNotDifferentiatedWithoutWhatItSaves) {
-  const auto attr = MakeNormAttr("rms_norm", 16);
-  ASSERT_GT(attr->instance().saved_per_row(), 0);
-  OpCase c;
-  c.op = "norm";
-  c.inputs = {Random({7, 16})};
-  for (const NormParam& param : attr->instance().params()) {
-    c.inputs.push_back(Random(Shape(param.dims)));
-  }
-  c.attrs = {{"instance", std::shared_ptr<const AttrObject>(attr)}, {"train", false}};
-  auto graph = BuildCase(registry_, c);
-  ASSERT_TRUE(graph.ok()) << graph.status();
-  const Node node = graph->nodes[0];
-  GraphBuilder b(&registry_, *std::move(graph));
-  const ValueId dy = b.Input("dy", F32({7, 16}));
-  node.op->vjp(b, node, {dy}, std::vector<bool>(node.inputs.size(), true));
-  EXPECT_THAT(std::move(b).Finish().status().ToString(), HasSubstr("train = true"));
-}
-
-TEST_F(SequenceOpsTest, NormPassesOnThePluginsMessageForTheFirstRow) {
-  const OpCase c = TanhNormCase("test.tanh", {300, 100}, 100);
-  std::vector<ReferenceTensor> inputs = MakeInputs(c);
-  inputs[0].f[40 * 100 + 7] = inputs[0].f[290 * 100] = std::numeric_limits<double>::quiet_NaN();
-  for (const int threads : {1, 4}) {
-    const std::string text = Run(c, inputs, threads).status().ToString();
-    EXPECT_THAT(text, HasSubstr("test.tanh"));
-    EXPECT_THAT(text, HasSubstr("row 40 is not a number"));
-  }
-}
-
-TEST_F(SequenceOpsTest, NormReferenceDoesWithoutDouble) {
-  const OpCase with = TanhNormCase("test.tanh", {9, 6}, 6);
-  const OpCase without = TanhNormCase("test.tanh_f32", {9, 6}, 6);
-  const std::vector<ReferenceTensor> inputs = MakeInputs(with);
-  std::vector<std::vector<double>> results;
-  for (const OpCase* c : {&with, &without}) {
-    const auto graph = BuildCase(registry_, *c);
-    ASSERT_TRUE(graph.ok()) << graph.status();
-    const auto values =
-        RunReference(*graph, {{"in0", inputs[0]}, {"in1", inputs[1]}, {"in2", inputs[2]}});
-    ASSERT_TRUE(values.ok()) << values.status();
-    results.push_back((*values)[static_cast<size_t>(graph->nodes[0].outputs[0])].f);
-  }
-  EXPECT_NE(results[0], results[1]);
-  EXPECT_THAT(results[1], Pointwise(DoubleNear(1e-6), results[0]));
-}
-
-TEST_F(SequenceOpsTest, NormSaysWhichOperandDoesNotFit) {
-  OpCase c = TanhNormCase("test.tanh", {9, 6}, 6);
-  c.inputs[2] = Random({5});
-  EXPECT_THAT(Refusal(c), HasSubstr("parameter shift"));
-  c = TanhNormCase("test.tanh", {9, 7}, 6);
-  EXPECT_THAT(Refusal(c), HasSubstr("is not a multiple of the 6"));
-  c = TanhNormCase("test.tanh", {9, 6}, 6);
-  c.inputs.pop_back();
-  EXPECT_THAT(Refusal(c), HasSubstr("has 2 parameters"));
 }
 
 }  // namespace

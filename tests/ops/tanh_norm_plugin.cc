@@ -80,6 +80,7 @@ plumb_status BackwardAs(const plumb_norm_call* call, int64_t r0, int64_t r1) {
   T* dscale = static_cast<T*>(call->dparams[0]);
   T* dshift = static_cast<T*>(call->dparams[1]);
   T* dz = static_cast<T*>(call->scratch);
+  const bool accumulate = (call->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;
   for (int64_t r = r0; r < r1; ++r, dz += call->dim) {
     const T* x = Row<T>(call->x, call->x_pitch, r);
     const T* y = Row<T>(static_cast<const void*>(call->y), call->y_pitch, r);
@@ -88,7 +89,8 @@ plumb_status BackwardAs(const plumb_norm_call* call, int64_t r0, int64_t r1) {
     for (uint32_t i = 0; i < call->dim; ++i) dz[i] = dy[i] * (1 - y[i] * y[i]);
     double sum = 0;
     for (uint32_t i = 0; i < call->dim; ++i) {
-      dx[i] = scale * dz[i];
+      const T gradient = scale * dz[i];
+      dx[i] = accumulate ? dx[i] + gradient : gradient;
       dshift[i] += dz[i];
       sum += static_cast<double>(dz[i] * x[i]);
     }
@@ -111,6 +113,37 @@ plumb_status Backward(const plumb_norm_instance*, const plumb_norm_call* call, i
   if (call->dtype == PLUMB_F32) return BackwardAs<float>(call, r0, r1);
   return PLUMB_UNIMPLEMENTED;
 }
+
+// The sum in f32, which is all that a host asks of the extension.
+plumb_status ForwardResidual(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                             const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  for (int64_t r = r0; r < r1; ++r) {
+    const float* x = Row<float>(call->x, call->x_pitch, r);
+    const float* res = Row<float>(residual->res, residual->res_pitch, r);
+    float* sum = Row<float>(residual->sum, residual->sum_pitch, r);
+    for (uint32_t i = 0; i < call->dim; ++i) sum[i] = x[i] + res[i];
+  }
+  plumb_norm_call of_sum = *call;
+  of_sum.x = residual->sum;
+  of_sum.x_pitch = residual->sum_pitch;
+  return Forward(instance, &of_sum, r0, r1);
+}
+
+plumb_status BackwardResidual(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                              const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  plumb_norm_call adding = *call;
+  for (int64_t r = r0; r < r1 && residual->dsum != nullptr; ++r) {
+    const float* dsum = Row<float>(residual->dsum, residual->dsum_pitch, r);
+    std::memmove(Row<float>(call->dx, call->dx_pitch, r), dsum, call->dim * sizeof(float));
+    adding.flags |= PLUMB_CALL_DX_ACCUMULATE;
+  }
+  return Backward(instance, &adding, r0, r1);
+}
+
+const plumb_norm_residual kResidual = {sizeof(plumb_norm_residual), 0, ForwardResidual,
+                                       BackwardResidual};
 
 plumb_norm_plugin Table(const char* id, uint32_t dtypes) {
   plumb_norm_plugin table{};
@@ -137,6 +170,17 @@ const plumb_norm_plugin* TanhNorm() {
 
 const plumb_norm_plugin* TanhNormWithoutF64() {
   static const plumb_norm_plugin table = Table("test.tanh_f32", PLUMB_F32);
+  return &table;
+}
+
+const plumb_norm_plugin* TanhNormWithResidual() {
+  static const plumb_norm_plugin table = [] {
+    plumb_norm_plugin norm = Table("test.tanh_residual", PLUMB_F32 | PLUMB_F64);
+    norm.get_extension = [](const char* id) -> const void* {
+      return std::strcmp(id, PLUMB_EXT_RESIDUAL) == 0 ? &kResidual : nullptr;
+    };
+    return norm;
+  }();
   return &table;
 }
 

@@ -8,8 +8,9 @@
 
 namespace plumb {
 
-const plumb_norm_plugin* TanhNorm();            // "test.tanh"
-const plumb_norm_plugin* TanhNormWithoutF64();  // "test.tanh_f32"
+const plumb_norm_plugin* TanhNorm();              // "test.tanh"
+const plumb_norm_plugin* TanhNormWithoutF64();    // "test.tanh_f32"
+const plumb_norm_plugin* TanhNormWithResidual();  // "test.tanh_residual": PLUMB_EXT_RESIDUAL too
 
 }  // namespace plumb
 

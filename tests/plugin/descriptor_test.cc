@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <new>
 
 #include "tests/plugin/test_norm.h"
 
@@ -86,9 +88,81 @@ TEST(DescriptorTest, NamesMandatoryFlagsItDoesNotUnderstand) {
   plumb_norm_plugin table = test_norm::Table();
   table.flags = 1u << 20;
   EXPECT_THAT(Refusal(table), AllOf(HasSubstr("bit 20"), HasSubstr("unknown to this version")));
-  table.flags = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_STOCHASTIC;
+  table.flags |= PLUMB_NORM_STOCHASTIC;
   EXPECT_THAT(Refusal(table),
-              AllOf(HasSubstr("bit 16"), HasSubstr("cross-row norms"), HasSubstr("bit 18")));
+              AllOf(HasSubstr("bit 18"), HasSubstr("draw random numbers"), HasSubstr("bit 20")));
+}
+
+TEST(DescriptorTest, AsksForStatisticsExactlyOfCrossRowNorms) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.flags = PLUMB_NORM_CROSS_ROW;
+  EXPECT_THAT(Refusal(table), HasSubstr("functions stats_partial, stats_combine, stats_finalize"));
+  test_norm::AddStatistics(&table);
+  EXPECT_TRUE(NormPlugin::Create(&table, "").ok());
+  table.stats_combine = nullptr;
+  EXPECT_THAT(Refusal(table), HasSubstr("lacks the mandatory function stats_combine"));
+  test_norm::AddStatistics(&table);
+  table.flags = 0;
+  EXPECT_THAT(Refusal(table), HasSubstr("stats_finalize without the flag CROSS_ROW"));
+}
+
+TEST(DescriptorTest, RefusesFlagsThatContradictEachOther) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.flags = PLUMB_NORM_CROSS_ROW_EVAL;
+  EXPECT_THAT(Refusal(table), HasSubstr("CROSS_ROW_EVAL without CROSS_ROW"));
+  test_norm::AddStatistics(&table);
+  table.flags = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_IDENTITY;
+  EXPECT_THAT(Refusal(table), HasSubstr("the identity and a cross-row norm"));
+  table.flags = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_CROSS_ROW_EVAL;
+  const auto plugin = NormPlugin::Create(&table, "");
+  ASSERT_TRUE(plugin.ok()) << plugin.status();
+  EXPECT_TRUE((*plugin)->cross_row());
+  EXPECT_TRUE((*plugin)->cross_row_eval());
+}
+
+TEST(DescriptorTest, ReadsHintsAndElementTypes) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64;
+  table.flags = PLUMB_NORM_SHIFT_INVARIANT | PLUMB_NORM_APPROXIMATE_GRADIENT |
+                PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED;
+  const auto plugin = NormPlugin::Create(&table, "").value();
+  EXPECT_EQ(plugin->dtypes(), table.dtypes);
+  EXPECT_TRUE(plugin->has_f64());
+  EXPECT_TRUE(plugin->shift_invariant());
+  EXPECT_TRUE(plugin->approximate_gradient());
+  EXPECT_TRUE(plugin->dx_may_be_dy());
+  EXPECT_TRUE(plugin->nan_isolated());
+  EXPECT_FALSE(plugin->scale_invariant());
+  EXPECT_FALSE(plugin->in_place());
+  EXPECT_FALSE(plugin->cross_row());
+}
+
+TEST(DescriptorTest, FindsTheResidualExtensionWhenItIsWholeAndRowWise) {
+  plumb_norm_plugin table = test_norm::Table();
+  EXPECT_FALSE(NormPlugin::Create(&table, "").value()->has_residual());
+  table.get_extension = test_norm::GetExtension;
+  test_norm::residual_answer = test_norm::Residual();
+  EXPECT_TRUE(NormPlugin::Create(&table, "").value()->has_residual());
+  test_norm::residual_answer.struct_size -= 8;  // of a draft that ended with forward
+  EXPECT_FALSE(NormPlugin::Create(&table, "").value()->has_residual());
+  test_norm::residual_answer = test_norm::Residual();
+  test_norm::residual_answer.forward = nullptr;
+  EXPECT_FALSE(NormPlugin::Create(&table, "").value()->has_residual());
+  test_norm::residual_answer = test_norm::Residual();
+  test_norm::AddStatistics(&table);
+  table.flags = PLUMB_NORM_CROSS_ROW;
+  EXPECT_FALSE(NormPlugin::Create(&table, "").value()->has_residual());
+}
+
+TEST(DescriptorTest, SurvivesExceptionsOfWhatItAsks) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.available = [](char*, size_t) -> plumb_status { throw std::bad_alloc(); };
+  EXPECT_THAT(std::string(NormPlugin::Create(&table, "").status().message()),
+              HasSubstr("exception std::bad_alloc left available()"));
+  table = test_norm::Table();
+  table.get_extension = [](const char*) -> const void* { throw 7; };
+  EXPECT_THAT(std::string(NormPlugin::Create(&table, "").status().message()),
+              HasSubstr("exception int left get_extension()"));
 }
 
 TEST(DescriptorTest, IgnoresHintsItDoesNotKnow) {
@@ -168,26 +242,30 @@ class LayoutTest : public ::testing::Test {
     params_[0].init = PLUMB_INIT_NORMAL;
     params_[0].init_b = 0.02;
     params_[0].lr_scale = 1;
+    params_[0].offset = 1;
     params_[1] = params_[0];
   }
   std::string Refusal() const {
-    const auto params = ReadLayout(layout_, 16);
-    EXPECT_EQ(params.status().code(), absl::StatusCode::kFailedPrecondition);
-    return std::string(params.status().message());
+    const auto tensors = ReadLayout(layout_, 16, cross_row_);
+    EXPECT_EQ(tensors.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(tensors.status().message());
   }
 
   plumb_tensor_def params_[2] = {};
   plumb_norm_layout layout_ = {};
+  bool cross_row_ = false;
 };
 
 TEST_F(LayoutTest, ReadsParameters) {
-  const auto params = ReadLayout(layout_, 16);
-  ASSERT_TRUE(params.ok()) << params.status();
-  ASSERT_EQ(params->size(), 1u);
-  EXPECT_EQ((*params)[0].name, "weight");
-  EXPECT_EQ((*params)[0].dims, std::vector<int64_t>{16});
-  EXPECT_EQ((*params)[0].InitToString(), "normal(0, 0.02)");
-  EXPECT_FALSE((*params)[0].weight_decay);
+  const auto tensors = ReadLayout(layout_, 16, cross_row_);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->params.size(), 1u);
+  const NormParam& weight = tensors->params[0];
+  EXPECT_EQ(weight.name, "weight");
+  EXPECT_EQ(weight.dims, std::vector<int64_t>{16});
+  EXPECT_EQ(weight.InitToString(), "normal(0, 0.02)");
+  EXPECT_FALSE(weight.weight_decay);
+  EXPECT_EQ(weight.offset, 1);
 }
 
 TEST_F(LayoutTest, BoundsMemory) {
@@ -206,6 +284,35 @@ TEST_F(LayoutTest, RefusesBuffersOfANormThatIsNotCrossRow) {
   EXPECT_THAT(Refusal(), HasSubstr("cross-row"));
 }
 
+TEST_F(LayoutTest, ReadsBuffersOfACrossRowNorm) {
+  cross_row_ = true;
+  layout_.partial_elems = 32;
+  layout_.n_buffers = 1;
+  plumb_tensor_def mean = params_[0];
+  mean.name = "running_mean";
+  layout_.buffers = &mean;
+  const auto tensors = ReadLayout(layout_, 16, cross_row_);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->buffers.size(), 1u);
+  EXPECT_EQ(tensors->buffers[0].name, "running_mean");
+  mean.name = "weight";
+  EXPECT_THAT(Refusal(), HasSubstr("buffer weight is there twice"));
+  layout_.buffers = nullptr;
+  EXPECT_THAT(Refusal(), HasSubstr("counts 1 buffers but gives none"));
+  layout_.n_buffers = 1000;
+  EXPECT_THAT(Refusal(), HasSubstr("1000 buffers; the most"));
+}
+
+TEST_F(LayoutTest, BoundsStatistics) {
+  cross_row_ = true;
+  EXPECT_THAT(Refusal(), HasSubstr("takes no statistics"));
+  layout_.partial_elems = 1u << 31;
+  EXPECT_THAT(Refusal(), HasSubstr("statistics of 2147483648 numbers"));
+  layout_.partial_elems = 1;
+  layout_.saved_per_call = 1u << 31;
+  EXPECT_THAT(Refusal(), HasSubstr("numbers a call"));
+}
+
 TEST_F(LayoutTest, RefusesImpossibleParameters) {
   params_[0].dims[0] = 0;
   EXPECT_THAT(Refusal(), HasSubstr("parameter weight has an impossible size"));
@@ -215,6 +322,9 @@ TEST_F(LayoutTest, RefusesImpossibleParameters) {
   params_[0].ndim = 5;
   EXPECT_THAT(Refusal(), HasSubstr("5 dimensions"));
   params_[0].ndim = 0;
+  params_[0].offset = NAN;
+  EXPECT_THAT(Refusal(), HasSubstr("offset that is not finite"));
+  params_[0].offset = 0;
   params_[0].init = 9;
   EXPECT_THAT(Refusal(), HasSubstr("initializer 9"));
   params_[0] = params_[1];

@@ -3,11 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdio>
+#include <new>
+#include <stdexcept>
+
+#include "runtime/base/parallel.h"
 #include "tests/plugin/test_norm.h"
 
 namespace plumb {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class NormPluginTest : public ::testing::Test {
@@ -86,6 +93,149 @@ TEST_F(NormPluginTest, PassesOnWhyACallFailed) {
   call.err = nullptr;
   test_norm::forward_answer = 4711;  // no status code that there is
   EXPECT_EQ(instance->Forward(call, 0, 0).code(), absl::StatusCode::kInternal);
+}
+
+// -- Exceptions, which the ABI forbids
+
+class ThrowingNormTest : public NormPluginTest {
+ protected:
+  std::shared_ptr<const NormInstance> Instance() {
+    plugin_ = NormPlugin::Create(&table_, "").value();
+    return plugin_->Instantiate(4, {}).value();
+  }
+  plumb_norm_call call_{};
+};
+
+TEST_F(ThrowingNormTest, TurnsAnExceptionOfTheHotPathIntoAStatus) {
+  table_.forward = [](const plumb_norm_instance*, const plumb_norm_call*, int64_t,
+                      int64_t) -> plumb_status { throw std::bad_alloc(); };
+  table_.backward = [](const plumb_norm_instance*, const plumb_norm_call*, int64_t,
+                       int64_t) -> plumb_status { throw std::runtime_error("no more abacuses"); };
+  const auto instance = Instance();
+  const absl::Status forward = instance->Forward(call_, 0, 1);
+  EXPECT_EQ(forward.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(
+      std::string(forward.message()),
+      AllOf(HasSubstr("org.example.test("), HasSubstr("exception std::bad_alloc left forward()")));
+  EXPECT_THAT(std::string(instance->Backward(call_, 0, 1).message()),
+              HasSubstr("exception std::runtime_error left backward(): no more abacuses"));
+}
+
+TEST_F(ThrowingNormTest, EndsExceptionsInsideAParallelRegion) {
+  table_.forward = [](const plumb_norm_instance*, const plumb_norm_call*, int64_t r0,
+                      int64_t) -> plumb_status { throw r0; };
+  const auto instance = Instance();
+  std::array<absl::Status, 8> status;
+  ParallelFor(8, 4, [&](int64_t i) {
+    status[static_cast<size_t>(i)] = instance->Forward(call_, i, i + 1);
+  });
+  for (const absl::Status& s : status) {
+    EXPECT_THAT(std::string(s.message()), HasSubstr("exception long left forward()"));
+  }
+}
+
+TEST_F(ThrowingNormTest, TurnsExceptionsOfStatisticsAndResidualsIntoStatus) {
+  table_.flags = PLUMB_NORM_CROSS_ROW;
+  test_norm::layout_answer.partial_elems = 1;
+  table_.stats_partial = [](const plumb_norm_instance*, uint32_t, const plumb_norm_call*, int64_t,
+                            int64_t, void*) -> plumb_status { throw 1; };
+  table_.stats_combine = [](const plumb_norm_instance*, uint32_t, const plumb_norm_call*, void*,
+                            const void*) { throw 1; };
+  table_.stats_finalize = [](const plumb_norm_instance*, uint32_t, const plumb_norm_call*,
+                             void*) -> plumb_status { throw 1; };
+  const auto cross = Instance();
+  for (const absl::Status& status : {cross->StatsPartial(PLUMB_FWD, call_, 0, 1, nullptr),
+                                     cross->StatsCombine(PLUMB_FWD, call_, nullptr, nullptr),
+                                     cross->StatsFinalize(PLUMB_FWD, call_, nullptr)}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("exception int left stats_"));
+  }
+
+  table_ = test_norm::Table();
+  test_norm::layout_answer = {};
+  table_.get_extension = test_norm::GetExtension;
+  test_norm::residual_answer = test_norm::Residual();
+  test_norm::residual_answer.forward = test_norm::residual_answer.backward =
+      [](const plumb_norm_instance*, const plumb_norm_call*, const plumb_residual_call*, int64_t,
+         int64_t) -> plumb_status { throw 1; };
+  // The first plugin has to outlive its instance.
+  const std::unique_ptr<NormPlugin> plugin = NormPlugin::Create(&table_, "").value();
+  const auto row_wise = plugin->Instantiate(4, {}).value();
+  const plumb_residual_call residual{};
+  EXPECT_EQ(row_wise->ForwardResidual(call_, residual, 0, 1).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(row_wise->BackwardResidual(call_, residual, 0, 1).code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(ThrowingNormTest, TurnsExceptionsOfTheSetupIntoStatus) {
+  table_.create = [](const plumb_host*, uint32_t, const plumb_attr_value*, plumb_norm_instance**,
+                     char*, size_t) -> plumb_status { throw std::bad_alloc(); };
+  plugin_ = NormPlugin::Create(&table_, "").value();
+  EXPECT_THAT(std::string(plugin_->Instantiate(4, {}).status().message()),
+              HasSubstr("exception std::bad_alloc left create()"));
+  table_ = test_norm::Table();
+  table_.layout = [](const plumb_norm_instance*, plumb_norm_layout*) -> plumb_status { throw 1; };
+  plugin_ = NormPlugin::Create(&table_, "").value();
+  EXPECT_THAT(std::string(plugin_->Instantiate(4, {}).status().message()),
+              HasSubstr("exception int left layout()"));
+  EXPECT_EQ(test_norm::live, 0);
+}
+
+TEST_F(ThrowingNormTest, SurvivesAnExceptionOfDestroyAndSaysSo) {
+  table_.destroy = [](plumb_norm_instance* instance) {
+    test_norm::Destroy(instance);
+    throw std::runtime_error("would rather stay");
+  };
+  std::shared_ptr<const NormInstance> instance = Instance();
+  testing::internal::CaptureStderr();
+  instance.reset();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("org.example.test: exception std::runtime_error left destroy(): would "
+                        "rather stay"));
+}
+
+// It may not, but it is no reason to fail: what it prints is its own.
+TEST_F(ThrowingNormTest, LetsANormPrint) {
+  table_.forward = [](const plumb_norm_instance*, const plumb_norm_call*, int64_t,
+                      int64_t) -> plumb_status {
+    std::fputs("hello\n", stdout);
+    return PLUMB_OK;
+  };
+  const auto instance = Instance();
+  testing::internal::CaptureStdout();
+  EXPECT_TRUE(instance->Forward(call_, 0, 1).ok());
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "hello\n");
+}
+
+// -- Cross-row norms
+
+TEST_F(NormPluginTest, LaysBuffersOutInOneFlatState) {
+  table_.flags = PLUMB_NORM_CROSS_ROW;
+  test_norm::AddStatistics(&table_);
+  plugin_ = NormPlugin::Create(&table_, "").value();
+  plumb_tensor_def buffers[3] = {};
+  const char* const names[] = {"mean", "variance", "steps"};
+  for (int i = 0; i < 3; ++i) {
+    buffers[i].name = names[i];
+    buffers[i].ndim = i < 2 ? 1 : 0;
+    buffers[i].dims[0] = i < 2 ? 20 : 0;
+    buffers[i].lr_scale = 1;
+  }
+  test_norm::layout_answer.buffers = buffers;
+  test_norm::layout_answer.tensor_stride = sizeof(plumb_tensor_def);
+  test_norm::layout_answer.n_buffers = 3;
+  test_norm::layout_answer.partial_elems = 40;
+  test_norm::layout_answer.saved_per_call = 41;
+  const auto instance = plugin_->Instantiate(20, {}).value();
+  EXPECT_TRUE(instance->cross_row());
+  EXPECT_FALSE(instance->cross_row_eval());
+  EXPECT_EQ(instance->buffers().size(), 3u);
+  EXPECT_EQ(instance->buffer_offset(0), 0);
+  EXPECT_EQ(instance->buffer_offset(1), 32);
+  EXPECT_EQ(instance->buffer_offset(2), 64);
+  EXPECT_EQ(instance->state_elements(), 80);
+  EXPECT_EQ(instance->partial_elems(), 40);
+  EXPECT_EQ(instance->saved_per_call(), 41);
+  test_norm::layout_answer.n_buffers = 0;
+  EXPECT_EQ(plugin_->Instantiate(20, {}).value()->state_elements(), 16);
 }
 
 }  // namespace

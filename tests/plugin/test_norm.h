@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 #include "plumb/norm_plugin.h"
 
@@ -53,6 +54,28 @@ inline plumb_status Run(const plumb_norm_instance*, const plumb_norm_call* call,
     std::snprintf(call->err, call->err_cap, "not today");
   }
   return forward_answer;
+}
+
+// Statistics that are nothing, for a norm that has to have some.
+inline void AddStatistics(plumb_norm_plugin* table) {
+  table->stats_partial = [](const plumb_norm_instance*, uint32_t, const plumb_norm_call*, int64_t,
+                            int64_t, void*) -> plumb_status { return PLUMB_OK; };
+  table->stats_combine = [](const plumb_norm_instance*, uint32_t, const plumb_norm_call*, void*,
+                            const void*) {};
+  table->stats_finalize = [](const plumb_norm_instance*, uint32_t, const plumb_norm_call*,
+                             void*) -> plumb_status { return PLUMB_OK; };
+}
+
+// The residual extension, and what GetExtension answers when asked for it.
+inline plumb_norm_residual residual_answer = {};
+inline plumb_norm_residual Residual() {
+  const auto run = [](const plumb_norm_instance*, const plumb_norm_call*,
+                      const plumb_residual_call*, int64_t,
+                      int64_t) -> plumb_status { return PLUMB_OK; };
+  return {sizeof(plumb_norm_residual), 0, run, run};
+}
+inline const void* GetExtension(const char* id) {
+  return std::strcmp(id, PLUMB_EXT_RESIDUAL) == 0 ? &residual_answer : nullptr;
 }
 
 inline plumb_norm_plugin Table() {

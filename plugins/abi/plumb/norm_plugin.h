@@ -9,8 +9,9 @@
  * A plugin runs with all rights of the process that loads it.
  *
  * What a norm is. It maps rows of `dim` numbers to rows of `dim` numbers, y = norm(x; params), each
- * row on its own. The host owns memory, threads, random numbers and parameters; the plugin owns the
- * mathematics, and nothing else.
+ * row on its own, or, for a cross-row norm, with statistics over all rows of a call. The host owns
+ * memory, threads, random numbers and parameters; the plugin owns the mathematics, and nothing
+ * else.
  *
  * Call order.
  *   plumb_norm_plugin_v1(0), (1), ... until NULL    the norms of this file
@@ -18,6 +19,9 @@
  *   create -> layout                                one instance for each (attributes, dim)
  *   forward, backward                               as often as wanted, ranges of rows
  *   destroy
+ * A cross-row norm has its statistics taken first, in training and for each of the two phases:
+ * stats_partial of ranges, stats_combine in the order of the rows, stats_finalize, and then forward
+ * (or backward) of ranges.
  *
  * Thread tags. Every function pointer below carries one:
  *   - [any-thread]: called from any thread, also from several at once, for different instances or
@@ -94,6 +98,31 @@ enum {
  * PLUMB_F32. */
 enum { PLUMB_F32 = 1u << 0, PLUMB_BF16 = 1u << 1, PLUMB_F64 = 1u << 2 };
 
+/* An element of type PLUMB_BF16: the upper half of a float. */
+typedef uint16_t plumb_bf16;
+
+static inline float plumb_bf16_to_float(plumb_bf16 b) {
+  union {
+    uint32_t bits;
+    float value;
+  } u;
+  u.bits = (uint32_t)b << 16;
+  return u.value;
+}
+
+/* Rounds to nearest, ties to even; a NaN stays a NaN. What a plugin stores as PLUMB_BF16 is rounded
+ * so. */
+static inline plumb_bf16 plumb_bf16_from_float(float value) {
+  union {
+    float value;
+    uint32_t bits;
+  } u;
+  u.value = value;
+  /* The halves of this choice are alike, which compilers turn into vector code. */
+  u.bits = value != value ? u.bits | 0x400000u : u.bits + 0x7fffu + ((u.bits >> 16) & 1u);
+  return (plumb_bf16)(u.bits >> 16);
+}
+
 /* -- Flags of a norm --------------------------------------------------------------------------- */
 
 /* Bits 0-15 are hints: a host may ignore them. Bits 16-31 must be understood: a host that does not
@@ -104,6 +133,10 @@ enum {
   PLUMB_NORM_NAN_ISOLATED = 1u << 2, /* a NaN in one row never reaches another row's y or dx */
   PLUMB_NORM_IDENTITY = 1u << 3, /* y = x for any attributes, no parameters: a host may leave the
                                     norm out */
+  PLUMB_NORM_SCALE_INVARIANT = 1u << 4, /* norm(a x) = norm(x) for a > 0, as far as eps allows */
+  PLUMB_NORM_SHIFT_INVARIANT = 1u << 5, /* norm(x + c) = norm(x) for a number c */
+  PLUMB_NORM_APPROXIMATE_GRADIENT = 1u << 6, /* backward is, by design, not the derivative of
+                                                forward: gradient checks do not apply */
 
   PLUMB_NORM_CROSS_ROW = 1u << 16, /* training: statistics over rows; the stats functions exist */
   PLUMB_NORM_CROSS_ROW_EVAL = 1u << 17, /* evaluation too: no decoding token by token */
@@ -166,11 +199,15 @@ typedef struct plumb_tensor_def {
   uint32_t reserved;
   double init_a, init_b;
   double lr_scale; /* factor on the learning rate; 1 = none */
+  /* What the norm adds to the stored numbers before it uses them: 1 where the gain is 1 + weight.
+   * The plugin does the addition; it is stated here for whoever reads or shows a checkpoint. */
+  double offset;
 } plumb_tensor_def;
 
 enum { PLUMB_BWD_X = 1u << 0, PLUMB_BWD_Y = 1u << 1 }; /* which of x and y backward() reads */
 
-/* A pure function of (attributes, dim). */
+/* What an instance needs: a pure function of (attributes, dim), so that dims are the plugin's rule
+ * for the length of each tensor. */
 typedef struct plumb_norm_layout {
   uint32_t struct_size;
   uint32_t tensor_stride; /* sizeof(plumb_tensor_def) of the plugin */
@@ -189,9 +226,11 @@ typedef struct plumb_norm_layout {
 /* -- One call ---------------------------------------------------------------------------------- */
 
 enum {
-  PLUMB_CALL_TRAIN = 1u << 0,        /* fill `saved`: a backward call will follow */
-  PLUMB_CALL_ALIGNED64 = 1u << 1,    /* x, y, dy, dx and their pitches are multiples of 64 bytes */
-  PLUMB_CALL_DX_ACCUMULATE = 1u << 2 /* backward: dx += gradient instead of dx = gradient */
+  PLUMB_CALL_TRAIN = 1u << 0,     /* fill `saved`: a backward call will follow */
+  PLUMB_CALL_ALIGNED64 = 1u << 1, /* x, y, dy, dx and their pitches are multiples of 64 bytes */
+  /* backward: dx += gradient instead of dx = gradient. For PLUMB_F32 and PLUMB_F64 the gradient is
+   * rounded before it is added, so that the result is that of two steps, bit for bit. */
+  PLUMB_CALL_DX_ACCUMULATE = 1u << 2
 };
 
 /* Operands of forward() and backward(). Belongs to the host, and differs between the ranges of one
@@ -208,6 +247,11 @@ enum {
  *   forward    read           write          -     -             read    -        write if TRAIN
  *   backward   read if BWD_X  read if BWD_Y  read  write or add  read    add      read
  *   otherwise  NULL           NULL           NULL  NULL                  NULL     NULL
+ *
+ * Cross-row norms: when statistics are taken (in training; with PLUMB_NORM_CROSS_ROW_EVAL always),
+ * forward and backward read call_saved, as stats_finalize left it. Otherwise call_saved is NULL,
+ * and forward uses `buffers`. stats_partial reads what forward, resp. backward, of the same call
+ * reads.
  */
 typedef struct plumb_norm_call {
   uint32_t struct_size;
@@ -225,12 +269,13 @@ typedef struct plumb_norm_call {
   int64_t dx_pitch;
   const void* const*
       params;           /* [n_params], in the layout's order; may be NULL when there are none */
-  void* const* buffers; /* [n_buffers]; written in stats_finalize only */
+  void* const* buffers; /* [n_buffers]; written in stats_finalize of a training call only */
   void* const* dparams; /* [n_params]; private to the range's caller: ADD into them.
                            In stats_finalize(PLUMB_BWD): the totals */
   void* saved;          /* [rows, saved_per_row] */
   int64_t saved_pitch;
-  void* call_saved; /* [saved_per_call]; written by stats_finalize only */
+  void* call_saved; /* [saved_per_call]; written by stats_finalize only; in PLUMB_BWD it still
+                       holds what PLUMB_FWD left */
   void* scratch;    /* for this range only; undefined content */
   uint64_t rng_key; /* PLUMB_NORM_STOCHASTIC: the same key and row give the same numbers */
   char* err;        /* on failure: NUL-terminated text of at most err_cap bytes may be put here */
@@ -318,8 +363,8 @@ typedef struct plumb_norm_plugin {
 
   /* [hot] PLUMB_NORM_CROSS_ROW: acc = acc combined with partial. One thread, in the order of the
    * rows; combining with the statistic of no rows (all zeros) changes nothing. */
-  void (*stats_combine)(const plumb_norm_instance* instance, uint32_t phase, void* acc,
-                        const void* partial);
+  void (*stats_combine)(const plumb_norm_instance* instance, uint32_t phase,
+                        const plumb_norm_call* call, void* acc, const void* partial);
 
   /* [hot] PLUMB_NORM_CROSS_ROW: from the statistic of all rows to call_saved. One thread, once a
    * phase, before forward (PLUMB_FWD) or backward (PLUMB_BWD) of the same call. The only writer of
@@ -332,6 +377,11 @@ typedef struct plumb_norm_plugin {
   const void* (*get_extension)(const char* id);
 } plumb_norm_plugin;
 
+/* Row `r` of a tensor of a call: PLUMB_ROW(float, call->y, call->y_pitch, r). */
+#define PLUMB_ROW(type, base, pitch, r) ((type*)(void*)((char*)(base) + (r) * (pitch)))
+#define PLUMB_CONST_ROW(type, base, pitch, r) \
+  ((const type*)(const void*)((const char*)(base) + (r) * (pitch)))
+
 /* The one exported symbol. [any-thread] Norm number `index` of this file, NULL when out of range.
  * Pure: the same index gives the same pointer for ever. */
 PLUMB_EXPORT const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index);
@@ -341,8 +391,11 @@ typedef const plumb_norm_plugin* (*plumb_norm_plugin_v1_fn)(uint32_t index);
 /* -- Extension "plumb.norm.residual/1" --------------------------------------------------------- */
 
 /* The sum before a norm, fused with it: s = x + res, y = norm(s). get_extension(PLUMB_EXT_RESIDUAL)
- * returns a plumb_norm_residual. PLUMB_BWD_X then means s, and dx is the gradient of s (and so of
- * both x and res), to which dsum is added when it is given. */
+ * returns a plumb_norm_residual. The norm is that of s as it is stored, in the element type. In
+ * backward call->x is s where PLUMB_BWD_X asks for x, and dx is the gradient of s (and so of both
+ * x and res), to which dsum is added when it is given; PLUMB_CALL_DX_ACCUMULATE is not set. For
+ * PLUMB_F32 and PLUMB_F64 the results are those of an addition and a norm one after the other, bit
+ * for bit: gradient and dsum are each rounded before they are added. Row-wise norms only. */
 #define PLUMB_EXT_RESIDUAL "plumb.norm.residual/1"
 typedef struct plumb_residual_call {
   uint32_t struct_size;
@@ -351,8 +404,8 @@ typedef struct plumb_residual_call {
   int64_t res_pitch;
   void* sum; /* forward: [rows, dim], written; may be x or res */
   int64_t sum_pitch;
-  const void*
-      dsum; /* backward: [rows, dim], the gradient that reaches s past the norm; may be NULL */
+  const void* dsum; /* backward: [rows, dim], the gradient that reaches s past the norm; may be
+                       NULL, may be dx (same base and pitch) */
   int64_t dsum_pitch;
 } plumb_residual_call;
 
@@ -405,7 +458,7 @@ typedef struct plumb_norm_note {
 #if UINTPTR_MAX == 0xffffffffffffffffu
 PLUMB_STATIC_ASSERT(sizeof(plumb_attr_value) == 24, "plumb_attr_value, for ever");
 PLUMB_STATIC_ASSERT(sizeof(plumb_attr_def) == 72, "plumb_attr_def");
-PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_def) == 72, "plumb_tensor_def");
+PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_def) == 80, "plumb_tensor_def");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_layout) == 64, "plumb_norm_layout");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_call) == 168, "plumb_norm_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_host) == 32, "plumb_host");

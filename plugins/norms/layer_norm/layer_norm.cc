@@ -7,11 +7,20 @@
 // Let u = dy gamma, the gradient of h. As dmu/dx_j = 1/dim and dr/dx_j = -r^3 (x_j - mu) / dim,
 //     dx_j = r (u_j - <u>) + sum_i(u_i (x_i - mu)) dr/dx_j = r (u_j - <u> - h_j <u h>)
 //     dgamma = sum over rows of dy h,   dbeta = sum over rows of dy
-// forward() keeps mu and r for each row; backward() reads x again and makes h from it. The variance
-// is taken around the mean that was found, in a second pass: a row with a large mean loses no
-// digits.
+// forward() keeps mu and r for each row; backward() reads x again and makes h from it.
 //
-// float runs in vectors, through Highway; double, which serves gradient checks, in plain loops.
+// Statistics from one reading of the row. With d = x - x_0, mu = x_0 + <d>, and the variance is
+// <d^2> - <d>^2: shifted data, Chan, Golub & LeVeque 1983, "Algorithms for computing the sample
+// variance". The difference loses digits only where x_0 lies some sigma off the mean, and such a
+// row is read again with the mean as the shift. A constant row so has variance 0 and y = beta,
+// exactly.
+//
+// Borders. r is 0 where variance + eps is 0 (a constant row, eps = 0), and so is dx there. Squares
+// that leave the range of float (|x| beyond 1e17; tiny rows with a tiny eps) are taken in double.
+//
+// Speed is that of memory. A row is read from it once, then from the first-level cache, while a
+// later one is asked for; results too large for the caches are written past them. One template
+// serves float, bf16 (computed in float) and double, for gradient checks.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #endif
@@ -20,12 +29,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <limits>
 #include <new>
+#include <type_traits>
 
 #include "plumb/norm_plugin.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "layer_norm.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // compiles this file once for each instruction set
 #include "hwy/highway.h"
 
@@ -34,25 +47,62 @@
 
 enum class Affine { kNone, kWeight, kWeightAndBias };  // as a number: the count of parameters
 
+namespace {
+
+// Rows [r0, r1) of a call, forward or backward; `residual` is null without the extension.
+using RowsFunction = void (*)(const plumb_norm_instance& instance, const plumb_norm_call& call,
+                              const plumb_residual_call* residual, int64_t r0, int64_t r1);
+struct Kernels {
+  RowsFunction forward[3], backward[3];  // float, bf16, double
+};
+
+}  // namespace
+
 struct plumb_norm_instance {
-  using RowsFunction = void (*)(const plumb_norm_instance&, const plumb_norm_call&, int64_t,
-                                int64_t);
   size_t dim;
   double eps;
   Affine affine;
-  plumb_tensor_def params[2];              // weight, bias
-  RowsFunction forward_f32, backward_f32;  // for this machine's instruction set
+  plumb_tensor_def params[2];  // weight, bias
+  Kernels kernels;             // for this machine's instruction set
 };
 
 namespace {
 
+// The accumulate type of element type T.
 template <class T>
-const T* Row(const void* base, int64_t pitch, int64_t r) {
-  return reinterpret_cast<const T*>(static_cast<const char*>(base) + r * pitch);
+using AccumulateOf = std::conditional_t<std::is_same<T, double>::value, double, float>;
+
+inline float Widened(plumb_bf16 v) { return plumb_bf16_to_float(v); }
+inline float Widened(float v) { return v; }
+inline double Widened(double v) { return v; }
+
+template <class A>
+struct Statistics {
+  A mean, r;
+};
+
+template <class T, class A>
+Statistics<A> WideStatistics(const T* x, size_t dim, double eps) {
+  using W = std::conditional_t<std::is_same<A, double>::value, long double, double>;
+  const W n = static_cast<W>(dim), shift = Widened(x[0]);
+  W mean = 0, squares = 0;
+  for (size_t i = 0; i < dim; ++i) mean += Widened(x[i]) - shift;
+  mean = shift + mean / n;
+  for (size_t i = 0; i < dim; ++i) squares += (Widened(x[i]) - mean) * (Widened(x[i]) - mean);
+  const W v = squares / n + static_cast<W>(eps), largest = std::numeric_limits<A>::max();
+  const W r = v == 0 ? 0 : 1 / std::sqrt(v);
+  return {static_cast<A>(mean), static_cast<A>(r > largest ? largest : r)};
 }
-template <class T>
-T* Row(void* base, int64_t pitch, int64_t r) {
-  return reinterpret_cast<T*>(static_cast<char*>(base) + r * pitch);
+
+// Results of this many bytes a call are stored past the caches, unless they overwrite operands.
+// With a reader behind the norm both ways are as fast at two thirds of a last-level cache of 32
+// MiB, which is what some cores share nowadays; what a virtual machine says of its own is no help.
+constexpr int64_t kStreamBytes = int64_t{20} << 20;
+
+inline bool Streams(const plumb_norm_call& call, const void* in, const void* out,
+                    size_t element_bytes) {
+  return (call.flags & PLUMB_CALL_ALIGNED64) != 0 && in != out &&
+         call.rows * static_cast<int64_t>(call.dim * element_bytes) >= kStreamBytes;
 }
 
 }  // namespace
@@ -63,237 +113,271 @@ namespace {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
+template <class A>
+using Tag = hn::ScalableTag<A>;
+template <class A>
+using Vector = hn::Vec<Tag<A>>;
+constexpr bool kMasks = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2;
 
 // How the elements at `p` are read and written: a whole vector, or the `n` that are left of a row,
 // the other lanes being zero. Rows are never touched outside their elements.
+template <class A>
 struct Whole {
-  HWY_INLINE Vector Load(const float* p) const { return hn::LoadU(Tag(), p); }
-  HWY_INLINE void Store(Vector v, float* p) const { hn::StoreU(v, Tag(), p); }
-  HWY_INLINE Vector Keep(Vector v) const { return v; }
+  using Bits = hn::Rebind<uint32_t, Tag<A>>;
+  using Half = hn::Rebind<plumb_bf16, Tag<A>>;
+
+  HWY_INLINE Vector<A> Load(const A* p) const { return hn::LoadU(Tag<A>(), p); }
+  HWY_INLINE Vector<A> Load(const plumb_bf16* p) const {
+    const auto bits = hn::PromoteTo(Bits(), hn::LoadU(Half(), p));
+    return hn::BitCast(Tag<A>(), hn::ShiftLeft<16>(bits));
+  }
+  template <bool kStream, class D>
+  HWY_INLINE void Put(D d, hn::Vec<D> v, hn::TFromD<D>* p) const {
+    if (kStream && hn::MaxLanes(d) * sizeof(*p) >= 16) {  // hn::Stream writes no less
+      hn::Stream(v, d, p);
+    } else {
+      hn::StoreU(v, d, p);
+    }
+  }
+  template <bool kStream>
+  HWY_INLINE void Store(Vector<A> v, A* p) const {
+    Put<kStream>(Tag<A>(), v, p);
+  }
+  // As plumb_bf16_from_float.
+  template <bool kStream>
+  HWY_INLINE void Store(Vector<A> v, plumb_bf16* p) const {
+    const auto bits = hn::BitCast(Bits(), v), high = hn::ShiftRight<16>(bits);
+    const auto up = hn::Add(hn::And(high, hn::Set(Bits(), 1)), hn::Set(Bits(), 0x7fff));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, up));
+    const auto quiet = hn::Or(high, hn::Set(Bits(), 0x40));
+    const auto half = hn::IfThenElse(hn::RebindMask(Bits(), hn::IsNaN(v)), quiet, rounded);
+    const hn::Rebind<int32_t, Tag<A>> as_int;
+    Put<kStream>(Half(), hn::DemoteTo(Half(), hn::BitCast(as_int, half)), p);
+  }
+  HWY_INLINE Vector<A> Keep(Vector<A> v) const { return v; }
 };
+
+template <class A>
 struct Part {
   size_t n;
-  HWY_INLINE Vector Load(const float* p) const {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-    return hn::MaskedLoad(hn::FirstN(Tag(), n), Tag(), p);
-#else  // no load that leaves the masked lanes alone
-    HWY_ALIGN float lanes[hn::MaxLanes(Tag())] = {};
+  HWY_INLINE auto Mask() const { return hn::FirstN(Tag<A>(), n); }
+
+  // Where a masked load or store leaves the other lanes alone it is used, else a copy.
+  template <class T>
+  HWY_INLINE Vector<A> Load(const T* p) const {
+    if constexpr (kMasks && sizeof(T) > 2) return hn::MaskedLoad(Mask(), Tag<A>(), p);
+    HWY_ALIGN T lanes[hn::MaxLanes(Tag<A>())] = {};
     for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
-    return hn::Load(Tag(), lanes);
-#endif
+    return Whole<A>().Load(lanes);
   }
-  HWY_INLINE void Store(Vector v, float* p) const {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-    hn::BlendedStore(v, hn::FirstN(Tag(), n), Tag(), p);
-#else
-    HWY_ALIGN float lanes[hn::MaxLanes(Tag())];
-    hn::Store(v, Tag(), lanes);
+  template <bool kStream, class T>
+  HWY_INLINE void Store(Vector<A> v, T* p) const {
+    if constexpr (kMasks && sizeof(T) > 2) return hn::BlendedStore(v, Mask(), Tag<A>(), p);
+    HWY_ALIGN T lanes[hn::MaxLanes(Tag<A>())];
+    Whole<A>().template Store<false>(v, lanes);
     for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
-#endif
   }
   // Zeroes the lanes that hold no element.
-  HWY_INLINE Vector Keep(Vector v) const { return hn::IfThenElseZero(hn::FirstN(Tag(), n), v); }
+  HWY_INLINE Vector<A> Keep(Vector<A> v) const { return hn::IfThenElseZero(Mask(), v); }
 };
 
-HWY_INLINE float SumLanes(Vector v) { return hn::GetLane(hn::SumOfLanes(Tag(), v)); }
-
-// Four sums side by side: the additions of one would wait for each other. The order of the
-// additions depends on `dim` alone.
-HWY_INLINE float Sum(const float* x, size_t dim) {
-  const size_t lanes = hn::Lanes(Tag());
-  Vector s0 = hn::Zero(Tag()), s1 = s0, s2 = s0, s3 = s0;
+// body(access, i) for the vectors of a row.
+template <class A, class Body>
+HWY_INLINE void ForVectors(size_t dim, const Body& body) {
+  const size_t lanes = hn::Lanes(Tag<A>());
   size_t i = 0;
-  for (; i + 4 * lanes <= dim; i += 4 * lanes) {
-    s0 = hn::Add(s0, Whole().Load(x + i));
-    s1 = hn::Add(s1, Whole().Load(x + i + lanes));
-    s2 = hn::Add(s2, Whole().Load(x + i + 2 * lanes));
-    s3 = hn::Add(s3, Whole().Load(x + i + 3 * lanes));
-  }
-  for (; i + lanes <= dim; i += lanes) s0 = hn::Add(s0, Whole().Load(x + i));
-  if (i < dim) s1 = hn::Add(s1, Part{dim - i}.Load(x + i));
-  return SumLanes(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
+  for (; i + lanes <= dim; i += lanes) body(Whole<A>(), i);
+  if (i < dim) body(Part<A>{dim - i}, i);
 }
 
-// sum + (x - mean)^2.
-template <class Access>
-HWY_INLINE Vector AddSquare(Access access, const float* x, Vector mean, Vector sum) {
-  const Vector d = access.Keep(hn::Sub(access.Load(x), mean));
-  return hn::MulAdd(d, d, sum);
-}
-
-HWY_INLINE float SumOfSquares(const float* x, Vector mean, size_t dim) {
-  const size_t lanes = hn::Lanes(Tag());
-  Vector s0 = hn::Zero(Tag()), s1 = s0, s2 = s0, s3 = s0;
-  size_t i = 0;
-  for (; i + 4 * lanes <= dim; i += 4 * lanes) {
-    s0 = AddSquare(Whole(), x + i, mean, s0);
-    s1 = AddSquare(Whole(), x + i + lanes, mean, s1);
-    s2 = AddSquare(Whole(), x + i + 2 * lanes, mean, s2);
-    s3 = AddSquare(Whole(), x + i + 3 * lanes, mean, s3);
-  }
-  for (; i + lanes <= dim; i += lanes) s0 = AddSquare(Whole(), x + i, mean, s0);
-  if (i < dim) s1 = AddSquare(Part{dim - i}, x + i, mean, s1);
-  return SumLanes(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
-}
-
-// The row's statistics, as every element needs them.
-struct Statistics {
-  Vector mean, rstd;
+template <class V>
+struct Pair {
+  V a, b;
 };
 
-template <class Access>
-HWY_INLINE Vector Normalized(Access access, const float* x, const Statistics& s, size_t i) {
-  return hn::Mul(hn::Sub(access.Load(x + i), s.mean), s.rstd);
+// <x - shift> and <(x - shift)^2>. Four pairs of sums side by side: the additions of one would wait
+// for each other. Their order depends on `dim` alone. Meanwhile asks for the row at `later`.
+template <class A, class T>
+HWY_INLINE Pair<A> Moments(const T* x, A shift, size_t dim, const T* later) {
+  const Vector<A> c = hn::Set(Tag<A>(), shift);
+  const auto add = [x, c, later](auto access, size_t i, Pair<Vector<A>>* sums) HWY_ATTR {
+    hwy::Prefetch(later + i);
+    const Vector<A> d = access.Keep(hn::Sub(access.Load(x + i), c));
+    sums->a = hn::Add(sums->a, d);
+    sums->b = hn::MulAdd(d, d, sums->b);
+  };
+  const size_t lanes = hn::Lanes(Tag<A>());
+  Pair<Vector<A>> s0{hn::Zero(Tag<A>()), hn::Zero(Tag<A>())}, s1 = s0, s2 = s0, s3 = s0;
+  size_t i = 0;
+  for (; i + 4 * lanes <= dim; i += 4 * lanes) {
+    add(Whole<A>(), i, &s0);
+    add(Whole<A>(), i + lanes, &s1);
+    add(Whole<A>(), i + 2 * lanes, &s2);
+    add(Whole<A>(), i + 3 * lanes, &s3);
+  }
+  for (; i + lanes <= dim; i += lanes) add(Whole<A>(), i, &s0);
+  if (i < dim) add(Part<A>{dim - i}, i, &s1);
+  const A inverse_dim = 1 / static_cast<A>(dim);
+  const Vector<A> a = hn::Add(hn::Add(s0.a, s1.a), hn::Add(s2.a, s3.a));
+  const Vector<A> b = hn::Add(hn::Add(s0.b, s1.b), hn::Add(s2.b, s3.b));
+  return {hn::GetLane(hn::SumOfLanes(Tag<A>(), a)) * inverse_dim,
+          hn::GetLane(hn::SumOfLanes(Tag<A>(), b)) * inverse_dim};
 }
 
-template <Affine kAffine, class Access>
-HWY_INLINE void NormalizeAt(Access access, const float* x, const Statistics& s, const float* weight,
-                            const float* bias, float* y, size_t i) {
-  Vector v = Normalized(access, x, s, i);
-  if (kAffine == Affine::kWeight) v = hn::Mul(v, access.Load(weight + i));
-  if (kAffine == Affine::kWeightAndBias)
-    v = hn::MulAdd(v, access.Load(weight + i), access.Load(bias + i));
-  access.Store(v, y + i);
+template <class A, class T>
+HWY_INLINE Statistics<A> StatisticsOf(const T* x, size_t dim, double eps, const T* later) {
+  A shift = Widened(x[0]);
+  Pair<A> m = Moments(x, shift, dim, later);
+  A variance = m.b - m.a * m.a;
+  if (HWY_UNLIKELY(!(m.a * m.a <= 8 * variance))) {  // or a NaN
+    shift += m.a;
+    m = Moments(x, shift, dim, x);
+    variance = m.b - m.a * m.a;
+  }
+  const A v = (variance < 0 ? 0 : variance) + static_cast<A>(eps);
+  using Limits = std::numeric_limits<A>;
+  // Below, squares that were rounded to nothing would count.
+  if (HWY_UNLIKELY(!(v >= Limits::min() / Limits::epsilon() && v <= Limits::max()))) {
+    return WideStatistics<T, A>(x, dim, eps);
+  }
+  return {shift + m.a, 1 / std::sqrt(v)};
 }
 
 // Parameter number k, null where there is none.
-template <Affine kAffine>
-const float* ParamOf(const plumb_norm_call& call, int k) {
-  return k < static_cast<int>(kAffine) ? static_cast<const float*>(call.params[k]) : nullptr;
-}
-template <Affine kAffine>
-float* GradientOf(const plumb_norm_call& call, int k) {
-  return k < static_cast<int>(kAffine) ? static_cast<float*>(call.dparams[k]) : nullptr;
+template <Affine kAffine, class P>
+auto ParamOf(const P* params, int k) {
+  return k < static_cast<int>(kAffine) ? params[k] : nullptr;
 }
 
-template <Affine kAffine>
-void ForwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                 int64_t r1) {
-  const size_t lanes = hn::Lanes(Tag()), dim = instance.dim;
-  const float inverse_dim = 1.0f / static_cast<float>(dim), eps = static_cast<float>(instance.eps);
-  const float* weight = ParamOf<kAffine>(call, 0);
-  const float* bias = ParamOf<kAffine>(call, 1);
+// The row that is normalized: of x, or of x + res once that is stored.
+template <class T>
+HWY_INLINE const T* RowToNormalize(const plumb_norm_call& call, const plumb_residual_call* residual,
+                                   size_t dim, int64_t row) {
+  const T* x = PLUMB_CONST_ROW(T, call.x, call.x_pitch, row);
+  if (residual == nullptr) return x;
+  using A = AccumulateOf<T>;
+  const T* res = PLUMB_CONST_ROW(T, residual->res, residual->res_pitch, row);
+  T* sum = PLUMB_ROW(T, residual->sum, residual->sum_pitch, row);
+  ForVectors<A>(dim, [x, res, sum](auto access, size_t i) HWY_ATTR {
+    access.template Store<false>(hn::Add(access.Load(x + i), access.Load(res + i)), sum + i);
+  });
+  return sum;
+}
+
+template <class T, Affine kAffine, bool kStream>
+void ForwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call,
+                 const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  using A = AccumulateOf<T>;
+  const size_t dim = instance.dim;
+  const A* weight = static_cast<const A*>(ParamOf<kAffine>(call.params, 0));
+  const A* bias = static_cast<const A*>(ParamOf<kAffine>(call.params, 1));
   for (int64_t row = r0; row < r1; ++row) {
-    const float* x = Row<float>(call.x, call.x_pitch, row);
-    float* y = Row<float>(call.y, call.y_pitch, row);
-    const float mean = Sum(x, dim) * inverse_dim;
-    const float variance = SumOfSquares(x, hn::Set(Tag(), mean), dim) * inverse_dim;
-    const float rstd = 1.0f / std::sqrt(variance + eps);
+    const T* x = RowToNormalize<T>(call, residual, dim, row);
+    const T* later = PLUMB_CONST_ROW(T, call.x, call.x_pitch, row + 4 < r1 ? row + 4 : row);
+    const Statistics<A> s = StatisticsOf<A>(x, dim, instance.eps, later);
     if (call.saved != nullptr) {
-      float* saved = Row<float>(call.saved, call.saved_pitch, row);
-      saved[0] = mean;
-      saved[1] = rstd;
+      A* saved = PLUMB_ROW(A, call.saved, call.saved_pitch, row);
+      saved[0] = s.mean;
+      saved[1] = s.r;
     }
-    const Statistics s{hn::Set(Tag(), mean), hn::Set(Tag(), rstd)};
-    size_t i = 0;
-    for (; i + lanes <= dim; i += lanes) NormalizeAt<kAffine>(Whole(), x, s, weight, bias, y, i);
-    if (i < dim) NormalizeAt<kAffine>(Part{dim - i}, x, s, weight, bias, y, i);
+    const Vector<A> mean = hn::Set(Tag<A>(), s.mean), r = hn::Set(Tag<A>(), s.r);
+    T* y = PLUMB_ROW(T, call.y, call.y_pitch, row);
+    ForVectors<A>(dim, [=](auto access, size_t i) HWY_ATTR {
+      Vector<A> v = hn::Mul(hn::Sub(access.Load(x + i), mean), r);
+      if constexpr (kAffine == Affine::kWeight) v = hn::Mul(v, access.Load(weight + i));
+      if constexpr (kAffine == Affine::kWeightAndBias)
+        v = hn::MulAdd(v, access.Load(weight + i), access.Load(bias + i));
+      access.template Store<kStream>(v, y + i);
+    });
   }
+  if (kStream) hwy::FlushStream();
 }
 
-void ForwardF32(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                int64_t r1) {
-  switch (instance.affine) {
-    case Affine::kNone:
-      return ForwardRows<Affine::kNone>(instance, call, r0, r1);
-    case Affine::kWeight:
-      return ForwardRows<Affine::kWeight>(instance, call, r0, r1);
-    case Affine::kWeightAndBias:
-      return ForwardRows<Affine::kWeightAndBias>(instance, call, r0, r1);
-  }
+template <class T, Affine kAffine>
+void Forward(const plumb_norm_instance& instance, const plumb_norm_call& call,
+             const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  const void* in = residual == nullptr ? call.x : residual->sum;
+  if (Streams(call, in, call.y, sizeof(T)))
+    return ForwardRows<T, kAffine, true>(instance, call, residual, r0, r1);
+  ForwardRows<T, kAffine, false>(instance, call, residual, r0, r1);
 }
 
-// Running sums of u and u h.
-struct Sums {
-  Vector u, uh;
-};
-
-// Adds to the sums, to dweight (dy h) and to dbias (dy).
-template <Affine kAffine, class Access>
-HWY_INLINE void ReduceAt(Access access, const float* x, const float* dy, const Statistics& s,
-                         const float* weight, float* dweight, float* dbias, Sums* sums, size_t i) {
-  // In lanes without an element dy is 0, and so is all that is added there.
-  const Vector h = Normalized(access, x, s, i), g = access.Load(dy + i);
-  Vector u = g;
-  if (kAffine != Affine::kNone) {
-    u = hn::Mul(g, access.Load(weight + i));
-    access.Store(hn::MulAdd(g, h, access.Load(dweight + i)), dweight + i);
-  }
-  if (kAffine == Affine::kWeightAndBias)
-    access.Store(hn::Add(g, access.Load(dbias + i)), dbias + i);
-  sums->u = hn::Add(sums->u, u);
-  sums->uh = hn::MulAdd(u, access.Keep(h), sums->uh);
-}
-
-// The row means <u> and <u h>.
-struct Means {
-  Vector u, uh;
-};
-
-// dx = r (u - <u> - h <u h>).
-template <Affine kAffine, bool kAccumulate, class Access>
-HWY_INLINE void GradientAt(Access access, const float* x, const float* dy, const Statistics& s,
-                           const Means& m, const float* weight, float* dx, size_t i) {
-  const Vector h = Normalized(access, x, s, i);
-  Vector u = access.Load(dy + i);
-  if (kAffine != Affine::kNone) u = hn::Mul(u, access.Load(weight + i));
-  const Vector d = hn::NegMulAdd(h, m.uh, hn::Sub(u, m.u));
-  access.Store(kAccumulate ? hn::MulAdd(s.rstd, d, access.Load(dx + i)) : hn::Mul(s.rstd, d),
-               dx + i);
-}
-
-template <Affine kAffine, bool kAccumulate>
-void BackwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                  int64_t r1) {
-  const size_t lanes = hn::Lanes(Tag()), dim = instance.dim;
-  const float inverse_dim = 1.0f / static_cast<float>(dim);
-  const float* weight = ParamOf<kAffine>(call, 0);
-  float* dweight = GradientOf<kAffine>(call, 0);
-  float* dbias = GradientOf<kAffine>(call, 1);
+// `add`, when not null, is added to the gradient, which is rounded before.
+template <class T, Affine kAffine, bool kStream>
+void BackwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call, const void* add,
+                  int64_t add_pitch, int64_t r0, int64_t r1) {
+  using A = AccumulateOf<T>;
+  const Tag<A> tag;
+  const size_t dim = instance.dim, lanes = hn::Lanes(tag);
+  const Vector<A> inverse_dim = hn::Set(tag, 1 / static_cast<A>(dim));
+  const A* weight = static_cast<const A*>(ParamOf<kAffine>(call.params, 0));
+  A* dweight = static_cast<A*>(ParamOf<kAffine>(call.dparams, 0));
+  A* dbias = static_cast<A*>(ParamOf<kAffine>(call.dparams, 1));
   for (int64_t row = r0; row < r1; ++row) {
-    const float* x = Row<float>(call.x, call.x_pitch, row);
-    const float* dy = Row<float>(call.dy, call.dy_pitch, row);
-    float* dx = Row<float>(call.dx, call.dx_pitch, row);
-    const float* saved = Row<float>(call.saved, call.saved_pitch, row);
-    const Statistics s{hn::Set(Tag(), saved[0]), hn::Set(Tag(), saved[1])};
-    Sums a{hn::Zero(Tag()), hn::Zero(Tag())}, b = a;
+    const T* x = PLUMB_CONST_ROW(T, call.x, call.x_pitch, row);
+    const T* dy = PLUMB_CONST_ROW(T, call.dy, call.dy_pitch, row);
+    const A* saved = PLUMB_CONST_ROW(A, call.saved, call.saved_pitch, row);
+    const Vector<A> mean = hn::Set(tag, saved[0]), r = hn::Set(tag, saved[1]);
+    // The sums of u and of u h, and the parameters' gradients. Where there is no element dy is 0.
+    const auto reduce = [=](auto access, size_t i, Pair<Vector<A>>* sums) HWY_ATTR {
+      const Vector<A> g = access.Load(dy + i);
+      const Vector<A> h = hn::Mul(access.Keep(hn::Sub(access.Load(x + i), mean)), r);
+      Vector<A> u = g;
+      if constexpr (kAffine != Affine::kNone) {
+        u = hn::Mul(g, access.Load(weight + i));
+        access.template Store<false>(hn::MulAdd(g, h, access.Load(dweight + i)), dweight + i);
+      }
+      if constexpr (kAffine == Affine::kWeightAndBias)
+        access.template Store<false>(hn::Add(g, access.Load(dbias + i)), dbias + i);
+      sums->a = hn::Add(sums->a, u);
+      sums->b = hn::MulAdd(u, h, sums->b);
+    };
+    Pair<Vector<A>> s0{hn::Zero(tag), hn::Zero(tag)}, s1 = s0;
     size_t i = 0;
     for (; i + 2 * lanes <= dim; i += 2 * lanes) {
-      ReduceAt<kAffine>(Whole(), x, dy, s, weight, dweight, dbias, &a, i);
-      ReduceAt<kAffine>(Whole(), x, dy, s, weight, dweight, dbias, &b, i + lanes);
+      reduce(Whole<A>(), i, &s0);
+      reduce(Whole<A>(), i + lanes, &s1);
     }
-    for (; i + lanes <= dim; i += lanes) {
-      ReduceAt<kAffine>(Whole(), x, dy, s, weight, dweight, dbias, &a, i);
-    }
-    if (i < dim) ReduceAt<kAffine>(Part{dim - i}, x, dy, s, weight, dweight, dbias, &b, i);
-    const Means m{hn::Set(Tag(), SumLanes(hn::Add(a.u, b.u)) * inverse_dim),
-                  hn::Set(Tag(), SumLanes(hn::Add(a.uh, b.uh)) * inverse_dim)};
-    for (i = 0; i + lanes <= dim; i += lanes) {
-      GradientAt<kAffine, kAccumulate>(Whole(), x, dy, s, m, weight, dx, i);
-    }
-    if (i < dim) GradientAt<kAffine, kAccumulate>(Part{dim - i}, x, dy, s, m, weight, dx, i);
+    for (; i + lanes <= dim; i += lanes) reduce(Whole<A>(), i, &s0);
+    if (i < dim) reduce(Part<A>{dim - i}, i, &s1);
+    const Vector<A> mean_u = hn::Mul(hn::SumOfLanes(tag, hn::Add(s0.a, s1.a)), inverse_dim);
+    const Vector<A> mean_uh = hn::Mul(hn::SumOfLanes(tag, hn::Add(s0.b, s1.b)), inverse_dim);
+    T* dx = PLUMB_ROW(T, call.dx, call.dx_pitch, row);
+    const T* more = add == nullptr ? nullptr : PLUMB_CONST_ROW(T, add, add_pitch, row);
+    ForVectors<A>(dim, [=](auto access, size_t j) HWY_ATTR {
+      const Vector<A> h = hn::Mul(hn::Sub(access.Load(x + j), mean), r);
+      Vector<A> u = access.Load(dy + j);
+      if constexpr (kAffine != Affine::kNone) u = hn::Mul(u, access.Load(weight + j));
+      Vector<A> d = hn::Mul(r, hn::NegMulAdd(h, mean_uh, hn::Sub(u, mean_u)));
+      if (more != nullptr) d = hn::Add(access.Load(more + j), d);
+      access.template Store<kStream>(d, dx + j);
+    });
   }
+  if (kStream) hwy::FlushStream();
 }
 
-template <bool kAccumulate>
-void BackwardOf(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                int64_t r1) {
-  switch (instance.affine) {
-    case Affine::kNone:
-      return BackwardRows<Affine::kNone, kAccumulate>(instance, call, r0, r1);
-    case Affine::kWeight:
-      return BackwardRows<Affine::kWeight, kAccumulate>(instance, call, r0, r1);
-    case Affine::kWeightAndBias:
-      return BackwardRows<Affine::kWeightAndBias, kAccumulate>(instance, call, r0, r1);
+template <class T, Affine kAffine>
+void Backward(const plumb_norm_instance& instance, const plumb_norm_call& call,
+              const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  const bool accumulate = (call.flags & PLUMB_CALL_DX_ACCUMULATE) != 0, alone = residual == nullptr;
+  const void* add = accumulate ? call.dx : alone ? nullptr : residual->dsum;
+  const int64_t add_pitch = accumulate ? call.dx_pitch : alone ? 0 : residual->dsum_pitch;
+  if (add == nullptr && Streams(call, call.dy, call.dx, sizeof(T))) {
+    return BackwardRows<T, kAffine, true>(instance, call, nullptr, 0, r0, r1);
   }
+  BackwardRows<T, kAffine, false>(instance, call, add, add_pitch, r0, r1);
 }
 
-void BackwardF32(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                 int64_t r1) {
-  if (call.flags & PLUMB_CALL_DX_ACCUMULATE) return BackwardOf<true>(instance, call, r0, r1);
-  BackwardOf<false>(instance, call, r0, r1);
+template <Affine kAffine>
+Kernels KernelsWith() {
+  return {{&Forward<float, kAffine>, &Forward<plumb_bf16, kAffine>, &Forward<double, kAffine>},
+          {&Backward<float, kAffine>, &Backward<plumb_bf16, kAffine>, &Backward<double, kAffine>}};
+}
+
+Kernels KernelsOf(Affine affine) {
+  return affine == Affine::kNone     ? KernelsWith<Affine::kNone>()
+         : affine == Affine::kWeight ? KernelsWith<Affine::kWeight>()
+                                     : KernelsWith<Affine::kWeightAndBias>();
 }
 
 }  // namespace HWY_NAMESPACE
@@ -306,123 +390,38 @@ PLUMB_NORM_NOTE("layer_norm");
 
 namespace {
 
-HWY_EXPORT(ForwardF32);
-HWY_EXPORT(BackwardF32);
-
-void ForwardF64(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                int64_t r1) {
-  const double dim = static_cast<double>(instance.dim);
-  const bool has_weight = instance.affine != Affine::kNone;
-  const bool has_bias = instance.affine == Affine::kWeightAndBias;
-  const double* weight = has_weight ? static_cast<const double*>(call.params[0]) : nullptr;
-  const double* bias = has_bias ? static_cast<const double*>(call.params[1]) : nullptr;
-  for (int64_t row = r0; row < r1; ++row) {
-    const double* x = Row<double>(call.x, call.x_pitch, row);
-    double* y = Row<double>(call.y, call.y_pitch, row);
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < instance.dim; ++i) sum += x[i];
-    const double mean = sum / dim;
-    for (size_t i = 0; i < instance.dim; ++i) squares += (x[i] - mean) * (x[i] - mean);
-    const double rstd = 1 / std::sqrt(squares / dim + instance.eps);
-    if (call.saved != nullptr) {
-      double* saved = Row<double>(call.saved, call.saved_pitch, row);
-      saved[0] = mean;
-      saved[1] = rstd;
-    }
-    for (size_t i = 0; i < instance.dim; ++i) {
-      const double h = (x[i] - mean) * rstd;
-      y[i] = (has_weight ? weight[i] * h : h) + (has_bias ? bias[i] : 0);
-    }
-  }
-}
-
-void BackwardF64(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                 int64_t r1) {
-  const double dim = static_cast<double>(instance.dim);
-  const bool accumulate = (call.flags & PLUMB_CALL_DX_ACCUMULATE) != 0;
-  const bool has_weight = instance.affine != Affine::kNone;
-  const bool has_bias = instance.affine == Affine::kWeightAndBias;
-  const double* weight = has_weight ? static_cast<const double*>(call.params[0]) : nullptr;
-  double* dweight = has_weight ? static_cast<double*>(call.dparams[0]) : nullptr;
-  double* dbias = has_bias ? static_cast<double*>(call.dparams[1]) : nullptr;
-  for (int64_t row = r0; row < r1; ++row) {
-    const double* x = Row<double>(call.x, call.x_pitch, row);
-    const double* dy = Row<double>(call.dy, call.dy_pitch, row);
-    double* dx = Row<double>(call.dx, call.dx_pitch, row);
-    const double* saved = Row<double>(call.saved, call.saved_pitch, row);
-    const double mean = saved[0], rstd = saved[1];
-    double sum_u = 0, sum_uh = 0;
-    for (size_t i = 0; i < instance.dim; ++i) {
-      const double h = (x[i] - mean) * rstd, u = has_weight ? dy[i] * weight[i] : dy[i];
-      sum_u += u;
-      sum_uh += u * h;
-      if (has_weight) dweight[i] += dy[i] * h;
-      if (has_bias) dbias[i] += dy[i];
-    }
-    for (size_t i = 0; i < instance.dim; ++i) {
-      const double h = (x[i] - mean) * rstd, u = has_weight ? dy[i] * weight[i] : dy[i];
-      const double d = rstd * (u - sum_u / dim - h * (sum_uh / dim));
-      dx[i] = accumulate ? dx[i] + d : d;
-    }
-  }
-}
+HWY_EXPORT(KernelsOf);
 
 enum Attribute { kEps, kAffine, kBias, kAttributeCount };
-
+constexpr plumb_attr_def Attr(const char* name, const char* doc, uint32_t type,
+                              plumb_attr_value def) {
+  return {name, doc, type, 0, 0, 1, def, nullptr};
+}
 const plumb_attr_def kAttributes[kAttributeCount] = {
-    {"eps",
-     "Added to the variance before the root.",
-     PLUMB_ATTR_F64,
-     0,
-     0,
-     1,
-     {1e-5, 0, nullptr},
-     nullptr},
-    {"affine",
-     "Whether there are a gain and a bias.",
-     PLUMB_ATTR_BOOL,
-     0,
-     0,
-     1,
-     {0, 1, nullptr},
-     nullptr},
-    {"bias",
-     "Whether there is a bias beside the gain.",
-     PLUMB_ATTR_BOOL,
-     0,
-     0,
-     1,
-     {0, 1, nullptr},
-     nullptr},
+    Attr("eps", "Added to the variance before the root.", PLUMB_ATTR_F64, {1e-5, 0, nullptr}),
+    Attr("affine", "Whether there are a gain and a bias.", PLUMB_ATTR_BOOL, {0, 1, nullptr}),
+    Attr("bias", "Whether there is a bias beside the gain.", PLUMB_ATTR_BOOL, {0, 1, nullptr}),
 };
 
 plumb_tensor_def VectorParam(const char* name, const char* doc, uint32_t dim, uint32_t init) {
-  plumb_tensor_def def{};
-  def.name = name;
-  def.doc = doc;
-  def.ndim = 1;
-  def.dims[0] = dim;
-  def.init = init;
-  def.lr_scale = 1;
-  return def;
+  return {name, doc, 0, 1, {dim, 0, 0, 0}, init, 0, 0, 0, /*lr_scale=*/1, /*offset=*/0};
 }
 
 plumb_status Create(const plumb_host*, uint32_t dim, const plumb_attr_value* values,
-                    plumb_norm_instance** out, char*, size_t) {
+                    plumb_norm_instance** out, char* err, size_t cap) {
+  if (!(values[kEps].f >= 0 && values[kEps].f <= 1)) {  // also NaN
+    std::snprintf(err, cap, "eps is %g, must be in 0..1", values[kEps].f);
+    return PLUMB_INVALID_ARGUMENT;
+  }
   plumb_norm_instance* instance = new (std::nothrow) plumb_norm_instance();
   if (instance == nullptr) return PLUMB_RESOURCE_EXHAUSTED;
-  // Otherwise the tables still lead to a function that looks for the instruction set at every call.
-  if (!hwy::GetChosenTarget().IsInitialized()) {
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
   const bool affine = values[kAffine].i != 0, bias = values[kBias].i != 0;
   instance->dim = dim;
   instance->eps = values[kEps].f;
   instance->affine = !affine ? Affine::kNone : bias ? Affine::kWeightAndBias : Affine::kWeight;
   instance->params[0] = VectorParam("weight", "The gain gamma.", dim, PLUMB_INIT_ONES);
   instance->params[1] = VectorParam("bias", "The bias beta.", dim, PLUMB_INIT_ZEROS);
-  instance->forward_f32 = &HWY_DYNAMIC_DISPATCH(ForwardF32);
-  instance->backward_f32 = &HWY_DYNAMIC_DISPATCH(BackwardF32);
+  instance->kernels = HWY_DYNAMIC_DISPATCH(KernelsOf)(instance->affine);
   *out = instance;
   return PLUMB_OK;
 }
@@ -438,28 +437,36 @@ plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out)
   return PLUMB_OK;
 }
 
+bool Offered(uint32_t dtype) { return dtype == 1 || dtype == 2 || dtype == 4; }  // all three
+
+plumb_status ForwardSum(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                        const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  if (!Offered(call->dtype)) return PLUMB_UNIMPLEMENTED;
+  instance->kernels.forward[call->dtype / 2](*instance, *call, residual, r0, r1);
+  return PLUMB_OK;
+}
+
+plumb_status BackwardSum(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                         const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  if (!Offered(call->dtype)) return PLUMB_UNIMPLEMENTED;
+  instance->kernels.backward[call->dtype / 2](*instance, *call, residual, r0, r1);
+  return PLUMB_OK;
+}
+
 plumb_status Forward(const plumb_norm_instance* instance, const plumb_norm_call* call, int64_t r0,
                      int64_t r1) {
-  if (call->dtype == PLUMB_F32) {
-    instance->forward_f32(*instance, *call, r0, r1);
-  } else if (call->dtype == PLUMB_F64) {
-    ForwardF64(*instance, *call, r0, r1);
-  } else {
-    return PLUMB_UNIMPLEMENTED;
-  }
-  return PLUMB_OK;
+  return ForwardSum(instance, call, nullptr, r0, r1);
 }
 
 plumb_status Backward(const plumb_norm_instance* instance, const plumb_norm_call* call, int64_t r0,
                       int64_t r1) {
-  if (call->dtype == PLUMB_F32) {
-    instance->backward_f32(*instance, *call, r0, r1);
-  } else if (call->dtype == PLUMB_F64) {
-    BackwardF64(*instance, *call, r0, r1);
-  } else {
-    return PLUMB_UNIMPLEMENTED;
-  }
-  return PLUMB_OK;
+  return BackwardSum(instance, call, nullptr, r0, r1);
+}
+
+const plumb_norm_residual kResidual = {sizeof(plumb_norm_residual), 0, ForwardSum, BackwardSum};
+
+const void* GetExtension(const char* id) {
+  return std::strcmp(id, PLUMB_EXT_RESIDUAL) == 0 ? &kResidual : nullptr;
 }
 
 const plumb_norm_plugin kNorm = {
@@ -467,12 +474,13 @@ const plumb_norm_plugin kNorm = {
     0,  // min_host_minor
     "layer_norm",
     "LayerNorm",
-    "1.0.0",
+    "1.1.0",
     "plumb",
     "Apache-2.0",
     "y = gamma (x - mean) / sqrt(var + eps) + beta; Ba, Kiros & Hinton 2016, arXiv:1607.06450.",
-    PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED,
-    PLUMB_F32 | PLUMB_F64,
+    PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
+        PLUMB_NORM_SCALE_INVARIANT | PLUMB_NORM_SHIFT_INVARIANT,
+    PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
     kAttributeCount,
     sizeof(plumb_attr_def),
     kAttributes,
@@ -485,7 +493,7 @@ const plumb_norm_plugin kNorm = {
     nullptr,  // stats_partial
     nullptr,  // stats_combine
     nullptr,  // stats_finalize
-    nullptr,  // get_extension
+    GetExtension,
 };
 
 }  // namespace

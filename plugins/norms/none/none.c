@@ -16,7 +16,16 @@ struct plumb_norm_instance {
 static struct plumb_norm_instance the_instance;
 
 static size_t ElementSize(uint32_t dtype) {
-  return dtype == PLUMB_F32 ? sizeof(float) : dtype == PLUMB_F64 ? sizeof(double) : 0;
+  switch (dtype) {
+    case PLUMB_F32:
+      return sizeof(float);
+    case PLUMB_BF16:
+      return sizeof(plumb_bf16);
+    case PLUMB_F64:
+      return sizeof(double);
+    default:
+      return 0;
+  }
 }
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
@@ -56,16 +65,19 @@ static plumb_status Forward(const plumb_norm_instance* instance, const plumb_nor
   return PLUMB_OK;
 }
 
-#define ADD_ROWS(NAME, T)                                                                \
-  static void NAME(const plumb_norm_call* call, int64_t r0, int64_t r1) {                \
-    for (int64_t r = r0; r < r1; ++r) {                                                  \
-      T* dx = (T*)(void*)((char*)call->dx + r * call->dx_pitch);                         \
-      const T* dy = (const T*)(const void*)((const char*)call->dy + r * call->dy_pitch); \
-      for (uint32_t i = 0; i < call->dim; ++i) dx[i] += dy[i];                           \
-    }                                                                                    \
+/* dx[r] += dy[r]; LOAD and STORE lead from an element to the number and back. */
+#define ADD_ROWS(NAME, T, LOAD, STORE)                                                 \
+  static void NAME(const plumb_norm_call* call, int64_t r0, int64_t r1) {              \
+    for (int64_t r = r0; r < r1; ++r) {                                                \
+      T* dx = PLUMB_ROW(T, call->dx, call->dx_pitch, r);                               \
+      const T* dy = PLUMB_CONST_ROW(T, call->dy, call->dy_pitch, r);                   \
+      for (size_t i = 0; i < call->dim; ++i) dx[i] = STORE(LOAD(dx[i]) + LOAD(dy[i])); \
+    }                                                                                  \
   }
-ADD_ROWS(AddRowsF32, float)
-ADD_ROWS(AddRowsF64, double)
+#define AS_IT_IS(value) (value)
+ADD_ROWS(AddRowsF32, float, AS_IT_IS, AS_IT_IS)
+ADD_ROWS(AddRowsBF16, plumb_bf16, plumb_bf16_to_float, plumb_bf16_from_float)
+ADD_ROWS(AddRowsF64, double, AS_IT_IS, AS_IT_IS)
 
 static plumb_status Backward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                              int64_t r0, int64_t r1) {
@@ -76,6 +88,8 @@ static plumb_status Backward(const plumb_norm_instance* instance, const plumb_no
     CopyRows(call->dx, call->dx_pitch, call->dy, call->dy_pitch, element * call->dim, r0, r1);
   } else if (call->dtype == PLUMB_F32) {
     AddRowsF32(call, r0, r1);
+  } else if (call->dtype == PLUMB_BF16) {
+    AddRowsBF16(call, r0, r1);
   } else {
     AddRowsF64(call, r0, r1);
   }
@@ -93,7 +107,7 @@ static const plumb_norm_plugin the_norm = {
     .doc = "The identity, y = x.",
     .flags =
         PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED | PLUMB_NORM_IDENTITY,
-    .dtypes = PLUMB_F32 | PLUMB_F64,
+    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
     .n_attrs = 0,
     .attr_stride = sizeof(plumb_attr_def),
     .create = Create,

@@ -10,7 +10,12 @@
 //     dweight = sum over rows of dy h        (g and weight differ by a constant)
 // forward() keeps r for each row; backward() reads x again and makes h from it.
 //
-// float runs in vectors, through Highway; double, which serves gradient checks, in plain loops.
+// Borders. r is 0 where <x^2> + eps is 0 (a row of zeros, eps = 0), and so is dx there. Squares
+// that leave the range of float (|x| beyond 1e17; tiny rows with a tiny eps) are taken in double.
+//
+// Speed is that of memory. A row is read from it once, then from the first-level cache, while a
+// later one is asked for; what a call is too large to leave in the caches is written past them. One
+// template serves float, bf16 (computed in float) and double, which is for gradient checks.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #endif
@@ -19,12 +24,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <limits>
 #include <new>
+#include <type_traits>
 
 #include "plumb/norm_plugin.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "rms_norm.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // compiles this file once for each instruction set
 #include "hwy/highway.h"
 
@@ -33,25 +42,54 @@
 
 enum class Gain { kNone, kWeight, kOnePlusWeight };
 
+namespace {
+
+// Rows [r0, r1) of a call, forward or backward; `residual` is null without the extension.
+using RowsFunction = void (*)(const plumb_norm_instance& instance, const plumb_norm_call& call,
+                              const plumb_residual_call* residual, int64_t r0, int64_t r1);
+struct Kernels {
+  RowsFunction forward[3], backward[3];  // float, bf16, double
+};
+
+}  // namespace
+
 struct plumb_norm_instance {
-  using RowsFunction = void (*)(const plumb_norm_instance&, const plumb_norm_call&, int64_t,
-                                int64_t);
   size_t dim;
   double eps;
   Gain gain;
   plumb_tensor_def weight;
-  RowsFunction forward_f32, backward_f32;  // for this machine's instruction set
+  Kernels kernels;  // for this machine's instruction set
 };
 
 namespace {
 
+// The accumulate type of element type T.
 template <class T>
-const T* Row(const void* base, int64_t pitch, int64_t r) {
-  return reinterpret_cast<const T*>(static_cast<const char*>(base) + r * pitch);
+using AccumulateOf = std::conditional_t<std::is_same<T, double>::value, double, float>;
+
+inline float Widened(plumb_bf16 v) { return plumb_bf16_to_float(v); }
+inline float Widened(float v) { return v; }
+inline double Widened(double v) { return v; }
+
+template <class A, class T>
+A WideReciprocal(const T* x, size_t dim, double eps) {
+  using W = std::conditional_t<std::is_same<A, double>::value, long double, double>;
+  W squares = 0;
+  for (size_t i = 0; i < dim; ++i) squares += static_cast<W>(Widened(x[i])) * Widened(x[i]);
+  const W v = squares / static_cast<W>(dim) + static_cast<W>(eps);
+  const W largest = std::numeric_limits<A>::max(), r = v == 0 ? 0 : 1 / std::sqrt(v);
+  return static_cast<A>(r > largest ? largest : r);
 }
-template <class T>
-T* Row(void* base, int64_t pitch, int64_t r) {
-  return reinterpret_cast<T*>(static_cast<char*>(base) + r * pitch);
+
+// Results of this many bytes a call are stored past the caches, unless they overwrite operands.
+// With a reader behind the norm both ways are as fast at two thirds of a last-level cache of 32
+// MiB, which is what some cores share nowadays; what a virtual machine says of its own is no help.
+constexpr int64_t kStreamBytes = int64_t{20} << 20;
+
+inline bool Streams(const plumb_norm_call& call, const void* in, const void* out,
+                    size_t element_bytes) {
+  return (call.flags & PLUMB_CALL_ALIGNED64) != 0 && in != out &&
+         call.rows * static_cast<int64_t>(call.dim * element_bytes) >= kStreamBytes;
 }
 
 }  // namespace
@@ -62,177 +100,237 @@ namespace {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
+template <class A>
+using Tag = hn::ScalableTag<A>;
+template <class A>
+using Vector = hn::Vec<Tag<A>>;
+constexpr bool kMasks = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2;
 
 // How the elements at `p` are read and written: a whole vector, or the `n` that are left of a row,
 // the other lanes being zero. Rows are never touched outside their elements.
+template <class A>
 struct Whole {
-  HWY_INLINE Vector Load(const float* p) const { return hn::LoadU(Tag(), p); }
-  HWY_INLINE void Store(Vector v, float* p) const { hn::StoreU(v, Tag(), p); }
+  using Bits = hn::Rebind<uint32_t, Tag<A>>;
+  using Half = hn::Rebind<plumb_bf16, Tag<A>>;
+
+  HWY_INLINE Vector<A> Load(const A* p) const { return hn::LoadU(Tag<A>(), p); }
+  HWY_INLINE Vector<A> Load(const plumb_bf16* p) const {
+    const auto bits = hn::PromoteTo(Bits(), hn::LoadU(Half(), p));
+    return hn::BitCast(Tag<A>(), hn::ShiftLeft<16>(bits));
+  }
+  template <bool kStream, class D>
+  HWY_INLINE void Put(D d, hn::Vec<D> v, hn::TFromD<D>* p) const {
+    if (kStream && hn::MaxLanes(d) * sizeof(*p) >= 16) {  // hn::Stream writes no less
+      hn::Stream(v, d, p);
+    } else {
+      hn::StoreU(v, d, p);
+    }
+  }
+  template <bool kStream>
+  HWY_INLINE void Store(Vector<A> v, A* p) const {
+    Put<kStream>(Tag<A>(), v, p);
+  }
+  // As plumb_bf16_from_float.
+  template <bool kStream>
+  HWY_INLINE void Store(Vector<A> v, plumb_bf16* p) const {
+    const auto bits = hn::BitCast(Bits(), v), high = hn::ShiftRight<16>(bits);
+    const auto up = hn::Add(hn::And(high, hn::Set(Bits(), 1)), hn::Set(Bits(), 0x7fff));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, up));
+    const auto quiet = hn::Or(high, hn::Set(Bits(), 0x40));
+    const auto half = hn::IfThenElse(hn::RebindMask(Bits(), hn::IsNaN(v)), quiet, rounded);
+    const hn::Rebind<int32_t, Tag<A>> as_int;
+    Put<kStream>(Half(), hn::DemoteTo(Half(), hn::BitCast(as_int, half)), p);
+  }
 };
+
+template <class A>
 struct Part {
   size_t n;
-  HWY_INLINE Vector Load(const float* p) const {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-    return hn::MaskedLoad(hn::FirstN(Tag(), n), Tag(), p);
-#else  // no load that leaves the masked lanes alone
-    HWY_ALIGN float lanes[hn::MaxLanes(Tag())] = {};
+  HWY_INLINE auto Mask() const { return hn::FirstN(Tag<A>(), n); }
+
+  // Where a masked load or store leaves the other lanes alone it is used, else a copy.
+  template <class T>
+  HWY_INLINE Vector<A> Load(const T* p) const {
+    if constexpr (kMasks && sizeof(T) > 2) return hn::MaskedLoad(Mask(), Tag<A>(), p);
+    HWY_ALIGN T lanes[hn::MaxLanes(Tag<A>())] = {};
     for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
-    return hn::Load(Tag(), lanes);
-#endif
+    return Whole<A>().Load(lanes);
   }
-  HWY_INLINE void Store(Vector v, float* p) const {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-    hn::BlendedStore(v, hn::FirstN(Tag(), n), Tag(), p);
-#else
-    HWY_ALIGN float lanes[hn::MaxLanes(Tag())];
-    hn::Store(v, Tag(), lanes);
+  template <bool kStream, class T>
+  HWY_INLINE void Store(Vector<A> v, T* p) const {
+    if constexpr (kMasks && sizeof(T) > 2) return hn::BlendedStore(v, Mask(), Tag<A>(), p);
+    HWY_ALIGN T lanes[hn::MaxLanes(Tag<A>())];
+    Whole<A>().template Store<false>(v, lanes);
     for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
-#endif
   }
 };
 
-HWY_INLINE float SumLanes(Vector v) { return hn::GetLane(hn::SumOfLanes(Tag(), v)); }
+// body(access, i) for the vectors of a row.
+template <class A, class Body>
+HWY_INLINE void ForVectors(size_t dim, const Body& body) {
+  const size_t lanes = hn::Lanes(Tag<A>());
+  size_t i = 0;
+  for (; i + lanes <= dim; i += lanes) body(Whole<A>(), i);
+  if (i < dim) body(Part<A>{dim - i}, i);
+}
 
-// Four sums side by side: the additions of one would wait for each other. The order of the
-// additions depends on `dim` alone.
-HWY_INLINE float SumOfSquares(const float* x, size_t dim) {
-  const size_t lanes = hn::Lanes(Tag());
-  Vector s0 = hn::Zero(Tag()), s1 = s0, s2 = s0, s3 = s0;
+// <x^2>. Four sums side by side: the additions of one would wait for each other. Their order
+// depends on `dim` alone. Meanwhile asks for the row at `later`.
+template <class A, class T>
+HWY_INLINE A MeanSquare(const T* x, size_t dim, const T* later) {
+  const auto add = [x, later](auto access, size_t i, Vector<A> sum) HWY_ATTR {
+    hwy::Prefetch(later + i);
+    const Vector<A> v = access.Load(x + i);
+    return hn::MulAdd(v, v, sum);
+  };
+  const size_t lanes = hn::Lanes(Tag<A>());
+  Vector<A> s0 = hn::Zero(Tag<A>()), s1 = s0, s2 = s0, s3 = s0;
   size_t i = 0;
   for (; i + 4 * lanes <= dim; i += 4 * lanes) {
-    const Vector a = Whole().Load(x + i), b = Whole().Load(x + i + lanes);
-    const Vector c = Whole().Load(x + i + 2 * lanes), d = Whole().Load(x + i + 3 * lanes);
-    s0 = hn::MulAdd(a, a, s0);
-    s1 = hn::MulAdd(b, b, s1);
-    s2 = hn::MulAdd(c, c, s2);
-    s3 = hn::MulAdd(d, d, s3);
+    s0 = add(Whole<A>(), i, s0);
+    s1 = add(Whole<A>(), i + lanes, s1);
+    s2 = add(Whole<A>(), i + 2 * lanes, s2);
+    s3 = add(Whole<A>(), i + 3 * lanes, s3);
   }
-  for (; i + lanes <= dim; i += lanes) {
-    const Vector a = Whole().Load(x + i);
-    s0 = hn::MulAdd(a, a, s0);
+  for (; i + lanes <= dim; i += lanes) s0 = add(Whole<A>(), i, s0);
+  if (i < dim) s1 = add(Part<A>{dim - i}, i, s1);
+  const Vector<A> sum = hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
+  return hn::GetLane(hn::SumOfLanes(Tag<A>(), sum)) * (1 / static_cast<A>(dim));
+}
+
+template <class A, class T>
+HWY_INLINE A ReciprocalOf(const T* x, size_t dim, double eps, const T* later) {
+  const A v = MeanSquare<A>(x, dim, later) + static_cast<A>(eps);
+  using Limits = std::numeric_limits<A>;
+  // Below, squares that were rounded to nothing would count.
+  if (HWY_UNLIKELY(!(v >= Limits::min() / Limits::epsilon() && v <= Limits::max()))) {
+    return WideReciprocal<A>(x, dim, eps);
   }
-  if (i < dim) {
-    const Vector a = Part{dim - i}.Load(x + i);
-    s1 = hn::MulAdd(a, a, s1);
-  }
-  return SumLanes(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
+  return 1 / std::sqrt(v);
 }
 
 // The gain of the elements at weight + i.
-template <Gain kGain, class Access>
-HWY_INLINE Vector LoadGain(Access access, const float* weight, size_t i) {
-  const Vector w = access.Load(weight + i);
-  return kGain == Gain::kOnePlusWeight ? hn::Add(w, hn::Set(Tag(), 1.0f)) : w;
+template <Gain kGain, class Access, class A>
+HWY_INLINE Vector<A> LoadGain(Access access, const A* weight, size_t i) {
+  const Vector<A> w = access.Load(weight + i);
+  return kGain == Gain::kOnePlusWeight ? hn::Add(w, hn::Set(Tag<A>(), 1)) : w;
 }
 
-template <Gain kGain, class Access>
-HWY_INLINE void ScaleAt(Access access, const float* x, Vector r, const float* weight, float* y,
-                        size_t i) {
-  Vector h = hn::Mul(access.Load(x + i), r);
-  if (kGain != Gain::kNone) h = hn::Mul(h, LoadGain<kGain>(access, weight, i));
-  access.Store(h, y + i);
+// The row that is normalized: of x, or of x + res once that is stored.
+template <class T>
+HWY_INLINE const T* RowToNormalize(const plumb_norm_call& call, const plumb_residual_call* residual,
+                                   size_t dim, int64_t row) {
+  const T* x = PLUMB_CONST_ROW(T, call.x, call.x_pitch, row);
+  if (residual == nullptr) return x;
+  using A = AccumulateOf<T>;
+  const T* res = PLUMB_CONST_ROW(T, residual->res, residual->res_pitch, row);
+  T* sum = PLUMB_ROW(T, residual->sum, residual->sum_pitch, row);
+  ForVectors<A>(dim, [x, res, sum](auto access, size_t i) HWY_ATTR {
+    access.template Store<false>(hn::Add(access.Load(x + i), access.Load(res + i)), sum + i);
+  });
+  return sum;
+}
+
+template <class T, Gain kGain, bool kStream>
+void ForwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call,
+                 const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  using A = AccumulateOf<T>;
+  const size_t dim = instance.dim;
+  const A* weight = kGain == Gain::kNone ? nullptr : static_cast<const A*>(call.params[0]);
+  for (int64_t row = r0; row < r1; ++row) {
+    const T* x = RowToNormalize<T>(call, residual, dim, row);
+    const T* later = PLUMB_CONST_ROW(T, call.x, call.x_pitch, row + 4 < r1 ? row + 4 : row);
+    const A reciprocal = ReciprocalOf<A>(x, dim, instance.eps, later);
+    if (call.saved != nullptr) *PLUMB_ROW(A, call.saved, call.saved_pitch, row) = reciprocal;
+    const Vector<A> r = hn::Set(Tag<A>(), reciprocal);
+    T* y = PLUMB_ROW(T, call.y, call.y_pitch, row);
+    ForVectors<A>(dim, [=](auto access, size_t i) HWY_ATTR {
+      Vector<A> v = hn::Mul(access.Load(x + i), r);
+      if constexpr (kGain != Gain::kNone) v = hn::Mul(v, LoadGain<kGain>(access, weight, i));
+      access.template Store<kStream>(v, y + i);
+    });
+  }
+  if (kStream) hwy::FlushStream();
+}
+
+template <class T, Gain kGain>
+void Forward(const plumb_norm_instance& instance, const plumb_norm_call& call,
+             const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  const bool streams =
+      Streams(call, residual == nullptr ? call.x : residual->sum, call.y, sizeof(T));
+  if (streams) return ForwardRows<T, kGain, true>(instance, call, residual, r0, r1);
+  ForwardRows<T, kGain, false>(instance, call, residual, r0, r1);
+}
+
+// `add`, when not null, is added to the gradient, which is rounded before.
+template <class T, Gain kGain, bool kStream>
+void BackwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call, const void* add,
+                  int64_t add_pitch, int64_t r0, int64_t r1) {
+  using A = AccumulateOf<T>;
+  const Tag<A> tag;
+  const size_t dim = instance.dim, lanes = hn::Lanes(tag);
+  const Vector<A> inverse_dim = hn::Set(tag, 1 / static_cast<A>(dim));
+  const A* weight = kGain == Gain::kNone ? nullptr : static_cast<const A*>(call.params[0]);
+  A* dweight = kGain == Gain::kNone ? nullptr : static_cast<A*>(call.dparams[0]);
+  for (int64_t row = r0; row < r1; ++row) {
+    const T* x = PLUMB_CONST_ROW(T, call.x, call.x_pitch, row);
+    const T* dy = PLUMB_CONST_ROW(T, call.dy, call.dy_pitch, row);
+    const Vector<A> r = hn::Set(tag, *PLUMB_CONST_ROW(A, call.saved, call.saved_pitch, row));
+    // sum + u h, and dweight + dy h. Where there is no element dy is 0.
+    const auto reduce = [=](auto access, size_t i, Vector<A> sum) HWY_ATTR {
+      const Vector<A> h = hn::Mul(access.Load(x + i), r);
+      Vector<A> u = access.Load(dy + i);
+      if constexpr (kGain != Gain::kNone) {
+        access.template Store<false>(hn::MulAdd(u, h, access.Load(dweight + i)), dweight + i);
+        u = hn::Mul(u, LoadGain<kGain>(access, weight, i));
+      }
+      return hn::MulAdd(u, h, sum);
+    };
+    Vector<A> s0 = hn::Zero(tag), s1 = s0;
+    size_t i = 0;
+    for (; i + 2 * lanes <= dim; i += 2 * lanes) {
+      s0 = reduce(Whole<A>(), i, s0);
+      s1 = reduce(Whole<A>(), i + lanes, s1);
+    }
+    for (; i + lanes <= dim; i += lanes) s0 = reduce(Whole<A>(), i, s0);
+    if (i < dim) s1 = reduce(Part<A>{dim - i}, i, s1);
+    const Vector<A> mean_uh = hn::Mul(hn::SumOfLanes(tag, hn::Add(s0, s1)), inverse_dim);
+    T* dx = PLUMB_ROW(T, call.dx, call.dx_pitch, row);
+    const T* more = add == nullptr ? nullptr : PLUMB_CONST_ROW(T, add, add_pitch, row);
+    ForVectors<A>(dim, [=](auto access, size_t j) HWY_ATTR {
+      const Vector<A> h = hn::Mul(access.Load(x + j), r);
+      Vector<A> u = access.Load(dy + j);
+      if constexpr (kGain != Gain::kNone) u = hn::Mul(u, LoadGain<kGain>(access, weight, j));
+      Vector<A> d = hn::Mul(r, hn::NegMulAdd(h, mean_uh, u));
+      if (more != nullptr) d = hn::Add(access.Load(more + j), d);
+      access.template Store<kStream>(d, dx + j);
+    });
+  }
+  if (kStream) hwy::FlushStream();
+}
+
+template <class T, Gain kGain>
+void Backward(const plumb_norm_instance& instance, const plumb_norm_call& call,
+              const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  const bool accumulate = (call.flags & PLUMB_CALL_DX_ACCUMULATE) != 0, alone = residual == nullptr;
+  const void* add = accumulate ? call.dx : alone ? nullptr : residual->dsum;
+  const int64_t add_pitch = accumulate ? call.dx_pitch : alone ? 0 : residual->dsum_pitch;
+  if (add == nullptr && Streams(call, call.dy, call.dx, sizeof(T))) {
+    return BackwardRows<T, kGain, true>(instance, call, nullptr, 0, r0, r1);
+  }
+  BackwardRows<T, kGain, false>(instance, call, add, add_pitch, r0, r1);
 }
 
 template <Gain kGain>
-void ForwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                 int64_t r1) {
-  const size_t lanes = hn::Lanes(Tag()), dim = instance.dim;
-  const float inverse_dim = 1.0f / static_cast<float>(dim), eps = static_cast<float>(instance.eps);
-  const float* weight = kGain == Gain::kNone ? nullptr : static_cast<const float*>(call.params[0]);
-  for (int64_t row = r0; row < r1; ++row) {
-    const float* x = Row<float>(call.x, call.x_pitch, row);
-    float* y = Row<float>(call.y, call.y_pitch, row);
-    const float r = 1.0f / std::sqrt(SumOfSquares(x, dim) * inverse_dim + eps);
-    if (call.saved != nullptr) *Row<float>(call.saved, call.saved_pitch, row) = r;
-    const Vector rv = hn::Set(Tag(), r);
-    size_t i = 0;
-    for (; i + lanes <= dim; i += lanes) ScaleAt<kGain>(Whole(), x, rv, weight, y, i);
-    if (i < dim) ScaleAt<kGain>(Part{dim - i}, x, rv, weight, y, i);
-  }
+Kernels KernelsWith() {
+  return {{&Forward<float, kGain>, &Forward<plumb_bf16, kGain>, &Forward<double, kGain>},
+          {&Backward<float, kGain>, &Backward<plumb_bf16, kGain>, &Backward<double, kGain>}};
 }
 
-void ForwardF32(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                int64_t r1) {
-  switch (instance.gain) {
-    case Gain::kNone:
-      return ForwardRows<Gain::kNone>(instance, call, r0, r1);
-    case Gain::kWeight:
-      return ForwardRows<Gain::kWeight>(instance, call, r0, r1);
-    case Gain::kOnePlusWeight:
-      return ForwardRows<Gain::kOnePlusWeight>(instance, call, r0, r1);
-  }
-}
-
-// sum += u h and dweight += dy h.
-template <Gain kGain, class Access>
-HWY_INLINE Vector ReduceAt(Access access, const float* x, const float* dy, Vector r,
-                           const float* weight, float* dweight, Vector sum, size_t i) {
-  const Vector h = hn::Mul(access.Load(x + i), r), g = access.Load(dy + i);
-  if (kGain == Gain::kNone) return hn::MulAdd(g, h, sum);
-  access.Store(hn::MulAdd(g, h, access.Load(dweight + i)), dweight + i);
-  return hn::MulAdd(hn::Mul(g, LoadGain<kGain>(access, weight, i)), h, sum);
-}
-
-// dx = r (u - h m), m = <u h>.
-template <Gain kGain, bool kAccumulate, class Access>
-HWY_INLINE void GradientAt(Access access, const float* x, const float* dy, Vector r, Vector m,
-                           const float* weight, float* dx, size_t i) {
-  const Vector h = hn::Mul(access.Load(x + i), r);
-  Vector u = access.Load(dy + i);
-  if (kGain != Gain::kNone) u = hn::Mul(u, LoadGain<kGain>(access, weight, i));
-  const Vector d = hn::NegMulAdd(h, m, u);
-  access.Store(kAccumulate ? hn::MulAdd(r, d, access.Load(dx + i)) : hn::Mul(r, d), dx + i);
-}
-
-template <Gain kGain, bool kAccumulate>
-void BackwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                  int64_t r1) {
-  const size_t lanes = hn::Lanes(Tag()), dim = instance.dim;
-  const float inverse_dim = 1.0f / static_cast<float>(dim);
-  const float* weight = kGain == Gain::kNone ? nullptr : static_cast<const float*>(call.params[0]);
-  float* dweight = kGain == Gain::kNone ? nullptr : static_cast<float*>(call.dparams[0]);
-  for (int64_t row = r0; row < r1; ++row) {
-    const float* x = Row<float>(call.x, call.x_pitch, row);
-    const float* dy = Row<float>(call.dy, call.dy_pitch, row);
-    float* dx = Row<float>(call.dx, call.dx_pitch, row);
-    const Vector r = hn::Set(Tag(), *Row<float>(call.saved, call.saved_pitch, row));
-    Vector s0 = hn::Zero(Tag()), s1 = s0;
-    size_t i = 0;
-    for (; i + 2 * lanes <= dim; i += 2 * lanes) {
-      s0 = ReduceAt<kGain>(Whole(), x, dy, r, weight, dweight, s0, i);
-      s1 = ReduceAt<kGain>(Whole(), x, dy, r, weight, dweight, s1, i + lanes);
-    }
-    for (; i + lanes <= dim; i += lanes) {
-      s0 = ReduceAt<kGain>(Whole(), x, dy, r, weight, dweight, s0, i);
-    }
-    if (i < dim) s1 = ReduceAt<kGain>(Part{dim - i}, x, dy, r, weight, dweight, s1, i);
-    const Vector m = hn::Set(Tag(), SumLanes(hn::Add(s0, s1)) * inverse_dim);
-    for (i = 0; i + lanes <= dim; i += lanes) {
-      GradientAt<kGain, kAccumulate>(Whole(), x, dy, r, m, weight, dx, i);
-    }
-    if (i < dim) GradientAt<kGain, kAccumulate>(Part{dim - i}, x, dy, r, m, weight, dx, i);
-  }
-}
-
-template <bool kAccumulate>
-void BackwardOf(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                int64_t r1) {
-  switch (instance.gain) {
-    case Gain::kNone:
-      return BackwardRows<Gain::kNone, kAccumulate>(instance, call, r0, r1);
-    case Gain::kWeight:
-      return BackwardRows<Gain::kWeight, kAccumulate>(instance, call, r0, r1);
-    case Gain::kOnePlusWeight:
-      return BackwardRows<Gain::kOnePlusWeight, kAccumulate>(instance, call, r0, r1);
-  }
-}
-
-void BackwardF32(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                 int64_t r1) {
-  if (call.flags & PLUMB_CALL_DX_ACCUMULATE) return BackwardOf<true>(instance, call, r0, r1);
-  BackwardOf<false>(instance, call, r0, r1);
+Kernels KernelsOf(Gain gain) {
+  return gain == Gain::kNone     ? KernelsWith<Gain::kNone>()
+         : gain == Gain::kWeight ? KernelsWith<Gain::kWeight>()
+                                 : KernelsWith<Gain::kOnePlusWeight>();
 }
 
 }  // namespace HWY_NAMESPACE
@@ -245,101 +343,37 @@ PLUMB_NORM_NOTE("rms_norm");
 
 namespace {
 
-HWY_EXPORT(ForwardF32);
-HWY_EXPORT(BackwardF32);
-
-double GainOf(const plumb_norm_instance& instance, const double* weight, size_t i) {
-  switch (instance.gain) {
-    case Gain::kNone:
-      return 1;
-    case Gain::kWeight:
-      return weight[i];
-    case Gain::kOnePlusWeight:
-      return 1 + weight[i];
-  }
-  return 1;
-}
-
-void ForwardF64(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                int64_t r1) {
-  const double dim = static_cast<double>(instance.dim);
-  const double* weight =
-      instance.gain == Gain::kNone ? nullptr : static_cast<const double*>(call.params[0]);
-  for (int64_t row = r0; row < r1; ++row) {
-    const double* x = Row<double>(call.x, call.x_pitch, row);
-    double* y = Row<double>(call.y, call.y_pitch, row);
-    double sum = 0;
-    for (size_t i = 0; i < instance.dim; ++i) sum += x[i] * x[i];
-    const double r = 1 / std::sqrt(sum / dim + instance.eps);
-    if (call.saved != nullptr) *Row<double>(call.saved, call.saved_pitch, row) = r;
-    for (size_t i = 0; i < instance.dim; ++i) y[i] = GainOf(instance, weight, i) * (x[i] * r);
-  }
-}
-
-void BackwardF64(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
-                 int64_t r1) {
-  const double dim = static_cast<double>(instance.dim);
-  const bool accumulate = (call.flags & PLUMB_CALL_DX_ACCUMULATE) != 0;
-  const bool affine = instance.gain != Gain::kNone;
-  const double* weight = affine ? static_cast<const double*>(call.params[0]) : nullptr;
-  double* dweight = affine ? static_cast<double*>(call.dparams[0]) : nullptr;
-  for (int64_t row = r0; row < r1; ++row) {
-    const double* x = Row<double>(call.x, call.x_pitch, row);
-    const double* dy = Row<double>(call.dy, call.dy_pitch, row);
-    double* dx = Row<double>(call.dx, call.dx_pitch, row);
-    const double r = *Row<double>(call.saved, call.saved_pitch, row);
-    double sum = 0;
-    for (size_t i = 0; i < instance.dim; ++i) {
-      sum += dy[i] * GainOf(instance, weight, i) * (x[i] * r);
-      if (affine) dweight[i] += dy[i] * (x[i] * r);
-    }
-    for (size_t i = 0; i < instance.dim; ++i) {
-      const double d = r * (dy[i] * GainOf(instance, weight, i) - x[i] * r * (sum / dim));
-      dx[i] = accumulate ? dx[i] + d : d;
-    }
-  }
-}
+HWY_EXPORT(KernelsOf);
 
 enum Attribute { kEps, kAffine, kUnitOffset, kAttributeCount };
 
+constexpr plumb_attr_def Bool(const char* name, const char* doc, int64_t value) {
+  return {name, doc, PLUMB_ATTR_BOOL, 0, 0, 1, {0, value, nullptr}, nullptr};
+}
+const char kEpsDoc[] = "Added to the mean square before the root.";
 const plumb_attr_def kAttributes[kAttributeCount] = {
-    {"eps",
-     "Added to the mean square before the root.",
-     PLUMB_ATTR_F64,
-     0,
-     0,
-     1,
-     {1e-5, 0, nullptr},
-     nullptr},
-    {"affine", "Whether there is a gain.", PLUMB_ATTR_BOOL, 0, 0, 1, {0, 1, nullptr}, nullptr},
-    {"unit_offset",
-     "The gain is 1 + weight, and weight starts at 0 (Gemma).",
-     PLUMB_ATTR_BOOL,
-     0,
-     0,
-     1,
-     {0, 0, nullptr},
-     nullptr},
+    {"eps", kEpsDoc, PLUMB_ATTR_F64, 0, 0, 1, {1e-5, 0, nullptr}, nullptr},
+    Bool("affine", "Whether there is a gain.", 1),
+    Bool("unit_offset", "The gain is 1 + weight, and weight starts at 0 (Gemma).", 0),
 };
 
 plumb_status Create(const plumb_host*, uint32_t dim, const plumb_attr_value* values,
                     plumb_norm_instance** out, char* err, size_t cap) {
   const bool affine = values[kAffine].i != 0, unit_offset = values[kUnitOffset].i != 0;
+  if (!(values[kEps].f >= 0 && values[kEps].f <= 1)) {  // for hosts that do not check, also NaN
+    std::snprintf(err, cap, "eps is %g, must be in 0..1", values[kEps].f);
+    return PLUMB_INVALID_ARGUMENT;
+  }
   if (unit_offset && !affine) {
     std::snprintf(err, cap, "unit_offset is about the gain, and affine: false leaves none");
     return PLUMB_INVALID_ARGUMENT;
   }
   plumb_norm_instance* instance = new (std::nothrow) plumb_norm_instance();
   if (instance == nullptr) return PLUMB_RESOURCE_EXHAUSTED;
-  // Otherwise the tables still lead to a function that looks for the instruction set at every call.
-  if (!hwy::GetChosenTarget().IsInitialized()) {
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
   instance->dim = dim;
   instance->eps = values[kEps].f;
   instance->gain = !affine ? Gain::kNone : unit_offset ? Gain::kOnePlusWeight : Gain::kWeight;
-  instance->forward_f32 = &HWY_DYNAMIC_DISPATCH(ForwardF32);
-  instance->backward_f32 = &HWY_DYNAMIC_DISPATCH(BackwardF32);
+  instance->kernels = HWY_DYNAMIC_DISPATCH(KernelsOf)(instance->gain);
   plumb_tensor_def& weight = instance->weight;
   weight.name = "weight";
   weight.doc = unit_offset ? "The gain less 1." : "The gain.";
@@ -347,6 +381,7 @@ plumb_status Create(const plumb_host*, uint32_t dim, const plumb_attr_value* val
   weight.dims[0] = dim;
   weight.init = unit_offset ? PLUMB_INIT_ZEROS : PLUMB_INIT_ONES;
   weight.lr_scale = 1;
+  weight.offset = unit_offset ? 1 : 0;
   *out = instance;
   return PLUMB_OK;
 }
@@ -362,28 +397,36 @@ plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out)
   return PLUMB_OK;
 }
 
+bool Offered(uint32_t dtype) { return dtype == 1 || dtype == 2 || dtype == 4; }
+
+plumb_status ForwardSum(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                        const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  if (!Offered(call->dtype)) return PLUMB_UNIMPLEMENTED;
+  instance->kernels.forward[call->dtype / 2](*instance, *call, residual, r0, r1);
+  return PLUMB_OK;
+}
+
+plumb_status BackwardSum(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                         const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  if (!Offered(call->dtype)) return PLUMB_UNIMPLEMENTED;
+  instance->kernels.backward[call->dtype / 2](*instance, *call, residual, r0, r1);
+  return PLUMB_OK;
+}
+
 plumb_status Forward(const plumb_norm_instance* instance, const plumb_norm_call* call, int64_t r0,
                      int64_t r1) {
-  if (call->dtype == PLUMB_F32) {
-    instance->forward_f32(*instance, *call, r0, r1);
-  } else if (call->dtype == PLUMB_F64) {
-    ForwardF64(*instance, *call, r0, r1);
-  } else {
-    return PLUMB_UNIMPLEMENTED;
-  }
-  return PLUMB_OK;
+  return ForwardSum(instance, call, nullptr, r0, r1);
 }
 
 plumb_status Backward(const plumb_norm_instance* instance, const plumb_norm_call* call, int64_t r0,
                       int64_t r1) {
-  if (call->dtype == PLUMB_F32) {
-    instance->backward_f32(*instance, *call, r0, r1);
-  } else if (call->dtype == PLUMB_F64) {
-    BackwardF64(*instance, *call, r0, r1);
-  } else {
-    return PLUMB_UNIMPLEMENTED;
-  }
-  return PLUMB_OK;
+  return BackwardSum(instance, call, nullptr, r0, r1);
+}
+
+const plumb_norm_residual kResidual = {sizeof(plumb_norm_residual), 0, ForwardSum, BackwardSum};
+
+const void* GetExtension(const char* id) {
+  return std::strcmp(id, PLUMB_EXT_RESIDUAL) == 0 ? &kResidual : nullptr;
 }
 
 const plumb_norm_plugin kNorm = {
@@ -391,13 +434,14 @@ const plumb_norm_plugin kNorm = {
     0,  // min_host_minor
     "rms_norm",
     "RMSNorm",
-    "1.0.0",
+    "1.1.0",
     "plumb",
     "Apache-2.0",
     "y = g x / sqrt(mean(x^2) + eps), g = weight or 1 + weight; Zhang & Sennrich 2019, "
     "arXiv:1910.07467.",
-    PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED,
-    PLUMB_F32 | PLUMB_F64,
+    PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
+        PLUMB_NORM_SCALE_INVARIANT,
+    PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
     kAttributeCount,
     sizeof(plumb_attr_def),
     kAttributes,
@@ -410,7 +454,7 @@ const plumb_norm_plugin kNorm = {
     nullptr,  // stats_partial
     nullptr,  // stats_combine
     nullptr,  // stats_finalize
-    nullptr,  // get_extension
+    GetExtension,
 };
 
 }  // namespace

@@ -1,0 +1,431 @@
+/* batch_norm: batch normalization, each column over all rows (tokens) of a call.
+ *
+ *   Ioffe & Szegedy 2015, "Batch Normalization: Accelerating Deep Network Training by Reducing
+ *   Internal Covariate Shift", arXiv:1502.03167, algorithms 1 and 2.
+ *
+ * With n rows, <.> the mean over them, and every line for one column:
+ *
+ *   training     mean = <x>, var = <(x - mean)^2>, rstd = 1 / sqrt(var + eps)
+ *                h = (x - mean) rstd,  y = weight h + bias
+ *                running_mean = (1 - momentum) running_mean + momentum mean
+ *                running_var = (1 - momentum) running_var + momentum var n / (n - 1)
+ *   evaluation   y = weight (x - running_mean) / sqrt(running_var + eps) + bias
+ *
+ * One row has no variance: there var = 0, y = bias, and running_var stays as it is.
+ *
+ * Backward. With u = dy weight, a change of x moves h directly, through the mean and through rstd:
+ *   dh = rstd (dx - <dx>) - h <h dx> rstd,   as d var = 2 <(x - mean) dx> and <h> = 0,
+ * and the transpose of that map, which is symmetric, takes u to the gradient:
+ *   dx = rstd (u - <u> - h <u h>) = weight rstd (dy - <dy> - h <dy h>)
+ *   dweight = sum dy h,  dbias = sum dy
+ *
+ * Statistics. A partial is [rows, mean, M2] forward, M2 = sum (x - mean)^2, and [rows,
+ * sum dy, sum dy h] backward. Means and M2 of blocks of rows are put together by the formula of
+ * Chan, Golub & LeVeque 1979 ("Updating formulae and a pairwise algorithm for computing sample
+ * variances"), which loses nothing to cancellation: with d = mean_b - mean_a, n = n_a + n_b,
+ *   mean = mean_a + d n_b / n,  M2 = M2_a + M2_b + d^2 n_a n_b / n
+ */
+#ifndef ELEMENT /* what does not depend on the element type; the rest follows for each of them */
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plumb/norm_plugin.h"
+
+PLUMB_NORM_NOTE("batch_norm");
+
+enum { kWeight, kBias, kParams };
+enum { kRunningMean, kRunningVar, kNumBatches, kBuffers };
+enum { kEps, kMomentum, kAffine, kAttrs };
+enum { kPartialRows, kPartialColumns };                /* then two numbers a column */
+enum { kMean, kRstd, kMeanDy, kMeanDyH, kSavedParts }; /* parts of call_saved, dim numbers each */
+enum { kMaxDim = 1 << 28 };                            /* all sizes fit 32 bits */
+enum { kTile = 128, kBlock = 32 }; /* columns and rows that are gone through twice in the cache */
+
+struct plumb_norm_instance {
+  size_t dim;
+  double eps, momentum;
+  bool affine;
+  plumb_tensor_def params[kParams], buffers[kBuffers];
+};
+
+/* The norm for one element type. */
+typedef struct Functions {
+  void (*partial)(const plumb_norm_instance*, uint32_t, const plumb_norm_call*, int64_t, int64_t,
+                  void*);
+  void (*combine)(size_t dim, uint32_t phase, void* acc, const void* partial);
+  void (*finalize)(const plumb_norm_instance*, uint32_t, const plumb_norm_call*, const void* acc);
+  void (*forward)(const plumb_norm_instance*, const plumb_norm_call*, int64_t, int64_t);
+  void (*backward)(const plumb_norm_instance*, const plumb_norm_call*, int64_t, int64_t);
+} Functions;
+
+/* The loops over rows are compiled for three instruction sets, and those for this machine chosen as
+ * the library is loaded. All give the same bits, as nothing is fused: -ffp-contract=off. */
+#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
+#define HOT __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
+#define HOT
+#endif
+
+static int64_t SmallerOf(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Before a loop no step of which needs another's result: y may be x, and dx may be dy, but element
+ * i only ever meets element i. The compiler cannot know. */
+#if defined(__clang__)
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define INDEPENDENT
+#endif
+
+/* ELEMENT is the type of x, y, dy and dx, SUM that of everything else. */
+#define ELEMENT float
+#define SUM float
+#define LOAD(element) (element)
+#define STORE(sum) (sum)
+#define FOR_TYPE(name) name##F32
+#include "batch_norm.c"
+
+#define ELEMENT plumb_bf16
+#define SUM float
+#define LOAD(element) plumb_bf16_to_float(element)
+#define STORE(sum) plumb_bf16_from_float(sum)
+#define FOR_TYPE(name) name##BF16
+#include "batch_norm.c"
+
+#define ELEMENT double
+#define SUM double
+#define LOAD(element) (element)
+#define STORE(sum) (sum)
+#define FOR_TYPE(name) name##F64
+#include "batch_norm.c"
+
+static const Functions* FunctionsFor(uint32_t dtype) {
+  if (dtype == PLUMB_F32) return &kFunctionsF32;
+  if (dtype == PLUMB_BF16) return &kFunctionsBF16;
+  return dtype == PLUMB_F64 ? &kFunctionsF64 : NULL;
+}
+
+/* From 0 to MAX. */
+#define ATTR(NAME, TYPE, FIELD, MAX, DEFAULT, DOC) \
+  { NAME, DOC, PLUMB_ATTR_##TYPE, 0, 0, MAX, {.FIELD = DEFAULT}, NULL }
+static const plumb_attr_def kAttributes[kAttrs] = {
+    [kEps] = ATTR("eps", F64, f, 1, 1e-5, "Added to the variance before the root."),
+    [kMomentum] =
+        ATTR("momentum", F64, f, 1, 0.1, "Weight of a call's statistics in the running ones."),
+    [kAffine] = ATTR("affine", BOOL, i, 1, 1, "Whether there are a weight and a bias."),
+};
+
+static plumb_tensor_def Tensor(const char* name, const char* doc, uint32_t init, uint32_t dim) {
+  plumb_tensor_def tensor = {.name = name, .doc = doc, .dims = {dim}, .init = init, .lr_scale = 1};
+  tensor.ndim = dim > 0; /* dim 0: one number */
+  return tensor;
+}
+
+static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
+                           plumb_norm_instance** out, char* err, size_t cap) {
+  (void)host;
+  if (dim < 1 || dim > kMaxDim) {
+    snprintf(err, cap, "dim must be from 1 to %d", (int)kMaxDim);
+    return PLUMB_INVALID_ARGUMENT;
+  }
+  for (int a = 0; a < kAttrs; ++a) {
+    const plumb_attr_def* def = &kAttributes[a];
+    const double value = def->type == PLUMB_ATTR_F64 ? values[a].f : (double)values[a].i;
+    if (!(value >= def->min && value <= def->max)) { /* NaN is neither */
+      snprintf(err, cap, "%s must be from %g to %g", def->name, def->min, def->max);
+      return PLUMB_INVALID_ARGUMENT;
+    }
+  }
+  plumb_norm_instance* instance = calloc(1, sizeof(*instance));
+  if (instance == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  instance->dim = dim;
+  instance->eps = values[kEps].f;
+  instance->momentum = values[kMomentum].f;
+  instance->affine = values[kAffine].i != 0;
+  instance->params[kWeight] = Tensor("weight", "The gain.", PLUMB_INIT_ONES, dim);
+  instance->params[kBias] = Tensor("bias", "The shift.", PLUMB_INIT_ZEROS, dim);
+  instance->buffers[kRunningMean] =
+      Tensor("running_mean", "Mean of each column, for evaluation.", PLUMB_INIT_ZEROS, dim);
+  instance->buffers[kRunningVar] = Tensor(
+      "running_var", "Unbiased variance of each column, for evaluation.", PLUMB_INIT_ONES, dim);
+  instance->buffers[kNumBatches] =
+      Tensor("num_batches", "Training calls so far (stops at 2^24).", PLUMB_INIT_ZEROS, 0);
+  *out = instance;
+  return PLUMB_OK;
+}
+
+static void Destroy(plumb_norm_instance* instance) { free(instance); }
+
+static plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out) {
+  const uint32_t dim = (uint32_t)instance->dim;
+  out->tensor_stride = sizeof(plumb_tensor_def);
+  out->n_params = instance->affine ? kParams : 0;
+  out->n_buffers = kBuffers;
+  out->params = instance->affine ? instance->params : NULL;
+  out->buffers = instance->buffers;
+  out->saved_per_call = kSavedParts * dim;
+  out->partial_elems = kPartialColumns + 2 * dim;
+  out->backward_needs = PLUMB_BWD_X;
+  out->scratch_bytes = dim * sizeof(double); /* weight rstd */
+  return PLUMB_OK;
+}
+
+static plumb_status Forward(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                            int64_t r0, int64_t r1) {
+  const Functions* functions = FunctionsFor(call->dtype);
+  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
+  if (r0 < r1) functions->forward(instance, call, r0, r1);
+  return PLUMB_OK;
+}
+
+static plumb_status Backward(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                             int64_t r0, int64_t r1) {
+  const Functions* functions = FunctionsFor(call->dtype);
+  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
+  if (r0 < r1) functions->backward(instance, call, r0, r1);
+  return PLUMB_OK;
+}
+
+static plumb_status StatsPartial(const plumb_norm_instance* instance, uint32_t phase,
+                                 const plumb_norm_call* call, int64_t r0, int64_t r1,
+                                 void* partial) {
+  const Functions* functions = FunctionsFor(call->dtype);
+  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
+  if (r0 < r1) functions->partial(instance, phase, call, r0, r1, partial);
+  return PLUMB_OK;
+}
+
+static void StatsCombine(const plumb_norm_instance* instance, uint32_t phase,
+                         const plumb_norm_call* call, void* acc, const void* partial) {
+  const Functions* functions = FunctionsFor(call->dtype);
+  if (functions != NULL) functions->combine(instance->dim, phase, acc, partial);
+}
+
+static plumb_status StatsFinalize(const plumb_norm_instance* instance, uint32_t phase,
+                                  const plumb_norm_call* call, void* acc) {
+  const Functions* functions = FunctionsFor(call->dtype);
+  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
+  functions->finalize(instance, phase, call, acc);
+  return PLUMB_OK;
+}
+
+static const plumb_norm_plugin the_norm = {
+    .struct_size = sizeof(plumb_norm_plugin),
+    .id = "batch_norm",
+    .name = "BatchNorm",
+    .version = "1.0.0",
+    .vendor = "plumb",
+    .license = "Apache-2.0",
+    .doc =
+        "Each column normalized over all rows of a call, running statistics in evaluation; "
+        "Ioffe & Szegedy 2015, arXiv:1502.03167. A token sees those after it while training.",
+    .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_CROSS_ROW,
+    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .n_attrs = kAttrs,
+    .attr_stride = sizeof(plumb_attr_def),
+    .attrs = kAttributes,
+    .create = Create,
+    .destroy = Destroy,
+    .layout = Layout,
+    .forward = Forward,
+    .backward = Backward,
+    .stats_partial = StatsPartial,
+    .stats_combine = StatsCombine,
+    .stats_finalize = StatsFinalize,
+};
+
+const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
+  return index == 0 ? &the_norm : NULL;
+}
+
+#else /* ELEMENT: for one element type */
+
+/* Adds the statistic of `rows_b` rows to that of `rows_a`. */
+static void FOR_TYPE(MergeMoments)(SUM rows_a, SUM* mean_a, SUM* m2_a, SUM rows_b,
+                                   const SUM* mean_b, const SUM* m2_b, size_t n) {
+  const SUM share_b = rows_b / (rows_a + rows_b), factor = rows_a * share_b;
+  INDEPENDENT for (size_t i = 0; i < n; ++i) {
+    const SUM d = mean_b[i] - mean_a[i];
+    mean_a[i] += d * share_b;
+    m2_a[i] += m2_b[i] + d * factor * d; /* in this order: d^2 may be too large when factor is 0 */
+  }
+}
+
+HOT static void FOR_TYPE(ForwardPartial)(size_t dim, const plumb_norm_call* call, int64_t r0,
+                                         int64_t r1, SUM* mean, SUM* m2) {
+  for (size_t c = 0; c < dim; c += kTile) {
+    const size_t width = (size_t)SmallerOf(kTile, (int64_t)(dim - c));
+    for (int64_t b0 = r0; b0 < r1; b0 += kBlock) {
+      const int64_t b1 = SmallerOf(b0 + kBlock, r1);
+      const SUM rows = (SUM)(b1 - b0);
+      SUM block_mean[kTile] = {0}, block_m2[kTile] = {0};
+      for (int64_t r = b0; r < b1; ++r) {
+        const ELEMENT* x = PLUMB_CONST_ROW(ELEMENT, call->x, call->x_pitch, r) + c;
+        for (size_t i = 0; i < width; ++i) block_mean[i] += LOAD(x[i]);
+      }
+      for (size_t i = 0; i < width; ++i) block_mean[i] /= rows;
+      for (int64_t r = b0; r < b1; ++r) {
+        const ELEMENT* x = PLUMB_CONST_ROW(ELEMENT, call->x, call->x_pitch, r) + c;
+        for (size_t i = 0; i < width; ++i) {
+          const SUM d = LOAD(x[i]) - block_mean[i];
+          block_m2[i] += d * d;
+        }
+      }
+      FOR_TYPE(MergeMoments)
+      ((SUM)(b0 - r0), mean + c, m2 + c, rows, block_mean, block_m2, width);
+    }
+  }
+}
+
+HOT static void FOR_TYPE(BackwardPartial)(size_t dim, const plumb_norm_call* call, int64_t r0,
+                                          int64_t r1, SUM* sum_dy, SUM* sum_dy_h) {
+  const SUM* mean = (const SUM*)call->call_saved + kMean * dim;
+  const SUM* rstd = (const SUM*)call->call_saved + kRstd * dim;
+  for (int64_t r = r0; r < r1; ++r) {
+    const ELEMENT* x = PLUMB_CONST_ROW(ELEMENT, call->x, call->x_pitch, r);
+    const ELEMENT* dy = PLUMB_CONST_ROW(ELEMENT, call->dy, call->dy_pitch, r);
+    INDEPENDENT for (size_t i = 0; i < dim; ++i) {
+      const SUM h = (LOAD(x[i]) - mean[i]) * rstd[i], g = LOAD(dy[i]);
+      sum_dy[i] += g;
+      sum_dy_h[i] += g * h;
+    }
+  }
+}
+
+static void FOR_TYPE(Partial)(const plumb_norm_instance* instance, uint32_t phase,
+                              const plumb_norm_call* call, int64_t r0, int64_t r1, void* partial) {
+  const size_t dim = instance->dim;
+  SUM* out = partial;
+  SUM* first = out + kPartialColumns;
+  out[kPartialRows] = (SUM)(r1 - r0);
+  if (phase == PLUMB_FWD) {
+    FOR_TYPE(ForwardPartial)(dim, call, r0, r1, first, first + dim);
+  } else {
+    FOR_TYPE(BackwardPartial)(dim, call, r0, r1, first, first + dim);
+  }
+}
+
+static void FOR_TYPE(Combine)(size_t dim, uint32_t phase, void* acc, const void* partial) {
+  SUM* a = acc;
+  const SUM* b = partial;
+  if (b[kPartialRows] == 0) return;
+  SUM* a_columns = a + kPartialColumns;
+  const SUM* b_columns = b + kPartialColumns;
+  if (phase == PLUMB_FWD) {
+    FOR_TYPE(MergeMoments)
+    (a[kPartialRows], a_columns, a_columns + dim, b[kPartialRows], b_columns, b_columns + dim, dim);
+  } else {
+    INDEPENDENT for (size_t i = 0; i < 2 * dim; ++i) a_columns[i] += b_columns[i];
+  }
+  a[kPartialRows] += b[kPartialRows];
+}
+
+static SUM FOR_TYPE(Rstd)(SUM variance, SUM eps) {
+  const SUM square = variance + eps;
+  return square == 0 ? 0 : (SUM)(1 / sqrt((double)square)); /* 0: a constant column, without eps */
+}
+
+static void FOR_TYPE(Finalize)(const plumb_norm_instance* instance, uint32_t phase,
+                               const plumb_norm_call* call, const void* acc) {
+  const size_t dim = instance->dim;
+  const SUM rows = ((const SUM*)acc)[kPartialRows], at_least_one = rows > 1 ? rows : 1;
+  const SUM* first = (const SUM*)acc + kPartialColumns;
+  const SUM* second = first + dim;
+  SUM* saved = call->call_saved;
+  if (phase == PLUMB_BWD) {
+    for (size_t i = 0; i < dim; ++i) {
+      saved[kMeanDy * dim + i] = first[i] / at_least_one;
+      saved[kMeanDyH * dim + i] = second[i] / at_least_one;
+    }
+    if (!instance->affine) return;
+    SUM* dweight = call->dparams[kWeight];
+    SUM* dbias = call->dparams[kBias];
+    for (size_t i = 0; i < dim; ++i) {
+      dweight[i] += second[i];
+      dbias[i] += first[i];
+    }
+    return;
+  }
+  for (size_t i = 0; i < dim; ++i) {
+    saved[kMean * dim + i] = first[i];
+    saved[kRstd * dim + i] = FOR_TYPE(Rstd)(second[i] / at_least_one, (SUM)instance->eps);
+    saved[kMeanDy * dim + i] = saved[kMeanDyH * dim + i] = 0;
+  }
+  if (rows == 0 || (call->flags & PLUMB_CALL_TRAIN) == 0) return;
+  SUM* running_mean = call->buffers[kRunningMean];
+  SUM* running_var = call->buffers[kRunningVar];
+  const SUM take = (SUM)instance->momentum, keep = (SUM)(1 - instance->momentum);
+  for (size_t i = 0; i < dim; ++i) {
+    running_mean[i] = keep * running_mean[i] + take * first[i];
+    if (rows > 1) running_var[i] = keep * running_var[i] + take * (second[i] / (rows - 1));
+  }
+  *(SUM*)call->buffers[kNumBatches] += 1;
+}
+
+HOT static void FOR_TYPE(Forward)(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                                  int64_t r0, int64_t r1) {
+  const size_t dim = instance->dim;
+  const SUM* weight = instance->affine ? call->params[kWeight] : NULL;
+  const SUM* bias = instance->affine ? call->params[kBias] : NULL;
+  const SUM* mean;
+  SUM* scale = call->scratch;
+  if (call->call_saved != NULL) {
+    mean = (const SUM*)call->call_saved + kMean * dim;
+    memcpy(scale, (const SUM*)call->call_saved + kRstd * dim, dim * sizeof(SUM));
+  } else {
+    const SUM* variance = call->buffers[kRunningVar];
+    mean = call->buffers[kRunningMean];
+    for (size_t i = 0; i < dim; ++i) scale[i] = FOR_TYPE(Rstd)(variance[i], (SUM)instance->eps);
+  }
+  for (size_t i = 0; i < (instance->affine ? dim : 0); ++i) scale[i] *= weight[i];
+  for (int64_t r = r0; r < r1; ++r) {
+    const ELEMENT* x = PLUMB_CONST_ROW(ELEMENT, call->x, call->x_pitch, r);
+    ELEMENT* y = PLUMB_ROW(ELEMENT, call->y, call->y_pitch, r);
+    if (instance->affine) {
+      INDEPENDENT for (size_t i = 0; i < dim; ++i) {
+        y[i] = STORE((LOAD(x[i]) - mean[i]) * scale[i] + bias[i]);
+      }
+    } else {
+      INDEPENDENT for (size_t i = 0; i < dim; ++i) y[i] = STORE((LOAD(x[i]) - mean[i]) * scale[i]);
+    }
+  }
+}
+
+HOT static void FOR_TYPE(Backward)(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                                   int64_t r0, int64_t r1) {
+  const size_t dim = instance->dim;
+  const bool accumulate = (call->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;
+  const SUM* weight = instance->affine ? call->params[kWeight] : NULL;
+  const SUM* mean = (const SUM*)call->call_saved + kMean * dim;
+  const SUM* rstd = (const SUM*)call->call_saved + kRstd * dim;
+  const SUM* mean_dy = (const SUM*)call->call_saved + kMeanDy * dim;
+  const SUM* mean_dy_h = (const SUM*)call->call_saved + kMeanDyH * dim;
+  SUM* scale = call->scratch;
+  for (size_t i = 0; i < dim; ++i) scale[i] = instance->affine ? weight[i] * rstd[i] : rstd[i];
+  for (int64_t r = r0; r < r1; ++r) {
+    const ELEMENT* x = PLUMB_CONST_ROW(ELEMENT, call->x, call->x_pitch, r);
+    const ELEMENT* dy = PLUMB_CONST_ROW(ELEMENT, call->dy, call->dy_pitch, r);
+    ELEMENT* dx = PLUMB_ROW(ELEMENT, call->dx, call->dx_pitch, r);
+    INDEPENDENT for (size_t i = 0; i < dim; ++i) {
+      const SUM h = (LOAD(x[i]) - mean[i]) * rstd[i];
+      const SUM d = scale[i] * (LOAD(dy[i]) - mean_dy[i] - h * mean_dy_h[i]);
+      dx[i] = STORE(accumulate ? LOAD(dx[i]) + d : d);
+    }
+  }
+}
+
+static const Functions FOR_TYPE(kFunctions) = {
+    FOR_TYPE(Partial), FOR_TYPE(Combine), FOR_TYPE(Finalize), FOR_TYPE(Forward), FOR_TYPE(Backward),
+};
+
+#undef ELEMENT
+#undef SUM
+#undef LOAD
+#undef STORE
+#undef FOR_TYPE
+#endif /* ELEMENT */

@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "runtime/compile/rewrite.h"
+
+namespace plumb {
+namespace {
+
+// norm_grad's operand that is added to its first output; absent until something is fused.
+constexpr size_t kDsum = 4;
+
+// Sums with coefficients 1 and no constant: what is added one after the other, in the order of the
+// terms, and so to the bit what the norm's op does when it adds on the way.
+bool IsPlainSum(const Node& node) {
+  if (node.op->name != "combine" || node.attrs.GetDouble("constant", 0) != 0) return false;
+  const std::vector<double>& coefs = node.attrs.GetDoubles("coefs");
+  return std::all_of(coefs.begin(), coefs.end(), [](double coef) { return coef == 1; });
+}
+
+class Fusion {
+ public:
+  Fusion(const Graph& graph, const OpDef* add_norm)
+      : graph_(graph),
+        add_norm_(add_norm),
+        readers_(graph.values.size()),
+        is_output_(OutputValues(graph)),
+        keep_(graph.nodes.size(), true) {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      for (const ValueId id : graph.nodes[i].inputs) {
+        if (id == kNoValue) continue;
+        std::vector<int32_t>& readers = readers_[Index(id)];
+        if (readers.empty() || readers.back() != static_cast<int32_t>(i)) {
+          readers.push_back(static_cast<int32_t>(i));
+        }
+      }
+    }
+  }
+
+  Graph Run() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (!IsPlainSum(graph_.nodes[i])) continue;
+      FuseGradients(i);
+      if (keep_[i]) FuseNorm(i);
+    }
+    return KeepNodes(graph_, keep_);
+  }
+
+ private:
+  static size_t Index(int32_t id) { return static_cast<size_t>(id); }
+
+  // The node becomes the sum and the first norm that reads it. What else reads the sum goes on
+  // doing so.
+  void FuseNorm(size_t sum_node) {
+    const Node& sum = graph_.nodes[sum_node];
+    if (sum.inputs.size() != 2) return;
+    for (const int32_t reader : readers_[Index(sum.outputs[0])]) {
+      Node& norm = graph_.nodes[Index(reader)];
+      if (norm.op->name != "norm" || norm.inputs[0] != sum.outputs[0]) continue;
+      // The norm is computed earlier than it was: its parameters have to be there by then.
+      const bool ready = std::all_of(norm.inputs.begin() + 1, norm.inputs.end(), [&](ValueId id) {
+        return graph_.value(id).producer < static_cast<int32_t>(sum_node);
+      });
+      const ValueId y = norm.outputs[0];
+      if (!ready || (readers_[Index(y)].empty() && !is_output_[Index(y)])) continue;
+
+      Node fused = {add_norm_, sum.inputs, sum.outputs, norm.attrs};
+      fused.inputs.insert(fused.inputs.end(), norm.inputs.begin() + 1, norm.inputs.end());
+      fused.outputs.insert(fused.outputs.end(), norm.outputs.begin(), norm.outputs.end());
+      Drop(reader);
+      Put(std::move(fused), sum_node);
+      return;
+    }
+  }
+
+  // The sum of gradients goes away when norms' gradients can be added in its order by the nodes
+  // that compute them: one of the first two terms to the other, and each further term to what is
+  // there by then.
+  void FuseGradients(size_t sum_node) {
+    const Node& sum = graph_.nodes[sum_node];
+    const std::vector<ValueId> terms = sum.inputs;
+    if (terms.size() < 2) return;
+    for (const size_t first : {size_t{1}, size_t{0}}) {
+      std::vector<ValueId> order = {terms[1 - first], terms[first]};
+      order.insert(order.end(), terms.begin() + 2, terms.end());
+      bool fits = true;
+      for (size_t t = 1; t < order.size(); ++t) {
+        fits = fits && CanAdd(order[t - 1], order[t], terms);
+      }
+      if (!fits) continue;
+      for (size_t t = 1; t < order.size(); ++t) {
+        Node& grad = graph_.nodes[Index(graph_.value(order[t]).producer)];
+        grad.inputs[kDsum] = order[t - 1];
+      }
+      // The last of them computes what the sum did.
+      const int32_t last = graph_.value(order.back()).producer;
+      const ValueId total = sum.outputs[0];
+      graph_.nodes[Index(last)].outputs[0] = total;
+      graph_.values[Index(total)].producer = last;
+      graph_.values[Index(order.back())].producer = static_cast<int32_t>(sum_node);
+      Drop(static_cast<int32_t>(sum_node));
+      return;
+    }
+  }
+
+  // Whether `term` is a norm's gradient that only the sum of `terms` reads, and whose node can add
+  // `before` to it: that is there already.
+  bool CanAdd(ValueId before, ValueId term, const std::vector<ValueId>& terms) const {
+    const int32_t producer = graph_.value(term).producer;
+    if (producer < 0 || is_output_[Index(term)] || readers_[Index(term)].size() != 1 ||
+        std::count(terms.begin(), terms.end(), term) != 1) {
+      return false;
+    }
+    const Node& grad = graph_.nodes[Index(producer)];
+    return grad.op->name == "norm_grad" && grad.outputs[0] == term &&
+           grad.inputs[kDsum] == kNoValue && graph_.value(before).producer < producer;
+  }
+
+  void Drop(int32_t node) {
+    keep_[Index(node)] = false;
+    graph_.nodes[Index(node)].outputs.clear();
+  }
+
+  void Put(Node node, size_t index) {
+    for (const ValueId id : node.outputs) {
+      graph_.values[Index(id)].producer = static_cast<int32_t>(index);
+    }
+    graph_.nodes[index] = std::move(node);
+  }
+
+  Graph graph_;
+  const OpDef* const add_norm_;
+  std::vector<std::vector<int32_t>> readers_;  // by ValueId: the nodes, in order
+  std::vector<bool> is_output_;
+  std::vector<bool> keep_;  // by node
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> FuseResidualNorms(const Graph& graph, const OpRegistry& registry) {
+  const OpDef* const add_norm = registry.Find("add_norm");
+  if (add_norm == nullptr) return graph;
+  return Fusion(graph, add_norm).Run();
+}
+
+}  // namespace plumb

@@ -1,0 +1,51 @@
+#include "runtime/ops/cross_norm_stats.h"
+
+#include <cstring>
+
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+
+NormStatistics::NormStatistics(const NormInstance& instance, const NormCut& cut)
+    : instance_(instance),
+      cut_(cut),
+      pointer_bytes_(AlignUp(static_cast<int64_t>(instance.buffers().size() * sizeof(void*)))),
+      partial_bytes_(AlignUp(instance.partial_elems() * SizeOf(DType::kF32))) {}
+
+void* const* NormStatistics::Buffers(char* memory, void* state) const {
+  void** const pointers = reinterpret_cast<void**>(memory);
+  for (size_t i = 0; i < instance_.buffers().size(); ++i) {
+    pointers[i] = static_cast<float*>(state) + instance_.buffer_offset(i);
+  }
+  return pointers;
+}
+
+absl::Status NormStatistics::Take(uint32_t phase, const plumb_norm_call& call, char* slots,
+                                  int64_t slot_bytes, char* memory, int threads) const {
+  const absl::Status taken = RunTasks(cut_.tasks, threads, [&](int64_t task) -> absl::Status {
+    plumb_norm_call mine = call;
+    CallErrorText error(&mine);
+    mine.scratch = slots + task * slot_bytes;
+    mine.dparams = nullptr;  // finalize and backward add to them, a statistic does not
+    const Range chunks = cut_.TaskChunks(task);
+    for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+      char* const partial = Partial(memory, chunk);
+      std::memset(partial, 0, static_cast<size_t>(partial_bytes_));
+      const Range rows = cut_.Rows({chunk, chunk + 1});
+      PLUMB_RETURN_IF_ERROR(instance_.StatsPartial(phase, mine, rows.begin, rows.end, partial));
+    }
+    return absl::OkStatus();
+  });
+  PLUMB_RETURN_IF_ERROR(taken);
+  char* const all = Partial(memory, 0);
+  for (int64_t chunk = 1; chunk < cut_.chunks; ++chunk) {
+    PLUMB_RETURN_IF_ERROR(instance_.StatsCombine(phase, call, all, Partial(memory, chunk)));
+  }
+  plumb_norm_call mine = call;
+  CallErrorText error(&mine);
+  mine.scratch = slots;
+  return instance_.StatsFinalize(phase, mine, all);
+}
+
+}  // namespace plumb

@@ -1,0 +1,44 @@
+// NormStatistics: the statistics that a cross-row norm takes over all rows of a call, with the same
+// bits for any number of threads. Immutable; private to the room.
+#ifndef PLUMB_RUNTIME_OPS_CROSS_NORM_STATS_H_
+#define PLUMB_RUNTIME_OPS_CROSS_NORM_STATS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "plumb/norm_plugin.h"
+#include "runtime/ops/norm_rows.h"
+#include "runtime/plugin/norm_plugin.h"
+
+namespace plumb {
+
+class NormStatistics {
+ public:
+  // REQUIRES: `instance` is a cross-row norm and outlives this.
+  NormStatistics(const NormInstance& instance, const NormCut& cut);
+
+  // Of a kernel's scratch, wanted as `memory` below.
+  int64_t bytes() const { return pointer_bytes_ + cut_.chunks * partial_bytes_; }
+
+  // The `buffers` of a call whose state this is; the pointers lie in `memory`.
+  void* const* Buffers(char* memory, void* state) const;
+
+  // Takes the statistics of `phase` for all rows of `call` and makes them final. Task i of the cut
+  // has its scratch at `slots` + i * slot_bytes.
+  absl::Status Take(uint32_t phase, const plumb_norm_call& call, char* slots, int64_t slot_bytes,
+                    char* memory, int threads) const;
+
+ private:
+  char* Partial(char* memory, int64_t chunk) const {
+    return memory + pointer_bytes_ + chunk * partial_bytes_;
+  }
+
+  const NormInstance& instance_;
+  const NormCut cut_;
+  int64_t pointer_bytes_;
+  int64_t partial_bytes_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_OPS_CROSS_NORM_STATS_H_

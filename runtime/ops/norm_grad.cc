@@ -1,0 +1,169 @@
+// norm_grad: the gradient of a norm, by its plugin, and added on the way to the gradient that
+// reaches the norm's input past it.
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/base/status.h"
+#include "runtime/ops/norm_reference.h"
+#include "runtime/ops/norm_rows.h"
+#include "runtime/ops/ops.h"
+
+namespace plumb {
+namespace {
+
+// Where the operands are: x, y and saved are absent where the plugin does not read them.
+constexpr size_t kX = 0, kY = 1, kDy = 2, kSaved = 3, kDsum = 4, kParams = 5;
+
+absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+  const NormInstance& instance = NormInstanceOf(types.attrs);
+  PLUMB_RETURN_IF_ERROR(CheckNormKind(instance, false));
+  if (types.inputs.size() < kParams) {
+    return absl::InvalidArgumentError("needs x, y, dy, saved and dsum, absent or not");
+  }
+  PLUMB_RETURN_IF_ERROR(CheckNormRows(types, kDy, "dy", instance));
+  const TensorType& dy = types.in(kDy);
+  PLUMB_RETURN_IF_ERROR(CheckWanted(types, kX, "x", instance.backward_needs_x(), dy));
+  PLUMB_RETURN_IF_ERROR(CheckWanted(types, kY, "y", instance.backward_needs_y(), dy));
+  PLUMB_RETURN_IF_ERROR(CheckWanted(types, kSaved, "saved", instance.saved_per_row() > 0,
+                                    NormSavedType(dy, instance)));
+  PLUMB_RETURN_IF_ERROR(CheckWanted(types, kDsum, "dsum", types.has(kDsum), dy));
+  PLUMB_RETURN_IF_ERROR(CheckNormParams(types, kParams, instance));
+  std::vector<TensorType> outputs = {dy};
+  for (size_t i = kParams; i < types.inputs.size(); ++i) outputs.push_back(types.in(i));
+  return outputs;
+}
+
+// With several chunks each adds its parameters' gradients into zeroed memory of its own, and these
+// partials are then added in the order of the chunks. One chunk adds into the outputs themselves.
+class NormGradKernel : public Kernel {
+ public:
+  NormGradKernel(const OpTypes& types, const NormInstance& instance)
+      : attr_(types.attrs.GetObject("instance")),
+        instance_(instance),
+        cut_(types.in(kDy).num_elements() / instance.dim(), instance.dim()),
+        partials_(instance, cut_.chunks),
+        by_chunk_(cut_.chunks > 1 && !partials_.empty()),
+        has_dsum_(types.has(kDsum)),
+        slot_bytes_(AlignUp(instance.scratch_bytes(by_chunk_ ? std::min(cut_.rows, cut_.chunk_rows)
+                                                             : cut_.rows_per_task()))),
+        prototype_(NormCallPrototype(instance, cut_.rows)) {
+    if (has_dsum_ && !instance.has_residual()) prototype_.flags |= PLUMB_CALL_DX_ACCUMULATE;
+  }
+
+  int64_t scratch_bytes() const override {
+    return cut_.tasks * slot_bytes_ + (by_chunk_ ? partials_.bytes() : 0);
+  }
+
+  absl::Status Run(const KernelArgs& args) const override {
+    if (!by_chunk_) partials_.ZeroSums(args.out + 1);
+    PLUMB_RETURN_IF_ERROR(
+        RunTasks(cut_.tasks, args.threads, [&](int64_t task) { return RunTask(args, task); }));
+    if (by_chunk_) partials_.Sum(Partials(args), args.out + 1, false, args.threads);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status RunTask(const KernelArgs& args, int64_t task) const {
+    plumb_norm_call call = prototype_;
+    CallErrorText error(&call);
+    call.x = args.in[kX];
+    call.y = const_cast<void*>(args.in[kY]);  // the ABI's y is read-only in backward
+    call.dy = args.in[kDy];
+    call.dx = args.out[0];
+    call.saved = const_cast<void*>(args.in[kSaved]);
+    call.params = args.in + kParams;
+    call.dparams = args.out + 1;
+    call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
+    const Range chunks = cut_.TaskChunks(task);
+    if (!by_chunk_) return Backward(args, call, cut_.Rows(chunks));
+    for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+      call.dparams = partials_.Zeroed(Partials(args), chunk);
+      PLUMB_RETURN_IF_ERROR(Backward(args, call, cut_.Rows({chunk, chunk + 1})));
+    }
+    return absl::OkStatus();
+  }
+
+  // By the plugin's own extension, or else after dsum has been put where the plugin adds to it: in
+  // strips that are still in the cache then, unless parameters' gradients, which depend on the
+  // ranges, want all rows in one.
+  absl::Status Backward(const KernelArgs& args, const plumb_norm_call& call, Range rows) const {
+    if (!has_dsum_) return instance_.Backward(call, rows.begin, rows.end);
+    if (instance_.has_residual()) {
+      plumb_residual_call residual{};
+      residual.struct_size = sizeof(residual);
+      residual.dsum = args.in[kDsum];
+      residual.dsum_pitch = call.dx_pitch;
+      return instance_.BackwardResidual(call, residual, rows.begin, rows.end);
+    }
+    if (args.in[kDsum] == args.out[0]) return instance_.Backward(call, rows.begin, rows.end);
+    const int64_t dim = instance_.dim();
+    const int64_t strip = partials_.empty() ? NormStripRows(dim) : cut_.rows;
+    return RunStrips(rows, strip, [&](int64_t begin, int64_t end) {
+      std::memcpy(args.out_f32(0) + begin * dim, args.f32(kDsum) + begin * dim,
+                  static_cast<size_t>((end - begin) * dim) * sizeof(float));
+      return instance_.Backward(call, begin, end);
+    });
+  }
+
+  char* Partials(const KernelArgs& args) const {
+    return static_cast<char*>(args.scratch) + cut_.tasks * slot_bytes_;
+  }
+
+  const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
+  const NormInstance& instance_;
+  const NormCut cut_;
+  const NormPartialGradients partials_;
+  const bool by_chunk_;
+  const bool has_dsum_;
+  const int64_t slot_bytes_;
+  plumb_norm_call prototype_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+  return std::make_unique<NormGradKernel>(types, NormInstanceOf(types.attrs));
+}
+
+// The plugin's own arithmetic in double, in one range.
+absl::Status Reference(const ReferenceArgs& args) {
+  const NormInstance& instance = NormInstanceOf(args.attrs);
+  NormReference run(instance, args.shape(kDy).num_elements() / instance.dim());
+  if (args.has(kX)) run.call().x = run.Lend(args.f(kX));
+  if (args.has(kY)) run.call().y = run.Lend(args.f(kY));
+  if (args.has(kSaved)) run.call().saved = run.Lend(args.f(kSaved));
+  run.call().dy = run.Lend(args.f(kDy));
+  run.call().dx = run.Lend(args.out(0));
+  std::vector<const void*> params;
+  std::vector<void*> dparams;
+  for (size_t i = kParams; i < args.inputs.size(); ++i) {
+    params.push_back(run.Lend(args.f(i)));
+    dparams.push_back(run.Lend(args.out(1 + i - kParams)));  // zero-filled
+  }
+  run.call().params = params.data();
+  run.call().dparams = dparams.data();
+  PLUMB_RETURN_IF_ERROR(instance.Backward(run.call(), 0, run.call().rows));
+  run.Return(run.call().dx, &args.out(0));
+  for (size_t i = 0; i < dparams.size(); ++i) run.Return(dparams[i], &args.out(1 + i));
+  if (args.has(kDsum)) {
+    for (size_t e = 0; e < args.out(0).size(); ++e) args.out(0)[e] += args.f(kDsum)[e];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RegisterNormGrad(OpRegistry* registry) {
+  OpDef op;
+  op.name = "norm_grad";
+  op.min_inputs = 0;  // the first may be absent; the shape rule knows which must not
+  op.max_inputs = OpDef::kVariadic;
+  op.may_alias = {{0, kDsum}};
+  op.infer = Infer;
+  op.make_kernel = MakeKernel;
+  op.reference = Reference;
+  registry->Add(std::move(op));
+}
+
+}  // namespace plumb

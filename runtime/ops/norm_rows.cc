@@ -1,0 +1,132 @@
+#include "runtime/ops/norm_rows.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/base/check.h"
+#include "runtime/base/status.h"
+#include "runtime/ops/op_checks.h"
+#include "runtime/ops/ops.h"
+#include "runtime/ops/optimizer.h"
+
+namespace plumb {
+
+const NormInstance& NormInstanceOf(const Attrs& attrs) {
+  const auto* attr = dynamic_cast<const NormAttr*>(attrs.GetObject("instance").get());
+  PLUMB_CHECK(attr != nullptr, "the instance of a norm is a NormAttr");
+  return attr->instance();
+}
+
+absl::Status CheckNormKind(const NormInstance& instance, bool cross_row) {
+  if (instance.cross_row() == cross_row) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      instance.ToString(), cross_row ? " takes no statistics over rows: its op is norm"
+                                     : " takes statistics over rows: its op is cross_norm"));
+}
+
+absl::Status CheckNormRows(const OpTypes& types, size_t i, absl::string_view name,
+                           const NormInstance& instance) {
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, i, name));
+  if (types.in(i).shape.last() % instance.dim() != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the last dimension of ", name, ", ", types.in(i).shape.last(),
+        ", is not a multiple of the ", instance.dim(), " that ", instance.ToString(), " takes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNormParams(const OpTypes& types, size_t first, const NormInstance& instance) {
+  const std::vector<NormParam>& params = instance.params();
+  if (types.inputs.size() != first + params.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(instance.ToString(), " has ", params.size(),
+                                                   " parameters, the node has ",
+                                                   types.inputs.size() - first));
+  }
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Shape want(params[i].dims);
+    if (!types.has(first + i) || types.in(first + i).dtype != DType::kF32 ||
+        types.in(first + i).num_elements() != want.num_elements()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter ", params[i].name, " of ", instance.ToString(), " must be f32",
+          want.ToString(), " and is ",
+          types.has(first + i) ? types.in(first + i).ToString() : std::string("missing")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckWanted(const OpTypes& types, size_t i, absl::string_view name, bool wanted,
+                         const TensorType& type) {
+  if (types.has(i) != wanted) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, wanted ? " is missing" : " is given and not wanted"));
+  }
+  if (wanted && types.in(i) != type) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is ", types.in(i).ToString(), ", must be ", type.ToString()));
+  }
+  return absl::OkStatus();
+}
+
+TensorType NormSavedType(const TensorType& x, const NormInstance& instance) {
+  return F32({x.num_elements() / instance.dim(), instance.saved_per_row()});
+}
+
+plumb_norm_call NormCallPrototype(const NormInstance& instance, int64_t rows) {
+  const int64_t pitch = instance.dim() * SizeOf(DType::kF32);
+  plumb_norm_call call{};
+  call.struct_size = sizeof(call);
+  call.flags = pitch % kAlignment == 0 ? uint32_t{PLUMB_CALL_ALIGNED64} : 0;
+  call.dtype = PLUMB_F32;
+  call.dim = static_cast<uint32_t>(instance.dim());
+  call.rows = rows;
+  call.x_pitch = call.y_pitch = call.dy_pitch = call.dx_pitch = pitch;
+  call.saved_pitch = instance.saved_per_row() * SizeOf(DType::kF32);
+  return call;
+}
+
+NormPartialGradients::NormPartialGradients(const NormInstance& instance, int64_t chunks)
+    : chunks_(chunks) {
+  for (const NormParam& param : instance.params()) {
+    const int64_t n = Shape(param.dims).num_elements();
+    params_.push_back({n, partial_bytes_, ElementTasks(n, chunks)});
+    partial_bytes_ += AlignUp(n * SizeOf(DType::kF32));
+  }
+  pointer_bytes_ = AlignUp(static_cast<int64_t>(params_.size() * sizeof(void*)));
+}
+
+void* const* NormPartialGradients::Zeroed(char* memory, int64_t chunk) const {
+  char* partials = memory + chunk * partial_bytes_;
+  std::memset(partials, 0, static_cast<size_t>(partial_bytes_));
+  void** pointers =
+      reinterpret_cast<void**>(memory + chunks_ * partial_bytes_ + chunk * pointer_bytes_);
+  for (size_t i = 0; i < params_.size(); ++i) pointers[i] = partials + params_[i].offset;
+  return pointers;
+}
+
+void NormPartialGradients::Sum(const char* memory, void* const* out, bool add, int threads) const {
+  for (size_t i = 0; i < params_.size(); ++i) {
+    float* sum = static_cast<float*>(out[i]);
+    params_[i].sum.Run(threads, [&](int64_t begin, int64_t end) {
+      for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
+        const float* part =
+            reinterpret_cast<const float*>(memory + chunk * partial_bytes_ + params_[i].offset) +
+            begin;
+        if (chunk == 0 && !add) {
+          std::copy(part, part + (end - begin), sum + begin);
+        } else {
+          Accumulate(part, sum + begin, end - begin, 1);
+        }
+      }
+    });
+  }
+}
+
+void NormPartialGradients::ZeroSums(void* const* out) const {
+  for (size_t i = 0; i < params_.size(); ++i) {
+    std::memset(out[i], 0, static_cast<size_t>(params_[i].n) * sizeof(float));
+  }
+}
+
+}  // namespace plumb

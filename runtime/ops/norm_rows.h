@@ -1,0 +1,150 @@
+// What the ops on norms have in common, the host's half of the norm plugin ABI
+// (plugins/abi/plumb/norm_plugin.h): rows cut into ranges, operands checked, calls made up, and the
+// partial gradients of parameters. What a norm computes is the plugin's affair. Private to the
+// room.
+#ifndef PLUMB_RUNTIME_OPS_NORM_ROWS_H_
+#define PLUMB_RUNTIME_OPS_NORM_ROWS_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "plumb/norm_plugin.h"
+#include "runtime/base/parallel.h"
+#include "runtime/graph/op.h"
+#include "runtime/ops/element_tasks.h"
+#include "runtime/plugin/norm_plugin.h"
+
+namespace plumb {
+
+const NormInstance& NormInstanceOf(const Attrs& attrs);
+
+// -- Shape rules
+
+// The instance is a cross-row norm, or is none, as the op wants it.
+absl::Status CheckNormKind(const NormInstance& instance, bool cross_row);
+// Input i is f32 and its last dimension is a multiple of the instance's.
+absl::Status CheckNormRows(const OpTypes& types, size_t i, absl::string_view name,
+                           const NormInstance& instance);
+// The inputs from `first` on are the instance's parameters.
+absl::Status CheckNormParams(const OpTypes& types, size_t first, const NormInstance& instance);
+// Input i has the type, or is absent: exactly when it is not wanted.
+absl::Status CheckWanted(const OpTypes& types, size_t i, absl::string_view name, bool wanted,
+                         const TensorType& type);
+// [rows, saved_per_row].
+TensorType NormSavedType(const TensorType& x, const NormInstance& instance);
+
+// -- Rows
+
+// How the rows of a call are cut. Chunks are the unit in which gradients of parameters and
+// statistics are summed, tasks the unit of scheduling: some adjacent chunks. Both depend on the
+// shape only.
+struct NormCut {
+  NormCut(int64_t rows_in, int64_t dim)
+      : rows(rows_in),
+        chunk_rows(std::max<int64_t>(8, (rows + 63) / 64)),
+        chunks((rows + chunk_rows - 1) / chunk_rows),
+        tasks(TaskCount(chunks, 8 * rows * dim)) {}
+
+  Range Rows(Range of_chunks) const {
+    return {of_chunks.begin * chunk_rows, std::min(rows, of_chunks.end * chunk_rows)};
+  }
+  Range TaskChunks(int64_t task) const { return TaskRange(chunks, tasks, task); }
+  int64_t rows_per_task() const {
+    return std::min(rows, (chunks + tasks - 1) / tasks * chunk_rows);
+  }
+
+  int64_t rows;
+  int64_t chunk_rows;
+  int64_t chunks;
+  int64_t tasks;
+};
+
+// As many rows as two steps over them, one after the other, find still in the first-level cache.
+inline int64_t NormStripRows(int64_t dim) { return std::max<int64_t>(1, 8192 / dim); }
+
+// body(begin, end) -> status for the rows of a range in strips; stops at the first failure.
+template <class Body>
+absl::Status RunStrips(Range rows, int64_t strip, const Body& body) {
+  for (int64_t begin = rows.begin; begin < rows.end; begin += strip) {
+    absl::Status status = body(begin, std::min(rows.end, begin + strip));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// body(task) -> status for all tasks; the first failure in their order. REQUIRES: tasks <= 64, as
+// TaskCount makes them.
+template <class Body>
+absl::Status RunTasks(int64_t tasks, int threads, const Body& body) {
+  if (tasks == 1) return body(int64_t{0});
+  std::array<absl::Status, 64> status;
+  ParallelFor(tasks, threads,
+              [&](int64_t task) { status[static_cast<size_t>(task)] = body(task); });
+  for (absl::Status& s : status) {
+    if (!s.ok()) return std::move(s);
+  }
+  return absl::OkStatus();
+}
+
+// -- Calls
+
+// What is the same in every call for an instance and a number of rows of f32.
+plumb_norm_call NormCallPrototype(const NormInstance& instance, int64_t rows);
+
+// A call's place for the plugin's own words on a failure.
+class CallErrorText {
+ public:
+  explicit CallErrorText(plumb_norm_call* call) {
+    text_[0] = '\0';
+    call->err = text_;
+    call->err_cap = sizeof(text_);
+  }
+
+ private:
+  char text_[256];
+};
+
+// sum[i] = a[i] + b[i]; sum may be a or b.
+using AddFn = void (*)(const float* a, const float* b, float* sum, int64_t n);
+AddFn SelectAdd();
+
+// -- Gradients of parameters
+
+// The partial gradients of an instance's parameters: zeroed memory of its own for each chunk of
+// rows, added up in the order of the chunks. Lives in `memory`, bytes() of a kernel's scratch.
+// Immutable.
+class NormPartialGradients {
+ public:
+  NormPartialGradients(const NormInstance& instance, int64_t chunks);
+
+  bool empty() const { return params_.empty(); }
+  int64_t bytes() const { return chunks_ * (partial_bytes_ + pointer_bytes_); }
+
+  // Where the plugin adds a chunk's: the `dparams` of a call.
+  void* const* Zeroed(char* memory, int64_t chunk) const;
+  // out[i] = the sum over all chunks, or with `add`, += it.
+  void Sum(const char* memory, void* const* out, bool add, int threads) const;
+  // out[i] = 0.
+  void ZeroSums(void* const* out) const;
+
+ private:
+  struct Param {
+    int64_t n;
+    int64_t offset;  // bytes, in a chunk's partials
+    ElementTasks sum;
+  };
+
+  int64_t chunks_;
+  std::vector<Param> params_;
+  int64_t partial_bytes_ = 0;  // of all parameters of one chunk
+  int64_t pointer_bytes_ = 0;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_OPS_NORM_ROWS_H_

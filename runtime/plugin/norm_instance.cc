@@ -1,0 +1,223 @@
+// NormInstance: a norm's instance made, read, and called.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/base/optimization.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+#include "runtime/plugin/descriptor.h"
+#include "runtime/plugin/guarded_call.h"
+#include "runtime/plugin/norm_plugin.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kBufferAlignment = 16;  // floats: a cache line, as the ABI asks
+
+// The fewest digits that read back as the same number: equal text, equal value.
+std::string NumberToText(double value) {
+  for (int digits = 6; digits < 17; ++digits) {
+    const std::string text = absl::StrFormat("%.*g", digits, value);
+    double back = 0;
+    if (absl::SimpleAtod(text, &back) && back == value) return text;
+  }
+  return absl::StrFormat("%.17g", value);
+}
+
+std::string ValueToText(const NormAttrValue& value) {
+  if (const double* number = std::get_if<double>(&value)) return NumberToText(*number);
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  return absl::StrCat("\"", absl::CHexEscape(std::get<std::string>(value)), "\"");
+}
+
+std::string InstanceText(const std::string& id, const std::vector<NormAttrSpec>& specs,
+                         const std::vector<NormAttrValue>& values, int64_t dim) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    parts.push_back(absl::StrCat(specs[i].name, "=", ValueToText(values[i])));
+  }
+  std::sort(parts.begin(), parts.end());
+  return absl::StrCat(id, "(", absl::StrJoin(parts, ", "), ")[", dim, "]");
+}
+
+// The values as the ABI wants them. Their strings belong to `values`.
+std::vector<plumb_attr_value> ToAbi(const std::vector<NormAttrSpec>& specs,
+                                    const std::vector<NormAttrValue>& values) {
+  std::vector<plumb_attr_value> out(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    out[i] = {};
+    if (const double* number = std::get_if<double>(&values[i])) {
+      if (specs[i].type == NormAttrType::kInt) {
+        out[i].i = static_cast<int64_t>(*number);
+      } else {
+        out[i].f = *number;
+      }
+    } else if (const bool* flag = std::get_if<bool>(&values[i])) {
+      out[i].i = *flag ? 1 : 0;
+    } else {
+      out[i].s = std::get<std::string>(values[i]).c_str();
+    }
+  }
+  return out;
+}
+
+// What the plugin left in the call's own buffer, if there is one.
+std::string MessageOf(const plumb_norm_call& call) {
+  if (call.err == nullptr || call.err_cap == 0) return "";
+  return std::string(call.err, strnlen(call.err, call.err_cap));
+}
+
+}  // namespace
+
+std::string NormParam::InitToString() const {
+  switch (init) {
+    case Init::kZeros:
+      return "zeros";
+    case Init::kOnes:
+      return "ones";
+    case Init::kConstant:
+      return absl::StrCat("constant(", NumberToText(init_a), ")");
+    case Init::kNormal:
+      return absl::StrCat("normal(", NumberToText(init_a), ", ", NumberToText(init_b), ")");
+    case Init::kUniform:
+      return absl::StrCat("uniform(", NumberToText(init_a), ", ", NumberToText(init_b), ")");
+  }
+  return "";
+}
+
+absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(
+    int64_t dim, const NormAttrs& attrs) const {
+  if (dim < 1 || dim > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(id_, ": cannot normalize rows of ", dim, " elements"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<NormAttrValue> values, CheckAttrs(attrs));
+
+  std::shared_ptr<NormInstance> instance(new NormInstance());
+  instance->plugin_ = this;
+  instance->dim_ = dim;
+  instance->text_ = InstanceText(id_, attrs_, values, dim);
+  const std::string where = absl::StrCat(instance->text_, ": ");
+  ErrorText error;
+  plumb_status code = PLUMB_OK;
+  plumb_norm_instance* handle = nullptr;
+  PLUMB_RETURN_IF_ERROR(Annotate(Guarded("create",
+                                         [&] {
+                                           code =
+                                               table_.create(&host_, static_cast<uint32_t>(dim),
+                                                             ToAbi(attrs_, values).data(), &handle,
+                                                             error.text, sizeof(error.text));
+                                         }),
+                                 where));
+  if (code != PLUMB_OK) return Annotate(FromPlugin(code, error.view()), where);
+  if (handle == nullptr) {
+    return absl::InternalError(absl::StrCat(where, "create succeeded without an instance"));
+  }
+  instance->handle_ = handle;
+
+  plumb_norm_layout layout{};
+  layout.struct_size = sizeof(layout);
+  PLUMB_RETURN_IF_ERROR(
+      Annotate(Guarded("layout", [&] { code = table_.layout(handle, &layout); }), where));
+  PLUMB_RETURN_IF_ERROR(Annotate(FromPlugin(code, "layout failed"), where));
+  PLUMB_RETURN_IF_ERROR(Annotate(instance->ReadTensors(layout), where));
+  instance->saved_per_row_ = layout.saved_per_row;
+  instance->saved_per_call_ = layout.saved_per_call;
+  instance->partial_elems_ = layout.partial_elems;
+  instance->backward_needs_x_ = (layout.backward_needs & PLUMB_BWD_X) != 0;
+  instance->backward_needs_y_ = (layout.backward_needs & PLUMB_BWD_Y) != 0;
+  instance->scratch_bytes_ = static_cast<int64_t>(layout.scratch_bytes);
+  instance->scratch_bytes_per_row_ = static_cast<int64_t>(layout.scratch_bytes_per_row);
+  return std::shared_ptr<const NormInstance>(std::move(instance));
+}
+
+absl::Status NormInstance::ReadTensors(const plumb_norm_layout& layout) {
+  PLUMB_ASSIGN_OR_RETURN(NormTensors tensors, ReadLayout(layout, dim_, cross_row()));
+  if (plugin_->identity() && (!tensors.params.empty() || layout.saved_per_row != 0)) {
+    return absl::FailedPreconditionError("calls itself the identity but has parameters or state");
+  }
+  params_ = std::move(tensors.params);
+  buffers_ = std::move(tensors.buffers);
+  if (!cross_row()) return absl::OkStatus();
+  for (const NormParam& buffer : buffers_) {
+    int64_t elements = 1;
+    for (const int64_t size : buffer.dims) elements *= size;
+    buffer_offsets_.push_back(state_elements_);
+    state_elements_ += (elements + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+  }
+  if (state_elements_ > kMaxNormParamElements) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "has buffers of ", state_elements_, " numbers; the most is ", kMaxNormParamElements));
+  }
+  state_elements_ = std::max(state_elements_, kBufferAlignment);
+  return absl::OkStatus();
+}
+
+NormInstance::~NormInstance() {
+  if (handle_ == nullptr) return;
+  const absl::Status left = Guarded("destroy", [this] { plugin_->table_.destroy(handle_); });
+  if (!left.ok()) {
+    plugin_->host_.log(plugin_->host_.ctx, PLUMB_LOG_ERROR, std::string(left.message()).c_str());
+  }
+}
+
+// function() -> plumb_status, one call of the plugin's `name`. `call` is where it may leave its own
+// words.
+template <class Function>
+absl::Status NormInstance::Run(const char* name, const plumb_norm_call* call,
+                               const Function& function) const {
+  plumb_status code = PLUMB_OK;
+  const absl::Status left = Guarded(name, [&] { code = function(); });
+  if (ABSL_PREDICT_TRUE(left.ok() && code == PLUMB_OK)) return absl::OkStatus();
+  if (!left.ok()) return Annotate(left, absl::StrCat(text_, ": "));
+  return Annotate(FromPlugin(code, MessageOf(*call)), absl::StrCat(text_, ": ", name, ": "));
+}
+
+absl::Status NormInstance::Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
+  return Run("forward", &call, [&] { return plugin_->table_.forward(handle_, &call, r0, r1); });
+}
+
+absl::Status NormInstance::Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
+  return Run("backward", &call, [&] { return plugin_->table_.backward(handle_, &call, r0, r1); });
+}
+
+absl::Status NormInstance::ForwardResidual(const plumb_norm_call& call,
+                                           const plumb_residual_call& residual, int64_t r0,
+                                           int64_t r1) const {
+  return Run("residual forward", &call,
+             [&] { return plugin_->residual_.forward(handle_, &call, &residual, r0, r1); });
+}
+
+absl::Status NormInstance::BackwardResidual(const plumb_norm_call& call,
+                                            const plumb_residual_call& residual, int64_t r0,
+                                            int64_t r1) const {
+  return Run("residual backward", &call,
+             [&] { return plugin_->residual_.backward(handle_, &call, &residual, r0, r1); });
+}
+
+absl::Status NormInstance::StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0,
+                                        int64_t r1, void* partial) const {
+  return Run("stats_partial", &call,
+             [&] { return plugin_->table_.stats_partial(handle_, phase, &call, r0, r1, partial); });
+}
+
+absl::Status NormInstance::StatsCombine(uint32_t phase, const plumb_norm_call& call, void* acc,
+                                        const void* partial) const {
+  return Run("stats_combine", nullptr, [&] {
+    plugin_->table_.stats_combine(handle_, phase, &call, acc, partial);
+    return PLUMB_OK;
+  });
+}
+
+absl::Status NormInstance::StatsFinalize(uint32_t phase, const plumb_norm_call& call,
+                                         void* acc) const {
+  return Run("stats_finalize", &call,
+             [&] { return plugin_->table_.stats_finalize(handle_, phase, &call, acc); });
+}
+
+}  // namespace plumb

@@ -1,0 +1,18 @@
+// Norms with statistics over rows that are linked into the tests, for the host's side of them. One
+// puts some gradients of parameters into stats_finalize and the others into backward, keeps running
+// statistics and counts backward calls in its buffers ("test.batch", parameters gain and bias); the
+// other takes statistics in evaluation too, has no buffers, and saves a number a row
+// ("test.batch_eval").
+#ifndef PLUMB_TESTS_OPS_BATCH_NORM_PLUGIN_H_
+#define PLUMB_TESTS_OPS_BATCH_NORM_PLUGIN_H_
+
+#include "plumb/norm_plugin.h"
+
+namespace plumb {
+
+const plumb_norm_plugin* BatchNorm();
+const plumb_norm_plugin* BatchNormInEvaluationToo();
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_OPS_BATCH_NORM_PLUGIN_H_
