@@ -27,20 +27,24 @@ Json ToJson(const LayerGroupInfo& group) {
           {"norms", group.norms}, {"jacobian", group.jacobian}};
 }
 
+Json ToJson(const std::vector<TensorInfo>& tensors) {
+  Json json = Json::array();
+  for (const TensorInfo& tensor : tensors) {
+    json.push_back({{"name", tensor.name},
+                    {"shape", tensor.shape},
+                    {"dtype", tensor.dtype},
+                    {"init", tensor.init},
+                    {"role", tensor.role},
+                    {"elements", tensor.elements}});
+  }
+  return json;
+}
+
 Json ToJson(const ModelDescription& model) {
   Json dims = Json::object();
   for (const auto& [name, value] : model.dims) dims[name] = value;
   Json layers = Json::array();
   for (const LayerGroupInfo& group : model.layers) layers.push_back(ToJson(group));
-  Json tensors = Json::array();
-  for (const TensorInfo& tensor : model.tensors) {
-    tensors.push_back({{"name", tensor.name},
-                       {"shape", tensor.shape},
-                       {"dtype", tensor.dtype},
-                       {"init", tensor.init},
-                       {"role", tensor.role},
-                       {"elements", tensor.elements}});
-  }
   return {{"name", model.name},
           {"dims", dims},
           {"positions", model.positions},
@@ -51,10 +55,12 @@ Json ToJson(const ModelDescription& model) {
           {"norm_sites", model.norm_sites},
           {"identity_route", model.identity_route},
           {"norms_before_head", model.norms_before_head},
-          {"tensors", tensors},
+          {"tensors", ToJson(model.tensors)},
+          {"buffers", ToJson(model.buffers)},
           {"totals",
            {{"parameters", model.parameters},
             {"tensors", model.tensors.size()},
+            {"buffer_elements", model.buffer_elements},
             {"weight_bytes", model.weight_bytes},
             {"optimizer_bytes", model.optimizer_bytes},
             {"step_bytes", model.step_bytes}}}};
@@ -97,8 +103,16 @@ std::string ToText(const ModelDescription& model) {
   absl::StrAppend(&text, "\n  ", Count(model.norm_sites, "norm"), " applied in a forward pass\n\n");
 
   absl::StrAppend(&text, "tensors\n", TensorTable(model.tensors), "\n");
+  if (!model.buffers.empty()) {
+    absl::StrAppend(&text, "buffers\n", TensorTable(model.buffers), "\n");
+  }
   absl::StrAppend(&text, Count(model.parameters, "parameter"), " in ",
                   Count(static_cast<int64_t>(model.tensors.size()), "tensor"), "\n");
+  if (!model.buffers.empty()) {
+    absl::StrAppend(&text, Count(model.buffer_elements, "number"), " in ",
+                    Count(static_cast<int64_t>(model.buffers.size()), "buffer"),
+                    ", statistics that norms keep from training (not parameters)\n");
+  }
   absl::StrAppend(&text, "memory: weights ", Bytes(model.weight_bytes),
                   ", gradients and optimizer ", Bytes(model.optimizer_bytes),
                   ", a training step on one full sequence ", Bytes(model.step_bytes), "\n");

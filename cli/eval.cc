@@ -64,7 +64,7 @@ absl::StatusOr<Model::Outputs> RunModel(const Options& options, Runtime* runtime
   if (!loaded.ok()) return loaded;
   const absl::StatusOr<std::vector<std::vector<int32_t>>> tokens = ReadTokens(options.tokens);
   if (!tokens.ok()) return tokens.status();
-  return (*model)->Run(*tokens);
+  return (*model)->Run(*tokens, /*with_gradients=*/!options.grads.empty());
 }
 
 absl::Status EvalTokens(const Options& options, Runtime* runtime) {
@@ -126,8 +126,10 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
   app->add_option("--logits", options->logits,
                   "Write the logits [batch, seq, vocab] to this file (safetensors)")
       ->type_name("OUT");
-  app->add_option("--grads", options->grads,
-                  "Write the loss and the L2 norm of its gradient by parameter to this file (JSON)")
+  app->add_option(
+         "--grads", options->grads,
+         "Write the loss and the L2 norm of its gradient by parameter to this file (JSON); "
+         "norms over tokens then take the statistics of these tokens, as in training")
       ->type_name("OUT");
   app->add_flag("--json", options->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);

@@ -29,14 +29,16 @@ const char* RoleName(ParameterSpec::Role role) {
   return "learned";
 }
 
-TensorInfo ToPublic(const ParameterSpec& parameter) {
+// `tensor`: a ParameterSpec or a BufferSpec.
+template <class Tensor>
+TensorInfo ToPublic(const Tensor& tensor, const char* role) {
   TensorInfo info;
-  info.name = parameter.name;
+  info.name = tensor.name;
   info.dtype = DTypeName(DType::kF32);
-  info.shape.assign(parameter.shape.dims().begin(), parameter.shape.dims().end());
-  info.init = parameter.init.ToString();
-  info.role = RoleName(parameter.role);
-  info.elements = parameter.shape.num_elements();
+  info.shape.assign(tensor.shape.dims().begin(), tensor.shape.dims().end());
+  info.init = tensor.init.ToString();
+  info.role = role;
+  info.elements = tensor.shape.num_elements();
   return info;
 }
 
@@ -104,6 +106,9 @@ Model::~Model() = default;
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(Runtime* runtime, const Spec& spec) {
   auto model = std::unique_ptr<Model>(new Model);
   PLUMB_ASSIGN_OR_RETURN(model->impl_->context, runtime->impl().MakeContext(spec.impl()));
+  for (const std::string& warning : model->impl_->context->model.warnings) {
+    runtime->impl().Warn(warning);
+  }
   model->impl_->threads = runtime->threads();
   return model;
 }
@@ -132,8 +137,14 @@ absl::StatusOr<ModelDescription> Model::Describe() const {
   out.identity_route = stack.routes.identity.ToString();
   out.norms_before_head = stack.routes.identity.end_norms;
   for (const ParameterSpec& parameter : context.parameters) {
-    out.tensors.push_back(ToPublic(parameter));
+    out.tensors.push_back(ToPublic(parameter, RoleName(parameter.role)));
     out.parameters += out.tensors.back().elements;
+  }
+  for (const NormStateSpec& state : context.states) {
+    for (const BufferSpec& buffer : state.buffers) {
+      out.buffers.push_back(ToPublic(buffer, "buffer"));
+      out.buffer_elements += out.buffers.back().elements;
+    }
   }
   out.weight_bytes = out.parameters * static_cast<int64_t>(sizeof(float));
   out.optimizer_bytes = 3 * out.weight_bytes;
@@ -179,8 +190,9 @@ absl::StatusOr<std::string> Model::Explain(const std::string& stage, int64_t bat
 
 absl::Status Model::Init(uint64_t seed) {
   return OrOutOfMemory([&] {
-    impl_->parameters = std::make_unique<ParameterStore>(impl_->context->parameters);
-    DrawParameters(impl_->context->parameters, seed, impl_->threads, *impl_->parameters);
+    const ModelContext& context = *impl_->context;
+    impl_->parameters = std::make_unique<ParameterStore>(context.parameters, context.states);
+    DrawParameters(context.parameters, context.states, seed, impl_->threads, *impl_->parameters);
     return absl::OkStatus();
   });
 }
@@ -188,8 +200,9 @@ absl::Status Model::Init(uint64_t seed) {
 absl::Status Model::LoadWeights(const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
   return OrOutOfMemory([&]() -> absl::Status {
-    auto parameters = std::make_unique<ParameterStore>(impl_->context->parameters);
-    PLUMB_RETURN_IF_ERROR(parameters->layout().Read("", file, parameters->data()));
+    auto parameters =
+        std::make_unique<ParameterStore>(impl_->context->parameters, impl_->context->states);
+    PLUMB_RETURN_IF_ERROR(parameters->Read(file));
     impl_->parameters = std::move(parameters);
     return absl::OkStatus();
   });
@@ -197,16 +210,17 @@ absl::Status Model::LoadWeights(const std::string& path) {
 
 absl::Status Model::SaveWeights(const std::string& path) const {
   PLUMB_RETURN_IF_ERROR(impl_->RequireWeights());
-  const ParameterStore& store = *impl_->parameters;
-  return WriteSafetensors(path, store.layout().Tensors("", store.data()),
+  return WriteSafetensors(path, impl_->parameters->Tensors(),
                           {{"plumb", PlumbVersion()}, {"model", impl_->context->model.name}});
 }
 
-absl::StatusOr<Model::Outputs> Model::Run(const std::vector<std::vector<int32_t>>& tokens) const {
+absl::StatusOr<Model::Outputs> Model::Run(const std::vector<std::vector<int32_t>>& tokens,
+                                          bool with_gradients) const {
   PLUMB_RETURN_IF_ERROR(impl_->RequireWeights());
   const ParameterStore& store = *impl_->parameters;
   PLUMB_ASSIGN_OR_RETURN(BatchOutputs batch, OrOutOfMemory([&] {
-                           return RunBatch(*impl_->context, store, tokens, impl_->threads);
+                           return RunBatch(*impl_->context, store, tokens, with_gradients,
+                                           impl_->threads);
                          }));
   Outputs out;
   out.batch = batch.batch;
@@ -214,6 +228,7 @@ absl::StatusOr<Model::Outputs> Model::Run(const std::vector<std::vector<int32_t>
   out.vocab = impl_->context->model.dims.vocab_size;
   out.logits = std::move(batch.logits);
   out.loss = batch.loss;
+  if (!with_gradients) return out;
   for (const ParameterLayout::Entry& entry : store.layout().entries) {
     std::vector<float> gradient(batch.gradients.begin() + entry.begin,
                                 batch.gradients.begin() + entry.end);

@@ -42,19 +42,45 @@ PluginAttribute ToPublic(const NormAttrSpec& spec) {
 // Shapes as functions of dim, seen by asking for one that no plugin uses as a constant.
 constexpr int64_t kProbeDim = 960;
 
-std::vector<PluginParameter> ParametersOf(const NormPlugin& plugin) {
-  std::vector<PluginParameter> parameters;
-  const auto instance = plugin.Instantiate(kProbeDim, {});
-  if (!instance.ok()) return parameters;
-  for (const NormParam& param : (*instance)->params()) {
-    std::vector<std::string> dims;
-    for (int64_t dim : param.dims) {
-      dims.push_back(dim == kProbeDim ? "dim" : absl::StrCat(dim));
-    }
-    parameters.push_back({param.name, absl::StrCat("[", absl::StrJoin(dims, ", "), "]"),
-                          param.InitToString(), param.doc});
+PluginParameter ToPublic(const NormParam& param) {
+  std::vector<std::string> dims;
+  for (int64_t dim : param.dims) {
+    dims.push_back(dim == kProbeDim ? "dim" : absl::StrCat(dim));
   }
-  return parameters;
+  PluginParameter out;
+  out.name = param.name;
+  out.shape = absl::StrCat("[", absl::StrJoin(dims, ", "), "]");
+  out.init = param.InitToString();
+  out.doc = param.doc;
+  out.offset = param.offset;
+  return out;
+}
+
+std::vector<std::string> TraitsOf(const NormPlugin& plugin) {
+  const struct {
+    bool holds;
+    const char* name;
+  } traits[] = {{plugin.identity(), "identity"},
+                {plugin.cross_row(), "cross-row"},
+                {plugin.cross_row_eval(), "cross-row in evaluation"},
+                {plugin.scale_invariant(), "scale-invariant"},
+                {plugin.shift_invariant(), "shift-invariant"},
+                {plugin.approximate_gradient(), "approximate gradient"},
+                {plugin.in_place(), "in place"},
+                {plugin.has_residual(), "residual extension"}};
+  std::vector<std::string> names;
+  for (const auto& trait : traits) {
+    if (trait.holds) names.push_back(trait.name);
+  }
+  return names;
+}
+
+std::vector<std::string> DTypesOf(const NormPlugin& plugin) {
+  std::vector<std::string> names;
+  if (plugin.dtypes() & PLUMB_F32) names.push_back("f32");
+  if (plugin.dtypes() & PLUMB_BF16) names.push_back("bf16");
+  if (plugin.dtypes() & PLUMB_F64) names.push_back("f64");
+  return names;
 }
 
 }  // namespace
@@ -64,9 +90,15 @@ const char* PlumbVersion() { return PLUMB_VERSION; }
 absl::StatusOr<std::unique_ptr<ModelContext>> Runtime::Impl::MakeContext(const ModelSpec& spec) {
   auto context = std::make_unique<ModelContext>();
   PLUMB_ASSIGN_OR_RETURN(context->model, Resolve(spec, &plugins, resolve));
-  PLUMB_ASSIGN_OR_RETURN(context->parameters, ListParameters(context->model));
+  PLUMB_ASSIGN_OR_RETURN(ModelTensors tensors, ListTensors(context->model));
+  context->parameters = std::move(tensors.parameters);
+  context->states = std::move(tensors.states);
   context->ops = &ops;
   return context;
+}
+
+void Runtime::Impl::Warn(const std::string& warning) {
+  if (warned.insert(warning).second) warnings.push_back(warning);
 }
 
 Runtime::Runtime() : impl_(std::make_unique<Impl>()) {}
@@ -86,11 +118,17 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
     }
   }
   impl.resolve.placement_directories = options.placement_directories;
-  for (const char* directory : {PLUMB_INSTALLED_PLUGIN_DIR, PLUMB_BUILD_PLUGIN_DIR}) {
-    impl.plugins.AddDirectory(directory);
-  }
-  for (const char* directory : {PLUMB_INSTALLED_PLACEMENT_DIR, PLUMB_SOURCE_PLACEMENT_DIR}) {
-    impl.resolve.placement_directories.push_back(directory);
+  const std::string& prefix = options.install_prefix;
+  if (!prefix.empty()) {
+    impl.plugins.AddDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR));
+    impl.resolve.placement_directories.push_back(absl::StrCat(prefix, "/", PLUMB_PLACEMENT_DIR));
+  } else {
+    for (const char* directory : {PLUMB_INSTALLED_PLUGIN_DIR, PLUMB_BUILD_PLUGIN_DIR}) {
+      impl.plugins.AddDirectory(directory);
+    }
+    for (const char* directory : {PLUMB_INSTALLED_PLACEMENT_DIR, PLUMB_SOURCE_PLACEMENT_DIR}) {
+      impl.resolve.placement_directories.push_back(directory);
+    }
   }
   for (const std::string& file : options.plugin_files) {
     PLUMB_RETURN_IF_ERROR(impl.plugins.LoadFile(file));
@@ -116,10 +154,12 @@ absl::StatusOr<PluginInfo> Runtime::DescribePlugin(const std::string& id) {
   info.doc = plugin->doc();
   info.path = plugin->path();
   for (const NormAttrSpec& spec : plugin->attrs()) info.attributes.push_back(ToPublic(spec));
-  info.parameters = ParametersOf(*plugin);
-  if (plugin->identity()) info.traits.push_back("identity");
-  if (plugin->in_place()) info.traits.push_back("in place");
-  if (plugin->has_f64()) info.traits.push_back("f64");
+  if (const auto instance = plugin->Instantiate(kProbeDim, {}); instance.ok()) {
+    for (const NormParam& param : (*instance)->params()) info.parameters.push_back(ToPublic(param));
+    for (const NormParam& buffer : (*instance)->buffers()) info.buffers.push_back(ToPublic(buffer));
+  }
+  info.traits = TraitsOf(*plugin);
+  info.dtypes = DTypesOf(*plugin);
   return info;
 }
 

@@ -3,6 +3,7 @@
 #define PLUMB_RUNTIME_API_RUNTIME_IMPL_H_
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,13 @@ struct Runtime::Impl {
   ResolveOptions resolve;
   int threads = 1;
   std::vector<std::string> warnings;
+  std::set<std::string> warned;  // all that were ever added by Warn
   size_t plugin_warnings_taken = 0;
 
-  // Resolves a description and lists its parameters.
+  // Adds a warning for TakeWarnings, unless it was added before.
+  void Warn(const std::string& warning);
+
+  // Resolves a description and lists its tensors. The model's warnings are the caller's to pass on.
   absl::StatusOr<std::unique_ptr<ModelContext>> MakeContext(const ModelSpec& spec);
 };
 

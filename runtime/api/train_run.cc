@@ -135,8 +135,9 @@ absl::Status TrainRun::Impl::CheckSameModel(Runtime::Impl* runtime, const TrainR
     PLUMB_RETURN_IF_ERROR(Annotate(model.Set(field, value), "model."));
   }
   PLUMB_RETURN_IF_ERROR(FitVocabulary(tokenizer, request.data_path, &model));
-  PLUMB_ASSIGN_OR_RETURN(const auto other, runtime->MakeContext(model));
-  if (other->model.self_contained_text == context->model.self_contained_text) {
+  PLUMB_ASSIGN_OR_RETURN(const ResolvedModel other,
+                         Resolve(model, &runtime->plugins, runtime->resolve));
+  if (other.self_contained_text == context->model.self_contained_text) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
@@ -219,12 +220,12 @@ absl::Status TrainRun::Impl::LoadCheckpoint() {
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(*path));
   PLUMB_RETURN_IF_ERROR(CheckState(checkpoint.state, JoinPath(*path, "state.json")));
   const ParameterLayout& layout = session->parameters().layout();
-  const TrainSession::Buffers buffers = session->buffers();
+  const TrainSession::Moments moments = session->moments();
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile model, OpenCheckpointModel(checkpoint));
-  PLUMB_RETURN_IF_ERROR(layout.Read("", model, buffers.parameters));
+  PLUMB_RETURN_IF_ERROR(session->parameters().Read(model));
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
-  PLUMB_RETURN_IF_ERROR(layout.Read("m.", optimizer, buffers.m));
-  PLUMB_RETURN_IF_ERROR(layout.Read("v.", optimizer, buffers.v));
+  PLUMB_RETURN_IF_ERROR(layout.Read("m.", optimizer, moments.m));
+  PLUMB_RETURN_IF_ERROR(layout.Read("v.", optimizer, moments.v));
   session->set_step(checkpoint.step);
   checkpoint_step = checkpoint.step;
   checkpoint_path = *path;
@@ -260,6 +261,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
     return goes_on ? impl.OpenExisting(&runtime->impl(), request)
                    : impl.OpenNew(&runtime->impl(), request);
   }));
+  for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);
   TrainInfo& info = impl.info;
   info.model_name = impl.context->model.name;
   info.out = request.out;
@@ -329,7 +331,7 @@ absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
   if (impl.checkpoint_step == session.step()) return impl.checkpoint_path;
   PLUMB_RETURN_IF_ERROR(impl.metrics->Sync());
   const ParameterLayout& layout = session.parameters().layout();
-  const std::vector<TensorToWrite> model = layout.Tensors("", session.parameters().data());
+  const std::vector<TensorToWrite> model = session.parameters().Tensors();
   std::vector<TensorToWrite> optimizer = layout.Tensors("m.", session.first_moments());
   for (TensorToWrite& v : layout.Tensors("v.", session.second_moments())) {
     optimizer.push_back(std::move(v));

@@ -88,8 +88,9 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtim
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile weights, OpenCheckpointModel(checkpoint));
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
-    impl.parameters = std::make_unique<ParameterStore>(impl.context->parameters);
-    return impl.parameters->layout().Read("", weights, impl.parameters->data());
+    impl.parameters =
+        std::make_unique<ParameterStore>(impl.context->parameters, impl.context->states);
+    return impl.parameters->Read(weights);
   }));
   impl.checkpoint = where.checkpoint;
   impl.step = checkpoint.step;

@@ -82,6 +82,7 @@ class Emitter : public FormulaBackend {
       inputs.push_back(Param(absl::StrCat(site.name, ".", param.name)));
     }
     const std::shared_ptr<const AttrObject> attr = std::make_shared<NormAttr>(instance);
+    if (instance->cross_row()) return CrossNorm(site, *instance, std::move(inputs), attr);
     return b_.Apply("norm", std::move(inputs),
                     {{"instance", attr}, {"train", options_.program == Program::kTrain}},
                     absl::StrCat(site.name, ".out"));
@@ -127,6 +128,23 @@ class Emitter : public FormulaBackend {
     if (it != parameters_.end()) return it->second;
     b_.Fail(absl::InternalError(absl::StrCat("no parameter ", name)));
     return kNoValue;
+  }
+
+  // `inputs` are x and the parameters. Training takes the statistics of the batch and keeps them in
+  // the state; the other programs read the state.
+  absl::StatusOr<TensorHandle> CrossNorm(const NormSite& site, const NormInstance& instance,
+                                         std::vector<ValueId> inputs,
+                                         const std::shared_ptr<const AttrObject>& attr) {
+    if (options_.program == Program::kCached && instance.cross_row_eval()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "norm \"", site.norm->name, "\" (", instance.plugin().id(), ") takes statistics over ",
+          "tokens in evaluation too, so the model cannot decode token by token; it can be trained ",
+          "and evaluated, but not sampled from"));
+    }
+    const ValueId state = b_.State(StateName(site.name), F32({instance.state_elements()}));
+    inputs.insert(inputs.begin() + 1, state);
+    const char* op = options_.program == Program::kTrain ? "cross_norm" : "cross_norm_eval";
+    return b_.Apply(op, std::move(inputs), {{"instance", attr}}, absl::StrCat(site.name, ".out"));
   }
 
   // y = x W^T (+ bias), W [out, in].

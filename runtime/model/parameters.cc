@@ -58,6 +58,7 @@ class Lister : public NullBackend {
       parameter.lr_scale = param.lr_scale;
       PLUMB_RETURN_IF_ERROR(Append(std::move(parameter)));
     }
+    if (instance->cross_row()) PLUMB_RETURN_IF_ERROR(AppendState(site.name, *instance));
     return 0;
   }
 
@@ -92,10 +93,10 @@ class Lister : public NullBackend {
     return NullBackend::Head(x, at_point);
   }
 
-  absl::StatusOr<std::vector<ParameterSpec>> Finish() && {
+  absl::StatusOr<ModelTensors> Finish() && {
     PLUMB_RETURN_IF_ERROR(rules_.CheckAllMatched());
     PLUMB_RETURN_IF_ERROR(CheckSize());
-    return std::move(parameters_);
+    return ModelTensors{std::move(parameters_), std::move(states_)};
   }
 
  private:
@@ -107,6 +108,7 @@ class Lister : public NullBackend {
       for (int64_t dim : parameter.shape.dims()) elements *= static_cast<double>(dim);
       total += elements;
     }
+    for (const NormStateSpec& state : states_) total += static_cast<double>(state.elements);
     if (total <= 1e15) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("the model would have ", total, " parameters; at most 1e+15 can be counted"));
@@ -143,13 +145,34 @@ class Lister : public NullBackend {
 
   // A slot that is called like one of its sublayer's projections, or like the second application of
   // another slot ("norm_2"), would take its parameters' names.
+  absl::Status TakeName(const std::string& name) {
+    if (names_.insert(name).second) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("two parameters would have the name ", name,
+                                                   "; call the norm slot something else"));
+  }
+
   absl::Status Append(ParameterSpec parameter) {
-    if (!names_.insert(parameter.name).second) {
-      return absl::InvalidArgumentError(absl::StrCat("two parameters would have the name ",
-                                                     parameter.name,
-                                                     "; call the norm slot something else"));
-    }
+    PLUMB_RETURN_IF_ERROR(TakeName(parameter.name));
     parameters_.push_back(std::move(parameter));
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendState(const std::string& site, const NormInstance& instance) {
+    NormStateSpec state;
+    state.name = StateName(site);
+    state.elements = instance.state_elements();
+    PLUMB_RETURN_IF_ERROR(TakeName(state.name));  // a name of the graph, as parameters' are
+    for (size_t i = 0; i < instance.buffers().size(); ++i) {
+      const NormParam& def = instance.buffers()[i];
+      BufferSpec buffer;
+      buffer.name = absl::StrCat(site, ".", def.name);
+      buffer.shape = Shape(absl::MakeConstSpan(def.dims));
+      buffer.init = ToInit(def);
+      buffer.offset = instance.buffer_offset(i);
+      PLUMB_RETURN_IF_ERROR(TakeName(buffer.name));
+      state.buffers.push_back(std::move(buffer));
+    }
+    states_.push_back(std::move(state));
     return absl::OkStatus();
   }
 
@@ -189,10 +212,34 @@ class Lister : public NullBackend {
   const ResolvedModel& model_;
   InitRules rules_;
   std::vector<ParameterSpec> parameters_;
-  std::set<std::string> names_;    // of parameters_
+  std::vector<NormStateSpec> states_;
+  std::set<std::string> names_;    // of both, and of the buffers
   std::set<std::string> learned_;  // that were asked for
   absl::Status status_;
 };
+
+void Draw(const std::string& name, const Shape& shape, const InitSpec& init, uint64_t seed,
+          int threads, float* out) {
+  constexpr int64_t kCostOfADraw = 64;  // scalar operations, roughly
+  const int64_t n = shape.num_elements();
+  if (init.kind == InitSpec::Kind::kConstant) {
+    std::fill_n(out, n, static_cast<float>(init.a));
+    return;
+  }
+  // Every draw is a function of its index, so it does not matter who makes it.
+  const RngStream stream(seed, absl::StrCat("init ", name));
+  const bool normal = init.kind == InitSpec::Kind::kNormal;
+  const int64_t tasks = TaskCount(n, n * kCostOfADraw);
+  ParallelFor(tasks, threads, [&](int64_t task) {
+    const Range range = TaskRange(n, tasks, task);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      const uint64_t index = static_cast<uint64_t>(i);
+      const double value = normal ? init.a + init.b * stream.Normal(index)
+                                  : init.a + (init.b - init.a) * stream.Uniform(index);
+      out[i] = static_cast<float>(value);
+    }
+  });
+}
 
 }  // namespace
 
@@ -208,33 +255,25 @@ std::string InitSpec::ToString() const {
   return absl::StrCat("uniform(", a, ", ", b, ")");
 }
 
-absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& model) {
+std::string StateName(const std::string& site) { return absl::StrCat(site, ".state"); }
+
+absl::StatusOr<ModelTensors> ListTensors(const ResolvedModel& model) {
   Lister lister(model);
   PLUMB_RETURN_IF_ERROR(RunStack(model, &lister));
   return std::move(lister).Finish();
 }
 
+absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& model) {
+  PLUMB_ASSIGN_OR_RETURN(ModelTensors tensors, ListTensors(model));
+  return std::move(tensors.parameters);
+}
+
 void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads, float* out) {
-  constexpr int64_t kCostOfADraw = 64;  // scalar operations, roughly
-  const InitSpec& init = parameter.init;
-  const int64_t n = parameter.shape.num_elements();
-  if (init.kind == InitSpec::Kind::kConstant) {
-    std::fill_n(out, n, static_cast<float>(init.a));
-    return;
-  }
-  // Every draw is a function of its index, so it does not matter who makes it.
-  const RngStream stream(seed, absl::StrCat("init ", parameter.name));
-  const bool normal = init.kind == InitSpec::Kind::kNormal;
-  const int64_t tasks = TaskCount(n, n * kCostOfADraw);
-  ParallelFor(tasks, threads, [&](int64_t task) {
-    const Range range = TaskRange(n, tasks, task);
-    for (int64_t i = range.begin; i < range.end; ++i) {
-      const uint64_t index = static_cast<uint64_t>(i);
-      const double value = normal ? init.a + init.b * stream.Normal(index)
-                                  : init.a + (init.b - init.a) * stream.Uniform(index);
-      out[i] = static_cast<float>(value);
-    }
-  });
+  Draw(parameter.name, parameter.shape, parameter.init, seed, threads, out);
+}
+
+void DrawInitialValues(const BufferSpec& buffer, uint64_t seed, int threads, float* out) {
+  Draw(buffer.name, buffer.shape, buffer.init, seed, threads, out);
 }
 
 }  // namespace plumb

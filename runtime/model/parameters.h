@@ -1,4 +1,5 @@
-// The trainable tensors of a model: names, shapes, how they are drawn. Pure; values.
+// The tensors of a model: names, shapes, how they are drawn. Parameters are trained; buffers are
+// statistics that norms keep from training for evaluation. Pure; values.
 //
 // Names are stable: they are the keys of checkpoints, and of the random streams that draw initial
 // values, so that two models draw the same values for the weights that they share.
@@ -37,12 +38,40 @@ struct ParameterSpec {
   bool is_matrix() const { return shape.rank() >= 2; }
 };
 
-// All parameters, in the order of the data. Errors: an init rule that matches nothing or cannot be
-// evaluated, a norm that refuses its dimension.
+// One buffer of a norm at one place of the model.
+struct BufferSpec {
+  std::string name;  // "layers.0.attention.norm.running_mean"
+  Shape shape;
+  InitSpec init;
+  int64_t offset = 0;  // into its state, in elements
+};
+
+// All buffers of a norm at one place, side by side in one tensor f32[elements]: programs see them
+// as one state.
+struct NormStateSpec {
+  std::string name;  // "layers.0.attention.norm.state"
+  int64_t elements = 0;
+  std::vector<BufferSpec> buffers;
+};
+
+// The name of the state of the norm that is applied at `site`: "layers.0.attention.norm".
+std::string StateName(const std::string& site);
+
+struct ModelTensors {
+  std::vector<ParameterSpec> parameters;
+  std::vector<NormStateSpec> states;  // of cross-row norms
+};
+
+// Everything that a checkpoint of the model keeps, in the order of the data. Errors: an init rule
+// that matches nothing or cannot be evaluated, a norm that refuses its dimension, two tensors of
+// one name.
+absl::StatusOr<ModelTensors> ListTensors(const ResolvedModel& model);
+// Its parameters alone.
 absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& model);
 
 // Fills `out` (shape.num_elements() floats) from the stream of (seed, name).
 void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads, float* out);
+void DrawInitialValues(const BufferSpec& buffer, uint64_t seed, int threads, float* out);
 
 }  // namespace plumb
 

@@ -16,7 +16,7 @@ namespace plumb {
 
 // Sequences side by side, row-major [batch, seq]. Rows that are shorter than the longest end in
 // padding: token 0, target -1. Padding comes after everything else in its row, so in a causal model
-// no real position sees it.
+// no real position sees it, unless a norm takes statistics over tokens.
 struct Batch {
   int64_t batch = 0;
   int64_t seq = 0;

@@ -32,11 +32,12 @@ DecodeSession::DecodeSession(const ModelContext* context, const ParameterStore* 
       logits_(context->model.dims.vocab_size * static_cast<int64_t>(sizeof(float))) {}
 
 absl::Status DecodeSession::BindExecutable(Executable* executable) {
-  PLUMB_RETURN_IF_ERROR(parameters_->layout().Bind("", parameters_->data(), executable));
+  PLUMB_RETURN_IF_ERROR(parameters_->Bind(executable));
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
   for (const Value& value : executable->graph().values) {
     if (value.kind != ValueKind::kState) continue;
+    if (parameters_->states().Find(value.name) != nullptr) continue;  // of a norm
     AlignedBuffer& cache = caches_[value.name];
     if (cache.size() == 0) cache = AlignedBuffer(value.type.bytes());
     PLUMB_RETURN_IF_ERROR(executable->Bind(value.name, cache.data()));

@@ -29,7 +29,8 @@ class DecodeSession {
 
   // Appends tokens; logits() is then the distribution of the token after them. kOutOfRange, with
   // nothing appended, when the sequence would outgrow the model's context_length; kInvalidArgument
-  // for no tokens.
+  // for no tokens; kFailedPrecondition, naming the norm, when one takes statistics over tokens in
+  // evaluation too.
   absl::Status Feed(absl::Span<const int32_t> tokens);
 
   const float* logits() const { return logits_.as<float>(); }  // [vocab_size]

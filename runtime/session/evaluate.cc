@@ -49,7 +49,7 @@ EvalSession::EvalSession(const ModelContext* context, const ParameterStore* para
 
 absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
   const auto bind = [this](Executable* executable) -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(parameters_->layout().Bind("", parameters_->data(), executable));
+    PLUMB_RETURN_IF_ERROR(parameters_->Bind(executable));
     PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
     PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
     PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
@@ -76,7 +76,7 @@ absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
 
 absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const ParameterStore& parameters,
                                       const std::vector<std::vector<int32_t>>& tokens,
-                                      int threads) {
+                                      bool with_gradients, int threads) {
   const ModelDims& dims = context.model.dims;
   if (tokens.empty()) return absl::InvalidArgumentError("no sequences");
   const size_t length = tokens[0].size();
@@ -112,14 +112,21 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
     targets.as<int32_t>()[i] = t + 1 < length ? tokens[b][t + 1] : -1;
   }
   AlignedBuffer logits(n * dims.vocab_size * kFloat);
-  AlignedBuffer gradients(parameters.layout().size * kFloat);
+  AlignedBuffer gradients(with_gradients ? parameters.layout().size * kFloat : 0);
+  // A training program would write the statistics of these tokens into the states.
+  AlignedBuffer states(parameters.states().size * kFloat);
+  std::copy_n(parameters.state_data(), parameters.states().size, states.as<float>());
   BuildOptions options;
+  options.program = with_gradients ? Program::kTrain : Program::kEval;
   options.batch = out.batch;
   options.output_logits = true;
-  ProgramSet programs(&context, options, /*gradients=*/true);
+  ProgramSet programs(&context, options, with_gradients);
   const auto bind = [&](Executable* executable) -> absl::Status {
     PLUMB_RETURN_IF_ERROR(parameters.layout().Bind("", parameters.data(), executable));
-    PLUMB_RETURN_IF_ERROR(parameters.layout().Bind("grad.", gradients.as<float>(), executable));
+    PLUMB_RETURN_IF_ERROR(parameters.states().Bind(states.as<float>(), executable));
+    if (with_gradients) {
+      PLUMB_RETURN_IF_ERROR(parameters.layout().Bind("grad.", gradients.as<float>(), executable));
+    }
     PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", ids.data()));
     PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions.data()));
     PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets.data()));
@@ -130,7 +137,9 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
   PLUMB_RETURN_IF_ERROR(executable->Run(threads));
   out.loss = static_cast<double>(*loss.as<float>());
   out.logits.assign(logits.as<float>(), logits.as<float>() + n * dims.vocab_size);
-  out.gradients.assign(gradients.as<float>(), gradients.as<float>() + parameters.layout().size);
+  if (with_gradients) {
+    out.gradients.assign(gradients.as<float>(), gradients.as<float>() + parameters.layout().size);
+  }
   return out;
 }
 

@@ -52,13 +52,17 @@ struct BatchOutputs {
   int64_t batch = 0, seq = 0;
   std::vector<float> logits;  // [batch, seq, vocab]
   double loss = 0;            // mean cross-entropy of logits[:, :-1] against tokens[:, 1:]
-  // Gradients of the loss, in the layout of the parameters.
+  // Gradients of the loss, in the layout of the parameters; empty if they were not wanted.
   std::vector<float> gradients;
 };
 
-// Errors: ragged or too long rows, ids outside the vocabulary.
+// With gradients it is the pass of a training step, in which a norm with statistics over tokens
+// takes those of `tokens`; without, the pass of an evaluation, in which it uses those that it has
+// kept. `parameters` stay as they are either way. Errors: ragged or too long rows, ids outside the
+// vocabulary.
 absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const ParameterStore& parameters,
-                                      const std::vector<std::vector<int32_t>>& tokens, int threads);
+                                      const std::vector<std::vector<int32_t>>& tokens,
+                                      bool with_gradients, int threads);
 
 }  // namespace plumb
 

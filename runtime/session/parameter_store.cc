@@ -11,14 +11,63 @@
 
 namespace plumb {
 namespace {
+
 constexpr int64_t kElementsPerLine = kAlignment / static_cast<int64_t>(sizeof(float));
+
+int64_t WholeLines(int64_t elements) {
+  return (elements + kElementsPerLine - 1) / kElementsPerLine * kElementsPerLine;
+}
+
+struct TensorToRead {
+  std::string name;
+  Shape shape;
+  float* to;
+};
+
+absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_view prefix,
+                         const SafetensorsFile& file) {
+  std::vector<std::string> mistakes;
+  std::set<std::string> wanted;
+  for (const TensorToRead& tensor : tensors) {
+    wanted.insert(tensor.name);
+    const TensorEntry* found = file.Find(tensor.name);
+    if (found == nullptr) {
+      mistakes.push_back(absl::StrCat("missing: ", tensor.name, " f32", tensor.shape.ToString()));
+    } else if (found->dtype != "F32" || found->shape != tensor.shape) {
+      mistakes.push_back(absl::StrCat("misshapen: ", tensor.name, " is ", found->dtype,
+                                      found->shape.ToString(), ", the model has F32",
+                                      tensor.shape.ToString()));
+    }
+  }
+  const std::vector<std::string> names(wanted.begin(), wanted.end());
+  for (const TensorEntry& tensor : file.tensors()) {
+    if (!absl::StartsWith(tensor.name, prefix) || wanted.count(tensor.name) > 0) continue;
+    mistakes.push_back(absl::StrCat("surplus: ", tensor.name, DidYouMean(tensor.name, names)));
+  }
+  if (!mistakes.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": does not fit the model:\n  ",
+                                                   absl::StrJoin(mistakes, "\n  ")));
+  }
+  for (const TensorToRead& tensor : tensors) {
+    PLUMB_RETURN_IF_ERROR(file.Read(tensor.name, F32(tensor.shape), tensor.to));
+  }
+  return absl::OkStatus();
+}
+
+void AddParameters(const ParameterLayout& layout, absl::string_view prefix, float* buffer,
+                   std::vector<TensorToRead>* tensors) {
+  for (const ParameterLayout::Entry& entry : layout.entries) {
+    tensors->push_back({absl::StrCat(prefix, entry.name), entry.shape, buffer + entry.begin});
+  }
+}
+
 }  // namespace
 
 ParameterLayout::ParameterLayout(const std::vector<ParameterSpec>& parameters) {
   for (const ParameterSpec& parameter : parameters) {
     const int64_t n = parameter.shape.num_elements();
     entries.push_back({parameter.name, parameter.shape, size, size + n});
-    size += (n + kElementsPerLine - 1) / kElementsPerLine * kElementsPerLine;
+    size += WholeLines(n);
   }
 }
 
@@ -47,40 +96,67 @@ std::vector<TensorToWrite> ParameterLayout::Tensors(absl::string_view prefix,
 
 absl::Status ParameterLayout::Read(absl::string_view prefix, const SafetensorsFile& file,
                                    float* buffer) const {
-  std::vector<std::string> mistakes;
-  std::set<std::string> wanted;
-  for (const Entry& entry : entries) {
-    const std::string name = absl::StrCat(prefix, entry.name);
-    wanted.insert(name);
-    const TensorEntry* tensor = file.Find(name);
-    if (tensor == nullptr) {
-      mistakes.push_back(absl::StrCat("missing: ", name, " f32", entry.shape.ToString()));
-    } else if (tensor->dtype != "F32" || tensor->shape != entry.shape) {
-      mistakes.push_back(absl::StrCat("misshapen: ", name, " is ", tensor->dtype,
-                                      tensor->shape.ToString(), ", the model has F32",
-                                      entry.shape.ToString()));
+  std::vector<TensorToRead> tensors;
+  AddParameters(*this, prefix, buffer, &tensors);
+  return ReadTensors(tensors, prefix, file);
+}
+
+StateLayout::StateLayout(const std::vector<NormStateSpec>& states) {
+  for (const NormStateSpec& state : states) {
+    entries.push_back({state.name, size, state.elements});
+    for (const BufferSpec& buffer : state.buffers) {
+      buffers.push_back({buffer.name, buffer.shape, size + buffer.offset});
     }
+    size += WholeLines(state.elements);
   }
-  const std::vector<std::string> names(wanted.begin(), wanted.end());
-  for (const TensorEntry& tensor : file.tensors()) {
-    if (!absl::StartsWith(tensor.name, prefix) || wanted.count(tensor.name) > 0) continue;
-    mistakes.push_back(absl::StrCat("surplus: ", tensor.name, DidYouMean(tensor.name, names)));
-  }
-  if (!mistakes.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": does not fit the model:\n  ",
-                                                   absl::StrJoin(mistakes, "\n  ")));
-  }
+}
+
+const StateLayout::Entry* StateLayout::Find(absl::string_view state) const {
+  const auto at = std::find_if(entries.begin(), entries.end(),
+                               [state](const Entry& entry) { return entry.name == state; });
+  return at == entries.end() ? nullptr : &*at;
+}
+
+absl::Status StateLayout::Bind(float* data, Executable* executable) const {
   for (const Entry& entry : entries) {
-    PLUMB_RETURN_IF_ERROR(
-        file.Read(absl::StrCat(prefix, entry.name), F32(entry.shape), buffer + entry.begin));
+    PLUMB_RETURN_IF_ERROR(executable->Bind(entry.name, data + entry.begin));
   }
   return absl::OkStatus();
 }
 
-void DrawParameters(const std::vector<ParameterSpec>& parameters, uint64_t seed, int threads,
+absl::Status ParameterStore::Bind(Executable* executable) const {
+  PLUMB_RETURN_IF_ERROR(layout_.Bind("", data(), executable));
+  return states_.Bind(state_data(), executable);
+}
+
+std::vector<TensorToWrite> ParameterStore::Tensors() const {
+  std::vector<TensorToWrite> tensors = layout_.Tensors("", data());
+  for (const StateLayout::Buffer& buffer : states_.buffers) {
+    tensors.push_back({buffer.name, F32(buffer.shape), state_data() + buffer.begin});
+  }
+  return tensors;
+}
+
+absl::Status ParameterStore::Read(const SafetensorsFile& file) const {
+  std::vector<TensorToRead> tensors;
+  AddParameters(layout_, "", data(), &tensors);
+  for (const StateLayout::Buffer& buffer : states_.buffers) {
+    tensors.push_back({buffer.name, buffer.shape, state_data() + buffer.begin});
+  }
+  return ReadTensors(tensors, "", file);
+}
+
+void DrawParameters(const std::vector<ParameterSpec>& parameters,
+                    const std::vector<NormStateSpec>& states, uint64_t seed, int threads,
                     const ParameterStore& store) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     DrawInitialValues(parameters[i], seed, threads, store.data() + store.layout().entries[i].begin);
+  }
+  for (size_t i = 0; i < states.size(); ++i) {
+    float* state = store.state_data() + store.states().entries[i].begin;
+    for (const BufferSpec& buffer : states[i].buffers) {
+      DrawInitialValues(buffer, seed, threads, state + buffer.offset);
+    }
   }
 }
 

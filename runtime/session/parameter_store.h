@@ -1,6 +1,7 @@
-// ParameterLayout: where each parameter stands in a flat buffer. ParameterStore: such a buffer with
-// the weights of one model. Gradients and optimizer moments use buffers of the same layout, so that
-// one pass over memory updates everything.
+// ParameterLayout: where each parameter stands in a flat buffer. Gradients and optimizer moments
+// use buffers of the same layout, so that one pass over memory updates everything. ParameterStore:
+// all that is kept of one model: its weights in such a buffer, and in another the buffers of its
+// norms.
 #ifndef PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 #define PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 
@@ -42,22 +43,60 @@ struct ParameterLayout {
   absl::Status Read(absl::string_view prefix, const SafetensorsFile& file, float* buffer) const;
 };
 
-// Thread-compatible.
+// Where the states of norms stand in a flat buffer, and their buffers in them. A value.
+struct StateLayout {
+  struct Entry {
+    std::string name;   // of the state
+    int64_t begin = 0;  // in elements; a multiple of 16
+    int64_t elements = 0;
+  };
+  struct Buffer {
+    std::string name;
+    Shape shape;
+    int64_t begin = 0;  // in elements
+  };
+  std::vector<Entry> entries;
+  std::vector<Buffer> buffers;
+  int64_t size = 0;  // elements, padding included
+
+  explicit StateLayout(const std::vector<NormStateSpec>& states);
+  const Entry* Find(absl::string_view state) const;  // null: no norm has it
+
+  // Binds every state of `data` to the executable's.
+  absl::Status Bind(float* data, Executable* executable) const;
+};
+
+// Thread-compatible. Programs read the weights in place; a training program writes the states.
 class ParameterStore {
  public:
-  explicit ParameterStore(const std::vector<ParameterSpec>& parameters)
-      : layout_(parameters), buffer_(layout_.size * static_cast<int64_t>(sizeof(float))) {}
+  ParameterStore(const std::vector<ParameterSpec>& parameters,
+                 const std::vector<NormStateSpec>& states)
+      : layout_(parameters),
+        states_(states),
+        buffer_(layout_.size * static_cast<int64_t>(sizeof(float))),
+        state_buffer_(states_.size * static_cast<int64_t>(sizeof(float))) {}
 
   const ParameterLayout& layout() const { return layout_; }
   float* data() const { return buffer_.as<float>(); }
+  const StateLayout& states() const { return states_; }
+  float* state_data() const { return state_buffer_.as<float>(); }  // [states().size]
+
+  // Binds all of it to an executable of the model.
+  absl::Status Bind(Executable* executable) const;
+  // Parameters, then buffers, for a file.
+  std::vector<TensorToWrite> Tensors() const;
+  // Copies all of them from a file. As ParameterLayout::Read.
+  absl::Status Read(const SafetensorsFile& file) const;
 
  private:
   ParameterLayout layout_;
-  AlignedBuffer buffer_;
+  StateLayout states_;
+  AlignedBuffer buffer_, state_buffer_;
 };
 
-// Draws every parameter's initial values; `parameters` are those of the store.
-void DrawParameters(const std::vector<ParameterSpec>& parameters, uint64_t seed, int threads,
+// Draws every initial value; `parameters` and `states` are those of the store.
+void DrawParameters(const std::vector<ParameterSpec>& parameters,
+                    const std::vector<NormStateSpec>& states, uint64_t seed, int threads,
                     const ParameterStore& store);
 
 }  // namespace plumb

@@ -24,6 +24,7 @@ namespace plumb {
 struct ModelContext {
   ResolvedModel model;
   std::vector<ParameterSpec> parameters;
+  std::vector<NormStateSpec> states;
   const OpRegistry* ops;
   OptimizeOptions optimize;
 };

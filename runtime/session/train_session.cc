@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
@@ -51,7 +52,7 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   PLUMB_ASSIGN_OR_RETURN(TrainBatches batches, TrainBatches::Create(dataset, options));
   auto session =
       std::unique_ptr<TrainSession>(new TrainSession(context, spec, std::move(batches), threads));
-  DrawParameters(context->parameters, spec.seed, threads, session->parameters_);
+  DrawParameters(context->parameters, context->states, spec.seed, threads, session->parameters_);
   return session;
 }
 
@@ -61,11 +62,13 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, T
       spec_(spec),
       schedule_(ToSchedule(spec)),
       threads_(threads),
-      parameters_(context->parameters),
+      parameters_(context->parameters, context->states),
       grad_(parameters_.layout().size * kFloat),
       grad_sum_(spec.gradient_accumulation_steps > 1 ? parameters_.layout().size * kFloat : 0),
       m_(parameters_.layout().size * kFloat),
       v_(parameters_.layout().size * kFloat),
+      states_before_step_(parameters_.states().size * kFloat),
+      states_before_batch_(states_before_step_.size()),
       segments_(MakeSegments()),
       batches_(std::move(batches)),
       batch_(batches_.MakeBatch()),
@@ -89,16 +92,21 @@ std::vector<AdamWSegment> TrainSession::MakeSegments() const {
 }
 
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
-  const ParameterLayout& layout = parameters_.layout();
-  PLUMB_RETURN_IF_ERROR(layout.Bind("", parameters_.data(), executable));
-  PLUMB_RETURN_IF_ERROR(layout.Bind("grad.", grad_.as<float>(), executable));
+  PLUMB_RETURN_IF_ERROR(parameters_.Bind(executable));
+  PLUMB_RETURN_IF_ERROR(parameters_.layout().Bind("grad.", grad_.as<float>(), executable));
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
   return executable->Bind("loss", loss_.data());
 }
 
+void TrainSession::CopyStates(const float* from, float* to) const {
+  std::copy_n(from, parameters_.states().size, to);
+}
+
 absl::Status TrainSession::Diverged(absl::string_view what, const Executable* executable) const {
+  // What the run that went wrong left in the states would pass for the first bad tensor.
+  CopyStates(states_before_batch_.as<float>(), parameters_.state_data());
   PLUMB_ASSIGN_OR_RETURN(const std::string name, executable->RunAndFindNonFinite(threads_));
   return absl::AbortedError(absl::StrCat(
       "diverged at step ", step_ + 1, ": ", what,
@@ -113,6 +121,7 @@ absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t ind
   CopyInput(batch_.targets, n, targets_);
   const auto bind = [this](Executable* executable) { return BindExecutable(executable); };
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs_.Get(batch_.seq, bind));
+  CopyStates(parameters_.state_data(), states_before_batch_.as<float>());
   PLUMB_RETURN_IF_ERROR(executable->Run(threads_));
   const double loss = static_cast<double>(*loss_.as<float>());
   if (!std::isfinite(loss)) return Diverged(absl::StrCat("the loss is ", loss), executable);
@@ -122,6 +131,16 @@ absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t ind
 }
 
 absl::StatusOr<StepResult> TrainSession::Step() {
+  CopyStates(parameters_.state_data(), states_before_step_.as<float>());
+  absl::Cleanup restore = [this] {
+    CopyStates(states_before_step_.as<float>(), parameters_.state_data());
+  };
+  absl::StatusOr<StepResult> result = TryStep();
+  if (result.ok()) std::move(restore).Cancel();
+  return result;
+}
+
+absl::StatusOr<StepResult> TrainSession::TryStep() {
   const int64_t n = parameters_.layout().size;
   const int64_t micro_batches = spec_.gradient_accumulation_steps;
   const double mean = 1 / static_cast<double>(micro_batches);

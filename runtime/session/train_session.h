@@ -36,7 +36,8 @@ class TrainSession {
                                                               const TrainSpec& spec, int threads);
 
   // One optimizer step on the next batches of the data. kAborted when the loss or a gradient is not
-  // finite: the message names the first bad tensor; weights are as they were before the step.
+  // finite: the message names the first bad tensor. After any error weights and norms' buffers are
+  // as they were before the step.
   absl::StatusOr<StepResult> Step();
 
   int64_t step() const { return step_; }  // steps done
@@ -44,13 +45,13 @@ class TrainSession {
   const float* first_moments() const { return m_.as<float>(); }
   const float* second_moments() const { return v_.as<float>(); }
 
-  // Goes on from weights and moments that are written into these buffers.
-  struct Buffers {
-    float* parameters;
+  // Goes on from weights, norms' buffers and moments that are written there: into parameters(), and
+  // into the moments, which have its layout.
+  struct Moments {
     float* m;
     float* v;
   };
-  Buffers buffers() const { return {parameters_.data(), m_.as<float>(), v_.as<float>()}; }
+  Moments moments() const { return {m_.as<float>(), v_.as<float>()}; }
   void set_step(int64_t step) { step_ = step; }
 
  private:
@@ -62,6 +63,8 @@ class TrainSession {
     double grad_square;  // of the gradient's norm
   };
   absl::StatusOr<MicroBatch> RunMicroBatch(int64_t index);
+  absl::StatusOr<StepResult> TryStep();
+  void CopyStates(const float* from, float* to) const;
   absl::Status Diverged(absl::string_view what, const Executable* executable) const;
   std::vector<AdamWSegment> MakeSegments() const;
 
@@ -73,6 +76,8 @@ class TrainSession {
 
   ParameterStore parameters_;
   AlignedBuffer grad_, grad_sum_, m_, v_;  // grad_sum_ only when gradients accumulate
+  // The states of norms before the step and before the micro-batch that runs.
+  AlignedBuffer states_before_step_, states_before_batch_;
   std::vector<AdamWSegment> segments_;
 
   TrainBatches batches_;

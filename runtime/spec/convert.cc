@@ -77,6 +77,7 @@ absl::Status AddLets(const v1::Placement& message, const Located& at, PlacementS
     if (!own.insert(let.target).second) {
       return ErrorInText(let.text, 0, absl::StrCat("\"", let.target, "\" is already defined"));
     }
+    spec->own_names.insert(let.target);
     // One of the same name as the base's takes its place, so that what follows it sees the new
     // value.
     const auto base = std::find_if(spec->lets.begin(), spec->lets.end(),
@@ -129,6 +130,7 @@ absl::Status AddLearned(const v1::Placement& message, const Located& at, Placeme
     out.per_channel = learned.per_channel();
     out.per_head = learned.per_head();
     out.weight_decay = learned.weight_decay();
+    spec->own_names.insert(out.name);
     spec->learned.push_back(std::move(out));
   }
   return absl::OkStatus();
@@ -166,6 +168,7 @@ absl::StatusOr<PlacementSpec> ToPlacement(const v1::Placement& message, const Lo
                                           const PlacementSpec* base) {
   PlacementSpec spec;
   if (base != nullptr) spec = *base;
+  spec.own_names.clear();
   spec.name = message.name();
   spec.doc = message.doc();
   spec.place = at.At("name");

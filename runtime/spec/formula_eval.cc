@@ -294,7 +294,10 @@ absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr) {
     site.dim = scope_.model->dims.head_dim;
   }
   absl::StatusOr<TensorHandle> out = backend_->Norm(site, Materialize(argument));
-  if (!out.ok()) return Error(expr, out.status().message());
+  if (!out.ok()) {
+    const std::string message(Error(expr, out.status().message()).message());
+    return absl::Status(out.status().code(), message);
+  }
   return Quantity::Tensor(*out, argument.width);
 }
 

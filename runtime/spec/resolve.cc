@@ -13,6 +13,7 @@
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
+#include "runtime/spec/unused_names.h"
 
 namespace plumb {
 namespace {
@@ -41,6 +42,7 @@ class Resolver {
       model_.init.push_back(std::move(rule));
     }
     PLUMB_RETURN_IF_ERROR(CheckFormulas(model_));
+    PLUMB_RETURN_IF_ERROR(CheckNamesAreUsed(model_));
     model_.self_contained_text = SelfContainedText();
     return std::move(model_);
   }
@@ -59,11 +61,12 @@ class Resolver {
     mistakes_.push_back(std::string(ErrorAt(at_.At(field), message).message()));
   }
 
-  int64_t Dim(const char* field, int64_t value, int64_t fallback) {
-    if (value == 0 && fallback != 0) return fallback;
-    if (value == 0) {
+  // `fallback` stands for a field that is absent; 0 = it must be there.
+  int64_t Dim(const char* field, bool given, int64_t value, int64_t fallback) {
+    if (!given && fallback != 0) return fallback;
+    if (!given) {
       Complain(field, absl::StrCat(field, " is missing"));
-    } else if (value < 0 || value > kMaxDim) {
+    } else if (value < 1 || value > kMaxDim) {
       Complain(field, absl::StrCat(field, ": ", value, " is not in 1..", kMaxDim));
     }
     return std::max<int64_t>(value, 1);  // keeps the checks that follow meaningful
@@ -75,24 +78,26 @@ class Resolver {
     if (d.n_layer < 1 || d.n_layer > kMaxLayers) {
       Complain("n_layer", absl::StrCat("n_layer: ", d.n_layer, " is not in 1..", kMaxLayers));
     }
-    d.n_head = Dim("n_head", message_.n_head(), 0);
-    d.n_kv_head = Dim("n_kv_head", message_.n_kv_head(), d.n_head);
-    d.d_model = Dim("d_model", message_.d_model(), 0);
-    d.d_ff = Dim("d_ff", message_.d_ff(), 4 * d.d_model);
-    d.context_length = Dim("context_length", message_.context_length(), 0);
+    d.n_head = Dim("n_head", message_.n_head() != 0, message_.n_head(), 0);
+    d.n_kv_head = Dim("n_kv_head", message_.has_n_kv_head(), message_.n_kv_head(), d.n_head);
+    d.d_model = Dim("d_model", message_.d_model() != 0, message_.d_model(), 0);
+    d.d_ff = Dim("d_ff", message_.has_d_ff(), message_.d_ff(), 4 * d.d_model);
+    d.context_length =
+        Dim("context_length", message_.context_length() != 0, message_.context_length(), 0);
     if (message_.vocab_size() == 0) {
       Complain("vocab_size", "vocab_size is missing; only training can take it from the data");
     }
-    d.vocab_size = Dim("vocab_size", message_.vocab_size(), 1);
+    d.vocab_size = Dim("vocab_size", message_.vocab_size() != 0, message_.vocab_size(), 1);
     if (d.n_head % d.n_kv_head != 0) {
       Complain("n_kv_head",
                absl::StrCat("n_kv_head: ", d.n_kv_head, " does not divide n_head ", d.n_head));
     }
-    if (message_.head_dim() == 0 && message_.n_head() > 0 && d.d_model % d.n_head != 0) {
+    if (!message_.has_head_dim() && message_.n_head() > 0 && d.d_model % d.n_head != 0) {
       Complain("n_head", absl::StrCat("n_head: ", d.n_head, " does not divide d_model ", d.d_model,
                                       "; say head_dim if that is meant"));
     }
-    d.head_dim = Dim("head_dim", message_.head_dim(), std::max<int64_t>(1, d.d_model / d.n_head));
+    d.head_dim = Dim("head_dim", message_.has_head_dim(), message_.head_dim(),
+                     std::max<int64_t>(1, d.d_model / d.n_head));
     if (message_.positions().kind() == v1::Positions::ROPE && d.head_dim % 2 != 0) {
       Complain("positions",
                absl::StrCat("positions: ROPE turns pairs; head_dim ", d.head_dim, " is odd"));
@@ -168,8 +173,9 @@ class Resolver {
       if (group.block_size() == 0) {
         return ErrorAt(at_.At("layers", g), absl::StrCat("layers[", g, "] has no block"));
       }
-      if (group.repeat() < 0) {
-        return ErrorAt(at.At("repeat"), absl::StrCat("repeat: ", group.repeat(), " is negative"));
+      if (group.has_repeat() && group.repeat() < 1) {
+        return ErrorAt(at.At("repeat"),
+                       absl::StrCat("repeat: ", group.repeat(), " is not in 1..", kMaxLayers));
       }
       std::vector<std::shared_ptr<const BlockSpec>> blocks;
       for (int b = 0; b < group.block_size(); ++b) {
@@ -178,7 +184,7 @@ class Resolver {
                                      absl::StrCat("layers[", g, "].block[", b, "]")));
         blocks.push_back(std::move(block));
       }
-      const int repeat = group.repeat() > 0 ? group.repeat() : group.block_size();
+      const int repeat = group.has_repeat() ? group.repeat() : group.block_size();
       if (repeat < group.block_size()) {
         return ErrorAt(at.At("repeat"),
                        absl::StrCat("layers[", g, "]: repeat: ", repeat, " leaves block[", repeat,
@@ -309,10 +315,54 @@ class Resolver {
       return Annotate(plugin.status(), where.empty() ? "" : absl::StrCat(where, ": "));
     }
     binding.plugin = *plugin;
+    PLUMB_RETURN_IF_ERROR(CheckCrossToken(binding, path));
     if (const auto checked = binding.plugin->CheckAttrs(binding.attrs); !checked.ok()) {
       return ErrorAt(attr_place, absl::StrCat("norm \"", name, "\": ", checked.status().message()));
     }
     return binding;
+  }
+
+  // A norm with statistics over tokens is used by nobody who did not ask for it.
+  absl::Status CheckCrossToken(const NormBinding& binding, const std::string& path) {
+    const NormPlugin& plugin = *binding.plugin;
+    const NameTable::NormEntry* entry = names_.FindNorm(binding.name);
+    const bool allowed = entry != nullptr && entry->message->allow_cross_token();
+    if (!allowed && !plugin.cross_row()) return absl::OkStatus();
+    if (!allowed) {
+      const std::string why = absl::StrCat(
+          "\"", plugin.id(),
+          "\" takes statistics over tokens: in training a token's output depends ",
+          "on later tokens of its sequence and on the other sequences of the batch, so a causal ",
+          "model sees the future that it is to predict. If that is wanted, ");
+      if (entry == nullptr) {
+        return ErrorAt(
+            binding.place,
+            absl::StrCat(path, ": ", why, "declare it, norm { name: \"my_norm\" plugin: \"",
+                         plugin.id(), "\" allow_cross_token: true }, and write \"my_norm\""));
+      }
+      return ErrorAt(entry->at.At("plugin"),
+                     absl::StrCat("norm \"", binding.name, "\": ", why,
+                                  "add allow_cross_token: true to the norm"));
+    }
+    if (!warned_norms_.insert(binding.name).second) return absl::OkStatus();
+    std::string warning = absl::StrCat(entry->at.At("allow_cross_token").ToString(), ": norm \"",
+                                       binding.name, "\": ");
+    if (!plugin.cross_row()) {
+      // Not an error: a norm may change its plugin from run to run, and a permission that is not
+      // made use of changes nothing.
+      absl::StrAppend(&warning, "allow_cross_token has no effect; \"", plugin.id(),
+                      "\" takes no statistics over tokens");
+    } else {
+      absl::StrAppend(&warning, "\"", plugin.id(),
+                      "\" takes statistics over tokens; in training a ",
+                      "token's output depends on later tokens, so training losses are those of a ",
+                      "model that sees the future",
+                      plugin.cross_row_eval()
+                          ? "; so are its losses in evaluation, and nothing can be sampled from it"
+                          : "");
+    }
+    model_.warnings.push_back(std::move(warning));
+    return absl::OkStatus();
   }
 
   // The model with every name that it uses inside it, and nothing that it does not use.
@@ -337,6 +387,7 @@ class Resolver {
   ResolvedModel model_;
   std::vector<std::string> mistakes_;
   std::set<std::string> used_norms_;
+  std::set<std::string> warned_norms_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,7 @@ struct PlacementSpec {
   Place place;
   std::vector<Statement> lets;
   std::vector<LearnedSpec> learned;
+  std::set<std::string> own_names;  // of lets and learned values that it does not inherit
   std::map<std::string, bool> slot_per_head;
   std::vector<Statement> begin, each, block, end;
   std::vector<InsideSpec> inside;
@@ -122,6 +124,9 @@ struct ResolvedModel {
   bool head_bias = false;
   std::vector<std::shared_ptr<const BlockSpec>> layers;  // n_layer of them; groups share a block
   std::vector<InitRule> init;
+
+  // What its author may not have meant, with places.
+  std::vector<std::string> warnings;
 
   // The model as one text without imports: what a run directory keeps.
   std::string self_contained_text;

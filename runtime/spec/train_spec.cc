@@ -70,9 +70,9 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
     PLUMB_RETURN_IF_ERROR(Annotate(SetProtoField(&message, path, value), "train."));
   }
   TrainSpec s;
-  if (message.max_steps() != 0) s.max_steps = message.max_steps();
-  if (message.batch_size() != 0) s.batch_size = message.batch_size();
-  if (message.gradient_accumulation_steps() != 0) {
+  if (message.has_max_steps()) s.max_steps = message.max_steps();
+  if (message.has_batch_size()) s.batch_size = message.batch_size();
+  if (message.has_gradient_accumulation_steps()) {
     s.gradient_accumulation_steps = message.gradient_accumulation_steps();
   }
   if (message.has_learning_rate()) s.learning_rate = message.learning_rate();
@@ -86,7 +86,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.schedule() == v1::COSINE) s.schedule = ScheduleKind::kCosine;
   s.warmup_steps = message.warmup_steps();
   s.min_learning_rate = message.min_learning_rate();
-  s.decay_steps = message.decay_steps() != 0 ? message.decay_steps() : s.max_steps;
+  s.decay_steps = message.has_decay_steps() ? message.decay_steps() : s.max_steps;
   if (message.has_seed()) s.seed = message.seed();
   const v1::Data& data = message.data();
   if (data.format() == v1::Data::DOCUMENTS) s.format = DataFormat::kDocuments;

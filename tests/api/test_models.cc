@@ -96,7 +96,8 @@ std::vector<float> GenericValues(const ParameterSpec& parameter, uint64_t seed) 
 }
 
 ParameterStore GenericParameters(const ModelContext& context, uint64_t seed) {
-  ParameterStore store(context.parameters);
+  ParameterStore store(context.parameters, context.states);
+  DrawParameters(context.parameters, context.states, seed, /*threads=*/1, store);
   for (size_t i = 0; i < context.parameters.size(); ++i) {
     const std::vector<float> values = GenericValues(context.parameters[i], seed);
     std::copy(values.begin(), values.end(), store.data() + store.layout().entries[i].begin);
@@ -122,6 +123,12 @@ ReferenceTensors Feeds(const ParameterStore& parameters, const Tokens& tokens) {
     ReferenceTensor& tensor = feeds[entry.name];
     tensor.type = F32(entry.shape);
     tensor.f.assign(parameters.data() + entry.begin, parameters.data() + entry.end);
+  }
+  for (const StateLayout::Entry& entry : parameters.states().entries) {
+    ReferenceTensor& tensor = feeds[entry.name];
+    tensor.type = F32({entry.elements});
+    const float* state = parameters.state_data() + entry.begin;
+    tensor.f.assign(state, state + entry.elements);
   }
   const TensorType ids =
       I32({static_cast<int64_t>(tokens.size()), static_cast<int64_t>(tokens[0].size())});

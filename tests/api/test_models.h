@@ -51,14 +51,15 @@ struct TinyModel {
 };
 
 // Values without symmetry for every parameter: gains around their initial value, gates and biases
-// not zero, matrices that keep activations near 1. A function of the name and the seed.
+// not zero, matrices that keep activations near 1. A function of the name and the seed. The buffers
+// of norms have their initial values.
 std::vector<float> GenericValues(const ParameterSpec& parameter, uint64_t seed);
 ParameterStore GenericParameters(const ModelContext& context, uint64_t seed = 1);
 
 Tokens RandomTokens(int64_t batch, int64_t seq, int64_t vocab_size, uint64_t seed = 1);
 
-// What ReferenceRun wants: the parameters, and for `tokens` the inputs and the shifted targets (the
-// last position of a row has none).
+// What ReferenceRun wants: the parameters, the states of norms, and for `tokens` the inputs and the
+// shifted targets (the last position of a row has none).
 ReferenceTensors Feeds(const ParameterStore& parameters, const Tokens& tokens);
 
 // The largest |a - b| over the largest |b|; infinite where the sizes differ or a is not finite.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/api/test_models.h"
+#include "tests/spec/centering_norm.h"
 
 namespace plumb {
 namespace {
@@ -141,6 +142,48 @@ TEST_F(BuildTest, NormsSaveForTheBackwardPassOnlyInTraining) {
   EXPECT_NE(ToString(Build(model.Text(), Program::kTrain)).find("train=true"), std::string::npos);
   EXPECT_EQ(ToString(Build(model.Text(), Program::kEval)).find("train=true"), std::string::npos);
   EXPECT_EQ(ToString(Build(model.Text(), Program::kCached)).find("train=true"), std::string::npos);
+}
+
+TEST_F(BuildTest, ANormWithStatisticsOverTokensTakesThemInTrainingOnly) {
+  ASSERT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
+  TinyModel model;
+  model.n_layer = 1;
+  model.placement = "post";
+  model.norm = "c";
+  model.more = R"pbtxt(norm { name: "c" plugin: "test.centering" allow_cross_token: true })pbtxt";
+  const auto count = [&](Program program, const std::string& op) {
+    int n = 0;
+    for (const Node& node : Build(model.Text(), program).nodes) n += node.op->name == op ? 1 : 0;
+    return n;
+  };
+  for (Program program : {Program::kTrain, Program::kEval, Program::kCached}) {
+    const bool train = program == Program::kTrain;
+    EXPECT_EQ(count(program, "cross_norm"), train ? 2 : 0);
+    EXPECT_EQ(count(program, "cross_norm_eval"), train ? 0 : 2);
+    EXPECT_EQ(count(program, "norm"), 0);
+    const Graph graph = Build(model.Text(), program);
+    const ValueId state = graph.FindValue("layers.0.attention.norm.state");
+    ASSERT_NE(state, kNoValue);
+    EXPECT_EQ(graph.value(state).kind, ValueKind::kState);
+  }
+}
+
+TEST_F(BuildTest, WhatTakesStatisticsInEvaluationTooCannotDecode) {
+  ASSERT_TRUE(runtime_->RegisterPlugin(CenteringEvalNorm()).ok());
+  TinyModel model;
+  model.norm = "both";
+  model.more =
+      R"pbtxt(norm { name: "both" plugin: "test.centering_eval" allow_cross_token: true })pbtxt";
+  Build(model.Text(), Program::kTrain);
+  Build(model.Text(), Program::kEval);
+  const ModelContext& context = *contexts_.back();
+  BuildOptions options;
+  options.program = Program::kCached;
+  const absl::Status status =
+      BuildForward(context.model, context.parameters, *context.ops, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_NE(status.message().find("norm \"both\" (test.centering_eval)"), std::string::npos);
+  EXPECT_NE(status.message().find("cannot decode token by token"), std::string::npos);
 }
 
 // A norm that declares itself the identity is elided and not copied: a placement whose slots hold

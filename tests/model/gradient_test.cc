@@ -25,7 +25,8 @@ struct Case {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const std::string& placement : ShippedPlacements()) {
-    for (const char* norm : {"layer_norm", "rms_norm"}) cases.push_back({placement, norm});
+    for (const char* norm : {"layer_norm", "rms_norm", "batch_norm"})
+      cases.push_back({placement, norm});
   }
   return cases;
 }
@@ -48,6 +49,10 @@ class GradientTest : public ::testing::TestWithParam<Case> {
       model.positions = "ROPE";
       model.n_kv_head = 1;
     }
+    if (model.norm == "batch_norm") {
+      model.norm = "bn";
+      model.more = R"pbtxt(norm { name: "bn" plugin: "batch_norm" allow_cross_token: true })pbtxt";
+    }
     context_ = MakeContext(runtime_.get(), model.Text());
     parameters_ = std::make_unique<ParameterStore>(GenericParameters(*context_));
     tokens_ = RandomTokens(kBatch, kSeq, model.vocab_size);
@@ -56,7 +61,9 @@ class GradientTest : public ::testing::TestWithParam<Case> {
 
   Graph Build(bool gradients) const {
     BuildOptions options;
-    options.program = gradients ? Program::kTrain : Program::kEval;
+    // The loss of an evaluation is another function where norms have running statistics.
+    const bool same_function = context_->states.empty();
+    options.program = gradients || !same_function ? Program::kTrain : Program::kEval;
     options.batch = kBatch;
     options.seq = kSeq;
     options.output_logits = gradients;
@@ -118,7 +125,8 @@ TEST_P(GradientTest, EveryTensorsGradientAgreesWithCentralDifferences) {
 TEST_P(GradientTest, TheExecutableAgreesWithTheReference) {
   const auto expected = ReferenceRun(Build(true), feeds_);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  const auto outputs = RunBatch(*context_, *parameters_, tokens_, /*threads=*/1);
+  const auto outputs =
+      RunBatch(*context_, *parameters_, tokens_, /*with_gradients=*/true, /*threads=*/1);
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   EXPECT_LE(RelativeError(outputs->logits, expected->at("logits").f), 1e-5);
   const double loss = expected->at("loss").f[0];

@@ -11,6 +11,7 @@
 #include "runtime/spec/model_spec.h"
 #include "tests/api/test_models.h"
 #include "tests/plugin/test_norm.h"
+#include "tests/spec/centering_norm.h"
 
 namespace plumb {
 namespace {
@@ -137,10 +138,10 @@ TEST_F(ParametersTest, ANormThatDeclaresItselfTheIdentityHasNoParameters) {
 // What a plugin says of its parameters reaches initial values and optimizer.
 TEST_F(ParametersTest, ANormsParametersAreAsItsPluginDeclaresThem) {
   plumb_tensor_def params[] = {
-      {"number", "", 0, 0, {}, PLUMB_INIT_CONST, 0, 0.25, 0, 1},
-      {"vector", "", PLUMB_PARAM_WEIGHT_DECAY, 1, {3}, PLUMB_INIT_NORMAL, 0, 1, 0.5, 0.125},
-      {"matrix", "", 0, 2, {2, 3}, PLUMB_INIT_UNIFORM, 0, -1, 2, 1},
-      {"zeros", "", 0, 1, {4}, PLUMB_INIT_ZEROS, 0, 0, 0, 1},
+      {"number", "", 0, 0, {}, PLUMB_INIT_CONST, 0, 0.25, 0, 1, 0},
+      {"vector", "", PLUMB_PARAM_WEIGHT_DECAY, 1, {3}, PLUMB_INIT_NORMAL, 0, 1, 0.5, 0.125, 0},
+      {"matrix", "", 0, 2, {2, 3}, PLUMB_INIT_UNIFORM, 0, -1, 2, 1, 0},
+      {"zeros", "", 0, 1, {4}, PLUMB_INIT_ZEROS, 0, 0, 0, 1, 0},
   };
   test_norm::layout_answer = {};
   test_norm::layout_answer.tensor_stride = sizeof(plumb_tensor_def);
@@ -162,6 +163,41 @@ TEST_F(ParametersTest, ANormsParametersAreAsItsPluginDeclaresThem) {
                                  "end.norm.vector [3] normal(1, 0.5) 0.125 decays",
                                  "end.norm.matrix [2, 3] uniform(-1, 2) 1",
                                  "end.norm.zeros [4] constant(0) 1"));
+}
+
+// A cross-row norm's buffers are tensors of the model, but no parameters of it.
+TEST_F(ParametersTest, ANormsBuffersAreOneStateAtEachPlace) {
+  ASSERT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
+  TinyModel model;
+  model.n_layer = 1;
+  model.placement = "qk_norm";
+  model.norm = "c";
+  model.more = R"pbtxt(norm { name: "c" plugin: "test.centering" allow_cross_token: true })pbtxt";
+  for (const ParameterSpec& parameter : List(model.Text())) {
+    EXPECT_EQ(parameter.name.find("norm"), std::string::npos) << parameter.name;
+  }
+  std::vector<std::string> lines;
+  for (const NormStateSpec& state : contexts_.back()->states) {
+    lines.push_back(absl::StrCat(state.name, " ", state.elements));
+    for (const BufferSpec& buffer : state.buffers) {
+      lines.push_back(absl::StrCat(buffer.name, " ", buffer.shape.ToString(), " ",
+                                   buffer.init.ToString(), " at ", buffer.offset));
+    }
+  }
+  EXPECT_THAT(lines, ElementsAre("layers.0.attention.norm.state 32",
+                                 "layers.0.attention.norm.running_mean [8] constant(0) at 0",
+                                 "layers.0.attention.norm.calls [] constant(0) at 16",
+                                 "layers.0.attention.q_norm.state 32",
+                                 "layers.0.attention.q_norm.running_mean [4] constant(0) at 0",
+                                 "layers.0.attention.q_norm.calls [] constant(0) at 16",
+                                 "layers.0.attention.k_norm.state 32",
+                                 "layers.0.attention.k_norm.running_mean [4] constant(0) at 0",
+                                 "layers.0.attention.k_norm.calls [] constant(0) at 16",
+                                 "layers.0.mlp.norm.state 32",
+                                 "layers.0.mlp.norm.running_mean [8] constant(0) at 0",
+                                 "layers.0.mlp.norm.calls [] constant(0) at 16",
+                                 "end.norm.state 32", "end.norm.running_mean [8] constant(0) at 0",
+                                 "end.norm.calls [] constant(0) at 16"));
 }
 
 TEST_F(ParametersTest, ASlotMayBeCalledLikeTheSecondApplicationOfAnother) {

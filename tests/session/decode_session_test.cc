@@ -25,7 +25,7 @@ class DecodeEveryPlacementTest : public ::testing::TestWithParam<std::string> {
     const auto context = MakeContext(runtime.get(), model.Text());
     const ParameterStore parameters = GenericParameters(*context);
     const std::vector<int32_t> tokens = RandomTokens(1, kContext, model.vocab_size)[0];
-    const auto full = RunBatch(*context, parameters, {tokens}, 1);
+    const auto full = RunBatch(*context, parameters, {tokens}, /*with_gradients=*/true, 1);
     ASSERT_TRUE(full.ok()) << full.status();
     DecodeSession decode(context.get(), &parameters, 1);
     float largest = 0;
@@ -132,7 +132,7 @@ TEST_F(DecodeSessionTest, APromptMayBeLongerThanTheLongestChunk) {
   const auto context = MakeContext(runtime_.get(), model.Text());
   const ParameterStore parameters = GenericParameters(*context);
   const std::vector<int32_t> prompt = RandomTokens(1, 519, 5)[0];
-  const auto full = RunBatch(*context, parameters, {prompt}, 1);
+  const auto full = RunBatch(*context, parameters, {prompt}, /*with_gradients=*/true, 1);
   ASSERT_TRUE(full.ok()) << full.status();
   DecodeSession decode(context.get(), &parameters, 1);
   ASSERT_TRUE(decode.Feed(prompt).ok());

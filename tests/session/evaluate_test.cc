@@ -33,12 +33,12 @@ class EvaluateTest : public ::testing::Test {
   }
   // The loss of one sequence by itself, [1].
   double LossOf(const std::vector<int32_t>& tokens) {
-    const auto outputs = RunBatch(*context_, *parameters_, {tokens}, 1);
+    const auto outputs = RunBatch(*context_, *parameters_, {tokens}, /*with_gradients=*/true, 1);
     EXPECT_TRUE(outputs.ok()) << outputs.status();
     return outputs->loss;
   }
   absl::Status RunError(const Tokens& tokens) {
-    return RunBatch(*context_, *parameters_, tokens, 1).status();
+    return RunBatch(*context_, *parameters_, tokens, /*with_gradients=*/true, 1).status();
   }
 
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
@@ -81,7 +81,7 @@ TEST_F(EvaluateTest, TheLossOfATextCountsEveryTokenButTheFirstOnce) {
         RunBatch(*context_, *parameters_,
                  {std::vector<int32_t>(text.begin() + static_cast<std::ptrdiff_t>(start),
                                        text.begin() + static_cast<std::ptrdiff_t>(start + inputs))},
-                 1);
+                 /*with_gradients=*/true, 1);
     ASSERT_TRUE(outputs.ok()) << outputs.status();
     const float* last = outputs->logits.data() + (inputs - 1) * 6;
     double total = 0;
@@ -108,12 +108,12 @@ TEST_F(EvaluateTest, FewerBatchesCoverFewerSequences) {
 
 TEST_F(EvaluateTest, LogitsAndGradientsDoNotDependOnTheOtherRows) {
   const Tokens tokens = RandomTokens(3, 7, 6);
-  const auto all = RunBatch(*context_, *parameters_, tokens, 1);
+  const auto all = RunBatch(*context_, *parameters_, tokens, /*with_gradients=*/true, 1);
   ASSERT_TRUE(all.ok());
   std::vector<float> logits;
   std::vector<double> gradients(all->gradients.size(), 0);
   for (const std::vector<int32_t>& row : tokens) {
-    const auto one = RunBatch(*context_, *parameters_, {row}, 1);
+    const auto one = RunBatch(*context_, *parameters_, {row}, /*with_gradients=*/true, 1);
     logits.insert(logits.end(), one->logits.begin(), one->logits.end());
     for (size_t i = 0; i < gradients.size(); ++i) {
       gradients[i] += static_cast<double>(one->gradients[i]) / 3;

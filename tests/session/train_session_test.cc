@@ -195,8 +195,8 @@ TEST_F(TrainSessionTest, ThreeStepsAreThoseOfANaiveAdamW) {
                 0.3);
     }
     for (int step = 1; step <= 3; ++step) {
-      const auto batch =
-          RunBatch(*context, session->parameters(), StepTokens(data, step - 1, 4), 1);
+      const auto batch = RunBatch(*context, session->parameters(), StepTokens(data, step - 1, 4),
+                                  /*with_gradients=*/true, 1);
       ASSERT_TRUE(batch.ok()) << batch.status();
       const std::vector<double> gradient(batch->gradients.begin(), batch->gradients.end());
       NaiveAdamW(optimizer, step, decay, gradient, &p, &m, &v);
@@ -241,8 +241,8 @@ TEST_F(TrainSessionTest, WeightDecayIsOnMatricesOrOnEverything) {
     EXPECT_TRUE(session->Step().ok());
     return session;
   };
-  ParameterStore start(context->parameters);
-  DrawParameters(context->parameters, spec.seed, /*threads=*/1, start);
+  ParameterStore start(context->parameters, context->states);
+  DrawParameters(context->parameters, context->states, spec.seed, /*threads=*/1, start);
   const auto none = step(0, false), matrices = step(0.5, false), all = step(0.5, true);
   const auto expect_decay = [&](const TrainSession& session, const ParameterLayout::Entry& entry,
                                 double decay) {
@@ -320,7 +320,7 @@ TEST_F(TrainSessionTest, AWeightThatIsNotFiniteIsNamed) {
   const auto session = Make(*context, data, spec);
   for (const ParameterLayout::Entry& entry : session->parameters().layout().entries) {
     if (entry.name == "layers.1.mlp.down.weight") {
-      session->buffers().parameters[entry.begin] = std::nanf("");
+      session->parameters().data()[entry.begin] = std::nanf("");
     }
   }
   EXPECT_THAT(std::string(session->Step().status().message()),
@@ -337,9 +337,9 @@ TEST_F(TrainSessionTest, GoesOnFromItsBuffersBitForBit) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(first->Step().ok());
   const auto second = Make(*context, data, spec);
   const size_t bytes = static_cast<size_t>(first->parameters().layout().size) * sizeof(float);
-  std::memcpy(second->buffers().parameters, first->parameters().data(), bytes);
-  std::memcpy(second->buffers().m, first->first_moments(), bytes);
-  std::memcpy(second->buffers().v, first->second_moments(), bytes);
+  std::memcpy(second->parameters().data(), first->parameters().data(), bytes);
+  std::memcpy(second->moments().m, first->first_moments(), bytes);
+  std::memcpy(second->moments().v, first->second_moments(), bytes);
   second->set_step(first->step());
   for (int i = 5; i < 8; ++i) EXPECT_EQ(second->Step()->loss, expected[static_cast<size_t>(2 * i)]);
   const ParameterStore& store = second->parameters();

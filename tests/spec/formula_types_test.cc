@@ -222,7 +222,7 @@ TEST(FormulaTypeTest, WidthsAgree) {
                                 "placement {\n  name: \"p\"\n"
                                 "  learned { name: \"h\" init: 1 per_head: true }\n"
                                 "  learned { name: \"c\" init: 1 per_channel: true }\n"
-                                "  each: \"x = x + f(x)\"\n"
+                                "  each: \"x = x + f(x)\" begin: \"x = h * c * x if n_layer < 0\"\n"
                                 "  inside { point: \"",
                                 point, "\" rule: \"", rule,
                                 "\" }\n}\nblock { placement: \"p\" norm: \"rms_norm\" }\n"));

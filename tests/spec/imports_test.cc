@@ -162,9 +162,10 @@ TEST_F(ExtendsTest, SectionsHoldUnlessReplaced) {
 TEST_F(ExtendsTest, ALetOfTheSameNameTakesThePlaceOfTheBases) {
   EXPECT_EQ(Body("placement { name: \"base\" let: \"a = 1\" let: \"b = 2 * a\""
                  " each: \"x = x + b * f(x)\" }\n"
-                 "placement { name: \"p\" extends: \"base\" let: \"c = 7\" let: \"a = 5\" }\n"
+                 "placement { name: \"p\" extends: \"base\" let: \"c = 7\" let: \"a = 5\""
+                 " end: \"x = c * x\" }\n"
                  "block { placement: \"p\" }"),
-            "let a = 5; let b = 2 * a; let c = 7; each x = x + b * f(x); ");
+            "let a = 5; let b = 2 * a; let c = 7; each x = x + b * f(x); end x = c * x; ");
 }
 
 TEST_F(ExtendsTest, TheRestIsAddedAfterTheBases) {
@@ -175,7 +176,8 @@ TEST_F(ExtendsTest, TheRestIsAddedAfterTheBases) {
       " each: \"x = x + g * f(x)\" }\n"
       "placement { name: \"p\" extends: \"base\" learned { name: \"h\" }"
       " slot { name: \"q_norm\" per_head: false } slot { name: \"k_norm\" per_head: true }"
-      " inside { point: \"attention.k\" rule: \"k = k_norm(k)\" } init { match: \"b\" scale: \"2\" "
+      " inside { point: \"attention.k\" rule: \"k = h * k_norm(k)\" } init { match: \"b\" scale: "
+      "\"2\" "
       "} }\n"
       "block { placement: \"p\" norm: \"none\" }");
   ASSERT_TRUE(model.ok()) << model.status();

@@ -127,7 +127,8 @@ TEST(ModelSpecTest, SetSaysWhatIsWrong) {
             "block: is a group of fields; set one of placement, norm, slot, sublayer, inside");
   EXPECT_EQ(SetError("norm", "pre"), "norm: norm needs an index below 1: norm[0]");
   EXPECT_EQ(SetError("norm[0]", "pre"),
-            "norm[0]: is a group of fields; set one of name, plugin, attr");
+            "norm[0]: is a group of fields; set one of name, plugin, attr, "
+            "allow_cross_token");
   EXPECT_EQ(SetError("norm[1].name", "b"), "norm[1].name: norm needs an index below 1: norm[0]");
   EXPECT_EQ(SetError("norm[-1].name", "b"), "norm[-1].name: bad index in \"norm[-1]\"");
   EXPECT_EQ(SetError("norm[0.name", "b"), "norm[0.name: bad index in \"norm[0\"");

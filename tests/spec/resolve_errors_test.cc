@@ -102,6 +102,14 @@ TEST(ResolveErrorTest, HeadsDivideWhatTheyShare) {
       "no error");
 }
 
+TEST(ResolveErrorTest, AZeroThatIsSaidIsNotTheDefault) {
+  EXPECT_EQ(DimsError("n_layer: 2 n_head: 2 d_model: 8 vocab_size: 11 context_length: 4\n"
+                      "n_kv_head: 0\nd_ff: 0\nhead_dim: 0"),
+            "m.pbtxt:2:1: n_kv_head: 0 is not in 1..16777216\n"
+            "m.pbtxt:3:1: d_ff: 0 is not in 1..16777216\n"
+            "m.pbtxt:4:1: head_dim: 0 is not in 1..16777216");
+}
+
 TEST(ResolveErrorTest, RotaryEmbeddingTurnsPairs) {
   EXPECT_EQ(Error(absl::StrCat("head_dim: 3\npositions { kind: ROPE }\n", kBlock)),
             "m.pbtxt:3:1: positions: ROPE turns pairs; head_dim 3 is odd");
@@ -122,7 +130,9 @@ TEST(ResolveErrorTest, AModelHasOneBlockOrGroupsOfLayers) {
             "m.pbtxt:1:1: n_layer: 2, but the groups in layers have 3 together");
   EXPECT_EQ(Error("layers { repeat: 2 }"), "m.pbtxt:2:1: layers[0] has no block");
   EXPECT_EQ(Error(absl::StrCat("layers { repeat: -2 ", kBlock, kBlock, "}")),
-            "m.pbtxt:2:10: repeat: -2 is negative");
+            "m.pbtxt:2:10: repeat: -2 is not in 1..4096");
+  EXPECT_EQ(Error(absl::StrCat("layers { repeat: 0 ", kBlock, kBlock, "}")),
+            "m.pbtxt:2:10: repeat: 0 is not in 1..4096");
   EXPECT_EQ(Error(absl::StrCat("layers { repeat: 1 ", kBlock, "}\nlayers { repeat: 1 ", kBlock,
                                kBlock, "}\n")),
             "m.pbtxt:4:10: layers[1]: repeat: 1 leaves block[1] without a layer");

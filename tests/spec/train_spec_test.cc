@@ -45,6 +45,15 @@ TEST(TrainSpecTest, FillsInTheDefaults) {
   EXPECT_EQ(s.keep_checkpoints, 2);
 }
 
+TEST(TrainSpecTest, AZeroThatIsSaidIsNotTheDefault) {
+  EXPECT_EQ(Error("max_steps: 0\nbatch_size: 0\n  gradient_accumulation_steps: 0\ndecay_steps: 0"),
+            "t.pbtxt:1:1: max_steps must be at least 1\n"
+            "t.pbtxt:2:1: batch_size must be in 1..1048576\n"
+            "t.pbtxt:3:3: gradient_accumulation_steps must be at least 1");
+  EXPECT_EQ(Error("decay_steps: 0"), "t.pbtxt:1:1: decay_steps must be at least 1");
+  EXPECT_EQ(Error("", {{"max_steps", "0"}}), "t.pbtxt: max_steps must be at least 1");
+}
+
 constexpr char kEverything[] =
     "max_steps: 200 batch_size: 8 gradient_accumulation_steps: 2 learning_rate: 0.01 beta1: 0.85\n"
     "beta2: 0.99 eps: 1e-5 weight_decay: 0.123456789 weight_decay_on: EVERYTHING grad_clip: 0.5\n"

@@ -41,7 +41,7 @@ struct TensorInfo {
   std::string dtype;  // "f32"
   std::vector<int64_t> shape;
   std::string init;  // "uniform(-0.25, 0.25)"
-  std::string role;  // "weight", "norm", "learned"
+  std::string role;  // "weight", "norm", "learned"; "buffer"
   int64_t elements = 0;
 };
 
@@ -65,6 +65,10 @@ struct ModelDescription {
   int64_t norms_before_head = 0;    // on that route, after the last layer
   std::vector<TensorInfo> tensors;  // in the order of the data
   int64_t parameters = 0;
+  // Statistics that norms keep from training for evaluation: saved like weights, not trained, and
+  // not counted among the parameters.
+  std::vector<TensorInfo> buffers;
+  int64_t buffer_elements = 0;
   // Bytes: of the weights, of gradients and AdamW's moments, and of the temporary memory of a
   // training step with one sequence of context_length tokens.
   int64_t weight_bytes = 0, optimizer_bytes = 0, step_bytes = 0;
@@ -83,14 +87,17 @@ class Model {
   // What the compiler makes of it, as text. `stage`: graph, grad, optimized, plan, exec.
   absl::StatusOr<std::string> Explain(const std::string& stage, int64_t batch, int64_t seq) const;
 
-  // Weights: drawn from a seed, or read from a safetensors file with plumb's names (everything
-  // missing, surplus or misshapen is listed at once).
+  // Weights and buffers: drawn from a seed, or read from a safetensors file with plumb's names
+  // (everything missing, surplus or misshapen is listed at once).
   absl::Status Init(uint64_t seed);
   absl::Status LoadWeights(const std::string& path);
   absl::Status SaveWeights(const std::string& path) const;
 
-  // Logits [batch, seq, vocab], the mean cross-entropy of the shifted tokens and the L2 norm of its
-  // gradient for every parameter, for token ids [batch][seq].
+  // Logits [batch, seq, vocab], the mean cross-entropy of the shifted tokens and, if wanted, its
+  // gradients and their L2 norms for every parameter, for token ids [batch][seq]. With gradients it
+  // is the pass of a training step, in which a norm with statistics over tokens takes those of
+  // `tokens`; without, that of an evaluation, in which it uses its buffers. Neither changes the
+  // model.
   struct Outputs {
     int64_t batch = 0, seq = 0, vocab = 0;
     std::vector<float> logits;
@@ -98,7 +105,8 @@ class Model {
     std::vector<std::pair<std::string, double>> grad_l2;
     std::map<std::string, std::vector<float>> gradients;
   };
-  absl::StatusOr<Outputs> Run(const std::vector<std::vector<int32_t>>& tokens) const;
+  absl::StatusOr<Outputs> Run(const std::vector<std::vector<int32_t>>& tokens,
+                              bool with_gradients = true) const;
   // Writes outputs.logits as the tensor "logits".
   static absl::Status WriteLogits(const Outputs& outputs, const std::string& path);
 

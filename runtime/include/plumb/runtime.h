@@ -22,6 +22,9 @@ struct RuntimeOptions {
   std::vector<std::string> plugin_directories;
   // Directories of placements, "<name>.pbtxt" each; searched before the built-in ones.
   std::vector<std::string> placement_directories;
+  // Where plumb is installed, if not where it was built to be: the shipped plugins and placements
+  // are then looked for below this prefix. "": where it was built to be.
+  std::string install_prefix;
   // Whether PLUMB_PLUGIN_PATH is read.
   bool use_environment = true;
   // Threads that a session may use; 0: OMP_NUM_THREADS, or one a processor. Never changes results.
@@ -33,14 +36,21 @@ struct PluginAttribute {
   std::string name, type, range, default_value, doc;
   bool required = false;
 };
+// A trained tensor of a norm, or a buffer of it.
 struct PluginParameter {
   std::string name, shape, init, doc;  // for vectors of `dim` elements
+  double offset = 0;  // what the norm adds to it before it is used: 1 where the gain is 1 + weight
 };
 struct PluginInfo {
   std::string id, version, vendor, license, doc, path;  // path "": linked into the program
   std::vector<PluginAttribute> attributes;
-  std::vector<PluginParameter> parameters;  // with default attributes; empty if it needs attributes
-  std::vector<std::string> traits;          // "identity", "in place", "f64"
+  // With default attributes; empty if it needs attributes. Buffers are kept from training for
+  // evaluation, with the checkpoint, and are not trained.
+  std::vector<PluginParameter> parameters, buffers;
+  // "identity", "cross-row", "cross-row in evaluation", "scale-invariant", "shift-invariant",
+  // "approximate gradient", "in place", "residual extension" (adds and normalizes in one go).
+  std::vector<std::string> traits;
+  std::vector<std::string> dtypes;  // element types that it takes: "f32", "bf16", "f64"
 };
 
 // A file on the plugin path.

@@ -1,0 +1,83 @@
+#include "runtime/spec/unused_names.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumb {
+namespace {
+
+using Names = std::set<std::string>;
+
+void Add(const Expr& expr, Names* names) { CollectNames(expr, Expr::Kind::kName, names); }
+
+void Add(const std::optional<Expression>& expression, Names* names) {
+  if (expression.has_value()) Add(expression->root, names);
+}
+
+void Add(const std::vector<Statement>& statements, Names* names) {
+  for (const Statement& statement : statements) {
+    Add(statement.value, names);
+    if (statement.condition.has_value()) Add(*statement.condition, names);
+  }
+}
+
+void Add(const std::vector<InitRule>& rules, Names* names) {
+  for (const InitRule& rule : rules) {
+    for (const Expression& argument : rule.arguments) Add(argument.root, names);
+    Add(rule.scale, names);
+  }
+}
+
+// What the placement itself and the block around it read.
+void Add(const BlockSpec& block, Names* names) {
+  const PlacementSpec& placement = *block.placement;
+  for (const auto* section :
+       {&placement.lets, &placement.begin, &placement.each, &placement.block, &placement.end}) {
+    Add(*section, names);
+  }
+  for (const LearnedSpec& learned : placement.learned) Add(learned.init.root, names);
+  Add(placement.init, names);
+  for (const InsideSpec& inside : block.inside) Add(inside.statements, names);
+  for (const SublayerSpec& sublayer : block.sublayers) Add(sublayer.attention.scale, names);
+}
+
+}  // namespace
+
+absl::Status CheckNamesAreUsed(const ResolvedModel& model) {
+  Names of_model;  // may name a let of any placement
+  Add(model.embedding_scale, &of_model);
+  Add(model.init, &of_model);
+  std::map<const PlacementSpec*, Names> used;
+  std::set<const BlockSpec*> seen;
+  for (const auto& block : model.layers) {
+    if (!seen.insert(block.get()).second) continue;
+    Names& names = used.insert({block->placement.get(), of_model}).first->second;
+    Add(*block, &names);
+  }
+  for (const auto& block : model.layers) {
+    const PlacementSpec& placement = *block->placement;
+    const Names& names = used.at(&placement);
+    const auto unused = [&](const std::string& name) {
+      return placement.own_names.count(name) > 0 && names.count(name) == 0;
+    };
+    const std::string where = absl::StrCat("placement \"", placement.name, "\": ");
+    for (const Statement& let : placement.lets) {
+      if (!unused(let.target)) continue;
+      return ErrorInText(let.text, 0,
+                         absl::StrCat(where, "let \"", let.target, "\" is set and never used"));
+    }
+    for (const LearnedSpec& learned : placement.learned) {
+      if (!unused(learned.name)) continue;
+      return ErrorAt(learned.place, absl::StrCat(where, "learned \"", learned.name,
+                                                 "\" is declared and never used"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plumb

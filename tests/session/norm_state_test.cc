@@ -1,0 +1,247 @@
+// The buffers of norms with statistics over tokens: in training, evaluation and decoding.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/session/decode_session.h"
+#include "runtime/session/evaluate.h"
+#include "runtime/session/train_session.h"
+#include "tests/api/test_models.h"
+#include "tests/session/test_datasets.h"
+#include "tests/spec/centering_norm.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class NormStateTest : public ::testing::Test {
+ protected:
+  NormStateTest() {
+    EXPECT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
+    EXPECT_TRUE(runtime_->RegisterPlugin(CenteringEvalNorm()).ok());
+  }
+
+  static TinyModel With(const std::string& plugin, const std::string& placement = "pre") {
+    TinyModel model;
+    model.placement = placement;
+    model.norm = "n";
+    model.vocab_size = 6;
+    model.more =
+        absl::StrCat("norm { name: \"n\" plugin: \"", plugin, "\" allow_cross_token: true }");
+    return model;
+  }
+
+  std::unique_ptr<TrainSession> Make(const ModelContext& context, const Dataset& data,
+                                     const TrainSpec& spec, int threads = 1) {
+    auto session = TrainSession::Create(&context, &data, spec, threads);
+    if (!session.ok()) {
+      ADD_FAILURE() << session.status();
+      return nullptr;
+    }
+    return *std::move(session);
+  }
+
+  static void Step(TrainSession* session, int n) {
+    for (int i = 0; i < n; ++i) {
+      const auto step = session->Step();
+      ASSERT_TRUE(step.ok()) << step.status();
+    }
+  }
+
+  static std::vector<float> States(const ParameterStore& store) {
+    return {store.state_data(), store.state_data() + store.states().size};
+  }
+  static std::vector<float> Weights(const ParameterStore& store) {
+    return {store.data(), store.data() + store.layout().size};
+  }
+  // The buffer with this name, which is one number.
+  static float Number(const ParameterStore& store, const std::string& name) {
+    for (const StateLayout::Buffer& buffer : store.states().buffers) {
+      if (buffer.name == name) return store.state_data()[buffer.begin];
+    }
+    ADD_FAILURE() << "no buffer " << name;
+    return 0;
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  const Dataset data_ = TextOf(400, 6, 0.25);
+};
+
+TEST_F(NormStateTest, TrainingChangesBuffersAndNothingElseDoes) {
+  for (const char* plugin : {"batch_norm", "test.centering", "test.centering_eval"}) {
+    const auto context = MakeContext(runtime_.get(), With(plugin).Text());
+    const auto session = Make(*context, data_, TrainSpec());
+    const ParameterStore& store = session->parameters();
+    const std::vector<float> initial = States(store);
+    Step(session.get(), 3);
+    const std::vector<float> trained = States(store);
+    EXPECT_NE(trained, initial) << plugin;
+
+    const auto eval = EvalSession::Create(context.get(), &store, &data_, Split::kValidation, 4, 1);
+    ASSERT_TRUE(eval.ok()) << eval.status();
+    ASSERT_TRUE((*eval)->Run(0).ok());
+    const Tokens tokens = RandomTokens(2, 8, 6);
+    for (bool with_gradients : {false, true}) {
+      ASSERT_TRUE(RunBatch(*context, store, tokens, with_gradients, 1).ok());
+    }
+    if (plugin != std::string("test.centering_eval")) {
+      DecodeSession decode(context.get(), &store, 1);
+      ASSERT_TRUE(decode.Feed(tokens[0]).ok());
+    }
+    EXPECT_EQ(States(store), trained) << plugin;
+  }
+}
+
+TEST_F(NormStateTest, EveryMicroBatchUpdatesThem) {
+  const auto context = MakeContext(runtime_.get(), With("test.centering").Text());
+  TrainSpec spec;
+  spec.gradient_accumulation_steps = 3;
+  const auto session = Make(*context, data_, spec);
+  Step(session.get(), 2);
+  EXPECT_EQ(Number(session->parameters(), "layers.1.mlp.norm.calls"), 6);
+}
+
+TEST_F(NormStateTest, TheyHaveNoGradientAndNoDecay) {
+  const auto context = MakeContext(runtime_.get(), With("test.centering").Text());
+  TrainSpec spec;
+  spec.weight_decay = 0.5;
+  spec.decay_everything = true;
+  const auto session = Make(*context, data_, spec);
+  Step(session.get(), 4);
+  // A decayed count would not be whole.
+  EXPECT_EQ(Number(session->parameters(), "end.norm.calls"), 4);
+  for (const ParameterLayout::Entry& entry : session->parameters().layout().entries) {
+    EXPECT_THAT(entry.name, Not(HasSubstr("norm")));
+  }
+}
+
+TEST_F(NormStateTest, TheSameBitsForAnyNumberOfThreads) {
+  TinyModel model = With("batch_norm", "double");
+  model.n_head = model.n_kv_head = 4;
+  model.d_model = 128;
+  model.d_ff = 512;
+  model.context_length = 64;
+  model.vocab_size = 26;
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const Dataset data = TextOf(5000, 26);
+  TrainSpec spec;
+  spec.batch_size = 8;
+  const auto one = Make(*context, data, spec, 1);
+  Step(one.get(), 3);
+  for (int threads : {2, 3}) {
+    const auto more = Make(*context, data, spec, threads);
+    Step(more.get(), 3);
+    EXPECT_EQ(Weights(more->parameters()), Weights(one->parameters())) << threads;
+    EXPECT_EQ(States(more->parameters()), States(one->parameters())) << threads;
+  }
+}
+
+// Training goes over documents of many lengths, so through several executables with one state.
+TEST_F(NormStateTest, ASessionGoesOnFromTheStatesOfAnother) {
+  const auto context = MakeContext(runtime_.get(), With("batch_norm").Text());
+  const Dataset documents = Documents(40, 2, 7);
+  TrainSpec spec;
+  spec.batch_size = 3;
+  const auto whole = Make(*context, documents, spec);
+  Step(whole.get(), 4);
+  const auto rest = Make(*context, documents, spec);
+  const ParameterStore& from = whole->parameters();
+  const ParameterStore& to = rest->parameters();
+  std::copy_n(from.data(), from.layout().size, to.data());
+  std::copy_n(from.state_data(), from.states().size, to.state_data());
+  std::copy_n(whole->first_moments(), from.layout().size, rest->moments().m);
+  std::copy_n(whole->second_moments(), from.layout().size, rest->moments().v);
+  rest->set_step(4);
+  Step(whole.get(), 4);
+  Step(rest.get(), 4);
+  EXPECT_EQ(Weights(to), Weights(from));
+  EXPECT_EQ(States(to), States(from));
+}
+
+TEST_F(NormStateTest, DecodingIsTheEvaluationPassTokenByToken) {
+  for (const char* placement : {"pre", "post", "double_qk", "parallel", "bloom"}) {
+    for (const char* plugin : {"batch_norm", "test.centering"}) {
+      const auto context = MakeContext(runtime_.get(), With(plugin, placement).Text());
+      TrainSpec spec;
+      spec.batch_size = 4;
+      const auto session = Make(*context, data_, spec);
+      Step(session.get(), 5);  // the running statistics are not those of the tokens below
+      const ParameterStore& store = session->parameters();
+      const std::vector<int32_t> tokens = RandomTokens(1, 8, 6)[0];
+      const auto full = RunBatch(*context, store, {tokens}, /*with_gradients=*/false, 1);
+      ASSERT_TRUE(full.ok()) << full.status();
+      EXPECT_TRUE(full->gradients.empty());
+      float largest = 0;
+      for (float logit : full->logits) largest = std::max(largest, std::fabs(logit));
+      DecodeSession decode(context.get(), &store, 1);
+      const auto expect_at = [&](size_t n) {
+        for (size_t v = 0; v < 6; ++v) {
+          ASSERT_NEAR(decode.logits()[v], full->logits[(n - 1) * 6 + v], 1e-5f * largest)
+              << placement << " " << plugin << " at " << n;
+        }
+      };
+      for (size_t n = 1; n <= tokens.size(); ++n) {
+        ASSERT_TRUE(decode.Feed(absl::MakeConstSpan(&tokens[n - 1], 1)).ok());
+        expect_at(n);
+      }
+      decode.Reset();
+      ASSERT_TRUE(decode.Feed(tokens).ok());
+      expect_at(tokens.size());
+      // A training pass takes the statistics of these tokens, and so sees later ones.
+      const auto training = RunBatch(*context, store, {tokens}, /*with_gradients=*/true, 1);
+      ASSERT_TRUE(training.ok()) << training.status();
+      EXPECT_GT(RelativeError(training->logits, full->logits), 1e-3) << placement << " " << plugin;
+    }
+  }
+}
+
+TEST_F(NormStateTest, WhatTakesStatisticsInEvaluationTooTrainsAndEvaluatesButDoesNotDecode) {
+  const auto context = MakeContext(runtime_.get(), With("test.centering_eval").Text());
+  const auto session = Make(*context, data_, TrainSpec());
+  const double before = session->Step()->loss;
+  Step(session.get(), 30);
+  const auto eval =
+      EvalSession::Create(context.get(), &session->parameters(), &data_, Split::kValidation, 4, 1);
+  ASSERT_TRUE(eval.ok()) << eval.status();
+  EXPECT_LT((*eval)->Run(0)->loss, before);
+  DecodeSession decode(context.get(), &session->parameters(), 1);
+  const absl::Status status = decode.Feed({1});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("norm \"n\" (test.centering_eval)"));
+  EXPECT_EQ(decode.length(), 0);
+}
+
+// The step is run again to find the first bad tensor; what the first run left in the states must
+// neither be blamed nor stay.
+TEST_F(NormStateTest, AStepThatDivergesLeavesThemAsTheyWere) {
+  for (int micro_batches : {1, 2}) {
+    const auto context = MakeContext(runtime_.get(), With("batch_norm").Text());
+    TrainSpec spec;
+    spec.gradient_accumulation_steps = micro_batches;
+    const auto session = Make(*context, data_, spec);
+    Step(session.get(), 2);
+    const ParameterStore& store = session->parameters();
+    for (const ParameterLayout::Entry& entry : store.layout().entries) {
+      if (entry.name != "layers.0.attention.o.weight") continue;
+      std::fill(store.data() + entry.begin, store.data() + entry.end, 3e38f);
+    }
+    const std::vector<float> weights = Weights(store), states = States(store);
+    const absl::Status status = session->Step().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("diverged at step 3"), HasSubstr("layers.0.attention.o"),
+                      Not(HasSubstr("state"))));
+    EXPECT_EQ(Weights(store), weights);
+    EXPECT_EQ(States(store), states);
+  }
+}
+
+}  // namespace
+}  // namespace plumb

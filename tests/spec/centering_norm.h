@@ -1,0 +1,16 @@
+// A cross-row norm that is linked into the tests, y = x - mean over the rows, with no parameters.
+// Its state is the smallest that can be told apart: running_mean [dim] moves halfway to the batch's
+// mean in every training call, and calls [] counts them.
+#ifndef PLUMB_TESTS_SPEC_CENTERING_NORM_H_
+#define PLUMB_TESTS_SPEC_CENTERING_NORM_H_
+
+#include "plumb/norm_plugin.h"
+
+namespace plumb {
+
+const plumb_norm_plugin* CenteringNorm();      // "test.centering": evaluates with running_mean
+const plumb_norm_plugin* CenteringEvalNorm();  // "test.centering_eval": with the call's mean
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_SPEC_CENTERING_NORM_H_
