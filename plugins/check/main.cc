@@ -1,0 +1,162 @@
+// plumb-norm-check: tries a norm plugin against the contract (plugins/abi/plumb/norm_plugin.h).
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plugins/check/child.h"
+#include "plugins/check/report.h"
+#include "plugins/check/runner.h"
+#include "plugins/check/subprocess.h"
+
+namespace plumb::check {
+namespace {
+
+constexpr int kPerformanceLevel = 4;
+
+struct Options {
+  RunnerOptions run;
+  bool json = false, only_failed = false, performance = false, list = false;
+};
+
+bool IsTerminal(FILE* stream) {
+  const char* term = std::getenv("TERM");
+  return isatty(fileno(stream)) != 0 && (term == nullptr || std::strcmp(term, "dumb") != 0);
+}
+
+bool WantsColours() {
+  const char* no_color = std::getenv("NO_COLOR");
+  return IsTerminal(stdout) && (no_color == nullptr || no_color[0] == '\0');
+}
+
+int Fail(const std::string& message) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  return kExitNotLoaded;
+}
+
+// Results that nobody can read are a failure.
+bool Print(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+         std::fflush(stdout) == 0;
+}
+
+std::string ValidCheckId(std::string& id) {
+  id = absl::AsciiStrToUpper(id);
+  for (const Check& check : AllChecks()) {
+    if (id == check.id) return "";
+  }
+  return absl::StrCat("there is no check \"", id, "\"; --list shows them all");
+}
+
+void AddOptions(CLI::App* app, Options* options) {
+  RunnerOptions* run = &options->run;
+  app->add_option("FILE", run->path, "The plugin, a shared library")->type_name("");
+  app->add_flag("--json", options->json, "Print the report as JSON");
+  app->add_option("--seed", run->seed, "Seed of the checks' random numbers (default 0)")
+      ->type_name("N");
+  app->add_option("--level", run->level,
+                  "1: file and metadata; 2: also numbers; 3: also strict (default); 4: also speed")
+      ->check(CLI::Range(1, kPerformanceLevel))
+      ->type_name("N");
+  app->add_flag("--perf", options->performance, "The same as --level 4");
+  app->add_option("--check", run->only, "Only this check, of whatever level (repeatable)")
+      ->transform(CLI::Validator(ValidCheckId, ""))
+      ->type_name("ID")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  app->add_flag("--only-failed", options->only_failed, "Show only what fails or warns");
+  app->add_flag("--in-process", run->in_process,
+                "Load the plugin into this process: for a debugger, with --check");
+  app->add_option("--jobs", run->parallel, "Processes at once (default: one a core)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  app->add_option("--timeout", run->timeout_seconds,
+                  "Seconds after which one call counts as a hang (default 10)")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->type_name("SECONDS");
+  app->add_flag("--list", options->list, "List the checks and exit");
+  app->footer(
+      "Every check runs in a process of its own: a crash or a hang of the plugin is a finding.\n\n"
+      "Example:\n"
+      "  plumb plugin check ./my_norm.so\n"
+      "  plumb plugin check ./my_norm.so --check N2 --check N7 --seed 3\n"
+      "  gdb --args plumb-norm-check ./my_norm.so --check N7 --in-process\n\n"
+      "Exit codes: 0 all passed (warnings allowed), 1 a check failed, 2 could not load the file, "
+      "or\n"
+      "usage.");
+}
+
+// "[12/34] N7 rms_norm" on one line of a terminal, which the next one overwrites.
+void ShowProgress(size_t done, size_t total, const std::string& what) {
+  winsize size = {};
+  const bool known = ioctl(fileno(stderr), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  std::string line = absl::StrFormat("[%d/%d] %s", done, total, what);
+  line = line.substr(0, known ? size.ws_col - 1 : 79);
+  for (char& c : line) c = absl::ascii_isprint(static_cast<unsigned char>(c)) ? c : '?';
+  std::fprintf(stderr, "\r\033[K%s%s", line.c_str(), done == total ? "\r\033[K" : "");
+  std::fflush(stderr);
+}
+
+int Run(Options options) {
+  if (options.list) return Print(ListChecks()) ? kExitPassed : kExitFailed;
+  if (options.run.path.empty()) return Fail("FILE is missing: which plugin? (--help explains)");
+  if (options.performance) options.run.level = kPerformanceLevel;
+  const bool progress = IsTerminal(stderr);
+  if (progress) options.run.progress = ShowProgress;
+  const absl::StatusOr<FileResult> file = RunChecks(options.run);
+  if (progress) std::fputs("\r\033[K", stderr);
+  if (!file.ok()) return Fail(std::string(file.status().message()));
+  TextStyle style;
+  style.colours = WantsColours();
+  style.only_failed = options.only_failed;
+  const std::string text = options.json ? ToJson(*file, options.only_failed) : ToText(*file, style);
+  if (!Print(text)) {
+    Fail(absl::StrCat("the report cannot be written: ", std::strerror(errno)));
+    return kExitFailed;
+  }
+  return ExitCodeOf(*file);
+}
+
+int Main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], kChildWord) == 0) {
+    return ChildMain(std::vector<std::string>(argv + 2, argv + argc));
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  Options options;
+  options.run.parallel = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  CLI::App app("Tries a norm plugin against the norm ABI, check by check.", "plumb-norm-check");
+  AddOptions(&app, &options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return Print(app.help()) ? kExitPassed : kExitFailed;
+  } catch (const CLI::ParseError& error) {
+    return Fail(absl::StrCat(error.what(), " (--help explains)"));
+  }
+  return Run(std::move(options));
+}
+
+}  // namespace
+}  // namespace plumb::check
+
+int main(int argc, char** argv) {
+  try {
+    return plumb::check::Main(argc, argv);
+  } catch (const std::exception& error) {
+    return plumb::check::Fail(error.what());
+  }
+}

@@ -1,0 +1,20 @@
+// Checks of level 2: does a norm mean the same in every mode and on every kind of number? N10 to
+// N16.
+#ifndef PLUMB_PLUGINS_CHECK_MODE_CHECKS_H_
+#define PLUMB_PLUGINS_CHECK_MODE_CHECKS_H_
+
+#include "plugins/check/check.h"
+
+namespace plumb::check {
+
+void CheckTrainAndEval(const Subject& subject, Report* report);  // N10
+void CheckInPlace(const Subject& subject, Report* report);       // N11
+void CheckTypes(const Subject& subject, Report* report);         // N12
+void CheckHardRows(const Subject& subject, Report* report);      // N13
+void CheckNotANumber(const Subject& subject, Report* report);    // N14
+void CheckDenormals(const Subject& subject, Report* report);     // N15
+void CheckStatistics(const Subject& subject, Report* report);    // N16
+
+}  // namespace plumb::check
+
+#endif  // PLUMB_PLUGINS_CHECK_MODE_CHECKS_H_

@@ -1,0 +1,150 @@
+// Runs an instance of a norm on rows of random numbers, as a host does: owns all that a call points
+// to, takes statistics for cross-row norms, and compares what came out. Thread-compatible; Step
+// starts threads of its own.
+#ifndef PLUMB_PLUGINS_CHECK_NORM_RUN_H_
+#define PLUMB_PLUGINS_CHECK_NORM_RUN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugins/check/calls.h"
+#include "plugins/check/rows.h"
+#include "plumb/norm_plugin.h"
+
+namespace plumb::check {
+
+// Everything that a norm writes, as numbers: [rows, dim] row after row.
+struct Outcome {
+  std::vector<double> y, saved, dx, call_saved;
+  std::vector<std::vector<double>> dparams, buffers;
+};
+// Empty when all bits are equal, else the first difference: "dx[4][2] is 0.5, must be 0.25". `dim`
+// is the length of a row of y and dx.
+std::string FirstDifference(const Outcome& got, const Outcome& must, int64_t dim);
+// The same of two tensors [.., width] called `name`.
+std::string FirstDifference(const char* name, const std::vector<double>& got,
+                            const std::vector<double>& must, int64_t width);
+
+// "y[4][2]": element i of a tensor [.., width] of `size` elements; "y[2]" when it is one row.
+std::string PlaceInTensor(const char* name, size_t i, size_t size, int64_t width);
+
+// Memory for plumb_norm_call::scratch, filled with NaNs: its content is undefined.
+class Scratch {
+ public:
+  Scratch(const plumb_norm_layout& layout, int64_t rows);  // a range of so many rows
+  void* data() const { return bytes_.data(); }             // 64-byte aligned
+  const Rows& bytes() const { return bytes_; }
+  void Refill();
+
+ private:
+  Rows bytes_;
+};
+
+class NormRun {
+ public:
+  // Operands and parameters are the same numbers for the same seed, whatever the place, parameters
+  // whatever the rows; for different types they are the same before rounding. x, dy: standard
+  // normal. Parameters: drawn as their descriptors say, then moved by a normal number of a fifth of
+  // their size (at least 0.2). y, dx, saved and call_saved: NaN. dparams: 0. Buffers: as their
+  // descriptors say.
+  NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_t seed,
+          const Place& place = {});
+  NormRun(const NormRun&) = delete;
+  NormRun& operator=(const NormRun&) = delete;
+
+  const Instance& instance() const { return instance_; }
+  uint32_t dtype() const { return dtype_; }
+  int64_t rows() const { return rows_; }
+  int64_t dim() const { return instance_.dim(); }
+  std::string Name() const;  // "f32 dim=17 rows=5", for messages
+
+  // Operands, of the element type; the rest, of the accumulate type. Checks may change them all.
+  Rows x, y, dy, dx;
+  Rows saved;                                  // [rows, saved_per_row]
+  Rows call_saved;                             // [1, saved_per_call]
+  std::vector<Rows> params, dparams, buffers;  // [1, size] each
+
+  // -- One after the other, on this thread. Any status but PLUMB_OK ends the check. --------------
+
+  // All rows in one range. A cross-row norm has its statistics taken first, when `train` (with
+  // PLUMB_NORM_CROSS_ROW_EVAL always), in the host's chunks.
+  void Forward(bool train);
+  // Adds into dparams. Needs Forward(true) of the same rows.
+  void Backward(bool accumulate = false);
+
+  // The parts of it. Ranges without statistics:
+  void ForwardRange(bool train, int64_t r0, int64_t r1);
+  void BackwardRange(bool accumulate, int64_t r0, int64_t r1);
+  // Statistics of all rows, in chunks of `chunk` rows: partials, combined in order, finalized.
+  void Statistics(uint32_t phase, bool train, int64_t chunk);
+  // Whether forward needs statistics of this call.
+  bool TakesStatistics(bool train) const;
+  // Rows in a chunk, as the host cuts: max(8, ceil(rows / 64)).
+  int64_t ChunkRows() const;
+
+  // Forward and backward of a training step in the host's chunks, which `threads` threads take in
+  // any order, after random delays (0: none); each chunk has scratch and dparams of its own, and
+  // those are added in the chunks' order. Bits must not depend on `threads` or `delay_seed`.
+  void Step(int threads, uint64_t delay_seed);
+
+  // -- A call to be changed and made by the check itself ------------------------------------------
+
+  // Filled for all rows. `scratch` is for all rows too; it and `err` are this object's. Valid until
+  // the next such function.
+  plumb_norm_call ForwardCall(bool train);
+  plumb_norm_call BackwardCall(bool accumulate);
+  // What the plugin wrote into call.err.
+  std::string ErrorText() const;
+  // Ends the check, with the call's name and the plugin's words, unless `status` is PLUMB_OK.
+  void Expect(plumb_status status, const char* function, int64_t r0, int64_t r1) const;
+
+  // -- Results
+  // --------------------------------------------------------------------------------------
+
+  Outcome Results() const;
+  // Empty when nothing was written around any operand, else where: "y: 4 bytes behind row 2".
+  std::string PaddingDamage() const;
+  void FillPadding(Rows::Padding pattern);
+
+  // y, dx, saved, call_saved: NaN again; dparams: 0; buffers: as their descriptors say.
+  void Reset();
+
+ private:
+  plumb_norm_call Call(uint32_t flags);
+  void Statistics(uint32_t phase, bool train, int64_t chunk, int threads, uint64_t delay_seed,
+                  bool accumulate);
+
+  const Instance& instance_;
+  uint32_t dtype_;
+  int64_t rows_;
+  uint64_t seed_;
+  bool tell_aligned_;
+  Scratch scratch_;
+  std::vector<const void*> param_pointers_;
+  std::vector<void*> dparam_pointers_, buffer_pointers_;
+  char err_[256] = {};
+};
+
+// -- What is run
+// -----------------------------------------------------------------------------------
+
+// The element types that a norm offers, PLUMB_F32 first.
+std::vector<uint32_t> OfferedTypes(const plumb_norm_plugin& norm);
+
+// An instance with the attributes' defaults; null, with the plugin's words in *refusal, when create
+// answers INVALID_ARGUMENT: a norm may refuse a dim.
+std::unique_ptr<Instance> TryInstance(const plumb_norm_plugin& norm, uint32_t dim,
+                                      std::string* refusal);
+std::unique_ptr<Instance> TryInstance(const plumb_norm_plugin& norm, uint32_t dim,
+                                      const std::vector<plumb_attr_value>& values,
+                                      std::string* refusal);
+// The first of `dims` that create accepts. Ends the check when it accepts none.
+std::unique_ptr<Instance> FirstInstance(const plumb_norm_plugin& norm,
+                                        const std::vector<uint32_t>& dims);
+
+}  // namespace plumb::check
+
+#endif  // PLUMB_PLUGINS_CHECK_NORM_RUN_H_

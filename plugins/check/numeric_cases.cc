@@ -1,0 +1,165 @@
+#include "plugins/check/numeric_cases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace plumb::check {
+namespace {
+
+constexpr size_t kMostChoices = 12;
+
+// All values of a boolean or enum.
+std::vector<plumb_attr_value> Choices(const plumb_attr_def& def) {
+  std::vector<plumb_attr_value> values;
+  if (def.type == PLUMB_ATTR_BOOL) {
+    for (int64_t i : {0, 1}) values.push_back({0, i, nullptr});
+  } else if (def.type == PLUMB_ATTR_ENUM && def.choices != nullptr) {
+    for (const char* const* c = def.choices; *c != nullptr; ++c) values.push_back({0, 0, *c});
+  }
+  return values;
+}
+
+// Values of a number other than `usual`.
+std::vector<double> Numbers(const plumb_attr_def& def, double usual) {
+  const double low = std::isnan(def.min) ? -HUGE_VAL : def.min;
+  const double high = std::isnan(def.max) ? HUGE_VAL : def.max;
+  std::set<double> values;
+  const auto add = [&](double value) {
+    if (value >= low && value <= high && value != usual) values.insert(value);
+  };
+  add(usual / 2);
+  add(usual * 2);
+  add(usual + 1);
+  if (def.type == PLUMB_ATTR_I64) add(low);  // where 0 means something else
+  if (std::isfinite(low) && std::isfinite(high) && high - low <= 10) add((low + high) / 2);
+  return std::vector<double>(values.begin(), values.end());
+}
+
+std::string TextOf(const plumb_attr_def& def, const plumb_attr_value& value) {
+  switch (def.type) {
+    case PLUMB_ATTR_F64:
+      return absl::StrFormat("%s=%g", def.name, value.f);
+    case PLUMB_ATTR_BOOL:
+      return absl::StrCat(def.name, value.i != 0 ? "=true" : "=false");
+    case PLUMB_ATTR_I64:
+      return absl::StrCat(def.name, "=", value.i);
+    default:
+      return absl::StrCat(def.name, "=", value.s == nullptr ? "" : value.s);
+  }
+}
+
+bool Same(const plumb_attr_value& a, const plumb_attr_value& b) {
+  const std::string s = a.s == nullptr ? "" : a.s, t = b.s == nullptr ? "" : b.s;
+  return a.f == b.f && a.i == b.i && s == t;
+}
+
+std::string NameOfCase(const plumb_norm_plugin& norm, const std::vector<plumb_attr_value>& values) {
+  const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
+  std::string name;
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    if (Same(values[i], defaults[i])) continue;
+    absl::StrAppend(&name, name.empty() ? "" : " ", TextOf(AttrOf(norm, i), values[i]));
+  }
+  return name;
+}
+
+}  // namespace
+
+std::vector<AttributeCase> AttributeCases(const plumb_norm_plugin& norm) {
+  const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
+  std::vector<std::vector<plumb_attr_value>> all = {defaults};
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    const size_t so_far = all.size();
+    for (const plumb_attr_value& value : Choices(AttrOf(norm, i))) {
+      if (Same(value, defaults[i])) continue;
+      for (size_t k = 0; k < so_far && all.size() < kMostChoices; ++k) {
+        all.push_back(all[k]);
+        all.back()[i] = value;
+      }
+    }
+  }
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    const plumb_attr_def& def = AttrOf(norm, i);
+    if (def.type != PLUMB_ATTR_F64 && def.type != PLUMB_ATTR_I64) continue;
+    const bool whole = def.type == PLUMB_ATTR_I64;
+    const double usual = whole ? static_cast<double>(defaults[i].i) : defaults[i].f;
+    for (const double number : Numbers(def, usual)) {
+      if (whole && number != std::floor(number)) continue;
+      all.push_back(defaults);
+      all.back()[i] = whole ? plumb_attr_value{0, static_cast<int64_t>(number), nullptr}
+                            : plumb_attr_value{number, 0, nullptr};
+    }
+  }
+  std::vector<AttributeCase> cases;
+  for (std::vector<plumb_attr_value>& values : all) {
+    AttributeCase c;
+    c.name = NameOfCase(norm, values);
+    c.values = std::move(values);
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::vector<std::unique_ptr<Instance>> UsualInstances(const plumb_norm_plugin& norm) {
+  std::vector<std::unique_ptr<Instance>> instances;
+  instances.push_back(FirstInstance(norm, {17, 16, 12, 8, 32, 6, 4, 64, 2, 1, 128, 100, 768}));
+  std::unique_ptr<Instance> longer =
+      FirstInstance(norm, {101, 100, 96, 128, 256, 768, 64, 32, 8, 1, 2, 4});
+  if (longer->dim() != instances[0]->dim()) instances.push_back(std::move(longer));
+  return instances;
+}
+
+bool AllFinite(const std::vector<double>& values, size_t* at) {
+  const auto it = std::find_if(values.begin(), values.end(),
+                               [](double value) { return !std::isfinite(value); });
+  *at = static_cast<size_t>(it - values.begin());
+  return it == values.end();
+}
+
+double LargestMagnitude(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+std::string FirstDeviation(const char* name, const std::vector<double>& got,
+                           const std::vector<double>& must, int64_t width, double relative,
+                           double absolute) {
+  const size_t w = static_cast<size_t>(std::max<int64_t>(width, 1));
+  for (size_t start = 0; start < must.size(); start += w) {
+    double largest = 0;
+    for (size_t i = start; i < start + w; ++i) largest = std::max(largest, std::abs(must[i]));
+    const double allowed = relative * largest + absolute;
+    for (size_t i = start; i < start + w; ++i) {
+      if (std::abs(got[i] - must[i]) <= allowed) continue;
+      return absl::StrFormat("%s is %.9g, must be %.9g (+- %.2g)",
+                             PlaceInTensor(name, i, must.size(), width), got[i], must[i], allowed);
+    }
+  }
+  return "";
+}
+
+double ReorderTolerance(uint32_t dtype) { return dtype == PLUMB_F64 ? 1e-12 : 1e-4; }
+
+std::string FirstRowDifference(const Outcome& got, const Outcome& must, const NormRun& run) {
+  Outcome rows_got = got, rows_must = must;
+  for (Outcome* o : {&rows_got, &rows_must}) {
+    o->dparams.clear();
+    o->buffers.clear();
+    o->call_saved.clear();
+  }
+  std::string text = FirstDifference(rows_got, rows_must, run.dim());
+  for (size_t i = 0; i < must.dparams.size() && text.empty(); ++i) {
+    const std::string name = absl::StrCat("dparams[", i, "]");
+    text = FirstDeviation(name.c_str(), got.dparams[i], must.dparams[i],
+                          static_cast<int64_t>(must.dparams[i].size()),
+                          ReorderTolerance(run.dtype()), ReorderTolerance(run.dtype()));
+  }
+  return text;
+}
+
+}  // namespace plumb::check

@@ -1,0 +1,111 @@
+#include "plugins/check/process_state.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <clocale>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plugins/check/float_state.h"
+
+namespace plumb::check {
+namespace {
+
+using Values = std::map<std::string, std::string>;
+
+void AddSignals(Values* values) {
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigprocmask(SIG_BLOCK, nullptr, &blocked);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action = {};
+    if (sigaction(signal, nullptr, &action) != 0) continue;
+    const char* name = sigabbrev_np(signal);
+    const std::string what = name == nullptr ? absl::StrCat(signal) : absl::StrCat("SIG", name);
+    (*values)[absl::StrCat("the handler of ", what)] =
+        action.sa_handler == SIG_DFL ? "the default"
+        : action.sa_handler == SIG_IGN
+            ? "to ignore it"
+            : absl::StrFormat("the function at %p", reinterpret_cast<void*>(action.sa_handler));
+    (*values)[absl::StrCat("the mask of ", what)] =
+        sigismember(&blocked, signal) == 1 ? "blocked" : "open";
+  }
+}
+
+// A line of /proc/self/status. Asking for the umask itself would change it for a moment.
+void AddStatusLines(Values* values) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    const size_t colon = line.find(":\t");
+    if (colon == std::string::npos) continue;
+    const std::string key = line.substr(0, colon);
+    if (key == "Umask") (*values)["the umask"] = line.substr(colon + 2);
+    if (key == "Threads") (*values)["the number of threads"] = line.substr(colon + 2);
+  }
+}
+
+void AddDescriptors(Values* values) {
+  DIR* raw = opendir("/proc/self/fd");
+  if (raw == nullptr) return;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(raw, &closedir);
+  const std::string own = absl::StrCat(dirfd(directory.get()));
+  while (const dirent* entry = readdir(directory.get())) {
+    if (entry->d_name[0] == '.' || own == entry->d_name) continue;
+    char target[PATH_MAX + 1] = "";
+    const std::string link = absl::StrCat("/proc/self/fd/", entry->d_name);
+    if (readlink(link.c_str(), target, PATH_MAX) < 0) continue;
+    (*values)[absl::StrCat("file descriptor ", entry->d_name)] = target;
+  }
+}
+
+void AddEnvironment(Values* values) {
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const char* equals = std::strchr(*variable, '=');
+    if (equals == nullptr) continue;
+    (*values)[absl::StrCat("the environment's ",
+                           std::string(*variable, static_cast<size_t>(equals - *variable)))] =
+        equals + 1;
+  }
+}
+
+}  // namespace
+
+ProcessState ProcessState::Take() {
+  ProcessState state;
+  Values* values = &state.values_;
+  (*values)["the floating-point control (MXCSR, FPCR)"] = FloatState::Current().Text();
+  AddSignals(values);
+  AddStatusLines(values);
+  AddDescriptors(values);
+  AddEnvironment(values);
+  const char* locale = std::setlocale(LC_ALL, nullptr);
+  (*values)["the locale"] = locale == nullptr ? "" : locale;
+  char directory[PATH_MAX] = "";
+  (*values)["the working directory"] =
+      getcwd(directory, sizeof(directory)) == nullptr ? "" : directory;
+  return state;
+}
+
+std::vector<std::string> ProcessState::ChangesTo(const ProcessState& after) const {
+  std::vector<std::string> changes;
+  for (const auto& [what, value] : values_) {
+    const auto now = after.values_.find(what);
+    if (now == after.values_.end()) {
+      changes.push_back(absl::StrCat(what, " is gone, was ", value));
+    } else if (now->second != value) {
+      changes.push_back(absl::StrCat(what, " is ", now->second, ", was ", value));
+    }
+  }
+  for (const auto& [what, value] : after.values_) {
+    if (values_.count(what) == 0) changes.push_back(absl::StrCat(what, " is new: ", value));
+  }
+  return changes;
+}
+
+}  // namespace plumb::check

@@ -1,0 +1,26 @@
+// What a library could change in the process that loads it, as names and values that can be
+// compared. A value; taking it changes nothing.
+#ifndef PLUMB_PLUGINS_CHECK_PROCESS_STATE_H_
+#define PLUMB_PLUGINS_CHECK_PROCESS_STATE_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace plumb::check {
+
+class ProcessState {
+ public:
+  // As it is now, in the calling thread.
+  static ProcessState Take();
+
+  // What differs in `after`: "floating-point control is 0x9fc0, was 0x1f80", "SIGPIPE ...".
+  std::vector<std::string> ChangesTo(const ProcessState& after) const;
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+}  // namespace plumb::check
+
+#endif  // PLUMB_PLUGINS_CHECK_PROCESS_STATE_H_

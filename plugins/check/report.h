@@ -1,0 +1,36 @@
+// What the checks found, as text for people and as JSON for programs. Stateless.
+#ifndef PLUMB_PLUGINS_CHECK_REPORT_H_
+#define PLUMB_PLUGINS_CHECK_REPORT_H_
+
+#include <string>
+
+#include "plugins/check/runner.h"
+
+namespace plumb::check {
+
+inline constexpr int kExitPassed = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitNotLoaded = 2;
+
+int ExitCodeOf(const FileResult& file);
+
+struct TextStyle {
+  bool colours = false;
+  bool only_failed = false;  // leaves out what passed, was skipped, or has only notes
+};
+
+// A line for each check: id, verdict, title; findings below it; a summary at the end.
+std::string ToText(const FileResult& file, const TextStyle& style);
+
+// {"file", "load_problem" (null if none), "norms": [id], "results": [{"check", "norm" (null for
+// checks of the file), "level", "title", "verdict", "seconds", "findings": [{"verdict", "text"}]}],
+// "summary": {"pass", "note", "skip", "warn", "fail"}, "exit_code"}. Verdicts are "pass", "note",
+// "skip", "warn", "fail". With `only_failed`, results are those that warn or fail.
+std::string ToJson(const FileResult& file, bool only_failed);
+
+// All checks with their levels and titles.
+std::string ListChecks();
+
+}  // namespace plumb::check
+
+#endif  // PLUMB_PLUGINS_CHECK_REPORT_H_

@@ -1,0 +1,228 @@
+#include "plugins/check/rows.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "plugins/check/calls.h"
+
+namespace plumb::check {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr unsigned char kCanary = 0x7b;
+// Bytes around all rows that are padding, on the sides where no unreadable page is meant to be.
+constexpr int64_t kLead = 4 * kAlignment;
+
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// The bytes of one element of padding. NaN patterns whose quiet bit is clear.
+void PatternOf(Rows::Padding pattern, uint32_t dtype, unsigned char* bytes) {
+  std::memset(bytes, kCanary, 8);
+  if (pattern == Rows::Padding::kCanary) return;
+  const uint64_t f64 = 0x7ff4dead7ff4deadu;
+  const uint32_t f32 = 0x7fa5dea1u;
+  const uint16_t bf16 = 0x7fa5u;
+  if (dtype == PLUMB_F64) std::memcpy(bytes, &f64, sizeof(f64));
+  if (dtype == PLUMB_F32) std::memcpy(bytes, &f32, sizeof(f32));
+  if (dtype == PLUMB_BF16) std::memcpy(bytes, &bf16, sizeof(bf16));
+}
+
+}  // namespace
+
+const char* TypeName(uint32_t dtype) {
+  switch (dtype) {
+    case PLUMB_F32:
+      return "f32";
+    case PLUMB_BF16:
+      return "bf16";
+    case PLUMB_F64:
+      return "f64";
+    default:
+      return "unknown type";
+  }
+}
+
+size_t TypeSize(uint32_t dtype) { return dtype == PLUMB_F64 ? 8 : dtype == PLUMB_BF16 ? 2 : 4; }
+
+uint32_t AccumulateType(uint32_t dtype) { return dtype == PLUMB_F64 ? PLUMB_F64 : PLUMB_F32; }
+
+double RoundTo(uint32_t dtype, double value) {
+  if (dtype == PLUMB_F64) return value;
+  const float narrow = static_cast<float>(value);
+  return dtype == PLUMB_BF16 ? plumb_bf16_to_float(plumb_bf16_from_float(narrow)) : narrow;
+}
+
+double Epsilon(uint32_t dtype) {
+  return std::ldexp(1.0, dtype == PLUMB_F64 ? -52 : dtype == PLUMB_BF16 ? -7 : -23);
+}
+
+Rows::Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place)
+    : dtype_(dtype), rows_(rows), width_(width) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t size = static_cast<int64_t>(TypeSize(dtype));
+  // No pitch is 0, so that empty rows differ from absent ones.
+  pitch_ = std::max(width + place.gap, int64_t{1}) * size;
+  if (place.aligned64) pitch_ = RoundUp(pitch_, kAlignment);
+  // The last row needs no padding behind it: nothing is there when the rows end at the page.
+  const int64_t used = rows == 0 ? 0 : (rows - 1) * pitch_ + width * size;
+  const bool flush = place.flush != Place::Flush::kNone;
+  const int64_t lead = flush ? 0 : kLead + place.offset * size;
+  const int64_t inner = RoundUp(lead + used + kLead, page);
+  inner_size_ = static_cast<size_t>(inner);
+  map_size_ = static_cast<size_t>(inner + 2 * page);
+  void* map = mmap(nullptr, map_size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) throw CheckEnded{"the checker itself ran out of memory"};
+  map_ = static_cast<char*>(map);
+  inner_ = map_ + page;
+  if (mprotect(inner_, inner_size_, PROT_READ | PROT_WRITE) != 0) {
+    munmap(map_, map_size_);
+    throw CheckEnded{"the checker itself ran out of memory"};
+  }
+  data_ = place.flush == Place::Flush::kEnd ? inner_ + (inner - used) : inner_ + lead;
+  FillPadding(Padding::kCanary);
+  for (int64_t r = 0; r < rows_; ++r) {
+    std::memset(Row(r), kCanary, static_cast<size_t>(width_ * size));
+  }
+}
+
+Rows::~Rows() {
+  if (map_ != nullptr) munmap(map_, map_size_);
+}
+
+Rows::Rows(Rows&& other) noexcept
+    : dtype_(other.dtype_),
+      rows_(other.rows_),
+      width_(other.width_),
+      pitch_(other.pitch_),
+      map_(std::exchange(other.map_, nullptr)),
+      map_size_(other.map_size_),
+      inner_(other.inner_),
+      inner_size_(other.inner_size_),
+      data_(other.data_),
+      padding_(other.padding_) {}
+
+bool Rows::aligned64() const {
+  return reinterpret_cast<uintptr_t>(data_) % kAlignment == 0 && pitch_ % kAlignment == 0;
+}
+
+double Rows::Get(int64_t row, int64_t i) const {
+  const char* p = Row(row) + i * static_cast<int64_t>(TypeSize(dtype_));
+  if (dtype_ == PLUMB_F64) {
+    double value;
+    std::memcpy(&value, p, sizeof(value));
+    return value;
+  }
+  if (dtype_ == PLUMB_BF16) {
+    plumb_bf16 value;
+    std::memcpy(&value, p, sizeof(value));
+    return plumb_bf16_to_float(value);
+  }
+  float value;
+  std::memcpy(&value, p, sizeof(value));
+  return value;
+}
+
+void Rows::Set(int64_t row, int64_t i, double value) {
+  char* p = Row(row) + i * static_cast<int64_t>(TypeSize(dtype_));
+  if (dtype_ == PLUMB_F64) {
+    std::memcpy(p, &value, sizeof(value));
+  } else if (dtype_ == PLUMB_BF16) {
+    const plumb_bf16 narrow = plumb_bf16_from_float(static_cast<float>(value));
+    std::memcpy(p, &narrow, sizeof(narrow));
+  } else {
+    const float narrow = static_cast<float>(value);
+    std::memcpy(p, &narrow, sizeof(narrow));
+  }
+}
+
+std::vector<double> Rows::Values() const {
+  std::vector<double> values(static_cast<size_t>(rows_ * width_));
+  size_t k = 0;
+  for (int64_t r = 0; r < rows_; ++r) {
+    for (int64_t i = 0; i < width_; ++i) values[k++] = Get(r, i);
+  }
+  return values;
+}
+
+void Rows::Assign(const std::vector<double>& values) {
+  size_t k = 0;
+  for (int64_t r = 0; r < rows_; ++r) {
+    for (int64_t i = 0; i < width_; ++i) Set(r, i, values[k++]);
+  }
+}
+
+void Rows::Fill(double value) {
+  for (int64_t r = 0; r < rows_; ++r) {
+    for (int64_t i = 0; i < width_; ++i) Set(r, i, value);
+  }
+}
+
+void Rows::FillNormal(std::mt19937_64* random, double mean, double deviation) {
+  std::normal_distribution<double> normal(mean, deviation);
+  for (int64_t r = 0; r < rows_; ++r) {
+    // Through float, so that f32 and f64 get the same numbers.
+    for (int64_t i = 0; i < width_; ++i) Set(r, i, static_cast<float>(normal(*random)));
+  }
+}
+
+// Fills, or compares, everything that is not an element: padding is one sequence of elements of the
+// pattern, counted from the first row, so that the bytes in gaps are whole elements.
+void Rows::FillPadding(Padding pattern) {
+  padding_ = pattern;
+  unsigned char bytes[8];
+  PatternOf(pattern, dtype_, bytes);
+  const size_t size = TypeSize(dtype_);
+  const auto fill = [&](char* from, char* to) {
+    for (char* p = from; p < to; ++p) {
+      const ptrdiff_t at = (p - data_) % static_cast<ptrdiff_t>(size);
+      const unsigned char byte = bytes[at < 0 ? at + static_cast<ptrdiff_t>(size) : at];
+      std::memcpy(p, &byte, 1);
+    }
+  };
+  char* from = inner_;
+  for (int64_t r = 0; r < rows_; ++r) {
+    fill(from, Row(r));
+    from = Row(r) + width_ * static_cast<int64_t>(size);
+  }
+  fill(from, inner_ + inner_size_);
+}
+
+bool Rows::IsPadding(const char* from, const char* to, const char** damage) const {
+  unsigned char bytes[8];
+  PatternOf(padding_, dtype_, bytes);
+  const ptrdiff_t size = static_cast<ptrdiff_t>(TypeSize(dtype_));
+  for (const char* p = from; p < to; ++p) {
+    const ptrdiff_t at = (p - data_) % size;
+    if (static_cast<unsigned char>(*p) != bytes[at < 0 ? at + size : at]) {
+      *damage = p;
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string Rows::PaddingDamage() const {
+  const int64_t row_bytes = width_ * static_cast<int64_t>(TypeSize(dtype_));
+  const char* damage = nullptr;
+  const char* from = inner_;
+  for (int64_t r = 0; r < rows_; ++r) {
+    if (!IsPadding(from, Row(r), &damage)) {
+      if (r > 0 && (damage - from) * 2 <= Row(r) - from) {
+        return "byte " + std::to_string(damage - from) + " behind row " + std::to_string(r - 1);
+      }
+      return "byte -" + std::to_string(Row(r) - damage) + " before row " + std::to_string(r);
+    }
+    from = Row(r) + row_bytes;
+  }
+  if (!IsPadding(from, inner_ + inner_size_, &damage)) {
+    return "byte " + std::to_string(damage - from) + " behind row " + std::to_string(rows_ - 1);
+  }
+  return "";
+}
+
+}  // namespace plumb::check

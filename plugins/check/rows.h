@@ -1,0 +1,82 @@
+// Memory in which operands of a norm lie: rows of elements of a type that is chosen at run time, at
+// any offset and pitch, with unreadable pages before and behind and a known pattern between.
+// Thread-compatible.
+#ifndef PLUMB_PLUGINS_CHECK_ROWS_H_
+#define PLUMB_PLUGINS_CHECK_ROWS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "plumb/norm_plugin.h"
+
+namespace plumb::check {
+
+// Element types are the bits PLUMB_F32, PLUMB_BF16 and PLUMB_F64.
+const char* TypeName(uint32_t dtype);          // "f32"
+size_t TypeSize(uint32_t dtype);               // bytes
+uint32_t AccumulateType(uint32_t dtype);       // of parameters, saved values, statistics
+double RoundTo(uint32_t dtype, double value);  // the nearest number that the type has
+// The spacing of the type's numbers at 1: 2^-23, 2^-7, 2^-52.
+double Epsilon(uint32_t dtype);
+
+// Where rows lie.
+struct Place {
+  enum class Flush { kNone, kStart, kEnd };  // against which unreadable page
+  int64_t gap = 0;     // elements between the end of a row and the start of the next
+  int64_t offset = 0;  // elements by which the first row misses alignment; with kNone only
+  Flush flush = Flush::kNone;
+  bool aligned64 = false;  // pitch rounded up so that every row starts at a multiple of 64 bytes
+  bool tell = true;        // PLUMB_CALL_ALIGNED64 is set where it is true; else never
+};
+
+// [rows, width]. Fresh memory is all padding pattern, the elements included.
+class Rows {
+ public:
+  Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place = {});
+  ~Rows();
+  Rows(Rows&& other) noexcept;
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+
+  uint32_t dtype() const { return dtype_; }
+  int64_t rows() const { return rows_; }
+  int64_t width() const { return width_; }
+  void* data() const { return data_; }
+  int64_t pitch() const { return pitch_; }  // bytes
+  bool aligned64() const;                   // base and pitch
+
+  double Get(int64_t row, int64_t i) const;
+  void Set(int64_t row, int64_t i, double value);  // rounded to the element type
+
+  // All elements, row after row. Conversions are exact, so that equal bits are equal numbers.
+  std::vector<double> Values() const;
+  void Assign(const std::vector<double>& values);
+  void Fill(double value);
+  void FillNormal(std::mt19937_64* random, double mean = 0, double deviation = 1);
+
+  // What lies around the elements, up to the unreadable pages.
+  enum class Padding { kCanary, kSignallingNan };
+  void FillPadding(Padding pattern);
+  // Empty when the padding is as it was filled, else where it was written: "3 bytes behind row 4".
+  std::string PaddingDamage() const;
+
+ private:
+  char* Row(int64_t row) const { return data_ + row * pitch_; }
+  bool IsPadding(const char* from, const char* to, const char** damage) const;
+
+  uint32_t dtype_;
+  int64_t rows_, width_, pitch_;
+  char* map_ = nullptr;  // the unreadable page before
+  size_t map_size_ = 0;
+  char* inner_ = nullptr;  // what may be touched
+  size_t inner_size_ = 0;
+  char* data_ = nullptr;
+  Padding padding_ = Padding::kCanary;
+};
+
+}  // namespace plumb::check
+
+#endif  // PLUMB_PLUGINS_CHECK_ROWS_H_

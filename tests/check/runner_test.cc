@@ -1,0 +1,157 @@
+// The checker itself: what it makes of plugins that end, hang or flood the process that tries them,
+// and of files that are none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "plugins/check/check.h"
+#include "tests/check/checker_process.h"
+
+namespace plumb::check {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+nlohmann::json Report(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = {"--json"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const CheckerRun run = RunChecker(all);
+  nlohmann::json report = nlohmann::json::parse(run.out, nullptr, false);
+  EXPECT_TRUE(report.is_object()) << run.out << run.err;
+  return report;
+}
+
+// What check N9 finds when the plugin misbehaves in that way.
+std::string FindingWhenItDoes(const char* way) {
+  setenv("MISBEHAVE", way, 1);
+  const nlohmann::json report =
+      Report({"--check", "N9", "--timeout", "0.5", SabotagePath("misbehaves")});
+  unsetenv("MISBEHAVE");
+  EXPECT_EQ(report.at("results").size(), 1u);
+  const nlohmann::json& result = report.at("results").at(0);
+  if (result.at("verdict") == "pass") return "pass";
+  return result.at("findings").at(0).at("text");
+}
+
+TEST(RunnerTest, ACrashNamesTheSignalAndTheCall) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer's own report stands there";
+#endif
+  EXPECT_THAT(FindingWhenItDoes("crash"),
+              AllOf(StartsWith("SIGSEGV in forward f32 dim="), HasSubstr(" rows 0.."),
+                    HasSubstr("at address 0x8")));
+  EXPECT_THAT(FindingWhenItDoes("abort"), StartsWith("SIGABRT in forward f32 dim="));
+}
+
+TEST(RunnerTest, EndingTheProcessIsAFinding) {
+  EXPECT_THAT(FindingWhenItDoes("exit"), StartsWith("ended the process during forward f32 dim="));
+  EXPECT_THAT(FindingWhenItDoes("exit7"),
+              StartsWith("ended the process with exit status 7 during forward f32 dim="));
+}
+
+TEST(RunnerTest, AHangIsStoppedAndNamed) {
+  EXPECT_THAT(FindingWhenItDoes("hang"), AllOf(StartsWith("does not return from forward f32 dim="),
+                                               HasSubstr("stopped after 0.5 s")));
+}
+
+TEST(RunnerTest, WhatAPluginPrintsIsNoPartOfTheReport) {
+  EXPECT_EQ(FindingWhenItDoes("print"), "pass");
+}
+
+TEST(RunnerTest, ProcessesThatAPluginLeavesBehindDoNotHoldTheCheckerUp) {
+  EXPECT_EQ(FindingWhenItDoes("fork"), "pass");
+}
+
+TEST(RunnerTest, AFileThatIsNoPluginCannotBeLoaded) {
+  const CheckerRun run = RunChecker({"--json", PLUMB_SOURCE_DIR "/CMakeLists.txt"});
+  EXPECT_EQ(run.exit_code, 2);
+  const nlohmann::json report = nlohmann::json::parse(run.out);
+  EXPECT_THAT(std::string(report.at("load_problem")), HasSubstr("it has no ELF header"));
+  EXPECT_THAT(ChecksWith("fail", report), ElementsAre("E1"));
+}
+
+TEST(RunnerTest, DependentChecksAreSkippedWhenTheFileDoesNotLoad) {
+  const nlohmann::json report = Report({SabotagePath("e4_unresolved")});
+  EXPECT_EQ(report.at("exit_code"), 2);
+  EXPECT_THAT(ChecksWith("fail", report), ElementsAre("E4"));
+  EXPECT_THAT(ChecksWith("skip", report), ::testing::IsSupersetOf({"E5", "E6", "M1", "M2", "N1"}));
+}
+
+TEST(RunnerTest, MissingFilesAndUnknownChecksAreUsageErrors) {
+  const CheckerRun missing = RunChecker({"/nonexistent/norm.so"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("/nonexistent/norm.so"));
+  EXPECT_EQ(RunChecker({"/tmp"}).exit_code, 2);
+  const CheckerRun unknown = RunChecker({SabotagePath("honest"), "--check", "N99"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("N99"));
+  EXPECT_EQ(RunChecker({}).exit_code, 2);
+}
+
+TEST(RunnerTest, AChosenCheckRunsAloneOfWhateverLevel) {
+  const nlohmann::json report =
+      Report({"--level", "1", "--check", "n4", "--check", "E2", SabotagePath("honest")});
+  std::vector<std::string> checks;
+  for (const nlohmann::json& result : report.at("results")) checks.push_back(result.at("check"));
+  EXPECT_THAT(checks, ElementsAre("E2", "N4"));
+  EXPECT_EQ(report.at("exit_code"), 0);
+}
+
+TEST(RunnerTest, LevelsLeaveOutWhatIsAboveThem) {
+  const nlohmann::json report = Report({"--level", "1", SabotagePath("honest")});
+  for (const nlohmann::json& result : report.at("results")) EXPECT_EQ(result.at("level"), 1);
+}
+
+TEST(RunnerTest, RunsInItsOwnProcessForADebugger) {
+  const nlohmann::json report = Report({"--in-process", "--check", "N4", SabotagePath("honest")});
+  EXPECT_EQ(report.at("exit_code"), 0);
+  EXPECT_THAT(ChecksWith("pass", report), ElementsAre("N4"));
+}
+
+TEST(RunnerTest, TheTextHasALineForEachCheckAndNoColoursInAFile) {
+  const CheckerRun run = RunChecker({"--level", "1", SabotagePath("m1_no_version")});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.out, AllOf(HasSubstr("  M1   FAIL  metadata"),
+                             HasSubstr("its version is missing"), HasSubstr("org.example.base\n"),
+                             HasSubstr("1 failed"), Not(HasSubstr("\033"))));
+  EXPECT_THAT(run.err, IsEmpty());
+  const CheckerRun brief =
+      RunChecker({"--level", "1", "--only-failed", SabotagePath("m1_no_version")});
+  EXPECT_THAT(brief.out, AllOf(HasSubstr("M1   FAIL"), Not(HasSubstr("M2"))));
+}
+
+TEST(RunnerTest, ListsItsChecks) {
+  const CheckerRun run = RunChecker({"--list"});
+  EXPECT_EQ(run.exit_code, 0);
+  for (const Check& check : AllChecks()) EXPECT_THAT(run.out, HasSubstr(check.title));
+}
+
+// Files that end early or lie about themselves are refused, not loaded and not crashed upon.
+TEST(RunnerTest, ATruncatedPluginIsRefused) {
+  std::ifstream stream(SabotagePath("honest"), std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+  const std::string path = ::testing::TempDir() + "/plumb_check_truncated.so";
+  for (const size_t size : {size_t{0}, size_t{3}, size_t{64}, size_t{1000}, bytes.size() / 2}) {
+    std::ofstream(path, std::ios::binary) << bytes.substr(0, size);
+    const CheckerRun run = RunChecker({"--json", "--level", "1", path});
+    EXPECT_EQ(run.exit_code, 2) << size;
+    const nlohmann::json report = nlohmann::json::parse(run.out, nullptr, false);
+    ASSERT_TRUE(report.is_object()) << run.err;
+    EXPECT_THAT(ChecksWith("fail", report), ElementsAre("E1")) << size;
+  }
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace plumb::check

@@ -1,0 +1,2 @@
+/* Linked with libgomp. */
+#include "base_norm.h"

@@ -1,0 +1,2 @@
+/* Linked with -z execstack. */
+#include "base_norm.h"

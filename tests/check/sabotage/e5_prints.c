@@ -1,0 +1,3 @@
+/* Greets. */
+#include "base_norm.h"
+__attribute__((constructor)) static void Greet(void) { puts("base norm 1.0 loaded"); }

@@ -1,0 +1,2 @@
+#define BASE_VERSION NULL
+#include "base_norm.h"

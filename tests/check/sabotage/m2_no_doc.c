@@ -1,0 +1,2 @@
+#define BASE_ATTR_DOC ""
+#include "base_norm.h"

@@ -1,0 +1,14 @@
+// Throws from forward() where nobody asked for an error's text.
+#include <stdexcept>
+
+#define BASE_FORWARD SpoiltForward
+#include "base_norm.h"
+
+static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                                  int64_t r0, int64_t r1) {
+  // Only for rows as the check for exceptions has them: other checks leave out the text as well.
+  if (call->err == nullptr && call->rows == 23 && (call->flags & PLUMB_CALL_TRAIN) == 0) {
+    throw std::logic_error("err is null");
+  }
+  return BaseForward(instance, call, r0, r1);
+}

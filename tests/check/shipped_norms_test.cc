@@ -1,0 +1,35 @@
+// The norms that ship with plumb keep the rules that they are examples of.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/check/checker_process.h"
+
+namespace plumb::check {
+namespace {
+
+std::vector<std::string> ShippedPlugins() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(PLUMB_TEST_PLUGIN_DIR)) {
+    if (entry.path().extension() == ".so") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+TEST(ShippedNormsTest, PassEveryCheck) {
+  const std::vector<std::string> paths = ShippedPlugins();
+  ASSERT_FALSE(paths.empty());
+  for (const std::string& path : paths) {
+    const CheckerRun run = RunChecker({"--only-failed", path});
+    EXPECT_EQ(run.exit_code, 0) << path << "\n" << run.out << run.err;
+  }
+}
+
+}  // namespace
+}  // namespace plumb::check
