@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
+#include "cli/installation.h"
 #include "cli/output.h"
 
 namespace plumb::cli {
@@ -10,6 +11,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Invocation::CreateRuntime() const {
   RuntimeOptions options;
   options.plugin_files = plugin_files;
   options.threads = static_cast<int>(threads);
+  options.install_prefix = InstallPrefix();
   return Runtime::Create(options);
 }
 

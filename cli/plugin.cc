@@ -10,12 +10,15 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/plugin_check.h"
+#include "cli/plugin_new.h"
 
 namespace plumb::cli {
 namespace {
 
 struct Options {
   std::string id;
+  std::string directory, name;  // of a new project
   bool json = false;
 };
 
@@ -40,6 +43,18 @@ absl::Status PrintList(const std::vector<PluginFileInfo>& plugins, bool json) {
   return PrintResult(text);
 }
 
+Json ToJson(const std::vector<PluginParameter>& parameters) {
+  Json json = Json::array();
+  for (const PluginParameter& parameter : parameters) {
+    json.push_back({{"name", parameter.name},
+                    {"shape", parameter.shape},
+                    {"init", parameter.init},
+                    {"offset", parameter.offset},
+                    {"doc", parameter.doc}});
+  }
+  return json;
+}
+
 Json ToJson(const PluginInfo& plugin) {
   Json attributes = Json::array();
   for (const PluginAttribute& attribute : plugin.attributes) {
@@ -50,16 +65,30 @@ Json ToJson(const PluginInfo& plugin) {
                           {"required", attribute.required},
                           {"doc", attribute.doc}});
   }
-  Json parameters = Json::array();
-  for (const PluginParameter& parameter : plugin.parameters) {
-    parameters.push_back({{"name", parameter.name},
-                          {"shape", parameter.shape},
-                          {"init", parameter.init},
-                          {"doc", parameter.doc}});
+  return {{"id", plugin.id},
+          {"version", plugin.version},
+          {"vendor", plugin.vendor},
+          {"license", plugin.license},
+          {"doc", plugin.doc},
+          {"path", plugin.path},
+          {"attributes", attributes},
+          {"parameters", ToJson(plugin.parameters)},
+          {"buffers", ToJson(plugin.buffers)},
+          {"traits", plugin.traits},
+          {"dtypes", plugin.dtypes}};
+}
+
+void AppendParameters(const char* title, const std::vector<PluginParameter>& parameters,
+                      std::string* text) {
+  if (!parameters.empty()) absl::StrAppend(text, title, "\n");
+  for (const PluginParameter& parameter : parameters) {
+    absl::StrAppend(text, "  ", parameter.name, " ", parameter.shape, ", initially ",
+                    parameter.init);
+    if (parameter.offset != 0) {
+      absl::StrAppend(text, ", used as ", parameter.offset, " + ", parameter.name);
+    }
+    absl::StrAppend(text, parameter.doc.empty() ? "" : "\n    ", parameter.doc, "\n");
   }
-  return {{"id", plugin.id},           {"version", plugin.version}, {"vendor", plugin.vendor},
-          {"license", plugin.license}, {"doc", plugin.doc},         {"path", plugin.path},
-          {"attributes", attributes},  {"parameters", parameters},  {"traits", plugin.traits}};
 }
 
 std::string ToText(const PluginInfo& plugin) {
@@ -72,6 +101,7 @@ std::string ToText(const PluginInfo& plugin) {
   field("license", plugin.license);
   field("file", plugin.path.empty() ? "(linked in)" : plugin.path);
   field("traits", absl::StrJoin(plugin.traits, ", "));
+  field("element types", absl::StrJoin(plugin.dtypes, ", "));
   if (!plugin.attributes.empty()) absl::StrAppend(&text, "attributes\n");
   for (const PluginAttribute& attribute : plugin.attributes) {
     absl::StrAppend(&text, "  ", attribute.name, ": ", attribute.type);
@@ -81,11 +111,9 @@ std::string ToText(const PluginInfo& plugin) {
                                : absl::StrCat(", default ", attribute.default_value));
     absl::StrAppend(&text, attribute.doc.empty() ? "" : "\n    ", attribute.doc, "\n");
   }
-  if (!plugin.parameters.empty()) absl::StrAppend(&text, "parameters\n");
-  for (const PluginParameter& parameter : plugin.parameters) {
-    absl::StrAppend(&text, "  ", parameter.name, " ", parameter.shape, ", initially ",
-                    parameter.init, parameter.doc.empty() ? "" : "\n    ", parameter.doc, "\n");
-  }
+  AppendParameters("parameters", plugin.parameters, &text);
+  AppendParameters("buffers (kept from training for evaluation, not trained)", plugin.buffers,
+                   &text);
   return text;
 }
 
@@ -111,6 +139,33 @@ absl::StatusOr<int> DescribeOne(const Options& options, const Invocation& invoca
   return kExitOk;
 }
 
+// The last part of a path, whatever slashes follow it.
+std::string LastPart(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+absl::StatusOr<int> New(const Options& options) {
+  const std::string name = options.name.empty() ? LastPart(options.directory) : options.name;
+  const std::string id = options.id.empty() ? absl::StrCat("org.example.", name) : options.id;
+  const absl::StatusOr<std::vector<ProjectFile>> files = NewProject(name, id);
+  if (!files.ok()) return files.status();
+  const absl::Status written = WriteProject(*files, options.directory);
+  if (!written.ok()) return written;
+  Json names = Json::array();
+  std::string text = absl::StrCat(options.directory, ": the norm ", id, "\n");
+  for (const ProjectFile& file : *files) {
+    names.push_back(file.name);
+    absl::StrAppend(&text, "  ", file.name, "\n");
+  }
+  absl::StrAppend(&text, "next: cd ", options.directory, " && make check\n");
+  const absl::Status printed =
+      options.json ? PrintJson({{"directory", options.directory}, {"id", id}, {"files", names}})
+                   : PrintResult(text);
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
 }  // namespace
 
 void AddPluginCommand(CLI::App* program, Invocation* invocation) {
@@ -120,7 +175,8 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   app->footer(
       "Example:\n"
       "  plumb plugin list\n"
-      "  plumb plugin describe rms_norm");
+      "  plumb plugin describe rms_norm\n"
+      "  plumb plugin check ./my_norm.so");
   AddGlobalOptions(app, invocation);
 
   CLI::App* list = app->add_subcommand("list", "List the plugins that can be found");
@@ -139,6 +195,23 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   describe->callback([options, invocation] {
     invocation->run = [options, invocation] { return DescribeOne(*options, *invocation); };
   });
+
+  AddPluginCheckCommand(app, invocation);
+
+  CLI::App* fresh = app->add_subcommand("new", "Begin a norm: write the project of a plugin");
+  fresh->add_option("DIR", options->directory, "The project's directory, new or empty")
+      ->required()
+      ->type_name("");
+  fresh->add_option("--id", options->id, "The norm's id; default: org.example.NAME");
+  fresh->add_option("--name", options->name, "The norm's name; default: the last part of DIR");
+  fresh->add_flag("--json", options->json, "Print what was written as JSON");
+  fresh->footer(
+      "Writes a working norm in one C file, a CMake project and a Makefile that build it against\n"
+      "the installed plumb, its test, and a model that uses it.\n\n"
+      "Example:\n"
+      "  plumb plugin new l1_norm --id org.example.l1_norm\n"
+      "  cd l1_norm && make check");
+  fresh->callback([options, invocation] { invocation->run = [options] { return New(*options); }; });
 }
 
 }  // namespace plumb::cli

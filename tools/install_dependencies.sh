@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that plumb is built with and that are missing. Does nothing when
-# all of them are there. With clang too, the norm header's test compiles it with both compilers.
+# all of them are there. clang, make and pkg-config serve the tests of what authors of norms are given.
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build ccache
+  g++ clang make cmake ninja-build ccache pkg-config
   libdnnl-dev ocl-icd-opencl-dev libprotobuf-dev protobuf-compiler libabsl-dev libcli11-dev libhwy-dev
   nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev
 )

@@ -1,0 +1,29 @@
+#include "cli/installation.h"
+
+#include <unistd.h>
+
+#include <climits>
+#include <filesystem>
+#include <system_error>
+
+namespace plumb::cli {
+
+std::string OwnDirectory() {
+  char path[PATH_MAX + 1] = "";
+  if (readlink("/proc/self/exe", path, PATH_MAX) < 0) return "";
+  const std::string own = path;
+  return own.substr(0, own.rfind('/'));
+}
+
+std::string InstallPrefix() {
+  const std::string own = OwnDirectory(), below = "/" PLUMB_BIN_DIR;
+  if (own.size() <= below.size() || own.compare(own.size() - below.size(), below.size(), below)) {
+    return "";
+  }
+  const std::string prefix = own.substr(0, own.size() - below.size());
+  std::error_code error;
+  const bool installed = std::filesystem::is_directory(prefix + "/" PLUMB_DATA_DIR, error);
+  return installed ? prefix : "";
+}
+
+}  // namespace plumb::cli

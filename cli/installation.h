@@ -1,0 +1,18 @@
+// Where this program lies, and so where what belongs to it is. Stateless.
+#ifndef PLUMB_CLI_INSTALLATION_H_
+#define PLUMB_CLI_INSTALLATION_H_
+
+#include <string>
+
+namespace plumb::cli {
+
+// The directory of this program, without a slash at the end; "" if the system does not say.
+std::string OwnDirectory();
+
+// The prefix under which this program is installed, "/usr/local", by where it lies: an installed
+// tree may be moved. "" when it is not in an installed tree, but in a build.
+std::string InstallPrefix();
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_INSTALLATION_H_

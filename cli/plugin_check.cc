@@ -1,0 +1,66 @@
+#include "cli/plugin_check.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/installation.h"
+
+namespace plumb::cli {
+namespace {
+
+constexpr char kProgram[] = "plumb-norm-check";
+
+// Where the checker may be: beside this program (a build), or where `make install` puts it.
+std::vector<std::string> Places() {
+  const std::string own = OwnDirectory();
+  if (own.empty()) return {};
+  const std::string installed = PLUMB_LIBEXEC_DIR;
+  return {absl::StrCat(own, "/", kProgram),
+          absl::StrCat(installed[0] == '/' ? "" : own + "/../", installed, "/plumb/", kProgram)};
+}
+
+// Becomes the checker, and so returns only if that is impossible.
+absl::Status Exec(const std::string& program, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {kProgram};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  return absl::FailedPreconditionError(
+      absl::StrCat(program, ": cannot be run: ", std::strerror(errno)));
+}
+
+absl::StatusOr<int> RunChecker(const std::vector<std::string>& arguments) {
+  const std::vector<std::string> places = Places();
+  for (const std::string& place : places) {
+    if (access(place.c_str(), F_OK) == 0) return Exec(place, arguments);
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the program ", kProgram, ", which checks plugins, is not installed; it was ",
+                   "looked for at ", absl::StrJoin(places, " and ")));
+}
+
+}  // namespace
+
+void AddPluginCheckCommand(CLI::App* plugin, Invocation* invocation) {
+  CLI::App* app = plugin->add_subcommand(
+      "check", "Try a plugin against the norm ABI, check by check (--help shows the options)");
+  // All that follows is the checker's, --help too.
+  app->set_help_flag();
+  app->prefix_command();
+  app->callback([app, invocation] {
+    const std::vector<std::string> arguments = app->remaining();
+    invocation->run = [arguments] { return RunChecker(arguments); };
+  });
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,122 @@
+#include "cli/plugin_new.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/write_file.h"
+
+namespace plumb::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::string_view kTemplateId = "org.example.my_norm";
+constexpr absl::string_view kTemplateName = "my_norm";
+constexpr size_t kMaxIdLength = 63;  // PLUMB_NORM_NOTE's
+
+bool IsWord(absl::string_view text, bool may_begin_with_digit) {
+  if (text.empty() || (absl::ascii_isdigit(text[0]) && !may_begin_with_digit)) return false;
+  for (const char c : text) {
+    if (!absl::ascii_islower(c) && !absl::ascii_isdigit(c) && c != '_') return false;
+  }
+  return may_begin_with_digit || text[0] != '_';
+}
+
+// What the user may have meant: "My-Norm 2" -> "my_norm_2".
+std::string AsWord(absl::string_view text) {
+  std::string word;
+  for (const char c : text) word += absl::ascii_isalnum(c) ? absl::ascii_tolower(c) : '_';
+  return word.empty() || !absl::ascii_isalpha(word[0]) ? absl::StrCat("norm_", word) : word;
+}
+
+absl::Status CheckName(const std::string& name) {
+  if (IsWord(name, false)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a norm's name is made of a-z, 0-9 and _, and begins with a letter; \"", name,
+                   "\" is not; try --name ", AsWord(name)));
+}
+
+absl::Status CheckId(const std::string& id) {
+  const std::vector<std::string> parts = absl::StrSplit(id, '.');
+  bool good = id.size() <= kMaxIdLength && IsWord(parts[0], false);
+  for (const std::string& part : parts) good = good && IsWord(part, true);
+  if (!good) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an id is words of a-z, 0-9 and _ with points between them, at most ",
+                     kMaxIdLength, " characters, as in org.example.my_norm; \"", id, "\" is not"));
+  }
+  if (parts.size() == 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ids of one word are those of the norms that ship with plumb; begin yours with a domain of "
+        "yours, reversed: --id org.example.",
+        id));
+  }
+  return absl::OkStatus();
+}
+
+// One pass, so that what is put in is not looked at again.
+std::string Renamed(absl::string_view text, const std::string& name, const std::string& id) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    if (text.substr(i, kTemplateId.size()) == kTemplateId) {
+      out += id;
+      i += kTemplateId.size();
+    } else if (text.substr(i, kTemplateName.size()) == kTemplateName) {
+      out += name;
+      i += kTemplateName.size();
+    } else {
+      out += text[i++];
+    }
+  }
+  return out;
+}
+
+absl::Status Failure(const std::string& path, const std::error_code& error) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": cannot write: ", error.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ProjectFile>> NewProject(const std::string& name,
+                                                    const std::string& id) {
+  if (absl::Status status = CheckName(name); !status.ok()) return status;
+  if (absl::Status status = CheckId(id); !status.ok()) return status;
+  std::vector<ProjectFile> files = TemplateFiles();
+  for (ProjectFile& file : files) {
+    file.name = Renamed(file.name, name, id);
+    file.content = Renamed(file.content, name, id);
+  }
+  return files;
+}
+
+absl::Status WriteProject(const std::vector<ProjectFile>& files, const std::string& directory) {
+  std::error_code error;
+  const fs::file_status there = fs::status(directory, error);
+  if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(directory, error))) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        directory, ": is there already, and nothing of it is touched; name another directory"));
+  }
+  std::string path = directory;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
+  if (!fs::create_directory(temporary, error)) return Failure(path, error);
+  absl::Status status;
+  for (const ProjectFile& file : files) {
+    status = WriteFileWhole(absl::StrCat(temporary, "/", file.name), file.content);
+    if (!status.ok()) break;
+  }
+  if (status.ok()) {
+    fs::rename(temporary, path, error);
+    if (error) status = Failure(path, error);
+  }
+  if (!status.ok()) fs::remove_all(temporary, error);
+  return status;
+}
+
+}  // namespace plumb::cli

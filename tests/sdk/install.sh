@@ -1,0 +1,13 @@
+# Sourced by the tests beside it: installs the build into a directory of its own and points PATH and
+# pkg-config there, as for somebody who has plumb and not its sources.
+#   usage: . install.sh BUILD_DIRECTORY
+# Sets `work`, a directory that is removed at the end, and `prefix`.
+set -euo pipefail
+umask 022  # plumb refuses plugins that others may write to
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix="$work/plumb"
+cmake --install "$1" --prefix "$prefix" > "$work/install.log" || { cat "$work/install.log" >&2; exit 1; }
+libdir=$(dirname "$(find "$prefix" -name plumb-norm.pc)")/..
+export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH="$libdir/pkgconfig" NO_COLOR=1
+unset PLUMB_PLUGIN_PATH CFLAGS LDFLAGS CC

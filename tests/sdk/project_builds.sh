@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# `plumb plugin new` writes a project that builds without a warning against the installed plumb, with CMake
+# and with make, by gcc and by clang, passes every check, and trains in a model.
+#   project_builds.sh BUILD_DIRECTORY
+. "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
+cd "$work"
+printf '%s\n' anna emma hannah lena lina marie mia nora paula sophia > words.txt
+
+tried=0
+for compiler in gcc clang; do
+  if ! command -v "$compiler" > /dev/null; then
+    echo "$compiler is not installed: not tried" >&2
+    continue
+  fi
+  tried=$((tried + 1))
+  for tool in cmake make; do
+    name="${tool}_by_$compiler"
+    plumb plugin new "$name" --id "org.example.of.$name"
+    if [ "$tool" = cmake ]; then
+      CC=$compiler CFLAGS="-Werror -pedantic" cmake -S "$name" -B "$name/build" \
+        -DCMAKE_PREFIX_PATH="$prefix" > cmake.log
+      cmake --build "$name/build"
+      ctest --test-dir "$name/build" --output-on-failure --no-tests=error
+      file="$name/build/$name.so"
+    else
+      make -C "$name" PLUMB="$prefix" CC="$compiler" CFLAGS="-O3 -Werror -pedantic" check
+      file="$name/$name.so"
+    fi
+    plumb train "$name/model.pbtxt" --data words.txt --plugin "$file" --out "$name/run" \
+      --set train.max_steps=20
+    # Installed, it is found by its id; and it exports the entry and nothing else.
+    if [ "$tool" = cmake ]; then cmake --install "$name/build"; else make -C "$name" PLUMB="$prefix" install; fi
+    plumb plugin describe "org.example.of.$name" | grep -F "$(realpath "$prefix")"
+    [ "$(nm -D --defined-only "$file" | awk '{print $3}')" = plumb_norm_plugin_v1 ]
+  done
+done
+[ "$tried" -gt 0 ]
+
+# The four are one norm: the losses of the same compiler must be the same, whatever built it.
+for compiler in gcc clang; do
+  [ -d "cmake_by_$compiler" ] || continue
+  for tool in cmake make; do
+    sed 's/"seconds":[^,}]*//' "${tool}_by_$compiler/run/metrics.jsonl" > "$tool.losses"
+  done
+  cmp cmake.losses make.losses
+done

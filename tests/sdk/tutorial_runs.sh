@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Runs docs/tutorial-norm.md: writes the files that it shows, in the order in which it shows them, and
+# runs its commands, against an installed plumb. The learned mixtures must have moved.
+#   tutorial_runs.sh BUILD_DIRECTORY TUTORIAL.md
+. "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
+page=$(realpath "$2")
+
+awk '
+  /^<!-- file: .* -->$/ { name = $3; next }
+  /^```/ && in_block { if (in_block == "file") print "PLUMB_END_OF_FILE"; in_block = ""; next }
+  /^```sh$/ { in_block = "sh"; next }
+  /^```/ {
+    if (name == "") { print "a block that is neither a command nor a file: line " NR > "/dev/stderr"; exit 1 }
+    print "cat > " name " << '"'"'PLUMB_END_OF_FILE'"'"'"
+    in_block = "file"; name = ""; next
+  }
+  in_block { print }
+' "$page" > "$work/tutorial.sh"
+[ "$(grep -c '^make\|^plumb\|^cc' "$work/tutorial.sh")" -ge 8 ] || { echo "FAILED: the page shows no commands" >&2; exit 1; }
+
+cd "$work"
+PLUMB="$prefix" bash -euxo pipefail "$work/tutorial.sh" < /dev/null
+
+cd "$work/mix_norm"
+plumb plugin list | grep -q "^org.example.mix_norm *$prefix"
+plumb plugin check ./wrong.so --only-failed --json > wrong.json || true
+grep -q '"N2"' wrong.json
+# The mixture starts at 0.5 everywhere: what the last checkpoint holds must have learned something.
+checkpoint="mix/$(cat mix/latest)"
+[ -d "$checkpoint" ] || checkpoint="mix/checkpoints/$(cat mix/latest)"
+grep -aq 'norm.mix' "$checkpoint/model.safetensors"

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Version 1.0 of the norm ABI, for ever: the template plugin of 1.0 builds against today's header, today's
+# template against the header of 1.0; both load, pass every check, and train.
+#   v1_lives.sh BUILD_DIRECTORY SOURCE_DIRECTORY
+set -euo pipefail
+build=$(realpath "$1")
+source=$(realpath "$2")
+v1="$source/tests/sdk/v1"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+printf '%s\n' anna emma hannah lena lina marie mia nora > "$work/words.txt"
+tried=0
+for compiler in gcc clang; do
+  command -v "$compiler" > /dev/null || continue
+  tried=$((tried + 1))
+  flags="-std=c11 -O2 -ffp-contract=off -Wall -Wextra -Werror -pedantic -fPIC -shared -fvisibility=hidden"
+  $compiler $flags -I "$source/plugins/abi" "$v1/my_norm.c" -o "$work/old_source.so" -lm
+  $compiler $flags -I "$v1" "$source/plugins/template/my_norm.c" -o "$work/old_header.so" -lm
+  # Sizes and offsets, of both headers.
+  $compiler -std=c11 -Werror -I "$source/plugins/abi" -fsyntax-only "$v1/layout.c"
+  $compiler -std=c11 -Werror -I "$v1" -fsyntax-only "$v1/layout.c"
+  for each in old_source old_header; do
+    "$build/bin/plumb" plugin check "$work/$each.so"
+    "$build/bin/plumb" train "$v1/model.pbtxt" --data "$work/words.txt" --plugin "$work/$each.so" \
+      --out "$work/$each" --set train.max_steps=10
+  done
+  rm -r "$work/old_source" "$work/old_header"
+done
+[ "$tried" -gt 0 ] || { echo "FAILED: neither gcc nor clang is installed" >&2; exit 1; }
