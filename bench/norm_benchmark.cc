@@ -1,0 +1,137 @@
+// Norms against memory: plumb's layer_norm and rms_norm beside oneDNN's layer normalization and
+// beside memcpy of as many bytes, forward and backward, in and out of cache; the residual addition
+// fused and apart; and what one row costs through the ABI. bytes_per_second counts each operand
+// once. bench/norm_peers.py measures the same cases in turns, with PyTorch among them.
+//
+//   norm_benchmark [Google Benchmark's flags]
+//   norm_benchmark --serve    reads cases from standard input: "BY NORM PASS DTYPE ROWS DIM THREADS
+//                             RUNS", a line each; answers with the nanoseconds of a run, or "none"
+#include <benchmark/benchmark.h>
+#include <omp.h>
+
+#include <chrono>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/norm_benchmark_cases.h"
+#include "runtime/base/aligned_buffer.h"
+
+namespace {
+
+using plumb::NormCase;
+
+std::string NameOf(const NormCase& c) {
+  std::ostringstream name;
+  name << c.pass << "/" << c.dtype << "/" << c.rows << "x" << c.dim << "/threads:" << c.threads
+       << "/" << c.by;
+  if (c.by != "memcpy") name << ":" << c.norm;
+  return name.str();
+}
+
+void Measure(benchmark::State& state, const NormCase& c) {
+  const std::function<void()> run = plumb::MakeNormCase(c);
+  if (!run) return state.SkipWithError("no such case here");
+  run();
+  for (auto _ : state) run();
+  state.SetBytesProcessed(plumb::BytesOf(c) * static_cast<int64_t>(state.iterations()));
+}
+
+void RegisterCases() {
+  struct By {
+    const char *by, *norm;
+  };
+  const By all[] = {
+      {"memcpy", "-"}, {"plumb", "layer_norm"}, {"plumb", "rms_norm"}, {"onednn", "layer_norm"}};
+  for (const char* pass : {"forward", "backward", "add_forward", "add_then_forward"}) {
+    const bool plain = pass[0] != 'a';
+    for (const char* dtype : {"f32", "bf16"}) {
+      if (pass == std::string("add_then_forward") && dtype == std::string("bf16")) continue;
+      for (const int64_t rows : {8192, 256}) {
+        for (const int threads : {1, 2}) {
+          for (const By& by : all) {
+            if (by.by == std::string("onednn") && !plain) continue;
+            const NormCase c{by.by, by.norm, pass, dtype, rows, 768, threads};
+            benchmark::RegisterBenchmark(NameOf(c).c_str(), [c](benchmark::State& state) {
+              Measure(state, c);
+            })->UseRealTime();
+          }
+        }
+      }
+    }
+  }
+}
+
+// A forward call by the plugin's table for no row (what the call itself costs), for one, and for
+// 64, of which each costs what a row alone does less the call.
+void OneRow(benchmark::State& state, const char* id) {
+  const int64_t rows = state.range(0), dim = state.range(1);
+  const plumb::OneNorm norm = plumb::LoadNorm(id, dim);
+  const int64_t row_bytes = dim * static_cast<int64_t>(sizeof(float));
+  const plumb::AlignedBuffer x(64 * row_bytes), y(64 * row_bytes), weights(row_bytes);
+  for (int64_t i = 0; i < 64 * dim; ++i) x.as<float>()[i] = static_cast<float>(i % 61) - 30;
+  const std::vector<const void*> params(norm.layout.n_params, weights.data());
+  plumb_norm_call call{};
+  call.struct_size = sizeof(call);
+  call.flags = row_bytes % 64 == 0 ? uint32_t{PLUMB_CALL_ALIGNED64} : 0;
+  call.dtype = PLUMB_F32;
+  call.dim = static_cast<uint32_t>(dim);
+  call.rows = 64;
+  call.x = x.data();
+  call.y = y.data();
+  call.x_pitch = call.y_pitch = row_bytes;
+  call.params = params.data();
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(norm.plugin->forward(norm.instance, &call, 0, rows));
+    benchmark::ClobberMemory();
+  }
+  norm.plugin->destroy(norm.instance);
+}
+BENCHMARK_CAPTURE(OneRow, layer_norm, "layer_norm")
+    ->ArgNames({"rows", "dim"})
+    ->ArgsProduct({{0, 1, 64}, {16, 768}});
+BENCHMARK_CAPTURE(OneRow, rms_norm, "rms_norm")
+    ->ArgNames({"rows", "dim"})
+    ->ArgsProduct({{0, 1, 64}, {16, 768}});
+
+int Serve() {
+  std::map<std::string, std::function<void()>> cases;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    NormCase c;
+    int64_t runs = 1;
+    std::istringstream words(line);
+    if (!(words >> c.by >> c.norm >> c.pass >> c.dtype >> c.rows >> c.dim >> c.threads >> runs) ||
+        c.threads < 1 || runs < 1) {
+      std::cout << "none" << std::endl;
+      continue;
+    }
+    const std::string name = NameOf(c);
+    if (cases.count(name) == 0) cases[name] = plumb::MakeNormCase(c);
+    const std::function<void()>& run = cases[name];
+    if (!run) {
+      std::cout << "none" << std::endl;
+      continue;
+    }
+    run();  // operands in cache where they fit, threads awake
+    const auto start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < runs; ++i) run();
+    const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
+    std::cout << time.count() / static_cast<double>(runs) << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && argv[1] == std::string("--serve")) return Serve();
+  RegisterCases();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
