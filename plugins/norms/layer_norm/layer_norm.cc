@@ -99,6 +99,9 @@ Statistics<A> WideStatistics(const T* x, size_t dim, double eps) {
 // MiB, which is what some cores share nowadays; what a virtual machine says of its own is no help.
 constexpr int64_t kStreamBytes = int64_t{20} << 20;
 
+// How many rows ahead a row is asked for.
+constexpr int64_t kAhead = 3;
+
 inline bool Streams(const plumb_norm_call& call, const void* in, const void* out,
                     size_t element_bytes) {
   return (call.flags & PLUMB_CALL_ALIGNED64) != 0 && in != out &&
@@ -195,43 +198,64 @@ struct Pair {
   V a, b;
 };
 
-// <x - shift> and <(x - shift)^2>. Four pairs of sums side by side: the additions of one would wait
-// for each other. Their order depends on `dim` alone. Meanwhile asks for the row at `later`.
+// <x - shift> and <(x - shift)^2> of a row, which is read in blocks of four vectors. Four pairs of
+// sums side by side: the additions of one would wait for each other. Their order depends on `dim`
+// alone.
 template <class A, class T>
-HWY_INLINE Pair<A> Moments(const T* x, A shift, size_t dim, const T* later) {
-  const Vector<A> c = hn::Set(Tag<A>(), shift);
-  const auto add = [x, c, later](auto access, size_t i, Pair<Vector<A>>* sums) HWY_ATTR {
-    hwy::Prefetch(later + i);
-    const Vector<A> d = access.Keep(hn::Sub(access.Load(x + i), c));
+class Moments {
+ public:
+  HWY_INLINE Moments(const T* x, A shift) : x_(x), shift_(hn::Set(Tag<A>(), shift)) {
+    for (Pair<Vector<A>>* s : {&s0_, &s1_, &s2_, &s3_}) s->a = s->b = hn::Zero(Tag<A>());
+  }
+  HWY_INLINE void AddBlock(size_t i) {
+    const size_t lanes = hn::Lanes(Tag<A>());
+    Add(Whole<A>(), i, &s0_);
+    Add(Whole<A>(), i + lanes, &s1_);
+    Add(Whole<A>(), i + 2 * lanes, &s2_);
+    Add(Whole<A>(), i + 3 * lanes, &s3_);
+  }
+  // What is left of the row from i on, after its blocks.
+  HWY_INLINE Pair<A> AddRest(size_t i, size_t dim) {
+    const size_t lanes = hn::Lanes(Tag<A>());
+    for (; i + lanes <= dim; i += lanes) Add(Whole<A>(), i, &s0_);
+    if (i < dim) Add(Part<A>{dim - i}, i, &s1_);
+    const A inverse_dim = 1 / static_cast<A>(dim);
+    const Vector<A> a = hn::Add(hn::Add(s0_.a, s1_.a), hn::Add(s2_.a, s3_.a));
+    const Vector<A> b = hn::Add(hn::Add(s0_.b, s1_.b), hn::Add(s2_.b, s3_.b));
+    return {hn::GetLane(hn::SumOfLanes(Tag<A>(), a)) * inverse_dim,
+            hn::GetLane(hn::SumOfLanes(Tag<A>(), b)) * inverse_dim};
+  }
+
+ private:
+  template <class Access>
+  HWY_INLINE void Add(Access access, size_t i, Pair<Vector<A>>* sums) {
+    const Vector<A> d = access.Keep(hn::Sub(access.Load(x_ + i), shift_));
     sums->a = hn::Add(sums->a, d);
     sums->b = hn::MulAdd(d, d, sums->b);
-  };
-  const size_t lanes = hn::Lanes(Tag<A>());
-  Pair<Vector<A>> s0{hn::Zero(Tag<A>()), hn::Zero(Tag<A>())}, s1 = s0, s2 = s0, s3 = s0;
-  size_t i = 0;
-  for (; i + 4 * lanes <= dim; i += 4 * lanes) {
-    add(Whole<A>(), i, &s0);
-    add(Whole<A>(), i + lanes, &s1);
-    add(Whole<A>(), i + 2 * lanes, &s2);
-    add(Whole<A>(), i + 3 * lanes, &s3);
   }
-  for (; i + lanes <= dim; i += lanes) add(Whole<A>(), i, &s0);
-  if (i < dim) add(Part<A>{dim - i}, i, &s1);
-  const A inverse_dim = 1 / static_cast<A>(dim);
-  const Vector<A> a = hn::Add(hn::Add(s0.a, s1.a), hn::Add(s2.a, s3.a));
-  const Vector<A> b = hn::Add(hn::Add(s0.b, s1.b), hn::Add(s2.b, s3.b));
-  return {hn::GetLane(hn::SumOfLanes(Tag<A>(), a)) * inverse_dim,
-          hn::GetLane(hn::SumOfLanes(Tag<A>(), b)) * inverse_dim};
-}
+
+  const T* x_;
+  Vector<A> shift_;
+  Pair<Vector<A>> s0_, s1_, s2_, s3_;
+};
 
 template <class A, class T>
-HWY_INLINE Statistics<A> StatisticsOf(const T* x, size_t dim, double eps, const T* later) {
+HWY_INLINE Pair<A> MomentsOf(const T* x, A shift, size_t dim) {
+  Moments<A, T> moments(x, shift);
+  const size_t block = 4 * hn::Lanes(Tag<A>());
+  size_t i = 0;
+  for (; i + block <= dim; i += block) moments.AddBlock(i);
+  return moments.AddRest(i, dim);
+}
+
+// From the moments about x_0.
+template <class A, class T>
+HWY_INLINE Statistics<A> StatisticsOf(const T* x, Pair<A> m, size_t dim, double eps) {
   A shift = Widened(x[0]);
-  Pair<A> m = Moments(x, shift, dim, later);
   A variance = m.b - m.a * m.a;
   if (HWY_UNLIKELY(!(m.a * m.a <= 8 * variance))) {  // or a NaN
     shift += m.a;
-    m = Moments(x, shift, dim, x);
+    m = MomentsOf(x, shift, dim);
     variance = m.b - m.a * m.a;
   }
   const A v = (variance < 0 ? 0 : variance) + static_cast<A>(eps);
@@ -264,17 +288,20 @@ HWY_INLINE const T* RowToNormalize(const plumb_norm_call& call, const plumb_resi
   return sum;
 }
 
+// Row by row, y = gamma h + beta, while the moments of the next row are summed and a later one is
+// asked for: one row's arithmetic alone would wait for its sums, its root and for memory.
 template <class T, Affine kAffine, bool kStream>
 void ForwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call,
                  const plumb_residual_call* residual, int64_t r0, int64_t r1) {
   using A = AccumulateOf<T>;
-  const size_t dim = instance.dim;
+  const size_t dim = instance.dim, lanes = hn::Lanes(Tag<A>()), block = 4 * lanes;
   const A* weight = static_cast<const A*>(ParamOf<kAffine>(call.params, 0));
   const A* bias = static_cast<const A*>(ParamOf<kAffine>(call.params, 1));
+  if (r0 == r1) return;
+  const T* x = RowToNormalize<T>(call, residual, dim, r0);
+  Pair<A> moments = MomentsOf<A>(x, static_cast<A>(Widened(x[0])), dim);
   for (int64_t row = r0; row < r1; ++row) {
-    const T* x = RowToNormalize<T>(call, residual, dim, row);
-    const T* later = PLUMB_CONST_ROW(T, call.x, call.x_pitch, row + 4 < r1 ? row + 4 : row);
-    const Statistics<A> s = StatisticsOf<A>(x, dim, instance.eps, later);
+    const Statistics<A> s = StatisticsOf(x, moments, dim, instance.eps);
     if (call.saved != nullptr) {
       A* saved = PLUMB_ROW(A, call.saved, call.saved_pitch, row);
       saved[0] = s.mean;
@@ -282,13 +309,34 @@ void ForwardRows(const plumb_norm_instance& instance, const plumb_norm_call& cal
     }
     const Vector<A> mean = hn::Set(Tag<A>(), s.mean), r = hn::Set(Tag<A>(), s.r);
     T* y = PLUMB_ROW(T, call.y, call.y_pitch, row);
-    ForVectors<A>(dim, [=](auto access, size_t i) HWY_ATTR {
+    const auto normalize = [=](auto access, size_t i) HWY_ATTR {
       Vector<A> v = hn::Mul(hn::Sub(access.Load(x + i), mean), r);
       if constexpr (kAffine == Affine::kWeight) v = hn::Mul(v, access.Load(weight + i));
       if constexpr (kAffine == Affine::kWeightAndBias)
         v = hn::MulAdd(v, access.Load(weight + i), access.Load(bias + i));
       access.template Store<kStream>(v, y + i);
-    });
+    };
+    const auto normalize_rest = [=](size_t i) HWY_ATTR {
+      for (; i + lanes <= dim; i += lanes) normalize(Whole<A>(), i);
+      if (i < dim) normalize(Part<A>{dim - i}, i);
+    };
+    if (row + 1 == r1) {
+      normalize_rest(0);
+      break;
+    }
+    const T* next = RowToNormalize<T>(call, residual, dim, row + 1);
+    const T* later =
+        PLUMB_CONST_ROW(T, call.x, call.x_pitch, row + kAhead < r1 ? row + kAhead : row);
+    Moments<A, T> sums(next, static_cast<A>(Widened(next[0])));
+    size_t i = 0;
+    for (; i + block <= dim; i += block) {
+      for (size_t k = 0; k < block; k += 64 / sizeof(T)) hwy::Prefetch(later + i + k);
+      sums.AddBlock(i);
+      for (size_t k = 0; k < block; k += lanes) normalize(Whole<A>(), i + k);
+    }
+    moments = sums.AddRest(i, dim);
+    normalize_rest(i);
+    x = next;
   }
   if (kStream) hwy::FlushStream();
 }

@@ -86,6 +86,9 @@ A WideReciprocal(const T* x, size_t dim, double eps) {
 // MiB, which is what some cores share nowadays; what a virtual machine says of its own is no help.
 constexpr int64_t kStreamBytes = int64_t{20} << 20;
 
+// How many rows ahead a row is asked for.
+constexpr int64_t kAhead = 3;
+
 inline bool Streams(const plumb_norm_call& call, const void* in, const void* out,
                     size_t element_bytes) {
   return (call.flags & PLUMB_CALL_ALIGNED64) != 0 && in != out &&
@@ -174,33 +177,51 @@ HWY_INLINE void ForVectors(size_t dim, const Body& body) {
   if (i < dim) body(Part<A>{dim - i}, i);
 }
 
-// <x^2>. Four sums side by side: the additions of one would wait for each other. Their order
-// depends on `dim` alone. Meanwhile asks for the row at `later`.
+// <x^2> of a row, which is read in blocks of four vectors. Four sums side by side: the additions of
+// one would wait for each other. Their order depends on `dim` alone.
 template <class A, class T>
-HWY_INLINE A MeanSquare(const T* x, size_t dim, const T* later) {
-  const auto add = [x, later](auto access, size_t i, Vector<A> sum) HWY_ATTR {
-    hwy::Prefetch(later + i);
-    const Vector<A> v = access.Load(x + i);
-    return hn::MulAdd(v, v, sum);
-  };
-  const size_t lanes = hn::Lanes(Tag<A>());
-  Vector<A> s0 = hn::Zero(Tag<A>()), s1 = s0, s2 = s0, s3 = s0;
-  size_t i = 0;
-  for (; i + 4 * lanes <= dim; i += 4 * lanes) {
-    s0 = add(Whole<A>(), i, s0);
-    s1 = add(Whole<A>(), i + lanes, s1);
-    s2 = add(Whole<A>(), i + 2 * lanes, s2);
-    s3 = add(Whole<A>(), i + 3 * lanes, s3);
+class MeanSquare {
+ public:
+  HWY_INLINE explicit MeanSquare(const T* x) : x_(x) { s0_ = s1_ = s2_ = s3_ = hn::Zero(Tag<A>()); }
+  HWY_INLINE void AddBlock(size_t i) {
+    const size_t lanes = hn::Lanes(Tag<A>());
+    s0_ = Add(Whole<A>(), i, s0_);
+    s1_ = Add(Whole<A>(), i + lanes, s1_);
+    s2_ = Add(Whole<A>(), i + 2 * lanes, s2_);
+    s3_ = Add(Whole<A>(), i + 3 * lanes, s3_);
   }
-  for (; i + lanes <= dim; i += lanes) s0 = add(Whole<A>(), i, s0);
-  if (i < dim) s1 = add(Part<A>{dim - i}, i, s1);
-  const Vector<A> sum = hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
-  return hn::GetLane(hn::SumOfLanes(Tag<A>(), sum)) * (1 / static_cast<A>(dim));
+  // What is left of the row from i on, after its blocks.
+  HWY_INLINE A AddRest(size_t i, size_t dim) {
+    const size_t lanes = hn::Lanes(Tag<A>());
+    for (; i + lanes <= dim; i += lanes) s0_ = Add(Whole<A>(), i, s0_);
+    if (i < dim) s1_ = Add(Part<A>{dim - i}, i, s1_);
+    const Vector<A> sum = hn::Add(hn::Add(s0_, s1_), hn::Add(s2_, s3_));
+    return hn::GetLane(hn::SumOfLanes(Tag<A>(), sum)) * (1 / static_cast<A>(dim));
+  }
+
+ private:
+  template <class Access>
+  HWY_INLINE Vector<A> Add(Access access, size_t i, Vector<A> sum) const {
+    const Vector<A> v = access.Load(x_ + i);
+    return hn::MulAdd(v, v, sum);
+  }
+
+  const T* x_;
+  Vector<A> s0_, s1_, s2_, s3_;
+};
+
+template <class A, class T>
+HWY_INLINE A MeanSquareOf(const T* x, size_t dim) {
+  MeanSquare<A, T> square(x);
+  const size_t block = 4 * hn::Lanes(Tag<A>());
+  size_t i = 0;
+  for (; i + block <= dim; i += block) square.AddBlock(i);
+  return square.AddRest(i, dim);
 }
 
 template <class A, class T>
-HWY_INLINE A ReciprocalOf(const T* x, size_t dim, double eps, const T* later) {
-  const A v = MeanSquare<A>(x, dim, later) + static_cast<A>(eps);
+HWY_INLINE A ReciprocalOf(const T* x, A mean_square, size_t dim, double eps) {
+  const A v = mean_square + static_cast<A>(eps);
   using Limits = std::numeric_limits<A>;
   // Below, squares that were rounded to nothing would count.
   if (HWY_UNLIKELY(!(v >= Limits::min() / Limits::epsilon() && v <= Limits::max()))) {
@@ -231,24 +252,48 @@ HWY_INLINE const T* RowToNormalize(const plumb_norm_call& call, const plumb_resi
   return sum;
 }
 
+// Row by row, y = g h, while the squares of the next row are summed and a later one is asked for:
+// one row's arithmetic alone would wait for its sum, its root and for memory.
 template <class T, Gain kGain, bool kStream>
 void ForwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call,
                  const plumb_residual_call* residual, int64_t r0, int64_t r1) {
   using A = AccumulateOf<T>;
-  const size_t dim = instance.dim;
+  const size_t dim = instance.dim, lanes = hn::Lanes(Tag<A>()), block = 4 * lanes;
   const A* weight = kGain == Gain::kNone ? nullptr : static_cast<const A*>(call.params[0]);
+  if (r0 == r1) return;
+  const T* x = RowToNormalize<T>(call, residual, dim, r0);
+  A mean_square = MeanSquareOf<A>(x, dim);
   for (int64_t row = r0; row < r1; ++row) {
-    const T* x = RowToNormalize<T>(call, residual, dim, row);
-    const T* later = PLUMB_CONST_ROW(T, call.x, call.x_pitch, row + 4 < r1 ? row + 4 : row);
-    const A reciprocal = ReciprocalOf<A>(x, dim, instance.eps, later);
+    const A reciprocal = ReciprocalOf(x, mean_square, dim, instance.eps);
     if (call.saved != nullptr) *PLUMB_ROW(A, call.saved, call.saved_pitch, row) = reciprocal;
     const Vector<A> r = hn::Set(Tag<A>(), reciprocal);
     T* y = PLUMB_ROW(T, call.y, call.y_pitch, row);
-    ForVectors<A>(dim, [=](auto access, size_t i) HWY_ATTR {
+    const auto normalize = [=](auto access, size_t i) HWY_ATTR {
       Vector<A> v = hn::Mul(access.Load(x + i), r);
       if constexpr (kGain != Gain::kNone) v = hn::Mul(v, LoadGain<kGain>(access, weight, i));
       access.template Store<kStream>(v, y + i);
-    });
+    };
+    const auto normalize_rest = [=](size_t i) HWY_ATTR {
+      for (; i + lanes <= dim; i += lanes) normalize(Whole<A>(), i);
+      if (i < dim) normalize(Part<A>{dim - i}, i);
+    };
+    if (row + 1 == r1) {
+      normalize_rest(0);
+      break;
+    }
+    const T* next = RowToNormalize<T>(call, residual, dim, row + 1);
+    const T* later =
+        PLUMB_CONST_ROW(T, call.x, call.x_pitch, row + kAhead < r1 ? row + kAhead : row);
+    MeanSquare<A, T> square(next);
+    size_t i = 0;
+    for (; i + block <= dim; i += block) {
+      for (size_t k = 0; k < block; k += 64 / sizeof(T)) hwy::Prefetch(later + i + k);
+      square.AddBlock(i);
+      for (size_t k = 0; k < block; k += lanes) normalize(Whole<A>(), i + k);
+    }
+    mean_square = square.AddRest(i, dim);
+    normalize_rest(i);
+    x = next;
   }
   if (kStream) hwy::FlushStream();
 }
