@@ -23,7 +23,9 @@ struct Options {
   std::vector<std::string> settings;
 };
 
-std::vector<std::string> Stages() { return {"graph", "grad", "optimized", "plan", "exec"}; }
+std::vector<std::string> Stages() {
+  return {"graph", "grad", "optimized", "plan", "exec", "probes"};
+}
 
 int64_t ContextLength(const ModelDescription& description) {
   for (const auto& [name, value] : description.dims) {

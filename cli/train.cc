@@ -20,6 +20,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "plumb/model.h"
+#include "plumb/probe.h"
 #include "plumb/train.h"
 
 namespace plumb::cli {
@@ -30,7 +31,10 @@ struct Options {
   std::vector<std::string> settings;
   std::optional<uint64_t> seed;
   int64_t stop_at = std::numeric_limits<int64_t>::max();
-  bool resume = false, json = false, quiet = false;
+  bool probe = false;
+  int64_t probe_every = -1;  // not said
+  std::vector<std::string> probe_points;
+  bool resume = false, tensorboard = false, json = false, quiet = false;
 };
 
 enum class Ending { kFinished, kStopped, kInterrupted, kDiverged };
@@ -90,6 +94,18 @@ std::string DirectoryName(std::string name) {
   return name;
 }
 
+// --probe-every and --probe-point ask for probes as --probe does.
+ProbeOptions ToProbe(const Options& options) {
+  ProbeOptions probe;
+  probe.points = options.probe_points;
+  if (options.probe_every >= 0) {
+    probe.every = options.probe_every == 0 ? -1 : options.probe_every;
+  } else if (options.probe || !options.probe_points.empty()) {
+    probe.every = kDefaultProbeInterval;
+  }
+  return probe;
+}
+
 absl::StatusOr<TrainRequest> MakeRequest(const Options& options, Runtime* runtime) {
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
   if (!settings.ok()) return settings.status();
@@ -106,6 +122,8 @@ absl::StatusOr<TrainRequest> MakeRequest(const Options& options, Runtime* runtim
   request.train_overrides = std::move(settings->train);
   request.seed = options.seed;
   request.resume = options.resume;
+  request.probe = ToProbe(options);
+  request.tensorboard = options.tensorboard;
   request.out = options.out;
   if (request.out.empty()) {
     if (options.model.empty()) {
@@ -124,6 +142,10 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
   progress->Note(absl::StrCat(
       info.first_step > 0 ? "going on with " : "writing to ", info.out,
       info.first_step > 0 ? absl::StrCat(" after step ", info.first_step) : std::string()));
+  if (info.probe_every > 0) {
+    progress->Note(absl::StrCat("probing step 1 and every ", info.probe_every, " into ", info.out,
+                                "/probes.jsonl"));
+  }
   if (info.cropped_documents > 0) {
     progress->Note(absl::StrCat("warning: ", Count(info.cropped_documents, "training document"),
                                 info.cropped_documents == 1 ? " is" : " are",
@@ -270,6 +292,16 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   app->add_flag("--resume", options->resume, "Go on from the run's last checkpoint");
   AddInt(app, "--stop-at", &options->stop_at, 1, std::numeric_limits<int32_t>::max(),
          "Stop with a checkpoint after this step; the schedule stays that of the whole run");
+  app->add_flag("--probe", options->probe,
+                "Write figures of activations, gradients and parameters to RUN/probes.jsonl");
+  AddInt(app, "--probe-every", &options->probe_every, 0, std::numeric_limits<int32_t>::max(),
+         absl::StrCat("Probe step 1 and every N-th; default ", kDefaultProbeInterval,
+                      "; 0: none, though the run that is resumed has probes"));
+  AddRepeated(app, "--probe-point", "GLOB", &options->probe_points,
+              "Probe these points only, e.g. *.residual or grad.layers.0.*; repeatable; "
+              "plumb explain MODEL --stage probes lists them");
+  app->add_flag("--tensorboard", options->tensorboard,
+                "Write TensorBoard event files into RUN; a resumed run goes on with those it has");
   app->add_flag("--json", options->json, "Print the summary as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
   AddGlobalOptions(app, invocation);

@@ -1,10 +1,12 @@
 #include "plumb/model.h"
 
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/api/out_of_memory.h"
+#include "runtime/api/run_probe.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/status.h"
 #include "runtime/compile/differentiate.h"
@@ -12,6 +14,7 @@
 #include "runtime/model/describe.h"
 #include "runtime/session/evaluate.h"
 #include "runtime/session/parameter_store.h"
+#include "runtime/session/probe.h"
 #include "runtime/session/safetensors.h"
 
 namespace plumb {
@@ -65,6 +68,24 @@ std::string PositionsText(const ResolvedModel& model) {
       break;
   }
   return "none";
+}
+
+std::vector<std::string> FullNames(const std::vector<ProbePoint>& points) {
+  std::vector<std::string> names;
+  for (const ProbePoint& point : points) names.push_back(point.FullName());
+  return names;
+}
+
+// One line a point; a star before those that are probed by default.
+absl::StatusOr<std::string> ProbesText(const ModelContext& context) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<ProbePoint> points, ListProbePoints(context));
+  const std::vector<std::string> names = FullNames(DefaultProbePoints(points));
+  const std::set<std::string> defaults(names.begin(), names.end());
+  std::string text;
+  for (const std::string& name : FullNames(points)) {
+    absl::StrAppend(&text, defaults.count(name) > 0 ? "* " : "  ", name, "\n");
+  }
+  return text;
 }
 
 }  // namespace
@@ -174,9 +195,12 @@ absl::StatusOr<std::string> Model::Explain(const std::string& stage, int64_t bat
     PLUMB_ASSIGN_OR_RETURN(graph, Differentiate(std::move(graph), *context.ops, "loss"));
     return ToString(graph);
   }
+  if (stage == "probes") return ProbesText(context);
   if (stage != "optimized" && stage != "plan" && stage != "exec") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unknown stage \"", stage, "\"; the stages are graph, grad, optimized, plan, exec"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown stage \"", stage,
+                     "\"; the stages are graph, grad, optimized, plan, exec, "
+                     "probes"));
   }
   PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(context, options, /*gradients=*/true));
   if (stage == "optimized") return ToString(graph);
@@ -238,6 +262,28 @@ absl::StatusOr<Model::Outputs> Model::Run(const std::vector<std::vector<int32_t>
     out.gradients[entry.name] = std::move(gradient);
   }
   return out;
+}
+
+absl::StatusOr<std::vector<std::string>> Model::ProbePoints() const {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<ProbePoint> points, ListProbePoints(*impl_->context));
+  return FullNames(points);
+}
+
+absl::StatusOr<std::vector<std::string>> Model::DefaultProbePoints() const {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<ProbePoint> points, ListProbePoints(*impl_->context));
+  return FullNames(plumb::DefaultProbePoints(std::move(points)));
+}
+
+absl::StatusOr<ProbeFigures> Model::Probe(const std::vector<std::vector<int32_t>>& tokens,
+                                          const std::vector<std::string>& points) const {
+  PLUMB_RETURN_IF_ERROR(impl_->RequireWeights());
+  PLUMB_ASSIGN_OR_RETURN(const ProbeResult result, OrOutOfMemory([&] {
+                           return ProbeBatch(*impl_->context, *impl_->parameters, tokens, points,
+                                             impl_->threads);
+                         }));
+  ProbeFigures figures;
+  ToPublic(result, &figures);
+  return figures;
 }
 
 absl::Status Model::WriteLogits(const Outputs& outputs, const std::string& path) {

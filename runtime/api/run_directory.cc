@@ -14,6 +14,7 @@ std::string RunModelPath(const std::string& run) { return JoinPath(run, "model.p
 std::string RunTrainPath(const std::string& run) { return JoinPath(run, "train.pbtxt"); }
 std::string RunJsonPath(const std::string& run) { return JoinPath(run, "run.json"); }
 std::string RunMetricsPath(const std::string& run) { return JoinPath(run, "metrics.jsonl"); }
+std::string RunProbesPath(const std::string& run) { return JoinPath(run, "probes.jsonl"); }
 
 absl::StatusOr<FileLock> LockRun(const std::string& run) {
   PLUMB_RETURN_IF_ERROR(MakeDirectories(run));

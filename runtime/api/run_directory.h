@@ -28,6 +28,7 @@ std::string RunModelPath(const std::string& run);
 std::string RunTrainPath(const std::string& run);
 std::string RunJsonPath(const std::string& run);
 std::string RunMetricsPath(const std::string& run);
+std::string RunProbesPath(const std::string& run);
 
 // Keeps other processes from training into `run`, which is made if need be. kAlreadyExists if one
 // does.

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/api/out_of_memory.h"
 #include "runtime/api/run_directory.h"
+#include "runtime/api/run_events.h"
+#include "runtime/api/run_probe.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -76,7 +78,10 @@ struct TrainRun::Impl {
   std::unique_ptr<TrainSession> session;
   std::unique_ptr<EvalSession> validation;  // null when nothing is held out
   std::unique_ptr<MetricsWriter> metrics;   // null when no files are written
-  int64_t checkpoint_step = -1;             // of the newest checkpoint
+  std::unique_ptr<RunEvents> events;        // null unless asked for
+  ProbeOptions probe_options;               // every 0: none
+  std::unique_ptr<RunProbe> probe;
+  int64_t checkpoint_step = -1;  // of the newest checkpoint
   std::string checkpoint_path;
 
   absl::Status OpenNew(Runtime::Impl* runtime, const TrainRequest& request);
@@ -85,8 +90,11 @@ struct TrainRun::Impl {
   absl::Status CheckSameModel(Runtime::Impl* runtime, const TrainRequest& request,
                               const Tokenizer& tokenizer) const;
   absl::Status CreateSessions();
+  absl::Status SetProbe(const ProbeOptions& options);
+  absl::Status TakeProbe(StepReport* report);
   absl::Status CheckState(const std::string& text, const std::string& file) const;
   absl::Status LoadCheckpoint();
+  absl::Status OpenEvents(const TrainRequest& request);
   bool Due(int64_t interval) const {
     return session->step() == spec.max_steps || (interval > 0 && session->step() % interval == 0);
   }
@@ -113,14 +121,16 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), request.data_path, &model));
   PLUMB_ASSIGN_OR_RETURN(context, runtime->MakeContext(model));
   PLUMB_RETURN_IF_ERROR(CreateSessions());
+  PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
   if (request.out.empty()) return absl::OkStatus();
   // Nothing is written before all of the above is right. Another process may have been as far.
   PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
   PLUMB_RETURN_IF_ERROR(CheckHoldsNoRun(request.out));
   // Metrics of a run that was killed before it had a model.pbtxt are nobody's.
   PLUMB_RETURN_IF_ERROR(TruncateMetrics(RunMetricsPath(request.out), 0));
+  PLUMB_RETURN_IF_ERROR(TruncateProbes(RunProbesPath(request.out), 0));
   return WriteRunFiles(request.out, context->model.self_contained_text, spec, data->tokenizer(),
-                       StateOf(*context, spec, *data, info.threads));
+                       WithProbe(StateOf(*context, spec, *data, info.threads), probe_options));
 }
 
 absl::Status TrainRun::Impl::CheckSameModel(Runtime::Impl* runtime, const TrainRequest& request,
@@ -186,9 +196,19 @@ absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainReq
                                                    " steps are done, more than max_steps ",
                                                    spec.max_steps));
   }
+  absl::StatusOr<ProbeOptions> begun_probe = ProbeOf(files.begun_with);
+  if (!begun_probe.ok()) {
+    return Annotate(begun_probe.status(), absl::StrCat(RunJsonPath(request.out), ": "));
+  }
+  PLUMB_RETURN_IF_ERROR(SetProbe(request.probe.every == 0 ? *begun_probe : request.probe));
   if (!request.train_overrides.empty()) {
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(request.out), spec.ToText()));
   }
+  if (request.probe.every != 0) {
+    PLUMB_RETURN_IF_ERROR(
+        WriteFileAtomically(RunJsonPath(request.out), WithProbe(files.begun_with, probe_options)));
+  }
+  PLUMB_RETURN_IF_ERROR(TruncateProbes(RunProbesPath(request.out), session->step()));
   return TruncateMetrics(RunMetricsPath(request.out), session->step());
 }
 
@@ -232,6 +252,18 @@ absl::Status TrainRun::Impl::LoadCheckpoint() {
   return absl::OkStatus();
 }
 
+absl::Status TrainRun::Impl::OpenEvents(const TrainRequest& request) {
+  if (session->step() >= spec.max_steps) return absl::OkStatus();
+  bool wanted = request.tensorboard;
+  if (!wanted && request.resume) {
+    PLUMB_ASSIGN_OR_RETURN(wanted, HasEventFile(request.out));
+  }
+  if (!wanted) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(events, RunEvents::Open(request.out, context->model, spec,
+                                                 session->step() + 1, SystemSeconds));
+  return absl::OkStatus();
+}
+
 absl::Status TrainRun::Impl::CreateSessions() {
   PLUMB_ASSIGN_OR_RETURN(session,
                          TrainSession::Create(context.get(), data.get(), spec, info.threads));
@@ -244,6 +276,20 @@ absl::Status TrainRun::Impl::CreateSessions() {
   return absl::OkStatus();
 }
 
+absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
+  probe_options = options;
+  if (options.every <= 0) probe_options = ProbeOptions();
+  PLUMB_RETURN_IF_ERROR(session->SetProbe(probe_options.every, probe_options.points));
+  return absl::OkStatus();
+}
+
+// The figures of the session's last step, if it was probed: to the file, and into the report.
+absl::Status TrainRun::Impl::TakeProbe(StepReport* report) {
+  if (session->probe() == nullptr) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(report->probe, probe->Take(*session->probe()));
+  return absl::OkStatus();
+}
+
 TrainRun::TrainRun() : impl_(std::make_unique<Impl>()) {}
 TrainRun::~TrainRun() = default;
 
@@ -251,6 +297,9 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
                                                          const TrainRequest& request) {
   if (request.resume && request.out.empty()) {
     return absl::InvalidArgumentError("nothing to resume: --out names the run");
+  }
+  if (request.tensorboard && request.out.empty()) {
+    return absl::InvalidArgumentError("event files need a directory: --out names the run");
   }
   auto run = std::unique_ptr<TrainRun>(new TrainRun);
   Impl& impl = *run->impl_;
@@ -274,9 +323,12 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   if (impl.data->format() == DatasetOptions::Format::kDocuments) {
     info.cropped_documents = impl.data->num_cropped(Split::kTrain, info.context_length);
   }
+  info.probe_every = impl.probe_options.every;
+  impl.probe = std::make_unique<RunProbe>(request.out.empty() ? "" : RunProbesPath(request.out));
   if (!request.out.empty()) {
     PLUMB_ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(RunMetricsPath(request.out)));
     impl.metrics = std::make_unique<MetricsWriter>(std::move(metrics));
+    PLUMB_RETURN_IF_ERROR(impl.OpenEvents(request));
   }
   return run;
 }
@@ -290,15 +342,18 @@ absl::StatusOr<StepReport> TrainRun::Step() {
   Impl& impl = *impl_;
   if (done()) return absl::OutOfRangeError("all steps are done");
   const Clock::time_point start = Clock::now();
-  PLUMB_ASSIGN_OR_RETURN(const StepResult result,
-                         OrOutOfMemory([&] { return impl.session->Step(); }));
+  const absl::StatusOr<StepResult> stepped = OrOutOfMemory([&] { return impl.session->Step(); });
   StepReport report;
+  // What a step that diverged looked like is worth a line; that it diverged is what is reported.
+  if (absl::IsAborted(stepped.status())) impl.TakeProbe(&report).IgnoreError();
+  PLUMB_ASSIGN_OR_RETURN(const StepResult result, stepped);
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   report.step = result.step;
   report.loss = result.loss;
   report.learning_rate = result.learning_rate;
   report.grad_norm = result.grad_norm;
   report.tokens = result.tokens;
+  PLUMB_RETURN_IF_ERROR(impl.TakeProbe(&report));
   if (impl.spec.eval_interval > 0 && impl.validation != nullptr &&
       impl.Due(impl.spec.eval_interval)) {
     PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory([&] {
@@ -316,6 +371,7 @@ absl::StatusOr<StepReport> TrainRun::Step() {
   line.seconds = report.seconds;
   if (report.val_loss.has_value()) line.val_loss = *report.val_loss;
   PLUMB_RETURN_IF_ERROR(impl.metrics->Append(line));
+  if (impl.events != nullptr) PLUMB_RETURN_IF_ERROR(impl.events->Add(report));
   if (impl.Due(impl.spec.checkpoint_interval)) {
     PLUMB_ASSIGN_OR_RETURN(report.checkpoint, SaveCheckpoint());
   }
@@ -330,6 +386,8 @@ absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
   const TrainSession& session = *impl.session;
   if (impl.checkpoint_step == session.step()) return impl.checkpoint_path;
   PLUMB_RETURN_IF_ERROR(impl.metrics->Sync());
+  PLUMB_RETURN_IF_ERROR(impl.probe->Sync());
+  if (impl.events != nullptr) PLUMB_RETURN_IF_ERROR(impl.events->Sync());
   const ParameterLayout& layout = session.parameters().layout();
   const std::vector<TensorToWrite> model = session.parameters().Tensors();
   std::vector<TensorToWrite> optimizer = layout.Tensors("m.", session.first_moments());

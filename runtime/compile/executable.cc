@@ -167,6 +167,26 @@ absl::Status Executable::Run(int threads) const {
   return absl::OkStatus();
 }
 
+absl::Status Executable::RunAndObserve(int threads, absl::Span<const ValueId> values,
+                                       Observer observe) const {
+  PLUMB_RETURN_IF_ERROR(CheckBound());
+  KernelArgs args{nullptr, nullptr, workspace_ + scratch_offset_, threads};
+  size_t next = 0;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    args.in = steps_[i].in;
+    args.out = steps_[i].out;
+    if (absl::Status status = steps_[i].kernel->Run(args); !status.ok()) {
+      return StepError(steps_[i], status);
+    }
+    for (; next < values.size() && Index(graph_.value(values[next]).producer) == i; ++next) {
+      observe(next, DataOf(values[next]));
+    }
+  }
+  PLUMB_CHECK(next == values.size(), "observed values are computed and sorted by producer");
+  CopyOutputs();
+  return absl::OkStatus();
+}
+
 void Executable::CopyOutputs() const {
   size_t slot = plan_.externals.size();
   for (const int32_t k : plan_.copied_outputs) {

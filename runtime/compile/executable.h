@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "runtime/compile/memory_plan.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/op.h"
@@ -48,6 +50,12 @@ class Executable {
   // bound; else the error of a kernel (an id out of range), which names the node; outputs are then
   // undefined.
   absl::Status Run(int threads) const;
+
+  // Runs like Run, to the same bits, and calls observe(i, data) for every values[i] right after the
+  // node that makes it: its memory may be reused later. REQUIRES: kComputed values of graph(),
+  // sorted by producer.
+  using Observer = absl::FunctionRef<void(size_t i, const void* data)>;
+  absl::Status RunAndObserve(int threads, absl::Span<const ValueId> values, Observer observe) const;
 
   // Runs like Run, looks at every value as it is made, and returns the name of the first that holds
   // a NaN or an infinity ("" if none does). When a parameter, input or state holds one already, it

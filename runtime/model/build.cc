@@ -1,11 +1,14 @@
 #include "runtime/model/build.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
@@ -31,24 +34,34 @@ class Emitter : public FormulaBackend {
   }
 
   absl::StatusOr<Graph> Build() {
-    PLUMB_ASSIGN_OR_RETURN(embedding_scale_, EmbeddingScale());
-    PLUMB_RETURN_IF_ERROR(RunStack(model_, this));
+    PLUMB_RETURN_IF_ERROR(Run());
     return std::move(b_).Finish();
   }
 
+  absl::Status Run() {
+    PLUMB_ASSIGN_OR_RETURN(embedding_scale_, EmbeddingScale());
+    return RunStack(model_, this);
+  }
+
+  // REQUIRES: the stack has been run.
+  std::vector<StreamPoint> Streams() const {
+    std::vector<StreamPoint> points;
+    for (const auto& [name, id] : streams_) points.push_back({name, b_.graph().value(id).name});
+    return points;
+  }
+
   TensorHandle Embed() override {
-    const ValueId token =
-        b_.Apply("embedding", {Param("embedding.token.weight"), tokens_}, {}, "embedding.token");
-    std::vector<ValueId> parts = {token};
-    std::vector<double> coefs = {embedding_scale_};
-    if (model_.positions == PositionKind::kLearned) {
-      parts.push_back(b_.Apply("embedding", {Param("embedding.position.weight"), positions_}, {},
-                               "embedding.position"));
-      coefs.push_back(1);
-    }
-    if (parts.size() == 1 && coefs[0] == 1) return token;
-    return b_.Apply("combine", std::move(parts), {{"coefs", coefs}, {"constant", 0.0}},
-                    "embedding");
+    const ValueId x = EmbedTokens();
+    SetPoint("embedding.residual", x);
+    return x;
+  }
+
+  void SetStream(const std::string& place, const std::string& stream, TensorHandle value) override {
+    // In "block" the place is the layer: what was computed last there is a sublayer.
+    const bool in_sublayer = absl::StartsWith(sublayer_, absl::StrCat(place, "."));
+    SetPoint(absl::StrCat(in_sublayer ? sublayer_ : place, ".residual",
+                          stream == "x" ? "" : absl::StrCat(".", stream)),
+             value);
   }
 
   TensorHandle Combine(absl::Span<const Term> terms, double constant) override {
@@ -95,6 +108,7 @@ class Emitter : public FormulaBackend {
                                            ? Attention(site, input, at_point)
                                            : Mlp(site, input, at_point);
     scope_ = outer;
+    sublayer_ = site.name;
     return out;
   }
 
@@ -112,9 +126,36 @@ class Emitter : public FormulaBackend {
   void BeginLayer(int64_t layer_index, TensorHandle) override {
     scope_ = absl::StrCat("layers.", layer_index, ".");
   }
-  void EndLayer(int64_t, TensorHandle) override { scope_ = ""; }
+  void EndLayer(int64_t, TensorHandle x) override {
+    SetPoint(absl::StrCat(scope_, "residual"), x);
+    scope_ = "";
+    sublayer_ = "";
+  }
 
  private:
+  // A place keeps what the last statement there has set.
+  void SetPoint(const std::string& name, ValueId value) {
+    if (value == kNoValue) return;  // the builder holds an error
+    const auto is_it = [&name](const auto& point) { return point.first == name; };
+    streams_.erase(std::remove_if(streams_.begin(), streams_.end(), is_it), streams_.end());
+    streams_.emplace_back(name, value);
+  }
+
+  ValueId EmbedTokens() {
+    const ValueId token =
+        b_.Apply("embedding", {Param("embedding.token.weight"), tokens_}, {}, "embedding.token");
+    std::vector<ValueId> parts = {token};
+    std::vector<double> coefs = {embedding_scale_};
+    if (model_.positions == PositionKind::kLearned) {
+      parts.push_back(b_.Apply("embedding", {Param("embedding.position.weight"), positions_}, {},
+                               "embedding.position"));
+      coefs.push_back(1);
+    }
+    if (parts.size() == 1 && coefs[0] == 1) return token;
+    return b_.Apply("combine", std::move(parts), {{"coefs", coefs}, {"constant", 0.0}},
+                    "embedding");
+  }
+
   absl::StatusOr<double> EmbeddingScale() const {
     if (!model_.embedding_scale.has_value()) return 1.0;
     ScalarScope scope;
@@ -219,7 +260,9 @@ class Emitter : public FormulaBackend {
   absl::flat_hash_map<std::string, ValueId> parameters_;
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
   double embedding_scale_ = 1;
-  std::string scope_;  // of value names: "layers.3."
+  std::string scope_;     // of value names: "layers.3."
+  std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"
+  std::vector<std::pair<std::string, ValueId>> streams_;
 };
 
 }  // namespace
@@ -228,6 +271,15 @@ absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,
                                    const OpRegistry& registry, const BuildOptions& options) {
   return Emitter(model, parameters, registry, options).Build();
+}
+
+absl::StatusOr<std::vector<StreamPoint>> ListStreams(const ResolvedModel& model,
+                                                     const std::vector<ParameterSpec>& parameters,
+                                                     const OpRegistry& registry,
+                                                     const BuildOptions& options) {
+  Emitter emitter(model, parameters, registry, options);
+  PLUMB_RETURN_IF_ERROR(emitter.Run());
+  return emitter.Streams();
 }
 
 }  // namespace plumb

@@ -5,6 +5,7 @@
 #define PLUMB_RUNTIME_MODEL_BUILD_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,6 +35,23 @@ struct BuildOptions {
 absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,
                                    const OpRegistry& registry, const BuildOptions& options);
+
+// A residual stream at one place of the model, and the value of the graph that it is there.
+// Post-norm leaves a norm's output in the stream, pre-norm a sum: who looks at streams asks by
+// these names.
+struct StreamPoint {
+  // "layers.3.attention.residual": x as the statements after that sublayer leave it;
+  // "layers.3.residual": as the layer does; "embedding.residual", "begin.residual" and
+  // "end.residual". Further streams have their name at the end: "layers.3.attention.residual.d".
+  std::string name;
+  std::string value;
+};
+
+// The streams of the graph that BuildForward makes of the same arguments, from embedding to head.
+absl::StatusOr<std::vector<StreamPoint>> ListStreams(const ResolvedModel& model,
+                                                     const std::vector<ParameterSpec>& parameters,
+                                                     const OpRegistry& registry,
+                                                     const BuildOptions& options);
 
 }  // namespace plumb
 

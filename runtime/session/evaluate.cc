@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/session/probe.h"
 
 namespace plumb {
 namespace {
@@ -76,7 +77,7 @@ absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
 
 absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const ParameterStore& parameters,
                                       const std::vector<std::vector<int32_t>>& tokens,
-                                      bool with_gradients, int threads) {
+                                      bool with_gradients, int threads, Probe* probe) {
   const ModelDims& dims = context.model.dims;
   if (tokens.empty()) return absl::InvalidArgumentError("no sequences");
   const size_t length = tokens[0].size();
@@ -134,7 +135,8 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
     return executable->Bind("loss", loss.data());
   };
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs.Get(out.seq, bind));
-  PLUMB_RETURN_IF_ERROR(executable->Run(threads));
+  PLUMB_RETURN_IF_ERROR(probe == nullptr ? executable->Run(threads)
+                                         : probe->Run(*executable, threads));
   out.loss = static_cast<double>(*loss.as<float>());
   out.logits.assign(logits.as<float>(), logits.as<float>() + n * dims.vocab_size);
   if (with_gradients) {

@@ -17,6 +17,8 @@
 
 namespace plumb {
 
+class Probe;
+
 struct EvalResult {
   double loss = 0;  // mean over all targets, in nats
   int64_t targets = 0;
@@ -58,11 +60,11 @@ struct BatchOutputs {
 
 // With gradients it is the pass of a training step, in which a norm with statistics over tokens
 // takes those of `tokens`; without, the pass of an evaluation, in which it uses those that it has
-// kept. `parameters` stay as they are either way. Errors: ragged or too long rows, ids outside the
-// vocabulary.
+// kept. `parameters` stay as they are either way. With gradients a `probe` may look on. Errors:
+// ragged or too long rows, ids outside the vocabulary.
 absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const ParameterStore& parameters,
                                       const std::vector<std::vector<int32_t>>& tokens,
-                                      bool with_gradients, int threads);
+                                      bool with_gradients, int threads, Probe* probe = nullptr);
 
 }  // namespace plumb
 

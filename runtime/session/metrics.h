@@ -9,11 +9,13 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
+#include "runtime/session/json_lines.h"
 
 namespace plumb {
 
@@ -31,26 +33,18 @@ struct StepMetrics {
 // nothing.
 class MetricsWriter {
  public:
-  // Creates `path` if it is not there. FailedPrecondition when it ends in the middle of a line,
-  // which TruncateMetrics mends.
+  // Errors: as JsonLinesWriter::Open; TruncateMetrics mends a line that was cut short.
   static absl::StatusOr<MetricsWriter> Open(const std::string& path);
-  MetricsWriter(MetricsWriter&& other) noexcept;
-  MetricsWriter& operator=(MetricsWriter&& other) noexcept;
-  MetricsWriter(const MetricsWriter&) = delete;
-  ~MetricsWriter();
 
   // One line, handed to the operating system before this returns; all of it or, on an error, none.
   absl::Status Append(const StepMetrics& metrics);
   // Waits until the lines are on the disk: before a checkpoint that counts on them.
-  absl::Status Sync();
+  absl::Status Sync() { return lines_.Sync(); }
 
  private:
-  MetricsWriter(std::string path, int fd, int64_t size)
-      : path_(std::move(path)), fd_(fd), size_(size) {}
+  explicit MetricsWriter(JsonLinesWriter lines) : lines_(std::move(lines)) {}
 
-  std::string path_;
-  int fd_ = -1;
-  int64_t size_ = 0;
+  JsonLinesWriter lines_;
 };
 
 // The lines of `path`. NotFound without the file; DataLoss for a line that is none, with its

@@ -104,10 +104,28 @@ void TrainSession::CopyStates(const float* from, float* to) const {
   std::copy_n(from, parameters_.states().size, to);
 }
 
-absl::Status TrainSession::Diverged(absl::string_view what, const Executable* executable) const {
+absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string> globs) {
+  if (every < 0) return absl::InvalidArgumentError("the steps between probes cannot be negative");
+  probe_.reset();
+  probed_ = false;
+  probe_every_ = every;
+  if (every == 0) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(probe_, Probe::Create(*context_, globs));
+  return absl::OkStatus();
+}
+
+absl::Status TrainSession::Diverged(absl::string_view what, const Executable* executable) {
   // What the run that went wrong left in the states would pass for the first bad tensor.
   CopyStates(states_before_batch_.as<float>(), parameters_.state_data());
   PLUMB_ASSIGN_OR_RETURN(const std::string name, executable->RunAndFindNonFinite(threads_));
+  if (probe_ != nullptr) {
+    CopyStates(states_before_batch_.as<float>(), parameters_.state_data());
+    probe_->Begin();
+    PLUMB_RETURN_IF_ERROR(probe_->Run(*executable, threads_));
+    probe_->End(step_ + 1, parameters_, grad_.as<float>(), 1, threads_);
+    probe_->set_diverged();
+    probed_ = true;
+  }
   return absl::AbortedError(absl::StrCat(
       "diverged at step ", step_ + 1, ": ", what,
       name.empty() ? "" : absl::StrCat("; the first tensor that is not finite is ", name)));
@@ -122,7 +140,7 @@ absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t ind
   const auto bind = [this](Executable* executable) { return BindExecutable(executable); };
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs_.Get(batch_.seq, bind));
   CopyStates(parameters_.state_data(), states_before_batch_.as<float>());
-  PLUMB_RETURN_IF_ERROR(executable->Run(threads_));
+  PLUMB_RETURN_IF_ERROR(probed_ ? probe_->Run(*executable, threads_) : executable->Run(threads_));
   const double loss = static_cast<double>(*loss_.as<float>());
   if (!std::isfinite(loss)) return Diverged(absl::StrCat("the loss is ", loss), executable);
   const double grad_square = SumOfSquares(grad_.as<float>(), parameters_.layout().size, threads_);
@@ -137,6 +155,7 @@ absl::StatusOr<StepResult> TrainSession::Step() {
   };
   absl::StatusOr<StepResult> result = TryStep();
   if (result.ok()) std::move(restore).Cancel();
+  if (!result.ok() && !absl::IsAborted(result.status())) probed_ = false;  // half of its figures
   return result;
 }
 
@@ -144,6 +163,8 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   const int64_t n = parameters_.layout().size;
   const int64_t micro_batches = spec_.gradient_accumulation_steps;
   const double mean = 1 / static_cast<double>(micro_batches);
+  probed_ = probe_ != nullptr && (step_ == 0 || (step_ + 1) % probe_every_ == 0);
+  if (probed_) probe_->Begin();
   StepResult result;
   float* grad = grad_.as<float>();
   double grad_square = 0;
@@ -161,6 +182,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
     grad_square = SumOfSquares(grad, n, threads_);
   }
   result.grad_norm = std::sqrt(grad_square) * mean;
+  if (probed_) probe_->End(step_ + 1, parameters_, grad, mean, threads_);
   // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a tiny norm from dividing.
   const double clip =
       spec_.grad_clip > 0 ? std::min(1.0, spec_.grad_clip / (result.grad_norm + 1e-6)) : 1.0;

@@ -10,10 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/ops/optimizer.h"
 #include "runtime/session/batches.h"
 #include "runtime/session/parameter_store.h"
+#include "runtime/session/probe.h"
 #include "runtime/session/program.h"
 #include "runtime/session/schedule.h"
 #include "runtime/spec/train_spec.h"
@@ -34,6 +36,14 @@ class TrainSession {
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
                                                               const Dataset* dataset,
                                                               const TrainSpec& spec, int threads);
+
+  // From now on the points of `globs` (none: the default ones) are probed in step 1 and in every
+  // `every`-th step; never when it is 0. Losses and weights stay what they are, to the bit. A step
+  // that diverges is looked at too.
+  absl::Status SetProbe(int64_t every, absl::Span<const std::string> globs);
+
+  // The figures of the last call of Step, if it was probed, else null.
+  const ProbeResult* probe() const { return probed_ ? &probe_->result() : nullptr; }
 
   // One optimizer step on the next batches of the data. kAborted when the loss or a gradient is not
   // finite: the message names the first bad tensor. After any error weights and norms' buffers are
@@ -65,7 +75,7 @@ class TrainSession {
   absl::StatusOr<MicroBatch> RunMicroBatch(int64_t index);
   absl::StatusOr<StepResult> TryStep();
   void CopyStates(const float* from, float* to) const;
-  absl::Status Diverged(absl::string_view what, const Executable* executable) const;
+  absl::Status Diverged(absl::string_view what, const Executable* executable);
   std::vector<AdamWSegment> MakeSegments() const;
 
   const ModelContext* context_;
@@ -84,6 +94,10 @@ class TrainSession {
   Batch batch_;
   AlignedBuffer tokens_, positions_, targets_, loss_;
   ProgramSet programs_;
+
+  std::unique_ptr<Probe> probe_;  // null: off
+  int64_t probe_every_ = 0;
+  bool probed_ = false;  // the last step
 };
 
 }  // namespace plumb

@@ -139,6 +139,9 @@ absl::Status FormulaEval::Assign(const Statement& statement, Quantity value) {
   }
   Variable& variable = becomes_stream ? (*streams_)[name] : locals_[name];
   variable = {std::move(value), false, &statement};
+  if (becomes_stream && scope_.kind != FormulaScope::Kind::kInside) {
+    backend_->SetStream(scope_.prefix, name, variable.value.terms[0].tensor);
+  }
   return absl::OkStatus();
 }
 

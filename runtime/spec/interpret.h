@@ -74,6 +74,13 @@ class FormulaBackend {
   // The head, on the residual stream as the last statement left it.
   virtual absl::Status Head(TensorHandle x, AtPoint at_point) = 0;
 
+  // Told after each statement that sets a stream: "x", or one that "begin" has set. `place` is the
+  // prefix of the names that the statement makes: "begin", "layers.3.attention" in "each",
+  // "layers.3" in "block", "end".
+  virtual void SetStream(const std::string& place, const std::string& stream, TensorHandle value) {
+    static_cast<void>(place), static_cast<void>(stream), static_cast<void>(value);
+  }
+
   // Told around the statements of each layer, so that a backend can tell layers apart.
   virtual void BeginLayer(int64_t layer_index, TensorHandle x) {
     static_cast<void>(layer_index), static_cast<void>(x);

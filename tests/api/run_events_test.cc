@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "absl/strings/match.h"
@@ -148,10 +147,11 @@ TEST_F(RunEventsTest, ARunWithoutADirectoryHasNoPlaceForThem) {
 TEST_F(RunEventsTest, TimeIsThatOfTheClock) {
   const auto spec = ParseTrainSpec("", "", {});
   ASSERT_TRUE(spec.ok()) << spec.status();
+  const auto context = MakeContext(test_.runtime(), TinyModel().Text());
   ScratchDir dir;
   double now = 1000;
   {
-    auto events = RunEvents::Open(dir.path(), ResolvedModel(), *spec, 1, [&now] { return now; });
+    auto events = RunEvents::Open(dir.path(), context->model, *spec, 1, [&now] { return now; });
     ASSERT_TRUE(events.ok()) << events.status();
     now = 1001;
     StepReport report;
@@ -161,9 +161,8 @@ TEST_F(RunEventsTest, TimeIsThatOfTheClock) {
   }
   const DecodedEvent last = DecodeEventFiles(dir.path())[0].events.back();
   EXPECT_EQ(last.wall_time, 1001);
-  EXPECT_THAT(last.scalars,
-              ElementsAre(Pair("train/grad_norm", 0), Pair("train/loss", 3), Pair("train/lr", 0),
-                          Pair("train/tokens_per_second", 0)));
+  EXPECT_THAT(last.scalars, ElementsAre(Pair("train/grad_norm", 0), Pair("train/loss", 3),
+                                        Pair("train/lr", 0), Pair("train/tokens_per_second", 0)));
 }
 
 }  // namespace

@@ -84,6 +84,47 @@ TEST_F(ExecutableTest, EqualsTheReferenceOnRandomGraphs) {
   }
 }
 
+// The value as it is when its node has run: most of its memory is used again later.
+TEST_F(ExecutableTest, ShowsEveryValueAsItIsMadeAndComputesTheSame) {
+  for (uint64_t seed = 0; seed < 30 && !HasFailure(); ++seed) {
+    RandomGraphOptions options;
+    options.nodes = 10 + static_cast<int>(seed % 20);
+    options.states = false;
+    const Graph graph =
+        *Optimize(*Differentiate(RandomGraph(ops_, seed, options), ops_, "loss"), ops_);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, "\n", ToString(graph)));
+    std::vector<ValueId> values;
+    Graph all_out = graph;
+    for (const Node& node : graph.nodes) {
+      for (const ValueId id : node.outputs) {
+        if (graph.value(id).type.dtype != DType::kF32) continue;
+        values.push_back(id);
+        all_out.outputs.push_back({absl::StrCat("seen ", id), id});
+      }
+    }
+    const ReferenceTensors feeds = RandomFeeds(graph, seed);
+    const absl::StatusOr<ReferenceTensors> want = ReferenceRun(all_out, feeds);
+    ASSERT_TRUE(want.ok()) << want.status();
+    std::unique_ptr<Executable> plain = Compile(graph), observed = Compile(graph);
+    const BoundMemory plain_memory(plain.get(), feeds), memory(observed.get(), feeds);
+    ASSERT_TRUE(plain->Run(1).ok());
+    size_t calls = 0;
+    const absl::Status status = observed->RunAndObserve(1, values, [&](size_t i, const void* data) {
+      EXPECT_EQ(i, calls++);
+      ReferenceTensor seen = want->at(absl::StrCat("seen ", values[i]));
+      const ReferenceTensor expected = seen;
+      const float* numbers = static_cast<const float*>(data);
+      seen.f.assign(numbers, numbers + seen.f.size());
+      EXPECT_LT(LargestDifference(seen, expected), 1e-4) << graph.value(values[i]).name;
+    });
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(calls, values.size());
+    for (const GraphOutput& output : graph.outputs) {
+      EXPECT_EQ(memory.Read(output.name).f, plain_memory.Read(output.name).f) << output.name;
+    }
+  }
+}
+
 TEST_F(ExecutableTest, RunsAgainOnNewInputsAndOnTheStatesItLeft) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId x = b.Input("x", F32({4}));

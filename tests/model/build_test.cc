@@ -226,5 +226,53 @@ TEST_F(BuildTest, ASumIsOneNodeHoweverItIsWritten) {
       << ToString(Build(model.Text(), Program::kEval));
 }
 
+class StreamsTest : public BuildTest {
+ protected:
+  // "name: value" of every stream.
+  std::vector<std::string> Streams(const std::string& placement) {
+    TinyModel model;
+    model.n_layer = 1;
+    model.placement = placement;
+    const auto context = MakeContext(runtime_.get(), model.Text());
+    const BuildOptions options;
+    const Graph graph = *BuildForward(context->model, context->parameters, *context->ops, options);
+    std::vector<std::string> streams;
+    const std::vector<StreamPoint> points =
+        *ListStreams(context->model, context->parameters, *context->ops, options);
+    for (const StreamPoint& point : points) {
+      EXPECT_NE(graph.FindValue(point.value), kNoValue) << point.value;
+      streams.push_back(absl::StrCat(point.name, ": ", point.value));
+    }
+    return streams;
+  }
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(StreamsTest, TheStreamIsTheSumOrTheNormAsTheFormulaSays) {
+  EXPECT_EQ(Streams("pre"),
+            (Names{"embedding.residual: embedding", "layers.0.attention.residual: layers.0.sum",
+                   "layers.0.mlp.residual: layers.0.sum_2", "layers.0.residual: layers.0.sum_2",
+                   "end.residual: end.norm.out"}));
+  EXPECT_EQ(Streams("post"), (Names{"embedding.residual: embedding",
+                                    "layers.0.attention.residual: layers.0.attention.norm.out",
+                                    "layers.0.mlp.residual: layers.0.mlp.norm.out",
+                                    "layers.0.residual: layers.0.mlp.norm.out"}));
+}
+
+TEST_F(StreamsTest, InABlockTheStreamIsNamedAfterTheLastSublayer) {
+  EXPECT_EQ(Streams("parallel"),
+            (Names{"embedding.residual: embedding", "layers.0.mlp.residual: layers.0.sum",
+                   "layers.0.residual: layers.0.sum", "end.residual: end.norm.out"}));
+  EXPECT_EQ(Streams("hybrid_norm")[1], "layers.0.attention.residual: layers.0.sum");
+}
+
+TEST_F(StreamsTest, FurtherStreamsHaveTheirNameAtTheEnd) {
+  const Names streams = Streams("resi_dual");
+  EXPECT_EQ(streams[1], "begin.residual.d: embedding");
+  EXPECT_EQ(streams[2], "layers.0.attention.residual.d: layers.0.sum");
+  EXPECT_EQ(streams[3], "layers.0.attention.residual: layers.0.attention.norm.out");
+}
+
 }  // namespace
 }  // namespace plumb

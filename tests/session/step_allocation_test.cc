@@ -109,6 +109,24 @@ TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
   }
 }
 
+TEST_P(SessionAllocationTest, AProbedStepAllocatesNothingAfterTheFirst) {
+  const auto context = MakeContext(runtime_.get(), WideModel());
+  const Dataset data = TextOf(2000, 26);
+  TrainSpec spec;
+  spec.batch_size = 4;
+  spec.gradient_accumulation_steps = 2;
+  const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
+  ASSERT_TRUE(session->SetProbe(1, {}).ok());
+  ASSERT_TRUE(session->Step().ok());
+  bool ok = true;
+  EXPECT_EQ(CountAllocations([&] {
+              for (int i = 0; i < 3; ++i) ok = session->Step().ok() && ok;
+            }),
+            0);
+  EXPECT_TRUE(ok);
+  EXPECT_NE(session->probe(), nullptr);
+}
+
 TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
   for (const std::string& text : {StudyModel(), WideModel(), LargeVocabularyModel()}) {
     const auto context = MakeContext(runtime_.get(), text);

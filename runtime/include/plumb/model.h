@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "plumb/probe.h"
 #include "plumb/runtime.h"
 
 namespace plumb {
@@ -84,7 +85,7 @@ class Model {
 
   absl::StatusOr<ModelDescription> Describe() const;
 
-  // What the compiler makes of it, as text. `stage`: graph, grad, optimized, plan, exec.
+  // What the compiler makes of it, as text. `stage`: graph, grad, optimized, plan, exec, probes.
   absl::StatusOr<std::string> Explain(const std::string& stage, int64_t batch, int64_t seq) const;
 
   // Weights and buffers: drawn from a seed, or read from a safetensors file with plumb's names
@@ -107,6 +108,15 @@ class Model {
   };
   absl::StatusOr<Outputs> Run(const std::vector<std::vector<int32_t>>& tokens,
                               bool with_gradients = true) const;
+  // The points that can be probed, in the order of the data, and those of them that are by default.
+  absl::StatusOr<std::vector<std::string>> ProbePoints() const;
+  absl::StatusOr<std::vector<std::string>> DefaultProbePoints() const;
+
+  // Probes one pass of a training step for token ids [batch][seq], as Run takes them; without the
+  // step. `points` as ProbeOptions::points.
+  absl::StatusOr<ProbeFigures> Probe(const std::vector<std::vector<int32_t>>& tokens,
+                                     const std::vector<std::string>& points = {}) const;
+
   // Writes outputs.logits as the tensor "logits".
   static absl::Status WriteLogits(const Outputs& outputs, const std::string& path);
 

@@ -3,7 +3,9 @@
 // The directory holds model.pbtxt and train.pbtxt (as resolved), run.json (data, seed, versions),
 // tokenizer.json, metrics.jsonl (one object a step), checkpoints/step-*/ and latest. Every file is
 // replaced whole, so a run that is killed at any moment goes on from its last checkpoint, bit for
-// bit as if it had not been.
+// bit as if it had not been. Beside metrics.jsonl there are, if asked for, TensorBoard event files
+// (events.out.tfevents.*.plumb) that say the same, one for each time that the run was begun or
+// resumed.
 #ifndef PLUMB_TRAIN_H_
 #define PLUMB_TRAIN_H_
 
@@ -16,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "plumb/probe.h"
 #include "plumb/runtime.h"
 
 namespace plumb {
@@ -31,6 +34,10 @@ struct TrainRequest {
   std::optional<uint64_t> seed;  // over train.seed
   std::string out;               // "": no files are written
   bool resume = false;
+  ProbeOptions probe;  // into probes.jsonl
+  // Write TensorBoard event files into `out`. A run that has some goes on with them when it is
+  // resumed, whatever this says, so that what they show stays true.
+  bool tensorboard = false;
 };
 
 struct TrainInfo {
@@ -42,6 +49,7 @@ struct TrainInfo {
   int threads = 1;
   int64_t cropped_documents = 0;  // training documents longer than the context
   int64_t context_length = 0;
+  int64_t probe_every = 0;  // steps from probe to probe; 0: none
 };
 
 struct StepReport {
@@ -50,7 +58,8 @@ struct StepReport {
   int64_t tokens = 0;
   double seconds = 0;  // of the step alone
   std::optional<double> val_loss;
-  std::string checkpoint;  // path of the checkpoint that this step wrote, or ""
+  const ProbeFigures* probe = nullptr;  // of a probed step, until the next one; else null
+  std::string checkpoint;               // path of the checkpoint that this step wrote, or ""
 };
 
 class TrainRun {

@@ -1,0 +1,314 @@
+#include "runtime/session/probe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/model/build.h"
+#include "runtime/session/evaluate.h"
+
+namespace plumb {
+namespace {
+
+using Kind = ProbePoint::Kind;
+
+constexpr char kGradientPrefix[] = "grad.";
+constexpr char kParameterPrefix[] = "param.";
+
+// Some models have nothing for some of them.
+constexpr const char* kDefaultGlobs[] = {"*.residual",        "*.residual.*", "*.out",
+                                         "*.context",         "logits",       "grad.*.residual",
+                                         "grad.*.residual.*", "grad.logits",  "param.*"};
+
+// "norm.out.1": a further output of a node (statistics for the backward pass), or one of several
+// parts of a gradient.
+bool IsSecondary(absl::string_view name) {
+  const absl::string_view last = name.substr(name.rfind('.') + 1);
+  return std::all_of(last.begin(), last.end(),
+                     [](unsigned char c) { return absl::ascii_isdigit(c); });
+}
+
+bool IsProbed(const Value& value) {
+  return value.kind == ValueKind::kComputed && value.type.dtype == DType::kF32 &&
+         !IsSecondary(value.name);
+}
+
+bool Matches(absl::string_view glob, absl::string_view text) {
+  // The last star and what it has swallowed so far: where to go on when the rest does not fit.
+  size_t g = 0, t = 0, star = absl::string_view::npos, swallowed = 0;
+  while (t < text.size()) {
+    if (g < glob.size() && glob[g] == '*') {
+      star = g++;
+      swallowed = t;
+    } else if (g < glob.size() && (glob[g] == '?' || glob[g] == text[t])) {
+      ++g, ++t;
+    } else if (star != absl::string_view::npos) {
+      g = star + 1;
+      t = ++swallowed;
+    } else {
+      return false;
+    }
+  }
+  return glob.find_first_not_of('*', g) == absl::string_view::npos;
+}
+
+using Ids = absl::flat_hash_map<absl::string_view, ValueId>;
+
+Ids IdsByName(const Graph& graph) {
+  Ids ids;
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    ids.emplace(graph.values[id].name, static_cast<ValueId>(id));
+  }
+  return ids;
+}
+
+// Which value of the optimized graph is the gradient of a forward value. A value that is nowhere
+// read but in a plain sum has the gradient of the sum, and its name.
+class Gradients {
+ public:
+  Gradients(const Graph& forward, const Graph& optimized)
+      : forward_(forward),
+        optimized_ids_(IdsByName(optimized)),
+        forward_ids_(IdsByName(forward)),
+        readers_(forward.values.size(), 0),
+        reader_(forward.values.size(), -1) {
+    for (size_t i = 0; i < forward.nodes.size(); ++i) {
+      for (const ValueId id : forward.nodes[i].inputs) {
+        if (id == kNoValue) continue;
+        ++readers_[static_cast<size_t>(id)];
+        reader_[static_cast<size_t>(id)] = static_cast<int32_t>(i);
+      }
+    }
+  }
+
+  // "" if there is none.
+  std::string NameOf(const std::string& value) const {
+    const std::string gradient = absl::StrCat(kGradientPrefix, value);
+    if (optimized_ids_.contains(gradient)) return gradient;
+    const auto at = forward_ids_.find(value);
+    if (at == forward_ids_.end() || readers_[static_cast<size_t>(at->second)] != 1) return "";
+    const Node& node =
+        forward_.nodes[static_cast<size_t>(reader_[static_cast<size_t>(at->second)])];
+    if (node.op->name != "combine") return "";
+    const size_t term = static_cast<size_t>(
+        std::find(node.inputs.begin(), node.inputs.end(), at->second) - node.inputs.begin());
+    if (node.attrs.GetDoubles("coefs")[term] != 1) return "";
+    return NameOf(forward_.value(node.outputs[0]).name);
+  }
+
+ private:
+  const Graph& forward_;
+  const Ids optimized_ids_, forward_ids_;
+  std::vector<int> readers_;     // by ValueId: how often it is read
+  std::vector<int32_t> reader_;  // and the last node that does
+};
+
+absl::string_view Prefix(Kind kind) {
+  return kind == Kind::kGradient    ? kGradientPrefix
+         : kind == Kind::kParameter ? kParameterPrefix
+                                    : "";
+}
+
+// Marks the points that a glob means; whether there are any.
+bool Choose(absl::string_view glob, const std::vector<ProbePoint>& points,
+            std::vector<bool>* chosen) {
+  const Kind kind = absl::ConsumePrefix(&glob, kGradientPrefix)    ? Kind::kGradient
+                    : absl::ConsumePrefix(&glob, kParameterPrefix) ? Kind::kParameter
+                                                                   : Kind::kActivation;
+  bool any = false;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (points[i].kind != kind || !Matches(glob, points[i].name)) continue;
+    any = (*chosen)[i] = true;
+  }
+  return any;
+}
+
+std::vector<ProbePoint> Take(std::vector<ProbePoint> points, const std::vector<bool>& chosen) {
+  std::vector<ProbePoint> taken;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (chosen[i]) taken.push_back(std::move(points[i]));
+  }
+  return taken;
+}
+
+TensorStats Scaled(TensorStats stats, double factor) {
+  stats.sum *= factor;
+  stats.sum_squares *= factor * factor;
+  stats.max_abs *= static_cast<float>(factor);
+  return stats;
+}
+
+}  // namespace
+
+std::string ProbePoint::FullName() const { return absl::StrCat(Prefix(kind), name); }
+
+std::vector<ProbePoint> DefaultProbePoints(std::vector<ProbePoint> points) {
+  std::vector<bool> chosen(points.size(), false);
+  for (const char* glob : kDefaultGlobs) Choose(glob, points, &chosen);
+  return Take(std::move(points), chosen);
+}
+
+absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& context) {
+  BuildOptions options;
+  options.program = Program::kTrain;
+  options.seq = context.model.dims.context_length;
+  PLUMB_ASSIGN_OR_RETURN(const Graph forward,
+                         BuildForward(context.model, context.parameters, *context.ops, options));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<StreamPoint> streams,
+                         ListStreams(context.model, context.parameters, *context.ops, options));
+  PLUMB_ASSIGN_OR_RETURN(const Graph graph, BuildProgram(context, options, /*gradients=*/true));
+
+  // Values in the order in which they are made, each followed by its names as a stream.
+  const Ids ids = IdsByName(graph);
+  absl::flat_hash_map<ValueId, std::vector<std::string>> stream_names;
+  for (const StreamPoint& point : streams) {
+    const auto at = ids.find(point.value);
+    if (at != ids.end()) stream_names[at->second].push_back(point.name);
+  }
+  std::vector<ProbePoint> points;
+  for (const Node& node : graph.nodes) {
+    for (const ValueId id : node.outputs) {
+      const Value& value = graph.value(id);
+      if (!IsProbed(value) || absl::StartsWith(value.name, kGradientPrefix)) continue;
+      points.push_back({Kind::kActivation, value.name, value.name});
+      for (const std::string& name : stream_names[id]) {
+        points.push_back({Kind::kActivation, name, value.name});
+      }
+    }
+  }
+  const Gradients gradients(forward, graph);
+  const size_t activations = points.size();
+  for (size_t i = 0; i < activations; ++i) {
+    std::string gradient = gradients.NameOf(points[i].value);
+    if (!gradient.empty()) points.push_back({Kind::kGradient, points[i].name, std::move(gradient)});
+  }
+  for (const ParameterSpec& parameter : context.parameters) {
+    points.push_back({Kind::kParameter, parameter.name, parameter.name});
+  }
+  return points;
+}
+
+absl::StatusOr<std::vector<ProbePoint>> SelectProbePoints(std::vector<ProbePoint> points,
+                                                          absl::Span<const std::string> globs) {
+  std::vector<bool> chosen(points.size(), false);
+  for (const std::string& glob : globs) {
+    if (Choose(glob, points, &chosen)) continue;
+    std::vector<std::string> names;
+    for (const ProbePoint& point : points) names.push_back(point.FullName());
+    return absl::InvalidArgumentError(
+        absl::StrCat("no probe point matches \"", glob, "\"", DidYouMean(glob, names),
+                     "; plumb explain MODEL --stage probes lists them"));
+  }
+  return Take(std::move(points), chosen);
+}
+
+absl::StatusOr<std::unique_ptr<Probe>> Probe::Create(const ModelContext& context,
+                                                     absl::Span<const std::string> globs) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<ProbePoint> points, ListProbePoints(context));
+  if (!globs.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(points, SelectProbePoints(std::move(points), globs));
+    return std::unique_ptr<Probe>(new Probe(points));
+  }
+  return std::unique_ptr<Probe>(new Probe(DefaultProbePoints(std::move(points))));
+}
+
+Probe::Probe(const std::vector<ProbePoint>& points) {
+  absl::flat_hash_map<std::string, size_t> slots;
+  const auto slot_of = [&](const std::string& value) {
+    const auto [at, is_new] = slots.emplace(value, slot_values_.size());
+    if (is_new) slot_values_.push_back(value);
+    return at->second;
+  };
+  for (const ProbePoint& point : points) {
+    switch (point.kind) {
+      case Kind::kActivation:
+        activation_slots_.push_back(slot_of(point.value));
+        result_.activations.push_back({point.name, {}});
+        break;
+      case Kind::kGradient:
+        gradient_slots_.push_back(slot_of(point.value));
+        result_.gradients.push_back({point.name, {}});
+        break;
+      case Kind::kParameter:
+        result_.parameters.push_back({point.name, {}, {}});
+        break;
+    }
+  }
+  slot_stats_.resize(slot_values_.size());
+}
+
+const Probe::Watch& Probe::WatchOf(const Executable& executable) {
+  std::unique_ptr<Watch>& watch = watches_[&executable];
+  if (watch != nullptr) return *watch;
+  watch = std::make_unique<Watch>();
+  const Graph& graph = executable.graph();
+  const Ids ids = IdsByName(graph);
+  std::vector<std::pair<ValueId, size_t>> found;  // value, slot
+  for (size_t slot = 0; slot < slot_values_.size(); ++slot) {
+    const auto at = ids.find(slot_values_[slot]);
+    if (at != ids.end()) found.emplace_back(at->second, slot);
+  }
+  std::stable_sort(found.begin(), found.end(), [&graph](const auto& a, const auto& b) {
+    return graph.value(a.first).producer < graph.value(b.first).producer;
+  });
+  for (const auto& [value, slot] : found) {
+    watch->values.push_back(value);
+    watch->slots.push_back(slot);
+  }
+  return *watch;
+}
+
+void Probe::Begin() {
+  std::fill(slot_stats_.begin(), slot_stats_.end(), TensorStats());
+  result_.diverged = false;
+}
+
+absl::Status Probe::Run(const Executable& executable, int threads) {
+  const Watch& watch = WatchOf(executable);
+  return executable.RunAndObserve(threads, watch.values, [&](size_t i, const void* data) {
+    const int64_t n = executable.graph().value(watch.values[i]).type.num_elements();
+    slot_stats_[watch.slots[i]].Add(StatsOf(static_cast<const float*>(data), n, threads));
+  });
+}
+
+const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
+                              const float* gradients, double gradient_scale, int threads) {
+  result_.step = step;
+  for (size_t i = 0; i < activation_slots_.size(); ++i) {
+    result_.activations[i].stats = slot_stats_[activation_slots_[i]];
+  }
+  for (size_t i = 0; i < gradient_slots_.size(); ++i) {
+    result_.gradients[i].stats = Scaled(slot_stats_[gradient_slots_[i]], gradient_scale);
+  }
+  // Both lists are in the order of the model.
+  size_t i = 0;
+  for (const ParameterLayout::Entry& entry : parameters.layout().entries) {
+    if (i == result_.parameters.size()) break;
+    ProbeResult::Parameter& parameter = result_.parameters[i];
+    if (entry.name != parameter.name) continue;
+    const int64_t n = entry.end - entry.begin;
+    parameter.value = StatsOf(parameters.data() + entry.begin, n, threads);
+    parameter.gradient = Scaled(StatsOf(gradients + entry.begin, n, threads), gradient_scale);
+    ++i;
+  }
+  return result_;
+}
+
+absl::StatusOr<ProbeResult> ProbeBatch(const ModelContext& context,
+                                       const ParameterStore& parameters,
+                                       const std::vector<std::vector<int32_t>>& tokens,
+                                       absl::Span<const std::string> globs, int threads) {
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Probe> probe, Probe::Create(context, globs));
+  probe->Begin();
+  PLUMB_ASSIGN_OR_RETURN(
+      const BatchOutputs outputs,
+      RunBatch(context, parameters, tokens, /*with_gradients=*/true, threads, probe.get()));
+  return probe->End(0, parameters, outputs.gradients.data(), 1, threads);
+}
+
+}  // namespace plumb

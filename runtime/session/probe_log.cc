@@ -1,0 +1,145 @@
+#include "runtime/session/probe_log.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/check.h"
+#include "runtime/base/status.h"
+#include "runtime/session/strict_json.h"
+
+namespace plumb {
+namespace {
+
+constexpr size_t kNumberLength = 32;  // at most, of any number
+
+// Appends to a buffer that is large enough.
+class Line {
+ public:
+  explicit Line(char* begin) : begin_(begin), end_(begin) {}
+
+  void Text(absl::string_view text) {
+    std::memcpy(end_, text.data(), text.size());
+    end_ += text.size();
+  }
+  void Integer(int64_t value) { end_ = std::to_chars(end_, end_ + kNumberLength, value).ptr; }
+  // A norm may be beyond floats, though no element is.
+  void Number(double value) {
+    constexpr double kMax = static_cast<double>(std::numeric_limits<float>::max());
+    end_ = std::abs(value) <= kMax
+               ? std::to_chars(end_, end_ + kNumberLength, static_cast<float>(value)).ptr
+               : std::to_chars(end_, end_ + kNumberLength, value).ptr;
+  }
+  absl::string_view text() const { return {begin_, static_cast<size_t>(end_ - begin_)}; }
+
+ private:
+  char* const begin_;
+  char* end_;
+};
+
+// `names`: of these tensors, as they stand in the line.
+void AddTensors(const std::vector<ProbeResult::Tensor>& tensors, const std::string* names,
+                Line* line) {
+  for (const ProbeResult::Tensor& tensor : tensors) {
+    line->Text(*names++);
+    line->Text("\"rms\":");
+    line->Number(tensor.stats.Rms());
+    line->Text(",\"max\":");
+    line->Number(static_cast<double>(tensor.stats.max_abs));
+    line->Text(",\"mean\":");
+    line->Number(tensor.stats.Mean());
+    line->Text(",\"nonfinite\":");
+    line->Integer(tensor.stats.nonfinite);
+    line->Text("}");
+  }
+}
+
+void AddParameters(const std::vector<ProbeResult::Parameter>& parameters, const std::string* names,
+                   Line* line) {
+  for (const ProbeResult::Parameter& parameter : parameters) {
+    line->Text(*names++);
+    line->Text("\"rms\":");
+    line->Number(parameter.value.Rms());
+    line->Text(",\"max\":");
+    line->Number(static_cast<double>(parameter.value.max_abs));
+    line->Text(",\"grad_norm\":");
+    line->Number(std::sqrt(parameter.gradient.sum_squares));
+    line->Text(",\"grad_rms\":");
+    line->Number(parameter.gradient.Rms());
+    line->Text(",\"grad_max\":");
+    line->Number(static_cast<double>(parameter.gradient.max_abs));
+    line->Text(",\"grad_mean\":");
+    line->Number(parameter.gradient.Mean());
+    line->Text(",\"grad_nonfinite\":");
+    line->Integer(parameter.gradient.nonfinite);
+    line->Text("}");
+  }
+}
+
+// Of one list, each with the comma before it: "a":{ and then ,"b":{
+template <class Named>
+void AddNames(const std::vector<Named>& list, std::vector<std::string>* names) {
+  for (const Named& named : list) {
+    names->push_back(absl::StrCat(&named == list.data() ? "" : ",", QuoteJson(named.name), ":{"));
+  }
+}
+
+absl::StatusOr<int64_t> StepOf(absl::string_view text) {
+  constexpr int kMaxDepth = 8;
+  const absl::StatusOr<nlohmann::json> object = ParseStrictJson(text, kMaxDepth);
+  if (!object.ok()) return absl::DataLossError(object.status().message());
+  const nlohmann::json* step = FindMember(*object, "step");
+  const absl::optional<int64_t> number = step == nullptr ? absl::nullopt : AsInt64(*step);
+  if (number) return *number;
+  return absl::DataLossError("has no whole number \"step\"");
+}
+
+}  // namespace
+
+absl::StatusOr<ProbeWriter> ProbeWriter::Open(const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(JsonLinesWriter lines, JsonLinesWriter::Open(path));
+  return ProbeWriter(std::move(lines));
+}
+
+void ProbeWriter::Prepare(const ProbeResult& result) {
+  AddNames(result.activations, &names_);
+  AddNames(result.gradients, &names_);
+  AddNames(result.parameters, &names_);
+  size_t length = 256;
+  for (const std::string& name : names_) length += name.size() + 7 * (kNumberLength + 20);
+  line_.resize(length);
+}
+
+absl::Status ProbeWriter::Append(const ProbeResult& result) {
+  if (line_.empty()) Prepare(result);
+  PLUMB_CHECK(names_.size() ==
+                  result.activations.size() + result.gradients.size() + result.parameters.size(),
+              "all lines of a file are of one probe");
+  const std::string* names = names_.data();
+  Line line(line_.data());
+  line.Text("{\"step\":");
+  line.Integer(result.step);
+  if (result.diverged) line.Text(",\"diverged\":true");
+  line.Text(",\"activations\":{");
+  AddTensors(result.activations, names, &line);
+  names += result.activations.size();
+  line.Text("},\"gradients\":{");
+  AddTensors(result.gradients, names, &line);
+  names += result.gradients.size();
+  line.Text("},\"parameters\":{");
+  AddParameters(result.parameters, names, &line);
+  line.Text("}}\n");
+  return lines_.Append(line.text());
+}
+
+absl::Status TruncateProbes(const std::string& path, int64_t last_step) {
+  return FilterJsonLines(path, [last_step](absl::string_view line) -> absl::StatusOr<bool> {
+    PLUMB_ASSIGN_OR_RETURN(const int64_t step, StepOf(line));
+    return step <= last_step;
+  });
+}
+
+}  // namespace plumb

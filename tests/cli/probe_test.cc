@@ -1,0 +1,92 @@
+// plumb train --probe: figures beside the losses, which stay what they are.
+
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ProbeTest : public PlumbTest {
+ protected:
+  Finished Train(const std::string& out, const std::vector<std::string>& more) {
+    return RunPlumb(TrainArguments(out, 20, more));
+  }
+  std::vector<nlohmann::json> Probes(const std::string& run) const {
+    std::vector<nlohmann::json> lines;
+    std::istringstream stream(Read(run + "/probes.jsonl"));
+    for (std::string line; std::getline(stream, line);) {
+      lines.push_back(nlohmann::json::parse(line, nullptr, false));
+    }
+    return lines;
+  }
+};
+
+TEST_F(ProbeTest, ProbingWritesFiguresAndChangesNothingElse) {
+  ASSERT_EQ(Train("off", {}).exit_code, 0);
+  const Finished on = Train("on", {"--probe", "--probe-every", "10"});
+  ASSERT_EQ(on.exit_code, 0) << on.err;
+  EXPECT_THAT(on.err, HasSubstr("probing step 1 and every 10 into on/probes.jsonl"));
+  EXPECT_EQ(Losses("on"), Losses("off"));
+  EXPECT_EQ(Read("on/checkpoints/step-000020/model.safetensors"),
+            Read("off/checkpoints/step-000020/model.safetensors"));
+  EXPECT_FALSE(Exists("off/probes.jsonl"));
+  const auto probes = Probes("on");
+  ASSERT_EQ(probes.size(), 3u);
+  EXPECT_EQ(probes[2]["step"], 20);
+  EXPECT_GT(probes[2]["activations"]["layers.0.attention.residual"]["rms"], 0);
+}
+
+TEST_F(ProbeTest, ThreadsChangeNoFigure) {
+  ASSERT_EQ(Train("one", {"--probe-every", "5", "--threads", "1"}).exit_code, 0);
+  ASSERT_EQ(Train("two", {"--probe-every", "5", "--threads", "2"}).exit_code, 0);
+  EXPECT_EQ(Read("one/probes.jsonl"), Read("two/probes.jsonl"));
+}
+
+TEST_F(ProbeTest, PointsAreChosenByGlob) {
+  const Finished result =
+      Train("some", {"--probe-point", "layers.?.residual", "--probe-point", "grad.logits"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto probes = Probes("some");
+  ASSERT_EQ(probes.size(), 1u) << "every 100 by default";
+  EXPECT_EQ(probes[0]["gradients"].size(), 1u);
+  EXPECT_TRUE(probes[0]["activations"].contains("layers.0.residual"));
+  EXPECT_TRUE(probes[0]["parameters"].empty());
+}
+
+TEST_F(ProbeTest, AResumedRunGoesOnProbing) {
+  ASSERT_EQ(Train("whole", {"--probe-every", "4"}).exit_code, 0);
+  ASSERT_EQ(Train("halves", {"--probe-every", "4", "--stop-at", "9"}).exit_code, 0);
+  const Finished rest = RunPlumb({"train", "--resume", "--out", "halves", "--data", "names.txt"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(Read("halves/probes.jsonl"), Read("whole/probes.jsonl"));
+}
+
+TEST_F(ProbeTest, MistakesAreSaidBeforeARunIsBegun) {
+  const Finished glob = Train("bad", {"--probe-point", "layers.0.atention.q"});
+  EXPECT_EQ(glob.exit_code, 2);
+  EXPECT_THAT(glob.err, AllOf(HasSubstr("no probe point matches \"layers.0.atention.q\""),
+                              HasSubstr("did you mean \"layers.0.attention.q\"")));
+  EXPECT_FALSE(Exists("bad"));
+  for (const char* every : {"-1", "ten", "1e3", ""}) {
+    EXPECT_EQ(Train("bad", {"--probe-every", every}).exit_code, 2) << every;
+  }
+  EXPECT_FALSE(Exists("bad"));
+}
+
+TEST_F(ProbeTest, ExplainListsThePoints) {
+  const Finished result = RunPlumb({"explain", "pre.pbtxt", "--stage", "probes"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("* layers.0.attention.residual\n"), HasSubstr("  layers.0.attention.q\n"),
+            HasSubstr("* grad.layers.0.residual\n"), HasSubstr("* param.head.weight")));
+}
+
+}  // namespace
+}  // namespace plumb::cli
