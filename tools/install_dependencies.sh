@@ -1,13 +1,27 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that plumb is built with and that are missing. Does nothing when
-# all of them are there. clang, make and pkg-config serve the tests of what authors of norms are given.
+# all of them are there. clang, make and pkg-config serve the tests of what authors of norms are given,
+# chromium those of the report; these also want node 20 and playwright-core, which is fetched where
+# there is such a node.
 set -euo pipefail
 
 packages=(
   g++ clang make cmake ninja-build ccache pkg-config
   libdnnl-dev ocl-icd-opencl-dev libprotobuf-dev protobuf-compiler libabsl-dev libcli11-dev libhwy-dev
   nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev
+  chromium
 )
+
+# The browser tests' one package; without it they are skipped and say so.
+install_playwright() {
+  local directory
+  directory=$(dirname "${BASH_SOURCE[0]}")/../tests/report
+  command -v npm > /dev/null && command -v node > /dev/null || return 0
+  [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] || return 0
+  [ ! -d "$directory/node_modules/playwright-core" ] || return 0
+  npm ci --silent --prefix "$directory" > /dev/null 2>&1 ||
+    say "playwright-core could not be fetched: the browser tests of the report will be skipped"
+}
 
 say() { printf '%s\n' "install_dependencies: $*" >&2; }
 
@@ -21,7 +35,10 @@ for package in "${packages[@]}"; do
   status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null || true)
   [ "$status" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+if [ ${#missing[@]} = 0 ]; then
+  install_playwright
+  exit 0
+fi
 
 if [ "$(id -u)" = 0 ]; then
   as_root=()
@@ -46,6 +63,7 @@ say "installing ${missing[*]}"
 for attempt in 1 2 3; do
   # The package lists of a fresh system are empty, and those of an old one name files that are gone.
   if install || { apt_get update && install; }; then
+    install_playwright
     exit 0
   fi
   [ "$attempt" = 3 ] || sleep $((attempt * 5))

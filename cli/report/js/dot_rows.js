@@ -1,0 +1,120 @@
+// Figures with one row a group on a shared scale: name, drawing, words. The drawings are SVG with
+// positions in per cent, so that they follow any width.
+//
+// dotRows({label, low, high, rows: [{name, swatch, text, marks: [...]}], zero})
+// A mark: {kind: "dot"|"ring"|"cross"|"tick"|"bar", at, to, y (0..1), color, title}.
+function dotRows({ label, low, high, rows, zero }) {
+  if (!(high > low)) [low, high] = [low - 0.5, low + 0.5];
+  const room = (high - low) * 0.04;
+  low -= room;
+  high += room;
+  const percent = (value) => `${((value - low) / (high - low)) * 100}%`;
+  const ticks = evenTicks(low, high, 6);
+  const height = 34;
+
+  function drawMark(mark) {
+    const x = percent(mark.at);
+    const y = 5 + (mark.y ?? 0.5) * (height - 10);
+    const title = mark.title && dom.svg("title", {}, mark.title);
+    if (mark.kind === "bar") {
+      return dom.svg(
+        "line",
+        {
+          x1: x,
+          x2: percent(mark.to),
+          y1: y,
+          y2: y,
+          stroke: mark.color,
+          "stroke-width": mark.thick ?? 4,
+          "stroke-linecap": "butt",
+          opacity: mark.opacity,
+        },
+        title,
+      );
+    }
+    if (mark.kind === "tick") {
+      return dom.svg(
+        "line",
+        { x1: x, x2: x, y1: 3, y2: height - 3, stroke: mark.color, "stroke-width": 2.5 },
+        title,
+      );
+    }
+    return dom.svg(
+      "circle",
+      {
+        class: "mark",
+        cx: x,
+        cy: y,
+        r: mark.kind === "ring" ? 3.6 : (mark.size ?? 3.6),
+        fill: mark.kind === "ring" ? "none" : mark.color,
+        stroke: mark.color,
+        "stroke-width": 1.5,
+        "fill-opacity": mark.opacity ?? 1,
+      },
+      title,
+    );
+  }
+
+  const gridLines = () =>
+    ticks.map((tick) =>
+      dom.svg("line", { class: "grid", x1: percent(tick), x2: percent(tick), y1: 0, y2: "100%" }),
+    );
+  const zeroLine = () =>
+    zero && dom.svg("line", { class: "zero", x1: percent(0), x2: percent(0), y1: 0, y2: "100%" });
+
+  const node = dom.el(
+    "div",
+    { class: "dot-rows", role: "img", "aria-label": label },
+    rows.map((row) =>
+      dom.el(
+        "div",
+        { class: "dot-row" },
+        dom.el(
+          "span",
+          { class: "dot-name" },
+          row.swatch,
+          dom.el("span", { title: row.name }, row.name),
+        ),
+        dom.svg(
+          "svg",
+          { class: "dot-track", height, width: "100%" },
+          gridLines(),
+          zeroLine(),
+          row.marks.map(drawMark),
+        ),
+        dom.el("span", { class: "dot-text" }, row.text),
+      ),
+    ),
+    dom.el(
+      "div",
+      { class: "dot-row dot-axis" },
+      dom.el("span", { class: "dot-name" }),
+      dom.el(
+        "span",
+        { class: "dot-ticks" },
+        ticks.map((tick) => {
+          const node = dom.el("span", {}, zero && tick === 0 ? "0" : format.size(tick));
+          node.style.left = percent(tick);
+          return node;
+        }),
+      ),
+      dom.el("span", { class: "dot-text" }),
+    ),
+  );
+  // Rows are grids of their own; their first columns agree on the longest name.
+  const longest = rows.reduce((most, row) => Math.max(most, row.name.length), 0);
+  node.style.setProperty("--names", `calc(${Math.min(26, longest)}ch + 3.2rem)`);
+  return node;
+}
+
+// About `most` round numbers between low and high.
+function evenTicks(low, high, most) {
+  const rough = (high - low) / most;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => power * factor >= rough);
+  const digits = Math.max(0, -Math.floor(Math.log10(step)));
+  const ticks = [];
+  for (let i = Math.ceil(low / step); i * step <= high; ++i)
+    ticks.push(Number((i * step).toFixed(digits)));
+  return ticks;
+}

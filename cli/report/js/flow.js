@@ -1,0 +1,278 @@
+// Gradient flow: how large gradients and the residual stream are, layer by layer, where runs were
+// probed.
+
+// What the probes of a group's runs say together: geometric means over seeds, [step][layer].
+function probesOf(report, group) {
+  const probed = group.runs.map((run) => report.runs[run]?.probes).filter(Boolean);
+  if (probed.length === 0) return null;
+  const steps = [...new Set(probed.flatMap((probes) => probes.steps))].sort((a, b) => a - b);
+  const layers = probed
+    .map((probes) => probes.layers)
+    .reduce((a, b) => (b.length > a.length ? b : a));
+  const mean = (field) =>
+    steps.map((step) => {
+      const rows = probed
+        .map((probes) => probes[field]?.[probes.steps.indexOf(step)])
+        .filter(Boolean);
+      return layers.map((_, layer) => stats.geometricMean(rows.map((row) => row[layer])));
+    });
+  return {
+    steps,
+    layers,
+    runs: probed.length,
+    gradient: mean("gradient_norm"),
+    residual: mean("residual_rms"),
+  };
+}
+
+function flowSection(report, view) {
+  const probed = report.groups.map((group) => probesOf(report, group));
+  const shown = probed.map((_, index) => index).filter((index) => probed[index]);
+  if (shown.length === 0) return null;
+  const several = shown.some((index) => probed[index].runs > 1);
+  return dom.section(
+    "flow",
+    "Gradient flow",
+    dom.el(
+      "p",
+      { class: "lead" },
+      "Norms of each layer’s gradients and the size of the residual stream, measured during " +
+        "training" +
+        (several ? "; geometric means over the probed seeds." : "."),
+    ),
+    heatFigure(report, view, probed, shown),
+    layerFigures(report, view, probed, shown),
+  );
+}
+
+function heatFigure(report, view, probed, shown) {
+  const positive = shown
+    .flatMap((index) => probed[index].gradient.flat())
+    .filter((value) => value > 0);
+  if (positive.length === 0) return null;
+  const scale = new LogScale(
+    positive.reduce((a, b) => Math.min(a, b)),
+    positive.reduce((a, b) => Math.max(a, b)),
+  );
+  const readout = dom.el("p", { class: "readout", role: "status" });
+  const hint = "Point at a cell, or move with the arrow keys, to read it in every model.";
+  readout.textContent = hint;
+  const maps = shown.map((index) => {
+    const { steps, layers, gradient, runs } = probed[index];
+    const map = new HeatMap({
+      label:
+        `Gradient norms of ${report.groups[index].name}, ${layers.length} layers by ` +
+        `${steps.length} probes. The arrow keys move between cells; the numbers are in the ` +
+        `table below.`,
+      steps,
+      layers,
+      values: gradient,
+      scale,
+      onCell: (column, layer) => pick(column === null ? null : [column, layer]),
+    });
+    const node = dom.el(
+      "figure",
+      { class: "heat-cell" },
+      dom.el(
+        "figcaption",
+        {},
+        swatch(view, index),
+        dom.el("strong", {}, report.groups[index].name),
+        dom.el("span", { class: "note" }, format.plural(runs, "run")),
+      ),
+      map.canvas,
+    );
+    return { index, map, node };
+  });
+  function pick(cell) {
+    for (const { map } of maps) map.show(cell);
+    if (!cell) return (readout.textContent = hint);
+    const own = maps.filter(({ index }) => !view.hidden.has(index));
+    const { steps, layers } = probed[(own[0] ?? maps[0]).index];
+    readout.textContent =
+      `${layers[cell[1]] ?? "–"}, step ${format.count(steps[cell[0]])}: ` +
+      own
+        .map(
+          ({ index }) =>
+            `${report.groups[index].name} ` +
+            `${format.size(probed[index].gradient[cell[0]]?.[cell[1]])}`,
+        )
+        .join(" · ");
+  }
+  view.listen((kind) => {
+    if (kind === "alpha") return;
+    for (const { index, map, node } of maps) {
+      node.hidden = view.hidden.has(index);
+      map.draw();
+    }
+  });
+  const numbers = dom.numbers("Gradient norm by model, layer and step", () => {
+    const steps = [...new Set(shown.flatMap((index) => probed[index].steps))].sort((a, b) => a - b);
+    const kept = steps.filter((_, i) => i % Math.ceil(steps.length / 20) === 0);
+    return [
+      [
+        "layer",
+        "model",
+        ...kept.map((step) => ({ text: `step ${format.count(step)}`, number: true })),
+      ],
+      shown.flatMap((index) =>
+        probed[index].layers.map((layer, i) => [
+          layer,
+          report.groups[index].name,
+          ...kept.map((step) =>
+            format.size(probed[index].gradient[probed[index].steps.indexOf(step)]?.[i]),
+          ),
+        ]),
+      ),
+    ];
+  });
+  return dom.figure(
+    "Gradient norm, layer by step",
+    "One column a probe, the layer next to the head on top. All maps share one logarithmic " +
+      "scale, so that the same colour is the same size.",
+    scale.legend("gradient norm"),
+    dom.el(
+      "div",
+      { class: "heat-grid" },
+      maps.map(({ node }) => node),
+    ),
+    readout,
+    numbers.node,
+  );
+}
+
+// Gradient norm and residual stream against depth, at a step that the reader chooses; dotted at
+// the first.
+function layerFigures(report, view, probed, shown) {
+  const steps = [...new Set(shown.flatMap((index) => probed[index].steps))].sort((a, b) => a - b);
+  const layers = shown
+    .map((index) => probed[index].layers)
+    .reduce((a, b) => (b.length > a.length ? b : a));
+  let at = steps.length - 1;
+  const rowAt = (index, field, step) =>
+    probed[index][field][probed[index].steps.indexOf(step)] ?? [];
+  const drawn = (value) => (value > 0 ? value : null);
+
+  function pane(field, title, note) {
+    const readout = dom.el("p", { class: "readout" });
+    const values = (layer) =>
+      shown
+        .filter((index) => !view.hidden.has(index))
+        .map(
+          (index) =>
+            `${report.groups[index].name} ${format.size(rowAt(index, field, steps[at])[layer])}`,
+        )
+        .join(" · ");
+    const chart = new LineChart(
+      `${title} against depth. The arrow keys move the cursor; the numbers are in the table below.`,
+      280,
+      (x, aloud) => {
+        const layer = Math.round(x ?? 0);
+        readout.setAttribute("aria-live", aloud ? "polite" : "off");
+        readout.textContent = x === null ? " " : `${layers[layer]}: ${values(layer)}`;
+      },
+    );
+    readout.textContent = " ";
+    const numbers = dom.numbers(`${title} by layer`, () => [
+      [
+        "layer",
+        ...shown.map((index) => ({
+          text: `${report.groups[index].name}, step ${format.count(steps[at])}`,
+          number: true,
+        })),
+      ],
+      layers.map((layer, i) => [
+        layer,
+        ...shown.map((index) => format.size(rowAt(index, field, steps[at])[i])),
+      ]),
+    ]);
+    const draw = () => {
+      const every = Math.ceil(layers.length / Math.max(2, Math.floor(chart.width() / 80)));
+      const ticks = layers.map((_, i) => i).filter((i) => i % every === 0);
+      const visible = shown.filter((index) => !view.hidden.has(index));
+      const line = (index, step, look) => ({
+        values: layers.map((_, i) => drawn(rowAt(index, field, step)[i])),
+        color: palette.color(view.theme, index),
+        ...look,
+      });
+      chart.draw({
+        x: layers.map((_, i) => i),
+        bands: [],
+        log: true,
+        xLabel: "layer",
+        xTicks: { at: ticks, labels: ticks.map((i) => layers[i].replace(/^layers\./, "")) },
+        lines: [
+          ...(at > 0
+            ? visible.map((index) => line(index, steps[0], { width: 1, dash: [1, 3] }))
+            : []),
+          ...visible.map((index) =>
+            line(index, steps[at], {
+              width: 2.25,
+              dash: palette.dash(index),
+              points: layers.length < 60,
+            }),
+          ),
+        ],
+      });
+      numbers.draw();
+    };
+    view.listen((kind) => kind !== "alpha" && draw());
+    return { draw, node: dom.figure(title, note, chart.host, readout, numbers.node) };
+  }
+
+  const has = (field) =>
+    shown.some((index) => probed[index][field].flat().some((value) => value > 0));
+  const panes = [
+    has("gradient") &&
+      pane(
+        "gradient",
+        "Gradient norm by layer",
+        "From the embedding (left) to the head, logarithmic.",
+      ),
+    has("residual") &&
+      pane(
+        "residual",
+        "Residual stream by layer",
+        "Root mean square of what each layer hands on, logarithmic.",
+      ),
+  ].filter(Boolean);
+  const output = dom.el("output", { for: "probe-step" });
+  const say = () => {
+    const dotted = at > 0 ? ` (dotted: ${format.count(steps[0])})` : "";
+    output.textContent = format.count(steps[at]) + dotted;
+    slider.setAttribute("aria-valuetext", `step ${format.count(steps[at])}`);
+  };
+  const slider = dom.el("input", {
+    type: "range",
+    id: "probe-step",
+    min: "0",
+    max: String(steps.length - 1),
+    step: "1",
+    value: String(at),
+    oninput: (event) => {
+      at = Number(event.target.value);
+      say();
+      for (const { draw } of panes) draw();
+    },
+  });
+  say();
+  return [
+    steps.length > 1 &&
+      dom.el(
+        "div",
+        { class: "controls" },
+        dom.el(
+          "div",
+          { class: "slider" },
+          dom.el("label", { for: "probe-step" }, "At step"),
+          slider,
+          output,
+        ),
+      ),
+    dom.el(
+      "div",
+      { class: "pair" },
+      panes.map(({ node }) => node),
+    ),
+  ];
+}

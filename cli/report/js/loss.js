@@ -1,0 +1,312 @@
+// Loss by step: smoothed curves, their spread over seeds, the whole run and its two ends.
+
+// Beyond this many points in one figure, curves are thinned out (after smoothing).
+const mostPoints = 2e5;
+
+// The losses of all runs, and what the slider makes of them, made once for each alpha.
+class LossCurves {
+  constructor(report) {
+    this.report = report;
+    this.losses = report.runs.map((run) => run.loss ?? []);
+    this.length = this.losses.reduce((most, loss) => Math.max(most, loss.length), 0);
+    this.raw = this.losses.map((loss) => stats.smooth(loss, 0));
+    this.rawGroups = this.byGroup(this.raw);
+    this.alpha = null;
+  }
+  // Runs that diverged would drag mean and deviation to nowhere in their last steps: they are
+  // drawn on their own, and count only where a group has no other.
+  byGroup(curves) {
+    return this.report.groups.map((group) => {
+      const kept = group.runs.filter((run) => this.report.runs[run].status !== "diverged");
+      return stats.across(
+        (kept.length > 0 ? kept : group.runs).map((run) => curves[run]),
+        this.length,
+      );
+    });
+  }
+  at(alpha) {
+    if (alpha !== this.alpha) {
+      this.alpha = alpha;
+      this.smooth = alpha === 0 ? this.raw : this.losses.map((loss) => stats.smooth(loss, alpha));
+      this.groups = alpha === 0 ? this.rawGroups : this.byGroup(this.smooth);
+    }
+    return this;
+  }
+}
+
+// The edges of a group's band.
+function bandEdges(group, band) {
+  if (band === "range") return [group.high, group.low];
+  return [1, -1].map((sign) =>
+    group.mean.map((mean, i) => mean + sign * (group.n[i] > 1 ? group.sd[i] : 0)),
+  );
+}
+
+function onlySomeDiverged(report, group) {
+  const lost = group.runs.filter((run) => report.runs[run].status === "diverged").length;
+  return lost > 0 && lost < group.runs.length;
+}
+
+// What a pane draws: for every visible group the unsmoothed mean in the background, the band or the
+// runs, and the mean.
+function lossLines(report, view, curves, first, last) {
+  const lines = [];
+  const bands = [];
+  const add = (values, color, extra) =>
+    lines.push({ values, color, dash: [], width: 1, ...extra }) - 1;
+  report.groups.forEach((group, index) => {
+    if (view.hidden.has(index)) return;
+    const color = palette.color(view.theme, index);
+    if (view.raw && view.alpha > 0) {
+      add(curves.rawGroups[index].mean, withAlpha(color, 0.16), { background: "bulk" });
+    }
+  });
+  report.groups.forEach((group, index) => {
+    if (view.hidden.has(index)) return;
+    const color = palette.color(view.theme, index);
+    const several = group.runs.length > 1;
+    if (several && (view.band === "sd" || view.band === "range")) {
+      const [upper, lower] = bandEdges(curves.groups[index], view.band);
+      const edge = withAlpha(color, 0.35);
+      bands.push({
+        upper: add(upper, edge, { width: 0.75 }),
+        lower: add(lower, edge, { width: 0.75 }),
+        fill: withAlpha(color, 0.14),
+      });
+    }
+    // A run that diverges may go anywhere: what leaves the axis of the others is cut.
+    const mixed = onlySomeDiverged(report, group);
+    for (const run of group.runs) {
+      if (mixed && report.runs[run].status === "diverged") {
+        add(curves.smooth[run], color, { background: "cut" });
+      } else if (several && view.band === "seeds") {
+        add(curves.smooth[run], withAlpha(color, 0.4));
+      }
+    }
+  });
+  report.groups.forEach((group, index) => {
+    if (view.hidden.has(index)) return;
+    add(curves.groups[index].mean, palette.color(view.theme, index), {
+      width: 2.25,
+      dash: palette.dash(index),
+    });
+  });
+  const { x, ys } = stats.forDrawing(
+    lines.map((line) => line.values),
+    first,
+    last,
+    mostPoints,
+  );
+  return { x, bands, lines: lines.map((line, i) => ({ ...line, values: ys[i] })) };
+}
+
+function lossSection(report, view, legend, curves) {
+  const length = curves.length;
+  if (length === 0) return null;
+  const first = Math.min(report.windows?.first ?? 100, length);
+  const last = Math.min(report.windows?.last ?? 200, length);
+  const panes = [
+    {
+      name: `The whole run, ${format.plural(length, "step")}`,
+      from: 1,
+      to: length,
+      height: 340,
+      whole: true,
+    },
+    { name: `The first ${format.plural(first, "step")}`, from: 1, to: first, height: 260 },
+    {
+      name: `The last ${format.plural(last, "step")}`,
+      from: length - last + 1,
+      to: length,
+      height: 260,
+    },
+  ];
+
+  function showAt(x, aloud) {
+    const groups = curves.at(view.alpha).groups;
+    const pointed = Math.min(length, Math.max(1, Math.round(x ?? length)));
+    legend.show(
+      x === null ? `smoothed, at the end` : `smoothed, step ${format.count(pointed)}`,
+      groups.map((group, index) => {
+        const step = x === null ? group.n.findLastIndex((n) => n > 0) + 1 : pointed;
+        const n = group.n[step - 1];
+        const all = report.groups[index].runs.length;
+        if (!n) return "–";
+        return format.loss(group.mean[step - 1]) + (all > 1 && n < all ? ` (${n} of ${all})` : "");
+      }),
+      aloud,
+    );
+  }
+  const onCursor = (source) => (x, aloud) => {
+    for (const pane of panes) if (pane.chart !== source()) pane.chart.showCursor(x);
+    showAt(x, aloud);
+  };
+  for (const pane of panes) {
+    pane.chart = new LineChart(
+      `Smoothed training loss by step: ${pane.name}. The arrow keys move the cursor; the ` +
+        `numbers are in the table below.`,
+      pane.height,
+      onCursor(() => pane.chart),
+    );
+  }
+
+  const several = report.groups.some((group) => group.runs.length > 1);
+  const numbers = dom.numbers(
+    "Smoothed training loss at chosen steps: mean ± standard deviation over seeds (runs)",
+    () => {
+      const groups = curves.at(view.alpha).groups;
+      const steps = [
+        ...new Set([
+          1,
+          2,
+          5,
+          10,
+          20,
+          50,
+          100,
+          ...Array.from({ length: 10 }, (_, i) => Math.round((length * (i + 1)) / 10)),
+        ]),
+      ]
+        .filter((step) => step >= 1 && step <= length)
+        .sort((a, b) => a - b);
+      return [
+        ["step", ...report.groups.map((group) => ({ text: group.name, number: true }))],
+        steps.map((step) => [
+          format.count(step),
+          ...groups.map((group) => {
+            const n = group.n[step - 1];
+            const mean = format.loss(group.mean[step - 1]);
+            return n > 1
+              ? `${mean} ± ${format.loss(group.sd[step - 1])} (${n})`
+              : n === 1
+                ? `${mean} (1)`
+                : "–";
+          }),
+        ]),
+      ];
+    },
+  );
+
+  const draw = () => {
+    curves.at(view.alpha);
+    for (const pane of panes) {
+      pane.chart.draw({
+        ...lossLines(report, view, curves, pane.from, pane.to),
+        log: view.log,
+        shade:
+          pane.whole && length > first + last
+            ? [
+                [1, first],
+                [length - last + 1, length],
+              ]
+            : [],
+      });
+    }
+    showAt(null, false);
+    numbers.draw();
+  };
+  view.listen(draw);
+
+  return dom.section(
+    "loss",
+    "Training loss",
+    lossControls(view, several),
+    dom.figure(
+      panes[0].name,
+      paneNote(report, several, length > first + last),
+      panes[0].chart.host,
+    ),
+    dom.el(
+      "div",
+      { class: "pair" },
+      panes.slice(1).map((pane) => dom.figure(pane.name, null, pane.chart.host)),
+    ),
+    numbers.node,
+  );
+}
+
+function paneNote(report, several, shaded) {
+  const words = [
+    several
+      ? "Each run is smoothed on its own, over every step; lines are means over seeds."
+      : "Smoothed over every step; the faint line is the loss itself.",
+    several &&
+      report.groups.some((group) => onlySomeDiverged(report, group)) &&
+      "Runs that diverged are thin lines of their own, and not in the means.",
+    shaded && "The shaded ends are drawn larger below.",
+  ]
+    .filter(Boolean)
+    .join(" ");
+  return [words, dom.el("span", { class: "on-screen" }, " Drag to zoom, double-click to go back.")];
+}
+
+// The slider moves in even steps of log(1 - alpha), where the eye sees even steps of smoothness.
+function lossControls(view, several) {
+  const toPlace = (alpha) => -Math.log10(1 - alpha);
+  const toAlpha = (place) => (place <= 0 ? 0 : Math.round((1 - 10 ** -place) * 1e4) / 1e4);
+  const alphaText = (alpha) =>
+    alpha === 0 ? "off" : String(Number(alpha.toFixed(alpha < 0.99 ? 2 : alpha < 0.999 ? 4 : 3)));
+  const output = dom.el("output", { class: "alpha", for: "alpha" }, alphaText(view.alpha));
+  const slider = dom.el("input", {
+    type: "range",
+    id: "alpha",
+    min: "0",
+    max: "3",
+    step: "0.01",
+    value: String(toPlace(view.alpha)),
+    "aria-valuetext": alphaText(view.alpha),
+  });
+  let waiting = 0;
+  slider.addEventListener("input", () => {
+    const alpha = toAlpha(Number(slider.value));
+    output.textContent = alphaText(alpha);
+    slider.setAttribute("aria-valuetext", alphaText(alpha));
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(() => view.set({ alpha }, "alpha"));
+  });
+  return dom.el(
+    "div",
+    { class: "controls" },
+    dom.el(
+      "div",
+      { class: "slider" },
+      dom.el("label", { for: "alpha" }, "Smoothing α"),
+      slider,
+      output,
+    ),
+    several &&
+      dom.choice(
+        "Over seeds",
+        "band",
+        [
+          ["sd", "mean ± sd"],
+          ["range", "min–max"],
+          ["seeds", "every run"],
+          ["none", "mean"],
+        ],
+        view.band,
+        (band) => view.set({ band }),
+      ),
+    dom.choice(
+      "Loss axis",
+      "axis",
+      [
+        ["linear", "linear"],
+        ["log", "log"],
+      ],
+      view.log ? "log" : "linear",
+      (axis) => view.set({ log: axis === "log" }),
+    ),
+    dom.el(
+      "label",
+      { class: "check" },
+      dom.el("input", {
+        type: "checkbox",
+        id: "raw",
+        checked: view.raw,
+        onchange: (event) => view.set({ raw: event.target.checked }),
+      }),
+      "unsmoothed",
+    ),
+  );
+}

@@ -1,0 +1,258 @@
+// What it came to: the cumulative average, how every seed ended, and the validation loss.
+function outcomesSection(report, view, legend, curves) {
+  const figures = [
+    cumulativeFigure(report, view, legend, curves),
+    dom.el(
+      "div",
+      { class: "pair" },
+      endsFigure(report, view),
+      validationFigure(report, view, legend),
+    ),
+  ];
+  return curves.length === 0 ? null : dom.section("outcomes", "How it ended", figures);
+}
+
+function cumulativeFigure(report, view, legend, curves) {
+  if (curves.length === 0) return null;
+  const groups = curves.byGroup(curves.losses.map((loss) => stats.cumulative(loss)));
+  const showAt = (x, aloud) => {
+    const step = Math.round(x ?? curves.length);
+    legend.show(
+      `average to step ${format.count(step)}`,
+      groups.map((group) => format.loss(group.mean[step - 1])),
+      aloud,
+    );
+  };
+  const chart = new LineChart(
+    "Average of all losses up to each step. The arrow keys move the cursor; the numbers are in " +
+      "the table below.",
+    260,
+    showAt,
+  );
+  const numbers = dom.numbers("Cumulative average of the training loss, mean over seeds", () => {
+    const steps = [
+      ...new Set(
+        Array.from({ length: 11 }, (_, i) => Math.max(1, Math.round((curves.length * i) / 10))),
+      ),
+    ];
+    return [
+      ["to step", ...report.groups.map((group) => ({ text: group.name, number: true }))],
+      steps.map((step) => [
+        format.count(step),
+        ...groups.map((group) => format.loss(group.mean[step - 1])),
+      ]),
+    ];
+  });
+  view.listen((kind) => {
+    if (kind === "alpha") return;
+    const shown = report.groups.map((_, i) => i).filter((i) => !view.hidden.has(i));
+    const { x, ys } = stats.forDrawing(
+      shown.map((i) => groups[i].mean),
+      1,
+      curves.length,
+      mostPoints,
+    );
+    chart.draw({
+      x,
+      bands: [],
+      log: view.log,
+      lines: shown.map((group, i) => ({
+        values: ys[i],
+        color: palette.color(view.theme, group),
+        dash: palette.dash(group),
+        width: 2.25,
+      })),
+    });
+  });
+  return dom.figure(
+    "Cumulative average",
+    "The mean of every loss up to that step: who has learned the most for what it read.",
+    chart.host,
+    numbers.node,
+  );
+}
+
+// A value a seed, in rows: dots that do not lie on each other, the mean and one deviation.
+function seedRow(view, report, index, entries, note) {
+  const color = palette.color(view.theme, index);
+  const { n, mean, sd } = stats.summary(entries.map((entry) => entry.value));
+  const shown = entries.filter((entry) => format.isNumber(entry.value));
+  return {
+    name: report.groups[index].name,
+    swatch: swatchOnce(view, index),
+    text: [
+      n > 1 ? `${format.loss(mean)} ± ${format.loss(sd)}` : n === 1 ? format.loss(mean) : "no end",
+      note,
+    ]
+      .filter(Boolean)
+      .join(", "),
+    marks: [
+      n > 1 && { kind: "bar", at: mean - sd, to: mean + sd, color, opacity: 0.22, thick: 20 },
+      ...shown.map((entry, i) => ({
+        kind: entry.collapsed ? "ring" : "dot",
+        at: entry.value,
+        color,
+        opacity: 0.8,
+        // A sequence that fills the row evenly, the same on every drawing.
+        y: shown.length === 1 ? 0.5 : 0.1 + 0.8 * ((i * 0.618034) % 1),
+        title:
+          `seed ${entry.seed}: ${format.loss(entry.value)}` +
+          (entry.collapsed ? ", collapsed" : ""),
+      })),
+      n > 1 && { kind: "tick", at: mean, color },
+    ].filter(Boolean),
+  };
+}
+
+// A strip plot of `entriesOf(group)`, redrawn with theme and legend.
+function stripPlot(report, view, label, entriesOf, noteOf) {
+  const holder = dom.el("div");
+  const rowsOf = report.groups.map((group) => entriesOf(group));
+  const values = rowsOf
+    .flat()
+    .map((entry) => entry.value)
+    .filter(format.isNumber);
+  view.listen((kind) => {
+    if (kind === "alpha" || values.length === 0) return;
+    const rows = report.groups
+      .map((group, i) => seedRow(view, report, i, rowsOf[i], noteOf?.(group)))
+      .filter((_, i) => !view.hidden.has(i));
+    holder.replaceChildren(
+      dotRows({
+        label: `${label}: ${rows.map((row) => `${row.name} ${row.text}`).join("; ")}`,
+        low: values.reduce((a, b) => Math.min(a, b)),
+        high: values.reduce((a, b) => Math.max(a, b)),
+        rows,
+      }),
+    );
+  });
+  const numbers = dom.numbers(label, () => [
+    ["model", { text: "seed", number: true }, { text: "loss", number: true }, ""],
+    report.groups.flatMap((group, i) =>
+      rowsOf[i].map((entry) => [
+        group.name,
+        String(entry.seed),
+        format.loss(entry.value),
+        entry.status !== "finished" ? entry.status : entry.collapsed ? "collapsed" : "",
+      ]),
+    ),
+  ]);
+  return values.length > 0
+    ? [holder, numbers.node]
+    : [dom.el("p", { class: "empty" }, "No run got that far."), numbers.node];
+}
+
+function endsFigure(report, view) {
+  const window = endWindow(report);
+  const entriesOf = (group) =>
+    group.runs
+      .map((run) => report.runs[run])
+      .map((run) => ({
+        seed: run.seed,
+        status: run.status,
+        collapsed: run.collapsed === true,
+        value: stats.endOf(run, window),
+      }));
+  const noteOf = (group) => {
+    const lost = group.runs.filter((run) => report.runs[run].status === "diverged").length;
+    return lost > 0 && `${lost} diverged`;
+  };
+  const collapsed = report.runs.some((run) => run.collapsed);
+  return dom.figure(
+    "Every seed at the end",
+    `Mean loss of the last ${format.plural(window, "step")} of each run that finished; the ` +
+      `line and the bar are mean ± standard deviation.` +
+      (collapsed ? " Rings are collapsed runs." : ""),
+    ...stripPlot(
+      report,
+      view,
+      `Mean loss of the last ${format.plural(window, "step")}, by seed`,
+      entriesOf,
+      noteOf,
+    ),
+  );
+}
+
+function validationFigure(report, view, legend) {
+  const runs = report.runs.map((run) =>
+    (run.validation ?? []).filter(([, loss]) => format.isNumber(loss)),
+  );
+  const steps = [...new Set(runs.flat().map(([step]) => step))].sort((a, b) => a - b);
+  if (steps.length === 0) return null;
+  if (steps.length === 1) {
+    const entriesOf = (group) =>
+      group.runs.map((run) => ({
+        seed: report.runs[run].seed,
+        status: report.runs[run].status,
+        value: runs[run][0]?.[1] ?? NaN,
+      }));
+    return dom.figure(
+      "Validation",
+      `Loss on held-out data after step ${format.count(steps[0])}.`,
+      ...stripPlot(
+        report,
+        view,
+        `Validation loss after step ${format.count(steps[0])}, by seed`,
+        entriesOf,
+      ),
+    );
+  }
+  const byGroup = report.groups.map((group) =>
+    steps.map((step) =>
+      stats.summary(group.runs.map((run) => runs[run].find(([at]) => at === step)?.[1])),
+    ),
+  );
+  const nearest = (x) =>
+    steps.reduce((best, step, i) => (Math.abs(step - x) < Math.abs(steps[best] - x) ? i : best), 0);
+  const chart = new LineChart(
+    "Validation loss by step. The arrow keys move the cursor; the numbers are in the table below.",
+    260,
+    (x, aloud) => {
+      const i = x === null ? steps.length - 1 : nearest(x);
+      legend.show(
+        `validation, step ${format.count(steps[i])}`,
+        byGroup.map((group) => format.loss(group[i].mean)),
+        aloud,
+      );
+    },
+  );
+  const orNull = (value) => (format.isNumber(value) ? value : null);
+  view.listen((kind) => {
+    if (kind === "alpha") return;
+    const lines = [];
+    const bands = [];
+    byGroup.forEach((group, index) => {
+      if (view.hidden.has(index)) return;
+      const color = palette.color(view.theme, index);
+      if (view.band !== "none") {
+        const edge = { color: withAlpha(color, 0.35), dash: [], width: 0.75 };
+        bands.push({ upper: lines.length, lower: lines.length + 1, fill: withAlpha(color, 0.14) });
+        lines.push(
+          { ...edge, values: group.map(({ mean, sd }) => orNull(mean + (sd || 0))) },
+          { ...edge, values: group.map(({ mean, sd }) => orNull(mean - (sd || 0))) },
+        );
+      }
+      lines.push({
+        values: group.map(({ mean }) => orNull(mean)),
+        color,
+        dash: palette.dash(index),
+        width: 2.25,
+        points: steps.length < 60,
+      });
+    });
+    chart.draw({ x: steps, lines, bands, log: view.log });
+  });
+  const numbers = dom.numbers("Validation loss, mean ± standard deviation over seeds", () => [
+    ["step", ...report.groups.map((group) => ({ text: group.name, number: true }))],
+    steps.map((step, i) => [
+      format.count(step),
+      ...byGroup.map((group) => (group[i].n > 0 ? plusMinus(group[i]) : "–")),
+    ]),
+  ]);
+  return dom.figure(
+    "Validation",
+    "Loss on held-out data, mean ± standard deviation over seeds.",
+    chart.host,
+    numbers.node,
+  );
+}

@@ -1,0 +1,83 @@
+// Where the numbers come from, so that somebody else can get them again.
+function provenanceSection(report) {
+  const p = report.provenance ?? {};
+  const facts = [
+    ["plumb", p.plumb],
+    ["oneDNN", p.onednn],
+    ["kernels", p.kernels],
+    ["CPU", p.cpu],
+    ["threads", p.threads],
+    ["started", format.date(p.started)],
+    ["training took", p.seconds && format.seconds(p.seconds)],
+    ["data", p.data && [p.data.description, p.data.path].filter(Boolean).join(", ")],
+    ["data SHA-256", p.data?.sha256 && dom.el("code", { class: "hash" }, p.data.sha256)],
+  ].filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const plugins = p.plugins ?? [];
+  return dom.section(
+    "provenance",
+    "Provenance",
+    report.command &&
+      dom.el(
+        "div",
+        { class: "command" },
+        dom.el("pre", { tabindex: "0" }, report.command),
+        dom.copyButton("Copy", () => report.command),
+      ),
+    facts.length > 0 &&
+      dom.el(
+        "dl",
+        { class: "provenance" },
+        facts.map(([name, value]) =>
+          dom.el(
+            "div",
+            { class: name.endsWith("SHA-256") ? "whole" : null },
+            dom.el("dt", {}, name),
+            dom.el("dd", {}, value),
+          ),
+        ),
+      ),
+    plugins.length > 0 &&
+      dom.scroller(
+        "Plugins",
+        dom.table(
+          "Norm plugins",
+          ["id", "version", "file", "SHA-256"],
+          plugins.map((plugin) => [
+            plugin.id,
+            plugin.version,
+            plugin.path,
+            dom.el("code", { class: "hash" }, plugin.sha256 ?? "–"),
+          ]),
+        ),
+      ),
+    runsTable(report),
+  );
+}
+
+function runsTable(report) {
+  if (report.runs.length === 0) return null;
+  const { node } = dom.numbers("Every run", () => [
+    [
+      "model",
+      { text: "seed", number: true },
+      "status",
+      { text: "step", number: true },
+      { text: "last loss", number: true },
+      { text: "seconds", number: true },
+      { text: "tokens/s", number: true },
+      "message",
+    ],
+    report.runs.map((run) => [
+      report.groups[run.group]?.name ?? "–",
+      String(run.seed),
+      run.status + (run.collapsed ? ", collapsed" : ""),
+      format.count(run.step),
+      format.loss((run.loss ?? []).findLast(format.isNumber)),
+      format.size(run.seconds),
+      format.count(run.tokens_per_second),
+      run.message ?? "",
+    ]),
+  ]);
+  node.querySelector("summary").textContent = "Every run";
+  return node;
+}

@@ -1,0 +1,276 @@
+// The table of results, and the paired differences against the first model.
+function resultsSection(report, view) {
+  const { columns = [], rows = [] } = report.table ?? {};
+  if (rows.length === 0 && !(report.paired ?? []).length) return null;
+  return dom.section(
+    "results",
+    "Results",
+    rows.length > 0 && resultsTable(report, view, columns, rows),
+    troubles(report),
+    pairedFigures(report, view),
+  );
+}
+
+function resultsTable(report, view, columns, rows) {
+  const isNumeric = columns.map((_, i) => rows.some((row) => format.isNumber(row[i]?.value)));
+  const alarming = new Set(["diverged", "collapsed"]);
+  const metric = columns.indexOf(`last ${endWindow(report)}`);
+  const values = metric < 0 ? [] : rows.map((row) => row[metric]?.value).filter(format.isNumber);
+  const lowest = Math.min(...values);
+  const groupOf = (row, i) =>
+    report.groups[i]?.name === row[0]?.text
+      ? i
+      : report.groups.findIndex((group) => group.name === row[0]?.text);
+
+  const bodyRows = rows.map((row, index) => {
+    const group = groupOf(row, index);
+    return {
+      row,
+      index,
+      node: dom.el(
+        "tr",
+        {},
+        columns.map((name, i) => {
+          const cell = row[i] ?? { text: "" };
+          const isBest = i === metric && cell.value === lowest && values.length > 1;
+          const text = cell.text === "" || cell.text === undefined ? "–" : String(cell.text);
+          if (i === 0)
+            return dom.el("th", { scope: "row" }, group >= 0 && swatch(view, group), " ", text);
+          return dom.el(
+            "td",
+            {
+              class: [
+                isNumeric[i] && "number",
+                isBest && "best",
+                alarming.has(name) && cell.value > 0 && "alarm",
+              ]
+                .filter(Boolean)
+                .join(" "),
+            },
+            text,
+            isBest && dom.el("span", { class: "offscreen" }, " (lowest)"),
+          );
+        }),
+      ),
+    };
+  });
+
+  const body = dom.el(
+    "tbody",
+    {},
+    bodyRows.map((row) => row.node),
+  );
+  let sorted = { column: -1, down: false };
+  const headers = columns.map((name, i) =>
+    dom.el(
+      "th",
+      { scope: "col", class: isNumeric[i] ? "number" : null },
+      dom.el("button", { type: "button", class: "sort", onclick: () => sortBy(i) }, name),
+    ),
+  );
+  function sortBy(column) {
+    sorted = { column, down: sorted.column === column && !sorted.down };
+    headers.forEach((header, i) => {
+      if (i === column) header.setAttribute("aria-sort", sorted.down ? "descending" : "ascending");
+      else header.removeAttribute("aria-sort");
+    });
+    const key = ({ row }) => (isNumeric[column] ? row[column]?.value : row[column]?.text) ?? null;
+    bodyRows.sort((a, b) => {
+      const [x, y] = [key(a), key(b)];
+      if (x === null || y === null) return (x === null) - (y === null) || a.index - b.index;
+      const order = typeof x === "number" ? x - y : String(x).localeCompare(String(y));
+      return (sorted.down ? -order : order) || a.index - b.index;
+    });
+    body.append(...bodyRows.map((row) => row.node));
+  }
+
+  return dom.el(
+    "div",
+    { class: "results" },
+    dom.scroller(
+      "Table of results",
+      dom.el(
+        "table",
+        { class: "wide" },
+        dom.el("caption", { class: "offscreen" }, "Results, a row a model. The headings sort."),
+        dom.el("thead", {}, dom.el("tr", {}, headers)),
+        body,
+      ),
+    ),
+    dom.el(
+      "p",
+      { class: "note under" },
+      "Training loss in nats, mean ± standard deviation over seeds. “First” and " +
+        "“last” average that many steps. A run has collapsed when its last 100 losses are no " +
+        "better than guessing each " +
+        "token by its frequency.",
+      dom.el("span", { class: "on-screen" }, " The headings sort."),
+    ),
+    dom.el(
+      "div",
+      { class: "actions" },
+      dom.copyButton("Copy as CSV", () => asCsv(columns, rows)),
+      dom.copyButton("Copy as Markdown", () => asMarkdown(columns, rows, isNumeric)),
+    ),
+  );
+}
+
+// Plain numbers, with the deviation in a column of its own.
+function asCsv(columns, rows) {
+  const hasSd = columns.map((_, i) => rows.some((row) => format.isNumber(row[i]?.sd)));
+  // A spreadsheet takes text that begins like a formula for one.
+  const quote = (text) => {
+    const safe = /^[=+\-@\t\r]/.test(text) && !Number.isFinite(Number(text)) ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const line = (cells) => cells.map((cell) => quote(String(cell ?? ""))).join(",");
+  const withSd = (cells, sd) => cells.flatMap((cell, i) => (hasSd[i] ? [cell, sd(i)] : [cell]));
+  return (
+    [
+      line(withSd(columns, (i) => `${columns[i]} sd`)),
+      ...rows.map((row) =>
+        line(
+          withSd(
+            columns.map((_, i) => row[i]?.value ?? row[i]?.text),
+            (i) => row[i]?.sd,
+          ),
+        ),
+      ),
+    ].join("\n") + "\n"
+  );
+}
+
+function asMarkdown(columns, rows, isNumeric) {
+  const line = (cells) =>
+    `| ${cells
+      .map((cell) =>
+        String(cell ?? "")
+          .replaceAll("|", "\\|")
+          .replace(/\s+/g, " "),
+      )
+      .join(" | ")} |`;
+  return (
+    [
+      line(columns),
+      line(isNumeric.map((numeric) => (numeric ? "---:" : "---"))),
+      ...rows.map((row) => line(columns.map((_, i) => row[i]?.text))),
+    ].join("\n") + "\n"
+  );
+}
+
+// What happened to the runs that did not finish.
+function troubles(report) {
+  const ended = report.runs.filter((run) => run.status !== "finished");
+  if (ended.length === 0) return null;
+  const item = (run) =>
+    dom.el(
+      "li",
+      {},
+      `${report.groups[run.group]?.name ?? "?"}, seed ${run.seed}: ${run.status} at step ` +
+        `${format.count(run.step)}`,
+      run.message && ` – ${run.message}`,
+    );
+  return dom.el(
+    "div",
+    { class: "callout" },
+    dom.el(
+      "h3",
+      {},
+      `${format.plural(ended.length, "run")} of ${report.runs.length} did not finish`,
+    ),
+    dom.el("ul", {}, ended.slice(0, 5).map(item)),
+    ended.length > 5 &&
+      dom.el(
+        "details",
+        {},
+        dom.el("summary", {}, `${ended.length - 5} more`),
+        dom.el("ul", {}, ended.slice(5).map(item)),
+      ),
+  );
+}
+
+// One figure a metric: the mean difference and its interval, a row a group.
+function pairedFigures(report, view) {
+  const entries = report.paired ?? [];
+  const metrics = [...new Set(entries.map((entry) => entry.metric))];
+  return metrics.map((metric) => {
+    const own = entries.filter((entry) => entry.metric === metric);
+    const drawn = own.filter((entry) => format.isNumber(entry.mean));
+    const against = report.groups[own[0].against]?.name ?? "the first";
+    const ends = drawn
+      .flatMap((entry) => [entry.mean, entry.low, entry.high])
+      .filter(format.isNumber);
+    const figureRows = () =>
+      drawn.map((entry) => {
+        const color = palette.color(view.theme, entry.group);
+        const bar = format.isNumber(entry.low) && format.isNumber(entry.high);
+        const interval = bar
+          ? ` [${format.loss(entry.low)}, ${format.loss(entry.high)}]`
+          : " (one pair, no interval)";
+        return {
+          name: report.groups[entry.group]?.name ?? "?",
+          swatch: swatchOnce(view, entry.group),
+          text: format.difference(entry.mean) + interval,
+          marks: [
+            bar && { kind: "bar", at: entry.low, to: entry.high, color },
+            {
+              kind: "dot",
+              at: entry.mean,
+              color,
+              size: 5.5,
+              title: `${format.difference(entry.mean)}${interval}`,
+            },
+          ].filter(Boolean),
+        };
+      });
+    const holder = dom.el("div");
+    const draw = () =>
+      holder.replaceChildren(
+        dotRows({
+          label:
+            `Difference of ${metric} from ${against}: ` +
+            drawn
+              .map(
+                (entry) =>
+                  `${report.groups[entry.group]?.name} ${format.difference(entry.mean)}, ` +
+                  `interval ${format.loss(entry.low)} to ${format.loss(entry.high)}`,
+              )
+              .join("; "),
+          low: Math.min(0, ...ends),
+          high: Math.max(0, ...ends),
+          rows: figureRows(),
+          zero: true,
+        }),
+      );
+    if (drawn.length > 0) draw();
+    view.listen((kind) => kind !== "alpha" && drawn.length > 0 && draw());
+    const numbers = dom.numbers(`Paired differences of “${metric}” from ${against}`, () => [
+      [
+        "model",
+        ...["difference", "95 % from", "to", "pairs"].map((text) => ({ text, number: true })),
+      ],
+      own.map((entry) => [
+        report.groups[entry.group]?.name ?? "?",
+        format.difference(entry.mean),
+        format.difference(entry.low),
+        format.difference(entry.high),
+        format.count(entry.runs),
+      ]),
+    ]);
+    return dom.figure(
+      `Difference from ${against}: ${metric}`,
+      "Same seed, same data, same initial weights: each pair of runs differs in the model " +
+        "alone. Left of 0 is a " +
+        "lower loss. The bar is the 95 % confidence interval of the mean difference (Student’s t).",
+      drawn.length > 0
+        ? holder
+        : dom.el("p", { class: "empty" }, "No seed finished in both runs of a pair."),
+      numbers.node,
+    );
+  });
+}
+
+// A swatch for a drawing that is made anew with every theme.
+function swatchOnce(view, group) {
+  return swatch({ theme: view.theme, listen() {} }, group);
+}

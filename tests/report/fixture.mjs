@@ -1,0 +1,326 @@
+// Report objects like those that `plumb compare` writes (docs/report.md), made up but the same on
+// every run: names, learned one a step by small models, with all that is awkward in real studies.
+
+// A small generator of random numbers (mulberry32).
+export function random(seed) {
+  let state = seed >>> 0;
+  const uniform = () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t = (t + Math.imul(t ^ (t >>> 7), t | 61)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+  const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+  return { uniform, normal };
+}
+
+const round = (value, digits) => Number(value.toFixed(digits));
+
+// How each kind of model learns: from `start` to `end` with a spike, noise shared by a seed's
+// models.
+const kinds = {
+  pre: { end: 2.36, spike: 0.1, gain: 0.97, growth: 0.35 },
+  post: { end: 2.5, spike: 0.1, gain: 0.6, growth: 0 },
+  none: { end: 2.32, spike: 2.2, gain: 1.25, growth: 0.9 },
+};
+
+function losses(kind, seed, steps, collapsed) {
+  const shared = random(seed * 7919);
+  const own = random(seed * 104729 + kind.end * 1000);
+  const end = (collapsed ? 2.752 : kind.end) + 0.015 * own.normal();
+  return Array.from({ length: steps }, (_, i) => {
+    const learned =
+      0.6 * Math.exp(-i / (collapsed ? 25 : 60)) +
+      (collapsed ? 0 : 0.35 * Math.exp(-i / (steps / 3)));
+    const spike = kind.spike * Math.exp(-(((i - 6) / 4) ** 2));
+    return round(
+      Math.max(0.4, end + learned + spike + 0.34 * shared.normal() + 0.03 * own.normal()),
+      4,
+    );
+  });
+}
+
+function probes(kind, seed, steps, layers) {
+  const noise = random(seed * 31 + kind.end * 77);
+  const at = [1, 10, 20, 50];
+  for (let step = 100; step <= steps; step += 50) at.push(step);
+  const table = (value) =>
+    at.map((step) =>
+      Array.from({ length: layers }, (_, layer) =>
+        Number((value(layer, step) * Math.exp(0.1 * noise.normal())).toPrecision(4)),
+      ),
+    );
+  return {
+    steps: at,
+    layers: Array.from({ length: layers }, (_, layer) => `layers.${layer}`),
+    gradient_norm: table(
+      (layer, step) => 0.4 * kind.gain ** (layers - layer) * (1 + 2 * Math.exp(-step / 80)),
+    ),
+    residual_rms: table((layer, step) =>
+      Math.exp(kind.growth * (layer + 1) * (0.3 + 0.7 * Math.min(1, step / 500))),
+    ),
+  };
+}
+
+// What a model, or somebody, could put into a sample to harm the page or its layout.
+export const hostile = {
+  script: '<script>window.harmed = 1</script><img src=x onerror="window.harmed = 2">',
+  end: "</script><script>window.harmed = 3</script><!-- ",
+  lines: "before\u2028window.harmed = 4\u2029after \u0000\u001b[31m",
+  arabic: "\u202eمرحبا <b>world</b> \u2066abc",
+  long: "a".repeat(10000),
+};
+
+const names = [
+  "emma",
+  "olivia",
+  "kaylen",
+  "jorra",
+  "mariah",
+  "anneli",
+  "tovin",
+  "brisa",
+  "dalen",
+  "oriel",
+];
+
+function samples(model, seed, collapsed) {
+  const pick = random(seed + model * 1000);
+  const name = () => names[Math.floor(pick.uniform() * names.length)];
+  if (collapsed) {
+    return [
+      { text: "aaaaaaaaaaaaaaa", degenerate: "one token makes up 100 %" },
+      { text: "", degenerate: "empty" },
+      { text: "ana\nana\nana\nana\nana", degenerate: "the same line 5 times" },
+    ];
+  }
+  return [
+    { text: name(), degenerate: "" },
+    { text: name(), degenerate: "" },
+    { text: name(), degenerate: "" },
+  ];
+}
+
+// Student's t at 97.5 %, near enough for a fixture.
+const t975 = (n) => 1.96 + 2.4 / Math.max(1, n - 1);
+
+function meanAndSd(values) {
+  const mean = values.reduce((a, b) => a + b, 0) / values.length;
+  const sd =
+    values.length > 1
+      ? Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / (values.length - 1))
+      : null;
+  return { mean, sd };
+}
+const tail = (loss, n) => meanAndSd(loss.slice(-n)).mean;
+
+function cell(values, digits = 3) {
+  if (values.length === 0) return { text: "–", value: null, sd: null };
+  const { mean, sd } = meanAndSd(values);
+  return {
+    text: sd === null ? mean.toFixed(digits) : `${mean.toFixed(digits)} ± ${sd.toFixed(digits)}`,
+    value: mean,
+    sd,
+  };
+}
+
+// The whole object. `models` are names of kinds (or any names, which then take a kind in turn).
+export function makeReport({
+  models = ["pre", "post", "none"],
+  seeds = 20,
+  steps = 1000,
+  withProbes = true,
+  withSamples = true,
+  withHostile = true,
+  divergedSeed = 13,
+  validationEvery = 0,
+} = {}) {
+  const kindOf = (i) => {
+    if (kinds[models[i]]) return kinds[models[i]];
+    const kind = Object.values(kinds)[i % 3];
+    return { ...kind, end: kind.end + 0.013 * i };
+  };
+  const runs = [];
+  const groups = models.map((name, model) => ({ name, model, settings: {}, runs: [] }));
+  models.forEach((name, model) => {
+    for (let seed = 1; seed <= seeds; ++seed) {
+      const collapsed = name === "post" && seed % 2 === 0;
+      const diverged = name === "none" && seed === divergedSeed;
+      let loss = losses(kindOf(model), seed, steps, collapsed);
+      if (diverged)
+        loss = [
+          ...loss.slice(0, 411).map((value, i) => round(i > 390 ? value * (i - 389) : value, 3)),
+          null,
+        ];
+      const last = diverged ? 412 : steps;
+      const at = [];
+      for (let step = validationEvery || steps; step <= last; step += validationEvery || steps) {
+        at.push([step, round(tail(loss.slice(0, step), 100) + 0.02, 4)]);
+      }
+      groups[model].runs.push(runs.length);
+      runs.push({
+        group: model,
+        seed,
+        status: diverged ? "diverged" : "finished",
+        step: last,
+        message: diverged ? "the loss is not finite (after a gradient norm of 3.1e+19)" : "",
+        loss,
+        validation: at,
+        seconds: 0.05 + 0.001 * seed,
+        tokens_per_second: 160000 + 500 * seed,
+        collapsed,
+        samples: withSamples && !diverged ? samples(model, seed, collapsed) : [],
+        probes: withProbes && seed <= 3 && !diverged ? probes(kindOf(model), seed, steps, 8) : null,
+      });
+    }
+  });
+  if (withHostile && withSamples) {
+    for (const text of Object.values(hostile)) runs[0].samples.push({ text, degenerate: "" });
+    runs[0].samples.at(-1).degenerate = "one token makes up 100 % <b>of</b> it";
+  }
+  const ends = groups.map((group) =>
+    group.runs.map((run) => (runs[run].status === "finished" ? tail(runs[run].loss, 100) : null)),
+  );
+  const good = (group) => ends[group].filter((value) => value !== null);
+  return {
+    title: models.slice(0, 4).join(", ") + (models.length > 4 ? ", …" : ""),
+    command:
+      `plumb compare ${models.map((name) => `${name}.pbtxt`).join(" ")} --data ` +
+      `names.txt --seeds ${seeds} --out study`,
+    provenance: {
+      plumb: "0.1.0",
+      onednn: "2.6.3",
+      kernels: "AVX3",
+      cpu: "Example CPU @ 2.50GHz",
+      threads: 2,
+      data: { path: "names.txt", description: "32,033 names", sha256: "5f3a".repeat(16) },
+      plugins: [
+        {
+          id: "rms_norm",
+          version: "1.0.0",
+          path: "lib/plumb/norm-v1/rms_norm.so",
+          sha256: "09ab".repeat(16),
+        },
+      ],
+      started: "2026-01-01T00:00:00Z",
+      seconds: 12.3,
+    },
+    steps,
+    smoothing: 0.98,
+    windows: { first: 100, last: 200 },
+    models: models.map((name, i) => ({
+      name,
+      file: `${name}.pbtxt`,
+      parameters: 25968 - 16 * i,
+      equations: [
+        {
+          pre: "each: x = x + f(norm(x))",
+          post: "each: x = norm(x + f(x))",
+          none: "each: x = x + f(x)",
+        }[name] ?? "each: x = x + f(norm(x))",
+        ...(name === "pre" ? ["end:  x = norm(x)"] : []),
+      ],
+      route:
+        name === "post"
+          ? "no identity route: every sublayer's norm is on the way, J_norm (I + J)"
+          : "identity route from embedding to head: I + J at every sublayer",
+    })),
+    differences:
+      models.length > 1
+        ? [
+            { field: "block.placement", values: models },
+            {
+              field: "norm",
+              values: models.map((name) => (name === "none" ? "none" : "rms_norm")),
+            },
+          ]
+        : [],
+    groups,
+    runs,
+    table: {
+      columns: [
+        "model",
+        "parameters",
+        "runs",
+        "first 50",
+        "last 100",
+        "max of first 20",
+        "min",
+        "validation",
+        "tokens/s",
+        "diverged",
+        "collapsed",
+      ],
+      rows: groups.map((group, i) => {
+        const own = group.runs.map((run) => runs[run]);
+        const finite = (run) => run.loss.filter((value) => value !== null);
+        return [
+          { text: group.name },
+          { text: String(25968 - 16 * i), value: 25968 - 16 * i },
+          { text: String(own.length), value: own.length },
+          cell(own.map((run) => meanAndSd(finite(run).slice(0, 50)).mean)),
+          cell(good(i)),
+          cell(own.map((run) => Math.max(...finite(run).slice(0, 20)))),
+          cell(own.map((run) => finite(run).reduce((a, b) => Math.min(a, b)))),
+          cell(
+            own.filter((run) => run.validation.length > 0).map((run) => run.validation.at(-1)[1]),
+          ),
+          cell(
+            own.map((run) => run.tokens_per_second),
+            0,
+          ),
+          ...["diverged", "collapsed"].map((what) => {
+            const n = own.filter(
+              (run) => run.status === what || (what === "collapsed" && run.collapsed),
+            ).length;
+            return { text: String(n), value: n };
+          }),
+        ];
+      }),
+    },
+    paired: groups.slice(1).map((_, i) => {
+      const both = ends[i + 1]
+        .map((end, seed) => (end === null || ends[0][seed] === null ? null : end - ends[0][seed]))
+        .filter((value) => value !== null);
+      const { mean, sd } = both.length > 0 ? meanAndSd(both) : { mean: null, sd: null };
+      const half = sd === null ? null : (t975(both.length) * sd) / Math.sqrt(both.length);
+      return {
+        group: i + 1,
+        against: 0,
+        metric: "last 100",
+        mean,
+        low: half === null ? null : mean - half,
+        high: half === null ? null : mean + half,
+        runs: both.length,
+      };
+    }),
+  };
+}
+
+// The same study when nothing went right.
+export function allDiverged() {
+  const report = makeReport({ seeds: 2, withProbes: false, withSamples: false });
+  const { columns, rows } = report.table;
+  for (const row of rows) {
+    for (const name of ["last 100", "validation"])
+      row[columns.indexOf(name)] = { text: "–", value: null, sd: null };
+    row[columns.indexOf("diverged")] = { text: "2", value: 2 };
+    row[columns.indexOf("collapsed")] = { text: "0", value: 0 };
+  }
+  for (const run of report.runs) {
+    Object.assign(run, {
+      status: "diverged",
+      step: 3,
+      message: "the loss is not finite",
+      loss: [3.3, 9.1, null],
+      validation: [],
+      collapsed: false,
+    });
+  }
+  for (const entry of report.paired)
+    Object.assign(entry, { mean: null, low: null, high: null, runs: 0 });
+  return report;
+}
+
+// The least that is an object of a report.
+export const nothing = () => ({ title: "", steps: 0, models: [], groups: [], runs: [] });

@@ -1,0 +1,163 @@
+// The page as a document: themes, widths, paper, hostile text, and what is missing from the data.
+import assert from "node:assert/strict";
+import test from "node:test";
+import { colors, fileOf, open, picture, study, themeIs, wholeRun } from "./browser.mjs";
+import { allDiverged, hostile, makeReport, nothing } from "./fixture.mjs";
+
+test("the theme follows the system until the reader chooses", async (t) => {
+  const page = await open(t, study(), { colorScheme: "dark" });
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const dark = await background();
+  const darkChart = await picture(page, wholeRun);
+  await page.emulateMedia({ colorScheme: "light" });
+  await themeIs(page, "light");
+  assert.notEqual(await background(), dark);
+  assert.notEqual(await picture(page, wholeRun), darkChart);
+  await page.getByRole("button", { name: "Switch to the dark theme" }).click();
+  assert.equal(await background(), dark);
+  for (const colorScheme of ["dark", "light"]) {
+    await page.emulateMedia({ colorScheme });
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
+  }
+  assert.equal(await background(), dark);
+});
+
+test("text from models and data does nothing but stand there", async (t) => {
+  const report = makeReport({ seeds: 2 });
+  const evil = hostile.script + hostile.end;
+  report.title = evil;
+  report.command = evil;
+  report.models[0].name = report.groups[0].name = report.table.rows[0][0].text = evil;
+  report.models[0].equations = [evil];
+  report.models[0].route = evil;
+  report.differences[0].values[0] = evil;
+  report.groups[0].settings = { [evil]: evil };
+  report.runs[1].message = evil;
+  report.runs[1].status = "diverged";
+  report.provenance.data.description = evil;
+  report.provenance.plugins[0].id = evil;
+  report.runs[0].probes.layers[0] = evil;
+  const page = await open(
+    t,
+    fileOf("hostile", () => report),
+  );
+  for (const summary of await page.locator("summary:visible").all()) await summary.click();
+  await page.getByLabel("Seed", { exact: true }).selectOption("2");
+  await page.getByLabel("Seed", { exact: true }).selectOption("1");
+  assert.equal(await page.evaluate(() => window.harmed), undefined);
+  assert.equal(await page.locator("main img, main script, main b").count(), 0);
+  const samples = await page.locator(".sample").allTextContents();
+  for (const text of Object.values(hostile)) assert.ok(samples.includes(text), text.slice(0, 40));
+  assert.equal(await page.locator("h1").textContent(), evil);
+});
+
+for (const width of [360, 390, 768]) {
+  test(`nothing scrolls sideways at ${width} pixels`, async (t) => {
+    const page = await open(t, study(), {
+      viewport: { width, height: 800 },
+      isMobile: width < 500,
+      hasTouch: width < 500,
+    });
+    for (const summary of await page.locator("summary:visible").all()) await summary.click();
+    const [content, canvas] = await page.evaluate(() => [
+      document.documentElement.scrollWidth,
+      Math.max(
+        ...[...document.querySelectorAll("canvas")].map(
+          (node) => node.getBoundingClientRect().right,
+        ),
+      ),
+    ]);
+    assert.ok(content <= width, `the page is ${content} wide`);
+    assert.ok(canvas <= width, `a chart ends at ${canvas}`);
+  });
+}
+
+test("on paper the page is light, without controls, and charts fit", async (t) => {
+  const page = await open(t, study(), { colorScheme: "dark" });
+  await page.emulateMedia({ media: "print", colorScheme: "dark" });
+  await themeIs(page, "light");
+  assert.equal(
+    await page.locator(".controls:visible, .theme:visible, nav:visible, .actions:visible").count(),
+    0,
+  );
+  const widest = await page.evaluate(() =>
+    Math.max(
+      ...[...document.querySelectorAll("canvas")].map((node) => node.getBoundingClientRect().width),
+    ),
+  );
+  assert.ok(widest <= 700, `a chart is ${widest} wide`);
+  await page.setViewportSize({ width: 688, height: 1000 }); // A4 within its margins
+  assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 688);
+  await page.emulateMedia({ media: "screen", colorScheme: "dark" });
+  await themeIs(page, "dark");
+  assert.ok((await page.pdf()).length > 10000);
+});
+
+test("runs that all diverged read well", async (t) => {
+  const page = await open(t, fileOf("diverged", allDiverged));
+  assert.equal(
+    await page.locator(".outcome").textContent(),
+    "Every run diverged: there is no end to compare.",
+  );
+  assert.match(await page.locator(".callout").textContent(), /6 runs of 6 did not finish/);
+  assert.match(await page.locator("main").textContent(), /No seed finished in both runs of a pair/);
+});
+
+test("what was not measured is left out", async (t) => {
+  const page = await open(
+    t,
+    fileOf("bare", () =>
+      makeReport({ models: ["pre"], seeds: 1, withProbes: false, withSamples: false }),
+    ),
+  );
+  assert.equal(
+    await page.locator("#flow, #samples, .choice:has-text('Over seeds'), #results figure").count(),
+    0,
+  );
+  assert.match(
+    await page.locator(".outcome").textContent(),
+    /^The loss at the end: 2\.\d{3} over the last 100 steps\.$/,
+  );
+  assert.doesNotMatch(await page.locator("main").innerText(), /NaN|undefined|null|Infinity/);
+});
+
+test("an object with next to nothing in it is still a page", async (t) => {
+  const page = await open(t, fileOf("nothing", nothing));
+  assert.equal(
+    await page.locator(".outcome").textContent(),
+    "There are no runs in this comparison.",
+  );
+  await open(
+    t,
+    fileOf("no-loss", () => {
+      const report = makeReport({ seeds: 1 });
+      for (const run of report.runs) run.loss = [];
+      delete report.table;
+      delete report.paired;
+      delete report.provenance;
+      delete report.windows;
+      return report;
+    }),
+  );
+});
+
+test("60 runs of 10,000 steps are drawn quickly", async (t) => {
+  const page = await open(
+    t,
+    fileOf("large", () =>
+      makeReport({
+        models: Array.from({ length: 12 }, (_, i) => `model-${i}`),
+        seeds: 5,
+        steps: 10000,
+        withProbes: false,
+      }),
+    ),
+  );
+  const drawn = Number(await page.locator("html").getAttribute("data-drawn"));
+  t.diagnostic(`drawn in ${drawn} ms`);
+  // It takes a fraction of a second; the bound is for what is drawn point by point or in square
+  // time.
+  assert.ok(drawn < 20000, `${drawn} ms`);
+  await page.getByRole("radio", { name: "every run" }).check();
+  assert.ok((await colors(page, wholeRun))[0] > 10);
+});

@@ -1,0 +1,17 @@
+// The page of a report object, for the tests in a browser: render_report < report.json >
+// report.html
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+#include "cli/report/report.h"
+
+int main() {
+  const nlohmann::ordered_json report = nlohmann::ordered_json::parse(std::cin, nullptr, false);
+  if (report.is_discarded()) {
+    std::fputs("render_report: standard input is not JSON\n", stderr);
+    return 2;
+  }
+  const std::string page = plumb::cli::RenderReport(report);
+  return std::fwrite(page.data(), 1, page.size(), stdout) == page.size() ? 0 : 1;
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The report in headless Chromium:
+#
+#   tests/report/run_browser_tests.sh BUILD/tests/report/render_report
+#
+# Needs node 20, Chromium, and playwright-core at the version that package.json pins, from `npm ci`
+# in this folder or anywhere that NODE_PATH names. CHROMIUM names another browser. Ends with 77 when
+# something is missing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+skip() { echo "skipped: $*"; exit 77; }
+
+command -v node > /dev/null || skip "no node here (20 or newer)"
+major=$(node -p 'process.versions.node.split(".")[0]')
+[ "$major" -ge 20 ] || skip "node is $(node --version), and playwright-core needs 20"
+for candidate in ${CHROMIUM:+"$CHROMIUM"} chromium chromium-browser google-chrome; do
+  if CHROMIUM=$(command -v "$candidate"); then break; fi
+done
+[ -n "${CHROMIUM:-}" ] || skip "no chromium here (Debian: apt-get install chromium)"
+export CHROMIUM
+wanted=$(node -p 'require("./package.json").dependencies["playwright-core"]')
+found=$(node -p 'require("playwright-core/package.json").version' 2> /dev/null) ||
+  skip "no playwright-core here (npm ci in $PWD, or NODE_PATH)"
+[ "$found" = "$wanted" ] || skip "playwright-core is $found here, and the tests want $wanted"
+
+export RENDER_REPORT="${1:?the path of render_report}"
+exec node --test stats_test.mjs figures_test.mjs page_test.mjs
