@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
                                                  Runtime* runtime);
 
 void AddTrainCommand(CLI::App* program, Invocation* invocation);
+void AddCompareCommand(CLI::App* program, Invocation* invocation);
 void AddSampleCommand(CLI::App* program, Invocation* invocation);
 void AddEvalCommand(CLI::App* program, Invocation* invocation);
 void AddDescribeCommand(CLI::App* program, Invocation* invocation);

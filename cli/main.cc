@@ -42,6 +42,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
       "130 interrupted. \"plumb COMMAND --help\" explains a command.");
   AddGlobalOptions(program, invocation);
   AddTrainCommand(program, invocation);
+  AddCompareCommand(program, invocation);
   AddSampleCommand(program, invocation);
   AddEvalCommand(program, invocation);
   AddDescribeCommand(program, invocation);

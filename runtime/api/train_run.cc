@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/api/describe_data.h"
 #include "runtime/api/out_of_memory.h"
 #include "runtime/api/run_directory.h"
 #include "runtime/api/run_events.h"
@@ -22,17 +23,6 @@ namespace plumb {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string DescribeData(const Dataset& data) {
-  const std::string vocabulary = data.tokenizer().Description();
-  if (data.format() == DatasetOptions::Format::kDocuments) {
-    return absl::StrCat(data.name(), ": ", data.num_documents(Split::kTrain),
-                        " documents to train on, ", data.num_documents(Split::kValidation),
-                        " held out; ", vocabulary);
-  }
-  return absl::StrCat(data.name(), ": ", data.num_tokens(Split::kTrain), " tokens to train on, ",
-                      data.num_tokens(Split::kValidation), " held out; ", vocabulary);
-}
 
 // What a run was begun with, as run.json and its checkpoints remember it.
 std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Dataset& data,

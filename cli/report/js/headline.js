@@ -8,7 +8,7 @@ function headlineSection(report) {
     format.plural(seeds, "seed"),
     format.plural(report.steps ?? 0, "step"),
     format.plural(runs.length, "run"),
-    report.provenance?.data?.description,
+    report.provenance?.data?.path?.split("/").pop() ?? report.provenance?.data?.description,
     format.isNumber(report.provenance?.seconds) &&
       `${format.seconds(report.provenance.seconds)} to train`,
   ].filter(Boolean);

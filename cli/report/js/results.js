@@ -12,7 +12,12 @@ function resultsSection(report, view) {
 }
 
 function resultsTable(report, view, columns, rows) {
-  const isNumeric = columns.map((_, i) => rows.some((row) => format.isNumber(row[i]?.value)));
+  // A column without any value, such as a validation that nobody asked for, is one of numbers too.
+  const isNumeric = columns.map(
+    (_, i) =>
+      i > 0 &&
+      rows.every((row) => format.isNumber(row[i]?.value) || ["–", "", undefined].includes(row[i]?.text)),
+  );
   const alarming = new Set(["diverged", "collapsed"]);
   const metric = columns.indexOf(`last ${endWindow(report)}`);
   const values = metric < 0 ? [] : rows.map((row) => row[metric]?.value).filter(format.isNumber);

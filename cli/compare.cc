@@ -1,0 +1,237 @@
+// plumb compare: trains models alike with the same seeds, and tells how they compare.
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/compare/plan.h"
+#include "cli/compare/report_data.h"
+#include "cli/compare/results.h"
+#include "cli/compare/run_all.h"
+#include "cli/compare/study_directory.h"
+#include "cli/compare/study_options.h"
+#include "cli/compare/tables.h"
+#include "cli/output.h"
+#include "cli/report/report.h"
+#include "cli/write_file.h"
+
+namespace plumb::cli {
+namespace {
+
+struct Options {
+  StudyOptions study;
+  std::string out;
+  bool json = false, quiet = false;
+};
+
+// A word as a shell would have to be given it.
+std::string Quoted(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_-+=.,:/@%") == std::string::npos;
+  return plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
+}
+
+std::string CommandText(const Options& options) {
+  const StudyOptions& study = options.study;
+  std::string text = "plumb compare";
+  const auto add = [&text](const char* name, const std::string& value) {
+    absl::StrAppend(&text, " ", name, *name != '\0' ? " " : "", Quoted(value));
+  };
+  for (const std::string& file : study.files) absl::StrAppend(&text, " ", Quoted(file));
+  if (!study.data.empty()) add("--data", study.data);
+  if (!study.train.empty()) add("--train", study.train);
+  for (const std::string& setting : study.settings) add("--set", setting);
+  for (const std::string& axis : study.grid) add("--grid", axis);
+  if (study.seeds > 0) add("--seeds", absl::StrCat(study.seeds));
+  for (const std::string& seed : study.seed_list) add("--seed", seed);
+  if (study.samples >= 0) add("--samples", absl::StrCat(study.samples));
+  if (study.probe) absl::StrAppend(&text, " --probe");
+  if (study.probe_every >= 0) add("--probe-every", absl::StrCat(study.probe_every));
+  if (study.tensorboard) absl::StrAppend(&text, " --tensorboard");
+  add("--out", options.out);
+  return text;
+}
+
+std::string UtcNow() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+// Everything but study.pbtxt and the runs.
+absl::Status WriteFiles(const Plan& plan, const StudyResults& results, const Json& report) {
+  std::string metrics;
+  for (const RunRecord& record : results.records) metrics += record.metrics;
+  const std::pair<const char*, std::string> files[] = {
+      {"metrics.jsonl", std::move(metrics)},
+      {"timing.csv", TimingCsv(plan, results)},
+      {"report.json", report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"},
+      {"report.html", RenderReport(report)},
+      {"table.csv", TableCsv(plan, results)},
+      {"table.md", TableMarkdown(plan, results)}};
+  for (const auto& [name, content] : files) {
+    const absl::Status written = WriteFileWhole(absl::StrCat(plan.out, "/", name), content);
+    if (!written.ok()) return written;
+  }
+  return absl::OkStatus();
+}
+
+// The report without what is long.
+Json Summary(const Plan& plan, const Json& report, const StudyResults& results) {
+  Json groups = Json::array();
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    const GroupFigures& group = results.groups[i];
+    Json figures = {{"name", plan.groups[i].name},
+                    {"settings", report["groups"][i]["settings"]},
+                    {"parameters", plan.groups[i].parameters},
+                    {"runs", group.runs},
+                    {"finished", group.finished},
+                    {"diverged", group.diverged.size()},
+                    {"collapsed", group.collapsed},
+                    {"unigram_entropy", plan.groups[i].training.unigram_entropy}};
+    for (int m = 0; m < kMetrics; ++m) {
+      const std::string name = absl::StrReplaceAll(kMetricNames[m], {{" ", "_"}});
+      figures[name] = {{"mean", group.metric[m].mean}, {"sd", group.metric[m].sd}};
+    }
+    figures["tokens_per_second"] = {{"mean", group.tokens_per_second.mean},
+                                    {"sd", group.tokens_per_second.sd}};
+    groups.push_back(std::move(figures));
+  }
+  return {{"out", plan.out},
+          {"report", absl::StrCat(plan.out, "/report.html")},
+          {"seconds", report["provenance"]["seconds"]},
+          {"groups", std::move(groups)},
+          {"paired", report["paired"]}};
+}
+
+std::string ResultText(const Plan& plan, const StudyResults& results) {
+  std::string text = ToText(SummaryTable(plan, results, /*with_times=*/true));
+  if (!results.paired.empty()) absl::StrAppend(&text, "\n", ToText(PairedTable(plan, results)));
+  absl::StrAppend(&text, "\nreport  ", plan.out, "/report.html\n");
+  return text;
+}
+
+absl::Status CheckIsNoRun(const std::string& out) {
+  std::error_code error;
+  if (!std::filesystem::exists(absl::StrCat(out, "/model.pbtxt"), error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(out, ": holds a single run; choose another --out for the study"));
+}
+
+absl::StatusOr<int> Compare(const Options& options, const Invocation& invocation) {
+  const auto begin = std::chrono::steady_clock::now();
+  Provenance provenance;
+  provenance.command = CommandText(options);
+  provenance.started = UtcNow();
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  provenance.threads = (*runtime)->threads();
+  const absl::StatusOr<Study> study = MakeStudy(options.study);
+  if (!study.ok()) return study.status();
+  if (const absl::Status status = CheckIsNoRun(options.out); !status.ok()) return status;
+  const absl::StatusOr<Plan> plan = MakePlan(*study, options.out, runtime->get());
+  if (!options.quiet) PrintWarnings(runtime->get());
+  if (!plan.ok()) return plan.status();
+  const absl::StatusOr<StudyLock> lock = StudyLock::Acquire(options.out);
+  if (!lock.ok()) return lock.status();
+  const absl::Status claimed = ClaimDirectory(options.out, plan->StudyText());
+  if (!claimed.ok()) return claimed;
+
+  RunAllOptions run_options;
+  run_options.threads = provenance.threads;
+  run_options.quiet = options.quiet;
+  run_options.create_runtime = [&invocation](int threads) {
+    Invocation worker = invocation;
+    worker.threads = threads;
+    return worker.CreateRuntime();
+  };
+  const absl::Status ran = RunAll(*plan, run_options);
+  if (absl::IsCancelled(ran)) {
+    if (!options.quiet) {
+      PrintNote(absl::StrCat("interrupted; the same command goes on:\n  ", provenance.command));
+    }
+    return kExitInterrupted;
+  }
+  if (!ran.ok()) return ran;
+  const absl::StatusOr<StudyResults> results = CollectResults(*plan);
+  if (!results.ok()) return results.status();
+  // A study that goes on took what its runs did, in this process or before.
+  double trained = 0;
+  for (const RunRecord& record : results->records) trained += record.seconds;
+  provenance.seconds =
+      std::max(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+               trained / provenance.threads);
+  const Json report = ReportData(*plan, *results, provenance, runtime->get());
+  if (const absl::Status written = WriteFiles(*plan, *results, report); !written.ok()) {
+    return written;
+  }
+  const absl::Status printed = options.json ? PrintJson(Summary(*plan, report, *results))
+                                            : PrintResult(ResultText(*plan, *results));
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddCompareCommand(CLI::App* program, Invocation* invocation) {
+  const auto options = std::make_shared<Options>();
+  StudyOptions* study = &options->study;
+  CLI::App* app =
+      program->add_subcommand("compare", "Train models alike with the same seeds and compare them");
+  app->add_option(
+         "MODEL", study->files,
+         "Descriptions of models (.pbtxt), or one study (.pbtxt, proto/plumb/v1/study.proto)")
+      ->required()
+      ->type_name("");
+  app->add_option("--data", study->data, "Text to train on")->type_name("FILE");
+  app->add_option("--train", study->train, "How to train (.pbtxt); default: the schema's defaults")
+      ->type_name("FILE");
+  AddRepeated(app, "--set", "FIELD=VALUE", &study->settings,
+              "Set a field in every run, e.g. train.max_steps=200; repeatable");
+  AddRepeated(app, "--grid", "FIELD=V,V,...", &study->grid,
+              "Train every model with each of these values; repeatable: every combination");
+  AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N; default: 3");
+  AddRepeated(app, "--seed", "N", &study->seed_list, "Train with this seed; repeatable");
+  AddInt(app, "--samples", &study->samples, 0, 1000,
+         "Samples to draw from each trained model; default: 8");
+  app->add_flag(
+      "--probe", study->probe,
+      "Probe activations and gradients in every run, for the report's pages on their flow");
+  AddInt(app, "--probe-every", &study->probe_every, 0, INT32_MAX,
+         absl::StrCat("Probe step 1 and every N-th; default ", kDefaultProbeInterval));
+  app->add_flag("--tensorboard", study->tensorboard, "Write TensorBoard event files into the runs");
+  app->add_option("--out", options->out, "The study's directory")->required()->type_name("DIR");
+  app->add_flag("--json", options->json, "Print the summary as JSON");
+  app->add_flag("--quiet", options->quiet, "No progress on stderr");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Examples:\n"
+      "  plumb compare pre.pbtxt post.pbtxt none.pbtxt --data names.txt --train train.pbtxt \\\n"
+      "    --seeds 20 --out studies/norms\n"
+      "  plumb compare pre.pbtxt post.pbtxt --data names.txt --grid model.n_layer=4,8 --probe \\\n"
+      "    --out studies/depth\n"
+      "  plumb compare study.pbtxt --out studies/mine\n\n"
+      "Writes report.html, table.md, table.csv, timing.csv, metrics.jsonl, report.json and runs/\n"
+      "into DIR. Runs with the same seed see the same data in the same order and begin with the\n"
+      "same weights where the models share them. Ctrl-C (exit code 130) or a crash loses little:\n"
+      "the same command goes on. A run that diverges is a result; the others go on.");
+  app->callback([options, invocation] {
+    invocation->run = [options, invocation] { return Compare(*options, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,320 @@
+#include "cli/compare/plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "cli/compare/sha256.h"
+#include "cli/nearest.h"
+
+namespace plumb::cli {
+namespace {
+
+constexpr size_t kMaxRuns = 100000;
+
+absl::Status Prefixed(const absl::Status& status, absl::string_view prefix) {
+  return absl::Status(status.code(), absl::StrCat(prefix, status.message()));
+}
+
+absl::Status CheckField(const std::string& field, const std::string& place) {
+  const size_t dot = field.find('.');
+  const std::string prefix = field.substr(0, dot);
+  if (dot == std::string::npos || (prefix != "model" && prefix != "train")) {
+    const std::string suggestion =
+        dot == std::string::npos
+            ? absl::StrCat("; did you mean \"model.", field, "\" or \"train.", field, "\"?")
+            : DidYouMean(prefix, {"model", "train"});
+    return absl::InvalidArgumentError(absl::StrCat(
+        place, ": \"", field, "\": a field begins with \"model.\" or \"train.\"", suggestion));
+  }
+  if (field == "train.seed") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": train.seed: the seeds of a study are given with --seeds or --seed"));
+  }
+  return absl::OkStatus();
+}
+
+// A name as one component of a path.
+std::string DirectoryName(const std::string& name) {
+  std::string plain;
+  for (char c : name) {
+    const bool keep = absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                      absl::string_view("-_.=").find(c) != absl::string_view::npos ||
+                      static_cast<unsigned char>(c) >= 0x80;
+    if (keep) plain.push_back(c);
+    if (!keep && !plain.empty() && plain.back() != '-') plain.push_back('-');
+  }
+  // Room for the seed in a file name of 255 bytes.
+  if (plain.size() > 200)
+    plain = absl::StrCat(plain.substr(0, 180), "-", Sha256(name).substr(0, 12));
+  if (plain.empty() || plain.front() == '.') plain.insert(0, "_");
+  return plain;
+}
+
+// `name`, or with a number if it is taken, also for file systems that do not tell case.
+std::string Unique(const std::string& name, const char* before, const char* after,
+                   std::set<std::string>* taken) {
+  std::string unique = name;
+  for (int i = 2; !taken->insert(absl::AsciiStrToLower(unique)).second; ++i) {
+    unique = absl::StrCat(name, before, i, after);
+  }
+  return unique;
+}
+
+// Every combination of the grid's values, the last field's fastest; one empty one without a grid.
+std::vector<Overrides> Combinations(const std::vector<StudyAxis>& grid) {
+  std::vector<Overrides> combinations = {{}};
+  for (const StudyAxis& axis : grid) {
+    std::vector<Overrides> longer;
+    for (const Overrides& combination : combinations) {
+      for (const std::string& value : axis.values) {
+        longer.push_back(combination);
+        longer.back().emplace_back(axis.field, value);
+      }
+    }
+    combinations = std::move(longer);
+  }
+  return combinations;
+}
+
+std::string Absolute(const std::string& path) {
+  if (path.empty()) return path;
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
+}
+
+class Planner {
+ public:
+  Planner(Plan* plan, Runtime* runtime) : plan_(*plan), runtime_(runtime) {}
+
+  absl::Status Check() {
+    const Study& study = plan_.study;
+    if (study.models.empty()) {
+      return absl::InvalidArgumentError(
+          "no model; write plumb compare A.pbtxt B.pbtxt --data FILE --out DIR");
+    }
+    if (study.data.empty()) return absl::InvalidArgumentError("no data; say --data FILE");
+    for (const StudySetting& setting : study.settings) {
+      const absl::Status status = CheckField(setting.field, setting.place);
+      if (!status.ok()) return status;
+    }
+    size_t runs = study.models.size() * study.seeds.size();
+    for (const StudyAxis& axis : study.grid) {
+      const absl::Status status = CheckField(axis.field, axis.place);
+      if (!status.ok()) return status;
+      runs *= axis.values.size();
+      if (runs > kMaxRuns) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("this study has more than ", kMaxRuns, " runs"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddModel(const std::string& file) {
+    const size_t index = plan_.models.size();
+    plan_.models.push_back({"", file, {}, ""});
+    for (const Overrides& combination : Combinations(plan_.study.grid)) {
+      const absl::Status status = AddGroup(index, combination);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status AddGroup(size_t index, const Overrides& combination) {
+    PlanModel& model = plan_.models[index];
+    absl::StatusOr<Spec> spec = Spec::FromFile(model.file);
+    if (!spec.ok()) return spec.status();
+    PlanGroup group;
+    group.model = index;
+    group.settings = combination;
+    for (const StudySetting& setting : plan_.study.settings) {
+      const absl::Status status =
+          Apply(setting.field, setting.value, setting.place, &*spec, &group);
+      if (!status.ok()) return status;
+    }
+    for (size_t i = 0; i < combination.size(); ++i) {
+      const auto& [field, value] = combination[i];
+      const absl::Status status = Apply(field, value, plan_.study.grid[i].place, &*spec, &group);
+      if (!status.ok()) return status;
+    }
+    const absl::StatusOr<const TrainingPreview*> training = Preview(group.train_overrides);
+    if (!training.ok()) return training.status();
+    group.training = **training;
+    if (spec->vocab_size() == 0) {
+      const absl::Status set = spec->Set("vocab_size", absl::StrCat(group.training.vocab_size));
+      if (!set.ok()) return set;
+    }
+    const absl::StatusOr<std::unique_ptr<Model>> made = Model::Create(runtime_, *spec);
+    if (!made.ok()) return made.status();
+    absl::StatusOr<ModelDescription> description = (*made)->Describe();
+    if (!description.ok()) return description.status();
+    const absl::StatusOr<std::string> graph = (*made)->Explain("graph", 1, 1);
+    if (!graph.ok()) return graph.status();
+    group.fingerprint = Sha256(absl::StrCat(spec->ToText(), *graph)).substr(0, 16);
+    group.parameters = description->parameters;
+    if (model.name.empty()) {
+      model.name = Unique(description->name, " (", ")", &model_names_);
+      model.description = *std::move(description);
+      model.text = spec->ToText();
+    }
+    group.name = model.name;
+    for (const auto& [field, value] : combination) {
+      absl::StrAppend(&group.name, ", ", field.substr(field.find('.') + 1), "=", value);
+    }
+    group.directory = Unique(DirectoryName(group.name), "-", "", &directories_);
+    plan_.groups.push_back(std::move(group));
+    return absl::OkStatus();
+  }
+
+  absl::Status Apply(const std::string& field, const std::string& value, const std::string& place,
+                     Spec* spec, PlanGroup* group) {
+    if (const absl::Status status = CheckField(field, place); !status.ok()) return status;
+    const std::string name = field.substr(field.find('.') + 1);
+    if (absl::StartsWith(field, "train.")) {
+      group->train_overrides.emplace_back(name, value);
+      return absl::OkStatus();
+    }
+    group->model_overrides.emplace_back(name, value);
+    const absl::Status status = spec->Set(name, value);
+    return status.ok() ? status : Prefixed(status, absl::StrCat(place, ": model."));
+  }
+
+  // Reads the data once for each recipe that the grid makes.
+  absl::StatusOr<const TrainingPreview*> Preview(const Overrides& overrides) {
+    const auto found = previews_.find(overrides);
+    if (found != previews_.end()) return &found->second;
+    absl::StatusOr<TrainingPreview> preview =
+        PreviewTraining(plan_.study.data, plan_.study.train, overrides);
+    if (!preview.ok()) return preview.status();
+    return &previews_.emplace(overrides, *std::move(preview)).first->second;
+  }
+
+  Plan& plan_;
+  Runtime* runtime_;
+  std::set<std::string> model_names_, directories_;
+  std::map<Overrides, TrainingPreview> previews_;
+};
+
+// The scalar fields of protobuf text by their paths, "norm[0].name": unquoted values.
+std::vector<std::pair<std::string, std::string>> Flatten(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  std::vector<std::string> path;  // of the open messages
+  std::map<std::string, int> count;
+  const auto join = [&path](const std::string& name) {
+    return path.empty() ? name : absl::StrCat(path.back(), ".", name);
+  };
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (absl::EndsWith(line, "{")) {
+      const std::string name =
+          join(std::string(absl::StripAsciiWhitespace(absl::StripSuffix(line, "{"))));
+      const int index = count[name]++;
+      path.push_back(index == 0 ? name : absl::StrCat(name, "[", index, "]"));
+    } else if (line == "}") {
+      if (!path.empty()) path.pop_back();
+    } else if (const size_t colon = line.find(": "); colon != absl::string_view::npos) {
+      absl::string_view value = line.substr(colon + 2);
+      if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
+      const std::string name = join(std::string(line.substr(0, colon)));
+      const int index = count[name]++;
+      fields.emplace_back(index == 0 ? name : absl::StrCat(name, "[", index, "]"), value);
+    }
+  }
+  return fields;
+}
+
+// Whether a group's model can be trained on the data: opens a run that writes nothing.
+absl::Status TryTraining(const Plan& plan, size_t group, Runtime* runtime) {
+  TrainRequest request = plan.Request({group, plan.study.seeds.front(), ""});
+  request.resume = false;
+  request.tensorboard = false;
+  return TrainRun::Open(runtime, request).status();
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, Runtime* runtime) {
+  Plan plan;
+  plan.study = study;
+  plan.out = out;
+  Planner planner(&plan, runtime);
+  if (const absl::Status status = planner.Check(); !status.ok()) return status;
+  for (const std::string& model : study.models) {
+    if (const absl::Status status = planner.AddModel(model); !status.ok()) return status;
+  }
+  for (size_t group = 0; group < plan.groups.size(); ++group) {
+    if (const absl::Status status = TryTraining(plan, group, runtime); !status.ok()) return status;
+  }
+  for (size_t group = 0; group < plan.groups.size(); ++group) {
+    for (uint64_t seed : study.seeds) {
+      plan.runs.push_back(
+          {group, seed, absl::StrCat(out, "/runs/", plan.groups[group].directory, "-seed", seed)});
+    }
+  }
+  return plan;
+}
+
+TrainRequest Plan::Request(const PlanRun& run) const {
+  const PlanGroup& group = groups[run.group];
+  TrainRequest request;
+  request.model_path = models[group.model].file;
+  request.data_path = study.data;
+  request.train_path = study.train;
+  request.model_overrides = group.model_overrides;
+  request.train_overrides = group.train_overrides;
+  request.seed = run.seed;
+  request.out = run.directory;
+  request.resume = true;
+  request.probe.every = study.probe_every;
+  request.tensorboard = study.tensorboard;
+  return request;
+}
+
+std::string Plan::StudyText() const {
+  Study absolute = study;
+  for (std::string& model : absolute.models) model = Absolute(model);
+  absolute.data = Absolute(study.data);
+  absolute.train = Absolute(study.train);
+  std::string text = absl::StrCat(
+      "# What plumb compare was asked for, and which contents the files had. The runs beside this\n"
+      "# file belong to it; another study belongs into another directory.\n",
+      absolute.ToText());
+  for (const PlanGroup& group : groups) {
+    absl::StrAppend(&text, "# group ", group.directory, ": model ", group.fingerprint, ", recipe ",
+                    Sha256(group.training.train_text).substr(0, 16), ", data ",
+                    group.training.data_hash, "\n");
+  }
+  return text;
+}
+
+std::vector<std::pair<std::string, std::vector<std::string>>> Differences(
+    const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> fields;
+  std::map<std::string, size_t> index;
+  for (size_t model = 0; model < texts.size(); ++model) {
+    for (const auto& [field, value] : Flatten(texts[model])) {
+      const auto [entry, added] = index.emplace(field, fields.size());
+      if (added) fields.emplace_back(field, std::vector<std::string>(texts.size()));
+      fields[entry->second].second[model] = value;
+    }
+  }
+  fields.erase(std::remove_if(fields.begin(), fields.end(),
+                              [](const auto& field) {
+                                const std::vector<std::string>& values = field.second;
+                                return std::all_of(values.begin(), values.end(),
+                                                   [&](const auto& v) { return v == values[0]; });
+                              }),
+               fields.end());
+  return fields;
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,63 @@
+// Plan: what a study comes to: its models, its groups (a model with one combination of the grid's
+// values) and their runs (a group with a seed). A value; making it opens everything that the runs
+// will open, so that mistakes are found before anything is trained or written.
+#ifndef PLUMB_CLI_COMPARE_PLAN_H_
+#define PLUMB_CLI_COMPARE_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plumb/model.h"
+#include "plumb/study.h"
+#include "plumb/train.h"
+
+namespace plumb::cli {
+
+struct PlanModel {
+  std::string name, file;
+  ModelDescription description;  // of its first group
+  std::string text;              // the same, as protobuf text
+};
+
+struct PlanGroup {
+  std::string name;       // "pre, n_layer=4"
+  std::string directory;  // "pre-n_layer=4"
+  size_t model = 0;
+  Overrides settings;  // of the grid: ("model.n_layer", "4")
+  Overrides model_overrides, train_overrides;
+  int64_t parameters = 0;
+  TrainingPreview training;
+  std::string fingerprint;  // of the model as resolved
+};
+
+struct PlanRun {
+  size_t group = 0;
+  uint64_t seed = 0;
+  std::string directory;  // "OUT/runs/pre-n_layer=4-seed1"
+};
+
+struct Plan {
+  Study study;
+  std::string out;
+  std::vector<PlanModel> models;
+  std::vector<PlanGroup> groups;
+  std::vector<PlanRun> runs;  // group by group, each in the order of the seeds
+
+  TrainRequest Request(const PlanRun& run) const;
+  // What OUT/study.pbtxt holds: the study, and which contents its files had.
+  std::string StudyText() const;
+};
+
+// Errors: files that are not there or not right, fields that are unknown, values out of range.
+absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, Runtime* runtime);
+
+// Fields of the models' texts that differ: by field one value a model, "" where one has none.
+std::vector<std::pair<std::string, std::vector<std::string>>> Differences(
+    const std::vector<std::string>& texts);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_COMPARE_PLAN_H_

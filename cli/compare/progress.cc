@@ -1,0 +1,141 @@
+#include "cli/compare/progress.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/output.h"
+
+namespace plumb::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kTerminalInterval(100);
+// A table that is longer than the window could not be rewritten.
+constexpr size_t kMaxGroupLines = 16;
+
+bool HasEnded(RunPhase phase) {
+  return phase == RunPhase::kFinished || phase == RunPhase::kDiverged;
+}
+
+// At most `columns` bytes, cut between characters.
+std::string Cut(std::string line, size_t columns) {
+  if (line.size() <= columns) return line;
+  while (columns > 0 && (static_cast<unsigned char>(line[columns]) & 0xc0) == 0x80) --columns;
+  line.resize(columns);
+  return line;
+}
+
+}  // namespace
+
+StudyProgress::StudyProgress(const Plan* plan, const std::vector<RunState>* states, bool quiet)
+    : plan_(plan),
+      states_(states),
+      quiet_(quiet),
+      terminal_(StderrIsTerminal()),
+      begin_(Clock::now()),
+      logged_(states->size()) {}
+
+void StudyProgress::Update(bool now) {
+  if (quiet_) return;
+  if (!terminal_) return Log();
+  const Clock::time_point time = Clock::now();
+  if (!now && lines_ > 0 && time - shown_at_ < kTerminalInterval) return;
+  shown_at_ = time;
+  Redraw();
+}
+
+void StudyProgress::Note(absl::string_view text) {
+  if (quiet_) return;
+  Erase();
+  PrintNote(text);
+}
+
+void StudyProgress::Erase() {
+  if (lines_ > 0) std::fputs(absl::StrCat("\x1b[", lines_, "A\r\x1b[J").c_str(), stderr);
+  lines_ = 0;
+}
+
+void StudyProgress::Redraw() {
+  const size_t columns = static_cast<size_t>(std::max(2, TerminalColumns())) - 1;
+  const size_t shown = std::min(plan_->groups.size(), kMaxGroupLines);
+  size_t width = 0;
+  for (size_t i = 0; i < shown; ++i) width = std::max(width, plan_->groups[i].name.size());
+  std::string table = absl::StrCat(Cut(Summary(), columns), "\n");
+  for (size_t i = 0; i < shown; ++i) {
+    absl::StrAppend(&table, Cut(GroupLine(i, width), columns), "\n");
+  }
+  Erase();
+  std::fputs(table.c_str(), stderr);
+  lines_ = static_cast<int>(shown) + 1;
+}
+
+std::string StudyProgress::Summary() const {
+  const size_t runs = states_->size();
+  size_t ended = 0, found = 0;
+  double done = 0, before = 0;  // in runs
+  for (size_t i = 0; i < runs; ++i) {
+    const RunState& state = (*states_)[i];
+    const bool has_ended = HasEnded(state.phase);
+    ended += has_ended ? 1 : 0;
+    found += state.found ? 1 : 0;
+    const int64_t steps = plan_->groups[plan_->runs[i].group].training.max_steps;
+    done += has_ended ? 1 : static_cast<double>(state.step) / static_cast<double>(steps);
+    before += state.found ? 1 : 0;
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+  std::string line = absl::StrCat(ended, " of ", Count(static_cast<int64_t>(runs), "run"));
+  if (found > 0) absl::StrAppend(&line, " (", found, " were done before)");
+  absl::StrAppend(&line, "  ", Duration(seconds));
+  const double left = static_cast<double>(runs) - done;
+  if (done > before && left > 0) {
+    absl::StrAppend(&line, "  ETA ", Duration(seconds / (done - before) * left));
+  }
+  return line;
+}
+
+std::string StudyProgress::GroupLine(size_t group, size_t width) const {
+  size_t ended = 0, diverged = 0, all = 0;
+  double sum = 0;
+  std::string running;
+  for (size_t i = 0; i < states_->size(); ++i) {
+    if (plan_->runs[i].group != group) continue;
+    const RunState& state = (*states_)[i];
+    const RunPhase phase = state.phase;
+    ++all;
+    ended += HasEnded(phase) ? 1 : 0;
+    diverged += phase == RunPhase::kDiverged ? 1 : 0;
+    if (phase == RunPhase::kFinished) sum += state.loss;
+    if (phase == RunPhase::kRunning) {
+      absl::StrAppendFormat(&running, "  seed %d: step %d, loss %.3f", plan_->runs[i].seed,
+                            state.step.load(), state.loss.load());
+    }
+  }
+  const std::string& name = plan_->groups[group].name;
+  std::string line =
+      absl::StrCat("  ", name, std::string(width - name.size(), ' '),
+                   absl::StrFormat("  %*d/%d", absl::StrCat(all).size(), ended, all));
+  if (ended > diverged) {
+    absl::StrAppendFormat(&line, "  last 100: %.3f", sum / static_cast<double>(ended - diverged));
+  }
+  if (diverged > 0) absl::StrAppend(&line, "  ", diverged, " diverged");
+  return line + running;
+}
+
+void StudyProgress::Log() {
+  for (size_t i = 0; i < states_->size(); ++i) {
+    const RunState& state = (*states_)[i];
+    const RunPhase phase = state.phase;
+    if (logged_[i] || !HasEnded(phase)) continue;
+    logged_[i] = true;
+    if (state.found) continue;
+    const PlanRun& run = plan_->runs[i];
+    const std::string what =
+        phase == RunPhase::kDiverged
+            ? absl::StrCat("diverged at step ", state.step.load())
+            : absl::StrFormat("loss %.4f after %d steps", state.loss.load(), state.step.load());
+    PrintNote(absl::StrCat(plan_->groups[run.group].name, ", seed ", run.seed, ": ", what));
+  }
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,100 @@
+#include "cli/compare/results.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/output.h"
+
+namespace plumb::cli {
+namespace {
+
+RunFigures FiguresOfRun(const RunRecord& record, double unigram_entropy) {
+  RunFigures figures;
+  if (record.result.diverged || record.losses.empty()) return figures;
+  const LossFigures losses = FiguresOf(record.losses);
+  figures.metric[kFirst50] = losses.first_50;
+  figures.metric[kLast100] = losses.last_100;
+  figures.metric[kMaxOfFirst20] = losses.max_first_20;
+  figures.metric[kMin] = losses.min;
+  figures.metric[kValidation] = record.result.validation;
+  figures.collapsed = IsCollapsed(losses.last_100, unigram_entropy);
+  return figures;
+}
+
+GroupFigures FiguresOfGroup(const Plan& plan, size_t group, const StudyResults& results) {
+  GroupFigures figures;
+  std::vector<double> metric[kMetrics], speeds;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (plan.runs[i].group != group) continue;
+    ++figures.runs;
+    if (results.records[i].result.diverged) {
+      figures.diverged.push_back(i);
+      continue;
+    }
+    ++figures.finished;
+    figures.collapsed += results.runs[i].collapsed ? 1 : 0;
+    speeds.push_back(results.records[i].TokensPerSecond());
+    for (int m = 0; m < kMetrics; ++m) {
+      if (results.runs[i].metric[m]) metric[m].push_back(*results.runs[i].metric[m]);
+    }
+  }
+  for (int m = 0; m < kMetrics; ++m) figures.metric[m] = Summarize(metric[m]);
+  figures.tokens_per_second = Summarize(speeds);
+  return figures;
+}
+
+// Groups have their runs in the same order of seeds.
+std::vector<double> DifferencesOf(const Plan& plan, size_t group, size_t against, Metric metric,
+                                  const StudyResults& results) {
+  const size_t seeds = plan.study.seeds.size();
+  std::vector<double> differences;
+  for (size_t k = 0; k < seeds; ++k) {
+    const std::optional<double>& a = results.runs[group * seeds + k].metric[metric];
+    const std::optional<double>& b = results.runs[against * seeds + k].metric[metric];
+    if (a && b) differences.push_back(*a - *b);
+  }
+  return differences;
+}
+
+}  // namespace
+
+const char* const kMetricNames[kMetrics] = {"first 50", "last 100", "max of first 20", "min",
+                                            "validation"};
+
+StudyResults Evaluate(const Plan& plan, std::vector<RunRecord> records) {
+  StudyResults results;
+  results.records = std::move(records);
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const double entropy = plan.groups[plan.runs[i].group].training.unigram_entropy;
+    results.runs.push_back(FiguresOfRun(results.records[i], entropy));
+  }
+  for (size_t group = 0; group < plan.groups.size(); ++group) {
+    results.groups.push_back(FiguresOfGroup(plan, group, results));
+  }
+  for (Metric metric : {kLast100, kFirst50, kMaxOfFirst20, kValidation}) {
+    for (size_t group = 1; group < plan.groups.size(); ++group) {
+      const std::vector<double> differences = DifferencesOf(plan, group, 0, metric, results);
+      const bool is_measured =
+          results.groups[0].metric[metric].n > 0 || results.groups[group].metric[metric].n > 0;
+      if (metric == kValidation && !is_measured) continue;
+      results.paired.push_back({group, 0, metric, ConfidenceInterval95(differences)});
+    }
+  }
+  return results;
+}
+
+absl::StatusOr<StudyResults> CollectResults(const Plan& plan) {
+  std::vector<RunRecord> records;
+  for (const PlanRun& run : plan.runs) {
+    const std::string head = absl::StrCat(
+        "\"group\":",
+        Json(plan.groups[run.group].name).dump(-1, ' ', false, Json::error_handler_t::replace),
+        ",\"seed\":", run.seed);
+    absl::StatusOr<RunRecord> record = ReadRunRecord(run.directory, head);
+    if (!record.ok()) return record.status();
+    records.push_back(*std::move(record));
+  }
+  return Evaluate(plan, std::move(records));
+}
+
+}  // namespace plumb::cli

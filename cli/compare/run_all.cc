@@ -1,0 +1,241 @@
+#include "cli/compare/run_all.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "cli/compare/progress.h"
+#include "cli/compare/run_record.h"
+#include "cli/interrupt.h"
+#include "cli/loss_summary.h"
+#include "plumb/generate.h"
+
+namespace plumb::cli {
+namespace {
+
+// Runs side by side are faster than one on all threads (measured up to 25 million parameters), but
+// above this size the weights, gradients and moments of each (16 bytes a parameter) may be more
+// than memory holds for every core.
+constexpr int64_t kManyParameters = 100'000'000;
+constexpr std::chrono::seconds kCheckpointInterval(30);
+// A sample of a long text: longer ones are not read.
+constexpr int64_t kMaxSampleTokens = 256;
+
+// What the threads share.
+struct Shared {
+  explicit Shared(size_t runs) : states(runs) {}
+
+  std::vector<RunState> states;
+  std::deque<size_t> queue;       // runs that nobody has taken yet
+  std::atomic<bool> stop{false};  // between two steps
+  std::mutex mutex;               // of all below and the queue
+  std::condition_variable changed;
+  size_t working = 0;  // threads
+  absl::Status error;
+  std::vector<std::string> warnings;
+};
+
+absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const Plan& plan, const PlanRun& run,
+                                                  Runtime* runtime) {
+  const TrainRequest request = plan.Request(run);
+  absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime, request);
+  if (!absl::IsDataLoss(opened.status())) return opened;
+  // The machine stopped in the middle of a write, or somebody changed a file: the run is the
+  // study's own, so it is trained again.
+  std::error_code error;
+  std::filesystem::remove_all(run.directory, error);
+  if (error) return opened;
+  return TrainRun::Open(runtime, request);
+}
+
+absl::Status DrawSamples(const Plan& plan, const PlanRun& run, int64_t context_length,
+                         Runtime* runtime, RunResult* result) {
+  if (plan.study.samples == 0) return absl::OkStatus();
+  const absl::StatusOr<std::unique_ptr<TrainedModel>> model =
+      TrainedModel::Open(runtime, run.directory);
+  if (!model.ok()) return model.status();
+  for (int64_t i = 0; i < plan.study.samples; ++i) {
+    GenerateOptions options;
+    options.seed = run.seed;
+    options.index = i;
+    options.max_tokens = context_length > kMaxSampleTokens ? kMaxSampleTokens : 0;
+    const absl::StatusOr<GenerateResult> sample = (*model)->Generate(options);
+    if (!sample.ok()) return sample.status();
+    result->samples.push_back({sample->text, Degenerate(sample->text)});
+  }
+  return absl::OkStatus();
+}
+
+// Trains one run until it ends or `shared` says stop, and writes its result when it has ended.
+absl::Status TrainOne(const Plan& plan, size_t index, Runtime* runtime, Shared* shared) {
+  using Clock = std::chrono::steady_clock;
+  const PlanRun& run = plan.runs[index];
+  RunState& state = shared->states[index];
+  const absl::StatusOr<std::unique_ptr<TrainRun>> opened = OpenRun(plan, run, runtime);
+  if (!opened.ok()) return opened.status();
+  TrainRun* training = opened->get();
+  LossSummary losses;
+  if (training->step() > 0) {
+    losses.AddMetricsFile(absl::StrCat(run.directory, "/metrics.jsonl"), training->step());
+  }
+  RunResult result;
+  Clock::time_point saved_at = Clock::now();
+  while (!training->done() && !result.diverged) {
+    if (shared->stop) return training->SaveCheckpoint().status();
+    const absl::StatusOr<StepReport> report = training->Step();
+    if (absl::IsAborted(report.status())) {
+      result.diverged = true;
+      result.message = std::string(report.status().message());
+      break;
+    }
+    if (!report.ok()) return report.status();
+    losses.Add(report->step, report->loss, std::nullopt);
+    state.step.store(report->step, std::memory_order_relaxed);
+    state.loss.store(report->loss, std::memory_order_relaxed);
+    if (!report->checkpoint.empty()) saved_at = Clock::now();
+    if (Clock::now() - saved_at > kCheckpointInterval) {
+      if (const auto saved = training->SaveCheckpoint(); !saved.ok()) return saved.status();
+      saved_at = Clock::now();
+    }
+  }
+  result.step = training->step() + (result.diverged ? 1 : 0);
+  if (!result.diverged) {
+    if (plan.groups[run.group].training.has_validation) {
+      const absl::StatusOr<double> validation = training->ValidationLoss();
+      if (!validation.ok()) return validation.status();
+      result.validation = *validation;
+    }
+    const absl::Status drawn =
+        DrawSamples(plan, run, training->info().context_length, runtime, &result);
+    if (!drawn.ok()) return drawn;
+  }
+  if (const absl::Status written = WriteRunResult(run.directory, result); !written.ok()) {
+    return written;
+  }
+  state.step = result.step;
+  state.loss = losses.MeanOfLast100().value_or(0);
+  state.phase = result.diverged ? RunPhase::kDiverged : RunPhase::kFinished;
+  return absl::OkStatus();
+}
+
+void Work(const Plan& plan, Runtime* runtime, Shared* shared) {
+  std::unique_lock<std::mutex> lock(shared->mutex);
+  while (!shared->queue.empty() && !shared->stop) {
+    const size_t index = shared->queue.front();
+    shared->queue.pop_front();
+    lock.unlock();
+    shared->states[index].phase = RunPhase::kRunning;
+    absl::Status status;
+    try {
+      status = TrainOne(plan, index, runtime, shared);
+    } catch (const std::bad_alloc&) {
+      status = absl::ResourceExhaustedError("out of memory");
+    } catch (const std::exception& error) {
+      status = absl::InternalError(error.what());
+    }
+    lock.lock();
+    for (std::string& warning : runtime->TakeWarnings()) {
+      shared->warnings.push_back(std::move(warning));
+    }
+    if (!status.ok() && shared->error.ok()) {
+      const PlanRun& run = plan.runs[index];
+      shared->error = absl::Status(
+          status.code(), absl::StrCat(status.message(), "\nin the run of ",
+                                      plan.groups[run.group].name, " with seed ", run.seed));
+      shared->stop = true;
+    }
+    shared->changed.notify_one();
+  }
+  --shared->working;
+  shared->changed.notify_one();
+}
+
+// Fills the queue with what has not ended: seed by seed, so that what is there early compares all
+// groups.
+void FindWork(const Plan& plan, Shared* shared) {
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    RunState& state = shared->states[i];
+    const std::optional<RunResult> result = ReadRunResult(plan.runs[i].directory);
+    if (!result) {
+      shared->queue.push_back(i);
+      continue;
+    }
+    LossSummary losses;
+    losses.AddMetricsFile(absl::StrCat(plan.runs[i].directory, "/metrics.jsonl"), result->step);
+    state.found = true;
+    state.step = result->step;
+    state.loss = losses.MeanOfLast100().value_or(0);
+    state.phase = result->diverged ? RunPhase::kDiverged : RunPhase::kFinished;
+  }
+  const size_t seeds = plan.study.seeds.size();
+  std::stable_sort(shared->queue.begin(), shared->queue.end(),
+                   [seeds](size_t a, size_t b) { return a % seeds < b % seeds; });
+}
+
+void ShowWarnings(Shared* shared, std::set<std::string>* shown, StudyProgress* progress) {
+  for (const std::string& warning : shared->warnings) {
+    if (shown->insert(warning).second) progress->Note(absl::StrCat("warning: ", warning));
+  }
+  shared->warnings.clear();
+}
+
+}  // namespace
+
+Division Divide(int threads, size_t runs, int64_t parameters) {
+  if (parameters > kManyParameters) return {1, threads};
+  const int workers = static_cast<int>(std::min<size_t>(static_cast<size_t>(threads), runs));
+  return {std::max(1, workers), std::max(1, threads / std::max(1, workers))};
+}
+
+absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
+  Shared shared(plan.runs.size());
+  FindWork(plan, &shared);
+  int64_t parameters = 0;
+  for (const PlanGroup& group : plan.groups) parameters = std::max(parameters, group.parameters);
+  const Division division = Divide(options.threads, shared.queue.size(), parameters);
+  std::vector<std::unique_ptr<Runtime>> runtimes;
+  for (int i = 0; i < division.workers; ++i) {
+    absl::StatusOr<std::unique_ptr<Runtime>> runtime = options.create_runtime(division.threads);
+    if (!runtime.ok()) return runtime.status();
+    runtimes.push_back(*std::move(runtime));
+  }
+
+  StudyProgress progress(&plan, &shared.states, options.quiet);
+  const Interrupts interrupts;
+  std::set<std::string> shown;
+  std::vector<std::thread> threads;
+  shared.working = runtimes.size();
+  for (const auto& runtime : runtimes) {
+    threads.emplace_back(Work, std::cref(plan), runtime.get(), &shared);
+  }
+  {
+    std::unique_lock<std::mutex> lock(shared.mutex);
+    while (shared.working > 0) {
+      shared.changed.wait_for(lock, std::chrono::milliseconds(50));
+      if (interrupts.requested()) shared.stop = true;
+      ShowWarnings(&shared, &shown, &progress);
+      lock.unlock();
+      progress.Update(false);
+      lock.lock();
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  ShowWarnings(&shared, &shown, &progress);
+  progress.Update(true);
+  if (!shared.error.ok()) return shared.error;
+  const bool all_ended =
+      std::all_of(shared.states.begin(), shared.states.end(), [](const RunState& state) {
+        return state.phase == RunPhase::kFinished || state.phase == RunPhase::kDiverged;
+      });
+  return all_ended ? absl::OkStatus() : absl::CancelledError("interrupted");
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,18 @@
+// SHA-256 (FIPS 180-4), to say which files a report is about. Stateless.
+#ifndef PLUMB_CLI_COMPARE_SHA256_H_
+#define PLUMB_CLI_COMPARE_SHA256_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace plumb::cli {
+
+// 64 lower-case hexadecimal digits.
+std::string Sha256(absl::string_view bytes);
+// Of a file's content; "" if it cannot be read.
+std::string Sha256OfFile(const std::string& path);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_COMPARE_SHA256_H_

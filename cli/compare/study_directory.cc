@@ -1,0 +1,95 @@
+#include "cli/compare/study_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/write_file.h"
+
+namespace plumb::cli {
+namespace {
+
+// The lines that only one of two texts has; each line counts as often as it stands there.
+std::vector<std::string> OnlyIn(const std::vector<std::string>& lines,
+                                std::vector<std::string> others) {
+  std::vector<std::string> only;
+  for (const std::string& line : lines) {
+    const auto found = std::find(others.begin(), others.end(), line);
+    if (found == others.end()) {
+      if (!line.empty()) only.push_back(line);
+    } else {
+      others.erase(found);
+    }
+  }
+  return only;
+}
+
+void AppendLines(const char* head, const std::vector<std::string>& lines, std::string* message) {
+  constexpr size_t kShown = 6;
+  for (size_t i = 0; i < std::min(kShown, lines.size()); ++i) {
+    absl::StrAppend(message, "\n", head, lines[i]);
+  }
+  if (lines.size() > kShown) absl::StrAppend(message, "\n", head, "…");
+}
+
+}  // namespace
+
+absl::StatusOr<StudyLock> StudyLock::Acquire(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory, ": cannot make the directory: ", error.message()));
+  }
+  const std::string path = absl::StrCat(directory, "/.lock");
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
+  }
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    close(fd);
+    return absl::AlreadyExistsError(absl::StrCat(
+        directory,
+        ": another plumb compare is at work here; wait for it, or choose another --out"));
+  }
+  return StudyLock(fd);
+}
+
+StudyLock::~StudyLock() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status ClaimDirectory(const std::string& directory, const std::string& text) {
+  const std::string path = absl::StrCat(directory, "/study.pbtxt");
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    if (std::filesystem::exists(absl::StrCat(directory, "/runs"), error)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          directory, ": holds runs, but no study.pbtxt that says whose; choose another --out"));
+    }
+    return WriteFileWhole(path, text);
+  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string begun(std::istreambuf_iterator<char>(file), {});
+  if (begun == text) return absl::OkStatus();
+  const std::vector<std::string> before = absl::StrSplit(begun, '\n');
+  const std::vector<std::string> now = absl::StrSplit(text, '\n');
+  std::string message = absl::StrCat(path, ": is another study; choose another --out, or delete ",
+                                     directory, ". It has");
+  AppendLines("  - ", OnlyIn(before, now), &message);
+  absl::StrAppend(&message, "\nand this one has");
+  AppendLines("  + ", OnlyIn(now, before), &message);
+  return absl::InvalidArgumentError(message);
+}
+
+}  // namespace plumb::cli

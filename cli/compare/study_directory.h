@@ -1,0 +1,32 @@
+// The directory of a study: who may write into it, and which study it belongs to.
+#ifndef PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_
+#define PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace plumb::cli {
+
+// Keeps other processes from writing into a study's directory while it lives. Move-only.
+class StudyLock {
+ public:
+  // Makes the directory if need be. kAlreadyExists when another process holds the lock.
+  static absl::StatusOr<StudyLock> Acquire(const std::string& directory);
+  ~StudyLock();
+  StudyLock(StudyLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  StudyLock& operator=(StudyLock&&) = delete;
+
+ private:
+  explicit StudyLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+// Writes `text` to `directory`/study.pbtxt, or finds it there. kInvalidArgument when the directory
+// holds another study; the message says what differs.
+absl::Status ClaimDirectory(const std::string& directory, const std::string& text);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_

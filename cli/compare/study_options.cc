@@ -1,0 +1,139 @@
+#include "cli/compare/study_options.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace plumb::cli {
+namespace {
+
+constexpr uint64_t kDefaultSeeds = 3;
+
+// Whether a file is a study rather than a model: the two have no field in common.
+bool IsStudy(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ifstream file(path, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    for (const char* field : {"model", "data", "seeds", "grid"}) {
+      absl::string_view rest = line;
+      if (!absl::ConsumePrefix(&rest, field)) continue;
+      rest = absl::StripLeadingAsciiWhitespace(rest);
+      if (!rest.empty() && (rest.front() == ':' || rest.front() == '{')) return true;
+    }
+  }
+  return false;
+}
+
+// "FIELD=REST".
+absl::StatusOr<std::pair<std::string, std::string>> Split(const char* option,
+                                                          const std::string& word,
+                                                          const char* example) {
+  const size_t equals = word.find('=');
+  if (equals != std::string::npos && equals > 0) {
+    return std::make_pair(word.substr(0, equals), word.substr(equals + 1));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, " ", word, ": no \"=\"; write it like ", option, " ", example));
+}
+
+absl::Status AddGrid(const std::string& word, Study* study) {
+  auto split = Split("--grid", word, "model.n_layer=4,8");
+  if (!split.ok()) return split.status();
+  StudyAxis axis;
+  axis.field = split->first;
+  axis.values = absl::StrSplit(split->second, ',');
+  axis.place = absl::StrCat("--grid ", word);
+  for (size_t i = 0; i < axis.values.size(); ++i) {
+    if (axis.values[i].empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(axis.place, ": a value is missing; write it like --grid model.n_layer=4,8"));
+    }
+    const auto before = axis.values.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(axis.values.begin(), before, axis.values[i]) != before) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(axis.place, ": \"", axis.values[i], "\" is said twice"));
+    }
+  }
+  for (const StudyAxis& other : study->grid) {
+    if (other.field != axis.field) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(axis.place, ": ", axis.field, " is in the grid already"));
+  }
+  study->grid.push_back(std::move(axis));
+  return absl::OkStatus();
+}
+
+absl::Status SetSeeds(const StudyOptions& options, Study* study) {
+  if (options.seeds > 0 && !options.seed_list.empty()) {
+    return absl::InvalidArgumentError("--seeds and --seed: say how many, or which, not both");
+  }
+  if (options.seeds > 0 || !options.seed_list.empty()) study->seeds.clear();
+  for (const std::string& word : options.seed_list) {
+    uint64_t seed = 0;
+    const bool decimal = !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+    if (!decimal || (word.size() > 1 && word.front() == '0') || !absl::SimpleAtoi(word, &seed)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--seed: \"", word, "\" is not a whole number from 0 to ", UINT64_MAX));
+    }
+    if (std::find(study->seeds.begin(), study->seeds.end(), seed) != study->seeds.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("--seed ", word, ": is said twice"));
+    }
+    study->seeds.push_back(seed);
+  }
+  uint64_t count = static_cast<uint64_t>(options.seeds);
+  if (study->seeds.empty() && count == 0) count = kDefaultSeeds;
+  for (uint64_t seed = 1; seed <= count; ++seed) study->seeds.push_back(seed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Study> ReadStudy(const StudyOptions& options) {
+  if (options.files.size() == 1 && IsStudy(options.files.front())) {
+    return Study::FromFile(options.files.front());
+  }
+  for (const std::string& file : options.files) {
+    if (!IsStudy(file)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": is a study, which stands alone: it names its models itself"));
+  }
+  Study study;
+  study.models = options.files;
+  return study;
+}
+
+}  // namespace
+
+absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
+  absl::StatusOr<Study> study = ReadStudy(options);
+  if (!study.ok()) return study.status();
+  if (!options.data.empty()) study->data = options.data;
+  if (!options.train.empty()) study->train = options.train;
+  for (const std::string& word : options.settings) {
+    auto split = Split("--set", word, "train.max_steps=200");
+    if (!split.ok()) return split.status();
+    study->settings.push_back({split->first, split->second, absl::StrCat("--set ", word)});
+  }
+  for (const std::string& word : options.grid) {
+    if (const absl::Status added = AddGrid(word, &*study); !added.ok()) return added;
+  }
+  if (const absl::Status set = SetSeeds(options, &*study); !set.ok()) return set;
+  if (options.samples >= 0) study->samples = options.samples;
+  if (options.probe_every >= 0) {
+    study->probe_every = options.probe_every;
+  } else if (options.probe && study->probe_every == 0) {
+    study->probe_every = kDefaultProbeInterval;
+  }
+  study->tensorboard = study->tensorboard || options.tensorboard;
+  return study;
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,33 @@
+// What the command line says of a study, laid over a study file if there is one.
+#ifndef PLUMB_CLI_COMPARE_STUDY_OPTIONS_H_
+#define PLUMB_CLI_COMPARE_STUDY_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plumb/study.h"
+
+namespace plumb::cli {
+
+struct StudyOptions {
+  std::vector<std::string> files;  // models, or one study
+  std::string data, train;         // "": not said
+  std::vector<std::string> settings, grid;
+  int64_t seeds = 0;  // 0: not said
+  std::vector<std::string> seed_list;
+  int64_t samples = -1;  // -1: not said
+  bool probe = false;
+  int64_t probe_every = -1;  // -1: not said
+  bool tensorboard = false;
+};
+
+// The study, with seeds 1 to 3 unless others are said. Errors: as Study::FromFile, and words that
+// are no setting, no grid or no seed.
+absl::StatusOr<Study> MakeStudy(const StudyOptions& options);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_COMPARE_STUDY_OPTIONS_H_

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs the study of one folder here:
+#
+#   examples/run_study.sh why_normalise [OPTIONS OF plumb compare]
+#
+# The report is OUT/report.html, OUT being build/studies/FOLDER unless --out says otherwise. A study
+# that was interrupted goes on; one that is finished is only written again.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/.." && pwd)
+study=${1:-}
+if [ -z "$study" ] || [ ! -r "$here/$study/study.pbtxt" ]; then
+  echo "usage: run_study.sh FOLDER [OPTIONS OF plumb compare]" >&2
+  echo "FOLDER is one of: $(cd "$here" && printf '%s ' */study.pbtxt | sed 's|/study.pbtxt||g')" >&2
+  exit 2
+fi
+shift
+out=(--out "$root/build/studies/$study")
+for word in "$@"; do
+  case $word in --out | --out=*) out=() ;; esac
+done
+
+{
+  "$root/tools/install_dependencies.sh"
+  "$root/tools/build.sh" release plumb plugins/all
+} >&2
+exec "$root/build/release/bin/plumb" compare "$here/$study/study.pbtxt" "${out[@]}" "$@"

@@ -1,0 +1,94 @@
+// What plumb compare says to mistakes: exit code 2, what is wrong, and nothing written.
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class CompareBadInputTest : public PlumbTest {
+ protected:
+  void ExpectMistake(const std::vector<std::string>& more, const std::string& message) {
+    std::vector<std::string> arguments = {"compare", "--out", "study"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(message));
+    EXPECT_FALSE(Exists("study")) << message;
+  }
+};
+
+TEST_F(CompareBadInputTest, FilesThatAreNotThere) {
+  ExpectMistake({"gone.pbtxt", "--data", "names.txt"}, "gone.pbtxt: cannot open");
+  ExpectMistake({"pre.pbtxt", "--data", "gone.txt"}, "gone.txt: cannot open");
+  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--train", "gone.pbtxt"},
+                "gone.pbtxt: cannot open");
+  ExpectMistake({"pre.pbtxt"}, "no data; say --data FILE");
+  ExpectMistake({"--data", "names.txt"}, "MODEL");
+}
+
+TEST_F(CompareBadInputTest, FieldsThatAreNotThere) {
+  const std::vector<std::pair<std::string, std::string>> grids = {
+      {"model.n_layers=4,8", "--grid model.n_layers=4,8: model.n_layers: "},
+      {"model.n_layers=4,8", "did you mean \"n_layer\"?"},
+      {"n_layer=4,8", "did you mean \"model.n_layer\""},
+      {"modle.n_layer=4", "did you mean \"model\"?"},
+      {"train.max_stepss=4", "did you mean \"max_steps\"?"},
+      {"train.seed=1,2", "--seeds"},
+      {"model.n_layer=4,x", "model.n_layer: "},
+      {"model.n_layer", "no \"=\""}};
+  for (const auto& [grid, message] : grids) {
+    ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--grid", grid}, message);
+  }
+  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--set", "model.n_layers=4"},
+                "did you mean \"n_layer\"?");
+}
+
+TEST_F(CompareBadInputTest, SeedsThatAreNone) {
+  for (const char* seeds : {"0", "-1", "x", "1e3", "10001"}) {
+    ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--seeds", seeds},
+                  "is not a whole number from 1 to 10000");
+  }
+  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seed", "1"},
+                "is said twice");
+  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seeds", "2"}, "not both");
+}
+
+TEST_F(CompareBadInputTest, ValuesThatNoModelCanHave) {
+  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--grid", "model.n_head=4,3"}, "n_head");
+  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--set", "train.max_steps=0"},
+                "max_steps must be at least 1");
+  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--grid", "model.vocab_size=27,3"},
+                "names.txt: has ");
+  Write("short.txt", "abc");
+  ExpectMistake({"pre.pbtxt", "--data", "short.txt", "--set", "model.vocab_size=3"}, "short.txt");
+}
+
+TEST_F(CompareBadInputTest, MistakesInAStudyFileHaveTheirPlaces) {
+  Write("s.pbtxt", "model: \"pre.pbtxt\"\ndata: \"names.txt\"\nseeds: 0\n");
+  ExpectMistake({"s.pbtxt"}, "s.pbtxt:3:1: seeds must be in 1..10000");
+  Write("s.pbtxt",
+        "model: \"pre.pbtxt\"\ndata: \"names.txt\"\n"
+        "grid { field: \"model.n_layers\" value: \"2\" }\n");
+  ExpectMistake({"s.pbtxt"}, "s.pbtxt:3:8: model.n_layers: ");
+  Write("s.pbtxt", "model: \"pre.pbtxt\"\ndata: \"names.txt\"\nset: \"train.max_steps\"\n");
+  ExpectMistake({"s.pbtxt"}, "s.pbtxt:3:");
+  ExpectMistake({"s.pbtxt", "pre.pbtxt"}, "stands alone");
+}
+
+TEST_F(CompareBadInputTest, ADirectoryThatIsSomethingElse) {
+  ASSERT_EQ(RunPlumb(TrainArguments("run", 3)).exit_code, 0);
+  const Finished result = RunPlumb({"compare", "pre.pbtxt", "--data", "names.txt", "--out", "run"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("holds a single run"));
+  EXPECT_FALSE(Exists("run/study.pbtxt"));
+  EXPECT_EQ(
+      RunPlumb({"compare", "pre.pbtxt", "--data", "names.txt", "--out", "pre.pbtxt/x"}).exit_code,
+      2);
+}
+
+}  // namespace
+}  // namespace plumb::cli

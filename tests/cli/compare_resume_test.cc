@@ -1,0 +1,101 @@
+// Studies that are stopped from outside, at a moment of nobody's choosing, and begun again.
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class CompareResumeTest : public PlumbTest {
+ protected:
+  static std::vector<std::string> Arguments(const std::string& out, int steps) {
+    return {"compare",
+            "pre.pbtxt",
+            "post.pbtxt",
+            "--data",
+            "names.txt",
+            "--train",
+            "train.pbtxt",
+            "--set",
+            "train.max_steps=" + std::to_string(steps),
+            "--set",
+            "train.checkpoint_interval=10",
+            "--samples",
+            "2",
+            "--threads",
+            "2",
+            "--out",
+            out};
+  }
+
+  // Signals the study when a run has so many steps.
+  Finished SignalAfter(const std::string& run, size_t run_steps, int steps, int signal) {
+    PlumbProcess process(directory(), Arguments("study", steps));
+    WaitForSteps("study/runs/" + run, run_steps, &process);
+    process.Signal(signal);
+    return process.Wait();
+  }
+
+  void ExpectSameAsUnbroken(int steps) {
+    const Finished resumed = RunPlumb(Arguments("study", steps));
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    const Finished unbroken = RunPlumb(Arguments("unbroken", steps));
+    ASSERT_EQ(unbroken.exit_code, 0) << unbroken.err;
+    for (const char* file : {"table.csv", "table.md", "metrics.jsonl"}) {
+      const std::string name = file;
+      EXPECT_FALSE(Read("unbroken/" + name).empty()) << name;
+      EXPECT_EQ(Read("study/" + name), Read("unbroken/" + name)) << name;
+    }
+  }
+};
+
+TEST_F(CompareResumeTest, AStudyThatWasKilledThreeTimesEndsInTheSameBytes) {
+  constexpr int kSteps = 300;
+  EXPECT_EQ(SignalAfter("pre-seed1", 3, kSteps, SIGKILL).signal, SIGKILL);
+  EXPECT_FALSE(Exists("study/table.csv"));
+  EXPECT_EQ(SignalAfter("pre-seed2", 25, kSteps, SIGKILL).signal, SIGKILL);
+  EXPECT_EQ(SignalAfter("post-seed3", 120, kSteps, SIGKILL).signal, SIGKILL);
+  EXPECT_FALSE(Exists("study/table.csv"));
+  ExpectSameAsUnbroken(kSteps);
+}
+
+TEST_F(CompareResumeTest, CtrlCLeavesCheckpointsAndExitsWith130) {
+  constexpr int kSteps = 400;
+  const Finished result = SignalAfter("post-seed1", 7, kSteps, SIGINT);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("interrupted"), HasSubstr("plumb compare pre.pbtxt")));
+  EXPECT_FALSE(Exists("study/table.csv"));
+  EXPECT_TRUE(Exists("study/runs/post-seed1/latest"));
+  ExpectSameAsUnbroken(kSteps);
+}
+
+TEST_F(CompareResumeTest, ARunWithoutItsResultOrWithADamagedCheckpointIsMended) {
+  ASSERT_EQ(RunPlumb(Arguments("study", 30)).exit_code, 0);
+  Write("study/runs/pre-seed1/result.json", "{");
+  Write("study/runs/pre-seed2/result.json", "");
+  Write("study/runs/pre-seed2/checkpoints/step-000030/state.json", "{}");
+  ExpectSameAsUnbroken(30);
+}
+
+TEST_F(CompareResumeTest, AnotherStudyIsNotMixedIntoTheDirectory) {
+  ASSERT_EQ(RunPlumb(Arguments("study", 30)).exit_code, 0);
+  const std::string table = Read("study/table.csv");
+  const Finished other = RunPlumb(Arguments("study", 40));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("- set: \"train.max_steps=30\""),
+                               HasSubstr("+ set: \"train.max_steps=40\"")));
+  // The same words about a model that has changed are another study as well.
+  Write("post.pbtxt", Read("pre.pbtxt") + "name: \"post\"\n");
+  const Finished changed = RunPlumb(Arguments("study", 30));
+  EXPECT_EQ(changed.exit_code, 2);
+  EXPECT_THAT(changed.err, HasSubstr("- # group post: model "));
+  EXPECT_EQ(Read("study/table.csv"), table);
+}
+
+}  // namespace
+}  // namespace plumb::cli

@@ -1,0 +1,163 @@
+// Studies from the command to the page.
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using Json = nlohmann::json;
+
+class CompareStudyTest : public PlumbTest {
+ protected:
+  Finished Compare(const std::vector<std::string>& more, const std::string& out = "study") {
+    std::vector<std::string> arguments = {
+        "compare", "--data", "names.txt", "--train", "train.pbtxt", "--set", "train.max_steps=30",
+        "--out",   out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunPlumb(arguments);
+  }
+};
+
+TEST_F(CompareStudyTest, TwoModelsWithThreeSeedsEndInTablesAndAPage) {
+  const Finished result =
+      Compare({"pre.pbtxt", "post.pbtxt", "--set", "train.data.val_fraction=0.2"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("post − pre"), HasSubstr("study/report.html")));
+  EXPECT_THAT(result.err, HasSubstr("post, seed 3: loss "));
+  EXPECT_THAT(Read("study/table.md"), AllOf(HasSubstr("| pre | 25,968 | 3 |"), HasSubstr("± ")));
+  EXPECT_THAT(Read("study/report.html"), HasSubstr("id=\"report\""));
+
+  const Json report = ReadJson("study/report.json");
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["title"], "pre, post");
+  EXPECT_EQ(report["steps"], 30);
+  ASSERT_EQ(report["runs"].size(), 6u);
+  const Json& run = report["runs"][4];
+  EXPECT_EQ(run["group"], 1);
+  EXPECT_EQ(run["seed"], 2);
+  EXPECT_EQ(run["status"], "finished");
+  EXPECT_EQ(run["loss"].size(), 30u);
+  EXPECT_EQ(run["validation"].size(), 1u);
+  EXPECT_EQ(run["samples"].size(), 8u);
+  EXPECT_TRUE(run["probes"].is_null());
+  EXPECT_EQ(report["groups"][1]["runs"], Json({3, 4, 5}));
+  EXPECT_EQ(report["differences"][0]["field"], "block.placement");
+  EXPECT_EQ(report["provenance"]["plugins"][0]["sha256"].get<std::string>().size(), 64u);
+  EXPECT_EQ(report["paired"][0]["metric"], "last 100");
+  EXPECT_EQ(report["paired"][0]["runs"], 3);
+}
+
+TEST_F(CompareStudyTest, ARunOfAStudyIsTheRunThatTrainMakes) {
+  ASSERT_EQ(Compare({"pre.pbtxt", "--seed", "7"}).exit_code, 0);
+  ASSERT_EQ(RunPlumb(TrainArguments("alone", 30, {"--seed", "7"})).exit_code, 0);
+  EXPECT_EQ(Losses("study/runs/pre-seed7"), Losses("alone"));
+  EXPECT_EQ(RunPlumb({"sample", "study/runs/pre-seed7", "--num", "1"}).exit_code, 0);
+  const Finished exact = Compare(
+      {"pre.pbtxt", "--seed", "7", "--set", "train.data.val_fraction=0.2", "--json"}, "exact");
+  ASSERT_EQ(exact.exit_code, 0) << exact.err;
+  const Finished eval = RunPlumb({"eval", "exact/runs/pre-seed7", "--data", "names.txt", "--json"});
+  ASSERT_EQ(eval.exit_code, 0) << eval.err;
+  const double loss = Json::parse(exact.out)["groups"][0]["validation"]["mean"];
+  const Json splits = Json::parse(eval.out)["splits"];
+  EXPECT_NEAR(splits["validation"]["loss"].get<double>(), loss, 1e-6);
+}
+
+TEST_F(CompareStudyTest, ThreadsChangeNothing) {
+  const std::vector<std::string> files = {"table.csv", "table.md", "metrics.jsonl"};
+  for (const char* threads : {"1", "2", "4"}) {
+    const std::string out = std::string("t") + threads;
+    ASSERT_EQ(Compare({"pre.pbtxt", "post.pbtxt", "--threads", threads}, out).exit_code, 0);
+    for (const std::string& file : files) {
+      EXPECT_FALSE(Read(out + "/" + file).empty()) << file;
+      EXPECT_EQ(Read(out + "/" + file), Read("t1/" + file)) << file;
+    }
+  }
+}
+
+TEST_F(CompareStudyTest, AGridIsEveryCombinationOfItsValues) {
+  const Finished result =
+      Compare({"pre.pbtxt", "post.pbtxt", "--grid", "model.n_layer=1,2", "--grid",
+               "train.learning_rate=1e-3,1e-2", "--seeds", "1", "--samples", "0", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json groups = Json::parse(result.out)["groups"];
+  ASSERT_EQ(groups.size(), 8u);
+  EXPECT_EQ(groups[1]["name"], "pre, n_layer=1, learning_rate=1e-2");
+  EXPECT_EQ(groups[6]["settings"], Json({{"model.n_layer", "2"}, {"train.learning_rate", "1e-3"}}));
+  EXPECT_LT(groups[0]["parameters"], groups[2]["parameters"]);
+  EXPECT_NE(groups[0]["last_100"]["mean"], groups[1]["last_100"]["mean"]);
+  EXPECT_TRUE(Exists("study/runs/post-n_layer=2-learning_rate=1e-3-seed1/model.pbtxt"));
+}
+
+TEST_F(CompareStudyTest, ARunThatDivergesIsARowAndTheOthersGoOn) {
+  // The loss of the second step overflows, whatever the model.
+  const Finished result = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("none, learning_rate=1e30, seed 1: diverged at step "));
+  EXPECT_THAT(Read("study/table.md"), HasSubstr("| 3 (seed 1 at step "));
+  const Json report = ReadJson("study/report.json");
+  EXPECT_EQ(report["runs"][0]["status"], "finished");
+  const Json& diverged = report["runs"][3];
+  EXPECT_EQ(diverged["status"], "diverged");
+  EXPECT_EQ(diverged["loss"].size(), diverged["step"].get<size_t>());
+  EXPECT_TRUE(diverged["loss"].back().is_null());
+  EXPECT_NE(diverged["message"], "");
+  EXPECT_TRUE(diverged["samples"].empty());
+  EXPECT_TRUE(report["paired"][0]["mean"].is_null());
+  // It is not trained again.
+  const std::string table = Read("study/table.csv");
+  const Finished again = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.err, Not(HasSubstr("diverged")));
+  EXPECT_EQ(Read("study/table.csv"), table);
+}
+
+TEST_F(CompareStudyTest, ProbesOfEveryRunAreInTheReport) {
+  const Finished result =
+      Compare({"pre.pbtxt", "--seeds", "1", "--probe-every", "10", "--tensorboard"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json probes = ReadJson("study/report.json")["runs"][0]["probes"];
+  EXPECT_EQ(probes["steps"], Json({1, 10, 20, 30}));
+  ASSERT_EQ(probes["layers"].size(), 8u);
+  EXPECT_EQ(probes["layers"][7], "layers.7");
+  ASSERT_EQ(probes["gradient_norm"].size(), 4u);
+  for (const Json& norm : probes["gradient_norm"][3]) EXPECT_GT(norm, 0);
+  for (const Json& rms : probes["residual_rms"][3]) EXPECT_GT(rms, 0);
+}
+
+TEST_F(CompareStudyTest, AStudyFileStandsForTheCommandLine) {
+  Write("s.pbtxt",
+        "model: \"pre.pbtxt\" model: \"none.pbtxt\" data: \"names.txt\" train: \"train.pbtxt\"\n"
+        "set: \"train.max_steps=30\" seeds: 2 samples: 1\n");
+  const Finished result = RunPlumb({"compare", "s.pbtxt", "--out", "from_file", "--quiet"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  ASSERT_EQ(Compare({"pre.pbtxt", "none.pbtxt", "--seeds", "2", "--samples", "1"}).exit_code, 0);
+  EXPECT_EQ(Read("from_file/table.csv"), Read("study/table.csv"));
+  EXPECT_EQ(Read("from_file/study.pbtxt"), Read("study/study.pbtxt"));
+  // And so does the study as resolved.
+  const Finished again = RunPlumb({"compare", "study/study.pbtxt", "--out", "study"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+}
+
+// All names are "ab", "ba" and the like: half of the letters a, half b, and one end for two
+// letters. The unigram entropy is that of three equally frequent tokens.
+TEST_F(CompareStudyTest, TheUnigramEntropyIsThatOfTheTrainingTargets) {
+  Write("even.txt", "ab\nba\nab\nba\n");
+  const Finished result =
+      RunPlumb({"compare", "pre.pbtxt", "--data", "even.txt", "--train", "train.pbtxt", "--set",
+                "train.max_steps=2", "--set", "train.learning_rate=0", "--seeds", "1", "--out",
+                "study", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json group = Json::parse(result.out)["groups"][0];
+  EXPECT_NEAR(group["unigram_entropy"], 1.0986122886681098, 1e-12);
+  // Without learning the loss stays near log 27.
+  EXPECT_EQ(group["collapsed"], 1);
+}
+
+}  // namespace
+}  // namespace plumb::cli

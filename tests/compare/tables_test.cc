@@ -1,0 +1,115 @@
+#include "cli/compare/tables.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/compare/results.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+RunRecord Record(double loss) {
+  RunRecord record;
+  record.result.step = 2;
+  record.losses = {loss + 1, loss};
+  record.seconds = 2;
+  record.tokens = 10;
+  return record;
+}
+
+RunRecord Diverged(int64_t step) {
+  RunRecord record = Record(9);
+  record.result.diverged = true;
+  record.result.step = step;
+  return record;
+}
+
+// Two groups, the second with a name that tables must quote, and the seeds 1, 2 and 5.
+Plan TwoGroups() {
+  Plan plan;
+  plan.study.seeds = {1, 2, 5};
+  plan.study.grid = {{"model.n_layer", {"4"}, ""}};
+  plan.models = {{"a", "a.pbtxt", {}, ""}, {"b|c", "b.pbtxt", {}, ""}};
+  for (size_t model = 0; model < 2; ++model) {
+    PlanGroup group;
+    group.name = plan.models[model].name + ", n_layer=4";
+    group.model = model;
+    group.settings = {{"model.n_layer", "4"}};
+    group.parameters = 1234;
+    group.training.unigram_entropy = 100;
+    plan.groups.push_back(group);
+    for (uint64_t seed : plan.study.seeds) plan.runs.push_back({model, seed, ""});
+  }
+  return plan;
+}
+
+StudyResults Results(const Plan& plan) {
+  return Evaluate(plan, {Record(1), Record(2), Record(3), Record(1.5), Record(3), Diverged(7)});
+}
+
+TEST(TablesTest, AGroupsFiguresAreOverTheRunsThatFinished) {
+  const StudyResults results = Results(TwoGroups());
+  EXPECT_EQ(results.groups[1].runs, 3);
+  EXPECT_EQ(results.groups[1].finished, 2);
+  EXPECT_THAT(results.groups[1].diverged, ElementsAre(5));
+  EXPECT_DOUBLE_EQ(results.groups[1].metric[kLast100].mean, (2.0 + 3.5) / 2);
+  EXPECT_DOUBLE_EQ(results.groups[0].metric[kLast100].sd, 1);
+}
+
+TEST(TablesTest, DifferencesArePairedOverTheSeedsWithWhichBothFinished) {
+  const StudyResults results = Results(TwoGroups());
+  ASSERT_FALSE(results.paired.empty());
+  const PairedDifference& paired = results.paired[0];
+  EXPECT_EQ(paired.metric, kLast100);
+  EXPECT_EQ(paired.interval.n, 2);
+  EXPECT_DOUBLE_EQ(paired.interval.mean, (0.5 + 1) / 2);
+}
+
+TEST(TablesTest, MarkdownNamesTheStepThatDivergedAndEscapesBars) {
+  const Plan plan = TwoGroups();
+  const std::string text = TableMarkdown(plan, Results(plan));
+  EXPECT_THAT(text, HasSubstr("| a, n_layer=4 | 1,234 | 3 | 2.500 ± 1.000 | 2.500 ± 1.000 |"));
+  EXPECT_THAT(text, HasSubstr("| b\\|c, n_layer=4 |"));
+  EXPECT_THAT(text, HasSubstr("| 1 (seed 5 at step 7) |"));
+  EXPECT_THAT(text, HasSubstr("+0.750"));
+}
+
+TEST(TablesTest, CsvQuotesCommasAndLeavesOutWhatIsNotThere) {
+  const Plan plan = TwoGroups();
+  const std::string text = TableCsv(plan, Results(plan));
+  EXPECT_THAT(text, HasSubstr("group,model,model.n_layer,parameters,runs,finished,diverged"));
+  EXPECT_THAT(text,
+              HasSubstr("\n\"a, n_layer=4\",a,4,1234,3,3,0,0,100,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
+}
+
+TEST(TablesTest, OnlyTheTimingTellsTimes) {
+  const Plan plan = TwoGroups();
+  StudyResults slow = Results(plan);
+  for (RunRecord& record : slow.records) record.seconds *= 3;
+  slow = Evaluate(plan, slow.records);
+  EXPECT_EQ(TableCsv(plan, slow), TableCsv(plan, Results(plan)));
+  EXPECT_EQ(TableMarkdown(plan, slow), TableMarkdown(plan, Results(plan)));
+  EXPECT_NE(TimingCsv(plan, slow), TimingCsv(plan, Results(plan)));
+}
+
+TEST(TablesTest, TextColumnsAreAlignedByCharactersNotBytes) {
+  Table table;
+  table.columns = {"x", "y"};
+  table.rows = {{{"±±", 0, 0}, {"1", 0, 0}}, {{"a", 0, 0}, {"1,000", 0, 0}}};
+  EXPECT_EQ(ToText(table), "x       y\n±±      1\na   1,000\n");
+}
+
+TEST(DifferencesTest, ListsTheFieldsThatDifferAndNoOthers) {
+  const std::string a = "n_layer: 2\nnorm {\n  name: \"a\"\n}\nnorm {\n  name: \"b\"\n}\n";
+  const std::string b = "n_layer: 2\nnorm {\n  name: \"a\"\n}\nd_ff: 8\n";
+  EXPECT_THAT(Differences({a, b}), ElementsAre(Pair("norm[1].name", ElementsAre("b", "")),
+                                               Pair("d_ff", ElementsAre("", "8"))));
+  EXPECT_TRUE(Differences({a, a}).empty());
+}
+
+}  // namespace
+}  // namespace plumb::cli
