@@ -40,6 +40,7 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation);
 void AddEvalCommand(CLI::App* program, Invocation* invocation);
 void AddDescribeCommand(CLI::App* program, Invocation* invocation);
 void AddExplainCommand(CLI::App* program, Invocation* invocation);
+void AddTheoryCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCommand(CLI::App* program, Invocation* invocation);
 
 }  // namespace plumb::cli

@@ -47,6 +47,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddEvalCommand(program, invocation);
   AddDescribeCommand(program, invocation);
   AddExplainCommand(program, invocation);
+  AddTheoryCommand(program, invocation);
   AddPluginCommand(program, invocation);
 }
 

@@ -1,0 +1,195 @@
+// plumb theory: the stream and the gradients of a model at initialization, beside what theory says.
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/theory/measure.h"
+#include "cli/theory/predict.h"
+#include "cli/theory/results.h"
+#include "cli/write_file.h"
+#include "plumb/model.h"
+
+namespace plumb::cli {
+namespace {
+
+constexpr int64_t kDefaultSeq = 16;
+constexpr int64_t kMaxDepth = 4096;
+
+struct Options {
+  std::string model, depths, out;
+  std::vector<std::string> settings;
+  int64_t seeds = 10;
+  int64_t seq = 0;  // 0: not said
+  bool json = false;
+};
+
+// "8,16,32", in increasing order and each once; {0}, the model's own depth, for "".
+absl::StatusOr<std::vector<int64_t>> ParseDepths(const std::string& text) {
+  if (text.empty()) return std::vector<int64_t>{0};
+  std::vector<int64_t> depths;
+  for (const absl::string_view word : absl::StrSplit(text, ',')) {
+    int64_t depth = 0;
+    if (!absl::SimpleAtoi(word, &depth) || absl::StrCat(depth) != word || depth < 1 ||
+        depth > kMaxDepth) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--depths: \"", word, "\" is not a whole number in 1..", kMaxDepth,
+                       "; numbers of layers with commas between are meant, as in 8,16,32"));
+    }
+    depths.push_back(depth);
+  }
+  std::sort(depths.begin(), depths.end());
+  depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
+  return depths;
+}
+
+absl::StatusOr<std::unique_ptr<Model>> OpenAtDepth(const Options& options, int64_t depth,
+                                                   Runtime* runtime) {
+  std::vector<std::string> settings = options.settings;
+  if (depth > 0) settings.push_back(absl::StrCat("model.n_layer=", depth));
+  return OpenModel(options.model, settings, runtime);
+}
+
+int64_t ContextLength(const ModelDescription& description) {
+  for (const auto& [name, value] : description.dims) {
+    if (name == "context_length") return value;
+  }
+  return 0;
+}
+
+void Introduce(const Options& options, const ModelDescription& description,
+               TheoryResults* results) {
+  results->model = description.name;
+  results->file = options.model;
+  results->command = absl::StrCat("plumb theory ", options.model);
+  for (const std::string& setting : options.settings) {
+    absl::StrAppend(&results->command, " --set ", setting);
+  }
+  if (!options.depths.empty()) absl::StrAppend(&results->command, " --depths ", options.depths);
+  absl::StrAppend(&results->command, " --seeds ", options.seeds, " --seq ", results->seq);
+  results->equations = description.begin;
+  for (const LayerGroupInfo& group : description.layers) {
+    results->equations.insert(results->equations.end(), group.equations.begin(),
+                              group.equations.end());
+  }
+  results->equations.insert(results->equations.end(), description.end.begin(),
+                            description.end.end());
+  results->reading = ReadModel(description);
+}
+
+absl::StatusOr<TheoryResults> MeasureDepths(const Options& options,
+                                            const std::vector<int64_t>& depths, Runtime* runtime,
+                                            const Interrupts& interrupts) {
+  TheoryResults results;
+  results.seeds = options.seeds;
+  MeasureOptions measure;
+  measure.seeds = options.seeds;
+  measure.stop = [&interrupts] { return interrupts.requested(); };
+  for (const int64_t depth : depths) {
+    const absl::StatusOr<std::unique_ptr<Model>> model = OpenAtDepth(options, depth, runtime);
+    if (!model.ok()) return model.status();
+    const absl::StatusOr<ModelDescription> description = (*model)->Describe();
+    if (!description.ok()) return description.status();
+    measure.seq =
+        options.seq > 0 ? options.seq : std::min(kDefaultSeq, ContextLength(*description));
+    results.seq = measure.seq;
+    if (results.depths.empty()) Introduce(options, *description, &results);
+    absl::StatusOr<Measurement> measurement = Measure(model->get(), measure);
+    if (!measurement.ok()) return measurement.status();
+    results.depths.push_back(*std::move(measurement));
+  }
+  return results;
+}
+
+absl::Status MakeDirectory(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--out ", path, ": cannot make this directory: ", error.message()));
+}
+
+absl::Status WriteResults(const std::string& out, const TheoryResults& results) {
+  absl::Status status = MakeDirectory(out);
+  if (status.ok()) status = WriteFileWhole(out + "/theory.csv", ToCsv(results));
+  if (status.ok()) status = WriteFileWhole(out + "/theory.html", ToPage(results));
+  if (status.ok()) PrintNote(absl::StrCat("wrote ", out, "/theory.html and ", out, "/theory.csv"));
+  return status;
+}
+
+absl::StatusOr<int> Theory(const Options& options, const Invocation& invocation) {
+  const absl::StatusOr<std::vector<int64_t>> depths = ParseDepths(options.depths);
+  if (!depths.ok()) return depths.status();
+  const absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  const Interrupts interrupts;
+  const absl::StatusOr<TheoryResults> results =
+      MeasureDepths(options, *depths, runtime->get(), interrupts);
+  if (absl::IsCancelled(results.status())) {
+    PrintNote("interrupted; nothing was written");
+    return kExitInterrupted;
+  }
+  if (!results.ok()) return results.status();
+  if (!options.out.empty()) {
+    const absl::Status written = WriteResults(options.out, *results);
+    if (!written.ok()) return written;
+  }
+  const absl::Status status =
+      options.json ? PrintJson(ToJson(*results)) : PrintResult(ToText(*results));
+  if (!status.ok()) return status;
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* app = program->add_subcommand(
+      "theory", "Measure stream and gradients at initialization, beside what theory predicts");
+  app->add_option("MODEL", options->model, "The model's description (.pbtxt)")
+      ->required()
+      ->type_name("");
+  app->add_option("--depths", options->depths,
+                  "Measure with these n_layer, e.g. 8,16,32,64, for the slope of the last gradient "
+                  "over depth; default: the model's own")
+      ->type_name("N,N,...");
+  AddInt(app, "--seeds", &options->seeds, 1, 100000,
+         "Draws of weights and tokens, seeds 1..N; default 10");
+  AddInt(app, "--seq", &options->seq, 2, std::numeric_limits<int32_t>::max(),
+         "Tokens, no two alike; default 16, or the model's context_length if that is less");
+  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
+              "Set a field, e.g. model.vocab_size=64; repeatable");
+  app->add_option("--out", options->out, "Write theory.html and theory.csv into this directory")
+      ->type_name("DIR");
+  app->add_flag("--json", options->json, "Print everything as JSON, every layer and sublayer");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Measured, as means over seeds: v_l = E|x_l|^2/d of the residual stream x after each layer;\n"
+      "the Frobenius norm of the loss's gradient by each MLP's output weights, and its log-log\n"
+      "slope over depth; and the gain of each sublayer, which is the RMS of the loss's gradient "
+      "by\n"
+      "the stream before the sublayer over that by the stream after it (geometric mean over "
+      "seeds;\n"
+      "gains of successive sublayers multiply). docs/theory.md has the equations.\n\n"
+      "Example:\n"
+      "  plumb theory pre.pbtxt --depths 8,16,32,64 --set model.vocab_size=64 --out theory");
+  app->callback([options, invocation] {
+    invocation->run = [options, invocation] { return Theory(*options, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,266 @@
+#include "cli/theory/measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace plumb::cli {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr char kStream[] = ".residual";
+constexpr char kOutputWeight[] = ".down.weight";
+
+// SplitMix64 (Steele, Lea & Flood 2014): the same tokens on every machine.
+class TokenRng {
+ public:
+  explicit TokenRng(uint64_t seed) : state_(seed) {}
+  // In 0..n-1. The remainder's bias is below 2^-32 for any vocabulary.
+  uint64_t Below(uint64_t n) {
+    state_ += 0x9e3779b97f4a7c15u;
+    uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (z ^ (z >> 31)) % n;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// `seq` of 0..vocab_size-1, no two alike: the beginning of a shuffle.
+std::vector<int32_t> DistinctTokens(int64_t seq, int64_t vocab_size, uint64_t seed) {
+  std::vector<int32_t> ids(static_cast<size_t>(vocab_size));
+  std::iota(ids.begin(), ids.end(), 0);
+  TokenRng rng(seed);
+  for (size_t i = 0; i < static_cast<size_t>(seq); ++i) {
+    std::swap(ids[i], ids[i + rng.Below(ids.size() - i)]);
+  }
+  ids.resize(static_cast<size_t>(seq));
+  return ids;
+}
+
+// What is probed of a model, in the order of the data.
+struct Plan {
+  std::string entry;                    // the stream as it enters the layers
+  std::vector<std::string> layers;      // streams after layers
+  std::vector<std::string> passages;    // streams after passages
+  std::vector<std::string> parameters;  // output weights of MLPs
+  std::vector<std::string> globs;
+};
+
+// "layers.3.residual": 3. "layers.3.mlp.residual": 4.
+size_t Parts(const std::string& point) {
+  return static_cast<size_t>(std::count(point.begin(), point.end(), '.')) + 1;
+}
+
+absl::StatusOr<Plan> MakePlan(const Model& model) {
+  absl::StatusOr<std::vector<std::string>> points = model.ProbePoints();
+  if (!points.ok()) return points.status();
+  const std::set<std::string> known(points->begin(), points->end());
+  Plan plan;
+  for (const std::string& point : *points) {
+    if (absl::StartsWith(point, "param.layers.") && absl::EndsWith(point, kOutputWeight)) {
+      plan.parameters.push_back(point.substr(6));
+    }
+    if (!absl::EndsWith(point, kStream) || known.count("grad." + point) == 0) continue;
+    if (point == "embedding.residual" || point == "begin.residual") plan.entry = point;
+    if (!absl::StartsWith(point, "layers.")) continue;
+    if (Parts(point) == 3) {
+      plan.layers.push_back(point);
+      // A layer whose sublayers leave no streams of their own is one passage.
+      const std::string layer = point.substr(0, point.size() - sizeof(kStream) + 2);
+      if (plan.passages.empty() || !absl::StartsWith(plan.passages.back(), layer)) {
+        plan.passages.push_back(point);
+      }
+    } else {
+      plan.passages.push_back(point);
+    }
+  }
+  if (plan.entry.empty() || plan.layers.empty()) {
+    return absl::InvalidArgumentError(
+        "the model's program keeps no residual stream whose gradient can be probed");
+  }
+  for (const char* glob : {"layers.*.residual", "grad.layers.*.residual"})
+    plan.globs.push_back(glob);
+  // A glob that matches nothing is an error.
+  if (!plan.parameters.empty()) plan.globs.push_back("param.layers.*.down.weight");
+  plan.globs.push_back(plan.entry);
+  plan.globs.push_back("grad." + plan.entry);
+  return plan;
+}
+
+absl::Status CheckTokens(const ModelDescription& description, int64_t seq) {
+  for (const auto& [name, value] : description.dims) {
+    if (name != "context_length" && name != "vocab_size") continue;
+    if (value >= seq) continue;
+    return absl::InvalidArgumentError(absl::StrCat(seq, " different tokens need a ", name, " of ",
+                                                   seq, ", but it is ", value, "; say --seq ",
+                                                   value, " or --set model.", name, "=", seq));
+  }
+  return absl::OkStatus();
+}
+
+int64_t Dim(const ModelDescription& description, const std::string& wanted) {
+  for (const auto& [name, value] : description.dims) {
+    if (name == wanted) return value;
+  }
+  return 0;
+}
+
+// Probes one pass for every seed and hands its figures to `use`.
+absl::Status ForSeeds(Model* model, const MeasureOptions& options,
+                      const std::vector<std::string>& globs,
+                      const std::function<void(const ProbeFigures&)>& use) {
+  const absl::StatusOr<ModelDescription> description = model->Describe();
+  if (!description.ok()) return description.status();
+  absl::Status status = CheckTokens(*description, options.seq);
+  if (!status.ok()) return status;
+  for (int64_t seed = 1; seed <= options.seeds; ++seed) {
+    if (options.stop && options.stop()) return absl::CancelledError("interrupted");
+    status = model->Init(static_cast<uint64_t>(seed));
+    if (!status.ok()) return status;
+    const std::vector<int32_t> tokens =
+        DistinctTokens(options.seq, Dim(*description, "vocab_size"), static_cast<uint64_t>(seed));
+    const absl::StatusOr<ProbeFigures> figures = model->Probe({tokens}, globs);
+    if (!figures.ok()) return figures.status();
+    use(*figures);
+  }
+  return absl::OkStatus();
+}
+
+double Rms(const TensorFigures& figures) { return figures.nonfinite > 0 ? kNan : figures.rms; }
+double MeanSquare(const TensorFigures& figures) { return Rms(figures) * Rms(figures); }
+double FrobeniusNorm(const TensorFigures& figures) {
+  return Rms(figures) * std::sqrt(static_cast<double>(figures.elements));
+}
+
+OverSeeds Summarize(const std::vector<double>& values) {
+  const double n = static_cast<double>(values.size());
+  OverSeeds result;
+  result.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double square = 0;
+  for (const double value : values) square += (value - result.mean) * (value - result.mean);
+  result.sd = values.size() < 2 ? 0 : std::sqrt(square / (n - 1));
+  return result;
+}
+
+double GeometricMean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += std::log(value);
+  return std::exp(sum / static_cast<double>(values.size()));
+}
+
+// Values of all seeds by point; a gradient's with "grad.", a parameter's gradient with "param.".
+using Series = std::map<std::string, std::vector<double>>;
+
+Measurement Assemble(const Plan& plan, const Series& squares, const Series& norms) {
+  Measurement result;
+  result.n_layer = static_cast<int64_t>(plan.layers.size());
+  result.stream.push_back(Summarize(squares.at(plan.entry)));
+  for (const std::string& point : plan.layers)
+    result.stream.push_back(Summarize(squares.at(point)));
+  for (const std::string& name : plan.parameters) {
+    result.gradients.push_back({name, Summarize(norms.at(name))});
+  }
+  std::string before = plan.entry;
+  for (const std::string& after : plan.passages) {
+    const std::vector<double>& above = squares.at("grad." + after);
+    std::vector<double> gains = squares.at("grad." + before);
+    for (size_t i = 0; i < gains.size(); ++i) gains[i] = std::sqrt(gains[i] / above[i]);
+    Passage passage;
+    passage.name = std::string(absl::StripSuffix(after, kStream));
+    passage.gain = GeometricMean(gains);
+    passage.stream_before = Summarize(squares.at(before)).mean;
+    passage.stream_after = Summarize(squares.at(after)).mean;
+    result.passages.push_back(std::move(passage));
+    before = after;
+  }
+  return result;
+}
+
+double Slope(const std::vector<double>& x, const std::vector<double>& y) {
+  const double n = static_cast<double>(x.size());
+  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / n;
+  const double mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;
+  double xy = 0, xx = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean_x) * (y[i] - mean_y);
+    xx += (x[i] - mean_x) * (x[i] - mean_x);
+  }
+  return xx > 0 && std::isfinite(xy) ? xy / xx : kNan;
+}
+
+std::vector<double> Logarithms(std::vector<double> values) {
+  for (double& value : values) value = value > 0 ? std::log(value) : kNan;
+  return values;
+}
+
+}  // namespace
+
+absl::StatusOr<Measurement> Measure(Model* model, const MeasureOptions& options) {
+  const absl::StatusOr<Plan> plan = MakePlan(*model);
+  if (!plan.ok()) return plan.status();
+  Series squares, norms;
+  const absl::Status status =
+      ForSeeds(model, options, plan->globs, [&](const ProbeFigures& figures) {
+        for (const ProbedTensor& tensor : figures.activations) {
+          squares[tensor.name].push_back(MeanSquare(tensor.figures));
+        }
+        for (const ProbedTensor& tensor : figures.gradients) {
+          squares["grad." + tensor.name].push_back(MeanSquare(tensor.figures));
+        }
+        for (const ProbedParameter& parameter : figures.parameters) {
+          norms[parameter.name].push_back(FrobeniusNorm(parameter.gradient));
+        }
+      });
+  if (!status.ok()) return status;
+  return Assemble(*plan, squares, norms);
+}
+
+absl::StatusOr<double> MeanSquareAt(Model* model, const std::string& point,
+                                    const MeasureOptions& options) {
+  std::vector<double> squares;
+  const absl::Status status = ForSeeds(model, options, {point}, [&](const ProbeFigures& figures) {
+    for (const ProbedTensor& tensor : figures.activations) {
+      squares.push_back(MeanSquare(tensor.figures));
+    }
+  });
+  if (!status.ok()) return status;
+  return Summarize(squares).mean;
+}
+
+double LogLogSlope(const std::vector<double>& x, const std::vector<double>& y) {
+  return Slope(Logarithms(x), Logarithms(y));
+}
+
+double GrowthPerLayer(const Measurement& measurement) {
+  std::vector<double> layers, streams;
+  for (const OverSeeds& stream : measurement.stream) {
+    layers.push_back(static_cast<double>(layers.size()));
+    streams.push_back(stream.mean);
+  }
+  return std::exp(Slope(layers, Logarithms(streams)));
+}
+
+double FirstOverLast(const Measurement& measurement) {
+  if (measurement.gradients.empty()) return kNan;
+  return measurement.gradients.front().value.mean / measurement.gradients.back().value.mean;
+}
+
+double TotalGain(const Measurement& measurement) {
+  double gain = 1;
+  for (const Passage& passage : measurement.passages) gain *= passage.gain;
+  return gain;
+}
+
+}  // namespace plumb::cli

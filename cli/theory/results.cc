@@ -1,0 +1,199 @@
+#include "cli/theory/results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+
+namespace plumb::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json OrNull(std::optional<double> value) {
+  return value.has_value() && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+std::string Number(std::optional<double> value) {
+  return value.has_value() && std::isfinite(*value) ? absl::StrFormat("%.4g", *value) : "-";
+}
+
+std::string BracketText(const std::optional<Bracket>& bracket) {
+  if (!bracket.has_value()) return "-";
+  if (bracket->low == bracket->high) return Number(bracket->low);
+  return absl::StrCat(Number(bracket->low), " .. ", Number(bracket->high));
+}
+
+// The layers that a table for reading shows: 0, 1, 2, 4, 8 .. and the last.
+std::set<int64_t> ShownLayers(int64_t n_layer) {
+  std::set<int64_t> layers = {0, n_layer};
+  for (int64_t layer = 1; layer < n_layer; layer *= 2) layers.insert(layer);
+  return layers;
+}
+
+void AppendDepth(const TheoryResults& results, const Measurement& depth, std::string* text) {
+  absl::StrAppendFormat(text, "\n%d layers\n", depth.n_layer);
+  absl::StrAppendFormat(text, "  %-8s %12s %10s   %-18s %12s\n", "layer", "E|x|^2/d", "sd",
+                        "predicted", "gradient");
+  const double v0 = depth.stream[0].mean;
+  for (const int64_t layer : ShownLayers(depth.n_layer)) {
+    const OverSeeds& v = depth.stream[static_cast<size_t>(layer)];
+    // One MLP a layer is what a row has room for; --json has all.
+    const bool has_gradient =
+        layer > 0 && static_cast<int64_t>(depth.gradients.size()) == depth.n_layer;
+    absl::StrAppendFormat(
+        text, "  %-8d %12s %10s   %-18s %12s\n", layer, Number(v.mean), Number(v.sd),
+        BracketText(PredictStream(results.reading, v0, layer)),
+        has_gradient ? Number(depth.gradients[static_cast<size_t>(layer - 1)].value.mean) : "");
+  }
+  absl::StrAppend(text, "  growth per layer            ", Number(GrowthPerLayer(depth)), "\n");
+  absl::StrAppend(text, "  gradient, first over last   ", Number(FirstOverLast(depth)), "\n");
+  absl::StrAppend(text, "  gain through all layers     ", Number(TotalGain(depth)));
+  double predicted = 1;
+  bool known = !depth.passages.empty();
+  for (const Passage& passage : depth.passages) {
+    const std::optional<double> gain = PredictGain(results.reading, passage);
+    known = known && gain.has_value();
+    predicted *= gain.value_or(1);
+  }
+  if (known) absl::StrAppend(text, "   predicted ", Number(predicted));
+  absl::StrAppend(text, "\n");
+}
+
+Json DepthJson(const TheoryResults& results, const Measurement& depth) {
+  Json stream = Json::array(), gradients = Json::array(), passages = Json::array();
+  for (size_t layer = 0; layer < depth.stream.size(); ++layer) {
+    const std::optional<Bracket> bracket =
+        PredictStream(results.reading, depth.stream[0].mean, static_cast<int64_t>(layer));
+    stream.push_back({{"layer", layer},
+                      {"value", OrNull(depth.stream[layer].mean)},
+                      {"sd", OrNull(depth.stream[layer].sd)},
+                      {"predicted", bracket.has_value()
+                                        ? Json::array({OrNull(bracket->low), OrNull(bracket->high)})
+                                        : Json(nullptr)}});
+  }
+  for (const NamedOverSeeds& gradient : depth.gradients) {
+    gradients.push_back({{"name", gradient.name},
+                         {"norm", OrNull(gradient.value.mean)},
+                         {"sd", OrNull(gradient.value.sd)}});
+  }
+  for (const Passage& passage : depth.passages) {
+    passages.push_back({{"name", passage.name},
+                        {"gain", OrNull(passage.gain)},
+                        {"predicted", OrNull(PredictGain(results.reading, passage))}});
+  }
+  return {{"n_layer", depth.n_layer},
+          {"stream", stream},
+          {"growth_per_layer", OrNull(GrowthPerLayer(depth))},
+          {"gradients", gradients},
+          {"first_over_last", OrNull(FirstOverLast(depth))},
+          {"gains", passages},
+          {"total_gain", OrNull(TotalGain(depth))}};
+}
+
+std::string CsvNumber(std::optional<double> value) {
+  return value.has_value() && std::isfinite(*value) ? absl::StrFormat("%.9g", *value) : "";
+}
+
+// Names are a user's: quoted, with quotes doubled (RFC 4180).
+std::string CsvText(const std::string& text) {
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+}
+
+void AppendCsv(int64_t n_layer, const char* quantity, size_t index, const std::string& name,
+               double value, std::optional<double> sd, const std::optional<Bracket>& predicted,
+               std::string* csv) {
+  std::optional<double> low, high;
+  if (predicted.has_value()) {
+    low = predicted->low;
+    high = predicted->high;
+  }
+  absl::StrAppend(csv, n_layer, ",", quantity, ",", index, ",", CsvText(name), ",",
+                  CsvNumber(value), ",", CsvNumber(sd), ",", CsvNumber(low), ",", CsvNumber(high),
+                  "\r\n");
+}
+
+}  // namespace
+
+DepthSeries LastGradients(const TheoryResults& results) {
+  DepthSeries series;
+  for (const Measurement& depth : results.depths) {
+    if (depth.gradients.empty()) continue;
+    series.depths.push_back(static_cast<double>(depth.n_layer));
+    series.last_gradients.push_back(depth.gradients.back().value.mean);
+  }
+  return series;
+}
+
+std::optional<double> MeasuredDepthSlope(const TheoryResults& results) {
+  const DepthSeries series = LastGradients(results);
+  if (series.depths.size() < 2) return std::nullopt;
+  return LogLogSlope(series.depths, series.last_gradients);
+}
+
+std::string ToText(const TheoryResults& results) {
+  std::string text =
+      absl::StrFormat("%s at initialization, %d seeds, %d tokens\n%s\n", results.model,
+                      results.seeds, results.seq, results.reading.text);
+  const std::string source = PredictionSource(results.reading);
+  absl::StrAppend(&text, source.empty() ? "nothing is predicted" : source, "\n");
+  for (const std::string& caveat : results.reading.caveats) {
+    absl::StrAppend(&text, "  but here ", caveat, "\n");
+  }
+  for (const Measurement& depth : results.depths) AppendDepth(results, depth, &text);
+  const std::optional<double> slope = MeasuredDepthSlope(results);
+  if (slope.has_value()) {
+    absl::StrAppend(&text, "\nlast gradient over depth, log-log slope   ", Number(slope),
+                    "   predicted ", Number(PredictDepthSlope(results.reading)), "\n");
+  }
+  return text;
+}
+
+Json ToJson(const TheoryResults& results) {
+  static constexpr const char* kRoutes[] = {"normed_input", "normed_output", "through_norms",
+                                            "no_norm", "other"};
+  Json depths = Json::array();
+  for (const Measurement& depth : results.depths) depths.push_back(DepthJson(results, depth));
+  return {{"model", results.model},
+          {"file", results.file},
+          {"seeds", results.seeds},
+          {"seq", results.seq},
+          {"equations", results.equations},
+          {"route", kRoutes[static_cast<size_t>(results.reading.route)]},
+          {"reading", results.reading.text},
+          {"norm_before_head", results.reading.norm_before_head},
+          {"source", PredictionSource(results.reading)},
+          {"caveats", results.reading.caveats},
+          {"depths", depths},
+          {"depth_slope",
+           {{"measured", OrNull(MeasuredDepthSlope(results))},
+            {"predicted", OrNull(PredictDepthSlope(results.reading))}}}};
+}
+
+std::string ToCsv(const TheoryResults& results) {
+  std::string csv = "n_layer,quantity,index,name,value,sd,predicted_low,predicted_high\r\n";
+  for (const Measurement& depth : results.depths) {
+    for (size_t i = 0; i < depth.stream.size(); ++i) {
+      AppendCsv(depth.n_layer, "stream", i, absl::StrCat("v_", i), depth.stream[i].mean,
+                depth.stream[i].sd,
+                PredictStream(results.reading, depth.stream[0].mean, static_cast<int64_t>(i)),
+                &csv);
+    }
+    for (size_t i = 0; i < depth.gradients.size(); ++i) {
+      AppendCsv(depth.n_layer, "gradient", i, depth.gradients[i].name,
+                depth.gradients[i].value.mean, depth.gradients[i].value.sd, std::nullopt, &csv);
+    }
+    for (size_t i = 0; i < depth.passages.size(); ++i) {
+      const std::optional<double> gain = PredictGain(results.reading, depth.passages[i]);
+      AppendCsv(
+          depth.n_layer, "gain", i, depth.passages[i].name, depth.passages[i].gain, std::nullopt,
+          gain.has_value() ? std::optional<Bracket>(Bracket{*gain, *gain}) : std::nullopt, &csv);
+    }
+  }
+  return csv;
+}
+
+}  // namespace plumb::cli

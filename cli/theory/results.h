@@ -1,0 +1,44 @@
+// The results of `plumb theory`: measured beside predicted, as text, JSON, CSV and as a page. Pure.
+#ifndef PLUMB_CLI_THEORY_RESULTS_H_
+#define PLUMB_CLI_THEORY_RESULTS_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/theory/measure.h"
+#include "cli/theory/predict.h"
+
+namespace plumb::cli {
+
+struct TheoryResults {
+  std::string model, file, command;
+  std::vector<std::string> equations;
+  int64_t seeds = 0, seq = 0;
+  Reading reading;
+  std::vector<Measurement> depths;  // at least one, shallowest first
+};
+
+// By depth: n_layer, and the gradient norm of the last MLP's output weights.
+struct DepthSeries {
+  std::vector<double> depths, last_gradients;
+};
+DepthSeries LastGradients(const TheoryResults& results);
+
+// The slope of LastGradients; nothing for a single depth or without MLPs.
+std::optional<double> MeasuredDepthSlope(const TheoryResults& results);
+
+std::string ToText(const TheoryResults& results);
+// Numbers that are not finite are null.
+nlohmann::ordered_json ToJson(const TheoryResults& results);
+// One line a number: n_layer,quantity,index,name,value,sd,predicted_low,predicted_high. Empty where
+// there is none.
+std::string ToCsv(const TheoryResults& results);
+// theory.html: one page that needs no other file.
+std::string ToPage(const TheoryResults& results);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_THEORY_RESULTS_H_

@@ -1,0 +1,86 @@
+#include "cli/theory/predict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/api/test_models.h"
+
+namespace plumb::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PredictTest : public ::testing::Test {
+ protected:
+  Reading Read(const std::string& placement, const std::string& more = "") {
+    TinyModel tiny;
+    tiny.placement = placement;
+    tiny.more = more;
+    const auto spec = Spec::FromText(tiny.Text(), "tiny.pbtxt");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    const auto model = Model::Create(runtime_.get(), *spec);
+    EXPECT_TRUE(model.ok()) << model.status();
+    const auto description = (*model)->Describe();
+    EXPECT_TRUE(description.ok()) << description.status();
+    return ReadModel(*description);
+  }
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+};
+
+TEST_F(PredictTest, TheRouteIsReadOffTheEquations) {
+  EXPECT_EQ(Read("pre").route, Route::kNormedInput);
+  EXPECT_EQ(Read("parallel").route, Route::kNormedInput);
+  EXPECT_EQ(Read("post").route, Route::kThroughNorms);
+  EXPECT_EQ(Read("double").route, Route::kNormedOutput);
+  EXPECT_EQ(Read("olmo2").route, Route::kNormedOutput);
+  EXPECT_EQ(Read("none").route, Route::kNoNorm);
+}
+
+TEST_F(PredictTest, ThePlacementsNameSaysNothing) {
+  // A placement under the name of another.
+  const Reading reading = Read("post", R"text(
+    placement { name: "post" each: "y = norm(x)" each: "x = x + f(y)" end: "x = norm(x)" })text");
+  EXPECT_EQ(reading.route, Route::kNormedInput);
+}
+
+TEST_F(PredictTest, NothingIsPredictedForWhatTheoryDoesNotCover) {
+  // Scales, a gate, a scale that differs from layer to layer, a condition, two streams, a mixture.
+  for (const char* placement : {"deepnorm", "keel", "rezero", "layer_scale", "scaled_residual",
+                                "ln_scaling", "swin_v2", "resi_dual", "b2t", "hybrid_norm"}) {
+    const Reading reading = Read(placement);
+    EXPECT_EQ(reading.route, Route::kOther) << placement;
+    EXPECT_FALSE(PredictStream(reading, 1, 3).has_value()) << placement;
+    EXPECT_FALSE(PredictDepthSlope(reading).has_value()) << placement;
+    EXPECT_FALSE(PredictGain(reading, {"layers.0.mlp", 1, 1, 2}).has_value()) << placement;
+  }
+}
+
+TEST_F(PredictTest, EachRouteHasItsPrediction) {
+  const Reading pre = Read("pre"), post = Read("post"), twice = Read("double");
+  EXPECT_EQ(PredictStream(pre, 1, 4)->low, 3);
+  EXPECT_EQ(PredictStream(pre, 1, 4)->high, 7);
+  EXPECT_EQ(PredictStream(post, 2, 0)->high, 2) << "before the first norm";
+  EXPECT_EQ(PredictStream(post, 2, 4)->high, 1);
+  EXPECT_EQ(PredictStream(twice, 1, 4)->low, 9) << "two sublayers a layer";
+  EXPECT_EQ(PredictDepthSlope(pre), -0.5);
+  EXPECT_EQ(PredictDepthSlope(post), 0);
+  EXPECT_FALSE(PredictDepthSlope(Read("none")).has_value());
+  EXPECT_DOUBLE_EQ(*PredictGain(pre, {"layers.0.mlp", 1, 2, 3}), std::sqrt(1.5));
+}
+
+TEST_F(PredictTest, SaysHowTheModelDiffersFromTheTheorys) {
+  const Reading reading = Read("pre");
+  ASSERT_EQ(reading.caveats.size(), 2u) << "d_ff is 12 of 8, and weights are PyTorch's";
+  EXPECT_THAT(reading.caveats[0], HasSubstr("d_ff is 1.5 d_model"));
+  EXPECT_THAT(reading.caveats[1], HasSubstr("the variance of Xavier"));
+  EXPECT_EQ(Read("pre", R"(init { match: "layers.*.weight" xavier_normal {} })").caveats.size(),
+            1u);
+}
+
+}  // namespace
+}  // namespace plumb::cli
