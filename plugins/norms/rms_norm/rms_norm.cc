@@ -87,7 +87,7 @@ A WideReciprocal(const T* x, size_t dim, double eps) {
 constexpr int64_t kStreamBytes = int64_t{20} << 20;
 
 // How many rows ahead a row is asked for.
-constexpr int64_t kAhead = 3;
+constexpr int64_t kAhead = 5;
 
 inline bool Streams(const plumb_norm_call& call, const void* in, const void* out,
                     size_t element_bytes) {
