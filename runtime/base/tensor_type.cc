@@ -5,7 +5,19 @@
 
 namespace plumb {
 
-const char* DTypeName(DType dtype) { return dtype == DType::kF32 ? "f32" : "i32"; }
+const char* DTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "f32";
+    case DType::kI32:
+      return "i32";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kI8:
+      break;
+  }
+  return "i8";
+}
 
 int64_t Shape::num_elements() const {
   int64_t n = 1;

@@ -11,12 +11,17 @@
 
 namespace plumb {
 
-enum class DType { kF32, kI32 };
+// kBF16 is the upper half of an f32, rounded to nearest even (runtime/base/bf16.h). kI8 is for
+// quantized weights only.
+enum class DType { kF32, kI32, kBF16, kI8 };
 
 inline constexpr int64_t SizeOf(DType dtype) {
-  return dtype == DType::kF32 ? int64_t{sizeof(float)} : int64_t{sizeof(int32_t)};
+  return dtype == DType::kI8 ? 1 : dtype == DType::kBF16 ? 2 : 4;
 }
-const char* DTypeName(DType dtype);  // "f32", "i32"
+inline constexpr bool IsFloating(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16;
+}
+const char* DTypeName(DType dtype);  // "f32", "i32", "bf16", "i8"
 
 // Row-major dimensions, outermost first. Every tensor in plumb is dense.
 class Shape {
@@ -60,6 +65,8 @@ struct TensorType {
 
 inline TensorType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
 inline TensorType I32(Shape shape) { return {DType::kI32, std::move(shape)}; }
+inline TensorType BF16(Shape shape) { return {DType::kBF16, std::move(shape)}; }
+inline TensorType I8(Shape shape) { return {DType::kI8, std::move(shape)}; }
 
 }  // namespace plumb
 

@@ -41,7 +41,7 @@ class ReversePass {
     for (size_t id = 0; id < forward_.values.size(); ++id) {
       const Value& value = forward_.values[id];
       if (value.kind != ValueKind::kParameter) continue;
-      if (value.type.dtype != DType::kF32) {
+      if (!IsFloating(value.type.dtype)) {
         return absl::InvalidArgumentError(
             absl::StrCat("parameter ", value.name, " is ", value.type.ToString(),
                          "; only floating-point parameters have gradients"));
@@ -69,7 +69,7 @@ class ReversePass {
     for (const Node& node : forward_.nodes) {
       if (!any(node.inputs, from_parameter)) continue;
       for (const ValueId id : node.outputs) {
-        from_parameter[Index(id)] = forward_.value(id).type.dtype == DType::kF32;
+        from_parameter[Index(id)] = IsFloating(forward_.value(id).type.dtype);
       }
     }
     to_loss[Index(loss_)] = true;
@@ -116,11 +116,11 @@ class ReversePass {
     }
     for (size_t i = 0; i < d_inputs.size(); ++i) {
       if (!wanted[i] || d_inputs[i] == kNoValue) continue;
-      const TensorType& type = forward_.value(node.inputs[i]).type;
+      const TensorType type = GradientType(forward_.value(node.inputs[i]));
       if (builder_.type(d_inputs[i]) != type) {
-        return absl::InternalError(absl::StrCat("its VJP gave ",
-                                                builder_.type(d_inputs[i]).ToString(),
-                                                " for input ", i, ", which is ", type.ToString()));
+        return absl::InternalError(
+            absl::StrCat("its VJP gave ", builder_.type(d_inputs[i]).ToString(), " for input ", i,
+                         ", whose gradient is ", type.ToString()));
       }
       parts_[Index(node.inputs[i])].push_back(d_inputs[i]);
     }

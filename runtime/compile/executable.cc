@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/bf16.h"
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
 
@@ -31,6 +32,11 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Graph& graph, const Nod
 }
 
 bool AllFinite(const TensorType& type, const void* data) {
+  if (type.dtype == DType::kBF16) {
+    const uint16_t* halves = static_cast<const uint16_t*>(data);
+    return std::all_of(halves, halves + type.num_elements(),
+                       [](uint16_t h) { return std::isfinite(FloatFromBf16(h)); });
+  }
   if (type.dtype != DType::kF32) return true;
   const float* numbers = static_cast<const float*>(data);
   return std::all_of(numbers, numbers + type.num_elements(),

@@ -16,7 +16,7 @@ absl::Status CheckFeed(const Value& value, const ReferenceTensor& feed) {
     return absl::InvalidArgumentError(absl::StrCat(
         "feed ", value.name, " is ", feed.type.ToString(), ", needs ", value.type.ToString()));
   }
-  const size_t elements = feed.type.dtype == DType::kI32 ? feed.i.size() : feed.f.size();
+  const size_t elements = IsFloating(feed.type.dtype) ? feed.f.size() : feed.i.size();
   if (elements != static_cast<size_t>(value.type.num_elements())) {
     return absl::InvalidArgumentError(absl::StrCat("feed ", value.name, " has ", elements,
                                                    " elements, needs ", value.type.num_elements()));
@@ -28,10 +28,10 @@ ReferenceTensor Zeros(const TensorType& type) {
   ReferenceTensor tensor;
   tensor.type = type;
   const size_t elements = static_cast<size_t>(type.num_elements());
-  if (type.dtype == DType::kI32) {
-    tensor.i.assign(elements, 0);
-  } else {
+  if (IsFloating(type.dtype)) {
     tensor.f.assign(elements, 0.0);
+  } else {
+    tensor.i.assign(elements, 0);
   }
   return tensor;
 }

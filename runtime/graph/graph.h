@@ -36,6 +36,13 @@ struct Value {
   int32_t producer = -1;  // index of the defining node, -1 unless kComputed
 };
 
+// The type of a value's gradient: the value's own, but f32 for a parameter, whatever it is stored
+// as: the optimizer works on f32.
+inline TensorType GradientType(const Value& value) {
+  if (value.kind == ValueKind::kParameter) return F32(value.type.shape);
+  return value.type;
+}
+
 struct Node {
   const OpDef* op = nullptr;
   std::vector<ValueId> inputs;   // in the op's order; kNoValue where optional and absent

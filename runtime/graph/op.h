@@ -45,7 +45,9 @@ struct KernelArgs {
 
   const float* f32(size_t i) const { return static_cast<const float*>(in[i]); }
   const int32_t* i32(size_t i) const { return static_cast<const int32_t*>(in[i]); }
+  const uint16_t* bf16(size_t i) const { return static_cast<const uint16_t*>(in[i]); }
   float* out_f32(size_t i) const { return static_cast<float*>(out[i]); }
+  uint16_t* out_bf16(size_t i) const { return static_cast<uint16_t*>(out[i]); }
 };
 
 // An op for given types and attributes, ready to run. Immutable after creation; Run allocates
@@ -62,7 +64,7 @@ class Kernel {
 struct ReferenceTensor {
   TensorType type;
   std::vector<double> f;   // when the dtype is floating
-  std::vector<int32_t> i;  // when it is i32
+  std::vector<int32_t> i;  // when it is i32 or i8
 };
 
 struct ReferenceArgs {
@@ -94,7 +96,8 @@ struct OpDef {
 
   // Vector-Jacobian product: adds to `b` the nodes that turn the gradients of `node`'s outputs
   // (kNoValue where the loss does not depend on one) into the gradients of its inputs, and returns
-  // one id per input, kNoValue for "none". `wanted[i]` says whether input i's gradient is of use.
+  // one id per input, kNoValue for "none". A gradient has the GradientType of its value. `wanted[i]`
+  // says whether input i's gradient is of use.
   // Null for ops that are not differentiated (gradients themselves, decode-time ops).
   std::vector<ValueId> (*vjp)(GraphBuilder& b, const Node& node,
                               absl::Span<const ValueId> d_outputs,

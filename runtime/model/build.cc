@@ -25,7 +25,8 @@ class Emitter : public FormulaBackend {
           const OpRegistry& registry, const BuildOptions& options)
       : model_(model), options_(options), b_(&registry) {
     for (const ParameterSpec& parameter : parameters) {
-      parameters_[parameter.name] = b_.Parameter(parameter.name, F32(parameter.shape));
+      parameters_[parameter.name] =
+          b_.Parameter(parameter.name, {StoredDType(parameter, options.weights), parameter.shape});
     }
     const Shape batch_by_seq({options.batch, options.seq});
     tokens_ = b_.Input("tokens", I32(batch_by_seq));
@@ -116,7 +117,8 @@ class Emitter : public FormulaBackend {
     const bool cached = options_.program == Program::kCached;
     if (cached && options_.seq > 1) x = b_.Apply("last_token", {x}, {}, "head.last_token");
     const ValueId weight = Param(model_.tie_embeddings ? "embedding.token.weight" : "head.weight");
-    ValueId logits = Matmul(x, weight, model_.head_bias ? Param("head.bias") : kNoValue, "logits");
+    ValueId logits = Matmul(x, weight, model_.head_bias ? Param("head.bias") : kNoValue, "logits",
+                            /*f32_out=*/cached || options_.output_logits);
     PLUMB_ASSIGN_OR_RETURN(logits, at_point(kHeadPoint, logits));
     if (cached || options_.output_logits) b_.Output("logits", logits);
     if (!cached) b_.Output("loss", b_.Apply("cross_entropy", {logits, targets_}, {}, "loss"));
@@ -189,10 +191,13 @@ class Emitter : public FormulaBackend {
   }
 
   // y = x W^T (+ bias), W [out, in].
-  ValueId Matmul(ValueId x, ValueId weight, ValueId bias, absl::string_view name) {
+  ValueId Matmul(ValueId x, ValueId weight, ValueId bias, absl::string_view name,
+                 bool f32_out = false) {
     std::vector<ValueId> inputs = {x, weight};
     if (bias != kNoValue) inputs.push_back(bias);
-    return b_.Apply("matmul", std::move(inputs), {{"transpose_b", true}}, name);
+    Attrs attrs = {{"transpose_b", true}};
+    if (f32_out && options_.weights == WeightFormat::kBf16) attrs.Set("f32_out", true);
+    return b_.Apply("matmul", std::move(inputs), std::move(attrs), name);
   }
   ValueId Linear(const std::string& name, ValueId x, bool bias) {
     return Matmul(x, Param(absl::StrCat(name, ".weight")),
@@ -225,7 +230,9 @@ class Emitter : public FormulaBackend {
     const Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", scale}};
     ValueId context;
     if (options_.program == Program::kCached) {
-      const TensorType cache = F32({options_.batch, d.context_length, d.n_kv_head * d.head_dim});
+      const TensorType cache = {
+          options_.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
+          Shape({options_.batch, d.context_length, d.n_kv_head * d.head_dim})};
       const ValueId k_cache = b_.State(absl::StrCat(name, ".k_cache"), cache);
       const ValueId v_cache = b_.State(absl::StrCat(name, ".v_cache"), cache);
       context = b_.Apply("attention_cached", {q, k, v, k_cache, v_cache, positions_}, attrs,
@@ -266,6 +273,11 @@ class Emitter : public FormulaBackend {
 };
 
 }  // namespace
+
+DType StoredDType(const ParameterSpec& parameter, WeightFormat weights) {
+  const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix();
+  return is_weight && weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32;
+}
 
 absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,

@@ -23,12 +23,21 @@ enum class Program {
             // the last token [batch, 1, vocab]. Prefill is a long seq, decoding a seq of 1.
 };
 
+// How weight matrices are stored, and with them what programs compute in: everything that is made
+// of bf16 weights is bf16 but statistics, log-sum-exps, the loss, logits that are an output, and
+// gradients of parameters. Vectors (biases, norms' parameters, learned values) are always f32.
+enum class WeightFormat { kF32, kBf16 };
+
 struct BuildOptions {
   Program program = Program::kTrain;
+  WeightFormat weights = WeightFormat::kF32;
   int64_t batch = 1;
   int64_t seq = 1;
-  bool output_logits = false;  // kTrain, kEval: output "logits" [batch, seq, vocab] too
+  bool output_logits = false;  // kTrain, kEval: output "logits" f32[batch, seq, vocab] too
 };
+
+// What a program takes the parameter as.
+DType StoredDType(const ParameterSpec& parameter, WeightFormat weights);
 
 // Inputs are i32[batch, seq]. Targets < 0 are not counted. Caches hold context_length rows a
 // sequence.

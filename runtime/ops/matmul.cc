@@ -62,8 +62,10 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
     Attrs attrs;
     if (tx) attrs.Set("transpose_a", true);
     if (ty) attrs.Set("transpose_b", true);
+    const TensorType type = GradientType(b.graph().value(like));
+    if (b.type(x).dtype == DType::kBF16 && type.dtype == DType::kF32) attrs.Set("f32_out", true);
     const ValueId result = b.Apply("matmul", {x, y}, std::move(attrs));
-    if (b.ok() && b.type(result) != b.type(like)) {
+    if (b.ok() && b.type(result) != type) {
       b.Fail(absl::UnimplementedError(
           absl::StrCat("matmul: the gradient of an operand ", b.type(like).ToString(),
                        " comes out as ", b.type(result).ToString(),

@@ -5,12 +5,13 @@
 namespace plumb {
 namespace {
 
-absl::Status CheckTensor(const OpTypes& types, size_t i, absl::string_view name, DType dtype) {
+absl::Status CheckTensor(const OpTypes& types, size_t i, absl::string_view name, bool dtype_fits,
+                         absl::string_view wanted) {
   if (!types.has(i)) return absl::InvalidArgumentError(absl::StrCat(name, " is missing"));
   const TensorType& type = types.in(i);
-  if (type.dtype != dtype) {
+  if (!dtype_fits) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, " must be ", DTypeName(dtype), " and is ", DTypeName(type.dtype)));
+        absl::StrCat(name, " must be ", wanted, " and is ", DTypeName(type.dtype)));
   }
   if (type.shape.rank() < 1 || type.num_elements() < 1) {
     return absl::InvalidArgumentError(absl::StrCat(name, " is empty: ", type.ToString()));
@@ -21,11 +22,15 @@ absl::Status CheckTensor(const OpTypes& types, size_t i, absl::string_view name,
 }  // namespace
 
 absl::Status CheckF32(const OpTypes& types, size_t i, absl::string_view name) {
-  return CheckTensor(types, i, name, DType::kF32);
+  return CheckTensor(types, i, name, types.has(i) && types.in(i).dtype == DType::kF32, "f32");
 }
 
 absl::Status CheckI32(const OpTypes& types, size_t i, absl::string_view name) {
-  return CheckTensor(types, i, name, DType::kI32);
+  return CheckTensor(types, i, name, types.has(i) && types.in(i).dtype == DType::kI32, "i32");
+}
+
+absl::Status CheckFloat(const OpTypes& types, size_t i, absl::string_view name) {
+  return CheckTensor(types, i, name, types.has(i) && IsFloating(types.in(i).dtype), "f32 or bf16");
 }
 
 absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,

@@ -15,6 +15,8 @@ namespace plumb {
 // the operand's name in ops.h.
 absl::Status CheckF32(const OpTypes& types, size_t i, absl::string_view name);
 absl::Status CheckI32(const OpTypes& types, size_t i, absl::string_view name);
+// The same, f32 or bf16.
+absl::Status CheckFloat(const OpTypes& types, size_t i, absl::string_view name);
 
 // Inputs i and j have the same type.
 absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,

@@ -17,13 +17,14 @@ namespace plumb {
 struct CaseInput {
   TensorType type;
   bool absent = false;
-  // f32: the elements, or, when empty, uniform draws from [low, high).
+  // f32, bf16: the elements, or, when empty, uniform draws from [low, high).
   std::vector<double> values;
   double low = -2, high = 2;
-  std::vector<int32_t> ints;  // i32: the elements
+  std::vector<int32_t> ints;  // i32, i8: the elements
 };
 
 CaseInput Random(Shape shape, double low = -2, double high = 2);
+CaseInput RandomBf16(Shape shape, double low = -2, double high = 2);
 CaseInput Values(Shape shape, std::vector<double> values);
 CaseInput Ints(Shape shape, std::vector<int32_t> ints);
 CaseInput Absent();
@@ -33,7 +34,8 @@ struct OpCase {
   std::string name;  // what is special about it: "7x16x16 transpose_b"
   std::vector<CaseInput> inputs;
   Attrs attrs;
-  // Largest error of an output's element in f32, relative to the output's largest element.
+  // Largest error of an output's element in f32, relative to the output's largest element. A bf16
+  // output may be rounded beyond that.
   double tolerance = 2e-6;
   // The outputs whose gradients the VJP is given (the others are by-products like a log-sum-exp).
   std::vector<int> differentiated_outputs = {0};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
@@ -20,6 +21,12 @@ CaseInput Random(Shape shape, double low, double high) {
   input.type = F32(std::move(shape));
   input.low = low;
   input.high = high;
+  return input;
+}
+
+CaseInput RandomBf16(Shape shape, double low, double high) {
+  CaseInput input = Random(std::move(shape), low, high);
+  input.type.dtype = DType::kBF16;
   return input;
 }
 
@@ -78,6 +85,11 @@ class Buffer {
 void CopyIn(const ReferenceTensor& tensor, void* to) {
   if (tensor.type.dtype == DType::kI32) {
     std::copy(tensor.i.begin(), tensor.i.end(), static_cast<int32_t*>(to));
+  } else if (tensor.type.dtype == DType::kI8) {
+    std::copy(tensor.i.begin(), tensor.i.end(), static_cast<int8_t*>(to));
+  } else if (tensor.type.dtype == DType::kBF16) {
+    std::transform(tensor.f.begin(), tensor.f.end(), static_cast<uint16_t*>(to),
+                   [](double x) { return Bf16FromFloat(static_cast<float>(x)); });
   } else {
     std::transform(tensor.f.begin(), tensor.f.end(), static_cast<float*>(to),
                    [](double x) { return static_cast<float>(x); });
@@ -91,6 +103,12 @@ ReferenceTensor CopyOut(const TensorType& type, const void* from) {
   if (type.dtype == DType::kI32) {
     const int32_t* p = static_cast<const int32_t*>(from);
     tensor.i.assign(p, p + n);
+  } else if (type.dtype == DType::kI8) {
+    const int8_t* p = static_cast<const int8_t*>(from);
+    tensor.i.assign(p, p + n);
+  } else if (type.dtype == DType::kBF16) {
+    const uint16_t* p = static_cast<const uint16_t*>(from);
+    for (int64_t e = 0; e < n; ++e) tensor.f.push_back(static_cast<double>(FloatFromBf16(p[e])));
   } else {
     const float* p = static_cast<const float*>(from);
     tensor.f.assign(p, p + n);
@@ -102,7 +120,7 @@ ReferenceTensor Zeros(const TensorType& type) {
   ReferenceTensor tensor;
   tensor.type = type;
   const size_t n = static_cast<size_t>(type.num_elements());
-  (type.dtype == DType::kI32 ? tensor.i.resize(n) : tensor.f.resize(n));
+  (IsFloating(type.dtype) ? tensor.f.resize(n) : tensor.i.resize(n));
   return tensor;
 }
 
@@ -118,10 +136,13 @@ void ExpectNear(const ReferenceTensor& actual, const ReferenceTensor& expected, 
   EXPECT_EQ(actual.i, expected.i) << what;
   const double allowed = tolerance * std::max(Largest(expected.f), 1e-30);
   for (size_t e = 0; e < expected.f.size(); ++e) {
+    // Storing it as bf16 rounds by at most half of the last of its eight bits.
+    const double rounding =
+        actual.type.dtype == DType::kBF16 ? std::ldexp(std::abs(expected.f[e]), -8) : 0;
     // Written so that a NaN fails.
-    ASSERT_TRUE(std::abs(actual.f[e] - expected.f[e]) <= allowed)
+    ASSERT_TRUE(std::abs(actual.f[e] - expected.f[e]) <= allowed + rounding)
         << what << ", element " << e << ": " << actual.f[e] << ", should be " << expected.f[e]
-        << " within " << allowed;
+        << " within " << allowed + rounding;
   }
 }
 
@@ -167,6 +188,9 @@ std::vector<ReferenceTensor> MakeInputs(const OpCase& c) {
                            ? input.low + (input.high - input.low) * draws.Uniform(e)
                            : input.values[e];
       tensor.f[e] = static_cast<float>(x);
+      if (input.type.dtype == DType::kBF16) {
+        tensor.f[e] = FloatFromBf16(Bf16FromFloat(static_cast<float>(x)));
+      }
     }
     inputs.push_back(std::move(tensor));
   }
@@ -184,7 +208,7 @@ absl::StatusOr<Graph> BuildCase(const OpRegistry& registry, const OpCase& c) {
       inputs.push_back(kNoValue);
     } else if (IsUpdated(*op, i)) {
       inputs.push_back(b.State(LeafName(i), input.type));
-    } else if (input.type.dtype == DType::kI32) {
+    } else if (input.type.dtype != DType::kF32) {
       inputs.push_back(b.Input(LeafName(i), input.type));
     } else {
       inputs.push_back(b.Parameter(LeafName(i), input.type));
@@ -361,6 +385,10 @@ void ExpectVjpMatchesDifferences(const OpRegistry& registry, const OpCase& c) {
   const OpDef* op = registry.Find(c.op);
   ASSERT_NE(op, nullptr);
   if (op->vjp == nullptr) return;
+  // The same derivation as in f32, on numbers too coarse for differences.
+  for (const CaseInput& input : c.inputs) {
+    if (!input.absent && input.type.dtype == DType::kBF16) return;
+  }
 
   std::vector<bool> wanted;
   for (size_t i = 0; i < c.inputs.size(); ++i) {

@@ -1,0 +1,89 @@
+// Vectors of floats from and to memory that holds f32 or bf16, so that a kernel is written once for
+// both. Included once per Highway target.
+#if defined(PLUMB_RUNTIME_OPS_SIMD_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLUMB_RUNTIME_OPS_SIMD_BF16_INL_H_
+#undef PLUMB_RUNTIME_OPS_SIMD_BF16_INL_H_
+#else
+#define PLUMB_RUNTIME_OPS_SIMD_BF16_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "runtime/ops/simd_tail-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const float* HWY_RESTRICT from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, float* HWY_RESTRICT to) {
+  hn::StoreU(v, d, to);
+}
+
+// bf16 in memory is uint16_t.
+template <class D>
+HWY_INLINE hn::Vec<D> WidenBf16(D d, hn::Vec<hn::Rebind<uint16_t, D>> half) {
+  const hn::RebindToUnsigned<D> du;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
+}
+// Rounds to nearest, ties to even; a NaN stays a NaN.
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> RoundToBf16(D d, hn::Vec<D> v) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto bits = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
+  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
+  const auto top = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+  return hn::DemoteTo(d16, hn::BitCast(di, top));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const uint16_t* HWY_RESTRICT from) {
+  return WidenBf16(d, hn::LoadU(hn::Rebind<uint16_t, D>(), from));
+}
+template <class D>
+HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, uint16_t* HWY_RESTRICT to) {
+  hn::StoreU(RoundToBf16(d, v), hn::Rebind<uint16_t, D>(), to);
+}
+
+// The same for the last, partial vector of a row: make one before the loop.
+template <class D>
+class FloatTail {
+ public:
+  HWY_INLINE FloatTail(D d, int64_t count)
+      : floats_(d, count), halves_(hn::Rebind<uint16_t, D>(), count) {}
+
+  HWY_INLINE hn::Mask<D> mask() const { return floats_.mask(); }
+  HWY_INLINE hn::Vec<D> Load(D d, const float* HWY_RESTRICT from) const {
+    return floats_.Load(d, from);
+  }
+  HWY_INLINE hn::Vec<D> Load(D d, const uint16_t* HWY_RESTRICT from) const {
+    return WidenBf16(d, halves_.Load(hn::Rebind<uint16_t, D>(), from));
+  }
+  HWY_INLINE void Store(hn::Vec<D> v, D d, float* HWY_RESTRICT to) const {
+    floats_.Store(v, d, to);
+  }
+  HWY_INLINE void Store(hn::Vec<D> v, D d, uint16_t* HWY_RESTRICT to) const {
+    halves_.Store(RoundToBf16(d, v), hn::Rebind<uint16_t, D>(), to);
+  }
+
+ private:
+  Tail<D> floats_;
+  Tail<hn::Rebind<uint16_t, D>> halves_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
