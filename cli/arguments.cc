@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/nearest.h"
@@ -75,6 +76,30 @@ CLI::Option* AddRepeated(CLI::App* app, const std::string& name, const std::stri
       ->type_name(type)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
+}
+
+Overrides RunFormat::Settings() const {
+  Overrides settings;
+  if (!dtype.empty()) settings.emplace_back("dtype", absl::AsciiStrToUpper(dtype));
+  if (!recompute.empty()) settings.emplace_back("recompute", absl::AsciiStrToUpper(recompute));
+  return settings;
+}
+
+void AddDType(CLI::App* app, std::string* dtype) {
+  app->add_option(
+         "--dtype", *dtype,
+         "What to compute in: f32, or bf16, which takes half the memory and, where the CPU "
+         "multiplies it, half the time; weights are f32 either way. Default: train.dtype")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->type_name("TYPE");
+}
+
+void AddRecompute(CLI::App* app, std::string* recompute) {
+  app->add_option("--recompute", *recompute,
+                  "block: keep what enters each block and compute the rest again for the backward "
+                  "pass; none: keep it. Default: train.recompute")
+      ->check(CLI::IsMember({"none", "block"}))
+      ->type_name("WHAT");
 }
 
 absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments) {

@@ -27,6 +27,18 @@ CLI::Option* AddSeed(CLI::App* app, std::optional<uint64_t>* seed, const std::st
 CLI::Option* AddRepeated(CLI::App* app, const std::string& name, const std::string& type,
                          std::vector<std::string>* values, const std::string& help);
 
+// How the recipe's dtype and recompute are said on the command line: "" when they are not.
+struct RunFormat {
+  std::string dtype;      // "f32", "bf16"
+  std::string recompute;  // "none", "block"
+
+  // As settings of a recipe: {"dtype", "BF16"}.
+  Overrides Settings() const;
+};
+// --dtype, and --recompute.
+void AddDType(CLI::App* app, std::string* dtype);
+void AddRecompute(CLI::App* app, std::string* recompute);
+
 // --set "model.n_layer=4" and "train.max_steps=200", in order.
 struct Settings {
   Overrides model, train;

@@ -20,7 +20,7 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
               "Load this norm plugin first; repeatable. It runs with all your rights")
       ->group("Options of every command");
   AddInt(app, "--threads", &invocation->threads, 1, 1024,
-         "Threads; never changes results; default: OMP_NUM_THREADS, or one a processor")
+         "Threads; never changes results; default: OMP_NUM_THREADS, or all available processors")
       ->group("Options of every command");
 }
 

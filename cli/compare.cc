@@ -52,6 +52,7 @@ std::string CommandText(const Options& options) {
   if (!study.data.empty()) add("--data", study.data);
   if (!study.train.empty()) add("--train", study.train);
   for (const std::string& setting : study.settings) add("--set", setting);
+  if (!study.dtype.empty()) add("--dtype", study.dtype);
   for (const std::string& axis : study.grid) add("--grid", axis);
   if (study.seeds > 0) add("--seeds", absl::StrCat(study.seeds));
   for (const std::string& seed : study.seed_list) add("--seed", seed);
@@ -202,6 +203,7 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       ->type_name("FILE");
   AddRepeated(app, "--set", "FIELD=VALUE", &study->settings,
               "Set a field in every run, e.g. train.max_steps=200; repeatable");
+  AddDType(app, &study->dtype);
   AddRepeated(app, "--grid", "FIELD=V,V,...", &study->grid,
               "Train every model with each of these values; repeatable: every combination");
   AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N; default: 3");

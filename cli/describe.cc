@@ -1,10 +1,14 @@
 // plumb describe: what a model's text means, before anything runs.
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
@@ -18,6 +22,9 @@ namespace {
 struct Options {
   std::string model;
   std::vector<std::string> settings;
+  std::string train;
+  int64_t batch = 0;  // 0: not said
+  RunFormat format;
   bool json = false;
 };
 
@@ -40,7 +47,22 @@ Json ToJson(const std::vector<TensorInfo>& tensors) {
   return json;
 }
 
-Json ToJson(const ModelDescription& model) {
+Json ToJson(const TrainingMemory& memory) {
+  return {{"batch", memory.batch},
+          {"seq", memory.seq},
+          {"dtype", memory.dtype},
+          {"recompute", memory.recompute_blocks ? "block" : "none"},
+          {"weights", memory.weights},
+          {"copies", memory.copies},
+          {"gradients", memory.gradients},
+          {"moments", memory.moments},
+          {"norm_states", memory.norm_states},
+          {"inputs", memory.inputs},
+          {"workspace", memory.workspace},
+          {"total", memory.total}};
+}
+
+Json ToJson(const ModelDescription& model, const TrainingMemory& memory) {
   Json dims = Json::object();
   for (const auto& [name, value] : model.dims) dims[name] = value;
   Json layers = Json::array();
@@ -61,9 +83,8 @@ Json ToJson(const ModelDescription& model) {
            {{"parameters", model.parameters},
             {"tensors", model.tensors.size()},
             {"buffer_elements", model.buffer_elements},
-            {"weight_bytes", model.weight_bytes},
-            {"optimizer_bytes", model.optimizer_bytes},
-            {"step_bytes", model.step_bytes}}}};
+            {"weight_bytes", model.weight_bytes}}},
+          {"memory", ToJson(memory)}};
 }
 
 void AppendLines(const char* indent, const std::vector<std::string>& lines, std::string* text) {
@@ -83,7 +104,27 @@ void AppendGroup(const LayerGroupInfo& group, std::string* text) {
                   group.jacobian, "\n");
 }
 
-std::string ToText(const ModelDescription& model) {
+std::string MemoryTable(const TrainingMemory& memory) {
+  std::string text = absl::StrCat(
+      "memory of a training step: ", Count(memory.batch, "sequence"), " of ",
+      Count(memory.seq, "token"), ", ", memory.dtype,
+      memory.recompute_blocks ? ", blocks computed again for the backward pass" : "", "\n");
+  const auto row = [&text](const char* name, int64_t bytes) {
+    if (bytes == 0) return;
+    absl::StrAppendFormat(&text, "  %-28s %10s\n", name, Bytes(bytes));
+  };
+  row("weights", memory.weights);
+  row(absl::StrCat(memory.dtype, " copies of the weights").c_str(), memory.copies);
+  row("gradients", memory.gradients);
+  row("AdamW's moments", memory.moments);
+  row("buffers of norms", memory.norm_states);
+  row("token ids", memory.inputs);
+  row("activations and scratch", memory.workspace);
+  row("peak", memory.total);
+  return text;
+}
+
+std::string ToText(const ModelDescription& model, const TrainingMemory& memory) {
   std::string text =
       absl::StrCat(model.name, "\n  ", absl::StrJoin(model.dims, ", ", absl::PairFormatter(" ")));
   absl::StrAppend(&text, "\n  positions ", model.positions, ", ",
@@ -113,22 +154,34 @@ std::string ToText(const ModelDescription& model) {
                     Count(static_cast<int64_t>(model.buffers.size()), "buffer"),
                     ", statistics that norms keep from training (not parameters)\n");
   }
-  absl::StrAppend(&text, "memory: weights ", Bytes(model.weight_bytes),
-                  ", gradients and optimizer ", Bytes(model.optimizer_bytes),
-                  ", a training step on one full sequence ", Bytes(model.step_bytes), "\n");
+  absl::StrAppend(&text, "\n", MemoryTable(memory));
   return text;
+}
+
+// Those of --set that are about the model.
+std::vector<std::string> ModelSettings(std::vector<std::string> settings) {
+  const auto is_of_training = [](const std::string& s) { return absl::StartsWith(s, "train."); };
+  settings.erase(std::remove_if(settings.begin(), settings.end(), is_of_training), settings.end());
+  return settings;
 }
 
 absl::StatusOr<int> Describe(const Options& options, const Invocation& invocation) {
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
-  absl::StatusOr<std::unique_ptr<Model>> model =
-      OpenModel(options.model, options.settings, runtime->get());
+  absl::StatusOr<Settings> settings = ParseSettings(options.settings);
+  if (!settings.ok()) return settings.status();
+  const absl::StatusOr<std::unique_ptr<Model>> model =
+      OpenModel(options.model, ModelSettings(options.settings), runtime->get());
   if (!model.ok()) return model.status();
   const absl::StatusOr<ModelDescription> description = (*model)->Describe();
   if (!description.ok()) return description.status();
-  const absl::Status printed =
-      options.json ? PrintJson(ToJson(*description)) : PrintResult(ToText(*description));
+  if (options.batch > 0) settings->train.emplace_back("batch_size", absl::StrCat(options.batch));
+  for (auto& setting : options.format.Settings()) settings->train.push_back(std::move(setting));
+  const absl::StatusOr<TrainingMemory> memory =
+      (*model)->PlanTraining(options.train, settings->train);
+  if (!memory.ok()) return memory.status();
+  const absl::Status printed = options.json ? PrintJson(ToJson(*description, *memory))
+                                            : PrintResult(ToText(*description, *memory));
   if (!printed.ok()) return printed;
   return kExitOk;
 }
@@ -143,12 +196,21 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
       ->required()
       ->type_name("");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
-              "Set a field, e.g. model.n_layer=4; repeatable");
+              "Set a field, e.g. model.n_layer=4 or train.batch_size=8; repeatable");
+  app->add_option(
+         "--train", options->train,
+         "How it is to be trained (.pbtxt), for the memory; default: the schema's defaults")
+      ->type_name("FILE");
+  AddInt(app, "--batch", &options->batch, 1, 1 << 20,
+         "Sequences a step; default: train.batch_size");
+  AddDType(app, &options->format.dtype);
+  AddRecompute(app, &options->format.recompute);
   app->add_flag("--json", options->json, "Print everything as JSON, every tensor by itself");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
-      "  plumb describe pre.pbtxt --set model.n_layer=4");
+      "  plumb describe pre.pbtxt --set model.n_layer=4\n"
+      "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16 --recompute block");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Describe(*options, *invocation); };
   });

@@ -19,17 +19,25 @@ namespace {
 struct Options {
   std::string subject;  // RUN or MODEL.pbtxt
   std::string data;
-  std::string weights, tokens, logits, grads;
+  std::string weights;  // with data: a type; with tokens: a file
+  std::string tokens, logits, grads;
   bool json = false;
 };
 
+// `coarse`: with the weights of --weights, split by split; empty if it was not said.
 absl::Status PrintLosses(const Options& options, const TrainedModel& model,
-                         const std::vector<SplitLoss>& losses) {
+                         const std::vector<SplitLoss>& losses,
+                         const std::vector<SplitLoss>& coarse) {
   if (options.json) {
     Json splits = Json::object();
-    for (const SplitLoss& loss : losses) {
-      splits[loss.split] = {
-          {"loss", loss.loss}, {"targets", loss.targets}, {"sequences", loss.sequences}};
+    for (size_t i = 0; i < losses.size(); ++i) {
+      const SplitLoss& loss = losses[i];
+      Json split = {{"loss", loss.loss}, {"targets", loss.targets}, {"sequences", loss.sequences}};
+      if (!coarse.empty()) {
+        split[absl::StrCat("loss_", options.weights)] = coarse[i].loss;
+        split["difference"] = coarse[i].loss - loss.loss;
+      }
+      splits[loss.split] = split;
     }
     return PrintJson({{"checkpoint", model.checkpoint()},
                       {"step", model.step()},
@@ -37,21 +45,39 @@ absl::Status PrintLosses(const Options& options, const TrainedModel& model,
                       {"splits", splits}});
   }
   std::string text;
-  for (const SplitLoss& loss : losses) {
-    absl::StrAppendFormat(&text, "%-11s loss %.4f  (%s, %s)\n", loss.split, loss.loss,
-                          Count(loss.sequences, "sequence"), Count(loss.targets, "target"));
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const SplitLoss& loss = losses[i];
+    absl::StrAppendFormat(&text, "%-11s loss %.4f", loss.split, loss.loss);
+    if (!coarse.empty()) {
+      absl::StrAppendFormat(&text, "  %s %.4f  difference %+.5f", options.weights, coarse[i].loss,
+                            coarse[i].loss - loss.loss);
+    }
+    absl::StrAppendFormat(&text, "  (%s, %s)\n", Count(loss.sequences, "sequence"),
+                          Count(loss.targets, "target"));
   }
   return PrintResult(text);
 }
 
 absl::Status EvalRun(const Options& options, Runtime* runtime) {
+  const absl::StatusOr<WeightType> type =
+      ParseWeightType(options.weights.empty() ? "f32" : options.weights);
+  if (!type.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--weights: ", type.status().message()));
+  }
   absl::StatusOr<std::unique_ptr<TrainedModel>> model =
       TrainedModel::Open(runtime, options.subject);
   PrintWarnings(runtime);
   if (!model.ok()) return model.status();
   const absl::StatusOr<std::vector<SplitLoss>> losses = (*model)->Evaluate(options.data);
   if (!losses.ok()) return losses.status();
-  return PrintLosses(options, **model, *losses);
+  std::vector<SplitLoss> coarse;
+  if (*type != WeightType::kF32) {
+    absl::StatusOr<std::vector<SplitLoss>> measured = (*model)->Evaluate(options.data, *type);
+    PrintWarnings(runtime);
+    if (!measured.ok()) return measured.status();
+    coarse = *std::move(measured);
+  }
+  return PrintLosses(options, **model, *losses, coarse);
 }
 
 absl::StatusOr<Model::Outputs> RunModel(const Options& options, Runtime* runtime) {
@@ -89,11 +115,11 @@ absl::Status EvalTokens(const Options& options, Runtime* runtime) {
 }
 
 absl::StatusOr<int> Eval(const Options& options, const Invocation& invocation) {
-  const bool on_tokens = !options.weights.empty() || !options.tokens.empty() ||
-                         !options.logits.empty() || !options.grads.empty();
+  const bool on_tokens =
+      !options.tokens.empty() || !options.logits.empty() || !options.grads.empty();
   if (on_tokens == !options.data.empty()) {
     return absl::InvalidArgumentError(
-        "write either plumb eval RUN --data FILE\n"
+        "write either plumb eval RUN --data FILE [--weights bf16|int8]\n"
         "or plumb eval MODEL.pbtxt --weights FILE --tokens FILE [--logits OUT] [--grads OUT]");
   }
   if (on_tokens && (options.weights.empty() || options.tokens.empty())) {
@@ -115,12 +141,14 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<Options>();
   CLI::App* app = program->add_subcommand("eval", "Measure a trained model's loss on data");
   app->add_option("SUBJECT", options->subject,
-                  "RUN, a run's directory or checkpoint; with --weights: MODEL.pbtxt")
+                  "RUN, a run's directory or checkpoint; with --tokens: MODEL.pbtxt")
       ->required()
       ->type_name("");
   app->add_option("--data", options->data, "Text to measure the loss on")->type_name("FILE");
-  app->add_option("--weights", options->weights, "Weights of MODEL.pbtxt (safetensors)")
-      ->type_name("FILE");
+  app->add_option("--weights", options->weights,
+                  "Of RUN: bf16 or int8, to measure the loss with the weights held so too, and the "
+                  "difference; of MODEL.pbtxt: a file (safetensors)")
+      ->type_name("TYPE|FILE");
   app->add_option("--tokens", options->tokens, "Token ids to run it on: JSON, [batch][seq]")
       ->type_name("FILE");
   app->add_option("--logits", options->logits,
@@ -136,6 +164,7 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
   app->footer(
       "Example:\n"
       "  plumb eval runs/pre --data names.txt\n"
+      "  plumb eval runs/pre --data names.txt --weights int8\n"
       "  plumb eval pre.pbtxt --weights w.safetensors --tokens t.json --grads grads.json");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Eval(*options, *invocation); };

@@ -48,6 +48,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddDescribeCommand(program, invocation);
   AddExplainCommand(program, invocation);
   AddTheoryCommand(program, invocation);
+  AddBenchCommand(program, invocation);
   AddPluginCommand(program, invocation);
 }
 

@@ -24,6 +24,7 @@ struct Options {
   double top_p = 1;
   std::optional<uint64_t> seed;
   int64_t max_tokens = 0;
+  std::string weights = "f32";
   bool json = false;
 };
 
@@ -57,14 +58,16 @@ absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
 }
 
 absl::StatusOr<int> Sample(const Options& options, const Invocation& invocation) {
+  const absl::StatusOr<WeightType> weights = ParseWeightType(options.weights);
+  if (!weights.ok()) return weights.status();
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<std::unique_ptr<TrainedModel>> opened =
-      TrainedModel::Open(runtime->get(), options.run);
+      TrainedModel::Open(runtime->get(), options.run, *weights);
   PrintWarnings(runtime->get());
   if (!opened.ok()) return opened.status();
   TrainedModel* model = opened->get();
-  GenerateOptions generate = ToGenerateOptions(options);
+  const GenerateOptions generate = ToGenerateOptions(options);
 
   if (options.num == 1 && !options.json && StdoutIsTerminal()) {
     const absl::Status status = Stream(model, generate);
@@ -72,25 +75,28 @@ absl::StatusOr<int> Sample(const Options& options, const Invocation& invocation)
     return kExitOk;
   }
   Json samples = Json::array();
-  for (generate.index = 0; generate.index < options.num; ++generate.index) {
-    absl::StatusOr<GenerateResult> result = model->Generate(generate);
-    if (!result.ok()) return result.status();
+  absl::Status printed;
+  const auto show = [&](GenerateResult result) {
     if (options.json) {
-      samples.push_back({{"text", std::move(result->text)},
-                         {"tokens", result->tokens},
-                         {"ended", result->ended},
-                         {"seconds", result->seconds}});
-      continue;
+      samples.push_back({{"text", std::move(result.text)},
+                         {"tokens", result.tokens},
+                         {"ended", result.ended},
+                         {"seconds", result.seconds}});
+      return true;
     }
-    const absl::Status printed = PrintResult(absl::StrCat(result->text, "\n"));
-    if (!printed.ok()) return printed;
-  }
+    printed = PrintResult(absl::StrCat(result.text, "\n"));
+    return printed.ok();
+  };
+  const absl::Status drawn = model->GenerateMany(generate, options.num, show);
+  if (!printed.ok()) return printed;
+  if (!drawn.ok()) return drawn;
   if (!options.json) return kExitOk;
-  const absl::Status printed = PrintJson({{"checkpoint", model->checkpoint()},
-                                          {"step", model->step()},
-                                          {"seed", generate.seed},
-                                          {"temperature", options.temperature},
-                                          {"samples", std::move(samples)}});
+  printed = PrintJson({{"checkpoint", model->checkpoint()},
+                       {"step", model->step()},
+                       {"seed", generate.seed},
+                       {"temperature", options.temperature},
+                       {"weights", options.weights},
+                       {"samples", std::move(samples)}});
   if (!printed.ok()) return printed;
   return kExitOk;
 }
@@ -115,6 +121,15 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
   AddSeed(app, &options->seed, "Seed of the samples; default 1");
   AddInt(app, "--max-tokens", &options->max_tokens, 0, std::numeric_limits<int32_t>::max(),
          "Longest sample in tokens; 0 (default): until the end token, or the context is full");
+  app->add_option(
+         "--weights", options->weights,
+         "What to hold the weights as: f32 (default), bf16 or int8; fewer bits are faster, "
+         "and plumb eval RUN --weights int8 tells what they cost")
+      ->check([](const std::string& word) {
+        const absl::StatusOr<WeightType> type = ParseWeightType(word);
+        return type.ok() ? std::string() : std::string(type.status().message());
+      })
+      ->type_name("TYPE");
   app->add_flag("--json", options->json, "Print all samples as one JSON object");
   AddGlobalOptions(app, invocation);
   app->footer(

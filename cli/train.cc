@@ -18,6 +18,7 @@
 #include "cli/interrupt.h"
 #include "cli/loss_summary.h"
 #include "cli/output.h"
+#include "cli/profile_table.h"
 #include "cli/progress.h"
 #include "plumb/model.h"
 #include "plumb/probe.h"
@@ -29,11 +30,13 @@ namespace {
 struct Options {
   std::string model, data, train, out;
   std::vector<std::string> settings;
+  RunFormat format;
   std::optional<uint64_t> seed;
   int64_t stop_at = std::numeric_limits<int64_t>::max();
   bool probe = false;
   int64_t probe_every = -1;  // not said
   std::vector<std::string> probe_points;
+  bool profile = false;
   bool resume = false, tensorboard = false, json = false, quiet = false;
 };
 
@@ -120,6 +123,9 @@ absl::StatusOr<TrainRequest> MakeRequest(const Options& options, Runtime* runtim
   request.train_path = options.train;
   request.model_overrides = std::move(settings->model);
   request.train_overrides = std::move(settings->train);
+  for (auto& setting : options.format.Settings()) {
+    request.train_overrides.push_back(std::move(setting));
+  }
   request.seed = options.seed;
   request.resume = options.resume;
   request.probe = ToProbe(options);
@@ -137,7 +143,8 @@ absl::StatusOr<TrainRequest> MakeRequest(const Options& options, Runtime* runtim
 
 void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
   progress->Note(absl::StrCat(info.model_name, ": ", Count(info.parameters, "parameter"), ", ",
-                              Count(info.threads, "thread"), ", seed ", info.seed));
+                              info.dtype, ", ", Count(info.threads, "thread"), ", seed ",
+                              info.seed));
   progress->Note(absl::StrCat("data: ", info.data));
   progress->Note(absl::StrCat(
       info.first_step > 0 ? "going on with " : "writing to ", info.out,
@@ -177,6 +184,7 @@ Json ToJson(const Outcome& outcome, const TrainRun& run) {
                {"out", info.out},
                {"parameters", info.parameters},
                {"seed", info.seed},
+               {"dtype", info.dtype},
                {"threads", info.threads},
                {"steps", run.step()},
                {"max_steps", info.max_steps},
@@ -223,12 +231,16 @@ absl::StatusOr<int> Conclude(const Options& options, TrainRun* run, Outcome* out
   }
   const bool diverged = outcome->ending == Ending::kDiverged;
   if (options.json) {
-    const absl::Status printed = PrintJson(ToJson(*outcome, *run));
+    Json json = ToJson(*outcome, *run);
+    if (options.profile) json["profile"] = ProfileJson(run->profile());
+    const absl::Status printed = PrintJson(json);
     if (!printed.ok() && !diverged) return printed;
   }
   if (diverged) return outcome->error;
   if (!options.json) {
-    const absl::Status printed = PrintResult(ToText(*outcome, *run));
+    const absl::Status printed = PrintResult(
+        absl::StrCat(ToText(*outcome, *run),
+                     options.profile ? absl::StrCat("\n", ProfileTable(run->profile())) : ""));
     if (!printed.ok()) return printed;
   }
   if (!run->done() && !options.quiet) {
@@ -258,6 +270,7 @@ absl::StatusOr<int> Train(const Options& options, const Invocation& invocation) 
   }
   TrainProgress progress(std::min(options.stop_at, info.max_steps), info.max_steps, options.quiet);
   PrintOpening(info, &progress);
+  if (options.profile) run->StartProfile();
   const absl::Status status = RunSteps(run, options.stop_at, interrupts, &progress, &outcome);
   progress.End();
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -286,6 +299,8 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       ->type_name("FILE");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
               "Set a field, e.g. train.max_steps=200 or model.n_layer=4; repeatable");
+  AddDType(app, &options->format.dtype);
+  AddRecompute(app, &options->format.recompute);
   AddSeed(app, &options->seed, "Seed of everything random; default: train.seed");
   app->add_option("--out", options->out, "The run's directory; default: runs/<model name>")
       ->type_name("RUN");
@@ -302,6 +317,8 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
               "plumb explain MODEL --stage probes lists them");
   app->add_flag("--tensorboard", options->tensorboard,
                 "Write TensorBoard event files into RUN; a resumed run goes on with those it has");
+  app->add_flag("--profile", options->profile,
+                "Time every op and print a table of where a step's time goes");
   app->add_flag("--json", options->json, "Print the summary as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
   AddGlobalOptions(app, invocation);

@@ -1,6 +1,8 @@
 # Third-party libraries, all Debian 12 packages. One library, one folder that includes it: the folder
 # is named beside each.
-find_package(OpenMP REQUIRED COMPONENTS CXX)                  # runtime/base
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)                                # runtime/base
+find_package(OpenMP REQUIRED COMPONENTS CXX)                  # runtime/onednn (oneDNN is built on it), bench
 find_package(absl REQUIRED)                                   # everywhere
 find_package(Protobuf REQUIRED)                               # proto, runtime/spec
 find_package(dnnl REQUIRED)                                   # runtime/onednn, bench

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -121,6 +122,10 @@ absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
     auto split = Split("--set", word, "train.max_steps=200");
     if (!split.ok()) return split.status();
     study->settings.push_back({split->first, split->second, absl::StrCat("--set ", word)});
+  }
+  if (!options.dtype.empty()) {
+    study->settings.push_back({"train.dtype", absl::AsciiStrToUpper(options.dtype),
+                               absl::StrCat("--dtype ", options.dtype)});
   }
   for (const std::string& word : options.grid) {
     if (const absl::Status added = AddGrid(word, &*study); !added.ok()) return added;

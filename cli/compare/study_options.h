@@ -16,6 +16,7 @@ struct StudyOptions {
   std::vector<std::string> files;  // models, or one study
   std::string data, train;         // "": not said
   std::vector<std::string> settings, grid;
+  std::string dtype;  // "f32", "bf16"; "": not said
   int64_t seeds = 0;  // 0: not said
   std::vector<std::string> seed_list;
   int64_t samples = -1;  // -1: not said

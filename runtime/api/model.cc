@@ -8,6 +8,7 @@
 #include "runtime/api/out_of_memory.h"
 #include "runtime/api/run_probe.h"
 #include "runtime/api/runtime_impl.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/memory_plan.h"
@@ -16,6 +17,8 @@
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
 #include "runtime/session/safetensors.h"
+#include "runtime/session/train_memory.h"
+#include "runtime/spec/train_spec.h"
 
 namespace plumb {
 namespace {
@@ -168,12 +171,32 @@ absl::StatusOr<ModelDescription> Model::Describe() const {
     }
   }
   out.weight_bytes = out.parameters * static_cast<int64_t>(sizeof(float));
-  out.optimizer_bytes = 3 * out.weight_bytes;
-  BuildOptions options;
-  options.seq = d.context_length;
-  PLUMB_ASSIGN_OR_RETURN(const Graph graph, BuildProgram(context, options, /*gradients=*/true));
-  PLUMB_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(graph));
-  out.step_bytes = plan.arena_bytes;
+  return out;
+}
+
+absl::StatusOr<TrainingMemory> Model::PlanTraining(
+    const std::string& train_path,
+    const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
+  std::string text;
+  if (!train_path.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec(text, train_path, train_overrides));
+  const int64_t seq = impl_->context->model.dims.context_length;
+  PLUMB_ASSIGN_OR_RETURN(const TrainMemory memory, PlanTrainMemory(*impl_->context, spec, seq));
+  TrainingMemory out;
+  out.batch = spec.batch_size;
+  out.seq = seq;
+  out.dtype = DTypeName(spec.dtype);
+  out.recompute_blocks = spec.recompute_blocks;
+  out.weights = memory.weights;
+  out.copies = memory.copies;
+  out.gradients = memory.gradients;
+  out.moments = memory.moments;
+  out.norm_states = memory.norm_states;
+  out.inputs = memory.inputs;
+  out.workspace = memory.workspace;
+  out.total = memory.total();
   return out;
 }
 

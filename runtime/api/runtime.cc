@@ -1,14 +1,15 @@
 #include "plumb/runtime.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/api/runtime_impl.h"
+#include "runtime/base/processors.h"
 #include "runtime/base/status.h"
 #include "runtime/base/tensor_type.h"
 #include "runtime/onednn/sgemm.h"
@@ -83,6 +84,18 @@ std::vector<std::string> DTypesOf(const NormPlugin& plugin) {
   return names;
 }
 
+// OMP_NUM_THREADS, since that is what batch systems and containers set to say how many a program
+// shall use; its first number, if it is a list by nesting level.
+int DefaultThreads(bool use_environment) {
+  const char* text = use_environment ? std::getenv("OMP_NUM_THREADS") : nullptr;
+  int threads = 0;
+  if (text != nullptr) {
+    const absl::string_view list(text);
+    if (absl::SimpleAtoi(list.substr(0, list.find(',')), &threads) && threads > 0) return threads;
+  }
+  return AvailableProcessors();
+}
+
 }  // namespace
 
 const char* PlumbVersion() { return PLUMB_VERSION; }
@@ -108,7 +121,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
   auto runtime = std::unique_ptr<Runtime>(new Runtime);
   Impl& impl = *runtime->impl_;
   RegisterOps(&impl.ops);
-  impl.threads = options.threads > 0 ? options.threads : std::max(1, omp_get_max_threads());
+  impl.threads = options.threads > 0 ? options.threads : DefaultThreads(options.use_environment);
   for (const std::string& directory : options.plugin_directories) {
     impl.plugins.AddDirectory(directory);
   }

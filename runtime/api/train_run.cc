@@ -11,9 +11,11 @@
 #include "runtime/api/run_directory.h"
 #include "runtime/api/run_events.h"
 #include "runtime/api/run_probe.h"
+#include "runtime/api/run_profile.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/ops/cpu_features.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/evaluate.h"
 #include "runtime/session/metrics.h"
@@ -36,8 +38,9 @@ std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Da
     for (const auto& [slot, norm] : block->slots) add(norm);
   }
   const Json state = {{"data", data.name()}, {"data_hash", data.data_hash()},
-                      {"seed", spec.seed},   {"plumb", PlumbVersion()},
-                      {"plugins", plugins},  {"threads", threads}};
+                      {"seed", spec.seed},   {"dtype", DTypeName(spec.dtype)},
+                      {"plugins", plugins},  {"plumb", PlumbVersion()},
+                      {"threads", threads}};
   return state.dump();
 }
 
@@ -71,6 +74,7 @@ struct TrainRun::Impl {
   std::unique_ptr<RunEvents> events;        // null unless asked for
   ProbeOptions probe_options;               // every 0: none
   std::unique_ptr<RunProbe> probe;
+  StepProfile profile;
   int64_t checkpoint_step = -1;  // of the newest checkpoint
   std::string checkpoint_path;
 
@@ -202,7 +206,8 @@ absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainReq
   return TruncateMetrics(RunMetricsPath(request.out), session->step());
 }
 
-// Whether `text`, a StateOf that was read from `file`, speaks of the data and the seed of this run.
+// Whether `text`, a StateOf that was read from `file`, speaks of the data, the seed and the dtype of
+// this run.
 absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::string& file) const {
   const Json state = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!state.is_object() || !state.contains("data_hash") || !state["data_hash"].is_string()) {
@@ -218,6 +223,13 @@ absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::stri
   if (state.contains("seed") && state["seed"] != Json(spec.seed)) {
     return absl::InvalidArgumentError(absl::StrCat(info.out, ": was begun with seed ",
                                                    state["seed"].dump(), ", not ", spec.seed));
+  }
+  // One run is one curve: its losses are comparable from the first to the last.
+  const Json begun_dtype = state.contains("dtype") ? state["dtype"] : Json(DTypeName(DType::kF32));
+  if (begun_dtype != Json(DTypeName(spec.dtype))) {
+    return absl::InvalidArgumentError(absl::StrCat(info.out, ": was begun with dtype ",
+                                                   begun_dtype.dump(), ", not \"",
+                                                   DTypeName(spec.dtype), "\""));
   }
   return absl::OkStatus();
 }
@@ -236,7 +248,7 @@ absl::Status TrainRun::Impl::LoadCheckpoint() {
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
   PLUMB_RETURN_IF_ERROR(layout.Read("m.", optimizer, moments.m));
   PLUMB_RETURN_IF_ERROR(layout.Read("v.", optimizer, moments.v));
-  session->set_step(checkpoint.step);
+  session->GoOnAfter(checkpoint.step);
   checkpoint_step = checkpoint.step;
   checkpoint_path = *path;
   return absl::OkStatus();
@@ -259,7 +271,7 @@ absl::Status TrainRun::Impl::CreateSessions() {
                          TrainSession::Create(context.get(), data.get(), spec, info.threads));
   if (!data->has_targets(Split::kValidation)) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<EvalSession>> eval =
-      EvalSession::Create(context.get(), &session->parameters(), data.get(), Split::kValidation,
+      EvalSession::Create(context.get(), &session->weights(), data.get(), Split::kValidation,
                           spec.batch_size, info.threads);
   PLUMB_RETURN_IF_ERROR(eval.status());
   validation = *std::move(eval);
@@ -309,6 +321,8 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   info.first_step = impl.session->step();
   info.max_steps = impl.spec.max_steps;
   info.seed = impl.spec.seed;
+  info.dtype = DTypeName(impl.spec.dtype);
+  if (impl.spec.dtype == DType::kBF16 && !HasFastBf16()) runtime->impl().Warn(SlowBf16Reason());
   info.context_length = impl.context->model.dims.context_length;
   if (impl.data->format() == DatasetOptions::Format::kDocuments) {
     info.cropped_documents = impl.data->num_cropped(Split::kTrain, info.context_length);
@@ -326,6 +340,9 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
 const TrainInfo& TrainRun::info() const { return impl_->info; }
 int64_t TrainRun::step() const { return impl_->session->step(); }
 bool TrainRun::done() const { return step() >= impl_->spec.max_steps; }
+
+void TrainRun::StartProfile() { impl_->session->SetProfile(&impl_->profile); }
+Profile TrainRun::profile() const { return ToPublic(impl_->profile); }
 
 absl::StatusOr<StepReport> TrainRun::Step() {
   using Clock = std::chrono::steady_clock;

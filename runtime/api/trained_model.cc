@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -10,15 +12,37 @@
 #include "runtime/base/file.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/ops/cpu_features.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/evaluate.h"
 #include "runtime/session/sampler.h"
+#include "runtime/session/weight_copies.h"
 
 namespace plumb {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int64_t kEvalBatch = 16;
+
+// Samples that are drawn together: enough to make reading the weights cheap. Fewer when their
+// caches would take more than this.
+constexpr int64_t kSamplesAtOnce = 8;
+constexpr int64_t kMaxCacheBytes = int64_t{1} << 30;
+
+WeightFormat ToWeightFormat(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+      return WeightFormat::kF32;
+    case WeightType::kBF16:
+      return WeightFormat::kBf16;
+    case WeightType::kInt8:
+      break;
+  }
+  return WeightFormat::kInt8;
+}
 
 // A run's directory and which of its checkpoints is meant.
 struct RunAndCheckpoint {
@@ -39,14 +63,78 @@ absl::StatusOr<RunAndCheckpoint> Locate(const std::string& path) {
 
 }  // namespace
 
+absl::StatusOr<WeightType> ParseWeightType(absl::string_view text) {
+  const std::pair<absl::string_view, WeightType> types[] = {
+      {"f32", WeightType::kF32}, {"bf16", WeightType::kBF16}, {"int8", WeightType::kInt8}};
+  std::vector<std::string> names;
+  for (const auto& [name, type] : types) {
+    if (text == name) return type;
+    names.emplace_back(name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("unknown weight type \"", text, "\"",
+                                                 DidYouMean(text, names),
+                                                 "; there are f32, bf16 and int8"));
+}
+
+namespace {
+
+// One sample on its way.
+struct Sample {
+  RngStream stream;
+  std::vector<int32_t> tokens;  // so far, the prompt's included
+  GenerateResult result;
+  Clock::time_point start = Clock::now();
+
+  Sample(const GenerateOptions& options, int64_t index, std::vector<int32_t> prompt)
+      : stream(options.seed, "sample", static_cast<uint64_t>(index)), tokens(std::move(prompt)) {
+    result.text = options.prompt;
+  }
+
+  bool WantsMore(const GenerateOptions& options) const {
+    return options.max_tokens == 0 || result.tokens < options.max_tokens;
+  }
+
+  // Draws the next token from `logits`, appends it, and puts its text into `piece`. False when it
+  // is the end token.
+  absl::StatusOr<bool> Draw(const float* logits, const Tokenizer& tokenizer, TokenSampler* sampler,
+                            std::string* piece) {
+    PLUMB_ASSIGN_OR_RETURN(const int32_t token,
+                           sampler->Draw(logits, stream, static_cast<uint64_t>(result.tokens)));
+    ++result.tokens;
+    result.ended = tokenizer.begin_end_token() == token;
+    if (result.ended) return false;
+    PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer.Decode(absl::MakeConstSpan(&token, 1)));
+    result.text += *piece;
+    tokens.push_back(token);
+    return true;
+  }
+
+  // What to go on from when the context is full and more is wanted: its newer half.
+  absl::Span<const int32_t> NewerHalf(const DecodeSession& decode) const {
+    const int64_t keep = std::max<int64_t>(1, decode.context_length() / 2);
+    return absl::MakeConstSpan(tokens).last(static_cast<size_t>(keep));
+  }
+
+  GenerateResult Finish() {
+    result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    return std::move(result);
+  }
+};
+
+}  // namespace
+
 struct TrainedModel::Impl {
   RunFiles files;
   std::string checkpoint;
   int64_t step = 0;
   int threads = 1;
+  Runtime::Impl* runtime = nullptr;
   std::unique_ptr<ModelContext> context;
   std::unique_ptr<ParameterStore> parameters;
-  std::unique_ptr<DecodeSession> decode;
+  WeightType weights = WeightType::kF32;  // to decode with
+  std::map<WeightType, std::unique_ptr<WeightCopies>> copies;
+  std::unique_ptr<DecodeSession> decode;       // one sequence
+  std::unique_ptr<DecodeSession> decode_many;  // null until it is wanted
 
   explicit Impl(RunFiles run_files) : files(std::move(run_files)) {}
 
@@ -71,31 +159,68 @@ struct TrainedModel::Impl {
     }
     return tokens;
   }
+
+  // Draws come from the tokens that exist; a model may have room for more.
+  absl::StatusOr<TokenSampler> MakeSampler(const GenerateOptions& options) const {
+    if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens is negative");
+    SamplingOptions sampling;
+    sampling.temperature = options.temperature;
+    sampling.top_k = options.top_k;
+    sampling.top_p = options.top_p;
+    sampling.seed = options.seed;
+    return TokenSampler::Create(sampling, files.tokenizer.vocab_size());
+  }
+
+  // The weights in that form, copied when they are first asked for.
+  absl::StatusOr<const WeightCopies*> Weights(WeightType type) {
+    std::unique_ptr<WeightCopies>& made = copies[type];
+    if (made != nullptr) return made.get();
+    if (type == WeightType::kBF16 && !HasFastBf16()) {
+      runtime->Warn(absl::StrCat("bf16 weights: ", SlowBf16Reason()));
+    }
+    PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
+      made = std::make_unique<WeightCopies>(*context, ToWeightFormat(type), *parameters, threads);
+      return absl::OkStatus();
+    }));
+    return made.get();
+  }
+
+  int64_t SamplesAtOnce(int64_t count) const {
+    const ModelDims& dims = context->model.dims;
+    const int64_t bytes = 2 * static_cast<int64_t>(context->model.layers.size()) *
+                          dims.context_length * dims.n_kv_head * dims.head_dim *
+                          SizeOf(weights == WeightType::kBF16 ? DType::kBF16 : DType::kF32);
+    return std::clamp<int64_t>(kMaxCacheBytes / std::max<int64_t>(1, bytes), 1,
+                               std::min(count, kSamplesAtOnce));
+  }
 };
 
 TrainedModel::TrainedModel() = default;
 TrainedModel::~TrainedModel() = default;
 
 absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtime,
-                                                                 const std::string& run) {
+                                                                 const std::string& run,
+                                                                 WeightType weights) {
   PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, Locate(run));
   PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(where.run, {}));
   auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
   model->impl_ = std::make_unique<Impl>(std::move(files));
   Impl& impl = *model->impl_;
   impl.threads = runtime->threads();
+  impl.runtime = &runtime->impl();
+  impl.weights = weights;
   PLUMB_ASSIGN_OR_RETURN(impl.context, runtime->impl().MakeContext(impl.files.model));
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile weights, OpenCheckpointModel(checkpoint));
+  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
     impl.parameters =
         std::make_unique<ParameterStore>(impl.context->parameters, impl.context->states);
-    return impl.parameters->Read(weights);
+    return impl.parameters->Read(file);
   }));
   impl.checkpoint = where.checkpoint;
   impl.step = checkpoint.step;
-  impl.decode =
-      std::make_unique<DecodeSession>(impl.context.get(), impl.parameters.get(), impl.threads);
+  PLUMB_ASSIGN_OR_RETURN(const WeightCopies* const copies, impl.Weights(weights));
+  impl.decode = std::make_unique<DecodeSession>(impl.context.get(), copies, 1, impl.threads);
   return model;
 }
 
@@ -104,65 +229,126 @@ const std::string& TrainedModel::checkpoint() const { return impl_->checkpoint; 
 
 absl::StatusOr<GenerateResult> TrainedModel::Generate(
     const GenerateOptions& options, const std::function<bool(absl::string_view piece)>& on_text) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens is negative");
   Impl& impl = *impl_;
-  const Tokenizer& tokenizer = impl.files.tokenizer;
-  SamplingOptions sampling;
-  sampling.temperature = options.temperature;
-  sampling.top_k = options.top_k;
-  sampling.top_p = options.top_p;
-  sampling.seed = options.seed;
-  // Draws come from the tokens that exist; a model may have room for more.
-  PLUMB_ASSIGN_OR_RETURN(TokenSampler sampler,
-                         TokenSampler::Create(sampling, tokenizer.vocab_size()));
-  const RngStream stream(options.seed, "sample", static_cast<uint64_t>(options.index));
-  PLUMB_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, impl.PromptTokens(options.prompt));
+  PLUMB_ASSIGN_OR_RETURN(TokenSampler sampler, impl.MakeSampler(options));
+  PLUMB_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, impl.PromptTokens(options.prompt));
+  Sample sample(options, options.index, std::move(prompt));
   DecodeSession& decode = *impl.decode;
   decode.Reset();
-  PLUMB_RETURN_IF_ERROR(decode.Feed(tokens));
-
-  GenerateResult result;
-  result.text = options.prompt;
-  while (options.max_tokens == 0 || result.tokens < options.max_tokens) {
-    PLUMB_ASSIGN_OR_RETURN(const int32_t token, sampler.Draw(decode.logits(), stream,
-                                                             static_cast<uint64_t>(result.tokens)));
-    ++result.tokens;
-    if (tokenizer.begin_end_token().has_value() && token == *tokenizer.begin_end_token()) {
-      result.ended = true;
-      break;
-    }
-    PLUMB_ASSIGN_OR_RETURN(const std::string piece,
-                           tokenizer.Decode(absl::MakeConstSpan(&token, 1)));
-    result.text += piece;
-    if (on_text != nullptr && !on_text(piece)) break;
-    tokens.push_back(token);
+  PLUMB_RETURN_IF_ERROR(decode.Feed(sample.tokens));
+  std::string piece;
+  while (sample.WantsMore(options)) {
+    PLUMB_ASSIGN_OR_RETURN(const bool goes_on,
+                           sample.Draw(decode.logits(), impl.files.tokenizer, &sampler, &piece));
+    if (!goes_on || (on_text != nullptr && !on_text(piece))) break;
     if (decode.length() < decode.context_length()) {
-      PLUMB_RETURN_IF_ERROR(decode.Feed(absl::MakeConstSpan(&token, 1)));
+      PLUMB_RETURN_IF_ERROR(decode.Feed(absl::MakeConstSpan(sample.tokens).last(1)));
       continue;
     }
     if (options.max_tokens == 0) break;
-    // The context is full and more is wanted: go on from its newer half.
-    const size_t keep = static_cast<size_t>(std::max<int64_t>(1, decode.context_length() / 2));
     decode.Reset();
-    PLUMB_RETURN_IF_ERROR(decode.Feed(absl::MakeConstSpan(tokens).last(keep)));
+    PLUMB_RETURN_IF_ERROR(decode.Feed(sample.NewerHalf(decode)));
   }
-  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return result;
+  return sample.Finish();
 }
 
-absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string& data_path) {
+absl::Status TrainedModel::GenerateMany(
+    const GenerateOptions& options, int64_t count,
+    const std::function<bool(GenerateResult sample)>& on_sample) {
+  Impl& impl = *impl_;
+  const int64_t batch = impl.SamplesAtOnce(count);
+  if (count < 0) return absl::InvalidArgumentError("the number of samples is negative");
+  if (batch <= 1) {
+    GenerateOptions one = options;
+    for (; one.index < options.index + count; ++one.index) {
+      PLUMB_ASSIGN_OR_RETURN(GenerateResult result, Generate(one));
+      if (!on_sample(std::move(result))) break;
+    }
+    return absl::OkStatus();
+  }
+  PLUMB_ASSIGN_OR_RETURN(TokenSampler sampler, impl.MakeSampler(options));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, impl.PromptTokens(options.prompt));
+  if (impl.decode_many == nullptr || impl.decode_many->batch() != batch) {
+    PLUMB_ASSIGN_OR_RETURN(const WeightCopies* const copies, impl.Weights(impl.weights));
+    impl.decode_many =
+        std::make_unique<DecodeSession>(impl.context.get(), copies, batch, impl.threads);
+  }
+  DecodeSession& decode = *impl.decode_many;
+  decode.Reset();
+
+  struct Slot {
+    int64_t number = 0;              // of its sample
+    std::unique_ptr<Sample> sample;  // null: free
+    bool full = false;               // its context
+  };
+  std::vector<Slot> slots(static_cast<size_t>(batch));
+  std::vector<int32_t> inputs(static_cast<size_t>(batch));
+  std::map<int64_t, GenerateResult> complete;  // by number; waiting for those before them
+  int64_t begun = 0, delivered = 0, running = 0;
+  std::string piece;
+  while (delivered < count) {
+    for (int64_t b = 0; b < batch; ++b) {
+      Slot& slot = slots[static_cast<size_t>(b)];
+      // Samples that end with their first token leave their place at once.
+      while (slot.sample != nullptr || begun < count) {
+        if (slot.sample == nullptr) {
+          slot.number = begun++;
+          slot.sample = std::make_unique<Sample>(options, options.index + slot.number, prompt);
+          ++running;
+          decode.Reset(b);
+          PLUMB_RETURN_IF_ERROR(decode.Feed(b, prompt));
+        }
+        slot.full = decode.length(b) == decode.context_length();
+        bool goes_on = slot.sample->WantsMore(options);
+        if (goes_on) {
+          PLUMB_ASSIGN_OR_RETURN(
+              goes_on, slot.sample->Draw(decode.logits(b), impl.files.tokenizer, &sampler, &piece));
+        }
+        goes_on =
+            goes_on && slot.sample->WantsMore(options) && (!slot.full || options.max_tokens > 0);
+        if (goes_on) break;
+        complete.emplace(slot.number, slot.sample->Finish());
+        slot.sample.reset();
+        --running;
+      }
+    }
+    for (auto next = complete.begin(); next != complete.end() && next->first == delivered;
+         next = complete.erase(next)) {
+      ++delivered;
+      if (!on_sample(std::move(next->second))) return absl::OkStatus();
+    }
+    if (running == 0) continue;
+    // Places that are free, or have to begin anew, take part with a token that is forgotten.
+    for (int64_t b = 0; b < batch; ++b) {
+      const Slot& slot = slots[static_cast<size_t>(b)];
+      const bool real = slot.sample != nullptr && !slot.full;
+      if (!real) decode.Reset(b);
+      inputs[static_cast<size_t>(b)] = real ? slot.sample->tokens.back() : prompt.back();
+    }
+    PLUMB_RETURN_IF_ERROR(decode.FeedEach(inputs));
+    for (int64_t b = 0; b < batch; ++b) {
+      const Slot& slot = slots[static_cast<size_t>(b)];
+      if (slot.sample == nullptr || !slot.full) continue;
+      decode.Reset(b);
+      PLUMB_RETURN_IF_ERROR(decode.Feed(b, slot.sample->NewerHalf(decode)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string& data_path,
+                                                              WeightType weights) {
   Impl& impl = *impl_;
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,
       Dataset::Load(data_path, ToDatasetOptions(impl.files.train), &impl.files.tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(const WeightCopies* const copies, impl.Weights(weights));
   std::vector<SplitLoss> losses;
   for (Split split : {Split::kTrain, Split::kValidation}) {
     if (!data.has_targets(split)) continue;
-    PLUMB_ASSIGN_OR_RETURN(const auto session,
-                           EvalSession::Create(impl.context.get(), impl.parameters.get(), &data,
-                                               split, kEvalBatch, impl.threads));
+    PLUMB_ASSIGN_OR_RETURN(
+        const auto session,
+        EvalSession::Create(impl.context.get(), copies, &data, split, kEvalBatch, impl.threads));
     PLUMB_ASSIGN_OR_RETURN(const EvalResult result, session->Run(0));
     losses.push_back({SplitName(split), result.loss, result.targets, result.sequences});
   }

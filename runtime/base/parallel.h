@@ -1,12 +1,14 @@
-// ParallelFor over OpenMP, the one thread pool of the process (oneDNN here is built on it).
+// ParallelFor over the threads of the process (thread_pool.h).
 //
 // The caller cuts its work into `n` tasks by shape alone, never by the number of threads, so that
-// results are bit-identical for any thread count. Stateless; nested calls run serially.
+// results are bit-identical for any thread count, whoever runs which. Nested calls run serially.
 #ifndef PLUMB_RUNTIME_BASE_PARALLEL_H_
 #define PLUMB_RUNTIME_BASE_PARALLEL_H_
 
 #include <algorithm>
 #include <cstdint>
+
+#include "runtime/base/thread_pool.h"
 
 namespace plumb {
 
@@ -30,16 +32,17 @@ inline Range TaskRange(int64_t items, int64_t n, int64_t i) {
   return {items * i / n, items * (i + 1) / n};
 }
 
-// Runs body(i) for every i in [0, n) on at most `threads` threads. `body` must not throw.
+// Runs body(i) for every i in [0, n) on at most `threads` threads: the calling one and those that
+// are free. `body` must not throw.
 template <class Body>
 void ParallelFor(int64_t n, int threads, const Body& body) {
-  const int team = static_cast<int>(std::min<int64_t>(n, threads));
-  if (team <= 1) {
+  if (n <= 1 || threads <= 1) {
     for (int64_t i = 0; i < n; ++i) body(i);
     return;
   }
-#pragma omp parallel for num_threads(team) schedule(static)
-  for (int64_t i = 0; i < n; ++i) body(i);
+  RunOnPool(
+      n, threads, [](const void* context, int64_t i) { (*static_cast<const Body*>(context))(i); },
+      &body);
 }
 
 }  // namespace plumb

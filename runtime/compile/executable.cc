@@ -1,6 +1,7 @@
 #include "runtime/compile/executable.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -189,6 +190,26 @@ absl::Status Executable::RunAndObserve(int threads, absl::Span<const ValueId> va
     }
   }
   PLUMB_CHECK(next == values.size(), "observed values are computed and sorted by producer");
+  CopyOutputs();
+  return absl::OkStatus();
+}
+
+absl::Status Executable::RunAndTime(int threads, absl::Span<double> seconds_by_node) const {
+  using Clock = std::chrono::steady_clock;
+  PLUMB_RETURN_IF_ERROR(CheckBound());
+  PLUMB_CHECK(seconds_by_node.size() == steps_.size(), "there is one time for each node");
+  KernelArgs args{nullptr, nullptr, workspace_ + scratch_offset_, threads};
+  Clock::time_point start = Clock::now();
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    args.in = steps_[i].in;
+    args.out = steps_[i].out;
+    if (absl::Status status = steps_[i].kernel->Run(args); !status.ok()) {
+      return StepError(steps_[i], status);
+    }
+    const Clock::time_point end = Clock::now();
+    seconds_by_node[i] += std::chrono::duration<double>(end - start).count();
+    start = end;
+  }
   CopyOutputs();
   return absl::OkStatus();
 }

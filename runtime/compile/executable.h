@@ -57,6 +57,10 @@ class Executable {
   using Observer = absl::FunctionRef<void(size_t i, const void* data)>;
   absl::Status RunAndObserve(int threads, absl::Span<const ValueId> values, Observer observe) const;
 
+  // Runs like Run, to the same bits, and adds to seconds_by_node[i] how long node i took.
+  // REQUIRES: one element a node.
+  absl::Status RunAndTime(int threads, absl::Span<double> seconds_by_node) const;
+
   // Runs like Run, looks at every value as it is made, and returns the name of the first that holds
   // a NaN or an infinity ("" if none does). When a parameter, input or state holds one already, it
   // returns that name and runs nothing. Slow; for explaining a divergence.

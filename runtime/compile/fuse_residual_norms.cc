@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/compile/graph_edit.h"
 #include "runtime/compile/rewrite.h"
 
 namespace plumb {
@@ -9,14 +10,6 @@ namespace {
 
 // norm_grad's operand that is added to its first output; absent until something is fused.
 constexpr size_t kDsum = 4;
-
-// Sums with coefficients 1 and no constant: what is added one after the other, in the order of the
-// terms, and so to the bit what the norm's op does when it adds on the way.
-bool IsPlainSum(const Node& node) {
-  if (node.op->name != "combine" || node.attrs.GetDouble("constant", 0) != 0) return false;
-  const std::vector<double>& coefs = node.attrs.GetDoubles("coefs");
-  return std::all_of(coefs.begin(), coefs.end(), [](double coef) { return coef == 1; });
-}
 
 class Fusion {
  public:
@@ -49,8 +42,9 @@ class Fusion {
  private:
   static size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
-  // The node becomes the sum and the first norm that reads it. What else reads the sum goes on
-  // doing so.
+  // A plain sum is added one term after the other, in their order, and so to the bit what the
+  // norm's op does when it adds on the way. The node becomes the sum and the first norm that reads
+  // it. What else reads the sum goes on doing so.
   void FuseNorm(size_t sum_node) {
     const Node& sum = graph_.nodes[sum_node];
     if (sum.inputs.size() != 2) return;

@@ -102,8 +102,13 @@ class Planner {
   void PlaceResults(const Node& node, size_t index) {
     for (size_t out = 0; out < node.outputs.size(); ++out) {
       const ValueId id = node.outputs[out];
-      if (IsExternal(id)) continue;
+      const bool is_external = IsExternal(id);
+      if (is_external && !OwnsPlace(id)) continue;
       int32_t buffer = BufferToTake(node, static_cast<int32_t>(index), static_cast<int>(out));
+      if (is_external) {
+        if (buffer >= 0) MoveOut(buffer, plan_.places[Index(id)].external);
+        continue;
+      }
       if (buffer < 0) {
         buffer = static_cast<int32_t>(buffers_.size());
         buffers_.push_back({AlignUp(graph_.value(id).type.bytes()), static_cast<int32_t>(index)});
@@ -112,6 +117,23 @@ class Planner {
       buffers_[Index(buffer)].last = plan_.places[Index(id)].last;
       buffers_[Index(buffer)].holder = id;
     }
+  }
+
+  // Whether the place outside is this output's alone: nothing is in it before.
+  bool OwnsPlace(ValueId id) const {
+    return graph_.value(id).kind == ValueKind::kComputed &&
+           plan_.externals[Index(plan_.places[Index(id)].external)] == id;
+  }
+
+  // What was in the buffer is made in the output's memory instead, where it ends up anyway.
+  void MoveOut(int32_t buffer, int32_t external) {
+    for (size_t id = 0; id < buffer_of_.size(); ++id) {
+      if (buffer_of_[id] != buffer) continue;
+      buffer_of_[id] = -1;
+      plan_.places[id].kind = Place::Kind::kExternal;
+      plan_.places[id].external = external;
+    }
+    buffers_[Index(buffer)].bytes = 0;
   }
 
   // The buffer of an input that dies at this node and whose memory output `out` may take, or -1.

@@ -3,7 +3,8 @@
 // Parameters, inputs, states and outputs live outside and are bound by their owner. Everything else
 // gets an offset in one arena; a value's bytes are free again once its last reader has run. An
 // output that an op must write over its input (OpDef::updates) shares its place; one that may
-// (may_alias) does when the input is read no more.
+// (may_alias) does when the input is read no more. Where such an output lives outside, the input is
+// made there too: a gradient that is added to lies where it is asked for from the start.
 //
 // An output that is a leaf, or a value that an earlier output names too, has no place of its own:
 // whoever runs the graph copies it when the last node has run. An output that is a state, updated

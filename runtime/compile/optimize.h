@@ -12,25 +12,54 @@
 
 namespace plumb {
 
+struct OptimizeOptions {
+  std::vector<std::string> disabled;  // names of passes to leave out
+  bool recompute_blocks = false;      // run recompute-blocks: less memory, more work
+  bool gradient_norms = false;        // run gradient-norms: outputs "grad_square.<parameter>"
+};
+
 struct Pass {
   std::string name;  // "dead-values"
   std::string doc;
   absl::StatusOr<Graph> (*run)(const Graph& graph, const OpRegistry& registry);
+  // The option that asks for it; null for a pass that runs unless it is disabled.
+  bool OptimizeOptions::*option = nullptr;
 };
 
-// All passes, in the order in which Optimize runs them:
+// All passes, in the order in which Optimize runs them. "Bits stay": every output keeps every bit;
+// "rounding": sums are rounded at other places, so results differ by what rounding differs.
+//
 //   merge-combines       combine(combine(..)) used once becomes one sum; combine of one value with
-//                        coefficient 1 and no constant is that value
-//   common-values        two nodes with equal op, inputs and attributes become one
+//                        coefficient 1 and no constant is that value. Rounding
+//   common-values        two nodes with equal op, inputs and attributes become one. Bits stay
+//   accumulate-embeddings  a plain sum (coefficients 1, no constant) of an embedding's gradient and
+//                        something else, as of a table that is also the head's weight: the gradient
+//                        is added to that something, row by row as tokens ask for, where it lies.
+//                        Rounding, where a token occurs more than once
+//   fuse-activations     act(matmul(..)) becomes matmul_act, act_grad(pre, matmul(..)) becomes
+//                        matmul_act_grad: the activation is applied while the product is in
+//                        registers. Bits stay in f32; in bf16 rounding, as what is not stored in
+//                        between is not rounded there
+//   sum-products         plain sums of matrix products and at most one thing else become
+//                        matmul_add and matmul_sum, which add to what is in registers: a residual
+//                        sum reads the stream and writes it, and the product goes to memory no
+//                        more. Before fuse-residual-norms, which would read it there. Rounding
+//   share-operands       products of one left operand with several parameters (q, k, v; gate, up)
+//                        become one matmul_shared, where the first of them was. Bits stay
+//   recompute-blocks     (on request) values of a layer that only the backward pass keeps alive are
+//                        computed a second time, by the same nodes, right before it wants them;
+//                        what a layer hands on, outputs, and what nodes with `updates` make is
+//                        kept. After common-values, which would undo it. Bits stay
 //   fuse-residual-norms  combine(a, b) and the first norm that reads it become one add_norm; a
 //                        combine of gradients goes into the norm_grad nodes among its terms. Only
-//                        where every bit stays: coefficients 1, no constant, the same order
-//   dead-values          nodes that no output needs and that update no state are dropped
+//                        where the order of additions stays. Bits stay in f32; rounding in bf16
+//   dead-values          nodes that no output needs and that update no state are dropped; a
+//                        matmul_act no longer keeps what nothing reads. Bits stay
+//   gradient-norms       (on request) for every output "grad.X" an output "grad_square.X" f32[1],
+//                        the sum of its squares, taken right after the node that makes it, while it
+//                        is in the cache. Bits stay
 const std::vector<Pass>& AllPasses();
 
-struct OptimizeOptions {
-  std::vector<std::string> disabled;  // names of passes to leave out
-};
 absl::StatusOr<Graph> Optimize(Graph graph, const OpRegistry& registry,
                                const OptimizeOptions& options = {});
 

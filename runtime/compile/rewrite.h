@@ -29,8 +29,14 @@ std::vector<bool> OutputValues(const Graph& graph);
 // The passes of optimize.h.
 absl::StatusOr<Graph> MergeCombines(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> AccumulateEmbeddings(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> FuseActivations(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> SumProducts(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> ShareOperands(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> RecomputeBlocks(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> FuseResidualNorms(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> DropDeadValues(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> GradientNorms(const Graph& graph, const OpRegistry& registry);
 
 }  // namespace plumb
 

@@ -106,6 +106,10 @@ struct OpDef {
   absl::StatusOr<std::unique_ptr<Kernel>> (*make_kernel)(const OpTypes& types) = nullptr;
 
   absl::Status (*reference)(const ReferenceArgs& args) = nullptr;
+
+  // Floating-point operations of one run (a multiply-add is two), as the algorithm needs them: what
+  // a causal mask hides is not counted. Null for ops whose time goes into memory, not arithmetic.
+  double (*flops)(const OpTypes& types) = nullptr;
 };
 
 class OpRegistry {

@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/quantize.h"
 #include "runtime/spec/interpret.h"
 
 namespace plumb {
@@ -25,8 +26,13 @@ class Emitter : public FormulaBackend {
           const OpRegistry& registry, const BuildOptions& options)
       : model_(model), options_(options), b_(&registry) {
     for (const ParameterSpec& parameter : parameters) {
-      parameters_[parameter.name] =
-          b_.Parameter(parameter.name, {StoredDType(parameter, options.weights), parameter.shape});
+      const DType dtype = StoredDType(parameter, options.weights);
+      parameters_[parameter.name] = b_.Parameter(parameter.name, {dtype, parameter.shape});
+      if (dtype == DType::kI8) {
+        const std::string scales = ScalesName(parameter.name);
+        const int64_t groups = Int8Groups(parameter.shape.last());
+        parameters_[scales] = b_.Parameter(scales, F32({parameter.shape.rows(), groups}));
+      }
     }
     const Shape batch_by_seq({options.batch, options.seq});
     tokens_ = b_.Input("tokens", I32(batch_by_seq));
@@ -40,6 +46,9 @@ class Emitter : public FormulaBackend {
   }
 
   absl::Status Run() {
+    if (options_.weights == WeightFormat::kInt8 && options_.program == Program::kTrain) {
+      return absl::InvalidArgumentError("int8 weights have no gradients: train in f32 or bf16");
+    }
     PLUMB_ASSIGN_OR_RETURN(embedding_scale_, EmbeddingScale());
     return RunStack(model_, this);
   }
@@ -116,7 +125,7 @@ class Emitter : public FormulaBackend {
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
     const bool cached = options_.program == Program::kCached;
     if (cached && options_.seq > 1) x = b_.Apply("last_token", {x}, {}, "head.last_token");
-    const ValueId weight = Param(model_.tie_embeddings ? "embedding.token.weight" : "head.weight");
+    const std::string weight = model_.tie_embeddings ? "embedding.token.weight" : "head.weight";
     ValueId logits = Matmul(x, weight, model_.head_bias ? Param("head.bias") : kNoValue, "logits",
                             /*f32_out=*/cached || options_.output_logits);
     PLUMB_ASSIGN_OR_RETURN(logits, at_point(kHeadPoint, logits));
@@ -144,18 +153,25 @@ class Emitter : public FormulaBackend {
   }
 
   ValueId EmbedTokens() {
-    const ValueId token =
-        b_.Apply("embedding", {Param("embedding.token.weight"), tokens_}, {}, "embedding.token");
+    const ValueId token = Embedding("embedding.token", tokens_);
     std::vector<ValueId> parts = {token};
     std::vector<double> coefs = {embedding_scale_};
     if (model_.positions == PositionKind::kLearned) {
-      parts.push_back(b_.Apply("embedding", {Param("embedding.position.weight"), positions_}, {},
-                               "embedding.position"));
+      parts.push_back(Embedding("embedding.position", positions_));
       coefs.push_back(1);
     }
     if (parts.size() == 1 && coefs[0] == 1) return token;
     return b_.Apply("combine", std::move(parts), {{"coefs", coefs}, {"constant", 0.0}},
                     "embedding");
+  }
+
+  // The rows `ids` of the table of that name.
+  ValueId Embedding(const std::string& name, ValueId ids) {
+    const std::string table = absl::StrCat(name, ".weight");
+    if (options_.weights == WeightFormat::kInt8) {
+      return b_.Apply("embedding_int8", {Param(table), Param(ScalesName(table)), ids}, {}, name);
+    }
+    return b_.Apply("embedding", {Param(table), ids}, {}, name);
   }
 
   absl::StatusOr<double> EmbeddingScale() const {
@@ -191,16 +207,19 @@ class Emitter : public FormulaBackend {
   }
 
   // y = x W^T (+ bias), W [out, in].
-  ValueId Matmul(ValueId x, ValueId weight, ValueId bias, absl::string_view name,
+  ValueId Matmul(ValueId x, const std::string& weight, ValueId bias, absl::string_view name,
                  bool f32_out = false) {
-    std::vector<ValueId> inputs = {x, weight};
+    const bool int8 = options_.weights == WeightFormat::kInt8;
+    std::vector<ValueId> inputs = {x, Param(weight)};
+    if (int8) inputs.push_back(Param(ScalesName(weight)));
     if (bias != kNoValue) inputs.push_back(bias);
     Attrs attrs = {{"transpose_b", true}};
+    if (int8) return b_.Apply("matmul_int8", std::move(inputs), std::move(attrs), name);
     if (f32_out && options_.weights == WeightFormat::kBf16) attrs.Set("f32_out", true);
     return b_.Apply("matmul", std::move(inputs), std::move(attrs), name);
   }
   ValueId Linear(const std::string& name, ValueId x, bool bias) {
-    return Matmul(x, Param(absl::StrCat(name, ".weight")),
+    return Matmul(x, absl::StrCat(name, ".weight"),
                   bias ? Param(absl::StrCat(name, ".bias")) : kNoValue, name);
   }
 
@@ -276,8 +295,11 @@ class Emitter : public FormulaBackend {
 
 DType StoredDType(const ParameterSpec& parameter, WeightFormat weights) {
   const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix();
-  return is_weight && weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32;
+  if (!is_weight || weights == WeightFormat::kF32) return DType::kF32;
+  return weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kI8;
 }
+
+std::string ScalesName(const std::string& matrix) { return absl::StrCat(matrix, ".scales"); }
 
 absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,

@@ -26,7 +26,10 @@ enum class Program {
 // How weight matrices are stored, and with them what programs compute in: everything that is made
 // of bf16 weights is bf16 but statistics, log-sum-exps, the loss, logits that are an output, and
 // gradients of parameters. Vectors (biases, norms' parameters, learned values) are always f32.
-enum class WeightFormat { kF32, kBf16 };
+//
+// kInt8, for kEval and kCached: a matrix is an i8 parameter of its name and an f32 parameter of its
+// scales (runtime/ops/quantize.h); all that is computed is f32.
+enum class WeightFormat { kF32, kBf16, kInt8 };
 
 struct BuildOptions {
   Program program = Program::kTrain;
@@ -38,6 +41,9 @@ struct BuildOptions {
 
 // What a program takes the parameter as.
 DType StoredDType(const ParameterSpec& parameter, WeightFormat weights);
+
+// The parameter that holds the scales of the int8 matrix `matrix`: f32[rows, groups].
+std::string ScalesName(const std::string& matrix);
 
 // Inputs are i32[batch, seq]. Targets < 0 are not counted. Caches hold context_length rows a
 // sequence.

@@ -1,30 +1,12 @@
 #include "runtime/onednn/sgemm.h"
 
 #include <dnnl.h>
-#include <omp.h>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/onednn/one_thread.h"
 
 namespace plumb {
 namespace {
-
-// oneDNN takes its team size from the calling thread's OpenMP setting, except inside a parallel
-// region, where it runs alone by itself. The setting belongs to the calling thread, so changing it
-// for the length of a call disturbs nobody.
-class OneThread {
- public:
-  OneThread() : before_(omp_in_parallel() ? 1 : omp_get_max_threads()) {
-    if (before_ != 1) omp_set_num_threads(1);
-  }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-  ~OneThread() {
-    if (before_ != 1) omp_set_num_threads(before_);
-  }
-
- private:
-  const int before_;
-};
 
 absl::Status Failure(dnnl_status_t status, const SgemmArgs& args) {
   const std::string what = absl::StrCat("oneDNN sgemm of [", args.m, ", ", args.k, "] by [", args.k,

@@ -12,16 +12,18 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "runtime/ops/activation_math-inl.h"
-#include "runtime/ops/simd_tail-inl.h"
+#include "runtime/ops/simd_bf16-inl.h"
 
 #ifndef PLUMB_ACTIVATION_TYPES
 #define PLUMB_ACTIVATION_TYPES
 namespace plumb {
 namespace {
 
+// For elements [begin, end) of operands that are all f32 or all bf16.
 struct ActivationFns {
-  void (*value)(const float* x, float* y, int64_t n);                   // y may be x
-  void (*grad)(const float* x, const float* dy, float* dx, int64_t n);  // dx may be x or dy
+  void (*value)(const void* x, void* y, int64_t begin, int64_t end);  // y may be x
+  // dx may be x or dy.
+  void (*grad)(const void* x, const void* dy, void* dx, int64_t begin, int64_t end);
 };
 
 }  // namespace
@@ -50,53 +52,59 @@ HWY_INLINE V Slope(V x) {
   return slope;
 }
 
-template <class F>
-void Apply(const float* x, float* y, int64_t n) {
+template <class T, class F>
+void Apply(const void* from, void* to, int64_t begin, int64_t end) {
   const D d;
+  const T* x = static_cast<const T*>(from);
+  T* y = static_cast<T*>(to);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(Value<F>(hn::LoadU(d, x + i)), d, y + i);
-  if (i < n) {
-    const Tail<D> tail(d, n - i);
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) StoreFloats(Value<F>(LoadFloats(d, x + i)), d, y + i);
+  if (i < end) {
+    const FloatTail<D> tail(d, end - i);
     tail.Store(Value<F>(tail.Load(d, x + i)), d, y + i);
   }
 }
 
-template <class F>
-void ApplyGrad(const float* x, const float* dy, float* dx, int64_t n) {
+template <class T, class F>
+void ApplyGrad(const void* values, const void* gradient, void* to, int64_t begin, int64_t end) {
   const D d;
+  const T* x = static_cast<const T*>(values);
+  const T* dy = static_cast<const T*>(gradient);
+  T* dx = static_cast<T*>(to);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::Mul(hn::LoadU(d, dy + i), Slope<F>(hn::LoadU(d, x + i))), d, dx + i);
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
+    StoreFloats(hn::Mul(LoadFloats(d, dy + i), Slope<F>(LoadFloats(d, x + i))), d, dx + i);
   }
-  if (i < n) {
-    const Tail<D> tail(d, n - i);
+  if (i < end) {
+    const FloatTail<D> tail(d, end - i);
     tail.Store(hn::Mul(tail.Load(d, dy + i), Slope<F>(tail.Load(d, x + i))), d, dx + i);
   }
 }
 
 template <class F>
-ActivationFns Fns() {
-  return {&Apply<F>, &ApplyGrad<F>};
+ActivationFns Fns(DType dtype) {
+  if (dtype == DType::kBF16) return {&Apply<uint16_t, F>, &ApplyGrad<uint16_t, F>};
+  return {&Apply<float, F>, &ApplyGrad<float, F>};
 }
 
-ActivationFns Select(ActivationKind kind) {
+ActivationFns Select(DType dtype, ActivationKind kind) {
   switch (kind) {
     case ActivationKind::kRelu:
-      return Fns<Relu>();
+      return Fns<Relu>(dtype);
     case ActivationKind::kGelu:
-      return Fns<Gelu>();
+      return Fns<Gelu>(dtype);
     case ActivationKind::kGeluTanh:
-      return Fns<GeluTanh>();
+      return Fns<GeluTanh>(dtype);
     case ActivationKind::kSilu:
-      return Fns<Silu>();
+      return Fns<Silu>(dtype);
     case ActivationKind::kTanh:
-      return Fns<Tanh>();
+      return Fns<Tanh>(dtype);
     case ActivationKind::kSigmoid:
-      return Fns<Sigmoid>();
+      return Fns<Sigmoid>(dtype);
   }
-  return Fns<Relu>();
+  return Fns<Relu>(dtype);
 }
 
 }  // namespace
@@ -116,7 +124,7 @@ constexpr int64_t kCost = 16;  // scalar operations an element, roughly
 // act
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
   PLUMB_RETURN_IF_ERROR(ParseActivationKind(types.attrs.GetString("kind")).status());
   return std::vector<TensorType>{types.in(0)};
 }
@@ -130,14 +138,13 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
 
 class ActKernel : public Kernel {
  public:
-  ActKernel(int64_t n, ActivationKind kind)
-      : tasks_(n, kCost), value_(HWY_DYNAMIC_DISPATCH(Select)(kind).value) {}
+  ActKernel(const TensorType& x, ActivationKind kind)
+      : tasks_(x.num_elements(), kCost),
+        value_(HWY_DYNAMIC_DISPATCH(Select)(x.dtype, kind).value) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    const float* x = args.f32(0);
-    float* y = args.out_f32(0);
     tasks_.Run(args.threads,
-               [&](int64_t begin, int64_t end) { value_(x + begin, y + begin, end - begin); });
+               [&](int64_t begin, int64_t end) { value_(args.in[0], args.out[0], begin, end); });
     return absl::OkStatus();
   }
 
@@ -149,7 +156,7 @@ class ActKernel : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
-  return std::make_unique<ActKernel>(types.in(0).num_elements(), kind);
+  return std::make_unique<ActKernel>(types.in(0), kind);
 }
 
 absl::Status Reference(const ReferenceArgs& args) {
@@ -164,8 +171,8 @@ absl::Status Reference(const ReferenceArgs& args) {
 // act_grad
 
 absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "dy"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "dy"));
   PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "x", 1, "dy"));
   PLUMB_RETURN_IF_ERROR(ParseActivationKind(types.attrs.GetString("kind")).status());
   return std::vector<TensorType>{types.in(0)};
@@ -173,14 +180,12 @@ absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
 
 class ActGradKernel : public Kernel {
  public:
-  ActGradKernel(int64_t n, ActivationKind kind)
-      : tasks_(n, kCost), grad_(HWY_DYNAMIC_DISPATCH(Select)(kind).grad) {}
+  ActGradKernel(const TensorType& x, ActivationKind kind)
+      : tasks_(x.num_elements(), kCost), grad_(HWY_DYNAMIC_DISPATCH(Select)(x.dtype, kind).grad) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    const float *x = args.f32(0), *dy = args.f32(1);
-    float* dx = args.out_f32(0);
     tasks_.Run(args.threads, [&](int64_t begin, int64_t end) {
-      grad_(x + begin, dy + begin, dx + begin, end - begin);
+      grad_(args.in[0], args.in[1], args.out[0], begin, end);
     });
     return absl::OkStatus();
   }
@@ -193,7 +198,7 @@ class ActGradKernel : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
-  return std::make_unique<ActGradKernel>(types.in(0).num_elements(), kind);
+  return std::make_unique<ActGradKernel>(types.in(0), kind);
 }
 
 absl::Status ReferenceGrad(const ReferenceArgs& args) {

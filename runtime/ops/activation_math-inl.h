@@ -13,33 +13,31 @@
 #endif
 
 #include "hwy/highway.h"
-#include "runtime/ops/simd_tail-inl.h"
+#include "runtime/ops/simd_exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
 namespace HWY_NAMESPACE {
 
-// Highway's Min drops a NaN on some targets.
-template <class D, class V>
-HWY_INLINE V AtMost(D d, V x, float limit) {
-  const V most = hn::Set(d, limit);
-  return hn::IfThenElse(hn::Gt(x, most), most, x);
-}
-
-// c[0] x^n + c[1] x^(n-1) + .. + c[n].
+// c[0] x^n + c[1] x^(n-1) + .. + c[n]: even and odd powers apart, since one chain of additions
+// would wait for itself.
 template <class D, class V, size_t kCount>
-HWY_INLINE V Horner(D d, V x, const float (&c)[kCount]) {
-  V sum = hn::Set(d, c[0]);
+HWY_INLINE V Polynomial(D d, V x, const float (&c)[kCount]) {
+  const V square = hn::Mul(x, x);
+  V sum = hn::Set(d, c[0]), other = hn::Set(d, c[1]);
 #pragma GCC unroll 16
-  for (size_t i = 1; i < kCount; ++i) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
-  return sum;
+  for (size_t i = 2; i < kCount; ++i) {
+    V& chain = i % 2 == 0 ? sum : other;
+    chain = hn::MulAdd(chain, square, hn::Set(d, c[i]));
+  }
+  return kCount % 2 == 1 ? hn::MulAdd(other, x, sum) : hn::MulAdd(sum, x, other);
 }
 
 // s = 1 / (1 + e^-x) and s' = s (1 - s) = e^-x s^2, without the cancellation of 1 - s.
 template <class D, class V>
 HWY_INLINE void SigmoidBoth(D d, V x, V* value, V* slope) {
   const V one = hn::Set(d, 1.0f);
-  const V e = ExpKeepingNaN(d, AtMost(d, hn::Neg(x), 88.0f));  // e^88 is still finite
+  const V e = FastExp(d, AtMost(d, hn::Neg(x), 88.0f));  // e^88 is still finite
   *value = hn::Div(one, hn::Add(one, e));
   *slope = hn::Mul(hn::Mul(e, *value), *value);
 }
@@ -72,13 +70,13 @@ struct Gelu {
     // e^(-a^2/2) to first order in the rounding error of a^2, which the exponential would enlarge.
     const V square = hn::Mul(a, a);
     const V rest = hn::MulSub(a, a, square);
-    const V exp = ExpKeepingNaN(d, hn::Neg(hn::Mul(half, square)));
+    const V exp = FastExp(d, hn::Neg(hn::Mul(half, square)));
     const V density = hn::NegMulAdd(hn::Mul(half, rest), exp, exp);
 
     const V scaled = hn::Mul(hn::Set(d, 0.3f), a);
     const V t = hn::Div(one, hn::Add(one, scaled));
     const V s = hn::Mul(scaled, t);
-    const V ratio = hn::Mul(t, hn::MulAdd(s, Horner(d, s, kMills), half));
+    const V ratio = hn::Mul(t, hn::MulAdd(s, Polynomial(d, s, kMills), half));
     const V tail = hn::Mul(density, ratio);
     const V phi = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
     *value = hn::Mul(x, phi);
@@ -127,9 +125,9 @@ struct Tanh {
     const auto near = hn::Lt(a, hn::Set(d, 0.625f));
 
     const V square = hn::Mul(x, x);
-    const V small = hn::MulAdd(hn::Mul(x, square), Horner(d, square, kOdd), x);
+    const V small = hn::MulAdd(hn::Mul(x, square), Polynomial(d, square, kOdd), x);
 
-    const V e = ExpKeepingNaN(d, AtMost(d, hn::Add(a, a), 88.0f));
+    const V e = FastExp(d, AtMost(d, hn::Add(a, a), 88.0f));
     const V r = hn::Div(one, hn::Add(e, one));
     const V large = hn::CopySign(hn::Sub(one, hn::Add(r, r)), x);
     *value = hn::IfThenElse(near, small, large);

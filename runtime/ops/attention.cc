@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/aligned_buffer.h"
-#include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/attention_shape.h"
+#include "runtime/ops/attention_workers.h"
+#include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {
@@ -59,81 +59,88 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
 
 // -- Kernels
 
+template <class T>
+const T* Operand(const KernelArgs& args, size_t i) {
+  return static_cast<const T*>(args.in[i]);
+}
+template <class T>
+T* Result(const KernelArgs& args, size_t i) {
+  return static_cast<T*>(args.out[i]);
+}
+
+// One item is a block of queries of one head.
+template <class T>
 class AttentionKernel : public Kernel {
  public:
   explicit AttentionKernel(const AttentionShape& shape)
       : shape_(shape),
-        attend_(ChooseAttend()),
-        items_(shape.batch * shape.heads),
-        tasks_(TaskCount(items_, 2 * items_ * shape.tokens * shape.tokens * shape.head_dim)),
-        slot_bytes_(AlignUp(AttendScratchBytes(shape.tokens, shape.head_dim))) {}
+        attend_(ChooseAttend<T>()),
+        heads_(shape.batch * shape.heads),
+        blocks_((shape.tokens + kQueryRows - 1) / kQueryRows),
+        workers_(heads_ * blocks_, 2 * heads_ * shape.tokens * shape.tokens * shape.head_dim,
+                 AttendScratchBytes(shape.tokens, shape.head_dim)) {}
 
-  int64_t scratch_bytes() const override { return tasks_ * slot_bytes_; }
+  int64_t scratch_bytes() const override { return workers_.scratch_bytes(); }
 
   absl::Status Run(const KernelArgs& args) const override {
-    ParallelFor(tasks_, args.threads, [&](int64_t task) {
-      float* scratch =
-          reinterpret_cast<float*>(static_cast<char*>(args.scratch) + task * slot_bytes_);
-      const Range range = TaskRange(items_, tasks_, task);
-      for (int64_t item = range.begin; item < range.end; ++item) RunHead(args, item, scratch);
+    workers_.Run(args, [&](int64_t item, float* scratch) {
+      // The last blocks see the most keys: they come first, and small ones fill the gaps.
+      RunBlock(args, item % heads_, blocks_ - 1 - item / heads_, scratch);
     });
     return absl::OkStatus();
   }
 
  private:
-  void RunHead(const KernelArgs& args, int64_t item, float* scratch) const {
-    const int64_t row = item / shape_.heads, head = item % shape_.heads;
-    const int64_t at = row * shape_.tokens * shape_.q_stride() + head * shape_.head_dim;
+  void RunBlock(const KernelArgs& args, int64_t index, int64_t block, float* scratch) const {
+    const int64_t row = index / shape_.heads, head = index % shape_.heads;
+    const int64_t first = block * kQueryRows;
+    const int64_t at = (row * shape_.tokens + first) * shape_.q_stride() + head * shape_.head_dim;
     const int64_t kv_at =
         row * shape_.tokens * shape_.kv_stride() + head / shape_.group() * shape_.head_dim;
-    AttendArgs call;
-    call.q = args.f32(0) + at;
+    AttendArgs<T> call;
+    call.q = Operand<T>(args, 0) + at;
     call.q_stride = shape_.q_stride();
-    call.k = args.f32(1) + kv_at;
-    call.v = args.f32(2) + kv_at;
+    call.k = Operand<T>(args, 1) + kv_at;
+    call.v = Operand<T>(args, 2) + kv_at;
     call.kv_stride = shape_.kv_stride();
-    call.context = args.out_f32(0) + at;
+    call.context = Result<T>(args, 0) + at;
     call.context_stride = shape_.q_stride();
-    call.lse = args.out_f32(1) + item * shape_.tokens;
-    call.queries = shape_.tokens;
-    call.offset = 0;
+    call.lse = args.out_f32(1) + index * shape_.tokens + first;
+    call.queries = std::min(kQueryRows, shape_.tokens - first);
+    call.offset = first;
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
     attend_(call, scratch);
   }
 
   const AttentionShape shape_;
-  const AttendFn attend_;
-  const int64_t items_;
-  const int64_t tasks_;
-  const int64_t slot_bytes_;
+  const AttendFn<T> attend_;
+  const int64_t heads_;
+  const int64_t blocks_;
+  const AttentionWorkers workers_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
-  return std::make_unique<AttentionKernel>(shape);
+  if (types.in(0).dtype == DType::kBF16) return std::make_unique<AttentionKernel<uint16_t>>(shape);
+  return std::make_unique<AttentionKernel<float>>(shape);
 }
 
 // One item is a head of keys with all query heads that read it: nobody else writes its dk and dv.
+template <class T>
 class AttentionGradKernel : public Kernel {
  public:
   explicit AttentionGradKernel(const AttentionShape& shape)
       : shape_(shape),
-        attend_grad_(ChooseAttendGrad()),
-        items_(shape.batch * shape.kv_heads),
-        tasks_(TaskCount(
-            items_, 5 * shape.batch * shape.heads * shape.tokens * shape.tokens * shape.head_dim)),
-        slot_bytes_(AlignUp(AttendGradScratchBytes(shape.tokens, shape.group(), shape.head_dim))) {}
+        attend_grad_(ChooseAttendGrad<T>()),
+        workers_(shape.batch * shape.kv_heads,
+                 5 * shape.batch * shape.heads * shape.tokens * shape.tokens * shape.head_dim,
+                 AttendGradScratchBytes(shape.tokens, shape.head_dim, sizeof(T))) {}
 
-  int64_t scratch_bytes() const override { return tasks_ * slot_bytes_; }
+  int64_t scratch_bytes() const override { return workers_.scratch_bytes(); }
 
   absl::Status Run(const KernelArgs& args) const override {
-    ParallelFor(tasks_, args.threads, [&](int64_t task) {
-      float* scratch =
-          reinterpret_cast<float*>(static_cast<char*>(args.scratch) + task * slot_bytes_);
-      const Range range = TaskRange(items_, tasks_, task);
-      for (int64_t item = range.begin; item < range.end; ++item) RunGroup(args, item, scratch);
-    });
+    workers_.Run(args, [&](int64_t item, float* scratch) { RunGroup(args, item, scratch); });
     return absl::OkStatus();
   }
 
@@ -143,16 +150,16 @@ class AttentionGradKernel : public Kernel {
     const int64_t head = kv_head * shape_.group();
     const int64_t at = row * shape_.tokens * shape_.q_stride() + head * shape_.head_dim;
     const int64_t kv_at = row * shape_.tokens * shape_.kv_stride() + kv_head * shape_.head_dim;
-    AttendGradArgs call;
-    call.q = args.f32(0) + at;
-    call.context = args.f32(3) + at;
-    call.dcontext = args.f32(5) + at;
-    call.dq = args.out_f32(0) + at;
+    AttendGradArgs<T> call;
+    call.q = Operand<T>(args, 0) + at;
+    call.context = Operand<T>(args, 3) + at;
+    call.dcontext = Operand<T>(args, 5) + at;
+    call.dq = Result<T>(args, 0) + at;
     call.q_stride = shape_.q_stride();
-    call.k = args.f32(1) + kv_at;
-    call.v = args.f32(2) + kv_at;
-    call.dk = args.out_f32(1) + kv_at;
-    call.dv = args.out_f32(2) + kv_at;
+    call.k = Operand<T>(args, 1) + kv_at;
+    call.v = Operand<T>(args, 2) + kv_at;
+    call.dk = Result<T>(args, 1) + kv_at;
+    call.dv = Result<T>(args, 2) + kv_at;
     call.kv_stride = shape_.kv_stride();
     call.lse = args.f32(4) + (row * shape_.heads + head) * shape_.tokens;
     call.tokens = shape_.tokens;
@@ -163,15 +170,16 @@ class AttentionGradKernel : public Kernel {
   }
 
   const AttentionShape shape_;
-  const AttendGradFn attend_grad_;
-  const int64_t items_;
-  const int64_t tasks_;
-  const int64_t slot_bytes_;
+  const AttendGradFn<T> attend_grad_;
+  const AttentionWorkers workers_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
-  return std::make_unique<AttentionGradKernel>(shape);
+  if (types.in(0).dtype == DType::kBF16) {
+    return std::make_unique<AttentionGradKernel<uint16_t>>(shape);
+  }
+  return std::make_unique<AttentionGradKernel<float>>(shape);
 }
 
 // -- References
@@ -271,6 +279,7 @@ void RegisterAttention(OpRegistry* registry) {
   op.vjp = Vjp;
   op.make_kernel = MakeKernel;
   op.reference = Reference;
+  op.flops = AttentionFlops;
   registry->Add(std::move(op));
 
   OpDef grad;
@@ -279,6 +288,7 @@ void RegisterAttention(OpRegistry* registry) {
   grad.infer = InferGrad;
   grad.make_kernel = MakeGradKernel;
   grad.reference = ReferenceGrad;
+  grad.flops = AttentionGradFlops;
   registry->Add(std::move(grad));
 }
 

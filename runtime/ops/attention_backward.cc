@@ -5,7 +5,9 @@
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
+#include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,188 +15,225 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "runtime/ops/attention_tiles-inl.h"
-#include "runtime/ops/simd_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Scratch of one block of keys and one of queries. Rows are `width` floats apart, score rows
-// kKeyBlock.
+// Rows are `width` floats apart, those of scores kKeyBlock.
 struct Blocks {
   int64_t width;
-  float* scores;     // [kQueryBlock], then p
-  float* dscores;    // [kQueryBlock] dcontext . v, then scale * ds
-  float* q;          // [kQueryBlock]
-  float* dcontext;   // [kQueryBlock]
-  float* dq;         // [kQueryBlock]
-  float* k;          // [kKeyBlock]
-  float* dk;         // [kKeyBlock]
-  float* dv;         // [kKeyBlock]
-  float* k_columns;  // [c][kKeyBlock], times scale
-  float* v_columns;  // [c][kKeyBlock]
-  float* dots;       // [group][tokens] D
+  // Of up to kQueryRows queries of one head:
+  float* q;
+  float* dcontext;
+  float* dq;    // without scale
+  float* lse;   // in units of log 2
+  float* dots;  // D
+  // Of a block of keys:
+  float* k;
+  float* k_columns;  // [head_dim][kKeyBlock], times scale / log 2
+  float* v_columns;  // [head_dim][kKeyBlock]
+  float* dk;         // of these queries, without scale
+  float* dv;
+  // Of kGradRows queries and a block of keys:
+  float* p;
+  float* ds;
 };
 
-HWY_INLINE float Dot(const float* a, const float* b, int64_t last, const Tail<Df>& tail) {
+// Sums over all queries, for tensors that are too coarse to be summed in. Rows are width apart.
+struct Totals {
+  float* dk;
+  float* dv;
+};
+
+template <class T>
+HWY_INLINE float Dot(const T* a, const T* b, int64_t last, const FloatTail<Df>& tail) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   Vf sum = hn::Mul(tail.Load(d, a + last), tail.Load(d, b + last));
   for (int64_t e = 0; e < last; e += lanes) {
-    sum = hn::MulAdd(hn::LoadU(d, a + e), hn::LoadU(d, b + e), sum);
+    sum = hn::MulAdd(LoadFloats(d, a + e), LoadFloats(d, b + e), sum);
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// scores -> p and dscores -> scale * ds in the first `visible` keys of the row, 0 up to `vectors`.
-HWY_INLINE void DifferentiateRow(float* scores, float* dscores, int64_t visible, int64_t vectors,
-                                 float lse, float dot, float scale) {
+// p and ds of a tile of queries and the keys at hand, of which row r (of the tile) sees `visible` +
+// r, at most n_keys. Beyond those the tile's `vectors` vectors are 0. kWhole: all are seen.
+template <bool kWhole>
+HWY_INLINE void DifferentiateTile(int64_t r0, int64_t c, int64_t visible, int64_t n_keys,
+                                  int64_t vectors, const Blocks& x, float* p, float* ds) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Vf lse_v = hn::Set(d, lse), dot_v = hn::Set(d, dot), scale_v = hn::Set(d, scale);
-  for (int64_t v = 0; v < vectors; ++v) {
-    float* s = scores + v * lanes;
-    float* t = dscores + v * lanes;
-    const int64_t rest = std::max<int64_t>(0, std::min(lanes, visible - v * lanes));
-    const auto mask = hn::FirstN(d, static_cast<size_t>(rest));
-    const Vf p = ExpKeepingNaN(d, hn::Sub(hn::Load(d, s), lse_v));
-    const Vf ds = hn::Mul(hn::Mul(p, hn::Sub(hn::Load(d, t), dot_v)), scale_v);
-    // Lanes beyond the diagonal hold anything, NaN too: select, do not multiply.
-    hn::Store(hn::IfThenElseZero(mask, p), d, s);
-    hn::Store(hn::IfThenElseZero(mask, ds), d, t);
-  }
+  const float* lse = x.lse + r0;
+  const float* dots = x.dots + r0;
+  // Lanes beyond the diagonal hold anything, NaN too: select, do not multiply.
+  const auto select = [&](int64_t r, int64_t v, Vf y) HWY_ATTR {
+    if constexpr (kWhole) return y;
+    const int64_t count = std::min(n_keys, visible + r) - v * lanes;
+    const int64_t seen = std::max<int64_t>(0, std::min(lanes, count));
+    return hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(seen)), y);
+  };
+  MultiplyRows({x.q + r0 * x.width, x.width, 1}, x.k_columns, kKeyBlock, c, vectors, FromZero(),
+               [&](int64_t r, int64_t v, Vf acc) HWY_ATTR {
+                 const Vf e = Exp2(hn::Sub(acc, hn::Set(d, lse[r])));
+                 hn::Store(select(r, v, e), d, p + r * kKeyBlock + v * lanes);
+               });
+  MultiplyRows({x.dcontext + r0 * x.width, x.width, 1}, x.v_columns, kKeyBlock, c, vectors,
+               FromZero(), [&](int64_t r, int64_t v, Vf acc) HWY_ATTR {
+                 const int64_t at = r * kKeyBlock + v * lanes;
+                 const Vf dp = hn::Sub(acc, hn::Set(d, dots[r]));
+                 hn::Store(select(r, v, hn::Mul(hn::Load(d, p + at), dp)), d, ds + at);
+               });
 }
 
-// Adds what the block of queries [i0, +rows) of one head makes of the block of keys [j0, +n_keys)
-// to dk, dv and, in the output, dq.
-void DifferentiateBlock(const AttendGradArgs& args, int64_t head, int64_t i0, int64_t rows,
-                        int64_t j0, int64_t n_keys, const Blocks& x) {
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t c = args.head_dim, width = x.width;
+// Adds what queries [i0, +rows) of the block make of the keys at hand to dq, dk and dv. Key j is
+// seen by query i when j <= i + diagonal.
+HWY_INLINE void DifferentiateBlock(int64_t i0, int64_t rows, int64_t n_keys, int64_t diagonal,
+                                   int64_t c, const Blocks& x) {
   const int64_t channels = VectorCount(c);
-  const int64_t start = i0 * args.q_stride + head * c;
-  PackRows(args.q + start, args.q_stride, rows, c, x.q, width);
-  PackRows(args.dcontext + start, args.q_stride, rows, c, x.dcontext, width);
-  const float* lse = args.lse + head * args.tokens + i0;
-  const float* dots = x.dots + head * args.tokens + i0;
-
-  // Key j0 + j is seen by row r of the block when j <= r + i0 - j0; blocks begin on multiples of
-  // kQueryBlock, so every row sees at least one.
-  const auto visible = [&](int64_t r) { return std::min(n_keys, r + i0 - j0 + 1); };
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
+  const auto seen_by = [&](int64_t i) { return std::min(n_keys, i + diagonal + 1); };
   for (int64_t r0 = 0; r0 < rows; r0 += kRowTile) {
-    const int64_t end = std::min(r0 + kRowTile, rows);
-    const int64_t seen = visible(end - 1);
+    const int64_t i = i0 + r0;
+    const int64_t seen = seen_by(i + kRowTile - 1);
+    if (seen <= 0) continue;
     const int64_t vectors = VectorCount(seen);
-    float* scores = x.scores + r0 * kKeyBlock;
-    float* dscores = x.dscores + r0 * kKeyBlock;
-    // A tile's rows beyond the block multiply whatever the scratch holds; nothing reads the result.
-    MultiplyRows({x.q + r0 * width, width, 1}, x.k_columns, kKeyBlock, c, vectors, scores,
-                 kKeyBlock, FromZero());
-    MultiplyRows({x.dcontext + r0 * width, width, 1}, x.v_columns, kKeyBlock, c, vectors, dscores,
-                 kKeyBlock, FromZero());
-    for (int64_t r = r0; r < end; ++r) {
-      DifferentiateRow(x.scores + r * kKeyBlock, x.dscores + r * kKeyBlock, visible(r), vectors,
-                       lse[r], dots[r], args.scale);
-    }
-    MultiplyRows({dscores, kKeyBlock, 1}, x.k, width, seen, channels, x.dq + r0 * width, width,
-                 FromZero());
-  }
-
-  const int64_t seen = visible(rows - 1);
-  for (int64_t g = 0; g < seen; g += kRowTile) {
-    // The first row of queries that sees key g of the block, and so all four of the tile's columns
-    // hold what DifferentiateRow left there.
-    const int64_t from = std::max<int64_t>(0, j0 + g - i0);
-    const LeftOperand p = {x.scores + from * kKeyBlock + g, 1, kKeyBlock};
-    const LeftOperand ds = {x.dscores + from * kKeyBlock + g, 1, kKeyBlock};
-    MultiplyRows(p, x.dcontext + from * width, width, rows - from, channels, x.dv + g * width,
-                 width, FromSum{width});
-    MultiplyRows(ds, x.q + from * width, width, rows - from, channels, x.dk + g * width, width,
-                 FromSum{width});
-  }
-
-  const int64_t last = (channels - 1) * lanes;
-  const Tail<Df> tail(d, c - last);
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* from = x.dq + r * width;
-    float* to = args.dq + start + r * args.q_stride;
-    if (j0 == 0) {
-      for (int64_t e = 0; e < last; e += lanes) hn::StoreU(hn::Load(d, from + e), d, to + e);
-      tail.Store(hn::Load(d, from + last), d, to + last);
+    float* p = x.p + r0 * kKeyBlock;
+    float* ds = x.ds + r0 * kKeyBlock;
+    if (i + diagonal + 1 >= vectors * lanes && n_keys >= vectors * lanes) {
+      DifferentiateTile<true>(i, c, i + diagonal + 1, n_keys, vectors, x, p, ds);
     } else {
-      for (int64_t e = 0; e < last; e += lanes) {
-        hn::StoreU(hn::Add(hn::LoadU(d, to + e), hn::Load(d, from + e)), d, to + e);
-      }
-      tail.Store(hn::Add(tail.Load(d, to + last), hn::Load(d, from + last)), d, to + last);
+      DifferentiateTile<false>(i, c, i + diagonal + 1, n_keys, vectors, x, p, ds);
+    }
+    float* dq = x.dq + i * x.width;
+    MultiplyRows({ds, kKeyBlock, 1}, x.k, x.width, seen, channels, FromMemory{dq, x.width},
+                 ToMemory{dq, x.width});
+  }
+
+  const int64_t seen = seen_by(i0 + rows - 1);
+  for (int64_t g = 0; g < seen; g += kRowTile) {
+    // The first query that sees key g, and so all of the tile's columns were set by its tile.
+    const int64_t from = std::max<int64_t>(0, g - diagonal - i0);
+    const float* left = x.p + from * kKeyBlock + g;
+    float* dv = x.dv + g * x.width;
+    MultiplyRows({left, 1, kKeyBlock}, x.dcontext + (i0 + from) * x.width, x.width, rows - from,
+                 channels, FromMemory{dv, x.width}, ToMemory{dv, x.width});
+    const float* left_ds = x.ds + from * kKeyBlock + g;
+    float* dk = x.dk + g * x.width;
+    MultiplyRows({left_ds, 1, kKeyBlock}, x.q + (i0 + from) * x.width, x.width, rows - from,
+                 channels, FromMemory{dk, x.width}, ToMemory{dk, x.width});
+  }
+}
+
+// to += factor * rows, or to = it, whether `to` is an output or a total.
+template <class T>
+HWY_INLINE void Unpack(const float* rows, int64_t count, int64_t width, float factor, int64_t c,
+                       bool add, T* to, int64_t stride) {
+  const Df d;
+  const int64_t last = (VectorCount(c) - 1) * static_cast<int64_t>(hn::Lanes(d));
+  const FloatTail<Df> tail(d, c - last);
+  const Vf scale = hn::Set(d, factor);
+  for (int64_t j = 0; j < count; ++j) {
+    if (add) {
+      UnpackRow<true>(rows + j * width, scale, to + j * stride, last, tail);
+    } else {
+      UnpackRow<false>(rows + j * width, scale, to + j * stride, last, tail);
     }
   }
 }
 
-void AttendGrad(const AttendGradArgs& args, float* scratch) {
+// Queries [s0, +rows) of one head against all keys that they see.
+template <class T>
+void DifferentiateQueries(const AttendGradArgs<T>& args, int64_t head, int64_t s0, int64_t rows,
+                          const Blocks& x, const Totals& totals) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t c = args.head_dim;
-  const int64_t channels = VectorCount(c);
-
-  Blocks x;
-  x.width = PackedWidth(c);
-  x.scores = scratch;
-  x.dscores = x.scores + kQueryBlock * kKeyBlock;
-  x.q = x.dscores + kQueryBlock * kKeyBlock;
-  x.dcontext = x.q + kQueryBlock * x.width;
-  x.dq = x.dcontext + kQueryBlock * x.width;
-  x.k = x.dq + kQueryBlock * x.width;
-  x.dk = x.k + kKeyBlock * x.width;
-  x.dv = x.dk + kKeyBlock * x.width;
-  x.k_columns = x.dv + kKeyBlock * x.width;
-  x.v_columns = x.k_columns + kKeyBlock * c;
-  x.dots = x.v_columns + kKeyBlock * c;
-
-  const int64_t last = (channels - 1) * lanes;
-  const Tail<Df> tail(d, c - last);
-  for (int64_t head = 0; head < args.group; ++head) {
-    for (int64_t i = 0; i < args.tokens; ++i) {
-      const int64_t at = i * args.q_stride + head * c;
-      x.dots[head * args.tokens + i] = Dot(args.dcontext + at, args.context + at, last, tail);
-    }
+  const int64_t start = s0 * args.q_stride + head * c;
+  const int64_t last = (VectorCount(c) - 1) * lanes;
+  const FloatTail<Df> tail(d, c - last);
+  PackTiles(args.q + start, args.q_stride, rows, c, 1.0f, x.q, x.width);
+  PackTiles(args.dcontext + start, args.q_stride, rows, c, 1.0f, x.dcontext, x.width);
+  const int64_t padded = (rows + kRowTile - 1) / kRowTile * kRowTile;
+  ZeroRows(x.dq, 0, padded, x.width);
+  for (int64_t r = 0; r < padded; ++r) {
+    const int64_t at = start + r * args.q_stride;
+    x.lse[r] = r < rows ? kLog2E * args.lse[head * args.tokens + s0 + r] : 0;
+    x.dots[r] = r < rows ? Dot(args.dcontext + at, args.context + at, last, tail) : 0;
   }
 
-  for (int64_t j0 = 0; j0 < args.tokens; j0 += kKeyBlock) {
-    const int64_t n_keys = std::min(kKeyBlock, args.tokens - j0);
-    const float* k = args.k + j0 * args.kv_stride;
-    const float* v = args.v + j0 * args.kv_stride;
-    PackRows(k, args.kv_stride, n_keys, c, x.k, x.width);
-    PackTransposed(k, args.kv_stride, n_keys, c, args.scale, x.k_columns);
+  for (int64_t j0 = 0; j0 < s0 + rows; j0 += kKeyBlock) {
+    const int64_t n_keys = std::min(kKeyBlock, s0 + rows - j0);
+    const T* k = args.k + j0 * args.kv_stride;
+    const T* v = args.v + j0 * args.kv_stride;
+    PackRows(k, args.kv_stride, n_keys, c, 1.0f, x.k, x.width);
+    PackTransposed(k, args.kv_stride, n_keys, c, args.scale * kLog2E, x.k_columns);
     PackTransposed(v, args.kv_stride, n_keys, c, 1.0f, x.v_columns);
-    const int64_t padded = (n_keys + kRowTile - 1) / kRowTile * kRowTile;
-    for (int64_t j = 0; j < padded; ++j) {
-      for (int64_t e = 0; e < channels * lanes; e += lanes) {
-        hn::Store(hn::Zero(d), d, x.dk + j * x.width + e);
-        hn::Store(hn::Zero(d), d, x.dv + j * x.width + e);
-      }
+    const int64_t key_tiles = (n_keys + kRowTile - 1) / kRowTile * kRowTile;
+    ZeroRows(x.dk, 0, key_tiles, x.width);
+    ZeroRows(x.dv, 0, key_tiles, x.width);
+
+    for (int64_t i0 = std::max<int64_t>(0, j0 - s0); i0 < rows; i0 += kGradRows) {
+      DifferentiateBlock(i0, std::min(kGradRows, rows - i0), n_keys, s0 - j0, c, x);
     }
-    for (int64_t head = 0; head < args.group; ++head) {
-      for (int64_t i0 = j0; i0 < args.tokens; i0 += kQueryBlock) {
-        DifferentiateBlock(args, head, i0, std::min(kQueryBlock, args.tokens - i0), j0, n_keys, x);
-      }
+
+    // These queries are the first to see the keys of their own blocks.
+    const bool add = head > 0 || j0 < s0;
+    const int64_t at = j0 * args.kv_stride, total_at = j0 * x.width;
+    if (totals.dk == nullptr) {
+      Unpack(x.dk, n_keys, x.width, args.scale, c, add, args.dk + at, args.kv_stride);
+      Unpack(x.dv, n_keys, x.width, 1.0f, c, add, args.dv + at, args.kv_stride);
+    } else {
+      Unpack(x.dk, n_keys, x.width, args.scale, c, add, totals.dk + total_at, x.width);
+      Unpack(x.dv, n_keys, x.width, 1.0f, c, add, totals.dv + total_at, x.width);
     }
-    for (int64_t j = 0; j < n_keys; ++j) {
-      float* dk = args.dk + (j0 + j) * args.kv_stride;
-      float* dv = args.dv + (j0 + j) * args.kv_stride;
-      const int64_t at = j * x.width;
-      for (int64_t e = 0; e < last; e += lanes) {
-        hn::StoreU(hn::Load(d, x.dk + at + e), d, dk + e);
-        hn::StoreU(hn::Load(d, x.dv + at + e), d, dv + e);
-      }
-      tail.Store(hn::Load(d, x.dk + at + last), d, dk + last);
-      tail.Store(hn::Load(d, x.dv + at + last), d, dv + last);
+  }
+  Unpack(x.dq, rows, x.width, args.scale, c, false, args.dq + start, args.q_stride);
+}
+
+template <class T>
+void AttendGrad(const AttendGradArgs<T>& args, float* scratch) {
+  const int64_t packed = PackedRows(args.tokens);
+  Blocks x;
+  x.width = PackedWidth(args.head_dim);
+  x.q = scratch;
+  x.dcontext = x.q + packed * x.width;
+  x.dq = x.dcontext + packed * x.width;
+  x.lse = x.dq + packed * x.width;
+  x.dots = x.lse + PackedWidth(packed);
+  x.k = x.dots + PackedWidth(packed);
+  x.k_columns = x.k + kKeyBlock * x.width;
+  x.v_columns = x.k_columns + kKeyBlock * x.width;
+  x.dk = x.v_columns + kKeyBlock * x.width;
+  x.dv = x.dk + kKeyBlock * x.width;
+  x.p = x.dv + kKeyBlock * x.width;
+  x.ds = x.p + kGradRows * kKeyBlock;
+  Totals totals = {nullptr, nullptr};
+  if (!std::is_same<T, float>::value) {
+    totals.dk = x.ds + kGradRows * kKeyBlock;
+    totals.dv = totals.dk + args.tokens * x.width;
+  }
+
+  for (int64_t head = 0; head < args.group; ++head) {
+    for (int64_t s0 = 0; s0 < args.tokens; s0 += kQueryRows) {
+      DifferentiateQueries(args, head, s0, std::min(kQueryRows, args.tokens - s0), x, totals);
     }
+  }
+  if (totals.dk != nullptr) {
+    const int64_t n = args.tokens, c = args.head_dim;
+    Unpack(totals.dk, n, x.width, 1.0f, c, false, args.dk, args.kv_stride);
+    Unpack(totals.dv, n, x.width, 1.0f, c, false, args.dv, args.kv_stride);
   }
 }
 
-AttendGradFn SelectAttendGrad() { return AttendGrad; }
+AttendGradFn<float> SelectAttendGradF32() { return AttendGrad<float>; }
+AttendGradFn<uint16_t> SelectAttendGradBf16() {
+#if HWY_TARGET == HWY_AVX3
+  if (const AttendGradFn<uint16_t> fast = FindBf16AttendGrad()) return fast;
+#endif
+  return AttendGrad<uint16_t>;
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -204,14 +243,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plumb {
 
-HWY_EXPORT(SelectAttendGrad);
+HWY_EXPORT(SelectAttendGradF32);
+HWY_EXPORT(SelectAttendGradBf16);
 
-AttendGradFn ChooseAttendGrad() { return HWY_DYNAMIC_DISPATCH(SelectAttendGrad)(); }
+template <>
+AttendGradFn<float> ChooseAttendGrad<float>() {
+  return HWY_DYNAMIC_DISPATCH(SelectAttendGradF32)();
+}
+template <>
+AttendGradFn<uint16_t> ChooseAttendGrad<uint16_t>() {
+  return HWY_DYNAMIC_DISPATCH(SelectAttendGradBf16)();
+}
 
-int64_t AttendGradScratchBytes(int64_t tokens, int64_t group, int64_t head_dim) {
-  const int64_t width = PackedWidth(head_dim);
-  const int64_t floats = kQueryBlock * (2 * kKeyBlock + 3 * width) +
-                         kKeyBlock * (3 * width + 2 * head_dim) + group * tokens;
+int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element_bytes) {
+  const int64_t packed = PackedRows(tokens), width = PackedWidth(head_dim);
+  const int64_t totals = element_bytes < 4 ? 2 * tokens * width : 0;
+  const int64_t floats = packed * 3 * width + 2 * PackedWidth(packed) + 5 * kKeyBlock * width +
+                         2 * kGradRows * kKeyBlock + totals;
   return floats * static_cast<int64_t>(sizeof(float));
 }
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/aligned_buffer.h"
-#include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/attention_shape.h"
+#include "runtime/ops/attention_workers.h"
+#include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {
@@ -22,12 +22,12 @@ namespace {
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
   const TensorType &k_cache = types.in(3), &v_cache = types.in(4), &positions = types.in(5);
-  if (k_cache.dtype != DType::kF32 || k_cache.shape.rank() != 3 ||
+  if (k_cache.dtype != types.in(0).dtype || k_cache.shape.rank() != 3 ||
       k_cache.shape[0] != shape.batch || k_cache.shape.last() != shape.kv_stride() ||
       v_cache != k_cache) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the caches are ", k_cache.ToString(), " and ", v_cache.ToString(),
-                     ", both must be f32[", shape.batch, ", capacity, ", shape.kv_stride(), "]"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the caches are ", k_cache.ToString(), " and ", v_cache.ToString(), ", both must be ",
+        DTypeName(types.in(0).dtype), "[", shape.batch, ", capacity, ", shape.kv_stride(), "]"));
   }
   if (positions != I32({shape.batch, shape.tokens})) {
     return absl::InvalidArgumentError(absl::StrCat("positions are ", positions.ToString(),
@@ -64,20 +64,23 @@ absl::Status CheckPositions(const int32_t* positions, const AttentionShape& shap
 // From this many new tokens on, packing the cache for matrix products costs less than it saves.
 constexpr int64_t kMinPackedQueries = 8;
 
+// One item is one query head of one row of the batch: with enough new tokens, a block of them.
+template <class T>
 class AttentionCachedKernel : public Kernel {
  public:
   AttentionCachedKernel(const AttentionShape& shape, int64_t capacity)
       : shape_(shape),
         capacity_(capacity),
         packed_(shape.tokens >= kMinPackedQueries),
-        attend_(ChooseAttend()),
-        attend_one_(ChooseAttendOne(shape.head_dim)),
-        items_(shape.batch * shape.heads),
-        max_tasks_(TaskCount(items_, Work(capacity))),
-        slot_bytes_(AlignUp(packed_ ? AttendScratchBytes(capacity, shape.head_dim)
-                                    : AttendOneScratchBytes(capacity))) {}
+        attend_(ChooseAttend<T>()),
+        attend_one_(ChooseAttendOne<T>(shape.head_dim)),
+        heads_(shape.batch * shape.heads),
+        blocks_(packed_ ? (shape.tokens + kQueryRows - 1) / kQueryRows : 1),
+        workers_(heads_ * blocks_, Work(capacity),
+                 packed_ ? AttendScratchBytes(shape.tokens, shape.head_dim)
+                         : AttendOneScratchBytes(capacity)) {}
 
-  int64_t scratch_bytes() const override { return max_tasks_ * slot_bytes_; }
+  int64_t scratch_bytes() const override { return workers_.scratch_bytes(); }
 
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* positions = args.i32(5);
@@ -87,45 +90,44 @@ class AttentionCachedKernel : public Kernel {
     for (int64_t row = 0; row < shape_.batch; ++row) {
       const int64_t first = positions[row * shape_.tokens];
       const int64_t to = (row * capacity_ + first) * shape_.kv_stride();
-      const size_t bytes = static_cast<size_t>(row_size) * sizeof(float);
-      std::memcpy(args.out_f32(1) + to, args.f32(1) + row * row_size, bytes);
-      std::memcpy(args.out_f32(2) + to, args.f32(2) + row * row_size, bytes);
+      const size_t bytes = static_cast<size_t>(row_size) * sizeof(T);
+      std::memcpy(Cache(args, 1) + to, static_cast<const T*>(args.in[1]) + row * row_size, bytes);
+      std::memcpy(Cache(args, 2) + to, static_cast<const T*>(args.in[2]) + row * row_size, bytes);
       keys = std::max(keys, first + shape_.tokens);
     }
 
-    // Every head is computed on its own, so the number of tasks may depend on how full the cache
-    // is.
-    const int64_t tasks = std::min(max_tasks_, TaskCount(items_, Work(keys)));
-    ParallelFor(tasks, args.threads, [&](int64_t task) {
-      float* scratch =
-          reinterpret_cast<float*>(static_cast<char*>(args.scratch) + task * slot_bytes_);
-      const Range range = TaskRange(items_, tasks, task);
-      for (int64_t item = range.begin; item < range.end; ++item) RunHead(args, item, scratch);
+    workers_.Run(args, Work(keys), [&](int64_t item, float* scratch) {
+      // The last blocks see the most keys: they come first.
+      RunHead(args, item % heads_, blocks_ - 1 - item / heads_, scratch);
     });
     return absl::OkStatus();
   }
 
  private:
-  int64_t Work(int64_t keys) const { return 4 * items_ * shape_.tokens * keys * shape_.head_dim; }
+  int64_t Work(int64_t keys) const { return 4 * heads_ * shape_.tokens * keys * shape_.head_dim; }
+  static T* Cache(const KernelArgs& args, size_t i) { return static_cast<T*>(args.out[i]); }
 
-  void RunHead(const KernelArgs& args, int64_t item, float* scratch) const {
-    const int64_t row = item / shape_.heads, head = item % shape_.heads;
-    const int64_t at = row * shape_.tokens * shape_.q_stride() + head * shape_.head_dim;
+  void RunHead(const KernelArgs& args, int64_t index, int64_t block, float* scratch) const {
+    const int64_t row = index / shape_.heads, head = index % shape_.heads;
+    const int64_t skipped = block * kQueryRows;
+    const int64_t at = (row * shape_.tokens + skipped) * shape_.q_stride() + head * shape_.head_dim;
     const int64_t kv_at =
         row * capacity_ * shape_.kv_stride() + head / shape_.group() * shape_.head_dim;
-    const int64_t first = args.i32(5)[row * shape_.tokens];
+    const int64_t first = args.i32(5)[row * shape_.tokens] + skipped;
     const float scale = static_cast<float>(shape_.scale);
+    const T* q = static_cast<const T*>(args.in[0]) + at;
+    T* context = static_cast<T*>(args.out[0]) + at;
     if (packed_) {
-      AttendArgs call;
-      call.q = args.f32(0) + at;
+      AttendArgs<T> call;
+      call.q = q;
       call.q_stride = shape_.q_stride();
-      call.k = args.out_f32(1) + kv_at;
-      call.v = args.out_f32(2) + kv_at;
+      call.k = Cache(args, 1) + kv_at;
+      call.v = Cache(args, 2) + kv_at;
       call.kv_stride = shape_.kv_stride();
-      call.context = args.out_f32(0) + at;
+      call.context = context;
       call.context_stride = shape_.q_stride();
       call.lse = nullptr;
-      call.queries = shape_.tokens;
+      call.queries = std::min(kQueryRows, shape_.tokens - skipped);
       call.offset = first;
       call.head_dim = shape_.head_dim;
       call.scale = scale;
@@ -133,12 +135,12 @@ class AttentionCachedKernel : public Kernel {
       return;
     }
     for (int64_t t = 0; t < shape_.tokens; ++t) {
-      AttendOneArgs call;
-      call.q = args.f32(0) + at + t * shape_.q_stride();
-      call.k = args.out_f32(1) + kv_at;
-      call.v = args.out_f32(2) + kv_at;
+      AttendOneArgs<T> call;
+      call.q = q + t * shape_.q_stride();
+      call.k = Cache(args, 1) + kv_at;
+      call.v = Cache(args, 2) + kv_at;
       call.kv_stride = shape_.kv_stride();
-      call.context = args.out_f32(0) + at + t * shape_.q_stride();
+      call.context = context + t * shape_.q_stride();
       call.keys = first + t + 1;
       call.head_dim = shape_.head_dim;
       call.scale = scale;
@@ -149,16 +151,20 @@ class AttentionCachedKernel : public Kernel {
   const AttentionShape shape_;
   const int64_t capacity_;
   const bool packed_;
-  const AttendFn attend_;
-  const AttendOneFn attend_one_;
-  const int64_t items_;
-  const int64_t max_tasks_;
-  const int64_t slot_bytes_;
+  const AttendFn<T> attend_;
+  const AttendOneFn<T> attend_one_;
+  const int64_t heads_;
+  const int64_t blocks_;
+  const AttentionWorkers workers_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
-  return std::make_unique<AttentionCachedKernel>(shape, types.in(3).shape[1]);
+  const int64_t capacity = types.in(3).shape[1];
+  if (types.in(0).dtype == DType::kBF16) {
+    return std::make_unique<AttentionCachedKernel<uint16_t>>(shape, capacity);
+  }
+  return std::make_unique<AttentionCachedKernel<float>>(shape, capacity);
 }
 
 // -- Reference
@@ -223,6 +229,7 @@ void RegisterAttentionCached(OpRegistry* registry) {
   op.infer = Infer;
   op.make_kernel = MakeKernel;
   op.reference = Reference;
+  op.flops = AttentionFlops;
   registry->Add(std::move(op));
 }
 

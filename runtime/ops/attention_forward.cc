@@ -1,10 +1,11 @@
 // The forward core of attention. Softmax over blocks of keys with a running maximum and sum:
 // Milakov & Gimelshein, "Online normalizer calculation for softmax" (2018); the blocking is that of
-// Dao et al., "FlashAttention" (2022), algorithm 1, with the loop over queries outside.
+// Dao et al., "FlashAttention" (2022), algorithm 1.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 
+#include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,7 +14,6 @@
 #include "hwy/highway.h"
 #include "runtime/ops/attention_tiles-inl.h"
 #include "runtime/ops/simd_fold-inl.h"
-#include "runtime/ops/simd_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -22,187 +22,199 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// The state of one block of queries between two blocks of keys.
-struct QueryBlock {
-  float* q;        // [kQueryBlock][width]
-  float* scores;   // [kQueryBlock][kKeyBlock], then probabilities times a row factor
-  float* sum;      // [kQueryBlock][width], probability-weighted values so far
-  float* maximum;  // [kQueryBlock], of the scores so far
-  float* total;    // [kQueryBlock], of the exponentials so far
-  float* raised;   // [kQueryBlock], the maximum with the block at hand
-  float* decay;    // [kQueryBlock], what the raised maximum makes of earlier exponentials
+// Floats of a row's sum of exponentials: a vector of partial sums.
+constexpr int64_t kTotalWidth = 16;
+
+// What lives as long as a block of queries. The maxima are in units of log 2.
+struct Queries {
+  int64_t width;
+  float* q;        // [rows][width], times scale / log 2
+  float* sum;      // [rows][width], probability-weighted values so far
+  float* total;    // [rows][kTotalWidth], of the exponentials so far
+  float* maximum;  // [rows], to which these are relative
+  float* scores;   // [kRowTile][kKeyBlock]
 };
 
-// For kRowTile rows of scores, of which row r sees `visible` + r keys (of `vectors` vectors, and
-// none if that is negative): raises the rows' maxima, and makes of the scores exp(score - maximum),
-// 0 where nothing is seen. `sums` gets the rows' sums.
-static_assert(kRowTile == 4, "FoldLanes takes four rows");
-HWY_INLINE void ExponentiateRows(float* scores, int64_t visible, int64_t vectors,
-                                 const float* maximum, float* raised, float* sums) {
+// Keys at hand: the block [first, first + count), of which row r of the queries sees those up to
+// r + diagonal.
+struct Keys {
+  const float* columns;  // [head_dim][kKeyBlock]
+  const float* values;   // [kKeyBlock][width]
+  int64_t count;
+  int64_t diagonal;
+  bool first;
+};
+
+// Raises the maxima of the tile's rows whose scores (less the maximum, of `vectors` vectors) exceed
+// it by too much, and all in the first block of keys, and rescales what such a row holds. `raised`
+// gets by how much, to be taken from the scores.
+HWY_INLINE void RaiseMaxima(int64_t r0, int64_t vectors, const Keys& keys, const Queries& x,
+                            float* raised) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Vf minus_infinity = hn::Set(d, kMinusInfinity);
-  Vf row[kRowTile];
-#pragma GCC unroll 4
-  for (int64_t r = 0; r < kRowTile; ++r) row[r] = hn::Set(d, maximum[r]);
-  for (int64_t v = 0; v < vectors; ++v) {
-    const int64_t seen = visible - v * lanes;  // in this vector, by the first row
-#pragma GCC unroll 4
-    for (int64_t r = 0; r < kRowTile; ++r) {
-      float* at = scores + r * kKeyBlock + v * lanes;
-      Vf x = hn::Load(d, at);
-      if (seen < lanes) {
-        const int64_t count = std::max<int64_t>(0, std::min(lanes, seen + r));
-        x = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), x, minus_infinity);
-        hn::Store(x, d, at);
-      }
-      row[r] = hn::Max(row[r], x);
+  static_assert(kRowTile % 4 == 0, "FoldLanes takes four rows");
+  for (int64_t r = 0; r < kRowTile; r += 4) {
+    const float* row = x.scores + r * kKeyBlock;
+    Vf t0 = hn::Load(d, row), t1 = hn::Load(d, row + kKeyBlock);
+    Vf t2 = hn::Load(d, row + 2 * kKeyBlock), t3 = hn::Load(d, row + 3 * kKeyBlock);
+    for (int64_t e = lanes; e < vectors * lanes; e += lanes) {
+      t0 = hn::Max(t0, hn::Load(d, row + e));
+      t1 = hn::Max(t1, hn::Load(d, row + kKeyBlock + e));
+      t2 = hn::Max(t2, hn::Load(d, row + 2 * kKeyBlock + e));
+      t3 = hn::Max(t3, hn::Load(d, row + 3 * kKeyBlock + e));
     }
+    FoldLanes(d, t0, t1, t2, t3, Maximum(), raised + r);
   }
-  FoldLanes(d, row[0], row[1], row[2], row[3], Maximum(), raised);
-
-  Vf top[kRowTile];
-#pragma GCC unroll 4
+  if (keys.first) {
+    std::copy_n(raised, kRowTile, x.maximum + r0);
+    return;
+  }
   for (int64_t r = 0; r < kRowTile; ++r) {
-    top[r] = hn::Set(d, raised[r]);
-    row[r] = hn::Zero(d);
-  }
-  for (int64_t v = 0; v < vectors; ++v) {
-#pragma GCC unroll 4
-    for (int64_t r = 0; r < kRowTile; ++r) {
-      float* at = scores + r * kKeyBlock + v * lanes;
-      const Vf e = ExpKeepingNaN(d, hn::Sub(hn::Load(d, at), top[r]));
-      hn::Store(e, d, at);
-      row[r] = hn::Add(row[r], e);
+    // By row: a row's result is its own affair, whatever its neighbours are.
+    if (!(raised[r] > kRaiseAbove)) {
+      raised[r] = 0;
+      continue;
     }
-  }
-  FoldLanes(d, row[0], row[1], row[2], row[3], Sum(), sums);
-}
-
-// One block of queries [first_query, +rows) against the block of keys that starts at `first_key`.
-void AttendBlock(const AttendArgs& args, int64_t first_query, int64_t rows, int64_t first_key,
-                 const float* keys, const float* values, int64_t width, const QueryBlock& block) {
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t c = args.head_dim;
-  const bool first = first_key == 0;
-  // Key `first_key + j` is seen by row r of the block when j <= r + diagonal.
-  const int64_t diagonal = args.offset + first_query - first_key;
-  const auto visible = [&](int64_t r) {
-    return std::max<int64_t>(0, std::min(kKeyBlock, r + diagonal + 1));
-  };
-
-  for (int64_t r0 = 0; r0 < rows; r0 += kRowTile) {
-    const int64_t seen = visible(std::min(r0 + kRowTile, rows) - 1);
-    const int64_t vectors = VectorCount(seen);
-    if (seen > 0) {
-      // A tile's rows beyond the block multiply whatever the scratch holds; nothing reads the
-      // result.
-      MultiplyRows({block.q + r0 * width, width, 1}, keys, kKeyBlock, c, vectors,
-                   block.scores + r0 * kKeyBlock, kKeyBlock, FromZero());
-    }
-    // `decay` holds the block's own sums until the maxima of all rows are known. The first block's
-    // are the totals.
-    ExponentiateRows(block.scores + r0 * kKeyBlock, r0 + diagonal + 1, vectors, block.maximum + r0,
-                     (first ? block.maximum : block.raised) + r0,
-                     (first ? block.total : block.decay) + r0);
-  }
-
-  for (int64_t r = 0; r < rows && !first; r += lanes) {
-    const Vf raised = hn::Load(d, block.raised + r);
-    const Vf sum = hn::Load(d, block.decay + r);
-    const Vf decay = ExpKeepingNaN(d, hn::Sub(hn::Load(d, block.maximum + r), raised));
-    hn::Store(hn::MulAdd(hn::Load(d, block.total + r), decay, sum), d, block.total + r);
-    hn::Store(raised, d, block.maximum + r);
-    hn::Store(decay, d, block.decay + r);
-  }
-
-  const int64_t width_vectors = VectorCount(c);
-  for (int64_t r0 = 0; r0 < rows; r0 += kRowTile) {
-    const int64_t seen = visible(std::min(r0 + kRowTile, rows) - 1);
-    if (seen == 0) continue;  // nothing new: the sum stands, and its decay is 1
-    const LeftOperand p = {block.scores + r0 * kKeyBlock, kKeyBlock, 1};
-    float* sum = block.sum + r0 * width;
-    if (first) {
-      MultiplyRows(p, values, width, seen, width_vectors, sum, width, FromZero());
-    } else {
-      MultiplyRows(p, values, width, seen, width_vectors, sum, width,
-                   FromScaledSum{width, block.decay + r0});
+    x.maximum[r0 + r] += raised[r];
+    const Vf decay = Exp2(hn::Set(d, -raised[r]));
+    float* total = x.total + (r0 + r) * kTotalWidth;
+    hn::Store(hn::Mul(hn::Load(d, total), decay), d, total);
+    float* sum = x.sum + (r0 + r) * x.width;
+    for (int64_t e = 0; e < x.width; e += lanes) {
+      hn::Store(hn::Mul(hn::Load(d, sum + e), decay), d, sum + e);
     }
   }
 }
 
-// context = sum / total, lse = maximum + log(total).
-void FinishBlock(const AttendArgs& args, int64_t first_query, int64_t rows, int64_t width,
-                 const QueryBlock& block) {
+// A tile of queries [r0, +kRowTile) against the keys at hand. kWhole: all of them are seen by all
+// rows.
+template <bool kWhole>
+HWY_INLINE void AttendTile(int64_t r0, int64_t c, const Keys& keys, const Queries& x) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t r = 0; r < rows; r += lanes) {
-    const Vf total = hn::Load(d, block.total + r);
-    hn::Store(hn::Div(hn::Set(d, 1.0f), total), d, block.decay + r);
-    if (args.lse != nullptr) {
-      const Vf lse = hn::Add(hn::Load(d, block.maximum + r), hn::Log(d, total));
-      Tail<Df>(d, std::min(lanes, rows - r)).Store(lse, d, args.lse + first_query + r);
-    }
+  const int64_t seen = std::min(keys.count, r0 + kRowTile + keys.diagonal);
+  const int64_t vectors = VectorCount(seen);
+
+  // Those that the first row sees whole.
+  const int64_t whole_vectors = std::min(keys.count, r0 + keys.diagonal + 1) / lanes;
+  const float* maximum = x.maximum + r0;
+  Vf over = hn::Set(d, kMinusInfinity);
+  MultiplyRows({x.q + r0 * x.width, x.width, 1}, keys.columns, kKeyBlock, c, vectors, FromZero(),
+               [&](int64_t r, int64_t v, Vf acc) HWY_ATTR {
+                 Vf score = hn::Sub(acc, hn::Set(d, maximum[r]));
+                 if (!kWhole && v >= whole_vectors) {
+                   const int64_t count =
+                       std::min(keys.count, r0 + r + keys.diagonal + 1) - v * lanes;
+                   const auto mask = hn::FirstN(
+                       d, static_cast<size_t>(std::max<int64_t>(0, std::min(lanes, count))));
+                   score = hn::IfThenElse(mask, score, hn::Set(d, kMinusInfinity));
+                 }
+                 over = hn::Max(over, score);
+                 hn::Store(score, d, x.scores + r * kKeyBlock + v * lanes);
+               });
+  HWY_ALIGN float raised[kRowTile] = {};
+  if (keys.first || !hn::AllFalse(d, hn::Gt(over, hn::Set(d, kRaiseAbove)))) {
+    RaiseMaxima(r0, vectors, keys, x, raised);
   }
+
+  for (int64_t r = 0; r < kRowTile; ++r) {
+    float* total = x.total + (r0 + r) * kTotalWidth;
+    Vf sum = keys.first ? hn::Zero(d) : hn::Load(d, total);
+    float* row = x.scores + r * kKeyBlock;
+    const Vf less = hn::Set(d, raised[r]);
+    for (int64_t v = 0; v < vectors; ++v) {
+      const Vf p = Exp2(hn::Sub(hn::Load(d, row + v * lanes), less));
+      hn::Store(p, d, row + v * lanes);
+      sum = hn::Add(sum, p);
+    }
+    hn::Store(sum, d, total);
+  }
+
+  const LeftOperand p = {x.scores, kKeyBlock, 1};
+  float* sum = x.sum + r0 * x.width;
+  const ToMemory to_sum{sum, x.width};
+  if (keys.first) {
+    MultiplyRows(p, keys.values, x.width, seen, VectorCount(c), FromZero(), to_sum);
+  } else {
+    MultiplyRows(p, keys.values, x.width, seen, VectorCount(c), FromMemory{sum, x.width}, to_sum);
+  }
+}
+
+// context = sum / total, lse = log(2^maximum total).
+template <class T>
+void Finish(const AttendArgs<T>& args, const Queries& x) {
+  const Df d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t last = (VectorCount(args.head_dim) - 1) * lanes;
-  const Tail<Df> tail(d, args.head_dim - last);
-  for (int64_t r = 0; r < rows; ++r) {
-    const Vf factor = hn::Set(d, block.decay[r]);
-    const float* sum = block.sum + r * width;
-    float* context = args.context + (first_query + r) * args.context_stride;
-    for (int64_t e = 0; e < last; e += lanes) {
-      hn::StoreU(hn::Mul(hn::Load(d, sum + e), factor), d, context + e);
+  const FloatTail<Df> tail(d, args.head_dim - last);
+  // Rows of sums become numbers at the front, where rows have been read before.
+  for (int64_t r = 0; r < args.queries; r += 4) {
+    const float* row = x.total + r * kTotalWidth;
+    FoldLanes(d, hn::Load(d, row), hn::Load(d, row + kTotalWidth),
+              hn::Load(d, row + 2 * kTotalWidth), hn::Load(d, row + 3 * kTotalWidth), Sum(),
+              x.total + r);
+  }
+  for (int64_t r = 0; r < args.queries; r += lanes) {
+    const Vf total = hn::Load(d, x.total + r);
+    if (args.lse != nullptr) {
+      const Vf lse = hn::MulAdd(hn::Load(d, x.maximum + r), hn::Set(d, kLn2), hn::Log(d, total));
+      Tail<Df>(d, std::min(lanes, args.queries - r)).Store(lse, d, args.lse + r);
     }
-    tail.Store(hn::Mul(hn::Load(d, sum + last), factor), d, context + last);
+    hn::Store(hn::Div(hn::Set(d, 1.0f), total), d, x.total + r);
+  }
+  for (int64_t r = 0; r < args.queries; ++r) {
+    UnpackRow<false>(x.sum + r * x.width, hn::Set(d, x.total[r]),
+                     args.context + r * args.context_stride, last, tail);
   }
 }
 
-void Attend(const AttendArgs& args, float* scratch) {
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+template <class T>
+void Attend(const AttendArgs<T>& args, float* scratch) {
   const int64_t c = args.head_dim;
-  const int64_t width = PackedWidth(c);
+  const int64_t packed = PackedRows(args.queries);
+  Queries x;
+  x.width = PackedWidth(c);
+  x.q = scratch;
+  x.sum = x.q + packed * x.width;
+  x.total = x.sum + packed * x.width;
+  x.maximum = x.total + packed * kTotalWidth;
+  x.scores = x.maximum + PackedWidth(packed);
+  float* columns = x.scores + kMaxRowTile * kKeyBlock;
+  float* values = columns + kKeyBlock * PackedWidth(c);
+
+  PackTiles(args.q, args.q_stride, args.queries, c, args.scale * kLog2E, x.q, x.width);
+  std::fill_n(x.maximum, PackedWidth(packed), 0.0f);
   const int64_t n_keys = args.offset + args.queries;
-  const int64_t key_blocks = (n_keys + kKeyBlock - 1) / kKeyBlock;
+  for (int64_t j0 = 0; j0 < n_keys; j0 += kKeyBlock) {
+    Keys keys;
+    keys.columns = columns;
+    keys.values = values;
+    keys.count = std::min(kKeyBlock, n_keys - j0);
+    keys.diagonal = args.offset - j0;
+    keys.first = j0 == 0;
+    PackTransposed(args.k + j0 * args.kv_stride, args.kv_stride, keys.count, c, 1.0f, columns);
+    PackRows(args.v + j0 * args.kv_stride, args.kv_stride, keys.count, c, 1.0f, values, x.width);
 
-  QueryBlock block;
-  block.q = scratch;
-  block.scores = block.q + kQueryBlock * width;
-  block.sum = block.scores + kQueryBlock * kKeyBlock;
-  block.maximum = block.sum + kQueryBlock * width;
-  block.total = block.maximum + kQueryBlock;
-  block.raised = block.total + kQueryBlock;
-  block.decay = block.raised + kQueryBlock;
-  float* values = block.decay + kQueryBlock;
-  float* keys = values + key_blocks * kKeyBlock * width;
-
-  PackRows(args.v, args.kv_stride, n_keys, c, values, width);
-  for (int64_t b = 0; b < key_blocks; ++b) {
-    const int64_t j0 = b * kKeyBlock;
-    PackTransposed(args.k + j0 * args.kv_stride, args.kv_stride, std::min(kKeyBlock, n_keys - j0),
-                   c, args.scale, keys + b * c * kKeyBlock);
-  }
-
-  for (int64_t i0 = 0; i0 < args.queries; i0 += kQueryBlock) {
-    const int64_t rows = std::min(kQueryBlock, args.queries - i0);
-    PackRows(args.q + i0 * args.q_stride, args.q_stride, rows, c, block.q, width);
-    // Whole vectors, so that rows which a vector of states holds beyond the block are defined.
-    for (int64_t r = 0; r < rows; r += lanes) {
-      hn::Store(hn::Set(d, kMinusInfinity), d, block.maximum + r);
-      hn::Store(hn::Zero(d), d, block.total + r);
-      hn::Store(hn::Zero(d), d, block.raised + r);
-      hn::Store(hn::Zero(d), d, block.decay + r);
+    // The first row that sees one of these keys, and the first that sees them all.
+    const int64_t from = std::max<int64_t>(0, -keys.diagonal) / kRowTile * kRowTile;
+    const int64_t whole = std::max<int64_t>(0, keys.count - 1 - keys.diagonal);
+    int64_t r0 = from;
+    for (; r0 < args.queries && r0 < whole; r0 += kRowTile) AttendTile<false>(r0, c, keys, x);
+    if (keys.count % static_cast<int64_t>(hn::Lanes(Df())) == 0) {
+      for (; r0 < args.queries; r0 += kRowTile) AttendTile<true>(r0, c, keys, x);
     }
-    const int64_t last_key = args.offset + i0 + rows - 1;
-    for (int64_t j0 = 0; j0 <= last_key; j0 += kKeyBlock) {
-      AttendBlock(args, i0, rows, j0, keys + j0 * c, values + j0 * width, width, block);
-    }
-    FinishBlock(args, i0, rows, width, block);
+    for (; r0 < args.queries; r0 += kRowTile) AttendTile<false>(r0, c, keys, x);
   }
+  Finish(args, x);
 }
 
-AttendFn SelectAttend() { return Attend; }
+AttendFn<float> SelectAttendF32() { return Attend<float>; }
+AttendFn<uint16_t> SelectAttendBf16() {
+#if HWY_TARGET == HWY_AVX3
+  if (const AttendFn<uint16_t> fast = FindBf16Attend()) return fast;
+#endif
+  return Attend<uint16_t>;
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -212,14 +224,22 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plumb {
 
-HWY_EXPORT(SelectAttend);
+HWY_EXPORT(SelectAttendF32);
+HWY_EXPORT(SelectAttendBf16);
 
-AttendFn ChooseAttend() { return HWY_DYNAMIC_DISPATCH(SelectAttend)(); }
+template <>
+AttendFn<float> ChooseAttend<float>() {
+  return HWY_DYNAMIC_DISPATCH(SelectAttendF32)();
+}
+template <>
+AttendFn<uint16_t> ChooseAttend<uint16_t>() {
+  return HWY_DYNAMIC_DISPATCH(SelectAttendBf16)();
+}
 
-int64_t AttendScratchBytes(int64_t keys, int64_t head_dim) {
-  const int64_t padded = (keys + kKeyBlock - 1) / kKeyBlock * kKeyBlock;
-  const int64_t width = PackedWidth(head_dim);
-  const int64_t floats = kQueryBlock * (kKeyBlock + 2 * width + 4) + padded * (width + head_dim);
+int64_t AttendScratchBytes(int64_t queries, int64_t head_dim) {
+  const int64_t packed = PackedRows(queries), width = PackedWidth(head_dim);
+  const int64_t floats =
+      packed * (2 * width + 16) + PackedWidth(packed) + kKeyBlock * (kMaxRowTile + 2 * width);
   return floats * static_cast<int64_t>(sizeof(float));
 }
 

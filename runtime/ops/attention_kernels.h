@@ -1,46 +1,54 @@
-// The SIMD cores of attention: one head (or one group of heads that share keys), one thread,
-// causal, blocked over queries and keys so that no [T, T] matrix exists. Stateless; the functions
-// are chosen once for the machine and may run at once with different scratch.
+// The SIMD cores of attention: some queries of one head (or one group of heads that share keys),
+// one thread, causal, blocked over queries and keys so that no [T, T] matrix exists. Stateless; the
+// functions are chosen once for the machine and may run at once with different scratch.
+//
+// T is what tensors hold: float, or uint16_t for bf16. Sums, maxima and log-sum-exps are f32 either
+// way.
 #ifndef PLUMB_RUNTIME_OPS_ATTENTION_KERNELS_H_
 #define PLUMB_RUNTIME_OPS_ATTENTION_KERNELS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 namespace plumb {
 
 // context_i = sum_j softmax_j(scale * q_i . k_j) v_j over keys j <= offset + i. Strides in
 // elements.
+template <class T>
 struct AttendArgs {
-  const float* q;  // [queries, head_dim]
+  const T* q;  // [queries, head_dim]
   int64_t q_stride;
-  const float* k;  // [offset + queries, head_dim]
-  const float* v;  // like k
+  const T* k;  // [offset + queries, head_dim]
+  const T* v;  // like k
   int64_t kv_stride;
-  float* context;  // like q
+  T* context;  // like q
   int64_t context_stride;
-  float* lse;  // [queries] log-sum-exp of the scaled scores, or null
-  int64_t queries;
-  int64_t offset;  // keys that come before the first query's own
+  float* lse;       // [queries] log-sum-exp of the scaled scores, or null
+  int64_t queries;  // at most kQueryRows
+  int64_t offset;   // keys that come before the first query's own
   int64_t head_dim;
   float scale;
 };
-using AttendFn = void (*)(const AttendArgs& args, float* scratch);
+template <class T>
+using AttendFn = void (*)(const AttendArgs<T>& args, float* scratch);
 
-AttendFn ChooseAttend();
-int64_t AttendScratchBytes(int64_t keys, int64_t head_dim);
+template <class T>
+AttendFn<T> ChooseAttend();
+int64_t AttendScratchBytes(int64_t queries, int64_t head_dim);
 
 // The gradient for `group` query heads that share one head of keys and values. Head g of q,
 // context, dcontext and dq stands head_dim * g elements on; its lse is lse + g * tokens.
+template <class T>
 struct AttendGradArgs {
-  const float* q;
-  const float* context;
-  const float* dcontext;
-  float* dq;
+  const T* q;
+  const T* context;
+  const T* dcontext;
+  T* dq;
   int64_t q_stride;
-  const float* k;
-  const float* v;
-  float* dk;
-  float* dv;
+  const T* k;
+  const T* v;
+  T* dk;
+  T* dv;
   int64_t kv_stride;
   const float* lse;
   int64_t tokens;
@@ -48,35 +56,57 @@ struct AttendGradArgs {
   int64_t head_dim;
   float scale;
 };
-using AttendGradFn = void (*)(const AttendGradArgs& args, float* scratch);
+template <class T>
+using AttendGradFn = void (*)(const AttendGradArgs<T>& args, float* scratch);
 
-AttendGradFn ChooseAttendGrad();
-int64_t AttendGradScratchBytes(int64_t tokens, int64_t group, int64_t head_dim);
+template <class T>
+AttendGradFn<T> ChooseAttendGrad();
+// `element_bytes` is sizeof(T).
+int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element_bytes);
 
 // One query against the first `keys` rows of a cache: reads keys and values once, packs nothing.
+template <class T>
 struct AttendOneArgs {
-  const float* q;  // [head_dim]
-  const float* k;  // [keys, head_dim]
-  const float* v;  // like k
+  const T* q;  // [head_dim]
+  const T* k;  // [keys, head_dim]
+  const T* v;  // like k
   int64_t kv_stride;
-  float* context;  // [head_dim]
+  T* context;  // [head_dim]
   int64_t keys;
   int64_t head_dim;
   float scale;
 };
-using AttendOneFn = void (*)(const AttendOneArgs& args, float* scratch);
+template <class T>
+using AttendOneFn = void (*)(const AttendOneArgs<T>& args, float* scratch);
 
-AttendOneFn ChooseAttendOne(int64_t head_dim);
+template <class T>
+AttendOneFn<T> ChooseAttendOne(int64_t head_dim);
 int64_t AttendOneScratchBytes(int64_t keys);
 
-// Block sizes. Row tiles divide query blocks, query blocks divide key blocks; a block of scores and
-// one of keys fit the first-level cache together.
-inline constexpr int64_t kRowTile = 4;
-inline constexpr int64_t kQueryBlock = 32;
+// Block sizes. A block of keys and one of values fit the first-level cache together and are packed
+// once for kQueryRows queries, whose state fits the second-level cache. Backward takes kGradRows of
+// these at a time. Rows of tiles divide all of them.
+inline constexpr int64_t kQueryRows = 256;
+inline constexpr int64_t kGradRows = 64;
 inline constexpr int64_t kKeyBlock = 64;
+inline constexpr int64_t kMaxRowTile = 8;
 
 // Floats by which packed rows are apart: whole vectors of any instruction set.
 inline constexpr int64_t PackedWidth(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+
+// Rows of the largest block of queries, in whole tiles.
+inline constexpr int64_t PackedRows(int64_t queries) {
+  return (std::min(queries, kQueryRows) + kMaxRowTile - 1) / kMaxRowTile * kMaxRowTile;
+}
+
+// Scores are made in units of log 2, so that their exponentials are powers of two.
+inline constexpr float kLog2E = 1.44269504088896341f;
+inline constexpr float kLn2 = 0.693147180559945309f;
+
+// A row's maximum is raised, and what it holds rescaled, only when a score exceeds it by this much
+// (in units of log 2): sums in f32 do not care about a factor of 2^8. After Dao et al.'s later
+// kernels, in which rescaling is as rare.
+inline constexpr float kRaiseAbove = 8.0f;
 
 }  // namespace plumb
 

@@ -10,8 +10,8 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/attention_one.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "runtime/ops/simd_bf16-inl.h"
 #include "runtime/ops/simd_fold-inl.h"
-#include "runtime/ops/simd_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -21,25 +21,25 @@ namespace {
 // Keys that are looked at together, for as many independent chains of additions.
 constexpr int64_t kTogether = 4;
 
-template <class D>
-HWY_INLINE hn::Vec<D> LoadChannels(D d, const float* row, int64_t e, int64_t last,
-                                   const Tail<D>& tail) {
-  return e < last ? hn::LoadU(d, row + e) : tail.Load(d, row + last);
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadChannels(D d, const T* row, int64_t e, int64_t last,
+                                   const FloatTail<D>& tail) {
+  return e < last ? LoadFloats(d, row + e) : tail.Load(d, row + last);
 }
 
 // D is the narrowest vector that holds a small head, else the widest there is.
-template <class D>
-void AttendOne(const AttendOneArgs& args, float* scores) {
+template <class D, class T>
+void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   const D d;
   using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t c = args.head_dim, n = args.keys, stride = args.kv_stride;
   const int64_t last = (c - 1) / lanes * lanes;
-  const Tail<D> tail(d, c - last);
+  const FloatTail<D> tail(d, c - last);
 
   int64_t j = 0;
   for (; j + kTogether <= n; j += kTogether) {
-    const float* k = args.k + j * stride;
+    const T* k = args.k + j * stride;
     V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     for (int64_t e = 0; e <= last; e += lanes) {
       const V q = LoadChannels(d, args.q, e, last, tail);
@@ -92,7 +92,7 @@ void AttendOne(const AttendOneArgs& args, float* scores) {
     V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     int64_t i = 0;
     for (; i + kTogether <= n; i += kTogether) {
-      const float* v = args.v + i * stride;
+      const T* v = args.v + i * stride;
       s0 = hn::MulAdd(hn::Set(d, scores[i]), LoadChannels(d, v, e, last, tail), s0);
       s1 = hn::MulAdd(hn::Set(d, scores[i + 1]), LoadChannels(d, v + stride, e, last, tail), s1);
       s2 =
@@ -106,17 +106,22 @@ void AttendOne(const AttendOneArgs& args, float* scores) {
     }
     const V context = hn::Mul(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), inverse);
     if (e < last) {
-      hn::StoreU(context, d, args.context + e);
+      StoreFloats(context, d, args.context + e);
     } else {
       tail.Store(context, d, args.context + last);
     }
   }
 }
 
-AttendOneFn SelectAttendOne(int64_t head_dim) {
-  if (head_dim <= 4) return AttendOne<hn::CappedTag<float, 4>>;
-  if (head_dim <= 8) return AttendOne<hn::CappedTag<float, 8>>;
-  return AttendOne<hn::ScalableTag<float>>;
+template <class T>
+AttendOneFn<T> SelectAttendOne(int64_t head_dim) {
+  if (head_dim <= 4) return AttendOne<hn::CappedTag<float, 4>, T>;
+  if (head_dim <= 8) return AttendOne<hn::CappedTag<float, 8>, T>;
+  return AttendOne<hn::ScalableTag<float>, T>;
+}
+AttendOneFn<float> SelectAttendOneF32(int64_t head_dim) { return SelectAttendOne<float>(head_dim); }
+AttendOneFn<uint16_t> SelectAttendOneBf16(int64_t head_dim) {
+  return SelectAttendOne<uint16_t>(head_dim);
 }
 
 }  // namespace
@@ -127,10 +132,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plumb {
 
-HWY_EXPORT(SelectAttendOne);
+HWY_EXPORT(SelectAttendOneF32);
+HWY_EXPORT(SelectAttendOneBf16);
 
-AttendOneFn ChooseAttendOne(int64_t head_dim) {
-  return HWY_DYNAMIC_DISPATCH(SelectAttendOne)(head_dim);
+template <>
+AttendOneFn<float> ChooseAttendOne<float>(int64_t head_dim) {
+  return HWY_DYNAMIC_DISPATCH(SelectAttendOneF32)(head_dim);
+}
+template <>
+AttendOneFn<uint16_t> ChooseAttendOne<uint16_t>(int64_t head_dim) {
+  return HWY_DYNAMIC_DISPATCH(SelectAttendOneBf16)(head_dim);
 }
 
 int64_t AttendOneScratchBytes(int64_t keys) {

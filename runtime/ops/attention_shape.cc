@@ -7,9 +7,9 @@
 namespace plumb {
 
 absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "q"));
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "k"));
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 2, "v"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "q"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "k"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "v"));
   const TensorType &q = types.in(0), &k = types.in(1), &v = types.in(2);
   AttentionShape shape;
   shape.heads = types.attrs.GetInt("n_head");
@@ -22,14 +22,13 @@ absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types) {
   if (q.shape.rank() != 3 || q.shape.last() % shape.heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("q is ", q.ToString(),
-                     ", needs f32[batch, tokens, n_head * width] with "
-                     "n_head = ",
+                     ", needs [batch, tokens, n_head * width] with n_head = ",
                      shape.heads));
   }
   shape.batch = q.shape[0];
   shape.tokens = q.shape[1];
   shape.head_dim = q.shape.last() / shape.heads;
-  const TensorType want = F32({shape.batch, shape.tokens, shape.kv_stride()});
+  const TensorType want = {q.dtype, {shape.batch, shape.tokens, shape.kv_stride()}};
   if (k != want || v != want) {
     return absl::InvalidArgumentError(absl::StrCat(
         "k is ", k.ToString(), " and v ", v.ToString(), ", both must be ", want.ToString(),

@@ -22,8 +22,8 @@ struct AttentionShape {
   int64_t kv_stride() const { return kv_heads * head_dim; }
 };
 
-// From q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (inputs 0 to 2) and the attributes n_head, n_kv_head,
-// scale. An error says which of them does not fit.
+// All f32 or all bf16. From q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (inputs 0 to 2) and the attributes
+// n_head, n_kv_head, scale. An error says which of them does not fit.
 absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types);
 
 }  // namespace plumb

@@ -1,5 +1,5 @@
-// What forward and backward attention are made of: packing, and two register-blocked matrix
-// products. Included once per Highway target.
+// What forward and backward attention are made of: packing, a power of two, and a register-blocked
+// matrix product. Included once per Highway target.
 #if defined(PLUMB_RUNTIME_OPS_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_OPS_ATTENTION_TILES_INL_H_
 #undef PLUMB_RUNTIME_OPS_ATTENTION_TILES_INL_H_
@@ -12,7 +12,7 @@
 
 #include "hwy/highway.h"
 #include "runtime/ops/attention_kernels.h"
-#include "runtime/ops/simd_tail-inl.h"
+#include "runtime/ops/simd_bf16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -22,68 +22,148 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Df = hn::ScalableTag<float>;
 using Vf = hn::Vec<Df>;
 
-// Vectors that a tile holds for each of its kRowTile rows: accumulators, operands and broadcasts
-// must fit the registers (32 in AVX3, 16 else).
+// A tile is kRowTile rows of at most two vectors: accumulators, operands and broadcasts must fit
+// the registers (32 in AVX3, 16 else), and hide the latency of a multiply-add.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-inline constexpr int64_t kTileVectors = 4;
+inline constexpr int64_t kRowTile = 8;
 #else
-inline constexpr int64_t kTileVectors = 2;
+inline constexpr int64_t kRowTile = 4;
 #endif
+static_assert(kMaxRowTile % kRowTile == 0, "blocks are whole tiles");
 
 HWY_INLINE int64_t VectorCount(int64_t elements) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
   return (elements + lanes - 1) / lanes;
 }
 
-// to[j][0, width) = from[j][0, n), zero-filled to whole vectors.
-HWY_INLINE void PackRows(const float* from, int64_t stride, int64_t rows, int64_t n, float* to,
-                         int64_t width) {
+// 2^x in f32, to about its precision, for x below 128; a NaN stays a NaN, and far below zero it is
+// 0. With x = n + f, |f| <= 1/2: a polynomial for 2^f (minimax in relative error, 9e-8) and n added
+// to the exponent.
+HWY_INLINE Vf Exp2(Vf x) {
+  const Df d;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  // Of a NaN and a number the instruction takes its second operand.
+  x = hn::Max(hn::Set(d, -160.0f), x);
+#else
+  const auto low = hn::Lt(x, hn::Set(d, -126.0f));
+  x = hn::IfThenElse(low, hn::Zero(d), x);
+#endif
+  const Vf n = hn::Round(x);
+  const Vf f = hn::Sub(x, n);
+  Vf p = hn::MulAdd(f, hn::Set(d, 1.326472705e-3f), hn::Set(d, 9.671512649e-3f));
+  p = hn::MulAdd(f, p, hn::Set(d, 5.550733744e-2f));
+  p = hn::MulAdd(f, p, hn::Set(d, 2.402224209e-1f));
+  p = hn::MulAdd(f, p, hn::Set(d, 6.931469776e-1f));
+  p = hn::MulAdd(f, p, hn::Set(d, 1.0f));
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return Vf{_mm512_maskz_scalef_ps(static_cast<__mmask16>(0xffff), p.raw, n.raw)};
+#else
+  const hn::RebindToSigned<Df> di;
+  const Vf power =
+      hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127))));
+  return hn::IfThenElse(low, hn::Zero(d), hn::Mul(p, power));  // times, so that a NaN stays one
+#endif
+}
+
+// to[j][0, n) = factor * from[j][0, n), zero-filled to whole vectors, for j < rows.
+template <class T>
+HWY_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64_t n, float factor,
+                         float* to, int64_t width) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t last = (VectorCount(n) - 1) * lanes;
-  const Tail<Df> tail(d, n - last);
+  const FloatTail<Df> tail(d, n - last);
+  const Vf scale = hn::Set(d, factor);
   for (int64_t j = 0; j < rows; ++j) {
-    const float* row = from + j * stride;
+    const T* row = from + j * stride;
     float* packed = to + j * width;
-    for (int64_t e = 0; e < last; e += lanes) hn::Store(hn::LoadU(d, row + e), d, packed + e);
-    hn::Store(tail.Load(d, row + last), d, packed + last);
+    for (int64_t e = 0; e < last; e += lanes) {
+      hn::Store(hn::Mul(LoadFloats(d, row + e), scale), d, packed + e);
+    }
+    hn::Store(hn::Mul(tail.Load(d, row + last), scale), d, packed + last);
   }
 }
 
+HWY_INLINE void ZeroRows(float* rows, int64_t begin, int64_t end, int64_t width) {
+  const Df d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t e = begin * width; e < end * width; e += lanes) hn::Store(hn::Zero(d), d, rows + e);
+}
+
+// PackRows with zeros in the rows that the last tile has beyond `rows`.
+template <class T>
+HWY_INLINE void PackTiles(const T* from, int64_t stride, int64_t rows, int64_t n, float factor,
+                          float* to, int64_t width) {
+  PackRows(from, stride, rows, n, factor, to, width);
+  ZeroRows(to, rows, (rows + kRowTile - 1) / kRowTile * kRowTile, width);
+}
+
+// to[0, n) = factor * from[0, n), or the same added to what is there.
+template <bool kAdd, class T>
+HWY_INLINE void UnpackRow(const float* from, Vf factor, T* to, int64_t last,
+                          const FloatTail<Df>& tail) {
+  const Df d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t e = 0; e < last; e += lanes) {
+    const Vf x = hn::Mul(hn::Load(d, from + e), factor);
+    StoreFloats(kAdd ? hn::Add(LoadFloats(d, to + e), x) : x, d, to + e);
+  }
+  const Vf x = hn::Mul(hn::Load(d, from + last), factor);
+  tail.Store(kAdd ? hn::Add(tail.Load(d, to + last), x) : x, d, to + last);
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Groups of four elements: group g stands at rows[4 * g] + e.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadGroups(D d, const T* const* rows, int64_t e) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    return LoadFloats(d, rows[0] + e);
+  } else {
+    const hn::Half<D> half;
+    constexpr int64_t kHalf = static_cast<int64_t>(hn::MaxLanes(half));
+    return hn::Combine(d, LoadGroups(half, rows + kHalf, e), LoadGroups(half, rows, e));
+  }
+}
+#endif
+
 // to[e][j] = factor * from[j][e] for j < rows <= kKeyBlock, e < n; rows of `to` are kKeyBlock
-// apart.
-HWY_INLINE void PackTransposed(const float* from, int64_t stride, int64_t rows, int64_t n,
-                               float factor, float* to) {
+// apart. Up to a whole vector beyond `rows`, anything may stand there.
+template <class T>
+HWY_INLINE void PackTransposed(const T* from, int64_t stride, int64_t rows, int64_t n, float factor,
+                               float* to) {
   int64_t done = 0;  // channels
 #if HWY_TARGET != HWY_SCALAR
-  const hn::CappedTag<float, 4> d;
-  const auto scale = hn::Set(d, factor);
+  const Df d;
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
+  const hn::Repartition<double, Df> d64;
+  const Vf scale = hn::Set(d, factor);
   done = n / 4 * 4;
-  for (int64_t j = 0; j < rows; j += 4) {
-    // The last rows repeat where there are fewer than four: the copies land in padding.
-    const float* r0 = from + j * stride;
-    const float* r1 = from + std::min(j + 1, rows - 1) * stride;
-    const float* r2 = from + std::min(j + 2, rows - 1) * stride;
-    const float* r3 = from + std::min(j + 3, rows - 1) * stride;
+  for (int64_t j = 0; j < rows; j += kLanes) {
+    const T* row[kLanes];  // the last one repeats where there are fewer
+    for (int64_t i = 0; i < kLanes; ++i) row[i] = from + std::min(j + i, rows - 1) * stride;
     for (int64_t e = 0; e < done; e += 4) {
-      const auto a = hn::Mul(hn::LoadU(d, r0 + e), scale);
-      const auto b = hn::Mul(hn::LoadU(d, r1 + e), scale);
-      const auto c = hn::Mul(hn::LoadU(d, r2 + e), scale);
-      const auto f = hn::Mul(hn::LoadU(d, r3 + e), scale);
-      const auto ac_low = hn::InterleaveLower(d, a, c);  // a0 c0 a1 c1
-      const auto ac_high = hn::InterleaveUpper(d, a, c);
-      const auto bf_low = hn::InterleaveLower(d, b, f);
-      const auto bf_high = hn::InterleaveUpper(d, b, f);
+      // Vector i holds channels e to e + 3 of rows i, 4 + i, 8 + i, ..
+      const Vf r0 = hn::Mul(LoadGroups(d, row, e), scale);
+      const Vf r1 = hn::Mul(LoadGroups(d, row + 1, e), scale);
+      const Vf r2 = hn::Mul(LoadGroups(d, row + 2, e), scale);
+      const Vf r3 = hn::Mul(LoadGroups(d, row + 3, e), scale);
+      const auto t0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+      const auto t1 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+      const auto t2 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+      const auto t3 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
       float* out = to + e * kKeyBlock + j;
-      hn::Store(hn::InterleaveLower(d, ac_low, bf_low), d, out);  // a0 b0 c0 f0
-      hn::Store(hn::InterleaveUpper(d, ac_low, bf_low), d, out + kKeyBlock);
-      hn::Store(hn::InterleaveLower(d, ac_high, bf_high), d, out + 2 * kKeyBlock);
-      hn::Store(hn::InterleaveUpper(d, ac_high, bf_high), d, out + 3 * kKeyBlock);
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, t0, t1)), d, out);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, t0, t1)), d, out + kKeyBlock);
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, t2, t3)), d, out + 2 * kKeyBlock);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3)), d, out + 3 * kKeyBlock);
     }
   }
 #endif
+  const hn::CappedTag<float, 1> one;
   for (int64_t e = done; e < n; ++e) {
-    for (int64_t j = 0; j < rows; ++j) to[e * kKeyBlock + j] = factor * from[j * stride + e];
+    for (int64_t j = 0; j < rows; ++j) {
+      to[e * kKeyBlock + j] = factor * hn::GetLane(LoadFloats(one, from + j * stride + e));
+    }
   }
 }
 
@@ -92,11 +172,13 @@ template <int64_t kVectors>
 struct Tile {
   Vf acc[kRowTile][kVectors];
 
-  HWY_INLINE void Zero() {
-#pragma GCC unroll 4
+  // body(row, vector, accumulator) for each of them.
+  template <class Body>
+  HWY_INLINE void ForEach(const Body& body) {
+#pragma GCC unroll 8
     for (int64_t r = 0; r < kRowTile; ++r) {
-#pragma GCC unroll 4
-      for (int64_t v = 0; v < kVectors; ++v) acc[r][v] = hn::Zero(Df());
+#pragma GCC unroll 2
+      for (int64_t v = 0; v < kVectors; ++v) body(r, v, acc[r][v]);
     }
   }
 
@@ -106,51 +188,14 @@ struct Tile {
     const Df d;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     Vf operand[kVectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int64_t v = 0; v < kVectors; ++v) operand[v] = hn::Load(d, b + v * lanes);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int64_t r = 0; r < kRowTile; ++r) {
       const Vf factor = hn::Set(d, a[r * a_stride]);
-#pragma GCC unroll 4
+#pragma GCC unroll 2
       for (int64_t v = 0; v < kVectors; ++v) {
         acc[r][v] = hn::MulAdd(factor, operand[v], acc[r][v]);
-      }
-    }
-  }
-
-  HWY_INLINE void LoadScaled(const float* from, int64_t stride, const float* factors) {
-    const Df d;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-#pragma GCC unroll 4
-    for (int64_t r = 0; r < kRowTile; ++r) {
-      const Vf factor = hn::Set(d, factors[r]);
-#pragma GCC unroll 4
-      for (int64_t v = 0; v < kVectors; ++v) {
-        acc[r][v] = hn::Mul(factor, hn::Load(d, from + r * stride + v * lanes));
-      }
-    }
-  }
-
-  HWY_INLINE void Load(const float* from, int64_t stride) {
-    const Df d;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-#pragma GCC unroll 4
-    for (int64_t r = 0; r < kRowTile; ++r) {
-#pragma GCC unroll 4
-      for (int64_t v = 0; v < kVectors; ++v) {
-        acc[r][v] = hn::Load(d, from + r * stride + v * lanes);
-      }
-    }
-  }
-
-  HWY_INLINE void Store(float* to, int64_t stride) const {
-    const Df d;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-#pragma GCC unroll 4
-    for (int64_t r = 0; r < kRowTile; ++r) {
-#pragma GCC unroll 4
-      for (int64_t v = 0; v < kVectors; ++v) {
-        hn::Store(acc[r][v], d, to + r * stride + v * lanes);
       }
     }
   }
@@ -163,57 +208,48 @@ struct LeftOperand {
   int64_t k_stride;
 };
 
-template <int64_t kVectors, class Begin>
+// kRowTile rows of begin + a b, where b is [depth, vectors] in packed rows: begin(r, v, acc) sets
+// accumulators, end(r, v, acc) takes them, for the vectors v of row r.
+template <int64_t kVectors, class Begin, class End>
 HWY_INLINE void MultiplyTile(const LeftOperand& a, const float* b, int64_t b_stride, int64_t depth,
-                             float* c, int64_t c_stride, const Begin& begin) {
-  Tile<kVectors> tile;
-  begin(tile, c);
-  for (int64_t k = 0; k < depth; ++k) {
-    tile.MultiplyAdd(a.data + k * a.k_stride, a.row_stride, b + k * b_stride);
-  }
-  tile.Store(c, c_stride);
-}
-
-// kRowTile rows of c = begin(c) + a b, where b is [depth, vectors] in packed rows.
-template <class Begin>
-HWY_INLINE void MultiplyRows(const LeftOperand& a, const float* b, int64_t b_stride, int64_t depth,
-                             int64_t vectors, float* c, int64_t c_stride, const Begin& begin) {
+                             int64_t v0, const Begin& begin, const End& end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-  int64_t v = 0;
-  if constexpr (kTileVectors >= 4) {
-    for (; v + 4 <= vectors; v += 4) {
-      MultiplyTile<4>(a, b + v * lanes, b_stride, depth, c + v * lanes, c_stride, begin);
-    }
+  Tile<kVectors> tile;
+  tile.ForEach([&](int64_t r, int64_t v, Vf& acc) HWY_ATTR { acc = begin(r, v0 + v); });
+  const float* left = a.data;
+  const float* right = b + v0 * lanes;
+  for (int64_t k = 0; k < depth; ++k, left += a.k_stride, right += b_stride) {
+    tile.MultiplyAdd(left, a.row_stride, right);
   }
-  for (; v + 2 <= vectors; v += 2) {
-    MultiplyTile<2>(a, b + v * lanes, b_stride, depth, c + v * lanes, c_stride, begin);
-  }
-  for (; v < vectors; ++v) {
-    MultiplyTile<1>(a, b + v * lanes, b_stride, depth, c + v * lanes, c_stride, begin);
-  }
+  tile.ForEach([&](int64_t r, int64_t v, Vf& acc) HWY_ATTR { end(r, v0 + v, acc); });
 }
 
-// Ways in which a product may start: from nothing, from what c holds, from what c holds scaled by
-// row.
+template <class Begin, class End>
+HWY_INLINE void MultiplyRows(const LeftOperand& a, const float* b, int64_t b_stride, int64_t depth,
+                             int64_t vectors, const Begin& begin, const End& end) {
+  int64_t v = 0;
+  for (; v + 2 <= vectors; v += 2) MultiplyTile<2>(a, b, b_stride, depth, v, begin, end);
+  if (v < vectors) MultiplyTile<1>(a, b, b_stride, depth, v, begin, end);
+}
+
+// Where a product starts, and where it goes.
 struct FromZero {
-  template <class T>
-  HWY_INLINE void operator()(T& tile, const float*) const {
-    tile.Zero();
+  HWY_INLINE Vf operator()(int64_t /*r*/, int64_t /*v*/) const { return hn::Zero(Df()); }
+};
+struct FromMemory {
+  const float* from;
+  int64_t stride;
+  HWY_INLINE Vf operator()(int64_t r, int64_t v) const {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
+    return hn::Load(Df(), from + r * stride + v * lanes);
   }
 };
-struct FromSum {
+struct ToMemory {
+  float* to;
   int64_t stride;
-  template <class T>
-  HWY_INLINE void operator()(T& tile, const float* c) const {
-    tile.Load(c, stride);
-  }
-};
-struct FromScaledSum {
-  int64_t stride;
-  const float* factors;  // [kRowTile]
-  template <class T>
-  HWY_INLINE void operator()(T& tile, const float* c) const {
-    tile.LoadScaled(c, stride, factors);
+  HWY_INLINE void operator()(int64_t r, int64_t v, Vf acc) const {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
+    hn::Store(acc, Df(), to + r * stride + v * lanes);
   }
 };
 

@@ -11,7 +11,7 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/combine.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_tail-inl.h"
+#include "runtime/ops/simd_bf16-inl.h"
 
 #ifndef PLUMB_COMBINE_TYPES
 #define PLUMB_COMBINE_TYPES
@@ -23,10 +23,9 @@ struct Sum {
   const float* coefs;
   int64_t inputs;
   float constant;
-  float* y;  // may be one of the inputs
-
-  const float* in(int64_t i) const { return static_cast<const float*>(x[i]); }
+  void* y;  // may be one of the inputs
 };
+// Elements [begin, end) of operands that are all f32 or all bf16.
 using CombineFn = void (*)(const Sum& sum, int64_t begin, int64_t end);
 
 }  // namespace
@@ -46,43 +45,52 @@ using V = hn::Vec<D>;
 template <int kInputs, bool kPlain, class Load>
 HWY_INLINE V Combined(const Sum& sum, const Load& load) {
   const D d;
-  V y = load(sum.in(0));
+  V y = load(sum.x[0]);
   if (!kPlain) y = hn::MulAdd(hn::Set(d, sum.coefs[0]), y, hn::Set(d, sum.constant));
   const int64_t inputs = kInputs == 0 ? sum.inputs : kInputs;
   for (int64_t i = 1; i < inputs; ++i) {
-    const V x = load(sum.in(i));
+    const V x = load(sum.x[i]);
     y = kPlain ? hn::Add(y, x) : hn::MulAdd(hn::Set(d, sum.coefs[i]), x, y);
   }
   return y;
 }
 
-template <int kInputs, bool kPlain>
+template <class T, int kInputs, bool kPlain>
 void Combine(const Sum& sum, int64_t begin, int64_t end) {
   const D d;
+  T* y = static_cast<T*>(sum.y);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t e = begin;
   for (; e + lanes <= end; e += lanes) {
-    const auto load = [d, e](const float* x) HWY_ATTR { return hn::LoadU(d, x + e); };
-    hn::StoreU(Combined<kInputs, kPlain>(sum, load), d, sum.y + e);
+    const auto load = [d, e](const void* x)
+                          HWY_ATTR { return LoadFloats(d, static_cast<const T*>(x) + e); };
+    StoreFloats(Combined<kInputs, kPlain>(sum, load), d, y + e);
   }
   if (e < end) {
-    const Tail<D> tail(d, end - e);
-    const auto load = [&tail, d, e](const float* x) HWY_ATTR { return tail.Load(d, x + e); };
-    tail.Store(Combined<kInputs, kPlain>(sum, load), d, sum.y + e);
+    const FloatTail<D> tail(d, end - e);
+    const auto load = [&tail, d, e](const void* x)
+                          HWY_ATTR { return tail.Load(d, static_cast<const T*>(x) + e); };
+    tail.Store(Combined<kInputs, kPlain>(sum, load), d, y + e);
   }
 }
 
-CombineFn Select(int64_t inputs, bool plain) {
+template <class T>
+CombineFn SelectFor(int64_t inputs, bool plain) {
   switch (inputs) {
     case 1:
-      return plain ? &Combine<1, true> : &Combine<1, false>;
+      return plain ? &Combine<T, 1, true> : &Combine<T, 1, false>;
     case 2:
-      return plain ? &Combine<2, true> : &Combine<2, false>;
+      return plain ? &Combine<T, 2, true> : &Combine<T, 2, false>;
     case 3:
-      return plain ? &Combine<3, true> : &Combine<3, false>;
+      return plain ? &Combine<T, 3, true> : &Combine<T, 3, false>;
     default:
-      return plain ? &Combine<0, true> : &Combine<0, false>;
+      return plain ? &Combine<T, 0, true> : &Combine<T, 0, false>;
   }
+}
+
+CombineFn Select(DType dtype, int64_t inputs, bool plain) {
+  return dtype == DType::kBF16 ? SelectFor<uint16_t>(inputs, plain)
+                               : SelectFor<float>(inputs, plain);
 }
 
 }  // namespace
@@ -99,7 +107,7 @@ namespace {
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
   for (size_t i = 0; i < types.inputs.size(); ++i) {
-    PLUMB_RETURN_IF_ERROR(CheckF32(types, i, absl::StrCat("term ", i)));
+    PLUMB_RETURN_IF_ERROR(CheckFloat(types, i, absl::StrCat("term ", i)));
     PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "term 0", i, absl::StrCat("term ", i)));
   }
   const size_t coefs = types.attrs.GetDoubles("coefs").size();
@@ -129,18 +137,18 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
 
 class CombineKernel : public Kernel {
  public:
-  CombineKernel(int64_t n, const std::vector<double>& coefs, double constant)
-      : tasks_(n, static_cast<int64_t>(coefs.size())),
+  CombineKernel(const TensorType& x, const std::vector<double>& coefs, double constant)
+      : tasks_(x.num_elements(), static_cast<int64_t>(coefs.size())),
         coefs_(coefs.begin(), coefs.end()),
         constant_(static_cast<float>(constant)) {
     bool plain = constant == 0;
     for (const double coef : coefs) plain = plain && coef == 1;
-    combine_ = HWY_DYNAMIC_DISPATCH(Select)(static_cast<int64_t>(coefs.size()), plain);
+    combine_ = HWY_DYNAMIC_DISPATCH(Select)(x.dtype, static_cast<int64_t>(coefs.size()), plain);
   }
 
   absl::Status Run(const KernelArgs& args) const override {
     const Sum sum = {args.in, coefs_.data(), static_cast<int64_t>(coefs_.size()), constant_,
-                     args.out_f32(0)};
+                     args.out[0]};
     tasks_.Run(args.threads, [&](int64_t begin, int64_t end) { combine_(sum, begin, end); });
     return absl::OkStatus();
   }
@@ -153,8 +161,7 @@ class CombineKernel : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  return std::make_unique<CombineKernel>(types.out(0).num_elements(),
-                                         types.attrs.GetDoubles("coefs"),
+  return std::make_unique<CombineKernel>(types.out(0), types.attrs.GetDoubles("coefs"),
                                          types.attrs.GetDouble("constant", 0));
 }
 

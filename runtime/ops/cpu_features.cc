@@ -11,4 +11,19 @@ std::string KernelTarget() {
   return hwy::TargetName(targets & -targets);
 }
 
+bool HasFastBf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+std::string SlowBf16Reason() {
+  if (HasFastBf16()) return "";
+  return "this processor has no AVX512_BF16: bf16 operands are converted to f32 for every product, "
+         "which saves memory and costs time";
+}
+
 }  // namespace plumb

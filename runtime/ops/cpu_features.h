@@ -1,11 +1,20 @@
-// The instruction set that plumb's own kernels chose on this machine: "AVX3", "AVX2", ...
+// What plumb's kernels find on this machine. Stateless, thread-safe.
 #ifndef PLUMB_RUNTIME_OPS_CPU_FEATURES_H_
 #define PLUMB_RUNTIME_OPS_CPU_FEATURES_H_
 
 #include <string>
 
 namespace plumb {
+
+// The instruction set that plumb's own kernels chose: "AVX3", "AVX2", ...
 std::string KernelTarget();
+
+// Whether the processor multiplies bf16 pairs itself (AVX512_BF16). Without, bf16 works and is
+// slower than f32: every operand is converted first.
+bool HasFastBf16();
+// Why it is slow, for a message: "this processor has no AVX512_BF16: ..."; empty where it is fast.
+std::string SlowBf16Reason();
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_OPS_CPU_FEATURES_H_

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/aligned_buffer.h"
+#include "runtime/base/bf16.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
@@ -15,21 +15,35 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/ops/cross_entropy.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_tail-inl.h"
+#include "runtime/ops/simd_bf16-inl.h"
+#include "runtime/ops/simd_exp-inl.h"
 
 #ifndef PLUMB_CROSS_ENTROPY_TYPES
 #define PLUMB_CROSS_ENTROPY_TYPES
 namespace plumb {
 namespace {
 
-struct CrossEntropyFns {
-  // lse of `rows` rows of `n` logits; `sums` is scratch for as many numbers.
-  void (*log_sum_exp)(const float* logits, int64_t rows, int64_t n, float* sums, float* lse);
-  // y = exp(logits - lse) * factor for one row; y may be `logits`.
-  void (*softmax)(const float* logits, int64_t n, float lse, float factor, float* y);
+// Rows [begin, end) of `n` logits each, f32 or bf16.
+struct LogitRows {
+  const void* logits;
+  int64_t begin, end;
+  int64_t n;
 };
+struct CrossEntropyFns {
+  // lse[r] for each row; `sums` is scratch for as many numbers, those of row r at sums[r].
+  void (*log_sum_exp)(const LogitRows& rows, float* sums, float* lse);
+  // y = (exp(logits - lse) - [j = target]) * factor, 0 in rows without a target; y may be `logits`.
+  void (*gradient)(const LogitRows& rows, const int32_t* targets, const float* lse, float factor,
+                   void* y);
+};
+
+inline float Widened(float x) { return x; }
+inline float Widened(uint16_t x) { return FloatFromBf16(x); }
+inline void Put(float x, float* to) { *to = x; }
+inline void Put(float x, uint16_t* to) { *to = Bf16FromFloat(x); }
 
 }  // namespace
 }  // namespace plumb
@@ -43,62 +57,128 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-void LogSumExp(const float* logits, int64_t rows, int64_t n, float* sums, float* lse) {
+// Logits of a row that are looked at together: they and the next as many fit the first-level cache.
+constexpr int64_t kBlock = 4096;
+
+// The largest of x[0, n). Four chains: one would wait for itself. n >= 1.
+template <class T>
+HWY_INLINE float Largest(const T* x, int64_t n) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t last = (n - 1) / lanes * lanes;
-  const Tail<D> tail(d, n - last);
   const V minus_infinity = hn::Set(d, -std::numeric_limits<float>::infinity());
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* x = logits + r * n;
-    // Two chains: one would wait for itself.
-    V top = hn::IfThenElse(tail.mask(), tail.Load(d, x + last), minus_infinity), top2 = top;
-    int64_t e = 0;
-    for (; e + 2 * lanes <= last; e += 2 * lanes) {
-      top = hn::Max(top, hn::LoadU(d, x + e));
-      top2 = hn::Max(top2, hn::LoadU(d, x + e + lanes));
-    }
-    for (; e < last; e += lanes) top = hn::Max(top, hn::LoadU(d, x + e));
-    top = hn::MaxOfLanes(d, hn::Max(top, top2));
+  V top = minus_infinity, top1 = top, top2 = top, top3 = top;
+  int64_t e = 0;
+  for (; e + 4 * lanes <= n; e += 4 * lanes) {
+    top = hn::Max(top, LoadFloats(d, x + e));
+    top1 = hn::Max(top1, LoadFloats(d, x + e + lanes));
+    top2 = hn::Max(top2, LoadFloats(d, x + e + 2 * lanes));
+    top3 = hn::Max(top3, LoadFloats(d, x + e + 3 * lanes));
+  }
+  for (; e + lanes <= n; e += lanes) top = hn::Max(top, LoadFloats(d, x + e));
+  if (e < n) {
+    const FloatTail<D> tail(d, n - e);
+    top = hn::Max(top, hn::IfThenElse(tail.mask(), tail.Load(d, x + e), minus_infinity));
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(top, top1), hn::Max(top2, top3))));
+}
 
-    V sum = hn::IfThenElseZero(tail.mask(), ExpKeepingNaN(d, hn::Sub(tail.Load(d, x + last), top)));
-    V sum2 = hn::Zero(d);
-    for (e = 0; e + 2 * lanes <= last; e += 2 * lanes) {
-      sum = hn::Add(sum, ExpKeepingNaN(d, hn::Sub(hn::LoadU(d, x + e), top)));
-      sum2 = hn::Add(sum2, ExpKeepingNaN(d, hn::Sub(hn::LoadU(d, x + e + lanes), top)));
+// The sum of e^(x - top) over x[0, n), n >= 1. Asks meanwhile for what comes kBlock later: the
+// search for a maximum alone would wait for memory, and this for arithmetic.
+template <class T>
+HWY_INLINE float SumOfExp(const T* x, int64_t n, float top) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V shift = hn::Set(d, top);
+  V sum = hn::Zero(d), sum1 = sum;
+  int64_t e = 0;
+  for (; e + 2 * lanes <= n; e += 2 * lanes) {
+    hwy::Prefetch(x + e + kBlock);
+    if (sizeof(T) == sizeof(float)) hwy::Prefetch(x + e + kBlock + lanes);
+    sum = hn::Add(sum, FastExp(d, hn::Sub(LoadFloats(d, x + e), shift)));
+    sum1 = hn::Add(sum1, FastExp(d, hn::Sub(LoadFloats(d, x + e + lanes), shift)));
+  }
+  for (; e + lanes <= n; e += lanes) {
+    sum = hn::Add(sum, FastExp(d, hn::Sub(LoadFloats(d, x + e), shift)));
+  }
+  if (e < n) {
+    const FloatTail<D> tail(d, n - e);
+    const V last = FastExp(d, hn::Sub(tail.Load(d, x + e), shift));
+    sum1 = hn::Add(sum1, hn::IfThenElseZero(tail.mask(), last));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum, sum1)));
+}
+
+// From memory once: a block that fits the first-level cache is searched for its maximum and then
+// summed, after the sum so far has been brought to the new maximum. Blocks are added in double,
+// since a row may have many of them.
+template <class T>
+void LogSumExp(const LogitRows& rows, float* sums, float* lse) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const T* x = static_cast<const T*>(rows.logits) + r * rows.n;
+    float top = Largest(x, std::min(kBlock, rows.n));
+    double sum = static_cast<double>(SumOfExp(x, std::min(kBlock, rows.n), top));
+    for (int64_t at = kBlock; at < rows.n; at += kBlock) {
+      const int64_t count = std::min(kBlock, rows.n - at);
+      if (const float block_top = Largest(x + at, count); block_top > top) {
+        sum *= std::exp(static_cast<double>(top - block_top));
+        top = block_top;
+      }
+      sum += static_cast<double>(SumOfExp(x + at, count, top));
     }
-    for (; e < last; e += lanes) {
-      sum = hn::Add(sum, ExpKeepingNaN(d, hn::Sub(hn::LoadU(d, x + e), top)));
-    }
-    sums[r] = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum, sum2)));
-    lse[r] = hn::GetLane(top);
+    sums[r] = static_cast<float>(sum);
+    lse[r] = top;
   }
   // All logarithms at once: one by one they would cost more than a short row.
-  for (int64_t r = 0; r < rows; r += lanes) {
-    const Tail<D> some(d, std::min(lanes, rows - r));
+  for (int64_t r = rows.begin; r < rows.end; r += lanes) {
+    const Tail<D> some(d, std::min(lanes, rows.end - r));
     const V sum = some.Load(d, sums + r);
     const V log = hn::IfThenElse(hn::Eq(sum, sum), hn::Log(d, sum), sum);
     some.Store(hn::Add(some.Load(d, lse + r), log), d, lse + r);
   }
 }
 
-void Softmax(const float* logits, int64_t n, float lse, float factor, float* y) {
+template <class T>
+void Gradient(const LogitRows& rows, const int32_t* targets, const float* lse, float factor,
+              void* to) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const V lse_v = hn::Set(d, lse), factor_v = hn::Set(d, factor);
-  int64_t e = 0;
-  for (; e + lanes <= n; e += lanes) {
-    const V p = ExpKeepingNaN(d, hn::Sub(hn::LoadU(d, logits + e), lse_v));
-    hn::StoreU(hn::Mul(p, factor_v), d, y + e);
-  }
-  if (e < n) {
-    const Tail<D> tail(d, n - e);
-    const V p = ExpKeepingNaN(d, hn::Sub(tail.Load(d, logits + e), lse_v));
-    tail.Store(hn::Mul(p, factor_v), d, y + e);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = rows.n;
+  const V factor_v = hn::Set(d, factor);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const T* x = static_cast<const T*>(rows.logits) + r * n;
+    T* y = static_cast<T*>(to) + r * n;
+    if (targets[r] < 0) {
+      std::fill(y, y + n, T{0});
+      continue;
+    }
+    // The target's own, before y takes the place of x: p - 1 is rounded once.
+    const V lse_v = hn::Set(d, lse[r]);
+    const V target = hn::Set(d, Widened(x[targets[r]]));
+    const V p = FastExp(d, hn::Sub(target, lse_v));
+    const float at_target = hn::GetLane(hn::Mul(hn::Sub(p, hn::Set(d, 1.0f)), factor_v));
+    int64_t e = 0;
+    for (; e + lanes <= n; e += lanes) {
+      const V p_e = FastExp(d, hn::Sub(LoadFloats(d, x + e), lse_v));
+      StoreFloats(hn::Mul(p_e, factor_v), d, y + e);
+    }
+    if (e < n) {
+      const FloatTail<D> tail(d, n - e);
+      const V p_e = FastExp(d, hn::Sub(tail.Load(d, x + e), lse_v));
+      tail.Store(hn::Mul(p_e, factor_v), d, y + e);
+    }
+    Put(at_target, y + targets[r]);
   }
 }
 
-CrossEntropyFns SelectCrossEntropy() { return {LogSumExp, Softmax}; }
+template <class T>
+CrossEntropyFns Fns() {
+  return {&LogSumExp<T>, &Gradient<T>};
+}
+
+CrossEntropyFns SelectCrossEntropy(DType dtype) {
+  return dtype == DType::kBF16 ? Fns<uint16_t>() : Fns<float>();
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -115,7 +195,7 @@ namespace {
 // -- Shape rules
 
 absl::Status CheckLogitsAndTargets(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "logits"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "logits"));
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 1, "targets"));
   const Shape &logits = types.in(0).shape, &targets = types.in(1).shape;
   if (targets.num_elements() != logits.rows()) {
@@ -171,30 +251,30 @@ absl::StatusOr<int64_t> CountTargets(const int32_t* targets, int64_t rows, int64
 
 class CrossEntropyKernel : public Kernel {
  public:
-  CrossEntropyKernel(int64_t rows, int64_t vocabulary)
-      : rows_(rows),
-        vocabulary_(vocabulary),
-        tasks_(TaskCount(rows, 16 * rows * vocabulary)),
-        fns_(HWY_DYNAMIC_DISPATCH(SelectCrossEntropy)()) {}
+  explicit CrossEntropyKernel(const TensorType& logits)
+      : rows_(logits.shape.rows()),
+        vocabulary_(logits.shape.last()),
+        is_bf16_(logits.dtype == DType::kBF16),
+        tasks_(TaskCount(rows_, 16 * rows_ * vocabulary_)),
+        fns_(HWY_DYNAMIC_DISPATCH(SelectCrossEntropy)(logits.dtype)) {}
 
   int64_t scratch_bytes() const override { return rows_ * static_cast<int64_t>(sizeof(float)); }
 
   absl::Status Run(const KernelArgs& args) const override {
-    const float* logits = args.f32(0);
     const int32_t* targets = args.i32(1);
     float* lse = args.out_f32(1);
     PLUMB_ASSIGN_OR_RETURN(const int64_t count, CountTargets(targets, rows_, vocabulary_));
     ParallelFor(tasks_, args.threads, [&](int64_t task) {
       const Range range = TaskRange(rows_, tasks_, task);
-      fns_.log_sum_exp(logits + range.begin * vocabulary_, range.end - range.begin, vocabulary_,
-                       static_cast<float*>(args.scratch) + range.begin, lse + range.begin);
+      fns_.log_sum_exp({args.in[0], range.begin, range.end, vocabulary_},
+                       static_cast<float*>(args.scratch), lse);
     });
     double sum = 0;
     for (int64_t r = 0; r < rows_; ++r) {
-      if (targets[r] >= 0) {
-        sum +=
-            static_cast<double>(lse[r]) - static_cast<double>(logits[r * vocabulary_ + targets[r]]);
-      }
+      if (targets[r] < 0) continue;
+      const int64_t at = r * vocabulary_ + targets[r];
+      const float logit = is_bf16_ ? FloatFromBf16(args.bf16(0)[at]) : args.f32(0)[at];
+      sum += static_cast<double>(lse[r]) - static_cast<double>(logit);
     }
     args.out_f32(0)[0] = count == 0 ? 0.0f : static_cast<float>(sum / static_cast<double>(count));
     return absl::OkStatus();
@@ -203,21 +283,22 @@ class CrossEntropyKernel : public Kernel {
  private:
   const int64_t rows_;
   const int64_t vocabulary_;
+  const bool is_bf16_;
   const int64_t tasks_;
   const CrossEntropyFns fns_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  return std::make_unique<CrossEntropyKernel>(types.in(0).shape.rows(), types.in(0).shape.last());
+  return std::make_unique<CrossEntropyKernel>(types.in(0));
 }
 
 class CrossEntropyGradKernel : public Kernel {
  public:
-  CrossEntropyGradKernel(int64_t rows, int64_t vocabulary)
-      : rows_(rows),
-        vocabulary_(vocabulary),
-        tasks_(TaskCount(rows, 12 * rows * vocabulary)),
-        fns_(HWY_DYNAMIC_DISPATCH(SelectCrossEntropy)()) {}
+  explicit CrossEntropyGradKernel(const TensorType& logits)
+      : rows_(logits.shape.rows()),
+        vocabulary_(logits.shape.last()),
+        tasks_(TaskCount(rows_, 12 * rows_ * vocabulary_)),
+        fns_(HWY_DYNAMIC_DISPATCH(SelectCrossEntropy)(logits.dtype)) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* targets = args.i32(1);
@@ -228,15 +309,8 @@ class CrossEntropyGradKernel : public Kernel {
             : static_cast<float>(static_cast<double>(args.f32(3)[0]) / static_cast<double>(count));
     ParallelFor(tasks_, args.threads, [&](int64_t task) {
       const Range range = TaskRange(rows_, tasks_, task);
-      for (int64_t r = range.begin; r < range.end; ++r) {
-        float* y = args.out_f32(0) + r * vocabulary_;
-        if (targets[r] < 0) {
-          std::fill(y, y + vocabulary_, 0.0f);
-          continue;
-        }
-        fns_.softmax(args.f32(0) + r * vocabulary_, vocabulary_, args.f32(2)[r], factor, y);
-        y[targets[r]] -= factor;
-      }
+      fns_.gradient({args.in[0], range.begin, range.end, vocabulary_}, targets, args.f32(2), factor,
+                    args.out[0]);
     });
     return absl::OkStatus();
   }
@@ -249,8 +323,7 @@ class CrossEntropyGradKernel : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
-  return std::make_unique<CrossEntropyGradKernel>(types.in(0).shape.rows(),
-                                                  types.in(0).shape.last());
+  return std::make_unique<CrossEntropyGradKernel>(types.in(0));
 }
 
 // -- References

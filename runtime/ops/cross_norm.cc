@@ -14,6 +14,7 @@
 #include "runtime/ops/cross_norm_stats.h"
 #include "runtime/ops/norm_reference.h"
 #include "runtime/ops/norm_rows.h"
+#include "runtime/ops/norm_runner.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {
@@ -102,11 +103,12 @@ class CrossNormKernelBase : public Kernel {
   CrossNormKernelBase(const OpTypes& types, const NormInstance& instance, const TensorType& rows)
       : attr_(types.attrs.GetObject("instance")),
         instance_(instance),
+        runner_(instance, rows.dtype),
         cut_(rows.num_elements() / instance.dim(), instance.dim()),
-        stats_(instance, cut_),
-        slot_bytes_(AlignUp(instance.scratch_bytes(
+        stats_(runner_, cut_),
+        slot_bytes_(AlignUp(runner_.scratch_bytes(
             std::max(cut_.rows_per_task(), std::min(cut_.rows, cut_.chunk_rows))))),
-        prototype_(NormCallPrototype(instance, cut_.rows)) {}
+        prototype_(runner_.CallPrototype(cut_.rows)) {}
 
  protected:
   // Scratch: a slot for each task, the statistics, and then what the op itself wants.
@@ -125,6 +127,7 @@ class CrossNormKernelBase : public Kernel {
 
   const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
   const NormInstance& instance_;
+  const NormRunner runner_;
   const NormCut cut_;
   const NormStatistics stats_;
   const int64_t slot_bytes_;
@@ -167,7 +170,7 @@ class CrossNormKernel : public CrossNormKernelBase {
       CallErrorText error(&mine);
       mine.scratch = Slot(args, task);
       const Range range = cut_.Rows(cut_.TaskChunks(task));
-      return instance_.Forward(mine, range.begin, range.end);
+      return runner_.Forward(mine, range.begin, range.end);
     });
   }
 
@@ -211,7 +214,7 @@ class CrossNormGradKernel : public CrossNormKernelBase {
       for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
         mine.dparams = partials_.Zeroed(memory + partials_at(), chunk);
         const Range rows = cut_.Rows({chunk, chunk + 1});
-        PLUMB_RETURN_IF_ERROR(instance_.Backward(mine, rows.begin, rows.end));
+        PLUMB_RETURN_IF_ERROR(runner_.Backward(mine, rows.begin, rows.end));
       }
       return absl::OkStatus();
     };

@@ -7,11 +7,12 @@
 
 namespace plumb {
 
-NormStatistics::NormStatistics(const NormInstance& instance, const NormCut& cut)
-    : instance_(instance),
+NormStatistics::NormStatistics(const NormRunner& runner, const NormCut& cut)
+    : runner_(runner),
+      instance_(runner.instance()),
       cut_(cut),
-      pointer_bytes_(AlignUp(static_cast<int64_t>(instance.buffers().size() * sizeof(void*)))),
-      partial_bytes_(AlignUp(instance.partial_elems() * SizeOf(DType::kF32))) {}
+      pointer_bytes_(AlignUp(static_cast<int64_t>(instance_.buffers().size() * sizeof(void*)))),
+      partial_bytes_(AlignUp(instance_.partial_elems() * SizeOf(DType::kF32))) {}
 
 void* const* NormStatistics::Buffers(char* memory, void* state) const {
   void** const pointers = reinterpret_cast<void**>(memory);
@@ -33,19 +34,19 @@ absl::Status NormStatistics::Take(uint32_t phase, const plumb_norm_call& call, c
       char* const partial = Partial(memory, chunk);
       std::memset(partial, 0, static_cast<size_t>(partial_bytes_));
       const Range rows = cut_.Rows({chunk, chunk + 1});
-      PLUMB_RETURN_IF_ERROR(instance_.StatsPartial(phase, mine, rows.begin, rows.end, partial));
+      PLUMB_RETURN_IF_ERROR(runner_.StatsPartial(phase, mine, rows.begin, rows.end, partial));
     }
     return absl::OkStatus();
   });
   PLUMB_RETURN_IF_ERROR(taken);
   char* const all = Partial(memory, 0);
   for (int64_t chunk = 1; chunk < cut_.chunks; ++chunk) {
-    PLUMB_RETURN_IF_ERROR(instance_.StatsCombine(phase, call, all, Partial(memory, chunk)));
+    PLUMB_RETURN_IF_ERROR(runner_.StatsCombine(phase, call, all, Partial(memory, chunk)));
   }
   plumb_norm_call mine = call;
   CallErrorText error(&mine);
   mine.scratch = slots;
-  return instance_.StatsFinalize(phase, mine, all);
+  return runner_.StatsFinalize(phase, mine, all);
 }
 
 }  // namespace plumb

@@ -8,14 +8,15 @@
 #include "absl/status/status.h"
 #include "plumb/norm_plugin.h"
 #include "runtime/ops/norm_rows.h"
+#include "runtime/ops/norm_runner.h"
 #include "runtime/plugin/norm_plugin.h"
 
 namespace plumb {
 
 class NormStatistics {
  public:
-  // REQUIRES: `instance` is a cross-row norm and outlives this.
-  NormStatistics(const NormInstance& instance, const NormCut& cut);
+  // REQUIRES: `runner` is of a cross-row norm and outlives this.
+  NormStatistics(const NormRunner& runner, const NormCut& cut);
 
   // Of a kernel's scratch, wanted as `memory` below.
   int64_t bytes() const { return pointer_bytes_ + cut_.chunks * partial_bytes_; }
@@ -33,6 +34,7 @@ class NormStatistics {
     return memory + pointer_bytes_ + chunk * partial_bytes_;
   }
 
+  const NormRunner& runner_;
   const NormInstance& instance_;
   const NormCut cut_;
   int64_t pointer_bytes_;

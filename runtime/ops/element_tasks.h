@@ -30,7 +30,7 @@ class ElementTasks {
   }
 
  private:
-  static constexpr int64_t kLine = 16;  // floats
+  static constexpr int64_t kLine = 32;  // elements: one cache line of bf16, two of f32
   int64_t n_;
   int64_t lines_;
   int64_t tasks_;

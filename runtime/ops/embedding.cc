@@ -7,6 +7,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/sum_rows.h"
 
 namespace plumb {
 namespace {
@@ -24,7 +25,7 @@ absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows) {
 // embedding
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "table"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "table"));
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 1, "ids"));
   if (types.in(0).shape.rank() != 2) {
     return absl::InvalidArgumentError("table must be [vocabulary, width]");
@@ -32,7 +33,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
   const absl::Span<const int64_t> ids = types.in(1).shape.dims();
   std::vector<int64_t> dims(ids.begin(), ids.end());
   dims.push_back(types.in(0).shape[1]);
-  return std::vector<TensorType>{F32(Shape(dims))};
+  return std::vector<TensorType>{{types.in(0).dtype, Shape(dims)}};
 }
 
 // y_t = table[ids_t], so
@@ -47,30 +48,33 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
 
 class EmbeddingKernel : public Kernel {
  public:
-  EmbeddingKernel(const Shape& table, int64_t n)
-      : rows_(table[0]), width_(table[1]), n_(n), tasks_(TaskCount(n, n * width_)) {}
+  EmbeddingKernel(const TensorType& table, int64_t n)
+      : rows_(table.shape[0]),
+        row_bytes_(table.shape[1] * SizeOf(table.dtype)),
+        n_(n),
+        tasks_(TaskCount(n, n * table.shape[1])) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    const float* table = args.f32(0);
+    const char* table = static_cast<const char*>(args.in[0]);
     const int32_t* ids = args.i32(1);
-    float* y = args.out_f32(0);
+    char* y = static_cast<char*>(args.out[0]);
     PLUMB_RETURN_IF_ERROR(CheckIds(ids, n_, rows_));
     ParallelFor(tasks_, args.threads, [&](int64_t i) {
       const Range range = TaskRange(n_, tasks_, i);
       for (int64_t t = range.begin; t < range.end; ++t) {
-        std::memcpy(y + t * width_, table + ids[t] * width_,
-                    static_cast<size_t>(width_) * sizeof(float));
+        std::memcpy(y + t * row_bytes_, table + ids[t] * row_bytes_,
+                    static_cast<size_t>(row_bytes_));
       }
     });
     return absl::OkStatus();
   }
 
  private:
-  int64_t rows_, width_, n_, tasks_;
+  int64_t rows_, row_bytes_, n_, tasks_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  return std::make_unique<EmbeddingKernel>(types.in(0).shape, types.in(1).num_elements());
+  return std::make_unique<EmbeddingKernel>(types.in(0), types.in(1).num_elements());
 }
 
 absl::Status Reference(const ReferenceArgs& args) {
@@ -85,61 +89,85 @@ absl::Status Reference(const ReferenceArgs& args) {
   return absl::OkStatus();
 }
 
-// embedding_grad
+// embedding_grad: with acc, another part of the table's gradient (tied weights), neither zeroing
+// the table nor an addition of two of them is needed.
 
 absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 0, "ids"));
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "dy"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "dy"));
   if (types.in(1).shape.rows() != types.in(0).num_elements()) {
     return absl::InvalidArgumentError(absl::StrCat("dy must have one row for each of the ",
                                                    types.in(0).num_elements(), " ids, not ",
                                                    types.in(1).shape.rows()));
   }
   if (types.attrs.GetInt("rows") < 1) return absl::InvalidArgumentError("rows must be positive");
-  return std::vector<TensorType>{F32({types.attrs.GetInt("rows"), types.in(1).shape.last()})};
+  const TensorType table = F32({types.attrs.GetInt("rows"), types.in(1).shape.last()});
+  if (types.has(2) && types.in(2) != table) {
+    return absl::InvalidArgumentError(absl::StrCat("acc is ", types.in(2).ToString(),
+                                                   ", must be the table's gradient so far, ",
+                                                   table.ToString()));
+  }
+  return std::vector<TensorType>{table};
 }
 
 // Tokens repeat, so two tasks must not add to one row: each task owns a range of columns and walks
-// all ids. The order of additions is that of the ids.
+// all ids. The order of additions is that of the ids. Where the result takes the memory of acc,
+// only the rows of tokens that occur are touched.
 class EmbeddingGradKernel : public Kernel {
  public:
-  EmbeddingGradKernel(int64_t rows, int64_t width, int64_t n)
+  EmbeddingGradKernel(int64_t rows, const TensorType& dy, int64_t n, bool has_acc)
       : rows_(rows),
-        width_(width),
+        width_(dy.shape.last()),
+        element_bytes_(SizeOf(dy.dtype)),
         n_(n),
-        zero_tasks_(TaskCount(rows, rows * width)),
-        add_tasks_(TaskCount((width + kLine - 1) / kLine, n * width)) {}
+        has_acc_(has_acc),
+        start_tasks_(TaskCount(rows, rows * width_)),
+        add_tasks_(TaskCount((width_ + kLine - 1) / kLine, n * width_)),
+        add_(SelectSumRows(dy.dtype).add) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* ids = args.i32(0);
-    const float* dy = args.f32(1);
+    const char* dy = static_cast<const char*>(args.in[1]);
     float* dtable = args.out_f32(0);
     PLUMB_RETURN_IF_ERROR(CheckIds(ids, n_, rows_));
-    ParallelFor(zero_tasks_, args.threads, [&](int64_t i) {
-      const Range range = TaskRange(rows_, zero_tasks_, i);
-      std::memset(dtable + range.begin * width_, 0,
-                  static_cast<size_t>((range.end - range.begin) * width_) * sizeof(float));
-    });
+    const float* acc = has_acc_ ? args.f32(2) : nullptr;
+    if (acc != dtable) Start(acc, dtable, args.threads);
     ParallelFor(add_tasks_, args.threads, [&](int64_t i) {
       const Range lines = TaskRange((width_ + kLine - 1) / kLine, add_tasks_, i);
       const int64_t begin = lines.begin * kLine, end = std::min(width_, lines.end * kLine);
       for (int64_t t = 0; t < n_; ++t) {
-        float* to = dtable + ids[t] * width_;
-        const float* from = dy + t * width_;
-        for (int64_t j = begin; j < end; ++j) to[j] += from[j];
+        add_(dy + (t * width_ + begin) * element_bytes_, 1, end - begin, width_,
+             dtable + ids[t] * width_ + begin);
       }
     });
     return absl::OkStatus();
   }
 
  private:
-  static constexpr int64_t kLine = 16;  // floats in a cache line
-  int64_t rows_, width_, n_, zero_tasks_, add_tasks_;
+  // What is added to: acc, or zeros.
+  void Start(const float* acc, float* dtable, int threads) const {
+    ParallelFor(start_tasks_, threads, [&](int64_t i) {
+      const Range range = TaskRange(rows_, start_tasks_, i);
+      const int64_t at = range.begin * width_;
+      const size_t bytes = static_cast<size_t>((range.end - range.begin) * width_) * sizeof(float);
+      if (acc != nullptr) {
+        std::memcpy(dtable + at, acc + at, bytes);
+      } else {
+        std::memset(dtable + at, 0, bytes);
+      }
+    });
+  }
+
+  static constexpr int64_t kLine = 32;  // elements: whole cache lines of f32 and of bf16
+  int64_t rows_, width_, element_bytes_, n_;
+  bool has_acc_;
+  int64_t start_tasks_, add_tasks_;
+  decltype(SumRowsFns::add) add_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
-  return std::make_unique<EmbeddingGradKernel>(types.attrs.GetInt("rows"), types.in(1).shape.last(),
-                                               types.in(0).num_elements());
+  return std::make_unique<EmbeddingGradKernel>(types.attrs.GetInt("rows"), types.in(1),
+                                               types.in(0).num_elements(), types.has(2));
 }
 
 absl::Status ReferenceGrad(const ReferenceArgs& args) {
@@ -147,6 +175,7 @@ absl::Status ReferenceGrad(const ReferenceArgs& args) {
   const int64_t width = args.shape(1).last();
   PLUMB_RETURN_IF_ERROR(
       CheckIds(ids.data(), static_cast<int64_t>(ids.size()), args.attrs.GetInt("rows")));
+  if (args.has(2)) args.out(0) = args.f(2);
   for (size_t t = 0; t < ids.size(); ++t) {
     for (int64_t j = 0; j < width; ++j) {
       args.out(0)[ids[t] * width + j] += args.f(1)[t * width + j];
@@ -169,7 +198,9 @@ void RegisterEmbedding(OpRegistry* registry) {
 
   OpDef grad;
   grad.name = "embedding_grad";
-  grad.min_inputs = grad.max_inputs = 2;
+  grad.min_inputs = 2;
+  grad.max_inputs = 3;
+  grad.may_alias = {{0, 2}};
   grad.infer = InferGrad;
   grad.make_kernel = MakeGradKernel;
   grad.reference = ReferenceGrad;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/bf16.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/element_tasks.h"
@@ -18,7 +19,8 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
     }
     dims.push_back(static_cast<int64_t>(dim));
   }
-  return std::vector<TensorType>{F32(Shape(dims))};
+  return std::vector<TensorType>{
+      {types.attrs.GetBool("bf16", false) ? DType::kBF16 : DType::kF32, Shape(dims)}};
 }
 
 // y does not depend on anything.
@@ -27,12 +29,13 @@ std::vector<ValueId> Vjp(GraphBuilder&, const Node&, absl::Span<const ValueId>,
   return {};
 }
 
+template <class T>
 class FillKernel : public Kernel {
  public:
-  FillKernel(int64_t n, float value) : tasks_(n, 1), value_(value) {}
+  FillKernel(int64_t n, T value) : tasks_(n, 1), value_(value) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    float* y = args.out_f32(0);
+    T* y = static_cast<T*>(args.out[0]);
     tasks_.Run(args.threads,
                [&](int64_t begin, int64_t end) { std::fill(y + begin, y + end, value_); });
     return absl::OkStatus();
@@ -40,12 +43,14 @@ class FillKernel : public Kernel {
 
  private:
   ElementTasks tasks_;
-  float value_;
+  T value_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  return std::make_unique<FillKernel>(types.out(0).num_elements(),
-                                      static_cast<float>(types.attrs.GetDouble("value")));
+  const int64_t n = types.out(0).num_elements();
+  const float value = static_cast<float>(types.attrs.GetDouble("value"));
+  if (types.out(0).dtype == DType::kF32) return std::make_unique<FillKernel<float>>(n, value);
+  return std::make_unique<FillKernel<uint16_t>>(n, Bf16FromFloat(value));
 }
 
 absl::Status Reference(const ReferenceArgs& args) {

@@ -12,18 +12,19 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "runtime/ops/activation_math-inl.h"
-#include "runtime/ops/simd_tail-inl.h"
+#include "runtime/ops/simd_bf16-inl.h"
 
 #ifndef PLUMB_GATED_TYPES
 #define PLUMB_GATED_TYPES
 namespace plumb {
 namespace {
 
-// A result may be any of the operands: each block of lanes is read before it is written.
+// For elements [begin, end) of operands that are all f32 or all bf16: in = {gate, up, (dy)}, out =
+// {y} or {dgate, dup}. A result may be any of the operands: each block of lanes is read before it
+// is written.
 struct GatedFns {
-  void (*value)(const float* gate, const float* up, float* y, int64_t n);
-  void (*grad)(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
-               int64_t n);
+  void (*value)(const void* const* in, void* const* out, int64_t begin, int64_t end);
+  void (*grad)(const void* const* in, void* const* out, int64_t begin, int64_t end);
 };
 
 }  // namespace
@@ -45,35 +46,42 @@ HWY_INLINE V Value(V gate, V up) {
   return hn::Mul(value, up);
 }
 
-template <class F>
-void Apply(const float* gate, const float* up, float* y, int64_t n) {
+template <class T, class F>
+void Apply(const void* const* in, void* const* out, int64_t begin, int64_t end) {
   const D d;
+  const T* gate = static_cast<const T*>(in[0]);
+  const T* up = static_cast<const T*>(in[1]);
+  T* y = static_cast<T*>(out[0]);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(Value<F>(hn::LoadU(d, gate + i), hn::LoadU(d, up + i)), d, y + i);
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
+    StoreFloats(Value<F>(LoadFloats(d, gate + i), LoadFloats(d, up + i)), d, y + i);
   }
-  if (i < n) {
-    const Tail<D> tail(d, n - i);
+  if (i < end) {
+    const FloatTail<D> tail(d, end - i);
     tail.Store(Value<F>(tail.Load(d, gate + i), tail.Load(d, up + i)), d, y + i);
   }
 }
 
-template <class F>
-void ApplyGrad(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
-               int64_t n) {
+template <class T, class F>
+void ApplyGrad(const void* const* in, void* const* out, int64_t begin, int64_t end) {
   const D d;
+  const T* gate = static_cast<const T*>(in[0]);
+  const T* up = static_cast<const T*>(in[1]);
+  const T* dy = static_cast<const T*>(in[2]);
+  T* dgate = static_cast<T*>(out[0]);
+  T* dup = static_cast<T*>(out[1]);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V value, slope;
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const V g = hn::LoadU(d, dy + i), u = hn::LoadU(d, up + i);
-    F::Both(d, hn::LoadU(d, gate + i), &value, &slope);
-    hn::StoreU(hn::Mul(hn::Mul(g, u), slope), d, dgate + i);
-    hn::StoreU(hn::Mul(g, value), d, dup + i);
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
+    const V g = LoadFloats(d, dy + i), u = LoadFloats(d, up + i);
+    F::Both(d, LoadFloats(d, gate + i), &value, &slope);
+    StoreFloats(hn::Mul(hn::Mul(g, u), slope), d, dgate + i);
+    StoreFloats(hn::Mul(g, value), d, dup + i);
   }
-  if (i < n) {
-    const Tail<D> tail(d, n - i);
+  if (i < end) {
+    const FloatTail<D> tail(d, end - i);
     const V g = tail.Load(d, dy + i), u = tail.Load(d, up + i);
     F::Both(d, tail.Load(d, gate + i), &value, &slope);
     tail.Store(hn::Mul(hn::Mul(g, u), slope), d, dgate + i);
@@ -82,26 +90,27 @@ void ApplyGrad(const float* gate, const float* up, const float* dy, float* dgate
 }
 
 template <class F>
-GatedFns Fns() {
-  return {&Apply<F>, &ApplyGrad<F>};
+GatedFns Fns(DType dtype) {
+  if (dtype == DType::kBF16) return {&Apply<uint16_t, F>, &ApplyGrad<uint16_t, F>};
+  return {&Apply<float, F>, &ApplyGrad<float, F>};
 }
 
-GatedFns Select(ActivationKind kind) {
+GatedFns Select(DType dtype, ActivationKind kind) {
   switch (kind) {
     case ActivationKind::kRelu:
-      return Fns<Relu>();
+      return Fns<Relu>(dtype);
     case ActivationKind::kGelu:
-      return Fns<Gelu>();
+      return Fns<Gelu>(dtype);
     case ActivationKind::kGeluTanh:
-      return Fns<GeluTanh>();
+      return Fns<GeluTanh>(dtype);
     case ActivationKind::kSilu:
-      return Fns<Silu>();
+      return Fns<Silu>(dtype);
     case ActivationKind::kTanh:
-      return Fns<Tanh>();
+      return Fns<Tanh>(dtype);
     case ActivationKind::kSigmoid:
-      return Fns<Sigmoid>();
+      return Fns<Sigmoid>(dtype);
   }
-  return Fns<Relu>();
+  return Fns<Relu>(dtype);
 }
 
 }  // namespace
@@ -119,8 +128,8 @@ namespace {
 constexpr int64_t kCost = 16;  // scalar operations an element, roughly
 
 absl::Status CheckOperands(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "gate"));
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "up"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "gate"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "up"));
   PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "gate", 1, "up"));
   return ParseActivationKind(types.attrs.GetString("kind")).status();
 }
@@ -145,15 +154,13 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
 
 class GatedKernel : public Kernel {
  public:
-  GatedKernel(int64_t n, ActivationKind kind)
-      : tasks_(n, kCost), value_(HWY_DYNAMIC_DISPATCH(Select)(kind).value) {}
+  GatedKernel(const TensorType& gate, ActivationKind kind)
+      : tasks_(gate.num_elements(), kCost),
+        value_(HWY_DYNAMIC_DISPATCH(Select)(gate.dtype, kind).value) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    const float *gate = args.f32(0), *up = args.f32(1);
-    float* y = args.out_f32(0);
-    tasks_.Run(args.threads, [&](int64_t begin, int64_t end) {
-      value_(gate + begin, up + begin, y + begin, end - begin);
-    });
+    tasks_.Run(args.threads,
+               [&](int64_t begin, int64_t end) { value_(args.in, args.out, begin, end); });
     return absl::OkStatus();
   }
 
@@ -165,7 +172,7 @@ class GatedKernel : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
-  return std::make_unique<GatedKernel>(types.in(0).num_elements(), kind);
+  return std::make_unique<GatedKernel>(types.in(0), kind);
 }
 
 absl::Status Reference(const ReferenceArgs& args) {
@@ -181,22 +188,20 @@ absl::Status Reference(const ReferenceArgs& args) {
 
 absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckOperands(types));
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 2, "dy"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "dy"));
   PLUMB_RETURN_IF_ERROR(CheckAlike(types, 1, "up", 2, "dy"));
   return std::vector<TensorType>{types.in(0), types.in(1)};
 }
 
 class GatedGradKernel : public Kernel {
  public:
-  GatedGradKernel(int64_t n, ActivationKind kind)
-      : tasks_(n, kCost), grad_(HWY_DYNAMIC_DISPATCH(Select)(kind).grad) {}
+  GatedGradKernel(const TensorType& gate, ActivationKind kind)
+      : tasks_(gate.num_elements(), kCost),
+        grad_(HWY_DYNAMIC_DISPATCH(Select)(gate.dtype, kind).grad) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    const float *gate = args.f32(0), *up = args.f32(1), *dy = args.f32(2);
-    float *dgate = args.out_f32(0), *dup = args.out_f32(1);
-    tasks_.Run(args.threads, [&](int64_t begin, int64_t end) {
-      grad_(gate + begin, up + begin, dy + begin, dgate + begin, dup + begin, end - begin);
-    });
+    tasks_.Run(args.threads,
+               [&](int64_t begin, int64_t end) { grad_(args.in, args.out, begin, end); });
     return absl::OkStatus();
   }
 
@@ -208,7 +213,7 @@ class GatedGradKernel : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
-  return std::make_unique<GatedGradKernel>(types.in(0).num_elements(), kind);
+  return std::make_unique<GatedGradKernel>(types.in(0), kind);
 }
 
 absl::Status ReferenceGrad(const ReferenceArgs& args) {

@@ -8,30 +8,33 @@ namespace plumb {
 namespace {
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
   const Shape& x = types.in(0).shape;
   if (x.rank() != 3) return absl::InvalidArgumentError("x must be [batch, tokens, width]");
-  return std::vector<TensorType>{F32({x[0], 1, x[2]})};
+  return std::vector<TensorType>{{types.in(0).dtype, Shape({x[0], 1, x[2]})}};
 }
 
 class LastTokenKernel : public Kernel {
  public:
-  explicit LastTokenKernel(const Shape& x) : batch_(x[0]), tokens_(x[1]), width_(x[2]) {}
+  explicit LastTokenKernel(const TensorType& x)
+      : batch_(x.shape[0]), tokens_(x.shape[1]), row_bytes_(x.shape[2] * SizeOf(x.dtype)) {}
 
   absl::Status Run(const KernelArgs& args) const override {
+    const char* x = static_cast<const char*>(args.in[0]);
+    char* y = static_cast<char*>(args.out[0]);
     for (int64_t b = 0; b < batch_; ++b) {
-      std::memcpy(args.out_f32(0) + b * width_, args.f32(0) + ((b + 1) * tokens_ - 1) * width_,
-                  static_cast<size_t>(width_) * sizeof(float));
+      std::memcpy(y + b * row_bytes_, x + ((b + 1) * tokens_ - 1) * row_bytes_,
+                  static_cast<size_t>(row_bytes_));
     }
     return absl::OkStatus();
   }
 
  private:
-  int64_t batch_, tokens_, width_;
+  int64_t batch_, tokens_, row_bytes_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  return std::make_unique<LastTokenKernel>(types.in(0).shape);
+  return std::make_unique<LastTokenKernel>(types.in(0));
 }
 
 absl::Status Reference(const ReferenceArgs& args) {

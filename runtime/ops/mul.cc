@@ -14,22 +14,29 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/mul.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_tail-inl.h"
+#include "runtime/ops/simd_bf16-inl.h"
 
 #ifndef PLUMB_MUL_TYPES
 #define PLUMB_MUL_TYPES
 namespace plumb {
 namespace {
 
-// The functions for one thread. `d` is the width of a row, `size` the length of b or of the result;
-// group l of a row is the d / size elements that share element l.
+// Rows [begin, end) of a, each of `width` elements. `size` is the length of b or of the result;
+// group l of a row is the width / size elements that share element l.
+struct MulRows {
+  int64_t begin, end;
+  int64_t width;
+  int64_t size;
+};
+
+// The functions for one thread. Tensors are all f32 or all bf16; vectors are f32.
 struct MulFns {
-  // y[i] = a[i] b[i], i < n. y may be a.
-  void (*elementwise)(const float* a, const float* b, float* y, int64_t n);
-  // y[i] = a[i] b[l(i)] for `rows` rows. y may be a.
-  void (*grouped)(const float* a, const float* b, float* y, int64_t rows, int64_t d, int64_t size);
+  // y[i] = a[i] b[i], begin <= i < end. y may be a.
+  void (*elementwise)(const void* a, const void* b, void* y, int64_t begin, int64_t end);
+  // y[i] = a[i] b[l(i)]. y may be a.
+  void (*grouped)(const void* a, const float* b, void* y, const MulRows& rows);
   // y[l] = sum over rows and group l of a b.
-  void (*reduce)(const float* a, const float* b, float* y, int64_t rows, int64_t d, int64_t size);
+  void (*reduce)(const void* a, const void* b, float* y, const MulRows& rows);
 };
 
 }  // namespace
@@ -44,47 +51,60 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-void Elementwise(const float* a, const float* b, float* y, int64_t n) {
+// y[i] = a[i] b[i], i < n.
+template <class T, class B>
+void Products(const T* a, const B* b, T* y, int64_t n) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::Mul(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, y + i);
+    StoreFloats(hn::Mul(LoadFloats(d, a + i), LoadFloats(d, b + i)), d, y + i);
   }
   if (i < n) {
-    const Tail<D> tail(d, n - i);
+    const FloatTail<D> tail(d, n - i);
     tail.Store(hn::Mul(tail.Load(d, a + i), tail.Load(d, b + i)), d, y + i);
   }
 }
 
-void Scaled(const float* a, float b, float* y, int64_t n) {
+template <class T>
+void Elementwise(const void* a, const void* b, void* y, int64_t begin, int64_t end) {
+  Products(static_cast<const T*>(a) + begin, static_cast<const T*>(b) + begin,
+           static_cast<T*>(y) + begin, end - begin);
+}
+
+template <class T>
+void Scaled(const T* a, float b, T* y, int64_t n) {
   const D d;
   const V factor = hn::Set(d, b);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::Mul(hn::LoadU(d, a + i), factor), d, y + i);
+    StoreFloats(hn::Mul(LoadFloats(d, a + i), factor), d, y + i);
   }
   if (i < n) {
-    const Tail<D> tail(d, n - i);
+    const FloatTail<D> tail(d, n - i);
     tail.Store(hn::Mul(tail.Load(d, a + i), factor), d, y + i);
   }
 }
 
-void Grouped(const float* a, const float* b, float* y, int64_t rows, int64_t d, int64_t size) {
-  if (size == 1) return Scaled(a, b[0], y, rows * d);
-  for (int64_t r = 0; r < rows; ++r, a += d, y += d) {
-    if (size == d) {
-      Elementwise(a, b, y, d);
+template <class T>
+void Grouped(const void* from, const float* b, void* to, const MulRows& rows) {
+  const int64_t width = rows.width, size = rows.size, group = width / size;
+  const T* a = static_cast<const T*>(from) + rows.begin * width;
+  T* y = static_cast<T*>(to) + rows.begin * width;
+  if (size == 1) return Scaled(a, b[0], y, (rows.end - rows.begin) * width);
+  for (int64_t r = rows.begin; r < rows.end; ++r, a += width, y += width) {
+    if (group == 1) {
+      Products(a, b, y, width);
     } else {
-      const int64_t group = d / size;
       for (int64_t l = 0; l < size; ++l) Scaled(a + l * group, b[l], y + l * group, group);
     }
   }
 }
 
 // sum_j a[i, j] b[i, j] over `rows` rows of `n` elements, `stride` apart.
-float Dot(const float* a, const float* b, int64_t rows, int64_t n, int64_t stride) {
+template <class T>
+float Dot(const T* a, const T* b, int64_t rows, int64_t n, int64_t stride) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t whole = n / lanes * lanes;
@@ -92,56 +112,84 @@ float Dot(const float* a, const float* b, int64_t rows, int64_t n, int64_t strid
   for (int64_t r = 0; r < rows; ++r, a += stride, b += stride) {
     int64_t j = 0;
     for (; j + 4 * lanes <= whole; j += 4 * lanes) {
-      s0 = hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), s0);
-      s1 = hn::MulAdd(hn::LoadU(d, a + j + lanes), hn::LoadU(d, b + j + lanes), s1);
-      s2 = hn::MulAdd(hn::LoadU(d, a + j + 2 * lanes), hn::LoadU(d, b + j + 2 * lanes), s2);
-      s3 = hn::MulAdd(hn::LoadU(d, a + j + 3 * lanes), hn::LoadU(d, b + j + 3 * lanes), s3);
+      s0 = hn::MulAdd(LoadFloats(d, a + j), LoadFloats(d, b + j), s0);
+      s1 = hn::MulAdd(LoadFloats(d, a + j + lanes), LoadFloats(d, b + j + lanes), s1);
+      s2 = hn::MulAdd(LoadFloats(d, a + j + 2 * lanes), LoadFloats(d, b + j + 2 * lanes), s2);
+      s3 = hn::MulAdd(LoadFloats(d, a + j + 3 * lanes), LoadFloats(d, b + j + 3 * lanes), s3);
     }
     for (; j < whole; j += lanes) {
-      s0 = hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), s0);
+      s0 = hn::MulAdd(LoadFloats(d, a + j), LoadFloats(d, b + j), s0);
     }
     if (whole < n) {
-      const Tail<D> tail(d, n - whole);
+      const FloatTail<D> tail(d, n - whole);
       s1 = hn::MulAdd(tail.Load(d, a + whole), tail.Load(d, b + whole), s1);
     }
   }
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 
-void ReduceColumns(const float* a, const float* b, float* y, int64_t rows, int64_t n) {
+// y[j] = the sum of kRows rows' products, or with kAdd, += it: some rows at a time, so that memory
+// is read in a few long runs.
+template <int kRows, bool kAdd, class T>
+void AddProducts(const T* a, const T* b, int64_t n, float* y) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = 0;
-  for (; j + 2 * lanes <= n; j += 2 * lanes) {
-    V s0 = hn::Zero(d), s1 = s0;
-    for (int64_t at = j, r = 0; r < rows; ++r, at += n) {
-      s0 = hn::MulAdd(hn::LoadU(d, a + at), hn::LoadU(d, b + at), s0);
-      s1 = hn::MulAdd(hn::LoadU(d, a + at + lanes), hn::LoadU(d, b + at + lanes), s1);
+  for (; j + lanes <= n; j += lanes) {
+    V sum = kAdd ? hn::LoadU(d, y + j) : hn::Zero(d);
+    for (int k = 0; k < kRows; ++k) {
+      sum = hn::MulAdd(LoadFloats(d, a + k * n + j), LoadFloats(d, b + k * n + j), sum);
     }
-    hn::StoreU(s0, d, y + j);
-    hn::StoreU(s1, d, y + j + lanes);
+    hn::StoreU(sum, d, y + j);
   }
-  for (; j < n; j += lanes) {
-    const Tail<D> tail(d, std::min(lanes, n - j));
-    V s = hn::Zero(d);
-    for (int64_t at = j, r = 0; r < rows; ++r, at += n) {
-      s = hn::MulAdd(tail.Load(d, a + at), tail.Load(d, b + at), s);
+  if (j < n) {
+    const FloatTail<D> tail(d, n - j);
+    V sum = kAdd ? tail.Load(d, y + j) : hn::Zero(d);
+    for (int k = 0; k < kRows; ++k) {
+      sum = hn::MulAdd(tail.Load(d, a + k * n + j), tail.Load(d, b + k * n + j), sum);
     }
-    tail.Store(s, d, y + j);
+    tail.Store(sum, d, y + j);
   }
 }
 
-void Reduce(const float* a, const float* b, float* y, int64_t rows, int64_t d, int64_t size) {
-  if (size == d) return ReduceColumns(a, b, y, rows, d);
+template <class T>
+void ReduceColumns(const T* a, const T* b, float* y, int64_t rows, int64_t n) {
+  constexpr int kTogether = 2;
+  int64_t i = 1;
+  if (rows >= kTogether) {
+    AddProducts<kTogether, false>(a, b, n, y);
+    i = kTogether;
+  } else {
+    AddProducts<1, false>(a, b, n, y);
+  }
+  for (; i + kTogether <= rows; i += kTogether) {
+    AddProducts<kTogether, true>(a + i * n, b + i * n, n, y);
+  }
+  for (; i < rows; ++i) AddProducts<1, true>(a + i * n, b + i * n, n, y);
+}
+
+template <class T>
+void Reduce(const void* left, const void* right, float* y, const MulRows& rows) {
+  const int64_t width = rows.width, size = rows.size, group = width / size;
+  const int64_t count = rows.end - rows.begin;
+  const T* a = static_cast<const T*>(left) + rows.begin * width;
+  const T* b = static_cast<const T*>(right) + rows.begin * width;
+  if (group == 1) return ReduceColumns(a, b, y, count, width);
   if (size == 1) {
-    y[0] = Dot(a, b, 1, rows * d, 0);
+    y[0] = Dot(a, b, 1, count * width, 0);
     return;
   }
-  const int64_t group = d / size;
-  for (int64_t l = 0; l < size; ++l) y[l] = Dot(a + l * group, b + l * group, rows, group, d);
+  for (int64_t l = 0; l < size; ++l) {
+    y[l] = Dot(a + l * group, b + l * group, count, group, width);
+  }
 }
 
-MulFns Select() { return {&Elementwise, &Grouped, &Reduce}; }
+template <class T>
+MulFns Fns() {
+  return {&Elementwise<T>, &Grouped<T>, &Reduce<T>};
+}
+
+MulFns Select(DType dtype) { return dtype == DType::kBF16 ? Fns<uint16_t>() : Fns<float>(); }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -158,13 +206,15 @@ namespace {
 // mul
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "a"));
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "b"));
-  const Shape& b = types.in(1).shape;
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "a"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "b"));
+  const TensorType& b = types.in(1);
   const int64_t d = types.in(0).shape.last();
-  if (b != types.in(0).shape && (b.rank() != 1 || d % b[0] != 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("b must be like a, or a vector whose length divides ", d));
+  if (b == types.in(0)) return std::vector<TensorType>{b};
+  if (b.dtype != DType::kF32 || b.shape.rank() != 1 || d % b.shape[0] != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("b is ", b.ToString(), ", must be like a, ",
+                                                   types.in(0).ToString(),
+                                                   ", or an f32 vector whose length divides ", d));
   }
   return std::vector<TensorType>{types.in(0)};
 }
@@ -188,14 +238,13 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
 
 class MulAlikeKernel : public Kernel {
  public:
-  explicit MulAlikeKernel(int64_t n)
-      : tasks_(n, 1), elementwise_(HWY_DYNAMIC_DISPATCH(Select)().elementwise) {}
+  explicit MulAlikeKernel(const TensorType& a)
+      : tasks_(a.num_elements(), 1),
+        elementwise_(HWY_DYNAMIC_DISPATCH(Select)(a.dtype).elementwise) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    const float *a = args.f32(0), *b = args.f32(1);
-    float* y = args.out_f32(0);
     tasks_.Run(args.threads, [&](int64_t begin, int64_t end) {
-      elementwise_(a + begin, b + begin, y + begin, end - begin);
+      elementwise_(args.in[0], args.in[1], args.out[0], begin, end);
     });
     return absl::OkStatus();
   }
@@ -207,31 +256,29 @@ class MulAlikeKernel : public Kernel {
 
 class MulGroupedKernel : public Kernel {
  public:
-  MulGroupedKernel(const Shape& a, int64_t size)
-      : rows_(a.rows()),
-        d_(a.last()),
+  MulGroupedKernel(const TensorType& a, int64_t size)
+      : rows_(a.shape.rows()),
+        width_(a.shape.last()),
         size_(size),
-        tasks_(TaskCount(rows_, rows_ * d_)),
-        grouped_(HWY_DYNAMIC_DISPATCH(Select)().grouped) {}
+        tasks_(TaskCount(rows_, rows_ * width_)),
+        grouped_(HWY_DYNAMIC_DISPATCH(Select)(a.dtype).grouped) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    const float *a = args.f32(0), *b = args.f32(1);
-    float* y = args.out_f32(0);
     ParallelFor(tasks_, args.threads, [&](int64_t i) {
       const Range rows = TaskRange(rows_, tasks_, i);
-      grouped_(a + rows.begin * d_, b, y + rows.begin * d_, rows.end - rows.begin, d_, size_);
+      grouped_(args.in[0], args.f32(1), args.out[0], {rows.begin, rows.end, width_, size_});
     });
     return absl::OkStatus();
   }
 
  private:
-  int64_t rows_, d_, size_, tasks_;
+  int64_t rows_, width_, size_, tasks_;
   decltype(MulFns::grouped) grouped_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  const Shape& a = types.in(0).shape;
-  if (types.in(1).shape == a) return std::make_unique<MulAlikeKernel>(a.num_elements());
+  const TensorType& a = types.in(0);
+  if (types.in(1) == a) return std::make_unique<MulAlikeKernel>(a);
   return std::make_unique<MulGroupedKernel>(a, types.in(1).num_elements());
 }
 
@@ -248,8 +295,8 @@ absl::Status Reference(const ReferenceArgs& args) {
 // mul_reduce
 
 absl::StatusOr<std::vector<TensorType>> InferReduce(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "a"));
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "b"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "a"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "b"));
   PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "a", 1, "b"));
   const int64_t size = types.attrs.GetInt("size"), d = types.in(0).shape.last();
   if (size < 1 || d % size != 0) {
@@ -274,42 +321,42 @@ std::vector<ValueId> VjpReduce(GraphBuilder& b, const Node& node,
 // Blocks of rows make partial sums, which are added in order.
 class MulReduceKernel : public Kernel {
  public:
-  MulReduceKernel(const Shape& a, int64_t size)
-      : rows_(a.rows()),
-        d_(a.last()),
+  MulReduceKernel(const TensorType& a, int64_t size)
+      : rows_(a.shape.rows()),
+        width_(a.shape.last()),
         size_(size),
-        tasks_(TaskCount(rows_, rows_ * d_)),
-        reduce_(HWY_DYNAMIC_DISPATCH(Select)().reduce),
-        sum_rows_(SelectSumRows()) {}
+        // Enough rows a task that its partial sums are a small part of what it reads.
+        tasks_(TaskCount((rows_ + 15) / 16, rows_ * width_)),
+        reduce_(HWY_DYNAMIC_DISPATCH(Select)(a.dtype).reduce),
+        sum_rows_(SelectSumRows(DType::kF32).sum) {}
 
   int64_t scratch_bytes() const override {
     return tasks_ == 1 ? 0 : tasks_ * size_ * SizeOf(DType::kF32);
   }
 
   absl::Status Run(const KernelArgs& args) const override {
-    const float *a = args.f32(0), *b = args.f32(1);
+    const void *a = args.in[0], *b = args.in[1];
     if (tasks_ == 1) {
-      reduce_(a, b, args.out_f32(0), rows_, d_, size_);
+      reduce_(a, b, args.out_f32(0), {0, rows_, width_, size_});
       return absl::OkStatus();
     }
     float* partial = static_cast<float*>(args.scratch);  // [tasks, size]
     ParallelFor(tasks_, args.threads, [&](int64_t i) {
       const Range rows = TaskRange(rows_, tasks_, i);
-      reduce_(a + rows.begin * d_, b + rows.begin * d_, partial + i * size_, rows.end - rows.begin,
-              d_, size_);
+      reduce_(a, b, partial + i * size_, {rows.begin, rows.end, width_, size_});
     });
-    sum_rows_(partial, tasks_, size_, args.out_f32(0));
+    sum_rows_(partial, tasks_, size_, size_, args.out_f32(0));
     return absl::OkStatus();
   }
 
  private:
-  int64_t rows_, d_, size_, tasks_;
+  int64_t rows_, width_, size_, tasks_;
   decltype(MulFns::reduce) reduce_;
-  SumRowsFn sum_rows_;
+  decltype(SumRowsFns::sum) sum_rows_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeReduceKernel(const OpTypes& types) {
-  return std::make_unique<MulReduceKernel>(types.in(0).shape, types.attrs.GetInt("size"));
+  return std::make_unique<MulReduceKernel>(types.in(0), types.attrs.GetInt("size"));
 }
 
 absl::Status ReferenceReduce(const ReferenceArgs& args) {

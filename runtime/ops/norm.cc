@@ -5,10 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/bf16.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/norm_reference.h"
 #include "runtime/ops/norm_rows.h"
+#include "runtime/ops/norm_runner.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 
@@ -103,10 +105,11 @@ class NormKernel : public Kernel {
   NormKernel(const OpTypes& types, const NormInstance& instance)
       : attr_(types.attrs.GetObject("instance")),
         instance_(instance),
+        runner_(instance, types.in(0).dtype),
         cut_(types.in(0).num_elements() / instance.dim(), instance.dim()),
         saves_(Trains(types.attrs) && instance.saved_per_row() > 0),
-        slot_bytes_(AlignUp(instance.scratch_bytes(cut_.rows_per_task()))),
-        prototype_(NormCallPrototype(instance, cut_.rows)) {
+        slot_bytes_(AlignUp(runner_.scratch_bytes(cut_.rows_per_task()))),
+        prototype_(runner_.CallPrototype(cut_.rows)) {
     if (Trains(types.attrs)) prototype_.flags |= PLUMB_CALL_TRAIN;
   }
 
@@ -122,13 +125,14 @@ class NormKernel : public Kernel {
       call.saved = saves_ ? args.out[1] : nullptr;
       call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
       const Range range = cut_.Rows(cut_.TaskChunks(task));
-      return instance_.Forward(call, range.begin, range.end);
+      return runner_.Forward(call, range.begin, range.end);
     });
   }
 
  protected:
   const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
   const NormInstance& instance_;
+  const NormRunner runner_;
   const NormCut cut_;
   const bool saves_;
   const int64_t slot_bytes_;
@@ -139,7 +143,8 @@ class NormKernel : public Kernel {
 // while they are in the cache.
 class AddNormKernel : public NormKernel {
  public:
-  using NormKernel::NormKernel;
+  AddNormKernel(const OpTypes& types, const NormInstance& instance)
+      : NormKernel(types, instance), add_(SelectNormRowFns(types.in(0).dtype).add) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     return RunTasks(cut_.tasks, args.threads, [&](int64_t task) {
@@ -150,8 +155,8 @@ class AddNormKernel : public NormKernel {
       call.saved = saves_ ? args.out[2] : nullptr;
       call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
       const Range range = cut_.Rows(cut_.TaskChunks(task));
-      return instance_.has_residual() ? RunExtension(args, &call, range)
-                                      : RunInStrips(args, &call, range);
+      return runner_.has_residual() ? RunExtension(args, &call, range)
+                                    : RunInStrips(args, &call, range);
     });
   }
 
@@ -170,13 +175,12 @@ class AddNormKernel : public NormKernel {
     call->x = args.out[0];
     const int64_t dim = instance_.dim();
     return RunStrips(rows, NormStripRows(dim), [&](int64_t begin, int64_t end) {
-      add_(args.f32(0) + begin * dim, args.f32(1) + begin * dim, args.out_f32(0) + begin * dim,
-           (end - begin) * dim);
-      return instance_.Forward(*call, begin, end);
+      add_(args.in[0], args.in[1], args.out[0], begin * dim, end * dim);
+      return runner_.Forward(*call, begin, end);
     });
   }
 
-  const AddFn add_ = SelectAdd();
+  const decltype(NormRowFns::add) add_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
@@ -209,8 +213,15 @@ absl::Status ReferenceOf(const ReferenceArgs& args, const std::vector<double>& x
 
 absl::Status Reference(const ReferenceArgs& args) { return ReferenceOf(args, args.f(0), 0, 1); }
 
+// The norm is that of the sum as it is stored.
 absl::Status ReferenceAdd(const ReferenceArgs& args) {
-  for (size_t e = 0; e < args.out(0).size(); ++e) args.out(0)[e] = args.f(0)[e] + args.f(1)[e];
+  for (size_t e = 0; e < args.out(0).size(); ++e) {
+    double& sum = args.out(0)[e];
+    sum = args.f(0)[e] + args.f(1)[e];
+    if (args.outputs[0]->type.dtype == DType::kBF16) {
+      sum = static_cast<double>(FloatFromBf16(Bf16FromFloat(static_cast<float>(sum))));
+    }
+  }
   return ReferenceOf(args, args.out(0), 1, 2);
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/ops/norm_reference.h"
 #include "runtime/ops/norm_rows.h"
+#include "runtime/ops/norm_runner.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {
@@ -43,14 +44,15 @@ class NormGradKernel : public Kernel {
   NormGradKernel(const OpTypes& types, const NormInstance& instance)
       : attr_(types.attrs.GetObject("instance")),
         instance_(instance),
+        runner_(instance, types.in(kDy).dtype),
         cut_(types.in(kDy).num_elements() / instance.dim(), instance.dim()),
         partials_(instance, cut_.chunks),
         by_chunk_(cut_.chunks > 1 && !partials_.empty()),
         has_dsum_(types.has(kDsum)),
-        slot_bytes_(AlignUp(instance.scratch_bytes(by_chunk_ ? std::min(cut_.rows, cut_.chunk_rows)
-                                                             : cut_.rows_per_task()))),
-        prototype_(NormCallPrototype(instance, cut_.rows)) {
-    if (has_dsum_ && !instance.has_residual()) prototype_.flags |= PLUMB_CALL_DX_ACCUMULATE;
+        slot_bytes_(AlignUp(runner_.scratch_bytes(by_chunk_ ? std::min(cut_.rows, cut_.chunk_rows)
+                                                            : cut_.rows_per_task()))),
+        prototype_(runner_.CallPrototype(cut_.rows)) {
+    if (has_dsum_ && !runner_.has_residual()) prototype_.flags |= PLUMB_CALL_DX_ACCUMULATE;
   }
 
   int64_t scratch_bytes() const override {
@@ -90,21 +92,22 @@ class NormGradKernel : public Kernel {
   // strips that are still in the cache then, unless parameters' gradients, which depend on the
   // ranges, want all rows in one.
   absl::Status Backward(const KernelArgs& args, const plumb_norm_call& call, Range rows) const {
-    if (!has_dsum_) return instance_.Backward(call, rows.begin, rows.end);
-    if (instance_.has_residual()) {
+    if (!has_dsum_) return runner_.Backward(call, rows.begin, rows.end);
+    if (runner_.has_residual()) {
       plumb_residual_call residual{};
       residual.struct_size = sizeof(residual);
       residual.dsum = args.in[kDsum];
       residual.dsum_pitch = call.dx_pitch;
       return instance_.BackwardResidual(call, residual, rows.begin, rows.end);
     }
-    if (args.in[kDsum] == args.out[0]) return instance_.Backward(call, rows.begin, rows.end);
-    const int64_t dim = instance_.dim();
-    const int64_t strip = partials_.empty() ? NormStripRows(dim) : cut_.rows;
+    if (args.in[kDsum] == args.out[0]) return runner_.Backward(call, rows.begin, rows.end);
+    const int64_t pitch = call.dx_pitch;
+    const int64_t strip = partials_.empty() ? NormStripRows(instance_.dim()) : cut_.rows;
     return RunStrips(rows, strip, [&](int64_t begin, int64_t end) {
-      std::memcpy(args.out_f32(0) + begin * dim, args.f32(kDsum) + begin * dim,
-                  static_cast<size_t>((end - begin) * dim) * sizeof(float));
-      return instance_.Backward(call, begin, end);
+      std::memcpy(static_cast<char*>(args.out[0]) + begin * pitch,
+                  static_cast<const char*>(args.in[kDsum]) + begin * pitch,
+                  static_cast<size_t>((end - begin) * pitch));
+      return runner_.Backward(call, begin, end);
     });
   }
 
@@ -114,6 +117,7 @@ class NormGradKernel : public Kernel {
 
   const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
   const NormInstance& instance_;
+  const NormRunner runner_;
   const NormCut cut_;
   const NormPartialGradients partials_;
   const bool by_chunk_;

@@ -8,7 +8,6 @@
 #include "runtime/base/status.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/optimizer.h"
 
 namespace plumb {
 
@@ -27,7 +26,7 @@ absl::Status CheckNormKind(const NormInstance& instance, bool cross_row) {
 
 absl::Status CheckNormRows(const OpTypes& types, size_t i, absl::string_view name,
                            const NormInstance& instance) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, i, name));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, i, name));
   if (types.in(i).shape.last() % instance.dim() != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the last dimension of ", name, ", ", types.in(i).shape.last(),
@@ -73,21 +72,8 @@ TensorType NormSavedType(const TensorType& x, const NormInstance& instance) {
   return F32({x.num_elements() / instance.dim(), instance.saved_per_row()});
 }
 
-plumb_norm_call NormCallPrototype(const NormInstance& instance, int64_t rows) {
-  const int64_t pitch = instance.dim() * SizeOf(DType::kF32);
-  plumb_norm_call call{};
-  call.struct_size = sizeof(call);
-  call.flags = pitch % kAlignment == 0 ? uint32_t{PLUMB_CALL_ALIGNED64} : 0;
-  call.dtype = PLUMB_F32;
-  call.dim = static_cast<uint32_t>(instance.dim());
-  call.rows = rows;
-  call.x_pitch = call.y_pitch = call.dy_pitch = call.dx_pitch = pitch;
-  call.saved_pitch = instance.saved_per_row() * SizeOf(DType::kF32);
-  return call;
-}
-
 NormPartialGradients::NormPartialGradients(const NormInstance& instance, int64_t chunks)
-    : chunks_(chunks) {
+    : chunks_(chunks), sum_rows_(SelectSumRows(DType::kF32)) {
   for (const NormParam& param : instance.params()) {
     const int64_t n = Shape(param.dims).num_elements();
     params_.push_back({n, partial_bytes_, ElementTasks(n, chunks)});
@@ -107,18 +93,12 @@ void* const* NormPartialGradients::Zeroed(char* memory, int64_t chunk) const {
 
 void NormPartialGradients::Sum(const char* memory, void* const* out, bool add, int threads) const {
   for (size_t i = 0; i < params_.size(); ++i) {
+    const float* parts = reinterpret_cast<const float*>(memory + params_[i].offset);
+    const int64_t stride = partial_bytes_ / SizeOf(DType::kF32);
     float* sum = static_cast<float*>(out[i]);
+    const auto sum_rows = add ? sum_rows_.add : sum_rows_.sum;
     params_[i].sum.Run(threads, [&](int64_t begin, int64_t end) {
-      for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
-        const float* part =
-            reinterpret_cast<const float*>(memory + chunk * partial_bytes_ + params_[i].offset) +
-            begin;
-        if (chunk == 0 && !add) {
-          std::copy(part, part + (end - begin), sum + begin);
-        } else {
-          Accumulate(part, sum + begin, end - begin, 1);
-        }
-      }
+      sum_rows(parts + begin, chunks_, end - begin, stride, sum + begin);
     });
   }
 }

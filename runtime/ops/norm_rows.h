@@ -17,6 +17,7 @@
 #include "runtime/base/parallel.h"
 #include "runtime/graph/op.h"
 #include "runtime/ops/element_tasks.h"
+#include "runtime/ops/sum_rows.h"
 #include "runtime/plugin/norm_plugin.h"
 
 namespace plumb {
@@ -27,7 +28,7 @@ const NormInstance& NormInstanceOf(const Attrs& attrs);
 
 // The instance is a cross-row norm, or is none, as the op wants it.
 absl::Status CheckNormKind(const NormInstance& instance, bool cross_row);
-// Input i is f32 and its last dimension is a multiple of the instance's.
+// Input i is f32 or bf16 and its last dimension is a multiple of the instance's.
 absl::Status CheckNormRows(const OpTypes& types, size_t i, absl::string_view name,
                            const NormInstance& instance);
 // The inputs from `first` on are the instance's parameters.
@@ -93,9 +94,6 @@ absl::Status RunTasks(int64_t tasks, int threads, const Body& body) {
 
 // -- Calls
 
-// What is the same in every call for an instance and a number of rows of f32.
-plumb_norm_call NormCallPrototype(const NormInstance& instance, int64_t rows);
-
 // A call's place for the plugin's own words on a failure.
 class CallErrorText {
  public:
@@ -108,10 +106,6 @@ class CallErrorText {
  private:
   char text_[256];
 };
-
-// sum[i] = a[i] + b[i]; sum may be a or b.
-using AddFn = void (*)(const float* a, const float* b, float* sum, int64_t n);
-AddFn SelectAdd();
 
 // -- Gradients of parameters
 
@@ -140,6 +134,7 @@ class NormPartialGradients {
   };
 
   int64_t chunks_;
+  SumRowsFns sum_rows_;
   std::vector<Param> params_;
   int64_t partial_bytes_ = 0;  // of all parameters of one chunk
   int64_t pointer_bytes_ = 0;

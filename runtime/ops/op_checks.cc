@@ -1,6 +1,8 @@
 #include "runtime/ops/op_checks.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/ops/quantize.h"
 
 namespace plumb {
 namespace {
@@ -31,6 +33,21 @@ absl::Status CheckI32(const OpTypes& types, size_t i, absl::string_view name) {
 
 absl::Status CheckFloat(const OpTypes& types, size_t i, absl::string_view name) {
   return CheckTensor(types, i, name, types.has(i) && IsFloating(types.in(i).dtype), "f32 or bf16");
+}
+
+absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view name) {
+  PLUMB_RETURN_IF_ERROR(
+      CheckTensor(types, i, name, types.has(i) && types.in(i).dtype == DType::kI8, "i8"));
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, i + 1, "scales"));
+  const Shape& shape = types.in(i).shape;
+  if (shape.rank() != 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " must be a matrix and is ", shape.ToString()));
+  }
+  const Shape scales = {shape[0], Int8Groups(shape[1])};
+  if (types.in(i + 1).shape == scales) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("scales must be ", scales.ToString(), " and are ",
+                                                 types.in(i + 1).shape.ToString()));
 }
 
 absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,

@@ -4,8 +4,12 @@ namespace plumb {
 
 void RegisterOps(OpRegistry* registry) {
   RegisterEmbedding(registry);
+  RegisterEmbeddingInt8(registry);
   RegisterMatmul(registry);
+  RegisterFusedMatmul(registry);
+  RegisterMatmulInt8(registry);
   RegisterSumRows(registry);
+  RegisterSumSquares(registry);
   RegisterCombine(registry);
   RegisterMul(registry);
   RegisterActivation(registry);

@@ -4,12 +4,29 @@
 // Shapes below: B batch, T tokens, d width, H query heads, KV key/value heads, c = head width, V
 // vocabulary, R = rows = everything but the last dimension. Optional operands in parentheses.
 //
+// Element types: tensors of one call are all f32 or all bf16, but for those marked f32 and these, which
+// are f32 always: vectors (biases, norms' parameters, the vector of mul), sums (of sum_rows and
+// mul_reduce, gradients of tables and parameters), what norms save and their states, lse, loss. Kernels
+// compute in f32.
+//
 //   embedding(table[V,d], ids i32[..]) -> [..,d]            y[t] = table[ids[t]]; an id outside [0,V) fails
-//   embedding_grad(ids, dy) {rows=V} -> [V,d]
-//   matmul(a, b, (bias[N])) {transpose_a, transpose_b} -> [..,N]   a and b seen as matrices [rows, last];
-//       y = op(a) op(b) + bias; leading dimensions of a are kept unless transpose_a. A linear layer with
-//       weight [out, in] is matmul(x, w) {transpose_b}.
+//   embedding_grad(ids, dy, (acc f32[V,d])) {rows=V} -> f32[V,d]   (acc +) rows of dy added up by id
+//   matmul(a, b, (bias[N])) {transpose_a, transpose_b, f32_out} -> [..,N]   a and b seen as matrices
+//       [rows, last]; y = op(a) op(b) + bias; leading dimensions of a are kept unless transpose_a. A
+//       linear layer with weight [out, in] is matmul(x, w) {transpose_b}. a and b are both f32 or both
+//       bf16, and so is y; f32_out: f32 from bf16. The bias is f32, sums are made in f32.
+//   matmul_act(a, b, (bias)) {transpose_a, transpose_b, kind, keep} -> y (, pre)
+//       pre = matmul(a, b, bias), y = act(pre); pre is an output when keep. No gradient; so all below:
+//       they come out of passes over what has been differentiated.
+//   matmul_act_grad(a, b, pre) {transpose_a, transpose_b, kind} -> like pre    act'(pre) matmul(a, b)
+//   matmul_add(a, b, (bias), addend) {transpose_a, transpose_b} -> like addend
+//       addend + matmul(a, b, bias); the addend of bf16 operands may be f32
+//   matmul_shared(x, w_1, .., w_n (, bias_1, .., bias_n)) {transpose_b, count=n} -> y_1, .., y_n
+//       y_i = matmul(x, w_i, bias_i); x is read once; each bias may be absent
+//   matmul_sum((addend), a_1, b_1, .., a_n, b_n) {transpose_b, count=n} -> like matmul(a_1, b_1)
+//       addend + sum_i matmul(a_i, b_i)
 //   sum_rows(x[..,N]) -> [N]
+//   sum_squares(x f32) -> f32[1]                            summed in double; no gradient
 //   combine(x1, .., xn) {coefs=[..], constant} -> like x1    sum_i coefs_i * x_i + constant, equal shapes
 //   mul(a[..,d], b) -> like a       b like a, or a vector [L] with L dividing d: element j takes b[j*L/d]
 //                                   (1: scalar, d: per channel, H: per head)
@@ -43,8 +60,12 @@
 //   cross_entropy(logits[..,V], targets i32[..]) -> loss[1], lse[R]   mean over targets >= 0 of
 //       lse - logit[target]; targets < 0 are ignored, others outside [0,V) fail; 0 when none is left
 //   cross_entropy_grad(logits, targets, lse, dloss[1]) -> like logits
-//   fill() {dims=[..], value} -> f32[dims]
+//   fill() {dims=[..], value, (bf16)} -> f32[dims], or bf16[dims]
 //   last_token(x[B,T,d]) -> [B,1,d]                         no gradient
+//
+// With weights in int8 (quantize.h), a matrix [N,K] and its scales f32[N, groups of K]; no gradient:
+//   embedding_int8(table i8[V,d], scales, ids i32[..]) -> f32[..,d]
+//   matmul_int8(x f32[..,K], w i8[N,K], scales, (bias[N])) {transpose_b=true} -> f32[..,N]
 #ifndef PLUMB_RUNTIME_OPS_OPS_H_
 #define PLUMB_RUNTIME_OPS_OPS_H_
 
@@ -61,8 +82,12 @@ void RegisterOps(OpRegistry* registry);
 
 // One per file; RegisterOps calls them all.
 void RegisterEmbedding(OpRegistry* registry);
+void RegisterEmbeddingInt8(OpRegistry* registry);
 void RegisterMatmul(OpRegistry* registry);
+void RegisterMatmulInt8(OpRegistry* registry);
+void RegisterFusedMatmul(OpRegistry* registry);
 void RegisterSumRows(OpRegistry* registry);
+void RegisterSumSquares(OpRegistry* registry);
 void RegisterCombine(OpRegistry* registry);
 void RegisterMul(OpRegistry* registry);
 void RegisterActivation(OpRegistry* registry);

@@ -10,7 +10,7 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/optimizer.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_tail-inl.h"
+#include "runtime/ops/simd_bf16-inl.h"
 
 #ifndef PLUMB_OPTIMIZER_TYPES
 #define PLUMB_OPTIMIZER_TYPES
@@ -29,10 +29,11 @@ struct AdamWFactors {
 };
 
 struct OptimizerFns {
-  void (*adamw)(const AdamWFactors& f, const float* grad, float* param, float* m, float* v,
-                int64_t n);
+  void (*adamw)(const AdamWFactors& f, const AdamWBuffers& buffers, int64_t begin, int64_t end);
+  void (*adamw_with_copy)(const AdamWFactors& f, const AdamWBuffers& buffers, int64_t begin,
+                          int64_t end);
   double (*sum_of_squares)(const float* x, int64_t n);
-  void (*accumulate)(const float* x, float* acc, int64_t n);
+  double (*accumulate)(const float* x, float* acc, int64_t n);
   bool (*all_finite)(const float* x, int64_t n);
 };
 
@@ -71,58 +72,96 @@ struct AdamWVectors {
   V grad_scale, decay, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, root_factor, eps;
 };
 
-void AdamW(const AdamWFactors& factors, const float* grad, float* param, float* moment1,
-           float* moment2, int64_t n) {
+template <bool kCopy>
+void AdamW(const AdamWFactors& factors, const AdamWBuffers& buffers, int64_t begin, int64_t end) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const AdamWVectors vectors(factors);
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
+  const float* grad = buffers.grad;
+  float* param = buffers.param;
+  float* moment1 = buffers.m;
+  float* moment2 = buffers.v;
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
     V p = hn::LoadU(d, param + i), m = hn::LoadU(d, moment1 + i), v = hn::LoadU(d, moment2 + i);
     vectors.Update(hn::LoadU(d, grad + i), &p, &m, &v);
     hn::StoreU(p, d, param + i);
     hn::StoreU(m, d, moment1 + i);
     hn::StoreU(v, d, moment2 + i);
+    if (kCopy) StoreFloats(p, d, buffers.copy + i);
   }
-  if (i < n) {
-    const Tail<D> tail(d, n - i);
+  if (i < end) {
+    const FloatTail<D> tail(d, end - i);
     V p = tail.Load(d, param + i), m = tail.Load(d, moment1 + i), v = tail.Load(d, moment2 + i);
     vectors.Update(tail.Load(d, grad + i), &p, &m, &v);
     tail.Store(p, d, param + i);
     tail.Store(m, d, moment1 + i);
     tail.Store(v, d, moment2 + i);
+    if (kCopy) tail.Store(p, d, buffers.copy + i);
   }
 }
 
+// Sums of squares in double: enough chains of additions that none waits for itself.
+class SquareSums {
+ public:
+  using Wide = hn::ScalableTag<double>;
+  using Narrow = hn::Rebind<float, Wide>;
+  static int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(Wide())); }
+
+  HWY_INLINE SquareSums()
+      : s0_(hn::Zero(Wide())), s1_(hn::Zero(Wide())), s2_(hn::Zero(Wide())), s3_(hn::Zero(Wide())) {}
+
+  // Of four vectors, which are load(0) to load(3).
+  template <class Load>
+  HWY_INLINE void AddFour(const Load& load) {
+    const Wide d;
+    const auto a = hn::PromoteTo(d, load(0)), b = hn::PromoteTo(d, load(1));
+    const auto c = hn::PromoteTo(d, load(2)), e = hn::PromoteTo(d, load(3));
+    s0_ = hn::MulAdd(a, a, s0_);
+    s1_ = hn::MulAdd(b, b, s1_);
+    s2_ = hn::MulAdd(c, c, s2_);
+    s3_ = hn::MulAdd(e, e, s3_);
+  }
+  HWY_INLINE double Total() const {
+    return hn::GetLane(hn::SumOfLanes(Wide(), hn::Add(hn::Add(s0_, s1_), hn::Add(s2_, s3_))));
+  }
+
+ private:
+  hn::Vec<Wide> s0_, s1_, s2_, s3_;
+};
+
 double SumSquares(const float* x, int64_t n) {
-  const hn::ScalableTag<double> d;
-  const hn::Rebind<float, decltype(d)> from;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  const SquareSums::Narrow narrow;
+  const int64_t lanes = SquareSums::Lanes();
+  SquareSums sums;
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    const auto a = hn::PromoteTo(d, hn::LoadU(from, x + i));
-    const auto b = hn::PromoteTo(d, hn::LoadU(from, x + i + lanes));
-    const auto c = hn::PromoteTo(d, hn::LoadU(from, x + i + 2 * lanes));
-    const auto e = hn::PromoteTo(d, hn::LoadU(from, x + i + 3 * lanes));
-    s0 = hn::MulAdd(a, a, s0);
-    s1 = hn::MulAdd(b, b, s1);
-    s2 = hn::MulAdd(c, c, s2);
-    s3 = hn::MulAdd(e, e, s3);
+    sums.AddFour([&](int j) HWY_ATTR { return hn::LoadU(narrow, x + i + j * lanes); });
   }
-  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+  double sum = sums.Total();
   for (; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   return sum;
 }
 
-void Add(const float* x, float* acc, int64_t n) {
-  const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+double Add(const float* x, float* acc, int64_t n) {
+  const SquareSums::Narrow narrow;
+  const int64_t lanes = SquareSums::Lanes();
+  SquareSums sums;
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::Add(hn::LoadU(d, acc + i), hn::LoadU(d, x + i)), d, acc + i);
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    sums.AddFour([&](int j) HWY_ATTR {
+      const int64_t at = i + j * lanes;
+      const auto added = hn::Add(hn::LoadU(narrow, acc + at), hn::LoadU(narrow, x + at));
+      hn::StoreU(added, narrow, acc + at);
+      return added;
+    });
   }
-  for (; i < n; ++i) acc[i] += x[i];
+  double sum = sums.Total();
+  for (; i < n; ++i) {
+    acc[i] += x[i];
+    sum += static_cast<double>(acc[i]) * static_cast<double>(acc[i]);
+  }
+  return sum;
 }
 
 bool AllFinite(const float* x, int64_t n) {
@@ -140,7 +179,7 @@ bool AllFinite(const float* x, int64_t n) {
   return finite;
 }
 
-OptimizerFns SelectOptimizer() { return {AdamW, SumSquares, Add, AllFinite}; }
+OptimizerFns SelectOptimizer() { return {AdamW<false>, AdamW<true>, SumSquares, Add, AllFinite}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -161,12 +200,31 @@ constexpr int64_t kTaskElements = 32768;
 
 int64_t Tasks(int64_t n) { return (n + kTaskElements - 1) / kTaskElements; }
 
+// The sum of sum_of(begin, length) over stretches of [0, n) of fixed size, added in their order.
+template <class SumOf>
+double SumOverTasks(int64_t n, int threads, const SumOf& sum_of) {
+  // A wave of partial sums at a time, so that no memory need grow with n.
+  std::array<double, 64> partial;
+  const int64_t wave = static_cast<int64_t>(partial.size()) * kTaskElements;
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += wave) {
+    const int64_t tasks = Tasks(std::min(wave, n - begin));
+    ParallelFor(tasks, threads, [&](int64_t task) {
+      const int64_t from = begin + task * kTaskElements;
+      partial[static_cast<size_t>(task)] = sum_of(from, std::min(kTaskElements, n - from));
+    });
+    for (int64_t i = 0; i < tasks; ++i) sum += partial[static_cast<size_t>(i)];
+  }
+  return sum;
+}
+
 }  // namespace
 
-void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step, const float* grad,
-                 float* param, float* m, float* v, int threads) {
+void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
+                 const AdamWBuffers& buffers, int threads) {
   if (segments.empty()) return;
   const OptimizerFns fns = Functions();
+  const auto adamw = buffers.copy == nullptr ? fns.adamw : fns.adamw_with_copy;
   const double beta1 = step.beta1, beta2 = step.beta2, t = static_cast<double>(step.step);
   const double step_size = step.learning_rate / (1 - std::pow(beta1, t));
   AdamWFactors shared;
@@ -193,34 +251,29 @@ void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
                                                  static_cast<double>(segment->weight_decay));
       const int64_t from = std::max(begin, segment->begin);
       const int64_t to = std::min(end, segment->end);
-      fns.adamw(factors, grad + from, param + from, m + from, v + from, to - from);
+      adamw(factors, buffers, from, to);
     }
   });
 }
 
 double SumOfSquares(const float* x, int64_t n, int threads) {
   const OptimizerFns fns = Functions();
-  // A wave of partial sums at a time, so that no memory need grow with n.
-  std::array<double, 64> partial;
-  const int64_t wave = static_cast<int64_t>(partial.size()) * kTaskElements;
-  double sum = 0;
-  for (int64_t begin = 0; begin < n; begin += wave) {
-    const int64_t tasks = Tasks(std::min(wave, n - begin));
-    ParallelFor(tasks, threads, [&](int64_t task) {
-      const int64_t from = begin + task * kTaskElements;
-      partial[static_cast<size_t>(task)] =
-          fns.sum_of_squares(x + from, std::min(kTaskElements, n - from));
-    });
-    for (int64_t i = 0; i < tasks; ++i) sum += partial[static_cast<size_t>(i)];
-  }
-  return sum;
+  return SumOverTasks(n, threads, [&](int64_t begin, int64_t length) {
+    return fns.sum_of_squares(x + begin, length);
+  });
 }
 
-void Accumulate(const float* x, float* acc, int64_t n, int threads) {
+double Accumulate(const float* x, float* acc, int64_t n, int threads) {
   const OptimizerFns fns = Functions();
+  return SumOverTasks(n, threads, [&](int64_t begin, int64_t length) {
+    return fns.accumulate(x + begin, acc + begin, length);
+  });
+}
+
+void Copy(const float* x, float* to, int64_t n, int threads) {
   ParallelFor(Tasks(n), threads, [&](int64_t task) {
-    const int64_t from = task * kTaskElements;
-    fns.accumulate(x + from, acc + from, std::min(kTaskElements, n - from));
+    const int64_t begin = task * kTaskElements;
+    std::copy_n(x + begin, std::min(kTaskElements, n - begin), to + begin);
   });
 }
 

@@ -12,7 +12,7 @@ namespace plumb {
 
 // A run of elements [begin, end) of the flat buffers that share hyperparameters. Segments are disjoint,
 // ascending, and start at multiples of 16 elements; what lies between two of them is padding, zero in
-// all four buffers.
+// all buffers.
 struct AdamWSegment {
   int64_t begin;
   int64_t end;
@@ -27,17 +27,30 @@ struct AdamWStep {
   float grad_scale;  // multiplies every gradient first (clipping, accumulation)
 };
 
+// The flat buffers of an update. `copy`, if it is there, gets the new parameters rounded to bf16 (to
+// nearest, ties to even) in the same pass over memory.
+struct AdamWBuffers {
+  const float* grad;
+  float* param;
+  float* m;
+  float* v;
+  uint16_t* copy = nullptr;
+};
+
 // Loshchilov & Hutter, "Decoupled weight decay regularization", algorithm 2 (as torch.optim.AdamW):
 //   p *= 1 - lr*wd;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;
 //   p -= lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
-void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step, const float* grad,
-                 float* param, float* m, float* v, int threads);
+void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
+                 const AdamWBuffers& buffers, int threads);
 
 // Sum of squares in double; chunks of fixed size are added in index order.
 double SumOfSquares(const float* x, int64_t n, int threads);
 
-// acc += x, elementwise.
-void Accumulate(const float* x, float* acc, int64_t n, int threads);
+// acc += x, elementwise; and the SumOfSquares of what acc is then, in the same pass over memory.
+double Accumulate(const float* x, float* acc, int64_t n, int threads);
+
+// to = x, elementwise.
+void Copy(const float* x, float* to, int64_t n, int threads);
 
 // Index of the first element that is NaN or infinite, or -1.
 int64_t FirstNonFinite(const float* x, int64_t n);

@@ -17,7 +17,7 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/rope.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_tail-inl.h"
+#include "runtime/ops/simd_bf16-inl.h"
 
 #ifndef PLUMB_ROPE_TYPES
 #define PLUMB_ROPE_TYPES
@@ -30,8 +30,8 @@ constexpr int64_t kAngles = 64;
 constexpr int64_t kSlack = 16;
 
 struct Rotation {
-  const float* x;  // [tokens, heads, 2 * half]
-  float* y;        // like x, may be x
+  const void* x;  // [tokens, heads, 2 * half], f32 or bf16
+  void* y;        // like x, may be x
   const int32_t* positions;
   int64_t heads;
   int64_t half;
@@ -78,12 +78,13 @@ void CosAndSin(const double* angles, int64_t n, float* cosines, float* sines) {
   }
 }
 
+template <class T>
 void Rotate(const Rotation& rotation, int64_t begin, int64_t end, void* scratch) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t half = rotation.half;
   const int64_t last = (half - 1) / lanes * lanes;
-  const Tail<D> tail(d, half - last);
+  const FloatTail<D> tail(d, half - last);
   const hn::ScalableTag<double> wide;
   const int64_t wide_lanes = static_cast<int64_t>(hn::Lanes(wide));
   double* angles = static_cast<double*>(scratch);
@@ -108,13 +109,13 @@ void Rotate(const Rotation& rotation, int64_t begin, int64_t end, void* scratch)
       const V last_c = tail.Load(d, cosine + last), last_s = tail.Load(d, sine + last);
       for (int64_t head = 0; head < rotation.heads; ++head) {
         const int64_t at = (first + t) * width + head * 2 * half;
-        const float* x = rotation.x + at;
-        float* y = rotation.y + at;
+        const T* x = static_cast<const T*>(rotation.x) + at;
+        T* y = static_cast<T*>(rotation.y) + at;
         for (int64_t i = 0; i < last; i += lanes) {
           const V c = hn::LoadU(d, cosine + i), s = hn::LoadU(d, sine + i);
-          const V a = hn::LoadU(d, x + i), b = hn::LoadU(d, x + half + i);
-          hn::StoreU(hn::NegMulAdd(b, s, hn::Mul(a, c)), d, y + i);
-          hn::StoreU(hn::MulAdd(a, s, hn::Mul(b, c)), d, y + half + i);
+          const V a = LoadFloats(d, x + i), b = LoadFloats(d, x + half + i);
+          StoreFloats(hn::NegMulAdd(b, s, hn::Mul(a, c)), d, y + i);
+          StoreFloats(hn::MulAdd(a, s, hn::Mul(b, c)), d, y + half + i);
         }
         const V a = tail.Load(d, x + last), b = tail.Load(d, x + half + last);
         tail.Store(hn::NegMulAdd(b, last_s, hn::Mul(a, last_c)), d, y + last);
@@ -124,7 +125,9 @@ void Rotate(const Rotation& rotation, int64_t begin, int64_t end, void* scratch)
   }
 }
 
-RotateFn SelectRotate() { return Rotate; }
+RotateFn SelectRotate(DType dtype) {
+  return dtype == DType::kBF16 ? &Rotate<uint16_t> : &Rotate<float>;
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -141,7 +144,7 @@ namespace {
 // -- Shape rule
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 1, "positions"));
   const Shape &x = types.in(0).shape, &positions = types.in(1).shape;
   const int64_t head_dim = types.attrs.GetInt("head_dim");
@@ -178,7 +181,8 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
 
 class RopeKernel : public Kernel {
  public:
-  RopeKernel(int64_t tokens, int64_t heads, int64_t head_dim, double theta, bool inverse)
+  RopeKernel(DType dtype, int64_t tokens, int64_t heads, int64_t head_dim, double theta,
+             bool inverse)
       : tokens_(tokens),
         heads_(heads),
         half_(head_dim / 2),
@@ -186,7 +190,7 @@ class RopeKernel : public Kernel {
         tasks_(TaskCount(tokens, tokens * half_ * (6 * heads + 50))),
         sign_(inverse ? -1 : 1),
         slot_bytes_(AlignUp(RotateScratchBytes(half_))),
-        rotate_(HWY_DYNAMIC_DISPATCH(SelectRotate)()) {
+        rotate_(HWY_DYNAMIC_DISPATCH(SelectRotate)(dtype)) {
     frequencies_.reserve(static_cast<size_t>(half_ + kSlack));
     for (int64_t i = 0; i < half_; ++i) {
       frequencies_.push_back(
@@ -198,8 +202,8 @@ class RopeKernel : public Kernel {
   int64_t scratch_bytes() const override { return tasks_ * slot_bytes_; }
 
   absl::Status Run(const KernelArgs& args) const override {
-    const Rotation rotation = {args.f32(0), args.out_f32(0),     args.i32(1), heads_,
-                               half_,       frequencies_.data(), sign_};
+    const Rotation rotation = {args.in[0], args.out[0],         args.i32(1), heads_,
+                               half_,      frequencies_.data(), sign_};
     ParallelFor(tasks_, args.threads, [&](int64_t task) {
       const Range range = TaskRange(tokens_, tasks_, task);
       rotate_(rotation, range.begin, range.end,
@@ -222,7 +226,7 @@ class RopeKernel : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   const Shape& x = types.in(0).shape;
   const int64_t head_dim = types.attrs.GetInt("head_dim");
-  return std::make_unique<RopeKernel>(x.rows(), x.last() / head_dim, head_dim,
+  return std::make_unique<RopeKernel>(types.in(0).dtype, x.rows(), x.last() / head_dim, head_dim,
                                       types.attrs.GetDouble("theta"),
                                       types.attrs.GetBool("inverse", false));
 }

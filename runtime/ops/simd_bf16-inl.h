@@ -34,7 +34,7 @@ HWY_INLINE hn::Vec<D> WidenBf16(D d, hn::Vec<hn::Rebind<uint16_t, D>> half) {
 }
 // Rounds to nearest, ties to even; a NaN stays a NaN.
 template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> RoundToBf16(D d, hn::Vec<D> v) {
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> RoundToBf16(D /*d*/, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
   const hn::Rebind<uint16_t, D> d16;

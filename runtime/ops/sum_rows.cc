@@ -12,7 +12,7 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/sum_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_tail-inl.h"
+#include "runtime/ops/simd_bf16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -22,38 +22,55 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-void SumRows(const float* x, int64_t rows, int64_t n, float* y) {
+// y = the sum of kRows rows of x, or with kAdd, += it. Some rows at a time, so that memory is read
+// in a few long runs and y little of the time.
+template <int kRows, bool kAdd, class T>
+void AddRows(const T* x, int64_t n, int64_t stride, float* y) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = 0;
-  for (; j + 4 * lanes <= n; j += 4 * lanes) {  // four chains of additions at a time
-    V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    const float* row = x + j;
-    for (int64_t i = 0; i < rows; ++i, row += n) {
-      s0 = hn::Add(s0, hn::LoadU(d, row));
-      s1 = hn::Add(s1, hn::LoadU(d, row + lanes));
-      s2 = hn::Add(s2, hn::LoadU(d, row + 2 * lanes));
-      s3 = hn::Add(s3, hn::LoadU(d, row + 3 * lanes));
-    }
-    hn::StoreU(s0, d, y + j);
-    hn::StoreU(s1, d, y + j + lanes);
-    hn::StoreU(s2, d, y + j + 2 * lanes);
-    hn::StoreU(s3, d, y + j + 3 * lanes);
-  }
   for (; j + lanes <= n; j += lanes) {
-    V s = hn::Zero(d);
-    for (int64_t i = 0; i < rows; ++i) s = hn::Add(s, hn::LoadU(d, x + i * n + j));
-    hn::StoreU(s, d, y + j);
+    V sum = kAdd ? hn::LoadU(d, y + j) : LoadFloats(d, x + j);
+    for (int k = kAdd ? 0 : 1; k < kRows; ++k)
+      sum = hn::Add(sum, LoadFloats(d, x + k * stride + j));
+    hn::StoreU(sum, d, y + j);
   }
   if (j < n) {
-    const Tail<D> tail(d, n - j);
-    V s = hn::Zero(d);
-    for (int64_t i = 0; i < rows; ++i) s = hn::Add(s, tail.Load(d, x + i * n + j));
-    tail.Store(s, d, y + j);
+    const FloatTail<D> tail(d, n - j);
+    V sum = kAdd ? tail.Load(d, y + j) : tail.Load(d, x + j);
+    for (int k = kAdd ? 0 : 1; k < kRows; ++k) sum = hn::Add(sum, tail.Load(d, x + k * stride + j));
+    tail.Store(sum, d, y + j);
   }
 }
 
-SumRowsFn Select() { return &SumRows; }
+constexpr int kTogether = 8;
+
+template <class T>
+void Add(const void* from, int64_t rows, int64_t n, int64_t stride, float* y) {
+  const T* x = static_cast<const T*>(from);
+  int64_t i = 0;
+  for (; i + kTogether <= rows; i += kTogether) {
+    AddRows<kTogether, true>(x + i * stride, n, stride, y);
+  }
+  for (; i < rows; ++i) AddRows<1, true>(x + i * stride, n, stride, y);
+}
+
+template <class T>
+void Sum(const void* from, int64_t rows, int64_t n, int64_t stride, float* y) {
+  const T* x = static_cast<const T*>(from);
+  const int64_t first = rows >= kTogether ? kTogether : 1;
+  if (rows >= kTogether) {
+    AddRows<kTogether, false>(x, n, stride, y);
+  } else {
+    AddRows<1, false>(x, n, stride, y);
+  }
+  Add<T>(x + first * stride, rows - first, n, stride, y);
+}
+
+SumRowsFns Select(DType dtype) {
+  if (dtype == DType::kBF16) return {&Sum<uint16_t>, &Add<uint16_t>};
+  return {&Sum<float>, &Add<float>};
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -65,12 +82,12 @@ namespace plumb {
 
 HWY_EXPORT(Select);
 
-SumRowsFn SelectSumRows() { return HWY_DYNAMIC_DISPATCH(Select)(); }
+SumRowsFns SelectSumRows(DType dtype) { return HWY_DYNAMIC_DISPATCH(Select)(dtype); }
 
 namespace {
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
   return std::vector<TensorType>{F32({types.in(0).shape.last()})};
 }
 
@@ -78,46 +95,51 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 //   dL/dx_ij = dL/dy_j: the gradient repeated over the rows.
 std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
                          const std::vector<bool>&) {
-  const Shape& x = b.type(node.inputs[0]).shape;
-  const std::vector<double> dims(x.dims().begin(), x.dims().end());
-  const ValueId ones = b.Apply("fill", {}, Attrs({{"dims", dims}, {"value", 1.0}}));
+  const TensorType& x = b.type(node.inputs[0]);
+  Attrs ones_attrs({{"dims", std::vector<double>(x.shape.dims().begin(), x.shape.dims().end())},
+                    {"value", 1.0}});
+  if (x.dtype == DType::kBF16) ones_attrs.Set("bf16", true);
+  const ValueId ones = b.Apply("fill", {}, ones_attrs);
   return {b.Apply("mul", {ones, d_outputs[0]})};
 }
 
 class SumRowsKernel : public Kernel {
  public:
-  explicit SumRowsKernel(const Shape& x)
-      : rows_(x.rows()),
-        n_(x.last()),
-        tasks_(TaskCount(rows_, rows_ * n_)),
-        sum_rows_(SelectSumRows()) {}
+  explicit SumRowsKernel(const TensorType& x)
+      : rows_(x.shape.rows()),
+        n_(x.shape.last()),
+        // Enough rows a task that its partial sums are a small part of what it reads.
+        tasks_(TaskCount((rows_ + 31) / 32, rows_ * n_)),
+        row_bytes_(n_ * SizeOf(x.dtype)),
+        sum_rows_(SelectSumRows(x.dtype).sum),
+        sum_partials_(SelectSumRows(DType::kF32).sum) {}
 
   int64_t scratch_bytes() const override {
     return tasks_ == 1 ? 0 : tasks_ * n_ * SizeOf(DType::kF32);
   }
 
   absl::Status Run(const KernelArgs& args) const override {
-    const float* x = args.f32(0);
+    const char* x = static_cast<const char*>(args.in[0]);
     if (tasks_ == 1) {
-      sum_rows_(x, rows_, n_, args.out_f32(0));
+      sum_rows_(x, rows_, n_, n_, args.out_f32(0));
       return absl::OkStatus();
     }
     float* partial = static_cast<float*>(args.scratch);  // [tasks, n]
     ParallelFor(tasks_, args.threads, [&](int64_t i) {
       const Range rows = TaskRange(rows_, tasks_, i);
-      sum_rows_(x + rows.begin * n_, rows.end - rows.begin, n_, partial + i * n_);
+      sum_rows_(x + rows.begin * row_bytes_, rows.end - rows.begin, n_, n_, partial + i * n_);
     });
-    sum_rows_(partial, tasks_, n_, args.out_f32(0));
+    sum_partials_(partial, tasks_, n_, n_, args.out_f32(0));
     return absl::OkStatus();
   }
 
  private:
-  int64_t rows_, n_, tasks_;
-  SumRowsFn sum_rows_;
+  int64_t rows_, n_, tasks_, row_bytes_;
+  decltype(SumRowsFns::sum) sum_rows_, sum_partials_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  return std::make_unique<SumRowsKernel>(types.in(0).shape);
+  return std::make_unique<SumRowsKernel>(types.in(0));
 }
 
 absl::Status Reference(const ReferenceArgs& args) {

@@ -5,11 +5,18 @@
 
 #include <cstdint>
 
+#include "runtime/base/tensor_type.h"
+
 namespace plumb {
 
-// y[j] = sum over i < rows of x[i * n + j], in the order of i; rows, n >= 1.
-using SumRowsFn = void (*)(const float* x, int64_t rows, int64_t n, float* y);
-SumRowsFn SelectSumRows();
+// Rows of `n` elements, `stride` elements apart; rows, n >= 1. x is f32 or bf16, as asked for.
+struct SumRowsFns {
+  // y[j] = sum over i < rows of x[i * stride + j], in the order of i.
+  void (*sum)(const void* x, int64_t rows, int64_t n, int64_t stride, float* y);
+  // y[j] += the same, one after the other.
+  void (*add)(const void* x, int64_t rows, int64_t n, int64_t stride, float* y);
+};
+SumRowsFns SelectSumRows(DType dtype);
 
 }  // namespace plumb
 

@@ -4,12 +4,25 @@
 #include <array>
 #include <cmath>
 
+#include "runtime/base/bf16.h"
 #include "runtime/base/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/ops/tensor_stats.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "runtime/ops/simd_bf16-inl.h"
+
+#ifndef PLUMB_TENSOR_STATS_WIDEN
+#define PLUMB_TENSOR_STATS_WIDEN
+namespace plumb {
+namespace {
+// An element of a tensor, f32 or bf16.
+float Widen(float x) { return x; }
+float Widen(uint16_t x) { return FloatFromBf16(x); }
+}  // namespace
+}  // namespace plumb
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -19,7 +32,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // As if every element were finite; if not, sum_squares is not, since that of finite ones cannot
 // overflow.
-TensorStats StatsOfFinite(const float* x, int64_t n) {
+template <class T>
+TensorStats StatsOfFinite(const T* x, int64_t n) {
   const hn::ScalableTag<double> wide;
   const hn::Rebind<float, decltype(wide)> narrow;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(wide));
@@ -31,7 +45,7 @@ TensorStats StatsOfFinite(const float* x, int64_t n) {
     auto sum0 = hn::Zero(wide), sum1 = sum0, square0 = sum0, square1 = sum0;
     auto max0 = hn::Zero(narrow), max1 = max0;
     for (; i + 2 * lanes <= n; i += 2 * lanes) {
-      const auto x0 = hn::LoadU(narrow, x + i), x1 = hn::LoadU(narrow, x + i + lanes);
+      const auto x0 = LoadFloats(narrow, x + i), x1 = LoadFloats(narrow, x + i + lanes);
       const auto w0 = hn::PromoteTo(wide, x0), w1 = hn::PromoteTo(wide, x1);
       max0 = hn::Max(max0, hn::Abs(x0));
       max1 = hn::Max(max1, hn::Abs(x1));
@@ -45,16 +59,18 @@ TensorStats StatsOfFinite(const float* x, int64_t n) {
     stats.max_abs = hn::GetLane(hn::MaxOfLanes(narrow, hn::Max(max0, max1)));
   }
   for (; i < n; ++i) {
-    const double e = static_cast<double>(x[i]);
+    const double e = static_cast<double>(Widen(x[i]));
     stats.sum += e;
     stats.sum_squares += e * e;
-    stats.max_abs = std::max(stats.max_abs, std::abs(x[i]));
+    stats.max_abs = std::max(stats.max_abs, std::abs(Widen(x[i])));
   }
   return stats;
 }
 
-using StatsFn = TensorStats (*)(const float* x, int64_t n);
-StatsFn SelectStats() { return &StatsOfFinite; }
+template <class T>
+using StatsFn = TensorStats (*)(const T* x, int64_t n);
+StatsFn<float> SelectStats() { return &StatsOfFinite<float>; }
+StatsFn<uint16_t> SelectBf16Stats() { return &StatsOfFinite<uint16_t>; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -65,40 +81,34 @@ HWY_AFTER_NAMESPACE();
 namespace plumb {
 
 HWY_EXPORT(SelectStats);
+HWY_EXPORT(SelectBf16Stats);
 
 namespace {
 
 // Elements of one task: enough work to be worth a thread's waking.
 constexpr int64_t kTaskElements = 32768;
 
-TensorStats StatsOfAny(const float* x, int64_t n) {
+template <class T>
+TensorStats StatsOfAny(const T* x, int64_t n) {
   TensorStats stats;
   for (int64_t i = 0; i < n; ++i) {
-    if (!std::isfinite(x[i])) {
+    const float value = Widen(x[i]);
+    if (!std::isfinite(value)) {
       ++stats.nonfinite;
       continue;
     }
-    const double e = static_cast<double>(x[i]);
+    const double e = static_cast<double>(value);
     ++stats.count;
     stats.sum += e;
     stats.sum_squares += e * e;
-    stats.max_abs = std::max(stats.max_abs, std::abs(x[i]));
+    stats.max_abs = std::max(stats.max_abs, std::abs(value));
   }
   return stats;
 }
 
-}  // namespace
-
-void TensorStats::Add(const TensorStats& other) {
-  count += other.count;
-  nonfinite += other.nonfinite;
-  sum += other.sum;
-  sum_squares += other.sum_squares;
-  max_abs = std::max(max_abs, other.max_abs);
-}
-
-TensorStats StatsOf(const float* x, int64_t n, int threads) {
-  const auto stats_of_finite = HWY_DYNAMIC_DISPATCH(SelectStats)();
+template <class T>
+TensorStats StatsInStretches(TensorStats (*stats_of_finite)(const T* x, int64_t n), const T* x,
+                             int64_t n, int threads) {
   const auto stretch = [&](int64_t begin, int64_t end) {
     const TensorStats stats = stats_of_finite(x + begin, end - begin);
     return std::isfinite(stats.sum_squares) ? stats : StatsOfAny(x + begin, end - begin);
@@ -117,6 +127,24 @@ TensorStats StatsOf(const float* x, int64_t n, int threads) {
     for (int64_t i = 0; i < tasks; ++i) stats.Add(partial[static_cast<size_t>(i)]);
   }
   return stats;
+}
+
+}  // namespace
+
+void TensorStats::Add(const TensorStats& other) {
+  count += other.count;
+  nonfinite += other.nonfinite;
+  sum += other.sum;
+  sum_squares += other.sum_squares;
+  max_abs = std::max(max_abs, other.max_abs);
+}
+
+TensorStats StatsOf(const float* x, int64_t n, int threads) {
+  return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectStats)(), x, n, threads);
+}
+
+TensorStats StatsOf(const uint16_t* x, int64_t n, int threads) {
+  return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectBf16Stats)(), x, n, threads);
 }
 
 }  // namespace plumb

@@ -24,6 +24,7 @@ struct TensorStats {
 
 // Of x[0..n), cut into stretches of fixed size, which are added in their order.
 TensorStats StatsOf(const float* x, int64_t n, int threads);
+TensorStats StatsOf(const uint16_t* x, int64_t n, int threads);  // of bf16
 
 }  // namespace plumb
 

@@ -5,78 +5,153 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/check.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
 namespace {
 
 // Longer chunks gain nothing: the products are large enough by then.
-constexpr int64_t kLongestChunk = 256;
+constexpr int64_t kLongestChunk = 512;
 
-BuildOptions CachedProgram() {
+BuildOptions CachedProgram(WeightFormat weights, int64_t batch) {
   BuildOptions options;
   options.program = Program::kCached;
+  options.weights = weights;
+  options.batch = batch;
   return options;
 }
 
 }  // namespace
 
+DecodeSession::DecodeSession(const ModelContext* context, const WeightCopies* weights,
+                             int64_t batch, int threads)
+    : context_(context),
+      weights_(weights),
+      threads_(threads),
+      lengths_(static_cast<size_t>(batch)),
+      chunk_programs_(context, CachedProgram(weights->format(), 1), /*gradients=*/false),
+      step_program_(context, CachedProgram(weights->format(), batch), /*gradients=*/false),
+      tokens_(kLongestChunk * SizeOf(DType::kI32)),
+      positions_(tokens_.size()),
+      logits_(batch * context->model.dims.vocab_size * SizeOf(DType::kF32)),
+      chunk_logits_(batch == 1 ? 0 : logits_.size() / batch) {
+  PLUMB_CHECK(batch >= 1 && batch <= kMaxBatch, "the number of sequences is out of range");
+  chunk_tokens_.reserve(static_cast<size_t>(context_length()));
+}
+
 DecodeSession::DecodeSession(const ModelContext* context, const ParameterStore* parameters,
                              int threads)
-    : context_(context),
-      parameters_(parameters),
-      threads_(threads),
-      programs_(context, CachedProgram(), /*gradients=*/false),
-      tokens_(kLongestChunk * static_cast<int64_t>(sizeof(int32_t))),
-      positions_(tokens_.size()),
-      logits_(context->model.dims.vocab_size * static_cast<int64_t>(sizeof(float))) {}
+    : DecodeSession(context, new WeightCopies(*context, WeightFormat::kF32, *parameters), 1,
+                    threads) {
+  own_weights_.reset(weights_);
+}
 
-absl::Status DecodeSession::BindExecutable(Executable* executable) {
-  PLUMB_RETURN_IF_ERROR(parameters_->Bind(executable));
+absl::Status DecodeSession::BindCommon(Executable* executable) {
+  PLUMB_RETURN_IF_ERROR(weights_->Bind(executable));
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
   for (const Value& value : executable->graph().values) {
     if (value.kind != ValueKind::kState) continue;
-    if (parameters_->states().Find(value.name) != nullptr) continue;  // of a norm
-    AlignedBuffer& cache = caches_[value.name];
-    if (cache.size() == 0) cache = AlignedBuffer(value.type.bytes());
-    PLUMB_RETURN_IF_ERROR(executable->Bind(value.name, cache.data()));
+    if (weights_->parameters().states().Find(value.name) != nullptr) continue;  // of a norm
+    Cache& cache = caches_[value.name];
+    if (cache.bytes == 0) {
+      const bool chunk = value.type.shape[0] == 1;
+      cache.bytes = value.type.bytes() / (chunk ? 1 : batch());
+      cache.row_bytes = cache.bytes / context_length();
+      cache.memory = AlignedBuffer(batch() * cache.bytes);
+      if (batch() > 1) cache.chunk = AlignedBuffer(cache.bytes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeSession::BindChunk(Executable* executable) {
+  PLUMB_RETURN_IF_ERROR(BindCommon(executable));
+  for (auto& [name, cache] : caches_) {
+    const AlignedBuffer& memory = batch() == 1 ? cache.memory : cache.chunk;
+    PLUMB_RETURN_IF_ERROR(executable->Bind(name, memory.data()));
+  }
+  return executable->Bind("logits", batch() == 1 ? logits_.data() : chunk_logits_.data());
+}
+
+absl::Status DecodeSession::BindStep(Executable* executable) {
+  PLUMB_RETURN_IF_ERROR(BindCommon(executable));
+  for (auto& [name, cache] : caches_) {
+    PLUMB_RETURN_IF_ERROR(executable->Bind(name, cache.memory.data()));
   }
   return executable->Bind("logits", logits_.data());
 }
 
-absl::Status DecodeSession::FeedChunk(absl::Span<const int32_t> tokens) {
+absl::Status DecodeSession::CheckRoom(int64_t sequence, int64_t tokens) const {
+  const int64_t total = length(sequence) + tokens;
+  if (total <= context_length()) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("a sequence of ", total,
+                                            " tokens is longer than the model's context_length ",
+                                            context_length()));
+}
+
+void DecodeSession::CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk) {
+  for (auto& [name, cache] : caches_) {
+    std::byte* const own = cache.memory.data() + sequence * cache.bytes + begin * cache.row_bytes;
+    std::byte* const chunk = cache.chunk.data() + begin * cache.row_bytes;
+    const size_t bytes = static_cast<size_t>((end - begin) * cache.row_bytes);
+    std::memcpy(to_chunk ? chunk : own, to_chunk ? own : chunk, bytes);
+  }
+}
+
+absl::Status DecodeSession::RunChunk(int64_t position, absl::Span<const int32_t> tokens) {
   const int64_t n = static_cast<int64_t>(tokens.size());
-  const auto bind = [this](Executable* executable) { return BindExecutable(executable); };
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs_.Get(n, bind));
+  const auto bind = [this](Executable* executable) { return BindChunk(executable); };
+  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, chunk_programs_.Get(n, bind));
   std::memcpy(tokens_.data(), tokens.data(), tokens.size() * sizeof(int32_t));
   for (int64_t i = 0; i < n; ++i) {
-    positions_.as<int32_t>()[i] = static_cast<int32_t>(length_ + i);
+    positions_.as<int32_t>()[i] = static_cast<int32_t>(position + i);
   }
-  PLUMB_RETURN_IF_ERROR(executable->Run(threads_));
-  length_ += n;
+  return executable->Run(threads_);
+}
+
+absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tokens) {
+  if (tokens.empty()) return absl::InvalidArgumentError("no tokens to feed");
+  PLUMB_RETURN_IF_ERROR(CheckRoom(sequence, static_cast<int64_t>(tokens.size())));
+  int64_t& length = lengths_[static_cast<size_t>(sequence)];
+  const int64_t end = length + static_cast<int64_t>(tokens.size());
+  const bool copies = batch() > 1, from_start = length == 0;
+  if (!copies || !from_start || absl::MakeConstSpan(chunk_tokens_) != tokens) {
+    chunk_tokens_.clear();
+    if (copies) CopyCaches(sequence, 0, length, /*to_chunk=*/true);
+    for (int64_t at = length; at < end;) {
+      const int64_t n = std::min(end - at, kLongestChunk);
+      PLUMB_RETURN_IF_ERROR(
+          RunChunk(at, tokens.subspan(static_cast<size_t>(at - length), static_cast<size_t>(n))));
+      at += n;
+    }
+    if (copies && from_start) chunk_tokens_.assign(tokens.begin(), tokens.end());
+  }
+  if (copies) {
+    CopyCaches(sequence, length, end, /*to_chunk=*/false);
+    std::memcpy(logits_.as<float>() + sequence * context_->model.dims.vocab_size,
+                chunk_logits_.data(), static_cast<size_t>(chunk_logits_.size()));
+  }
+  length = end;
   return absl::OkStatus();
 }
 
-absl::Status DecodeSession::Feed(absl::Span<const int32_t> tokens) {
-  if (tokens.empty()) return absl::InvalidArgumentError("no tokens to feed");
-  const int64_t total = length_ + static_cast<int64_t>(tokens.size());
-  if (total > context_length()) {
-    return absl::OutOfRangeError(absl::StrCat("a sequence of ", total,
-                                              " tokens is longer than the model's context_length ",
-                                              context_length()));
+absl::Status DecodeSession::FeedEach(absl::Span<const int32_t> tokens) {
+  if (static_cast<int64_t>(tokens.size()) != batch()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(tokens.size(), " tokens for ", batch(), " sequences"));
   }
-  const int64_t before = length_;
-  while (!tokens.empty()) {
-    int64_t chunk = 1;
-    while (2 * chunk <= std::min(static_cast<int64_t>(tokens.size()), kLongestChunk)) chunk *= 2;
-    if (absl::Status status = FeedChunk(tokens.subspan(0, static_cast<size_t>(chunk)));
-        !status.ok()) {
-      length_ = before;
-      return status;
-    }
-    tokens.remove_prefix(static_cast<size_t>(chunk));
+  if (batch() == 1) return Feed(0, tokens);
+  for (int64_t b = 0; b < batch(); ++b) {
+    PLUMB_RETURN_IF_ERROR(CheckRoom(b, 1));
+    positions_.as<int32_t>()[b] = static_cast<int32_t>(length(b));
   }
+  const auto bind = [this](Executable* executable) { return BindStep(executable); };
+  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, step_program_.Get(1, bind));
+  std::memcpy(tokens_.data(), tokens.data(), tokens.size() * sizeof(int32_t));
+  PLUMB_RETURN_IF_ERROR(executable->Run(threads_));
+  for (int64_t& length : lengths_) ++length;
   return absl::OkStatus();
 }
 

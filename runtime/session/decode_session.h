@@ -1,6 +1,10 @@
-// DecodeSession: one sequence that grows token by token, with a KV cache. Prompts run in chunks
-// whose lengths are powers of two, each through its own executable; a token by itself is a chunk of
-// one. Feeding allocates nothing once a chunk's length has been seen. Thread-compatible.
+// DecodeSession: sequences that grow token by token, with KV caches.
+//
+// Sequences are independent of each other: of any lengths, begun and ended at any time. What a
+// sequence computes does not depend on the others, to the bit: a token for each of them is one pass
+// over the weights, in which every row is computed as it would be alone; several tokens for one, a
+// prompt, are passes of their own. Each length of such a pass has its executable, made when it is
+// first met; feeding allocates nothing after that. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 #define PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 
@@ -11,43 +15,80 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
+#include "runtime/session/weight_copies.h"
 
 namespace plumb {
 
 class DecodeSession {
  public:
-  // `context` and `parameters` must outlive the session; weights are read in place.
+  // More sequences than this at once are not decoded as if alone.
+  static constexpr int64_t kMaxBatch = 16;
+
+  // `batch` sequences, 1..kMaxBatch, in the format of `weights`, which must outlive the session, as
+  // must `context`; weights are read in place.
+  DecodeSession(const ModelContext* context, const WeightCopies* weights, int64_t batch,
+                int threads);
+  // One sequence in f32.
   DecodeSession(const ModelContext* context, const ParameterStore* parameters, int threads);
 
-  // Forgets the sequence. The next token stands at position 0.
-  void Reset() { length_ = 0; }
+  // Forgets a sequence, or all. The next token stands at position 0.
+  void Reset(int64_t sequence) { lengths_[static_cast<size_t>(sequence)] = 0; }
+  void Reset() {
+    lengths_.assign(lengths_.size(), 0);
+    chunk_tokens_.clear();
+  }
 
-  // Appends tokens; logits() is then the distribution of the token after them. kOutOfRange, with
-  // nothing appended, when the sequence would outgrow the model's context_length; kInvalidArgument
-  // for no tokens; kFailedPrecondition, naming the norm, when one takes statistics over tokens in
-  // evaluation too.
-  absl::Status Feed(absl::Span<const int32_t> tokens);
+  // Appends tokens to one sequence; its logits are then the distribution of the token after them.
+  // Of several sequences that begin with the same tokens, only the first computes them.
+  // kOutOfRange, with nothing appended, when the sequence would outgrow the model's context_length;
+  // kInvalidArgument for no tokens; kFailedPrecondition, naming the norm, when one takes statistics
+  // over tokens in evaluation too.
+  absl::Status Feed(int64_t sequence, absl::Span<const int32_t> tokens);
+  absl::Status Feed(absl::Span<const int32_t> tokens) { return Feed(0, tokens); }
 
-  const float* logits() const { return logits_.as<float>(); }  // [vocab_size]
-  int64_t length() const { return length_; }                   // tokens so far
+  // Appends tokens[b] to every sequence b; errors as above, of all or none.
+  absl::Status FeedEach(absl::Span<const int32_t> tokens);
+
+  const float* logits(int64_t sequence = 0) const {  // [vocab_size]
+    return logits_.as<float>() + sequence * context_->model.dims.vocab_size;
+  }
+  int64_t length(int64_t sequence = 0) const {  // tokens so far
+    return lengths_[static_cast<size_t>(sequence)];
+  }
+  int64_t batch() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t context_length() const { return context_->model.dims.context_length; }
+  const WeightCopies& weights() const { return *weights_; }
 
  private:
-  absl::Status FeedChunk(absl::Span<const int32_t> tokens);
-  absl::Status BindExecutable(Executable* executable);
+  struct Cache {
+    AlignedBuffer memory;   // of all sequences
+    AlignedBuffer chunk;    // of the one that a chunk is fed to; none in a session of one sequence
+    int64_t bytes = 0;      // of one sequence
+    int64_t row_bytes = 0;  // of one token
+  };
+
+  absl::Status CheckRoom(int64_t sequence, int64_t tokens) const;
+  absl::Status RunChunk(int64_t position, absl::Span<const int32_t> tokens);
+  absl::Status BindChunk(Executable* executable);
+  absl::Status BindStep(Executable* executable);
+  absl::Status BindCommon(Executable* executable);
+  // Copies rows [begin, end) of a sequence's caches to those of the chunks, or back.
+  void CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk);
 
   const ModelContext* context_;
-  const ParameterStore* parameters_;
+  std::unique_ptr<const WeightCopies> own_weights_;  // null: the caller's
+  const WeightCopies* weights_;
   int threads_;
-  int64_t length_ = 0;
-  ProgramSet programs_;
-  std::map<std::string, AlignedBuffer> caches_;  // by the name of the state
-  AlignedBuffer tokens_, positions_, logits_;
+  std::vector<int64_t> lengths_;  // by sequence
+  ProgramSet chunk_programs_, step_program_;
+  std::map<std::string, Cache> caches_;  // by the name of the state
+  AlignedBuffer tokens_, positions_, logits_, chunk_logits_;
+  // What the caches of the chunks and chunk_logits_ hold, when it is a sequence from its beginning.
+  std::vector<int32_t> chunk_tokens_;
 };
 
 }  // namespace plumb

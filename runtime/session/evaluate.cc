@@ -14,17 +14,18 @@ namespace {
 constexpr int64_t kInt = sizeof(int32_t);
 constexpr int64_t kFloat = sizeof(float);
 
-BuildOptions EvalProgram(int64_t batch) {
+BuildOptions EvalProgram(int64_t batch, WeightFormat weights) {
   BuildOptions options;
   options.program = Program::kEval;
   options.batch = batch;
+  options.weights = weights;
   return options;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelContext* context,
-                                                                 const ParameterStore* parameters,
+                                                                 const WeightCopies* weights,
                                                                  const Dataset* dataset,
                                                                  Split split, int64_t batch_size,
                                                                  int threads) {
@@ -33,12 +34,25 @@ absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelCont
   options.context_length = context->model.dims.context_length;
   PLUMB_ASSIGN_OR_RETURN(EvalBatches batches, EvalBatches::Create(dataset, split, options));
   return std::unique_ptr<EvalSession>(
-      new EvalSession(context, parameters, std::move(batches), threads));
+      new EvalSession(context, weights, std::move(batches), threads));
 }
 
-EvalSession::EvalSession(const ModelContext* context, const ParameterStore* parameters,
+absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelContext* context,
+                                                                 const ParameterStore* parameters,
+                                                                 const Dataset* dataset,
+                                                                 Split split, int64_t batch_size,
+                                                                 int threads) {
+  auto weights =
+      std::make_unique<const WeightCopies>(*context, WeightFormat::kF32, *parameters, threads);
+  PLUMB_ASSIGN_OR_RETURN(auto session,
+                         Create(context, weights.get(), dataset, split, batch_size, threads));
+  session->own_weights_ = std::move(weights);
+  return session;
+}
+
+EvalSession::EvalSession(const ModelContext* context, const WeightCopies* weights,
                          EvalBatches batches, int threads)
-    : parameters_(parameters),
+    : weights_(weights),
       threads_(threads),
       batches_(std::move(batches)),
       batch_(batches_.MakeBatch()),
@@ -46,11 +60,11 @@ EvalSession::EvalSession(const ModelContext* context, const ParameterStore* para
       positions_(tokens_.size()),
       targets_(tokens_.size()),
       loss_(kAlignment),
-      programs_(context, EvalProgram(batches_.rows()), /*gradients=*/false) {}
+      programs_(context, EvalProgram(batches_.rows(), weights->format()), /*gradients=*/false) {}
 
 absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
   const auto bind = [this](Executable* executable) -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(parameters_->Bind(executable));
+    PLUMB_RETURN_IF_ERROR(weights_->Bind(executable));
     PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
     PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
     PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
@@ -77,7 +91,8 @@ absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
 
 absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const ParameterStore& parameters,
                                       const std::vector<std::vector<int32_t>>& tokens,
-                                      bool with_gradients, int threads, Probe* probe) {
+                                      bool with_gradients, int threads, Probe* probe,
+                                      WeightFormat format) {
   const ModelDims& dims = context.model.dims;
   if (tokens.empty()) return absl::InvalidArgumentError("no sequences");
   const size_t length = tokens[0].size();
@@ -112,7 +127,6 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
     positions.as<int32_t>()[i] = static_cast<int32_t>(t);
     targets.as<int32_t>()[i] = t + 1 < length ? tokens[b][t + 1] : -1;
   }
-  AlignedBuffer logits(n * dims.vocab_size * kFloat);
   AlignedBuffer gradients(with_gradients ? parameters.layout().size * kFloat : 0);
   // A training program would write the statistics of these tokens into the states.
   AlignedBuffer states(parameters.states().size * kFloat);
@@ -120,10 +134,13 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
   BuildOptions options;
   options.program = with_gradients ? Program::kTrain : Program::kEval;
   options.batch = out.batch;
-  options.output_logits = true;
+  options.output_logits = !with_gradients || format == WeightFormat::kF32;
+  options.weights = format;
+  const AlignedBuffer logits(options.output_logits ? n * dims.vocab_size * kFloat : 0);
+  const WeightCopies weights(context, format, parameters, threads);
   ProgramSet programs(&context, options, with_gradients);
   const auto bind = [&](Executable* executable) -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(parameters.layout().Bind("", parameters.data(), executable));
+    PLUMB_RETURN_IF_ERROR(weights.BindWeights(executable));
     PLUMB_RETURN_IF_ERROR(parameters.states().Bind(states.as<float>(), executable));
     if (with_gradients) {
       PLUMB_RETURN_IF_ERROR(parameters.layout().Bind("grad.", gradients.as<float>(), executable));
@@ -131,14 +148,18 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
     PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", ids.data()));
     PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions.data()));
     PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets.data()));
-    PLUMB_RETURN_IF_ERROR(executable->Bind("logits", logits.data()));
+    if (options.output_logits) {
+      PLUMB_RETURN_IF_ERROR(executable->Bind("logits", logits.data()));
+    }
     return executable->Bind("loss", loss.data());
   };
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs.Get(out.seq, bind));
   PLUMB_RETURN_IF_ERROR(probe == nullptr ? executable->Run(threads)
                                          : probe->Run(*executable, threads));
   out.loss = static_cast<double>(*loss.as<float>());
-  out.logits.assign(logits.as<float>(), logits.as<float>() + n * dims.vocab_size);
+  if (options.output_logits) {
+    out.logits.assign(logits.as<float>(), logits.as<float>() + n * dims.vocab_size);
+  }
   if (with_gradients) {
     out.gradients.assign(gradients.as<float>(), gradients.as<float>() + parameters.layout().size);
   }

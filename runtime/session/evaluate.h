@@ -14,6 +14,7 @@
 #include "runtime/session/batches.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
+#include "runtime/session/weight_copies.h"
 
 namespace plumb {
 
@@ -28,7 +29,13 @@ struct EvalResult {
 // The loss of a split, batch by batch. Thread-compatible.
 class EvalSession {
  public:
-  // All three must outlive the session.
+  // All three must outlive the session, which computes in the format of `weights` and reads them
+  // as they are when it runs.
+  static absl::StatusOr<std::unique_ptr<EvalSession>> Create(const ModelContext* context,
+                                                             const WeightCopies* weights,
+                                                             const Dataset* dataset, Split split,
+                                                             int64_t batch_size, int threads);
+  // In f32.
   static absl::StatusOr<std::unique_ptr<EvalSession>> Create(const ModelContext* context,
                                                              const ParameterStore* parameters,
                                                              const Dataset* dataset, Split split,
@@ -38,10 +45,11 @@ class EvalSession {
   absl::StatusOr<EvalResult> Run(int64_t max_batches);
 
  private:
-  EvalSession(const ModelContext* context, const ParameterStore* parameters, EvalBatches batches,
+  EvalSession(const ModelContext* context, const WeightCopies* weights, EvalBatches batches,
               int threads);
 
-  const ParameterStore* parameters_;
+  std::unique_ptr<const WeightCopies> own_weights_;  // null: the caller's
+  const WeightCopies* weights_;
   int threads_;
   EvalBatches batches_;
   Batch batch_;
@@ -52,7 +60,7 @@ class EvalSession {
 // What a model computes for given token ids [batch][seq], all rows of one length >= 2.
 struct BatchOutputs {
   int64_t batch = 0, seq = 0;
-  std::vector<float> logits;  // [batch, seq, vocab]
+  std::vector<float> logits;  // [batch, seq, vocab]; may be empty, see RunBatch
   double loss = 0;            // mean cross-entropy of logits[:, :-1] against tokens[:, 1:]
   // Gradients of the loss, in the layout of the parameters; empty if they were not wanted.
   std::vector<float> gradients;
@@ -60,11 +68,13 @@ struct BatchOutputs {
 
 // With gradients it is the pass of a training step, in which a norm with statistics over tokens
 // takes those of `tokens`; without, the pass of an evaluation, in which it uses those that it has
-// kept. `parameters` stay as they are either way. With gradients a `probe` may look on. Errors:
-// ragged or too long rows, ids outside the vocabulary.
+// kept. `parameters` stay as they are either way. With gradients a `probe` may look on, which must
+// be of the same format, and there are no logits in bf16: they are f32 only where nothing reads them
+// any more. Errors: ragged or too long rows, ids outside the vocabulary.
 absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const ParameterStore& parameters,
                                       const std::vector<std::vector<int32_t>>& tokens,
-                                      bool with_gradients, int threads, Probe* probe = nullptr);
+                                      bool with_gradients, int threads, Probe* probe = nullptr,
+                                      WeightFormat format = WeightFormat::kF32);
 
 }  // namespace plumb
 

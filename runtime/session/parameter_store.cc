@@ -12,7 +12,8 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kElementsPerLine = kAlignment / static_cast<int64_t>(sizeof(float));
+// Of the smallest elements that a buffer of such a layout has, bf16.
+constexpr int64_t kElementsPerLine = kAlignment / static_cast<int64_t>(sizeof(uint16_t));
 
 int64_t WholeLines(int64_t elements) {
   return (elements + kElementsPerLine - 1) / kElementsPerLine * kElementsPerLine;

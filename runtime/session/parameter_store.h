@@ -23,7 +23,7 @@ struct ParameterLayout {
   struct Entry {
     std::string name;
     Shape shape;
-    int64_t begin = 0;  // in elements; a multiple of 16
+    int64_t begin = 0;  // in elements; a multiple of 32: aligned in a buffer of bf16 too
     int64_t end = 0;
   };
   std::vector<Entry> entries;  // in the order of the data
@@ -47,7 +47,7 @@ struct ParameterLayout {
 struct StateLayout {
   struct Entry {
     std::string name;   // of the state
-    int64_t begin = 0;  // in elements; a multiple of 16
+    int64_t begin = 0;  // in elements; a multiple of 32
     int64_t elements = 0;
   };
   struct Buffer {

@@ -34,7 +34,7 @@ bool IsSecondary(absl::string_view name) {
 }
 
 bool IsProbed(const Value& value) {
-  return value.kind == ValueKind::kComputed && value.type.dtype == DType::kF32 &&
+  return value.kind == ValueKind::kComputed && IsFloating(value.type.dtype) &&
          !IsSecondary(value.name);
 }
 
@@ -153,8 +153,10 @@ std::vector<ProbePoint> DefaultProbePoints(std::vector<ProbePoint> points) {
   return Take(std::move(points), chosen);
 }
 
-absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& context) {
+absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& context,
+                                                        WeightFormat format) {
   BuildOptions options;
+  options.weights = format;
   options.program = Program::kTrain;
   options.seq = context.model.dims.context_length;
   PLUMB_ASSIGN_OR_RETURN(const Graph forward,
@@ -208,8 +210,9 @@ absl::StatusOr<std::vector<ProbePoint>> SelectProbePoints(std::vector<ProbePoint
 }
 
 absl::StatusOr<std::unique_ptr<Probe>> Probe::Create(const ModelContext& context,
-                                                     absl::Span<const std::string> globs) {
-  PLUMB_ASSIGN_OR_RETURN(std::vector<ProbePoint> points, ListProbePoints(context));
+                                                     absl::Span<const std::string> globs,
+                                                     WeightFormat format) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<ProbePoint> points, ListProbePoints(context, format));
   if (!globs.empty()) {
     PLUMB_ASSIGN_OR_RETURN(points, SelectProbePoints(std::move(points), globs));
     return std::unique_ptr<Probe>(new Probe(points));
@@ -271,8 +274,11 @@ void Probe::Begin() {
 absl::Status Probe::Run(const Executable& executable, int threads) {
   const Watch& watch = WatchOf(executable);
   return executable.RunAndObserve(threads, watch.values, [&](size_t i, const void* data) {
-    const int64_t n = executable.graph().value(watch.values[i]).type.num_elements();
-    slot_stats_[watch.slots[i]].Add(StatsOf(static_cast<const float*>(data), n, threads));
+    const TensorType& type = executable.graph().value(watch.values[i]).type;
+    const int64_t n = type.num_elements();
+    slot_stats_[watch.slots[i]].Add(type.dtype == DType::kBF16
+                                        ? StatsOf(static_cast<const uint16_t*>(data), n, threads)
+                                        : StatsOf(static_cast<const float*>(data), n, threads));
   });
 }
 

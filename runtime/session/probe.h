@@ -33,8 +33,9 @@ struct ProbePoint {
   std::string FullName() const;
 };
 
-// All points of a model's training program, in the order of the data.
-absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& context);
+// All points of a model's training program in a format, in the order of the data.
+absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& context,
+                                                        WeightFormat format = WeightFormat::kF32);
 
 // The points that match one of `globs`, in which * is any text and ? any character. A glob is about
 // activations unless it begins with "grad." or "param.". kInvalidArgument for one that matches no
@@ -67,12 +68,14 @@ class Probe {
  public:
   // No globs: the default ones. `context` need not outlive the probe.
   static absl::StatusOr<std::unique_ptr<Probe>> Create(const ModelContext& context,
-                                                       absl::Span<const std::string> globs);
+                                                       absl::Span<const std::string> globs,
+                                                       WeightFormat format = WeightFormat::kF32);
 
   // Begins a step: forgets the figures of the one before.
   void Begin();
   // Runs one micro-batch of the step like Executable::Run, to the same bits. The executable must be
-  // of the context's training program, and is told from others by its address.
+  // of the context's training program in the probe's format, and is told from others by its
+  // address.
   absl::Status Run(const Executable& executable, int threads);
   // Ends the step. `gradients` are sums over its micro-batches, in the layout of the parameters;
   // times `gradient_scale` (1 / their number) they, and those of the activations, are of its loss.

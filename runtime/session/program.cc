@@ -1,32 +1,96 @@
 #include "runtime/session/program.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/compile/differentiate.h"
 
 namespace plumb {
+namespace {
+
+// More than a process can address; and some thousand times as much is still a number of 64 bits.
+constexpr double kMaxBytes = 281474976710656;  // 2^48
+
+absl::Status TooLarge(const std::string& what, double bytes, absl::string_view advice) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, " would take ", bytes, " bytes, more than a process can address; ", advice));
+}
+
+}  // namespace
+
+absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options) {
+  double parameters = 0;
+  for (const ParameterSpec& parameter : context.parameters) {
+    double elements = 1;
+    for (const int64_t dim : parameter.shape.dims()) elements *= static_cast<double>(dim);
+    parameters += elements;
+  }
+  if (4 * parameters > kMaxBytes) {
+    return TooLarge("the model's weights", 4 * parameters, "make the model smaller");
+  }
+  const ModelDims& d = context.model.dims;
+  const auto product = [](std::initializer_list<int64_t> factors) {
+    double bytes = 4;
+    for (const int64_t factor : factors) bytes *= static_cast<double>(factor);
+    return bytes;
+  };
+  const std::string batch = absl::StrCat("[batch ", options.batch, ", sequence ", options.seq);
+  struct Tensor {
+    const char* name;
+    int64_t width;
+  };
+  // What grows with the batch; per layer, since training keeps all of them.
+  double kept = 0;
+  for (const Tensor& tensor :
+       {Tensor{"vocab_size", d.vocab_size}, Tensor{"d_ff", d.d_ff}, Tensor{"d_model", d.d_model},
+        Tensor{"n_head * head_dim", d.n_head * d.head_dim}}) {
+    const double bytes = product({options.batch, options.seq, tensor.width});
+    if (bytes > kMaxBytes) {
+      return TooLarge(
+          absl::StrCat("a tensor of ", batch, ", ", tensor.name, " ", tensor.width, "]"), bytes,
+          "make batch_size, context_length or the model smaller");
+    }
+    kept += bytes;
+  }
+  kept *= static_cast<double>(d.n_layer);
+  if (kept > kMaxBytes) {
+    return TooLarge(absl::StrCat("the activations of ", d.n_layer, " layers for ", batch, "]"),
+                    kept, "make batch_size, context_length or the model smaller");
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
-                                   bool gradients) {
+                                   bool gradients, const OptimizeOptions& optimize) {
+  PLUMB_RETURN_IF_ERROR(CheckSizes(context, options));
   PLUMB_ASSIGN_OR_RETURN(Graph graph,
                          BuildForward(context.model, context.parameters, *context.ops, options));
   if (gradients) {
     PLUMB_ASSIGN_OR_RETURN(graph, Differentiate(std::move(graph), *context.ops, "loss"));
   }
-  return Optimize(std::move(graph), *context.ops, context.optimize);
+  return Optimize(std::move(graph), *context.ops, optimize);
+}
+
+absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
+                                   bool gradients) {
+  return BuildProgram(context, options, gradients, context.optimize);
 }
 
 absl::StatusOr<const Executable*> ProgramSet::Get(int64_t seq, Binder bind) {
   if (const auto it = executables_.find(seq); it != executables_.end()) return it->second.get();
   BuildOptions options = options_;
   options.seq = seq;
-  PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(*context_, options, gradients_));
+  PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(*context_, options, gradients_, optimize_));
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
                          Executable::Compile(std::move(graph)));
   PLUMB_RETURN_IF_ERROR(bind(executable.get()));
   Executable* added = (executables_[seq] = std::move(executable)).get();
   if (added->workspace_bytes() > workspace_.size()) {
+    // The old one goes first, so that the two never take memory side by side.
+    for (auto& [length, each] : executables_) each->BindWorkspace(nullptr);
+    workspace_ = AlignedBuffer();
     workspace_ = AlignedBuffer(added->workspace_bytes());
     for (auto& [length, each] : executables_) each->BindWorkspace(workspace_.data());
   } else {

@@ -29,8 +29,15 @@ struct ModelContext {
   OptimizeOptions optimize;
 };
 
+// kInvalidArgument when the tensors of a program could not be addressed, whatever the memory: their
+// sizes are computed in 64 bits from here on.
+absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options);
+
 // The optimized graph of a program; with `gradients` the backward pass too, as outputs
-// "grad.<parameter>".
+// "grad.<parameter>". Errors: as CheckSizes.
+absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
+                                   bool gradients, const OptimizeOptions& optimize);
+// With the passes of the context.
 absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
                                    bool gradients);
 
@@ -42,8 +49,11 @@ class ProgramSet {
   using Binder = absl::FunctionRef<absl::Status(Executable* executable)>;
 
   // `options.seq` is set by Get. `context` must outlive the set.
+  ProgramSet(const ModelContext* context, const BuildOptions& options, bool gradients,
+             const OptimizeOptions& optimize)
+      : context_(context), options_(options), gradients_(gradients), optimize_(optimize) {}
   ProgramSet(const ModelContext* context, const BuildOptions& options, bool gradients)
-      : context_(context), options_(options), gradients_(gradients) {}
+      : ProgramSet(context, options, gradients, context->optimize) {}
 
   absl::StatusOr<const Executable*> Get(int64_t seq, Binder bind);
 
@@ -53,6 +63,7 @@ class ProgramSet {
   const ModelContext* context_;
   BuildOptions options_;
   bool gradients_;
+  OptimizeOptions optimize_;
   std::map<int64_t, std::unique_ptr<Executable>> executables_;  // by seq
   AlignedBuffer workspace_;
 };

@@ -1,6 +1,7 @@
 #include "runtime/session/train_session.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -26,12 +27,7 @@ ScheduleSpec ToSchedule(const TrainSpec& spec) {
   return schedule;
 }
 
-BuildOptions TrainProgram(int64_t batch) {
-  BuildOptions options;
-  options.program = Program::kTrain;
-  options.batch = batch;
-  return options;
-}
+constexpr int64_t kFloatsPerLine = kAlignment / kFloat;
 
 void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer& to) {
   std::memcpy(to.data(), from.data(), static_cast<size_t>(n) * sizeof(int32_t));
@@ -53,6 +49,7 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   auto session =
       std::unique_ptr<TrainSession>(new TrainSession(context, spec, std::move(batches), threads));
   DrawParameters(context->parameters, context->states, spec.seed, threads, session->parameters_);
+  session->weights_.Refresh();
   return session;
 }
 
@@ -63,6 +60,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, T
       schedule_(ToSchedule(spec)),
       threads_(threads),
       parameters_(context->parameters, context->states),
+      weights_(*context, WeightFormatOf(spec), parameters_, threads),
       grad_(parameters_.layout().size * kFloat),
       grad_sum_(spec.gradient_accumulation_steps > 1 ? parameters_.layout().size * kFloat : 0),
       m_(parameters_.layout().size * kFloat),
@@ -76,7 +74,15 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, T
       positions_(tokens_.size()),
       targets_(tokens_.size()),
       loss_(kAlignment),
-      programs_(context, TrainProgram(spec.batch_size), /*gradients=*/true) {}
+      grad_squares_(SumsSquaresInProgram(*context)
+                        ? static_cast<int64_t>(context->parameters.size()) * kAlignment
+                        : 0),
+      programs_(context, TrainProgram(spec), /*gradients=*/true, TrainPasses(*context, spec)) {}
+
+void TrainSession::GoOnAfter(int64_t step) {
+  step_ = step;
+  weights_.Refresh();
+}
 
 std::vector<AdamWSegment> TrainSession::MakeSegments() const {
   std::vector<AdamWSegment> segments;
@@ -92,12 +98,30 @@ std::vector<AdamWSegment> TrainSession::MakeSegments() const {
 }
 
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
-  PLUMB_RETURN_IF_ERROR(parameters_.Bind(executable));
+  PLUMB_RETURN_IF_ERROR(weights_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(parameters_.layout().Bind("grad.", grad_.as<float>(), executable));
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
+  for (size_t i = 0; grad_squares_.size() > 0 && i < context_->parameters.size(); ++i) {
+    PLUMB_RETURN_IF_ERROR(
+        executable->Bind(absl::StrCat("grad_square.", context_->parameters[i].name),
+                         grad_squares_.as<float>() + static_cast<int64_t>(i) * kFloatsPerLine));
+  }
   return executable->Bind("loss", loss_.data());
+}
+
+TrainMemory TrainSession::memory() const {
+  TrainMemory memory;
+  memory.weights = parameters_.layout().size * kFloat;
+  memory.copies = weights_.bytes();
+  memory.gradients = grad_.size() + grad_sum_.size() + grad_squares_.size();
+  memory.moments = m_.size() + v_.size();
+  memory.norm_states =
+      parameters_.states().size * kFloat + states_before_step_.size() + states_before_batch_.size();
+  memory.inputs = tokens_.size() + positions_.size() + targets_.size() + loss_.size();
+  memory.workspace = programs_.workspace_bytes();
+  return memory;
 }
 
 void TrainSession::CopyStates(const float* from, float* to) const {
@@ -110,7 +134,7 @@ absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string>
   probed_ = false;
   probe_every_ = every;
   if (every == 0) return absl::OkStatus();
-  PLUMB_ASSIGN_OR_RETURN(probe_, Probe::Create(*context_, globs));
+  PLUMB_ASSIGN_OR_RETURN(probe_, Probe::Create(*context_, globs, weights_.format()));
   return absl::OkStatus();
 }
 
@@ -131,21 +155,54 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
       name.empty() ? "" : absl::StrCat("; the first tensor that is not finite is ", name)));
 }
 
-absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t index) {
+void TrainSession::FillInputs(int64_t index) {
+  const StageTimer timer(profile_, "batches");
   batches_.Fill(index, &batch_);
   const int64_t n = batch_.batch * batch_.seq;
   CopyInput(batch_.tokens, n, tokens_);
   CopyInput(batch_.positions, n, positions_);
   CopyInput(batch_.targets, n, targets_);
+}
+
+absl::StatusOr<const Executable*> TrainSession::ProgramOf(int64_t seq) {
+  const StageTimer timer(profile_, "compiling");
   const auto bind = [this](Executable* executable) { return BindExecutable(executable); };
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs_.Get(batch_.seq, bind));
+  return programs_.Get(seq, bind);
+}
+
+absl::Status TrainSession::RunProgram(const Executable& executable) {
+  if (probed_) {
+    const StageTimer timer(profile_, "probed passes");
+    return probe_->Run(executable, threads_);
+  }
+  return profile_ != nullptr ? profile_->Run(executable, threads_) : executable.Run(threads_);
+}
+
+absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t index) {
+  FillInputs(index);
+  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, ProgramOf(batch_.seq));
   CopyStates(parameters_.state_data(), states_before_batch_.as<float>());
-  PLUMB_RETURN_IF_ERROR(probed_ ? probe_->Run(*executable, threads_) : executable->Run(threads_));
+  PLUMB_RETURN_IF_ERROR(RunProgram(*executable));
   const double loss = static_cast<double>(*loss_.as<float>());
   if (!std::isfinite(loss)) return Diverged(absl::StrCat("the loss is ", loss), executable);
-  const double grad_square = SumOfSquares(grad_.as<float>(), parameters_.layout().size, threads_);
+  double grad_square = 0;
+  {
+    const StageTimer timer(profile_, "gradient norm");
+    grad_square = GradSquare();
+  }
   if (!std::isfinite(grad_square)) return Diverged("a gradient is not finite", executable);
   return MicroBatch{loss, grad_square};
+}
+
+double TrainSession::GradSquare() const {
+  double sum = 0;
+  for (int64_t i = 0; i < grad_squares_.size() / kAlignment; ++i) {
+    sum += static_cast<double>(grad_squares_.as<float>()[i * kFloatsPerLine]);
+  }
+  // The program's sums are f32, which end where the squares of gradients may not.
+  constexpr double kLeast = 1e-30;
+  if (std::isfinite(sum) && sum > kLeast) return sum;
+  return SumOfSquares(grad_.as<float>(), parameters_.layout().size, threads_);
 }
 
 absl::StatusOr<StepResult> TrainSession::Step() {
@@ -153,7 +210,12 @@ absl::StatusOr<StepResult> TrainSession::Step() {
   absl::Cleanup restore = [this] {
     CopyStates(states_before_step_.as<float>(), parameters_.state_data());
   };
+  const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<StepResult> result = TryStep();
+  if (profile_ != nullptr && result.ok()) {
+    profile_->EndStep(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
   if (result.ok()) std::move(restore).Cancel();
   if (!result.ok() && !absl::IsAborted(result.status())) probed_ = false;  // half of its figures
   return result;
@@ -174,12 +236,18 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
     result.tokens += batch_.valid_targets;
     grad_square = micro.grad_square;
     if (micro_batches == 1) break;
-    if (i == 0) std::memset(grad_sum_.data(), 0, static_cast<size_t>(grad_sum_.size()));
-    Accumulate(grad, grad_sum_.as<float>(), n, threads_);
+    const StageTimer timer(profile_, "gradient accumulation");
+    if (i == 0) {
+      Copy(grad, grad_sum_.as<float>(), n, threads_);
+    } else {
+      grad_square = Accumulate(grad, grad_sum_.as<float>(), n, threads_);
+    }
   }
-  if (micro_batches > 1) {
-    grad = grad_sum_.as<float>();
-    grad_square = SumOfSquares(grad, n, threads_);
+  if (micro_batches > 1) grad = grad_sum_.as<float>();
+  if (!std::isfinite(grad_square)) {
+    return absl::AbortedError(absl::StrCat("diverged at step ", step_ + 1,
+                                           ": the sum of the micro-batches' gradients is not "
+                                           "finite"));
   }
   result.grad_norm = std::sqrt(grad_square) * mean;
   if (probed_) probe_->End(step_ + 1, parameters_, grad, mean, threads_);
@@ -194,7 +262,10 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   adamw.eps = static_cast<float>(spec_.eps);
   adamw.step = step_ + 1;
   adamw.grad_scale = static_cast<float>(mean * clip);
-  AdamWUpdate(segments_, adamw, grad, parameters_.data(), m_.as<float>(), v_.as<float>(), threads_);
+  const StageTimer timer(profile_, "optimizer");
+  const AdamWBuffers buffers{grad, parameters_.data(), m_.as<float>(), v_.as<float>(),
+                             weights_.bf16_data()};
+  AdamWUpdate(segments_, adamw, buffers, threads_);
   result.step = ++step_;
   return result;
 }

@@ -18,6 +18,9 @@
 #include "runtime/session/probe.h"
 #include "runtime/session/program.h"
 #include "runtime/session/schedule.h"
+#include "runtime/session/step_profile.h"
+#include "runtime/session/train_memory.h"
+#include "runtime/session/weight_copies.h"
 #include "runtime/spec/train_spec.h"
 
 namespace plumb {
@@ -45,6 +48,10 @@ class TrainSession {
   // The figures of the last call of Step, if it was probed, else null.
   const ProbeResult* probe() const { return probed_ ? &probe_->result() : nullptr; }
 
+  // From now on steps are timed, to the same bits, into `profile`, which must outlive them; null:
+  // no more. A step that is probed counts as one stage.
+  void SetProfile(StepProfile* profile) { profile_ = profile; }
+
   // One optimizer step on the next batches of the data. kAborted when the loss or a gradient is not
   // finite: the message names the first bad tensor. After any error weights and norms' buffers are
   // as they were before the step.
@@ -55,14 +62,20 @@ class TrainSession {
   const float* first_moments() const { return m_.as<float>(); }
   const float* second_moments() const { return v_.as<float>(); }
 
-  // Goes on from weights, norms' buffers and moments that are written there: into parameters(), and
-  // into the moments, which have its layout.
+  // What the session's buffers hold by now: the workspace is that of the lengths seen so far.
+  TrainMemory memory() const;
+
+  // The parameters as the session's programs read them.
+  const WeightCopies& weights() const { return weights_; }
+
+  // To go on from a step that was done before: write weights and norms' buffers into parameters(),
+  // moments into these, which have its layout, and then tell so.
   struct Moments {
     float* m;
     float* v;
   };
   Moments moments() const { return {m_.as<float>(), v_.as<float>()}; }
-  void set_step(int64_t step) { step_ = step; }
+  void GoOnAfter(int64_t step);
 
  private:
   TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,
@@ -72,7 +85,11 @@ class TrainSession {
     double loss;
     double grad_square;  // of the gradient's norm
   };
+  void FillInputs(int64_t index);
+  absl::StatusOr<const Executable*> ProgramOf(int64_t seq);
+  absl::Status RunProgram(const Executable& executable);
   absl::StatusOr<MicroBatch> RunMicroBatch(int64_t index);
+  double GradSquare() const;
   absl::StatusOr<StepResult> TryStep();
   void CopyStates(const float* from, float* to) const;
   absl::Status Diverged(absl::string_view what, const Executable* executable);
@@ -85,6 +102,7 @@ class TrainSession {
   int64_t step_ = 0;
 
   ParameterStore parameters_;
+  WeightCopies weights_;
   AlignedBuffer grad_, grad_sum_, m_, v_;  // grad_sum_ only when gradients accumulate
   // The states of norms before the step and before the micro-batch that runs.
   AlignedBuffer states_before_step_, states_before_batch_;
@@ -93,9 +111,11 @@ class TrainSession {
   TrainBatches batches_;
   Batch batch_;
   AlignedBuffer tokens_, positions_, targets_, loss_;
+  AlignedBuffer grad_squares_;  // a line for each parameter; none: the program does not sum them
   ProgramSet programs_;
 
-  std::unique_ptr<Probe> probe_;  // null: off
+  StepProfile* profile_ = nullptr;  // null: off
+  std::unique_ptr<Probe> probe_;    // null: off
   int64_t probe_every_ = 0;
   bool probed_ = false;  // the last step
 };

@@ -97,6 +97,8 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   s.eval_batches = message.eval_batches();
   s.checkpoint_interval = message.checkpoint_interval();
   if (message.has_keep_checkpoints()) s.keep_checkpoints = message.keep_checkpoints();
+  if (message.dtype() == v1::Train::BF16) s.dtype = DType::kBF16;
+  s.recompute_blocks = message.recompute() == v1::Train::BLOCK;
   const Located at(file, message, &tree);
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
   return s;
@@ -131,6 +133,8 @@ std::string TrainSpec::ToText() const {
   message.set_eval_batches(static_cast<int32_t>(eval_batches));
   message.set_checkpoint_interval(static_cast<int32_t>(checkpoint_interval));
   message.set_keep_checkpoints(static_cast<int32_t>(keep_checkpoints));
+  message.set_dtype(dtype == DType::kBF16 ? v1::Train::BF16 : v1::Train::F32);
+  message.set_recompute(recompute_blocks ? v1::Train::BLOCK : v1::Train::NONE);
   return PrintProtoText(message);
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/tensor_type.h"
 
 namespace plumb {
 
@@ -38,6 +39,8 @@ struct TrainSpec {
   int64_t eval_batches = 0;
   int64_t checkpoint_interval = 0;
   int64_t keep_checkpoints = 2;
+  DType dtype = DType::kF32;  // or kBF16
+  bool recompute_blocks = false;
 
   // Every field whose default is not zero is said, so that a later change of a default changes
   // nothing.

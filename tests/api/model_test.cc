@@ -61,7 +61,6 @@ TEST_F(ModelTest, DescribesWhatTheTextMeans) {
   // Token, position, head; attention, MLP; ten norms.
   EXPECT_EQ(sum, 40 + 64 + 40 + 2 * (256 + 192) + 10 * 8);
   EXPECT_EQ(description->weight_bytes, 4 * sum);
-  EXPECT_GT(description->step_bytes, 0);
   const TensorInfo& norm = description->tensors[2];
   EXPECT_EQ(norm.name, "begin.norm.weight");
   EXPECT_EQ(norm.role, "norm");

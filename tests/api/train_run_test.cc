@@ -197,6 +197,51 @@ TEST_F(TrainRunTest, AnInterruptedRunEndsAsOneThatWasNot) {
   }
 }
 
+TEST_F(TrainRunTest, ABf16RunIsRecordedAndGoesOnToTheSameBits) {
+  TrainRequest request = test_.Request("");
+  request.train_overrides = {{"dtype", "BF16"}};
+  const auto whole = test_.Open(request);
+  EXPECT_EQ(whole->info().dtype, "bf16");
+  const std::vector<double> losses = TestRun::Steps(whole.get(), 8);
+  ASSERT_EQ(losses.size(), 8u);
+  EXPECT_NE(losses, TestRun::Steps(test_.Open(test_.Request("")).get(), 8));
+  Begin(5, {{"dtype", "BF16"}, {"checkpoint_interval", "3"}});
+  EXPECT_THAT(Content(RunFile("train.pbtxt")), HasSubstr("dtype: BF16"));
+  EXPECT_THAT(Content(RunFile("run.json")), HasSubstr("\"dtype\":\"bf16\""));
+  const auto run = test_.Open(test_.Resume());
+  EXPECT_EQ(run->step(), 3);
+  EXPECT_EQ(run->info().dtype, "bf16");
+  EXPECT_EQ(TestRun::Steps(run.get(), 99), std::vector<double>(losses.begin() + 3, losses.end()));
+}
+
+TEST_F(TrainRunTest, ARunKeepsItsDType) {
+  Begin(2);
+  TrainRequest request = test_.Resume();
+  request.train_overrides = {{"dtype", "BF16"}};
+  ExpectError(request, absl::StatusCode::kInvalidArgument,
+              {"was begun with dtype \"f32\", not \"bf16\""});
+  request.train_overrides = {{"dtype", "F32"}};
+  EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 99).size(), 8u);
+}
+
+// A run directory that was made before runs had a dtype.
+TEST_F(TrainRunTest, ARunThatDoesNotSayItsDTypeIsOfF32) {
+  Begin(2);
+  std::string state = Content(RunFile("run.json"));
+  const std::string said = "\"dtype\":\"f32\",";
+  const size_t at = state.find(said);
+  ASSERT_NE(at, std::string::npos) << state;
+  test_.dir().Write("run/run.json", state.erase(at, said.size()));
+  EXPECT_EQ(test_.Open(test_.Resume())->info().dtype, "f32");
+}
+
+TEST_F(TrainRunTest, ComputingBlocksAgainChangesNoLoss) {
+  const std::vector<double> losses = TestRun::Steps(test_.Open(test_.Request("")).get(), 8);
+  TrainRequest request = test_.Request("");
+  request.train_overrides = {{"recompute", "BLOCK"}};
+  EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 8), losses);
+}
+
 TEST_F(TrainRunTest, ARunGoesOnWithMoreStepsWhenTold) {
   Begin(8);
   TrainRequest request = test_.Resume();

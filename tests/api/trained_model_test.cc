@@ -66,6 +66,66 @@ TEST_F(TrainedModelTest, SamplesAreAFunctionOfSeedAndIndex) {
   EXPECT_GT(texts.size(), 8u);
 }
 
+TEST_F(TrainedModelTest, SamplesThatAreDrawnTogetherAreThoseThatAreDrawnAlone) {
+  Train();
+  for (const WeightType weights : {WeightType::kF32, WeightType::kBF16, WeightType::kInt8}) {
+    auto opened = TrainedModel::Open(test_.runtime(), test_.out(), weights);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    // 0: until the end token or a full context; 30: beyond the context too.
+    for (const int64_t max_tokens : {0, 1, 30}) {
+      GenerateOptions options;
+      options.prompt = max_tokens == 1 ? "" : "ab";
+      options.index = 3;
+      options.max_tokens = max_tokens;
+      std::vector<GenerateResult> together;
+      const absl::Status status = (*opened)->GenerateMany(options, 21, [&](GenerateResult sample) {
+        together.push_back(std::move(sample));
+        return true;
+      });
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(together.size(), 21u);
+      for (const GenerateResult& sample : together) {
+        const auto alone = (*opened)->Generate(options);
+        ASSERT_TRUE(alone.ok()) << alone.status();
+        EXPECT_EQ(sample.text, alone->text);
+        EXPECT_EQ(sample.tokens, alone->tokens);
+        EXPECT_EQ(sample.ended, alone->ended);
+        ++options.index;
+      }
+    }
+    int delivered = 0;
+    const auto stop = [&](GenerateResult) { return ++delivered < 2; };
+    EXPECT_TRUE((*opened)->GenerateMany(GenerateOptions(), 20, stop).ok());
+    EXPECT_EQ(delivered, 2);
+  }
+}
+
+TEST_F(TrainedModelTest, TheLossCanBeMeasuredWithCoarserWeights) {
+  Train();
+  const auto model = Open(test_.out());
+  const auto f32 = model->Evaluate(test_.dir().File("data.txt"));
+  ASSERT_TRUE(f32.ok()) << f32.status();
+  for (const WeightType weights : {WeightType::kBF16, WeightType::kInt8}) {
+    const auto coarse = model->Evaluate(test_.dir().File("data.txt"), weights);
+    ASSERT_TRUE(coarse.ok()) << coarse.status();
+    ASSERT_EQ(coarse->size(), f32->size());
+    for (size_t i = 0; i < f32->size(); ++i) {
+      EXPECT_NEAR((*coarse)[i].loss, (*f32)[i].loss, 0.03);
+      EXPECT_NE((*coarse)[i].loss, (*f32)[i].loss);
+      EXPECT_EQ((*coarse)[i].targets, (*f32)[i].targets);
+    }
+  }
+}
+
+TEST_F(TrainedModelTest, WeightTypesHaveNames) {
+  EXPECT_EQ(*ParseWeightType("int8"), WeightType::kInt8);
+  EXPECT_EQ(*ParseWeightType("bf16"), WeightType::kBF16);
+  EXPECT_EQ(*ParseWeightType("f32"), WeightType::kF32);
+  const absl::Status unknown = ParseWeightType("int9").status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("did you mean \"int8\"?"));
+}
+
 TEST_F(TrainedModelTest, ACheckpointCanBeOpenedByItself) {
   Train({{"checkpoint_interval", "4"}});
   const std::string fourth = JoinPath(test_.out(), "checkpoints/step-000004");

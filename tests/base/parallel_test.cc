@@ -1,30 +1,278 @@
 #include "runtime/base/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
-#include <numeric>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <thread>
 #include <vector>
 
 namespace plumb {
 namespace {
 
+// How often a task ran; tasks are counted by whoever runs them.
+class Visits {
+ public:
+  explicit Visits(int64_t n) : counts_(static_cast<size_t>(n)) {}
+  void Add(int64_t i) { counts_[static_cast<size_t>(i)].fetch_add(1, std::memory_order_relaxed); }
+  bool AllOnce() const {
+    for (const std::atomic<int>& count : counts_) {
+      if (count.load(std::memory_order_relaxed) != 1) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::vector<std::atomic<int>> counts_;
+};
+
+void Sleep(int microseconds) {
+  std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+}
+
+void WaitFor(const std::atomic<bool>& flag) {
+  while (!flag) Sleep(100);
+}
+
+// Waits for the child and says whether it ended by _exit(0).
+bool Succeeded(pid_t child) {
+  int status = 0;
+  return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+         WEXITSTATUS(status) == 0;
+}
+
 TEST(ParallelForTest, VisitsEveryIndexOnce) {
-  for (const int threads : {0, 1, 2, 3, 8}) {
+  for (const int threads : {0, 1, 2, 3, 8, 200, 2000}) {
     for (const int64_t n : {0, 1, 2, 3, 7, 64, 1000}) {
-      std::vector<std::atomic<int>> visits(static_cast<size_t>(n));
-      ParallelFor(n, threads, [&](int64_t i) { ++visits[static_cast<size_t>(i)]; });
-      for (const std::atomic<int>& count : visits) EXPECT_EQ(count, 1) << n << " on " << threads;
+      Visits visits(n);
+      ParallelFor(n, threads, [&](int64_t i) { visits.Add(i); });
+      EXPECT_TRUE(visits.AllOnce()) << n << " on " << threads;
     }
   }
 }
 
-TEST(ParallelForTest, NestedCallsVisitEveryIndexOnceToo) {
-  std::vector<std::atomic<int>> visits(12);
+// Long tasks bring every thread that is asked for, more than there are processors; their results
+// are there, in plain memory, when the call returns, also of those that end last.
+TEST(ParallelForTest, ReturnsWhenTheTasksOfOthersAreDone) {
+  for (const int threads : {2, 3, 9}) {
+    const std::thread::id caller = std::this_thread::get_id();
+    for (int round = 0; round < 20; ++round) {
+      std::vector<int> results(16, 0);
+      ParallelFor(16, threads, [&](int64_t i) {
+        Sleep(std::this_thread::get_id() == caller ? 50 : 500);
+        results[static_cast<size_t>(i)] += 1;
+      });
+      EXPECT_EQ(results, std::vector<int>(16, 1)) << threads;
+    }
+  }
+}
+
+TEST(ParallelForTest, HundredsOfThousandsOfSmallJobsFollowEachOther) {
+  std::atomic<int64_t> sum = 0;
+  int64_t expected = 0;
+  for (int job = 0; job < 200000; ++job) {
+    const int64_t n = 2 + job % 7;
+    ParallelFor(n, 2 + job % 3, [&](int64_t i) { sum.fetch_add(i, std::memory_order_relaxed); });
+    expected += n * (n - 1) / 2;
+  }
+  EXPECT_EQ(sum, expected);
+}
+
+// Workers fall asleep between the jobs, at all stages of which the next one may come.
+TEST(ParallelForTest, FindsWorkersAwakeAsleepAndInBetween) {
+  for (int job = 0; job < 300; ++job) {
+    Visits visits(8);
+    ParallelFor(8, 4, [&](int64_t i) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(30);
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      visits.Add(i);
+    });
+    EXPECT_TRUE(visits.AllOnce());
+    Sleep(job % 10 * 20);
+  }
+}
+
+TEST(ParallelForTest, NestedCallsVisitEveryIndexOnceOnTheThreadOfTheirTask) {
+  Visits visits(12);
+  std::atomic<bool> moved = false;
   ParallelFor(3, 2, [&](int64_t i) {
-    ParallelFor(4, 2, [&](int64_t j) { ++visits[static_cast<size_t>(4 * i + j)]; });
+    const std::thread::id here = std::this_thread::get_id();
+    ParallelFor(4, 2, [&](int64_t j) {
+      if (std::this_thread::get_id() != here) moved = true;
+      visits.Add(4 * i + j);
+    });
   });
-  for (const std::atomic<int>& count : visits) EXPECT_EQ(count, 1);
+  EXPECT_TRUE(visits.AllOnce());
+  EXPECT_FALSE(moved);
+}
+
+TEST(ParallelForTest, CallersInSeveralThreadsDoNotDisturbEachOther) {
+  std::vector<std::thread> callers;
+  std::atomic<int> wrong = 0;
+  for (int c = 0; c < 4; ++c) {
+    callers.emplace_back([&wrong, c] {
+      for (int round = 0; round < 500; ++round) {
+        const int64_t n = 1 + (round * 7 + c) % 70;
+        Visits visits(n);
+        ParallelFor(n, 2 + c, [&](int64_t i) {
+          if (round % 50 == 0) Sleep(30);
+          visits.Add(i);
+        });
+        if (!visits.AllOnce()) ++wrong;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+// One caller's job is stuck, with a worker in it. Another caller's is done meanwhile.
+TEST(ParallelForTest, AHeldWorkerDoesNotHoldOtherCallers) {
+  std::atomic<bool> held = false, release = false;
+  std::thread stuck([&] {
+    const std::thread::id caller = std::this_thread::get_id();
+    ParallelFor(64, 2, [&](int64_t i) {
+      if (i == 0) Sleep(1000);  // enough for the rest to be worth a worker
+      if (std::this_thread::get_id() != caller) held = true;
+      if (i > 0) WaitFor(held), WaitFor(release);
+    });
+  });
+  WaitFor(held);
+  for (int job = 0; job < 100; ++job) {
+    Visits visits(20);
+    ParallelFor(20, 2, [&](int64_t i) { visits.Add(i); });
+    EXPECT_TRUE(visits.AllOnce());
+  }
+  EXPECT_FALSE(release);
+  release = true;
+  stuck.join();
+}
+
+// A caller whose worker is held in its first task does all others itself.
+TEST(ParallelForTest, ASlowThreadKeepsOnlyTheTaskThatItIsIn) {
+  std::atomic<int> by_worker = 0, by_caller = 0;
+  std::atomic<bool> held = false;
+  const std::thread::id caller = std::this_thread::get_id();
+  ParallelFor(64, 2, [&](int64_t i) {
+    if (std::this_thread::get_id() == caller) {
+      if (i == 0) Sleep(1000);
+      if (i > 0) WaitFor(held);
+      ++by_caller;
+    } else {
+      held = true;
+      while (by_caller < 63) Sleep(100);
+      ++by_worker;
+    }
+  });
+  EXPECT_EQ(by_caller, 63);
+  EXPECT_EQ(by_worker, 1);
+}
+
+TEST(ParallelForTest, AForkedChildHasWorkersOfItsOwn) {
+  const auto run = [] {
+    std::atomic<bool> helped = false;
+    const std::thread::id caller = std::this_thread::get_id();
+    Visits visits(64);
+    ParallelFor(64, 3, [&](int64_t i) {
+      if (i == 0) Sleep(1000);
+      if (std::this_thread::get_id() != caller) helped = true;
+      if (i > 0) WaitFor(helped);
+      visits.Add(i);
+    });
+    return visits.AllOnce();
+  };
+  EXPECT_TRUE(run());
+  for (int i = 0; i < 3; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(run() && run() ? 0 : 1);
+    EXPECT_TRUE(Succeeded(child));
+    EXPECT_TRUE(run());
+  }
+}
+
+// ThreadSanitizer cannot follow threads of a child whose parent had several.
+#if !defined(__SANITIZE_THREAD__)
+// While other threads are in the midst of jobs, and of starting workers.
+TEST(ParallelForTest, AChildForkedWhileOthersWorkCanWork) {
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 2; ++c) {
+    callers.emplace_back([&stop] {
+      while (!stop) ParallelFor(20, 4, [](int64_t) { Sleep(10); });
+    });
+  }
+  for (int i = 0; i < 10; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      Visits visits(64);
+      ParallelFor(64, 4, [&](int64_t task) {
+        Sleep(20);
+        visits.Add(task);
+      });
+      _exit(visits.AllOnce() ? 0 : 1);
+    }
+    EXPECT_TRUE(Succeeded(child));
+  }
+  stop = true;
+  for (std::thread& caller : callers) caller.join();
+}
+
+#endif
+
+// The following need a process in which nothing has run yet.
+void ExpectSuccessInNewProcess(const std::function<bool()>& body) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(_exit(body() ? 0 : 1), testing::ExitedWithCode(0), "");
+}
+
+bool AllOnceWithLongTasks(int threads) {
+  Visits visits(64);
+  ParallelFor(64, threads, [&](int64_t i) {
+    Sleep(100);
+    visits.Add(i);
+  });
+  return visits.AllOnce();
+}
+
+TEST(ParallelForDeathTest, ManyThreadsOnOneProcessorDoAllTasks) {
+  ExpectSuccessInNewProcess([] {
+    cpu_set_t set;
+    sched_getaffinity(0, sizeof(set), &set);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
+      if (CPU_ISSET(i, &set)) CPU_SET(i, &one);
+    }
+    if (sched_setaffinity(0, sizeof(one), &one) != 0) return false;
+    return AllOnceWithLongTasks(2) && AllOnceWithLongTasks(16);
+  });
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // they need memory for a thread
+TEST(ParallelForDeathTest, DoesWithoutThreadsThatTheSystemRefuses) {
+  ExpectSuccessInNewProcess([] {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    // A little, but not a stack's worth.
+    const auto bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (2 << 20));
+    const rlimit memory = {bytes, bytes};
+    if (setrlimit(RLIMIT_AS, &memory) != 0) return false;
+    return AllOnceWithLongTasks(4) && AllOnceWithLongTasks(4);
+  });
+}
+#endif
+
+TEST(ParallelForDeathTest, AProcessEndsWhileWorkersAreAwake) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT((AllOnceWithLongTasks(4), exit(7)), testing::ExitedWithCode(7), "");
 }
 
 TEST(TaskCountTest, LittleWorkIsOneTask) {

@@ -71,6 +71,57 @@ TEST_F(DescribeTest, SettingsApplyInOrder) {
   EXPECT_EQ(model["dims"]["d_ff"], 10);
 }
 
+TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
+  Write("recipe.pbtxt", "batch_size: 4 gradient_accumulation_steps: 2");
+  const auto memory = [this](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"describe", "pre.pbtxt", "--train", "recipe.pbtxt",
+                                          "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const auto model = nlohmann::json::parse(result.out, nullptr, false);
+    const nlohmann::json table = model["memory"];
+    int64_t sum = 0;
+    for (const char* part :
+         {"weights", "copies", "gradients", "moments", "norm_states", "inputs", "workspace"}) {
+      sum += table[part].get<int64_t>();
+    }
+    EXPECT_EQ(table["total"], sum);
+    return table;
+  };
+  const auto plain = memory({});
+  EXPECT_EQ(plain["batch"], 4);
+  EXPECT_EQ(plain["seq"], 16);
+  EXPECT_EQ(plain["dtype"], "f32");
+  EXPECT_EQ(plain["copies"], 0);
+  EXPECT_EQ(plain["gradients"], 2 * plain["weights"].get<int64_t>());
+  const auto one = memory({"--batch", "1", "--set", "train.gradient_accumulation_steps=1"});
+  EXPECT_EQ(one["batch"], 1);
+  EXPECT_EQ(one["gradients"], plain["weights"]);
+  EXPECT_LT(one["workspace"], plain["workspace"]);
+  const auto halves = memory({"--dtype", "bf16"});
+  EXPECT_EQ(halves["copies"].get<int64_t>() * 2, halves["weights"]);
+  EXPECT_LT(halves["workspace"], plain["workspace"]);
+  const auto again = memory({"--recompute", "block"});
+  EXPECT_EQ(again["recompute"], "block");
+  EXPECT_LT(again["workspace"], plain["workspace"]);
+  const Finished text = RunPlumb({"describe", "pre.pbtxt", "--batch", "8", "--dtype", "bf16"});
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("memory of a training step: 8 sequences of 16 tokens, bf16"),
+                    HasSubstr("  peak ")));
+}
+
+TEST_F(DescribeTest, SizesThatCannotBeAreSaid) {
+  const Finished result =
+      RunPlumb({"describe", "pre.pbtxt", "--batch", "1048576", "--set",
+                "model.context_length=1048576", "--set", "model.vocab_size=1048576"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("more than a process can address"));
+  const Finished dtype = RunPlumb({"describe", "pre.pbtxt", "--dtype", "f16"});
+  EXPECT_EQ(dtype.exit_code, 2);
+  EXPECT_THAT(dtype.err, HasSubstr("bf16"));
+}
+
 TEST_F(DescribeTest, ExplainPrintsEveryStage) {
   for (const char* stage : {"graph", "grad", "optimized", "plan", "exec"}) {
     const std::vector<std::string> arguments = {"explain", "pre.pbtxt",       "--stage", stage,

@@ -48,6 +48,32 @@ TEST_F(EvalTest, LossOfARunOnItsDataIsWhatItLearnt) {
   EXPECT_LT(result["splits"]["training"]["loss"].get<double>(), std::log(27.0));
 }
 
+TEST_F(EvalTest, TellsWhatCoarserWeightsCost) {
+  const Finished trained = RunPlumb(TrainArguments("run", 50));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  for (const std::string weights : {"bf16", "int8"}) {
+    const std::vector<std::string> arguments = {"eval",      "run",       "--data",
+                                                "names.txt", "--weights", weights};
+    const Finished text = RunPlumb(arguments);
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+    EXPECT_THAT(text.out, AllOf(HasSubstr(weights + " "), HasSubstr("difference ")));
+    std::vector<std::string> in_json = arguments;
+    in_json.push_back("--json");
+    const Finished json = RunPlumb(in_json);
+    const auto result = nlohmann::json::parse(json.out, nullptr, false);
+    ASSERT_TRUE(result.is_object()) << json.out;
+    const auto& split = result["splits"]["training"];
+    const double f32 = split["loss"], coarse = split["loss_" + weights];
+    EXPECT_NE(f32, coarse);
+    EXPECT_NEAR(f32, coarse, 0.02);
+    EXPECT_DOUBLE_EQ(split["difference"].get<double>(), coarse - f32);
+  }
+  const Finished wrong =
+      RunPlumb({"eval", "run", "--data", "names.txt", "--weights", "model.safetensors"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("there are f32, bf16 and int8"));
+}
+
 TEST_F(EvalTest, AgreesWithTheReferenceOnEveryGoldenModel) {
   int cases = 0;
   for (const auto& entry : std::filesystem::directory_iterator(PLUMB_SOURCE_DIR "/tests/golden")) {

@@ -9,6 +9,8 @@
 namespace plumb::cli {
 namespace {
 
+using testing::AllOf;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
@@ -65,6 +67,25 @@ TEST_F(SampleTest, StopsAtMaxTokens) {
     EXPECT_LE(sample["tokens"].get<int>(), 2);
     EXPECT_LE(sample["text"].get<std::string>().size(), 2u);
   }
+}
+
+TEST_F(SampleTest, DrawsTheSameSamplesTogetherAndAlone) {
+  const std::string one = Sample({"--num", "1", "--temperature", "1"});
+  EXPECT_THAT(Sample({"--num", "9", "--temperature", "1"}), StartsWith(one));
+}
+
+TEST_F(SampleTest, HoldsTheWeightsInFewerBits) {
+  for (const std::string weights : {"f32", "bf16", "int8"}) {
+    const std::string text = Sample({"--weights", weights, "--json", "--num", "3"});
+    const auto result = nlohmann::json::parse(text, nullptr, false);
+    ASSERT_TRUE(result.is_object()) << text;
+    EXPECT_EQ(result["weights"], weights);
+    EXPECT_EQ(result["samples"].size(), 3u);
+  }
+  EXPECT_EQ(Sample({"--weights", "f32"}), Sample({}));
+  const Finished wrong = RunPlumb({"sample", "run", "--weights", "int9"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("--weights"), HasSubstr("did you mean \"int8\"?")));
 }
 
 TEST_F(SampleTest, TakesACheckpointToo) {

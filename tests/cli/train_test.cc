@@ -36,6 +36,23 @@ TEST_F(TrainTest, SameSeedSameLossesForAnyThreadCount) {
   EXPECT_NE(Losses("other"), losses);
 }
 
+TEST_F(TrainTest, TheDTypeIsAnOptionThatARunKeeps) {
+  Train("f32");
+  Train("bf16", {"--dtype", "bf16"});
+  EXPECT_NE(Losses("bf16"), Losses("f32"));
+  EXPECT_THAT(Read("bf16/train.pbtxt"), HasSubstr("dtype: BF16"));
+  const Finished half =
+      RunPlumb(TrainArguments("halves", 60, {"--dtype", "bf16", "--stop-at", "30"}));
+  EXPECT_EQ(half.exit_code, 0) << half.err;
+  const Finished rest =
+      RunPlumb({"train", "--resume", "--out", "halves", "--data", "names.txt", "--json"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(Losses("halves"), Losses("bf16"));
+  EXPECT_EQ(nlohmann::json::parse(rest.out, nullptr, false)["dtype"], "bf16");
+  Train("again", {"--recompute", "block"});
+  EXPECT_EQ(Losses("again"), Losses("f32"));
+}
+
 TEST_F(TrainTest, StoppingAndResumingChangesNothing) {
   Train("whole");
   const Finished half = RunPlumb(TrainArguments("halves", 60, {"--stop-at", "30"}));

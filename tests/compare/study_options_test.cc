@@ -44,6 +44,17 @@ TEST(StudyOptionsTest, AFileSpeaksOfPathsBesideIt) {
   EXPECT_THAT(study->grid[0].place, HasSubstr("study.pbtxt:6:10"));
 }
 
+TEST(StudyOptionsTest, TheDTypeIsASettingOfEveryRun) {
+  StudyOptions options;
+  options.files = {"a.pbtxt"};
+  options.dtype = "bf16";
+  const auto study = MakeStudy(options);
+  ASSERT_TRUE(study.ok()) << study.status();
+  ASSERT_EQ(study->settings.size(), 1u);
+  EXPECT_EQ(study->settings[0].field, "train.dtype");
+  EXPECT_EQ(study->settings[0].value, "BF16");
+}
+
 TEST(StudyOptionsTest, TheCommandLineIsLaidOverTheFile) {
   const ScratchDir dir;
   dir.Write("study.pbtxt", kStudy);

@@ -5,6 +5,8 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -144,6 +146,19 @@ TEST_F(ExecutableTest, RunsAgainOnNewInputsAndOnTheStatesItLeft) {
   EXPECT_EQ(memory.f32("s")[3], 6);
   EXPECT_THAT(std::string(executable->Bind("s.out", memory.f32("s")).message()),
               HasSubstr("\"s.out\" is found in state s; bind that"));
+}
+
+TEST_F(ExecutableTest, TimesItsNodesWithoutChangingWhatTheyGive) {
+  const Graph graph = RandomGraph(ops_, 3);
+  const ReferenceTensors feeds = RandomFeeds(graph, 3);
+  std::unique_ptr<Executable> executable = Compile(graph);
+  const BoundMemory memory(executable.get(), feeds);
+  std::vector<double> seconds(graph.nodes.size(), 1.0);  // is added to
+  ASSERT_TRUE(executable->RunAndTime(1, absl::MakeSpan(seconds)).ok());
+  ExpectEqualsReference(memory, *ReferenceRun(graph, feeds));
+  for (const double s : seconds) EXPECT_GE(s, 1.0);
+  EXPECT_GT(std::accumulate(seconds.begin(), seconds.end(), 0.0),
+            static_cast<double>(seconds.size()));
 }
 
 TEST_F(ExecutableTest, AllocatesNothingWhileItRuns) {

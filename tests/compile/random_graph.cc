@@ -29,7 +29,7 @@ class Generator {
     for (int i = 0; i < 4; ++i) sums.push_back(b_.Apply("sum", {Any()}));
     b_.Output("loss", b_.Apply("combine", sums, {{"coefs", std::vector<double>{1, 0.5, -1, 0.25}}},
                                "loss"));
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < options.outputs; ++i) {
       const ValueId value = Any();
       const bool leaf = b_.graph().value(value).kind != ValueKind::kComputed;
       if (leaf && !options.awkward_outputs) continue;

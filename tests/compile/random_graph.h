@@ -13,6 +13,7 @@ namespace plumb {
 struct RandomGraphOptions {
   int nodes = 20;
   bool states = true;           // nodes that update states in place
+  int outputs = 3;              // at most, besides the loss: any of its values
   bool awkward_outputs = true;  // outputs that are leaves, or one value under two names
 };
 

@@ -126,9 +126,11 @@ TEST(ZooTest, DescribesAModelThatIsLargerThanMemory) {
   ASSERT_TRUE(description.ok()) << description.status();
   EXPECT_EQ(description->parameters, 6738415616);
   EXPECT_EQ(description->weight_bytes, 4 * 6738415616);
-  EXPECT_EQ(description->optimizer_bytes, 12 * 6738415616);
+  const auto memory = (*model)->PlanTraining("", {});
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_EQ(memory->weights + memory->moments, 12 * 6738415616);
   // More than the logits and their gradient, and the saved scores or hidden values of every layer.
-  EXPECT_GT(description->step_bytes, int64_t{4} * 2048 * 32000 + int64_t{4} * 32 * 2048 * 11008);
+  EXPECT_GT(memory->workspace, int64_t{4} * 2048 * 32000 + int64_t{4} * 32 * 2048 * 11008);
   EXPECT_EQ(description->identity_route, "clean (I)");
 }
 

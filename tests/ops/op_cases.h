@@ -43,12 +43,19 @@ struct OpCase {
   int checked_elements = 24;
 };
 
+// The case with these inputs in bf16, but for those that are absent.
+OpCase InBf16(OpCase c, const std::vector<size_t>& inputs);
+
 inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << ": " << c.name; }
 
-// op_cases_dense.cc: embedding, matmul, sums, elementwise ops.
+// op_cases_matmul.cc: matmul and its fused forms.
+std::vector<OpCase> MatmulOpCases();
+// op_cases_dense.cc: embedding, sums, elementwise ops.
 std::vector<OpCase> DenseOpCases();
 // op_cases_sequence.cc: rotary embedding, attention, cross entropy.
 std::vector<OpCase> SequenceOpCases();
+// op_cases_int8.cc: products and embeddings with int8 weights.
+std::vector<OpCase> Int8OpCases();
 
 }  // namespace plumb
 

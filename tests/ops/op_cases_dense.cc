@@ -1,5 +1,6 @@
 #include <array>
 #include <limits>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "tests/ops/op_cases.h"
@@ -35,48 +36,11 @@ void AddEmbedding(std::vector<OpCase>* cases) {
       Attrs({{"rows", int64_t{27}}}));
   Add(cases, "embedding_grad", "many", {Ints({2500}, many), Random({2500, 65})},
       Attrs({{"rows", int64_t{3000}}}));
-}
-
-void AddMatmul(std::vector<OpCase>* cases, int64_t m, int64_t n, int64_t k, bool ta, bool tb,
-               bool bias) {
-  std::vector<CaseInput> inputs = {Random(ta ? Shape{k, m} : Shape{m, k}),
-                                   Random(tb ? Shape{n, k} : Shape{k, n})};
-  if (bias) inputs.push_back(Random({n}));
-  Attrs attrs;
-  if (ta) attrs.Set("transpose_a", true);
-  if (tb) attrs.Set("transpose_b", true);
-  Add(cases, "matmul",
-      absl::StrCat(m, "x", n, "x", k, ta ? " transpose_a" : "", tb ? " transpose_b" : "",
-                   bias ? " bias" : ""),
-      std::move(inputs), std::move(attrs));
-}
-
-void AddMatmuls(std::vector<OpCase>* cases) {
-  // m, n, k: tiles of every height, remainders of every kind of vector, short and long sums.
-  const std::vector<std::array<int64_t, 3>> shapes = {
-      {1, 1, 1},  {1, 16, 16}, {2, 3, 1},    {3, 7, 5},    {4, 17, 3},  {5, 31, 2},
-      {6, 33, 4}, {7, 16, 16}, {7, 64, 16},  {7, 16, 64},  {7, 27, 16}, {8, 32, 27},
-      {9, 65, 7}, {16, 1, 65}, {17, 48, 17}, {27, 27, 27}, {65, 65, 3}, {3, 65, 65}};
-  for (const auto& [m, n, k] : shapes) {
-    for (const bool ta : {false, true}) {
-      for (const bool tb : {false, true}) AddMatmul(cases, m, n, k, ta, tb, (m + n + k) % 2 == 0);
-    }
-  }
-  // Large enough for blocks of rows, of columns, for sums in parts (k > 512), and for oneDNN (few
-  // rows of a by a transposed b; long sums of many elements).
-  for (const bool ta : {false, true}) {
-    for (const bool tb : {false, true}) {
-      AddMatmul(cases, 161, 65, 129, ta, tb, true);
-      AddMatmul(cases, 27, 331, 130, ta, tb, false);
-      AddMatmul(cases, 65, 37, 513, ta, tb, true);
-      AddMatmul(cases, 3, 700, 600, ta, tb, true);
-      AddMatmul(cases, 9, 35, 1100, ta, tb, true);
-    }
-  }
-  AddMatmul(cases, 8200, 17, 17, false, true, true);
-  Add(cases, "matmul", "batched rows, transpose_b and bias",
-      {Random({2, 7, 16}), Random({27, 16}), Random({27})}, Attrs({{"transpose_b", true}}));
-  Add(cases, "matmul", "batched rows", {Random({2, 3, 5}), Random({5, 7})});
+  Add(cases, "embedding_grad", "added", {Ints({6}, ids), Random({6, 17}), Random({27, 17})},
+      Attrs({{"rows", int64_t{27}}}));
+  Add(cases, "embedding_grad", "many added",
+      {Ints({2500}, many), Random({2500, 65}), Random({3000, 65})},
+      Attrs({{"rows", int64_t{3000}}}));
 }
 
 void AddSums(std::vector<OpCase>* cases) {
@@ -90,6 +54,10 @@ void AddSums(std::vector<OpCase>* cases) {
   }
   Add(cases, "sum_rows", "blocks of rows", {Random({3, 700, 65})});
   Add(cases, "sum_rows", "a vector", {Random({33})});
+  for (const int64_t n : {1, 7, 32, 45, 1000}) {
+    Add(cases, "sum_squares", absl::StrCat(n), {Random({n})});
+  }
+  Add(cases, "sum_squares", "many elements", {Random({401, 3, 333})});
 
   Add(cases, "combine", "one term", {Random({3, 17})},
       Attrs({{"coefs", std::vector<double>{-0.5}}, {"constant", 2.0}}));
@@ -150,12 +118,34 @@ void AddActivations(std::vector<OpCase>* cases) {
   }
 }
 
+// The cases of ops on any element type, in bf16: vectors, gradients of parameters and sums stay f32.
+void AddBf16(std::vector<OpCase>* cases) {
+  const std::map<std::string, std::vector<size_t>> in_bf16 = {
+      {"embedding", {0}},       {"embedding_grad", {1}},  {"sum_rows", {0}},
+      {"mul_reduce", {0, 1}},   {"act", {0}},             {"act_grad", {0, 1}},
+      {"gated", {0, 1}},        {"gated_grad", {0, 1, 2}}, {"combine", {0, 1, 2, 3, 4}},
+      {"last_token", {0}},
+  };
+  const size_t count = cases->size();
+  for (size_t i = 0; i < count; ++i) {
+    const OpCase c = (*cases)[i];
+    if (c.op == "mul") {
+      const bool alike = c.inputs[0].type == c.inputs[1].type;
+      cases->push_back(InBf16(c, alike ? std::vector<size_t>{0, 1} : std::vector<size_t>{0}));
+    } else if (const auto it = in_bf16.find(c.op); it != in_bf16.end()) {
+      cases->push_back(InBf16(c, it->second));
+    }
+  }
+  Add(cases, "mul", "bf16 vector by an f32 vector", {RandomBf16({17}), Random({17})});
+  Add(cases, "fill", "bf16", {},
+      Attrs({{"dims", std::vector<double>{3, 17}}, {"value", 0.25}, {"bf16", true}}));
+}
+
 }  // namespace
 
 std::vector<OpCase> DenseOpCases() {
   std::vector<OpCase> cases;
   AddEmbedding(&cases);
-  AddMatmuls(&cases);
   AddSums(&cases);
   AddMul(&cases);
   AddActivations(&cases);
@@ -164,6 +154,7 @@ std::vector<OpCase> DenseOpCases() {
       Attrs({{"dims", std::vector<double>{401, 333}}, {"value", 0.25}}));
   Add(&cases, "last_token", "two rows", {Random({2, 7, 17})});
   Add(&cases, "last_token", "one token", {Random({3, 1, 16})});
+  AddBf16(&cases);
   return cases;
 }
 

@@ -68,6 +68,20 @@ void AddCases(const Norm& norm, std::vector<OpCase>* cases) {
   }
 }
 
+// The cases from `first` on once more in bf16: rows are, parameters, what is saved and states are
+// not.
+void AddInBf16(size_t first, std::vector<OpCase>* cases) {
+  const size_t count = cases->size();
+  for (size_t i = first; i < count; ++i) {
+    const OpCase c = (*cases)[i];
+    std::vector<size_t> rows = {0};
+    if (c.op == "add_norm") rows = {0, 1};
+    if (c.op == "norm_grad") rows = {0, 1, 2, 4};
+    if (c.op == "cross_norm_grad") rows = {0, 1, 2};
+    cases->push_back(InBf16(c, rows));
+  }
+}
+
 void AddCrossRowCases(const Norm& norm, std::vector<OpCase>* cases) {
   const NormInstance& instance = norm.instance;
   const CaseInput state = Random({instance.state_elements()}, 0.5, 1.5);
@@ -102,11 +116,15 @@ std::vector<OpCase> NormOpCases() {
     add(Shape({1, 1, 1}), 1);
   };
   for (const char* id : {"layer_norm", "rms_norm", "none", "test.tanh", "test.tanh_residual"}) {
+    const size_t first = cases.size();
     for_all_shapes([&](const Shape& x, int64_t dim) { AddCases(Norm(id, x, dim), &cases); });
+    AddInBf16(first, &cases);
   }
   for (const char* id : {"test.batch", "test.batch_eval"}) {
+    const size_t first = cases.size();
     for_all_shapes(
         [&](const Shape& x, int64_t dim) { AddCrossRowCases(Norm(id, x, dim), &cases); });
+    AddInBf16(first, &cases);
   }
   return cases;
 }

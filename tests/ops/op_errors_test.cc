@@ -49,7 +49,7 @@ TEST_F(OpErrorsTest, MatmulNamesTheSizesThatDiffer) {
   EXPECT_THAT(ShapeError("matmul", {Random({2, 3}), Random({3, 5}), Random({4})}),
               HasSubstr("bias must be [5]"));
   EXPECT_THAT(ShapeError("matmul", {Ints({2, 3}, {0, 0, 0, 0, 0, 0}), Random({3, 5})}),
-              HasSubstr("a must be f32 and is i32"));
+              HasSubstr("a must be f32 or bf16 and is i32"));
 }
 
 TEST_F(OpErrorsTest, MatmulRefusesToDifferentiateWhatWouldComeOutInAnotherShape) {

@@ -30,6 +30,14 @@ CaseInput RandomBf16(Shape shape, double low, double high) {
   return input;
 }
 
+OpCase InBf16(OpCase c, const std::vector<size_t>& inputs) {
+  for (const size_t i : inputs) {
+    if (i < c.inputs.size() && !c.inputs[i].absent) c.inputs[i].type.dtype = DType::kBF16;
+  }
+  c.name = absl::StrCat(c.name, " bf16");
+  return c;
+}
+
 CaseInput Values(Shape shape, std::vector<double> values) {
   CaseInput input;
   input.type = F32(std::move(shape));

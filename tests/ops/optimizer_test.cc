@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
 
 namespace plumb {
@@ -54,8 +55,8 @@ State Train(int steps, int threads) {
   State state = {Normals(kSize, "param"), std::vector<float>(kSize), std::vector<float>(kSize)};
   for (int64_t t = 1; t <= steps; ++t) {
     const std::vector<float> grad = GradientAt(t);
-    AdamWUpdate(kSegments, StepNumber(t), grad.data(), state.param.data(), state.m.data(),
-                state.v.data(), threads);
+    AdamWUpdate(kSegments, StepNumber(t),
+                {grad.data(), state.param.data(), state.m.data(), state.v.data()}, threads);
   }
   return state;
 }
@@ -95,7 +96,7 @@ TEST(AdamWTest, TakesAStepOfTheLearningRateFirst) {
   AdamWStep step = StepNumber(1);
   step.learning_rate = 0.1f;
   step.grad_scale = 1;
-  AdamWUpdate({{0, 3, 0.0f, 1.0f}}, step, grad.data(), param.data(), m.data(), v.data(), 1);
+  AdamWUpdate({{0, 3, 0.0f, 1.0f}}, step, {grad.data(), param.data(), m.data(), v.data()}, 1);
   EXPECT_THAT(param,
               testing::Pointwise(testing::FloatNear(1e-5f), std::vector<float>{0.9f, 1.1f, 0.9f}));
 }
@@ -119,7 +120,30 @@ TEST(AdamWTest, LeavesWhatLiesBetweenSegmentsAlone) {
 }
 
 TEST(AdamWTest, HasNothingToDoWithoutSegments) {
-  AdamWUpdate({}, StepNumber(1), nullptr, nullptr, nullptr, nullptr, 4);
+  AdamWUpdate({}, StepNumber(1), {nullptr, nullptr, nullptr, nullptr}, 4);
+}
+
+TEST(AdamWTest, TheCopyIsTheNewParametersRoundedAndChangesNothingElse) {
+  const State plain = Train(1, 1);
+  for (const int threads : {1, 4}) {
+    const std::vector<float> grad = GradientAt(1);
+    State state = {Normals(kSize, "param"), std::vector<float>(kSize), std::vector<float>(kSize)};
+    constexpr uint16_t kUntouched = 0x1234;
+    std::vector<uint16_t> copy(kSize, kUntouched);
+    AdamWUpdate(kSegments, StepNumber(1),
+                {grad.data(), state.param.data(), state.m.data(), state.v.data(), copy.data()},
+                threads);
+    EXPECT_EQ(state.param, plain.param);
+    EXPECT_EQ(state.m, plain.m);
+    EXPECT_EQ(state.v, plain.v);
+    size_t segment = 0;
+    for (int64_t i = 0; i < kSize; ++i) {
+      const size_t at = static_cast<size_t>(i);
+      if (i >= kSegments[segment].end && segment + 1 < kSegments.size()) ++segment;
+      const bool inside = i >= kSegments[segment].begin && i < kSegments[segment].end;
+      ASSERT_EQ(copy[at], inside ? Bf16FromFloat(state.param[at]) : kUntouched) << i;
+    }
+  }
 }
 
 TEST(SumOfSquaresTest, AddsInDoubleAndTheSameForAnyNumberOfThreads) {
@@ -133,15 +157,26 @@ TEST(SumOfSquaresTest, AddsInDoubleAndTheSameForAnyNumberOfThreads) {
   }
 }
 
-TEST(AccumulateTest, AddsElementByElement) {
+TEST(AccumulateTest, AddsElementByElementAndReturnsTheSumOfSquares) {
   for (const int64_t n : {0, 1, 17, 70001}) {
     const std::vector<float> x = Normals(n, "x"), start = Normals(n, "start");
-    std::vector<float> want = start, one = start, four = start;
+    std::vector<float> want = start;
     for (size_t i = 0; i < want.size(); ++i) want[i] += x[i];
-    Accumulate(x.data(), one.data(), n, 1);
-    Accumulate(x.data(), four.data(), n, 4);
-    EXPECT_EQ(one, want) << n;
-    EXPECT_EQ(four, want) << n;
+    const double squares = SumOfSquares(want.data(), n, 1);
+    for (const int threads : {1, 4}) {
+      std::vector<float> got = start;
+      EXPECT_EQ(Accumulate(x.data(), got.data(), n, threads), squares) << n;
+      EXPECT_EQ(got, want) << n;
+    }
+  }
+}
+
+TEST(CopyTest, CopiesAll) {
+  for (const int64_t n : {0, 1, 70001}) {
+    const std::vector<float> x = Normals(n, "x");
+    std::vector<float> to(x.size(), 7);
+    Copy(x.data(), to.data(), n, 4);
+    EXPECT_EQ(to, x);
   }
 }
 

@@ -59,6 +59,13 @@ OpCase Attention(const Sizes& s) {
   return c;
 }
 
+// The same with bf16 operands.
+OpCase Bf16Attention(const Sizes& s) {
+  OpCase c = Attention(s);
+  for (CaseInput& input : c.inputs) input.type.dtype = DType::kBF16;
+  return c;
+}
+
 OpCase CachedAttention(const Sizes& s, int64_t tokens, int32_t first) {
   std::vector<int32_t> positions;
   for (int64_t i = 0; i < s.batch * tokens; ++i) {
@@ -79,7 +86,7 @@ OpCase CachedAttention(const Sizes& s, int64_t tokens, int32_t first) {
 ReferenceTensor Tokens(const ReferenceTensor& x, int64_t from, int64_t count) {
   const int64_t batch = x.type.shape[0], tokens = x.type.shape[1], width = x.type.shape[2];
   ReferenceTensor out;
-  out.type = F32({batch, count, width});
+  out.type = {x.type.dtype, {batch, count, width}};
   for (int64_t b = 0; b < batch; ++b) {
     const auto begin = x.f.begin() + (b * tokens + from) * width;
     out.f.insert(out.f.end(), begin, begin + count * width);
@@ -117,36 +124,57 @@ TEST_F(SequenceOpsTest, CachedAttentionInChunksEqualsAttentionToAll) {
 }
 
 TEST_F(SequenceOpsTest, AttentionDoesNotLookAhead) {
-  const OpCase c = Attention(kSizes);
-  std::vector<ReferenceTensor> inputs = MakeInputs(c);
-  const auto before = Run(c, inputs);
-  ASSERT_TRUE(before.ok()) << before.status();
-  for (const int64_t from : {1, 5, 31, 64, 69}) {
-    std::vector<ReferenceTensor> changed = inputs;
-    for (ReferenceTensor& x : changed) {
-      const int64_t width = x.type.shape[2];
-      for (size_t i = 0; i < x.f.size(); ++i) {
-        if (static_cast<int64_t>(i) / width % kSizes.tokens >= from) x.f[i] *= -4;
+  for (const OpCase& c : {Attention(kSizes), Bf16Attention(kSizes)}) {
+    const std::vector<ReferenceTensor> inputs = MakeInputs(c);
+    const auto before = Run(c, inputs);
+    ASSERT_TRUE(before.ok()) << before.status();
+    for (const int64_t from : {1, 5, 31, 64, 66, 69}) {
+      std::vector<ReferenceTensor> changed = inputs;
+      for (ReferenceTensor& x : changed) {
+        const int64_t width = x.type.shape[2];
+        for (size_t i = 0; i < x.f.size(); ++i) {
+          // So large that a maximum must be raised late.
+          if (static_cast<int64_t>(i) / width % kSizes.tokens >= from) x.f[i] *= -16;
+        }
       }
+      const auto after = Run(c, changed);
+      ASSERT_TRUE(after.ok()) << after.status();
+      EXPECT_EQ(Tokens((*after)[0], 0, from).f, Tokens((*before)[0], 0, from).f) << from;
+      EXPECT_NE((*after)[0].f, (*before)[0].f);
     }
-    const auto after = Run(c, changed);
-    ASSERT_TRUE(after.ok()) << after.status();
-    EXPECT_EQ(Tokens((*after)[0], 0, from).f, Tokens((*before)[0], 0, from).f) << from;
-    EXPECT_NE((*after)[0].f, (*before)[0].f);
+  }
+}
+
+// Scores that grow with the key's place make every block of keys raise the maximum.
+TEST_F(SequenceOpsTest, AttentionFollowsScoresThatGrowWithTheKeysPlace) {
+  Sizes sizes = kSizes;
+  sizes.tokens = 200;
+  for (OpCase c : {Attention(sizes), Bf16Attention(sizes)}) {
+    const bool bf16 = c.inputs[0].type.dtype == DType::kBF16;
+    const int64_t q_size = c.inputs[0].type.num_elements();
+    c.inputs[0].values.assign(static_cast<size_t>(q_size), 1.0);
+    const int64_t width = sizes.kv_heads * sizes.head_dim;
+    for (int64_t i = 0; i < c.inputs[1].type.num_elements(); ++i) {
+      const int64_t place = i / width % sizes.tokens;
+      c.inputs[1].values.push_back(0.125 * static_cast<double>(place));
+    }
+    c.tolerance = bf16 ? 4e-3 : 1e-5;
+    ExpectKernelMatchesReference(registry_, c);
   }
 }
 
 TEST_F(SequenceOpsTest, AttentionPassesOnANaNInOneKey) {
-  const OpCase c = Attention(kSizes);
-  std::vector<ReferenceTensor> inputs = MakeInputs(c);
-  inputs[1].f[static_cast<size_t>(3 * kSizes.kv_heads * kSizes.head_dim)] =
-      std::numeric_limits<double>::quiet_NaN();
-  const auto got = Run(c, inputs);
-  ASSERT_TRUE(got.ok()) << got.status();
-  const size_t width = static_cast<size_t>(kSizes.heads * kSizes.head_dim);
-  EXPECT_FALSE(std::isnan((*got)[0].f[2 * width]));
-  EXPECT_TRUE(std::isnan((*got)[0].f[3 * width]));
-  EXPECT_TRUE(std::isnan((*got)[0].f[69 * width]));
+  for (const OpCase& c : {Attention(kSizes), Bf16Attention(kSizes)}) {
+    std::vector<ReferenceTensor> inputs = MakeInputs(c);
+    inputs[1].f[static_cast<size_t>(3 * kSizes.kv_heads * kSizes.head_dim)] =
+        std::numeric_limits<double>::quiet_NaN();
+    const auto got = Run(c, inputs);
+    ASSERT_TRUE(got.ok()) << got.status();
+    const size_t width = static_cast<size_t>(kSizes.heads * kSizes.head_dim);
+    EXPECT_FALSE(std::isnan((*got)[0].f[2 * width]));
+    EXPECT_TRUE(std::isnan((*got)[0].f[3 * width]));
+    EXPECT_TRUE(std::isnan((*got)[0].f[69 * width]));
+  }
 }
 
 TEST_F(SequenceOpsTest, CachedAttentionRefusesAPositionOutsideBeforeItWrites) {
@@ -195,6 +223,12 @@ TEST_F(SequenceOpsTest, AttentionSaysWhichOperandDoesNotFit) {
   OpCase c = Attention(kSizes);
   c.inputs[2] = Random({2, 70, 48});
   EXPECT_THAT(Refusal(c), HasSubstr("v f32[2, 70, 48]"));
+  c = Attention(kSizes);
+  c.inputs[1] = RandomBf16({2, 70, 24});
+  EXPECT_THAT(Refusal(c), HasSubstr("k is bf16[2, 70, 24]"));
+  c = CachedAttention(kSizes, 1, 0);
+  c.inputs[4] = RandomBf16({2, 96, 24});
+  EXPECT_THAT(Refusal(c), HasSubstr("the caches are f32[2, 96, 24] and bf16[2, 96, 24]"));
 }
 
 // -- Rotary embedding

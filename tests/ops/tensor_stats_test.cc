@@ -1,6 +1,7 @@
 #include "runtime/ops/tensor_stats.h"
 
 #include <gtest/gtest.h>
+#include "runtime/base/bf16.h"
 
 #include <algorithm>
 #include <cmath>
@@ -96,6 +97,25 @@ TEST(TensorStatsTest, DoesNotDependOnTheNumberOfThreads) {
     EXPECT_EQ(more.sum, one.sum);
     EXPECT_EQ(more.sum_squares, one.sum_squares);
     EXPECT_EQ(more.max_abs, one.max_abs);
+  }
+}
+
+TEST(TensorStatsTest, OfBf16TheyAreThoseOfTheValuesAsF32) {
+  constexpr uint16_t kInfinity = 0x7f80, kNaN = 0xffc0;
+  for (const size_t n : {1, 5, 40, 70000}) {
+    std::vector<uint16_t> halves;
+    std::vector<float> x;
+    const auto add = [&](uint16_t half) {
+      halves.push_back(half);
+      x.push_back(FloatFromBf16(half));
+    };
+    for (const float value : Numbers(static_cast<int64_t>(n))) add(Bf16FromFloat(value));
+    ExpectEqual(StatsOf(halves.data(), static_cast<int64_t>(halves.size()), 2), Naive(x));
+    add(kNaN);
+    add(kInfinity);
+    const TensorStats stats = StatsOf(halves.data(), static_cast<int64_t>(halves.size()), 2);
+    EXPECT_EQ(stats.nonfinite, 2);
+    ExpectEqual(stats, Naive(x));
   }
 }
 

@@ -1,8 +1,12 @@
 #include "tests/session/count_mallocs.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
+#include <mutex>
 
 namespace {
 std::atomic<int64_t> count{0};
@@ -24,7 +28,60 @@ const int installed = __sanitizer_install_malloc_and_free_hooks(
     [](const volatile void*, size_t) { Count(); }, [](const volatile void*) {});
 }  // namespace
 
+namespace plumb {
+int64_t LiveAlignedBytes() { return -1; }
+}  // namespace plumb
+
 #else
+
+namespace {
+
+// What aligned_alloc has given out. Few blocks at a time, so looking for one is quick; and the
+// table is of fixed size, since nothing here may allocate.
+class AlignedBlocks {
+ public:
+  void Add(void* memory, size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Block& block : blocks_) {
+      if (block.memory != nullptr) continue;
+      block = {memory, bytes};
+      bytes_ += static_cast<int64_t>(bytes);
+      used_ = std::max(used_, static_cast<size_t>(&block - blocks_.data()) + 1);
+      return;
+    }
+    std::abort();  // more than the table holds
+  }
+  void Remove(void* memory) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 0; i < used_; ++i) {
+      if (blocks_[i].memory != memory) continue;
+      bytes_ -= static_cast<int64_t>(blocks_[i].bytes);
+      blocks_[i] = {nullptr, 0};
+      return;
+    }
+  }
+  int64_t bytes() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return bytes_;
+  }
+
+ private:
+  struct Block {
+    void* memory = nullptr;
+    size_t bytes = 0;
+  };
+  std::mutex mutex_;
+  std::array<Block, 4096> blocks_;
+  size_t used_ = 0;  // blocks beyond are free
+  int64_t bytes_ = 0;
+};
+AlignedBlocks aligned_blocks;
+
+}  // namespace
+
+namespace plumb {
+int64_t LiveAlignedBytes() { return aligned_blocks.bytes(); }
+}  // namespace plumb
 
 // glibc's own functions under their second names. Operator new calls malloc.
 extern "C" {
@@ -52,14 +109,19 @@ void* memalign(size_t alignment, size_t bytes) noexcept {
 }
 void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
   Count();
-  return __libc_memalign(alignment, bytes);
+  void* memory = __libc_memalign(alignment, bytes);
+  if (memory != nullptr) aligned_blocks.Add(memory, bytes);
+  return memory;
 }
 int posix_memalign(void** memory, size_t alignment, size_t bytes) noexcept {
   Count();
   *memory = __libc_memalign(alignment, bytes);
   return *memory == nullptr ? ENOMEM : 0;
 }
-void free(void* memory) noexcept { __libc_free(memory); }
+void free(void* memory) noexcept {
+  if (memory != nullptr) aligned_blocks.Remove(memory);
+  __libc_free(memory);
+}
 }
 
 #endif

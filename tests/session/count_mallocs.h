@@ -10,6 +10,10 @@ namespace plumb {
 // How often memory was asked for so far, on any thread.
 int64_t MallocCount();
 
+// Bytes that aligned_alloc, by which AlignedBuffer gets its memory, has given out and that were not
+// freed. -1 under a sanitizer, which has malloc's place itself.
+int64_t LiveAlignedBytes();
+
 }  // namespace plumb
 
 #endif  // PLUMB_TESTS_SESSION_COUNT_MALLOCS_H_

@@ -98,14 +98,19 @@ TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
     TrainSpec spec;
     spec.batch_size = 4;
     spec.gradient_accumulation_steps = 2;
-    const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
-    ASSERT_TRUE(session->Step().ok());
-    bool ok = true;
-    EXPECT_EQ(CountAllocations([&] {
-                for (int i = 0; i < 3; ++i) ok = session->Step().ok() && ok;
-              }),
-              0);
-    EXPECT_TRUE(ok);
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      spec.dtype = dtype;
+      spec.recompute_blocks = dtype == DType::kBF16;
+      const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
+      ASSERT_TRUE(session->Step().ok());
+      bool ok = true;
+      EXPECT_EQ(CountAllocations([&] {
+                  for (int i = 0; i < 3; ++i) ok = session->Step().ok() && ok;
+                }),
+                0)
+          << DTypeName(dtype);
+      EXPECT_TRUE(ok);
+    }
   }
 }
 
@@ -134,11 +139,33 @@ TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
     DecodeSession decode(context.get(), &parameters, threads_);
     const std::vector<int32_t> prompt = {1, 2, 3, 4, 5};
     ASSERT_TRUE(decode.Feed(prompt).ok());
+    ASSERT_TRUE(decode.Feed({prompt[0]}).ok());
     bool ok = true;
     EXPECT_EQ(CountAllocations([&] {
                 for (int i = 0; i < 4; ++i) ok = decode.Feed({prompt[1]}).ok() && ok;
                 decode.Reset();
                 ok = decode.Feed(prompt).ok() && ok;  // of a length that was seen
+              }),
+              0);
+    EXPECT_TRUE(ok);
+  }
+}
+
+TEST_P(SessionAllocationTest, DecodingSequencesTogetherAllocatesNothingAfterTheFirstStep) {
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
+    const auto context = MakeContext(runtime_.get(), WideModel());
+    const ParameterStore parameters = GenericParameters(*context);
+    const WeightCopies weights(*context, format, parameters, threads_);
+    DecodeSession decode(context.get(), &weights, 3, threads_);
+    const std::vector<int32_t> prompt = {1, 2, 3, 4, 5}, tokens = {3, 2, 1};
+    ASSERT_TRUE(decode.Feed(0, prompt).ok());
+    ASSERT_TRUE(decode.FeedEach(tokens).ok());
+    bool ok = true;
+    EXPECT_EQ(CountAllocations([&] {
+                for (int i = 0; i < 3; ++i) ok = decode.FeedEach(tokens).ok() && ok;
+                decode.Reset(1);
+                ok = decode.Feed(1, prompt).ok() && ok;
+                ok = decode.FeedEach(tokens).ok() && ok;
               }),
               0);
     EXPECT_TRUE(ok);

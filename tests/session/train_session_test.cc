@@ -340,7 +340,7 @@ TEST_F(TrainSessionTest, GoesOnFromItsBuffersBitForBit) {
   std::memcpy(second->parameters().data(), first->parameters().data(), bytes);
   std::memcpy(second->moments().m, first->first_moments(), bytes);
   std::memcpy(second->moments().v, first->second_moments(), bytes);
-  second->set_step(first->step());
+  second->GoOnAfter(first->step());
   for (int i = 5; i < 8; ++i) EXPECT_EQ(second->Step()->loss, expected[static_cast<size_t>(2 * i)]);
   const ParameterStore& store = second->parameters();
   EXPECT_EQ(std::vector<double>(store.data(), store.data() + store.layout().size),

@@ -43,6 +43,8 @@ TEST(TrainSpecTest, FillsInTheDefaults) {
   EXPECT_EQ(s.eval_batches, 0);
   EXPECT_EQ(s.checkpoint_interval, 0);
   EXPECT_EQ(s.keep_checkpoints, 2);
+  EXPECT_EQ(s.dtype, DType::kF32);
+  EXPECT_FALSE(s.recompute_blocks);
 }
 
 TEST(TrainSpecTest, AZeroThatIsSaidIsNotTheDefault) {
@@ -59,7 +61,7 @@ constexpr char kEverything[] =
     "beta2: 0.99 eps: 1e-5 weight_decay: 0.123456789 weight_decay_on: EVERYTHING grad_clip: 0.5\n"
     "schedule: COSINE warmup_steps: 10 min_learning_rate: 0.001 decay_steps: 150\n"
     "seed: 18446744073709551615 eval_interval: 20 eval_batches: 4 checkpoint_interval: 50\n"
-    "keep_checkpoints: 3\n"
+    "keep_checkpoints: 3 dtype: BF16 recompute: BLOCK\n"
     "data { format: DOCUMENTS vocabulary: BYTES val_fraction: 0.25 keep_order: true }\n";
 
 TEST(TrainSpecTest, TakesWhatIsSaid) {
@@ -87,6 +89,8 @@ TEST(TrainSpecTest, TakesWhatIsSaid) {
   EXPECT_EQ(s.eval_batches, 4);
   EXPECT_EQ(s.checkpoint_interval, 50);
   EXPECT_EQ(s.keep_checkpoints, 3);
+  EXPECT_EQ(s.dtype, DType::kBF16);
+  EXPECT_TRUE(s.recompute_blocks);
 }
 
 TEST(TrainSpecTest, AZeroThatMeansSomethingIsNotADefault) {
@@ -118,6 +122,8 @@ TEST(TrainSpecTest, ItsTextReadsBackAsTheSame) {
     EXPECT_EQ(again->seed, s.seed);
     EXPECT_EQ(again->schedule, s.schedule);
     EXPECT_EQ(again->decay_everything, s.decay_everything);
+    EXPECT_EQ(again->dtype, s.dtype);
+    EXPECT_EQ(again->recompute_blocks, s.recompute_blocks);
     EXPECT_EQ(again->keep_order, s.keep_order);
   }
 }

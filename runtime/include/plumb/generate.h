@@ -15,6 +15,16 @@
 
 namespace plumb {
 
+// How a model's weight matrices are held while it samples and is measured; checkpoints are f32.
+// Fewer bits are read sooner: decoding waits for weights and for nothing else.
+enum class WeightType {
+  kF32,
+  kBF16,  // and activations too; slow where the processor does not multiply bf16 (a warning)
+  kInt8,  // with a scale for every 64 weights of a row; activations are f32
+};
+// "f32", "bf16", "int8"; kInvalidArgument with a suggestion for anything else.
+absl::StatusOr<WeightType> ParseWeightType(absl::string_view text);
+
 struct GenerateOptions {
   std::string prompt;
   double temperature = 1;  // 0: the most likely token
@@ -42,9 +52,10 @@ struct SplitLoss {
 
 class TrainedModel {
  public:
-  // `run`: a run directory, or one of its checkpoints.
+  // `run`: a run directory, or one of its checkpoints. `weights`: what Generate decodes with.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(Runtime* runtime,
-                                                            const std::string& run);
+                                                            const std::string& run,
+                                                            WeightType weights = WeightType::kF32);
   ~TrainedModel();
   TrainedModel(const TrainedModel&) = delete;
   TrainedModel& operator=(const TrainedModel&) = delete;
@@ -59,8 +70,16 @@ class TrainedModel {
       const GenerateOptions& options,
       const std::function<bool(absl::string_view piece)>& on_text = nullptr);
 
+  // Draws `count` continuations, of the indices options.index, options.index + 1, ..., several at a
+  // time: every pass over the weights then serves all of them. Each is, to the letter, what
+  // Generate draws for its index. `on_sample` gets them in the order of their indices, each as soon
+  // as it and those before it are complete; return false to stop.
+  absl::Status GenerateMany(const GenerateOptions& options, int64_t count,
+                            const std::function<bool(GenerateResult sample)>& on_sample);
+
   // Loss on a file in the run's own format, tokenizer and split; a split that is empty is left out.
-  absl::StatusOr<std::vector<SplitLoss>> Evaluate(const std::string& data_path);
+  absl::StatusOr<std::vector<SplitLoss>> Evaluate(const std::string& data_path,
+                                                  WeightType weights = WeightType::kF32);
 
   struct Impl;
 

@@ -70,9 +70,23 @@ struct ModelDescription {
   // not counted among the parameters.
   std::vector<TensorInfo> buffers;
   int64_t buffer_elements = 0;
-  // Bytes: of the weights, of gradients and AdamW's moments, and of the temporary memory of a
-  // training step with one sequence of context_length tokens.
-  int64_t weight_bytes = 0, optimizer_bytes = 0, step_bytes = 0;
+  int64_t weight_bytes = 0;  // in f32
+};
+
+// What training takes, in bytes; all of it is there from the first step to the last, so that the
+// total is the peak of a step. Text and its tokens, evaluation, and the program itself come beside.
+struct TrainingMemory {
+  int64_t batch = 0, seq = 0;  // of a micro-batch; seq is the model's context_length
+  std::string dtype;           // "f32", "bf16"
+  bool recompute_blocks = false;
+  int64_t weights = 0;      // f32
+  int64_t copies = 0;       // of the weights as programs read them; 0 in f32
+  int64_t gradients = 0;    // with their sum, when several micro-batches make a step
+  int64_t moments = 0;      // AdamW's two
+  int64_t norm_states = 0;  // buffers of norms, with what they were before the step
+  int64_t inputs = 0;       // token ids
+  int64_t workspace = 0;    // activations, their gradients, kernels' scratch
+  int64_t total = 0;
 };
 
 class Model {
@@ -84,6 +98,12 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   absl::StatusOr<ModelDescription> Describe() const;
+
+  // What training with a recipe takes: the file `train_path` ("": the schema's defaults), then the
+  // overrides. Errors: as TrainRun::Open for the recipe, and programs too large to be addressed.
+  absl::StatusOr<TrainingMemory> PlanTraining(
+      const std::string& train_path,
+      const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
 
   // What the compiler makes of it, as text. `stage`: graph, grad, optimized, plan, exec, probes.
   absl::StatusOr<std::string> Explain(const std::string& stage, int64_t batch, int64_t seq) const;

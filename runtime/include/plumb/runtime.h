@@ -25,9 +25,10 @@ struct RuntimeOptions {
   // Where plumb is installed, if not where it was built to be: the shipped plugins and placements
   // are then looked for below this prefix. "": where it was built to be.
   std::string install_prefix;
-  // Whether PLUMB_PLUGIN_PATH is read.
+  // Whether PLUMB_PLUGIN_PATH and OMP_NUM_THREADS are read.
   bool use_environment = true;
-  // Threads that a session may use; 0: OMP_NUM_THREADS, or one a processor. Never changes results.
+  // Threads that a session may use; 0: OMP_NUM_THREADS, or one for each processor that this process
+  // may run on. Sessions share the threads of the process. Never changes results.
   int threads = 0;
 };
 

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plumb/probe.h"
+#include "plumb/profile.h"
 #include "plumb/runtime.h"
 
 namespace plumb {
@@ -46,6 +47,7 @@ struct TrainInfo {
   int64_t first_step = 0;  // steps that were done before (resumed)
   int64_t max_steps = 0;
   uint64_t seed = 0;
+  std::string dtype;  // "f32", "bf16": what is computed in
   int threads = 1;
   int64_t cropped_documents = 0;  // training documents longer than the context
   int64_t context_length = 0;
@@ -80,6 +82,10 @@ class TrainRun {
   // One step, its metrics line, and what is due: validation, a checkpoint (always after the last
   // step). kAborted: diverged; the message names the first bad tensor.
   absl::StatusOr<StepReport> Step();
+
+  // From now on steps are timed op by op, to the same bits, and summed up in profile().
+  void StartProfile();
+  Profile profile() const;  // of no steps unless it was started
 
   // A checkpoint now, unless this step has one. Returns its path.
   absl::StatusOr<std::string> SaveCheckpoint();

@@ -1,0 +1,146 @@
+// Training steps on command, for scripts that take turns between plumb and a peer: a process that
+// lives as long as the comparison, so that starting it, compiling and first touching memory are not
+// part of what is timed.
+//
+//   step_server MODEL.pbtxt [--seq N] [--batch N] [--dtype f32|bf16] [--vocab N] [--data FILE]
+//               [--train FILE] [--threads N] [--seed N] [--set-model FIELD=VALUE]
+//               [--set-train FIELD=VALUE]
+//
+// One line on stdout when it is ready, and one for each line that it reads:
+//
+//   ready PARAMETERS
+//   step N     seconds of N steps, tokens, FLOPs, loss of the last
+//   matmul D   FLOP/s of a product of 2048s in f32 or bf16; 0 where there is none
+//   read       bytes a second
+//   memory     peak of resident bytes since the start, the yardsticks' not counted if it is asked
+//   first profile N  the table of a step's time by op, N steps; ends with an empty line
+//
+// It ends with its input.
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "plumb/bench.h"
+
+namespace {
+
+[[noreturn]] void Fail(const std::string& what) {
+  std::fprintf(stderr, "step_server: %s\n", what.c_str());
+  std::exit(1);
+}
+
+void Check(const absl::Status& status) {
+  if (!status.ok()) Fail(std::string(status.message()));
+}
+
+template <class T>
+T Check(absl::StatusOr<T> value) {
+  Check(value.status());
+  return *std::move(value);
+}
+
+std::pair<std::string, std::string> Assignment(const std::string& word) {
+  const size_t equals = word.find('=');
+  if (equals == std::string::npos) Fail(word + " is not FIELD=VALUE");
+  return {word.substr(0, equals), word.substr(equals + 1)};
+}
+
+// Sums of `n` steps.
+void Step(plumb::TrainBench* train, long n) {
+  plumb::BenchStep sum;
+  for (long i = 0; i < n; ++i) {
+    const plumb::BenchStep step = Check(train->Step());
+    sum.seconds += step.seconds;
+    sum.tokens += step.tokens;
+    sum.flops += step.flops;
+    sum.loss = step.loss;
+  }
+  std::printf("%.9f %lld %.6e %.6f\n", sum.seconds, static_cast<long long>(sum.tokens), sum.flops,
+              sum.loss);
+}
+
+void Profile(plumb::TrainBench* train, long n) {
+  for (long i = 0; i < n; ++i) Check(train->ProfiledStep().status());
+  const plumb::Profile profile = train->TakeProfile();
+  for (const plumb::ProfileRow& row : profile.rows) {
+    std::printf("%s %d %lld %.9f %.6e %.6e\n", row.name.c_str(), row.in_graph ? 1 : 0,
+                static_cast<long long>(row.runs), row.seconds, row.flops, row.bytes);
+  }
+  std::printf("\n");
+}
+
+void Serve(plumb::TrainBench* train, plumb::MachineSpeed* machine) {
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string command, argument = "1";
+    words >> command >> argument;
+    const long n = std::strtol(argument.c_str(), nullptr, 10);
+    if (command == "step") {
+      Step(train, n);
+    } else if (command == "profile") {
+      Profile(train, n);
+    } else if (command == "matmul") {
+      const absl::StatusOr<double> speed = machine->MeasureMatmul(argument);
+      if (!absl::IsUnimplemented(speed.status())) Check(speed.status());
+      std::printf("%.6e\n", speed.ok() ? *speed : 0.0);
+    } else if (command == "read") {
+      std::printf("%.6e\n", Check(machine->MeasureRead()));
+    } else if (command == "memory") {
+      std::printf("%lld\n", static_cast<long long>(plumb::PeakMemoryBytes()));
+    } else {
+      Fail("unknown command " + command);
+    }
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2 || argc % 2 != 0) Fail("usage: step_server MODEL.pbtxt [--option VALUE] ...");
+  plumb::RuntimeOptions options;
+  plumb::TrainBenchRequest request;
+  plumb::Spec spec = Check(plumb::Spec::FromFile(argv[1]));
+  for (int i = 2; i + 1 < argc; i += 2) {
+    const std::string name = argv[i], value = argv[i + 1];
+    const long number = std::strtol(value.c_str(), nullptr, 10);
+    if (name == "--seq") {
+      request.seq = number;
+    } else if (name == "--batch") {
+      request.batch = number;
+    } else if (name == "--seed") {
+      request.seed = static_cast<uint64_t>(number);
+    } else if (name == "--dtype") {
+      request.dtype = value;
+    } else if (name == "--data") {
+      request.data_path = value;
+    } else if (name == "--train") {
+      request.train_path = value;
+    } else if (name == "--threads") {
+      options.threads = static_cast<int>(number);
+    } else if (name == "--plugin") {
+      options.plugin_files.push_back(value);
+    } else if (name == "--vocab") {
+      Check(spec.Set("vocab_size", value));
+    } else if (name == "--set-model") {
+      const auto [field, to] = Assignment(value);
+      Check(spec.Set(field, to));
+    } else if (name == "--set-train") {
+      request.train_overrides.push_back(Assignment(value));
+    } else {
+      Fail("unknown option " + name);
+    }
+  }
+  const std::unique_ptr<plumb::Runtime> runtime = Check(plumb::Runtime::Create(options));
+  const std::unique_ptr<plumb::TrainBench> train =
+      Check(plumb::TrainBench::Open(runtime.get(), spec, request));
+  plumb::MachineSpeed machine(runtime.get());
+  std::printf("ready %lld\n", static_cast<long long>(train->parameters()));
+  std::fflush(stdout);
+  Serve(train.get(), &machine);
+  return 0;
+}

@@ -1,0 +1,388 @@
+// plumb bench: how fast a model trains, reads a prompt and decodes on this machine, beside what the
+// machine could do, measured in the same rounds.
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/arguments.h"
+#include "cli/bench_figures.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/nearest.h"
+#include "cli/output.h"
+#include "cli/profile_table.h"
+#include "plumb/bench.h"
+
+namespace plumb::cli {
+namespace {
+
+// A round lasts about this long, if it takes more than one step to do so.
+constexpr double kRoundSeconds = 0.25;
+constexpr int kWarmUpSteps = 3;
+constexpr double kWarmUpSeconds = 0.3;  // documents have many lengths to compile
+constexpr int kMachineRuns = 3;         // of which the best is the yardstick of a round
+
+struct Options {
+  std::string model, data, train, only;
+  std::string dtype, weights = "f32";
+  std::vector<std::string> settings;
+  int64_t batch = 0, seq = 0, vocab = 0;
+  int64_t prompt = 512, tokens = 64, sequences = 1;
+  int64_t rounds = 7;
+  std::optional<uint64_t> seed;
+  bool profile = false, json = false, quiet = false;
+};
+
+std::vector<std::string> Passes() { return {"train", "prompt", "decode"}; }
+
+// Says on a terminal what is being measured; a log file would gain nothing from it.
+class Progress {
+ public:
+  explicit Progress(bool quiet) : shown_(!quiet && StderrIsTerminal()) {}
+  void Show(const std::string& what) {
+    if (shown_) absl::FPrintF(stderr, "\r\x1b[K%s", what);
+  }
+  void End() { Show(""); }
+
+ private:
+  const bool shown_;
+};
+
+// Everything that measuring takes.
+struct Bench {
+  const Options& options;
+  Runtime* runtime;
+  Spec spec;
+  Progress progress;
+  const Interrupts& interrupts;
+  std::string profile_text;
+  Json profile_json;
+
+  void Show(const char* pass, int64_t round) {
+    progress.Show(absl::StrCat(pass, ": round ", round + 1, " of ", options.rounds));
+  }
+  bool Wants(const char* pass) const { return options.only.empty() || options.only == pass; }
+};
+
+// The best of some runs: what the machine can do, not what else it did.
+template <class Measure>
+absl::StatusOr<double> Best(const Measure& measure) {
+  double best = 0;
+  for (int i = 0; i < kMachineRuns; ++i) {
+    const absl::StatusOr<double> speed = measure();
+    if (!speed.ok()) return speed.status();
+    best = std::max(best, *speed);
+  }
+  return best;
+}
+
+// The yardstick of a round: a machine that does not have it leaves the share out.
+absl::Status AddMachine(const absl::StatusOr<double>& speed, double rate, PassFigures* figures) {
+  if (absl::IsUnimplemented(speed.status())) return absl::OkStatus();
+  if (!speed.ok()) return speed.status();
+  figures->machine.Add(*speed);
+  figures->share.Add(rate / *speed);
+  return absl::OkStatus();
+}
+
+absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
+
+TrainBenchRequest ToRequest(const Options& options, Overrides overrides) {
+  TrainBenchRequest request;
+  request.batch = options.batch;
+  request.seq = options.seq;
+  request.dtype = options.dtype;
+  request.seed = options.seed.value_or(1);
+  request.data_path = options.data;
+  request.train_path = options.train;
+  request.train_overrides = std::move(overrides);
+  return request;
+}
+
+// Steps until everything is compiled and touched; how long one takes now.
+absl::StatusOr<double> WarmUp(TrainBench* train) {
+  double seconds = 0, last = 0;
+  for (int i = 0; i < kWarmUpSteps || seconds < kWarmUpSeconds; ++i) {
+    const absl::StatusOr<BenchStep> step = train->Step();
+    if (!step.ok()) return step.status();
+    seconds += step->seconds;
+    last = step->seconds;
+  }
+  return last;
+}
+
+absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures* figures) {
+  ResetPeakMemory();
+  bench->progress.Show("training: preparing");
+  absl::StatusOr<std::unique_ptr<TrainBench>> opened =
+      TrainBench::Open(bench->runtime, bench->spec, ToRequest(bench->options, overrides));
+  if (!opened.ok()) return opened.status();
+  TrainBench& train = **opened;
+  figures->shape = absl::StrCat(train.batch(), " x ", train.seq());
+  figures->dtype = train.dtype();
+  const absl::StatusOr<double> once = WarmUp(&train);
+  if (!once.ok()) return once.status();
+  figures->peak_memory = PeakMemoryBytes();
+  MachineSpeed machine(bench->runtime);  // has memory of its own
+  const int64_t steps = std::clamp<int64_t>(static_cast<int64_t>(kRoundSeconds / *once), 1, 10000);
+  for (int64_t round = 0; round < bench->options.rounds; ++round) {
+    if (bench->interrupts.requested()) return Interrupted();
+    bench->Show("training", round);
+    const absl::StatusOr<double> speed = Best([&] { return machine.MeasureMatmul(train.dtype()); });
+    BenchStep sum;
+    for (int64_t i = 0; i < steps; ++i) {
+      const absl::StatusOr<BenchStep> step = train.Step();
+      if (!step.ok()) return step.status();
+      sum.seconds += step->seconds;
+      sum.tokens += step->tokens;
+      sum.flops += step->flops;
+    }
+    figures->seconds.Add(sum.seconds / static_cast<double>(steps));
+    figures->tokens_per_second.Add(static_cast<double>(sum.tokens) / sum.seconds);
+    figures->rate.Add(sum.flops / sum.seconds);
+    const absl::Status added = AddMachine(speed, sum.flops / sum.seconds, figures);
+    if (!added.ok()) return added;
+  }
+  if (!bench->options.profile) return absl::OkStatus();
+  bench->progress.Show("training: profile");
+  for (int64_t i = 0; i < bench->options.rounds * steps; ++i) {
+    if (bench->interrupts.requested()) return Interrupted();
+    const absl::StatusOr<BenchStep> step = train.ProfiledStep();
+    if (!step.ok()) return step.status();
+  }
+  const Profile profile = train.TakeProfile();
+  bench->profile_text = ProfileTable(profile);
+  bench->profile_json = ProfileJson(profile);
+  return absl::OkStatus();
+}
+
+// Which product is the yardstick of a prompt: that of the activations.
+std::string ProductDType(const std::string& weights) { return weights == "bf16" ? "bf16" : "f32"; }
+
+absl::Status TimePrompt(DecodeBench* decode, MachineSpeed* machine, Bench* bench,
+                        PassFigures* figures) {
+  const int64_t n = std::min(bench->options.prompt, decode->context_length());
+  figures->shape = absl::StrCat(decode->batch(), " x ", n);
+  for (int64_t round = -1; round < bench->options.rounds; ++round) {
+    if (bench->interrupts.requested()) return Interrupted();
+    if (round >= 0) bench->Show("prompt", round);
+    const absl::StatusOr<double> speed =
+        Best([&] { return machine->MeasureMatmul(ProductDType(bench->options.weights)); });
+    decode->Reset();
+    const absl::StatusOr<BenchStep> step = decode->Feed(n);
+    if (!step.ok()) return step.status();
+    if (round < 0) continue;  // compiles
+    figures->seconds.Add(step->seconds);
+    figures->tokens_per_second.Add(static_cast<double>(step->tokens) / step->seconds);
+    figures->rate.Add(step->flops / step->seconds);
+    const absl::Status added = AddMachine(speed, step->flops / step->seconds, figures);
+    if (!added.ok()) return added;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TimeDecoding(DecodeBench* decode, MachineSpeed* machine, Bench* bench,
+                          PassFigures* figures) {
+  const int64_t n = std::min(bench->options.tokens, decode->context_length());
+  const double bytes = static_cast<double>(decode->weight_bytes());
+  figures->shape = absl::StrCat(decode->batch(), " x ", n);
+  for (int64_t round = -1; round < bench->options.rounds; ++round) {
+    if (bench->interrupts.requested()) return Interrupted();
+    if (round >= 0) bench->Show("decode", round);
+    const absl::StatusOr<double> speed = Best([&] { return machine->MeasureRead(); });
+    decode->Reset();
+    BenchStep sum;
+    for (int64_t i = 0; i < n; ++i) {
+      const absl::StatusOr<BenchStep> step = decode->Feed(1);
+      if (!step.ok()) return step.status();
+      sum.seconds += step->seconds;
+      sum.tokens += step->tokens;
+    }
+    if (round < 0) continue;
+    const double rate = bytes * static_cast<double>(n) / sum.seconds;
+    figures->seconds.Add(sum.seconds / static_cast<double>(n));
+    figures->tokens_per_second.Add(static_cast<double>(sum.tokens) / sum.seconds);
+    figures->rate.Add(rate);
+    const absl::Status added = AddMachine(speed, rate, figures);
+    if (!added.ok()) return added;
+  }
+  return absl::OkStatus();
+}
+
+// Prompt and decoding share the weights and the cache. A model that cannot decode is one that can
+// still be trained: that is told in the table, unless it was all that was asked for.
+absl::Status TimeGeneration(Bench* bench, std::vector<PassFigures>* passes) {
+  ResetPeakMemory();
+  bench->progress.Show("decode: preparing");
+  DecodeBenchRequest request;
+  request.batch = bench->options.sequences;
+  request.weights = bench->options.weights;
+  request.seed = bench->options.seed.value_or(1);
+  Spec spec = bench->spec;
+  if (bench->options.seq > 0) {
+    const absl::Status set = spec.Set("context_length", absl::StrCat(bench->options.seq));
+    if (!set.ok()) return set;
+  }
+  absl::StatusOr<std::unique_ptr<DecodeBench>> opened =
+      DecodeBench::Open(bench->runtime, spec, request);
+  if (!opened.ok()) return opened.status();
+  DecodeBench& decode = **opened;
+  const int64_t n = std::min(bench->options.prompt, decode.context_length());
+  const absl::StatusOr<BenchStep> first = decode.Feed(n);
+  const int64_t peak_memory = PeakMemoryBytes();
+  MachineSpeed machine(bench->runtime);  // has memory of its own
+  for (const char* pass : {"prompt", "decode"}) {
+    if (!bench->Wants(pass)) continue;
+    PassFigures figures;
+    figures.name = pass;
+    figures.dtype = bench->options.weights;
+    figures.peak_memory = peak_memory;
+    const bool is_prompt = figures.name == "prompt";
+    figures.unit = is_prompt ? "GFLOP/s" : "GB/s";
+    absl::Status status = first.status();
+    if (status.ok()) {
+      status = is_prompt ? TimePrompt(&decode, &machine, bench, &figures)
+                         : TimeDecoding(&decode, &machine, bench, &figures);
+    }
+    if (!status.ok()) {
+      const bool refused = absl::IsFailedPrecondition(status) && bench->options.only.empty();
+      if (!refused) return status;
+      figures.problem = std::string(status.message());
+    }
+    passes->push_back(std::move(figures));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Measure(const Options& options, const Invocation& invocation) {
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  absl::StatusOr<Settings> settings = ParseSettings(options.settings);
+  if (!settings.ok()) return settings.status();
+  absl::StatusOr<Spec> spec = Spec::FromFile(options.model);
+  if (!spec.ok()) return spec.status();
+  for (const auto& [field, value] : settings->model) {
+    const absl::Status set = spec->Set(field, value);
+    if (!set.ok()) return set;
+  }
+  if (options.vocab > 0) {
+    const absl::Status set = spec->Set("vocab_size", absl::StrCat(options.vocab));
+    if (!set.ok()) return set;
+  }
+  if (spec->vocab_size() == 0 && (options.data.empty() || options.only != "train")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.model,
+                     ": vocab_size is missing, and there is no data to take it from; say it with "
+                     "--vocab N"));
+  }
+  const Interrupts interrupts;
+  Bench bench{options,
+              runtime->get(),
+              *std::move(spec),
+
+              Progress(options.quiet),
+              interrupts,
+              "",
+              Json()};
+  std::vector<PassFigures> passes;
+  absl::Status status;
+  if (bench.Wants("train")) {
+    PassFigures training;
+    training.name = "training";
+    training.unit = "GFLOP/s";
+    status = TimeTraining(settings->train, &bench, &training);
+    passes.push_back(std::move(training));
+  }
+  if (status.ok() && (bench.Wants("prompt") || bench.Wants("decode"))) {
+    status = TimeGeneration(&bench, &passes);
+  }
+  bench.progress.End();
+  PrintWarnings(runtime->get());
+  if (absl::IsCancelled(status)) return kExitInterrupted;
+  if (!status.ok()) return status;
+  Json json = {{"model", options.model},
+               {"threads", (*runtime)->threads()},
+               {"rounds", options.rounds},
+               {"passes", Json::array()}};
+  for (const PassFigures& pass : passes) json["passes"].push_back(ToJson(pass));
+  if (options.profile) json["profile"] = bench.profile_json;
+  const absl::Status printed =
+      options.json
+          ? PrintJson(json)
+          : PrintResult(absl::StrCat(ToTable(passes), bench.profile_text.empty() ? "" : "\n",
+                                     bench.profile_text));
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* value,
+                       const std::vector<std::string>& choices, const std::string& help) {
+  return app->add_option(name, *value, help)
+      ->type_name("NAME")
+      ->check([choices](const std::string& word) {
+        if (std::find(choices.begin(), choices.end(), word) != choices.end()) return std::string();
+        return absl::StrCat("\"", word, "\" is not one of ", absl::StrJoin(choices, ", "),
+                            DidYouMean(word, choices));
+      });
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App* program, Invocation* invocation) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* app = program->add_subcommand(
+      "bench", "Measure how fast a model trains, reads prompts and decodes on this machine");
+  app->add_option("MODEL", options->model, "The model's description (.pbtxt)")
+      ->required()
+      ->type_name("");
+  AddChoice(app, "--only", &options->only, Passes(), "Only this: train, prompt or decode");
+  AddInt(app, "--batch", &options->batch, 1, 1 << 20,
+         "Training: sequences a step; default 1, or as --train says");
+  AddInt(app, "--seq,--context", &options->seq, 1, std::numeric_limits<int32_t>::max(),
+         "Change the model's context_length to this; training fills it");
+  AddChoice(app, "--dtype", &options->dtype, {"f32", "bf16"},
+            "Training: f32 or bf16; default f32, or as --train says");
+  app->add_option("--data", options->data, "Training: on this file; default: random tokens")
+      ->type_name("FILE");
+  app->add_option("--train", options->train, "Training: how to (.pbtxt)")->type_name("FILE");
+  AddInt(app, "--prompt", &options->prompt, 1, std::numeric_limits<int32_t>::max(),
+         "Tokens of a prompt, at most the context; default 512");
+  AddInt(app, "--tokens", &options->tokens, 1, std::numeric_limits<int32_t>::max(),
+         "Tokens to decode, into an empty context; default 64");
+  AddInt(app, "--sequences", &options->sequences, 1, 16,
+         "Prompt and decode: sequences side by side; default 1");
+  AddChoice(app, "--weights", &options->weights, {"f32", "bf16", "int8"},
+            "Prompt and decode: how weights are stored; default f32");
+  AddInt(app, "--vocab", &options->vocab, 1, 1 << 20,
+         "vocab_size, where the model leaves it to the data");
+  AddInt(app, "--rounds", &options->rounds, 1, 100000, "Rounds of measuring; default 7");
+  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
+              "Set a field, e.g. model.n_layer=4 or train.grad_clip=0; repeatable");
+  AddSeed(app, &options->seed, "Seed of weights and tokens; default 1");
+  app->add_flag("--profile", options->profile, "Also a table of a training step's time by op");
+  app->add_flag("--json", options->json, "Print the figures as JSON");
+  app->add_flag("--quiet", options->quiet, "No progress on stderr");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Example:\n"
+      "  plumb bench model.pbtxt --vocab 65 --batch 12\n"
+      "  plumb bench gpt2.pbtxt --only decode --weights int8 --tokens 128\n\n"
+      "Weights are random. Shares are of a 2048 x 2048 x 2048 matrix product of the same type, "
+      "for\n"
+      "decoding of a pass that only reads memory, both measured in the same rounds. FLOPs are 6 a\n"
+      "weight and token (prompts: 2) and attention's, as if nothing were masked.");
+  app->callback([options, invocation] {
+    invocation->run = [options, invocation] { return Measure(*options, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

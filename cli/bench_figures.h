@@ -1,0 +1,47 @@
+// What `plumb bench` measures of one pass, and how it prints. Values.
+#ifndef PLUMB_CLI_BENCH_FIGURES_H_
+#define PLUMB_CLI_BENCH_FIGURES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/output.h"
+
+namespace plumb::cli {
+
+// Figures of rounds, in the order in which they were taken.
+class Series {
+ public:
+  void Add(double value) { values_.push_back(value); }
+  bool empty() const { return values_.empty(); }
+  // By linear interpolation between the sorted values; 0 of none. q in [0, 1].
+  double Quantile(double q) const;
+  double Median() const { return Quantile(0.5); }
+  Json ToJson() const;  // {"median", "p10", "p90"}
+
+ private:
+  std::vector<double> values_;
+};
+
+// One pass of a model, timed in rounds, each beside a yardstick of the machine.
+struct PassFigures {
+  std::string name;   // "training", "prompt", "decode"
+  std::string shape;  // "4 x 64"
+  std::string dtype;
+  Series seconds;            // of a step, a prompt, a token of every sequence
+  Series tokens_per_second;  // of all sequences
+  Series rate;               // FLOP/s; for decoding bytes of weights a second
+  std::string unit;          // of the rate, in billions: "GFLOP/s"
+  Series machine;            // the yardstick, in the unit of the rate
+  Series share;              // rate over machine, round by round; empty without a yardstick
+  int64_t peak_memory = 0;   // bytes; 0: not known
+  std::string problem;       // why there are no figures; "" if there are
+};
+
+Json ToJson(const PassFigures& figures);
+std::string ToTable(const std::vector<PassFigures>& passes);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_BENCH_FIGURES_H_

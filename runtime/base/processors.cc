@@ -1,0 +1,79 @@
+#include "runtime/base/processors.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/file.h"
+
+namespace plumb {
+namespace {
+
+// The words of a short file; none if it cannot be read.
+std::vector<std::string> Words(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path, 4096);
+  if (!text.ok()) return {};
+  return absl::StrSplit(*text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+}
+
+// Microseconds of processor time in a period of microseconds; -1 and "max" stand for no limit.
+void AddQuota(absl::string_view quota, absl::string_view period, int* processors) {
+  int64_t q, p;
+  if (!absl::SimpleAtoi(quota, &q) || !absl::SimpleAtoi(period, &p) || q <= 0 || p <= 0) return;
+  const int here = static_cast<int>(std::min<int64_t>(1 << 20, (q - 1) / p + 1));
+  *processors = *processors == 0 ? here : std::min(*processors, here);
+}
+
+}  // namespace
+
+int CgroupProcessors(absl::string_view membership, const std::string& mount) {
+  int processors = 0;
+  // "hierarchy:controllers:/path", where version 2 has no controllers.
+  for (const absl::string_view line : absl::StrSplit(membership, '\n', absl::SkipEmpty())) {
+    const std::vector<absl::string_view> field = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (field.size() != 3) continue;
+    const bool v2 = field[1].empty();
+    bool cpu = v2;
+    for (const absl::string_view c : absl::StrSplit(field[1], ',')) cpu = cpu || c == "cpu";
+    if (!cpu) continue;
+    const std::string root = v2 ? mount : absl::StrCat(mount, "/cpu");
+    // From the group up to the root. In a container the first paths may be names of the outside.
+    for (std::string path(absl::StripSuffix(field[2], "/"));;) {
+      const std::string group = absl::StrCat(root, path);
+      if (v2) {
+        const std::vector<std::string> max = Words(absl::StrCat(group, "/cpu.max"));
+        if (max.size() == 2) AddQuota(max[0], max[1], &processors);
+      } else {
+        const std::vector<std::string> quota = Words(absl::StrCat(group, "/cpu.cfs_quota_us"));
+        const std::vector<std::string> period = Words(absl::StrCat(group, "/cpu.cfs_period_us"));
+        if (quota.size() == 1 && period.size() == 1) AddQuota(quota[0], period[0], &processors);
+      }
+      const size_t slash = path.rfind('/');
+      if (slash == std::string::npos) break;
+      path.resize(slash);
+    }
+  }
+  return processors;
+}
+
+int AvailableProcessors() {
+  int64_t processors = sysconf(_SC_NPROCESSORS_ONLN);
+  cpu_set_t set;
+  // Fails on machines of more than 1024 processors; then all count.
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) processors = CPU_COUNT(&set);
+  if (const absl::StatusOr<std::string> membership = ReadFile("/proc/self/cgroup", 1 << 16);
+      membership.ok()) {
+    const int quota = CgroupProcessors(*membership, "/sys/fs/cgroup");
+    if (quota > 0) processors = std::min<int64_t>(processors, quota);
+  }
+  return static_cast<int>(std::max<int64_t>(1, processors));
+}
+
+}  // namespace plumb

@@ -1,0 +1,30 @@
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "runtime/compile/graph_edit.h"
+#include "runtime/compile/rewrite.h"
+
+namespace plumb {
+
+absl::StatusOr<Graph> GradientNorms(const Graph& graph, const OpRegistry& registry) {
+  const OpDef* const sum_squares = registry.Find("sum_squares");
+  GraphEdit edit(graph);
+  for (const GraphOutput& output : graph.outputs) {
+    absl::string_view parameter = output.name;
+    if (!absl::ConsumePrefix(&parameter, "grad.")) continue;
+    const Value& gradient = graph.value(output.value);
+    if (gradient.producer < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("the gradient ", output.name, " is a leaf"));
+    }
+    const std::string name = absl::StrCat("grad_square.", parameter);
+    const ValueId square = edit.NewValue(name, F32({1}));
+    edit.InsertAfter(static_cast<size_t>(gradient.producer),
+                     {sum_squares, {output.value}, {square}, {}});
+    edit.AddOutput(name, square);
+  }
+  return std::move(edit).Finish();
+}
+
+}  // namespace plumb

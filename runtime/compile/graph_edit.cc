@@ -1,0 +1,116 @@
+#include "runtime/compile/graph_edit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/compile/rewrite.h"
+
+namespace plumb {
+
+GraphEdit::GraphEdit(const Graph& graph)
+    : graph_(graph),
+      readers_(graph.values.size()),
+      is_output_(OutputValues(graph)),
+      overwritten_(OverwrittenValues(graph)),
+      edited_(graph.nodes.size(), false),
+      in_place_(graph.nodes.size()),
+      after_(graph.nodes.size()) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int32_t position = static_cast<int32_t>(i);
+    for (const ValueId id : graph.nodes[i].inputs) {
+      if (id == kNoValue) continue;
+      std::vector<int32_t>& readers = readers_[Index(id)];
+      if (readers.empty() || readers.back() != position) readers.push_back(position);
+    }
+  }
+}
+
+bool GraphEdit::IsReadOnceBy(ValueId id, size_t reader) const {
+  const std::vector<int32_t>& all = readers(id);
+  const std::vector<ValueId>& operands = node(reader).inputs;
+  return !IsOutput(id) && all.size() == 1 && all[0] == static_cast<int32_t>(reader) &&
+         std::count(operands.begin(), operands.end(), id) == 1;
+}
+
+bool GraphEdit::MayMoveLater(const Node& node) const {
+  return std::none_of(node.inputs.begin(), node.inputs.end(),
+                      [this](ValueId id) { return id != kNoValue && overwritten_[Index(id)]; });
+}
+
+void GraphEdit::Drop(size_t position) { Replace(position, {}); }
+
+void GraphEdit::Replace(size_t position, std::vector<Node> nodes) {
+  edited_[position] = true;
+  in_place_[position] = std::move(nodes);
+}
+
+void GraphEdit::InsertAfter(size_t position, Node node) {
+  after_[position].push_back(std::move(node));
+}
+
+ValueId GraphEdit::NewValue(std::string name, TensorType type) {
+  if (names_.empty()) {
+    for (const Value& value : graph_.values) names_.insert(value.name);
+  }
+  std::string unique = name;
+  for (int suffix = 2; !names_.insert(unique).second; ++suffix) {
+    unique = absl::StrCat(name, "_", suffix);
+  }
+  graph_.values.push_back({std::move(unique), std::move(type), ValueKind::kComputed, -1});
+  return static_cast<ValueId>(graph_.values.size()) - 1;
+}
+
+Graph GraphEdit::Finish() && {
+  Graph edited;
+  std::vector<int32_t> producer(graph_.values.size(), -1);
+  const auto append = [&](Node node) {
+    for (const ValueId id : node.outputs) {
+      producer[Index(id)] = static_cast<int32_t>(edited.nodes.size());
+    }
+    edited.nodes.push_back(std::move(node));
+  };
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    if (edited_[i]) {
+      for (Node& node : in_place_[i]) append(std::move(node));
+    } else {
+      append(std::move(graph_.nodes[i]));
+    }
+    for (Node& node : after_[i]) append(std::move(node));
+  }
+  std::vector<ValueId> new_id(graph_.values.size(), kNoValue);
+  for (size_t id = 0; id < graph_.values.size(); ++id) {
+    Value& value = graph_.values[id];
+    if (value.kind == ValueKind::kComputed) {
+      if (producer[id] < 0) continue;
+      value.producer = producer[id];
+    }
+    new_id[id] = static_cast<ValueId>(edited.values.size());
+    edited.values.push_back(std::move(value));
+  }
+  const auto renumber = [&new_id](ValueId& id) {
+    if (id != kNoValue) id = new_id[Index(id)];
+  };
+  for (Node& node : edited.nodes) {
+    for (ValueId& id : node.inputs) renumber(id);
+    for (ValueId& id : node.outputs) renumber(id);
+  }
+  edited.outputs = std::move(graph_.outputs);
+  for (GraphOutput& output : edited.outputs) renumber(output.value);
+  return edited;
+}
+
+bool IsPlainSum(const Node& node) {
+  if (node.op->name != "combine" || node.attrs.GetDouble("constant", 0) != 0) return false;
+  const std::vector<double>& coefs = node.attrs.GetDoubles("coefs");
+  return std::all_of(coefs.begin(), coefs.end(), [](double coef) { return coef == 1; });
+}
+
+bool IsPlainProduct(const GraphEdit& edit, const Node& node) {
+  if (node.op->name != "matmul") return false;
+  const DType dtype = edit.graph().value(node.outputs[0]).type.dtype;
+  return edit.graph().value(node.inputs[0]).type.dtype == dtype &&
+         edit.graph().value(node.inputs[1]).type.dtype == dtype;
+}
+
+}  // namespace plumb

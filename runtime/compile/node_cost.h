@@ -1,0 +1,28 @@
+// What the nodes of a graph cost: the counts that go with the times of Executable::RunAndTime.
+// Pure.
+#ifndef PLUMB_RUNTIME_COMPILE_NODE_COST_H_
+#define PLUMB_RUNTIME_COMPILE_NODE_COST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/graph/graph.h"
+#include "runtime/graph/op.h"
+
+namespace plumb {
+
+struct NodeTime {
+  std::string op;
+  std::string name;    // of the first output: "layers.3.attention.q"
+  double seconds = 0;  // to be filled in by whoever measures
+  double flops = 0;    // OpDef::flops; 0 for ops that do not count
+  int64_t bytes = 0;   // of its operands, a value that it reads twice or writes in place once
+};
+
+// One a node, in the order of graph.nodes. REQUIRES: the graph is verified.
+std::vector<NodeTime> NodeCosts(const Graph& graph);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_COMPILE_NODE_COST_H_

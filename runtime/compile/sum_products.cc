@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "runtime/compile/graph_edit.h"
+#include "runtime/compile/rewrite.h"
+
+namespace plumb {
+namespace {
+
+// A product is computed where the sum was, so its operands are kept until then instead of itself:
+// not over long stretches.
+constexpr size_t kLongestMove = 32;
+
+bool HasBias(const Node& node) { return node.inputs.size() > 2 && node.inputs[2] != kNoValue; }
+
+class Fusion {
+ public:
+  Fusion(const Graph& graph, const OpRegistry& registry)
+      : edit_(graph),
+        matmul_add_(registry.Find("matmul_add")),
+        matmul_sum_(registry.Find("matmul_sum")) {}
+
+  Graph Run() && {
+    for (size_t i = 0; i < edit_.node_count(); ++i) {
+      if (IsPlainSum(edit_.node(i))) FuseSum(i);
+    }
+    return std::move(edit_).Finish();
+  }
+
+ private:
+  const Node& ProducerOf(ValueId id) const {
+    return edit_.node(static_cast<size_t>(edit_.graph().value(id).producer));
+  }
+
+  // Whether `term` is a product that the sum at `reader` may compute.
+  bool IsProduct(ValueId term, size_t reader) const {
+    const int32_t producer = edit_.graph().value(term).producer;
+    if (producer < 0) return false;
+    const size_t at = static_cast<size_t>(producer);
+    const Node& node = edit_.node(at);
+    return node.op->name == "matmul" && !edit_.IsEdited(at) && reader - at <= kLongestMove &&
+           edit_.IsReadOnceBy(term, reader) && edit_.MayMoveLater(node);
+  }
+
+  // Whether matmul_sum may compute the product together with others.
+  bool IsSummable(ValueId term) const {
+    const Node& node = ProducerOf(term);
+    return IsPlainProduct(edit_, node) && !HasBias(node) &&
+           !node.attrs.GetBool("transpose_a", false);
+  }
+
+  void FuseSum(size_t i) {
+    const Node& sum = edit_.node(i);
+    std::vector<ValueId> products, others;
+    for (const ValueId term : sum.inputs) (IsProduct(term, i) ? products : others).push_back(term);
+    if (products.empty() || others.size() > 1 || sum.inputs.size() < 2) return;
+    std::vector<ValueId> together = TakeSummable(&products);
+
+    // One after the other adds its product to what is there; the last makes what the sum did.
+    std::vector<Node> nodes;
+    ValueId total = others.empty() ? kNoValue : others[0];
+    for (const ValueId product : products) {
+      Node node = ProducerOf(product);
+      edit_.Drop(static_cast<size_t>(edit_.graph().value(product).producer));
+      if (total != kNoValue) {
+        node.op = matmul_add_;
+        node.inputs.resize(3, kNoValue);  // the bias may be absent
+        node.inputs.push_back(total);
+        node.attrs = TransposesOf(node);
+      }
+      total = product;
+      nodes.push_back(std::move(node));
+    }
+    if (!together.empty()) {
+      Node node = {matmul_sum_, {total}, {together[0]}, {}};
+      for (const ValueId product : together) {
+        const Node& one = ProducerOf(product);
+        node.inputs.insert(node.inputs.end(), {one.inputs[0], one.inputs[1]});
+        edit_.Drop(static_cast<size_t>(edit_.graph().value(product).producer));
+      }
+      node.attrs = TransposesOf(ProducerOf(together[0]));
+      node.attrs.Set("count", static_cast<int64_t>(together.size()));
+      nodes.push_back(std::move(node));
+    }
+    nodes.back().outputs = sum.outputs;
+    edit_.Replace(i, std::move(nodes));
+  }
+
+  // Takes from `products` those that one matmul_sum can compute, when there are several.
+  std::vector<ValueId> TakeSummable(std::vector<ValueId>* products) const {
+    std::vector<ValueId> taken[2];  // by transpose_b
+    for (const ValueId product : *products) {
+      if (!IsSummable(product)) continue;
+      taken[ProducerOf(product).attrs.GetBool("transpose_b", false)].push_back(product);
+    }
+    std::vector<ValueId>& most = taken[taken[1].size() > taken[0].size()];
+    if (most.size() < 2) return {};
+    products->erase(std::remove_if(products->begin(), products->end(),
+                                   [&](ValueId id) {
+                                     return std::find(most.begin(), most.end(), id) != most.end();
+                                   }),
+                    products->end());
+    return most;
+  }
+
+  static Attrs TransposesOf(const Node& node) {
+    Attrs attrs;
+    for (const char* name : {"transpose_a", "transpose_b"}) {
+      if (node.attrs.GetBool(name, false)) attrs.Set(name, true);
+    }
+    return attrs;
+  }
+
+  GraphEdit edit_;
+  const OpDef* const matmul_add_;
+  const OpDef* const matmul_sum_;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> SumProducts(const Graph& graph, const OpRegistry& registry) {
+  return Fusion(graph, registry).Run();
+}
+
+}  // namespace plumb

@@ -1,0 +1,201 @@
+// The forward core of attention for bf16 by dot products of pairs. The same steps as in
+// attention_forward.cc, whose comments hold here too.
+#include "runtime/ops/attention_bf16.h"
+#include "runtime/ops/attention_bf16_tiles.h"
+
+#if PLUMB_ATTENTION_BF16
+
+#include <cmath>
+#include <limits>
+
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+
+namespace plumb {
+namespace attention_bf16 {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+struct Queries {
+  int64_t width;
+  float scale;     // of the scores, over log 2
+  uint32_t* q;     // [rows][width / 2]
+  float* sum;      // [rows][width]
+  float* total;    // [rows][kLanes]
+  float* maximum;  // [rows]
+  float* scores;   // [kRowTile][kKeyBlock]
+  uint32_t* p;     // [kRowTile][kKeyBlock / 2]
+};
+
+struct Keys {
+  const uint32_t* columns;  // [width / 2][kKeyBlock]
+  const uint32_t* values;   // [kKeyBlock / 2][width]
+  int64_t count;
+  int64_t diagonal;
+  bool first;
+};
+
+PLUMB_INLINE void RaiseMaxima(int64_t r0, int64_t vectors, const Keys& keys, const Queries& x,
+                              float* raised) {
+  for (int64_t r = 0; r < kRowTile; ++r) {
+    const float* row = x.scores + r * kKeyBlock;
+    __m512 tops = _mm512_load_ps(row);
+    for (int64_t v = 1; v < vectors; ++v) {
+      tops = _mm512_max_ps(tops, _mm512_load_ps(row + v * kLanes));
+    }
+    const float top = _mm512_reduce_max_ps(tops);
+    if (!keys.first && !(top > kRaiseAbove)) continue;
+    raised[r] = top;
+    x.maximum[r0 + r] += top;
+    if (keys.first) continue;
+    const __m512 decay = Exp2(_mm512_set1_ps(-top));
+    float* total = x.total + (r0 + r) * kLanes;
+    _mm512_store_ps(total, _mm512_mul_ps(_mm512_load_ps(total), decay));
+    float* sum = x.sum + (r0 + r) * x.width;
+    for (int64_t e = 0; e < x.width; e += kLanes) {
+      _mm512_store_ps(sum + e, _mm512_mul_ps(_mm512_load_ps(sum + e), decay));
+    }
+  }
+}
+
+// What becomes of the scores' products: relative scores in memory, and the largest of each lane.
+template <bool kWhole>
+struct ToScores {
+  int64_t r0;
+  const Keys& keys;
+  const Queries& x;
+  __m512* over;
+
+  template <int kVectors>
+  PLUMB_INLINE void operator()(const Tile<kVectors>& tile, int64_t v0) const {
+    const __m512 scale = _mm512_set1_ps(x.scale);
+    const int64_t whole_vectors = std::min(keys.count, r0 + keys.diagonal + 1) / kLanes;
+    __m512 largest = *over;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRowTile; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        __m512 score = _mm512_fmsub_ps(tile.acc[r][v], scale, _mm512_set1_ps(x.maximum[r0 + r]));
+        if (!kWhole && v0 + v >= whole_vectors) {
+          const int64_t seen = std::min(keys.count, r0 + r + keys.diagonal + 1);
+          score = _mm512_mask_mov_ps(_mm512_set1_ps(kMinusInfinity),
+                                     FirstLanes(seen - (v0 + v) * kLanes), score);
+        }
+        largest = _mm512_max_ps(largest, score);
+        _mm512_store_ps(x.scores + r * kKeyBlock + (v0 + v) * kLanes, score);
+      }
+    }
+    *over = largest;
+  }
+};
+
+template <bool kWhole>
+PLUMB_INLINE void AttendTile(int64_t r0, int64_t c, const Keys& keys, const Queries& x) {
+  const int64_t seen = std::min(keys.count, r0 + kRowTile + keys.diagonal);
+  const int64_t vectors = VectorCount(seen);
+  const int64_t q_stride = x.width / 2;
+  __m512 over = _mm512_set1_ps(kMinusInfinity);
+  MultiplyRows({x.q + r0 * q_stride, q_stride, 1}, keys.columns, kKeyBlock, (c + 1) / 2, vectors,
+               FromZero(), ToScores<kWhole>{r0, keys, x, &over});
+  float raised[kRowTile] = {};
+  if (keys.first || _mm512_cmp_ps_mask(over, _mm512_set1_ps(kRaiseAbove), _CMP_GT_OQ) != 0) {
+    RaiseMaxima(r0, vectors, keys, x, raised);
+  }
+
+  for (int64_t r = 0; r < kRowTile; ++r) {
+    float* total = x.total + (r0 + r) * kLanes;
+    __m512 sum = keys.first ? _mm512_setzero_ps() : _mm512_load_ps(total);
+    const float* row = x.scores + r * kKeyBlock;
+    const __m512 less = _mm512_set1_ps(raised[r]);
+    uint32_t* words = x.p + r * kKeyBlock / 2;
+    for (int64_t v = 0; v < vectors; v += 2) {
+      const __m512 p0 = Exp2(_mm512_sub_ps(_mm512_load_ps(row + v * kLanes), less));
+      __m512 p1 = _mm512_setzero_ps();
+      if (v + 1 < vectors) {
+        p1 = Exp2(_mm512_sub_ps(_mm512_load_ps(row + (v + 1) * kLanes), less));
+      }
+      sum = _mm512_add_ps(sum, _mm512_add_ps(p0, p1));
+      _mm512_store_si512(words + v * kLanes / 2, NarrowRow(p0, p1));
+    }
+    _mm512_store_ps(total, sum);
+  }
+
+  const LeftOperand p = {x.p, kKeyBlock / 2, 1};
+  float* sum = x.sum + r0 * x.width;
+  const int64_t pairs = (seen + 1) / 2;
+  if (keys.first) {
+    MultiplyRows(p, keys.values, x.width, pairs, VectorCount(c), FromZero(),
+                 ToMemory{sum, x.width});
+  } else {
+    MultiplyRows(p, keys.values, x.width, pairs, VectorCount(c), FromMemory{sum, x.width},
+                 ToMemory{sum, x.width});
+  }
+}
+
+void Attend(const AttendArgs<uint16_t>& args, float* scratch) {
+  const int64_t c = args.head_dim;
+  const int64_t packed = PackedRows(args.queries);
+  Queries x;
+  x.width = PackedWidth(c);
+  x.scale = args.scale * kLog2E;
+  x.sum = scratch;
+  x.total = x.sum + packed * x.width;
+  x.maximum = x.total + packed * kLanes;
+  x.scores = x.maximum + PackedWidth(packed);
+  float* columns_at = x.scores + kRowTile * kKeyBlock;
+  float* values_at = columns_at + kKeyBlock * x.width / 2;
+  float* p_at = values_at + kKeyBlock / 2 * x.width;
+  uint32_t* columns = reinterpret_cast<uint32_t*>(columns_at);
+  uint32_t* values = reinterpret_cast<uint32_t*>(values_at);
+  x.p = reinterpret_cast<uint32_t*>(p_at);
+  x.q = x.p + kRowTile * kKeyBlock / 2;
+
+  PackWords(args.q, args.q_stride, args.queries, c, x.q, x.width);
+  std::fill_n(x.maximum, PackedWidth(packed), 0.0f);
+  const int64_t n_keys = args.offset + args.queries;
+  for (int64_t j0 = 0; j0 < n_keys; j0 += kKeyBlock) {
+    Keys keys;
+    keys.columns = columns;
+    keys.values = values;
+    keys.count = std::min(kKeyBlock, n_keys - j0);
+    keys.diagonal = args.offset - j0;
+    keys.first = j0 == 0;
+    PackColumns(args.k + j0 * args.kv_stride, args.kv_stride, keys.count, c, columns);
+    PackPairs(args.v + j0 * args.kv_stride, args.kv_stride, keys.count, keys.count, c, values,
+              x.width);
+
+    const int64_t from = std::max<int64_t>(0, -keys.diagonal) / kRowTile * kRowTile;
+    const int64_t whole = std::max<int64_t>(0, keys.count - 1 - keys.diagonal);
+    int64_t r0 = from;
+    for (; r0 < args.queries && (r0 < whole || keys.count % kLanes != 0); r0 += kRowTile) {
+      AttendTile<false>(r0, c, keys, x);
+    }
+    for (; r0 < args.queries; r0 += kRowTile) AttendTile<true>(r0, c, keys, x);
+  }
+
+  for (int64_t r = 0; r < args.queries; ++r) {
+    const float total = _mm512_reduce_add_ps(_mm512_load_ps(x.total + r * kLanes));
+    StoreRow(x.sum + r * x.width, 1 / total, c, args.context + r * args.context_stride);
+    if (args.lse != nullptr) args.lse[r] = x.maximum[r] * kLn2 + std::log(total);
+  }
+}
+
+}  // namespace
+}  // namespace attention_bf16
+}  // namespace plumb
+
+#pragma GCC pop_options
+
+#endif  // PLUMB_ATTENTION_BF16
+
+namespace plumb {
+
+AttendFn<uint16_t> FindBf16Attend() {
+#if PLUMB_ATTENTION_BF16
+  if (__builtin_cpu_supports("avx512bf16")) return attention_bf16::Attend;
+#endif
+  return nullptr;
+}
+
+}  // namespace plumb

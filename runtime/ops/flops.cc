@@ -1,0 +1,50 @@
+#include "runtime/ops/flops.h"
+
+namespace plumb {
+namespace {
+
+double ProductFlops(const Shape& a, const Shape& b, const Attrs& attrs) {
+  const bool transpose_a = attrs.GetBool("transpose_a", false);
+  const bool transpose_b = attrs.GetBool("transpose_b", false);
+  const int64_t m = transpose_a ? a.last() : a.rows();
+  const int64_t k = transpose_a ? a.rows() : a.last();
+  const int64_t n = transpose_b ? b.rows() : b.last();
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+// The multiply-adds of one product over all pairs of a query and a key that it sees, times two.
+double PairFlops(const OpTypes& types) {
+  const Shape& q = types.in(0).shape;  // [B, T, H*c]
+  const double tokens = static_cast<double>(q[1]);
+  return static_cast<double>(q[0]) * tokens * (tokens + 1) * static_cast<double>(q.last());
+}
+
+}  // namespace
+
+double MatmulFlops(const OpTypes& types) {
+  return ProductFlops(types.in(0).shape, types.in(1).shape, types.attrs);
+}
+
+double MatmulSharedFlops(const OpTypes& types) {
+  const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
+  double flops = 0;
+  for (size_t i = 1; i <= count; ++i) {
+    flops += ProductFlops(types.in(0).shape, types.in(i).shape, types.attrs);
+  }
+  return flops;
+}
+
+double MatmulSumFlops(const OpTypes& types) {
+  const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
+  double flops = 0;
+  for (size_t i = 0; i < count; ++i) {
+    flops += ProductFlops(types.in(1 + 2 * i).shape, types.in(2 + 2 * i).shape, types.attrs);
+  }
+  return flops;
+}
+
+double AttentionFlops(const OpTypes& types) { return 2 * PairFlops(types); }
+
+double AttentionGradFlops(const OpTypes& types) { return 5 * PairFlops(types); }
+
+}  // namespace plumb

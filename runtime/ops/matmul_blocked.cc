@@ -1,0 +1,336 @@
+// A product cut into blocks for several threads.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/parallel.h"
+#include "runtime/ops/matmul_cut.h"
+#include "runtime/ops/matmul_kernels.h"
+#include "runtime/ops/matmul_product.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kSlabRows = 126;          // of a, that stay in the second-level cache
+constexpr int64_t kSharedRows = 96;         // of a task, at least, where b is shared
+constexpr int64_t kGroupColumns = 256;      // of b, beside them
+constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
+constexpr int64_t kSharedFloats = 1 << 21;  // of b, packed for all tasks: 8 MiB, in the last cache
+
+int64_t Align(int64_t floats) { return (floats + 15) / 16 * 16; }
+
+// Whether sums are made in the result's own memory: those that nothing is done to at the end. An
+// operand to be added comes first then, as the beginning of every sum.
+bool MakesSumsInPlace(const ProductSpec& spec) {
+  if (spec.out != DType::kF32) return false;
+  return spec.finish == FinishKind::kStore ||
+         (spec.finish == FinishKind::kAdd &&
+          std::all_of(spec.results.begin(), spec.results.end(),
+                      [](const ProductResult& result) { return result.bias < 0; }));
+}
+
+class BlockedMatmul : public Kernel {
+ public:
+  explicit BlockedMatmul(ProductSpec spec)
+      : spec_(std::move(spec)),
+        kernels_(SelectMatmulKernels(spec_.operands)),
+        element_(SizeOf(spec_.operands)),
+        out_element_(SizeOf(spec_.out)),
+        direct_(MakesSumsInPlace(spec_)),
+        finish_(SelectFinish(spec_.finish, spec_.activation, spec_.out)) {
+    for (const ProductResult& result : spec_.results) {
+      Plan plan;
+      for (size_t t = 0; t < result.terms.size(); ++t) {
+        for (const TermBlock& block : CutTerms(result.terms[t].k, kernels_.unit_terms)) {
+          plan.blocks.push_back({t, block, InPlace(result.terms[t])});
+          max_units_ = std::max(max_units_, kernels_.Units(block.terms));
+          if (!plan.blocks.back().in_place) a_floats_ = 1;
+        }
+      }
+      plans_.push_back(std::move(plan));
+    }
+    // Many rows are worth packing b for all tasks, unless a block of it is too large to stay in
+    // the last cache; then each task packs its own columns.
+    shared_ = plans_.size() == 1 && spec_.m >= (spec_.transpose_a ? 64 : 256) &&
+              WantedTasks(Shape(0)) > 1 &&
+              kernels_.Width(spec_.results[0].n) * max_units_ <= kSharedFloats;
+    shared_ ? PlanSharing() : PlanTasks();
+  }
+
+  int64_t scratch_bytes() const override {
+    const int64_t tasks = shared_ ? grid_.rows : static_cast<int64_t>(tasks_.size());
+    return (shared_floats_ + tasks * TaskFloats()) * SizeOf(DType::kF32);
+  }
+
+  absl::Status Run(const KernelArgs& args) const override {
+    if (shared_) {
+      RunShared(args);
+    } else {
+      ParallelFor(static_cast<int64_t>(tasks_.size()), args.threads,
+                  [&](int64_t i) { RunTask(args, i); });
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Block {
+    size_t term;
+    TermBlock range;
+    bool in_place;  // a is read where it is
+  };
+  struct Plan {  // of a result
+    std::vector<Block> blocks;
+  };
+  struct Task {
+    size_t result;
+    Range rows, columns;
+  };
+
+  CutShape Shape(size_t result) const {
+    const ProductResult& r = spec_.results[result];
+    int64_t k = 0;
+    for (const ProductTerm& term : r.terms) k += term.k;
+    return {spec_.m,       r.n, k, spec_.transpose_a, spec_.transpose_b, kernels_.tile_rows,
+            kernels_.panel};
+  }
+
+  // Rows a multiple of a page apart would share one set of the first-level cache, which holds fewer
+  // lines than a tile has rows: a copy is quicker.
+  bool InPlace(const ProductTerm& term) const {
+    return !spec_.transpose_a && kernels_.a_in_place && term.k % kernels_.unit_terms == 0 &&
+           term.lda * element_ % 4096 != 0;
+  }
+
+  int64_t TaskFloats() const { return a_floats_ + b_floats_ + sum_floats_; }
+
+  // Each task packs what it needs.
+  void PlanTasks() {
+    for (size_t r = 0; r < plans_.size(); ++r) {
+      const CutShape shape = Shape(r);
+      const Grid grid = CutToGrid(shape);
+      for (int64_t j = 0; j < grid.columns; ++j) {
+        for (int64_t i = 0; i < grid.rows; ++i) {
+          tasks_.push_back({r, grid.Rows(shape, i), grid.Columns(shape, j)});
+        }
+      }
+    }
+    int64_t rows = 0, columns = 0;
+    bool keeps_sums = false;
+    for (const Task& task : tasks_) {
+      rows = std::max(rows, task.rows.end - task.rows.begin);
+      columns = std::max(columns, task.columns.end - task.columns.begin);
+      if (!direct_ && plans_[task.result].blocks.size() > 1) keeps_sums = true;
+    }
+    slab_rows_ = std::min(rows, kSlabRows);
+    // With one slab, a panel is of no use after it: each is packed just before.
+    group_ = rows <= kSlabRows ? kernels_.panel : kGroupColumns;
+    if (keeps_sums) group_ = std::min(group_, kMaxSumFloats / rows);
+    group_ = std::max(kernels_.panel, std::min(group_, columns) / kernels_.panel * kernels_.panel);
+    if (a_floats_ > 0) a_floats_ = Align(slab_rows_ * max_units_);
+    b_floats_ = Align(group_ * max_units_);
+    if (!direct_) sum_floats_ = Align(keeps_sums ? rows * group_ : slab_rows_ * kernels_.panel);
+  }
+
+  // b is packed once for all tasks, which are ranges of rows: no operand is packed twice.
+  void PlanSharing() {
+    const CutShape shape = Shape(0);
+    // Every task reads all of b, which is worth it for a slab of rows.
+    grid_.rows = std::min(WantedTasks(shape), std::max<int64_t>(4, shape.m / kSharedRows));
+    int64_t rows = 0;
+    for (int64_t i = 0; i < grid_.rows; ++i) {
+      const Range range = grid_.Rows(shape, i);
+      rows = std::max(rows, range.end - range.begin);
+    }
+    slab_rows_ = std::min(rows, kSlabRows);
+    if (a_floats_ > 0) a_floats_ = Align(slab_rows_ * max_units_);
+    const int64_t width = kernels_.Width(shape.n);
+    const int64_t at_once = std::max<int64_t>(1, kSharedFloats / (width * max_units_));
+    const int64_t blocks = static_cast<int64_t>(plans_[0].blocks.size());
+    if (!direct_) sum_floats_ = Align(blocks > 1 ? rows * shape.n : slab_rows_ * kernels_.panel);
+    rounds_ = (blocks + at_once - 1) / at_once;
+    shared_floats_ = Align((blocks + rounds_ - 1) / rounds_ * width * max_units_);
+  }
+
+  const void* Element(const KernelArgs& args, int operand, int64_t i) const {
+    return static_cast<const char*>(args.in[operand]) + i * element_;
+  }
+
+  void PackB(const KernelArgs& args, const ProductTerm& term, const TermBlock& block, int64_t first,
+             int64_t count, float* to) const {
+    (spec_.transpose_b ? kernels_.pack_b_transposed
+                       : kernels_.pack_b)({args.in[term.b], term.ldb, block.k0, block.terms, first,
+                                           count, to, kernels_.Width(count)});
+  }
+
+  // Sets a, lda and tiled of `g` for a slab of rows.
+  void PrepareA(const KernelArgs& args, const ProductTerm& term, const Block& block, int64_t first,
+                int64_t count, float* scratch, PanelArgs* g) const {
+    g->tiled = spec_.transpose_a;
+    if (block.in_place) {
+      g->a = static_cast<const float*>(Element(args, term.a, first * term.lda + block.range.k0));
+      g->lda = term.lda / kernels_.unit_terms;
+      return;
+    }
+    (spec_.transpose_a ? kernels_.pack_a_transposed : kernels_.pack_a)(
+        {args.in[term.a], term.lda, block.range.k0, block.range.terms, first, count, scratch, 0});
+    g->a = scratch;
+    g->lda = g->units;
+  }
+
+  // Sets c, ldc and accumulate of `g` for a block of the result's own memory, and fetches what it
+  // is to be added to, unless `begun`.
+  void SetResult(const KernelArgs& args, const ProductResult& result, bool begun, int64_t row,
+                 int64_t column, PanelArgs* g) const {
+    g->c = args.out_f32(static_cast<size_t>(result.out)) + row * result.n + column;
+    g->ldc = result.n;
+    g->accumulate = begun || result.operand >= 0;
+    if (begun || result.operand < 0 || args.in[result.operand] == args.out[result.out]) return;
+    const float* from = args.f32(static_cast<size_t>(result.operand)) + row * result.n + column;
+    for (int64_t i = 0; i < g->rows; ++i) {
+      std::memcpy(g->c + i * g->ldc, from + i * g->ldc,
+                  static_cast<size_t>(g->columns) * sizeof(float));
+    }
+  }
+
+  void RunTask(const KernelArgs& args, int64_t i) const {
+    const Task& task = tasks_[static_cast<size_t>(i)];
+    const ProductResult& result = spec_.results[task.result];
+    const std::vector<Block>& blocks = plans_[task.result].blocks;
+    float* a_scratch = static_cast<float*>(args.scratch) + i * TaskFloats();
+    float* b_scratch = a_scratch + a_floats_;
+    float* sums = b_scratch + b_floats_;
+    for (int64_t column = task.columns.begin; column < task.columns.end; column += group_) {
+      const int64_t columns = std::min(group_, task.columns.end - column);
+      for (size_t at = 0; at < blocks.size(); ++at) {
+        const ProductTerm& term = result.terms[blocks[at].term];
+        PanelArgs g;
+        g.units = kernels_.Units(blocks[at].range.terms);
+        for (int64_t row = task.rows.begin; row < task.rows.end; row += slab_rows_) {
+          g.rows = std::min(slab_rows_, task.rows.end - row);
+          PrepareA(args, term, blocks[at], row, g.rows, a_scratch, &g);
+          for (int64_t j = 0; j < columns; j += kernels_.panel) {
+            g.columns = std::min(kernels_.panel, columns - j);
+            g.width = kernels_.Width(g.columns);
+            float* b = b_scratch + j * g.units;
+            if (row == task.rows.begin) {
+              PackB(args, term, blocks[at].range, column + j, g.columns, b);
+            }
+            g.b = b;
+            g.accumulate = at > 0;
+            g.start =
+                result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)) + column + j;
+            if (direct_) {
+              SetResult(args, result, at > 0, row, column + j, &g);
+            } else if (blocks.size() == 1) {
+              g.c = sums;
+              g.ldc = kernels_.panel;
+            } else {
+              g.c = sums + (row - task.rows.begin) * group_ + j;
+              g.ldc = group_;
+            }
+            kernels_.multiply(g);
+            if (!direct_ && at + 1 == blocks.size()) {
+              Finish(args, result, g, row * result.n + column + j);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // `at`: where the block of sums that `g` has made begins in the result.
+  void Finish(const KernelArgs& args, const ProductResult& result, const PanelArgs& g,
+              int64_t at) const {
+    const int64_t offset = at * out_element_;
+    FinishArgs f{g.rows, g.columns, g.c, g.ldc, nullptr, nullptr, nullptr, result.n};
+    if (result.operand >= 0) f.operand = static_cast<const char*>(args.in[result.operand]) + offset;
+    if (result.pre >= 0) f.pre = static_cast<char*>(args.out[result.pre]) + offset;
+    f.out = static_cast<char*>(args.out[result.out]) + offset;
+    finish_(f);
+  }
+
+  void RunShared(const KernelArgs& args) const {
+    const CutShape shape = Shape(0);
+    const ProductResult& result = spec_.results[0];
+    const std::vector<Block>& blocks = plans_[0].blocks;
+    const auto term_of = [&](int64_t block) -> const ProductTerm& {
+      return result.terms[blocks[static_cast<size_t>(block)].term];
+    };
+    const int64_t width = kernels_.Width(result.n);
+    const int64_t panels = (result.n + kernels_.panel - 1) / kernels_.panel;
+    float* shared = static_cast<float*>(args.scratch);
+    for (int64_t round = 0; round < rounds_; ++round) {
+      const Range part = TaskRange(static_cast<int64_t>(blocks.size()), rounds_, round);
+      // Block after block, panel after panel.
+      const auto place = [&](int64_t block, int64_t panel) {
+        return shared + (block - part.begin) * width * max_units_ +
+               panel * kernels_.panel *
+                   kernels_.Units(blocks[static_cast<size_t>(block)].range.terms);
+      };
+      ParallelFor((part.end - part.begin) * panels, args.threads, [&](int64_t i) {
+        const int64_t block = part.begin + i / panels, panel = i % panels;
+        const int64_t first = panel * kernels_.panel;
+        PackB(args, term_of(block), blocks[static_cast<size_t>(block)].range, first,
+              std::min(kernels_.panel, result.n - first), place(block, panel));
+      });
+      ParallelFor(grid_.rows, args.threads, [&](int64_t i) {
+        float* a_scratch = shared + shared_floats_ + i * TaskFloats();
+        float* sums = a_scratch + a_floats_;
+        const Range rows = grid_.Rows(shape, i);
+        for (int64_t row = rows.begin; row < rows.end; row += slab_rows_) {
+          for (int64_t at = part.begin; at < part.end; ++at) {
+            const Block& block = blocks[static_cast<size_t>(at)];
+            PanelArgs g;
+            g.rows = std::min(slab_rows_, rows.end - row);
+            g.units = kernels_.Units(block.range.terms);
+            PrepareA(args, term_of(at), block, row, g.rows, a_scratch, &g);
+            for (int64_t panel = 0; panel < panels; ++panel) {
+              const int64_t column = panel * kernels_.panel;
+              g.columns = std::min(kernels_.panel, result.n - column);
+              g.width = kernels_.Width(g.columns);
+              g.b = place(at, panel);
+              g.start =
+                  result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)) + column;
+              if (direct_) {
+                SetResult(args, result, at > 0, row, column, &g);
+              } else {
+                const bool one = blocks.size() == 1;
+                g.c = one ? sums : sums + (row - rows.begin) * result.n + column;
+                g.ldc = one ? kernels_.panel : result.n;
+                g.accumulate = at > 0;
+              }
+              kernels_.multiply(g);
+              if (!direct_ && at + 1 == static_cast<int64_t>(blocks.size())) {
+                Finish(args, result, g, row * result.n + column);
+              }
+            }
+          }
+        }
+      });
+    }
+  }
+
+  ProductSpec spec_;
+  MatmulKernels kernels_;
+  int64_t element_, out_element_;  // bytes
+  bool direct_;                    // sums are made in the result's own memory
+  FinishFn finish_;
+  std::vector<Plan> plans_;  // one a result
+  int64_t max_units_ = 0;    // of a block of terms
+
+  std::vector<Task> tasks_;
+  bool shared_ = false;
+  Grid grid_;  // of shared_: rows only
+  int64_t rounds_ = 0;
+  int64_t slab_rows_ = 0, group_ = 0;
+  int64_t shared_floats_ = 0;                             // scratch of all tasks,
+  int64_t a_floats_ = 0, b_floats_ = 0, sum_floats_ = 0;  // and of each
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeBlockedMatmul(ProductSpec spec) {
+  return std::make_unique<BlockedMatmul>(std::move(spec));
+}
+
+}  // namespace plumb

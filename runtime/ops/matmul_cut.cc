@@ -1,0 +1,73 @@
+#include "runtime/ops/matmul_cut.h"
+
+#include <algorithm>
+
+namespace plumb {
+namespace {
+
+int64_t Units(int64_t size, int64_t unit) { return (size + unit - 1) / unit; }
+
+Range Part(int64_t size, int64_t unit, int64_t parts, int64_t i) {
+  const Range units = TaskRange(Units(size, unit), parts, i);
+  return {units.begin * unit, std::min(size, units.end * unit)};
+}
+
+// The largest of `parts` parts, relative to their mean.
+double Unevenness(int64_t units, int64_t parts) {
+  return static_cast<double>(Units(units, parts) * parts) / static_cast<double>(units);
+}
+
+}  // namespace
+
+Range Grid::Rows(const CutShape& shape, int64_t i) const {
+  return Part(shape.m, shape.tile_rows, rows, i);
+}
+
+Range Grid::Columns(const CutShape& shape, int64_t i) const {
+  return Part(shape.n, shape.panel, columns, i);
+}
+
+int64_t WantedTasks(const CutShape& shape) {
+  // Two tasks from 2^20 multiply-adds (some 8 us) on, then one more for each 2^21, up to 64.
+  const int64_t work = shape.m * shape.n * shape.k;
+  return work < (1 << 20) ? 1 : std::clamp<int64_t>(work >> 21, 2, 64);
+}
+
+Grid CutToGrid(const CutShape& shape) {
+  const int64_t wanted = WantedTasks(shape);
+  Grid best;
+  if (wanted == 1) return best;
+  // Clock cycles, as measured: a multiply-add is 1/32 of one, packing an element a quarter, with a
+  // transposition half a one. Rows of a that are read in place are read from further away.
+  const double m = static_cast<double>(shape.m), n = static_cast<double>(shape.n);
+  const double pack_a = shape.transpose_a ? 0.25 : 0.03, pack_b = shape.transpose_b ? 0.5 : 0.25;
+  const int64_t row_units = Units(shape.m, shape.tile_rows);
+  const int64_t column_units = Units(shape.n, shape.panel);
+  double least = 0;
+  for (int64_t columns = 1; columns <= std::min(wanted, column_units); ++columns) {
+    const int64_t rows = std::min(Units(wanted, columns), row_units);
+    // A task of few rows packs columns for little use.
+    const double cost =
+        m * n / 32 * Unevenness(row_units, rows) * Unevenness(column_units, columns) +
+        n * pack_b * static_cast<double>(rows) + m * pack_a * static_cast<double>(columns);
+    if (columns == 1 || cost < least) {
+      least = cost;
+      best = {rows, columns};
+    }
+  }
+  return best;
+}
+
+std::vector<TermBlock> CutTerms(int64_t k, int64_t unit_terms) {
+  const int64_t units = Units(k, unit_terms);
+  const int64_t parts = Units(units, kMaxBlockUnits);
+  std::vector<TermBlock> blocks;
+  for (int64_t i = 0; i < parts; ++i) {
+    const Range range = TaskRange(units, parts, i);
+    const int64_t k0 = range.begin * unit_terms;
+    blocks.push_back({k0, std::min(k, range.end * unit_terms) - k0});
+  }
+  return blocks;
+}
+
+}  // namespace plumb

@@ -1,0 +1,284 @@
+// Forms of matmul that do more while sums are in the cache, or read an operand once for several
+// products. Made by passes after differentiation; none has a gradient.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/ops/flops.h"
+#include "runtime/ops/matmul_product.h"
+#include "runtime/ops/matmul_shape.h"
+#include "runtime/ops/op_checks.h"
+#include "runtime/ops/ops.h"
+
+namespace plumb {
+namespace {
+
+TensorType ResultType(const OpTypes& types, size_t a, size_t b) {
+  const Shape& shape = types.in(a).shape;
+  const ProductShape p(shape, types.in(b).shape, types.attrs);
+  return {types.in(a).dtype, p.Result(shape)};
+}
+
+// matmul_act
+
+absl::StatusOr<std::vector<TensorType>> InferAct(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckProduct(types, 0, 1));
+  const TensorType y = ResultType(types, 0, 1);
+  PLUMB_RETURN_IF_ERROR(CheckBias(types, 2, y.shape.last()));
+  PLUMB_RETURN_IF_ERROR(ParseActivationKind(types.attrs.GetString("kind")).status());
+  return std::vector<TensorType>(types.attrs.GetBool("keep", false) ? 2 : 1, y);
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeActKernel(const OpTypes& types) {
+  ProductSpec spec = SpecOf(types, 0, 1);
+  spec.finish = FinishKind::kAct;
+  PLUMB_ASSIGN_OR_RETURN(spec.activation, ParseActivationKind(types.attrs.GetString("kind")));
+  ProductResult result;
+  result.n = types.out(0).shape.last();
+  result.terms = {TermOf(types, 0, 1)};
+  if (types.has(2)) result.bias = 2;
+  if (types.attrs.GetBool("keep", false)) result.pre = 1;
+  spec.results = {std::move(result)};
+  return MakeProductKernel(std::move(spec));
+}
+
+absl::Status ReferenceAct(const ReferenceArgs& args) {
+  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                         ParseActivationKind(args.attrs.GetString("kind")));
+  std::vector<double>& y = args.out(0);
+  y.assign(y.size(), 0);
+  AddReferenceProduct(args, 0, 1, &y);
+  AddReferenceBias(args, 2, &y);
+  if (args.outputs.size() > 1) args.out(1) = y;
+  for (double& x : y) x = ReferenceActivation(kind, x);
+  return absl::OkStatus();
+}
+
+// matmul_act_grad
+
+absl::StatusOr<std::vector<TensorType>> InferActGrad(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckProduct(types, 0, 1));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "input 2"));
+  PLUMB_RETURN_IF_ERROR(ParseActivationKind(types.attrs.GetString("kind")).status());
+  const TensorType y = ResultType(types, 0, 1);
+  if (types.in(2) != y) {
+    return absl::InvalidArgumentError(absl::StrCat("input 2 must be ", y.ToString()));
+  }
+  return std::vector<TensorType>{y};
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeActGradKernel(const OpTypes& types) {
+  ProductSpec spec = SpecOf(types, 0, 1);
+  spec.finish = FinishKind::kActGrad;
+  PLUMB_ASSIGN_OR_RETURN(spec.activation, ParseActivationKind(types.attrs.GetString("kind")));
+  ProductResult result;
+  result.n = types.out(0).shape.last();
+  result.terms = {TermOf(types, 0, 1)};
+  result.operand = 2;
+  spec.results = {std::move(result)};
+  return MakeProductKernel(std::move(spec));
+}
+
+absl::Status ReferenceActGrad(const ReferenceArgs& args) {
+  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                         ParseActivationKind(args.attrs.GetString("kind")));
+  std::vector<double>& dx = args.out(0);
+  dx.assign(dx.size(), 0);
+  AddReferenceProduct(args, 0, 1, &dx);
+  for (size_t e = 0; e < dx.size(); ++e) dx[e] *= ReferenceActivationSlope(kind, args.f(2)[e]);
+  return absl::OkStatus();
+}
+
+// matmul_add
+
+constexpr size_t kAddend = 3;
+
+absl::StatusOr<std::vector<TensorType>> InferAdd(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckProduct(types, 0, 1));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, kAddend, "addend"));
+  const TensorType y = ResultType(types, 0, 1);
+  PLUMB_RETURN_IF_ERROR(CheckBias(types, 2, y.shape.last()));
+  const TensorType& addend = types.in(kAddend);
+  if (addend != y && addend != F32(y.shape)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("addend must be like the product, ", y.ToString(), ", or f32"));
+  }
+  return std::vector<TensorType>{addend};
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeAddKernel(const OpTypes& types) {
+  ProductSpec spec = SpecOf(types, 0, 1);
+  spec.finish = FinishKind::kAdd;
+  ProductResult result;
+  result.n = types.out(0).shape.last();
+  result.terms = {TermOf(types, 0, 1)};
+  if (types.has(2)) result.bias = 2;
+  result.operand = kAddend;
+  spec.results = {std::move(result)};
+  return MakeProductKernel(std::move(spec));
+}
+
+absl::Status ReferenceAdd(const ReferenceArgs& args) {
+  args.out(0) = args.f(kAddend);
+  AddReferenceProduct(args, 0, 1, &args.out(0));
+  AddReferenceBias(args, 2, &args.out(0));
+  return absl::OkStatus();
+}
+
+// matmul_shared
+
+// The attribute `count`: with the one operand that there always is, there may be `least` * count
+// to `most` * count more inputs.
+absl::StatusOr<size_t> CheckCount(const OpTypes& types, int64_t least, int64_t most) {
+  const int64_t count = types.attrs.GetInt("count");
+  const int64_t inputs = static_cast<int64_t>(types.inputs.size());
+  if (count < 1 || inputs < 1 + count * least || inputs > 1 + count * most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("count ", count, " does not fit ", inputs, " inputs"));
+  }
+  if (types.attrs.GetBool("transpose_a", false)) {
+    return absl::InvalidArgumentError("transpose_a is not supported");
+  }
+  return static_cast<size_t>(count);
+}
+
+absl::StatusOr<std::vector<TensorType>> InferShared(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const size_t count, CheckCount(types, 1, 2));
+  std::vector<TensorType> outputs;
+  for (size_t i = 1; i <= count; ++i) {
+    PLUMB_RETURN_IF_ERROR(CheckProduct(types, 0, i));
+    outputs.push_back(ResultType(types, 0, i));
+    PLUMB_RETURN_IF_ERROR(CheckBias(types, count + i, outputs.back().shape.last()));
+  }
+  return outputs;
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeSharedKernel(const OpTypes& types) {
+  const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
+  ProductSpec spec = SpecOf(types, 0, 1);
+  for (size_t i = 1; i <= count; ++i) {
+    ProductResult result;
+    result.n = types.out(i - 1).shape.last();
+    result.terms = {TermOf(types, 0, i)};
+    if (types.has(count + i)) result.bias = static_cast<int>(count + i);
+    result.out = static_cast<int>(i - 1);
+    spec.results.push_back(std::move(result));
+  }
+  return MakeProductKernel(std::move(spec));
+}
+
+absl::Status ReferenceShared(const ReferenceArgs& args) {
+  const size_t count = static_cast<size_t>(args.attrs.GetInt("count"));
+  for (size_t i = 1; i <= count; ++i) {
+    std::vector<double>& y = args.out(i - 1);
+    y.assign(y.size(), 0);
+    AddReferenceProduct(args, 0, i, &y);
+    AddReferenceBias(args, count + i, &y);
+  }
+  return absl::OkStatus();
+}
+
+// matmul_sum: input 0 is the addend, so that its place does not depend on the count.
+
+absl::StatusOr<std::vector<TensorType>> InferSum(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const size_t count, CheckCount(types, 2, 2));
+  for (size_t i = 0; i < count; ++i) {
+    const size_t a = 1 + 2 * i, b = a + 1;
+    PLUMB_RETURN_IF_ERROR(CheckProduct(types, a, b));
+    if (ResultType(types, a, b) != ResultType(types, 1, 2)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("product ", i + 1, " is ", ResultType(types, a, b).ToString(),
+                       ", the first ", ResultType(types, 1, 2).ToString()));
+    }
+  }
+  const TensorType y = ResultType(types, 1, 2);
+  if (types.has(0)) {
+    PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "addend"));
+    if (types.in(0) != y) {
+      return absl::InvalidArgumentError(absl::StrCat("addend must be ", y.ToString()));
+    }
+  }
+  return std::vector<TensorType>{y};
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeSumKernel(const OpTypes& types) {
+  const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
+  ProductSpec spec = SpecOf(types, 1, 2);
+  ProductResult result;
+  result.n = types.out(0).shape.last();
+  for (size_t i = 0; i < count; ++i) result.terms.push_back(TermOf(types, 1 + 2 * i, 2 + 2 * i));
+  if (types.has(0)) {
+    spec.finish = FinishKind::kAdd;
+    result.operand = 0;
+  }
+  spec.results = {std::move(result)};
+  return MakeProductKernel(std::move(spec));
+}
+
+absl::Status ReferenceSum(const ReferenceArgs& args) {
+  const size_t count = static_cast<size_t>(args.attrs.GetInt("count"));
+  std::vector<double>& y = args.out(0);
+  y.assign(y.size(), 0);
+  if (args.has(0)) y = args.f(0);
+  for (size_t i = 0; i < count; ++i) AddReferenceProduct(args, 1 + 2 * i, 2 + 2 * i, &y);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RegisterFusedMatmul(OpRegistry* registry) {
+  OpDef act;
+  act.name = "matmul_act";
+  act.min_inputs = 2;
+  act.max_inputs = 3;
+  act.infer = InferAct;
+  act.make_kernel = MakeActKernel;
+  act.reference = ReferenceAct;
+  act.flops = MatmulFlops;
+  registry->Add(std::move(act));
+
+  OpDef grad;
+  grad.name = "matmul_act_grad";
+  grad.min_inputs = grad.max_inputs = 3;
+  grad.may_alias = {{0, 2}};
+  grad.infer = InferActGrad;
+  grad.make_kernel = MakeActGradKernel;
+  grad.reference = ReferenceActGrad;
+  grad.flops = MatmulFlops;
+  registry->Add(std::move(grad));
+
+  OpDef add;
+  add.name = "matmul_add";
+  add.min_inputs = 2;  // the bias may be absent; the shape rule asks for the addend
+  add.max_inputs = kAddend + 1;
+  add.may_alias = {{0, static_cast<int>(kAddend)}};
+  add.infer = InferAdd;
+  add.make_kernel = MakeAddKernel;
+  add.reference = ReferenceAdd;
+  add.flops = MatmulFlops;
+  registry->Add(std::move(add));
+
+  OpDef shared;
+  shared.name = "matmul_shared";
+  shared.min_inputs = 2;
+  shared.max_inputs = OpDef::kVariadic;
+  shared.infer = InferShared;
+  shared.make_kernel = MakeSharedKernel;
+  shared.reference = ReferenceShared;
+  shared.flops = MatmulSharedFlops;
+  registry->Add(std::move(shared));
+
+  OpDef sum;
+  sum.name = "matmul_sum";
+  sum.min_inputs = 0;  // the addend may be absent; the shape rule asks for the products
+  sum.max_inputs = OpDef::kVariadic;
+  sum.may_alias = {{0, 0}};
+  sum.infer = InferSum;
+  sum.make_kernel = MakeSumKernel;
+  sum.reference = ReferenceSum;
+  sum.flops = MatmulSumFlops;
+  registry->Add(std::move(sum));
+}
+
+}  // namespace plumb

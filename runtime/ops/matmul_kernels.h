@@ -1,0 +1,77 @@
+// What a blocked matrix product (matmul_blocked.h) is made of, for one kind of operands: packing
+// into panels, and the product of a slab of rows by one panel. Stateless, thread-safe.
+//
+// Packed operands count in units of 32 bits along k: one f32, or a pair of bf16, which the fast
+// bf16 kernels multiply in one go. Where k is odd, the last pair is filled up with zero.
+#ifndef PLUMB_RUNTIME_OPS_MATMUL_KERNELS_H_
+#define PLUMB_RUNTIME_OPS_MATMUL_KERNELS_H_
+
+#include <cstdint>
+
+#include "runtime/base/tensor_type.h"
+
+namespace plumb {
+
+// How the rows of a slab are divided into tiles: heights that differ by one at most, since 9 rows
+// are better as 5 + 4 than as 8 + 1.
+struct TileRows {
+  int64_t tiles, height, taller;  // the first `taller` tiles have one row more
+
+  TileRows(int64_t rows, int64_t tallest)
+      : tiles((rows + tallest - 1) / tallest),
+        height(tiles == 1 ? rows : rows / tiles),
+        taller(rows - height * tiles) {}
+  int64_t HeightOf(int64_t tile) const { return tile < taller ? height + 1 : height; }
+};
+
+// One part of an operand: `count` rows or columns of the result, beginning at `first`, and terms
+// [k0, k0 + terms) of their sums. `first` and k0 are elements of the row-major matrix `from`.
+struct PackArgs {
+  const void* from;
+  int64_t ld;
+  int64_t k0, terms;
+  int64_t first, count;
+  float* to;
+  int64_t width;  // of a panel of b: count, rounded up to whole vectors
+};
+
+// c[rows, columns] = a b + start, or c + a b.
+struct PanelArgs {
+  int64_t rows, columns, units;
+  const float* a;  // rows of lda units or, `tiled`, tiles of [units][height]
+  int64_t lda;
+  bool tiled;
+  const float* b;  // [units][width]
+  int64_t width;
+  const float* start;  // [columns], or null for zero
+  bool accumulate;
+  float* c;
+  int64_t ldc;
+};
+
+struct MatmulKernels {
+  int64_t unit_terms;  // 1 or 2 terms of a sum a unit
+  int64_t tile_rows;   // the tallest tile
+  int64_t panel;       // columns of a panel of b
+  int64_t lanes;       // a panel's width is a multiple of it
+  bool a_in_place;     // rows of a (not transposed) need no packing where k has only whole units
+  void (*pack_a)(const PackArgs& args);             // to rows of `units`
+  void (*pack_a_transposed)(const PackArgs& args);  // to tiles of TileRows(count, tile_rows)
+  void (*pack_b)(const PackArgs& args);             // to [units][width]
+  void (*pack_b_transposed)(const PackArgs& args);
+  void (*multiply)(const PanelArgs& args);
+
+  int64_t Units(int64_t terms) const { return (terms + unit_terms - 1) / unit_terms; }
+  int64_t Width(int64_t columns) const { return (columns + lanes - 1) / lanes * lanes; }
+};
+
+// The kernels for this processor. bf16 operands are multiplied as they are where the processor can
+// (HasFastBf16), and become f32 while they are packed elsewhere.
+MatmulKernels SelectMatmulKernels(DType operands);
+
+// Those with bf16 pair instructions; only to be called where HasFastBf16().
+MatmulKernels FastBf16MatmulKernels();
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_OPS_MATMUL_KERNELS_H_

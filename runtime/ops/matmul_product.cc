@@ -1,0 +1,140 @@
+#include "runtime/ops/matmul_product.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/ops/matmul_cut.h"
+#include "runtime/ops/matvec.h"
+#include "runtime/ops/small_matmul.h"
+
+namespace plumb {
+namespace {
+
+int64_t AlignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// The block of a result that begins at `column`, for the finish.
+FinishArgs WholeColumns(const KernelArgs& args, const ProductSpec& spec,
+                        const ProductResult& result, const float* sums, int64_t begin,
+                        int64_t end) {
+  const int64_t offset = begin * SizeOf(spec.out);
+  FinishArgs f{spec.m, end - begin, sums + begin, result.n, nullptr, nullptr, nullptr, result.n};
+  if (result.operand >= 0) f.operand = static_cast<const char*>(args.in[result.operand]) + offset;
+  if (result.pre >= 0) f.pre = static_cast<char*>(args.out[result.pre]) + offset;
+  f.out = static_cast<char*>(args.out[result.out]) + offset;
+  return f;
+}
+
+class SmallProduct : public Kernel {
+ public:
+  explicit SmallProduct(const ProductSpec& spec)
+      : spec_(spec),
+        matmul_(SelectSmallMatmul(spec.transpose_a, spec.transpose_b)),
+        finish_(spec.finish == FinishKind::kStore
+                    ? nullptr
+                    : SelectFinish(spec.finish, spec.activation, spec.out)) {
+    const ProductResult& result = spec_.results[0];
+    const ProductTerm& term = result.terms[0];
+    args_ = {spec.m,  result.n, term.k,  nullptr, term.lda,
+             nullptr, term.ldb, nullptr, nullptr, result.n};
+    panel_floats_ = SmallMatmulScratch(term.k);
+    // The result may have the memory of an operand of the finish, and cannot hold the sums then.
+    if (result.operand >= 0) sum_floats_ = spec.m * result.n;
+  }
+
+  int64_t scratch_bytes() const override {
+    return (panel_floats_ + sum_floats_) * SizeOf(DType::kF32);
+  }
+
+  absl::Status Run(const KernelArgs& args) const override {
+    const ProductResult& result = spec_.results[0];
+    SmallMatmulArgs g = args_;
+    g.a = args.f32(static_cast<size_t>(result.terms[0].a));
+    g.b = args.f32(static_cast<size_t>(result.terms[0].b));
+    if (result.bias >= 0) g.bias = args.f32(static_cast<size_t>(result.bias));
+    float* scratch = static_cast<float*>(args.scratch);
+    g.c = sum_floats_ > 0 ? scratch + panel_floats_ : args.out_f32(static_cast<size_t>(result.out));
+    matmul_(g, scratch);
+    if (finish_ != nullptr) finish_(WholeColumns(args, spec_, result, g.c, 0, result.n));
+    return absl::OkStatus();
+  }
+
+ private:
+  ProductSpec spec_;
+  SmallMatmulFn matmul_;
+  FinishFn finish_;
+  SmallMatmulArgs args_;
+  int64_t panel_floats_ = 0, sum_floats_ = 0;
+};
+
+class FewRowsProduct : public Kernel {
+ public:
+  explicit FewRowsProduct(const ProductSpec& spec)
+      : spec_(spec), finish_(SelectFinish(spec.finish, spec.activation, spec.out)) {
+    for (const ProductResult& result : spec_.results) {
+      const ProductTerm& term = result.terms[0];
+      matvecs_.emplace_back(spec.m, result.n, term.k, spec.operands, spec.operands,
+                            Finishes() ? DType::kF32 : spec.out);
+      matvec_bytes_ = std::max(matvec_bytes_, AlignUp(matvecs_.back().scratch_bytes()));
+      if (Finishes()) sum_bytes_ = std::max(sum_bytes_, spec.m * result.n * SizeOf(DType::kF32));
+    }
+  }
+
+  int64_t scratch_bytes() const override { return matvec_bytes_ + sum_bytes_; }
+
+  absl::Status Run(const KernelArgs& args) const override {
+    for (size_t i = 0; i < matvecs_.size(); ++i) {
+      const ProductResult& result = spec_.results[i];
+      float* sums = reinterpret_cast<float*>(static_cast<char*>(args.scratch) + matvec_bytes_);
+      Matvec::Operands operands{
+          args.in[result.terms[0].a], args.in[result.terms[0].b], nullptr,
+          result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)),
+          Finishes() ? sums : args.out[result.out]};
+      if (!Finishes()) {
+        matvecs_[i].Run(operands, args.scratch, args.threads);
+        continue;
+      }
+      matvecs_[i].Run(operands, args.scratch, args.threads, [&](int64_t begin, int64_t end) {
+        finish_(WholeColumns(args, spec_, result, sums, begin, end));
+      });
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  bool Finishes() const { return spec_.finish != FinishKind::kStore; }
+
+  ProductSpec spec_;
+  FinishFn finish_;
+  std::vector<Matvec> matvecs_;  // one a result
+  int64_t matvec_bytes_ = 0, sum_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeSmallProduct(const ProductSpec& spec) {
+  if (spec.operands != DType::kF32 || spec.out != DType::kF32 || spec.results.size() != 1 ||
+      spec.results[0].terms.size() != 1) {
+    return nullptr;
+  }
+  const ProductResult& result = spec.results[0];
+  const CutShape shape{spec.m, result.n, result.terms[0].k, spec.transpose_a, spec.transpose_b,
+                       1,      1};
+  if (WantedTasks(shape) > 1) return nullptr;
+  return std::make_unique<SmallProduct>(spec);
+}
+
+std::unique_ptr<Kernel> MakeFewRowsProduct(const ProductSpec& spec) {
+  if (spec.transpose_a || !spec.transpose_b) return nullptr;
+  for (const ProductResult& result : spec.results) {
+    if (result.terms.size() != 1 || !UseMatvec(spec.m, result.n, result.terms[0].k)) return nullptr;
+  }
+  return std::make_unique<FewRowsProduct>(spec);
+}
+
+std::unique_ptr<Kernel> MakeProductKernel(ProductSpec spec) {
+  if (std::unique_ptr<Kernel> few_rows = MakeFewRowsProduct(spec)) return few_rows;
+  if (std::unique_ptr<Kernel> small = MakeSmallProduct(spec)) return small;
+  return MakeBlockedMatmul(std::move(spec));
+}
+
+}  // namespace plumb

@@ -1,0 +1,69 @@
+#include "runtime/ops/matmul_shape.h"
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/ops/op_checks.h"
+
+namespace plumb {
+
+absl::Status CheckProduct(const OpTypes& types, size_t a, size_t b) {
+  const std::string name_a = a == 0 ? "a" : absl::StrCat("input ", a);
+  const std::string name_b = b == 1 ? "b" : absl::StrCat("input ", b);
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, a, name_a));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, b, name_b));
+  if (types.in(a).dtype != types.in(b).dtype) {
+    return absl::InvalidArgumentError(absl::StrCat(name_a, " is ", DTypeName(types.in(a).dtype),
+                                                   " and ", name_b, " ",
+                                                   DTypeName(types.in(b).dtype)));
+  }
+  const ProductShape p(types.in(a).shape, types.in(b).shape, types.attrs);
+  const int64_t k_of_b = p.transpose_b ? types.in(b).shape.last() : types.in(b).shape.rows();
+  if (p.k == k_of_b) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the inner sizes differ: ", p.k, " of ", name_a,
+                                                 " and ", k_of_b, " of ", name_b));
+}
+
+absl::Status CheckBias(const OpTypes& types, size_t i, int64_t n) {
+  if (!types.has(i)) return absl::OkStatus();
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, i, "bias"));
+  if (types.in(i).shape == Shape({n})) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("bias must be [", n, "]"));
+}
+
+ProductTerm TermOf(const OpTypes& types, size_t a, size_t b) {
+  const ProductShape p(types.in(a).shape, types.in(b).shape, types.attrs);
+  return {static_cast<int>(a), static_cast<int>(b), p.k, p.lda, p.ldb};
+}
+
+ProductSpec SpecOf(const OpTypes& types, size_t a, size_t b) {
+  const ProductShape p(types.in(a).shape, types.in(b).shape, types.attrs);
+  ProductSpec spec{};
+  spec.operands = types.in(a).dtype;
+  spec.out = types.out(0).dtype;
+  spec.transpose_a = p.transpose_a;
+  spec.transpose_b = p.transpose_b;
+  spec.m = p.m;
+  return spec;
+}
+
+void AddReferenceProduct(const ReferenceArgs& args, size_t a, size_t b, std::vector<double>* sums) {
+  const ProductShape p(args.shape(a), args.shape(b), args.attrs);
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      double sum = 0;
+      for (int64_t l = 0; l < p.k; ++l) {
+        sum += args.f(a)[p.transpose_a ? l * p.lda + i : i * p.lda + l] *
+               args.f(b)[p.transpose_b ? j * p.ldb + l : l * p.ldb + j];
+      }
+      (*sums)[i * p.n + j] += sum;
+    }
+  }
+}
+
+void AddReferenceBias(const ReferenceArgs& args, size_t i, std::vector<double>* sums) {
+  if (!args.has(i)) return;
+  const std::vector<double>& bias = args.f(i);
+  for (size_t e = 0; e < sums->size(); ++e) (*sums)[e] += bias[e % bias.size()];
+}
+
+}  // namespace plumb

@@ -1,0 +1,50 @@
+// The shapes of matrix products: what matmul and its fused forms check alike. Pure.
+#ifndef PLUMB_RUNTIME_OPS_MATMUL_SHAPE_H_
+#define PLUMB_RUNTIME_OPS_MATMUL_SHAPE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/graph/op.h"
+#include "runtime/ops/matmul_product.h"
+
+namespace plumb {
+
+// Two operands as matrices: y[m,n] = op(a)[m,k] op(b)[k,n].
+struct ProductShape {
+  bool transpose_a, transpose_b;
+  int64_t m, n, k;
+  int64_t lda, ldb;
+
+  ProductShape(const Shape& a, const Shape& b, const Attrs& attrs)
+      : transpose_a(attrs.GetBool("transpose_a", false)),
+        transpose_b(attrs.GetBool("transpose_b", false)),
+        m(transpose_a ? a.last() : a.rows()),
+        n(transpose_b ? b.rows() : b.last()),
+        k(transpose_a ? a.rows() : a.last()),
+        lda(a.last()),
+        ldb(b.last()) {}
+
+  // The result's shape: a's leading dimensions are kept, where they can be.
+  Shape Result(const Shape& a) const { return transpose_a ? Shape({m, n}) : a.WithLast(n); }
+};
+
+// Inputs `a` and `b` are both f32 or both bf16 and have the same inner size.
+absl::Status CheckProduct(const OpTypes& types, size_t a, size_t b);
+// Input i, if there is one, is f32[n].
+absl::Status CheckBias(const OpTypes& types, size_t i, int64_t n);
+
+// What kernels of products need to know of inputs `a` and `b`.
+ProductTerm TermOf(const OpTypes& types, size_t a, size_t b);
+// A specification of products of these, with the result's dtype of output 0, and no results yet.
+ProductSpec SpecOf(const OpTypes& types, size_t a, size_t b);
+
+// Adds the product of inputs `a` and `b` to `sums`, [m, n].
+void AddReferenceProduct(const ReferenceArgs& args, size_t a, size_t b, std::vector<double>* sums);
+// Adds input i, if there is one, to every row of `sums`.
+void AddReferenceBias(const ReferenceArgs& args, size_t i, std::vector<double>* sums);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_OPS_MATMUL_SHAPE_H_

@@ -1,0 +1,71 @@
+// NormRunner: ranges of rows of f32 or bf16 through a norm. A plugin with an entry for bf16 gets
+// the rows as they are; any other gets them in f32, strip by strip, and its results are rounded, so
+// that every norm can be used in bf16. Immutable; private to the room.
+#ifndef PLUMB_RUNTIME_OPS_NORM_RUNNER_H_
+#define PLUMB_RUNTIME_OPS_NORM_RUNNER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "plumb/norm_plugin.h"
+#include "runtime/base/tensor_type.h"
+#include "runtime/plugin/norm_plugin.h"
+
+namespace plumb {
+
+// What there is to do with the elements of rows besides the norm, for a dtype.
+struct NormRowFns {
+  // sum[i] = a[i] + b[i], begin <= i < end, in that dtype; sum may be a or b.
+  void (*add)(const void* a, const void* b, void* sum, int64_t begin, int64_t end);
+  // From and to bf16.
+  void (*widen)(const uint16_t* from, float* to, int64_t n);
+  void (*round)(const float* from, uint16_t* to, int64_t n);
+};
+NormRowFns SelectNormRowFns(DType dtype);
+
+class NormRunner {
+ public:
+  // REQUIRES: `dtype` is f32 or bf16; `instance` outlives this.
+  NormRunner(const NormInstance& instance, DType dtype);
+
+  const NormInstance& instance() const { return instance_; }
+  DType dtype() const { return dtype_; }
+  // Whether ForwardResidual and BackwardResidual of the instance take rows of this dtype.
+  bool has_residual() const { return !converts_ && instance_.has_residual(); }
+
+  // What is the same in every call for that number of rows.
+  plumb_norm_call CallPrototype(int64_t rows) const;
+  // Of call.scratch, for ranges of at most `rows` rows.
+  int64_t scratch_bytes(int64_t rows) const;
+
+  // As NormInstance's, for calls made of the prototype.
+  absl::Status Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
+  absl::Status Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
+  absl::Status StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0, int64_t r1,
+                            void* partial) const;
+  absl::Status StatsCombine(uint32_t phase, const plumb_norm_call& call, void* acc,
+                            const void* partial) const;
+  absl::Status StatsFinalize(uint32_t phase, const plumb_norm_call& call, void* acc) const;
+
+ private:
+  enum Operand { kX, kY, kDy, kDx, kOperands };
+
+  plumb_norm_call InF32(const plumb_norm_call& call) const;
+  int64_t StripRows(int64_t rows) const;
+  int64_t strip_bytes() const;
+  // Rows [r0, r1) of the call's x and so on, in f32, in the call's scratch: those of operand `o`,
+  // read from `from` unless that is null.
+  float* Strip(const plumb_norm_call& call, Operand o, const void* from, int64_t r0,
+               int64_t r1) const;
+  // Where row 0 of a tensor would be whose row r0 is at `strip`.
+  void* Base(float* strip, int64_t r0) const;
+
+  const NormInstance& instance_;
+  const DType dtype_;
+  const bool converts_;
+  const NormRowFns fns_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_OPS_NORM_RUNNER_H_

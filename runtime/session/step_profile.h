@@ -1,0 +1,72 @@
+// StepProfile: where the time of training steps goes: the ops of the graph, and what a step does
+// outside of it. Owned by whoever wants to know, and lent to a TrainSession. Thread-compatible.
+#ifndef PLUMB_RUNTIME_SESSION_STEP_PROFILE_H_
+#define PLUMB_RUNTIME_SESSION_STEP_PROFILE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "runtime/compile/executable.h"
+
+namespace plumb {
+
+class StepProfile {
+ public:
+  // One op, or one stage outside of the graph, summed over all steps.
+  struct Row {
+    std::string name;
+    bool in_graph = true;
+    int64_t runs = 0;
+    double seconds = 0;
+    double flops = 0;  // 0 for ops that do not count
+    double bytes = 0;  // of operands, each once; 0 outside of the graph
+  };
+
+  // Runs the executable, to the same bits as its Run, and adds the times of its nodes. Allocates.
+  absl::Status Run(const Executable& executable, int threads);
+
+  // Adds a run of a stage outside of the graph.
+  void Add(absl::string_view stage, double seconds);
+  // Ends a step that took so long in all.
+  void EndStep(double seconds);
+
+  int64_t steps() const { return steps_; }
+  double seconds() const { return seconds_; }  // of all steps
+  // Those of the graph, the longest first; then the others; then what no row explains, "other".
+  std::vector<Row> Rows() const;
+
+ private:
+  std::map<std::string, Row> ops_, stages_;
+  std::vector<double> seconds_by_node_;
+  int64_t steps_ = 0;
+  double seconds_ = 0;
+};
+
+// Adds the time of its life to a stage of `profile`, unless that is null.
+class StageTimer {
+ public:
+  StageTimer(StepProfile* profile, const char* stage) : profile_(profile), stage_(stage) {
+    if (profile_ != nullptr) start_ = std::chrono::steady_clock::now();
+  }
+  StageTimer(const StageTimer&) = delete;
+  StageTimer& operator=(const StageTimer&) = delete;
+  ~StageTimer() {
+    if (profile_ == nullptr) return;
+    const auto end = std::chrono::steady_clock::now();
+    profile_->Add(stage_, std::chrono::duration<double>(end - start_).count());
+  }
+
+ private:
+  StepProfile* const profile_;
+  const char* const stage_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SESSION_STEP_PROFILE_H_

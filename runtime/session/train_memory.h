@@ -1,0 +1,47 @@
+// What a training session builds its programs with, and what memory it takes: said before there is
+// a session, and equal to what one holds. Pure functions and values.
+#ifndef PLUMB_RUNTIME_SESSION_TRAIN_MEMORY_H_
+#define PLUMB_RUNTIME_SESSION_TRAIN_MEMORY_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "runtime/compile/optimize.h"
+#include "runtime/model/build.h"
+#include "runtime/session/program.h"
+#include "runtime/spec/train_spec.h"
+
+namespace plumb {
+
+WeightFormat WeightFormatOf(const TrainSpec& spec);
+
+// The training program of a micro-batch; `seq` is to be set.
+BuildOptions TrainProgram(const TrainSpec& spec);
+// The passes that it goes through, those of the context and those that the recipe asks for.
+OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec);
+// Whether the program itself sums the squares of each gradient (outputs "grad_square.<parameter>"),
+// while it is in the cache. Of small models a pass over all gradients costs less than the nodes do.
+bool SumsSquaresInProgram(const ModelContext& context);
+
+// Bytes of what a training session allocates. All of it exists from the first step to the last.
+struct TrainMemory {
+  int64_t weights = 0;      // f32
+  int64_t copies = 0;       // of the weights, in what the program reads
+  int64_t gradients = 0;    // with their sum over micro-batches, where there are several
+  int64_t moments = 0;      // AdamW's two
+  int64_t norm_states = 0;  // with what they were before the step and before the micro-batch
+  int64_t inputs = 0;       // tokens, positions, targets, the loss
+  int64_t workspace = 0;    // activations, their gradients, kernels' scratch
+
+  int64_t total() const {
+    return weights + copies + gradients + moments + norm_states + inputs + workspace;
+  }
+};
+
+// Of steps on sequences of `seq` tokens at most. Compiles the program and allocates none of it.
+absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
+                                            int64_t seq);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SESSION_TRAIN_MEMORY_H_

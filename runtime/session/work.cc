@@ -1,0 +1,45 @@
+#include "runtime/session/work.h"
+
+#include "absl/container/flat_hash_set.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+// The products of x [rows, in] with a weight of in * out elements.
+double LinearFlops(const Graph& graph, const Node& node) {
+  const Shape& x = graph.value(node.inputs[0]).type.shape;
+  const Shape& w = graph.value(node.inputs[1]).type.shape;
+  return 2 * static_cast<double>(x.rows()) * static_cast<double>(w.num_elements());
+}
+
+// Scores and context of q [batch, seq, n_head * head_dim].
+double AttentionFlops(const Graph& graph, const Node& node) {
+  const Shape& q = graph.value(node.inputs[0]).type.shape;
+  return 4 * static_cast<double>(q.num_elements()) * static_cast<double>(q[1]);
+}
+
+}  // namespace
+
+absl::StatusOr<ModelWork> CountWork(const ModelContext& context, const BuildOptions& options) {
+  // The graph as it is built, so that no pass can change what is counted.
+  PLUMB_ASSIGN_OR_RETURN(const Graph graph,
+                         BuildForward(context.model, context.parameters, *context.ops, options));
+  ModelWork work;
+  absl::flat_hash_set<ValueId> read;
+  for (const Node& node : graph.nodes) {
+    const std::string& op = node.op->name;
+    if (op == "matmul") work.forward_flops += LinearFlops(graph, node);
+    if (op == "attention" || op == "attention_cached") {
+      work.forward_flops += AttentionFlops(graph, node);
+    }
+    if (op == "embedding" || op == "embedding_int8") continue;
+    for (const ValueId id : node.inputs) {
+      if (id == kNoValue || graph.value(id).kind != ValueKind::kParameter) continue;
+      if (read.insert(id).second) work.weight_bytes += graph.value(id).type.bytes();
+    }
+  }
+  return work;
+}
+
+}  // namespace plumb

@@ -1,0 +1,29 @@
+// ModelWork: what a model's passes have to do at least, however they are computed: the figures that
+// measured times are held against. Pure.
+#ifndef PLUMB_RUNTIME_SESSION_WORK_H_
+#define PLUMB_RUNTIME_SESSION_WORK_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "runtime/graph/graph.h"
+#include "runtime/session/program.h"
+
+namespace plumb {
+
+struct ModelWork {
+  // Multiplications and additions of the matrix products of one forward pass over [batch, seq]:
+  // linear layers (2 a weight and token) and attention, counted as if every token attended to all
+  // `seq` tokens (Chowdhery et al. 2022, PaLM, appendix B). A training step is three times that.
+  double forward_flops = 0;
+  // Bytes of all parameters that a forward pass reads whole: everything but tables of embeddings
+  // that are not the head too.
+  int64_t weight_bytes = 0;
+};
+
+// Of a program with `options`; of kCached, attention sees the tokens of the call alone.
+absl::StatusOr<ModelWork> CountWork(const ModelContext& context, const BuildOptions& options);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SESSION_WORK_H_

@@ -1,0 +1,91 @@
+#include "runtime/base/processors.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "runtime/base/file.h"
+
+namespace plumb {
+namespace {
+
+class CgroupTest : public ::testing::Test {
+ protected:
+  CgroupTest() : mount_(JoinPath(::testing::TempDir(), "plumb-cgroup-XXXXXX")) {
+    if (mkdtemp(&mount_[0]) == nullptr) ADD_FAILURE() << "cannot create " << mount_;
+  }
+  ~CgroupTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(mount_, ignored);
+  }
+
+  void Write(const std::string& name, const std::string& content) {
+    const std::string path = JoinPath(mount_, name);
+    ASSERT_TRUE(MakeDirectories(DirectoryOf(path)).ok());
+    ASSERT_TRUE(WriteFileAtomically(path, content).ok());
+  }
+
+  std::string mount_;
+};
+
+TEST_F(CgroupTest, NoQuotaIsZero) {
+  EXPECT_EQ(CgroupProcessors("", mount_), 0);
+  EXPECT_EQ(CgroupProcessors("0::/\n", mount_), 0);
+  Write("cpu.max", "max 100000\n");
+  EXPECT_EQ(CgroupProcessors("0::/\n", mount_), 0);
+}
+
+TEST_F(CgroupTest, AQuotaIsRoundedUp) {
+  Write("cpu.max", "150000 100000\n");
+  EXPECT_EQ(CgroupProcessors("0::/\n", mount_), 2);
+  Write("cpu.max", "200000 100000\n");
+  EXPECT_EQ(CgroupProcessors("0::/\n", mount_), 2);
+  Write("cpu.max", "1000 100000\n");
+  EXPECT_EQ(CgroupProcessors("0::/\n", mount_), 1);
+}
+
+TEST_F(CgroupTest, TheLeastQuotaOnTheWayUpCounts) {
+  Write("a/b/cpu.max", "800000 100000\n");
+  Write("a/cpu.max", "300000 100000\n");
+  Write("cpu.max", "max 100000\n");
+  Write("a/other/cpu.max", "100000 100000\n");
+  EXPECT_EQ(CgroupProcessors("0::/a/b\n", mount_), 3);
+  EXPECT_EQ(CgroupProcessors("0::/a/b/missing/here\n", mount_), 3);
+}
+
+TEST_F(CgroupTest, ReadsVersion1) {
+  Write("cpu/box/cpu.cfs_quota_us", "400000\n");
+  Write("cpu/box/cpu.cfs_period_us", "100000\n");
+  Write("cpu/cpu.cfs_quota_us", "-1\n");
+  Write("cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(CgroupProcessors("7:memory:/box\n4:cpu,cpuacct:/box\n", mount_), 4);
+  EXPECT_EQ(CgroupProcessors("4:cpu,cpuacct:/\n", mount_), 0);
+  EXPECT_EQ(CgroupProcessors("4:cpuset:/box\n", mount_), 0);
+}
+
+TEST_F(CgroupTest, IgnoresWhatItDoesNotUnderstand) {
+  Write("cpu.max", "lots of time\n");
+  EXPECT_EQ(CgroupProcessors("0::/\nnonsense\n::\n", mount_), 0);
+}
+
+TEST(AvailableProcessorsTest, IsAtMostTheProcessorsThatTheThreadMayUse) {
+  EXPECT_GE(AvailableProcessors(), 1);
+  std::thread([] {  // so that the setting is this thread's alone
+    cpu_set_t set, one;
+    ASSERT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
+      if (CPU_ISSET(i, &set)) CPU_SET(i, &one);
+    }
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    EXPECT_EQ(AvailableProcessors(), 1);
+  })
+      .join();
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,164 @@
+// Products of a few rows by a weight matrix: what the cases of ops_test cannot tell.
+#include "runtime/ops/matvec.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/base/bf16.h"
+#include "runtime/base/rng.h"
+#include "runtime/ops/quantize.h"
+#include "tests/ops/simd_targets.h"
+
+namespace plumb {
+namespace {
+
+std::vector<float> Draw(int64_t n, const char* name) {
+  const RngStream draws(4, name);
+  std::vector<float> values;
+  for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(draws.Normal(i)));
+  return values;
+}
+
+// A matrix [n, k] in each format.
+struct Weights {
+  std::vector<float> f32, scales;
+  std::vector<uint16_t> bf16;
+  std::vector<int8_t> int8;
+  int64_t n, k;
+
+  Weights(int64_t rows, int64_t width)
+      : f32(Draw(rows * width, "w")),
+        scales(static_cast<size_t>(rows * Int8Groups(width))),
+        bf16(f32.size()),
+        int8(f32.size()),
+        n(rows),
+        k(width) {
+    RoundToBf16(f32.data(), n * k, 1, bf16.data());
+    QuantizeInt8(f32.data(), n, k, 1, int8.data(), scales.data());
+  }
+  const void* data(DType dtype) const {
+    if (dtype == DType::kF32) return f32.data();
+    if (dtype == DType::kBF16) return bf16.data();
+    return int8.data();
+  }
+  double At(DType dtype, int64_t j, int64_t l) const {
+    const size_t i = static_cast<size_t>(j * k + l);
+    if (dtype == DType::kF32) return f32[i];
+    if (dtype == DType::kBF16) return FloatFromBf16(bf16[i]);
+    return int8[i] * static_cast<double>(scales[i / static_cast<size_t>(Int8GroupSize(k))]);
+  }
+};
+
+constexpr DType kFormats[] = {DType::kF32, DType::kBF16, DType::kI8};
+
+// Sequences that are decoded together get what they would get alone.
+TEST(MatvecTest, RowsDoNotDependOnHowManyThereAre) {
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{37, 192}, {9, 77}}) {
+    const Weights w(n, k);
+    const std::vector<float> x = Draw(kMaxMatvecRows * k, "x"), bias = Draw(n, "bias");
+    ForEachSimdTarget([&, n = n, k = k](const std::string& target) {
+      for (const DType dtype : kFormats) {
+        const MatvecFn multiply = SelectMatvec(dtype, DType::kF32);
+        std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
+        for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
+          multiply({1, n, k, x.data() + i * k, w.data(dtype), w.scales.data(), bias.data(),
+                    alone.data() + i * n, n},
+                   0, n);
+        }
+        for (int64_t m = 2; m <= kMaxMatvecRows; ++m) {
+          std::vector<float> y(static_cast<size_t>(m * n));
+          multiply({m, n, k, x.data(), w.data(dtype), w.scales.data(), bias.data(), y.data(), n}, 0,
+                   n);
+          EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
+              << m << " rows, " << DTypeName(dtype) << " on " << target;
+        }
+      }
+    });
+  }
+}
+
+TEST(MatvecTest, ColumnsDoNotDependOnHowTheyAreCut) {
+  const int64_t m = 5, n = 41, k = 130;
+  const Weights w(n, k);
+  const std::vector<float> x = Draw(m * k, "x");
+  ForEachSimdTarget([&](const std::string& target) {
+    for (const DType dtype : kFormats) {
+      const MatvecFn multiply = SelectMatvec(dtype, DType::kF32);
+      std::vector<float> whole(m * n), cut(m * n);
+      const auto args = [&](std::vector<float>* y) {
+        return MatvecArgs{m, n, k, x.data(), w.data(dtype), w.scales.data(), nullptr, y->data(), n};
+      };
+      multiply(args(&whole), 0, n);
+      int64_t begin = 0;
+      for (const int64_t end : {1, 2, 4, 7, 20, 41}) {
+        multiply(args(&cut), begin, end);
+        begin = end;
+      }
+      EXPECT_EQ(std::memcmp(whole.data(), cut.data(), cut.size() * sizeof(float)), 0)
+          << DTypeName(dtype) << " on " << target;
+    }
+  });
+}
+
+TEST(MatvecTest, AgreesWithSumsInDoubleForEveryFormat) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 70, 768}, {3, 9, 33}, {11, 6, 1}}) {
+    const Weights w(n, k);
+    const std::vector<float> x = Draw(m * k, "x"), bias = Draw(n, "bias");
+    ForEachSimdTarget([&, m = m, n = n, k = k](const std::string& target) {
+      for (const DType dtype : kFormats) {
+        std::vector<float> y(static_cast<size_t>(m * n));
+        std::vector<uint16_t> half(y.size());
+        MatvecArgs args{m,           n,        k, x.data(), w.data(dtype), w.scales.data(),
+                        bias.data(), y.data(), n};
+        SelectMatvec(dtype, DType::kF32)(args, 0, n);
+        args.y = half.data();
+        SelectMatvec(dtype, DType::kBF16)(args, 0, n);
+        for (int64_t i = 0; i < m; ++i) {
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = bias[j];
+            for (int64_t l = 0; l < k; ++l) sum += x[i * k + l] * w.At(dtype, j, l);
+            const size_t at = static_cast<size_t>(i * n + j);
+            ASSERT_NEAR(y[at], sum, 2e-5 * std::sqrt(k))
+                << i << ", " << j << " " << DTypeName(dtype) << " on " << target;
+            ASSERT_EQ(half[at], Bf16FromFloat(y[at]));
+          }
+        }
+      }
+    });
+  }
+}
+
+// Task by task, on threads; bf16 operands are widened first.
+TEST(MatvecTest, AProductOnThreadsIsThatOfOneThread) {
+  const int64_t m = 3, n = 900, k = 257;
+  const Weights w(n, k);
+  const std::vector<float> x = Draw(m * k, "x");
+  std::vector<uint16_t> half(x.size());
+  RoundToBf16(x.data(), m * k, 1, half.data());
+  for (const DType dtype : kFormats) {
+    const bool bf16 = dtype == DType::kBF16;
+    const Matvec matvec(m, n, k, bf16 ? DType::kBF16 : DType::kF32, dtype, DType::kF32);
+    AlignedBuffer scratch(matvec.scratch_bytes());
+    const void* operand = bf16 ? static_cast<const void*>(half.data()) : x.data();
+    std::vector<float> one(static_cast<size_t>(m * n)), four(one.size());
+    const auto run = [&](int threads, std::vector<float>* y) {
+      std::vector<int> finished(static_cast<size_t>(n));
+      matvec.Run({operand, w.data(dtype), w.scales.data(), nullptr, y->data()}, scratch.data(),
+                 threads, [&](int64_t begin, int64_t end) {
+                   for (int64_t j = begin; j < end; ++j) ++finished[static_cast<size_t>(j)];
+                 });
+      EXPECT_EQ(finished, std::vector<int>(static_cast<size_t>(n), 1));
+    };
+    run(1, &one);
+    run(4, &four);
+    EXPECT_EQ(std::memcmp(one.data(), four.data(), one.size() * sizeof(float)), 0);
+    EXPECT_NE(one[static_cast<size_t>(m * n - 1)], 0);
+  }
+}
+
+}  // namespace
+}  // namespace plumb

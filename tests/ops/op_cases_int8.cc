@@ -1,0 +1,67 @@
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/rng.h"
+#include "runtime/ops/quantize.h"
+#include "tests/ops/op_cases.h"
+
+namespace plumb {
+namespace {
+
+CaseInput RandomInt8(int64_t rows, int64_t width) {
+  const RngStream draws(3, "int8", static_cast<uint64_t>(rows * width));
+  CaseInput input;
+  input.type = I8({rows, width});
+  for (int64_t i = 0; i < rows * width; ++i) {
+    input.ints.push_back(static_cast<int32_t>(draws.Below(static_cast<uint64_t>(i), 255)) - 127);
+  }
+  return input;
+}
+
+CaseInput Scales(int64_t rows, int64_t width) {
+  return Random({rows, Int8Groups(width)}, 0.001, 0.02);
+}
+
+OpCase Undifferentiated(OpCase c) {
+  c.differentiated_outputs = {};
+  return c;
+}
+
+}  // namespace
+
+std::vector<OpCase> Int8OpCases() {
+  std::vector<OpCase> cases;
+  const Attrs transposed({{"transpose_b", true}});
+  // m, n, k: one group a row, several, rows that do not divide into groups; few rows and many; rows
+  // of w that are left over; several tasks.
+  const std::vector<std::array<int64_t, 3>> shapes = {
+      {1, 1, 1},    {1, 16, 16},  {2, 5, 64},     {3, 7, 65},    {4, 33, 192},   {5, 6, 40},
+      {6, 27, 128}, {7, 9, 100},  {8, 70, 256},   {9, 13, 64},   {12, 3, 320},   {16, 31, 64},
+      {17, 65, 64}, {33, 40, 70}, {40, 300, 192}, {3, 700, 640}, {16, 403, 200}, {64, 129, 1088}};
+  for (const auto& [m, n, k] : shapes) {
+    OpCase c;
+    c.op = "matmul_int8";
+    c.name = absl::StrCat(m, "x", n, "x", k);
+    c.inputs = {Random({m, k}), RandomInt8(n, k), Scales(n, k)};
+    if ((m + n) % 2 == 0) c.inputs.push_back(Random({n}));
+    c.attrs = transposed;
+    cases.push_back(Undifferentiated(std::move(c)));
+  }
+  OpCase batched;
+  batched.op = "matmul_int8";
+  batched.name = "batched rows and bias";
+  batched.inputs = {Random({2, 3, 64}), RandomInt8(10, 64), Scales(10, 64), Random({10})};
+  batched.attrs = transposed;
+  cases.push_back(Undifferentiated(std::move(batched)));
+
+  for (const int64_t width : {1, 16, 65, 128}) {
+    OpCase c;
+    c.op = "embedding_int8";
+    c.name = absl::StrCat("width ", width);
+    c.inputs = {RandomInt8(27, width), Scales(27, width), Ints({2, 3}, {3, 0, 26, 3, 3, 7})};
+    cases.push_back(Undifferentiated(std::move(c)));
+  }
+  return cases;
+}
+
+}  // namespace plumb

@@ -1,0 +1,307 @@
+// Training in bf16: the arithmetic of programs changes, what a run promises does not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/bf16.h"
+#include "runtime/session/evaluate.h"
+#include "runtime/session/train_session.h"
+#include "tests/api/test_models.h"
+#include "tests/session/test_datasets.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Bf16TrainTest : public ::testing::Test {
+ protected:
+  static TrainSpec Spec(DType dtype = DType::kBF16) {
+    TrainSpec spec;
+    spec.batch_size = 4;
+    spec.dtype = dtype;
+    spec.learning_rate = 3e-3;
+    return spec;
+  }
+  static TinyModel Wide() {
+    TinyModel model;
+    model.placement = "double_qk";
+    model.norm = "layer_norm";
+    model.n_head = model.n_kv_head = 4;
+    model.d_model = 64;
+    model.d_ff = 256;
+    model.context_length = 32;
+    model.vocab_size = 26;
+    return model;
+  }
+  static std::unique_ptr<TrainSession> Make(const ModelContext& context, const Dataset& data,
+                                            const TrainSpec& spec, int threads = 1) {
+    auto session = TrainSession::Create(&context, &data, spec, threads);
+    if (!session.ok()) {
+      ADD_FAILURE() << session.status();
+      return nullptr;
+    }
+    return *std::move(session);
+  }
+  static std::vector<double> Losses(TrainSession* session, int steps) {
+    std::vector<double> losses;
+    for (int i = 0; i < steps; ++i) {
+      const auto step = session->Step();
+      EXPECT_TRUE(step.ok()) << step.status();
+      if (!step.ok()) break;
+      losses.push_back(step->loss);
+    }
+    return losses;
+  }
+  static std::vector<float> Weights(const TrainSession& session) {
+    const ParameterStore& store = session.parameters();
+    return std::vector<float>(store.data(), store.data() + store.layout().size);
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+};
+
+TEST_F(Bf16TrainTest, LossesAreCloseToThoseOfF32AndFall) {
+  const auto context = MakeContext(runtime_.get(), Wide().Text());
+  const Dataset data = TextOf(5000, 26);
+  const std::vector<double> f32 = Losses(Make(*context, data, Spec(DType::kF32)).get(), 60);
+  const std::vector<double> bf16 = Losses(Make(*context, data, Spec()).get(), 60);
+  ASSERT_EQ(f32.size(), bf16.size());
+  EXPECT_NE(f32, bf16);
+  EXPECT_NEAR(bf16[0], f32[0], 0.01 * f32[0]);
+  double gap = 0;
+  for (size_t i = 0; i < f32.size(); ++i) {
+    EXPECT_NEAR(bf16[i], f32[i], 0.03 * f32[i]) << "step " << i + 1;
+    gap += bf16[i] - f32[i];
+  }
+  EXPECT_NEAR(gap / static_cast<double>(f32.size()), 0, 0.01 * f32[0]);
+  EXPECT_LT(bf16.back(), 0.7 * bf16.front());
+}
+
+TEST_F(Bf16TrainTest, TheSameBitsForAnyNumberOfThreads) {
+  const auto context = MakeContext(runtime_.get(), Wide().Text());
+  const Dataset data = TextOf(5000, 26);
+  const auto one = Make(*context, data, Spec(), 1);
+  const std::vector<double> losses = Losses(one.get(), 3);
+  for (const int threads : {2, 4}) {
+    const auto more = Make(*context, data, Spec(), threads);
+    EXPECT_EQ(Losses(more.get(), 3), losses);
+    EXPECT_EQ(Weights(*more), Weights(*one));
+  }
+}
+
+TEST_F(Bf16TrainTest, AfterEveryStepTheCopiesAreTheWeightsRounded) {
+  const auto context = MakeContext(runtime_.get(), Wide().Text());
+  const Dataset data = TextOf(5000, 26);
+  const auto session = Make(*context, data, Spec());
+  for (int step = 0; step < 3; ++step) {
+    int64_t differing = 0, matrices = 0;
+    for (size_t i = 0; i < context->parameters.size(); ++i) {
+      if (!context->parameters[i].is_matrix()) continue;
+      ++matrices;
+      const ParameterLayout::Entry& entry = session->parameters().layout().entries[i];
+      for (int64_t at = entry.begin; at < entry.end; ++at) {
+        differing +=
+            session->weights().bf16_data()[at] != Bf16FromFloat(session->parameters().data()[at]);
+      }
+    }
+    EXPECT_GT(matrices, 10);
+    EXPECT_EQ(differing, 0) << "before step " << step + 1;
+    ASSERT_TRUE(session->Step().ok());
+  }
+}
+
+// A weight of 1 and steps of 2^-10: in bf16 alone it would never move.
+TEST_F(Bf16TrainTest, StepsThatBf16CannotSeeAddUpInTheWeights) {
+  const auto context = MakeContext(runtime_.get(), TinyModel().Text());
+  const Dataset data = TextOf(300, 5);
+  TrainSpec spec = Spec();
+  spec.learning_rate = 1.0 / 1024;
+  spec.weight_decay = 0;
+  const auto session = Make(*context, data, spec);
+  const ParameterLayout::Entry& head = session->parameters().layout().entries.back();
+  session->parameters().data()[head.begin] = 1;
+  session->GoOnAfter(0);
+  Losses(session.get(), 8);
+  EXPECT_NE(session->parameters().data()[head.begin], 1);
+  EXPECT_LT(std::fabs(session->parameters().data()[head.begin] - 1), 0.02);
+}
+
+TEST_F(Bf16TrainTest, GoesOnFromItsBuffersBitForBit) {
+  const auto context = MakeContext(runtime_.get(), TinyModel().Text());
+  const Dataset data = TextOf(300, 5);
+  const auto whole = Make(*context, data, Spec());
+  const std::vector<double> expected = Losses(whole.get(), 8);
+  const auto first = Make(*context, data, Spec());
+  Losses(first.get(), 5);
+  TrainSpec other = Spec();
+  other.seed = 1;
+  const auto second = Make(*context, data, other);
+  const size_t bytes = static_cast<size_t>(first->parameters().layout().size) * sizeof(float);
+  std::memcpy(second->parameters().data(), first->parameters().data(), bytes);
+  std::memcpy(second->moments().m, first->first_moments(), bytes);
+  std::memcpy(second->moments().v, first->second_moments(), bytes);
+  second->GoOnAfter(first->step());
+  EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));
+  EXPECT_EQ(Weights(*second), Weights(*whole));
+}
+
+TEST_F(Bf16TrainTest, ADivergenceIsNamedAndLeavesTheWeightsAlone) {
+  TinyModel model;
+  model.norm = "layer_norm";
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const Dataset data = TextOf(100, 5);
+  TrainSpec spec = Spec();
+  spec.learning_rate = 1e30;
+  const auto session = Make(*context, data, spec);
+  ASSERT_TRUE(session->SetProbe(1, {}).ok());
+  absl::Status status;
+  std::vector<float> before;
+  for (int i = 0; i < 5 && status.ok(); ++i) {
+    before = Weights(*session);
+    status = session->Step().status();
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("diverged at step 2: "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not finite is layers.0."));
+  EXPECT_EQ(Weights(*session), before);
+  ASSERT_NE(session->probe(), nullptr);
+  EXPECT_TRUE(session->probe()->diverged);
+}
+
+TEST_F(Bf16TrainTest, AWeightThatIsNotFiniteIsNamed) {
+  const auto context = MakeContext(runtime_.get(), TinyModel().Text());
+  const Dataset data = TextOf(100, 5);
+  const auto session = Make(*context, data, Spec());
+  for (const ParameterLayout::Entry& entry : session->parameters().layout().entries) {
+    if (entry.name == "layers.1.mlp.down.weight") {
+      session->parameters().data()[entry.begin] = std::nanf("");
+    }
+  }
+  session->GoOnAfter(0);
+  EXPECT_THAT(std::string(session->Step().status().message()),
+              HasSubstr("layers.1.mlp.down.weight"));
+}
+
+TEST_F(Bf16TrainTest, ProbesSeeActivationsAndChangeNothing) {
+  const auto context = MakeContext(runtime_.get(), Wide().Text());
+  const Dataset data = TextOf(5000, 26);
+  const std::vector<double> expected = Losses(Make(*context, data, Spec()).get(), 4);
+  const auto bf16 = Make(*context, data, Spec());
+  const auto f32 = Make(*context, data, Spec(DType::kF32));
+  ASSERT_TRUE(bf16->SetProbe(2, {}).ok());
+  ASSERT_TRUE(f32->SetProbe(2, {}).ok());
+  Losses(f32.get(), 1);
+  EXPECT_EQ(Losses(bf16.get(), 1)[0], expected[0]);
+  ASSERT_NE(bf16->probe(), nullptr);
+  const ProbeResult &a = *bf16->probe(), &b = *f32->probe();
+  ASSERT_EQ(a.activations.size(), b.activations.size());
+  ASSERT_EQ(a.gradients.size(), b.gradients.size());
+  EXPECT_GT(a.activations.size(), 10u);
+  for (size_t i = 0; i < a.activations.size(); ++i) {
+    EXPECT_EQ(a.activations[i].name, b.activations[i].name);
+    const double want = b.activations[i].stats.Rms();
+    EXPECT_NEAR(a.activations[i].stats.Rms(), want, 0.02 * want) << a.activations[i].name;
+    EXPECT_EQ(a.activations[i].stats.count, b.activations[i].stats.count);
+  }
+  for (size_t i = 0; i < a.gradients.size(); ++i) {
+    const double want = b.gradients[i].stats.Rms();
+    EXPECT_NEAR(a.gradients[i].stats.Rms(), want, 0.05 * want) << a.gradients[i].name;
+  }
+  EXPECT_EQ(Losses(bf16.get(), 3), std::vector<double>(expected.begin() + 1, expected.end()));
+}
+
+TEST_F(Bf16TrainTest, EvaluationFollowsTheSessionsWeightsInItsFormat) {
+  const auto context = MakeContext(runtime_.get(), Wide().Text());
+  const Dataset data = TextOf(5000, 26, /*val_fraction=*/0.2);
+  const auto session = Make(*context, data, Spec());
+  const auto bf16 =
+      *EvalSession::Create(context.get(), &session->weights(), &data, Split::kValidation, 4, 1);
+  const auto f32 =
+      *EvalSession::Create(context.get(), &session->parameters(), &data, Split::kValidation, 4, 1);
+  const double before = bf16->Run(0)->loss;
+  Losses(session.get(), 40);
+  const double after = bf16->Run(0)->loss;
+  EXPECT_LT(after, 0.8 * before);
+  EXPECT_NEAR(after, f32->Run(0)->loss, 0.01 * after);
+  EXPECT_NE(after, f32->Run(0)->loss);
+}
+
+TEST_F(Bf16TrainTest, GradientsAccumulateOverMicroBatches) {
+  TinyModel model = Wide();
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const Dataset data = Documents(64, 5, 5);
+  TrainSpec whole = Spec(), parts = Spec();
+  whole.batch_size = 8;
+  parts.gradient_accumulation_steps = 2;
+  const auto a = Make(*context, data, whole), b = Make(*context, data, parts);
+  for (int i = 0; i < 4; ++i) {
+    const auto x = a->Step(), y = b->Step();
+    ASSERT_TRUE(x.ok() && y.ok()) << x.status() << y.status();
+    EXPECT_NEAR(x->loss, y->loss, 0.01 * x->loss);
+    EXPECT_NEAR(x->grad_norm, y->grad_norm, 0.05 * x->grad_norm);
+  }
+}
+
+class RecomputeTest : public Bf16TrainTest, public ::testing::WithParamInterface<DType> {};
+
+TEST_P(RecomputeTest, ComputingBlocksAgainChangesNoBit) {
+  for (const char* placement : {"pre", "double_qk", "parallel"}) {
+    TinyModel model = Wide();
+    model.placement = placement;
+    model.n_layer = 3;
+    const auto context = MakeContext(runtime_.get(), model.Text());
+    const Dataset data = TextOf(5000, 26);
+    TrainSpec spec = Spec(GetParam());
+    const auto plain = Make(*context, data, spec);
+    spec.recompute_blocks = true;
+    const auto again = Make(*context, data, spec);
+    EXPECT_EQ(Losses(again.get(), 4), Losses(plain.get(), 4)) << placement;
+    EXPECT_EQ(Weights(*again), Weights(*plain)) << placement;
+    EXPECT_LT(again->memory().workspace, plain->memory().workspace) << placement;
+  }
+}
+
+std::string NameOf(const ::testing::TestParamInfo<DType>& dtype) { return DTypeName(dtype.param); }
+INSTANTIATE_TEST_SUITE_P(DTypes, RecomputeTest, ::testing::Values(DType::kF32, DType::kBF16),
+                         NameOf);
+
+// Large enough that the program sums the squares itself.
+TEST_F(Bf16TrainTest, TheNormOfTheGradientIsThatOfTheGradient) {
+  TinyModel model = Wide();
+  model.d_model = 256;
+  model.d_ff = 1024;
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  ASSERT_TRUE(SumsSquaresInProgram(*context));
+  const Dataset data = Documents(8, 5, 5);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    TrainSpec spec = Spec(dtype);
+    spec.keep_order = true;
+    const auto session = Make(*context, data, spec);
+    const int32_t mark = *data.tokenizer().begin_end_token();
+    Tokens tokens;
+    for (int64_t i = 0; i < 4; ++i) {
+      const auto document = data.document(Split::kTrain, i);
+      tokens.push_back({mark});
+      tokens.back().insert(tokens.back().end(), document.begin(), document.end());
+      tokens.back().push_back(mark);
+    }
+    const auto batch = RunBatch(*context, session->parameters(), tokens, /*with_gradients=*/true, 1,
+                                nullptr, WeightFormatOf(spec));
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    double square = 0;
+    for (const float g : batch->gradients)
+      square += static_cast<double>(g) * static_cast<double>(g);
+    const auto step = session->Step();
+    ASSERT_TRUE(step.ok()) << step.status();
+    // RunBatch's sequences have a position more, without a target.
+    EXPECT_NEAR(step->grad_norm, std::sqrt(square), 0.01 * std::sqrt(square)) << DTypeName(dtype);
+  }
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,179 @@
+// Several sequences decoded together: each as if it were alone, to the bit, in every format.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "runtime/base/rng.h"
+#include "runtime/session/decode_session.h"
+#include "runtime/session/evaluate.h"
+#include "tests/api/test_models.h"
+
+namespace plumb {
+namespace {
+
+TinyModel Study() {
+  TinyModel model;
+  model.context_length = 24;
+  model.vocab_size = 27;
+  model.n_head = model.n_kv_head = 4;
+  model.d_model = 16;
+  model.d_ff = 64;
+  return model;
+}
+
+// Wide enough for products that are cut into tasks and rows of several int8 groups.
+TinyModel Wide() {
+  TinyModel model;
+  model.placement = "double_qk";
+  model.norm = "layer_norm";
+  model.positions = "ROPE";
+  model.context_length = 40;
+  model.vocab_size = 331;
+  model.n_head = 4;
+  model.n_kv_head = 2;
+  model.d_model = 192;
+  model.d_ff = 512;
+  model.more = "mlp { gated: true activation: SILU bias: true } attention { bias: true }";
+  return model;
+}
+
+struct Case {
+  std::string name;
+  TinyModel model;
+  WeightFormat format;
+  int threads;
+};
+void PrintTo(const Case& c, std::ostream* os) { *os << c.name; }
+
+class DecodeBatchTest : public ::testing::TestWithParam<Case> {
+ protected:
+  std::vector<float> Logits(const DecodeSession& decode, int64_t sequence) const {
+    const float* logits = decode.logits(sequence);
+    return {logits, logits + GetParam().model.vocab_size};
+  }
+  // Token i of sequence b.
+  int32_t Token(int64_t b, int64_t i) const {
+    return static_cast<int32_t>(
+        RngStream(8, "tokens", static_cast<uint64_t>(b))
+            .Below(static_cast<uint64_t>(i), static_cast<uint64_t>(GetParam().model.vocab_size)));
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime(GetParam().threads);
+  const std::unique_ptr<ModelContext> context_ =
+      MakeContext(runtime_.get(), GetParam().model.Text());
+  const ParameterStore parameters_ = GenericParameters(*context_);
+  const WeightCopies weights_{*context_, GetParam().format, parameters_, GetParam().threads};
+};
+
+TEST_P(DecodeBatchTest, ASequenceAmongOthersComputesWhatItComputesAlone) {
+  const int64_t steps = 6;
+  for (const int64_t batch : {2, 5, 16}) {
+    DecodeSession together(context_.get(), &weights_, batch, GetParam().threads);
+    DecodeSession alone(context_.get(), &weights_, 1, 1);
+    std::vector<std::vector<std::vector<float>>> expected;  // by sequence, by step
+    for (int64_t b = 0; b < batch; ++b) {
+      // Prompts of different lengths.
+      std::vector<int32_t> prompt;
+      for (int64_t i = 0; i < 1 + b % 3; ++i) prompt.push_back(Token(b, 100 + i));
+      alone.Reset();
+      ASSERT_TRUE(alone.Feed(prompt).ok());
+      ASSERT_TRUE(together.Feed(b, prompt).ok());
+      EXPECT_EQ(Logits(together, b), Logits(alone, 0));
+      expected.emplace_back();
+      for (int64_t i = 0; i < steps; ++i) {
+        ASSERT_TRUE(alone.Feed({Token(b, i)}).ok());
+        expected.back().push_back(Logits(alone, 0));
+      }
+    }
+    for (int64_t i = 0; i < steps; ++i) {
+      std::vector<int32_t> tokens;
+      for (int64_t b = 0; b < batch; ++b) tokens.push_back(Token(b, i));
+      ASSERT_TRUE(together.FeedEach(tokens).ok());
+      for (int64_t b = 0; b < batch; ++b) {
+        EXPECT_EQ(Logits(together, b), expected[static_cast<size_t>(b)][static_cast<size_t>(i)])
+            << "sequence " << b << " of " << batch << ", step " << i;
+      }
+    }
+  }
+}
+
+// A place that is used again knows nothing of who was there, and its neighbours do not notice.
+TEST_P(DecodeBatchTest, SequencesBeginAndEndAtAnyTime) {
+  DecodeSession together(context_.get(), &weights_, 3, GetParam().threads);
+  DecodeSession alone(context_.get(), &weights_, 1, 1);
+  const std::vector<int32_t> prompt = {1, 2, 3};
+  for (int64_t b = 0; b < 3; ++b) ASSERT_TRUE(together.Feed(b, prompt).ok());
+  for (int64_t b = 0; b < 3; ++b) EXPECT_EQ(together.length(b), 3);
+  ASSERT_TRUE(together.FeedEach({1, 4, 2}).ok());
+  together.Reset(1);
+  ASSERT_TRUE(together.Feed(1, prompt).ok());
+  ASSERT_TRUE(together.FeedEach({3, 0, 4}).ok());
+  EXPECT_EQ(together.length(1), 4);
+  EXPECT_EQ(together.length(2), 5);
+  // More tokens for one of them, in one go.
+  ASSERT_TRUE(together.Feed(2, {2, 1}).ok());
+  ASSERT_TRUE(together.FeedEach({1, 1, 1}).ok());
+
+  ASSERT_TRUE(alone.Feed(prompt).ok());
+  ASSERT_TRUE(alone.Feed({0}).ok());
+  ASSERT_TRUE(alone.Feed({1}).ok());
+  EXPECT_EQ(Logits(together, 1), Logits(alone, 0));
+  alone.Reset();
+  ASSERT_TRUE(alone.Feed(prompt).ok());
+  ASSERT_TRUE(alone.Feed({2}).ok());
+  ASSERT_TRUE(alone.Feed({4}).ok());
+  ASSERT_TRUE(alone.Feed({2, 1}).ok());
+  ASSERT_TRUE(alone.Feed({1}).ok());
+  EXPECT_EQ(Logits(together, 2), Logits(alone, 0));
+}
+
+TEST_P(DecodeBatchTest, AStepThatOneSequenceHasNoRoomForIsRefusedWhole) {
+  DecodeSession together(context_.get(), &weights_, 2, GetParam().threads);
+  const std::vector<int32_t> full(static_cast<size_t>(together.context_length()), 1);
+  ASSERT_TRUE(together.Feed(0, {1}).ok());
+  ASSERT_TRUE(together.Feed(1, full).ok());
+  EXPECT_EQ(together.FeedEach({1, 1}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(together.length(0), 1);
+  EXPECT_EQ(together.FeedEach({1}).code(), absl::StatusCode::kInvalidArgument);
+  together.Reset(1);
+  EXPECT_FALSE(together.FeedEach({1, -1}).ok());
+  EXPECT_TRUE(together.FeedEach({1, 1}).ok());
+}
+
+TEST_P(DecodeBatchTest, DecodingAgreesWithTheFullPass) {
+  const TinyModel& model = GetParam().model;
+  const Tokens tokens = RandomTokens(1, model.context_length, model.vocab_size);
+  const auto full = RunBatch(*context_, parameters_, tokens, /*with_gradients=*/false, 1, nullptr,
+                             GetParam().format);
+  ASSERT_TRUE(full.ok()) << full.status();
+  DecodeSession decode(context_.get(), &weights_, 1, GetParam().threads);
+  // bf16 rounds activations: in other places where sums are made otherwise.
+  const double tolerance = GetParam().format == WeightFormat::kBf16 ? 5e-2 : 2e-5;
+  const size_t vocab = static_cast<size_t>(model.vocab_size);
+  for (size_t n = 1; n <= tokens[0].size(); ++n) {
+    ASSERT_TRUE(decode.Feed({tokens[0][n - 1]}).ok());
+    const auto expected = full->logits.begin() + static_cast<std::ptrdiff_t>((n - 1) * vocab);
+    EXPECT_LE(RelativeError(Logits(decode, 0), std::vector<float>(expected, expected + vocab)),
+              tolerance)
+        << "after " << n;
+  }
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const auto& [name, format] :
+       {std::pair<const char*, WeightFormat>{"F32", WeightFormat::kF32},
+        {"Bf16", WeightFormat::kBf16},
+        {"Int8", WeightFormat::kInt8}}) {
+    cases.push_back({std::string("Study") + name, Study(), format, 1});
+    cases.push_back({std::string("Wide") + name, Wide(), format, 2});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DecodeBatchTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,174 @@
+// The memory that a training session says it takes, before and after, is what it takes.
+#include "runtime/session/train_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/session/train_session.h"
+#include "tests/api/test_models.h"
+#include "tests/session/count_mallocs.h"
+#include "tests/session/test_datasets.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Recipe {
+  const char* name;
+  DType dtype;
+  bool recompute;
+  int64_t micro_batches;
+};
+
+const Recipe kRecipes[] = {
+    {"f32", DType::kF32, false, 1},
+    {"f32_accumulated", DType::kF32, false, 3},
+    {"f32_recomputed", DType::kF32, true, 1},
+    {"bf16", DType::kBF16, false, 1},
+    {"bf16_recomputed_accumulated", DType::kBF16, true, 2},
+};
+
+class TrainMemoryTest : public ::testing::TestWithParam<Recipe> {
+ protected:
+  static TrainSpec Spec() {
+    TrainSpec spec;
+    spec.batch_size = 4;
+    spec.dtype = GetParam().dtype;
+    spec.recompute_blocks = GetParam().recompute;
+    spec.gradient_accumulation_steps = GetParam().micro_batches;
+    return spec;
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime(2);
+};
+
+TinyModel Model() {
+  TinyModel model;
+  model.n_layer = 3;
+  model.n_head = model.n_kv_head = 4;
+  model.d_model = 64;
+  model.d_ff = 256;
+  model.context_length = 32;
+  model.vocab_size = 26;
+  return model;
+}
+
+TEST_P(TrainMemoryTest, IsWhatTheSessionsBuffersHoldToTheByte) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  // What threads have for themselves is there from the first step of a process on.
+  ASSERT_TRUE((*TrainSession::Create(context.get(), &data, Spec(), 2))->Step().ok());
+  const int64_t before = LiveAlignedBytes();
+  const auto session = *TrainSession::Create(context.get(), &data, Spec(), 2);
+  ASSERT_TRUE(session->Step().ok());
+  const TrainMemory memory = session->memory();
+  if (before >= 0) {
+    EXPECT_EQ(LiveAlignedBytes() - before, memory.total());
+    // And further steps take no more.
+    ASSERT_TRUE(session->Step().ok());
+    EXPECT_EQ(LiveAlignedBytes() - before, memory.total());
+  }
+
+  const auto planned = PlanTrainMemory(*context, Spec(), 32);
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  EXPECT_EQ(planned->weights, memory.weights);
+  EXPECT_EQ(planned->copies, memory.copies);
+  EXPECT_EQ(planned->gradients, memory.gradients);
+  EXPECT_EQ(planned->moments, memory.moments);
+  EXPECT_EQ(planned->norm_states, memory.norm_states);
+  EXPECT_EQ(planned->inputs, memory.inputs);
+  EXPECT_EQ(planned->workspace, memory.workspace);
+  EXPECT_EQ(planned->total(), memory.total());
+}
+
+// Bytes of this process that are in memory now.
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST_P(TrainMemoryTest, IsWhatTheProcessGrowsBy) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer's own memory is more";
+#endif
+  TinyModel model = Model();
+  model.d_model = 256;
+  model.d_ff = 1024;
+  model.n_layer = 4;
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const Dataset data = TextOf(2000, 26);
+  TrainSpec spec = Spec();
+  spec.batch_size = 16;
+  const int64_t before = ResidentBytes();
+  const auto session = *TrainSession::Create(context.get(), &data, spec, 2);
+  ASSERT_TRUE(session->Step().ok());
+  const double grown = static_cast<double>(ResidentBytes() - before);
+  const double said = static_cast<double>(session->memory().total());
+  // Buffers are of whole huge pages, and programs, kernels and threads' stacks come beside.
+  constexpr double kBeside = 24 << 20;
+  EXPECT_GT(said, 60e6);
+  EXPECT_GT(grown, 0.95 * said - (4 << 20)) << "memory that freed blocks have left is used again";
+  EXPECT_LT(grown, 1.02 * said + kBeside);
+}
+
+std::string NameOf(const ::testing::TestParamInfo<Recipe>& recipe) { return recipe.param.name; }
+INSTANTIATE_TEST_SUITE_P(Recipes, TrainMemoryTest, ::testing::ValuesIn(kRecipes), NameOf);
+
+TEST(TrainMemorySizesTest, ComputingBlocksAgainTakesLessAndHalvesTakeLess) {
+  const std::unique_ptr<Runtime> runtime = MakeRuntime(1);
+  const auto context = MakeContext(runtime.get(), Model().Text());
+  TrainSpec spec;
+  spec.batch_size = 16;
+  const TrainMemory plain = *PlanTrainMemory(*context, spec, 32);
+  spec.recompute_blocks = true;
+  const TrainMemory recomputed = *PlanTrainMemory(*context, spec, 32);
+  EXPECT_LT(recomputed.workspace, 0.7 * static_cast<double>(plain.workspace));
+  spec.recompute_blocks = false;
+  spec.dtype = DType::kBF16;
+  const TrainMemory halves = *PlanTrainMemory(*context, spec, 32);
+  EXPECT_LT(halves.workspace, 0.75 * static_cast<double>(plain.workspace));
+  EXPECT_EQ(halves.weights, plain.weights);
+  EXPECT_EQ(halves.copies, plain.weights / 2);
+}
+
+TEST(TrainMemorySizesTest, WhatCannotBeAddressedIsSaidAndNotWrapped) {
+  const std::unique_ptr<Runtime> runtime = MakeRuntime(1);
+  TinyModel model = Model();
+  model.context_length = 1 << 20;
+  model.vocab_size = 1 << 20;
+  model.positions = "ROPE";
+  const auto context = MakeContext(runtime.get(), model.Text());
+  TrainSpec spec;
+  spec.batch_size = 1 << 20;  // 2^62 bytes of logits
+  const absl::Status status = PlanTrainMemory(*context, spec, 1 << 20).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("[batch 1048576, sequence 1048576, "
+                                                       "vocab_size 1048576]"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("make batch_size"));
+  spec.batch_size = 1;
+  EXPECT_TRUE(PlanTrainMemory(*context, spec, 1 << 20).ok()) << "4 TB can be planned";
+}
+
+TEST(TrainMemorySizesTest, AModelWhoseWeightsCannotBeAddressedIsAMistake) {
+  const std::unique_ptr<Runtime> runtime = MakeRuntime(1);
+  TinyModel model = Model();
+  model.d_model = 1 << 22;
+  model.d_ff = 1 << 22;
+  const auto context = TryContext(runtime.get(), model.Text());
+  ASSERT_TRUE(context.ok()) << context.status();
+  const absl::Status status = PlanTrainMemory(**context, TrainSpec(), 8).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the model's weights"));
+}
+
+}  // namespace
+}  // namespace plumb
