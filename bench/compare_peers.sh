@@ -33,4 +33,4 @@ if "$python" -c 'import sys, torch; sys.exit("BLAS_INFO=generic" not in torch.__
   "${CC:-cc}" -O2 -shared -fPIC "$here/peer_sgemm.c" -o "$work/libpeer_sgemm.so" -ldnnl
   sgemm=(--sgemm "$work/libpeer_sgemm.so")
 fi
-"$python" "$here/compare_peers.py" --build "$build" --python "$python" "${sgemm[@]}" "$@"
+"$python" -B "$here/compare_peers.py" --build "$build" --python "$python" "${sgemm[@]}" "$@"

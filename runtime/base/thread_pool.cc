@@ -23,12 +23,13 @@ using Clock = std::chrono::steady_clock;
 // How long a worker spins after its last job. Ops of a training step follow each other within this
 // time, so that it is asleep only where there is nothing to share.
 constexpr Clock::duration kSpinIdle = std::chrono::microseconds(60);
+// A caller wakes sleepers at once: work is cut into tasks only where there is more of it than waking
+// costs (kMinParallelWork), and the first task may be as long as all that another thread would do.
+//
 // How long a caller spins for the last tasks of others before it sleeps. They are nearly always
 // done within it, unless the system took a worker's processor away: then ours is what lets it
 // finish.
 constexpr Clock::duration kSpinForTasks = std::chrono::microseconds(50);
-// Work that must be left for each worker that is woken, for that to pay.
-constexpr Clock::duration kWorthWaking = std::chrono::microseconds(20);
 // How long to do with the workers there are after the system refused to start one.
 constexpr Clock::duration kTryAgain = std::chrono::seconds(1);
 
@@ -169,11 +170,11 @@ class Pool {
  private:
   Pool();
 
-  // Calls workers that are spinning, and if `wake` those asleep, until `job` has `helpers`.
-  void Call(bool wake, int helpers, Job* job);
+  // Calls workers that have no job until `job` has `helpers`: those that spin before those asleep.
+  void Call(int helpers, Job* job);
   // Starts workers with `job` in their mailbox until it has `helpers`, if there may be more and the
   // system lets it.
-  void Grow(int helpers, int threads, Clock::time_point now, Job* job);
+  void Grow(int helpers, int threads, Job* job);
   // Calls `worker` off or waits until it has left.
   void Dismiss(Worker* worker, Job* job);
 
@@ -205,26 +206,30 @@ void Pool::AfterForkInChild() {
   pthread_mutex_unlock(&pool->growing_);
 }
 
-void Pool::Call(bool wake, int helpers, Job* job) {
+void Pool::Call(int helpers, Job* job) {
   const int workers = workers_.load(std::memory_order_acquire);
-  for (int i = 0; i < workers && job->helpers < helpers; ++i) {
-    uintptr_t state = worker_[i].mailbox.load(std::memory_order_acquire);
-    if (state != kIdle && !(wake && state == kAsleep)) continue;
-    job->seat_of[i] = static_cast<uint8_t>(job->helpers + 1);
-    if (!worker_[i].mailbox.compare_exchange_strong(state, reinterpret_cast<uintptr_t>(job),
-                                                    std::memory_order_acq_rel)) {
-      continue;
+  for (const uintptr_t wanted : {kIdle, kAsleep}) {
+    for (int i = 0; i < workers && job->helpers < helpers; ++i) {
+      uintptr_t state = wanted;
+      if (worker_[i].mailbox.load(std::memory_order_acquire) != wanted) continue;
+      // Once it is called, a worker may come at any moment and looks for its seat.
+      job->seat_of[i] = static_cast<uint8_t>(job->helpers + 1);
+      if (!worker_[i].mailbox.compare_exchange_strong(state, reinterpret_cast<uintptr_t>(job),
+                                                      std::memory_order_acq_rel)) {
+        continue;
+      }
+      if (wanted == kAsleep) sem_post(&worker_[i].wake);
+      job->helper[job->helpers++] = static_cast<uint8_t>(i);
     }
-    if (state == kAsleep) sem_post(&worker_[i].wake);
-    job->helper[job->helpers++] = static_cast<uint8_t>(i);
   }
 }
 
-void Pool::Grow(int helpers, int threads, Clock::time_point now, Job* job) {
+void Pool::Grow(int helpers, int threads, Job* job) {
   // As many as this call alone could use, or as there is room for beside all callers.
   const int most = std::min(std::max(threads, processors_) - 1, kMaxWorkers);
   if (job->helpers >= helpers || workers_.load(std::memory_order_relaxed) >= most) return;
   if (pthread_mutex_trylock(&growing_) != 0) return;  // another caller is at it: do without
+  const Clock::time_point now = Clock::now();
   if (refused_ == Clock::time_point{} || now - refused_ > kTryAgain) {
     // Signals are for the host's threads.
     sigset_t all, before;
@@ -280,18 +285,8 @@ void Pool::Run(int64_t first, int64_t n, int threads, TaskFn task, const void* c
   }
 
   in_task = true;
-  const int wanted = job.seats - 1;
-  Call(/*wake=*/false, wanted, &job);
-  if (job.helpers < wanted) {
-    // The first task tells how many are worth waking, or starting.
-    const Clock::time_point start = Clock::now();
-    job.RunOne(0);
-    const Clock::time_point now = Clock::now();
-    const int64_t worth = (now - start) * (n - 1) / kWorthWaking;
-    const int helpers = static_cast<int>(std::min<int64_t>(wanted, worth));
-    Call(/*wake=*/true, helpers, &job);
-    Grow(helpers, threads, now, &job);
-  }
+  Call(job.seats - 1, &job);
+  Grow(job.seats - 1, threads, &job);
   while (job.RunOne(0)) {
   }
   for (int i = 0; i < job.helpers; ++i) Dismiss(&worker_[job.helper[i]], &job);

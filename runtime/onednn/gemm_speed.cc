@@ -20,7 +20,7 @@ using dnnl::memory;
 constexpr int64_t kSize = 2048;
 // Rows are cut for each thread into this many parts: long ones, as every part reads all of the
 // packed operand.
-constexpr int kPartsPerThread = 2;
+constexpr int kPartsPerThread = 4;
 
 absl::Status Failure(const dnnl::error& error) {
   const std::string what = absl::StrCat("oneDNN matmul: ", error.what());
