@@ -7,7 +7,7 @@ import sys
 import time
 
 # Threads of a process that has just had its turn spin for a moment; they should not meet the next.
-SETTLE_SECONDS = 0.03
+SETTLE_SECONDS = 0.4
 TURN_SECONDS = 0.4  # a turn takes as many steps as fit, but at least one
 
 

@@ -23,8 +23,9 @@ using Clock = std::chrono::steady_clock;
 // How long a worker spins after its last job. Ops of a training step follow each other within this
 // time, so that it is asleep only where there is nothing to share.
 constexpr Clock::duration kSpinIdle = std::chrono::microseconds(60);
-// A caller wakes sleepers at once: work is cut into tasks only where there is more of it than waking
-// costs (kMinParallelWork), and the first task may be as long as all that another thread would do.
+// A caller wakes sleepers at once: work is cut into tasks only where there is more of it than
+// waking costs (kMinParallelWork), and the first task may be as long as all that another thread
+// would do.
 //
 // How long a caller spins for the last tasks of others before it sleeps. They are nearly always
 // done within it, unless the system took a worker's processor away: then ours is what lets it

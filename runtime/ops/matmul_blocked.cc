@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kSlabRows = 126;          // of a, that stay in the second-level cache
 constexpr int64_t kSharedRows = 96;         // of a task, at least, where b is shared
 constexpr int64_t kGroupColumns = 256;      // of b, beside them
+constexpr int64_t kMaxColumnStride = 512;   // of a transposed a that is read in place
 constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
 constexpr int64_t kSharedFloats = 1 << 21;  // of b, packed for all tasks: 8 MiB, in the last cache
 
@@ -97,7 +98,10 @@ class BlockedMatmul : public Kernel {
   // Rows a multiple of a page apart would share one set of the first-level cache, which holds fewer
   // lines than a tile has rows: a copy is quicker.
   bool InPlace(const ProductTerm& term) const {
-    return !spec_.transpose_a && kernels_.a_in_place && term.k % kernels_.unit_terms == 0 &&
+    if (spec_.transpose_a) {
+      return kernels_.a_transposed_in_place && term.lda <= kMaxColumnStride;
+    }
+    return kernels_.a_in_place && term.k % kernels_.unit_terms == 0 &&
            term.lda * element_ % 4096 != 0;
   }
 
@@ -166,6 +170,11 @@ class BlockedMatmul : public Kernel {
   void PrepareA(const KernelArgs& args, const ProductTerm& term, const Block& block, int64_t first,
                 int64_t count, float* scratch, PanelArgs* g) const {
     g->tiled = spec_.transpose_a;
+    if (block.in_place && spec_.transpose_a) {
+      g->a = static_cast<const float*>(Element(args, term.a, block.range.k0 * term.lda + first));
+      g->lda = term.lda;
+      return;
+    }
     if (block.in_place) {
       g->a = static_cast<const float*>(Element(args, term.a, first * term.lda + block.range.k0));
       g->lda = term.lda / kernels_.unit_terms;
@@ -174,7 +183,7 @@ class BlockedMatmul : public Kernel {
     (spec_.transpose_a ? kernels_.pack_a_transposed : kernels_.pack_a)(
         {args.in[term.a], term.lda, block.range.k0, block.range.terms, first, count, scratch, 0});
     g->a = scratch;
-    g->lda = g->units;
+    g->lda = spec_.transpose_a ? 0 : g->units;
   }
 
   // Sets c, ldc and accumulate of `g` for a block of the result's own memory, and fetches what it

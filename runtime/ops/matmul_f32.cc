@@ -39,8 +39,8 @@ void Multiply(const PanelArgs& g) {
   const TileFn tall = split.taller == 0 ? tile : pick(split.height + 1);
   for (int64_t i = 0, row = 0; i < split.tiles; ++i) {
     const int64_t height = split.HeightOf(i);
-    t.a = g.a + (g.tiled ? row * g.units : row * g.lda);
-    if (g.tiled) t.lda = height;
+    t.a = g.a + (!g.tiled ? row * g.lda : g.lda > 0 ? row : row * g.units);
+    if (g.tiled && g.lda == 0) t.lda = height;
     t.c = g.c + row * g.ldc;
     (i < split.taller ? tall : tile)(t);
     row += height;
@@ -123,7 +123,7 @@ MatmulKernels Kernels(bool bf16) {
   kernels.tile_rows = kMaxTileRows;
   kernels.panel = kPanel;
   kernels.lanes = kLanes;
-  kernels.a_in_place = !bf16;
+  kernels.a_in_place = kernels.a_transposed_in_place = !bf16;
   kernels.pack_a = bf16 ? &PackA<uint16_t> : &PackA<float>;
   kernels.pack_a_transposed = bf16 ? &PackATransposed<uint16_t> : &PackATransposed<float>;
   kernels.pack_b = bf16 ? &PackB<uint16_t> : &PackB<float>;

@@ -38,7 +38,9 @@ struct PackArgs {
 // c[rows, columns] = a b + start, or c + a b.
 struct PanelArgs {
   int64_t rows, columns, units;
-  const float* a;  // rows of lda units or, `tiled`, tiles of [units][height]
+  // Rows of lda units. `tiled`: tiles of [units][height] or, with lda > 0, the matrix's own rows,
+  // lda apart, which are columns here: row i of unit u is a[u * lda + i].
+  const float* a;
   int64_t lda;
   bool tiled;
   const float* b;  // [units][width]
@@ -55,7 +57,8 @@ struct MatmulKernels {
   int64_t panel;       // columns of a panel of b
   int64_t lanes;       // a panel's width is a multiple of it
   bool a_in_place;     // rows of a (not transposed) need no packing where k has only whole units
-  void (*pack_a)(const PackArgs& args);             // to rows of `units`
+  bool a_transposed_in_place;            // nor does a transposed a whose rows are near each other
+  void (*pack_a)(const PackArgs& args);  // to rows of `units`
   void (*pack_a_transposed)(const PackArgs& args);  // to tiles of TileRows(count, tile_rows)
   void (*pack_b)(const PackArgs& args);             // to [units][width]
   void (*pack_b_transposed)(const PackArgs& args);
