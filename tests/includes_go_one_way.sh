@@ -19,7 +19,7 @@ includes() {
 wrong_includes() {
   includes runtime plugins cli | awk '
     BEGIN {
-      order = "base graph onednn plugin ops spec model compile session api"
+      order = "base graph plugin ops spec model compile session onednn api"
       count = split(order, rooms, " ")
       for (i = 1; i <= count; ++i) {
         known[rooms[i]] = 1

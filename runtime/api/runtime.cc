@@ -12,7 +12,7 @@
 #include "runtime/base/processors.h"
 #include "runtime/base/status.h"
 #include "runtime/base/tensor_type.h"
-#include "runtime/onednn/sgemm.h"
+#include "runtime/onednn/version.h"
 #include "runtime/ops/cpu_features.h"
 #include "runtime/ops/ops.h"
 

@@ -1,14 +1,10 @@
 // The paths of matmul that the cases of ops_test cannot tell apart.
-#include <omp.h>
-
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/base/rng.h"
-#include "runtime/onednn/sgemm.h"
 #include "runtime/ops/small_matmul.h"
 #include "tests/ops/simd_targets.h"
 
@@ -20,42 +16,6 @@ std::vector<float> Draw(int64_t n, const char* name) {
   std::vector<float> values;
   for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(draws.Normal(i)));
   return values;
-}
-
-TEST(SgemmTest, GivesTheSameBitsInsideAndOutsideOfAParallelRegion) {
-  const int64_t n = 200;
-  const std::vector<float> a = Draw(n * n, "a"), b = Draw(n * n, "b");
-  std::vector<float> outside(n * n), inside(n * n);
-  const auto multiply = [&](std::vector<float>* c) {
-    return SgemmOnThisThread({false, true, n, n, n, a.data(), n, b.data(), n, 0.0f, c->data(), n});
-  };
-  const int before = omp_get_max_threads();
-  omp_set_num_threads(4);
-  EXPECT_TRUE(multiply(&outside).ok());
-  EXPECT_EQ(omp_get_max_threads(), 4) << "the caller's setting must be put back";
-  omp_set_num_threads(before);
-
-  std::atomic<bool> ok = true;
-#pragma omp parallel num_threads(2)
-  if (omp_get_thread_num() == 1 || omp_get_num_threads() == 1) ok = multiply(&inside).ok();
-  EXPECT_TRUE(ok);
-  EXPECT_EQ(std::memcmp(inside.data(), outside.data(), inside.size() * sizeof(float)), 0);
-}
-
-TEST(SgemmTest, AddsToCWithBetaOne) {
-  const std::vector<float> a = {1, 2, 3, 4}, b = {5, 6, 7, 8};
-  std::vector<float> c = {100, 200, 300, 400};
-  ASSERT_TRUE(
-      SgemmOnThisThread({false, false, 2, 2, 2, a.data(), 2, b.data(), 2, 1.0f, c.data(), 2}).ok());
-  EXPECT_EQ(c, (std::vector<float>{119, 222, 343, 450}));
-}
-
-TEST(SgemmTest, TurnsOneDnnErrorsIntoStatus) {
-  const std::vector<float> a(4), b(4);
-  std::vector<float> c(4);
-  const absl::Status status =
-      SgemmOnThisThread({false, false, 2, 2, 2, a.data(), 1, b.data(), 2, 0.0f, c.data(), 2});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
 }
 
 // A view into larger matrices, whose surroundings must stay as they are; every target, every form.
