@@ -16,7 +16,7 @@ constexpr int64_t kSharedRows = 96;         // of a task, at least, where b is s
 constexpr int64_t kGroupColumns = 256;      // of b, beside them
 constexpr int64_t kMaxColumnStride = 512;   // of a transposed a that is read in place
 constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
-constexpr int64_t kSharedFloats = 1 << 21;  // of b, packed for all tasks: 8 MiB, in the last cache
+constexpr int64_t kSharedFloats = 5 << 19;  // of b, packed for all tasks: 10 MiB, in the last cache
 
 int64_t Align(int64_t floats) { return (floats + 15) / 16 * 16; }
 

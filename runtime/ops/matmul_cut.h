@@ -38,7 +38,7 @@ struct TermBlock {
 };
 // Equal parts of at most kMaxBlockUnits units of `unit_terms` terms: a panel of b and a tile's rows
 // of a stay in the caches.
-inline constexpr int64_t kMaxBlockUnits = 512;
+inline constexpr int64_t kMaxBlockUnits = 768;
 std::vector<TermBlock> CutTerms(int64_t k, int64_t unit_terms);
 
 }  // namespace plumb
