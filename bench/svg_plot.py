@@ -67,10 +67,10 @@ def plot(title, x_label, y_label, series):
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{_escape(title)}">',
-        "<style>text{font:12px sans-serif;fill:#555}.title{font-size:14px;font-weight:600}"
+        "<style>text{font:12px sans-serif;fill:#555}.title{font-size:13px;font-weight:600}"
         ".grid{stroke:#8884;stroke-width:1}"
         "@media(prefers-color-scheme:dark){text{fill:#bbb}}</style>",
-        f'<text class="title" x="{LEFT}" y="18">{_escape(title)}</text>',
+        f'<text class="title" x="8" y="18">{_escape(title)}</text>',
         *_grid(axes, xs),
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">'
         f'{_escape(x_label)}</text>',
