@@ -12,16 +12,6 @@
 namespace plumb {
 namespace {
 
-absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows) {
-  for (int64_t t = 0; t < n; ++t) {
-    if (ids[t] < 0 || ids[t] >= rows) {
-      return absl::InvalidArgumentError(absl::StrCat("token ", ids[t], " at position ", t,
-                                                     " is outside the vocabulary [0, ", rows, ")"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // embedding
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {

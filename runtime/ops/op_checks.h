@@ -1,9 +1,10 @@
-// What shape rules check. The builder puts the op and the types of its operands before each
+// What shape rules, and kernels on ids, check. The builder puts the op and the types of its operands before each
 // message, so that a message need only say what is wrong. Stateless.
 #ifndef PLUMB_RUNTIME_OPS_OP_CHECKS_H_
 #define PLUMB_RUNTIME_OPS_OP_CHECKS_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -24,6 +25,9 @@ absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view n
 // Inputs i and j have the same type.
 absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,
                         absl::string_view name_j);
+
+// Every one of the n ids is a row of a table of `rows`; the message names the first that is not.
+absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows);
 
 }  // namespace plumb
 
