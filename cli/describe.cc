@@ -48,17 +48,11 @@ Json ToJson(const std::vector<TensorInfo>& tensors) {
 }
 
 Json ToJson(const TrainingMemory& memory) {
-  return {{"batch", memory.batch},
-          {"seq", memory.seq},
-          {"dtype", memory.dtype},
-          {"recompute", memory.recompute_blocks ? "block" : "none"},
-          {"weights", memory.weights},
-          {"copies", memory.copies},
-          {"gradients", memory.gradients},
-          {"moments", memory.moments},
-          {"norm_states", memory.norm_states},
-          {"inputs", memory.inputs},
-          {"workspace", memory.workspace},
+  return {{"batch", memory.batch},     {"seq", memory.seq},
+          {"dtype", memory.dtype},     {"recompute", memory.recompute_blocks ? "block" : "none"},
+          {"weights", memory.weights}, {"gradients", memory.gradients},
+          {"moments", memory.moments}, {"norm_states", memory.norm_states},
+          {"inputs", memory.inputs},   {"workspace", memory.workspace},
           {"total", memory.total}};
 }
 
@@ -114,7 +108,6 @@ std::string MemoryTable(const TrainingMemory& memory) {
     absl::StrAppendFormat(&text, "  %-28s %10s\n", name, Bytes(bytes));
   };
   row("weights", memory.weights);
-  row(absl::StrCat(memory.dtype, " copies of the weights").c_str(), memory.copies);
   row("gradients", memory.gradients);
   row("AdamW's moments", memory.moments);
   row("buffers of norms", memory.norm_states);

@@ -88,7 +88,8 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(Runtime* runtime,
   impl.weight_bytes = work.weight_bytes;
   const int threads = runtime->threads();
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
-    impl.parameters = std::make_unique<ParameterStore>(context.parameters, context.states);
+    impl.parameters =
+        std::make_unique<ParameterStore>(context.parameters, context.states, FormToKeep(format));
     DrawParameters(context.parameters, context.states, request.seed, threads, *impl.parameters);
     impl.weights = std::make_unique<WeightCopies>(context, format, *impl.parameters, threads);
     impl.session =

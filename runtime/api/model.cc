@@ -190,7 +190,6 @@ absl::StatusOr<TrainingMemory> Model::PlanTraining(
   out.dtype = DTypeName(spec.dtype);
   out.recompute_blocks = spec.recompute_blocks;
   out.weights = memory.weights;
-  out.copies = memory.copies;
   out.gradients = memory.gradients;
   out.moments = memory.moments;
   out.norm_states = memory.norm_states;

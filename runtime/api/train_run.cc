@@ -243,8 +243,11 @@ absl::Status TrainRun::Impl::LoadCheckpoint() {
   PLUMB_RETURN_IF_ERROR(CheckState(checkpoint.state, JoinPath(*path, "state.json")));
   const ParameterLayout& layout = session->parameters().layout();
   const TrainSession::Moments moments = session->moments();
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile model, OpenCheckpointModel(checkpoint));
-  PLUMB_RETURN_IF_ERROR(session->parameters().Read(model));
+  {
+    // Let go before the next one: what is mapped and was read counts as memory of this process.
+    PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile model, OpenCheckpointModel(checkpoint));
+    PLUMB_RETURN_IF_ERROR(session->parameters().Read(model));
+  }
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
   PLUMB_RETURN_IF_ERROR(layout.Read("m.", optimizer, moments.m));
   PLUMB_RETURN_IF_ERROR(layout.Read("v.", optimizer, moments.v));

@@ -213,8 +213,8 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtim
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
-    impl.parameters =
-        std::make_unique<ParameterStore>(impl.context->parameters, impl.context->states);
+    impl.parameters = std::make_unique<ParameterStore>(
+        impl.context->parameters, impl.context->states, FormToKeep(ToWeightFormat(weights)));
     return impl.parameters->Read(file);
   }));
   impl.checkpoint = where.checkpoint;

@@ -59,11 +59,13 @@ absl::Status WriteAll(int fd, absl::string_view content, const std::string& path
 }
 
 // `path` is what errors name: the file that the caller asked for.
-absl::Status WriteAndSync(const std::string& temporary, absl::Span<const absl::string_view> parts,
+absl::Status WriteAndSync(const std::string& temporary,
+                          absl::FunctionRef<absl::Status(PieceSink sink)> produce,
                           const std::string& path) {
   FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.get() < 0) return FromErrno(path, "cannot create");
-  for (absl::string_view part : parts) PLUMB_RETURN_IF_ERROR(WriteAll(file.get(), part, path));
+  PLUMB_RETURN_IF_ERROR(
+      produce([&](absl::string_view piece) { return WriteAll(file.get(), piece, path); }));
   if (fsync(file.get()) != 0) return FromErrno(path, "cannot sync");
   return absl::OkStatus();
 }
@@ -94,9 +96,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
 }
 
 absl::Status WriteFileAtomically(const std::string& path,
-                                 absl::Span<const absl::string_view> parts) {
+                                 absl::FunctionRef<absl::Status(PieceSink sink)> produce) {
   const std::string temporary = absl::StrCat(path, ".tmp.", getpid());
-  absl::Status status = WriteAndSync(temporary, parts, path);
+  absl::Status status = WriteAndSync(temporary, produce, path);
   if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
     status = FromErrno(path, "cannot replace");
   }
@@ -105,6 +107,14 @@ absl::Status WriteFileAtomically(const std::string& path,
     return status;
   }
   return SyncDirectory(DirectoryOf(path));
+}
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::Span<const absl::string_view> parts) {
+  return WriteFileAtomically(path, [&](PieceSink sink) -> absl::Status {
+    for (absl::string_view part : parts) PLUMB_RETURN_IF_ERROR(sink(part));
+    return absl::OkStatus();
+  });
 }
 
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content) {

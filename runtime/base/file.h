@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -18,8 +19,15 @@ namespace plumb {
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      int64_t max_bytes = std::numeric_limits<int64_t>::max());
 
-// Writes `parts` one after another to a temporary beside `path`, syncs it, renames it over `path`
-// and syncs the directory: at any moment `path` holds the old content or the new, whole.
+// Takes the next piece of a content, which it may look at until it returns.
+using PieceSink = absl::FunctionRef<absl::Status(absl::string_view piece)>;
+
+// Writes the pieces that `produce` gives to the sink it is called with, one after another, to a
+// temporary beside `path`, syncs it, renames it over `path` and syncs the directory: at any moment
+// `path` holds the old content or the new, whole. An error of `produce` leaves the old one.
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::FunctionRef<absl::Status(PieceSink sink)> produce);
+// The same for pieces that are there.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> parts);
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content);

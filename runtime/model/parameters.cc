@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/parallel.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/model/init_rules.h"
@@ -218,10 +217,11 @@ class Lister : public NullBackend {
   absl::Status status_;
 };
 
-void Draw(const std::string& name, const Shape& shape, const InitSpec& init, uint64_t seed,
-          int threads, float* out) {
+// Elements `part` of the tensor `name`.
+void Draw(const std::string& name, Range part, const InitSpec& init, uint64_t seed, int threads,
+          float* out) {
   constexpr int64_t kCostOfADraw = 64;  // scalar operations, roughly
-  const int64_t n = shape.num_elements();
+  const int64_t n = part.end - part.begin;
   if (init.kind == InitSpec::Kind::kConstant) {
     std::fill_n(out, n, static_cast<float>(init.a));
     return;
@@ -233,7 +233,7 @@ void Draw(const std::string& name, const Shape& shape, const InitSpec& init, uin
   ParallelFor(tasks, threads, [&](int64_t task) {
     const Range range = TaskRange(n, tasks, task);
     for (int64_t i = range.begin; i < range.end; ++i) {
-      const uint64_t index = static_cast<uint64_t>(i);
+      const uint64_t index = static_cast<uint64_t>(part.begin + i);
       const double value = normal ? init.a + init.b * stream.Normal(index)
                                   : init.a + (init.b - init.a) * stream.Uniform(index);
       out[i] = static_cast<float>(value);
@@ -269,11 +269,16 @@ absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& m
 }
 
 void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads, float* out) {
-  Draw(parameter.name, parameter.shape, parameter.init, seed, threads, out);
+  DrawInitialValues(parameter, {0, parameter.shape.num_elements()}, seed, threads, out);
+}
+
+void DrawInitialValues(const ParameterSpec& parameter, Range range, uint64_t seed, int threads,
+                       float* out) {
+  Draw(parameter.name, range, parameter.init, seed, threads, out);
 }
 
 void DrawInitialValues(const BufferSpec& buffer, uint64_t seed, int threads, float* out) {
-  Draw(buffer.name, buffer.shape, buffer.init, seed, threads, out);
+  Draw(buffer.name, {0, buffer.shape.num_elements()}, buffer.init, seed, threads, out);
 }
 
 }  // namespace plumb

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/parallel.h"
 #include "runtime/base/tensor_type.h"
 #include "runtime/spec/resolved_model.h"
 
@@ -71,6 +72,9 @@ absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& m
 
 // Fills `out` (shape.num_elements() floats) from the stream of (seed, name).
 void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads, float* out);
+// The elements of `range` alone, into range.end - range.begin floats.
+void DrawInitialValues(const ParameterSpec& parameter, Range range, uint64_t seed, int threads,
+                       float* out);
 void DrawInitialValues(const BufferSpec& buffer, uint64_t seed, int threads, float* out);
 
 }  // namespace plumb

@@ -5,12 +5,13 @@
 #include <cmath>
 
 #include "runtime/base/parallel.h"
+#include "runtime/ops/float_halves.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/ops/optimizer.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_bf16-inl.h"
+#include "runtime/ops/simd_halves-inl.h"
 
 #ifndef PLUMB_OPTIMIZER_TYPES
 #define PLUMB_OPTIMIZER_TYPES
@@ -28,10 +29,18 @@ struct AdamWFactors {
   float eps;
 };
 
+// The moments and the gradient of n elements; their parameters come beside, as floats or halves.
+struct AdamWStretch {
+  const float* grad;
+  float* m;
+  float* v;
+  int64_t n;
+};
+
 struct OptimizerFns {
-  void (*adamw)(const AdamWFactors& f, const AdamWBuffers& buffers, int64_t begin, int64_t end);
-  void (*adamw_with_copy)(const AdamWFactors& f, const AdamWBuffers& buffers, int64_t begin,
-                          int64_t end);
+  void (*adamw)(const AdamWFactors& f, const AdamWStretch& stretch, float* param);
+  void (*adamw_halves)(const AdamWFactors& f, const AdamWStretch& stretch,
+                       const FloatHalves& param);
   double (*sum_of_squares)(const float* x, int64_t n);
   double (*accumulate)(const float* x, float* acc, int64_t n);
   bool (*all_finite)(const float* x, int64_t n);
@@ -72,33 +81,40 @@ struct AdamWVectors {
   V grad_scale, decay, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, root_factor, eps;
 };
 
-template <bool kCopy>
-void AdamW(const AdamWFactors& factors, const AdamWBuffers& buffers, int64_t begin, int64_t end) {
+// Parameters as floats, whose last vector is a Tail, or as halves, with a HalvesTail.
+template <class ParamTail, class Param>
+HWY_INLINE void AdamW(const AdamWFactors& factors, const AdamWStretch& stretch, Param param) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = stretch.n;
   const AdamWVectors vectors(factors);
-  const float* grad = buffers.grad;
-  float* param = buffers.param;
-  float* moment1 = buffers.m;
-  float* moment2 = buffers.v;
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) {
-    V p = hn::LoadU(d, param + i), m = hn::LoadU(d, moment1 + i), v = hn::LoadU(d, moment2 + i);
+  const float* grad = stretch.grad;
+  float* moment1 = stretch.m;
+  float* moment2 = stretch.v;
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    V p = LoadFloats(d, param + i), m = hn::LoadU(d, moment1 + i), v = hn::LoadU(d, moment2 + i);
     vectors.Update(hn::LoadU(d, grad + i), &p, &m, &v);
-    hn::StoreU(p, d, param + i);
+    StoreFloats(p, d, param + i);
     hn::StoreU(m, d, moment1 + i);
     hn::StoreU(v, d, moment2 + i);
-    if (kCopy) StoreFloats(p, d, buffers.copy + i);
   }
-  if (i < end) {
-    const FloatTail<D> tail(d, end - i);
-    V p = tail.Load(d, param + i), m = tail.Load(d, moment1 + i), v = tail.Load(d, moment2 + i);
+  if (i < n) {
+    const Tail<D> tail(d, n - i);
+    const ParamTail param_tail(d, n - i);
+    V p = param_tail.Load(d, param + i);
+    V m = tail.Load(d, moment1 + i), v = tail.Load(d, moment2 + i);
     vectors.Update(tail.Load(d, grad + i), &p, &m, &v);
-    tail.Store(p, d, param + i);
+    param_tail.Store(p, d, param + i);
     tail.Store(m, d, moment1 + i);
     tail.Store(v, d, moment2 + i);
-    if (kCopy) tail.Store(p, d, buffers.copy + i);
   }
+}
+void AdamWFloats(const AdamWFactors& factors, const AdamWStretch& stretch, float* param) {
+  AdamW<Tail<D>>(factors, stretch, param);
+}
+void AdamWHalves(const AdamWFactors& factors, const AdamWStretch& stretch,
+                 const FloatHalves& param) {
+  AdamW<HalvesTail<D>>(factors, stretch, param);
 }
 
 // Sums of squares in double: enough chains of additions that none waits for itself.
@@ -109,7 +125,10 @@ class SquareSums {
   static int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(Wide())); }
 
   HWY_INLINE SquareSums()
-      : s0_(hn::Zero(Wide())), s1_(hn::Zero(Wide())), s2_(hn::Zero(Wide())), s3_(hn::Zero(Wide())) {}
+      : s0_(hn::Zero(Wide())),
+        s1_(hn::Zero(Wide())),
+        s2_(hn::Zero(Wide())),
+        s3_(hn::Zero(Wide())) {}
 
   // Of four vectors, which are load(0) to load(3).
   template <class Load>
@@ -179,7 +198,7 @@ bool AllFinite(const float* x, int64_t n) {
   return finite;
 }
 
-OptimizerFns SelectOptimizer() { return {AdamW<false>, AdamW<true>, SumSquares, Add, AllFinite}; }
+OptimizerFns SelectOptimizer() { return {AdamWFloats, AdamWHalves, SumSquares, Add, AllFinite}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -224,7 +243,6 @@ void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
                  const AdamWBuffers& buffers, int threads) {
   if (segments.empty()) return;
   const OptimizerFns fns = Functions();
-  const auto adamw = buffers.copy == nullptr ? fns.adamw : fns.adamw_with_copy;
   const double beta1 = step.beta1, beta2 = step.beta2, t = static_cast<double>(step.step);
   const double step_size = step.learning_rate / (1 - std::pow(beta1, t));
   AdamWFactors shared;
@@ -251,7 +269,15 @@ void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
                                                  static_cast<double>(segment->weight_decay));
       const int64_t from = std::max(begin, segment->begin);
       const int64_t to = std::min(end, segment->end);
-      adamw(factors, buffers, from, to);
+      const AdamWStretch stretch = {buffers.grad + from, buffers.m + from, buffers.v + from,
+                                    to - from};
+      if (segment->in_halves) {
+        const FloatHalves all =
+            HalvesIn(buffers.param + segment->begin, segment->end - segment->begin);
+        fns.adamw_halves(factors, stretch, all + (from - segment->begin));
+      } else {
+        fns.adamw(factors, stretch, buffers.param + from);
+      }
     }
   });
 }

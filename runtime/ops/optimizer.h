@@ -10,14 +10,18 @@
 
 namespace plumb {
 
-// A run of elements [begin, end) of the flat buffers that share hyperparameters. Segments are disjoint,
-// ascending, and start at multiples of 16 elements; what lies between two of them is padding, zero in
-// all buffers.
+// A run of elements [begin, end) of the flat buffers that share hyperparameters. Segments are
+// disjoint, ascending, and start at multiples of 16 elements; what lies between two of them is
+// padding, zero in all buffers.
 struct AdamWSegment {
   int64_t begin;
   int64_t end;
   float weight_decay;
   float lr_scale;
+  // Whether its parameters are HalvesIn(param + begin, end - begin) (float_halves.h), which is read
+  // and written to the bit as floats are. Such a segment starts at a multiple of 32 elements, and
+  // so does what comes after it.
+  bool in_halves = false;
 };
 
 struct AdamWStep {
@@ -27,14 +31,12 @@ struct AdamWStep {
   float grad_scale;  // multiplies every gradient first (clipping, accumulation)
 };
 
-// The flat buffers of an update. `copy`, if it is there, gets the new parameters rounded to bf16 (to
-// nearest, ties to even) in the same pass over memory.
+// The flat buffers of an update.
 struct AdamWBuffers {
   const float* grad;
   float* param;
   float* m;
   float* v;
-  uint16_t* copy = nullptr;
 };
 
 // Loshchilov & Hutter, "Decoupled weight decay regularization", algorithm 2 (as torch.optim.AdamW):

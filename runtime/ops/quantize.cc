@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/quantize.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_bf16-inl.h"
+#include "runtime/ops/simd_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -18,16 +18,6 @@ namespace {
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-
-void RoundRange(const float* from, int64_t n, uint16_t* to) {
-  const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) StoreFloats(hn::LoadU(d, from + i), d, to + i);
-  if (i == n) return;
-  const FloatTail<D> tail(d, n - i);
-  tail.Store(tail.Load(d, from + i), d, to + i);
-}
 
 // One group: returns its scale.
 float QuantizeGroup(const float* from, int64_t n, int8_t* to) {
@@ -89,18 +79,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plumb {
 
-HWY_EXPORT(RoundRange);
 HWY_EXPORT(QuantizeGroup);
 HWY_EXPORT(DequantizeGroup);
-
-void RoundToBf16(const float* from, int64_t n, int threads, uint16_t* to) {
-  const auto round = HWY_DYNAMIC_DISPATCH(RoundRange);
-  const int64_t tasks = TaskCount(n, n);
-  ParallelFor(tasks, threads, [&](int64_t i) {
-    const Range range = TaskRange(n, tasks, i);
-    round(from + range.begin, range.end - range.begin, to + range.begin);
-  });
-}
 
 void QuantizeInt8(const float* from, int64_t rows, int64_t width, int threads, int8_t* to,
                   float* scales) {

@@ -1,5 +1,5 @@
-// Weights in fewer bits: bf16, and int8 with scales. Stateless; what they compute does not depend
-// on the number of threads.
+// Weights in fewer bits: int8 with scales (bf16: float_halves.h). Stateless; what they compute does
+// not depend on the number of threads.
 #ifndef PLUMB_RUNTIME_OPS_QUANTIZE_H_
 #define PLUMB_RUNTIME_OPS_QUANTIZE_H_
 
@@ -12,9 +12,6 @@ namespace plumb {
 inline constexpr int64_t kInt8Group = 64;
 inline int64_t Int8GroupSize(int64_t width) { return width % kInt8Group == 0 ? kInt8Group : width; }
 inline int64_t Int8Groups(int64_t width) { return width / Int8GroupSize(width); }
-
-// to[i] = from[i], rounded to nearest even.
-void RoundToBf16(const float* from, int64_t n, int threads, uint16_t* to);
 
 // Symmetric: a group's scale is its largest magnitude / 127, and to = round(from / scale), so that
 //   |from - to * scale| <= scale / 2.

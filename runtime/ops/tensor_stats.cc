@@ -12,14 +12,16 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "runtime/ops/simd_bf16-inl.h"
+#include "runtime/ops/simd_halves-inl.h"
 
 #ifndef PLUMB_TENSOR_STATS_WIDEN
 #define PLUMB_TENSOR_STATS_WIDEN
 namespace plumb {
 namespace {
-// An element of a tensor, f32 or bf16.
-float Widen(float x) { return x; }
-float Widen(uint16_t x) { return FloatFromBf16(x); }
+// The first element of a tensor in f32, in bf16, in halves.
+float Widen(const float* x) { return *x; }
+float Widen(const uint16_t* x) { return FloatFromBf16(*x); }
+float Widen(const FloatHalves& x) { return JoinHalves(*x.high, *x.low); }
 }  // namespace
 }  // namespace plumb
 #endif
@@ -31,9 +33,9 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // As if every element were finite; if not, sum_squares is not, since that of finite ones cannot
-// overflow.
-template <class T>
-TensorStats StatsOfFinite(const T* x, int64_t n) {
+// overflow. X: a pointer, or halves.
+template <class X>
+TensorStats StatsOfFinite(X x, int64_t n) {
   const hn::ScalableTag<double> wide;
   const hn::Rebind<float, decltype(wide)> narrow;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(wide));
@@ -59,18 +61,20 @@ TensorStats StatsOfFinite(const T* x, int64_t n) {
     stats.max_abs = hn::GetLane(hn::MaxOfLanes(narrow, hn::Max(max0, max1)));
   }
   for (; i < n; ++i) {
-    const double e = static_cast<double>(Widen(x[i]));
+    const float value = Widen(x + i);
+    const double e = static_cast<double>(value);
     stats.sum += e;
     stats.sum_squares += e * e;
-    stats.max_abs = std::max(stats.max_abs, std::abs(Widen(x[i])));
+    stats.max_abs = std::max(stats.max_abs, std::abs(value));
   }
   return stats;
 }
 
-template <class T>
-using StatsFn = TensorStats (*)(const T* x, int64_t n);
-StatsFn<float> SelectStats() { return &StatsOfFinite<float>; }
-StatsFn<uint16_t> SelectBf16Stats() { return &StatsOfFinite<uint16_t>; }
+template <class X>
+using StatsFn = TensorStats (*)(X x, int64_t n);
+StatsFn<const float*> SelectStats() { return &StatsOfFinite<const float*>; }
+StatsFn<const uint16_t*> SelectBf16Stats() { return &StatsOfFinite<const uint16_t*>; }
+StatsFn<FloatHalves> SelectHalvesStats() { return &StatsOfFinite<FloatHalves>; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -82,17 +86,18 @@ namespace plumb {
 
 HWY_EXPORT(SelectStats);
 HWY_EXPORT(SelectBf16Stats);
+HWY_EXPORT(SelectHalvesStats);
 
 namespace {
 
 // Elements of one task: enough work to be worth a thread's waking.
 constexpr int64_t kTaskElements = 32768;
 
-template <class T>
-TensorStats StatsOfAny(const T* x, int64_t n) {
+template <class X>
+TensorStats StatsOfAny(X x, int64_t n) {
   TensorStats stats;
   for (int64_t i = 0; i < n; ++i) {
-    const float value = Widen(x[i]);
+    const float value = Widen(x + i);
     if (!std::isfinite(value)) {
       ++stats.nonfinite;
       continue;
@@ -106,9 +111,9 @@ TensorStats StatsOfAny(const T* x, int64_t n) {
   return stats;
 }
 
-template <class T>
-TensorStats StatsInStretches(TensorStats (*stats_of_finite)(const T* x, int64_t n), const T* x,
-                             int64_t n, int threads) {
+template <class X>
+TensorStats StatsInStretches(TensorStats (*stats_of_finite)(X x, int64_t n), X x, int64_t n,
+                             int threads) {
   const auto stretch = [&](int64_t begin, int64_t end) {
     const TensorStats stats = stats_of_finite(x + begin, end - begin);
     return std::isfinite(stats.sum_squares) ? stats : StatsOfAny(x + begin, end - begin);
@@ -145,6 +150,10 @@ TensorStats StatsOf(const float* x, int64_t n, int threads) {
 
 TensorStats StatsOf(const uint16_t* x, int64_t n, int threads) {
   return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectBf16Stats)(), x, n, threads);
+}
+
+TensorStats StatsOf(const FloatHalves& x, int64_t n, int threads) {
+  return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectHalvesStats)(), x, n, threads);
 }
 
 }  // namespace plumb

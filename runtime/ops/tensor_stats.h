@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "runtime/ops/float_halves.h"
+
 namespace plumb {
 
 // Over finite elements; the others are counted apart, since one of them would hide all that can
@@ -25,6 +27,8 @@ struct TensorStats {
 // Of x[0..n), cut into stretches of fixed size, which are added in their order.
 TensorStats StatsOf(const float* x, int64_t n, int threads);
 TensorStats StatsOf(const uint16_t* x, int64_t n, int threads);  // of bf16
+// Those of the floats, to the bit.
+TensorStats StatsOf(const FloatHalves& x, int64_t n, int threads);
 
 }  // namespace plumb
 

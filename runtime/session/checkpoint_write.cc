@@ -51,11 +51,15 @@ absl::Status WriteTensors(const std::string& directory, const char* name,
   const std::string path = JoinPath(directory, name);
   absl::StatusOr<SafetensorsImage> image = SafetensorsImage::Create(tensors, metadata);
   if (!image.ok()) return Annotate(image.status(), absl::StrCat(path, ": "));
-  const std::vector<absl::string_view> parts = image->Parts();
   ContentHasher hasher;
-  for (absl::string_view part : parts) hasher.Update(part);
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(path, [&](PieceSink sink) {
+    return image->Produce([&](absl::string_view piece) {
+      hasher.Update(piece);
+      return sink(piece);
+    });
+  }));
   checkpoint->files[name] = {image->bytes(), hasher.Finish()};
-  return WriteFileAtomically(path, parts);
+  return absl::OkStatus();
 }
 
 absl::Status WriteFiles(const std::string& directory, const CheckpointContents& contents) {

@@ -42,8 +42,7 @@ absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelCont
                                                                  const Dataset* dataset,
                                                                  Split split, int64_t batch_size,
                                                                  int threads) {
-  auto weights =
-      std::make_unique<const WeightCopies>(*context, WeightFormat::kF32, *parameters, threads);
+  auto weights = std::make_unique<WeightCopies>(*context, WeightFormat::kF32, *parameters, threads);
   PLUMB_ASSIGN_OR_RETURN(auto session,
                          Create(context, weights.get(), dataset, split, batch_size, threads));
   session->own_weights_ = std::move(weights);
@@ -70,6 +69,7 @@ absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
     PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
     return executable->Bind("loss", loss_.data());
   };
+  if (own_weights_ != nullptr) own_weights_->Refresh();
   const int64_t count = max_batches > 0 ? std::min(max_batches, batches_.size()) : batches_.size();
   EvalResult result;
   for (int64_t i = 0; i < count; ++i) {

@@ -35,7 +35,7 @@ class EvalSession {
                                                              const WeightCopies* weights,
                                                              const Dataset* dataset, Split split,
                                                              int64_t batch_size, int threads);
-  // In f32.
+  // In f32, of the weights as they are when it runs.
   static absl::StatusOr<std::unique_ptr<EvalSession>> Create(const ModelContext* context,
                                                              const ParameterStore* parameters,
                                                              const Dataset* dataset, Split split,
@@ -48,7 +48,7 @@ class EvalSession {
   EvalSession(const ModelContext* context, const WeightCopies* weights, EvalBatches batches,
               int threads);
 
-  std::unique_ptr<const WeightCopies> own_weights_;  // null: the caller's
+  std::unique_ptr<WeightCopies> own_weights_;  // null: the caller's
   const WeightCopies* weights_;
   int threads_;
   EvalBatches batches_;

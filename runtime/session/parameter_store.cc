@@ -1,11 +1,13 @@
 #include "runtime/session/parameter_store.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/check.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 
@@ -19,11 +21,36 @@ int64_t WholeLines(int64_t elements) {
   return (elements + kElementsPerLine - 1) / kElementsPerLine * kElementsPerLine;
 }
 
+// What goes from one form into another at a time: a megabyte of floats.
+constexpr int64_t kBlock = int64_t{1} << 18;
+
+// body(begin, n, buffer) for elements [begin, begin + n) of [0, all), block by block; `buffer` has
+// room for n.
+template <class Body>
+void ForEachBlock(int64_t all, const Body& body) {
+  const AlignedBuffer buffer(std::min(all, kBlock) * SizeOf(DType::kF32));
+  for (int64_t begin = 0; begin < all; begin += kBlock) {
+    body(begin, std::min(kBlock, all - begin), buffer.as<float>());
+  }
+}
+
 struct TensorToRead {
   std::string name;
   Shape shape;
   float* to;
+  const ParameterStore* store = nullptr;  // `to` is null: into its `entry`
+  size_t entry = 0;
 };
+
+// `bytes` of a file, at any address, into an entry that does not stand as the file has it.
+void ReadInBlocks(absl::string_view bytes, const ParameterStore& store, size_t entry) {
+  const ParameterLayout::Entry& at = store.layout().entries[entry];
+  ForEachBlock(at.end - at.begin, [&](int64_t begin, int64_t n, float* buffer) {
+    std::memcpy(buffer, bytes.data() + begin * SizeOf(DType::kF32),
+                static_cast<size_t>(n * SizeOf(DType::kF32)));
+    store.Write(entry, begin, n, buffer);
+  });
+}
 
 absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_view prefix,
                          const SafetensorsFile& file) {
@@ -50,16 +77,13 @@ absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_
                                                    absl::StrJoin(mistakes, "\n  ")));
   }
   for (const TensorToRead& tensor : tensors) {
+    if (tensor.to == nullptr) {
+      ReadInBlocks(file.Find(tensor.name)->data, *tensor.store, tensor.entry);
+      continue;
+    }
     PLUMB_RETURN_IF_ERROR(file.Read(tensor.name, F32(tensor.shape), tensor.to));
   }
   return absl::OkStatus();
-}
-
-void AddParameters(const ParameterLayout& layout, absl::string_view prefix, float* buffer,
-                   std::vector<TensorToRead>* tensors) {
-  for (const ParameterLayout::Entry& entry : layout.entries) {
-    tensors->push_back({absl::StrCat(prefix, entry.name), entry.shape, buffer + entry.begin});
-  }
 }
 
 }  // namespace
@@ -98,7 +122,9 @@ std::vector<TensorToWrite> ParameterLayout::Tensors(absl::string_view prefix,
 absl::Status ParameterLayout::Read(absl::string_view prefix, const SafetensorsFile& file,
                                    float* buffer) const {
   std::vector<TensorToRead> tensors;
-  AddParameters(*this, prefix, buffer, &tensors);
+  for (const Entry& entry : entries) {
+    tensors.push_back({absl::StrCat(prefix, entry.name), entry.shape, buffer + entry.begin});
+  }
   return ReadTensors(tensors, prefix, file);
 }
 
@@ -125,13 +151,60 @@ absl::Status StateLayout::Bind(float* data, Executable* executable) const {
   return absl::OkStatus();
 }
 
-absl::Status ParameterStore::Bind(Executable* executable) const {
-  PLUMB_RETURN_IF_ERROR(layout_.Bind("", data(), executable));
-  return states_.Bind(state_data(), executable);
+ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
+                               const std::vector<NormStateSpec>& states, WeightFormat form)
+    : layout_(parameters),
+      states_(states),
+      form_(form),
+      buffer_(layout_.size * SizeOf(DType::kF32)),
+      state_buffer_(states_.size * SizeOf(DType::kF32)) {
+  PLUMB_CHECK(form != WeightFormat::kInt8, "int8 does not hold weights to the bit");
+  for (const ParameterSpec& parameter : parameters) {
+    in_halves_.push_back(StoredDType(parameter, form) == DType::kBF16);
+  }
+}
+
+FloatHalves ParameterStore::halves(size_t entry) const {
+  PLUMB_CHECK(in_halves(entry), "the tensor stands as floats");
+  const ParameterLayout::Entry& at = layout_.entries[entry];
+  return HalvesIn(room() + at.begin, at.end - at.begin);
+}
+
+float* ParameterStore::floats(size_t entry) const {
+  PLUMB_CHECK(!in_halves(entry), "the tensor stands as halves");
+  return room() + layout_.entries[entry].begin;
+}
+
+void ParameterStore::Read(size_t entry, int64_t begin, int64_t n, float* to) const {
+  if (in_halves(entry)) {
+    JoinFloats(halves(entry) + begin, n, 1, to);
+  } else {
+    std::copy_n(floats(entry) + begin, n, to);
+  }
+}
+
+void ParameterStore::Write(size_t entry, int64_t begin, int64_t n, const float* from) const {
+  if (in_halves(entry)) {
+    SplitFloats(from, n, 1, halves(entry) + begin);
+  } else {
+    std::copy_n(from, n, floats(entry) + begin);
+  }
+}
+
+float* ParameterStore::data() const {
+  PLUMB_CHECK(form_ == WeightFormat::kF32, "some of the weights stand as halves");
+  return room();
 }
 
 std::vector<TensorToWrite> ParameterStore::Tensors() const {
-  std::vector<TensorToWrite> tensors = layout_.Tensors("", data());
+  std::vector<TensorToWrite> tensors = layout_.Tensors("", room());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!in_halves(i)) continue;
+    tensors[i].data = nullptr;
+    tensors[i].copy = [this, i](int64_t begin, int64_t n, void* to) {
+      Read(i, begin, n, static_cast<float*>(to));
+    };
+  }
   for (const StateLayout::Buffer& buffer : states_.buffers) {
     tensors.push_back({buffer.name, F32(buffer.shape), state_data() + buffer.begin});
   }
@@ -140,7 +213,10 @@ std::vector<TensorToWrite> ParameterStore::Tensors() const {
 
 absl::Status ParameterStore::Read(const SafetensorsFile& file) const {
   std::vector<TensorToRead> tensors;
-  AddParameters(layout_, "", data(), &tensors);
+  for (size_t i = 0; i < layout_.entries.size(); ++i) {
+    const ParameterLayout::Entry& entry = layout_.entries[i];
+    tensors.push_back({entry.name, entry.shape, in_halves(i) ? nullptr : floats(i), this, i});
+  }
   for (const StateLayout::Buffer& buffer : states_.buffers) {
     tensors.push_back({buffer.name, buffer.shape, state_data() + buffer.begin});
   }
@@ -151,7 +227,14 @@ void DrawParameters(const std::vector<ParameterSpec>& parameters,
                     const std::vector<NormStateSpec>& states, uint64_t seed, int threads,
                     const ParameterStore& store) {
   for (size_t i = 0; i < parameters.size(); ++i) {
-    DrawInitialValues(parameters[i], seed, threads, store.data() + store.layout().entries[i].begin);
+    if (!store.in_halves(i)) {
+      DrawInitialValues(parameters[i], seed, threads, store.floats(i));
+      continue;
+    }
+    ForEachBlock(parameters[i].shape.num_elements(), [&](int64_t begin, int64_t n, float* buffer) {
+      DrawInitialValues(parameters[i], {begin, begin + n}, seed, threads, buffer);
+      store.Write(i, begin, n, buffer);
+    });
   }
   for (size_t i = 0; i < states.size(); ++i) {
     float* state = store.state_data() + store.states().entries[i].begin;

@@ -1,7 +1,7 @@
 // ParameterLayout: where each parameter stands in a flat buffer. Gradients and optimizer moments
 // use buffers of the same layout, so that one pass over memory updates everything. ParameterStore:
-// all that is kept of one model: its weights in such a buffer, and in another the buffers of its
-// norms.
+// all that is kept of one model: its weights in such a buffer, as floats or as halves of floats,
+// and in another the buffers of its norms.
 #ifndef PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 #define PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 
@@ -13,7 +13,9 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/compile/executable.h"
+#include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
+#include "runtime/ops/float_halves.h"
 #include "runtime/session/safetensors.h"
 
 namespace plumb {
@@ -66,24 +68,43 @@ struct StateLayout {
   absl::Status Bind(float* data, Executable* executable) const;
 };
 
-// Thread-compatible. Programs read the weights in place; a training program writes the states.
+// The form of a store whose weights programs of `format` read mostly: in place, if there is such a
+// form.
+inline WeightFormat FormToKeep(WeightFormat format) {
+  return format == WeightFormat::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
+}
+
+// Thread-compatible. Weights are f32 to the bit, and take four bytes each, in either form:
+//   kF32   all of them stand as floats;
+//   kBf16  those that programs of this format read as bf16 stand as halves (float_halves.h): such
+//          programs read the upper ones in place, and there is no copy to keep. Only a NaN may be
+//          another NaN when it is read than when it was written.
+// Programs read the weights in place; a training program writes the states.
 class ParameterStore {
  public:
   ParameterStore(const std::vector<ParameterSpec>& parameters,
-                 const std::vector<NormStateSpec>& states)
-      : layout_(parameters),
-        states_(states),
-        buffer_(layout_.size * static_cast<int64_t>(sizeof(float))),
-        state_buffer_(states_.size * static_cast<int64_t>(sizeof(float))) {}
+                 const std::vector<NormStateSpec>& states,
+                 WeightFormat form = WeightFormat::kF32);  // kF32 or kBf16
 
   const ParameterLayout& layout() const { return layout_; }
-  float* data() const { return buffer_.as<float>(); }
+  // The entry's form, and where it stands in that one.
+  bool in_halves(size_t entry) const { return in_halves_[entry]; }
+  FloatHalves halves(size_t entry) const;
+  float* floats(size_t entry) const;
+
+  // Elements [begin, begin + n) of an entry of either form, as floats; on the calling thread.
+  void Read(size_t entry, int64_t begin, int64_t n, float* to) const;
+  void Write(size_t entry, int64_t begin, int64_t n, const float* from) const;
+
+  // All of a store in kF32, in the layout.
+  float* data() const;
+  // All of any store, in the layout: as AdamWBuffers::param.
+  float* room() const { return buffer_.as<float>(); }
+
   const StateLayout& states() const { return states_; }
   float* state_data() const { return state_buffer_.as<float>(); }  // [states().size]
 
-  // Binds all of it to an executable of the model.
-  absl::Status Bind(Executable* executable) const;
-  // Parameters, then buffers, for a file.
+  // Parameters, then buffers, for a file, in f32. The store must stay where it is.
   std::vector<TensorToWrite> Tensors() const;
   // Copies all of them from a file. As ParameterLayout::Read.
   absl::Status Read(const SafetensorsFile& file) const;
@@ -91,6 +112,8 @@ class ParameterStore {
  private:
   ParameterLayout layout_;
   StateLayout states_;
+  WeightFormat form_;
+  std::vector<bool> in_halves_;  // by entry
   AlignedBuffer buffer_, state_buffer_;
 };
 

@@ -293,12 +293,15 @@ const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
   }
   // Both lists are in the order of the model.
   size_t i = 0;
-  for (const ParameterLayout::Entry& entry : parameters.layout().entries) {
+  const std::vector<ParameterLayout::Entry>& entries = parameters.layout().entries;
+  for (size_t e = 0; e < entries.size(); ++e) {
     if (i == result_.parameters.size()) break;
+    const ParameterLayout::Entry& entry = entries[e];
     ProbeResult::Parameter& parameter = result_.parameters[i];
     if (entry.name != parameter.name) continue;
     const int64_t n = entry.end - entry.begin;
-    parameter.value = StatsOf(parameters.data() + entry.begin, n, threads);
+    parameter.value = parameters.in_halves(e) ? StatsOf(parameters.halves(e), n, threads)
+                                              : StatsOf(parameters.floats(e), n, threads);
     parameter.gradient = Scaled(StatsOf(gradients + entry.begin, n, threads), gradient_scale);
     ++i;
   }

@@ -1,5 +1,6 @@
 #include "runtime/session/safetensors.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -18,6 +19,7 @@ namespace {
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are little-endian");
 
 constexpr size_t kLengthBytes = 8;
+constexpr int64_t kCopiedBytes = int64_t{1} << 20;  // at a time
 
 const char* SafetensorsDType(DType dtype) { return dtype == DType::kF32 ? "F32" : "I32"; }
 
@@ -126,8 +128,8 @@ absl::StatusOr<SafetensorsImage> SafetensorsImage::Create(
           absl::StrCat("two tensors have the name ", QuoteName(tensor.name)));
     }
     const int64_t bytes = tensor.type.bytes();
-    PLUMB_CHECK(bytes == 0 || tensor.data != nullptr, "a tensor to write has data");
-    image.data_.emplace_back(static_cast<const char*>(tensor.data), static_cast<size_t>(bytes));
+    PLUMB_CHECK(bytes == 0 || tensor.data != nullptr || tensor.copy != nullptr,
+                "a tensor to write has data");
     header.tensors.push_back({tensor.name, SafetensorsDType(tensor.type.dtype), tensor.type.shape,
                               offset, offset + bytes});
     offset += bytes;
@@ -140,26 +142,37 @@ absl::StatusOr<SafetensorsImage> SafetensorsImage::Create(
   image.prefix_.resize(kLengthBytes);
   std::memcpy(&image.prefix_[0], &length, kLengthBytes);
   image.prefix_ += json;
+  image.tensors_.assign(tensors.begin(), tensors.end());
+  image.bytes_ = static_cast<int64_t>(image.prefix_.size()) + offset;
   return image;
 }
 
-std::vector<absl::string_view> SafetensorsImage::Parts() const {
-  std::vector<absl::string_view> parts = {prefix_};
-  parts.insert(parts.end(), data_.begin(), data_.end());
-  return parts;
-}
-
-int64_t SafetensorsImage::bytes() const {
-  size_t bytes = prefix_.size();
-  for (absl::string_view data : data_) bytes += data.size();
-  return static_cast<int64_t>(bytes);
+absl::Status SafetensorsImage::Produce(PieceSink sink) const {
+  PLUMB_RETURN_IF_ERROR(sink(prefix_));
+  AlignedBuffer buffer;
+  for (const TensorToWrite& tensor : tensors_) {
+    if (tensor.data != nullptr) {
+      PLUMB_RETURN_IF_ERROR(sink(absl::string_view(static_cast<const char*>(tensor.data),
+                                                   static_cast<size_t>(tensor.type.bytes()))));
+      continue;
+    }
+    if (buffer.size() == 0) buffer = AlignedBuffer(kCopiedBytes);
+    const int64_t size = SizeOf(tensor.type.dtype), all = tensor.type.shape.num_elements();
+    for (int64_t begin = 0; begin < all; begin += kCopiedBytes / size) {
+      const int64_t n = std::min(kCopiedBytes / size, all - begin);
+      tensor.copy(begin, n, buffer.data());
+      PLUMB_RETURN_IF_ERROR(
+          sink(absl::string_view(buffer.as<const char>(), static_cast<size_t>(n * size))));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const TensorToWrite> tensors,
                               const std::map<std::string, std::string>& metadata) {
   absl::StatusOr<SafetensorsImage> image = SafetensorsImage::Create(tensors, metadata);
   if (!image.ok()) return Annotate(image.status(), absl::StrCat(path, ": "));
-  return WriteFileAtomically(path, image->Parts());
+  return WriteFileAtomically(path, [&](PieceSink sink) { return image->Produce(sink); });
 }
 
 }  // namespace plumb

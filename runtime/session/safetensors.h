@@ -2,11 +2,12 @@
 // dtype, a shape and a range of the data, then the data, back to back.
 //
 // The reader maps the file and trusts nothing in it; the writer streams from the tensors' own
-// memory and replaces the file atomically.
+// memory, or a piece at a time from whoever knows them, and replaces the file atomically.
 #ifndef PLUMB_RUNTIME_SESSION_SAFETENSORS_H_
 #define PLUMB_RUNTIME_SESSION_SAFETENSORS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -65,10 +66,13 @@ struct TensorToWrite {
   std::string name;
   TensorType type;
   const void* data = nullptr;  // type.bytes() of it, borrowed
+  // For a tensor that does not stand anywhere as the file has it (`data` is null): copies its
+  // elements [begin, begin + n) to `to`.
+  std::function<void(int64_t begin, int64_t n, void* to)> copy = nullptr;
 };
 
-// A safetensors file before it is written: its header, and views of the tensors' own memory, which
-// must stay as it is for as long as the image is used.
+// A safetensors file before it is written: its header, and where the tensors are, which must stay
+// as they are for as long as the image is used.
 class SafetensorsImage {
  public:
   // Tensors lie in the given order, the first at a multiple of 64 bytes. `metadata` is written with
@@ -77,12 +81,15 @@ class SafetensorsImage {
   static absl::StatusOr<SafetensorsImage> Create(
       absl::Span<const TensorToWrite> tensors, const std::map<std::string, std::string>& metadata);
 
-  std::vector<absl::string_view> Parts() const;  // the file is these, one after another
-  int64_t bytes() const;
+  // Gives the file to `sink`, piece after piece; ends with its first error. What must be copied
+  // goes through a buffer of one megabyte.
+  absl::Status Produce(PieceSink sink) const;
+  int64_t bytes() const { return bytes_; }
 
  private:
   std::string prefix_;  // header length and header
-  std::vector<absl::string_view> data_;
+  std::vector<TensorToWrite> tensors_;
+  int64_t bytes_ = 0;
 };
 
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const TensorToWrite> tensors,

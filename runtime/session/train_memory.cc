@@ -49,11 +49,9 @@ absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const T
       Graph graph, BuildProgram(context, options, /*gradients=*/true, TrainPasses(context, spec)));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
                          Executable::Compile(std::move(graph)));
-  const int64_t parameters = ParameterLayout(context.parameters).size;
-  const int64_t flat = parameters * kFloat;
+  const int64_t flat = ParameterLayout(context.parameters).size * kFloat;
   TrainMemory memory;
   memory.weights = flat;
-  if (options.weights == WeightFormat::kBf16) memory.copies = parameters * SizeOf(DType::kBF16);
   memory.gradients = spec.gradient_accumulation_steps > 1 ? 2 * flat : flat;
   if (SumsSquaresInProgram(context)) {
     memory.gradients += static_cast<int64_t>(context.parameters.size()) * kAlignment;

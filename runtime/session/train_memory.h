@@ -25,17 +25,14 @@ bool SumsSquaresInProgram(const ModelContext& context);
 
 // Bytes of what a training session allocates. All of it exists from the first step to the last.
 struct TrainMemory {
-  int64_t weights = 0;      // f32
-  int64_t copies = 0;       // of the weights, in what the program reads
+  int64_t weights = 0;      // f32; in bf16 the program reads the upper halves of matrices in place
   int64_t gradients = 0;    // with their sum over micro-batches, where there are several
   int64_t moments = 0;      // AdamW's two
   int64_t norm_states = 0;  // with what they were before the step and before the micro-batch
   int64_t inputs = 0;       // tokens, positions, targets, the loss
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch
 
-  int64_t total() const {
-    return weights + copies + gradients + moments + norm_states + inputs + workspace;
-  }
+  int64_t total() const { return weights + gradients + moments + norm_states + inputs + workspace; }
 };
 
 // Of steps on sequences of `seq` tokens at most. Compiles the program and allocates none of it.

@@ -49,7 +49,6 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   auto session =
       std::unique_ptr<TrainSession>(new TrainSession(context, spec, std::move(batches), threads));
   DrawParameters(context->parameters, context->states, spec.seed, threads, session->parameters_);
-  session->weights_.Refresh();
   return session;
 }
 
@@ -59,7 +58,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, T
       spec_(spec),
       schedule_(ToSchedule(spec)),
       threads_(threads),
-      parameters_(context->parameters, context->states),
+      parameters_(context->parameters, context->states, WeightFormatOf(spec)),
       weights_(*context, WeightFormatOf(spec), parameters_, threads),
       grad_(parameters_.layout().size * kFloat),
       grad_sum_(spec.gradient_accumulation_steps > 1 ? parameters_.layout().size * kFloat : 0),
@@ -79,11 +78,6 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, T
                         : 0),
       programs_(context, TrainProgram(spec), /*gradients=*/true, TrainPasses(*context, spec)) {}
 
-void TrainSession::GoOnAfter(int64_t step) {
-  step_ = step;
-  weights_.Refresh();
-}
-
 std::vector<AdamWSegment> TrainSession::MakeSegments() const {
   std::vector<AdamWSegment> segments;
   for (size_t i = 0; i < context_->parameters.size(); ++i) {
@@ -92,7 +86,7 @@ std::vector<AdamWSegment> TrainSession::MakeSegments() const {
     const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.asks_for_decay;
     segments.push_back({entry.begin, entry.end,
                         decays ? static_cast<float>(spec_.weight_decay) : 0.0f,
-                        static_cast<float>(parameter.lr_scale)});
+                        static_cast<float>(parameter.lr_scale), parameters_.in_halves(i)});
   }
   return segments;
 }
@@ -114,7 +108,6 @@ absl::Status TrainSession::BindExecutable(Executable* executable) const {
 TrainMemory TrainSession::memory() const {
   TrainMemory memory;
   memory.weights = parameters_.layout().size * kFloat;
-  memory.copies = weights_.bytes();
   memory.gradients = grad_.size() + grad_sum_.size() + grad_squares_.size();
   memory.moments = m_.size() + v_.size();
   memory.norm_states =
@@ -263,9 +256,8 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   adamw.step = step_ + 1;
   adamw.grad_scale = static_cast<float>(mean * clip);
   const StageTimer timer(profile_, "optimizer");
-  const AdamWBuffers buffers{grad, parameters_.data(), m_.as<float>(), v_.as<float>(),
-                             weights_.bf16_data()};
-  AdamWUpdate(segments_, adamw, buffers, threads_);
+  AdamWUpdate(segments_, adamw, {grad, parameters_.room(), m_.as<float>(), v_.as<float>()},
+              threads_);
   result.step = ++step_;
   return result;
 }

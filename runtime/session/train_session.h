@@ -65,17 +65,17 @@ class TrainSession {
   // What the session's buffers hold by now: the workspace is that of the lengths seen so far.
   TrainMemory memory() const;
 
-  // The parameters as the session's programs read them.
+  // The parameters as the session's programs read them: all of them in place.
   const WeightCopies& weights() const { return weights_; }
 
   // To go on from a step that was done before: write weights and norms' buffers into parameters(),
-  // moments into these, which have its layout, and then tell so.
+  // moments into these, which have its layout, and say which step it was.
   struct Moments {
     float* m;
     float* v;
   };
   Moments moments() const { return {m_.as<float>(), v_.as<float>()}; }
-  void GoOnAfter(int64_t step);
+  void GoOnAfter(int64_t step) { step_ = step; }
 
  private:
   TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,

@@ -1,8 +1,12 @@
 #include "runtime/session/weight_copies.h"
 
-#include "absl/strings/str_cat.h"
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
+#include "runtime/ops/float_halves.h"
 #include "runtime/ops/quantize.h"
 
 namespace plumb {
@@ -12,63 +16,80 @@ WeightCopies::WeightCopies(const ModelContext& context, WeightFormat format,
     : format_(format), parameters_(&parameters), threads_(threads) {
   const std::vector<ParameterLayout::Entry>& entries = parameters.layout().entries;
   PLUMB_CHECK(entries.size() == context.parameters.size(), "the store is of another model");
-  int64_t int8_bytes = 0, scale_bytes = 0;
+  int64_t bytes = 0;
+  const auto place = [&bytes](int64_t n) {
+    const int64_t begin = bytes;
+    bytes += AlignUp(n);
+    return begin;
+  };
   for (size_t i = 0; i < entries.size(); ++i) {
     const ParameterSpec& parameter = context.parameters[i];
     const DType dtype = StoredDType(parameter, format);
-    const int64_t elements = parameter.shape.num_elements();
-    if (parameter.is_matrix()) matrix_bytes_ += elements * SizeOf(dtype);
-    if (dtype == DType::kF32) {
+    const int64_t size = parameter.shape.num_elements() * SizeOf(dtype);
+    if (parameter.is_matrix()) matrix_bytes_ += size;
+    if (dtype == (parameters.in_halves(i) ? DType::kBF16 : DType::kF32)) {
       in_place_.push_back(i);
       continue;
     }
-    Copy copy{i, parameter.shape.rows(), parameter.shape.last(), 0, 0};
+    Copy copy{i, dtype, parameter.shape.rows(), parameter.shape.last(), place(size), 0};
     if (dtype == DType::kI8) {
-      const int64_t bytes = copy.rows * Int8Groups(copy.width) * SizeOf(DType::kF32);
-      copy.begin = int8_bytes;
-      copy.scales_begin = scale_bytes / SizeOf(DType::kF32);
-      int8_bytes += AlignUp(elements);
-      scale_bytes += AlignUp(bytes);
-      matrix_bytes_ += bytes;
+      const int64_t scales = copy.rows * Int8Groups(copy.width) * SizeOf(DType::kF32);
+      copy.scales_begin = place(scales);
+      matrix_bytes_ += scales;
     }
     copies_.push_back(copy);
   }
-  if (format == WeightFormat::kBf16) {
-    bf16_ = AlignedBuffer(parameters.layout().size * SizeOf(DType::kBF16));
-  }
-  int8_ = AlignedBuffer(int8_bytes);
-  scales_ = AlignedBuffer(scale_bytes);
+  buffer_ = AlignedBuffer(bytes);
   Refresh();
 }
 
 void WeightCopies::Refresh() {
   for (const Copy& copy : copies_) {
-    const int64_t begin = parameters_->layout().entries[copy.entry].begin;
-    const float* from = parameters_->data() + begin;
-    if (format_ == WeightFormat::kBf16) {
-      RoundToBf16(from, copy.rows * copy.width, threads_, bf16_data() + begin);
-    } else {
-      QuantizeInt8(from, copy.rows, copy.width, threads_, int8_.as<int8_t>() + copy.begin,
-                   scales_.as<float>() + copy.scales_begin);
+    std::byte* const to = buffer_.data() + copy.begin;
+    const int64_t n = copy.rows * copy.width;
+    switch (copy.dtype) {
+      case DType::kF32:
+        JoinFloats(parameters_->halves(copy.entry), n, threads_, reinterpret_cast<float*>(to));
+        break;
+      case DType::kBF16:
+        HighHalves(parameters_->floats(copy.entry), n, threads_, reinterpret_cast<uint16_t*>(to));
+        break;
+      default:
+        RefreshInt8(copy);
     }
+  }
+}
+
+void WeightCopies::RefreshInt8(const Copy& copy) {
+  auto* to = reinterpret_cast<int8_t*>(buffer_.data() + copy.begin);
+  auto* scales = reinterpret_cast<float*>(buffer_.data() + copy.scales_begin);
+  if (!parameters_->in_halves(copy.entry)) {
+    QuantizeInt8(parameters_->floats(copy.entry), copy.rows, copy.width, threads_, to, scales);
+    return;
+  }
+  constexpr int64_t kElements = int64_t{1} << 18;
+  const int64_t at_once = std::min(copy.rows, std::max<int64_t>(1, kElements / copy.width));
+  const AlignedBuffer floats(at_once * copy.width * SizeOf(DType::kF32));
+  for (int64_t row = 0; row < copy.rows; row += at_once) {
+    const int64_t rows = std::min(at_once, copy.rows - row), begin = row * copy.width;
+    parameters_->Read(copy.entry, begin, rows * copy.width, floats.as<float>());
+    QuantizeInt8(floats.as<float>(), rows, copy.width, threads_, to + begin,
+                 scales + row * Int8Groups(copy.width));
   }
 }
 
 absl::Status WeightCopies::BindWeights(Executable* executable) const {
   const ParameterLayout& layout = parameters_->layout();
   for (const size_t i : in_place_) {
-    const ParameterLayout::Entry& entry = layout.entries[i];
-    PLUMB_RETURN_IF_ERROR(executable->Bind(entry.name, parameters_->data() + entry.begin));
+    void* const weight = parameters_->in_halves(i) ? static_cast<void*>(parameters_->halves(i).high)
+                                                   : parameters_->floats(i);
+    PLUMB_RETURN_IF_ERROR(executable->Bind(layout.entries[i].name, weight));
   }
   for (const Copy& copy : copies_) {
-    const ParameterLayout::Entry& entry = layout.entries[copy.entry];
-    if (format_ == WeightFormat::kBf16) {
-      PLUMB_RETURN_IF_ERROR(executable->Bind(entry.name, bf16_data() + entry.begin));
-      continue;
-    }
-    PLUMB_RETURN_IF_ERROR(executable->Bind(entry.name, int8_.as<int8_t>() + copy.begin));
-    PLUMB_RETURN_IF_ERROR(
-        executable->Bind(ScalesName(entry.name), scales_.as<float>() + copy.scales_begin));
+    const std::string& name = layout.entries[copy.entry].name;
+    PLUMB_RETURN_IF_ERROR(executable->Bind(name, buffer_.data() + copy.begin));
+    if (copy.dtype != DType::kI8) continue;
+    PLUMB_RETURN_IF_ERROR(executable->Bind(ScalesName(name), buffer_.data() + copy.scales_begin));
   }
   return absl::OkStatus();
 }

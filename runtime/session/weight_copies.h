@@ -1,6 +1,7 @@
-// WeightCopies: the weights of a ParameterStore as programs of a WeightFormat read them. Matrices
-// that such a program takes as bf16 or int8 are copied into that form; all else (vectors, the
-// states of norms, and everything in f32) is read from the store in place. Thread-compatible.
+// WeightCopies: the weights of a ParameterStore as programs of a WeightFormat read them. What
+// stands in the store as such a program takes it is read there, in place: vectors and the states of
+// norms always, matrices where program and store are of one format. Other matrices are copied.
+// Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_WEIGHT_COPIES_H_
 #define PLUMB_RUNTIME_SESSION_WEIGHT_COPIES_H_
 
@@ -25,7 +26,8 @@ class WeightCopies {
   WeightFormat format() const { return format_; }
   const ParameterStore& parameters() const { return *parameters_; }
 
-  // Makes the copies anew, after the store has changed. Allocates nothing.
+  // Makes the copies anew, after the store has changed. Allocates nothing, but for some rows at a
+  // time of a store in halves that go into int8.
   void Refresh();
 
   // Binds all weights to a program that was built with this format.
@@ -33,26 +35,23 @@ class WeightCopies {
   // The weights, and the states of norms from the store.
   absl::Status Bind(Executable* executable) const;
 
-  // Where the bf16 copies stand: element i of the store's data() is copied to element i here, if it
-  // is of a matrix (the rest is never read). So whoever writes the store may write the copies in
-  // the same pass over memory, instead of calling Refresh. Null unless the format is kBf16.
-  uint16_t* bf16_data() const { return bf16_.as<uint16_t>(); }
-
   // What the matrices of a step that reads all of them take from memory: copies, scales included,
-  // or the store's own floats.
+  // or what of the store is read in place.
   int64_t matrix_bytes() const { return matrix_bytes_; }
 
   // What the copies take beside the store.
-  int64_t bytes() const { return bf16_.size() + int8_.size() + scales_.size(); }
+  int64_t bytes() const { return buffer_.size(); }
 
  private:
   // A matrix that is not read in place.
   struct Copy {
     size_t entry;  // of the store's layout
+    DType dtype;
     int64_t rows, width;
-    int64_t begin;         // int8: in int8_
-    int64_t scales_begin;  // int8: in scales_
+    int64_t begin;         // byte of buffer_
+    int64_t scales_begin;  // the same, of an int8 copy's scales
   };
+  void RefreshInt8(const Copy& copy);
 
   const WeightFormat format_;
   const ParameterStore* parameters_;
@@ -60,8 +59,7 @@ class WeightCopies {
   std::vector<Copy> copies_;
   std::vector<size_t> in_place_;  // entries of the store's layout
   int64_t matrix_bytes_ = 0;
-  AlignedBuffer bf16_;           // uint16_t, in the store's layout
-  AlignedBuffer int8_, scales_;  // int8_t; float
+  AlignedBuffer buffer_;  // the copies
 };
 
 }  // namespace plumb

@@ -105,6 +105,15 @@ ParameterStore GenericParameters(const ModelContext& context, uint64_t seed) {
   return store;
 }
 
+std::vector<float> Floats(const ParameterStore& store) {
+  std::vector<float> floats(static_cast<size_t>(store.layout().size));
+  for (size_t i = 0; i < store.layout().entries.size(); ++i) {
+    const ParameterLayout::Entry& entry = store.layout().entries[i];
+    store.Read(i, 0, entry.end - entry.begin, floats.data() + entry.begin);
+  }
+  return floats;
+}
+
 Tokens RandomTokens(int64_t batch, int64_t seq, int64_t vocab_size, uint64_t seed) {
   Tokens tokens(static_cast<size_t>(batch), std::vector<int32_t>(static_cast<size_t>(seq)));
   const RngStream stream(seed, "tokens");

@@ -56,6 +56,9 @@ struct TinyModel {
 std::vector<float> GenericValues(const ParameterSpec& parameter, uint64_t seed);
 ParameterStore GenericParameters(const ModelContext& context, uint64_t seed = 1);
 
+// All weights, in the layout of the store and with zeros between them, whatever form they are in.
+std::vector<float> Floats(const ParameterStore& store);
+
 Tokens RandomTokens(int64_t batch, int64_t seq, int64_t vocab_size, uint64_t seed = 1);
 
 // What ReferenceRun wants: the parameters, the states of norms, and for `tokens` the inputs and the

@@ -52,6 +52,26 @@ TEST_F(FileTest, WritesItsPartsOneAfterAnother) {
   EXPECT_EQ(ReadFile(In("empty")).value(), "");
 }
 
+TEST_F(FileTest, WritesPiecesAsTheyAreMade) {
+  const auto count = [](PieceSink sink) -> absl::Status {
+    for (int i = 0; i < 4; ++i) {
+      const std::string piece(1, static_cast<char>('0' + i));  // gone after the call
+      const absl::Status status = sink(piece);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(WriteFileAtomically(In("a"), count).ok());
+  EXPECT_EQ(ReadFile(In("a")).value(), "0123");
+  const auto fail = [](PieceSink sink) -> absl::Status {
+    EXPECT_TRUE(sink("half").ok());
+    return absl::DataLossError("no more");
+  };
+  EXPECT_EQ(WriteFileAtomically(In("a"), fail).message(), "no more");
+  EXPECT_EQ(ReadFile(In("a")).value(), "0123");
+  EXPECT_THAT(Names(), ElementsAre("a"));
+}
+
 TEST_F(FileTest, ReplacesAFileAndLeavesNoTemporary) {
   ASSERT_TRUE(WriteFileAtomically(In("a"), "a long first version").ok());
   ASSERT_TRUE(WriteFileAtomically(In("a"), "second").ok());

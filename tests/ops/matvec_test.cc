@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
+#include "runtime/ops/float_halves.h"
 #include "runtime/ops/quantize.h"
 #include "tests/ops/simd_targets.h"
 
@@ -37,7 +38,7 @@ struct Weights {
         int8(f32.size()),
         n(rows),
         k(width) {
-    RoundToBf16(f32.data(), n * k, 1, bf16.data());
+    HighHalves(f32.data(), n * k, 1, bf16.data());
     QuantizeInt8(f32.data(), n, k, 1, int8.data(), scales.data());
   }
   const void* data(DType dtype) const {
@@ -138,7 +139,7 @@ TEST(MatvecTest, AProductOnThreadsIsThatOfOneThread) {
   const Weights w(n, k);
   const std::vector<float> x = Draw(m * k, "x");
   std::vector<uint16_t> half(x.size());
-  RoundToBf16(x.data(), m * k, 1, half.data());
+  HighHalves(x.data(), m * k, 1, half.data());
   for (const DType dtype : kFormats) {
     const bool bf16 = dtype == DType::kBF16;
     const Matvec matvec(m, n, k, bf16 ? DType::kBF16 : DType::kF32, dtype, DType::kF32);

@@ -1,13 +1,17 @@
 #include "runtime/ops/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/aligned_buffer.h"
 #include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
+#include "runtime/ops/float_halves.h"
+#include "tests/ops/simd_targets.h"
 
 namespace plumb {
 namespace {
@@ -123,27 +127,83 @@ TEST(AdamWTest, HasNothingToDoWithoutSegments) {
   AdamWUpdate({}, StepNumber(1), {nullptr, nullptr, nullptr, nullptr}, 4);
 }
 
-TEST(AdamWTest, TheCopyIsTheNewParametersRoundedAndChangesNothingElse) {
-  const State plain = Train(1, 1);
-  for (const int threads : {1, 4}) {
-    const std::vector<float> grad = GradientAt(1);
-    State state = {Normals(kSize, "param"), std::vector<float>(kSize), std::vector<float>(kSize)};
-    constexpr uint16_t kUntouched = 0x1234;
-    std::vector<uint16_t> copy(kSize, kUntouched);
-    AdamWUpdate(kSegments, StepNumber(1),
-                {grad.data(), state.param.data(), state.m.data(), state.v.data(), copy.data()},
-                threads);
-    EXPECT_EQ(state.param, plain.param);
-    EXPECT_EQ(state.m, plain.m);
-    EXPECT_EQ(state.v, plain.v);
-    size_t segment = 0;
-    for (int64_t i = 0; i < kSize; ++i) {
-      const size_t at = static_cast<size_t>(i);
-      if (i >= kSegments[segment].end && segment + 1 < kSegments.size()) ++segment;
-      const bool inside = i >= kSegments[segment].begin && i < kSegments[segment].end;
-      ASSERT_EQ(copy[at], inside ? Bf16FromFloat(state.param[at]) : kUntouched) << i;
+// Every second segment in halves: of one element, of odd lengths, of more than a task's elements.
+TEST(AdamWTest, OverHalvesItIsTheSameToTheBit) {
+  const std::vector<AdamWSegment> floats = {
+      {0, 1, 0.1f, 1.0f},       {32, 49, 0.0f, 0.5f},        {64, 80, 0.1f, 1.0f},
+      {96, 70039, 0.05f, 2.0f}, {70048, 100000, 0.0f, 1.0f},
+  };
+  const auto zero_padding = [&](std::vector<float>* x) {
+    for (size_t s = 0; s + 1 < floats.size(); ++s) {
+      std::fill(x->begin() + floats[s].end, x->begin() + floats[s + 1].begin, 0.0f);
     }
-  }
+  };
+  std::vector<float> start = Normals(kSize, "param");
+  zero_padding(&start);
+  ForEachSimdTarget([&](const std::string& target) {
+    State want = {start, std::vector<float>(kSize), std::vector<float>(kSize)};
+    for (const int threads : {1, 4}) {
+      for (const size_t first : {size_t{0}, size_t{1}}) {
+        std::vector<AdamWSegment> segments = floats;
+        for (size_t s = first; s < segments.size(); s += 2) segments[s].in_halves = true;
+        State got = want = {start, std::vector<float>(kSize), std::vector<float>(kSize)};
+        const AlignedBuffer param(kSize * 4);
+        const auto move = [&](bool into) {
+          for (const AdamWSegment& segment : segments) {
+            const int64_t n = segment.end - segment.begin;
+            float* room = param.as<float>() + segment.begin;
+            float* values = got.param.data() + segment.begin;
+            if (!segment.in_halves) {
+              std::copy_n(into ? values : room, n, into ? room : values);
+            } else if (into) {
+              SplitFloats(values, n, 1, HalvesIn(room, n));
+            } else {
+              JoinFloats(HalvesIn(room, n), n, 1, values);
+            }
+          }
+        };
+        move(true);
+        for (int64_t t = 1; t <= 3; ++t) {
+          std::vector<float> grad = Normals(kSize, "grad", static_cast<uint64_t>(t));
+          zero_padding(&grad);
+          AdamWUpdate(floats, StepNumber(t),
+                      {grad.data(), want.param.data(), want.m.data(), want.v.data()}, threads);
+          AdamWUpdate(segments, StepNumber(t),
+                      {grad.data(), param.as<float>(), got.m.data(), got.v.data()}, threads);
+        }
+        move(false);
+        EXPECT_NE(want.param, start);
+        EXPECT_EQ(got.param, want.param) << target;
+        EXPECT_EQ(got.m, want.m) << target;
+        EXPECT_EQ(got.v, want.v) << target;
+        // What lies beside the halves of the segment of one element is still zero.
+        for (int64_t e = 2; e < 64 && first == 0; ++e) {
+          ASSERT_TRUE(e == 32 || param.as<uint16_t>()[e] == 0) << e << " on " << target;
+        }
+      }
+    }
+  });
+}
+
+// An optimizer that loses its footing must not go on in silence.
+TEST(AdamWTest, AWeightThatBecomesNaNIsOneInBothHalves) {
+  ForEachSimdTarget([](const std::string& target) {
+    constexpr int64_t kN = 21;
+    const std::vector<float> grad(kN, 1.0f);
+    std::vector<float> m(kN), v(kN);
+    const AlignedBuffer param(32 * 4);
+    const std::vector<float> start(kN, 1.0f);
+    const FloatHalves halves = HalvesIn(param.as<float>(), kN);
+    SplitFloats(start.data(), kN, 1, halves);
+    m[3] = m[20] = std::numeric_limits<float>::quiet_NaN();
+    AdamWUpdate({{0, kN, 0.0f, 1.0f, true}}, StepNumber(1),
+                {grad.data(), param.as<float>(), m.data(), v.data()}, 1);
+    for (int64_t i = 0; i < kN; ++i) {
+      const bool bad = i == 3 || i == 20;
+      EXPECT_EQ(std::isnan(FloatFromBf16(halves.high[i])), bad) << i << " on " << target;
+      EXPECT_EQ(std::isnan(JoinHalves(halves.high[i], halves.low[i])), bad) << i;
+    }
+  });
 }
 
 TEST(SumOfSquaresTest, AddsInDoubleAndTheSameForAnyNumberOfThreads) {

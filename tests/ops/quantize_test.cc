@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
 #include "tests/ops/simd_targets.h"
 
@@ -96,25 +95,6 @@ TEST(QuantizeTest, ThreadsChangeNothing) {
   const Int8Matrix one = Quantize(from, 500, 1), four = Quantize(from, 500, 4);
   EXPECT_EQ(one.values, four.values);
   EXPECT_EQ(one.scales, four.scales);
-  std::vector<uint16_t> half_one(from.size()), half_four(from.size());
-  RoundToBf16(from.data(), static_cast<int64_t>(from.size()), 1, half_one.data());
-  RoundToBf16(from.data(), static_cast<int64_t>(from.size()), 4, half_four.data());
-  EXPECT_EQ(half_one, half_four);
-}
-
-TEST(QuantizeTest, RoundingToBf16IsThatOfTheScalarConversion) {
-  std::vector<float> from = Draw(1000 + 13);
-  from[7] = std::numeric_limits<float>::infinity();
-  from[8] = std::numeric_limits<float>::quiet_NaN();
-  from[9] = 1 + 1.0f / 256;  // half way: to even
-  from[10] = -0.0f;
-  ForEachSimdTarget([&](const std::string& target) {
-    std::vector<uint16_t> to(from.size());
-    RoundToBf16(from.data(), static_cast<int64_t>(from.size()), 1, to.data());
-    for (size_t i = 0; i < from.size(); ++i) {
-      ASSERT_EQ(to[i], Bf16FromFloat(from[i])) << i << " on " << target;
-    }
-  });
 }
 
 }  // namespace

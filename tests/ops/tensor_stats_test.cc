@@ -119,6 +119,24 @@ TEST(TensorStatsTest, OfBf16TheyAreThoseOfTheValuesAsF32) {
   }
 }
 
+TEST(TensorStatsTest, OfHalvesTheyAreThoseOfTheFloatsToTheBit) {
+  for (const int64_t n : {1, 5, 40, 32769, 70000, 2500001}) {
+    std::vector<float> x = Numbers(n);
+    for (const bool finite : {true, false}) {
+      if (!finite) x[static_cast<size_t>(n / 2)] = std::numeric_limits<float>::quiet_NaN();
+      std::vector<uint16_t> high(x.size()), low(x.size());
+      SplitFloats(x.data(), n, 1, {high.data(), low.data()});
+      const TensorStats want = StatsOf(x.data(), n, 1);
+      const TensorStats got = StatsOf(FloatHalves{high.data(), low.data()}, n, 3);
+      EXPECT_EQ(got.count, want.count) << n;
+      EXPECT_EQ(got.nonfinite, want.nonfinite) << n;
+      EXPECT_EQ(got.sum, want.sum) << n;
+      EXPECT_EQ(got.sum_squares, want.sum_squares) << n;
+      EXPECT_EQ(got.max_abs, want.max_abs) << n;
+    }
+  }
+}
+
 TEST(TensorStatsTest, AddsUpParts) {
   const std::vector<float> x = Numbers(1000);
   TensorStats stats = StatsOf(x.data(), 300, 1);

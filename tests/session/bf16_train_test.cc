@@ -8,9 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/bf16.h"
+#include "runtime/ops/tensor_stats.h"
 #include "runtime/session/evaluate.h"
+#include "runtime/session/safetensors.h"
 #include "runtime/session/train_session.h"
 #include "tests/api/test_models.h"
+#include "tests/session/scratch_dir.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {
@@ -58,8 +61,7 @@ class Bf16TrainTest : public ::testing::Test {
     return losses;
   }
   static std::vector<float> Weights(const TrainSession& session) {
-    const ParameterStore& store = session.parameters();
-    return std::vector<float>(store.data(), store.data() + store.layout().size);
+    return Floats(session.parameters());
   }
 
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
@@ -94,19 +96,25 @@ TEST_F(Bf16TrainTest, TheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-TEST_F(Bf16TrainTest, AfterEveryStepTheCopiesAreTheWeightsRounded) {
+TEST_F(Bf16TrainTest, ProgramsReadTheWeightsInPlaceRoundedAfterEveryStep) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
   const Dataset data = TextOf(5000, 26);
   const auto session = Make(*context, data, Spec());
+  EXPECT_EQ(session->weights().bytes(), 0);
   for (int step = 0; step < 3; ++step) {
     int64_t differing = 0, matrices = 0;
     for (size_t i = 0; i < context->parameters.size(); ++i) {
+      ASSERT_EQ(session->parameters().in_halves(i), context->parameters[i].is_matrix());
       if (!context->parameters[i].is_matrix()) continue;
       ++matrices;
-      const ParameterLayout::Entry& entry = session->parameters().layout().entries[i];
-      for (int64_t at = entry.begin; at < entry.end; ++at) {
-        differing +=
-            session->weights().bf16_data()[at] != Bf16FromFloat(session->parameters().data()[at]);
+      std::vector<float> floats(static_cast<size_t>(context->parameters[i].shape.num_elements()));
+      session->parameters().Read(i, 0, static_cast<int64_t>(floats.size()), floats.data());
+      const FloatHalves halves = session->parameters().halves(i);
+      for (size_t e = 0; e < floats.size(); ++e) {
+        uint32_t bits;
+        std::memcpy(&bits, &floats[e], sizeof(bits));
+        const bool tie = (bits & 0xffff) == 0x8000;
+        differing += !tie && halves.high[e] != Bf16FromFloat(floats[e]);
       }
     }
     EXPECT_GT(matrices, 10);
@@ -123,12 +131,15 @@ TEST_F(Bf16TrainTest, StepsThatBf16CannotSeeAddUpInTheWeights) {
   spec.learning_rate = 1.0 / 1024;
   spec.weight_decay = 0;
   const auto session = Make(*context, data, spec);
-  const ParameterLayout::Entry& head = session->parameters().layout().entries.back();
-  session->parameters().data()[head.begin] = 1;
-  session->GoOnAfter(0);
+  const ParameterStore& store = session->parameters();
+  const size_t head = store.layout().entries.size() - 1;
+  ASSERT_TRUE(store.in_halves(head));
+  float weight = 1;
+  store.Write(head, 0, 1, &weight);
   Losses(session.get(), 8);
-  EXPECT_NE(session->parameters().data()[head.begin], 1);
-  EXPECT_LT(std::fabs(session->parameters().data()[head.begin] - 1), 0.02);
+  store.Read(head, 0, 1, &weight);
+  EXPECT_NE(weight, 1);
+  EXPECT_LT(std::fabs(weight - 1), 0.02);
 }
 
 TEST_F(Bf16TrainTest, GoesOnFromItsBuffersBitForBit) {
@@ -142,12 +153,62 @@ TEST_F(Bf16TrainTest, GoesOnFromItsBuffersBitForBit) {
   other.seed = 1;
   const auto second = Make(*context, data, other);
   const size_t bytes = static_cast<size_t>(first->parameters().layout().size) * sizeof(float);
-  std::memcpy(second->parameters().data(), first->parameters().data(), bytes);
+  std::memcpy(second->parameters().room(), first->parameters().room(), bytes);
   std::memcpy(second->moments().m, first->first_moments(), bytes);
   std::memcpy(second->moments().v, first->second_moments(), bytes);
   second->GoOnAfter(first->step());
   EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));
   EXPECT_EQ(Weights(*second), Weights(*whole));
+}
+
+TEST_F(Bf16TrainTest, GoesOnFromAFileOfFloatsBitForBit) {
+  const auto context = MakeContext(runtime_.get(), TinyModel().Text());
+  const Dataset data = TextOf(300, 5);
+  const auto whole = Make(*context, data, Spec());
+  const std::vector<double> expected = Losses(whole.get(), 8);
+  const auto first = Make(*context, data, Spec());
+  Losses(first.get(), 5);
+  const ScratchDir dir;
+  const ParameterLayout& layout = first->parameters().layout();
+  std::vector<TensorToWrite> tensors = first->parameters().Tensors();
+  ASSERT_TRUE(WriteSafetensors(dir.File("model"), tensors).ok());
+  TrainSpec other = Spec();
+  other.seed = 1;
+  const auto second = Make(*context, data, other);
+  ASSERT_TRUE(second->parameters().Read(*SafetensorsFile::Open(dir.File("model"))).ok());
+  const size_t bytes = static_cast<size_t>(layout.size) * sizeof(float);
+  std::memcpy(second->moments().m, first->first_moments(), bytes);
+  std::memcpy(second->moments().v, first->second_moments(), bytes);
+  second->GoOnAfter(first->step());
+  EXPECT_EQ(Weights(*second), Weights(*first));
+  EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));
+  EXPECT_EQ(Weights(*second), Weights(*whole));
+  // And they are those that an f32 store reads.
+  const ParameterStore floats(context->parameters, context->states);
+  ASSERT_TRUE(floats.Read(*SafetensorsFile::Open(dir.File("model"))).ok());
+  EXPECT_EQ(Floats(floats), Weights(*first));
+}
+
+TEST_F(Bf16TrainTest, ProbesGiveTheFiguresOfTheWeightsInF32) {
+  const auto context = MakeContext(runtime_.get(), Wide().Text());
+  const Dataset data = TextOf(5000, 26);
+  const auto session = Make(*context, data, Spec(), 2);
+  ASSERT_TRUE(session->SetProbe(1, {}).ok());
+  const std::vector<float> weights = Weights(*session);  // a probe looks before the update
+  ASSERT_TRUE(session->Step().ok());
+  ASSERT_NE(session->probe(), nullptr);
+  size_t compared = 0;
+  for (const ParameterLayout::Entry& entry : session->parameters().layout().entries) {
+    for (const ProbeResult::Parameter& parameter : session->probe()->parameters) {
+      if (parameter.name != entry.name) continue;
+      const TensorStats want = StatsOf(weights.data() + entry.begin, entry.end - entry.begin, 1);
+      EXPECT_EQ(parameter.value.sum, want.sum) << entry.name;
+      EXPECT_EQ(parameter.value.sum_squares, want.sum_squares) << entry.name;
+      EXPECT_EQ(parameter.value.max_abs, want.max_abs) << entry.name;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 10u);
 }
 
 TEST_F(Bf16TrainTest, ADivergenceIsNamedAndLeavesTheWeightsAlone) {
@@ -177,12 +238,11 @@ TEST_F(Bf16TrainTest, AWeightThatIsNotFiniteIsNamed) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(100, 5);
   const auto session = Make(*context, data, Spec());
-  for (const ParameterLayout::Entry& entry : session->parameters().layout().entries) {
-    if (entry.name == "layers.1.mlp.down.weight") {
-      session->parameters().data()[entry.begin] = std::nanf("");
-    }
+  const float nan = std::nanf("");
+  const std::vector<ParameterLayout::Entry>& entries = session->parameters().layout().entries;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].name == "layers.1.mlp.down.weight") session->parameters().Write(i, 0, 1, &nan);
   }
-  session->GoOnAfter(0);
   EXPECT_THAT(std::string(session->Step().status().message()),
               HasSubstr("layers.1.mlp.down.weight"));
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -70,6 +71,27 @@ TEST_F(SafetensorsTest, WhatIsWrittenIsRead) {
   ASSERT_NE(file->Find("empty"), nullptr);
   EXPECT_TRUE(file->Find("empty")->data.empty());
   EXPECT_EQ(file->Find("missing"), nullptr);
+}
+
+// In several pieces, of which the last is a part of one.
+TEST_F(SafetensorsTest, ATensorThatIsGivenInPiecesIsWrittenLikeOneThatStandsThere) {
+  std::vector<float> w(600001);
+  for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i) * 0.37f;
+  const auto copy = [&w](int64_t begin, int64_t n, void* to) {
+    std::copy_n(w.data() + begin, n, static_cast<float*>(to));
+  };
+  const auto none = [](int64_t, int64_t, void*) { FAIL() << "there is nothing to copy"; };
+  const Shape shape({static_cast<int64_t>(w.size())});
+  const std::string here = dir_.File("here"), pieces = dir_.File("pieces");
+  ASSERT_TRUE(WriteSafetensors(here, {{"w", F32(shape), w.data()},
+                                      {"empty", F32({0})},
+                                      {"w again", F32(shape), w.data()}})
+                  .ok());
+  ASSERT_TRUE(WriteSafetensors(pieces, {{"w", F32(shape), nullptr, copy},
+                                        {"empty", F32({0}), nullptr, none},
+                                        {"w again", F32(shape), nullptr, copy}})
+                  .ok());
+  EXPECT_TRUE(*ReadFile(here) == *ReadFile(pieces));
 }
 
 TEST_F(SafetensorsTest, TheBytesAreTheFormat) {

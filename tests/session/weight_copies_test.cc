@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "runtime/base/bf16.h"
 #include "runtime/ops/quantize.h"
 #include "runtime/session/evaluate.h"
 #include "tests/api/test_models.h"
+#include "tests/session/test_datasets.h"
 
 namespace plumb {
 namespace {
@@ -17,35 +17,89 @@ class WeightCopiesTest : public ::testing::Test {
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
   const std::unique_ptr<ModelContext> context_ = MakeContext(runtime_.get(), TinyModel().Text());
   const ParameterStore parameters_ = GenericParameters(*context_);
+
+  // The same weights in halves.
+  static ParameterStore InHalves(const ModelContext& context, const ParameterStore& floats) {
+    ParameterStore store(context.parameters, context.states, WeightFormat::kBf16);
+    for (size_t i = 0; i < context.parameters.size(); ++i) {
+      store.Write(i, 0, context.parameters[i].shape.num_elements(), floats.floats(i));
+    }
+    return store;
+  }
+  ParameterStore InHalves() const { return InHalves(*context_, parameters_); }
 };
 
-TEST_F(WeightCopiesTest, Bf16CopiesStandWhereTheirFloatsDoInTheStore) {
-  WeightCopies copies(*context_, WeightFormat::kBf16, parameters_);
-  const auto expect_copied = [&] {
-    for (size_t i = 0; i < context_->parameters.size(); ++i) {
-      if (StoredDType(context_->parameters[i], WeightFormat::kBf16) != DType::kBF16) continue;
-      const ParameterLayout::Entry& entry = parameters_.layout().entries[i];
-      for (int64_t e = entry.begin; e < entry.end; ++e) {
-        ASSERT_EQ(copies.bf16_data()[e], Bf16FromFloat(parameters_.data()[e])) << entry.name;
-      }
-    }
-  };
-  expect_copied();
-  parameters_.data()[0] += 1;
-  ASSERT_NE(copies.bf16_data()[0], Bf16FromFloat(parameters_.data()[0]));
-  copies.Refresh();
-  expect_copied();
-}
-
-TEST_F(WeightCopiesTest, OnlyMatricesAreCopied) {
+TEST_F(WeightCopiesTest, OnlyMatricesOfAnotherFormAreCopied) {
   const WeightCopies f32(*context_, WeightFormat::kF32, parameters_);
-  EXPECT_EQ(f32.bf16_data(), nullptr);
+  EXPECT_EQ(f32.bytes(), 0);
   const WeightCopies bf16(*context_, WeightFormat::kBf16, parameters_);
   EXPECT_EQ(bf16.matrix_bytes(), f32.matrix_bytes() / 2);
+  EXPECT_GE(bf16.bytes(), bf16.matrix_bytes());
   // Rows of 8 and 12 elements with a scale each.
   const WeightCopies int8(*context_, WeightFormat::kInt8, parameters_);
   EXPECT_GT(int8.matrix_bytes(), f32.matrix_bytes() / 4);
   EXPECT_LT(int8.matrix_bytes(), f32.matrix_bytes());
+
+  const ParameterStore halves = InHalves();
+  const WeightCopies in_place(*context_, WeightFormat::kBf16, halves);
+  EXPECT_EQ(in_place.bytes(), 0);
+  EXPECT_EQ(in_place.matrix_bytes(), bf16.matrix_bytes());
+  const WeightCopies joined(*context_, WeightFormat::kF32, halves);
+  EXPECT_EQ(joined.matrix_bytes(), f32.matrix_bytes());
+  EXPECT_GE(joined.bytes(), joined.matrix_bytes());
+}
+
+TEST_F(WeightCopiesTest, ProgramsOfAnyFormatComputeTheSameFromEitherForm) {
+  const ParameterStore halves = InHalves();
+  const Tokens tokens = RandomTokens(2, 7, 5);
+  std::vector<std::vector<float>> logits;
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
+    const auto from_floats = RunBatch(*context_, parameters_, tokens, false, 1, nullptr, format);
+    const auto from_halves = RunBatch(*context_, halves, tokens, false, 1, nullptr, format);
+    ASSERT_TRUE(from_floats.ok() && from_halves.ok())
+        << from_floats.status() << from_halves.status();
+    EXPECT_EQ(from_halves->loss, from_floats->loss);
+    EXPECT_EQ(from_halves->logits, from_floats->logits);
+    logits.push_back(from_halves->logits);
+  }
+  EXPECT_NE(logits[0], logits[1]);
+  EXPECT_NE(logits[0], logits[2]);
+}
+
+// Rows of more than a block of a megabyte, and a last block of fewer rows.
+TEST_F(WeightCopiesTest, Int8OfALargeMatrixInHalvesIsThatOfItsFloats) {
+  TinyModel model;
+  model.vocab_size = 70001;
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const ParameterStore floats = GenericParameters(*context);
+  const ParameterStore halves = InHalves(*context, floats);
+  const Tokens tokens = {{70000, 3, 69999}};
+  const auto want = RunBatch(*context, floats, tokens, false, 1, nullptr, WeightFormat::kInt8);
+  const auto got = RunBatch(*context, halves, tokens, false, 1, nullptr, WeightFormat::kInt8);
+  ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+  EXPECT_EQ(got->logits, want->logits);
+}
+
+TEST_F(WeightCopiesTest, RefreshFollowsTheStore) {
+  const Dataset data = TextOf(200, 5, /*val_fraction=*/0.5);
+  for (const bool in_halves : {false, true}) {
+    const ParameterStore store = in_halves ? InHalves() : GenericParameters(*context_);
+    for (const WeightFormat format :
+         {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
+      WeightCopies copies(*context_, format, store);
+      const auto eval =
+          *EvalSession::Create(context_.get(), &copies, &data, Split::kValidation, 4, 1);
+      const double before = eval->Run(0)->loss;
+      const size_t last = store.layout().entries.size() - 1;
+      float weight;
+      store.Read(last, 0, 1, &weight);
+      weight += 1;
+      store.Write(last, 0, 1, &weight);
+      EXPECT_EQ(eval->Run(0)->loss == before, copies.bytes() > 0) << "read in place, or stale";
+      copies.Refresh();
+      EXPECT_NE(eval->Run(0)->loss, before);
+    }
+  }
 }
 
 // An evaluation in int8 is, to rounding, the evaluation in f32 of the weights that int8 can say.

@@ -80,7 +80,6 @@ struct TrainingMemory {
   std::string dtype;           // "f32", "bf16"
   bool recompute_blocks = false;
   int64_t weights = 0;      // f32
-  int64_t copies = 0;       // of the weights as programs read them; 0 in f32
   int64_t gradients = 0;    // with their sum, when several micro-batches make a step
   int64_t moments = 0;      // AdamW's two
   int64_t norm_states = 0;  // buffers of norms, with what they were before the step

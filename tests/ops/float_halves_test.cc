@@ -1,0 +1,114 @@
+#include "runtime/ops/float_halves.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "runtime/base/bf16.h"
+#include "runtime/base/rng.h"
+#include "tests/ops/simd_targets.h"
+
+namespace plumb {
+namespace {
+
+float FloatOf(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+uint32_t BitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+// Every upper half, with the lower ones at which something happens.
+std::vector<float> AllKinds() {
+  std::vector<float> values;
+  for (uint32_t top = 0; top < 0x10000u; ++top) {
+    for (const uint32_t rest : {0x0000u, 0x0001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      values.push_back(FloatOf((top << 16) | rest));
+    }
+  }
+  return values;
+}
+
+TEST(FloatHalvesTest, EveryFloatComesBackAndNaNsStayNaNs) {
+  for (const float value : AllKinds()) {
+    uint16_t high, low;
+    SplitFloat(value, &high, &low);
+    const float back = JoinHalves(high, low);
+    if (std::isnan(value)) {
+      ASSERT_TRUE(std::isnan(back)) << std::hex << BitsOf(value);
+      ASSERT_TRUE(std::isnan(FloatFromBf16(high))) << std::hex << BitsOf(value);
+      ASSERT_EQ(std::signbit(back), std::signbit(value)) << std::hex << BitsOf(value);
+    } else {
+      ASSERT_EQ(BitsOf(back), BitsOf(value));
+    }
+  }
+}
+
+TEST(FloatHalvesTest, TheUpperHalfIsTheNearestBf16AndTiesGoAwayFromZero) {
+  for (const float value : AllKinds()) {
+    uint16_t high, low;
+    SplitFloat(value, &high, &low);
+    const uint32_t bits = BitsOf(value);
+    if (std::isnan(value)) continue;
+    const bool tie = (bits & 0xffffu) == 0x8000u;  // whose upper neighbour is of larger magnitude
+    ASSERT_EQ(high, tie ? (bits >> 16) + 1 : Bf16FromFloat(value)) << std::hex << bits;
+  }
+  uint16_t high, low;
+  SplitFloat(-std::numeric_limits<float>::infinity(), &high, &low);
+  EXPECT_EQ(high, 0xff80u);
+  EXPECT_EQ(low, 0u);
+}
+
+TEST(FloatHalvesTest, KernelsAgreeWithTheScalarsAndWriteNothingBeside) {
+  const std::vector<float> kinds = AllKinds();
+  ForEachSimdTarget([&](const std::string& target) {
+    for (const size_t n :
+         {size_t{0}, size_t{1}, size_t{7}, size_t{16}, size_t{63}, size_t{1000}, kinds.size()}) {
+      for (const int threads : {1, 4}) {
+        constexpr uint16_t kUntouched = 0x1234;
+        std::vector<uint16_t> high(n + 1, kUntouched), low(high), alone(high);
+        const int64_t count = static_cast<int64_t>(n);
+        SplitFloats(kinds.data(), count, threads, {high.data(), low.data()});
+        HighHalves(kinds.data(), count, threads, alone.data());
+        std::vector<float> back(n + 1, 7.0f);
+        JoinFloats({high.data(), low.data()}, count, threads, back.data());
+        for (size_t i = 0; i < n; ++i) {
+          uint16_t want_high, want_low;
+          SplitFloat(kinds[i], &want_high, &want_low);
+          ASSERT_EQ(high[i], want_high) << target << std::hex << " " << BitsOf(kinds[i]);
+          ASSERT_EQ(low[i], want_low) << target << std::hex << " " << BitsOf(kinds[i]);
+          ASSERT_EQ(BitsOf(back[i]), BitsOf(JoinHalves(want_high, want_low))) << target;
+        }
+        EXPECT_EQ(alone, high) << target;
+        EXPECT_EQ(high[n], kUntouched) << target;
+        EXPECT_EQ(low[n], kUntouched) << target;
+        EXPECT_EQ(back[n], 7.0f) << target;
+      }
+    }
+  });
+}
+
+TEST(FloatHalvesTest, TheyStandInTheRoomOfTheirFloats) {
+  for (const int64_t n : {0, 1, 31, 32, 33, 64, 1000}) {
+    const int64_t room = (n + 31) / 32 * 32;
+    const AlignedBuffer buffer(room * 4 + 64);
+    const FloatHalves halves = HalvesIn(buffer.as<float>(), n);
+    const auto offset = [&](const uint16_t* plane) {
+      return reinterpret_cast<const std::byte*>(plane) - buffer.data();
+    };
+    EXPECT_EQ(offset(halves.high), 0);
+    EXPECT_GE(offset(halves.low), 2 * n);
+    EXPECT_EQ(offset(halves.low) % kAlignment, 0);
+    EXPECT_LE(offset(halves.low) + 2 * n, room * 4) << n;
+  }
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,104 @@
+#include "runtime/session/parameter_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "runtime/base/bf16.h"
+#include "tests/api/test_models.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+// A matrix of more than two blocks of a megabyte, with neighbours of odd sizes.
+std::vector<ParameterSpec> Parameters() {
+  using Role = ParameterSpec::Role;
+  const InitSpec normal = {InitSpec::Kind::kNormal, 0.1, 2};
+  return {{"bias", Shape({3}), Role::kWeight, normal},
+          {"large", Shape({701, 903}), Role::kWeight, normal},
+          {"gains", Shape({5, 7}), Role::kNorm, normal},
+          {"constant", Shape({9, 11}), Role::kWeight, {InitSpec::Kind::kConstant, 0.3, 0}},
+          {"last", Shape({1, 1}), Role::kWeight, normal}};
+}
+
+class ParameterStoreTest : public ::testing::Test {
+ protected:
+  ParameterStoreTest() {
+    for (const ParameterStore* store : {&floats_, &halves_}) {
+      DrawParameters(parameters_, {}, 5, /*threads=*/2, *store);
+    }
+  }
+
+  const std::vector<ParameterSpec> parameters_ = Parameters();
+  const ParameterStore floats_{parameters_, {}};
+  const ParameterStore halves_{parameters_, {}, WeightFormat::kBf16};
+  const ScratchDir dir_;
+};
+
+TEST_F(ParameterStoreTest, MatricesThatProductsReadStandInHalves) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    EXPECT_FALSE(floats_.in_halves(i));
+    const bool weight = parameters_[i].role == ParameterSpec::Role::kWeight;
+    EXPECT_EQ(halves_.in_halves(i), weight && parameters_[i].is_matrix()) << parameters_[i].name;
+  }
+}
+
+TEST_F(ParameterStoreTest, ValuesAreTheSameToTheBitInEitherForm) {
+  EXPECT_EQ(Floats(halves_), Floats(floats_));
+  const size_t large = 1;
+  const FloatHalves halves = halves_.halves(large);
+  const float* floats = floats_.floats(large);
+  for (int64_t e = 0; e < 701 * 903; ++e) {
+    ASSERT_EQ(JoinHalves(halves.high[e], halves.low[e]), floats[e]) << e;
+    ASSERT_NEAR(FloatFromBf16(halves.high[e]), floats[e], std::fabs(floats[e]) / 256) << e;
+  }
+}
+
+TEST_F(ParameterStoreTest, AnyPartIsReadAndWritten) {
+  for (size_t entry = 0; entry < parameters_.size(); ++entry) {
+    const int64_t n = parameters_[entry].shape.num_elements();
+    const int64_t begin = n / 3, length = n - begin - n / 4;
+    std::vector<float> part(static_cast<size_t>(length));
+    for (size_t i = 0; i < part.size(); ++i) part[i] = 1.0f + 1e-6f * static_cast<float>(i);
+    for (const ParameterStore* store : {&floats_, &halves_}) {
+      store->Write(entry, begin, length, part.data());
+      std::vector<float> back(part.size());
+      store->Read(entry, begin, length, back.data());
+      EXPECT_EQ(back, part) << parameters_[entry].name;
+    }
+  }
+  EXPECT_EQ(Floats(halves_), Floats(floats_)) << "and nothing beside it";
+}
+
+TEST_F(ParameterStoreTest, FilesAreTheSameByteForByteAndReadIntoEitherForm) {
+  const std::string from_floats = dir_.File("floats"), from_halves = dir_.File("halves");
+  ASSERT_TRUE(WriteSafetensors(from_floats, floats_.Tensors()).ok());
+  ASSERT_TRUE(WriteSafetensors(from_halves, halves_.Tensors()).ok());
+  EXPECT_TRUE(*ReadFile(from_floats) == *ReadFile(from_halves));
+  const SafetensorsFile file = *SafetensorsFile::Open(from_halves);
+  for (const WeightFormat form : {WeightFormat::kF32, WeightFormat::kBf16}) {
+    const ParameterStore store(parameters_, {}, form);
+    ASSERT_TRUE(store.Read(file).ok());
+    EXPECT_EQ(Floats(store), Floats(floats_));
+  }
+}
+
+TEST_F(ParameterStoreTest, AFileThatDoesNotFitIsRefusedWhole) {
+  std::vector<ParameterSpec> others = parameters_;
+  others[3].shape = Shape({11, 9});
+  const ParameterStore other(others, {}, WeightFormat::kBf16);
+  const std::string path = dir_.File("other");
+  ASSERT_TRUE(WriteSafetensors(path, other.Tensors()).ok());
+  const std::vector<float> before = Floats(halves_);
+  const absl::Status status = halves_.Read(*SafetensorsFile::Open(path));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("misshapen: constant"));
+  EXPECT_EQ(Floats(halves_), before);
+}
+
+}  // namespace
+}  // namespace plumb
