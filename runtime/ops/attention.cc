@@ -83,15 +83,20 @@ class AttentionKernel : public Kernel {
   int64_t scratch_bytes() const override { return workers_.scratch_bytes(); }
 
   absl::Status Run(const KernelArgs& args) const override {
-    workers_.Run(args, [&](int64_t item, float* scratch) {
-      // The last blocks see the most keys: they come first, and small ones fill the gaps.
-      RunBlock(args, item % heads_, blocks_ - 1 - item / heads_, scratch);
+    workers_.Run(args, [&](int64_t item, int64_t next, float* scratch) {
+      AttendArgs<T> call = Call(args, item);
+      const AttendArgs<T> next_call = Call(args, next < 0 ? item : next);
+      if (next >= 0) call.next = &next_call;
+      attend_(call, scratch);
     });
     return absl::OkStatus();
   }
 
  private:
-  void RunBlock(const KernelArgs& args, int64_t index, int64_t block, float* scratch) const {
+  // Items are ordered by row of the batch, head and block. A head's last blocks see the most keys:
+  // they come first, and small ones fill the gaps.
+  AttendArgs<T> Call(const KernelArgs& args, int64_t item) const {
+    const int64_t index = item / blocks_, block = blocks_ - 1 - item % blocks_;
     const int64_t row = index / shape_.heads, head = index % shape_.heads;
     const int64_t first = block * kQueryRows;
     const int64_t at = (row * shape_.tokens + first) * shape_.q_stride() + head * shape_.head_dim;
@@ -110,7 +115,7 @@ class AttentionKernel : public Kernel {
     call.offset = first;
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
-    attend_(call, scratch);
+    return call;
   }
 
   const AttentionShape shape_;
@@ -140,12 +145,17 @@ class AttentionGradKernel : public Kernel {
   int64_t scratch_bytes() const override { return workers_.scratch_bytes(); }
 
   absl::Status Run(const KernelArgs& args) const override {
-    workers_.Run(args, [&](int64_t item, float* scratch) { RunGroup(args, item, scratch); });
+    workers_.Run(args, [&](int64_t item, int64_t next, float* scratch) {
+      AttendGradArgs<T> call = Call(args, item);
+      const AttendGradArgs<T> next_call = Call(args, next < 0 ? item : next);
+      if (next >= 0) call.next = &next_call;
+      attend_grad_(call, scratch);
+    });
     return absl::OkStatus();
   }
 
  private:
-  void RunGroup(const KernelArgs& args, int64_t item, float* scratch) const {
+  AttendGradArgs<T> Call(const KernelArgs& args, int64_t item) const {
     const int64_t row = item / shape_.kv_heads, kv_head = item % shape_.kv_heads;
     const int64_t head = kv_head * shape_.group();
     const int64_t at = row * shape_.tokens * shape_.q_stride() + head * shape_.head_dim;
@@ -166,7 +176,7 @@ class AttentionGradKernel : public Kernel {
     call.group = shape_.group();
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
-    attend_grad_(call, scratch);
+    return call;
   }
 
   const AttentionShape shape_;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "runtime/ops/attention_ahead.h"
 #include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_kernels.h"
 
@@ -15,6 +16,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "runtime/ops/attention_tiles-inl.h"
+#include "runtime/ops/simd_fold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -47,15 +49,16 @@ struct Totals {
   float* dv;
 };
 
+// Lanes of a . b.
 template <class T>
-HWY_INLINE float Dot(const T* a, const T* b, int64_t last, const FloatTail<Df>& tail) {
+HWY_INLINE Vf Dot(const T* a, const T* b, int64_t last, const FloatTail<Df>& tail) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   Vf sum = hn::Mul(tail.Load(d, a + last), tail.Load(d, b + last));
   for (int64_t e = 0; e < last; e += lanes) {
     sum = hn::MulAdd(LoadFloats(d, a + e), LoadFloats(d, b + e), sum);
   }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  return sum;
 }
 
 // p and ds of a tile of queries and the keys at hand, of which row r (of the tile) sees `visible` +
@@ -88,13 +91,18 @@ HWY_INLINE void DifferentiateTile(int64_t r0, int64_t c, int64_t visible, int64_
 }
 
 // Adds what queries [i0, +rows) of the block make of the keys at hand to dq, dk and dv. Key j is
-// seen by query i when j <= i + diagonal.
-HWY_INLINE void DifferentiateBlock(int64_t i0, int64_t rows, int64_t n_keys, int64_t diagonal,
-                                   int64_t c, const Blocks& x) {
+// seen by query i when j <= i + diagonal. kOnly: there are no other queries nor keys, and the sums
+// go to where args says.
+template <bool kOnly, class T>
+HWY_INLINE void DifferentiateBlock(const AttendGradArgs<T>& args, int64_t i0, int64_t rows,
+                                   int64_t n_keys, int64_t diagonal, const Blocks& x,
+                                   RowsAhead* ahead) {
+  const int64_t c = args.head_dim;
   const int64_t channels = VectorCount(c);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
   const auto seen_by = [&](int64_t i) { return std::min(n_keys, i + diagonal + 1); };
   for (int64_t r0 = 0; r0 < rows; r0 += kRowTile) {
+    ahead->Step();
     const int64_t i = i0 + r0;
     const int64_t seen = seen_by(i + kRowTile - 1);
     if (seen <= 0) continue;
@@ -106,23 +114,43 @@ HWY_INLINE void DifferentiateBlock(int64_t i0, int64_t rows, int64_t n_keys, int
     } else {
       DifferentiateTile<false>(i, c, i + diagonal + 1, n_keys, vectors, x, p, ds);
     }
-    float* dq = x.dq + i * x.width;
-    MultiplyRows({ds, kKeyBlock, 1}, x.k, x.width, seen, channels, FromMemory{dq, x.width},
-                 ToMemory{dq, x.width});
+    ahead->Step();
+    if constexpr (kOnly) {
+      const ToRows<T> to_dq(args.dq + i * args.q_stride, args.q_stride, rows - r0, c, &args.scale,
+                            0);
+      MultiplyRows({ds, kKeyBlock, 1}, x.k, x.width, seen, channels, FromZero(), to_dq);
+    } else {
+      float* dq = x.dq + i * x.width;
+      MultiplyRows({ds, kKeyBlock, 1}, x.k, x.width, seen, channels, FromMemory{dq, x.width},
+                   ToMemory{dq, x.width});
+    }
   }
 
   const int64_t seen = seen_by(i0 + rows - 1);
   for (int64_t g = 0; g < seen; g += kRowTile) {
     // The first query that sees key g, and so all of the tile's columns were set by its tile.
     const int64_t from = std::max<int64_t>(0, g - diagonal - i0);
-    const float* left = x.p + from * kKeyBlock + g;
-    float* dv = x.dv + g * x.width;
-    MultiplyRows({left, 1, kKeyBlock}, x.dcontext + (i0 + from) * x.width, x.width, rows - from,
-                 channels, FromMemory{dv, x.width}, ToMemory{dv, x.width});
-    const float* left_ds = x.ds + from * kKeyBlock + g;
-    float* dk = x.dk + g * x.width;
-    MultiplyRows({left_ds, 1, kKeyBlock}, x.q + (i0 + from) * x.width, x.width, rows - from,
-                 channels, FromMemory{dk, x.width}, ToMemory{dk, x.width});
+    ahead->Step();
+    const LeftOperand p = {x.p + from * kKeyBlock + g, 1, kKeyBlock};
+    const LeftOperand ds = {x.ds + from * kKeyBlock + g, 1, kKeyBlock};
+    const float* dcontext = x.dcontext + (i0 + from) * x.width;
+    const float* q = x.q + (i0 + from) * x.width;
+    if constexpr (kOnly) {
+      const float one = 1.0f;
+      const int64_t stride = args.kv_stride, at = g * stride;
+      const ToRows<T> to_dv(args.dv + at, stride, n_keys - g, c, &one, 0);
+      MultiplyRows(p, dcontext, x.width, rows - from, channels, FromZero(), to_dv);
+      ahead->Step();
+      const ToRows<T> to_dk(args.dk + at, stride, n_keys - g, c, &args.scale, 0);
+      MultiplyRows(ds, q, x.width, rows - from, channels, FromZero(), to_dk);
+    } else {
+      float *dv = x.dv + g * x.width, *dk = x.dk + g * x.width;
+      MultiplyRows(p, dcontext, x.width, rows - from, channels, FromMemory{dv, x.width},
+                   ToMemory{dv, x.width});
+      ahead->Step();
+      MultiplyRows(ds, q, x.width, rows - from, channels, FromMemory{dk, x.width},
+                   ToMemory{dk, x.width});
+    }
   }
 }
 
@@ -156,11 +184,21 @@ void DifferentiateQueries(const AttendGradArgs<T>& args, int64_t head, int64_t s
   PackTiles(args.q + start, args.q_stride, rows, c, 1.0f, x.q, x.width);
   PackTiles(args.dcontext + start, args.q_stride, rows, c, 1.0f, x.dcontext, x.width);
   const int64_t padded = (rows + kRowTile - 1) / kRowTile * kRowTile;
-  ZeroRows(x.dq, 0, padded, x.width);
-  for (int64_t r = 0; r < padded; ++r) {
-    const int64_t at = start + r * args.q_stride;
-    x.lse[r] = r < rows ? kLog2E * args.lse[head * args.tokens + s0 + r] : 0;
-    x.dots[r] = r < rows ? Dot(args.dcontext + at, args.context + at, last, tail) : 0;
+  // Then every sum is made at once.
+  const bool only = args.group == 1 && args.tokens <= kGradRows;
+  if (!only) ZeroRows(x.dq, 0, padded, x.width);
+  std::copy_n(args.lse + head * args.tokens + s0, rows, x.lse);
+  std::fill(x.lse + rows, x.lse + padded, 0.0f);
+  for (int64_t r = 0; r < padded; r += lanes) {
+    hn::Store(hn::Mul(hn::Load(d, x.lse + r), hn::Set(d, kLog2E)), d, x.lse + r);
+  }
+  // Where there are fewer than four, the last row repeats.
+  const auto dot = [&](int64_t r) HWY_ATTR {
+    const int64_t at = start + std::min(r, rows - 1) * args.q_stride;
+    return Dot(args.dcontext + at, args.context + at, last, tail);
+  };
+  for (int64_t r = 0; r < padded; r += 4) {
+    FoldLanes(d, dot(r), dot(r + 1), dot(r + 2), dot(r + 3), Sum(), x.dots + r);
   }
 
   for (int64_t j0 = 0; j0 < s0 + rows; j0 += kKeyBlock) {
@@ -170,12 +208,20 @@ void DifferentiateQueries(const AttendGradArgs<T>& args, int64_t head, int64_t s
     PackRows(k, args.kv_stride, n_keys, c, 1.0f, x.k, x.width);
     PackTransposed(k, args.kv_stride, n_keys, c, args.scale * kLog2E, x.k_columns);
     PackTransposed(v, args.kv_stride, n_keys, c, 1.0f, x.v_columns);
+    if (only) {
+      RowsAhead ahead = After(args, head, s0, j0, 5 * rows / kRowTile);
+      DifferentiateBlock<true>(args, 0, rows, n_keys, 0, x, &ahead);
+      return;
+    }
     const int64_t key_tiles = (n_keys + kRowTile - 1) / kRowTile * kRowTile;
     ZeroRows(x.dk, 0, key_tiles, x.width);
     ZeroRows(x.dv, 0, key_tiles, x.width);
 
-    for (int64_t i0 = std::max<int64_t>(0, j0 - s0); i0 < rows; i0 += kGradRows) {
-      DifferentiateBlock(i0, std::min(kGradRows, rows - i0), n_keys, s0 - j0, c, x);
+    const int64_t from = std::max<int64_t>(0, j0 - s0);
+    RowsAhead ahead = After(args, head, s0, j0, 5 * (rows - from) / kRowTile);
+    for (int64_t i0 = from; i0 < rows; i0 += kGradRows) {
+      DifferentiateBlock<false>(args, i0, std::min(kGradRows, rows - i0), n_keys, s0 - j0, x,
+                                &ahead);
     }
 
     // These queries are the first to see the keys of their own blocks.
@@ -210,7 +256,8 @@ void AttendGrad(const AttendGradArgs<T>& args, float* scratch) {
   x.p = x.dv + kKeyBlock * x.width;
   x.ds = x.p + kGradRows * kKeyBlock;
   Totals totals = {nullptr, nullptr};
-  if (!std::is_same<T, float>::value) {
+  const bool only = args.group == 1 && args.tokens <= kGradRows;
+  if (!std::is_same<T, float>::value && !only) {
     totals.dk = x.ds + kGradRows * kKeyBlock;
     totals.dv = totals.dk + args.tokens * x.width;
   }

@@ -1,5 +1,6 @@
 // The backward core of attention for bf16 by dot products of pairs. The same steps as in
 // attention_backward.cc, whose comments hold here too.
+#include "runtime/ops/attention_ahead.h"
 #include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_bf16_tiles.h"
 
@@ -123,11 +124,15 @@ PLUMB_INLINE void DifferentiateTile(int64_t i, int64_t r0, int64_t c, int64_t vi
       ToScoreGradients<kWhole>{visible, n_keys, x.dots + i, x.p, x.ds, x.ds_pairs + pairs_at});
 }
 
-void DifferentiateBlock(int64_t i0, int64_t rows, int64_t n_keys, int64_t diagonal, int64_t c,
-                        const Blocks& x) {
+// kOnly: there are no other queries nor keys, and the sums go to where args says.
+template <bool kOnly>
+void DifferentiateBlock(const AttendGradArgs<uint16_t>& args, int64_t i0, int64_t rows,
+                        int64_t n_keys, int64_t diagonal, const Blocks& x, RowsAhead* ahead) {
+  const int64_t c = args.head_dim;
   const int64_t channels = VectorCount(c);
   const auto seen_by = [&](int64_t i) { return std::min(n_keys, i + diagonal + 1); };
   for (int64_t r0 = 0; r0 < rows; r0 += kRowTile) {
+    ahead->Step();
     const int64_t i = i0 + r0;
     const int64_t seen = seen_by(i + kRowTile - 1);
     const int64_t visible = i + diagonal + 1;
@@ -137,9 +142,17 @@ void DifferentiateBlock(int64_t i0, int64_t rows, int64_t n_keys, int64_t diagon
     } else {
       DifferentiateTile<false>(i, r0, c, visible, n_keys, vectors, x);
     }
-    float* dq = x.dq + i * x.width;
-    MultiplyRows({x.ds, kKeyBlock / 2, 1}, x.k_pairs, x.width, (seen + 1) / 2, channels,
-                 FromMemory{dq, x.width}, ToMemory{dq, x.width});
+    ahead->Step();
+    const LeftOperand ds = {x.ds, kKeyBlock / 2, 1};
+    if constexpr (kOnly) {
+      MultiplyRows(
+          ds, x.k_pairs, x.width, (seen + 1) / 2, channels, FromZero(),
+          ToRows{args.dq + i * args.q_stride, args.q_stride, rows - r0, c, &args.scale, 0});
+    } else {
+      float* dq = x.dq + i * x.width;
+      MultiplyRows(ds, x.k_pairs, x.width, (seen + 1) / 2, channels, FromMemory{dq, x.width},
+                   ToMemory{dq, x.width});
+    }
   }
 
   const int64_t seen = seen_by(i0 + rows - 1);
@@ -147,12 +160,24 @@ void DifferentiateBlock(int64_t i0, int64_t rows, int64_t n_keys, int64_t diagon
     const int64_t from = std::max<int64_t>(0, g - diagonal - i0);
     const int64_t depth = (rows - from + 1) / 2;
     const int64_t left = from / 2 * kKeyBlock + g, right = (i0 + from) / 2 * x.width;
-    float* dv = x.dv + g * x.width;
-    MultiplyRows({x.p_pairs + left, 1, kKeyBlock}, x.dcontext_pairs + right, x.width, depth,
-                 channels, FromMemory{dv, x.width}, ToMemory{dv, x.width});
-    float* dk = x.dk + g * x.width;
-    MultiplyRows({x.ds_pairs + left, 1, kKeyBlock}, x.q_pairs + right, x.width, depth, channels,
-                 FromMemory{dk, x.width}, ToMemory{dk, x.width});
+    ahead->Step();
+    const LeftOperand p = {x.p_pairs + left, 1, kKeyBlock}, ds = {x.ds_pairs + left, 1, kKeyBlock};
+    const uint32_t *dcontext = x.dcontext_pairs + right, *q = x.q_pairs + right;
+    if constexpr (kOnly) {
+      const float one = 1.0f;
+      const int64_t stride = args.kv_stride, at = g * stride;
+      MultiplyRows(p, dcontext, x.width, depth, channels, FromZero(),
+                   ToRows{args.dv + at, stride, n_keys - g, c, &one, 0});
+      ahead->Step();
+      MultiplyRows(ds, q, x.width, depth, channels, FromZero(),
+                   ToRows{args.dk + at, stride, n_keys - g, c, &args.scale, 0});
+    } else {
+      float *dv = x.dv + g * x.width, *dk = x.dk + g * x.width;
+      MultiplyRows(p, dcontext, x.width, depth, channels, FromMemory{dv, x.width},
+                   ToMemory{dv, x.width});
+      ahead->Step();
+      MultiplyRows(ds, q, x.width, depth, channels, FromMemory{dk, x.width}, ToMemory{dk, x.width});
+    }
   }
 }
 
@@ -191,7 +216,8 @@ void DifferentiateQueries(const AttendGradArgs<uint16_t>& args, int64_t head, in
   PackWords(args.dcontext + start, args.q_stride, rows, c, x.dcontext, x.width);
   PackPairs(args.q + start, args.q_stride, rows, padded, c, x.q_pairs, x.width);
   PackPairs(args.dcontext + start, args.q_stride, rows, padded, c, x.dcontext_pairs, x.width);
-  std::fill_n(x.dq, padded * x.width, 0.0f);
+  const bool only = args.group == 1 && args.tokens <= kGradRows;
+  if (!only) std::fill_n(x.dq, padded * x.width, 0.0f);
   for (int64_t r = 0; r < padded; ++r) {
     const int64_t at = start + r * args.q_stride;
     x.lse[r] = r < rows ? kLog2E * args.lse[head * args.tokens + s0 + r] : 0;
@@ -205,12 +231,20 @@ void DifferentiateQueries(const AttendGradArgs<uint16_t>& args, int64_t head, in
     PackPairs(k, args.kv_stride, n_keys, n_keys, c, x.k_pairs, x.width);
     PackColumns(k, args.kv_stride, n_keys, c, x.k_columns);
     PackColumns(v, args.kv_stride, n_keys, c, x.v_columns);
+    if (only) {
+      RowsAhead ahead = After(args, head, s0, j0, 5 * rows / kRowTile);
+      DifferentiateBlock<true>(args, 0, rows, n_keys, 0, x, &ahead);
+      return;
+    }
     const int64_t key_tiles = (n_keys + kRowTile - 1) / kRowTile * kRowTile;
     std::fill_n(x.dk, key_tiles * x.width, 0.0f);
     std::fill_n(x.dv, key_tiles * x.width, 0.0f);
 
-    for (int64_t i0 = std::max<int64_t>(0, j0 - s0); i0 < rows; i0 += kGradRows) {
-      DifferentiateBlock(i0, std::min(kGradRows, rows - i0), n_keys, s0 - j0, c, x);
+    const int64_t from = std::max<int64_t>(0, j0 - s0);
+    RowsAhead ahead = After(args, head, s0, j0, 5 * (rows - from) / kRowTile);
+    for (int64_t i0 = from; i0 < rows; i0 += kGradRows) {
+      DifferentiateBlock<false>(args, i0, std::min(kGradRows, rows - i0), n_keys, s0 - j0, x,
+                                &ahead);
     }
 
     if (totals == nullptr) {

@@ -1,11 +1,11 @@
 // The forward core of attention for bf16 by dot products of pairs. The same steps as in
-// attention_forward.cc, whose comments hold here too.
+// attention_forward.cc, whose comments hold here too, tile by tile.
+#include "runtime/ops/attention_ahead.h"
 #include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_bf16_tiles.h"
 
 #if PLUMB_ATTENTION_BF16
 
-#include <cmath>
 #include <limits>
 
 #pragma GCC push_options
@@ -90,11 +90,32 @@ struct ToScores {
   }
 };
 
+// After the last keys of the tile at r0: its log-sum-exps, and the inverses of its totals.
+PLUMB_INLINE void FinishTotals(const AttendArgs<uint16_t>& args, int64_t r0, const Queries& x,
+                               float* inverse) {
+  alignas(64) float totals[kLanes];
+  std::fill_n(totals + kRowTile, kLanes - kRowTile, 1.0f);
+  for (int64_t r = 0; r < kRowTile; ++r) {
+    totals[r] = _mm512_reduce_add_ps(_mm512_load_ps(x.total + (r0 + r) * kLanes));
+  }
+  const __m512 total = _mm512_load_ps(totals);
+  _mm512_store_ps(inverse, _mm512_div_ps(_mm512_set1_ps(1.0f), total));
+  if (args.lse == nullptr) return;
+  const __mmask16 rows = FirstLanes(std::min(kRowTile, args.queries - r0));
+  const __m512 maximum = _mm512_maskz_loadu_ps(rows, x.maximum + r0);
+  _mm512_mask_storeu_ps(args.lse + r0, rows,
+                        _mm512_fmadd_ps(maximum, _mm512_set1_ps(kLn2), Log(total)));
+}
+
+// `last`: the tile sees no keys after these.
 template <bool kWhole>
-PLUMB_INLINE void AttendTile(int64_t r0, int64_t c, const Keys& keys, const Queries& x) {
+PLUMB_INLINE void AttendTile(const AttendArgs<uint16_t>& args, int64_t r0, bool last,
+                             const Keys& keys, const Queries& x, RowsAhead* ahead) {
+  const int64_t c = args.head_dim;
   const int64_t seen = std::min(keys.count, r0 + kRowTile + keys.diagonal);
   const int64_t vectors = VectorCount(seen);
   const int64_t q_stride = x.width / 2;
+  ahead->Step();
   __m512 over = _mm512_set1_ps(kMinusInfinity);
   MultiplyRows({x.q + r0 * q_stride, q_stride, 1}, keys.columns, kKeyBlock, (c + 1) / 2, vectors,
                FromZero(), ToScores<kWhole>{r0, keys, x, &over});
@@ -121,15 +142,28 @@ PLUMB_INLINE void AttendTile(int64_t r0, int64_t c, const Keys& keys, const Quer
     _mm512_store_ps(total, sum);
   }
 
+  ahead->Step();
   const LeftOperand p = {x.p, kKeyBlock / 2, 1};
   float* sum = x.sum + r0 * x.width;
-  const int64_t pairs = (seen + 1) / 2;
-  if (keys.first) {
-    MultiplyRows(p, keys.values, x.width, pairs, VectorCount(c), FromZero(),
-                 ToMemory{sum, x.width});
+  const int64_t pairs = (seen + 1) / 2, channels = VectorCount(c);
+  const FromMemory from_sum{sum, x.width};
+  const ToMemory to_sum{sum, x.width};
+  alignas(64) float inverse[kLanes];
+  if (last) FinishTotals(args, r0, x, inverse);
+  const ToRows to_context{args.context + r0 * args.context_stride,
+                          args.context_stride,
+                          args.queries - r0,
+                          c,
+                          inverse,
+                          1};
+  if (keys.first && last) {
+    MultiplyRows(p, keys.values, x.width, pairs, channels, FromZero(), to_context);
+  } else if (keys.first) {
+    MultiplyRows(p, keys.values, x.width, pairs, channels, FromZero(), to_sum);
+  } else if (last) {
+    MultiplyRows(p, keys.values, x.width, pairs, channels, from_sum, to_context);
   } else {
-    MultiplyRows(p, keys.values, x.width, pairs, VectorCount(c), FromMemory{sum, x.width},
-                 ToMemory{sum, x.width});
+    MultiplyRows(p, keys.values, x.width, pairs, channels, from_sum, to_sum);
   }
 }
 
@@ -167,17 +201,17 @@ void Attend(const AttendArgs<uint16_t>& args, float* scratch) {
 
     const int64_t from = std::max<int64_t>(0, -keys.diagonal) / kRowTile * kRowTile;
     const int64_t whole = std::max<int64_t>(0, keys.count - 1 - keys.diagonal);
+    const int64_t finished =
+        j0 + kKeyBlock < n_keys
+            ? std::max<int64_t>(0, kKeyBlock - keys.diagonal) / kRowTile * kRowTile
+            : packed;
+    RowsAhead ahead = After(args, j0, (args.queries - from) / (kRowTile / 2));
     int64_t r0 = from;
     for (; r0 < args.queries && (r0 < whole || keys.count % kLanes != 0); r0 += kRowTile) {
-      AttendTile<false>(r0, c, keys, x);
+      AttendTile<false>(args, r0, r0 < finished, keys, x, &ahead);
     }
-    for (; r0 < args.queries; r0 += kRowTile) AttendTile<true>(r0, c, keys, x);
-  }
-
-  for (int64_t r = 0; r < args.queries; ++r) {
-    const float total = _mm512_reduce_add_ps(_mm512_load_ps(x.total + r * kLanes));
-    StoreRow(x.sum + r * x.width, 1 / total, c, args.context + r * args.context_stride);
-    if (args.lse != nullptr) args.lse[r] = x.maximum[r] * kLn2 + std::log(total);
+    for (; r0 < args.queries; r0 += kRowTile)
+      AttendTile<true>(args, r0, r0 < finished, keys, x, &ahead);
   }
 }
 

@@ -54,6 +54,21 @@ PLUMB_INLINE __m512 Exp2(__m512 x) {
   return _mm512_scalef_ps(p, n);
 }
 
+// ln x of a positive x, to about the precision of f32. With x = 2^n m, 3/4 <= m < 3/2, and
+// s = (m - 1) / (m + 1): ln m = 2 (s + s^3 / 3 + s^5 / 5 + ...), |s| <= 1/5.
+PLUMB_INLINE __m512 Log(__m512 x) {
+  const __m512 one = _mm512_set1_ps(1.0f);
+  const __m512 m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
+  const __m512 n = _mm512_getexp_ps(_mm512_div_ps(x, m));
+  const __m512 s = _mm512_div_ps(_mm512_sub_ps(m, one), _mm512_add_ps(m, one));
+  const __m512 square = _mm512_mul_ps(s, s);
+  __m512 p = _mm512_fmadd_ps(square, _mm512_set1_ps(2.0f / 9), _mm512_set1_ps(2.0f / 7));
+  p = _mm512_fmadd_ps(square, p, _mm512_set1_ps(2.0f / 5));
+  p = _mm512_fmadd_ps(square, p, _mm512_set1_ps(2.0f / 3));
+  p = _mm512_fmadd_ps(square, p, _mm512_set1_ps(2.0f));
+  return _mm512_fmadd_ps(n, _mm512_set1_ps(kLn2), _mm512_mul_ps(s, p));
+}
+
 PLUMB_INLINE __m512 Widen(__m256i halves) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
@@ -211,6 +226,31 @@ struct ToMemory {
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         _mm512_store_ps(to + r * stride + (v0 + v) * kLanes, tile.acc[r][v]);
+      }
+    }
+  }
+};
+
+// To the first `rows` rows of a tensor, n channels of each, rounded; row r times
+// factor[r * factor_step].
+struct ToRows {
+  uint16_t* to;
+  int64_t stride;
+  int64_t rows;
+  int64_t n;
+  const float* factor;
+  int64_t factor_step;
+  template <int kVectors>
+  PLUMB_INLINE void operator()(const Tile<kVectors>& tile, int64_t v0) const {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRowTile; ++r) {
+      if (r >= rows) return;
+      const __m512 scale = _mm512_set1_ps(factor[r * factor_step]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const int64_t e = (v0 + v) * kLanes;
+        _mm256_mask_storeu_epi16(to + r * stride + e, FirstLanes(n - e),
+                                 Narrow(_mm512_mul_ps(tile.acc[r][v], scale)));
       }
     }
   }

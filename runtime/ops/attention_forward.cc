@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
+#include "runtime/ops/attention_ahead.h"
 #include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_kernels.h"
 
@@ -22,17 +24,17 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// Floats of a row's sum of exponentials: a vector of partial sums.
-constexpr int64_t kTotalWidth = 16;
-
 // What lives as long as a block of queries. The maxima are in units of log 2.
 struct Queries {
   int64_t width;
-  float* q;        // [rows][width], times scale / log 2
+  const float* q;  // where the tensor holds floats and whole tiles of rows, the tensor
+  int64_t q_stride;
+  float scale;     // of the scores, over log 2
   float* sum;      // [rows][width], probability-weighted values so far
   float* total;    // [rows][kTotalWidth], of the exponentials so far
+  float* inverse;  // [rows], of the whole total
   float* maximum;  // [rows], to which these are relative
-  float* scores;   // [kRowTile][kKeyBlock]
+  float* scores;   // [kScoreRows][kKeyBlock]
 };
 
 // Keys at hand: the block [first, first + count), of which row r of the queries sees those up to
@@ -43,18 +45,21 @@ struct Keys {
   int64_t count;
   int64_t diagonal;
   bool first;
+
+  // How many of them some row of the tile at r0 sees.
+  int64_t SeenBy(int64_t r0) const { return std::min(count, r0 + kRowTile + diagonal); }
 };
 
 // Raises the maxima of the tile's rows whose scores (less the maximum, of `vectors` vectors) exceed
 // it by too much, and all in the first block of keys, and rescales what such a row holds. `raised`
 // gets by how much, to be taken from the scores.
-HWY_INLINE void RaiseMaxima(int64_t r0, int64_t vectors, const Keys& keys, const Queries& x,
-                            float* raised) {
+HWY_INLINE void RaiseMaxima(int64_t r0, const float* scores, int64_t vectors, const Keys& keys,
+                            const Queries& x, float* raised) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   static_assert(kRowTile % 4 == 0, "FoldLanes takes four rows");
   for (int64_t r = 0; r < kRowTile; r += 4) {
-    const float* row = x.scores + r * kKeyBlock;
+    const float* row = scores + r * kKeyBlock;
     Vf t0 = hn::Load(d, row), t1 = hn::Load(d, row + kKeyBlock);
     Vf t2 = hn::Load(d, row + 2 * kKeyBlock), t3 = hn::Load(d, row + 3 * kKeyBlock);
     for (int64_t e = lanes; e < vectors * lanes; e += lanes) {
@@ -86,41 +91,47 @@ HWY_INLINE void RaiseMaxima(int64_t r0, int64_t vectors, const Keys& keys, const
   }
 }
 
-// A tile of queries [r0, +kRowTile) against the keys at hand. kWhole: all of them are seen by all
-// rows.
+// Scores of a tile of queries [r0, +kRowTile) and the keys at hand, less the maxima. True if some
+// exceed these by too much. kWhole: all keys are seen by all rows.
 template <bool kWhole>
-HWY_INLINE void AttendTile(int64_t r0, int64_t c, const Keys& keys, const Queries& x) {
+HWY_INLINE bool ScoreTile(int64_t r0, int64_t c, const Keys& keys, const Queries& x,
+                          float* scores) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t seen = std::min(keys.count, r0 + kRowTile + keys.diagonal);
-  const int64_t vectors = VectorCount(seen);
-
   // Those that the first row sees whole.
   const int64_t whole_vectors = std::min(keys.count, r0 + keys.diagonal + 1) / lanes;
   const float* maximum = x.maximum + r0;
+  const Vf scale = hn::Set(d, x.scale);
   Vf over = hn::Set(d, kMinusInfinity);
-  MultiplyRows({x.q + r0 * x.width, x.width, 1}, keys.columns, kKeyBlock, c, vectors, FromZero(),
-               [&](int64_t r, int64_t v, Vf acc) HWY_ATTR {
-                 Vf score = hn::Sub(acc, hn::Set(d, maximum[r]));
-                 if (!kWhole && v >= whole_vectors) {
-                   const int64_t count =
-                       std::min(keys.count, r0 + r + keys.diagonal + 1) - v * lanes;
-                   const auto mask = hn::FirstN(
-                       d, static_cast<size_t>(std::max<int64_t>(0, std::min(lanes, count))));
-                   score = hn::IfThenElse(mask, score, hn::Set(d, kMinusInfinity));
-                 }
-                 over = hn::Max(over, score);
-                 hn::Store(score, d, x.scores + r * kKeyBlock + v * lanes);
-               });
-  HWY_ALIGN float raised[kRowTile] = {};
-  if (keys.first || !hn::AllFalse(d, hn::Gt(over, hn::Set(d, kRaiseAbove)))) {
-    RaiseMaxima(r0, vectors, keys, x, raised);
-  }
+  MultiplyRows(
+      {x.q + r0 * x.q_stride, x.q_stride, 1}, keys.columns, kKeyBlock, c,
+      VectorCount(keys.SeenBy(r0)), FromZero(), [&](int64_t r, int64_t v, Vf acc) HWY_ATTR {
+        Vf score = hn::MulSub(acc, scale, hn::Set(d, maximum[r]));
+        if (!kWhole && v >= whole_vectors) {
+          const int64_t count = std::min(keys.count, r0 + r + keys.diagonal + 1) - v * lanes;
+          const auto mask =
+              hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(0, std::min(lanes, count))));
+          score = hn::IfThenElse(mask, score, hn::Set(d, kMinusInfinity));
+        }
+        over = hn::Max(over, score);
+        hn::Store(score, d, scores + r * kKeyBlock + v * lanes);
+      });
+  return !hn::AllFalse(d, hn::Gt(over, hn::Set(d, kRaiseAbove)));
+}
 
+// Makes exponentials of the tile's scores and adds them to the totals, which become single numbers
+// in `inverse` when these keys are the `last` that the tile sees.
+HWY_INLINE void ExponentiateTile(int64_t r0, bool raise, bool last, const Keys& keys,
+                                 const Queries& x, float* scores) {
+  const Df d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t vectors = VectorCount(keys.SeenBy(r0));
+  HWY_ALIGN float raised[kRowTile] = {};
+  if (raise) RaiseMaxima(r0, scores, vectors, keys, x, raised);
   for (int64_t r = 0; r < kRowTile; ++r) {
     float* total = x.total + (r0 + r) * kTotalWidth;
     Vf sum = keys.first ? hn::Zero(d) : hn::Load(d, total);
-    float* row = x.scores + r * kKeyBlock;
+    float* row = scores + r * kKeyBlock;
     const Vf less = hn::Set(d, raised[r]);
     for (int64_t v = 0; v < vectors; ++v) {
       const Vf p = Exp2(hn::Sub(hn::Load(d, row + v * lanes), less));
@@ -129,42 +140,79 @@ HWY_INLINE void AttendTile(int64_t r0, int64_t c, const Keys& keys, const Querie
     }
     hn::Store(sum, d, total);
   }
-
-  const LeftOperand p = {x.scores, kKeyBlock, 1};
-  float* sum = x.sum + r0 * x.width;
-  const ToMemory to_sum{sum, x.width};
-  if (keys.first) {
-    MultiplyRows(p, keys.values, x.width, seen, VectorCount(c), FromZero(), to_sum);
-  } else {
-    MultiplyRows(p, keys.values, x.width, seen, VectorCount(c), FromMemory{sum, x.width}, to_sum);
+  if (!last) return;
+  for (int64_t r = 0; r < kRowTile; r += 4) {
+    const float* total = x.total + (r0 + r) * kTotalWidth;
+    FoldLanes(d, hn::Load(d, total), hn::Load(d, total + kTotalWidth),
+              hn::Load(d, total + 2 * kTotalWidth), hn::Load(d, total + 3 * kTotalWidth), Sum(),
+              x.inverse + r0 + r);
   }
 }
 
-// context = sum / total, lse = log(2^maximum total).
+// lse = log(2^maximum total) of rows [begin, end), and the inverse of the total.
 template <class T>
-void Finish(const AttendArgs<T>& args, const Queries& x) {
+HWY_INLINE void FinishTotals(const AttendArgs<T>& args, int64_t begin, int64_t end,
+                             const Queries& x) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t last = (VectorCount(args.head_dim) - 1) * lanes;
-  const FloatTail<Df> tail(d, args.head_dim - last);
-  // Rows of sums become numbers at the front, where rows have been read before.
-  for (int64_t r = 0; r < args.queries; r += 4) {
-    const float* row = x.total + r * kTotalWidth;
-    FoldLanes(d, hn::Load(d, row), hn::Load(d, row + kTotalWidth),
-              hn::Load(d, row + 2 * kTotalWidth), hn::Load(d, row + 3 * kTotalWidth), Sum(),
-              x.total + r);
-  }
-  for (int64_t r = 0; r < args.queries; r += lanes) {
-    const Vf total = hn::Load(d, x.total + r);
-    if (args.lse != nullptr) {
-      const Vf lse = hn::MulAdd(hn::Load(d, x.maximum + r), hn::Set(d, kLn2), hn::Log(d, total));
-      Tail<Df>(d, std::min(lanes, args.queries - r)).Store(lse, d, args.lse + r);
+  for (int64_t r = begin; r < end; r += lanes) {
+    const Vf total = hn::LoadU(d, x.inverse + r);
+    const int64_t rows = std::min(lanes, args.queries - r);
+    if (args.lse != nullptr && rows > 0) {
+      const Vf lse = hn::MulAdd(hn::LoadU(d, x.maximum + r), hn::Set(d, kLn2), hn::Log(d, total));
+      Tail<Df>(d, rows).Store(lse, d, args.lse + r);
     }
-    hn::Store(hn::Div(hn::Set(d, 1.0f), total), d, x.total + r);
+    hn::StoreU(hn::Div(hn::Set(d, 1.0f), total), d, x.inverse + r);
   }
-  for (int64_t r = 0; r < args.queries; ++r) {
-    UnpackRow<false>(x.sum + r * x.width, hn::Set(d, x.total[r]),
-                     args.context + r * args.context_stride, last, tail);
+}
+
+// Adds what the keys at hand give to the tile's sums, or, after the last keys, makes the context.
+template <class T>
+HWY_INLINE void SumTile(const AttendArgs<T>& args, int64_t r0, bool last, const Keys& keys,
+                        const Queries& x, const float* p) {
+  const LeftOperand left = {p, kKeyBlock, 1};
+  const int64_t seen = keys.SeenBy(r0), channels = VectorCount(args.head_dim);
+  float* sum = x.sum + r0 * x.width;
+  const FromMemory from_sum{sum, x.width};
+  const ToMemory to_sum{sum, x.width};
+  const ToRows<T> to_context(args.context + r0 * args.context_stride, args.context_stride,
+                             args.queries - r0, args.head_dim, x.inverse + r0, 1);
+  if (keys.first && last) {
+    MultiplyRows(left, keys.values, x.width, seen, channels, FromZero(), to_context);
+  } else if (keys.first) {
+    MultiplyRows(left, keys.values, x.width, seen, channels, FromZero(), to_sum);
+  } else if (last) {
+    MultiplyRows(left, keys.values, x.width, seen, channels, from_sum, to_context);
+  } else {
+    MultiplyRows(left, keys.values, x.width, seen, channels, from_sum, to_sum);
+  }
+}
+
+// Queries [begin, end), at most kScoreRows, against the keys at hand, which are the last that those
+// before `finished` see.
+template <class T>
+void AttendRows(const AttendArgs<T>& args, int64_t begin, int64_t end, int64_t finished,
+                const Keys& keys, const Queries& x, RowsAhead* ahead) {
+  const auto scores_of = [&](int64_t r0) { return x.scores + (r0 - begin) * kKeyBlock; };
+  // The first row that sees all of these keys.
+  const int64_t whole = keys.count % static_cast<int64_t>(hn::Lanes(Df())) == 0
+                            ? keys.count - 1 - keys.diagonal
+                            : end;
+  bool raise[kScoreRows / kRowTile];
+  for (int64_t r0 = begin; r0 < end; r0 += kRowTile) {
+    ahead->Step();
+    raise[(r0 - begin) / kRowTile] =
+        (r0 < whole ? ScoreTile<false>(r0, args.head_dim, keys, x, scores_of(r0))
+                    : ScoreTile<true>(r0, args.head_dim, keys, x, scores_of(r0)));
+  }
+  for (int64_t r0 = begin; r0 < end; r0 += kRowTile) {
+    ExponentiateTile(r0, keys.first || raise[(r0 - begin) / kRowTile], r0 < finished, keys, x,
+                     scores_of(r0));
+  }
+  if (begin < finished) FinishTotals(args, begin, std::min(end, finished), x);
+  for (int64_t r0 = begin; r0 < end; r0 += kRowTile) {
+    ahead->Step();
+    SumTile(args, r0, r0 < finished, keys, x, scores_of(r0));
   }
 }
 
@@ -174,15 +222,25 @@ void Attend(const AttendArgs<T>& args, float* scratch) {
   const int64_t packed = PackedRows(args.queries);
   Queries x;
   x.width = PackedWidth(c);
-  x.q = scratch;
-  x.sum = x.q + packed * x.width;
+  x.scale = args.scale * kLog2E;
+  x.sum = scratch;
   x.total = x.sum + packed * x.width;
   x.maximum = x.total + packed * kTotalWidth;
-  x.scores = x.maximum + PackedWidth(packed);
-  float* columns = x.scores + kMaxRowTile * kKeyBlock;
+  x.inverse = x.maximum + PackedWidth(packed) + kTotalWidth;
+  x.scores = x.inverse + PackedWidth(packed) + kTotalWidth;
+  float* columns = x.scores + kScoreRows * kKeyBlock;
   float* values = columns + kKeyBlock * PackedWidth(c);
+  float* q = values + kKeyBlock * PackedWidth(c);
 
-  PackTiles(args.q, args.q_stride, args.queries, c, args.scale * kLog2E, x.q, x.width);
+  if constexpr (std::is_same<T, float>::value) {
+    x.q = args.q;
+    x.q_stride = args.q_stride;
+  }
+  if (!std::is_same<T, float>::value || args.queries % kRowTile != 0) {
+    PackTiles(args.q, args.q_stride, args.queries, c, 1.0f, q, x.width);
+    x.q = q;
+    x.q_stride = x.width;
+  }
   std::fill_n(x.maximum, PackedWidth(packed), 0.0f);
   const int64_t n_keys = args.offset + args.queries;
   for (int64_t j0 = 0; j0 < n_keys; j0 += kKeyBlock) {
@@ -195,17 +253,17 @@ void Attend(const AttendArgs<T>& args, float* scratch) {
     PackTransposed(args.k + j0 * args.kv_stride, args.kv_stride, keys.count, c, 1.0f, columns);
     PackRows(args.v + j0 * args.kv_stride, args.kv_stride, keys.count, c, 1.0f, values, x.width);
 
-    // The first row that sees one of these keys, and the first that sees them all.
+    // The first tile that sees one of these keys, and the first that sees one of the next block's.
     const int64_t from = std::max<int64_t>(0, -keys.diagonal) / kRowTile * kRowTile;
-    const int64_t whole = std::max<int64_t>(0, keys.count - 1 - keys.diagonal);
-    int64_t r0 = from;
-    for (; r0 < args.queries && r0 < whole; r0 += kRowTile) AttendTile<false>(r0, c, keys, x);
-    if (keys.count % static_cast<int64_t>(hn::Lanes(Df())) == 0) {
-      for (; r0 < args.queries; r0 += kRowTile) AttendTile<true>(r0, c, keys, x);
+    const int64_t finished =
+        j0 + kKeyBlock < n_keys
+            ? std::max<int64_t>(0, kKeyBlock - keys.diagonal) / kRowTile * kRowTile
+            : packed;
+    RowsAhead ahead = After(args, j0, (args.queries - from) / (kRowTile / 2));
+    for (int64_t r0 = from; r0 < args.queries; r0 += kScoreRows) {
+      AttendRows(args, r0, std::min(args.queries, r0 + kScoreRows), finished, keys, x, &ahead);
     }
-    for (; r0 < args.queries; r0 += kRowTile) AttendTile<false>(r0, c, keys, x);
   }
-  Finish(args, x);
 }
 
 AttendFn<float> SelectAttendF32() { return Attend<float>; }
@@ -238,8 +296,9 @@ AttendFn<uint16_t> ChooseAttend<uint16_t>() {
 
 int64_t AttendScratchBytes(int64_t queries, int64_t head_dim) {
   const int64_t packed = PackedRows(queries), width = PackedWidth(head_dim);
-  const int64_t floats =
-      packed * (2 * width + 16) + PackedWidth(packed) + kKeyBlock * (kMaxRowTile + 2 * width);
+  const int64_t floats = packed * (2 * width + kTotalWidth) +
+                         2 * (PackedWidth(packed) + kTotalWidth) +
+                         kKeyBlock * (kScoreRows + 2 * width);
   return floats * static_cast<int64_t>(sizeof(float));
 }
 

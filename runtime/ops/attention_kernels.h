@@ -28,6 +28,7 @@ struct AttendArgs {
   int64_t offset;   // keys that come before the first query's own
   int64_t head_dim;
   float scale;
+  const AttendArgs* next = nullptr;  // what this thread will likely do after, or null
 };
 template <class T>
 using AttendFn = void (*)(const AttendArgs<T>& args, float* scratch);
@@ -55,6 +56,7 @@ struct AttendGradArgs {
   int64_t group;
   int64_t head_dim;
   float scale;
+  const AttendGradArgs* next = nullptr;  // as above
 };
 template <class T>
 using AttendGradFn = void (*)(const AttendGradArgs<T>& args, float* scratch);
@@ -90,6 +92,12 @@ inline constexpr int64_t kQueryRows = 256;
 inline constexpr int64_t kGradRows = 64;
 inline constexpr int64_t kKeyBlock = 64;
 inline constexpr int64_t kMaxRowTile = 8;
+
+// Rows of scores that forward makes, exponentiates and uses at a time: each of the three then runs
+// long enough for the processor to overlap its parts.
+inline constexpr int64_t kScoreRows = 64;
+// Floats of a row's sum of exponentials: a vector of partial sums.
+inline constexpr int64_t kTotalWidth = 16;
 
 // Floats by which packed rows are apart: whole vectors of any instruction set.
 inline constexpr int64_t PackedWidth(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }

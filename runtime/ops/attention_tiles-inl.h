@@ -253,6 +253,40 @@ struct ToMemory {
   }
 };
 
+// To the first `rows` rows of a tensor, n channels of each, row r times factor[r * factor_step].
+template <class T>
+struct ToRows {
+  T* to;
+  int64_t stride;
+  int64_t rows;
+  int64_t last;  // where the last vector of a row begins
+  FloatTail<Df> tail;
+  const float* factor;
+  int64_t factor_step;
+
+  HWY_INLINE ToRows(T* to_, int64_t stride_, int64_t rows_, int64_t n, const float* factor_,
+                    int64_t factor_step_)
+      : to(to_),
+        stride(stride_),
+        rows(rows_),
+        last((VectorCount(n) - 1) * static_cast<int64_t>(hn::Lanes(Df()))),
+        tail(Df(), n - last),
+        factor(factor_),
+        factor_step(factor_step_) {}
+
+  HWY_INLINE void operator()(int64_t r, int64_t v, Vf acc) const {
+    const Df d;
+    if (r >= rows) return;
+    const int64_t e = v * static_cast<int64_t>(hn::Lanes(d));
+    const Vf x = hn::Mul(acc, hn::Set(d, factor[r * factor_step]));
+    if (e < last) {
+      StoreFloats(x, d, to + r * stride + e);
+    } else {
+      tail.Store(x, d, to + r * stride + e);
+    }
+  }
+};
+
 }  // namespace HWY_NAMESPACE
 }  // namespace plumb
 HWY_AFTER_NAMESPACE();

@@ -1,6 +1,8 @@
-// How the attention ops share their items among threads: each thread takes the next item when it is
-// done with one, and keeps one piece of scratch, which so stays in its caches. What an item is and
-// computes depends on the shape only. Immutable.
+// How the attention ops share their items among threads: each thread begins with a share of
+// neighbouring items, the low ones the first, as the threads of the pool do (thread_pool.h), so
+// that it finds in its caches what it wrote in the op before. When it is done with them it takes
+// what others have left. It keeps one piece of scratch. What an item is and computes depends on the
+// shape only. Immutable.
 #ifndef PLUMB_RUNTIME_OPS_ATTENTION_WORKERS_H_
 #define PLUMB_RUNTIME_OPS_ATTENTION_WORKERS_H_
 
@@ -22,32 +24,48 @@ class AttentionWorkers {
 
   int64_t scratch_bytes() const { return most_ * slot_bytes_; }
 
-  // body(item, scratch) for every item.
+  // body(item, next, scratch) for every item. `next` is the item that the thread will do after it
+  // unless others are quicker, or -1.
   template <class Body>
   void Run(const KernelArgs& args, const Body& body) const {
     RunFor(most_, args, body);
   }
-  // The same where there is less work to do than planned.
+  // body(item, scratch), where there is less work to do than planned.
   template <class Body>
   void Run(const KernelArgs& args, int64_t work, const Body& body) const {
-    RunFor(std::min(most_, TaskCount(items_, work)), args, body);
+    RunFor(std::min(most_, TaskCount(items_, work)), args,
+           [&](int64_t item, int64_t /*next*/, float* scratch) { body(item, scratch); });
   }
 
  private:
   template <class Body>
   void RunFor(int64_t most, const KernelArgs& args, const Body& body) const {
     const int64_t workers = std::min<int64_t>(most, args.threads);
-    std::atomic<int64_t> next{0};
+    Share shares[kMaxWorkers];
+    for (int64_t i = 0; i < workers; ++i) {
+      const Range range = TaskRange(items_, workers, i);
+      shares[i].next.store(range.begin, std::memory_order_relaxed);
+      shares[i].end = range.end;
+    }
     ParallelFor(workers, args.threads, [&](int64_t worker) {
       float* scratch =
           reinterpret_cast<float*>(static_cast<char*>(args.scratch) + worker * slot_bytes_);
-      for (;;) {
-        const int64_t item = next.fetch_add(1, std::memory_order_relaxed);
-        if (item >= items_) return;
-        body(item, scratch);
+      for (int64_t i = 0; i < workers; ++i) {
+        Share& share = shares[(worker + i) % workers];
+        for (;;) {
+          const int64_t item = share.next.fetch_add(1, std::memory_order_relaxed);
+          if (item >= share.end) break;
+          body(item, item + 1 < share.end ? item + 1 : -1, scratch);
+        }
       }
     });
   }
+
+  static constexpr int64_t kMaxWorkers = 64;  // TaskCount gives no more
+  struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+  };
 
   const int64_t items_;
   const int64_t most_;
