@@ -77,7 +77,35 @@ HWY_INLINE void Tile(const MatvecArgs& g, const float* x, Y* y, int64_t j, const
   const int64_t group = kInt8 ? Int8GroupSize(k) : k;
   const int64_t groups = kInt8 ? k / group : 1;
   const float* scales = kInt8 ? g.scales + j * groups : nullptr;
-  for (int64_t q = 0; q < groups; ++q) {
+  int64_t done = 0;
+  if constexpr (kInt8) {
+    // A group of one cache line: its weights, as floats, are held while all rows of x pass by, and
+    // it is the group's sum that is scaled, not each weight.
+    constexpr int64_t kVectors = kInt8Group / kLanes;
+    for (; group == kInt8Group && done < groups; ++done) {
+      const int64_t p = done * kInt8Group;
+#pragma GCC unroll 4
+      for (int r = 0; r < kR; ++r) {
+        __builtin_prefetch(ahead);
+        ahead += kLine;
+        V weights[kVectors];
+#pragma GCC unroll 16
+        for (int64_t l = 0; l < kVectors; ++l) weights[l] = LoadWeights(w + r * k + p + l * kLanes);
+        const V scale = hn::Set(d, scales[r * groups + done]);
+#pragma GCC unroll 8
+        for (int i = 0; i < kM; ++i) {
+          const float* const row = x + i * k + p;
+          V part = hn::Mul(weights[0], hn::LoadU(d, row));
+#pragma GCC unroll 16
+          for (int64_t l = 1; l < kVectors; ++l) {
+            part = hn::MulAdd(weights[l], hn::LoadU(d, row + l * kLanes), part);
+          }
+          sum[i][r] = hn::MulAdd(part, scale, sum[i][r]);
+        }
+      }
+    }
+  }
+  for (int64_t q = done; q < groups; ++q) {
     V scale[kR];
     if constexpr (kInt8) {
 #pragma GCC unroll 4

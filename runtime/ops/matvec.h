@@ -4,7 +4,8 @@
 //
 // Element [i,j] is one chain of fused multiply-adds over vectors of k and one sum of their lanes,
 // whatever m and however the rows of w are cut: a sequence decodes to the same bits alone and among
-// others. Stateless, thread-safe.
+// others. In int8 a group of kInt8Group has a chain of its own, which is scaled and added to the
+// others'. Stateless, thread-safe.
 #ifndef PLUMB_RUNTIME_OPS_MATVEC_H_
 #define PLUMB_RUNTIME_OPS_MATVEC_H_
 
