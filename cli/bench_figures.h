@@ -14,6 +14,9 @@ namespace plumb::cli {
 class Series {
  public:
   void Add(double value) { values_.push_back(value); }
+  void Add(const Series& other) {
+    values_.insert(values_.end(), other.values_.begin(), other.values_.end());
+  }
   bool empty() const { return values_.empty(); }
   // By linear interpolation between the sorted values; 0 of none. q in [0, 1].
   double Quantile(double q) const;
@@ -34,6 +37,7 @@ struct PassFigures {
   Series rate;               // FLOP/s; for decoding bytes of weights a second
   std::string unit;          // of the rate, in billions: "GFLOP/s"
   Series machine;            // the yardstick, in the unit of the rate
+  Series round_trip;         // seconds of a cache line between processors; empty if there is one
   Series share;              // rate over machine, round by round; empty without a yardstick
   int64_t peak_memory = 0;   // bytes; 0: not known
   std::string problem;       // why there are no figures; "" if there are

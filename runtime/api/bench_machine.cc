@@ -8,6 +8,7 @@
 #include "plumb/bench.h"
 #include "runtime/api/out_of_memory.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/round_trip.h"
 #include "runtime/base/status.h"
 #include "runtime/onednn/gemm_speed.h"
 #include "runtime/ops/read_speed.h"
@@ -52,6 +53,8 @@ absl::StatusOr<double> MachineSpeed::MeasureRead() {
   const auto data = absl::MakeConstSpan(impl_->memory.as<float>(), kReadBytes / sizeof(float));
   return MeasureReadSpeed(data, impl_->threads);
 }
+
+double MachineSpeed::MeasureRoundTrip() { return plumb::MeasureRoundTrip(); }
 
 int64_t PeakMemoryBytes() {
   std::ifstream status("/proc/self/status");
