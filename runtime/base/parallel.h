@@ -12,15 +12,15 @@
 
 namespace plumb {
 
-// Below about this many scalar operations an op is faster on one thread: waking a second one costs
-// some microseconds.
-inline constexpr int64_t kMinParallelWork = 1 << 17;
+// Below about this many scalar operations, some microseconds, an op is faster on one thread:
+// handing half of it over takes one.
+inline constexpr int64_t kMinParallelWork = 1 << 15;
 
 // How many tasks to cut `items` equal items into when all of them cost `work` scalar operations:
 // one when there is too little to share, else at most 64. A function of the shape only.
 inline int64_t TaskCount(int64_t items, int64_t work) {
   if (work < kMinParallelWork) return 1;
-  return std::max<int64_t>(1, std::min<int64_t>({items, 64, work / (kMinParallelWork / 8)}));
+  return std::max<int64_t>(1, std::min<int64_t>({items, 64, work / (kMinParallelWork / 2)}));
 }
 
 // The half-open range of items that task `i` of `n` owns.

@@ -1,6 +1,8 @@
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/compile/graph_edit.h"
 #include "runtime/compile/rewrite.h"
 
@@ -12,12 +14,12 @@ class Fusion {
   Fusion(const Graph& graph, const OpRegistry& registry)
       : edit_(graph),
         matmul_act_(registry.Find("matmul_act")),
-        matmul_act_grad_(registry.Find("matmul_act_grad")) {}
+        matmul_act_grad_(registry.Find("matmul_act_grad")),
+        mul_(registry.Find("mul")) {}
 
   Graph Run() && {
     for (size_t i = 0; i < edit_.node_count(); ++i) {
-      if (edit_.node(i).op->name == "act") FuseActivation(i);
-      if (edit_.node(i).op->name == "act_grad") FuseGradient(i);
+      if (edit_.node(i).op->name == "act") Fuse(i);
     }
     return std::move(edit_).Finish();
   }
@@ -33,43 +35,67 @@ class Fusion {
     return producer;
   }
 
-  // Where the product was: the activation needs nothing else.
-  void FuseActivation(size_t i) {
+  // Whether all that the node at `reader` wants of `pre` is the slope of the activation there.
+  bool WantsSlope(size_t reader, ValueId pre, const std::string& kind) const {
+    const Node& node = edit_.node(reader);
+    return node.op->name == "act_grad" && node.inputs[0] == pre && node.inputs[1] != pre &&
+           node.attrs.GetString("kind") == kind;
+  }
+
+  // The activation goes where the product was: it needs nothing else. Its argument is kept no more,
+  // its slope is, for the gradients.
+  void Fuse(size_t i) {
     const Node& act = edit_.node(i);
     const ValueId pre = act.inputs[0];
+    const std::string kind = act.attrs.GetString("kind");
     const int32_t at = ProductOf(pre);
-    if (at < 0) return;
-    const bool keep = !edit_.IsReadOnceBy(pre, i);
+    if (at < 0 || edit_.IsOutput(pre)) return;
+    std::vector<size_t> gradients;
+    for (const int32_t reader : edit_.readers(pre)) {
+      if (static_cast<size_t>(reader) == i) continue;
+      if (!WantsSlope(static_cast<size_t>(reader), pre, kind)) return;
+      gradients.push_back(static_cast<size_t>(reader));
+    }
     Node fused = edit_.node(static_cast<size_t>(at));
     fused.op = matmul_act_;
     fused.outputs = {act.outputs[0]};
-    if (keep) fused.outputs.push_back(pre);
-    fused.attrs.Set("kind", act.attrs.GetString("kind"));
-    fused.attrs.Set("keep", keep);
+    fused.attrs.Set("kind", kind);
+    fused.attrs.Set("keep", !gradients.empty());
+    if (!gradients.empty()) {
+      const Value& y = edit_.graph().value(act.outputs[0]);
+      const ValueId slope = edit_.NewValue(absl::StrCat(y.name, ".slope"), y.type);
+      fused.outputs.push_back(slope);
+      for (const size_t gradient : gradients) FuseGradient(gradient, slope);
+    }
     edit_.Drop(i);
     edit_.Replace(static_cast<size_t>(at), {std::move(fused)});
   }
 
   // Where the activation's gradient was: what lies in between (the weight's gradient, which reads
-  // the hidden values for the last time) leaves less alive, and `pre` may be written over.
-  void FuseGradient(size_t i) {
+  // the hidden values for the last time) leaves less alive, and the slopes may be written over.
+  void FuseGradient(size_t i, ValueId slope) {
     const Node& grad = edit_.node(i);
-    const ValueId pre = grad.inputs[0], dy = grad.inputs[1];
+    const ValueId dy = grad.inputs[1];
     const int32_t at = ProductOf(dy);
-    if (at < 0 || !edit_.IsReadOnceBy(dy, i)) return;
-    const Node& product = edit_.node(static_cast<size_t>(at));
-    const bool has_bias = product.inputs.size() > 2 && product.inputs[2] != kNoValue;
-    if (has_bias || !edit_.MayMoveLater(product)) return;
-    Node fused = {
-        matmul_act_grad_, {product.inputs[0], product.inputs[1], pre}, grad.outputs, product.attrs};
-    fused.attrs.Set("kind", grad.attrs.GetString("kind"));
-    edit_.Drop(static_cast<size_t>(at));
-    edit_.Replace(i, {std::move(fused)});
+    if (at >= 0 && edit_.IsReadOnceBy(dy, i)) {
+      const Node& product = edit_.node(static_cast<size_t>(at));
+      const bool has_bias = product.inputs.size() > 2 && product.inputs[2] != kNoValue;
+      if (!has_bias && edit_.MayMoveLater(product)) {
+        edit_.Drop(static_cast<size_t>(at));
+        edit_.Replace(i, {{matmul_act_grad_,
+                           {product.inputs[0], product.inputs[1], slope},
+                           grad.outputs,
+                           product.attrs}});
+        return;
+      }
+    }
+    edit_.Replace(i, {{mul_, {dy, slope}, grad.outputs, {}}});
   }
 
   GraphEdit edit_;
   const OpDef* const matmul_act_;
   const OpDef* const matmul_act_grad_;
+  const OpDef* const mul_;
 };
 
 }  // namespace

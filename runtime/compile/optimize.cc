@@ -55,10 +55,10 @@ absl::StatusOr<Graph> DropDeadValues(const Graph& graph, const OpRegistry& /*reg
       continue;
     }
     if (node.op->name == "matmul_act" && node.outputs.size() == 2 && !is_needed(node.outputs[1])) {
-      Node without_pre = node;
-      without_pre.outputs.pop_back();
-      without_pre.attrs.Set("keep", false);
-      edit.Replace(i, {std::move(without_pre)});
+      Node without_slope = node;
+      without_slope.outputs.pop_back();
+      without_slope.attrs.Set("keep", false);
+      edit.Replace(i, {std::move(without_slope)});
     }
     for (const ValueId id : node.inputs) {
       if (id != kNoValue) needed[static_cast<size_t>(id)] = true;

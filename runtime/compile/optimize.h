@@ -36,10 +36,12 @@ struct Pass {
 //                        something else, as of a table that is also the head's weight: the gradient
 //                        is added to that something, row by row as tokens ask for, where it lies.
 //                        Rounding, where a token occurs more than once
-//   fuse-activations     act(matmul(..)) becomes matmul_act, act_grad(pre, matmul(..)) becomes
-//                        matmul_act_grad: the activation is applied while the product is in
-//                        registers. Bits stay in f32; in bf16 rounding, as what is not stored in
-//                        between is not rounded there
+//   fuse-activations     act(x), x = matmul(..) that nothing but its gradient reads too, becomes
+//                        matmul_act, which keeps the activation's slope instead of x; act_grad(x,
+//                        dy) becomes matmul_act_grad where dy is a product, else mul(dy, slope).
+//                        The activation is applied while sums are in the cache, and computed once
+//                        for both passes. Bits stay in f32; in bf16 rounding, as what is not stored
+//                        in between is not rounded there
 //   sum-products         plain sums of matrix products and at most one thing else become
 //                        matmul_add and matmul_sum, which add to what is in registers: a residual
 //                        sum reads the stream and writes it, and the product goes to memory no

@@ -112,7 +112,8 @@ class EmbeddingGradKernel : public Kernel {
         n_(n),
         has_acc_(has_acc),
         start_tasks_(TaskCount(rows, rows * width_)),
-        add_tasks_(TaskCount((width_ + kLine - 1) / kLine, n * width_)),
+        // A task reads columns of all rows, of which other threads made most: worth it for many.
+        add_tasks_(TaskCount((width_ + kLine - 1) / kLine, n * width_ / 4)),
         add_(SelectSumRows(dy.dtype).add) {}
 
   absl::Status Run(const KernelArgs& args) const override {

@@ -146,6 +146,13 @@ inline void StorePairs(const uint16_t* from, const uint16_t* below, __mmask16 ma
   _mm512_mask_storeu_epi32(to, mask, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
 }
 
+// The rows that will be packed some time after this pair.
+inline void AskForPair(const PackArgs& p, const uint16_t* from) {
+  const int64_t bytes = p.count * static_cast<int64_t>(sizeof(uint16_t));
+  AskForRow(from + kRowsAhead * p.ld, bytes);
+  AskForRow(from + (kRowsAhead + 1) * p.ld, bytes);
+}
+
 // Rows of the transposed matrix two by two; all tiles together take whole lines of them.
 void PackATransposed(const PackArgs& p) {
   const TileRows split(p.count, kMaxTileRows);
@@ -153,6 +160,7 @@ void PackATransposed(const PackArgs& p) {
   for (int64_t u = 0; u < units; ++u) {
     const uint16_t* from = Elements(p, p.k0 + 2 * u, p.first);
     const bool whole = 2 * u + 1 < p.terms;
+    AskForPair(p, from);
     for (int64_t i = 0, row = 0; i < split.tiles; ++i) {
       const int64_t height = split.HeightOf(i);
       StorePairs(from + row, whole ? from + row + p.ld : nullptr, FirstLanes(height),
@@ -167,6 +175,7 @@ void PackB(const PackArgs& p) {
   for (int64_t u = 0; u < units; ++u) {
     const uint16_t* from = Elements(p, p.k0 + 2 * u, p.first);
     const bool whole = 2 * u + 1 < p.terms;
+    AskForPair(p, from);
     for (int64_t j = 0; j < p.count; j += kLanes) {
       StorePairs(from + j, whole ? from + j + p.ld : nullptr, FirstLanes(p.count - j),
                  p.to + u * p.width + j);

@@ -11,12 +11,11 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kSlabRows = 126;          // of a, that stay in the second-level cache
 constexpr int64_t kSharedRows = 96;         // of a task, at least, where b is shared
 constexpr int64_t kGroupColumns = 256;      // of b, beside them
-constexpr int64_t kMaxColumnStride = 512;   // of a transposed a that is read in place
 constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
 constexpr int64_t kSharedFloats = 5 << 19;  // of b, packed for all tasks: 10 MiB, in the last cache
+constexpr int64_t kPieceBytes = 96 << 10;   // of b, packed by one task
 
 int64_t Align(int64_t floats) { return (floats + 15) / 16 * 16; }
 
@@ -118,6 +117,10 @@ class BlockedMatmul : public Kernel {
         }
       }
     }
+    // Threads take neighbouring tasks: rows that one of them makes here it finds again in other
+    // ops.
+    std::stable_sort(tasks_.begin(), tasks_.end(),
+                     [](const Task& x, const Task& y) { return x.rows.begin < y.rows.begin; });
     int64_t rows = 0, columns = 0;
     bool keeps_sums = false;
     for (const Task& task : tasks_) {
@@ -152,6 +155,10 @@ class BlockedMatmul : public Kernel {
     const int64_t blocks = static_cast<int64_t>(plans_[0].blocks.size());
     if (!direct_) sum_floats_ = Align(blocks > 1 ? rows * shape.n : slab_rows_ * kernels_.panel);
     rounds_ = (blocks + at_once - 1) / at_once;
+    const int64_t block_bytes = max_units_ * kernels_.unit_terms * shape.n * element_;
+    pieces_ = spec_.transpose_b
+                  ? Panels()
+                  : std::clamp<int64_t>(block_bytes / kPieceBytes, 1, (max_units_ + 3) / 4);
     shared_floats_ = Align((blocks + rounds_ - 1) / rounds_ * width * max_units_);
   }
 
@@ -237,9 +244,11 @@ class BlockedMatmul : public Kernel {
               g.c = sums + (row - task.rows.begin) * group_ + j;
               g.ldc = group_;
             }
-            kernels_.multiply(g);
-            if (!direct_ && at + 1 == blocks.size()) {
-              Finish(args, result, g, row * result.n + column + j);
+            if (direct_ || at + 1 < blocks.size()) {
+              kernels_.multiply(g);
+            } else {
+              const int64_t next = std::min(kernels_.panel, columns - j - g.columns);
+              MultiplyAndFinish(args, result, g, next, row * result.n + column + j);
             }
           }
         }
@@ -247,75 +256,122 @@ class BlockedMatmul : public Kernel {
     }
   }
 
-  // `at`: where the block of sums that `g` has made begins in the result.
-  void Finish(const KernelArgs& args, const ProductResult& result, const PanelArgs& g,
+  // The last block of terms, and what is done with the sums: tile by tile, so that memory that
+  // a finish has asked for (the `next` columns) arrives while the next tile is multiplied. The
+  // block of `g` begins at `at` of the result.
+  void MultiplyAndFinish(const KernelArgs& args, const ProductResult& result, const PanelArgs& g,
+                         int64_t next, int64_t at) const {
+    if (g.tiled) {  // packed for all tiles together
+      kernels_.multiply(g);
+      return Finish(args, result, g, next, at);
+    }
+    const TileRows tiles(g.rows, kernels_.tile_rows);
+    PanelArgs tile = g;
+    for (int64_t i = 0; i < tiles.tiles; ++i) {
+      tile.rows = tiles.HeightOf(i);
+      kernels_.multiply(tile);
+      Finish(args, result, tile, next, at);
+      tile.a += tile.rows * g.lda;
+      if (g.accumulate) tile.c += tile.rows * g.ldc;  // else they take turns with one place
+      at += tile.rows * result.n;
+    }
+  }
+
+  void Finish(const KernelArgs& args, const ProductResult& result, const PanelArgs& g, int64_t next,
               int64_t at) const {
     const int64_t offset = at * out_element_;
-    FinishArgs f{g.rows, g.columns, g.c, g.ldc, nullptr, nullptr, nullptr, result.n};
+    FinishArgs f{g.rows, g.columns, next, g.c, g.ldc, nullptr, nullptr, nullptr, result.n};
     if (result.operand >= 0) f.operand = static_cast<const char*>(args.in[result.operand]) + offset;
-    if (result.pre >= 0) f.pre = static_cast<char*>(args.out[result.pre]) + offset;
+    if (result.slope >= 0) f.slope = static_cast<char*>(args.out[result.slope]) + offset;
     f.out = static_cast<char*>(args.out[result.out]) + offset;
     finish_(f);
   }
 
   void RunShared(const KernelArgs& args) const {
-    const CutShape shape = Shape(0);
-    const ProductResult& result = spec_.results[0];
-    const std::vector<Block>& blocks = plans_[0].blocks;
-    const auto term_of = [&](int64_t block) -> const ProductTerm& {
-      return result.terms[blocks[static_cast<size_t>(block)].term];
-    };
-    const int64_t width = kernels_.Width(result.n);
-    const int64_t panels = (result.n + kernels_.panel - 1) / kernels_.panel;
-    float* shared = static_cast<float*>(args.scratch);
+    const int64_t blocks = static_cast<int64_t>(plans_[0].blocks.size());
     for (int64_t round = 0; round < rounds_; ++round) {
-      const Range part = TaskRange(static_cast<int64_t>(blocks.size()), rounds_, round);
-      // Block after block, panel after panel.
-      const auto place = [&](int64_t block, int64_t panel) {
-        return shared + (block - part.begin) * width * max_units_ +
-               panel * kernels_.panel *
-                   kernels_.Units(blocks[static_cast<size_t>(block)].range.terms);
-      };
-      ParallelFor((part.end - part.begin) * panels, args.threads, [&](int64_t i) {
-        const int64_t block = part.begin + i / panels, panel = i % panels;
-        const int64_t first = panel * kernels_.panel;
-        PackB(args, term_of(block), blocks[static_cast<size_t>(block)].range, first,
-              std::min(kernels_.panel, result.n - first), place(block, panel));
-      });
-      ParallelFor(grid_.rows, args.threads, [&](int64_t i) {
-        float* a_scratch = shared + shared_floats_ + i * TaskFloats();
-        float* sums = a_scratch + a_floats_;
-        const Range rows = grid_.Rows(shape, i);
-        for (int64_t row = rows.begin; row < rows.end; row += slab_rows_) {
-          for (int64_t at = part.begin; at < part.end; ++at) {
-            const Block& block = blocks[static_cast<size_t>(at)];
-            PanelArgs g;
-            g.rows = std::min(slab_rows_, rows.end - row);
-            g.units = kernels_.Units(block.range.terms);
-            PrepareA(args, term_of(at), block, row, g.rows, a_scratch, &g);
-            for (int64_t panel = 0; panel < panels; ++panel) {
-              const int64_t column = panel * kernels_.panel;
-              g.columns = std::min(kernels_.panel, result.n - column);
-              g.width = kernels_.Width(g.columns);
-              g.b = place(at, panel);
-              g.start =
-                  result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)) + column;
-              if (direct_) {
-                SetResult(args, result, at > 0, row, column, &g);
-              } else {
-                const bool one = blocks.size() == 1;
-                g.c = one ? sums : sums + (row - rows.begin) * result.n + column;
-                g.ldc = one ? kernels_.panel : result.n;
-                g.accumulate = at > 0;
-              }
-              kernels_.multiply(g);
-              if (!direct_ && at + 1 == static_cast<int64_t>(blocks.size())) {
-                Finish(args, result, g, row * result.n + column);
-              }
-            }
+      const Range part = TaskRange(blocks, rounds_, round);
+      ParallelFor((part.end - part.begin) * pieces_, args.threads,
+                  [&](int64_t i) { PackPiece(args, part, part.begin + i / pieces_, i % pieces_); });
+      ParallelFor(grid_.rows, args.threads, [&](int64_t i) { RunRows(args, part, i); });
+    }
+  }
+
+  int64_t Panels() const { return (spec_.results[0].n + kernels_.panel - 1) / kernels_.panel; }
+  const Block& SharedBlock(int64_t at) const { return plans_[0].blocks[static_cast<size_t>(at)]; }
+  const ProductTerm& SharedTerm(int64_t at) const {
+    return spec_.results[0].terms[SharedBlock(at).term];
+  }
+  // Where a panel of the packed b begins: block after block of the round, panel after panel.
+  float* SharedPanel(const KernelArgs& args, const Range& part, int64_t at, int64_t panel) const {
+    return static_cast<float*>(args.scratch) +
+           (at - part.begin) * kernels_.Width(spec_.results[0].n) * max_units_ +
+           panel * kernels_.panel * kernels_.Units(SharedBlock(at).range.terms);
+  }
+
+  // Packs one piece of block `at` of b, and fetches the next. Pieces follow each other as they lie
+  // in memory: panels of a transposed b, else rows, of all panels.
+  void PackPiece(const KernelArgs& args, const Range& part, int64_t at, int64_t piece) const {
+    const int64_t n = spec_.results[0].n;
+    const ProductTerm& term = SharedTerm(at);
+    const TermBlock& block = SharedBlock(at).range;
+    const auto columns_of = [&](int64_t panel) {
+      return std::min(kernels_.panel, n - panel * kernels_.panel);
+    };
+    const auto terms_of = [&](int64_t i) -> TermBlock {
+      const Range units = TaskRange(kernels_.Units(block.terms), pieces_, i);
+      const int64_t begin = units.begin * kernels_.unit_terms;
+      return {block.k0 + begin, std::min(block.terms, units.end * kernels_.unit_terms) - begin};
+    };
+    if (spec_.transpose_b) {
+      PackB(args, term, block, piece * kernels_.panel, columns_of(piece),
+            SharedPanel(args, part, at, piece));
+      return;
+    }
+    const TermBlock terms = terms_of(piece);
+    for (int64_t panel = 0; panel < Panels(); ++panel) {
+      PackB(args, term, terms, panel * kernels_.panel, columns_of(panel),
+            SharedPanel(args, part, at, panel) +
+                kernels_.Units(terms.k0 - block.k0) * kernels_.Width(columns_of(panel)));
+    }
+  }
+
+  // The i-th rows of the result, by the blocks of terms of `part`.
+  void RunRows(const KernelArgs& args, const Range& part, int64_t i) const {
+    const ProductResult& result = spec_.results[0];
+    const int64_t panels = Panels();
+    const int64_t blocks = static_cast<int64_t>(plans_[0].blocks.size());
+    float* a_scratch = static_cast<float*>(args.scratch) + shared_floats_ + i * TaskFloats();
+    float* sums = a_scratch + a_floats_;
+    const Range rows = grid_.Rows(Shape(0), i);
+    for (int64_t row = rows.begin; row < rows.end; row += slab_rows_) {
+      for (int64_t at = part.begin; at < part.end; ++at) {
+        PanelArgs g;
+        g.rows = std::min(slab_rows_, rows.end - row);
+        g.units = kernels_.Units(SharedBlock(at).range.terms);
+        PrepareA(args, SharedTerm(at), SharedBlock(at), row, g.rows, a_scratch, &g);
+        for (int64_t panel = 0; panel < panels; ++panel) {
+          const int64_t column = panel * kernels_.panel;
+          g.columns = std::min(kernels_.panel, result.n - column);
+          g.width = kernels_.Width(g.columns);
+          g.b = SharedPanel(args, part, at, panel);
+          g.start = result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)) + column;
+          if (direct_) {
+            SetResult(args, result, at > 0, row, column, &g);
+          } else {
+            g.c = blocks == 1 ? sums : sums + (row - rows.begin) * result.n + column;
+            g.ldc = blocks == 1 ? kernels_.panel : result.n;
+            g.accumulate = at > 0;
+          }
+          if (direct_ || at + 1 < blocks) {
+            kernels_.multiply(g);
+          } else {
+            MultiplyAndFinish(args, result, g,
+                              std::min(kernels_.panel, result.n - column - g.columns),
+                              row * result.n + column);
           }
         }
-      });
+      }
     }
   }
 
@@ -329,8 +385,8 @@ class BlockedMatmul : public Kernel {
 
   std::vector<Task> tasks_;
   bool shared_ = false;
-  Grid grid_;  // of shared_: rows only
-  int64_t rounds_ = 0;
+  Grid grid_;                        // of shared_: rows only
+  int64_t rounds_ = 0, pieces_ = 0;  // of which a block of b is packed
   int64_t slab_rows_ = 0, group_ = 0;
   int64_t shared_floats_ = 0;                             // scratch of all tasks,
   int64_t a_floats_ = 0, b_floats_ = 0, sum_floats_ = 0;  // and of each

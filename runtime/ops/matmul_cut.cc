@@ -70,4 +70,9 @@ std::vector<TermBlock> CutTerms(int64_t k, int64_t unit_terms) {
   return blocks;
 }
 
+std::vector<TermBlock> CutTermsInHalves(int64_t k, int64_t unit_terms) {
+  const int64_t first = (Units(k, unit_terms) + 1) / 2 * unit_terms;
+  return {{0, first}, {first, k - first}};
+}
+
 }  // namespace plumb

@@ -40,6 +40,8 @@ struct TermBlock {
 // of a stay in the caches.
 inline constexpr int64_t kMaxBlockUnits = 768;
 std::vector<TermBlock> CutTerms(int64_t k, int64_t unit_terms);
+// Two halves, of whole units; the first is the longer one. k is more than a unit.
+std::vector<TermBlock> CutTermsInHalves(int64_t k, int64_t unit_terms);
 
 }  // namespace plumb
 

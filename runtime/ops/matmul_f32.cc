@@ -82,6 +82,7 @@ void PackATransposed(const PackArgs& p) {
   const Rest tail(d, std::max<int64_t>(1, split.height % kStep));
   for (int64_t k = 0; k < p.terms; ++k) {
     const T* from = static_cast<const T*>(p.from) + (p.k0 + k) * p.ld + p.first;
+    AskForRow(from + kRowsAhead * p.ld, p.count * static_cast<int64_t>(sizeof(T)));
     float* to = p.to;  // the tile's
     for (int64_t i = 0; i < split.taller; ++i, from += split.height + 1) {
       copy(from, split.height + 1, to + k * (split.height + 1), tall_tail);
@@ -97,7 +98,11 @@ void PackATransposed(const PackArgs& p) {
 template <class T>
 void PackB(const PackArgs& p) {
   const T* from = static_cast<const T*>(p.from) + p.k0 * p.ld + p.first;
-  for (int64_t k = 0; k < p.terms; ++k) Copy(from + k * p.ld, p.count, p.to + k * p.width);
+  const int64_t bytes = p.count * static_cast<int64_t>(sizeof(T));
+  for (int64_t k = 0; k < p.terms; ++k) {
+    AskForRow(from + (k + kRowsAhead) * p.ld, bytes);
+    Copy(from + k * p.ld, p.count, p.to + k * p.width);
+  }
 }
 
 void PackBTransposedF32(const PackArgs& p) {

@@ -15,37 +15,41 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// Each has y(sum, operand), and says whether it reads an operand and whether sums are of use to the
-// gradient.
+// Each has y(sum, operand), says whether it reads the operand, and sets the slope there if it has
+// one.
 struct Store {
-  static constexpr bool kReads = false, kKeeps = false;
-  static HWY_INLINE V Of(V sum, V) { return sum; }
+  static constexpr bool kReads = false, kHasSlope = false;
+  static HWY_INLINE V Of(V sum, V /*operand*/, V* /*slope*/) { return sum; }
 };
 struct AddOperand {
-  static constexpr bool kReads = true, kKeeps = false;
-  static HWY_INLINE V Of(V sum, V operand) { return hn::Add(sum, operand); }
+  static constexpr bool kReads = true, kHasSlope = false;
+  static HWY_INLINE V Of(V sum, V operand, V* /*slope*/) { return hn::Add(sum, operand); }
+};
+struct MulOperand {
+  static constexpr bool kReads = true, kHasSlope = false;
+  static HWY_INLINE V Of(V sum, V operand, V* /*slope*/) { return hn::Mul(sum, operand); }
 };
 template <class F>
 struct Act {
-  static constexpr bool kReads = false, kKeeps = true;
-  static HWY_INLINE V Of(V sum, V) {
-    V value, slope;
-    F::Both(D(), sum, &value, &slope);
+  static constexpr bool kReads = false, kHasSlope = true;
+  static HWY_INLINE V Of(V sum, V /*operand*/, V* slope) {
+    V value;
+    F::Both(D(), sum, &value, slope);
     return value;
   }
 };
-template <class F>
-struct ActGrad {
-  static constexpr bool kReads = true, kKeeps = false;
-  static HWY_INLINE V Of(V sum, V operand) {
-    V value, slope;
-    F::Both(D(), operand, &value, &slope);
-    return hn::Mul(sum, slope);
-  }
-};
 
-template <class F, class T>
-void Finish(const FinishArgs& f) {
+// Asks for what will be written, into the second-level cache: stores to memory that is further away
+// would cost more than an activation.
+template <class T>
+HWY_INLINE void Fetch(const T* from, int64_t count) {
+  for (int64_t j = 0; j < count; j += 64 / static_cast<int64_t>(sizeof(T))) {
+    __builtin_prefetch(from + j, 0, 2);
+  }
+}
+
+template <class F, class T, bool kKeepSlope>
+void FinishRows(const FinishArgs& f) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t whole = f.columns / lanes * lanes;
@@ -53,21 +57,32 @@ void Finish(const FinishArgs& f) {
   for (int64_t i = 0; i < f.rows; ++i) {
     const float* sum = f.sum + i * f.ld_sum;
     const T* operand = F::kReads ? static_cast<const T*>(f.operand) + i * f.ld : nullptr;
-    T* pre = F::kKeeps && f.pre != nullptr ? static_cast<T*>(f.pre) + i * f.ld : nullptr;
+    T* slopes = kKeepSlope ? static_cast<T*>(f.slope) + i * f.ld : nullptr;
     T* out = static_cast<T*>(f.out) + i * f.ld;
+    Fetch(out + f.columns, f.next);
+    if (F::kReads && f.operand != f.out) Fetch(operand + f.columns, f.next);
+    if (kKeepSlope) Fetch(slopes + f.columns, f.next);
     for (int64_t j = 0; j < whole; j += lanes) {
       const V s = hn::LoadU(d, sum + j);
       const V x = F::kReads ? LoadFloats(d, operand + j) : s;
-      if (pre != nullptr) StoreFloats(s, d, pre + j);
-      StoreFloats(F::Of(s, x), d, out + j);
+      V slope;
+      StoreFloats(F::Of(s, x, &slope), d, out + j);
+      if (kKeepSlope) StoreFloats(slope, d, slopes + j);
     }
     if (whole < f.columns) {
       const V s = tail.Load(d, sum + whole);
       const V x = F::kReads ? tail.Load(d, operand + whole) : s;
-      if (pre != nullptr) tail.Store(s, d, pre + whole);
-      tail.Store(F::Of(s, x), d, out + whole);
+      V slope;
+      tail.Store(F::Of(s, x, &slope), d, out + whole);
+      if (kKeepSlope) tail.Store(slope, d, slopes + whole);
     }
   }
+}
+
+template <class F, class T>
+void Finish(const FinishArgs& f) {
+  if (F::kHasSlope && f.slope != nullptr) return FinishRows<F, T, F::kHasSlope>(f);
+  FinishRows<F, T, false>(f);
 }
 
 template <class F>
@@ -75,23 +90,22 @@ FinishFn ForType(DType out) {
   return out == DType::kBF16 ? &Finish<F, uint16_t> : &Finish<F, float>;
 }
 
-template <template <class> class G>
 FinishFn ForActivation(ActivationKind activation, DType out) {
   switch (activation) {
     case ActivationKind::kRelu:
-      return ForType<G<Relu>>(out);
+      return ForType<Act<Relu>>(out);
     case ActivationKind::kGelu:
-      return ForType<G<Gelu>>(out);
+      return ForType<Act<Gelu>>(out);
     case ActivationKind::kGeluTanh:
-      return ForType<G<GeluTanh>>(out);
+      return ForType<Act<GeluTanh>>(out);
     case ActivationKind::kSilu:
-      return ForType<G<Silu>>(out);
+      return ForType<Act<Silu>>(out);
     case ActivationKind::kTanh:
-      return ForType<G<Tanh>>(out);
+      return ForType<Act<Tanh>>(out);
     case ActivationKind::kSigmoid:
-      return ForType<G<Sigmoid>>(out);
+      return ForType<Act<Sigmoid>>(out);
   }
-  return ForType<G<Relu>>(out);
+  return ForType<Act<Relu>>(out);
 }
 
 FinishFn Select(FinishKind kind, ActivationKind activation, DType out) {
@@ -100,10 +114,10 @@ FinishFn Select(FinishKind kind, ActivationKind activation, DType out) {
       return ForType<Store>(out);
     case FinishKind::kAdd:
       return ForType<AddOperand>(out);
+    case FinishKind::kMul:
+      return ForType<MulOperand>(out);
     case FinishKind::kAct:
-      return ForActivation<Act>(activation, out);
-    case FinishKind::kActGrad:
-      return ForActivation<ActGrad>(activation, out);
+      return ForActivation(activation, out);
   }
   return ForType<Store>(out);
 }

@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeActKernel(const OpTypes& types) {
   result.n = types.out(0).shape.last();
   result.terms = {TermOf(types, 0, 1)};
   if (types.has(2)) result.bias = 2;
-  if (types.attrs.GetBool("keep", false)) result.pre = 1;
+  if (types.attrs.GetBool("keep", false)) result.slope = 1;
   spec.results = {std::move(result)};
   return MakeProductKernel(std::move(spec));
 }
@@ -50,7 +50,9 @@ absl::Status ReferenceAct(const ReferenceArgs& args) {
   y.assign(y.size(), 0);
   AddReferenceProduct(args, 0, 1, &y);
   AddReferenceBias(args, 2, &y);
-  if (args.outputs.size() > 1) args.out(1) = y;
+  if (args.outputs.size() > 1) {
+    for (size_t e = 0; e < y.size(); ++e) args.out(1)[e] = ReferenceActivationSlope(kind, y[e]);
+  }
   for (double& x : y) x = ReferenceActivation(kind, x);
   return absl::OkStatus();
 }
@@ -59,19 +61,17 @@ absl::Status ReferenceAct(const ReferenceArgs& args) {
 
 absl::StatusOr<std::vector<TensorType>> InferActGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckProduct(types, 0, 1));
-  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "input 2"));
-  PLUMB_RETURN_IF_ERROR(ParseActivationKind(types.attrs.GetString("kind")).status());
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "slope"));
   const TensorType y = ResultType(types, 0, 1);
   if (types.in(2) != y) {
-    return absl::InvalidArgumentError(absl::StrCat("input 2 must be ", y.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("slope must be ", y.ToString()));
   }
   return std::vector<TensorType>{y};
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeActGradKernel(const OpTypes& types) {
   ProductSpec spec = SpecOf(types, 0, 1);
-  spec.finish = FinishKind::kActGrad;
-  PLUMB_ASSIGN_OR_RETURN(spec.activation, ParseActivationKind(types.attrs.GetString("kind")));
+  spec.finish = FinishKind::kMul;
   ProductResult result;
   result.n = types.out(0).shape.last();
   result.terms = {TermOf(types, 0, 1)};
@@ -81,12 +81,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeActGradKernel(const OpTypes& types) 
 }
 
 absl::Status ReferenceActGrad(const ReferenceArgs& args) {
-  PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
-                         ParseActivationKind(args.attrs.GetString("kind")));
   std::vector<double>& dx = args.out(0);
   dx.assign(dx.size(), 0);
   AddReferenceProduct(args, 0, 1, &dx);
-  for (size_t e = 0; e < dx.size(); ++e) dx[e] *= ReferenceActivationSlope(kind, args.f(2)[e]);
+  for (size_t e = 0; e < dx.size(); ++e) dx[e] *= args.f(2)[e];
   return absl::OkStatus();
 }
 

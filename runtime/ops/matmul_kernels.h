@@ -35,6 +35,20 @@ struct PackArgs {
   int64_t width;  // of a panel of b: count, rounded up to whole vectors
 };
 
+inline constexpr int64_t kSlabRows = 126;         // of a, that stay in the second-level cache
+inline constexpr int64_t kMaxColumnStride = 512;  // of a transposed a that is read in place
+
+// Rows that are packed lie apart, and are too short for the processor to see where the next ones
+// will be. Packing asks for them this many rows before, about as long as the last cache takes to
+// answer; beyond the matrix it does no harm, as a prefetch cannot fault.
+inline constexpr int64_t kRowsAhead = 24;
+inline void AskForRow(const void* row, int64_t bytes) {
+  constexpr int64_t kLineBytes = 64;
+  const char* const p = static_cast<const char*>(row);
+  for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(p + i);
+  __builtin_prefetch(p + bytes - 1);  // rows need not begin with a line
+}
+
 // c[rows, columns] = a b + start, or c + a b.
 struct PanelArgs {
   int64_t rows, columns, units;

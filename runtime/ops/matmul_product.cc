@@ -17,9 +17,9 @@ FinishArgs WholeColumns(const KernelArgs& args, const ProductSpec& spec,
                         const ProductResult& result, const float* sums, int64_t begin,
                         int64_t end) {
   const int64_t offset = begin * SizeOf(spec.out);
-  FinishArgs f{spec.m, end - begin, sums + begin, result.n, nullptr, nullptr, nullptr, result.n};
+  FinishArgs f{spec.m, end - begin, 0, sums + begin, result.n, nullptr, nullptr, nullptr, result.n};
   if (result.operand >= 0) f.operand = static_cast<const char*>(args.in[result.operand]) + offset;
-  if (result.pre >= 0) f.pre = static_cast<char*>(args.out[result.pre]) + offset;
+  if (result.slope >= 0) f.slope = static_cast<char*>(args.out[result.slope]) + offset;
   f.out = static_cast<char*>(args.out[result.out]) + offset;
   return f;
 }
@@ -134,6 +134,7 @@ std::unique_ptr<Kernel> MakeFewRowsProduct(const ProductSpec& spec) {
 std::unique_ptr<Kernel> MakeProductKernel(ProductSpec spec) {
   if (std::unique_ptr<Kernel> few_rows = MakeFewRowsProduct(spec)) return few_rows;
   if (std::unique_ptr<Kernel> small = MakeSmallProduct(spec)) return small;
+  if (std::unique_ptr<Kernel> halves = MakeHalvesProduct(spec)) return halves;
   return MakeBlockedMatmul(std::move(spec));
 }
 

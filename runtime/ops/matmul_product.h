@@ -5,7 +5,8 @@
 // Bits: an element is one chain over its terms in ascending order, that starts from the bias: of
 // fused multiply-adds in f32, of instructions that take two terms each in bf16. How rows, columns
 // and terms are cut does not change it (partial sums are kept in f32), nor does the number of
-// threads; the processor's instructions do.
+// threads; the processor's instructions do. Of products over many tokens (MakeHalvesProduct) it is
+// the sum of two such chains.
 #ifndef PLUMB_RUNTIME_OPS_MATMUL_PRODUCT_H_
 #define PLUMB_RUNTIME_OPS_MATMUL_PRODUCT_H_
 
@@ -29,9 +30,9 @@ struct ProductResult {
   int64_t n;
   std::vector<ProductTerm> terms;  // what it is the sum of
   int bias = -1;                   // f32 [n]
-  int operand = -1;                // of FinishKind::kAdd and kActGrad
+  int operand = -1;                // of FinishKind::kAdd and kMul
   int out = 0;
-  int pre = -1;  // output that keeps the sums, of kAct
+  int slope = -1;  // output that keeps the activation's slopes, of kAct
 };
 
 struct ProductSpec {
@@ -49,6 +50,8 @@ std::unique_ptr<Kernel> MakeProductKernel(ProductSpec spec);
 
 // Cut into blocks for several threads, operands packed into panels.
 std::unique_ptr<Kernel> MakeBlockedMatmul(ProductSpec spec);
+// A product over many tokens with a small result, its terms summed in two halves. Null for others.
+std::unique_ptr<Kernel> MakeHalvesProduct(const ProductSpec& spec);
 // One f32 product that one thread does in one go. Null for others.
 std::unique_ptr<Kernel> MakeSmallProduct(const ProductSpec& spec);
 // A few rows by transposed matrices, as in decoding (matvec.h). Null for others.

@@ -35,6 +35,17 @@ HWY_INLINE hn::Vec<D> WidenBf16(D d, hn::Vec<hn::Rebind<uint16_t, D>> half) {
 // Rounds to nearest, ties to even; a NaN stays a NaN.
 template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> RoundToBf16(D /*d*/, hn::Vec<D> v) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if constexpr (hn::MaxLanes(D()) == 16) {  // the same with masks, in half the instructions
+    const __m512i in = _mm512_castps_si512(v.raw);
+    const __mmask16 odd_bits = _mm512_test_epi32_mask(in, _mm512_set1_epi32(0x10000));
+    const __mmask16 nans = _mm512_cmp_ps_mask(v.raw, v.raw, _CMP_UNORD_Q);
+    __m512i sum = _mm512_add_epi32(in, _mm512_set1_epi32(0x7fff));
+    sum = _mm512_mask_add_epi32(sum, odd_bits, in, _mm512_set1_epi32(0x8000));
+    sum = _mm512_mask_or_epi32(sum, nans, in, _mm512_set1_epi32(0x400000));
+    return hn::Vec<hn::Rebind<uint16_t, D>>{_mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16))};
+  }
+#endif
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
   const hn::Rebind<uint16_t, D> d16;

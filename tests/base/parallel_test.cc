@@ -278,7 +278,7 @@ TEST(ParallelForDeathTest, AProcessEndsWhileWorkersAreAwake) {
 TEST(TaskCountTest, LittleWorkIsOneTask) {
   EXPECT_EQ(TaskCount(1000, 0), 1);
   EXPECT_EQ(TaskCount(1000, kMinParallelWork - 1), 1);
-  EXPECT_EQ(TaskCount(1000, kMinParallelWork), 8);
+  EXPECT_EQ(TaskCount(1000, kMinParallelWork), 2);
 }
 
 TEST(TaskCountTest, IsAtMostTheItemsAndAtMost64) {

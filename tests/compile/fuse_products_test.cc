@@ -109,58 +109,69 @@ TEST_F(FuseProductsTest, ActivationsGoIntoTheProduct) {
             "matmul_act(x w bias) -> y\n");
 }
 
-TEST_F(FuseProductsTest, WhatTheActivationWasAppliedToIsKeptWhereItIsRead) {
+TEST_F(FuseProductsTest, WhereThereIsAGradientTheSlopeIsKept) {
   EXPECT_EQ(NodesAfter("fuse-activations",
                        [](GraphBuilder& b) {
                          const ValueId pre = Linear(b, X(b), Weight(b, "w"), "pre");
-                         const ValueId y = Act(b, pre, "y");
-                         b.Output("out", ActGrad(b, pre, y, "dpre"));
+                         b.Output("y", Act(b, pre, "y"));
+                         b.Output("out", ActGrad(b, pre, X(b, "dy"), "dpre"));
                        }),
-            "matmul_act(x w) -> y pre\n"
-            "act_grad(pre y) -> dpre\n");
-  EXPECT_EQ(NodesAfter("fuse-activations",
-                       [](GraphBuilder& b) {
-                         const ValueId pre = Linear(b, X(b), Weight(b, "w"), "pre");
-                         b.Output("out", Act(b, pre, "y"));
-                         b.Output("pre too", pre);
-                       }),
-            "matmul_act(x w) -> y pre\n");
-}
-
-TEST_F(FuseProductsTest, AProductGoesToOneActivation) {
-  EXPECT_EQ(NodesAfter("fuse-activations",
-                       [](GraphBuilder& b) {
-                         const ValueId pre = Linear(b, X(b), Weight(b, "w"), "pre");
-                         b.Output("first", Act(b, pre, "y"));
-                         b.Output("second", Act(b, pre, "z"));
-                       }),
-            "matmul_act(x w) -> y pre\n"
-            "act(pre) -> z\n");
+            "matmul_act(x w) -> y y.slope\n"
+            "mul(dy y.slope) -> dpre\n");
 }
 
 TEST_F(FuseProductsTest, GradientsOfActivationsGoIntoTheProductWhereTheyWere) {
   EXPECT_EQ(NodesAfter("fuse-activations",
                        [](GraphBuilder& b) {
-                         const ValueId x = X(b), pre = X(b, "pre"), w = Weight(b, "w");
+                         const ValueId x = X(b), w = Weight(b, "w");
+                         const ValueId pre = Linear(b, x, w, "pre");
+                         b.Output("y", Act(b, pre, "y"));
                          const ValueId dy = Product(b, x, w, "dy");
                          b.Output("rows", b.Apply("sum_rows", {x}, {}, "rows"));
                          b.Output("out", ActGrad(b, pre, dy, "dpre"));
                        }),
+            "matmul_act(x w) -> y y.slope\n"
             "sum_rows(x) -> rows\n"
-            "matmul_act_grad(x w pre) -> dpre\n");
+            "matmul_act_grad(x w y.slope) -> dpre\n");
 }
 
-TEST_F(FuseProductsTest, AGradientThatIsReadElsewhereStays) {
+TEST_F(FuseProductsTest, AGradientThatIsReadElsewhereIsMadeByItself) {
   EXPECT_EQ(NodesAfter("fuse-activations",
                        [](GraphBuilder& b) {
-                         const ValueId pre = X(b, "pre");
-                         const ValueId dy = Product(b, X(b), Weight(b, "w"), "dy");
+                         const ValueId x = X(b), w = Weight(b, "w");
+                         const ValueId pre = Linear(b, x, w, "pre");
+                         b.Output("y", Act(b, pre, "y"));
+                         const ValueId dy = Product(b, x, w, "dy");
                          b.Output("rows", b.Apply("sum_rows", {dy}, {}, "rows"));
                          b.Output("out", ActGrad(b, pre, dy, "dpre"));
                        }),
+            "matmul_act(x w) -> y y.slope\n"
             "matmul(x w) -> dy\n"
             "sum_rows(dy) -> rows\n"
-            "act_grad(pre dy) -> dpre\n");
+            "mul(dy y.slope) -> dpre\n");
+}
+
+TEST_F(FuseProductsTest, AnActivationWhoseArgumentIsReadElsewhereStays) {
+  const auto nodes = [this](const std::function<void(GraphBuilder&, ValueId)>& more) {
+    return NodesAfter("fuse-activations", [&](GraphBuilder& b) {
+      const ValueId pre = Linear(b, X(b), Weight(b, "w"), "pre");
+      b.Output("y", Act(b, pre, "y"));
+      more(b, pre);
+    });
+  };
+  const std::string apart =
+      "matmul(x w) -> pre\n"
+      "act(pre) -> y\n";
+  EXPECT_EQ(nodes([](GraphBuilder& b, ValueId pre) { b.Output("pre", pre); }), apart);
+  EXPECT_EQ(nodes([](GraphBuilder& b, ValueId pre) { b.Output("z", Act(b, pre, "z")); }),
+            apart + "act(pre) -> z\n");
+  EXPECT_EQ(
+      nodes([](GraphBuilder& b, ValueId pre) {  // the slope of something else
+        b.Output("z", b.Apply("act_grad", {pre, X(b, "dz")}, {{"kind", std::string("gelu")}}, "z"));
+      }),
+      apart + "act_grad(pre dz) -> z\n");
+  EXPECT_EQ(nodes([](GraphBuilder& b, ValueId pre) { b.Output("z", ActGrad(b, pre, pre, "z")); }),
+            apart + "act_grad(pre pre) -> z\n");
 }
 
 TEST_F(FuseProductsTest, AResidualSumGoesIntoTheProduct) {

@@ -87,6 +87,13 @@ void AddMatmuls(std::vector<OpCase>* cases) {
       AddMatmul(cases, {35, 37, 2100, ta, tb, true}, false, /*f32_out=*/true);
     }
   }
+  // Over many tokens, summed in two halves: of one part each, and of two.
+  for (const bool bf16 : {false, true}) {
+    AddMatmul(cases, {130, 65, 515, true, false, bf16}, false, /*f32_out=*/true);
+    AddMatmul(cases, {600, 33, 300, true, false, bf16}, false, /*f32_out=*/true);
+    AddMatmul(cases, {35, 66, 3301, true, false, bf16}, false, /*f32_out=*/true);
+    cases->back().tolerance = 5e-6;  // long sums
+  }
   AddMatmul(cases, {8200, 17, 17, false, true, false}, true);
   AddMatmul(cases, {2100, 17, 18, false, true, true}, true);
   for (const bool bf16 : {false, true}) {
@@ -136,11 +143,7 @@ void AddFused(std::vector<OpCase>* cases) {
       Add(cases, "matmul_act", name, {a, s.B()}, attrs);
       Add(cases, "matmul_act", name + " bias", {a, s.B(), s.Bias()}, attrs);
     }
-    Attrs attrs = s.Transposes();
-    attrs.Set("kind", kind);
-    Add(cases, "matmul_act_grad", absl::StrCat(s.Name(), " ", kind), {s.A(), s.B(), s.Result()},
-        attrs);
-
+    Add(cases, "matmul_act_grad", s.Name(), {s.A(), s.B(), s.Result()}, s.Transposes());
     Add(cases, "matmul_add", s.Name(), {s.A(), s.B(), Absent(), s.Result()}, s.Transposes());
     Add(cases, "matmul_add", s.Name() + " bias", {s.A(), s.B(), s.Bias(), s.Result()},
         s.Transposes());
@@ -148,6 +151,11 @@ void AddFused(std::vector<OpCase>* cases) {
       Add(cases, "matmul_add", s.Name() + " f32 addend",
           {s.A(), s.B(), Absent(), Random({s.m, s.n})}, s.Transposes());
     }
+  }
+  for (const bool bf16 : {false, true}) {
+    const Sizes s = {130, 65, 515, true, false, bf16};
+    Add(cases, "matmul_add", s.Name() + " f32 addend", {s.A(), s.B(), Absent(), Random({s.m, s.n})},
+        s.Transposes());
   }
   Add(cases, "matmul_add", "batched rows",
       {Random({2, 7, 16}), Random({27, 16}), Random({27}), Random({2, 7, 27})},
