@@ -17,8 +17,6 @@ constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
 constexpr int64_t kSharedFloats = 5 << 19;  // of b, packed for all tasks: 10 MiB, in the last cache
 constexpr int64_t kPieceBytes = 96 << 10;   // of b, packed by one task
 
-int64_t Align(int64_t floats) { return (floats + 15) / 16 * 16; }
-
 // Whether sums are made in the result's own memory: those that nothing is done to at the end. An
 // operand to be added comes first then, as the beginning of every sum.
 bool MakesSumsInPlace(const ProductSpec& spec) {
@@ -133,9 +131,11 @@ class BlockedMatmul : public Kernel {
     group_ = rows <= kSlabRows ? kernels_.panel : kGroupColumns;
     if (keeps_sums) group_ = std::min(group_, kMaxSumFloats / rows);
     group_ = std::max(kernels_.panel, std::min(group_, columns) / kernels_.panel * kernels_.panel);
-    if (a_floats_ > 0) a_floats_ = Align(slab_rows_ * max_units_);
-    b_floats_ = Align(group_ * max_units_);
-    if (!direct_) sum_floats_ = Align(keeps_sums ? rows * group_ : slab_rows_ * kernels_.panel);
+    if (a_floats_ > 0) a_floats_ = AlignFloats(slab_rows_ * max_units_);
+    b_floats_ = AlignFloats(group_ * max_units_);
+    if (!direct_) {
+      sum_floats_ = AlignFloats(keeps_sums ? rows * group_ : slab_rows_ * kernels_.panel);
+    }
   }
 
   // b is packed once for all tasks, which are ranges of rows: no operand is packed twice.
@@ -149,17 +149,19 @@ class BlockedMatmul : public Kernel {
       rows = std::max(rows, range.end - range.begin);
     }
     slab_rows_ = std::min(rows, kSlabRows);
-    if (a_floats_ > 0) a_floats_ = Align(slab_rows_ * max_units_);
+    if (a_floats_ > 0) a_floats_ = AlignFloats(slab_rows_ * max_units_);
     const int64_t width = kernels_.Width(shape.n);
     const int64_t at_once = std::max<int64_t>(1, kSharedFloats / (width * max_units_));
     const int64_t blocks = static_cast<int64_t>(plans_[0].blocks.size());
-    if (!direct_) sum_floats_ = Align(blocks > 1 ? rows * shape.n : slab_rows_ * kernels_.panel);
+    if (!direct_) {
+      sum_floats_ = AlignFloats(blocks > 1 ? rows * shape.n : slab_rows_ * kernels_.panel);
+    }
     rounds_ = (blocks + at_once - 1) / at_once;
     const int64_t block_bytes = max_units_ * kernels_.unit_terms * shape.n * element_;
     pieces_ = spec_.transpose_b
                   ? Panels()
                   : std::clamp<int64_t>(block_bytes / kPieceBytes, 1, (max_units_ + 3) / 4);
-    shared_floats_ = Align((blocks + rounds_ - 1) / rounds_ * width * max_units_);
+    shared_floats_ = AlignFloats((blocks + rounds_ - 1) / rounds_ * width * max_units_);
   }
 
   const void* Element(const KernelArgs& args, int operand, int64_t i) const {
@@ -309,8 +311,8 @@ class BlockedMatmul : public Kernel {
            panel * kernels_.panel * kernels_.Units(SharedBlock(at).range.terms);
   }
 
-  // Packs one piece of block `at` of b, and fetches the next. Pieces follow each other as they lie
-  // in memory: panels of a transposed b, else rows, of all panels.
+  // Packs one piece of block `at` of b. Pieces follow each other as they lie in memory: panels of a
+  // transposed b, else rows, of all panels.
   void PackPiece(const KernelArgs& args, const Range& part, int64_t at, int64_t piece) const {
     const int64_t n = spec_.results[0].n;
     const ProductTerm& term = SharedTerm(at);

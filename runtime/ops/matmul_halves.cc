@@ -52,8 +52,6 @@ constexpr int64_t kLeastTerms = 256;   // of a product that is worth two sums of
 constexpr int64_t kMaxSums = 1 << 16;  // of a half: 256 KiB, that cost little to hand over
 constexpr int64_t kHalves = 2;
 
-int64_t Align(int64_t floats) { return (floats + 15) / 16 * 16; }
-
 class HalvesProduct : public Kernel {
  public:
   explicit HalvesProduct(const ProductSpec& spec)
@@ -73,9 +71,9 @@ class HalvesProduct : public Kernel {
     grid_.columns = std::min(panels, (WantedTasks(shape_) + kHalves - 1) / kHalves);
     int64_t units = 0;
     for (const TermBlock& block : blocks_[0]) units += kernels_.Units(block.terms);
-    if (!in_place_) a_floats_ = Align(spec.m * units);
-    b_floats_ = Align(kernels_.panel * std::min(units, kMaxBlockUnits));
-    sum_floats_ = Align(spec.m * result_.n);
+    if (!in_place_) a_floats_ = AlignFloats(spec.m * units);
+    b_floats_ = AlignFloats(kernels_.panel * std::min(units, kMaxBlockUnits));
+    sum_floats_ = AlignFloats(spec.m * result_.n);
   }
 
   int64_t scratch_bytes() const override {

@@ -35,6 +35,9 @@ struct PackArgs {
   int64_t width;  // of a panel of b: count, rounded up to whole vectors
 };
 
+// Parts of a scratch begin with a cache line.
+inline int64_t AlignFloats(int64_t floats) { return (floats + 15) / 16 * 16; }
+
 inline constexpr int64_t kSlabRows = 126;         // of a, that stay in the second-level cache
 inline constexpr int64_t kMaxColumnStride = 512;  // of a transposed a that is read in place
 
