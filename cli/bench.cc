@@ -64,8 +64,6 @@ struct Bench {
   Spec spec;
   Progress progress;
   const Interrupts& interrupts;
-  std::string profile_text;
-  Json profile_json;
 
   void Show(const char* pass, int64_t round) {
     progress.Show(absl::StrCat(pass, ": round ", round + 1, " of ", options.rounds));
@@ -165,9 +163,24 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
     const absl::StatusOr<BenchStep> step = train.ProfiledStep();
     if (!step.ok()) return step.status();
   }
-  const Profile profile = train.TakeProfile();
-  bench->profile_text = ProfileTable(profile);
-  bench->profile_json = ProfileJson(profile);
+  figures->profile = train.TakeProfile();
+  return absl::OkStatus();
+}
+
+// As many passes of `n` tokens as were timed, from the beginning, `times` after another, op by op.
+absl::Status ProfileFeeds(int64_t n, int64_t times, DecodeBench* decode, Bench* bench,
+                          PassFigures* figures) {
+  if (!bench->options.profile) return absl::OkStatus();
+  bench->progress.Show(absl::StrCat(figures->name, ": profile"));
+  for (int64_t round = 0; round < bench->options.rounds; ++round) {
+    if (bench->interrupts.requested()) return Interrupted();
+    decode->Reset();
+    for (int64_t i = 0; i < times; ++i) {
+      const absl::StatusOr<BenchStep> step = decode->ProfiledFeed(n);
+      if (!step.ok()) return step.status();
+    }
+  }
+  figures->profile = decode->TakeProfile();
   return absl::OkStatus();
 }
 
@@ -194,7 +207,7 @@ absl::Status TimePrompt(DecodeBench* decode, MachineSpeed* machine, Bench* bench
     const absl::Status added = AddMachine(speed, step->flops / step->seconds, figures);
     if (!added.ok()) return added;
   }
-  return absl::OkStatus();
+  return ProfileFeeds(n, 1, decode, bench, figures);
 }
 
 absl::Status TimeDecoding(DecodeBench* decode, MachineSpeed* machine, Bench* bench,
@@ -223,7 +236,7 @@ absl::Status TimeDecoding(DecodeBench* decode, MachineSpeed* machine, Bench* ben
     const absl::Status added = AddMachine(speed, rate, figures);
     if (!added.ok()) return added;
   }
-  return absl::OkStatus();
+  return ProfileFeeds(1, n, decode, bench, figures);
 }
 
 // Prompt and decoding share the weights and the cache. A model that cannot decode is one that can
@@ -271,6 +284,17 @@ absl::Status TimeGeneration(Bench* bench, std::vector<PassFigures>* passes) {
   return absl::OkStatus();
 }
 
+std::string Profiles(const std::vector<PassFigures>& passes) {
+  std::string text;
+  for (const PassFigures& pass : passes) {
+    if (!pass.profile.has_value()) continue;
+    absl::StrAppend(&text, "\n");
+    if (passes.size() > 1) absl::StrAppend(&text, pass.name, ":\n");
+    absl::StrAppend(&text, ProfileTable(*pass.profile));
+  }
+  return text;
+}
+
 absl::StatusOr<int> Measure(const Options& options, const Invocation& invocation) {
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
@@ -293,14 +317,7 @@ absl::StatusOr<int> Measure(const Options& options, const Invocation& invocation
                      "--vocab N"));
   }
   const Interrupts interrupts;
-  Bench bench{options,
-              runtime->get(),
-              *std::move(spec),
-
-              Progress(options.quiet),
-              interrupts,
-              "",
-              Json()};
+  Bench bench{options, runtime->get(), *std::move(spec), Progress(options.quiet), interrupts};
   std::vector<PassFigures> passes;
   absl::Status status;
   if (bench.Wants("train")) {
@@ -322,12 +339,8 @@ absl::StatusOr<int> Measure(const Options& options, const Invocation& invocation
                {"rounds", options.rounds},
                {"passes", Json::array()}};
   for (const PassFigures& pass : passes) json["passes"].push_back(ToJson(pass));
-  if (options.profile) json["profile"] = bench.profile_json;
   const absl::Status printed =
-      options.json
-          ? PrintJson(json)
-          : PrintResult(absl::StrCat(ToTable(passes), bench.profile_text.empty() ? "" : "\n",
-                                     bench.profile_text));
+      options.json ? PrintJson(json) : PrintResult(absl::StrCat(ToTable(passes), Profiles(passes)));
   if (!printed.ok()) return printed;
   return kExitOk;
 }
@@ -376,7 +389,7 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
               "Set a field, e.g. model.n_layer=4 or train.grad_clip=0; repeatable");
   AddSeed(app, &options->seed, "Seed of weights and tokens; default 1");
-  app->add_flag("--profile", options->profile, "Also a table of a training step's time by op");
+  app->add_flag("--profile", options->profile, "Also a table of each pass's time by op");
   app->add_flag("--json", options->json, "Print the figures as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
   AddGlobalOptions(app, invocation);

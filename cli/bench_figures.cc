@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/profile_table.h"
 
 namespace plumb::cli {
 namespace {
@@ -52,6 +53,7 @@ Json ToJson(const PassFigures& pass) {
   json["machine"] = pass.machine.empty() ? Json() : pass.machine.ToJson();
   json["share"] = pass.share.empty() ? Json() : pass.share.ToJson();
   json["round_trip"] = pass.round_trip.empty() ? Json() : pass.round_trip.ToJson();
+  if (pass.profile.has_value()) json["profile"] = ProfileJson(*pass.profile);
   json["peak_memory_bytes"] = pass.peak_memory > 0 ? Json(pass.peak_memory) : Json();
   return json;
 }

@@ -3,10 +3,12 @@
 #define PLUMB_CLI_BENCH_FIGURES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/output.h"
+#include "plumb/profile.h"
 
 namespace plumb::cli {
 
@@ -40,7 +42,8 @@ struct PassFigures {
   Series round_trip;         // seconds of a cache line between processors; empty if there is one
   Series share;              // rate over machine, round by round; empty without a yardstick
   int64_t peak_memory = 0;   // bytes; 0: not known
-  std::string problem;       // why there are no figures; "" if there are
+  std::optional<Profile> profile;  // of further steps; where it was asked for
+  std::string problem;             // why there are no figures; "" if there are
 };
 
 Json ToJson(const PassFigures& figures);

@@ -7,6 +7,7 @@
 #include "plumb/bench.h"
 #include "plumb/generate.h"
 #include "runtime/api/out_of_memory.h"
+#include "runtime/api/run_profile.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
@@ -26,10 +27,12 @@ struct DecodeBench::Impl {
   // their prompts.
   std::vector<std::vector<int32_t>> tokens;
   std::vector<int32_t> next;
+  StepProfile profile;
   std::map<int64_t, double> flops;  // of a forward pass over one sequence, by tokens
 
   absl::StatusOr<double> FlopsOf(int64_t n);
   absl::Status Feed(int64_t n);
+  absl::StatusOr<BenchStep> Step(int64_t n, StepProfile* into);
 };
 
 absl::StatusOr<double> DecodeBench::Impl::FlopsOf(int64_t n) {
@@ -57,6 +60,25 @@ absl::Status DecodeBench::Impl::Feed(int64_t n) {
   next.clear();
   for (const std::vector<int32_t>& each : tokens) next.push_back(each[begin]);
   return session->FeedEach(next);
+}
+
+absl::StatusOr<BenchStep> DecodeBench::Impl::Step(int64_t n, StepProfile* into) {
+  using Clock = std::chrono::steady_clock;
+  const int64_t begin = session->length(), most = session->context_length();
+  if (n < 1 || begin + n > most) {
+    return absl::OutOfRangeError(
+        absl::StrCat(n, " tokens after ", begin, " do not fit the context of ", most));
+  }
+  session->SetProfile(into);
+  BenchStep step;
+  const Clock::time_point start = Clock::now();
+  PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] { return Feed(n); }));
+  step.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (into != nullptr) into->EndStep(step.seconds);
+  step.tokens = n * session->batch();
+  PLUMB_ASSIGN_OR_RETURN(step.flops, FlopsOf(n));
+  step.flops *= static_cast<double>(session->batch());
+  return step;
 }
 
 DecodeBench::DecodeBench() : impl_(std::make_unique<Impl>()) {}
@@ -113,22 +135,10 @@ int64_t DecodeBench::context_length() const { return impl_->session->context_len
 int64_t DecodeBench::weight_bytes() const { return impl_->weight_bytes; }
 void DecodeBench::Reset() { impl_->session->Reset(); }
 
-absl::StatusOr<BenchStep> DecodeBench::Feed(int64_t n) {
-  using Clock = std::chrono::steady_clock;
-  Impl& impl = *impl_;
-  const int64_t begin = impl.session->length();
-  if (n < 1 || begin + n > context_length()) {
-    return absl::OutOfRangeError(
-        absl::StrCat(n, " tokens after ", begin, " do not fit the context of ", context_length()));
-  }
-  BenchStep step;
-  const Clock::time_point start = Clock::now();
-  PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] { return impl.Feed(n); }));
-  step.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  step.tokens = n * batch();
-  PLUMB_ASSIGN_OR_RETURN(step.flops, impl.FlopsOf(n));
-  step.flops *= static_cast<double>(batch());
-  return step;
+absl::StatusOr<BenchStep> DecodeBench::Feed(int64_t n) { return impl_->Step(n, nullptr); }
+absl::StatusOr<BenchStep> DecodeBench::ProfiledFeed(int64_t n) {
+  return impl_->Step(n, &impl_->profile);
 }
+Profile DecodeBench::TakeProfile() { return ToPublic(std::exchange(impl_->profile, {})); }
 
 }  // namespace plumb

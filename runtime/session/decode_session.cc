@@ -100,6 +100,10 @@ void DecodeSession::CopyCaches(int64_t sequence, int64_t begin, int64_t end, boo
   }
 }
 
+absl::Status DecodeSession::Run(const Executable& executable) {
+  return profile_ != nullptr ? profile_->Run(executable, threads_) : executable.Run(threads_);
+}
+
 absl::Status DecodeSession::RunChunk(int64_t position, absl::Span<const int32_t> tokens) {
   const int64_t n = static_cast<int64_t>(tokens.size());
   const auto bind = [this](Executable* executable) { return BindChunk(executable); };
@@ -108,7 +112,7 @@ absl::Status DecodeSession::RunChunk(int64_t position, absl::Span<const int32_t>
   for (int64_t i = 0; i < n; ++i) {
     positions_.as<int32_t>()[i] = static_cast<int32_t>(position + i);
   }
-  return executable->Run(threads_);
+  return Run(*executable);
 }
 
 absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tokens) {
@@ -150,7 +154,7 @@ absl::Status DecodeSession::FeedEach(absl::Span<const int32_t> tokens) {
   const auto bind = [this](Executable* executable) { return BindStep(executable); };
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, step_program_.Get(1, bind));
   std::memcpy(tokens_.data(), tokens.data(), tokens.size() * sizeof(int32_t));
-  PLUMB_RETURN_IF_ERROR(executable->Run(threads_));
+  PLUMB_RETURN_IF_ERROR(Run(*executable));
   for (int64_t& length : lengths_) ++length;
   return absl::OkStatus();
 }

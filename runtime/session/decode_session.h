@@ -19,6 +19,7 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
+#include "runtime/session/step_profile.h"
 #include "runtime/session/weight_copies.h"
 
 namespace plumb {
@@ -53,6 +54,10 @@ class DecodeSession {
   // Appends tokens[b] to every sequence b; errors as above, of all or none.
   absl::Status FeedEach(absl::Span<const int32_t> tokens);
 
+  // From now on passes are timed op by op, to the same bits, into `profile`, which must outlive
+  // them; null: no more.
+  void SetProfile(StepProfile* profile) { profile_ = profile; }
+
   const float* logits(int64_t sequence = 0) const {  // [vocab_size]
     return logits_.as<float>() + sequence * context_->model.dims.vocab_size;
   }
@@ -72,6 +77,7 @@ class DecodeSession {
   };
 
   absl::Status CheckRoom(int64_t sequence, int64_t tokens) const;
+  absl::Status Run(const Executable& executable);
   absl::Status RunChunk(int64_t position, absl::Span<const int32_t> tokens);
   absl::Status BindChunk(Executable* executable);
   absl::Status BindStep(Executable* executable);
@@ -89,6 +95,7 @@ class DecodeSession {
   AlignedBuffer tokens_, positions_, logits_, chunk_logits_;
   // What the caches of the chunks and chunk_logits_ hold, when it is a sequence from its beginning.
   std::vector<int32_t> chunk_tokens_;
+  StepProfile* profile_ = nullptr;  // null: off
 };
 
 }  // namespace plumb

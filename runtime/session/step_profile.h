@@ -1,5 +1,6 @@
-// StepProfile: where the time of training steps goes: the ops of the graph, and what a step does
-// outside of it. Owned by whoever wants to know, and lent to a TrainSession. Thread-compatible.
+// StepProfile: where the time of steps goes: the ops of the graph, and what a step does outside of
+// it. Owned by whoever wants to know, and lent to a TrainSession or a DecodeSession.
+// Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_STEP_PROFILE_H_
 #define PLUMB_RUNTIME_SESSION_STEP_PROFILE_H_
 

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "tests/cli/plumb_process.h"
 
 namespace plumb::cli {
@@ -71,20 +73,28 @@ TEST_F(BenchTest, BatchAndContextAreWhatIsAskedFor) {
   EXPECT_EQ(json["passes"][0]["shape"], "3 x 5");
 }
 
-TEST_F(BenchTest, TheProfileExplainsTheStep) {
-  const nlohmann::json json = Bench({"--only", "train", "--profile"});
-  const nlohmann::json& profile = json["profile"];
-  ASSERT_GT(profile["steps"].get<int>(), 0);
-  double sum = 0;
-  bool has_product = false, has_optimizer = false;
-  for (const auto& row : profile["rows"]) {
-    sum += row["seconds"].get<double>();
-    has_product = has_product || (row["in_graph"].get<bool>() && row["flops"].get<double>() > 0);
-    has_optimizer = has_optimizer || row["name"] == "optimizer";
+TEST_F(BenchTest, TheProfileExplainsEveryPass) {
+  const nlohmann::json json = Bench({"--profile", "--prompt", "4", "--tokens", "3"});
+  const std::map<std::string, int> steps = {{"prompt", 1}, {"decode", 3}};
+  for (const nlohmann::json& pass : json["passes"]) {
+    SCOPED_TRACE(pass["pass"]);
+    const nlohmann::json& profile = pass["profile"];
+    if (pass["pass"] == "training") {
+      EXPECT_GT(profile["steps"].get<int>(), 0);
+    } else {
+      EXPECT_EQ(profile["steps"], steps.at(pass["pass"]));
+    }
+    double sum = 0;
+    bool has_product = false, has_optimizer = false;
+    for (const auto& row : profile["rows"]) {
+      sum += row["seconds"].get<double>();
+      has_product = has_product || (row["in_graph"].get<bool>() && row["flops"].get<double>() > 0);
+      has_optimizer = has_optimizer || row["name"] == "optimizer";
+    }
+    EXPECT_TRUE(has_product);
+    EXPECT_EQ(has_optimizer, pass["pass"] == "training");
+    EXPECT_NEAR(sum / profile["seconds"].get<double>(), 1, 1e-6);
   }
-  EXPECT_TRUE(has_product);
-  EXPECT_TRUE(has_optimizer);
-  EXPECT_NEAR(sum / profile["seconds"].get<double>(), 1, 1e-6);
 }
 
 TEST_F(BenchTest, TrainPrintsAProfileAndTheSameLosses) {

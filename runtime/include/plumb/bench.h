@@ -116,6 +116,10 @@ class DecodeBench {
   // Appends `n` tokens to each sequence; seconds, tokens of all sequences, and the flops of a
   // forward pass. kOutOfRange when the context is full.
   absl::StatusOr<BenchStep> Feed(int64_t n);
+  // The same, timed op by op.
+  absl::StatusOr<BenchStep> ProfiledFeed(int64_t n);
+  // The sum of all such feeds since the last call.
+  Profile TakeProfile();
 
  private:
   DecodeBench();

@@ -1,5 +1,5 @@
-// Where the time of training steps goes: a table of ops, as `plumb train --profile` prints it.
-// Values.
+// Where the time of training steps, or of passes of decoding, goes: a table of ops, as `plumb train
+// --profile` and `plumb bench --profile` print it. Values.
 #ifndef PLUMB_PROFILE_H_
 #define PLUMB_PROFILE_H_
 
