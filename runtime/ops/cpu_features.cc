@@ -20,6 +20,8 @@ bool HasFastBf16() {
 #endif
 }
 
+bool UsesBf16Pairs() { return HasFastBf16() && KernelTarget() == "AVX3"; }
+
 std::string SlowBf16Reason() {
   if (HasFastBf16()) return "";
   return "this processor has no AVX512_BF16: bf16 operands are converted to f32 for every product, "

@@ -12,6 +12,9 @@ std::string KernelTarget();
 // Whether the processor multiplies bf16 pairs itself (AVX512_BF16). Without, bf16 works and is
 // slower than f32: every operand is converted first.
 bool HasFastBf16();
+// Whether kernels do so: not on a weaker target, as tests choose it, where bf16 goes the way that
+// it goes on a weaker processor.
+bool UsesBf16Pairs();
 // Why it is slow, for a message: "this processor has no AVX512_BF16: ..."; empty where it is fast.
 std::string SlowBf16Reason();
 

@@ -148,9 +148,8 @@ namespace plumb {
 HWY_EXPORT(Kernels);
 
 MatmulKernels SelectMatmulKernels(DType operands) {
-  // On a weaker target, as tests choose it, bf16 goes the way that it goes on a weaker processor.
   const bool bf16 = operands == DType::kBF16;
-  if (bf16 && HasFastBf16() && KernelTarget() == "AVX3") return FastBf16MatmulKernels();
+  if (bf16 && UsesBf16Pairs()) return FastBf16MatmulKernels();
   return HWY_DYNAMIC_DISPATCH(Kernels)(bf16);
 }
 

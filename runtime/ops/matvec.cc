@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "runtime/base/bf16.h"
+#include "runtime/ops/cpu_features.h"
+#include "runtime/ops/matvec_bands.h"
 #include "runtime/ops/quantize.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -19,7 +21,8 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
-constexpr int64_t kLine = 64;  // bytes of a cache line
+// How far ahead of its use a row of int8 weights is asked for, and its scales: some lines of each.
+constexpr int64_t kBytesAhead = 2048, kScalesAhead = 64;
 
 // Rows of x that are multiplied in one pass over rows of w, and rows of w at once: their sums, a
 // vector each, must fit the registers (32 with AVX-512, else 16) beside one vector of each row.
@@ -49,58 +52,64 @@ HWY_INLINE V LoadWeights(const W* w, int64_t count) {
 HWY_INLINE void Put(float value, float* y) { *y = value; }
 HWY_INLINE void Put(float value, uint16_t* y) { *y = Bf16FromFloat(value); }
 
-// Elements [j, j + kR) of kM rows of y. `ahead` is prefetched in passing, from its beginning on, as
-// many bytes as are read of w.
+// Rows [i, i + kM) of columns j, j + band, ... (kR of them) of y.
 template <class W, class Y, int kM, int kR>
-HWY_INLINE void Tile(const MatvecArgs& g, const float* x, Y* y, int64_t j, const char* ahead) {
+void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
   const D d;
   const int64_t k = g.k;
-  const W* w = static_cast<const W*>(g.w) + j * k;
+  const float* const x = static_cast<const float*>(g.x) + i * k;
+  const W* w[kR];
+#pragma GCC unroll 4
+  for (int r = 0; r < kR; ++r) w[r] = static_cast<const W*>(g.w) + (j + r * band) * k;
   V sum[kM][kR];
 #pragma GCC unroll 8
-  for (int i = 0; i < kM; ++i) {
+  for (int a = 0; a < kM; ++a) {
 #pragma GCC unroll 4
-    for (int r = 0; r < kR; ++r) sum[i][r] = hn::Zero(d);
+    for (int r = 0; r < kR; ++r) sum[a][r] = hn::Zero(d);
   }
   const auto add = [&](const V(&weights)[kR], const auto& load, int64_t p) HWY_ATTR {
 #pragma GCC unroll 8
-    for (int i = 0; i < kM; ++i) {
-      const V row = load(x + i * k + p);
+    for (int a = 0; a < kM; ++a) {
+      const V row = load(x + a * k + p);
 #pragma GCC unroll 4
-      for (int r = 0; r < kR; ++r) sum[i][r] = hn::MulAdd(weights[r], row, sum[i][r]);
+      for (int r = 0; r < kR; ++r) sum[a][r] = hn::MulAdd(weights[r], row, sum[a][r]);
     }
   };
   const auto load_x = [](const float* from) HWY_ATTR { return hn::LoadU(D(), from); };
 
-  constexpr int64_t kPerLine = std::max<int64_t>(kLanes, kLine / static_cast<int64_t>(sizeof(W)));
   constexpr bool kInt8 = sizeof(W) == 1;
   const int64_t group = kInt8 ? Int8GroupSize(k) : k;
   const int64_t groups = kInt8 ? k / group : 1;
-  const float* scales = kInt8 ? g.scales + j * groups : nullptr;
+  const float* scales[kR];
+#pragma GCC unroll 4
+  for (int r = 0; r < kR; ++r) scales[r] = kInt8 ? g.scales + (j + r * band) * groups : nullptr;
   int64_t done = 0;
   if constexpr (kInt8) {
     // A group of one cache line: its weights, as floats, are held while all rows of x pass by, and
     // it is the group's sum that is scaled, not each weight.
     constexpr int64_t kVectors = kInt8Group / kLanes;
+#pragma GCC unroll 4
+    for (int r = 0; r < kR; ++r) __builtin_prefetch(scales[r] + kScalesAhead);
     for (; group == kInt8Group && done < groups; ++done) {
       const int64_t p = done * kInt8Group;
 #pragma GCC unroll 4
       for (int r = 0; r < kR; ++r) {
-        __builtin_prefetch(ahead);
-        ahead += kLine;
+        // Further than the processor looks by itself, since it is busy with the line at hand.
+        // Beyond the end of w it does no harm.
+        __builtin_prefetch(w[r] + p + kBytesAhead);
         V weights[kVectors];
 #pragma GCC unroll 16
-        for (int64_t l = 0; l < kVectors; ++l) weights[l] = LoadWeights(w + r * k + p + l * kLanes);
-        const V scale = hn::Set(d, scales[r * groups + done]);
+        for (int64_t l = 0; l < kVectors; ++l) weights[l] = LoadWeights(w[r] + p + l * kLanes);
+        const V scale = hn::Set(d, scales[r][done]);
 #pragma GCC unroll 8
-        for (int i = 0; i < kM; ++i) {
-          const float* const row = x + i * k + p;
+        for (int a = 0; a < kM; ++a) {
+          const float* const row = x + a * k + p;
           V part = hn::Mul(weights[0], hn::LoadU(d, row));
 #pragma GCC unroll 16
           for (int64_t l = 1; l < kVectors; ++l) {
             part = hn::MulAdd(weights[l], hn::LoadU(d, row + l * kLanes), part);
           }
-          sum[i][r] = hn::MulAdd(part, scale, sum[i][r]);
+          sum[a][r] = hn::MulAdd(part, scale, sum[a][r]);
         }
       }
     }
@@ -109,7 +118,7 @@ HWY_INLINE void Tile(const MatvecArgs& g, const float* x, Y* y, int64_t j, const
     V scale[kR];
     if constexpr (kInt8) {
 #pragma GCC unroll 4
-      for (int r = 0; r < kR; ++r) scale[r] = hn::Set(d, scales[r * groups + q]);
+      for (int r = 0; r < kR; ++r) scale[r] = hn::Set(d, scales[r][q]);
     }
     const auto scaled = [&](V weights, int r) HWY_ATTR {
       if constexpr (kInt8) {
@@ -120,104 +129,63 @@ HWY_INLINE void Tile(const MatvecArgs& g, const float* x, Y* y, int64_t j, const
     };
     const int64_t begin = q * group, end = begin + group;
     int64_t p = begin;
-    for (; p + kPerLine <= end; p += kPerLine) {
-#pragma GCC unroll 4
-      for (int r = 0; r < kR; ++r) __builtin_prefetch(ahead + r * kLine);
-      ahead += kR * kLine;
-#pragma GCC unroll 4
-      for (int64_t l = 0; l < kPerLine; l += kLanes) {
-        V weights[kR];
-#pragma GCC unroll 4
-        for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w + r * k + p + l), r);
-        add(weights, load_x, p + l);
-      }
-    }
     for (; p + kLanes <= end; p += kLanes) {
       V weights[kR];
 #pragma GCC unroll 4
-      for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w + r * k + p), r);
+      for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w[r] + p), r);
       add(weights, load_x, p);
     }
     if (p < end) {
       const Tail<D> tail(d, end - p);
       V weights[kR];
 #pragma GCC unroll 4
-      for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w + r * k + p, end - p), r);
+      for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w[r] + p, end - p), r);
       add(
           weights, [&](const float* from) HWY_ATTR { return tail.Load(d, from); }, p);
     }
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < kM; ++i) {
+  for (int a = 0; a < kM; ++a) {
+    Y* const y = static_cast<Y*>(g.y) + (i + a) * g.ldy;
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) {
-      const float total = hn::GetLane(hn::SumOfLanes(d, sum[i][r]));
-      Put(g.bias == nullptr ? total : total + g.bias[j + r], y + i * g.ldy + j + r);
+      const float total = hn::GetLane(hn::SumOfLanes(d, sum[a][r]));
+      const int64_t at = j + r * band;
+      Put(g.bias == nullptr ? total : total + g.bias[at], y + at);
     }
-  }
-}
-
-template <class W, class Y, int kR>
-void TileOf(const MatvecArgs& g, int64_t rows, const float* x, Y* y, int64_t j, const char* ahead) {
-  static_assert(kMaxRows == 8);
-  switch (rows) {
-    case 1:
-      return Tile<W, Y, 1, kR>(g, x, y, j, ahead);
-    case 2:
-      return Tile<W, Y, 2, kR>(g, x, y, j, ahead);
-    case 3:
-      return Tile<W, Y, 3, std::min(kR, WeightRows(3))>(g, x, y, j, ahead);
-    case 4:
-      return Tile<W, Y, 4, std::min(kR, WeightRows(4))>(g, x, y, j, ahead);
-    case 5:
-      return Tile<W, Y, 5, std::min(kR, WeightRows(5))>(g, x, y, j, ahead);
-    case 6:
-      return Tile<W, Y, 6, std::min(kR, WeightRows(6))>(g, x, y, j, ahead);
-    case 7:
-      return Tile<W, Y, 7, std::min(kR, WeightRows(7))>(g, x, y, j, ahead);
-    default:
-      return Tile<W, Y, 8, std::min(kR, WeightRows(8))>(g, x, y, j, ahead);
   }
 }
 
 template <class W, class Y>
-void MultiplyRows(const MatvecArgs& g, int64_t begin, int64_t end) {
-  // Passes of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1. The rows of w stay in
-  // the cache from one to the next.
-  const int64_t passes = (g.m + kMaxRows - 1) / kMaxRows;
-  const int64_t height = (g.m + passes - 1) / passes;
-  const int64_t together = WeightRows(static_cast<int>(height));
-  Y* const y = static_cast<Y*>(g.y);
-  for (int64_t j = begin; j < end;) {
-    const int64_t left = end - j;
-    const int64_t rows = left >= together ? together : left >= 2 && together == 4 ? 2 : 1;
-    // The rows after these; at the end of w, what lies behind it: likely the next weights.
-    const char* const ahead =
-        reinterpret_cast<const char*>(static_cast<const W*>(g.w) + (j + rows) * g.k);
-    for (int64_t i = 0; i < g.m; i += height) {
-      const int64_t m = std::min(height, g.m - i);
-      const float* const x = g.x + i * g.k;
-      if (rows == 4) {
-        TileOf<W, Y, 4>(g, m, x, y + i * g.ldy, j, ahead);
-      } else if (rows == 2) {
-        TileOf<W, Y, 2>(g, m, x, y + i * g.ldy, j, ahead);
-      } else {
-        TileOf<W, Y, 1>(g, m, x, y + i * g.ldy, j, ahead);
-      }
-    }
-    j += rows;
+struct Tiles {
+  static constexpr int64_t kMaxRows = plumb::HWY_NAMESPACE::kMaxRows;
+  static int64_t WeightRows(int64_t rows) {
+    return plumb::HWY_NAMESPACE::WeightRows(static_cast<int>(rows));
   }
-}
+
+  template <int kM = static_cast<int>(kMaxRows)>
+  static void Multiply(const MatvecArgs& g, int64_t i, int64_t rows, int64_t j, int64_t weight_rows,
+                       int64_t band) {
+    if constexpr (kM > 1) {
+      if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, band);
+    }
+    constexpr int kMost = plumb::HWY_NAMESPACE::WeightRows(kM);
+    if (weight_rows == 4) return Tile<W, Y, kM, kMost>(g, i, j, band);
+    if (weight_rows == 2) return Tile<W, Y, kM, std::min(2, kMost)>(g, i, j, band);
+    Tile<W, Y, kM, 1>(g, i, j, band);
+  }
+};
 
 MatvecFn Select(DType weights, DType out) {
   const bool half = out == DType::kBF16;
   switch (weights) {
     case DType::kBF16:
-      return half ? &MultiplyRows<uint16_t, uint16_t> : &MultiplyRows<uint16_t, float>;
+      return half ? &MultiplyBands<Tiles<uint16_t, uint16_t>>
+                  : &MultiplyBands<Tiles<uint16_t, float>>;
     case DType::kI8:
-      return half ? &MultiplyRows<int8_t, uint16_t> : &MultiplyRows<int8_t, float>;
+      return half ? &MultiplyBands<Tiles<int8_t, uint16_t>> : &MultiplyBands<Tiles<int8_t, float>>;
     default:
-      return half ? &MultiplyRows<float, uint16_t> : &MultiplyRows<float, float>;
+      return half ? &MultiplyBands<Tiles<float, uint16_t>> : &MultiplyBands<Tiles<float, float>>;
   }
 }
 
@@ -254,8 +222,9 @@ namespace {
 // The tasks of one thread follow each other in memory, and are so short that threads end together.
 int64_t CountTasks(int64_t m, int64_t n, int64_t k, DType weights) {
   if (n * k * (m + 3) < int64_t{1} << 18) return 1;
-  constexpr int64_t kTaskBytes = 16 << 10;
-  return std::min<int64_t>({2048, (n + 3) / 4, n * k * SizeOf(weights) / kTaskBytes + 1});
+  constexpr int64_t kTaskBytes = 64 << 10;
+  const int64_t most = std::min<int64_t>(2048, n / kMatvecBands);
+  return std::max<int64_t>(1, std::min(n * k * SizeOf(weights) / kTaskBytes, most));
 }
 
 }  // namespace
@@ -265,11 +234,12 @@ Matvec::Matvec(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType ou
       n_(n),
       k_(k),
       tasks_(CountTasks(m, n, k, weights)),
-      widen_(x == DType::kBF16),
-      multiply_(SelectMatvec(weights, out)) {}
+      pairs_(x == DType::kBF16 && weights == DType::kBF16 && UsesBf16Pairs()),
+      widen_(x == DType::kBF16 && !pairs_),
+      multiply_(pairs_ ? FastBf16Matvec(out) : SelectMatvec(weights, out)) {}
 
 MatvecArgs Matvec::Prepare(const Operands& operands, void* scratch) const {
-  const float* x = static_cast<const float*>(operands.x);
+  const void* x = operands.x;
   if (widen_) {
     float* const widened = static_cast<float*>(scratch);
     WidenFromBf16(static_cast<const uint16_t*>(operands.x), m_ * k_, widened);

@@ -1,6 +1,7 @@
 // Products of a few rows by a weight matrix, y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as decoding
-// makes them: every weight is read once, in order, well ahead of its use, so that memory sets the
-// pace.
+// makes them: every weight is read once, so that memory sets the pace. The rows of w are read in
+// four bands side by side, each from its beginning to its end: four long streams, which is what
+// processors recognise and fetch ahead of their use.
 //
 // Element [i,j] is one chain of fused multiply-adds over vectors of k and one sum of their lanes,
 // whatever m and however the rows of w are cut: a sequence decodes to the same bits alone and among
@@ -29,7 +30,7 @@ inline bool UseMatvec(int64_t m, int64_t n, int64_t k) {
 
 struct MatvecArgs {
   int64_t m, n, k;
-  const float* x;       // [m, k]
+  const void* x;        // [m, k]: f32, or bf16 for FastBf16Matvec
   const void* w;        // [n, k]: f32, bf16 or int8
   const float* scales;  // of int8: [n, Int8Groups(k)]
   const float* bias;    // [n], or null
@@ -37,16 +38,22 @@ struct MatvecArgs {
   int64_t ldy;          // elements from one row of y to the next
 };
 
-// Computes columns [begin, end) of y.
+inline constexpr int64_t kMatvecBands = 4;
+// Computes columns b * (n / 4) + j of y for each of the bands b and all j of [begin, end), which is
+// within [0, n / 4]. The columns that are left of n, fewer than four, belong to the end of the
+// last.
 using MatvecFn = void (*)(const MatvecArgs& args, int64_t begin, int64_t end);
 
 // The function for this processor. `weights`: kF32, kBF16, kI8; `out`: kF32, kBF16.
 MatvecFn SelectMatvec(DType weights, DType out);
+// x and w in bf16, multiplied as they are; only to be called where HasFastBf16(). Its sums are of
+// pairs, so that bits differ from those of widened operands.
+MatvecFn FastBf16Matvec(DType out);
 
 // to[i] = x[i], widened.
 void WidenFromBf16(const uint16_t* x, int64_t n, float* to);
 
-// One product of fixed shape, on several threads.
+// One product of fixed shape, cut into tasks for several threads.
 class Matvec {
  public:
   // x: kF32 or kBF16.
@@ -61,30 +68,35 @@ class Matvec {
     const float* bias;    // or null
     void* y;              // [m, n]
   };
-  // Calls finish(begin, end), on the thread that made them, when columns [begin, end) of all rows
-  // of y are there: for what is to be done with them while they are in its cache. `scratch` is for
-  // this call alone, aligned to 64 bytes.
+  // What tasks work on. `scratch` is for this call alone, aligned to 64 bytes.
+  MatvecArgs Prepare(const Operands& operands, void* scratch) const;
+
+  int64_t tasks() const { return tasks_; }
+  // Runs task i. Calls finish(begin, end) when columns [begin, end) of all rows of y are there: for
+  // what is to be done with them while they are in this thread's cache.
+  template <class Finish>
+  void RunTask(const MatvecArgs& args, int64_t i, const Finish& finish) const {
+    const int64_t band = n_ / kMatvecBands;
+    const Range range = TaskRange(band, tasks_, i);
+    multiply_(args, range.begin, range.end);
+    for (int64_t b = 0; b < kMatvecBands && range.begin < range.end; ++b) {
+      finish(b * band + range.begin, b * band + range.end);
+    }
+    if (range.end == band && kMatvecBands * band < n_) finish(kMatvecBands * band, n_);
+  }
+
   template <class Finish>
   void Run(const Operands& operands, void* scratch, int threads, const Finish& finish) const {
     const MatvecArgs args = Prepare(operands, scratch);
-    ParallelFor(tasks_, threads, [&](int64_t i) {
-      const Range blocks = TaskRange((n_ + kBlock - 1) / kBlock, tasks_, i);
-      const int64_t begin = blocks.begin * kBlock, end = std::min(n_, blocks.end * kBlock);
-      multiply_(args, begin, end);
-      finish(begin, end);
-    });
+    ParallelFor(tasks_, threads, [&](int64_t i) { RunTask(args, i, finish); });
   }
   void Run(const Operands& operands, void* scratch, int threads) const {
     Run(operands, scratch, threads, [](int64_t, int64_t) {});
   }
 
  private:
-  static constexpr int64_t kBlock = 4;  // rows of w that are multiplied together
-
-  MatvecArgs Prepare(const Operands& operands, void* scratch) const;
-
   int64_t m_, n_, k_, tasks_;
-  bool widen_;
+  bool pairs_, widen_;  // bf16 operands: multiplied as they are, or widened
   MatvecFn multiply_;
 };
 
