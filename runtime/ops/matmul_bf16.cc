@@ -221,7 +221,9 @@ inline void StoreTransposed(const __m512i (&in)[16], int64_t rows, int64_t width
 void PackBTransposed(const PackArgs& p) {
   for (int64_t j = 0; j < p.count; j += kLanes) {
     const int64_t columns = std::min(kLanes, p.count - j);
+    RowsToCome to_come(Elements(p, p.first + j + kLanes, p.k0), p.ld * 2, p.terms * 2);
     for (int64_t k = 0; k < p.terms; k += 2 * kLanes) {
+      to_come.Ask(kLanes);  // as many lines as are read here
       // Rows that there are not, and terms beyond the last, come out as zero.
       const int64_t terms = std::min(2 * kLanes, p.terms - k);
       const __mmask32 mask = terms == 2 * kLanes ? ~__mmask32{0} : (__mmask32{1} << terms) - 1;

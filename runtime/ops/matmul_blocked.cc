@@ -12,6 +12,7 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kSharedRows = 96;         // of a task, at least, where b is shared
+constexpr int64_t kSharedTasks = 32;        // about as many, if they need not pack for it
 constexpr int64_t kGroupColumns = 256;      // of b, beside them
 constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
 constexpr int64_t kSharedFloats = 5 << 19;  // of b, packed for all tasks: 10 MiB, in the last cache
@@ -56,7 +57,8 @@ class BlockedMatmul : public Kernel {
   }
 
   int64_t scratch_bytes() const override {
-    const int64_t tasks = shared_ ? grid_.rows : static_cast<int64_t>(tasks_.size());
+    const int64_t tasks =
+        shared_ ? grid_.rows * grid_.columns : static_cast<int64_t>(tasks_.size());
     return (shared_floats_ + tasks * TaskFloats()) * SizeOf(DType::kF32);
   }
 
@@ -138,15 +140,26 @@ class BlockedMatmul : public Kernel {
     }
   }
 
-  // b is packed once for all tasks, which are ranges of rows: no operand is packed twice.
+  // b is packed once for all tasks: no operand is packed twice.
   void PlanSharing() {
     const CutShape shape = Shape(0);
-    // Every task reads all of b, which is worth it for a slab of rows.
+    // A task reads all of its columns of b, which is worth it for a slab of rows.
     grid_.rows = std::min(WantedTasks(shape), std::max<int64_t>(4, shape.m / kSharedRows));
-    int64_t rows = 0;
+    if (a_floats_ == 0) {
+      // Smaller tasks, as 5 are bad to share among 2 threads.
+      grid_.columns = std::clamp<int64_t>(shape.n / kGroupColumns, 1,
+                                          (kSharedTasks + grid_.rows - 1) / grid_.rows);
+    } else if (grid_.rows > 4) {
+      grid_.rows = grid_.rows / 4 * 4;  // columns apart would each pack a
+    }
+    int64_t rows = 0, columns = 0;
     for (int64_t i = 0; i < grid_.rows; ++i) {
       const Range range = grid_.Rows(shape, i);
       rows = std::max(rows, range.end - range.begin);
+    }
+    for (int64_t i = 0; i < grid_.columns; ++i) {
+      const Range range = grid_.Columns(shape, i);
+      columns = std::max(columns, range.end - range.begin);
     }
     slab_rows_ = std::min(rows, kSlabRows);
     if (a_floats_ > 0) a_floats_ = AlignFloats(slab_rows_ * max_units_);
@@ -154,7 +167,8 @@ class BlockedMatmul : public Kernel {
     const int64_t at_once = std::max<int64_t>(1, kSharedFloats / (width * max_units_));
     const int64_t blocks = static_cast<int64_t>(plans_[0].blocks.size());
     if (!direct_) {
-      sum_floats_ = AlignFloats(blocks > 1 ? rows * shape.n : slab_rows_ * kernels_.panel);
+      ld_sums_ = blocks > 1 ? columns : kernels_.panel;
+      sum_floats_ = AlignFloats((blocks > 1 ? rows : slab_rows_) * ld_sums_);
     }
     rounds_ = (blocks + at_once - 1) / at_once;
     const int64_t block_bytes = max_units_ * kernels_.unit_terms * shape.n * element_;
@@ -295,7 +309,8 @@ class BlockedMatmul : public Kernel {
       const Range part = TaskRange(blocks, rounds_, round);
       ParallelFor((part.end - part.begin) * pieces_, args.threads,
                   [&](int64_t i) { PackPiece(args, part, part.begin + i / pieces_, i % pieces_); });
-      ParallelFor(grid_.rows, args.threads, [&](int64_t i) { RunRows(args, part, i); });
+      ParallelFor(grid_.rows * grid_.columns, args.threads,
+                  [&](int64_t i) { RunShare(args, part, i); });
     }
   }
 
@@ -338,38 +353,38 @@ class BlockedMatmul : public Kernel {
     }
   }
 
-  // The i-th rows of the result, by the blocks of terms of `part`.
-  void RunRows(const KernelArgs& args, const Range& part, int64_t i) const {
+  // The i-th task, by the blocks of terms of `part`. Those of the same rows follow each other.
+  void RunShare(const KernelArgs& args, const Range& part, int64_t i) const {
     const ProductResult& result = spec_.results[0];
-    const int64_t panels = Panels();
     const int64_t blocks = static_cast<int64_t>(plans_[0].blocks.size());
     float* a_scratch = static_cast<float*>(args.scratch) + shared_floats_ + i * TaskFloats();
     float* sums = a_scratch + a_floats_;
-    const Range rows = grid_.Rows(Shape(0), i);
+    const Range rows = grid_.Rows(Shape(0), i / grid_.columns);
+    const Range columns = grid_.Columns(Shape(0), i % grid_.columns);
     for (int64_t row = rows.begin; row < rows.end; row += slab_rows_) {
       for (int64_t at = part.begin; at < part.end; ++at) {
         PanelArgs g;
         g.rows = std::min(slab_rows_, rows.end - row);
         g.units = kernels_.Units(SharedBlock(at).range.terms);
         PrepareA(args, SharedTerm(at), SharedBlock(at), row, g.rows, a_scratch, &g);
-        for (int64_t panel = 0; panel < panels; ++panel) {
-          const int64_t column = panel * kernels_.panel;
-          g.columns = std::min(kernels_.panel, result.n - column);
+        for (int64_t column = columns.begin; column < columns.end; column += kernels_.panel) {
+          g.columns = std::min(kernels_.panel, columns.end - column);
           g.width = kernels_.Width(g.columns);
-          g.b = SharedPanel(args, part, at, panel);
+          g.b = SharedPanel(args, part, at, column / kernels_.panel);
           g.start = result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)) + column;
           if (direct_) {
             SetResult(args, result, at > 0, row, column, &g);
           } else {
-            g.c = blocks == 1 ? sums : sums + (row - rows.begin) * result.n + column;
-            g.ldc = blocks == 1 ? kernels_.panel : result.n;
+            g.c =
+                blocks == 1 ? sums : sums + (row - rows.begin) * ld_sums_ + column - columns.begin;
+            g.ldc = ld_sums_;
             g.accumulate = at > 0;
           }
           if (direct_ || at + 1 < blocks) {
             kernels_.multiply(g);
           } else {
             MultiplyAndFinish(args, result, g,
-                              std::min(kernels_.panel, result.n - column - g.columns),
+                              std::min(kernels_.panel, columns.end - column - g.columns),
                               row * result.n + column);
           }
         }
@@ -387,9 +402,9 @@ class BlockedMatmul : public Kernel {
 
   std::vector<Task> tasks_;
   bool shared_ = false;
-  Grid grid_;                        // of shared_: rows only
+  Grid grid_;                        // of shared_
   int64_t rounds_ = 0, pieces_ = 0;  // of which a block of b is packed
-  int64_t slab_rows_ = 0, group_ = 0;
+  int64_t slab_rows_ = 0, group_ = 0, ld_sums_ = 0;
   int64_t shared_floats_ = 0;                             // scratch of all tasks,
   int64_t a_floats_ = 0, b_floats_ = 0, sum_floats_ = 0;  // and of each
 };

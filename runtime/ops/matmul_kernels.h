@@ -52,6 +52,31 @@ inline void AskForRow(const void* row, int64_t bytes) {
   __builtin_prefetch(p + bytes - 1);  // rows need not begin with a line
 }
 
+// Rows that are transposed are needed side by side. The next ones are asked for meanwhile, one
+// after the other as they lie in memory, and from the second-level cache they come in time.
+class RowsToCome {
+ public:
+  RowsToCome(const void* first, int64_t ld_bytes, int64_t row_bytes)
+      : row_(static_cast<const char*>(first)), ld_bytes_(ld_bytes), row_bytes_(row_bytes) {}
+
+  // Asks for as many cache lines, rounded up to the end of a row. Beyond the matrix it does no
+  // harm.
+  void Ask(int64_t lines) {
+    for (int64_t i = 0; i < lines; ++i) {
+      __builtin_prefetch(row_ + at_, 0, 2);
+      at_ += 64;
+      if (at_ >= row_bytes_) {
+        at_ = 0;
+        row_ += ld_bytes_;
+      }
+    }
+  }
+
+ private:
+  const char* row_;
+  int64_t ld_bytes_, row_bytes_, at_ = 0;
+};
+
 // c[rows, columns] = a b + start, or c + a b.
 struct PanelArgs {
   int64_t rows, columns, units;

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "runtime/ops/matmul_kernels.h"
 #include "runtime/ops/simd_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -168,6 +169,10 @@ HWY_INLINE void StoreTransposed(const V r0, const V r1, const V r2, const V r3, 
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3)), d, to + 3 * width);
 }
 
+constexpr int64_t kFloat = static_cast<int64_t>(sizeof(float));
+// Four columns of kLanes rows are as many cache lines of the next rows.
+constexpr int64_t kLinesAStep = std::max<int64_t>(1, 4 * kLanes * kFloat / 64);
+
 // packed[p * width + j] = b[j * ldb + p] for j < n, p < k; `width` is n rounded up to whole
 // vectors. Columns beyond n hold copies of the last: products read them and drop the result.
 void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
@@ -183,8 +188,10 @@ void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t w
     // The last four columns of b may overlap the four before; they are then written twice, alike.
     if (n - j >= kLanes) {
       const float* rows = b + j * ldb;
+      RowsToCome to_come(rows + kLanes * ldb, ldb * kFloat, k * kFloat);
       for (int64_t next = 0; next < k; next += 4) {
         const int64_t p = std::min(next, k - 4);
+        to_come.Ask(kLinesAStep);
         StoreTransposed(LoadGroups(d, rows + p, ldb), LoadGroups(d, rows + ldb + p, ldb),
                         LoadGroups(d, rows + 2 * ldb + p, ldb),
                         LoadGroups(d, rows + 3 * ldb + p, ldb), width, packed + p * width + j);
