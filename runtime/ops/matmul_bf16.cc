@@ -147,7 +147,7 @@ inline void StorePairs(const uint16_t* from, const uint16_t* below, __mmask16 ma
 }
 
 // The rows that will be packed some time after this pair.
-inline void AskForPair(const PackArgs& p, const uint16_t* from) {
+[[gnu::always_inline]] inline void AskForPair(const PackArgs& p, const uint16_t* from) {
   const int64_t bytes = p.count * static_cast<int64_t>(sizeof(uint16_t));
   AskForRow(from + kRowsAhead * p.ld, bytes);
   AskForRow(from + (kRowsAhead + 1) * p.ld, bytes);
@@ -175,7 +175,7 @@ void PackB(const PackArgs& p) {
   for (int64_t u = 0; u < units; ++u) {
     const uint16_t* from = Elements(p, p.k0 + 2 * u, p.first);
     const bool whole = 2 * u + 1 < p.terms;
-    AskForPair(p, from);
+    if (p.asks) AskForPair(p, from);
     for (int64_t j = 0; j < p.count; j += kLanes) {
       StorePairs(from + j, whole ? from + j + p.ld : nullptr, FirstLanes(p.count - j),
                  p.to + u * p.width + j);

@@ -16,6 +16,7 @@ constexpr int64_t kSharedTasks = 32;        // about as many, if they need not p
 constexpr int64_t kGroupColumns = 256;      // of b, beside them
 constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
 constexpr int64_t kSharedFloats = 5 << 19;  // of b, packed for all tasks: 10 MiB, in the last cache
+constexpr int64_t kStripRows = 16;          // of b, packed into all panels before the next
 constexpr int64_t kPieceBytes = 96 << 10;   // of b, packed by one task
 
 // Whether sums are made in the result's own memory: those that nothing is done to at the end. An
@@ -183,10 +184,10 @@ class BlockedMatmul : public Kernel {
   }
 
   void PackB(const KernelArgs& args, const ProductTerm& term, const TermBlock& block, int64_t first,
-             int64_t count, float* to) const {
+             int64_t count, float* to, bool asks = true) const {
     (spec_.transpose_b ? kernels_.pack_b_transposed
                        : kernels_.pack_b)({args.in[term.b], term.ldb, block.k0, block.terms, first,
-                                           count, to, kernels_.Width(count)});
+                                           count, to, kernels_.Width(count), asks});
   }
 
   // Sets a, lda and tiled of `g` for a slab of rows.
@@ -345,11 +346,20 @@ class BlockedMatmul : public Kernel {
             SharedPanel(args, part, at, piece));
       return;
     }
+    // A strip of rows through all panels, while the next strip comes: memory is read as it lies.
     const TermBlock terms = terms_of(piece);
-    for (int64_t panel = 0; panel < Panels(); ++panel) {
-      PackB(args, term, terms, panel * kernels_.panel, columns_of(panel),
-            SharedPanel(args, part, at, panel) +
-                kernels_.Units(terms.k0 - block.k0) * kernels_.Width(columns_of(panel)));
+    const int64_t row_bytes = n * element_;
+    for (int64_t done = 0; done < terms.terms; done += kStripRows) {
+      const TermBlock strip{terms.k0 + done, std::min(kStripRows, terms.terms - done)};
+      RowsToCome to_come(Element(args, term.b, (strip.k0 + kStripRows) * term.ldb),
+                         term.ldb * element_, row_bytes);
+      for (int64_t panel = 0; panel < Panels(); ++panel) {
+        to_come.Ask(kStripRows * kernels_.panel * element_ / 64);
+        PackB(args, term, strip, panel * kernels_.panel, columns_of(panel),
+              SharedPanel(args, part, at, panel) +
+                  kernels_.Units(strip.k0 - block.k0) * kernels_.Width(columns_of(panel)),
+              /*asks=*/false);
+      }
     }
   }
 

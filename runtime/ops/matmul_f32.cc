@@ -100,7 +100,7 @@ void PackB(const PackArgs& p) {
   const T* from = static_cast<const T*>(p.from) + p.k0 * p.ld + p.first;
   const int64_t bytes = p.count * static_cast<int64_t>(sizeof(T));
   for (int64_t k = 0; k < p.terms; ++k) {
-    AskForRow(from + (k + kRowsAhead) * p.ld, bytes);
+    if (p.asks) AskForRow(from + (k + kRowsAhead) * p.ld, bytes);
     Copy(from + k * p.ld, p.count, p.to + k * p.width);
   }
 }

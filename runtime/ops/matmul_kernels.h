@@ -32,7 +32,8 @@ struct PackArgs {
   int64_t k0, terms;
   int64_t first, count;
   float* to;
-  int64_t width;  // of a panel of b: count, rounded up to whole vectors
+  int64_t width;     // of a panel of b: count, rounded up to whole vectors
+  bool asks = true;  // for rows ahead of their use; false: the caller has done so
 };
 
 // Parts of a scratch begin with a cache line.
@@ -44,8 +45,10 @@ inline constexpr int64_t kMaxColumnStride = 512;  // of a transposed a that is r
 // Rows that are packed lie apart, and are too short for the processor to see where the next ones
 // will be. Packing asks for them this many rows before, about as long as the last cache takes to
 // answer; beyond the matrix it does no harm, as a prefetch cannot fault.
-inline constexpr int64_t kRowsAhead = 24;
-inline void AskForRow(const void* row, int64_t bytes) {
+//
+// Always inlined: to gcc a function that only prefetches has no effect, and its calls are dropped.
+inline constexpr int64_t kRowsAhead = 32;
+[[gnu::always_inline]] inline void AskForRow(const void* row, int64_t bytes) {
   constexpr int64_t kLineBytes = 64;
   const char* const p = static_cast<const char*>(row);
   for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(p + i);
