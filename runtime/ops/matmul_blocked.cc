@@ -17,7 +17,7 @@ constexpr int64_t kGroupColumns = 256;      // of b, beside them
 constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
 constexpr int64_t kSharedFloats = 5 << 19;  // of b, packed for all tasks: 10 MiB, in the last cache
 constexpr int64_t kStripRows = 16;          // of b, packed into all panels before the next
-constexpr int64_t kPieceBytes = 96 << 10;   // of b, packed by one task
+constexpr int64_t kPieceBytes = 32 << 10;   // of b, packed by one task
 
 // Whether sums are made in the result's own memory: those that nothing is done to at the end. An
 // operand to be added comes first then, as the beginning of every sum.

@@ -66,6 +66,8 @@ class HalvesProduct : public Kernel {
       blocks_.push_back(CutTerms(half.terms, kernels_.unit_terms));
       for (TermBlock& block : blocks_.back()) block.k0 += half.k0;
     }
+    // Slabs that differ by little: 128 rows are better as 64 + 64 than as 126 + 2.
+    slabs_ = (spec.m + kSlabRows - 1) / kSlabRows;
     // A task's panels of b are its own, so that nothing of b is packed twice.
     const int64_t panels = (result_.n + kernels_.panel - 1) / kernels_.panel;
     grid_.columns = std::min(panels, (WantedTasks(shape_) + kHalves - 1) / kHalves);
@@ -85,14 +87,15 @@ class HalvesProduct : public Kernel {
     float* const packed_a = sums + sum_floats_;
     float* const packed_b = packed_a + kHalves * a_floats_;
     if (!in_place_) {
-      const int64_t slabs = (spec_.m + kSlabRows - 1) / kSlabRows;
-      ParallelFor(kHalves * slabs, args.threads, [&](int64_t i) {
-        const int64_t half = i / slabs, row = i % slabs * kSlabRows;
+      ParallelFor(kHalves * slabs_, args.threads, [&](int64_t i) {
+        const int64_t half = i / slabs_;
+        const Range rows = TaskRange(spec_.m, slabs_, i % slabs_);
         float* to = packed_a + half * a_floats_;
         for (const TermBlock& block : blocks_[static_cast<size_t>(half)]) {
           const int64_t units = kernels_.Units(block.terms);
-          kernels_.pack_a_transposed({args.in[term_.a], term_.lda, block.k0, block.terms, row,
-                                      std::min(kSlabRows, spec_.m - row), to + row * units, 0});
+          kernels_.pack_a_transposed({args.in[term_.a], term_.lda, block.k0, block.terms,
+                                      rows.begin, rows.end - rows.begin, to + rows.begin * units,
+                                      0});
           to += spec_.m * units;
         }
       });
@@ -132,12 +135,14 @@ class HalvesProduct : public Kernel {
         g.units = kernels_.Units(block.terms);
         kernels_.pack_b({args.in[term_.b], term_.ldb, block.k0, block.terms, column, g.columns,
                          packed_b, g.width});
-        for (int64_t row = 0; row < spec_.m; row += kSlabRows) {
-          g.rows = std::min(kSlabRows, spec_.m - row);
-          g.a = in_place_ ? args.f32(static_cast<size_t>(term_.a)) + block.k0 * term_.lda + row
-                          : block_a + row * g.units;
+        for (int64_t slab = 0; slab < slabs_; ++slab) {
+          const Range rows = TaskRange(spec_.m, slabs_, slab);
+          g.rows = rows.end - rows.begin;
+          g.a = in_place_
+                    ? args.f32(static_cast<size_t>(term_.a)) + block.k0 * term_.lda + rows.begin
+                    : block_a + rows.begin * g.units;
           g.lda = in_place_ ? term_.lda : 0;
-          g.c = to + row * result_.n + column;
+          g.c = to + rows.begin * result_.n + column;
           kernels_.multiply(g);
         }
         g.accumulate = true;
@@ -166,6 +171,7 @@ class HalvesProduct : public Kernel {
   CutShape shape_;
   std::vector<std::vector<TermBlock>> blocks_;  // of each half
   Grid grid_;                                   // of a half: columns only
+  int64_t slabs_ = 0;                           // of rows
   int64_t a_floats_ = 0;                        // scratch of a half,
   int64_t b_floats_ = 0;                        // of a task,
   int64_t sum_floats_ = 0;                      // and of all
