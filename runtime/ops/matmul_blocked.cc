@@ -54,6 +54,8 @@ class BlockedMatmul : public Kernel {
     shared_ = plans_.size() == 1 && spec_.m >= (spec_.transpose_a ? 64 : 256) &&
               WantedTasks(Shape(0)) > 1 &&
               kernels_.Width(spec_.results[0].n) * max_units_ <= kSharedFloats;
+    b_in_place_ =
+        shared_ && kernels_.b_in_place && !spec_.transpose_b && BytesOfB() <= kMaxInPlaceBytes;
     shared_ ? PlanSharing() : PlanTasks();
   }
 
@@ -171,12 +173,22 @@ class BlockedMatmul : public Kernel {
       ld_sums_ = blocks > 1 ? columns : kernels_.panel;
       sum_floats_ = AlignFloats((blocks > 1 ? rows : slab_rows_) * ld_sums_);
     }
+    if (b_in_place_) {
+      rounds_ = 1;
+      return;
+    }
     rounds_ = (blocks + at_once - 1) / at_once;
     const int64_t block_bytes = max_units_ * kernels_.unit_terms * shape.n * element_;
     pieces_ = spec_.transpose_b
                   ? Panels()
                   : std::clamp<int64_t>(block_bytes / kPieceBytes, 1, (max_units_ + 3) / 4);
     shared_floats_ = AlignFloats((blocks + rounds_ - 1) / rounds_ * width * max_units_);
+  }
+
+  int64_t BytesOfB() const {
+    int64_t elements = 0;
+    for (const ProductTerm& term : spec_.results[0].terms) elements += term.k * term.ldb;
+    return elements * element_;
   }
 
   const void* Element(const KernelArgs& args, int operand, int64_t i) const {
@@ -308,8 +320,11 @@ class BlockedMatmul : public Kernel {
     const int64_t blocks = static_cast<int64_t>(plans_[0].blocks.size());
     for (int64_t round = 0; round < rounds_; ++round) {
       const Range part = TaskRange(blocks, rounds_, round);
-      ParallelFor((part.end - part.begin) * pieces_, args.threads,
-                  [&](int64_t i) { PackPiece(args, part, part.begin + i / pieces_, i % pieces_); });
+      if (!b_in_place_) {
+        ParallelFor((part.end - part.begin) * pieces_, args.threads, [&](int64_t i) {
+          PackPiece(args, part, part.begin + i / pieces_, i % pieces_);
+        });
+      }
       ParallelFor(grid_.rows * grid_.columns, args.threads,
                   [&](int64_t i) { RunShare(args, part, i); });
     }
@@ -380,7 +395,14 @@ class BlockedMatmul : public Kernel {
         for (int64_t column = columns.begin; column < columns.end; column += kernels_.panel) {
           g.columns = std::min(kernels_.panel, columns.end - column);
           g.width = kernels_.Width(g.columns);
-          g.b = SharedPanel(args, part, at, column / kernels_.panel);
+          if (b_in_place_) {
+            const ProductTerm& term = SharedTerm(at);
+            g.b = static_cast<const float*>(
+                Element(args, term.b, SharedBlock(at).range.k0 * term.ldb + column));
+            g.width = term.ldb;
+          } else {
+            g.b = SharedPanel(args, part, at, column / kernels_.panel);
+          }
           g.start = result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)) + column;
           if (direct_) {
             SetResult(args, result, at > 0, row, column, &g);
@@ -411,7 +433,7 @@ class BlockedMatmul : public Kernel {
   int64_t max_units_ = 0;    // of a block of terms
 
   std::vector<Task> tasks_;
-  bool shared_ = false;
+  bool shared_ = false, b_in_place_ = false;
   Grid grid_;                        // of shared_
   int64_t rounds_ = 0, pieces_ = 0;  // of which a block of b is packed
   int64_t slab_rows_ = 0, group_ = 0, ld_sums_ = 0;

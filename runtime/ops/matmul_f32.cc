@@ -128,7 +128,7 @@ MatmulKernels Kernels(bool bf16) {
   kernels.tile_rows = kMaxTileRows;
   kernels.panel = kPanel;
   kernels.lanes = kLanes;
-  kernels.a_in_place = kernels.a_transposed_in_place = !bf16;
+  kernels.a_in_place = kernels.a_transposed_in_place = kernels.b_in_place = !bf16;
   kernels.pack_a = bf16 ? &PackA<uint16_t> : &PackA<float>;
   kernels.pack_a_transposed = bf16 ? &PackATransposed<uint16_t> : &PackATransposed<float>;
   kernels.pack_b = bf16 ? &PackB<uint16_t> : &PackB<float>;

@@ -61,6 +61,8 @@ class HalvesProduct : public Kernel {
         kernels_(SelectMatmulKernels(spec.operands)),
         add_to_(HWY_DYNAMIC_DISPATCH(AddTo)),
         in_place_(kernels_.a_transposed_in_place && term_.lda <= kMaxColumnStride),
+        b_in_place_(kernels_.b_in_place &&
+                    term_.k * term_.ldb * SizeOf(spec.operands) / kHalves <= kMaxInPlaceBytes),
         shape_{spec.m, result_.n, term_.k, true, false, kernels_.tile_rows, kernels_.panel} {
     for (const TermBlock& half : CutTermsInHalves(term_.k, kernels_.unit_terms)) {
       blocks_.push_back(CutTerms(half.terms, kernels_.unit_terms));
@@ -133,8 +135,13 @@ class HalvesProduct : public Kernel {
       const float* block_a = packed_a;
       for (const TermBlock& block : blocks_[static_cast<size_t>(half)]) {
         g.units = kernels_.Units(block.terms);
-        kernels_.pack_b({args.in[term_.b], term_.ldb, block.k0, block.terms, column, g.columns,
-                         packed_b, g.width});
+        if (b_in_place_) {
+          g.b = args.f32(static_cast<size_t>(term_.b)) + block.k0 * term_.ldb + column;
+          g.width = term_.ldb;
+        } else {
+          kernels_.pack_b({args.in[term_.b], term_.ldb, block.k0, block.terms, column, g.columns,
+                           packed_b, g.width});
+        }
         for (int64_t slab = 0; slab < slabs_; ++slab) {
           const Range rows = TaskRange(spec_.m, slabs_, slab);
           g.rows = rows.end - rows.begin;
@@ -167,7 +174,7 @@ class HalvesProduct : public Kernel {
   ProductTerm term_;
   MatmulKernels kernels_;
   decltype(HWY_DYNAMIC_DISPATCH(AddTo)) add_to_;
-  bool in_place_;  // a is read where it is
+  bool in_place_, b_in_place_;  // a, b are read where they are
   CutShape shape_;
   std::vector<std::vector<TermBlock>> blocks_;  // of each half
   Grid grid_;                                   // of a half: columns only

@@ -41,6 +41,9 @@ inline int64_t AlignFloats(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 inline constexpr int64_t kSlabRows = 126;         // of a, that stay in the second-level cache
 inline constexpr int64_t kMaxColumnStride = 512;  // of a transposed a that is read in place
+// Of b that is read in place: from the second-level cache, by every tile anew, which costs less than
+// to pack it.
+inline constexpr int64_t kMaxInPlaceBytes = 512 << 10;
 
 // Rows that are packed lie apart, and are too short for the processor to see where the next ones
 // will be. Packing asks for them this many rows before, about as long as the last cache takes to
@@ -88,7 +91,7 @@ struct PanelArgs {
   const float* a;
   int64_t lda;
   bool tiled;
-  const float* b;  // [units][width]
+  const float* b;  // [units][width]; in place: the matrix's own rows, `width` apart
   int64_t width;
   const float* start;  // [columns], or null for zero
   bool accumulate;
@@ -103,6 +106,7 @@ struct MatmulKernels {
   int64_t lanes;       // a panel's width is a multiple of it
   bool a_in_place;     // rows of a (not transposed) need no packing where k has only whole units
   bool a_transposed_in_place;            // nor does a transposed a whose rows are near each other
+  bool b_in_place;                       // nor b (not transposed), where it is small
   void (*pack_a)(const PackArgs& args);  // to rows of `units`
   void (*pack_a_transposed)(const PackArgs& args);  // to tiles of TileRows(count, tile_rows)
   void (*pack_b)(const PackArgs& args);             // to [units][width]
