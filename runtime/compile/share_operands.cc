@@ -7,12 +7,30 @@
 namespace plumb {
 namespace {
 
-bool HasBias(const Node& node) { return node.inputs.size() > 2 && node.inputs[2] != kNoValue; }
+constexpr size_t kMostShared = 8;  // products, as matmul_int8 takes at most
+
+// What a product takes after x: its weight, scales where that is int8, and a bias or none.
+struct Layer {
+  std::vector<ValueId> weight;
+  ValueId bias = kNoValue;
+};
+
+bool IsInt8(const Node& node) { return node.op->name == "matmul_int8"; }
+
+Layer LayerOf(const Node& node) {
+  const size_t bias = IsInt8(node) ? 3 : 2;
+  Layer layer;
+  layer.weight.assign(node.inputs.begin() + 1, node.inputs.begin() + static_cast<int64_t>(bias));
+  if (node.inputs.size() > bias) layer.bias = node.inputs[bias];
+  return layer;
+}
 
 // A product with a parameter, as a linear layer's: x w^T + bias.
 bool IsLinear(const GraphEdit& edit, const Node& node) {
-  return IsPlainProduct(edit, node) && !node.attrs.GetBool("transpose_a", false) &&
-         node.attrs.GetBool("transpose_b", false) &&
+  const bool product =
+      IsInt8(node) ? node.attrs.GetInt("count") == 1
+                   : IsPlainProduct(edit, node) && !node.attrs.GetBool("transpose_a", false);
+  return product && node.attrs.GetBool("transpose_b", false) &&
          edit.graph().value(node.inputs[1]).kind == ValueKind::kParameter;
 }
 
@@ -23,11 +41,13 @@ std::vector<size_t> LayersLike(const GraphEdit& edit, size_t first) {
   const Node& one = edit.node(first);
   for (size_t i = first + 1; i < edit.node_count(); ++i) {
     const Node& node = edit.node(i);
-    if (IsLinear(edit, node) && node.inputs[0] == one.inputs[0] && !edit.IsEdited(i)) {
+    if (IsLinear(edit, node) && node.op == one.op && node.inputs[0] == one.inputs[0] &&
+        !edit.IsEdited(i)) {
       // It moves forward: its bias has to be there by then.
-      const bool ready = !HasBias(node) ||
-                         edit.graph().value(node.inputs[2]).producer < static_cast<int32_t>(first);
-      if (ready) like.push_back(i);
+      const ValueId bias = LayerOf(node).bias;
+      const bool ready =
+          bias == kNoValue || edit.graph().value(bias).producer < static_cast<int32_t>(first);
+      if (ready && like.size() < kMostShared) like.push_back(i);
     } else if (node.op->flops != nullptr) {
       break;
     }
@@ -44,20 +64,21 @@ absl::StatusOr<Graph> ShareOperands(const Graph& graph, const OpRegistry& regist
     if (edit.IsEdited(i) || !IsLinear(edit, edit.node(i))) continue;
     const std::vector<size_t> layers = LayersLike(edit, i);
     if (layers.size() < 2) continue;
-    Node shared = {matmul_shared, {edit.node(i).inputs[0]}, {}, {}};
+    const OpDef* const op = IsInt8(edit.node(i)) ? edit.node(i).op : matmul_shared;
+    Node shared = {op, {edit.node(i).inputs[0]}, {}, {}};
     shared.attrs.Set("transpose_b", true);
     shared.attrs.Set("count", static_cast<int64_t>(layers.size()));
+    std::vector<ValueId> biases;
     bool any_bias = false;
     for (const size_t at : layers) {
-      shared.inputs.push_back(edit.node(at).inputs[1]);
+      const Layer layer = LayerOf(edit.node(at));
+      shared.inputs.insert(shared.inputs.end(), layer.weight.begin(), layer.weight.end());
       shared.outputs.push_back(edit.node(at).outputs[0]);
-      any_bias = any_bias || HasBias(edit.node(at));
-    }
-    for (const size_t at : layers) {
-      const Node& layer = edit.node(at);
-      if (any_bias) shared.inputs.push_back(HasBias(layer) ? layer.inputs[2] : kNoValue);
+      biases.push_back(layer.bias);
+      any_bias = any_bias || layer.bias != kNoValue;
       if (at != i) edit.Drop(at);
     }
+    if (any_bias) shared.inputs.insert(shared.inputs.end(), biases.begin(), biases.end());
     edit.Replace(i, {std::move(shared)});
   }
   return std::move(edit).Finish();

@@ -214,7 +214,10 @@ class Emitter : public FormulaBackend {
     if (int8) inputs.push_back(Param(ScalesName(weight)));
     if (bias != kNoValue) inputs.push_back(bias);
     Attrs attrs = {{"transpose_b", true}};
-    if (int8) return b_.Apply("matmul_int8", std::move(inputs), std::move(attrs), name);
+    if (int8) {
+      attrs.Set("count", int64_t{1});
+      return b_.Apply("matmul_int8", std::move(inputs), std::move(attrs), name);
+    }
     if (f32_out && options_.weights == WeightFormat::kBf16) attrs.Set("f32_out", true);
     return b_.Apply("matmul", std::move(inputs), std::move(attrs), name);
   }

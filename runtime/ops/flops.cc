@@ -34,6 +34,15 @@ double MatmulSharedFlops(const OpTypes& types) {
   return flops;
 }
 
+double MatmulInt8Flops(const OpTypes& types) {
+  const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
+  double flops = 0;
+  for (size_t i = 0; i < count; ++i) {
+    flops += ProductFlops(types.in(0).shape, types.in(1 + 2 * i).shape, types.attrs);
+  }
+  return flops;
+}
+
 double MatmulSumFlops(const OpTypes& types) {
   const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
   double flops = 0;

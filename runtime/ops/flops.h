@@ -14,6 +14,9 @@ double MatmulSharedFlops(const OpTypes& types);
 // matmul_sum: `count` pairs, after the addend.
 double MatmulSumFlops(const OpTypes& types);
 
+// matmul_int8: as matmul_shared.
+double MatmulInt8Flops(const OpTypes& types);
+
 // Scores and their product with the values: two products for each pair of a query and a key that
 // it sees. Each query sees the keys of its own call up to itself; what a cache held before (which
 // only the positions tell) comes on top and is not counted.

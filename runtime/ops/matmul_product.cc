@@ -1,18 +1,14 @@
 #include "runtime/ops/matmul_product.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "runtime/base/parallel.h"
 #include "runtime/ops/matmul_cut.h"
 #include "runtime/ops/matvec.h"
 #include "runtime/ops/small_matmul.h"
 
 namespace plumb {
 namespace {
-
-int64_t AlignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The block of a result that begins at `column`, for the finish.
 FinishArgs WholeColumns(const KernelArgs& args, const ProductSpec& spec,
@@ -68,68 +64,46 @@ class SmallProduct : public Kernel {
   int64_t panel_floats_ = 0, sum_floats_ = 0;
 };
 
-// All results of one operand are one job: a thread that has done its part of one goes on with the
-// next.
 class FewRowsProduct : public Kernel {
  public:
   explicit FewRowsProduct(const ProductSpec& spec)
       : spec_(spec), finish_(SelectFinish(spec.finish, spec.activation, spec.out)) {
     for (const ProductResult& result : spec_.results) {
-      Part part{Matvec(spec.m, result.n, result.terms[0].k, spec.operands, spec.operands,
-                       Finishes() ? DType::kF32 : spec.out),
-                tasks_, bytes_, 0};
-      bytes_ += AlignUp(part.matvec.scratch_bytes());
-      part.sums_at = bytes_;
-      if (Finishes()) bytes_ += AlignUp(spec.m * result.n * SizeOf(DType::kF32));
-      tasks_ += part.matvec.tasks();
-      parts_.push_back(part);
+      matvecs_.Add(Matvec(spec.m, result.n, result.terms[0].k, spec.operands, spec.operands,
+                          Finishes() ? DType::kF32 : spec.out));
+      sums_at_.push_back(sum_bytes_);
+      if (Finishes()) sum_bytes_ += AlignUp(spec.m * result.n * SizeOf(DType::kF32));
     }
   }
 
-  int64_t scratch_bytes() const override { return bytes_; }
+  int64_t scratch_bytes() const override { return sum_bytes_ + matvecs_.scratch_bytes(); }
 
   absl::Status Run(const KernelArgs& args) const override {
-    std::array<MatvecArgs, kMaxResults> prepared;
-    for (size_t r = 0; r < parts_.size(); ++r) {
+    const auto operands = [&](size_t r) -> Matvec::Operands {
       const ProductResult& result = spec_.results[r];
-      prepared[r] = parts_[r].matvec.Prepare(
-          {args.in[result.terms[0].a], args.in[result.terms[0].b], nullptr,
-           result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)),
-           Finishes() ? Sums(args, r) : args.out[result.out]},
-          static_cast<char*>(args.scratch) + parts_[r].scratch_at);
-    }
-    ParallelFor(tasks_, args.threads, [&](int64_t i) {
-      size_t r = 0;
-      while (r + 1 < parts_.size() && i >= parts_[r + 1].first_task) ++r;
-      parts_[r].matvec.RunTask(prepared[r], i - parts_[r].first_task,
-                               [&](int64_t begin, int64_t end) {
-                                 if (Finishes()) Finish(args, r, begin, end);
-                               });
+      return {args.in[result.terms[0].a], args.in[result.terms[0].b], nullptr,
+              result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)),
+              Finishes() ? Sums(args, r) : args.out[result.out]};
+    };
+    void* const scratch = static_cast<char*>(args.scratch) + sum_bytes_;
+    matvecs_.Run(operands, scratch, args.threads, [&](size_t r, int64_t begin, int64_t end) {
+      if (!Finishes()) return;
+      finish_(WholeColumns(args, spec_, spec_.results[r], Sums(args, r), begin, end));
     });
     return absl::OkStatus();
   }
 
-  static constexpr size_t kMaxResults = 8;
-
  private:
-  struct Part {  // of a result
-    Matvec matvec;
-    int64_t first_task;
-    int64_t scratch_at, sums_at;  // bytes
-  };
-
   bool Finishes() const { return spec_.finish != FinishKind::kStore; }
   float* Sums(const KernelArgs& args, size_t r) const {
-    return reinterpret_cast<float*>(static_cast<char*>(args.scratch) + parts_[r].sums_at);
-  }
-  void Finish(const KernelArgs& args, size_t r, int64_t begin, int64_t end) const {
-    finish_(WholeColumns(args, spec_, spec_.results[r], Sums(args, r), begin, end));
+    return reinterpret_cast<float*>(static_cast<char*>(args.scratch) + sums_at_[r]);
   }
 
   ProductSpec spec_;
   FinishFn finish_;
-  std::vector<Part> parts_;  // one a result
-  int64_t tasks_ = 0, bytes_ = 0;
+  Matvecs matvecs_;               // one a result
+  std::vector<int64_t> sums_at_;  // bytes of the scratch, where something is done to them
+  int64_t sum_bytes_ = 0;
 };
 
 }  // namespace
@@ -148,7 +122,7 @@ std::unique_ptr<Kernel> MakeSmallProduct(const ProductSpec& spec) {
 
 std::unique_ptr<Kernel> MakeFewRowsProduct(const ProductSpec& spec) {
   if (spec.transpose_a || !spec.transpose_b) return nullptr;
-  if (spec.results.size() > FewRowsProduct::kMaxResults) return nullptr;
+  if (spec.results.size() > Matvecs::kMost) return nullptr;
   for (const ProductResult& result : spec.results) {
     if (result.terms.size() != 1 || !UseMatvec(spec.m, result.n, result.terms[0].k)) return nullptr;
   }

@@ -11,7 +11,10 @@
 #define PLUMB_RUNTIME_OPS_MATVEC_H_
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/parallel.h"
@@ -85,19 +88,51 @@ class Matvec {
     if (range.end == band && kMatvecBands * band < n_) finish(kMatvecBands * band, n_);
   }
 
-  template <class Finish>
-  void Run(const Operands& operands, void* scratch, int threads, const Finish& finish) const {
-    const MatvecArgs args = Prepare(operands, scratch);
-    ParallelFor(tasks_, threads, [&](int64_t i) { RunTask(args, i, finish); });
-  }
-  void Run(const Operands& operands, void* scratch, int threads) const {
-    Run(operands, scratch, threads, [](int64_t, int64_t) {});
-  }
-
  private:
   int64_t m_, n_, k_, tasks_;
   bool pairs_, widen_;  // bf16 operands: multiplied as they are, or widened
   MatvecFn multiply_;
+};
+
+// Several products as one job: a thread that has done its part of one goes on with the next.
+class Matvecs {
+ public:
+  static constexpr size_t kMost = 8;
+
+  // REQUIRES: at most kMost calls.
+  void Add(const Matvec& matvec) {
+    parts_.push_back({matvec, tasks_, scratch_bytes_});
+    tasks_ += matvec.tasks();
+    scratch_bytes_ += AlignUp(matvec.scratch_bytes());
+  }
+
+  int64_t scratch_bytes() const { return scratch_bytes_; }
+
+  // operands(r) are those of product r; finish(r, begin, end) as in Matvec::RunTask. `scratch` is
+  // for this call alone, aligned to 64 bytes.
+  template <class OperandsOf, class Finish>
+  void Run(const OperandsOf& operands, void* scratch, int threads, const Finish& finish) const {
+    std::array<MatvecArgs, kMost> args;
+    for (size_t r = 0; r < parts_.size(); ++r) {
+      args[r] =
+          parts_[r].matvec.Prepare(operands(r), static_cast<char*>(scratch) + parts_[r].scratch_at);
+    }
+    ParallelFor(tasks_, threads, [&](int64_t i) {
+      size_t r = 0;
+      while (r + 1 < parts_.size() && i >= parts_[r + 1].first_task) ++r;
+      parts_[r].matvec.RunTask(args[r], i - parts_[r].first_task,
+                               [&](int64_t begin, int64_t end) { finish(r, begin, end); });
+    });
+  }
+
+ private:
+  struct Part {
+    Matvec matvec;
+    int64_t first_task;
+    int64_t scratch_at;  // bytes
+  };
+  std::vector<Part> parts_;
+  int64_t tasks_ = 0, scratch_bytes_ = 0;
 };
 
 }  // namespace plumb

@@ -66,7 +66,8 @@
 //
 // With weights in int8 (quantize.h), a matrix [N,K] and its scales f32[N, groups of K]; no gradient:
 //   embedding_int8(table i8[V,d], scales, ids i32[..]) -> f32[..,d]
-//   matmul_int8(x f32[..,K], w i8[N,K], scales, (bias[N])) {transpose_b=true} -> f32[..,N]
+//   matmul_int8(x f32[..,K], w_1 i8[N,K], scales_1, .. (, bias_1[N], ..)) {transpose_b=true, count}
+//       -> y_1 f32[..,N], ..
 #ifndef PLUMB_RUNTIME_OPS_OPS_H_
 #define PLUMB_RUNTIME_OPS_OPS_H_
 

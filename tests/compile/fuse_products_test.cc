@@ -264,6 +264,28 @@ TEST_F(FuseProductsTest, LayersOfOneInputReadItOnce) {
             "matmul(other wo) -> o\n");
 }
 
+TEST_F(FuseProductsTest, Int8LayersOfOneInputReadItOnce) {
+  EXPECT_EQ(NodesAfter("share-operands",
+                       [](GraphBuilder& b) {
+                         const ValueId x = X(b), bias = b.Parameter("bias", F32({kDim}));
+                         const auto layer = [&](const char* name, std::vector<ValueId> more) {
+                           const TensorType w{DType::kI8, {kDim, kDim}};
+                           std::vector<ValueId> inputs = {
+                               x, b.Parameter(absl::StrCat("w", name), w),
+                               b.Parameter(absl::StrCat("s", name), F32({kDim, 1}))};
+                           inputs.insert(inputs.end(), more.begin(), more.end());
+                           b.Output(name,
+                                    b.Apply("matmul_int8", inputs,
+                                            {{"transpose_b", true}, {"count", int64_t{1}}}, name));
+                         };
+                         layer("q", {});
+                         layer("k", {bias});
+                         b.Output("f", Linear(b, x, Weight(b, "wf"), "f"));
+                       }),
+            "matmul_int8(x wq sq wk sk _ bias) -> q k\n"
+            "matmul(x wf) -> f\n");
+}
+
 TEST_F(FuseProductsTest, LayersAreNotMovedOverOtherHeavyWorkNorBeforeTheirOperands) {
   EXPECT_EQ(NodesAfter("share-operands",
                        [](GraphBuilder& b) {

@@ -125,6 +125,11 @@ ReferenceTensors RandomFeeds(const Graph& graph, uint64_t seed) {
     const size_t elements = static_cast<size_t>(value.type.num_elements());
     if (value.type.dtype == DType::kI32) {
       feed.i.assign(elements, 0);
+    } else if (value.type.dtype == DType::kI8) {
+      const RngStream rng(seed, value.name);
+      for (size_t j = 0; j < elements; ++j) {
+        feed.i.push_back(static_cast<int32_t>(254 * rng.Uniform(j)) - 127);
+      }
     } else {
       const RngStream rng(seed, value.name);
       for (size_t j = 0; j < elements; ++j) {

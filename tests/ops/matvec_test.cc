@@ -169,31 +169,44 @@ TEST(MatvecTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
   }
 }
 
-// Task by task, on threads; bf16 operands are widened first.
-TEST(MatvecTest, AProductOnThreadsIsThatOfOneThread) {
-  const int64_t m = 3, n = 900, k = 257;
-  const Weights w(n, k);
+// Two products as one job, task by task, on threads; bf16 operands are widened where they must be.
+TEST(MatvecTest, AJobOnThreadsIsThatOfOneThread) {
+  const int64_t m = 3, k = 257;
+  const std::array<int64_t, 2> n = {900, 70};
+  const std::array<Weights, 2> w = {Weights(n[0], k), Weights(n[1], k)};
   const std::vector<float> x = Draw(m * k, "x");
   std::vector<uint16_t> half(x.size());
   HighHalves(x.data(), m * k, 1, half.data());
   for (const DType dtype : kFormats) {
     const bool bf16 = dtype == DType::kBF16;
-    const Matvec matvec(m, n, k, bf16 ? DType::kBF16 : DType::kF32, dtype, DType::kF32);
-    AlignedBuffer scratch(matvec.scratch_bytes());
-    const void* operand = bf16 ? static_cast<const void*>(half.data()) : x.data();
-    std::vector<float> one(static_cast<size_t>(m * n)), four(one.size());
-    const auto run = [&](int threads, std::vector<float>* y) {
-      std::vector<int> finished(static_cast<size_t>(n));
-      matvec.Run({operand, w.data(dtype), w.scales.data(), nullptr, y->data()}, scratch.data(),
-                 threads, [&](int64_t begin, int64_t end) {
-                   for (int64_t j = begin; j < end; ++j) ++finished[static_cast<size_t>(j)];
-                 });
-      EXPECT_EQ(finished, std::vector<int>(static_cast<size_t>(n), 1));
+    const DType x_dtype = bf16 ? DType::kBF16 : DType::kF32;
+    const void* const operand = bf16 ? static_cast<const void*>(half.data()) : x.data();
+    Matvecs job;
+    for (const int64_t width : n) job.Add(Matvec(m, width, k, x_dtype, dtype, DType::kF32));
+    AlignedBuffer scratch(job.scratch_bytes());
+    const auto run = [&](int threads) {
+      std::array<std::vector<float>, 2> y;
+      std::array<std::vector<int>, 2> finished;
+      for (size_t r = 0; r < 2; ++r) {
+        y[r].resize(static_cast<size_t>(m * n[r]));
+        finished[r].resize(static_cast<size_t>(n[r]));
+      }
+      job.Run(
+          [&](size_t r) -> Matvec::Operands {
+            return {operand, w[r].data(dtype), w[r].scales.data(), nullptr, y[r].data()};
+          },
+          scratch.data(), threads,
+          [&](size_t r, int64_t begin, int64_t end) {
+            for (int64_t j = begin; j < end; ++j) ++finished[r][static_cast<size_t>(j)];
+          });
+      for (size_t r = 0; r < 2; ++r)
+        EXPECT_EQ(finished[r], std::vector<int>(finished[r].size(), 1));
+      return y;
     };
-    run(1, &one);
-    run(4, &four);
-    EXPECT_EQ(std::memcmp(one.data(), four.data(), one.size() * sizeof(float)), 0);
-    EXPECT_NE(one[static_cast<size_t>(m * n - 1)], 0);
+    const auto one = run(1);
+    EXPECT_EQ(one, run(4));
+    EXPECT_NE(one[0].back(), 0);
+    EXPECT_NE(one[1].back(), 0);
   }
 }
 

@@ -31,7 +31,7 @@ OpCase Undifferentiated(OpCase c) {
 
 std::vector<OpCase> Int8OpCases() {
   std::vector<OpCase> cases;
-  const Attrs transposed({{"transpose_b", true}});
+  const Attrs transposed({{"transpose_b", true}, {"count", int64_t{1}}});
   // m, n, k: one group a row, several, rows that do not divide into groups; few rows and many; rows
   // of w that are left over; several tasks.
   const std::vector<std::array<int64_t, 3>> shapes = {
@@ -53,6 +53,21 @@ std::vector<OpCase> Int8OpCases() {
   batched.inputs = {Random({2, 3, 64}), RandomInt8(10, 64), Scales(10, 64), Random({10})};
   batched.attrs = transposed;
   cases.push_back(Undifferentiated(std::move(batched)));
+
+  // Several of one operand, of different heights; no bias, one, all.
+  for (const int64_t m : {1, 5, 40}) {
+    for (const int biases : {0, 1, 3}) {
+      OpCase c;
+      c.op = "matmul_int8";
+      c.name = absl::StrCat("three of ", m, " rows, biases ", biases);
+      c.inputs = {Random({m, 192}), RandomInt8(70, 192),  Scales(70, 192), RandomInt8(9, 192),
+                  Scales(9, 192),   RandomInt8(300, 192), Scales(300, 192)};
+      if (biases == 1) c.inputs.insert(c.inputs.end(), {Random({70})});
+      if (biases == 3) c.inputs.insert(c.inputs.end(), {Random({70}), Random({9}), Random({300})});
+      c.attrs = Attrs({{"transpose_b", true}, {"count", int64_t{3}}});
+      cases.push_back(Undifferentiated(std::move(c)));
+    }
+  }
 
   for (const int64_t width : {1, 16, 65, 128}) {
     OpCase c;
