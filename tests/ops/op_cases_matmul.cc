@@ -94,6 +94,15 @@ void AddMatmuls(std::vector<OpCase>* cases) {
     AddMatmul(cases, {35, 66, 3301, true, false, bf16}, false, /*f32_out=*/true);
     cases->back().tolerance = 5e-6;  // long sums
   }
+  // Blocks of rows and of columns over an operand that is packed once for all or, in f32, read
+  // where it is; the second with sums in parts.
+  for (const bool tb : {false, true}) {
+    for (const bool bf16 : {false, true}) {
+      AddMatmul(cases, {300, 700, 40, false, tb, bf16}, true);
+      AddMatmul(cases, {258, 520, bf16 ? 1541 : 790, false, tb, bf16}, true);
+      cases->back().tolerance = 5e-6;
+    }
+  }
   AddMatmul(cases, {8200, 17, 17, false, true, false}, true);
   AddMatmul(cases, {2100, 17, 18, false, true, true}, true);
   for (const bool bf16 : {false, true}) {
