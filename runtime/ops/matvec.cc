@@ -130,6 +130,8 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
     const int64_t begin = q * group, end = begin + group;
     int64_t p = begin;
     for (; p + kLanes <= end; p += kLanes) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + p);
       V weights[kR];
 #pragma GCC unroll 4
       for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w[r] + p), r);

@@ -9,6 +9,15 @@
 
 namespace plumb {
 
+// With several rows of x a line of weights is worked on for longer than the processor looks ahead
+// by itself: kernels ask for what a band needs this many bytes later. Beyond the end of w it does
+// no harm. Always inlined: to gcc a function that only prefetches has no effect.
+inline constexpr int64_t kBandBytesAhead = 2048;
+template <class W>
+[[gnu::always_inline]] inline void AskInBand(const W* w) {
+  __builtin_prefetch(reinterpret_cast<const char*>(w) + kBandBytesAhead);
+}
+
 // Columns j + b * band of y, for bands b of [0, bands). Tiles has
 //   kMaxRows               rows of x that are multiplied in one pass over rows of w
 //   WeightRows(rows)       rows of w at once beside so many: 4, 2 or 1

@@ -55,6 +55,8 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
   };
   int64_t p = 0;
   for (; p + kTerms <= k; p += kTerms) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + p);
     __m512bh weights[kR];
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) weights[r] = Load(w[r] + p);
