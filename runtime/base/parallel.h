@@ -33,16 +33,16 @@ inline Range TaskRange(int64_t items, int64_t n, int64_t i) {
 }
 
 // Runs body(i) for every i in [0, n) on at most `threads` threads: the calling one and those that
-// are free. `body` must not throw.
+// are free. `body` must not throw. `next`: what threads will read after it.
 template <class Body>
-void ParallelFor(int64_t n, int threads, const Body& body) {
+void ParallelFor(int64_t n, int threads, const Body& body, NextReads next = {}) {
   if (n <= 1 || threads <= 1) {
     for (int64_t i = 0; i < n; ++i) body(i);
     return;
   }
   RunOnPool(
       n, threads, [](const void* context, int64_t i) { (*static_cast<const Body*>(context))(i); },
-      &body);
+      &body, next);
 }
 
 }  // namespace plumb

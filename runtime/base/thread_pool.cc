@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <limits>
+#include <utility>
 
 #include "runtime/base/processors.h"
 
@@ -48,10 +49,13 @@ void Pause() {
 #endif
 }
 
-// Spins until done() holds or `limit` has passed; returns done().
+// Spins until done() holds or `limit` has passed, and asks for memory meanwhile; returns done().
 template <class Done>
-bool SpinUntil(Clock::duration limit, const Done& done) {
+bool SpinUntil(Clock::duration limit, const Done& done, ReadAhead ahead) {
   Clock::time_point end{};
+  do {
+    if (done()) return true;
+  } while (ahead.Step());
   for (;;) {
     for (int i = 0; i < 16; ++i) {
       if (done()) return true;
@@ -102,6 +106,7 @@ struct alignas(64) Share {
 struct Job {
   TaskFn task;
   const void* context;
+  NextReads next;
   int64_t first;  // of all the caller's tasks, that of this job
   int seats;      // threads that the tasks are divided among, whether they come or not
   int helpers;    // workers that were called
@@ -109,6 +114,11 @@ struct Job {
   uint8_t helper[kMaxThreads];   // the workers that were called
   uint8_t seat_of[kMaxWorkers];  // by worker: its share, set before it is called
   Share shares[kMaxThreads];     // the first is the caller's
+
+  // What the thread at `seat` may ask for when it finds no task.
+  ReadAhead NextOf(int seat) const {
+    return next.of == nullptr ? ReadAhead{} : next.of(next.context, seat, seats);
+  }
 
   // Takes a task for the thread at `seat` and runs it; false when all are taken.
   bool RunOne(int seat) {
@@ -138,9 +148,11 @@ struct alignas(128) Worker {
   [[noreturn]] void Loop() {
     in_task = true;
     const auto called = [this] { return mailbox.load(std::memory_order_acquire) != kIdle; };
+    ReadAhead ahead;
     for (;;) {
       uintptr_t seen = kIdle;
-      if (!SpinUntil(spins ? kSpinIdle : Clock::duration::zero(), called)) {
+      if (!SpinUntil(spins ? kSpinIdle : Clock::duration::zero(), called,
+                     std::exchange(ahead, {}))) {
         // Whoever replaces kAsleep posts once, so posts and waits come in pairs.
         if (mailbox.compare_exchange_strong(seen, kAsleep, std::memory_order_acq_rel)) Wait(&wake);
       }
@@ -153,6 +165,7 @@ struct alignas(128) Worker {
       const int seat = job->seat_of[index];
       while (job->RunOne(seat)) {
       }
+      ahead = job->NextOf(seat);
       if (mailbox.exchange(kIdle, std::memory_order_acq_rel) & kMissed) sem_post(&job->left);
     }
   }
@@ -166,7 +179,7 @@ class Pool {
     return pool;
   }
 
-  void Run(int64_t first, int64_t n, int threads, TaskFn task, const void* context);
+  void Run(int64_t first, int64_t n, int threads, TaskFn task, const void* context, NextReads next);
 
  private:
   Pool();
@@ -265,7 +278,10 @@ void Pool::Dismiss(Worker* worker, Job* job) {
   if (worker->mailbox.compare_exchange_strong(seen, kIdle, std::memory_order_acq_rel)) return;
   // It is there, or has left and perhaps works for another caller.
   const auto has_left = [&] { return worker->mailbox.load(std::memory_order_acquire) != there; };
-  if (SpinUntil(worker->spins ? kSpinForTasks : Clock::duration::zero(), has_left)) return;
+  if (SpinUntil(worker->spins ? kSpinForTasks : Clock::duration::zero(), has_left,
+                job->NextOf(0))) {
+    return;
+  }
   sem_init(&job->left, 0, 0);
   seen = there;
   if (worker->mailbox.compare_exchange_strong(seen, there | kMissed, std::memory_order_acq_rel)) {
@@ -274,10 +290,12 @@ void Pool::Dismiss(Worker* worker, Job* job) {
   sem_destroy(&job->left);
 }
 
-void Pool::Run(int64_t first, int64_t n, int threads, TaskFn task, const void* context) {
+void Pool::Run(int64_t first, int64_t n, int threads, TaskFn task, const void* context,
+               NextReads next) {
   Job job;
   job.task = task;
   job.context = context;
+  job.next = next;
   job.first = first;
   job.seats = static_cast<int>(std::min<int64_t>(n, std::min(threads, kMaxThreads)));
   job.helpers = 0;
@@ -296,14 +314,14 @@ void Pool::Run(int64_t first, int64_t n, int threads, TaskFn task, const void* c
 
 }  // namespace
 
-void RunOnPool(int64_t n, int threads, TaskFn task, const void* context) {
+void RunOnPool(int64_t n, int threads, TaskFn task, const void* context, NextReads next) {
   if (n <= 1 || threads <= 1 || in_task) {
     for (int64_t i = 0; i < n; ++i) task(context, i);
     return;
   }
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // of what a share can say
   for (int64_t first = 0; first < n; first += kMost) {
-    Pool::Get()->Run(first, std::min(n - first, kMost), threads, task, context);
+    Pool::Get()->Run(first, std::min(n - first, kMost), threads, task, context, next);
   }
 }
 

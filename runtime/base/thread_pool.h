@@ -11,9 +11,19 @@
 
 #include <cstdint>
 
+#include "runtime/base/read_ahead.h"
+
 namespace plumb {
 
 using TaskFn = void (*)(const void* context, int64_t i);
+
+// What a thread that has run out of tasks will read next: the thread of the call has seat 0 of
+// `seats`, workers the others, and in the next call of as many tasks of that many threads each
+// begins with tasks n * seat / seats.. of n.
+struct NextReads {
+  ReadAhead (*of)(const void* context, int seat, int seats) = nullptr;
+  const void* context = nullptr;
+};
 
 // Runs task(context, i) once for every i in [0, n), on the calling thread and on whichever of
 // `threads` - 1 workers come to help; returns when all are done. What it promises:
@@ -26,7 +36,9 @@ using TaskFn = void (*)(const void* context, int64_t i);
 // - The child of a fork() starts with no workers and makes its own. In a child that was forked from
 //   within a task, tasks that workers had begun remain undone.
 // The order of tasks and who runs them vary. `task` must not throw.
-void RunOnPool(int64_t n, int threads, TaskFn task, const void* context);
+// Threads that find no task left ask for `next` while they wait, workers also after the call has
+// returned: memory goes on reading while little is to be done. `next.of` is called before that.
+void RunOnPool(int64_t n, int threads, TaskFn task, const void* context, NextReads next = {});
 
 }  // namespace plumb
 

@@ -79,8 +79,16 @@ absl::Status Executable::MakeSteps() {
     scratch_bytes_ = std::max(scratch_bytes_, (*kernel)->scratch_bytes());
     void** const in = add_operands(node.inputs);
     void** const out = add_operands(node.outputs);
-    steps_.push_back({kernel->get(), in, out});
+    steps_.push_back({kernel->get(), in, out, nullptr});
     kernels_.push_back(*std::move(kernel));
+  }
+  // Twice around: a program runs again, as a rule.
+  const Step* reader = nullptr;
+  for (int round = 0; round < 2; ++round) {
+    for (size_t i = steps_.size(); i-- > 0;) {
+      steps_[i].next_reader = reader;
+      if (steps_[i].kernel->reads_from_memory()) reader = &steps_[i];
+    }
   }
   scratch_offset_ = AlignUp(plan_.arena_bytes);
   return absl::OkStatus();
@@ -157,6 +165,19 @@ absl::Status Executable::CheckBound() const {
       absl::StrCat("not bound to memory: ", absl::StrJoin(missing, ", ")));
 }
 
+absl::Status Executable::RunStep(const Step& step, int threads) const {
+  KernelArgs args{step.in, step.out, workspace_ + scratch_offset_, threads};
+  if (step.next_reader != nullptr) {
+    args.next = {[](const void* context, int seat, int seats) {
+                   const Step& reader = *static_cast<const Step*>(context);
+                   return reader.kernel->FirstReads(reader.in, seat, seats);
+                 },
+                 step.next_reader};
+  }
+  absl::Status status = step.kernel->Run(args);
+  return status.ok() ? status : StepError(step, status);
+}
+
 absl::Status Executable::StepError(const Step& step, const absl::Status& status) const {
   const Node& node = graph_.nodes[static_cast<size_t>(&step - steps_.data())];
   return Annotate(status, absl::StrCat(plumb::ToString(graph_, node), ": "));
@@ -164,12 +185,7 @@ absl::Status Executable::StepError(const Step& step, const absl::Status& status)
 
 absl::Status Executable::Run(int threads) const {
   PLUMB_RETURN_IF_ERROR(CheckBound());
-  KernelArgs args{nullptr, nullptr, workspace_ + scratch_offset_, threads};
-  for (const Step& step : steps_) {
-    args.in = step.in;
-    args.out = step.out;
-    if (absl::Status status = step.kernel->Run(args); !status.ok()) return StepError(step, status);
-  }
+  for (const Step& step : steps_) PLUMB_RETURN_IF_ERROR(RunStep(step, threads));
   CopyOutputs();
   return absl::OkStatus();
 }
@@ -177,14 +193,9 @@ absl::Status Executable::Run(int threads) const {
 absl::Status Executable::RunAndObserve(int threads, absl::Span<const ValueId> values,
                                        Observer observe) const {
   PLUMB_RETURN_IF_ERROR(CheckBound());
-  KernelArgs args{nullptr, nullptr, workspace_ + scratch_offset_, threads};
   size_t next = 0;
   for (size_t i = 0; i < steps_.size(); ++i) {
-    args.in = steps_[i].in;
-    args.out = steps_[i].out;
-    if (absl::Status status = steps_[i].kernel->Run(args); !status.ok()) {
-      return StepError(steps_[i], status);
-    }
+    PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
     for (; next < values.size() && Index(graph_.value(values[next]).producer) == i; ++next) {
       observe(next, DataOf(values[next]));
     }
@@ -198,14 +209,9 @@ absl::Status Executable::RunAndTime(int threads, absl::Span<double> seconds_by_n
   using Clock = std::chrono::steady_clock;
   PLUMB_RETURN_IF_ERROR(CheckBound());
   PLUMB_CHECK(seconds_by_node.size() == steps_.size(), "there is one time for each node");
-  KernelArgs args{nullptr, nullptr, workspace_ + scratch_offset_, threads};
   Clock::time_point start = Clock::now();
   for (size_t i = 0; i < steps_.size(); ++i) {
-    args.in = steps_[i].in;
-    args.out = steps_[i].out;
-    if (absl::Status status = steps_[i].kernel->Run(args); !status.ok()) {
-      return StepError(steps_[i], status);
-    }
+    PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
     const Clock::time_point end = Clock::now();
     seconds_by_node[i] += std::chrono::duration<double>(end - start).count();
     start = end;
@@ -238,13 +244,8 @@ absl::StatusOr<std::string> Executable::RunAndFindNonFinite(int threads) const {
     if (value.kind != ValueKind::kComputed && !is_finite(id)) return value.name;
   }
   std::string first;
-  KernelArgs args{nullptr, nullptr, workspace_ + scratch_offset_, threads};
   for (size_t i = 0; i < steps_.size(); ++i) {
-    args.in = steps_[i].in;
-    args.out = steps_[i].out;
-    if (absl::Status status = steps_[i].kernel->Run(args); !status.ok()) {
-      return StepError(steps_[i], status);
-    }
+    PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
     for (const ValueId id : graph_.nodes[i].outputs) {
       if (first.empty() && !is_finite(id)) first = graph_.value(id).name;
     }

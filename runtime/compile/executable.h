@@ -75,12 +75,14 @@ class Executable {
     const Kernel* kernel;
     const void* const* in;
     void* const* out;
+    const Step* next_reader;  // the next one that reads from memory, after the last the first
   };
 
   Executable() = default;
   absl::Status MakeSteps();
   void NameBindings();
   absl::Status CheckBound() const;
+  absl::Status RunStep(const Step& step, int threads) const;
   absl::Status StepError(const Step& step, const absl::Status& status) const;
   void CopyOutputs() const;
   void* DataOf(ValueId id) const;

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "runtime/base/parallel.h"
 #include "runtime/base/tensor_type.h"
 #include "runtime/graph/attrs.h"
 #include "runtime/graph/graph.h"
@@ -40,8 +41,9 @@ struct OpTypes {
 struct KernelArgs {
   const void* const* in;
   void* const* out;
-  void* scratch;  // at least scratch_bytes() of uninitialised memory, private to this call
-  int threads;    // how many the kernel may use
+  void* scratch;     // at least scratch_bytes() of uninitialised memory, private to this call
+  int threads;       // how many the kernel may use
+  NextReads next{};  // what ops after this one will read, for threads that have to wait
 
   const float* f32(size_t i) const { return static_cast<const float*>(in[i]); }
   const int32_t* i32(size_t i) const { return static_cast<const int32_t*>(in[i]); }
@@ -58,6 +60,14 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual int64_t scratch_bytes() const { return 0; }
   virtual absl::Status Run(const KernelArgs& args) const = 0;
+
+  // Whether FirstReads says anything.
+  virtual bool reads_from_memory() const { return false; }
+  // What of its inputs, which no op of the program may have written (weights), the thread with that
+  // seat (NextReads) reads first.
+  virtual ReadAhead FirstReads(const void* const* /*in*/, int /*seat*/, int /*seats*/) const {
+    return {};
+  }
 };
 
 // A tensor of the reference: floating-point elements as double, whatever the graph's dtype.
@@ -96,9 +106,9 @@ struct OpDef {
 
   // Vector-Jacobian product: adds to `b` the nodes that turn the gradients of `node`'s outputs
   // (kNoValue where the loss does not depend on one) into the gradients of its inputs, and returns
-  // one id per input, kNoValue for "none". A gradient has the GradientType of its value. `wanted[i]`
-  // says whether input i's gradient is of use.
-  // Null for ops that are not differentiated (gradients themselves, decode-time ops).
+  // one id per input, kNoValue for "none". A gradient has the GradientType of its value.
+  // `wanted[i]` says whether input i's gradient is of use. Null for ops that are not differentiated
+  // (gradients themselves, decode-time ops).
   std::vector<ValueId> (*vjp)(GraphBuilder& b, const Node& node,
                               absl::Span<const ValueId> d_outputs,
                               const std::vector<bool>& wanted) = nullptr;

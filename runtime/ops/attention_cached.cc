@@ -96,9 +96,10 @@ class AttentionCachedKernel : public Kernel {
       keys = std::max(keys, first + shape_.tokens);
     }
 
-    workers_.Run(args, Work(keys), [&](int64_t item, float* scratch) {
+    workers_.Run(args, Work(keys), [&](int64_t item, int64_t next, float* scratch) {
       // The last blocks see the most keys: they come first.
-      RunHead(args, item % heads_, blocks_ - 1 - item / heads_, scratch);
+      RunHead(args, item % heads_, blocks_ - 1 - item / heads_, next < 0 ? -1 : next % heads_,
+              scratch);
     });
     return absl::OkStatus();
   }
@@ -107,12 +108,18 @@ class AttentionCachedKernel : public Kernel {
   int64_t Work(int64_t keys) const { return 4 * heads_ * shape_.tokens * keys * shape_.head_dim; }
   static T* Cache(const KernelArgs& args, size_t i) { return static_cast<T*>(args.out[i]); }
 
-  void RunHead(const KernelArgs& args, int64_t index, int64_t block, float* scratch) const {
+  // Where the keys of head `index` of all rows' begin in the cache.
+  int64_t KeysAt(int64_t index) const {
+    const int64_t row = index / shape_.heads, head = index % shape_.heads;
+    return row * capacity_ * shape_.kv_stride() + head / shape_.group() * shape_.head_dim;
+  }
+
+  void RunHead(const KernelArgs& args, int64_t index, int64_t block, int64_t next,
+               float* scratch) const {
     const int64_t row = index / shape_.heads, head = index % shape_.heads;
     const int64_t skipped = block * kQueryRows;
     const int64_t at = (row * shape_.tokens + skipped) * shape_.q_stride() + head * shape_.head_dim;
-    const int64_t kv_at =
-        row * capacity_ * shape_.kv_stride() + head / shape_.group() * shape_.head_dim;
+    const int64_t kv_at = KeysAt(index);
     const int64_t first = args.i32(5)[row * shape_.tokens] + skipped;
     const float scale = static_cast<float>(shape_.scale);
     const T* q = static_cast<const T*>(args.in[0]) + at;
@@ -144,6 +151,7 @@ class AttentionCachedKernel : public Kernel {
       call.keys = first + t + 1;
       call.head_dim = shape_.head_dim;
       call.scale = scale;
+      if (t + 1 == shape_.tokens && next >= 0) call.next_k = Cache(args, 1) + KeysAt(next);
       attend_one_(call, scratch);
     }
   }

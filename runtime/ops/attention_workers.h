@@ -30,11 +30,10 @@ class AttentionWorkers {
   void Run(const KernelArgs& args, const Body& body) const {
     RunFor(most_, args, body);
   }
-  // body(item, scratch), where there is less work to do than planned.
+  // The same where there is less work to do than planned.
   template <class Body>
   void Run(const KernelArgs& args, int64_t work, const Body& body) const {
-    RunFor(std::min(most_, TaskCount(items_, work)), args,
-           [&](int64_t item, int64_t /*next*/, float* scratch) { body(item, scratch); });
+    RunFor(std::min(most_, TaskCount(items_, work)), args, body);
   }
 
  private:
@@ -47,18 +46,21 @@ class AttentionWorkers {
       shares[i].next.store(range.begin, std::memory_order_relaxed);
       shares[i].end = range.end;
     }
-    ParallelFor(workers, args.threads, [&](int64_t worker) {
-      float* scratch =
-          reinterpret_cast<float*>(static_cast<char*>(args.scratch) + worker * slot_bytes_);
-      for (int64_t i = 0; i < workers; ++i) {
-        Share& share = shares[(worker + i) % workers];
-        for (;;) {
-          const int64_t item = share.next.fetch_add(1, std::memory_order_relaxed);
-          if (item >= share.end) break;
-          body(item, item + 1 < share.end ? item + 1 : -1, scratch);
-        }
-      }
-    });
+    ParallelFor(
+        workers, args.threads,
+        [&](int64_t worker) {
+          float* scratch =
+              reinterpret_cast<float*>(static_cast<char*>(args.scratch) + worker * slot_bytes_);
+          for (int64_t i = 0; i < workers; ++i) {
+            Share& share = shares[(worker + i) % workers];
+            for (;;) {
+              const int64_t item = share.next.fetch_add(1, std::memory_order_relaxed);
+              if (item >= share.end) break;
+              body(item, item + 1 < share.end ? item + 1 : -1, scratch);
+            }
+          }
+        },
+        args.next);
   }
 
   static constexpr int64_t kMaxWorkers = 64;  // TaskCount gives no more

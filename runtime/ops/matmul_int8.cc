@@ -86,8 +86,13 @@ class FewRowsKernel : public Kernel {
       return {args.in[0], args.in[WeightAt(r)], args.f32(ScalesAt(r)), BiasOf(args, biases_, r),
               args.out[r]};
     };
-    matvecs_.Run(operands, args.scratch, args.threads, [](size_t, int64_t, int64_t) {});
+    matvecs_.Run(operands, args.scratch, args.threads, args.next);
     return absl::OkStatus();
+  }
+
+  bool reads_from_memory() const override { return true; }
+  ReadAhead FirstReads(const void* const* in, int seat, int seats) const override {
+    return matvecs_.FirstReads([in](size_t r) { return in[WeightAt(r)]; }, seat, seats);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/parallel.h"
 #include "runtime/ops/matmul_cut.h"
 #include "runtime/ops/matvec.h"
 #include "runtime/ops/small_matmul.h"
@@ -86,15 +87,33 @@ class FewRowsProduct : public Kernel {
               Finishes() ? Sums(args, r) : args.out[result.out]};
     };
     void* const scratch = static_cast<char*>(args.scratch) + sum_bytes_;
-    matvecs_.Run(operands, scratch, args.threads, [&](size_t r, int64_t begin, int64_t end) {
-      if (!Finishes()) return;
-      finish_(WholeColumns(args, spec_, spec_.results[r], Sums(args, r), begin, end));
-    });
+    matvecs_.Run(operands, scratch, args.threads, args.next);
+    if (Finishes()) {
+      for (size_t r = 0; r < spec_.results.size(); ++r) Finish(args, r);
+    }
     return absl::OkStatus();
+  }
+
+  bool reads_from_memory() const override { return true; }
+  ReadAhead FirstReads(const void* const* in, int seat, int seats) const override {
+    return matvecs_.FirstReads([&](size_t r) { return in[spec_.results[r].terms[0].b]; }, seat,
+                               seats);
   }
 
  private:
   bool Finishes() const { return spec_.finish != FinishKind::kStore; }
+  // After the product: for the few sums that a task makes it costs as much as they do, and memory
+  // waits meanwhile.
+  void Finish(const KernelArgs& args, size_t r) const {
+    const ProductResult& result = spec_.results[r];
+    constexpr int64_t kWork = 8;  // scalar operations of an element
+    const int64_t tasks = TaskCount(result.n, spec_.m * result.n * kWork);
+    const auto finish = [&](int64_t i) {
+      const Range range = TaskRange(result.n, tasks, i);
+      finish_(WholeColumns(args, spec_, result, Sums(args, r), range.begin, range.end));
+    };
+    ParallelFor(tasks, args.threads, finish, args.next);
+  }
   float* Sums(const KernelArgs& args, size_t r) const {
     return reinterpret_cast<float*>(static_cast<char*>(args.scratch) + sums_at_[r]);
   }

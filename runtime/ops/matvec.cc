@@ -12,6 +12,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "runtime/ops/simd_bf16-inl.h"
+#include "runtime/ops/simd_fold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -149,11 +150,14 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
 #pragma GCC unroll 8
   for (int a = 0; a < kM; ++a) {
     Y* const y = static_cast<Y*>(g.y) + (i + a) * g.ldy;
+    // Four at once; their order does not depend on what stands beside a sum.
+    const auto of = [&](int r) HWY_ATTR { return r < kR ? sum[a][r] : hn::Zero(d); };
+    float totals[4];
+    FoldLanes(d, of(0), of(1), of(2), of(3), Sum(), totals);
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) {
-      const float total = hn::GetLane(hn::SumOfLanes(d, sum[a][r]));
       const int64_t at = j + r * band;
-      Put(g.bias == nullptr ? total : total + g.bias[at], y + at);
+      Put(g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], y + at);
     }
   }
 }
@@ -224,7 +228,7 @@ namespace {
 // The tasks of one thread follow each other in memory, and are so short that threads end together.
 int64_t CountTasks(int64_t m, int64_t n, int64_t k, DType weights) {
   if (n * k * (m + 3) < int64_t{1} << 18) return 1;
-  constexpr int64_t kTaskBytes = 64 << 10;
+  constexpr int64_t kTaskBytes = 128 << 10;
   const int64_t most = std::min<int64_t>(2048, n / kMatvecBands);
   return std::max<int64_t>(1, std::min(n * k * SizeOf(weights) / kTaskBytes, most));
 }
@@ -236,6 +240,7 @@ Matvec::Matvec(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType ou
       n_(n),
       k_(k),
       tasks_(CountTasks(m, n, k, weights)),
+      weight_bytes_(SizeOf(weights)),
       pairs_(x == DType::kBF16 && weights == DType::kBF16 && UsesBf16Pairs()),
       widen_(x == DType::kBF16 && !pairs_),
       multiply_(pairs_ ? FastBf16Matvec(out) : SelectMatvec(weights, out)) {}

@@ -75,21 +75,21 @@ class Matvec {
   MatvecArgs Prepare(const Operands& operands, void* scratch) const;
 
   int64_t tasks() const { return tasks_; }
-  // Runs task i. Calls finish(begin, end) when columns [begin, end) of all rows of y are there: for
-  // what is to be done with them while they are in this thread's cache.
-  template <class Finish>
-  void RunTask(const MatvecArgs& args, int64_t i, const Finish& finish) const {
+  // What tasks [begin, end) read of w.
+  ReadAhead ReadsOf(const void* w, int64_t begin, int64_t end) const {
     const int64_t band = n_ / kMatvecBands;
-    const Range range = TaskRange(band, tasks_, i);
+    const int64_t first = TaskRange(band, tasks_, begin).begin;
+    const int64_t row_bytes = k_ * weight_bytes_;
+    return ReadAhead::Of(static_cast<const char*>(w) + first * row_bytes, band * row_bytes,
+                         kMatvecBands, (TaskRange(band, tasks_, end).begin - first) * row_bytes);
+  }
+  void RunTask(const MatvecArgs& args, int64_t i) const {
+    const Range range = TaskRange(n_ / kMatvecBands, tasks_, i);
     multiply_(args, range.begin, range.end);
-    for (int64_t b = 0; b < kMatvecBands && range.begin < range.end; ++b) {
-      finish(b * band + range.begin, b * band + range.end);
-    }
-    if (range.end == band && kMatvecBands * band < n_) finish(kMatvecBands * band, n_);
   }
 
  private:
-  int64_t m_, n_, k_, tasks_;
+  int64_t m_, n_, k_, tasks_, weight_bytes_;
   bool pairs_, widen_;  // bf16 operands: multiplied as they are, or widened
   MatvecFn multiply_;
 };
@@ -108,21 +108,35 @@ class Matvecs {
 
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
-  // operands(r) are those of product r; finish(r, begin, end) as in Matvec::RunTask. `scratch` is
-  // for this call alone, aligned to 64 bytes.
-  template <class OperandsOf, class Finish>
-  void Run(const OperandsOf& operands, void* scratch, int threads, const Finish& finish) const {
+  // operands(r) are those of product r. `scratch` is for this call alone, aligned to 64 bytes.
+  template <class OperandsOf>
+  void Run(const OperandsOf& operands, void* scratch, int threads, NextReads next) const {
     std::array<MatvecArgs, kMost> args;
     for (size_t r = 0; r < parts_.size(); ++r) {
       args[r] =
           parts_[r].matvec.Prepare(operands(r), static_cast<char*>(scratch) + parts_[r].scratch_at);
     }
-    ParallelFor(tasks_, threads, [&](int64_t i) {
-      size_t r = 0;
-      while (r + 1 < parts_.size() && i >= parts_[r + 1].first_task) ++r;
-      parts_[r].matvec.RunTask(args[r], i - parts_[r].first_task,
-                               [&](int64_t begin, int64_t end) { finish(r, begin, end); });
-    });
+    ParallelFor(
+        tasks_, threads,
+        [&](int64_t i) {
+          size_t r = 0;
+          while (r + 1 < parts_.size() && i >= parts_[r + 1].first_task) ++r;
+          parts_[r].matvec.RunTask(args[r], i - parts_[r].first_task);
+        },
+        next);
+  }
+
+  // What the thread with that seat (NextReads) reads first. weights(r) are those of product r.
+  template <class WeightsOf>
+  ReadAhead FirstReads(const WeightsOf& weights, int seat, int seats) const {
+    // A job of one task is the caller's, whoever has time.
+    if (tasks_ == 1) return {};
+    const Range share = TaskRange(tasks_, seats, seat);
+    size_t r = 0;
+    while (r + 1 < parts_.size() && share.begin >= parts_[r + 1].first_task) ++r;
+    const Part& part = parts_[r];
+    const int64_t end = std::min(share.end - part.first_task, part.matvec.tasks());
+    return part.matvec.ReadsOf(weights(r), share.begin - part.first_task, end);
   }
 
  private:

@@ -51,26 +51,34 @@ absl::Status DecodeSession::BindCommon(Executable* executable) {
   PLUMB_RETURN_IF_ERROR(weights_->Bind(executable));
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
-  for (const Value& value : executable->graph().values) {
+  if (caches_.empty()) PlaceCaches(executable->graph());
+  return absl::OkStatus();
+}
+
+void DecodeSession::PlaceCaches(const Graph& graph) {
+  int64_t total = 0;  // of one sequence
+  for (const Value& value : graph.values) {
     if (value.kind != ValueKind::kState) continue;
     if (weights_->parameters().states().Find(value.name) != nullptr) continue;  // of a norm
     Cache& cache = caches_[value.name];
-    if (cache.bytes == 0) {
-      const bool chunk = value.type.shape[0] == 1;
-      cache.bytes = value.type.bytes() / (chunk ? 1 : batch());
-      cache.row_bytes = cache.bytes / context_length();
-      cache.memory = AlignedBuffer(batch() * cache.bytes);
-      if (batch() > 1) cache.chunk = AlignedBuffer(cache.bytes);
-    }
+    cache.bytes = value.type.bytes() / value.type.shape[0];
+    cache.row_bytes = cache.bytes / context_length();
+    total += AlignUp(cache.bytes);
   }
-  return absl::OkStatus();
+  cache_memory_ = AlignedBuffer(batch() * total);
+  if (batch() > 1) chunk_memory_ = AlignedBuffer(total);
+  int64_t at = 0;
+  for (auto& [name, cache] : caches_) {
+    cache.memory = cache_memory_.data() + batch() * at;
+    cache.chunk = batch() > 1 ? chunk_memory_.data() + at : cache.memory;
+    at += AlignUp(cache.bytes);
+  }
 }
 
 absl::Status DecodeSession::BindChunk(Executable* executable) {
   PLUMB_RETURN_IF_ERROR(BindCommon(executable));
   for (auto& [name, cache] : caches_) {
-    const AlignedBuffer& memory = batch() == 1 ? cache.memory : cache.chunk;
-    PLUMB_RETURN_IF_ERROR(executable->Bind(name, memory.data()));
+    PLUMB_RETURN_IF_ERROR(executable->Bind(name, cache.chunk));
   }
   return executable->Bind("logits", batch() == 1 ? logits_.data() : chunk_logits_.data());
 }
@@ -78,7 +86,7 @@ absl::Status DecodeSession::BindChunk(Executable* executable) {
 absl::Status DecodeSession::BindStep(Executable* executable) {
   PLUMB_RETURN_IF_ERROR(BindCommon(executable));
   for (auto& [name, cache] : caches_) {
-    PLUMB_RETURN_IF_ERROR(executable->Bind(name, cache.memory.data()));
+    PLUMB_RETURN_IF_ERROR(executable->Bind(name, cache.memory));
   }
   return executable->Bind("logits", logits_.data());
 }
@@ -93,8 +101,8 @@ absl::Status DecodeSession::CheckRoom(int64_t sequence, int64_t tokens) const {
 
 void DecodeSession::CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk) {
   for (auto& [name, cache] : caches_) {
-    std::byte* const own = cache.memory.data() + sequence * cache.bytes + begin * cache.row_bytes;
-    std::byte* const chunk = cache.chunk.data() + begin * cache.row_bytes;
+    std::byte* const own = cache.memory + sequence * cache.bytes + begin * cache.row_bytes;
+    std::byte* const chunk = cache.chunk + begin * cache.row_bytes;
     const size_t bytes = static_cast<size_t>((end - begin) * cache.row_bytes);
     std::memcpy(to_chunk ? chunk : own, to_chunk ? own : chunk, bytes);
   }

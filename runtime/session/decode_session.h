@@ -70,10 +70,10 @@ class DecodeSession {
 
  private:
   struct Cache {
-    AlignedBuffer memory;   // of all sequences
-    AlignedBuffer chunk;    // of the one that a chunk is fed to; none in a session of one sequence
-    int64_t bytes = 0;      // of one sequence
-    int64_t row_bytes = 0;  // of one token
+    std::byte* memory = nullptr;  // of all sequences
+    std::byte* chunk = nullptr;   // of the one that a chunk is fed to: `memory` where there is one
+    int64_t bytes = 0;            // of one sequence
+    int64_t row_bytes = 0;        // of one token
   };
 
   absl::Status CheckRoom(int64_t sequence, int64_t tokens) const;
@@ -82,6 +82,8 @@ class DecodeSession {
   absl::Status BindChunk(Executable* executable);
   absl::Status BindStep(Executable* executable);
   absl::Status BindCommon(Executable* executable);
+  // Finds the caches' sizes in a program and gives them memory.
+  void PlaceCaches(const Graph& graph);
   // Copies rows [begin, end) of a sequence's caches to those of the chunks, or back.
   void CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk);
 
@@ -92,6 +94,8 @@ class DecodeSession {
   std::vector<int64_t> lengths_;  // by sequence
   ProgramSet chunk_programs_, step_program_;
   std::map<std::string, Cache> caches_;  // by the name of the state
+  // All caches' rows together: large pages, of which a token's look at each costs few.
+  AlignedBuffer cache_memory_, chunk_memory_;
   AlignedBuffer tokens_, positions_, logits_, chunk_logits_;
   // What the caches of the chunks and chunk_logits_ hold, when it is a sequence from its beginning.
   std::vector<int32_t> chunk_tokens_;

@@ -99,6 +99,36 @@ TEST(ParallelForTest, FindsWorkersAwakeAsleepAndInBetween) {
   }
 }
 
+// Each thread that was there is asked once what it will read next, while the call lasts.
+TEST(ParallelForTest, ThreadsThatFindNoTaskLearnWhatToReadNext) {
+  static const std::vector<char> memory(1 << 20);
+  struct Asked {
+    std::atomic<int> seats[3] = {};
+    std::atomic<bool> over = false, late = false;
+  };
+  int workers_asked = 0;
+  for (int round = 0; round < 100; ++round) {
+    Asked asked;
+    NextReads next;
+    next.context = &asked;
+    next.of = [](const void* context, int seat, int seats) {
+      Asked& a = *static_cast<Asked*>(const_cast<void*>(context));
+      if (seats != 3 || a.over) a.late = true;
+      a.seats[seat].fetch_add(1);
+      return ReadAhead::Of(memory.data(), 1 << 18, 4, 1 << 18);
+    };
+    ParallelFor(
+        3, 3, [](int64_t) { Sleep(200); }, next);
+    asked.over = true;
+    EXPECT_FALSE(asked.late);
+    for (int seat = 1; seat < 3; ++seat) {
+      EXPECT_LE(asked.seats[seat], 1);
+      workers_asked += asked.seats[seat];
+    }
+  }
+  EXPECT_GT(workers_asked, 0) << "not one came in time";
+}
+
 TEST(ParallelForTest, NestedCallsVisitEveryIndexOnceOnTheThreadOfTheirTask) {
   Visits visits(12);
   std::atomic<bool> moved = false;

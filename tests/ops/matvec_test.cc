@@ -186,21 +186,12 @@ TEST(MatvecTest, AJobOnThreadsIsThatOfOneThread) {
     AlignedBuffer scratch(job.scratch_bytes());
     const auto run = [&](int threads) {
       std::array<std::vector<float>, 2> y;
-      std::array<std::vector<int>, 2> finished;
-      for (size_t r = 0; r < 2; ++r) {
-        y[r].resize(static_cast<size_t>(m * n[r]));
-        finished[r].resize(static_cast<size_t>(n[r]));
-      }
+      for (size_t r = 0; r < 2; ++r) y[r].resize(static_cast<size_t>(m * n[r]));
       job.Run(
           [&](size_t r) -> Matvec::Operands {
             return {operand, w[r].data(dtype), w[r].scales.data(), nullptr, y[r].data()};
           },
-          scratch.data(), threads,
-          [&](size_t r, int64_t begin, int64_t end) {
-            for (int64_t j = begin; j < end; ++j) ++finished[r][static_cast<size_t>(j)];
-          });
-      for (size_t r = 0; r < 2; ++r)
-        EXPECT_EQ(finished[r], std::vector<int>(finished[r].size(), 1));
+          scratch.data(), threads, {});
       return y;
     };
     const auto one = run(1);
@@ -208,6 +199,39 @@ TEST(MatvecTest, AJobOnThreadsIsThatOfOneThread) {
     EXPECT_NE(one[0].back(), 0);
     EXPECT_NE(one[1].back(), 0);
   }
+}
+
+// What threads are told to ask for ahead of a job is inside of its weights, and they begin with
+// what they begin the job with.
+TEST(MatvecTest, FirstReadsAreTheWeightsOfAThreadsFirstTasks) {
+  const int64_t n = 1024, k = 2048, row = k * 2;
+  Matvecs job;
+  for (int i = 0; i < 3; ++i) {
+    job.Add(Matvec(1, n, k, DType::kBF16, DType::kBF16, DType::kF32));
+  }
+  const std::array<std::vector<char>, 3> w = {std::vector<char>(n * row), w[0], w[0]};
+  const auto reads = [&](int seat, int seats) {
+    return job.FirstReads([&](size_t r) -> const void* { return w[r].data(); }, seat, seats);
+  };
+  const ReadAhead first = reads(0, 2), second = reads(1, 2);
+  EXPECT_EQ(first.at, w[0].data());
+  EXPECT_EQ(second.at, w[1].data() + n / kMatvecBands / 2 * row) << "the middle of three products";
+  for (int seats = 1; seats <= 200; ++seats) {
+    for (int seat = 0; seat < seats; ++seat) {
+      const ReadAhead part = reads(seat, seats);
+      size_t r = 0;
+      while (part.at < w[r].data() || part.at >= w[r].data() + n * row) ASSERT_LT(++r, 3u);
+      EXPECT_EQ(part.streams, kMatvecBands);
+      EXPECT_EQ(part.apart, n / kMatvecBands * row);
+      EXPECT_LE(part.streams * part.bytes, ReadAhead::kMostBytes);
+      EXPECT_LE(part.at + 3 * part.apart + part.bytes, w[r].data() + n * row);
+    }
+  }
+  EXPECT_EQ(first.bytes, ReadAhead::kMostBytes / kMatvecBands);
+
+  Matvecs small;  // one task: who runs it is not known
+  small.Add(Matvec(1, 64, 64, DType::kF32, DType::kF32, DType::kF32));
+  EXPECT_EQ(small.FirstReads([&](size_t) -> const void* { return w[0].data(); }, 0, 2).streams, 0);
 }
 
 }  // namespace
