@@ -21,6 +21,7 @@ struct Options {
   std::string data;
   std::string weights;  // with data: a type; with tokens: a file
   std::string tokens, logits, grads;
+  int64_t stride = 0;  // 0: side by side
   bool json = false;
 };
 
@@ -42,6 +43,7 @@ absl::Status PrintLosses(const Options& options, const TrainedModel& model,
     return PrintJson({{"checkpoint", model.checkpoint()},
                       {"step", model.step()},
                       {"data", options.data},
+                      {"stride", options.stride > 0 ? Json(options.stride) : Json(nullptr)},
                       {"splits", splits}});
   }
   std::string text;
@@ -68,11 +70,13 @@ absl::Status EvalRun(const Options& options, Runtime* runtime) {
       TrainedModel::Open(runtime, options.subject);
   PrintWarnings(runtime);
   if (!model.ok()) return model.status();
-  const absl::StatusOr<std::vector<SplitLoss>> losses = (*model)->Evaluate(options.data);
+  const absl::StatusOr<std::vector<SplitLoss>> losses =
+      (*model)->Evaluate(options.data, WeightType::kF32, options.stride);
   if (!losses.ok()) return losses.status();
   std::vector<SplitLoss> coarse;
   if (*type != WeightType::kF32) {
-    absl::StatusOr<std::vector<SplitLoss>> measured = (*model)->Evaluate(options.data, *type);
+    absl::StatusOr<std::vector<SplitLoss>> measured =
+        (*model)->Evaluate(options.data, *type, options.stride);
     PrintWarnings(runtime);
     if (!measured.ok()) return measured.status();
     coarse = *std::move(measured);
@@ -119,13 +123,16 @@ absl::StatusOr<int> Eval(const Options& options, const Invocation& invocation) {
       !options.tokens.empty() || !options.logits.empty() || !options.grads.empty();
   if (on_tokens == !options.data.empty()) {
     return absl::InvalidArgumentError(
-        "write either plumb eval RUN --data FILE [--weights bf16|int8]\n"
+        "write either plumb eval RUN --data FILE [--weights bf16|int8] [--stride N]\n"
         "or plumb eval MODEL.pbtxt --weights FILE --tokens FILE [--logits OUT] [--grads OUT]");
   }
   if (on_tokens && (options.weights.empty() || options.tokens.empty())) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.weights.empty() ? "--weights" : "--tokens",
                      " is missing: a model needs weights and tokens"));
+  }
+  if (on_tokens && options.stride != 0) {
+    return absl::InvalidArgumentError("--stride goes with --data: tokens are one window a row");
   }
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
@@ -149,6 +156,13 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
                   "Of RUN: bf16 or int8, to measure the loss with the weights held so too, and the "
                   "difference; of MODEL.pbtxt: a file (safetensors)")
       ->type_name("TYPE|FILE");
+  app->add_option(
+         "--stride", options->stride,
+         "Read running text in windows that overlap, each with N new tokens, so that every "
+         "token has at least the context's length less N before it; without, windows stand "
+         "side by side and the first tokens of each have little")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   app->add_option("--tokens", options->tokens, "Token ids to run it on: JSON, [batch][seq]")
       ->type_name("FILE");
   app->add_option("--logits", options->logits,
@@ -165,6 +179,7 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
       "Example:\n"
       "  plumb eval runs/pre --data names.txt\n"
       "  plumb eval runs/pre --data names.txt --weights int8\n"
+      "  plumb eval runs/shakespeare --data shakespeare.txt --stride 16\n"
       "  plumb eval pre.pbtxt --weights w.safetensors --tokens t.json --grads grads.json");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Eval(*options, *invocation); };

@@ -337,7 +337,7 @@ absl::Status TrainedModel::GenerateMany(
 }
 
 absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string& data_path,
-                                                              WeightType weights) {
+                                                              WeightType weights, int64_t stride) {
   Impl& impl = *impl_;
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,
@@ -346,9 +346,9 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
   std::vector<SplitLoss> losses;
   for (Split split : {Split::kTrain, Split::kValidation}) {
     if (!data.has_targets(split)) continue;
-    PLUMB_ASSIGN_OR_RETURN(
-        const auto session,
-        EvalSession::Create(impl.context.get(), copies, &data, split, kEvalBatch, impl.threads));
+    PLUMB_ASSIGN_OR_RETURN(const auto session,
+                           EvalSession::Create(impl.context.get(), copies, &data, split, kEvalBatch,
+                                               impl.threads, stride));
     PLUMB_ASSIGN_OR_RETURN(const EvalResult result, session->Run(0));
     losses.push_back({SplitName(split), result.loss, result.targets, result.sequences});
   }

@@ -79,12 +79,13 @@ void PutDocument(absl::Span<const int32_t> document, int32_t begin_end, int64_t 
   batch->valid_targets += length;
 }
 
-// `text` has one token more than the window has inputs.
-void PutWindow(absl::Span<const int32_t> text, int64_t row, Batch* batch) {
-  const int64_t length = static_cast<int64_t>(text.size()) - 1;
-  std::copy_n(text.begin(), length, batch->tokens.begin() + row * batch->seq);
-  std::copy_n(text.begin() + 1, length, batch->targets.begin() + row * batch->seq);
-  batch->valid_targets += length;
+// `text` has one token more than the window has inputs, of which the first `context` predict
+// nothing.
+void PutWindow(absl::Span<const int32_t> text, int64_t context, int64_t row, Batch* batch) {
+  const int64_t length = static_cast<int64_t>(text.size()) - 1, at = row * batch->seq;
+  std::copy_n(text.begin(), length, batch->tokens.begin() + at);
+  std::copy_n(text.begin() + 1 + context, length - context, batch->targets.begin() + at + context);
+  batch->valid_targets += length - context;
 }
 
 }  // namespace
@@ -164,23 +165,38 @@ void TrainBatches::FillWindows(int64_t index, Batch* batch) const {
   Reset(options_.batch_size, options_.context_length, batch);
   for (int64_t row = 0; row < options_.batch_size; ++row) {
     const uint64_t start = stream.Below(static_cast<uint64_t>(row), text.size() - length);
-    PutWindow(text.subspan(start, length + 1), row, batch);
+    PutWindow(text.subspan(start, length + 1), 0, row, batch);
   }
 }
 
 absl::StatusOr<EvalBatches> EvalBatches::Create(const Dataset* dataset, Split split,
                                                 const Options& options) {
   PLUMB_RETURN_IF_ERROR(CheckSizes(options.batch_size, options.context_length));
+  if (options.stride < 0 || options.stride > options.context_length) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a stride must be 1 to context_length ", options.context_length, ", not ", options.stride));
+  }
+  if (options.stride > 0 && dataset->format() != DatasetOptions::Format::kText) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(dataset->name(),
+                     ": a stride is for running text; these are documents, each "
+                     "of which is read from its beginning"));
+  }
   EvalBatches batches(dataset, split, options);
   if (batches.num_targets() == 0) return EmptySplit(*dataset, split);
   return batches;
 }
 
 EvalBatches::EvalBatches(const Dataset* dataset, Split split, const Options& options)
-    : dataset_(dataset), split_(split), context_length_(options.context_length) {
+    : dataset_(dataset),
+      split_(split),
+      context_length_(options.context_length),
+      stride_(options.stride > 0 ? options.stride : options.context_length) {
   if (dataset->format() == DatasetOptions::Format::kText) {
     num_targets_ = std::max<int64_t>(dataset->num_tokens(split) - 1, 0);
-    num_sequences_ = (num_targets_ + context_length_ - 1) / context_length_;
+    // The first window predicts a whole one, each after it a stride.
+    const int64_t rest = std::max<int64_t>(num_targets_ - context_length_, 0);
+    num_sequences_ = num_targets_ > 0 ? 1 + (rest + stride_ - 1) / stride_ : 0;
     max_seq_ = std::min(num_targets_, context_length_);
   } else {
     num_sequences_ = dataset->num_documents(split);
@@ -206,8 +222,10 @@ void EvalBatches::Fill(int64_t index, Batch* batch) const {
     const absl::Span<const int32_t> text = dataset_->text(split_);
     Reset(rows_, max_seq_, batch);
     for (int64_t row = 0; row < count; ++row) {
-      const size_t start = static_cast<size_t>((first + row) * context_length_);
-      PutWindow(text.subspan(start, static_cast<size_t>(context_length_) + 1), row, batch);
+      const int64_t window = first + row;
+      PutWindow(text.subspan(static_cast<size_t>(window * stride_),
+                             static_cast<size_t>(context_length_) + 1),
+                window > 0 ? context_length_ - stride_ : 0, row, batch);
     }
     return;
   }

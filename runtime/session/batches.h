@@ -72,16 +72,21 @@ class TrainBatches {
 // Every sequence of a split, once, in the order of the file, so that the mean of the losses
 // weighted with valid_targets is the exact loss over the split. Immutable, thread-safe.
 //   documents: as in training (cut to context_length as there).
-//   text: windows of context_length side by side, the last one shorter; all tokens but the first
-//   are
-//     targets exactly once.
+//   text: windows of context_length, the last one shorter; all tokens but the first are targets
+//     exactly once. Side by side, the first token of a window has nothing before it. With a stride
+//     windows overlap: each begins that many tokens after the one before, and what that one
+//     predicted is only context in it, so that all but the first tokens of the text have at least
+//     context_length - stride before them (Baevski & Auli 2018, "Adaptive Input Representations",
+//     section 4.3: a context window).
 class EvalBatches {
  public:
   struct Options {
     int64_t batch_size = 1;
     int64_t context_length = 0;
+    int64_t stride = 0;  // of text: 1..context_length; 0: context_length, side by side
   };
-  // InvalidArgument when the split has nothing to predict, and for sizes that cannot be.
+  // InvalidArgument when the split has nothing to predict, for sizes that cannot be, and for a
+  // stride of documents.
   static absl::StatusOr<EvalBatches> Create(const Dataset* dataset, Split split,
                                             const Options& options);
 
@@ -102,6 +107,7 @@ class EvalBatches {
   const Dataset* dataset_;
   Split split_;
   int64_t context_length_;
+  int64_t stride_;
   int64_t rows_;
   int64_t max_seq_ = 0;
   int64_t num_sequences_ = 0;

@@ -28,10 +28,11 @@ absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelCont
                                                                  const WeightCopies* weights,
                                                                  const Dataset* dataset,
                                                                  Split split, int64_t batch_size,
-                                                                 int threads) {
+                                                                 int threads, int64_t stride) {
   EvalBatches::Options options;
   options.batch_size = batch_size;
   options.context_length = context->model.dims.context_length;
+  options.stride = stride;
   PLUMB_ASSIGN_OR_RETURN(EvalBatches batches, EvalBatches::Create(dataset, split, options));
   return std::unique_ptr<EvalSession>(
       new EvalSession(context, weights, std::move(batches), threads));

@@ -30,11 +30,12 @@ struct EvalResult {
 class EvalSession {
  public:
   // All three must outlive the session, which computes in the format of `weights` and reads them
-  // as they are when it runs.
+  // as they are when it runs. `stride`: EvalBatches::Options.
   static absl::StatusOr<std::unique_ptr<EvalSession>> Create(const ModelContext* context,
                                                              const WeightCopies* weights,
                                                              const Dataset* dataset, Split split,
-                                                             int64_t batch_size, int threads);
+                                                             int64_t batch_size, int threads,
+                                                             int64_t stride = 0);
   // In f32, of the weights as they are when it runs.
   static absl::StatusOr<std::unique_ptr<EvalSession>> Create(const ModelContext* context,
                                                              const ParameterStore* parameters,
@@ -69,8 +70,8 @@ struct BatchOutputs {
 // With gradients it is the pass of a training step, in which a norm with statistics over tokens
 // takes those of `tokens`; without, the pass of an evaluation, in which it uses those that it has
 // kept. `parameters` stay as they are either way. With gradients a `probe` may look on, which must
-// be of the same format, and there are no logits in bf16: they are f32 only where nothing reads them
-// any more. Errors: ragged or too long rows, ids outside the vocabulary.
+// be of the same format, and there are no logits in bf16: they are f32 only where nothing reads
+// them any more. Errors: ragged or too long rows, ids outside the vocabulary.
 absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const ParameterStore& parameters,
                                       const std::vector<std::vector<int32_t>>& tokens,
                                       bool with_gradients, int threads, Probe* probe = nullptr,

@@ -74,6 +74,36 @@ TEST_F(EvalTest, TellsWhatCoarserWeightsCost) {
   EXPECT_THAT(wrong.err, HasSubstr("there are f32, bf16 and int8"));
 }
 
+TEST_F(EvalTest, TextIsReadInWindowsThatOverlapOnRequest) {
+  std::string words;
+  for (int i = 0; i < 300; ++i) words += "abc abd ";
+  Write("text.txt", words);
+  std::vector<std::string> arguments = TrainArguments(
+      "run", 40, {"--set", "train.data.format=TEXT", "--set", "train.data.val_fraction=0.25"});
+  *(std::find(arguments.begin(), arguments.end(), "--data") + 1) = "text.txt";
+  const Finished trained = RunPlumb(arguments);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const auto validation = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> eval = {"eval", "run", "--data", "text.txt", "--json"};
+    eval.insert(eval.end(), more.begin(), more.end());
+    const Finished json = RunPlumb(eval);
+    EXPECT_EQ(json.exit_code, 0) << json.err;
+    return nlohmann::json::parse(json.out, nullptr, false)["splits"]["validation"];
+  };
+  const auto apart = validation({}), overlapping = validation({"--stride", "1"});
+  EXPECT_EQ(apart["targets"], 599);
+  EXPECT_EQ(overlapping["targets"], 599);
+  EXPECT_GT(overlapping["sequences"], apart["sequences"]);
+  EXPECT_LT(overlapping["loss"], apart["loss"]) << "more context, less surprise";
+
+  const Finished documents = RunPlumb(TrainArguments("names", 5));
+  ASSERT_EQ(documents.exit_code, 0) << documents.err;
+  const Finished wrong = RunPlumb({"eval", "names", "--data", "names.txt", "--stride", "2"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("a stride is for running text"));
+  EXPECT_EQ(RunPlumb({"eval", "run", "--data", "text.txt", "--stride", "4000"}).exit_code, 2);
+}
+
 TEST_F(EvalTest, AgreesWithTheReferenceOnEveryGoldenModel) {
   int cases = 0;
   for (const auto& entry : std::filesystem::directory_iterator(PLUMB_SOURCE_DIR "/tests/golden")) {

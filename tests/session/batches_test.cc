@@ -246,6 +246,62 @@ TEST(EvalBatchesTest, TextIsPredictedOnceFromWindowsSideBySide) {
   EXPECT_EQ(batch.valid_targets, 2);
 }
 
+// Whatever the stride, every token but the first is a target once, in order, with at least
+// context_length - stride tokens before it.
+TEST(EvalBatchesTest, WindowsThatOverlapPredictEveryTokenOnceWithContext) {
+  for (const char* content : {"ab", "abcde", "abcdef", "abcdefghijk", "abcdefghijkl"}) {
+    const Dataset dataset = Text(content, 1);
+    const int64_t n = dataset.num_tokens(Split::kValidation);
+    for (int64_t stride = 1; stride <= 4; ++stride) {
+      for (const int64_t batch_size : {1, 3}) {
+        SCOPED_TRACE(testing::Message() << content << " " << stride << " x " << batch_size);
+        EvalBatches::Options options;
+        options.batch_size = batch_size;
+        options.context_length = 4;
+        options.stride = stride;
+        const absl::StatusOr<EvalBatches> batches =
+            EvalBatches::Create(&dataset, Split::kValidation, options);
+        ASSERT_TRUE(batches.ok()) << batches.status();
+        EXPECT_EQ(batches->num_targets(), n - 1);
+        Batch batch = batches->MakeBatch();
+        std::vector<int32_t> targets;
+        int64_t valid = 0;
+        for (int64_t i = 0; i < batches->size(); ++i) {
+          batches->Fill(i, &batch);
+          valid += batch.valid_targets;
+          for (int64_t at = 0; at < batch.batch * batch.seq; ++at) {
+            const int32_t target = batch.targets[static_cast<size_t>(at)];
+            if (target < 0) continue;
+            targets.push_back(target);
+            EXPECT_EQ(batch.tokens[static_cast<size_t>(at)], target - 1) << "letters in order";
+            if (target > 4) {
+              EXPECT_GE(at % batch.seq, 4 - stride);
+            }
+          }
+        }
+        std::vector<int32_t> all;
+        for (int32_t token = 1; token < n; ++token) all.push_back(token);
+        EXPECT_EQ(targets, all);
+        EXPECT_EQ(valid, n - 1);
+      }
+    }
+  }
+}
+
+TEST(EvalBatchesTest, AStrideMustFitAndBeOfText) {
+  EvalBatches::Options options;
+  options.context_length = 4;
+  const Dataset text = Text("abcdefghij", 1), documents = Documents("ab\nc\n", 1);
+  const auto error = [&](const Dataset& dataset, int64_t stride) {
+    options.stride = stride;
+    return std::string(
+        EvalBatches::Create(&dataset, Split::kValidation, options).status().message());
+  };
+  EXPECT_EQ(error(text, 5), "a stride must be 1 to context_length 4, not 5");
+  EXPECT_EQ(error(text, -1), "a stride must be 1 to context_length 4, not -1");
+  EXPECT_THAT(error(documents, 2), HasSubstr("d.txt: a stride is for running text"));
+}
+
 TEST(EvalBatchesTest, DocumentsComeInOrderAndAllAtOnce) {
   const Dataset dataset = Documents("ab\nc\nabcab\n", 1);
   for (int64_t batch_size : {1, 2, 3, 50}) {

@@ -78,8 +78,13 @@ class TrainedModel {
                             const std::function<bool(GenerateResult sample)>& on_sample);
 
   // Loss on a file in the run's own format, tokenizer and split; a split that is empty is left out.
+  // Running text is read in windows of the context's length, side by side, or, with a stride of 1
+  // to that length, overlapping: each predicts as many new tokens, from at least context_length -
+  // stride before them. Every token is predicted once either way. kInvalidArgument for another
+  // stride, or one of documents.
   absl::StatusOr<std::vector<SplitLoss>> Evaluate(const std::string& data_path,
-                                                  WeightType weights = WeightType::kF32);
+                                                  WeightType weights = WeightType::kF32,
+                                                  int64_t stride = 0);
 
   struct Impl;
 
