@@ -20,6 +20,7 @@ struct Options {
   std::string model, stage;
   int64_t batch = 1;
   int64_t seq = 0;  // 0: the context
+  RunFormat format;
   std::vector<std::string> settings;
 };
 
@@ -46,7 +47,8 @@ absl::StatusOr<int> Explain(const Options& options, const Invocation& invocation
     if (!description.ok()) return description.status();
     seq = ContextLength(*description);
   }
-  const absl::StatusOr<std::string> text = (*model)->Explain(options.stage, options.batch, seq);
+  const absl::StatusOr<std::string> text =
+      (*model)->Explain(options.stage, options.batch, seq, options.format.Settings());
   if (!text.ok()) return text.status();
   const absl::Status printed = PrintResult(*text);
   if (!printed.ok()) return printed;
@@ -75,12 +77,15 @@ void AddExplainCommand(CLI::App* program, Invocation* invocation) {
   AddInt(app, "--batch", &options->batch, 1, 1 << 20, "Sequences side by side; default 1");
   AddInt(app, "--seq", &options->seq, 1, std::numeric_limits<int32_t>::max(),
          "Tokens a sequence; default: the model's context_length");
+  AddDType(app, &options->format.dtype);
+  AddRecompute(app, &options->format.recompute);
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
               "Set a field, e.g. model.n_layer=4; repeatable");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
-      "  plumb explain pre.pbtxt --stage plan --set model.n_layer=1");
+      "  plumb explain pre.pbtxt --stage plan --set model.n_layer=1\n"
+      "  plumb explain pre.pbtxt --stage optimized --dtype bf16");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Explain(*options, *invocation); };
   });

@@ -199,15 +199,17 @@ absl::StatusOr<TrainingMemory> Model::PlanTraining(
   return out;
 }
 
-absl::StatusOr<std::string> Model::Explain(const std::string& stage, int64_t batch,
-                                           int64_t seq) const {
+absl::StatusOr<std::string> Model::Explain(
+    const std::string& stage, int64_t batch, int64_t seq,
+    const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
   const ModelContext& context = *impl_->context;
   if (batch < 1) return absl::InvalidArgumentError("batch must be at least 1");
   if (seq < 1 || seq > context.model.dims.context_length) {
     return absl::InvalidArgumentError(absl::StrCat("seq must be in 1..context_length, which is ",
                                                    context.model.dims.context_length));
   }
-  BuildOptions options;
+  PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec("", "", train_overrides));
+  BuildOptions options = TrainProgram(spec);
   options.batch = batch;
   options.seq = seq;
   if (stage == "graph" || stage == "grad") {
@@ -224,7 +226,8 @@ absl::StatusOr<std::string> Model::Explain(const std::string& stage, int64_t bat
                      "\"; the stages are graph, grad, optimized, plan, exec, "
                      "probes"));
   }
-  PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(context, options, /*gradients=*/true));
+  PLUMB_ASSIGN_OR_RETURN(
+      Graph graph, BuildProgram(context, options, /*gradients=*/true, TrainPasses(context, spec)));
   if (stage == "optimized") return ToString(graph);
   if (stage == "plan") {
     PLUMB_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(graph));

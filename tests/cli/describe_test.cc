@@ -132,6 +132,22 @@ TEST_F(DescribeTest, ExplainPrintsEveryStage) {
   }
 }
 
+TEST_F(DescribeTest, ExplainShowsTheStepInOtherFormats) {
+  const auto explain = [this](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"explain", "pre.pbtxt", "--stage", "optimized"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  };
+  const std::string plain = explain({});
+  EXPECT_EQ(explain({"--dtype", "f32"}), plain);
+  EXPECT_THAT(plain, Not(HasSubstr("bf16[")));
+  EXPECT_THAT(explain({"--dtype", "bf16"}), HasSubstr("bf16["));
+  EXPECT_GT(explain({"--recompute", "block"}).size(), plain.size());
+  EXPECT_EQ(RunPlumb({"explain", "pre.pbtxt", "--stage", "exec", "--dtype", "f16"}).exit_code, 2);
+}
+
 TEST_F(DescribeTest, ExplainRefusesSequencesBeyondTheContext) {
   const Finished result = RunPlumb({"explain", "pre.pbtxt", "--stage", "graph", "--seq", "17"});
   EXPECT_EQ(result.exit_code, 2);

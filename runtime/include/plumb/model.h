@@ -104,8 +104,11 @@ class Model {
       const std::string& train_path,
       const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
 
-  // What the compiler makes of it, as text. `stage`: graph, grad, optimized, plan, exec, probes.
-  absl::StatusOr<std::string> Explain(const std::string& stage, int64_t batch, int64_t seq) const;
+  // What the compiler makes of its training step, as text. `stage`: graph, grad, optimized, plan,
+  // exec, probes. Of the overrides, as for PlanTraining, `dtype` and `recompute` matter.
+  absl::StatusOr<std::string> Explain(
+      const std::string& stage, int64_t batch, int64_t seq,
+      const std::vector<std::pair<std::string, std::string>>& train_overrides = {}) const;
 
   // Weights and buffers: drawn from a seed, or read from a safetensors file with plumb's names
   // (everything missing, surplus or misshapen is listed at once).
