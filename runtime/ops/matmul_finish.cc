@@ -1,5 +1,7 @@
 #include "runtime/ops/matmul_finish.h"
 
+#include "runtime/ops/cpu_features.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/ops/matmul_finish.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -87,6 +89,9 @@ void Finish(const FinishArgs& f) {
 
 template <class F>
 FinishFn ForType(DType out) {
+#if HWY_TARGET == HWY_AVX3
+  if (out == DType::kBF16 && UsesBf16Pairs()) return &Finish<F, FastBf16>;
+#endif
   return out == DType::kBF16 ? &Finish<F, uint16_t> : &Finish<F, float>;
 }
 

@@ -67,6 +67,30 @@ HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, uint16_t* HWY_RESTRICT to) {
   hn::StoreU(RoundToBf16(d, v), hn::Rebind<uint16_t, D>(), to);
 }
 
+#if HWY_TARGET == HWY_AVX3
+// bf16 in memory whose stores are the processor's own rounding, one instruction instead of seven:
+// of a kernel that is only called where UsesBf16Pairs() (cpu_features.h). To the same bits, but
+// that numbers below the normal range become 0.
+struct FastBf16 {
+  uint16_t bits;
+};
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> RoundFast(D /*d*/, hn::Vec<D> v) {
+  static_assert(hn::MaxLanes(D()) == 16, "of whole vectors");
+  __m256i half;  // the target of these functions lacks the instruction's name
+  asm("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(v.raw));
+  return hn::Vec<hn::Rebind<uint16_t, D>>{half};
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const FastBf16* HWY_RESTRICT from) {
+  return LoadFloats(d, &from->bits);
+}
+template <class D>
+HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, FastBf16* HWY_RESTRICT to) {
+  hn::StoreU(RoundFast(d, v), hn::Rebind<uint16_t, D>(), &to->bits);
+}
+#endif
+
 // The same for the last, partial vector of a row: make one before the loop.
 template <class D>
 class FloatTail {
@@ -87,6 +111,14 @@ class FloatTail {
   HWY_INLINE void Store(hn::Vec<D> v, D d, uint16_t* HWY_RESTRICT to) const {
     halves_.Store(RoundToBf16(d, v), hn::Rebind<uint16_t, D>(), to);
   }
+#if HWY_TARGET == HWY_AVX3
+  HWY_INLINE hn::Vec<D> Load(D d, const FastBf16* HWY_RESTRICT from) const {
+    return Load(d, &from->bits);
+  }
+  HWY_INLINE void Store(hn::Vec<D> v, D d, FastBf16* HWY_RESTRICT to) const {
+    halves_.Store(RoundFast(d, v), hn::Rebind<uint16_t, D>(), &to->bits);
+  }
+#endif
 
  private:
   Tail<D> floats_;
