@@ -102,6 +102,7 @@ class FewRowsProduct : public Kernel {
 
  private:
   bool Finishes() const { return spec_.finish != FinishKind::kStore; }
+
   // After the product: for the few sums that a task makes it costs as much as they do, and memory
   // waits meanwhile.
   void Finish(const KernelArgs& args, size_t r) const {
@@ -114,6 +115,7 @@ class FewRowsProduct : public Kernel {
     };
     ParallelFor(tasks, args.threads, finish, args.next);
   }
+
   float* Sums(const KernelArgs& args, size_t r) const {
     return reinterpret_cast<float*>(static_cast<char*>(args.scratch) + sums_at_[r]);
   }
