@@ -12,7 +12,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/attention_shape.h"
-#include "runtime/ops/attention_workers.h"
+#include "runtime/ops/scratch_workers.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"
 
@@ -122,7 +122,7 @@ class AttentionKernel : public Kernel {
   const AttendFn<T> attend_;
   const int64_t heads_;
   const int64_t blocks_;
-  const AttentionWorkers workers_;
+  const ScratchWorkers workers_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
@@ -181,7 +181,7 @@ class AttentionGradKernel : public Kernel {
 
   const AttentionShape shape_;
   const AttendGradFn<T> attend_grad_;
-  const AttentionWorkers workers_;
+  const ScratchWorkers workers_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {

@@ -10,7 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/attention_shape.h"
-#include "runtime/ops/attention_workers.h"
+#include "runtime/ops/scratch_workers.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"
 
@@ -163,7 +163,7 @@ class AttentionCachedKernel : public Kernel {
   const AttendOneFn<T> attend_one_;
   const int64_t heads_;
   const int64_t blocks_;
-  const AttentionWorkers workers_;
+  const ScratchWorkers workers_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
@@ -37,10 +38,25 @@ struct TileArgs {
   int64_t ldc;
   __mmask16 last;  // columns of the last vector
   bool accumulate;
+  // kTiled only. Not null: b is not packed yet. Its rows begin here, ld_rows apart; they are asked
+  // for ahead of their use, and left in `packs`, units ldb apart.
+  const uint16_t* rows = nullptr;
+  int64_t ld_rows = 0;
+  float* packs = nullptr;
 };
 using TileFn = void (*)(const TileArgs& t);
 
 inline __m512bh Pairs(__m512i v) { return reinterpret_cast<__m512bh>(v); }
+
+// The pairs from[j], below[j]; `below` is null for the zeros that fill up a pair. Lanes off in
+// `mask` are not read, and zero.
+inline __m512i LoadPairs(const uint16_t* from, const uint16_t* below, __mmask16 mask) {
+  const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
+  const __m512i high = below == nullptr
+                           ? _mm512_setzero_si512()
+                           : _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, below));
+  return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
 
 // rows x (1 or 2 vectors) of c; a in rows of lda units, or tiled: [units][kRows].
 template <int kRows, int kVectors, bool kTiled>
@@ -64,10 +80,27 @@ void Tile(const TileArgs& t) {
   const float* a[kPointers];
   for (int i = 0; i < kPointers; ++i) a[i] = t.a + 4 * i * lda;
   const float* b = t.b;
+  const uint16_t* rows = t.rows;
+  float* packs = t.packs;
   for (int64_t p = 0; p < t.units; ++p) {
     __m512bh column[kVectors];
+    if (kTiled && packs != nullptr) {
+      AskForRow(rows + kRowsAhead * t.ld_rows, kVectors * kLanes * 2);
+      AskForRow(rows + (kRowsAhead + 1) * t.ld_rows, kVectors * kLanes * 2);
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) column[v] = Pairs(_mm512_loadu_si512(b + v * kLanes));
+      for (int v = 0; v < kVectors; ++v) {
+        const __mmask16 mask = v == kVectors - 1 ? t.last : all;
+        const __m512i pairs = LoadPairs(rows + v * kLanes, rows + v * kLanes + t.ld_rows, mask);
+        _mm512_mask_storeu_epi32(packs + v * kLanes, mask, pairs);
+        column[v] = Pairs(pairs);
+      }
+      rows += 2 * t.ld_rows;
+      packs += ldb;
+    } else {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) column[v] = Pairs(_mm512_loadu_si512(b + v * kLanes));
+      b += ldb;
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
       int32_t pair;
@@ -78,7 +111,6 @@ void Tile(const TileArgs& t) {
     }
 #pragma GCC unroll 4
     for (int i = 0; i < kPointers; ++i) a[i] += kTiled ? kRows : 1;
-    b += ldb;
   }
 
 #pragma GCC unroll 16
@@ -112,12 +144,16 @@ void Multiply(const PanelArgs& g) {
   t.ldc = g.ldc;
   t.last = FirstLanes(g.columns - (vectors - 1) * kLanes);
   t.accumulate = g.accumulate;
+  t.rows = static_cast<const uint16_t*>(g.b_rows);
+  t.ld_rows = g.ld_rows;
+  t.packs = g.b_rows == nullptr ? nullptr : g.packs;
   const TileFn tile = PickTile(split.height, vectors, g.tiled);
   const TileFn tall = split.taller == 0 ? tile : PickTile(split.height + 1, vectors, g.tiled);
   for (int64_t i = 0, row = 0; i < split.tiles; ++i) {
     t.a = g.a + row * (g.tiled ? g.units : g.lda);
     t.c = g.c + row * g.ldc;
     (i < split.taller ? tall : tile)(t);
+    if (t.packs != nullptr) t.b = std::exchange(t.packs, nullptr);
     row += split.HeightOf(i);
   }
 }
@@ -136,14 +172,8 @@ void PackA(const PackArgs& p) {
   }
 }
 
-// to[j] = the pair from[j], below[j]; `below` is null for the zeros that fill up a pair. Lanes off
-// in `mask` are neither read nor written.
-inline void StorePairs(const uint16_t* from, const uint16_t* below, __mmask16 mask, float* to) {
-  const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
-  const __m512i high = below == nullptr
-                           ? _mm512_setzero_si512()
-                           : _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, below));
-  _mm512_mask_storeu_epi32(to, mask, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+void StorePairs(const uint16_t* from, const uint16_t* below, __mmask16 mask, float* to) {
+  _mm512_mask_storeu_epi32(to, mask, LoadPairs(from, below, mask));
 }
 
 // The rows that will be packed some time after this pair.
@@ -251,7 +281,7 @@ MatmulKernels FastBf16MatmulKernels() {
   kernels.tile_rows = kMaxTileRows;
   kernels.panel = kPanel;
   kernels.lanes = kLanes;
-  kernels.a_in_place = true;
+  kernels.a_in_place = kernels.packs_b = true;
   kernels.pack_a = &PackA;
   kernels.pack_a_transposed = &PackATransposed;
   kernels.pack_b = &PackB;

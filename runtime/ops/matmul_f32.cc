@@ -2,6 +2,7 @@
 // processors that cannot multiply those.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/ops/cpu_features.h"
 #include "runtime/ops/matmul_kernels.h"
@@ -24,8 +25,15 @@ void Multiply(const PanelArgs& g) {
   TileArgs t;
   t.k = g.units;
   t.lda = g.lda;
-  t.b = g.b;
-  t.ldb = g.width;
+  if (g.b_rows != nullptr) {
+    t.b = static_cast<const float*>(g.b_rows);
+    t.ldb = g.ld_rows;
+    t.copy = g.packs;
+    t.ld_copy = g.width;
+  } else {
+    t.b = g.b;
+    t.ldb = g.width;
+  }
   t.bias = g.start;
   t.ldc = g.ldc;
   t.last_columns = g.columns - (vectors - 1) * kLanes;
@@ -43,6 +51,10 @@ void Multiply(const PanelArgs& g) {
     if (g.tiled && g.lda == 0) t.lda = height;
     t.c = g.c + row * g.ldc;
     (i < split.taller ? tall : tile)(t);
+    if (t.copy != nullptr) {
+      t.b = std::exchange(t.copy, nullptr);
+      t.ldb = g.width;
+    }
     row += height;
   }
 }
@@ -129,6 +141,7 @@ MatmulKernels Kernels(bool bf16) {
   kernels.panel = kPanel;
   kernels.lanes = kLanes;
   kernels.a_in_place = kernels.a_transposed_in_place = kernels.b_in_place = !bf16;
+  kernels.packs_b = !bf16;
   kernels.pack_a = bf16 ? &PackA<uint16_t> : &PackA<float>;
   kernels.pack_a_transposed = bf16 ? &PackATransposed<uint16_t> : &PackATransposed<float>;
   kernels.pack_b = bf16 ? &PackB<uint16_t> : &PackB<float>;

@@ -41,8 +41,8 @@ inline int64_t AlignFloats(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 inline constexpr int64_t kSlabRows = 126;         // of a, that stay in the second-level cache
 inline constexpr int64_t kMaxColumnStride = 512;  // of a transposed a that is read in place
-// Of b that is read in place: from the second-level cache, by every tile anew, which costs less than
-// to pack it.
+// Of b that is read in place: from the second-level cache, by every tile anew, which costs less
+// than to pack it.
 inline constexpr int64_t kMaxInPlaceBytes = 512 << 10;
 
 // Rows that are packed lie apart, and are too short for the processor to see where the next ones
@@ -93,6 +93,11 @@ struct PanelArgs {
   bool tiled;
   const float* b;  // [units][width]; in place: the matrix's own rows, `width` apart
   int64_t width;
+  // Not null: b is not packed yet. Its rows of whole units begin here, `ld_rows` elements apart;
+  // the first tile reads them here and leaves them in `packs`, which is b. `tiled` only.
+  const void* b_rows = nullptr;
+  int64_t ld_rows = 0;
+  float* packs = nullptr;
   const float* start;  // [columns], or null for zero
   bool accumulate;
   float* c;
@@ -107,6 +112,7 @@ struct MatmulKernels {
   bool a_in_place;     // rows of a (not transposed) need no packing where k has only whole units
   bool a_transposed_in_place;            // nor does a transposed a whose rows are near each other
   bool b_in_place;                       // nor b (not transposed), where it is small
+  bool packs_b;                          // multiply knows b_rows
   void (*pack_a)(const PackArgs& args);  // to rows of `units`
   void (*pack_a_transposed)(const PackArgs& args);  // to tiles of TileRows(count, tile_rows)
   void (*pack_b)(const PackArgs& args);             // to [units][width]

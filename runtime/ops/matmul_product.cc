@@ -153,7 +153,7 @@ std::unique_ptr<Kernel> MakeFewRowsProduct(const ProductSpec& spec) {
 std::unique_ptr<Kernel> MakeProductKernel(ProductSpec spec) {
   if (std::unique_ptr<Kernel> few_rows = MakeFewRowsProduct(spec)) return few_rows;
   if (std::unique_ptr<Kernel> small = MakeSmallProduct(spec)) return small;
-  if (std::unique_ptr<Kernel> halves = MakeHalvesProduct(spec)) return halves;
+  if (std::unique_ptr<Kernel> tokens = MakeTokensProduct(spec)) return tokens;
   return MakeBlockedMatmul(std::move(spec));
 }
 

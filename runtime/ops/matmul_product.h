@@ -5,8 +5,8 @@
 // Bits: an element is one chain over its terms in ascending order, that starts from the bias: of
 // fused multiply-adds in f32, of instructions that take two terms each in bf16. How rows, columns
 // and terms are cut does not change it (partial sums are kept in f32), nor does the number of
-// threads; the processor's instructions do. Of products over many tokens (MakeHalvesProduct) it is
-// the sum of two such chains.
+// threads; the processor's instructions do. Of some products over many tokens (MakeTokensProduct)
+// it is the sum of two such chains.
 #ifndef PLUMB_RUNTIME_OPS_MATMUL_PRODUCT_H_
 #define PLUMB_RUNTIME_OPS_MATMUL_PRODUCT_H_
 
@@ -50,8 +50,9 @@ std::unique_ptr<Kernel> MakeProductKernel(ProductSpec spec);
 
 // Cut into blocks for several threads, operands packed into panels.
 std::unique_ptr<Kernel> MakeBlockedMatmul(ProductSpec spec);
-// A product over many tokens with a small result, its terms summed in two halves. Null for others.
-std::unique_ptr<Kernel> MakeHalvesProduct(const ProductSpec& spec);
+// A product over many tokens, as the gradient of a weight matrix is one: two activations are packed
+// on the way; the terms of a small result are summed in two halves. Null for others.
+std::unique_ptr<Kernel> MakeTokensProduct(const ProductSpec& spec);
 // One f32 product that one thread does in one go. Null for others.
 std::unique_ptr<Kernel> MakeSmallProduct(const ProductSpec& spec);
 // A few rows by transposed matrices, as in decoding (matvec.h). Null for others.

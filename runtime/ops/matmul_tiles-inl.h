@@ -45,6 +45,10 @@ struct TileArgs {
   int64_t ldc;
   int64_t last_columns;  // of the last vector
   bool accumulate;       // adds to c, instead of starting from bias
+  // kTransposeA only. Not null: rows of b, asked for ahead of their use, are copied to here, whole
+  // vectors `ld_copy` apart.
+  float* copy = nullptr;
+  int64_t ld_copy = 0;
 };
 using TileFn = void (*)(const TileArgs& t);
 
@@ -72,10 +76,17 @@ void Tile(const TileArgs& t) {
   const float* a[kPointers];
   for (int i = 0; i < kPointers; ++i) a[i] = t.a + 4 * i * lda;
   const float* b = t.b;
+  float* copy = t.copy;
   for (int64_t p = 0; p < t.k; ++p) {
     V row[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kLanes, v);
+    if (kTransposeA && copy != nullptr) {
+      AskForRow(b + kRowsAhead * ldb, kVectors * kLanes * static_cast<int64_t>(sizeof(float)));
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) hn::StoreU(row[v], d, copy + v * kLanes);
+      copy += t.ld_copy;
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
       const V x = hn::Set(d, kTransposeA ? a[0][i] : a[i / 4 % kPointers][i % 4 * lda]);

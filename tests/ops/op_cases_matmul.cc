@@ -94,6 +94,16 @@ void AddMatmuls(std::vector<OpCase>* cases) {
     AddMatmul(cases, {35, 66, 3301, true, false, bf16}, false, /*f32_out=*/true);
     cases->back().tolerance = 5e-6;  // long sums
   }
+  // Large results over many tokens: either operand wider, one block of terms and two, an odd last
+  // pair and an even one.
+  for (const bool bf16 : {false, true}) {
+    AddMatmul(cases, {258, 333, 131, true, false, bf16}, false, /*f32_out=*/true);
+    AddMatmul(cases, {333, 258, 131, true, false, bf16}, false, /*f32_out=*/true);
+    AddMatmul(cases, {259, 330, bf16 ? 1542 : 771, true, false, bf16}, false, /*f32_out=*/true);
+    cases->back().tolerance = 5e-6;
+    AddMatmul(cases, {330, 259, bf16 ? 1541 : 771, true, false, bf16}, false, /*f32_out=*/true);
+    cases->back().tolerance = 5e-6;
+  }
   // Blocks of rows and of columns over an operand that is packed once for all or, in f32, read
   // where it is; the second with sums in parts.
   for (const bool tb : {false, true}) {
@@ -162,9 +172,12 @@ void AddFused(std::vector<OpCase>* cases) {
     }
   }
   for (const bool bf16 : {false, true}) {
-    const Sizes s = {130, 65, 515, true, false, bf16};
-    Add(cases, "matmul_add", s.Name() + " f32 addend", {s.A(), s.B(), Absent(), Random({s.m, s.n})},
-        s.Transposes());
+    for (const Sizes& s :
+         {Sizes{130, 65, 515, true, false, bf16}, Sizes{65, 130, 515, true, false, bf16},
+          Sizes{258, 333, 131, true, false, bf16}, Sizes{333, 258, 131, true, false, bf16}}) {
+      Add(cases, "matmul_add", s.Name() + " f32 addend",
+          {s.A(), s.B(), Absent(), Random({s.m, s.n})}, s.Transposes());
+    }
   }
   Add(cases, "matmul_add", "batched rows",
       {Random({2, 7, 16}), Random({27, 16}), Random({27}), Random({2, 7, 27})},

@@ -1,10 +1,10 @@
-// How the attention ops share their items among threads: each thread begins with a share of
+// How ops whose items need scratch share them among threads: each thread begins with a share of
 // neighbouring items, the low ones the first, as the threads of the pool do (thread_pool.h), so
 // that it finds in its caches what it wrote in the op before. When it is done with them it takes
-// what others have left. It keeps one piece of scratch. What an item is and computes depends on the
-// shape only. Immutable.
-#ifndef PLUMB_RUNTIME_OPS_ATTENTION_WORKERS_H_
-#define PLUMB_RUNTIME_OPS_ATTENTION_WORKERS_H_
+// what others have left. It keeps one piece of scratch, which stays in its caches. What an item is
+// and computes depends on the shape only. Immutable.
+#ifndef PLUMB_RUNTIME_OPS_SCRATCH_WORKERS_H_
+#define PLUMB_RUNTIME_OPS_SCRATCH_WORKERS_H_
 
 #include <algorithm>
 #include <atomic>
@@ -16,10 +16,10 @@
 
 namespace plumb {
 
-class AttentionWorkers {
+class ScratchWorkers {
  public:
   // `work`: scalar operations of all items; `item_scratch`: bytes that one needs.
-  AttentionWorkers(int64_t items, int64_t work, int64_t item_scratch)
+  ScratchWorkers(int64_t items, int64_t work, int64_t item_scratch)
       : items_(items), most_(TaskCount(items, work)), slot_bytes_(AlignUp(item_scratch)) {}
 
   int64_t scratch_bytes() const { return most_ * slot_bytes_; }
@@ -76,4 +76,4 @@ class AttentionWorkers {
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_OPS_ATTENTION_WORKERS_H_
+#endif  // PLUMB_RUNTIME_OPS_SCRATCH_WORKERS_H_

@@ -1,4 +1,4 @@
-#include "runtime/ops/attention_workers.h"
+#include "runtime/ops/scratch_workers.h"
 
 #include <atomic>
 #include <cstddef>
@@ -16,7 +16,7 @@ constexpr int64_t kScratchBytes = 100;
 
 // How often each item ran, for which all `next` were right.
 std::vector<int> Runs(int64_t items, int threads) {
-  const AttentionWorkers workers(items, kMuchWork, kScratchBytes);
+  const ScratchWorkers workers(items, kMuchWork, kScratchBytes);
   AlignedBuffer scratch(workers.scratch_bytes());
   std::vector<std::atomic<int>> runs(static_cast<size_t>(items));
   KernelArgs args{};
@@ -32,7 +32,7 @@ std::vector<int> Runs(int64_t items, int threads) {
   return {runs.begin(), runs.end()};
 }
 
-TEST(AttentionWorkersTest, EveryItemRunsOnceForAnyNumberOfThreads) {
+TEST(ScratchWorkersTest, EveryItemRunsOnceForAnyNumberOfThreads) {
   for (const int64_t items : {1, 2, 3, 48, 63, 64, 65, 300}) {
     for (const int threads : {1, 2, 3, 4, 100}) {
       SCOPED_TRACE(testing::Message() << items << " items, " << threads << " threads");
@@ -41,8 +41,8 @@ TEST(AttentionWorkersTest, EveryItemRunsOnceForAnyNumberOfThreads) {
   }
 }
 
-TEST(AttentionWorkersTest, OneThreadTakesItemsInOrderAndKnowsTheNext) {
-  const AttentionWorkers workers(5, kMuchWork, kScratchBytes);
+TEST(ScratchWorkersTest, OneThreadTakesItemsInOrderAndKnowsTheNext) {
+  const ScratchWorkers workers(5, kMuchWork, kScratchBytes);
   AlignedBuffer scratch(workers.scratch_bytes());
   KernelArgs args{};
   args.scratch = scratch.data();

@@ -1,0 +1,283 @@
+// A product over tokens, as the gradient of a weight matrix is one: out = a^T b with a [k, m] and
+// b [k, n], both of them activations.
+//
+// Both operands have to be packed, and where there are many tokens they are large: read with
+// nothing else to do, they cost a tenth of the product. So one is packed for all threads, and the
+// other, the wide one, by the products themselves, panel by panel, while its first tile is
+// multiplied (PanelArgs::b_rows). Where a is the wide one, the sums are those of b^T a, and turned
+// at the end.
+//
+// The thread that made a token's row of one operand made it of the other, as ops of activations are
+// cut by rows. Cut by columns of the result, each thread reads rows that others made, through the
+// cache they share, or from another cache where they share none. So the terms of small results are
+// summed in two halves: each thread reads its own rows, and only one sum of each result is handed
+// over.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "runtime/base/parallel.h"
+#include "runtime/ops/matmul_cut.h"
+#include "runtime/ops/matmul_kernels.h"
+#include "runtime/ops/matmul_product.h"
+#include "runtime/ops/scratch_workers.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kLeastTerms = 256;    // of a product that is worth two sums of each result,
+constexpr int64_t kMaxSums = 1 << 16;   // and its results: 256 KiB, that cost little to hand over
+constexpr int64_t kGroupPanels = 2;     // that read a slab while it is in the second-level cache
+constexpr int64_t kMaxUnits = 1 << 22;  // packed for all threads: 16 MiB, in the last cache
+// Panels of rows further apart than this, as those of a large vocabulary's logits, are read too
+// slowly: each row from a page of its own.
+constexpr int64_t kMaxWide = 1 << 14;
+
+CutShape ShapeOf(const ProductSpec& spec, const MatmulKernels& kernels) {
+  const ProductResult& result = spec.results[0];
+  return {spec.m, result.n, result.terms[0].k, true, false, kernels.tile_rows, kernels.panel};
+}
+
+// Handed over are sums instead of half of the operands' rows.
+bool SumsInHalves(const CutShape& s) {
+  return s.k >= kLeastTerms && s.m * s.n <= kMaxSums && 2 * s.m * s.n <= s.k * (s.m + s.n);
+}
+
+// Turning sums around costs as much as packing in a bf16 product, which is over in half the time.
+bool IsSwapped(const ProductSpec& spec) {
+  return spec.operands == DType::kF32 && spec.m > spec.results[0].n;
+}
+
+class TokensProduct : public Kernel {
+ public:
+  explicit TokensProduct(const ProductSpec& spec)
+      : result_(spec.results[0]),
+        term_(result_.terms[0]),
+        kernels_(SelectMatmulKernels(spec.operands)),
+        turn_(SelectMatmulKernels(DType::kF32).pack_b_transposed),
+        store_(SelectFinish(FinishKind::kStore, spec.activation, DType::kF32)),
+        add_(SelectFinish(FinishKind::kAdd, spec.activation, DType::kF32)),
+        element_(SizeOf(spec.operands)),
+        swapped_(IsSwapped(spec)),
+        packed_(swapped_ ? Operand{term_.b, term_.ldb, result_.n}
+                         : Operand{term_.a, term_.lda, spec.m}),
+        wide_(swapped_ ? Operand{term_.a, term_.lda, spec.m}
+                       : Operand{term_.b, term_.ldb, result_.n}) {
+    const CutShape shape = ShapeOf(spec, kernels_);
+    if (SumsInHalves(shape)) {
+      for (const TermBlock& half : CutTermsInHalves(shape.k, kernels_.unit_terms)) AddPart(half);
+    } else {
+      AddPart({0, shape.k});
+    }
+    // A thread's own rows of a few columns are near.
+    in_place_ = parts() > 1 && kernels_.a_transposed_in_place;
+    slabs_ = (packed_.size + kSlabRows - 1) / kSlabRows;
+    group_columns_ = std::min(wide_.size, kGroupPanels * kernels_.panel);
+    groups_ = (wide_.size + group_columns_ - 1) / group_columns_;
+    if (!in_place_) packed_floats_ = AlignFloats(packed_.size * units_);
+    if (parts() > 1) second_floats_ = AlignFloats(spec.m * result_.n);
+    panel_floats_ = AlignFloats(kernels_.panel * std::min(units_, kMaxBlockUnits));
+    panels_floats_ = kGroupPanels * panel_floats_;
+    if (swapped_) {
+      turned_width_ = kernels_.Width(packed_.size);
+      panels_floats_ = std::max(panels_floats_, AlignFloats(turned_width_ * group_columns_));
+    }
+    const int64_t sum_floats = AlignFloats(packed_.size * group_columns_);
+    workers_ = std::make_unique<ScratchWorkers>(parts() * groups_, shape.m * shape.n * shape.k,
+                                                (panels_floats_ + sum_floats) * kFloat);
+  }
+
+  int64_t scratch_bytes() const override {
+    return SharedFloats() * kFloat + workers_->scratch_bytes();
+  }
+
+  absl::Status Run(const KernelArgs& args) const override {
+    float* const packed = static_cast<float*>(args.scratch);
+    float* const second = packed + parts() * packed_floats_;
+    if (!in_place_) Pack(args, packed);
+    KernelArgs rest = args;
+    rest.scratch = packed + SharedFloats();
+    workers_->Run(rest, [&](int64_t item, int64_t, float* scratch) {
+      const int64_t part = item / groups_;
+      float* out = part == 0 ? args.out_f32(static_cast<size_t>(result_.out)) : second;
+      MultiplyGroup(args, part, item % groups_ * group_columns_, packed + part * packed_floats_,
+                    out, scratch);
+    });
+    if (parts() > 1) AddSecond(args, second);
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kFloat = SizeOf(DType::kF32);
+  struct Operand {
+    int index;
+    int64_t ld, size;
+  };
+
+  int64_t parts() const { return static_cast<int64_t>(parts_.size()); }
+  int64_t SharedFloats() const { return parts() * packed_floats_ + second_floats_; }
+  const void* Element(const KernelArgs& args, const Operand& operand, int64_t row,
+                      int64_t column) const {
+    return static_cast<const char*>(args.in[operand.index]) +
+           (row * operand.ld + column) * element_;
+  }
+
+  void AddPart(const TermBlock& part) {
+    std::vector<TermBlock> blocks = CutTerms(part.terms, kernels_.unit_terms);
+    int64_t units = 0;
+    for (TermBlock& block : blocks) {
+      block.k0 += part.k0;
+      units += kernels_.Units(block.terms);
+    }
+    units_ = std::max(units_, units);
+    most_blocks_ = std::max(most_blocks_, static_cast<int64_t>(blocks.size()));
+    parts_.push_back(std::move(blocks));
+  }
+
+  // One operand to tiles: slab by slab of each block of terms.
+  void Pack(const KernelArgs& args, float* packed) const {
+    ParallelFor(parts() * most_blocks_ * slabs_, args.threads, [&](int64_t i) {
+      const auto& blocks = parts_[static_cast<size_t>(i / (most_blocks_ * slabs_))];
+      const size_t at = static_cast<size_t>(i / slabs_ % most_blocks_);
+      if (at >= blocks.size()) return;
+      const Range rows = TaskRange(packed_.size, slabs_, i % slabs_);
+      float* to = packed + i / (most_blocks_ * slabs_) * packed_floats_;
+      for (size_t before = 0; before < at; ++before) {
+        to += packed_.size * kernels_.Units(blocks[before].terms);
+      }
+      to += rows.begin * kernels_.Units(blocks[at].terms);
+      kernels_.pack_a_transposed({args.in[packed_.index], packed_.ld, blocks[at].k0,
+                                  blocks[at].terms, rows.begin, rows.end - rows.begin, to, 0});
+    });
+  }
+
+  // Sums of one part of the terms, for some columns of the wide operand, to their place in `out`.
+  void MultiplyGroup(const KernelArgs& args, int64_t part, int64_t first, const float* packed,
+                     float* out, float* panels) const {
+    const bool adds = part == 0 && result_.operand >= 0;
+    const bool direct = !swapped_ && !adds;
+    PanelArgs g;
+    g.tiled = true;
+    g.start = nullptr;
+    g.accumulate = false;
+    float* const sums = direct ? out + first : panels + panels_floats_;
+    g.ldc = direct ? result_.n : group_columns_;
+    const int64_t columns = std::min(group_columns_, wide_.size - first);
+    for (const TermBlock& block : parts_[static_cast<size_t>(part)]) {
+      g.units = kernels_.Units(block.terms);
+      const bool packs = kernels_.packs_b && block.terms % kernels_.unit_terms == 0;
+      for (int64_t slab = 0; slab < slabs_; ++slab) {
+        const Range rows = TaskRange(packed_.size, slabs_, slab);
+        g.rows = rows.end - rows.begin;
+        g.a = in_place_ ? static_cast<const float*>(Element(args, packed_, block.k0, rows.begin))
+                        : packed + rows.begin * g.units;
+        g.lda = in_place_ ? packed_.ld : 0;
+        for (int64_t column = 0; column < columns; column += kernels_.panel) {
+          g.columns = std::min(kernels_.panel, columns - column);
+          g.width = kernels_.Width(g.columns);
+          g.packs = panels + column / kernels_.panel * panel_floats_;
+          g.b = g.packs;
+          g.b_rows = nullptr;
+          if (slab == 0 && packs) {
+            g.b_rows = Element(args, wide_, block.k0, first + column);
+            g.ld_rows = wide_.ld;
+          } else if (slab == 0) {
+            kernels_.pack_b({args.in[wide_.index], wide_.ld, block.k0, block.terms, first + column,
+                             g.columns, g.packs, g.width});
+          }
+          g.c = sums + rows.begin * g.ldc + column;
+          kernels_.multiply(g);
+        }
+      }
+      packed += packed_.size * g.units;
+      g.accumulate = true;
+    }
+    if (!direct) Store(args, adds, first, columns, sums, panels, out);
+  }
+
+  // Sums [packed size, columns] to their place in `out`, turned around if need be; what they are
+  // added to comes last.
+  void Store(const KernelArgs& args, bool adds, int64_t first, int64_t columns, const float* sums,
+             float* turned, float* out) const {
+    FinishArgs f{};
+    f.ld = result_.n;
+    int64_t at = first;
+    if (swapped_) {
+      turn_({sums, group_columns_, 0, columns, 0, packed_.size, turned, turned_width_});
+      f.rows = columns;
+      f.columns = packed_.size;
+      f.sum = turned;
+      f.ld_sum = turned_width_;
+      at *= result_.n;
+    } else {
+      f.rows = packed_.size;
+      f.columns = columns;
+      f.sum = sums;
+      f.ld_sum = group_columns_;
+    }
+    f.out = out + at;
+    if (adds) f.operand = args.f32(static_cast<size_t>(result_.operand)) + at;
+    (adds ? add_ : store_)(f);
+  }
+
+  // The second half's sums to those of the first.
+  void AddSecond(const KernelArgs& args, const float* second) const {
+    float* const out = args.out_f32(static_cast<size_t>(result_.out));
+    const int64_t results = packed_.size * wide_.size;
+    const int64_t tasks = TaskCount(results, results);
+    ParallelFor(tasks, args.threads, [&](int64_t i) {
+      const Range range = TaskRange(results, tasks, i);
+      FinishArgs f{};
+      f.rows = 1;
+      f.columns = range.end - range.begin;
+      f.sum = second + range.begin;
+      f.operand = f.out = out + range.begin;
+      add_(f);
+    });
+  }
+
+  ProductResult result_;
+  ProductTerm term_;
+  MatmulKernels kernels_;
+  decltype(MatmulKernels::pack_b_transposed) turn_;
+  FinishFn store_, add_;
+  int64_t element_;  // bytes
+  bool swapped_;     // a is the wide one
+  Operand packed_, wide_;
+  std::vector<std::vector<TermBlock>> parts_;  // one or two, each in blocks
+  int64_t units_ = 0, most_blocks_ = 0;        // of the longer part
+  bool in_place_ = false;                      // packed_ need not be packed
+  int64_t slabs_ = 0;                          // of packed_
+  int64_t groups_ = 0, group_columns_ = 0;     // of wide_
+  int64_t turned_width_ = 0;                   // of sums that are turned
+  int64_t packed_floats_ = 0;                  // scratch of a part,
+  int64_t second_floats_ = 0;                  // of the second one's sums,
+  int64_t panel_floats_ = 0;                   // of a panel,
+  int64_t panels_floats_ = 0;                  // and of a group's, or of its sums when turned
+  std::unique_ptr<ScratchWorkers> workers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeTokensProduct(const ProductSpec& spec) {
+  if (!spec.transpose_a || spec.transpose_b || spec.out != DType::kF32 ||
+      spec.results.size() != 1) {
+    return nullptr;
+  }
+  const ProductResult& result = spec.results[0];
+  if (result.terms.size() != 1 || result.bias >= 0) return nullptr;
+  if (spec.finish != FinishKind::kStore && spec.finish != FinishKind::kAdd) return nullptr;
+  const MatmulKernels kernels = SelectMatmulKernels(spec.operands);
+  const CutShape shape = ShapeOf(spec, kernels);
+  if (WantedTasks(shape) == 1) return nullptr;
+  if (!SumsInHalves(shape)) {
+    const bool swapped = IsSwapped(spec);
+    const int64_t packed = swapped ? shape.n : shape.m, wide = swapped ? shape.m : shape.n;
+    if (packed > wide || wide > kMaxWide || kernels.Units(shape.k) * packed > kMaxUnits) {
+      return nullptr;
+    }
+  }
+  return std::make_unique<TokensProduct>(spec);
+}
+
+}  // namespace plumb
