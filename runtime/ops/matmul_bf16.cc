@@ -36,8 +36,8 @@ struct TileArgs {
   const float* start;
   float* c;
   int64_t ldc;
-  __mmask16 last;  // columns of the last vector
-  bool accumulate;
+  __mmask16 last;     // columns of the last vector
+  const float* from;  // what sums begin from, rows ldc apart; null: start
   // kTiled only. Not null: b is not packed yet. Its rows begin here, ld_rows apart; they are asked
   // for ahead of their use, and left in `packs`, units ldb apart.
   const uint16_t* rows = nullptr;
@@ -70,7 +70,8 @@ void Tile(const TileArgs& t) {
                                             : _mm512_maskz_loadu_ps(mask, t.start + v * kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      sum[i][v] = t.accumulate ? _mm512_maskz_loadu_ps(mask, t.c + i * t.ldc + v * kLanes) : start;
+      sum[i][v] =
+          t.from == nullptr ? start : _mm512_maskz_loadu_ps(mask, t.from + i * t.ldc + v * kLanes);
     }
   }
 
@@ -143,7 +144,6 @@ void Multiply(const PanelArgs& g) {
   t.start = g.start;
   t.ldc = g.ldc;
   t.last = FirstLanes(g.columns - (vectors - 1) * kLanes);
-  t.accumulate = g.accumulate;
   t.rows = static_cast<const uint16_t*>(g.b_rows);
   t.ld_rows = g.ld_rows;
   t.packs = g.b_rows == nullptr ? nullptr : g.packs;
@@ -152,6 +152,7 @@ void Multiply(const PanelArgs& g) {
   for (int64_t i = 0, row = 0; i < split.tiles; ++i) {
     t.a = g.a + row * (g.tiled ? g.units : g.lda);
     t.c = g.c + row * g.ldc;
+    t.from = g.from == nullptr ? nullptr : g.from + row * g.ldc;
     (i < split.taller ? tall : tile)(t);
     if (t.packs != nullptr) t.b = std::exchange(t.packs, nullptr);
     row += split.HeightOf(i);

@@ -1,6 +1,5 @@
 // A product cut into blocks for several threads.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "runtime/base/parallel.h"
@@ -221,18 +220,18 @@ class BlockedMatmul : public Kernel {
     g->lda = spec_.transpose_a ? 0 : g->units;
   }
 
-  // Sets c, ldc and accumulate of `g` for a block of the result's own memory, and fetches what it
-  // is to be added to, unless `begun`.
+  // Sets c, ldc and from of `g` for a block of the result's own memory: sums begin from what is to
+  // be added, unless they have `begun`.
   void SetResult(const KernelArgs& args, const ProductResult& result, bool begun, int64_t row,
                  int64_t column, PanelArgs* g) const {
     g->c = args.out_f32(static_cast<size_t>(result.out)) + row * result.n + column;
     g->ldc = result.n;
-    g->accumulate = begun || result.operand >= 0;
-    if (begun || result.operand < 0 || args.in[result.operand] == args.out[result.out]) return;
-    const float* from = args.f32(static_cast<size_t>(result.operand)) + row * result.n + column;
-    for (int64_t i = 0; i < g->rows; ++i) {
-      std::memcpy(g->c + i * g->ldc, from + i * g->ldc,
-                  static_cast<size_t>(g->columns) * sizeof(float));
+    if (begun) {
+      g->from = g->c;
+    } else if (result.operand >= 0) {
+      g->from = args.f32(static_cast<size_t>(result.operand)) + row * result.n + column;
+    } else {
+      g->from = nullptr;
     }
   }
 
@@ -260,7 +259,6 @@ class BlockedMatmul : public Kernel {
               PackB(args, term, blocks[at].range, column + j, g.columns, b);
             }
             g.b = b;
-            g.accumulate = at > 0;
             g.start =
                 result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)) + column + j;
             if (direct_) {
@@ -268,9 +266,11 @@ class BlockedMatmul : public Kernel {
             } else if (blocks.size() == 1) {
               g.c = sums;
               g.ldc = kernels_.panel;
+              g.from = nullptr;
             } else {
               g.c = sums + (row - task.rows.begin) * group_ + j;
               g.ldc = group_;
+              g.from = at > 0 ? g.c : nullptr;
             }
             if (direct_ || at + 1 < blocks.size()) {
               kernels_.multiply(g);
@@ -300,7 +300,10 @@ class BlockedMatmul : public Kernel {
       kernels_.multiply(tile);
       Finish(args, result, tile, next, at);
       tile.a += tile.rows * g.lda;
-      if (g.accumulate) tile.c += tile.rows * g.ldc;  // else they take turns with one place
+      if (g.from != nullptr) {  // else they take turns with one place
+        tile.c += tile.rows * g.ldc;
+        tile.from += tile.rows * g.ldc;
+      }
       at += tile.rows * result.n;
     }
   }
@@ -409,7 +412,7 @@ class BlockedMatmul : public Kernel {
             g.c =
                 blocks == 1 ? sums : sums + (row - rows.begin) * ld_sums_ + column - columns.begin;
             g.ldc = ld_sums_;
-            g.accumulate = at > 0;
+            g.from = at > 0 ? g.c : nullptr;
           }
           if (direct_ || at + 1 < blocks) {
             kernels_.multiply(g);

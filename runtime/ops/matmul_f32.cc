@@ -37,7 +37,6 @@ void Multiply(const PanelArgs& g) {
   t.bias = g.start;
   t.ldc = g.ldc;
   t.last_columns = g.columns - (vectors - 1) * kLanes;
-  t.accumulate = g.accumulate;
   const bool partial = t.last_columns != kLanes;
   const auto pick = [&](int64_t height) {
     return g.tiled ? PickTile<true>(height, vectors, partial)
@@ -50,6 +49,7 @@ void Multiply(const PanelArgs& g) {
     t.a = g.a + (!g.tiled ? row * g.lda : g.lda > 0 ? row : row * g.units);
     if (g.tiled && g.lda == 0) t.lda = height;
     t.c = g.c + row * g.ldc;
+    t.from = g.from == nullptr ? nullptr : g.from + row * g.ldc;
     (i < split.taller ? tall : tile)(t);
     if (t.copy != nullptr) {
       t.b = std::exchange(t.copy, nullptr);

@@ -83,7 +83,7 @@ class RowsToCome {
   int64_t ld_bytes_, row_bytes_, at_ = 0;
 };
 
-// c[rows, columns] = a b + start, or c + a b.
+// c[rows, columns] = a b + start, or a b + from.
 struct PanelArgs {
   int64_t rows, columns, units;
   // Rows of lda units. `tiled`: tiles of [units][height] or, with lda > 0, the matrix's own rows,
@@ -99,7 +99,7 @@ struct PanelArgs {
   int64_t ld_rows = 0;
   float* packs = nullptr;
   const float* start;  // [columns], or null for zero
-  bool accumulate;
+  const float* from;   // [rows, columns], rows ldc apart: c itself, or another; null: start
   float* c;
   int64_t ldc;
 };

@@ -44,7 +44,7 @@ struct TileArgs {
   float* c;
   int64_t ldc;
   int64_t last_columns;  // of the last vector
-  bool accumulate;       // adds to c, instead of starting from bias
+  const float* from;     // what sums begin from, rows ldc apart; null: bias
   // kTransposeA only. Not null: rows of b, asked for ahead of their use, are copied to here, whole
   // vectors `ld_copy` apart.
   float* copy = nullptr;
@@ -66,7 +66,7 @@ void Tile(const TileArgs& t) {
     const V start = t.bias == nullptr ? hn::Zero(d) : load(t.bias + v * kLanes, v);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      sum[i][v] = t.accumulate ? load(t.c + i * t.ldc + v * kLanes, v) : start;
+      sum[i][v] = t.from != nullptr ? load(t.from + i * t.ldc + v * kLanes, v) : start;
     }
   }
 

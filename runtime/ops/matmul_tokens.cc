@@ -82,7 +82,7 @@ class TokensProduct : public Kernel {
       turned_width_ = kernels_.Width(packed_.size);
       panels_floats_ = std::max(panels_floats_, AlignFloats(turned_width_ * group_columns_));
     }
-    const int64_t sum_floats = AlignFloats(packed_.size * group_columns_);
+    const int64_t sum_floats = swapped_ ? AlignFloats(packed_.size * group_columns_) : 0;
     workers_ = std::make_unique<ScratchWorkers>(parts() * groups_, shape.m * shape.n * shape.k,
                                                 (panels_floats_ + sum_floats) * kFloat);
   }
@@ -154,14 +154,16 @@ class TokensProduct : public Kernel {
   // Sums of one part of the terms, for some columns of the wide operand, to their place in `out`.
   void MultiplyGroup(const KernelArgs& args, int64_t part, int64_t first, const float* packed,
                      float* out, float* panels) const {
-    const bool adds = part == 0 && result_.operand >= 0;
-    const bool direct = !swapped_ && !adds;
+    const float* const operand = part == 0 && result_.operand >= 0
+                                     ? args.f32(static_cast<size_t>(result_.operand))
+                                     : nullptr;
     PanelArgs g;
     g.tiled = true;
     g.start = nullptr;
-    g.accumulate = false;
-    float* const sums = direct ? out + first : panels + panels_floats_;
-    g.ldc = direct ? result_.n : group_columns_;
+    float* const sums = swapped_ ? panels + panels_floats_ : out + first;
+    g.ldc = swapped_ ? group_columns_ : result_.n;
+    // Sums begin from what they are added to, unless they are yet to be turned.
+    const float* from = swapped_ || operand == nullptr ? nullptr : operand + first;
     const int64_t columns = std::min(group_columns_, wide_.size - first);
     for (const TermBlock& block : parts_[static_cast<size_t>(part)]) {
       g.units = kernels_.Units(block.terms);
@@ -186,38 +188,29 @@ class TokensProduct : public Kernel {
                              g.columns, g.packs, g.width});
           }
           g.c = sums + rows.begin * g.ldc + column;
+          g.from = from == nullptr ? nullptr : from + rows.begin * g.ldc + column;
           kernels_.multiply(g);
         }
       }
       packed += packed_.size * g.units;
-      g.accumulate = true;
+      from = sums;
     }
-    if (!direct) Store(args, adds, first, columns, sums, panels, out);
+    if (swapped_) Turn(sums, columns, operand, first, panels, out);
   }
 
-  // Sums [packed size, columns] to their place in `out`, turned around if need be; what they are
-  // added to comes last.
-  void Store(const KernelArgs& args, bool adds, int64_t first, int64_t columns, const float* sums,
-             float* turned, float* out) const {
+  // Sums [packed size, columns] to rows of `out` from the `first` on, `operand` added.
+  void Turn(const float* sums, int64_t columns, const float* operand, int64_t first, float* turned,
+            float* out) const {
+    turn_({sums, group_columns_, 0, columns, 0, packed_.size, turned, turned_width_});
     FinishArgs f{};
+    f.rows = columns;
+    f.columns = packed_.size;
+    f.sum = turned;
+    f.ld_sum = turned_width_;
     f.ld = result_.n;
-    int64_t at = first;
-    if (swapped_) {
-      turn_({sums, group_columns_, 0, columns, 0, packed_.size, turned, turned_width_});
-      f.rows = columns;
-      f.columns = packed_.size;
-      f.sum = turned;
-      f.ld_sum = turned_width_;
-      at *= result_.n;
-    } else {
-      f.rows = packed_.size;
-      f.columns = columns;
-      f.sum = sums;
-      f.ld_sum = group_columns_;
-    }
-    f.out = out + at;
-    if (adds) f.operand = args.f32(static_cast<size_t>(result_.operand)) + at;
-    (adds ? add_ : store_)(f);
+    f.out = out + first * result_.n;
+    if (operand != nullptr) f.operand = operand + first * result_.n;
+    (operand != nullptr ? add_ : store_)(f);
   }
 
   // The second half's sums to those of the first.

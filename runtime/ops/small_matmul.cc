@@ -48,7 +48,6 @@ void AddTerms(const SmallMatmulArgs& g, int64_t p0, int64_t k, float* scratch) {
     t.ldc = g.ldc;
     t.last_columns = columns - (vectors - 1) * kLanes;
     t.bias = g.bias == nullptr ? nullptr : g.bias + j;
-    t.accumulate = p0 > 0;
     if (kTransposeB || copy) {
       t.ldb = vectors * kLanes;
       if (kTransposeB) {
@@ -67,6 +66,7 @@ void AddTerms(const SmallMatmulArgs& g, int64_t p0, int64_t k, float* scratch) {
     for (int64_t block = 0, i = 0; block < blocks; ++block) {
       t.a = a + (kTransposeA ? i : i * g.lda);
       t.c = g.c + i * g.ldc + j;
+      t.from = p0 > 0 ? t.c : nullptr;
       (block < taller ? tall : tile)(t);
       i += block < taller ? height + 1 : height;
     }
