@@ -18,12 +18,15 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// AVX2 and AVX3 have masked memory instructions that do not fault on the lanes that are off. The
-// other targets go through a small buffer.
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-#define PLUMB_MASKED_MEMORY 1
+// The least bytes of an element that memory instructions with a mask take, which do not fault on
+// lanes that are off: AVX2 has none for 16 bits, where Highway would read a whole vector. What is
+// smaller goes through a small buffer.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+inline constexpr size_t kLeastMasked = 1;
+#elif HWY_TARGET == HWY_AVX2
+inline constexpr size_t kLeastMasked = 4;
 #else
-#define PLUMB_MASKED_MEMORY 0
+inline constexpr size_t kLeastMasked = 16;
 #endif
 
 // The first `count` lanes of a vector, 1 <= count <= Lanes(d); make it once a loop.
@@ -40,31 +43,29 @@ class Tail {
 
   // Lanes beyond the count are 0.
   HWY_INLINE V Load(D d, const T* HWY_RESTRICT from) const {
-#if PLUMB_MASKED_MEMORY
-    return hn::MaskedLoad(mask_, d, from);
-#else
-    HWY_ALIGN T lanes[hn::MaxLanes(D())] = {};
-    std::memcpy(lanes, from, count_ * sizeof(T));
-    return hn::Load(d, lanes);
-#endif
+    if constexpr (sizeof(T) >= kLeastMasked) {
+      return hn::MaskedLoad(mask_, d, from);
+    } else {
+      HWY_ALIGN T lanes[hn::MaxLanes(D())] = {};
+      std::memcpy(lanes, from, count_ * sizeof(T));
+      return hn::Load(d, lanes);
+    }
   }
 
   HWY_INLINE void Store(V v, D d, T* HWY_RESTRICT to) const {
-#if PLUMB_MASKED_MEMORY
-    hn::BlendedStore(v, mask_, d, to);
-#else
-    HWY_ALIGN T lanes[hn::MaxLanes(D())];
-    hn::Store(v, d, lanes);
-    std::memcpy(to, lanes, count_ * sizeof(T));
-#endif
+    if constexpr (sizeof(T) >= kLeastMasked) {
+      hn::BlendedStore(v, mask_, d, to);
+    } else {
+      HWY_ALIGN T lanes[hn::MaxLanes(D())];
+      hn::Store(v, d, lanes);
+      std::memcpy(to, lanes, count_ * sizeof(T));
+    }
   }
 
  private:
   hn::Mask<D> mask_;
   size_t count_;
 };
-
-#undef PLUMB_MASKED_MEMORY
 
 // e^x that keeps a NaN: Highway's Exp makes 0 of it, which would hide a divergence.
 template <class D>
