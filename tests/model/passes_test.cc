@@ -104,7 +104,7 @@ class PassesTest : public ::testing::Test {
     for (int32_t i = 0; i < kBatch * kSeq; ++i) {
       const size_t row = static_cast<size_t>(i / kSeq), t = static_cast<size_t>(i % kSeq);
       ids.as<int32_t>()[i] = tokens[row][t];
-      positions.as<int32_t>()[i] = i % kSeq;
+      positions.as<int32_t>()[i] = static_cast<int32_t>(i % kSeq);
       targets.as<int32_t>()[i] = t + 1 < tokens[row].size() ? tokens[row][t + 1] : -1;
     }
     AlignedBuffer loss(4), states(parameters.states().size * 4 + 4);
