@@ -142,7 +142,8 @@ TEST(RunnerTest, ATruncatedPluginIsRefused) {
   std::ifstream stream(SabotagePath("honest"), std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
   const std::string path = ::testing::TempDir() + "/plumb_check_truncated.so";
-  for (const size_t size : {size_t{0}, size_t{3}, size_t{64}, size_t{1000}, bytes.size() / 2}) {
+  // Of the second half a loader may need nothing: symbols, in a build for a debugger.
+  for (const size_t size : {size_t{0}, size_t{3}, size_t{64}, size_t{1000}, bytes.size() / 4}) {
     std::ofstream(path, std::ios::binary) << bytes.substr(0, size);
     const CheckerRun run = RunChecker({"--json", "--level", "1", path});
     EXPECT_EQ(run.exit_code, 2) << size;
