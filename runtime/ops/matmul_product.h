@@ -6,7 +6,8 @@
 // fused multiply-adds in f32, of instructions that take two terms each in bf16. How rows, columns
 // and terms are cut does not change it (partial sums are kept in f32), nor does the number of
 // threads; the processor's instructions do. Of some products over many tokens (MakeTokensProduct)
-// it is the sum of two such chains.
+// it is the sum of two such chains. What is added (FinishKind::kAdd) is the beginning of the chain
+// or its end, by the shape.
 #ifndef PLUMB_RUNTIME_OPS_MATMUL_PRODUCT_H_
 #define PLUMB_RUNTIME_OPS_MATMUL_PRODUCT_H_
 

@@ -70,7 +70,7 @@ void AddMatmuls(std::vector<OpCase>* cases) {
       }
     }
   }
-  // Large enough for blocks of rows, of columns, for sums in parts (of 512 terms, 1024 in bf16),
+  // Large enough for blocks of rows, of columns, for sums in parts (of 768 terms, 1536 in bf16),
   // for operands that are packed once for all.
   for (const bool ta : {false, true}) {
     for (const bool tb : {false, true}) {
