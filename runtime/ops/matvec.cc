@@ -28,6 +28,8 @@ constexpr int64_t kBytesAhead = 2048, kScalesAhead = 64;
 // Rows of x that are multiplied in one pass over rows of w, and rows of w at once: their sums, a
 // vector each, must fit the registers (32 with AVX-512, else 16) beside one vector of each row.
 constexpr int kMaxRows = 8;
+// Vectors between two branches: the end of a short row is foreseen, and loads go on beyond it.
+constexpr int kUnroll = 4;
 constexpr int WeightRows(int rows) {
 #if HWY_TARGET == HWY_AVX3
   return rows <= 5 ? 4 : 2;
@@ -130,14 +132,19 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
     };
     const int64_t begin = q * group, end = begin + group;
     int64_t p = begin;
-    for (; p + kLanes <= end; p += kLanes) {
+    const auto multiply = [&](int64_t at) HWY_ATTR {
 #pragma GCC unroll 4
-      for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + p);
+      for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + at);
       V weights[kR];
 #pragma GCC unroll 4
-      for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w[r] + p), r);
-      add(weights, load_x, p);
+      for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w[r] + at), r);
+      add(weights, load_x, at);
+    };
+    for (; p + kUnroll * kLanes <= end; p += kUnroll * kLanes) {
+#pragma GCC unroll 8
+      for (int u = 0; u < kUnroll; ++u) multiply(p + u * kLanes);
     }
+    for (; p + kLanes <= end; p += kLanes) multiply(p);
     if (p < end) {
       const Tail<D> tail(d, end - p);
       V weights[kR];

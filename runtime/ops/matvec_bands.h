@@ -44,7 +44,13 @@ void MultiplyColumns(const MatvecArgs& g, int64_t j, int64_t bands, int64_t band
 template <class Tiles>
 void MultiplyBands(const MatvecArgs& g, int64_t begin, int64_t end) {
   const int64_t band = g.n / kMatvecBands, rest = g.n - kMatvecBands * band;
-  for (int64_t j = begin; j < end; ++j) MultiplyColumns<Tiles>(g, j, kMatvecBands, band);
+  for (int64_t j = begin; j < end; ++j) {
+    if (g.m == 1) {  // where memory is fast, what is done between two rows is felt
+      Tiles::template Multiply<1>(g, 0, 1, j, kMatvecBands, band);
+    } else {
+      MultiplyColumns<Tiles>(g, j, kMatvecBands, band);
+    }
+  }
   if (end == band) MultiplyColumns<Tiles>(g, kMatvecBands * band, rest, 1);
 }
 

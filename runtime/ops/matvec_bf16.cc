@@ -22,6 +22,8 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kTerms = 32;  // of a vector
+// Vectors between two branches: the end of a short row is foreseen, and loads go on beyond it.
+constexpr int kUnroll = 4;
 
 inline __m512bh Pairs(__m512i v) { return reinterpret_cast<__m512bh>(v); }
 inline __m512bh Load(const uint16_t* p) { return Pairs(_mm512_loadu_si512(p)); }
@@ -67,14 +69,19 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
     }
   };
   int64_t p = 0;
-  for (; p + kTerms <= k; p += kTerms) {
+  const auto multiply = [&](int64_t at) {
 #pragma GCC unroll 4
-    for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + p);
+    for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + at);
     __m512bh weights[kR];
 #pragma GCC unroll 4
-    for (int r = 0; r < kR; ++r) weights[r] = Load(w[r] + p);
-    add(weights, [p](const uint16_t* row) { return Load(row + p); });
+    for (int r = 0; r < kR; ++r) weights[r] = Load(w[r] + at);
+    add(weights, [at](const uint16_t* row) { return Load(row + at); });
+  };
+  for (; p + kUnroll * kTerms <= k; p += kUnroll * kTerms) {
+#pragma GCC unroll 8
+    for (int u = 0; u < kUnroll; ++u) multiply(p + u * kTerms);
   }
+  for (; p + kTerms <= k; p += kTerms) multiply(p);
   if (p < k) {
     const __mmask32 mask = (__mmask32{1} << (k - p)) - 1;
     __m512bh weights[kR];
