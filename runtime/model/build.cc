@@ -254,7 +254,7 @@ class Emitter : public FormulaBackend {
     if (options_.program == Program::kCached) {
       const TensorType cache = {
           options_.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
-          Shape({options_.batch, d.context_length, d.n_kv_head * d.head_dim})};
+          Shape({options_.batch, d.n_kv_head, d.context_length, d.head_dim})};
       const ValueId k_cache = b_.State(absl::StrCat(name, ".k_cache"), cache);
       const ValueId v_cache = b_.State(absl::StrCat(name, ".v_cache"), cache);
       context = b_.Apply("attention_cached", {q, k, v, k_cache, v_cache, positions_}, attrs,

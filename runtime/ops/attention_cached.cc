@@ -10,9 +10,9 @@
 #include "runtime/base/status.h"
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/attention_shape.h"
-#include "runtime/ops/scratch_workers.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/scratch_workers.h"
 
 namespace plumb {
 namespace {
@@ -22,12 +22,13 @@ namespace {
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
   const TensorType &k_cache = types.in(3), &v_cache = types.in(4), &positions = types.in(5);
-  if (k_cache.dtype != types.in(0).dtype || k_cache.shape.rank() != 3 ||
-      k_cache.shape[0] != shape.batch || k_cache.shape.last() != shape.kv_stride() ||
-      v_cache != k_cache) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the caches are ", k_cache.ToString(), " and ", v_cache.ToString(), ", both must be ",
-        DTypeName(types.in(0).dtype), "[", shape.batch, ", capacity, ", shape.kv_stride(), "]"));
+  if (k_cache.dtype != types.in(0).dtype || k_cache.shape.rank() != 4 ||
+      k_cache.shape[0] != shape.batch || k_cache.shape[1] != shape.kv_heads ||
+      k_cache.shape.last() != shape.head_dim || v_cache != k_cache) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the caches are ", k_cache.ToString(), " and ", v_cache.ToString(),
+                     ", both must be ", DTypeName(types.in(0).dtype), "[", shape.batch, ", ",
+                     shape.kv_heads, ", capacity, ", shape.head_dim, "]"));
   }
   if (positions != I32({shape.batch, shape.tokens})) {
     return absl::InvalidArgumentError(absl::StrCat("positions are ", positions.ToString(),
@@ -85,16 +86,16 @@ class AttentionCachedKernel : public Kernel {
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* positions = args.i32(5);
     PLUMB_RETURN_IF_ERROR(CheckPositions(positions, shape_, capacity_));
-    const int64_t row_size = shape_.tokens * shape_.kv_stride();
     int64_t keys = 0;
     for (int64_t row = 0; row < shape_.batch; ++row) {
-      const int64_t first = positions[row * shape_.tokens];
-      const int64_t to = (row * capacity_ + first) * shape_.kv_stride();
-      const size_t bytes = static_cast<size_t>(row_size) * sizeof(T);
-      std::memcpy(Cache(args, 1) + to, static_cast<const T*>(args.in[1]) + row * row_size, bytes);
-      std::memcpy(Cache(args, 2) + to, static_cast<const T*>(args.in[2]) + row * row_size, bytes);
-      keys = std::max(keys, first + shape_.tokens);
+      keys = std::max<int64_t>(keys, positions[row * shape_.tokens] + shape_.tokens);
     }
+    const int64_t kv_heads = shape_.batch * shape_.kv_heads;
+    const int64_t tasks = TaskCount(kv_heads, kv_heads * shape_.tokens * shape_.head_dim);
+    ParallelFor(tasks, args.threads, [&](int64_t i) {
+      const Range range = TaskRange(kv_heads, tasks, i);
+      for (int64_t index = range.begin; index < range.end; ++index) Join(args, index);
+    });
 
     workers_.Run(args, Work(keys), [&](int64_t item, int64_t next, float* scratch) {
       // The last blocks see the most keys: they come first.
@@ -108,10 +109,21 @@ class AttentionCachedKernel : public Kernel {
   int64_t Work(int64_t keys) const { return 4 * heads_ * shape_.tokens * keys * shape_.head_dim; }
   static T* Cache(const KernelArgs& args, size_t i) { return static_cast<T*>(args.out[i]); }
 
-  // Where the keys of head `index` of all rows' begin in the cache.
+  // Where the keys of query head `index` of all rows' begin in the cache.
   int64_t KeysAt(int64_t index) const {
-    const int64_t row = index / shape_.heads, head = index % shape_.heads;
-    return row * capacity_ * shape_.kv_stride() + head / shape_.group() * shape_.head_dim;
+    return index / shape_.group() * capacity_ * shape_.head_dim;
+  }
+
+  // Writes the new keys and values of head `index` of all rows' to the caches.
+  void Join(const KernelArgs& args, int64_t index) const {
+    const int64_t row = index / shape_.kv_heads, head = index % shape_.kv_heads;
+    const int64_t first = args.i32(5)[row * shape_.tokens], c = shape_.head_dim;
+    int64_t from = row * shape_.tokens * shape_.kv_stride() + head * c;
+    int64_t to = (index * capacity_ + first) * c;
+    for (int64_t t = 0; t < shape_.tokens; ++t, from += shape_.kv_stride(), to += c) {
+      std::copy_n(static_cast<const T*>(args.in[1]) + from, c, Cache(args, 1) + to);
+      std::copy_n(static_cast<const T*>(args.in[2]) + from, c, Cache(args, 2) + to);
+    }
   }
 
   void RunHead(const KernelArgs& args, int64_t index, int64_t block, int64_t next,
@@ -130,7 +142,7 @@ class AttentionCachedKernel : public Kernel {
       call.q_stride = shape_.q_stride();
       call.k = Cache(args, 1) + kv_at;
       call.v = Cache(args, 2) + kv_at;
-      call.kv_stride = shape_.kv_stride();
+      call.kv_stride = shape_.head_dim;
       call.context = context;
       call.context_stride = shape_.q_stride();
       call.lse = nullptr;
@@ -146,7 +158,7 @@ class AttentionCachedKernel : public Kernel {
       call.q = q + t * shape_.q_stride();
       call.k = Cache(args, 1) + kv_at;
       call.v = Cache(args, 2) + kv_at;
-      call.kv_stride = shape_.kv_stride();
+      call.kv_stride = shape_.head_dim;
       call.context = context + t * shape_.q_stride();
       call.keys = first + t + 1;
       call.head_dim = shape_.head_dim;
@@ -168,7 +180,7 @@ class AttentionCachedKernel : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
-  const int64_t capacity = types.in(3).shape[1];
+  const int64_t capacity = types.in(3).shape[2];
   if (types.in(0).dtype == DType::kBF16) {
     return std::make_unique<AttentionCachedKernel<uint16_t>>(shape, capacity);
   }
@@ -182,14 +194,15 @@ absl::Status Reference(const ReferenceArgs& args) {
                                                  &args.inputs[2]->type};
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
                          ReadAttentionShape(OpTypes{inputs, {}, args.attrs}));
-  const int64_t capacity = args.shape(3)[1], c = shape.head_dim;
+  const int64_t capacity = args.shape(3)[2], c = shape.head_dim;
   PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape, capacity));
   for (int64_t row = 0; row < shape.batch; ++row) {
     for (int64_t t = 0; t < shape.tokens; ++t) {
       const int64_t position = args.i(5)[static_cast<size_t>(row * shape.tokens + t)];
       for (int64_t e = 0; e < shape.kv_stride(); ++e) {
+        const int64_t head = row * shape.kv_heads + e / c;
         const size_t from = static_cast<size_t>((row * shape.tokens + t) * shape.kv_stride() + e);
-        const size_t to = static_cast<size_t>((row * capacity + position) * shape.kv_stride() + e);
+        const size_t to = static_cast<size_t>((head * capacity + position) * c + e % c);
         args.out(1)[to] = args.f(1)[from];
         args.out(2)[to] = args.f(2)[from];
       }
@@ -199,7 +212,7 @@ absl::Status Reference(const ReferenceArgs& args) {
       for (int64_t head = 0; head < shape.heads; ++head) {
         const int64_t q = ((row * shape.tokens + t) * shape.heads + head) * c;
         const auto kv = [&](int64_t j) {
-          return ((row * capacity + j) * shape.kv_heads + head / shape.group()) * c;
+          return ((row * shape.kv_heads + head / shape.group()) * capacity + j) * c;
         };
         std::vector<double> weight;
         for (int64_t j = 0; j <= position; ++j) {

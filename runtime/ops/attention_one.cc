@@ -27,13 +27,71 @@ HWY_INLINE hn::Vec<D> LoadChannels(D d, const T* row, int64_t e, int64_t last,
   return e < last ? LoadFloats(d, row + e) : tail.Load(d, row + last);
 }
 
-// Asks for kTogether rows of a head. Its rows are a line or some and far apart, which no processor
-// foresees. Always inlined: to gcc a function that only prefetches has no effect.
+// Asks for kTogether rows of the head some kilobytes before they are read: keys, values, then the
+// keys of the next head. A head is read in little more time than processors take to recognise a
+// stream, and they do so anew in each page. Always inlined: to gcc a function that only prefetches
+// has no effect.
 template <class T>
-[[gnu::always_inline]] inline void AskForRows(const T* row, int64_t stride, int64_t c) {
-  constexpr int64_t kLine = 64 / sizeof(T);
-  for (int64_t i = 0; i < kTogether; ++i, row += stride) {
-    for (int64_t e = 0; e < c; e += kLine) __builtin_prefetch(row + e, 0, 2);
+class CacheAhead {
+ public:
+  explicit CacheAhead(const AttendOneArgs<T>& args)
+      : args_(args), ahead_(std::max(kTogether, kBytesAhead / (args.kv_stride * kSize))) {}
+
+  // `row` of the keys, or with n added of the values, is read now.
+  [[gnu::always_inline]] void Step(int64_t row) const {
+    const int64_t n = args_.keys;
+    row += ahead_;
+    const T* const of = row < n ? args_.k : row < 2 * n ? args_.v : args_.next_k;
+    if (of == nullptr) return;
+    const T* at = of + (row < n ? row : row < 2 * n ? row - n : row - 2 * n) * args_.kv_stride;
+    for (int64_t i = 0; i < kTogether; ++i, at += args_.kv_stride) {
+      for (int64_t e = 0; e < args_.head_dim; e += kLine) __builtin_prefetch(at + e, 0, 2);
+    }
+  }
+
+ private:
+  static constexpr int64_t kSize = sizeof(T), kLine = 64 / kSize, kBytesAhead = 4096;
+  const AttendOneArgs<T>& args_;
+  const int64_t ahead_;  // rows
+};
+
+// Channels [e, e + kVectors * lanes) of the context: values weighted with `weights` * inverse.
+template <int kVectors, class D, class T>
+HWY_INLINE void SumValues(D d, const AttendOneArgs<T>& args, const float* weights, int64_t e,
+                          int64_t last, const FloatTail<D>& tail, hn::Vec<D> inverse,
+                          const CacheAhead<T>& ahead) {
+  using V = hn::Vec<D>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = args.keys;
+  V sum[kVectors][2];
+#pragma GCC unroll 4
+  for (int r = 0; r < kVectors; ++r) sum[r][0] = sum[r][1] = hn::Zero(d);
+  const auto add = [&](int64_t row, int chain) HWY_ATTR {
+    const V weight = hn::Set(d, weights[row]);
+    const T* const v = args.v + row * args.kv_stride;
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) {
+      sum[r][chain] =
+          hn::MulAdd(weight, LoadChannels(d, v, e + r * lanes, last, tail), sum[r][chain]);
+    }
+  };
+  int64_t i = 0;
+  for (; i + kTogether <= n; i += kTogether) {
+    if (e == 0) ahead.Step(n + i);
+    add(i, 0);
+    add(i + 1, 1);
+    add(i + 2, 0);
+    add(i + 3, 1);
+  }
+  for (; i < n; ++i) add(i, 0);
+#pragma GCC unroll 4
+  for (int r = 0; r < kVectors; ++r) {
+    const V context = hn::Mul(hn::Add(sum[r][0], sum[r][1]), inverse);
+    const int64_t at = e + r * lanes;
+    if (at < last) {
+      StoreFloats(context, d, args.context + at);
+    } else {
+      tail.Store(context, d, args.context + last);
+    }
   }
 }
 
@@ -47,11 +105,11 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   const int64_t last = (c - 1) / lanes * lanes;
   const FloatTail<D> tail(d, c - last);
 
+  const CacheAhead<T> ahead(args);
   int64_t j = 0;
   for (; j + kTogether <= n; j += kTogether) {
+    ahead.Step(j);
     const T* k = args.k + j * stride;
-    AskForRows(args.v + j * stride, stride, c);
-    if (args.next_k != nullptr) AskForRows(args.next_k + j * stride, stride, c);
     V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     for (int64_t e = 0; e <= last; e += lanes) {
       const V q = LoadChannels(d, args.q, e, last, tail);
@@ -100,27 +158,15 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   }
   const V inverse = hn::Set(d, 1.0f / hn::GetLane(hn::SumOfLanes(wide, total)));
 
-  for (int64_t e = 0; e <= last; e += lanes) {
-    V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    int64_t i = 0;
-    for (; i + kTogether <= n; i += kTogether) {
-      const T* v = args.v + i * stride;
-      s0 = hn::MulAdd(hn::Set(d, scores[i]), LoadChannels(d, v, e, last, tail), s0);
-      s1 = hn::MulAdd(hn::Set(d, scores[i + 1]), LoadChannels(d, v + stride, e, last, tail), s1);
-      s2 =
-          hn::MulAdd(hn::Set(d, scores[i + 2]), LoadChannels(d, v + 2 * stride, e, last, tail), s2);
-      s3 =
-          hn::MulAdd(hn::Set(d, scores[i + 3]), LoadChannels(d, v + 3 * stride, e, last, tail), s3);
-    }
-    for (; i < n; ++i) {
-      s0 = hn::MulAdd(hn::Set(d, scores[i]), LoadChannels(d, args.v + i * stride, e, last, tail),
-                      s0);
-    }
-    const V context = hn::Mul(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), inverse);
-    if (e < last) {
-      StoreFloats(context, d, args.context + e);
+  // Channels in groups of vectors that are summed side by side, rows in order.
+  for (int64_t e = 0; e <= last;) {
+    const int64_t vectors = (last - e) / lanes + 1;
+    if (vectors >= 4) {
+      SumValues<4>(d, args, scores, e, last, tail, inverse, ahead);
+      e += 4 * lanes;
     } else {
-      tail.Store(context, d, args.context + last);
+      SumValues<1>(d, args, scores, e, last, tail, inverse, ahead);
+      e += lanes;
     }
   }
 }

@@ -54,7 +54,7 @@
 //   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c]) {n_head, n_kv_head, scale} -> context like q, lse[B,H,T]
 //       causal softmax(scale q k^T) v; lse = log-sum-exp of the scaled scores
 //   attention_grad(q, k, v, context, lse, dcontext) {..} -> dq, dk, dv
-//   attention_cached(q, k, v, k_cache[B,C,KV*c], v_cache, positions i32[B,T]) {..}
+//   attention_cached(q, k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T]) {..}
 //       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),
 //       then attends to cache rows 0..position; the caches are updated in place. A position outside [0,C)
 //       fails. No gradient.

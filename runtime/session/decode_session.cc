@@ -61,9 +61,11 @@ void DecodeSession::PlaceCaches(const Graph& graph) {
     if (value.kind != ValueKind::kState) continue;
     if (weights_->parameters().states().Find(value.name) != nullptr) continue;  // of a norm
     Cache& cache = caches_[value.name];
-    cache.bytes = value.type.bytes() / value.type.shape[0];
-    cache.row_bytes = cache.bytes / context_length();
-    total += AlignUp(cache.bytes);
+    // [batch, heads, tokens, channels]
+    cache.heads = value.type.shape[1];
+    cache.head_bytes = value.type.bytes() / (value.type.shape[0] * cache.heads);
+    cache.row_bytes = cache.head_bytes / context_length();
+    total += AlignUp(cache.bytes());
   }
   cache_memory_ = AlignedBuffer(batch() * total);
   if (batch() > 1) chunk_memory_ = AlignedBuffer(total);
@@ -71,7 +73,7 @@ void DecodeSession::PlaceCaches(const Graph& graph) {
   for (auto& [name, cache] : caches_) {
     cache.memory = cache_memory_.data() + batch() * at;
     cache.chunk = batch() > 1 ? chunk_memory_.data() + at : cache.memory;
-    at += AlignUp(cache.bytes);
+    at += AlignUp(cache.bytes());
   }
 }
 
@@ -101,10 +103,13 @@ absl::Status DecodeSession::CheckRoom(int64_t sequence, int64_t tokens) const {
 
 void DecodeSession::CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk) {
   for (auto& [name, cache] : caches_) {
-    std::byte* const own = cache.memory + sequence * cache.bytes + begin * cache.row_bytes;
-    std::byte* const chunk = cache.chunk + begin * cache.row_bytes;
     const size_t bytes = static_cast<size_t>((end - begin) * cache.row_bytes);
-    std::memcpy(to_chunk ? chunk : own, to_chunk ? own : chunk, bytes);
+    for (int64_t head = 0; head < cache.heads; ++head) {
+      const int64_t at = head * cache.head_bytes + begin * cache.row_bytes;
+      std::byte* const own = cache.memory + sequence * cache.bytes() + at;
+      std::byte* const chunk = cache.chunk + at;
+      std::memcpy(to_chunk ? chunk : own, to_chunk ? own : chunk, bytes);
+    }
   }
 }
 

@@ -72,8 +72,11 @@ class DecodeSession {
   struct Cache {
     std::byte* memory = nullptr;  // of all sequences
     std::byte* chunk = nullptr;   // of the one that a chunk is fed to: `memory` where there is one
-    int64_t bytes = 0;            // of one sequence
-    int64_t row_bytes = 0;        // of one token
+    int64_t heads = 0;            // of keys and values
+    int64_t head_bytes = 0;       // of one head of one sequence: rows, a token each
+    int64_t row_bytes = 0;
+
+    int64_t bytes() const { return heads * head_bytes; }  // of one sequence
   };
 
   absl::Status CheckRoom(int64_t sequence, int64_t tokens) const;

@@ -99,15 +99,15 @@ TEST_F(BuildTest, TheCachedGraphOfAPostNormModelWithRopeAndGroupedHeads) {
 %10 f32[5, 8] head.weight = parameter
 %11 i32[2, 4] tokens = input
 %12 i32[2, 4] positions = input
-%19 f32[2, 8, 4] layers.0.attention.k_cache = state
-%20 f32[2, 8, 4] layers.0.attention.v_cache = state
+%19 f32[2, 1, 8, 4] layers.0.attention.k_cache = state
+%20 f32[2, 1, 8, 4] layers.0.attention.v_cache = state
 %13 f32[2, 4, 8] embedding.token = embedding(%0, %11)
 %14 f32[2, 4, 8] layers.0.attention.q = matmul(%13, %1) {transpose_b=true}
 %15 f32[2, 4, 4] layers.0.attention.k = matmul(%13, %2) {transpose_b=true}
 %16 f32[2, 4, 4] layers.0.attention.v = matmul(%13, %3) {transpose_b=true}
 %17 f32[2, 4, 8] layers.0.attention.q.rope = rope(%14, %12) {head_dim=4, theta=10000}
 %18 f32[2, 4, 4] layers.0.attention.k.rope = rope(%15, %12) {head_dim=4, theta=10000}
-%21 f32[2, 4, 8] layers.0.attention.context, %22 f32[2, 8, 4] layers.0.attention.context.1, %23 f32[2, 8, 4] layers.0.attention.context.2 = attention_cached(%17, %18, %16, %19, %20, %12) {n_head=2, n_kv_head=1, scale=0.5}
+%21 f32[2, 4, 8] layers.0.attention.context, %22 f32[2, 1, 8, 4] layers.0.attention.context.1, %23 f32[2, 1, 8, 4] layers.0.attention.context.2 = attention_cached(%17, %18, %16, %19, %20, %12) {n_head=2, n_kv_head=1, scale=0.5}
 %24 f32[2, 4, 8] layers.0.attention.o = matmul(%21, %4) {transpose_b=true}
 %25 f32[2, 4, 8] layers.0.sum = combine(%13, %24) {coefs=[1, 1], constant=0}
 %26 f32[2, 4, 8] layers.0.attention.norm.out = norm(%25, %5) {instance=rms_norm(affine=true, eps=1e-05, unit_offset=false)[8], train=false}

@@ -105,7 +105,7 @@ void AddCachedAttentionCase(std::vector<int32_t> first, int64_t tokens, Heads he
   c.name = absl::StrCat(AttentionName(batch, tokens, heads, head_dim), " from ", first[0], " of ",
                         capacity, bf16 ? " bf16" : "");
   const Shape kv = {batch, tokens, heads.kv * head_dim};
-  const Shape cache = {batch, capacity, heads.kv * head_dim};
+  const Shape cache = {batch, heads.kv, capacity, head_dim};
   c.inputs = {random({batch, tokens, heads.q * head_dim}),
               random(kv),
               random(kv),

@@ -71,7 +71,7 @@ OpCase CachedAttention(const Sizes& s, int64_t tokens, int32_t first) {
   for (int64_t i = 0; i < s.batch * tokens; ++i) {
     positions.push_back(first + static_cast<int32_t>(i % tokens));
   }
-  const Shape cache = {s.batch, s.capacity, s.kv_heads * s.head_dim};
+  const Shape cache = {s.batch, s.kv_heads, s.capacity, s.head_dim};
   Sizes chunk = s;
   chunk.tokens = tokens;
   OpCase c = Attention(chunk);
@@ -90,6 +90,23 @@ ReferenceTensor Tokens(const ReferenceTensor& x, int64_t from, int64_t count) {
   for (int64_t b = 0; b < batch; ++b) {
     const auto begin = x.f.begin() + (b * tokens + from) * width;
     out.f.insert(out.f.end(), begin, begin + count * width);
+  }
+  return out;
+}
+
+// The first `count` tokens of a cache[batch, heads, capacity, head_dim], as x[batch, count, width].
+ReferenceTensor OfCache(const ReferenceTensor& cache, int64_t count) {
+  const Shape& shape = cache.type.shape;
+  const int64_t heads = shape[1], capacity = shape[2], head_dim = shape[3];
+  ReferenceTensor out;
+  out.type = {cache.type.dtype, {shape[0], count, heads * head_dim}};
+  for (int64_t b = 0; b < shape[0]; ++b) {
+    for (int64_t t = 0; t < count; ++t) {
+      for (int64_t h = 0; h < heads; ++h) {
+        const auto row = cache.f.begin() + ((b * heads + h) * capacity + t) * head_dim;
+        out.f.insert(out.f.end(), row, row + head_dim);
+      }
+    }
   }
   return out;
 }
@@ -118,8 +135,8 @@ TEST_F(SequenceOpsTest, CachedAttentionInChunksEqualsAttentionToAll) {
       v_cache = (*got)[2];
       position += count;
     }
-    EXPECT_EQ(Tokens(k_cache, 0, kSizes.tokens).f, inputs[1].f);
-    EXPECT_EQ(Tokens(v_cache, 0, kSizes.tokens).f, inputs[2].f);
+    EXPECT_EQ(OfCache(k_cache, kSizes.tokens).f, inputs[1].f);
+    EXPECT_EQ(OfCache(v_cache, kSizes.tokens).f, inputs[2].f);
   }
 }
 
@@ -227,8 +244,8 @@ TEST_F(SequenceOpsTest, AttentionSaysWhichOperandDoesNotFit) {
   c.inputs[1] = RandomBf16({2, 70, 24});
   EXPECT_THAT(Refusal(c), HasSubstr("k is bf16[2, 70, 24]"));
   c = CachedAttention(kSizes, 1, 0);
-  c.inputs[4] = RandomBf16({2, 96, 24});
-  EXPECT_THAT(Refusal(c), HasSubstr("the caches are f32[2, 96, 24] and bf16[2, 96, 24]"));
+  c.inputs[4] = RandomBf16({2, 2, 96, 12});
+  EXPECT_THAT(Refusal(c), HasSubstr("the caches are f32[2, 2, 96, 12] and bf16[2, 2, 96, 12]"));
 }
 
 // -- Rotary embedding
