@@ -28,7 +28,7 @@ constexpr int64_t kBytesAhead = 2048, kScalesAhead = 64;
 // Rows of x that are multiplied in one pass over rows of w, and rows of w at once: their sums, a
 // vector each, must fit the registers (32 with AVX-512, else 16) beside one vector of each row.
 constexpr int kMaxRows = 8;
-// Vectors between two branches: the end of a short row is foreseen, and loads go on beyond it.
+// Vectors between two branches: with one, rows were slower to follow each other in fast memory.
 constexpr int kUnroll = 4;
 constexpr int WeightRows(int rows) {
 #if HWY_TARGET == HWY_AVX3
