@@ -2,11 +2,11 @@
 // first. Prefill in chunks and decoding token by token are the same op with other T.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/attention_shape.h"
