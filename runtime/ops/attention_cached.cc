@@ -158,7 +158,6 @@ class AttentionCachedKernel : public Kernel {
       call.q = q + t * shape_.q_stride();
       call.k = Cache(args, 1) + kv_at;
       call.v = Cache(args, 2) + kv_at;
-      call.kv_stride = shape_.head_dim;
       call.context = context + t * shape_.q_stride();
       call.keys = first + t + 1;
       call.head_dim = shape_.head_dim;

@@ -72,7 +72,6 @@ struct AttendOneArgs {
   const T* q;  // [head_dim]
   const T* k;  // [keys, head_dim]
   const T* v;  // like k
-  int64_t kv_stride;
   T* context;  // [head_dim]
   int64_t keys;
   int64_t head_dim;

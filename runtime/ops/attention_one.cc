@@ -35,17 +35,24 @@ template <class T>
 class CacheAhead {
  public:
   explicit CacheAhead(const AttendOneArgs<T>& args)
-      : args_(args), ahead_(std::max(kTogether, kBytesAhead / (args.kv_stride * kSize))) {}
+      : args_(args), ahead_(std::max(kTogether, kBytesAhead / (args.head_dim * kSize))) {}
 
   // `row` of the keys, or with n added of the values, is read now.
   [[gnu::always_inline]] void Step(int64_t row) const {
-    const int64_t n = args_.keys;
+    const T* of = args_.k;
     row += ahead_;
-    const T* const of = row < n ? args_.k : row < 2 * n ? args_.v : args_.next_k;
+    if (row >= args_.keys) {
+      row -= args_.keys;
+      of = args_.v;
+    }
+    if (row >= args_.keys) {
+      row -= args_.keys;
+      of = args_.next_k;
+    }
     if (of == nullptr) return;
-    const T* at = of + (row < n ? row : row < 2 * n ? row - n : row - 2 * n) * args_.kv_stride;
-    for (int64_t i = 0; i < kTogether; ++i, at += args_.kv_stride) {
-      for (int64_t e = 0; e < args_.head_dim; e += kLine) __builtin_prefetch(at + e, 0, 2);
+    of += row * args_.head_dim;
+    for (int64_t e = 0; e < kTogether * args_.head_dim; e += kLine) {
+      __builtin_prefetch(of + e, 0, 2);
     }
   }
 
@@ -67,7 +74,7 @@ HWY_INLINE void SumValues(D d, const AttendOneArgs<T>& args, const float* weight
   for (int r = 0; r < kVectors; ++r) sum[r][0] = sum[r][1] = hn::Zero(d);
   const auto add = [&](int64_t row, int chain) HWY_ATTR {
     const V weight = hn::Set(d, weights[row]);
-    const T* const v = args.v + row * args.kv_stride;
+    const T* const v = args.v + row * args.head_dim;
 #pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
       sum[r][chain] =
@@ -101,7 +108,7 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   const D d;
   using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t c = args.head_dim, n = args.keys, stride = args.kv_stride;
+  const int64_t c = args.head_dim, n = args.keys;
   const int64_t last = (c - 1) / lanes * lanes;
   const FloatTail<D> tail(d, c - last);
 
@@ -109,14 +116,14 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   int64_t j = 0;
   for (; j + kTogether <= n; j += kTogether) {
     ahead.Step(j);
-    const T* k = args.k + j * stride;
+    const T* k = args.k + j * c;
     V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     for (int64_t e = 0; e <= last; e += lanes) {
       const V q = LoadChannels(d, args.q, e, last, tail);
       s0 = hn::MulAdd(q, LoadChannels(d, k, e, last, tail), s0);
-      s1 = hn::MulAdd(q, LoadChannels(d, k + stride, e, last, tail), s1);
-      s2 = hn::MulAdd(q, LoadChannels(d, k + 2 * stride, e, last, tail), s2);
-      s3 = hn::MulAdd(q, LoadChannels(d, k + 3 * stride, e, last, tail), s3);
+      s1 = hn::MulAdd(q, LoadChannels(d, k + c, e, last, tail), s1);
+      s2 = hn::MulAdd(q, LoadChannels(d, k + 2 * c, e, last, tail), s2);
+      s3 = hn::MulAdd(q, LoadChannels(d, k + 3 * c, e, last, tail), s3);
     }
     FoldLanes(d, s0, s1, s2, s3, Sum(), scores + j);
   }
@@ -124,7 +131,7 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
     V s = hn::Zero(d);
     for (int64_t e = 0; e <= last; e += lanes) {
       s = hn::MulAdd(LoadChannels(d, args.q, e, last, tail),
-                     LoadChannels(d, args.k + j * stride, e, last, tail), s);
+                     LoadChannels(d, args.k + j * c, e, last, tail), s);
     }
     scores[j] = hn::GetLane(hn::SumOfLanes(d, s));
   }

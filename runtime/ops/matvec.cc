@@ -28,8 +28,6 @@ constexpr int64_t kBytesAhead = 2048, kScalesAhead = 64;
 // Rows of x that are multiplied in one pass over rows of w, and rows of w at once: their sums, a
 // vector each, must fit the registers (32 with AVX-512, else 16) beside one vector of each row.
 constexpr int kMaxRows = 8;
-// Vectors between two branches: with one, rows were slower to follow each other in fast memory.
-constexpr int kUnroll = 4;
 constexpr int WeightRows(int rows) {
 #if HWY_TARGET == HWY_AVX3
   return rows <= 5 ? 4 : 2;
@@ -140,9 +138,9 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
       for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w[r] + at), r);
       add(weights, load_x, at);
     };
-    for (; p + kUnroll * kLanes <= end; p += kUnroll * kLanes) {
-#pragma GCC unroll 8
-      for (int u = 0; u < kUnroll; ++u) multiply(p + u * kLanes);
+    for (; p + kMatvecUnroll * kLanes <= end; p += kMatvecUnroll * kLanes) {
+#pragma GCC unroll 4
+      for (int u = 0; u < kMatvecUnroll; ++u) multiply(p + u * kLanes);
     }
     for (; p + kLanes <= end; p += kLanes) multiply(p);
     if (p < end) {

@@ -22,8 +22,6 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kTerms = 32;  // of a vector
-// Vectors between two branches: with one, rows were slower to follow each other in fast memory.
-constexpr int kUnroll = 4;
 
 inline __m512bh Pairs(__m512i v) { return reinterpret_cast<__m512bh>(v); }
 inline __m512bh Load(const uint16_t* p) { return Pairs(_mm512_loadu_si512(p)); }
@@ -77,9 +75,9 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
     for (int r = 0; r < kR; ++r) weights[r] = Load(w[r] + at);
     add(weights, [at](const uint16_t* row) { return Load(row + at); });
   };
-  for (; p + kUnroll * kTerms <= k; p += kUnroll * kTerms) {
-#pragma GCC unroll 8
-    for (int u = 0; u < kUnroll; ++u) multiply(p + u * kTerms);
+  for (; p + kMatvecUnroll * kTerms <= k; p += kMatvecUnroll * kTerms) {
+#pragma GCC unroll 4
+    for (int u = 0; u < kMatvecUnroll; ++u) multiply(p + u * kTerms);
   }
   for (; p + kTerms <= k; p += kTerms) multiply(p);
   if (p < k) {
