@@ -27,11 +27,11 @@ Layer LayerOf(const Node& node) {
 
 // A product with a parameter, as a linear layer's: x w^T + bias.
 bool IsLinear(const GraphEdit& edit, const Node& node) {
-  const bool product =
-      IsInt8(node) ? node.attrs.GetInt("count") == 1
-                   : IsPlainProduct(edit, node) && !node.attrs.GetBool("transpose_a", false);
-  return product && node.attrs.GetBool("transpose_b", false) &&
-         edit.graph().value(node.inputs[1]).kind == ValueKind::kParameter;
+  const bool product = IsInt8(node) ? node.attrs.GetDoubles("rows").size() == 1
+                                    : IsPlainProduct(edit, node) &&
+                                          !node.attrs.GetBool("transpose_a", false) &&
+                                          node.attrs.GetBool("transpose_b", false);
+  return product && edit.graph().value(node.inputs[1]).kind == ValueKind::kParameter;
 }
 
 // The positions of the linear layers that read what the one at `first` does, from there on. What
@@ -64,21 +64,27 @@ absl::StatusOr<Graph> ShareOperands(const Graph& graph, const OpRegistry& regist
     if (edit.IsEdited(i) || !IsLinear(edit, edit.node(i))) continue;
     const std::vector<size_t> layers = LayersLike(edit, i);
     if (layers.size() < 2) continue;
-    const OpDef* const op = IsInt8(edit.node(i)) ? edit.node(i).op : matmul_shared;
-    Node shared = {op, {edit.node(i).inputs[0]}, {}, {}};
-    shared.attrs.Set("transpose_b", true);
-    shared.attrs.Set("count", static_cast<int64_t>(layers.size()));
+    const bool int8 = IsInt8(edit.node(i));
+    Node shared = {int8 ? edit.node(i).op : matmul_shared, {edit.node(i).inputs[0]}, {}, {}};
+    std::vector<double> rows;  // of int8 matrices
     std::vector<ValueId> biases;
     bool any_bias = false;
     for (const size_t at : layers) {
       const Layer layer = LayerOf(edit.node(at));
       shared.inputs.insert(shared.inputs.end(), layer.weight.begin(), layer.weight.end());
       shared.outputs.push_back(edit.node(at).outputs[0]);
+      if (int8) rows.push_back(edit.node(at).attrs.GetDoubles("rows")[0]);
       biases.push_back(layer.bias);
       any_bias = any_bias || layer.bias != kNoValue;
       if (at != i) edit.Drop(at);
     }
     if (any_bias) shared.inputs.insert(shared.inputs.end(), biases.begin(), biases.end());
+    if (int8) {
+      shared.attrs.Set("rows", std::move(rows));
+    } else {
+      shared.attrs.Set("transpose_b", true);
+      shared.attrs.Set("count", static_cast<int64_t>(layers.size()));
+    }
     edit.Replace(i, {std::move(shared)});
   }
   return std::move(edit).Finish();

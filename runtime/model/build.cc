@@ -27,12 +27,14 @@ class Emitter : public FormulaBackend {
       : model_(model), options_(options), b_(&registry) {
     for (const ParameterSpec& parameter : parameters) {
       const DType dtype = StoredDType(parameter, options.weights);
-      parameters_[parameter.name] = b_.Parameter(parameter.name, {dtype, parameter.shape});
-      if (dtype == DType::kI8) {
-        const std::string scales = ScalesName(parameter.name);
-        const int64_t groups = Int8Groups(parameter.shape.last());
-        parameters_[scales] = b_.Parameter(scales, F32({parameter.shape.rows(), groups}));
+      if (dtype != DType::kI8) {
+        parameters_[parameter.name] = b_.Parameter(parameter.name, {dtype, parameter.shape});
+        continue;
       }
+      const std::string scales = ScalesName(parameter.name);
+      parameters_[parameter.name] = b_.Parameter(parameter.name, Int8Elements(parameter.shape));
+      parameters_[scales] = b_.Parameter(scales, Int8Scales(parameter.shape));
+      int8_shapes_[parameter.name] = parameter.shape;
     }
     const Shape batch_by_seq({options.batch, options.seq});
     tokens_ = b_.Input("tokens", I32(batch_by_seq));
@@ -169,7 +171,9 @@ class Emitter : public FormulaBackend {
   ValueId Embedding(const std::string& name, ValueId ids) {
     const std::string table = absl::StrCat(name, ".weight");
     if (options_.weights == WeightFormat::kInt8) {
-      return b_.Apply("embedding_int8", {Param(table), Param(ScalesName(table)), ids}, {}, name);
+      const Shape& shape = int8_shapes_[table];
+      return b_.Apply("embedding_int8", {Param(table), Param(ScalesName(table)), ids},
+                      {{"rows", shape.rows()}, {"width", shape.last()}}, name);
     }
     return b_.Apply("embedding", {Param(table), ids}, {}, name);
   }
@@ -213,11 +217,11 @@ class Emitter : public FormulaBackend {
     std::vector<ValueId> inputs = {x, Param(weight)};
     if (int8) inputs.push_back(Param(ScalesName(weight)));
     if (bias != kNoValue) inputs.push_back(bias);
-    Attrs attrs = {{"transpose_b", true}};
     if (int8) {
-      attrs.Set("count", int64_t{1});
-      return b_.Apply("matmul_int8", std::move(inputs), std::move(attrs), name);
+      const std::vector<double> rows = {static_cast<double>(int8_shapes_[weight].rows())};
+      return b_.Apply("matmul_int8", std::move(inputs), {{"rows", rows}}, name);
     }
+    Attrs attrs = {{"transpose_b", true}};
     if (f32_out && options_.weights == WeightFormat::kBf16) attrs.Set("f32_out", true);
     return b_.Apply("matmul", std::move(inputs), std::move(attrs), name);
   }
@@ -287,6 +291,7 @@ class Emitter : public FormulaBackend {
   const BuildOptions options_;
   GraphBuilder b_;
   absl::flat_hash_map<std::string, ValueId> parameters_;
+  absl::flat_hash_map<std::string, Shape> int8_shapes_;  // of matrices, by name
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
   double embedding_scale_ = 1;
   std::string scope_;     // of value names: "layers.3."

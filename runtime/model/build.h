@@ -28,7 +28,7 @@ enum class Program {
 // gradients of parameters. Vectors (biases, norms' parameters, learned values) are always f32.
 //
 // kInt8, for kEval and kCached: a matrix is an i8 parameter of its name and an f32 parameter of its
-// scales (runtime/ops/quantize.h); all that is computed is f32.
+// scales, in tiles (runtime/ops/quantize.h); all that is computed is f32.
 enum class WeightFormat { kF32, kBf16, kInt8 };
 
 struct BuildOptions {
@@ -39,10 +39,10 @@ struct BuildOptions {
   bool output_logits = false;  // kTrain, kEval: output "logits" f32[batch, seq, vocab] too
 };
 
-// What a program takes the parameter as.
+// What a program takes the elements of the parameter as.
 DType StoredDType(const ParameterSpec& parameter, WeightFormat weights);
 
-// The parameter that holds the scales of the int8 matrix `matrix`: f32[rows, groups].
+// The parameter that holds the scales of the int8 matrix `matrix`.
 std::string ScalesName(const std::string& matrix);
 
 // Inputs are i32[batch, seq]. Targets < 0 are not counted. Caches hold context_length rows a

@@ -35,10 +35,9 @@ double MatmulSharedFlops(const OpTypes& types) {
 }
 
 double MatmulInt8Flops(const OpTypes& types) {
-  const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
   double flops = 0;
-  for (size_t i = 0; i < count; ++i) {
-    flops += ProductFlops(types.in(0).shape, types.in(1 + 2 * i).shape, types.attrs);
+  for (const double rows : types.attrs.GetDoubles("rows")) {
+    flops += 2 * rows * static_cast<double>(types.in(0).num_elements());
   }
   return flops;
 }

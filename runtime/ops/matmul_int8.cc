@@ -7,6 +7,8 @@
 #include "runtime/base/status.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/matvec.h"
+#include "runtime/ops/matvec_int8.h"
+#include "runtime/ops/matvec_job.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/quantize.h"
@@ -19,48 +21,39 @@ namespace {
 size_t WeightAt(size_t r) { return 1 + 2 * r; }
 size_t ScalesAt(size_t r) { return 2 + 2 * r; }
 size_t BiasAt(size_t r, size_t count) { return 1 + 2 * count + r; }
-size_t CountOf(const Attrs& attrs) { return static_cast<size_t>(attrs.GetInt("count")); }
 
-absl::StatusOr<TensorType> InferOne(const OpTypes& types, size_t r, size_t count) {
-  PLUMB_RETURN_IF_ERROR(CheckInt8Matrix(types, WeightAt(r), "w"));
-  const Shape &x = types.in(0).shape, &w = types.in(WeightAt(r)).shape;
-  if (x.last() != w[1]) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the inner sizes differ: ", x.last(), " of x and ", w[1], " of w"));
-  }
-  const size_t bias = BiasAt(r, count);
-  if (types.has(bias)) {
-    PLUMB_RETURN_IF_ERROR(CheckF32(types, bias, "bias"));
-    if (types.in(bias).shape != Shape({w[0]})) {
-      return absl::InvalidArgumentError(absl::StrCat("bias must be [", w[0], "]"));
-    }
-  }
-  return F32(x.WithLast(w[0]));
+// Of the matrices.
+std::vector<int64_t> RowsOf(const Attrs& attrs) {
+  const std::vector<double>& rows = attrs.GetDoubles("rows");
+  return {rows.begin(), rows.end()};
 }
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
-  if (!types.attrs.GetBool("transpose_b", false)) {
-    return absl::InvalidArgumentError("transpose_b must be set: groups lie along the rows of w");
-  }
-  const int64_t count = types.attrs.GetInt("count");
-  const int64_t inputs = static_cast<int64_t>(types.inputs.size());
-  if (count < 1 || count > static_cast<int64_t>(Matvecs::kMost) || inputs < 1 + 2 * count ||
-      inputs > 1 + 3 * count) {
+  const Shape& x = types.in(0).shape;
+  const std::vector<int64_t> rows = RowsOf(types.attrs);
+  const size_t count = rows.size(), inputs = types.inputs.size();
+  if (count < 1 || count > kMostMatvecs || inputs < 1 + 2 * count || inputs > 1 + 3 * count) {
     return absl::InvalidArgumentError(
-        absl::StrCat("count ", count, " does not fit ", inputs, " inputs"));
+        absl::StrCat("the rows of ", count, " matrices do not fit ", inputs, " inputs"));
   }
   std::vector<TensorType> outputs;
-  for (size_t r = 0; r < static_cast<size_t>(count); ++r) {
-    PLUMB_ASSIGN_OR_RETURN(const TensorType y, InferOne(types, r, static_cast<size_t>(count)));
-    outputs.push_back(y);
+  for (size_t r = 0; r < count; ++r) {
+    PLUMB_RETURN_IF_ERROR(CheckInt8Matrix(types, WeightAt(r), "w", rows[r], x.last()));
+    const size_t bias = BiasAt(r, count);
+    if (types.has(bias)) {
+      PLUMB_RETURN_IF_ERROR(CheckF32(types, bias, "bias"));
+      if (types.in(bias).shape != Shape({rows[r]})) {
+        return absl::InvalidArgumentError(absl::StrCat("bias must be [", rows[r], "]"));
+      }
+    }
+    outputs.push_back(F32(x.WithLast(rows[r])));
   }
   return outputs;
 }
 
 // Which biases there are.
-std::vector<bool> BiasesOf(const OpTypes& types) {
-  const size_t count = CountOf(types.attrs);
+std::vector<bool> BiasesOf(const OpTypes& types, size_t count) {
   std::vector<bool> biases;
   for (size_t r = 0; r < count; ++r) biases.push_back(types.has(BiasAt(r, count)));
   return biases;
@@ -71,20 +64,30 @@ const float* BiasOf(const KernelArgs& args, const std::vector<bool>& biases, siz
 
 class FewRowsKernel : public Kernel {
  public:
-  explicit FewRowsKernel(const OpTypes& types) : biases_(BiasesOf(types)) {
-    for (size_t r = 0; r < biases_.size(); ++r) {
-      const Shape& w = types.in(WeightAt(r)).shape;
-      matvecs_.Add(
-          Matvec(types.in(0).shape.rows(), w[0], w[1], DType::kF32, DType::kI8, DType::kF32));
-    }
+  FewRowsKernel(const OpTypes& types, const std::vector<int64_t>& rows)
+      : m_(types.in(0).shape.rows()),
+        k_(types.in(0).shape.last()),
+        biases_(BiasesOf(types, rows.size())) {
+    for (const int64_t n : rows) matvecs_.Add(Int8Matvec(m_, n, k_));
   }
 
-  int64_t scratch_bytes() const override { return matvecs_.scratch_bytes(); }
+  int64_t scratch_bytes() const override {
+    return matvecs_.scratch_bytes() + ElementBytes() +
+           AlignUp(m_ * Int8Groups(k_) * SizeOf(DType::kF32));
+  }
 
   absl::Status Run(const KernelArgs& args) const override {
-    const auto operands = [&](size_t r) -> Matvec::Operands {
-      return {args.in[0], args.in[WeightAt(r)], args.f32(ScalesAt(r)), BiasOf(args, biases_, r),
-              args.out[r]};
+    char* const rounded = static_cast<char*>(args.scratch) + matvecs_.scratch_bytes();
+    auto* const x = reinterpret_cast<int16_t*>(rounded);
+    auto* const x_scales = reinterpret_cast<float*>(rounded + ElementBytes());
+    QuantizeInt16(args.f32(0), m_, k_, x, x_scales);
+    const auto operands = [&](size_t r) -> Int8Matvec::Operands {
+      return {x,
+              x_scales,
+              static_cast<const int8_t*>(args.in[WeightAt(r)]),
+              args.f32(ScalesAt(r)),
+              BiasOf(args, biases_, r),
+              args.out_f32(r)};
     };
     matvecs_.Run(operands, args.scratch, args.threads, args.next);
     return absl::OkStatus();
@@ -96,11 +99,19 @@ class FewRowsKernel : public Kernel {
   }
 
  private:
+  // Of x in 16 bits.
+  int64_t ElementBytes() const {
+    constexpr int64_t kGroupBytes = kInt8Group * static_cast<int64_t>(sizeof(int16_t));
+    return AlignUp(m_ * Int8Groups(k_) * kGroupBytes);
+  }
+
+  const int64_t m_, k_;
   const std::vector<bool> biases_;
-  Matvecs matvecs_;
+  MatvecJob<Int8Matvec> matvecs_;
 };
 
-// Panels of w, some rows each, become f32 in the cache and are multiplied by all of x from there.
+// Panels of w, some rows each, become f32 in the cache, transposed, and are multiplied by all of x
+// from there.
 class ManyRowsProduct {
   static constexpr int64_t kMaxTasks = 32;
   static constexpr int64_t kPanelFloats = 1 << 16;  // 256 KiB
@@ -111,30 +122,38 @@ class ManyRowsProduct {
       : m_(m),
         n_(n),
         k_(k),
+        groups_(Int8Groups(k)),
         panel_(std::max<int64_t>(32, kPanelFloats / k / 32 * 32)),
         tasks_(std::min(kMaxTasks, (n + panel_ - 1) / panel_)),
-        multiply_(SelectSmallMatmul(false, true)) {}
+        multiply_(SelectSmallMatmul(false, false)) {}
 
   int64_t scratch_bytes() const { return tasks_ * task_bytes(); }
 
-  void Run(const Matvec::Operands& operands, void* scratch, int threads) const {
-    const float* x = static_cast<const float*>(operands.x);
-    const int8_t* const w = static_cast<const int8_t*>(operands.w);
-    float* y = static_cast<float*>(operands.y);
+  struct Operands {
+    const float* x;
+    const int8_t* w;
+    const float* scales;
+    const float* bias;  // or null
+    float* y;
+  };
+  void Run(const Operands& operands, void* scratch, int threads) const {
     const int64_t slab = std::max<int64_t>(8, kSlabFloats / std::min(k_, kMaxSmallMatmulTerms));
-    const int64_t panels = (n_ + panel_ - 1) / panel_, groups = Int8Groups(k_);
+    const int64_t panels = (n_ + panel_ - 1) / panel_;
     ParallelFor(tasks_, threads, [&](int64_t task) {
       float* floats =
           reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + task * task_bytes());
-      float* rest = floats + panel_ * k_;
+      float* rest = floats + panel_ * groups_ * kInt8Group;
       const Range range = TaskRange(panels, tasks_, task);
       for (int64_t j = range.begin * panel_; j < std::min(n_, range.end * panel_); j += panel_) {
-        const int64_t n = std::min(panel_, n_ - j);
-        DequantizeInt8(w + j * k_, operands.scales + j * groups, n, k_, floats);
+        const int64_t n = std::min(panel_, n_ - j), tile = j / kInt8TileRows * groups_;
+        TransposeInt8Blocks(operands.w + tile * kInt8TileElements,
+                            operands.scales + tile * kInt8TileRows, Int8Blocks(n), groups_, floats);
+        const int64_t ldb = Int8Blocks(n) * kInt8TileRows;
         for (int64_t i = 0; i < m_; i += slab) {
-          multiply_({std::min(slab, m_ - i), n, k_, x + i * k_, k_, floats, k_,
-                     operands.bias == nullptr ? nullptr : operands.bias + j, y + i * n_ + j, n_},
-                    rest);
+          multiply_(
+              {std::min(slab, m_ - i), n, k_, operands.x + i * k_, k_, floats, ldb,
+               operands.bias == nullptr ? nullptr : operands.bias + j, operands.y + i * n_ + j, n_},
+              rest);
         }
       }
     });
@@ -142,21 +161,20 @@ class ManyRowsProduct {
 
  private:
   int64_t task_bytes() const {
-    return AlignUp((panel_ * k_ + SmallMatmulScratch(k_)) * SizeOf(DType::kF32));
+    return AlignUp((panel_ * groups_ * kInt8Group + SmallMatmulScratch(k_)) * SizeOf(DType::kF32));
   }
 
-  int64_t m_, n_, k_;
-  int64_t panel_, tasks_;  // rows of w
+  int64_t m_, n_, k_, groups_;
+  int64_t panel_, tasks_;  // rows of w: some tiles
   SmallMatmulFn multiply_;
 };
 
 class ManyRowsKernel : public Kernel {
  public:
-  explicit ManyRowsKernel(const OpTypes& types) : biases_(BiasesOf(types)) {
-    for (size_t r = 0; r < biases_.size(); ++r) {
-      const Shape& w = types.in(WeightAt(r)).shape;
-      products_.emplace_back(types.in(0).shape.rows(), w[0], w[1]);
-    }
+  ManyRowsKernel(const OpTypes& types, const std::vector<int64_t>& rows)
+      : biases_(BiasesOf(types, rows.size())) {
+    const Shape& x = types.in(0).shape;
+    for (const int64_t n : rows) products_.emplace_back(x.rows(), n, x.last());
   }
 
   int64_t scratch_bytes() const override {
@@ -167,8 +185,8 @@ class ManyRowsKernel : public Kernel {
 
   absl::Status Run(const KernelArgs& args) const override {
     for (size_t r = 0; r < products_.size(); ++r) {
-      products_[r].Run({args.in[0], args.in[WeightAt(r)], args.f32(ScalesAt(r)),
-                        BiasOf(args, biases_, r), args.out[r]},
+      products_[r].Run({args.f32(0), static_cast<const int8_t*>(args.in[WeightAt(r)]),
+                        args.f32(ScalesAt(r)), BiasOf(args, biases_, r), args.out_f32(r)},
                        args.scratch, args.threads);
     }
     return absl::OkStatus();
@@ -180,24 +198,26 @@ class ManyRowsKernel : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  if (types.in(0).shape.rows() <= kMaxMatvecRows) return std::make_unique<FewRowsKernel>(types);
-  return std::make_unique<ManyRowsKernel>(types);
+  const std::vector<int64_t> rows = RowsOf(types.attrs);
+  if (types.in(0).shape.rows() <= kMaxMatvecRows) {
+    return std::make_unique<FewRowsKernel>(types, rows);
+  }
+  return std::make_unique<ManyRowsKernel>(types, rows);
 }
 
 absl::Status Reference(const ReferenceArgs& args) {
-  const size_t count = CountOf(args.attrs);
-  for (size_t r = 0; r < count; ++r) {
-    const size_t w = WeightAt(r), bias = BiasAt(r, count);
-    const int64_t m = args.shape(0).rows(), n = args.shape(w)[0], k = args.shape(w)[1];
-    const int64_t group = Int8GroupSize(k);
+  const std::vector<int64_t> rows = RowsOf(args.attrs);
+  const int64_t m = args.shape(0).rows(), k = args.shape(0).last(), groups = Int8Groups(k);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const size_t w = WeightAt(r), scales = ScalesAt(r), bias = BiasAt(r, rows.size());
     for (int64_t i = 0; i < m; ++i) {
-      for (int64_t j = 0; j < n; ++j) {
+      for (int64_t j = 0; j < rows[r]; ++j) {
         double y = args.has(bias) ? args.f(bias)[j] : 0;
         for (int64_t l = 0; l < k; ++l) {
-          const int64_t at = j * k + l;
-          y += args.f(0)[i * k + l] * args.i(w)[at] * args.f(ScalesAt(r))[at / group];
+          y += args.f(0)[i * k + l] * args.i(w)[Int8ElementAt(j, l, groups)] *
+               args.f(scales)[Int8ScaleAt(j, l, groups)];
         }
-        args.out(r)[i * n + j] = y;
+        args.out(r)[i * rows[r] + j] = y;
       }
     }
   }

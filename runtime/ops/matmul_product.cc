@@ -6,6 +6,7 @@
 #include "runtime/base/parallel.h"
 #include "runtime/ops/matmul_cut.h"
 #include "runtime/ops/matvec.h"
+#include "runtime/ops/matvec_job.h"
 #include "runtime/ops/small_matmul.h"
 
 namespace plumb {
@@ -82,7 +83,7 @@ class FewRowsProduct : public Kernel {
   absl::Status Run(const KernelArgs& args) const override {
     const auto operands = [&](size_t r) -> Matvec::Operands {
       const ProductResult& result = spec_.results[r];
-      return {args.in[result.terms[0].a], args.in[result.terms[0].b], nullptr,
+      return {args.in[result.terms[0].a], args.in[result.terms[0].b],
               result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)),
               Finishes() ? Sums(args, r) : args.out[result.out]};
     };
@@ -122,7 +123,7 @@ class FewRowsProduct : public Kernel {
 
   ProductSpec spec_;
   FinishFn finish_;
-  Matvecs matvecs_;               // one a result
+  MatvecJob<Matvec> matvecs_;     // one a result
   std::vector<int64_t> sums_at_;  // bytes of the scratch, where something is done to them
   int64_t sum_bytes_ = 0;
 };
@@ -143,7 +144,7 @@ std::unique_ptr<Kernel> MakeSmallProduct(const ProductSpec& spec) {
 
 std::unique_ptr<Kernel> MakeFewRowsProduct(const ProductSpec& spec) {
   if (spec.transpose_a || !spec.transpose_b) return nullptr;
-  if (spec.results.size() > Matvecs::kMost) return nullptr;
+  if (spec.results.size() > kMostMatvecs) return nullptr;
   for (const ProductResult& result : spec.results) {
     if (result.terms.size() != 1 || !UseMatvec(spec.m, result.n, result.terms[0].k)) return nullptr;
   }

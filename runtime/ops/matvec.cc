@@ -5,7 +5,7 @@
 #include "runtime/base/bf16.h"
 #include "runtime/ops/cpu_features.h"
 #include "runtime/ops/matvec_bands.h"
-#include "runtime/ops/quantize.h"
+#include "runtime/ops/matvec_job.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/ops/matvec.cc"
@@ -22,8 +22,6 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
-// How far ahead of its use a row of int8 weights is asked for, and its scales: some lines of each.
-constexpr int64_t kBytesAhead = 2048, kScalesAhead = 64;
 
 // Rows of x that are multiplied in one pass over rows of w, and rows of w at once: their sums, a
 // vector each, must fit the registers (32 with AVX-512, else 16) beside one vector of each row.
@@ -38,11 +36,6 @@ constexpr int WeightRows(int rows) {
 
 HWY_INLINE V LoadWeights(const float* w) { return hn::LoadU(D(), w); }
 HWY_INLINE V LoadWeights(const uint16_t* w) { return LoadFloats(D(), w); }
-HWY_INLINE V LoadWeights(const int8_t* w) {
-  const D d;
-  const hn::RebindToSigned<D> di;
-  return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, D>(), w)));
-}
 template <class W>
 HWY_INLINE V LoadWeights(const W* w, int64_t count) {
   HWY_ALIGN W lanes[kLanes] = {};
@@ -78,79 +71,27 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
   };
   const auto load_x = [](const float* from) HWY_ATTR { return hn::LoadU(D(), from); };
 
-  constexpr bool kInt8 = sizeof(W) == 1;
-  const int64_t group = kInt8 ? Int8GroupSize(k) : k;
-  const int64_t groups = kInt8 ? k / group : 1;
-  const float* scales[kR];
+  int64_t p = 0;
+  const auto multiply = [&](int64_t at) HWY_ATTR {
 #pragma GCC unroll 4
-  for (int r = 0; r < kR; ++r) scales[r] = kInt8 ? g.scales + (j + r * band) * groups : nullptr;
-  int64_t done = 0;
-  if constexpr (kInt8) {
-    // A group of one cache line: its weights, as floats, are held while all rows of x pass by, and
-    // it is the group's sum that is scaled, not each weight.
-    constexpr int64_t kVectors = kInt8Group / kLanes;
+    for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + at);
+    V weights[kR];
 #pragma GCC unroll 4
-    for (int r = 0; r < kR; ++r) __builtin_prefetch(scales[r] + kScalesAhead);
-    for (; group == kInt8Group && done < groups; ++done) {
-      const int64_t p = done * kInt8Group;
+    for (int r = 0; r < kR; ++r) weights[r] = LoadWeights(w[r] + at);
+    add(weights, load_x, at);
+  };
+  for (; p + kMatvecUnroll * kLanes <= k; p += kMatvecUnroll * kLanes) {
 #pragma GCC unroll 4
-      for (int r = 0; r < kR; ++r) {
-        // Further than the processor looks by itself, since it is busy with the line at hand.
-        // Beyond the end of w it does no harm.
-        __builtin_prefetch(w[r] + p + kBytesAhead);
-        V weights[kVectors];
-#pragma GCC unroll 16
-        for (int64_t l = 0; l < kVectors; ++l) weights[l] = LoadWeights(w[r] + p + l * kLanes);
-        const V scale = hn::Set(d, scales[r][done]);
-#pragma GCC unroll 8
-        for (int a = 0; a < kM; ++a) {
-          const float* const row = x + a * k + p;
-          V part = hn::Mul(weights[0], hn::LoadU(d, row));
-#pragma GCC unroll 16
-          for (int64_t l = 1; l < kVectors; ++l) {
-            part = hn::MulAdd(weights[l], hn::LoadU(d, row + l * kLanes), part);
-          }
-          sum[a][r] = hn::MulAdd(part, scale, sum[a][r]);
-        }
-      }
-    }
+    for (int u = 0; u < kMatvecUnroll; ++u) multiply(p + u * kLanes);
   }
-  for (int64_t q = done; q < groups; ++q) {
-    V scale[kR];
-    if constexpr (kInt8) {
+  for (; p + kLanes <= k; p += kLanes) multiply(p);
+  if (p < k) {
+    const Tail<D> tail(d, k - p);
+    V weights[kR];
 #pragma GCC unroll 4
-      for (int r = 0; r < kR; ++r) scale[r] = hn::Set(d, scales[r][q]);
-    }
-    const auto scaled = [&](V weights, int r) HWY_ATTR {
-      if constexpr (kInt8) {
-        return hn::Mul(weights, scale[r]);
-      } else {
-        return weights;
-      }
-    };
-    const int64_t begin = q * group, end = begin + group;
-    int64_t p = begin;
-    const auto multiply = [&](int64_t at) HWY_ATTR {
-#pragma GCC unroll 4
-      for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + at);
-      V weights[kR];
-#pragma GCC unroll 4
-      for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w[r] + at), r);
-      add(weights, load_x, at);
-    };
-    for (; p + kMatvecUnroll * kLanes <= end; p += kMatvecUnroll * kLanes) {
-#pragma GCC unroll 4
-      for (int u = 0; u < kMatvecUnroll; ++u) multiply(p + u * kLanes);
-    }
-    for (; p + kLanes <= end; p += kLanes) multiply(p);
-    if (p < end) {
-      const Tail<D> tail(d, end - p);
-      V weights[kR];
-#pragma GCC unroll 4
-      for (int r = 0; r < kR; ++r) weights[r] = scaled(LoadWeights(w[r] + p, end - p), r);
-      add(
-          weights, [&](const float* from) HWY_ATTR { return tail.Load(d, from); }, p);
-    }
+    for (int r = 0; r < kR; ++r) weights[r] = LoadWeights(w[r] + p, k - p);
+    add(
+        weights, [&](const float* from) HWY_ATTR { return tail.Load(d, from); }, p);
   }
 #pragma GCC unroll 8
   for (int a = 0; a < kM; ++a) {
@@ -189,15 +130,11 @@ struct Tiles {
 
 MatvecFn Select(DType weights, DType out) {
   const bool half = out == DType::kBF16;
-  switch (weights) {
-    case DType::kBF16:
-      return half ? &MultiplyBands<Tiles<uint16_t, uint16_t>>
-                  : &MultiplyBands<Tiles<uint16_t, float>>;
-    case DType::kI8:
-      return half ? &MultiplyBands<Tiles<int8_t, uint16_t>> : &MultiplyBands<Tiles<int8_t, float>>;
-    default:
-      return half ? &MultiplyBands<Tiles<float, uint16_t>> : &MultiplyBands<Tiles<float, float>>;
+  if (weights == DType::kBF16) {
+    return half ? &MultiplyBands<Tiles<uint16_t, uint16_t>>
+                : &MultiplyBands<Tiles<uint16_t, float>>;
   }
+  return half ? &MultiplyBands<Tiles<float, uint16_t>> : &MultiplyBands<Tiles<float, float>>;
 }
 
 void Widen(const uint16_t* x, int64_t n, float* to) {
@@ -228,23 +165,11 @@ void WidenFromBf16(const uint16_t* x, int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(Widen)(x, n, to);
 }
 
-namespace {
-
-// The tasks of one thread follow each other in memory, and are so short that threads end together.
-int64_t CountTasks(int64_t m, int64_t n, int64_t k, DType weights) {
-  if (n * k * (m + 3) < int64_t{1} << 18) return 1;
-  constexpr int64_t kTaskBytes = 128 << 10;
-  const int64_t most = std::min<int64_t>(2048, n / kMatvecBands);
-  return std::max<int64_t>(1, std::min(n * k * SizeOf(weights) / kTaskBytes, most));
-}
-
-}  // namespace
-
 Matvec::Matvec(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out)
     : m_(m),
       n_(n),
       k_(k),
-      tasks_(CountTasks(m, n, k, weights)),
+      tasks_(CountMatvecTasks(m, n * k, n * k * SizeOf(weights), n / kMatvecBands)),
       weight_bytes_(SizeOf(weights)),
       pairs_(x == DType::kBF16 && weights == DType::kBF16 && UsesBf16Pairs()),
       widen_(x == DType::kBF16 && !pairs_),
@@ -257,7 +182,7 @@ MatvecArgs Matvec::Prepare(const Operands& operands, void* scratch) const {
     WidenFromBf16(static_cast<const uint16_t*>(operands.x), m_ * k_, widened);
     x = widened;
   }
-  return {m_, n_, k_, x, operands.w, operands.scales, operands.bias, operands.y, n_};
+  return {m_, n_, k_, x, operands.w, operands.bias, operands.y, n_};
 }
 
 }  // namespace plumb

@@ -35,19 +35,21 @@ absl::Status CheckFloat(const OpTypes& types, size_t i, absl::string_view name) 
   return CheckTensor(types, i, name, types.has(i) && IsFloating(types.in(i).dtype), "f32 or bf16");
 }
 
-absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view name) {
+absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view name, int64_t rows,
+                             int64_t width) {
   PLUMB_RETURN_IF_ERROR(
       CheckTensor(types, i, name, types.has(i) && types.in(i).dtype == DType::kI8, "i8"));
   PLUMB_RETURN_IF_ERROR(CheckF32(types, i + 1, "scales"));
-  const Shape& shape = types.in(i).shape;
-  if (shape.rank() != 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " must be a matrix and is ", shape.ToString()));
-  }
-  const Shape scales = {shape[0], Int8Groups(shape[1])};
-  if (types.in(i + 1).shape == scales) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("scales must be ", scales.ToString(), " and are ",
-                                                 types.in(i + 1).shape.ToString()));
+  const Shape matrix = {rows, width};
+  const auto check = [&](const TensorType& type, const TensorType& wanted,
+                         absl::string_view what) -> absl::Status {
+    if (type == wanted) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(what, " of a matrix ", matrix.ToString(),
+                                                   " must be ", wanted.ToString(), ", not ",
+                                                   type.ToString()));
+  };
+  PLUMB_RETURN_IF_ERROR(check(types.in(i), Int8Elements(matrix), name));
+  return check(types.in(i + 1), Int8Scales(matrix), "scales");
 }
 
 absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,

@@ -19,8 +19,9 @@ absl::Status CheckI32(const OpTypes& types, size_t i, absl::string_view name);
 // The same, f32 or bf16.
 absl::Status CheckFloat(const OpTypes& types, size_t i, absl::string_view name);
 
-// Inputs i and i + 1 are an int8 matrix and its scales (quantize.h).
-absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view name);
+// Inputs i and i + 1 are the elements and the scales of an int8 matrix [rows, width] (quantize.h).
+absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view name, int64_t rows,
+                             int64_t width);
 
 // Inputs i and j have the same type.
 absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,

@@ -64,10 +64,11 @@
 //   fill() {dims=[..], value, (bf16)} -> f32[dims], or bf16[dims]
 //   last_token(x[B,T,d]) -> [B,1,d]                         no gradient
 //
-// With weights in int8 (quantize.h), a matrix [N,K] and its scales f32[N, groups of K]; no gradient:
-//   embedding_int8(table i8[V,d], scales, ids i32[..]) -> f32[..,d]
-//   matmul_int8(x f32[..,K], w_1 i8[N,K], scales_1, .. (, bias_1[N], ..)) {transpose_b=true, count}
-//       -> y_1 f32[..,N], ..
+// With weights in int8, a matrix as its elements and its scales in tiles (quantize.h); no gradient:
+//   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d} -> f32[..,d]
+//   matmul_int8(x f32[..,K], w_1[N_1,K], scales_1, .. (, bias_1[N_1], ..)) {rows=[N_1, ..]}
+//       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; where x has few rows it is rounded to 16
+//       bits (matvec_int8.h)
 #ifndef PLUMB_RUNTIME_OPS_OPS_H_
 #define PLUMB_RUNTIME_OPS_OPS_H_
 

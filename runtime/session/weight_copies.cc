@@ -25,7 +25,8 @@ WeightCopies::WeightCopies(const ModelContext& context, WeightFormat format,
   for (size_t i = 0; i < entries.size(); ++i) {
     const ParameterSpec& parameter = context.parameters[i];
     const DType dtype = StoredDType(parameter, format);
-    const int64_t size = parameter.shape.num_elements() * SizeOf(dtype);
+    const int64_t size = dtype == DType::kI8 ? Int8Elements(parameter.shape).bytes()
+                                             : parameter.shape.num_elements() * SizeOf(dtype);
     if (parameter.is_matrix()) matrix_bytes_ += size;
     if (dtype == (parameters.in_halves(i) ? DType::kBF16 : DType::kF32)) {
       in_place_.push_back(i);
@@ -33,7 +34,7 @@ WeightCopies::WeightCopies(const ModelContext& context, WeightFormat format,
     }
     Copy copy{i, dtype, parameter.shape.rows(), parameter.shape.last(), place(size), 0};
     if (dtype == DType::kI8) {
-      const int64_t scales = copy.rows * Int8Groups(copy.width) * SizeOf(DType::kF32);
+      const int64_t scales = Int8Scales(parameter.shape).bytes();
       copy.scales_begin = place(scales);
       matrix_bytes_ += scales;
     }
@@ -68,13 +69,15 @@ void WeightCopies::RefreshInt8(const Copy& copy) {
     return;
   }
   constexpr int64_t kElements = int64_t{1} << 18;
-  const int64_t at_once = std::min(copy.rows, std::max<int64_t>(1, kElements / copy.width));
+  const int64_t blocks = std::max<int64_t>(1, kElements / copy.width / kInt8TileRows);
+  const int64_t at_once = std::min(copy.rows, blocks * kInt8TileRows);
   const AlignedBuffer floats(at_once * copy.width * SizeOf(DType::kF32));
   for (int64_t row = 0; row < copy.rows; row += at_once) {
-    const int64_t rows = std::min(at_once, copy.rows - row), begin = row * copy.width;
-    parameters_->Read(copy.entry, begin, rows * copy.width, floats.as<float>());
-    QuantizeInt8(floats.as<float>(), rows, copy.width, threads_, to + begin,
-                 scales + row * Int8Groups(copy.width));
+    const int64_t rows = std::min(at_once, copy.rows - row);
+    parameters_->Read(copy.entry, row * copy.width, rows * copy.width, floats.as<float>());
+    const int64_t tile = row / kInt8TileRows * Int8Groups(copy.width);
+    QuantizeInt8(floats.as<float>(), rows, copy.width, threads_, to + tile * kInt8TileElements,
+                 scales + tile * kInt8TileRows);
   }
 }
 

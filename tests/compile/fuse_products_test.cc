@@ -13,6 +13,7 @@
 #include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/quantize.h"
 #include "tests/compile/random_graph.h"
 #include "tests/compile/run_graph.h"
 
@@ -269,14 +270,13 @@ TEST_F(FuseProductsTest, Int8LayersOfOneInputReadItOnce) {
                        [](GraphBuilder& b) {
                          const ValueId x = X(b), bias = b.Parameter("bias", F32({kDim}));
                          const auto layer = [&](const char* name, std::vector<ValueId> more) {
-                           const TensorType w{DType::kI8, {kDim, kDim}};
+                           const Shape w = {kDim, kDim};
                            std::vector<ValueId> inputs = {
-                               x, b.Parameter(absl::StrCat("w", name), w),
-                               b.Parameter(absl::StrCat("s", name), F32({kDim, 1}))};
+                               x, b.Parameter(absl::StrCat("w", name), Int8Elements(w)),
+                               b.Parameter(absl::StrCat("s", name), Int8Scales(w))};
                            inputs.insert(inputs.end(), more.begin(), more.end());
-                           b.Output(name,
-                                    b.Apply("matmul_int8", inputs,
-                                            {{"transpose_b", true}, {"count", int64_t{1}}}, name));
+                           b.Output(name, b.Apply("matmul_int8", inputs,
+                                                  {{"rows", std::vector<double>{kDim}}}, name));
                          };
                          layer("q", {});
                          layer("k", {bias});

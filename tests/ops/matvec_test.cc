@@ -12,7 +12,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/ops/cpu_features.h"
 #include "runtime/ops/float_halves.h"
-#include "runtime/ops/quantize.h"
+#include "runtime/ops/matvec_job.h"
 #include "tests/ops/simd_targets.h"
 
 namespace plumb {
@@ -27,35 +27,25 @@ std::vector<float> Draw(int64_t n, const char* name) {
 
 // A matrix [n, k] in each format.
 struct Weights {
-  std::vector<float> f32, scales;
+  std::vector<float> f32;
   std::vector<uint16_t> bf16;
-  std::vector<int8_t> int8;
   int64_t n, k;
 
   Weights(int64_t rows, int64_t width)
-      : f32(Draw(rows * width, "w")),
-        scales(static_cast<size_t>(rows * Int8Groups(width))),
-        bf16(f32.size()),
-        int8(f32.size()),
-        n(rows),
-        k(width) {
+      : f32(Draw(rows * width, "w")), bf16(f32.size()), n(rows), k(width) {
     HighHalves(f32.data(), n * k, 1, bf16.data());
-    QuantizeInt8(f32.data(), n, k, 1, int8.data(), scales.data());
   }
   const void* data(DType dtype) const {
     if (dtype == DType::kF32) return f32.data();
-    if (dtype == DType::kBF16) return bf16.data();
-    return int8.data();
+    return bf16.data();
   }
   double At(DType dtype, int64_t j, int64_t l) const {
     const size_t i = static_cast<size_t>(j * k + l);
-    if (dtype == DType::kF32) return f32[i];
-    if (dtype == DType::kBF16) return FloatFromBf16(bf16[i]);
-    return int8[i] * static_cast<double>(scales[i / static_cast<size_t>(Int8GroupSize(k))]);
+    return dtype == DType::kF32 ? f32[i] : FloatFromBf16(bf16[i]);
   }
 };
 
-constexpr DType kFormats[] = {DType::kF32, DType::kBF16, DType::kI8};
+constexpr DType kFormats[] = {DType::kF32, DType::kBF16};
 
 // Sequences that are decoded together get what they would get alone.
 TEST(MatvecTest, RowsDoNotDependOnHowManyThereAre) {
@@ -67,13 +57,12 @@ TEST(MatvecTest, RowsDoNotDependOnHowManyThereAre) {
         const MatvecFn multiply = SelectMatvec(dtype, DType::kF32);
         std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
         for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
-          multiply({1, n, k, x.data() + i * k, w.data(dtype), w.scales.data(), bias.data(),
-                    alone.data() + i * n, n},
+          multiply({1, n, k, x.data() + i * k, w.data(dtype), bias.data(), alone.data() + i * n, n},
                    0, n / kMatvecBands);
         }
         for (int64_t m = 2; m <= kMaxMatvecRows; ++m) {
           std::vector<float> y(static_cast<size_t>(m * n));
-          multiply({m, n, k, x.data(), w.data(dtype), w.scales.data(), bias.data(), y.data(), n}, 0,
+          multiply({m, n, k, x.data(), w.data(dtype), bias.data(), y.data(), n}, 0,
                    n / kMatvecBands);
           EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
               << m << " rows, " << DTypeName(dtype) << " on " << target;
@@ -92,7 +81,7 @@ TEST(MatvecTest, ColumnsDoNotDependOnHowTheyAreCut) {
       const MatvecFn multiply = SelectMatvec(dtype, DType::kF32);
       std::vector<float> whole(m * n), cut(m * n);
       const auto args = [&](std::vector<float>* y) {
-        return MatvecArgs{m, n, k, x.data(), w.data(dtype), w.scales.data(), nullptr, y->data(), n};
+        return MatvecArgs{m, n, k, x.data(), w.data(dtype), nullptr, y->data(), n};
       };
       multiply(args(&whole), 0, n / kMatvecBands);
       int64_t begin = 0;
@@ -114,8 +103,7 @@ TEST(MatvecTest, AgreesWithSumsInDoubleForEveryFormat) {
       for (const DType dtype : kFormats) {
         std::vector<float> y(static_cast<size_t>(m * n));
         std::vector<uint16_t> half(y.size());
-        MatvecArgs args{m,           n,        k, x.data(), w.data(dtype), w.scales.data(),
-                        bias.data(), y.data(), n};
+        MatvecArgs args{m, n, k, x.data(), w.data(dtype), bias.data(), y.data(), n};
         SelectMatvec(dtype, DType::kF32)(args, 0, n / kMatvecBands);
         args.y = half.data();
         SelectMatvec(dtype, DType::kBF16)(args, 0, n / kMatvecBands);
@@ -145,8 +133,7 @@ TEST(MatvecTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
     HighHalves(x.data(), kMaxMatvecRows * k, 1, half.data());
     std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
     for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
-      multiply({1, n, k, half.data() + i * k, w.bf16.data(), nullptr, bias.data(),
-                alone.data() + i * n, n},
+      multiply({1, n, k, half.data() + i * k, w.bf16.data(), bias.data(), alone.data() + i * n, n},
                0, n / kMatvecBands);
       for (int64_t j = 0; j < n; ++j) {
         double sum = bias[j];
@@ -159,7 +146,7 @@ TEST(MatvecTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
     for (int64_t m = 2; m <= kMaxMatvecRows; ++m) {
       std::vector<float> y(static_cast<size_t>(m * n));
       std::vector<uint16_t> y_half(y.size());
-      MatvecArgs args{m, n, k, half.data(), w.bf16.data(), nullptr, bias.data(), y.data(), n};
+      MatvecArgs args{m, n, k, half.data(), w.bf16.data(), bias.data(), y.data(), n};
       multiply(args, 0, n / kMatvecBands);
       EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0) << m;
       args.y = y_half.data();
@@ -181,7 +168,7 @@ TEST(MatvecTest, AJobOnThreadsIsThatOfOneThread) {
     const bool bf16 = dtype == DType::kBF16;
     const DType x_dtype = bf16 ? DType::kBF16 : DType::kF32;
     const void* const operand = bf16 ? static_cast<const void*>(half.data()) : x.data();
-    Matvecs job;
+    MatvecJob<Matvec> job;
     for (const int64_t width : n) job.Add(Matvec(m, width, k, x_dtype, dtype, DType::kF32));
     AlignedBuffer scratch(job.scratch_bytes());
     const auto run = [&](int threads) {
@@ -189,7 +176,7 @@ TEST(MatvecTest, AJobOnThreadsIsThatOfOneThread) {
       for (size_t r = 0; r < 2; ++r) y[r].resize(static_cast<size_t>(m * n[r]));
       job.Run(
           [&](size_t r) -> Matvec::Operands {
-            return {operand, w[r].data(dtype), w[r].scales.data(), nullptr, y[r].data()};
+            return {operand, w[r].data(dtype), nullptr, y[r].data()};
           },
           scratch.data(), threads, {});
       return y;
@@ -205,7 +192,7 @@ TEST(MatvecTest, AJobOnThreadsIsThatOfOneThread) {
 // what they begin the job with.
 TEST(MatvecTest, FirstReadsAreTheWeightsOfAThreadsFirstTasks) {
   const int64_t n = 1024, k = 2048, row = k * 2;
-  Matvecs job;
+  MatvecJob<Matvec> job;
   for (int i = 0; i < 3; ++i) {
     job.Add(Matvec(1, n, k, DType::kBF16, DType::kBF16, DType::kF32));
   }
@@ -229,7 +216,7 @@ TEST(MatvecTest, FirstReadsAreTheWeightsOfAThreadsFirstTasks) {
   }
   EXPECT_EQ(first.bytes, ReadAhead::kMostBytes / kMatvecBands);
 
-  Matvecs small;  // one task: who runs it is not known
+  MatvecJob<Matvec> small;  // one task: who runs it is not known
   small.Add(Matvec(1, 64, 64, DType::kF32, DType::kF32, DType::kF32));
   EXPECT_EQ(small.FirstReads([&](size_t) -> const void* { return w[0].data(); }, 0, 2).streams, 0);
 }

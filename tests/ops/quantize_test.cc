@@ -20,8 +20,9 @@ struct Int8Matrix {
 
 Int8Matrix Quantize(const std::vector<float>& from, int64_t rows, int threads = 1) {
   const int64_t width = static_cast<int64_t>(from.size()) / rows;
-  Int8Matrix to{std::vector<int8_t>(from.size(), 99),
-                std::vector<float>(static_cast<size_t>(rows * Int8Groups(width)), 99)};
+  const Shape matrix = {rows, width};
+  Int8Matrix to{std::vector<int8_t>(static_cast<size_t>(Int8Elements(matrix).num_elements()), 99),
+                std::vector<float>(static_cast<size_t>(Int8Scales(matrix).num_elements()), 99)};
   QuantizeInt8(from.data(), rows, width, threads, to.values.data(), to.scales.data());
   return to;
 }
@@ -38,16 +39,21 @@ std::vector<float> Draw(int64_t n) {
 TEST(QuantizeTest, NoElementIsOffByMoreThanHalfAStep) {
   ForEachSimdTarget([](const std::string& target) {
     for (const int64_t width : {1, 7, 16, 63, 64, 65, 128, 300, 768}) {
-      const int64_t rows = 9, group = Int8GroupSize(width);
+      const int64_t rows = 21, groups = Int8Groups(width);
       const std::vector<float> from = Draw(rows * width);
       const Int8Matrix to = Quantize(from, rows);
-      std::vector<float> back(from.size());
-      DequantizeInt8(to.values.data(), to.scales.data(), rows, width, back.data());
-      for (size_t i = 0; i < from.size(); ++i) {
-        const float scale = to.scales[i / static_cast<size_t>(group)];
-        EXPECT_EQ(back[i], static_cast<float>(to.values[i]) * scale);
-        ASSERT_LE(std::fabs(back[i] - from[i]), 0.5001f * scale)
-            << "element " << i << " of width " << width << " on " << target;
+      std::vector<float> back(static_cast<size_t>(width));
+      for (int64_t row = 0; row < rows; ++row) {
+        ReadInt8Row(to.values.data(), to.scales.data(), row, width, back.data());
+        for (int64_t i = 0; i < width; ++i) {
+          const float scale = to.scales[static_cast<size_t>(Int8ScaleAt(row, i, groups))];
+          const int8_t value = to.values[static_cast<size_t>(Int8ElementAt(row, i, groups))];
+          EXPECT_EQ(back[static_cast<size_t>(i)], static_cast<float>(value) * scale);
+          ASSERT_LE(
+              std::fabs(back[static_cast<size_t>(i)] - from[static_cast<size_t>(row * width + i)]),
+              0.5001f * scale)
+              << row << ", " << i << " of width " << width << " on " << target;
+        }
       }
     }
   });
@@ -58,20 +64,73 @@ TEST(QuantizeTest, AScaleIsTheLargestMagnitudeOfItsGroup) {
   row[3] = -12.7f;
   row[100] = 2.54f;
   const Int8Matrix to = Quantize(row, 1);
-  ASSERT_EQ(to.scales.size(), 2u);
-  EXPECT_FLOAT_EQ(to.scales[0], 0.1f);
-  EXPECT_FLOAT_EQ(to.scales[1], 0.02f);
-  EXPECT_EQ(to.values[3], -127);
-  EXPECT_EQ(to.values[100], 127);
-  EXPECT_EQ(to.values[0], 2);  // 2.5 steps: to even
+  EXPECT_FLOAT_EQ(to.scales[Int8ScaleAt(0, 3, 2)], 0.1f);
+  EXPECT_FLOAT_EQ(to.scales[Int8ScaleAt(0, 100, 2)], 0.02f);
+  EXPECT_EQ(to.values[Int8ElementAt(0, 3, 2)], -127);
+  EXPECT_EQ(to.values[Int8ElementAt(0, 100, 2)], 127);
+  EXPECT_EQ(to.values[Int8ElementAt(0, 0, 2)], 2);  // 2.5 steps: to even
 }
 
-TEST(QuantizeTest, RowsThatDoNotDivideIntoGroupsHaveOneScale) {
-  EXPECT_EQ(Int8Groups(768), 12);
-  EXPECT_EQ(Int8Groups(100), 1);
-  EXPECT_EQ(Int8GroupSize(100), 100);
-  const Int8Matrix to = Quantize(Draw(3 * 100), 3);
-  EXPECT_EQ(to.scales.size(), 3u);
+// Every element has a place of its own, in the order that quantize.h says; the rest is zeros.
+TEST(QuantizeTest, TilesHoldPairsOfSixteenRows) {
+  const int64_t rows = 18, width = 70, groups = 2;
+  EXPECT_EQ(Int8Elements({rows, width}), I8({2, 2, 1024}));
+  EXPECT_EQ(Int8Scales({rows, width}), F32({2, 2, 16}));
+  EXPECT_EQ(Int8ElementAt(0, 1, groups), 1);
+  EXPECT_EQ(Int8ElementAt(1, 0, groups), 2);
+  EXPECT_EQ(Int8ElementAt(0, 2, groups), 32);
+  EXPECT_EQ(Int8ElementAt(0, 64, groups), 1024);
+  EXPECT_EQ(Int8ElementAt(16, 0, groups), 2048);
+  const Int8Matrix to = Quantize(std::vector<float>(rows * width, 3.0f), rows);
+  std::vector<int8_t> expected(to.values.size(), 0);
+  std::vector<float> scales(to.scales.size(), 0);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < width; ++i) {
+      ++expected[static_cast<size_t>(Int8ElementAt(row, i, groups))];
+      scales[static_cast<size_t>(Int8ScaleAt(row, i, groups))] = 3.0f / 127;
+    }
+  }
+  for (int8_t& value : expected) value = static_cast<int8_t>(127 * value);
+  EXPECT_EQ(to.values, expected);
+  EXPECT_EQ(to.scales, scales);
+}
+
+TEST(QuantizeTest, TransposedBlocksHoldTheSameNumbers) {
+  const int64_t rows = 32, width = 130, groups = 3;
+  const Int8Matrix from = Quantize(Draw(rows * width), rows);
+  ForEachSimdTarget([&](const std::string& target) {
+    std::vector<float> to(static_cast<size_t>(groups * kInt8Group * rows), 99), row(width);
+    TransposeInt8Blocks(from.values.data(), from.scales.data(), 2, groups, to.data());
+    for (int64_t r = 0; r < rows; ++r) {
+      ReadInt8Row(from.values.data(), from.scales.data(), r, width, row.data());
+      for (int64_t i = 0; i < groups * kInt8Group; ++i) {
+        ASSERT_EQ(to[static_cast<size_t>(i * rows + r)],
+                  i < width ? row[static_cast<size_t>(i)] : 0)
+            << r << ", " << i << " on " << target;
+      }
+    }
+  });
+}
+
+TEST(QuantizeTest, SixteenBitsAreOffByHalfAStepOfTheirGroup) {
+  ForEachSimdTarget([](const std::string& target) {
+    for (const int64_t width : {1, 7, 64, 65, 300}) {
+      const int64_t rows = 3, groups = Int8Groups(width), whole = groups * kInt8Group;
+      const std::vector<float> from = Draw(rows * width);
+      std::vector<int16_t> to(static_cast<size_t>(rows * whole), 99);
+      std::vector<float> scales(static_cast<size_t>(rows * groups), 99);
+      QuantizeInt16(from.data(), rows, width, to.data(), scales.data());
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t i = 0; i < whole; ++i) {
+          const double scale = scales[static_cast<size_t>(r * groups + i / kInt8Group)];
+          const double back = to[static_cast<size_t>(r * whole + i)] * scale;
+          const double was = i < width ? from[static_cast<size_t>(r * width + i)] : 0;
+          ASSERT_LE(std::fabs(back - was), 0.501 * scale)
+              << r << ", " << i << " of width " << width << " on " << target;
+        }
+      }
+    }
+  });
 }
 
 TEST(QuantizeTest, ZerosStayZerosAndWhatIsNotFiniteIsNotHidden) {
@@ -82,10 +141,11 @@ TEST(QuantizeTest, ZerosStayZerosAndWhatIsNotFiniteIsNotHidden) {
     from[128 + 63] = -std::numeric_limits<float>::infinity();
     from[192] = 1e-44f;  // its scale would be 0
     const Int8Matrix to = Quantize(from, 2);
-    EXPECT_EQ(to.scales[0], 0) << target;
-    EXPECT_TRUE(std::isnan(to.scales[1])) << target;
-    EXPECT_TRUE(std::isnan(to.scales[2])) << target;
-    EXPECT_EQ(to.scales[3], 0) << target;
+    const auto scale = [&](int64_t row, int64_t i) { return to.scales[Int8ScaleAt(row, i, 2)]; };
+    EXPECT_EQ(scale(0, 0), 0) << target;
+    EXPECT_TRUE(std::isnan(scale(0, 64))) << target;
+    EXPECT_TRUE(std::isnan(scale(1, 0))) << target;
+    EXPECT_EQ(scale(1, 64), 0) << target;
     for (const int8_t value : to.values) ASSERT_EQ(value, 0) << target;
   });
 }

@@ -148,8 +148,12 @@ TEST_P(DecodeBatchTest, DecodingAgreesWithTheFullPass) {
                              GetParam().format);
   ASSERT_TRUE(full.ok()) << full.status();
   DecodeSession decode(context_.get(), &weights_, 1, GetParam().threads);
-  // bf16 rounds activations: in other places where sums are made otherwise.
-  const double tolerance = GetParam().format == WeightFormat::kBf16 ? 5e-2 : 2e-5;
+  // bf16 rounds activations: in other places where sums are made otherwise. Beside int8 weights few
+  // rows are rounded to 16 bits, many are not.
+  const WeightFormat format = GetParam().format;
+  const double tolerance = format == WeightFormat::kBf16   ? 5e-2
+                           : format == WeightFormat::kInt8 ? 2e-4
+                                                           : 2e-5;
   const size_t vocab = static_cast<size_t>(model.vocab_size);
   for (size_t n = 1; n <= tokens[0].size(); ++n) {
     ASSERT_TRUE(decode.Feed({tokens[0][n - 1]}).ok());

@@ -35,10 +35,15 @@ TEST_F(WeightCopiesTest, OnlyMatricesOfAnotherFormAreCopied) {
   const WeightCopies bf16(*context_, WeightFormat::kBf16, parameters_);
   EXPECT_EQ(bf16.matrix_bytes(), f32.matrix_bytes() / 2);
   EXPECT_GE(bf16.bytes(), bf16.matrix_bytes());
-  // Rows of 8 and 12 elements with a scale each.
+  // Rows of 8 and 12 elements, in tiles of 16 rows of 64 with a scale each.
+  int64_t tiles = 0;
+  for (const ParameterSpec& parameter : context_->parameters) {
+    if (StoredDType(parameter, WeightFormat::kInt8) == DType::kI8) {
+      tiles += (parameter.shape.rows() + 15) / 16;
+    }
+  }
   const WeightCopies int8(*context_, WeightFormat::kInt8, parameters_);
-  EXPECT_GT(int8.matrix_bytes(), f32.matrix_bytes() / 4);
-  EXPECT_LT(int8.matrix_bytes(), f32.matrix_bytes());
+  EXPECT_EQ(int8.matrix_bytes(), tiles * 16 * (64 + 4));
 
   const ParameterStore halves = InHalves();
   const WeightCopies in_place(*context_, WeightFormat::kBf16, halves);
@@ -117,21 +122,23 @@ TEST_F(WeightCopiesTest, Int8ProgramsComputeWithTheQuantizedWeights) {
       if (StoredDType(context->parameters[i], WeightFormat::kInt8) != DType::kI8) continue;
       const Shape& shape = context->parameters[i].shape;
       float* values = quantized.data() + quantized.layout().entries[i].begin;
-      std::vector<int8_t> int8(static_cast<size_t>(shape.num_elements()));
-      std::vector<float> scales(static_cast<size_t>(shape.rows() * Int8Groups(shape.last())));
+      std::vector<int8_t> int8(static_cast<size_t>(Int8Elements(shape).num_elements()));
+      std::vector<float> scales(static_cast<size_t>(Int8Scales(shape).num_elements()));
       QuantizeInt8(values, shape.rows(), shape.last(), 1, int8.data(), scales.data());
-      DequantizeInt8(int8.data(), scales.data(), shape.rows(), shape.last(), values);
+      for (int64_t row = 0; row < shape.rows(); ++row) {
+        ReadInt8Row(int8.data(), scales.data(), row, shape.last(), values + row * shape.last());
+      }
     }
-    for (const int64_t seq : {5, 30}) {  // few rows and many
+    for (const int64_t seq : {5, 30}) {  // few rows, which are rounded to 16 bits, and many
       const Tokens tokens = RandomTokens(2, seq, model.vocab_size);
       const auto expected = RunBatch(*context, quantized, tokens, false, 1);
       ASSERT_TRUE(expected.ok()) << expected.status();
       const auto got =
           RunBatch(*context, parameters, tokens, false, 1, nullptr, WeightFormat::kInt8);
       ASSERT_TRUE(got.ok()) << got.status();
-      EXPECT_LE(RelativeError(got->logits, expected->logits), 1e-5);
+      EXPECT_LE(RelativeError(got->logits, expected->logits), seq == 5 ? 1e-4 : 1e-5);
       const auto f32 = RunBatch(*context, parameters, tokens, false, 1);
-      EXPECT_GT(RelativeError(got->logits, f32->logits), 1e-5) << "nothing was quantized";
+      EXPECT_GT(RelativeError(got->logits, f32->logits), 1e-3) << "nothing was quantized";
     }
   }
 }

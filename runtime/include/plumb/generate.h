@@ -20,7 +20,8 @@ namespace plumb {
 enum class WeightType {
   kF32,
   kBF16,  // and activations too; slow where the processor does not multiply bf16 (a warning)
-  kInt8,  // with a scale for every 64 weights of a row; activations are f32
+  kInt8,  // with a scale for every 64 weights of a row; activations are f32, rounded to 16 bits
+          // where a few tokens are multiplied by them
 };
 // "f32", "bf16", "int8"; kInvalidArgument with a suggestion for anything else.
 absl::StatusOr<WeightType> ParseWeightType(absl::string_view text);

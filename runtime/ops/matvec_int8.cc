@@ -1,0 +1,161 @@
+#include "runtime/ops/matvec_int8.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/ops/matvec_job.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/ops/matvec_int8.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::CappedTag<float, kInt8TileRows>;
+using D32 = hn::RebindToSigned<D>;
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+constexpr int64_t kVectors = kInt8TileRows / kLanes;  // of sums, for the rows of a tile
+constexpr int64_t kPairs = kInt8Group / 2;
+
+// Rows of x that are multiplied in one pass over a block: a sum of integers and one of floats each,
+// in 32 registers with AVX-512, else 16.
+constexpr int kMaxRows = kVectors == 1 ? 8 : 4;
+
+#if HWY_TARGET == HWY_SCALAR
+// What the two elements of a row in `weights` and those of x give, beside `sum`.
+HWY_INLINE hn::Vec<D32> AddPairs(const int8_t* weights, const int16_t* x, hn::Vec<D32> sum) {
+  return hn::Add(sum, hn::Set(D32(), weights[0] * x[0] + weights[1] * x[1]));
+}
+struct Weights {
+  HWY_INLINE explicit Weights(const int8_t* from) : pairs(from) {}
+  HWY_INLINE hn::Vec<D32> Add(const int16_t* x, hn::Vec<D32> sum) const {
+    return AddPairs(pairs, x, sum);
+  }
+  const int8_t* pairs;
+};
+#else
+// The two elements of each of some rows.
+struct Weights {
+  using D16 = hn::Repartition<int16_t, D32>;
+
+  HWY_INLINE explicit Weights(const int8_t* from)
+      : pairs(hn::PromoteTo(D16(), hn::LoadU(hn::Rebind<int8_t, D16>(), from))) {}
+
+  // sum + their products with the two elements at x.
+  HWY_INLINE hn::Vec<D32> Add(const int16_t* x, hn::Vec<D32> sum) const {
+    int32_t both;
+    std::memcpy(&both, x, sizeof(both));
+    const auto all = hn::Set(D32(), both);
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
+    auto unused = hn::Undefined(D32());  // on this architecture neighbours are what is summed
+    return hn::ReorderWidenMulAccumulate(D32(), pairs, hn::BitCast(D16(), all), sum, unused);
+#else
+    const auto w = hn::BitCast(D32(), pairs);
+    const auto low = [](hn::Vec<D32> v)
+                         HWY_ATTR { return hn::ShiftRight<16>(hn::ShiftLeft<16>(v)); };
+    const auto high = [](hn::Vec<D32> v) HWY_ATTR { return hn::ShiftRight<16>(v); };
+    sum = hn::Add(sum, hn::Mul(low(w), low(all)));
+    return hn::Add(sum, hn::Mul(high(w), high(all)));
+#endif
+  }
+
+  hn::Vec<D16> pairs;
+};
+#endif
+
+// Rows [i, i + kM) of the columns of one block.
+template <int kM>
+void MultiplyBlock(const Int8MatvecArgs& g, int64_t i, int64_t block) {
+  const D d;
+  const D32 d32;
+  const int64_t width = g.groups * kInt8Group;
+  const int16_t* x = g.x + i * width;
+  const float* x_scales = g.x_scales + i * g.groups;
+  const int8_t* w = g.w + block * g.groups * kInt8TileElements;
+  const float* w_scales = g.w_scales + block * g.groups * kInt8TileRows;
+  hn::Vec<D> sum[kM][kVectors];
+  for (int a = 0; a < kM; ++a) {
+    for (int64_t v = 0; v < kVectors; ++v) sum[a][v] = hn::Zero(d);
+  }
+  for (int64_t group = 0; group < g.groups; ++group) {
+#pragma GCC unroll 4
+    for (int64_t v = 0; v < kVectors; ++v) {
+      hn::Vec<D32> part[kM];
+#pragma GCC unroll 8
+      for (int a = 0; a < kM; ++a) part[a] = hn::Zero(d32);
+#pragma GCC unroll 16
+      for (int64_t l = 0; l < kPairs; ++l) {
+        const Weights weights(w + 2 * (l * kInt8TileRows + v * kLanes));
+#pragma GCC unroll 8
+        for (int a = 0; a < kM; ++a) part[a] = weights.Add(x + a * width + 2 * l, part[a]);
+      }
+      const auto scale = hn::LoadU(d, w_scales + v * kLanes);
+#pragma GCC unroll 8
+      for (int a = 0; a < kM; ++a) {
+        const auto scaled = hn::Mul(hn::ConvertTo(d, part[a]), hn::Set(d, x_scales[a * g.groups]));
+        sum[a][v] = hn::MulAdd(scaled, scale, sum[a][v]);
+      }
+    }
+    x += kInt8Group;
+    x_scales += 1;
+    w += kInt8TileElements;
+    w_scales += kInt8TileRows;
+  }
+  const int64_t j = block * kInt8TileRows, columns = std::min(kInt8TileRows, g.n - j);
+  for (int a = 0; a < kM; ++a) {
+    HWY_ALIGN float totals[kInt8TileRows];
+    for (int64_t v = 0; v < kVectors; ++v) hn::Store(sum[a][v], d, totals + v * kLanes);
+    float* const y = g.y + (i + a) * g.n + j;
+    for (int64_t c = 0; c < columns; ++c) {
+      y[c] = g.bias == nullptr ? totals[c] : totals[c] + g.bias[j + c];
+    }
+  }
+}
+
+template <int kM = kMaxRows>
+void MultiplyRows(const Int8MatvecArgs& g, int64_t i, int64_t rows, int64_t block) {
+  if constexpr (kM > 1) {
+    if (rows < kM) return MultiplyRows<kM - 1>(g, i, rows, block);
+  }
+  MultiplyBlock<kM>(g, i, block);
+}
+
+void Multiply(const Int8MatvecArgs& g, int64_t begin, int64_t end) {
+  // Passes of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1. The tiles of a block
+  // stay in the cache from one to the next.
+  const int64_t passes = (g.m + kMaxRows - 1) / kMaxRows, height = (g.m + passes - 1) / passes;
+  for (int64_t block = begin; block < end; ++block) {
+    for (int64_t i = 0; i < g.m; i += height) {
+      MultiplyRows(g, i, std::min(height, g.m - i), block);
+    }
+  }
+}
+
+Int8MatvecFn Select() { return &Multiply; }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plumb {
+
+HWY_EXPORT(Select);
+
+Int8MatvecFn SelectInt8Matvec() { return HWY_DYNAMIC_DISPATCH(Select)(); }
+
+Int8Matvec::Int8Matvec(int64_t m, int64_t n, int64_t k)
+    : m_(m),
+      n_(n),
+      groups_(Int8Groups(k)),
+      tasks_(CountMatvecTasks(m, n * k, n * k, Int8Blocks(n))),
+      multiply_(SelectInt8Matvec()) {}
+
+}  // namespace plumb
+#endif  // HWY_ONCE

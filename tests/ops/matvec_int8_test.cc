@@ -1,0 +1,197 @@
+// Products of a few rows by an int8 matrix: what the cases of ops_test cannot tell.
+#include "runtime/ops/matvec_int8.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/base/rng.h"
+#include "runtime/ops/matvec.h"
+#include "runtime/ops/matvec_job.h"
+#include "tests/ops/simd_targets.h"
+
+namespace plumb {
+namespace {
+
+std::vector<float> Draw(int64_t n, const char* name) {
+  const RngStream draws(4, name);
+  std::vector<float> values;
+  for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(draws.Normal(i)));
+  return values;
+}
+
+struct Int8Matrix {
+  std::vector<int8_t> values;
+  std::vector<float> scales;
+
+  Int8Matrix(int64_t n, int64_t k)
+      : values(static_cast<size_t>(Int8Elements({n, k}).num_elements())),
+        scales(static_cast<size_t>(Int8Scales({n, k}).num_elements())) {
+    QuantizeInt8(Draw(n * k, "w").data(), n, k, 1, values.data(), scales.data());
+  }
+};
+
+struct Int16Rows {
+  std::vector<int16_t> values;
+  std::vector<float> scales;
+
+  Int16Rows(const std::vector<float>& from, int64_t k)
+      : values(from.size() / static_cast<size_t>(k) *
+               static_cast<size_t>(Int8Groups(k) * kInt8Group)),
+        scales(from.size() / static_cast<size_t>(k) * static_cast<size_t>(Int8Groups(k))) {
+    QuantizeInt16(from.data(), static_cast<int64_t>(from.size()) / k, k, values.data(),
+                  scales.data());
+  }
+};
+
+struct Product {
+  int64_t n, k;
+  Int8Matrix w;
+  std::vector<float> bias;
+
+  Product(int64_t rows, int64_t width) : n(rows), k(width), w(rows, width), bias(Draw(n, "bias")) {}
+
+  // Of rows [i, i + m) of x.
+  Int8MatvecArgs Args(const Int16Rows& x, int64_t i, int64_t m, float* y) const {
+    const int64_t groups = Int8Groups(k);
+    return {m,
+            n,
+            groups,
+            x.values.data() + i * groups * kInt8Group,
+            x.scales.data() + i * groups,
+            w.values.data(),
+            w.scales.data(),
+            bias.data(),
+            y};
+  }
+};
+
+const std::vector<std::pair<int64_t, int64_t>> kShapes = {{37, 192}, {9, 77}, {16, 64}, {1, 5}};
+
+// Integers are summed exactly, and their sums are added group by group.
+TEST(MatvecInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
+  for (const auto& [n, k] : kShapes) {
+    const Product product(n, k);
+    const int64_t m = 3, groups = Int8Groups(k);
+    const Int16Rows x(Draw(m * k, "x"), k);
+    std::vector<double> expected;
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = product.bias[j];
+        for (int64_t l = 0; l < k; ++l) {
+          sum += x.values[i * groups * kInt8Group + l] *
+                 static_cast<double>(x.scales[i * groups + l / kInt8Group]) *
+                 product.w.values[Int8ElementAt(j, l, groups)] *
+                 product.w.scales[Int8ScaleAt(j, l, groups)];
+        }
+        expected.push_back(sum);
+      }
+    }
+    ForEachSimdTarget([&](const std::string& target) {
+      std::vector<float> y(expected.size());
+      SelectInt8Matvec()(product.Args(x, 0, m, y.data()), 0, Int8Blocks(product.n));
+      for (size_t i = 0; i < y.size(); ++i) {
+        ASSERT_NEAR(y[i], expected[i], 2e-6 * std::sqrt(product.k)) << i << " on " << target;
+      }
+    });
+  }
+}
+
+// Sums of the largest products that there are do not leave 32 bits.
+TEST(MatvecInt8Test, TheLargestOperandsDoNotOverflow) {
+  const int64_t k = 128, n = 16, groups = 2;
+  const std::vector<int8_t> w(static_cast<size_t>(n * k), -127);
+  const std::vector<float> w_scales(static_cast<size_t>(n * groups), 1);
+  const std::vector<int16_t> x(static_cast<size_t>(k), 32767);
+  const std::vector<float> x_scales(groups, 1);
+  ForEachSimdTarget([&](const std::string& target) {
+    std::vector<float> y(static_cast<size_t>(n));
+    SelectInt8Matvec()(
+        {1, n, groups, x.data(), x_scales.data(), w.data(), w_scales.data(), nullptr, y.data()}, 0,
+        1);
+    for (const float each : y) EXPECT_EQ(each, -128.0f * 127 * 32767) << target;
+  });
+}
+
+// Sequences that are decoded together get what they would get alone.
+TEST(MatvecInt8Test, RowsDoNotDependOnHowManyThereAre) {
+  for (const auto& [n, k] : kShapes) {
+    const Product product(n, k);
+    const Int16Rows x(Draw(kMaxMatvecRows * k, "x"), k);
+    ForEachSimdTarget([&, n = n](const std::string& target) {
+      const Int8MatvecFn multiply = SelectInt8Matvec();
+      std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
+      for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
+        multiply(product.Args(x, i, 1, alone.data() + i * n), 0, Int8Blocks(n));
+      }
+      for (int64_t m = 2; m <= kMaxMatvecRows; ++m) {
+        std::vector<float> y(static_cast<size_t>(m * n));
+        multiply(product.Args(x, 0, m, y.data()), 0, Int8Blocks(n));
+        EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
+            << m << " rows on " << target;
+      }
+    });
+  }
+}
+
+// What is not finite in one group of x, or of w, is not hidden, and stays with its row.
+TEST(MatvecInt8Test, WhatIsNotFiniteIsSeen) {
+  const int64_t n = 20, k = 128, groups = 2;
+  Product product(n, k);
+  product.w.scales[static_cast<size_t>(Int8ScaleAt(17, 70, groups))] =
+      std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> rows = Draw(2 * k, "x");
+  rows[k + 5] = std::numeric_limits<float>::infinity();
+  const Int16Rows x(rows, k);
+  ForEachSimdTarget([&](const std::string& target) {
+    std::vector<float> y(static_cast<size_t>(2 * n));
+    SelectInt8Matvec()(product.Args(x, 0, 2, y.data()), 0, Int8Blocks(n));
+    for (int64_t j = 0; j < n; ++j) {
+      EXPECT_EQ(std::isnan(y[static_cast<size_t>(j)]), j == 17) << j << " on " << target;
+      EXPECT_TRUE(std::isnan(y[static_cast<size_t>(n + j)])) << j << " on " << target;
+    }
+  });
+}
+
+// Two products as one job, task by task, on threads.
+TEST(MatvecInt8Test, AJobOnThreadsIsThatOfOneThread) {
+  const int64_t m = 3, k = 700;
+  const std::array<Product, 2> products = {Product(1900, k), Product(70, k)};
+  const Int16Rows x(Draw(m * k, "x"), k);
+  MatvecJob<Int8Matvec> job;
+  for (const Product& product : products) job.Add(Int8Matvec(m, product.n, k));
+  const auto run = [&](int threads) {
+    std::array<std::vector<float>, 2> y;
+    for (size_t r = 0; r < 2; ++r) y[r].resize(static_cast<size_t>(m * products[r].n));
+    job.Run(
+        [&](size_t r) -> Int8Matvec::Operands {
+          const Product& p = products[r];
+          return {x.values.data(),   x.scales.data(), p.w.values.data(),
+                  p.w.scales.data(), p.bias.data(),   y[r].data()};
+        },
+        nullptr, threads, {});
+    return y;
+  };
+  const auto one = run(1);
+  EXPECT_EQ(one, run(4));
+  EXPECT_NE(one[0].back(), 0);
+  EXPECT_NE(one[1].back(), 0);
+
+  // What threads ask for ahead is where they begin.
+  const auto reads = [&](int seat) {
+    return job.FirstReads([&](size_t r) -> const void* { return products[r].w.values.data(); },
+                          seat, 2);
+  };
+  const char* const begin = reinterpret_cast<const char*>(products[0].w.values.data());
+  EXPECT_EQ(reads(0).at, begin);
+  EXPECT_GT(reads(1).at, begin);
+  EXPECT_EQ((reads(1).at - begin) % (Int8Groups(k) * kInt8TileElements), 0);
+  EXPECT_EQ(reads(0).streams, 1);
+}
+
+}  // namespace
+}  // namespace plumb
