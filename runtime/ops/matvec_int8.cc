@@ -26,41 +26,37 @@ constexpr int64_t kPairs = kInt8Group / 2;
 // in 32 registers with AVX-512, else 16.
 constexpr int kMaxRows = kVectors == 1 ? 8 : 4;
 
+// The two elements of each of some rows, and what they are multiplied with: sum + their products
+// with the two at x.
 #if HWY_TARGET == HWY_SCALAR
-// What the two elements of a row in `weights` and those of x give, beside `sum`.
-HWY_INLINE hn::Vec<D32> AddPairs(const int8_t* weights, const int16_t* x, hn::Vec<D32> sum) {
-  return hn::Add(sum, hn::Set(D32(), weights[0] * x[0] + weights[1] * x[1]));
-}
 struct Weights {
-  HWY_INLINE explicit Weights(const int8_t* from) : pairs(from) {}
+  HWY_INLINE explicit Weights(const int8_t* from) : first(from[0]), second(from[1]) {}
   HWY_INLINE hn::Vec<D32> Add(const int16_t* x, hn::Vec<D32> sum) const {
-    return AddPairs(pairs, x, sum);
+    return hn::Add(sum, hn::Set(D32(), first * x[0] + second * x[1]));
   }
-  const int8_t* pairs;
+
+  int32_t first, second;
 };
 #else
-// The two elements of each of some rows.
 struct Weights {
   using D16 = hn::Repartition<int16_t, D32>;
 
   HWY_INLINE explicit Weights(const int8_t* from)
       : pairs(hn::PromoteTo(D16(), hn::LoadU(hn::Rebind<int8_t, D16>(), from))) {}
 
-  // sum + their products with the two elements at x.
   HWY_INLINE hn::Vec<D32> Add(const int16_t* x, hn::Vec<D32> sum) const {
     int32_t both;
     std::memcpy(&both, x, sizeof(both));
     const auto all = hn::Set(D32(), both);
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
-    auto unused = hn::Undefined(D32());  // on this architecture neighbours are what is summed
+    auto unused = hn::Undefined(D32());  // only elsewhere are others than neighbours summed
     return hn::ReorderWidenMulAccumulate(D32(), pairs, hn::BitCast(D16(), all), sum, unused);
 #else
-    const auto w = hn::BitCast(D32(), pairs);
     const auto low = [](hn::Vec<D32> v)
                          HWY_ATTR { return hn::ShiftRight<16>(hn::ShiftLeft<16>(v)); };
     const auto high = [](hn::Vec<D32> v) HWY_ATTR { return hn::ShiftRight<16>(v); };
-    sum = hn::Add(sum, hn::Mul(low(w), low(all)));
-    return hn::Add(sum, hn::Mul(high(w), high(all)));
+    const auto w = hn::BitCast(D32(), pairs);
+    return hn::Add(hn::Add(sum, hn::Mul(low(w), low(all))), hn::Mul(high(w), high(all)));
 #endif
   }
 
