@@ -22,6 +22,18 @@ bool HasFastBf16() {
 
 bool UsesBf16Pairs() { return HasFastBf16() && KernelTarget() == "AVX3"; }
 
+bool HasVnni() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
+bool UsesVnni() { return HasVnni() && KernelTarget() == "AVX3"; }
+
 std::string SlowBf16Reason() {
   if (HasFastBf16()) return "";
   return "this processor has no AVX512_BF16: bf16 operands are converted to f32 for every product, "

@@ -18,6 +18,11 @@ bool UsesBf16Pairs();
 // Why it is slow, for a message: "this processor has no AVX512_BF16: ..."; empty where it is fast.
 std::string SlowBf16Reason();
 
+// Whether the processor adds products of 16 bits to a sum in one instruction (AVX512_VNNI), and
+// whether kernels use it: not on a weaker target. Results are equal to the bit.
+bool HasVnni();
+bool UsesVnni();
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_OPS_CPU_FEATURES_H_

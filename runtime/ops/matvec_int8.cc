@@ -1,8 +1,9 @@
 #include "runtime/ops/matvec_int8.h"
 
-#include <algorithm>
 #include <cstring>
 
+#include "runtime/ops/cpu_features.h"
+#include "runtime/ops/matvec_int8_blocks.h"
 #include "runtime/ops/matvec_job.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -64,75 +65,56 @@ struct Weights {
 };
 #endif
 
-// Rows [i, i + kM) of the columns of one block.
-template <int kM>
-void MultiplyBlock(const Int8MatvecArgs& g, int64_t i, int64_t block) {
-  const D d;
-  const D32 d32;
-  const int64_t width = g.groups * kInt8Group;
-  const int16_t* x = g.x + i * width;
-  const float* x_scales = g.x_scales + i * g.groups;
-  const int8_t* w = g.w + block * g.groups * kInt8TileElements;
-  const float* w_scales = g.w_scales + block * g.groups * kInt8TileRows;
-  hn::Vec<D> sum[kM][kVectors];
-  for (int a = 0; a < kM; ++a) {
-    for (int64_t v = 0; v < kVectors; ++v) sum[a][v] = hn::Zero(d);
-  }
-  for (int64_t group = 0; group < g.groups; ++group) {
+struct Block {
+  static constexpr int kMaxRows = plumb::HWY_NAMESPACE::kMaxRows;
+
+  template <int kM>
+  static void Multiply(const Int8MatvecArgs& g, int64_t i, int64_t block) {
+    const D d;
+    const D32 d32;
+    const int64_t width = g.groups * kInt8Group;
+    const int16_t* x = g.x + i * width;
+    const float* x_scales = g.x_scales + i * g.groups;
+    const int8_t* w = g.w + block * g.groups * kInt8TileElements;
+    const float* w_scales = g.w_scales + block * g.groups * kInt8TileRows;
+    hn::Vec<D> sum[kM][kVectors];
+    for (int a = 0; a < kM; ++a) {
+      for (int64_t v = 0; v < kVectors; ++v) sum[a][v] = hn::Zero(d);
+    }
+    for (int64_t group = 0; group < g.groups; ++group) {
 #pragma GCC unroll 4
-    for (int64_t v = 0; v < kVectors; ++v) {
-      hn::Vec<D32> part[kM];
+      for (int64_t v = 0; v < kVectors; ++v) {
+        hn::Vec<D32> part[kM];
 #pragma GCC unroll 8
-      for (int a = 0; a < kM; ++a) part[a] = hn::Zero(d32);
+        for (int a = 0; a < kM; ++a) part[a] = hn::Zero(d32);
 #pragma GCC unroll 16
-      for (int64_t l = 0; l < kPairs; ++l) {
-        const Weights weights(w + 2 * (l * kInt8TileRows + v * kLanes));
+        for (int64_t l = 0; l < kPairs; ++l) {
+          const Weights weights(w + 2 * (l * kInt8TileRows + v * kLanes));
 #pragma GCC unroll 8
-        for (int a = 0; a < kM; ++a) part[a] = weights.Add(x + a * width + 2 * l, part[a]);
-      }
-      const auto scale = hn::LoadU(d, w_scales + v * kLanes);
+          for (int a = 0; a < kM; ++a) part[a] = weights.Add(x + a * width + 2 * l, part[a]);
+        }
+        const auto scale = hn::LoadU(d, w_scales + v * kLanes);
 #pragma GCC unroll 8
-      for (int a = 0; a < kM; ++a) {
-        const auto scaled = hn::Mul(hn::ConvertTo(d, part[a]), hn::Set(d, x_scales[a * g.groups]));
-        sum[a][v] = hn::MulAdd(scaled, scale, sum[a][v]);
+        for (int a = 0; a < kM; ++a) {
+          const auto scaled =
+              hn::Mul(hn::ConvertTo(d, part[a]), hn::Set(d, x_scales[a * g.groups]));
+          sum[a][v] = hn::MulAdd(scaled, scale, sum[a][v]);
+        }
       }
+      x += kInt8Group;
+      x_scales += 1;
+      w += kInt8TileElements;
+      w_scales += kInt8TileRows;
     }
-    x += kInt8Group;
-    x_scales += 1;
-    w += kInt8TileElements;
-    w_scales += kInt8TileRows;
-  }
-  const int64_t j = block * kInt8TileRows, columns = std::min(kInt8TileRows, g.n - j);
-  for (int a = 0; a < kM; ++a) {
-    HWY_ALIGN float totals[kInt8TileRows];
-    for (int64_t v = 0; v < kVectors; ++v) hn::Store(sum[a][v], d, totals + v * kLanes);
-    float* const y = g.y + (i + a) * g.n + j;
-    for (int64_t c = 0; c < columns; ++c) {
-      y[c] = g.bias == nullptr ? totals[c] : totals[c] + g.bias[j + c];
+    for (int a = 0; a < kM; ++a) {
+      HWY_ALIGN float totals[kInt8TileRows];
+      for (int64_t v = 0; v < kVectors; ++v) hn::Store(sum[a][v], d, totals + v * kLanes);
+      StoreInt8Sums(g, i + a, block, totals);
     }
   }
-}
+};
 
-template <int kM = kMaxRows>
-void MultiplyRows(const Int8MatvecArgs& g, int64_t i, int64_t rows, int64_t block) {
-  if constexpr (kM > 1) {
-    if (rows < kM) return MultiplyRows<kM - 1>(g, i, rows, block);
-  }
-  MultiplyBlock<kM>(g, i, block);
-}
-
-void Multiply(const Int8MatvecArgs& g, int64_t begin, int64_t end) {
-  // Passes of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1. The tiles of a block
-  // stay in the cache from one to the next.
-  const int64_t passes = (g.m + kMaxRows - 1) / kMaxRows, height = (g.m + passes - 1) / passes;
-  for (int64_t block = begin; block < end; ++block) {
-    for (int64_t i = 0; i < g.m; i += height) {
-      MultiplyRows(g, i, std::min(height, g.m - i), block);
-    }
-  }
-}
-
-Int8MatvecFn Select() { return &Multiply; }
+Int8MatvecFn Select() { return &MultiplyInt8Blocks<Block>; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -144,7 +126,9 @@ namespace plumb {
 
 HWY_EXPORT(Select);
 
-Int8MatvecFn SelectInt8Matvec() { return HWY_DYNAMIC_DISPATCH(Select)(); }
+Int8MatvecFn PortableInt8Matvec() { return HWY_DYNAMIC_DISPATCH(Select)(); }
+
+Int8MatvecFn SelectInt8Matvec() { return UsesVnni() ? VnniInt8Matvec() : PortableInt8Matvec(); }
 
 Int8Matvec::Int8Matvec(int64_t m, int64_t n, int64_t k)
     : m_(m),

@@ -31,8 +31,10 @@ struct Int8MatvecArgs {
 // Computes the columns of y that are rows of the blocks [begin, end) of w.
 using Int8MatvecFn = void (*)(const Int8MatvecArgs& args, int64_t begin, int64_t end);
 
-// The function for this processor.
+// The function for this processor: the first, where it has VNNI.
 Int8MatvecFn SelectInt8Matvec();
+Int8MatvecFn VnniInt8Matvec();  // only to be called where HasVnni()
+Int8MatvecFn PortableInt8Matvec();
 
 // One product of fixed shape, cut into tasks for several threads: for MatvecJob (matvec_job.h).
 class Int8Matvec {

@@ -72,6 +72,9 @@ struct Product {
 
 const std::vector<std::pair<int64_t, int64_t>> kShapes = {{37, 192}, {9, 77}, {16, 64}, {1, 5}};
 
+// The function for the target in force, and that for processors without VNNI.
+std::vector<Int8MatvecFn> Functions() { return {SelectInt8Matvec(), PortableInt8Matvec()}; }
+
 // Integers are summed exactly, and their sums are added group by group.
 TEST(MatvecInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
   for (const auto& [n, k] : kShapes) {
@@ -92,10 +95,12 @@ TEST(MatvecInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
       }
     }
     ForEachSimdTarget([&](const std::string& target) {
-      std::vector<float> y(expected.size());
-      SelectInt8Matvec()(product.Args(x, 0, m, y.data()), 0, Int8Blocks(product.n));
-      for (size_t i = 0; i < y.size(); ++i) {
-        ASSERT_NEAR(y[i], expected[i], 2e-6 * std::sqrt(product.k)) << i << " on " << target;
+      for (const Int8MatvecFn multiply : Functions()) {
+        std::vector<float> y(expected.size());
+        multiply(product.Args(x, 0, m, y.data()), 0, Int8Blocks(product.n));
+        for (size_t i = 0; i < y.size(); ++i) {
+          ASSERT_NEAR(y[i], expected[i], 2e-6 * std::sqrt(product.k)) << i << " on " << target;
+        }
       }
     });
   }
@@ -117,22 +122,24 @@ TEST(MatvecInt8Test, TheLargestOperandsDoNotOverflow) {
   });
 }
 
-// Sequences that are decoded together get what they would get alone.
+// Sequences that are decoded together get what they would get alone, with VNNI what they would get
+// without.
 TEST(MatvecInt8Test, RowsDoNotDependOnHowManyThereAre) {
   for (const auto& [n, k] : kShapes) {
     const Product product(n, k);
     const Int16Rows x(Draw(kMaxMatvecRows * k, "x"), k);
     ForEachSimdTarget([&, n = n](const std::string& target) {
-      const Int8MatvecFn multiply = SelectInt8Matvec();
       std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
       for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
-        multiply(product.Args(x, i, 1, alone.data() + i * n), 0, Int8Blocks(n));
+        SelectInt8Matvec()(product.Args(x, i, 1, alone.data() + i * n), 0, Int8Blocks(n));
       }
-      for (int64_t m = 2; m <= kMaxMatvecRows; ++m) {
-        std::vector<float> y(static_cast<size_t>(m * n));
-        multiply(product.Args(x, 0, m, y.data()), 0, Int8Blocks(n));
-        EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
-            << m << " rows on " << target;
+      for (const Int8MatvecFn multiply : Functions()) {
+        for (int64_t m = 1; m <= kMaxMatvecRows; ++m) {
+          std::vector<float> y(static_cast<size_t>(m * n));
+          multiply(product.Args(x, 0, m, y.data()), 0, Int8Blocks(n));
+          EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
+              << m << " rows on " << target;
+        }
       }
     });
   }
