@@ -50,7 +50,7 @@ struct Weights {
     std::memcpy(&both, x, sizeof(both));
     const auto all = hn::Set(D32(), both);
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
-    auto unused = hn::Undefined(D32());  // only elsewhere are others than neighbours summed
+    auto unused = hn::Undefined(D32());  // x86 adds neighbours, and to one sum alone
     return hn::ReorderWidenMulAccumulate(D32(), pairs, hn::BitCast(D16(), all), sum, unused);
 #else
     const auto low = [](hn::Vec<D32> v)

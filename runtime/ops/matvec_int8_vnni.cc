@@ -1,7 +1,7 @@
 // Products of a few rows and an int8 matrix where the processor adds products of 16 bits to a sum
 // in one instruction (AVX512_VNNI): written with its own instructions, which Highway does not have
-// for the targets that plumb is compiled for, and called only where they exist. The same integers,
-// and the same sums of floats, as everywhere: equal to the bit.
+// for the targets that plumb is compiled for, and called only where they exist. The same integers
+// and the same sums of floats as in matvec_int8.cc with AVX-512: equal to the bit.
 #include "runtime/ops/matvec_int8.h"
 
 #if defined(__x86_64__)
