@@ -43,6 +43,9 @@ struct TileArgs {
   const uint16_t* rows = nullptr;
   int64_t ld_rows = 0;
   float* packs = nullptr;
+  // Not null: each kAskUnits units, `lines` are asked for.
+  RowsToCome* to_come = nullptr;
+  int64_t lines = 0;
 };
 using TileFn = void (*)(const TileArgs& t);
 
@@ -83,35 +86,39 @@ void Tile(const TileArgs& t) {
   const float* b = t.b;
   const uint16_t* rows = t.rows;
   float* packs = t.packs;
-  for (int64_t p = 0; p < t.units; ++p) {
-    __m512bh column[kVectors];
-    if (kTiled && packs != nullptr) {
-      AskForRow(rows + kRowsAhead * t.ld_rows, kVectors * kLanes * 2);
-      AskForRow(rows + (kRowsAhead + 1) * t.ld_rows, kVectors * kLanes * 2);
+  const int64_t stretch = t.to_come == nullptr ? t.units : kAskUnits;
+  for (int64_t p = 0; p < t.units;) {
+    if (t.to_come != nullptr) t.to_come->Ask(t.lines);
+    for (const int64_t end = std::min(t.units, p + stretch); p < end; ++p) {
+      __m512bh column[kVectors];
+      if (kTiled && packs != nullptr) {
+        AskForRow(rows + kRowsAhead * t.ld_rows, kVectors * kLanes * 2);
+        AskForRow(rows + (kRowsAhead + 1) * t.ld_rows, kVectors * kLanes * 2);
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
-        const __mmask16 mask = v == kVectors - 1 ? t.last : all;
-        const __m512i pairs = LoadPairs(rows + v * kLanes, rows + v * kLanes + t.ld_rows, mask);
-        _mm512_mask_storeu_epi32(packs + v * kLanes, mask, pairs);
-        column[v] = Pairs(pairs);
+        for (int v = 0; v < kVectors; ++v) {
+          const __mmask16 mask = v == kVectors - 1 ? t.last : all;
+          const __m512i pairs = LoadPairs(rows + v * kLanes, rows + v * kLanes + t.ld_rows, mask);
+          _mm512_mask_storeu_epi32(packs + v * kLanes, mask, pairs);
+          column[v] = Pairs(pairs);
+        }
+        rows += 2 * t.ld_rows;
+        packs += ldb;
+      } else {
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) column[v] = Pairs(_mm512_loadu_si512(b + v * kLanes));
+        b += ldb;
       }
-      rows += 2 * t.ld_rows;
-      packs += ldb;
-    } else {
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) column[v] = Pairs(_mm512_loadu_si512(b + v * kLanes));
-      b += ldb;
-    }
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-      int32_t pair;
-      std::memcpy(&pair, kTiled ? a[0] + i : a[i / 4 % kPointers] + i % 4 * lda, sizeof(pair));
-      const __m512bh x = Pairs(_mm512_set1_epi32(pair));
+      for (int i = 0; i < kRows; ++i) {
+        int32_t pair;
+        std::memcpy(&pair, kTiled ? a[0] + i : a[i / 4 % kPointers] + i % 4 * lda, sizeof(pair));
+        const __m512bh x = Pairs(_mm512_set1_epi32(pair));
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[i][v] = _mm512_dpbf16_ps(sum[i][v], x, column[v]);
-    }
+        for (int v = 0; v < kVectors; ++v) sum[i][v] = _mm512_dpbf16_ps(sum[i][v], x, column[v]);
+      }
 #pragma GCC unroll 4
-    for (int i = 0; i < kPointers; ++i) a[i] += kTiled ? kRows : 1;
+      for (int i = 0; i < kPointers; ++i) a[i] += kTiled ? kRows : 1;
+    }
   }
 
 #pragma GCC unroll 16
@@ -147,6 +154,8 @@ void Multiply(const PanelArgs& g) {
   t.rows = static_cast<const uint16_t*>(g.b_rows);
   t.ld_rows = g.ld_rows;
   t.packs = g.b_rows == nullptr ? nullptr : g.packs;
+  t.to_come = g.to_come;
+  t.lines = LinesAStretch(g, split.tiles);
   const TileFn tile = PickTile(split.height, vectors, g.tiled);
   const TileFn tall = split.taller == 0 ? tile : PickTile(split.height + 1, vectors, g.tiled);
   for (int64_t i = 0, row = 0; i < split.tiles; ++i) {

@@ -37,6 +37,8 @@ void Multiply(const PanelArgs& g) {
   t.bias = g.start;
   t.ldc = g.ldc;
   t.last_columns = g.columns - (vectors - 1) * kLanes;
+  t.to_come = g.to_come;
+  t.lines = LinesAStretch(g, split.tiles);
   const bool partial = t.last_columns != kLanes;
   const auto pick = [&](int64_t height) {
     return g.tiled ? PickTile<true>(height, vectors, partial)

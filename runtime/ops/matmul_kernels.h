@@ -8,6 +8,7 @@
 #define PLUMB_RUNTIME_OPS_MATMUL_KERNELS_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "runtime/base/tensor_type.h"
 
@@ -59,29 +60,36 @@ inline constexpr int64_t kRowsAhead = 32;
   __builtin_prefetch(p + bytes - 1);  // rows need not begin with a line
 }
 
-// Rows that are transposed are needed side by side. The next ones are asked for meanwhile, one
-// after the other as they lie in memory, and from the second-level cache they come in time.
+// Rows of a matrix that are needed later than they are asked for: from the second-level cache they
+// come in time.
 class RowsToCome {
  public:
-  RowsToCome(const void* first, int64_t ld_bytes, int64_t row_bytes)
-      : row_(static_cast<const char*>(first)), ld_bytes_(ld_bytes), row_bytes_(row_bytes) {}
+  RowsToCome() = default;
+  // `rows` of `row_bytes`, ld_bytes apart. Rows beyond the matrix do no harm.
+  RowsToCome(const void* first, int64_t ld_bytes, int64_t row_bytes,
+             int64_t rows = std::numeric_limits<int64_t>::max())
+      : row_(static_cast<const char*>(first)),
+        ld_bytes_(ld_bytes),
+        row_bytes_(row_bytes),
+        rows_(rows) {}
 
-  // Asks for as many cache lines, rounded up to the end of a row. Beyond the matrix it does no
-  // harm.
+  // Asks for as many cache lines, rounded up to the end of a row, one after the other as they lie
+  // in memory; for none after the last row.
   void Ask(int64_t lines) {
-    for (int64_t i = 0; i < lines; ++i) {
+    for (int64_t i = 0; i < lines && rows_ > 0; ++i) {
       __builtin_prefetch(row_ + at_, 0, 2);
       at_ += 64;
       if (at_ >= row_bytes_) {
         at_ = 0;
         row_ += ld_bytes_;
+        --rows_;
       }
     }
   }
 
  private:
-  const char* row_;
-  int64_t ld_bytes_, row_bytes_, at_ = 0;
+  const char* row_ = nullptr;
+  int64_t ld_bytes_ = 0, row_bytes_ = 0, rows_ = 0, at_ = 0;
 };
 
 // c[rows, columns] = a b + start, or a b + from.
@@ -99,11 +107,21 @@ struct PanelArgs {
   const void* b_rows = nullptr;
   int64_t ld_rows = 0;
   float* packs = nullptr;
+  // Not null: asked for on the way, `lines` of it, evenly.
+  RowsToCome* to_come = nullptr;
+  int64_t lines = 0;
   const float* start;  // [columns], or null for zero
   const float* from;   // [rows, columns], rows ldc apart: c itself, or another; null: start
   float* c;
   int64_t ldc;
 };
+
+// How many cache lines of what is to come a tile asks for, and how often: each kAskUnits units.
+inline constexpr int64_t kAskUnits = 32;
+inline int64_t LinesAStretch(const PanelArgs& g, int64_t tiles) {
+  const int64_t stretches = tiles * ((g.units + kAskUnits - 1) / kAskUnits);
+  return (g.lines + stretches - 1) / stretches;
+}
 
 struct MatmulKernels {
   int64_t unit_terms;  // 1 or 2 terms of a sum a unit

@@ -155,6 +155,7 @@ std::unique_ptr<Kernel> MakeProductKernel(ProductSpec spec) {
   if (std::unique_ptr<Kernel> few_rows = MakeFewRowsProduct(spec)) return few_rows;
   if (std::unique_ptr<Kernel> small = MakeSmallProduct(spec)) return small;
   if (std::unique_ptr<Kernel> tokens = MakeTokensProduct(spec)) return tokens;
+  if (std::unique_ptr<Kernel> columns = MakeColumnsProduct(spec)) return columns;
   return MakeBlockedMatmul(std::move(spec));
 }
 

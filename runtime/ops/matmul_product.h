@@ -54,6 +54,9 @@ std::unique_ptr<Kernel> MakeBlockedMatmul(ProductSpec spec);
 // A product over many tokens, as the gradient of a weight matrix is one: two activations are packed
 // on the way; the terms of a small result are summed in two halves. Null for others.
 std::unique_ptr<Kernel> MakeTokensProduct(const ProductSpec& spec);
+// A few hundred rows by a matrix that is larger than they are: no part of b is packed without
+// products beside it. Null for others.
+std::unique_ptr<Kernel> MakeColumnsProduct(const ProductSpec& spec);
 // One f32 product that one thread does in one go. Null for others.
 std::unique_ptr<Kernel> MakeSmallProduct(const ProductSpec& spec);
 // A few rows by transposed matrices, as in decoding (matvec.h). Null for others.

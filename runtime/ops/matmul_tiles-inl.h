@@ -49,6 +49,9 @@ struct TileArgs {
   // vectors `ld_copy` apart.
   float* copy = nullptr;
   int64_t ld_copy = 0;
+  // Not null: each kAskUnits terms, `lines` are asked for.
+  RowsToCome* to_come = nullptr;
+  int64_t lines = 0;
 };
 using TileFn = void (*)(const TileArgs& t);
 
@@ -77,25 +80,29 @@ void Tile(const TileArgs& t) {
   for (int i = 0; i < kPointers; ++i) a[i] = t.a + 4 * i * lda;
   const float* b = t.b;
   float* copy = t.copy;
-  for (int64_t p = 0; p < t.k; ++p) {
-    V row[kVectors];
+  const int64_t stretch = t.to_come == nullptr ? t.k : kAskUnits;
+  for (int64_t p = 0; p < t.k;) {
+    if (t.to_come != nullptr) t.to_come->Ask(t.lines);
+    for (const int64_t end = std::min(t.k, p + stretch); p < end; ++p) {
+      V row[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kLanes, v);
-    if (kTransposeA && copy != nullptr) {
-      AskForRow(b + kRowsAhead * ldb, kVectors * kLanes * static_cast<int64_t>(sizeof(float)));
+      for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kLanes, v);
+      if (kTransposeA && copy != nullptr) {
+        AskForRow(b + kRowsAhead * ldb, kVectors * kLanes * static_cast<int64_t>(sizeof(float)));
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) hn::StoreU(row[v], d, copy + v * kLanes);
-      copy += t.ld_copy;
-    }
+        for (int v = 0; v < kVectors; ++v) hn::StoreU(row[v], d, copy + v * kLanes);
+        copy += t.ld_copy;
+      }
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-      const V x = hn::Set(d, kTransposeA ? a[0][i] : a[i / 4 % kPointers][i % 4 * lda]);
+      for (int i = 0; i < kRows; ++i) {
+        const V x = hn::Set(d, kTransposeA ? a[0][i] : a[i / 4 % kPointers][i % 4 * lda]);
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, row[v], sum[i][v]);
-    }
+        for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, row[v], sum[i][v]);
+      }
 #pragma GCC unroll 4
-    for (int i = 0; i < kPointers; ++i) a[i] += kTransposeA ? lda : 1;
-    b += ldb;
+      for (int i = 0; i < kPointers; ++i) a[i] += kTransposeA ? lda : 1;
+      b += ldb;
+    }
   }
 
 #pragma GCC unroll 16

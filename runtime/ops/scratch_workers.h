@@ -12,6 +12,7 @@
 
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/parallel.h"
+#include "runtime/base/processors.h"
 #include "runtime/graph/op.h"
 
 namespace plumb {
@@ -20,7 +21,9 @@ class ScratchWorkers {
  public:
   // `work`: scalar operations of all items; `item_scratch`: bytes that one needs.
   ScratchWorkers(int64_t items, int64_t work, int64_t item_scratch)
-      : items_(items), most_(TaskCount(items, work)), slot_bytes_(AlignUp(item_scratch)) {}
+      : items_(items),
+        most_(std::min<int64_t>(TaskCount(items, work), std::max(kWorkers, AvailableProcessors()))),
+        slot_bytes_(AlignUp(item_scratch)) {}
 
   int64_t scratch_bytes() const { return most_ * slot_bytes_; }
 
@@ -28,21 +31,26 @@ class ScratchWorkers {
   // unless others are quicker, or -1.
   template <class Body>
   void Run(const KernelArgs& args, const Body& body) const {
-    RunFor(most_, args, body);
+    RunFor(items_, most_, args, body);
+  }
+  // The same where the work is cut into fewer items than planned.
+  template <class Body>
+  void RunItems(const KernelArgs& args, int64_t items, const Body& body) const {
+    RunFor(items, std::min(most_, items), args, body);
   }
   // The same where there is less work to do than planned.
   template <class Body>
   void Run(const KernelArgs& args, int64_t work, const Body& body) const {
-    RunFor(std::min(most_, TaskCount(items_, work)), args, body);
+    RunFor(items_, std::min(most_, TaskCount(items_, work)), args, body);
   }
 
  private:
   template <class Body>
-  void RunFor(int64_t most, const KernelArgs& args, const Body& body) const {
+  void RunFor(int64_t items, int64_t most, const KernelArgs& args, const Body& body) const {
     const int64_t workers = std::min<int64_t>(most, args.threads);
     Share shares[kMaxWorkers];
     for (int64_t i = 0; i < workers; ++i) {
-      const Range range = TaskRange(items_, workers, i);
+      const Range range = TaskRange(items, workers, i);
       shares[i].next.store(range.begin, std::memory_order_relaxed);
       shares[i].end = range.end;
     }
@@ -64,6 +72,9 @@ class ScratchWorkers {
   }
 
   static constexpr int64_t kMaxWorkers = 64;  // TaskCount gives no more
+  // Threads that do not find a processor of their own need no scratch either; a few may, so that
+  // what they do beside each other is the same everywhere.
+  static constexpr int kWorkers = 4;
   struct alignas(64) Share {
     std::atomic<int64_t> next;
     int64_t end;

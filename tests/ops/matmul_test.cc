@@ -2,12 +2,15 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "runtime/base/aligned_buffer.h"
 #include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
 #include "runtime/ops/matmul_finish.h"
+#include "runtime/ops/matmul_product.h"
 #include "runtime/ops/small_matmul.h"
 #include "tests/ops/simd_targets.h"
 
@@ -66,6 +69,63 @@ TEST(SmallMatmulTest, RowsDoNotDependOnHowManyThereAre) {
           << "row " << i << " on " << target;
     }
   });
+}
+
+// y = act(x W + bias) by one kernel.
+std::vector<char> Multiply(const Kernel& kernel, const void* x, const void* w, const float* bias,
+                           int64_t bytes, int threads) {
+  std::vector<char> y(static_cast<size_t>(bytes));
+  AlignedBuffer scratch(kernel.scratch_bytes());
+  const void* const in[] = {x, w, bias};
+  void* const out[] = {y.data()};
+  EXPECT_TRUE(kernel.Run(KernelArgs{in, out, scratch.as<char>(), threads}).ok());
+  return y;
+}
+
+// Many rows, for which the matrix is packed once or read where it is, and the same rows some at a
+// time, cut by columns: the very same bits. Sums of two blocks of terms, over several tasks'
+// columns, made in the result's memory and beside it.
+TEST(ProductTest, CutsDoNotChangeBits) {
+  const int64_t m = 1300, some = 145, n = 530, k = 1600;
+  const std::vector<float> x = Draw(m * k, "x"), w = Draw(n * k, "w"), bias = Draw(n, "bias");
+  std::vector<uint16_t> x16, w16;
+  for (const float f : x) x16.push_back(Bf16FromFloat(f));
+  for (const float f : w) w16.push_back(Bf16FromFloat(f));
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const bool transpose_b : {false, true}) {
+      for (const FinishKind finish : {FinishKind::kStore, FinishKind::kAct}) {
+        ProductSpec spec{dtype, dtype, false, transpose_b, m, finish, ActivationKind::kRelu, {}};
+        ProductResult result;
+        result.n = n;
+        result.terms = {{0, 1, k, k, transpose_b ? k : n}};
+        result.bias = 2;
+        spec.results = {result};
+        const std::unique_ptr<Kernel> blocked = MakeBlockedMatmul(spec);
+        ASSERT_EQ(MakeColumnsProduct(spec), nullptr);
+        spec.m = some;
+        const std::unique_ptr<Kernel> columns = MakeColumnsProduct(spec);
+        ASSERT_NE(columns, nullptr);
+
+        const bool f32 = dtype == DType::kF32;
+        const char* const from = f32 ? reinterpret_cast<const char*>(x.data())
+                                     : reinterpret_cast<const char*>(x16.data());
+        const void* const matrix = f32 ? static_cast<const void*>(w.data()) : w16.data();
+        const int64_t row_bytes = n * SizeOf(dtype);
+        const std::vector<char> whole =
+            Multiply(*blocked, from, matrix, bias.data(), m * row_bytes, 2);
+        for (int64_t row = 0; row + some <= m; row += some) {
+          const int threads = static_cast<int>(1 + row / some % 8);
+          const std::vector<char> part = Multiply(*columns, from + row * k * SizeOf(dtype), matrix,
+                                                  bias.data(), some * row_bytes, threads);
+          ASSERT_EQ(
+              std::memcmp(part.data(), &whole[static_cast<size_t>(row * row_bytes)], part.size()),
+              0)
+              << DTypeName(dtype) << (transpose_b ? " transpose_b" : "") << " rows from " << row
+              << ", " << threads << " threads";
+        }
+      }
+    }
+  }
 }
 
 // Whether instructions of the processor round or ours: every finish that ends in bf16 rounds alike,

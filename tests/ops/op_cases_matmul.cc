@@ -109,9 +109,19 @@ void AddMatmuls(std::vector<OpCase>* cases) {
   for (const bool tb : {false, true}) {
     for (const bool bf16 : {false, true}) {
       AddMatmul(cases, {300, 700, 40, false, tb, bf16}, true);
-      AddMatmul(cases, {258, 520, bf16 ? 1541 : 790, false, tb, bf16}, true);
+      AddMatmul(cases, {440, 130, bf16 ? 1541 : 790, false, tb, bf16}, true);
       cases->back().tolerance = 5e-6;
     }
+  }
+  // Cut by columns alone, or with more threads by rows too: two slabs of rows, one block of terms
+  // and two, rows that are read where they are and (1024 floats, odd pairs) copied ones.
+  for (const bool tb : {false, true}) {
+    AddMatmul(cases, {150, 140, 130, false, tb, false}, true);
+    AddMatmul(cases, {145, 130, 1024, false, tb, false}, true);
+    cases->back().tolerance = 5e-6;
+    AddMatmul(cases, {150, 140, 130, false, tb, true}, true);
+    AddMatmul(cases, {145, 130, 1541, false, tb, true}, true);
+    AddMatmul(cases, {145, 130, 1540, false, tb, true}, true, /*f32_out=*/true);
   }
   AddMatmul(cases, {8200, 17, 17, false, true, false}, true);
   AddMatmul(cases, {2100, 17, 18, false, true, true}, true);
