@@ -43,7 +43,7 @@ struct TileArgs {
   const uint16_t* rows = nullptr;
   int64_t ld_rows = 0;
   float* packs = nullptr;
-  // Not null: each kAskUnits units, `lines` are asked for.
+  // Not null, and not kTiled: each kAskUnits units, `lines` are asked for.
   RowsToCome* to_come = nullptr;
   int64_t lines = 0;
 };
@@ -86,10 +86,10 @@ void Tile(const TileArgs& t) {
   const float* b = t.b;
   const uint16_t* rows = t.rows;
   float* packs = t.packs;
-  const int64_t stretch = t.to_come == nullptr ? t.units : kAskUnits;
+  const bool asks = !kTiled && t.to_come != nullptr;
   for (int64_t p = 0; p < t.units;) {
-    if (t.to_come != nullptr) t.to_come->Ask(t.lines);
-    for (const int64_t end = std::min(t.units, p + stretch); p < end; ++p) {
+    if (asks) t.to_come->Ask(t.lines);
+    for (const int64_t end = asks ? std::min(t.units, p + kAskUnits) : t.units; p < end; ++p) {
       __m512bh column[kVectors];
       if (kTiled && packs != nullptr) {
         AskForRow(rows + kRowsAhead * t.ld_rows, kVectors * kLanes * 2);
@@ -261,7 +261,10 @@ inline void StoreTransposed(const __m512i (&in)[16], int64_t rows, int64_t width
 void PackBTransposed(const PackArgs& p) {
   for (int64_t j = 0; j < p.count; j += kLanes) {
     const int64_t columns = std::min(kLanes, p.count - j);
-    RowsToCome to_come(Elements(p, p.first + j + kLanes, p.k0), p.ld * 2, p.terms * 2);
+    RowsToCome to_come;
+    if (p.asks) {
+      to_come = RowsToCome(Elements(p, p.first + j + kLanes, p.k0), p.ld * 2, p.terms * 2);
+    }
     for (int64_t k = 0; k < p.terms; k += 2 * kLanes) {
       to_come.Ask(kLanes);  // as many lines as are read here
       // Rows that there are not, and terms beyond the last, come out as zero.

@@ -41,8 +41,9 @@ void Multiply(const PanelArgs& g) {
   t.lines = LinesAStretch(g, split.tiles);
   const bool partial = t.last_columns != kLanes;
   const auto pick = [&](int64_t height) {
-    return g.tiled ? PickTile<true>(height, vectors, partial)
-                   : PickTile<false>(height, vectors, partial);
+    if (g.tiled) return PickTile<true>(height, vectors, partial);
+    return g.to_come == nullptr ? PickTile<false>(height, vectors, partial)
+                                : PickTile<false, true>(height, vectors, partial);
   };
   const TileFn tile = pick(split.height);
   const TileFn tall = split.taller == 0 ? tile : pick(split.height + 1);
@@ -121,7 +122,7 @@ void PackB(const PackArgs& p) {
 
 void PackBTransposedF32(const PackArgs& p) {
   PackTransposed(static_cast<const float*>(p.from) + p.first * p.ld + p.k0, p.ld, p.count, p.terms,
-                 p.width, p.to);
+                 p.width, p.asks, p.to);
 }
 
 // Parts of the rows are converted, then transposed.
@@ -132,7 +133,7 @@ void PackBTransposedBf16(const PackArgs& p) {
   for (int64_t k = 0; k < p.terms; k += kPart) {
     const int64_t terms = std::min(kPart, p.terms - k);
     for (int64_t j = 0; j < p.count; ++j) Copy(from + j * p.ld + k, terms, rows + j * kPart);
-    PackTransposed(rows, kPart, p.count, terms, p.width, p.to + k * p.width);
+    PackTransposed(rows, kPart, p.count, terms, p.width, /*asks=*/false, p.to + k * p.width);
   }
 }
 

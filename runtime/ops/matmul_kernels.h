@@ -107,7 +107,7 @@ struct PanelArgs {
   const void* b_rows = nullptr;
   int64_t ld_rows = 0;
   float* packs = nullptr;
-  // Not null: asked for on the way, `lines` of it, evenly.
+  // Not null: asked for on the way, `lines` of it, evenly. Not `tiled`.
   RowsToCome* to_come = nullptr;
   int64_t lines = 0;
   const float* start;  // [columns], or null for zero

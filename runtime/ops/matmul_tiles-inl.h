@@ -49,13 +49,14 @@ struct TileArgs {
   // vectors `ld_copy` apart.
   float* copy = nullptr;
   int64_t ld_copy = 0;
-  // Not null: each kAskUnits terms, `lines` are asked for.
+  // kAsks: each kAskUnits terms, `lines` are asked for.
   RowsToCome* to_come = nullptr;
   int64_t lines = 0;
 };
 using TileFn = void (*)(const TileArgs& t);
 
-template <int kRows, int kVectors, bool kTransposeA, bool kPartial>
+// kAsks: for what is to come.
+template <int kRows, int kVectors, bool kTransposeA, bool kPartial, bool kAsks>
 void Tile(const TileArgs& t) {
   const D d;
   const Tail<D> tail(d, t.last_columns);
@@ -80,10 +81,10 @@ void Tile(const TileArgs& t) {
   for (int i = 0; i < kPointers; ++i) a[i] = t.a + 4 * i * lda;
   const float* b = t.b;
   float* copy = t.copy;
-  const int64_t stretch = t.to_come == nullptr ? t.k : kAskUnits;
-  for (int64_t p = 0; p < t.k;) {
-    if (t.to_come != nullptr) t.to_come->Ask(t.lines);
-    for (const int64_t end = std::min(t.k, p + stretch); p < end; ++p) {
+  int64_t p = 0;
+  do {
+    if (kAsks) t.to_come->Ask(t.lines);
+    for (const int64_t end = kAsks ? std::min(t.k, p + kAskUnits) : t.k; p < end; ++p) {
       V row[kVectors];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kLanes, v);
@@ -103,7 +104,7 @@ void Tile(const TileArgs& t) {
       for (int i = 0; i < kPointers; ++i) a[i] += kTransposeA ? lda : 1;
       b += ldb;
     }
-  }
+  } while (kAsks && p < t.k);
 
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
@@ -119,25 +120,27 @@ void Tile(const TileArgs& t) {
   }
 }
 
-template <bool kTransposeA, int kRows>
+template <bool kTransposeA, bool kAsks, int kRows>
 TileFn PickTileOf(int64_t vectors, bool partial) {
   if (vectors == 1) {
-    return partial ? &Tile<kRows, 1, kTransposeA, true> : &Tile<kRows, 1, kTransposeA, false>;
+    return partial ? &Tile<kRows, 1, kTransposeA, true, kAsks>
+                   : &Tile<kRows, 1, kTransposeA, false, kAsks>;
   }
-  return partial ? &Tile<kRows, 2, kTransposeA, true> : &Tile<kRows, 2, kTransposeA, false>;
+  return partial ? &Tile<kRows, 2, kTransposeA, true, kAsks>
+                 : &Tile<kRows, 2, kTransposeA, false, kAsks>;
 }
 
-template <bool kTransposeA, int kRows = kMaxTileRows>
+template <bool kTransposeA, bool kAsks = false, int kRows = kMaxTileRows>
 TileFn PickTile(int64_t rows, int64_t vectors, bool partial) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return PickTile<kTransposeA, kRows - 1>(rows, vectors, partial);
+    if (rows < kRows) return PickTile<kTransposeA, kAsks, kRows - 1>(rows, vectors, partial);
   }
-  return PickTileOf<kTransposeA, kRows>(vectors, partial);
+  return PickTileOf<kTransposeA, kAsks, kRows>(vectors, partial);
 }
 
 #if HWY_TARGET == HWY_SCALAR
 
-void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
+void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width, bool /*asks*/,
                     float* packed) {
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t p = 0; p < k; ++p) packed[p * width + j] = b[j * ldb + p];
@@ -187,13 +190,56 @@ HWY_INLINE void StoreTransposed(const V r0, const V r1, const V r2, const V r3, 
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3)), d, to + 3 * width);
 }
 
+#if HWY_TARGET == HWY_AVX3
+static_assert(kLanes == 16, "blocks of sixteen by sixteen");
+
+// The same of sixteen columns, p..p+15 of the rows `from`, ldb apart: a cache line of each, which
+// is read once. Rows whose distance is a large power of two share few sets of the first-level
+// cache, and would have lost their lines between one four columns and the next.
+HWY_INLINE void StoreTransposedLines(const float* from, int64_t ldb, int64_t width, float* to) {
+  const D d;
+  const hn::Repartition<double, D> d64;
+  // turned[c][g]: in each block b of four lanes, column 4b + c of rows 4g .. 4g + 3.
+  V turned[4][4];
+#pragma GCC unroll 4
+  for (int g = 0; g < 4; ++g) {
+    const float* const rows = from + 4 * g * ldb;
+    const V r0 = hn::LoadU(d, rows), r1 = hn::LoadU(d, rows + ldb);
+    const V r2 = hn::LoadU(d, rows + 2 * ldb), r3 = hn::LoadU(d, rows + 3 * ldb);
+    const auto t0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+    const auto t1 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+    const auto t2 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+    const auto t3 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+    turned[0][g] = hn::BitCast(d, hn::InterleaveLower(d64, t0, t1));
+    turned[1][g] = hn::BitCast(d, hn::InterleaveUpper(d64, t0, t1));
+    turned[2][g] = hn::BitCast(d, hn::InterleaveLower(d64, t2, t3));
+    turned[3][g] = hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3));
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const V(&t)[4] = turned[c];
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {  // of the blocks
+      const V even =
+          half == 0 ? hn::ConcatLowerLower(d, t[2], t[0]) : hn::ConcatUpperUpper(d, t[2], t[0]);
+      const V odd =
+          half == 0 ? hn::ConcatLowerLower(d, t[3], t[1]) : hn::ConcatUpperUpper(d, t[3], t[1]);
+      float* const column = to + (8 * half + c) * width;
+      hn::StoreU(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(odd), even), d, column);
+      hn::StoreU(hn::OddEvenBlocks(odd, hn::SwapAdjacentBlocks(even)), d, column + 4 * width);
+    }
+  }
+}
+#endif
+
 constexpr int64_t kFloat = static_cast<int64_t>(sizeof(float));
 // Four columns of kLanes rows are as many cache lines of the next rows.
 constexpr int64_t kLinesAStep = std::max<int64_t>(1, 4 * kLanes * kFloat / 64);
 
 // packed[p * width + j] = b[j * ldb + p] for j < n, p < k; `width` is n rounded up to whole
 // vectors. Columns beyond n hold copies of the last: products read them and drop the result.
-void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
+// `asks`: for the rows that come after these.
+void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width, bool asks,
                     float* packed) {
   if (k < 4) {
     for (int64_t p = 0; p < k; ++p) {
@@ -203,10 +249,21 @@ void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t w
   }
   const D d;
   for (int64_t j = 0; j < width; j += kLanes) {
-    // The last four columns of b may overlap the four before; they are then written twice, alike.
+    // The last columns of b may overlap those before; they are then written twice, alike.
     if (n - j >= kLanes) {
       const float* rows = b + j * ldb;
-      RowsToCome to_come(rows + kLanes * ldb, ldb * kFloat, k * kFloat);
+      RowsToCome to_come;
+      if (asks) to_come = RowsToCome(rows + kLanes * ldb, ldb * kFloat, k * kFloat);
+#if HWY_TARGET == HWY_AVX3
+      if (k >= kLanes) {
+        for (int64_t next = 0; next < k; next += kLanes) {
+          const int64_t p = std::min(next, k - kLanes);
+          to_come.Ask(kLanes);
+          StoreTransposedLines(rows + p, ldb, width, packed + p * width + j);
+        }
+        continue;
+      }
+#endif
       for (int64_t next = 0; next < k; next += 4) {
         const int64_t p = std::min(next, k - 4);
         to_come.Ask(kLinesAStep);

@@ -13,6 +13,8 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
 
+constexpr int64_t kFirstLevelFloats = 1 << 13;  // 32 KiB
+
 // packed[p * width + j] = b[p * ldb + j] for j < n, p < k; `width` is n rounded up to whole
 // vectors.
 void PackPlain(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width, float* packed) {
@@ -37,6 +39,8 @@ void AddTerms(const SmallMatmulArgs& g, int64_t p0, int64_t k, float* scratch) {
 
   // Rows of b that are far apart fall into few sets of the cache; many tiles are worth a copy.
   const bool copy = !kTransposeB && g.ldb >= 256 && g.m >= 32;
+  // What the first-level cache holds is there.
+  const bool asks = g.n * k > kFirstLevelFloats;
 
   for (int64_t j = 0; j < g.n; j += 2 * kLanes) {
     const int64_t columns = std::min(g.n - j, 2 * kLanes);
@@ -51,7 +55,7 @@ void AddTerms(const SmallMatmulArgs& g, int64_t p0, int64_t k, float* scratch) {
     if (kTransposeB || copy) {
       t.ldb = vectors * kLanes;
       if (kTransposeB) {
-        PackTransposed(b + j * g.ldb, g.ldb, columns, k, t.ldb, scratch);
+        PackTransposed(b + j * g.ldb, g.ldb, columns, k, t.ldb, asks, scratch);
       } else {
         PackPlain(b + j, g.ldb, columns, k, t.ldb, scratch);
       }
