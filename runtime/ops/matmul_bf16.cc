@@ -43,7 +43,7 @@ struct TileArgs {
   const uint16_t* rows = nullptr;
   int64_t ld_rows = 0;
   float* packs = nullptr;
-  // Not null, and not kTiled: each kAskUnits units, `lines` are asked for.
+  // kAsks: each kAskUnits units, `lines` are asked for.
   RowsToCome* to_come = nullptr;
   int64_t lines = 0;
 };
@@ -61,8 +61,9 @@ inline __m512i LoadPairs(const uint16_t* from, const uint16_t* below, __mmask16 
   return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
-// rows x (1 or 2 vectors) of c; a in rows of lda units, or tiled: [units][kRows].
-template <int kRows, int kVectors, bool kTiled>
+// rows x (1 or 2 vectors) of c; a in rows of lda units, or tiled: [units][kRows]. kAsks: for what
+// is to come.
+template <int kRows, int kVectors, bool kTiled, bool kAsks>
 void Tile(const TileArgs& t) {
   const __mmask16 all = 0xffff;
   __m512 sum[kRows][kVectors];
@@ -86,10 +87,10 @@ void Tile(const TileArgs& t) {
   const float* b = t.b;
   const uint16_t* rows = t.rows;
   float* packs = t.packs;
-  const bool asks = !kTiled && t.to_come != nullptr;
-  for (int64_t p = 0; p < t.units;) {
-    if (asks) t.to_come->Ask(t.lines);
-    for (const int64_t end = asks ? std::min(t.units, p + kAskUnits) : t.units; p < end; ++p) {
+  int64_t p = 0;
+  do {
+    if (kAsks) t.to_come->Ask(t.lines);
+    for (const int64_t end = kAsks ? std::min(t.units, p + kAskUnits) : t.units; p < end; ++p) {
       __m512bh column[kVectors];
       if (kTiled && packs != nullptr) {
         AskForRow(rows + kRowsAhead * t.ld_rows, kVectors * kLanes * 2);
@@ -119,7 +120,7 @@ void Tile(const TileArgs& t) {
 #pragma GCC unroll 4
       for (int i = 0; i < kPointers; ++i) a[i] += kTiled ? kRows : 1;
     }
-  }
+  } while (kAsks && p < t.units);
 
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
@@ -131,13 +132,12 @@ void Tile(const TileArgs& t) {
   }
 }
 
-template <int kRows = kMaxTileRows>
-TileFn PickTile(int64_t rows, int64_t vectors, bool tiled) {
+template <bool kTiled, bool kAsks, int kRows = kMaxTileRows>
+TileFn PickTile(int64_t rows, int64_t vectors) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return PickTile<kRows - 1>(rows, vectors, tiled);
+    if (rows < kRows) return PickTile<kTiled, kAsks, kRows - 1>(rows, vectors);
   }
-  if (vectors == 1) return tiled ? &Tile<kRows, 1, true> : &Tile<kRows, 1, false>;
-  return tiled ? &Tile<kRows, 2, true> : &Tile<kRows, 2, false>;
+  return vectors == 1 ? &Tile<kRows, 1, kTiled, kAsks> : &Tile<kRows, 2, kTiled, kAsks>;
 }
 
 void Multiply(const PanelArgs& g) {
@@ -156,8 +156,13 @@ void Multiply(const PanelArgs& g) {
   t.packs = g.b_rows == nullptr ? nullptr : g.packs;
   t.to_come = g.to_come;
   t.lines = LinesAStretch(g, split.tiles);
-  const TileFn tile = PickTile(split.height, vectors, g.tiled);
-  const TileFn tall = split.taller == 0 ? tile : PickTile(split.height + 1, vectors, g.tiled);
+  const auto pick = [&](int64_t height) {
+    if (g.tiled) return PickTile<true, false>(height, vectors);
+    return g.to_come == nullptr ? PickTile<false, false>(height, vectors)
+                                : PickTile<false, true>(height, vectors);
+  };
+  const TileFn tile = pick(split.height);
+  const TileFn tall = split.taller == 0 ? tile : pick(split.height + 1);
   for (int64_t i = 0, row = 0; i < split.tiles; ++i) {
     t.a = g.a + row * (g.tiled ? g.units : g.lda);
     t.c = g.c + row * g.ldc;

@@ -1,9 +1,12 @@
 // A product cut into blocks for several threads.
 #include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/parallel.h"
 #include "runtime/ops/matmul_panels.h"
+#include "runtime/ops/scratch_workers.h"
 
 namespace plumb {
 namespace {
@@ -14,8 +17,9 @@ constexpr int64_t kSharedTasks = 32;        // about as many, if they need not p
 constexpr int64_t kGroupColumns = 256;      // of b, beside them
 constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
 constexpr int64_t kSharedFloats = 5 << 19;  // of b, packed for all tasks: 10 MiB, in the last cache
-constexpr int64_t kStripRows = 16;          // of b, packed into all panels before the next
-constexpr int64_t kPieceBytes = 32 << 10;   // of b, packed by one task
+constexpr int64_t kOwnFloats = 1 << 17;    // of b, packed by each thread: 512 KiB, in its own cache
+constexpr int64_t kStripRows = 16;         // of b, packed into all panels before the next
+constexpr int64_t kPieceBytes = 32 << 10;  // of b, packed by one task
 
 class BlockedMatmul : public Kernel {
  public:
@@ -33,6 +37,7 @@ class BlockedMatmul : public Kernel {
   }
 
   int64_t scratch_bytes() const override {
+    if (workers_ != nullptr) return workers_->scratch_bytes();
     const int64_t tasks =
         shared_ ? grid_.rows * grid_.columns : static_cast<int64_t>(tasks_.size());
     return (shared_floats_ + tasks * TaskFloats()) * kFloat;
@@ -128,6 +133,12 @@ class BlockedMatmul : public Kernel {
                   ? Panels()
                   : std::clamp<int64_t>(block_bytes / kPieceBytes, 1, (units + 3) / 4);
     shared_floats_ = AlignFloats((blocks + rounds_ - 1) / rounds_ * width * units);
+    // Handing over the half of a small b takes longer than to pack it all.
+    if (rounds_ == 1 && shared_floats_ <= kOwnFloats) {
+      workers_ =
+          std::make_unique<ScratchWorkers>(grid_.rows * grid_.columns, shape.m * shape.n * shape.k,
+                                           (shared_floats_ + TaskFloats()) * kFloat);
+    }
   }
 
   int64_t BytesOfB() const {
@@ -179,15 +190,28 @@ class BlockedMatmul : public Kernel {
 
   void RunShared(const KernelArgs& args) const {
     const int64_t blocks = static_cast<int64_t>(panels_.blocks(0).size());
+    if (workers_ != nullptr) {
+      const Range all{0, blocks};
+      workers_->RunPrepared(
+          args,
+          [&](float* packed) {
+            for (int64_t i = 0; i < blocks * pieces_; ++i) PackPiece(args, all, i, packed);
+          },
+          [&](int64_t i, int64_t, float* packed) {
+            RunShare(args, all, i, packed, packed + shared_floats_);
+          });
+      return;
+    }
+    float* const packed = static_cast<float*>(args.scratch);
     for (int64_t round = 0; round < rounds_; ++round) {
       const Range part = TaskRange(blocks, rounds_, round);
       if (!b_in_place_) {
-        ParallelFor((part.end - part.begin) * pieces_, args.threads, [&](int64_t i) {
-          PackPiece(args, part, part.begin + i / pieces_, i % pieces_);
-        });
+        ParallelFor((part.end - part.begin) * pieces_, args.threads,
+                    [&](int64_t i) { PackPiece(args, part, i, packed); });
       }
-      ParallelFor(grid_.rows * grid_.columns, args.threads,
-                  [&](int64_t i) { RunShare(args, part, i); });
+      ParallelFor(grid_.rows * grid_.columns, args.threads, [&](int64_t i) {
+        RunShare(args, part, i, packed, packed + shared_floats_ + i * TaskFloats());
+      });
     }
   }
 
@@ -197,42 +221,39 @@ class BlockedMatmul : public Kernel {
   }
   const ProductTerm& SharedTerm(int64_t at) const { return panels_.TermOf(0, SharedBlock(at)); }
   // Where a panel of the packed b begins: block after block of the round, panel after panel.
-  float* SharedPanel(const KernelArgs& args, const Range& part, int64_t at, int64_t panel) const {
-    return static_cast<float*>(args.scratch) +
-           (at - part.begin) * kernels_.Width(panels_.result(0).n) * panels_.max_units() +
+  float* SharedPanel(float* packed, const Range& part, int64_t at, int64_t panel) const {
+    return packed + (at - part.begin) * kernels_.Width(panels_.result(0).n) * panels_.max_units() +
            panel * kernels_.panel * kernels_.Units(SharedBlock(at).range.terms);
   }
 
-  // Packs one piece of block `at` of b. Pieces follow each other as they lie in memory: panels of a
-  // transposed b, else rows, of all panels.
-  void PackPiece(const KernelArgs& args, const Range& part, int64_t at, int64_t piece) const {
+  // Packs the i-th piece of the blocks of `part`. Those of a block follow each other as they lie in
+  // memory: panels of a transposed b, else rows, of all panels.
+  void PackPiece(const KernelArgs& args, const Range& part, int64_t i, float* packed) const {
+    const int64_t at = part.begin + i / pieces_, piece = i % pieces_;
     const int64_t n = panels_.result(0).n;
     const ProductTerm& term = SharedTerm(at);
     const TermBlock& block = SharedBlock(at).range;
     const auto columns_of = [&](int64_t panel) {
       return std::min(kernels_.panel, n - panel * kernels_.panel);
     };
-    const auto terms_of = [&](int64_t i) -> TermBlock {
-      const Range units = TaskRange(kernels_.Units(block.terms), pieces_, i);
-      const int64_t begin = units.begin * kernels_.unit_terms;
-      return {block.k0 + begin, std::min(block.terms, units.end * kernels_.unit_terms) - begin};
-    };
     if (panels_.spec().transpose_b) {
       panels_.PackB(args, term, block, piece * kernels_.panel, columns_of(piece),
-                    SharedPanel(args, part, at, piece));
+                    SharedPanel(packed, part, at, piece));
       return;
     }
     // A strip of rows through all panels, while the next strip comes: memory is read as it lies.
-    const TermBlock terms = terms_of(piece);
+    const Range units = TaskRange(kernels_.Units(block.terms), pieces_, piece);
+    const int64_t begin = units.begin * kernels_.unit_terms;
+    const int64_t terms = std::min(block.terms, units.end * kernels_.unit_terms) - begin;
     const int64_t element = panels_.element();
-    for (int64_t done = 0; done < terms.terms; done += kStripRows) {
-      const TermBlock strip{terms.k0 + done, std::min(kStripRows, terms.terms - done)};
+    for (int64_t done = 0; done < terms; done += kStripRows) {
+      const TermBlock strip{block.k0 + begin + done, std::min(kStripRows, terms - done)};
       RowsToCome to_come(panels_.Element(args, term.b, (strip.k0 + kStripRows) * term.ldb),
                          term.ldb * element, n * element);
       for (int64_t panel = 0; panel < Panels(); ++panel) {
         to_come.Ask(kStripRows * kernels_.panel * element / 64);
         panels_.PackB(args, term, strip, panel * kernels_.panel, columns_of(panel),
-                      SharedPanel(args, part, at, panel) +
+                      SharedPanel(packed, part, at, panel) +
                           kernels_.Units(strip.k0 - block.k0) * kernels_.Width(columns_of(panel)),
                       /*asks=*/false);
       }
@@ -240,9 +261,9 @@ class BlockedMatmul : public Kernel {
   }
 
   // The i-th task, by the blocks of terms of `part`. Those of the same rows follow each other.
-  void RunShare(const KernelArgs& args, const Range& part, int64_t i) const {
+  void RunShare(const KernelArgs& args, const Range& part, int64_t i, float* packed,
+                float* a_scratch) const {
     const CutShape shape = panels_.Shape(0);
-    float* a_scratch = static_cast<float*>(args.scratch) + shared_floats_ + i * TaskFloats();
     float* sums = a_scratch + a_floats_;
     const Range rows = grid_.Rows(shape, i / grid_.columns);
     const Range columns = grid_.Columns(shape, i % grid_.columns);
@@ -262,7 +283,7 @@ class BlockedMatmul : public Kernel {
                 panels_.Element(args, term.b, SharedBlock(at).range.k0 * term.ldb + column));
             g.width = term.ldb;
           } else {
-            g.b = SharedPanel(args, part, at, column / kernels_.panel);
+            g.b = SharedPanel(packed, part, at, column / kernels_.panel);
           }
           panels_.Multiply(
               args, 0, static_cast<size_t>(at), row, column,
@@ -281,7 +302,8 @@ class BlockedMatmul : public Kernel {
   Grid grid_;                        // of shared_
   int64_t rounds_ = 0, pieces_ = 0;  // of which a block of b is packed
   int64_t slab_rows_ = 0, group_ = 0, ld_sums_ = 0;
-  int64_t shared_floats_ = 0;                             // scratch of all tasks,
+  std::unique_ptr<ScratchWorkers> workers_;               // where each packs all of b
+  int64_t shared_floats_ = 0;                             // scratch of all tasks, or of a worker,
   int64_t a_floats_ = 0, b_floats_ = 0, sum_floats_ = 0;  // and of each
 };
 

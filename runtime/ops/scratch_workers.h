@@ -31,22 +31,30 @@ class ScratchWorkers {
   // unless others are quicker, or -1.
   template <class Body>
   void Run(const KernelArgs& args, const Body& body) const {
-    RunFor(items_, most_, args, body);
+    RunFor(items_, most_, args, kNothing, body);
+  }
+  // The same where a thread must make something in its scratch before its first item.
+  template <class Prepare, class Body>
+  void RunPrepared(const KernelArgs& args, const Prepare& prepare, const Body& body) const {
+    RunFor(items_, most_, args, prepare, body);
   }
   // The same where the work is cut into fewer items than planned.
   template <class Body>
   void RunItems(const KernelArgs& args, int64_t items, const Body& body) const {
-    RunFor(items, std::min(most_, items), args, body);
+    RunFor(items, std::min(most_, items), args, kNothing, body);
   }
   // The same where there is less work to do than planned.
   template <class Body>
   void Run(const KernelArgs& args, int64_t work, const Body& body) const {
-    RunFor(items_, std::min(most_, TaskCount(items_, work)), args, body);
+    RunFor(items_, std::min(most_, TaskCount(items_, work)), args, kNothing, body);
   }
 
  private:
-  template <class Body>
-  void RunFor(int64_t items, int64_t most, const KernelArgs& args, const Body& body) const {
+  static constexpr auto kNothing = [](float*) {};
+
+  template <class Prepare, class Body>
+  void RunFor(int64_t items, int64_t most, const KernelArgs& args, const Prepare& prepare,
+              const Body& body) const {
     const int64_t workers = std::min<int64_t>(most, args.threads);
     Share shares[kMaxWorkers];
     for (int64_t i = 0; i < workers; ++i) {
@@ -59,11 +67,14 @@ class ScratchWorkers {
         [&](int64_t worker) {
           float* scratch =
               reinterpret_cast<float*>(static_cast<char*>(args.scratch) + worker * slot_bytes_);
+          bool prepared = false;
           for (int64_t i = 0; i < workers; ++i) {
             Share& share = shares[(worker + i) % workers];
             for (;;) {
               const int64_t item = share.next.fetch_add(1, std::memory_order_relaxed);
               if (item >= share.end) break;
+              if (!prepared) prepare(scratch);
+              prepared = true;
               body(item, item + 1 < share.end ? item + 1 : -1, scratch);
             }
           }
