@@ -136,6 +136,15 @@ class ColumnsProduct : public Kernel {
                           std::min(panels_.kernels().panel, group.columns - column));
   }
 
+  // The panel that is packed after the one that ends at `column` of the group.
+  RowsToCome PackedAfter(const KernelArgs& args, const Group& group, size_t at, int64_t column,
+                         const Group* next_group) const {
+    if (column < group.columns) return ToPack(args, group, at, column);
+    if (at + 1 < panels_.blocks(group.result).size()) return ToPack(args, group, at + 1, 0);
+    return next_group == nullptr ? RowsToCome() : ToPack(args, *next_group, 0, 0);
+  }
+
+  // Rows of `slabs` by a group of panels: all slabs by a block of terms, then by the next block.
   void RunGroup(const KernelArgs& args, const Group& group, const Range& slabs,
                 const Group* next_group, float* scratch) const {
     const MatmulKernels& kernels = panels_.kernels();
@@ -158,18 +167,12 @@ class ColumnsProduct : public Kernel {
         for (int64_t column = 0; column < group.columns; column += kernels.panel) {
           g.columns = std::min(kernels.panel, group.columns - column);
           g.width = kernels.Width(g.columns);
-          const int64_t right = column + g.columns;  // what comes next begins there
+          const int64_t right = column + g.columns;
           float* const panel = scratch + column / kernels.panel * panel_floats_;
           if (slab == slabs.begin) {
             panels_.PackB(args, term, blocks[at].range, group.first + column, g.columns, panel,
                           /*asks=*/at == 0 && column == 0);
-            if (right < group.columns) {
-              to_come = ToPack(args, group, at, right);
-            } else if (at + 1 < blocks.size()) {
-              to_come = ToPack(args, group, at + 1, 0);
-            } else if (next_group != nullptr) {
-              to_come = ToPack(args, *next_group, 0, 0);
-            }
+            to_come = PackedAfter(args, group, at, right, next_group);
           }
           g.b = panel;
           float* const at_sums = panels_.KeepsSums()

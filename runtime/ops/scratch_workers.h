@@ -1,8 +1,8 @@
 // How ops whose items need scratch share them among threads: each thread begins with a share of
 // neighbouring items, the low ones the first, as the threads of the pool do (thread_pool.h), so
 // that it finds in its caches what it wrote in the op before. When it is done with them it takes
-// what others have left. It keeps one piece of scratch, which stays in its caches. What an item is
-// and computes depends on the shape only. Immutable.
+// what others have left. It keeps one piece of scratch, which stays in its caches. What is computed
+// depends on the shape only. Immutable.
 #ifndef PLUMB_RUNTIME_OPS_SCRATCH_WORKERS_H_
 #define PLUMB_RUNTIME_OPS_SCRATCH_WORKERS_H_
 
@@ -83,8 +83,8 @@ class ScratchWorkers {
   }
 
   static constexpr int64_t kMaxWorkers = 64;  // TaskCount gives no more
-  // Threads that do not find a processor of their own need no scratch either; a few may, so that
-  // what they do beside each other is the same everywhere.
+  // More threads than processors need no scratch; up to so many have some all the same, so that
+  // tests on small machines see threads beside each other too.
   static constexpr int kWorkers = 4;
   struct alignas(64) Share {
     std::atomic<int64_t> next;
