@@ -12,17 +12,11 @@
 #include "runtime/ops/matmul_finish.h"
 #include "runtime/ops/matmul_product.h"
 #include "runtime/ops/small_matmul.h"
+#include "tests/ops/draw.h"
 #include "tests/ops/simd_targets.h"
 
 namespace plumb {
 namespace {
-
-std::vector<float> Draw(int64_t n, const char* name) {
-  const RngStream draws(4, name);
-  std::vector<float> values;
-  for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(draws.Normal(i)));
-  return values;
-}
 
 // A view into larger matrices, whose surroundings must stay as they are; every target, every form.
 TEST(SmallMatmulTest, HonoursLeadingDimensionsOnEveryTarget) {

@@ -9,21 +9,14 @@
 
 #include "gtest/gtest.h"
 #include "runtime/base/bf16.h"
-#include "runtime/base/rng.h"
 #include "runtime/ops/cpu_features.h"
 #include "runtime/ops/float_halves.h"
 #include "runtime/ops/matvec_job.h"
+#include "tests/ops/draw.h"
 #include "tests/ops/simd_targets.h"
 
 namespace plumb {
 namespace {
-
-std::vector<float> Draw(int64_t n, const char* name) {
-  const RngStream draws(4, name);
-  std::vector<float> values;
-  for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(draws.Normal(i)));
-  return values;
-}
 
 // A matrix [n, k] in each format.
 struct Weights {
