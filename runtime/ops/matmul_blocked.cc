@@ -17,9 +17,9 @@ constexpr int64_t kSharedTasks = 32;        // about as many, if they need not p
 constexpr int64_t kGroupColumns = 256;      // of b, beside them
 constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
 constexpr int64_t kSharedFloats = 5 << 19;  // of b, packed for all tasks: 10 MiB, in the last cache
-constexpr int64_t kOwnFloats = 1 << 17;    // of b, packed by each thread: 512 KiB, in its own cache
-constexpr int64_t kStripRows = 16;         // of b, packed into all panels before the next
-constexpr int64_t kPieceBytes = 32 << 10;  // of b, packed by one task
+constexpr int64_t kOwnFloats = 1 << 17;     // of b, packed by each thread: 512 KiB
+constexpr int64_t kStripRows = 16;          // of b, packed into all panels before the next
+constexpr int64_t kPieceBytes = 32 << 10;   // of b, packed by one task
 
 class BlockedMatmul : public Kernel {
  public:
@@ -93,7 +93,7 @@ class BlockedMatmul : public Kernel {
     }
   }
 
-  // b is packed once for all tasks: no operand is packed twice.
+  // b is packed once for all tasks or, where it is small, once by each thread.
   void PlanSharing() {
     const CutShape shape = panels_.Shape(0);
     // A task reads all of its columns of b, which is worth it for a slab of rows.

@@ -40,12 +40,12 @@ class ProductPanels {
   CutShape Shape(size_t r) const;
   int64_t element() const { return element_; }      // bytes of one of a and b
   int64_t max_units() const { return max_units_; }  // of a block
-  bool packs_a() const { return packs_a_; }         // some block of it
+  bool packs_a() const { return packs_a_; }         // some block is not in place
   // Sums are made in the result's own memory: those that nothing is done to at the end. An operand
   // to be added comes first then, as the beginning of every sum.
   bool direct() const { return direct_; }
-  // Others need memory of their own: those of `columns` of a result until they have all terms, or
-  // of one panel where that is at once.
+  // Those of some result are made elsewhere and in several blocks of terms, which all of a task's
+  // columns keep until the last. (Others that are made elsewhere need room for one panel.)
   bool KeepsSums() const { return keeps_sums_; }
 
   const void* Element(const KernelArgs& args, int operand, int64_t i) const {
