@@ -132,12 +132,13 @@ void Tile(const TileArgs& t) {
   }
 }
 
-template <bool kTiled, bool kAsks, int kRows = kMaxTileRows>
-TileFn PickTile(int64_t rows, int64_t vectors) {
+template <bool kTiled, int kRows = kMaxTileRows>
+TileFn PickTile(int64_t rows, int64_t vectors, bool asks) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return PickTile<kTiled, kAsks, kRows - 1>(rows, vectors);
+    if (rows < kRows) return PickTile<kTiled, kRows - 1>(rows, vectors, asks);
   }
-  return vectors == 1 ? &Tile<kRows, 1, kTiled, kAsks> : &Tile<kRows, 2, kTiled, kAsks>;
+  if (vectors == 1) return &Tile<kRows, 1, kTiled, false>;
+  return asks ? &Tile<kRows, 2, kTiled, true> : &Tile<kRows, 2, kTiled, false>;
 }
 
 void Multiply(const PanelArgs& g) {
@@ -156,10 +157,9 @@ void Multiply(const PanelArgs& g) {
   t.packs = g.b_rows == nullptr ? nullptr : g.packs;
   t.to_come = g.to_come;
   t.lines = LinesAStretch(g, split.tiles);
+  const bool asks = g.to_come != nullptr;
   const auto pick = [&](int64_t height) {
-    if (g.tiled) return PickTile<true, false>(height, vectors);
-    return g.to_come == nullptr ? PickTile<false, false>(height, vectors)
-                                : PickTile<false, true>(height, vectors);
+    return g.tiled ? PickTile<true>(height, vectors, asks) : PickTile<false>(height, vectors, asks);
   };
   const TileFn tile = pick(split.height);
   const TileFn tall = split.taller == 0 ? tile : pick(split.height + 1);
@@ -167,6 +167,7 @@ void Multiply(const PanelArgs& g) {
     t.a = g.a + row * (g.tiled ? g.units : g.lda);
     t.c = g.c + row * g.ldc;
     t.from = g.from == nullptr ? nullptr : g.from + row * g.ldc;
+    AskForSums(g, row, split.HeightOf(i), i + 1 < split.tiles ? split.HeightOf(i + 1) : 0);
     (i < split.taller ? tall : tile)(t);
     if (t.packs != nullptr) t.b = std::exchange(t.packs, nullptr);
     row += split.HeightOf(i);

@@ -162,6 +162,8 @@ class BlockedMatmul : public Kernel {
         for (int64_t row = task.rows.begin; row < task.rows.end; row += slab_rows_) {
           g.rows = std::min(slab_rows_, task.rows.end - row);
           PrepareA(args, term, blocks[at], row, a_scratch, &g);
+          RowsToCome to_come;
+          panels_.AskForA(args, term, blocks[at], row, &to_come, &g);
           for (int64_t j = 0; j < columns; j += kernels_.panel) {
             g.columns = std::min(kernels_.panel, columns - j);
             g.width = kernels_.Width(g.columns);
@@ -175,6 +177,7 @@ class BlockedMatmul : public Kernel {
                              std::min(kernels_.panel, columns - j - g.columns),
                              kept ? sums + (row - task.rows.begin) * group_ + j : sums,
                              kept ? group_ : kernels_.panel, &g);
+            g.to_come = nullptr;
           }
         }
       }
@@ -274,6 +277,8 @@ class BlockedMatmul : public Kernel {
         g.rows = std::min(slab_rows_, rows.end - row);
         g.units = kernels_.Units(SharedBlock(at).range.terms);
         PrepareA(args, SharedTerm(at), SharedBlock(at), row, a_scratch, &g);
+        RowsToCome to_come;
+        panels_.AskForA(args, SharedTerm(at), SharedBlock(at), row, &to_come, &g);
         for (int64_t column = columns.begin; column < columns.end; column += kernels_.panel) {
           g.columns = std::min(kernels_.panel, columns.end - column);
           g.width = kernels_.Width(g.columns);
@@ -290,6 +295,7 @@ class BlockedMatmul : public Kernel {
               std::min(kernels_.panel, columns.end - column - g.columns),
               kept ? sums + (row - rows.begin) * ld_sums_ + column - columns.begin : sums, ld_sums_,
               &g);
+          g.to_come = nullptr;
         }
       }
     }

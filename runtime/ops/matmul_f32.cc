@@ -40,10 +40,10 @@ void Multiply(const PanelArgs& g) {
   t.to_come = g.to_come;
   t.lines = LinesAStretch(g, split.tiles);
   const bool partial = t.last_columns != kLanes;
+  const bool asks = g.to_come != nullptr;
   const auto pick = [&](int64_t height) {
-    if (g.tiled) return PickTile<true>(height, vectors, partial);
-    return g.to_come == nullptr ? PickTile<false>(height, vectors, partial)
-                                : PickTile<false, true>(height, vectors, partial);
+    return g.tiled ? PickTile<true>(height, vectors, partial, asks)
+                   : PickTile<false>(height, vectors, partial, asks);
   };
   const TileFn tile = pick(split.height);
   const TileFn tall = split.taller == 0 ? tile : pick(split.height + 1);
@@ -53,6 +53,7 @@ void Multiply(const PanelArgs& g) {
     if (g.tiled && g.lda == 0) t.lda = height;
     t.c = g.c + row * g.ldc;
     t.from = g.from == nullptr ? nullptr : g.from + row * g.ldc;
+    AskForSums(g, row, height, i + 1 < split.tiles ? split.HeightOf(i + 1) : 0);
     (i < split.taller ? tall : tile)(t);
     if (t.copy != nullptr) {
       t.b = std::exchange(t.copy, nullptr);

@@ -20,7 +20,7 @@ struct TileRows {
   int64_t tiles, height, taller;  // the first `taller` tiles have one row more
 
   TileRows(int64_t rows, int64_t tallest)
-      : tiles((rows + tallest - 1) / tallest),
+      : tiles(rows <= tallest ? 1 : (rows + tallest - 1) / tallest),
         height(tiles == 1 ? rows : rows / tiles),
         taller(rows - height * tiles) {}
   int64_t HeightOf(int64_t tile) const { return tile < taller ? height + 1 : height; }
@@ -46,6 +46,9 @@ inline constexpr int64_t kMaxColumnStride = 512;  // of a transposed a that is r
 // Of b that is read in place: from the second-level cache, by every tile anew, which costs less
 // than to pack it.
 inline constexpr int64_t kMaxInPlaceBytes = 512 << 10;
+// Activations of at least so many bytes have left the caches when the next op reads them: they are
+// asked for while others are multiplied.
+inline constexpr int64_t kLeastFarBytes = 2 << 20;
 
 // Rows that are packed lie apart, and are too short for the processor to see where the next ones
 // will be. Packing asks for them this many rows before, about as long as the last cache takes to
@@ -107,20 +110,38 @@ struct PanelArgs {
   const void* b_rows = nullptr;
   int64_t ld_rows = 0;
   float* packs = nullptr;
-  // Not null: asked for on the way, `lines` of it, evenly. Not `tiled`.
+  // Not null: asked for on the way, `lines` of it, evenly.
   RowsToCome* to_come = nullptr;
   int64_t lines = 0;
   const float* start;  // [columns], or null for zero
   const float* from;   // [rows, columns], rows ldc apart: c itself, or another; null: start
   float* c;
   int64_t ldc;
+  bool sums_near = false;  // c and `from` are in the first-level cache already
 };
 
 // How many cache lines of what is to come a tile asks for, and how often: each kAskUnits units.
 inline constexpr int64_t kAskUnits = 32;
 inline int64_t LinesAStretch(const PanelArgs& g, int64_t tiles) {
+  if (g.to_come == nullptr) return 0;
   const int64_t stretches = tiles * ((g.units + kAskUnits - 1) / kAskUnits);
   return (g.lines + stretches - 1) / stretches;
+}
+
+// Asks for where the sums of a tile go, `height` rows of the slab from `row` on, and for what those
+// of the tile after it begin from: memory that a tile would have to wait for at its ends.
+[[gnu::always_inline]] inline void AskForSums(const PanelArgs& g, int64_t row, int64_t height,
+                                              int64_t next_height) {
+  if (g.sums_near) return;
+  const auto ask = [&](const float* from, int64_t rows) {
+    constexpr int64_t kLineFloats = 16;
+    for (int64_t i = 0; i < rows; ++i, from += g.ldc) {
+      __builtin_prefetch(from);
+      __builtin_prefetch(from + kLineFloats);
+    }
+  };
+  if (g.from != g.c) ask(g.c + row * g.ldc, height);
+  if (g.from != nullptr) ask(g.from + (row + height) * g.ldc, next_height);
 }
 
 struct MatmulKernels {

@@ -29,6 +29,8 @@ ProductPanels::ProductPanels(ProductSpec spec)
         packs_a_ = packs_a_ || !blocks.back().in_place;
       }
     }
+    const int64_t activations = spec_.m * (result.n + Shape(blocks_.size()).k);
+    if (activations * element_ >= kLeastFarBytes) a_is_far_ = !spec_.transpose_a;
     keeps_sums_ = keeps_sums_ || (!direct_ && blocks.size() > 1);
     blocks_.push_back(std::move(blocks));
   }
@@ -89,11 +91,23 @@ void ProductPanels::SetA(const KernelArgs& args, const ProductTerm& term, const 
   }
 }
 
+void ProductPanels::AskForA(const KernelArgs& args, const ProductTerm& term, const Block& block,
+                            int64_t first, RowsToCome* to_come, PanelArgs* g) const {
+  if (!a_is_far_ || !block.in_place) return;
+  const int64_t bytes = block.range.terms * element_;
+  *to_come =
+      RowsToCome(Element(args, term.a, (first + kernels_.tile_rows) * term.lda + block.range.k0),
+                 term.lda * element_, bytes, g->rows);
+  g->to_come = to_come;
+  g->lines = g->rows * ((bytes + 63) / 64);
+}
+
 void ProductPanels::Multiply(const KernelArgs& args, size_t r, size_t at, int64_t row,
                              int64_t column, int64_t next, float* sums, int64_t ld_sums,
                              PanelArgs* g) const {
   const ProductResult& of = spec_.results[r];
   const int64_t begin = row * of.n + column;
+  g->sums_near = !direct_;
   g->start = of.bias < 0 ? nullptr : args.f32(static_cast<size_t>(of.bias)) + column;
   if (direct_) {
     g->c = args.out_f32(static_cast<size_t>(of.out)) + begin;

@@ -65,6 +65,10 @@ class ProductPanels {
   // on; `packed` where the block is not read in place.
   void SetA(const KernelArgs& args, const ProductTerm& term, const Block& block, int64_t first,
             const float* packed, PanelArgs* g) const;
+  // Has the first panel of a slab of g->rows rows, from the `first` on, ask for the rows of a: in
+  // each tile for those of the next. They are then near for all panels. Not where they are anyway.
+  void AskForA(const KernelArgs& args, const ProductTerm& term, const Block& block, int64_t first,
+               RowsToCome* to_come, PanelArgs* g) const;
   // Multiplies a slab of rows by a panel, which begin at `row` and `column` of result `r`, for the
   // `at`-th block of terms; with the last one, finishes. `next`: columns of the panel after it.
   // Set in `g` are the sizes, a, b and what is to come. Unless sums are direct, they are kept at
@@ -84,6 +88,7 @@ class ProductPanels {
   int64_t element_, out_element_;  // bytes
   bool direct_, keeps_sums_ = false, packs_a_ = false;
   FinishFn finish_;
+  bool a_is_far_ = false;                   // kLeastFarBytes
   std::vector<std::vector<Block>> blocks_;  // of each result
   int64_t max_units_ = 0;
 };

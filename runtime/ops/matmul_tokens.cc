@@ -4,8 +4,8 @@
 // Both operands have to be packed, and where there are many tokens they are large: read with
 // nothing else to do, they cost a tenth of the product. So one is packed for all threads, and the
 // other, the wide one, by the products themselves, panel by panel, while its first tile is
-// multiplied (PanelArgs::b_rows). Where a is the wide one, the sums are those of b^T a, and turned
-// at the end.
+// multiplied (PanelArgs::b_rows); large ones are asked for before, while the panels ahead of them
+// are multiplied. Where a is the wide one, the sums are those of b^T a, and turned at the end.
 //
 // The thread that made a token's row of one operand made it of the other, as ops of activations are
 // cut by rows. Cut by columns of the result, each thread reads rows that others made, through the
@@ -69,6 +69,7 @@ class TokensProduct : public Kernel {
     } else {
       AddPart({0, shape.k});
     }
+    is_far_ = shape.k * (shape.m + shape.n) * element_ >= kLeastFarBytes;
     // A thread's own rows of a few columns are near.
     in_place_ = parts() > 1 && kernels_.a_transposed_in_place;
     slabs_ = (packed_.size + kSlabRows - 1) / kSlabRows;
@@ -97,11 +98,10 @@ class TokensProduct : public Kernel {
     if (!in_place_) Pack(args, packed);
     KernelArgs rest = args;
     rest.scratch = packed + SharedFloats();
-    workers_->Run(rest, [&](int64_t item, int64_t, float* scratch) {
+    workers_->Run(rest, [&](int64_t item, int64_t next, float* scratch) {
       const int64_t part = item / groups_;
       float* out = part == 0 ? args.out_f32(static_cast<size_t>(result_.out)) : second;
-      MultiplyGroup(args, part, item % groups_ * group_columns_, packed + part * packed_floats_,
-                    out, scratch);
+      MultiplyGroup(args, item, next, packed + part * packed_floats_, out, scratch);
     });
     if (parts() > 1) AddSecond(args, second);
     return absl::OkStatus();
@@ -151,9 +151,19 @@ class TokensProduct : public Kernel {
     });
   }
 
-  // Sums of one part of the terms, for some columns of the wide operand, to their place in `out`.
-  void MultiplyGroup(const KernelArgs& args, int64_t part, int64_t first, const float* packed,
+  // The columns of the wide operand that an item reads in a block of terms.
+  RowsToCome ToPack(const KernelArgs& args, int64_t item, size_t at) const {
+    const TermBlock& block = parts_[static_cast<size_t>(item / groups_)][at];
+    const int64_t first = item % groups_ * group_columns_;
+    return RowsToCome(Element(args, wide_, block.k0, first), wide_.ld * element_,
+                      std::min(group_columns_, wide_.size - first) * element_, block.terms);
+  }
+
+  // An item's sums of one part of the terms, for some columns of the wide operand, to their place
+  // in `out`. `next`: the item after it, or -1.
+  void MultiplyGroup(const KernelArgs& args, int64_t item, int64_t next, const float* packed,
                      float* out, float* panels) const {
+    const int64_t part = item / groups_, first = item % groups_ * group_columns_;
     const float* const operand = part == 0 && result_.operand >= 0
                                      ? args.f32(static_cast<size_t>(result_.operand))
                                      : nullptr;
@@ -165,7 +175,20 @@ class TokensProduct : public Kernel {
     // Sums begin from what they are added to, unless they are yet to be turned.
     const float* from = swapped_ || operand == nullptr ? nullptr : operand + first;
     const int64_t columns = std::min(group_columns_, wide_.size - first);
-    for (const TermBlock& block : parts_[static_cast<size_t>(part)]) {
+    const std::vector<TermBlock>& blocks = parts_[static_cast<size_t>(part)];
+    const int64_t passes = slabs_ * ((columns + kernels_.panel - 1) / kernels_.panel);
+    for (size_t at = 0; at < blocks.size(); ++at) {
+      const TermBlock& block = blocks[at];
+      RowsToCome to_come;
+      if (is_far_) {
+        if (at + 1 < blocks.size()) {
+          to_come = ToPack(args, item, at + 1);
+        } else if (next >= 0) {
+          to_come = ToPack(args, next, 0);
+        }
+        g.to_come = &to_come;
+        g.lines = (block.terms * (columns * element_ / 64) + passes - 1) / passes;
+      }
       g.units = kernels_.Units(block.terms);
       const bool packs = kernels_.packs_b && block.terms % kernels_.unit_terms == 0;
       for (int64_t slab = 0; slab < slabs_; ++slab) {
@@ -239,6 +262,7 @@ class TokensProduct : public Kernel {
   Operand packed_, wide_;
   std::vector<std::vector<TermBlock>> parts_;  // one or two, each in blocks
   int64_t units_ = 0, most_blocks_ = 0;        // of the longer part
+  bool is_far_ = false;                        // kLeastFarBytes, of both operands
   bool in_place_ = false;                      // packed_ need not be packed
   int64_t slabs_ = 0;                          // of packed_
   int64_t groups_ = 0, group_columns_ = 0;     // of wide_
