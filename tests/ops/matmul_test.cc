@@ -9,7 +9,9 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
+#include "runtime/ops/matmul_cut.h"
 #include "runtime/ops/matmul_finish.h"
+#include "runtime/ops/matmul_kernels.h"
 #include "runtime/ops/matmul_product.h"
 #include "runtime/ops/small_matmul.h"
 #include "tests/ops/draw.h"
@@ -74,6 +76,66 @@ std::vector<char> Multiply(const Kernel& kernel, const void* x, const void* w, c
   void* const out[] = {y.data()};
   EXPECT_TRUE(kernel.Run(KernelArgs{in, out, scratch.as<char>(), threads}).ok());
   return y;
+}
+
+// out = a^T b over terms [begin, end) of both, by one kernel.
+std::vector<float> MultiplyTokens(std::unique_ptr<Kernel> (*make)(const ProductSpec&), DType dtype,
+                                  const void* a, const void* b, int64_t m, int64_t n, Range terms,
+                                  int threads) {
+  ProductSpec spec{dtype, DType::kF32, true, false, m, FinishKind::kStore, {}, {}};
+  ProductResult result;
+  result.n = n;
+  result.terms = {{0, 1, terms.end - terms.begin, m, n}};
+  spec.results = {result};
+  const std::unique_ptr<Kernel> kernel = make(spec);
+  if (kernel == nullptr) return {};
+  const int64_t element = SizeOf(dtype);
+  const std::vector<char> bytes =
+      Multiply(*kernel, static_cast<const char*>(a) + terms.begin * m * element,
+               static_cast<const char*>(b) + terms.begin * n * element, nullptr,
+               m * n * SizeOf(DType::kF32), threads);
+  std::vector<float> out(static_cast<size_t>(m * n));
+  std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+// Products over many tokens, whose panels are asked for before they are packed, have the very bits
+// of blocked ones: those of one chain of terms or, where the result is small, of two.
+TEST(ProductTest, TokensInPanelsHaveTheBitsOfBlocks) {
+  const int64_t k = 1601;
+  const auto blocked = [](const ProductSpec& spec) { return MakeBlockedMatmul(spec); };
+  struct Case {
+    int64_t m, n;
+    bool halves;
+  };
+  for (const Case& c : {Case{300, 530, false}, Case{530, 300, false}, Case{100, 650, true}}) {
+    const std::vector<float> a = Draw(k * c.m, "a"), b = Draw(k * c.n, "b");
+    std::vector<uint16_t> a16, b16;
+    for (const float f : a) a16.push_back(Bf16FromFloat(f));
+    for (const float f : b) b16.push_back(Bf16FromFloat(f));
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const bool f32 = dtype == DType::kF32;
+      if (!f32 && c.m > c.n) continue;  // those are left to blocks
+      const void* const left = f32 ? static_cast<const void*>(a.data()) : a16.data();
+      const void* const right = f32 ? static_cast<const void*>(b.data()) : b16.data();
+      const int64_t unit = SelectMatmulKernels(dtype).unit_terms;
+      const int64_t half = CutTermsInHalves(k, unit)[0].terms;
+      std::vector<float> expected =
+          MultiplyTokens(blocked, dtype, left, right, c.m, c.n, {0, c.halves ? half : k}, 2);
+      if (c.halves) {
+        const std::vector<float> rest =
+            MultiplyTokens(blocked, dtype, left, right, c.m, c.n, {half, k}, 2);
+        for (size_t i = 0; i < rest.size(); ++i) expected[i] = rest[i] + expected[i];
+      }
+      for (const int threads : {1, 2, 3}) {
+        const std::vector<float> out =
+            MultiplyTokens(MakeTokensProduct, dtype, left, right, c.m, c.n, {0, k}, threads);
+        ASSERT_EQ(out.size(), expected.size());
+        EXPECT_EQ(std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)), 0)
+            << DTypeName(dtype) << " " << c.m << " x " << c.n << ", " << threads << " threads";
+      }
+    }
+  }
 }
 
 // Many rows, for which the matrix is packed once or read where it is, and the same rows some at a
