@@ -29,10 +29,13 @@ ProductPanels::ProductPanels(ProductSpec spec)
         packs_a_ = packs_a_ || !blocks.back().in_place;
       }
     }
-    const int64_t activations = spec_.m * (result.n + Shape(blocks_.size()).k);
-    if (activations * element_ >= kLeastFarBytes) a_is_far_ = !spec_.transpose_a;
     keeps_sums_ = keeps_sums_ || (!direct_ && blocks.size() > 1);
     blocks_.push_back(std::move(blocks));
+  }
+  for (size_t r = 0; r < results(); ++r) {
+    const CutShape shape = Shape(r);
+    const int64_t activations = shape.m * (shape.n + shape.k);
+    if (!shape.transpose_a && activations * element_ >= kLeastFarBytes) a_is_far_ = true;
   }
 }
 
