@@ -42,8 +42,12 @@ void Multiply(const PanelArgs& g) {
   const bool partial = t.last_columns != kLanes;
   const bool asks = g.to_come != nullptr;
   const auto pick = [&](int64_t height) {
-    return g.tiled ? PickTile<true>(height, vectors, partial, asks)
-                   : PickTile<false>(height, vectors, partial, asks);
+    if (g.tiled) {
+      return asks ? PickTile<true, true>(height, vectors, partial)
+                  : PickTile<true>(height, vectors, partial);
+    }
+    return asks ? PickTile<false, true>(height, vectors, partial)
+                : PickTile<false>(height, vectors, partial);
   };
   const TileFn tile = pick(split.height);
   const TileFn tall = split.taller == 0 ? tile : pick(split.height + 1);

@@ -76,12 +76,15 @@ class RowsToCome {
         row_bytes_(row_bytes),
         rows_(rows) {}
 
+  // Of all rows, where their number was given.
+  int64_t lines() const { return rows_ * ((row_bytes_ + kLineBytes - 1) / kLineBytes); }
+
   // Asks for as many cache lines, rounded up to the end of a row, one after the other as they lie
   // in memory; for none after the last row.
   void Ask(int64_t lines) {
     for (int64_t i = 0; i < lines && rows_ > 0; ++i) {
       __builtin_prefetch(row_ + at_, 0, 2);
-      at_ += 64;
+      at_ += kLineBytes;
       if (at_ >= row_bytes_) {
         at_ = 0;
         row_ += ld_bytes_;
@@ -91,6 +94,8 @@ class RowsToCome {
   }
 
  private:
+  static constexpr int64_t kLineBytes = 64;
+
   const char* row_ = nullptr;
   int64_t ld_bytes_ = 0, row_bytes_ = 0, rows_ = 0, at_ = 0;
 };

@@ -97,12 +97,11 @@ void ProductPanels::SetA(const KernelArgs& args, const ProductTerm& term, const 
 void ProductPanels::AskForA(const KernelArgs& args, const ProductTerm& term, const Block& block,
                             int64_t first, RowsToCome* to_come, PanelArgs* g) const {
   if (!a_is_far_ || !block.in_place) return;
-  const int64_t bytes = block.range.terms * element_;
-  *to_come =
-      RowsToCome(Element(args, term.a, (first + kernels_.tile_rows) * term.lda + block.range.k0),
-                 term.lda * element_, bytes, g->rows);
+  const int64_t second_tile = first + kernels_.tile_rows;
+  *to_come = RowsToCome(Element(args, term.a, second_tile * term.lda + block.range.k0),
+                        term.lda * element_, block.range.terms * element_, g->rows);
   g->to_come = to_come;
-  g->lines = g->rows * ((bytes + 63) / 64);
+  g->lines = to_come->lines();
 }
 
 void ProductPanels::Multiply(const KernelArgs& args, size_t r, size_t at, int64_t row,

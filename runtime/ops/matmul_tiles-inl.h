@@ -120,24 +120,23 @@ void Tile(const TileArgs& t) {
   }
 }
 
-template <bool kTransposeA, int kRows>
-TileFn PickTileOf(int64_t vectors, bool partial, bool asks) {
+// Of tiles that ask, only those of whole panels do.
+template <bool kTransposeA, bool kAsks, int kRows>
+TileFn PickTileOf(int64_t vectors, bool partial) {
   if (vectors == 1) {
     return partial ? &Tile<kRows, 1, kTransposeA, true, false>
                    : &Tile<kRows, 1, kTransposeA, false, false>;
   }
-  if (partial) return &Tile<kRows, 2, kTransposeA, true, false>;
-  return asks ? &Tile<kRows, 2, kTransposeA, false, true>
-              : &Tile<kRows, 2, kTransposeA, false, false>;
+  return partial ? &Tile<kRows, 2, kTransposeA, true, false>
+                 : &Tile<kRows, 2, kTransposeA, false, kAsks>;
 }
 
-// `asks`: those of whole panels can ask for what is to come.
-template <bool kTransposeA, int kRows = kMaxTileRows>
-TileFn PickTile(int64_t rows, int64_t vectors, bool partial, bool asks) {
+template <bool kTransposeA, bool kAsks = false, int kRows = kMaxTileRows>
+TileFn PickTile(int64_t rows, int64_t vectors, bool partial) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return PickTile<kTransposeA, kRows - 1>(rows, vectors, partial, asks);
+    if (rows < kRows) return PickTile<kTransposeA, kAsks, kRows - 1>(rows, vectors, partial);
   }
-  return PickTileOf<kTransposeA, kRows>(vectors, partial, asks);
+  return PickTileOf<kTransposeA, kAsks, kRows>(vectors, partial);
 }
 
 #if HWY_TARGET == HWY_SCALAR

@@ -187,7 +187,7 @@ class TokensProduct : public Kernel {
           to_come = ToPack(args, next, 0);
         }
         g.to_come = &to_come;
-        g.lines = (block.terms * (columns * element_ / 64) + passes - 1) / passes;
+        g.lines = (to_come.lines() + passes - 1) / passes;
       }
       g.units = kernels_.Units(block.terms);
       const bool packs = kernels_.packs_b && block.terms % kernels_.unit_terms == 0;

@@ -65,11 +65,8 @@ void AddTerms(const SmallMatmulArgs& g, int64_t p0, int64_t k, float* scratch) {
       t.b = b + j;
     }
     const bool partial = t.last_columns != kLanes;
-    const auto pick = [&](int64_t rows) {
-      return PickTile<kTransposeA>(rows, vectors, partial, /*asks=*/false);
-    };
-    const TileFn tile = pick(height);
-    const TileFn tall = taller == 0 ? tile : pick(height + 1);
+    const TileFn tile = PickTile<kTransposeA>(height, vectors, partial);
+    const TileFn tall = taller == 0 ? tile : PickTile<kTransposeA>(height + 1, vectors, partial);
     for (int64_t block = 0, i = 0; block < blocks; ++block) {
       t.a = a + (kTransposeA ? i : i * g.lda);
       t.c = g.c + i * g.ldc + j;
