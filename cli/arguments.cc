@@ -88,8 +88,9 @@ Overrides RunFormat::Settings() const {
 void AddDType(CLI::App* app, std::string* dtype) {
   app->add_option(
          "--dtype", *dtype,
-         "What to compute in: f32, or bf16, which takes half the memory and, where the CPU "
-         "multiplies it, half the time; weights are f32 either way. Default: train.dtype")
+         "What to compute in: f32, or bf16, which halves activations and, where the CPU "
+         "multiplies it, nearly the time; weights, their gradients and moments are f32 either "
+         "way. Default: train.dtype")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->type_name("TYPE");
 }

@@ -309,7 +309,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   auto run = std::unique_ptr<TrainRun>(new TrainRun);
   Impl& impl = *run->impl_;
   impl.info.threads = runtime->threads();
-  const bool goes_on = request.resume && !request.out.empty() &&
+  const bool goes_on = request.resume &&
                        (IsRunDirectory(request.out) || request.model_path.empty());
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
     return goes_on ? impl.OpenExisting(&runtime->impl(), request)

@@ -16,11 +16,14 @@ namespace plumb {
 // handing half of it over takes one.
 inline constexpr int64_t kMinParallelWork = 1 << 15;
 
+// More tasks than threads balance the load; more than this many cost more than they gain.
+inline constexpr int64_t kMaxTasks = 64;
+
 // How many tasks to cut `items` equal items into when all of them cost `work` scalar operations:
-// one when there is too little to share, else at most 64. A function of the shape only.
+// one when there is too little to share, else at most kMaxTasks. A function of the shape only.
 inline int64_t TaskCount(int64_t items, int64_t work) {
   if (work < kMinParallelWork) return 1;
-  return std::max<int64_t>(1, std::min<int64_t>({items, 64, work / (kMinParallelWork / 2)}));
+  return std::max<int64_t>(1, std::min<int64_t>({items, kMaxTasks, work / (kMinParallelWork / 2)}));
 }
 
 // The half-open range of items that task `i` of `n` owns.

@@ -24,10 +24,6 @@ using Clock = std::chrono::steady_clock;
 // How long a worker spins after its last job. Ops of a training step follow each other within this
 // time, so that it is asleep only where there is nothing to share.
 constexpr Clock::duration kSpinIdle = std::chrono::microseconds(60);
-// A caller wakes sleepers at once: work is cut into tasks only where there is more of it than
-// waking costs (kMinParallelWork), and the first task may be as long as all that another thread
-// would do.
-//
 // How long a caller spins for the last tasks of others before it sleeps. They are nearly always
 // done within it, unless the system took a worker's processor away: then ours is what lets it
 // finish.
@@ -35,6 +31,7 @@ constexpr Clock::duration kSpinForTasks = std::chrono::microseconds(50);
 // How long to do with the workers there are after the system refused to start one.
 constexpr Clock::duration kTryAgain = std::chrono::seconds(1);
 
+// Their numbers fit a byte, and a Job, 64 bytes a seat, a thread's stack.
 constexpr int kMaxThreads = 128;
 constexpr int kMaxWorkers = 255;
 
@@ -184,7 +181,9 @@ class Pool {
  private:
   Pool();
 
-  // Calls workers that have no job until `job` has `helpers`: those that spin before those asleep.
+  // Calls workers that have no job until `job` has `helpers`: those that spin before those asleep,
+  // which are woken at once. Work is cut into tasks only where there is more of it than waking costs
+  // (kMinParallelWork), and the first task may be as long as all that another thread would do.
   void Call(int helpers, Job* job);
   // Starts workers with `job` in their mailbox until it has `helpers`, if there may be more and the
   // system lets it.

@@ -17,9 +17,9 @@ namespace plumb {
 
 using TaskFn = void (*)(const void* context, int64_t i);
 
-// What a thread that has run out of tasks will read next: the thread of the call has seat 0 of
-// `seats`, workers the others, and in the next call of as many tasks of that many threads each
-// begins with tasks n * seat / seats.. of n.
+// What threads will read next. `of(context, seat, seats)`: what the thread at `seat` reads first in
+// the next job. The caller has seat 0, workers have the others; in a job of n tasks the thread at a
+// seat begins with task n * seat / seats.
 struct NextReads {
   ReadAhead (*of)(const void* context, int seat, int seats) = nullptr;
   const void* context = nullptr;
@@ -37,7 +37,8 @@ struct NextReads {
 //   within a task, tasks that workers had begun remain undone.
 // The order of tasks and who runs them vary. `task` must not throw.
 // Threads that find no task left ask for `next` while they wait, workers also after the call has
-// returned: memory goes on reading while little is to be done. `next.of` is called before that.
+// returned: memory goes on reading while little is to be done. `next.of` itself is called only
+// before RunOnPool returns.
 void RunOnPool(int64_t n, int threads, TaskFn task, const void* context, NextReads next = {});
 
 }  // namespace plumb

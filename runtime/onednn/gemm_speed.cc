@@ -114,8 +114,7 @@ absl::StatusOr<std::unique_ptr<GemmSpeed>> GemmSpeed::Create(DType dtype, int th
 absl::StatusOr<double> GemmSpeed::Measure() {
   using Clock = std::chrono::steady_clock;
   double seconds = 0;
-  // The pool runs the first task of the first product alone, to see whether it pays to wake its
-  // workers; the second product finds them awake.
+  // The first product touches pages and wakes workers; the second is timed.
   for (int i = 0; i < 2; ++i) {
     const Clock::time_point start = Clock::now();
     PLUMB_RETURN_IF_ERROR(impl_->Multiply());

@@ -181,8 +181,8 @@ void DifferentiateQueries(const AttendGradArgs<T>& args, int64_t head, int64_t s
   const int64_t start = s0 * args.q_stride + head * c;
   const int64_t last = (VectorCount(c) - 1) * lanes;
   const FloatTail<Df> tail(d, c - last);
-  PackTiles(args.q + start, args.q_stride, rows, c, 1.0f, x.q, x.width);
-  PackTiles(args.dcontext + start, args.q_stride, rows, c, 1.0f, x.dcontext, x.width);
+  PackTiles(args.q + start, args.q_stride, rows, c, x.q, x.width);
+  PackTiles(args.dcontext + start, args.q_stride, rows, c, x.dcontext, x.width);
   const int64_t padded = (rows + kRowTile - 1) / kRowTile * kRowTile;
   // Then every sum is made at once.
   const bool only = args.group == 1 && args.tokens <= kGradRows;
@@ -205,7 +205,7 @@ void DifferentiateQueries(const AttendGradArgs<T>& args, int64_t head, int64_t s
     const int64_t n_keys = std::min(kKeyBlock, s0 + rows - j0);
     const T* k = args.k + j0 * args.kv_stride;
     const T* v = args.v + j0 * args.kv_stride;
-    PackRows(k, args.kv_stride, n_keys, c, 1.0f, x.k, x.width);
+    PackRows(k, args.kv_stride, n_keys, c, x.k, x.width);
     PackTransposed(k, args.kv_stride, n_keys, c, args.scale * kLog2E, x.k_columns);
     PackTransposed(v, args.kv_stride, n_keys, c, 1.0f, x.v_columns);
     if (only) {
@@ -276,9 +276,7 @@ void AttendGrad(const AttendGradArgs<T>& args, float* scratch) {
 
 AttendGradFn<float> SelectAttendGradF32() { return AttendGrad<float>; }
 AttendGradFn<uint16_t> SelectAttendGradBf16() {
-#if HWY_TARGET == HWY_AVX3
   if (const AttendGradFn<uint16_t> fast = FindBf16AttendGrad()) return fast;
-#endif
   return AttendGrad<uint16_t>;
 }
 

@@ -10,7 +10,8 @@
 
 namespace plumb {
 
-// Null on a processor that has no such instructions. Scratch is that of the general cores.
+// Null where kernels do not multiply pairs of bf16 (UsesBf16Pairs). Scratch is that of the general
+// cores.
 AttendFn<uint16_t> FindBf16Attend();
 AttendGradFn<uint16_t> FindBf16AttendGrad();
 

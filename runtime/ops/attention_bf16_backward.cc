@@ -3,6 +3,7 @@
 #include "runtime/ops/attention_ahead.h"
 #include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_bf16_tiles.h"
+#include "runtime/ops/cpu_features.h"
 
 #if PLUMB_ATTENTION_BF16
 
@@ -317,7 +318,7 @@ namespace plumb {
 
 AttendGradFn<uint16_t> FindBf16AttendGrad() {
 #if PLUMB_ATTENTION_BF16
-  if (__builtin_cpu_supports("avx512bf16")) return attention_bf16::AttendGrad;
+  if (UsesBf16Pairs()) return attention_bf16::AttendGrad;
 #endif
   return nullptr;
 }

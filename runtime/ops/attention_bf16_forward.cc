@@ -3,6 +3,7 @@
 #include "runtime/ops/attention_ahead.h"
 #include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_bf16_tiles.h"
+#include "runtime/ops/cpu_features.h"
 
 #if PLUMB_ATTENTION_BF16
 
@@ -227,7 +228,7 @@ namespace plumb {
 
 AttendFn<uint16_t> FindBf16Attend() {
 #if PLUMB_ATTENTION_BF16
-  if (__builtin_cpu_supports("avx512bf16")) return attention_bf16::Attend;
+  if (UsesBf16Pairs()) return attention_bf16::Attend;
 #endif
   return nullptr;
 }

@@ -237,7 +237,7 @@ void Attend(const AttendArgs<T>& args, float* scratch) {
     x.q_stride = args.q_stride;
   }
   if (!std::is_same<T, float>::value || args.queries % kRowTile != 0) {
-    PackTiles(args.q, args.q_stride, args.queries, c, 1.0f, q, x.width);
+    PackTiles(args.q, args.q_stride, args.queries, c, q, x.width);
     x.q = q;
     x.q_stride = x.width;
   }
@@ -251,7 +251,7 @@ void Attend(const AttendArgs<T>& args, float* scratch) {
     keys.diagonal = args.offset - j0;
     keys.first = j0 == 0;
     PackTransposed(args.k + j0 * args.kv_stride, args.kv_stride, keys.count, c, 1.0f, columns);
-    PackRows(args.v + j0 * args.kv_stride, args.kv_stride, keys.count, c, 1.0f, values, x.width);
+    PackRows(args.v + j0 * args.kv_stride, args.kv_stride, keys.count, c, values, x.width);
 
     // The first tile that sees one of these keys, and the first that sees one of the next block's.
     const int64_t from = std::max<int64_t>(0, -keys.diagonal) / kRowTile * kRowTile;
@@ -268,9 +268,7 @@ void Attend(const AttendArgs<T>& args, float* scratch) {
 
 AttendFn<float> SelectAttendF32() { return Attend<float>; }
 AttendFn<uint16_t> SelectAttendBf16() {
-#if HWY_TARGET == HWY_AVX3
   if (const AttendFn<uint16_t> fast = FindBf16Attend()) return fast;
-#endif
   return Attend<uint16_t>;
 }
 

@@ -24,7 +24,7 @@ using Vf = hn::Vec<Df>;
 
 // A tile is kRowTile rows of at most two vectors: accumulators, operands and broadcasts must fit
 // the registers (32 in AVX3, 16 else), and hide the latency of a multiply-add.
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3
 inline constexpr int64_t kRowTile = 8;
 #else
 inline constexpr int64_t kRowTile = 4;
@@ -41,7 +41,7 @@ HWY_INLINE int64_t VectorCount(int64_t elements) {
 // to the exponent.
 HWY_INLINE Vf Exp2(Vf x) {
   const Df d;
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3
   // Of a NaN and a number the instruction takes its second operand.
   x = hn::Max(hn::Set(d, -160.0f), x);
 #else
@@ -55,7 +55,7 @@ HWY_INLINE Vf Exp2(Vf x) {
   p = hn::MulAdd(f, p, hn::Set(d, 2.402224209e-1f));
   p = hn::MulAdd(f, p, hn::Set(d, 6.931469776e-1f));
   p = hn::MulAdd(f, p, hn::Set(d, 1.0f));
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3
   return Vf{_mm512_maskz_scalef_ps(static_cast<__mmask16>(0xffff), p.raw, n.raw)};
 #else
   const hn::RebindToSigned<Df> di;
@@ -65,22 +65,19 @@ HWY_INLINE Vf Exp2(Vf x) {
 #endif
 }
 
-// to[j][0, n) = factor * from[j][0, n), zero-filled to whole vectors, for j < rows.
+// to[j][0, n) = from[j][0, n), zero-filled to whole vectors, for j < rows.
 template <class T>
-HWY_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64_t n, float factor,
-                         float* to, int64_t width) {
+HWY_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64_t n, float* to,
+                         int64_t width) {
   const Df d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t last = (VectorCount(n) - 1) * lanes;
   const FloatTail<Df> tail(d, n - last);
-  const Vf scale = hn::Set(d, factor);
   for (int64_t j = 0; j < rows; ++j) {
     const T* row = from + j * stride;
     float* packed = to + j * width;
-    for (int64_t e = 0; e < last; e += lanes) {
-      hn::Store(hn::Mul(LoadFloats(d, row + e), scale), d, packed + e);
-    }
-    hn::Store(hn::Mul(tail.Load(d, row + last), scale), d, packed + last);
+    for (int64_t e = 0; e < last; e += lanes) hn::Store(LoadFloats(d, row + e), d, packed + e);
+    hn::Store(tail.Load(d, row + last), d, packed + last);
   }
 }
 
@@ -92,9 +89,9 @@ HWY_INLINE void ZeroRows(float* rows, int64_t begin, int64_t end, int64_t width)
 
 // PackRows with zeros in the rows that the last tile has beyond `rows`.
 template <class T>
-HWY_INLINE void PackTiles(const T* from, int64_t stride, int64_t rows, int64_t n, float factor,
-                          float* to, int64_t width) {
-  PackRows(from, stride, rows, n, factor, to, width);
+HWY_INLINE void PackTiles(const T* from, int64_t stride, int64_t rows, int64_t n, float* to,
+                          int64_t width) {
+  PackRows(from, stride, rows, n, to, width);
   ZeroRows(to, rows, (rows + kRowTile - 1) / kRowTile * kRowTile, width);
 }
 

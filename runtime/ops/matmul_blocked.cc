@@ -12,8 +12,8 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kFloat = SizeOf(DType::kF32);
-constexpr int64_t kSharedRows = 96;         // of a task, at least, where b is shared
-constexpr int64_t kSharedTasks = 32;        // about as many, if they need not pack for it
+constexpr int64_t kSharedRows = 96;   // of a task where b is shared, if that makes four tasks
+constexpr int64_t kSharedTasks = 32;  // about as many, if they need not pack for it
 constexpr int64_t kGroupColumns = 256;      // of b, beside them
 constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
 constexpr int64_t kSharedFloats = 5 << 19;  // of b, packed for all tasks: 10 MiB, in the last cache
@@ -21,9 +21,9 @@ constexpr int64_t kOwnFloats = 1 << 17;     // of b, packed by each thread: 512 
 constexpr int64_t kStripRows = 16;          // of b, packed into all panels before the next
 constexpr int64_t kPieceBytes = 32 << 10;   // of b, packed by one task
 
-class BlockedMatmul : public Kernel {
+class BlockedProduct : public Kernel {
  public:
-  explicit BlockedMatmul(ProductSpec spec) : panels_(std::move(spec)), kernels_(panels_.kernels()) {
+  explicit BlockedProduct(ProductSpec spec) : panels_(std::move(spec)), kernels_(panels_.kernels()) {
     if (panels_.packs_a()) a_floats_ = 1;
     // Many rows are worth packing b for all tasks, unless a block of it is too large to stay in
     // the last cache; then each task packs its own columns.
@@ -315,8 +315,8 @@ class BlockedMatmul : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> MakeBlockedMatmul(ProductSpec spec) {
-  return std::make_unique<BlockedMatmul>(std::move(spec));
+std::unique_ptr<Kernel> MakeBlockedProduct(ProductSpec spec) {
+  return std::make_unique<BlockedProduct>(std::move(spec));
 }
 
 }  // namespace plumb

@@ -1,7 +1,7 @@
-// A product whose b, a weight matrix as a rule, is larger than what it is multiplied with: of few
-// tokens by a large matrix.
+// A product whose b, a weight matrix as a rule, is large beside a and the result, which are
+// activations: of few tokens by a large matrix.
 //
-// A large b comes from memory. Packed before the product, as for many rows (matmul_blocked.cc), it
+// Such a b comes from memory. Packed before the product, as for many rows (matmul_blocked.cc), it
 // would take a seventh of the time of 256 rows, in which nothing is multiplied. So a thread takes
 // columns of b with all rows of a, which stay in the caches: it packs a panel, multiplies all rows
 // by it, and asks on the way for the memory of the panel after it. What threads hand each other
@@ -20,10 +20,12 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kFloat = SizeOf(DType::kF32);
-constexpr int64_t kSlabRows = 140;       // at most: a block of terms of them, and a group's panels,
-constexpr int64_t kGroupPanels = 2;      // stay in the second-level cache
+// Ten tiles of 14 rows: with a block of terms of them, a group's panels stay in the second-level
+// cache. More than kSlabRows, as panels of few rows are few.
+constexpr int64_t kMostSlabRows = 140;
+constexpr int64_t kGroupPanels = 2;
 constexpr int64_t kItemsAThread = 4;     // at least, so that the last one done is not waited for
-constexpr int64_t kMostActivations = 3;  // times as many elements as b, of a and the result
+constexpr int64_t kMostActivations = 3;  // times as many elements of a and the result as of b
 
 class ColumnsProduct : public Kernel {
  public:
@@ -39,7 +41,7 @@ class ColumnsProduct : public Kernel {
         columns = std::max(columns, groups_.back().columns);
       }
     }
-    slabs_ = std::max<int64_t>(1, (rows + kSlabRows - 1) / kSlabRows);
+    slabs_ = std::max<int64_t>(1, (rows + kMostSlabRows - 1) / kMostSlabRows);
     PlaceCopies();
     panel_floats_ = AlignFloats(kernels.panel * panels_.max_units());
     int64_t sum_floats = 0;

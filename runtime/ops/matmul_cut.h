@@ -10,7 +10,7 @@
 
 namespace plumb {
 
-// The shape of a product, in multiply-adds along k.
+// The shape of a product; k counts terms, not packed units.
 struct CutShape {
   int64_t m, n, k;
   bool transpose_a, transpose_b;

@@ -113,7 +113,7 @@ class FewRowsKernel : public Kernel {
 // Panels of w, some rows each, become f32 in the cache, transposed, and are multiplied by all of x
 // from there.
 class ManyRowsProduct {
-  static constexpr int64_t kMaxTasks = 32;
+  static constexpr int64_t kMostTasks = 32;
   static constexpr int64_t kPanelFloats = 1 << 16;  // 256 KiB
   static constexpr int64_t kSlabFloats = 1 << 17;   // of x
 
@@ -124,7 +124,7 @@ class ManyRowsProduct {
         k_(k),
         groups_(Int8Groups(k)),
         panel_(std::max<int64_t>(32, kPanelFloats / k / 32 * 32)),
-        tasks_(std::min(kMaxTasks, (n + panel_ - 1) / panel_)),
+        tasks_(std::min(kMostTasks, (n + panel_ - 1) / panel_)),
         multiply_(SelectSmallMatmul(false, false)) {}
 
   int64_t scratch_bytes() const { return tasks_ * task_bytes(); }
@@ -146,7 +146,7 @@ class ManyRowsProduct {
       const Range range = TaskRange(panels, tasks_, task);
       for (int64_t j = range.begin * panel_; j < std::min(n_, range.end * panel_); j += panel_) {
         const int64_t n = std::min(panel_, n_ - j), tile = j / kInt8TileRows * groups_;
-        TransposeInt8Blocks(operands.w + tile * kInt8TileElements,
+        DequantizeTransposed(operands.w + tile * kInt8TileElements,
                             operands.scales + tile * kInt8TileRows, Int8Blocks(n), groups_, floats);
         const int64_t ldb = Int8Blocks(n) * kInt8TileRows;
         for (int64_t i = 0; i < m_; i += slab) {

@@ -1,6 +1,6 @@
-// What a blocked matrix product (matmul_blocked.cc, matmul_tokens.cc) is made of, for one kind of
-// operands: packing into panels, and the product of a slab of rows by one panel. Stateless,
-// thread-safe.
+// What a large matrix product (matmul_blocked.cc, matmul_columns.cc, matmul_tokens.cc) is made of,
+// for one kind of operands: packing into panels, and the product of a slab of rows by one panel.
+// Stateless, thread-safe.
 //
 // Packed operands count in units of 32 bits along k: one f32, or a pair of bf16, which the fast
 // bf16 kernels multiply in one go. Where k is odd, the last pair is filled up with zero.
@@ -125,7 +125,8 @@ struct PanelArgs {
   bool sums_near = false;  // c and `from` are in the first-level cache already
 };
 
-// How many cache lines of what is to come a tile asks for, and how often: each kAskUnits units.
+// After every kAskUnits units a tile asks for so many cache lines of what is to come that all tiles
+// together ask for g.lines.
 inline constexpr int64_t kAskUnits = 32;
 inline int64_t LinesAStretch(const PanelArgs& g, int64_t tiles) {
   if (g.to_come == nullptr) return 0;

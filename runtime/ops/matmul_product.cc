@@ -12,7 +12,7 @@
 namespace plumb {
 namespace {
 
-// The block of a result that begins at `column`, for the finish.
+// Columns [begin, end) of a result, all rows, for the finish.
 FinishArgs WholeColumns(const KernelArgs& args, const ProductSpec& spec,
                         const ProductResult& result, const float* sums, int64_t begin,
                         int64_t end) {
@@ -156,7 +156,7 @@ std::unique_ptr<Kernel> MakeProductKernel(ProductSpec spec) {
   if (std::unique_ptr<Kernel> small = MakeSmallProduct(spec)) return small;
   if (std::unique_ptr<Kernel> tokens = MakeTokensProduct(spec)) return tokens;
   if (std::unique_ptr<Kernel> columns = MakeColumnsProduct(spec)) return columns;
-  return MakeBlockedMatmul(std::move(spec));
+  return MakeBlockedProduct(std::move(spec));
 }
 
 }  // namespace plumb

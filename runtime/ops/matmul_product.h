@@ -38,7 +38,7 @@ struct ProductResult {
 
 struct ProductSpec {
   DType operands;  // of a and b
-  DType out;       // of results, what is added or differentiated at, and kept sums
+  DType out;       // of results, of what they are added to or multiplied by, and of kept slopes
   bool transpose_a, transpose_b;
   int64_t m;
   FinishKind finish = FinishKind::kStore;
@@ -46,21 +46,21 @@ struct ProductSpec {
   std::vector<ProductResult> results;
 };
 
-// The kernel for a product of this shape: one of those below.
+// The kernel for a product of this shape: the first of those below that does not refuse it.
 std::unique_ptr<Kernel> MakeProductKernel(ProductSpec spec);
 
-// Cut into blocks for several threads, operands packed into panels.
-std::unique_ptr<Kernel> MakeBlockedMatmul(ProductSpec spec);
+// A few rows by transposed matrices, as in decoding (matvec.h). Null for others.
+std::unique_ptr<Kernel> MakeFewRowsProduct(const ProductSpec& spec);
+// One f32 product that one thread does in one go. Null for others.
+std::unique_ptr<Kernel> MakeSmallProduct(const ProductSpec& spec);
 // A product over many tokens, as the gradient of a weight matrix is one: two activations are packed
 // on the way; the terms of a small result are summed in two halves. Null for others.
 std::unique_ptr<Kernel> MakeTokensProduct(const ProductSpec& spec);
-// A few hundred rows by a matrix that is larger than they are: no part of b is packed without
-// products beside it. Null for others.
+// A product whose b is large beside a and the result, as a weight matrix is beside a few hundred
+// tokens: no part of b is packed without products beside it. Null for others.
 std::unique_ptr<Kernel> MakeColumnsProduct(const ProductSpec& spec);
-// One f32 product that one thread does in one go. Null for others.
-std::unique_ptr<Kernel> MakeSmallProduct(const ProductSpec& spec);
-// A few rows by transposed matrices, as in decoding (matvec.h). Null for others.
-std::unique_ptr<Kernel> MakeFewRowsProduct(const ProductSpec& spec);
+// Any product: cut into blocks for several threads, operands packed into panels.
+std::unique_ptr<Kernel> MakeBlockedProduct(ProductSpec spec);
 
 }  // namespace plumb
 

@@ -25,8 +25,8 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kLeastTerms = 256;    // of a product that is worth two sums of each result,
-constexpr int64_t kMaxSums = 1 << 16;   // and its results: 256 KiB, that cost little to hand over
+constexpr int64_t kLeastTerms = 256;    // of a product whose terms are summed in halves
+constexpr int64_t kMaxSums = 1 << 16;   // results of one: 256 KiB, which cost little to hand over
 constexpr int64_t kGroupPanels = 2;     // that read a slab while it is in the second-level cache
 constexpr int64_t kMaxUnits = 1 << 22;  // packed for all threads: 16 MiB, in the last cache
 // Panels of rows further apart than this, as those of a large vocabulary's logits, are read too
@@ -38,7 +38,8 @@ CutShape ShapeOf(const ProductSpec& spec, const MatmulKernels& kernels) {
   return {spec.m, result.n, result.terms[0].k, true, false, kernels.tile_rows, kernels.panel};
 }
 
-// Handed over are sums instead of half of the operands' rows.
+// Two sums a result pay where the m n sums that are handed over are fewer than the half of the
+// operands' k (m + n) elements that would be.
 bool SumsInHalves(const CutShape& s) {
   return s.k >= kLeastTerms && s.m * s.n <= kMaxSums && 2 * s.m * s.n <= s.k * (s.m + s.n);
 }
@@ -267,10 +268,10 @@ class TokensProduct : public Kernel {
   int64_t slabs_ = 0;                          // of packed_
   int64_t groups_ = 0, group_columns_ = 0;     // of wide_
   int64_t turned_width_ = 0;                   // of sums that are turned
-  int64_t packed_floats_ = 0;                  // scratch of a part,
-  int64_t second_floats_ = 0;                  // of the second one's sums,
-  int64_t panel_floats_ = 0;                   // of a panel,
-  int64_t panels_floats_ = 0;                  // and of a group's, or of its sums when turned
+  int64_t packed_floats_ = 0;                  // of scratch: of packed_, for one part
+  int64_t second_floats_ = 0;                  // of scratch: of the second part's sums
+  int64_t panel_floats_ = 0;                   // of scratch: of one panel
+  int64_t panels_floats_ = 0;  // of scratch: of a group's panels, or of its sums when turned
   std::unique_ptr<ScratchWorkers> workers_;
 };
 

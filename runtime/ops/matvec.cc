@@ -95,7 +95,7 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
   }
 #pragma GCC unroll 8
   for (int a = 0; a < kM; ++a) {
-    Y* const y = static_cast<Y*>(g.y) + (i + a) * g.ldy;
+    Y* const y = static_cast<Y*>(g.y) + (i + a) * g.n;
     // Four at once; their order does not depend on what stands beside a sum.
     const auto of = [&](int r) HWY_ATTR { return r < kR ? sum[a][r] : hn::Zero(d); };
     float totals[4];
@@ -182,7 +182,7 @@ MatvecArgs Matvec::Prepare(const Operands& operands, void* scratch) const {
     WidenFromBf16(static_cast<const uint16_t*>(operands.x), m_ * k_, widened);
     x = widened;
   }
-  return {m_, n_, k_, x, operands.w, operands.bias, operands.y, n_};
+  return {m_, n_, k_, x, operands.w, operands.bias, operands.y};
 }
 
 }  // namespace plumb

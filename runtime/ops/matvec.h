@@ -33,7 +33,6 @@ struct MatvecArgs {
   const void* w;      // [n, k]: f32 or bf16
   const float* bias;  // [n], or null
   void* y;            // [m, n]: f32 or bf16
-  int64_t ldy;        // elements from one row of y to the next
 };
 
 inline constexpr int64_t kMatvecBands = 4;

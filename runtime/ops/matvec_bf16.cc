@@ -89,7 +89,7 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
   }
 #pragma GCC unroll 8
   for (int a = 0; a < kM; ++a) {
-    Y* const y = static_cast<Y*>(g.y) + (i + a) * g.ldy;
+    Y* const y = static_cast<Y*>(g.y) + (i + a) * g.n;
     const auto of = [&](int r) { return r < kR ? sum[a][r] : _mm512_setzero_ps(); };
     alignas(16) float totals[4];
     _mm_store_ps(totals, SumLanes(of(0), of(1), of(2), of(3)));

@@ -43,7 +43,6 @@ struct OptimizerFns {
                        const FloatHalves& param);
   double (*sum_of_squares)(const float* x, int64_t n);
   double (*accumulate)(const float* x, float* acc, int64_t n);
-  bool (*all_finite)(const float* x, int64_t n);
 };
 
 }  // namespace
@@ -183,22 +182,7 @@ double Add(const float* x, float* acc, int64_t n) {
   return sum;
 }
 
-bool AllFinite(const float* x, int64_t n) {
-  const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  // x - x is 0 for finite x, else NaN; and a sum keeps a NaN.
-  V sum = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const V v = hn::LoadU(d, x + i);
-    sum = hn::Add(sum, hn::Sub(v, v));
-  }
-  bool finite = hn::AllTrue(d, hn::Eq(sum, sum));
-  for (; i < n; ++i) finite = finite && std::isfinite(x[i]);
-  return finite;
-}
-
-OptimizerFns SelectOptimizer() { return {AdamWFloats, AdamWHalves, SumSquares, Add, AllFinite}; }
+OptimizerFns SelectOptimizer() { return {AdamWFloats, AdamWHalves, SumSquares, Add}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -301,18 +285,6 @@ void Copy(const float* x, float* to, int64_t n, int threads) {
     const int64_t begin = task * kTaskElements;
     std::copy_n(x + begin, std::min(kTaskElements, n - begin), to + begin);
   });
-}
-
-int64_t FirstNonFinite(const float* x, int64_t n) {
-  const OptimizerFns fns = Functions();
-  for (int64_t begin = 0; begin < n; begin += kTaskElements) {
-    const int64_t end = std::min(n, begin + kTaskElements);
-    if (fns.all_finite(x + begin, end - begin)) continue;
-    for (int64_t i = begin; i < end; ++i) {
-      if (!std::isfinite(x[i])) return i;
-    }
-  }
-  return -1;
 }
 
 }  // namespace plumb

@@ -54,9 +54,6 @@ double Accumulate(const float* x, float* acc, int64_t n, int threads);
 // to = x, elementwise.
 void Copy(const float* x, float* to, int64_t n, int threads);
 
-// Index of the first element that is NaN or infinite, or -1.
-int64_t FirstNonFinite(const float* x, int64_t n);
-
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_OPS_OPTIMIZER_H_

@@ -149,7 +149,7 @@ void ReadInt8Row(const int8_t* from, const float* scales, int64_t row, int64_t w
   }
 }
 
-void TransposeInt8Blocks(const int8_t* from, const float* scales, int64_t blocks, int64_t groups,
+void DequantizeTransposed(const int8_t* from, const float* scales, int64_t blocks, int64_t groups,
                          float* to) {
   const auto transpose = HWY_DYNAMIC_DISPATCH(TransposeTile);
   const int64_t stride = blocks * kInt8TileRows;

@@ -18,7 +18,7 @@ inline int64_t Int8Groups(int64_t width) { return (width + kInt8Group - 1) / kIn
 // products of a few rows read them: all groups of 16 rows, then those of the next 16. A tile holds
 // the 16 rows' elements 0 and 1, then 2 and 3, ...; its 16 scales lie as one. Rows that fill up the
 // last tiles are zeros.
-//   elements i8[blocks, groups, 32, 16, 2], scales f32[blocks, groups, 16]
+//   elements i8[blocks, groups, 1024], each tile [32, 16, 2]; scales f32[blocks, groups, 16]
 inline constexpr int64_t kInt8TileRows = 16;
 inline constexpr int64_t kInt8TileElements = kInt8TileRows * kInt8Group;
 inline int64_t Int8Blocks(int64_t rows) { return (rows + kInt8TileRows - 1) / kInt8TileRows; }
@@ -49,12 +49,12 @@ void QuantizeInt8(const float* from, int64_t rows, int64_t width, int threads, i
 // filled up with zeros; scales [rows, groups].
 void QuantizeInt16(const float* from, int64_t rows, int64_t width, int16_t* to, float* scales);
 
-// to[width] = row `row` of an int8 matrix.
+// to[width] = row `row` of an int8 matrix, as floats.
 void ReadInt8Row(const int8_t* from, const float* scales, int64_t row, int64_t width, float* to);
 
-// Some blocks of rows, transposed: to[64 groups, 16 blocks].
-void TransposeInt8Blocks(const int8_t* from, const float* scales, int64_t blocks, int64_t groups,
-                         float* to);
+// Some blocks of rows as floats, transposed: to[64 groups, 16 blocks].
+void DequantizeTransposed(const int8_t* from, const float* scales, int64_t blocks, int64_t groups,
+                          float* to);
 
 }  // namespace plumb
 

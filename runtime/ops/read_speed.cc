@@ -63,8 +63,7 @@ double MeasureReadSpeed(absl::Span<const float> data, int threads) {
   using Clock = std::chrono::steady_clock;
   const auto read = HWY_DYNAMIC_DISPATCH(SelectRead)();
   const int64_t n = static_cast<int64_t>(data.size());
-  // Many more tasks than threads: while workers sleep the pool runs the first task alone, to see
-  // whether it pays to wake them.
+  // Many more tasks than threads, so that a thread that comes late leaves little undone.
   const int64_t tasks = std::max<int64_t>(threads, n / kStretch);
   std::vector<float> sums(static_cast<size_t>(tasks));
   const Clock::time_point start = Clock::now();

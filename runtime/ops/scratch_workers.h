@@ -22,31 +22,31 @@ class ScratchWorkers {
   // `work`: scalar operations of all items; `item_scratch`: bytes that one needs.
   ScratchWorkers(int64_t items, int64_t work, int64_t item_scratch)
       : items_(items),
-        most_(std::min<int64_t>(TaskCount(items, work), std::max(kWorkers, AvailableProcessors()))),
+        slots_(std::min<int64_t>(TaskCount(items, work), std::max(kLeastSlots, AvailableProcessors()))),
         slot_bytes_(AlignUp(item_scratch)) {}
 
-  int64_t scratch_bytes() const { return most_ * slot_bytes_; }
+  int64_t scratch_bytes() const { return slots_ * slot_bytes_; }
 
   // body(item, next, scratch) for every item. `next` is the item that the thread will do after it
   // unless others are quicker, or -1.
   template <class Body>
   void Run(const KernelArgs& args, const Body& body) const {
-    RunFor(items_, most_, args, kNothing, body);
+    RunFor(items_, slots_, args, kNothing, body);
   }
   // The same where a thread must make something in its scratch before its first item.
   template <class Prepare, class Body>
   void RunPrepared(const KernelArgs& args, const Prepare& prepare, const Body& body) const {
-    RunFor(items_, most_, args, prepare, body);
+    RunFor(items_, slots_, args, prepare, body);
   }
   // The same where the work is cut into fewer items than planned.
   template <class Body>
   void RunItems(const KernelArgs& args, int64_t items, const Body& body) const {
-    RunFor(items, std::min(most_, items), args, kNothing, body);
+    RunFor(items, std::min(slots_, items), args, kNothing, body);
   }
   // The same where there is less work to do than planned.
   template <class Body>
   void Run(const KernelArgs& args, int64_t work, const Body& body) const {
-    RunFor(items_, std::min(most_, TaskCount(items_, work)), args, kNothing, body);
+    RunFor(items_, std::min(slots_, TaskCount(items_, work)), args, kNothing, body);
   }
 
  private:
@@ -56,7 +56,7 @@ class ScratchWorkers {
   void RunFor(int64_t items, int64_t most, const KernelArgs& args, const Prepare& prepare,
               const Body& body) const {
     const int64_t workers = std::min<int64_t>(most, args.threads);
-    Share shares[kMaxWorkers];
+    Share shares[kMaxTasks];
     for (int64_t i = 0; i < workers; ++i) {
       const Range range = TaskRange(items, workers, i);
       shares[i].next.store(range.begin, std::memory_order_relaxed);
@@ -82,17 +82,16 @@ class ScratchWorkers {
         args.next);
   }
 
-  static constexpr int64_t kMaxWorkers = 64;  // TaskCount gives no more
   // More threads than processors need no scratch; up to so many have some all the same, so that
   // tests on small machines see threads beside each other too.
-  static constexpr int kWorkers = 4;
+  static constexpr int kLeastSlots = 4;
   struct alignas(64) Share {
     std::atomic<int64_t> next;
     int64_t end;
   };
 
   const int64_t items_;
-  const int64_t most_;
+  const int64_t slots_;  // threads that can work at a time
   const int64_t slot_bytes_;
 };
 

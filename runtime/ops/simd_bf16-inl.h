@@ -35,7 +35,7 @@ HWY_INLINE hn::Vec<D> WidenBf16(D d, hn::Vec<hn::Rebind<uint16_t, D>> half) {
 // Rounds to nearest, ties to even; a NaN stays a NaN.
 template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> RoundToBf16(D /*d*/, hn::Vec<D> v) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3
   if constexpr (hn::MaxLanes(D()) == 16) {  // the same with masks, in half the instructions
     const __m512i in = _mm512_castps_si512(v.raw);
     const __mmask16 odd_bits = _mm512_test_epi32_mask(in, _mm512_set1_epi32(0x10000));

@@ -13,7 +13,7 @@
 
 // Where there are instructions that round, scale and bound in one go, which Highway does not have.
 #undef PLUMB_AVX512
-#define PLUMB_AVX512 (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+#define PLUMB_AVX512 (HWY_TARGET == HWY_AVX3)
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {

@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The least bytes of an element that memory instructions with a mask take, which do not fault on
 // lanes that are off: AVX2 has none for 16 bits, where Highway would read a whole vector. What is
 // smaller goes through a small buffer.
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3
 inline constexpr size_t kLeastMasked = 1;
 #elif HWY_TARGET == HWY_AVX2
 inline constexpr size_t kLeastMasked = 4;

@@ -1,6 +1,6 @@
 // Matrix products whose operands fit the caches: one thread, no set-up, no allocation, f32. From
-// the 7x16x16 of a study model, where a library call costs more than the product, to the blocks
-// that matmul.cc cuts large ones into. Stateless, thread-safe.
+// the 7x16x16 of a study model, where a library call costs more than the product, to the slabs that
+// matmul_int8.cc multiplies by some blocks of a matrix. Stateless, thread-safe.
 //
 // Every element of c is one chain of fused multiply-adds over k in ascending order, so a product
 // cut into blocks of rows or columns gives the same bits as the whole.

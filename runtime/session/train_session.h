@@ -111,7 +111,7 @@ class TrainSession {
   TrainBatches batches_;
   Batch batch_;
   AlignedBuffer tokens_, positions_, targets_, loss_;
-  AlignedBuffer grad_squares_;  // a line for each parameter; none: the program does not sum them
+  AlignedBuffer grad_squares_;  // a cache line each parameter; empty: the program sums no squares
   ProgramSet programs_;
 
   StepProfile* profile_ = nullptr;  // null: off

@@ -103,7 +103,7 @@ std::vector<float> MultiplyTokens(std::unique_ptr<Kernel> (*make)(const ProductS
 // of blocked ones: those of one chain of terms or, where the result is small, of two.
 TEST(ProductTest, TokensInPanelsHaveTheBitsOfBlocks) {
   const int64_t k = 1601;
-  const auto blocked = [](const ProductSpec& spec) { return MakeBlockedMatmul(spec); };
+  const auto blocked = [](const ProductSpec& spec) { return MakeBlockedProduct(spec); };
   struct Case {
     int64_t m, n;
     bool halves;
@@ -156,7 +156,7 @@ TEST(ProductTest, CutsDoNotChangeBits) {
         result.terms = {{0, 1, k, k, transpose_b ? k : n}};
         result.bias = 2;
         spec.results = {result};
-        const std::unique_ptr<Kernel> blocked = MakeBlockedMatmul(spec);
+        const std::unique_ptr<Kernel> blocked = MakeBlockedProduct(spec);
         ASSERT_EQ(MakeColumnsProduct(spec), nullptr);
         spec.m = some;
         const std::unique_ptr<Kernel> columns = MakeColumnsProduct(spec);

@@ -50,12 +50,12 @@ TEST(MatvecTest, RowsDoNotDependOnHowManyThereAre) {
         const MatvecFn multiply = SelectMatvec(dtype, DType::kF32);
         std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
         for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
-          multiply({1, n, k, x.data() + i * k, w.data(dtype), bias.data(), alone.data() + i * n, n},
+          multiply({1, n, k, x.data() + i * k, w.data(dtype), bias.data(), alone.data() + i * n},
                    0, n / kMatvecBands);
         }
         for (int64_t m = 2; m <= kMaxMatvecRows; ++m) {
           std::vector<float> y(static_cast<size_t>(m * n));
-          multiply({m, n, k, x.data(), w.data(dtype), bias.data(), y.data(), n}, 0,
+          multiply({m, n, k, x.data(), w.data(dtype), bias.data(), y.data()}, 0,
                    n / kMatvecBands);
           EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
               << m << " rows, " << DTypeName(dtype) << " on " << target;
@@ -74,7 +74,7 @@ TEST(MatvecTest, ColumnsDoNotDependOnHowTheyAreCut) {
       const MatvecFn multiply = SelectMatvec(dtype, DType::kF32);
       std::vector<float> whole(m * n), cut(m * n);
       const auto args = [&](std::vector<float>* y) {
-        return MatvecArgs{m, n, k, x.data(), w.data(dtype), nullptr, y->data(), n};
+        return MatvecArgs{m, n, k, x.data(), w.data(dtype), nullptr, y->data()};
       };
       multiply(args(&whole), 0, n / kMatvecBands);
       int64_t begin = 0;
@@ -96,7 +96,7 @@ TEST(MatvecTest, AgreesWithSumsInDoubleForEveryFormat) {
       for (const DType dtype : kFormats) {
         std::vector<float> y(static_cast<size_t>(m * n));
         std::vector<uint16_t> half(y.size());
-        MatvecArgs args{m, n, k, x.data(), w.data(dtype), bias.data(), y.data(), n};
+        MatvecArgs args{m, n, k, x.data(), w.data(dtype), bias.data(), y.data()};
         SelectMatvec(dtype, DType::kF32)(args, 0, n / kMatvecBands);
         args.y = half.data();
         SelectMatvec(dtype, DType::kBF16)(args, 0, n / kMatvecBands);
@@ -126,7 +126,7 @@ TEST(MatvecTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
     HighHalves(x.data(), kMaxMatvecRows * k, 1, half.data());
     std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
     for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
-      multiply({1, n, k, half.data() + i * k, w.bf16.data(), bias.data(), alone.data() + i * n, n},
+      multiply({1, n, k, half.data() + i * k, w.bf16.data(), bias.data(), alone.data() + i * n},
                0, n / kMatvecBands);
       for (int64_t j = 0; j < n; ++j) {
         double sum = bias[j];
@@ -139,7 +139,7 @@ TEST(MatvecTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
     for (int64_t m = 2; m <= kMaxMatvecRows; ++m) {
       std::vector<float> y(static_cast<size_t>(m * n));
       std::vector<uint16_t> y_half(y.size());
-      MatvecArgs args{m, n, k, half.data(), w.bf16.data(), bias.data(), y.data(), n};
+      MatvecArgs args{m, n, k, half.data(), w.bf16.data(), bias.data(), y.data()};
       multiply(args, 0, n / kMatvecBands);
       EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0) << m;
       args.y = y_half.data();

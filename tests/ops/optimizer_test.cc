@@ -240,21 +240,5 @@ TEST(CopyTest, CopiesAll) {
   }
 }
 
-TEST(FirstNonFiniteTest, FindsTheFirst) {
-  constexpr int64_t kN = 70001;
-  std::vector<float> x = Normals(kN, "x");
-  x[5] = std::numeric_limits<float>::max();
-  x[6] = -std::numeric_limits<float>::max();
-  EXPECT_EQ(FirstNonFinite(x.data(), kN), -1);
-  EXPECT_EQ(FirstNonFinite(x.data(), 0), -1);
-  x[kN - 1] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(FirstNonFinite(x.data(), kN), kN - 1);
-  EXPECT_EQ(FirstNonFinite(x.data(), kN - 1), -1);
-  x[40000] = -std::numeric_limits<float>::infinity();
-  EXPECT_EQ(FirstNonFinite(x.data(), kN), 40000);
-  x[0] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(FirstNonFinite(x.data(), kN), 0);
-}
-
 }  // namespace
 }  // namespace plumb

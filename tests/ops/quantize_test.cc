@@ -100,7 +100,7 @@ TEST(QuantizeTest, TransposedBlocksHoldTheSameNumbers) {
   const Int8Matrix from = Quantize(Draw(rows * width), rows);
   ForEachSimdTarget([&](const std::string& target) {
     std::vector<float> to(static_cast<size_t>(groups * kInt8Group * rows), 99), row(width);
-    TransposeInt8Blocks(from.values.data(), from.scales.data(), 2, groups, to.data());
+    DequantizeTransposed(from.values.data(), from.scales.data(), 2, groups, to.data());
     for (int64_t r = 0; r < rows; ++r) {
       ReadInt8Row(from.values.data(), from.scales.data(), r, width, row.data());
       for (int64_t i = 0; i < groups * kInt8Group; ++i) {
