@@ -1,6 +1,6 @@
 // y = x W^T by the three means at hand, on one thread: plumb's kernel for small products, oneDNN's
-// sgemm function and oneDNN's matmul primitive: GFLOP/s, and heap allocations a call, of which plumb
-// allows itself none.
+// sgemm function and oneDNN's matmul primitive: GFLOP/s, and heap allocations a call, of which
+// plumb allows itself none.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Column-major C = alpha op(A) op(B) + beta C is row-major C^T = alpha op(B)^T op(A)^T + beta C^T. */
+/* Column-major C is row-major C^T, and C^T = alpha op(B)^T op(A)^T + beta C^T. */
 void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
             const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
             const float* beta, float* c, const int* ldc) {

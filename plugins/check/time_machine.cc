@@ -150,8 +150,9 @@ void TakeStatistics(const AgedInstance& instance, uint32_t phase, const plumb_no
                                              partial.data());
                  }),
          "stats_partial", &run, age);
-  Guarded(Function::kStatsCombine, call.dim,
-          [&] { norm.stats_combine(instance.handle(), phase, &call, total.data(), partial.data()); });
+  Guarded(Function::kStatsCombine, call.dim, [&] {
+    norm.stats_combine(instance.handle(), phase, &call, total.data(), partial.data());
+  });
   Expect(
       Guarded(Function::kStatsFinalize, call, 0, kRows,
               [&] { return norm.stats_finalize(instance.handle(), phase, &call, total.data()); }),

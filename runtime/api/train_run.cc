@@ -206,8 +206,8 @@ absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainReq
   return TruncateMetrics(RunMetricsPath(request.out), session->step());
 }
 
-// Whether `text`, a StateOf that was read from `file`, speaks of the data, the seed and the dtype of
-// this run.
+// Whether `text`, a StateOf that was read from `file`, speaks of the data, the seed and the dtype
+// of this run.
 absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::string& file) const {
   const Json state = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!state.is_object() || !state.contains("data_hash") || !state["data_hash"].is_string()) {
@@ -309,8 +309,8 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   auto run = std::unique_ptr<TrainRun>(new TrainRun);
   Impl& impl = *run->impl_;
   impl.info.threads = runtime->threads();
-  const bool goes_on = request.resume &&
-                       (IsRunDirectory(request.out) || request.model_path.empty());
+  const bool goes_on =
+      request.resume && (IsRunDirectory(request.out) || request.model_path.empty());
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
     return goes_on ? impl.OpenExisting(&runtime->impl(), request)
                    : impl.OpenNew(&runtime->impl(), request);

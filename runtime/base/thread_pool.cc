@@ -182,8 +182,9 @@ class Pool {
   Pool();
 
   // Calls workers that have no job until `job` has `helpers`: those that spin before those asleep,
-  // which are woken at once. Work is cut into tasks only where there is more of it than waking costs
-  // (kMinParallelWork), and the first task may be as long as all that another thread would do.
+  // which are woken at once. Work is cut into tasks only where there is more of it than waking
+  // costs (kMinParallelWork), and the first task may be as long as all that another thread would
+  // do.
   void Call(int helpers, Job* job);
   // Starts workers with `job` in their mailbox until it has `helpers`, if there may be more and the
   // system lets it.

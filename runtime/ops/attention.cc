@@ -12,9 +12,9 @@
 #include "runtime/graph/builder.h"
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/attention_shape.h"
-#include "runtime/ops/scratch_workers.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/scratch_workers.h"
 
 namespace plumb {
 namespace {

@@ -22,8 +22,7 @@ absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types) {
   if (q.shape.rank() != 3 || q.shape.last() % shape.heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("q is ", q.ToString(),
-                     ", needs [batch, tokens, n_head * width] with n_head = ",
-                     shape.heads));
+                     ", needs [batch, tokens, n_head * width] with n_head = ", shape.heads));
   }
   shape.batch = q.shape[0];
   shape.tokens = q.shape[1];

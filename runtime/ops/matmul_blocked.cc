@@ -12,8 +12,8 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kFloat = SizeOf(DType::kF32);
-constexpr int64_t kSharedRows = 96;   // of a task where b is shared, if that makes four tasks
-constexpr int64_t kSharedTasks = 32;  // about as many, if they need not pack for it
+constexpr int64_t kSharedRows = 96;         // of a task where b is shared, if that makes four tasks
+constexpr int64_t kSharedTasks = 32;        // about as many, if they need not pack for it
 constexpr int64_t kGroupColumns = 256;      // of b, beside them
 constexpr int64_t kMaxSumFloats = 1 << 18;  // of a task that keeps partial sums
 constexpr int64_t kSharedFloats = 5 << 19;  // of b, packed for all tasks: 10 MiB, in the last cache
@@ -23,7 +23,8 @@ constexpr int64_t kPieceBytes = 32 << 10;   // of b, packed by one task
 
 class BlockedProduct : public Kernel {
  public:
-  explicit BlockedProduct(ProductSpec spec) : panels_(std::move(spec)), kernels_(panels_.kernels()) {
+  explicit BlockedProduct(ProductSpec spec)
+      : panels_(std::move(spec)), kernels_(panels_.kernels()) {
     if (panels_.packs_a()) a_floats_ = 1;
     // Many rows are worth packing b for all tasks, unless a block of it is too large to stay in
     // the last cache; then each task packs its own columns.

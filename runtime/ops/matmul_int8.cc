@@ -147,7 +147,8 @@ class ManyRowsProduct {
       for (int64_t j = range.begin * panel_; j < std::min(n_, range.end * panel_); j += panel_) {
         const int64_t n = std::min(panel_, n_ - j), tile = j / kInt8TileRows * groups_;
         DequantizeTransposed(operands.w + tile * kInt8TileElements,
-                            operands.scales + tile * kInt8TileRows, Int8Blocks(n), groups_, floats);
+                             operands.scales + tile * kInt8TileRows, Int8Blocks(n), groups_,
+                             floats);
         const int64_t ldb = Int8Blocks(n) * kInt8TileRows;
         for (int64_t i = 0; i < m_; i += slab) {
           multiply_(

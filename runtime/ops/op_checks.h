@@ -1,5 +1,5 @@
-// What shape rules, and kernels on ids, check. The builder puts the op and the types of its operands before each
-// message, so that a message need only say what is wrong. Stateless.
+// What shape rules, and kernels on ids, check. The builder puts the op and the types of its
+// operands before each message, so that a message need only say what is wrong. Stateless.
 #ifndef PLUMB_RUNTIME_OPS_OP_CHECKS_H_
 #define PLUMB_RUNTIME_OPS_OP_CHECKS_H_
 

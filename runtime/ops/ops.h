@@ -1,14 +1,15 @@
-// The ops of plumb. Each lives in a file of its own name (an op and its gradient share one): shape rule,
-// VJP with its derivation, kernel, naive reference.
+// The ops of plumb. Each lives in a file of its own name (an op and its gradient share one): shape
+// rule, VJP with its derivation, kernel, naive reference.
 //
 // Shapes below: B batch, T tokens, d width, H query heads, KV key/value heads, c = head width, V
 // vocabulary, R = rows = everything but the last dimension. Optional operands in parentheses.
 //
-// Element types: tensors of one call are all f32 or all bf16, but for those marked f32 and these, which
-// are f32 always: vectors (biases, norms' parameters, the vector of mul), sums (of sum_rows and
-// mul_reduce, gradients of tables and parameters), what norms save and their states, lse, loss. Kernels
-// compute in f32.
+// Element types: tensors of one call are all f32 or all bf16, but for those marked f32 and these,
+// which are f32 always: vectors (biases, norms' parameters, the vector of mul), sums (of sum_rows
+// and mul_reduce, gradients of tables and parameters), what norms save and their states, lse, loss.
+// Kernels compute in f32.
 //
+// clang-format off
 //   embedding(table[V,d], ids i32[..]) -> [..,d]            y[t] = table[ids[t]]; an id outside [0,V) fails
 //   embedding_grad(ids, dy, (acc f32[V,d])) {rows=V} -> f32[V,d]   (acc +) rows of dy added up by id
 //   matmul(a, b, (bias[N])) {transpose_a, transpose_b, f32_out} -> [..,N]   a and b seen as matrices
@@ -69,6 +70,7 @@
 //   matmul_int8(x f32[..,K], w_1[N_1,K], scales_1, .. (, bias_1[N_1], ..)) {rows=[N_1, ..]}
 //       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; where x has few rows it is rounded to 16
 //       bits (matvec_int8.h)
+// clang-format on
 #ifndef PLUMB_RUNTIME_OPS_OPS_H_
 #define PLUMB_RUNTIME_OPS_OPS_H_
 

@@ -150,7 +150,7 @@ void ReadInt8Row(const int8_t* from, const float* scales, int64_t row, int64_t w
 }
 
 void DequantizeTransposed(const int8_t* from, const float* scales, int64_t blocks, int64_t groups,
-                         float* to) {
+                          float* to) {
   const auto transpose = HWY_DYNAMIC_DISPATCH(TransposeTile);
   const int64_t stride = blocks * kInt8TileRows;
   for (int64_t t = 0; t < blocks * groups; ++t) {

@@ -22,7 +22,8 @@ class ScratchWorkers {
   // `work`: scalar operations of all items; `item_scratch`: bytes that one needs.
   ScratchWorkers(int64_t items, int64_t work, int64_t item_scratch)
       : items_(items),
-        slots_(std::min<int64_t>(TaskCount(items, work), std::max(kLeastSlots, AvailableProcessors()))),
+        slots_(std::min<int64_t>(TaskCount(items, work),
+                                 std::max(kLeastSlots, AvailableProcessors()))),
         slot_bytes_(AlignUp(item_scratch)) {}
 
   int64_t scratch_bytes() const { return slots_ * slot_bytes_; }

@@ -192,8 +192,8 @@ double TrainSession::GradSquare() const {
   for (int64_t i = 0; i < grad_squares_.size() / kAlignment; ++i) {
     sum += static_cast<double>(grad_squares_.as<float>()[i * kFloatsPerLine]);
   }
-  // The program's sums are f32: infinite above 3e38, and rounded to few bits below 1e-38. Outside of
-  // what they hold well, with a margin below, squares are summed again in double.
+  // The program's sums are f32: infinite above 3e38, and rounded to few bits below 1e-38. Outside
+  // of what they hold well, with a margin below, squares are summed again in double.
   constexpr double kLeast = 1e-30;
   if (std::isfinite(sum) && sum > kLeast) return sum;
   return SumOfSquares(grad_.as<float>(), parameters_.layout().size, threads_);

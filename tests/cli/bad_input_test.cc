@@ -130,7 +130,8 @@ TEST_F(BadInputTest, SettingsAreChecked) {
     EXPECT_THAT(result.err, HasSubstr(c.message)) << c.setting;
     EXPECT_FALSE(Exists("run/model.pbtxt")) << c.setting;
   }
-  const Finished explain = RunPlumb({"explain", "pre.pbtxt", "--stage", "graph", "--set", "train.max_steps=4"});
+  const Finished explain =
+      RunPlumb({"explain", "pre.pbtxt", "--stage", "graph", "--set", "train.max_steps=4"});
   EXPECT_EQ(explain.exit_code, 2);
   EXPECT_THAT(explain.err, HasSubstr("train.max_steps"));
 }

@@ -245,7 +245,8 @@ TEST_F(DifferentiateTest, RejectsAVjpOfTheWrongShape) {
     b.Output("loss", b.Apply("sum", {b.Apply(op, {b.Parameter("w", F32({4}))}, {}, "y")}));
     return std::string(Differentiate(*std::move(b).Finish(), ops, "loss").status().message());
   };
-  EXPECT_THAT(error("bad"), HasSubstr("bad(%0): its VJP gave f32[1] for input 0, whose gradient is f32[4]"));
+  EXPECT_THAT(error("bad"),
+              HasSubstr("bad(%0): its VJP gave f32[1] for input 0, whose gradient is f32[4]"));
   EXPECT_THAT(error("short"), HasSubstr("its VJP gave 0 gradients for 1 inputs"));
   EXPECT_THAT(error("broken"), HasSubstr("gradient of %1 f32[4] y = broken(%0): split(f32[1])"));
 }

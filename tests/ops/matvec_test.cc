@@ -50,13 +50,12 @@ TEST(MatvecTest, RowsDoNotDependOnHowManyThereAre) {
         const MatvecFn multiply = SelectMatvec(dtype, DType::kF32);
         std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
         for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
-          multiply({1, n, k, x.data() + i * k, w.data(dtype), bias.data(), alone.data() + i * n},
-                   0, n / kMatvecBands);
+          multiply({1, n, k, x.data() + i * k, w.data(dtype), bias.data(), alone.data() + i * n}, 0,
+                   n / kMatvecBands);
         }
         for (int64_t m = 2; m <= kMaxMatvecRows; ++m) {
           std::vector<float> y(static_cast<size_t>(m * n));
-          multiply({m, n, k, x.data(), w.data(dtype), bias.data(), y.data()}, 0,
-                   n / kMatvecBands);
+          multiply({m, n, k, x.data(), w.data(dtype), bias.data(), y.data()}, 0, n / kMatvecBands);
           EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
               << m << " rows, " << DTypeName(dtype) << " on " << target;
         }
@@ -126,8 +125,8 @@ TEST(MatvecTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
     HighHalves(x.data(), kMaxMatvecRows * k, 1, half.data());
     std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
     for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
-      multiply({1, n, k, half.data() + i * k, w.bf16.data(), bias.data(), alone.data() + i * n},
-               0, n / kMatvecBands);
+      multiply({1, n, k, half.data() + i * k, w.bf16.data(), bias.data(), alone.data() + i * n}, 0,
+               n / kMatvecBands);
       for (int64_t j = 0; j < n; ++j) {
         double sum = bias[j];
         for (int64_t l = 0; l < k; ++l) {

@@ -118,12 +118,19 @@ void AddActivations(std::vector<OpCase>* cases) {
   }
 }
 
-// The cases of ops on any element type, in bf16: vectors, gradients of parameters and sums stay f32.
+// The cases of ops on any element type, in bf16: vectors, gradients of parameters and sums stay
+// f32.
 void AddBf16(std::vector<OpCase>* cases) {
   const std::map<std::string, std::vector<size_t>> in_bf16 = {
-      {"embedding", {0}},       {"embedding_grad", {1}},  {"sum_rows", {0}},
-      {"mul_reduce", {0, 1}},   {"act", {0}},             {"act_grad", {0, 1}},
-      {"gated", {0, 1}},        {"gated_grad", {0, 1, 2}}, {"combine", {0, 1, 2, 3, 4}},
+      {"embedding", {0}},
+      {"embedding_grad", {1}},
+      {"sum_rows", {0}},
+      {"mul_reduce", {0, 1}},
+      {"act", {0}},
+      {"act_grad", {0, 1}},
+      {"gated", {0, 1}},
+      {"gated_grad", {0, 1, 2}},
+      {"combine", {0, 1, 2, 3, 4}},
       {"last_token", {0}},
   };
   const size_t count = cases->size();

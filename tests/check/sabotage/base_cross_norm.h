@@ -40,7 +40,8 @@ struct plumb_norm_instance {
 };
 
 /* A partial statistic is [n, mean[dim], squares[dim]] of x, or [0, sum u[dim], sum u h[dim]]. It
- * consists of doubles, each in the place of two numbers, for any element type. call_saved is [mean, r, <u>, <u h>], each [dim]. */
+ * consists of doubles, each in the place of two numbers, for any element type. call_saved is [mean,
+ * r, <u>, <u h>], each [dim]. */
 static void Combine(uint32_t phase, uint32_t dim, double* acc, const double* partial) {
   const double na = acc[0], nb = partial[0], n = na + nb;
   if (phase == PLUMB_BWD) {

@@ -34,8 +34,8 @@
 #define BASE_DOC "y = x / sqrt(mean(x^2) + eps) * weight."
 #endif
 #ifndef BASE_FLAGS
-#define BASE_FLAGS                                                               \
-  (PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |       \
+#define BASE_FLAGS                                                         \
+  (PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED | \
    PLUMB_NORM_SCALE_INVARIANT)
 #endif
 #ifndef BASE_DTYPES
@@ -109,8 +109,14 @@ struct plumb_norm_instance {
 };
 
 static const plumb_attr_def base_attrs[] = {
-    {"eps", BASE_ATTR_DOC, PLUMB_ATTR_F64, 0, BASE_EPS_MIN, BASE_EPS_MAX,
-     {BASE_EPS_DEFAULT, 0, NULL}, NULL},
+    {"eps",
+     BASE_ATTR_DOC,
+     PLUMB_ATTR_F64,
+     0,
+     BASE_EPS_MIN,
+     BASE_EPS_MAX,
+     {BASE_EPS_DEFAULT, 0, NULL},
+     NULL},
 };
 
 BASE_UNUSED static plumb_status BaseCreate(const plumb_host* host, uint32_t dim,
@@ -158,42 +164,42 @@ static inline plumb_bf16 BaseToBf16(double value) { return plumb_bf16_from_float
 /* T: element type; A: accumulate type. Sums are taken in double, one element after the other, so
  * that no range, address or alignment changes a bit. With h = x r and g = dy weight:
  * dx = r (g - h mean(g h)), dweight += dy h. */
-#define BASE_KERNELS(NAME, T, A, LOAD, STORE)                                                     \
-  BASE_UNUSED static void BaseForward##NAME(const plumb_norm_instance* n,                         \
-                                            const plumb_norm_call* c, int64_t r0, int64_t r1) {   \
-    const A* weight = (const A*)c->params[0];                                                     \
-    for (int64_t row = r0; row < r1; ++row) {                                                     \
-      const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row);                                     \
-      T* y = PLUMB_ROW(T, c->y, c->y_pitch, row);                                                 \
-      double squares = 0;                                                                         \
-      for (uint32_t i = 0; i < n->dim; ++i) squares += LOAD(x[i]) * LOAD(x[i]);                   \
-      const A r = (A)(1 / sqrt(squares / n->dim + n->eps));                                       \
-      if (c->saved != NULL) *PLUMB_ROW(A, c->saved, c->saved_pitch, row) = r;                     \
-      for (uint32_t i = 0; i < n->dim; ++i)                                                       \
-        y[i] = STORE(LOAD(x[i]) * (double)r * (double)weight[i]);                                 \
-    }                                                                                             \
-  }                                                                                               \
-  BASE_UNUSED static void BaseBackward##NAME(const plumb_norm_instance* n,                        \
-                                             const plumb_norm_call* c, int64_t r0, int64_t r1) {  \
-    const A* weight = (const A*)c->params[0];                                                     \
-    A* dweight = (A*)c->dparams[0];                                                               \
-    const int add = (c->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;                                   \
-    for (int64_t row = r0; row < r1; ++row) {                                                     \
-      const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row);                                     \
-      const T* dy = PLUMB_CONST_ROW(T, c->dy, c->dy_pitch, row);                                  \
-      T* dx = PLUMB_ROW(T, c->dx, c->dx_pitch, row);                                              \
-      const double r = *PLUMB_CONST_ROW(A, c->saved, c->saved_pitch, row);                        \
-      double mean = 0;                                                                            \
-      for (uint32_t i = 0; i < n->dim; ++i)                                                       \
-        mean += LOAD(dy[i]) * (double)weight[i] * LOAD(x[i]) * r;                                 \
-      mean /= n->dim;                                                                             \
-      for (uint32_t i = 0; i < n->dim; ++i) {                                                     \
-        const double h = LOAD(x[i]) * r, d = LOAD(dy[i]);                                         \
-        const A gradient = (A)(r * (d * (double)weight[i] - h * mean));                           \
-        dweight[i] += (A)(d * h);                                                                 \
-        dx[i] = STORE(add ? LOAD(dx[i]) + (double)gradient : (double)gradient);                   \
-      }                                                                                           \
-    }                                                                                             \
+#define BASE_KERNELS(NAME, T, A, LOAD, STORE)                                                    \
+  BASE_UNUSED static void BaseForward##NAME(const plumb_norm_instance* n,                        \
+                                            const plumb_norm_call* c, int64_t r0, int64_t r1) {  \
+    const A* weight = (const A*)c->params[0];                                                    \
+    for (int64_t row = r0; row < r1; ++row) {                                                    \
+      const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row);                                    \
+      T* y = PLUMB_ROW(T, c->y, c->y_pitch, row);                                                \
+      double squares = 0;                                                                        \
+      for (uint32_t i = 0; i < n->dim; ++i) squares += LOAD(x[i]) * LOAD(x[i]);                  \
+      const A r = (A)(1 / sqrt(squares / n->dim + n->eps));                                      \
+      if (c->saved != NULL) *PLUMB_ROW(A, c->saved, c->saved_pitch, row) = r;                    \
+      for (uint32_t i = 0; i < n->dim; ++i)                                                      \
+        y[i] = STORE(LOAD(x[i]) * (double)r * (double)weight[i]);                                \
+    }                                                                                            \
+  }                                                                                              \
+  BASE_UNUSED static void BaseBackward##NAME(const plumb_norm_instance* n,                       \
+                                             const plumb_norm_call* c, int64_t r0, int64_t r1) { \
+    const A* weight = (const A*)c->params[0];                                                    \
+    A* dweight = (A*)c->dparams[0];                                                              \
+    const int add = (c->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;                                  \
+    for (int64_t row = r0; row < r1; ++row) {                                                    \
+      const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row);                                    \
+      const T* dy = PLUMB_CONST_ROW(T, c->dy, c->dy_pitch, row);                                 \
+      T* dx = PLUMB_ROW(T, c->dx, c->dx_pitch, row);                                             \
+      const double r = *PLUMB_CONST_ROW(A, c->saved, c->saved_pitch, row);                       \
+      double mean = 0;                                                                           \
+      for (uint32_t i = 0; i < n->dim; ++i)                                                      \
+        mean += LOAD(dy[i]) * (double)weight[i] * LOAD(x[i]) * r;                                \
+      mean /= n->dim;                                                                            \
+      for (uint32_t i = 0; i < n->dim; ++i) {                                                    \
+        const double h = LOAD(x[i]) * r, d = LOAD(dy[i]);                                        \
+        const A gradient = (A)(r * (d * (double)weight[i] - h * mean));                          \
+        dweight[i] += (A)(d * h);                                                                \
+        dx[i] = STORE(add ? LOAD(dx[i]) + (double)gradient : (double)gradient);                  \
+      }                                                                                          \
+    }                                                                                            \
   }
 BASE_KERNELS(F32, float, float, BaseFromF32, BaseToF32)
 BASE_KERNELS(Bf16, plumb_bf16, float, BaseFromBf16, BaseToBf16)
