@@ -74,7 +74,8 @@ HWY_EXPORT(Select);
 namespace {
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
+  // The gradient of a norm's only number is f32[].
+  if (!types.has(0) || types.in(0) != F32({})) PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
   return std::vector<TensorType>{F32({1})};
 }
 

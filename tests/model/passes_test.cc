@@ -252,31 +252,35 @@ TEST_F(PassesTest, FindWhatTheyAreForInATransformer) {
 }
 
 TEST_F(PassesTest, TakeTheNormOfEachGradientRightAfterItIsMade) {
-  const std::unique_ptr<ModelContext> context = Context("pre", kGpt2);
-  context->optimize.gradient_norms = true;
-  const Graph graph = TrainProgram(*context);
-  const ParameterStore parameters = GenericParameters(*context);
-  const auto results = ReferenceRun(graph, Feeds(parameters, RandomTokens(kBatch, kSeq, 5)));
-  ASSERT_TRUE(results.ok()) << results.status();
-  int squares = 0;
-  for (const ParameterSpec& parameter : context->parameters) {
-    const std::string name = absl::StrCat("grad_square.", parameter.name);
-    double want = 0;
-    for (const double g : results->at(absl::StrCat("grad.", parameter.name)).f) want += g * g;
-    ASSERT_TRUE(results->count(name)) << name;
-    EXPECT_NEAR(results->at(name).f[0], want, 1e-9 * want) << name;
-    const Node& node =
-        graph.nodes[static_cast<size_t>(graph.value(graph.FindOutput(name)).producer)];
-    const int32_t made = graph.value(node.inputs[0]).producer;
-    int32_t next = made + 1;  // several gradients of one node come one after the other
-    while (graph.nodes[static_cast<size_t>(next)].op->name == "sum_squares" &&
-           graph.nodes[static_cast<size_t>(next)].outputs[0] != graph.FindOutput(name)) {
-      ++next;
+  for (const char* norm : {"layer_norm", "scale_norm", "dyt"}) {  // whose gains are vectors, f32[]
+    SCOPED_TRACE(norm);
+    const std::unique_ptr<ModelContext> context = Context("pre", kGpt2, norm);
+    context->optimize.gradient_norms = true;
+    const Graph graph = TrainProgram(*context);
+    const ParameterStore parameters = GenericParameters(*context);
+    const auto results = ReferenceRun(graph, Feeds(parameters, RandomTokens(kBatch, kSeq, 5)));
+    ASSERT_TRUE(results.ok()) << results.status();
+    int squares = 0;
+    for (const ParameterSpec& parameter : context->parameters) {
+      const std::string name = absl::StrCat("grad_square.", parameter.name);
+      double want = 0;
+      for (const double g : results->at(absl::StrCat("grad.", parameter.name)).f) want += g * g;
+      ASSERT_TRUE(results->count(name)) << name;
+      EXPECT_NEAR(results->at(name).f[0], want, 1e-9 * want) << name;
+      const Node& node =
+          graph.nodes[static_cast<size_t>(graph.value(graph.FindOutput(name)).producer)];
+      const int32_t made = graph.value(node.inputs[0]).producer;
+      int32_t next = made + 1;  // several gradients of one node come one after the other
+      while (graph.nodes[static_cast<size_t>(next)].op->name == "sum_squares" &&
+             graph.nodes[static_cast<size_t>(next)].outputs[0] != graph.FindOutput(name)) {
+        ++next;
+      }
+      EXPECT_EQ(graph.nodes[static_cast<size_t>(next)].outputs[0], graph.FindOutput(name)) << name;
+      ++squares;
     }
-    EXPECT_EQ(graph.nodes[static_cast<size_t>(next)].outputs[0], graph.FindOutput(name)) << name;
-    ++squares;
+    EXPECT_GT(squares, 20);
+    ASSERT_TRUE(Executable::Compile(graph).ok());
   }
-  EXPECT_GT(squares, 20);
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ void AddSums(std::vector<OpCase>* cases) {
   for (const int64_t n : {1, 7, 32, 45, 1000}) {
     Add(cases, "sum_squares", absl::StrCat(n), {Random({n})});
   }
+  Add(cases, "sum_squares", "a scalar", {Random({})});
   Add(cases, "sum_squares", "many elements", {Random({401, 3, 333})});
 
   Add(cases, "combine", "one term", {Random({3, 17})},
