@@ -1,71 +1,14 @@
 #include "runtime/compile/optimize.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
-#include "runtime/compile/graph_edit.h"
 #include "runtime/compile/rewrite.h"
 
 namespace plumb {
-
-absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& /*registry*/) {
-  Graph merged = graph;
-  std::vector<bool> keep(graph.nodes.size(), true);
-  std::vector<ValueId> replacement(graph.values.size());
-  std::iota(replacement.begin(), replacement.end(), 0);
-  absl::flat_hash_map<std::string, size_t>
-      first_like;  // what a node computes -> the first that does
-  for (size_t i = 0; i < merged.nodes.size(); ++i) {
-    Node& node = merged.nodes[i];
-    for (ValueId& id : node.inputs) {
-      if (id != kNoValue) id = replacement[static_cast<size_t>(id)];
-    }
-    if (!node.op->updates.empty()) continue;
-    const std::string key = absl::StrCat(node.op->name, "(", absl::StrJoin(node.inputs, ","), ")",
-                                         node.attrs.ToString());
-    const auto [at, is_first] = first_like.emplace(key, i);
-    if (is_first) continue;
-    keep[i] = false;
-    for (size_t k = 0; k < node.outputs.size(); ++k) {
-      replacement[static_cast<size_t>(node.outputs[k])] = merged.nodes[at->second].outputs[k];
-    }
-  }
-  for (GraphOutput& output : merged.outputs) {
-    output.value = replacement[static_cast<size_t>(output.value)];
-  }
-  return KeepNodes(merged, keep);
-}
-
-absl::StatusOr<Graph> DropDeadValues(const Graph& graph, const OpRegistry& /*registry*/) {
-  std::vector<bool> needed = OutputValues(graph);
-  const auto is_needed = [&needed](ValueId id) { return needed[static_cast<size_t>(id)]; };
-  GraphEdit edit(graph);
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const Node& node = graph.nodes[i];
-    // A state that is written is seen by the next run, whoever reads it in this one.
-    if (node.op->updates.empty() &&
-        std::none_of(node.outputs.begin(), node.outputs.end(), is_needed)) {
-      edit.Drop(i);
-      continue;
-    }
-    if (node.op->name == "matmul_act" && node.outputs.size() == 2 && !is_needed(node.outputs[1])) {
-      Node without_slope = node;
-      without_slope.outputs.pop_back();
-      without_slope.attrs.Set("keep", false);
-      edit.Replace(i, {std::move(without_slope)});
-    }
-    for (const ValueId id : node.inputs) {
-      if (id != kNoValue) needed[static_cast<size_t>(id)] = true;
-    }
-  }
-  return std::move(edit).Finish();
-}
 
 const std::vector<Pass>& AllPasses() {
   static const std::vector<Pass>* const passes = new std::vector<Pass>{

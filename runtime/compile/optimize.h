@@ -47,7 +47,9 @@ struct Pass {
 //                        sum reads the stream and writes it, and the product goes to memory no
 //                        more. Before fuse-residual-norms, which would read it there. Rounding
 //   share-operands       products of one left operand with several parameters (q, k, v; gate, up)
-//                        become one matmul_shared, where the first of them was. Bits stay
+//                        become one matmul_shared, where the first of them was. Bits stay, except
+//                        that products of at most 16 rows may be summed in another order beside
+//                        smaller ones (matvec.h)
 //   recompute-blocks     (on request) values of a layer that only the backward pass keeps alive are
 //                        computed a second time, by the same nodes, right before it wants them;
 //                        what a layer hands on, outputs, and what nodes with `updates` make is

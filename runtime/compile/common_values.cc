@@ -1,0 +1,40 @@
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/compile/rewrite.h"
+
+namespace plumb {
+
+absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& /*registry*/) {
+  Graph merged = graph;
+  std::vector<bool> keep(graph.nodes.size(), true);
+  std::vector<ValueId> replacement(graph.values.size());
+  std::iota(replacement.begin(), replacement.end(), 0);
+  absl::flat_hash_map<std::string, size_t>
+      first_like;  // what a node computes -> the first that does
+  for (size_t i = 0; i < merged.nodes.size(); ++i) {
+    Node& node = merged.nodes[i];
+    for (ValueId& id : node.inputs) {
+      if (id != kNoValue) id = replacement[static_cast<size_t>(id)];
+    }
+    if (!node.op->updates.empty()) continue;
+    const std::string key = absl::StrCat(node.op->name, "(", absl::StrJoin(node.inputs, ","), ")",
+                                         node.attrs.ToString());
+    const auto [at, is_first] = first_like.emplace(key, i);
+    if (is_first) continue;
+    keep[i] = false;
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      replacement[static_cast<size_t>(node.outputs[k])] = merged.nodes[at->second].outputs[k];
+    }
+  }
+  for (GraphOutput& output : merged.outputs) {
+    output.value = replacement[static_cast<size_t>(output.value)];
+  }
+  return KeepNodes(merged, keep);
+}
+
+}  // namespace plumb
