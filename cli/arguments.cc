@@ -85,20 +85,23 @@ Overrides RunFormat::Settings() const {
   return settings;
 }
 
-void AddDType(CLI::App* app, std::string* dtype) {
+void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise) {
   app->add_option(
          "--dtype", *dtype,
-         "What to compute in: f32, or bf16, which halves activations and, where the CPU "
-         "multiplies it, nearly the time; weights, their gradients and moments are f32 either "
-         "way. Default: train.dtype")
+         absl::StrCat("What to compute in: f32, or bf16, which halves activations and, where the "
+                      "CPU multiplies it, nearly the time; weights, their gradients and moments "
+                      "are f32 either way. Default: ",
+                      otherwise))
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->type_name("TYPE");
 }
 
-void AddRecompute(CLI::App* app, std::string* recompute) {
-  app->add_option("--recompute", *recompute,
-                  "block: keep what enters each block and compute the rest again for the backward "
-                  "pass; none: keep it. Default: train.recompute")
+void AddRecompute(CLI::App* app, std::string* recompute, const std::string& otherwise) {
+  app->add_option(
+         "--recompute", *recompute,
+         absl::StrCat("block: keep what enters each block and compute the rest again for the "
+                      "backward pass; none: keep it. Default: ",
+                      otherwise))
       ->check(CLI::IsMember({"none", "block"}))
       ->type_name("WHAT");
 }
@@ -140,13 +143,19 @@ absl::StatusOr<Spec> ReadSpec(const std::string& path,
   }
   absl::StatusOr<Spec> spec = Spec::FromFile(path);
   if (!spec.ok()) return spec.status();
-  for (const auto& [field, value] : settings->model) {
+  const absl::Status set = SetFields(settings->model, &*spec);
+  if (!set.ok()) return set;
+  return spec;
+}
+
+absl::Status SetFields(const Overrides& model, Spec* spec) {
+  for (const auto& [field, value] : model) {
     const absl::Status status = spec->Set(field, value);
     if (!status.ok()) {  // the message begins with the field
       return absl::Status(status.code(), absl::StrCat("model.", status.message()));
     }
   }
-  return spec;
+  return absl::OkStatus();
 }
 
 }  // namespace plumb::cli

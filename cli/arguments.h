@@ -35,9 +35,10 @@ struct RunFormat {
   // As settings of a recipe: {"dtype", "BF16"}.
   Overrides Settings() const;
 };
-// --dtype, and --recompute.
-void AddDType(CLI::App* app, std::string* dtype);
-void AddRecompute(CLI::App* app, std::string* recompute);
+// --dtype, and --recompute. `otherwise`: where what is not said comes from.
+void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise = "train.dtype");
+void AddRecompute(CLI::App* app, std::string* recompute,
+                  const std::string& otherwise = "train.recompute");
 
 // --set "model.n_layer=4" and "train.max_steps=200", in order.
 struct Settings {
@@ -45,6 +46,8 @@ struct Settings {
 };
 absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments);
 
+// Applies settings of a model, in order; an error begins with "model." and the field.
+absl::Status SetFields(const Overrides& model, Spec* spec);
 // The model of a file with settings applied. Settings of training are a mistake here.
 absl::StatusOr<Spec> ReadSpec(const std::string& path, const std::vector<std::string>& assignments);
 

@@ -141,9 +141,10 @@ TrainBenchRequest ToRequest(const Options& options, Overrides overrides) {
 }
 
 // Steps until everything is compiled and touched; how long one takes now.
-absl::StatusOr<double> WarmUp(TrainBench* train) {
+absl::StatusOr<double> WarmUp(TrainBench* train, const Interrupts& interrupts) {
   double seconds = 0, last = 0;
   for (int i = 0; i < kWarmUpSteps || seconds < kWarmUpSeconds; ++i) {
+    if (interrupts.requested()) return Interrupted();
     const absl::StatusOr<BenchStep> step = train->Step();
     if (!step.ok()) return step.status();
     seconds += step->seconds;
@@ -161,7 +162,7 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
   TrainBench& train = **opened;
   figures->shape = absl::StrCat(train.batch(), " x ", train.seq());
   figures->dtype = train.dtype();
-  const absl::StatusOr<double> once = WarmUp(&train);
+  const absl::StatusOr<double> once = WarmUp(&train, bench->interrupts);
   if (!once.ok()) return once.status();
   figures->peak_memory = PeakMemoryBytes();
   MachineSpeed machine(bench->runtime);  // has memory of its own
@@ -173,6 +174,7 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
     AddRoundTrip(&machine, figures);
     BenchStep sum;
     for (int64_t i = 0; i < steps; ++i) {
+      if (bench->interrupts.requested()) return Interrupted();
       const absl::StatusOr<BenchStep> step = train.Step();
       if (!step.ok()) return step.status();
       sum.seconds += step->seconds;
@@ -251,6 +253,7 @@ absl::Status TimeDecoding(DecodeBench* decode, MachineSpeed* machine, Bench* ben
     ReadsBetween reads(machine);
     BenchStep sum;
     for (int64_t i = 0; i < n; ++i) {
+      if (bench->interrupts.requested()) return Interrupted();
       const absl::Status read = reads.Turn();
       if (!read.ok()) return read;
       const absl::StatusOr<BenchStep> step = decode->Feed(1);
@@ -289,7 +292,8 @@ absl::Status TimeGeneration(Bench* bench, std::vector<PassFigures>* passes) {
       DecodeBench::Open(bench->runtime, spec, request);
   if (!opened.ok()) return opened.status();
   DecodeBench& decode = **opened;
-  const int64_t n = std::min(bench->options.prompt, decode.context_length());
+  const int64_t n =
+      bench->Wants("prompt") ? std::min(bench->options.prompt, decode.context_length()) : 1;
   const absl::StatusOr<BenchStep> first = decode.Feed(n);
   const int64_t peak_memory = PeakMemoryBytes();
   MachineSpeed machine(bench->runtime);  // has memory of its own
@@ -327,26 +331,39 @@ std::string Profiles(const std::vector<PassFigures>& passes) {
   return text;
 }
 
+// An option that was given and only training reads, or "".
+std::string TrainingOption(const Options& options, const Settings& settings) {
+  if (!options.data.empty()) return "--data";
+  if (!options.train.empty()) return "--train";
+  if (!options.dtype.empty()) return "--dtype";
+  if (options.batch > 0) return "--batch";
+  return settings.train.empty() ? "" : absl::StrCat("--set train.", settings.train[0].first);
+}
+
 absl::StatusOr<int> Measure(const Options& options, const Invocation& invocation) {
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
   if (!settings.ok()) return settings.status();
+  const std::string unused = TrainingOption(options, *settings);
+  if (!unused.empty() && !options.only.empty() && options.only != "train") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(unused, " is about training, which --only ", options.only, " leaves out"));
+  }
   absl::StatusOr<Spec> spec = Spec::FromFile(options.model);
   if (!spec.ok()) return spec.status();
-  for (const auto& [field, value] : settings->model) {
-    const absl::Status set = spec->Set(field, value);
-    if (!set.ok()) return set;
-  }
+  const absl::Status fields = SetFields(settings->model, &*spec);
+  if (!fields.ok()) return fields;
   if (options.vocab > 0) {
     const absl::Status set = spec->Set("vocab_size", absl::StrCat(options.vocab));
     if (!set.ok()) return set;
   }
   if (spec->vocab_size() == 0 && (options.data.empty() || options.only != "train")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.model,
-                     ": vocab_size is missing, and there is no data to take it from; say it with "
-                     "--vocab N"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.model, ": vocab_size is missing, and ",
+        options.data.empty() ? "there is no data to take it from; say it with --vocab N"
+                             : "only training takes it from --data: say it with --vocab N, or "
+                               "measure training alone with --only train"));
   }
   const Interrupts interrupts;
   Bench bench{options, runtime->get(), *std::move(spec), Progress(options.quiet), interrupts};

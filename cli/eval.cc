@@ -1,5 +1,6 @@
 // plumb eval: the loss of a trained model on data, or all that a model computes for given tokens.
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -156,13 +157,10 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
                   "Of RUN: bf16 or int8, to measure the loss with the weights held so too, and the "
                   "difference; of MODEL.pbtxt: a file (safetensors)")
       ->type_name("TYPE|FILE");
-  app->add_option(
-         "--stride", options->stride,
+  AddInt(app, "--stride", &options->stride, 1, std::numeric_limits<int32_t>::max(),
          "Read running text in windows that overlap, each with N new tokens, so that every "
          "token has at least the context's length less N before it; without, windows stand "
-         "side by side and the first tokens of each have little")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+         "side by side and the first tokens of each have little");
   app->add_option("--tokens", options->tokens, "Token ids to run it on: JSON, [batch][seq]")
       ->type_name("FILE");
   app->add_option("--logits", options->logits,

@@ -29,7 +29,7 @@ std::vector<std::string> Places() {
 
 // Becomes the checker, and so returns only if that is impossible.
 absl::Status Exec(const std::string& program, const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {kProgram};
+  std::vector<std::string> words = {"plumb plugin check"};  // what its help calls itself
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -53,7 +53,7 @@ absl::StatusOr<int> RunChecker(const std::vector<std::string>& arguments) {
 
 void AddPluginCheckCommand(CLI::App* plugin, Invocation* invocation) {
   CLI::App* app = plugin->add_subcommand(
-      "check", "Try a plugin against the norm ABI, check by check (--help shows the options)");
+      "check", "Try a plugin against the norm ABI, check by check; --help shows its own options");
   // All that follows is the checker's, --help too.
   app->set_help_flag();
   app->prefix_command();

@@ -311,7 +311,7 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
                 "Write figures of activations, gradients and parameters to RUN/probes.jsonl");
   AddInt(app, "--probe-every", &options->probe_every, 0, std::numeric_limits<int32_t>::max(),
          absl::StrCat("Probe step 1 and every N-th; default ", kDefaultProbeInterval,
-                      "; 0: none, though the run that is resumed has probes"));
+                      "; 0: no probes, even if the run that is resumed had some"));
   AddRepeated(app, "--probe-point", "GLOB", &options->probe_points,
               "Probe these points only, e.g. *.residual or grad.layers.0.*; repeatable; "
               "plumb explain MODEL --stage probes lists them");

@@ -138,7 +138,9 @@ int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   Options options;
   options.run.parallel = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  CLI::App app("Tries a norm plugin against the norm ABI, check by check.", "plumb-norm-check");
+  // `plumb plugin check` says its own name.
+  CLI::App app("Tries a norm plugin against the norm ABI, check by check.",
+               argc > 0 && std::strchr(argv[0], ' ') != nullptr ? argv[0] : "plumb-norm-check");
   AddOptions(&app, &options);
   try {
     app.parse(argc, argv);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "plumb/bench.h"
 #include "runtime/api/bench_text.h"
+#include "runtime/api/model_for_data.h"
 #include "runtime/api/out_of_memory.h"
 #include "runtime/api/run_directory.h"
 #include "runtime/api/run_profile.h"
@@ -34,6 +35,7 @@ absl::StatusOr<TrainSpec> ToTrainSpec(const TrainBenchRequest& request) {
   if (request.dtype == "bf16") overrides.emplace_back("dtype", "BF16");
   if (request.data_path.empty()) {
     overrides.emplace_back("data.format", "TEXT");
+    overrides.emplace_back("data.vocabulary", "CHARACTERS");
     overrides.emplace_back("data.val_fraction", "0");
   }
   return ParseTrainSpec(text, file, overrides);
@@ -116,10 +118,7 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(Runtime* runtime, c
   PLUMB_ASSIGN_OR_RETURN(Dataset data, MakeData(request, impl.train, model.vocab_size(),
                                                 impl.context->model.dims.context_length));
   impl.data = std::make_unique<Dataset>(std::move(data));
-  const int64_t tokens = impl.data->tokenizer().vocab_size();
-  if (model.vocab_size() < tokens) {
-    PLUMB_RETURN_IF_ERROR(model.Set("vocab_size", absl::StrCat(tokens)));
-  }
+  PLUMB_RETURN_IF_ERROR(FitVocabulary(impl.data->tokenizer(), request.data_path, &model));
   PLUMB_ASSIGN_OR_RETURN(impl.context, runtime->impl().MakeContext(model));
   for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);
   PLUMB_ASSIGN_OR_RETURN(impl.session, OrOutOfMemory([&] {

@@ -19,6 +19,7 @@ std::string RunProbesPath(const std::string& run) { return JoinPath(run, "probes
 absl::StatusOr<FileLock> LockRun(const std::string& run) {
   PLUMB_RETURN_IF_ERROR(MakeDirectories(run));
   absl::StatusOr<FileLock> lock = FileLock::Acquire(JoinPath(run, ".lock"));
+  if (lock.ok()) PLUMB_RETURN_IF_ERROR(RemoveTemporaries(run));
   if (!absl::IsUnavailable(lock.status())) return lock;
   return absl::AlreadyExistsError(absl::StrCat(
       run, ": another process is training into it; wait for it, or choose another --out"));
@@ -39,6 +40,8 @@ absl::StatusOr<RunFiles> ReadRunFiles(
     const std::string& run,
     const std::vector<std::pair<std::string, std::string>>& train_overrides) {
   if (!IsRunDirectory(run)) {
+    const absl::Status why = ReadFile(RunModelPath(run)).status();
+    if (absl::IsPermissionDenied(why)) return why;
     return absl::NotFoundError(absl::StrCat(run, ": holds no run (there is no ", RunModelPath(run),
                                             "); plumb train makes one"));
   }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/api/describe_data.h"
+#include "runtime/api/model_for_data.h"
 #include "runtime/api/out_of_memory.h"
 #include "runtime/api/run_directory.h"
 #include "runtime/api/run_events.h"
@@ -42,16 +43,6 @@ std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Da
                       {"plugins", plugins},  {"plumb", PlumbVersion()},
                       {"threads", threads}};
   return state.dump();
-}
-
-absl::Status FitVocabulary(const Tokenizer& tokenizer, const std::string& data_path,
-                           ModelSpec* spec) {
-  const int64_t needed = tokenizer.vocab_size();
-  if (spec->vocab_size() == 0) return spec->Set("vocab_size", absl::StrCat(needed));
-  if (spec->vocab_size() >= needed) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      data_path, ": has ", needed, " tokens (", tokenizer.Description(), "), but ", spec->file(),
-      " says vocab_size: ", spec->vocab_size(), "; leave vocab_size out to take it from the data"));
 }
 
 absl::Status CheckHoldsNoRun(const std::string& out) {
@@ -106,10 +97,7 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   PLUMB_ASSIGN_OR_RETURN(spec,
                          ParseTrainSpec(train_text, request.train_path, request.train_overrides));
   if (request.seed.has_value()) spec.seed = *request.seed;
-  PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ModelSpec::FromFile(request.model_path));
-  for (const auto& [field, value] : request.model_overrides) {
-    PLUMB_RETURN_IF_ERROR(Annotate(model.Set(field, value), "model."));
-  }
+  PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ReadModel(request.model_path, request.model_overrides));
   PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(request.data_path, ToDatasetOptions(spec)));
   data = std::make_unique<Dataset>(std::move(dataset));
   PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), request.data_path, &model));
@@ -134,10 +122,7 @@ absl::Status TrainRun::Impl::CheckSameModel(Runtime::Impl* runtime, const TrainR
     return absl::InvalidArgumentError(
         "--set model.* cannot change the model of a run that is resumed");
   }
-  PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ModelSpec::FromFile(request.model_path));
-  for (const auto& [field, value] : request.model_overrides) {
-    PLUMB_RETURN_IF_ERROR(Annotate(model.Set(field, value), "model."));
-  }
+  PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ReadModel(request.model_path, request.model_overrides));
   PLUMB_RETURN_IF_ERROR(FitVocabulary(tokenizer, request.data_path, &model));
   PLUMB_ASSIGN_OR_RETURN(const ResolvedModel other,
                          Resolve(model, &runtime->plugins, runtime->resolve));

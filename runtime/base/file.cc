@@ -21,6 +21,8 @@
 namespace plumb {
 namespace {
 
+constexpr absl::string_view kTemporary = ".tmp.";  // and the number of the process
+
 absl::Status FromErrno(absl::string_view path, absl::string_view what) {
   const int error = errno;
   const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
@@ -97,7 +99,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::FunctionRef<absl::Status(PieceSink sink)> produce) {
-  const std::string temporary = absl::StrCat(path, ".tmp.", getpid());
+  const std::string temporary = absl::StrCat(path, kTemporary, getpid());
   absl::Status status = WriteAndSync(temporary, produce, path);
   if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
     status = FromErrno(path, "cannot replace");
@@ -119,6 +121,19 @@ absl::Status WriteFileAtomically(const std::string& path,
 
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content) {
   return WriteFileAtomically(path, absl::MakeConstSpan(&content, 1));
+}
+
+absl::Status RemoveTemporaries(const std::string& directory) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
+  for (const std::string& name : names) {
+    const size_t at = absl::string_view(name).rfind(kTemporary);
+    if (at == absl::string_view::npos || at == 0) continue;
+    const std::string process = name.substr(at + kTemporary.size());
+    if (process.empty() || process.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string path = JoinPath(directory, name);
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) return FromErrno(path, "cannot remove");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status MakeDirectories(const std::string& path) {

@@ -32,6 +32,10 @@ absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> parts);
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content);
 
+// Removes what WriteFileAtomically left beside files of `directory` when its process was killed.
+// REQUIRES: no other process writes there.
+absl::Status RemoveTemporaries(const std::string& directory);
+
 // mkdir -p.
 absl::Status MakeDirectories(const std::string& path);
 // fsync of a directory: makes the renames inside it durable.

@@ -132,6 +132,14 @@ class NotRoot {
   bool changed_ = false;
 };
 
+TEST_F(FileTest, RemovesWhatKilledProcessesLeft) {
+  for (const char* name : {"a.tmp.123", "b.json.tmp.7", "c.tmp.x7", "d.tmp.", ".tmp.5", "e"}) {
+    ASSERT_TRUE(WriteFileAtomically(In(name), "x").ok());
+  }
+  ASSERT_TRUE(RemoveTemporaries(directory_).ok());
+  EXPECT_THAT(Names(), ElementsAre(".tmp.5", "c.tmp.x7", "d.tmp.", "e"));
+}
+
 TEST_F(FileTest, AnUnwritableDirectoryKeepsItsFile) {
   ASSERT_TRUE(WriteFileAtomically(In("a"), "old").ok());
   {

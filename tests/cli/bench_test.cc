@@ -124,7 +124,16 @@ TEST_F(BenchTest, MistakesAreExplained) {
   EXPECT_THAT(vocab.err, HasSubstr("--vocab"));
   const Finished field = RunPlumb({"bench", "pre.pbtxt", "--set", "model.n_layers=2"});
   EXPECT_EQ(field.exit_code, 2);
-  EXPECT_THAT(field.err, HasSubstr("n_layer"));
+  EXPECT_THAT(field.err, HasSubstr("model.n_layers"));
+  const Finished only_decode =
+      RunPlumb({"bench", "pre.pbtxt", "--only", "decode", "--set", "train.grad_clip=0"});
+  EXPECT_EQ(only_decode.exit_code, 2);
+  EXPECT_THAT(only_decode.err, HasSubstr("--set train.grad_clip is about training"));
+  // A vocabulary that was asked for is not made larger.
+  const Finished small = RunPlumb({"bench", "pre.pbtxt", "--only", "train", "--vocab", "3",
+                                   "--data", "names.txt", "--rounds", "1"});
+  EXPECT_EQ(small.exit_code, 2);
+  EXPECT_THAT(small.err, HasSubstr("says vocab_size: 3"));
 }
 
 }  // namespace

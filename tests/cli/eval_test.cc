@@ -102,6 +102,11 @@ TEST_F(EvalTest, TextIsReadInWindowsThatOverlapOnRequest) {
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("a stride is for running text"));
   EXPECT_EQ(RunPlumb({"eval", "run", "--data", "text.txt", "--stride", "4000"}).exit_code, 2);
+  for (const char* word : {"0", "-1", "010", "0x10", "5k"}) {
+    const Finished no_number = RunPlumb({"eval", "run", "--data", "text.txt", "--stride", word});
+    EXPECT_EQ(no_number.exit_code, 2) << word;
+    EXPECT_THAT(no_number.err, HasSubstr("is not a whole number from 1")) << word;
+  }
 }
 
 TEST_F(EvalTest, AgreesWithTheReferenceOnEveryGoldenModel) {
