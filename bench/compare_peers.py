@@ -29,7 +29,7 @@ GPT2 = dict(n_layer=12, n_head=12, d_model=768, vocab=50304, activation="gelu_ta
             tied=True, bias=True, clip=True)
 MODELS = {
     "study": dict(
-        title="study, one name", dtypes=["f32"], threads=1,
+        title="study, one name, 1 thread", dtypes=["f32"], threads=1,
         file=os.path.join(STUDY, "pre.pbtxt"),
         plumb=["--train", os.path.join(STUDY, "train.pbtxt"),
                "--data", os.path.join(EXAMPLES, "data", "names.txt")],
