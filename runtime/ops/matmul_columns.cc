@@ -1,7 +1,7 @@
 // A product whose b, a weight matrix as a rule, is large beside a and the result, which are
 // activations: of few tokens by a large matrix.
 //
-// Such a b comes from memory. Packed before the product, as for many rows (matmul_blocked.cc), it
+// Such a b comes from memory. Packed before the product, as for many rows (matmul_many_rows.cc), it
 // would take a seventh of the time of 256 rows, in which nothing is multiplied. So a thread takes
 // columns of b with all rows of a, which stay in the caches: it packs a panel, multiplies all rows
 // by it, and asks on the way for the memory of the panel after it. What threads hand each other

@@ -1,4 +1,4 @@
-// What a large matrix product (matmul_blocked.cc, matmul_columns.cc, matmul_tokens.cc) is made of,
+// What a large matrix product (matmul_panels.h, matmul_tokens.cc) is made of,
 // for one kind of operands: packing into panels, and the product of a slab of rows by one panel.
 // Stateless, thread-safe.
 //

@@ -94,6 +94,12 @@ void ProductPanels::SetA(const KernelArgs& args, const ProductTerm& term, const 
   }
 }
 
+void ProductPanels::PrepareA(const KernelArgs& args, const ProductTerm& term, const Block& block,
+                             int64_t first, float* scratch, PanelArgs* g) const {
+  if (!block.in_place) PackA(args, term, block.range, first, g->rows, scratch);
+  SetA(args, term, block, first, scratch, g);
+}
+
 void ProductPanels::AskForA(const KernelArgs& args, const ProductTerm& term, const Block& block,
                             int64_t first, RowsToCome* to_come, PanelArgs* g) const {
   if (!a_is_far_ || !block.in_place) return;

@@ -1,6 +1,6 @@
-// What the ways of cutting a large product (matmul_blocked.cc, matmul_columns.cc) have in common:
-// terms in blocks, operands packed, a slab of rows multiplied by a panel of b, and what is done
-// with the finished sums. Immutable. Private to the room.
+// What the ways of cutting a large product (matmul_blocked.cc, matmul_columns.cc,
+// matmul_many_rows.cc) have in common: terms in blocks, operands packed, a slab of rows multiplied
+// by a panel of b, and what is done with the finished sums. Immutable. Private to the room.
 #ifndef PLUMB_RUNTIME_OPS_MATMUL_PANELS_H_
 #define PLUMB_RUNTIME_OPS_MATMUL_PANELS_H_
 
@@ -65,6 +65,9 @@ class ProductPanels {
   // on; `packed` where the block is not read in place.
   void SetA(const KernelArgs& args, const ProductTerm& term, const Block& block, int64_t first,
             const float* packed, PanelArgs* g) const;
+  // SetA, with the rows packed at `scratch` where the block is not read in place.
+  void PrepareA(const KernelArgs& args, const ProductTerm& term, const Block& block, int64_t first,
+                float* scratch, PanelArgs* g) const;
   // Has the first panel of a slab of g->rows rows, from the `first` on, ask for the rows of a: in
   // each tile for those of the next. They are then near for all panels. Not where they are anyway.
   void AskForA(const KernelArgs& args, const ProductTerm& term, const Block& block, int64_t first,

@@ -156,6 +156,7 @@ std::unique_ptr<Kernel> MakeProductKernel(ProductSpec spec) {
   if (std::unique_ptr<Kernel> small = MakeSmallProduct(spec)) return small;
   if (std::unique_ptr<Kernel> tokens = MakeTokensProduct(spec)) return tokens;
   if (std::unique_ptr<Kernel> columns = MakeColumnsProduct(spec)) return columns;
+  if (std::unique_ptr<Kernel> many_rows = MakeManyRowsProduct(spec)) return many_rows;
   return MakeBlockedProduct(std::move(spec));
 }
 

@@ -59,7 +59,9 @@ std::unique_ptr<Kernel> MakeTokensProduct(const ProductSpec& spec);
 // A product whose b is large beside a and the result, as a weight matrix is beside a few hundred
 // tokens: no part of b is packed without products beside it. Null for others.
 std::unique_ptr<Kernel> MakeColumnsProduct(const ProductSpec& spec);
-// Any product: cut into blocks for several threads, operands packed into panels.
+// Many rows by one matrix that is packed once for all tasks. Null for others.
+std::unique_ptr<Kernel> MakeManyRowsProduct(const ProductSpec& spec);
+// Any product: cut into blocks for several threads, each of which packs what it needs.
 std::unique_ptr<Kernel> MakeBlockedProduct(ProductSpec spec);
 
 }  // namespace plumb

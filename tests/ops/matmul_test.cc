@@ -138,9 +138,9 @@ TEST(ProductTest, TokensInPanelsHaveTheBitsOfBlocks) {
   }
 }
 
-// Many rows, for which the matrix is packed once or read where it is, and the same rows some at a
-// time, cut by columns: the very same bits. Sums of two blocks of terms, over several tasks'
-// columns, made in the result's memory and beside it.
+// Many rows, for which the matrix is packed once or read where it is, or packed by each task, and
+// the same rows some at a time, cut by columns: the very same bits. Sums of two blocks of terms,
+// over several tasks' columns, made in the result's memory and beside it.
 TEST(ProductTest, CutsDoNotChangeBits) {
   const int64_t m = 1300, some = 145, n = 530, k = 1600;
   const std::vector<float> x = Draw(m * k, "x"), w = Draw(n * k, "w"), bias = Draw(n, "bias");
@@ -157,6 +157,8 @@ TEST(ProductTest, CutsDoNotChangeBits) {
         result.bias = 2;
         spec.results = {result};
         const std::unique_ptr<Kernel> blocked = MakeBlockedProduct(spec);
+        const std::unique_ptr<Kernel> many_rows = MakeManyRowsProduct(spec);
+        ASSERT_NE(many_rows, nullptr);
         ASSERT_EQ(MakeColumnsProduct(spec), nullptr);
         spec.m = some;
         const std::unique_ptr<Kernel> columns = MakeColumnsProduct(spec);
@@ -169,6 +171,11 @@ TEST(ProductTest, CutsDoNotChangeBits) {
         const int64_t row_bytes = n * SizeOf(dtype);
         const std::vector<char> whole =
             Multiply(*blocked, from, matrix, bias.data(), m * row_bytes, 2);
+        for (const int threads : {1, 2, 5}) {
+          EXPECT_EQ(Multiply(*many_rows, from, matrix, bias.data(), m * row_bytes, threads), whole)
+              << DTypeName(dtype) << (transpose_b ? " transpose_b" : "") << ", " << threads
+              << " threads";
+        }
         for (int64_t row = 0; row + some <= m; row += some) {
           const int threads = static_cast<int>(1 + row / some % 8);
           const std::vector<char> part = Multiply(*columns, from + row * k * SizeOf(dtype), matrix,
