@@ -11,6 +11,7 @@
 #include "runtime/api/run_directory.h"
 #include "runtime/api/run_profile.h"
 #include "runtime/api/runtime_impl.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/session/train_session.h"
@@ -69,7 +70,7 @@ struct TrainBench::Impl {
 
 absl::StatusOr<double> TrainBench::Impl::FlopsOf(int64_t tokens) {
   const int64_t rows = train.batch_size * train.gradient_accumulation_steps;
-  const int64_t seq = std::max<int64_t>(1, (tokens + rows - 1) / rows);
+  const int64_t seq = std::max<int64_t>(1, CeilDiv(tokens, rows));
   const auto [it, is_new] = flops.try_emplace(seq, 0.0);
   if (is_new) {
     BuildOptions options;

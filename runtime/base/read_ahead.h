@@ -1,4 +1,5 @@
-// What a thread will read from memory next, for it to ask for while it has nothing else to do.
+// What a thread will read from memory next, for it to ask for while it has nothing else to do. To
+// ask for memory is to prefetch it, here and everywhere in plumb.
 #ifndef PLUMB_RUNTIME_BASE_READ_AHEAD_H_
 #define PLUMB_RUNTIME_BASE_READ_AHEAD_H_
 
@@ -6,6 +7,8 @@
 #include <cstdint>
 
 namespace plumb {
+
+inline constexpr int64_t kCacheLine = 64;  // bytes, on all processors that plumb is built for
 
 // Some streams of equal length, side by side. A value: it outlives what it was made from, and to
 // ask for memory that is not there any more does no harm.
@@ -25,11 +28,10 @@ struct ReadAhead {
   // Asks for some more lines; false when all were asked for.
   // Always inlined: to gcc a function that only prefetches has no effect.
   [[gnu::always_inline]] bool Step() {
-    constexpr int64_t kLine = 64;
     if (bytes <= 0 || streams <= 0) return false;
     for (int64_t s = 0; s < streams; ++s) __builtin_prefetch(at + s * apart, 0, 2);
-    at += kLine;
-    bytes -= kLine;
+    at += kCacheLine;
+    bytes -= kCacheLine;
     return true;
   }
 };

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/onednn/one_thread.h"
@@ -64,7 +65,7 @@ GemmSpeed::Impl::Impl(memory::data_type dtype, int thread_count) : threads(threa
   // Zeros, packed or not, are zeros; and what the numbers are does not change the time.
   weights = AlignedBuffer(static_cast<int64_t>(desc.weights_desc().get_size()));
   packed = memory(desc.weights_desc(), engine, weights.data());
-  parts.resize(static_cast<size_t>((kSize + rows - 1) / rows));
+  parts.resize(static_cast<size_t>(CeilDiv(kSize, rows)));
   flops = 2.0 * kSize * kSize * static_cast<double>(rows) * static_cast<double>(parts.size());
   for (Part& part : parts) {
     part.src = AlignedBuffer(static_cast<int64_t>(src.get_size()));

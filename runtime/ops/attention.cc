@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/attention_kernels.h"
@@ -76,7 +77,7 @@ class AttentionKernel : public Kernel {
       : shape_(shape),
         attend_(ChooseAttend<T>()),
         heads_(shape.batch * shape.heads),
-        blocks_((shape.tokens + kQueryRows - 1) / kQueryRows),
+        blocks_(CeilDiv(shape.tokens, kQueryRows)),
         workers_(heads_ * blocks_, 2 * heads_ * shape.tokens * shape.tokens * shape.head_dim,
                  AttendScratchBytes(shape.tokens, shape.head_dim)) {}
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/divide.h"
+#include "runtime/base/read_ahead.h"
 #include "runtime/ops/attention_kernels.h"
 
 namespace plumb {
@@ -19,8 +21,8 @@ class RowsAhead {
   void Add(const T* at, int64_t stride, int64_t rows, int64_t n) {
     constexpr int64_t kSize = sizeof(T);
     // Lines from that of a first element to that of a last one, wherever in lines rows begin.
-    const bool on_lines = (reinterpret_cast<uintptr_t>(at) | (stride * kSize)) % kLine == 0;
-    const int64_t lines = (n * kSize + kLine - 1) / kLine + (on_lines ? 0 : 1);
+    const bool on_lines = (reinterpret_cast<uintptr_t>(at) | (stride * kSize)) % kCacheLine == 0;
+    const int64_t lines = CeilDiv(n * kSize, kCacheLine) + (on_lines ? 0 : 1);
     part_[parts_++] = {reinterpret_cast<const char*>(at), stride * kSize, rows, lines};
     rows_ += rows;
   }
@@ -28,7 +30,7 @@ class RowsAhead {
   // Then this many calls of Step, if there are any, ask for all of them.
   void SpreadOver(int64_t steps) {
     steps = std::max<int64_t>(1, steps);
-    step_ = (rows_ + steps - 1) / steps;
+    step_ = CeilDiv(rows_, steps);
   }
 
   void Step() {
@@ -48,7 +50,7 @@ class RowsAhead {
           break;
         default:
           for (int64_t i = 0; i < rows; ++i, at += part.stride) {
-            for (int64_t line = 0; line < part.lines; ++line) Ask<1>(at + line * kLine, 0, 1);
+            for (int64_t line = 0; line < part.lines; ++line) Ask<1>(at + line * kCacheLine, 0, 1);
           }
       }
       part.at = at;
@@ -60,7 +62,6 @@ class RowsAhead {
 
  private:
   static constexpr int kMost = 8;
-  static constexpr int64_t kLine = 64;
 
   // Asks for the lines of some rows and returns where the next one stands. They come to the second
   // level: the first one is full of what is at hand.
@@ -69,7 +70,7 @@ class RowsAhead {
 #pragma GCC unroll 4
     for (int64_t i = 0; i < rows; ++i, at += stride) {
 #pragma GCC unroll 4
-      for (int line = 0; line < kLines; ++line) __builtin_prefetch(at + line * kLine, 0, 2);
+      for (int line = 0; line < kLines; ++line) __builtin_prefetch(at + line * kCacheLine, 0, 2);
     }
     return at;
   }

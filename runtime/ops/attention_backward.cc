@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "runtime/base/divide.h"
 #include "runtime/ops/attention_ahead.h"
 #include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_kernels.h"
@@ -183,7 +184,7 @@ void DifferentiateQueries(const AttendGradArgs<T>& args, int64_t head, int64_t s
   const FloatTail<Df> tail(d, c - last);
   PackTiles(args.q + start, args.q_stride, rows, c, x.q, x.width);
   PackTiles(args.dcontext + start, args.q_stride, rows, c, x.dcontext, x.width);
-  const int64_t padded = (rows + kRowTile - 1) / kRowTile * kRowTile;
+  const int64_t padded = RoundUp(rows, kRowTile);
   // Then every sum is made at once.
   const bool only = args.group == 1 && args.tokens <= kGradRows;
   if (!only) ZeroRows(x.dq, 0, padded, x.width);
@@ -213,7 +214,7 @@ void DifferentiateQueries(const AttendGradArgs<T>& args, int64_t head, int64_t s
       DifferentiateBlock<true>(args, 0, rows, n_keys, 0, x, &ahead);
       return;
     }
-    const int64_t key_tiles = (n_keys + kRowTile - 1) / kRowTile * kRowTile;
+    const int64_t key_tiles = RoundUp(n_keys, kRowTile);
     ZeroRows(x.dk, 0, key_tiles, x.width);
     ZeroRows(x.dv, 0, key_tiles, x.width);
 

@@ -1,5 +1,6 @@
 // The backward core of attention for bf16 by dot products of pairs. The same steps as in
 // attention_backward.cc, whose comments hold here too.
+#include "runtime/base/divide.h"
 #include "runtime/ops/attention_ahead.h"
 #include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_bf16_tiles.h"
@@ -116,7 +117,7 @@ struct ToScoreGradients {
 template <bool kWhole>
 PLUMB_INLINE void DifferentiateTile(int64_t i, int64_t r0, int64_t c, int64_t visible,
                                     int64_t n_keys, int64_t vectors, const Blocks& x) {
-  const int64_t stride = x.width / 2, depth = (c + 1) / 2, pairs_at = r0 / 2 * kKeyBlock;
+  const int64_t stride = x.width / 2, depth = CeilDiv(c, 2), pairs_at = r0 / 2 * kKeyBlock;
   MultiplyRows(
       {x.q + i * stride, stride, 1}, x.k_columns, kKeyBlock, depth, vectors, FromZero(),
       ToProbabilities<kWhole>{visible, n_keys, x.scale, x.lse + i, x.p, x.p_pairs + pairs_at});
@@ -147,11 +148,11 @@ void DifferentiateBlock(const AttendGradArgs<uint16_t>& args, int64_t i0, int64_
     const LeftOperand ds = {x.ds, kKeyBlock / 2, 1};
     if constexpr (kOnly) {
       MultiplyRows(
-          ds, x.k_pairs, x.width, (seen + 1) / 2, channels, FromZero(),
+          ds, x.k_pairs, x.width, CeilDiv(seen, 2), channels, FromZero(),
           ToRows{args.dq + i * args.q_stride, args.q_stride, rows - r0, c, &args.scale, 0});
     } else {
       float* dq = x.dq + i * x.width;
-      MultiplyRows(ds, x.k_pairs, x.width, (seen + 1) / 2, channels, FromMemory{dq, x.width},
+      MultiplyRows(ds, x.k_pairs, x.width, CeilDiv(seen, 2), channels, FromMemory{dq, x.width},
                    ToMemory{dq, x.width});
     }
   }
@@ -212,7 +213,7 @@ void DifferentiateQueries(const AttendGradArgs<uint16_t>& args, int64_t head, in
                           int64_t rows, const Blocks& x, float* totals) {
   const int64_t c = args.head_dim;
   const int64_t start = s0 * args.q_stride + head * c;
-  const int64_t padded = (rows + kRowTile - 1) / kRowTile * kRowTile;
+  const int64_t padded = RoundUp(rows, kRowTile);
   PackWords(args.q + start, args.q_stride, rows, c, x.q, x.width);
   PackWords(args.dcontext + start, args.q_stride, rows, c, x.dcontext, x.width);
   PackPairs(args.q + start, args.q_stride, rows, padded, c, x.q_pairs, x.width);
@@ -237,7 +238,7 @@ void DifferentiateQueries(const AttendGradArgs<uint16_t>& args, int64_t head, in
       DifferentiateBlock<true>(args, 0, rows, n_keys, 0, x, &ahead);
       return;
     }
-    const int64_t key_tiles = (n_keys + kRowTile - 1) / kRowTile * kRowTile;
+    const int64_t key_tiles = RoundUp(n_keys, kRowTile);
     std::fill_n(x.dk, key_tiles * x.width, 0.0f);
     std::fill_n(x.dv, key_tiles * x.width, 0.0f);
 

@@ -1,5 +1,6 @@
 // The forward core of attention for bf16 by dot products of pairs. The same steps as in
 // attention_forward.cc, whose comments hold here too, tile by tile.
+#include "runtime/base/divide.h"
 #include "runtime/ops/attention_ahead.h"
 #include "runtime/ops/attention_bf16.h"
 #include "runtime/ops/attention_bf16_tiles.h"
@@ -118,7 +119,7 @@ PLUMB_INLINE void AttendTile(const AttendArgs<uint16_t>& args, int64_t r0, bool 
   const int64_t q_stride = x.width / 2;
   ahead->Step();
   __m512 over = _mm512_set1_ps(kMinusInfinity);
-  MultiplyRows({x.q + r0 * q_stride, q_stride, 1}, keys.columns, kKeyBlock, (c + 1) / 2, vectors,
+  MultiplyRows({x.q + r0 * q_stride, q_stride, 1}, keys.columns, kKeyBlock, CeilDiv(c, 2), vectors,
                FromZero(), ToScores<kWhole>{r0, keys, x, &over});
   float raised[kRowTile] = {};
   if (keys.first || _mm512_cmp_ps_mask(over, _mm512_set1_ps(kRaiseAbove), _CMP_GT_OQ) != 0) {
@@ -146,7 +147,7 @@ PLUMB_INLINE void AttendTile(const AttendArgs<uint16_t>& args, int64_t r0, bool 
   ahead->Step();
   const LeftOperand p = {x.p, kKeyBlock / 2, 1};
   float* sum = x.sum + r0 * x.width;
-  const int64_t pairs = (seen + 1) / 2, channels = VectorCount(c);
+  const int64_t pairs = CeilDiv(seen, 2), channels = VectorCount(c);
   const FromMemory from_sum{sum, x.width};
   const ToMemory to_sum{sum, x.width};
   alignas(64) float inverse[kLanes];

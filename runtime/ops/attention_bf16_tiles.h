@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/divide.h"
 #include "runtime/ops/attention_kernels.h"
 
 // GCC 12 takes the undefined registers that its own intrinsics begin with for a mistake.
@@ -34,7 +35,7 @@ constexpr int64_t kLanes = 16;
 constexpr int64_t kRowTile = 8;
 static_assert(kMaxRowTile == kRowTile, "blocks are whole tiles");
 
-PLUMB_INLINE int64_t VectorCount(int64_t elements) { return (elements + kLanes - 1) / kLanes; }
+PLUMB_INLINE int64_t VectorCount(int64_t elements) { return CeilDiv(elements, kLanes); }
 
 // The first `count` lanes, none when it is negative, all when it is larger than 16.
 PLUMB_INLINE __mmask16 FirstLanes(int64_t count) {
@@ -89,7 +90,7 @@ PLUMB_INLINE __m512i NarrowPair(__m512 row, __m512 next) {
 // `rows` up to a whole tile are zero.
 PLUMB_INLINE void PackWords(const uint16_t* from, int64_t stride, int64_t rows, int64_t n,
                             uint32_t* to, int64_t width) {
-  const int64_t padded = (rows + kRowTile - 1) / kRowTile * kRowTile;
+  const int64_t padded = RoundUp(rows, kRowTile);
   for (int64_t j = 0; j < padded; ++j) {
     for (int64_t e = 0; e < width; e += kLanes) {
       const __mmask16 mask = FirstLanes(j < rows ? n - e : 0);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/ops/attention_kernels.h"
@@ -76,7 +77,7 @@ class AttentionCachedKernel : public Kernel {
         attend_(ChooseAttend<T>()),
         attend_one_(ChooseAttendOne<T>(shape.head_dim)),
         heads_(shape.batch * shape.heads),
-        blocks_(packed_ ? (shape.tokens + kQueryRows - 1) / kQueryRows : 1),
+        blocks_(packed_ ? CeilDiv(shape.tokens, kQueryRows) : 1),
         workers_(heads_ * blocks_, Work(capacity),
                  packed_ ? AttendScratchBytes(shape.tokens, shape.head_dim)
                          : AttendOneScratchBytes(capacity)) {}

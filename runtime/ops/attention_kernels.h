@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/divide.h"
+
 namespace plumb {
 
 // context_i = sum_j softmax_j(scale * q_i . k_j) v_j over keys j <= offset + i. Strides in
@@ -100,11 +102,11 @@ inline constexpr int64_t kScoreRows = 64;
 inline constexpr int64_t kTotalWidth = 16;
 
 // Floats by which packed rows are apart: whole vectors of any instruction set.
-inline constexpr int64_t PackedWidth(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+inline constexpr int64_t PackedWidth(int64_t head_dim) { return RoundUp(head_dim, 16); }
 
 // Rows of the largest block of queries, in whole tiles.
 inline constexpr int64_t PackedRows(int64_t queries) {
-  return (std::min(queries, kQueryRows) + kMaxRowTile - 1) / kMaxRowTile * kMaxRowTile;
+  return CeilDiv(std::min(queries, kQueryRows), kMaxRowTile) * kMaxRowTile;
 }
 
 // Scores are made in units of log 2, so that their exponentials are powers of two.

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "runtime/base/divide.h"
+#include "runtime/base/read_ahead.h"
 #include "runtime/ops/attention_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -57,7 +59,7 @@ class CacheAhead {
   }
 
  private:
-  static constexpr int64_t kSize = sizeof(T), kLine = 64 / kSize, kBytesAhead = 4096;
+  static constexpr int64_t kSize = sizeof(T), kLine = kCacheLine / kSize, kBytesAhead = 4096;
   const AttendOneArgs<T>& args_;
   const int64_t ahead_;  // rows
 };
@@ -141,7 +143,7 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   const hn::ScalableTag<float> wide;
   using W = hn::Vec<decltype(wide)>;
   const int64_t step = static_cast<int64_t>(hn::Lanes(wide));
-  const int64_t padded = (n + step - 1) / step * step;
+  const int64_t padded = RoundUp(n, step);
   for (int64_t i = n; i < padded; ++i) scores[i] = -std::numeric_limits<float>::infinity();
   const W scale = hn::Set(wide, args.scale);
   const auto scaled = [&](int64_t i) HWY_ATTR {

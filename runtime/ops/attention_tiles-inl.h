@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "runtime/base/divide.h"
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/simd_bf16-inl.h"
 
@@ -33,7 +34,7 @@ static_assert(kMaxRowTile % kRowTile == 0, "blocks are whole tiles");
 
 HWY_INLINE int64_t VectorCount(int64_t elements) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-  return (elements + lanes - 1) / lanes;
+  return CeilDiv(elements, lanes);
 }
 
 // 2^x in f32, to about its precision, for x below 128; a NaN stays a NaN, and far below zero it is
@@ -92,7 +93,7 @@ template <class T>
 HWY_INLINE void PackTiles(const T* from, int64_t stride, int64_t rows, int64_t n, float* to,
                           int64_t width) {
   PackRows(from, stride, rows, n, to, width);
-  ZeroRows(to, rows, (rows + kRowTile - 1) / kRowTile * kRowTile, width);
+  ZeroRows(to, rows, RoundUp(rows, kRowTile), width);
 }
 
 // to[0, n) = factor * from[0, n), or the same added to what is there.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 
 namespace plumb {
@@ -14,7 +15,7 @@ class ElementTasks {
  public:
   // `cost`: scalar operations an element.
   ElementTasks(int64_t n, int64_t cost)
-      : n_(n), lines_((n + kLine - 1) / kLine), tasks_(TaskCount(lines_, n * cost)) {}
+      : n_(n), lines_(CeilDiv(n, kLineElements)), tasks_(TaskCount(lines_, n * cost)) {}
 
   // body(begin, end) for every range.
   template <class Body>
@@ -25,12 +26,12 @@ class ElementTasks {
     }
     ParallelFor(tasks_, threads, [&](int64_t i) {
       const Range lines = TaskRange(lines_, tasks_, i);
-      body(lines.begin * kLine, std::min(n_, lines.end * kLine));
+      body(lines.begin * kLineElements, std::min(n_, lines.end * kLineElements));
     });
   }
 
  private:
-  static constexpr int64_t kLine = 32;  // elements: one cache line of bf16, two of f32
+  static constexpr int64_t kLineElements = 32;  // one cache line of bf16, two of f32
   int64_t n_;
   int64_t lines_;
   int64_t tasks_;

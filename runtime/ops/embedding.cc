@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
@@ -113,7 +114,7 @@ class EmbeddingGradKernel : public Kernel {
         has_acc_(has_acc),
         start_tasks_(TaskCount(rows, rows * width_)),
         // A task reads columns of all rows, of which other threads made most: worth it for many.
-        add_tasks_(TaskCount((width_ + kLine - 1) / kLine, n * width_ / 4)),
+        add_tasks_(TaskCount(CeilDiv(width_, kLineElements), n * width_ / 4)),
         add_(SelectSumRows(dy.dtype).add) {}
 
   absl::Status Run(const KernelArgs& args) const override {
@@ -124,8 +125,9 @@ class EmbeddingGradKernel : public Kernel {
     const float* acc = has_acc_ ? args.f32(2) : nullptr;
     if (acc != dtable) Start(acc, dtable, args.threads);
     ParallelFor(add_tasks_, args.threads, [&](int64_t i) {
-      const Range lines = TaskRange((width_ + kLine - 1) / kLine, add_tasks_, i);
-      const int64_t begin = lines.begin * kLine, end = std::min(width_, lines.end * kLine);
+      const Range lines = TaskRange(CeilDiv(width_, kLineElements), add_tasks_, i);
+      const int64_t begin = lines.begin * kLineElements,
+                    end = std::min(width_, lines.end * kLineElements);
       for (int64_t t = 0; t < n_; ++t) {
         add_(dy + (t * width_ + begin) * element_bytes_, 1, end - begin, width_,
              dtable + ids[t] * width_ + begin);
@@ -149,7 +151,7 @@ class EmbeddingGradKernel : public Kernel {
     });
   }
 
-  static constexpr int64_t kLine = 32;  // elements: whole cache lines of f32 and of bf16
+  static constexpr int64_t kLineElements = 32;  // whole cache lines of f32 and of bf16
   int64_t rows_, width_, element_bytes_, n_;
   bool has_acc_;
   int64_t start_tasks_, add_tasks_;

@@ -2,6 +2,7 @@
 // (AVX512_BF16): written with its own instructions, which Highway does not have, and called only
 // where they exist. A lane of a sum takes two terms an instruction, in f32; denormal operands and
 // sums count as zero there.
+#include "runtime/base/divide.h"
 #include "runtime/ops/matmul_kernels.h"
 
 #if defined(__x86_64__)
@@ -80,7 +81,7 @@ void Tile(const TileArgs& t) {
   }
 
   // Rows are reached from one pointer in four, which the addressing modes can do.
-  constexpr int kPointers = kTiled ? 1 : (kRows + 3) / 4;
+  constexpr int kPointers = kTiled ? 1 : CeilDiv(kRows, 4);
   const int64_t lda = t.lda, ldb = t.ldb;
   const float* a[kPointers];
   for (int i = 0; i < kPointers; ++i) a[i] = t.a + 4 * i * lda;
@@ -180,7 +181,7 @@ const uint16_t* Elements(const PackArgs& p, int64_t row, int64_t column) {
 
 // Rows as they are; only needed for odd sums.
 void PackA(const PackArgs& p) {
-  const int64_t units = (p.terms + 1) / 2;
+  const int64_t units = CeilDiv(p.terms, 2);
   for (int64_t i = 0; i < p.count; ++i) {
     float* to = p.to + i * units;
     to[units - 1] = 0;
@@ -202,7 +203,7 @@ void StorePairs(const uint16_t* from, const uint16_t* below, __mmask16 mask, flo
 // Rows of the transposed matrix two by two; all tiles together take whole lines of them.
 void PackATransposed(const PackArgs& p) {
   const TileRows split(p.count, kMaxTileRows);
-  const int64_t units = (p.terms + 1) / 2;
+  const int64_t units = CeilDiv(p.terms, 2);
   for (int64_t u = 0; u < units; ++u) {
     const uint16_t* from = Elements(p, p.k0 + 2 * u, p.first);
     const bool whole = 2 * u + 1 < p.terms;
@@ -217,7 +218,7 @@ void PackATransposed(const PackArgs& p) {
 }
 
 void PackB(const PackArgs& p) {
-  const int64_t units = (p.terms + 1) / 2;
+  const int64_t units = CeilDiv(p.terms, 2);
   for (int64_t u = 0; u < units; ++u) {
     const uint16_t* from = Elements(p, p.k0 + 2 * u, p.first);
     const bool whole = 2 * u + 1 < p.terms;
@@ -287,7 +288,7 @@ void PackBTransposed(const PackArgs& p) {
                                 : _mm512_setzero_si512();
         }
       }
-      StoreTransposed(rows, (terms + 1) / 2, p.width, p.to + k / 2 * p.width + j);
+      StoreTransposed(rows, CeilDiv(terms, 2), p.width, p.to + k / 2 * p.width + j);
     }
   }
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/ops/matmul_panels.h"
 #include "runtime/ops/scratch_workers.h"
@@ -41,14 +42,14 @@ class ColumnsProduct : public Kernel {
         columns = std::max(columns, groups_.back().columns);
       }
     }
-    slabs_ = std::max<int64_t>(1, (rows + kMostSlabRows - 1) / kMostSlabRows);
+    slabs_ = std::max<int64_t>(1, CeilDiv(rows, kMostSlabRows));
     PlaceCopies();
     panel_floats_ = AlignFloats(kernels.panel * panels_.max_units());
     int64_t sum_floats = 0;
     if (panels_.KeepsSums()) {
       sum_floats = rows * columns;
     } else if (!panels_.direct()) {
-      sum_floats = (rows + slabs_ - 1) / slabs_ * kernels.panel;
+      sum_floats = CeilDiv(rows, slabs_) * kernels.panel;
     }
     workers_ = std::make_unique<ScratchWorkers>(
         slabs_ * static_cast<int64_t>(groups_.size()), work,
@@ -66,7 +67,7 @@ class ColumnsProduct : public Kernel {
     // More threads than there are columns for share rows too, and each pack the columns anew.
     const int64_t groups = static_cast<int64_t>(groups_.size());
     const int64_t parts =
-        std::clamp<int64_t>((kItemsAThread * args.threads + groups - 1) / groups, 1, slabs_);
+        std::clamp<int64_t>(CeilDiv(kItemsAThread * args.threads, groups), 1, slabs_);
     workers_->RunItems(rest, groups * parts, [&](int64_t item, int64_t next, float* scratch) {
       RunGroup(args, groups_[static_cast<size_t>(item / parts)],
                TaskRange(slabs_, parts, item % parts),
@@ -160,7 +161,6 @@ class ColumnsProduct : public Kernel {
       PanelArgs g;
       g.units = kernels.Units(blocks[at].range.terms);
       g.to_come = &to_come;
-      g.lines = kernels.panel * g.units * kFloat / 64;
       for (int64_t slab = slabs.begin; slab < slabs.end; ++slab) {
         const Range range = TaskRange(rows, slabs_, slab);
         g.rows = range.end - range.begin;
@@ -175,6 +175,7 @@ class ColumnsProduct : public Kernel {
             panels_.PackB(args, term, blocks[at].range, group.first + column, g.columns, panel,
                           /*asks=*/at == 0 && column == 0);
             to_come = PackedAfter(args, group, at, right, next_group);
+            g.lines = to_come.lines();
           }
           g.b = panel;
           float* const at_sums = panels_.KeepsSums()

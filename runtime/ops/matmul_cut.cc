@@ -2,19 +2,19 @@
 
 #include <algorithm>
 
+#include "runtime/base/divide.h"
+
 namespace plumb {
 namespace {
 
-int64_t Units(int64_t size, int64_t unit) { return (size + unit - 1) / unit; }
-
 Range Part(int64_t size, int64_t unit, int64_t parts, int64_t i) {
-  const Range units = TaskRange(Units(size, unit), parts, i);
+  const Range units = TaskRange(CeilDiv(size, unit), parts, i);
   return {units.begin * unit, std::min(size, units.end * unit)};
 }
 
 // The largest of `parts` parts, relative to their mean.
 double Unevenness(int64_t units, int64_t parts) {
-  return static_cast<double>(Units(units, parts) * parts) / static_cast<double>(units);
+  return static_cast<double>(CeilDiv(units, parts) * parts) / static_cast<double>(units);
 }
 
 }  // namespace
@@ -42,11 +42,11 @@ Grid CutToGrid(const CutShape& shape) {
   // place are read from further away.
   const double m = static_cast<double>(shape.m), n = static_cast<double>(shape.n);
   const double pack_a = shape.transpose_a ? 0.25 : 0.03, pack_b = shape.transpose_b ? 0.5 : 0.25;
-  const int64_t row_units = Units(shape.m, shape.tile_rows);
-  const int64_t column_units = Units(shape.n, shape.panel);
+  const int64_t row_units = CeilDiv(shape.m, shape.tile_rows);
+  const int64_t column_units = CeilDiv(shape.n, shape.panel);
   double least = 0;
   for (int64_t columns = 1; columns <= std::min(wanted, column_units); ++columns) {
-    const int64_t rows = std::min(Units(wanted, columns), row_units);
+    const int64_t rows = std::min(CeilDiv(wanted, columns), row_units);
     // A task of few rows packs columns for little use.
     const double cost =
         m * n / 32 * Unevenness(row_units, rows) * Unevenness(column_units, columns) +
@@ -60,8 +60,8 @@ Grid CutToGrid(const CutShape& shape) {
 }
 
 std::vector<TermBlock> CutTerms(int64_t k, int64_t unit_terms) {
-  const int64_t units = Units(k, unit_terms);
-  const int64_t parts = Units(units, kMaxBlockUnits);
+  const int64_t units = CeilDiv(k, unit_terms);
+  const int64_t parts = CeilDiv(units, kMaxBlockUnits);
   std::vector<TermBlock> blocks;
   for (int64_t i = 0; i < parts; ++i) {
     const Range range = TaskRange(units, parts, i);
@@ -72,7 +72,7 @@ std::vector<TermBlock> CutTerms(int64_t k, int64_t unit_terms) {
 }
 
 std::vector<TermBlock> CutTermsInHalves(int64_t k, int64_t unit_terms) {
-  const int64_t first = (Units(k, unit_terms) + 1) / 2 * unit_terms;
+  const int64_t first = (CeilDiv(k, unit_terms) + 1) / 2 * unit_terms;
   return {{0, first}, {first, k - first}};
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/ops/matmul_finish.h"
 
+#include "runtime/base/read_ahead.h"
 #include "runtime/ops/cpu_features.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -45,7 +46,7 @@ struct Act {
 // would cost more than an activation.
 template <class T>
 HWY_INLINE void Fetch(const T* from, int64_t count) {
-  for (int64_t j = 0; j < count; j += 64 / static_cast<int64_t>(sizeof(T))) {
+  for (int64_t j = 0; j < count; j += kCacheLine / static_cast<int64_t>(sizeof(T))) {
     __builtin_prefetch(from + j, 0, 2);
   }
 }

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/ops/flops.h"
@@ -124,7 +125,7 @@ class ManyRowsProduct {
         k_(k),
         groups_(Int8Groups(k)),
         panel_(std::max<int64_t>(32, kPanelFloats / k / 32 * 32)),
-        tasks_(std::min(kMostTasks, (n + panel_ - 1) / panel_)),
+        tasks_(std::min(kMostTasks, CeilDiv(n, panel_))),
         multiply_(SelectSmallMatmul(false, false)) {}
 
   int64_t scratch_bytes() const { return tasks_ * task_bytes(); }
@@ -138,7 +139,7 @@ class ManyRowsProduct {
   };
   void Run(const Operands& operands, void* scratch, int threads) const {
     const int64_t slab = std::max<int64_t>(8, kSlabFloats / std::min(k_, kMaxSmallMatmulTerms));
-    const int64_t panels = (n_ + panel_ - 1) / panel_;
+    const int64_t panels = CeilDiv(n_, panel_);
     ParallelFor(tasks_, threads, [&](int64_t task) {
       float* floats =
           reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + task * task_bytes());

@@ -8,9 +8,10 @@
 #define PLUMB_RUNTIME_OPS_MATMUL_KERNELS_H_
 
 #include <cstdint>
-#include <limits>
 
+#include "runtime/base/divide.h"
 #include "runtime/base/tensor_type.h"
+#include "runtime/ops/rows_to_come.h"
 
 namespace plumb {
 
@@ -20,7 +21,7 @@ struct TileRows {
   int64_t tiles, height, taller;  // the first `taller` tiles have one row more
 
   TileRows(int64_t rows, int64_t tallest)
-      : tiles(rows <= tallest ? 1 : (rows + tallest - 1) / tallest),
+      : tiles(rows <= tallest ? 1 : CeilDiv(rows, tallest)),
         height(tiles == 1 ? rows : rows / tiles),
         taller(rows - height * tiles) {}
   int64_t HeightOf(int64_t tile) const { return tile < taller ? height + 1 : height; }
@@ -39,7 +40,7 @@ struct PackArgs {
 };
 
 // Parts of a scratch begin with a cache line.
-inline int64_t AlignFloats(int64_t floats) { return (floats + 15) / 16 * 16; }
+inline int64_t AlignFloats(int64_t floats) { return RoundUp(floats, 16); }
 
 inline constexpr int64_t kSlabRows = 126;         // of a, that stay in the second-level cache
 inline constexpr int64_t kMaxColumnStride = 512;  // of a transposed a that is read in place
@@ -49,56 +50,6 @@ inline constexpr int64_t kMaxInPlaceBytes = 512 << 10;
 // Activations of at least so many bytes have left the caches when the next op reads them: they are
 // asked for while others are multiplied.
 inline constexpr int64_t kLeastFarBytes = 2 << 20;
-
-// Rows that are packed lie apart, and are too short for the processor to see where the next ones
-// will be. Packing asks for them this many rows before, about as long as the last cache takes to
-// answer; beyond the matrix it does no harm, as a prefetch cannot fault.
-//
-// Always inlined: to gcc a function that only prefetches has no effect, and its calls are dropped.
-inline constexpr int64_t kRowsAhead = 32;
-[[gnu::always_inline]] inline void AskForRow(const void* row, int64_t bytes) {
-  constexpr int64_t kLineBytes = 64;
-  const char* const p = static_cast<const char*>(row);
-  for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(p + i);
-  __builtin_prefetch(p + bytes - 1);  // rows need not begin with a line
-}
-
-// Rows of a matrix that are needed later than they are asked for: from the second-level cache they
-// come in time.
-class RowsToCome {
- public:
-  RowsToCome() = default;
-  // `rows` of `row_bytes`, ld_bytes apart. Rows beyond the matrix do no harm.
-  RowsToCome(const void* first, int64_t ld_bytes, int64_t row_bytes,
-             int64_t rows = std::numeric_limits<int64_t>::max())
-      : row_(static_cast<const char*>(first)),
-        ld_bytes_(ld_bytes),
-        row_bytes_(row_bytes),
-        rows_(rows) {}
-
-  // Of all rows, where their number was given.
-  int64_t lines() const { return rows_ * ((row_bytes_ + kLineBytes - 1) / kLineBytes); }
-
-  // Asks for as many cache lines, rounded up to the end of a row, one after the other as they lie
-  // in memory; for none after the last row.
-  void Ask(int64_t lines) {
-    for (int64_t i = 0; i < lines && rows_ > 0; ++i) {
-      __builtin_prefetch(row_ + at_, 0, 2);
-      at_ += kLineBytes;
-      if (at_ >= row_bytes_) {
-        at_ = 0;
-        row_ += ld_bytes_;
-        --rows_;
-      }
-    }
-  }
-
- private:
-  static constexpr int64_t kLineBytes = 64;
-
-  const char* row_ = nullptr;
-  int64_t ld_bytes_ = 0, row_bytes_ = 0, rows_ = 0, at_ = 0;
-};
 
 // c[rows, columns] = a b + start, or a b + from.
 struct PanelArgs {
@@ -130,8 +81,8 @@ struct PanelArgs {
 inline constexpr int64_t kAskUnits = 32;
 inline int64_t LinesAStretch(const PanelArgs& g, int64_t tiles) {
   if (g.to_come == nullptr) return 0;
-  const int64_t stretches = tiles * ((g.units + kAskUnits - 1) / kAskUnits);
-  return (g.lines + stretches - 1) / stretches;
+  const int64_t stretches = tiles * (CeilDiv(g.units, kAskUnits));
+  return CeilDiv(g.lines, stretches);
 }
 
 // Asks for where the sums of a tile go, `height` rows of the slab from `row` on, and for what those
@@ -140,7 +91,7 @@ inline int64_t LinesAStretch(const PanelArgs& g, int64_t tiles) {
                                               int64_t next_height) {
   if (g.sums_near) return;
   const auto ask = [&](const float* from, int64_t rows) {
-    constexpr int64_t kLineFloats = 16;
+    constexpr int64_t kLineFloats = kCacheLine / SizeOf(DType::kF32);
     for (int64_t i = 0; i < rows; ++i, from += g.ldc) {
       __builtin_prefetch(from);
       __builtin_prefetch(from + kLineFloats);
@@ -165,8 +116,8 @@ struct MatmulKernels {
   void (*pack_b_transposed)(const PackArgs& args);
   void (*multiply)(const PanelArgs& args);
 
-  int64_t Units(int64_t terms) const { return (terms + unit_terms - 1) / unit_terms; }
-  int64_t Width(int64_t columns) const { return (columns + lanes - 1) / lanes * lanes; }
+  int64_t Units(int64_t terms) const { return CeilDiv(terms, unit_terms); }
+  int64_t Width(int64_t columns) const { return RoundUp(columns, lanes); }
 };
 
 // The kernels for this processor. bf16 operands are multiplied as they are where the processor can

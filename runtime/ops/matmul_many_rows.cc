@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/ops/matmul_panels.h"
 #include "runtime/ops/scratch_workers.h"
@@ -84,8 +85,7 @@ class ManyRowsProduct : public Kernel {
     // 20 tasks are quicker than 21 on 2 threads, or on 4.
     if (grid_.rows > 4) grid_.rows = grid_.rows / 4 * 4;
     if (!panels_.packs_a()) {  // columns apart would each pack a
-      grid_.columns =
-          std::clamp<int64_t>(shape.n / kGroupColumns, 1, (kTasks + grid_.rows - 1) / grid_.rows);
+      grid_.columns = std::clamp<int64_t>(shape.n / kGroupColumns, 1, CeilDiv(kTasks, grid_.rows));
     }
     int64_t rows = 0, columns = 0;
     for (int64_t i = 0; i < grid_.rows; ++i) {
@@ -109,13 +109,13 @@ class ManyRowsProduct : public Kernel {
       rounds_ = 1;
       return;
     }
-    rounds_ = (blocks + at_once - 1) / at_once;
+    rounds_ = CeilDiv(blocks, at_once);
     const int64_t units = panels_.max_units();
     const int64_t block_bytes = units * kernels_.unit_terms * shape.n * panels_.element();
     pieces_ = shape.transpose_b
                   ? Panels()
-                  : std::clamp<int64_t>(block_bytes / kPieceBytes, 1, (units + 3) / 4);
-    packed_floats_ = AlignFloats((blocks + rounds_ - 1) / rounds_ * width * units);
+                  : std::clamp<int64_t>(block_bytes / kPieceBytes, 1, CeilDiv(units, 4));
+    packed_floats_ = AlignFloats(CeilDiv(blocks, rounds_) * width * units);
     // Handing over the half of a small b takes longer than to pack it all.
     if (rounds_ == 1 && packed_floats_ <= kOwnFloats) {
       workers_ =
@@ -130,7 +130,7 @@ class ManyRowsProduct : public Kernel {
     return elements * panels_.element();
   }
 
-  int64_t Panels() const { return (panels_.result(0).n + kernels_.panel - 1) / kernels_.panel; }
+  int64_t Panels() const { return CeilDiv(panels_.result(0).n, kernels_.panel); }
   const ProductPanels::Block& BlockAt(int64_t at) const {
     return panels_.blocks(0)[static_cast<size_t>(at)];
   }
@@ -166,7 +166,7 @@ class ManyRowsProduct : public Kernel {
       RowsToCome to_come(panels_.Element(args, term.b, (strip.k0 + kStripRows) * term.ldb),
                          term.ldb * element, n * element);
       for (int64_t panel = 0; panel < Panels(); ++panel) {
-        to_come.Ask(kStripRows * kernels_.panel * element / 64);
+        to_come.Ask(kStripRows * kernels_.panel * element / kCacheLine);
         panels_.PackB(args, term, strip, panel * kernels_.panel, columns_of(panel),
                       PanelAt(packed, part, at, panel) +
                           kernels_.Units(strip.k0 - block.k0) * kernels_.Width(columns_of(panel)),

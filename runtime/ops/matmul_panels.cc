@@ -1,5 +1,9 @@
 #include "runtime/ops/matmul_panels.h"
 
+#include <algorithm>
+
+#include "runtime/base/divide.h"
+
 namespace plumb {
 namespace {
 
@@ -148,7 +152,7 @@ void ProductPanels::MultiplyAndFinish(const KernelArgs& args, const ProductResul
   }
   const TileRows tiles(g.rows, kernels_.tile_rows);
   PanelArgs tile = g;
-  tile.lines = (g.lines + tiles.tiles - 1) / tiles.tiles;
+  tile.lines = CeilDiv(g.lines, tiles.tiles);
   for (int64_t i = 0; i < tiles.tiles; ++i) {
     tile.rows = tiles.HeightOf(i);
     kernels_.multiply(tile);

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "runtime/base/divide.h"
 #include "runtime/ops/matmul_kernels.h"
 #include "runtime/ops/simd_tail-inl.h"
 
@@ -75,7 +76,7 @@ void Tile(const TileArgs& t) {
   }
 
   // Rows are reached from one pointer in four, which the addressing modes can do.
-  constexpr int kPointers = kTransposeA ? 1 : (kRows + 3) / 4;
+  constexpr int kPointers = kTransposeA ? 1 : CeilDiv(kRows, 4);
   const int64_t lda = t.lda, ldb = t.ldb;
   const float* a[kPointers];
   for (int i = 0; i < kPointers; ++i) a[i] = t.a + 4 * i * lda;
@@ -235,7 +236,7 @@ HWY_INLINE void StoreTransposedLines(const float* from, int64_t ldb, int64_t wid
 
 constexpr int64_t kFloat = static_cast<int64_t>(sizeof(float));
 // Four columns of kLanes rows are as many cache lines of the next rows.
-constexpr int64_t kLinesAStep = std::max<int64_t>(1, 4 * kLanes * kFloat / 64);
+constexpr int64_t kLinesAStep = std::max<int64_t>(1, 4 * kLanes * kFloat / kCacheLine);
 
 // packed[p * width + j] = b[j * ldb + p] for j < n, p < k; `width` is n rounded up to whole
 // vectors. Columns beyond n hold copies of the last: products read them and drop the result.

@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/ops/matmul_cut.h"
 #include "runtime/ops/matmul_kernels.h"
@@ -73,9 +74,9 @@ class TokensProduct : public Kernel {
     is_far_ = shape.k * (shape.m + shape.n) * element_ >= kLeastFarBytes;
     // A thread's own rows of a few columns are near.
     in_place_ = parts() > 1 && kernels_.a_transposed_in_place;
-    slabs_ = (packed_.size + kSlabRows - 1) / kSlabRows;
+    slabs_ = CeilDiv(packed_.size, kSlabRows);
     group_columns_ = std::min(wide_.size, kGroupPanels * kernels_.panel);
-    groups_ = (wide_.size + group_columns_ - 1) / group_columns_;
+    groups_ = CeilDiv(wide_.size, group_columns_);
     if (!in_place_) packed_floats_ = AlignFloats(packed_.size * units_);
     if (parts() > 1) second_floats_ = AlignFloats(spec.m * result_.n);
     panel_floats_ = AlignFloats(kernels_.panel * std::min(units_, kMaxBlockUnits));
@@ -177,7 +178,7 @@ class TokensProduct : public Kernel {
     const float* from = swapped_ || operand == nullptr ? nullptr : operand + first;
     const int64_t columns = std::min(group_columns_, wide_.size - first);
     const std::vector<TermBlock>& blocks = parts_[static_cast<size_t>(part)];
-    const int64_t passes = slabs_ * ((columns + kernels_.panel - 1) / kernels_.panel);
+    const int64_t passes = slabs_ * (CeilDiv(columns, kernels_.panel));
     for (size_t at = 0; at < blocks.size(); ++at) {
       const TermBlock& block = blocks[at];
       RowsToCome to_come;
@@ -188,7 +189,7 @@ class TokensProduct : public Kernel {
           to_come = ToPack(args, next, 0);
         }
         g.to_come = &to_come;
-        g.lines = (to_come.lines() + passes - 1) / passes;
+        g.lines = CeilDiv(to_come.lines(), passes);
       }
       g.units = kernels_.Units(block.terms);
       const bool packs = kernels_.packs_b && block.terms % kernels_.unit_terms == 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/divide.h"
 #include "runtime/ops/matvec.h"
 
 namespace plumb {
@@ -31,8 +32,8 @@ template <class Tiles>
 void MultiplyColumns(const MatvecArgs& g, int64_t j, int64_t bands, int64_t band) {
   // Passes of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1. The rows of w stay in
   // the cache from one to the next.
-  const int64_t passes = (g.m + Tiles::kMaxRows - 1) / Tiles::kMaxRows;
-  const int64_t height = (g.m + passes - 1) / passes;
+  const int64_t passes = CeilDiv(g.m, Tiles::kMaxRows);
+  const int64_t height = CeilDiv(g.m, passes);
   const int64_t together = Tiles::WeightRows(height);
   for (int64_t b = 0; b < bands;) {
     const int64_t left = bands - b;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/divide.h"
 #include "runtime/ops/matvec_int8.h"
 
 namespace plumb {
@@ -34,8 +35,8 @@ template <class Block>
 void MultiplyInt8Blocks(const Int8MatvecArgs& g, int64_t begin, int64_t end) {
   // Passes of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1. The tiles of a block
   // stay in the cache from one to the next.
-  const int64_t passes = (g.m + Block::kMaxRows - 1) / Block::kMaxRows;
-  const int64_t height = (g.m + passes - 1) / passes;
+  const int64_t passes = CeilDiv(g.m, Block::kMaxRows);
+  const int64_t height = CeilDiv(g.m, passes);
   for (int64_t block = begin; block < end; ++block) {
     for (int64_t i = 0; i < g.m; i += height) {
       MultiplyInt8Block<Block>(g, i, std::min(height, g.m - i), block);

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
@@ -326,7 +327,7 @@ class MulReduceKernel : public Kernel {
         width_(a.shape.last()),
         size_(size),
         // Enough rows a task that its partial sums are a small part of what it reads.
-        tasks_(TaskCount((rows_ + 15) / 16, rows_ * width_)),
+        tasks_(TaskCount(CeilDiv(rows_, 16), rows_ * width_)),
         reduce_(HWY_DYNAMIC_DISPATCH(Select)(a.dtype).reduce),
         sum_rows_(SelectSumRows(DType::kF32).sum) {}
 

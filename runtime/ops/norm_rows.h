@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "plumb/norm_plugin.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/graph/op.h"
 #include "runtime/ops/element_tasks.h"
@@ -47,17 +48,15 @@ TensorType NormSavedType(const TensorType& x, const NormInstance& instance);
 struct NormCut {
   NormCut(int64_t rows_in, int64_t dim)
       : rows(rows_in),
-        chunk_rows(std::max<int64_t>(8, (rows + 63) / 64)),
-        chunks((rows + chunk_rows - 1) / chunk_rows),
+        chunk_rows(std::max<int64_t>(8, CeilDiv(rows, 64))),
+        chunks(CeilDiv(rows, chunk_rows)),
         tasks(TaskCount(chunks, 8 * rows * dim)) {}
 
   Range Rows(Range of_chunks) const {
     return {of_chunks.begin * chunk_rows, std::min(rows, of_chunks.end * chunk_rows)};
   }
   Range TaskChunks(int64_t task) const { return TaskRange(chunks, tasks, task); }
-  int64_t rows_per_task() const {
-    return std::min(rows, (chunks + tasks - 1) / tasks * chunk_rows);
-  }
+  int64_t rows_per_task() const { return std::min(rows, CeilDiv(chunks, tasks) * chunk_rows); }
 
   int64_t rows;
   int64_t chunk_rows;

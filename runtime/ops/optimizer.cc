@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/ops/float_halves.h"
 
@@ -201,7 +202,7 @@ OptimizerFns Functions() { return HWY_DYNAMIC_DISPATCH(SelectOptimizer)(); }
 // Elements of one task: enough work to be worth a thread's waking.
 constexpr int64_t kTaskElements = 32768;
 
-int64_t Tasks(int64_t n) { return (n + kTaskElements - 1) / kTaskElements; }
+int64_t Tasks(int64_t n) { return CeilDiv(n, kTaskElements); }
 
 // The sum of sum_of(begin, length) over stretches of [0, n) of fixed size, added in their order.
 template <class SumOf>

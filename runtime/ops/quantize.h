@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "runtime/base/divide.h"
 #include "runtime/base/tensor_type.h"
 
 namespace plumb {
@@ -12,7 +13,7 @@ namespace plumb {
 // Neighbours in a row that share a scale; the last group of a row may be shorter, and is filled up
 // with zeros.
 inline constexpr int64_t kInt8Group = 64;
-inline int64_t Int8Groups(int64_t width) { return (width + kInt8Group - 1) / kInt8Group; }
+inline int64_t Int8Groups(int64_t width) { return CeilDiv(width, kInt8Group); }
 
 // An int8 matrix [rows, width] lies in tiles of one group of each of 16 rows, in the order in which
 // products of a few rows read them: all groups of 16 rows, then those of the next 16. A tile holds
@@ -21,7 +22,7 @@ inline int64_t Int8Groups(int64_t width) { return (width + kInt8Group - 1) / kIn
 //   elements i8[blocks, groups, 1024], each tile [32, 16, 2]; scales f32[blocks, groups, 16]
 inline constexpr int64_t kInt8TileRows = 16;
 inline constexpr int64_t kInt8TileElements = kInt8TileRows * kInt8Group;
-inline int64_t Int8Blocks(int64_t rows) { return (rows + kInt8TileRows - 1) / kInt8TileRows; }
+inline int64_t Int8Blocks(int64_t rows) { return CeilDiv(rows, kInt8TileRows); }
 inline TensorType Int8Elements(const Shape& matrix) {
   return I8({Int8Blocks(matrix.rows()), Int8Groups(matrix.last()), kInt8TileElements});
 }

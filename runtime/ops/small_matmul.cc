@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/small_matmul.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "runtime/base/divide.h"
 #include "runtime/ops/matmul_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,10 +33,7 @@ template <bool kTransposeA, bool kTransposeB>
 void AddTerms(const SmallMatmulArgs& g, int64_t p0, int64_t k, float* scratch) {
   const float* a = g.a + (kTransposeA ? p0 * g.lda : p0);
   const float* b = g.b + (kTransposeB ? p0 : p0 * g.ldb);
-  // Rows in blocks of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1.
-  const int64_t blocks = (g.m + kMaxTileRows - 1) / kMaxTileRows;
-  const int64_t height = blocks == 1 ? g.m : g.m / blocks;
-  const int64_t taller = g.m - height * blocks;  // this many blocks have one row more
+  const TileRows rows(g.m, kMaxTileRows);
 
   // Rows of b that are far apart fall into few sets of the cache; many tiles are worth a copy.
   const bool copy = !kTransposeB && g.ldb >= 256 && g.m >= 32;
@@ -65,14 +63,14 @@ void AddTerms(const SmallMatmulArgs& g, int64_t p0, int64_t k, float* scratch) {
       t.b = b + j;
     }
     const bool partial = t.last_columns != kLanes;
-    const TileFn tile = PickTile<kTransposeA>(height, vectors, partial);
-    const TileFn tall = taller == 0 ? tile : PickTile<kTransposeA>(height + 1, vectors, partial);
-    for (int64_t block = 0, i = 0; block < blocks; ++block) {
+    const TileFn tile = PickTile<kTransposeA>(rows.height, vectors, partial);
+    const TileFn tall =
+        rows.taller == 0 ? tile : PickTile<kTransposeA>(rows.height + 1, vectors, partial);
+    for (int64_t at = 0, i = 0; at < rows.tiles; i += rows.HeightOf(at), ++at) {
       t.a = a + (kTransposeA ? i : i * g.lda);
       t.c = g.c + i * g.ldc + j;
       t.from = p0 > 0 ? t.c : nullptr;
-      (block < taller ? tall : tile)(t);
-      i += block < taller ? height + 1 : height;
+      (at < rows.taller ? tall : tile)(t);
     }
   }
 }
@@ -81,7 +79,7 @@ template <bool kTransposeA, bool kTransposeB>
 void SmallMatmul(const SmallMatmulArgs& g, float* scratch) {
   if (g.k <= kMaxSmallMatmulTerms) return AddTerms<kTransposeA, kTransposeB>(g, 0, g.k, scratch);
   // Equal parts, so that a panel of b and the rows of a stay in the caches.
-  const int64_t parts = (g.k + kMaxSmallMatmulTerms - 1) / kMaxSmallMatmulTerms;
+  const int64_t parts = CeilDiv(g.k, kMaxSmallMatmulTerms);
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t begin = g.k * i / parts, end = g.k * (i + 1) / parts;
     AddTerms<kTransposeA, kTransposeB>(g, begin, end - begin, scratch);

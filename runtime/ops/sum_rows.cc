@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
@@ -109,7 +110,7 @@ class SumRowsKernel : public Kernel {
       : rows_(x.shape.rows()),
         n_(x.shape.last()),
         // Enough rows a task that its partial sums are a small part of what it reads.
-        tasks_(TaskCount((rows_ + 31) / 32, rows_ * n_)),
+        tasks_(TaskCount(CeilDiv(rows_, 32), rows_ * n_)),
         row_bytes_(n_ * SizeOf(x.dtype)),
         sum_rows_(SelectSumRows(x.dtype).sum),
         sum_partials_(SelectSumRows(DType::kF32).sum) {}

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runtime/base/bf16.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -124,7 +125,7 @@ TensorStats StatsInStretches(TensorStats (*stats_of_finite)(X x, int64_t n), X x
   const int64_t wave = static_cast<int64_t>(partial.size()) * kTaskElements;
   TensorStats stats;
   for (int64_t begin = 0; begin < n; begin += wave) {
-    const int64_t tasks = (std::min(wave, n - begin) + kTaskElements - 1) / kTaskElements;
+    const int64_t tasks = CeilDiv(std::min(wave, n - begin), kTaskElements);
     ParallelFor(tasks, threads, [&](int64_t task) {
       const int64_t from = begin + task * kTaskElements;
       partial[static_cast<size_t>(task)] = stretch(from, std::min(n, from + kTaskElements));

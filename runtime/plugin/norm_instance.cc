@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/status.h"
 #include "runtime/plugin/descriptor.h"
 #include "runtime/plugin/guarded_call.h"
@@ -148,7 +149,7 @@ absl::Status NormInstance::ReadTensors(const plumb_norm_layout& layout) {
     int64_t elements = 1;
     for (const int64_t size : buffer.dims) elements *= size;
     buffer_offsets_.push_back(state_elements_);
-    state_elements_ += (elements + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+    state_elements_ += RoundUp(elements, kBufferAlignment);
   }
   if (state_elements_ > kMaxNormParamElements) {
     return absl::FailedPreconditionError(absl::StrCat(

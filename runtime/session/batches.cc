@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "runtime/base/check.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 
@@ -196,7 +197,7 @@ EvalBatches::EvalBatches(const Dataset* dataset, Split split, const Options& opt
     num_targets_ = std::max<int64_t>(dataset->num_tokens(split) - 1, 0);
     // The first window predicts a whole one, each after it a stride.
     const int64_t rest = std::max<int64_t>(num_targets_ - context_length_, 0);
-    num_sequences_ = num_targets_ > 0 ? 1 + (rest + stride_ - 1) / stride_ : 0;
+    num_sequences_ = num_targets_ > 0 ? 1 + CeilDiv(rest, stride_) : 0;
     max_seq_ = std::min(num_targets_, context_length_);
   } else {
     num_sequences_ = dataset->num_documents(split);
@@ -212,7 +213,7 @@ EvalBatches::EvalBatches(const Dataset* dataset, Split split, const Options& opt
 
 Batch EvalBatches::MakeBatch() const { return Reserved(rows_, max_seq_); }
 
-int64_t EvalBatches::size() const { return (num_sequences_ + rows_ - 1) / rows_; }
+int64_t EvalBatches::size() const { return CeilDiv(num_sequences_, rows_); }
 
 void EvalBatches::Fill(int64_t index, Batch* batch) const {
   PLUMB_CHECK(index >= 0 && index < size(), "the split has such a batch");

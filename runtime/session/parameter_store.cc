@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/check.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 
@@ -17,9 +18,7 @@ namespace {
 // Of the smallest elements that a buffer of such a layout has, bf16.
 constexpr int64_t kElementsPerLine = kAlignment / static_cast<int64_t>(sizeof(uint16_t));
 
-int64_t WholeLines(int64_t elements) {
-  return (elements + kElementsPerLine - 1) / kElementsPerLine * kElementsPerLine;
-}
+int64_t WholeLines(int64_t elements) { return RoundUp(elements, kElementsPerLine); }
 
 // What goes from one form into another at a time: a megabyte of floats.
 constexpr int64_t kBlock = int64_t{1} << 18;
