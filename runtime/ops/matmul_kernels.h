@@ -81,7 +81,7 @@ struct PanelArgs {
 inline constexpr int64_t kAskUnits = 32;
 inline int64_t LinesAStretch(const PanelArgs& g, int64_t tiles) {
   if (g.to_come == nullptr) return 0;
-  const int64_t stretches = tiles * (CeilDiv(g.units, kAskUnits));
+  const int64_t stretches = tiles * CeilDiv(g.units, kAskUnits);
   return CeilDiv(g.lines, stretches);
 }
 

@@ -34,39 +34,62 @@ constexpr int64_t kMaxUnits = 1 << 22;  // packed for all threads: 16 MiB, in th
 // slowly: each row from a page of its own.
 constexpr int64_t kMaxWide = 1 << 14;
 
-CutShape ShapeOf(const ProductSpec& spec, const MatmulKernels& kernels) {
-  const ProductResult& result = spec.results[0];
-  return {spec.m, result.n, result.terms[0].k, true, false, kernels.tile_rows, kernels.panel};
-}
+// How a product over tokens is cut.
+struct TokensCut {
+  struct Operand {
+    int index;  // of the kernel's inputs
+    int64_t ld, size;
+  };
+  CutShape shape;
+  bool halves;   // the terms are summed in two halves
+  bool swapped;  // a is the wide one
+  Operand packed, wide;
 
-// Two sums a result pay where the m n sums that are handed over are fewer than the half of the
-// operands' k (m + n) elements that would be.
-bool SumsInHalves(const CutShape& s) {
-  return s.k >= kLeastTerms && s.m * s.n <= kMaxSums && 2 * s.m * s.n <= s.k * (s.m + s.n);
-}
+  // Of a product of one result with one term.
+  TokensCut(const ProductSpec& spec, const MatmulKernels& kernels)
+      : shape{spec.m,
+              spec.results[0].n,
+              spec.results[0].terms[0].k,
+              true,
+              false,
+              kernels.tile_rows,
+              kernels.panel},
+        halves(SumsInHalves(shape)),
+        // Turning sums around costs as much as packing in a bf16 product, which is over in half the
+        // time.
+        swapped(spec.operands == DType::kF32 && shape.m > shape.n) {
+    const ProductTerm& term = spec.results[0].terms[0];
+    const Operand a{term.a, term.lda, shape.m}, b{term.b, term.ldb, shape.n};
+    packed = swapped ? b : a;
+    wide = swapped ? a : b;
+  }
 
-// Turning sums around costs as much as packing in a bf16 product, which is over in half the time.
-bool IsSwapped(const ProductSpec& spec) {
-  return spec.operands == DType::kF32 && spec.m > spec.results[0].n;
-}
+  // Two sums a result pay where the m n sums that are handed over are fewer than the half of the
+  // operands' k (m + n) elements that would be.
+  static bool SumsInHalves(const CutShape& s) {
+    return s.k >= kLeastTerms && s.m * s.n <= kMaxSums && 2 * s.m * s.n <= s.k * (s.m + s.n);
+  }
+
+  // Whether it is quicker than what MakeProductKernel tries next.
+  bool IsWorthIt(const MatmulKernels& kernels) const {
+    if (WantedTasks(shape) == 1) return false;
+    return halves || (packed.size <= wide.size && wide.size <= kMaxWide &&
+                      kernels.Units(shape.k) * packed.size <= kMaxUnits);
+  }
+};
 
 class TokensProduct : public Kernel {
  public:
-  explicit TokensProduct(const ProductSpec& spec)
-      : result_(spec.results[0]),
-        term_(result_.terms[0]),
-        kernels_(SelectMatmulKernels(spec.operands)),
+  TokensProduct(const ProductSpec& spec, const MatmulKernels& kernels, const TokensCut& cut)
+      : cut_(cut),
+        result_(spec.results[0]),
+        kernels_(kernels),
         turn_(SelectMatmulKernels(DType::kF32).pack_b_transposed),
         store_(SelectFinish(FinishKind::kStore, spec.activation, DType::kF32)),
         add_(SelectFinish(FinishKind::kAdd, spec.activation, DType::kF32)),
-        element_(SizeOf(spec.operands)),
-        swapped_(IsSwapped(spec)),
-        packed_(swapped_ ? Operand{term_.b, term_.ldb, result_.n}
-                         : Operand{term_.a, term_.lda, spec.m}),
-        wide_(swapped_ ? Operand{term_.a, term_.lda, spec.m}
-                       : Operand{term_.b, term_.ldb, result_.n}) {
-    const CutShape shape = ShapeOf(spec, kernels_);
-    if (SumsInHalves(shape)) {
+        element_(SizeOf(spec.operands)) {
+    const CutShape& shape = cut_.shape;
+    if (cut_.halves) {
       for (const TermBlock& half : CutTermsInHalves(shape.k, kernels_.unit_terms)) AddPart(half);
     } else {
       AddPart({0, shape.k});
@@ -74,18 +97,18 @@ class TokensProduct : public Kernel {
     is_far_ = shape.k * (shape.m + shape.n) * element_ >= kLeastFarBytes;
     // A thread's own rows of a few columns are near.
     in_place_ = parts() > 1 && kernels_.a_transposed_in_place;
-    slabs_ = CeilDiv(packed_.size, kSlabRows);
-    group_columns_ = std::min(wide_.size, kGroupPanels * kernels_.panel);
-    groups_ = CeilDiv(wide_.size, group_columns_);
-    if (!in_place_) packed_floats_ = AlignFloats(packed_.size * units_);
+    slabs_ = CeilDiv(cut_.packed.size, kSlabRows);
+    group_columns_ = std::min(cut_.wide.size, kGroupPanels * kernels_.panel);
+    groups_ = CeilDiv(cut_.wide.size, group_columns_);
+    if (!in_place_) packed_floats_ = AlignFloats(cut_.packed.size * units_);
     if (parts() > 1) second_floats_ = AlignFloats(spec.m * result_.n);
     panel_floats_ = AlignFloats(kernels_.panel * std::min(units_, kMaxBlockUnits));
     panels_floats_ = kGroupPanels * panel_floats_;
-    if (swapped_) {
-      turned_width_ = kernels_.Width(packed_.size);
+    if (cut_.swapped) {
+      turned_width_ = kernels_.Width(cut_.packed.size);
       panels_floats_ = std::max(panels_floats_, AlignFloats(turned_width_ * group_columns_));
     }
-    const int64_t sum_floats = swapped_ ? AlignFloats(packed_.size * group_columns_) : 0;
+    const int64_t sum_floats = cut_.swapped ? AlignFloats(cut_.packed.size * group_columns_) : 0;
     workers_ = std::make_unique<ScratchWorkers>(parts() * groups_, shape.m * shape.n * shape.k,
                                                 (panels_floats_ + sum_floats) * kFloat);
   }
@@ -111,10 +134,7 @@ class TokensProduct : public Kernel {
 
  private:
   static constexpr int64_t kFloat = SizeOf(DType::kF32);
-  struct Operand {
-    int index;
-    int64_t ld, size;
-  };
+  using Operand = TokensCut::Operand;
 
   int64_t parts() const { return static_cast<int64_t>(parts_.size()); }
   int64_t SharedFloats() const { return parts() * packed_floats_ + second_floats_; }
@@ -142,13 +162,13 @@ class TokensProduct : public Kernel {
       const auto& blocks = parts_[static_cast<size_t>(i / (most_blocks_ * slabs_))];
       const size_t at = static_cast<size_t>(i / slabs_ % most_blocks_);
       if (at >= blocks.size()) return;
-      const Range rows = TaskRange(packed_.size, slabs_, i % slabs_);
+      const Range rows = TaskRange(cut_.packed.size, slabs_, i % slabs_);
       float* to = packed + i / (most_blocks_ * slabs_) * packed_floats_;
       for (size_t before = 0; before < at; ++before) {
-        to += packed_.size * kernels_.Units(blocks[before].terms);
+        to += cut_.packed.size * kernels_.Units(blocks[before].terms);
       }
       to += rows.begin * kernels_.Units(blocks[at].terms);
-      kernels_.pack_a_transposed({args.in[packed_.index], packed_.ld, blocks[at].k0,
+      kernels_.pack_a_transposed({args.in[cut_.packed.index], cut_.packed.ld, blocks[at].k0,
                                   blocks[at].terms, rows.begin, rows.end - rows.begin, to, 0});
     });
   }
@@ -157,8 +177,8 @@ class TokensProduct : public Kernel {
   RowsToCome ToPack(const KernelArgs& args, int64_t item, size_t at) const {
     const TermBlock& block = parts_[static_cast<size_t>(item / groups_)][at];
     const int64_t first = item % groups_ * group_columns_;
-    return RowsToCome(Element(args, wide_, block.k0, first), wide_.ld * element_,
-                      std::min(group_columns_, wide_.size - first) * element_, block.terms);
+    return RowsToCome(Element(args, cut_.wide, block.k0, first), cut_.wide.ld * element_,
+                      std::min(group_columns_, cut_.wide.size - first) * element_, block.terms);
   }
 
   // An item's sums of one part of the terms, for some columns of the wide operand, to their place
@@ -172,13 +192,13 @@ class TokensProduct : public Kernel {
     PanelArgs g;
     g.tiled = true;
     g.start = nullptr;
-    float* const sums = swapped_ ? panels + panels_floats_ : out + first;
-    g.ldc = swapped_ ? group_columns_ : result_.n;
+    float* const sums = cut_.swapped ? panels + panels_floats_ : out + first;
+    g.ldc = cut_.swapped ? group_columns_ : result_.n;
     // Sums begin from what they are added to, unless they are yet to be turned.
-    const float* from = swapped_ || operand == nullptr ? nullptr : operand + first;
-    const int64_t columns = std::min(group_columns_, wide_.size - first);
+    const float* from = cut_.swapped || operand == nullptr ? nullptr : operand + first;
+    const int64_t columns = std::min(group_columns_, cut_.wide.size - first);
     const std::vector<TermBlock>& blocks = parts_[static_cast<size_t>(part)];
-    const int64_t passes = slabs_ * (CeilDiv(columns, kernels_.panel));
+    const int64_t passes = slabs_ * CeilDiv(columns, kernels_.panel);
     for (size_t at = 0; at < blocks.size(); ++at) {
       const TermBlock& block = blocks[at];
       RowsToCome to_come;
@@ -194,11 +214,12 @@ class TokensProduct : public Kernel {
       g.units = kernels_.Units(block.terms);
       const bool packs = kernels_.packs_b && block.terms % kernels_.unit_terms == 0;
       for (int64_t slab = 0; slab < slabs_; ++slab) {
-        const Range rows = TaskRange(packed_.size, slabs_, slab);
+        const Range rows = TaskRange(cut_.packed.size, slabs_, slab);
         g.rows = rows.end - rows.begin;
-        g.a = in_place_ ? static_cast<const float*>(Element(args, packed_, block.k0, rows.begin))
-                        : packed + rows.begin * g.units;
-        g.lda = in_place_ ? packed_.ld : 0;
+        g.a = in_place_
+                  ? static_cast<const float*>(Element(args, cut_.packed, block.k0, rows.begin))
+                  : packed + rows.begin * g.units;
+        g.lda = in_place_ ? cut_.packed.ld : 0;
         for (int64_t column = 0; column < columns; column += kernels_.panel) {
           g.columns = std::min(kernels_.panel, columns - column);
           g.width = kernels_.Width(g.columns);
@@ -206,30 +227,40 @@ class TokensProduct : public Kernel {
           g.b = g.packs;
           g.b_rows = nullptr;
           if (slab == 0 && packs) {
-            g.b_rows = Element(args, wide_, block.k0, first + column);
-            g.ld_rows = wide_.ld;
+            g.b_rows = Element(args, cut_.wide, block.k0, first + column);
+            g.ld_rows = cut_.wide.ld;
           } else if (slab == 0) {
-            kernels_.pack_b({args.in[wide_.index], wide_.ld, block.k0, block.terms, first + column,
-                             g.columns, g.packs, g.width});
+            kernels_.pack_b({args.in[cut_.wide.index], cut_.wide.ld, block.k0, block.terms,
+                             first + column, g.columns, g.packs, g.width});
           }
           g.c = sums + rows.begin * g.ldc + column;
           g.from = from == nullptr ? nullptr : from + rows.begin * g.ldc + column;
           kernels_.multiply(g);
         }
       }
-      packed += packed_.size * g.units;
+      packed += cut_.packed.size * g.units;
       from = sums;
     }
-    if (swapped_) Turn(sums, columns, operand, first, panels, out);
+    if (cut_.swapped) Turn(sums, columns, operand, first, panels, out);
   }
 
   // Sums [packed size, columns] to rows of `out` from the `first` on, `operand` added.
   void Turn(const float* sums, int64_t columns, const float* operand, int64_t first, float* turned,
             float* out) const {
-    turn_({sums, group_columns_, 0, columns, 0, packed_.size, turned, turned_width_});
+    PackArgs turn;
+    turn.from = sums;
+    turn.ld = group_columns_;
+    turn.k0 = 0;
+    turn.terms = columns;
+    turn.first = 0;
+    turn.count = cut_.packed.size;
+    turn.to = turned;
+    turn.width = turned_width_;
+    turn.asks = false;  // they were just written
+    turn_(turn);
     FinishArgs f{};
     f.rows = columns;
-    f.columns = packed_.size;
+    f.columns = cut_.packed.size;
     f.sum = turned;
     f.ld_sum = turned_width_;
     f.ld = result_.n;
@@ -241,7 +272,7 @@ class TokensProduct : public Kernel {
   // The second half's sums to those of the first.
   void AddSecond(const KernelArgs& args, const float* second) const {
     float* const out = args.out_f32(static_cast<size_t>(result_.out));
-    const int64_t results = packed_.size * wide_.size;
+    const int64_t results = cut_.packed.size * cut_.wide.size;
     const int64_t tasks = TaskCount(results, results);
     ParallelFor(tasks, args.threads, [&](int64_t i) {
       const Range range = TaskRange(results, tasks, i);
@@ -254,14 +285,12 @@ class TokensProduct : public Kernel {
     });
   }
 
+  TokensCut cut_;
   ProductResult result_;
-  ProductTerm term_;
   MatmulKernels kernels_;
   decltype(MatmulKernels::pack_b_transposed) turn_;
   FinishFn store_, add_;
-  int64_t element_;  // bytes
-  bool swapped_;     // a is the wide one
-  Operand packed_, wide_;
+  int64_t element_;                            // bytes
   std::vector<std::vector<TermBlock>> parts_;  // one or two, each in blocks
   int64_t units_ = 0, most_blocks_ = 0;        // of the longer part
   bool is_far_ = false;                        // kLeastFarBytes, of both operands
@@ -269,7 +298,7 @@ class TokensProduct : public Kernel {
   int64_t slabs_ = 0;                          // of packed_
   int64_t groups_ = 0, group_columns_ = 0;     // of wide_
   int64_t turned_width_ = 0;                   // of sums that are turned
-  int64_t packed_floats_ = 0;                  // of scratch: of packed_, for one part
+  int64_t packed_floats_ = 0;                  // of scratch: of cut_.packed, for one part
   int64_t second_floats_ = 0;                  // of scratch: of the second part's sums
   int64_t panel_floats_ = 0;                   // of scratch: of one panel
   int64_t panels_floats_ = 0;  // of scratch: of a group's panels, or of its sums when turned
@@ -287,16 +316,9 @@ std::unique_ptr<Kernel> MakeTokensProduct(const ProductSpec& spec) {
   if (result.terms.size() != 1 || result.bias >= 0) return nullptr;
   if (spec.finish != FinishKind::kStore && spec.finish != FinishKind::kAdd) return nullptr;
   const MatmulKernels kernels = SelectMatmulKernels(spec.operands);
-  const CutShape shape = ShapeOf(spec, kernels);
-  if (WantedTasks(shape) == 1) return nullptr;
-  if (!SumsInHalves(shape)) {
-    const bool swapped = IsSwapped(spec);
-    const int64_t packed = swapped ? shape.n : shape.m, wide = swapped ? shape.m : shape.n;
-    if (packed > wide || wide > kMaxWide || kernels.Units(shape.k) * packed > kMaxUnits) {
-      return nullptr;
-    }
-  }
-  return std::make_unique<TokensProduct>(spec);
+  const TokensCut cut(spec, kernels);
+  if (!cut.IsWorthIt(kernels)) return nullptr;
+  return std::make_unique<TokensProduct>(spec, kernels, cut);
 }
 
 }  // namespace plumb

@@ -36,7 +36,7 @@ class RowsToCome {
         rows_(rows) {}
 
   // Of all rows, where their number was given.
-  int64_t lines() const { return rows_ * (CeilDiv(row_bytes_, kCacheLine)); }
+  int64_t lines() const { return rows_ * CeilDiv(row_bytes_, kCacheLine); }
 
   // Asks for as many cache lines, rounded up to the end of a row, one after the other as they lie
   // in memory; for none after the last row.
