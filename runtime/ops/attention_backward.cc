@@ -244,24 +244,24 @@ void AttendGrad(const AttendGradArgs<T>& args, float* scratch) {
   const int64_t packed = PackedRows(args.tokens);
   Blocks x;
   x.width = PackedWidth(args.head_dim);
-  x.q = scratch;
-  x.dcontext = x.q + packed * x.width;
-  x.dq = x.dcontext + packed * x.width;
-  x.lse = x.dq + packed * x.width;
-  x.dots = x.lse + PackedWidth(packed);
-  x.k = x.dots + PackedWidth(packed);
-  x.k_columns = x.k + kKeyBlock * x.width;
-  x.v_columns = x.k_columns + kKeyBlock * x.width;
-  x.dk = x.v_columns + kKeyBlock * x.width;
-  x.dv = x.dk + kKeyBlock * x.width;
-  x.p = x.dv + kKeyBlock * x.width;
-  x.ds = x.p + kGradRows * kKeyBlock;
+  ScratchPieces pieces(scratch);
+  x.q = pieces.Take(packed * x.width);
+  x.dcontext = pieces.Take(packed * x.width);
+  x.dq = pieces.Take(packed * x.width);
+  x.lse = pieces.Take(PackedWidth(packed));
+  x.dots = pieces.Take(PackedWidth(packed));
+  for (float** block : {&x.k, &x.k_columns, &x.v_columns, &x.dk, &x.dv}) {
+    *block = pieces.Take(kKeyBlock * x.width);
+  }
+  x.p = pieces.Take(kGradRows * kKeyBlock);
+  x.ds = pieces.Take(kGradRows * kKeyBlock);
   Totals totals = {nullptr, nullptr};
   const bool only = args.group == 1 && args.tokens <= kGradRows;
   if (!std::is_same<T, float>::value && !only) {
-    totals.dk = x.ds + kGradRows * kKeyBlock;
-    totals.dv = totals.dk + args.tokens * x.width;
+    totals.dk = pieces.Take(args.tokens * x.width);
+    totals.dv = pieces.Take(args.tokens * x.width);
   }
+  pieces.CheckWithin(AttendGradScratchBytes(args.tokens, args.head_dim, sizeof(T)));
 
   for (int64_t head = 0; head < args.group; ++head) {
     for (int64_t s0 = 0; s0 < args.tokens; s0 += kQueryRows) {

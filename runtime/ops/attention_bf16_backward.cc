@@ -265,35 +265,29 @@ void DifferentiateQueries(const AttendGradArgs<uint16_t>& args, int64_t head, in
 
 void AttendGrad(const AttendGradArgs<uint16_t>& args, float* scratch) {
   const int64_t packed = PackedRows(args.tokens);
-  const auto take = [&scratch](int64_t words) {
-    float* taken = scratch;
-    scratch += words;
-    return taken;
-  };
-  const auto take_words = [&take](int64_t words) {
-    return reinterpret_cast<uint32_t*>(take(words));
-  };
+  ScratchPieces pieces(scratch);
   Blocks x;
   x.width = PackedWidth(args.head_dim);
   x.scale = args.scale * kLog2E;
-  x.dq = take(packed * x.width);
-  x.lse = take(PackedWidth(packed));
-  x.dots = take(PackedWidth(packed));
-  x.dk = take(kKeyBlock * x.width);
-  x.dv = take(kKeyBlock * x.width);
-  x.p = take(kRowTile * kKeyBlock);
-  x.ds = take_words(kRowTile * kKeyBlock / 2);
-  x.p_pairs = take_words(kGradRows / 2 * kKeyBlock);
-  x.ds_pairs = take_words(kGradRows / 2 * kKeyBlock);
-  x.q_pairs = take_words(packed / 2 * x.width);
-  x.dcontext_pairs = take_words(packed / 2 * x.width);
-  x.k_pairs = take_words(kKeyBlock / 2 * x.width);
-  x.k_columns = take_words(x.width / 2 * kKeyBlock);
-  x.v_columns = take_words(x.width / 2 * kKeyBlock);
-  x.q = take_words(packed * x.width / 2);
-  x.dcontext = take_words(packed * x.width / 2);
+  x.dq = pieces.Take(packed * x.width);
+  x.lse = pieces.Take(PackedWidth(packed));
+  x.dots = pieces.Take(PackedWidth(packed));
+  x.dk = pieces.Take(kKeyBlock * x.width);
+  x.dv = pieces.Take(kKeyBlock * x.width);
+  x.p = pieces.Take(kRowTile * kKeyBlock);
+  x.ds = pieces.TakeWords(kRowTile * kKeyBlock / 2);
+  x.p_pairs = pieces.TakeWords(kGradRows / 2 * kKeyBlock);
+  x.ds_pairs = pieces.TakeWords(kGradRows / 2 * kKeyBlock);
+  x.q_pairs = pieces.TakeWords(packed / 2 * x.width);
+  x.dcontext_pairs = pieces.TakeWords(packed / 2 * x.width);
+  x.k_pairs = pieces.TakeWords(kKeyBlock / 2 * x.width);
+  x.k_columns = pieces.TakeWords(x.width / 2 * kKeyBlock);
+  x.v_columns = pieces.TakeWords(x.width / 2 * kKeyBlock);
+  x.q = pieces.TakeWords(packed * x.width / 2);
+  x.dcontext = pieces.TakeWords(packed * x.width / 2);
   const bool one_block = args.group == 1 && args.tokens <= kQueryRows;
-  float* totals = one_block ? nullptr : take(2 * args.tokens * x.width);
+  float* totals = one_block ? nullptr : pieces.Take(2 * args.tokens * x.width);
+  pieces.CheckWithin(AttendGradScratchBytes(args.tokens, args.head_dim, sizeof(uint16_t)));
 
   for (int64_t head = 0; head < args.group; ++head) {
     for (int64_t s0 = 0; s0 < args.tokens; s0 += kQueryRows) {

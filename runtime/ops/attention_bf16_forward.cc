@@ -175,17 +175,16 @@ void Attend(const AttendArgs<uint16_t>& args, float* scratch) {
   Queries x;
   x.width = PackedWidth(c);
   x.scale = args.scale * kLog2E;
-  x.sum = scratch;
-  x.total = x.sum + packed * x.width;
-  x.maximum = x.total + packed * kLanes;
-  x.scores = x.maximum + PackedWidth(packed);
-  float* columns_at = x.scores + kRowTile * kKeyBlock;
-  float* values_at = columns_at + kKeyBlock * x.width / 2;
-  float* p_at = values_at + kKeyBlock / 2 * x.width;
-  uint32_t* columns = reinterpret_cast<uint32_t*>(columns_at);
-  uint32_t* values = reinterpret_cast<uint32_t*>(values_at);
-  x.p = reinterpret_cast<uint32_t*>(p_at);
-  x.q = x.p + kRowTile * kKeyBlock / 2;
+  ScratchPieces pieces(scratch);
+  x.sum = pieces.Take(packed * x.width);
+  x.total = pieces.Take(packed * kLanes);
+  x.maximum = pieces.Take(PackedWidth(packed));
+  x.scores = pieces.Take(kRowTile * kKeyBlock);
+  uint32_t* const columns = pieces.TakeWords(kKeyBlock * x.width / 2);
+  uint32_t* const values = pieces.TakeWords(kKeyBlock / 2 * x.width);
+  x.p = pieces.TakeWords(kRowTile * kKeyBlock / 2);
+  x.q = pieces.TakeWords(packed * x.width / 2);
+  pieces.CheckWithin(AttendScratchBytes(args.queries, c));
 
   PackWords(args.q, args.q_stride, args.queries, c, x.q, x.width);
   std::fill_n(x.maximum, PackedWidth(packed), 0.0f);

@@ -223,14 +223,16 @@ void Attend(const AttendArgs<T>& args, float* scratch) {
   Queries x;
   x.width = PackedWidth(c);
   x.scale = args.scale * kLog2E;
-  x.sum = scratch;
-  x.total = x.sum + packed * x.width;
-  x.maximum = x.total + packed * kTotalWidth;
-  x.inverse = x.maximum + PackedWidth(packed) + kTotalWidth;
-  x.scores = x.inverse + PackedWidth(packed) + kTotalWidth;
-  float* columns = x.scores + kScoreRows * kKeyBlock;
-  float* values = columns + kKeyBlock * PackedWidth(c);
-  float* q = values + kKeyBlock * PackedWidth(c);
+  ScratchPieces pieces(scratch);
+  x.sum = pieces.Take(packed * x.width);
+  x.total = pieces.Take(packed * kTotalWidth);
+  x.maximum = pieces.Take(PackedWidth(packed) + kTotalWidth);
+  x.inverse = pieces.Take(PackedWidth(packed) + kTotalWidth);
+  x.scores = pieces.Take(kScoreRows * kKeyBlock);
+  float* const columns = pieces.Take(kKeyBlock * x.width);
+  float* const values = pieces.Take(kKeyBlock * x.width);
+  float* const q = pieces.Take(packed * x.width);
+  pieces.CheckWithin(AttendScratchBytes(args.queries, c));
 
   if constexpr (std::is_same<T, float>::value) {
     x.q = args.q;

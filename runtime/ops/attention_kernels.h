@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/base/divide.h"
 
 namespace plumb {
@@ -101,13 +103,30 @@ inline constexpr int64_t kScoreRows = 64;
 // Floats of a row's sum of exponentials: a vector of partial sums.
 inline constexpr int64_t kTotalWidth = 16;
 
-// Floats by which packed rows are apart: whole vectors of any instruction set.
-inline constexpr int64_t PackedWidth(int64_t head_dim) { return RoundUp(head_dim, 16); }
+// Floats by which packed rows are apart, or that a list of numbers takes: whole vectors of any
+// instruction set.
+inline constexpr int64_t PackedWidth(int64_t elements) { return RoundUp(elements, 16); }
 
 // Rows of the largest block of queries, in whole tiles.
 inline constexpr int64_t PackedRows(int64_t queries) {
   return CeilDiv(std::min(queries, kQueryRows), kMaxRowTile) * kMaxRowTile;
 }
+
+// Hands out a core's scratch, piece by piece.
+class ScratchPieces {
+ public:
+  explicit ScratchPieces(float* scratch) : begin_(scratch), at_(scratch) {}
+  float* Take(int64_t floats) { return std::exchange(at_, at_ + floats); }
+  uint32_t* TakeWords(int64_t words) { return reinterpret_cast<uint32_t*>(Take(words)); }
+  void CheckWithin(int64_t bytes) const {
+    PLUMB_CHECK((at_ - begin_) * static_cast<int64_t>(sizeof(float)) <= bytes,
+                "a core of attention takes more scratch than it asked for");
+  }
+
+ private:
+  float* const begin_;
+  float* at_;
+};
 
 // Scores are made in units of log 2, so that their exponentials are powers of two.
 inline constexpr float kLog2E = 1.44269504088896341f;
