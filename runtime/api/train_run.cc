@@ -87,7 +87,7 @@ struct TrainRun::Impl {
 
 absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest& request) {
   if (request.model_path.empty()) {
-    return absl::InvalidArgumentError("a model is missing: plumb train MODEL.pbtxt --data FILE");
+    return absl::InvalidArgumentError("a model is missing: model_path is empty");
   }
   if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckHoldsNoRun(request.out));
   std::string train_text;
@@ -286,10 +286,10 @@ TrainRun::~TrainRun() = default;
 absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
                                                          const TrainRequest& request) {
   if (request.resume && request.out.empty()) {
-    return absl::InvalidArgumentError("nothing to resume: --out names the run");
+    return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
   }
   if (request.tensorboard && request.out.empty()) {
-    return absl::InvalidArgumentError("event files need a directory: --out names the run");
+    return absl::InvalidArgumentError("event files need a directory: out, which names the run, is empty");
   }
   auto run = std::unique_ptr<TrainRun>(new TrainRun);
   Impl& impl = *run->impl_;

@@ -112,7 +112,7 @@ TEST_F(TrainRunTest, ThereMustBeARunToResume) {
   EXPECT_FALSE(fs::exists(test_.out()));
   TrainRequest request = test_.Request("");
   request.resume = true;
-  ExpectError(request, absl::StatusCode::kInvalidArgument, {"--out"});
+  ExpectError(request, absl::StatusCode::kInvalidArgument, {"out, which names the run, is empty"});
 }
 
 TEST_F(TrainRunTest, MistakesInARequestAreErrorsWithPlaces) {
