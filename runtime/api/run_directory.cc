@@ -27,6 +27,11 @@ absl::StatusOr<FileLock> LockRun(const std::string& run) {
 
 bool IsRunDirectory(const std::string& run) { return FileExists(RunModelPath(run)); }
 
+absl::Status NoRun(const std::string& run, absl::string_view text) {
+  const absl::Status why = ReadFile(RunModelPath(run)).status();
+  return absl::IsPermissionDenied(why) ? why : absl::NotFoundError(text);
+}
+
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
                            const TrainSpec& train, const Tokenizer& tokenizer,
                            const std::string& begun_with) {
@@ -40,10 +45,8 @@ absl::StatusOr<RunFiles> ReadRunFiles(
     const std::string& run,
     const std::vector<std::pair<std::string, std::string>>& train_overrides) {
   if (!IsRunDirectory(run)) {
-    const absl::Status why = ReadFile(RunModelPath(run)).status();
-    if (absl::IsPermissionDenied(why)) return why;
-    return absl::NotFoundError(absl::StrCat(run, ": holds no run (there is no ", RunModelPath(run),
-                                            "); plumb train makes one"));
+    return NoRun(run, absl::StrCat(run, ": holds no run (there is no ", RunModelPath(run),
+                                   "); plumb train makes one"));
   }
   PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ModelSpec::FromFile(RunModelPath(run)));
   PLUMB_ASSIGN_OR_RETURN(const std::string train_text, ReadFile(RunTrainPath(run)));

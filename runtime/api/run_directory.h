@@ -36,6 +36,8 @@ absl::StatusOr<FileLock> LockRun(const std::string& run);
 
 // Whether `run` holds a run that was begun.
 bool IsRunDirectory(const std::string& run);
+// Why it does not: kPermissionDenied where that cannot be seen, else kNotFound with this text.
+absl::Status NoRun(const std::string& run, absl::string_view text);
 
 // model.pbtxt is written last: with it the directory is a run.
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,

@@ -289,7 +289,8 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
     return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
   }
   if (request.tensorboard && request.out.empty()) {
-    return absl::InvalidArgumentError("event files need a directory: out, which names the run, is empty");
+    return absl::InvalidArgumentError(
+        "event files need a directory: out, which names the run, is empty");
   }
   auto run = std::unique_ptr<TrainRun>(new TrainRun);
   Impl& impl = *run->impl_;

@@ -54,10 +54,8 @@ absl::StatusOr<RunAndCheckpoint> Locate(const std::string& path) {
     return RunAndCheckpoint{JoinPath(path, "../.."), path};
   }
   if (!IsRunDirectory(path)) {
-    const absl::Status why = ReadFile(RunModelPath(path)).status();
-    if (absl::IsPermissionDenied(why)) return why;
-    return absl::NotFoundError(
-        absl::StrCat(path, ": is neither a run nor a checkpoint; plumb train makes a run"));
+    return NoRun(
+        path, absl::StrCat(path, ": is neither a run nor a checkpoint; plumb train makes a run"));
   }
   PLUMB_ASSIGN_OR_RETURN(std::string checkpoint, FindLatestCheckpoint(path));
   return RunAndCheckpoint{path, std::move(checkpoint)};

@@ -8,7 +8,7 @@
 
 namespace plumb {
 
-inline constexpr int64_t kCacheLine = 64;  // bytes, on all processors that plumb is built for
+inline constexpr int64_t kCacheLine = 64;  // bytes, on x86; longer ones are asked for twice
 
 // Some streams of equal length, side by side. A value: it outlives what it was made from, and to
 // ask for memory that is not there any more does no harm.

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kFloat = SizeOf(DType::kF32);
 // Ten tiles of 14 rows: with a block of terms of them, a group's panels stay in the second-level
-// cache. More than kSlabRows, as panels of few rows are few.
+// cache.
 constexpr int64_t kMostSlabRows = 140;
 constexpr int64_t kGroupPanels = 2;
 constexpr int64_t kItemsAThread = 4;     // at least, so that the last one done is not waited for

@@ -1,6 +1,6 @@
-// What a large matrix product (matmul_panels.h, matmul_tokens.cc) is made of,
-// for one kind of operands: packing into panels, and the product of a slab of rows by one panel.
-// Stateless, thread-safe.
+// What a large matrix product (matmul_panels.h, matmul_tokens.cc) is made of, for one kind of
+// operands: packing into panels, and the product of a slab of rows by one panel. Stateless,
+// thread-safe.
 //
 // Packed operands count in units of 32 bits along k: one f32, or a pair of bf16, which the fast
 // bf16 kernels multiply in one go. Where k is odd, the last pair is filled up with zero.
