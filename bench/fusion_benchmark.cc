@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/ops/ops.h"
 #include "runtime/plugin/registry.h"
-#include "runtime/session/data.h"
+#include "runtime/data/data.h"
 #include "runtime/session/train_session.h"
 #include "runtime/spec/model_spec.h"
 #include "runtime/spec/resolve.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/base/aligned_buffer.h"
-#include "runtime/ops/small_matmul.h"
+#include "runtime/kernels/gemm/small_gemm.h"
 
 namespace {
 std::atomic<int64_t> g_allocations{0};

@@ -15,8 +15,8 @@
 
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/parallel.h"
-#include "runtime/ops/float_halves.h"
-#include "runtime/ops/optimizer.h"
+#include "runtime/kernels/simd/split_f32.h"
+#include "runtime/kernels/simd/optimizer.h"
 
 namespace plumb {
 namespace {

@@ -1,9 +1,9 @@
 include(GNUInstallDirs)
 
-# plumb_room(<name> SOURCES <files> [PUBLIC <targets>] [PRIVATE <targets>])
-#   A room of the runtime: the static library plumb_<name>. Its dependencies are the whole truth about
+# plumb_module(<name> SOURCES <files> [PUBLIC <targets>] [PRIVATE <targets>])
+#   A module of the runtime: the static library plumb_<name>. Its dependencies are the whole truth about
 #   what it may include.
-function(plumb_room name)
+function(plumb_module name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(plumb_${name} STATIC ${arg_SOURCES})
   target_include_directories(plumb_${name} PUBLIC "${PROJECT_SOURCE_DIR}")

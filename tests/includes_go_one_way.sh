@@ -19,15 +19,21 @@ includes() {
 wrong_includes() {
   includes runtime plugins cli | awk '
     BEGIN {
-      order = "base graph plugin ops spec model compile session onednn api"
+      order = "base onednn kernels graph plugin ops io data spec model compile session api"
       count = split(order, rooms, " ")
       for (i = 1; i <= count; ++i) {
         known[rooms[i]] = 1
         for (j = 1; j <= i; ++j) may[rooms[i], rooms[j]] = 1
       }
       only("onednn", "base")
+      only("kernels", "base onednn")
+      only("graph", "base")
       only("plugin", "base")
+      only("ops", "base kernels graph plugin")
+      only("io", "base")
+      only("data", "base io")
       only("spec", "base plugin")
+      only("model", "base kernels graph plugin ops spec")
       only("compile", "base graph")
     }
     function only(room, allowed,   names, n, i) {
@@ -42,8 +48,8 @@ wrong_includes() {
       if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
       if (header == "dlfcn.h") return "runtime/plugin plugins/check"
       if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "runtime/spec"
-      if (header ~ /^hwy\//) return "runtime/ops plugins/norms"
-      if (header ~ /^nlohmann\//) return "runtime/session runtime/api cli plugins/check"
+      if (header ~ /^hwy\//) return "runtime/kernels runtime/ops plugins/norms"
+      if (header ~ /^nlohmann\//) return "runtime/io runtime/data runtime/session runtime/api cli plugins/check"
       if (header ~ /^CLI\//) return "cli plugins/check"
       return ""
     }

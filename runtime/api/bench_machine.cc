@@ -11,7 +11,7 @@
 #include "runtime/base/round_trip.h"
 #include "runtime/base/status.h"
 #include "runtime/onednn/gemm_speed.h"
-#include "runtime/ops/read_speed.h"
+#include "runtime/kernels/gemv/read_speed.h"
 
 namespace plumb {
 namespace {

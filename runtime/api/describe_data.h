@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runtime/session/data.h"
+#include "runtime/data/data.h"
 
 namespace plumb {
 

@@ -16,7 +16,7 @@
 #include "runtime/session/evaluate.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
-#include "runtime/session/safetensors.h"
+#include "runtime/io/safetensors.h"
 #include "runtime/session/train_memory.h"
 #include "runtime/spec/train_spec.h"
 

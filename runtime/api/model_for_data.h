@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/session/tokenizer.h"
+#include "runtime/data/tokenizer.h"
 #include "runtime/spec/model_spec.h"
 
 namespace plumb {

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/file.h"
-#include "runtime/session/data.h"
-#include "runtime/session/tokenizer.h"
+#include "runtime/data/data.h"
+#include "runtime/data/tokenizer.h"
 #include "runtime/spec/model_spec.h"
 #include "runtime/spec/train_spec.h"
 

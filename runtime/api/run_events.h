@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plumb/train.h"
-#include "runtime/session/event_file.h"
+#include "runtime/io/event_file.h"
 #include "runtime/spec/resolved_model.h"
 #include "runtime/spec/train_spec.h"
 

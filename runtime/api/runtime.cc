@@ -13,7 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/tensor_type.h"
 #include "runtime/onednn/version.h"
-#include "runtime/ops/cpu_features.h"
+#include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {

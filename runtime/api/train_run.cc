@@ -16,7 +16,7 @@
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/ops/cpu_features.h"
+#include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/evaluate.h"
 #include "runtime/session/metrics.h"

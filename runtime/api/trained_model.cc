@@ -13,7 +13,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
-#include "runtime/ops/cpu_features.h"
+#include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/evaluate.h"

@@ -13,7 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/quantize.h"
+#include "runtime/kernels/gemv/quantize.h"
 #include "runtime/spec/interpret.h"
 
 namespace plumb {

@@ -28,7 +28,7 @@ enum class Program {
 // gradients of parameters. Vectors (biases, norms' parameters, learned values) are always f32.
 //
 // kInt8, for kEval and kCached: a matrix is an i8 parameter of its name and an f32 parameter of its
-// scales, in tiles (runtime/ops/quantize.h); all that is computed is f32.
+// scales, in tiles (runtime/kernels/gemv/quantize.h); all that is computed is f32.
 enum class WeightFormat { kF32, kBf16, kInt8 };
 
 struct BuildOptions {

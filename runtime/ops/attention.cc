@@ -11,7 +11,7 @@
 #include "runtime/base/divide.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
-#include "runtime/ops/attention_kernels.h"
+#include "runtime/kernels/attention/attention.h"
 #include "runtime/ops/attention_shape.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"

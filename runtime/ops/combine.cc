@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
-#include "runtime/ops/element_tasks.h"
+#include "runtime/kernels/simd/element_tasks.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 
@@ -11,7 +11,7 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/combine.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_bf16-inl.h"
+#include "runtime/kernels/simd/bf16-inl.h"
 
 #ifndef PLUMB_COMBINE_TYPES
 #define PLUMB_COMBINE_TYPES

@@ -18,8 +18,8 @@
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_bf16-inl.h"
-#include "runtime/ops/simd_exp-inl.h"
+#include "runtime/kernels/simd/bf16-inl.h"
+#include "runtime/kernels/simd/exp-inl.h"
 
 #ifndef PLUMB_CROSS_ENTROPY_TYPES
 #define PLUMB_CROSS_ENTROPY_TYPES

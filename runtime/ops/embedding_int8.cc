@@ -3,7 +3,7 @@
 #include "runtime/base/status.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/quantize.h"
+#include "runtime/kernels/gemv/quantize.h"
 
 namespace plumb {
 namespace {

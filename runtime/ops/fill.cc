@@ -5,7 +5,7 @@
 #include "runtime/base/bf16.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
-#include "runtime/ops/element_tasks.h"
+#include "runtime/kernels/simd/element_tasks.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {

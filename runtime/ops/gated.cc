@@ -2,8 +2,8 @@
 
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
-#include "runtime/ops/activation_kind.h"
-#include "runtime/ops/element_tasks.h"
+#include "runtime/kernels/simd/activation_kind.h"
+#include "runtime/kernels/simd/element_tasks.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 
@@ -11,8 +11,8 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/gated.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/activation_math-inl.h"
-#include "runtime/ops/simd_bf16-inl.h"
+#include "runtime/kernels/simd/activation_math-inl.h"
+#include "runtime/kernels/simd/bf16-inl.h"
 
 #ifndef PLUMB_GATED_TYPES
 #define PLUMB_GATED_TYPES

@@ -7,13 +7,13 @@
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/ops/flops.h"
-#include "runtime/ops/matvec.h"
-#include "runtime/ops/matvec_int8.h"
-#include "runtime/ops/matvec_job.h"
+#include "runtime/kernels/gemv/gemv.h"
+#include "runtime/kernels/gemv/gemv_int8.h"
+#include "runtime/kernels/gemv/gemv_job.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/quantize.h"
-#include "runtime/ops/small_matmul.h"
+#include "runtime/kernels/gemv/quantize.h"
+#include "runtime/kernels/gemm/small_gemm.h"
 
 namespace plumb {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "runtime/graph/op.h"
-#include "runtime/ops/matmul_cut.h"
-#include "runtime/ops/matmul_finish.h"
-#include "runtime/ops/matmul_kernels.h"
+#include "runtime/kernels/gemm/matmul_cut.h"
+#include "runtime/kernels/gemm/epilogue.h"
+#include "runtime/kernels/gemm/matmul_kernels.h"
 #include "runtime/ops/matmul_product.h"
 
 namespace plumb {

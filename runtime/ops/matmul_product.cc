@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "runtime/base/parallel.h"
-#include "runtime/ops/matmul_cut.h"
-#include "runtime/ops/matvec.h"
-#include "runtime/ops/matvec_job.h"
-#include "runtime/ops/small_matmul.h"
+#include "runtime/kernels/gemm/matmul_cut.h"
+#include "runtime/kernels/gemv/gemv.h"
+#include "runtime/kernels/gemv/gemv_job.h"
+#include "runtime/kernels/gemm/small_gemm.h"
 
 namespace plumb {
 namespace {

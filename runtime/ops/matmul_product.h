@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "runtime/graph/op.h"
-#include "runtime/ops/matmul_finish.h"
+#include "runtime/kernels/gemm/epilogue.h"
 
 namespace plumb {
 

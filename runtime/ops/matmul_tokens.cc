@@ -18,8 +18,8 @@
 
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
-#include "runtime/ops/matmul_cut.h"
-#include "runtime/ops/matmul_kernels.h"
+#include "runtime/kernels/gemm/matmul_cut.h"
+#include "runtime/kernels/gemm/matmul_kernels.h"
 #include "runtime/ops/matmul_product.h"
 #include "runtime/ops/scratch_workers.h"
 

@@ -6,7 +6,7 @@
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
-#include "runtime/ops/element_tasks.h"
+#include "runtime/kernels/simd/element_tasks.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/sum_rows.h"
@@ -15,7 +15,7 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/mul.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_bf16-inl.h"
+#include "runtime/kernels/simd/bf16-inl.h"
 
 #ifndef PLUMB_MUL_TYPES
 #define PLUMB_MUL_TYPES

@@ -17,7 +17,7 @@
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/graph/op.h"
-#include "runtime/ops/element_tasks.h"
+#include "runtime/kernels/simd/element_tasks.h"
 #include "runtime/ops/sum_rows.h"
 #include "runtime/plugin/norm_plugin.h"
 

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "runtime/ops/quantize.h"
+#include "runtime/kernels/gemv/quantize.h"
 
 namespace plumb {
 namespace {

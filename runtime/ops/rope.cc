@@ -17,7 +17,7 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/rope.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_bf16-inl.h"
+#include "runtime/kernels/simd/bf16-inl.h"
 
 #ifndef PLUMB_ROPE_TYPES
 #define PLUMB_ROPE_TYPES

@@ -13,7 +13,7 @@
 #define HWY_TARGET_INCLUDE "runtime/ops/sum_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "runtime/ops/simd_bf16-inl.h"
+#include "runtime/kernels/simd/bf16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {

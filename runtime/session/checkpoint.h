@@ -28,7 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
-#include "runtime/session/safetensors.h"
+#include "runtime/io/safetensors.h"
 
 namespace plumb {
 

@@ -11,8 +11,8 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/session/hash.h"
-#include "runtime/session/strict_json.h"
+#include "runtime/io/hash.h"
+#include "runtime/io/strict_json.h"
 
 namespace plumb {
 namespace {

@@ -8,8 +8,8 @@
 #include "runtime/base/status.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/checkpoint_layout.h"
-#include "runtime/session/hash.h"
-#include "runtime/session/utf8.h"
+#include "runtime/io/hash.h"
+#include "runtime/io/utf8.h"
 
 namespace plumb {
 namespace {

@@ -15,7 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/checkpoint_layout.h"
-#include "runtime/session/hash.h"
+#include "runtime/io/hash.h"
 
 namespace plumb {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
-#include "runtime/session/batches.h"
+#include "runtime/data/batches.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
 #include "runtime/session/weight_copies.h"

@@ -11,7 +11,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/session/strict_json.h"
+#include "runtime/io/strict_json.h"
 
 namespace plumb {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
-#include "runtime/session/json_lines.h"
+#include "runtime/io/json_lines.h"
 
 namespace plumb {
 

@@ -15,8 +15,8 @@
 #include "runtime/compile/executable.h"
 #include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
-#include "runtime/ops/float_halves.h"
-#include "runtime/session/safetensors.h"
+#include "runtime/kernels/simd/split_f32.h"
+#include "runtime/io/safetensors.h"
 
 namespace plumb {
 

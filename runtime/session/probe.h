@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/compile/executable.h"
-#include "runtime/ops/tensor_stats.h"
+#include "runtime/kernels/simd/tensor_stats.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
 

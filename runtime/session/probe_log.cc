@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
-#include "runtime/session/strict_json.h"
+#include "runtime/io/strict_json.h"
 
 namespace plumb {
 namespace {

@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/session/json_lines.h"
+#include "runtime/io/json_lines.h"
 #include "runtime/session/probe.h"
 
 namespace plumb {

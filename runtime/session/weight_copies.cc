@@ -6,8 +6,8 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
-#include "runtime/ops/float_halves.h"
-#include "runtime/ops/quantize.h"
+#include "runtime/kernels/simd/split_f32.h"
+#include "runtime/kernels/gemv/quantize.h"
 
 namespace plumb {
 

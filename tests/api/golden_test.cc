@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plumb/model.h"
-#include "runtime/session/safetensors.h"
+#include "runtime/io/safetensors.h"
 #include "tests/api/test_models.h"
 
 namespace plumb {

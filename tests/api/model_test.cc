@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
-#include "runtime/session/safetensors.h"
+#include "runtime/io/safetensors.h"
 #include "tests/api/test_models.h"
 #include "tests/session/scratch_dir.h"
 

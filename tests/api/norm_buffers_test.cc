@@ -8,7 +8,7 @@
 #include "plumb/model.h"
 #include "plumb/train.h"
 #include "runtime/base/file.h"
-#include "runtime/session/safetensors.h"
+#include "runtime/io/safetensors.h"
 #include "tests/api/test_run.h"
 #include "tests/plugin/test_norm.h"
 #include "tests/spec/centering_norm.h"

@@ -13,7 +13,7 @@
 #include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/quantize.h"
+#include "runtime/kernels/gemv/quantize.h"
 #include "tests/compile/random_graph.h"
 #include "tests/compile/run_graph.h"
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "plumb/model.h"
 #include "runtime/base/rng.h"
-#include "runtime/session/safetensors.h"
+#include "runtime/io/safetensors.h"
 #include "tests/api/test_models.h"
 #include "tests/session/scratch_dir.h"
 

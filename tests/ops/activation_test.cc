@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "runtime/ops/activation_kind.h"
+#include "runtime/kernels/simd/activation_kind.h"
 #include "runtime/ops/ops.h"
 #include "tests/ops/op_test_util.h"
 #include "tests/ops/simd_targets.h"

@@ -1,4 +1,4 @@
-#include "runtime/ops/float_halves.h"
+#include "runtime/kernels/simd/split_f32.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Products of a few rows by an int8 matrix: what the cases of ops_test cannot tell.
-#include "runtime/ops/matvec_int8.h"
+#include "runtime/kernels/gemv/gemv_int8.h"
 
 #include <array>
 #include <cmath>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "runtime/ops/matvec.h"
-#include "runtime/ops/matvec_job.h"
+#include "runtime/kernels/gemv/gemv.h"
+#include "runtime/kernels/gemv/gemv_job.h"
 #include "tests/ops/draw.h"
 #include "tests/ops/simd_targets.h"
 

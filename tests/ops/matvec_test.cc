@@ -1,5 +1,5 @@
 // Products of a few rows by a weight matrix: what the cases of ops_test cannot tell.
-#include "runtime/ops/matvec.h"
+#include "runtime/kernels/gemv/gemv.h"
 
 #include <array>
 #include <cmath>
@@ -9,9 +9,9 @@
 
 #include "gtest/gtest.h"
 #include "runtime/base/bf16.h"
-#include "runtime/ops/cpu_features.h"
-#include "runtime/ops/float_halves.h"
-#include "runtime/ops/matvec_job.h"
+#include "runtime/kernels/simd/cpu_features.h"
+#include "runtime/kernels/simd/split_f32.h"
+#include "runtime/kernels/gemv/gemv_job.h"
 #include "tests/ops/draw.h"
 #include "tests/ops/simd_targets.h"
 

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/rng.h"
-#include "runtime/ops/matvec.h"
-#include "runtime/ops/quantize.h"
+#include "runtime/kernels/gemv/gemv.h"
+#include "runtime/kernels/gemv/quantize.h"
 #include "tests/ops/op_cases.h"
 
 namespace plumb {

@@ -1,4 +1,4 @@
-#include "runtime/ops/optimizer.h"
+#include "runtime/kernels/simd/optimizer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
-#include "runtime/ops/float_halves.h"
+#include "runtime/kernels/simd/split_f32.h"
 #include "tests/ops/simd_targets.h"
 
 namespace plumb {

@@ -1,4 +1,4 @@
-#include "runtime/ops/quantize.h"
+#include "runtime/kernels/gemv/quantize.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "runtime/ops/tensor_stats.h"
+#include "runtime/kernels/simd/tensor_stats.h"
 
 #include <gtest/gtest.h>
 #include "runtime/base/bf16.h"

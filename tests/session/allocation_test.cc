@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/session/batches.h"
+#include "runtime/data/batches.h"
 #include "runtime/session/metrics.h"
 #include "runtime/session/sampler.h"
 #include "tests/session/scratch_dir.h"

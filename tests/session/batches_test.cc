@@ -1,4 +1,4 @@
-#include "runtime/session/batches.h"
+#include "runtime/data/batches.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/session/crc32c.h"
+#include "runtime/io/crc32c.h"
 
 #include <gtest/gtest.h>
 

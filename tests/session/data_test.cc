@@ -1,4 +1,4 @@
-#include "runtime/session/data.h"
+#include "runtime/data/data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/session/event_file.h"
+#include "runtime/io/event_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

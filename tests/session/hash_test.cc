@@ -1,4 +1,4 @@
-#include "runtime/session/hash.h"
+#include "runtime/io/hash.h"
 
 #include <gtest/gtest.h>
 

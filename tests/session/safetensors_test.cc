@@ -1,4 +1,4 @@
-#include "runtime/session/safetensors.h"
+#include "runtime/io/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

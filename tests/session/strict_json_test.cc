@@ -1,4 +1,4 @@
-#include "runtime/session/strict_json.h"
+#include "runtime/io/strict_json.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "runtime/base/rng.h"
-#include "runtime/session/data.h"
+#include "runtime/data/data.h"
 
 namespace plumb {
 

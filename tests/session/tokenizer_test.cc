@@ -1,4 +1,4 @@
-#include "runtime/session/tokenizer.h"
+#include "runtime/data/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

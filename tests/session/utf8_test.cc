@@ -1,4 +1,4 @@
-#include "runtime/session/utf8.h"
+#include "runtime/io/utf8.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,245 @@
+#include "runtime/data/batches.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "runtime/base/check.h"
+#include "runtime/base/divide.h"
+#include "runtime/base/rng.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+// Over a hundred million tokens in one batch is a slip of the keyboard, and would exhaust memory.
+constexpr int64_t kMaxBatchTokens = int64_t{1} << 27;
+
+absl::Status CheckSizes(int64_t batch_size, int64_t context_length) {
+  if (batch_size < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("batch_size must be >= 1, is ", batch_size));
+  }
+  if (context_length < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("context_length must be >= 1, is ", context_length));
+  }
+  if (batch_size > kMaxBatchTokens / context_length) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch_size ", batch_size, " times context_length ", context_length, " is more than ",
+        kMaxBatchTokens, " tokens; lower one and raise gradient_accumulation_steps"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EmptySplit(const Dataset& dataset, Split split) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(dataset.name(), ": the ", SplitName(split),
+                   " split has nothing to predict; change val_fraction or use more data"));
+}
+
+// Inputs of a document: the begin/end token and the document, cut.
+int64_t DocumentSeq(int64_t tokens, int64_t context_length) {
+  return std::min(tokens + 1, context_length);
+}
+
+Batch Reserved(int64_t rows, int64_t max_seq) {
+  Batch batch;
+  const size_t size = static_cast<size_t>(rows * max_seq);
+  batch.tokens.reserve(size);
+  batch.targets.reserve(size);
+  batch.positions.reserve(size);
+  return batch;
+}
+
+// All padding.
+void Reset(int64_t rows, int64_t seq, Batch* batch) {
+  batch->batch = rows;
+  batch->seq = seq;
+  batch->valid_targets = 0;
+  const size_t size = static_cast<size_t>(rows * seq);
+  batch->tokens.assign(size, 0);
+  batch->targets.assign(size, -1);
+  batch->positions.resize(size);
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto begin = batch->positions.begin() + row * seq;
+    std::iota(begin, begin + seq, 0);
+  }
+}
+
+void PutDocument(absl::Span<const int32_t> document, int32_t begin_end, int64_t row, Batch* batch) {
+  const int64_t n = static_cast<int64_t>(document.size());
+  const int64_t length = std::min(n + 1, batch->seq);
+  int32_t* tokens = batch->tokens.data() + row * batch->seq;
+  int32_t* targets = batch->targets.data() + row * batch->seq;
+  tokens[0] = begin_end;
+  std::copy_n(document.begin(), length - 1, tokens + 1);
+  std::copy_n(document.begin(), std::min(n, length), targets);
+  if (length == n + 1) targets[n] = begin_end;
+  batch->valid_targets += length;
+}
+
+// `text` has one token more than the window has inputs, of which the first `context` predict
+// nothing.
+void PutWindow(absl::Span<const int32_t> text, int64_t context, int64_t row, Batch* batch) {
+  const int64_t length = static_cast<int64_t>(text.size()) - 1, at = row * batch->seq;
+  std::copy_n(text.begin(), length, batch->tokens.begin() + at);
+  std::copy_n(text.begin() + 1 + context, length - context, batch->targets.begin() + at + context);
+  batch->valid_targets += length - context;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainBatches> TrainBatches::Create(const Dataset* dataset, const Options& options) {
+  PLUMB_RETURN_IF_ERROR(CheckSizes(options.batch_size, options.context_length));
+  if (dataset->num_tokens(Split::kTrain) == 0) return EmptySplit(*dataset, Split::kTrain);
+  if (dataset->format() == DatasetOptions::Format::kText) {
+    const int64_t n = dataset->num_tokens(Split::kTrain);
+    if (n <= options.context_length) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          dataset->name(), ": the training split has ", n,
+          " tokens, but a window of context_length ", options.context_length, " needs at least ",
+          options.context_length + 1, "; use more text or a smaller context_length"));
+    }
+  }
+  return TrainBatches(dataset, options);
+}
+
+TrainBatches::TrainBatches(const Dataset* dataset, const Options& options)
+    : dataset_(dataset), options_(options), max_seq_(options.context_length) {
+  if (dataset->format() == DatasetOptions::Format::kText) return;
+  max_seq_ = DocumentSeq(dataset->longest_document(Split::kTrain), options.context_length);
+  rows_.resize(static_cast<size_t>(options.batch_size));
+  if (!options.keep_order) {
+    order_.resize(static_cast<size_t>(dataset->num_documents(Split::kTrain)));
+  }
+}
+
+Batch TrainBatches::MakeBatch() const { return Reserved(options_.batch_size, max_seq_); }
+
+void TrainBatches::Fill(int64_t index, Batch* batch) {
+  PLUMB_CHECK(index >= 0, "batches are counted from 0");
+  if (dataset_->format() == DatasetOptions::Format::kText) {
+    FillWindows(index, batch);
+  } else {
+    FillDocuments(index, batch);
+  }
+}
+
+int64_t TrainBatches::DocumentOf(int64_t sequence) {
+  const int64_t n = dataset_->num_documents(Split::kTrain);
+  const int64_t epoch = sequence / n;
+  if (options_.keep_order) return sequence % n;
+  if (epoch != epoch_) {
+    // What Permutation does, without its allocation.
+    const RngStream stream(options_.seed, "document-order", static_cast<uint64_t>(epoch));
+    std::iota(order_.begin(), order_.end(), int64_t{0});
+    for (size_t i = order_.size() - 1; i > 0; --i) {
+      std::swap(order_[i], order_[stream.Below(i, i + 1)]);
+    }
+    epoch_ = epoch;
+  }
+  return order_[static_cast<size_t>(sequence % n)];
+}
+
+void TrainBatches::FillDocuments(int64_t index, Batch* batch) {
+  int64_t longest = 0;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    rows_[i] = DocumentOf(index * options_.batch_size + static_cast<int64_t>(i));
+    const auto document = dataset_->document(Split::kTrain, rows_[i]);
+    longest = std::max(longest,
+                       DocumentSeq(static_cast<int64_t>(document.size()), options_.context_length));
+  }
+  Reset(options_.batch_size, longest, batch);
+  const int32_t begin_end = *dataset_->tokenizer().begin_end_token();
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    PutDocument(dataset_->document(Split::kTrain, rows_[i]), begin_end, static_cast<int64_t>(i),
+                batch);
+  }
+}
+
+void TrainBatches::FillWindows(int64_t index, Batch* batch) const {
+  const absl::Span<const int32_t> text = dataset_->text(Split::kTrain);
+  const size_t length = static_cast<size_t>(options_.context_length);
+  const RngStream stream(options_.seed, "window", static_cast<uint64_t>(index));
+  Reset(options_.batch_size, options_.context_length, batch);
+  for (int64_t row = 0; row < options_.batch_size; ++row) {
+    const uint64_t start = stream.Below(static_cast<uint64_t>(row), text.size() - length);
+    PutWindow(text.subspan(start, length + 1), 0, row, batch);
+  }
+}
+
+absl::StatusOr<EvalBatches> EvalBatches::Create(const Dataset* dataset, Split split,
+                                                const Options& options) {
+  PLUMB_RETURN_IF_ERROR(CheckSizes(options.batch_size, options.context_length));
+  if (options.stride < 0 || options.stride > options.context_length) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a stride must be 1 to context_length ", options.context_length, ", not ", options.stride));
+  }
+  if (options.stride > 0 && dataset->format() != DatasetOptions::Format::kText) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(dataset->name(),
+                     ": a stride is for running text; these are documents, each "
+                     "of which is read from its beginning"));
+  }
+  EvalBatches batches(dataset, split, options);
+  if (batches.num_targets() == 0) return EmptySplit(*dataset, split);
+  return batches;
+}
+
+EvalBatches::EvalBatches(const Dataset* dataset, Split split, const Options& options)
+    : dataset_(dataset),
+      split_(split),
+      context_length_(options.context_length),
+      stride_(options.stride > 0 ? options.stride : options.context_length) {
+  if (dataset->format() == DatasetOptions::Format::kText) {
+    num_targets_ = std::max<int64_t>(dataset->num_tokens(split) - 1, 0);
+    // The first window predicts a whole one, each after it a stride.
+    const int64_t rest = std::max<int64_t>(num_targets_ - context_length_, 0);
+    num_sequences_ = num_targets_ > 0 ? 1 + CeilDiv(rest, stride_) : 0;
+    max_seq_ = std::min(num_targets_, context_length_);
+  } else {
+    num_sequences_ = dataset->num_documents(split);
+    for (int64_t i = 0; i < num_sequences_; ++i) {
+      const int64_t tokens = static_cast<int64_t>(dataset->document(split, i).size());
+      const int64_t seq = DocumentSeq(tokens, context_length_);
+      num_targets_ += seq;
+      max_seq_ = std::max(max_seq_, seq);
+    }
+  }
+  rows_ = std::min(options.batch_size, num_sequences_);
+}
+
+Batch EvalBatches::MakeBatch() const { return Reserved(rows_, max_seq_); }
+
+int64_t EvalBatches::size() const { return CeilDiv(num_sequences_, rows_); }
+
+void EvalBatches::Fill(int64_t index, Batch* batch) const {
+  PLUMB_CHECK(index >= 0 && index < size(), "the split has such a batch");
+  const int64_t first = index * rows_;
+  const int64_t count = std::min(rows_, num_sequences_ - first);
+  if (dataset_->format() == DatasetOptions::Format::kText) {
+    const absl::Span<const int32_t> text = dataset_->text(split_);
+    Reset(rows_, max_seq_, batch);
+    for (int64_t row = 0; row < count; ++row) {
+      const int64_t window = first + row;
+      PutWindow(text.subspan(static_cast<size_t>(window * stride_),
+                             static_cast<size_t>(context_length_) + 1),
+                window > 0 ? context_length_ - stride_ : 0, row, batch);
+    }
+    return;
+  }
+  int64_t longest = 0;
+  for (int64_t row = 0; row < count; ++row) {
+    const int64_t tokens = static_cast<int64_t>(dataset_->document(split_, first + row).size());
+    longest = std::max(longest, DocumentSeq(tokens, context_length_));
+  }
+  Reset(rows_, longest, batch);
+  const int32_t begin_end = *dataset_->tokenizer().begin_end_token();
+  for (int64_t row = 0; row < count; ++row) {
+    PutDocument(dataset_->document(split_, first + row), begin_end, row, batch);
+  }
+}
+
+}  // namespace plumb

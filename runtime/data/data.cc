@@ -1,0 +1,180 @@
+#include "runtime/data/data.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
+#include "runtime/base/check.h"
+#include "runtime/base/file.h"
+#include "runtime/base/rng.h"
+#include "runtime/base/status.h"
+#include "runtime/io/hash.h"
+#include "runtime/io/utf8.h"
+
+namespace plumb {
+namespace {
+
+absl::Status Error(const std::string& name, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(name, ": ", what));
+}
+
+// The lines that are documents; views into `content`.
+std::vector<absl::string_view> FindDocuments(absl::string_view content) {
+  std::vector<absl::string_view> documents;
+  while (!content.empty()) {
+    const size_t newline = content.find('\n');
+    absl::string_view line = content.substr(0, newline);
+    content.remove_prefix(newline == absl::string_view::npos ? content.size() : newline + 1);
+    if (absl::EndsWith(line, "\r")) line.remove_suffix(1);
+    if (!line.empty()) documents.push_back(line);
+  }
+  return documents;
+}
+
+absl::Status CheckEncoding(absl::string_view content, const std::string& name) {
+  const absl::Status status = CheckUtf8(content);
+  if (status.ok()) return status;
+  const bool utf16 = absl::StartsWith(content, "\xff\xfe") || absl::StartsWith(content, "\xfe\xff");
+  return Error(name, absl::StrCat(status.message(),
+                                  utf16 ? "; it looks like UTF-16: convert it to UTF-8"
+                                        : "; convert the file to UTF-8 or use vocabulary: BYTES"));
+}
+
+// How many of n >= 1 train.
+int64_t TrainCount(int64_t n, double val_fraction) {
+  const int64_t count = static_cast<int64_t>(static_cast<double>(n) * (1.0 - val_fraction));
+  return std::clamp<int64_t>(count, val_fraction < 1 ? 1 : 0, n);
+}
+
+}  // namespace
+
+const char* SplitName(Split split) { return split == Split::kTrain ? "training" : "validation"; }
+
+absl::StatusOr<Dataset> Dataset::Load(const std::string& path, const DatasetOptions& options,
+                                      const Tokenizer* tokenizer) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  return FromContent(content, path, options, tokenizer);
+}
+
+absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const std::string& name,
+                                             const DatasetOptions& options,
+                                             const Tokenizer* tokenizer) {
+  if (!(options.val_fraction >= 0 && options.val_fraction <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("val_fraction must lie between 0 and 1, is ", options.val_fraction));
+  }
+  const bool documents = options.format == DatasetOptions::Format::kDocuments;
+  const std::string data_hash = HexDigits(Fnv1a64(content));
+  if (absl::StartsWith(content, "\xef\xbb\xbf")) content.remove_prefix(3);
+  if (content.empty()) return Error(name, "the file is empty");
+  const std::vector<absl::string_view> texts =
+      documents ? FindDocuments(content) : std::vector<absl::string_view>{content};
+  if (texts.empty()) {
+    return Error(name, absl::StrCat("no document: all ", PlaceOf(content, content.size() - 1).line,
+                                    " lines are empty; a document is a line with text"));
+  }
+
+  const Tokenizer::Kind kind = tokenizer != nullptr ? tokenizer->kind() : options.vocabulary;
+  if (kind == Tokenizer::Kind::kCharacters) PLUMB_RETURN_IF_ERROR(CheckEncoding(content, name));
+  absl::optional<Tokenizer> own;
+  if (tokenizer == nullptr && kind == Tokenizer::Kind::kBytes) own = Tokenizer::Bytes(documents);
+  if (tokenizer == nullptr && kind == Tokenizer::Kind::kCharacters) {
+    PLUMB_ASSIGN_OR_RETURN(own, Tokenizer::Characters(texts, documents));
+  }
+  if (tokenizer == nullptr) tokenizer = &*own;
+  if (documents && !tokenizer->begin_end_token()) {
+    return Error(name,
+                 "documents need a tokenizer with a begin/end token, but this one was made "
+                 "for a text; read the file with format: TEXT");
+  }
+
+  Dataset dataset(name, options.format, *tokenizer);
+  dataset.data_hash_ = data_hash;
+  dataset.tokens_.reserve(content.size());
+  for (absl::string_view text : texts) {
+    dataset.document_begin_.push_back(static_cast<int64_t>(dataset.tokens_.size()));
+    size_t bad_byte = 0;
+    const absl::Status status = tokenizer->AppendTokens(text, &dataset.tokens_, &bad_byte);
+    if (!status.ok()) {
+      const size_t offset = static_cast<size_t>(text.data() - content.data()) + bad_byte;
+      const TextPlace place = PlaceOf(content, offset);
+      return Annotate(status, absl::StrCat(name, ":", place.line, ":", place.column, ": "));
+    }
+  }
+  dataset.document_begin_.push_back(static_cast<int64_t>(dataset.tokens_.size()));
+  dataset.tokens_.shrink_to_fit();
+  if (documents) {
+    dataset.SplitDocuments(options.val_fraction);
+  } else {
+    dataset.SplitText(options.val_fraction);
+  }
+  return dataset;
+}
+
+void Dataset::SplitText(double val_fraction) {
+  validation_begin_ = TrainCount(static_cast<int64_t>(tokens_.size()), val_fraction);
+  document_begin_.clear();
+}
+
+void Dataset::SplitDocuments(double val_fraction) {
+  const int64_t n = static_cast<int64_t>(document_begin_.size()) - 1;
+  const std::vector<int64_t> order = Permutation(RngStream(0, "validation-split"), n);
+  const auto first_held_out = order.begin() + TrainCount(n, val_fraction);
+  train_documents_.assign(order.begin(), first_held_out);
+  validation_documents_.assign(first_held_out, order.end());
+  std::sort(train_documents_.begin(), train_documents_.end());
+  std::sort(validation_documents_.begin(), validation_documents_.end());
+}
+
+bool Dataset::has_targets(Split split) const {
+  return format_ == DatasetOptions::Format::kText ? text(split).size() >= 2
+                                                  : num_documents(split) > 0;
+}
+
+int64_t Dataset::num_tokens(Split split) const {
+  if (format_ == DatasetOptions::Format::kText) return static_cast<int64_t>(text(split).size());
+  int64_t count = 0;
+  for (int64_t i = 0; i < num_documents(split); ++i) {
+    count += static_cast<int64_t>(document(split, i).size());
+  }
+  return count;
+}
+
+absl::Span<const int32_t> Dataset::text(Split split) const {
+  PLUMB_CHECK(format_ == DatasetOptions::Format::kText, "only a text is one sequence");
+  const absl::Span<const int32_t> all = tokens_;
+  const size_t begin = static_cast<size_t>(validation_begin_);
+  return split == Split::kTrain ? all.first(begin) : all.subspan(begin);
+}
+
+int64_t Dataset::num_documents(Split split) const {
+  return static_cast<int64_t>(documents(split).size());
+}
+
+absl::Span<const int32_t> Dataset::document(Split split, int64_t i) const {
+  PLUMB_CHECK(i >= 0 && i < num_documents(split), "the split has such a document");
+  const size_t index = static_cast<size_t>(documents(split)[static_cast<size_t>(i)]);
+  const size_t begin = static_cast<size_t>(document_begin_[index]);
+  const size_t end = static_cast<size_t>(document_begin_[index + 1]);
+  return absl::MakeConstSpan(tokens_).subspan(begin, end - begin);
+}
+
+int64_t Dataset::longest_document(Split split) const {
+  int64_t longest = 0;
+  for (int64_t i = 0; i < num_documents(split); ++i) {
+    longest = std::max(longest, static_cast<int64_t>(document(split, i).size()));
+  }
+  return longest;
+}
+
+int64_t Dataset::num_cropped(Split split, int64_t context_length) const {
+  int64_t count = 0;
+  for (int64_t i = 0; i < num_documents(split); ++i) {
+    count += static_cast<int64_t>(document(split, i).size()) + 1 > context_length ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace plumb

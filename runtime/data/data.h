@@ -1,0 +1,97 @@
+// Dataset: a text file as tokens, split into training and validation. A value; immutable.
+//
+// Two formats. `text`: the file is one long text. `documents`: every line is a document of its own
+// (a carriage return at its end is dropped, empty lines are skipped). The vocabulary comes from the
+// whole file, so that no run depends on what happens to be held out, or from a tokenizer that is
+// given (evaluating and resuming). A byte order mark at the start of the file is not part of it.
+#ifndef PLUMB_RUNTIME_DATA_DATA_H_
+#define PLUMB_RUNTIME_DATA_DATA_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "runtime/data/tokenizer.h"
+
+namespace plumb {
+
+struct DatasetOptions {
+  enum class Format { kText, kDocuments };
+
+  Format format = Format::kText;
+  // Of the tokenizer that is made when none is given. For documents it gets a begin/end token.
+  Tokenizer::Kind vocabulary = Tokenizer::Kind::kCharacters;
+  // Share that is held out for validation, 0 to 1: of n tokens or documents floor(n * (1 - share))
+  // train, but at least one unless the share is 1. Of a text the end is held out; of documents a
+  // random choice that is the same in every run.
+  double val_fraction = 0.1;
+};
+
+enum class Split { kTrain, kValidation };
+const char* SplitName(Split split);  // "training", "validation"
+
+class Dataset {
+ public:
+  // Reads `path`. With `tokenizer`, characters outside its vocabulary are errors; documents need
+  // one with a begin/end token. Errors carry `path:line:column`: an empty file, one without a
+  // document, text that is not UTF-8 under a vocabulary of characters.
+  static absl::StatusOr<Dataset> Load(const std::string& path, const DatasetOptions& options,
+                                      const Tokenizer* tokenizer = nullptr);
+  // The same of text in memory; `name` stands for the path in errors.
+  static absl::StatusOr<Dataset> FromContent(absl::string_view content, const std::string& name,
+                                             const DatasetOptions& options,
+                                             const Tokenizer* tokenizer = nullptr);
+
+  const std::string& name() const { return name_; }
+  DatasetOptions::Format format() const { return format_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  // FNV-1a 64 of the file's bytes, 16 hexadecimal digits: which data a run was trained on.
+  const std::string& data_hash() const { return data_hash_; }
+
+  // Whether a split has something to predict: two tokens of a text, or a document, however short.
+  bool has_targets(Split split) const;
+
+  // Tokens of a split; of documents without begin/end tokens.
+  int64_t num_tokens(Split split) const;
+
+  // Format text: the tokens of a split.
+  absl::Span<const int32_t> text(Split split) const;
+
+  // Format documents: how many a split has, and the i-th of them in the order of the file, without
+  // begin/end tokens, never empty.
+  int64_t num_documents(Split split) const;
+  absl::Span<const int32_t> document(Split split, int64_t i) const;
+  int64_t longest_document(Split split) const;  // in tokens; 0 for an empty split
+  // How many documents do not fit: with a begin/end token on either side they have more than
+  // context_length targets, and a batch keeps only the first context_length of them.
+  int64_t num_cropped(Split split, int64_t context_length) const;
+
+ private:
+  Dataset(std::string name, DatasetOptions::Format format, Tokenizer tokenizer)
+      : name_(std::move(name)), format_(format), tokenizer_(std::move(tokenizer)) {}
+
+  void SplitText(double val_fraction);
+  void SplitDocuments(double val_fraction);
+  const std::vector<int64_t>& documents(Split split) const {
+    return split == Split::kTrain ? train_documents_ : validation_documents_;
+  }
+
+  std::string name_;
+  DatasetOptions::Format format_;
+  Tokenizer tokenizer_;
+  std::string data_hash_;
+  std::vector<int32_t> tokens_;  // of the whole file, documents back to back
+  // Format text: the first token that is held out.
+  int64_t validation_begin_ = 0;
+  // Format documents: where each begins in tokens_, and the end; and the documents of each split.
+  std::vector<int64_t> document_begin_;
+  std::vector<int64_t> train_documents_;
+  std::vector<int64_t> validation_documents_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_DATA_DATA_H_

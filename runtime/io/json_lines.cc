@@ -1,0 +1,103 @@
+#include "runtime/io/json_lines.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+absl::Status FileError(const std::string& path, absl::string_view what) {
+  return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", std::strerror(errno)));
+}
+
+}  // namespace
+
+absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return FileError(path, "cannot open");
+  JsonLinesWriter writer(path, fd, 0);  // closes fd on every way out
+  struct stat info;
+  if (fstat(fd, &info) != 0) return FileError(path, "cannot stat");
+  writer.size_ = info.st_size;
+  char last = '\n';
+  if (info.st_size > 0 && pread(fd, &last, 1, info.st_size - 1) != 1) {
+    return FileError(path, "cannot read");
+  }
+  if (last != '\n') {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": ends in the middle of a line; resume the run to mend it"));
+  }
+  return writer;
+}
+
+JsonLinesWriter::JsonLinesWriter(JsonLinesWriter&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+JsonLinesWriter& JsonLinesWriter::operator=(JsonLinesWriter&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+JsonLinesWriter::~JsonLinesWriter() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status JsonLinesWriter::Append(absl::string_view line) {
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t written = write(fd_, line.data() + done, line.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const absl::Status status = FileError(path_, "cannot write");
+      // Take back the half line; should that fail too, resuming drops it.
+      if (done > 0 && ftruncate(fd_, size_) != 0) return status;
+      return status;
+    }
+    done += static_cast<size_t>(written);
+  }
+  size_ += static_cast<int64_t>(line.size());
+  return absl::OkStatus();
+}
+
+absl::Status JsonLinesWriter::Sync() {
+  return fsync(fd_) == 0 ? absl::OkStatus() : FileError(path_, "cannot sync");
+}
+
+absl::Status ForEachJsonLine(const std::string& path, absl::string_view content,
+                             absl::FunctionRef<absl::Status(absl::string_view line)> visit) {
+  for (int64_t number = 1; !content.empty(); ++number) {
+    const size_t newline = content.find('\n');
+    const absl::string_view line = content.substr(0, newline);
+    content.remove_prefix(newline == absl::string_view::npos ? content.size() : newline + 1);
+    const absl::Status status = visit(line);
+    // Only the last line can have been cut by a crash; a disk may also have filled it with zeros.
+    if (!status.ok() && content.empty()) return absl::OkStatus();
+    PLUMB_RETURN_IF_ERROR(Annotate(status, absl::StrCat(path, ":", number, ": ")));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FilterJsonLines(const std::string& path,
+                             absl::FunctionRef<absl::StatusOr<bool>(absl::string_view line)> keep) {
+  if (!FileExists(path)) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  std::string kept;
+  PLUMB_RETURN_IF_ERROR(ForEachJsonLine(path, content, [&](absl::string_view line) -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(const bool keeps, keep(line));
+    if (keeps) absl::StrAppend(&kept, line, "\n");
+    return absl::OkStatus();
+  }));
+  if (kept == content) return absl::OkStatus();
+  return WriteFileAtomically(path, kept);
+}
+
+}  // namespace plumb

@@ -1,0 +1,116 @@
+#include "runtime/io/utf8.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace plumb {
+
+absl::optional<uint32_t> NextCodePoint(absl::string_view text, size_t* offset) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const uint32_t lead = byte(*offset);
+  if (lead < 0x80) {
+    ++*offset;
+    return lead;
+  }
+  size_t length;
+  uint32_t smallest;  // below it the form is overlong
+  if (lead >= 0xC2 && lead <= 0xDF) {
+    length = 2;
+    smallest = 0x80;
+  } else if (lead >= 0xE0 && lead <= 0xEF) {
+    length = 3;
+    smallest = 0x800;
+  } else if (lead >= 0xF0 && lead <= 0xF4) {
+    length = 4;
+    smallest = 0x10000;
+  } else {
+    return absl::nullopt;
+  }
+  if (text.size() - *offset < length) return absl::nullopt;
+  uint32_t code_point = lead & (0x7Fu >> length);
+  for (size_t i = 1; i < length; ++i) {
+    const uint32_t next = byte(*offset + i);
+    if ((next & 0xC0) != 0x80) return absl::nullopt;
+    code_point = code_point << 6 | (next & 0x3F);
+  }
+  const bool surrogate = code_point >= 0xD800 && code_point <= 0xDFFF;
+  if (code_point < smallest || code_point > kMaxCodePoint || surrogate) return absl::nullopt;
+  *offset += length;
+  return code_point;
+}
+
+void AppendUtf8(uint32_t code_point, std::string* text) {
+  const auto tail = [&](int shift) {
+    text->push_back(static_cast<char>(0x80 | (code_point >> shift & 0x3F)));
+  };
+  if (code_point < 0x80) {
+    text->push_back(static_cast<char>(code_point));
+  } else if (code_point < 0x800) {
+    text->push_back(static_cast<char>(0xC0 | code_point >> 6));
+    tail(0);
+  } else if (code_point < 0x10000) {
+    text->push_back(static_cast<char>(0xE0 | code_point >> 12));
+    tail(6);
+    tail(0);
+  } else {
+    text->push_back(static_cast<char>(0xF0 | code_point >> 18));
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
+absl::optional<size_t> FindInvalidUtf8(absl::string_view text) {
+  for (size_t offset = 0; offset < text.size();) {
+    if (!NextCodePoint(text, &offset)) return offset;
+  }
+  return absl::nullopt;
+}
+
+absl::Status CheckUtf8(absl::string_view text) {
+  const absl::optional<size_t> bad = FindInvalidUtf8(text);
+  if (!bad) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat("line %d, byte %d (0x%02x) is not valid UTF-8",
+                                                    PlaceOf(text, *bad).line, *bad,
+                                                    static_cast<unsigned char>(text[*bad])));
+}
+
+TextPlace PlaceOf(absl::string_view text, size_t offset) {
+  TextPlace place;
+  for (char c : text.substr(0, offset)) {
+    if (c == '\n') {
+      ++place.line;
+      place.column = 1;
+    } else if ((static_cast<unsigned char>(c) & 0xC0) != 0x80) {
+      ++place.column;
+    }
+  }
+  return place;
+}
+
+std::string DisplayCharacter(uint32_t code_point) {
+  if (code_point == '\n') return "\\n";
+  if (code_point == '\r') return "\\r";
+  if (code_point == '\t') return "\\t";
+  // Controls, and the invisible or direction-changing characters of general punctuation.
+  const bool hidden = code_point < 0x20 || (code_point >= 0x7F && code_point <= 0xA0) ||
+                      (code_point >= 0x200B && code_point <= 0x200F) ||
+                      (code_point >= 0x2028 && code_point <= 0x202E) ||
+                      (code_point >= 0x2060 && code_point <= 0x206F) || code_point == 0xFEFF;
+  if (hidden) return absl::StrFormat("\\u{%x}", code_point);
+  std::string text;
+  AppendUtf8(code_point, &text);
+  return text;
+}
+
+std::string CodePointName(uint32_t code_point) { return absl::StrFormat("U+%04X", code_point); }
+
+std::string QuoteName(absl::string_view name) {
+  constexpr size_t kLongest = 120;
+  const bool cut = name.size() > kLongest;
+  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(name.substr(0, kLongest)), cut ? "..." : "",
+                      "\"");
+}
+
+}  // namespace plumb

@@ -1,0 +1,48 @@
+// UTF-8, strictly (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF), and the
+// places and quotations that messages about text need. Pure functions.
+#ifndef PLUMB_RUNTIME_IO_UTF8_H_
+#define PLUMB_RUNTIME_IO_UTF8_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
+
+namespace plumb {
+
+inline constexpr uint32_t kMaxCodePoint = 0x10FFFF;
+
+// The code point that starts at `text[*offset]`, which is moved past it. nullopt, and `*offset`
+// left alone, when the bytes there are not valid. REQUIRES: *offset < text.size().
+absl::optional<uint32_t> NextCodePoint(absl::string_view text, size_t* offset);
+
+// REQUIRES: a code point that UTF-8 can hold.
+void AppendUtf8(uint32_t code_point, std::string* text);
+
+// The first byte that no valid UTF-8 has there; nullopt when all of `text` is valid.
+absl::optional<size_t> FindInvalidUtf8(absl::string_view text);
+
+// OK, or `line 3, byte 41 (0xe9) is not valid UTF-8`, bytes of the whole text counted from 0.
+absl::Status CheckUtf8(absl::string_view text);
+
+// Line and column of a byte, from 1; columns count characters, as editors do.
+struct TextPlace {
+  int64_t line = 1;
+  int64_t column = 1;
+};
+TextPlace PlaceOf(absl::string_view text, size_t offset);
+
+// A character as messages show it: `a`, `é`, `\n`, `\u{200b}` for what a terminal would not show.
+std::string DisplayCharacter(uint32_t code_point);
+// "U+00E9".
+std::string CodePointName(uint32_t code_point);
+
+// A name out of a file in double quotes, escaped, and cut when it is very long.
+std::string QuoteName(absl::string_view name);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_IO_UTF8_H_

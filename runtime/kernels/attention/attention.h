@@ -1,0 +1,142 @@
+// The SIMD cores of attention: some queries of one head (or one group of heads that share keys),
+// one thread, causal, blocked over queries and keys so that no [T, T] matrix exists. Stateless; the
+// functions are chosen once for the machine and may run at once with different scratch.
+//
+// T is what tensors hold: float, or uint16_t for bf16. Sums, maxima and log-sum-exps are f32 either
+// way.
+#ifndef PLUMB_RUNTIME_KERNELS_ATTENTION_ATTENTION_H_
+#define PLUMB_RUNTIME_KERNELS_ATTENTION_ATTENTION_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/base/divide.h"
+
+namespace plumb {
+
+// context_i = sum_j softmax_j(scale * q_i . k_j) v_j over keys j <= offset + i. Strides in
+// elements.
+template <class T>
+struct AttendArgs {
+  const T* q;  // [queries, head_dim]
+  int64_t q_stride;
+  const T* k;  // [offset + queries, head_dim]
+  const T* v;  // like k
+  int64_t kv_stride;
+  T* context;  // like q
+  int64_t context_stride;
+  float* lse;       // [queries] log-sum-exp of the scaled scores, or null
+  int64_t queries;  // at most kQueryRows
+  int64_t offset;   // keys that come before the first query's own
+  int64_t head_dim;
+  float scale;
+  const AttendArgs* next = nullptr;  // what this thread will likely do after, or null
+};
+template <class T>
+using AttendFn = void (*)(const AttendArgs<T>& args, float* scratch);
+
+template <class T>
+AttendFn<T> ChooseAttend();
+int64_t AttendScratchBytes(int64_t queries, int64_t head_dim);
+
+// The gradient for `group` query heads that share one head of keys and values. Head g of q,
+// context, dcontext and dq stands head_dim * g elements on; its lse is lse + g * tokens.
+template <class T>
+struct AttendGradArgs {
+  const T* q;
+  const T* context;
+  const T* dcontext;
+  T* dq;
+  int64_t q_stride;
+  const T* k;
+  const T* v;
+  T* dk;
+  T* dv;
+  int64_t kv_stride;
+  const float* lse;
+  int64_t tokens;
+  int64_t group;
+  int64_t head_dim;
+  float scale;
+  const AttendGradArgs* next = nullptr;  // as above
+};
+template <class T>
+using AttendGradFn = void (*)(const AttendGradArgs<T>& args, float* scratch);
+
+template <class T>
+AttendGradFn<T> ChooseAttendGrad();
+// `element_bytes` is sizeof(T).
+int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element_bytes);
+
+// One query against the first `keys` rows of a cache: reads keys and values once, packs nothing.
+template <class T>
+struct AttendOneArgs {
+  const T* q;  // [head_dim]
+  const T* k;  // [keys, head_dim]
+  const T* v;  // like k
+  T* context;  // [head_dim]
+  int64_t keys;
+  int64_t head_dim;
+  float scale;
+  const T* next_k = nullptr;  // what this thread will likely read after: k of another head, or null
+};
+template <class T>
+using AttendOneFn = void (*)(const AttendOneArgs<T>& args, float* scratch);
+
+template <class T>
+AttendOneFn<T> ChooseAttendOne(int64_t head_dim);
+int64_t AttendOneScratchBytes(int64_t keys);
+
+// Block sizes. A block of keys and one of values fit the first-level cache together and are packed
+// once for kQueryRows queries, whose state fits the second-level cache. Backward takes kGradRows of
+// these at a time. Rows of tiles divide all of them.
+inline constexpr int64_t kQueryRows = 256;
+inline constexpr int64_t kGradRows = 64;
+inline constexpr int64_t kKeyBlock = 64;
+inline constexpr int64_t kMaxRowTile = 8;
+
+// Rows of scores that forward makes, exponentiates and uses at a time: each of the three then runs
+// long enough for the processor to overlap its parts.
+inline constexpr int64_t kScoreRows = 64;
+// Floats of a row's sum of exponentials: a vector of partial sums.
+inline constexpr int64_t kTotalWidth = 16;
+
+// Floats by which packed rows are apart, or that a list of numbers takes: whole vectors of any
+// instruction set.
+inline constexpr int64_t PackedWidth(int64_t elements) { return RoundUp(elements, 16); }
+
+// Rows of the largest block of queries, in whole tiles.
+inline constexpr int64_t PackedRows(int64_t queries) {
+  return CeilDiv(std::min(queries, kQueryRows), kMaxRowTile) * kMaxRowTile;
+}
+
+// Hands out a core's scratch, piece by piece.
+class ScratchPieces {
+ public:
+  explicit ScratchPieces(float* scratch) : begin_(scratch), at_(scratch) {}
+  float* Take(int64_t floats) { return std::exchange(at_, at_ + floats); }
+  uint32_t* TakeWords(int64_t words) { return reinterpret_cast<uint32_t*>(Take(words)); }
+  void CheckWithin(int64_t bytes) const {
+    PLUMB_CHECK((at_ - begin_) * static_cast<int64_t>(sizeof(float)) <= bytes,
+                "a core of attention takes more scratch than it asked for");
+  }
+
+ private:
+  float* const begin_;
+  float* at_;
+};
+
+// Scores are made in units of log 2, so that their exponentials are powers of two.
+inline constexpr float kLog2E = 1.44269504088896341f;
+inline constexpr float kLn2 = 0.693147180559945309f;
+
+// A row's maximum is raised, and what it holds rescaled, only when a score exceeds it by this much
+// (in units of log 2): sums in f32 do not care about a factor of 2^8. After Dao et al.'s later
+// kernels, in which rescaling is as rare.
+inline constexpr float kRaiseAbove = 8.0f;
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_KERNELS_ATTENTION_ATTENTION_H_

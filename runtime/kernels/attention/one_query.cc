@@ -1,0 +1,219 @@
+// The core of decoding: one query against a cache of keys and values, which is read once and in
+// place.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "runtime/base/divide.h"
+#include "runtime/base/read_ahead.h"
+#include "runtime/kernels/attention/attention.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/kernels/attention/one_query.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "runtime/kernels/simd/bf16-inl.h"
+#include "runtime/kernels/simd/fold-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Keys that are looked at together, for as many independent chains of additions.
+constexpr int64_t kTogether = 4;
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadChannels(D d, const T* row, int64_t e, int64_t last,
+                                   const FloatTail<D>& tail) {
+  return e < last ? LoadFloats(d, row + e) : tail.Load(d, row + last);
+}
+
+// Asks for kTogether rows of the head some kilobytes before they are read: keys, values, then the
+// keys of the next head. A head is read in little more time than processors take to recognise a
+// stream, and they do so anew in each page. Always inlined: to gcc a function that only prefetches
+// has no effect.
+template <class T>
+class CacheAhead {
+ public:
+  explicit CacheAhead(const AttendOneArgs<T>& args)
+      : args_(args), ahead_(std::max(kTogether, kBytesAhead / (args.head_dim * kSize))) {}
+
+  // `row` of the keys, or with n added of the values, is read now.
+  [[gnu::always_inline]] void Step(int64_t row) const {
+    const T* of = args_.k;
+    row += ahead_;
+    if (row >= args_.keys) {
+      row -= args_.keys;
+      of = args_.v;
+    }
+    if (row >= args_.keys) {
+      row -= args_.keys;
+      of = args_.next_k;
+    }
+    if (of == nullptr) return;
+    of += row * args_.head_dim;
+    for (int64_t e = 0; e < kTogether * args_.head_dim; e += kLine) {
+      __builtin_prefetch(of + e, 0, 2);
+    }
+  }
+
+ private:
+  static constexpr int64_t kSize = sizeof(T), kLine = kCacheLine / kSize, kBytesAhead = 4096;
+  const AttendOneArgs<T>& args_;
+  const int64_t ahead_;  // rows
+};
+
+// Channels [e, e + kVectors * lanes) of the context: values weighted with `weights` * inverse.
+template <int kVectors, class D, class T>
+HWY_INLINE void SumValues(D d, const AttendOneArgs<T>& args, const float* weights, int64_t e,
+                          int64_t last, const FloatTail<D>& tail, hn::Vec<D> inverse,
+                          const CacheAhead<T>& ahead) {
+  using V = hn::Vec<D>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = args.keys;
+  V sum[kVectors][2];
+#pragma GCC unroll 4
+  for (int r = 0; r < kVectors; ++r) sum[r][0] = sum[r][1] = hn::Zero(d);
+  const auto add = [&](int64_t row, int chain) HWY_ATTR {
+    const V weight = hn::Set(d, weights[row]);
+    const T* const v = args.v + row * args.head_dim;
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) {
+      sum[r][chain] =
+          hn::MulAdd(weight, LoadChannels(d, v, e + r * lanes, last, tail), sum[r][chain]);
+    }
+  };
+  int64_t i = 0;
+  for (; i + kTogether <= n; i += kTogether) {
+    if (e == 0) ahead.Step(n + i);
+    add(i, 0);
+    add(i + 1, 1);
+    add(i + 2, 0);
+    add(i + 3, 1);
+  }
+  for (; i < n; ++i) add(i, 0);
+#pragma GCC unroll 4
+  for (int r = 0; r < kVectors; ++r) {
+    const V context = hn::Mul(hn::Add(sum[r][0], sum[r][1]), inverse);
+    const int64_t at = e + r * lanes;
+    if (at < last) {
+      StoreFloats(context, d, args.context + at);
+    } else {
+      tail.Store(context, d, args.context + last);
+    }
+  }
+}
+
+// D is the narrowest vector that holds a small head, else the widest there is.
+template <class D, class T>
+void AttendOne(const AttendOneArgs<T>& args, float* scores) {
+  const D d;
+  using V = hn::Vec<D>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t c = args.head_dim, n = args.keys;
+  const int64_t last = (c - 1) / lanes * lanes;
+  const FloatTail<D> tail(d, c - last);
+
+  const CacheAhead<T> ahead(args);
+  int64_t j = 0;
+  for (; j + kTogether <= n; j += kTogether) {
+    ahead.Step(j);
+    const T* k = args.k + j * c;
+    V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    for (int64_t e = 0; e <= last; e += lanes) {
+      const V q = LoadChannels(d, args.q, e, last, tail);
+      s0 = hn::MulAdd(q, LoadChannels(d, k, e, last, tail), s0);
+      s1 = hn::MulAdd(q, LoadChannels(d, k + c, e, last, tail), s1);
+      s2 = hn::MulAdd(q, LoadChannels(d, k + 2 * c, e, last, tail), s2);
+      s3 = hn::MulAdd(q, LoadChannels(d, k + 3 * c, e, last, tail), s3);
+    }
+    FoldLanes(d, s0, s1, s2, s3, Sum(), scores + j);
+  }
+  for (; j < n; ++j) {
+    V s = hn::Zero(d);
+    for (int64_t e = 0; e <= last; e += lanes) {
+      s = hn::MulAdd(LoadChannels(d, args.q, e, last, tail),
+                     LoadChannels(d, args.k + j * c, e, last, tail), s);
+    }
+    scores[j] = hn::GetLane(hn::SumOfLanes(d, s));
+  }
+
+  // The scores' buffer is padded to whole vectors: the tail of the last one is set so as not to
+  // count.
+  const hn::ScalableTag<float> wide;
+  using W = hn::Vec<decltype(wide)>;
+  const int64_t step = static_cast<int64_t>(hn::Lanes(wide));
+  const int64_t padded = RoundUp(n, step);
+  for (int64_t i = n; i < padded; ++i) scores[i] = -std::numeric_limits<float>::infinity();
+  const W scale = hn::Set(wide, args.scale);
+  const auto scaled = [&](int64_t i) HWY_ATTR {
+    // -inf stays -inf whatever the sign of the scale.
+    const W s = hn::Load(wide, scores + i);
+    const int64_t left = std::min(step, n - i);
+    return hn::IfThenElse(hn::FirstN(wide, static_cast<size_t>(left)), hn::Mul(s, scale), s);
+  };
+  W top = hn::Set(wide, -std::numeric_limits<float>::infinity());
+  for (int64_t i = 0; i < padded; i += step) {
+    const W s = scaled(i);
+    hn::Store(s, wide, scores + i);
+    top = hn::Max(top, s);
+  }
+  top = hn::MaxOfLanes(wide, top);
+  W total = hn::Zero(wide);
+  for (int64_t i = 0; i < padded; i += step) {
+    const W p = ExpKeepingNaN(wide, hn::Sub(hn::Load(wide, scores + i), top));
+    hn::Store(p, wide, scores + i);
+    total = hn::Add(total, p);
+  }
+  const V inverse = hn::Set(d, 1.0f / hn::GetLane(hn::SumOfLanes(wide, total)));
+
+  // Channels in groups of vectors that are summed side by side, rows in order.
+  for (int64_t e = 0; e <= last;) {
+    const int64_t vectors = (last - e) / lanes + 1;
+    if (vectors >= 4) {
+      SumValues<4>(d, args, scores, e, last, tail, inverse, ahead);
+      e += 4 * lanes;
+    } else {
+      SumValues<1>(d, args, scores, e, last, tail, inverse, ahead);
+      e += lanes;
+    }
+  }
+}
+
+template <class T>
+AttendOneFn<T> SelectAttendOne(int64_t head_dim) {
+  if (head_dim <= 4) return AttendOne<hn::CappedTag<float, 4>, T>;
+  if (head_dim <= 8) return AttendOne<hn::CappedTag<float, 8>, T>;
+  return AttendOne<hn::ScalableTag<float>, T>;
+}
+AttendOneFn<float> SelectAttendOneF32(int64_t head_dim) { return SelectAttendOne<float>(head_dim); }
+AttendOneFn<uint16_t> SelectAttendOneBf16(int64_t head_dim) {
+  return SelectAttendOne<uint16_t>(head_dim);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plumb {
+
+HWY_EXPORT(SelectAttendOneF32);
+HWY_EXPORT(SelectAttendOneBf16);
+
+template <>
+AttendOneFn<float> ChooseAttendOne<float>(int64_t head_dim) {
+  return HWY_DYNAMIC_DISPATCH(SelectAttendOneF32)(head_dim);
+}
+template <>
+AttendOneFn<uint16_t> ChooseAttendOne<uint16_t>(int64_t head_dim) {
+  return HWY_DYNAMIC_DISPATCH(SelectAttendOneBf16)(head_dim);
+}
+
+int64_t AttendOneScratchBytes(int64_t keys) {
+  return PackedWidth(keys) * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace plumb
+#endif  // HWY_ONCE

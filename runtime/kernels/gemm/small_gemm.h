@@ -1,0 +1,40 @@
+// Matrix products whose operands fit the caches: one thread, no set-up, no allocation, f32. From
+// the 7x16x16 of a study model, where a library call costs more than the product, to the slabs that
+// matmul_int8.cc multiplies by some blocks of a matrix. Stateless, thread-safe.
+//
+// Every element of c is one chain of fused multiply-adds over k in ascending order, so a product
+// cut into blocks of rows or columns gives the same bits as the whole.
+#ifndef PLUMB_RUNTIME_KERNELS_GEMM_SMALL_GEMM_H_
+#define PLUMB_RUNTIME_KERNELS_GEMM_SMALL_GEMM_H_
+
+#include <cstdint>
+
+namespace plumb {
+
+// Row-major c[m,n] = op(a) op(b) + bias; leading dimensions in elements. m, n >= 1, k >= 0.
+struct SmallMatmulArgs {
+  int64_t m, n, k;
+  const float* a;  // [m,k], or [k,m] when transposed
+  int64_t lda;
+  const float* b;  // [k,n], or [n,k] when transposed
+  int64_t ldb;
+  const float* bias;  // [n], or null
+  float* c;           // shares no memory with the operands
+  int64_t ldc;
+};
+
+// `scratch` holds SmallMatmulScratch(k) floats, 64-byte aligned.
+using SmallMatmulFn = void (*)(const SmallMatmulArgs& args, float* scratch);
+
+// The function for this processor.
+SmallMatmulFn SelectSmallMatmul(bool transpose_a, bool transpose_b);
+
+// Longer sums are made in parts of this many terms.
+inline constexpr int64_t kMaxSmallMatmulTerms = 512;
+inline int64_t SmallMatmulScratch(int64_t k) {
+  return 32 * (k < kMaxSmallMatmulTerms ? k : kMaxSmallMatmulTerms);  // a panel of b
+}
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_KERNELS_GEMM_SMALL_GEMM_H_

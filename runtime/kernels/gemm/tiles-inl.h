@@ -1,0 +1,296 @@
+// Tiles of a matrix product in f32, and the packing of its operands into panels: what
+// small_matmul.cc and matmul_f32.cc share. Included once per Highway target.
+#if defined(PLUMB_RUNTIME_KERNELS_GEMM_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLUMB_RUNTIME_KERNELS_GEMM_TILES_INL_H_
+#undef PLUMB_RUNTIME_KERNELS_GEMM_TILES_INL_H_
+#else
+#define PLUMB_RUNTIME_KERNELS_GEMM_TILES_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "runtime/base/divide.h"
+#include "runtime/kernels/gemm/matmul_kernels.h"
+#include "runtime/kernels/simd/tail-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace {
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+constexpr int64_t kPanel = 2 * kLanes;  // columns of a panel of b
+static_assert(kPanel <= 32, "scratch sizes assume panels of at most 32 columns");
+
+// Rows of a tile: two vectors of columns a row, a vector of b for each and one of a must fit the
+// registers (32 with AVX-512, else 16).
+#if HWY_TARGET == HWY_AVX3
+constexpr int64_t kMaxTileRows = 14;
+#else
+constexpr int64_t kMaxTileRows = 6;
+#endif
+
+// A tile of c: `rows` x (1 or 2 vectors). `ldb` is the distance between rows of b.
+struct TileArgs {
+  int64_t k;
+  const float* a;
+  int64_t lda;
+  const float* b;
+  int64_t ldb;
+  const float* bias;
+  float* c;
+  int64_t ldc;
+  int64_t last_columns;  // of the last vector
+  const float* from;     // what sums begin from, rows ldc apart; null: bias
+  // kTransposeA only. Not null: rows of b, asked for ahead of their use, are copied to here, whole
+  // vectors `ld_copy` apart.
+  float* copy = nullptr;
+  int64_t ld_copy = 0;
+  // kAsks: each kAskUnits terms, `lines` are asked for.
+  RowsToCome* to_come = nullptr;
+  int64_t lines = 0;
+};
+using TileFn = void (*)(const TileArgs& t);
+
+// kAsks: for what is to come.
+template <int kRows, int kVectors, bool kTransposeA, bool kPartial, bool kAsks>
+void Tile(const TileArgs& t) {
+  const D d;
+  const Tail<D> tail(d, t.last_columns);
+  const auto load = [&](const float* p, int v) HWY_ATTR {
+    return kPartial && v == kVectors - 1 ? tail.Load(d, p) : hn::LoadU(d, p);
+  };
+
+  V sum[kRows][kVectors];
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) {
+    const V start = t.bias == nullptr ? hn::Zero(d) : load(t.bias + v * kLanes, v);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      sum[i][v] = t.from != nullptr ? load(t.from + i * t.ldc + v * kLanes, v) : start;
+    }
+  }
+
+  // Rows are reached from one pointer in four, which the addressing modes can do.
+  constexpr int kPointers = kTransposeA ? 1 : CeilDiv(kRows, 4);
+  const int64_t lda = t.lda, ldb = t.ldb;
+  const float* a[kPointers];
+  for (int i = 0; i < kPointers; ++i) a[i] = t.a + 4 * i * lda;
+  const float* b = t.b;
+  float* copy = t.copy;
+  int64_t p = 0;
+  do {
+    if (kAsks) t.to_come->Ask(t.lines);
+    for (const int64_t end = kAsks ? std::min(t.k, p + kAskUnits) : t.k; p < end; ++p) {
+      V row[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kLanes, v);
+      if (kTransposeA && copy != nullptr) {
+        AskForRow(b + kRowsAhead * ldb, kVectors * kLanes * static_cast<int64_t>(sizeof(float)));
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) hn::StoreU(row[v], d, copy + v * kLanes);
+        copy += t.ld_copy;
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+        const V x = hn::Set(d, kTransposeA ? a[0][i] : a[i / 4 % kPointers][i % 4 * lda]);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, row[v], sum[i][v]);
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < kPointers; ++i) a[i] += kTransposeA ? lda : 1;
+      b += ldb;
+    }
+  } while (kAsks && p < t.k);
+
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      float* c = t.c + i * t.ldc + v * kLanes;
+      if (kPartial && v == kVectors - 1) {
+        tail.Store(sum[i][v], d, c);
+      } else {
+        hn::StoreU(sum[i][v], d, c);
+      }
+    }
+  }
+}
+
+// Of tiles that ask, only those of whole panels do.
+template <bool kTransposeA, bool kAsks, int kRows>
+TileFn PickTileOf(int64_t vectors, bool partial) {
+  if (vectors == 1) {
+    return partial ? &Tile<kRows, 1, kTransposeA, true, false>
+                   : &Tile<kRows, 1, kTransposeA, false, false>;
+  }
+  return partial ? &Tile<kRows, 2, kTransposeA, true, false>
+                 : &Tile<kRows, 2, kTransposeA, false, kAsks>;
+}
+
+template <bool kTransposeA, bool kAsks = false, int kRows = kMaxTileRows>
+TileFn PickTile(int64_t rows, int64_t vectors, bool partial) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return PickTile<kTransposeA, kAsks, kRows - 1>(rows, vectors, partial);
+  }
+  return PickTileOf<kTransposeA, kAsks, kRows>(vectors, partial);
+}
+
+#if HWY_TARGET == HWY_SCALAR
+
+void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width, bool /*asks*/,
+                    float* packed) {
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t p = 0; p < k; ++p) packed[p * width + j] = b[j * ldb + p];
+  }
+}
+
+#else
+
+// Groups of four elements: group g is read from p + 4 * g * stride.
+template <class DB>
+HWY_INLINE hn::Vec<DB> LoadGroups(DB d, const float* p, int64_t stride) {
+  if constexpr (hn::MaxLanes(DB()) == 4) {
+    return hn::LoadU(d, p);
+  } else {
+    const hn::Half<DB> half;
+    constexpr int64_t kHalf = static_cast<int64_t>(hn::MaxLanes(half));
+    return hn::Combine(d, LoadGroups(half, p + kHalf * stride, stride),
+                       LoadGroups(half, p, stride));
+  }
+}
+
+// The same with group g read from rows[4 * g] + p.
+template <class DB>
+HWY_INLINE hn::Vec<DB> LoadGroups(DB d, const float* const* rows, int64_t p) {
+  if constexpr (hn::MaxLanes(DB()) == 4) {
+    return hn::LoadU(d, rows[0] + p);
+  } else {
+    const hn::Half<DB> half;
+    constexpr int64_t kHalf = static_cast<int64_t>(hn::MaxLanes(half));
+    return hn::Combine(d, LoadGroups(half, rows + kHalf, p), LoadGroups(half, rows, p));
+  }
+}
+
+// Turns four vectors of 4-element groups (group g of r[i]: elements p..p+3 of row 4g+i) into the
+// columns p..p+3 of one vector of rows.
+HWY_INLINE void StoreTransposed(const V r0, const V r1, const V r2, const V r3, int64_t width,
+                                float* to) {
+  const D d;
+  const hn::Repartition<double, D> d64;
+  const auto t0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+  const auto t1 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+  const auto t2 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+  const auto t3 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, t0, t1)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, t0, t1)), d, to + width);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, t2, t3)), d, to + 2 * width);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3)), d, to + 3 * width);
+}
+
+#if HWY_TARGET == HWY_AVX3
+static_assert(kLanes == 16, "blocks of sixteen by sixteen");
+
+// The same of sixteen columns, p..p+15 of the rows `from`, ldb apart: a cache line of each, which
+// is read once. Rows whose distance is a large power of two share few sets of the first-level
+// cache, and would have lost their lines between one four columns and the next.
+HWY_INLINE void StoreTransposedLines(const float* from, int64_t ldb, int64_t width, float* to) {
+  const D d;
+  const hn::Repartition<double, D> d64;
+  // turned[c][g]: in each block b of four lanes, column 4b + c of rows 4g .. 4g + 3.
+  V turned[4][4];
+#pragma GCC unroll 4
+  for (int g = 0; g < 4; ++g) {
+    const float* const rows = from + 4 * g * ldb;
+    const V r0 = hn::LoadU(d, rows), r1 = hn::LoadU(d, rows + ldb);
+    const V r2 = hn::LoadU(d, rows + 2 * ldb), r3 = hn::LoadU(d, rows + 3 * ldb);
+    const auto t0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+    const auto t1 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+    const auto t2 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+    const auto t3 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+    turned[0][g] = hn::BitCast(d, hn::InterleaveLower(d64, t0, t1));
+    turned[1][g] = hn::BitCast(d, hn::InterleaveUpper(d64, t0, t1));
+    turned[2][g] = hn::BitCast(d, hn::InterleaveLower(d64, t2, t3));
+    turned[3][g] = hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3));
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const V(&t)[4] = turned[c];
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {  // of the blocks
+      const V even =
+          half == 0 ? hn::ConcatLowerLower(d, t[2], t[0]) : hn::ConcatUpperUpper(d, t[2], t[0]);
+      const V odd =
+          half == 0 ? hn::ConcatLowerLower(d, t[3], t[1]) : hn::ConcatUpperUpper(d, t[3], t[1]);
+      float* const column = to + (8 * half + c) * width;
+      hn::StoreU(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(odd), even), d, column);
+      hn::StoreU(hn::OddEvenBlocks(odd, hn::SwapAdjacentBlocks(even)), d, column + 4 * width);
+    }
+  }
+}
+#endif
+
+constexpr int64_t kFloat = static_cast<int64_t>(sizeof(float));
+// Four columns of kLanes rows are as many cache lines of the next rows.
+constexpr int64_t kLinesAStep = std::max<int64_t>(1, 4 * kLanes * kFloat / kCacheLine);
+
+// packed[p * width + j] = b[j * ldb + p] for j < n, p < k; `width` is n rounded up to whole
+// vectors. Columns beyond n hold copies of the last: products read them and drop the result.
+// `asks`: for the rows that come after these.
+void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width, bool asks,
+                    float* packed) {
+  if (k < 4) {
+    for (int64_t p = 0; p < k; ++p) {
+      for (int64_t j = 0; j < width; ++j) packed[p * width + j] = b[std::min(j, n - 1) * ldb + p];
+    }
+    return;
+  }
+  const D d;
+  for (int64_t j = 0; j < width; j += kLanes) {
+    // The last columns of b may overlap those before; they are then written twice, alike.
+    if (n - j >= kLanes) {
+      const float* rows = b + j * ldb;
+      RowsToCome to_come;
+      if (asks) to_come = RowsToCome(rows + kLanes * ldb, ldb * kFloat, k * kFloat);
+#if HWY_TARGET == HWY_AVX3
+      if (k >= kLanes) {
+        for (int64_t next = 0; next < k; next += kLanes) {
+          const int64_t p = std::min(next, k - kLanes);
+          to_come.Ask(kLanes);
+          StoreTransposedLines(rows + p, ldb, width, packed + p * width + j);
+        }
+        continue;
+      }
+#endif
+      for (int64_t next = 0; next < k; next += 4) {
+        const int64_t p = std::min(next, k - 4);
+        to_come.Ask(kLinesAStep);
+        StoreTransposed(LoadGroups(d, rows + p, ldb), LoadGroups(d, rows + ldb + p, ldb),
+                        LoadGroups(d, rows + 2 * ldb + p, ldb),
+                        LoadGroups(d, rows + 3 * ldb + p, ldb), width, packed + p * width + j);
+      }
+    } else {
+      const float* rows[kLanes];
+      for (int64_t i = 0; i < kLanes; ++i) rows[i] = b + std::min(j + i, n - 1) * ldb;
+      for (int64_t next = 0; next < k; next += 4) {
+        const int64_t p = std::min(next, k - 4);
+        StoreTransposed(LoadGroups(d, rows, p), LoadGroups(d, rows + 1, p),
+                        LoadGroups(d, rows + 2, p), LoadGroups(d, rows + 3, p), width,
+                        packed + p * width + j);
+      }
+    }
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,189 @@
+#include "runtime/kernels/gemv/gemv.h"
+
+#include <algorithm>
+
+#include "runtime/base/bf16.h"
+#include "runtime/kernels/simd/cpu_features.h"
+#include "runtime/kernels/gemv/gemv_streams.h"
+#include "runtime/kernels/gemv/gemv_job.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/kernels/gemv/gemv.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "runtime/kernels/simd/bf16-inl.h"
+#include "runtime/kernels/simd/fold-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace {
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+
+// Rows of x that are multiplied in one pass over rows of w, and rows of w at once: their sums, a
+// vector each, must fit the registers (32 with AVX-512, else 16) beside one vector of each row.
+constexpr int kMaxRows = 8;
+constexpr int WeightRows(int rows) {
+#if HWY_TARGET == HWY_AVX3
+  return rows <= 5 ? 4 : 2;
+#else
+  return rows <= 2 ? 4 : rows <= 5 ? 2 : 1;
+#endif
+}
+
+HWY_INLINE V LoadWeights(const float* w) { return hn::LoadU(D(), w); }
+HWY_INLINE V LoadWeights(const uint16_t* w) { return LoadFloats(D(), w); }
+template <class W>
+HWY_INLINE V LoadWeights(const W* w, int64_t count) {
+  HWY_ALIGN W lanes[kLanes] = {};
+  std::copy_n(w, count, lanes);
+  return LoadWeights(lanes);
+}
+
+HWY_INLINE void Put(float value, float* y) { *y = value; }
+HWY_INLINE void Put(float value, uint16_t* y) { *y = Bf16FromFloat(value); }
+
+// Rows [i, i + kM) of columns j, j + band, ... (kR of them) of y.
+template <class W, class Y, int kM, int kR>
+void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
+  const D d;
+  const int64_t k = g.k;
+  const float* const x = static_cast<const float*>(g.x) + i * k;
+  const W* w[kR];
+#pragma GCC unroll 4
+  for (int r = 0; r < kR; ++r) w[r] = static_cast<const W*>(g.w) + (j + r * band) * k;
+  V sum[kM][kR];
+#pragma GCC unroll 8
+  for (int a = 0; a < kM; ++a) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kR; ++r) sum[a][r] = hn::Zero(d);
+  }
+  const auto add = [&](const V(&weights)[kR], const auto& load, int64_t p) HWY_ATTR {
+#pragma GCC unroll 8
+    for (int a = 0; a < kM; ++a) {
+      const V row = load(x + a * k + p);
+#pragma GCC unroll 4
+      for (int r = 0; r < kR; ++r) sum[a][r] = hn::MulAdd(weights[r], row, sum[a][r]);
+    }
+  };
+  const auto load_x = [](const float* from) HWY_ATTR { return hn::LoadU(D(), from); };
+
+  int64_t p = 0;
+  const auto multiply = [&](int64_t at) HWY_ATTR {
+#pragma GCC unroll 4
+    for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + at);
+    V weights[kR];
+#pragma GCC unroll 4
+    for (int r = 0; r < kR; ++r) weights[r] = LoadWeights(w[r] + at);
+    add(weights, load_x, at);
+  };
+  for (; p + kMatvecUnroll * kLanes <= k; p += kMatvecUnroll * kLanes) {
+#pragma GCC unroll 4
+    for (int u = 0; u < kMatvecUnroll; ++u) multiply(p + u * kLanes);
+  }
+  for (; p + kLanes <= k; p += kLanes) multiply(p);
+  if (p < k) {
+    const Tail<D> tail(d, k - p);
+    V weights[kR];
+#pragma GCC unroll 4
+    for (int r = 0; r < kR; ++r) weights[r] = LoadWeights(w[r] + p, k - p);
+    add(
+        weights, [&](const float* from) HWY_ATTR { return tail.Load(d, from); }, p);
+  }
+#pragma GCC unroll 8
+  for (int a = 0; a < kM; ++a) {
+    Y* const y = static_cast<Y*>(g.y) + (i + a) * g.n;
+    // Four at once; their order does not depend on what stands beside a sum.
+    const auto of = [&](int r) HWY_ATTR { return r < kR ? sum[a][r] : hn::Zero(d); };
+    float totals[4];
+    FoldLanes(d, of(0), of(1), of(2), of(3), Sum(), totals);
+#pragma GCC unroll 4
+    for (int r = 0; r < kR; ++r) {
+      const int64_t at = j + r * band;
+      Put(g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], y + at);
+    }
+  }
+}
+
+template <class W, class Y>
+struct Tiles {
+  static constexpr int64_t kMaxRows = plumb::HWY_NAMESPACE::kMaxRows;
+  static int64_t WeightRows(int64_t rows) {
+    return plumb::HWY_NAMESPACE::WeightRows(static_cast<int>(rows));
+  }
+
+  template <int kM = static_cast<int>(kMaxRows)>
+  static void Multiply(const MatvecArgs& g, int64_t i, int64_t rows, int64_t j, int64_t weight_rows,
+                       int64_t band) {
+    if constexpr (kM > 1) {
+      if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, band);
+    }
+    constexpr int kMost = plumb::HWY_NAMESPACE::WeightRows(kM);
+    if (weight_rows == 4) return Tile<W, Y, kM, kMost>(g, i, j, band);
+    if (weight_rows == 2) return Tile<W, Y, kM, std::min(2, kMost)>(g, i, j, band);
+    Tile<W, Y, kM, 1>(g, i, j, band);
+  }
+};
+
+MatvecFn Select(DType weights, DType out) {
+  const bool half = out == DType::kBF16;
+  if (weights == DType::kBF16) {
+    return half ? &MultiplyBands<Tiles<uint16_t, uint16_t>>
+                : &MultiplyBands<Tiles<uint16_t, float>>;
+  }
+  return half ? &MultiplyBands<Tiles<float, uint16_t>> : &MultiplyBands<Tiles<float, float>>;
+}
+
+void Widen(const uint16_t* x, int64_t n, float* to) {
+  const D d;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(LoadFloats(d, x + i), d, to + i);
+  if (i == n) return;
+  const FloatTail<D> tail(d, n - i);
+  tail.Store(tail.Load(d, x + i), d, to + i);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plumb {
+
+HWY_EXPORT(Select);
+HWY_EXPORT(Widen);
+
+MatvecFn SelectMatvec(DType weights, DType out) {
+  return HWY_DYNAMIC_DISPATCH(Select)(weights, out);
+}
+
+void WidenFromBf16(const uint16_t* x, int64_t n, float* to) {
+  HWY_DYNAMIC_DISPATCH(Widen)(x, n, to);
+}
+
+Matvec::Matvec(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out)
+    : m_(m),
+      n_(n),
+      k_(k),
+      tasks_(CountMatvecTasks(m, n * k, n * k * SizeOf(weights), n / kMatvecBands)),
+      weight_bytes_(SizeOf(weights)),
+      pairs_(x == DType::kBF16 && weights == DType::kBF16 && UsesBf16Pairs()),
+      widen_(x == DType::kBF16 && !pairs_),
+      multiply_(pairs_ ? FastBf16Matvec(out) : SelectMatvec(weights, out)) {}
+
+MatvecArgs Matvec::Prepare(const Operands& operands, void* scratch) const {
+  const void* x = operands.x;
+  if (widen_) {
+    float* const widened = static_cast<float*>(scratch);
+    WidenFromBf16(static_cast<const uint16_t*>(operands.x), m_ * k_, widened);
+    x = widened;
+  }
+  return {m_, n_, k_, x, operands.w, operands.bias, operands.y};
+}
+
+}  // namespace plumb
+#endif  // HWY_ONCE

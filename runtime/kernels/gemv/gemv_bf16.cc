@@ -1,0 +1,143 @@
+// Products of a few rows of bf16 by a bf16 matrix where the processor multiplies bf16 pairs
+// (AVX512_BF16): written with its own instructions, which Highway does not have, and called only
+// where they exist. One instruction for a cache line of weights: so many lines are on their way
+// from memory at once as the processor can follow. Denormal operands and sums count as zero.
+#include "runtime/kernels/gemv/gemv.h"
+
+#if defined(__x86_64__)
+// gcc 12's own header leaves registers undefined on purpose, and warns of it where it is inlined.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+
+#include <algorithm>
+
+#include "runtime/base/bf16.h"
+#include "runtime/kernels/gemv/gemv_streams.h"
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kTerms = 32;  // of a vector
+
+inline __m512bh Pairs(__m512i v) { return reinterpret_cast<__m512bh>(v); }
+inline __m512bh Load(const uint16_t* p) { return Pairs(_mm512_loadu_si512(p)); }
+inline __m512bh Load(const uint16_t* p, __mmask32 mask) {
+  return Pairs(_mm512_maskz_loadu_epi16(mask, p));
+}
+
+inline void Put(float value, float* y) { *y = value; }
+inline void Put(float value, uint16_t* y) { *y = Bf16FromFloat(value); }
+
+// The sums of four vectors' lanes, in one order whatever stands beside a vector: one by one they
+// cost three times as much, a tenth of what a short row takes.
+inline __m128 SumLanes(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
+  // Within groups of four lanes: 0 1 0 1, 2 3 2 3, then 0 1 2 3.
+  const __m512 v01 = _mm512_add_ps(_mm512_unpacklo_ps(v0, v1), _mm512_unpackhi_ps(v0, v1));
+  const __m512 v23 = _mm512_add_ps(_mm512_unpacklo_ps(v2, v3), _mm512_unpackhi_ps(v2, v3));
+  const __m512d a = _mm512_castps_pd(v01), b = _mm512_castps_pd(v23);
+  const __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
+                                   _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+
+// Rows [i, i + kM) of columns j, j + band, ... (kR of them) of y.
+template <class Y, int kM, int kR>
+void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
+  const int64_t k = g.k;
+  const uint16_t* const x = static_cast<const uint16_t*>(g.x) + i * k;
+  const uint16_t* w[kR];
+  __m512 sum[kM][kR];
+#pragma GCC unroll 4
+  for (int r = 0; r < kR; ++r) {
+    w[r] = static_cast<const uint16_t*>(g.w) + (j + r * band) * k;
+#pragma GCC unroll 8
+    for (int a = 0; a < kM; ++a) sum[a][r] = _mm512_setzero_ps();
+  }
+  const auto add = [&](const __m512bh(&weights)[kR], const auto& load) {
+#pragma GCC unroll 8
+    for (int a = 0; a < kM; ++a) {
+      const __m512bh row = load(x + a * k);
+#pragma GCC unroll 4
+      for (int r = 0; r < kR; ++r) sum[a][r] = _mm512_dpbf16_ps(sum[a][r], row, weights[r]);
+    }
+  };
+  int64_t p = 0;
+  const auto multiply = [&](int64_t at) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + at);
+    __m512bh weights[kR];
+#pragma GCC unroll 4
+    for (int r = 0; r < kR; ++r) weights[r] = Load(w[r] + at);
+    add(weights, [at](const uint16_t* row) { return Load(row + at); });
+  };
+  for (; p + kMatvecUnroll * kTerms <= k; p += kMatvecUnroll * kTerms) {
+#pragma GCC unroll 4
+    for (int u = 0; u < kMatvecUnroll; ++u) multiply(p + u * kTerms);
+  }
+  for (; p + kTerms <= k; p += kTerms) multiply(p);
+  if (p < k) {
+    const __mmask32 mask = (__mmask32{1} << (k - p)) - 1;
+    __m512bh weights[kR];
+#pragma GCC unroll 4
+    for (int r = 0; r < kR; ++r) weights[r] = Load(w[r] + p, mask);
+    add(weights, [p, mask](const uint16_t* row) { return Load(row + p, mask); });
+  }
+#pragma GCC unroll 8
+  for (int a = 0; a < kM; ++a) {
+    Y* const y = static_cast<Y*>(g.y) + (i + a) * g.n;
+    const auto of = [&](int r) { return r < kR ? sum[a][r] : _mm512_setzero_ps(); };
+    alignas(16) float totals[4];
+    _mm_store_ps(totals, SumLanes(of(0), of(1), of(2), of(3)));
+#pragma GCC unroll 4
+    for (int r = 0; r < kR; ++r) {
+      const int64_t at = j + r * band;
+      Put(g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], y + at);
+    }
+  }
+}
+
+template <class Y>
+struct Tiles {
+  static constexpr int64_t kMaxRows = 8;
+  // Sums must fit the 32 registers beside one vector of each row.
+  static constexpr int64_t WeightRows(int64_t rows) { return rows <= 6 ? 4 : 2; }
+
+  template <int kM = kMaxRows>
+  static void Multiply(const MatvecArgs& g, int64_t i, int64_t rows, int64_t j, int64_t weight_rows,
+                       int64_t band) {
+    if constexpr (kM > 1) {
+      if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, band);
+    }
+    if (weight_rows == 4) return Tile<Y, kM, WeightRows(kM)>(g, i, j, band);
+    if (weight_rows == 2) return Tile<Y, kM, 2>(g, i, j, band);
+    Tile<Y, kM, 1>(g, i, j, band);
+  }
+};
+
+}  // namespace
+
+MatvecFn FastBf16Matvec(DType out) {
+  return out == DType::kBF16 ? &MultiplyBands<Tiles<uint16_t>> : &MultiplyBands<Tiles<float>>;
+}
+
+}  // namespace plumb
+
+#pragma GCC pop_options
+
+#else
+
+#include "runtime/base/check.h"
+
+namespace plumb {
+MatvecFn FastBf16Matvec(DType /*out*/) {
+  PLUMB_CHECK(false, "HasFastBf16() says where this exists");
+  return nullptr;
+}
+}  // namespace plumb
+
+#endif

@@ -1,0 +1,15 @@
+// How fast this machine reads memory: the yardstick for decoding.
+#ifndef PLUMB_RUNTIME_KERNELS_GEMV_READ_SPEED_H_
+#define PLUMB_RUNTIME_KERNELS_GEMV_READ_SPEED_H_
+
+#include "absl/types/span.h"
+
+namespace plumb {
+
+// Reads all of `data` once, on `threads` threads, in whole vectors and in several streams a thread,
+// and returns bytes a second. `data` should be much larger than the caches. Thread-safe.
+double MeasureReadSpeed(absl::Span<const float> data, int threads);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_KERNELS_GEMV_READ_SPEED_H_

@@ -1,0 +1,27 @@
+// The scalar functions that act and gated apply. Stateless.
+//
+//   relu       max(x, 0)
+//   gelu       x Phi(x), Phi the normal distribution function (Hendrycks & Gimpel 2016)
+//   gelu_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the same paper's approximation
+//   silu       x sigmoid(x)
+//   tanh, sigmoid
+#ifndef PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_KIND_H_
+#define PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_KIND_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plumb {
+
+enum class ActivationKind { kRelu, kGelu, kGeluTanh, kSilu, kTanh, kSigmoid };
+
+// kInvalidArgument with a suggestion for an unknown name.
+absl::StatusOr<ActivationKind> ParseActivationKind(absl::string_view name);
+
+// The references: the function and its derivative (that of relu at 0 is 0).
+double ReferenceActivation(ActivationKind kind, double x);
+double ReferenceActivationSlope(ActivationKind kind, double x);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_KIND_H_

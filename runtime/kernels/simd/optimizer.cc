@@ -1,0 +1,292 @@
+#include "runtime/kernels/simd/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "runtime/base/divide.h"
+#include "runtime/base/parallel.h"
+#include "runtime/kernels/simd/split_f32.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/kernels/simd/optimizer.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "runtime/kernels/simd/split_f32-inl.h"
+
+#ifndef PLUMB_OPTIMIZER_TYPES
+#define PLUMB_OPTIMIZER_TYPES
+namespace plumb {
+namespace {
+
+// What one segment's update needs, bias corrections folded in.
+struct AdamWFactors {
+  float grad_scale;
+  float decay;  // 1 - lr * weight_decay
+  float beta1, beta2;
+  float one_minus_beta1, one_minus_beta2;
+  float step_size;    // lr / (1 - beta1^t)
+  float root_factor;  // 1 / sqrt(1 - beta2^t)
+  float eps;
+};
+
+// The moments and the gradient of n elements; their parameters come beside, as floats or halves.
+struct AdamWStretch {
+  const float* grad;
+  float* m;
+  float* v;
+  int64_t n;
+};
+
+struct OptimizerFns {
+  void (*adamw)(const AdamWFactors& f, const AdamWStretch& stretch, float* param);
+  void (*adamw_halves)(const AdamWFactors& f, const AdamWStretch& stretch,
+                       const FloatHalves& param);
+  double (*sum_of_squares)(const float* x, int64_t n);
+  double (*accumulate)(const float* x, float* acc, int64_t n);
+};
+
+}  // namespace
+}  // namespace plumb
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace {
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+struct AdamWVectors {
+  HWY_INLINE explicit AdamWVectors(const AdamWFactors& f)
+      : grad_scale(hn::Set(D(), f.grad_scale)),
+        decay(hn::Set(D(), f.decay)),
+        beta1(hn::Set(D(), f.beta1)),
+        beta2(hn::Set(D(), f.beta2)),
+        one_minus_beta1(hn::Set(D(), f.one_minus_beta1)),
+        one_minus_beta2(hn::Set(D(), f.one_minus_beta2)),
+        step_size(hn::Set(D(), f.step_size)),
+        root_factor(hn::Set(D(), f.root_factor)),
+        eps(hn::Set(D(), f.eps)) {}
+
+  HWY_INLINE void Update(V g, V* p, V* m, V* v) const {
+    g = hn::Mul(g, grad_scale);
+    *m = hn::MulAdd(beta1, *m, hn::Mul(one_minus_beta1, g));
+    *v = hn::MulAdd(beta2, *v, hn::Mul(one_minus_beta2, hn::Mul(g, g)));
+    const V root = hn::MulAdd(hn::Sqrt(*v), root_factor, eps);
+    *p = hn::NegMulAdd(step_size, hn::Div(*m, root), hn::Mul(*p, decay));
+  }
+
+  V grad_scale, decay, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, root_factor, eps;
+};
+
+// Parameters as floats, whose last vector is a Tail, or as halves, with a HalvesTail.
+template <class ParamTail, class Param>
+HWY_INLINE void AdamW(const AdamWFactors& factors, const AdamWStretch& stretch, Param param) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = stretch.n;
+  const AdamWVectors vectors(factors);
+  const float* grad = stretch.grad;
+  float* moment1 = stretch.m;
+  float* moment2 = stretch.v;
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    V p = LoadFloats(d, param + i), m = hn::LoadU(d, moment1 + i), v = hn::LoadU(d, moment2 + i);
+    vectors.Update(hn::LoadU(d, grad + i), &p, &m, &v);
+    StoreFloats(p, d, param + i);
+    hn::StoreU(m, d, moment1 + i);
+    hn::StoreU(v, d, moment2 + i);
+  }
+  if (i < n) {
+    const Tail<D> tail(d, n - i);
+    const ParamTail param_tail(d, n - i);
+    V p = param_tail.Load(d, param + i);
+    V m = tail.Load(d, moment1 + i), v = tail.Load(d, moment2 + i);
+    vectors.Update(tail.Load(d, grad + i), &p, &m, &v);
+    param_tail.Store(p, d, param + i);
+    tail.Store(m, d, moment1 + i);
+    tail.Store(v, d, moment2 + i);
+  }
+}
+void AdamWFloats(const AdamWFactors& factors, const AdamWStretch& stretch, float* param) {
+  AdamW<Tail<D>>(factors, stretch, param);
+}
+void AdamWHalves(const AdamWFactors& factors, const AdamWStretch& stretch,
+                 const FloatHalves& param) {
+  AdamW<HalvesTail<D>>(factors, stretch, param);
+}
+
+// Sums of squares in double: enough chains of additions that none waits for itself.
+class SquareSums {
+ public:
+  using Wide = hn::ScalableTag<double>;
+  using Narrow = hn::Rebind<float, Wide>;
+  static int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(Wide())); }
+
+  HWY_INLINE SquareSums()
+      : s0_(hn::Zero(Wide())),
+        s1_(hn::Zero(Wide())),
+        s2_(hn::Zero(Wide())),
+        s3_(hn::Zero(Wide())) {}
+
+  // Of four vectors, which are load(0) to load(3).
+  template <class Load>
+  HWY_INLINE void AddFour(const Load& load) {
+    const Wide d;
+    const auto a = hn::PromoteTo(d, load(0)), b = hn::PromoteTo(d, load(1));
+    const auto c = hn::PromoteTo(d, load(2)), e = hn::PromoteTo(d, load(3));
+    s0_ = hn::MulAdd(a, a, s0_);
+    s1_ = hn::MulAdd(b, b, s1_);
+    s2_ = hn::MulAdd(c, c, s2_);
+    s3_ = hn::MulAdd(e, e, s3_);
+  }
+  HWY_INLINE double Total() const {
+    return hn::GetLane(hn::SumOfLanes(Wide(), hn::Add(hn::Add(s0_, s1_), hn::Add(s2_, s3_))));
+  }
+
+ private:
+  hn::Vec<Wide> s0_, s1_, s2_, s3_;
+};
+
+double SumSquares(const float* x, int64_t n) {
+  const SquareSums::Narrow narrow;
+  const int64_t lanes = SquareSums::Lanes();
+  SquareSums sums;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    sums.AddFour([&](int j) HWY_ATTR { return hn::LoadU(narrow, x + i + j * lanes); });
+  }
+  double sum = sums.Total();
+  for (; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+
+double Add(const float* x, float* acc, int64_t n) {
+  const SquareSums::Narrow narrow;
+  const int64_t lanes = SquareSums::Lanes();
+  SquareSums sums;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    sums.AddFour([&](int j) HWY_ATTR {
+      const int64_t at = i + j * lanes;
+      const auto added = hn::Add(hn::LoadU(narrow, acc + at), hn::LoadU(narrow, x + at));
+      hn::StoreU(added, narrow, acc + at);
+      return added;
+    });
+  }
+  double sum = sums.Total();
+  for (; i < n; ++i) {
+    acc[i] += x[i];
+    sum += static_cast<double>(acc[i]) * static_cast<double>(acc[i]);
+  }
+  return sum;
+}
+
+OptimizerFns SelectOptimizer() { return {AdamWFloats, AdamWHalves, SumSquares, Add}; }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plumb {
+
+HWY_EXPORT(SelectOptimizer);
+
+namespace {
+
+OptimizerFns Functions() { return HWY_DYNAMIC_DISPATCH(SelectOptimizer)(); }
+
+// Elements of one task: enough work to be worth a thread's waking.
+constexpr int64_t kTaskElements = 32768;
+
+int64_t Tasks(int64_t n) { return CeilDiv(n, kTaskElements); }
+
+// The sum of sum_of(begin, length) over stretches of [0, n) of fixed size, added in their order.
+template <class SumOf>
+double SumOverTasks(int64_t n, int threads, const SumOf& sum_of) {
+  // A wave of partial sums at a time, so that no memory need grow with n.
+  std::array<double, 64> partial;
+  const int64_t wave = static_cast<int64_t>(partial.size()) * kTaskElements;
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += wave) {
+    const int64_t tasks = Tasks(std::min(wave, n - begin));
+    ParallelFor(tasks, threads, [&](int64_t task) {
+      const int64_t from = begin + task * kTaskElements;
+      partial[static_cast<size_t>(task)] = sum_of(from, std::min(kTaskElements, n - from));
+    });
+    for (int64_t i = 0; i < tasks; ++i) sum += partial[static_cast<size_t>(i)];
+  }
+  return sum;
+}
+
+}  // namespace
+
+void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
+                 const AdamWBuffers& buffers, int threads) {
+  if (segments.empty()) return;
+  const OptimizerFns fns = Functions();
+  const double beta1 = step.beta1, beta2 = step.beta2, t = static_cast<double>(step.step);
+  const double step_size = step.learning_rate / (1 - std::pow(beta1, t));
+  AdamWFactors shared;
+  shared.grad_scale = step.grad_scale;
+  shared.beta1 = step.beta1;
+  shared.beta2 = step.beta2;
+  shared.one_minus_beta1 = static_cast<float>(1 - beta1);
+  shared.one_minus_beta2 = static_cast<float>(1 - beta2);
+  shared.root_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t)));
+  shared.eps = step.eps;
+
+  // Tasks are equal stretches of the buffers, whatever segments lie in them.
+  const int64_t first = segments.front().begin, last = segments.back().end;
+  ParallelFor(Tasks(last - first), threads, [&](int64_t task) {
+    const int64_t begin = first + task * kTaskElements;
+    const int64_t end = std::min(last, begin + kTaskElements);
+    const AdamWSegment* segment = std::partition_point(
+        segments.begin(), segments.end(), [&](const AdamWSegment& s) { return s.end <= begin; });
+    for (; segment != segments.end() && segment->begin < end; ++segment) {
+      AdamWFactors factors = shared;
+      const double lr_scale = segment->lr_scale;
+      factors.step_size = static_cast<float>(step_size * lr_scale);
+      factors.decay = static_cast<float>(1 - static_cast<double>(step.learning_rate) * lr_scale *
+                                                 static_cast<double>(segment->weight_decay));
+      const int64_t from = std::max(begin, segment->begin);
+      const int64_t to = std::min(end, segment->end);
+      const AdamWStretch stretch = {buffers.grad + from, buffers.m + from, buffers.v + from,
+                                    to - from};
+      if (segment->in_halves) {
+        const FloatHalves all =
+            HalvesIn(buffers.param + segment->begin, segment->end - segment->begin);
+        fns.adamw_halves(factors, stretch, all + (from - segment->begin));
+      } else {
+        fns.adamw(factors, stretch, buffers.param + from);
+      }
+    }
+  });
+}
+
+double SumOfSquares(const float* x, int64_t n, int threads) {
+  const OptimizerFns fns = Functions();
+  return SumOverTasks(n, threads, [&](int64_t begin, int64_t length) {
+    return fns.sum_of_squares(x + begin, length);
+  });
+}
+
+double Accumulate(const float* x, float* acc, int64_t n, int threads) {
+  const OptimizerFns fns = Functions();
+  return SumOverTasks(n, threads, [&](int64_t begin, int64_t length) {
+    return fns.accumulate(x + begin, acc + begin, length);
+  });
+}
+
+void Copy(const float* x, float* to, int64_t n, int threads) {
+  ParallelFor(Tasks(n), threads, [&](int64_t task) {
+    const int64_t begin = task * kTaskElements;
+    std::copy_n(x + begin, std::min(kTaskElements, n - begin), to + begin);
+  });
+}
+
+}  // namespace plumb
+#endif  // HWY_ONCE

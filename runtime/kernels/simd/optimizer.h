@@ -1,0 +1,59 @@
+// AdamW and the global gradient norm over flat buffers: one pass over memory for all tensors.
+// Stateless; results do not depend on the number of threads.
+#ifndef PLUMB_RUNTIME_KERNELS_SIMD_OPTIMIZER_H_
+#define PLUMB_RUNTIME_KERNELS_SIMD_OPTIMIZER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace plumb {
+
+// A run of elements [begin, end) of the flat buffers that share hyperparameters. Segments are
+// disjoint, ascending, and start at multiples of 16 elements; what lies between two of them is
+// padding, zero in all buffers.
+struct AdamWSegment {
+  int64_t begin;
+  int64_t end;
+  float weight_decay;
+  float lr_scale;
+  // Whether its parameters are HalvesIn(param + begin, end - begin) (float_halves.h), which is read
+  // and written to the bit as floats are. Such a segment starts at a multiple of 32 elements, and
+  // so does what comes after it.
+  bool in_halves = false;
+};
+
+struct AdamWStep {
+  float learning_rate;
+  float beta1, beta2, eps;
+  int64_t step;      // 1 for the first update; for the bias corrections
+  float grad_scale;  // multiplies every gradient first (clipping, accumulation)
+};
+
+// The flat buffers of an update.
+struct AdamWBuffers {
+  const float* grad;
+  float* param;
+  float* m;
+  float* v;
+};
+
+// Loshchilov & Hutter, "Decoupled weight decay regularization", algorithm 2 (as torch.optim.AdamW):
+//   p *= 1 - lr*wd;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;
+//   p -= lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
+                 const AdamWBuffers& buffers, int threads);
+
+// Sum of squares in double; chunks of fixed size are added in index order.
+double SumOfSquares(const float* x, int64_t n, int threads);
+
+// acc += x, elementwise; and the SumOfSquares of what acc is then, in the same pass over memory.
+double Accumulate(const float* x, float* acc, int64_t n, int threads);
+
+// to = x, elementwise.
+void Copy(const float* x, float* to, int64_t n, int threads);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_KERNELS_SIMD_OPTIMIZER_H_

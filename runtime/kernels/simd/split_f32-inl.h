@@ -1,0 +1,89 @@
+// Vectors of floats from and to halves (float_halves.h), beside those of simd_bf16-inl.h. Included
+// once per Highway target.
+#if defined(PLUMB_RUNTIME_KERNELS_SIMD_SPLIT_F32_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLUMB_RUNTIME_KERNELS_SIMD_SPLIT_F32_INL_H_
+#undef PLUMB_RUNTIME_KERNELS_SIMD_SPLIT_F32_INL_H_
+#else
+#define PLUMB_RUNTIME_KERNELS_SIMD_SPLIT_F32_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "runtime/kernels/simd/split_f32.h"
+#include "runtime/kernels/simd/bf16-inl.h"
+#include "runtime/kernels/simd/tail-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Half as many bytes as D, as many lanes.
+template <class D>
+using HalfTag = hn::Rebind<uint16_t, D>;
+
+template <class D>
+HWY_INLINE hn::Vec<D> JoinVectors(D d, hn::Vec<HalfTag<D>> high, hn::Vec<HalfTag<D>> low) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::RebindToSigned<D> di;
+  const hn::RebindToSigned<HalfTag<D>> di16;
+  const auto top = hn::ShiftLeft<16>(hn::PromoteTo(du, high));
+  const auto rest = hn::BitCast(du, hn::PromoteTo(di, hn::BitCast(di16, low)));
+  return hn::BitCast(d, hn::Add(top, rest));
+}
+
+template <class D>
+HWY_INLINE void SplitVector(D /*d*/, hn::Vec<D> v, hn::Vec<HalfTag<D>>* high,
+                            hn::Vec<HalfTag<D>>* low) {
+  const hn::RebindToUnsigned<D> du;
+  const HalfTag<D> d16;
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
+  auto bits = hn::BitCast(du, v);
+  const auto quiet = hn::Or(hn::And(bits, hn::Set(du, 0xffff0000u)), hn::Set(du, 0x400000u));
+  bits = hn::IfThenElse(is_nan, quiet, bits);
+  *high = hn::TruncateTo(d16, hn::ShiftRight<16>(hn::Add(bits, hn::Set(du, 0x8000u))));
+  *low = hn::TruncateTo(d16, bits);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const FloatHalves& from) {
+  const HalfTag<D> d16;
+  return JoinVectors(d, hn::LoadU(d16, from.high), hn::LoadU(d16, from.low));
+}
+template <class D>
+HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, const FloatHalves& to) {
+  const HalfTag<D> d16;
+  hn::Vec<HalfTag<D>> high, low;
+  SplitVector(d, v, &high, &low);
+  hn::StoreU(high, d16, to.high);
+  hn::StoreU(low, d16, to.low);
+}
+
+// The same for the last, partial vector: make one before the loop.
+template <class D>
+class HalvesTail {
+ public:
+  HWY_INLINE HalvesTail(D /*d*/, int64_t count) : halves_(HalfTag<D>(), count) {}
+
+  HWY_INLINE hn::Vec<D> Load(D d, const FloatHalves& from) const {
+    const HalfTag<D> d16;
+    return JoinVectors(d, halves_.Load(d16, from.high), halves_.Load(d16, from.low));
+  }
+  HWY_INLINE void Store(hn::Vec<D> v, D d, const FloatHalves& to) const {
+    const HalfTag<D> d16;
+    hn::Vec<HalfTag<D>> high, low;
+    SplitVector(d, v, &high, &low);
+    halves_.Store(high, d16, to.high);
+    halves_.Store(low, d16, to.low);
+  }
+
+ private:
+  Tail<HalfTag<D>> halves_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

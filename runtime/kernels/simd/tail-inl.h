@@ -1,0 +1,80 @@
+// Loads and stores of the last, partial vector of a row, which never touch memory beyond it.
+// Included once per Highway target.
+#if defined(PLUMB_RUNTIME_KERNELS_SIMD_TAIL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLUMB_RUNTIME_KERNELS_SIMD_TAIL_INL_H_
+#undef PLUMB_RUNTIME_KERNELS_SIMD_TAIL_INL_H_
+#else
+#define PLUMB_RUNTIME_KERNELS_SIMD_TAIL_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The least bytes of an element that memory instructions with a mask take, which do not fault on
+// lanes that are off: AVX2 has none for 16 bits, where Highway would read a whole vector. What is
+// smaller goes through a small buffer.
+#if HWY_TARGET == HWY_AVX3
+inline constexpr size_t kLeastMasked = 1;
+#elif HWY_TARGET == HWY_AVX2
+inline constexpr size_t kLeastMasked = 4;
+#else
+inline constexpr size_t kLeastMasked = 16;
+#endif
+
+// The first `count` lanes of a vector, 1 <= count <= Lanes(d); make it once a loop.
+template <class D>
+class Tail {
+ public:
+  using T = hn::TFromD<D>;
+  using V = hn::Vec<D>;
+
+  HWY_INLINE Tail(D d, int64_t count)
+      : mask_(hn::FirstN(d, static_cast<size_t>(count))), count_(static_cast<size_t>(count)) {}
+
+  HWY_INLINE hn::Mask<D> mask() const { return mask_; }
+
+  // Lanes beyond the count are 0.
+  HWY_INLINE V Load(D d, const T* HWY_RESTRICT from) const {
+    if constexpr (sizeof(T) >= kLeastMasked) {
+      return hn::MaskedLoad(mask_, d, from);
+    } else {
+      HWY_ALIGN T lanes[hn::MaxLanes(D())] = {};
+      std::memcpy(lanes, from, count_ * sizeof(T));
+      return hn::Load(d, lanes);
+    }
+  }
+
+  HWY_INLINE void Store(V v, D d, T* HWY_RESTRICT to) const {
+    if constexpr (sizeof(T) >= kLeastMasked) {
+      hn::BlendedStore(v, mask_, d, to);
+    } else {
+      HWY_ALIGN T lanes[hn::MaxLanes(D())];
+      hn::Store(v, d, lanes);
+      std::memcpy(to, lanes, count_ * sizeof(T));
+    }
+  }
+
+ private:
+  hn::Mask<D> mask_;
+  size_t count_;
+};
+
+// e^x that keeps a NaN: Highway's Exp makes 0 of it, which would hide a divergence.
+template <class D>
+HWY_INLINE hn::Vec<D> ExpKeepingNaN(D d, hn::Vec<D> x) {
+  return hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
