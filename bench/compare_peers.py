@@ -5,8 +5,7 @@ Both sides live through the whole comparison of a model and step on command, so 
 compiling and first touches are outside of what is timed. A ratio is that of a round; printed are
 medians and, of the ratio, the 10th and 90th percentiles. GFLOP/s are the model's: 6 a weight and
 token and attention's, as if nothing were masked. "of peak" is against a product of [2048, 2048]
-matrices of the same type (oneDNN, packed), measured in the same rounds. "round trip" is a cache line's from one processor to
-the other and back: a host that moves virtual processors to other caches changes small steps by it.
+matrices of the same type (oneDNN, packed), measured in the same rounds.
 
     compare_peers.py --build BUILD --python PYTHON_WITH_TORCH --sgemm LIB [--quick] [--rounds 7]
                      [--only NAME,..] [--dtypes f32,bf16] [--markdown] [--json FILE]
@@ -91,17 +90,10 @@ def compare(args, name, dtype):
     for worker in (plumb, torch):
         worker.warm_up(1 if args.quick else 3)
     memory = {"plumb": plumb.memory(), "torch": torch.memory()}
-    round_trips = []
-
-    def before():
-        round_trips.append(plumb.round_trip())
-        return plumb.matmul(dtype)
-
-    rounds = workers.take_turns([plumb, torch], args.rounds, before)
+    rounds = workers.take_turns([plumb, torch], args.rounds, lambda: plumb.matmul(dtype))
     for worker in (plumb, torch):
         worker.end()
     return {"model": name, "dtype": dtype, "parameters": plumb.parameters, "memory": memory,
-            "round_trips": round_trips,
             "steps_a_turn": {w.name: w.turn for w in (plumb, torch)}, "rounds": rounds}
 
 
@@ -128,7 +120,7 @@ def summary(record):
 
 
 HEAD = ["model", "type", "plumb", "torch", "ratio", "p10 .. p90", "GFLOP/s", "of peak",
-        "torch of peak", "memory", "torch memory", "round trip"]
+        "torch of peak", "memory", "torch memory"]
 
 
 def row(record):
@@ -140,8 +132,7 @@ def row(record):
             f"{ratio:.2f}x", f"{low:.2f} .. {high:.2f}", f"{s['flops'] / 1e9:.0f}",
             percent(s["share"]), percent(s["torch_share"]),
             workers.bytes_text(record["memory"]["plumb"]),
-            workers.bytes_text(record["memory"]["torch"]),
-            f"{1e9 * workers.median(record['round_trips']):.0f} ns"]
+            workers.bytes_text(record["memory"]["torch"])]
 
 
 def main():

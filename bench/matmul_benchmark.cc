@@ -38,7 +38,7 @@ struct Problem {
         x(m * k * kFloat),
         w(n * k * kFloat),
         y(m * n * kFloat),
-        scratch(plumb::SmallMatmulScratch(k) * kFloat) {}
+        scratch(plumb::SmallGemmScratch(k) * kFloat) {}
 
   static constexpr int64_t kFloat = sizeof(float);
   int64_t m, n, k;
@@ -58,8 +58,8 @@ void Measure(benchmark::State& state, const Problem& p, const Run& run) {
 
 void Small(benchmark::State& state) {
   const Problem p(state);
-  const plumb::SmallMatmulFn multiply = plumb::SelectSmallMatmul(false, true);
-  const plumb::SmallMatmulArgs args{
+  const plumb::SmallGemmFn multiply = plumb::SelectSmallGemm(false, true);
+  const plumb::SmallGemmArgs args{
       p.m, p.n, p.k, p.x.as<float>(), p.k, p.w.as<float>(), p.k, nullptr, p.y.as<float>(), p.n};
   Measure(state, p, [&] { multiply(args, p.scratch.as<float>()); });
 }

@@ -12,7 +12,6 @@
 //   step N     seconds of N steps, tokens, FLOPs, loss of the last
 //   matmul D   FLOP/s of a product of 2048s in f32 or bf16; 0 where there is none
 //   read       bytes a second
-//   roundtrip  seconds of a cache line's way between two processors and back
 //   memory     peak of resident bytes since the start, the yardsticks' not counted if it is asked
 //   first profile N  the table of a step's time by op, N steps; ends with an empty line
 //
@@ -90,8 +89,6 @@ void Serve(plumb::TrainBench* train, plumb::MachineSpeed* machine) {
       std::printf("%.6e\n", speed.ok() ? *speed : 0.0);
     } else if (command == "read") {
       std::printf("%.6e\n", Check(machine->MeasureRead()));
-    } else if (command == "roundtrip") {
-      std::printf("%.3e\n", machine->MeasureRoundTrip());
     } else if (command == "memory") {
       std::printf("%lld\n", static_cast<long long>(plumb::PeakMemoryBytes()));
     } else {

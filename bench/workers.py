@@ -56,10 +56,6 @@ class Worker:
         """FLOP/s: the best of three products, what the machine can do."""
         return max(float(self.ask(f"matmul {dtype}")[0]) for _ in range(3))
 
-    def round_trip(self):
-        """Seconds of a cache line from one processor to another and back."""
-        return float(self.ask("roundtrip")[0])
-
     def read(self):
         return max(float(self.ask("read")[0]) for _ in range(2))
 

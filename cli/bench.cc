@@ -121,11 +121,6 @@ absl::Status AddMachine(const absl::StatusOr<double>& speed, double rate, PassFi
   return absl::OkStatus();
 }
 
-void AddRoundTrip(MachineSpeed* machine, PassFigures* figures) {
-  const double seconds = machine->MeasureRoundTrip();
-  if (seconds > 0) figures->round_trip.Add(seconds);
-}
-
 absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
 
 TrainBenchRequest ToRequest(const Options& options, Overrides overrides) {
@@ -171,7 +166,6 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
     if (bench->interrupts.requested()) return Interrupted();
     bench->Show("training", round);
     const absl::StatusOr<double> speed = Best([&] { return machine.MeasureMatmul(train.dtype()); });
-    AddRoundTrip(&machine, figures);
     BenchStep sum;
     for (int64_t i = 0; i < steps; ++i) {
       if (bench->interrupts.requested()) return Interrupted();
@@ -231,7 +225,6 @@ absl::Status TimePrompt(DecodeBench* decode, MachineSpeed* machine, Bench* bench
     const absl::StatusOr<BenchStep> step = decode->Feed(n);
     if (!step.ok()) return step.status();
     if (round < 0) continue;  // compiles
-    AddRoundTrip(machine, figures);
     figures->seconds.Add(step->seconds);
     figures->tokens_per_second.Add(static_cast<double>(step->tokens) / step->seconds);
     figures->rate.Add(step->flops / step->seconds);
@@ -263,7 +256,6 @@ absl::Status TimeDecoding(DecodeBench* decode, MachineSpeed* machine, Bench* ben
       sum.tokens += step->tokens;
     }
     if (round < 0) continue;
-    AddRoundTrip(machine, figures);
     const double rate = bytes * static_cast<double>(n) / sum.seconds;
     figures->seconds.Add(sum.seconds / static_cast<double>(n));
     figures->tokens_per_second.Add(static_cast<double>(sum.tokens) / sum.seconds);

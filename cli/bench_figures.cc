@@ -52,7 +52,6 @@ Json ToJson(const PassFigures& pass) {
   json["rate_unit"] = pass.unit == "GB/s" ? "bytes/s" : "FLOP/s";
   json["machine"] = pass.machine.empty() ? Json() : pass.machine.ToJson();
   json["share"] = pass.share.empty() ? Json() : pass.share.ToJson();
-  json["round_trip"] = pass.round_trip.empty() ? Json() : pass.round_trip.ToJson();
   if (pass.profile.has_value()) json["profile"] = ProfileJson(*pass.profile);
   json["peak_memory_bytes"] = pass.peak_memory > 0 ? Json(pass.peak_memory) : Json();
   return json;
@@ -75,15 +74,6 @@ std::string ToTable(const std::vector<PassFigures>& passes) {
                           TimeText(pass.seconds.Median()), spread,
                           Rate(pass.tokens_per_second.Median()), rate, ShareText(pass),
                           pass.peak_memory > 0 ? Bytes(pass.peak_memory) : "-");
-  }
-  Series round_trips;
-  for (const PassFigures& pass : passes) round_trips.Add(pass.round_trip);
-  if (!round_trips.empty()) {
-    absl::StrAppendFormat(&text,
-                          "\nA cache line went from one processor to another and back in %.0f ns "
-                          "(%.0f .. %.0f).\n",
-                          kBillion * round_trips.Median(), kBillion * round_trips.Quantile(0.1),
-                          kBillion * round_trips.Quantile(0.9));
   }
   return text;
 }

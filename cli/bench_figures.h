@@ -39,7 +39,6 @@ struct PassFigures {
   Series rate;               // FLOP/s; for decoding bytes of weights a second
   std::string unit;          // of the rate, in billions: "GFLOP/s"
   Series machine;            // the yardstick, in the unit of the rate
-  Series round_trip;         // seconds of a cache line between processors; empty if there is one
   Series share;              // rate over machine, round by round; empty without a yardstick
   int64_t peak_memory = 0;   // bytes; 0: not known
   std::optional<Profile> profile;  // of further steps; where it was asked for

@@ -8,7 +8,6 @@
 #include "plumb/bench.h"
 #include "runtime/api/out_of_memory.h"
 #include "runtime/base/aligned_buffer.h"
-#include "runtime/base/round_trip.h"
 #include "runtime/base/status.h"
 #include "runtime/onednn/gemm_speed.h"
 #include "runtime/kernels/gemv/read_speed.h"
@@ -54,7 +53,6 @@ absl::StatusOr<double> MachineSpeed::MeasureRead() {
   return MeasureReadSpeed(data, impl_->threads);
 }
 
-double MachineSpeed::MeasureRoundTrip() { return plumb::MeasureRoundTrip(); }
 
 int64_t PeakMemoryBytes() {
   std::ifstream status("/proc/self/status");

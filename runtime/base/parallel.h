@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
+#include "runtime/base/processors.h"
 #include "runtime/base/thread_pool.h"
 
 namespace plumb {
@@ -35,17 +37,33 @@ inline Range TaskRange(int64_t items, int64_t n, int64_t i) {
   return {items * i / n, items * (i + 1) / n};
 }
 
-// Runs body(i) for every i in [0, n) on at most `threads` threads: the calling one and those that
-// are free. `body` must not throw. `next`: what threads will read after it.
+// Runs body(i), or body(i, slot), for every i in [0, n) on at most `threads` threads: the calling
+// one and those that are free. A slot is a thread's in this call: of tasks that need scratch, those
+// with one slot use one piece of it after each other. `body` must not throw.
 template <class Body>
-void ParallelFor(int64_t n, int threads, const Body& body, NextReads next = {}) {
+void ParallelFor(int64_t n, int threads, const Body& body) {
+  const auto run = [](const void* context, int64_t i, int slot) {
+    const Body& task = *static_cast<const Body*>(context);
+    if constexpr (std::is_invocable<const Body&, int64_t, int>::value) {
+      task(i, slot);
+    } else {
+      static_cast<void>(slot);
+      task(i);
+    }
+  };
   if (n <= 1 || threads <= 1) {
-    for (int64_t i = 0; i < n; ++i) body(i);
+    for (int64_t i = 0; i < n; ++i) run(&body, i, 0);
     return;
   }
-  RunOnPool(
-      n, threads, [](const void* context, int64_t i) { (*static_cast<const Body*>(context))(i); },
-      &body, next);
+  RunOnPool(n, threads, run, &body);
+}
+
+// The slots for which an op plans scratch, and the most threads that it may then use: as many as
+// there are processors for, which does not change what is computed. At least four where there are
+// tasks, so that tests on small machines see threads beside each other too.
+inline int PlannedSlots(int64_t tasks) {
+  constexpr int kLeastSlots = 4;
+  return static_cast<int>(std::min<int64_t>(tasks, std::max(kLeastSlots, AvailableProcessors())));
 }
 
 }  // namespace plumb

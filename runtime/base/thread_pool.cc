@@ -8,8 +8,8 @@
 #include <chrono>
 #include <csignal>
 #include <limits>
-#include <utility>
 
+#include "runtime/base/float_mode.h"
 #include "runtime/base/processors.h"
 
 namespace plumb {
@@ -31,7 +31,7 @@ constexpr Clock::duration kSpinForTasks = std::chrono::microseconds(50);
 // How long to do with the workers there are after the system refused to start one.
 constexpr Clock::duration kTryAgain = std::chrono::seconds(1);
 
-// Their numbers fit a byte, and a Job, 64 bytes a seat, a thread's stack.
+// Their numbers fit a byte, and a Job, 64 bytes a slot, a thread's stack.
 constexpr int kMaxThreads = 128;
 constexpr int kMaxWorkers = 255;
 
@@ -46,13 +46,10 @@ void Pause() {
 #endif
 }
 
-// Spins until done() holds or `limit` has passed, and asks for memory meanwhile; returns done().
+// Spins until done() holds or `limit` has passed; returns done().
 template <class Done>
-bool SpinUntil(Clock::duration limit, const Done& done, ReadAhead ahead) {
+bool SpinUntil(Clock::duration limit, const Done& done) {
   Clock::time_point end{};
-  do {
-    if (done()) return true;
-  } while (ahead.Step());
   for (;;) {
     for (int i = 0; i < 16; ++i) {
       if (done()) return true;
@@ -72,11 +69,11 @@ void Wait(sem_t* semaphore) {
   }
 }
 
-// The tasks that one thread of a job starts with: the first in the low half, the end in the high
-// half. The owner takes from the front, others that have run out take from the back. Neighbouring
-// tasks touch neighbouring memory, and the same ones op after op, so that a thread finds in its own
-// cache what it wrote there in the op before.
-struct alignas(64) Share {
+// A slot's own range of tasks: the first in the low half, the end in the high half. The owner takes
+// from the front; threads that have run out steal from the back. Neighbouring tasks touch
+// neighbouring memory, and the same ones op after op, so that a thread finds in its own cache what
+// it wrote there in the op before.
+struct alignas(64) SlotRange {
   std::atomic<uint64_t> range;
 
   void Set(int64_t begin, int64_t end) {
@@ -84,8 +81,8 @@ struct alignas(64) Share {
                 std::memory_order_relaxed);
   }
 
-  // One task of the share, or -1 when none is left. Memory is ordered by mailboxes; here it only
-  // counts that no task is given out twice.
+  // One task of the range, or -1 when none is left. Memory is ordered by the workers' states;
+  // here it only counts that no task is given out twice.
   int64_t Take(bool from_front) {
     uint64_t old = range.load(std::memory_order_relaxed);
     for (;;) {
@@ -99,71 +96,62 @@ struct alignas(64) Share {
   }
 };
 
-// One call of RunOnPool. It lies on the caller's stack: the caller stays until no mailbox names it.
+// One call of RunOnPool. It lies on the caller's stack: the caller stays until no worker's state
+// names it.
 struct Job {
   TaskFn task;
   const void* context;
-  NextReads next;
-  int64_t first;  // of all the caller's tasks, that of this job
-  int seats;      // threads that the tasks are divided among, whether they come or not
-  int helpers;    // workers that were called
-  sem_t left;     // posted by a worker that leaves while the caller sleeps
-  uint8_t helper[kMaxThreads];   // the workers that were called
-  uint8_t seat_of[kMaxWorkers];  // by worker: its share, set before it is called
-  Share shares[kMaxThreads];     // the first is the caller's
+  FloatMode float_mode = FloatMode::Current();  // the caller's
+  int64_t first;                                // of all the caller's tasks, that of this job
+  int slots;       // threads that the tasks are divided among, whether they come or not
+  int dispatched;  // workers that the job was given to
+  sem_t finished;  // posted by a worker that finishes while the caller sleeps
+  uint8_t worker[kMaxThreads];   // the workers that it was given to
+  uint8_t slot_of[kMaxWorkers];  // by worker, set before it is dispatched
+  SlotRange ranges[kMaxThreads];  // the first is the caller's
 
-  // What the thread at `seat` may ask for when it finds no task.
-  ReadAhead NextOf(int seat) const {
-    return next.of == nullptr ? ReadAhead{} : next.of(next.context, seat, seats);
-  }
-
-  // Takes a task for the thread at `seat` and runs it; false when all are taken.
-  bool RunOne(int seat) {
-    int64_t i = shares[seat].Take(true);
-    for (int k = 1; i < 0 && k < seats; ++k) i = shares[(seat + k) % seats].Take(false);
+  // Takes a task for the thread in `slot` and runs it; false when all are taken.
+  bool RunOne(int slot) {
+    int64_t i = ranges[slot].Take(true);
+    for (int k = 1; i < 0 && k < slots; ++k) i = ranges[(slot + k) % slots].Take(false);
     if (i < 0) return false;
-    task(context, first + i);
+    task(context, first + i, slot);
     return true;
   }
 };
 
-// A worker's mailbox holds one of:
-//   kIdle          spinning, or on its way to that; anyone may call it
-//   kAsleep        as kIdle, but whoever calls it must post `wake`
-//   a Job*         called, and not there yet: the caller may call it off
-//   Job* + kThere  working on the job; only the worker changes this, back to kIdle, except that
-//                  the caller may add kMissed and sleep until the worker posts job->left
-constexpr uintptr_t kIdle = 0, kAsleep = 4, kThere = 1, kMissed = 2;
-constexpr uintptr_t kFlags = kThere | kMissed;
+// A worker's state is one of:
+//   kIdle           spinning, or on its way to that; anyone may give it a job
+//   kAsleep         as kIdle, but whoever gives it a job must post `wake`
+//   a Job*          dispatched, and not begun yet: the caller may cancel it
+//   Job* + kBegun   working on the job; only the worker changes this, back to kIdle, except that
+//                   the caller may add kAwaited and sleep until the worker posts job->finished
+constexpr uintptr_t kIdle = 0, kAsleep = 4, kBegun = 1, kAwaited = 2;
 
 struct alignas(128) Worker {
-  std::atomic<uintptr_t> mailbox;
+  std::atomic<uintptr_t> state;
   sem_t wake;
   int index;
   bool spins;
 
   [[noreturn]] void Loop() {
     in_task = true;
-    const auto called = [this] { return mailbox.load(std::memory_order_acquire) != kIdle; };
-    ReadAhead ahead;
+    const auto dispatched = [this] { return state.load(std::memory_order_acquire) != kIdle; };
     for (;;) {
       uintptr_t seen = kIdle;
-      if (!SpinUntil(spins ? kSpinIdle : Clock::duration::zero(), called,
-                     std::exchange(ahead, {}))) {
+      if (!SpinUntil(spins ? kSpinIdle : Clock::duration::zero(), dispatched)) {
         // Whoever replaces kAsleep posts once, so posts and waits come in pairs.
-        if (mailbox.compare_exchange_strong(seen, kAsleep, std::memory_order_acq_rel)) Wait(&wake);
+        if (state.compare_exchange_strong(seen, kAsleep, std::memory_order_acq_rel)) Wait(&wake);
       }
-      seen = mailbox.load(std::memory_order_acquire);
-      if (seen == kIdle) continue;  // called off
-      if (!mailbox.compare_exchange_strong(seen, seen | kThere, std::memory_order_acq_rel)) {
-        continue;
-      }
+      seen = state.load(std::memory_order_acquire);
+      if (seen == kIdle) continue;  // cancelled
+      if (!state.compare_exchange_strong(seen, seen | kBegun, std::memory_order_acq_rel)) continue;
       Job* const job = reinterpret_cast<Job*>(seen);
-      const int seat = job->seat_of[index];
-      while (job->RunOne(seat)) {
+      const int slot = job->slot_of[index];
+      job->float_mode.Install();
+      while (job->RunOne(slot)) {
       }
-      ahead = job->NextOf(seat);
-      if (mailbox.exchange(kIdle, std::memory_order_acq_rel) & kMissed) sem_post(&job->left);
+      if (state.exchange(kIdle, std::memory_order_acq_rel) & kAwaited) sem_post(&job->finished);
     }
   }
 };
@@ -176,21 +164,20 @@ class Pool {
     return pool;
   }
 
-  void Run(int64_t first, int64_t n, int threads, TaskFn task, const void* context, NextReads next);
+  void Run(int64_t first, int64_t n, int threads, TaskFn task, const void* context);
 
  private:
   Pool();
 
-  // Calls workers that have no job until `job` has `helpers`: those that spin before those asleep,
+  // Dispatches `job` to idle workers until it has `wanted`: those that spin before those asleep,
   // which are woken at once. Work is cut into tasks only where there is more of it than waking
   // costs (kMinParallelWork), and the first task may be as long as all that another thread would
   // do.
-  void Call(int helpers, Job* job);
-  // Starts workers with `job` in their mailbox until it has `helpers`, if there may be more and the
-  // system lets it.
-  void Grow(int helpers, int threads, Job* job);
-  // Calls `worker` off or waits until it has left.
-  void Dismiss(Worker* worker, Job* job);
+  void Dispatch(int wanted, Job* job);
+  // Starts workers with `job` until it has `wanted`, if there may be more and the system lets it.
+  void Grow(int wanted, int threads, Job* job);
+  // Cancels the job for `worker`, or waits until it has finished.
+  void Join(Worker* worker, Job* job);
 
   static void BeforeFork() { pthread_mutex_lock(&Get()->growing_); }
   static void AfterForkInParent() { pthread_mutex_unlock(&Get()->growing_); }
@@ -204,7 +191,7 @@ class Pool {
 };
 
 void PrepareWorker(Worker* worker, uintptr_t state) {
-  worker->mailbox.store(state, std::memory_order_relaxed);
+  worker->state.store(state, std::memory_order_relaxed);
   sem_init(&worker->wake, 0, 0);
 }
 
@@ -220,28 +207,28 @@ void Pool::AfterForkInChild() {
   pthread_mutex_unlock(&pool->growing_);
 }
 
-void Pool::Call(int helpers, Job* job) {
+void Pool::Dispatch(int wanted, Job* job) {
   const int workers = workers_.load(std::memory_order_acquire);
-  for (const uintptr_t wanted : {kIdle, kAsleep}) {
-    for (int i = 0; i < workers && job->helpers < helpers; ++i) {
-      uintptr_t state = wanted;
-      if (worker_[i].mailbox.load(std::memory_order_acquire) != wanted) continue;
-      // Once it is called, a worker may come at any moment and looks for its seat.
-      job->seat_of[i] = static_cast<uint8_t>(job->helpers + 1);
-      if (!worker_[i].mailbox.compare_exchange_strong(state, reinterpret_cast<uintptr_t>(job),
-                                                      std::memory_order_acq_rel)) {
+  for (const uintptr_t free : {kIdle, kAsleep}) {
+    for (int i = 0; i < workers && job->dispatched < wanted; ++i) {
+      uintptr_t state = free;
+      if (worker_[i].state.load(std::memory_order_acquire) != free) continue;
+      // Once it is dispatched, a worker may begin at any moment and looks for its slot.
+      job->slot_of[i] = static_cast<uint8_t>(job->dispatched + 1);
+      if (!worker_[i].state.compare_exchange_strong(state, reinterpret_cast<uintptr_t>(job),
+                                                    std::memory_order_acq_rel)) {
         continue;
       }
-      if (wanted == kAsleep) sem_post(&worker_[i].wake);
-      job->helper[job->helpers++] = static_cast<uint8_t>(i);
+      if (free == kAsleep) sem_post(&worker_[i].wake);
+      job->worker[job->dispatched++] = static_cast<uint8_t>(i);
     }
   }
 }
 
-void Pool::Grow(int helpers, int threads, Job* job) {
+void Pool::Grow(int wanted, int threads, Job* job) {
   // As many as this call alone could use, or as there is room for beside all callers.
   const int most = std::min(std::max(threads, processors_) - 1, kMaxWorkers);
-  if (job->helpers >= helpers || workers_.load(std::memory_order_relaxed) >= most) return;
+  if (job->dispatched >= wanted || workers_.load(std::memory_order_relaxed) >= most) return;
   if (pthread_mutex_trylock(&growing_) != 0) return;  // another caller is at it: do without
   const Clock::time_point now = Clock::now();
   if (refused_ == Clock::time_point{} || now - refused_ > kTryAgain) {
@@ -249,11 +236,11 @@ void Pool::Grow(int helpers, int threads, Job* job) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = workers_.load(std::memory_order_relaxed); i < most && job->helpers < helpers;
+    for (int i = workers_.load(std::memory_order_relaxed); i < most && job->dispatched < wanted;
          ++i) {
       Worker* const worker = &worker_[i];
       PrepareWorker(worker, reinterpret_cast<uintptr_t>(job));
-      job->seat_of[i] = static_cast<uint8_t>(job->helpers + 1);
+      job->slot_of[i] = static_cast<uint8_t>(job->dispatched + 1);
       worker->index = i;
       // Spinning is for those that find a processor free beside the caller's.
       worker->spins = i + 1 < processors_;
@@ -264,7 +251,7 @@ void Pool::Grow(int helpers, int threads, Job* job) {
         break;
       }
       pthread_detach(thread);
-      job->helper[job->helpers++] = static_cast<uint8_t>(i);
+      job->worker[job->dispatched++] = static_cast<uint8_t>(i);
       workers_.store(i + 1, std::memory_order_release);
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -272,56 +259,51 @@ void Pool::Grow(int helpers, int threads, Job* job) {
   pthread_mutex_unlock(&growing_);
 }
 
-void Pool::Dismiss(Worker* worker, Job* job) {
-  const uintptr_t called = reinterpret_cast<uintptr_t>(job), there = called | kThere;
-  uintptr_t seen = called;
-  if (worker->mailbox.compare_exchange_strong(seen, kIdle, std::memory_order_acq_rel)) return;
-  // It is there, or has left and perhaps works for another caller.
-  const auto has_left = [&] { return worker->mailbox.load(std::memory_order_acquire) != there; };
-  if (SpinUntil(worker->spins ? kSpinForTasks : Clock::duration::zero(), has_left,
-                job->NextOf(0))) {
-    return;
+void Pool::Join(Worker* worker, Job* job) {
+  const uintptr_t dispatched = reinterpret_cast<uintptr_t>(job), begun = dispatched | kBegun;
+  uintptr_t seen = dispatched;
+  if (worker->state.compare_exchange_strong(seen, kIdle, std::memory_order_acq_rel)) return;
+  // It has begun, or has finished and perhaps works for another caller.
+  const auto finished = [&] { return worker->state.load(std::memory_order_acquire) != begun; };
+  if (SpinUntil(worker->spins ? kSpinForTasks : Clock::duration::zero(), finished)) return;
+  sem_init(&job->finished, 0, 0);
+  seen = begun;
+  if (worker->state.compare_exchange_strong(seen, begun | kAwaited, std::memory_order_acq_rel)) {
+    Wait(&job->finished);
   }
-  sem_init(&job->left, 0, 0);
-  seen = there;
-  if (worker->mailbox.compare_exchange_strong(seen, there | kMissed, std::memory_order_acq_rel)) {
-    Wait(&job->left);
-  }
-  sem_destroy(&job->left);
+  sem_destroy(&job->finished);
 }
 
-void Pool::Run(int64_t first, int64_t n, int threads, TaskFn task, const void* context,
-               NextReads next) {
+void Pool::Run(int64_t first, int64_t n, int threads, TaskFn task, const void* context) {
   Job job;
   job.task = task;
   job.context = context;
-  job.next = next;
   job.first = first;
-  job.seats = static_cast<int>(std::min<int64_t>(n, std::min(threads, kMaxThreads)));
-  job.helpers = 0;
-  for (int i = 0; i < job.seats; ++i) {
-    job.shares[i].Set(n * i / job.seats, n * (i + 1) / job.seats);
+  job.slots = static_cast<int>(std::min<int64_t>(n, std::min(threads, kMaxThreads)));
+  job.dispatched = 0;
+  for (int i = 0; i < job.slots; ++i) {
+    job.ranges[i].Set(n * i / job.slots, n * (i + 1) / job.slots);
   }
 
   in_task = true;
-  Call(job.seats - 1, &job);
-  Grow(job.seats - 1, threads, &job);
+  Dispatch(job.slots - 1, &job);
+  Grow(job.slots - 1, threads, &job);
   while (job.RunOne(0)) {
   }
-  for (int i = 0; i < job.helpers; ++i) Dismiss(&worker_[job.helper[i]], &job);
+  for (int i = 0; i < job.dispatched; ++i) Join(&worker_[job.worker[i]], &job);
   in_task = false;
 }
 
 }  // namespace
 
-void RunOnPool(int64_t n, int threads, TaskFn task, const void* context, NextReads next) {
+void RunOnPool(int64_t n, int threads, TaskFn task, const void* context) {
   if (n <= 1 || threads <= 1 || in_task) {
-    for (int64_t i = 0; i < n; ++i) task(context, i);
+    for (int64_t i = 0; i < n; ++i) task(context, i, /*slot=*/0);
     return;
   }
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // of what a share can say
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // of what a range can say
   for (int64_t first = 0; first < n; first += kMost) {
-    Pool::Get()->Run(first, std::min(n - first, kMost), threads, task, context, next);
+    Pool::Get()->Run(first, std::min(n - first, kMost), threads, task, context);
   }
 }
 

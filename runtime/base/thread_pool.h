@@ -11,35 +11,25 @@
 
 #include <cstdint>
 
-#include "runtime/base/read_ahead.h"
-
 namespace plumb {
 
-using TaskFn = void (*)(const void* context, int64_t i);
+// `slot`: of the thread that runs the task, from 0 (the caller's) to the lesser of the job's threads
+// and tasks; two tasks of a job that run at a time have different ones.
+using TaskFn = void (*)(const void* context, int64_t i, int slot);
 
-// What threads will read next. `of(context, seat, seats)`: what the thread at `seat` reads first in
-// the next job. The caller has seat 0, workers have the others; in a job of n tasks the thread at a
-// seat begins with task n * seat / seats.
-struct NextReads {
-  ReadAhead (*of)(const void* context, int seat, int seats) = nullptr;
-  const void* context = nullptr;
-};
-
-// Runs task(context, i) once for every i in [0, n), on the calling thread and on whichever of
-// `threads` - 1 workers come to help; returns when all are done. What it promises:
-// - The caller never waits for a worker that has not come: it works through the tasks itself and
+// Runs task(context, i, slot) once for every i in [0, n), on the calling thread and on up to
+// `threads` - 1 workers; returns when all are done. What it promises:
+// - The caller never waits for a worker that has not begun: it works through the tasks itself and
 //   waits at the end for tasks that workers are in the middle of.
 // - Workers that are busy for other callers are not waited for either; nor is a worker that could
 //   not be started missed.
-// - A call from within a task runs serially, on the thread of the task.
+// - A call from within a task runs serially, on the thread of the task, in slot 0.
+// - Workers run tasks in the caller's floating-point mode (float_mode.h).
 // - Nothing is allocated except when workers are started.
 // - The child of a fork() starts with no workers and makes its own. In a child that was forked from
 //   within a task, tasks that workers had begun remain undone.
 // The order of tasks and who runs them vary. `task` must not throw.
-// Threads that find no task left ask for `next` while they wait, workers also after the call has
-// returned: memory goes on reading while little is to be done. `next.of` itself is called only
-// before RunOnPool returns.
-void RunOnPool(int64_t n, int threads, TaskFn task, const void* context, NextReads next = {});
+void RunOnPool(int64_t n, int threads, TaskFn task, const void* context);
 
 }  // namespace plumb
 

@@ -79,16 +79,8 @@ absl::Status Executable::MakeSteps() {
     scratch_bytes_ = std::max(scratch_bytes_, (*kernel)->scratch_bytes());
     void** const in = add_operands(node.inputs);
     void** const out = add_operands(node.outputs);
-    steps_.push_back({kernel->get(), in, out, nullptr});
+    steps_.push_back({kernel->get(), in, out});
     kernels_.push_back(*std::move(kernel));
-  }
-  // Twice around: a program runs again, as a rule.
-  const Step* reader = nullptr;
-  for (int round = 0; round < 2; ++round) {
-    for (size_t i = steps_.size(); i-- > 0;) {
-      steps_[i].next_reader = reader;
-      if (steps_[i].kernel->reads_from_memory()) reader = &steps_[i];
-    }
   }
   scratch_offset_ = AlignUp(plan_.arena_bytes);
   return absl::OkStatus();
@@ -166,15 +158,8 @@ absl::Status Executable::CheckBound() const {
 }
 
 absl::Status Executable::RunStep(const Step& step, int threads) const {
-  KernelArgs args{step.in, step.out, workspace_ + scratch_offset_, threads};
-  if (step.next_reader != nullptr) {
-    args.next = {[](const void* context, int seat, int seats) {
-                   const Step& reader = *static_cast<const Step*>(context);
-                   return reader.kernel->FirstReads(reader.in, seat, seats);
-                 },
-                 step.next_reader};
-  }
-  absl::Status status = step.kernel->Run(args);
+  absl::Status status =
+      step.kernel->Run({step.in, step.out, workspace_ + scratch_offset_, threads});
   return status.ok() ? status : StepError(step, status);
 }
 
@@ -271,6 +256,8 @@ std::string Executable::ToString() const {
     if (kernels_[i]->scratch_bytes() > 0) {
       absl::StrAppend(&text, ", scratch ", kernels_[i]->scratch_bytes());
     }
+    const std::string how = kernels_[i]->ToString();
+    if (!how.empty()) absl::StrAppend(&text, "\n    ", how);
     absl::StrAppend(&text, "\n");
   }
   absl::StrAppend(&text, "workspace ", workspace_bytes(), " bytes: arena ", plan_.arena_bytes,

@@ -66,7 +66,8 @@ class Executable {
   // returns that name and runs nothing. Slow; for explaining a divergence.
   absl::StatusOr<std::string> RunAndFindNonFinite(int threads) const;
 
-  // One line a node: op, operand shapes, kernel scratch, where its outputs live.
+  // One line a node: op, operand shapes, kernel scratch, where its outputs live; below it how its
+  // kernel computes, where there is a choice (Kernel::ToString).
   std::string ToString() const;
 
  private:
@@ -75,7 +76,6 @@ class Executable {
     const Kernel* kernel;
     const void* const* in;
     void* const* out;
-    const Step* next_reader;  // the next one that reads from memory, after the last the first
   };
 
   Executable() = default;

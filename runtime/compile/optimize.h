@@ -49,7 +49,7 @@ struct Pass {
 //   share-operands       products of one left operand with several parameters (q, k, v; gate, up)
 //                        become one matmul_shared, where the first of them was. Bits stay, except
 //                        that products of at most 16 rows may be summed in another order beside
-//                        smaller ones (matvec.h)
+//                        smaller ones (gemv.h)
 //   recompute-blocks     (on request) values of a layer that only the backward pass keeps alive are
 //                        computed a second time, by the same nodes, right before it wants them;
 //                        what a layer hands on, outputs, and what nodes with `updates` make is

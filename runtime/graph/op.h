@@ -41,9 +41,8 @@ struct OpTypes {
 struct KernelArgs {
   const void* const* in;
   void* const* out;
-  void* scratch;     // at least scratch_bytes() of uninitialised memory, private to this call
-  int threads;       // how many the kernel may use
-  NextReads next{};  // what ops after this one will read, for threads that have to wait
+  void* scratch;  // at least scratch_bytes() of uninitialised memory, private to this call
+  int threads;    // how many the kernel may use
 
   const float* f32(size_t i) const { return static_cast<const float*>(in[i]); }
   const int32_t* i32(size_t i) const { return static_cast<const int32_t*>(in[i]); }
@@ -61,13 +60,9 @@ class Kernel {
   virtual int64_t scratch_bytes() const { return 0; }
   virtual absl::Status Run(const KernelArgs& args) const = 0;
 
-  // Whether FirstReads says anything.
-  virtual bool reads_from_memory() const { return false; }
-  // What of its inputs, which no op of the program may have written (weights), the thread with that
-  // seat (NextReads) reads first.
-  virtual ReadAhead FirstReads(const void* const* /*in*/, int /*seat*/, int /*seats*/) const {
-    return {};
-  }
+  // How it computes, for people: the engine and blocks of a matrix product. Empty where there is
+  // nothing to choose.
+  virtual std::string ToString() const { return ""; }
 };
 
 // A tensor of the reference: floating-point elements as double, whatever the graph's dtype.

@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
   const Shape& x = types.in(0).shape;
   const std::vector<int64_t> rows = RowsOf(types.attrs);
   const size_t count = rows.size(), inputs = types.inputs.size();
-  if (count < 1 || count > kMostMatvecs || inputs < 1 + 2 * count || inputs > 1 + 3 * count) {
+  if (count < 1 || count > kMaxGemvs || inputs < 1 + 2 * count || inputs > 1 + 3 * count) {
     return absl::InvalidArgumentError(
         absl::StrCat("the rows of ", count, " matrices do not fit ", inputs, " inputs"));
   }
@@ -69,20 +69,20 @@ class FewRowsKernel : public Kernel {
       : m_(types.in(0).shape.rows()),
         k_(types.in(0).shape.last()),
         biases_(BiasesOf(types, rows.size())) {
-    for (const int64_t n : rows) matvecs_.Add(Int8Matvec(m_, n, k_));
+    for (const int64_t n : rows) gemvs_.Add(Int8Gemv(m_, n, k_));
   }
 
   int64_t scratch_bytes() const override {
-    return matvecs_.scratch_bytes() + ElementBytes() +
+    return gemvs_.scratch_bytes() + ElementBytes() +
            AlignUp(m_ * Int8Groups(k_) * SizeOf(DType::kF32));
   }
 
   absl::Status Run(const KernelArgs& args) const override {
-    char* const rounded = static_cast<char*>(args.scratch) + matvecs_.scratch_bytes();
+    char* const rounded = static_cast<char*>(args.scratch) + gemvs_.scratch_bytes();
     auto* const x = reinterpret_cast<int16_t*>(rounded);
     auto* const x_scales = reinterpret_cast<float*>(rounded + ElementBytes());
     QuantizeInt16(args.f32(0), m_, k_, x, x_scales);
-    const auto operands = [&](size_t r) -> Int8Matvec::Operands {
+    const auto operands = [&](size_t r) -> Int8Gemv::Operands {
       return {x,
               x_scales,
               static_cast<const int8_t*>(args.in[WeightAt(r)]),
@@ -90,13 +90,8 @@ class FewRowsKernel : public Kernel {
               BiasOf(args, biases_, r),
               args.out_f32(r)};
     };
-    matvecs_.Run(operands, args.scratch, args.threads, args.next);
+    gemvs_.Run(operands, args.scratch, args.threads);
     return absl::OkStatus();
-  }
-
-  bool reads_from_memory() const override { return true; }
-  ReadAhead FirstReads(const void* const* in, int seat, int seats) const override {
-    return matvecs_.FirstReads([in](size_t r) { return in[WeightAt(r)]; }, seat, seats);
   }
 
  private:
@@ -108,7 +103,7 @@ class FewRowsKernel : public Kernel {
 
   const int64_t m_, k_;
   const std::vector<bool> biases_;
-  MatvecJob<Int8Matvec> matvecs_;
+  GemvJob<Int8Gemv> gemvs_;
 };
 
 // Panels of w, some rows each, become f32 in the cache, transposed, and are multiplied by all of x
@@ -126,7 +121,7 @@ class ManyRowsProduct {
         groups_(Int8Groups(k)),
         panel_(std::max<int64_t>(32, kPanelFloats / k / 32 * 32)),
         tasks_(std::min(kMostTasks, CeilDiv(n, panel_))),
-        multiply_(SelectSmallMatmul(false, false)) {}
+        multiply_(SelectSmallGemm(false, false)) {}
 
   int64_t scratch_bytes() const { return tasks_ * task_bytes(); }
 
@@ -138,7 +133,7 @@ class ManyRowsProduct {
     float* y;
   };
   void Run(const Operands& operands, void* scratch, int threads) const {
-    const int64_t slab = std::max<int64_t>(8, kSlabFloats / std::min(k_, kMaxSmallMatmulTerms));
+    const int64_t slab = std::max<int64_t>(8, kSlabFloats / std::min(k_, kMaxSmallGemmTerms));
     const int64_t panels = CeilDiv(n_, panel_);
     ParallelFor(tasks_, threads, [&](int64_t task) {
       float* floats =
@@ -163,12 +158,12 @@ class ManyRowsProduct {
 
  private:
   int64_t task_bytes() const {
-    return AlignUp((panel_ * groups_ * kInt8Group + SmallMatmulScratch(k_)) * SizeOf(DType::kF32));
+    return AlignUp((panel_ * groups_ * kInt8Group + SmallGemmScratch(k_)) * SizeOf(DType::kF32));
   }
 
   int64_t m_, n_, k_, groups_;
   int64_t panel_, tasks_;  // rows of w: some tiles
-  SmallMatmulFn multiply_;
+  SmallGemmFn multiply_;
 };
 
 class ManyRowsKernel : public Kernel {
@@ -201,7 +196,7 @@ class ManyRowsKernel : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   const std::vector<int64_t> rows = RowsOf(types.attrs);
-  if (types.in(0).shape.rows() <= kMaxMatvecRows) {
+  if (types.in(0).shape.rows() <= kMaxGemvRows) {
     return std::make_unique<FewRowsKernel>(types, rows);
   }
   return std::make_unique<ManyRowsKernel>(types, rows);

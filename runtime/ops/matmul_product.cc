@@ -28,7 +28,7 @@ class SmallProduct : public Kernel {
  public:
   explicit SmallProduct(const ProductSpec& spec)
       : spec_(spec),
-        matmul_(SelectSmallMatmul(spec.transpose_a, spec.transpose_b)),
+        matmul_(SelectSmallGemm(spec.transpose_a, spec.transpose_b)),
         finish_(spec.finish == FinishKind::kStore
                     ? nullptr
                     : SelectFinish(spec.finish, spec.activation, spec.out)) {
@@ -36,7 +36,7 @@ class SmallProduct : public Kernel {
     const ProductTerm& term = result.terms[0];
     args_ = {spec.m,  result.n, term.k,  nullptr, term.lda,
              nullptr, term.ldb, nullptr, nullptr, result.n};
-    panel_floats_ = SmallMatmulScratch(term.k);
+    panel_floats_ = SmallGemmScratch(term.k);
     // The result may have the memory of an operand of the finish, and cannot hold the sums then.
     if (result.operand >= 0) sum_floats_ = spec.m * result.n;
   }
@@ -47,7 +47,7 @@ class SmallProduct : public Kernel {
 
   absl::Status Run(const KernelArgs& args) const override {
     const ProductResult& result = spec_.results[0];
-    SmallMatmulArgs g = args_;
+    SmallGemmArgs g = args_;
     g.a = args.f32(static_cast<size_t>(result.terms[0].a));
     g.b = args.f32(static_cast<size_t>(result.terms[0].b));
     if (result.bias >= 0) g.bias = args.f32(static_cast<size_t>(result.bias));
@@ -60,9 +60,9 @@ class SmallProduct : public Kernel {
 
  private:
   ProductSpec spec_;
-  SmallMatmulFn matmul_;
+  SmallGemmFn matmul_;
   FinishFn finish_;
-  SmallMatmulArgs args_;
+  SmallGemmArgs args_;
   int64_t panel_floats_ = 0, sum_floats_ = 0;
 };
 
@@ -71,34 +71,28 @@ class FewRowsProduct : public Kernel {
   explicit FewRowsProduct(const ProductSpec& spec)
       : spec_(spec), finish_(SelectFinish(spec.finish, spec.activation, spec.out)) {
     for (const ProductResult& result : spec_.results) {
-      matvecs_.Add(Matvec(spec.m, result.n, result.terms[0].k, spec.operands, spec.operands,
+      gemvs_.Add(Gemv(spec.m, result.n, result.terms[0].k, spec.operands, spec.operands,
                           Finishes() ? DType::kF32 : spec.out));
       sums_at_.push_back(sum_bytes_);
       if (Finishes()) sum_bytes_ += AlignUp(spec.m * result.n * SizeOf(DType::kF32));
     }
   }
 
-  int64_t scratch_bytes() const override { return sum_bytes_ + matvecs_.scratch_bytes(); }
+  int64_t scratch_bytes() const override { return sum_bytes_ + gemvs_.scratch_bytes(); }
 
   absl::Status Run(const KernelArgs& args) const override {
-    const auto operands = [&](size_t r) -> Matvec::Operands {
+    const auto operands = [&](size_t r) -> Gemv::Operands {
       const ProductResult& result = spec_.results[r];
       return {args.in[result.terms[0].a], args.in[result.terms[0].b],
               result.bias < 0 ? nullptr : args.f32(static_cast<size_t>(result.bias)),
               Finishes() ? Sums(args, r) : args.out[result.out]};
     };
     void* const scratch = static_cast<char*>(args.scratch) + sum_bytes_;
-    matvecs_.Run(operands, scratch, args.threads, args.next);
+    gemvs_.Run(operands, scratch, args.threads);
     if (Finishes()) {
       for (size_t r = 0; r < spec_.results.size(); ++r) Finish(args, r);
     }
     return absl::OkStatus();
-  }
-
-  bool reads_from_memory() const override { return true; }
-  ReadAhead FirstReads(const void* const* in, int seat, int seats) const override {
-    return matvecs_.FirstReads([&](size_t r) { return in[spec_.results[r].terms[0].b]; }, seat,
-                               seats);
   }
 
  private:
@@ -114,7 +108,7 @@ class FewRowsProduct : public Kernel {
       const Range range = TaskRange(result.n, tasks, i);
       finish_(WholeColumns(args, spec_, result, Sums(args, r), range.begin, range.end));
     };
-    ParallelFor(tasks, args.threads, finish, args.next);
+    ParallelFor(tasks, args.threads, finish);
   }
 
   float* Sums(const KernelArgs& args, size_t r) const {
@@ -123,7 +117,7 @@ class FewRowsProduct : public Kernel {
 
   ProductSpec spec_;
   FinishFn finish_;
-  MatvecJob<Matvec> matvecs_;     // one a result
+  GemvJob<Gemv> gemvs_;     // one a result
   std::vector<int64_t> sums_at_;  // bytes of the scratch, where something is done to them
   int64_t sum_bytes_ = 0;
 };
@@ -144,9 +138,9 @@ std::unique_ptr<Kernel> MakeSmallProduct(const ProductSpec& spec) {
 
 std::unique_ptr<Kernel> MakeFewRowsProduct(const ProductSpec& spec) {
   if (spec.transpose_a || !spec.transpose_b) return nullptr;
-  if (spec.results.size() > kMostMatvecs) return nullptr;
+  if (spec.results.size() > kMaxGemvs) return nullptr;
   for (const ProductResult& result : spec.results) {
-    if (result.terms.size() != 1 || !UseMatvec(spec.m, result.n, result.terms[0].k)) return nullptr;
+    if (result.terms.size() != 1 || !UseGemv(spec.m, result.n, result.terms[0].k)) return nullptr;
   }
   return std::make_unique<FewRowsProduct>(spec);
 }

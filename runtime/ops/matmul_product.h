@@ -49,7 +49,7 @@ struct ProductSpec {
 // The kernel for a product of this shape: the first of those below that does not refuse it.
 std::unique_ptr<Kernel> MakeProductKernel(ProductSpec spec);
 
-// A few rows by transposed matrices, as in decoding (matvec.h). Null for others.
+// A few rows by transposed matrices, as in decoding (gemv.h). Null for others.
 std::unique_ptr<Kernel> MakeFewRowsProduct(const ProductSpec& spec);
 // One f32 product that one thread does in one go. Null for others.
 std::unique_ptr<Kernel> MakeSmallProduct(const ProductSpec& spec);

@@ -69,7 +69,7 @@
 //   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d} -> f32[..,d]
 //   matmul_int8(x f32[..,K], w_1[N_1,K], scales_1, .. (, bias_1[N_1], ..)) {rows=[N_1, ..]}
 //       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; where x has few rows it is rounded to 16
-//       bits (matvec_int8.h)
+//       bits (gemv_int8.h)
 // clang-format on
 #ifndef PLUMB_RUNTIME_OPS_OPS_H_
 #define PLUMB_RUNTIME_OPS_OPS_H_

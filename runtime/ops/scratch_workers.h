@@ -79,8 +79,7 @@ class ScratchWorkers {
               body(item, item + 1 < share.end ? item + 1 : -1, scratch);
             }
           }
-        },
-        args.next);
+        });
   }
 
   // More threads than processors need no scratch; up to so many have some all the same, so that

@@ -10,8 +10,11 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <thread>
 #include <vector>
+
+#include "runtime/base/float_mode.h"
 
 namespace plumb {
 namespace {
@@ -99,34 +102,44 @@ TEST(ParallelForTest, FindsWorkersAwakeAsleepAndInBetween) {
   }
 }
 
-// Each thread that was there is asked once what it will read next, while the call lasts.
-TEST(ParallelForTest, ThreadsThatFindNoTaskLearnWhatToReadNext) {
-  static const std::vector<char> memory(1 << 20);
-  struct Asked {
-    std::atomic<int> seats[3] = {};
-    std::atomic<bool> over = false, late = false;
-  };
-  int workers_asked = 0;
-  for (int round = 0; round < 100; ++round) {
-    Asked asked;
-    NextReads next;
-    next.context = &asked;
-    next.of = [](const void* context, int seat, int seats) {
-      Asked& a = *static_cast<Asked*>(const_cast<void*>(context));
-      if (seats != 3 || a.over) a.late = true;
-      a.seats[seat].fetch_add(1);
-      return ReadAhead::Of(memory.data(), 1 << 18, 4, 1 << 18);
-    };
-    ParallelFor(
-        3, 3, [](int64_t) { Sleep(200); }, next);
-    asked.over = true;
-    EXPECT_FALSE(asked.late);
-    for (int seat = 1; seat < 3; ++seat) {
-      EXPECT_LE(asked.seats[seat], 1);
-      workers_asked += asked.seats[seat];
+// Tasks that run at a time have different slots, and slots are below the number of threads.
+TEST(ParallelForTest, ASlotIsOneThreadsAtATime) {
+  for (const int threads : {1, 2, 3, 8}) {
+    for (const int64_t n : {1, 2, 5, 40}) {
+      const int64_t slots = std::min<int64_t>(n, threads);
+      std::vector<std::atomic<bool>> busy(static_cast<size_t>(slots));
+      std::atomic<int> wrong = 0;
+      ParallelFor(n, threads, [&](int64_t, int slot) {
+        if (slot < 0 || slot >= slots) {
+          ++wrong;
+          return;
+        }
+        if (busy[static_cast<size_t>(slot)].exchange(true)) ++wrong;
+        Sleep(20);
+        busy[static_cast<size_t>(slot)] = false;
+      });
+      EXPECT_EQ(wrong, 0) << n << " tasks on " << threads;
     }
   }
-  EXPECT_GT(workers_asked, 0) << "not one came in time";
+}
+
+// Workers compute as the caller does, whoever ran a task before.
+TEST(ParallelForTest, WorkersTakeTheCallersFloatingPointMode) {
+  const auto denormal_results = [] {
+    std::atomic<int> denormal = 0;
+    ParallelFor(8, 4, [&](int64_t) {
+      Sleep(200);
+      volatile float small = std::numeric_limits<float>::min();
+      if (small / 2 != 0) ++denormal;
+    });
+    return denormal.load();
+  };
+  EXPECT_EQ(denormal_results(), 8);
+  {
+    const ScopedNoDenormals no_denormals;
+    EXPECT_EQ(denormal_results(), 0);
+  }
+  EXPECT_EQ(denormal_results(), 8);
 }
 
 TEST(ParallelForTest, NestedCallsVisitEveryIndexOnceOnTheThreadOfTheirTask) {

@@ -39,10 +39,6 @@ TEST_F(BenchTest, MeasuresTrainingPromptAndDecoding) {
       EXPECT_GT(pass[figure]["median"].get<double>(), 0) << figure;
       EXPECT_LE(pass[figure]["p10"], pass[figure]["p90"]) << figure;
     }
-    ASSERT_TRUE(pass.contains("round_trip"));
-    if (!pass["round_trip"].is_null()) {  // as where there is one processor
-      EXPECT_GT(pass["round_trip"]["median"].get<double>(), 0);
-    }
   }
 }
 

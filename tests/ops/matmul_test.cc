@@ -21,7 +21,7 @@ namespace plumb {
 namespace {
 
 // A view into larger matrices, whose surroundings must stay as they are; every target, every form.
-TEST(SmallMatmulTest, HonoursLeadingDimensionsOnEveryTarget) {
+TEST(SmallGemmTest, HonoursLeadingDimensionsOnEveryTarget) {
   const int64_t m = 7, n = 27, k = 19, pad = 3;
   const std::vector<float> a = Draw(40 * 40, "a"), b = Draw(40 * 40, "b"), bias = Draw(n, "bias");
   ForEachSimdTarget([&](const std::string& target) {
@@ -29,8 +29,8 @@ TEST(SmallMatmulTest, HonoursLeadingDimensionsOnEveryTarget) {
       for (const bool tb : {false, true}) {
         const int64_t lda = (ta ? m : k) + pad, ldb = (tb ? k : n) + pad, ldc = n + pad;
         std::vector<float> c(static_cast<size_t>(m * ldc), -77.0f);
-        std::vector<float> scratch(static_cast<size_t>(SmallMatmulScratch(k)));
-        SelectSmallMatmul(ta, tb)(
+        std::vector<float> scratch(static_cast<size_t>(SmallGemmScratch(k)));
+        SelectSmallGemm(ta, tb)(
             {m, n, k, a.data(), lda, b.data(), ldb, bias.data(), c.data(), ldc}, scratch.data());
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < ldc; ++j) {
@@ -51,12 +51,12 @@ TEST(SmallMatmulTest, HonoursLeadingDimensionsOnEveryTarget) {
   });
 }
 
-TEST(SmallMatmulTest, RowsDoNotDependOnHowManyThereAre) {
+TEST(SmallGemmTest, RowsDoNotDependOnHowManyThereAre) {
   const int64_t m = 23, n = 31, k = 40;
   const std::vector<float> a = Draw(m * k, "a"), b = Draw(n * k, "b");
   ForEachSimdTarget([&](const std::string& target) {
-    const SmallMatmulFn multiply = SelectSmallMatmul(false, true);
-    std::vector<float> scratch(static_cast<size_t>(SmallMatmulScratch(k)));
+    const SmallGemmFn multiply = SelectSmallGemm(false, true);
+    std::vector<float> scratch(static_cast<size_t>(SmallGemmScratch(k)));
     std::vector<float> whole(m * n), row(n);
     multiply({m, n, k, a.data(), k, b.data(), k, nullptr, whole.data(), n}, scratch.data());
     for (int64_t i = 0; i < m; ++i) {

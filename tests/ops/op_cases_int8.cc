@@ -24,7 +24,7 @@ CaseInput Scales(int64_t rows, int64_t width) {
 }
 
 // Few rows of x are rounded to 16 bits: off by 1/65534 of the largest, beside which results may be
-// small. That nothing else is lost is for matvec_int8_test.
+// small. That nothing else is lost is for gemv_int8_test.
 constexpr double kRounded = 4.0 / 65534;
 
 OpCase Undifferentiated(OpCase c) {
@@ -51,7 +51,7 @@ std::vector<OpCase> Int8OpCases() {
     c.inputs = {Random({m, k}), RandomInt8(n, k), Scales(n, k)};
     if ((m + n) % 2 == 0) c.inputs.push_back(Random({n}));
     c.attrs = RowsOf({static_cast<double>(n)});
-    if (m <= kMaxMatvecRows) c.tolerance = kRounded;
+    if (m <= kMaxGemvRows) c.tolerance = kRounded;
     cases.push_back(Undifferentiated(std::move(c)));
   }
   OpCase batched;
@@ -73,7 +73,7 @@ std::vector<OpCase> Int8OpCases() {
       if (biases == 1) c.inputs.insert(c.inputs.end(), {Random({70})});
       if (biases == 3) c.inputs.insert(c.inputs.end(), {Random({70}), Random({9}), Random({300})});
       c.attrs = RowsOf({70, 9, 300});
-      if (m <= kMaxMatvecRows) c.tolerance = kRounded;
+      if (m <= kMaxGemvRows) c.tolerance = kRounded;
       cases.push_back(Undifferentiated(std::move(c)));
     }
   }

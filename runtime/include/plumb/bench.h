@@ -34,11 +34,6 @@ class MachineSpeed {
   // Bytes a second of one pass over 512 MiB of memory that only reads.
   absl::StatusOr<double> MeasureRead();
 
-  // Seconds in which a cache line goes from one processor to another and back, which is what
-  // sharing work costs; 0 where there is one only. On a virtual machine it changes with where the
-  // host puts the processors, and the time of small steps with it.
-  double MeasureRoundTrip();
-
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -30,7 +30,7 @@ void PackPlain(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
 
 // Terms [p0, p0 + k) of every sum.
 template <bool kTransposeA, bool kTransposeB>
-void AddTerms(const SmallMatmulArgs& g, int64_t p0, int64_t k, float* scratch) {
+void AddTerms(const SmallGemmArgs& g, int64_t p0, int64_t k, float* scratch) {
   const float* a = g.a + (kTransposeA ? p0 * g.lda : p0);
   const float* b = g.b + (kTransposeB ? p0 : p0 * g.ldb);
   const TileRows rows(g.m, kMaxTileRows);
@@ -76,19 +76,19 @@ void AddTerms(const SmallMatmulArgs& g, int64_t p0, int64_t k, float* scratch) {
 }
 
 template <bool kTransposeA, bool kTransposeB>
-void SmallMatmul(const SmallMatmulArgs& g, float* scratch) {
-  if (g.k <= kMaxSmallMatmulTerms) return AddTerms<kTransposeA, kTransposeB>(g, 0, g.k, scratch);
+void SmallGemm(const SmallGemmArgs& g, float* scratch) {
+  if (g.k <= kMaxSmallGemmTerms) return AddTerms<kTransposeA, kTransposeB>(g, 0, g.k, scratch);
   // Equal parts, so that a panel of b and the rows of a stay in the caches.
-  const int64_t parts = CeilDiv(g.k, kMaxSmallMatmulTerms);
+  const int64_t parts = CeilDiv(g.k, kMaxSmallGemmTerms);
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t begin = g.k * i / parts, end = g.k * (i + 1) / parts;
     AddTerms<kTransposeA, kTransposeB>(g, begin, end - begin, scratch);
   }
 }
 
-SmallMatmulFn Select(bool transpose_a, bool transpose_b) {
-  if (transpose_a) return transpose_b ? &SmallMatmul<true, true> : &SmallMatmul<true, false>;
-  return transpose_b ? &SmallMatmul<false, true> : &SmallMatmul<false, false>;
+SmallGemmFn Select(bool transpose_a, bool transpose_b) {
+  if (transpose_a) return transpose_b ? &SmallGemm<true, true> : &SmallGemm<true, false>;
+  return transpose_b ? &SmallGemm<false, true> : &SmallGemm<false, false>;
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ namespace plumb {
 
 HWY_EXPORT(Select);
 
-SmallMatmulFn SelectSmallMatmul(bool transpose_a, bool transpose_b) {
+SmallGemmFn SelectSmallGemm(bool transpose_a, bool transpose_b) {
   return HWY_DYNAMIC_DISPATCH(Select)(transpose_a, transpose_b);
 }
 

@@ -12,7 +12,7 @@
 namespace plumb {
 
 // Row-major c[m,n] = op(a) op(b) + bias; leading dimensions in elements. m, n >= 1, k >= 0.
-struct SmallMatmulArgs {
+struct SmallGemmArgs {
   int64_t m, n, k;
   const float* a;  // [m,k], or [k,m] when transposed
   int64_t lda;
@@ -23,16 +23,16 @@ struct SmallMatmulArgs {
   int64_t ldc;
 };
 
-// `scratch` holds SmallMatmulScratch(k) floats, 64-byte aligned.
-using SmallMatmulFn = void (*)(const SmallMatmulArgs& args, float* scratch);
+// `scratch` holds SmallGemmScratch(k) floats, 64-byte aligned.
+using SmallGemmFn = void (*)(const SmallGemmArgs& args, float* scratch);
 
 // The function for this processor.
-SmallMatmulFn SelectSmallMatmul(bool transpose_a, bool transpose_b);
+SmallGemmFn SelectSmallGemm(bool transpose_a, bool transpose_b);
 
 // Longer sums are made in parts of this many terms.
-inline constexpr int64_t kMaxSmallMatmulTerms = 512;
-inline int64_t SmallMatmulScratch(int64_t k) {
-  return 32 * (k < kMaxSmallMatmulTerms ? k : kMaxSmallMatmulTerms);  // a panel of b
+inline constexpr int64_t kMaxSmallGemmTerms = 512;
+inline int64_t SmallGemmScratch(int64_t k) {
+  return 32 * (k < kMaxSmallGemmTerms ? k : kMaxSmallGemmTerms);  // a panel of b
 }
 
 }  // namespace plumb

@@ -48,7 +48,7 @@ HWY_INLINE void Put(float value, uint16_t* y) { *y = Bf16FromFloat(value); }
 
 // Rows [i, i + kM) of columns j, j + band, ... (kR of them) of y.
 template <class W, class Y, int kM, int kR>
-void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
+void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t band) {
   const D d;
   const int64_t k = g.k;
   const float* const x = static_cast<const float*>(g.x) + i * k;
@@ -80,9 +80,9 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
     for (int r = 0; r < kR; ++r) weights[r] = LoadWeights(w[r] + at);
     add(weights, load_x, at);
   };
-  for (; p + kMatvecUnroll * kLanes <= k; p += kMatvecUnroll * kLanes) {
+  for (; p + kGemvUnroll * kLanes <= k; p += kGemvUnroll * kLanes) {
 #pragma GCC unroll 4
-    for (int u = 0; u < kMatvecUnroll; ++u) multiply(p + u * kLanes);
+    for (int u = 0; u < kGemvUnroll; ++u) multiply(p + u * kLanes);
   }
   for (; p + kLanes <= k; p += kLanes) multiply(p);
   if (p < k) {
@@ -116,7 +116,7 @@ struct Tiles {
   }
 
   template <int kM = static_cast<int>(kMaxRows)>
-  static void Multiply(const MatvecArgs& g, int64_t i, int64_t rows, int64_t j, int64_t weight_rows,
+  static void Multiply(const GemvArgs& g, int64_t i, int64_t rows, int64_t j, int64_t weight_rows,
                        int64_t band) {
     if constexpr (kM > 1) {
       if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, band);
@@ -128,7 +128,7 @@ struct Tiles {
   }
 };
 
-MatvecFn Select(DType weights, DType out) {
+GemvFn Select(DType weights, DType out) {
   const bool half = out == DType::kBF16;
   if (weights == DType::kBF16) {
     return half ? &MultiplyBands<Tiles<uint16_t, uint16_t>>
@@ -157,7 +157,7 @@ namespace plumb {
 HWY_EXPORT(Select);
 HWY_EXPORT(Widen);
 
-MatvecFn SelectMatvec(DType weights, DType out) {
+GemvFn SelectGemv(DType weights, DType out) {
   return HWY_DYNAMIC_DISPATCH(Select)(weights, out);
 }
 
@@ -165,17 +165,17 @@ void WidenFromBf16(const uint16_t* x, int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(Widen)(x, n, to);
 }
 
-Matvec::Matvec(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out)
+Gemv::Gemv(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out)
     : m_(m),
       n_(n),
       k_(k),
-      tasks_(CountMatvecTasks(m, n * k, n * k * SizeOf(weights), n / kMatvecBands)),
+      tasks_(CountGemvTasks(m, n * k, n * k * SizeOf(weights), n / kGemvBands)),
       weight_bytes_(SizeOf(weights)),
       pairs_(x == DType::kBF16 && weights == DType::kBF16 && UsesBf16Pairs()),
       widen_(x == DType::kBF16 && !pairs_),
-      multiply_(pairs_ ? FastBf16Matvec(out) : SelectMatvec(weights, out)) {}
+      multiply_(pairs_ ? FastBf16Gemv(out) : SelectGemv(weights, out)) {}
 
-MatvecArgs Matvec::Prepare(const Operands& operands, void* scratch) const {
+GemvArgs Gemv::Prepare(const Operands& operands, void* scratch) const {
   const void* x = operands.x;
   if (widen_) {
     float* const widened = static_cast<float*>(scratch);

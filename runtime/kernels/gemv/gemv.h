@@ -13,48 +13,47 @@
 
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/parallel.h"
-#include "runtime/base/read_ahead.h"
 #include "runtime/base/tensor_type.h"
 
 namespace plumb {
 
 // More rows are quicker as a product of matrices. A matrix smaller than the least stays in the
 // nearest cache, and to transpose it costs less than to sum so many vectors' lanes.
-inline constexpr int64_t kMaxMatvecRows = 16;
-inline constexpr int64_t kMinMatvecWeights = 4096;
+inline constexpr int64_t kMaxGemvRows = 16;
+inline constexpr int64_t kMinGemvWeights = 4096;
 // For which products there is a kernel here. Does not depend on m below the limit: see above.
-inline bool UseMatvec(int64_t m, int64_t n, int64_t k) {
-  return m <= kMaxMatvecRows && k >= 32 && n * k >= kMinMatvecWeights;
+inline bool UseGemv(int64_t m, int64_t n, int64_t k) {
+  return m <= kMaxGemvRows && k >= 32 && n * k >= kMinGemvWeights;
 }
 
-struct MatvecArgs {
+struct GemvArgs {
   int64_t m, n, k;
-  const void* x;      // [m, k]: f32, or bf16 for FastBf16Matvec
+  const void* x;      // [m, k]: f32, or bf16 for FastBf16Gemv
   const void* w;      // [n, k]: f32 or bf16
   const float* bias;  // [n], or null
   void* y;            // [m, n]: f32 or bf16
 };
 
-inline constexpr int64_t kMatvecBands = 4;
+inline constexpr int64_t kGemvBands = 4;
 // Computes columns b * (n / 4) + j of y for each of the bands b and all j of [begin, end), which is
 // within [0, n / 4]. The columns that are left of n, fewer than four, belong to the end of the
 // last.
-using MatvecFn = void (*)(const MatvecArgs& args, int64_t begin, int64_t end);
+using GemvFn = void (*)(const GemvArgs& args, int64_t begin, int64_t end);
 
 // The function for this processor. `weights`, `out`: kF32, kBF16.
-MatvecFn SelectMatvec(DType weights, DType out);
+GemvFn SelectGemv(DType weights, DType out);
 // x and w in bf16, multiplied as they are; only to be called where HasFastBf16(). Its sums are of
 // pairs, so that bits differ from those of widened operands.
-MatvecFn FastBf16Matvec(DType out);
+GemvFn FastBf16Gemv(DType out);
 
 // to[i] = x[i], widened.
 void WidenFromBf16(const uint16_t* x, int64_t n, float* to);
 
-// One product of fixed shape, cut into tasks for several threads: for MatvecJob (matvec_job.h).
-class Matvec {
+// One product of fixed shape, cut into tasks for several threads: for GemvJob (gemv_job.h).
+class Gemv {
  public:
   // x: kF32 or kBF16.
-  Matvec(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out);
+  Gemv(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out);
 
   int64_t scratch_bytes() const { return widen_ ? AlignUp(m_ * k_ * SizeOf(DType::kF32)) : 0; }
 
@@ -64,28 +63,20 @@ class Matvec {
     const float* bias;  // or null
     void* y;            // [m, n]
   };
-  using Args = MatvecArgs;
+  using Args = GemvArgs;
   // What tasks work on. `scratch` is for this call alone, aligned to 64 bytes.
   Args Prepare(const Operands& operands, void* scratch) const;
 
   int64_t tasks() const { return tasks_; }
-  // What tasks [begin, end) read of w.
-  ReadAhead ReadsOf(const void* w, int64_t begin, int64_t end) const {
-    const int64_t band = n_ / kMatvecBands;
-    const int64_t first = TaskRange(band, tasks_, begin).begin;
-    const int64_t row_bytes = k_ * weight_bytes_;
-    return ReadAhead::Of(static_cast<const char*>(w) + first * row_bytes, band * row_bytes,
-                         kMatvecBands, (TaskRange(band, tasks_, end).begin - first) * row_bytes);
-  }
   void RunTask(const Args& args, int64_t i) const {
-    const Range range = TaskRange(n_ / kMatvecBands, tasks_, i);
+    const Range range = TaskRange(n_ / kGemvBands, tasks_, i);
     multiply_(args, range.begin, range.end);
   }
 
  private:
   int64_t m_, n_, k_, tasks_, weight_bytes_;
   bool pairs_, widen_;  // bf16 operands: multiplied as they are, or widened
-  MatvecFn multiply_;
+  GemvFn multiply_;
 };
 
 }  // namespace plumb

@@ -47,7 +47,7 @@ inline __m128 SumLanes(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
 
 // Rows [i, i + kM) of columns j, j + band, ... (kR of them) of y.
 template <class Y, int kM, int kR>
-void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
+void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t band) {
   const int64_t k = g.k;
   const uint16_t* const x = static_cast<const uint16_t*>(g.x) + i * k;
   const uint16_t* w[kR];
@@ -75,9 +75,9 @@ void Tile(const MatvecArgs& g, int64_t i, int64_t j, int64_t band) {
     for (int r = 0; r < kR; ++r) weights[r] = Load(w[r] + at);
     add(weights, [at](const uint16_t* row) { return Load(row + at); });
   };
-  for (; p + kMatvecUnroll * kTerms <= k; p += kMatvecUnroll * kTerms) {
+  for (; p + kGemvUnroll * kTerms <= k; p += kGemvUnroll * kTerms) {
 #pragma GCC unroll 4
-    for (int u = 0; u < kMatvecUnroll; ++u) multiply(p + u * kTerms);
+    for (int u = 0; u < kGemvUnroll; ++u) multiply(p + u * kTerms);
   }
   for (; p + kTerms <= k; p += kTerms) multiply(p);
   if (p < k) {
@@ -108,7 +108,7 @@ struct Tiles {
   static constexpr int64_t WeightRows(int64_t rows) { return rows <= 6 ? 4 : 2; }
 
   template <int kM = kMaxRows>
-  static void Multiply(const MatvecArgs& g, int64_t i, int64_t rows, int64_t j, int64_t weight_rows,
+  static void Multiply(const GemvArgs& g, int64_t i, int64_t rows, int64_t j, int64_t weight_rows,
                        int64_t band) {
     if constexpr (kM > 1) {
       if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, band);
@@ -121,7 +121,7 @@ struct Tiles {
 
 }  // namespace
 
-MatvecFn FastBf16Matvec(DType out) {
+GemvFn FastBf16Gemv(DType out) {
   return out == DType::kBF16 ? &MultiplyBands<Tiles<uint16_t>> : &MultiplyBands<Tiles<float>>;
 }
 
@@ -134,7 +134,7 @@ MatvecFn FastBf16Matvec(DType out) {
 #include "runtime/base/check.h"
 
 namespace plumb {
-MatvecFn FastBf16Matvec(DType /*out*/) {
+GemvFn FastBf16Gemv(DType /*out*/) {
   PLUMB_CHECK(false, "HasFastBf16() says where this exists");
   return nullptr;
 }

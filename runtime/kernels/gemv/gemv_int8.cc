@@ -69,7 +69,7 @@ struct Block {
   static constexpr int kMaxRows = plumb::HWY_NAMESPACE::kMaxRows;
 
   template <int kM>
-  static void Multiply(const Int8MatvecArgs& g, int64_t i, int64_t block) {
+  static void Multiply(const Int8GemvArgs& g, int64_t i, int64_t block) {
     const D d;
     const D32 d32;
     const int64_t width = g.groups * kInt8Group;
@@ -114,7 +114,7 @@ struct Block {
   }
 };
 
-Int8MatvecFn Select() { return &MultiplyInt8Blocks<Block>; }
+Int8GemvFn Select() { return &MultiplyInt8Blocks<Block>; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -126,16 +126,16 @@ namespace plumb {
 
 HWY_EXPORT(Select);
 
-Int8MatvecFn PortableInt8Matvec() { return HWY_DYNAMIC_DISPATCH(Select)(); }
+Int8GemvFn PortableInt8Gemv() { return HWY_DYNAMIC_DISPATCH(Select)(); }
 
-Int8MatvecFn SelectInt8Matvec() { return UsesVnni() ? VnniInt8Matvec() : PortableInt8Matvec(); }
+Int8GemvFn SelectInt8Gemv() { return UsesVnni() ? VnniInt8Gemv() : PortableInt8Gemv(); }
 
-Int8Matvec::Int8Matvec(int64_t m, int64_t n, int64_t k)
+Int8Gemv::Int8Gemv(int64_t m, int64_t n, int64_t k)
     : m_(m),
       n_(n),
       groups_(Int8Groups(k)),
-      tasks_(CountMatvecTasks(m, n * k, n * k, Int8Blocks(n))),
-      multiply_(SelectInt8Matvec()) {}
+      tasks_(CountGemvTasks(m, n * k, n * k, Int8Blocks(n))),
+      multiply_(SelectInt8Gemv()) {}
 
 }  // namespace plumb
 #endif  // HWY_ONCE

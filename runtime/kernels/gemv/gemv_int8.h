@@ -13,12 +13,11 @@
 #include <cstdint>
 
 #include "runtime/base/parallel.h"
-#include "runtime/base/read_ahead.h"
 #include "runtime/kernels/gemv/quantize.h"
 
 namespace plumb {
 
-struct Int8MatvecArgs {
+struct Int8GemvArgs {
   int64_t m, n, groups;
   const int16_t* x;       // [m, groups, 64]: QuantizeInt16
   const float* x_scales;  // [m, groups]
@@ -29,17 +28,17 @@ struct Int8MatvecArgs {
 };
 
 // Computes the columns of y that are rows of the blocks [begin, end) of w.
-using Int8MatvecFn = void (*)(const Int8MatvecArgs& args, int64_t begin, int64_t end);
+using Int8GemvFn = void (*)(const Int8GemvArgs& args, int64_t begin, int64_t end);
 
 // The function for this processor: the first, where it has VNNI.
-Int8MatvecFn SelectInt8Matvec();
-Int8MatvecFn VnniInt8Matvec();  // only to be called where HasVnni()
-Int8MatvecFn PortableInt8Matvec();
+Int8GemvFn SelectInt8Gemv();
+Int8GemvFn VnniInt8Gemv();  // only to be called where HasVnni()
+Int8GemvFn PortableInt8Gemv();
 
-// One product of fixed shape, cut into tasks for several threads: for MatvecJob (matvec_job.h).
-class Int8Matvec {
+// One product of fixed shape, cut into tasks for several threads: for GemvJob (gemv_job.h).
+class Int8Gemv {
  public:
-  Int8Matvec(int64_t m, int64_t n, int64_t k);
+  Int8Gemv(int64_t m, int64_t n, int64_t k);
 
   struct Operands {
     const int16_t* x;
@@ -49,7 +48,7 @@ class Int8Matvec {
     const float* bias;  // or null
     float* y;           // [m, n]
   };
-  using Args = Int8MatvecArgs;
+  using Args = Int8GemvArgs;
 
   int64_t scratch_bytes() const { return 0; }
   Args Prepare(const Operands& o, void* /*scratch*/) const {
@@ -57,16 +56,6 @@ class Int8Matvec {
   }
 
   int64_t tasks() const { return tasks_; }
-  // What tasks [begin, end) read of w first. One stream is soon running again by itself: more asked
-  // for than is read while threads wait for each other made a token 2 % slower.
-  ReadAhead ReadsOf(const void* w, int64_t begin, int64_t end) const {
-    constexpr int64_t kMostBytes = 32 << 10;
-    const int64_t block_bytes = groups_ * kInt8TileElements, blocks = Int8Blocks(n_);
-    const int64_t first = TaskRange(blocks, tasks_, begin).begin;
-    return ReadAhead::Of(
-        static_cast<const char*>(w) + first * block_bytes, 0, 1,
-        std::min(kMostBytes, (TaskRange(blocks, tasks_, end).begin - first) * block_bytes));
-  }
   void RunTask(const Args& args, int64_t i) const {
     const Range range = TaskRange(Int8Blocks(n_), tasks_, i);
     multiply_(args, range.begin, range.end);
@@ -74,7 +63,7 @@ class Int8Matvec {
 
  private:
   int64_t m_, n_, groups_, tasks_;
-  Int8MatvecFn multiply_;
+  Int8GemvFn multiply_;
 };
 
 }  // namespace plumb

@@ -1,4 +1,4 @@
-// The order in which a product of a few rows and an int8 matrix (matvec_int8.h) goes through its
+// The order in which a product of a few rows and an int8 matrix (gemv_int8.h) goes through its
 // rows and blocks, for its kernels.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_INT8_BLOCKS_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_INT8_BLOCKS_H_
@@ -12,7 +12,7 @@
 namespace plumb {
 
 // Writes what row i of x gives with a block.
-inline void StoreInt8Sums(const Int8MatvecArgs& g, int64_t i, int64_t block, const float* sums) {
+inline void StoreInt8Sums(const Int8GemvArgs& g, int64_t i, int64_t block, const float* sums) {
   const int64_t j = block * kInt8TileRows, columns = std::min(kInt8TileRows, g.n - j);
   float* const y = g.y + i * g.n + j;
   for (int64_t c = 0; c < columns; ++c) {
@@ -23,16 +23,16 @@ inline void StoreInt8Sums(const Int8MatvecArgs& g, int64_t i, int64_t block, con
 // Rows [i, i + rows) of the columns of a block: Block::Multiply<rows>(g, i, block), for rows of
 // [1, Block::kMaxRows].
 template <class Block, int kRows = Block::kMaxRows>
-void MultiplyInt8Block(const Int8MatvecArgs& g, int64_t i, int64_t rows, int64_t block) {
+void MultiplyInt8Block(const Int8GemvArgs& g, int64_t i, int64_t rows, int64_t block) {
   if constexpr (kRows > 1) {
     if (rows < kRows) return MultiplyInt8Block<Block, kRows - 1>(g, i, rows, block);
   }
   Block::template Multiply<kRows>(g, i, block);
 }
 
-// An Int8MatvecFn.
+// An Int8GemvFn.
 template <class Block>
-void MultiplyInt8Blocks(const Int8MatvecArgs& g, int64_t begin, int64_t end) {
+void MultiplyInt8Blocks(const Int8GemvArgs& g, int64_t begin, int64_t end) {
   // Passes of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1. The tiles of a block
   // stay in the cache from one to the next.
   const int64_t passes = CeilDiv(g.m, Block::kMaxRows);

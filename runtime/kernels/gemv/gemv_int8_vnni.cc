@@ -1,7 +1,7 @@
 // Products of a few rows and an int8 matrix where the processor adds products of 16 bits to a sum
 // in one instruction (AVX512_VNNI): written with its own instructions, which Highway does not have
 // for the targets that plumb is compiled for, and called only where they exist. The same integers
-// and the same sums of floats as in matvec_int8.cc with AVX-512: equal to the bit.
+// and the same sums of floats as in gemv_int8.cc with AVX-512: equal to the bit.
 #include "runtime/kernels/gemv/gemv_int8.h"
 
 #if defined(__x86_64__)
@@ -24,7 +24,7 @@ struct VnniBlock {
   static constexpr int kMaxRows = 8;
 
   template <int kM>
-  static void Multiply(const Int8MatvecArgs& g, int64_t i, int64_t block) {
+  static void Multiply(const Int8GemvArgs& g, int64_t i, int64_t block) {
     // One sum of a group alone would wait for each addition to be done.
     constexpr int kChains = kM == 1 ? 2 : 1;
     const int64_t width = g.groups * kInt8Group;
@@ -77,7 +77,7 @@ struct VnniBlock {
 
 }  // namespace
 
-Int8MatvecFn VnniInt8Matvec() { return &MultiplyInt8Blocks<VnniBlock>; }
+Int8GemvFn VnniInt8Gemv() { return &MultiplyInt8Blocks<VnniBlock>; }
 
 }  // namespace plumb
 
@@ -88,7 +88,7 @@ Int8MatvecFn VnniInt8Matvec() { return &MultiplyInt8Blocks<VnniBlock>; }
 #include "runtime/base/check.h"
 
 namespace plumb {
-Int8MatvecFn VnniInt8Matvec() {
+Int8GemvFn VnniInt8Gemv() {
   PLUMB_CHECK(false, "HasVnni() says where this exists");
   return nullptr;
 }

@@ -1,4 +1,4 @@
-// Several products of a few rows (matvec.h, matvec_int8.h) as one job of the worker pool.
+// Several products of a few rows (gemv.h, gemv_int8.h) as one job of the worker pool.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_JOB_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_JOB_H_
 
@@ -10,26 +10,25 @@
 
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/parallel.h"
-#include "runtime/base/read_ahead.h"
 
 namespace plumb {
 
 // Into how many tasks a product of m rows with `weights` weights of `bytes` is cut, at most `most`.
 // The tasks of one thread follow each other in memory, and are so short that threads end together.
-inline int64_t CountMatvecTasks(int64_t m, int64_t weights, int64_t bytes, int64_t most) {
+inline int64_t CountGemvTasks(int64_t m, int64_t weights, int64_t bytes, int64_t most) {
   constexpr int64_t kTaskBytes = 128 << 10, kMostTasks = 2048;
   if (weights * (m + 3) < int64_t{1} << 18) return 1;
   return std::max<int64_t>(1, std::min({bytes / kTaskBytes, most, kMostTasks}));
 }
 
-inline constexpr size_t kMostMatvecs = 8;
+inline constexpr size_t kMaxGemvs = 8;
 
-// A thread that has done its part of one product goes on with the next. Product is Matvec or
-// Int8Matvec.
+// A thread that has done its part of one product goes on with the next. Product is Gemv or
+// Int8Gemv.
 template <class Product>
-class MatvecJob {
+class GemvJob {
  public:
-  // REQUIRES: at most kMostMatvecs calls.
+  // REQUIRES: at most kMaxGemvs calls.
   void Add(const Product& product) {
     parts_.push_back({product, tasks_, scratch_bytes_});
     tasks_ += product.tasks();
@@ -40,33 +39,17 @@ class MatvecJob {
 
   // operands(r) are those of product r. `scratch` is for this call alone, aligned to 64 bytes.
   template <class OperandsOf>
-  void Run(const OperandsOf& operands, void* scratch, int threads, NextReads next) const {
-    std::array<typename Product::Args, kMostMatvecs> args;
+  void Run(const OperandsOf& operands, void* scratch, int threads) const {
+    std::array<typename Product::Args, kMaxGemvs> args;
     for (size_t r = 0; r < parts_.size(); ++r) {
       args[r] = parts_[r].product.Prepare(operands(r),
                                           static_cast<char*>(scratch) + parts_[r].scratch_at);
     }
-    ParallelFor(
-        tasks_, threads,
-        [&](int64_t i) {
-          size_t r = 0;
-          while (r + 1 < parts_.size() && i >= parts_[r + 1].first_task) ++r;
-          parts_[r].product.RunTask(args[r], i - parts_[r].first_task);
-        },
-        next);
-  }
-
-  // What the thread with that seat (NextReads) reads first. weights(r) are those of product r.
-  template <class WeightsOf>
-  ReadAhead FirstReads(const WeightsOf& weights, int seat, int seats) const {
-    // A job of one task is the caller's, whoever has time.
-    if (tasks_ == 1) return {};
-    const Range share = TaskRange(tasks_, seats, seat);
-    size_t r = 0;
-    while (r + 1 < parts_.size() && share.begin >= parts_[r + 1].first_task) ++r;
-    const Part& part = parts_[r];
-    const int64_t end = std::min(share.end - part.first_task, part.product.tasks());
-    return part.product.ReadsOf(weights(r), share.begin - part.first_task, end);
+    ParallelFor(tasks_, threads, [&](int64_t i) {
+      size_t r = 0;
+      while (r + 1 < parts_.size() && i >= parts_[r + 1].first_task) ++r;
+      parts_[r].product.RunTask(args[r], i - parts_[r].first_task);
+    });
   }
 
  private:

@@ -1,4 +1,4 @@
-// The order in which a product of a few rows (matvec.h) goes through its columns, for its kernels.
+// The order in which a product of a few rows (gemv.h) goes through its columns, for its kernels.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_STREAMS_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_STREAMS_H_
 
@@ -21,7 +21,7 @@ template <class W>
 
 // Vectors that kernels multiply between two branches: with one, rows were slower to follow each
 // other where memory is fast.
-inline constexpr int kMatvecUnroll = 4;
+inline constexpr int kGemvUnroll = 4;
 
 // Columns j + b * band of y, for bands b of [0, bands). Tiles has
 //   kMaxRows               rows of x that are multiplied in one pass over rows of w
@@ -29,7 +29,7 @@ inline constexpr int kMatvecUnroll = 4;
 //   Multiply(g, i, rows, j, weight_rows, band)
 //                          rows [i, i + rows) of columns j, j + band, ...: weight_rows of them
 template <class Tiles>
-void MultiplyColumns(const MatvecArgs& g, int64_t j, int64_t bands, int64_t band) {
+void MultiplyColumns(const GemvArgs& g, int64_t j, int64_t bands, int64_t band) {
   // Passes of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1. The rows of w stay in
   // the cache from one to the next.
   const int64_t passes = CeilDiv(g.m, Tiles::kMaxRows);
@@ -45,18 +45,18 @@ void MultiplyColumns(const MatvecArgs& g, int64_t j, int64_t bands, int64_t band
   }
 }
 
-// A MatvecFn.
+// A GemvFn.
 template <class Tiles>
-void MultiplyBands(const MatvecArgs& g, int64_t begin, int64_t end) {
-  const int64_t band = g.n / kMatvecBands, rest = g.n - kMatvecBands * band;
+void MultiplyBands(const GemvArgs& g, int64_t begin, int64_t end) {
+  const int64_t band = g.n / kGemvBands, rest = g.n - kGemvBands * band;
   for (int64_t j = begin; j < end; ++j) {
     if (g.m == 1) {  // known here: rows of 768 from the cache are 2 to 15 % quicker
-      Tiles::template Multiply<1>(g, 0, 1, j, kMatvecBands, band);
+      Tiles::template Multiply<1>(g, 0, 1, j, kGemvBands, band);
     } else {
-      MultiplyColumns<Tiles>(g, j, kMatvecBands, band);
+      MultiplyColumns<Tiles>(g, j, kGemvBands, band);
     }
   }
-  if (end == band) MultiplyColumns<Tiles>(g, kMatvecBands * band, rest, 1);
+  if (end == band) MultiplyColumns<Tiles>(g, kGemvBands * band, rest, 1);
 }
 
 }  // namespace plumb

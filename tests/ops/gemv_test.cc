@@ -41,21 +41,21 @@ struct Weights {
 constexpr DType kFormats[] = {DType::kF32, DType::kBF16};
 
 // Sequences that are decoded together get what they would get alone.
-TEST(MatvecTest, RowsDoNotDependOnHowManyThereAre) {
+TEST(GemvTest, RowsDoNotDependOnHowManyThereAre) {
   for (const auto& [n, k] : {std::pair<int64_t, int64_t>{37, 192}, {9, 77}}) {
     const Weights w(n, k);
-    const std::vector<float> x = Draw(kMaxMatvecRows * k, "x"), bias = Draw(n, "bias");
+    const std::vector<float> x = Draw(kMaxGemvRows * k, "x"), bias = Draw(n, "bias");
     ForEachSimdTarget([&, n = n, k = k](const std::string& target) {
       for (const DType dtype : kFormats) {
-        const MatvecFn multiply = SelectMatvec(dtype, DType::kF32);
-        std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
-        for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
+        const GemvFn multiply = SelectGemv(dtype, DType::kF32);
+        std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
+        for (int64_t i = 0; i < kMaxGemvRows; ++i) {
           multiply({1, n, k, x.data() + i * k, w.data(dtype), bias.data(), alone.data() + i * n}, 0,
-                   n / kMatvecBands);
+                   n / kGemvBands);
         }
-        for (int64_t m = 2; m <= kMaxMatvecRows; ++m) {
+        for (int64_t m = 2; m <= kMaxGemvRows; ++m) {
           std::vector<float> y(static_cast<size_t>(m * n));
-          multiply({m, n, k, x.data(), w.data(dtype), bias.data(), y.data()}, 0, n / kMatvecBands);
+          multiply({m, n, k, x.data(), w.data(dtype), bias.data(), y.data()}, 0, n / kGemvBands);
           EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
               << m << " rows, " << DTypeName(dtype) << " on " << target;
         }
@@ -64,18 +64,18 @@ TEST(MatvecTest, RowsDoNotDependOnHowManyThereAre) {
   }
 }
 
-TEST(MatvecTest, ColumnsDoNotDependOnHowTheyAreCut) {
+TEST(GemvTest, ColumnsDoNotDependOnHowTheyAreCut) {
   const int64_t m = 5, n = 41, k = 130;
   const Weights w(n, k);
   const std::vector<float> x = Draw(m * k, "x");
   ForEachSimdTarget([&](const std::string& target) {
     for (const DType dtype : kFormats) {
-      const MatvecFn multiply = SelectMatvec(dtype, DType::kF32);
+      const GemvFn multiply = SelectGemv(dtype, DType::kF32);
       std::vector<float> whole(m * n), cut(m * n);
       const auto args = [&](std::vector<float>* y) {
-        return MatvecArgs{m, n, k, x.data(), w.data(dtype), nullptr, y->data()};
+        return GemvArgs{m, n, k, x.data(), w.data(dtype), nullptr, y->data()};
       };
-      multiply(args(&whole), 0, n / kMatvecBands);
+      multiply(args(&whole), 0, n / kGemvBands);
       int64_t begin = 0;
       for (const int64_t end : {1, 2, 4, 7, 10}) {
         multiply(args(&cut), begin, end);
@@ -87,7 +87,7 @@ TEST(MatvecTest, ColumnsDoNotDependOnHowTheyAreCut) {
   });
 }
 
-TEST(MatvecTest, AgreesWithSumsInDoubleForEveryFormat) {
+TEST(GemvTest, AgreesWithSumsInDoubleForEveryFormat) {
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 70, 768}, {3, 9, 33}, {11, 6, 1}}) {
     const Weights w(n, k);
     const std::vector<float> x = Draw(m * k, "x"), bias = Draw(n, "bias");
@@ -95,10 +95,10 @@ TEST(MatvecTest, AgreesWithSumsInDoubleForEveryFormat) {
       for (const DType dtype : kFormats) {
         std::vector<float> y(static_cast<size_t>(m * n));
         std::vector<uint16_t> half(y.size());
-        MatvecArgs args{m, n, k, x.data(), w.data(dtype), bias.data(), y.data()};
-        SelectMatvec(dtype, DType::kF32)(args, 0, n / kMatvecBands);
+        GemvArgs args{m, n, k, x.data(), w.data(dtype), bias.data(), y.data()};
+        SelectGemv(dtype, DType::kF32)(args, 0, n / kGemvBands);
         args.y = half.data();
-        SelectMatvec(dtype, DType::kBF16)(args, 0, n / kMatvecBands);
+        SelectGemv(dtype, DType::kBF16)(args, 0, n / kGemvBands);
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < n; ++j) {
             double sum = bias[j];
@@ -115,18 +115,18 @@ TEST(MatvecTest, AgreesWithSumsInDoubleForEveryFormat) {
 }
 
 // Both bf16: pair by pair, each row as if alone, odd lengths and every rest of columns.
-TEST(MatvecTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
+TEST(GemvTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
   if (!HasFastBf16()) GTEST_SKIP() << SlowBf16Reason();
-  const MatvecFn multiply = FastBf16Matvec(DType::kF32);
+  const GemvFn multiply = FastBf16Gemv(DType::kF32);
   for (const auto& [n, k] : {std::pair<int64_t, int64_t>{37, 192}, {10, 77}, {7, 31}, {3, 64}}) {
     const Weights w(n, k);
-    const std::vector<float> x = Draw(kMaxMatvecRows * k, "x"), bias = Draw(n, "bias");
+    const std::vector<float> x = Draw(kMaxGemvRows * k, "x"), bias = Draw(n, "bias");
     std::vector<uint16_t> half(x.size());
-    HighHalves(x.data(), kMaxMatvecRows * k, 1, half.data());
-    std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
-    for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
+    HighHalves(x.data(), kMaxGemvRows * k, 1, half.data());
+    std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
+    for (int64_t i = 0; i < kMaxGemvRows; ++i) {
       multiply({1, n, k, half.data() + i * k, w.bf16.data(), bias.data(), alone.data() + i * n}, 0,
-               n / kMatvecBands);
+               n / kGemvBands);
       for (int64_t j = 0; j < n; ++j) {
         double sum = bias[j];
         for (int64_t l = 0; l < k; ++l) {
@@ -135,21 +135,21 @@ TEST(MatvecTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
         ASSERT_NEAR(alone[i * n + j], sum, 2e-5 * std::sqrt(k)) << i << ", " << j;
       }
     }
-    for (int64_t m = 2; m <= kMaxMatvecRows; ++m) {
+    for (int64_t m = 2; m <= kMaxGemvRows; ++m) {
       std::vector<float> y(static_cast<size_t>(m * n));
       std::vector<uint16_t> y_half(y.size());
-      MatvecArgs args{m, n, k, half.data(), w.bf16.data(), bias.data(), y.data()};
-      multiply(args, 0, n / kMatvecBands);
+      GemvArgs args{m, n, k, half.data(), w.bf16.data(), bias.data(), y.data()};
+      multiply(args, 0, n / kGemvBands);
       EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0) << m;
       args.y = y_half.data();
-      FastBf16Matvec(DType::kBF16)(args, 0, n / kMatvecBands);
+      FastBf16Gemv(DType::kBF16)(args, 0, n / kGemvBands);
       for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y_half[i], Bf16FromFloat(y[i]));
     }
   }
 }
 
 // Two products as one job, task by task, on threads; bf16 operands are widened where they must be.
-TEST(MatvecTest, AJobOnThreadsIsThatOfOneThread) {
+TEST(GemvTest, AJobOnThreadsIsThatOfOneThread) {
   const int64_t m = 3, k = 257;
   const std::array<int64_t, 2> n = {900, 70};
   const std::array<Weights, 2> w = {Weights(n[0], k), Weights(n[1], k)};
@@ -160,17 +160,17 @@ TEST(MatvecTest, AJobOnThreadsIsThatOfOneThread) {
     const bool bf16 = dtype == DType::kBF16;
     const DType x_dtype = bf16 ? DType::kBF16 : DType::kF32;
     const void* const operand = bf16 ? static_cast<const void*>(half.data()) : x.data();
-    MatvecJob<Matvec> job;
-    for (const int64_t width : n) job.Add(Matvec(m, width, k, x_dtype, dtype, DType::kF32));
+    GemvJob<Gemv> job;
+    for (const int64_t width : n) job.Add(Gemv(m, width, k, x_dtype, dtype, DType::kF32));
     AlignedBuffer scratch(job.scratch_bytes());
     const auto run = [&](int threads) {
       std::array<std::vector<float>, 2> y;
       for (size_t r = 0; r < 2; ++r) y[r].resize(static_cast<size_t>(m * n[r]));
       job.Run(
-          [&](size_t r) -> Matvec::Operands {
+          [&](size_t r) -> Gemv::Operands {
             return {operand, w[r].data(dtype), nullptr, y[r].data()};
           },
-          scratch.data(), threads, {});
+          scratch.data(), threads);
       return y;
     };
     const auto one = run(1);
@@ -178,39 +178,6 @@ TEST(MatvecTest, AJobOnThreadsIsThatOfOneThread) {
     EXPECT_NE(one[0].back(), 0);
     EXPECT_NE(one[1].back(), 0);
   }
-}
-
-// What threads are told to ask for ahead of a job is inside of its weights, and they begin with
-// what they begin the job with.
-TEST(MatvecTest, FirstReadsAreTheWeightsOfAThreadsFirstTasks) {
-  const int64_t n = 1024, k = 2048, row = k * 2;
-  MatvecJob<Matvec> job;
-  for (int i = 0; i < 3; ++i) {
-    job.Add(Matvec(1, n, k, DType::kBF16, DType::kBF16, DType::kF32));
-  }
-  const std::array<std::vector<char>, 3> w = {std::vector<char>(n * row), w[0], w[0]};
-  const auto reads = [&](int seat, int seats) {
-    return job.FirstReads([&](size_t r) -> const void* { return w[r].data(); }, seat, seats);
-  };
-  const ReadAhead first = reads(0, 2), second = reads(1, 2);
-  EXPECT_EQ(first.at, w[0].data());
-  EXPECT_EQ(second.at, w[1].data() + n / kMatvecBands / 2 * row) << "the middle of three products";
-  for (int seats = 1; seats <= 200; ++seats) {
-    for (int seat = 0; seat < seats; ++seat) {
-      const ReadAhead part = reads(seat, seats);
-      size_t r = 0;
-      while (part.at < w[r].data() || part.at >= w[r].data() + n * row) ASSERT_LT(++r, 3u);
-      EXPECT_EQ(part.streams, kMatvecBands);
-      EXPECT_EQ(part.apart, n / kMatvecBands * row);
-      EXPECT_LE(part.streams * part.bytes, ReadAhead::kMostBytes);
-      EXPECT_LE(part.at + 3 * part.apart + part.bytes, w[r].data() + n * row);
-    }
-  }
-  EXPECT_EQ(first.bytes, ReadAhead::kMostBytes / kMatvecBands);
-
-  MatvecJob<Matvec> small;  // one task: who runs it is not known
-  small.Add(Matvec(1, 64, 64, DType::kF32, DType::kF32, DType::kF32));
-  EXPECT_EQ(small.FirstReads([&](size_t) -> const void* { return w[0].data(); }, 0, 2).streams, 0);
 }
 
 }  // namespace

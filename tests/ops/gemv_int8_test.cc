@@ -49,7 +49,7 @@ struct Product {
   Product(int64_t rows, int64_t width) : n(rows), k(width), w(rows, width), bias(Draw(n, "bias")) {}
 
   // Of rows [i, i + m) of x.
-  Int8MatvecArgs Args(const Int16Rows& x, int64_t i, int64_t m, float* y) const {
+  Int8GemvArgs Args(const Int16Rows& x, int64_t i, int64_t m, float* y) const {
     const int64_t groups = Int8Groups(k);
     return {m,
             n,
@@ -66,10 +66,10 @@ struct Product {
 const std::vector<std::pair<int64_t, int64_t>> kShapes = {{37, 192}, {9, 77}, {16, 64}, {1, 5}};
 
 // The function for the target in force, and that for processors without VNNI.
-std::vector<Int8MatvecFn> Functions() { return {SelectInt8Matvec(), PortableInt8Matvec()}; }
+std::vector<Int8GemvFn> Functions() { return {SelectInt8Gemv(), PortableInt8Gemv()}; }
 
 // Integers are summed exactly, and their sums are added group by group.
-TEST(MatvecInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
+TEST(GemvInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
   for (const auto& [n, k] : kShapes) {
     const Product product(n, k);
     const int64_t m = 3, groups = Int8Groups(k);
@@ -88,7 +88,7 @@ TEST(MatvecInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
       }
     }
     ForEachSimdTarget([&](const std::string& target) {
-      for (const Int8MatvecFn multiply : Functions()) {
+      for (const Int8GemvFn multiply : Functions()) {
         std::vector<float> y(expected.size());
         multiply(product.Args(x, 0, m, y.data()), 0, Int8Blocks(product.n));
         for (size_t i = 0; i < y.size(); ++i) {
@@ -100,7 +100,7 @@ TEST(MatvecInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
 }
 
 // Sums of the largest products that there are do not leave 32 bits.
-TEST(MatvecInt8Test, TheLargestOperandsDoNotOverflow) {
+TEST(GemvInt8Test, TheLargestOperandsDoNotOverflow) {
   const int64_t k = 128, n = 16, groups = 2;
   const std::vector<int8_t> w(static_cast<size_t>(n * k), -127);
   const std::vector<float> w_scales(static_cast<size_t>(n * groups), 1);
@@ -108,7 +108,7 @@ TEST(MatvecInt8Test, TheLargestOperandsDoNotOverflow) {
   const std::vector<float> x_scales(groups, 1);
   ForEachSimdTarget([&](const std::string& target) {
     std::vector<float> y(static_cast<size_t>(n));
-    SelectInt8Matvec()(
+    SelectInt8Gemv()(
         {1, n, groups, x.data(), x_scales.data(), w.data(), w_scales.data(), nullptr, y.data()}, 0,
         1);
     for (const float each : y) EXPECT_EQ(each, -128.0f * 127 * 32767) << target;
@@ -117,17 +117,17 @@ TEST(MatvecInt8Test, TheLargestOperandsDoNotOverflow) {
 
 // Sequences that are decoded together get what they would get alone, with VNNI what they would get
 // without.
-TEST(MatvecInt8Test, RowsDoNotDependOnHowManyThereAre) {
+TEST(GemvInt8Test, RowsDoNotDependOnHowManyThereAre) {
   for (const auto& [n, k] : kShapes) {
     const Product product(n, k);
-    const Int16Rows x(Draw(kMaxMatvecRows * k, "x"), k);
+    const Int16Rows x(Draw(kMaxGemvRows * k, "x"), k);
     ForEachSimdTarget([&, n = n](const std::string& target) {
-      std::vector<float> alone(static_cast<size_t>(kMaxMatvecRows * n));
-      for (int64_t i = 0; i < kMaxMatvecRows; ++i) {
-        SelectInt8Matvec()(product.Args(x, i, 1, alone.data() + i * n), 0, Int8Blocks(n));
+      std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
+      for (int64_t i = 0; i < kMaxGemvRows; ++i) {
+        SelectInt8Gemv()(product.Args(x, i, 1, alone.data() + i * n), 0, Int8Blocks(n));
       }
-      for (const Int8MatvecFn multiply : Functions()) {
-        for (int64_t m = 1; m <= kMaxMatvecRows; ++m) {
+      for (const Int8GemvFn multiply : Functions()) {
+        for (int64_t m = 1; m <= kMaxGemvRows; ++m) {
           std::vector<float> y(static_cast<size_t>(m * n));
           multiply(product.Args(x, 0, m, y.data()), 0, Int8Blocks(n));
           EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
@@ -139,7 +139,7 @@ TEST(MatvecInt8Test, RowsDoNotDependOnHowManyThereAre) {
 }
 
 // What is not finite in one group of x, or of w, is not hidden, and stays with its row.
-TEST(MatvecInt8Test, WhatIsNotFiniteIsSeen) {
+TEST(GemvInt8Test, WhatIsNotFiniteIsSeen) {
   const int64_t n = 20, k = 128, groups = 2;
   Product product(n, k);
   product.w.scales[static_cast<size_t>(Int8ScaleAt(17, 70, groups))] =
@@ -149,7 +149,7 @@ TEST(MatvecInt8Test, WhatIsNotFiniteIsSeen) {
   const Int16Rows x(rows, k);
   ForEachSimdTarget([&](const std::string& target) {
     std::vector<float> y(static_cast<size_t>(2 * n));
-    SelectInt8Matvec()(product.Args(x, 0, 2, y.data()), 0, Int8Blocks(n));
+    SelectInt8Gemv()(product.Args(x, 0, 2, y.data()), 0, Int8Blocks(n));
     for (int64_t j = 0; j < n; ++j) {
       EXPECT_EQ(std::isnan(y[static_cast<size_t>(j)]), j == 17) << j << " on " << target;
       EXPECT_TRUE(std::isnan(y[static_cast<size_t>(n + j)])) << j << " on " << target;
@@ -158,39 +158,28 @@ TEST(MatvecInt8Test, WhatIsNotFiniteIsSeen) {
 }
 
 // Two products as one job, task by task, on threads.
-TEST(MatvecInt8Test, AJobOnThreadsIsThatOfOneThread) {
+TEST(GemvInt8Test, AJobOnThreadsIsThatOfOneThread) {
   const int64_t m = 3, k = 700;
   const std::array<Product, 2> products = {Product(1900, k), Product(70, k)};
   const Int16Rows x(Draw(m * k, "x"), k);
-  MatvecJob<Int8Matvec> job;
-  for (const Product& product : products) job.Add(Int8Matvec(m, product.n, k));
+  GemvJob<Int8Gemv> job;
+  for (const Product& product : products) job.Add(Int8Gemv(m, product.n, k));
   const auto run = [&](int threads) {
     std::array<std::vector<float>, 2> y;
     for (size_t r = 0; r < 2; ++r) y[r].resize(static_cast<size_t>(m * products[r].n));
     job.Run(
-        [&](size_t r) -> Int8Matvec::Operands {
+        [&](size_t r) -> Int8Gemv::Operands {
           const Product& p = products[r];
           return {x.values.data(),   x.scales.data(), p.w.values.data(),
                   p.w.scales.data(), p.bias.data(),   y[r].data()};
         },
-        nullptr, threads, {});
+        nullptr, threads);
     return y;
   };
   const auto one = run(1);
   EXPECT_EQ(one, run(4));
   EXPECT_NE(one[0].back(), 0);
   EXPECT_NE(one[1].back(), 0);
-
-  // What threads ask for ahead is where they begin.
-  const auto reads = [&](int seat) {
-    return job.FirstReads([&](size_t r) -> const void* { return products[r].w.values.data(); },
-                          seat, 2);
-  };
-  const char* const begin = reinterpret_cast<const char*>(products[0].w.values.data());
-  EXPECT_EQ(reads(0).at, begin);
-  EXPECT_GT(reads(1).at, begin);
-  EXPECT_EQ((reads(1).at - begin) % (Int8Groups(k) * kInt8TileElements), 0);
-  EXPECT_EQ(reads(0).streams, 1);
 }
 
 }  // namespace
