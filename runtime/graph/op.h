@@ -6,6 +6,7 @@
 #define PLUMB_RUNTIME_GRAPH_OP_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -108,7 +109,7 @@ struct OpDef {
                               absl::Span<const ValueId> d_outputs,
                               const std::vector<bool>& wanted) = nullptr;
 
-  absl::StatusOr<std::unique_ptr<Kernel>> (*make_kernel)(const OpTypes& types) = nullptr;
+  std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes& types)> make_kernel;
 
   absl::Status (*reference)(const ReferenceArgs& args) = nullptr;
 

@@ -5,7 +5,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/flops.h"
-#include "runtime/ops/matmul_product.h"
+#include "runtime/ops/matmul_kernel.h"
 #include "runtime/ops/matmul_shape.h"
 #include "runtime/ops/ops.h"
 
@@ -55,14 +55,15 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
   return d_inputs;
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  ProductSpec spec = SpecOf(types, 0, 1);
-  ProductResult result;
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types,
+                                                   const GemmPolicy& policy) {
+  GemmSpec spec = SpecOf(types, 0, 1);
+  GemmResult result;
   result.n = types.out(0).shape.last();
   result.terms = {TermOf(types, 0, 1)};
   if (types.has(2)) result.bias = 2;
   spec.results = {std::move(result)};
-  return MakeProductKernel(std::move(spec));
+  return MakeMatmulKernel(std::move(spec), policy);
 }
 
 absl::Status Reference(const ReferenceArgs& args) {
@@ -75,14 +76,14 @@ absl::Status Reference(const ReferenceArgs& args) {
 
 }  // namespace
 
-void RegisterMatmul(OpRegistry* registry) {
+void RegisterMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   OpDef op;
   op.name = "matmul";
   op.min_inputs = 2;
   op.max_inputs = 3;
   op.infer = Infer;
   op.vjp = Vjp;
-  op.make_kernel = MakeKernel;
+  op.make_kernel = [policy](const OpTypes& types) { return MakeKernel(types, policy); };
   op.reference = Reference;
   op.flops = MatmulFlops;
   registry->Add(std::move(op));

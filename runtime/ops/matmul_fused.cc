@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/ops/flops.h"
-#include "runtime/ops/matmul_product.h"
+#include "runtime/ops/matmul_kernel.h"
 #include "runtime/ops/matmul_shape.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
@@ -30,17 +30,18 @@ absl::StatusOr<std::vector<TensorType>> InferAct(const OpTypes& types) {
   return std::vector<TensorType>(types.attrs.GetBool("keep", false) ? 2 : 1, y);
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeActKernel(const OpTypes& types) {
-  ProductSpec spec = SpecOf(types, 0, 1);
-  spec.finish = FinishKind::kAct;
+absl::StatusOr<std::unique_ptr<Kernel>> MakeActKernel(const OpTypes& types,
+                                                   const GemmPolicy& policy) {
+  GemmSpec spec = SpecOf(types, 0, 1);
+  spec.epilogue = Epilogue::kActivation;
   PLUMB_ASSIGN_OR_RETURN(spec.activation, ParseActivationKind(types.attrs.GetString("kind")));
-  ProductResult result;
+  GemmResult result;
   result.n = types.out(0).shape.last();
   result.terms = {TermOf(types, 0, 1)};
   if (types.has(2)) result.bias = 2;
-  if (types.attrs.GetBool("keep", false)) result.slope = 1;
+  if (types.attrs.GetBool("keep", false)) result.derivative = 1;
   spec.results = {std::move(result)};
-  return MakeProductKernel(std::move(spec));
+  return MakeMatmulKernel(std::move(spec), policy);
 }
 
 absl::Status ReferenceAct(const ReferenceArgs& args) {
@@ -69,15 +70,16 @@ absl::StatusOr<std::vector<TensorType>> InferActGrad(const OpTypes& types) {
   return std::vector<TensorType>{y};
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeActGradKernel(const OpTypes& types) {
-  ProductSpec spec = SpecOf(types, 0, 1);
-  spec.finish = FinishKind::kMul;
-  ProductResult result;
+absl::StatusOr<std::unique_ptr<Kernel>> MakeActGradKernel(const OpTypes& types,
+                                                   const GemmPolicy& policy) {
+  GemmSpec spec = SpecOf(types, 0, 1);
+  spec.epilogue = Epilogue::kMul;
+  GemmResult result;
   result.n = types.out(0).shape.last();
   result.terms = {TermOf(types, 0, 1)};
   result.operand = 2;
   spec.results = {std::move(result)};
-  return MakeProductKernel(std::move(spec));
+  return MakeMatmulKernel(std::move(spec), policy);
 }
 
 absl::Status ReferenceActGrad(const ReferenceArgs& args) {
@@ -105,16 +107,17 @@ absl::StatusOr<std::vector<TensorType>> InferAdd(const OpTypes& types) {
   return std::vector<TensorType>{addend};
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeAddKernel(const OpTypes& types) {
-  ProductSpec spec = SpecOf(types, 0, 1);
-  spec.finish = FinishKind::kAdd;
-  ProductResult result;
+absl::StatusOr<std::unique_ptr<Kernel>> MakeAddKernel(const OpTypes& types,
+                                                   const GemmPolicy& policy) {
+  GemmSpec spec = SpecOf(types, 0, 1);
+  spec.epilogue = Epilogue::kAdd;
+  GemmResult result;
   result.n = types.out(0).shape.last();
   result.terms = {TermOf(types, 0, 1)};
   if (types.has(2)) result.bias = 2;
   result.operand = kAddend;
   spec.results = {std::move(result)};
-  return MakeProductKernel(std::move(spec));
+  return MakeMatmulKernel(std::move(spec), policy);
 }
 
 absl::Status ReferenceAdd(const ReferenceArgs& args) {
@@ -152,18 +155,19 @@ absl::StatusOr<std::vector<TensorType>> InferShared(const OpTypes& types) {
   return outputs;
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeSharedKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeSharedKernel(const OpTypes& types,
+                                                   const GemmPolicy& policy) {
   const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
-  ProductSpec spec = SpecOf(types, 0, 1);
+  GemmSpec spec = SpecOf(types, 0, 1);
   for (size_t i = 1; i <= count; ++i) {
-    ProductResult result;
+    GemmResult result;
     result.n = types.out(i - 1).shape.last();
     result.terms = {TermOf(types, 0, i)};
     if (types.has(count + i)) result.bias = static_cast<int>(count + i);
     result.out = static_cast<int>(i - 1);
     spec.results.push_back(std::move(result));
   }
-  return MakeProductKernel(std::move(spec));
+  return MakeMatmulKernel(std::move(spec), policy);
 }
 
 absl::Status ReferenceShared(const ReferenceArgs& args) {
@@ -200,18 +204,19 @@ absl::StatusOr<std::vector<TensorType>> InferSum(const OpTypes& types) {
   return std::vector<TensorType>{y};
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeSumKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeSumKernel(const OpTypes& types,
+                                                   const GemmPolicy& policy) {
   const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
-  ProductSpec spec = SpecOf(types, 1, 2);
-  ProductResult result;
+  GemmSpec spec = SpecOf(types, 1, 2);
+  GemmResult result;
   result.n = types.out(0).shape.last();
   for (size_t i = 0; i < count; ++i) result.terms.push_back(TermOf(types, 1 + 2 * i, 2 + 2 * i));
   if (types.has(0)) {
-    spec.finish = FinishKind::kAdd;
+    spec.epilogue = Epilogue::kAdd;
     result.operand = 0;
   }
   spec.results = {std::move(result)};
-  return MakeProductKernel(std::move(spec));
+  return MakeMatmulKernel(std::move(spec), policy);
 }
 
 absl::Status ReferenceSum(const ReferenceArgs& args) {
@@ -225,13 +230,13 @@ absl::Status ReferenceSum(const ReferenceArgs& args) {
 
 }  // namespace
 
-void RegisterFusedMatmul(OpRegistry* registry) {
+void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   OpDef act;
   act.name = "matmul_act";
   act.min_inputs = 2;
   act.max_inputs = 3;
   act.infer = InferAct;
-  act.make_kernel = MakeActKernel;
+  act.make_kernel = [policy](const OpTypes& types) { return MakeActKernel(types, policy); };
   act.reference = ReferenceAct;
   act.flops = MatmulFlops;
   registry->Add(std::move(act));
@@ -241,7 +246,7 @@ void RegisterFusedMatmul(OpRegistry* registry) {
   grad.min_inputs = grad.max_inputs = 3;
   grad.may_alias = {{0, 2}};
   grad.infer = InferActGrad;
-  grad.make_kernel = MakeActGradKernel;
+  grad.make_kernel = [policy](const OpTypes& types) { return MakeActGradKernel(types, policy); };
   grad.reference = ReferenceActGrad;
   grad.flops = MatmulFlops;
   registry->Add(std::move(grad));
@@ -252,7 +257,7 @@ void RegisterFusedMatmul(OpRegistry* registry) {
   add.max_inputs = kAddend + 1;
   add.may_alias = {{0, static_cast<int>(kAddend)}};
   add.infer = InferAdd;
-  add.make_kernel = MakeAddKernel;
+  add.make_kernel = [policy](const OpTypes& types) { return MakeAddKernel(types, policy); };
   add.reference = ReferenceAdd;
   add.flops = MatmulFlops;
   registry->Add(std::move(add));
@@ -262,7 +267,7 @@ void RegisterFusedMatmul(OpRegistry* registry) {
   shared.min_inputs = 2;
   shared.max_inputs = OpDef::kVariadic;
   shared.infer = InferShared;
-  shared.make_kernel = MakeSharedKernel;
+  shared.make_kernel = [policy](const OpTypes& types) { return MakeSharedKernel(types, policy); };
   shared.reference = ReferenceShared;
   shared.flops = MatmulSharedFlops;
   registry->Add(std::move(shared));
@@ -273,7 +278,7 @@ void RegisterFusedMatmul(OpRegistry* registry) {
   sum.max_inputs = OpDef::kVariadic;
   sum.may_alias = {{0, 0}};
   sum.infer = InferSum;
-  sum.make_kernel = MakeSumKernel;
+  sum.make_kernel = [policy](const OpTypes& types) { return MakeSumKernel(types, policy); };
   sum.reference = ReferenceSum;
   sum.flops = MatmulSumFlops;
   registry->Add(std::move(sum));

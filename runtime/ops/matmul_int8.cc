@@ -147,10 +147,9 @@ class ManyRowsProduct {
                              floats);
         const int64_t ldb = Int8Blocks(n) * kInt8TileRows;
         for (int64_t i = 0; i < m_; i += slab) {
-          multiply_(
-              {std::min(slab, m_ - i), n, k_, operands.x + i * k_, k_, floats, ldb,
-               operands.bias == nullptr ? nullptr : operands.bias + j, operands.y + i * n_ + j, n_},
-              rest);
+          multiply_({false, false, std::min(slab, m_ - i), n, k_, operands.x + i * k_, k_, floats,
+                     ldb, false, operands.y + i * n_ + j, n_},
+                    operands.bias == nullptr ? nullptr : operands.bias + j, rest);
         }
       }
     });

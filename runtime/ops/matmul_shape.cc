@@ -30,14 +30,14 @@ absl::Status CheckBias(const OpTypes& types, size_t i, int64_t n) {
   return absl::InvalidArgumentError(absl::StrCat("bias must be [", n, "]"));
 }
 
-ProductTerm TermOf(const OpTypes& types, size_t a, size_t b) {
+GemmTerm TermOf(const OpTypes& types, size_t a, size_t b) {
   const ProductShape p(types.in(a).shape, types.in(b).shape, types.attrs);
   return {static_cast<int>(a), static_cast<int>(b), p.k, p.lda, p.ldb};
 }
 
-ProductSpec SpecOf(const OpTypes& types, size_t a, size_t b) {
+GemmSpec SpecOf(const OpTypes& types, size_t a, size_t b) {
   const ProductShape p(types.in(a).shape, types.in(b).shape, types.attrs);
-  ProductSpec spec{};
+  GemmSpec spec{};
   spec.operands = types.in(a).dtype;
   spec.out = types.out(0).dtype;
   spec.transpose_a = p.transpose_a;

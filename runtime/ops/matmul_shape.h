@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "runtime/graph/op.h"
-#include "runtime/ops/matmul_product.h"
+#include "runtime/kernels/gemm/gemm.h"
 
 namespace plumb {
 
@@ -36,9 +36,9 @@ absl::Status CheckProduct(const OpTypes& types, size_t a, size_t b);
 absl::Status CheckBias(const OpTypes& types, size_t i, int64_t n);
 
 // What kernels of products need to know of inputs `a` and `b`.
-ProductTerm TermOf(const OpTypes& types, size_t a, size_t b);
+GemmTerm TermOf(const OpTypes& types, size_t a, size_t b);
 // A specification of products of these, with the result's dtype of output 0, and no results yet.
-ProductSpec SpecOf(const OpTypes& types, size_t a, size_t b);
+GemmSpec SpecOf(const OpTypes& types, size_t a, size_t b);
 
 // Adds the product of inputs `a` and `b` to `sums`, [m, n].
 void AddReferenceProduct(const ReferenceArgs& args, size_t a, size_t b, std::vector<double>* sums);

@@ -2,11 +2,11 @@
 
 namespace plumb {
 
-void RegisterOps(OpRegistry* registry) {
+void RegisterOps(OpRegistry* registry, const GemmPolicy& policy) {
   RegisterEmbedding(registry);
   RegisterEmbeddingInt8(registry);
-  RegisterMatmul(registry);
-  RegisterFusedMatmul(registry);
+  RegisterMatmul(registry, policy);
+  RegisterFusedMatmul(registry, policy);
   RegisterMatmulInt8(registry);
   RegisterSumRows(registry);
   RegisterSumSquares(registry);

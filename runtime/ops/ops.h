@@ -78,19 +78,20 @@
 #include <string>
 
 #include "runtime/graph/op.h"
+#include "runtime/kernels/gemm/gemm_policy.h"
 #include "runtime/plugin/norm_plugin.h"
 
 namespace plumb {
 
 // Adds every op above.
-void RegisterOps(OpRegistry* registry);
+void RegisterOps(OpRegistry* registry, const GemmPolicy& policy = HostGemmPolicy());
 
 // One per file; RegisterOps calls them all.
 void RegisterEmbedding(OpRegistry* registry);
 void RegisterEmbeddingInt8(OpRegistry* registry);
-void RegisterMatmul(OpRegistry* registry);
+void RegisterMatmul(OpRegistry* registry, const GemmPolicy& policy);
 void RegisterMatmulInt8(OpRegistry* registry);
-void RegisterFusedMatmul(OpRegistry* registry);
+void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy);
 void RegisterSumRows(OpRegistry* registry);
 void RegisterSumSquares(OpRegistry* registry);
 void RegisterCombine(OpRegistry* registry);

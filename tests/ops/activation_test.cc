@@ -10,7 +10,7 @@
 #include "runtime/kernels/simd/activation_kind.h"
 #include "runtime/ops/ops.h"
 #include "tests/ops/op_test_util.h"
-#include "tests/ops/simd_targets.h"
+#include "tests/kernels/simd_targets.h"
 
 namespace plumb {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/ops/norm_cases.h"
 #include "tests/ops/op_cases.h"
 #include "tests/ops/op_test_util.h"
-#include "tests/ops/simd_targets.h"
+#include "tests/kernels/simd_targets.h"
 
 namespace plumb {
 namespace {

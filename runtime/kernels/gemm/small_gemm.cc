@@ -14,8 +14,6 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kFirstLevelFloats = 1 << 13;  // 32 KiB
-
 // packed[p * width + j] = b[p * ldb + j] for j < n, p < k; `width` is n rounded up to whole
 // vectors.
 void PackPlain(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width, float* packed) {
@@ -30,15 +28,13 @@ void PackPlain(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
 
 // Terms [p0, p0 + k) of every sum.
 template <bool kTransposeA, bool kTransposeB>
-void AddTerms(const SmallGemmArgs& g, int64_t p0, int64_t k, float* scratch) {
-  const float* a = g.a + (kTransposeA ? p0 * g.lda : p0);
-  const float* b = g.b + (kTransposeB ? p0 : p0 * g.ldb);
+void AddTerms(const GemmArgs& g, const float* bias, int64_t p0, int64_t k, float* scratch) {
+  const float* a = static_cast<const float*>(g.a) + (kTransposeA ? p0 * g.lda : p0);
+  const float* b = static_cast<const float*>(g.b) + (kTransposeB ? p0 : p0 * g.ldb);
   const TileRows rows(g.m, kMaxTileRows);
 
   // Rows of b that are far apart fall into few sets of the cache; many tiles are worth a copy.
   const bool copy = !kTransposeB && g.ldb >= 256 && g.m >= 32;
-  // What the first-level cache holds is there.
-  const bool asks = g.n * k > kFirstLevelFloats;
 
   for (int64_t j = 0; j < g.n; j += 2 * kLanes) {
     const int64_t columns = std::min(g.n - j, 2 * kLanes);
@@ -49,11 +45,11 @@ void AddTerms(const SmallGemmArgs& g, int64_t p0, int64_t k, float* scratch) {
     t.lda = g.lda;
     t.ldc = g.ldc;
     t.last_columns = columns - (vectors - 1) * kLanes;
-    t.bias = g.bias == nullptr ? nullptr : g.bias + j;
+    t.bias = bias == nullptr ? nullptr : bias + j;
     if (kTransposeB || copy) {
       t.ldb = vectors * kLanes;
       if (kTransposeB) {
-        PackTransposed(b + j * g.ldb, g.ldb, columns, k, t.ldb, asks, scratch);
+        PackTransposed(b + j * g.ldb, g.ldb, columns, k, t.ldb, scratch);
       } else {
         PackPlain(b + j, g.ldb, columns, k, t.ldb, scratch);
       }
@@ -69,20 +65,22 @@ void AddTerms(const SmallGemmArgs& g, int64_t p0, int64_t k, float* scratch) {
     for (int64_t at = 0, i = 0; at < rows.tiles; i += rows.HeightOf(at), ++at) {
       t.a = a + (kTransposeA ? i : i * g.lda);
       t.c = g.c + i * g.ldc + j;
-      t.from = p0 > 0 ? t.c : nullptr;
+      t.from = g.accumulate || p0 > 0 ? t.c : nullptr;
       (at < rows.taller ? tall : tile)(t);
     }
   }
 }
 
 template <bool kTransposeA, bool kTransposeB>
-void SmallGemm(const SmallGemmArgs& g, float* scratch) {
-  if (g.k <= kMaxSmallGemmTerms) return AddTerms<kTransposeA, kTransposeB>(g, 0, g.k, scratch);
+void SmallGemm(const GemmArgs& g, const float* bias, float* scratch) {
+  if (g.k <= kMaxSmallGemmTerms) {
+    return AddTerms<kTransposeA, kTransposeB>(g, bias, 0, g.k, scratch);
+  }
   // Equal parts, so that a panel of b and the rows of a stay in the caches.
   const int64_t parts = CeilDiv(g.k, kMaxSmallGemmTerms);
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t begin = g.k * i / parts, end = g.k * (i + 1) / parts;
-    AddTerms<kTransposeA, kTransposeB>(g, begin, end - begin, scratch);
+    AddTerms<kTransposeA, kTransposeB>(g, bias, begin, end - begin, scratch);
   }
 }
 

@@ -9,22 +9,14 @@
 
 #include <cstdint>
 
+#include "runtime/onednn/gemm.h"
+
 namespace plumb {
 
-// Row-major c[m,n] = op(a) op(b) + bias; leading dimensions in elements. m, n >= 1, k >= 0.
-struct SmallGemmArgs {
-  int64_t m, n, k;
-  const float* a;  // [m,k], or [k,m] when transposed
-  int64_t lda;
-  const float* b;  // [k,n], or [n,k] when transposed
-  int64_t ldb;
-  const float* bias;  // [n], or null
-  float* c;           // shares no memory with the operands
-  int64_t ldc;
-};
-
-// `scratch` holds SmallGemmScratch(k) floats, 64-byte aligned.
-using SmallGemmFn = void (*)(const SmallGemmArgs& args, float* scratch);
+// A product of f32 operands (onednn/gemm.h); m, n >= 1, k >= 0. c starts from `bias` [n], where it is
+// not null and `accumulate` is not set, and shares no memory with the operands. `scratch` holds
+// SmallGemmScratch(k) floats, 64-byte aligned.
+using SmallGemmFn = void (*)(const GemmArgs& args, const float* bias, float* scratch);
 
 // The function for this processor.
 SmallGemmFn SelectSmallGemm(bool transpose_a, bool transpose_b);

@@ -1,5 +1,5 @@
-// Tiles of a matrix product in f32, and the packing of its operands into panels: what
-// small_matmul.cc and matmul_f32.cc share. Included once per Highway target.
+// Register tiles of a matrix product in f32, and the packing of a transposed b, for small_gemm.cc.
+// Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_GEMM_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_GEMM_TILES_INL_H_
 #undef PLUMB_RUNTIME_KERNELS_GEMM_TILES_INL_H_
@@ -12,13 +12,24 @@
 
 #include "hwy/highway.h"
 #include "runtime/base/divide.h"
-#include "runtime/kernels/gemm/matmul_kernels.h"
 #include "runtime/kernels/simd/tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
+
+// How rows are divided into tiles: heights that differ by one at most, since 9 rows are better as
+// 5 + 4 than as 8 + 1.
+struct TileRows {
+  int64_t tiles, height, taller;  // the first `taller` tiles have one row more
+
+  TileRows(int64_t rows, int64_t tallest)
+      : tiles(rows <= tallest ? 1 : CeilDiv(rows, tallest)),
+        height(tiles == 1 ? rows : rows / tiles),
+        taller(rows - height * tiles) {}
+  int64_t HeightOf(int64_t tile) const { return tile < taller ? height + 1 : height; }
+};
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
@@ -46,18 +57,10 @@ struct TileArgs {
   int64_t ldc;
   int64_t last_columns;  // of the last vector
   const float* from;     // what sums begin from, rows ldc apart; null: bias
-  // kTransposeA only. Not null: rows of b, asked for ahead of their use, are copied to here, whole
-  // vectors `ld_copy` apart.
-  float* copy = nullptr;
-  int64_t ld_copy = 0;
-  // kAsks: each kAskUnits terms, `lines` are asked for.
-  RowsToCome* to_come = nullptr;
-  int64_t lines = 0;
 };
 using TileFn = void (*)(const TileArgs& t);
 
-// kAsks: for what is to come.
-template <int kRows, int kVectors, bool kTransposeA, bool kPartial, bool kAsks>
+template <int kRows, int kVectors, bool kTransposeA, bool kPartial>
 void Tile(const TileArgs& t) {
   const D d;
   const Tail<D> tail(d, t.last_columns);
@@ -81,31 +84,20 @@ void Tile(const TileArgs& t) {
   const float* a[kPointers];
   for (int i = 0; i < kPointers; ++i) a[i] = t.a + 4 * i * lda;
   const float* b = t.b;
-  float* copy = t.copy;
-  int64_t p = 0;
-  do {
-    if (kAsks) t.to_come->Ask(t.lines);
-    for (const int64_t end = kAsks ? std::min(t.k, p + kAskUnits) : t.k; p < end; ++p) {
-      V row[kVectors];
+  for (int64_t p = 0; p < t.k; ++p) {
+    V row[kVectors];
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kLanes, v);
-      if (kTransposeA && copy != nullptr) {
-        AskForRow(b + kRowsAhead * ldb, kVectors * kLanes * static_cast<int64_t>(sizeof(float)));
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) hn::StoreU(row[v], d, copy + v * kLanes);
-        copy += t.ld_copy;
-      }
+    for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kLanes, v);
 #pragma GCC unroll 16
-      for (int i = 0; i < kRows; ++i) {
-        const V x = hn::Set(d, kTransposeA ? a[0][i] : a[i / 4 % kPointers][i % 4 * lda]);
+    for (int i = 0; i < kRows; ++i) {
+      const V x = hn::Set(d, kTransposeA ? a[0][i] : a[i / 4 % kPointers][i % 4 * lda]);
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, row[v], sum[i][v]);
-      }
-#pragma GCC unroll 4
-      for (int i = 0; i < kPointers; ++i) a[i] += kTransposeA ? lda : 1;
-      b += ldb;
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, row[v], sum[i][v]);
     }
-  } while (kAsks && p < t.k);
+#pragma GCC unroll 4
+    for (int i = 0; i < kPointers; ++i) a[i] += kTransposeA ? lda : 1;
+    b += ldb;
+  }
 
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
@@ -121,28 +113,20 @@ void Tile(const TileArgs& t) {
   }
 }
 
-// Of tiles that ask, only those of whole panels do.
-template <bool kTransposeA, bool kAsks, int kRows>
-TileFn PickTileOf(int64_t vectors, bool partial) {
-  if (vectors == 1) {
-    return partial ? &Tile<kRows, 1, kTransposeA, true, false>
-                   : &Tile<kRows, 1, kTransposeA, false, false>;
-  }
-  return partial ? &Tile<kRows, 2, kTransposeA, true, false>
-                 : &Tile<kRows, 2, kTransposeA, false, kAsks>;
-}
-
-template <bool kTransposeA, bool kAsks = false, int kRows = kMaxTileRows>
+template <bool kTransposeA, int kRows = kMaxTileRows>
 TileFn PickTile(int64_t rows, int64_t vectors, bool partial) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return PickTile<kTransposeA, kAsks, kRows - 1>(rows, vectors, partial);
+    if (rows < kRows) return PickTile<kTransposeA, kRows - 1>(rows, vectors, partial);
   }
-  return PickTileOf<kTransposeA, kAsks, kRows>(vectors, partial);
+  if (vectors == 1) {
+    return partial ? &Tile<kRows, 1, kTransposeA, true> : &Tile<kRows, 1, kTransposeA, false>;
+  }
+  return partial ? &Tile<kRows, 2, kTransposeA, true> : &Tile<kRows, 2, kTransposeA, false>;
 }
 
 #if HWY_TARGET == HWY_SCALAR
 
-void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width, bool /*asks*/,
+void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
                     float* packed) {
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t p = 0; p < k; ++p) packed[p * width + j] = b[j * ldb + p];
@@ -234,14 +218,9 @@ HWY_INLINE void StoreTransposedLines(const float* from, int64_t ldb, int64_t wid
 }
 #endif
 
-constexpr int64_t kFloat = static_cast<int64_t>(sizeof(float));
-// Four columns of kLanes rows are as many cache lines of the next rows.
-constexpr int64_t kLinesAStep = std::max<int64_t>(1, 4 * kLanes * kFloat / kCacheLine);
-
 // packed[p * width + j] = b[j * ldb + p] for j < n, p < k; `width` is n rounded up to whole
 // vectors. Columns beyond n hold copies of the last: products read them and drop the result.
-// `asks`: for the rows that come after these.
-void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width, bool asks,
+void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
                     float* packed) {
   if (k < 4) {
     for (int64_t p = 0; p < k; ++p) {
@@ -254,13 +233,10 @@ void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t w
     // The last columns of b may overlap those before; they are then written twice, alike.
     if (n - j >= kLanes) {
       const float* rows = b + j * ldb;
-      RowsToCome to_come;
-      if (asks) to_come = RowsToCome(rows + kLanes * ldb, ldb * kFloat, k * kFloat);
 #if HWY_TARGET == HWY_AVX3
       if (k >= kLanes) {
         for (int64_t next = 0; next < k; next += kLanes) {
           const int64_t p = std::min(next, k - kLanes);
-          to_come.Ask(kLanes);
           StoreTransposedLines(rows + p, ldb, width, packed + p * width + j);
         }
         continue;
@@ -268,7 +244,6 @@ void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t w
 #endif
       for (int64_t next = 0; next < k; next += 4) {
         const int64_t p = std::min(next, k - 4);
-        to_come.Ask(kLinesAStep);
         StoreTransposed(LoadGroups(d, rows + p, ldb), LoadGroups(d, rows + ldb + p, ldb),
                         LoadGroups(d, rows + 2 * ldb + p, ldb),
                         LoadGroups(d, rows + 3 * ldb + p, ldb), width, packed + p * width + j);

@@ -69,7 +69,7 @@ HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, uint16_t* HWY_RESTRICT to) {
 
 #if HWY_TARGET == HWY_AVX3
 // bf16 in memory whose stores are the processor's own rounding, one instruction instead of seven:
-// of a kernel that is only called where UsesBf16Pairs() (cpu_features.h). To the same bits, but
+// of a kernel that is only called where UsesBf16Instructions() (cpu_features.h). To the same bits, but
 // that numbers below the normal range become 0.
 struct FastBf16 {
   uint16_t bits;

@@ -1,8 +1,27 @@
 #include "runtime/kernels/simd/cpu_features.h"
 
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "hwy/highway.h"
 
 namespace plumb {
+namespace {
+
+bool HasAvx512() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+#else
+  return false;
+#endif
+}
+
+}  // namespace
 
 std::string KernelTarget() {
   // What HWY_DYNAMIC_DISPATCH picks: the best target (lowest bit) that is both compiled in and
@@ -11,23 +30,45 @@ std::string KernelTarget() {
   return hwy::TargetName(targets & -targets);
 }
 
-bool HasFastBf16() {
+ProcessorModel HostProcessorModel() {
+  ProcessorModel found;
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bf16");
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(0, &a, &b, &c, &d)) return found;
+  char vendor[12];
+  std::memcpy(vendor, &b, 4);
+  std::memcpy(vendor + 4, &d, 4);
+  std::memcpy(vendor + 8, &c, 4);
+  found.vendor.assign(vendor, sizeof(vendor));
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return found;
+  const int family = (a >> 8) & 0xf, model = (a >> 4) & 0xf;
+  found.family = family == 0xf ? family + static_cast<int>((a >> 20) & 0xff) : family;
+  found.model = model | static_cast<int>((a >> 16) & 0xf) << 4;
+#endif
+  return found;
+}
+
+bool HasBf16Instructions() {
+#if defined(__x86_64__)
+  return HasAvx512() && __builtin_cpu_supports("avx512bf16");
 #else
   return false;
 #endif
+}
+
+bool UsesBf16Instructions() { return HasBf16Instructions() && KernelTarget() == "AVX3"; }
+
+bool HasFastBf16() {
+  if (!HasBf16Instructions()) return false;
+  const std::string vendor = HostProcessorModel().vendor;
+  return vendor == "AuthenticAMD" || vendor == "HygonGenuine";
 }
 
 bool UsesBf16Pairs() { return HasFastBf16() && KernelTarget() == "AVX3"; }
 
 bool HasVnni() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vnni");
+  return HasAvx512() && __builtin_cpu_supports("avx512vnni");
 #else
   return false;
 #endif
@@ -37,8 +78,11 @@ bool UsesVnni() { return HasVnni() && KernelTarget() == "AVX3"; }
 
 std::string SlowBf16Reason() {
   if (HasFastBf16()) return "";
-  return "this processor has no AVX512_BF16: bf16 operands are converted to f32 for every product, "
-         "which saves memory and costs time";
+  return HasBf16Instructions()
+             ? "AVX512_BF16 of this processor has half the rate of f32: bf16 operands are widened to "
+               "f32 for every product, which saves memory and no arithmetic"
+             : "this processor has no AVX512_BF16: bf16 operands are widened to f32 for every "
+               "product, which saves memory and no arithmetic";
 }
 
 }  // namespace plumb

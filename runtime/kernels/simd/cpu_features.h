@@ -9,13 +9,25 @@ namespace plumb {
 // The instruction set that plumb's own kernels chose: "AVX3", "AVX2", ...
 std::string KernelTarget();
 
-// Whether the processor multiplies bf16 pairs itself (AVX512_BF16). Without, bf16 works and is
-// slower than f32: every operand is converted first.
+struct ProcessorModel {
+  std::string vendor;  // "AuthenticAMD", "GenuineIntel"; "" where it is not an x86
+  int family = 0, model = 0;
+};
+ProcessorModel HostProcessorModel();
+
+// Whether the processor has AVX512_BF16, and whether kernels convert to bf16 by it: not on a weaker
+// target, as tests choose it. Results are equal to the bit.
+bool HasBf16Instructions();
+bool UsesBf16Instructions();
+
+// Whether AVX512_BF16 multiplies pairs of bf16 at twice the rate of f32, as on Zen 4 and 5. Intel's
+// processors have half the rate of f32 there (vdpbf16ps on Sapphire and Emerald Rapids: 87 against
+// 180 GFLOP/s), so that bf16 is widened to f32 in registers.
 bool HasFastBf16();
-// Whether kernels do so: not on a weaker target, as tests choose it, where bf16 goes the way that
-// it goes on a weaker processor.
+// Whether kernels multiply pairs: HasFastBf16(), and not on a weaker target, where bf16 goes the way
+// that it goes on a weaker processor.
 bool UsesBf16Pairs();
-// Why it is slow, for a message: "this processor has no AVX512_BF16: ..."; empty where it is fast.
+// What bf16 gains on this processor, for a message; empty where it is fast.
 std::string SlowBf16Reason();
 
 // Whether the processor adds products of 16 bits to a sum in one instruction (AVX512_VNNI), and

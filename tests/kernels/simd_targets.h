@@ -1,7 +1,7 @@
 // Runs a test body once for every instruction set that plumb's kernels are compiled for and this
 // machine has, so that the fallbacks are tested on new machines too.
-#ifndef PLUMB_TESTS_OPS_SIMD_TARGETS_H_
-#define PLUMB_TESTS_OPS_SIMD_TARGETS_H_
+#ifndef PLUMB_TESTS_KERNELS_SIMD_TARGETS_H_
+#define PLUMB_TESTS_KERNELS_SIMD_TARGETS_H_
 
 #include <functional>
 #include <string>
@@ -13,4 +13,4 @@ void ForEachSimdTarget(const std::function<void(const std::string& name)>& body)
 
 }  // namespace plumb
 
-#endif  // PLUMB_TESTS_OPS_SIMD_TARGETS_H_
+#endif  // PLUMB_TESTS_KERNELS_SIMD_TARGETS_H_

@@ -11,7 +11,7 @@
 #include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
 #include "runtime/kernels/simd/split_f32.h"
-#include "tests/ops/simd_targets.h"
+#include "tests/kernels/simd_targets.h"
 
 namespace plumb {
 namespace {

@@ -12,8 +12,8 @@
 #include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/kernels/simd/split_f32.h"
 #include "runtime/kernels/gemv/gemv_job.h"
-#include "tests/ops/draw.h"
-#include "tests/ops/simd_targets.h"
+#include "tests/kernels/draw.h"
+#include "tests/kernels/simd_targets.h"
 
 namespace plumb {
 namespace {

@@ -11,8 +11,8 @@
 #include "gtest/gtest.h"
 #include "runtime/kernels/gemv/gemv.h"
 #include "runtime/kernels/gemv/gemv_job.h"
-#include "tests/ops/draw.h"
-#include "tests/ops/simd_targets.h"
+#include "tests/kernels/draw.h"
+#include "tests/kernels/simd_targets.h"
 
 namespace plumb {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
-#include "tests/ops/simd_targets.h"
+#include "tests/kernels/simd_targets.h"
 
 namespace plumb {
 namespace {

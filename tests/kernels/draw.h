@@ -1,6 +1,6 @@
 // Random numbers for tests of kernels.
-#ifndef PLUMB_TESTS_OPS_DRAW_H_
-#define PLUMB_TESTS_OPS_DRAW_H_
+#ifndef PLUMB_TESTS_KERNELS_DRAW_H_
+#define PLUMB_TESTS_KERNELS_DRAW_H_
 
 #include <cstdint>
 #include <vector>
@@ -20,4 +20,4 @@ inline std::vector<float> Draw(int64_t n, absl::string_view name) {
 
 }  // namespace plumb
 
-#endif  // PLUMB_TESTS_OPS_DRAW_H_
+#endif  // PLUMB_TESTS_KERNELS_DRAW_H_

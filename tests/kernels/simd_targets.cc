@@ -1,4 +1,4 @@
-#include "tests/ops/simd_targets.h"
+#include "tests/kernels/simd_targets.h"
 
 #include "hwy/highway.h"
 

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/base/rng.h"
-#include "tests/ops/simd_targets.h"
+#include "tests/kernels/simd_targets.h"
 
 namespace plumb {
 namespace {

@@ -1,0 +1,223 @@
+#include "runtime/kernels/gemm/gemm.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/base/divide.h"
+#include "runtime/kernels/gemv/gemv.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kFloat = SizeOf(DType::kF32);
+
+GemmShape ShapeOf(const GemmSpec& spec, const GemmResult& result) {
+  int64_t k = 0;
+  for (const GemmTerm& term : result.terms) k += term.k;
+  return {spec.m, result.n, k, spec.transpose_a, spec.transpose_b, spec.operands, 0};
+}
+
+std::vector<GemmShape> ShapesOf(const GemmSpec& spec) {
+  std::vector<GemmShape> shapes;
+  int64_t work = 0;
+  for (const GemmResult& result : spec.results) {
+    shapes.push_back(ShapeOf(spec, result));
+    work += shapes.back().work();
+  }
+  for (GemmShape& shape : shapes) shape.total_work = work;
+  return shapes;
+}
+
+int64_t Size(const Range& range) { return range.end - range.begin; }
+
+// Element [row, column] of a row-major matrix.
+const void* At(const void* matrix, int64_t row, int64_t column, int64_t ld, DType dtype) {
+  return static_cast<const char*>(matrix) + (row * ld + column) * SizeOf(dtype);
+}
+
+// A part of a bf16 matrix as floats, rows `columns` apart.
+void WidenPart(const void* from, int64_t ld, int64_t rows, int64_t columns, float* to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    WidenFromBf16(static_cast<const uint16_t*>(from) + i * ld, columns, to + i * columns);
+  }
+}
+
+}  // namespace
+
+Gemm::Gemm(GemmSpec spec, const GemmPolicy& policy)
+    : spec_(std::move(spec)),
+      small_(SelectSmallGemm(spec_.transpose_a, spec_.transpose_b)),
+      epilogue_(SelectEpilogue(spec_.epilogue, spec_.activation, spec_.out)) {
+  const std::vector<GemmShape> shapes = ShapesOf(spec_);
+  for (size_t r = 0; r < shapes.size(); ++r) {
+    const GemmPlan plan = PlanGemm(shapes[r], policy);
+    const GemmResult& result = spec_.results[r];
+    for (int64_t j = 0; j < plan.columns; ++j) {
+      for (int64_t i = 0; i < plan.rows; ++i) {
+        const Task task = {r, plan.RowsOf(shapes[r], i), plan.ColumnsOf(shapes[r], j)};
+        if (Size(task.rows) == 0 || Size(task.columns) == 0) continue;
+        tasks_.push_back(task);
+        const int64_t rows = Size(task.rows), columns = Size(task.columns);
+        if (!StoresDirectly(result)) {
+          sum_bytes_ = std::max(sum_bytes_, AlignUp(rows * columns * kFloat));
+        }
+        for (const GemmTerm& term : result.terms) {
+          int64_t bytes = 0;
+          if (plan.widens) {
+            const int64_t k = std::min(term.k, plan.k_block);
+            bytes += AlignUp(k * rows * kFloat) + AlignUp(k * columns * kFloat);
+          }
+          if (plan.engine == GemmEngine::kSmall) bytes += SmallGemmScratch(term.k) * kFloat;
+          engine_bytes_ = std::max(engine_bytes_, AlignUp(bytes));
+        }
+      }
+    }
+    plans_.push_back(plan);
+  }
+  // Threads take neighbouring tasks: rows that one of them makes here it finds in its cache in other
+  // ops.
+  std::stable_sort(tasks_.begin(), tasks_.end(), [](const Task& x, const Task& y) {
+    return x.rows.begin < y.rows.begin;
+  });
+  const bool shared = std::any_of(plans_.begin(), plans_.end(),
+                                  [](const GemmPlan& plan) { return plan.tasks() > 1; });
+  slots_ = shared ? PlannedSlots(static_cast<int64_t>(tasks_.size())) : 1;
+}
+
+// Whether sums are made in the result's own memory: those that an epilogue does not change.
+bool Gemm::StoresDirectly(const GemmResult& result) const {
+  if (spec_.out != DType::kF32) return false;
+  return spec_.epilogue == Epilogue::kStore ||
+         (spec_.epilogue == Epilogue::kAdd && result.bias < 0);
+}
+
+absl::Status Gemm::Run(const void* const* in, void* const* out, void* scratch,
+                       int threads) const {
+  if (tasks_.size() == 1) return RunTask(in, out, tasks_[0], static_cast<char*>(scratch));
+  std::atomic<bool> failed{false};
+  absl::Status failure;  // the first
+  const auto run = [&](int64_t i, int slot) {
+    if (failed.load(std::memory_order_relaxed)) return;
+    absl::Status status = RunTask(in, out, tasks_[static_cast<size_t>(i)],
+                                  static_cast<char*>(scratch) + slot * slot_bytes());
+    if (!status.ok() && !failed.exchange(true)) failure = std::move(status);
+  };
+  ParallelFor(static_cast<int64_t>(tasks_.size()), std::min(threads, slots_), run);
+  return failure;
+}
+
+absl::Status Gemm::RunTask(const void* const* in, void* const* out, const Task& task,
+                           char* scratch) const {
+  const GemmResult& result = spec_.results[task.result];
+  const int64_t rows = Size(task.rows), columns = Size(task.columns);
+  const int64_t first = task.rows.begin * result.n + task.columns.begin;
+  const bool direct = StoresDirectly(result);
+  Sums sums = direct ? BeginSums(in, task, direct, static_cast<float*>(out[result.out]) + first,
+                                 result.n)
+                     : BeginSums(in, task, direct, reinterpret_cast<float*>(scratch), columns);
+  for (const GemmTerm& term : result.terms) {
+    absl::Status status =
+        AddTerm(in, term, task, sums, reinterpret_cast<float*>(scratch + sum_bytes_));
+    if (!status.ok()) return status;
+    sums.begun = true;
+    sums.bias = nullptr;
+  }
+  if (direct) return absl::OkStatus();
+  const int64_t offset = first * SizeOf(spec_.out);
+  EpilogueArgs e{rows, columns, sums.at, sums.ld, nullptr, nullptr, nullptr, result.n};
+  if (result.operand >= 0) e.operand = static_cast<const char*>(in[result.operand]) + offset;
+  if (result.derivative >= 0) e.derivative = static_cast<char*>(out[result.derivative]) + offset;
+  e.out = static_cast<char*>(out[result.out]) + offset;
+  epilogue_(e);
+  return absl::OkStatus();
+}
+
+// Sums start from the bias, or, where they are made in the result's place, from what is added to
+// them.
+Gemm::Sums Gemm::BeginSums(const void* const* in, const Task& task, bool direct, float* at,
+                           int64_t ld) const {
+  const GemmResult& result = spec_.results[task.result];
+  const float* from = nullptr;
+  int64_t ld_from = 0;
+  if (result.bias >= 0) {
+    from = static_cast<const float*>(in[result.bias]) + task.columns.begin;
+    if (plans_[task.result].engine == GemmEngine::kSmall) return {at, ld, false, from};
+  } else if (direct && result.operand >= 0) {
+    ld_from = result.n;
+    from = static_cast<const float*>(in[result.operand]) + task.rows.begin * ld_from +
+           task.columns.begin;
+    if (from == at) return {at, ld, true, nullptr};
+  }
+  if (from == nullptr) return {at, ld, false, nullptr};
+  for (int64_t i = 0; i < Size(task.rows); ++i) {
+    std::memcpy(at + i * ld, from + i * ld_from,
+                static_cast<size_t>(Size(task.columns) * kFloat));
+  }
+  return {at, ld, true, nullptr};
+}
+
+absl::Status Gemm::AddTerm(const void* const* in, const GemmTerm& term, const Task& task,
+                           const Sums& sums, float* scratch) const {
+  const GemmPlan& plan = plans_[task.result];
+  const DType dtype = spec_.operands;
+  const void* const a = spec_.transpose_a ? At(in[term.a], 0, task.rows.begin, term.lda, dtype)
+                                          : At(in[term.a], task.rows.begin, 0, term.lda, dtype);
+  const void* const b = spec_.transpose_b
+                            ? At(in[term.b], task.columns.begin, 0, term.ldb, dtype)
+                            : At(in[term.b], 0, task.columns.begin, term.ldb, dtype);
+  if (plan.widens) return AddWidened(a, b, term, task, sums, scratch);
+  return Multiply(plan.engine, dtype,
+                  {spec_.transpose_a, spec_.transpose_b, Size(task.rows), Size(task.columns),
+                   term.k, a, term.lda, b, term.ldb, sums.begun, sums.at, sums.ld},
+                  sums.bias, scratch);
+}
+
+// The same with k_block terms of both bf16 operands as floats at a time. a and b: those of the task.
+absl::Status Gemm::AddWidened(const void* a, const void* b, const GemmTerm& term, const Task& task,
+                              const Sums& sums, float* scratch) const {
+  const GemmPlan& plan = plans_[task.result];
+  const int64_t rows = Size(task.rows), columns = Size(task.columns);
+  const bool ta = spec_.transpose_a, tb = spec_.transpose_b;
+  const int64_t k_block = std::min(term.k, plan.k_block);
+  float* const wide_a = scratch;
+  float* const wide_b = wide_a + AlignUp(k_block * rows * kFloat) / kFloat;
+  float* const rest = wide_b + AlignUp(k_block * columns * kFloat) / kFloat;
+  const int64_t parts = CeilDiv(term.k, plan.k_block);
+  for (int64_t part = 0; part < parts; ++part) {
+    const Range range = TaskRange(term.k, parts, part);
+    const int64_t k = Size(range), k0 = range.begin;
+    WidenPart(ta ? At(a, k0, 0, term.lda, DType::kBF16) : At(a, 0, k0, term.lda, DType::kBF16),
+              term.lda, ta ? k : rows, ta ? rows : k, wide_a);
+    WidenPart(tb ? At(b, 0, k0, term.ldb, DType::kBF16) : At(b, k0, 0, term.ldb, DType::kBF16),
+              term.ldb, tb ? columns : k, tb ? k : columns, wide_b);
+    absl::Status status =
+        Multiply(plan.engine, DType::kF32,
+                 {ta, tb, rows, columns, k, wide_a, ta ? rows : k, wide_b, tb ? k : columns,
+                  sums.begun || part > 0, sums.at, sums.ld},
+                 part == 0 ? sums.bias : nullptr, rest);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Gemm::Multiply(GemmEngine engine, DType operands, const GemmArgs& args,
+                            const float* bias, float* scratch) const {
+  if (engine == GemmEngine::kOneDnn) return OneDnnGemm(operands, args);
+  small_(args, bias, scratch);
+  return absl::OkStatus();
+}
+
+std::string Gemm::ToString() const {
+  const std::vector<GemmShape> shapes = ShapesOf(spec_);
+  std::vector<std::string> lines;
+  for (size_t r = 0; r < shapes.size(); ++r) lines.push_back(plans_[r].ToString(shapes[r]));
+  lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
+  return absl::StrJoin(lines, "; ");
+}
+
+}  // namespace plumb

@@ -1,0 +1,136 @@
+#include "runtime/kernels/gemm/gemm_plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/divide.h"
+
+namespace plumb {
+namespace {
+
+// Up to so many multiply-adds, some 8 us, one thread and the small engine: a call of oneDNN costs
+// half a microsecond, handing work to another thread one.
+constexpr int64_t kMaxSmallWork = 1 << 20;
+
+// Terms of widened blocks, so that they and the block of sums stay in a second-level cache of 1 MiB.
+constexpr int64_t kWidenedTerms = 384;
+
+// Tile of oneDNN's AVX-512 kernel, 8 rows by 48 columns; the others' divide it.
+constexpr int64_t kRowUnit = 8, kColumnUnit = 48;
+constexpr int64_t kMinRows = 48, kMinColumns = 48;  // of a block: less is all packing
+
+// For how many threads an op is cut. Each task packs its operands anew, and results must not depend
+// on how many threads there are: a product is cut into few tasks, more as it grows.
+int64_t WantedTasks(int64_t work) {
+  struct Row {
+    int64_t work;
+    int64_t tasks;
+  };
+  constexpr Row kRows[] = {{int64_t{1} << 36, 64}, {int64_t{1} << 34, 32}, {int64_t{1} << 32, 16},
+                           {int64_t{1} << 30, 8},  {int64_t{1} << 25, 4},  {kMaxSmallWork, 2}};
+  for (const Row& row : kRows) {
+    if (work >= row.work) return row.tasks;
+  }
+  return 1;
+}
+
+// The largest of `parts` parts, relative to their mean.
+double Unevenness(int64_t units, int64_t parts) {
+  return static_cast<double>(CeilDiv(units, parts) * parts) / static_cast<double>(units);
+}
+
+// Clock cycles of packing an element, which each task does for its block, where a multiply-add takes
+// 1/32: fitted to oneDNN's sgemm on Zen 5. Rows of a multiple of 4 KiB share few sets of the
+// first-level cache.
+struct PackingCost {
+  double a, b;
+
+  explicit PackingCost(const GemmShape& s) {
+    const int64_t row_bytes_of_a = s.k * SizeOf(s.operands);
+    a = s.transpose_a ? 0.3 : row_bytes_of_a % 4096 == 0 ? 1.7 : 0.5;
+    b = s.transpose_b ? 1.1 : 0.3;
+  }
+};
+
+// The grid that costs least for `threads` threads.
+void CutToGrid(const GemmShape& s, int64_t threads, GemmPlan* plan) {
+  const double m = static_cast<double>(s.m), n = static_cast<double>(s.n);
+  const PackingCost packing(s);
+  const int64_t row_units = CeilDiv(s.m, kRowUnit), column_units = CeilDiv(s.n, kColumnUnit);
+  const int64_t most_rows = std::max<int64_t>(1, s.m / kMinRows);
+  const int64_t most_columns = std::max<int64_t>(1, s.n / kMinColumns);
+  double least = 0;
+  for (int64_t rows = 1; rows <= std::min(most_rows, 2 * threads); ++rows) {
+    for (int64_t columns = 1; columns <= most_columns && rows * columns <= 2 * threads; ++columns) {
+      const double multiply = m * n / 32 * Unevenness(row_units, rows) *
+                              Unevenness(column_units, columns);
+      const double pack = n * packing.b * static_cast<double>(rows) +
+                          m * packing.a * static_cast<double>(columns);
+      const double cost = (multiply + pack) * Unevenness(rows * columns, threads);
+      if (least == 0 || cost < least) {
+        least = cost;
+        plan->rows = rows;
+        plan->columns = columns;
+      }
+    }
+  }
+  plan->row_unit = kRowUnit;
+  plan->column_unit = kColumnUnit;
+}
+
+Range Part(int64_t size, int64_t unit, int64_t parts, int64_t i) {
+  const Range units = TaskRange(CeilDiv(size, unit), parts, i);
+  return {std::min(size, units.begin * unit), std::min(size, units.end * unit)};
+}
+
+int64_t Largest(int64_t size, int64_t unit, int64_t parts) {
+  int64_t largest = 0;
+  for (int64_t i = 0; i < parts; ++i) {
+    const Range range = Part(size, unit, parts, i);
+    largest = std::max(largest, range.end - range.begin);
+  }
+  return largest;
+}
+
+}  // namespace
+
+Range GemmPlan::RowsOf(const GemmShape& shape, int64_t i) const {
+  return Part(shape.m, row_unit, rows, i);
+}
+
+Range GemmPlan::ColumnsOf(const GemmShape& shape, int64_t j) const {
+  return Part(shape.n, column_unit, columns, j);
+}
+
+std::string GemmPlan::ToString(const GemmShape& s) const {
+  std::string text = absl::StrCat(
+      engine == GemmEngine::kOneDnn ? "oneDNN" : "small", " ", DTypeName(s.operands),
+      widens ? " widened to f32" : "", " ", s.m, "x", s.n, "x", s.k);
+  if (tasks() > 1) {
+    absl::StrAppend(&text, ": ", rows, "x", columns, " blocks of ", Largest(s.m, row_unit, rows),
+                    "x", Largest(s.n, column_unit, columns));
+  }
+  if (widens) absl::StrAppend(&text, ", ", std::min(k_block, s.k), " terms widened at a time");
+  if (engine == GemmEngine::kOneDnn) absl::StrAppend(&text, ", packed by each task");
+  return text;
+}
+
+GemmPlan PlanGemm(const GemmShape& shape, const GemmPolicy& policy) {
+  GemmPlan plan;
+  const bool small = shape.total_work < kMaxSmallWork;
+  plan.engine = small ? GemmEngine::kSmall : GemmEngine::kOneDnn;
+  if (policy.choice == GemmChoice::kOneDnn) plan.engine = GemmEngine::kOneDnn;
+  if (policy.choice == GemmChoice::kSmall) plan.engine = GemmEngine::kSmall;
+  plan.widens = shape.operands == DType::kBF16 &&
+                (plan.engine == GemmEngine::kSmall || !policy.MultipliesBf16());
+  if (plan.widens) plan.k_block = kWidenedTerms;
+  if (!small) {
+    // Products that run beside each other share the threads.
+    const int64_t wanted = WantedTasks(shape.total_work);
+    const int64_t share = CeilDiv(wanted * shape.work(), std::max<int64_t>(1, shape.total_work));
+    CutToGrid(shape, share, &plan);
+  }
+  return plan;
+}
+
+}  // namespace plumb

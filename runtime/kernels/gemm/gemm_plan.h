@@ -1,0 +1,51 @@
+// GemmPlan: how one matrix product is computed. A value, made by a pure function of shape, types and
+// policy; it prints, and `plumb explain --stage exec` shows it.
+#ifndef PLUMB_RUNTIME_KERNELS_GEMM_GEMM_PLAN_H_
+#define PLUMB_RUNTIME_KERNELS_GEMM_GEMM_PLAN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/parallel.h"
+#include "runtime/base/tensor_type.h"
+#include "runtime/kernels/gemm/gemm_policy.h"
+
+namespace plumb {
+
+// c[m, n] = op(a) op(b); k of all terms of a sum of products.
+struct GemmShape {
+  int64_t m, n, k;
+  bool transpose_a, transpose_b;
+  DType operands;
+  // Multiply-adds of all products that run beside each other as one op: they share the threads.
+  int64_t total_work;
+
+  int64_t work() const { return m * n * k; }
+};
+
+enum class GemmEngine {
+  kOneDnn,  // dnnl_sgemm or its bf16 sibling: packs both operands of a block by itself
+  kSmall,   // small_gemm.h: packs a transposed b in panels, a not at all
+};
+
+struct GemmPlan {
+  GemmEngine engine = GemmEngine::kSmall;
+  bool widens = false;       // bf16 operands become f32, `k_block` terms at a time, in the cache
+  int64_t k_block = 0;       // of widened operands
+  int64_t rows = 1;          // the grid of blocks; each block is a task
+  int64_t columns = 1;
+  int64_t row_unit = 1;      // blocks begin at multiples of these
+  int64_t column_unit = 1;
+
+  int64_t tasks() const { return rows * columns; }
+  Range RowsOf(const GemmShape& shape, int64_t i) const;     // 0 <= i < rows
+  Range ColumnsOf(const GemmShape& shape, int64_t j) const;  // 0 <= j < columns
+  // "oneDNN f32 256x3072x768: 1x8 blocks of 256x384, packed by each task"
+  std::string ToString(const GemmShape& shape) const;
+};
+
+GemmPlan PlanGemm(const GemmShape& shape, const GemmPolicy& policy);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_KERNELS_GEMM_GEMM_PLAN_H_

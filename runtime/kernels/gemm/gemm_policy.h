@@ -1,0 +1,59 @@
+// Which engine multiplies what: a table that knows processors, and never a timing. Values.
+#ifndef PLUMB_RUNTIME_KERNELS_GEMM_GEMM_POLICY_H_
+#define PLUMB_RUNTIME_KERNELS_GEMM_GEMM_POLICY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plumb {
+
+// What the choice depends on. Another processor's is written by hand, as tests do.
+struct GemmProcessor {
+  std::string vendor;  // "AuthenticAMD", "GenuineIntel"
+  int family = 0, model = 0;
+  std::string onednn_version;  // "2.6.3"
+  std::string onednn_isa;      // what oneDNN uses of the processor: "avx512_core_bf16"
+  bool bf16_pairs = false;     // oneDNN multiplies bf16 pairs (AVX512_BF16)
+  bool bf16_tiles = false;     // and tiles (AMX)
+  std::string kernel_target;   // instruction set of plumb's own kernels: "AVX3"
+};
+// This machine's, as ONEDNN_MAX_CPU_ISA leaves it.
+GemmProcessor HostGemmProcessor();
+
+// What `--gemm` says.
+enum class GemmChoice {
+  kAuto,
+  kOneDnn,  // every product that is not a GEMV is oneDNN's
+  kSmall,   // every one is plumb's own
+  kPairs,   // as kAuto; bf16 operands are multiplied as bf16, where oneDNN can
+  kWiden,   // as kAuto; bf16 operands are widened to f32
+};
+// "auto", "onednn", "small", "pairs", "widen". kInvalidArgument with a suggestion for another.
+absl::StatusOr<GemmChoice> ParseGemmChoice(absl::string_view name);
+absl::string_view GemmChoiceName(GemmChoice choice);
+
+struct GemmPolicy {
+  GemmProcessor processor;
+  GemmChoice choice = GemmChoice::kAuto;
+
+  // Whether bf16 operands are multiplied as they are, and if so or if not, why:
+  //   AMX                                         pairs: eight times the rate of f32
+  //   AVX512_BF16, AMD (Zen 4, 5)                 pairs: twice the rate of f32
+  //   AVX512_BF16, Intel (Sapphire, Emerald
+  //     Rapids and Cooper Lake without AMX)       widened: vdpbf16ps has half the rate of an f32 FMA
+  //   neither                                     widened
+  bool MultipliesBf16() const;
+  std::string Bf16Reason() const;
+
+  // One line for people and run.json: "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; kernels AVX3;
+  // AuthenticAMD family 26 model 2". Equal lines: equal bits.
+  std::string ToString() const;
+};
+GemmPolicy HostGemmPolicy(GemmChoice choice = GemmChoice::kAuto);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_KERNELS_GEMM_GEMM_POLICY_H_
