@@ -11,6 +11,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Invocation::CreateRuntime() const {
   RuntimeOptions options;
   options.plugin_files = plugin_files;
   options.threads = static_cast<int>(threads);
+  options.gemm = gemm;
   options.install_prefix = InstallPrefix();
   return Runtime::Create(options);
 }
@@ -21,6 +22,12 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
       ->group("Options of every command");
   AddInt(app, "--threads", &invocation->threads, 1, 1024,
          "Threads; never changes results; default: OMP_NUM_THREADS, or all available processors")
+      ->group("Options of every command");
+  app->add_option("--gemm", invocation->gemm,
+                  "What multiplies matrices: onednn or small (plumb's own), all products; pairs or "
+                  "widen, how bf16 operands are; auto (the default), as a table of processors says "
+                  "(plumb --version). Changes rounding")
+      ->type_name("NAME")
       ->group("Options of every command");
 }
 

@@ -19,13 +19,14 @@ namespace plumb::cli {
 struct Invocation {
   std::vector<std::string> plugin_files;  // --plugin
   int64_t threads = 0;                    // --threads; 0: not said
+  std::string gemm = "auto";              // --gemm
   // What the command line chose, set while it is parsed: runs and gives the exit code.
   std::function<absl::StatusOr<int>()> run;
 
   absl::StatusOr<std::unique_ptr<Runtime>> CreateRuntime() const;
 };
 
-// --plugin and --threads: on the program itself, and on each command, where people write them.
+// --plugin, --threads and --gemm: on the program itself, and on each command, where people write them.
 void AddGlobalOptions(CLI::App* app, Invocation* invocation);
 
 // The model of `path` with --set assignments applied, for commands that only look at it. Warnings

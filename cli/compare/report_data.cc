@@ -77,6 +77,7 @@ Json ProvenanceData(const Plan& plan, const Provenance& provenance, Runtime* run
   return {{"plumb", VersionOf("plumb")},
           {"onednn", VersionOf("oneDNN")},
           {"kernels", VersionOf("kernels")},
+          {"products", runtime->matmul()},
           {"cpu", ProcessorName()},
           {"threads", provenance.threads},
           {"data",

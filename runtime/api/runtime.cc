@@ -120,7 +120,9 @@ Runtime::~Runtime() = default;
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options) {
   auto runtime = std::unique_ptr<Runtime>(new Runtime);
   Impl& impl = *runtime->impl_;
-  RegisterOps(&impl.ops);
+  PLUMB_ASSIGN_OR_RETURN(const GemmChoice choice, ParseGemmChoice(options.gemm));
+  impl.gemm = HostGemmPolicy(choice);
+  RegisterOps(&impl.ops, impl.gemm);
   impl.threads = options.threads > 0 ? options.threads : DefaultThreads(options.use_environment);
   for (const std::string& directory : options.plugin_directories) {
     impl.plugins.AddDirectory(directory);
@@ -191,10 +193,16 @@ std::vector<std::string> Runtime::TakeWarnings() {
 }
 
 int Runtime::threads() const { return impl_->threads; }
+std::string Runtime::matmul() const { return impl_->gemm.ToString(); }
 
 std::string VersionText() {
   return absl::StrCat("plumb ", PlumbVersion(), ", oneDNN ", OneDnnVersion(), ", kernels ",
                       KernelTarget());
+}
+
+std::string MatmulText() {
+  const GemmPolicy policy = HostGemmPolicy();
+  return absl::StrCat(policy.ToString(), "; ", policy.Bf16Reason());
 }
 
 }  // namespace plumb

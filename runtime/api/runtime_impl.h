@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "plumb/runtime.h"
 #include "runtime/graph/op.h"
+#include "runtime/kernels/gemm/gemm_policy.h"
 #include "runtime/plugin/registry.h"
 #include "runtime/session/program.h"
 #include "runtime/spec/model_spec.h"
@@ -22,6 +23,7 @@ struct Runtime::Impl {
   PluginRegistry plugins;
   ResolveOptions resolve;
   int threads = 1;
+  GemmPolicy gemm;
   std::vector<std::string> warnings;
   std::set<std::string> warned;  // all that were ever added by Warn
   size_t plugin_warnings_taken = 0;

@@ -29,7 +29,7 @@ using Json = nlohmann::json;
 
 // What a run was begun with, as run.json and its checkpoints remember it.
 std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Dataset& data,
-                    int threads) {
+                    int threads, const std::string& matmul) {
   Json plugins = Json::object();
   for (const auto& block : context.model.layers) {
     const auto add = [&plugins](const NormBinding& norm) {
@@ -41,7 +41,7 @@ std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Da
   const Json state = {{"data", data.name()}, {"data_hash", data.data_hash()},
                       {"seed", spec.seed},   {"dtype", DTypeName(spec.dtype)},
                       {"plugins", plugins},  {"plumb", PlumbVersion()},
-                      {"threads", threads}};
+                      {"threads", threads},  {"matmul", matmul}};
   return state.dump();
 }
 
@@ -66,6 +66,8 @@ struct TrainRun::Impl {
   ProbeOptions probe_options;               // every 0: none
   std::unique_ptr<RunProbe> probe;
   StepProfile profile;
+  std::string matmul;                // what multiplies matrices
+  std::vector<std::string> warnings;
   int64_t checkpoint_step = -1;  // of the newest checkpoint
   std::string checkpoint_path;
 
@@ -77,7 +79,7 @@ struct TrainRun::Impl {
   absl::Status CreateSessions();
   absl::Status SetProbe(const ProbeOptions& options);
   absl::Status TakeProbe(StepReport* report);
-  absl::Status CheckState(const std::string& text, const std::string& file) const;
+  absl::Status CheckState(const std::string& text, const std::string& file);
   absl::Status LoadCheckpoint();
   absl::Status OpenEvents(const TrainRequest& request);
   bool Due(int64_t interval) const {
@@ -112,7 +114,7 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   PLUMB_RETURN_IF_ERROR(TruncateMetrics(RunMetricsPath(request.out), 0));
   PLUMB_RETURN_IF_ERROR(TruncateProbes(RunProbesPath(request.out), 0));
   return WriteRunFiles(request.out, context->model.self_contained_text, spec, data->tokenizer(),
-                       WithProbe(StateOf(*context, spec, *data, info.threads), probe_options));
+                       WithProbe(StateOf(*context, spec, *data, info.threads, matmul), probe_options));
 }
 
 absl::Status TrainRun::Impl::CheckSameModel(Runtime::Impl* runtime, const TrainRequest& request,
@@ -193,7 +195,7 @@ absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainReq
 
 // Whether `text`, a StateOf that was read from `file`, speaks of the data, the seed and the dtype
 // of this run.
-absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::string& file) const {
+absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::string& file) {
   const Json state = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!state.is_object() || !state.contains("data_hash") || !state["data_hash"].is_string()) {
     return absl::DataLossError(absl::StrCat(file, ": has no data_hash"));
@@ -215,6 +217,12 @@ absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::stri
     return absl::InvalidArgumentError(absl::StrCat(info.out, ": was begun with dtype ",
                                                    begun_dtype.dump(), ", not \"",
                                                    DTypeName(spec.dtype), "\""));
+  }
+  // Runs from before this was recorded say nothing.
+  if (state.contains("matmul") && state["matmul"] != Json(matmul)) {
+    warnings.push_back(absl::StrCat(
+        file, ": products were computed by ", state["matmul"].dump(), ", and are now by \"", matmul,
+        "\": losses will not be equal to the bit to those of an uninterrupted run"));
   }
   return absl::OkStatus();
 }
@@ -295,6 +303,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   auto run = std::unique_ptr<TrainRun>(new TrainRun);
   Impl& impl = *run->impl_;
   impl.info.threads = runtime->threads();
+  impl.matmul = runtime->matmul();
   const bool goes_on =
       request.resume && (IsRunDirectory(request.out) || request.model_path.empty());
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
@@ -302,6 +311,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
                    : impl.OpenNew(&runtime->impl(), request);
   }));
   for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);
+  for (const std::string& warning : impl.warnings) runtime->impl().Warn(warning);
   TrainInfo& info = impl.info;
   info.model_name = impl.context->model.name;
   info.out = request.out;
@@ -394,7 +404,8 @@ absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
   contents.step = session.step();
   contents.model = model;
   contents.optimizer = optimizer;
-  contents.state = StateOf(*impl.context, impl.spec, *impl.data, impl.info.threads);
+  contents.state = StateOf(*impl.context, impl.spec, *impl.data, impl.info.threads,
+                           impl.matmul);
   contents.metadata = {{"plumb", PlumbVersion()},
                        {"model", impl.context->model.self_contained_text},
                        {"data_hash", impl.data->data_hash()},

@@ -5,6 +5,7 @@ function provenanceSection(report) {
     ["plumb", p.plumb],
     ["oneDNN", p.onednn],
     ["kernels", p.kernels],
+    ["matrix products", p.products],
     ["CPU", p.cpu],
     ["threads", p.threads],
     ["started", format.date(p.started)],

@@ -30,6 +30,9 @@ struct RuntimeOptions {
   // Threads that a session may use; 0: OMP_NUM_THREADS, or one for each processor that this process
   // may run on. Sessions share the threads of the process. Never changes results.
   int threads = 0;
+  // What multiplies matrices: "auto", as a table of processors says; "onednn" or "small" (plumb's
+  // own), all products; "pairs" or "widen", how bf16 operands are multiplied. Changes rounding.
+  std::string gemm = "auto";
 };
 
 // A norm plugin as it describes itself.
@@ -63,7 +66,8 @@ struct PluginFileInfo {
 
 class Runtime {
  public:
-  // Errors: kNotFound when a plugin file is not there, kFailedPrecondition when it is not usable.
+  // Errors: kNotFound when a plugin file is not there, kFailedPrecondition when it is not usable,
+  // kInvalidArgument for an unknown `gemm`.
   static absl::StatusOr<std::unique_ptr<Runtime>> Create(const RuntimeOptions& options);
   ~Runtime();
   Runtime(const Runtime&) = delete;
@@ -81,6 +85,8 @@ class Runtime {
   std::vector<std::string> TakeWarnings();
 
   int threads() const;
+  // What multiplies matrices here: equal texts, equal rounding.
+  std::string matmul() const;
 
   struct Impl;
   Impl& impl() { return *impl_; }
@@ -92,6 +98,10 @@ class Runtime {
 
 // "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3".
 std::string VersionText();
+
+// What multiplies matrices on this processor with RuntimeOptions::gemm "auto", and why: "oneDNN 2.6.3
+// avx512_core_bf16, bf16 in pairs; ...".
+std::string MatmulText();
 
 }  // namespace plumb
 
