@@ -1,35 +1,34 @@
-// The matrix products of training steps, plumb's op `matmul` against oneDNN's matmul primitive with
-// its weights packed beforehand, in f32 and bf16: GFLOP/s, as a share of what oneDNN reaches at
-// 2048^3 in the same run. Both sides alternate, call by call. On one thread the median of processor
-// time is printed, on several the least time, since others' work may be on the machine.
+// The matrix products of training steps and prompts by every engine that can do them, in f32 and
+// bf16: GFLOP/s of each, and the plan's choice relative to the best. Engines are interleaved, call by
+// call. On one thread the median of processor time counts, on several the least time, since others'
+// work may be on the machine.
 //
-//   OMP_WAIT_POLICY=passive gemm_benchmark [THREADS [SECONDS A SHAPE [PART OF A NAME]]]
+//   gemm_benchmark [THREADS [SECONDS A SHAPE [PART OF A NAME]]]
 //
-// (oneDNN's idle OpenMP threads would spin beside plumb's otherwise.)
-#include <omp.h>
-
+// The last line has the worst choice. ONEDNN_MAX_CPU_ISA (SSE41, AVX2, AVX512_CORE,
+// AVX512_CORE_BF16) shows what lesser processors get.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <memory>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/bf16.h"
 #include "runtime/base/rng.h"
-#include "runtime/ops/ops.h"
+#include "runtime/kernels/gemm/gemm.h"
 
 namespace {
 
 using plumb::AlignedBuffer;
 using plumb::DType;
+using plumb::GemmChoice;
 
 struct Case {
-  const char* name;
+  std::string name;
   int64_t m, n, k;
   bool ta, tb;
   bool f32_out;  // of bf16 operands: gradients of weights
@@ -37,23 +36,24 @@ struct Case {
   double Flops() const { return 2.0 * static_cast<double>(m * n) * static_cast<double>(k); }
 };
 
-constexpr Case kPeak = {"2048^3", 2048, 2048, 2048, false, true, false};
-
 // A linear layer [T, in] -> [T, out]: forward, gradient of its input, gradient of its weight.
 struct Layer {
   const char* name;
   int64_t tokens, in, out;
 };
 constexpr Layer kLayers[] = {
-    {"gpt2 T=1024 qkv", 1024, 768, 2304},      {"gpt2 T=1024 attn out", 1024, 768, 768},
-    {"gpt2 T=1024 up", 1024, 768, 3072},       {"gpt2 T=1024 down", 1024, 3072, 768},
-    {"gpt2 T=1024 head", 1024, 768, 50304},    {"gpt2 T=256 qkv", 256, 768, 2304},
-    {"gpt2 T=256 attn out", 256, 768, 768},    {"gpt2 T=256 up", 256, 768, 3072},
-    {"gpt2 T=256 down", 256, 3072, 768},       {"gpt2 T=256 head", 256, 768, 50304},
-    {"baby T=2048 attn out", 2048, 384, 384},  {"baby T=2048 up", 2048, 384, 1536},
-    {"baby T=2048 down", 2048, 1536, 384},     {"baby T=2048 head", 2048, 384, 65},
-    {"shakespeare T=768 q", 768, 128, 128},    {"shakespeare T=768 up", 768, 128, 512},
-    {"shakespeare T=768 down", 768, 512, 128},
+    {"gpt2 T=1024 qkv", 1024, 768, 2304}, {"gpt2 T=1024 proj", 1024, 768, 768},
+    {"gpt2 T=1024 up", 1024, 768, 3072},  {"gpt2 T=1024 down", 1024, 3072, 768},
+    {"gpt2 T=256 qkv", 256, 768, 2304},   {"gpt2 T=256 proj", 256, 768, 768},
+    {"gpt2 T=256 up", 256, 768, 3072},    {"gpt2 T=256 down", 256, 3072, 768},
+    {"gpt2 T=256 head", 256, 768, 50304}, {"baby T=2048 qkv", 2048, 384, 1152},
+    {"baby T=2048 proj", 2048, 384, 384}, {"baby T=2048 up", 2048, 384, 1536},
+    {"baby T=2048 down", 2048, 1536, 384}, {"baby T=2048 head", 2048, 384, 65},
+    {"shakespeare T=768 q", 768, 128, 128}, {"shakespeare T=768 up", 768, 128, 512},
+    {"shakespeare T=768 down", 768, 512, 128}, {"shakespeare T=768 head", 768, 128, 65},
+    {"narrow T=128 up", 128, 64, 256},    {"narrow T=64 up", 64, 64, 256},
+    {"narrow T=64 q", 64, 64, 64},        {"narrow T=16 up", 16, 16, 64},
+    {"narrow T=16 q", 16, 16, 16},
 };
 
 double Seconds(clockid_t clock) {
@@ -62,159 +62,142 @@ double Seconds(clockid_t clock) {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-void Fill(DType dtype, int64_t n, const char* name, AlignedBuffer* buffer) {
+AlignedBuffer Random(DType dtype, int64_t n, const char* name) {
+  AlignedBuffer buffer(n * plumb::SizeOf(dtype));
   const plumb::RngStream draws(1, name);
   for (int64_t i = 0; i < n; ++i) {
     const float x = static_cast<float>(draws.Uniform(i % 4096)) - 0.5f;
     if (dtype == DType::kBF16) {
-      buffer->as<uint16_t>()[i] = plumb::Bf16FromFloat(x);
+      buffer.as<uint16_t>()[i] = plumb::Bf16FromFloat(x);
     } else {
-      buffer->as<float>()[i] = x;
+      buffer.as<float>()[i] = x;
     }
   }
+  return buffer;
 }
 
-struct Operands {
-  Operands(const Case& c, DType operands)
-      : dtype(operands),
-        out(operands == DType::kBF16 && !c.f32_out ? DType::kBF16 : DType::kF32),
-        a(c.m * c.k * plumb::SizeOf(dtype)),
-        b(c.n * c.k * plumb::SizeOf(dtype)),
-        y(c.m * c.n * plumb::SizeOf(out)) {
-    Fill(dtype, c.m * c.k, "a", &a);
-    Fill(dtype, c.n * c.k, "b", &b);
-  }
-  DType dtype, out;
-  AlignedBuffer a, b, y;
+struct Contender {
+  GemmChoice choice;
+  std::unique_ptr<plumb::Gemm> gemm;
+  AlignedBuffer scratch;
+  std::vector<double> seconds;
 };
 
-class Ours {
+class Comparison {
  public:
-  Ours(const plumb::OpRegistry& registry, const Case& c, const Operands& operands)
-      : a_{operands.dtype, c.ta ? plumb::Shape{c.k, c.m} : plumb::Shape{c.m, c.k}},
-        b_{operands.dtype, c.tb ? plumb::Shape{c.n, c.k} : plumb::Shape{c.k, c.n}},
-        y_{operands.out, {c.m, c.n}} {
-    plumb::Attrs attrs(
-        {{"transpose_a", c.ta}, {"transpose_b", c.tb}, {"f32_out", operands.out == DType::kF32}});
-    const plumb::TensorType* in[] = {&a_, &b_};
-    const plumb::TensorType* out[] = {&y_};
-    auto kernel = registry.Find("matmul")->make_kernel({in, out, attrs});
-    if (!kernel.ok()) std::abort();
-    kernel_ = std::move(*kernel);
-    scratch_ = AlignedBuffer(std::max<int64_t>(64, kernel_->scratch_bytes()));
+  Comparison(const Case& c, DType dtype)
+      : case_(c), a_(Random(dtype, c.m * c.k, "a")), b_(Random(dtype, c.n * c.k, "b")) {
+    plumb::GemmSpec spec{dtype, c.f32_out ? DType::kF32 : dtype, c.ta, c.tb, c.m,
+                         plumb::Epilogue::kStore, plumb::ActivationKind::kRelu, {}};
+    plumb::GemmResult result;
+    result.n = c.n;
+    result.terms = {{0, 1, c.k, c.ta ? c.m : c.k, c.tb ? c.k : c.n}};
+    spec.results = {result};
+    out_ = AlignedBuffer(c.m * c.n * plumb::SizeOf(spec.out));
+    std::vector<GemmChoice> choices = {GemmChoice::kAuto, GemmChoice::kOneDnn};
+    // Far above the crossing plumb's own is known to be slower.
+    if (c.Flops() < 6e9) choices.push_back(GemmChoice::kSmall);
+    if (dtype == DType::kBF16) choices.insert(choices.end(), {GemmChoice::kPairs, GemmChoice::kWiden});
+    for (const GemmChoice choice : choices) {
+      Contender contender;
+      contender.choice = choice;
+      contender.gemm = std::make_unique<plumb::Gemm>(spec, plumb::HostGemmPolicy(choice));
+      contender.scratch = AlignedBuffer(std::max<int64_t>(64, contender.gemm->scratch_bytes()));
+      contenders_.push_back(std::move(contender));
+    }
   }
 
-  void Run(const Operands& o, int threads) const {
-    const void* in[] = {o.a.data(), o.b.data(), nullptr};
-    void* out[] = {o.y.data()};
-    if (!kernel_->Run({in, out, scratch_.data(), threads}).ok()) std::abort();
+  void Measure(int threads, double seconds) {
+    const clockid_t clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    // Some calls at a time, so that the clock's own cost does not count.
+    const int calls = static_cast<int>(std::clamp(2e6 / case_.Flops(), 1.0, 200.0));
+    for (Contender& contender : contenders_) Run(contender, threads, 1);
+    const double begin = Seconds(clock);
+    for (size_t round = 0; round < 7 || (Seconds(clock) - begin < seconds && round < 2000); ++round) {
+      for (size_t i = 0; i < contenders_.size(); ++i) {
+        Contender& contender = contenders_[(i + round) % contenders_.size()];
+        const double t0 = Seconds(clock);
+        Run(contender, threads, calls);
+        contender.seconds.push_back((Seconds(clock) - t0) / calls);
+      }
+    }
   }
 
- private:
-  plumb::TensorType a_, b_, y_;
-  std::unique_ptr<plumb::Kernel> kernel_;
-  AlignedBuffer scratch_;
-};
-
-class OneDnn {
- public:
-  OneDnn(const Case& c, const Operands& o) : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
-    using dnnl::memory;
-    const auto type = [](DType dtype) {
-      return dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
+  // Prints the case and returns the time of the plan's choice over that of the best.
+  double Print(int threads) {
+    const auto typical = [&](Contender& contender) {
+      std::vector<double>& t = contender.seconds;
+      std::sort(t.begin(), t.end());
+      return threads == 1 ? t[t.size() / 2] : t[0];
     };
-    const memory::desc a({c.m, c.k}, type(o.dtype),
-                         c.ta ? memory::dims{1, c.m} : memory::dims{c.k, 1});
-    const memory::desc b({c.k, c.n}, type(o.dtype),
-                         c.tb ? memory::dims{1, c.k} : memory::dims{c.n, 1});
-    const memory::desc packed({c.k, c.n}, type(o.dtype), memory::format_tag::any);
-    const memory::desc y({c.m, c.n}, type(o.out), memory::dims{c.n, 1});
-    const dnnl::matmul::primitive_desc desc({a, packed, y}, engine_);
-    matmul_ = dnnl::matmul(desc);
-    a_ = memory(a, engine_, o.a.data());
-    b_ = memory(desc.weights_desc(), engine_);
-    y_ = memory(y, engine_, o.y.data());
-    memory plain(b, engine_, o.b.data());
-    dnnl::reorder(plain, b_).execute(stream_, plain, b_);
-    stream_.wait();
-  }
-
-  void Run(int threads) {
-    omp_set_num_threads(threads);
-    matmul_.execute(stream_, {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, y_}});
-    stream_.wait();
+    double best = 0;
+    std::string text = absl::StrCat("  ", case_.name);
+    text.resize(32, ' ');
+    for (Contender& contender : contenders_) {
+      const double t = typical(contender);
+      if (best == 0 || t < best) best = t;
+      char figure[64];
+      std::snprintf(figure, sizeof(figure), " %s %6.1f",
+                    std::string(plumb::GemmChoiceName(contender.choice)).c_str(),
+                    case_.Flops() / t * 1e-9);
+      text += figure;
+    }
+    const double ratio = typical(contenders_[0]) / best;
+    std::printf("%-96s auto/best %.2f\n", text.c_str(), ratio);
+    std::fflush(stdout);
+    return ratio;
   }
 
  private:
-  dnnl::engine engine_;
-  dnnl::stream stream_;
-  dnnl::matmul matmul_;
-  dnnl::memory a_, b_, y_;
-};
-
-struct Rates {
-  double ours, onednn;  // FLOP/s
-};
-
-double Typical(std::vector<double> times, int threads) {
-  std::sort(times.begin(), times.end());
-  return threads == 1 ? times[times.size() / 2] : times[0];
-}
-
-Rates Measure(const plumb::OpRegistry& registry, const Case& c, DType dtype, int threads,
-              double seconds) {
-  const Operands operands(c, dtype);
-  const Ours ours(registry, c, operands);
-  omp_set_num_threads(threads);
-  OneDnn onednn(c, operands);
-  std::vector<double> our_times, their_times;
-  ours.Run(operands, threads);
-  onednn.Run(threads);
-  const clockid_t clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-  const double begin = Seconds(clock);
-  while (our_times.size() < 5 || (Seconds(clock) - begin < seconds && our_times.size() < 2000)) {
-    const double t0 = Seconds(clock);
-    ours.Run(operands, threads);
-    const double t1 = Seconds(clock);
-    onednn.Run(threads);
-    our_times.push_back(t1 - t0);
-    their_times.push_back(Seconds(clock) - t1);
+  void Run(Contender& contender, int threads, int calls) {
+    const void* const in[] = {a_.data(), b_.data()};
+    void* const out[] = {out_.data()};
+    for (int i = 0; i < calls; ++i) {
+      if (!contender.gemm->Run(in, out, contender.scratch.data(), threads).ok()) std::abort();
+    }
   }
-  return {c.Flops() / Typical(our_times, threads), c.Flops() / Typical(their_times, threads)};
-}
+
+  const Case case_;
+  AlignedBuffer a_, b_, out_;
+  std::vector<Contender> contenders_;
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
-  const double seconds = argc > 2 ? std::atof(argv[2]) : 0.2;
-  const char* part = argc > 3 ? argv[3] : "";
-  plumb::OpRegistry registry;
-  plumb::RegisterOps(&registry);
+  const double seconds = argc > 2 ? std::atof(argv[2]) : 0.4;
+  const std::string part = argc > 3 ? argv[3] : "";
+  if (threads < 1) {
+    std::fprintf(stderr, "gemm_benchmark [THREADS [SECONDS A SHAPE [PART OF A NAME]]]\n");
+    return 2;
+  }
+  std::printf("%s\n", plumb::HostGemmPolicy().ToString().c_str());
+  double worst = 0;
+  std::string worst_name;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    std::printf("%s, %d thread%s: GFLOP/s (share of oneDNN's 2048^3)\n", plumb::DTypeName(dtype),
-                threads, threads == 1 ? "" : "s");
-    const Rates peak = Measure(registry, kPeak, dtype, threads, std::max(seconds, 0.4));
-    const auto print = [&](const std::string& name, const Rates& rates) {
-      std::printf("  %-30s plumb %7.1f (%3.0f %%)  oneDNN %7.1f (%3.0f %%)  ratio %.2f\n",
-                  name.c_str(), rates.ours * 1e-9, 100 * rates.ours / peak.onednn,
-                  rates.onednn * 1e-9, 100 * rates.onednn / peak.onednn, rates.ours / rates.onednn);
-      std::fflush(stdout);
-    };
-    print(kPeak.name, peak);
+    std::printf("%s, %d thread%s: GFLOP/s\n", plumb::DTypeName(dtype), threads,
+                threads == 1 ? "" : "s");
     for (const Layer& layer : kLayers) {
       const int64_t t = layer.tokens;
+      const std::string name = layer.name;
       const Case forms[] = {
-          {" y = x W^T", t, layer.out, layer.in, false, true, false},
-          {" dx = dy W", t, layer.in, layer.out, false, false, false},
-          {" dW = dy^T x", layer.out, layer.in, t, true, false, true},
+          {name + " fwd", t, layer.out, layer.in, false, true, false},
+          {name + " dX", t, layer.in, layer.out, false, false, false},
+          {name + " dW", layer.out, layer.in, t, true, false, true},
       };
       for (const Case& form : forms) {
-        const std::string name = std::string(layer.name) + form.name;
-        if (name.find(part) == std::string::npos) continue;
-        print(name, Measure(registry, form, dtype, threads, seconds));
+        if (form.name.find(part) == std::string::npos) continue;
+        Comparison comparison(form, dtype);
+        comparison.Measure(threads, seconds);
+        const double ratio = comparison.Print(threads);
+        if (ratio <= worst) continue;
+        worst = ratio;
+        worst_name = absl::StrCat(plumb::DTypeName(dtype), " ", form.name);
       }
     }
   }
+  std::printf("worst: %s, the plan's choice takes %.2f of the best engine's time\n",
+              worst_name.c_str(), worst);
   return 0;
 }

@@ -63,6 +63,16 @@ TEST(GemmPlanTest, LargeProductsAreOneDnns) {
   const GemmPolicy policy{kZen, GemmChoice::kAuto};
   EXPECT_EQ(PlanGemm(Shape(7, 16, 16), policy).engine, GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), policy).engine, GemmEngine::kOneDnn);
+  // The crossing is the processor's, and lower where oneDNN multiplies bf16 as it is.
+  EXPECT_EQ(PlanGemm(Shape(768, 128, 128), policy).engine, GemmEngine::kSmall);
+  EXPECT_EQ(PlanGemm(Shape(2048, 384, 1536), policy).engine, GemmEngine::kSmall);
+  EXPECT_EQ(PlanGemm(Shape(2048, 384, 1536), {kEmeraldRapids, GemmChoice::kAuto}).engine,
+            GemmEngine::kOneDnn);
+  EXPECT_EQ(PlanGemm(Shape(768, 128, 128), {kEmeraldRapids, GemmChoice::kAuto}).engine,
+            GemmEngine::kOneDnn);
+  EXPECT_EQ(PlanGemm(Shape(64, 64, 64, DType::kBF16), policy).engine, GemmEngine::kOneDnn);
+  EXPECT_EQ(PlanGemm(Shape(64, 64, 64, DType::kBF16), {kEmeraldRapids, GemmChoice::kAuto}).engine,
+            GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(7, 16, 16), {kZen, GemmChoice::kOneDnn}).engine, GemmEngine::kOneDnn);
   EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), {kZen, GemmChoice::kSmall}).engine,
             GemmEngine::kSmall);

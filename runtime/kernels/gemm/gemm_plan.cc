@@ -8,9 +8,8 @@
 namespace plumb {
 namespace {
 
-// Up to so many multiply-adds, some 8 us, one thread and the small engine: a call of oneDNN costs
-// half a microsecond, handing work to another thread one.
-constexpr int64_t kMaxSmallWork = 1 << 20;
+// Up to so many multiply-adds, some 8 us, one thread: handing work to another costs one.
+constexpr int64_t kMaxSerialWork = 1 << 20;
 
 // Terms of widened blocks, so that they and the block of sums stay in a second-level cache of 1 MiB.
 constexpr int64_t kWidenedTerms = 384;
@@ -18,6 +17,24 @@ constexpr int64_t kWidenedTerms = 384;
 // Tile of oneDNN's AVX-512 kernel, 8 rows by 48 columns; the others' divide it.
 constexpr int64_t kRowUnit = 8, kColumnUnit = 48;
 constexpr int64_t kMinRows = 48, kMinColumns = 48;  // of a block: less is all packing
+
+// The table, from bench/gemm_benchmark and the same on an Emerald Rapids. A call of oneDNN costs half
+// a microsecond and packs both operands; the small engine packs a transposed b only, and faster.
+GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
+  if (policy.choice == GemmChoice::kOneDnn) return GemmEngine::kOneDnn;
+  if (policy.choice == GemmChoice::kSmall) return GemmEngine::kSmall;
+  int64_t least = 0;  // work from which on oneDNN is faster
+  if (s.operands == DType::kBF16 && policy.MultipliesBf16()) {
+    least = int64_t{1} << 17;  // the small engine widens: half the rate
+  } else if (!policy.processor.IsAmd()) {
+    least = int64_t{1} << 21;  // Intel: 0.95 to 0.99 of the small engine's time at 2^23 and 2^24
+  } else if (s.transpose_b && s.n <= 1536) {
+    least = int64_t{1} << 32;  // Zen 5: 1.00 to 1.14 of the small engine's time up to 2^31
+  } else {
+    least = int64_t{1} << 24;  // Zen 5: 1.01 to 1.13 at 2^20 to 2^24, 0.8 to 1.0 above
+  }
+  return s.work() < least ? GemmEngine::kSmall : GemmEngine::kOneDnn;
+}
 
 // For how many threads an op is cut. Each task packs its operands anew, and results must not depend
 // on how many threads there are: a product is cut into few tasks, more as it grows.
@@ -27,7 +44,7 @@ int64_t WantedTasks(int64_t work) {
     int64_t tasks;
   };
   constexpr Row kRows[] = {{int64_t{1} << 36, 64}, {int64_t{1} << 34, 32}, {int64_t{1} << 32, 16},
-                           {int64_t{1} << 30, 8},  {int64_t{1} << 25, 4},  {kMaxSmallWork, 2}};
+                           {int64_t{1} << 30, 8},  {int64_t{1} << 25, 4},  {kMaxSerialWork, 2}};
   for (const Row& row : kRows) {
     if (work >= row.work) return row.tasks;
   }
@@ -117,14 +134,11 @@ std::string GemmPlan::ToString(const GemmShape& s) const {
 
 GemmPlan PlanGemm(const GemmShape& shape, const GemmPolicy& policy) {
   GemmPlan plan;
-  const bool small = shape.total_work < kMaxSmallWork;
-  plan.engine = small ? GemmEngine::kSmall : GemmEngine::kOneDnn;
-  if (policy.choice == GemmChoice::kOneDnn) plan.engine = GemmEngine::kOneDnn;
-  if (policy.choice == GemmChoice::kSmall) plan.engine = GemmEngine::kSmall;
+  plan.engine = ChooseEngine(shape, policy);
   plan.widens = shape.operands == DType::kBF16 &&
                 (plan.engine == GemmEngine::kSmall || !policy.MultipliesBf16());
   if (plan.widens) plan.k_block = kWidenedTerms;
-  if (!small) {
+  if (shape.total_work >= kMaxSerialWork) {
     // Products that run beside each other share the threads.
     const int64_t wanted = WantedTasks(shape.total_work);
     const int64_t share = CeilDiv(wanted * shape.work(), std::max<int64_t>(1, shape.total_work));

@@ -29,7 +29,7 @@ struct Bf16Row {
 Bf16Row Bf16RowOf(const GemmProcessor& p) {
   if (p.bf16_tiles) return {true, "AMX multiplies bf16 at eight times the rate of f32"};
   if (!p.bf16_pairs) return {false, "oneDNN finds no AVX512_BF16 here"};
-  if (p.vendor == "AuthenticAMD" || p.vendor == "HygonGenuine") {
+  if (p.IsAmd()) {
     return {true, "AVX512_BF16 has twice the rate of f32 here"};
   }
   return {false, "AVX512_BF16 without AMX has half the rate of f32 here"};

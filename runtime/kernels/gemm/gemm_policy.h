@@ -19,6 +19,8 @@ struct GemmProcessor {
   bool bf16_pairs = false;     // oneDNN multiplies bf16 pairs (AVX512_BF16)
   bool bf16_tiles = false;     // and tiles (AMX)
   std::string kernel_target;   // instruction set of plumb's own kernels: "AVX3"
+
+  bool IsAmd() const { return vendor == "AuthenticAMD" || vendor == "HygonGenuine"; }
 };
 // This machine's, as ONEDNN_MAX_CPU_ISA leaves it.
 GemmProcessor HostGemmProcessor();
