@@ -264,47 +264,6 @@ TEST_F(ExecutableTest, FindsTheFirstValueThatIsNotFinite) {
   EXPECT_EQ(find(), "w");
 }
 
-// Where what a kernel is told of the next reads begins, once a run of one.
-std::vector<const void*>& ToldReads() {
-  static auto* const told = new std::vector<const void*>;
-  return *told;
-}
-class Reader : public Kernel {
- public:
-  absl::Status Run(const KernelArgs& args) const override {
-    ToldReads().push_back(args.next.of(args.next.context, 0, 2).at);
-    std::copy_n(args.f32(0), 4, args.out_f32(0));
-    return absl::OkStatus();
-  }
-  bool reads_from_memory() const override { return true; }
-  ReadAhead FirstReads(const void* const* in, int seat, int /*seats*/) const override {
-    return ReadAhead::Of(in[0], 0, seat + 1, 16);
-  }
-};
-
-// Each op learns what the next one that reads from memory reads, past those that do not, and the
-// last one what a further run begins with.
-TEST_F(ExecutableTest, KernelsAreToldWhatIsReadNext) {
-  OpDef reader = *ops_.Find("reverse");
-  reader.name = "reader";
-  reader.make_kernel = [](const OpTypes&) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    return std::make_unique<Reader>();
-  };
-  ops_.Add(reader);
-  const Graph graph = Build([](GraphBuilder& b) {
-    const ValueId u = b.Parameter("u", F32({4})), v = b.Parameter("v", F32({4}));
-    const ValueId a = b.Apply("reader", {u}, {}, "a");
-    const ValueId c = b.Apply("mul", {a, a}, {}, "c");
-    const ValueId d = b.Apply("reader", {v}, {}, "d");
-    b.Output("y", b.Apply("mul", {c, d}, {}, "y"));
-  });
-  std::unique_ptr<Executable> executable = Compile(graph);
-  const BoundMemory memory(executable.get(), RandomFeeds(graph, 1));
-  ToldReads().clear();
-  ASSERT_TRUE(executable->Run(2).ok());
-  EXPECT_EQ(ToldReads(), (std::vector<const void*>{memory.f32("v"), memory.f32("u")}));
-}
-
 TEST_F(ExecutableTest, PrintsItsSteps) {
   EXPECT_EQ("\n" + Compile(PickGraph())->ToString(), R"(
 0 reverse(f32[4]) -> f32[4] a @ arena+0
