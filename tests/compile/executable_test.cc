@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/float_mode.h"
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/compile/reference_run.h"
@@ -124,6 +125,39 @@ TEST_F(ExecutableTest, ShowsEveryValueAsItIsMadeAndComputesTheSame) {
     for (const GraphOutput& output : graph.outputs) {
       EXPECT_EQ(memory.Read(output.name).f, plain_memory.Read(output.name).f) << output.name;
     }
+  }
+}
+
+TEST_F(ExecutableTest, FlushesDenormalsInNodesAndNotInObservers) {
+  const Graph graph = Build([](GraphBuilder& b) {
+    const ValueId x = b.Input("x", F32({4}));
+    b.Output("square", b.Apply("mul", {x, x}));
+  });
+  const ValueId square = graph.nodes[0].outputs[0];
+  const FloatMode before = FloatMode::Current();
+  for (const bool keeps : {false, true}) {
+    std::unique_ptr<Executable> executable = Compile(graph);
+    if (keeps) executable->KeepDenormals();
+    const BoundMemory memory(executable.get(), RandomFeeds(graph, 1));
+    std::fill_n(memory.f32("x"), 4, 1e-20f);
+    int observed = 0;
+    const auto observe = [&](size_t, const void*) {
+      ++observed;
+      EXPECT_TRUE(FloatMode::Current() == before);
+    };
+    std::vector<double> seconds(graph.nodes.size());
+    const std::function<absl::Status()> runs[] = {
+        [&] { return executable->Run(1); },
+        [&] { return executable->RunAndObserve(1, {square}, observe); },
+        [&] { return executable->RunAndTime(1, absl::MakeSpan(seconds)); },
+        [&] { return executable->RunAndFindNonFinite(1).status(); }};
+    for (const auto& run : runs) {
+      std::fill_n(memory.f32("square"), 4, 1.0f);
+      EXPECT_TRUE(run().ok());
+      EXPECT_EQ(memory.f32("square")[0] != 0, keeps);
+      EXPECT_TRUE(FloatMode::Current() == before);
+    }
+    EXPECT_EQ(observed, 1);
   }
 }
 
