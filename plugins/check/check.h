@@ -35,11 +35,11 @@ class Report {
   void Warn(std::string text) { Add(Verdict::kWarn, std::move(text)); }
   void Note(std::string text) { Add(Verdict::kNote, std::move(text)); }
   void Skip(std::string text) { Add(Verdict::kSkip, std::move(text)); }
+  void Add(Verdict verdict, std::string text) { findings_.push_back({verdict, std::move(text)}); }
   const std::vector<Finding>& findings() const { return findings_; }
   bool failed() const;
 
  private:
-  void Add(Verdict verdict, std::string text) { findings_.push_back({verdict, std::move(text)}); }
   std::vector<Finding> findings_;
 };
 
@@ -55,7 +55,8 @@ struct Check {
   Scope scope;
   const char* title;  // "touches nothing outside its rows"
   void (*run)(const Subject& subject, Report* report);
-  bool timed = false;  // measures time: runs while no other check does
+  bool timed = false;        // measures time: runs while no other check does
+  bool in_any_mode = false;  // runs once more with denormals flushed, as a host's steps do
 };
 
 // All checks, in the order in which they are reported: E, M, N, R, P. Put together from the lists

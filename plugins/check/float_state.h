@@ -23,6 +23,20 @@ struct FloatState {
   }
 };
 
+// Denormals are flushed to zero, or not, while this is in scope; then the state is that of before.
+class ScopedFlushing {
+ public:
+  explicit ScopedFlushing(bool flush) : before_(FloatState::Current()) {
+    before_.Flushing(flush).Apply();
+  }
+  ~ScopedFlushing() { before_.Apply(); }
+  ScopedFlushing(const ScopedFlushing&) = delete;
+  ScopedFlushing& operator=(const ScopedFlushing&) = delete;
+
+ private:
+  const FloatState before_;
+};
+
 }  // namespace plumb::check
 
 #endif  // PLUMB_PLUGINS_CHECK_FLOAT_STATE_H_

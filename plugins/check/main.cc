@@ -100,7 +100,7 @@ void AddOptions(CLI::App* app, Options* options) {
       "usage.");
 }
 
-// "[12/34] N7 rms_norm" on one line of a terminal, which the next one overwrites.
+// "[12/35] N7 rms_norm" on one line of a terminal, which the next one overwrites.
 void ShowProgress(size_t done, size_t total, const std::string& what) {
   winsize size = {};
   const bool known = ioctl(fileno(stderr), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;

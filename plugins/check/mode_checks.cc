@@ -8,7 +8,7 @@ namespace plumb::check {
 
 std::vector<Check> ModeChecks() {
   constexpr int kNumeric = 2;
-  return {
+  std::vector<Check> checks = {
       {"N10", kNumeric, Scope::kNorm, "evaluates as it trains, and writes buffers when it may",
        CheckTrainAndEval},
       {"N11", kNumeric, Scope::kNorm, "writes over its inputs only where it was told to",
@@ -21,7 +21,14 @@ std::vector<Check> ModeChecks() {
        /*timed=*/true},
       {"N16", kNumeric, Scope::kNorm, "statistics do not depend on how rows are cut",
        CheckStatistics},
+      {"N17", kNumeric, Scope::kNorm, "denormal operands give what zeros give",
+       CheckDenormalOperands},
   };
+  for (Check& check : checks) {
+    // Those two set the mode themselves.
+    check.in_any_mode = check.run != CheckDenormals && check.run != CheckDenormalOperands;
+  }
+  return checks;
 }
 
 }  // namespace plumb::check

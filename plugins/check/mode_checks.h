@@ -1,5 +1,5 @@
 // Checks of level 2: does a norm mean the same in every mode and on every kind of number? N10 to
-// N16.
+// N17.
 #ifndef PLUMB_PLUGINS_CHECK_MODE_CHECKS_H_
 #define PLUMB_PLUGINS_CHECK_MODE_CHECKS_H_
 
@@ -7,13 +7,14 @@
 
 namespace plumb::check {
 
-void CheckTrainAndEval(const Subject& subject, Report* report);  // N10
-void CheckInPlace(const Subject& subject, Report* report);       // N11
-void CheckTypes(const Subject& subject, Report* report);         // N12
-void CheckHardRows(const Subject& subject, Report* report);      // N13
-void CheckNotANumber(const Subject& subject, Report* report);    // N14
-void CheckDenormals(const Subject& subject, Report* report);     // N15
-void CheckStatistics(const Subject& subject, Report* report);    // N16
+void CheckTrainAndEval(const Subject& subject, Report* report);      // N10
+void CheckInPlace(const Subject& subject, Report* report);           // N11
+void CheckTypes(const Subject& subject, Report* report);             // N12
+void CheckHardRows(const Subject& subject, Report* report);          // N13
+void CheckNotANumber(const Subject& subject, Report* report);        // N14
+void CheckDenormals(const Subject& subject, Report* report);         // N15
+void CheckStatistics(const Subject& subject, Report* report);        // N16
+void CheckDenormalOperands(const Subject& subject, Report* report);  // N17
 
 }  // namespace plumb::check
 

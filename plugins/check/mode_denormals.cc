@@ -1,5 +1,6 @@
-// N15: denormal numbers. A processor may be many times slower on them; a norm should not be much
-// slower than the processor makes it. With denormals flushed to zero nothing makes it slower.
+// N15: what denormal numbers cost. A processor may be many times slower on them; a norm should not
+// be much slower than the processor makes it. With denormals flushed to zero nothing makes it
+// slower.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -20,18 +21,6 @@ constexpr int64_t kRows = 16;
 constexpr int kSamples = 15;
 constexpr double kSampleSeconds = 1e-4;
 constexpr double kWarn = 2.0, kNote = 1.2;
-
-// Sets the floating-point state for as long as it lives.
-class ScopedFlushing {
- public:
-  explicit ScopedFlushing(bool flush) : before_(FloatState::Current()) {
-    before_.Flushing(flush).Apply();
-  }
-  ~ScopedFlushing() { before_.Apply(); }
-
- private:
-  FloatState before_;
-};
 
 void FillDenormal(Rows* rows) {
   for (int64_t r = 0; r < rows->rows(); ++r) {

@@ -9,7 +9,7 @@ namespace plumb::check {
 
 std::vector<Check> NumericChecks() {
   const int level = 2;
-  return {
+  std::vector<Check> checks = {
       {"N1", level, Scope::kNorm, "forward computes the norm of its name", CheckForward},
       {"N2", level, Scope::kNorm, "backward is the derivative of forward", CheckGradient},
       {"N3", level, Scope::kNorm, "gradients are added or overwritten as asked", CheckAccumulation},
@@ -21,6 +21,8 @@ std::vector<Check> NumericChecks() {
       {"N8", level, Scope::kNorm, "rows may lie anywhere", CheckAlignment},
       {"N9", level, Scope::kNorm, "any dim and any number of rows", CheckShapes},
   };
+  for (Check& check : checks) check.in_any_mode = true;
+  return checks;
 }
 
 }  // namespace plumb::check

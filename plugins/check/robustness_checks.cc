@@ -16,7 +16,7 @@ std::vector<Check> RobustnessChecks() {
       {"R4", kStrict, Scope::kNorm, "1000 instances leave nothing behind", CheckLeaks},
       {"R5", kStrict, Scope::kNorm, "lets no exception out", CheckExceptions},
       {"R6", kStrict, Scope::kNorm, "leaves the floating-point state as found",
-       CheckFloatingPointState},
+       CheckFloatingPointState, /*timed=*/false, /*in_any_mode=*/true},
       {"R7", kStrict, Scope::kNorm, "returns, whatever the numbers", CheckReturns},
   };
 }

@@ -16,7 +16,11 @@ class FloatMode {
  public:
   static FloatMode Current() {
 #if defined(__SSE2__)
-    return FloatMode(_mm_getcsr());
+    return FloatMode(_mm_getcsr() & ~kFlags);
+#elif defined(__aarch64__)
+    uint64_t control;
+    asm volatile("mrs %0, fpcr" : "=r"(control));
+    return FloatMode(control);
 #else
     return FloatMode(0);
 #endif
@@ -26,29 +30,45 @@ class FloatMode {
   // costs an Intel processor some 150 cycles; moments of rows without a gradient decay into them
   // within some hundred steps.
   FloatMode WithoutDenormals() const {
-    constexpr uint32_t kDenormalsAreZero = 1u << 6, kFlushToZero = 1u << 15;
+#if defined(__SSE2__)
+    constexpr uint64_t kDenormalsAreZero = 1u << 6, kFlushToZero = 1u << 15;
     return FloatMode(control_ | kDenormalsAreZero | kFlushToZero);
+#elif defined(__aarch64__)
+    constexpr uint64_t kFlushToZero = 1u << 24;  // operands and results
+    return FloatMode(control_ | kFlushToZero);
+#else
+    return *this;
+#endif
   }
 
   // Makes it the calling thread's. Exception flags that were raised stay raised.
   void Install() const {
 #if defined(__SSE2__)
-    constexpr uint32_t kFlags = 0x3f;
     const uint32_t now = _mm_getcsr();
-    if ((now & ~kFlags) != (control_ & ~kFlags)) _mm_setcsr((control_ & ~kFlags) | (now & kFlags));
+    if ((now & ~kFlags) != control_) _mm_setcsr(static_cast<uint32_t>(control_) | (now & kFlags));
+#elif defined(__aarch64__)
+    if (Current() != *this) asm volatile("msr fpcr, %0" : : "r"(control_));
 #endif
   }
 
+  bool operator==(const FloatMode& other) const { return control_ == other.control_; }
+  bool operator!=(const FloatMode& other) const { return control_ != other.control_; }
+
  private:
-  explicit FloatMode(uint32_t control) : control_(control) {}
-  uint32_t control_;
+#if defined(__SSE2__)
+  static constexpr uint32_t kFlags = 0x3f;  // of MXCSR: which exceptions arithmetic has raised
+#endif
+  explicit FloatMode(uint64_t control) : control_(control) {}
+  uint64_t control_;  // MXCSR or FPCR; 0 on other processors
 };
 
 // Denormals are zero on the calling thread, and on workers in its jobs, while this is in scope; the
-// mode of before is restored at the end.
+// mode of before is restored at the end. Not `active`: nothing changes.
 class ScopedNoDenormals {
  public:
-  ScopedNoDenormals() : before_(FloatMode::Current()) { before_.WithoutDenormals().Install(); }
+  explicit ScopedNoDenormals(bool active = true) : before_(FloatMode::Current()) {
+    if (active) before_.WithoutDenormals().Install();
+  }
   ~ScopedNoDenormals() { before_.Install(); }
   ScopedNoDenormals(const ScopedNoDenormals&) = delete;
   ScopedNoDenormals& operator=(const ScopedNoDenormals&) = delete;

@@ -12,6 +12,7 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/bf16.h"
 #include "runtime/base/check.h"
+#include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -170,6 +171,7 @@ absl::Status Executable::StepError(const Step& step, const absl::Status& status)
 
 absl::Status Executable::Run(int threads) const {
   PLUMB_RETURN_IF_ERROR(CheckBound());
+  const ScopedNoDenormals no_denormals(!keeps_denormals_);
   for (const Step& step : steps_) PLUMB_RETURN_IF_ERROR(RunStep(step, threads));
   CopyOutputs();
   return absl::OkStatus();
@@ -180,7 +182,10 @@ absl::Status Executable::RunAndObserve(int threads, absl::Span<const ValueId> va
   PLUMB_RETURN_IF_ERROR(CheckBound());
   size_t next = 0;
   for (size_t i = 0; i < steps_.size(); ++i) {
-    PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
+    {
+      const ScopedNoDenormals no_denormals(!keeps_denormals_);
+      PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
+    }
     for (; next < values.size() && Index(graph_.value(values[next]).producer) == i; ++next) {
       observe(next, DataOf(values[next]));
     }
@@ -194,6 +199,7 @@ absl::Status Executable::RunAndTime(int threads, absl::Span<double> seconds_by_n
   using Clock = std::chrono::steady_clock;
   PLUMB_RETURN_IF_ERROR(CheckBound());
   PLUMB_CHECK(seconds_by_node.size() == steps_.size(), "there is one time for each node");
+  const ScopedNoDenormals no_denormals(!keeps_denormals_);
   Clock::time_point start = Clock::now();
   for (size_t i = 0; i < steps_.size(); ++i) {
     PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
@@ -228,6 +234,7 @@ absl::StatusOr<std::string> Executable::RunAndFindNonFinite(int threads) const {
     const Value& value = graph_.value(id);
     if (value.kind != ValueKind::kComputed && !is_finite(id)) return value.name;
   }
+  const ScopedNoDenormals no_denormals(!keeps_denormals_);
   std::string first;
   for (size_t i = 0; i < steps_.size(); ++i) {
     PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));

@@ -2,7 +2,8 @@
 //
 // It owns its kernels and a table of operand pointers; memory is the caller's and is bound by name
 // before the first run. Creation allocates and may fail; Run allocates nothing unless it fails.
-// Thread-compatible.
+// Nodes run with denormals flushed to zero (runtime/base/float_mode.h), whatever the caller's mode,
+// which is restored before a run returns or calls an observer. Thread-compatible.
 #ifndef PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
 #define PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
 
@@ -46,14 +47,17 @@ class Executable {
   // that is unknown or not to be bound, kInvalidArgument for memory that is not aligned.
   absl::Status Bind(absl::string_view name, void* data);
 
+  // From now on nodes run in the caller's floating-point mode: to measure what denormals cost.
+  void KeepDenormals() { keeps_denormals_ = true; }
+
   // Runs all nodes in order on at most `threads` threads. kFailedPrecondition unless everything is
   // bound; else the error of a kernel (an id out of range), which names the node; outputs are then
   // undefined.
   absl::Status Run(int threads) const;
 
   // Runs like Run, to the same bits, and calls observe(i, data) for every values[i] right after the
-  // node that makes it: its memory may be reused later. REQUIRES: kComputed values of graph(),
-  // sorted by producer.
+  // node that makes it, in the caller's floating-point mode: its memory may be reused later.
+  // REQUIRES: kComputed values of graph(), sorted by producer.
   using Observer = absl::FunctionRef<void(size_t i, const void* data)>;
   absl::Status RunAndObserve(int threads, absl::Span<const ValueId> values, Observer observe) const;
 
@@ -98,6 +102,7 @@ class Executable {
   std::vector<void*> bound_;
   absl::flat_hash_map<std::string, size_t> bindings_;  // name -> slot
   int32_t unbound_ = 0;                                // slots without memory
+  bool keeps_denormals_ = false;
 
   std::byte* workspace_ = nullptr;
   int64_t scratch_offset_ = 0;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/check.h"
 #include "runtime/base/divide.h"
+#include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 
@@ -225,6 +226,7 @@ absl::Status ParameterStore::Read(const SafetensorsFile& file) const {
 void DrawParameters(const std::vector<ParameterSpec>& parameters,
                     const std::vector<NormStateSpec>& states, uint64_t seed, int threads,
                     const ParameterStore& store) {
+  const ScopedNoDenormals no_denormals;  // the same weights whatever the caller's mode
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!store.in_halves(i)) {
       DrawInitialValues(parameters[i], seed, threads, store.floats(i));

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -73,6 +74,7 @@ size_t TokenSampler::KeepCandidates(const float* logits, float largest) {
 
 absl::StatusOr<int32_t> TokenSampler::Draw(const float* logits, const RngStream& stream,
                                            uint64_t index) {
+  const ScopedNoDenormals no_denormals;  // the same token whatever the caller's mode
   int32_t likeliest = 0;
   for (int32_t token = 0; token < vocab_size(); ++token) {
     if (!std::isfinite(logits[token])) {

@@ -8,6 +8,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -92,6 +93,7 @@ std::vector<AdamWSegment> TrainSession::MakeSegments() const {
 }
 
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
+  if (keeps_denormals_) executable->KeepDenormals();
   PLUMB_RETURN_IF_ERROR(weights_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(parameters_.layout().Bind("grad.", grad_.as<float>(), executable));
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
@@ -181,6 +183,7 @@ absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t ind
   double grad_square = 0;
   {
     const StageTimer timer(profile_, "gradient norm");
+    const ScopedNoDenormals no_denormals(!keeps_denormals_);
     grad_square = GradSquare();
   }
   if (!std::isfinite(grad_square)) return Diverged("a gradient is not finite", executable);
@@ -231,6 +234,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
     grad_square = micro.grad_square;
     if (micro_batches == 1) break;
     const StageTimer timer(profile_, "gradient accumulation");
+    const ScopedNoDenormals no_denormals(!keeps_denormals_);
     if (i == 0) {
       Copy(grad, grad_sum_.as<float>(), n, threads_);
     } else {
@@ -257,6 +261,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   adamw.step = step_ + 1;
   adamw.grad_scale = static_cast<float>(mean * clip);
   const StageTimer timer(profile_, "optimizer");
+  const ScopedNoDenormals no_denormals(!keeps_denormals_);
   AdamWUpdate(segments_, adamw, {grad, parameters_.room(), m_.as<float>(), v_.as<float>()},
               threads_);
   result.step = ++step_;

@@ -1,5 +1,7 @@
 // TrainSession: the training of one model: weights, gradients, optimizer state, and the executables
-// of its step. A step allocates nothing once its length has been seen. Thread-compatible.
+// of its step. A step allocates nothing once its length has been seen, and computes with denormals
+// flushed to zero (runtime/base/float_mode.h), whatever the caller's mode, which it restores: so a
+// moment of a row without gradients decays to zero and no further. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_TRAIN_SESSION_H_
 #define PLUMB_RUNTIME_SESSION_TRAIN_SESSION_H_
 
@@ -51,6 +53,10 @@ class TrainSession {
   // From now on steps are timed, to the same bits, into `profile`, which must outlive them; null:
   // no more. A step that is probed counts as one stage.
   void SetProfile(StepProfile* profile) { profile_ = profile; }
+
+  // From now on steps compute in the caller's floating-point mode: to measure what denormals cost.
+  // REQUIRES: no step was done.
+  void KeepDenormals() { keeps_denormals_ = true; }
 
   // One optimizer step on the next batches of the data. kAborted when the loss or a gradient is not
   // finite: the message names the first bad tensor. After any error weights and norms' buffers are
@@ -118,6 +124,7 @@ class TrainSession {
   std::unique_ptr<Probe> probe_;    // null: off
   int64_t probe_every_ = 0;
   bool probed_ = false;  // the last step
+  bool keeps_denormals_ = false;
 };
 
 }  // namespace plumb

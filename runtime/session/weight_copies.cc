@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/base/check.h"
+#include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/simd/split_f32.h"
 #include "runtime/kernels/gemv/quantize.h"
@@ -45,6 +46,7 @@ WeightCopies::WeightCopies(const ModelContext& context, WeightFormat format,
 }
 
 void WeightCopies::Refresh() {
+  const ScopedNoDenormals no_denormals;  // the same copies whatever the caller's mode
   for (const Copy& copy : copies_) {
     std::byte* const to = buffer_.data() + copy.begin;
     const int64_t n = copy.rows * copy.width;

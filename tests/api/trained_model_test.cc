@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
+#include "runtime/base/float_mode.h"
 #include "tests/api/test_run.h"
 
 namespace plumb {
@@ -97,6 +98,25 @@ TEST_F(TrainedModelTest, SamplesThatAreDrawnTogetherAreThoseThatAreDrawnAlone) {
     const auto stop = [&](GenerateResult) { return ++delivered < 2; };
     EXPECT_TRUE((*opened)->GenerateMany(GenerateOptions(), 20, stop).ok());
     EXPECT_EQ(delivered, 2);
+  }
+}
+
+TEST_F(TrainedModelTest, CallbacksRunInTheCallersFloatingPointMode) {
+  Train();
+  const auto model = Open(test_.out());
+  for (const bool flushes : {false, true}) {
+    const ScopedNoDenormals callers(flushes);
+    const FloatMode before = FloatMode::Current();
+    int calls = 0;
+    const auto in_the_mode_of_before = [&](const auto&) {
+      ++calls;
+      EXPECT_TRUE(FloatMode::Current() == before);
+      return true;
+    };
+    EXPECT_TRUE(model->Generate(GenerateOptions(), in_the_mode_of_before).ok());
+    EXPECT_GT(calls, 0);
+    EXPECT_TRUE(model->GenerateMany(GenerateOptions(), 3, in_the_mode_of_before).ok());
+    EXPECT_TRUE(FloatMode::Current() == before);
   }
 }
 

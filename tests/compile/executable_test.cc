@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/float_mode.h"
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/compile/reference_run.h"
@@ -124,6 +125,39 @@ TEST_F(ExecutableTest, ShowsEveryValueAsItIsMadeAndComputesTheSame) {
     for (const GraphOutput& output : graph.outputs) {
       EXPECT_EQ(memory.Read(output.name).f, plain_memory.Read(output.name).f) << output.name;
     }
+  }
+}
+
+TEST_F(ExecutableTest, FlushesDenormalsInNodesAndNotInObservers) {
+  const Graph graph = Build([](GraphBuilder& b) {
+    const ValueId x = b.Input("x", F32({4}));
+    b.Output("square", b.Apply("mul", {x, x}));
+  });
+  const ValueId square = graph.nodes[0].outputs[0];
+  const FloatMode before = FloatMode::Current();
+  for (const bool keeps : {false, true}) {
+    std::unique_ptr<Executable> executable = Compile(graph);
+    if (keeps) executable->KeepDenormals();
+    const BoundMemory memory(executable.get(), RandomFeeds(graph, 1));
+    std::fill_n(memory.f32("x"), 4, 1e-20f);
+    int observed = 0;
+    const auto observe = [&](size_t, const void*) {
+      ++observed;
+      EXPECT_TRUE(FloatMode::Current() == before);
+    };
+    std::vector<double> seconds(graph.nodes.size());
+    const std::function<absl::Status()> runs[] = {
+        [&] { return executable->Run(1); },
+        [&] { return executable->RunAndObserve(1, {square}, observe); },
+        [&] { return executable->RunAndTime(1, absl::MakeSpan(seconds)); },
+        [&] { return executable->RunAndFindNonFinite(1).status(); }};
+    for (const auto& run : runs) {
+      std::fill_n(memory.f32("square"), 4, 1.0f);
+      EXPECT_TRUE(run().ok());
+      EXPECT_EQ(memory.f32("square")[0] != 0, keeps);
+      EXPECT_TRUE(FloatMode::Current() == before);
+    }
+    EXPECT_EQ(observed, 1);
   }
 }
 
@@ -262,47 +296,6 @@ TEST_F(ExecutableTest, FindsTheFirstValueThatIsNotFinite) {
   EXPECT_EQ(find(), "d");
   memory.f32("w")[2] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(find(), "w");
-}
-
-// Where what a kernel is told of the next reads begins, once a run of one.
-std::vector<const void*>& ToldReads() {
-  static auto* const told = new std::vector<const void*>;
-  return *told;
-}
-class Reader : public Kernel {
- public:
-  absl::Status Run(const KernelArgs& args) const override {
-    ToldReads().push_back(args.next.of(args.next.context, 0, 2).at);
-    std::copy_n(args.f32(0), 4, args.out_f32(0));
-    return absl::OkStatus();
-  }
-  bool reads_from_memory() const override { return true; }
-  ReadAhead FirstReads(const void* const* in, int seat, int /*seats*/) const override {
-    return ReadAhead::Of(in[0], 0, seat + 1, 16);
-  }
-};
-
-// Each op learns what the next one that reads from memory reads, past those that do not, and the
-// last one what a further run begins with.
-TEST_F(ExecutableTest, KernelsAreToldWhatIsReadNext) {
-  OpDef reader = *ops_.Find("reverse");
-  reader.name = "reader";
-  reader.make_kernel = [](const OpTypes&) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    return std::make_unique<Reader>();
-  };
-  ops_.Add(reader);
-  const Graph graph = Build([](GraphBuilder& b) {
-    const ValueId u = b.Parameter("u", F32({4})), v = b.Parameter("v", F32({4}));
-    const ValueId a = b.Apply("reader", {u}, {}, "a");
-    const ValueId c = b.Apply("mul", {a, a}, {}, "c");
-    const ValueId d = b.Apply("reader", {v}, {}, "d");
-    b.Output("y", b.Apply("mul", {c, d}, {}, "y"));
-  });
-  std::unique_ptr<Executable> executable = Compile(graph);
-  const BoundMemory memory(executable.get(), RandomFeeds(graph, 1));
-  ToldReads().clear();
-  ASSERT_TRUE(executable->Run(2).ok());
-  EXPECT_EQ(ToldReads(), (std::vector<const void*>{memory.f32("v"), memory.f32("u")}));
 }
 
 TEST_F(ExecutableTest, PrintsItsSteps) {

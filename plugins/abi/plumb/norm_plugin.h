@@ -35,6 +35,10 @@
  *   - Nothing unwinds through this interface: C++ plugins catch everything and return a status.
  *   - Strings are UTF-8, NUL-terminated, and live as long as the process unless said otherwise.
  *   - An empty range (r0 == r1) and a call with rows == 0 are legal and do nothing.
+ *   - Denormals may be flushed to zero as operands and as results (FTZ and DAZ on x86, FZ on Arm),
+ *     or not: a host may make its calls in either mode, and plumb flushes them in all that are
+ *     [hot]. A plugin leaves the mode as it is, and does not depend on denormals: one may count as
+ *     zero at any time.
  *   - The host never unloads a library.
  *
  * How it grows. `struct_size` comes first in every struct that crosses the border; whoever fills a

@@ -6,6 +6,7 @@
 
 #include "runtime/base/bf16.h"
 #include "runtime/base/divide.h"
+#include "runtime/base/float_mode.h"
 #include "runtime/base/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -115,6 +116,7 @@ TensorStats StatsOfAny(X x, int64_t n) {
 template <class X>
 TensorStats StatsInStretches(TensorStats (*stats_of_finite)(X x, int64_t n), X x, int64_t n,
                              int threads) {
+  const ScopedNoDenormals no_denormals;
   const auto stretch = [&](int64_t begin, int64_t end) {
     const TensorStats stats = stats_of_finite(x + begin, end - begin);
     return std::isfinite(stats.sum_squares) ? stats : StatsOfAny(x + begin, end - begin);

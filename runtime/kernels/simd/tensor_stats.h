@@ -11,7 +11,8 @@
 namespace plumb {
 
 // Over finite elements; the others are counted apart, since one of them would hide all that can
-// still be said. Sums of f32 squares stay within a double. A value.
+// still be said. Denormals count as zeros, which they are to the ops of a program. Sums of f32
+// squares stay within a double. A value.
 struct TensorStats {
   int64_t count = 0;      // finite elements
   int64_t nonfinite = 0;  // NaN or infinite
@@ -24,7 +25,8 @@ struct TensorStats {
   double Rms() const { return count > 0 ? std::sqrt(sum_squares / static_cast<double>(count)) : 0; }
 };
 
-// Of x[0..n), cut into stretches of fixed size, which are added in their order.
+// Of x[0..n), cut into stretches of fixed size, which are added in their order. The same whatever
+// the caller's floating-point mode does to denormals.
 TensorStats StatsOf(const float* x, int64_t n, int threads);
 TensorStats StatsOf(const uint16_t* x, int64_t n, int threads);  // of bf16
 // Those of the floats, to the bit.

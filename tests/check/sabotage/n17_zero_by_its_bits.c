@@ -1,0 +1,20 @@
+/* Takes for zero only what is zero by its bits, and divides by the rest: by zero, where a denormal
+ * number is flushed. */
+#define BASE_FORWARD SpoiltForward
+#include "base_norm.h"
+
+static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
+                                  int64_t r0, int64_t r1) {
+  const plumb_status status = BaseForward(instance, call, r0, r1);
+  if (status != PLUMB_OK || call->dtype != PLUMB_F32) return status;
+  for (int64_t r = r0; r < r1; ++r) {
+    const float* x = PLUMB_CONST_ROW(float, call->x, call->x_pitch, r);
+    float* y = PLUMB_ROW(float, call->y, call->y_pitch, r);
+    for (uint32_t i = 0; i < instance->dim; ++i) {
+      uint32_t bits;
+      memcpy(&bits, &x[i], sizeof(bits));
+      if ((bits & 0x7fffffffu) != 0 && isfinite(x[i])) y[i] *= x[i] / x[i];
+    }
+  }
+  return PLUMB_OK;
+}
