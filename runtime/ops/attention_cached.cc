@@ -253,6 +253,7 @@ void RegisterAttentionCached(OpRegistry* registry) {
   op.infer = Infer;
   op.make_kernel = MakeKernel;
   op.reference = Reference;
+  op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = AttentionFlops;
   registry->Add(std::move(op));
 }

@@ -63,7 +63,7 @@
 //       lse - logit[target]; targets < 0 are ignored, others outside [0,V) fail; 0 when none is left
 //   cross_entropy_grad(logits, targets, lse, dloss[1]) -> like logits
 //   fill() {dims=[..], value, (bf16)} -> f32[dims], or bf16[dims]
-//   last_token(x[B,T,d]) -> [B,1,d]                         no gradient
+//   last_token(x[B,T,d]) -> [B,1,d]                         or i32[B,T] -> [B,1]; no gradient
 //
 // With weights in int8, a matrix as its elements and its scales in tiles (quantize.h); no gradient:
 //   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d} -> f32[..,d]
