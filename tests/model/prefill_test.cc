@@ -10,9 +10,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/compile/node_cost.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/weight_copies.h"
+#include "runtime/session/work.h"
 #include "tests/api/test_models.h"
 
 namespace plumb {
@@ -57,10 +59,10 @@ BuildOptions Prompt(int64_t batch, int64_t seq, WeightFormat format = WeightForm
 
 class PrefillTest : public ::testing::Test {
  protected:
-  std::unique_ptr<ModelContext> Context(const Case& c, const std::string& norm = "layer_norm") {
+  std::unique_ptr<ModelContext> Context(const Case& c) {
     TinyModel model;
     model.placement = c.placement;
-    model.norm = norm;
+    model.norm = "layer_norm";
     model.n_layer = LayersOf(c.placement);
     model.n_head = 4;
     model.d_model = 16;
@@ -185,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Shipped, PrefillEveryPlacementTest, ::testing::ValuesIn
                          CaseName);
 
 // Streams beside x, learned scales, conditions, products of tensors, attention as the last
-// sublayer.
+// sublayer; a norm over tokens, which decodes with its running statistics.
 TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
   const char* const kMacaron = R"pbtxt(
     placement {
@@ -213,7 +215,10 @@ TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
       end: "x = norm(x) + norm_d(d) * e + 1"
     }
     block { placement: "mine" norm: "rms_norm" })pbtxt";
-  for (const char* text : {kMacaron, kStreams}) {
+  const char* const kBatchNorm = R"pbtxt(
+    norm { name: "bn" plugin: "batch_norm" allow_cross_token: true }
+    block { placement: "pre" norm: "bn" })pbtxt";
+  for (const char* text : {kMacaron, kStreams, kBatchNorm}) {
     const auto context = MakeContext(
         runtime_.get(),
         absl::StrCat("n_layer: 2 n_head: 4 d_model: 16 d_ff: 24 context_length: 40 vocab_size: ",
@@ -264,6 +269,36 @@ TEST_F(PrefillTest, TheLastLayerOfGpt2) {
 %42 f32[2, 1, 5] logits = matmul(%41, %0) {transpose_b=true}
 output logits = %42
 )graph");
+}
+
+// GPT-2 124M: in the last of twelve layers the queries, the output projection and the mlp are
+// multiplied, and attention is taken, for one token of 512.
+TEST_F(PrefillTest, SevenPercentOfGpt2sWorkOnAPromptAreLeftOut) {
+  const auto context = MakeContext(runtime_.get(), R"pbtxt(
+    n_layer: 12 n_head: 12 d_model: 768 vocab_size: 50304 context_length: 1024
+    tie_embeddings: true attention { bias: true } mlp { bias: true }
+    block { placement: "pre" norm: "layer_norm" })pbtxt");
+  const double seq = 512, d = 768, layer = 24 * seq * d * d + 4 * seq * seq * d;
+  const double left_out = 511.0 / 512 * (layer - 4 * seq * d * d);
+  const auto work = CountWork(*context, Prompt(1, 512));
+  ASSERT_TRUE(work.ok()) << work.status();
+  EXPECT_DOUBLE_EQ(work->forward_flops, 12 * layer - left_out + 2 * d * 50304);
+  EXPECT_NEAR(left_out / (12 * layer), 0.07, 0.001);
+
+  // The same of the nodes as they run, which count what a causal mask leaves of attention.
+  const auto flops = [&](const OptimizeOptions& optimize) {
+    double sum = 0;
+    for (const NodeTime& node :
+         NodeCosts(*BuildProgram(*context, Prompt(1, 512), false, optimize))) {
+      sum += node.flops;
+    }
+    return sum;
+  };
+  OptimizeOptions full;
+  full.disabled = {"last-token"};
+  const double attention = 2 * seq * (seq + 1) * d, attention_of_one = 4 * seq * d;
+  EXPECT_DOUBLE_EQ(flops(full) - flops({}),
+                   511.0 / 512 * 20 * seq * d * d + attention - attention_of_one);
 }
 
 }  // namespace
