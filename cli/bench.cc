@@ -441,7 +441,9 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
       "Weights are random. Shares are of a 2048 x 2048 x 2048 matrix product of the same type, "
       "for\n"
       "decoding of a pass that only reads memory, both measured in the same rounds. FLOPs are 6 a\n"
-      "weight and token (prompts: 2) and attention's, as if nothing were masked.");
+      "weight and token (prompts: 2) and attention's, as if nothing were masked. Of a prompt's "
+      "last\n"
+      "layer, all but keys and values is for its last token alone, and counted so.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Measure(*options, *invocation); };
   });

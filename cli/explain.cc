@@ -25,7 +25,7 @@ struct Options {
 };
 
 std::vector<std::string> Stages() {
-  return {"graph", "grad", "optimized", "plan", "exec", "probes"};
+  return {"graph", "grad", "optimized", "plan", "exec", "prompt", "probes"};
 }
 
 int64_t ContextLength(const ModelDescription& description) {

@@ -12,11 +12,11 @@
 #include "runtime/base/status.h"
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/memory_plan.h"
+#include "runtime/io/safetensors.h"
 #include "runtime/model/describe.h"
 #include "runtime/session/evaluate.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
-#include "runtime/io/safetensors.h"
 #include "runtime/session/train_memory.h"
 #include "runtime/spec/train_spec.h"
 
@@ -219,12 +219,16 @@ absl::StatusOr<std::string> Model::Explain(
     PLUMB_ASSIGN_OR_RETURN(graph, Differentiate(std::move(graph), *context.ops, "loss"));
     return ToString(graph);
   }
+  if (stage == "prompt") {
+    options.program = Program::kCached;
+    PLUMB_ASSIGN_OR_RETURN(const Graph graph, BuildProgram(context, options, /*gradients=*/false));
+    return ToString(graph);
+  }
   if (stage == "probes") return ProbesText(context);
   if (stage != "optimized" && stage != "plan" && stage != "exec") {
     return absl::InvalidArgumentError(
         absl::StrCat("unknown stage \"", stage,
-                     "\"; the stages are graph, grad, optimized, plan, exec, "
-                     "probes"));
+                     "\"; the stages are graph, grad, optimized, plan, exec, prompt, probes"));
   }
   PLUMB_ASSIGN_OR_RETURN(
       Graph graph, BuildProgram(context, options, /*gradients=*/true, TrainPasses(context, spec)));

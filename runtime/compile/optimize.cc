@@ -12,6 +12,8 @@ namespace plumb {
 
 const std::vector<Pass>& AllPasses() {
   static const std::vector<Pass>* const passes = new std::vector<Pass>{
+      {"last-token", "what only the last token's results need is computed for that token alone",
+       NarrowToLastToken},
       {"merge-combines", "sums of sums become one sum; sums of one term are that term",
        MergeCombines},
       {"common-values", "nodes that compute the same become one", MergeCommonValues},
@@ -33,6 +35,16 @@ const std::vector<Pass>& AllPasses() {
        GradientNorms, &OptimizeOptions::gradient_norms},
   };
   return *passes;
+}
+
+OptimizeOptions OnlyPasses(const std::vector<std::string>& names) {
+  OptimizeOptions options;
+  for (const Pass& pass : AllPasses()) {
+    const bool runs = std::find(names.begin(), names.end(), pass.name) != names.end();
+    if (!runs) options.disabled.push_back(pass.name);
+    if (runs && pass.option != nullptr) options.*pass.option = true;
+  }
+  return options;
 }
 
 absl::StatusOr<Graph> Optimize(Graph graph, const OpRegistry& registry,

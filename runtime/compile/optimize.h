@@ -29,6 +29,12 @@ struct Pass {
 // All passes, in the order in which Optimize runs them. "Bits stay": every output keeps every bit;
 // "rounding": sums are rounded at other places, so results differ by what rounding differs.
 //
+//   last-token           nodes of which nothing but last_token needs the results, as of a prompt's
+//                        last layer from its queries on, take the last token of their inputs, as
+//                        OpDef::token_wise says which. What needs all tokens (keys, values) is left
+//                        alone, and what nothing needs is dropped. First, so that the others see
+//                        what is left to do. Rounding, where kernels of few rows sum in another
+//                        order; with int8 weights they round x too
 //   merge-combines       combine(combine(..)) used once becomes one sum; combine of one value with
 //                        coefficient 1 and no constant is that value. Rounding
 //   common-values        two nodes with equal op, inputs and attributes become one. Bits stay
@@ -63,6 +69,9 @@ struct Pass {
 //                        the sum of its squares, taken right after the node that makes it, while it
 //                        is in the cache. Bits stay
 const std::vector<Pass>& AllPasses();
+
+// Options with which these passes run, and no others.
+OptimizeOptions OnlyPasses(const std::vector<std::string>& names);
 
 absl::StatusOr<Graph> Optimize(Graph graph, const OpRegistry& registry,
                                const OptimizeOptions& options = {});

@@ -27,6 +27,7 @@ std::vector<bool> OverwrittenValues(const Graph& graph);
 std::vector<bool> OutputValues(const Graph& graph);
 
 // The passes of optimize.h.
+absl::StatusOr<Graph> NarrowToLastToken(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> MergeCombines(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> AccumulateEmbeddings(const Graph& graph, const OpRegistry& registry);

@@ -113,6 +113,12 @@ struct OpDef {
 
   absl::Status (*reference)(const ReferenceArgs& args) = nullptr;
 
+  // The inputs, among those of shape [batch, tokens, ..], in which the op is token-wise: given the
+  // last n tokens of each of them, and all of its other inputs, it computes the last n tokens of
+  // the outputs that have `tokens` too, and its other outputs as before. May be empty, for types
+  // and attributes with which the op mixes tokens; null for ops that always do. `types` are inputs.
+  std::vector<size_t> (*token_wise)(const OpTypes& types) = nullptr;
+
   // Floating-point operations of one run (a multiply-add is two), as the algorithm needs them: what
   // a causal mask hides is not counted. Null for ops whose time goes into memory, not arithmetic.
   double (*flops)(const OpTypes& types) = nullptr;

@@ -221,6 +221,7 @@ void RegisterActivation(OpRegistry* registry) {
   act.vjp = Vjp;
   act.make_kernel = MakeKernel;
   act.reference = Reference;
+  act.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   registry->Add(std::move(act));
 
   OpDef grad;

@@ -1,5 +1,6 @@
 // attention_cached: causal attention of new tokens to a cache of keys and values that they join
-// first. Prefill in chunks and decoding token by token are the same op with other T.
+// first. Prefill in chunks and decoding token by token are the same op with other T, and so is a
+// prompt of which only the last tokens' contexts are wanted, with fewer queries.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -21,7 +22,7 @@ namespace {
 // -- Shape rule
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
-  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadCachedAttentionShape(types));
   const TensorType &k_cache = types.in(3), &v_cache = types.in(4), &positions = types.in(5);
   if (k_cache.dtype != types.in(0).dtype || k_cache.shape.rank() != 4 ||
       k_cache.shape[0] != shape.batch || k_cache.shape[1] != shape.kv_heads ||
@@ -73,13 +74,13 @@ class AttentionCachedKernel : public Kernel {
   AttentionCachedKernel(const AttentionShape& shape, int64_t capacity)
       : shape_(shape),
         capacity_(capacity),
-        packed_(shape.tokens >= kMinPackedQueries),
+        packed_(shape.queries >= kMinPackedQueries),
         attend_(ChooseAttend<T>()),
         attend_one_(ChooseAttendOne<T>(shape.head_dim)),
         heads_(shape.batch * shape.heads),
-        blocks_(packed_ ? CeilDiv(shape.tokens, kQueryRows) : 1),
+        blocks_(packed_ ? CeilDiv(shape.queries, kQueryRows) : 1),
         workers_(heads_ * blocks_, Work(capacity),
-                 packed_ ? AttendScratchBytes(shape.tokens, shape.head_dim)
+                 packed_ ? AttendScratchBytes(shape.queries, shape.head_dim)
                          : AttendOneScratchBytes(capacity)) {}
 
   int64_t scratch_bytes() const override { return workers_.scratch_bytes(); }
@@ -107,7 +108,7 @@ class AttentionCachedKernel : public Kernel {
   }
 
  private:
-  int64_t Work(int64_t keys) const { return 4 * heads_ * shape_.tokens * keys * shape_.head_dim; }
+  int64_t Work(int64_t keys) const { return 4 * heads_ * shape_.queries * keys * shape_.head_dim; }
   static T* Cache(const KernelArgs& args, size_t i) { return static_cast<T*>(args.out[i]); }
 
   // Where the keys of query head `index` of all rows' begin in the cache.
@@ -131,9 +132,10 @@ class AttentionCachedKernel : public Kernel {
                float* scratch) const {
     const int64_t row = index / shape_.heads, head = index % shape_.heads;
     const int64_t skipped = block * kQueryRows;
-    const int64_t at = (row * shape_.tokens + skipped) * shape_.q_stride() + head * shape_.head_dim;
+    const int64_t at =
+        (row * shape_.queries + skipped) * shape_.q_stride() + head * shape_.head_dim;
     const int64_t kv_at = KeysAt(index);
-    const int64_t first = args.i32(5)[row * shape_.tokens] + skipped;
+    const int64_t first = args.i32(5)[(row + 1) * shape_.tokens - shape_.queries] + skipped;
     const float scale = static_cast<float>(shape_.scale);
     const T* q = static_cast<const T*>(args.in[0]) + at;
     T* context = static_cast<T*>(args.out[0]) + at;
@@ -147,14 +149,14 @@ class AttentionCachedKernel : public Kernel {
       call.context = context;
       call.context_stride = shape_.q_stride();
       call.lse = nullptr;
-      call.queries = std::min(kQueryRows, shape_.tokens - skipped);
+      call.queries = std::min(kQueryRows, shape_.queries - skipped);
       call.offset = first;
       call.head_dim = shape_.head_dim;
       call.scale = scale;
       attend_(call, scratch);
       return;
     }
-    for (int64_t t = 0; t < shape_.tokens; ++t) {
+    for (int64_t t = 0; t < shape_.queries; ++t) {
       AttendOneArgs<T> call;
       call.q = q + t * shape_.q_stride();
       call.k = Cache(args, 1) + kv_at;
@@ -163,7 +165,7 @@ class AttentionCachedKernel : public Kernel {
       call.keys = first + t + 1;
       call.head_dim = shape_.head_dim;
       call.scale = scale;
-      if (t + 1 == shape_.tokens && next >= 0) call.next_k = Cache(args, 1) + KeysAt(next);
+      if (t + 1 == shape_.queries && next >= 0) call.next_k = Cache(args, 1) + KeysAt(next);
       attend_one_(call, scratch);
     }
   }
@@ -179,7 +181,7 @@ class AttentionCachedKernel : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadCachedAttentionShape(types));
   const int64_t capacity = types.in(3).shape[2];
   if (types.in(0).dtype == DType::kBF16) {
     return std::make_unique<AttentionCachedKernel<uint16_t>>(shape, capacity);
@@ -193,7 +195,7 @@ absl::Status Reference(const ReferenceArgs& args) {
   const std::vector<const TensorType*> inputs = {&args.inputs[0]->type, &args.inputs[1]->type,
                                                  &args.inputs[2]->type};
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
-                         ReadAttentionShape(OpTypes{inputs, {}, args.attrs}));
+                         ReadCachedAttentionShape(OpTypes{inputs, {}, args.attrs}));
   const int64_t capacity = args.shape(3)[2], c = shape.head_dim;
   PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape, capacity));
   for (int64_t row = 0; row < shape.batch; ++row) {
@@ -207,10 +209,11 @@ absl::Status Reference(const ReferenceArgs& args) {
         args.out(2)[to] = args.f(2)[from];
       }
     }
-    for (int64_t t = 0; t < shape.tokens; ++t) {
-      const int64_t position = args.i(5)[static_cast<size_t>(row * shape.tokens + t)];
+    for (int64_t t = 0; t < shape.queries; ++t) {
+      const int64_t token = (row + 1) * shape.tokens - shape.queries + t;
+      const int64_t position = args.i(5)[static_cast<size_t>(token)];
       for (int64_t head = 0; head < shape.heads; ++head) {
-        const int64_t q = ((row * shape.tokens + t) * shape.heads + head) * c;
+        const int64_t q = ((row * shape.queries + t) * shape.heads + head) * c;
         const auto kv = [&](int64_t j) {
           return ((row * shape.kv_heads + head / shape.group()) * capacity + j) * c;
         };
@@ -250,6 +253,7 @@ void RegisterAttentionCached(OpRegistry* registry) {
   op.infer = Infer;
   op.make_kernel = MakeKernel;
   op.reference = Reference;
+  op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = AttentionFlops;
   registry->Add(std::move(op));
 }

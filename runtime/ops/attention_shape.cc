@@ -1,12 +1,14 @@
 #include "runtime/ops/attention_shape.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/ops/op_checks.h"
 
 namespace plumb {
 
-absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types) {
+absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "q"));
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "k"));
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "v"));
@@ -25,13 +27,23 @@ absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types) {
                      ", needs [batch, tokens, n_head * width] with n_head = ", shape.heads));
   }
   shape.batch = q.shape[0];
-  shape.tokens = q.shape[1];
+  shape.queries = q.shape[1];
+  shape.tokens = k.shape.rank() == 3 ? std::max(k.shape[1], shape.queries) : shape.queries;
   shape.head_dim = q.shape.last() / shape.heads;
   const TensorType want = {q.dtype, {shape.batch, shape.tokens, shape.kv_stride()}};
   if (k != want || v != want) {
     return absl::InvalidArgumentError(absl::StrCat(
         "k is ", k.ToString(), " and v ", v.ToString(), ", both must be ", want.ToString(),
         " beside q ", q.ToString(), " with n_kv_head = ", shape.kv_heads));
+  }
+  return shape;
+}
+
+absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types) {
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadCachedAttentionShape(types));
+  if (shape.queries != shape.tokens) {
+    return absl::InvalidArgumentError(absl::StrCat("q has ", shape.queries, " tokens and k ",
+                                                   shape.tokens, ": they must have as many"));
   }
   return shape;
 }

@@ -11,7 +11,8 @@ namespace plumb {
 
 struct AttentionShape {
   int64_t batch;
-  int64_t tokens;
+  int64_t tokens;   // of k and v
+  int64_t queries;  // the last of the tokens
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
@@ -25,6 +26,8 @@ struct AttentionShape {
 // All f32 or all bf16. From q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (inputs 0 to 2) and the attributes
 // n_head, n_kv_head, scale. An error says which of them does not fit.
 absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types);
+// The same of attention_cached, which takes q[B,Q,H*c] with Q <= T too.
+absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types);
 
 }  // namespace plumb
 

@@ -1,3 +1,4 @@
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -187,6 +188,11 @@ void RegisterCombine(OpRegistry* registry) {
   op.vjp = Vjp;
   op.make_kernel = MakeKernel;
   op.reference = Reference;
+  op.token_wise = [](const OpTypes& types) {
+    std::vector<size_t> terms(types.inputs.size());
+    std::iota(terms.begin(), terms.end(), 0);
+    return terms;
+  };
   registry->Add(std::move(op));
 }
 

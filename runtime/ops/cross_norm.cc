@@ -362,6 +362,10 @@ void RegisterCrossNorm(OpRegistry* registry) {
   eval.infer = InferEval;
   eval.make_kernel = MakeEvalKernel;
   eval.reference = ReferenceEval;
+  eval.token_wise = [](const OpTypes& types) {
+    const bool mixes = NormInstanceOf(types.attrs).cross_row_eval();
+    return mixes ? std::vector<size_t>{} : std::vector<size_t>{0};
+  };
   registry->Add(std::move(eval));
 
   OpDef grad;

@@ -187,6 +187,7 @@ void RegisterEmbedding(OpRegistry* registry) {
   op.vjp = Vjp;
   op.make_kernel = MakeKernel;
   op.reference = Reference;
+  op.token_wise = [](const OpTypes&) { return std::vector<size_t>{1}; };
   registry->Add(std::move(op));
 
   OpDef grad;

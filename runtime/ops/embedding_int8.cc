@@ -70,6 +70,7 @@ void RegisterEmbeddingInt8(OpRegistry* registry) {
   op.infer = Infer;
   op.make_kernel = MakeKernel;
   op.reference = Reference;
+  op.token_wise = [](const OpTypes&) { return std::vector<size_t>{2}; };
   registry->Add(std::move(op));
 }
 

@@ -14,9 +14,11 @@ double ProductFlops(const Shape& a, const Shape& b, const Attrs& attrs) {
 
 // The multiply-adds of one product over all pairs of a query and a key that it sees, times two.
 double PairFlops(const OpTypes& types) {
-  const Shape& q = types.in(0).shape;  // [B, T, H*c]
-  const double tokens = static_cast<double>(q[1]);
-  return static_cast<double>(q[0]) * tokens * (tokens + 1) * static_cast<double>(q.last());
+  const Shape& q = types.in(0).shape;  // [B, Q, H*c], of the last Q of the T tokens of k
+  const double queries = static_cast<double>(q[1]);
+  const double tokens = static_cast<double>(types.in(1).shape[1]);
+  return static_cast<double>(q[0]) * queries * (2 * tokens - queries + 1) *
+         static_cast<double>(q.last());
 }
 
 }  // namespace

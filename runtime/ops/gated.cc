@@ -238,6 +238,7 @@ void RegisterGated(OpRegistry* registry) {
   gated.vjp = Vjp;
   gated.make_kernel = MakeKernel;
   gated.reference = Reference;
+  gated.token_wise = [](const OpTypes&) { return std::vector<size_t>{0, 1}; };
   registry->Add(std::move(gated));
 
   OpDef grad;

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/ops/op_checks.h"
@@ -8,6 +10,12 @@ namespace plumb {
 namespace {
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+  if (types.has(0) && types.in(0).dtype == DType::kI32) {
+    PLUMB_RETURN_IF_ERROR(CheckI32(types, 0, "x"));
+    const Shape& x = types.in(0).shape;
+    if (x.rank() != 2) return absl::InvalidArgumentError("ids x must be [batch, tokens]");
+    return std::vector<TensorType>{I32({x[0], 1})};
+  }
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
   const Shape& x = types.in(0).shape;
   if (x.rank() != 3) return absl::InvalidArgumentError("x must be [batch, tokens, width]");
@@ -17,7 +25,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 class LastTokenKernel : public Kernel {
  public:
   explicit LastTokenKernel(const TensorType& x)
-      : batch_(x.shape[0]), tokens_(x.shape[1]), row_bytes_(x.shape[2] * SizeOf(x.dtype)) {}
+      : batch_(x.shape[0]), tokens_(x.shape[1]), row_bytes_(x.bytes() / (batch_ * tokens_)) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const char* x = static_cast<const char*>(args.in[0]);
@@ -37,12 +45,20 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   return std::make_unique<LastTokenKernel>(types.in(0));
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
-  const int64_t batch = args.shape(0)[0], tokens = args.shape(0)[1], width = args.shape(0)[2];
+template <class T>
+void CopyLast(const Shape& shape, const std::vector<T>& x, std::vector<T>* y) {
+  const int64_t batch = shape[0], tokens = shape[1];
+  const int64_t width = shape.num_elements() / (batch * tokens);
   for (int64_t b = 0; b < batch; ++b) {
-    for (int64_t j = 0; j < width; ++j) {
-      args.out(0)[b * width + j] = args.f(0)[(b * tokens + tokens - 1) * width + j];
-    }
+    std::copy_n(x.begin() + ((b + 1) * tokens - 1) * width, width, y->begin() + b * width);
+  }
+}
+
+absl::Status Reference(const ReferenceArgs& args) {
+  if (args.inputs[0]->type.dtype == DType::kI32) {
+    CopyLast(args.shape(0), args.i(0), &args.outputs[0]->i);
+  } else {
+    CopyLast(args.shape(0), args.f(0), &args.outputs[0]->f);
   }
   return absl::OkStatus();
 }

@@ -85,6 +85,7 @@ void RegisterMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   op.vjp = Vjp;
   op.make_kernel = [policy](const OpTypes& types) { return MakeKernel(types, policy); };
   op.reference = Reference;
+  op.token_wise = LeftTokenWise;
   op.flops = MatmulFlops;
   registry->Add(std::move(op));
 }

@@ -238,6 +238,7 @@ void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   act.infer = InferAct;
   act.make_kernel = [policy](const OpTypes& types) { return MakeActKernel(types, policy); };
   act.reference = ReferenceAct;
+  act.token_wise = LeftTokenWise;
   act.flops = MatmulFlops;
   registry->Add(std::move(act));
 
@@ -259,6 +260,11 @@ void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   add.infer = InferAdd;
   add.make_kernel = [policy](const OpTypes& types) { return MakeAddKernel(types, policy); };
   add.reference = ReferenceAdd;
+  add.token_wise = [](const OpTypes& types) {
+    std::vector<size_t> inputs = LeftTokenWise(types);
+    if (!inputs.empty()) inputs.push_back(kAddend);
+    return inputs;
+  };
   add.flops = MatmulFlops;
   registry->Add(std::move(add));
 
@@ -269,6 +275,7 @@ void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   shared.infer = InferShared;
   shared.make_kernel = [policy](const OpTypes& types) { return MakeSharedKernel(types, policy); };
   shared.reference = ReferenceShared;
+  shared.token_wise = LeftTokenWise;
   shared.flops = MatmulSharedFlops;
   registry->Add(std::move(shared));
 
@@ -280,6 +287,12 @@ void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   sum.infer = InferSum;
   sum.make_kernel = [policy](const OpTypes& types) { return MakeSumKernel(types, policy); };
   sum.reference = ReferenceSum;
+  sum.token_wise = [](const OpTypes& types) {
+    std::vector<size_t> inputs;
+    if (types.has(0)) inputs.push_back(0);
+    for (size_t a = 1; a < types.inputs.size(); a += 2) inputs.push_back(a);
+    return inputs;
+  };
   sum.flops = MatmulSumFlops;
   registry->Add(std::move(sum));
 }

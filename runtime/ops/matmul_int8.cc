@@ -230,6 +230,7 @@ void RegisterMatmulInt8(OpRegistry* registry) {
   op.infer = Infer;
   op.make_kernel = MakeKernel;
   op.reference = Reference;
+  op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = MatmulInt8Flops;
   registry->Add(std::move(op));
 }

@@ -30,6 +30,11 @@ absl::Status CheckBias(const OpTypes& types, size_t i, int64_t n) {
   return absl::InvalidArgumentError(absl::StrCat("bias must be [", n, "]"));
 }
 
+std::vector<size_t> LeftTokenWise(const OpTypes& types) {
+  if (types.attrs.GetBool("transpose_a", false)) return {};
+  return {0};
+}
+
 GemmTerm TermOf(const OpTypes& types, size_t a, size_t b) {
   const ProductShape p(types.in(a).shape, types.in(b).shape, types.attrs);
   return {static_cast<int>(a), static_cast<int>(b), p.k, p.lda, p.ldb};

@@ -35,6 +35,10 @@ absl::Status CheckProduct(const OpTypes& types, size_t a, size_t b);
 // Input i, if there is one, is f32[n].
 absl::Status CheckBias(const OpTypes& types, size_t i, int64_t n);
 
+// OpDef::token_wise of products whose left operand is input 0 and whose other operands are not of
+// tokens: in that operand, unless it is transposed.
+std::vector<size_t> LeftTokenWise(const OpTypes& types);
+
 // What kernels of products need to know of inputs `a` and `b`.
 GemmTerm TermOf(const OpTypes& types, size_t a, size_t b);
 // A specification of products of these, with the result's dtype of output 0, and no results yet.

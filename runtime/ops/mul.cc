@@ -378,6 +378,9 @@ void RegisterMul(OpRegistry* registry) {
   mul.vjp = Vjp;
   mul.make_kernel = MakeKernel;
   mul.reference = Reference;
+  mul.token_wise = [](const OpTypes& types) {
+    return types.in(0) == types.in(1) ? std::vector<size_t>{0, 1} : std::vector<size_t>{0};
+  };
   registry->Add(std::move(mul));
 
   OpDef reduce;

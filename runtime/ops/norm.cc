@@ -19,6 +19,11 @@ namespace {
 
 bool Trains(const Attrs& attrs) { return attrs.GetBool("train", false); }
 
+// Whether there is an output `saved`, whose rows know no tokens.
+bool SavesRows(const Attrs& attrs) {
+  return Trains(attrs) && NormInstanceOf(attrs).saved_per_row() > 0;
+}
+
 // -- Shape rules
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
@@ -27,7 +32,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckNormRows(types, 0, "x", instance));
   PLUMB_RETURN_IF_ERROR(CheckNormParams(types, 1, instance));
   std::vector<TensorType> outputs = {types.in(0)};
-  if (Trains(types.attrs) && instance.saved_per_row() > 0) {
+  if (SavesRows(types.attrs)) {
     outputs.push_back(NormSavedType(types.in(0), instance));
   }
   return outputs;
@@ -41,7 +46,7 @@ absl::StatusOr<std::vector<TensorType>> InferAdd(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "x", 1, "res"));
   PLUMB_RETURN_IF_ERROR(CheckNormParams(types, 2, instance));
   std::vector<TensorType> outputs = {types.in(0), types.in(0)};
-  if (Trains(types.attrs) && instance.saved_per_row() > 0) {
+  if (SavesRows(types.attrs)) {
     outputs.push_back(NormSavedType(types.in(0), instance));
   }
   return outputs;
@@ -107,7 +112,7 @@ class NormKernel : public Kernel {
         instance_(instance),
         runner_(instance, types.in(0).dtype),
         cut_(types.in(0).num_elements() / instance.dim(), instance.dim()),
-        saves_(Trains(types.attrs) && instance.saved_per_row() > 0),
+        saves_(SavesRows(types.attrs)),
         slot_bytes_(AlignUp(runner_.scratch_bytes(cut_.rows_per_task()))),
         prototype_(runner_.CallPrototype(cut_.rows)) {
     if (Trains(types.attrs)) prototype_.flags |= PLUMB_CALL_TRAIN;
@@ -238,6 +243,9 @@ void RegisterNorm(OpRegistry* registry) {
   op.vjp = Vjp;
   op.make_kernel = MakeKernel;
   op.reference = Reference;
+  op.token_wise = [](const OpTypes& types) {
+    return SavesRows(types.attrs) ? std::vector<size_t>{} : std::vector<size_t>{0};
+  };
   registry->Add(std::move(op));
 
   OpDef add;
@@ -249,6 +257,9 @@ void RegisterNorm(OpRegistry* registry) {
   add.vjp = VjpAdd;
   add.make_kernel = MakeAddKernel;
   add.reference = ReferenceAdd;
+  add.token_wise = [](const OpTypes& types) {
+    return SavesRows(types.attrs) ? std::vector<size_t>{} : std::vector<size_t>{0, 1};
+  };
   registry->Add(std::move(add));
 }
 

@@ -55,15 +55,15 @@
 //   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c]) {n_head, n_kv_head, scale} -> context like q, lse[B,H,T]
 //       causal softmax(scale q k^T) v; lse = log-sum-exp of the scaled scores
 //   attention_grad(q, k, v, context, lse, dcontext) {..} -> dq, dk, dv
-//   attention_cached(q, k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T]) {..}
+//   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T]) {..}
 //       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),
-//       then attends to cache rows 0..position; the caches are updated in place. A position outside [0,C)
-//       fails. No gradient.
+//       then attends to cache rows 0..position for the last Q <= T tokens; the caches are updated in place.
+//       A position outside [0,C) fails. No gradient.
 //   cross_entropy(logits[..,V], targets i32[..]) -> loss[1], lse[R]   mean over targets >= 0 of
 //       lse - logit[target]; targets < 0 are ignored, others outside [0,V) fail; 0 when none is left
 //   cross_entropy_grad(logits, targets, lse, dloss[1]) -> like logits
 //   fill() {dims=[..], value, (bf16)} -> f32[dims], or bf16[dims]
-//   last_token(x[B,T,d]) -> [B,1,d]                         no gradient
+//   last_token(x[B,T,d]) -> [B,1,d]                         or i32[B,T] -> [B,1]; no gradient
 //
 // With weights in int8, a matrix as its elements and its scales in tiles (quantize.h); no gradient:
 //   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d} -> f32[..,d]

@@ -268,6 +268,7 @@ void RegisterRope(OpRegistry* registry) {
   op.vjp = Vjp;
   op.make_kernel = MakeKernel;
   op.reference = Reference;
+  op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0, 1}; };
   registry->Add(std::move(op));
 }
 

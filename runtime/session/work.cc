@@ -1,5 +1,7 @@
 #include "runtime/session/work.h"
 
+#include <utility>
+
 #include "absl/container/flat_hash_set.h"
 #include "runtime/base/status.h"
 
@@ -13,18 +15,22 @@ double LinearFlops(const Graph& graph, const Node& node) {
   return 2 * static_cast<double>(x.rows()) * static_cast<double>(w.num_elements());
 }
 
-// Scores and context of q [batch, seq, n_head * head_dim].
+// Scores and context of q [batch, queries, n_head * head_dim] to k [batch, seq, ..].
 double AttentionFlops(const Graph& graph, const Node& node) {
   const Shape& q = graph.value(node.inputs[0]).type.shape;
-  return 4 * static_cast<double>(q.num_elements()) * static_cast<double>(q[1]);
+  const Shape& k = graph.value(node.inputs[1]).type.shape;
+  return 4 * static_cast<double>(q.num_elements()) * static_cast<double>(k[1]);
 }
 
 }  // namespace
 
 absl::StatusOr<ModelWork> CountWork(const ModelContext& context, const BuildOptions& options) {
-  // The graph as it is built, so that no pass can change what is counted.
-  PLUMB_ASSIGN_OR_RETURN(const Graph graph,
+  // The graph as it is built, without what its outputs do not need. No other pass can change what
+  // is counted.
+  PLUMB_ASSIGN_OR_RETURN(Graph graph,
                          BuildForward(context.model, context.parameters, *context.ops, options));
+  PLUMB_ASSIGN_OR_RETURN(graph,
+                         Optimize(std::move(graph), *context.ops, OnlyPasses({"last-token"})));
   ModelWork work;
   absl::flat_hash_set<ValueId> read;
   for (const Node& node : graph.nodes) {

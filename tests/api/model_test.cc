@@ -88,13 +88,15 @@ TEST_F(ModelTest, ASpecIsAValueThatCanBeChangedAndPrinted) {
 
 TEST_F(ModelTest, EveryStageOfTheCompilerPrints) {
   const auto model = Make(TinyModel());
-  for (const char* stage : {"graph", "grad", "optimized", "plan", "exec"}) {
+  for (const char* stage : {"graph", "grad", "optimized", "plan", "exec", "prompt"}) {
     const auto text = model->Explain(stage, 2, 4);
     ASSERT_TRUE(text.ok()) << stage << ": " << text.status();
     EXPECT_THAT(*text, HasSubstr("layers.1.mlp.up")) << stage;
     EXPECT_EQ(*model->Explain(stage, 2, 4), *text) << stage;
   }
   EXPECT_THAT(*model->Explain("grad", 1, 4), HasSubstr("output grad.head.weight"));
+  EXPECT_THAT(*model->Explain("prompt", 2, 4),
+              AllOf(HasSubstr("f32[2, 1, 12] layers.1.mlp.hidden"), HasSubstr("output logits")));
   EXPECT_THAT(std::string(model->Explain("graphs", 1, 4).status().message()),
               AllOf(HasSubstr("graphs"), HasSubstr("optimized")));
   EXPECT_FALSE(model->Explain("graph", 0, 4).ok());

@@ -55,6 +55,19 @@ TEST_F(BenchTest, CountsTheWorkOfTheModel) {
   EXPECT_NEAR(flops / expected, 1, 1e-6);
 }
 
+// In the last of the 8 layers only keys and values are for all 12 tokens of the prompt.
+TEST_F(BenchTest, CountsOfAPromptWhatItsLastTokenNeeds) {
+  const nlohmann::json json = Bench({"--only", "prompt", "--prompt", "12"});
+  ASSERT_EQ(json["passes"].size(), 1u);
+  const nlohmann::json& pass = json["passes"][0];
+  const double flops =
+      pass["rate"]["median"].get<double>() * pass["seconds"]["median"].get<double>();
+  const double keys_and_values = 2 * 16 * 16, others = 2 * 16 * 16 + 2 * 16 * 64;
+  const double weights = 12 * (7 * others + 8 * keys_and_values) + others + 27 * 16;
+  const double expected = 2 * weights + (7 * 12 + 1) * 4.0 * 12 * 16;
+  EXPECT_NEAR(flops / expected, 1, 1e-6);
+}
+
 TEST_F(BenchTest, DecodingReadsEveryWeightButTheEmbeddings) {
   const nlohmann::json json = Bench({"--only", "decode", "--tokens", "2"});
   ASSERT_EQ(json["passes"].size(), 1u);

@@ -122,7 +122,7 @@ TEST_F(DescribeTest, SizesThatCannotBeAreSaid) {
 }
 
 TEST_F(DescribeTest, ExplainPrintsEveryStage) {
-  for (const char* stage : {"graph", "grad", "optimized", "plan", "exec"}) {
+  for (const char* stage : {"graph", "grad", "optimized", "plan", "exec", "prompt"}) {
     const std::vector<std::string> arguments = {"explain", "pre.pbtxt",       "--stage", stage,
                                                 "--set",   "model.n_layer=1", "--seq",   "4"};
     const Finished result = RunPlumb(arguments);

@@ -400,5 +400,16 @@ TEST_F(FuseProductsTest, CostsAreCountedInMultiplyAddsAndBytes) {
   EXPECT_EQ(costs[1].seconds, 0);
 }
 
+TEST_F(FuseProductsTest, FewerQueriesThanKeysSeeTheLastTokensPairs) {
+  GraphBuilder b(&ops_);
+  const ValueId q = b.Input("q", F32({2, 2, 12})), kv = b.Input("kv", F32({2, 5, 4}));
+  const ValueId cache = b.State("cache", F32({2, 1, 8, 4}));
+  const ValueId v_cache = b.State("v_cache", F32({2, 1, 8, 4}));
+  b.Apply("attention_cached", {q, kv, kv, cache, v_cache, b.Input("positions", I32({2, 5}))},
+          {{"n_head", int64_t{3}}, {"n_kv_head", int64_t{1}}, {"scale", 0.5}});
+  // 4 + 5 pairs, two products of 4 multiply-adds, 3 heads, 2 sequences.
+  EXPECT_EQ(NodeCosts(*std::move(b).Finish())[0].flops, 9 * 2 * 8 * 3 * 2);
+}
+
 }  // namespace
 }  // namespace plumb

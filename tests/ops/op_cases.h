@@ -37,7 +37,8 @@ struct OpCase {
   // Largest error of an output's element in f32, relative to the output's largest element. A bf16
   // output may be rounded beyond that.
   double tolerance = 2e-6;
-  // The outputs whose gradients the VJP is given (the others are by-products like a log-sum-exp).
+  // The outputs whose gradients the VJP is given (the others are by-products like a log-sum-exp);
+  // none: the case is not differentiated.
   std::vector<int> differentiated_outputs = {0};
   // Elements whose derivative is checked, an input at most.
   int checked_elements = 24;

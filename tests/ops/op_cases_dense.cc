@@ -73,12 +73,15 @@ void AddSums(std::vector<OpCase>* cases) {
       Attrs({{"coefs", std::vector<double>{1, 1, 1, 1, 1}}}));
   Add(cases, "combine", "four scaled terms", {Random({7}), Random({7}), Random({7}), Random({7})},
       Attrs({{"coefs", std::vector<double>{1, 2, 3, 4}}, {"constant", 0.5}}));
+  Add(cases, "combine", "of tokens", {Random({2, 5, 17}), Random({2, 5, 17}), Random({2, 5, 17})},
+      Attrs({{"coefs", std::vector<double>{1, 0.5, -2}}, {"constant", 0.25}}));
   Add(cases, "combine", "many elements", {Random({401, 333}), Random({401, 333})},
       Attrs({{"coefs", std::vector<double>{0.5, 1}}}));
 }
 
 void AddMul(std::vector<OpCase>* cases) {
   Add(cases, "mul", "alike", {Random({7, 27}), Random({7, 27})});
+  Add(cases, "mul", "alike, of tokens", {Random({2, 5, 17}), Random({2, 5, 17})});
   Add(cases, "mul", "alike vectors", {Random({17}), Random({17})});
   Add(cases, "mul", "alike, many", {Random({401, 333}), Random({401, 333})});
   Add(cases, "mul", "blocks of rows", {Random({401, 336}), Random({12})});
@@ -110,6 +113,10 @@ void AddActivations(std::vector<OpCase>* cases) {
       Add(cases, "gated", name, {Random(shape, -6, 6), Random(shape)}, attrs);
       Add(cases, "gated_grad", name, {Random(shape, -6, 6), Random(shape), Random(shape)}, attrs);
     }
+    const Shape of_tokens = {2, 5, 17};
+    Add(cases, "act", absl::StrCat(kind, " of tokens"), {Random(of_tokens, -6, 6)}, attrs);
+    Add(cases, "gated", absl::StrCat(kind, " of tokens"),
+        {Random(of_tokens, -6, 6), Random(of_tokens)}, attrs);
     const Shape many = {129, 333};
     Add(cases, "act", absl::StrCat(kind, " many"), {Random(many, -20, 20)}, attrs);
     Add(cases, "act_grad", absl::StrCat(kind, " many"), {Random(many, -20, 20), Random(many)},
@@ -163,6 +170,7 @@ std::vector<OpCase> DenseOpCases() {
   Add(&cases, "last_token", "two rows", {Random({2, 7, 17})});
   Add(&cases, "last_token", "one token", {Random({3, 1, 16})});
   AddBf16(&cases);
+  Add(&cases, "last_token", "ids", {Ints({2, 3}, {4, 0, 7, 1, 5, 9})});
   return cases;
 }
 

@@ -189,6 +189,11 @@ void AddFused(std::vector<OpCase>* cases) {
           {s.A(), s.B(), Absent(), Random({s.m, s.n})}, s.Transposes());
     }
   }
+  for (const bool keep : {false, true}) {
+    Add(cases, "matmul_act", absl::StrCat("batched rows", keep ? " keep" : ""),
+        {Random({2, 7, 16}, -0.05, 0.05), Random({27, 16}), Random({27})},
+        Attrs({{"transpose_b", true}, {"kind", std::string("gelu_tanh")}, {"keep", keep}}));
+  }
   Add(cases, "matmul_add", "batched rows",
       {Random({2, 7, 16}), Random({27, 16}), Random({27}), Random({2, 7, 27})},
       Attrs({{"transpose_b", true}}));
@@ -213,6 +218,11 @@ void AddSeveral(std::vector<OpCase>* cases) {
     // One chain over both products' terms rounds as often.
     if (s.k > 1000) cases->back().tolerance = 5e-6;
   }
+  const CaseInput a = Random({2, 7, 16}), b = Random({27, 16}), y = Random({2, 7, 27});
+  const Attrs two({{"transpose_b", true}, {"count", int64_t{2}}});
+  Add(cases, "matmul_shared", "batched rows", {a, b, b, Random({27}), Absent()}, two);
+  Add(cases, "matmul_sum", "batched rows", {Absent(), a, b, a, b}, two);
+  Add(cases, "matmul_sum", "batched rows addend", {y, a, b, a, b}, two);
 }
 
 }  // namespace

@@ -44,8 +44,17 @@ void AddCases(const Norm& norm, std::vector<OpCase>* cases) {
   OpCase forward = norm.Case("norm", {Random(norm.x)}, 2e-6);
   forward.attrs.Set("train", true);
   cases->push_back(forward);
+  // Built without `train` it saves nothing, and has no gradient where it would need that.
+  OpCase eval = norm.Case("norm", {Random(norm.x)}, 2e-6);
+  eval.name = absl::StrCat(norm.name, " in evaluation");
+  eval.differentiated_outputs = {};
+  cases->push_back(eval);
 
   OpCase add = norm.Case("add_norm", {Random(norm.x), Random(norm.x)}, 2e-6);
+  OpCase eval_add = add;
+  eval_add.name = absl::StrCat(norm.name, " in evaluation");
+  eval_add.differentiated_outputs = {};
+  cases->push_back(eval_add);
   add.attrs.Set("train", true);
   for (const std::vector<int>& differentiated : {std::vector<int>{0, 1}, {1}, {0}}) {
     // Parameters have no gradient when only the sum does.

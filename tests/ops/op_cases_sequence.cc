@@ -90,9 +90,10 @@ void AddAttentionCases(int64_t batch, int64_t tokens, Heads heads, int64_t head_
   cases->push_back(grad);
 }
 
+// With `queries` for the last of the tokens; 0: for all.
 void AddCachedAttentionCase(std::vector<int32_t> first, int64_t tokens, Heads heads,
                             int64_t head_dim, int64_t capacity, Draw draw,
-                            std::vector<OpCase>* cases) {
+                            std::vector<OpCase>* cases, int64_t queries = 0) {
   const bool bf16 = draw == RandomBf16;
   const auto random = [draw](const Shape& shape) { return draw(shape, -2, 2); };
   const int64_t batch = static_cast<int64_t>(first.size());
@@ -103,10 +104,11 @@ void AddCachedAttentionCase(std::vector<int32_t> first, int64_t tokens, Heads he
   OpCase c;
   c.op = "attention_cached";
   c.name = absl::StrCat(AttentionName(batch, tokens, heads, head_dim), " from ", first[0], " of ",
-                        capacity, bf16 ? " bf16" : "");
+                        capacity, queries > 0 ? absl::StrCat(" queries ", queries) : "",
+                        bf16 ? " bf16" : "");
   const Shape kv = {batch, tokens, heads.kv * head_dim};
   const Shape cache = {batch, heads.kv, capacity, head_dim};
-  c.inputs = {random({batch, tokens, heads.q * head_dim}),
+  c.inputs = {random({batch, queries > 0 ? queries : tokens, heads.q * head_dim}),
               random(kv),
               random(kv),
               random(cache),
@@ -139,6 +141,13 @@ void AddAttentions(Draw draw, std::vector<OpCase>* cases) {
   }
   AddCachedAttentionCase({700}, 1, {8, 8}, 64, 1024, draw, cases);  // several tasks
   AddCachedAttentionCase({3}, 270, {2, 1}, 12, 280, draw, cases);   // and blocks of queries
+
+  AddCachedAttentionCase({0}, 2, {4, 4}, 8, 16, draw, cases, 1);
+  AddCachedAttentionCase({61, 94}, 36, {2, 1}, 20, 130, draw, cases, 1);
+  AddCachedAttentionCase({100, 37}, 9, {4, 2}, 7, 130, draw, cases, 3);
+  AddCachedAttentionCase({5, 94}, 36, {4, 1}, 64, 130, draw, cases, 17);
+  AddCachedAttentionCase({3}, 270, {2, 1}, 12, 280, draw, cases, 260);
+  AddCachedAttentionCase({0}, 512, {8, 8}, 64, 1024, draw, cases, 1);
 }
 
 // -- Cross entropy

@@ -94,6 +94,23 @@ TEST_F(OpErrorsTest, FillWantsPositiveDimensions) {
               HasSubstr("positive integers"));
 }
 
+TEST_F(OpErrorsTest, OnlyCachedAttentionTakesFewerQueriesThanKeys) {
+  const Attrs heads = {{"n_head", int64_t{2}}, {"n_kv_head", int64_t{2}}, {"scale", 1.0}};
+  const CaseInput three = Random({1, 3, 4}), two = Random({1, 2, 4});
+  const CaseInput cache = Random({1, 2, 8, 2});
+  EXPECT_EQ(ShapeError("attention_cached",
+                       {two, three, three, cache, cache, Ints({1, 3}, {0, 1, 2})}, heads),
+            "");
+  EXPECT_THAT(ShapeError("attention_cached",
+                         {two, three, three, cache, cache, Ints({1, 2}, {0, 1})}, heads),
+              HasSubstr("must be i32[1, 3]"));
+  EXPECT_THAT(
+      ShapeError("attention_cached", {three, two, two, cache, cache, Ints({1, 2}, {0, 1})}, heads),
+      HasSubstr("both must be f32[1, 3, 4]"));
+  EXPECT_THAT(ShapeError("attention", {two, three, three}, heads),
+              HasSubstr("q has 2 tokens and k 3: they must have as many"));
+}
+
 TEST_F(OpErrorsTest, EmbeddingRefusesTokensOutsideTheVocabulary) {
   const absl::Status high = RunError("embedding", {Random({5, 3}), Ints({3}, {0, 5, 1})});
   EXPECT_EQ(high.code(), absl::StatusCode::kInvalidArgument);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -164,6 +165,32 @@ std::map<std::string, ReferenceTensor> NamedLeaves(const std::vector<ReferenceTe
   std::map<std::string, ReferenceTensor> leaves;
   for (size_t i = 0; i < inputs.size(); ++i) leaves[LeafName(i)] = inputs[i];
   return leaves;
+}
+
+std::vector<size_t> TokenWiseInputs(const OpRegistry& registry, const OpCase& c) {
+  const OpDef& op = *registry.Find(c.op);
+  if (op.token_wise == nullptr) return {};
+  std::vector<const TensorType*> types;
+  for (const CaseInput& input : c.inputs) types.push_back(input.absent ? nullptr : &input.type);
+  return op.token_wise({types, {}, c.attrs});
+}
+
+// The last `count` tokens of x[batch, tokens, ..].
+ReferenceTensor LastTokens(const ReferenceTensor& x, int64_t count) {
+  std::vector<int64_t> dims(x.type.shape.dims().begin(), x.type.shape.dims().end());
+  const int64_t batch = dims[0], tokens = dims[1],
+                width = Shape(dims).num_elements() / batch / tokens;
+  dims[1] = count;
+  ReferenceTensor last = Zeros({x.type.dtype, Shape(dims)});
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t from = ((b + 1) * tokens - count) * width, to = b * count * width;
+    if (IsFloating(x.type.dtype)) {
+      std::copy_n(x.f.begin() + from, count * width, last.f.begin() + to);
+    } else {
+      std::copy_n(x.i.begin() + from, count * width, last.i.begin() + to);
+    }
+  }
+  return last;
 }
 
 // Whether the op overwrites input i: it is a state then, and has no gradient.
@@ -389,10 +416,52 @@ absl::StatusOr<VjpGraph> BuildVjp(const OpRegistry& registry, const OpCase& c,
 
 }  // namespace
 
+bool HasTokens(const OpRegistry& registry, const OpCase& c) {
+  const std::vector<size_t> inputs = TokenWiseInputs(registry, c);
+  return !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [&c](size_t i) {
+    const TensorType& type = c.inputs[i].type;
+    return type.shape.rank() == (IsFloating(type.dtype) ? 3 : 2) && type.shape[1] > 1;
+  });
+}
+
+void ExpectTokenWiseAsDeclared(const OpRegistry& registry, const OpCase& c) {
+  if (!HasTokens(registry, c)) return;
+  const std::vector<ReferenceTensor> inputs = MakeInputs(c);
+  const absl::StatusOr<Graph> graph = BuildCase(registry, c);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const auto all = RunReference(*graph, NamedLeaves(inputs));
+  ASSERT_TRUE(all.ok()) << all.status();
+  const std::vector<size_t> token_wise = TokenWiseInputs(registry, c);
+  const int64_t tokens = c.inputs[token_wise[0]].type.shape[1];
+  for (const int64_t count : std::set<int64_t>{1, (tokens + 1) / 2, tokens - 1}) {
+    SCOPED_TRACE(absl::StrCat("the last ", count, " of ", tokens, " tokens"));
+    OpCase narrow = c;
+    std::vector<ReferenceTensor> last = inputs;
+    for (const size_t i : token_wise) {
+      last[i] = LastTokens(inputs[i], count);
+      narrow.inputs[i].type = last[i].type;
+    }
+    const absl::StatusOr<Graph> narrow_graph = BuildCase(registry, narrow);
+    ASSERT_TRUE(narrow_graph.ok()) << narrow_graph.status();
+    const auto got = RunReference(*narrow_graph, NamedLeaves(last));
+    ASSERT_TRUE(got.ok()) << got.status();
+    bool is_narrower = false;
+    for (const ValueId id : graph->nodes[0].outputs) {
+      const ReferenceTensor& want = (*all)[static_cast<size_t>(id)];
+      const ReferenceTensor& result = (*got)[static_cast<size_t>(id)];
+      const bool stays = result.type == want.type;
+      is_narrower = is_narrower || !stays;
+      EXPECT_TRUE(Identical(result, stays ? want : LastTokens(want, count)))
+          << graph->value(id).name;
+    }
+    EXPECT_TRUE(is_narrower);
+  }
+}
+
 void ExpectVjpMatchesDifferences(const OpRegistry& registry, const OpCase& c) {
   const OpDef* op = registry.Find(c.op);
   ASSERT_NE(op, nullptr);
-  if (op->vjp == nullptr) return;
+  if (op->vjp == nullptr || c.differentiated_outputs.empty()) return;
   // The same derivation as in f32, on numbers too coarse for differences.
   for (const CaseInput& input : c.inputs) {
     if (!input.absent && input.type.dtype == DType::kBF16) return;

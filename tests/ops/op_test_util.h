@@ -34,10 +34,16 @@ absl::StatusOr<std::vector<ReferenceTensor>> RunKernel(const Graph& graph,
 absl::StatusOr<std::vector<ReferenceTensor>> RunReference(
     const Graph& graph, const std::map<std::string, ReferenceTensor>& leaves);
 
+// Whether the case's op is token-wise in inputs that have at least two tokens here.
+bool HasTokens(const OpRegistry& registry, const OpCase& c);
+
 // Expectations on the case's op (they fail the current test):
 // its kernel agrees with its reference, with the same bits for 1, 2 and 4 threads and for every
 // aliasing that it allows;
 void ExpectKernelMatchesReference(const OpRegistry& registry, const OpCase& c);
+// it is token-wise in the inputs that OpDef::token_wise names: its reference on their last tokens
+// gives the last tokens of its reference, to the bit. Nothing to do where HasTokens is false;
+void ExpectTokenWiseAsDeclared(const OpRegistry& registry, const OpCase& c);
 // its VJP agrees with central differences of its reference. Nothing to do for an op without a VJP.
 void ExpectVjpMatchesDifferences(const OpRegistry& registry, const OpCase& c);
 

@@ -37,6 +37,18 @@ TEST(OpRegistryTest, EveryOpHasACase) {
   }
 }
 
+TEST(OpRegistryTest, EveryTokenWiseOpHasACaseWithTokens) {
+  OpRegistry registry;
+  RegisterOps(&registry);
+  std::set<std::string> covered;
+  for (const OpCase& c : AllCases()) {
+    if (HasTokens(registry, c)) covered.insert(c.op);
+  }
+  for (const OpDef* op : registry.All()) {
+    EXPECT_EQ(covered.count(op->name), op->token_wise == nullptr ? 0u : 1u) << op->name;
+  }
+}
+
 class OpTest : public testing::TestWithParam<OpCase> {
  protected:
   OpTest() { RegisterOps(&registry_); }
@@ -49,6 +61,8 @@ TEST_P(OpTest, KernelMatchesReference) {
     ExpectKernelMatchesReference(registry_, GetParam());
   });
 }
+
+TEST_P(OpTest, IsTokenWiseAsDeclared) { ExpectTokenWiseAsDeclared(registry_, GetParam()); }
 
 TEST_P(OpTest, VjpMatchesDifferences) { ExpectVjpMatchesDifferences(registry_, GetParam()); }
 

@@ -105,7 +105,8 @@ class Model {
       const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
 
   // What the compiler makes of its training step, as text. `stage`: graph, grad, optimized, plan,
-  // exec, probes. Of the overrides, as for PlanTraining, `dtype` and `recompute` matter.
+  // exec, probes; prompt: the optimized graph of a prompt of `seq` tokens, or, for one, of a step
+  // of decoding. Of the overrides, as for PlanTraining, `dtype` and `recompute` matter.
   absl::StatusOr<std::string> Explain(
       const std::string& stage, int64_t batch, int64_t seq,
       const std::vector<std::pair<std::string, std::string>>& train_overrides = {}) const;

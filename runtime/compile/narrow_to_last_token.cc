@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/compile/graph_edit.h"
+#include "runtime/compile/rewrite.h"
+
+namespace plumb {
+namespace {
+
+enum class Need : char { kNothing, kLastToken, kAll };  // in increasing order
+
+// Whether last_token takes the type, and leaves out some of it.
+bool HasTokens(const TensorType& type) {
+  const int rank = type.dtype == DType::kI32 ? 2 : 3;
+  return type.shape.rank() == rank && type.shape[1] > 1;
+}
+
+TensorType LastTokenOf(const TensorType& type) {
+  std::vector<int64_t> dims(type.shape.dims().begin(), type.shape.dims().end());
+  dims[1] = 1;
+  return {type.dtype, Shape(dims)};
+}
+
+bool IsLastToken(const Node& node) { return node.op->name == "last_token"; }
+
+// A node as it is to be, if it computes the last token only.
+struct Narrowed {
+  std::vector<size_t> inputs;       // of which it takes the last token; empty: it stays as it is
+  std::vector<TensorType> outputs;  // their types then
+};
+
+// Backwards through the graph: what is needed of each value, and from that which nodes can be
+// narrowed. A value that is needed in full by one reader is computed in full, and its last token
+// copied for the others, so nothing is computed twice.
+class Needs {
+ public:
+  explicit Needs(const Graph& graph)
+      : graph_(graph),
+        needs_(graph.values.size(), Need::kNothing),
+        is_dead_(graph.nodes.size(), false),
+        narrowed_(graph.nodes.size()) {
+    for (const GraphOutput& output : graph.outputs) Raise(output.value, Need::kAll);
+    for (size_t i = graph.nodes.size(); i-- > 0;) Visit(i);
+  }
+
+  // Whether nothing needs what the node computes.
+  bool is_dead(size_t node) const { return is_dead_[node]; }
+  const Narrowed& narrowed(size_t node) const { return narrowed_[node]; }
+
+ private:
+  static size_t Index(ValueId id) { return static_cast<size_t>(id); }
+
+  Need need(ValueId id) const { return needs_[Index(id)]; }
+  void Raise(ValueId id, Need to) {
+    if (id != kNoValue) needs_[Index(id)] = std::max(need(id), to);
+  }
+
+  void Visit(size_t i) {
+    const Node& node = graph_.nodes[i];
+    const bool needed = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                    [this](ValueId id) { return need(id) != Need::kNothing; });
+    if (!needed && node.op->updates.empty()) {
+      is_dead_[i] = true;
+      return;
+    }
+    if (IsLastToken(node) && HasTokens(graph_.value(node.inputs[0]).type)) {
+      Raise(node.inputs[0], Need::kLastToken);
+      return;
+    }
+    narrowed_[i] = Narrow(node);
+    std::vector<Need> wanted(node.inputs.size(), Need::kAll);
+    for (const size_t k : narrowed_[i].inputs) wanted[k] = Need::kLastToken;
+    for (size_t k = 0; k < wanted.size(); ++k) Raise(node.inputs[k], wanted[k]);
+  }
+
+  // Nothing, unless all outputs that become narrower are needed no wider.
+  Narrowed Narrow(const Node& node) const {
+    if (node.op->token_wise == nullptr) return {};
+    std::vector<const TensorType*> types;
+    for (const ValueId id : node.inputs) {
+      types.push_back(id == kNoValue ? nullptr : &graph_.value(id).type);
+    }
+    std::vector<size_t> inputs = node.op->token_wise(OpTypes{types, {}, node.attrs});
+    std::vector<TensorType> narrow;
+    narrow.reserve(inputs.size());  // `types` points into it
+    for (const size_t k : inputs) {
+      if (!HasTokens(*types[k])) return {};
+      types[k] = &narrow.emplace_back(LastTokenOf(*types[k]));
+    }
+    auto outputs = node.op->infer(OpTypes{types, {}, node.attrs});
+    if (!outputs.ok()) return {};
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      const TensorType& full = graph_.value(node.outputs[k]).type;
+      if ((*outputs)[k] == full) continue;
+      if (need(node.outputs[k]) == Need::kAll || !HasTokens(full) ||
+          (*outputs)[k] != LastTokenOf(full)) {
+        return {};
+      }
+    }
+    return {std::move(inputs), *std::move(outputs)};
+  }
+
+  const Graph& graph_;
+  std::vector<Need> needs_;         // by ValueId
+  std::vector<bool> is_dead_;       // by node
+  std::vector<Narrowed> narrowed_;  // by node
+};
+
+// `graph` with the types of what narrowed nodes will define.
+Graph NarrowTypes(Graph graph, const Needs& needs) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Narrowed& narrowed = needs.narrowed(i);
+    for (size_t k = 0; k < narrowed.outputs.size(); ++k) {
+      graph.values[static_cast<size_t>(graph.nodes[i].outputs[k])].type = narrowed.outputs[k];
+    }
+  }
+  return graph;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> NarrowToLastToken(const Graph& graph, const OpRegistry& registry) {
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), IsLastToken)) return graph;
+  const OpDef* const last_token = registry.Find("last_token");
+  const Needs needs(graph);
+  GraphEdit edit(NarrowTypes(graph, needs));
+  const auto type = [&edit](ValueId id) { return edit.graph().value(id).type; };
+  absl::flat_hash_map<ValueId, ValueId> replacement;  // last tokens of what is narrow by itself now
+  absl::flat_hash_map<ValueId, ValueId> last;         // last tokens of what stays as it was
+  for (size_t i = 0; i < edit.node_count(); ++i) {
+    if (needs.is_dead(i)) {
+      edit.Drop(i);
+      continue;
+    }
+    Node node = edit.node(i);
+    for (ValueId& id : node.inputs) {
+      if (const auto it = replacement.find(id); it != replacement.end()) id = it->second;
+    }
+    // An output keeps the node, as a copy: it has memory of its own.
+    if (IsLastToken(node) && !HasTokens(type(node.inputs[0])) && !edit.IsOutput(node.outputs[0])) {
+      replacement[node.outputs[0]] = node.inputs[0];
+      edit.Drop(i);
+      continue;
+    }
+    std::vector<Node> nodes;
+    for (const size_t k : needs.narrowed(i).inputs) {
+      ValueId& id = node.inputs[k];
+      if (!HasTokens(type(id))) continue;
+      const auto [it, is_new] = last.try_emplace(id, kNoValue);
+      if (is_new) {
+        it->second = edit.NewValue(absl::StrCat(edit.graph().value(id).name, ".last_token"),
+                                   LastTokenOf(type(id)));
+        nodes.push_back({last_token, {id}, {it->second}, {}});
+      }
+      id = it->second;
+    }
+    nodes.push_back(std::move(node));
+    edit.Replace(i, std::move(nodes));
+  }
+  return std::move(edit).Finish();
+}
+
+}  // namespace plumb

@@ -1,0 +1,305 @@
+// Prompts compute in their last layer only what the last token's logits need: the pass last-token
+// on the models of all shipped placements.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/compile/node_cost.h"
+#include "runtime/compile/optimize.h"
+#include "runtime/session/decode_session.h"
+#include "runtime/session/weight_copies.h"
+#include "runtime/session/work.h"
+#include "tests/api/test_models.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kBatch = 2;
+constexpr int64_t kContext = 40;
+constexpr int64_t kVocab = 27;
+
+struct Case {
+  std::string placement;
+  std::string name;  // of the sublayers
+  std::string positions, sublayers;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const std::string& placement : ShippedPlacements()) {
+    cases.push_back({placement, "gpt2", "LEARNED",
+                     "attention { bias: true } mlp { activation: GELU bias: true }"});
+    cases.push_back({placement, "llama", "ROPE", "mlp { activation: SILU gated: true }"});
+  }
+  return cases;
+}
+
+void PrintTo(const Case& c, std::ostream* os) { *os << c.placement << " " << c.name; }
+
+std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
+  return absl::StrCat(info.param.placement, "_", info.param.name);
+}
+
+int LayersOf(const std::string& placement) { return placement == "swin_v2" ? 6 : 2; }
+
+BuildOptions Prompt(int64_t batch, int64_t seq, WeightFormat format = WeightFormat::kF32) {
+  BuildOptions options;
+  options.program = Program::kCached;
+  options.batch = batch;
+  options.seq = seq;
+  options.weights = format;
+  return options;
+}
+
+class PrefillTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<ModelContext> Context(const Case& c) {
+    TinyModel model;
+    model.placement = c.placement;
+    model.norm = "layer_norm";
+    model.n_layer = LayersOf(c.placement);
+    model.n_head = 4;
+    model.d_model = 16;
+    model.d_ff = 24;
+    model.vocab_size = kVocab;
+    model.context_length = kContext;
+    model.positions = c.positions;
+    model.more = c.sublayers;
+    return MakeContext(runtime_.get(), model.Text());
+  }
+
+  // With the pass alone, and as it is built.
+  static Graph Narrowed(const ModelContext& context, const BuildOptions& options) {
+    const auto graph =
+        BuildProgram(context, options, /*gradients=*/false, OnlyPasses({"last-token"}));
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    return graph.ok() ? *graph : Graph();
+  }
+  static Graph Built(const ModelContext& context, const BuildOptions& options) {
+    return *BuildForward(context.model, context.parameters, *context.ops, options);
+  }
+
+  // The logits of `prompt`, fed in chunks, and of tokens after it, each the most likely one.
+  struct Decoded {
+    std::vector<int32_t> tokens;
+    std::vector<std::vector<float>> logits;
+  };
+  static Decoded Decode(const ModelContext& context, const WeightCopies& weights,
+                        const std::vector<int32_t>& prompt, const std::vector<size_t>& chunks,
+                        int threads = 1) {
+    Decoded decoded;
+    DecodeSession decode(&context, &weights, 1, threads);
+    const auto feed = [&](absl::Span<const int32_t> tokens) {
+      const absl::Status status = decode.Feed(tokens);
+      EXPECT_TRUE(status.ok()) << status;
+      decoded.logits.emplace_back(decode.logits(), decode.logits() + kVocab);
+    };
+    size_t at = 0;
+    for (const size_t chunk : chunks) {
+      feed(absl::MakeConstSpan(prompt).subspan(at, chunk));
+      at += chunk;
+    }
+    for (int i = 0; i < 6; ++i) {
+      const std::vector<float>& last = decoded.logits.back();
+      const auto best = std::max_element(last.begin(), last.end()) - last.begin();
+      decoded.tokens.push_back(static_cast<int32_t>(best));
+      feed({decoded.tokens.back()});
+    }
+    return decoded;
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+};
+
+class PrefillEveryPlacementTest : public PrefillTest, public ::testing::WithParamInterface<Case> {};
+
+// The references compute a token alike whatever is beside it: not a bit may differ, of the logits
+// and of the caches.
+TEST_P(PrefillEveryPlacementTest, ComputesTheSameLogitsAndCaches) {
+  const std::unique_ptr<ModelContext> context = Context(GetParam());
+  const BuildOptions options = Prompt(kBatch, 7);
+  const Graph built = Built(*context, options);
+  ReferenceTensors feeds = Feeds(GenericParameters(*context), RandomTokens(kBatch, 7, kVocab));
+  for (const Value& value : built.values) {
+    const bool is_cache = absl::EndsWith(value.name, "_cache");
+    if (is_cache)
+      feeds[value.name] = {value.type, std::vector<double>(value.type.num_elements()), {}};
+  }
+  const auto want = ReferenceRun(built, feeds);
+  const auto got = ReferenceRun(Narrowed(*context, options), feeds);
+  ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+  ASSERT_EQ(got->size(), want->size());
+  for (const auto& [name, tensor] : *want) EXPECT_EQ(got->at(name).f, tensor.f) << name;
+}
+
+TEST_P(PrefillEveryPlacementTest, TheLastLayerComputesKeysAndValuesOfAllTokensAndNothingElse) {
+  const std::unique_ptr<ModelContext> context = Context(GetParam());
+  const int layers = LayersOf(GetParam().placement);
+  const Graph graph = Narrowed(*context, Prompt(kBatch, 7));
+  const auto tokens = [&graph](int layer, const std::string& name) {
+    const ValueId id = graph.FindValue(absl::StrCat("layers.", layer, ".", name));
+    return id == kNoValue ? -1 : graph.value(id).type.shape[1];
+  };
+  for (const char* name :
+       {"attention.q", "attention.context", "attention.o", "mlp.up", "mlp.hidden", "mlp.down"}) {
+    EXPECT_EQ(tokens(layers - 1, name), 1) << name;
+    EXPECT_EQ(tokens(layers - 2, name), 7) << name;
+  }
+  EXPECT_EQ(tokens(layers - 1, "attention.k"), 7);
+  EXPECT_EQ(tokens(layers - 1, "attention.v"), 7);
+}
+
+TEST_P(PrefillEveryPlacementTest, PromptsContinueAlike) {
+  const std::unique_ptr<ModelContext> context = Context(GetParam());
+  const ParameterStore parameters = GenericParameters(*context);
+  const std::vector<int32_t> prompt = RandomTokens(1, 30, kVocab)[0];
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
+    SCOPED_TRACE(absl::StrCat("format ", static_cast<int>(format)));
+    const WeightCopies weights(*context, format, parameters);
+    // Roundings differ: of sums in another order, of what bf16 keeps, of x beside int8 weights.
+    const double tolerance = format == WeightFormat::kF32 ? 1e-5 : 0.03;
+    for (const std::vector<size_t>& chunks :
+         {std::vector<size_t>{30}, std::vector<size_t>{17, 13}, std::vector<size_t>{1, 20, 2, 7}}) {
+      context->optimize.disabled = {"last-token"};
+      const Decoded full = Decode(*context, weights, prompt, chunks);
+      context->optimize.disabled.clear();
+      const Decoded got = Decode(*context, weights, prompt, chunks);
+      for (size_t i = 0; i < chunks.size(); ++i) {
+        EXPECT_LE(RelativeError(got.logits[i], full.logits[i]), tolerance) << "chunk " << i;
+      }
+      EXPECT_EQ(Decode(*context, weights, prompt, chunks, /*threads=*/2).logits, got.logits);
+      if (format != WeightFormat::kF32) continue;
+      EXPECT_EQ(got.tokens, full.tokens);
+      for (size_t i = 0; i < full.logits.size(); ++i) {
+        EXPECT_LE(RelativeError(got.logits[i], full.logits[i]), tolerance) << "token " << i;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shipped, PrefillEveryPlacementTest, ::testing::ValuesIn(Cases()),
+                         CaseName);
+
+// Streams beside x, learned scales, conditions, products of tensors, attention as the last
+// sublayer; a norm over tokens, which decodes with its running statistics.
+TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
+  const char* const kMacaron = R"pbtxt(
+    placement {
+      name: "mine"
+      block: "x = x + 0.5 * mlp_1(norm_1(x))"
+      block: "x = x + 0.5 * mlp_2(norm_2(x))"
+      block: "x = x + attention(norm_3(x))"
+      end: "x = norm(x)"
+    }
+    block {
+      placement: "mine" norm: "rms_norm"
+      sublayer { name: "mlp_1" mlp {} }
+      sublayer { name: "mlp_2" mlp {} }
+      sublayer { attention {} }
+    })pbtxt";
+  const char* const kStreams = R"pbtxt(
+    placement {
+      name: "mine"
+      learned { name: "gate" init: 0.3 per_channel: true }
+      begin: "d = x" begin: "e = 0.5 * x"
+      each: "y = sigmoid(gate) * f(norm(x))"
+      each: "e = e - y * tanh(d) if sublayer % 2 == 0"
+      each: "d = d / 2 + y"
+      each: "x = x + y"
+      end: "x = norm(x) + norm_d(d) * e + 1"
+    }
+    block { placement: "mine" norm: "rms_norm" })pbtxt";
+  const char* const kBatchNorm = R"pbtxt(
+    norm { name: "bn" plugin: "batch_norm" allow_cross_token: true }
+    block { placement: "pre" norm: "bn" })pbtxt";
+  for (const char* text : {kMacaron, kStreams, kBatchNorm}) {
+    const auto context = MakeContext(
+        runtime_.get(),
+        absl::StrCat("n_layer: 2 n_head: 4 d_model: 16 d_ff: 24 context_length: 40 vocab_size: ",
+                     kVocab, " positions { kind: ROPE } ", text));
+    const ParameterStore parameters = GenericParameters(*context);
+    const WeightCopies weights(*context, WeightFormat::kF32, parameters);
+    const std::vector<int32_t> prompt = RandomTokens(1, 30, kVocab)[0];
+    context->optimize.disabled = {"last-token"};
+    const Decoded full = Decode(*context, weights, prompt, {9, 21});
+    context->optimize.disabled.clear();
+    const Decoded got = Decode(*context, weights, prompt, {9, 21});
+    EXPECT_EQ(got.tokens, full.tokens);
+    for (size_t i = 0; i < full.logits.size(); ++i) {
+      EXPECT_LE(RelativeError(got.logits[i], full.logits[i]), 1e-5) << i;
+    }
+    const Graph graph = Narrowed(*context, Prompt(kBatch, 7));
+    EXPECT_EQ(graph.value(graph.FindValue("layers.1.attention.o")).type.shape[1], 1);
+    EXPECT_EQ(graph.value(graph.FindValue("layers.1.attention.k")).type.shape[1], 7);
+  }
+}
+
+// GPT-2's last layer, after the pass alone.
+TEST_F(PrefillTest, TheLastLayerOfGpt2) {
+  TinyModel model;
+  model.n_layer = 1;
+  model.norm = "layer_norm";
+  model.more = "tie_embeddings: true attention { bias: true } mlp { bias: true }";
+  const std::string text =
+      ToString(Narrowed(*MakeContext(runtime_.get(), model.Text()), Prompt(kBatch, 4)));
+  // From the stream on, as the layer finds it.
+  EXPECT_EQ(text.substr(text.find("embedding = ") - 17),
+            R"graph(%24 f32[2, 4, 8] embedding = combine(%22, %23) {coefs=[1, 1], constant=0}
+%25 f32[2, 4, 8] layers.0.attention.norm.out = norm(%24, %2, %3) {instance=layer_norm(affine=true, bias=true, eps=1e-05)[8], train=false}
+%43 f32[2, 1, 8] layers.0.attention.norm.out.last_token = last_token(%25)
+%26 f32[2, 1, 8] layers.0.attention.q = matmul(%43, %4, %5) {transpose_b=true}
+%27 f32[2, 4, 8] layers.0.attention.k = matmul(%25, %6, %7) {transpose_b=true}
+%28 f32[2, 4, 8] layers.0.attention.v = matmul(%25, %8, %9) {transpose_b=true}
+%31 f32[2, 1, 8] layers.0.attention.context, %32 f32[2, 2, 8, 4] layers.0.attention.context.1, %33 f32[2, 2, 8, 4] layers.0.attention.context.2 = attention_cached(%26, %27, %28, %29, %30, %21) {n_head=2, n_kv_head=2, scale=0.5}
+%34 f32[2, 1, 8] layers.0.attention.o = matmul(%31, %10, %11) {transpose_b=true}
+%44 f32[2, 1, 8] embedding.last_token = last_token(%24)
+%35 f32[2, 1, 8] layers.0.sum = combine(%44, %34) {coefs=[1, 1], constant=0}
+%36 f32[2, 1, 8] layers.0.mlp.norm.out = norm(%35, %12, %13) {instance=layer_norm(affine=true, bias=true, eps=1e-05)[8], train=false}
+%37 f32[2, 1, 12] layers.0.mlp.up = matmul(%36, %14, %15) {transpose_b=true}
+%38 f32[2, 1, 12] layers.0.mlp.hidden = act(%37) {kind="gelu_tanh"}
+%39 f32[2, 1, 8] layers.0.mlp.down = matmul(%38, %16, %17) {transpose_b=true}
+%40 f32[2, 1, 8] layers.0.sum_2 = combine(%35, %39) {coefs=[1, 1], constant=0}
+%41 f32[2, 1, 8] end.norm.out = norm(%40, %18, %19) {instance=layer_norm(affine=true, bias=true, eps=1e-05)[8], train=false}
+%42 f32[2, 1, 5] logits = matmul(%41, %0) {transpose_b=true}
+output logits = %42
+)graph");
+}
+
+// GPT-2 124M: in the last of twelve layers the queries, the output projection and the mlp are
+// multiplied, and attention is taken, for one token of 512.
+TEST_F(PrefillTest, SevenPercentOfGpt2sWorkOnAPromptAreLeftOut) {
+  const auto context = MakeContext(runtime_.get(), R"pbtxt(
+    n_layer: 12 n_head: 12 d_model: 768 vocab_size: 50304 context_length: 1024
+    tie_embeddings: true attention { bias: true } mlp { bias: true }
+    block { placement: "pre" norm: "layer_norm" })pbtxt");
+  const double seq = 512, d = 768, layer = 24 * seq * d * d + 4 * seq * seq * d;
+  const double left_out = 511.0 / 512 * (layer - 4 * seq * d * d);
+  const auto work = CountWork(*context, Prompt(1, 512));
+  ASSERT_TRUE(work.ok()) << work.status();
+  EXPECT_DOUBLE_EQ(work->forward_flops, 12 * layer - left_out + 2 * d * 50304);
+  EXPECT_NEAR(left_out / (12 * layer), 0.07, 0.001);
+
+  // The same of the nodes as they run, which count what a causal mask leaves of attention.
+  const auto flops = [&](const OptimizeOptions& optimize) {
+    double sum = 0;
+    for (const NodeTime& node :
+         NodeCosts(*BuildProgram(*context, Prompt(1, 512), false, optimize))) {
+      sum += node.flops;
+    }
+    return sum;
+  };
+  OptimizeOptions full;
+  full.disabled = {"last-token"};
+  const double attention = 2 * seq * (seq + 1) * d, attention_of_one = 4 * seq * d;
+  EXPECT_DOUBLE_EQ(flops(full) - flops({}),
+                   511.0 / 512 * 20 * seq * d * d + attention - attention_of_one);
+}
+
+}  // namespace
+}  // namespace plumb
