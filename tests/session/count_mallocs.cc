@@ -1,20 +1,64 @@
 #include "tests/session/count_mallocs.h"
 
+#include <link.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 
 namespace {
-std::atomic<int64_t> count{0};
-void Count() { count.fetch_add(1, std::memory_order_relaxed); }
+
+std::atomic<int64_t> count{0}, onednn_count{0}, onednn_bytes{0};
+
+// Where the code of a library lies, found once, without allocating.
+struct CodeRange {
+  uintptr_t begin = 0, end = 0;
+
+  static CodeRange Of(const char* library) {
+    struct Search {
+      const char* library;
+      CodeRange found;
+    } search = {library, {}};
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* data) {
+          Search& s = *static_cast<Search*>(data);
+          if (std::strstr(info->dlpi_name, s.library) == nullptr) return 0;
+          for (int i = 0; i < info->dlpi_phnum; ++i) {
+            const auto& part = info->dlpi_phdr[i];
+            if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
+            s.found.begin = info->dlpi_addr + part.p_vaddr;
+            s.found.end = s.found.begin + part.p_memsz;
+          }
+          return 1;
+        },
+        &search);
+    return search.found;
+  }
+};
+
+// `caller`: the address that the allocation returns to.
+void Count(const void* caller, size_t bytes) {
+  static const CodeRange onednn = CodeRange::Of("libdnnl");
+  const uintptr_t at = reinterpret_cast<uintptr_t>(caller);
+  if (at < onednn.begin || at >= onednn.end) {
+    count.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  onednn_count.fetch_add(1, std::memory_order_relaxed);
+  onednn_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+}
+
 }  // namespace
 
 namespace plumb {
 int64_t MallocCount() { return count.load(std::memory_order_relaxed); }
+OneDnnMallocs OneDnnMallocCount() { return {onednn_count.load(), onednn_bytes.load()}; }
 }  // namespace plumb
 
 #ifdef __SANITIZE_ADDRESS__
@@ -25,10 +69,12 @@ extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(con
                                                          void (*free_hook)(const volatile void*));
 namespace {
 const int installed = __sanitizer_install_malloc_and_free_hooks(
-    [](const volatile void*, size_t) { Count(); }, [](const volatile void*) {});
+    [](const volatile void*, size_t bytes) { Count(nullptr, bytes); },
+    [](const volatile void*) {});
 }  // namespace
 
 namespace plumb {
+bool TellsOneDnnMallocs() { return false; }
 int64_t LiveAlignedBytes() { return -1; }
 }  // namespace plumb
 
@@ -80,6 +126,7 @@ AlignedBlocks aligned_blocks;
 }  // namespace
 
 namespace plumb {
+bool TellsOneDnnMallocs() { return true; }
 int64_t LiveAlignedBytes() { return aligned_blocks.bytes(); }
 }  // namespace plumb
 
@@ -92,29 +139,29 @@ void* __libc_memalign(size_t alignment, size_t bytes);
 void __libc_free(void* memory);
 
 void* malloc(size_t bytes) noexcept {
-  Count();
+  Count(__builtin_return_address(0), bytes);
   return __libc_malloc(bytes);
 }
 void* calloc(size_t n, size_t bytes) noexcept {
-  Count();
+  Count(__builtin_return_address(0), n * bytes);
   return __libc_calloc(n, bytes);
 }
 void* realloc(void* memory, size_t bytes) noexcept {
-  Count();
+  Count(__builtin_return_address(0), bytes);
   return __libc_realloc(memory, bytes);
 }
 void* memalign(size_t alignment, size_t bytes) noexcept {
-  Count();
+  Count(__builtin_return_address(0), bytes);
   return __libc_memalign(alignment, bytes);
 }
 void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
-  Count();
+  Count(__builtin_return_address(0), bytes);
   void* memory = __libc_memalign(alignment, bytes);
   if (memory != nullptr) aligned_blocks.Add(memory, bytes);
   return memory;
 }
 int posix_memalign(void** memory, size_t alignment, size_t bytes) noexcept {
-  Count();
+  Count(__builtin_return_address(0), bytes);
   *memory = __libc_memalign(alignment, bytes);
   return *memory == nullptr ? ENOMEM : 0;
 }

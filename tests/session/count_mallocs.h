@@ -7,8 +7,17 @@
 
 namespace plumb {
 
-// How often memory was asked for so far, on any thread.
+// Allocations so far, on any thread, by everybody but oneDNN; with oneDNN's under a sanitizer, which
+// does not say who allocates.
 int64_t MallocCount();
+bool TellsOneDnnMallocs();
+
+// oneDNN's: a product packs its operands into a block of its own.
+struct OneDnnMallocs {
+  int64_t count = 0;
+  int64_t bytes = 0;
+};
+OneDnnMallocs OneDnnMallocCount();
 
 // Bytes that aligned_alloc, by which AlignedBuffer gets its memory, has given out and that were not
 // freed. -1 under a sanitizer, which has malloc's place itself.
