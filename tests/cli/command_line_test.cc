@@ -42,7 +42,8 @@ TEST_F(CommandLineTest, EveryCommandHasHelpWithAnExample) {
 TEST_F(CommandLineTest, VersionNamesItsParts) {
   const Finished result = RunPlumb({"--version"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.out, AllOf(StartsWith("plumb "), HasSubstr("oneDNN")));
+  EXPECT_THAT(result.out, AllOf(StartsWith("plumb "), HasSubstr("oneDNN"),
+                                HasSubstr("\nproducts: oneDNN "), HasSubstr("bf16 ")));
 }
 
 TEST_F(CommandLineTest, NothingAtAllShowsHelpAsAnError) {

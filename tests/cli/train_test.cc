@@ -89,6 +89,21 @@ TEST_F(TrainTest, ResumingTheSameCommandLineWorksToo) {
   EXPECT_EQ(Losses("halves"), Losses("whole"));
 }
 
+// Rounding is the engine's: a run that is resumed under another goes on, and says so.
+TEST_F(TrainTest, ResumingUnderAnotherEngineWarns) {
+  const Finished half = RunPlumb(TrainArguments("run", 60, {"--stop-at", "7"}));
+  EXPECT_EQ(half.exit_code, 0) << half.err;
+  EXPECT_THAT(Read("run/run.json"), HasSubstr("\"matmul\":\"oneDNN "));
+  const Finished same = RunPlumb(TrainArguments("run", 60, {"--resume", "--stop-at", "9"}));
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_THAT(same.err, Not(HasSubstr("products were computed by")));
+  const Finished other =
+      RunPlumb(TrainArguments("run", 60, {"--resume", "--gemm", "onednn"}));
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_THAT(other.err, AllOf(HasSubstr("products were computed by"), HasSubstr("--gemm onednn")));
+  EXPECT_EQ(Losses("run").size(), 60u);
+}
+
 TEST_F(TrainTest, SummaryIsTextOrJson) {
   const Finished text = RunPlumb(TrainArguments("text", 60));
   EXPECT_THAT(text.out, AllOf(HasSubstr("steps          60\n"), HasSubstr("loss           "),
