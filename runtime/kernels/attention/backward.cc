@@ -8,9 +8,9 @@
 #include <type_traits>
 
 #include "runtime/base/divide.h"
-#include "runtime/kernels/attention/prefetch.h"
-#include "runtime/kernels/attention/bf16.h"
 #include "runtime/kernels/attention/attention.h"
+#include "runtime/kernels/attention/bf16.h"
+#include "runtime/kernels/attention/prefetch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/kernels/attention/backward.cc"
@@ -27,6 +27,7 @@ namespace {
 // Rows are `width` floats apart, those of scores kKeyBlock.
 struct Blocks {
   int64_t width;
+  float scale;  // of the scores, over log 2
   // Of up to kQueryRows queries of one head:
   float* q;
   float* dcontext;
@@ -35,8 +36,8 @@ struct Blocks {
   float* dots;  // D
   // Of a block of keys:
   float* k;
-  float* k_columns;  // [head_dim][kKeyBlock], times scale / log 2
-  float* v_columns;  // [head_dim][kKeyBlock]
+  float* k_columns;  // [head_dim][kKeyBlock]
+  float* v_columns;  // like k_columns
   float* dk;         // of these queries, without scale
   float* dv;
   // Of kGradRows queries and a block of keys:
@@ -71,6 +72,7 @@ HWY_INLINE void DifferentiateTile(int64_t r0, int64_t c, int64_t visible, int64_
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const float* lse = x.lse + r0;
   const float* dots = x.dots + r0;
+  const Vf scale = hn::Set(d, x.scale);
   // Lanes beyond the diagonal hold anything, NaN too: select, do not multiply.
   const auto select = [&](int64_t r, int64_t v, Vf y) HWY_ATTR {
     if constexpr (kWhole) return y;
@@ -80,7 +82,7 @@ HWY_INLINE void DifferentiateTile(int64_t r0, int64_t c, int64_t visible, int64_
   };
   MultiplyRows({x.q + r0 * x.width, x.width, 1}, x.k_columns, kKeyBlock, c, vectors, FromZero(),
                [&](int64_t r, int64_t v, Vf acc) HWY_ATTR {
-                 const Vf e = Exp2(hn::Sub(acc, hn::Set(d, lse[r])));
+                 const Vf e = Exp2(d, hn::MulSub(acc, scale, hn::Set(d, lse[r])));
                  hn::Store(select(r, v, e), d, p + r * kKeyBlock + v * lanes);
                });
   MultiplyRows({x.dcontext + r0 * x.width, x.width, 1}, x.v_columns, kKeyBlock, c, vectors,
@@ -207,8 +209,8 @@ void DifferentiateQueries(const AttendGradArgs<T>& args, int64_t head, int64_t s
     const T* k = args.k + j0 * args.kv_stride;
     const T* v = args.v + j0 * args.kv_stride;
     PackRows(k, args.kv_stride, n_keys, c, x.k, x.width);
-    PackTransposed(k, args.kv_stride, n_keys, c, args.scale * kLog2E, x.k_columns);
-    PackTransposed(v, args.kv_stride, n_keys, c, 1.0f, x.v_columns);
+    PackTransposed(k, args.kv_stride, n_keys, c, x.k_columns);
+    PackTransposed(v, args.kv_stride, n_keys, c, x.v_columns);
     if (only) {
       RowsAhead ahead = After(args, head, s0, j0, 5 * rows / kRowTile);
       DifferentiateBlock<true>(args, 0, rows, n_keys, 0, x, &ahead);
@@ -244,6 +246,7 @@ void AttendGrad(const AttendGradArgs<T>& args, float* scratch) {
   const int64_t packed = PackedRows(args.tokens);
   Blocks x;
   x.width = PackedWidth(args.head_dim);
+  x.scale = args.scale * kLog2E;
   ScratchPieces pieces(scratch);
   x.q = pieces.Take(packed * x.width);
   x.dcontext = pieces.Take(packed * x.width);

@@ -6,9 +6,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "runtime/kernels/attention/prefetch.h"
-#include "runtime/kernels/attention/bf16.h"
 #include "runtime/kernels/attention/attention.h"
+#include "runtime/kernels/attention/bf16.h"
+#include "runtime/kernels/attention/prefetch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/kernels/attention/forward.cc"
@@ -81,7 +81,7 @@ HWY_INLINE void RaiseMaxima(int64_t r0, const float* scores, int64_t vectors, co
       continue;
     }
     x.maximum[r0 + r] += raised[r];
-    const Vf decay = Exp2(hn::Set(d, -raised[r]));
+    const Vf decay = Exp2(d, hn::Set(d, -raised[r]));
     float* total = x.total + (r0 + r) * kTotalWidth;
     hn::Store(hn::Mul(hn::Load(d, total), decay), d, total);
     float* sum = x.sum + (r0 + r) * x.width;
@@ -134,7 +134,7 @@ HWY_INLINE void ExponentiateTile(int64_t r0, bool raise, bool last, const Keys& 
     float* row = scores + r * kKeyBlock;
     const Vf less = hn::Set(d, raised[r]);
     for (int64_t v = 0; v < vectors; ++v) {
-      const Vf p = Exp2(hn::Sub(hn::Load(d, row + v * lanes), less));
+      const Vf p = Exp2(d, hn::Sub(hn::Load(d, row + v * lanes), less));
       hn::Store(p, d, row + v * lanes);
       sum = hn::Add(sum, p);
     }
@@ -252,7 +252,7 @@ void Attend(const AttendArgs<T>& args, float* scratch) {
     keys.count = std::min(kKeyBlock, n_keys - j0);
     keys.diagonal = args.offset - j0;
     keys.first = j0 == 0;
-    PackTransposed(args.k + j0 * args.kv_stride, args.kv_stride, keys.count, c, 1.0f, columns);
+    PackTransposed(args.k + j0 * args.kv_stride, args.kv_stride, keys.count, c, columns);
     PackRows(args.v + j0 * args.kv_stride, args.kv_stride, keys.count, c, values, x.width);
 
     // The first tile that sees one of these keys, and the first that sees one of the next block's.

@@ -1,5 +1,5 @@
-// What forward and backward attention are made of: packing, a power of two, and a register-blocked
-// matrix product. Included once per Highway target.
+// What forward and backward attention are made of: packing and a register-blocked matrix
+// product. Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_ATTENTION_TILES_INL_H_
 #undef PLUMB_RUNTIME_KERNELS_ATTENTION_TILES_INL_H_
@@ -14,6 +14,7 @@
 #include "runtime/base/divide.h"
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/kernels/simd/bf16-inl.h"
+#include "runtime/kernels/simd/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
@@ -35,35 +36,6 @@ static_assert(kMaxRowTile % kRowTile == 0, "blocks are whole tiles");
 HWY_INLINE int64_t VectorCount(int64_t elements) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
   return CeilDiv(elements, lanes);
-}
-
-// 2^x in f32, to about its precision, for x below 128; a NaN stays a NaN, and far below zero it is
-// 0. With x = n + f, |f| <= 1/2: a polynomial for 2^f (minimax in relative error, 9e-8) and n added
-// to the exponent.
-HWY_INLINE Vf Exp2(Vf x) {
-  const Df d;
-#if HWY_TARGET == HWY_AVX3
-  // Of a NaN and a number the instruction takes its second operand.
-  x = hn::Max(hn::Set(d, -160.0f), x);
-#else
-  const auto low = hn::Lt(x, hn::Set(d, -126.0f));
-  x = hn::IfThenElse(low, hn::Zero(d), x);
-#endif
-  const Vf n = hn::Round(x);
-  const Vf f = hn::Sub(x, n);
-  Vf p = hn::MulAdd(f, hn::Set(d, 1.326472705e-3f), hn::Set(d, 9.671512649e-3f));
-  p = hn::MulAdd(f, p, hn::Set(d, 5.550733744e-2f));
-  p = hn::MulAdd(f, p, hn::Set(d, 2.402224209e-1f));
-  p = hn::MulAdd(f, p, hn::Set(d, 6.931469776e-1f));
-  p = hn::MulAdd(f, p, hn::Set(d, 1.0f));
-#if HWY_TARGET == HWY_AVX3
-  return Vf{_mm512_maskz_scalef_ps(static_cast<__mmask16>(0xffff), p.raw, n.raw)};
-#else
-  const hn::RebindToSigned<Df> di;
-  const Vf power =
-      hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127))));
-  return hn::IfThenElse(low, hn::Zero(d), hn::Mul(p, power));  // times, so that a NaN stays one
-#endif
 }
 
 // to[j][0, n) = from[j][0, n), zero-filled to whole vectors, for j < rows.
@@ -124,27 +96,25 @@ HWY_INLINE hn::Vec<D> LoadGroups(D d, const T* const* rows, int64_t e) {
 }
 #endif
 
-// to[e][j] = factor * from[j][e] for j < rows <= kKeyBlock, e < n; rows of `to` are kKeyBlock
+// to[e][j] = from[j][e] for j < rows <= kKeyBlock, e < n; rows of `to` are kKeyBlock
 // apart. Up to a whole vector beyond `rows`, anything may stand there.
 template <class T>
-HWY_INLINE void PackTransposed(const T* from, int64_t stride, int64_t rows, int64_t n, float factor,
-                               float* to) {
+HWY_INLINE void PackTransposed(const T* from, int64_t stride, int64_t rows, int64_t n, float* to) {
   int64_t done = 0;  // channels
 #if HWY_TARGET != HWY_SCALAR
   const Df d;
   constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
   const hn::Repartition<double, Df> d64;
-  const Vf scale = hn::Set(d, factor);
   done = n / 4 * 4;
   for (int64_t j = 0; j < rows; j += kLanes) {
     const T* row[kLanes];  // the last one repeats where there are fewer
     for (int64_t i = 0; i < kLanes; ++i) row[i] = from + std::min(j + i, rows - 1) * stride;
     for (int64_t e = 0; e < done; e += 4) {
       // Vector i holds channels e to e + 3 of rows i, 4 + i, 8 + i, ..
-      const Vf r0 = hn::Mul(LoadGroups(d, row, e), scale);
-      const Vf r1 = hn::Mul(LoadGroups(d, row + 1, e), scale);
-      const Vf r2 = hn::Mul(LoadGroups(d, row + 2, e), scale);
-      const Vf r3 = hn::Mul(LoadGroups(d, row + 3, e), scale);
+      const Vf r0 = LoadGroups(d, row, e);
+      const Vf r1 = LoadGroups(d, row + 1, e);
+      const Vf r2 = LoadGroups(d, row + 2, e);
+      const Vf r3 = LoadGroups(d, row + 3, e);
       const auto t0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
       const auto t1 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
       const auto t2 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
@@ -160,7 +130,7 @@ HWY_INLINE void PackTransposed(const T* from, int64_t stride, int64_t rows, int6
   const hn::CappedTag<float, 1> one;
   for (int64_t e = done; e < n; ++e) {
     for (int64_t j = 0; j < rows; ++j) {
-      to[e * kKeyBlock + j] = factor * hn::GetLane(LoadFloats(one, from + j * stride + e));
+      to[e * kKeyBlock + j] = hn::GetLane(LoadFloats(one, from + j * stride + e));
     }
   }
 }
