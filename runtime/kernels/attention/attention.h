@@ -32,7 +32,6 @@ struct AttendArgs {
   int64_t offset;   // keys that come before the first query's own
   int64_t head_dim;
   float scale;
-  const AttendArgs* next = nullptr;  // what this thread will likely do after, or null
 };
 template <class T>
 using AttendFn = void (*)(const AttendArgs<T>& args, float* scratch);
@@ -60,7 +59,6 @@ struct AttendGradArgs {
   int64_t group;
   int64_t head_dim;
   float scale;
-  const AttendGradArgs* next = nullptr;  // as above
 };
 template <class T>
 using AttendGradFn = void (*)(const AttendGradArgs<T>& args, float* scratch);
@@ -136,8 +134,8 @@ inline constexpr float kLog2E = 1.44269504088896341f;
 inline constexpr float kLn2 = 0.693147180559945309f;
 
 // A row's maximum is raised, and its sums rescaled, only when a score exceeds it by this much (in
-// units of log 2): a factor of 2^8 costs sums in f32 no precision. After Dao et al.'s later kernels,
-// which rescale as rarely.
+// units of log 2): a factor of 2^8 costs sums in f32 no precision. After Dao et al.'s later
+// kernels, which rescale as rarely.
 inline constexpr float kRescaleThreshold = 8.0f;
 
 }  // namespace plumb

@@ -10,7 +10,6 @@
 
 #include "runtime/base/divide.h"
 #include "runtime/kernels/attention/attention.h"
-#include "runtime/kernels/attention/prefetch.h"
 #include "runtime/kernels/simd/cpu_features.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -175,14 +174,13 @@ HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
 // i sees key j when j <= i + diagonal. kOneBlock: IsOneBlock(args).
 template <class E, bool kOneBlock>
 void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t i0, int64_t rows,
-                        int64_t n_keys, int64_t diagonal, const Blocks<E>& x, RowsAhead* ahead) {
+                        int64_t n_keys, int64_t diagonal, const Blocks<E>& x) {
   using Left = LeftOperand<typename E::Packed>;
   constexpr int64_t kTerms = E::kTerms;
   const int64_t c = args.head_dim;
   const int64_t channels = VectorCount(c);
   const auto causal_extent = [&](int64_t i) { return std::min(n_keys, i + diagonal + 1); };
   for (int64_t r0 = 0; r0 < rows; r0 += kRowTile) {
-    ahead->Step();
     const int64_t i = i0 + r0;
     const int64_t extent = causal_extent(i + kRowTile - 1), vectors = VectorCount(extent);
     const TileGradient<E> tile(x, r0);
@@ -191,7 +189,6 @@ void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t 
     } else {
       DifferentiateTile<E, false>(i, c, vectors, {n_keys, i + diagonal + 1}, x, tile);
     }
-    ahead->Step();
     const Left ds = {tile.ds_by_key, kKeyBlock / kTerms, 1};
     const int64_t depth = CeilDiv(extent, kTerms);
     if constexpr (kOneBlock) {
@@ -209,7 +206,6 @@ void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t 
   for (int64_t g = 0; g < extent; g += kRowTile) {
     // The first query that sees key g, and so all of the tile's columns were set by its tile.
     const int64_t from = std::max<int64_t>(0, g - diagonal - i0);
-    ahead->Step();
     const int64_t left = from / kTerms * kKeyBlock + g, right = (i0 + from) / kTerms * x.width;
     const Left p = {x.p_by_query + left, 1, kKeyBlock}, ds = {x.ds_by_query + left, 1, kKeyBlock};
     const int64_t depth = CeilDiv(rows - from, kTerms);
@@ -218,14 +214,12 @@ void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t 
       const int64_t stride = args.kv_stride, at = g * stride;
       const ToRows<E> to_dv(args.dv + at, stride, n_keys - g, c, &one, 0);
       MultiplyRows<E>(p, x.dcontext_right + right, x.width, depth, channels, FromZero(), to_dv);
-      ahead->Step();
       const ToRows<E> to_dk(args.dk + at, stride, n_keys - g, c, &args.scale, 0);
       MultiplyRows<E>(ds, x.q_right + right, x.width, depth, channels, FromZero(), to_dk);
     } else {
       float *dv = x.dv + g * x.width, *dk = x.dk + g * x.width;
       MultiplyRows<E>(p, x.dcontext_right + right, x.width, depth, channels,
                       FromMemory{dv, x.width}, ToMemory{dv, x.width});
-      ahead->Step();
       MultiplyRows<E>(ds, x.q_right + right, x.width, depth, channels, FromMemory{dk, x.width},
                       ToMemory{dk, x.width});
     }
@@ -278,18 +272,15 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
     PackTransposed<E>(args.k + j0 * stride, stride, n_keys, c, x.k_transposed);
     PackTransposed<E>(args.v + j0 * stride, stride, n_keys, c, x.v_transposed);
     if (IsOneBlock(args)) {
-      RowsAhead ahead = After(args, head, s0, j0, 5 * rows / kRowTile);
-      DifferentiateBlock<E, true>(args, 0, rows, n_keys, 0, x, &ahead);
+      DifferentiateBlock<E, true>(args, 0, rows, n_keys, 0, x);
       return;
     }
     ZeroRows(x.dk, RoundUp(n_keys, kRowTile), x.width);
     ZeroRows(x.dv, RoundUp(n_keys, kRowTile), x.width);
 
     const int64_t from = std::max<int64_t>(0, j0 - s0);
-    RowsAhead ahead = After(args, head, s0, j0, 5 * (rows - from) / kRowTile);
     for (int64_t i0 = from; i0 < rows; i0 += kGradRows) {
-      DifferentiateBlock<E, false>(args, i0, std::min(kGradRows, rows - i0), n_keys, s0 - j0, x,
-                                   &ahead);
+      DifferentiateBlock<E, false>(args, i0, std::min(kGradRows, rows - i0), n_keys, s0 - j0, x);
     }
 
     // These queries are the first to see the keys of their own blocks.

@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "runtime/kernels/attention/attention.h"
-#include "runtime/kernels/attention/prefetch.h"
 #include "runtime/kernels/simd/cpu_features.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -209,13 +208,12 @@ HWY_INLINE void SumTile(const AttendArgs<typename E::Tensor>& args, int64_t r0, 
 // `finished` see.
 template <class E>
 void AttendRows(const AttendArgs<typename E::Tensor>& args, int64_t begin, int64_t end,
-                int64_t finished, const KvBlock<E>& kv, const QueryBlock<E>& x, RowsAhead* ahead) {
+                int64_t finished, const KvBlock<E>& kv, const QueryBlock<E>& x) {
   const auto scores_of = [&](int64_t r0) { return x.scores + (r0 - begin) * kKeyBlock; };
   // The first row that sees all of these keys.
   const int64_t whole = kv.count % LaneCount() == 0 ? kv.count - 1 - kv.diagonal : end;
   bool rescale[kScoreRows / kRowTile];
   for (int64_t r0 = begin; r0 < end; r0 += kRowTile) {
-    ahead->Step();
     rescale[(r0 - begin) / kRowTile] =
         (r0 < whole ? ScoreTile<false>(r0, args.head_dim, kv, x, scores_of(r0))
                     : ScoreTile<true>(r0, args.head_dim, kv, x, scores_of(r0)));
@@ -226,7 +224,6 @@ void AttendRows(const AttendArgs<typename E::Tensor>& args, int64_t begin, int64
   }
   if (begin < finished) FinishDenominators(args, begin, std::min(end, finished), x);
   for (int64_t r0 = begin; r0 < end; r0 += kRowTile) {
-    ahead->Step();
     SumTile(args, r0, r0 < finished, kv, x, scores_of(r0));
   }
 }
@@ -275,9 +272,8 @@ void Attend(const AttendArgs<typename E::Tensor>& args, float* scratch) {
         j0 + kKeyBlock < n_keys
             ? std::max<int64_t>(0, kKeyBlock - kv.diagonal) / kRowTile * kRowTile
             : rows;
-    RowsAhead ahead = After(args, j0, (args.queries - from) / (kRowTile / 2));
     for (int64_t r0 = from; r0 < args.queries; r0 += kScoreRows) {
-      AttendRows(args, r0, std::min(args.queries, r0 + kScoreRows), finished, kv, x, &ahead);
+      AttendRows(args, r0, std::min(args.queries, r0 + kScoreRows), finished, kv, x);
     }
   }
 }
