@@ -78,7 +78,6 @@ struct AttendOneArgs {
   int64_t keys;
   int64_t head_dim;
   float scale;
-  const T* next_k = nullptr;  // what this thread will likely read after: k of another head, or null
 };
 template <class T>
 using AttendOneFn = void (*)(const AttendOneArgs<T>& args, float* scratch);

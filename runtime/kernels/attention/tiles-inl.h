@@ -62,9 +62,9 @@ struct F32Operands {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// Pairs of bf16, which AVX512_BF16 multiplies and adds to f32 at twice the rate of f32: where
+// Pairs of bf16, whose products AVX512_BF16 adds to f32 at twice the rate of f32: where
 // UsesBf16Pairs() (cpu_features.h). Probabilities and their gradients are rounded for it, as
-// FlashAttention does. As instructions by name, which the target of these functions lacks.
+// FlashAttention does. In assembly, since this target's functions lack the intrinsics.
 struct Bf16x2Operands {
   using Tensor = uint16_t;
   using Output = FastBf16;
