@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/aligned_buffer.h"
 #include "runtime/base/divide.h"
+#include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/ops/attention_shape.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/scratch_workers.h"
 
 namespace plumb {
 namespace {
@@ -60,6 +61,13 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
 
 // -- Kernels
 
+// Threads that share `items` items of `work` scalar operations: one when there is little to do.
+int SlotsFor(int64_t items, int64_t work) { return PlannedSlots(TaskCount(items, work)); }
+
+float* Scratch(const KernelArgs& args, int slot, int64_t slot_bytes) {
+  return reinterpret_cast<float*>(static_cast<char*>(args.scratch) + slot * slot_bytes);
+}
+
 template <class T>
 const T* Operand(const KernelArgs& args, size_t i) {
   return static_cast<const T*>(args.in[i]);
@@ -78,17 +86,15 @@ class AttentionKernel : public Kernel {
         attend_(ChooseAttend<T>()),
         heads_(shape.batch * shape.heads),
         blocks_(CeilDiv(shape.tokens, kQueryRows)),
-        workers_(heads_ * blocks_, 2 * heads_ * shape.tokens * shape.tokens * shape.head_dim,
-                 AttendScratchBytes(shape.tokens, shape.head_dim)) {}
+        slots_(
+            SlotsFor(heads_ * blocks_, 2 * heads_ * shape.tokens * shape.tokens * shape.head_dim)),
+        slot_bytes_(AlignUp(AttendScratchBytes(shape.tokens, shape.head_dim))) {}
 
-  int64_t scratch_bytes() const override { return workers_.scratch_bytes(); }
+  int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
 
   absl::Status Run(const KernelArgs& args) const override {
-    workers_.Run(args, [&](int64_t item, int64_t next, float* scratch) {
-      AttendArgs<T> call = Call(args, item);
-      const AttendArgs<T> next_call = Call(args, next < 0 ? item : next);
-      if (next >= 0) call.next = &next_call;
-      attend_(call, scratch);
+    ParallelFor(heads_ * blocks_, std::min(args.threads, slots_), [&](int64_t item, int slot) {
+      attend_(Call(args, item), Scratch(args, slot, slot_bytes_));
     });
     return absl::OkStatus();
   }
@@ -123,7 +129,8 @@ class AttentionKernel : public Kernel {
   const AttendFn<T> attend_;
   const int64_t heads_;
   const int64_t blocks_;
-  const ScratchWorkers workers_;
+  const int slots_;
+  const int64_t slot_bytes_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
@@ -139,18 +146,16 @@ class AttentionGradKernel : public Kernel {
   explicit AttentionGradKernel(const AttentionShape& shape)
       : shape_(shape),
         attend_grad_(ChooseAttendGrad<T>()),
-        workers_(shape.batch * shape.kv_heads,
-                 5 * shape.batch * shape.heads * shape.tokens * shape.tokens * shape.head_dim,
-                 AttendGradScratchBytes(shape.tokens, shape.head_dim, sizeof(T))) {}
+        kv_heads_(shape.batch * shape.kv_heads),
+        slots_(SlotsFor(kv_heads_, 5 * shape.batch * shape.heads * shape.tokens * shape.tokens *
+                                       shape.head_dim)),
+        slot_bytes_(AlignUp(AttendGradScratchBytes(shape.tokens, shape.head_dim, sizeof(T)))) {}
 
-  int64_t scratch_bytes() const override { return workers_.scratch_bytes(); }
+  int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
 
   absl::Status Run(const KernelArgs& args) const override {
-    workers_.Run(args, [&](int64_t item, int64_t next, float* scratch) {
-      AttendGradArgs<T> call = Call(args, item);
-      const AttendGradArgs<T> next_call = Call(args, next < 0 ? item : next);
-      if (next >= 0) call.next = &next_call;
-      attend_grad_(call, scratch);
+    ParallelFor(kv_heads_, std::min(args.threads, slots_), [&](int64_t item, int slot) {
+      attend_grad_(Call(args, item), Scratch(args, slot, slot_bytes_));
     });
     return absl::OkStatus();
   }
@@ -182,7 +187,9 @@ class AttentionGradKernel : public Kernel {
 
   const AttentionShape shape_;
   const AttendGradFn<T> attend_grad_;
-  const ScratchWorkers workers_;
+  const int64_t kv_heads_;
+  const int slots_;
+  const int64_t slot_bytes_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/aligned_buffer.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
@@ -14,7 +15,6 @@
 #include "runtime/ops/attention_shape.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/scratch_workers.h"
 
 namespace plumb {
 namespace {
@@ -79,11 +79,11 @@ class AttentionCachedKernel : public Kernel {
         attend_one_(ChooseAttendOne<T>(shape.head_dim)),
         heads_(shape.batch * shape.heads),
         blocks_(packed_ ? CeilDiv(shape.queries, kQueryRows) : 1),
-        workers_(heads_ * blocks_, Work(capacity),
-                 packed_ ? AttendScratchBytes(shape.queries, shape.head_dim)
-                         : AttendOneScratchBytes(capacity)) {}
+        slots_(PlannedSlots(TaskCount(heads_ * blocks_, Work(capacity)))),
+        slot_bytes_(AlignUp(packed_ ? AttendScratchBytes(shape.queries, shape.head_dim)
+                                    : AttendOneScratchBytes(capacity))) {}
 
-  int64_t scratch_bytes() const override { return workers_.scratch_bytes(); }
+  int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
 
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* positions = args.i32(5);
@@ -99,10 +99,12 @@ class AttentionCachedKernel : public Kernel {
       for (int64_t index = range.begin; index < range.end; ++index) Join(args, index);
     });
 
-    workers_.Run(args, Work(keys), [&](int64_t item, int64_t next, float* scratch) {
+    const int64_t items = heads_ * blocks_;
+    const int64_t threads = std::min<int64_t>({args.threads, slots_, TaskCount(items, Work(keys))});
+    ParallelFor(items, static_cast<int>(threads), [&](int64_t item, int slot) {
+      char* scratch = static_cast<char*>(args.scratch) + slot * slot_bytes_;
       // The last blocks see the most keys: they come first.
-      RunHead(args, item % heads_, blocks_ - 1 - item / heads_, next < 0 ? -1 : next % heads_,
-              scratch);
+      RunHead(args, item % heads_, blocks_ - 1 - item / heads_, reinterpret_cast<float*>(scratch));
     });
     return absl::OkStatus();
   }
@@ -128,8 +130,7 @@ class AttentionCachedKernel : public Kernel {
     }
   }
 
-  void RunHead(const KernelArgs& args, int64_t index, int64_t block, int64_t next,
-               float* scratch) const {
+  void RunHead(const KernelArgs& args, int64_t index, int64_t block, float* scratch) const {
     const int64_t row = index / shape_.heads, head = index % shape_.heads;
     const int64_t skipped = block * kQueryRows;
     const int64_t at =
@@ -165,7 +166,6 @@ class AttentionCachedKernel : public Kernel {
       call.keys = first + t + 1;
       call.head_dim = shape_.head_dim;
       call.scale = scale;
-      if (t + 1 == shape_.queries && next >= 0) call.next_k = Cache(args, 1) + KeysAt(next);
       attend_one_(call, scratch);
     }
   }
@@ -177,7 +177,8 @@ class AttentionCachedKernel : public Kernel {
   const AttendOneFn<T> attend_one_;
   const int64_t heads_;
   const int64_t blocks_;
-  const ScratchWorkers workers_;
+  const int slots_;
+  const int64_t slot_bytes_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {

@@ -141,7 +141,7 @@ TEST_F(DescribeTest, ExplainShowsThePlanOfProducts) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.out;
   };
-  EXPECT_THAT(explain("onednn"), AllOf(HasSubstr("\n    oneDNN f32 256x1024x256: "),
+  EXPECT_THAT(explain("onednn"), AllOf(HasSubstr("\n    oneDNN f32 256x256x256: "),
                                        HasSubstr("packed by each task"),
                                        Not(HasSubstr("\n    small "))));
   EXPECT_THAT(explain("small"),

@@ -2,6 +2,7 @@
 // oneDNN packs the operands of large products into: the same in every step.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <set>
 
@@ -104,13 +105,13 @@ TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
       const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
       ASSERT_TRUE(session->Step().ok());
       bool ok = true;
-      std::vector<OneDnnMallocs> packed;
+      std::array<OneDnnMallocs, 3> packed;
       const int64_t ours = CountAllocations([&] {
-                  for (int i = 0; i < 3; ++i) {
+                  for (OneDnnMallocs& step : packed) {
                     const OneDnnMallocs before = OneDnnMallocCount();
                     ok = session->Step().ok() && ok;
                     const OneDnnMallocs after = OneDnnMallocCount();
-                    packed.push_back({after.count - before.count, after.bytes - before.bytes});
+                    step = {after.count - before.count, after.bytes - before.bytes};
                   }
       });
       EXPECT_TRUE(ok);

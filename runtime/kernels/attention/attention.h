@@ -1,4 +1,4 @@
-// The SIMD cores of attention: some queries of one head (or one group of heads that share keys),
+// The SIMD kernels of attention: some queries of one head (or one group of heads that share keys),
 // one thread, causal, blocked over queries and keys so that no [T, T] matrix exists. Stateless; the
 // functions are chosen once for the machine and may run at once with different scratch.
 //
@@ -32,7 +32,6 @@ struct AttendArgs {
   int64_t offset;   // keys that come before the first query's own
   int64_t head_dim;
   float scale;
-  const AttendArgs* next = nullptr;  // what this thread will likely do after, or null
 };
 template <class T>
 using AttendFn = void (*)(const AttendArgs<T>& args, float* scratch);
@@ -60,7 +59,6 @@ struct AttendGradArgs {
   int64_t group;
   int64_t head_dim;
   float scale;
-  const AttendGradArgs* next = nullptr;  // as above
 };
 template <class T>
 using AttendGradFn = void (*)(const AttendGradArgs<T>& args, float* scratch);
@@ -80,7 +78,6 @@ struct AttendOneArgs {
   int64_t keys;
   int64_t head_dim;
   float scale;
-  const T* next_k = nullptr;  // what this thread will likely read after: k of another head, or null
 };
 template <class T>
 using AttendOneFn = void (*)(const AttendOneArgs<T>& args, float* scratch);
@@ -100,8 +97,8 @@ inline constexpr int64_t kMaxRowTile = 8;
 // Rows of scores that forward makes, exponentiates and uses at a time: each of the three then runs
 // long enough for the processor to overlap its parts.
 inline constexpr int64_t kScoreRows = 64;
-// Floats of a row's sum of exponentials: a vector of partial sums.
-inline constexpr int64_t kTotalWidth = 16;
+// Floats of a row's softmax denominator: a vector of partial sums.
+inline constexpr int64_t kDenominatorWidth = 16;
 
 // Floats by which packed rows are apart, or that a list of numbers takes: whole vectors of any
 // instruction set.
@@ -112,30 +109,33 @@ inline constexpr int64_t PackedRows(int64_t queries) {
   return CeilDiv(std::min(queries, kQueryRows), kMaxRowTile) * kMaxRowTile;
 }
 
-// Hands out a core's scratch, piece by piece.
-class ScratchPieces {
+// Bump allocator over a kernel's scratch, of elements of 32 bits.
+class ScratchArena {
  public:
-  explicit ScratchPieces(float* scratch) : begin_(scratch), at_(scratch) {}
-  float* Take(int64_t floats) { return std::exchange(at_, at_ + floats); }
-  uint32_t* TakeWords(int64_t words) { return reinterpret_cast<uint32_t*>(Take(words)); }
+  explicit ScratchArena(float* scratch) : begin_(scratch), next_(scratch) {}
+  template <class T>
+  T* Take(int64_t elements) {
+    static_assert(sizeof(T) == sizeof(float), "sizes are in floats");
+    return reinterpret_cast<T*>(std::exchange(next_, next_ + elements));
+  }
   void CheckWithin(int64_t bytes) const {
-    PLUMB_CHECK((at_ - begin_) * static_cast<int64_t>(sizeof(float)) <= bytes,
-                "a core of attention takes more scratch than it asked for");
+    PLUMB_CHECK((next_ - begin_) * static_cast<int64_t>(sizeof(float)) <= bytes,
+                "an attention kernel takes more scratch than it asked for");
   }
 
  private:
   float* const begin_;
-  float* at_;
+  float* next_;
 };
 
 // Scores are made in units of log 2, so that their exponentials are powers of two.
 inline constexpr float kLog2E = 1.44269504088896341f;
 inline constexpr float kLn2 = 0.693147180559945309f;
 
-// A row's maximum is raised, and what it holds rescaled, only when a score exceeds it by this much
-// (in units of log 2): sums in f32 do not care about a factor of 2^8. After Dao et al.'s later
-// kernels, in which rescaling is as rare.
-inline constexpr float kRaiseAbove = 8.0f;
+// A row's maximum is raised, and its sums rescaled, only when a score exceeds it by this much (in
+// units of log 2): a factor of 2^8 costs sums in f32 no precision. After Dao et al.'s later
+// kernels, which rescale as rarely.
+inline constexpr float kRescaleThreshold = 8.0f;
 
 }  // namespace plumb
 

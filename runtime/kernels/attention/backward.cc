@@ -1,22 +1,23 @@
-// The backward core of attention: Dao et al., "FlashAttention" (2022), algorithm 4, for one head of
-// keys and values and the query heads that share it. With p_ij = exp(s_ij - lse_i):
+// The backward kernel of attention: Dao et al., "FlashAttention" (2022), algorithm 4, for one head
+// of keys and values and the query heads that share it. With p_ij = exp(s_ij - lse_i):
 //   dv_j = sum_i p_ij dcontext_i
 //   ds_ij = p_ij (dcontext_i . v_j - D_i),  D_i = dcontext_i . context_i
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i
+// E is the format of the products' operands.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
 #include "runtime/base/divide.h"
-#include "runtime/kernels/attention/prefetch.h"
-#include "runtime/kernels/attention/bf16.h"
 #include "runtime/kernels/attention/attention.h"
+#include "runtime/kernels/simd/cpu_features.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/kernels/attention/backward.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "runtime/kernels/attention/tiles-inl.h"
+#include "runtime/kernels/simd/exp-inl.h"
 #include "runtime/kernels/simd/fold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,261 +25,333 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Rows are `width` floats apart, those of scores kKeyBlock.
+// Sums f32 are [rows][width]. Of packed elements, those "by query" hold the terms of sums over
+// queries, those "by key" of sums over keys; of one term an element, they are the same.
+template <class E>
 struct Blocks {
+  using Packed = typename E::Packed;
   int64_t width;
-  // Of up to kQueryRows queries of one head:
-  float* q;
-  float* dcontext;
+  float scale;  // of the scores, over log 2
+  // Of up to kQueryRows queries of one head, and packed as left and as right operands:
+  Packed *q_left, *q_right;
+  Packed *dcontext_left, *dcontext_right;
   float* dq;    // without scale
   float* lse;   // in units of log 2
   float* dots;  // D
   // Of a block of keys:
-  float* k;
-  float* k_columns;  // [head_dim][kKeyBlock], times scale / log 2
-  float* v_columns;  // [head_dim][kKeyBlock]
-  float* dk;         // of these queries, without scale
-  float* dv;
-  // Of kGradRows queries and a block of keys:
-  float* p;
-  float* ds;
+  Packed* k_right;
+  Packed *k_transposed, *v_transposed;  // [head_dim / kTerms][kKeyBlock]
+  float *dk, *dv;                       // of these queries, dk without scale
+  // Of kGradRows queries and a block of keys: [kGradRows / kTerms][kKeyBlock]
+  Packed *p_by_query, *ds_by_query;
+  // Of a tile of queries and a block of keys, where the formats by query and by key differ:
+  float* p_tile;    // [kRowTile][kKeyBlock]
+  Packed* ds_tile;  // [kRowTile][kKeyBlock / kTerms] by key
+  // Sums over all queries, for tensors that are too coarse to be summed in, or null.
+  float *dk_total, *dv_total;
 };
 
-// Sums over all queries, for tensors that are too coarse to be summed in. Rows are width apart.
-struct Totals {
-  float* dk;
-  float* dv;
-};
+// All sums over queries and keys are made at once and go where args says.
+template <class T>
+bool IsOneBlock(const AttendGradArgs<T>& args) {
+  return args.group == 1 && args.tokens <= kGradRows;
+}
+// dk and dv are sums over several blocks of queries in a format coarser than f32.
+template <class T>
+bool NeedsTotals(const AttendGradArgs<T>& args) {
+  return sizeof(T) < sizeof(float) && (args.group > 1 || args.tokens > kQueryRows);
+}
 
 // Lanes of a . b.
 template <class T>
 HWY_INLINE Vf Dot(const T* a, const T* b, int64_t last, const FloatTail<Df>& tail) {
   const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   Vf sum = hn::Mul(tail.Load(d, a + last), tail.Load(d, b + last));
-  for (int64_t e = 0; e < last; e += lanes) {
+  for (int64_t e = 0; e < last; e += LaneCount()) {
     sum = hn::MulAdd(LoadFloats(d, a + e), LoadFloats(d, b + e), sum);
   }
   return sum;
 }
 
-// p and ds of a tile of queries and the keys at hand, of which row r (of the tile) sees `visible` +
-// r, at most n_keys. Beyond those the tile's `vectors` vectors are 0. kWhole: all are seen.
+// Keeps of row r of a tile the keys before min(n_keys, extent + r); others become 0. To select, not
+// to multiply: they hold anything, NaN too. kWhole: there are no others.
 template <bool kWhole>
-HWY_INLINE void DifferentiateTile(int64_t r0, int64_t c, int64_t visible, int64_t n_keys,
-                                  int64_t vectors, const Blocks& x, float* p, float* ds) {
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const float* lse = x.lse + r0;
-  const float* dots = x.dots + r0;
-  // Lanes beyond the diagonal hold anything, NaN too: select, do not multiply.
-  const auto select = [&](int64_t r, int64_t v, Vf y) HWY_ATTR {
+struct CausalMask {
+  int64_t n_keys;
+  int64_t extent;
+  HWY_INLINE Vf operator()(int64_t r, int64_t v, Vf y) const {
     if constexpr (kWhole) return y;
-    const int64_t count = std::min(n_keys, visible + r) - v * lanes;
+    const Df d;
+    const int64_t lanes = LaneCount(), count = std::min(n_keys, extent + r) - v * lanes;
     const int64_t seen = std::max<int64_t>(0, std::min(lanes, count));
     return hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(seen)), y);
-  };
-  MultiplyRows({x.q + r0 * x.width, x.width, 1}, x.k_columns, kKeyBlock, c, vectors, FromZero(),
-               [&](int64_t r, int64_t v, Vf acc) HWY_ATTR {
-                 const Vf e = Exp2(hn::Sub(acc, hn::Set(d, lse[r])));
-                 hn::Store(select(r, v, e), d, p + r * kKeyBlock + v * lanes);
-               });
-  MultiplyRows({x.dcontext + r0 * x.width, x.width, 1}, x.v_columns, kKeyBlock, c, vectors,
-               FromZero(), [&](int64_t r, int64_t v, Vf acc) HWY_ATTR {
-                 const int64_t at = r * kKeyBlock + v * lanes;
-                 const Vf dp = hn::Sub(acc, hn::Set(d, dots[r]));
-                 hn::Store(select(r, v, hn::Mul(hn::Load(d, p + at), dp)), d, ds + at);
-               });
+  }
+};
+
+// Where p and ds of a tile are.
+template <class E>
+struct TileGradient {
+  float* p;
+  typename E::Packed *p_by_query, *ds_by_query, *ds_by_key;
+
+  // For the tile at row r0 of the block's.
+  TileGradient(const Blocks<E>& x, int64_t r0)
+      : p(x.p_tile),
+        p_by_query(x.p_by_query + r0 / E::kTerms * kKeyBlock),
+        ds_by_query(x.ds_by_query + r0 / E::kTerms * kKeyBlock),
+        ds_by_key(x.ds_tile) {
+    if constexpr (E::kTerms == 1) {
+      p = p_by_query;
+      ds_by_key = ds_by_query;
+    }
+  }
+};
+
+// p and ds of the tile of queries at i of the packed ones.
+template <class E, bool kWhole>
+HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
+                                  const CausalMask<kWhole>& mask, const Blocks<E>& x,
+                                  const TileGradient<E>& to) {
+  const Df d;
+  const hn::Rebind<typename E::Packed, Df> packed;
+  constexpr int64_t kTerms = E::kTerms;
+  const int64_t lanes = LaneCount(), stride = x.width / kTerms, depth = CeilDiv(head_dim, kTerms);
+  const float* lse = x.lse + i;
+  const float* dots = x.dots + i;
+  const Vf scale = hn::Set(d, x.scale);
+  MultiplyRows<E>(
+      {x.q_left + i * stride, stride, 1}, x.k_transposed, kKeyBlock, depth, vectors,
+      FromZero(), [&](auto& tile, int64_t v0) HWY_ATTR __attribute__((always_inline)) {
+        constexpr int64_t kVectors = std::remove_reference_t<decltype(tile)>::kVectorCount;
+#pragma GCC unroll 8
+        for (int64_t r = 0; r < kRowTile; r += kTerms) {
+#pragma GCC unroll 2
+          for (int64_t v = 0; v < kVectors; ++v) {
+            const int64_t at = (v0 + v) * lanes;
+            Vf p[kTerms];
+#pragma GCC unroll 2
+            for (int64_t t = 0; t < kTerms; ++t) {
+              const Vf score = hn::MulSub(tile.acc[r + t][v], scale, hn::Set(d, lse[r + t]));
+              p[t] = mask(r + t, v0 + v, Exp2(d, score));
+              if (kTerms > 1) hn::Store(p[t], d, to.p + (r + t) * kKeyBlock + at);
+            }
+            hn::Store(E::Across(p), packed, to.p_by_query + r / kTerms * kKeyBlock + at);
+          }
+        }
+      });
+  MultiplyRows<E>(
+      {x.dcontext_left + i * stride, stride, 1}, x.v_transposed, kKeyBlock, depth, vectors,
+      FromZero(), [&](auto& tile, int64_t v0) HWY_ATTR __attribute__((always_inline)) {
+        constexpr int64_t kVectors = std::remove_reference_t<decltype(tile)>::kVectorCount;
+#pragma GCC unroll 8
+        for (int64_t r = 0; r < kRowTile; r += kTerms) {
+          Vf ds[kTerms][2];
+#pragma GCC unroll 2
+          for (int64_t v = 0; v < kVectors; ++v) {
+            const int64_t at = (v0 + v) * lanes;
+            Vf column[kTerms];
+#pragma GCC unroll 2
+            for (int64_t t = 0; t < kTerms; ++t) {
+              const Vf dp = hn::Sub(tile.acc[r + t][v], hn::Set(d, dots[r + t]));
+              const Vf p = hn::Load(d, to.p + (r + t) * kKeyBlock + at);
+              column[t] = ds[t][v] = mask(r + t, v0 + v, hn::Mul(p, dp));
+            }
+            hn::Store(E::Across(column), packed, to.ds_by_query + r / kTerms * kKeyBlock + at);
+          }
+          if constexpr (kTerms > 1) {
+#pragma GCC unroll 2
+            for (int64_t t = 0; t < kTerms; ++t) {
+              if (kVectors == 1) ds[t][1] = hn::Zero(d);
+              hn::Store(E::Along(ds[t]), packed,
+                        to.ds_by_key + ((r + t) * kKeyBlock + v0 * lanes) / kTerms);
+            }
+          }
+        }
+      });
 }
 
-// Adds what queries [i0, +rows) of the block make of the keys at hand to dq, dk and dv. Key j is
-// seen by query i when j <= i + diagonal. kOnly: there are no other queries nor keys, and the sums
-// go to where args says.
-template <bool kOnly, class T>
-HWY_INLINE void DifferentiateBlock(const AttendGradArgs<T>& args, int64_t i0, int64_t rows,
-                                   int64_t n_keys, int64_t diagonal, const Blocks& x,
-                                   RowsAhead* ahead) {
+// Adds what queries [i0, +rows) of the packed ones make of a block of keys to dq, dk and dv. Query
+// i sees key j when j <= i + diagonal. kOneBlock: IsOneBlock(args).
+template <class E, bool kOneBlock>
+void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t i0, int64_t rows,
+                        int64_t n_keys, int64_t diagonal, const Blocks<E>& x) {
+  using Left = LeftOperand<typename E::Packed>;
+  constexpr int64_t kTerms = E::kTerms;
   const int64_t c = args.head_dim;
   const int64_t channels = VectorCount(c);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-  const auto seen_by = [&](int64_t i) { return std::min(n_keys, i + diagonal + 1); };
+  const auto causal_extent = [&](int64_t i) { return std::min(n_keys, i + diagonal + 1); };
   for (int64_t r0 = 0; r0 < rows; r0 += kRowTile) {
-    ahead->Step();
     const int64_t i = i0 + r0;
-    const int64_t seen = seen_by(i + kRowTile - 1);
-    if (seen <= 0) continue;
-    const int64_t vectors = VectorCount(seen);
-    float* p = x.p + r0 * kKeyBlock;
-    float* ds = x.ds + r0 * kKeyBlock;
-    if (i + diagonal + 1 >= vectors * lanes && n_keys >= vectors * lanes) {
-      DifferentiateTile<true>(i, c, i + diagonal + 1, n_keys, vectors, x, p, ds);
+    const int64_t extent = causal_extent(i + kRowTile - 1), vectors = VectorCount(extent);
+    const TileGradient<E> tile(x, r0);
+    if (causal_extent(i) >= vectors * LaneCount()) {
+      DifferentiateTile<E, true>(i, c, vectors, {n_keys, i + diagonal + 1}, x, tile);
     } else {
-      DifferentiateTile<false>(i, c, i + diagonal + 1, n_keys, vectors, x, p, ds);
+      DifferentiateTile<E, false>(i, c, vectors, {n_keys, i + diagonal + 1}, x, tile);
     }
-    ahead->Step();
-    if constexpr (kOnly) {
-      const ToRows<T> to_dq(args.dq + i * args.q_stride, args.q_stride, rows - r0, c, &args.scale,
+    const Left ds = {tile.ds_by_key, kKeyBlock / kTerms, 1};
+    const int64_t depth = CeilDiv(extent, kTerms);
+    if constexpr (kOneBlock) {
+      const ToRows<E> to_dq(args.dq + i * args.q_stride, args.q_stride, rows - r0, c, &args.scale,
                             0);
-      MultiplyRows({ds, kKeyBlock, 1}, x.k, x.width, seen, channels, FromZero(), to_dq);
+      MultiplyRows<E>(ds, x.k_right, x.width, depth, channels, FromZero(), to_dq);
     } else {
       float* dq = x.dq + i * x.width;
-      MultiplyRows({ds, kKeyBlock, 1}, x.k, x.width, seen, channels, FromMemory{dq, x.width},
-                   ToMemory{dq, x.width});
+      MultiplyRows<E>(ds, x.k_right, x.width, depth, channels, FromMemory{dq, x.width},
+                      ToMemory{dq, x.width});
     }
   }
 
-  const int64_t seen = seen_by(i0 + rows - 1);
-  for (int64_t g = 0; g < seen; g += kRowTile) {
+  const int64_t extent = causal_extent(i0 + rows - 1);
+  for (int64_t g = 0; g < extent; g += kRowTile) {
     // The first query that sees key g, and so all of the tile's columns were set by its tile.
     const int64_t from = std::max<int64_t>(0, g - diagonal - i0);
-    ahead->Step();
-    const LeftOperand p = {x.p + from * kKeyBlock + g, 1, kKeyBlock};
-    const LeftOperand ds = {x.ds + from * kKeyBlock + g, 1, kKeyBlock};
-    const float* dcontext = x.dcontext + (i0 + from) * x.width;
-    const float* q = x.q + (i0 + from) * x.width;
-    if constexpr (kOnly) {
+    const int64_t left = from / kTerms * kKeyBlock + g, right = (i0 + from) / kTerms * x.width;
+    const Left p = {x.p_by_query + left, 1, kKeyBlock}, ds = {x.ds_by_query + left, 1, kKeyBlock};
+    const int64_t depth = CeilDiv(rows - from, kTerms);
+    if constexpr (kOneBlock) {
       const float one = 1.0f;
       const int64_t stride = args.kv_stride, at = g * stride;
-      const ToRows<T> to_dv(args.dv + at, stride, n_keys - g, c, &one, 0);
-      MultiplyRows(p, dcontext, x.width, rows - from, channels, FromZero(), to_dv);
-      ahead->Step();
-      const ToRows<T> to_dk(args.dk + at, stride, n_keys - g, c, &args.scale, 0);
-      MultiplyRows(ds, q, x.width, rows - from, channels, FromZero(), to_dk);
+      const ToRows<E> to_dv(args.dv + at, stride, n_keys - g, c, &one, 0);
+      MultiplyRows<E>(p, x.dcontext_right + right, x.width, depth, channels, FromZero(), to_dv);
+      const ToRows<E> to_dk(args.dk + at, stride, n_keys - g, c, &args.scale, 0);
+      MultiplyRows<E>(ds, x.q_right + right, x.width, depth, channels, FromZero(), to_dk);
     } else {
       float *dv = x.dv + g * x.width, *dk = x.dk + g * x.width;
-      MultiplyRows(p, dcontext, x.width, rows - from, channels, FromMemory{dv, x.width},
-                   ToMemory{dv, x.width});
-      ahead->Step();
-      MultiplyRows(ds, q, x.width, rows - from, channels, FromMemory{dk, x.width},
-                   ToMemory{dk, x.width});
+      MultiplyRows<E>(p, x.dcontext_right + right, x.width, depth, channels,
+                      FromMemory{dv, x.width}, ToMemory{dv, x.width});
+      MultiplyRows<E>(ds, x.q_right + right, x.width, depth, channels, FromMemory{dk, x.width},
+                      ToMemory{dk, x.width});
     }
   }
 }
 
-// to += factor * rows, or to = it, whether `to` is an output or a total.
-template <class T>
-HWY_INLINE void Unpack(const float* rows, int64_t count, int64_t width, float factor, int64_t c,
-                       bool add, T* to, int64_t stride) {
+// Packs queries [s0, +rows) of one head, with their lse and D.
+template <class E>
+void PackQueries(const AttendGradArgs<typename E::Tensor>& args, int64_t head, int64_t s0,
+                 int64_t rows, const Blocks<E>& x) {
   const Df d;
-  const int64_t last = (VectorCount(c) - 1) * static_cast<int64_t>(hn::Lanes(d));
-  const FloatTail<Df> tail(d, c - last);
-  const Vf scale = hn::Set(d, factor);
-  for (int64_t j = 0; j < count; ++j) {
-    if (add) {
-      UnpackRow<true>(rows + j * width, scale, to + j * stride, last, tail);
-    } else {
-      UnpackRow<false>(rows + j * width, scale, to + j * stride, last, tail);
-    }
+  const int64_t c = args.head_dim, stride = args.q_stride;
+  const int64_t start = s0 * stride + head * c;
+  PackLeft<E>(args.q + start, stride, rows, c, x.q_left, x.width);
+  PackLeft<E>(args.dcontext + start, stride, rows, c, x.dcontext_left, x.width);
+  if constexpr (E::kTerms > 1) {
+    PackRight<E>(args.q + start, stride, rows, c, x.q_right, x.width);
+    PackRight<E>(args.dcontext + start, stride, rows, c, x.dcontext_right, x.width);
   }
-}
-
-// Queries [s0, +rows) of one head against all keys that they see.
-template <class T>
-void DifferentiateQueries(const AttendGradArgs<T>& args, int64_t head, int64_t s0, int64_t rows,
-                          const Blocks& x, const Totals& totals) {
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t c = args.head_dim;
-  const int64_t start = s0 * args.q_stride + head * c;
-  const int64_t last = (VectorCount(c) - 1) * lanes;
-  const FloatTail<Df> tail(d, c - last);
-  PackTiles(args.q + start, args.q_stride, rows, c, x.q, x.width);
-  PackTiles(args.dcontext + start, args.q_stride, rows, c, x.dcontext, x.width);
   const int64_t padded = RoundUp(rows, kRowTile);
-  // Then every sum is made at once.
-  const bool only = args.group == 1 && args.tokens <= kGradRows;
-  if (!only) ZeroRows(x.dq, 0, padded, x.width);
   std::copy_n(args.lse + head * args.tokens + s0, rows, x.lse);
   std::fill(x.lse + rows, x.lse + padded, 0.0f);
-  for (int64_t r = 0; r < padded; r += lanes) {
+  for (int64_t r = 0; r < padded; r += LaneCount()) {
     hn::Store(hn::Mul(hn::Load(d, x.lse + r), hn::Set(d, kLog2E)), d, x.lse + r);
   }
+  const int64_t last = (VectorCount(c) - 1) * LaneCount();
+  const FloatTail<Df> tail(d, c - last);
   // Where there are fewer than four, the last row repeats.
   const auto dot = [&](int64_t r) HWY_ATTR {
-    const int64_t at = start + std::min(r, rows - 1) * args.q_stride;
+    const int64_t at = start + std::min(r, rows - 1) * stride;
     return Dot(args.dcontext + at, args.context + at, last, tail);
   };
   for (int64_t r = 0; r < padded; r += 4) {
     FoldLanes(d, dot(r), dot(r + 1), dot(r + 2), dot(r + 3), Sum(), x.dots + r);
   }
+}
+
+// Queries [s0, +rows) of one head against all keys that they see.
+template <class E>
+void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_t head, int64_t s0,
+                          int64_t rows, const Blocks<E>& x) {
+  using Output = typename E::Output;
+  const int64_t c = args.head_dim, stride = args.kv_stride;
+  PackQueries(args, head, s0, rows, x);
+  if (!IsOneBlock(args)) ZeroRows(x.dq, RoundUp(rows, kRowTile), x.width);
 
   for (int64_t j0 = 0; j0 < s0 + rows; j0 += kKeyBlock) {
     const int64_t n_keys = std::min(kKeyBlock, s0 + rows - j0);
-    const T* k = args.k + j0 * args.kv_stride;
-    const T* v = args.v + j0 * args.kv_stride;
-    PackRows(k, args.kv_stride, n_keys, c, x.k, x.width);
-    PackTransposed(k, args.kv_stride, n_keys, c, args.scale * kLog2E, x.k_columns);
-    PackTransposed(v, args.kv_stride, n_keys, c, 1.0f, x.v_columns);
-    if (only) {
-      RowsAhead ahead = After(args, head, s0, j0, 5 * rows / kRowTile);
-      DifferentiateBlock<true>(args, 0, rows, n_keys, 0, x, &ahead);
+    PackRight<E>(args.k + j0 * stride, stride, n_keys, c, x.k_right, x.width);
+    PackTransposed<E>(args.k + j0 * stride, stride, n_keys, c, x.k_transposed);
+    PackTransposed<E>(args.v + j0 * stride, stride, n_keys, c, x.v_transposed);
+    if (IsOneBlock(args)) {
+      DifferentiateBlock<E, true>(args, 0, rows, n_keys, 0, x);
       return;
     }
-    const int64_t key_tiles = RoundUp(n_keys, kRowTile);
-    ZeroRows(x.dk, 0, key_tiles, x.width);
-    ZeroRows(x.dv, 0, key_tiles, x.width);
+    ZeroRows(x.dk, RoundUp(n_keys, kRowTile), x.width);
+    ZeroRows(x.dv, RoundUp(n_keys, kRowTile), x.width);
 
     const int64_t from = std::max<int64_t>(0, j0 - s0);
-    RowsAhead ahead = After(args, head, s0, j0, 5 * (rows - from) / kRowTile);
     for (int64_t i0 = from; i0 < rows; i0 += kGradRows) {
-      DifferentiateBlock<false>(args, i0, std::min(kGradRows, rows - i0), n_keys, s0 - j0, x,
-                                &ahead);
+      DifferentiateBlock<E, false>(args, i0, std::min(kGradRows, rows - i0), n_keys, s0 - j0, x);
     }
 
     // These queries are the first to see the keys of their own blocks.
     const bool add = head > 0 || j0 < s0;
-    const int64_t at = j0 * args.kv_stride, total_at = j0 * x.width;
-    if (totals.dk == nullptr) {
-      Unpack(x.dk, n_keys, x.width, args.scale, c, add, args.dk + at, args.kv_stride);
-      Unpack(x.dv, n_keys, x.width, 1.0f, c, add, args.dv + at, args.kv_stride);
+    const auto add_to = [&](auto* dk, auto* dv, int64_t to_stride) {
+      Unpack(x.dk, n_keys, x.width, args.scale, c, add, dk + j0 * to_stride, to_stride);
+      Unpack(x.dv, n_keys, x.width, 1.0f, c, add, dv + j0 * to_stride, to_stride);
+    };
+    if (x.dk_total != nullptr) {
+      add_to(x.dk_total, x.dv_total, x.width);
     } else {
-      Unpack(x.dk, n_keys, x.width, args.scale, c, add, totals.dk + total_at, x.width);
-      Unpack(x.dv, n_keys, x.width, 1.0f, c, add, totals.dv + total_at, x.width);
+      add_to(reinterpret_cast<Output*>(args.dk), reinterpret_cast<Output*>(args.dv), stride);
     }
   }
-  Unpack(x.dq, rows, x.width, args.scale, c, false, args.dq + start, args.q_stride);
+  Output* dq = reinterpret_cast<Output*>(args.dq + s0 * args.q_stride + head * c);
+  Unpack(x.dq, rows, x.width, args.scale, c, false, dq, args.q_stride);
 }
 
-template <class T>
-void AttendGrad(const AttendGradArgs<T>& args, float* scratch) {
-  const int64_t packed = PackedRows(args.tokens);
-  Blocks x;
-  x.width = PackedWidth(args.head_dim);
-  ScratchPieces pieces(scratch);
-  x.q = pieces.Take(packed * x.width);
-  x.dcontext = pieces.Take(packed * x.width);
-  x.dq = pieces.Take(packed * x.width);
-  x.lse = pieces.Take(PackedWidth(packed));
-  x.dots = pieces.Take(PackedWidth(packed));
-  for (float** block : {&x.k, &x.k_columns, &x.v_columns, &x.dk, &x.dv}) {
-    *block = pieces.Take(kKeyBlock * x.width);
+template <class E>
+void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) {
+  using Packed = typename E::Packed;
+  using Output = typename E::Output;
+  const int64_t rows = PackedRows(args.tokens), width = PackedWidth(args.head_dim);
+  ScratchArena arena(scratch);
+  const auto take_packed = [&](int64_t terms) { return arena.Take<Packed>(terms / E::kTerms); };
+  Blocks<E> x = {};
+  x.width = width;
+  x.scale = args.scale * kLog2E;
+  x.q_right = x.q_left = take_packed(rows * width);
+  x.dcontext_right = x.dcontext_left = take_packed(rows * width);
+  x.dq = arena.Take<float>(rows * width);
+  x.lse = arena.Take<float>(PackedWidth(rows));
+  x.dots = arena.Take<float>(PackedWidth(rows));
+  x.k_right = take_packed(kKeyBlock * width);
+  x.k_transposed = take_packed(width * kKeyBlock);
+  x.v_transposed = take_packed(width * kKeyBlock);
+  x.dk = arena.Take<float>(kKeyBlock * width);
+  x.dv = arena.Take<float>(kKeyBlock * width);
+  x.p_by_query = take_packed(kGradRows * kKeyBlock);
+  x.ds_by_query = take_packed(kGradRows * kKeyBlock);
+  if (E::kTerms > 1) {
+    x.q_right = take_packed(rows * width);
+    x.dcontext_right = take_packed(rows * width);
+    x.p_tile = arena.Take<float>(kRowTile * kKeyBlock);
+    x.ds_tile = take_packed(kRowTile * kKeyBlock);
   }
-  x.p = pieces.Take(kGradRows * kKeyBlock);
-  x.ds = pieces.Take(kGradRows * kKeyBlock);
-  Totals totals = {nullptr, nullptr};
-  const bool only = args.group == 1 && args.tokens <= kGradRows;
-  if (!std::is_same<T, float>::value && !only) {
-    totals.dk = pieces.Take(args.tokens * x.width);
-    totals.dv = pieces.Take(args.tokens * x.width);
+  const int64_t n = args.tokens, c = args.head_dim;
+  if (NeedsTotals(args)) {
+    x.dk_total = arena.Take<float>(n * width);
+    x.dv_total = arena.Take<float>(n * width);
   }
-  pieces.CheckWithin(AttendGradScratchBytes(args.tokens, args.head_dim, sizeof(T)));
+  arena.CheckWithin(AttendGradScratchBytes(n, c, sizeof(typename E::Tensor)));
 
   for (int64_t head = 0; head < args.group; ++head) {
-    for (int64_t s0 = 0; s0 < args.tokens; s0 += kQueryRows) {
-      DifferentiateQueries(args, head, s0, std::min(kQueryRows, args.tokens - s0), x, totals);
+    for (int64_t s0 = 0; s0 < n; s0 += kQueryRows) {
+      DifferentiateQueries(args, head, s0, std::min(kQueryRows, n - s0), x);
     }
   }
-  if (totals.dk != nullptr) {
-    const int64_t n = args.tokens, c = args.head_dim;
-    Unpack(totals.dk, n, x.width, 1.0f, c, false, args.dk, args.kv_stride);
-    Unpack(totals.dv, n, x.width, 1.0f, c, false, args.dv, args.kv_stride);
+  if (x.dk_total != nullptr) {
+    Output *dk = reinterpret_cast<Output*>(args.dk), *dv = reinterpret_cast<Output*>(args.dv);
+    Unpack(x.dk_total, n, width, 1.0f, c, false, dk, args.kv_stride);
+    Unpack(x.dv_total, n, width, 1.0f, c, false, dv, args.kv_stride);
   }
 }
 
-AttendGradFn<float> SelectAttendGradF32() { return AttendGrad<float>; }
+AttendGradFn<float> SelectAttendGradF32() { return AttendGrad<F32Operands<float>>; }
 AttendGradFn<uint16_t> SelectAttendGradBf16() {
-  if (const AttendGradFn<uint16_t> fast = FindBf16AttendGrad()) return fast;
-  return AttendGrad<uint16_t>;
+#if HWY_TARGET == HWY_AVX3
+  if (UsesBf16Pairs()) return AttendGrad<Bf16x2Operands>;
+#endif
+  return AttendGrad<F32Operands<uint16_t>>;
 }
 
 }  // namespace
@@ -301,10 +374,11 @@ AttendGradFn<uint16_t> ChooseAttendGrad<uint16_t>() {
   return HWY_DYNAMIC_DISPATCH(SelectAttendGradBf16)();
 }
 
+// Of f32 operands; those of bf16x2 take no more.
 int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element_bytes) {
-  const int64_t packed = PackedRows(tokens), width = PackedWidth(head_dim);
+  const int64_t rows = PackedRows(tokens), width = PackedWidth(head_dim);
   const int64_t totals = element_bytes < 4 ? 2 * tokens * width : 0;
-  const int64_t floats = packed * 3 * width + 2 * PackedWidth(packed) + 5 * kKeyBlock * width +
+  const int64_t floats = rows * 3 * width + 2 * PackedWidth(rows) + 5 * kKeyBlock * width +
                          2 * kGradRows * kKeyBlock + totals;
   return floats * static_cast<int64_t>(sizeof(float));
 }

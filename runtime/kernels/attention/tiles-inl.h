@@ -1,5 +1,5 @@
-// What forward and backward attention are made of: packing, a power of two, and a register-blocked
-// matrix product. Included once per Highway target.
+// What forward and backward attention are made of: the formats of packed operands, packing, and a
+// register-blocked matrix product. Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_ATTENTION_TILES_INL_H_
 #undef PLUMB_RUNTIME_KERNELS_ATTENTION_TILES_INL_H_
@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "runtime/base/divide.h"
@@ -32,124 +33,179 @@ inline constexpr int64_t kRowTile = 4;
 #endif
 static_assert(kMaxRowTile % kRowTile == 0, "blocks are whole tiles");
 
-HWY_INLINE int64_t VectorCount(int64_t elements) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-  return CeilDiv(elements, lanes);
-}
+HWY_INLINE int64_t LaneCount() { return static_cast<int64_t>(hn::Lanes(Df())); }
+HWY_INLINE int64_t VectorCount(int64_t elements) { return CeilDiv(elements, LaneCount()); }
 
-// 2^x in f32, to about its precision, for x below 128; a NaN stays a NaN, and far below zero it is
-// 0. With x = n + f, |f| <= 1/2: a polynomial for 2^f (minimax in relative error, 9e-8) and n added
-// to the exponent.
-HWY_INLINE Vf Exp2(Vf x) {
-  const Df d;
-#if HWY_TARGET == HWY_AVX3
-  // Of a NaN and a number the instruction takes its second operand.
-  x = hn::Max(hn::Set(d, -160.0f), x);
-#else
-  const auto low = hn::Lt(x, hn::Set(d, -126.0f));
-  x = hn::IfThenElse(low, hn::Zero(d), x);
-#endif
-  const Vf n = hn::Round(x);
-  const Vf f = hn::Sub(x, n);
-  Vf p = hn::MulAdd(f, hn::Set(d, 1.326472705e-3f), hn::Set(d, 9.671512649e-3f));
-  p = hn::MulAdd(f, p, hn::Set(d, 5.550733744e-2f));
-  p = hn::MulAdd(f, p, hn::Set(d, 2.402224209e-1f));
-  p = hn::MulAdd(f, p, hn::Set(d, 6.931469776e-1f));
-  p = hn::MulAdd(f, p, hn::Set(d, 1.0f));
-#if HWY_TARGET == HWY_AVX3
-  return Vf{_mm512_maskz_scalef_ps(static_cast<__mmask16>(0xffff), p.raw, n.raw)};
-#else
-  const hn::RebindToSigned<Df> di;
-  const Vf power =
-      hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127))));
-  return hn::IfThenElse(low, hn::Zero(d), hn::Mul(p, power));  // times, so that a NaN stays one
-#endif
-}
+// -- Operand formats
+//
+// A packed element is a lane of 32 bits that holds kTerms consecutive terms of a product's sums, of
+// both operands alike. Tensors hold `Tensor`; `Output` is the same as StoreFloats takes it.
+// Along(y): the lanes of y[0], y[1] in order as terms of one row. Across(y): lane i of y[0], y[1]
+// as terms of element i.
 
-// to[j][0, n) = from[j][0, n), zero-filled to whole vectors, for j < rows.
+// f32; bf16 tensors are widened while they are packed.
 template <class T>
-HWY_INLINE void PackRows(const T* from, int64_t stride, int64_t rows, int64_t n, float* to,
-                         int64_t width) {
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t last = (VectorCount(n) - 1) * lanes;
-  const FloatTail<Df> tail(d, n - last);
-  for (int64_t j = 0; j < rows; ++j) {
-    const T* row = from + j * stride;
-    float* packed = to + j * width;
-    for (int64_t e = 0; e < last; e += lanes) hn::Store(LoadFloats(d, row + e), d, packed + e);
-    hn::Store(tail.Load(d, row + last), d, packed + last);
+struct F32Operands {
+  using Tensor = T;
+  using Output = T;
+  using Term = float;
+  using Packed = float;
+  static constexpr int64_t kTerms = 1;
+
+  static HWY_INLINE Vf MultiplyAdd(Vf a, Vf b, Vf sum) { return hn::MulAdd(a, b, sum); }
+  static HWY_INLINE Vf Along(const Vf (&y)[1]) { return y[0]; }
+  static HWY_INLINE Vf Across(const Vf (&y)[1]) { return y[0]; }
+  static HWY_INLINE float One(const T* from, int64_t /*terms*/) {
+    const hn::CappedTag<float, 1> one;
+    return hn::GetLane(LoadFloats(one, from));
+  }
+};
+
+#if HWY_TARGET == HWY_AVX3
+// Pairs of bf16, whose products AVX512_BF16 adds to f32 at twice the rate of f32: where
+// UsesBf16Pairs() (cpu_features.h). Probabilities and their gradients are rounded for it, as
+// FlashAttention does. In assembly, since this target's functions lack the intrinsics.
+struct Bf16x2Operands {
+  using Tensor = uint16_t;
+  using Output = FastBf16;
+  using Term = uint16_t;
+  using Packed = uint32_t;
+  using V = hn::Vec<hn::ScalableTag<uint32_t>>;
+  static constexpr int64_t kTerms = 2;
+
+  static HWY_INLINE Vf MultiplyAdd(V a, V b, Vf sum) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+  static HWY_INLINE V Along(const Vf (&y)[2]) {
+    V rounded;
+    asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(rounded.raw) : "v"(y[0].raw), "v"(y[1].raw));
+    return rounded;
+  }
+  static HWY_INLINE V Across(const Vf (&y)[2]) {
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,  //
+                         23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return V{_mm512_permutexvar_epi16(order, Along(y).raw)};
+  }
+  static HWY_INLINE uint32_t One(const uint16_t* from, int64_t terms) {
+    return from[0] | (terms > 1 ? static_cast<uint32_t>(from[1]) << 16 : 0u);
+  }
+};
+#endif
+
+// -- Packing
+
+template <class E>
+using TermTag = hn::Rebind<typename E::Term, Df>;
+template <class E>
+using TermTail = std::conditional_t<std::is_same<typename E::Term, float>::value, FloatTail<Df>,
+                                    Tail<TermTag<E>>>;
+
+// Consecutive terms of a row, in D's lanes.
+template <class E, class D>
+HWY_INLINE hn::Vec<D> LoadTerms(D d, const typename E::Tensor* from) {
+  if constexpr (std::is_same<typename E::Term, float>::value) {
+    return LoadFloats(d, from);
+  } else {
+    return hn::BitCast(d, hn::LoadU(hn::Repartition<typename E::Term, D>(), from));
   }
 }
 
-HWY_INLINE void ZeroRows(float* rows, int64_t begin, int64_t end, int64_t width) {
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t e = begin * width; e < end * width; e += lanes) hn::Store(hn::Zero(d), d, rows + e);
+// Packed elements that take the place of floats.
+template <class E>
+HWY_INLINE typename E::Packed* AsPacked(float* floats) {
+  return reinterpret_cast<typename E::Packed*>(floats);
 }
 
-// PackRows with zeros in the rows that the last tile has beyond `rows`.
-template <class T>
-HWY_INLINE void PackTiles(const T* from, int64_t stride, int64_t rows, int64_t n, float* to,
-                          int64_t width) {
-  PackRows(from, stride, rows, n, to, width);
-  ZeroRows(to, rows, RoundUp(rows, kRowTile), width);
+HWY_INLINE void ZeroRows(float* rows, int64_t count, int64_t width) {
+  const Df d;
+  for (int64_t e = 0; e < count * width; e += LaneCount()) hn::Store(hn::Zero(d), d, rows + e);
 }
 
-// to[0, n) = factor * from[0, n), or the same added to what is there.
-template <bool kAdd, class T>
-HWY_INLINE void UnpackRow(const float* from, Vf factor, T* to, int64_t last,
-                          const FloatTail<Df>& tail) {
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t e = 0; e < last; e += lanes) {
-    const Vf x = hn::Mul(hn::Load(d, from + e), factor);
-    StoreFloats(kAdd ? hn::Add(LoadFloats(d, to + e), x) : x, d, to + e);
+// A left operand, with terms along the rows: to[j][0, n) = from[j][0, n), zero-filled to whole
+// vectors, for j < rows; then rows of zeros up to a whole tile. Rows of `to` are `width` terms.
+template <class E>
+HWY_INLINE void PackLeft(const typename E::Tensor* from, int64_t stride, int64_t rows, int64_t n,
+                         typename E::Packed* to, int64_t width) {
+  const TermTag<E> d;
+  const int64_t last = (VectorCount(n) - 1) * LaneCount();
+  const TermTail<E> tail(d, n - last);
+  typename E::Term* packed = reinterpret_cast<typename E::Term*>(to);
+  for (int64_t j = 0; j < rows; ++j, from += stride, packed += width) {
+    for (int64_t e = 0; e < last; e += LaneCount()) {
+      hn::Store(LoadTerms<E>(d, from + e), d, packed + e);
+    }
+    hn::Store(tail.Load(d, from + last), d, packed + last);
   }
-  const Vf x = hn::Mul(hn::Load(d, from + last), factor);
-  tail.Store(kAdd ? hn::Add(tail.Load(d, to + last), x) : x, d, to + last);
+  const int64_t end = (RoundUp(rows, kRowTile) - rows) * width;
+  for (int64_t e = 0; e < end; e += LaneCount()) hn::Store(hn::Zero(d), d, packed + e);
+}
+
+// A right operand, with terms down the columns: element e of to[j / kTerms] is column e of from[j]
+// to from[j + kTerms - 1], or 0 where there is none. Rows of `to` are `width` elements.
+template <class E>
+HWY_INLINE void PackRight(const typename E::Tensor* from, int64_t stride, int64_t rows, int64_t n,
+                          typename E::Packed* to, int64_t width) {
+  if constexpr (E::kTerms == 1) {
+    PackLeft<E>(from, stride, rows, n, to, width);
+  } else {
+    const TermTag<E> d;
+    const hn::Rebind<typename E::Packed, Df> packed;
+    const int64_t last = (VectorCount(n) - 1) * LaneCount();
+    const TermTail<E> tail(d, n - last);
+    const auto load = [&](const typename E::Tensor* row, int64_t e) HWY_ATTR {
+      return hn::PromoteTo(packed, e < last ? hn::LoadU(d, row + e) : tail.Load(d, row + e));
+    };
+    for (int64_t j = 0; j < rows; j += 2, from += 2 * stride, to += width) {
+      for (int64_t e = 0; e <= last; e += LaneCount()) {
+        const auto low = load(from, e);
+        const auto high = j + 1 < rows ? load(from + stride, e) : hn::Zero(packed);
+        hn::Store(hn::Or(low, hn::ShiftLeft<16>(high)), packed, to + e);
+      }
+    }
+  }
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Groups of four elements: group g stands at rows[4 * g] + e.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> LoadGroups(D d, const T* const* rows, int64_t e) {
+// Groups of four packed elements: group g stands at rows[4 * g] + e.
+template <class E, class D>
+HWY_INLINE hn::Vec<D> LoadGroups(D d, const typename E::Tensor* const* rows, int64_t e) {
   if constexpr (hn::MaxLanes(D()) == 4) {
-    return LoadFloats(d, rows[0] + e);
+    return LoadTerms<E>(d, rows[0] + e);
   } else {
     const hn::Half<D> half;
     constexpr int64_t kHalf = static_cast<int64_t>(hn::MaxLanes(half));
-    return hn::Combine(d, LoadGroups(half, rows + kHalf, e), LoadGroups(half, rows, e));
+    return hn::Combine(d, LoadGroups<E>(half, rows + kHalf, e), LoadGroups<E>(half, rows, e));
   }
 }
 #endif
 
-// to[e][j] = factor * from[j][e] for j < rows <= kKeyBlock, e < n; rows of `to` are kKeyBlock
-// apart. Up to a whole vector beyond `rows`, anything may stand there.
-template <class T>
-HWY_INLINE void PackTransposed(const T* from, int64_t stride, int64_t rows, int64_t n, float factor,
-                               float* to) {
-  int64_t done = 0;  // channels
+// A right operand that is stored transposed: element j of to[e / kTerms] is from[j][e] to
+// from[j][e + kTerms - 1], for j < rows <= kKeyBlock, e < n. Rows of `to` are kKeyBlock elements.
+// Up to a whole vector beyond `rows`, anything may stand there.
+template <class E>
+HWY_INLINE void PackTransposed(const typename E::Tensor* from, int64_t stride, int64_t rows,
+                               int64_t n, typename E::Packed* to) {
+  int64_t done = 0;  // terms
 #if HWY_TARGET != HWY_SCALAR
-  const Df d;
+  const hn::Rebind<typename E::Packed, Df> d;
   constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
+  constexpr int64_t kStep = 4 * E::kTerms;
   const hn::Repartition<double, Df> d64;
-  const Vf scale = hn::Set(d, factor);
-  done = n / 4 * 4;
+  done = n / kStep * kStep;
   for (int64_t j = 0; j < rows; j += kLanes) {
-    const T* row[kLanes];  // the last one repeats where there are fewer
+    const typename E::Tensor* row[kLanes];  // the last one repeats where there are fewer
     for (int64_t i = 0; i < kLanes; ++i) row[i] = from + std::min(j + i, rows - 1) * stride;
-    for (int64_t e = 0; e < done; e += 4) {
-      // Vector i holds channels e to e + 3 of rows i, 4 + i, 8 + i, ..
-      const Vf r0 = hn::Mul(LoadGroups(d, row, e), scale);
-      const Vf r1 = hn::Mul(LoadGroups(d, row + 1, e), scale);
-      const Vf r2 = hn::Mul(LoadGroups(d, row + 2, e), scale);
-      const Vf r3 = hn::Mul(LoadGroups(d, row + 3, e), scale);
+    for (int64_t e = 0; e < done; e += kStep) {
+      // Vector i holds four elements from e on of rows i, 4 + i, 8 + i, ..
+      const auto r0 = LoadGroups<E>(d, row, e), r1 = LoadGroups<E>(d, row + 1, e);
+      const auto r2 = LoadGroups<E>(d, row + 2, e), r3 = LoadGroups<E>(d, row + 3, e);
       const auto t0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
       const auto t1 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
       const auto t2 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
       const auto t3 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-      float* out = to + e * kKeyBlock + j;
+      typename E::Packed* out = to + e / E::kTerms * kKeyBlock + j;
       hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, t0, t1)), d, out);
       hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, t0, t1)), d, out + kKeyBlock);
       hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, t2, t3)), d, out + 2 * kKeyBlock);
@@ -157,17 +213,37 @@ HWY_INLINE void PackTransposed(const T* from, int64_t stride, int64_t rows, int6
     }
   }
 #endif
-  const hn::CappedTag<float, 1> one;
-  for (int64_t e = done; e < n; ++e) {
+  for (int64_t e = done; e < n; e += E::kTerms) {
     for (int64_t j = 0; j < rows; ++j) {
-      to[e * kKeyBlock + j] = factor * hn::GetLane(LoadFloats(one, from + j * stride + e));
+      to[e / E::kTerms * kKeyBlock + j] = E::One(from + j * stride + e, n - e);
     }
   }
 }
 
+// to[0, n) = factor * from[0, n) for `rows` rows, or the same added to what is there.
+template <class T>
+HWY_INLINE void Unpack(const float* from, int64_t rows, int64_t width, float factor, int64_t n,
+                       bool add, T* to, int64_t stride) {
+  const Df d;
+  const int64_t last = (VectorCount(n) - 1) * LaneCount();
+  const FloatTail<Df> tail(d, n - last);
+  const Vf scale = hn::Set(d, factor);
+  for (int64_t j = 0; j < rows; ++j, from += width, to += stride) {
+    for (int64_t e = 0; e < last; e += LaneCount()) {
+      const Vf x = hn::Mul(hn::Load(d, from + e), scale);
+      StoreFloats(add ? hn::Add(LoadFloats(d, to + e), x) : x, d, to + e);
+    }
+    const Vf x = hn::Mul(hn::Load(d, from + last), scale);
+    tail.Store(add ? hn::Add(tail.Load(d, to + last), x) : x, d, to + last);
+  }
+}
+
+// -- Products
+
 // kRowTile rows by kVectors vectors of accumulators. The arrays are unrolled into registers.
 template <int64_t kVectors>
 struct Tile {
+  static constexpr int64_t kVectorCount = kVectors;
   Vf acc[kRowTile][kVectors];
 
   // body(row, vector, accumulator) for each of them.
@@ -179,55 +255,51 @@ struct Tile {
       for (int64_t v = 0; v < kVectors; ++v) body(r, v, acc[r][v]);
     }
   }
-
-  // acc[r] += a[r * a_stride] * b.
-  HWY_INLINE void MultiplyAdd(const float* HWY_RESTRICT a, int64_t a_stride,
-                              const float* HWY_RESTRICT b) {
-    const Df d;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    Vf operand[kVectors];
-#pragma GCC unroll 2
-    for (int64_t v = 0; v < kVectors; ++v) operand[v] = hn::Load(d, b + v * lanes);
-#pragma GCC unroll 8
-    for (int64_t r = 0; r < kRowTile; ++r) {
-      const Vf factor = hn::Set(d, a[r * a_stride]);
-#pragma GCC unroll 2
-      for (int64_t v = 0; v < kVectors; ++v) {
-        acc[r][v] = hn::MulAdd(factor, operand[v], acc[r][v]);
-      }
-    }
-  }
 };
 
 // The left operand of a product: element (r, k) stands at data[r * row_stride + k * k_stride].
+template <class Packed>
 struct LeftOperand {
-  const float* data;
+  const Packed* data;
   int64_t row_stride;
   int64_t k_stride;
 };
 
-// kRowTile rows of begin + a b, where b is [depth, vectors] in packed rows: begin(r, v, acc) sets
-// accumulators, end(r, v, acc) takes them, for the vectors v of row r.
-template <int64_t kVectors, class Begin, class End>
-HWY_INLINE void MultiplyTile(const LeftOperand& a, const float* b, int64_t b_stride, int64_t depth,
-                             int64_t v0, const Begin& begin, const End& end) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
+// kRowTile rows of begin + a b, where b is [depth, vectors] of packed elements: begin(r, v) gives
+// where vector v of row r starts, end(tile, v0) takes the vectors from v0 on.
+template <class E, int64_t kVectors, class Begin, class End>
+HWY_INLINE void MultiplyTile(const LeftOperand<typename E::Packed>& a,
+                             const typename E::Packed* HWY_RESTRICT b, int64_t b_stride,
+                             int64_t depth, int64_t v0, const Begin& begin, const End& end) {
+  const hn::Rebind<typename E::Packed, Df> d;
+  const int64_t lanes = LaneCount();
   Tile<kVectors> tile;
   tile.ForEach([&](int64_t r, int64_t v, Vf& acc) HWY_ATTR { acc = begin(r, v0 + v); });
-  const float* left = a.data;
-  const float* right = b + v0 * lanes;
+  const typename E::Packed* HWY_RESTRICT left = a.data;
+  const typename E::Packed* HWY_RESTRICT right = b + v0 * lanes;
   for (int64_t k = 0; k < depth; ++k, left += a.k_stride, right += b_stride) {
-    tile.MultiplyAdd(left, a.row_stride, right);
+    hn::Vec<decltype(d)> operand[kVectors];
+#pragma GCC unroll 2
+    for (int64_t v = 0; v < kVectors; ++v) operand[v] = hn::Load(d, right + v * lanes);
+#pragma GCC unroll 8
+    for (int64_t r = 0; r < kRowTile; ++r) {
+      const auto factor = hn::Set(d, left[r * a.row_stride]);
+#pragma GCC unroll 2
+      for (int64_t v = 0; v < kVectors; ++v) {
+        tile.acc[r][v] = E::MultiplyAdd(factor, operand[v], tile.acc[r][v]);
+      }
+    }
   }
-  tile.ForEach([&](int64_t r, int64_t v, Vf& acc) HWY_ATTR { end(r, v0 + v, acc); });
+  end(tile, v0);
 }
 
-template <class Begin, class End>
-HWY_INLINE void MultiplyRows(const LeftOperand& a, const float* b, int64_t b_stride, int64_t depth,
-                             int64_t vectors, const Begin& begin, const End& end) {
+template <class E, class Begin, class End>
+HWY_INLINE void MultiplyRows(const LeftOperand<typename E::Packed>& a, const typename E::Packed* b,
+                             int64_t b_stride, int64_t depth, int64_t vectors, const Begin& begin,
+                             const End& end) {
   int64_t v = 0;
-  for (; v + 2 <= vectors; v += 2) MultiplyTile<2>(a, b, b_stride, depth, v, begin, end);
-  if (v < vectors) MultiplyTile<1>(a, b, b_stride, depth, v, begin, end);
+  for (; v + 2 <= vectors; v += 2) MultiplyTile<E, 2>(a, b, b_stride, depth, v, begin, end);
+  if (v < vectors) MultiplyTile<E, 1>(a, b, b_stride, depth, v, begin, end);
 }
 
 // Where a product starts, and where it goes.
@@ -238,51 +310,56 @@ struct FromMemory {
   const float* from;
   int64_t stride;
   HWY_INLINE Vf operator()(int64_t r, int64_t v) const {
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-    return hn::Load(Df(), from + r * stride + v * lanes);
+    return hn::Load(Df(), from + r * stride + v * LaneCount());
   }
 };
 struct ToMemory {
   float* to;
   int64_t stride;
-  HWY_INLINE void operator()(int64_t r, int64_t v, Vf acc) const {
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-    hn::Store(acc, Df(), to + r * stride + v * lanes);
+  template <class Tile>
+  HWY_INLINE void operator()(Tile& tile, int64_t v0) const {
+    tile.ForEach([&](int64_t r, int64_t v, Vf acc)
+                     HWY_ATTR { hn::Store(acc, Df(), to + r * stride + (v0 + v) * LaneCount()); });
   }
 };
 
 // To the first `rows` rows of a tensor, n channels of each, row r times factor[r * factor_step].
-template <class T>
-struct ToRows {
-  T* to;
-  int64_t stride;
-  int64_t rows;
-  int64_t last;  // where the last vector of a row begins
-  FloatTail<Df> tail;
-  const float* factor;
-  int64_t factor_step;
+template <class E>
+class ToRows {
+ public:
+  HWY_INLINE ToRows(typename E::Tensor* to, int64_t stride, int64_t rows, int64_t n,
+                    const float* factor, int64_t factor_step)
+      : to_(reinterpret_cast<typename E::Output*>(to)),
+        stride_(stride),
+        rows_(rows),
+        last_((VectorCount(n) - 1) * LaneCount()),
+        tail_(Df(), n - last_),
+        factor_(factor),
+        factor_step_(factor_step) {}
 
-  HWY_INLINE ToRows(T* to_, int64_t stride_, int64_t rows_, int64_t n, const float* factor_,
-                    int64_t factor_step_)
-      : to(to_),
-        stride(stride_),
-        rows(rows_),
-        last((VectorCount(n) - 1) * static_cast<int64_t>(hn::Lanes(Df()))),
-        tail(Df(), n - last),
-        factor(factor_),
-        factor_step(factor_step_) {}
-
-  HWY_INLINE void operator()(int64_t r, int64_t v, Vf acc) const {
-    const Df d;
-    if (r >= rows) return;
-    const int64_t e = v * static_cast<int64_t>(hn::Lanes(d));
-    const Vf x = hn::Mul(acc, hn::Set(d, factor[r * factor_step]));
-    if (e < last) {
-      StoreFloats(x, d, to + r * stride + e);
-    } else {
-      tail.Store(x, d, to + r * stride + e);
-    }
+  template <class Tile>
+  HWY_INLINE void operator()(Tile& tile, int64_t v0) const {
+    tile.ForEach([&](int64_t r, int64_t v, Vf acc) HWY_ATTR {
+      const Df d;
+      if (r >= rows_) return;
+      const int64_t e = (v0 + v) * LaneCount();
+      const Vf x = hn::Mul(acc, hn::Set(d, factor_[r * factor_step_]));
+      if (e < last_) {
+        StoreFloats(x, d, to_ + r * stride_ + e);
+      } else {
+        tail_.Store(x, d, to_ + r * stride_ + e);
+      }
+    });
   }
+
+ private:
+  typename E::Output* to_;
+  int64_t stride_;
+  int64_t rows_;
+  int64_t last_;  // where the last vector of a row begins
+  FloatTail<Df> tail_;
+  const float* factor_;
+  int64_t factor_step_;
 };
 
 }  // namespace HWY_NAMESPACE

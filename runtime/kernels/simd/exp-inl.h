@@ -91,8 +91,8 @@ HWY_INLINE hn::Vec<D> Bounded(D d, hn::Vec<D> x, float limit) {
 }
 
 // 2^x for x <= 127, within 1.7e-7 of it, and 1 at 0; below -126, where the result would no longer
-// be normal, something from 0 to 1.2e-38. A NaN gives a NaN. For arguments that were rounded
-// themselves, as FastExp's reduction costs more.
+// be normal, something from 0 to 1.2e-38, and 0 at -infinity. A NaN gives a NaN. For arguments that
+// were rounded themselves, as FastExp's reduction costs more.
 //
 // x = n + r, 0 <= r < 1; 2^r the minimax polynomial of degree 5 with that value at 0: relative
 // error 8e-8.
@@ -112,7 +112,7 @@ HWY_INLINE hn::Vec<D> Exp2(D d, hn::Vec<D> x) {
   }
 #endif
   const hn::RebindToUnsigned<D> du;
-  x = AtLeast(d, x, -126.0f);
+  x = AtLeast(d, x, -127.0f);
   const auto n = hn::Floor(x);
   const auto exponent = hn::BitCast(du, hn::Add(n, hn::Set(d, 12582912.0f)));  // as in FastExp
   const auto bits = hn::BitCast(du, polynomial(hn::Sub(x, n)));
