@@ -300,8 +300,8 @@ const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
     ProbeResult::Parameter& parameter = result_.parameters[i];
     if (entry.name != parameter.name) continue;
     const int64_t n = entry.end - entry.begin;
-    parameter.value = parameters.in_halves(e) ? StatsOf(parameters.halves(e), n, threads)
-                                              : StatsOf(parameters.floats(e), n, threads);
+    parameter.value = parameters.is_split(e) ? StatsOf(parameters.split(e), n, threads)
+                                             : StatsOf(parameters.floats(e), n, threads);
     parameter.gradient = Scaled(StatsOf(gradients + entry.begin, n, threads), gradient_scale);
     ++i;
   }

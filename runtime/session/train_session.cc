@@ -87,7 +87,7 @@ std::vector<AdamWSegment> TrainSession::MakeSegments() const {
     const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.asks_for_decay;
     segments.push_back({entry.begin, entry.end,
                         decays ? static_cast<float>(spec_.weight_decay) : 0.0f,
-                        static_cast<float>(parameter.lr_scale), parameters_.in_halves(i)});
+                        static_cast<float>(parameter.lr_scale), parameters_.is_split(i)});
   }
   return segments;
 }
@@ -262,7 +262,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   adamw.grad_scale = static_cast<float>(mean * clip);
   const StageTimer timer(profile_, "optimizer");
   const ScopedNoDenormals no_denormals(!keeps_denormals_);
-  AdamWUpdate(segments_, adamw, {grad, parameters_.room(), m_.as<float>(), v_.as<float>()},
+  AdamWUpdate(segments_, adamw, {grad, parameters_.raw_storage(), m_.as<float>(), v_.as<float>()},
               threads_);
   result.step = ++step_;
   return result;

@@ -29,7 +29,7 @@ WeightCopies::WeightCopies(const ModelContext& context, WeightFormat format,
     const int64_t size = dtype == DType::kI8 ? Int8Elements(parameter.shape).bytes()
                                              : parameter.shape.num_elements() * SizeOf(dtype);
     if (parameter.is_matrix()) matrix_bytes_ += size;
-    if (dtype == (parameters.in_halves(i) ? DType::kBF16 : DType::kF32)) {
+    if (dtype == (parameters.is_split(i) ? DType::kBF16 : DType::kF32)) {
       in_place_.push_back(i);
       continue;
     }
@@ -52,10 +52,10 @@ void WeightCopies::Refresh() {
     const int64_t n = copy.rows * copy.width;
     switch (copy.dtype) {
       case DType::kF32:
-        JoinFloats(parameters_->halves(copy.entry), n, threads_, reinterpret_cast<float*>(to));
+        JoinFloats(parameters_->split(copy.entry), n, threads_, reinterpret_cast<float*>(to));
         break;
       case DType::kBF16:
-        HighHalves(parameters_->floats(copy.entry), n, threads_, reinterpret_cast<uint16_t*>(to));
+        HighBf16(parameters_->floats(copy.entry), n, threads_, reinterpret_cast<uint16_t*>(to));
         break;
       default:
         RefreshInt8(copy);
@@ -66,7 +66,7 @@ void WeightCopies::Refresh() {
 void WeightCopies::RefreshInt8(const Copy& copy) {
   auto* to = reinterpret_cast<int8_t*>(buffer_.data() + copy.begin);
   auto* scales = reinterpret_cast<float*>(buffer_.data() + copy.scales_begin);
-  if (!parameters_->in_halves(copy.entry)) {
+  if (!parameters_->is_split(copy.entry)) {
     QuantizeInt8(parameters_->floats(copy.entry), copy.rows, copy.width, threads_, to, scales);
     return;
   }
@@ -86,8 +86,8 @@ void WeightCopies::RefreshInt8(const Copy& copy) {
 absl::Status WeightCopies::BindWeights(Executable* executable) const {
   const ParameterLayout& layout = parameters_->layout();
   for (const size_t i : in_place_) {
-    void* const weight = parameters_->in_halves(i) ? static_cast<void*>(parameters_->halves(i).high)
-                                                   : parameters_->floats(i);
+    void* const weight = parameters_->is_split(i) ? static_cast<void*>(parameters_->split(i).high)
+                                                  : parameters_->floats(i);
     PLUMB_RETURN_IF_ERROR(executable->Bind(layout.entries[i].name, weight));
   }
   for (const Copy& copy : copies_) {

@@ -26,8 +26,8 @@ class WeightCopies {
   WeightFormat format() const { return format_; }
   const ParameterStore& parameters() const { return *parameters_; }
 
-  // Makes the copies anew, after the store has changed. Allocates nothing, but for some rows at a
-  // time of a store in halves that go into int8.
+  // Makes the copies anew, after the store has changed. Allocates nothing, except one block of rows
+  // when split weights are quantized to int8.
   void Refresh();
 
   // Binds all weights to a program that was built with this format.

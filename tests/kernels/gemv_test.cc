@@ -26,7 +26,7 @@ struct Weights {
 
   Weights(int64_t rows, int64_t width)
       : f32(Draw(rows * width, "w")), bf16(f32.size()), n(rows), k(width) {
-    HighHalves(f32.data(), n * k, 1, bf16.data());
+    HighBf16(f32.data(), n * k, 1, bf16.data());
   }
   const void* data(DType dtype) const {
     if (dtype == DType::kF32) return f32.data();
@@ -122,7 +122,7 @@ TEST(GemvTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
     const Weights w(n, k);
     const std::vector<float> x = Draw(kMaxGemvRows * k, "x"), bias = Draw(n, "bias");
     std::vector<uint16_t> half(x.size());
-    HighHalves(x.data(), kMaxGemvRows * k, 1, half.data());
+    HighBf16(x.data(), kMaxGemvRows * k, 1, half.data());
     std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
     for (int64_t i = 0; i < kMaxGemvRows; ++i) {
       multiply({1, n, k, half.data() + i * k, w.bf16.data(), bias.data(), alone.data() + i * n}, 0,
@@ -155,7 +155,7 @@ TEST(GemvTest, AJobOnThreadsIsThatOfOneThread) {
   const std::array<Weights, 2> w = {Weights(n[0], k), Weights(n[1], k)};
   const std::vector<float> x = Draw(m * k, "x");
   std::vector<uint16_t> half(x.size());
-  HighHalves(x.data(), m * k, 1, half.data());
+  HighBf16(x.data(), m * k, 1, half.data());
   for (const DType dtype : kFormats) {
     const bool bf16 = dtype == DType::kBF16;
     const DType x_dtype = bf16 ? DType::kBF16 : DType::kF32;

@@ -18,15 +18,15 @@ class WeightCopiesTest : public ::testing::Test {
   const std::unique_ptr<ModelContext> context_ = MakeContext(runtime_.get(), TinyModel().Text());
   const ParameterStore parameters_ = GenericParameters(*context_);
 
-  // The same weights in halves.
-  static ParameterStore InHalves(const ModelContext& context, const ParameterStore& floats) {
+  // The same weights as split f32.
+  static ParameterStore Split(const ModelContext& context, const ParameterStore& floats) {
     ParameterStore store(context.parameters, context.states, WeightFormat::kBf16);
     for (size_t i = 0; i < context.parameters.size(); ++i) {
       store.Write(i, 0, context.parameters[i].shape.num_elements(), floats.floats(i));
     }
     return store;
   }
-  ParameterStore InHalves() const { return InHalves(*context_, parameters_); }
+  ParameterStore Split() const { return Split(*context_, parameters_); }
 };
 
 TEST_F(WeightCopiesTest, OnlyMatricesOfAnotherFormAreCopied) {
@@ -45,50 +45,49 @@ TEST_F(WeightCopiesTest, OnlyMatricesOfAnotherFormAreCopied) {
   const WeightCopies int8(*context_, WeightFormat::kInt8, parameters_);
   EXPECT_EQ(int8.matrix_bytes(), tiles * 16 * (64 + 4));
 
-  const ParameterStore halves = InHalves();
-  const WeightCopies in_place(*context_, WeightFormat::kBf16, halves);
+  const ParameterStore split = Split();
+  const WeightCopies in_place(*context_, WeightFormat::kBf16, split);
   EXPECT_EQ(in_place.bytes(), 0);
   EXPECT_EQ(in_place.matrix_bytes(), bf16.matrix_bytes());
-  const WeightCopies joined(*context_, WeightFormat::kF32, halves);
+  const WeightCopies joined(*context_, WeightFormat::kF32, split);
   EXPECT_EQ(joined.matrix_bytes(), f32.matrix_bytes());
   EXPECT_GE(joined.bytes(), joined.matrix_bytes());
 }
 
 TEST_F(WeightCopiesTest, ProgramsOfAnyFormatComputeTheSameFromEitherForm) {
-  const ParameterStore halves = InHalves();
+  const ParameterStore split = Split();
   const Tokens tokens = RandomTokens(2, 7, 5);
   std::vector<std::vector<float>> logits;
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
     const auto from_floats = RunBatch(*context_, parameters_, tokens, false, 1, nullptr, format);
-    const auto from_halves = RunBatch(*context_, halves, tokens, false, 1, nullptr, format);
-    ASSERT_TRUE(from_floats.ok() && from_halves.ok())
-        << from_floats.status() << from_halves.status();
-    EXPECT_EQ(from_halves->loss, from_floats->loss);
-    EXPECT_EQ(from_halves->logits, from_floats->logits);
-    logits.push_back(from_halves->logits);
+    const auto from_split = RunBatch(*context_, split, tokens, false, 1, nullptr, format);
+    ASSERT_TRUE(from_floats.ok() && from_split.ok()) << from_floats.status() << from_split.status();
+    EXPECT_EQ(from_split->loss, from_floats->loss);
+    EXPECT_EQ(from_split->logits, from_floats->logits);
+    logits.push_back(from_split->logits);
   }
   EXPECT_NE(logits[0], logits[1]);
   EXPECT_NE(logits[0], logits[2]);
 }
 
 // Rows of more than a block of a megabyte, and a last block of fewer rows.
-TEST_F(WeightCopiesTest, Int8OfALargeMatrixInHalvesIsThatOfItsFloats) {
+TEST_F(WeightCopiesTest, Int8OfALargeMatrixThatIsSplitIsThatOfItsFloats) {
   TinyModel model;
   model.vocab_size = 70001;
   const auto context = MakeContext(runtime_.get(), model.Text());
   const ParameterStore floats = GenericParameters(*context);
-  const ParameterStore halves = InHalves(*context, floats);
+  const ParameterStore split = Split(*context, floats);
   const Tokens tokens = {{70000, 3, 69999}};
   const auto want = RunBatch(*context, floats, tokens, false, 1, nullptr, WeightFormat::kInt8);
-  const auto got = RunBatch(*context, halves, tokens, false, 1, nullptr, WeightFormat::kInt8);
+  const auto got = RunBatch(*context, split, tokens, false, 1, nullptr, WeightFormat::kInt8);
   ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
   EXPECT_EQ(got->logits, want->logits);
 }
 
 TEST_F(WeightCopiesTest, RefreshFollowsTheStore) {
   const Dataset data = TextOf(200, 5, /*val_fraction=*/0.5);
-  for (const bool in_halves : {false, true}) {
-    const ParameterStore store = in_halves ? InHalves() : GenericParameters(*context_);
+  for (const bool is_split : {false, true}) {
+    const ParameterStore store = is_split ? Split() : GenericParameters(*context_);
     for (const WeightFormat format :
          {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
       WeightCopies copies(*context_, format, store);

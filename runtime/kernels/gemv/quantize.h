@@ -1,4 +1,4 @@
-// Numbers in fewer bits (bf16: float_halves.h): matrices in int8 with scales, and what they are
+// Numbers in fewer bits (bf16: split_f32.h): matrices in int8 with scales, and what they are
 // multiplied by, in int16. Stateless; what they compute does not depend on the number of threads.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_QUANTIZE_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_QUANTIZE_H_

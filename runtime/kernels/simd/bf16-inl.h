@@ -96,33 +96,33 @@ template <class D>
 class FloatTail {
  public:
   HWY_INLINE FloatTail(D d, int64_t count)
-      : floats_(d, count), halves_(hn::Rebind<uint16_t, D>(), count) {}
+      : floats_(d, count), bf16_(hn::Rebind<uint16_t, D>(), count) {}
 
   HWY_INLINE hn::Mask<D> mask() const { return floats_.mask(); }
   HWY_INLINE hn::Vec<D> Load(D d, const float* HWY_RESTRICT from) const {
     return floats_.Load(d, from);
   }
   HWY_INLINE hn::Vec<D> Load(D d, const uint16_t* HWY_RESTRICT from) const {
-    return WidenBf16(d, halves_.Load(hn::Rebind<uint16_t, D>(), from));
+    return WidenBf16(d, bf16_.Load(hn::Rebind<uint16_t, D>(), from));
   }
   HWY_INLINE void Store(hn::Vec<D> v, D d, float* HWY_RESTRICT to) const {
     floats_.Store(v, d, to);
   }
   HWY_INLINE void Store(hn::Vec<D> v, D d, uint16_t* HWY_RESTRICT to) const {
-    halves_.Store(RoundToBf16(d, v), hn::Rebind<uint16_t, D>(), to);
+    bf16_.Store(RoundToBf16(d, v), hn::Rebind<uint16_t, D>(), to);
   }
 #if HWY_TARGET == HWY_AVX3
   HWY_INLINE hn::Vec<D> Load(D d, const FastBf16* HWY_RESTRICT from) const {
     return Load(d, &from->bits);
   }
   HWY_INLINE void Store(hn::Vec<D> v, D d, FastBf16* HWY_RESTRICT to) const {
-    halves_.Store(RoundFast(d, v), hn::Rebind<uint16_t, D>(), &to->bits);
+    bf16_.Store(RoundFast(d, v), hn::Rebind<uint16_t, D>(), &to->bits);
   }
 #endif
 
  private:
   Tail<D> floats_;
-  Tail<hn::Rebind<uint16_t, D>> halves_;
+  Tail<hn::Rebind<uint16_t, D>> bf16_;
 };
 
 }  // namespace HWY_NAMESPACE

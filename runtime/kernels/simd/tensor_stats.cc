@@ -20,10 +20,10 @@
 #define PLUMB_TENSOR_STATS_WIDEN
 namespace plumb {
 namespace {
-// The first element of a tensor in f32, in bf16, in halves.
+// The first element of a tensor in f32, in bf16, in split f32.
 float Widen(const float* x) { return *x; }
 float Widen(const uint16_t* x) { return FloatFromBf16(*x); }
-float Widen(const FloatHalves& x) { return JoinHalves(*x.high, *x.low); }
+float Widen(const SplitF32& x) { return JoinFloat(*x.high, *x.low); }
 }  // namespace
 }  // namespace plumb
 #endif
@@ -35,7 +35,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // As if every element were finite; if not, sum_squares is not, since that of finite ones cannot
-// overflow. X: a pointer, or halves.
+// overflow. X: a pointer, or SplitF32.
 template <class X>
 TensorStats StatsOfFinite(X x, int64_t n) {
   const hn::ScalableTag<double> wide;
@@ -76,7 +76,7 @@ template <class X>
 using StatsFn = TensorStats (*)(X x, int64_t n);
 StatsFn<const float*> SelectStats() { return &StatsOfFinite<const float*>; }
 StatsFn<const uint16_t*> SelectBf16Stats() { return &StatsOfFinite<const uint16_t*>; }
-StatsFn<FloatHalves> SelectHalvesStats() { return &StatsOfFinite<FloatHalves>; }
+StatsFn<SplitF32> SelectSplitStats() { return &StatsOfFinite<SplitF32>; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -88,7 +88,7 @@ namespace plumb {
 
 HWY_EXPORT(SelectStats);
 HWY_EXPORT(SelectBf16Stats);
-HWY_EXPORT(SelectHalvesStats);
+HWY_EXPORT(SelectSplitStats);
 
 namespace {
 
@@ -155,8 +155,8 @@ TensorStats StatsOf(const uint16_t* x, int64_t n, int threads) {
   return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectBf16Stats)(), x, n, threads);
 }
 
-TensorStats StatsOf(const FloatHalves& x, int64_t n, int threads) {
-  return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectHalvesStats)(), x, n, threads);
+TensorStats StatsOf(const SplitF32& x, int64_t n, int threads) {
+  return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectSplitStats)(), x, n, threads);
 }
 
 }  // namespace plumb

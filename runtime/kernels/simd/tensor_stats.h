@@ -30,7 +30,7 @@ struct TensorStats {
 TensorStats StatsOf(const float* x, int64_t n, int threads);
 TensorStats StatsOf(const uint16_t* x, int64_t n, int threads);  // of bf16
 // Those of the floats, to the bit.
-TensorStats StatsOf(const FloatHalves& x, int64_t n, int threads);
+TensorStats StatsOf(const SplitF32& x, int64_t n, int threads);
 
 }  // namespace plumb
 
