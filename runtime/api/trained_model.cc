@@ -17,8 +17,8 @@
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/evaluate.h"
+#include "runtime/session/packed_weights.h"
 #include "runtime/session/sampler.h"
-#include "runtime/session/weight_copies.h"
 
 namespace plumb {
 namespace {
@@ -132,7 +132,7 @@ struct TrainedModel::Impl {
   std::unique_ptr<ModelContext> context;
   std::unique_ptr<ParameterStore> parameters;
   WeightType weights = WeightType::kF32;  // to decode with
-  std::map<WeightType, std::unique_ptr<WeightCopies>> copies;
+  std::map<WeightType, std::unique_ptr<PackedWeights>> packed;
   std::unique_ptr<DecodeSession> decode;       // one sequence
   std::unique_ptr<DecodeSession> decode_many;  // null until it is wanted
 
@@ -171,15 +171,15 @@ struct TrainedModel::Impl {
     return TokenSampler::Create(sampling, files.tokenizer.vocab_size());
   }
 
-  // The weights in that form, copied when they are first asked for.
-  absl::StatusOr<const WeightCopies*> Weights(WeightType type) {
-    std::unique_ptr<WeightCopies>& made = copies[type];
+  // The weights in that form, packed at their first use.
+  absl::StatusOr<const PackedWeights*> Weights(WeightType type) {
+    std::unique_ptr<PackedWeights>& made = packed[type];
     if (made != nullptr) return made.get();
     if (type == WeightType::kBF16 && !HasFastBf16()) {
       runtime->Warn(absl::StrCat("bf16 weights: ", SlowBf16Reason()));
     }
     PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
-      made = std::make_unique<WeightCopies>(*context, ToWeightFormat(type), *parameters, threads);
+      made = std::make_unique<PackedWeights>(*context, ToWeightFormat(type), *parameters, threads);
       return absl::OkStatus();
     }));
     return made.get();
@@ -219,8 +219,8 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtim
   }));
   impl.checkpoint = where.checkpoint;
   impl.step = checkpoint.step;
-  PLUMB_ASSIGN_OR_RETURN(const WeightCopies* const copies, impl.Weights(weights));
-  impl.decode = std::make_unique<DecodeSession>(impl.context.get(), copies, 1, impl.threads);
+  PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const packed, impl.Weights(weights));
+  impl.decode = std::make_unique<DecodeSession>(impl.context.get(), packed, 1, impl.threads);
   return model;
 }
 
@@ -269,9 +269,9 @@ absl::Status TrainedModel::GenerateMany(
   PLUMB_ASSIGN_OR_RETURN(TokenSampler sampler, impl.MakeSampler(options));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, impl.PromptTokens(options.prompt));
   if (impl.decode_many == nullptr || impl.decode_many->batch() != batch) {
-    PLUMB_ASSIGN_OR_RETURN(const WeightCopies* const copies, impl.Weights(impl.weights));
+    PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const packed, impl.Weights(impl.weights));
     impl.decode_many =
-        std::make_unique<DecodeSession>(impl.context.get(), copies, batch, impl.threads);
+        std::make_unique<DecodeSession>(impl.context.get(), packed, batch, impl.threads);
   }
   DecodeSession& decode = *impl.decode_many;
   decode.Reset();
@@ -342,12 +342,12 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,
       Dataset::Load(data_path, ToDatasetOptions(impl.files.train), &impl.files.tokenizer));
-  PLUMB_ASSIGN_OR_RETURN(const WeightCopies* const copies, impl.Weights(weights));
+  PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const packed, impl.Weights(weights));
   std::vector<SplitLoss> losses;
   for (Split split : {Split::kTrain, Split::kValidation}) {
     if (!data.has_targets(split)) continue;
     PLUMB_ASSIGN_OR_RETURN(const auto session,
-                           EvalSession::Create(impl.context.get(), copies, &data, split, kEvalBatch,
+                           EvalSession::Create(impl.context.get(), packed, &data, split, kEvalBatch,
                                                impl.threads, stride));
     PLUMB_ASSIGN_OR_RETURN(const EvalResult result, session->Run(0));
     losses.push_back({SplitName(split), result.loss, result.targets, result.sequences});

@@ -24,7 +24,7 @@ BuildOptions CachedProgram(WeightFormat weights, int64_t batch) {
 
 }  // namespace
 
-DecodeSession::DecodeSession(const ModelContext* context, const WeightCopies* weights,
+DecodeSession::DecodeSession(const ModelContext* context, const PackedWeights* weights,
                              int64_t batch, int threads)
     : context_(context),
       weights_(weights),
@@ -42,7 +42,7 @@ DecodeSession::DecodeSession(const ModelContext* context, const WeightCopies* we
 
 DecodeSession::DecodeSession(const ModelContext* context, const ParameterStore* parameters,
                              int threads)
-    : DecodeSession(context, new WeightCopies(*context, WeightFormat::kF32, *parameters), 1,
+    : DecodeSession(context, new PackedWeights(*context, WeightFormat::kF32, *parameters), 1,
                     threads) {
   own_weights_.reset(weights_);
 }

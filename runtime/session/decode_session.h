@@ -17,10 +17,10 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
 #include "runtime/session/step_profile.h"
-#include "runtime/session/weight_copies.h"
 
 namespace plumb {
 
@@ -31,7 +31,7 @@ class DecodeSession {
 
   // `batch` sequences, 1..kMaxBatch, in the format of `weights`, which must outlive the session, as
   // must `context`; weights are read in place.
-  DecodeSession(const ModelContext* context, const WeightCopies* weights, int64_t batch,
+  DecodeSession(const ModelContext* context, const PackedWeights* weights, int64_t batch,
                 int threads);
   // One sequence in f32.
   DecodeSession(const ModelContext* context, const ParameterStore* parameters, int threads);
@@ -66,7 +66,7 @@ class DecodeSession {
   }
   int64_t batch() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t context_length() const { return context_->model.dims.context_length; }
-  const WeightCopies& weights() const { return *weights_; }
+  const PackedWeights& weights() const { return *weights_; }
 
  private:
   struct Cache {
@@ -91,8 +91,8 @@ class DecodeSession {
   void CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk);
 
   const ModelContext* context_;
-  std::unique_ptr<const WeightCopies> own_weights_;  // null: the caller's
-  const WeightCopies* weights_;
+  std::unique_ptr<const PackedWeights> own_weights_;  // null: the caller's
+  const PackedWeights* weights_;
   int threads_;
   std::vector<int64_t> lengths_;  // by sequence
   ProgramSet chunk_programs_, step_program_;

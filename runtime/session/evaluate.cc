@@ -25,7 +25,7 @@ BuildOptions EvalProgram(int64_t batch, WeightFormat weights) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelContext* context,
-                                                                 const WeightCopies* weights,
+                                                                 const PackedWeights* weights,
                                                                  const Dataset* dataset,
                                                                  Split split, int64_t batch_size,
                                                                  int threads, int64_t stride) {
@@ -43,14 +43,15 @@ absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelCont
                                                                  const Dataset* dataset,
                                                                  Split split, int64_t batch_size,
                                                                  int threads) {
-  auto weights = std::make_unique<WeightCopies>(*context, WeightFormat::kF32, *parameters, threads);
+  auto weights =
+      std::make_unique<PackedWeights>(*context, WeightFormat::kF32, *parameters, threads);
   PLUMB_ASSIGN_OR_RETURN(auto session,
                          Create(context, weights.get(), dataset, split, batch_size, threads));
   session->own_weights_ = std::move(weights);
   return session;
 }
 
-EvalSession::EvalSession(const ModelContext* context, const WeightCopies* weights,
+EvalSession::EvalSession(const ModelContext* context, const PackedWeights* weights,
                          EvalBatches batches, int threads)
     : weights_(weights),
       threads_(threads),
@@ -138,7 +139,7 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
   options.output_logits = !with_gradients || format == WeightFormat::kF32;
   options.weights = format;
   const AlignedBuffer logits(options.output_logits ? n * dims.vocab_size * kFloat : 0);
-  const WeightCopies weights(context, format, parameters, threads);
+  const PackedWeights weights(context, format, parameters, threads);
   ProgramSet programs(&context, options, with_gradients);
   const auto bind = [&](Executable* executable) -> absl::Status {
     PLUMB_RETURN_IF_ERROR(weights.BindWeights(executable));

@@ -14,15 +14,15 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
-#include "runtime/kernels/simd/optimizer.h"
 #include "runtime/data/batches.h"
+#include "runtime/kernels/simd/optimizer.h"
+#include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
 #include "runtime/session/program.h"
 #include "runtime/session/schedule.h"
 #include "runtime/session/step_profile.h"
 #include "runtime/session/train_memory.h"
-#include "runtime/session/weight_copies.h"
 #include "runtime/spec/train_spec.h"
 
 namespace plumb {
@@ -72,7 +72,7 @@ class TrainSession {
   TrainMemory memory() const;
 
   // The parameters as the session's programs read them: all of them in place.
-  const WeightCopies& weights() const { return weights_; }
+  const PackedWeights& weights() const { return weights_; }
 
   // To go on from a step that was done before: write weights and norms' buffers into parameters(),
   // moments into these, which have its layout, and say which step it was.
@@ -108,7 +108,7 @@ class TrainSession {
   int64_t step_ = 0;
 
   ParameterStore parameters_;
-  WeightCopies weights_;
+  PackedWeights weights_;
   AlignedBuffer grad_, grad_sum_, m_, v_;  // grad_sum_ only when gradients accumulate
   // The states of norms before the step and before the micro-batch that runs.
   AlignedBuffer states_before_step_, states_before_batch_;
