@@ -30,8 +30,8 @@ DecodeSession::DecodeSession(const ModelContext* context, const PackedWeights* w
       weights_(weights),
       threads_(threads),
       lengths_(static_cast<size_t>(batch)),
-      chunk_programs_(context, CachedProgram(weights->format(), 1), /*gradients=*/false),
-      step_program_(context, CachedProgram(weights->format(), batch), /*gradients=*/false),
+      chunk_executables_(context, CachedProgram(weights->format(), 1), /*gradients=*/false),
+      step_executable_(context, CachedProgram(weights->format(), batch), /*gradients=*/false),
       tokens_(kLongestChunk * SizeOf(DType::kI32)),
       positions_(tokens_.size()),
       logits_(batch * context->model.dims.vocab_size * SizeOf(DType::kF32)),
@@ -120,7 +120,7 @@ absl::Status DecodeSession::Run(const Executable& executable) {
 absl::Status DecodeSession::RunChunk(int64_t position, absl::Span<const int32_t> tokens) {
   const int64_t n = static_cast<int64_t>(tokens.size());
   const auto bind = [this](Executable* executable) { return BindChunk(executable); };
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, chunk_programs_.Get(n, bind));
+  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, chunk_executables_.Get(n, bind));
   std::memcpy(tokens_.data(), tokens.data(), tokens.size() * sizeof(int32_t));
   for (int64_t i = 0; i < n; ++i) {
     positions_.as<int32_t>()[i] = static_cast<int32_t>(position + i);
@@ -165,7 +165,7 @@ absl::Status DecodeSession::FeedEach(absl::Span<const int32_t> tokens) {
     positions_.as<int32_t>()[b] = static_cast<int32_t>(length(b));
   }
   const auto bind = [this](Executable* executable) { return BindStep(executable); };
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, step_program_.Get(1, bind));
+  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, step_executable_.Get(1, bind));
   std::memcpy(tokens_.data(), tokens.data(), tokens.size() * sizeof(int32_t));
   PLUMB_RETURN_IF_ERROR(Run(*executable));
   for (int64_t& length : lengths_) ++length;

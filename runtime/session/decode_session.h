@@ -95,7 +95,7 @@ class DecodeSession {
   const PackedWeights* weights_;
   int threads_;
   std::vector<int64_t> lengths_;  // by sequence
-  ProgramSet chunk_programs_, step_program_;
+  ExecutableCache chunk_executables_, step_executable_;
   std::map<std::string, Cache> caches_;  // by the name of the state
   // All caches' rows together: large pages, of which a token's look at each costs few.
   AlignedBuffer cache_memory_, chunk_memory_;

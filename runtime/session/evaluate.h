@@ -55,7 +55,7 @@ class EvalSession {
   EvalBatches batches_;
   Batch batch_;
   AlignedBuffer tokens_, positions_, targets_, loss_;
-  ProgramSet programs_;
+  ExecutableCache executables_;
 };
 
 // What a model computes for given token ids [batch][seq], all rows of one length >= 2.

@@ -77,7 +77,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, T
       grad_squares_(SumsSquaresInProgram(*context)
                         ? static_cast<int64_t>(context->parameters.size()) * kAlignment
                         : 0),
-      programs_(context, TrainProgram(spec), /*gradients=*/true, TrainPasses(*context, spec)) {}
+      executables_(context, TrainProgram(spec), /*gradients=*/true, TrainPasses(*context, spec)) {}
 
 std::vector<AdamWSegment> TrainSession::MakeSegments() const {
   std::vector<AdamWSegment> segments;
@@ -115,7 +115,7 @@ TrainMemory TrainSession::memory() const {
   memory.norm_states =
       parameters_.states().size * kFloat + states_before_step_.size() + states_before_batch_.size();
   memory.inputs = tokens_.size() + positions_.size() + targets_.size() + loss_.size();
-  memory.workspace = programs_.workspace_bytes();
+  memory.workspace = executables_.workspace_bytes();
   return memory;
 }
 
@@ -162,7 +162,7 @@ void TrainSession::FillInputs(int64_t index) {
 absl::StatusOr<const Executable*> TrainSession::ProgramOf(int64_t seq) {
   const StageTimer timer(profile_, "compiling");
   const auto bind = [this](Executable* executable) { return BindExecutable(executable); };
-  return programs_.Get(seq, bind);
+  return executables_.Get(seq, bind);
 }
 
 absl::Status TrainSession::RunProgram(const Executable& executable) {

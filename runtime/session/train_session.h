@@ -118,7 +118,7 @@ class TrainSession {
   Batch batch_;
   AlignedBuffer tokens_, positions_, targets_, loss_;
   AlignedBuffer grad_squares_;  // a cache line each parameter; empty: the program sums no squares
-  ProgramSet programs_;
+  ExecutableCache executables_;
 
   StepProfile* profile_ = nullptr;  // null: off
   std::unique_ptr<Probe> probe_;    // null: off

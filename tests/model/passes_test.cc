@@ -112,9 +112,9 @@ class PassesTest : public ::testing::Test {
     std::copy_n(parameters.state_data(), parameters.states().size, states.as<float>());
 
     BuildOptions options = Program(gradients, format);
-    ProgramSet programs(&context, options, gradients);
+    ExecutableCache executables(&context, options, gradients);
     const absl::StatusOr<const Executable*> executable =
-        programs.Get(kSeq, [&](Executable* made) -> absl::Status {
+        executables.Get(kSeq, [&](Executable* made) -> absl::Status {
           absl::Status status = weights.BindWeights(made);
           status.Update(parameters.states().Bind(states.as<float>(), made));
           if (gradients) status.Update(parameters.layout().Bind("grad.", grads.as<float>(), made));
