@@ -109,7 +109,7 @@ struct Sample {
     return true;
   }
 
-  // What to go on from when the context is full and more is wanted: its newer half.
+  // The newer half of a full context, from which a text continues.
   absl::Span<const int32_t> NewerHalf(const DecodeSession& decode) const {
     const int64_t keep = std::max<int64_t>(1, decode.context_length() / 2);
     return absl::MakeConstSpan(tokens).last(static_cast<size_t>(keep));
@@ -238,9 +238,9 @@ absl::StatusOr<GenerateResult> TrainedModel::Generate(
   PLUMB_RETURN_IF_ERROR(decode.Feed(sample.tokens));
   std::string piece;
   while (sample.WantsMore(options)) {
-    PLUMB_ASSIGN_OR_RETURN(const bool goes_on,
+    PLUMB_ASSIGN_OR_RETURN(const bool continues,
                            sample.Draw(decode.logits(), impl.files.tokenizer, &sampler, &piece));
-    if (!goes_on || (on_text != nullptr && !on_text(piece))) break;
+    if (!continues || (on_text != nullptr && !on_text(piece))) break;
     if (decode.length() < decode.context_length()) {
       PLUMB_RETURN_IF_ERROR(decode.Feed(absl::MakeConstSpan(sample.tokens).last(1)));
       continue;
@@ -284,29 +284,30 @@ absl::Status TrainedModel::GenerateMany(
   std::vector<Slot> slots(static_cast<size_t>(batch));
   std::vector<int32_t> inputs(static_cast<size_t>(batch));
   std::map<int64_t, GenerateResult> complete;  // by number; waiting for those before them
-  int64_t begun = 0, delivered = 0, running = 0;
+  int64_t started = 0, delivered = 0, running = 0;
   std::string piece;
   while (delivered < count) {
     for (int64_t b = 0; b < batch; ++b) {
       Slot& slot = slots[static_cast<size_t>(b)];
       // Samples that end with their first token leave their place at once.
-      while (slot.sample != nullptr || begun < count) {
+      while (slot.sample != nullptr || started < count) {
         if (slot.sample == nullptr) {
-          slot.number = begun++;
+          slot.number = started++;
           slot.sample = std::make_unique<Sample>(options, options.index + slot.number, prompt);
           ++running;
           decode.Reset(b);
           PLUMB_RETURN_IF_ERROR(decode.Feed(b, prompt));
         }
         slot.full = decode.length(b) == decode.context_length();
-        bool goes_on = slot.sample->WantsMore(options);
-        if (goes_on) {
+        bool continues = slot.sample->WantsMore(options);
+        if (continues) {
           PLUMB_ASSIGN_OR_RETURN(
-              goes_on, slot.sample->Draw(decode.logits(b), impl.files.tokenizer, &sampler, &piece));
+              continues,
+              slot.sample->Draw(decode.logits(b), impl.files.tokenizer, &sampler, &piece));
         }
-        goes_on =
-            goes_on && slot.sample->WantsMore(options) && (!slot.full || options.max_tokens > 0);
-        if (goes_on) break;
+        continues =
+            continues && slot.sample->WantsMore(options) && (!slot.full || options.max_tokens > 0);
+        if (continues) break;
         complete.emplace(slot.number, slot.sample->Finish());
         slot.sample.reset();
         --running;

@@ -1,4 +1,4 @@
-// Files of one JSON object a line that grow as a run goes on, and are cut back to a step when it is
+// Files of one JSON object a line that grow during a run, and are truncated to a step when it is
 // resumed: metrics.jsonl, probes.jsonl. Internal to this room.
 #ifndef PLUMB_RUNTIME_IO_JSON_LINES_H_
 #define PLUMB_RUNTIME_IO_JSON_LINES_H_

@@ -1,10 +1,10 @@
 // DecodeSession: sequences that grow token by token, with KV caches.
 //
-// Sequences are independent of each other: of any lengths, begun and ended at any time. What a
-// sequence computes does not depend on the others, to the bit: a token for each of them is one pass
-// over the weights, in which every row is computed as it would be alone; several tokens for one, a
-// prompt, are passes of their own. Each length of such a pass has its executable, made when it is
-// first met; feeding allocates nothing after that. Thread-compatible.
+// Sequences are independent of each other: of any lengths, started and ended at any time. The bits
+// of a sequence do not depend on the others: a token for each of them is one pass over the weights,
+// in which every row is computed as it would be alone; a prompt, several tokens for one sequence,
+// is a pass of its own. Each length of such a pass has its executable, compiled at its first use;
+// feeding allocates nothing after that. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 #define PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 

@@ -39,7 +39,7 @@ bool IsProbed(const Value& value) {
 }
 
 bool Matches(absl::string_view glob, absl::string_view text) {
-  // The last star and what it has swallowed so far: where to go on when the rest does not fit.
+  // The last star and the end of its match so far, to backtrack to.
   size_t g = 0, t = 0, star = absl::string_view::npos, swallowed = 0;
   while (t < text.size()) {
     if (g < glob.size() && glob[g] == '*') {

@@ -74,14 +74,14 @@ class TrainSession {
   // The parameters as the session's programs read them: all of them in place.
   const PackedWeights& weights() const { return weights_; }
 
-  // To go on from a step that was done before: write weights and norms' buffers into parameters(),
-  // moments into these, which have its layout, and say which step it was.
+  // To resume after a step: write weights and norms' buffers into parameters(), moments into
+  // these, which have its layout, and call ResumeAt with the number of steps done.
   struct Moments {
     float* m;
     float* v;
   };
   Moments moments() const { return {m_.as<float>(), v_.as<float>()}; }
-  void GoOnAfter(int64_t step) { step_ = step; }
+  void ResumeAt(int64_t step) { step_ = step; }
 
  private:
   TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,

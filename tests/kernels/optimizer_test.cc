@@ -185,7 +185,7 @@ TEST(AdamWTest, OverSplitParametersItIsTheSameToTheBit) {
   });
 }
 
-// An optimizer that loses its footing must not go on in silence.
+// An optimizer that loses its footing must not continue in silence.
 TEST(AdamWTest, AWeightThatBecomesNaNIsOneInHighAndInTheWhole) {
   ForEachSimdTarget([](const std::string& target) {
     constexpr int64_t kN = 21;

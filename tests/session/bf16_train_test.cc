@@ -142,7 +142,7 @@ TEST_F(Bf16TrainTest, StepsThatBf16CannotSeeAddUpInTheWeights) {
   EXPECT_LT(std::fabs(weight - 1), 0.02);
 }
 
-TEST_F(Bf16TrainTest, GoesOnFromItsBuffersBitForBit) {
+TEST_F(Bf16TrainTest, ResumesFromItsBuffersBitForBit) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(300, 5);
   const auto whole = Make(*context, data, Spec());
@@ -156,12 +156,12 @@ TEST_F(Bf16TrainTest, GoesOnFromItsBuffersBitForBit) {
   std::memcpy(second->parameters().raw_storage(), first->parameters().raw_storage(), bytes);
   std::memcpy(second->moments().m, first->first_moments(), bytes);
   std::memcpy(second->moments().v, first->second_moments(), bytes);
-  second->GoOnAfter(first->step());
+  second->ResumeAt(first->step());
   EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));
   EXPECT_EQ(Weights(*second), Weights(*whole));
 }
 
-TEST_F(Bf16TrainTest, GoesOnFromAFileOfFloatsBitForBit) {
+TEST_F(Bf16TrainTest, ResumesFromAFileOfFloatsBitForBit) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(300, 5);
   const auto whole = Make(*context, data, Spec());
@@ -179,7 +179,7 @@ TEST_F(Bf16TrainTest, GoesOnFromAFileOfFloatsBitForBit) {
   const size_t bytes = static_cast<size_t>(layout.size) * sizeof(float);
   std::memcpy(second->moments().m, first->first_moments(), bytes);
   std::memcpy(second->moments().v, first->second_moments(), bytes);
-  second->GoOnAfter(first->step());
+  second->ResumeAt(first->step());
   EXPECT_EQ(Weights(*second), Weights(*first));
   EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));
   EXPECT_EQ(Weights(*second), Weights(*whole));
