@@ -1,4 +1,4 @@
-// How near the vector functions come to the true ones, over the range that networks see.
+// The accuracy of the vector functions over the range of values in networks.
 #include <algorithm>
 #include <cmath>
 #include <limits>
