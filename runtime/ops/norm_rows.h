@@ -1,7 +1,7 @@
 // What the ops on norms have in common, the host's half of the norm plugin ABI
 // (plugins/abi/plumb/norm_plugin.h): rows cut into ranges, operands checked, calls made up, and the
-// partial gradients of parameters. What a norm computes is the plugin's affair. Private to the
-// room.
+// partial gradients of parameters. What a norm computes is up to the plugin. Private to the
+// module.
 #ifndef PLUMB_RUNTIME_OPS_NORM_ROWS_H_
 #define PLUMB_RUNTIME_OPS_NORM_ROWS_H_
 

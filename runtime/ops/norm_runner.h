@@ -1,6 +1,6 @@
 // NormRunner: ranges of rows of f32 or bf16 through a norm. A plugin with an entry for bf16 gets
 // the rows as they are; any other gets them in f32, strip by strip, and its results are rounded, so
-// that every norm can be used in bf16. Immutable; private to the room.
+// that every norm can be used in bf16. Immutable; private to the module.
 #ifndef PLUMB_RUNTIME_OPS_NORM_RUNNER_H_
 #define PLUMB_RUNTIME_OPS_NORM_RUNNER_H_
 

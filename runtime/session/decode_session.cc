@@ -93,7 +93,7 @@ absl::Status DecodeSession::BindStep(Executable* executable) {
   return executable->Bind("logits", logits_.data());
 }
 
-absl::Status DecodeSession::CheckRoom(int64_t sequence, int64_t tokens) const {
+absl::Status DecodeSession::CheckLength(int64_t sequence, int64_t tokens) const {
   const int64_t total = length(sequence) + tokens;
   if (total <= context_length()) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat("a sequence of ", total,
@@ -130,7 +130,7 @@ absl::Status DecodeSession::RunChunk(int64_t position, absl::Span<const int32_t>
 
 absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tokens) {
   if (tokens.empty()) return absl::InvalidArgumentError("no tokens to feed");
-  PLUMB_RETURN_IF_ERROR(CheckRoom(sequence, static_cast<int64_t>(tokens.size())));
+  PLUMB_RETURN_IF_ERROR(CheckLength(sequence, static_cast<int64_t>(tokens.size())));
   int64_t& length = lengths_[static_cast<size_t>(sequence)];
   const int64_t end = length + static_cast<int64_t>(tokens.size());
   const bool copies = batch() > 1, from_start = length == 0;
@@ -161,7 +161,7 @@ absl::Status DecodeSession::FeedEach(absl::Span<const int32_t> tokens) {
   }
   if (batch() == 1) return Feed(0, tokens);
   for (int64_t b = 0; b < batch(); ++b) {
-    PLUMB_RETURN_IF_ERROR(CheckRoom(b, 1));
+    PLUMB_RETURN_IF_ERROR(CheckLength(b, 1));
     positions_.as<int32_t>()[b] = static_cast<int32_t>(length(b));
   }
   const auto bind = [this](Executable* executable) { return BindStep(executable); };

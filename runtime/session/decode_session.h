@@ -79,7 +79,7 @@ class DecodeSession {
     int64_t bytes() const { return heads * head_bytes; }  // of one sequence
   };
 
-  absl::Status CheckRoom(int64_t sequence, int64_t tokens) const;
+  absl::Status CheckLength(int64_t sequence, int64_t tokens) const;
   absl::Status Run(const Executable& executable);
   absl::Status RunChunk(int64_t position, absl::Span<const int32_t> tokens);
   absl::Status BindChunk(Executable* executable);

@@ -114,7 +114,7 @@ struct Tanh {
                                      1.333276927e-01f, -3.333332837e-01f};
     const V one = hn::Set(d, 1.0f);
     const V a = hn::Abs(x);
-    const auto near = hn::Lt(a, hn::Set(d, 0.625f));
+    const auto is_small = hn::Lt(a, hn::Set(d, 0.625f));
 
     const V square = hn::Mul(x, x);
     const V small = hn::MulAdd(hn::Mul(x, square), Polynomial(d, square, kOdd), x);
@@ -122,8 +122,8 @@ struct Tanh {
     const V e = Exp2(d, AtMost(d, hn::Mul(a, hn::Set(d, 2 * kLog2E)), 126.0f));
     const V r = hn::Div(one, hn::Add(e, one));
     const V large = hn::CopySign(hn::Sub(one, hn::Add(r, r)), x);
-    *value = hn::IfThenElse(near, small, large);
-    *derivative = hn::IfThenElse(near, hn::NegMulAdd(small, small, one),
+    *value = hn::IfThenElse(is_small, small, large);
+    *derivative = hn::IfThenElse(is_small, hn::NegMulAdd(small, small, one),
                                  hn::Mul(hn::Mul(hn::Set(d, 4.0f), r), hn::Mul(e, r)));
   }
 };
