@@ -1,4 +1,4 @@
-// Several products of a few rows (gemv.h, gemv_int8.h) as one job of the worker pool.
+// Several GEMVs (gemv.h, gemv_int8.h) as one job of the worker pool.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_JOB_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_JOB_H_
 
