@@ -34,8 +34,8 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As if every element were finite; if not, sum_squares is not, since that of finite ones cannot
-// overflow. X: a pointer, or SplitF32.
+// Assumes finite elements. If one is not, neither is sum_squares, which cannot overflow otherwise.
+// X: a pointer, or SplitF32.
 template <class X>
 TensorStats StatsOfFinite(X x, int64_t n) {
   const hn::ScalableTag<double> wide;
@@ -45,7 +45,7 @@ TensorStats StatsOfFinite(X x, int64_t n) {
   stats.count = n;
   int64_t i = 0;
   if (n >= 2 * lanes) {
-    // Two of each: enough chains of additions that none waits for itself.
+    // Two independent accumulators of each hide the latency of the additions.
     auto sum0 = hn::Zero(wide), sum1 = sum0, square0 = sum0, square1 = sum0;
     auto max0 = hn::Zero(narrow), max1 = max0;
     for (; i + 2 * lanes <= n; i += 2 * lanes) {
