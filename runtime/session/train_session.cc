@@ -84,7 +84,7 @@ std::vector<AdamWSegment> TrainSession::MakeSegments() const {
   for (size_t i = 0; i < context_->parameters.size(); ++i) {
     const ParameterSpec& parameter = context_->parameters[i];
     const ParameterLayout::Entry& entry = parameters_.layout().entries[i];
-    const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.asks_for_decay;
+    const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.weight_decay;
     segments.push_back({entry.begin, entry.end,
                         decays ? static_cast<float>(spec_.weight_decay) : 0.0f,
                         static_cast<float>(parameter.lr_scale), parameters_.is_split(i)});
