@@ -4,7 +4,7 @@
 //
 //   attention_benchmark [f32|bf16 [CONTEXT...]]
 //
-// Peak and attention take turns, so that both meet the same clock; the best of many short runs
+// Peak and attention are interleaved, so that both meet the same clock; the best of many short runs
 // counts.
 #include <algorithm>
 #include <cstdio>

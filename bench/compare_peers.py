@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""plumb beside PyTorch: training steps of five models, in turns within each round.
+"""plumb beside PyTorch: training steps of five models, interleaved within each round.
 
 Both sides live through the whole comparison of a model and step on command, so that starting,
 compiling and first touches are outside of what is timed. A ratio is that of a round; printed are
@@ -90,7 +90,7 @@ def compare(args, name, dtype):
     for worker in (plumb, torch):
         worker.warm_up(1 if args.quick else 3)
     memory = {"plumb": plumb.memory(), "torch": torch.memory()}
-    rounds = workers.take_turns([plumb, torch], args.rounds, lambda: plumb.matmul(dtype))
+    rounds = workers.interleave([plumb, torch], args.rounds, lambda: plumb.matmul(dtype))
     for worker in (plumb, torch):
         worker.end()
     return {"model": name, "dtype": dtype, "parameters": plumb.parameters, "memory": memory,

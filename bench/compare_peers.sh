@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Times plumb and PyTorch in turns, in one run, on five training models; prints times, ratios with
+# Times plumb and PyTorch interleaved, in one run, on five training models; prints times, ratios with
 # their spread, GFLOP/s, shares of the machine's own GEMM peak and peak memory.
 #
 #   bench/compare_peers.sh [--quick] [--rounds N] [--only study,shakespeare,baby,gpt2-64,gpt2-1024]

@@ -1,6 +1,6 @@
 // Decoding and prompts of GPT-2 124M with random weights, against what the machine can do in the
 // same run: bytes of weights read per second beside the speed of a plain read, and prompts beside
-// the speed of a matrix product. Both sides take turns, since memory bandwidth drifts from one
+// the speed of a matrix product. Both sides are interleaved, since memory bandwidth drifts from one
 // second to the next; ratios are medians over the turns.
 //
 //   decode_benchmark [--seconds S] [--threads N] [--weights f32,bf16,int8] [--batch 1,4,8]
@@ -85,7 +85,7 @@ WeightFormat FormatOf(const std::string& name) {
 
 // Tokens a second, bytes of weights a second, and those as a share of a plain read of f32 weights.
 void TimeDecoding(const ModelContext& context, const ParameterStore& parameters,
-                  const WeightCopies& weights, const std::string& name, int64_t batch,
+                  const PackedWeights& weights, const std::string& name, int64_t batch,
                   const Options& options) {
   DecodeSession session(&context, &weights, batch, options.threads);
   const std::vector<int32_t> prompt(64, 17), tokens(static_cast<size_t>(batch), 17);
@@ -124,7 +124,7 @@ void TimeDecoding(const ModelContext& context, const ParameterStore& parameters,
   std::fflush(stdout);
 }
 
-void TimePrompt(const ModelContext& context, const WeightCopies& weights, const std::string& name,
+void TimePrompt(const ModelContext& context, const PackedWeights& weights, const std::string& name,
                 const Options& options) {
   BuildOptions build;
   build.program = Program::kCached;
@@ -171,7 +171,7 @@ void Run(Options options) {
   const ParameterStore parameters((*context)->parameters, (*context)->states);
   DrawParameters((*context)->parameters, (*context)->states, 1, options.threads, parameters);
   for (const std::string& name : options.weights) {
-    const WeightCopies weights(**context, FormatOf(name), parameters, options.threads);
+    const PackedWeights weights(**context, FormatOf(name), parameters, options.threads);
     for (const std::string& batch : options.batches) {
       TimeDecoding(**context, parameters, weights, name, std::atoll(batch.c_str()), options);
     }

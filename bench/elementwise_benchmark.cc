@@ -1,4 +1,4 @@
-// How near the ops that only move memory come to a copy of as many bytes, in f32 and bf16: each op
+// The speed of memory-bound ops relative to a copy of as many bytes, in f32 and bf16: each op
 // and a copy by turns, on as many threads.
 //
 //   elementwise_benchmark [ROUNDS] [THREADS] [FILTER]     default: 31 rounds, 1 thread, all ops

@@ -1,5 +1,5 @@
 // What the fusion of residual sums with norms is worth: a training step with the pass
-// fuse-residual-norms and one without it, in turns, for models that differ in width, and whether
+// fuse-residual-norms and one without it, interleaved, for models that differ in width, and whether
 // their losses are the same bits.
 //
 //   fusion_benchmark [ROUNDS] [THREADS]     default: 41 rounds, 1 thread
@@ -104,7 +104,7 @@ void Run(const Case& c, const Dataset& data, const OpRegistry& ops, PluginRegist
   }
   std::vector<double> times[2], ratios;
   bool same = true;
-  const int steps = c.d_model < 64 ? 100 : 1;  // a turn is long enough to be timed
+  const int steps = c.d_model < 64 ? 100 : 1;  // long enough to be timed
   for (int round = 0; round < rounds; ++round) {
     double seconds[2] = {0, 0}, losses[2] = {0, 0};
     for (const int which : {round % 2, 1 - round % 2}) {

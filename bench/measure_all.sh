@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All measurements of docs/performance.md, in about ten minutes on a quiet machine: tables as
+# All measurements of docs/performance.md, in about ten minutes on an idle machine: tables as
 # markdown, turns as JSON, plots as SVG.
 #
 #   bench/measure_all.sh OUT [PART..]     parts: peers bench profile placements scaling page

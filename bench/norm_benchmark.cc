@@ -1,7 +1,7 @@
 // Norms against memory: plumb's layer_norm and rms_norm beside oneDNN's layer normalization and
 // beside memcpy of as many bytes, forward and backward, in and out of cache; the residual addition
 // fused and apart; and what one row costs through the ABI. bytes_per_second counts each operand
-// once. bench/norm_peers.py measures the same cases in turns, with PyTorch among them.
+// once. bench/norm_peers.py interleaves the same cases with PyTorch's.
 //
 //   norm_benchmark [Google Benchmark's flags]
 //   norm_benchmark --serve    reads cases from standard input: "BY NORM PASS DTYPE ROWS DIM THREADS

@@ -1,7 +1,7 @@
 // AdamW over flat buffers beside a loop that moves the same bytes and computes next to nothing:
 // what share of the machine's memory speed the optimizer's pass reaches, over weights as floats and
-// as halves, and what the norm of the gradient and the accumulation of micro-batches
-// take. All cases run in turns in one process.
+// as split f32, and the cost of the gradient norm and of accumulating micro-batches. All cases run
+// interleaved in one process.
 //
 //   optimizer_benchmark [PARAMETERS [ROUNDS]]      default: 32 million, far beyond any cache; 15
 #include <algorithm>
@@ -55,18 +55,18 @@ double Median(std::vector<double> seconds) {
 int Run(int64_t n, int rounds) {
   n = n / kStretch * kStretch;
   const int64_t bytes = n * static_cast<int64_t>(sizeof(float));
-  const AlignedBuffer grad(bytes), param(bytes), m(bytes), v(bytes), halves(bytes);
+  const AlignedBuffer grad(bytes), param(bytes), m(bytes), v(bytes), split_param(bytes);
   for (int64_t i = 0; i < n; ++i) {
     grad.as<float>()[i] = 1e-3f * static_cast<float>(i % 17 - 8);
     param.as<float>()[i] = 1e-2f * static_cast<float>(i % 13 - 6);
   }
-  SplitFloats(param.as<float>(), n, 1, HalvesIn(halves.as<float>(), n));
+  SplitFloats(param.as<float>(), n, 1, SplitF32In(split_param.as<float>(), n));
   const std::vector<AdamWSegment> segments = {{0, n, 0.1f, 1.0f}};
-  const std::vector<AdamWSegment> in_halves = {{0, n, 0.1f, 1.0f, true}};
+  const std::vector<AdamWSegment> split_segments = {{0, n, 0.1f, 1.0f, true}};
   AdamWStep step{1e-3f, 0.9f, 0.95f, 1e-8f, 10, 1.0f};
   const AdamWBuffers plain{grad.as<float>(), param.as<float>(), m.as<float>(), v.as<float>()};
   AdamWBuffers split = plain;
-  split.param = halves.as<float>();
+  split.param = split_param.as<float>();
   double sum = 0;  // keeps results alive
 
   std::vector<Case> cases;
@@ -75,9 +75,9 @@ int Run(int64_t n, int rounds) {
     cases.push_back({"move" + suffix, 28, [=] { Move(plain, n, threads); }, {}});
     cases.push_back(
         {"adamw" + suffix, 28, [=] { AdamWUpdate(segments, step, plain, threads); }, {}});
-    cases.push_back({"adamw over halves" + suffix,
+    cases.push_back({"adamw, split f32" + suffix,
                      28,
-                     [=] { AdamWUpdate(in_halves, step, split, threads); },
+                     [=] { AdamWUpdate(split_segments, step, split, threads); },
                      {}});
     cases.push_back({"sum of squares" + suffix,
                      4,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a placement costs: training steps of one model under pre, post, double and none, in turns,
+"""What a placement costs: training steps of one model under pre, post, double and none, interleaved,
 against what their norms cost alone; and a norm that comes from a plugin outside of the tree against
 the same norm as it is shipped.
 
@@ -56,7 +56,7 @@ def placements(args):
     rounds, norms = [], {name: [] for name in PLACEMENTS}
     # The profiles of a round stand beside its steps: what else the machine does meets both.
     for _ in range(args.rounds):
-        rounds += workers.take_turns(started, 1)
+        rounds += workers.interleave(started, 1)
         for worker in started:
             norms[worker.name].append(norm_seconds(worker, args.profiled_steps))
     for worker in started:
@@ -106,7 +106,7 @@ def plugin(args):
         both = [shipped, outside]
         for worker in both:
             worker.warm_up()
-        rounds = workers.take_turns(both, args.rounds)
+        rounds = workers.interleave(both, args.rounds)
         norms = {w.name: norm_seconds(w, 2 * args.profiled_steps) for w in both}
         for worker in both:
             worker.end()

@@ -47,7 +47,7 @@ def measure(args, point, dtype):
     worker = workers.Worker("plumb", command)
     worker.warm_up(1 if args.quick else 3, 0.1)
     memory = worker.memory()
-    rounds = workers.take_turns(
+    rounds = workers.interleave(
         [worker], args.rounds, lambda: (worker.matmul(dtype), worker.read()))
     worker.end()
     tokens = rounds[0]["plumb"]["tokens"]

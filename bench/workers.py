@@ -64,7 +64,7 @@ class Worker:
         self.process.wait()
 
 
-def take_turns(workers, rounds, before=None):
+def interleave(workers, rounds, before=None):
     """[{name: figures of its turn, "before": what before() gave}], one a round; each round begins
     with another worker."""
     results = []

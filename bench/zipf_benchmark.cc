@@ -3,12 +3,11 @@
 // gradient has its moments multiplied by beta1 and beta2 in every step, so that within some hundred
 // steps they would be denormal, and stay so: 0.9 of the least denormal is rounded to itself.
 //
-// Two sessions take turns, one as plumb trains, with denormals flushed to zero, and one that keeps
-// them. For each: the median step of the first and of the last 100, and their ratio; what became of
-// the moments; and "in turns", the last 100 against the first 100 of a further session, which
-// repeats them beside the last ones, so that a machine that has become slower meanwhile counts on
-// both sides (the median of the ratios of steps). What denormals cost is the processor's affair:
-// much on Intel, little on AMD.
+// Two sessions are interleaved, one as plumb trains, with denormals flushed to zero, and one that
+// keeps them. For each: the median step of the first and of the last 100, and their ratio; the
+// denormals among the moments; and "interleaved", the median ratio of the last 100 steps to the
+// first 100 of a further session that runs beside them, so that a machine that has become slower
+// counts on both sides. The cost of denormals depends on the processor: high on Intel, low on AMD.
 //
 //   zipf_benchmark [--steps N] [--threads N]      default: 2000; all processors
 #include <algorithm>
@@ -138,7 +137,7 @@ void Print(const Run& run, const Run& young) {
   for (size_t i = 0; i < last.size(); ++i) ratios.push_back(last[i] / young.seconds[i]);
   const ParameterLayout& layout = run.session->parameters().layout();
   std::printf(
-      "denormals %-8s first %td steps %.2f ms, last %td %.2f ms, ratio %.3f, in turns %.3f; %s; "
+      "denormals %-8s first %td steps %.2f ms, last %td %.2f ms, ratio %.3f, interleaved %.3f; %s; "
       "%s; "
       "loss %.6f\n",
       run.name, n, 1e3 * Median(first), n, 1e3 * Median(last), Median(last) / Median(first),

@@ -84,9 +84,8 @@ absl::StatusOr<double> Best(const Measure& measure) {
   return best;
 }
 
-// The speed of reads that take turns with what is held against it: memory that is shared with
-// others is twice as fast at one moment as at the next, and an average must be held against an
-// average.
+// The speed of reads interleaved with the measurement that it is compared with: the bandwidth of
+// shared memory varies twofold from moment to moment, so averages over the same time are compared.
 class ReadsBetween {
  public:
   explicit ReadsBetween(MachineSpeed* machine) : machine_(machine) {}

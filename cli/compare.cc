@@ -163,14 +163,14 @@ absl::StatusOr<int> Compare(const Options& options, const Invocation& invocation
   const absl::Status ran = RunAll(*plan, run_options);
   if (absl::IsCancelled(ran)) {
     if (!options.quiet) {
-      PrintNote(absl::StrCat("interrupted; the same command goes on:\n  ", provenance.command));
+      PrintNote(absl::StrCat("interrupted; the same command resumes it:\n  ", provenance.command));
     }
     return kExitInterrupted;
   }
   if (!ran.ok()) return ran;
   const absl::StatusOr<StudyResults> results = CollectResults(*plan);
   if (!results.ok()) return results.status();
-  // A study that goes on took what its runs did, in this process or before.
+  // The time of all runs, in this process or before the study was resumed.
   double trained = 0;
   for (const RunRecord& record : results->records) trained += record.seconds;
   provenance.seconds =
@@ -230,7 +230,7 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       "Writes report.html, table.md, table.csv, timing.csv, metrics.jsonl, report.json and runs/\n"
       "into DIR. Runs with the same seed see the same data in the same order and begin with the\n"
       "same weights where the models share them. Ctrl-C (exit code 130) or a crash loses little:\n"
-      "the same command goes on. A run that diverges is a result; the others go on.");
+      "the same command resumes. A run that diverges is a result; the others continue.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Compare(*options, *invocation); };
   });

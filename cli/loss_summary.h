@@ -18,7 +18,7 @@ class LossSummary {
 
   // What a step, counted from 1, measured; in order.
   void Add(int64_t step, double loss, std::optional<double> val_loss);
-  // The steps up to `last_step` that RUN/metrics.jsonl tells of, for a run that goes on. Lines that
+  // The steps up to `last_step` that RUN/metrics.jsonl has, for a run that is resumed. Lines that
   // tell nothing are passed over: a summary is not worth an error.
   void AddMetricsFile(const std::string& path, int64_t last_step);
 

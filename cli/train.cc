@@ -147,7 +147,7 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
                               info.seed));
   progress->Note(absl::StrCat("data: ", info.data));
   progress->Note(absl::StrCat(
-      info.first_step > 0 ? "going on with " : "writing to ", info.out,
+      info.first_step > 0 ? "resuming " : "writing to ", info.out,
       info.first_step > 0 ? absl::StrCat(" after step ", info.first_step) : std::string()));
   if (info.probe_every > 0) {
     progress->Note(absl::StrCat("probing step 1 and every ", info.probe_every, " into ", info.out,
@@ -245,8 +245,8 @@ absl::StatusOr<int> Conclude(const Options& options, TrainRun* run, Outcome* out
   }
   if (!run->done() && !options.quiet) {
     PrintNote(absl::StrCat(EndingName(outcome->ending), " after step ", run->step(),
-                           "; go on with: plumb train --resume --out ", run->info().out, " --data ",
-                           options.data));
+                           "; resume with: plumb train --resume --out ", run->info().out,
+                           " --data ", options.data));
   }
   return outcome->ending == Ending::kInterrupted ? kExitInterrupted : kExitOk;
 }
@@ -304,7 +304,7 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   AddSeed(app, &options->seed, "Seed of everything random; default: train.seed");
   app->add_option("--out", options->out, "The run's directory; default: runs/<model name>")
       ->type_name("RUN");
-  app->add_flag("--resume", options->resume, "Go on from the run's last checkpoint");
+  app->add_flag("--resume", options->resume, "Resume from the run's last checkpoint");
   AddInt(app, "--stop-at", &options->stop_at, 1, std::numeric_limits<int32_t>::max(),
          "Stop with a checkpoint after this step; the schedule stays that of the whole run");
   app->add_flag("--probe", options->probe,
@@ -316,7 +316,7 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
               "Probe these points only, e.g. *.residual or grad.layers.0.*; repeatable; "
               "plumb explain MODEL --stage probes lists them");
   app->add_flag("--tensorboard", options->tensorboard,
-                "Write TensorBoard event files into RUN; a resumed run goes on with those it has");
+                "Write TensorBoard event files into RUN; a resumed run continues those it has");
   app->add_flag("--profile", options->profile,
                 "Time every op and print a table of where a step's time goes");
   app->add_flag("--json", options->json, "Print the summary as JSON");

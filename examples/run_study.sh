@@ -4,7 +4,7 @@
 #   examples/run_study.sh why_normalise [OPTIONS OF plumb compare]
 #
 # The report is OUT/report.html, OUT being build/studies/FOLDER unless --out says otherwise. A study
-# that was interrupted goes on; one that is finished is only written again.
+# that was interrupted is resumed; of one that is finished only the report is written again.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Includes go one way down the list of rooms (runtime/README.md), each third-party library stays in
-# the room that it belongs to, and the runtime names no placement and no norm that plumb ships.
+# Includes go one way down the list of modules (runtime/README.md), each third-party library stays in
+# the module that it belongs to, and the runtime names no placement and no norm that plumb ships.
 # Prints every violation as file:line and fails if there is one.
 #
 #   tests/includes_go_one_way.sh [SOURCE_DIRECTORY]
@@ -20,10 +20,10 @@ wrong_includes() {
   includes runtime plugins cli | awk '
     BEGIN {
       order = "base onednn kernels graph plugin ops io data spec model compile session api"
-      count = split(order, rooms, " ")
+      count = split(order, modules, " ")
       for (i = 1; i <= count; ++i) {
-        known[rooms[i]] = 1
-        for (j = 1; j <= i; ++j) may[rooms[i], rooms[j]] = 1
+        known[modules[i]] = 1
+        for (j = 1; j <= i; ++j) may[modules[i], modules[j]] = 1
       }
       only("onednn", "base")
       only("kernels", "base onednn")
@@ -36,11 +36,11 @@ wrong_includes() {
       only("model", "base kernels graph plugin ops spec")
       only("compile", "base graph")
     }
-    function only(room, allowed,   names, n, i) {
-      for (i = 1; i <= count; ++i) delete may[room, rooms[i]]
-      may[room, room] = 1
+    function only(module, allowed,   names, n, i) {
+      for (i = 1; i <= count; ++i) delete may[module, modules[i]]
+      may[module, module] = 1
       n = split(allowed, names, " ")
-      for (i = 1; i <= n; ++i) may[room, names[i]] = 1
+      for (i = 1; i <= n; ++i) may[module, names[i]] = 1
     }
 
     # Who owns a header that is not plumb'"'"'s: the folders that may include it, or "" for anyone.
@@ -96,15 +96,15 @@ wrong_includes() {
             !is_system(include))
           wrong("the command line is a client of the public headers")
       } else {
-        room = file; sub(/^runtime\//, "", room); sub(/\/.*/, "", room)
-        if (!(room in known)) {
-          wrong("runtime/" room " is not on the list of rooms in this script")
+        module = file; sub(/^runtime\//, "", module); sub(/\/.*/, "", module)
+        if (!(module in known)) {
+          wrong("runtime/" module " is not on the list of modules in this script")
         } else if (target != "") {
-          if (!((room, target) in may)) wrong("runtime/" room " may not include runtime/" target)
+          if (!((module, target) in may)) wrong("runtime/" module " may not include runtime/" target)
         } else if (header == "plumb/norm_plugin.h") {
-          if (!((room, "plugin") in may)) wrong("runtime/" room " does not know plugins")
+          if (!((module, "plugin") in may)) wrong("runtime/" module " does not know plugins")
         } else if (public) {
-          if (room != "api") wrong("only runtime/api implements the public headers")
+          if (module != "api") wrong("only runtime/api implements the public headers")
         } else if (owner == "" && !starts(header, "absl/") && !is_system(include)) {
           wrong("not a path from the top of the repository, nor a known library")
         }

@@ -44,7 +44,7 @@ std::string VersionOf(absl::string_view name) {
   return "";
 }
 
-// The ids of the norms that the runs were begun with, as their run.json tells.
+// The ids of the runs' norms, from run.json.
 std::set<std::string> PluginIds(const Plan& plan) {
   std::set<std::string> ids;
   size_t seen = plan.groups.size();  // a group's runs use the same

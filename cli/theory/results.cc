@@ -41,7 +41,7 @@ void AppendDepth(const TheoryResults& results, const Measurement& depth, std::st
   const double v0 = depth.stream[0].mean;
   for (const int64_t layer : ShownLayers(depth.n_layer)) {
     const OverSeeds& v = depth.stream[static_cast<size_t>(layer)];
-    // One MLP a layer is what a row has room for; --json has all.
+    // A row has space for one MLP a layer; --json has all.
     const bool has_gradient =
         layer > 0 && static_cast<int64_t>(depth.gradients.size()) == depth.n_layer;
     absl::StrAppendFormat(

@@ -58,9 +58,9 @@ struct Created {
 
 // Calls create() with `capacity` bytes for its words (0: none, and NULL), and ends what it made.
 Created Create(const plumb_norm_plugin& norm, uint32_t dim, const Values& values, size_t capacity) {
-  constexpr size_t kRoom = 512;
+  constexpr size_t kCapacity = 512;
   constexpr char kCanary = 0x5a;
-  char err[kRoom + 64];
+  char err[kCapacity + 64];
   std::memset(err, kCanary, sizeof(err));
   err[0] = '\0';
   // An address that no plugin gives.

@@ -12,7 +12,7 @@
 namespace plumb::check {
 
 // Thrown by the functions below when the plugin let an exception out: ends the check, which then
-// fails with this text. Thrown by checks too that cannot go on.
+// fails with this text. Thrown by checks too that cannot continue.
 struct CheckEnded {
   std::string text;  // "exception std::bad_alloc left forward()"
 };

@@ -53,12 +53,12 @@ class Parser {
   // A T at a virtual address, as the segments' content from the file has it.
   template <class T>
   bool ReadAddress(uint64_t address, T* to) const {
-    uint64_t offset = 0, room = 0;
-    return Locate(address, &offset, &room) && room >= sizeof(T) && Read(offset, to);
+    uint64_t offset = 0, available = 0;
+    return Locate(address, &offset, &available) && available >= sizeof(T) && Read(offset, to);
   }
 
   // Where in the file a virtual address lies, and how many bytes of its segment follow.
-  bool Locate(uint64_t address, uint64_t* offset, uint64_t* room) const {
+  bool Locate(uint64_t address, uint64_t* offset, uint64_t* available) const {
     for (const Elf64_Phdr& segment : file_.segments) {
       if (segment.p_type != PT_LOAD || address < segment.p_vaddr) continue;
       const uint64_t into = address - segment.p_vaddr;
@@ -67,7 +67,7 @@ class Parser {
         continue;
       }
       *offset = segment.p_offset + into;
-      *room = std::min<uint64_t>(segment.p_filesz - into, bytes_.size() - *offset);
+      *available = std::min<uint64_t>(segment.p_filesz - into, bytes_.size() - *offset);
       return true;
     }
     return false;
@@ -126,9 +126,9 @@ class Parser {
   }
 
   absl::Status ReadStringTable() {
-    uint64_t offset = 0, room = 0;
-    if (!Locate(Value(DT_STRTAB), &offset, &room)) return Malformed("string table");
-    strings_ = bytes_.substr(offset, std::min(room, Value(DT_STRSZ)));
+    uint64_t offset = 0, available = 0;
+    if (!Locate(Value(DT_STRTAB), &offset, &available)) return Malformed("string table");
+    strings_ = bytes_.substr(offset, std::min(available, Value(DT_STRSZ)));
     return absl::OkStatus();
   }
 
@@ -193,8 +193,8 @@ class Parser {
     if (!file_.HasEntry(DT_SYMTAB)) return absl::FailedPreconditionError("has no symbol table");
     PLUMB_ASSIGN_OR_RETURN(const uint64_t count, CountSymbols());
     if (count > kMaxSymbols) return Malformed("symbol table");
-    uint64_t offset = 0, room = 0;
-    if (!Locate(Value(DT_SYMTAB), &offset, &room) || room / sizeof(Elf64_Sym) < count) {
+    uint64_t offset = 0, available = 0;
+    if (!Locate(Value(DT_SYMTAB), &offset, &available) || available / sizeof(Elf64_Sym) < count) {
       return Malformed("symbol table");
     }
     for (uint64_t i = 1; i < count; ++i) {

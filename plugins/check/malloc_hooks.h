@@ -1,4 +1,4 @@
-// The allocator, watched. Linked into a program, this room's malloc, calloc, realloc, memalign,
+// The allocator, watched. Linked into a program, this module's malloc, calloc, realloc, memalign,
 // aligned_alloc, posix_memalign, valloc, pvalloc and free stand in front of the C library's for the
 // program and for every library that it loads; operator new reaches them through malloc. What a
 // thread allocates is counted while that thread watches, and may be made to fail.

@@ -31,7 +31,7 @@ void FillDenormal(Rows* rows) {
   }
 }
 
-// How many times longer `slow` takes than `plain`: the best of several of each, taken in turns.
+// How many times longer `slow` takes than `plain`: the best of several of each, interleaved.
 template <class Plain, class Slow>
 double Ratio(const Plain& plain, const Slow& slow) {
   const int64_t n = CallsFor(kSampleSeconds, 1 << 20, plain);

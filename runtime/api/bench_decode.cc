@@ -12,7 +12,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/session/decode_session.h"
-#include "runtime/session/weight_copies.h"
+#include "runtime/session/packed_weights.h"
 #include "runtime/session/work.h"
 
 namespace plumb {
@@ -20,7 +20,7 @@ namespace plumb {
 struct DecodeBench::Impl {
   std::unique_ptr<ModelContext> context;
   std::unique_ptr<ParameterStore> parameters;
-  std::unique_ptr<WeightCopies> weights;
+  std::unique_ptr<PackedWeights> weights;
   std::unique_ptr<DecodeSession> session;
   int64_t weight_bytes = 0;
   // To feed to a sequence: as many as the context holds. Another each, as equal ones would share
@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(Runtime* runtime,
     impl.parameters =
         std::make_unique<ParameterStore>(context.parameters, context.states, FormToKeep(format));
     DrawParameters(context.parameters, context.states, request.seed, threads, *impl.parameters);
-    impl.weights = std::make_unique<WeightCopies>(context, format, *impl.parameters, threads);
+    impl.weights = std::make_unique<PackedWeights>(context, format, *impl.parameters, threads);
     impl.session =
         std::make_unique<DecodeSession>(&context, impl.weights.get(), request.batch, threads);
     return absl::OkStatus();

@@ -34,8 +34,8 @@ absl::Status NoRun(const std::string& run, absl::string_view text) {
 
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
                            const TrainSpec& train, const Tokenizer& tokenizer,
-                           const std::string& begun_with) {
-  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(run), absl::StrCat(begun_with, "\n")));
+                           const std::string& initial_state) {
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(run), absl::StrCat(initial_state, "\n")));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(TokenizerPath(run), tokenizer.ToJson()));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(run), train.ToText()));
   return WriteFileAtomically(RunModelPath(run), model_text);
@@ -57,8 +57,9 @@ absl::StatusOr<RunFiles> ReadRunFiles(
   if (!tokenizer.ok()) {
     return Annotate(tokenizer.status(), absl::StrCat(TokenizerPath(run), ": "));
   }
-  PLUMB_ASSIGN_OR_RETURN(std::string begun_with, ReadFile(RunJsonPath(run)));
-  return RunFiles{std::move(model), std::move(train), *std::move(tokenizer), std::move(begun_with)};
+  PLUMB_ASSIGN_OR_RETURN(std::string initial_state, ReadFile(RunJsonPath(run)));
+  return RunFiles{std::move(model), std::move(train), *std::move(tokenizer),
+                  std::move(initial_state)};
 }
 
 DatasetOptions ToDatasetOptions(const TrainSpec& spec) {

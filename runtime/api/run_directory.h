@@ -21,7 +21,7 @@ struct RunFiles {
   ModelSpec model;
   TrainSpec train;
   Tokenizer tokenizer;
-  std::string begun_with;  // run.json: a JSON object
+  std::string initial_state;  // run.json: a JSON object
 };
 
 std::string RunModelPath(const std::string& run);
@@ -34,7 +34,7 @@ std::string RunProbesPath(const std::string& run);
 // does.
 absl::StatusOr<FileLock> LockRun(const std::string& run);
 
-// Whether `run` holds a run that was begun.
+// Whether `run` holds a run.
 bool IsRunDirectory(const std::string& run);
 // Why it does not: kPermissionDenied where that cannot be seen, else kNotFound with this text.
 absl::Status NoRun(const std::string& run, absl::string_view text);
@@ -42,8 +42,8 @@ absl::Status NoRun(const std::string& run, absl::string_view text);
 // model.pbtxt is written last: with it the directory is a run.
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
                            const TrainSpec& train, const Tokenizer& tokenizer,
-                           const std::string& begun_with);
-// `train_overrides` are applied to what the run was begun with. kNotFound if there is no run.
+                           const std::string& initial_state);
+// `train_overrides` are applied to the run's train.pbtxt. kNotFound if there is no run.
 absl::StatusOr<RunFiles> ReadRunFiles(
     const std::string& run,
     const std::vector<std::pair<std::string, std::string>>& train_overrides);

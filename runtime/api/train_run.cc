@@ -27,7 +27,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a run was begun with, as run.json and its checkpoints remember it.
+// The initial state of a run, as recorded in run.json and its checkpoints.
 std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Dataset& data,
                     int threads, const std::string& matmul) {
   Json plugins = Json::object();
@@ -48,7 +48,7 @@ std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Da
 absl::Status CheckHoldsNoRun(const std::string& out) {
   if (!IsRunDirectory(out)) return absl::OkStatus();
   return absl::AlreadyExistsError(absl::StrCat(
-      out, ": already holds a run; --resume goes on with it, another --out begins a new one"));
+      out, ": already holds a run; --resume continues it, another --out starts a new one"));
 }
 
 }  // namespace
@@ -131,12 +131,12 @@ absl::Status TrainRun::Impl::CheckSameModel(Runtime::Impl* runtime, const TrainR
   if (other.self_contained_text == context->model.self_contained_text) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(request.model_path, ": is not the model that ", request.out, " was begun with (",
-                   RunModelPath(request.out), "); resume without a model, or begin another run"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      request.model_path, ": is not the model that ", request.out, " was started with (",
+      RunModelPath(request.out), "); resume without a model, or start another run"));
 }
 
-// A run goes on as it was begun; a file that says something else is not read, and that is said.
+// A resumed run keeps its train.pbtxt: a file that differs is ignored, with a warning.
 absl::Status TrainRun::Impl::CheckSameTraining(Runtime::Impl* runtime,
                                                const TrainRequest& request) const {
   if (request.train_path.empty()) return absl::OkStatus();
@@ -145,9 +145,9 @@ absl::Status TrainRun::Impl::CheckSameTraining(Runtime::Impl* runtime,
                          ParseTrainSpec(text, request.train_path, request.train_overrides));
   given.seed = spec.seed;
   if (given.ToText() != spec.ToText()) {
-    runtime->warnings.push_back(absl::StrCat(
-        request.train_path, ": differs from ", RunTrainPath(request.out),
-        ", with which the run goes on; --set train.FIELD=VALUE changes single fields"));
+    runtime->warnings.push_back(
+        absl::StrCat(request.train_path, ": differs from ", RunTrainPath(request.out),
+                     ", which the run keeps using; --set train.FIELD=VALUE changes single fields"));
   }
   return absl::OkStatus();
 }
@@ -160,7 +160,7 @@ absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainReq
   spec = files.train;
   if (request.seed.has_value() && *request.seed != spec.seed) {
     return absl::InvalidArgumentError(
-        absl::StrCat(request.out, ": was begun with seed ", spec.seed, ", not ", *request.seed));
+        absl::StrCat(request.out, ": was started with seed ", spec.seed, ", not ", *request.seed));
   }
   PLUMB_RETURN_IF_ERROR(CheckSameTraining(runtime, request));
   PLUMB_ASSIGN_OR_RETURN(context, runtime->MakeContext(files.model));
@@ -170,24 +170,24 @@ absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainReq
   data = std::make_unique<Dataset>(std::move(dataset));
   PLUMB_RETURN_IF_ERROR(CreateSessions());
   info.out = request.out;
-  PLUMB_RETURN_IF_ERROR(CheckState(files.begun_with, RunJsonPath(request.out)));
+  PLUMB_RETURN_IF_ERROR(CheckState(files.initial_state, RunJsonPath(request.out)));
   PLUMB_RETURN_IF_ERROR(LoadCheckpoint());
   if (session->step() > spec.max_steps) {
     return absl::InvalidArgumentError(absl::StrCat(request.out, ": ", session->step(),
                                                    " steps are done, more than max_steps ",
                                                    spec.max_steps));
   }
-  absl::StatusOr<ProbeOptions> begun_probe = ProbeOf(files.begun_with);
-  if (!begun_probe.ok()) {
-    return Annotate(begun_probe.status(), absl::StrCat(RunJsonPath(request.out), ": "));
+  absl::StatusOr<ProbeOptions> initial_probe = ProbeOf(files.initial_state);
+  if (!initial_probe.ok()) {
+    return Annotate(initial_probe.status(), absl::StrCat(RunJsonPath(request.out), ": "));
   }
-  PLUMB_RETURN_IF_ERROR(SetProbe(request.probe.every == 0 ? *begun_probe : request.probe));
+  PLUMB_RETURN_IF_ERROR(SetProbe(request.probe.every == 0 ? *initial_probe : request.probe));
   if (!request.train_overrides.empty()) {
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(request.out), spec.ToText()));
   }
   if (request.probe.every != 0) {
-    PLUMB_RETURN_IF_ERROR(
-        WriteFileAtomically(RunJsonPath(request.out), WithProbe(files.begun_with, probe_options)));
+    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(request.out),
+                                              WithProbe(files.initial_state, probe_options)));
   }
   PLUMB_RETURN_IF_ERROR(TruncateProbes(RunProbesPath(request.out), session->step()));
   return TruncateMetrics(RunMetricsPath(request.out), session->step());
@@ -203,19 +203,20 @@ absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::stri
   const std::string data_hash = state["data_hash"].get<std::string>();
   if (data_hash != data->data_hash()) {
     return absl::InvalidArgumentError(absl::StrCat(data->name(), ": is not the data that ",
-                                                   info.out, " was begun with (hash ",
+                                                   info.out, " was started with (hash ",
                                                    data->data_hash(), ", not ", data_hash, ")"));
   }
-  // --set train.seed would go on with other batches than those of the steps that are done.
+  // --set train.seed would continue with other batches than those of the steps that are done.
   if (state.contains("seed") && state["seed"] != Json(spec.seed)) {
-    return absl::InvalidArgumentError(absl::StrCat(info.out, ": was begun with seed ",
+    return absl::InvalidArgumentError(absl::StrCat(info.out, ": was started with seed ",
                                                    state["seed"].dump(), ", not ", spec.seed));
   }
   // One run is one curve: its losses are comparable from the first to the last.
-  const Json begun_dtype = state.contains("dtype") ? state["dtype"] : Json(DTypeName(DType::kF32));
-  if (begun_dtype != Json(DTypeName(spec.dtype))) {
-    return absl::InvalidArgumentError(absl::StrCat(info.out, ": was begun with dtype ",
-                                                   begun_dtype.dump(), ", not \"",
+  const Json initial_dtype =
+      state.contains("dtype") ? state["dtype"] : Json(DTypeName(DType::kF32));
+  if (initial_dtype != Json(DTypeName(spec.dtype))) {
+    return absl::InvalidArgumentError(absl::StrCat(info.out, ": was started with dtype ",
+                                                   initial_dtype.dump(), ", not \"",
                                                    DTypeName(spec.dtype), "\""));
   }
   // Runs from before this was recorded say nothing.
@@ -244,7 +245,7 @@ absl::Status TrainRun::Impl::LoadCheckpoint() {
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
   PLUMB_RETURN_IF_ERROR(layout.Read("m.", optimizer, moments.m));
   PLUMB_RETURN_IF_ERROR(layout.Read("v.", optimizer, moments.v));
-  session->GoOnAfter(checkpoint.step);
+  session->ResumeAt(checkpoint.step);
   checkpoint_step = checkpoint.step;
   checkpoint_path = *path;
   return absl::OkStatus();
@@ -304,10 +305,10 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   Impl& impl = *run->impl_;
   impl.info.threads = runtime->threads();
   impl.matmul = runtime->matmul();
-  const bool goes_on =
+  const bool resumes =
       request.resume && (IsRunDirectory(request.out) || request.model_path.empty());
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
-    return goes_on ? impl.OpenExisting(&runtime->impl(), request)
+    return resumes ? impl.OpenExisting(&runtime->impl(), request)
                    : impl.OpenNew(&runtime->impl(), request);
   }));
   for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);

@@ -17,8 +17,8 @@
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/evaluate.h"
+#include "runtime/session/packed_weights.h"
 #include "runtime/session/sampler.h"
-#include "runtime/session/weight_copies.h"
 
 namespace plumb {
 namespace {
@@ -109,7 +109,7 @@ struct Sample {
     return true;
   }
 
-  // What to go on from when the context is full and more is wanted: its newer half.
+  // The newer half of a full context, from which a text continues.
   absl::Span<const int32_t> NewerHalf(const DecodeSession& decode) const {
     const int64_t keep = std::max<int64_t>(1, decode.context_length() / 2);
     return absl::MakeConstSpan(tokens).last(static_cast<size_t>(keep));
@@ -132,7 +132,7 @@ struct TrainedModel::Impl {
   std::unique_ptr<ModelContext> context;
   std::unique_ptr<ParameterStore> parameters;
   WeightType weights = WeightType::kF32;  // to decode with
-  std::map<WeightType, std::unique_ptr<WeightCopies>> copies;
+  std::map<WeightType, std::unique_ptr<PackedWeights>> packed;
   std::unique_ptr<DecodeSession> decode;       // one sequence
   std::unique_ptr<DecodeSession> decode_many;  // null until it is wanted
 
@@ -171,15 +171,15 @@ struct TrainedModel::Impl {
     return TokenSampler::Create(sampling, files.tokenizer.vocab_size());
   }
 
-  // The weights in that form, copied when they are first asked for.
-  absl::StatusOr<const WeightCopies*> Weights(WeightType type) {
-    std::unique_ptr<WeightCopies>& made = copies[type];
+  // The weights in that form, packed at their first use.
+  absl::StatusOr<const PackedWeights*> Weights(WeightType type) {
+    std::unique_ptr<PackedWeights>& made = packed[type];
     if (made != nullptr) return made.get();
     if (type == WeightType::kBF16 && !HasFastBf16()) {
       runtime->Warn(absl::StrCat("bf16 weights: ", SlowBf16Reason()));
     }
     PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
-      made = std::make_unique<WeightCopies>(*context, ToWeightFormat(type), *parameters, threads);
+      made = std::make_unique<PackedWeights>(*context, ToWeightFormat(type), *parameters, threads);
       return absl::OkStatus();
     }));
     return made.get();
@@ -219,8 +219,8 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtim
   }));
   impl.checkpoint = where.checkpoint;
   impl.step = checkpoint.step;
-  PLUMB_ASSIGN_OR_RETURN(const WeightCopies* const copies, impl.Weights(weights));
-  impl.decode = std::make_unique<DecodeSession>(impl.context.get(), copies, 1, impl.threads);
+  PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const packed, impl.Weights(weights));
+  impl.decode = std::make_unique<DecodeSession>(impl.context.get(), packed, 1, impl.threads);
   return model;
 }
 
@@ -238,9 +238,9 @@ absl::StatusOr<GenerateResult> TrainedModel::Generate(
   PLUMB_RETURN_IF_ERROR(decode.Feed(sample.tokens));
   std::string piece;
   while (sample.WantsMore(options)) {
-    PLUMB_ASSIGN_OR_RETURN(const bool goes_on,
+    PLUMB_ASSIGN_OR_RETURN(const bool continues,
                            sample.Draw(decode.logits(), impl.files.tokenizer, &sampler, &piece));
-    if (!goes_on || (on_text != nullptr && !on_text(piece))) break;
+    if (!continues || (on_text != nullptr && !on_text(piece))) break;
     if (decode.length() < decode.context_length()) {
       PLUMB_RETURN_IF_ERROR(decode.Feed(absl::MakeConstSpan(sample.tokens).last(1)));
       continue;
@@ -269,9 +269,9 @@ absl::Status TrainedModel::GenerateMany(
   PLUMB_ASSIGN_OR_RETURN(TokenSampler sampler, impl.MakeSampler(options));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, impl.PromptTokens(options.prompt));
   if (impl.decode_many == nullptr || impl.decode_many->batch() != batch) {
-    PLUMB_ASSIGN_OR_RETURN(const WeightCopies* const copies, impl.Weights(impl.weights));
+    PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const packed, impl.Weights(impl.weights));
     impl.decode_many =
-        std::make_unique<DecodeSession>(impl.context.get(), copies, batch, impl.threads);
+        std::make_unique<DecodeSession>(impl.context.get(), packed, batch, impl.threads);
   }
   DecodeSession& decode = *impl.decode_many;
   decode.Reset();
@@ -284,29 +284,30 @@ absl::Status TrainedModel::GenerateMany(
   std::vector<Slot> slots(static_cast<size_t>(batch));
   std::vector<int32_t> inputs(static_cast<size_t>(batch));
   std::map<int64_t, GenerateResult> complete;  // by number; waiting for those before them
-  int64_t begun = 0, delivered = 0, running = 0;
+  int64_t started = 0, delivered = 0, running = 0;
   std::string piece;
   while (delivered < count) {
     for (int64_t b = 0; b < batch; ++b) {
       Slot& slot = slots[static_cast<size_t>(b)];
       // Samples that end with their first token leave their place at once.
-      while (slot.sample != nullptr || begun < count) {
+      while (slot.sample != nullptr || started < count) {
         if (slot.sample == nullptr) {
-          slot.number = begun++;
+          slot.number = started++;
           slot.sample = std::make_unique<Sample>(options, options.index + slot.number, prompt);
           ++running;
           decode.Reset(b);
           PLUMB_RETURN_IF_ERROR(decode.Feed(b, prompt));
         }
         slot.full = decode.length(b) == decode.context_length();
-        bool goes_on = slot.sample->WantsMore(options);
-        if (goes_on) {
+        bool continues = slot.sample->WantsMore(options);
+        if (continues) {
           PLUMB_ASSIGN_OR_RETURN(
-              goes_on, slot.sample->Draw(decode.logits(b), impl.files.tokenizer, &sampler, &piece));
+              continues,
+              slot.sample->Draw(decode.logits(b), impl.files.tokenizer, &sampler, &piece));
         }
-        goes_on =
-            goes_on && slot.sample->WantsMore(options) && (!slot.full || options.max_tokens > 0);
-        if (goes_on) break;
+        continues =
+            continues && slot.sample->WantsMore(options) && (!slot.full || options.max_tokens > 0);
+        if (continues) break;
         complete.emplace(slot.number, slot.sample->Finish());
         slot.sample.reset();
         --running;
@@ -342,12 +343,12 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,
       Dataset::Load(data_path, ToDatasetOptions(impl.files.train), &impl.files.tokenizer));
-  PLUMB_ASSIGN_OR_RETURN(const WeightCopies* const copies, impl.Weights(weights));
+  PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const packed, impl.Weights(weights));
   std::vector<SplitLoss> losses;
   for (Split split : {Split::kTrain, Split::kValidation}) {
     if (!data.has_targets(split)) continue;
     PLUMB_ASSIGN_OR_RETURN(const auto session,
-                           EvalSession::Create(impl.context.get(), copies, &data, split, kEvalBatch,
+                           EvalSession::Create(impl.context.get(), packed, &data, split, kEvalBatch,
                                                impl.threads, stride));
     PLUMB_ASSIGN_OR_RETURN(const EvalResult result, session->Run(0));
     losses.push_back({SplitName(split), result.loss, result.targets, result.sequences});

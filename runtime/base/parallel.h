@@ -1,7 +1,7 @@
 // ParallelFor over the threads of the process (thread_pool.h).
 //
-// The caller cuts its work into `n` tasks by shape alone, never by the number of threads, so that
-// results are bit-identical for any thread count, whoever runs which. Nested calls run serially.
+// The caller partitions its work into `n` tasks by shape alone, never by the number of threads, so
+// that results are bit-identical for any thread count and schedule. Nested calls run serially.
 #ifndef PLUMB_RUNTIME_BASE_PARALLEL_H_
 #define PLUMB_RUNTIME_BASE_PARALLEL_H_
 
@@ -15,14 +15,14 @@
 namespace plumb {
 
 // Below about this many scalar operations, some microseconds, an op is faster on one thread:
-// handing half of it over takes one.
+// dispatching a worker takes a microsecond.
 inline constexpr int64_t kMinParallelWork = 1 << 15;
 
 // More tasks than threads balance the load; more than this many cost more than they gain.
 inline constexpr int64_t kMaxTasks = 64;
 
-// How many tasks to cut `items` equal items into when all of them cost `work` scalar operations:
-// one when there is too little to share, else at most kMaxTasks. A function of the shape only.
+// The number of tasks for `items` equal items that cost `work` scalar operations together: one if
+// that is too little to parallelize, else at most kMaxTasks. A function of the shape only.
 inline int64_t TaskCount(int64_t items, int64_t work) {
   if (work < kMinParallelWork) return 1;
   return std::max<int64_t>(1, std::min<int64_t>({items, kMaxTasks, work / (kMinParallelWork / 2)}));
@@ -38,8 +38,8 @@ inline Range TaskRange(int64_t items, int64_t n, int64_t i) {
 }
 
 // Runs body(i), or body(i, slot), for every i in [0, n) on at most `threads` threads: the calling
-// one and those that are free. A slot is a thread's in this call: of tasks that need scratch, those
-// with one slot use one piece of it after each other. `body` must not throw.
+// one and idle workers. A slot identifies the thread within the call: tasks of one slot run one
+// after the other and may share scratch. `body` must not throw.
 template <class Body>
 void ParallelFor(int64_t n, int threads, const Body& body) {
   const auto run = [](const void* context, int64_t i, int slot) {
@@ -58,9 +58,9 @@ void ParallelFor(int64_t n, int threads, const Body& body) {
   RunOnPool(n, threads, run, &body);
 }
 
-// The slots for which an op plans scratch, and the most threads that it may then use: as many as
-// there are processors for, which does not change what is computed. At least four where there are
-// tasks, so that tests on small machines see threads beside each other too.
+// The slots for which an op plans scratch, which bounds the threads that it may use: the number of
+// processors, which does not change results. At least four if there are as many tasks, so that
+// tests on small machines run several threads.
 inline int PlannedSlots(int64_t tasks) {
   constexpr int kLeastSlots = 4;
   return static_cast<int>(std::min<int64_t>(tasks, std::max(kLeastSlots, AvailableProcessors())));

@@ -20,10 +20,10 @@ absl::StatusOr<Graph> DropDeadValues(const Graph& graph, const OpRegistry& /*reg
       continue;
     }
     if (node.op->name == "matmul_act" && node.outputs.size() == 2 && !is_needed(node.outputs[1])) {
-      Node without_slope = node;
-      without_slope.outputs.pop_back();
-      without_slope.attrs.Set("keep", false);
-      edit.Replace(i, {std::move(without_slope)});
+      Node without_derivative = node;
+      without_derivative.outputs.pop_back();
+      without_derivative.attrs.Set("keep", false);
+      edit.Replace(i, {std::move(without_derivative)});
     }
     for (const ValueId id : node.inputs) {
       if (id != kNoValue) needed[static_cast<size_t>(id)] = true;

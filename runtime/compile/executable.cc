@@ -35,8 +35,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Graph& graph, const Nod
 
 bool AllFinite(const TensorType& type, const void* data) {
   if (type.dtype == DType::kBF16) {
-    const uint16_t* halves = static_cast<const uint16_t*>(data);
-    return std::all_of(halves, halves + type.num_elements(),
+    const uint16_t* values = static_cast<const uint16_t*>(data);
+    return std::all_of(values, values + type.num_elements(),
                        [](uint16_t h) { return std::isfinite(FloatFromBf16(h)); });
   }
   if (type.dtype != DType::kF32) return true;

@@ -35,15 +35,15 @@ class Fusion {
     return producer;
   }
 
-  // Whether all that the node at `reader` wants of `pre` is the slope of the activation there.
-  bool WantsSlope(size_t reader, ValueId pre, const std::string& kind) const {
+  // Whether the node at `reader` uses `pre` only for the derivative of the activation.
+  bool WantsDerivative(size_t reader, ValueId pre, const std::string& kind) const {
     const Node& node = edit_.node(reader);
     return node.op->name == "act_grad" && node.inputs[0] == pre && node.inputs[1] != pre &&
            node.attrs.GetString("kind") == kind;
   }
 
   // The activation goes where the product was: it needs nothing else. Its argument is kept no more,
-  // its slope is, for the gradients.
+  // its derivative is, for the gradients.
   void Fuse(size_t i) {
     const Node& act = edit_.node(i);
     const ValueId pre = act.inputs[0];
@@ -53,7 +53,7 @@ class Fusion {
     std::vector<size_t> gradients;
     for (const int32_t reader : edit_.readers(pre)) {
       if (static_cast<size_t>(reader) == i) continue;
-      if (!WantsSlope(static_cast<size_t>(reader), pre, kind)) return;
+      if (!WantsDerivative(static_cast<size_t>(reader), pre, kind)) return;
       gradients.push_back(static_cast<size_t>(reader));
     }
     Node fused = edit_.node(static_cast<size_t>(at));
@@ -63,17 +63,18 @@ class Fusion {
     fused.attrs.Set("keep", !gradients.empty());
     if (!gradients.empty()) {
       const Value& y = edit_.graph().value(act.outputs[0]);
-      const ValueId slope = edit_.NewValue(absl::StrCat(y.name, ".slope"), y.type);
-      fused.outputs.push_back(slope);
-      for (const size_t gradient : gradients) FuseGradient(gradient, slope);
+      const ValueId derivative = edit_.NewValue(absl::StrCat(y.name, ".derivative"), y.type);
+      fused.outputs.push_back(derivative);
+      for (const size_t gradient : gradients) FuseGradient(gradient, derivative);
     }
     edit_.Drop(i);
     edit_.Replace(static_cast<size_t>(at), {std::move(fused)});
   }
 
   // Where the activation's gradient was: what lies in between (the weight's gradient, which reads
-  // the hidden values for the last time) leaves less alive, and the slopes may be written over.
-  void FuseGradient(size_t i, ValueId slope) {
+  // the hidden values for the last time) leaves less alive, and the derivatives may be written
+  // over.
+  void FuseGradient(size_t i, ValueId derivative) {
     const Node& grad = edit_.node(i);
     const ValueId dy = grad.inputs[1];
     const int32_t at = ProductOf(dy);
@@ -83,13 +84,13 @@ class Fusion {
       if (!has_bias && edit_.MayMoveLater(product)) {
         edit_.Drop(static_cast<size_t>(at));
         edit_.Replace(i, {{matmul_act_grad_,
-                           {product.inputs[0], product.inputs[1], slope},
+                           {product.inputs[0], product.inputs[1], derivative},
                            grad.outputs,
                            product.attrs}});
         return;
       }
     }
-    edit_.Replace(i, {{mul_, {dy, slope}, grad.outputs, {}}});
+    edit_.Replace(i, {{mul_, {dy, derivative}, grad.outputs, {}}});
   }
 
   GraphEdit edit_;

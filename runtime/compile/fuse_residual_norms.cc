@@ -44,7 +44,7 @@ class Fusion {
 
   // A plain sum is added one term after the other, in their order, and so to the bit what the
   // norm's op does when it adds on the way. The node becomes the sum and the first norm that reads
-  // it. What else reads the sum goes on doing so.
+  // it. Other readers of the sum are not changed.
   void FuseNorm(size_t sum_node) {
     const Node& sum = graph_.nodes[sum_node];
     if (sum.inputs.size() != 2) return;

@@ -1,5 +1,5 @@
 // GraphEdit: a graph in which a pass replaces, drops and inserts nodes. Positions are those of the
-// graph as it was, so that a pass need not keep track of what moves. Private to the room;
+// graph as it was, so that a pass need not keep track of what moves. Private to the module;
 // thread-compatible.
 #ifndef PLUMB_RUNTIME_COMPILE_GRAPH_EDIT_H_
 #define PLUMB_RUNTIME_COMPILE_GRAPH_EDIT_H_

@@ -43,11 +43,11 @@ struct Pass {
 //                        is added to that something, row by row as tokens ask for, where it lies.
 //                        Rounding, where a token occurs more than once
 //   fuse-activations     act(x), x = matmul(..) that nothing but its gradient reads too, becomes
-//                        matmul_act, which keeps the activation's slope instead of x; act_grad(x,
-//                        dy) becomes matmul_act_grad where dy is a product, else mul(dy, slope).
-//                        The activation is applied while sums are in the cache, and computed once
-//                        for both passes. Bits stay in f32; in bf16 rounding, as what is not stored
-//                        in between is not rounded there
+//                        matmul_act, which keeps the activation's derivative instead of x;
+//                        act_grad(x, dy) becomes matmul_act_grad where dy is a product, else
+//                        mul(dy, derivative). The activation is applied while sums are in the
+//                        cache, and computed once for both passes. Bits stay in f32; in bf16
+//                        rounding, as what is not stored in between is not rounded there
 //   sum-products         plain sums of matrix products and at most one thing else become
 //                        matmul_add and matmul_sum, which add to what is in registers: a residual
 //                        sum reads the stream and writes it, and the product goes to memory no

@@ -1,4 +1,4 @@
-// What several passes need to know of a graph or do to it. Pure; private to the room.
+// What several passes need to know of a graph or do to it. Pure; private to the module.
 #ifndef PLUMB_RUNTIME_COMPILE_REWRITE_H_
 #define PLUMB_RUNTIME_COMPILE_REWRITE_H_
 

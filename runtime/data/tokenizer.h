@@ -38,8 +38,8 @@ class Tokenizer {
   int32_t vocab_size() const { return num_symbols() + (has_begin_end_ ? 1 : 0); }
   absl::optional<int32_t> begin_end_token() const;
 
-  // The tokens of `text`, none added. InvalidArgument for a character outside the vocabulary:
-  // which, the how manieth of the text, and what the vocabulary is.
+  // The tokens of `text`, none added. InvalidArgument for a character outside the vocabulary, with
+  // the character, its position in the text, and the vocabulary.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text) const;
 
   // Encode for callers that know a better place: appends to `tokens`; on failure the message names

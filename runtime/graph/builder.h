@@ -22,7 +22,7 @@ namespace plumb {
 class GraphBuilder {
  public:
   explicit GraphBuilder(const OpRegistry* registry) : registry_(registry) {}
-  GraphBuilder(const OpRegistry* registry, Graph graph);  // goes on with an existing graph
+  GraphBuilder(const OpRegistry* registry, Graph graph);  // appends to an existing graph
 
   // Leaves. Names must be new.
   ValueId Parameter(absl::string_view name, TensorType type);

@@ -8,10 +8,10 @@
 // the few fields that are written). The first says file_version "brain.Event:2". A record that a
 // crash has cut short ends the file for every reader.
 //
-// A run has one file for each time that it was begun or resumed. Files are never changed once they
-// are closed, since a reader may have them open; instead the second event of each is a SessionLog
-// START whose step is the first that this session takes. A reader forgets what earlier files say of
-// that step and later ones, so that it shows what metrics.jsonl holds.
+// A run has one file for each time that it was started or resumed. Files are never changed once
+// they are closed, since a reader may have them open; instead the second event of each is a
+// SessionLog START whose step is the first that this session takes. A reader forgets what earlier
+// files say of that step and later ones, so that it shows what metrics.jsonl holds.
 #ifndef PLUMB_RUNTIME_IO_EVENT_FILE_H_
 #define PLUMB_RUNTIME_IO_EVENT_FILE_H_
 

@@ -1,5 +1,5 @@
-// Files of one JSON object a line that grow as a run goes on, and are cut back to a step when it is
-// resumed: metrics.jsonl, probes.jsonl. Internal to this room.
+// Files of one JSON object a line that grow during a run, and are truncated to a step when it is
+// resumed: metrics.jsonl, probes.jsonl. Internal to this module.
 #ifndef PLUMB_RUNTIME_IO_JSON_LINES_H_
 #define PLUMB_RUNTIME_IO_JSON_LINES_H_
 

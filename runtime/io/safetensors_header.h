@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file: text to checked values and back. Internal to this room.
+// The JSON header of a safetensors file: text to checked values and back. Internal to this module.
 #ifndef PLUMB_RUNTIME_IO_SAFETENSORS_HEADER_H_
 #define PLUMB_RUNTIME_IO_SAFETENSORS_HEADER_H_
 

@@ -1,6 +1,6 @@
 // JSON as plumb reads it. Nothing throws; what the standard leaves ambiguous or what could exhaust
 // memory is refused: a name twice in one object, nesting deeper than the format at hand has, text
-// after the value, invalid UTF-8, numbers beyond a double. Internal to this room. Pure functions.
+// after the value, invalid UTF-8, numbers beyond a double. Internal to this module. Pure functions.
 #ifndef PLUMB_RUNTIME_IO_STRICT_JSON_H_
 #define PLUMB_RUNTIME_IO_STRICT_JSON_H_
 

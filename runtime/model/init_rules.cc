@@ -44,7 +44,7 @@ absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, Fans fans, const ScalarS
 }  // namespace
 
 bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
-  // Greedy with one point to come back to: linear in practice, and no recursion.
+  // Greedy with one point to backtrack to: linear in practice, and no recursion.
   size_t p = 0, n = 0, star = absl::string_view::npos, resume = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

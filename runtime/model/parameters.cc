@@ -39,7 +39,7 @@ class Lister : public NullBackend {
     parameter.shape = Shape({site.size});
     parameter.role = ParameterSpec::Role::kLearned;
     parameter.init = {InitSpec::Kind::kConstant, site.init, 0};
-    parameter.asks_for_decay = site.weight_decay;
+    parameter.weight_decay = site.weight_decay;
     parameters_.push_back(std::move(parameter));
     return 0;
   }
@@ -53,7 +53,7 @@ class Lister : public NullBackend {
       parameter.shape = Shape(absl::MakeConstSpan(param.dims));
       parameter.role = ParameterSpec::Role::kNorm;
       parameter.init = ToInit(param);
-      parameter.asks_for_decay = param.weight_decay;
+      parameter.weight_decay = param.weight_decay;
       parameter.lr_scale = param.lr_scale;
       PLUMB_RETURN_IF_ERROR(Append(std::move(parameter)));
     }

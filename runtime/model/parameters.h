@@ -33,7 +33,7 @@ struct ParameterSpec {
   Shape shape;       // weights are [out, in]
   Role role = Role::kWeight;
   InitSpec init;
-  bool asks_for_decay = false;  // norms and learned values: whether weight decay is wanted
+  bool weight_decay = false;  // of norms' parameters and learned values
   double lr_scale = 1;
 
   bool is_matrix() const { return shape.rank() >= 2; }

@@ -40,16 +40,16 @@ using V = hn::Vec<D>;
 
 template <class F>
 HWY_INLINE V Value(V x) {
-  V value, slope;
-  F::Both(D(), x, &value, &slope);
+  V value, derivative;
+  F::Both(D(), x, &value, &derivative);
   return value;
 }
 
 template <class F>
-HWY_INLINE V Slope(V x) {
-  V value, slope;
-  F::Both(D(), x, &value, &slope);
-  return slope;
+HWY_INLINE V Derivative(V x) {
+  V value, derivative;
+  F::Both(D(), x, &value, &derivative);
+  return derivative;
 }
 
 template <class T, class F>
@@ -75,11 +75,11 @@ void ApplyGrad(const void* values, const void* gradient, void* to, int64_t begin
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
-    StoreFloats(hn::Mul(LoadFloats(d, dy + i), Slope<F>(LoadFloats(d, x + i))), d, dx + i);
+    StoreFloats(hn::Mul(LoadFloats(d, dy + i), Derivative<F>(LoadFloats(d, x + i))), d, dx + i);
   }
   if (i < end) {
     const FloatTail<D> tail(d, end - i);
-    tail.Store(hn::Mul(tail.Load(d, dy + i), Slope<F>(tail.Load(d, x + i))), d, dx + i);
+    tail.Store(hn::Mul(tail.Load(d, dy + i), Derivative<F>(tail.Load(d, x + i))), d, dx + i);
   }
 }
 
@@ -205,7 +205,7 @@ absl::Status ReferenceGrad(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(args.attrs.GetString("kind")));
   for (size_t i = 0; i < args.out(0).size(); ++i) {
-    args.out(0)[i] = args.f(1)[i] * ReferenceActivationSlope(kind, args.f(0)[i]);
+    args.out(0)[i] = args.f(1)[i] * ReferenceActivationDerivative(kind, args.f(0)[i]);
   }
   return absl::OkStatus();
 }

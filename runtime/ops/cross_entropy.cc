@@ -57,10 +57,10 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// Logits of a row that are looked at together: they and the next as many fit the first-level cache.
+// Logits of a row per block: two blocks fit the L1 cache.
 constexpr int64_t kBlock = 4096;
 
-// The largest of x[0, n). Four chains: one would wait for itself. n >= 1.
+// The largest of x[0, n), n >= 1. Four independent accumulators hide the latency of max.
 template <class T>
 HWY_INLINE float Largest(const T* x, int64_t n) {
   const D d;
@@ -82,8 +82,8 @@ HWY_INLINE float Largest(const T* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(top, top1), hn::Max(top2, top3))));
 }
 
-// The sum of e^(x - top) over x[0, n), n >= 1. Asks meanwhile for what comes kBlock later: the
-// search for a maximum alone would wait for memory, and this for arithmetic.
+// The sum of e^(x - top) over x[0, n), n >= 1. Prefetches the next block meanwhile: the maximum is
+// memory-bound, this is compute-bound.
 template <class T>
 HWY_INLINE float SumOfExp(const T* x, int64_t n, float top) {
   const D d;
@@ -108,9 +108,9 @@ HWY_INLINE float SumOfExp(const T* x, int64_t n, float top) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum, sum1)));
 }
 
-// From memory once: a block that fits the first-level cache is searched for its maximum and then
-// summed, after the sum so far has been brought to the new maximum. Blocks are added in double,
-// since a row may have many of them.
+// Online softmax, reading memory once: the maximum of a block that fits the L1 cache, then its sum,
+// after rescaling the previous sum to the new maximum. Blocks are added in double, since a row may
+// have many.
 template <class T>
 void LogSumExp(const LogitRows& rows, float* sums, float* lse) {
   const D d;
@@ -130,7 +130,7 @@ void LogSumExp(const LogitRows& rows, float* sums, float* lse) {
     sums[r] = static_cast<float>(sum);
     lse[r] = top;
   }
-  // All logarithms at once: one by one they would cost more than a short row.
+  // The logarithms of all rows in vectors: one by one they would cost more than a short row.
   for (int64_t r = rows.begin; r < rows.end; r += lanes) {
     const Tail<D> some(d, std::min(lanes, rows.end - r));
     const V sum = some.Load(d, sums + r);

@@ -104,15 +104,15 @@ class CrossNormKernelBase : public Kernel {
       : attr_(types.attrs.GetObject("instance")),
         instance_(instance),
         runner_(instance, rows.dtype),
-        cut_(rows.num_elements() / instance.dim(), instance.dim()),
-        stats_(runner_, cut_),
-        slot_bytes_(AlignUp(runner_.scratch_bytes(
-            std::max(cut_.rows_per_task(), std::min(cut_.rows, cut_.chunk_rows))))),
-        prototype_(runner_.CallPrototype(cut_.rows)) {}
+        partition_(rows.num_elements() / instance.dim(), instance.dim()),
+        stats_(runner_, partition_),
+        slot_bytes_(AlignUp(runner_.scratch_bytes(std::max(
+            partition_.rows_per_task(), std::min(partition_.rows, partition_.chunk_rows))))),
+        prototype_(runner_.CallPrototype(partition_.rows)) {}
 
  protected:
   // Scratch: a slot for each task, the statistics, and then what the op itself wants.
-  int64_t stats_at() const { return cut_.tasks * slot_bytes_; }
+  int64_t stats_at() const { return partition_.tasks * slot_bytes_; }
   int64_t rest_at() const { return stats_at() + stats_.bytes(); }
   char* Slot(const KernelArgs& args, int64_t task) const {
     return static_cast<char*>(args.scratch) + task * slot_bytes_;
@@ -128,7 +128,7 @@ class CrossNormKernelBase : public Kernel {
   const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
   const NormInstance& instance_;
   const NormRunner runner_;
-  const NormCut cut_;
+  const NormPartition partition_;
   const NormStatistics stats_;
   const int64_t slot_bytes_;
   plumb_norm_call prototype_;
@@ -165,11 +165,11 @@ class CrossNormKernel : public CrossNormKernelBase {
       call.saved = args.out[instance_.saved_per_call() > 0 ? 3 : 2];
     }
     if (takes_statistics_) PLUMB_RETURN_IF_ERROR(TakeStatistics(PLUMB_FWD, call, args));
-    return RunTasks(cut_.tasks, args.threads, [&](int64_t task) {
+    return RunTasks(partition_.tasks, args.threads, [&](int64_t task) {
       plumb_norm_call mine = call;
       CallErrorText error(&mine);
       mine.scratch = Slot(args, task);
-      const Range range = cut_.Rows(cut_.TaskChunks(task));
+      const Range range = partition_.Rows(partition_.TaskChunks(task));
       return runner_.Forward(mine, range.begin, range.end);
     });
   }
@@ -184,7 +184,8 @@ class CrossNormKernel : public CrossNormKernelBase {
 class CrossNormGradKernel : public CrossNormKernelBase {
  public:
   CrossNormGradKernel(const OpTypes& types, const NormInstance& instance)
-      : CrossNormKernelBase(types, instance, types.in(kDy)), partials_(instance, cut_.chunks) {}
+      : CrossNormKernelBase(types, instance, types.in(kDy)),
+        partials_(instance, partition_.chunks) {}
 
   int64_t scratch_bytes() const override { return partials_at() + partials_.bytes(); }
 
@@ -210,15 +211,15 @@ class CrossNormGradKernel : public CrossNormKernelBase {
       plumb_norm_call mine = call;
       CallErrorText error(&mine);
       mine.scratch = Slot(args, task);
-      const Range chunks = cut_.TaskChunks(task);
+      const Range chunks = partition_.TaskChunks(task);
       for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
         mine.dparams = partials_.Zeroed(memory + partials_at(), chunk);
-        const Range rows = cut_.Rows({chunk, chunk + 1});
+        const Range rows = partition_.Rows({chunk, chunk + 1});
         PLUMB_RETURN_IF_ERROR(runner_.Backward(mine, rows.begin, rows.end));
       }
       return absl::OkStatus();
     };
-    PLUMB_RETURN_IF_ERROR(RunTasks(cut_.tasks, args.threads, run_task));
+    PLUMB_RETURN_IF_ERROR(RunTasks(partition_.tasks, args.threads, run_task));
     partials_.Sum(memory + partials_at(), args.out + 2, true, args.threads);
     return absl::OkStatus();
   }

@@ -7,10 +7,10 @@
 
 namespace plumb {
 
-NormStatistics::NormStatistics(const NormRunner& runner, const NormCut& cut)
+NormStatistics::NormStatistics(const NormRunner& runner, const NormPartition& partition)
     : runner_(runner),
       instance_(runner.instance()),
-      cut_(cut),
+      partition_(partition),
       pointer_bytes_(AlignUp(static_cast<int64_t>(instance_.buffers().size() * sizeof(void*)))),
       partial_bytes_(AlignUp(instance_.partial_elems() * SizeOf(DType::kF32))) {}
 
@@ -24,23 +24,23 @@ void* const* NormStatistics::Buffers(char* memory, void* state) const {
 
 absl::Status NormStatistics::Take(uint32_t phase, const plumb_norm_call& call, char* slots,
                                   int64_t slot_bytes, char* memory, int threads) const {
-  const absl::Status taken = RunTasks(cut_.tasks, threads, [&](int64_t task) -> absl::Status {
+  const absl::Status taken = RunTasks(partition_.tasks, threads, [&](int64_t task) -> absl::Status {
     plumb_norm_call mine = call;
     CallErrorText error(&mine);
     mine.scratch = slots + task * slot_bytes;
     mine.dparams = nullptr;  // finalize and backward add to them, a statistic does not
-    const Range chunks = cut_.TaskChunks(task);
+    const Range chunks = partition_.TaskChunks(task);
     for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
       char* const partial = Partial(memory, chunk);
       std::memset(partial, 0, static_cast<size_t>(partial_bytes_));
-      const Range rows = cut_.Rows({chunk, chunk + 1});
+      const Range rows = partition_.Rows({chunk, chunk + 1});
       PLUMB_RETURN_IF_ERROR(runner_.StatsPartial(phase, mine, rows.begin, rows.end, partial));
     }
     return absl::OkStatus();
   });
   PLUMB_RETURN_IF_ERROR(taken);
   char* const all = Partial(memory, 0);
-  for (int64_t chunk = 1; chunk < cut_.chunks; ++chunk) {
+  for (int64_t chunk = 1; chunk < partition_.chunks; ++chunk) {
     PLUMB_RETURN_IF_ERROR(runner_.StatsCombine(phase, call, all, Partial(memory, chunk)));
   }
   plumb_norm_call mine = call;

@@ -1,5 +1,5 @@
 // NormStatistics: the statistics that a cross-row norm takes over all rows of a call, with the same
-// bits for any number of threads. Immutable; private to the room.
+// bits for any number of threads. Immutable; private to the module.
 #ifndef PLUMB_RUNTIME_OPS_CROSS_NORM_STATS_H_
 #define PLUMB_RUNTIME_OPS_CROSS_NORM_STATS_H_
 
@@ -16,15 +16,15 @@ namespace plumb {
 class NormStatistics {
  public:
   // REQUIRES: `runner` is of a cross-row norm and outlives this.
-  NormStatistics(const NormRunner& runner, const NormCut& cut);
+  NormStatistics(const NormRunner& runner, const NormPartition& partition);
 
   // Of a kernel's scratch, wanted as `memory` below.
-  int64_t bytes() const { return pointer_bytes_ + cut_.chunks * partial_bytes_; }
+  int64_t bytes() const { return pointer_bytes_ + partition_.chunks * partial_bytes_; }
 
   // The `buffers` of a call whose state this is; the pointers lie in `memory`.
   void* const* Buffers(char* memory, void* state) const;
 
-  // Takes the statistics of `phase` for all rows of `call` and makes them final. Task i of the cut
+  // Takes and finalizes the statistics of `phase` for all rows of `call`. Task i of the partition
   // has its scratch at `slots` + i * slot_bytes.
   absl::Status Take(uint32_t phase, const plumb_norm_call& call, char* slots, int64_t slot_bytes,
                     char* memory, int threads) const;
@@ -36,7 +36,7 @@ class NormStatistics {
 
   const NormRunner& runner_;
   const NormInstance& instance_;
-  const NormCut cut_;
+  const NormPartition partition_;
   int64_t pointer_bytes_;
   int64_t partial_bytes_;
 };

@@ -41,8 +41,8 @@ using V = hn::Vec<D>;
 
 template <class F>
 HWY_INLINE V Value(V gate, V up) {
-  V value, slope;
-  F::Both(D(), gate, &value, &slope);
+  V value, derivative;
+  F::Both(D(), gate, &value, &derivative);
   return hn::Mul(value, up);
 }
 
@@ -72,19 +72,19 @@ void ApplyGrad(const void* const* in, void* const* out, int64_t begin, int64_t e
   T* dgate = static_cast<T*>(out[0]);
   T* dup = static_cast<T*>(out[1]);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  V value, slope;
+  V value, derivative;
   int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
     const V g = LoadFloats(d, dy + i), u = LoadFloats(d, up + i);
-    F::Both(d, LoadFloats(d, gate + i), &value, &slope);
-    StoreFloats(hn::Mul(hn::Mul(g, u), slope), d, dgate + i);
+    F::Both(d, LoadFloats(d, gate + i), &value, &derivative);
+    StoreFloats(hn::Mul(hn::Mul(g, u), derivative), d, dgate + i);
     StoreFloats(hn::Mul(g, value), d, dup + i);
   }
   if (i < end) {
     const FloatTail<D> tail(d, end - i);
     const V g = tail.Load(d, dy + i), u = tail.Load(d, up + i);
-    F::Both(d, tail.Load(d, gate + i), &value, &slope);
-    tail.Store(hn::Mul(hn::Mul(g, u), slope), d, dgate + i);
+    F::Both(d, tail.Load(d, gate + i), &value, &derivative);
+    tail.Store(hn::Mul(hn::Mul(g, u), derivative), d, dgate + i);
     tail.Store(hn::Mul(g, value), d, dup + i);
   }
 }
@@ -221,7 +221,7 @@ absl::Status ReferenceGrad(const ReferenceArgs& args) {
                          ParseActivationKind(args.attrs.GetString("kind")));
   const std::vector<double>&gate = args.f(0), &up = args.f(1), &dy = args.f(2);
   for (size_t i = 0; i < dy.size(); ++i) {
-    args.out(0)[i] = dy[i] * up[i] * ReferenceActivationSlope(kind, gate[i]);
+    args.out(0)[i] = dy[i] * up[i] * ReferenceActivationDerivative(kind, gate[i]);
     args.out(1)[i] = dy[i] * ReferenceActivation(kind, gate[i]);
   }
   return absl::OkStatus();

@@ -52,7 +52,9 @@ absl::Status ReferenceAct(const ReferenceArgs& args) {
   AddReferenceProduct(args, 0, 1, &y);
   AddReferenceBias(args, 2, &y);
   if (args.outputs.size() > 1) {
-    for (size_t e = 0; e < y.size(); ++e) args.out(1)[e] = ReferenceActivationSlope(kind, y[e]);
+    for (size_t e = 0; e < y.size(); ++e) {
+      args.out(1)[e] = ReferenceActivationDerivative(kind, y[e]);
+    }
   }
   for (double& x : y) x = ReferenceActivation(kind, x);
   return absl::OkStatus();
@@ -62,10 +64,10 @@ absl::Status ReferenceAct(const ReferenceArgs& args) {
 
 absl::StatusOr<std::vector<TensorType>> InferActGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckProduct(types, 0, 1));
-  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "slope"));
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "derivative"));
   const TensorType y = ResultType(types, 0, 1);
   if (types.in(2) != y) {
-    return absl::InvalidArgumentError(absl::StrCat("slope must be ", y.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("derivative must be ", y.ToString()));
   }
   return std::vector<TensorType>{y};
 }

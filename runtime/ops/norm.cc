@@ -54,8 +54,8 @@ absl::StatusOr<std::vector<TensorType>> InferAdd(const OpTypes& types) {
 
 // -- VJPs
 //
-// The plugin's backward() is the VJP: dx = (dy/dx)^T dy, dparams = (dy/dparams)^T dy, from those of
-// x, y and saved that it asks for.
+// The plugin's backward() is the VJP: dx = (dy/dx)^T dy, dparams = (dy/dparams)^T dy, from the x, y
+// and saved that it declares.
 
 // The outputs of norm_grad for a node whose normalized rows are `x` and whose output y is its
 // output number `y`; none when the node was not built for training.
@@ -111,17 +111,17 @@ class NormKernel : public Kernel {
       : attr_(types.attrs.GetObject("instance")),
         instance_(instance),
         runner_(instance, types.in(0).dtype),
-        cut_(types.in(0).num_elements() / instance.dim(), instance.dim()),
+        partition_(types.in(0).num_elements() / instance.dim(), instance.dim()),
         saves_(SavesRows(types.attrs)),
-        slot_bytes_(AlignUp(runner_.scratch_bytes(cut_.rows_per_task()))),
-        prototype_(runner_.CallPrototype(cut_.rows)) {
+        slot_bytes_(AlignUp(runner_.scratch_bytes(partition_.rows_per_task()))),
+        prototype_(runner_.CallPrototype(partition_.rows)) {
     if (Trains(types.attrs)) prototype_.flags |= PLUMB_CALL_TRAIN;
   }
 
-  int64_t scratch_bytes() const override { return cut_.tasks * slot_bytes_; }
+  int64_t scratch_bytes() const override { return partition_.tasks * slot_bytes_; }
 
   absl::Status Run(const KernelArgs& args) const override {
-    return RunTasks(cut_.tasks, args.threads, [&](int64_t task) {
+    return RunTasks(partition_.tasks, args.threads, [&](int64_t task) {
       plumb_norm_call call = prototype_;
       CallErrorText error(&call);
       call.x = args.in[0];
@@ -129,7 +129,7 @@ class NormKernel : public Kernel {
       call.params = args.in + 1;
       call.saved = saves_ ? args.out[1] : nullptr;
       call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
-      const Range range = cut_.Rows(cut_.TaskChunks(task));
+      const Range range = partition_.Rows(partition_.TaskChunks(task));
       return runner_.Forward(call, range.begin, range.end);
     });
   }
@@ -138,30 +138,30 @@ class NormKernel : public Kernel {
   const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
   const NormInstance& instance_;
   const NormRunner runner_;
-  const NormCut cut_;
+  const NormPartition partition_;
   const bool saves_;
   const int64_t slot_bytes_;
   plumb_norm_call prototype_;
 };
 
-// By the plugin's own extension, or else strip by strip: the sum of some rows, and the norm of them
-// while they are in the cache.
+// Fused if the plugin offers it; otherwise by row block: the sum, and the norm of it while it is in
+// the cache.
 class AddNormKernel : public NormKernel {
  public:
   AddNormKernel(const OpTypes& types, const NormInstance& instance)
       : NormKernel(types, instance), add_(SelectNormRowFns(types.in(0).dtype).add) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    return RunTasks(cut_.tasks, args.threads, [&](int64_t task) {
+    return RunTasks(partition_.tasks, args.threads, [&](int64_t task) {
       plumb_norm_call call = prototype_;
       CallErrorText error(&call);
       call.y = args.out[1];
       call.params = args.in + 2;
       call.saved = saves_ ? args.out[2] : nullptr;
       call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
-      const Range range = cut_.Rows(cut_.TaskChunks(task));
+      const Range range = partition_.Rows(partition_.TaskChunks(task));
       return runner_.has_residual() ? RunExtension(args, &call, range)
-                                    : RunInStrips(args, &call, range);
+                                    : RunInRowBlocks(args, &call, range);
     });
   }
 
@@ -176,10 +176,10 @@ class AddNormKernel : public NormKernel {
     return instance_.ForwardResidual(*call, residual, rows.begin, rows.end);
   }
 
-  absl::Status RunInStrips(const KernelArgs& args, plumb_norm_call* call, Range rows) const {
+  absl::Status RunInRowBlocks(const KernelArgs& args, plumb_norm_call* call, Range rows) const {
     call->x = args.out[0];
     const int64_t dim = instance_.dim();
-    return RunStrips(rows, NormStripRows(dim), [&](int64_t begin, int64_t end) {
+    return ForEachRowBlock(rows, NormBlockRows(dim), [&](int64_t begin, int64_t end) {
       add_(args.in[0], args.in[1], args.out[0], begin * dim, end * dim);
       return runner_.Forward(*call, begin, end);
     });

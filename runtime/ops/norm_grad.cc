@@ -45,24 +45,25 @@ class NormGradKernel : public Kernel {
       : attr_(types.attrs.GetObject("instance")),
         instance_(instance),
         runner_(instance, types.in(kDy).dtype),
-        cut_(types.in(kDy).num_elements() / instance.dim(), instance.dim()),
-        partials_(instance, cut_.chunks),
-        by_chunk_(cut_.chunks > 1 && !partials_.empty()),
+        partition_(types.in(kDy).num_elements() / instance.dim(), instance.dim()),
+        partials_(instance, partition_.chunks),
+        by_chunk_(partition_.chunks > 1 && !partials_.empty()),
         has_dsum_(types.has(kDsum)),
-        slot_bytes_(AlignUp(runner_.scratch_bytes(by_chunk_ ? std::min(cut_.rows, cut_.chunk_rows)
-                                                            : cut_.rows_per_task()))),
-        prototype_(runner_.CallPrototype(cut_.rows)) {
+        slot_bytes_(AlignUp(
+            runner_.scratch_bytes(by_chunk_ ? std::min(partition_.rows, partition_.chunk_rows)
+                                            : partition_.rows_per_task()))),
+        prototype_(runner_.CallPrototype(partition_.rows)) {
     if (has_dsum_ && !runner_.has_residual()) prototype_.flags |= PLUMB_CALL_DX_ACCUMULATE;
   }
 
   int64_t scratch_bytes() const override {
-    return cut_.tasks * slot_bytes_ + (by_chunk_ ? partials_.bytes() : 0);
+    return partition_.tasks * slot_bytes_ + (by_chunk_ ? partials_.bytes() : 0);
   }
 
   absl::Status Run(const KernelArgs& args) const override {
     if (!by_chunk_) partials_.ZeroSums(args.out + 1);
-    PLUMB_RETURN_IF_ERROR(
-        RunTasks(cut_.tasks, args.threads, [&](int64_t task) { return RunTask(args, task); }));
+    PLUMB_RETURN_IF_ERROR(RunTasks(partition_.tasks, args.threads,
+                                   [&](int64_t task) { return RunTask(args, task); }));
     if (by_chunk_) partials_.Sum(Partials(args), args.out + 1, false, args.threads);
     return absl::OkStatus();
   }
@@ -79,18 +80,17 @@ class NormGradKernel : public Kernel {
     call.params = args.in + kParams;
     call.dparams = args.out + 1;
     call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
-    const Range chunks = cut_.TaskChunks(task);
-    if (!by_chunk_) return Backward(args, call, cut_.Rows(chunks));
+    const Range chunks = partition_.TaskChunks(task);
+    if (!by_chunk_) return Backward(args, call, partition_.Rows(chunks));
     for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
       call.dparams = partials_.Zeroed(Partials(args), chunk);
-      PLUMB_RETURN_IF_ERROR(Backward(args, call, cut_.Rows({chunk, chunk + 1})));
+      PLUMB_RETURN_IF_ERROR(Backward(args, call, partition_.Rows({chunk, chunk + 1})));
     }
     return absl::OkStatus();
   }
 
-  // By the plugin's own extension, or else after dsum has been put where the plugin adds to it: in
-  // strips that are still in the cache then, unless parameters' gradients, which depend on the
-  // ranges, want all rows in one.
+  // Fused if the plugin offers it; otherwise dsum is copied to dx first, by row block, or all at
+  // once if dparams depend on the ranges.
   absl::Status Backward(const KernelArgs& args, const plumb_norm_call& call, Range rows) const {
     if (!has_dsum_) return runner_.Backward(call, rows.begin, rows.end);
     if (runner_.has_residual()) {
@@ -102,8 +102,8 @@ class NormGradKernel : public Kernel {
     }
     if (args.in[kDsum] == args.out[0]) return runner_.Backward(call, rows.begin, rows.end);
     const int64_t pitch = call.dx_pitch;
-    const int64_t strip = partials_.empty() ? NormStripRows(instance_.dim()) : cut_.rows;
-    return RunStrips(rows, strip, [&](int64_t begin, int64_t end) {
+    const int64_t block = partials_.empty() ? NormBlockRows(instance_.dim()) : partition_.rows;
+    return ForEachRowBlock(rows, block, [&](int64_t begin, int64_t end) {
       std::memcpy(static_cast<char*>(args.out[0]) + begin * pitch,
                   static_cast<const char*>(args.in[kDsum]) + begin * pitch,
                   static_cast<size_t>((end - begin) * pitch));
@@ -112,13 +112,13 @@ class NormGradKernel : public Kernel {
   }
 
   char* Partials(const KernelArgs& args) const {
-    return static_cast<char*>(args.scratch) + cut_.tasks * slot_bytes_;
+    return static_cast<char*>(args.scratch) + partition_.tasks * slot_bytes_;
   }
 
   const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
   const NormInstance& instance_;
   const NormRunner runner_;
-  const NormCut cut_;
+  const NormPartition partition_;
   const NormPartialGradients partials_;
   const bool by_chunk_;
   const bool has_dsum_;

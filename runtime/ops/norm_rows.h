@@ -1,7 +1,6 @@
-// What the ops on norms have in common, the host's half of the norm plugin ABI
-// (plugins/abi/plumb/norm_plugin.h): rows cut into ranges, operands checked, calls made up, and the
-// partial gradients of parameters. What a norm computes is the plugin's affair. Private to the
-// room.
+// The host's side of the norm plugin ABI (plugins/abi/plumb/norm_plugin.h), shared by the ops on
+// norms: the partition of rows, the checks of operands, and the partial gradients of parameters.
+// Private to the module.
 #ifndef PLUMB_RUNTIME_OPS_NORM_ROWS_H_
 #define PLUMB_RUNTIME_OPS_NORM_ROWS_H_
 
@@ -42,11 +41,10 @@ TensorType NormSavedType(const TensorType& x, const NormInstance& instance);
 
 // -- Rows
 
-// How the rows of a call are cut. Chunks are the unit in which gradients of parameters and
-// statistics are summed, tasks the unit of scheduling: some adjacent chunks. Both depend on the
-// shape only.
-struct NormCut {
-  NormCut(int64_t rows_in, int64_t dim)
+// The partition of a call's rows. Chunks are the unit of summation of parameter gradients and
+// statistics, tasks the unit of scheduling: some adjacent chunks. Both depend on the shape only.
+struct NormPartition {
+  NormPartition(int64_t rows_in, int64_t dim)
       : rows(rows_in),
         chunk_rows(std::max<int64_t>(8, CeilDiv(rows, 64))),
         chunks(CeilDiv(rows, chunk_rows)),
@@ -64,14 +62,14 @@ struct NormCut {
   int64_t tasks;
 };
 
-// As many rows as two steps over them, one after the other, find still in the first-level cache.
-inline int64_t NormStripRows(int64_t dim) { return std::max<int64_t>(1, 8192 / dim); }
+// The rows of a block that stays in the L1 cache between two passes over it.
+inline int64_t NormBlockRows(int64_t dim) { return std::max<int64_t>(1, 8192 / dim); }
 
-// body(begin, end) -> status for the rows of a range in strips; stops at the first failure.
+// body(begin, end) -> status for each row block of a range; stops at the first failure.
 template <class Body>
-absl::Status RunStrips(Range rows, int64_t strip, const Body& body) {
-  for (int64_t begin = rows.begin; begin < rows.end; begin += strip) {
-    absl::Status status = body(begin, std::min(rows.end, begin + strip));
+absl::Status ForEachRowBlock(Range rows, int64_t block, const Body& body) {
+  for (int64_t begin = rows.begin; begin < rows.end; begin += block) {
+    absl::Status status = body(begin, std::min(rows.end, begin + block));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -93,7 +91,7 @@ absl::Status RunTasks(int64_t tasks, int threads, const Body& body) {
 
 // -- Calls
 
-// A call's place for the plugin's own words on a failure.
+// The buffer of a call for the plugin's error message.
 class CallErrorText {
  public:
   explicit CallErrorText(plumb_norm_call* call) {

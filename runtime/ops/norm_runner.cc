@@ -33,18 +33,18 @@ plumb_norm_call NormRunner::CallPrototype(int64_t rows) const {
   return call;
 }
 
-int64_t NormRunner::StripRows(int64_t rows) const {
-  return std::min(rows, NormStripRows(instance_.dim()));
+int64_t NormRunner::BlockRows(int64_t rows) const {
+  return std::min(rows, NormBlockRows(instance_.dim()));
 }
 
-int64_t NormRunner::strip_bytes() const {
-  return FloatBytes(NormStripRows(instance_.dim()) * instance_.dim());
+int64_t NormRunner::block_bytes() const {
+  return FloatBytes(NormBlockRows(instance_.dim()) * instance_.dim());
 }
 
-// A call that converts has the strips there, the statistic of one, and the plugin's own scratch.
+// Layout of a converting call: the row blocks, the statistic of one, and the plugin's own scratch.
 int64_t NormRunner::scratch_bytes(int64_t rows) const {
   if (!converts_) return instance_.scratch_bytes(rows);
-  return AlignUp(instance_.scratch_bytes(StripRows(rows))) + kOperands * strip_bytes() +
+  return AlignUp(instance_.scratch_bytes(BlockRows(rows))) + kOperands * block_bytes() +
          FloatBytes(instance_.partial_elems());
 }
 
@@ -55,27 +55,27 @@ plumb_norm_call NormRunner::InF32(const plumb_norm_call& call) const {
   in_f32.flags &= ~uint32_t{PLUMB_CALL_ALIGNED64};
   if (pitch % kAlignment == 0) in_f32.flags |= PLUMB_CALL_ALIGNED64;
   in_f32.x_pitch = in_f32.y_pitch = in_f32.dy_pitch = in_f32.dx_pitch = pitch;
-  // The strips come first, where they do not depend on how many rows a range has.
+  // The row blocks come first, at offsets that do not depend on the rows of a range.
   if (call.scratch != nullptr) {
-    in_f32.scratch = static_cast<char*>(call.scratch) + kOperands * strip_bytes() +
+    in_f32.scratch = static_cast<char*>(call.scratch) + kOperands * block_bytes() +
                      FloatBytes(instance_.partial_elems());
   }
   return in_f32;
 }
 
-float* NormRunner::Strip(const plumb_norm_call& call, Operand o, const void* from, int64_t r0,
-                         int64_t r1) const {
+float* NormRunner::RowBlock(const plumb_norm_call& call, Operand o, const void* from, int64_t r0,
+                            int64_t r1) const {
   const int64_t dim = instance_.dim();
-  float* strip = reinterpret_cast<float*>(static_cast<char*>(call.scratch) + o * strip_bytes());
+  float* block = reinterpret_cast<float*>(static_cast<char*>(call.scratch) + o * block_bytes());
   if (from != nullptr) {
-    fns_.widen(static_cast<const uint16_t*>(from) + r0 * dim, strip, (r1 - r0) * dim);
+    fns_.widen(static_cast<const uint16_t*>(from) + r0 * dim, block, (r1 - r0) * dim);
   }
-  return strip;
+  return block;
 }
 
-void* NormRunner::Base(float* strip, int64_t r0) const {
-  // Rows keep their numbers, which a norm may make use of, so the tensor begins before the strip.
-  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(strip) -
+void* NormRunner::Base(float* block, int64_t r0) const {
+  // Rows keep their indices, which a norm may use, so the tensor begins before the block.
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(block) -
                                  static_cast<uintptr_t>(r0 * instance_.dim()) * sizeof(float));
 }
 
@@ -83,14 +83,15 @@ absl::Status NormRunner::Forward(const plumb_norm_call& call, int64_t r0, int64_
   if (!converts_) return instance_.Forward(call, r0, r1);
   const int64_t dim = instance_.dim();
   plumb_norm_call in_f32 = InF32(call);
-  return RunStrips({r0, r1}, NormStripRows(dim), [&](int64_t begin, int64_t end) -> absl::Status {
-    float* const y = Strip(call, kY, nullptr, begin, end);
-    in_f32.x = Base(Strip(call, kX, call.x, begin, end), begin);
-    in_f32.y = Base(y, begin);
-    PLUMB_RETURN_IF_ERROR(instance_.Forward(in_f32, begin, end));
-    fns_.round(y, static_cast<uint16_t*>(call.y) + begin * dim, (end - begin) * dim);
-    return absl::OkStatus();
-  });
+  return ForEachRowBlock(
+      {r0, r1}, NormBlockRows(dim), [&](int64_t begin, int64_t end) -> absl::Status {
+        float* const y = RowBlock(call, kY, nullptr, begin, end);
+        in_f32.x = Base(RowBlock(call, kX, call.x, begin, end), begin);
+        in_f32.y = Base(y, begin);
+        PLUMB_RETURN_IF_ERROR(instance_.Forward(in_f32, begin, end));
+        fns_.round(y, static_cast<uint16_t*>(call.y) + begin * dim, (end - begin) * dim);
+        return absl::OkStatus();
+      });
 }
 
 absl::Status NormRunner::Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
@@ -98,33 +99,34 @@ absl::Status NormRunner::Backward(const plumb_norm_call& call, int64_t r0, int64
   const int64_t dim = instance_.dim();
   const bool accumulates = (call.flags & PLUMB_CALL_DX_ACCUMULATE) != 0;
   plumb_norm_call in_f32 = InF32(call);
-  return RunStrips({r0, r1}, NormStripRows(dim), [&](int64_t begin, int64_t end) -> absl::Status {
-    if (call.x != nullptr) in_f32.x = Base(Strip(call, kX, call.x, begin, end), begin);
-    if (call.y != nullptr) in_f32.y = Base(Strip(call, kY, call.y, begin, end), begin);
-    float* const dx = Strip(call, kDx, accumulates ? call.dx : nullptr, begin, end);
-    in_f32.dy = Base(Strip(call, kDy, call.dy, begin, end), begin);
-    in_f32.dx = Base(dx, begin);
-    PLUMB_RETURN_IF_ERROR(instance_.Backward(in_f32, begin, end));
-    fns_.round(dx, static_cast<uint16_t*>(call.dx) + begin * dim, (end - begin) * dim);
-    return absl::OkStatus();
-  });
+  return ForEachRowBlock(
+      {r0, r1}, NormBlockRows(dim), [&](int64_t begin, int64_t end) -> absl::Status {
+        if (call.x != nullptr) in_f32.x = Base(RowBlock(call, kX, call.x, begin, end), begin);
+        if (call.y != nullptr) in_f32.y = Base(RowBlock(call, kY, call.y, begin, end), begin);
+        float* const dx = RowBlock(call, kDx, accumulates ? call.dx : nullptr, begin, end);
+        in_f32.dy = Base(RowBlock(call, kDy, call.dy, begin, end), begin);
+        in_f32.dx = Base(dx, begin);
+        PLUMB_RETURN_IF_ERROR(instance_.Backward(in_f32, begin, end));
+        fns_.round(dx, static_cast<uint16_t*>(call.dx) + begin * dim, (end - begin) * dim);
+        return absl::OkStatus();
+      });
 }
 
 absl::Status NormRunner::StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0,
                                       int64_t r1, void* partial) const {
   if (!converts_) return instance_.StatsPartial(phase, call, r0, r1, partial);
   plumb_norm_call in_f32 = InF32(call);
-  char* const of_strip = static_cast<char*>(call.scratch) + kOperands * strip_bytes();
-  const int64_t strip_rows = NormStripRows(instance_.dim());
-  return RunStrips({r0, r1}, strip_rows, [&](int64_t begin, int64_t end) -> absl::Status {
-    if (call.x != nullptr) in_f32.x = Base(Strip(call, kX, call.x, begin, end), begin);
-    if (call.dy != nullptr) in_f32.dy = Base(Strip(call, kDy, call.dy, begin, end), begin);
+  char* const of_block = static_cast<char*>(call.scratch) + kOperands * block_bytes();
+  const int64_t block_rows = NormBlockRows(instance_.dim());
+  return ForEachRowBlock({r0, r1}, block_rows, [&](int64_t begin, int64_t end) -> absl::Status {
+    if (call.x != nullptr) in_f32.x = Base(RowBlock(call, kX, call.x, begin, end), begin);
+    if (call.dy != nullptr) in_f32.dy = Base(RowBlock(call, kDy, call.dy, begin, end), begin);
     if (phase == PLUMB_BWD && call.y != nullptr) {
-      in_f32.y = Base(Strip(call, kY, call.y, begin, end), begin);
+      in_f32.y = Base(RowBlock(call, kY, call.y, begin, end), begin);
     }
-    std::memset(of_strip, 0, static_cast<size_t>(FloatBytes(instance_.partial_elems())));
-    PLUMB_RETURN_IF_ERROR(instance_.StatsPartial(phase, in_f32, begin, end, of_strip));
-    return instance_.StatsCombine(phase, in_f32, partial, of_strip);
+    std::memset(of_block, 0, static_cast<size_t>(FloatBytes(instance_.partial_elems())));
+    PLUMB_RETURN_IF_ERROR(instance_.StatsPartial(phase, in_f32, begin, end, of_block));
+    return instance_.StatsCombine(phase, in_f32, partial, of_block);
   });
 }
 

@@ -1,6 +1,6 @@
-// NormRunner: ranges of rows of f32 or bf16 through a norm. A plugin with an entry for bf16 gets
-// the rows as they are; any other gets them in f32, strip by strip, and its results are rounded, so
-// that every norm can be used in bf16. Immutable; private to the room.
+// NormRunner: applies a norm to ranges of rows of f32 or bf16. A plugin with an entry for bf16 gets
+// the rows as they are. For any other, row blocks are widened to f32 and the results rounded, so
+// that every norm can be used in bf16. Immutable; private to the module.
 #ifndef PLUMB_RUNTIME_OPS_NORM_RUNNER_H_
 #define PLUMB_RUNTIME_OPS_NORM_RUNNER_H_
 
@@ -13,7 +13,7 @@
 
 namespace plumb {
 
-// What there is to do with the elements of rows besides the norm, for a dtype.
+// The elementwise functions that a norm's ops need, for a dtype.
 struct NormRowFns {
   // sum[i] = a[i] + b[i], begin <= i < end, in that dtype; sum may be a or b.
   void (*add)(const void* a, const void* b, void* sum, int64_t begin, int64_t end);
@@ -33,7 +33,7 @@ class NormRunner {
   // Whether ForwardResidual and BackwardResidual of the instance take rows of this dtype.
   bool has_residual() const { return !converts_ && instance_.has_residual(); }
 
-  // What is the same in every call for that number of rows.
+  // The fields that are the same in every call for that number of rows.
   plumb_norm_call CallPrototype(int64_t rows) const;
   // Of call.scratch, for ranges of at most `rows` rows.
   int64_t scratch_bytes(int64_t rows) const;
@@ -51,14 +51,14 @@ class NormRunner {
   enum Operand { kX, kY, kDy, kDx, kOperands };
 
   plumb_norm_call InF32(const plumb_norm_call& call) const;
-  int64_t StripRows(int64_t rows) const;
-  int64_t strip_bytes() const;
-  // Rows [r0, r1) of the call's x and so on, in f32, in the call's scratch: those of operand `o`,
-  // read from `from` unless that is null.
-  float* Strip(const plumb_norm_call& call, Operand o, const void* from, int64_t r0,
-               int64_t r1) const;
-  // Where row 0 of a tensor would be whose row r0 is at `strip`.
-  void* Base(float* strip, int64_t r0) const;
+  int64_t BlockRows(int64_t rows) const;
+  int64_t block_bytes() const;
+  // The row block of operand `o` in the call's scratch, f32; rows [r0, r1) of `from` are widened
+  // into it unless that is null.
+  float* RowBlock(const plumb_norm_call& call, Operand o, const void* from, int64_t r0,
+                  int64_t r1) const;
+  // The address of row 0 of a tensor whose row r0 is at `block`.
+  void* Base(float* block, int64_t r0) const;
 
   const NormInstance& instance_;
   const DType dtype_;

@@ -16,11 +16,12 @@
 //       [rows, last]; y = op(a) op(b) + bias; leading dimensions of a are kept unless transpose_a. A
 //       linear layer with weight [out, in] is matmul(x, w) {transpose_b}. a and b are both f32 or both
 //       bf16, and so is y; f32_out: f32 from bf16. The bias is f32, sums are made in f32.
-//   matmul_act(a, b, (bias)) {transpose_a, transpose_b, kind, keep} -> y (, slope)
-//       y = act(x) and, when keep, slope = act'(x), like y, of x = matmul(a, b, bias): one
+//   matmul_act(a, b, (bias)) {transpose_a, transpose_b, kind, keep} -> y (, derivative)
+//       y = act(x) and, when keep, derivative = act'(x), like y, of x = matmul(a, b, bias): one
 //       exponential serves both. No gradient; so all below: they come out of passes over what has
 //       been differentiated.
-//   matmul_act_grad(a, b, slope) {transpose_a, transpose_b} -> like slope   matmul(a, b) * slope
+//   matmul_act_grad(a, b, derivative) {transpose_a, transpose_b} -> like derivative
+//       matmul(a, b) * derivative
 //   matmul_add(a, b, (bias), addend) {transpose_a, transpose_b} -> like addend
 //       addend + matmul(a, b, bias); the addend of bf16 operands may be f32
 //   matmul_shared(x, w_1, .., w_n (, bias_1, .., bias_n)) {transpose_b, count=n} -> y_1, .., y_n

@@ -1,6 +1,6 @@
 // Checkpoints of a run, as directories that are whole or not there.
 //
-//   RUN/latest                                  "step-000500\n": the checkpoint to go on from
+//   RUN/latest                                  "step-000500\n": the checkpoint to resume from
 //   RUN/checkpoints/step-000500/model.safetensors
 //                               optimizer.safetensors     absent when there was none to write
 //                               state.json

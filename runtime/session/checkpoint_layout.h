@@ -1,4 +1,4 @@
-// Names of and in a run directory, and the text of state.json. Internal to this room.
+// Names of and in a run directory, and the text of state.json. Internal to this module.
 #ifndef PLUMB_RUNTIME_SESSION_CHECKPOINT_LAYOUT_H_
 #define PLUMB_RUNTIME_SESSION_CHECKPOINT_LAYOUT_H_
 

@@ -24,14 +24,14 @@ BuildOptions CachedProgram(WeightFormat weights, int64_t batch) {
 
 }  // namespace
 
-DecodeSession::DecodeSession(const ModelContext* context, const WeightCopies* weights,
+DecodeSession::DecodeSession(const ModelContext* context, const PackedWeights* weights,
                              int64_t batch, int threads)
     : context_(context),
       weights_(weights),
       threads_(threads),
       lengths_(static_cast<size_t>(batch)),
-      chunk_programs_(context, CachedProgram(weights->format(), 1), /*gradients=*/false),
-      step_program_(context, CachedProgram(weights->format(), batch), /*gradients=*/false),
+      chunk_executables_(context, CachedProgram(weights->format(), 1), /*gradients=*/false),
+      step_executable_(context, CachedProgram(weights->format(), batch), /*gradients=*/false),
       tokens_(kLongestChunk * SizeOf(DType::kI32)),
       positions_(tokens_.size()),
       logits_(batch * context->model.dims.vocab_size * SizeOf(DType::kF32)),
@@ -42,7 +42,7 @@ DecodeSession::DecodeSession(const ModelContext* context, const WeightCopies* we
 
 DecodeSession::DecodeSession(const ModelContext* context, const ParameterStore* parameters,
                              int threads)
-    : DecodeSession(context, new WeightCopies(*context, WeightFormat::kF32, *parameters), 1,
+    : DecodeSession(context, new PackedWeights(*context, WeightFormat::kF32, *parameters), 1,
                     threads) {
   own_weights_.reset(weights_);
 }
@@ -93,7 +93,7 @@ absl::Status DecodeSession::BindStep(Executable* executable) {
   return executable->Bind("logits", logits_.data());
 }
 
-absl::Status DecodeSession::CheckRoom(int64_t sequence, int64_t tokens) const {
+absl::Status DecodeSession::CheckLength(int64_t sequence, int64_t tokens) const {
   const int64_t total = length(sequence) + tokens;
   if (total <= context_length()) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat("a sequence of ", total,
@@ -120,7 +120,7 @@ absl::Status DecodeSession::Run(const Executable& executable) {
 absl::Status DecodeSession::RunChunk(int64_t position, absl::Span<const int32_t> tokens) {
   const int64_t n = static_cast<int64_t>(tokens.size());
   const auto bind = [this](Executable* executable) { return BindChunk(executable); };
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, chunk_programs_.Get(n, bind));
+  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, chunk_executables_.Get(n, bind));
   std::memcpy(tokens_.data(), tokens.data(), tokens.size() * sizeof(int32_t));
   for (int64_t i = 0; i < n; ++i) {
     positions_.as<int32_t>()[i] = static_cast<int32_t>(position + i);
@@ -130,7 +130,7 @@ absl::Status DecodeSession::RunChunk(int64_t position, absl::Span<const int32_t>
 
 absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tokens) {
   if (tokens.empty()) return absl::InvalidArgumentError("no tokens to feed");
-  PLUMB_RETURN_IF_ERROR(CheckRoom(sequence, static_cast<int64_t>(tokens.size())));
+  PLUMB_RETURN_IF_ERROR(CheckLength(sequence, static_cast<int64_t>(tokens.size())));
   int64_t& length = lengths_[static_cast<size_t>(sequence)];
   const int64_t end = length + static_cast<int64_t>(tokens.size());
   const bool copies = batch() > 1, from_start = length == 0;
@@ -161,11 +161,11 @@ absl::Status DecodeSession::FeedEach(absl::Span<const int32_t> tokens) {
   }
   if (batch() == 1) return Feed(0, tokens);
   for (int64_t b = 0; b < batch(); ++b) {
-    PLUMB_RETURN_IF_ERROR(CheckRoom(b, 1));
+    PLUMB_RETURN_IF_ERROR(CheckLength(b, 1));
     positions_.as<int32_t>()[b] = static_cast<int32_t>(length(b));
   }
   const auto bind = [this](Executable* executable) { return BindStep(executable); };
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, step_program_.Get(1, bind));
+  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, step_executable_.Get(1, bind));
   std::memcpy(tokens_.data(), tokens.data(), tokens.size() * sizeof(int32_t));
   PLUMB_RETURN_IF_ERROR(Run(*executable));
   for (int64_t& length : lengths_) ++length;

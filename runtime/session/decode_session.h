@@ -1,10 +1,10 @@
 // DecodeSession: sequences that grow token by token, with KV caches.
 //
-// Sequences are independent of each other: of any lengths, begun and ended at any time. What a
-// sequence computes does not depend on the others, to the bit: a token for each of them is one pass
-// over the weights, in which every row is computed as it would be alone; several tokens for one, a
-// prompt, are passes of their own. Each length of such a pass has its executable, made when it is
-// first met; feeding allocates nothing after that. Thread-compatible.
+// Sequences are independent of each other: of any lengths, started and ended at any time. The bits
+// of a sequence do not depend on the others: a token for each of them is one pass over the weights,
+// in which every row is computed as it would be alone; a prompt, several tokens for one sequence,
+// is a pass of its own. Each length of such a pass has its executable, compiled at its first use;
+// feeding allocates nothing after that. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 #define PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 
@@ -17,10 +17,10 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
 #include "runtime/session/step_profile.h"
-#include "runtime/session/weight_copies.h"
 
 namespace plumb {
 
@@ -31,7 +31,7 @@ class DecodeSession {
 
   // `batch` sequences, 1..kMaxBatch, in the format of `weights`, which must outlive the session, as
   // must `context`; weights are read in place.
-  DecodeSession(const ModelContext* context, const WeightCopies* weights, int64_t batch,
+  DecodeSession(const ModelContext* context, const PackedWeights* weights, int64_t batch,
                 int threads);
   // One sequence in f32.
   DecodeSession(const ModelContext* context, const ParameterStore* parameters, int threads);
@@ -66,7 +66,7 @@ class DecodeSession {
   }
   int64_t batch() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t context_length() const { return context_->model.dims.context_length; }
-  const WeightCopies& weights() const { return *weights_; }
+  const PackedWeights& weights() const { return *weights_; }
 
  private:
   struct Cache {
@@ -79,7 +79,7 @@ class DecodeSession {
     int64_t bytes() const { return heads * head_bytes; }  // of one sequence
   };
 
-  absl::Status CheckRoom(int64_t sequence, int64_t tokens) const;
+  absl::Status CheckLength(int64_t sequence, int64_t tokens) const;
   absl::Status Run(const Executable& executable);
   absl::Status RunChunk(int64_t position, absl::Span<const int32_t> tokens);
   absl::Status BindChunk(Executable* executable);
@@ -91,11 +91,11 @@ class DecodeSession {
   void CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk);
 
   const ModelContext* context_;
-  std::unique_ptr<const WeightCopies> own_weights_;  // null: the caller's
-  const WeightCopies* weights_;
+  std::unique_ptr<const PackedWeights> own_weights_;  // null: the caller's
+  const PackedWeights* weights_;
   int threads_;
   std::vector<int64_t> lengths_;  // by sequence
-  ProgramSet chunk_programs_, step_program_;
+  ExecutableCache chunk_executables_, step_executable_;
   std::map<std::string, Cache> caches_;  // by the name of the state
   // All caches' rows together: large pages, of which a token's look at each costs few.
   AlignedBuffer cache_memory_, chunk_memory_;

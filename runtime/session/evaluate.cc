@@ -25,7 +25,7 @@ BuildOptions EvalProgram(int64_t batch, WeightFormat weights) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelContext* context,
-                                                                 const WeightCopies* weights,
+                                                                 const PackedWeights* weights,
                                                                  const Dataset* dataset,
                                                                  Split split, int64_t batch_size,
                                                                  int threads, int64_t stride) {
@@ -43,14 +43,15 @@ absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelCont
                                                                  const Dataset* dataset,
                                                                  Split split, int64_t batch_size,
                                                                  int threads) {
-  auto weights = std::make_unique<WeightCopies>(*context, WeightFormat::kF32, *parameters, threads);
+  auto weights =
+      std::make_unique<PackedWeights>(*context, WeightFormat::kF32, *parameters, threads);
   PLUMB_ASSIGN_OR_RETURN(auto session,
                          Create(context, weights.get(), dataset, split, batch_size, threads));
   session->own_weights_ = std::move(weights);
   return session;
 }
 
-EvalSession::EvalSession(const ModelContext* context, const WeightCopies* weights,
+EvalSession::EvalSession(const ModelContext* context, const PackedWeights* weights,
                          EvalBatches batches, int threads)
     : weights_(weights),
       threads_(threads),
@@ -60,7 +61,7 @@ EvalSession::EvalSession(const ModelContext* context, const WeightCopies* weight
       positions_(tokens_.size()),
       targets_(tokens_.size()),
       loss_(kAlignment),
-      programs_(context, EvalProgram(batches_.rows(), weights->format()), /*gradients=*/false) {}
+      executables_(context, EvalProgram(batches_.rows(), weights->format()), /*gradients=*/false) {}
 
 absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
   const auto bind = [this](Executable* executable) -> absl::Status {
@@ -79,7 +80,7 @@ absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
     std::memcpy(tokens_.data(), batch_.tokens.data(), bytes);
     std::memcpy(positions_.data(), batch_.positions.data(), bytes);
     std::memcpy(targets_.data(), batch_.targets.data(), bytes);
-    PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs_.Get(batch_.seq, bind));
+    PLUMB_ASSIGN_OR_RETURN(const Executable* executable, executables_.Get(batch_.seq, bind));
     PLUMB_RETURN_IF_ERROR(executable->Run(threads_));
     result.loss +=
         static_cast<double>(*loss_.as<float>()) * static_cast<double>(batch_.valid_targets);
@@ -138,8 +139,8 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
   options.output_logits = !with_gradients || format == WeightFormat::kF32;
   options.weights = format;
   const AlignedBuffer logits(options.output_logits ? n * dims.vocab_size * kFloat : 0);
-  const WeightCopies weights(context, format, parameters, threads);
-  ProgramSet programs(&context, options, with_gradients);
+  const PackedWeights weights(context, format, parameters, threads);
+  ExecutableCache executables(&context, options, with_gradients);
   const auto bind = [&](Executable* executable) -> absl::Status {
     PLUMB_RETURN_IF_ERROR(weights.BindWeights(executable));
     PLUMB_RETURN_IF_ERROR(parameters.states().Bind(states.as<float>(), executable));
@@ -154,7 +155,7 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
     }
     return executable->Bind("loss", loss.data());
   };
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, programs.Get(out.seq, bind));
+  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, executables.Get(out.seq, bind));
   PLUMB_RETURN_IF_ERROR(probe == nullptr ? executable->Run(threads)
                                          : probe->Run(*executable, threads));
   out.loss = static_cast<double>(*loss.as<float>());

@@ -12,9 +12,9 @@
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/data/batches.h"
+#include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
-#include "runtime/session/weight_copies.h"
 
 namespace plumb {
 
@@ -32,7 +32,7 @@ class EvalSession {
   // All three must outlive the session, which computes in the format of `weights` and reads them
   // as they are when it runs. `stride`: EvalBatches::Options.
   static absl::StatusOr<std::unique_ptr<EvalSession>> Create(const ModelContext* context,
-                                                             const WeightCopies* weights,
+                                                             const PackedWeights* weights,
                                                              const Dataset* dataset, Split split,
                                                              int64_t batch_size, int threads,
                                                              int64_t stride = 0);
@@ -46,16 +46,16 @@ class EvalSession {
   absl::StatusOr<EvalResult> Run(int64_t max_batches);
 
  private:
-  EvalSession(const ModelContext* context, const WeightCopies* weights, EvalBatches batches,
+  EvalSession(const ModelContext* context, const PackedWeights* weights, EvalBatches batches,
               int threads);
 
-  std::unique_ptr<WeightCopies> own_weights_;  // null: the caller's
-  const WeightCopies* weights_;
+  std::unique_ptr<PackedWeights> own_weights_;  // null: the caller's
+  const PackedWeights* weights_;
   int threads_;
   EvalBatches batches_;
   Batch batch_;
   AlignedBuffer tokens_, positions_, targets_, loss_;
-  ProgramSet programs_;
+  ExecutableCache executables_;
 };
 
 // What a model computes for given token ids [batch][seq], all rows of one length >= 2.

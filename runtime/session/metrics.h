@@ -51,8 +51,8 @@ class MetricsWriter {
 // number. A last line that was cut short by a crash is left out.
 absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const std::string& path);
 
-// Drops what was written after `last_step`, and a last line that was cut short, when a run goes on
-// from an earlier checkpoint. Kept lines keep their bytes; the file is replaced atomically, and not
+// Drops the lines after `last_step`, and a truncated last line, when a run is resumed from an
+// earlier checkpoint. Kept lines keep their bytes; the file is replaced atomically, and not
 // touched when nothing is to be dropped. Without the file there is nothing to do. DataLoss as
 // above.
 absl::Status TruncateMetrics(const std::string& path, int64_t last_step);

@@ -21,11 +21,11 @@ constexpr int64_t kElementsPerLine = kAlignment / static_cast<int64_t>(sizeof(ui
 
 int64_t WholeLines(int64_t elements) { return RoundUp(elements, kElementsPerLine); }
 
-// What goes from one form into another at a time: a megabyte of floats.
+// Elements that are converted between forms at a time: a megabyte of floats.
 constexpr int64_t kBlock = int64_t{1} << 18;
 
-// body(begin, n, buffer) for elements [begin, begin + n) of [0, all), block by block; `buffer` has
-// room for n.
+// body(begin, n, buffer) for elements [begin, begin + n) of [0, all), block by block; `buffer`
+// holds n floats.
 template <class Body>
 void ForEachBlock(int64_t all, const Body& body) {
   const AlignedBuffer buffer(std::min(all, kBlock) * SizeOf(DType::kF32));
@@ -42,7 +42,7 @@ struct TensorToRead {
   size_t entry = 0;
 };
 
-// `bytes` of a file, at any address, into an entry that does not stand as the file has it.
+// Converts `bytes` of a file, at any address, to a split entry.
 void ReadInBlocks(absl::string_view bytes, const ParameterStore& store, size_t entry) {
   const ParameterLayout::Entry& at = store.layout().entries[entry];
   ForEachBlock(at.end - at.begin, [&](int64_t begin, int64_t n, float* buffer) {
@@ -160,46 +160,46 @@ ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
       state_buffer_(states_.size * SizeOf(DType::kF32)) {
   PLUMB_CHECK(form != WeightFormat::kInt8, "int8 does not hold weights to the bit");
   for (const ParameterSpec& parameter : parameters) {
-    in_halves_.push_back(StoredDType(parameter, form) == DType::kBF16);
+    is_split_.push_back(StoredDType(parameter, form) == DType::kBF16);
   }
 }
 
-FloatHalves ParameterStore::halves(size_t entry) const {
-  PLUMB_CHECK(in_halves(entry), "the tensor stands as floats");
+SplitF32 ParameterStore::split(size_t entry) const {
+  PLUMB_CHECK(is_split(entry), "the tensor is not split");
   const ParameterLayout::Entry& at = layout_.entries[entry];
-  return HalvesIn(room() + at.begin, at.end - at.begin);
+  return SplitF32In(raw_storage() + at.begin, at.end - at.begin);
 }
 
 float* ParameterStore::floats(size_t entry) const {
-  PLUMB_CHECK(!in_halves(entry), "the tensor stands as halves");
-  return room() + layout_.entries[entry].begin;
+  PLUMB_CHECK(!is_split(entry), "the tensor is split");
+  return raw_storage() + layout_.entries[entry].begin;
 }
 
 void ParameterStore::Read(size_t entry, int64_t begin, int64_t n, float* to) const {
-  if (in_halves(entry)) {
-    JoinFloats(halves(entry) + begin, n, 1, to);
+  if (is_split(entry)) {
+    JoinFloats(split(entry) + begin, n, 1, to);
   } else {
     std::copy_n(floats(entry) + begin, n, to);
   }
 }
 
 void ParameterStore::Write(size_t entry, int64_t begin, int64_t n, const float* from) const {
-  if (in_halves(entry)) {
-    SplitFloats(from, n, 1, halves(entry) + begin);
+  if (is_split(entry)) {
+    SplitFloats(from, n, 1, split(entry) + begin);
   } else {
     std::copy_n(from, n, floats(entry) + begin);
   }
 }
 
 float* ParameterStore::data() const {
-  PLUMB_CHECK(form_ == WeightFormat::kF32, "some of the weights stand as halves");
-  return room();
+  PLUMB_CHECK(form_ == WeightFormat::kF32, "some of the weights are split");
+  return raw_storage();
 }
 
 std::vector<TensorToWrite> ParameterStore::Tensors() const {
-  std::vector<TensorToWrite> tensors = layout_.Tensors("", room());
+  std::vector<TensorToWrite> tensors = layout_.Tensors("", raw_storage());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!in_halves(i)) continue;
+    if (!is_split(i)) continue;
     tensors[i].data = nullptr;
     tensors[i].copy = [this, i](int64_t begin, int64_t n, void* to) {
       Read(i, begin, n, static_cast<float*>(to));
@@ -215,7 +215,7 @@ absl::Status ParameterStore::Read(const SafetensorsFile& file) const {
   std::vector<TensorToRead> tensors;
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     const ParameterLayout::Entry& entry = layout_.entries[i];
-    tensors.push_back({entry.name, entry.shape, in_halves(i) ? nullptr : floats(i), this, i});
+    tensors.push_back({entry.name, entry.shape, is_split(i) ? nullptr : floats(i), this, i});
   }
   for (const StateLayout::Buffer& buffer : states_.buffers) {
     tensors.push_back({buffer.name, buffer.shape, state_data() + buffer.begin});
@@ -228,7 +228,7 @@ void DrawParameters(const std::vector<ParameterSpec>& parameters,
                     const ParameterStore& store) {
   const ScopedNoDenormals no_denormals;  // the same weights whatever the caller's mode
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!store.in_halves(i)) {
+    if (!store.is_split(i)) {
       DrawInitialValues(parameters[i], seed, threads, store.floats(i));
       continue;
     }

@@ -1,7 +1,7 @@
-// ParameterLayout: where each parameter stands in a flat buffer. Gradients and optimizer moments
+// ParameterLayout: the offsets of the parameters in a flat buffer. Gradients and optimizer moments
 // use buffers of the same layout, so that one pass over memory updates everything. ParameterStore:
-// all that is kept of one model: its weights in such a buffer, as floats or as halves of floats,
-// and in another the buffers of its norms.
+// the persistent state of one model: its weights in such a buffer, as floats or as split f32, and
+// the buffers of its norms in another.
 #ifndef PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 #define PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 
@@ -45,7 +45,7 @@ struct ParameterLayout {
   absl::Status Read(absl::string_view prefix, const SafetensorsFile& file, float* buffer) const;
 };
 
-// Where the states of norms stand in a flat buffer, and their buffers in them. A value.
+// The offsets of norms' states in a flat buffer, and of the buffers in them. A value.
 struct StateLayout {
   struct Entry {
     std::string name;   // of the state
@@ -68,17 +68,16 @@ struct StateLayout {
   absl::Status Bind(float* data, Executable* executable) const;
 };
 
-// The form of a store whose weights programs of `format` read mostly: in place, if there is such a
-// form.
+// The form of a store for programs of `format`: the one that they read in place, if there is one.
 inline WeightFormat FormToKeep(WeightFormat format) {
   return format == WeightFormat::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
 }
 
 // Thread-compatible. Weights are f32 to the bit, and take four bytes each, in either form:
-//   kF32   all of them stand as floats;
-//   kBf16  those that programs of this format read as bf16 stand as halves (float_halves.h): such
-//          programs read the upper ones in place, and there is no copy to keep. Only a NaN may be
-//          another NaN when it is read than when it was written.
+//   kF32   all are floats;
+//   kBf16  those that programs of this format read as bf16 are split (split_f32.h): such programs
+//          read the high planes in place, and no copy is kept. Only the payload of a NaN may
+//          change.
 // Programs read the weights in place; a training program writes the states.
 class ParameterStore {
  public:
@@ -87,19 +86,19 @@ class ParameterStore {
                  WeightFormat form = WeightFormat::kF32);  // kF32 or kBf16
 
   const ParameterLayout& layout() const { return layout_; }
-  // The entry's form, and where it stands in that one.
-  bool in_halves(size_t entry) const { return in_halves_[entry]; }
-  FloatHalves halves(size_t entry) const;
+  // The entry's form. REQUIRES, of the other two: the entry has that form.
+  bool is_split(size_t entry) const { return is_split_[entry]; }
+  SplitF32 split(size_t entry) const;
   float* floats(size_t entry) const;
 
   // Elements [begin, begin + n) of an entry of either form, as floats; on the calling thread.
   void Read(size_t entry, int64_t begin, int64_t n, float* to) const;
   void Write(size_t entry, int64_t begin, int64_t n, const float* from) const;
 
-  // All of a store in kF32, in the layout.
+  // All weights of a store in kF32, in the layout.
   float* data() const;
-  // All of any store, in the layout: as AdamWBuffers::param.
-  float* room() const { return buffer_.as<float>(); }
+  // The buffer of a store in either form, as AdamWBuffers::param.
+  float* raw_storage() const { return buffer_.as<float>(); }
 
   const StateLayout& states() const { return states_; }
   float* state_data() const { return state_buffer_.as<float>(); }  // [states().size]
@@ -113,7 +112,7 @@ class ParameterStore {
   ParameterLayout layout_;
   StateLayout states_;
   WeightFormat form_;
-  std::vector<bool> in_halves_;  // by entry
+  std::vector<bool> is_split_;  // by entry
   AlignedBuffer buffer_, state_buffer_;
 };
 

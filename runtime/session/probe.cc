@@ -39,7 +39,7 @@ bool IsProbed(const Value& value) {
 }
 
 bool Matches(absl::string_view glob, absl::string_view text) {
-  // The last star and what it has swallowed so far: where to go on when the rest does not fit.
+  // The last star and the end of its match so far, to backtrack to.
   size_t g = 0, t = 0, star = absl::string_view::npos, swallowed = 0;
   while (t < text.size()) {
     if (g < glob.size() && glob[g] == '*') {
@@ -300,8 +300,8 @@ const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
     ProbeResult::Parameter& parameter = result_.parameters[i];
     if (entry.name != parameter.name) continue;
     const int64_t n = entry.end - entry.begin;
-    parameter.value = parameters.in_halves(e) ? StatsOf(parameters.halves(e), n, threads)
-                                              : StatsOf(parameters.floats(e), n, threads);
+    parameter.value = parameters.is_split(e) ? StatsOf(parameters.split(e), n, threads)
+                                             : StatsOf(parameters.floats(e), n, threads);
     parameter.gradient = Scaled(StatsOf(gradients + entry.begin, n, threads), gradient_scale);
     ++i;
   }

@@ -78,7 +78,7 @@ absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptio
   return BuildProgram(context, options, gradients, context.optimize);
 }
 
-absl::StatusOr<const Executable*> ProgramSet::Get(int64_t seq, Binder bind) {
+absl::StatusOr<const Executable*> ExecutableCache::Get(int64_t seq, Binder bind) {
   if (const auto it = executables_.find(seq); it != executables_.end()) return it->second.get();
   BuildOptions options = options_;
   options.seq = seq;

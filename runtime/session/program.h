@@ -20,7 +20,7 @@
 
 namespace plumb {
 
-// A model as sessions share it: what it is, without its weights. Immutable, thread-safe.
+// A model without its weights, shared by sessions. Immutable, thread-safe.
 struct ModelContext {
   ResolvedModel model;
   std::vector<ParameterSpec> parameters;
@@ -41,19 +41,19 @@ absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptio
 absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
                                    bool gradients);
 
-// Executables of one program for different lengths, made on demand and kept. They never run at
-// once, so they share one workspace. Thread-compatible.
-class ProgramSet {
+// The executables of one program by sequence length, compiled on demand. They never run at once,
+// so they share one workspace. Thread-compatible.
+class ExecutableCache {
  public:
   // Binds everything but the workspace of a new executable.
   using Binder = absl::FunctionRef<absl::Status(Executable* executable)>;
 
-  // `options.seq` is set by Get. `context` must outlive the set.
-  ProgramSet(const ModelContext* context, const BuildOptions& options, bool gradients,
-             const OptimizeOptions& optimize)
+  // `options.seq` is set by Get. `context` must outlive the cache.
+  ExecutableCache(const ModelContext* context, const BuildOptions& options, bool gradients,
+                  const OptimizeOptions& optimize)
       : context_(context), options_(options), gradients_(gradients), optimize_(optimize) {}
-  ProgramSet(const ModelContext* context, const BuildOptions& options, bool gradients)
-      : ProgramSet(context, options, gradients, context->optimize) {}
+  ExecutableCache(const ModelContext* context, const BuildOptions& options, bool gradients)
+      : ExecutableCache(context, options, gradients, context->optimize) {}
 
   absl::StatusOr<const Executable*> Get(int64_t seq, Binder bind);
 

@@ -25,7 +25,7 @@ bool SumsSquaresInProgram(const ModelContext& context);
 
 // Bytes of what a training session allocates. All of it exists from the first step to the last.
 struct TrainMemory {
-  int64_t weights = 0;      // f32; in bf16 the program reads the upper halves of matrices in place
+  int64_t weights = 0;      // f32; in bf16 the program reads the high planes of matrices in place
   int64_t gradients = 0;    // with their sum over micro-batches, where there are several
   int64_t moments = 0;      // AdamW's two
   int64_t norm_states = 0;  // with what they were before the step and before the micro-batch

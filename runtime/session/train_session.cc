@@ -77,17 +77,17 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, T
       grad_squares_(SumsSquaresInProgram(*context)
                         ? static_cast<int64_t>(context->parameters.size()) * kAlignment
                         : 0),
-      programs_(context, TrainProgram(spec), /*gradients=*/true, TrainPasses(*context, spec)) {}
+      executables_(context, TrainProgram(spec), /*gradients=*/true, TrainPasses(*context, spec)) {}
 
 std::vector<AdamWSegment> TrainSession::MakeSegments() const {
   std::vector<AdamWSegment> segments;
   for (size_t i = 0; i < context_->parameters.size(); ++i) {
     const ParameterSpec& parameter = context_->parameters[i];
     const ParameterLayout::Entry& entry = parameters_.layout().entries[i];
-    const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.asks_for_decay;
+    const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.weight_decay;
     segments.push_back({entry.begin, entry.end,
                         decays ? static_cast<float>(spec_.weight_decay) : 0.0f,
-                        static_cast<float>(parameter.lr_scale), parameters_.in_halves(i)});
+                        static_cast<float>(parameter.lr_scale), parameters_.is_split(i)});
   }
   return segments;
 }
@@ -115,7 +115,7 @@ TrainMemory TrainSession::memory() const {
   memory.norm_states =
       parameters_.states().size * kFloat + states_before_step_.size() + states_before_batch_.size();
   memory.inputs = tokens_.size() + positions_.size() + targets_.size() + loss_.size();
-  memory.workspace = programs_.workspace_bytes();
+  memory.workspace = executables_.workspace_bytes();
   return memory;
 }
 
@@ -162,7 +162,7 @@ void TrainSession::FillInputs(int64_t index) {
 absl::StatusOr<const Executable*> TrainSession::ProgramOf(int64_t seq) {
   const StageTimer timer(profile_, "compiling");
   const auto bind = [this](Executable* executable) { return BindExecutable(executable); };
-  return programs_.Get(seq, bind);
+  return executables_.Get(seq, bind);
 }
 
 absl::Status TrainSession::RunProgram(const Executable& executable) {
@@ -262,7 +262,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   adamw.grad_scale = static_cast<float>(mean * clip);
   const StageTimer timer(profile_, "optimizer");
   const ScopedNoDenormals no_denormals(!keeps_denormals_);
-  AdamWUpdate(segments_, adamw, {grad, parameters_.room(), m_.as<float>(), v_.as<float>()},
+  AdamWUpdate(segments_, adamw, {grad, parameters_.raw_storage(), m_.as<float>(), v_.as<float>()},
               threads_);
   result.step = ++step_;
   return result;

@@ -14,15 +14,15 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
-#include "runtime/kernels/simd/optimizer.h"
 #include "runtime/data/batches.h"
+#include "runtime/kernels/simd/optimizer.h"
+#include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
 #include "runtime/session/program.h"
 #include "runtime/session/schedule.h"
 #include "runtime/session/step_profile.h"
 #include "runtime/session/train_memory.h"
-#include "runtime/session/weight_copies.h"
 #include "runtime/spec/train_spec.h"
 
 namespace plumb {
@@ -72,16 +72,16 @@ class TrainSession {
   TrainMemory memory() const;
 
   // The parameters as the session's programs read them: all of them in place.
-  const WeightCopies& weights() const { return weights_; }
+  const PackedWeights& weights() const { return weights_; }
 
-  // To go on from a step that was done before: write weights and norms' buffers into parameters(),
-  // moments into these, which have its layout, and say which step it was.
+  // To resume after a step: write weights and norms' buffers into parameters(), moments into
+  // these, which have its layout, and call ResumeAt with the number of steps done.
   struct Moments {
     float* m;
     float* v;
   };
   Moments moments() const { return {m_.as<float>(), v_.as<float>()}; }
-  void GoOnAfter(int64_t step) { step_ = step; }
+  void ResumeAt(int64_t step) { step_ = step; }
 
  private:
   TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,
@@ -108,7 +108,7 @@ class TrainSession {
   int64_t step_ = 0;
 
   ParameterStore parameters_;
-  WeightCopies weights_;
+  PackedWeights weights_;
   AlignedBuffer grad_, grad_sum_, m_, v_;  // grad_sum_ only when gradients accumulate
   // The states of norms before the step and before the micro-batch that runs.
   AlignedBuffer states_before_step_, states_before_batch_;
@@ -118,7 +118,7 @@ class TrainSession {
   Batch batch_;
   AlignedBuffer tokens_, positions_, targets_, loss_;
   AlignedBuffer grad_squares_;  // a cache line each parameter; empty: the program sums no squares
-  ProgramSet programs_;
+  ExecutableCache executables_;
 
   StepProfile* profile_ = nullptr;  // null: off
   std::unique_ptr<Probe> probe_;    // null: off

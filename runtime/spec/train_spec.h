@@ -24,7 +24,7 @@ struct TrainSpec {
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double weight_decay = 0.1;
-  bool decay_everything = false;  // else matrices, and what asks for it
+  bool decay_everything = false;  // else matrices, and parameters that set weight_decay
   double grad_clip = 1;           // 0 = never
   ScheduleKind schedule = ScheduleKind::kConstant;
   int64_t warmup_steps = 0;

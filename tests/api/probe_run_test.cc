@@ -1,4 +1,4 @@
-// Probes of a run, through the public headers: the file, the report, and going on.
+// Probes of a run, through the public headers: the file, the report, and resuming.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -104,7 +104,7 @@ TEST_F(ProbeRunTest, ARunWithoutADirectoryIsProbedToo) {
   EXPECT_GT(report->probe->activations.size(), 5u);
 }
 
-TEST_F(ProbeRunTest, AResumedRunGoesOnAsItWasBegunToTheSameBytes) {
+TEST_F(ProbeRunTest, AResumedRunKeepsItsProbesToTheSameBytes) {
   TrainRequest request = Probed(2, {"*.residual", "grad.*.residual"});
   request.train_overrides = {{"checkpoint_interval", "3"}};
   TestRun::Steps(test_.Open(request).get(), 8);

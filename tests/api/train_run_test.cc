@@ -197,7 +197,7 @@ TEST_F(TrainRunTest, AnInterruptedRunEndsAsOneThatWasNot) {
   }
 }
 
-TEST_F(TrainRunTest, ABf16RunIsRecordedAndGoesOnToTheSameBits) {
+TEST_F(TrainRunTest, ABf16RunIsRecordedAndResumesToTheSameBits) {
   TrainRequest request = test_.Request("");
   request.train_overrides = {{"dtype", "BF16"}};
   const auto whole = test_.Open(request);
@@ -219,7 +219,7 @@ TEST_F(TrainRunTest, ARunKeepsItsDType) {
   TrainRequest request = test_.Resume();
   request.train_overrides = {{"dtype", "BF16"}};
   ExpectError(request, absl::StatusCode::kInvalidArgument,
-              {"was begun with dtype \"f32\", not \"bf16\""});
+              {"was started with dtype \"f32\", not \"bf16\""});
   request.train_overrides = {{"dtype", "F32"}};
   EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 99).size(), 8u);
 }
@@ -242,7 +242,7 @@ TEST_F(TrainRunTest, ComputingBlocksAgainChangesNoLoss) {
   EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 8), losses);
 }
 
-TEST_F(TrainRunTest, ARunGoesOnWithMoreStepsWhenTold) {
+TEST_F(TrainRunTest, ARunContinuesWithMoreStepsOnRequest) {
   Begin(8);
   TrainRequest request = test_.Resume();
   EXPECT_TRUE(test_.Open(request)->done());

@@ -214,7 +214,7 @@ TEST_F(TrainedModelTest, MistakesInOptionsAreErrors) {
     change(&wrong);
     EXPECT_EQ(error(wrong).code(), absl::StatusCode::kInvalidArgument);
   }
-  EXPECT_TRUE(model->Generate({}).ok()) << "and goes on working";
+  EXPECT_TRUE(model->Generate({}).ok()) << "and still works";
 }
 
 // Documents end by themselves, or when the context is full.
@@ -254,8 +254,8 @@ TEST_F(TrainedModelTest, ATextMayBeLongerThanTheContext) {
   EXPECT_EQ(TextOf(model.get(), options), result->text.substr(0, 10));
 }
 
-// Past a full context a text goes on from its newer half.
-TEST_F(TrainedModelTest, ALongTextGoesOnFromItsNewestTokens) {
+// Past a full context a text continues from its newer half.
+TEST_F(TrainedModelTest, ALongTextContinuesFromItsNewestTokens) {
   test_.dir().Write("train.pbtxt", kTextTraining);
   Train({{"seed", "2"}});
   const auto model = Open(test_.out());

@@ -1,4 +1,4 @@
-// Studies that are stopped from outside, at a moment of nobody's choosing, and begun again.
+// Studies that are stopped from outside, at an arbitrary moment, and resumed.
 
 #include <gmock/gmock.h>
 #include <signal.h>

@@ -93,7 +93,7 @@ TEST_F(CompareStudyTest, AGridIsEveryCombinationOfItsValues) {
   EXPECT_TRUE(Exists("study/runs/post-n_layer=2-learning_rate=1e-3-seed1/model.pbtxt"));
 }
 
-TEST_F(CompareStudyTest, ARunThatDivergesIsARowAndTheOthersGoOn) {
+TEST_F(CompareStudyTest, ARunThatDivergesIsARowAndTheOthersContinue) {
   // The loss of the second step overflows, whatever the model.
   const Finished result = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
   ASSERT_EQ(result.exit_code, 0) << result.err;

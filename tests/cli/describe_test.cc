@@ -98,9 +98,9 @@ TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
   EXPECT_EQ(one["batch"], 1);
   EXPECT_EQ(one["gradients"], plain["weights"]);
   EXPECT_LT(one["workspace"], plain["workspace"]);
-  const auto halves = memory({"--dtype", "bf16"});
-  EXPECT_EQ(halves["weights"], plain["weights"]);
-  EXPECT_LT(halves["workspace"], plain["workspace"]);
+  const auto bf16 = memory({"--dtype", "bf16"});
+  EXPECT_EQ(bf16["weights"], plain["weights"]);
+  EXPECT_LT(bf16["workspace"], plain["workspace"]);
   const auto again = memory({"--recompute", "block"});
   EXPECT_EQ(again["recompute"], "block");
   EXPECT_LT(again["workspace"], plain["workspace"]);

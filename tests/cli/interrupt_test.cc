@@ -57,7 +57,7 @@ TEST_F(InterruptTest, SigtermDoesTheSame) {
   ExpectResumesAsIfUnbroken("run", 5);
 }
 
-TEST_F(InterruptTest, AKilledRunGoesOnFromItsLastCheckpoint) {
+TEST_F(InterruptTest, AKilledRunResumesFromItsLastCheckpoint) {
   const Finished result = TrainAndSignal("run", 35, SIGKILL);
   EXPECT_EQ(result.signal, SIGKILL);
   EXPECT_TRUE(Exists("run/latest"));

@@ -59,12 +59,12 @@ TEST_F(ProbeTest, PointsAreChosenByGlob) {
   EXPECT_TRUE(probes[0]["parameters"].empty());
 }
 
-TEST_F(ProbeTest, AResumedRunGoesOnProbing) {
+TEST_F(ProbeTest, AResumedRunKeepsProbing) {
   ASSERT_EQ(Train("whole", {"--probe-every", "4"}).exit_code, 0);
-  ASSERT_EQ(Train("halves", {"--probe-every", "4", "--stop-at", "9"}).exit_code, 0);
-  const Finished rest = RunPlumb({"train", "--resume", "--out", "halves", "--data", "names.txt"});
+  ASSERT_EQ(Train("resumed", {"--probe-every", "4", "--stop-at", "9"}).exit_code, 0);
+  const Finished rest = RunPlumb({"train", "--resume", "--out", "resumed", "--data", "names.txt"});
   ASSERT_EQ(rest.exit_code, 0) << rest.err;
-  EXPECT_EQ(Read("halves/probes.jsonl"), Read("whole/probes.jsonl"));
+  EXPECT_EQ(Read("resumed/probes.jsonl"), Read("whole/probes.jsonl"));
 }
 
 TEST_F(ProbeTest, MistakesAreSaidBeforeARunIsBegun) {

@@ -45,7 +45,7 @@ TEST_F(SampleTest, IsReproducibleForASeed) {
   EXPECT_NE(Sample({"--seed", "8", "--temperature", "1"}), first);
 }
 
-TEST_F(SampleTest, GoesOnFromThePrompt) {
+TEST_F(SampleTest, ContinuesThePrompt) {
   EXPECT_THAT(Sample({"--prompt", "gra", "--num", "1"}), StartsWith("gra"));
   EXPECT_EQ(Sample({"--prompt", "", "--num", "2"}), Sample({"--num", "2"}));
   EXPECT_EQ(Sample({"--prompt=", "--num", "2"}), Sample({"--num", "2"}));

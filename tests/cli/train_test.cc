@@ -1,4 +1,4 @@
-// plumb train: losses that repeat bit for bit, and runs that go on as if they had never stopped.
+// plumb train: losses that repeat bit for bit, and runs that resume as if they had never stopped.
 
 #include <gmock/gmock.h>
 
@@ -42,12 +42,12 @@ TEST_F(TrainTest, TheDTypeIsAnOptionThatARunKeeps) {
   EXPECT_NE(Losses("bf16"), Losses("f32"));
   EXPECT_THAT(Read("bf16/train.pbtxt"), HasSubstr("dtype: BF16"));
   const Finished half =
-      RunPlumb(TrainArguments("halves", 60, {"--dtype", "bf16", "--stop-at", "30"}));
+      RunPlumb(TrainArguments("resumed", 60, {"--dtype", "bf16", "--stop-at", "30"}));
   EXPECT_EQ(half.exit_code, 0) << half.err;
   const Finished rest =
-      RunPlumb({"train", "--resume", "--out", "halves", "--data", "names.txt", "--json"});
+      RunPlumb({"train", "--resume", "--out", "resumed", "--data", "names.txt", "--json"});
   ASSERT_EQ(rest.exit_code, 0) << rest.err;
-  EXPECT_EQ(Losses("halves"), Losses("bf16"));
+  EXPECT_EQ(Losses("resumed"), Losses("bf16"));
   EXPECT_EQ(nlohmann::json::parse(rest.out, nullptr, false)["dtype"], "bf16");
   Train("again", {"--recompute", "block"});
   EXPECT_EQ(Losses("again"), Losses("f32"));
@@ -55,16 +55,16 @@ TEST_F(TrainTest, TheDTypeIsAnOptionThatARunKeeps) {
 
 TEST_F(TrainTest, StoppingAndResumingChangesNothing) {
   Train("whole");
-  const Finished half = RunPlumb(TrainArguments("halves", 60, {"--stop-at", "30"}));
+  const Finished half = RunPlumb(TrainArguments("resumed", 60, {"--stop-at", "30"}));
   EXPECT_EQ(half.exit_code, 0) << half.err;
-  EXPECT_EQ(Losses("halves").size(), 30u);
-  EXPECT_TRUE(Exists("halves/checkpoints/step-000030/model.safetensors"));
-  EXPECT_THAT(half.err, HasSubstr("--resume --out halves"));
+  EXPECT_EQ(Losses("resumed").size(), 30u);
+  EXPECT_TRUE(Exists("resumed/checkpoints/step-000030/model.safetensors"));
+  EXPECT_THAT(half.err, HasSubstr("--resume --out resumed"));
   const Finished rest =
-      RunPlumb({"train", "--resume", "--out", "halves", "--data", "names.txt", "--json"});
+      RunPlumb({"train", "--resume", "--out", "resumed", "--data", "names.txt", "--json"});
   ASSERT_EQ(rest.exit_code, 0) << rest.err;
-  EXPECT_EQ(Losses("halves"), Losses("whole"));
-  EXPECT_EQ(Read("halves/checkpoints/step-000060/model.safetensors"),
+  EXPECT_EQ(Losses("resumed"), Losses("whole"));
+  EXPECT_EQ(Read("resumed/checkpoints/step-000060/model.safetensors"),
             Read("whole/checkpoints/step-000060/model.safetensors"));
 
   // The summary is the whole run's, not that of the second half.
@@ -80,13 +80,13 @@ TEST_F(TrainTest, StoppingAndResumingChangesNothing) {
 
 TEST_F(TrainTest, ResumingTheSameCommandLineWorksToo) {
   Train("whole");
-  RunPlumb(TrainArguments("halves", 60, {"--stop-at", "7"}));
-  const Finished rest = RunPlumb(TrainArguments("halves", 60, {"--resume"}));
+  RunPlumb(TrainArguments("resumed", 60, {"--stop-at", "7"}));
+  const Finished rest = RunPlumb(TrainArguments("resumed", 60, {"--resume"}));
   EXPECT_EQ(rest.exit_code, 0) << rest.err;
-  EXPECT_EQ(Losses("halves"), Losses("whole"));
-  const Finished again = RunPlumb(TrainArguments("halves", 60, {"--resume"}));
+  EXPECT_EQ(Losses("resumed"), Losses("whole"));
+  const Finished again = RunPlumb(TrainArguments("resumed", 60, {"--resume"}));
   EXPECT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_EQ(Losses("halves"), Losses("whole"));
+  EXPECT_EQ(Losses("resumed"), Losses("whole"));
 }
 
 // Rounding is the engine's: a run that is resumed under another goes on, and says so.

@@ -110,15 +110,15 @@ TEST_F(FuseProductsTest, ActivationsGoIntoTheProduct) {
             "matmul_act(x w bias) -> y\n");
 }
 
-TEST_F(FuseProductsTest, WhereThereIsAGradientTheSlopeIsKept) {
+TEST_F(FuseProductsTest, WhereThereIsAGradientTheDerivativeIsKept) {
   EXPECT_EQ(NodesAfter("fuse-activations",
                        [](GraphBuilder& b) {
                          const ValueId pre = Linear(b, X(b), Weight(b, "w"), "pre");
                          b.Output("y", Act(b, pre, "y"));
                          b.Output("out", ActGrad(b, pre, X(b, "dy"), "dpre"));
                        }),
-            "matmul_act(x w) -> y y.slope\n"
-            "mul(dy y.slope) -> dpre\n");
+            "matmul_act(x w) -> y y.derivative\n"
+            "mul(dy y.derivative) -> dpre\n");
 }
 
 TEST_F(FuseProductsTest, GradientsOfActivationsGoIntoTheProductWhereTheyWere) {
@@ -131,9 +131,9 @@ TEST_F(FuseProductsTest, GradientsOfActivationsGoIntoTheProductWhereTheyWere) {
                          b.Output("rows", b.Apply("sum_rows", {x}, {}, "rows"));
                          b.Output("out", ActGrad(b, pre, dy, "dpre"));
                        }),
-            "matmul_act(x w) -> y y.slope\n"
+            "matmul_act(x w) -> y y.derivative\n"
             "sum_rows(x) -> rows\n"
-            "matmul_act_grad(x w y.slope) -> dpre\n");
+            "matmul_act_grad(x w y.derivative) -> dpre\n");
 }
 
 TEST_F(FuseProductsTest, AGradientThatIsReadElsewhereIsMadeByItself) {
@@ -146,10 +146,10 @@ TEST_F(FuseProductsTest, AGradientThatIsReadElsewhereIsMadeByItself) {
                          b.Output("rows", b.Apply("sum_rows", {dy}, {}, "rows"));
                          b.Output("out", ActGrad(b, pre, dy, "dpre"));
                        }),
-            "matmul_act(x w) -> y y.slope\n"
+            "matmul_act(x w) -> y y.derivative\n"
             "matmul(x w) -> dy\n"
             "sum_rows(dy) -> rows\n"
-            "mul(dy y.slope) -> dpre\n");
+            "mul(dy y.derivative) -> dpre\n");
 }
 
 TEST_F(FuseProductsTest, AnActivationWhoseArgumentIsReadElsewhereStays) {
@@ -167,7 +167,7 @@ TEST_F(FuseProductsTest, AnActivationWhoseArgumentIsReadElsewhereStays) {
   EXPECT_EQ(nodes([](GraphBuilder& b, ValueId pre) { b.Output("z", Act(b, pre, "z")); }),
             apart + "act(pre) -> z\n");
   EXPECT_EQ(
-      nodes([](GraphBuilder& b, ValueId pre) {  // the slope of something else
+      nodes([](GraphBuilder& b, ValueId pre) {  // the derivative of something else
         b.Output("z", b.Apply("act_grad", {pre, X(b, "dz")}, {{"kind", std::string("gelu")}}, "z"));
       }),
       apart + "act_grad(pre dz) -> z\n");

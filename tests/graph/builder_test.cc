@@ -42,7 +42,7 @@ TEST_F(BuilderTest, NamesAreMadeUnique) {
   EXPECT_EQ(name(halves[1]), "half.1");
 }
 
-TEST_F(BuilderTest, GoesOnWithAGraphWithoutTakingItsNames) {
+TEST_F(BuilderTest, AppendsToAGraphWithoutTakingItsNames) {
   GraphBuilder first(&ops_);
   const ValueId x = first.Parameter("x", F32({4}));
   first.Output("total", first.Apply("sum", {x}, {}, "total"));

@@ -187,7 +187,7 @@ class Trial {
         if (p_.epilogue == Epilogue::kMul) y *= operand;
         if (p_.epilogue == Epilogue::kActivation) {
           y = ReferenceActivation(spec_.activation, sum);
-          derivative = ReferenceActivationSlope(spec_.activation, sum);
+          derivative = ReferenceActivationDerivative(spec_.activation, sum);
         }
         const double rounding = p_.out == DType::kBF16 ? 1.0 / 256 : 0;
         const double tolerance = 3e-6 * (magnitude + 1) * std::max(1.0, std::abs(operand));

@@ -26,7 +26,7 @@ struct Weights {
 
   Weights(int64_t rows, int64_t width)
       : f32(Draw(rows * width, "w")), bf16(f32.size()), n(rows), k(width) {
-    HighHalves(f32.data(), n * k, 1, bf16.data());
+    HighBf16(f32.data(), n * k, 1, bf16.data());
   }
   const void* data(DType dtype) const {
     if (dtype == DType::kF32) return f32.data();
@@ -51,11 +51,11 @@ TEST(GemvTest, RowsDoNotDependOnHowManyThereAre) {
         std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
         for (int64_t i = 0; i < kMaxGemvRows; ++i) {
           multiply({1, n, k, x.data() + i * k, w.data(dtype), bias.data(), alone.data() + i * n}, 0,
-                   n / kGemvBands);
+                   n / kGemvStreams);
         }
         for (int64_t m = 2; m <= kMaxGemvRows; ++m) {
           std::vector<float> y(static_cast<size_t>(m * n));
-          multiply({m, n, k, x.data(), w.data(dtype), bias.data(), y.data()}, 0, n / kGemvBands);
+          multiply({m, n, k, x.data(), w.data(dtype), bias.data(), y.data()}, 0, n / kGemvStreams);
           EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
               << m << " rows, " << DTypeName(dtype) << " on " << target;
         }
@@ -75,7 +75,7 @@ TEST(GemvTest, ColumnsDoNotDependOnHowTheyAreCut) {
       const auto args = [&](std::vector<float>* y) {
         return GemvArgs{m, n, k, x.data(), w.data(dtype), nullptr, y->data()};
       };
-      multiply(args(&whole), 0, n / kGemvBands);
+      multiply(args(&whole), 0, n / kGemvStreams);
       int64_t begin = 0;
       for (const int64_t end : {1, 2, 4, 7, 10}) {
         multiply(args(&cut), begin, end);
@@ -96,9 +96,9 @@ TEST(GemvTest, AgreesWithSumsInDoubleForEveryFormat) {
         std::vector<float> y(static_cast<size_t>(m * n));
         std::vector<uint16_t> half(y.size());
         GemvArgs args{m, n, k, x.data(), w.data(dtype), bias.data(), y.data()};
-        SelectGemv(dtype, DType::kF32)(args, 0, n / kGemvBands);
+        SelectGemv(dtype, DType::kF32)(args, 0, n / kGemvStreams);
         args.y = half.data();
-        SelectGemv(dtype, DType::kBF16)(args, 0, n / kGemvBands);
+        SelectGemv(dtype, DType::kBF16)(args, 0, n / kGemvStreams);
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < n; ++j) {
             double sum = bias[j];
@@ -122,11 +122,11 @@ TEST(GemvTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
     const Weights w(n, k);
     const std::vector<float> x = Draw(kMaxGemvRows * k, "x"), bias = Draw(n, "bias");
     std::vector<uint16_t> half(x.size());
-    HighHalves(x.data(), kMaxGemvRows * k, 1, half.data());
+    HighBf16(x.data(), kMaxGemvRows * k, 1, half.data());
     std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
     for (int64_t i = 0; i < kMaxGemvRows; ++i) {
       multiply({1, n, k, half.data() + i * k, w.bf16.data(), bias.data(), alone.data() + i * n}, 0,
-               n / kGemvBands);
+               n / kGemvStreams);
       for (int64_t j = 0; j < n; ++j) {
         double sum = bias[j];
         for (int64_t l = 0; l < k; ++l) {
@@ -139,10 +139,10 @@ TEST(GemvTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
       std::vector<float> y(static_cast<size_t>(m * n));
       std::vector<uint16_t> y_half(y.size());
       GemvArgs args{m, n, k, half.data(), w.bf16.data(), bias.data(), y.data()};
-      multiply(args, 0, n / kGemvBands);
+      multiply(args, 0, n / kGemvStreams);
       EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0) << m;
       args.y = y_half.data();
-      FastBf16Gemv(DType::kBF16)(args, 0, n / kGemvBands);
+      FastBf16Gemv(DType::kBF16)(args, 0, n / kGemvStreams);
       for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y_half[i], Bf16FromFloat(y[i]));
     }
   }
@@ -155,7 +155,7 @@ TEST(GemvTest, AJobOnThreadsIsThatOfOneThread) {
   const std::array<Weights, 2> w = {Weights(n[0], k), Weights(n[1], k)};
   const std::vector<float> x = Draw(m * k, "x");
   std::vector<uint16_t> half(x.size());
-  HighHalves(x.data(), m * k, 1, half.data());
+  HighBf16(x.data(), m * k, 1, half.data());
   for (const DType dtype : kFormats) {
     const bool bf16 = dtype == DType::kBF16;
     const DType x_dtype = bf16 ? DType::kBF16 : DType::kF32;

@@ -127,8 +127,8 @@ TEST(AdamWTest, HasNothingToDoWithoutSegments) {
   AdamWUpdate({}, StepNumber(1), {nullptr, nullptr, nullptr, nullptr}, 4);
 }
 
-// Every second segment in halves: of one element, of odd lengths, of more than a task's elements.
-TEST(AdamWTest, OverHalvesItIsTheSameToTheBit) {
+// Every second segment split: of one element, of odd lengths, of more than a task's elements.
+TEST(AdamWTest, OverSplitParametersItIsTheSameToTheBit) {
   const std::vector<AdamWSegment> floats = {
       {0, 1, 0.1f, 1.0f},       {32, 49, 0.0f, 0.5f},        {64, 80, 0.1f, 1.0f},
       {96, 70039, 0.05f, 2.0f}, {70048, 100000, 0.0f, 1.0f},
@@ -145,20 +145,20 @@ TEST(AdamWTest, OverHalvesItIsTheSameToTheBit) {
     for (const int threads : {1, 4}) {
       for (const size_t first : {size_t{0}, size_t{1}}) {
         std::vector<AdamWSegment> segments = floats;
-        for (size_t s = first; s < segments.size(); s += 2) segments[s].in_halves = true;
+        for (size_t s = first; s < segments.size(); s += 2) segments[s].is_split = true;
         State got = want = {start, std::vector<float>(kSize), std::vector<float>(kSize)};
         const AlignedBuffer param(kSize * 4);
         const auto move = [&](bool into) {
           for (const AdamWSegment& segment : segments) {
             const int64_t n = segment.end - segment.begin;
-            float* room = param.as<float>() + segment.begin;
+            float* storage = param.as<float>() + segment.begin;
             float* values = got.param.data() + segment.begin;
-            if (!segment.in_halves) {
-              std::copy_n(into ? values : room, n, into ? room : values);
+            if (!segment.is_split) {
+              std::copy_n(into ? values : storage, n, into ? storage : values);
             } else if (into) {
-              SplitFloats(values, n, 1, HalvesIn(room, n));
+              SplitFloats(values, n, 1, SplitF32In(storage, n));
             } else {
-              JoinFloats(HalvesIn(room, n), n, 1, values);
+              JoinFloats(SplitF32In(storage, n), n, 1, values);
             }
           }
         };
@@ -176,7 +176,7 @@ TEST(AdamWTest, OverHalvesItIsTheSameToTheBit) {
         EXPECT_EQ(got.param, want.param) << target;
         EXPECT_EQ(got.m, want.m) << target;
         EXPECT_EQ(got.v, want.v) << target;
-        // What lies beside the halves of the segment of one element is still zero.
+        // What lies beside the planes of the segment of one element is still zero.
         for (int64_t e = 2; e < 64 && first == 0; ++e) {
           ASSERT_TRUE(e == 32 || param.as<uint16_t>()[e] == 0) << e << " on " << target;
         }
@@ -185,23 +185,23 @@ TEST(AdamWTest, OverHalvesItIsTheSameToTheBit) {
   });
 }
 
-// An optimizer that loses its footing must not go on in silence.
-TEST(AdamWTest, AWeightThatBecomesNaNIsOneInBothHalves) {
+// An optimizer that loses its footing must not continue in silence.
+TEST(AdamWTest, AWeightThatBecomesNaNIsOneInHighAndInTheWhole) {
   ForEachSimdTarget([](const std::string& target) {
     constexpr int64_t kN = 21;
     const std::vector<float> grad(kN, 1.0f);
     std::vector<float> m(kN), v(kN);
     const AlignedBuffer param(32 * 4);
     const std::vector<float> start(kN, 1.0f);
-    const FloatHalves halves = HalvesIn(param.as<float>(), kN);
-    SplitFloats(start.data(), kN, 1, halves);
+    const SplitF32 split = SplitF32In(param.as<float>(), kN);
+    SplitFloats(start.data(), kN, 1, split);
     m[3] = m[20] = std::numeric_limits<float>::quiet_NaN();
     AdamWUpdate({{0, kN, 0.0f, 1.0f, true}}, StepNumber(1),
                 {grad.data(), param.as<float>(), m.data(), v.data()}, 1);
     for (int64_t i = 0; i < kN; ++i) {
       const bool bad = i == 3 || i == 20;
-      EXPECT_EQ(std::isnan(FloatFromBf16(halves.high[i])), bad) << i << " on " << target;
-      EXPECT_EQ(std::isnan(JoinHalves(halves.high[i], halves.low[i])), bad) << i;
+      EXPECT_EQ(std::isnan(FloatFromBf16(split.high[i])), bad) << i << " on " << target;
+      EXPECT_EQ(std::isnan(JoinFloat(split.high[i], split.low[i])), bad) << i;
     }
   });
 }

@@ -25,7 +25,7 @@ uint32_t BitsOf(float value) {
   return bits;
 }
 
-// Every upper half, with the lower ones at which something happens.
+// Every high, with the lows at which something happens.
 std::vector<float> AllKinds() {
   std::vector<float> values;
   for (uint32_t top = 0; top < 0x10000u; ++top) {
@@ -36,11 +36,11 @@ std::vector<float> AllKinds() {
   return values;
 }
 
-TEST(FloatHalvesTest, EveryFloatComesBackAndNaNsStayNaNs) {
+TEST(SplitF32Test, EveryFloatComesBackAndNaNsStayNaNs) {
   for (const float value : AllKinds()) {
     uint16_t high, low;
     SplitFloat(value, &high, &low);
-    const float back = JoinHalves(high, low);
+    const float back = JoinFloat(high, low);
     if (std::isnan(value)) {
       ASSERT_TRUE(std::isnan(back)) << std::hex << BitsOf(value);
       ASSERT_TRUE(std::isnan(FloatFromBf16(high))) << std::hex << BitsOf(value);
@@ -51,7 +51,7 @@ TEST(FloatHalvesTest, EveryFloatComesBackAndNaNsStayNaNs) {
   }
 }
 
-TEST(FloatHalvesTest, TheUpperHalfIsTheNearestBf16AndTiesGoAwayFromZero) {
+TEST(SplitF32Test, HighIsTheNearestBf16AndTiesGoAwayFromZero) {
   for (const float value : AllKinds()) {
     uint16_t high, low;
     SplitFloat(value, &high, &low);
@@ -66,7 +66,7 @@ TEST(FloatHalvesTest, TheUpperHalfIsTheNearestBf16AndTiesGoAwayFromZero) {
   EXPECT_EQ(low, 0u);
 }
 
-TEST(FloatHalvesTest, KernelsAgreeWithTheScalarsAndWriteNothingBeside) {
+TEST(SplitF32Test, KernelsAgreeWithTheScalarsAndWriteNothingBeside) {
   const std::vector<float> kinds = AllKinds();
   ForEachSimdTarget([&](const std::string& target) {
     for (const size_t n :
@@ -76,7 +76,7 @@ TEST(FloatHalvesTest, KernelsAgreeWithTheScalarsAndWriteNothingBeside) {
         std::vector<uint16_t> high(n + 1, kUntouched), low(high), alone(high);
         const int64_t count = static_cast<int64_t>(n);
         SplitFloats(kinds.data(), count, threads, {high.data(), low.data()});
-        HighHalves(kinds.data(), count, threads, alone.data());
+        HighBf16(kinds.data(), count, threads, alone.data());
         std::vector<float> back(n + 1, 7.0f);
         JoinFloats({high.data(), low.data()}, count, threads, back.data());
         for (size_t i = 0; i < n; ++i) {
@@ -84,7 +84,7 @@ TEST(FloatHalvesTest, KernelsAgreeWithTheScalarsAndWriteNothingBeside) {
           SplitFloat(kinds[i], &want_high, &want_low);
           ASSERT_EQ(high[i], want_high) << target << std::hex << " " << BitsOf(kinds[i]);
           ASSERT_EQ(low[i], want_low) << target << std::hex << " " << BitsOf(kinds[i]);
-          ASSERT_EQ(BitsOf(back[i]), BitsOf(JoinHalves(want_high, want_low))) << target;
+          ASSERT_EQ(BitsOf(back[i]), BitsOf(JoinFloat(want_high, want_low))) << target;
         }
         EXPECT_EQ(alone, high) << target;
         EXPECT_EQ(high[n], kUntouched) << target;
@@ -95,18 +95,18 @@ TEST(FloatHalvesTest, KernelsAgreeWithTheScalarsAndWriteNothingBeside) {
   });
 }
 
-TEST(FloatHalvesTest, TheyStandInTheRoomOfTheirFloats) {
+TEST(SplitF32Test, PlanesFitTheStorageOfTheFloats) {
   for (const int64_t n : {0, 1, 31, 32, 33, 64, 1000}) {
-    const int64_t room = (n + 31) / 32 * 32;
-    const AlignedBuffer buffer(room * 4 + 64);
-    const FloatHalves halves = HalvesIn(buffer.as<float>(), n);
+    const int64_t storage = (n + 31) / 32 * 32;
+    const AlignedBuffer buffer(storage * 4 + 64);
+    const SplitF32 split = SplitF32In(buffer.as<float>(), n);
     const auto offset = [&](const uint16_t* plane) {
       return reinterpret_cast<const std::byte*>(plane) - buffer.data();
     };
-    EXPECT_EQ(offset(halves.high), 0);
-    EXPECT_GE(offset(halves.low), 2 * n);
-    EXPECT_EQ(offset(halves.low) % kAlignment, 0);
-    EXPECT_LE(offset(halves.low) + 2 * n, room * 4) << n;
+    EXPECT_EQ(offset(split.high), 0);
+    EXPECT_GE(offset(split.low), 2 * n);
+    EXPECT_EQ(offset(split.low) % kAlignment, 0);
+    EXPECT_LE(offset(split.low) + 2 * n, storage * 4) << n;
   }
 }
 

@@ -103,23 +103,23 @@ TEST(TensorStatsTest, DoesNotDependOnTheNumberOfThreads) {
 TEST(TensorStatsTest, OfBf16TheyAreThoseOfTheValuesAsF32) {
   constexpr uint16_t kInfinity = 0x7f80, kNaN = 0xffc0;
   for (const size_t n : {1, 5, 40, 70000}) {
-    std::vector<uint16_t> halves;
+    std::vector<uint16_t> bits;
     std::vector<float> x;
-    const auto add = [&](uint16_t half) {
-      halves.push_back(half);
-      x.push_back(FloatFromBf16(half));
+    const auto add = [&](uint16_t each) {
+      bits.push_back(each);
+      x.push_back(FloatFromBf16(each));
     };
     for (const float value : Numbers(static_cast<int64_t>(n))) add(Bf16FromFloat(value));
-    ExpectEqual(StatsOf(halves.data(), static_cast<int64_t>(halves.size()), 2), Naive(x));
+    ExpectEqual(StatsOf(bits.data(), static_cast<int64_t>(bits.size()), 2), Naive(x));
     add(kNaN);
     add(kInfinity);
-    const TensorStats stats = StatsOf(halves.data(), static_cast<int64_t>(halves.size()), 2);
+    const TensorStats stats = StatsOf(bits.data(), static_cast<int64_t>(bits.size()), 2);
     EXPECT_EQ(stats.nonfinite, 2);
     ExpectEqual(stats, Naive(x));
   }
 }
 
-TEST(TensorStatsTest, OfHalvesTheyAreThoseOfTheFloatsToTheBit) {
+TEST(TensorStatsTest, OfSplitFloatsTheyAreThoseOfTheFloatsToTheBit) {
   for (const int64_t n : {1, 5, 40, 32769, 70000, 2500001}) {
     std::vector<float> x = Numbers(n);
     for (const bool finite : {true, false}) {
@@ -127,7 +127,7 @@ TEST(TensorStatsTest, OfHalvesTheyAreThoseOfTheFloatsToTheBit) {
       std::vector<uint16_t> high(x.size()), low(x.size());
       SplitFloats(x.data(), n, 1, {high.data(), low.data()});
       const TensorStats want = StatsOf(x.data(), n, 1);
-      const TensorStats got = StatsOf(FloatHalves{high.data(), low.data()}, n, 3);
+      const TensorStats got = StatsOf(SplitF32{high.data(), low.data()}, n, 3);
       EXPECT_EQ(got.count, want.count) << n;
       EXPECT_EQ(got.nonfinite, want.nonfinite) << n;
       EXPECT_EQ(got.sum, want.sum) << n;

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/compile/memory_plan.h"
 #include "runtime/compile/optimize.h"
-#include "runtime/session/weight_copies.h"
+#include "runtime/session/packed_weights.h"
 #include "tests/api/test_models.h"
 
 namespace plumb {
@@ -98,7 +98,7 @@ class PassesTest : public ::testing::Test {
   static Results Run(const ModelContext& context, WeightFormat format, bool gradients = true,
                      int threads = 1) {
     const ParameterStore parameters = GenericParameters(context);
-    const WeightCopies weights(context, format, parameters);
+    const PackedWeights weights(context, format, parameters);
     const Tokens tokens = RandomTokens(kBatch, kSeq, 5);
     AlignedBuffer ids(kBatch * kSeq * 4), positions(ids.size()), targets(ids.size());
     for (int32_t i = 0; i < kBatch * kSeq; ++i) {
@@ -112,9 +112,9 @@ class PassesTest : public ::testing::Test {
     std::copy_n(parameters.state_data(), parameters.states().size, states.as<float>());
 
     BuildOptions options = Program(gradients, format);
-    ProgramSet programs(&context, options, gradients);
+    ExecutableCache executables(&context, options, gradients);
     const absl::StatusOr<const Executable*> executable =
-        programs.Get(kSeq, [&](Executable* made) -> absl::Status {
+        executables.Get(kSeq, [&](Executable* made) -> absl::Status {
           absl::Status status = weights.BindWeights(made);
           status.Update(parameters.states().Bind(states.as<float>(), made));
           if (gradients) status.Update(parameters.layout().Bind("grad.", grads.as<float>(), made));

@@ -13,7 +13,7 @@
 #include "runtime/compile/node_cost.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/session/decode_session.h"
-#include "runtime/session/weight_copies.h"
+#include "runtime/session/packed_weights.h"
 #include "runtime/session/work.h"
 #include "tests/api/test_models.h"
 
@@ -90,7 +90,7 @@ class PrefillTest : public ::testing::Test {
     std::vector<int32_t> tokens;
     std::vector<std::vector<float>> logits;
   };
-  static Decoded Decode(const ModelContext& context, const WeightCopies& weights,
+  static Decoded Decode(const ModelContext& context, const PackedWeights& weights,
                         const std::vector<int32_t>& prompt, const std::vector<size_t>& chunks,
                         int threads = 1) {
     Decoded decoded;
@@ -161,7 +161,7 @@ TEST_P(PrefillEveryPlacementTest, PromptsContinueAlike) {
   const std::vector<int32_t> prompt = RandomTokens(1, 30, kVocab)[0];
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
     SCOPED_TRACE(absl::StrCat("format ", static_cast<int>(format)));
-    const WeightCopies weights(*context, format, parameters);
+    const PackedWeights weights(*context, format, parameters);
     // Roundings differ: of sums in another order, of what bf16 keeps, of x beside int8 weights.
     const double tolerance = format == WeightFormat::kF32 ? 1e-5 : 0.03;
     for (const std::vector<size_t>& chunks :
@@ -224,7 +224,7 @@ TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
         absl::StrCat("n_layer: 2 n_head: 4 d_model: 16 d_ff: 24 context_length: 40 vocab_size: ",
                      kVocab, " positions { kind: ROPE } ", text));
     const ParameterStore parameters = GenericParameters(*context);
-    const WeightCopies weights(*context, WeightFormat::kF32, parameters);
+    const PackedWeights weights(*context, WeightFormat::kF32, parameters);
     const std::vector<int32_t> prompt = RandomTokens(1, 30, kVocab)[0];
     context->optimize.disabled = {"last-token"};
     const Decoded full = Decode(*context, weights, prompt, {9, 21});

@@ -1,4 +1,4 @@
-// How near the vector functions come to the true ones, over the range that networks see.
+// The accuracy of the vector functions over the range of values in networks.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -80,13 +80,13 @@ TEST_P(ActivationTest, ValueIsAccurateInTheTailsToo) {
   });
 }
 
-TEST_P(ActivationTest, SlopeIsAccurate) {
+TEST_P(ActivationTest, DerivativeIsAccurate) {
   const ActivationKind kind = *ParseActivationKind(GetParam());
   const std::vector<double> points = Points();
   ForEachSimdTarget([&](const std::string& target) {
     const std::vector<double> dx = Apply("act_grad", GetParam(), points);
     for (size_t i = 0; i < points.size(); ++i) {
-      ASSERT_LE(std::abs(dx[i] - ReferenceActivationSlope(kind, points[i])), 3e-7)
+      ASSERT_LE(std::abs(dx[i] - ReferenceActivationDerivative(kind, points[i])), 3e-7)
           << GetParam() << "'(" << points[i] << ") on " << target;
     }
   });

@@ -47,7 +47,7 @@ class NormOpsTest : public testing::Test {
 
 const char* const kRowWise[] = {"layer_norm", "rms_norm", "none", "test.tanh",
                                 "test.tanh_residual"};
-// One row; rows off the cache lines; several chunks, tasks and strips.
+// One row; rows off the cache lines; several chunks, tasks and row blocks.
 const std::pair<Shape, int64_t> kShapes[] = {
     {{1, 16}, 16}, {{5, 33}, 33}, {{3, 67, 100}, 100}, {{300, 128}, 64}};
 

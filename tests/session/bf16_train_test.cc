@@ -104,17 +104,17 @@ TEST_F(Bf16TrainTest, ProgramsReadTheWeightsInPlaceRoundedAfterEveryStep) {
   for (int step = 0; step < 3; ++step) {
     int64_t differing = 0, matrices = 0;
     for (size_t i = 0; i < context->parameters.size(); ++i) {
-      ASSERT_EQ(session->parameters().in_halves(i), context->parameters[i].is_matrix());
+      ASSERT_EQ(session->parameters().is_split(i), context->parameters[i].is_matrix());
       if (!context->parameters[i].is_matrix()) continue;
       ++matrices;
       std::vector<float> floats(static_cast<size_t>(context->parameters[i].shape.num_elements()));
       session->parameters().Read(i, 0, static_cast<int64_t>(floats.size()), floats.data());
-      const FloatHalves halves = session->parameters().halves(i);
+      const SplitF32 split = session->parameters().split(i);
       for (size_t e = 0; e < floats.size(); ++e) {
         uint32_t bits;
         std::memcpy(&bits, &floats[e], sizeof(bits));
         const bool tie = (bits & 0xffff) == 0x8000;
-        differing += !tie && halves.high[e] != Bf16FromFloat(floats[e]);
+        differing += !tie && split.high[e] != Bf16FromFloat(floats[e]);
       }
     }
     EXPECT_GT(matrices, 10);
@@ -133,7 +133,7 @@ TEST_F(Bf16TrainTest, StepsThatBf16CannotSeeAddUpInTheWeights) {
   const auto session = Make(*context, data, spec);
   const ParameterStore& store = session->parameters();
   const size_t head = store.layout().entries.size() - 1;
-  ASSERT_TRUE(store.in_halves(head));
+  ASSERT_TRUE(store.is_split(head));
   float weight = 1;
   store.Write(head, 0, 1, &weight);
   Losses(session.get(), 8);
@@ -142,7 +142,7 @@ TEST_F(Bf16TrainTest, StepsThatBf16CannotSeeAddUpInTheWeights) {
   EXPECT_LT(std::fabs(weight - 1), 0.02);
 }
 
-TEST_F(Bf16TrainTest, GoesOnFromItsBuffersBitForBit) {
+TEST_F(Bf16TrainTest, ResumesFromItsBuffersBitForBit) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(300, 5);
   const auto whole = Make(*context, data, Spec());
@@ -153,15 +153,15 @@ TEST_F(Bf16TrainTest, GoesOnFromItsBuffersBitForBit) {
   other.seed = 1;
   const auto second = Make(*context, data, other);
   const size_t bytes = static_cast<size_t>(first->parameters().layout().size) * sizeof(float);
-  std::memcpy(second->parameters().room(), first->parameters().room(), bytes);
+  std::memcpy(second->parameters().raw_storage(), first->parameters().raw_storage(), bytes);
   std::memcpy(second->moments().m, first->first_moments(), bytes);
   std::memcpy(second->moments().v, first->second_moments(), bytes);
-  second->GoOnAfter(first->step());
+  second->ResumeAt(first->step());
   EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));
   EXPECT_EQ(Weights(*second), Weights(*whole));
 }
 
-TEST_F(Bf16TrainTest, GoesOnFromAFileOfFloatsBitForBit) {
+TEST_F(Bf16TrainTest, ResumesFromAFileOfFloatsBitForBit) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(300, 5);
   const auto whole = Make(*context, data, Spec());
@@ -179,7 +179,7 @@ TEST_F(Bf16TrainTest, GoesOnFromAFileOfFloatsBitForBit) {
   const size_t bytes = static_cast<size_t>(layout.size) * sizeof(float);
   std::memcpy(second->moments().m, first->first_moments(), bytes);
   std::memcpy(second->moments().v, first->second_moments(), bytes);
-  second->GoOnAfter(first->step());
+  second->ResumeAt(first->step());
   EXPECT_EQ(Weights(*second), Weights(*first));
   EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));
   EXPECT_EQ(Weights(*second), Weights(*whole));

@@ -63,7 +63,7 @@ class DecodeBatchTest : public ::testing::TestWithParam<Case> {
   const std::unique_ptr<ModelContext> context_ =
       MakeContext(runtime_.get(), GetParam().model.Text());
   const ParameterStore parameters_ = GenericParameters(*context_);
-  const WeightCopies weights_{*context_, GetParam().format, parameters_, GetParam().threads};
+  const PackedWeights weights_{*context_, GetParam().format, parameters_, GetParam().threads};
 };
 
 TEST_P(DecodeBatchTest, ASequenceAmongOthersComputesWhatItComputesAlone) {

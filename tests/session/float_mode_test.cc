@@ -283,7 +283,7 @@ TEST_F(FloatModeTest, EvaluationAndDecodingReadDenormalsAsZeros) {
       if (entry.name != "head.weight") continue;
       std::fill(parameters.data() + entry.begin, parameters.data() + entry.end, small);
     }
-    const WeightCopies weights(*context, format, parameters, threads);
+    const PackedWeights weights(*context, format, parameters, threads);
     std::vector<double> numbers;
     auto eval =
         *EvalSession::Create(context.get(), &weights, &data, Split::kValidation, 2, threads);

@@ -144,7 +144,7 @@ TEST_F(NormStateTest, TheSameBitsForAnyNumberOfThreads) {
 }
 
 // Training goes over documents of many lengths, so through several executables with one state.
-TEST_F(NormStateTest, ASessionGoesOnFromTheStatesOfAnother) {
+TEST_F(NormStateTest, ASessionResumesFromTheStatesOfAnother) {
   const auto context = MakeContext(runtime_.get(), With("batch_norm").Text());
   const Dataset documents = Documents(40, 2, 7);
   TrainSpec spec;
@@ -158,7 +158,7 @@ TEST_F(NormStateTest, ASessionGoesOnFromTheStatesOfAnother) {
   std::copy_n(from.state_data(), from.states().size, to.state_data());
   std::copy_n(whole->first_moments(), from.layout().size, rest->moments().m);
   std::copy_n(whole->second_moments(), from.layout().size, rest->moments().v);
-  rest->GoOnAfter(4);
+  rest->ResumeAt(4);
   Step(whole.get(), 4);
   Step(rest.get(), 4);
   EXPECT_EQ(Weights(to), Weights(from));

@@ -28,33 +28,33 @@ std::vector<ParameterSpec> Parameters() {
 class ParameterStoreTest : public ::testing::Test {
  protected:
   ParameterStoreTest() {
-    for (const ParameterStore* store : {&floats_, &halves_}) {
+    for (const ParameterStore* store : {&floats_, &split_}) {
       DrawParameters(parameters_, {}, 5, /*threads=*/2, *store);
     }
   }
 
   const std::vector<ParameterSpec> parameters_ = Parameters();
   const ParameterStore floats_{parameters_, {}};
-  const ParameterStore halves_{parameters_, {}, WeightFormat::kBf16};
+  const ParameterStore split_{parameters_, {}, WeightFormat::kBf16};
   const ScratchDir dir_;
 };
 
-TEST_F(ParameterStoreTest, MatricesThatProductsReadStandInHalves) {
+TEST_F(ParameterStoreTest, MatricesThatProductsReadAreSplit) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    EXPECT_FALSE(floats_.in_halves(i));
+    EXPECT_FALSE(floats_.is_split(i));
     const bool weight = parameters_[i].role == ParameterSpec::Role::kWeight;
-    EXPECT_EQ(halves_.in_halves(i), weight && parameters_[i].is_matrix()) << parameters_[i].name;
+    EXPECT_EQ(split_.is_split(i), weight && parameters_[i].is_matrix()) << parameters_[i].name;
   }
 }
 
 TEST_F(ParameterStoreTest, ValuesAreTheSameToTheBitInEitherForm) {
-  EXPECT_EQ(Floats(halves_), Floats(floats_));
+  EXPECT_EQ(Floats(split_), Floats(floats_));
   const size_t large = 1;
-  const FloatHalves halves = halves_.halves(large);
+  const SplitF32 split = split_.split(large);
   const float* floats = floats_.floats(large);
   for (int64_t e = 0; e < 701 * 903; ++e) {
-    ASSERT_EQ(JoinHalves(halves.high[e], halves.low[e]), floats[e]) << e;
-    ASSERT_NEAR(FloatFromBf16(halves.high[e]), floats[e], std::fabs(floats[e]) / 256) << e;
+    ASSERT_EQ(JoinFloat(split.high[e], split.low[e]), floats[e]) << e;
+    ASSERT_NEAR(FloatFromBf16(split.high[e]), floats[e], std::fabs(floats[e]) / 256) << e;
   }
 }
 
@@ -64,22 +64,22 @@ TEST_F(ParameterStoreTest, AnyPartIsReadAndWritten) {
     const int64_t begin = n / 3, length = n - begin - n / 4;
     std::vector<float> part(static_cast<size_t>(length));
     for (size_t i = 0; i < part.size(); ++i) part[i] = 1.0f + 1e-6f * static_cast<float>(i);
-    for (const ParameterStore* store : {&floats_, &halves_}) {
+    for (const ParameterStore* store : {&floats_, &split_}) {
       store->Write(entry, begin, length, part.data());
       std::vector<float> back(part.size());
       store->Read(entry, begin, length, back.data());
       EXPECT_EQ(back, part) << parameters_[entry].name;
     }
   }
-  EXPECT_EQ(Floats(halves_), Floats(floats_)) << "and nothing beside it";
+  EXPECT_EQ(Floats(split_), Floats(floats_)) << "and nothing beside it";
 }
 
 TEST_F(ParameterStoreTest, FilesAreTheSameByteForByteAndReadIntoEitherForm) {
-  const std::string from_floats = dir_.File("floats"), from_halves = dir_.File("halves");
+  const std::string from_floats = dir_.File("floats"), from_split = dir_.File("split");
   ASSERT_TRUE(WriteSafetensors(from_floats, floats_.Tensors()).ok());
-  ASSERT_TRUE(WriteSafetensors(from_halves, halves_.Tensors()).ok());
-  EXPECT_TRUE(*ReadFile(from_floats) == *ReadFile(from_halves));
-  const SafetensorsFile file = *SafetensorsFile::Open(from_halves);
+  ASSERT_TRUE(WriteSafetensors(from_split, split_.Tensors()).ok());
+  EXPECT_TRUE(*ReadFile(from_floats) == *ReadFile(from_split));
+  const SafetensorsFile file = *SafetensorsFile::Open(from_split);
   for (const WeightFormat form : {WeightFormat::kF32, WeightFormat::kBf16}) {
     const ParameterStore store(parameters_, {}, form);
     ASSERT_TRUE(store.Read(file).ok());
@@ -93,11 +93,11 @@ TEST_F(ParameterStoreTest, AFileThatDoesNotFitIsRefusedWhole) {
   const ParameterStore other(others, {}, WeightFormat::kBf16);
   const std::string path = dir_.File("other");
   ASSERT_TRUE(WriteSafetensors(path, other.Tensors()).ok());
-  const std::vector<float> before = Floats(halves_);
-  const absl::Status status = halves_.Read(*SafetensorsFile::Open(path));
+  const std::vector<float> before = Floats(split_);
+  const absl::Status status = split_.Read(*SafetensorsFile::Open(path));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("misshapen: constant"));
-  EXPECT_EQ(Floats(halves_), before);
+  EXPECT_EQ(Floats(split_), before);
 }
 
 }  // namespace

@@ -246,7 +246,7 @@ def train_and_compare(plumb, protoc):
         subprocess.run(
             begin + ["--stop-at", "100"], cwd=directory, check=True, stdout=subprocess.DEVNULL
         )
-        # Both go on from step 100, the only checkpoint; the steps that they take are taken again.
+        # Both resume from step 100, the only checkpoint; the steps that they take are taken again.
         kill_after(resume, directory, metrics, 130)
         kill_after(resume, directory, metrics, count_lines(metrics) + 60)
         # How far they got depends on the machine.

@@ -167,7 +167,7 @@ TEST_P(SessionAllocationTest, DecodingSequencesTogetherAllocatesNothingAfterTheF
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
     const auto context = MakeContext(runtime_.get(), WideModel());
     const ParameterStore parameters = GenericParameters(*context);
-    const WeightCopies weights(*context, format, parameters, threads_);
+    const PackedWeights weights(*context, format, parameters, threads_);
     DecodeSession decode(context.get(), &weights, 3, threads_);
     const std::vector<int32_t> prompt = {1, 2, 3, 4, 5}, tokens = {3, 2, 1};
     ASSERT_TRUE(decode.Feed(0, prompt).ok());

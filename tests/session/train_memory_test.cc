@@ -124,7 +124,7 @@ TEST_P(TrainMemoryTest, IsWhatTheProcessGrowsBy) {
 std::string NameOf(const ::testing::TestParamInfo<Recipe>& recipe) { return recipe.param.name; }
 INSTANTIATE_TEST_SUITE_P(Recipes, TrainMemoryTest, ::testing::ValuesIn(kRecipes), NameOf);
 
-TEST(TrainMemorySizesTest, ComputingBlocksAgainTakesLessAndHalvesTakeLess) {
+TEST(TrainMemorySizesTest, ComputingBlocksAgainTakesLessAndBf16TakesLess) {
   const std::unique_ptr<Runtime> runtime = MakeRuntime(1);
   const auto context = MakeContext(runtime.get(), Model().Text());
   TrainSpec spec;
@@ -135,10 +135,10 @@ TEST(TrainMemorySizesTest, ComputingBlocksAgainTakesLessAndHalvesTakeLess) {
   EXPECT_LT(recomputed.workspace, 0.7 * static_cast<double>(plain.workspace));
   spec.recompute_blocks = false;
   spec.dtype = DType::kBF16;
-  const TrainMemory halves = *PlanTrainMemory(*context, spec, 32);
-  EXPECT_LT(halves.workspace, 0.75 * static_cast<double>(plain.workspace));
-  EXPECT_EQ(halves.weights, plain.weights);
-  EXPECT_EQ(halves.total() - halves.workspace, plain.total() - plain.workspace);
+  const TrainMemory bf16 = *PlanTrainMemory(*context, spec, 32);
+  EXPECT_LT(bf16.workspace, 0.75 * static_cast<double>(plain.workspace));
+  EXPECT_EQ(bf16.weights, plain.weights);
+  EXPECT_EQ(bf16.total() - bf16.workspace, plain.total() - plain.workspace);
 }
 
 TEST(TrainMemorySizesTest, WhatCannotBeAddressedIsSaidAndNotWrapped) {

@@ -327,7 +327,7 @@ TEST_F(TrainSessionTest, AWeightThatIsNotFiniteIsNamed) {
               HasSubstr("layers.1.mlp.down.weight"));
 }
 
-TEST_F(TrainSessionTest, GoesOnFromItsBuffersBitForBit) {
+TEST_F(TrainSessionTest, ResumesFromItsBuffersBitForBit) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(300, 5);
   TrainSpec spec;
@@ -340,7 +340,7 @@ TEST_F(TrainSessionTest, GoesOnFromItsBuffersBitForBit) {
   std::memcpy(second->parameters().data(), first->parameters().data(), bytes);
   std::memcpy(second->moments().m, first->first_moments(), bytes);
   std::memcpy(second->moments().v, first->second_moments(), bytes);
-  second->GoOnAfter(first->step());
+  second->ResumeAt(first->step());
   for (int i = 5; i < 8; ++i) EXPECT_EQ(second->Step()->loss, expected[static_cast<size_t>(2 * i)]);
   const ParameterStore& store = second->parameters();
   EXPECT_EQ(std::vector<double>(store.data(), store.data() + store.layout().size),

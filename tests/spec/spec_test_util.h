@@ -1,4 +1,4 @@
-// What the tests of the spec room share: short models, their errors, and a directory to put files
+// What the tests of the spec module share: short models, their errors, and a directory to put files
 // in.
 #ifndef PLUMB_TESTS_SPEC_SPEC_TEST_UTIL_H_
 #define PLUMB_TESTS_SPEC_SPEC_TEST_UTIL_H_

@@ -5,9 +5,9 @@
 // A mark: {kind: "dot"|"ring"|"cross"|"tick"|"bar", at, to, y (0..1), color, title}.
 function dotRows({ label, low, high, rows, zero }) {
   if (!(high > low)) [low, high] = [low - 0.5, low + 0.5];
-  const room = (high - low) * 0.04;
-  low -= room;
-  high += room;
+  const margin = (high - low) * 0.04;
+  low -= margin;
+  high += margin;
   const percent = (value) => `${((value - low) / (high - low)) * 100}%`;
   const ticks = evenTicks(low, high, 6);
   const height = 34;

@@ -203,18 +203,18 @@ class LineChart {
       min = Math.min(min ?? Infinity, seen[Math.floor(seen.length * 0.15)]);
       max = Math.max(max ?? -Infinity, seen[Math.ceil(seen.length * 0.85) - 1]);
     }
-    return LineChart.withRoom(min, max, log);
+    return LineChart.withMargin(min, max, log);
   }
 
-  static withRoom(min, max, log) {
+  static withMargin(min, max, log) {
     if (!format.isNumber(min) || !format.isNumber(max)) return log ? [1, 10] : [0, 1];
     if (log) {
       const low = min > 0 ? min : 1e-12;
-      const room = max > low ? (max / low) ** 0.05 : 1.1;
-      return [low / room, max * room];
+      const margin = max > low ? (max / low) ** 0.05 : 1.1;
+      return [low / margin, max * margin];
     }
-    const room = max > min ? (max - min) * 0.05 : Math.max(0.1, Math.abs(max) * 0.05);
-    return [min - room, max + room];
+    const margin = max > min ? (max - min) * 0.05 : Math.max(0.1, Math.abs(max) * 0.05);
+    return [min - margin, max + margin];
   }
 
   // Powers of ten when there are enough of them, else 1-2-5, else even steps.

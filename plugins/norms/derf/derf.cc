@@ -200,8 +200,8 @@ HWY_INLINE void BackwardAt(Access access, const Operands& o, const T* x, const T
                            Sums* sums, size_t i) {
   const Vector xv = access.Load(x + i), g = access.Load(dy + i);
   const Vector z = hn::MulAdd(o.alpha, xv, o.shift);
-  const Vector slope = hn::Mul(hn::Set(Tag(), 1.128379167f), ExpOfMinus(hn::Mul(z, z)));
-  Vector v = hn::Mul(g, slope);
+  const Vector derivative = hn::Mul(hn::Set(Tag(), 1.128379167f), ExpOfMinus(hn::Mul(z, z)));
+  Vector v = hn::Mul(g, derivative);
   if (o.weight != nullptr) {
     v = hn::Mul(v, access.Load(o.weight + i));
     access.Store(hn::MulAdd(g, Erf(z), access.Load(o.dweight + i)), o.dweight + i);
@@ -288,7 +288,7 @@ void ForwardF64(const plumb_norm_instance& instance, const plumb_norm_call& call
 
 void BackwardF64(const plumb_norm_instance& instance, const plumb_norm_call& call, int64_t r0,
                  int64_t r1) {
-  constexpr double kSlope = 1.12837916709551257390;  // 2 / sqrt(pi)
+  constexpr double kTwoOverRootPi = 1.12837916709551257390;  // 2 / sqrt(pi)
   const bool accumulate = (call.flags & PLUMB_CALL_DX_ACCUMULATE) != 0;
   const double alpha = *ParamOf<double>(instance, call, kAlpha);
   const double shift = *ParamOf<double>(instance, call, kShift);
@@ -304,7 +304,8 @@ void BackwardF64(const plumb_norm_instance& instance, const plumb_norm_call& cal
     double sum_alpha = 0, sum_shift = 0;
     for (size_t i = 0; i < instance.dim; ++i) {
       const double z = alpha * x[i] + shift, g = dy[i];
-      const double v = (weight != nullptr ? weight[i] * g : g) * (kSlope * std::exp(-z * z));
+      const double v =
+          (weight != nullptr ? weight[i] * g : g) * (kTwoOverRootPi * std::exp(-z * z));
       if (dweight != nullptr) dweight[i] += g * std::erf(z);
       if (dbias != nullptr) dbias[i] += g;
       sum_alpha += v * x[i];

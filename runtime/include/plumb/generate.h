@@ -32,7 +32,7 @@ struct GenerateOptions {
   int top_k = 0;           // 0: all
   double top_p = 1;        // 1: all
   uint64_t seed = 1;
-  // The how-manieth sample of this seed: each has a random stream of its own.
+  // The index of the sample among those of this seed: each has a random stream of its own.
   int64_t index = 0;
   int64_t max_tokens = 0;  // 0: until the end token, or the context is full
 };

@@ -16,8 +16,8 @@
 namespace plumb {
 
 struct ProbeOptions {
-  // Step 1 and every `every`-th step are probed. 0: none; and a run that is resumed goes on as it
-  // was begun. Negative: none, however the run was begun.
+  // Step 1 and every `every`-th step are probed. 0: none, or the setting of the run that is
+  // resumed. Negative: none, also in a resumed run.
   int64_t every = 0;
   // Names of points in which * stands for any text and ? for any character; about activations
   // unless they begin with "grad." or "param.". Empty: residual streams, norms' outputs, attention

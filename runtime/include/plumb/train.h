@@ -2,9 +2,9 @@
 //
 // The directory holds model.pbtxt and train.pbtxt (as resolved), run.json (data, seed, versions),
 // tokenizer.json, metrics.jsonl (one object a step), checkpoints/step-*/ and latest. Every file is
-// replaced whole, so a run that is killed at any moment goes on from its last checkpoint, bit for
-// bit as if it had not been. Beside metrics.jsonl there are, if asked for, TensorBoard event files
-// (events.out.tfevents.*.plumb) that say the same, one for each time that the run was begun or
+// replaced atomically, so a run that is killed at any moment resumes from its last checkpoint, bit
+// for bit as if it had not been. On request there are TensorBoard event files with the content of
+// metrics.jsonl (events.out.tfevents.*.plumb), one for each time that the run was started or
 // resumed.
 #ifndef PLUMB_TRAIN_H_
 #define PLUMB_TRAIN_H_
@@ -36,8 +36,8 @@ struct TrainRequest {
   std::string out;               // "": no files are written
   bool resume = false;
   ProbeOptions probe;  // into probes.jsonl
-  // Write TensorBoard event files into `out`. A run that has some goes on with them when it is
-  // resumed, whatever this says, so that what they show stays true.
+  // Write TensorBoard event files into `out`. A resumed run that has some continues them whatever
+  // this says, so that they stay complete.
   bool tensorboard = false;
 };
 

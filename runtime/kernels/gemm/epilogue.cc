@@ -17,8 +17,7 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// Each has y(sum, operand), says whether it reads the operand, and sets the derivative there if it has
-// one.
+// Each has y(sum, operand) and says whether it reads the operand; one with a derivative sets it.
 struct Store {
   static constexpr bool kReads = false, kHasDerivative = false;
   static HWY_INLINE V Of(V sum, V /*operand*/, V* /*derivative*/) { return sum; }

@@ -1,5 +1,5 @@
-// What a product does with a block of finished sums while it is in the cache: adds to them,
-// multiplies them, applies an activation, rounds. Stateless, thread-safe.
+// Epilogues of GEMM, on a block of finished sums while it is in the cache: adds, multiplies,
+// applies an activation, rounds. Stateless, thread-safe.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_EPILOGUE_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_EPILOGUE_H_
 
@@ -17,7 +17,7 @@ enum class Epilogue {
   kActivation,  // out = act(sum), derivative = act'(sum) where it is wanted
 };
 
-// A block of sums, f32 [rows, columns], and the places of the block in the result. `out` may share
+// A block of sums, f32 [rows, columns], and the block in the result. `out` may share
 // memory with `operand` and, when the result is f32, with `sum`.
 struct EpilogueArgs {
   int64_t rows, columns;

@@ -79,8 +79,7 @@ Gemm::Gemm(GemmSpec spec, const GemmPolicy& policy)
     }
     plans_.push_back(plan);
   }
-  // Threads take neighbouring tasks: rows that one of them makes here it finds in its cache in other
-  // ops.
+  // A thread's tasks are adjacent, so that the rows it writes are in its cache in the next op.
   std::stable_sort(tasks_.begin(), tasks_.end(), [](const Task& x, const Task& y) {
     return x.rows.begin < y.rows.begin;
   });
@@ -89,7 +88,7 @@ Gemm::Gemm(GemmSpec spec, const GemmPolicy& policy)
   slots_ = shared ? PlannedSlots(static_cast<int64_t>(tasks_.size())) : 1;
 }
 
-// Whether sums are made in the result's own memory: those that an epilogue does not change.
+// Whether sums accumulate in the result's own memory: if the epilogue does not change them.
 bool Gemm::StoresDirectly(const GemmResult& result) const {
   if (spec_.out != DType::kF32) return false;
   return spec_.epilogue == Epilogue::kStore ||
@@ -124,7 +123,7 @@ absl::Status Gemm::RunTask(const void* const* in, void* const* out, const Task& 
     absl::Status status =
         AddTerm(in, term, task, sums, reinterpret_cast<float*>(scratch + sum_bytes_));
     if (!status.ok()) return status;
-    sums.begun = true;
+    sums.initialized = true;
     sums.bias = nullptr;
   }
   if (direct) return absl::OkStatus();
@@ -137,8 +136,8 @@ absl::Status Gemm::RunTask(const void* const* in, void* const* out, const Task& 
   return absl::OkStatus();
 }
 
-// Sums start from the bias, or, where they are made in the result's place, from what is added to
-// them.
+// Initializes the accumulators with the bias, or with the addend if they are in the result's
+// memory.
 Gemm::Sums Gemm::BeginSums(const void* const* in, const Task& task, bool direct, float* at,
                            int64_t ld) const {
   const GemmResult& result = spec_.results[task.result];
@@ -173,7 +172,7 @@ absl::Status Gemm::AddTerm(const void* const* in, const GemmTerm& term, const Ta
   if (plan.widens) return AddWidened(a, b, term, task, sums, scratch);
   return Multiply(plan.engine, dtype,
                   {spec_.transpose_a, spec_.transpose_b, Size(task.rows), Size(task.columns),
-                   term.k, a, term.lda, b, term.ldb, sums.begun, sums.at, sums.ld},
+                   term.k, a, term.lda, b, term.ldb, sums.initialized, sums.at, sums.ld},
                   sums.bias, scratch);
 }
 
@@ -198,7 +197,7 @@ absl::Status Gemm::AddWidened(const void* a, const void* b, const GemmTerm& term
     absl::Status status =
         Multiply(plan.engine, DType::kF32,
                  {ta, tb, rows, columns, k, wide_a, ta ? rows : k, wide_b, tb ? k : columns,
-                  sums.begun || part > 0, sums.at, sums.ld},
+                  sums.initialized || part > 0, sums.at, sums.ld},
                  part == 0 ? sums.bias : nullptr, rest);
     if (!status.ok()) return status;
   }

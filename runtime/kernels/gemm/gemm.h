@@ -2,13 +2,13 @@
 // their left operand, sums of products, each with an epilogue (bias, addition, activation) on a
 // block of sums while it is in the cache.
 //
-// One driver for all: PlanGemm (gemm_plan.h) cuts the results into blocks, each a task for one
-// thread, and says which engine multiplies a block: oneDNN, or the small product of small_gemm.h.
-// The driver widens bf16 operands to f32 where the plan says so, and runs the epilogue.
+// One driver for all: PlanGemm (gemm_plan.h) partitions the results into blocks, each a task for
+// one thread, and chooses the engine that multiplies a block: oneDNN, or small_gemm.h. The driver
+// widens bf16 operands to f32 where the plan says so, and runs the epilogue.
 //
-// Rounding: an element is a function of shape, processor, engine and the library's version. The
-// number of threads never changes it. (The small engine's is one ascending chain of fused
-// multiply-adds from the bias; oneDNN sums k in blocks.)
+// Rounding: an element is a function of shape, processor, engine and oneDNN's version. The number
+// of threads never changes it. The small engine computes one ascending-k FMA chain per element,
+// started from the bias; oneDNN sums k in blocks.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_GEMM_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_GEMM_H_
 
@@ -36,7 +36,7 @@ struct GemmTerm {
 // One result [m, n]; -1 where there is no such operand.
 struct GemmResult {
   int64_t n;
-  std::vector<GemmTerm> terms;  // what it is the sum of
+  std::vector<GemmTerm> terms;  // the products that it sums
   int bias = -1;                // f32 [n]
   int operand = -1;             // of kAdd and kMul, [m, n]
   int out = 0;
@@ -73,12 +73,12 @@ class Gemm {
     size_t result;
     Range rows, columns;
   };
-  // Where a task makes its sums.
+  // The accumulators of a task.
   struct Sums {
     float* at;  // [rows, columns], the first of them
     int64_t ld;
-    bool begun;         // they hold what products are added to
-    const float* bias;  // they start from this: of the small engine, which reads it by itself
+    bool initialized;   // products accumulate; else they overwrite
+    const float* bias;  // the initial value, of the small engine, which reads it by itself
   };
 
   bool StoresDirectly(const GemmResult& result) const;
@@ -100,8 +100,8 @@ class Gemm {
   SmallGemmFn small_;
   EpilogueFn epilogue_;
   int slots_ = 1;
-  int64_t sum_bytes_ = 0;     // of a slot: sums of a block that are not made in the result
-  int64_t engine_bytes_ = 0;  // of a slot: widened operands, and what the small engine packs
+  int64_t sum_bytes_ = 0;     // of a slot: accumulators, if not in the result's own memory
+  int64_t engine_bytes_ = 0;  // of a slot: widened operands, and the small engine's packed panel
 };
 
 }  // namespace plumb

@@ -8,7 +8,7 @@
 namespace plumb {
 namespace {
 
-// Up to so many multiply-adds, some 8 us, one thread: handing work to another costs one.
+// Fewer multiply-adds, some 8 us, run on one thread: dispatching a worker costs 1 us.
 constexpr int64_t kMaxSerialWork = 1 << 20;
 
 // Terms of widened blocks, so that they and the block of sums stay in a second-level cache of 1 MiB.
@@ -36,8 +36,8 @@ GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   return s.work() < least ? GemmEngine::kSmall : GemmEngine::kOneDnn;
 }
 
-// For how many threads an op is cut. Each task packs its operands anew, and results must not depend
-// on how many threads there are: a product is cut into few tasks, more as it grows.
+// The number of threads that an op is partitioned for. Each task packs its own operands, and the
+// partition must not depend on the threads there are: few tasks, more for larger products.
 int64_t WantedTasks(int64_t work) {
   struct Row {
     int64_t work;

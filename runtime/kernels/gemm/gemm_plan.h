@@ -17,7 +17,7 @@ struct GemmShape {
   int64_t m, n, k;
   bool transpose_a, transpose_b;
   DType operands;
-  // Multiply-adds of all products that run beside each other as one op: they share the threads.
+  // Multiply-adds of all products of the op, which share the threads.
   int64_t total_work;
 
   int64_t work() const { return m * n * k; }

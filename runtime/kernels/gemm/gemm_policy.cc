@@ -21,7 +21,7 @@ constexpr NamedChoice kChoices[] = {{GemmChoice::kAuto, "auto"},
                                     {GemmChoice::kPairs, "pairs"},
                                     {GemmChoice::kWiden, "widen"}};
 
-// The table, by processor: whether bf16 products of pairs are faster than those of f32.
+// The table, by processor: whether bf16x2 products are faster than f32.
 struct Bf16Row {
   bool pairs;
   const char* why;

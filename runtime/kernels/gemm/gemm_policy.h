@@ -1,4 +1,4 @@
-// Which engine multiplies what: a table that knows processors, and never a timing. Values.
+// The choice of GEMM engine, by a table of processors, without timing anything. Values.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_GEMM_POLICY_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_GEMM_POLICY_H_
 
@@ -10,7 +10,7 @@
 
 namespace plumb {
 
-// What the choice depends on. Another processor's is written by hand, as tests do.
+// The inputs of the choice. Tests write those of other processors by hand.
 struct GemmProcessor {
   std::string vendor;  // "AuthenticAMD", "GenuineIntel"
   int family = 0, model = 0;
@@ -25,7 +25,7 @@ struct GemmProcessor {
 // This machine's, as ONEDNN_MAX_CPU_ISA leaves it.
 GemmProcessor HostGemmProcessor();
 
-// What `--gemm` says.
+// The values of `--gemm`.
 enum class GemmChoice {
   kAuto,
   kOneDnn,  // every product that is not a GEMV is oneDNN's

@@ -33,7 +33,7 @@ void AddTerms(const GemmArgs& g, const float* bias, int64_t p0, int64_t k, float
   const float* b = static_cast<const float*>(g.b) + (kTransposeB ? p0 : p0 * g.ldb);
   const TileRows rows(g.m, kMaxTileRows);
 
-  // Rows of b that are far apart fall into few sets of the cache; many tiles are worth a copy.
+  // Rows of b at a large stride map to few cache sets; for many tiles packing them pays.
   const bool copy = !kTransposeB && g.ldb >= 256 && g.m >= 32;
 
   for (int64_t j = 0; j < g.n; j += 2 * kLanes) {
@@ -76,7 +76,7 @@ void SmallGemm(const GemmArgs& g, const float* bias, float* scratch) {
   if (g.k <= kMaxSmallGemmTerms) {
     return AddTerms<kTransposeA, kTransposeB>(g, bias, 0, g.k, scratch);
   }
-  // Equal parts, so that a panel of b and the rows of a stay in the caches.
+  // Equal KC blocks, so that a panel of b and the rows of a stay in the caches.
   const int64_t parts = CeilDiv(g.k, kMaxSmallGemmTerms);
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t begin = g.k * i / parts, end = g.k * (i + 1) / parts;

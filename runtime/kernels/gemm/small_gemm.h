@@ -1,9 +1,9 @@
-// Matrix products whose operands fit the caches: one thread, no set-up, no allocation, f32. From
-// the 7x16x16 of a study model, where a library call costs more than the product, to the slabs that
-// matmul_int8.cc multiplies by some blocks of a matrix. Stateless, thread-safe.
+// GEMM of operands that fit the caches: one thread, no set-up, no allocation, f32. From the 7x16x16
+// of a study model, where a library call costs more than the product, to the row blocks that
+// matmul_int8.cc multiplies by dequantized blocks of a matrix. Stateless, thread-safe.
 //
-// Every element of c is one chain of fused multiply-adds over k in ascending order, so a product
-// cut into blocks of rows or columns gives the same bits as the whole.
+// Rounding: one ascending-k FMA chain per element, started from the bias. Partitioning rows or
+// columns never changes it.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_SMALL_GEMM_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_SMALL_GEMM_H_
 
@@ -21,7 +21,7 @@ using SmallGemmFn = void (*)(const GemmArgs& args, const float* bias, float* scr
 // The function for this processor.
 SmallGemmFn SelectSmallGemm(bool transpose_a, bool transpose_b);
 
-// Longer sums are made in parts of this many terms.
+// The KC block: longer sums are accumulated in parts of at most this many terms.
 inline constexpr int64_t kMaxSmallGemmTerms = 512;
 inline int64_t SmallGemmScratch(int64_t k) {
   return 32 * (k < kMaxSmallGemmTerms ? k : kMaxSmallGemmTerms);  // a panel of b

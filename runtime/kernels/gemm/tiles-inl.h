@@ -19,8 +19,7 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
 
-// How rows are divided into tiles: heights that differ by one at most, since 9 rows are better as
-// 5 + 4 than as 8 + 1.
+// Heights of tiles differ by one at most, since 9 rows are better as 5 + 4 than as 8 + 1.
 struct TileRows {
   int64_t tiles, height, taller;  // the first `taller` tiles have one row more
 
@@ -78,7 +77,7 @@ void Tile(const TileArgs& t) {
     }
   }
 
-  // Rows are reached from one pointer in four, which the addressing modes can do.
+  // One pointer per four rows: the addressing modes reach the other three.
   constexpr int kPointers = kTransposeA ? 1 : CeilDiv(kRows, 4);
   const int64_t lda = t.lda, ldb = t.ldb;
   const float* a[kPointers];
@@ -160,7 +159,7 @@ HWY_INLINE hn::Vec<DB> LoadGroups(DB d, const float* const* rows, int64_t p) {
   }
 }
 
-// Turns four vectors of 4-element groups (group g of r[i]: elements p..p+3 of row 4g+i) into the
+// Transposes four vectors of 4-element groups (group g of r[i]: elements p..p+3 of row 4g+i) to the
 // columns p..p+3 of one vector of rows.
 HWY_INLINE void StoreTransposed(const V r0, const V r1, const V r2, const V r3, int64_t width,
                                 float* to) {
@@ -179,14 +178,14 @@ HWY_INLINE void StoreTransposed(const V r0, const V r1, const V r2, const V r3, 
 #if HWY_TARGET == HWY_AVX3
 static_assert(kLanes == 16, "blocks of sixteen by sixteen");
 
-// The same of sixteen columns, p..p+15 of the rows `from`, ldb apart: a cache line of each, which
-// is read once. Rows whose distance is a large power of two share few sets of the first-level
-// cache, and would have lost their lines between one four columns and the next.
+// The same of sixteen columns, p..p+15 of the rows `from`, ldb apart: one cache line of each, read
+// once. Rows at a large power of two map to few L1 sets, so their lines would be evicted between
+// groups of four columns.
 HWY_INLINE void StoreTransposedLines(const float* from, int64_t ldb, int64_t width, float* to) {
   const D d;
   const hn::Repartition<double, D> d64;
-  // turned[c][g]: in each block b of four lanes, column 4b + c of rows 4g .. 4g + 3.
-  V turned[4][4];
+  // transposed[c][g]: in each block b of four lanes, column 4b + c of rows 4g .. 4g + 3.
+  V transposed[4][4];
 #pragma GCC unroll 4
   for (int g = 0; g < 4; ++g) {
     const float* const rows = from + 4 * g * ldb;
@@ -196,14 +195,14 @@ HWY_INLINE void StoreTransposedLines(const float* from, int64_t ldb, int64_t wid
     const auto t1 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
     const auto t2 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
     const auto t3 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-    turned[0][g] = hn::BitCast(d, hn::InterleaveLower(d64, t0, t1));
-    turned[1][g] = hn::BitCast(d, hn::InterleaveUpper(d64, t0, t1));
-    turned[2][g] = hn::BitCast(d, hn::InterleaveLower(d64, t2, t3));
-    turned[3][g] = hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3));
+    transposed[0][g] = hn::BitCast(d, hn::InterleaveLower(d64, t0, t1));
+    transposed[1][g] = hn::BitCast(d, hn::InterleaveUpper(d64, t0, t1));
+    transposed[2][g] = hn::BitCast(d, hn::InterleaveLower(d64, t2, t3));
+    transposed[3][g] = hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3));
   }
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
-    const V(&t)[4] = turned[c];
+    const V(&t)[4] = transposed[c];
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {  // of the blocks
       const V even =
@@ -230,7 +229,8 @@ void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t w
   }
   const D d;
   for (int64_t j = 0; j < width; j += kLanes) {
-    // The last columns of b may overlap those before; they are then written twice, alike.
+    // The last columns of b may overlap those before; these are then written twice, with the same
+    // values.
     if (n - j >= kLanes) {
       const float* rows = b + j * ldb;
 #if HWY_TARGET == HWY_AVX3

@@ -23,8 +23,8 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 
-// Rows of x that are multiplied in one pass over rows of w, and rows of w at once: their sums, a
-// vector each, must fit the registers (32 with AVX-512, else 16) beside one vector of each row.
+// The register tile: rows of x by rows of w. Its sums, a vector each, must fit the registers (32
+// with AVX-512, else 16) beside one vector of each row.
 constexpr int kMaxRows = 8;
 constexpr int WeightRows(int rows) {
 #if HWY_TARGET == HWY_AVX3
@@ -46,15 +46,15 @@ HWY_INLINE V LoadWeights(const W* w, int64_t count) {
 HWY_INLINE void Put(float value, float* y) { *y = value; }
 HWY_INLINE void Put(float value, uint16_t* y) { *y = Bf16FromFloat(value); }
 
-// Rows [i, i + kM) of columns j, j + band, ... (kR of them) of y.
+// Rows [i, i + kM) of columns j, j + stride, ... (kR of them) of y.
 template <class W, class Y, int kM, int kR>
-void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t band) {
+void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
   const D d;
   const int64_t k = g.k;
   const float* const x = static_cast<const float*>(g.x) + i * k;
   const W* w[kR];
 #pragma GCC unroll 4
-  for (int r = 0; r < kR; ++r) w[r] = static_cast<const W*>(g.w) + (j + r * band) * k;
+  for (int r = 0; r < kR; ++r) w[r] = static_cast<const W*>(g.w) + (j + r * stride) * k;
   V sum[kM][kR];
 #pragma GCC unroll 8
   for (int a = 0; a < kM; ++a) {
@@ -74,7 +74,7 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t band) {
   int64_t p = 0;
   const auto multiply = [&](int64_t at) HWY_ATTR {
 #pragma GCC unroll 4
-    for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + at);
+    for (int r = 0; r < kR && kM > 1; ++r) PrefetchStream(w[r] + at);
     V weights[kR];
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) weights[r] = LoadWeights(w[r] + at);
@@ -96,13 +96,13 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t band) {
 #pragma GCC unroll 8
   for (int a = 0; a < kM; ++a) {
     Y* const y = static_cast<Y*>(g.y) + (i + a) * g.n;
-    // Four at once; their order does not depend on what stands beside a sum.
+    // Four at once; the order of additions of each does not depend on the others.
     const auto of = [&](int r) HWY_ATTR { return r < kR ? sum[a][r] : hn::Zero(d); };
     float totals[4];
     FoldLanes(d, of(0), of(1), of(2), of(3), Sum(), totals);
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) {
-      const int64_t at = j + r * band;
+      const int64_t at = j + r * stride;
       Put(g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], y + at);
     }
   }
@@ -117,24 +117,25 @@ struct Tiles {
 
   template <int kM = static_cast<int>(kMaxRows)>
   static void Multiply(const GemvArgs& g, int64_t i, int64_t rows, int64_t j, int64_t weight_rows,
-                       int64_t band) {
+                       int64_t stride) {
     if constexpr (kM > 1) {
-      if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, band);
+      if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, stride);
     }
     constexpr int kMost = plumb::HWY_NAMESPACE::WeightRows(kM);
-    if (weight_rows == 4) return Tile<W, Y, kM, kMost>(g, i, j, band);
-    if (weight_rows == 2) return Tile<W, Y, kM, std::min(2, kMost)>(g, i, j, band);
-    Tile<W, Y, kM, 1>(g, i, j, band);
+    if (weight_rows == 4) return Tile<W, Y, kM, kMost>(g, i, j, stride);
+    if (weight_rows == 2) return Tile<W, Y, kM, std::min(2, kMost)>(g, i, j, stride);
+    Tile<W, Y, kM, 1>(g, i, j, stride);
   }
 };
 
 GemvFn Select(DType weights, DType out) {
-  const bool half = out == DType::kBF16;
+  const bool bf16_out = out == DType::kBF16;
   if (weights == DType::kBF16) {
-    return half ? &MultiplyBands<Tiles<uint16_t, uint16_t>>
-                : &MultiplyBands<Tiles<uint16_t, float>>;
+    return bf16_out ? &MultiplyStreams<Tiles<uint16_t, uint16_t>>
+                    : &MultiplyStreams<Tiles<uint16_t, float>>;
   }
-  return half ? &MultiplyBands<Tiles<float, uint16_t>> : &MultiplyBands<Tiles<float, float>>;
+  return bf16_out ? &MultiplyStreams<Tiles<float, uint16_t>>
+                  : &MultiplyStreams<Tiles<float, float>>;
 }
 
 void Widen(const uint16_t* x, int64_t n, float* to) {
@@ -169,11 +170,11 @@ Gemv::Gemv(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out)
     : m_(m),
       n_(n),
       k_(k),
-      tasks_(CountGemvTasks(m, n * k, n * k * SizeOf(weights), n / kGemvBands)),
+      tasks_(CountGemvTasks(m, n * k, n * k * SizeOf(weights), n / kGemvStreams)),
       weight_bytes_(SizeOf(weights)),
-      pairs_(x == DType::kBF16 && weights == DType::kBF16 && UsesBf16Pairs()),
-      widen_(x == DType::kBF16 && !pairs_),
-      multiply_(pairs_ ? FastBf16Gemv(out) : SelectGemv(weights, out)) {}
+      bf16x2_(x == DType::kBF16 && weights == DType::kBF16 && UsesBf16Pairs()),
+      widen_(x == DType::kBF16 && !bf16x2_),
+      multiply_(bf16x2_ ? FastBf16Gemv(out) : SelectGemv(weights, out)) {}
 
 GemvArgs Gemv::Prepare(const Operands& operands, void* scratch) const {
   const void* x = operands.x;

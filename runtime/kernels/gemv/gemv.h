@@ -1,11 +1,10 @@
-// Products of a few rows by a weight matrix, y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as decoding
-// makes them: every weight is read once, so that memory sets the pace. The rows of w are read in
-// four bands side by side, each from its beginning to its end: four long streams, which is what
-// processors recognise and fetch ahead of their use.
+// GEMV, and GEMM of few rows: y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as in decoding. Every weight is
+// read once, so memory bandwidth limits it. The rows of w are read as four interleaved streams,
+// each sequential, which hardware prefetchers recognise.
 //
-// Element [i,j] is one chain of fused multiply-adds over vectors of k and one sum of their lanes,
-// whatever m and however the rows of w are cut: a sequence decodes to the same bits alone and among
-// others. Stateless, thread-safe.
+// Rounding: element [i,j] is one chain of fused multiply-adds over vectors of k and one sum of
+// their lanes. m and the partition of w never change it: a sequence decodes to the same bits alone
+// and in a batch. Stateless, thread-safe.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_H_
 
@@ -17,11 +16,11 @@
 
 namespace plumb {
 
-// More rows are quicker as a product of matrices. A matrix smaller than the least stays in the
-// nearest cache, and to transpose it costs less than to sum so many vectors' lanes.
+// More rows are faster as GEMM. A matrix of fewer weights stays in the L1 cache, and transposing it
+// costs less than the horizontal sums.
 inline constexpr int64_t kMaxGemvRows = 16;
 inline constexpr int64_t kMinGemvWeights = 4096;
-// For which products there is a kernel here. Does not depend on m below the limit: see above.
+// Whether these kernels are used. Does not depend on m below the limit, for the same bits.
 inline bool UseGemv(int64_t m, int64_t n, int64_t k) {
   return m <= kMaxGemvRows && k >= 32 && n * k >= kMinGemvWeights;
 }
@@ -34,22 +33,21 @@ struct GemvArgs {
   void* y;            // [m, n]: f32 or bf16
 };
 
-inline constexpr int64_t kGemvBands = 4;
-// Computes columns b * (n / 4) + j of y for each of the bands b and all j of [begin, end), which is
-// within [0, n / 4]. The columns that are left of n, fewer than four, belong to the end of the
-// last.
+inline constexpr int64_t kGemvStreams = 4;
+// Computes columns s * (n / 4) + j of y for each stream s and all j of [begin, end), a range within
+// [0, n / 4]. The n % 4 remaining columns are computed by the range with end == n / 4.
 using GemvFn = void (*)(const GemvArgs& args, int64_t begin, int64_t end);
 
 // The function for this processor. `weights`, `out`: kF32, kBF16.
 GemvFn SelectGemv(DType weights, DType out);
-// x and w in bf16, multiplied as they are; only to be called where HasFastBf16(). Its sums are of
-// pairs, so that bits differ from those of widened operands.
+// x and w in bf16, multiplied as bf16x2; only to be called where HasFastBf16(). Its sums are of
+// pairs, so its bits differ from those of widened operands.
 GemvFn FastBf16Gemv(DType out);
 
 // to[i] = x[i], widened.
 void WidenFromBf16(const uint16_t* x, int64_t n, float* to);
 
-// One product of fixed shape, cut into tasks for several threads: for GemvJob (gemv_job.h).
+// One product of fixed shape, partitioned into tasks: for GemvJob (gemv_job.h).
 class Gemv {
  public:
   // x: kF32 or kBF16.
@@ -64,18 +62,18 @@ class Gemv {
     void* y;            // [m, n]
   };
   using Args = GemvArgs;
-  // What tasks work on. `scratch` is for this call alone, aligned to 64 bytes.
+  // The arguments of the tasks. `scratch` is for this call alone, aligned to 64 bytes.
   Args Prepare(const Operands& operands, void* scratch) const;
 
   int64_t tasks() const { return tasks_; }
   void RunTask(const Args& args, int64_t i) const {
-    const Range range = TaskRange(n_ / kGemvBands, tasks_, i);
+    const Range range = TaskRange(n_ / kGemvStreams, tasks_, i);
     multiply_(args, range.begin, range.end);
   }
 
  private:
   int64_t m_, n_, k_, tasks_, weight_bytes_;
-  bool pairs_, widen_;  // bf16 operands: multiplied as they are, or widened
+  bool bf16x2_, widen_;  // bf16 operands: multiplied as they are, or widened
   GemvFn multiply_;
 };
 

@@ -1,7 +1,7 @@
-// Products of a few rows of bf16 by a bf16 matrix where the processor multiplies bf16 pairs
-// (AVX512_BF16): written with its own instructions, which Highway does not have, and called only
-// where they exist. One instruction for a cache line of weights: so many lines are on their way
-// from memory at once as the processor can follow. Denormal operands and sums count as zero.
+// GEMV of bf16 by a bf16 matrix with AVX512_BF16, which multiplies bf16x2: in intrinsics, which
+// Highway does not have, and called only where the instructions exist. One instruction per cache
+// line of weights keeps as many loads in flight as the processor can track. Denormal operands and
+// sums are zero.
 #include "runtime/kernels/gemv/gemv.h"
 
 #if defined(__x86_64__)
@@ -23,17 +23,17 @@ namespace {
 
 constexpr int64_t kTerms = 32;  // of a vector
 
-inline __m512bh Pairs(__m512i v) { return reinterpret_cast<__m512bh>(v); }
-inline __m512bh Load(const uint16_t* p) { return Pairs(_mm512_loadu_si512(p)); }
+inline __m512bh Bf16x2(__m512i v) { return reinterpret_cast<__m512bh>(v); }
+inline __m512bh Load(const uint16_t* p) { return Bf16x2(_mm512_loadu_si512(p)); }
 inline __m512bh Load(const uint16_t* p, __mmask32 mask) {
-  return Pairs(_mm512_maskz_loadu_epi16(mask, p));
+  return Bf16x2(_mm512_maskz_loadu_epi16(mask, p));
 }
 
 inline void Put(float value, float* y) { *y = value; }
 inline void Put(float value, uint16_t* y) { *y = Bf16FromFloat(value); }
 
-// The sums of four vectors' lanes, in one order whatever stands beside a vector: one by one they
-// cost three times as much, a tenth of what a short row takes.
+// The horizontal sums of four vectors, each in an order that does not depend on the others. One by
+// one they cost three times as much, a tenth of the time of a short row.
 inline __m128 SumLanes(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
   // Within groups of four lanes: 0 1 0 1, 2 3 2 3, then 0 1 2 3.
   const __m512 v01 = _mm512_add_ps(_mm512_unpacklo_ps(v0, v1), _mm512_unpackhi_ps(v0, v1));
@@ -45,16 +45,16 @@ inline __m128 SumLanes(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
   return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 
-// Rows [i, i + kM) of columns j, j + band, ... (kR of them) of y.
+// Rows [i, i + kM) of columns j, j + stride, ... (kR of them) of y.
 template <class Y, int kM, int kR>
-void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t band) {
+void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
   const int64_t k = g.k;
   const uint16_t* const x = static_cast<const uint16_t*>(g.x) + i * k;
   const uint16_t* w[kR];
   __m512 sum[kM][kR];
 #pragma GCC unroll 4
   for (int r = 0; r < kR; ++r) {
-    w[r] = static_cast<const uint16_t*>(g.w) + (j + r * band) * k;
+    w[r] = static_cast<const uint16_t*>(g.w) + (j + r * stride) * k;
 #pragma GCC unroll 8
     for (int a = 0; a < kM; ++a) sum[a][r] = _mm512_setzero_ps();
   }
@@ -69,7 +69,7 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t band) {
   int64_t p = 0;
   const auto multiply = [&](int64_t at) {
 #pragma GCC unroll 4
-    for (int r = 0; r < kR && kM > 1; ++r) AskInBand(w[r] + at);
+    for (int r = 0; r < kR && kM > 1; ++r) PrefetchStream(w[r] + at);
     __m512bh weights[kR];
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) weights[r] = Load(w[r] + at);
@@ -95,7 +95,7 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t band) {
     _mm_store_ps(totals, SumLanes(of(0), of(1), of(2), of(3)));
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) {
-      const int64_t at = j + r * band;
+      const int64_t at = j + r * stride;
       Put(g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], y + at);
     }
   }
@@ -109,20 +109,20 @@ struct Tiles {
 
   template <int kM = kMaxRows>
   static void Multiply(const GemvArgs& g, int64_t i, int64_t rows, int64_t j, int64_t weight_rows,
-                       int64_t band) {
+                       int64_t stride) {
     if constexpr (kM > 1) {
-      if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, band);
+      if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, stride);
     }
-    if (weight_rows == 4) return Tile<Y, kM, WeightRows(kM)>(g, i, j, band);
-    if (weight_rows == 2) return Tile<Y, kM, 2>(g, i, j, band);
-    Tile<Y, kM, 1>(g, i, j, band);
+    if (weight_rows == 4) return Tile<Y, kM, WeightRows(kM)>(g, i, j, stride);
+    if (weight_rows == 2) return Tile<Y, kM, 2>(g, i, j, stride);
+    Tile<Y, kM, 1>(g, i, j, stride);
   }
 };
 
 }  // namespace
 
 GemvFn FastBf16Gemv(DType out) {
-  return out == DType::kBF16 ? &MultiplyBands<Tiles<uint16_t>> : &MultiplyBands<Tiles<float>>;
+  return out == DType::kBF16 ? &MultiplyStreams<Tiles<uint16_t>> : &MultiplyStreams<Tiles<float>>;
 }
 
 }  // namespace plumb

@@ -23,12 +23,11 @@ constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 constexpr int64_t kVectors = kInt8TileRows / kLanes;  // of sums, for the rows of a tile
 constexpr int64_t kPairs = kInt8Group / 2;
 
-// Rows of x that are multiplied in one pass over a block: a sum of integers and one of floats each,
-// in 32 registers with AVX-512, else 16.
+// Rows of x of a register tile: a sum of integers and one of floats each, in 32 registers with
+// AVX-512, else 16.
 constexpr int kMaxRows = kVectors == 1 ? 8 : 4;
 
-// The two elements of each of some rows, and what they are multiplied with: sum + their products
-// with the two at x.
+// Two elements of each of some rows. Add returns sum + their dot products with the two at x.
 #if HWY_TARGET == HWY_SCALAR
 struct Weights {
   HWY_INLINE explicit Weights(const int8_t* from) : first(from[0]), second(from[1]) {}

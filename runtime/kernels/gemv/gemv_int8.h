@@ -1,11 +1,11 @@
-// Products of a few rows by an int8 matrix (quantize.h), y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as
-// decoding makes them. x is rounded to 16 bits, each group of 64 with a scale of its own, so that
-// two products of 16 bits are one instruction and their sums are exact: an element is off by at
-// most 1/65534 of the largest of its group, and the weights by 1/254 of theirs.
+// GEMV by an int8 matrix (quantize.h), y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as in decoding. x is
+// quantized to 16 bits, each group of 64 with a scale of its own, so that two products of 16 bits
+// are one instruction and their sums are exact. The error of an element of x is at most 1/65534 of
+// the largest of its group, that of a weight 1/254.
 //
-// Threads read their tiles from the first to the last, one stream of memory each. A lane is a row
-// of w, and there is nothing to sum across lanes. Element [i,j] is one chain of fused
-// multiply-adds over groups, whatever m and however w is cut. Stateless, thread-safe.
+// Each thread reads its tiles as one sequential stream. A lane is a row of w, so there are no
+// horizontal sums. Rounding: element [i,j] is one chain of fused multiply-adds over groups; m and
+// the partition of w never change it. Stateless, thread-safe.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_INT8_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_INT8_H_
 
@@ -35,7 +35,7 @@ Int8GemvFn SelectInt8Gemv();
 Int8GemvFn VnniInt8Gemv();  // only to be called where HasVnni()
 Int8GemvFn PortableInt8Gemv();
 
-// One product of fixed shape, cut into tasks for several threads: for GemvJob (gemv_job.h).
+// One product of fixed shape, partitioned into tasks: for GemvJob (gemv_job.h).
 class Int8Gemv {
  public:
   Int8Gemv(int64_t m, int64_t n, int64_t k);

@@ -1,5 +1,4 @@
-// The order in which a product of a few rows and an int8 matrix (gemv_int8.h) goes through its
-// rows and blocks, for its kernels.
+// The loop order of an int8 GEMV (gemv_int8.h), shared by its kernels.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_INT8_BLOCKS_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_INT8_BLOCKS_H_
 
@@ -11,7 +10,7 @@
 
 namespace plumb {
 
-// Writes what row i of x gives with a block.
+// Writes row i of the columns of a block.
 inline void StoreInt8Sums(const Int8GemvArgs& g, int64_t i, int64_t block, const float* sums) {
   const int64_t j = block * kInt8TileRows, columns = std::min(kInt8TileRows, g.n - j);
   float* const y = g.y + i * g.n + j;
@@ -34,7 +33,7 @@ void MultiplyInt8Block(const Int8GemvArgs& g, int64_t i, int64_t rows, int64_t b
 template <class Block>
 void MultiplyInt8Blocks(const Int8GemvArgs& g, int64_t begin, int64_t end) {
   // Passes of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1. The tiles of a block
-  // stay in the cache from one to the next.
+  // stay in the cache between passes.
   const int64_t passes = CeilDiv(g.m, Block::kMaxRows);
   const int64_t height = CeilDiv(g.m, passes);
   for (int64_t block = begin; block < end; ++block) {

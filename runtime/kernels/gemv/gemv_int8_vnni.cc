@@ -1,7 +1,6 @@
-// Products of a few rows and an int8 matrix where the processor adds products of 16 bits to a sum
-// in one instruction (AVX512_VNNI): written with its own instructions, which Highway does not have
-// for the targets that plumb is compiled for, and called only where they exist. The same integers
-// and the same sums of floats as in gemv_int8.cc with AVX-512: equal to the bit.
+// Int8 GEMV with AVX512_VNNI, which multiplies and adds 16-bit pairs in one instruction: in
+// intrinsics, which Highway does not have for plumb's targets, and called only where the
+// instructions exist. Equal to the bit to gemv_int8.cc with AVX-512.
 #include "runtime/kernels/gemv/gemv_int8.h"
 
 #if defined(__x86_64__)
@@ -25,7 +24,7 @@ struct VnniBlock {
 
   template <int kM>
   static void Multiply(const Int8GemvArgs& g, int64_t i, int64_t block) {
-    // One sum of a group alone would wait for each addition to be done.
+    // Two independent accumulators hide the latency of the addition.
     constexpr int kChains = kM == 1 ? 2 : 1;
     const int64_t width = g.groups * kInt8Group;
     const int16_t* x = g.x + i * width;

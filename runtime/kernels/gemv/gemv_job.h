@@ -1,4 +1,4 @@
-// Several products of a few rows (gemv.h, gemv_int8.h) as one job of the worker pool.
+// Several GEMVs (gemv.h, gemv_int8.h) as one job of the worker pool.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_JOB_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_JOB_H_
 
@@ -13,8 +13,8 @@
 
 namespace plumb {
 
-// Into how many tasks a product of m rows with `weights` weights of `bytes` is cut, at most `most`.
-// The tasks of one thread follow each other in memory, and are so short that threads end together.
+// The number of tasks of a product of m rows with `weights` weights of `bytes`, at most `most`. A
+// thread's tasks are contiguous in memory, and short enough to balance the threads.
 inline int64_t CountGemvTasks(int64_t m, int64_t weights, int64_t bytes, int64_t most) {
   constexpr int64_t kTaskBytes = 128 << 10, kMostTasks = 2048;
   if (weights * (m + 3) < int64_t{1} << 18) return 1;
@@ -23,8 +23,8 @@ inline int64_t CountGemvTasks(int64_t m, int64_t weights, int64_t bytes, int64_t
 
 inline constexpr size_t kMaxGemvs = 8;
 
-// A thread that has done its part of one product goes on with the next. Product is Gemv or
-// Int8Gemv.
+// The tasks of all products in one ParallelFor, so that threads wait for each other only once.
+// Product: Gemv or Int8Gemv.
 template <class Product>
 class GemvJob {
  public:

@@ -93,7 +93,7 @@ void TransposeTile(const int8_t* from, const float* scales, int64_t stride, floa
   for (int64_t r = 0; r < kInt8TileRows; r += lanes) {
     const auto scale = hn::LoadU(d, scales + r);
     for (int64_t i = 0; i < kInt8Group; i += 2) {
-      // The two elements of a row are the halves of 16 bits.
+      // The two elements of a row are the low and the high byte of 16 bits.
       HWY_ALIGN int16_t pairs[kInt8TileRows];
       std::memcpy(pairs, from + i * kInt8TileRows + 2 * r, static_cast<size_t>(2 * lanes));
       const auto both = hn::PromoteTo(d32, hn::Load(d16, pairs));

@@ -1,5 +1,5 @@
-// Numbers in fewer bits (bf16: float_halves.h): matrices in int8 with scales, and what they are
-// multiplied by, in int16. Stateless; what they compute does not depend on the number of threads.
+// Quantization: int8 matrices with scales, and int16 for the operands they are multiplied by (bf16:
+// split_f32.h). Stateless; results do not depend on the number of threads.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_QUANTIZE_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_QUANTIZE_H_
 

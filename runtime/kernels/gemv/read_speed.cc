@@ -18,8 +18,8 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The sum of n elements, which only keeps the loads from being dropped. Four streams: one alone
-// does not keep enough cache lines on their way.
+// The sum of n elements, so that the loads are not eliminated. Four streams: one alone does not
+// keep enough loads in flight.
 float ReadAll(const float* x, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -63,7 +63,7 @@ double MeasureReadSpeed(absl::Span<const float> data, int threads) {
   using Clock = std::chrono::steady_clock;
   const auto read = HWY_DYNAMIC_DISPATCH(SelectRead)();
   const int64_t n = static_cast<int64_t>(data.size());
-  // Many more tasks than threads, so that a thread that comes late leaves little undone.
+  // Many more tasks than threads, to balance threads that start late.
   const int64_t tasks = std::max<int64_t>(threads, n / kStretch);
   std::vector<float> sums(static_cast<size_t>(tasks));
   const Clock::time_point start = Clock::now();
@@ -72,7 +72,7 @@ double MeasureReadSpeed(absl::Span<const float> data, int threads) {
     sums[static_cast<size_t>(i)] = read(data.data() + range.begin, range.end - range.begin);
   });
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  // Looked at, so that no compiler finds the reading useless.
+  // Used, so that the compiler does not eliminate the reads.
   volatile float seen = 0;
   for (const float sum : sums) seen = sum;
   static_cast<void>(seen);

@@ -1,4 +1,4 @@
-// How fast this machine reads memory: the yardstick for decoding.
+// The memory bandwidth of this machine for reads: the yardstick for decoding.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_READ_SPEED_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_READ_SPEED_H_
 

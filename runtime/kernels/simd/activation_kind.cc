@@ -59,7 +59,7 @@ double ReferenceActivation(ActivationKind kind, double x) {
   return 0;
 }
 
-double ReferenceActivationSlope(ActivationKind kind, double x) {
+double ReferenceActivationDerivative(ActivationKind kind, double x) {
   switch (kind) {
     case ActivationKind::kRelu:
       return x > 0 ? 1 : 0;

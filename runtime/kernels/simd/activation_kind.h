@@ -20,7 +20,7 @@ absl::StatusOr<ActivationKind> ParseActivationKind(absl::string_view name);
 
 // The references: the function and its derivative (that of relu at 0 is 0).
 double ReferenceActivation(ActivationKind kind, double x);
-double ReferenceActivationSlope(ActivationKind kind, double x);
+double ReferenceActivationDerivative(ActivationKind kind, double x);
 
 }  // namespace plumb
 

@@ -1,10 +1,10 @@
 // The functions of activation_kind.h on vectors of f32, with their derivatives. Included once per
 // SIMD target. Each struct has
-//   Both(d, x, value, slope): *value = f(x), *slope = f'(x);
+//   Both(d, x, value, derivative): *value = f(x), *derivative = f'(x);
 // a caller that ignores one of the two does not pay for it, since everything is inlined.
 //
 // Relative errors of values are below 4e-7, plus 2.4e-7 E in a tail e^-E, whose exponent is
-// rounded; slopes are within 3e-7 (tests/ops/activation_test). NaN gives NaN.
+// rounded; derivatives are within 3e-7 (tests/ops/activation_test). NaN gives NaN.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_MATH_INL_H_
 #undef PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_MATH_INL_H_
@@ -47,9 +47,9 @@ HWY_INLINE void SigmoidParts(D d, V x, V* value, V* rest) {
 
 struct Relu {
   template <class D, class V>
-  static HWY_INLINE void Both(D d, V x, V* value, V* slope) {
+  static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
     *value = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
-    *slope = hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1.0f));
+    *derivative = hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1.0f));
   }
 };
 
@@ -62,7 +62,7 @@ struct Relu {
 //   Phi(x) + x e^(-x^2/2) / sqrt(2 pi).
 struct Gelu {
   template <class D, class V>
-  static HWY_INLINE void Both(D d, V x, V* value, V* slope) {
+  static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
     static constexpr float kP[] = {1.44303780e-02f, 1.08375568e-01f, 3.42399433e-01f, 0.5f};
     static constexpr float kQ[] = {3.61830778e-02f, 2.71272637e-01f, 8.99792846e-01f,
                                    1.48268063e+00f, 1.0f};
@@ -71,7 +71,7 @@ struct Gelu {
     const V tail = hn::Div(hn::Mul(density, Polynomial(d, a, kP)), Polynomial(d, a, kQ));
     const V phi = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0f), tail));
     *value = hn::Mul(x, phi);
-    *slope = hn::MulAdd(hn::Mul(x, hn::Set(d, 0.398942280f)), density, phi);
+    *derivative = hn::MulAdd(hn::Mul(x, hn::Set(d, 0.398942280f)), density, phi);
   }
 };
 
@@ -79,7 +79,7 @@ struct Gelu {
 //   f = x s,  f' = s + f (1 - s) (c + 3 k x^2).
 struct GeluTanh {
   template <class D, class V>
-  static HWY_INLINE void Both(D d, V x, V* value, V* slope) {
+  static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
     constexpr float kC = 1.5957691216f, kK = 0.0713548162726f;  // 2 sqrt(2/pi), 0.044715 c
     // From 10 on, s is 0 or 1; beyond, the exponential may overflow.
     const V bounded = Bounded(d, x, 10.0f);
@@ -89,18 +89,18 @@ struct GeluTanh {
     Logistic(d, hn::Mul(bounded, factor), &s, &rest);
     *value = hn::Mul(x, s);
     const V du = hn::MulAdd(hn::Set(d, 3 * kK), square, hn::Set(d, kC));
-    *slope = hn::MulAdd(hn::Mul(*value, rest), du, s);
+    *derivative = hn::MulAdd(hn::Mul(*value, rest), du, s);
   }
 };
 
 // f = x s,  f' = s + f (1 - s).
 struct Silu {
   template <class D, class V>
-  static HWY_INLINE void Both(D d, V x, V* value, V* slope) {
+  static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
     V s, rest;
     SigmoidParts(d, x, &s, &rest);
     *value = hn::Mul(x, s);
-    *slope = hn::MulAdd(*value, rest, s);
+    *derivative = hn::MulAdd(*value, rest, s);
   }
 };
 
@@ -109,12 +109,12 @@ struct Silu {
 // bits.
 struct Tanh {
   template <class D, class V>
-  static HWY_INLINE void Both(D d, V x, V* value, V* slope) {
+  static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
     static constexpr float kOdd[] = {-6.096714176e-03f, 2.099717967e-02f, -5.385090783e-02f,
                                      1.333276927e-01f, -3.333332837e-01f};
     const V one = hn::Set(d, 1.0f);
     const V a = hn::Abs(x);
-    const auto near = hn::Lt(a, hn::Set(d, 0.625f));
+    const auto is_small = hn::Lt(a, hn::Set(d, 0.625f));
 
     const V square = hn::Mul(x, x);
     const V small = hn::MulAdd(hn::Mul(x, square), Polynomial(d, square, kOdd), x);
@@ -122,18 +122,18 @@ struct Tanh {
     const V e = Exp2(d, AtMost(d, hn::Mul(a, hn::Set(d, 2 * kLog2E)), 126.0f));
     const V r = hn::Div(one, hn::Add(e, one));
     const V large = hn::CopySign(hn::Sub(one, hn::Add(r, r)), x);
-    *value = hn::IfThenElse(near, small, large);
-    *slope = hn::IfThenElse(near, hn::NegMulAdd(small, small, one),
-                            hn::Mul(hn::Mul(hn::Set(d, 4.0f), r), hn::Mul(e, r)));
+    *value = hn::IfThenElse(is_small, small, large);
+    *derivative = hn::IfThenElse(is_small, hn::NegMulAdd(small, small, one),
+                                 hn::Mul(hn::Mul(hn::Set(d, 4.0f), r), hn::Mul(e, r)));
   }
 };
 
 struct Sigmoid {
   template <class D, class V>
-  static HWY_INLINE void Both(D d, V x, V* value, V* slope) {
+  static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
     V rest;
     SigmoidParts(d, x, value, &rest);
-    *slope = hn::Mul(*value, rest);
+    *derivative = hn::Mul(*value, rest);
   }
 };
 

@@ -1,4 +1,4 @@
-// Vectors of floats from and to memory that holds f32 or bf16, so that a kernel is written once for
+// Loads and stores of vectors of floats in f32 or bf16 memory, so that a kernel is written once for
 // both. Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_SIMD_BF16_INL_H_
@@ -28,9 +28,9 @@ HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, float* HWY_RESTRICT to) {
 
 // bf16 in memory is uint16_t.
 template <class D>
-HWY_INLINE hn::Vec<D> WidenBf16(D d, hn::Vec<hn::Rebind<uint16_t, D>> half) {
+HWY_INLINE hn::Vec<D> WidenBf16(D d, hn::Vec<hn::Rebind<uint16_t, D>> bf16) {
   const hn::RebindToUnsigned<D> du;
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bf16)));
 }
 // Rounds to nearest, ties to even; a NaN stays a NaN.
 template <class D>
@@ -68,18 +68,18 @@ HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, uint16_t* HWY_RESTRICT to) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-// bf16 in memory whose stores are the processor's own rounding, one instruction instead of seven:
-// of a kernel that is only called where UsesBf16Instructions() (cpu_features.h). To the same bits, but
-// that numbers below the normal range become 0.
+// bf16 memory that is stored with the processor's conversion, one instruction instead of seven: for
+// kernels that are called only where UsesBf16Instructions() (cpu_features.h). The same bits, except
+// that denormals become 0.
 struct FastBf16 {
   uint16_t bits;
 };
 template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> RoundFast(D /*d*/, hn::Vec<D> v) {
   static_assert(hn::MaxLanes(D()) == 16, "of whole vectors");
-  __m256i half;  // the target of these functions lacks the instruction's name
-  asm("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(v.raw));
-  return hn::Vec<hn::Rebind<uint16_t, D>>{half};
+  __m256i bf16;  // the target of these functions lacks the intrinsic
+  asm("vcvtneps2bf16 %1, %0" : "=v"(bf16) : "v"(v.raw));
+  return hn::Vec<hn::Rebind<uint16_t, D>>{bf16};
 }
 template <class D>
 HWY_INLINE hn::Vec<D> LoadFloats(D d, const FastBf16* HWY_RESTRICT from) {
@@ -96,33 +96,33 @@ template <class D>
 class FloatTail {
  public:
   HWY_INLINE FloatTail(D d, int64_t count)
-      : floats_(d, count), halves_(hn::Rebind<uint16_t, D>(), count) {}
+      : floats_(d, count), bf16_(hn::Rebind<uint16_t, D>(), count) {}
 
   HWY_INLINE hn::Mask<D> mask() const { return floats_.mask(); }
   HWY_INLINE hn::Vec<D> Load(D d, const float* HWY_RESTRICT from) const {
     return floats_.Load(d, from);
   }
   HWY_INLINE hn::Vec<D> Load(D d, const uint16_t* HWY_RESTRICT from) const {
-    return WidenBf16(d, halves_.Load(hn::Rebind<uint16_t, D>(), from));
+    return WidenBf16(d, bf16_.Load(hn::Rebind<uint16_t, D>(), from));
   }
   HWY_INLINE void Store(hn::Vec<D> v, D d, float* HWY_RESTRICT to) const {
     floats_.Store(v, d, to);
   }
   HWY_INLINE void Store(hn::Vec<D> v, D d, uint16_t* HWY_RESTRICT to) const {
-    halves_.Store(RoundToBf16(d, v), hn::Rebind<uint16_t, D>(), to);
+    bf16_.Store(RoundToBf16(d, v), hn::Rebind<uint16_t, D>(), to);
   }
 #if HWY_TARGET == HWY_AVX3
   HWY_INLINE hn::Vec<D> Load(D d, const FastBf16* HWY_RESTRICT from) const {
     return Load(d, &from->bits);
   }
   HWY_INLINE void Store(hn::Vec<D> v, D d, FastBf16* HWY_RESTRICT to) const {
-    halves_.Store(RoundFast(d, v), hn::Rebind<uint16_t, D>(), &to->bits);
+    bf16_.Store(RoundFast(d, v), hn::Rebind<uint16_t, D>(), &to->bits);
   }
 #endif
 
  private:
   Tail<D> floats_;
-  Tail<hn::Rebind<uint16_t, D>> halves_;
+  Tail<hn::Rebind<uint16_t, D>> bf16_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -1,4 +1,4 @@
-// What plumb's kernels find on this machine. Stateless, thread-safe.
+// The processor's features that plumb's kernels depend on. Stateless, thread-safe.
 #ifndef PLUMB_RUNTIME_KERNELS_SIMD_CPU_FEATURES_H_
 #define PLUMB_RUNTIME_KERNELS_SIMD_CPU_FEATURES_H_
 
@@ -15,23 +15,22 @@ struct ProcessorModel {
 };
 ProcessorModel HostProcessorModel();
 
-// Whether the processor has AVX512_BF16, and whether kernels convert to bf16 by it: not on a weaker
-// target, as tests choose it. Results are equal to the bit.
+// Whether the processor has AVX512_BF16, and whether kernels convert to bf16 with it: not if tests
+// chose a lesser target. Results are equal to the bit.
 bool HasBf16Instructions();
 bool UsesBf16Instructions();
 
-// Whether AVX512_BF16 multiplies pairs of bf16 at twice the rate of f32, as on Zen 4 and 5. Intel's
+// Whether AVX512_BF16 multiplies bf16x2 at twice the rate of f32, as on Zen 4 and 5. Intel's
 // processors have half the rate of f32 there (vdpbf16ps on Sapphire and Emerald Rapids: 87 against
 // 180 GFLOP/s), so that bf16 is widened to f32 in registers.
 bool HasFastBf16();
-// Whether kernels multiply pairs: HasFastBf16(), and not on a weaker target, where bf16 goes the way
-// that it goes on a weaker processor.
+// Whether kernels multiply bf16x2: HasFastBf16(), and not if tests chose a lesser target.
 bool UsesBf16Pairs();
-// What bf16 gains on this processor, for a message; empty where it is fast.
+// Why bf16 is not fast on this processor, for a message; empty where it is.
 std::string SlowBf16Reason();
 
-// Whether the processor adds products of 16 bits to a sum in one instruction (AVX512_VNNI), and
-// whether kernels use it: not on a weaker target. Results are equal to the bit.
+// Whether the processor has AVX512_VNNI, which multiplies and adds 16-bit pairs in one instruction,
+// and whether kernels use it: not if tests chose a lesser target. Results are equal to the bit.
 bool HasVnni();
 bool UsesVnni();
 

@@ -1,5 +1,5 @@
-// e^x and 2^x for kernels that take many of them: a third of the instructions of general ones,
-// since they leave out numbers below the normal range. Included once per Highway target.
+// e^x and 2^x for throughput: a third of the instructions of general ones, since denormal results
+// are not computed. Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_SIMD_EXP_INL_H_
 #undef PLUMB_RUNTIME_KERNELS_SIMD_EXP_INL_H_
@@ -58,7 +58,7 @@ HWY_INLINE hn::Vec<D> FastExp(D d, hn::Vec<D> x) {
   // ln 2 in two parts, the first short enough that n times it is exact.
   auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  // In pairs: a chain of six additions would wait for itself.
+  // Estrin's scheme: shorter dependency chains than Horner's.
   const auto square = hn::Mul(r, r);
   const auto high = hn::MulAdd(hn::Set(d, 8.363203146e-03f), r, hn::Set(d, 4.166655615e-02f));
   const auto low = hn::MulAdd(hn::Set(d, 1.666657627e-01f), r, hn::Set(d, 0.5f));
@@ -79,7 +79,7 @@ HWY_INLINE hn::Vec<D> MagnitudeAtMost(D d, hn::Vec<D> x, float limit) {
 #endif
   return AtMost(d, hn::Abs(x), limit);
 }
-// x, brought between -limit and limit; of a NaN alike.
+// x clamped to [-limit, limit]; of a NaN, a number or a NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> Bounded(D d, hn::Vec<D> x, float limit) {
 #if PLUMB_AVX512

@@ -1,5 +1,5 @@
-// Folds four vectors at once into four numbers: a maximum or a sum over lanes costs less in
-// company. Included once per Highway target.
+// Horizontal sums and maxima of four vectors at once, which is cheaper than one by one. Included
+// once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_SIMD_FOLD_INL_H_
 #undef PLUMB_RUNTIME_KERNELS_SIMD_FOLD_INL_H_

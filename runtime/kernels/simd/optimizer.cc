@@ -30,7 +30,8 @@ struct AdamWFactors {
   float eps;
 };
 
-// The moments and the gradient of n elements; their parameters come beside, as floats or halves.
+// The moments and the gradient of n elements; their parameters are passed beside, as floats or
+// split.
 struct AdamWStretch {
   const float* grad;
   float* m;
@@ -40,8 +41,7 @@ struct AdamWStretch {
 
 struct OptimizerFns {
   void (*adamw)(const AdamWFactors& f, const AdamWStretch& stretch, float* param);
-  void (*adamw_halves)(const AdamWFactors& f, const AdamWStretch& stretch,
-                       const FloatHalves& param);
+  void (*adamw_split)(const AdamWFactors& f, const AdamWStretch& stretch, const SplitF32& param);
   double (*sum_of_squares)(const float* x, int64_t n);
   double (*accumulate)(const float* x, float* acc, int64_t n);
 };
@@ -81,7 +81,7 @@ struct AdamWVectors {
   V grad_scale, decay, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, root_factor, eps;
 };
 
-// Parameters as floats, whose last vector is a Tail, or as halves, with a HalvesTail.
+// Parameters as floats, whose last vector is a Tail, or split, with a SplitF32Tail.
 template <class ParamTail, class Param>
 HWY_INLINE void AdamW(const AdamWFactors& factors, const AdamWStretch& stretch, Param param) {
   const D d;
@@ -112,9 +112,8 @@ HWY_INLINE void AdamW(const AdamWFactors& factors, const AdamWStretch& stretch, 
 void AdamWFloats(const AdamWFactors& factors, const AdamWStretch& stretch, float* param) {
   AdamW<Tail<D>>(factors, stretch, param);
 }
-void AdamWHalves(const AdamWFactors& factors, const AdamWStretch& stretch,
-                 const FloatHalves& param) {
-  AdamW<HalvesTail<D>>(factors, stretch, param);
+void AdamWSplit(const AdamWFactors& factors, const AdamWStretch& stretch, const SplitF32& param) {
+  AdamW<SplitF32Tail<D>>(factors, stretch, param);
 }
 
 // Sums of squares in double: enough chains of additions that none waits for itself.
@@ -183,7 +182,7 @@ double Add(const float* x, float* acc, int64_t n) {
   return sum;
 }
 
-OptimizerFns SelectOptimizer() { return {AdamWFloats, AdamWHalves, SumSquares, Add}; }
+OptimizerFns SelectOptimizer() { return {AdamWFloats, AdamWSplit, SumSquares, Add}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -256,10 +255,10 @@ void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
       const int64_t to = std::min(end, segment->end);
       const AdamWStretch stretch = {buffers.grad + from, buffers.m + from, buffers.v + from,
                                     to - from};
-      if (segment->in_halves) {
-        const FloatHalves all =
-            HalvesIn(buffers.param + segment->begin, segment->end - segment->begin);
-        fns.adamw_halves(factors, stretch, all + (from - segment->begin));
+      if (segment->is_split) {
+        const SplitF32 all =
+            SplitF32In(buffers.param + segment->begin, segment->end - segment->begin);
+        fns.adamw_split(factors, stretch, all + (from - segment->begin));
       } else {
         fns.adamw(factors, stretch, buffers.param + from);
       }

@@ -18,10 +18,9 @@ struct AdamWSegment {
   int64_t end;
   float weight_decay;
   float lr_scale;
-  // Whether its parameters are HalvesIn(param + begin, end - begin) (float_halves.h), which is read
-  // and written to the bit as floats are. Such a segment starts at a multiple of 32 elements, and
-  // so does what comes after it.
-  bool in_halves = false;
+  // Whether its parameters are SplitF32In(param + begin, end - begin) (split_f32.h); the update is
+  // the same to the bit. Such a segment, and the one after it, start at multiples of 32 elements.
+  bool is_split = false;
 };
 
 struct AdamWStep {

@@ -1,4 +1,4 @@
-// Vectors of floats from and to halves (float_halves.h), beside those of simd_bf16-inl.h. Included
+// Loads and stores of vectors of split f32 (split_f32.h), as bf16-inl.h has them of bf16. Included
 // once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_SPLIT_F32_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_SIMD_SPLIT_F32_INL_H_
@@ -19,25 +19,25 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Half as many bytes as D, as many lanes.
+// 16-bit lanes, as many as D has.
 template <class D>
-using HalfTag = hn::Rebind<uint16_t, D>;
+using Bf16Tag = hn::Rebind<uint16_t, D>;
 
 template <class D>
-HWY_INLINE hn::Vec<D> JoinVectors(D d, hn::Vec<HalfTag<D>> high, hn::Vec<HalfTag<D>> low) {
+HWY_INLINE hn::Vec<D> JoinVectors(D d, hn::Vec<Bf16Tag<D>> high, hn::Vec<Bf16Tag<D>> low) {
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
-  const hn::RebindToSigned<HalfTag<D>> di16;
+  const hn::RebindToSigned<Bf16Tag<D>> di16;
   const auto top = hn::ShiftLeft<16>(hn::PromoteTo(du, high));
   const auto rest = hn::BitCast(du, hn::PromoteTo(di, hn::BitCast(di16, low)));
   return hn::BitCast(d, hn::Add(top, rest));
 }
 
 template <class D>
-HWY_INLINE void SplitVector(D /*d*/, hn::Vec<D> v, hn::Vec<HalfTag<D>>* high,
-                            hn::Vec<HalfTag<D>>* low) {
+HWY_INLINE void SplitVector(D /*d*/, hn::Vec<D> v, hn::Vec<Bf16Tag<D>>* high,
+                            hn::Vec<Bf16Tag<D>>* low) {
   const hn::RebindToUnsigned<D> du;
-  const HalfTag<D> d16;
+  const Bf16Tag<D> d16;
   const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
   auto bits = hn::BitCast(du, v);
   const auto quiet = hn::Or(hn::And(bits, hn::Set(du, 0xffff0000u)), hn::Set(du, 0x400000u));
@@ -47,14 +47,14 @@ HWY_INLINE void SplitVector(D /*d*/, hn::Vec<D> v, hn::Vec<HalfTag<D>>* high,
 }
 
 template <class D>
-HWY_INLINE hn::Vec<D> LoadFloats(D d, const FloatHalves& from) {
-  const HalfTag<D> d16;
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const SplitF32& from) {
+  const Bf16Tag<D> d16;
   return JoinVectors(d, hn::LoadU(d16, from.high), hn::LoadU(d16, from.low));
 }
 template <class D>
-HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, const FloatHalves& to) {
-  const HalfTag<D> d16;
-  hn::Vec<HalfTag<D>> high, low;
+HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, const SplitF32& to) {
+  const Bf16Tag<D> d16;
+  hn::Vec<Bf16Tag<D>> high, low;
   SplitVector(d, v, &high, &low);
   hn::StoreU(high, d16, to.high);
   hn::StoreU(low, d16, to.low);
@@ -62,24 +62,24 @@ HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, const FloatHalves& to) {
 
 // The same for the last, partial vector: make one before the loop.
 template <class D>
-class HalvesTail {
+class SplitF32Tail {
  public:
-  HWY_INLINE HalvesTail(D /*d*/, int64_t count) : halves_(HalfTag<D>(), count) {}
+  HWY_INLINE SplitF32Tail(D /*d*/, int64_t count) : tail_(Bf16Tag<D>(), count) {}
 
-  HWY_INLINE hn::Vec<D> Load(D d, const FloatHalves& from) const {
-    const HalfTag<D> d16;
-    return JoinVectors(d, halves_.Load(d16, from.high), halves_.Load(d16, from.low));
+  HWY_INLINE hn::Vec<D> Load(D d, const SplitF32& from) const {
+    const Bf16Tag<D> d16;
+    return JoinVectors(d, tail_.Load(d16, from.high), tail_.Load(d16, from.low));
   }
-  HWY_INLINE void Store(hn::Vec<D> v, D d, const FloatHalves& to) const {
-    const HalfTag<D> d16;
-    hn::Vec<HalfTag<D>> high, low;
+  HWY_INLINE void Store(hn::Vec<D> v, D d, const SplitF32& to) const {
+    const Bf16Tag<D> d16;
+    hn::Vec<Bf16Tag<D>> high, low;
     SplitVector(d, v, &high, &low);
-    halves_.Store(high, d16, to.high);
-    halves_.Store(low, d16, to.low);
+    tail_.Store(high, d16, to.high);
+    tail_.Store(low, d16, to.low);
   }
 
  private:
-  Tail<HalfTag<D>> halves_;
+  Tail<Bf16Tag<D>> tail_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -15,7 +15,7 @@ namespace {
 
 using D = hn::ScalableTag<float>;
 
-void SplitRange(const float* from, int64_t n, const FloatHalves& to) {
+void SplitRange(const float* from, int64_t n, const SplitF32& to) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
@@ -23,12 +23,12 @@ void SplitRange(const float* from, int64_t n, const FloatHalves& to) {
   for (; i < n; ++i) SplitFloat(from[i], to.high + i, to.low + i);
 }
 
-void JoinRange(const FloatHalves& from, int64_t n, float* to) {
+void JoinRange(const SplitF32& from, int64_t n, float* to) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(LoadFloats(d, from + i), d, to + i);
-  for (; i < n; ++i) to[i] = JoinHalves(from.high[i], from.low[i]);
+  for (; i < n; ++i) to[i] = JoinFloat(from.high[i], from.low[i]);
 }
 
 void HighRange(const float* from, int64_t n, uint16_t* to) {
@@ -36,9 +36,9 @@ void HighRange(const float* from, int64_t n, uint16_t* to) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    hn::Vec<HalfTag<D>> high, low;
+    hn::Vec<Bf16Tag<D>> high, low;
     SplitVector(d, hn::LoadU(d, from + i), &high, &low);
-    hn::StoreU(high, HalfTag<D>(), to + i);
+    hn::StoreU(high, Bf16Tag<D>(), to + i);
   }
   for (uint16_t low; i < n; ++i) SplitFloat(from[i], to + i, &low);
 }
@@ -69,19 +69,19 @@ void ForEachRange(int64_t n, int threads, const Body& body) {
 
 }  // namespace
 
-void SplitFloats(const float* from, int64_t n, int threads, const FloatHalves& to) {
+void SplitFloats(const float* from, int64_t n, int threads, const SplitF32& to) {
   const auto split = HWY_DYNAMIC_DISPATCH(SplitRange);
   ForEachRange(n, threads,
                [&](int64_t begin, int64_t length) { split(from + begin, length, to + begin); });
 }
 
-void JoinFloats(const FloatHalves& from, int64_t n, int threads, float* to) {
+void JoinFloats(const SplitF32& from, int64_t n, int threads, float* to) {
   const auto join = HWY_DYNAMIC_DISPATCH(JoinRange);
   ForEachRange(n, threads,
                [&](int64_t begin, int64_t length) { join(from + begin, length, to + begin); });
 }
 
-void HighHalves(const float* from, int64_t n, int threads, uint16_t* to) {
+void HighBf16(const float* from, int64_t n, int threads, uint16_t* to) {
   const auto high = HWY_DYNAMIC_DISPATCH(HighRange);
   ForEachRange(n, threads,
                [&](int64_t begin, int64_t length) { high(from + begin, length, to + begin); });

@@ -1,5 +1,6 @@
-// f32 numbers in two halves that stand apart, so that programs read the upper ones as bf16 in place
-// and nothing of the lower ones is lost. Stateless; results do not depend on the number of threads.
+// Split f32: an array of floats as two planes of 16 bits, a high bf16 and a low correction each, so
+// that programs read the high plane as bf16 in place and no bit of the f32 is lost. Stateless;
+// results do not depend on the number of threads.
 //
 //   high = (bits + 0x8000) >> 16        the number rounded to bf16, to nearest, ties away from zero
 //   low  = bits - (high << 16)          the rest, signed: -0x8000 .. 0x7fff
@@ -19,22 +20,22 @@
 namespace plumb {
 
 // Two planes of equal length. A value, which owns nothing.
-struct FloatHalves {
+struct SplitF32 {
   uint16_t* high;
   uint16_t* low;  // int16_t, in two's complement
 
-  FloatHalves operator+(int64_t i) const { return {high + i, low + i}; }
+  SplitF32 operator+(int64_t i) const { return {high + i, low + i}; }
 };
 
-// Where the halves of `n` numbers stand in memory that has room for them as floats and is a whole
-// number of 128 bytes: both planes at multiples of 64 bytes, if `room` is.
-inline FloatHalves HalvesIn(float* room, int64_t n) {
-  auto* high = reinterpret_cast<uint16_t*>(room);
+// The planes of `n` numbers in `storage`, n floats rounded up to a multiple of 128 bytes. Both are
+// aligned to 64 bytes if `storage` is.
+inline SplitF32 SplitF32In(float* storage, int64_t n) {
+  auto* high = reinterpret_cast<uint16_t*>(storage);
   return {high, high + AlignUp(n * 2) / 2};
 }
 
 // One number; kernels agree with these to the bit.
-inline float JoinHalves(uint16_t high, uint16_t low) {
+inline float JoinFloat(uint16_t high, uint16_t low) {
   const uint32_t sign = 0u - (low >> 15);  // of `low`, which is subtracted from `high` as a borrow
   const uint32_t bits = ((static_cast<uint32_t>(high) + sign) << 16) | low;
   float value;
@@ -50,10 +51,10 @@ inline void SplitFloat(float value, uint16_t* high, uint16_t* low) {
 }
 
 // n numbers.
-void SplitFloats(const float* from, int64_t n, int threads, const FloatHalves& to);
-void JoinFloats(const FloatHalves& from, int64_t n, int threads, float* to);
-// The high ones alone.
-void HighHalves(const float* from, int64_t n, int threads, uint16_t* to);
+void SplitFloats(const float* from, int64_t n, int threads, const SplitF32& to);
+void JoinFloats(const SplitF32& from, int64_t n, int threads, float* to);
+// The high plane alone.
+void HighBf16(const float* from, int64_t n, int threads, uint16_t* to);
 
 }  // namespace plumb
 

@@ -18,9 +18,9 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The least bytes of an element that memory instructions with a mask take, which do not fault on
-// lanes that are off: AVX2 has none for 16 bits, where Highway would read a whole vector. What is
-// smaller goes through a small buffer.
+// The smallest element, in bytes, of masked loads and stores that do not fault on lanes that are
+// off. AVX2 has none for 16 bits, where Highway would read a whole vector; smaller elements go
+// through a buffer.
 #if HWY_TARGET == HWY_AVX3
 inline constexpr size_t kLeastMasked = 1;
 #elif HWY_TARGET == HWY_AVX2

@@ -20,10 +20,10 @@
 #define PLUMB_TENSOR_STATS_WIDEN
 namespace plumb {
 namespace {
-// The first element of a tensor in f32, in bf16, in halves.
+// The first element of a tensor in f32, in bf16, in split f32.
 float Widen(const float* x) { return *x; }
 float Widen(const uint16_t* x) { return FloatFromBf16(*x); }
-float Widen(const FloatHalves& x) { return JoinHalves(*x.high, *x.low); }
+float Widen(const SplitF32& x) { return JoinFloat(*x.high, *x.low); }
 }  // namespace
 }  // namespace plumb
 #endif
@@ -34,8 +34,8 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As if every element were finite; if not, sum_squares is not, since that of finite ones cannot
-// overflow. X: a pointer, or halves.
+// Assumes finite elements. If one is not, neither is sum_squares, which cannot overflow otherwise.
+// X: a pointer, or SplitF32.
 template <class X>
 TensorStats StatsOfFinite(X x, int64_t n) {
   const hn::ScalableTag<double> wide;
@@ -45,7 +45,7 @@ TensorStats StatsOfFinite(X x, int64_t n) {
   stats.count = n;
   int64_t i = 0;
   if (n >= 2 * lanes) {
-    // Two of each: enough chains of additions that none waits for itself.
+    // Two independent accumulators of each hide the latency of the additions.
     auto sum0 = hn::Zero(wide), sum1 = sum0, square0 = sum0, square1 = sum0;
     auto max0 = hn::Zero(narrow), max1 = max0;
     for (; i + 2 * lanes <= n; i += 2 * lanes) {
@@ -76,7 +76,7 @@ template <class X>
 using StatsFn = TensorStats (*)(X x, int64_t n);
 StatsFn<const float*> SelectStats() { return &StatsOfFinite<const float*>; }
 StatsFn<const uint16_t*> SelectBf16Stats() { return &StatsOfFinite<const uint16_t*>; }
-StatsFn<FloatHalves> SelectHalvesStats() { return &StatsOfFinite<FloatHalves>; }
+StatsFn<SplitF32> SelectSplitStats() { return &StatsOfFinite<SplitF32>; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -88,7 +88,7 @@ namespace plumb {
 
 HWY_EXPORT(SelectStats);
 HWY_EXPORT(SelectBf16Stats);
-HWY_EXPORT(SelectHalvesStats);
+HWY_EXPORT(SelectSplitStats);
 
 namespace {
 
@@ -155,8 +155,8 @@ TensorStats StatsOf(const uint16_t* x, int64_t n, int threads) {
   return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectBf16Stats)(), x, n, threads);
 }
 
-TensorStats StatsOf(const FloatHalves& x, int64_t n, int threads) {
-  return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectHalvesStats)(), x, n, threads);
+TensorStats StatsOf(const SplitF32& x, int64_t n, int threads) {
+  return StatsInStretches(HWY_DYNAMIC_DISPATCH(SelectSplitStats)(), x, n, threads);
 }
 
 }  // namespace plumb

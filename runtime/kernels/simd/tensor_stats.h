@@ -1,5 +1,5 @@
-// Sums over the elements of a tensor, from which its mean, RMS and largest magnitude follow: one
-// pass over memory. Stateless; results do not depend on the number of threads.
+// Mean, RMS and largest magnitude of a tensor, in one pass over memory. Stateless; results do not
+// depend on the number of threads.
 #ifndef PLUMB_RUNTIME_KERNELS_SIMD_TENSOR_STATS_H_
 #define PLUMB_RUNTIME_KERNELS_SIMD_TENSOR_STATS_H_
 
@@ -10,9 +10,9 @@
 
 namespace plumb {
 
-// Over finite elements; the others are counted apart, since one of them would hide all that can
-// still be said. Denormals count as zeros, which they are to the ops of a program. Sums of f32
-// squares stay within a double. A value.
+// Over finite elements; the others are only counted, since one of them would make every sum
+// non-finite. Denormals are zeros, as for the ops of a program. Sums of f32 squares do not overflow
+// a double. A value.
 struct TensorStats {
   int64_t count = 0;      // finite elements
   int64_t nonfinite = 0;  // NaN or infinite
@@ -25,12 +25,12 @@ struct TensorStats {
   double Rms() const { return count > 0 ? std::sqrt(sum_squares / static_cast<double>(count)) : 0; }
 };
 
-// Of x[0..n), cut into stretches of fixed size, which are added in their order. The same whatever
-// the caller's floating-point mode does to denormals.
+// Of x[0..n), in blocks of fixed size that are added in order. Does not depend on the caller's
+// floating-point mode.
 TensorStats StatsOf(const float* x, int64_t n, int threads);
 TensorStats StatsOf(const uint16_t* x, int64_t n, int threads);  // of bf16
-// Those of the floats, to the bit.
-TensorStats StatsOf(const FloatHalves& x, int64_t n, int threads);
+// Equal to those of the floats to the bit.
+TensorStats StatsOf(const SplitF32& x, int64_t n, int threads);
 
 }  // namespace plumb
 

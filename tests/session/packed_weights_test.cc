@@ -1,4 +1,4 @@
-#include "runtime/session/weight_copies.h"
+#include "runtime/session/packed_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -12,27 +12,27 @@
 namespace plumb {
 namespace {
 
-class WeightCopiesTest : public ::testing::Test {
+class PackedWeightsTest : public ::testing::Test {
  protected:
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
   const std::unique_ptr<ModelContext> context_ = MakeContext(runtime_.get(), TinyModel().Text());
   const ParameterStore parameters_ = GenericParameters(*context_);
 
-  // The same weights in halves.
-  static ParameterStore InHalves(const ModelContext& context, const ParameterStore& floats) {
+  // The same weights as split f32.
+  static ParameterStore Split(const ModelContext& context, const ParameterStore& floats) {
     ParameterStore store(context.parameters, context.states, WeightFormat::kBf16);
     for (size_t i = 0; i < context.parameters.size(); ++i) {
       store.Write(i, 0, context.parameters[i].shape.num_elements(), floats.floats(i));
     }
     return store;
   }
-  ParameterStore InHalves() const { return InHalves(*context_, parameters_); }
+  ParameterStore Split() const { return Split(*context_, parameters_); }
 };
 
-TEST_F(WeightCopiesTest, OnlyMatricesOfAnotherFormAreCopied) {
-  const WeightCopies f32(*context_, WeightFormat::kF32, parameters_);
+TEST_F(PackedWeightsTest, OnlyMatricesOfAnotherFormAreCopied) {
+  const PackedWeights f32(*context_, WeightFormat::kF32, parameters_);
   EXPECT_EQ(f32.bytes(), 0);
-  const WeightCopies bf16(*context_, WeightFormat::kBf16, parameters_);
+  const PackedWeights bf16(*context_, WeightFormat::kBf16, parameters_);
   EXPECT_EQ(bf16.matrix_bytes(), f32.matrix_bytes() / 2);
   EXPECT_GE(bf16.bytes(), bf16.matrix_bytes());
   // Rows of 8 and 12 elements, in tiles of 16 rows of 64 with a scale each.
@@ -42,73 +42,72 @@ TEST_F(WeightCopiesTest, OnlyMatricesOfAnotherFormAreCopied) {
       tiles += (parameter.shape.rows() + 15) / 16;
     }
   }
-  const WeightCopies int8(*context_, WeightFormat::kInt8, parameters_);
+  const PackedWeights int8(*context_, WeightFormat::kInt8, parameters_);
   EXPECT_EQ(int8.matrix_bytes(), tiles * 16 * (64 + 4));
 
-  const ParameterStore halves = InHalves();
-  const WeightCopies in_place(*context_, WeightFormat::kBf16, halves);
+  const ParameterStore split = Split();
+  const PackedWeights in_place(*context_, WeightFormat::kBf16, split);
   EXPECT_EQ(in_place.bytes(), 0);
   EXPECT_EQ(in_place.matrix_bytes(), bf16.matrix_bytes());
-  const WeightCopies joined(*context_, WeightFormat::kF32, halves);
+  const PackedWeights joined(*context_, WeightFormat::kF32, split);
   EXPECT_EQ(joined.matrix_bytes(), f32.matrix_bytes());
   EXPECT_GE(joined.bytes(), joined.matrix_bytes());
 }
 
-TEST_F(WeightCopiesTest, ProgramsOfAnyFormatComputeTheSameFromEitherForm) {
-  const ParameterStore halves = InHalves();
+TEST_F(PackedWeightsTest, ProgramsOfAnyFormatComputeTheSameFromEitherForm) {
+  const ParameterStore split = Split();
   const Tokens tokens = RandomTokens(2, 7, 5);
   std::vector<std::vector<float>> logits;
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
     const auto from_floats = RunBatch(*context_, parameters_, tokens, false, 1, nullptr, format);
-    const auto from_halves = RunBatch(*context_, halves, tokens, false, 1, nullptr, format);
-    ASSERT_TRUE(from_floats.ok() && from_halves.ok())
-        << from_floats.status() << from_halves.status();
-    EXPECT_EQ(from_halves->loss, from_floats->loss);
-    EXPECT_EQ(from_halves->logits, from_floats->logits);
-    logits.push_back(from_halves->logits);
+    const auto from_split = RunBatch(*context_, split, tokens, false, 1, nullptr, format);
+    ASSERT_TRUE(from_floats.ok() && from_split.ok()) << from_floats.status() << from_split.status();
+    EXPECT_EQ(from_split->loss, from_floats->loss);
+    EXPECT_EQ(from_split->logits, from_floats->logits);
+    logits.push_back(from_split->logits);
   }
   EXPECT_NE(logits[0], logits[1]);
   EXPECT_NE(logits[0], logits[2]);
 }
 
 // Rows of more than a block of a megabyte, and a last block of fewer rows.
-TEST_F(WeightCopiesTest, Int8OfALargeMatrixInHalvesIsThatOfItsFloats) {
+TEST_F(PackedWeightsTest, Int8OfALargeMatrixThatIsSplitIsThatOfItsFloats) {
   TinyModel model;
   model.vocab_size = 70001;
   const auto context = MakeContext(runtime_.get(), model.Text());
   const ParameterStore floats = GenericParameters(*context);
-  const ParameterStore halves = InHalves(*context, floats);
+  const ParameterStore split = Split(*context, floats);
   const Tokens tokens = {{70000, 3, 69999}};
   const auto want = RunBatch(*context, floats, tokens, false, 1, nullptr, WeightFormat::kInt8);
-  const auto got = RunBatch(*context, halves, tokens, false, 1, nullptr, WeightFormat::kInt8);
+  const auto got = RunBatch(*context, split, tokens, false, 1, nullptr, WeightFormat::kInt8);
   ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
   EXPECT_EQ(got->logits, want->logits);
 }
 
-TEST_F(WeightCopiesTest, RefreshFollowsTheStore) {
+TEST_F(PackedWeightsTest, RefreshFollowsTheStore) {
   const Dataset data = TextOf(200, 5, /*val_fraction=*/0.5);
-  for (const bool in_halves : {false, true}) {
-    const ParameterStore store = in_halves ? InHalves() : GenericParameters(*context_);
+  for (const bool is_split : {false, true}) {
+    const ParameterStore store = is_split ? Split() : GenericParameters(*context_);
     for (const WeightFormat format :
          {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
-      WeightCopies copies(*context_, format, store);
+      PackedWeights packed(*context_, format, store);
       const auto eval =
-          *EvalSession::Create(context_.get(), &copies, &data, Split::kValidation, 4, 1);
+          *EvalSession::Create(context_.get(), &packed, &data, Split::kValidation, 4, 1);
       const double before = eval->Run(0)->loss;
       const size_t last = store.layout().entries.size() - 1;
       float weight;
       store.Read(last, 0, 1, &weight);
       weight += 1;
       store.Write(last, 0, 1, &weight);
-      EXPECT_EQ(eval->Run(0)->loss == before, copies.bytes() > 0) << "read in place, or stale";
-      copies.Refresh();
+      EXPECT_EQ(eval->Run(0)->loss == before, packed.bytes() > 0) << "read in place, or stale";
+      packed.Refresh();
       EXPECT_NE(eval->Run(0)->loss, before);
     }
   }
 }
 
 // An evaluation in int8 is, to rounding, the evaluation in f32 of the weights that int8 can say.
-TEST_F(WeightCopiesTest, Int8ProgramsComputeWithTheQuantizedWeights) {
+TEST_F(PackedWeightsTest, Int8ProgramsComputeWithTheQuantizedWeights) {
   for (const char* more : {"",
                            "mlp { gated: true activation: SILU bias: true } "
                            "attention { bias: true } tie_embeddings: true"}) {
@@ -143,7 +142,7 @@ TEST_F(WeightCopiesTest, Int8ProgramsComputeWithTheQuantizedWeights) {
   }
 }
 
-TEST_F(WeightCopiesTest, Int8HasNoTrainingProgram) {
+TEST_F(PackedWeightsTest, Int8HasNoTrainingProgram) {
   BuildOptions options;
   options.weights = WeightFormat::kInt8;
   const auto program = BuildProgram(*context_, options, /*gradients=*/true);
