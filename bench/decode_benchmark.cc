@@ -19,8 +19,8 @@
 #include "plumb/runtime.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/compile/node_cost.h"
-#include "runtime/onednn/gemm_speed.h"
 #include "runtime/kernels/gemv/read_speed.h"
+#include "runtime/onednn/gemm_speed.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/spec/model_spec.h"
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/data/data.h"
 #include "runtime/ops/ops.h"
 #include "runtime/plugin/registry.h"
-#include "runtime/data/data.h"
 #include "runtime/session/train_session.h"
 #include "runtime/spec/model_spec.h"
 #include "runtime/spec/resolve.h"

@@ -1,7 +1,7 @@
 // The matrix products of training steps and prompts by every engine that can do them, in f32 and
-// bf16: GFLOP/s of each, and the plan's choice relative to the best. Engines are interleaved, call by
-// call. On one thread the median of processor time counts, on several the least time, since others'
-// work may be on the machine.
+// bf16: GFLOP/s of each, and the plan's choice relative to the best. Engines are interleaved, call
+// by call. On one thread the median of processor time counts, on several the least time, since
+// others' work may be on the machine.
 //
 //   gemm_benchmark [THREADS [SECONDS A SHAPE [PART OF A NAME]]]
 //
@@ -42,17 +42,28 @@ struct Layer {
   int64_t tokens, in, out;
 };
 constexpr Layer kLayers[] = {
-    {"gpt2 T=1024 qkv", 1024, 768, 2304}, {"gpt2 T=1024 proj", 1024, 768, 768},
-    {"gpt2 T=1024 up", 1024, 768, 3072},  {"gpt2 T=1024 down", 1024, 3072, 768},
-    {"gpt2 T=256 qkv", 256, 768, 2304},   {"gpt2 T=256 proj", 256, 768, 768},
-    {"gpt2 T=256 up", 256, 768, 3072},    {"gpt2 T=256 down", 256, 3072, 768},
-    {"gpt2 T=256 head", 256, 768, 50304}, {"baby T=2048 qkv", 2048, 384, 1152},
-    {"baby T=2048 proj", 2048, 384, 384}, {"baby T=2048 up", 2048, 384, 1536},
-    {"baby T=2048 down", 2048, 1536, 384}, {"baby T=2048 head", 2048, 384, 65},
-    {"shakespeare T=768 q", 768, 128, 128}, {"shakespeare T=768 up", 768, 128, 512},
-    {"shakespeare T=768 down", 768, 512, 128}, {"shakespeare T=768 head", 768, 128, 65},
-    {"narrow T=128 up", 128, 64, 256},    {"narrow T=64 up", 64, 64, 256},
-    {"narrow T=64 q", 64, 64, 64},        {"narrow T=16 up", 16, 16, 64},
+    {"gpt2 T=1024 qkv", 1024, 768, 2304},
+    {"gpt2 T=1024 proj", 1024, 768, 768},
+    {"gpt2 T=1024 up", 1024, 768, 3072},
+    {"gpt2 T=1024 down", 1024, 3072, 768},
+    {"gpt2 T=256 qkv", 256, 768, 2304},
+    {"gpt2 T=256 proj", 256, 768, 768},
+    {"gpt2 T=256 up", 256, 768, 3072},
+    {"gpt2 T=256 down", 256, 3072, 768},
+    {"gpt2 T=256 head", 256, 768, 50304},
+    {"baby T=2048 qkv", 2048, 384, 1152},
+    {"baby T=2048 proj", 2048, 384, 384},
+    {"baby T=2048 up", 2048, 384, 1536},
+    {"baby T=2048 down", 2048, 1536, 384},
+    {"baby T=2048 head", 2048, 384, 65},
+    {"shakespeare T=768 q", 768, 128, 128},
+    {"shakespeare T=768 up", 768, 128, 512},
+    {"shakespeare T=768 down", 768, 512, 128},
+    {"shakespeare T=768 head", 768, 128, 65},
+    {"narrow T=128 up", 128, 64, 256},
+    {"narrow T=64 up", 64, 64, 256},
+    {"narrow T=64 q", 64, 64, 64},
+    {"narrow T=16 up", 16, 16, 64},
     {"narrow T=16 q", 16, 16, 16},
 };
 
@@ -87,8 +98,14 @@ class Comparison {
  public:
   Comparison(const Case& c, DType dtype)
       : case_(c), a_(Random(dtype, c.m * c.k, "a")), b_(Random(dtype, c.n * c.k, "b")) {
-    plumb::GemmSpec spec{dtype, c.f32_out ? DType::kF32 : dtype, c.ta, c.tb, c.m,
-                         plumb::Epilogue::kStore, plumb::ActivationKind::kRelu, {}};
+    plumb::GemmSpec spec{dtype,
+                         c.f32_out ? DType::kF32 : dtype,
+                         c.ta,
+                         c.tb,
+                         c.m,
+                         plumb::Epilogue::kStore,
+                         plumb::ActivationKind::kRelu,
+                         {}};
     plumb::GemmResult result;
     result.n = c.n;
     result.terms = {{0, 1, c.k, c.ta ? c.m : c.k, c.tb ? c.k : c.n}};
@@ -97,7 +114,8 @@ class Comparison {
     std::vector<GemmChoice> choices = {GemmChoice::kAuto, GemmChoice::kOneDnn};
     // Far above the crossing plumb's own is known to be slower.
     if (c.Flops() < 6e9) choices.push_back(GemmChoice::kSmall);
-    if (dtype == DType::kBF16) choices.insert(choices.end(), {GemmChoice::kPairs, GemmChoice::kWiden});
+    if (dtype == DType::kBF16)
+      choices.insert(choices.end(), {GemmChoice::kPairs, GemmChoice::kWiden});
     for (const GemmChoice choice : choices) {
       Contender contender;
       contender.choice = choice;
@@ -113,7 +131,8 @@ class Comparison {
     const int calls = static_cast<int>(std::clamp(2e6 / case_.Flops(), 1.0, 200.0));
     for (Contender& contender : contenders_) Run(contender, threads, 1);
     const double begin = Seconds(clock);
-    for (size_t round = 0; round < 7 || (Seconds(clock) - begin < seconds && round < 2000); ++round) {
+    for (size_t round = 0; round < 7 || (Seconds(clock) - begin < seconds && round < 2000);
+         ++round) {
       for (size_t i = 0; i < contenders_.size(); ++i) {
         Contender& contender = contenders_[(i + round) % contenders_.size()];
         const double t0 = Seconds(clock);

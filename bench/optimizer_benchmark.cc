@@ -15,8 +15,8 @@
 
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/parallel.h"
-#include "runtime/kernels/simd/split_f32.h"
 #include "runtime/kernels/simd/optimizer.h"
+#include "runtime/kernels/simd/split_f32.h"
 
 namespace plumb {
 namespace {

@@ -26,7 +26,8 @@ struct Invocation {
   absl::StatusOr<std::unique_ptr<Runtime>> CreateRuntime() const;
 };
 
-// --plugin, --threads and --gemm: on the program itself, and on each command, where people write them.
+// --plugin, --threads and --gemm: on the program itself, and on each command, where people write
+// them.
 void AddGlobalOptions(CLI::App* app, Invocation* invocation);
 
 // The model of `path` with --set assignments applied, for commands that only look at it. Warnings

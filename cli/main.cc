@@ -32,7 +32,8 @@ void GuardStandardStreams() {
 
 void AddCommands(CLI::App* program, Invocation* invocation) {
   program->name("plumb");
-  program->set_version_flag("--version", absl::StrCat(VersionText(), "\nproducts: ", MatmulText()), "Print the version and exit");
+  program->set_version_flag("--version", absl::StrCat(VersionText(), "\nproducts: ", MatmulText()),
+                            "Print the version and exit");
   program->require_subcommand(1);
   program->footer(
       "Example:\n"

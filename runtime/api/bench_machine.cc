@@ -9,8 +9,8 @@
 #include "runtime/api/out_of_memory.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/status.h"
-#include "runtime/onednn/gemm_speed.h"
 #include "runtime/kernels/gemv/read_speed.h"
+#include "runtime/onednn/gemm_speed.h"
 
 namespace plumb {
 namespace {
@@ -52,7 +52,6 @@ absl::StatusOr<double> MachineSpeed::MeasureRead() {
   const auto data = absl::MakeConstSpan(impl_->memory.as<float>(), kReadBytes / sizeof(float));
   return MeasureReadSpeed(data, impl_->threads);
 }
-
 
 int64_t PeakMemoryBytes() {
   std::ifstream status("/proc/self/status");

@@ -12,8 +12,8 @@
 #include "runtime/base/processors.h"
 #include "runtime/base/status.h"
 #include "runtime/base/tensor_type.h"
-#include "runtime/onednn/version.h"
 #include "runtime/kernels/simd/cpu_features.h"
+#include "runtime/onednn/version.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {

@@ -66,7 +66,7 @@ struct TrainRun::Impl {
   ProbeOptions probe_options;               // every 0: none
   std::unique_ptr<RunProbe> probe;
   StepProfile profile;
-  std::string matmul;                // what multiplies matrices
+  std::string matmul;  // what multiplies matrices
   std::vector<std::string> warnings;
   int64_t checkpoint_step = -1;  // of the newest checkpoint
   std::string checkpoint_path;
@@ -113,8 +113,9 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   // Metrics of a run that was killed before it had a model.pbtxt are nobody's.
   PLUMB_RETURN_IF_ERROR(TruncateMetrics(RunMetricsPath(request.out), 0));
   PLUMB_RETURN_IF_ERROR(TruncateProbes(RunProbesPath(request.out), 0));
-  return WriteRunFiles(request.out, context->model.self_contained_text, spec, data->tokenizer(),
-                       WithProbe(StateOf(*context, spec, *data, info.threads, matmul), probe_options));
+  return WriteRunFiles(
+      request.out, context->model.self_contained_text, spec, data->tokenizer(),
+      WithProbe(StateOf(*context, spec, *data, info.threads, matmul), probe_options));
 }
 
 absl::Status TrainRun::Impl::CheckSameModel(Runtime::Impl* runtime, const TrainRequest& request,
@@ -405,8 +406,7 @@ absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
   contents.step = session.step();
   contents.model = model;
   contents.optimizer = optimizer;
-  contents.state = StateOf(*impl.context, impl.spec, *impl.data, impl.info.threads,
-                           impl.matmul);
+  contents.state = StateOf(*impl.context, impl.spec, *impl.data, impl.info.threads, impl.matmul);
   contents.metadata = {{"plumb", PlumbVersion()},
                        {"model", impl.context->model.self_contained_text},
                        {"data_hash", impl.data->data_hash()},

@@ -106,8 +106,8 @@ struct Job {
   int slots;       // threads that the tasks are divided among, whether they come or not
   int dispatched;  // workers that the job was given to
   sem_t finished;  // posted by a worker that finishes while the caller sleeps
-  uint8_t worker[kMaxThreads];   // the workers that it was given to
-  uint8_t slot_of[kMaxWorkers];  // by worker, set before it is dispatched
+  uint8_t worker[kMaxThreads];    // the workers that it was given to
+  uint8_t slot_of[kMaxWorkers];   // by worker, set before it is dispatched
   SlotRange ranges[kMaxThreads];  // the first is the caller's
 
   // Takes a task for the thread in `slot` and runs it; false when all are taken.

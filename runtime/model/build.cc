@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
-#include "runtime/ops/ops.h"
 #include "runtime/kernels/gemv/quantize.h"
+#include "runtime/ops/ops.h"
 #include "runtime/spec/interpret.h"
 
 namespace plumb {

@@ -7,10 +7,12 @@
 #include "runtime/onednn/one_thread.h"
 
 // Weak: null in a library without it.
-extern "C" [[gnu::weak]] dnnl_status_t dnnl_gemm_bf16bf16f32(
-    char transa, char transb, dnnl_dim_t m, dnnl_dim_t n, dnnl_dim_t k, float alpha,
-    const uint16_t* a, dnnl_dim_t lda, const uint16_t* b, dnnl_dim_t ldb, float beta, float* c,
-    dnnl_dim_t ldc);
+extern "C" [[gnu::weak]] dnnl_status_t dnnl_gemm_bf16bf16f32(char transa, char transb, dnnl_dim_t m,
+                                                             dnnl_dim_t n, dnnl_dim_t k,
+                                                             float alpha, const uint16_t* a,
+                                                             dnnl_dim_t lda, const uint16_t* b,
+                                                             dnnl_dim_t ldb, float beta, float* c,
+                                                             dnnl_dim_t ldc);
 
 namespace plumb {
 
@@ -24,9 +26,9 @@ absl::Status OneDnnGemm(DType operands, const GemmArgs& g) {
                         static_cast<const float*>(g.b), g.ldb, beta, g.c, g.ldc);
   } else {
     PLUMB_CHECK(operands == DType::kBF16 && OneDnnHasBf16Gemm(), "no such product");
-    status = dnnl_gemm_bf16bf16f32(ta, tb, g.m, g.n, g.k, 1.0f, static_cast<const uint16_t*>(g.a),
-                                   g.lda, static_cast<const uint16_t*>(g.b), g.ldb, beta, g.c,
-                                   g.ldc);
+    status =
+        dnnl_gemm_bf16bf16f32(ta, tb, g.m, g.n, g.k, 1.0f, static_cast<const uint16_t*>(g.a), g.lda,
+                              static_cast<const uint16_t*>(g.b), g.ldb, beta, g.c, g.ldc);
   }
   if (status == dnnl_success) return absl::OkStatus();
   const std::string what = absl::StrCat("oneDNN's product of a [", g.m, ", ", g.k, "] and a [", g.k,

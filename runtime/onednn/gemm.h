@@ -23,8 +23,8 @@ struct GemmArgs {
   int64_t ldc;
 };
 
-// `operands`: kF32 or kBF16, of a and b; sums are f32. The library allocates its packed operands: one
-// block a call, kResourceExhausted without memory for it.
+// `operands`: kF32 or kBF16, of a and b; sums are f32. The library allocates its packed operands:
+// one block a call, kResourceExhausted without memory for it.
 absl::Status OneDnnGemm(DType operands, const GemmArgs& args);
 
 // Whether the library exports a product of bf16 operands. It is not declared in the library's

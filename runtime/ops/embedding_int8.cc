@@ -1,9 +1,9 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/gemv/quantize.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/kernels/gemv/quantize.h"
 
 namespace plumb {
 namespace {

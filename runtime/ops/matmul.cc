@@ -55,8 +55,7 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
   return d_inputs;
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types,
-                                                   const GemmPolicy& policy) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types, const GemmPolicy& policy) {
   GemmSpec spec = SpecOf(types, 0, 1);
   GemmResult result;
   result.n = types.out(0).shape.last();

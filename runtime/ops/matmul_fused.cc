@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<TensorType>> InferAct(const OpTypes& types) {
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeActKernel(const OpTypes& types,
-                                                   const GemmPolicy& policy) {
+                                                      const GemmPolicy& policy) {
   GemmSpec spec = SpecOf(types, 0, 1);
   spec.epilogue = Epilogue::kActivation;
   PLUMB_ASSIGN_OR_RETURN(spec.activation, ParseActivationKind(types.attrs.GetString("kind")));
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<TensorType>> InferActGrad(const OpTypes& types) {
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeActGradKernel(const OpTypes& types,
-                                                   const GemmPolicy& policy) {
+                                                          const GemmPolicy& policy) {
   GemmSpec spec = SpecOf(types, 0, 1);
   spec.epilogue = Epilogue::kMul;
   GemmResult result;
@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<TensorType>> InferAdd(const OpTypes& types) {
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAddKernel(const OpTypes& types,
-                                                   const GemmPolicy& policy) {
+                                                      const GemmPolicy& policy) {
   GemmSpec spec = SpecOf(types, 0, 1);
   spec.epilogue = Epilogue::kAdd;
   GemmResult result;
@@ -158,7 +158,7 @@ absl::StatusOr<std::vector<TensorType>> InferShared(const OpTypes& types) {
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeSharedKernel(const OpTypes& types,
-                                                   const GemmPolicy& policy) {
+                                                         const GemmPolicy& policy) {
   const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
   GemmSpec spec = SpecOf(types, 0, 1);
   for (size_t i = 1; i <= count; ++i) {
@@ -207,7 +207,7 @@ absl::StatusOr<std::vector<TensorType>> InferSum(const OpTypes& types) {
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeSumKernel(const OpTypes& types,
-                                                   const GemmPolicy& policy) {
+                                                      const GemmPolicy& policy) {
   const size_t count = static_cast<size_t>(types.attrs.GetInt("count"));
   GemmSpec spec = SpecOf(types, 1, 2);
   GemmResult result;

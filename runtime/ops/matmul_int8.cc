@@ -6,14 +6,14 @@
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
-#include "runtime/ops/flops.h"
+#include "runtime/kernels/gemm/small_gemm.h"
 #include "runtime/kernels/gemv/gemv.h"
 #include "runtime/kernels/gemv/gemv_int8.h"
 #include "runtime/kernels/gemv/gemv_job.h"
+#include "runtime/kernels/gemv/quantize.h"
+#include "runtime/ops/flops.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/kernels/gemv/quantize.h"
-#include "runtime/kernels/gemm/small_gemm.h"
 
 namespace plumb {
 namespace {

@@ -74,8 +74,14 @@ class GemvKernel : public Kernel {
     ParallelFor(tasks, args.threads, [&](int64_t i) {
       const Range columns = TaskRange(result.n, tasks, i);
       const int64_t offset = columns.begin * SizeOf(spec_.out);
-      EpilogueArgs e{spec_.m, columns.end - columns.begin, Sums(args, r) + columns.begin, result.n,
-                     nullptr, nullptr, nullptr, result.n};
+      EpilogueArgs e{spec_.m,
+                     columns.end - columns.begin,
+                     Sums(args, r) + columns.begin,
+                     result.n,
+                     nullptr,
+                     nullptr,
+                     nullptr,
+                     result.n};
       if (result.operand >= 0) {
         e.operand = static_cast<const char*>(args.in[result.operand]) + offset;
       }

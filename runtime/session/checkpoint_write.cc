@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/io/hash.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/checkpoint_layout.h"
-#include "runtime/io/hash.h"
 
 namespace plumb {
 namespace {

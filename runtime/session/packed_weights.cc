@@ -7,8 +7,8 @@
 #include "runtime/base/check.h"
 #include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
-#include "runtime/kernels/simd/split_f32.h"
 #include "runtime/kernels/gemv/quantize.h"
+#include "runtime/kernels/simd/split_f32.h"
 
 namespace plumb {
 

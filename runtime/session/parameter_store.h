@@ -13,10 +13,10 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/compile/executable.h"
+#include "runtime/io/safetensors.h"
+#include "runtime/kernels/simd/split_f32.h"
 #include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
-#include "runtime/kernels/simd/split_f32.h"
-#include "runtime/io/safetensors.h"
 
 namespace plumb {
 

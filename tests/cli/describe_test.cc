@@ -135,18 +135,19 @@ TEST_F(DescribeTest, ExplainPrintsEveryStage) {
 // Which engine multiplies what, and in which blocks; a choice of the user's is followed.
 TEST_F(DescribeTest, ExplainShowsThePlanOfProducts) {
   const auto explain = [this](const std::string& gemm) {
-    const Finished result = RunPlumb({"explain", "pre.pbtxt", "--stage", "exec", "--set",
-                                      "model.d_model=256", "--set", "model.context_length=64",
-                                      "--batch", "4", "--gemm", gemm});
+    const Finished result =
+        RunPlumb({"explain", "pre.pbtxt", "--stage", "exec", "--set", "model.d_model=256", "--set",
+                  "model.context_length=64", "--batch", "4", "--gemm", gemm});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.out;
   };
-  EXPECT_THAT(explain("onednn"), AllOf(HasSubstr("\n    oneDNN f32 256x256x256: "),
-                                       HasSubstr("packed by each task"),
-                                       Not(HasSubstr("\n    small "))));
+  EXPECT_THAT(explain("onednn"),
+              AllOf(HasSubstr("\n    oneDNN f32 256x256x256: "), HasSubstr("packed by each task"),
+                    Not(HasSubstr("\n    small "))));
   EXPECT_THAT(explain("small"),
               AllOf(HasSubstr("\n    small f32 256x"), Not(HasSubstr("\n    oneDNN "))));
-  const Finished unknown = RunPlumb({"explain", "pre.pbtxt", "--stage", "exec", "--gemm", "onednnn"});
+  const Finished unknown =
+      RunPlumb({"explain", "pre.pbtxt", "--stage", "exec", "--gemm", "onednnn"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("did you mean \"onednn\"?"));
 }

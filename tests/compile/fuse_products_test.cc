@@ -12,8 +12,8 @@
 #include "runtime/compile/optimize.h"
 #include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
-#include "runtime/ops/ops.h"
 #include "runtime/kernels/gemv/quantize.h"
+#include "runtime/ops/ops.h"
 #include "tests/compile/random_graph.h"
 #include "tests/compile/run_graph.h"
 

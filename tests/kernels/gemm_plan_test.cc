@@ -45,7 +45,8 @@ TEST(GemmPolicyTest, SaysWhatItChose) {
             "model 207");
   EXPECT_THAT((GemmPolicy{kEmeraldRapids, GemmChoice::kWiden}.ToString()),
               HasSubstr("bf16 widened to f32, --gemm widen;"));
-  EXPECT_THAT((GemmPolicy{kEmeraldRapids, GemmChoice::kAuto}.Bf16Reason()), HasSubstr("half the rate"));
+  EXPECT_THAT((GemmPolicy{kEmeraldRapids, GemmChoice::kAuto}.Bf16Reason()),
+              HasSubstr("half the rate"));
   EXPECT_THAT((GemmPolicy{kWithAmx, GemmChoice::kAuto}.Bf16Reason()), HasSubstr("AMX"));
 }
 
@@ -74,14 +75,13 @@ TEST(GemmPlanTest, LargeProductsAreOneDnns) {
   EXPECT_EQ(PlanGemm(Shape(64, 64, 64, DType::kBF16), {kEmeraldRapids, GemmChoice::kAuto}).engine,
             GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(7, 16, 16), {kZen, GemmChoice::kOneDnn}).engine, GemmEngine::kOneDnn);
-  EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), {kZen, GemmChoice::kSmall}).engine,
-            GemmEngine::kSmall);
+  EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), {kZen, GemmChoice::kSmall}).engine, GemmEngine::kSmall);
 }
 
 TEST(GemmPlanTest, PrintsTheWholeChoice) {
-  EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), {kZen, GemmChoice::kAuto})
-                .ToString(Shape(256, 3072, 768)),
-            "oneDNN f32 256x3072x768: 1x4 blocks of 256x768, packed by each task");
+  EXPECT_EQ(
+      PlanGemm(Shape(256, 3072, 768), {kZen, GemmChoice::kAuto}).ToString(Shape(256, 3072, 768)),
+      "oneDNN f32 256x3072x768: 1x4 blocks of 256x768, packed by each task");
   const GemmShape bf16 = Shape(256, 768, 768, DType::kBF16);
   EXPECT_EQ(PlanGemm(bf16, {kZen, GemmChoice::kAuto}).ToString(bf16),
             "oneDNN bf16 256x768x768: 1x4 blocks of 256x192, packed by each task");

@@ -69,7 +69,8 @@ Point Draw(uint64_t seed) {
   const auto pick = [&](int n) { return static_cast<int>(draws.Uniform(at++) * n); };
   // Around the crossing of the engines, and some of one row or column.
   const auto size = [&](double most) {
-    return pick(8) == 0 ? 1 : 1 + static_cast<int64_t>(std::exp(draws.Uniform(at++) * std::log(most)));
+    return pick(8) == 0 ? 1
+                        : 1 + static_cast<int64_t>(std::exp(draws.Uniform(at++) * std::log(most)));
   };
   Point p{};
   p.seed = seed;
@@ -171,10 +172,12 @@ class Trial {
         double magnitude = std::abs(sum);
         for (const GemmTerm& term : result.terms) {
           for (int64_t l = 0; l < term.k; ++l) {
-            const double x = In(term.a).values[static_cast<size_t>(
-                                 p_.ta ? l * term.lda + i : i * term.lda + l)] *
-                             static_cast<double>(In(term.b).values[static_cast<size_t>(
-                                 p_.tb ? j * term.ldb + l : l * term.ldb + j)]);
+            const double x =
+                In(term.a)
+                    .values[static_cast<size_t>(p_.ta ? l * term.lda + i : i * term.lda + l)] *
+                static_cast<double>(
+                    In(term.b)
+                        .values[static_cast<size_t>(p_.tb ? j * term.ldb + l : l * term.ldb + j)]);
             sum += x;
             magnitude += std::abs(x);
           }

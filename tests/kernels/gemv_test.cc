@@ -9,9 +9,9 @@
 
 #include "gtest/gtest.h"
 #include "runtime/base/bf16.h"
+#include "runtime/kernels/gemv/gemv_job.h"
 #include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/kernels/simd/split_f32.h"
-#include "runtime/kernels/gemv/gemv_job.h"
 #include "tests/kernels/draw.h"
 #include "tests/kernels/simd_targets.h"
 

@@ -69,8 +69,8 @@ TEST(SmallGemmTest, AccumulatesFromWhereItStopped) {
     const SmallGemmFn multiply = SelectSmallGemm(false, false);
     std::vector<float> scratch(static_cast<size_t>(SmallGemmScratch(k)));
     std::vector<float> whole(m * n), parts(m * n);
-    multiply({false, false, m, n, k, a.data(), k, b.data(), n, false, whole.data(), n},
-             bias.data(), scratch.data());
+    multiply({false, false, m, n, k, a.data(), k, b.data(), n, false, whole.data(), n}, bias.data(),
+             scratch.data());
     multiply({false, false, m, n, half, a.data(), k, b.data(), n, false, parts.data(), n},
              bias.data(), scratch.data());
     multiply({false, false, m, n, k - half, a.data() + half, k, b.data() + half * n, n, true,

@@ -9,8 +9,8 @@
 #include "gtest/gtest.h"
 #include "runtime/kernels/simd/activation_kind.h"
 #include "runtime/ops/ops.h"
-#include "tests/ops/op_test_util.h"
 #include "tests/kernels/simd_targets.h"
+#include "tests/ops/op_test_util.h"
 
 namespace plumb {
 namespace {

@@ -11,10 +11,10 @@
 #include "gtest/gtest.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/ops.h"
+#include "tests/kernels/simd_targets.h"
 #include "tests/ops/norm_cases.h"
 #include "tests/ops/op_cases.h"
 #include "tests/ops/op_test_util.h"
-#include "tests/kernels/simd_targets.h"
 
 namespace plumb {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/bf16.h"
+#include "runtime/io/safetensors.h"
 #include "runtime/kernels/simd/tensor_stats.h"
 #include "runtime/session/evaluate.h"
-#include "runtime/io/safetensors.h"
 #include "runtime/session/train_session.h"
 #include "tests/api/test_models.h"
 #include "tests/session/scratch_dir.h"

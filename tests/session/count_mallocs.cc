@@ -69,8 +69,7 @@ extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(con
                                                          void (*free_hook)(const volatile void*));
 namespace {
 const int installed = __sanitizer_install_malloc_and_free_hooks(
-    [](const volatile void*, size_t bytes) { Count(nullptr, bytes); },
-    [](const volatile void*) {});
+    [](const volatile void*, size_t bytes) { Count(nullptr, bytes); }, [](const volatile void*) {});
 }  // namespace
 
 namespace plumb {

@@ -7,8 +7,8 @@
 
 namespace plumb {
 
-// Allocations so far, on any thread, by everybody but oneDNN; with oneDNN's under a sanitizer, which
-// does not say who allocates.
+// Allocations so far, on any thread, by everybody but oneDNN; with oneDNN's under a sanitizer,
+// which does not say who allocates.
 int64_t MallocCount();
 bool TellsOneDnnMallocs();
 

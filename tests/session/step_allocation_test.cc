@@ -1,5 +1,5 @@
-// A training step and a decoded token allocate nothing once their length has been seen, but for what
-// oneDNN packs the operands of large products into: the same in every step.
+// A training step and a decoded token allocate nothing once their length has been seen, but for
+// what oneDNN packs the operands of large products into: the same in every step.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -107,12 +107,12 @@ TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
       bool ok = true;
       std::array<OneDnnMallocs, 3> packed;
       const int64_t ours = CountAllocations([&] {
-                  for (OneDnnMallocs& step : packed) {
-                    const OneDnnMallocs before = OneDnnMallocCount();
-                    ok = session->Step().ok() && ok;
-                    const OneDnnMallocs after = OneDnnMallocCount();
-                    step = {after.count - before.count, after.bytes - before.bytes};
-                  }
+        for (OneDnnMallocs& step : packed) {
+          const OneDnnMallocs before = OneDnnMallocCount();
+          ok = session->Step().ok() && ok;
+          const OneDnnMallocs after = OneDnnMallocCount();
+          step = {after.count - before.count, after.bytes - before.bytes};
+        }
       });
       EXPECT_TRUE(ok);
       if (!TellsOneDnnMallocs()) continue;

@@ -99,8 +99,8 @@ class Runtime {
 // "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3".
 std::string VersionText();
 
-// What multiplies matrices on this processor with RuntimeOptions::gemm "auto", and why: "oneDNN 2.6.3
-// avx512_core_bf16, bf16 in pairs; ...".
+// What multiplies matrices on this processor with RuntimeOptions::gemm "auto", and why:
+// "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; ...".
 std::string MatmulText();
 
 }  // namespace plumb

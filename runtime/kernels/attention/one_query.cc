@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "runtime/base/divide.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/divide.h"
 #include "runtime/kernels/attention/attention.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -80,9 +80,8 @@ Gemm::Gemm(GemmSpec spec, const GemmPolicy& policy)
     plans_.push_back(plan);
   }
   // A thread's tasks are adjacent, so that the rows it writes are in its cache in the next op.
-  std::stable_sort(tasks_.begin(), tasks_.end(), [](const Task& x, const Task& y) {
-    return x.rows.begin < y.rows.begin;
-  });
+  std::stable_sort(tasks_.begin(), tasks_.end(),
+                   [](const Task& x, const Task& y) { return x.rows.begin < y.rows.begin; });
   const bool shared = std::any_of(plans_.begin(), plans_.end(),
                                   [](const GemmPlan& plan) { return plan.tasks() > 1; });
   slots_ = shared ? PlannedSlots(static_cast<int64_t>(tasks_.size())) : 1;
@@ -95,8 +94,7 @@ bool Gemm::StoresDirectly(const GemmResult& result) const {
          (spec_.epilogue == Epilogue::kAdd && result.bias < 0);
 }
 
-absl::Status Gemm::Run(const void* const* in, void* const* out, void* scratch,
-                       int threads) const {
+absl::Status Gemm::Run(const void* const* in, void* const* out, void* scratch, int threads) const {
   if (tasks_.size() == 1) return RunTask(in, out, tasks_[0], static_cast<char*>(scratch));
   std::atomic<bool> failed{false};
   absl::Status failure;  // the first
@@ -116,9 +114,9 @@ absl::Status Gemm::RunTask(const void* const* in, void* const* out, const Task& 
   const int64_t rows = Size(task.rows), columns = Size(task.columns);
   const int64_t first = task.rows.begin * result.n + task.columns.begin;
   const bool direct = StoresDirectly(result);
-  Sums sums = direct ? BeginSums(in, task, direct, static_cast<float*>(out[result.out]) + first,
-                                 result.n)
-                     : BeginSums(in, task, direct, reinterpret_cast<float*>(scratch), columns);
+  Sums sums =
+      direct ? BeginSums(in, task, direct, static_cast<float*>(out[result.out]) + first, result.n)
+             : BeginSums(in, task, direct, reinterpret_cast<float*>(scratch), columns);
   for (const GemmTerm& term : result.terms) {
     absl::Status status =
         AddTerm(in, term, task, sums, reinterpret_cast<float*>(scratch + sum_bytes_));
@@ -154,8 +152,7 @@ Gemm::Sums Gemm::BeginSums(const void* const* in, const Task& task, bool direct,
   }
   if (from == nullptr) return {at, ld, false, nullptr};
   for (int64_t i = 0; i < Size(task.rows); ++i) {
-    std::memcpy(at + i * ld, from + i * ld_from,
-                static_cast<size_t>(Size(task.columns) * kFloat));
+    std::memcpy(at + i * ld, from + i * ld_from, static_cast<size_t>(Size(task.columns) * kFloat));
   }
   return {at, ld, true, nullptr};
 }
@@ -166,9 +163,8 @@ absl::Status Gemm::AddTerm(const void* const* in, const GemmTerm& term, const Ta
   const DType dtype = spec_.operands;
   const void* const a = spec_.transpose_a ? At(in[term.a], 0, task.rows.begin, term.lda, dtype)
                                           : At(in[term.a], task.rows.begin, 0, term.lda, dtype);
-  const void* const b = spec_.transpose_b
-                            ? At(in[term.b], task.columns.begin, 0, term.ldb, dtype)
-                            : At(in[term.b], 0, task.columns.begin, term.ldb, dtype);
+  const void* const b = spec_.transpose_b ? At(in[term.b], task.columns.begin, 0, term.ldb, dtype)
+                                          : At(in[term.b], 0, task.columns.begin, term.ldb, dtype);
   if (plan.widens) return AddWidened(a, b, term, task, sums, scratch);
   return Multiply(plan.engine, dtype,
                   {spec_.transpose_a, spec_.transpose_b, Size(task.rows), Size(task.columns),
@@ -176,7 +172,8 @@ absl::Status Gemm::AddTerm(const void* const* in, const GemmTerm& term, const Ta
                   sums.bias, scratch);
 }
 
-// The same with k_block terms of both bf16 operands as floats at a time. a and b: those of the task.
+// The same with k_block terms of both bf16 operands as floats at a time. a and b: those of the
+// task.
 absl::Status Gemm::AddWidened(const void* a, const void* b, const GemmTerm& term, const Task& task,
                               const Sums& sums, float* scratch) const {
   const GemmPlan& plan = plans_[task.result];

@@ -85,8 +85,7 @@ class Gemm {
   int64_t slot_bytes() const { return sum_bytes_ + engine_bytes_; }
   absl::Status RunTask(const void* const* in, void* const* out, const Task& task,
                        char* scratch) const;
-  Sums BeginSums(const void* const* in, const Task& task, bool direct, float* at,
-                 int64_t ld) const;
+  Sums BeginSums(const void* const* in, const Task& task, bool direct, float* at, int64_t ld) const;
   absl::Status AddTerm(const void* const* in, const GemmTerm& term, const Task& task,
                        const Sums& sums, float* scratch) const;
   absl::Status AddWidened(const void* a, const void* b, const GemmTerm& term, const Task& task,

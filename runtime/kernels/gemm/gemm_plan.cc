@@ -11,15 +11,17 @@ namespace {
 // Fewer multiply-adds, some 8 us, run on one thread: dispatching a worker costs 1 us.
 constexpr int64_t kMaxSerialWork = 1 << 20;
 
-// Terms of widened blocks, so that they and the block of sums stay in a second-level cache of 1 MiB.
+// Terms of widened blocks, so that they and the block of sums stay in a second-level cache of 1
+// MiB.
 constexpr int64_t kWidenedTerms = 384;
 
 // Tile of oneDNN's AVX-512 kernel, 8 rows by 48 columns; the others' divide it.
 constexpr int64_t kRowUnit = 8, kColumnUnit = 48;
 constexpr int64_t kMinRows = 48, kMinColumns = 48;  // of a block: less is all packing
 
-// The table, from bench/gemm_benchmark and the same on an Emerald Rapids. A call of oneDNN costs half
-// a microsecond and packs both operands; the small engine packs a transposed b only, and faster.
+// The table, from bench/gemm_benchmark and the same on an Emerald Rapids. A call of oneDNN costs
+// half a microsecond and packs both operands; the small engine packs a transposed b only, and
+// faster.
 GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   if (policy.choice == GemmChoice::kOneDnn) return GemmEngine::kOneDnn;
   if (policy.choice == GemmChoice::kSmall) return GemmEngine::kSmall;
@@ -56,8 +58,8 @@ double Unevenness(int64_t units, int64_t parts) {
   return static_cast<double>(CeilDiv(units, parts) * parts) / static_cast<double>(units);
 }
 
-// Clock cycles of packing an element, which each task does for its block, where a multiply-add takes
-// 1/32: fitted to oneDNN's sgemm on Zen 5. Rows of a multiple of 4 KiB share few sets of the
+// Clock cycles of packing an element, which each task does for its block, where a multiply-add
+// takes 1/32: fitted to oneDNN's sgemm on Zen 5. Rows of a multiple of 4 KiB share few sets of the
 // first-level cache.
 struct PackingCost {
   double a, b;
@@ -79,10 +81,10 @@ void CutToGrid(const GemmShape& s, int64_t threads, GemmPlan* plan) {
   double least = 0;
   for (int64_t rows = 1; rows <= std::min(most_rows, 2 * threads); ++rows) {
     for (int64_t columns = 1; columns <= most_columns && rows * columns <= 2 * threads; ++columns) {
-      const double multiply = m * n / 32 * Unevenness(row_units, rows) *
-                              Unevenness(column_units, columns);
-      const double pack = n * packing.b * static_cast<double>(rows) +
-                          m * packing.a * static_cast<double>(columns);
+      const double multiply =
+          m * n / 32 * Unevenness(row_units, rows) * Unevenness(column_units, columns);
+      const double pack =
+          n * packing.b * static_cast<double>(rows) + m * packing.a * static_cast<double>(columns);
       const double cost = (multiply + pack) * Unevenness(rows * columns, threads);
       if (least == 0 || cost < least) {
         least = cost;
@@ -120,9 +122,9 @@ Range GemmPlan::ColumnsOf(const GemmShape& shape, int64_t j) const {
 }
 
 std::string GemmPlan::ToString(const GemmShape& s) const {
-  std::string text = absl::StrCat(
-      engine == GemmEngine::kOneDnn ? "oneDNN" : "small", " ", DTypeName(s.operands),
-      widens ? " widened to f32" : "", " ", s.m, "x", s.n, "x", s.k);
+  std::string text =
+      absl::StrCat(engine == GemmEngine::kOneDnn ? "oneDNN" : "small", " ", DTypeName(s.operands),
+                   widens ? " widened to f32" : "", " ", s.m, "x", s.n, "x", s.k);
   if (tasks() > 1) {
     absl::StrAppend(&text, ": ", rows, "x", columns, " blocks of ", Largest(s.m, row_unit, rows),
                     "x", Largest(s.n, column_unit, columns));

@@ -1,5 +1,5 @@
-// GemmPlan: how one matrix product is computed. A value, made by a pure function of shape, types and
-// policy; it prints, and `plumb explain --stage exec` shows it.
+// GemmPlan: how one matrix product is computed. A value, made by a pure function of shape, types
+// and policy; it prints, and `plumb explain --stage exec` shows it.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_GEMM_PLAN_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_GEMM_PLAN_H_
 
@@ -30,11 +30,11 @@ enum class GemmEngine {
 
 struct GemmPlan {
   GemmEngine engine = GemmEngine::kSmall;
-  bool widens = false;       // bf16 operands become f32, `k_block` terms at a time, in the cache
-  int64_t k_block = 0;       // of widened operands
-  int64_t rows = 1;          // the grid of blocks; each block is a task
+  bool widens = false;  // bf16 operands become f32, `k_block` terms at a time, in the cache
+  int64_t k_block = 0;  // of widened operands
+  int64_t rows = 1;     // the grid of blocks; each block is a task
   int64_t columns = 1;
-  int64_t row_unit = 1;      // blocks begin at multiples of these
+  int64_t row_unit = 1;  // blocks begin at multiples of these
   int64_t column_unit = 1;
 
   int64_t tasks() const { return rows * columns; }

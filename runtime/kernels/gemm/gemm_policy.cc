@@ -58,9 +58,9 @@ absl::StatusOr<GemmChoice> ParseGemmChoice(absl::string_view name) {
     if (name == each.name) return each.choice;
     names.push_back(each.name);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown engine \"", name, "\"; there are auto, onednn, small, pairs and widen",
-      DidYouMean(name, names)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown engine \"", name, "\"; there are auto, onednn, small, pairs and widen",
+                   DidYouMean(name, names)));
 }
 
 absl::string_view GemmChoiceName(GemmChoice choice) {

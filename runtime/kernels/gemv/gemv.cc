@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "runtime/base/bf16.h"
-#include "runtime/kernels/simd/cpu_features.h"
-#include "runtime/kernels/gemv/gemv_streams.h"
 #include "runtime/kernels/gemv/gemv_job.h"
+#include "runtime/kernels/gemv/gemv_streams.h"
+#include "runtime/kernels/simd/cpu_features.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/kernels/gemv/gemv.cc"
@@ -158,9 +158,7 @@ namespace plumb {
 HWY_EXPORT(Select);
 HWY_EXPORT(Widen);
 
-GemvFn SelectGemv(DType weights, DType out) {
-  return HWY_DYNAMIC_DISPATCH(Select)(weights, out);
-}
+GemvFn SelectGemv(DType weights, DType out) { return HWY_DYNAMIC_DISPATCH(Select)(weights, out); }
 
 void WidenFromBf16(const uint16_t* x, int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(Widen)(x, n, to);

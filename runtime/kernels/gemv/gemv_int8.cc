@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/kernels/gemv/gemv_int8_blocks.h"
 #include "runtime/kernels/gemv/gemv_job.h"
+#include "runtime/kernels/simd/cpu_features.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/kernels/gemv/gemv_int8.cc"

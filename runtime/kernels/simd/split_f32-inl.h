@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "runtime/kernels/simd/split_f32.h"
 #include "runtime/kernels/simd/bf16-inl.h"
+#include "runtime/kernels/simd/split_f32.h"
 #include "runtime/kernels/simd/tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
