@@ -6,8 +6,8 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)                  # runtime/onednn (
 find_package(absl REQUIRED)                                   # everywhere
 find_package(Protobuf REQUIRED)                               # proto, runtime/spec
 find_package(dnnl REQUIRED)                                   # runtime/onednn, bench
-find_package(hwy REQUIRED)                                    # runtime/ops, plugins/norms
-find_package(nlohmann_json REQUIRED)                          # runtime/session, runtime/api, cli, plugins/check
+find_package(hwy REQUIRED)                                    # runtime/kernels, runtime/ops, plugins/norms
+find_package(nlohmann_json REQUIRED)                          # runtime/io, data, session, api, cli, plugins/check
 find_package(CLI11 REQUIRED)                                  # cli, plugins/check
 if(PLUMB_BUILD_TESTS)
   find_package(GTest REQUIRED)                                # tests
