@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
 
 // -- VJP
 //
-// The plugin's backward phase, from those of x, y and what the forward phase left that it asks for.
+// The plugin's backward phase, from the x, y and saved values that it declares.
 // The state has no gradient: running statistics are not part of the function that is trained.
 std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
                          const std::vector<bool>& /*wanted*/) {
