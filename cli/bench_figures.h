@@ -41,7 +41,7 @@ struct PassFigures {
   Series machine;            // the yardstick, in the unit of the rate
   Series share;              // rate over machine, round by round; empty without a yardstick
   int64_t peak_memory = 0;   // bytes; 0: not known
-  std::optional<Profile> profile;  // of further steps; where it was asked for
+  std::optional<Profile> profile;  // of further steps, with --profile
   std::string problem;             // why there are no figures; "" if there are
 };
 

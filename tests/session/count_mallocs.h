@@ -7,7 +7,7 @@
 
 namespace plumb {
 
-// How often memory was asked for so far, on any thread.
+// The number of allocations so far, on any thread.
 int64_t MallocCount();
 
 // Bytes that aligned_alloc, by which AlignedBuffer gets its memory, has given out and that were not
