@@ -62,7 +62,7 @@ struct TrainRun::Impl {
   std::unique_ptr<TrainSession> session;
   std::unique_ptr<EvalSession> validation;  // null when nothing is held out
   std::unique_ptr<MetricsWriter> metrics;   // null when no files are written
-  std::unique_ptr<RunEvents> events;        // null unless asked for
+  std::unique_ptr<RunEvents> events;        // null unless requested
   ProbeOptions probe_options;               // every 0: none
   std::unique_ptr<RunProbe> probe;
   StepProfile profile;

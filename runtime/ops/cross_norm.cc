@@ -157,7 +157,7 @@ class CrossNormKernel : public CrossNormKernelBase {
                                   const_cast<void*>(args.in[1]));
     if (takes_statistics_ && instance_.saved_per_call() > 0) {
       call.call_saved = train_ ? args.out[2] : static_cast<char*>(args.scratch) + rest_at();
-      // A plugin may leave room that only its backward phase fills.
+      // A plugin may leave elements for its backward phase to fill.
       std::memset(call.call_saved, 0,
                   static_cast<size_t>(instance_.saved_per_call() * SizeOf(DType::kF32)));
     }
