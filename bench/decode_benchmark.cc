@@ -1,7 +1,7 @@
 // Decoding and prompts of GPT-2 124M with random weights, against what the machine can do in the
 // same run: bytes of weights read per second beside the speed of a plain read, and prompts beside
 // the speed of a matrix product. Both sides are interleaved, since memory bandwidth drifts from one
-// second to the next; ratios are medians over the turns.
+// second to the next; ratios are medians over the rounds.
 //
 //   decode_benchmark [--seconds S] [--threads N] [--weights f32,bf16,int8] [--batch 1,4,8]
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // The speed of memory-bound ops relative to a copy of as many bytes, in f32 and bf16: each op
-// and a copy by turns, on as many threads.
+// and a copy interleaved, on as many threads.
 //
 //   elementwise_benchmark [ROUNDS] [THREADS] [FILTER]     default: 31 rounds, 1 thread, all ops
 //

@@ -1,4 +1,4 @@
-// What the fusion of residual sums with norms is worth: a training step with the pass
+// The gain of fusing residual sums with norms: a training step with the pass
 // fuse-residual-norms and one without it, interleaved, for models that differ in width, and whether
 // their losses are the same bits.
 //

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Norms beside their peers: memcpy, plumb, oneDNN and, where it is installed, PyTorch.
 
-All of them are interleaved within each round, so that what else the machine does meets them
+All of them are interleaved within each round, so that other load of the machine affects them
 alike; the ratios are medians of the ratios within rounds. Times are for whole passes over [rows,
 dim] with affine parameters. "of memcpy" is the time of a memcpy that moves as many bytes, in the
 same ranges on the same threads, by the norm's own time: 100 % is the speed of memory.

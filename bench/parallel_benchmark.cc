@@ -53,7 +53,7 @@ void AfterPause(benchmark::State& state) {
   }
 }
 
-// Empty tasks: what waking a worker costs by itself. Ops do not get here: kMinParallelWork.
+// Empty tasks: the cost of waking a worker alone. Ops do not get here: kMinParallelWork.
 template <class Threads>
 void EmptyAfterPause(benchmark::State& state) {
   for (auto _ : state) {

@@ -54,7 +54,7 @@ def placements(args):
     for worker in started:
         worker.warm_up()
     rounds, norms = [], {name: [] for name in PLACEMENTS}
-    # The profiles of a round stand beside its steps: what else the machine does meets both.
+    # The profiles of a round are measured next to its steps, under the same load of the machine.
     for _ in range(args.rounds):
         rounds += workers.interleave(started, 1)
         for worker in started:

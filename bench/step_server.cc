@@ -12,7 +12,7 @@
 //   step N     seconds of N steps, tokens, FLOPs, loss of the last
 //   matmul D   FLOP/s of a product of 2048s in f32 or bf16; 0 where there is none
 //   read       bytes a second
-//   memory     peak of resident bytes since the start, the yardsticks' not counted if it is asked
+//   memory     peak of resident bytes since the start, the yardsticks' not counted if it is read
 //   first profile N  the table of a step's time by op, N steps; ends with an empty line
 //
 // It ends with its input.

@@ -12,7 +12,7 @@ TURN_SECONDS = 0.4  # a turn takes as many steps as fit, but at least one
 
 
 class Worker:
-    """step_server or torch_steps.py: started once, asked line by line."""
+    """step_server or torch_steps.py: started once, one request and answer a line."""
 
     def __init__(self, name, command, environment=None):
         self.name = name

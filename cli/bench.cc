@@ -45,7 +45,7 @@ struct Options {
 
 std::vector<std::string> Passes() { return {"train", "prompt", "decode"}; }
 
-// Says on a terminal what is being measured; a log file would gain nothing from it.
+// Shows the current measurement, on a terminal only.
 class Progress {
  public:
   explicit Progress(bool quiet) : shown_(!quiet && StderrIsTerminal()) {}
@@ -72,7 +72,7 @@ struct Bench {
   bool Wants(const char* pass) const { return options.only.empty() || options.only == pass; }
 };
 
-// The best of some runs: what the machine can do, not what else it did.
+// The best of some runs, to exclude other load of the machine.
 template <class Measure>
 absl::StatusOr<double> Best(const Measure& measure) {
   double best = 0;
@@ -266,7 +266,7 @@ absl::Status TimeDecoding(DecodeBench* decode, MachineSpeed* machine, Bench* ben
 }
 
 // Prompt and decoding share the weights and the cache. A model that cannot decode is one that can
-// still be trained: that is told in the table, unless it was all that was asked for.
+// still be trained: the table says so, unless decoding was all that the user selected.
 absl::Status TimeGeneration(Bench* bench, std::vector<PassFigures>* passes) {
   ResetPeakMemory();
   bench->progress.Show("decode: preparing");

@@ -97,7 +97,7 @@ std::string DirectoryName(std::string name) {
   return name;
 }
 
-// --probe-every and --probe-point ask for probes as --probe does.
+// --probe-every and --probe-point imply --probe.
 ProbeOptions ToProbe(const Options& options) {
   ProbeOptions probe;
   probe.points = options.probe_points;

@@ -19,7 +19,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # -O2 and no fast-math: the order of floating-point additions is part of plumb's contract.
 # -ffp-contract=off: a compiler that fuses a*b+c in one build and not in another changes results;
-# kernels that want a fused multiply-add ask for one.
+# kernels that want a fused multiply-add call one.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 add_compile_options(-Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off)

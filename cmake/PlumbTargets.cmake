@@ -12,7 +12,7 @@ endfunction()
 
 # plumb_norm_plugin(<id> SOURCES <files> [LIBRARIES <targets>])
 #   A norm that ships with plumb: what plumb_add_norm_plugin() makes for anyone, as <id>.so in the build's
-#   plugin directory. It sees the C header and, if it asks for it, Highway, and nothing else of the project.
+#   plugin directory. It sees the C header and, on request, Highway, and nothing else of the project.
 #   -O3: norms are short loops over rows, and that is where gcc turns them into vector code.
 include("${PROJECT_SOURCE_DIR}/cmake/sdk/PlumbNormPlugin.cmake")
 set(PLUMB_PLUGIN_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/plumb/norm-v1")

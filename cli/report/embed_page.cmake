@@ -1,5 +1,4 @@
-# Writes the C++ file that holds the report's page, in two halves: what comes before its data, and
-# what comes after.
+# Writes the C++ file that holds the report's page, in two parts: before and after its data.
 #   cmake -DSOURCE=cli/report "-DSTYLES=a.css;b.css" "-DSCRIPTS=a.js;b.js" -DOUTPUT=...
 #         -P embed_page.cmake
 function(read_asset name result)

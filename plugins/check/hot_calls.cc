@@ -15,7 +15,7 @@ class Calls {
 
   void Statistics(uint32_t phase, const plumb_norm_call& call) {
     total_.Fill(0);
-    for (const auto& [r0, r1] : Halves()) {
+    for (const auto& [r0, r1] : TwoRanges()) {
       partial_.Fill(0);
       Watched("stats_partial", [&, from = r0, to = r1] {
         StatsPartial(instance_, phase, call, from, to, partial_.data());
@@ -48,11 +48,11 @@ class Calls {
   };
 
   int64_t PartialElements() const { return run_.instance().layout().partial_elems; }
-  std::vector<Range> Halves() const {
+  std::vector<Range> TwoRanges() const {
     return {{0, run_.rows() / 2}, {run_.rows() / 2, run_.rows()}};
   }
   std::vector<Range> Ranges() const {
-    std::vector<Range> ranges = Halves();
+    std::vector<Range> ranges = TwoRanges();
     ranges.insert(ranges.begin(), {0, run_.rows()});
     ranges.push_back({run_.rows() - 1, run_.rows()});
     ranges.push_back({0, 0});

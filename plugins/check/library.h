@@ -9,7 +9,7 @@
 
 namespace plumb::check {
 
-// The most norms that one file is asked for.
+// The most norms that are read from one file.
 inline constexpr uint32_t kMaxNorms = 64;
 
 // dlopen as plumb does it: RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE. Error: the loader's words.

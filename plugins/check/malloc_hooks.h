@@ -35,7 +35,7 @@ class AllocationWatch {
   void Stop();
   void Go();
 
-  int64_t allocations() const;  // calls that asked for memory, the failed one included
+  int64_t allocations() const;  // calls that allocate, the failed one included
   int64_t frees() const;        // calls that gave some back
   int64_t outstanding() const;  // blocks allocated less blocks freed
 };

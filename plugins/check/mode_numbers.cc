@@ -60,7 +60,7 @@ void ScaleRows(double scale, double shift, const Rows& from, Rows* to) {
   }
 }
 
-// What over- or underflows is the norm's affair, but whoever chooses it wants to know.
+// Overflow and underflow are up to the norm, but its users want to know.
 void NoteScaledRows(const Instance& instance, uint32_t dtype, uint64_t seed, Report* report) {
   for (const double scale : {1e-20, 1e15}) {
     NormRun run(instance, dtype, kRows, seed);

@@ -151,10 +151,10 @@ Worst Directions(NormRun* run, const Tolerances& t, uint64_t seed) {
     const size_t group = k % groups;  // 0: all, 1: x, then the parameters
     const Rows* only = group == 0 ? nullptr : group == 1 ? &run->x : &run->params[group - 2];
     std::vector<double> v;
-    double slope = 0, size = 0;
+    double derivative = 0, size = 0;
     for (size_t c = 0; c < coordinates.size(); ++c) {
       v.push_back(only == nullptr || coordinates[c].tensor == only ? normal(random) : 0);
-      slope += v[c] * gradients[c];
+      derivative += v[c] * gradients[c];
       size += std::abs(v[c] * gradients[c]);
     }
     const double must = Derivative(t, t.step, [&](double by) {
@@ -171,12 +171,12 @@ Worst Directions(NormRun* run, const Tolerances& t, uint64_t seed) {
       coordinates[c].tensor->Set(coordinates[c].row, coordinates[c].i, start[c]);
     }
     const double scale = t.dtype == PLUMB_F32 ? std::max(1.0, size) : 1;
-    worst.Compare(slope, must, t, scale, [&] {
+    worst.Compare(derivative, must, t, scale, [&] {
       const std::string of =
           group == 0   ? "x and all parameters"
           : group == 1 ? "x"
                        : std::string(run->instance().param(static_cast<uint32_t>(group - 2)).name);
-      return absl::StrCat("the slope along a random direction of ", of);
+      return absl::StrCat("the derivative along a random direction of ", of);
     });
   }
   return worst;

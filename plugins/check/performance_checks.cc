@@ -184,7 +184,7 @@ Bandwidths MeasureBandwidths(const Workload& load) {
     repeat[k] = 1;
     while (Measure(load, repeat[k], work[k]) < kSampleSeconds) repeat[k] *= 2;
   }
-  // In turns, so that what else the machine does falls on all three alike.
+  // Interleaved, so that other load of the machine affects all three alike.
   std::vector<double> rates[3];
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < kSamples; ++i) {

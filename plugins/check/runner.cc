@@ -194,7 +194,7 @@ class Runner {
     return result;
   }
 
-  // Turns results of tasks into those of checks. A gate that was not asked for shows when it fails.
+  // Turns results of tasks into those of checks. A gate that was not requested shows when it fails.
   void Take(const Batch& batch, FileResult* file) {
     for (size_t i = 0; i < batch.tasks.size(); ++i) {
       const Task& task = batch.tasks[i];

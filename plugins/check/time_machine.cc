@@ -226,7 +226,7 @@ void CompareAges(const Instance& model, uint32_t dtype, uint64_t seed, const cha
   }
 }
 
-const void* AskFor(const plumb_norm_plugin& norm, const std::string& id) {
+const void* ExtensionOf(const plumb_norm_plugin& norm, const std::string& id) {
   return Guarded(Function::kGetExtension, 0, [&] { return norm.get_extension(id.c_str()); });
 }
 
@@ -236,7 +236,7 @@ void CheckUnknownExtensions(const plumb_norm_plugin& norm, Report* report) {
        {std::string("org.example.no_such_extension/1"), std::string(),
         std::string(PLUMB_EXT_RESIDUAL "x"), std::string("plumb.norm.residual/999"),
         std::string("plumb.norm.residual"), std::string(5000, 'x')}) {
-    if (AskFor(norm, id) == nullptr) continue;
+    if (ExtensionOf(norm, id) == nullptr) continue;
     report->Fail(absl::StrCat("get_extension(\"", id.substr(0, 60),
                               "\") is not NULL: no such extension exists"));
   }
@@ -245,9 +245,10 @@ void CheckUnknownExtensions(const plumb_norm_plugin& norm, Report* report) {
 // The residual extension of the norm, null if it has none that can be called.
 const plumb_norm_residual* ResidualOf(const plumb_norm_plugin& norm, Report* report) {
   if (norm.get_extension == nullptr) return nullptr;
-  const auto* residual = static_cast<const plumb_norm_residual*>(AskFor(norm, PLUMB_EXT_RESIDUAL));
+  const auto* residual =
+      static_cast<const plumb_norm_residual*>(ExtensionOf(norm, PLUMB_EXT_RESIDUAL));
   if (residual == nullptr) return nullptr;
-  if (AskFor(norm, PLUMB_EXT_RESIDUAL) != residual) {
+  if (ExtensionOf(norm, PLUMB_EXT_RESIDUAL) != residual) {
     report->Fail("get_extension(\"" PLUMB_EXT_RESIDUAL "\") gives another pointer the second time");
   }
   if (residual->struct_size < sizeof(plumb_norm_residual) || residual->forward == nullptr ||

@@ -1,4 +1,4 @@
-// Where exceptions end: what asks for memory in proportion to a model runs in here. Private to
+// Turns std::bad_alloc into a status, for calls that allocate in proportion to a model. Private to
 // runtime/api.
 #ifndef PLUMB_RUNTIME_API_OUT_OF_MEMORY_H_
 #define PLUMB_RUNTIME_API_OUT_OF_MEMORY_H_

@@ -1,5 +1,5 @@
-// The TensorBoard event file of one session of a training run: what metrics.jsonl says, and what is
-// trained. Private to runtime/api.
+// The TensorBoard event file of one session of a training run: the content of metrics.jsonl, and
+// the description of the run. Private to runtime/api.
 #ifndef PLUMB_RUNTIME_API_RUN_EVENTS_H_
 #define PLUMB_RUNTIME_API_RUN_EVENTS_H_
 

@@ -1,5 +1,5 @@
-// The probes of a run: what of them was asked for, as run.json remembers it, and their figures on
-// the way from a session to probes.jsonl and the public headers. Private to runtime/api.
+// The probes of a run: the user's options, as recorded in run.json, and the conversion of a
+// session's figures to probes.jsonl and the public headers. Private to runtime/api.
 #ifndef PLUMB_RUNTIME_API_RUN_PROBE_H_
 #define PLUMB_RUNTIME_API_RUN_PROBE_H_
 

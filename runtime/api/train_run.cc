@@ -62,11 +62,11 @@ struct TrainRun::Impl {
   std::unique_ptr<TrainSession> session;
   std::unique_ptr<EvalSession> validation;  // null when nothing is held out
   std::unique_ptr<MetricsWriter> metrics;   // null when no files are written
-  std::unique_ptr<RunEvents> events;        // null unless asked for
+  std::unique_ptr<RunEvents> events;        // null unless requested
   ProbeOptions probe_options;               // every 0: none
   std::unique_ptr<RunProbe> probe;
   StepProfile profile;
-  std::string matmul;  // what multiplies matrices
+  std::string matmul;  // the engines of matrix products
   std::vector<std::string> warnings;
   int64_t checkpoint_step = -1;  // of the newest checkpoint
   std::string checkpoint_path;
@@ -107,7 +107,7 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   PLUMB_RETURN_IF_ERROR(CreateSessions());
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
   if (request.out.empty()) return absl::OkStatus();
-  // Nothing is written before all of the above is right. Another process may have been as far.
+  // Nothing is written before all of the above has succeeded. Another process may do the same.
   PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
   PLUMB_RETURN_IF_ERROR(CheckHoldsNoRun(request.out));
   // Metrics of a run that was killed before it had a model.pbtxt are nobody's.
@@ -239,7 +239,7 @@ absl::Status TrainRun::Impl::LoadCheckpoint() {
   const ParameterLayout& layout = session->parameters().layout();
   const TrainSession::Moments moments = session->moments();
   {
-    // Let go before the next one: what is mapped and was read counts as memory of this process.
+    // Unmapped before the next one: pages that were read count as memory of this process.
     PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile model, OpenCheckpointModel(checkpoint));
     PLUMB_RETURN_IF_ERROR(session->parameters().Read(model));
   }
@@ -352,7 +352,7 @@ absl::StatusOr<StepReport> TrainRun::Step() {
   const Clock::time_point start = Clock::now();
   const absl::StatusOr<StepResult> stepped = OrOutOfMemory([&] { return impl.session->Step(); });
   StepReport report;
-  // What a step that diverged looked like is worth a line; that it diverged is what is reported.
+  // The probe of a step that diverged is logged too; the error returned is the divergence.
   if (absl::IsAborted(stepped.status())) impl.TakeProbe(&report).IgnoreError();
   PLUMB_ASSIGN_OR_RETURN(const StepResult result, stepped);
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();

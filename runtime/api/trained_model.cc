@@ -160,7 +160,7 @@ struct TrainedModel::Impl {
     return tokens;
   }
 
-  // Draws come from the tokens that exist; a model may have room for more.
+  // Draws come from the tokens that exist; a model's vocabulary may be larger.
   absl::StatusOr<TokenSampler> MakeSampler(const GenerateOptions& options) const {
     if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens is negative");
     SamplingOptions sampling;

@@ -1,5 +1,5 @@
-// AlignedBuffer: owned, 64-byte aligned, zero-filled memory. Large ones ask for huge pages: page
-// faults of fresh memory are a large share of a training step otherwise. Move-only.
+// AlignedBuffer: owned, 64-byte aligned, zero-filled memory. Large ones use huge pages if
+// the system has them, since page faults are a large part of a training step otherwise. Move-only.
 #ifndef PLUMB_RUNTIME_BASE_ALIGNED_BUFFER_H_
 #define PLUMB_RUNTIME_BASE_ALIGNED_BUFFER_H_
 

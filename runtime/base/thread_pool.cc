@@ -24,11 +24,10 @@ using Clock = std::chrono::steady_clock;
 // How long a worker spins after its last job. Ops of a training step follow each other within this
 // time, so that it is asleep only where there is nothing to share.
 constexpr Clock::duration kSpinIdle = std::chrono::microseconds(60);
-// How long a caller spins for the last tasks of others before it sleeps. They are nearly always
-// done within it, unless the system took a worker's processor away: then ours is what lets it
-// finish.
+// How long a caller spins for the last tasks of others before it sleeps. They nearly always finish
+// within it, unless the system preempted a worker: then sleeping frees a processor for it.
 constexpr Clock::duration kSpinForTasks = std::chrono::microseconds(50);
-// How long to do with the workers there are after the system refused to start one.
+// The time without new workers after the system refused to start one.
 constexpr Clock::duration kTryAgain = std::chrono::seconds(1);
 
 // Their numbers fit a byte, and a Job, 64 bytes a slot, a thread's stack.
@@ -69,10 +68,9 @@ void Wait(sem_t* semaphore) {
   }
 }
 
-// A slot's own range of tasks: the first in the low half, the end in the high half. The owner takes
-// from the front; threads that have run out steal from the back. Neighbouring tasks touch
-// neighbouring memory, and the same ones op after op, so that a thread finds in its own cache what
-// it wrote there in the op before.
+// A slot's own range of tasks: the first in the low 32 bits, the end in the high ones. The owner
+// takes from the front; idle threads steal from the back. Adjacent tasks touch adjacent memory, the
+// same in every op, so that a thread finds the results of its previous op in its own cache.
 struct alignas(64) SlotRange {
   std::atomic<uint64_t> range;
 
@@ -81,8 +79,8 @@ struct alignas(64) SlotRange {
                 std::memory_order_relaxed);
   }
 
-  // One task of the range, or -1 when none is left. Memory is ordered by the workers' states;
-  // here it only counts that no task is given out twice.
+  // One task of the range, or -1 when none is left. Relaxed: the workers' states order memory, this
+  // only ensures that no task runs twice.
   int64_t Take(bool from_front) {
     uint64_t old = range.load(std::memory_order_relaxed);
     for (;;) {
@@ -96,18 +94,18 @@ struct alignas(64) SlotRange {
   }
 };
 
-// One call of RunOnPool. It lies on the caller's stack: the caller stays until no worker's state
-// names it.
+// One call of RunOnPool, on the caller's stack: the caller does not return while a worker's state
+// points to it.
 struct Job {
   TaskFn task;
   const void* context;
   FloatMode float_mode = FloatMode::Current();  // the caller's
   int64_t first;                                // of all the caller's tasks, that of this job
-  int slots;       // threads that the tasks are divided among, whether they come or not
-  int dispatched;  // workers that the job was given to
+  int slots;       // threads that the tasks are partitioned for, available or not
+  int dispatched;  // workers that the job was dispatched to
   sem_t finished;  // posted by a worker that finishes while the caller sleeps
-  uint8_t worker[kMaxThreads];    // the workers that it was given to
-  uint8_t slot_of[kMaxWorkers];   // by worker, set before it is dispatched
+  uint8_t worker[kMaxThreads];   // the workers that it was dispatched to
+  uint8_t slot_of[kMaxWorkers];  // by worker, set before it is dispatched
   SlotRange ranges[kMaxThreads];  // the first is the caller's
 
   // Takes a task for the thread in `slot` and runs it; false when all are taken.
@@ -169,10 +167,9 @@ class Pool {
  private:
   Pool();
 
-  // Dispatches `job` to idle workers until it has `wanted`: those that spin before those asleep,
-  // which are woken at once. Work is cut into tasks only where there is more of it than waking
-  // costs (kMinParallelWork), and the first task may be as long as all that another thread would
-  // do.
+  // Dispatches `job` to idle workers until it has `wanted`: spinning ones before sleeping ones,
+  // which are woken immediately: work is partitioned only where it exceeds the cost of waking
+  // (kMinParallelWork), and the first task may be as long as another thread's whole range.
   void Dispatch(int wanted, Job* job);
   // Starts workers with `job` until it has `wanted`, if there may be more and the system lets it.
   void Grow(int wanted, int threads, Job* job);
@@ -226,10 +223,10 @@ void Pool::Dispatch(int wanted, Job* job) {
 }
 
 void Pool::Grow(int wanted, int threads, Job* job) {
-  // As many as this call alone could use, or as there is room for beside all callers.
+  // At most as many as this call can use, or as there are processors.
   const int most = std::min(std::max(threads, processors_) - 1, kMaxWorkers);
   if (job->dispatched >= wanted || workers_.load(std::memory_order_relaxed) >= most) return;
-  if (pthread_mutex_trylock(&growing_) != 0) return;  // another caller is at it: do without
+  if (pthread_mutex_trylock(&growing_) != 0) return;  // another caller is starting some
   const Clock::time_point now = Clock::now();
   if (refused_ == Clock::time_point{} || now - refused_ > kTryAgain) {
     // Signals are for the host's threads.

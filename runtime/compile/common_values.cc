@@ -15,7 +15,7 @@ absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& /*
   std::vector<ValueId> replacement(graph.values.size());
   std::iota(replacement.begin(), replacement.end(), 0);
   absl::flat_hash_map<std::string, size_t>
-      first_like;  // what a node computes -> the first that does
+      first_like;  // op, inputs and attributes -> the first such node
   for (size_t i = 0; i < merged.nodes.size(); ++i) {
     Node& node = merged.nodes[i];
     for (ValueId& id : node.inputs) {

@@ -47,7 +47,7 @@ class Executable {
   // that is unknown or not to be bound, kInvalidArgument for memory that is not aligned.
   absl::Status Bind(absl::string_view name, void* data);
 
-  // From now on nodes run in the caller's floating-point mode: to measure what denormals cost.
+  // From now on nodes run in the caller's floating-point mode: to measure the cost of denormals.
   void KeepDenormals() { keeps_denormals_ = true; }
 
   // Runs all nodes in order on at most `threads` threads. kFailedPrecondition unless everything is
@@ -70,12 +70,12 @@ class Executable {
   // returns that name and runs nothing. Slow; for explaining a divergence.
   absl::StatusOr<std::string> RunAndFindNonFinite(int threads) const;
 
-  // One line a node: op, operand shapes, kernel scratch, where its outputs live; below it how its
+  // One line a node: op, operand shapes, kernel scratch, places of its outputs; below it how its
   // kernel computes, where there is a choice (Kernel::ToString).
   std::string ToString() const;
 
  private:
-  // A node, ready to run: its operands stand in a row in operands_.
+  // A node, ready to run: its operands are contiguous in operands_.
   struct Step {
     const Kernel* kernel;
     const void* const* in;
@@ -96,7 +96,7 @@ class Executable {
   std::vector<std::unique_ptr<Kernel>> kernels_;  // by node
   std::vector<Step> steps_;                       // by node
   std::vector<void*> operands_;
-  std::vector<std::vector<int32_t>> uses_;  // by ValueId: where it stands in operands_
+  std::vector<std::vector<int32_t>> uses_;  // by ValueId: indices into operands_
 
   // Slots for the caller's memory: the plan's externals, then its copied outputs.
   std::vector<void*> bound_;

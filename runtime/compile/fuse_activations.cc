@@ -42,8 +42,8 @@ class Fusion {
            node.attrs.GetString("kind") == kind;
   }
 
-  // The activation goes where the product was: it needs nothing else. Its argument is kept no more,
-  // its derivative is, for the gradients.
+  // The fused node replaces the product, whose operands are all that it needs. It keeps the
+  // derivative for the gradients instead of the activation's argument.
   void Fuse(size_t i) {
     const Node& act = edit_.node(i);
     const ValueId pre = act.inputs[0];
@@ -71,9 +71,9 @@ class Fusion {
     edit_.Replace(static_cast<size_t>(at), {std::move(fused)});
   }
 
-  // Where the activation's gradient was: what lies in between (the weight's gradient, which reads
-  // the hidden values for the last time) leaves less alive, and the derivatives may be written
-  // over.
+  // The fused node replaces the activation's gradient, not the product: the nodes in between (the
+  // weight's gradient, the last reader of the hidden values) free memory first, and the derivative
+  // may be overwritten.
   void FuseGradient(size_t i, ValueId derivative) {
     const Node& grad = edit_.node(i);
     const ValueId dy = grad.inputs[1];

@@ -42,9 +42,8 @@ class Fusion {
  private:
   static size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
-  // A plain sum is added one term after the other, in their order, and so to the bit what the
-  // norm's op does when it adds on the way. The node becomes the sum and the first norm that reads
-  // it. Other readers of the sum are not changed.
+  // A plain sum adds its terms in order, like the norm's op, so the bits are the same. The node
+  // becomes the sum and the first norm that reads it. Other readers of the sum are not changed.
   void FuseNorm(size_t sum_node) {
     const Node& sum = graph_.nodes[sum_node];
     if (sum.inputs.size() != 2) return;
@@ -67,9 +66,8 @@ class Fusion {
     }
   }
 
-  // The sum of gradients goes away when norms' gradients can be added in its order by the nodes
-  // that compute them: one of the first two terms to the other, and each further term to what is
-  // there by then.
+  // The sum of gradients is removed if the nodes that compute norms' gradients can accumulate them
+  // in its order: one of the first two terms onto the other, then each further term.
   void FuseGradients(size_t sum_node) {
     const Node& sum = graph_.nodes[sum_node];
     const std::vector<ValueId> terms = sum.inputs;
@@ -86,7 +84,7 @@ class Fusion {
         Node& grad = graph_.nodes[Index(graph_.value(order[t]).producer)];
         grad.inputs[kDsum] = order[t - 1];
       }
-      // The last of them computes what the sum did.
+      // The last of them computes the sum.
       const int32_t last = graph_.value(order.back()).producer;
       const ValueId total = sum.outputs[0];
       graph_.nodes[Index(last)].outputs[0] = total;

@@ -1,5 +1,5 @@
 // GraphEdit: a graph in which a pass replaces, drops and inserts nodes. Positions are those of the
-// graph as it was, so that a pass need not keep track of what moves. Private to the module;
+// original graph, so that a pass need not track insertions. Private to the module;
 // thread-compatible.
 #ifndef PLUMB_RUNTIME_COMPILE_GRAPH_EDIT_H_
 #define PLUMB_RUNTIME_COMPILE_GRAPH_EDIT_H_
@@ -18,7 +18,7 @@ class GraphEdit {
  public:
   explicit GraphEdit(const Graph& graph);
 
-  // What was given: nodes and readers do not change as edits are made, values are added only.
+  // The original graph: edits do not change its nodes and readers; values are only added.
   const Graph& graph() const { return graph_; }
   size_t node_count() const { return graph_.nodes.size(); }
   const Node& node(size_t position) const { return graph_.nodes[position]; }
@@ -51,7 +51,7 @@ class GraphEdit {
   std::vector<bool> edited_;                   // by position
   std::vector<std::vector<Node>> in_place_;    // by position, where edited
   std::vector<std::vector<Node>> after_;       // by position
-  absl::flat_hash_set<std::string> names_;     // filled when the first is asked for
+  absl::flat_hash_set<std::string> names_;     // filled by the first NewValue
 };
 
 // combine with coefficients 1 and no constant.

@@ -125,7 +125,7 @@ class Planner {
            plan_.externals[Index(plan_.places[Index(id)].external)] == id;
   }
 
-  // What was in the buffer is made in the output's memory instead, where it ends up anyway.
+  // The values of the buffer are planned into the output's memory instead.
   void MoveOut(int32_t buffer, int32_t external) {
     for (size_t id = 0; id < buffer_of_.size(); ++id) {
       if (buffer_of_[id] != buffer) continue;
@@ -175,7 +175,7 @@ class Planner {
     return peak;
   }
 
-  // Tries the largest buffers first and the earliest first, and keeps what needs less: neither
+  // Tries the largest buffers first and the earliest first, and keeps the smaller plan: neither
   // order is better for every graph.
   void AssignOffsets() {
     std::vector<int32_t> order(buffers_.size());

@@ -1,14 +1,14 @@
-// MemoryPlan: where every value of a graph lives. Pure; a value: copies and prints.
+// MemoryPlan: the buffer of every value of a graph. Pure; a value: copies and prints.
 //
-// Parameters, inputs, states and outputs live outside and are bound by their owner. Everything else
+// Parameters, inputs, states and outputs are external and bound by their owner. Everything else
 // gets an offset in one arena; a value's bytes are free again once its last reader has run. An
-// output that an op must write over its input (OpDef::updates) shares its place; one that may
-// (may_alias) does when the input is read no more. Where such an output lives outside, the input is
-// made there too: a gradient that is added to lies where it is asked for from the start.
+// output that an op must write over its input (OpDef::updates) shares its buffer; one that may
+// (may_alias) does if this is the last read of the input. If an aliasing output is bound by the
+// caller, its input is planned into the same buffer, so gradients accumulate in place.
 //
-// An output that is a leaf, or a value that an earlier output names too, has no place of its own:
-// whoever runs the graph copies it when the last node has run. An output that is a state, updated
-// in place, is found where the state is.
+// An output that is a leaf, or the value of an earlier output, has no buffer of its own: it is
+// copied after the last node. An output that is a state, updated in place, is in the state's
+// buffer.
 #ifndef PLUMB_RUNTIME_COMPILE_MEMORY_PLAN_H_
 #define PLUMB_RUNTIME_COMPILE_MEMORY_PLAN_H_
 
@@ -35,8 +35,7 @@ struct MemoryPlan {
   std::vector<ValueId> externals;
   std::vector<int32_t> copied_outputs;  // indices into Graph::outputs: copied after the last node
   int64_t arena_bytes = 0;
-  // The least that any plan could need with these buffers: the largest sum of live bytes over all
-  // nodes.
+  // The lower bound of any plan with these buffers: the largest sum of live bytes over all nodes.
   int64_t live_bytes = 0;
 };
 

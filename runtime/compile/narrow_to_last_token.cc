@@ -28,13 +28,13 @@ bool IsLastToken(const Node& node) { return node.op->name == "last_token"; }
 
 // A node as it is to be, if it computes the last token only.
 struct Narrowed {
-  std::vector<size_t> inputs;       // of which it takes the last token; empty: it stays as it is
+  std::vector<size_t> inputs;       // those replaced by their last token; empty: not narrowed
   std::vector<TensorType> outputs;  // their types then
 };
 
-// Backwards through the graph: what is needed of each value, and from that which nodes can be
-// narrowed. A value that is needed in full by one reader is computed in full, and its last token
-// copied for the others, so nothing is computed twice.
+// Backwards through the graph: the tokens of each value that are needed, and from these the nodes
+// that can be narrowed. A value that one reader needs in full is computed in full, and its last
+// token copied for the others, so nothing is computed twice.
 class Needs {
  public:
   explicit Needs(const Graph& graph)
@@ -109,7 +109,7 @@ class Needs {
   std::vector<Narrowed> narrowed_;  // by node
 };
 
-// `graph` with the types of what narrowed nodes will define.
+// `graph` with the types of the outputs of narrowed nodes.
 Graph NarrowTypes(Graph graph, const Needs& needs) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Narrowed& narrowed = needs.narrowed(i);
@@ -128,8 +128,8 @@ absl::StatusOr<Graph> NarrowToLastToken(const Graph& graph, const OpRegistry& re
   const Needs needs(graph);
   GraphEdit edit(NarrowTypes(graph, needs));
   const auto type = [&edit](ValueId id) { return edit.graph().value(id).type; };
-  absl::flat_hash_map<ValueId, ValueId> replacement;  // last tokens of what is narrow by itself now
-  absl::flat_hash_map<ValueId, ValueId> last;         // last tokens of what stays as it was
+  absl::flat_hash_map<ValueId, ValueId> replacement;  // last tokens of narrowed values
+  absl::flat_hash_map<ValueId, ValueId> last;         // last tokens of values computed in full
   for (size_t i = 0; i < edit.node_count(); ++i) {
     if (needs.is_dead(i)) {
       edit.Drop(i);

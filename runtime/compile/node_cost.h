@@ -1,5 +1,4 @@
-// What the nodes of a graph cost: the counts that go with the times of Executable::RunAndTime.
-// Pure.
+// The cost of a graph's nodes in FLOPs and bytes, for the times of Executable::RunAndTime. Pure.
 #ifndef PLUMB_RUNTIME_COMPILE_NODE_COST_H_
 #define PLUMB_RUNTIME_COMPILE_NODE_COST_H_
 
@@ -15,7 +14,7 @@ namespace plumb {
 struct NodeTime {
   std::string op;
   std::string name;    // of the first output: "layers.3.attention.q"
-  double seconds = 0;  // to be filled in by whoever measures
+  double seconds = 0;  // filled in by the caller
   double flops = 0;    // OpDef::flops; 0 for ops that do not count
   int64_t bytes = 0;   // of its operands, a value that it reads twice or writes in place once
 };

@@ -22,52 +22,52 @@ struct Pass {
   std::string name;  // "dead-values"
   std::string doc;
   absl::StatusOr<Graph> (*run)(const Graph& graph, const OpRegistry& registry);
-  // The option that asks for it; null for a pass that runs unless it is disabled.
+  // The option that enables it; null for a pass that runs unless it is disabled.
   bool OptimizeOptions::*option = nullptr;
 };
 
 // All passes, in the order in which Optimize runs them. "Bits stay": every output keeps every bit;
-// "rounding": sums are rounded at other places, so results differ by what rounding differs.
+// "rounding": sums are rounded at other points, so results differ by rounding errors.
 //
-//   last-token           nodes of which nothing but last_token needs the results, as of a prompt's
-//                        last layer from its queries on, take the last token of their inputs, as
-//                        OpDef::token_wise says which. What needs all tokens (keys, values) is left
-//                        alone, and what nothing needs is dropped. First, so that the others see
-//                        what is left to do. Rounding, where kernels of few rows sum in another
-//                        order; with int8 weights they round x too
+//   last-token           nodes whose results only last_token needs, such as those of a prompt's
+//   last
+//                        layer after its keys and values, take the last token of their inputs
+//                        (OpDef::token_wise). Dead nodes are dropped. First, so that the other
+//                        passes see the remaining nodes. Rounding, where GEMV sums in another
+//                        order; with int8 weights it rounds x too
 //   merge-combines       combine(combine(..)) used once becomes one sum; combine of one value with
 //                        coefficient 1 and no constant is that value. Rounding
 //   common-values        two nodes with equal op, inputs and attributes become one. Bits stay
 //   accumulate-embeddings  a plain sum (coefficients 1, no constant) of an embedding's gradient and
-//                        something else, as of a table that is also the head's weight: the gradient
-//                        is added to that something, row by row as tokens ask for, where it lies.
-//                        Rounding, where a token occurs more than once
-//   fuse-activations     act(x), x = matmul(..) that nothing but its gradient reads too, becomes
+//                        another term, as of a table that is also the head's weight: the gradient's
+//                        rows are scattered into the other term in place. Rounding, where a token
+//                        occurs more than once
+//   fuse-activations     act(x), x = matmul(..) with no other reader than its gradient, becomes
 //                        matmul_act, which keeps the activation's derivative instead of x;
 //                        act_grad(x, dy) becomes matmul_act_grad where dy is a product, else
 //                        mul(dy, derivative). The activation is applied while sums are in the
 //                        cache, and computed once for both passes. Bits stay in f32; in bf16
-//                        rounding, as what is not stored in between is not rounded there
-//   sum-products         plain sums of matrix products and at most one thing else become
-//                        matmul_add and matmul_sum, which add to what is in registers: a residual
-//                        sum reads the stream and writes it, and the product goes to memory no
-//                        more. Before fuse-residual-norms, which would read it there. Rounding
+//                        rounding, since intermediate values are not rounded
+//   sum-products         plain sums of matrix products and at most one other term become
+//                        matmul_add and matmul_sum, which accumulate in registers: a residual
+//                        sum reads and writes the stream, and the product is not stored. Before
+//                        fuse-residual-norms, which would read it. Rounding
 //   share-operands       products of one left operand with several parameters (q, k, v; gate, up)
-//                        become one matmul_shared, where the first of them was. Bits stay, except
-//                        that products of at most 16 rows may be summed in another order beside
+//                        become one matmul_shared, at the position of the first. Bits stay, except
+//                        that products of at most 16 rows may be summed in another order next to
 //                        smaller ones (gemv.h)
 //   recompute-blocks     (on request) values of a layer that only the backward pass keeps alive are
-//                        computed a second time, by the same nodes, right before it wants them;
-//                        what a layer hands on, outputs, and what nodes with `updates` make is
-//                        kept. After common-values, which would undo it. Bits stay
+//                        recomputed, by the same nodes, right before their use; the layer's
+//                        results, outputs, and results of nodes with `updates` are kept. After
+//                        common-values, which would undo it. Bits stay
 //   fuse-residual-norms  combine(a, b) and the first norm that reads it become one add_norm; a
 //                        combine of gradients goes into the norm_grad nodes among its terms. Only
 //                        where the order of additions stays. Bits stay in f32; rounding in bf16
 //   dead-values          nodes that no output needs and that update no state are dropped; a
-//                        matmul_act no longer keeps what nothing reads. Bits stay
+//                        matmul_act no longer keeps a derivative without readers. Bits stay
 //   gradient-norms       (on request) for every output "grad.X" an output "grad_square.X" f32[1],
-//                        the sum of its squares, taken right after the node that makes it, while it
-//                        is in the cache. Bits stay
+//                        the sum of its squares, right after the producer of grad.X, while it is in
+//                        the cache. Bits stay
 const std::vector<Pass>& AllPasses();
 
 // Options with which these passes run, and no others.

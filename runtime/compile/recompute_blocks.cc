@@ -16,7 +16,7 @@ namespace {
 
 size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
-// The layer of a forward node, by the name of what it makes: N of "layers.N.attention.q"; else -1.
+// The layer of a forward node, by the name of its result: N of "layers.N.attention.q"; else -1.
 int64_t LayerOf(const Graph& graph, const Node& node) {
   if (node.outputs.empty()) return -1;
   absl::string_view name = graph.value(node.outputs[0]).name;
@@ -87,7 +87,7 @@ class Recomputation {
   }
 
   void RecomputeLayer(const std::vector<size_t>& nodes) {
-    // What the backward pass wants of the layer, and the first of its nodes that does.
+    // The layer's values that the backward pass reads, and its first node that does.
     std::vector<bool> wanted(graph_.values.size(), false);
     size_t first_reader = graph_.nodes.size();
     for (const size_t i : nodes) {
@@ -103,7 +103,7 @@ class Recomputation {
     }
     if (first_reader == graph_.nodes.size()) return;
 
-    // The nodes that make it, back to what is kept.
+    // Their producers, back to values that are kept.
     std::vector<size_t> again;
     for (size_t k = nodes.size(); k-- > 0;) {
       const Node& node = graph_.nodes[nodes[k]];
@@ -134,7 +134,7 @@ class Recomputation {
     return copy;
   }
 
-  // Backward nodes read the copies of what `node` makes, unless the first is kept anyway.
+  // Backward nodes read the copies of `node`'s results, unless the original is kept anyway.
   void ReadCopies(const Node& node) {
     for (const ValueId id : node.outputs) {
       if (IsKept(id)) continue;
@@ -152,8 +152,8 @@ class Recomputation {
   size_t first_backward_ = 0;
   std::vector<int64_t> layer_;                       // by node; -1 outside of layers
   std::map<int64_t, std::vector<size_t>> nodes_of_;  // layer -> its forward nodes
-  std::vector<ValueId> copy_;                        // by ValueId: what is made again
-  std::vector<std::vector<ValueId>> inputs_;         // by node: what it reads then
+  std::vector<ValueId> copy_;                        // by ValueId: its recomputed copy
+  std::vector<std::vector<ValueId>> inputs_;         // by node: its inputs after the pass
   std::vector<std::vector<Node>> before_;            // by node: copies that go before it
 };
 

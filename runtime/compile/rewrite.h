@@ -1,4 +1,4 @@
-// What several passes need to know of a graph or do to it. Pure; private to the module.
+// Analyses and edits of graphs that several passes share. Pure; private to the module.
 #ifndef PLUMB_RUNTIME_COMPILE_REWRITE_H_
 #define PLUMB_RUNTIME_COMPILE_REWRITE_H_
 
@@ -19,8 +19,7 @@ Graph KeepNodes(const Graph& graph, const std::vector<bool>& keep);
 // (OpDef::updates), the value itself for a state, kNoValue for everything else.
 std::vector<ValueId> StateOfValues(const Graph& graph);
 
-// By ValueId: whether a node overwrites the value in place. What reads it must stay before that
-// node.
+// By ValueId: whether a node overwrites the value in place. Its readers must stay before that node.
 std::vector<bool> OverwrittenValues(const Graph& graph);
 
 // By ValueId: whether an output names the value.

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMostShared = 8;  // products, as matmul_int8 takes at most
 
-// What a product takes after x: its weight, scales where that is int8, and a bias or none.
+// The operands of a product after x: its weight, scales if that is int8, and a bias or none.
 struct Layer {
   std::vector<ValueId> weight;
   ValueId bias = kNoValue;
@@ -34,8 +34,8 @@ bool IsLinear(const GraphEdit& edit, const Node& node) {
   return product && edit.graph().value(node.inputs[1]).kind == ValueKind::kParameter;
 }
 
-// The positions of the linear layers that read what the one at `first` does, from there on. What
-// comes after other heavy work is left where it is: its result would have to be kept until then.
+// The positions of the linear layers that read the same x as the one at `first`, from there on.
+// Those after other heavy nodes are excluded: their results would have to be kept until then.
 std::vector<size_t> LayersLike(const GraphEdit& edit, size_t first) {
   std::vector<size_t> like = {first};
   const Node& one = edit.node(first);

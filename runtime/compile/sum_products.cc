@@ -57,7 +57,7 @@ class Fusion {
     if (products.empty() || others.size() > 1 || sum.inputs.size() < 2) return;
     std::vector<ValueId> together = TakeSummable(&products);
 
-    // One after the other adds its product to what is there; the last makes what the sum did.
+    // Each product accumulates onto the previous one; the last computes the sum.
     std::vector<Node> nodes;
     ValueId total = others.empty() ? kNoValue : others[0];
     for (const ValueId product : products) {

@@ -39,7 +39,7 @@ class TrainBatches {
   // 1 tokens (the message says how many are missing), and for sizes that cannot be.
   static absl::StatusOr<TrainBatches> Create(const Dataset* dataset, const Options& options);
 
-  // A batch with room for any that Fill makes.
+  // A batch with capacity for any that Fill makes.
   Batch MakeBatch() const;
 
   // Batch `index` >= 0 into one from MakeBatch: index counts micro-batches over the whole run (step

@@ -1,4 +1,4 @@
-// Tokenizer::ToJson and FromJson; the schema stands in tokenizer.h.
+// Tokenizer::ToJson and FromJson; the schema is specified in tokenizer.h.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -50,7 +50,7 @@ struct Node {
   Attrs attrs;
 };
 
-// A value that outlives the run, under the name by which callers ask for it ("loss", "logits",
+// A value that outlives the run, under the name by which callers find it ("loss", "logits",
 // "grad.head.weight").
 struct GraphOutput {
   std::string name;

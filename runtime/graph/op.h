@@ -26,7 +26,7 @@ namespace plumb {
 
 class GraphBuilder;
 
-// What a shape rule and a kernel factory see of a node: types only. An absent optional input is
+// The types of a node's operands, for shape rules and kernel factories. An absent optional input is
 // null.
 struct OpTypes {
   absl::Span<const TensorType* const> inputs;
@@ -119,8 +119,8 @@ struct OpDef {
   // and attributes with which the op mixes tokens; null for ops that always do. `types` are inputs.
   std::vector<size_t> (*token_wise)(const OpTypes& types) = nullptr;
 
-  // Floating-point operations of one run (a multiply-add is two), as the algorithm needs them: what
-  // a causal mask hides is not counted. Null for ops whose time goes into memory, not arithmetic.
+  // Floating-point operations of one run (a multiply-add is two) that the algorithm needs, without
+  // those that a causal mask hides. Null for memory-bound ops.
   double (*flops)(const OpTypes& types) = nullptr;
 };
 

@@ -31,7 +31,7 @@ struct TensorEntry {
 };
 
 // A file opened for reading. Every range was checked: inside the data, of the size that dtype and
-// shape ask for, without holes and overlaps. Immutable; move-only; the entries live as long as it.
+// shape require, without holes and overlaps. Immutable; move-only; the entries live as long as it.
 class SafetensorsFile {
  public:
   // Errors name the file and the tensor: NotFound and the like from the file system, DataLoss when

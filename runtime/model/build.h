@@ -23,8 +23,8 @@ enum class Program {
             // the last token [batch, 1, vocab]. Prefill is a long seq, decoding a seq of 1.
 };
 
-// How weight matrices are stored, and with them what programs compute in: everything that is made
-// of bf16 weights is bf16 but statistics, log-sum-exps, the loss, logits that are an output, and
+// The storage of weight matrices, and the type that programs compute in: with bf16 weights
+// everything is bf16 but statistics, log-sum-exps, the loss, logits that are an output, and
 // gradients of parameters. Vectors (biases, norms' parameters, learned values) are always f32.
 //
 // kInt8, for kEval and kCached: a matrix is an i8 parameter of its name and an f32 parameter of its
@@ -39,7 +39,7 @@ struct BuildOptions {
   bool output_logits = false;  // kTrain, kEval: output "logits" f32[batch, seq, vocab] too
 };
 
-// What a program takes the elements of the parameter as.
+// The element type of the parameter in a program.
 DType StoredDType(const ParameterSpec& parameter, WeightFormat weights);
 
 // The parameter that holds the scales of the int8 matrix `matrix`.
@@ -51,9 +51,8 @@ absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,
                                    const OpRegistry& registry, const BuildOptions& options);
 
-// A residual stream at one place of the model, and the value of the graph that it is there.
-// Post-norm leaves a norm's output in the stream, pre-norm a sum: who looks at streams asks by
-// these names.
+// The name of a residual stream at one place of the model, and its value in the graph: in post-norm
+// the output of a norm, in pre-norm a sum.
 struct StreamPoint {
   // "layers.3.attention.residual": x as the statements after that sublayer leave it;
   // "layers.3.residual": as the layer does; "embedding.residual", "begin.residual" and

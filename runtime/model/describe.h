@@ -1,5 +1,4 @@
-// Describe: what a model's text implies, before anything runs: equations, norms, parameters,
-// routes. Pure.
+// Describe: the equations, norms, parameters and routes of a model, without running it. Pure.
 #ifndef PLUMB_RUNTIME_MODEL_DESCRIBE_H_
 #define PLUMB_RUNTIME_MODEL_DESCRIBE_H_
 

@@ -18,7 +18,7 @@ namespace plumb {
 // Whether `name` matches `pattern`, in which "*" stands for any run of characters.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
-// What a rule may depend on besides the scalars of its scope.
+// The inputs of a rule besides the scalars of its scope.
 struct Fans {
   int64_t in;
   int64_t out;

@@ -16,7 +16,7 @@
 namespace plumb {
 namespace {
 
-// Lists what a walk of the model touches.
+// Lists the parameters that a walk of the model uses.
 class Lister : public NullBackend {
  public:
   explicit Lister(const ResolvedModel& model) : model_(model), rules_(model) {}
@@ -213,7 +213,7 @@ class Lister : public NullBackend {
   std::vector<ParameterSpec> parameters_;
   std::vector<NormStateSpec> states_;
   std::set<std::string> names_;    // of both, and of the buffers
-  std::set<std::string> learned_;  // that were asked for
+  std::set<std::string> learned_;  // that were used
   absl::Status status_;
 };
 

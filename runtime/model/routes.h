@@ -1,5 +1,5 @@
-// What a model's formulas imply for the gradient: whether an identity route runs from embedding to
-// head, and the Jacobian of each layer. Pure.
+// The gradient routes of a model's formulas: whether an identity route runs from embedding to head,
+// and the Jacobian of each layer. Pure.
 #ifndef PLUMB_RUNTIME_MODEL_ROUTES_H_
 #define PLUMB_RUNTIME_MODEL_ROUTES_H_
 

@@ -1,4 +1,4 @@
-// Which oneDNN the program runs with, and what it finds on this processor. Thread-safe.
+// The version of oneDNN, and the instruction set that it uses. Thread-safe.
 #ifndef PLUMB_RUNTIME_ONEDNN_VERSION_H_
 #define PLUMB_RUNTIME_ONEDNN_VERSION_H_
 
@@ -8,7 +8,7 @@ namespace plumb {
 
 std::string OneDnnVersion();  // "2.6.3"
 
-// What the library uses of the processor. ONEDNN_MAX_CPU_ISA lowers it.
+// The instruction set that the library uses. ONEDNN_MAX_CPU_ISA lowers it.
 struct OneDnnIsa {
   std::string name;   // "avx512_core_bf16"
   bool bf16 = false;  // multiplies bf16 pairs (AVX512_BF16)

@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
 
 // -- VJP
 //
-// The plugin's backward phase, from those of x, y and what the forward phase left that it asks for.
+// The plugin's backward phase, from the x, y and saved values that it declares.
 // The state has no gradient: running statistics are not part of the function that is trained.
 std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
                          const std::vector<bool>& /*wanted*/) {
@@ -157,7 +157,7 @@ class CrossNormKernel : public CrossNormKernelBase {
                                   const_cast<void*>(args.in[1]));
     if (takes_statistics_ && instance_.saved_per_call() > 0) {
       call.call_saved = train_ ? args.out[2] : static_cast<char*>(args.scratch) + rest_at();
-      // A plugin may leave room that only its backward phase fills.
+      // A plugin may leave elements for its backward phase to fill.
       std::memset(call.call_saved, 0,
                   static_cast<size_t>(instance_.saved_per_call() * SizeOf(DType::kF32)));
     }

@@ -113,7 +113,7 @@ class EmbeddingGradKernel : public Kernel {
         n_(n),
         has_acc_(has_acc),
         start_tasks_(TaskCount(rows, rows * width_)),
-        // A task reads columns of all rows, of which other threads made most: worth it for many.
+        // Column tasks read rows produced on other cores, so only large inputs are split.
         add_tasks_(TaskCount(CeilDiv(width_, kLineElements), n * width_ / 4)),
         add_(SelectSumRows(dy.dtype).add) {}
 
@@ -137,7 +137,7 @@ class EmbeddingGradKernel : public Kernel {
   }
 
  private:
-  // What is added to: acc, or zeros.
+  // Initializes the sums with acc, or zeros.
   void Start(const float* acc, float* dtable, int threads) const {
     ParallelFor(start_tasks_, threads, [&](int64_t i) {
       const Range range = TaskRange(rows_, start_tasks_, i);

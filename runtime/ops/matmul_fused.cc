@@ -256,7 +256,7 @@ void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy) {
 
   OpDef add;
   add.name = "matmul_add";
-  add.min_inputs = 2;  // the bias may be absent; the shape rule asks for the addend
+  add.min_inputs = 2;  // the bias may be absent; the shape rule requires the addend
   add.max_inputs = kAddend + 1;
   add.may_alias = {{0, static_cast<int>(kAddend)}};
   add.infer = InferAdd;
@@ -283,7 +283,7 @@ void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy) {
 
   OpDef sum;
   sum.name = "matmul_sum";
-  sum.min_inputs = 0;  // the addend may be absent; the shape rule asks for the products
+  sum.min_inputs = 0;  // the addend may be absent; the shape rule requires the products
   sum.max_inputs = OpDef::kVariadic;
   sum.may_alias = {{0, 0}};
   sum.infer = InferSum;

@@ -18,7 +18,7 @@
 namespace plumb {
 namespace {
 
-// Where the operands of product r stand: x first, then w and scales of each, then biases.
+// The operand indices of product r: x first, then w and scales of each, then biases.
 size_t WeightAt(size_t r) { return 1 + 2 * r; }
 size_t ScalesAt(size_t r) { return 2 + 2 * r; }
 size_t BiasAt(size_t r, size_t count) { return 1 + 2 * count + r; }

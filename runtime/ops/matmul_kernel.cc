@@ -65,8 +65,8 @@ class GemvKernel : public Kernel {
  private:
   bool HasEpilogue() const { return spec_.epilogue != Epilogue::kStore; }
 
-  // After the product: for the few sums that a task makes it costs as much as they do, and memory
-  // waits meanwhile.
+  // After the product, not in its tasks: for the few sums of a task the epilogue would cost as much
+  // as the product, and memory would be idle.
   void RunEpilogue(const KernelArgs& args, size_t r) const {
     const GemmResult& result = spec_.results[r];
     constexpr int64_t kWork = 8;  // scalar operations of an element

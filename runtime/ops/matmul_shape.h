@@ -1,4 +1,4 @@
-// The shapes of matrix products: what matmul and its fused forms check alike. Pure.
+// The shapes of matrix products, and the checks that matmul and its fused forms share. Pure.
 #ifndef PLUMB_RUNTIME_OPS_MATMUL_SHAPE_H_
 #define PLUMB_RUNTIME_OPS_MATMUL_SHAPE_H_
 
@@ -39,7 +39,7 @@ absl::Status CheckBias(const OpTypes& types, size_t i, int64_t n);
 // tokens: in that operand, unless it is transposed.
 std::vector<size_t> LeftTokenWise(const OpTypes& types);
 
-// What kernels of products need to know of inputs `a` and `b`.
+// The shape of a product, from inputs `a` and `b`.
 GemmTerm TermOf(const OpTypes& types, size_t a, size_t b);
 // A specification of products of these, with the result's dtype of output 0, and no results yet.
 GemmSpec SpecOf(const OpTypes& types, size_t a, size_t b);

@@ -326,7 +326,7 @@ class MulReduceKernel : public Kernel {
       : rows_(a.shape.rows()),
         width_(a.shape.last()),
         size_(size),
-        // Enough rows a task that its partial sums are a small part of what it reads.
+        // Enough rows a task that its partial sums are small compared with its input.
         tasks_(TaskCount(CeilDiv(rows_, 16), rows_ * width_)),
         reduce_(HWY_DYNAMIC_DISPATCH(Select)(a.dtype).reduce),
         sum_rows_(SelectSumRows(DType::kF32).sum) {}

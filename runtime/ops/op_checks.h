@@ -1,5 +1,5 @@
-// What shape rules, and kernels on ids, check. The builder puts the op and the types of its
-// operands before each message, so that a message need only say what is wrong. Stateless.
+// Checks of shape rules, and of kernels on ids. The builder prefixes each message with the op and
+// the types of its operands. Stateless.
 #ifndef PLUMB_RUNTIME_OPS_OP_CHECKS_H_
 #define PLUMB_RUNTIME_OPS_OP_CHECKS_H_
 

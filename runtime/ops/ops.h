@@ -6,7 +6,7 @@
 //
 // Element types: tensors of one call are all f32 or all bf16, but for those marked f32 and these,
 // which are f32 always: vectors (biases, norms' parameters, the vector of mul), sums (of sum_rows
-// and mul_reduce, gradients of tables and parameters), what norms save and their states, lse, loss.
+// and mul_reduce, gradients of tables and parameters), norms' saved values and states, lse, loss.
 // Kernels compute in f32.
 //
 // clang-format off
@@ -18,8 +18,8 @@
 //       bf16, and so is y; f32_out: f32 from bf16. The bias is f32, sums are made in f32.
 //   matmul_act(a, b, (bias)) {transpose_a, transpose_b, kind, keep} -> y (, derivative)
 //       y = act(x) and, when keep, derivative = act'(x), like y, of x = matmul(a, b, bias): one
-//       exponential serves both. No gradient; so all below: they come out of passes over what has
-//       been differentiated.
+//       exponential serves both. No gradient, nor have the fused ops below: passes make
+//       them after differentiation.
 //   matmul_act_grad(a, b, derivative) {transpose_a, transpose_b} -> like derivative
 //       matmul(a, b) * derivative
 //   matmul_add(a, b, (bias), addend) {transpose_a, transpose_b} -> like addend
@@ -42,12 +42,12 @@
 //       (x's last dimension is a multiple of it); `saved` exists when train and saved_per_row > 0
 //   add_norm(x, res, params..) {instance, train} -> sum, y (, saved)     sum = x + res, y = norm(sum)
 //   norm_grad((x), (y), dy, (saved), (dsum), params..) {instance} -> dx, dparams..
-//       dsum: what is added to dx, the gradient that reaches the norm's input past the norm
+//       dsum: added to dx; the gradient of the norm's input from its other readers
 //   cross_norm(x, state, params..) {instance} -> y, state' (, call_saved[saved_per_call]) (, saved)
 //       a norm with statistics over all rows, in training; `state` f32[state_elements], its buffers, is
 //       updated in place
 //   cross_norm_eval(x, state, params..) {instance} -> y                  from the running statistics, or,
-//       where the norm asks for it, from those of this call; the state stays. No gradient.
+//       if the norm requires it, from those of this call; the state stays. No gradient.
 //   cross_norm_grad((x), (y), dy, state, (call_saved), (saved), params..) {instance}
 //       -> dx, state', dparams..          `state` is what cross_norm left, and is updated in place
 //   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, inverse} -> like x

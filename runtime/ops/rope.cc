@@ -41,7 +41,7 @@ struct Rotation {
 // Tokens [begin, end). `scratch` holds RotateScratchBytes(half).
 using RotateFn = void (*)(const Rotation& rotation, int64_t begin, int64_t end, void* scratch);
 
-// The angles of one round, with room for whole vectors from any of them.
+// The angles of one round, padded so that a whole vector can be read from any of them.
 constexpr int64_t AnglesOfRound(int64_t half) {
   return (std::max(kAngles, half) + 15) / 16 * 16 + kSlack;
 }
@@ -96,7 +96,7 @@ void Rotate(const Rotation& rotation, int64_t begin, int64_t end, void* scratch)
     const int64_t tokens = std::min(round, end - first);
     for (int64_t t = 0; t < tokens; ++t) {
       const auto position = hn::Set(wide, rotation.sign * rotation.positions[first + t]);
-      // What is written beyond the token's angles the next token writes over.
+      // The next token overwrites the slack behind this one's angles.
       for (int64_t i = 0; i < half; i += wide_lanes) {
         hn::StoreU(hn::Mul(position, hn::LoadU(wide, rotation.frequencies + i)), wide,
                    angles + t * half + i);

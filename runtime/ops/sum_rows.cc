@@ -109,7 +109,7 @@ class SumRowsKernel : public Kernel {
   explicit SumRowsKernel(const TensorType& x)
       : rows_(x.shape.rows()),
         n_(x.shape.last()),
-        // Enough rows a task that its partial sums are a small part of what it reads.
+        // Enough rows a task that its partial sums are small compared with its input.
         tasks_(TaskCount(CeilDiv(rows_, 32), rows_ * n_)),
         row_bytes_(n_ * SizeOf(x.dtype)),
         sum_rows_(SelectSumRows(x.dtype).sum),

@@ -1,5 +1,5 @@
-// Column sums, on one thread: what sum_rows does to each block of rows, and other reductions to
-// their partial sums. Stateless.
+// Column sums on one thread: of the row blocks of sum_rows, and of other reductions' partial sums.
+// Stateless.
 #ifndef PLUMB_RUNTIME_OPS_SUM_ROWS_H_
 #define PLUMB_RUNTIME_OPS_SUM_ROWS_H_
 
@@ -9,7 +9,7 @@
 
 namespace plumb {
 
-// Rows of `n` elements, `stride` elements apart; rows, n >= 1. x is f32 or bf16, as asked for.
+// Rows of `n` elements, `stride` elements apart; rows, n >= 1. x is of the selected dtype.
 struct SumRowsFns {
   // y[j] = sum over i < rows of x[i * stride + j], in the order of i.
   void (*sum)(const void* x, int64_t rows, int64_t n, int64_t stride, float* y);

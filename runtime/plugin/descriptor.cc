@@ -15,7 +15,7 @@
 namespace plumb {
 namespace {
 
-// What v1.0 had. A plugin of any minor reaches at least so far.
+// The fields of v1.0. A plugin of any minor has at least these.
 constexpr size_t kTableSizeV1 = 160;
 constexpr size_t kAttrDefSizeV1 = 72;
 constexpr size_t kTensorDefSizeV1 = 80;

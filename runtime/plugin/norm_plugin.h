@@ -134,7 +134,7 @@ class NormInstance {
 class NormPlugin {
  public:
   // Checks the descriptor (not null, sizes, mandatory functions and flags, schema) and copies what
-  // it says; asks it whether it is available here and which extensions it has. `path` is "" for a
+  // it says; queries whether it is available here and its extensions. `path` is "" for a
   // norm that is linked into the host. The table must live for ever.
   static absl::StatusOr<std::unique_ptr<NormPlugin>> Create(const plumb_norm_plugin* table,
                                                             std::string path);

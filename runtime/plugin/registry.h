@@ -49,8 +49,8 @@ class PluginRegistry {
   absl::Status Register(const plumb_norm_plugin* table);
 
   // The norm with this id, loading its library if need be. kNotFound lists where it looked and
-  // suggests the nearest id. A broken file on the path is an error only if it is the one that is
-  // asked for.
+  // suggests the nearest id. A broken file on the path is an error only if it is the one that
+  // is wanted.
   absl::StatusOr<const NormPlugin*> Find(const std::string& id);
 
   // Every loaded or registered norm, by id, and then the other files on the search path, in search

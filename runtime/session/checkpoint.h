@@ -13,7 +13,7 @@
 //   "files": {"model.safetensors": {"bytes": N, "hash": "16 hex digits"}, ...},
 //   "state": {the caller's object}, "hash": "16 hex digits"}
 // Hashes are ContentHash (hash.h): of a file's bytes, and for the last one of this JSON without it,
-// names sorted, no white space. What was cut or changed is found when it is read.
+// names sorted, no white space. Truncated or changed files are detected when they are read.
 //
 // One process at a time writes to a run directory. Functions without state.
 #ifndef PLUMB_RUNTIME_SESSION_CHECKPOINT_H_

@@ -1,4 +1,4 @@
-// Finding and reading checkpoints; the layout stands in checkpoint.h.
+// Finding and reading checkpoints; the layout is specified in checkpoint.h.
 #include <utility>
 
 #include "absl/strings/ascii.h"

@@ -1,4 +1,4 @@
-// WriteCheckpoint; the protocol stands in checkpoint.h.
+// WriteCheckpoint; the protocol is specified in checkpoint.h.
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -43,7 +43,7 @@ absl::Status RemoveLeftovers(const std::string& checkpoints) {
   return absl::OkStatus();
 }
 
-// Writes one safetensors file and notes what was meant to be written, before any disk saw it.
+// Writes one safetensors file and records the size and hash of the intended bytes, not of the file.
 absl::Status WriteTensors(const std::string& directory, const char* name,
                           absl::Span<const TensorToWrite> tensors,
                           const std::map<std::string, std::string>& metadata,
@@ -88,7 +88,7 @@ absl::Status Publish(const std::string& temporary, const std::string& directory)
   return Rename(temporary, directory);
 }
 
-// Deletes leftovers and what is older than the newest `keep` up to `step`. A directory loses its
+// Deletes leftovers, and all but the newest `keep` checkpoints up to `step`. A directory loses its
 // name for good first: one that is half deleted must not look like a checkpoint.
 absl::Status CleanUp(const std::string& checkpoints, int64_t step, int keep) {
   PLUMB_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListSteps(checkpoints));
@@ -122,7 +122,7 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContent
   PLUMB_RETURN_IF_ERROR(MakeDirectories(temporary));
   const absl::Status written = WriteFiles(temporary, contents);
   if (!written.ok()) {
-    RemoveTree(temporary).IgnoreError();  // what went wrong first is what the user must hear
+    RemoveTree(temporary).IgnoreError();  // the first error is the one to report
     return written;
   }
   PLUMB_RETURN_IF_ERROR(Publish(temporary, directory));

@@ -97,10 +97,10 @@ class DecodeSession {
   std::vector<int64_t> lengths_;  // by sequence
   ExecutableCache chunk_executables_, step_executable_;
   std::map<std::string, Cache> caches_;  // by the name of the state
-  // All caches' rows together: large pages, of which a token's look at each costs few.
+  // All caches contiguously, for huge pages: reading every cache takes few TLB entries.
   AlignedBuffer cache_memory_, chunk_memory_;
   AlignedBuffer tokens_, positions_, logits_, chunk_logits_;
-  // What the caches of the chunks and chunk_logits_ hold, when it is a sequence from its beginning.
+  // The tokens of the chunk caches and of chunk_logits_, if they begin at position 0.
   std::vector<int32_t> chunk_tokens_;
   StepProfile* profile_ = nullptr;  // null: off
 };

@@ -58,7 +58,7 @@ class EvalSession {
   ExecutableCache executables_;
 };
 
-// What a model computes for given token ids [batch][seq], all rows of one length >= 2.
+// The outputs of a model for token ids [batch][seq], all rows of one length >= 2.
 struct BatchOutputs {
   int64_t batch = 0, seq = 0;
   std::vector<float> logits;  // [batch, seq, vocab]; may be empty, see RunBatch
@@ -68,10 +68,10 @@ struct BatchOutputs {
 };
 
 // With gradients it is the pass of a training step, in which a norm with statistics over tokens
-// takes those of `tokens`; without, the pass of an evaluation, in which it uses those that it has
-// kept. `parameters` stay as they are either way. With gradients a `probe` may look on, which must
-// be of the same format, and there are no logits in bf16: they are f32 only where nothing reads
-// them any more. Errors: ragged or too long rows, ids outside the vocabulary.
+// takes those of `tokens`; without, that of an evaluation, which uses the running statistics.
+// `parameters` are not changed. With gradients a `probe` of the same format may observe, and in
+// bf16 there are no logits: they are f32 only as an output that nothing reads. Errors: ragged or
+// too long rows, ids outside the vocabulary.
 absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const ParameterStore& parameters,
                                       const std::vector<std::vector<int32_t>>& tokens,
                                       bool with_gradients, int threads, Probe* probe = nullptr,

@@ -41,7 +41,7 @@ absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options
     const char* name;
     int64_t width;
   };
-  // What grows with the batch; per layer, since training keeps all of them.
+  // Tensors that grow with the batch; per layer, since training keeps all of them.
   double kept = 0;
   for (const Tensor& tensor :
        {Tensor{"vocab_size", d.vocab_size}, Tensor{"d_ff", d.d_ff}, Tensor{"d_model", d.d_model},

@@ -1,6 +1,5 @@
-// StepProfile: where the time of steps goes: the ops of the graph, and what a step does outside of
-// it. Owned by whoever wants to know, and lent to a TrainSession or a DecodeSession.
-// Thread-compatible.
+// StepProfile: the time of steps, by op of the graph and by stage outside of it. Owned by the
+// caller, who lends it to a TrainSession or a DecodeSession. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_STEP_PROFILE_H_
 #define PLUMB_RUNTIME_SESSION_STEP_PROFILE_H_
 
@@ -38,7 +37,7 @@ class StepProfile {
 
   int64_t steps() const { return steps_; }
   double seconds() const { return seconds_; }  // of all steps
-  // Those of the graph, the longest first; then the others; then what no row explains, "other".
+  // Those of the graph, the longest first; then the others; then the rest of the time, "other".
   std::vector<Row> Rows() const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kFloat = sizeof(float);
 
-// Gradients beyond what a second-level cache holds.
+// Gradients larger than an L2 cache.
 constexpr int64_t kManyElements = int64_t{1} << 19;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a training session builds its programs with, and what memory it takes: said before there is
-// a session, and equal to what one holds. Pure functions and values.
+// The build options of a training session's programs, and its memory, planned without creating the
+// session; equal to TrainSession::memory(). Pure functions and values.
 #ifndef PLUMB_RUNTIME_SESSION_TRAIN_MEMORY_H_
 #define PLUMB_RUNTIME_SESSION_TRAIN_MEMORY_H_
 
@@ -17,18 +17,18 @@ WeightFormat WeightFormatOf(const TrainSpec& spec);
 
 // The training program of a micro-batch; `seq` is to be set.
 BuildOptions TrainProgram(const TrainSpec& spec);
-// The passes that it goes through, those of the context and those that the recipe asks for.
+// Its compiler passes: those of the context and those that the recipe enables.
 OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec);
 // Whether the program itself sums the squares of each gradient (outputs "grad_square.<parameter>"),
 // while it is in the cache. Of small models a pass over all gradients costs less than the nodes do.
 bool SumsSquaresInProgram(const ModelContext& context);
 
-// Bytes of what a training session allocates. All of it exists from the first step to the last.
+// Bytes that a training session allocates. All are allocated from the first step to the last.
 struct TrainMemory {
   int64_t weights = 0;      // f32; in bf16 the program reads the high planes of matrices in place
   int64_t gradients = 0;    // with their sum over micro-batches, where there are several
   int64_t moments = 0;      // AdamW's two
-  int64_t norm_states = 0;  // with what they were before the step and before the micro-batch
+  int64_t norm_states = 0;  // with copies from before the step and before the micro-batch
   int64_t inputs = 0;       // tokens, positions, targets, the loss
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch
 

@@ -134,7 +134,7 @@ absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string>
 }
 
 absl::Status TrainSession::Diverged(absl::string_view what, const Executable* executable) {
-  // What the run that went wrong left in the states would pass for the first bad tensor.
+  // The states that the failed run left would be reported as the first non-finite tensor.
   CopyStates(states_before_batch_.as<float>(), parameters_.state_data());
   PLUMB_ASSIGN_OR_RETURN(const std::string name, executable->RunAndFindNonFinite(threads_));
   if (probe_ != nullptr) {
@@ -195,8 +195,8 @@ double TrainSession::GradSquare() const {
   for (int64_t i = 0; i < grad_squares_.size() / kAlignment; ++i) {
     sum += static_cast<double>(grad_squares_.as<float>()[i * kFloatsPerLine]);
   }
-  // The program's sums are f32: infinite above 3e38, and rounded to few bits below 1e-38. Outside
-  // of what they hold well, with a margin below, squares are summed again in double.
+  // The program's sums are f32: infinite above 3e38, and imprecise below 1e-38. Outside of their
+  // range, with a margin below, squares are summed again in double.
   constexpr double kLeast = 1e-30;
   if (std::isfinite(sum) && sum > kLeast) return sum;
   return SumOfSquares(grad_.as<float>(), parameters_.layout().size, threads_);

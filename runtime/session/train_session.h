@@ -43,8 +43,8 @@ class TrainSession {
                                                               const TrainSpec& spec, int threads);
 
   // From now on the points of `globs` (none: the default ones) are probed in step 1 and in every
-  // `every`-th step; never when it is 0. Losses and weights stay what they are, to the bit. A step
-  // that diverges is looked at too.
+  // `every`-th step; never when it is 0. The bits of losses and weights do not change. A step
+  // that diverges is probed too.
   absl::Status SetProbe(int64_t every, absl::Span<const std::string> globs);
 
   // The figures of the last call of Step, if it was probed, else null.
@@ -54,8 +54,8 @@ class TrainSession {
   // no more. A step that is probed counts as one stage.
   void SetProfile(StepProfile* profile) { profile_ = profile; }
 
-  // From now on steps compute in the caller's floating-point mode: to measure what denormals cost.
-  // REQUIRES: no step was done.
+  // From now on steps compute in the caller's floating-point mode: to measure the cost of
+  // denormals. REQUIRES: no step was done.
   void KeepDenormals() { keeps_denormals_ = true; }
 
   // One optimizer step on the next batches of the data. kAborted when the loss or a gradient is not
@@ -68,7 +68,7 @@ class TrainSession {
   const float* first_moments() const { return m_.as<float>(); }
   const float* second_moments() const { return v_.as<float>(); }
 
-  // What the session's buffers hold by now: the workspace is that of the lengths seen so far.
+  // The memory allocated by now: the workspace is that of the lengths seen so far.
   TrainMemory memory() const;
 
   // The parameters as the session's programs read them: all of them in place.

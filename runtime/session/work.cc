@@ -25,8 +25,7 @@ double AttentionFlops(const Graph& graph, const Node& node) {
 }  // namespace
 
 absl::StatusOr<ModelWork> CountWork(const ModelContext& context, const BuildOptions& options) {
-  // The graph as it is built, without what its outputs do not need. No other pass can change what
-  // is counted.
+  // The graph as built, without dead nodes. No other pass can change the counts.
   PLUMB_ASSIGN_OR_RETURN(Graph graph,
                          BuildForward(context.model, context.parameters, *context.ops, options));
   PLUMB_ASSIGN_OR_RETURN(graph,

@@ -1,5 +1,5 @@
-// ModelWork: what a model's passes have to do at least, however they are computed: the figures that
-// measured times are held against. Pure.
+// ModelWork: the least FLOPs and bytes of a model's passes, independent of the implementation, for
+// comparison with measured times. Pure.
 #ifndef PLUMB_RUNTIME_SESSION_WORK_H_
 #define PLUMB_RUNTIME_SESSION_WORK_H_
 

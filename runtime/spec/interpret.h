@@ -36,7 +36,7 @@ struct NormSite {
   int64_t width;  // of the tensor: a multiple of dim
 };
 
-// One learned scalar or vector; the same site may be asked for again.
+// One learned scalar or vector; the same site may be used again.
 struct LearnedSite {
   std::string name;  // unique: "layers.3.attention.gamma"
   int64_t size;

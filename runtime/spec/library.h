@@ -28,7 +28,7 @@ class NameTable {
   // of imports, a name given twice in one file.
   absl::Status AddModel(const ModelSpec::Proto& model);
 
-  // The placement `name`, with what it extends; `at` is where it was asked for.
+  // The placement `name`, with what it extends; `at` is where it is used.
   absl::StatusOr<std::shared_ptr<const PlacementSpec>> Placement(const std::string& name,
                                                                  const Place& at);
   struct NormEntry {

@@ -288,7 +288,7 @@ Place Located::At(const char* field, int index) const {
   Place place{file_, 0, 0};
   if (tree_ == nullptr) return place;
   const pb::FieldDescriptor* descriptor = message_->GetDescriptor()->FindFieldByName(field);
-  PLUMB_CHECK(descriptor != nullptr, "the schema has every field that is asked for");
+  PLUMB_CHECK(descriptor != nullptr, "the schema has every field that is looked up");
   const pb::TextFormat::ParseLocation location = tree_->GetLocation(descriptor, index);
   if (location.line < 0) return place;
   place.line = location.line + 1;

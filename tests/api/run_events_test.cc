@@ -94,7 +94,7 @@ TEST_F(RunEventsTest, WithoutTheOptionThereAreNone) {
 TEST_F(RunEventsTest, AResumedRunTakesStepsBackAsItsMetricsDo) {
   TestRun::Steps(test_.Open(Begin({{"checkpoint_interval", "3"}})).get(), 5);
   TrainRequest resume = test_.Resume();
-  TestRun::Steps(test_.Open(resume).get(), 1);  // 4; no need to ask again
+  TestRun::Steps(test_.Open(resume).get(), 1);  // 4; need not be requested again
   ExpectToShowTheMetrics(4);
   resume.tensorboard = true;
   TestRun::Steps(test_.Open(resume).get(), 8);

@@ -60,7 +60,7 @@ TEST(ParallelForTest, VisitsEveryIndexOnce) {
   }
 }
 
-// Long tasks bring every thread that is asked for, more than there are processors; their results
+// Long tasks use every thread that is allowed, more than there are processors; their results
 // are there, in plain memory, when the call returns, also of those that end last.
 TEST(ParallelForTest, ReturnsWhenTheTasksOfOthersAreDone) {
   for (const int threads : {2, 3, 9}) {

@@ -29,7 +29,7 @@ class InterruptTest : public PlumbTest {
     return process.Wait();
   }
 
-  // Goes on with an interrupted run for `more` steps and compares all of it with an unbroken one.
+  // Resumes an interrupted run for `more` steps and compares all of it with an unbroken one.
   void ExpectResumesAsIfUnbroken(const std::string& out, size_t more) {
     const std::string last = std::to_string(Losses(out).size() + more);
     const Finished resumed =

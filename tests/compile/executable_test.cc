@@ -224,7 +224,7 @@ TEST_F(ExecutableTest, KeepsScratchApartFromTheArena) {
   const Graph graph = PickGraph();
   std::unique_ptr<Executable> executable = Compile(graph);
   EXPECT_EQ(executable->workspace_bytes(),
-            executable->plan().arena_bytes + 200);  // what "sum" asks for
+            executable->plan().arena_bytes + 200);  // the scratch of "sum"
   EXPECT_GT(executable->plan().arena_bytes, 0);
 }
 

@@ -25,7 +25,7 @@ class Norm:
 class Decoder:
     """The parameters of one model and the pieces that it is made of.
 
-    A parameter is drawn the first time that it is asked for, rounded to float32 and kept as a
+    A parameter is drawn at its first use, rounded to float32 and kept as a
     float64 leaf, so that the file holds exactly what was computed with.
     """
 

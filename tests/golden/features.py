@@ -133,7 +133,7 @@ def mix_ln(m, x):
 
 
 def alternating(m, x):
-    """Layers take turns: pre, olmo2, pre, olmo2."""
+    """Layers alternate: pre, olmo2, pre, olmo2."""
     for i in range(m.c.n_layer):
         if i % 2 == 0:
             x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))

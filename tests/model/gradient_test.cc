@@ -41,7 +41,7 @@ class GradientTest : public ::testing::TestWithParam<Case> {
     TinyModel model;
     model.placement = GetParam().placement;
     model.norm = GetParam().norm;
-    // Far enough for a condition on the layer (swin_v2 normalizes after every sixth).
+    // Enough layers for a condition on the layer (swin_v2 normalizes after every sixth).
     model.n_layer = model.placement == "swin_v2" ? 6 : 2;
     model.context_length = kSeq;
     // The two norms see different positions and heads too.

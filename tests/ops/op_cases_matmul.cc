@@ -87,7 +87,7 @@ void AddMatmuls(std::vector<OpCase>* cases) {
       AddMatmul(cases, {35, 37, 2100, ta, tb, true}, false, /*f32_out=*/true);
     }
   }
-  // Over many tokens, summed in two halves: of one part each, and of two.
+  // A long k (many tokens), summed in one and in several KC blocks.
   for (const bool bf16 : {false, true}) {
     AddMatmul(cases, {130, 65, 515, true, false, bf16}, false, /*f32_out=*/true);
     AddMatmul(cases, {600, 33, 300, true, false, bf16}, false, /*f32_out=*/true);

@@ -114,7 +114,7 @@ plumb_status Backward(const plumb_norm_instance*, const plumb_norm_call* call, i
   return PLUMB_UNIMPLEMENTED;
 }
 
-// The sum in f32, which is all that a host asks of the extension.
+// The sum in f32, the only type that the extension supports.
 plumb_status ForwardResidual(const plumb_norm_instance* instance, const plumb_norm_call* call,
                              const plumb_residual_call* residual, int64_t r0, int64_t r1) {
   if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;

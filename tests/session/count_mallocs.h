@@ -7,8 +7,7 @@
 
 namespace plumb {
 
-// Allocations so far, on any thread, by everybody but oneDNN; with oneDNN's under a sanitizer,
-// which does not say who allocates.
+// The number of allocations so far, on any thread.
 int64_t MallocCount();
 bool TellsOneDnnMallocs();
 

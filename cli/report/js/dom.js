@@ -60,7 +60,7 @@ const dom = (() => {
   const scroller = (label, ...children) =>
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);
 
-  // The numbers behind a figure, built when they are asked for. `build` returns [columns, rows].
+  // The numbers behind a figure, built on demand. `build` returns [columns, rows].
   function numbers(caption, build) {
     const holder = scroller(caption);
     const details = el("details", { class: "numbers" }, el("summary", {}, "The numbers"), holder);

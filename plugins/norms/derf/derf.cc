@@ -65,31 +65,31 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 using IntTag = hn::RebindToUnsigned<Tag>;
-using HalfTag = hn::Rebind<uint16_t, Tag>;
+using Bf16Tag = hn::Rebind<uint16_t, Tag>;
 using Vector = hn::Vec<Tag>;
 
-HWY_INLINE Vector FromBf16(hn::Vec<HalfTag> halves) {
-  return hn::BitCast(Tag(), hn::ShiftLeft<16>(hn::PromoteTo(IntTag(), halves)));
+HWY_INLINE Vector FromBf16(hn::Vec<Bf16Tag> bf16) {
+  return hn::BitCast(Tag(), hn::ShiftLeft<16>(hn::PromoteTo(IntTag(), bf16)));
 }
 
 // As plumb_bf16_from_float().
-HWY_INLINE hn::Vec<HalfTag> ToBf16(Vector v) {
+HWY_INLINE hn::Vec<Bf16Tag> ToBf16(Vector v) {
   const auto bits = hn::BitCast(IntTag(), v), upper = hn::ShiftRight<16>(bits);
   const auto odd = hn::And(upper, hn::Set(IntTag(), 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(IntTag(), 0x7fff))));
   const auto quiet = hn::Or(upper, hn::Set(IntTag(), 0x40));
   const auto is_nan = hn::RebindMask(IntTag(), hn::IsNaN(v));
   return hn::DemoteTo(
-      HalfTag(), hn::BitCast(hn::RebindToSigned<Tag>(), hn::IfThenElse(is_nan, quiet, rounded)));
+      Bf16Tag(), hn::BitCast(hn::RebindToSigned<Tag>(), hn::IfThenElse(is_nan, quiet, rounded)));
 }
 
 // How the elements at `p` are read and written: a whole vector, or the `n` that are left of a row,
 // the other lanes being zero. Rows are never touched outside their elements.
 struct Whole {
   HWY_INLINE Vector Load(const float* p) const { return hn::LoadU(Tag(), p); }
-  HWY_INLINE Vector Load(const plumb_bf16* p) const { return FromBf16(hn::LoadU(HalfTag(), p)); }
+  HWY_INLINE Vector Load(const plumb_bf16* p) const { return FromBf16(hn::LoadU(Bf16Tag(), p)); }
   HWY_INLINE void Store(Vector v, float* p) const { hn::StoreU(v, Tag(), p); }
-  HWY_INLINE void Store(Vector v, plumb_bf16* p) const { hn::StoreU(ToBf16(v), HalfTag(), p); }
+  HWY_INLINE void Store(Vector v, plumb_bf16* p) const { hn::StoreU(ToBf16(v), Bf16Tag(), p); }
 };
 struct Part {
   size_t n;

@@ -10,8 +10,8 @@
 // Borders. r is 0 where variance + eps is 0 (a constant row, eps = 0), and so is dx there. Squares
 // that leave the range of float (|x| beyond 1e17; tiny rows with a tiny eps) are taken in double.
 //
-// Speed is that of memory. A row is read from it once, then from the first-level cache, while a
-// later one is asked for; results too large for the caches are written past them. One template
+// Memory-bound. A row is read from memory once, then from the L1 cache, while a later one is
+// prefetched; results too large for the caches are written with non-temporal stores. One template
 // serves float, bf16 (computed in float) and double, for gradient checks.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
@@ -61,13 +61,13 @@ Statistics<A> WideStatistics(const T* x, size_t dim, double eps) {
   return {static_cast<A>(mean), static_cast<A>(r > largest ? largest : r)};
 }
 
-// Results of this many bytes a call are stored past the caches, unless they overwrite operands.
-// With a reader behind the norm both ways are as fast at two thirds of a last-level cache of 32
-// MiB, which is what some cores share nowadays; what a virtual machine says of its own is no help.
+// Results of at least this many bytes a call are stored non-temporally, unless they overwrite
+// operands. With a reader after the norm, break-even is at two thirds of a last-level cache, for
+// which 32 MiB is assumed: virtual machines report theirs unreliably.
 constexpr int64_t kStreamBytes = int64_t{20} << 20;
 
-// How many rows ahead a row is asked for.
-constexpr int64_t kAhead = 3;
+// The prefetch distance in rows.
+constexpr int64_t kPrefetchRows = 3;
 
 inline bool Streams(const plumb_norm_call& call, const void* in, const void* out,
                     size_t element_bytes) {
@@ -94,11 +94,11 @@ constexpr bool kMasks = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2;
 template <class A>
 struct Whole {
   using Bits = hn::Rebind<uint32_t, Tag<A>>;
-  using Half = hn::Rebind<plumb_bf16, Tag<A>>;
+  using Bf16 = hn::Rebind<plumb_bf16, Tag<A>>;
 
   HWY_INLINE Vector<A> Load(const A* p) const { return hn::LoadU(Tag<A>(), p); }
   HWY_INLINE Vector<A> Load(const plumb_bf16* p) const {
-    const auto bits = hn::PromoteTo(Bits(), hn::LoadU(Half(), p));
+    const auto bits = hn::PromoteTo(Bits(), hn::LoadU(Bf16(), p));
     return hn::BitCast(Tag<A>(), hn::ShiftLeft<16>(bits));
   }
   template <bool kStream, class D>
@@ -120,9 +120,9 @@ struct Whole {
     const auto up = hn::Add(hn::And(high, hn::Set(Bits(), 1)), hn::Set(Bits(), 0x7fff));
     const auto rounded = hn::ShiftRight<16>(hn::Add(bits, up));
     const auto quiet = hn::Or(high, hn::Set(Bits(), 0x40));
-    const auto half = hn::IfThenElse(hn::RebindMask(Bits(), hn::IsNaN(v)), quiet, rounded);
+    const auto bf16 = hn::IfThenElse(hn::RebindMask(Bits(), hn::IsNaN(v)), quiet, rounded);
     const hn::Rebind<int32_t, Tag<A>> as_int;
-    Put<kStream>(Half(), hn::DemoteTo(Half(), hn::BitCast(as_int, half)), p);
+    Put<kStream>(Bf16(), hn::DemoteTo(Bf16(), hn::BitCast(as_int, bf16)), p);
   }
   HWY_INLINE Vector<A> Keep(Vector<A> v) const { return v; }
 };
@@ -181,7 +181,7 @@ class Moments {
     Add(Whole<A>(), i + 2 * lanes, &s2_);
     Add(Whole<A>(), i + 3 * lanes, &s3_);
   }
-  // What is left of the row from i on, after its blocks.
+  // The rest of the row from i on, after its blocks.
   HWY_INLINE Pair<A> AddRest(size_t i, size_t dim) {
     const size_t lanes = hn::Lanes(Tag<A>());
     for (; i + lanes <= dim; i += lanes) Add(Whole<A>(), i, &s0_);
@@ -255,8 +255,8 @@ HWY_INLINE const T* RowToNormalize(const plumb_norm_call& call, const plumb_resi
   return sum;
 }
 
-// Row by row, y = gamma h + beta, while the moments of the next row are summed and a later one is
-// asked for: one row's arithmetic alone would wait for its sums, its root and for memory.
+// Row by row, y = gamma h + beta, software-pipelined with the moments of the next row and the
+// prefetch of a later one, to hide the latency of the sums, the root and memory.
 template <class T, Affine kAffine, bool kStream>
 void ForwardRows(const plumb_norm_instance& instance, const plumb_norm_call& call,
                  const plumb_residual_call* residual, int64_t r0, int64_t r1) {
@@ -292,8 +292,8 @@ void ForwardRows(const plumb_norm_instance& instance, const plumb_norm_call& cal
       break;
     }
     const T* next = RowToNormalize<T>(call, residual, dim, row + 1);
-    const T* later =
-        PLUMB_CONST_ROW(T, call.x, call.x_pitch, row + kAhead < r1 ? row + kAhead : row);
+    const T* later = PLUMB_CONST_ROW(T, call.x, call.x_pitch,
+                                     row + kPrefetchRows < r1 ? row + kPrefetchRows : row);
     Moments<A, T> sums(next, static_cast<A>(Widened(next[0])));
     size_t i = 0;
     for (; i + block <= dim; i += block) {

@@ -1,4 +1,4 @@
-// What the plugin's two files share: one configuration of the norm and its kernels. Private to it.
+// One configuration of the norm and its kernels, shared by the plugin's two files. Private to it.
 #ifndef PLUMB_PLUGINS_NORMS_RMS_NORM_ROWS_H_
 #define PLUMB_PLUGINS_NORMS_RMS_NORM_ROWS_H_
 

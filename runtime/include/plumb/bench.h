@@ -1,6 +1,6 @@
-// plumb::TrainBench, plumb::DecodeBench: how fast a model is on this machine, with random weights;
-// plumb::MachineSpeed: how fast it could be. What is measured is single steps, so that a caller can
-// interleave the things that it wants to compare: a machine's speed drifts.
+// plumb::TrainBench, plumb::DecodeBench: the speed of a model on this machine, with random weights;
+// plumb::MachineSpeed: the machine's limits. They measure single steps, so that a caller can
+// interleave the things that it compares: a machine's speed drifts.
 //
 // All classes are thread-compatible.
 #ifndef PLUMB_BENCH_H_

@@ -30,8 +30,8 @@ struct RuntimeOptions {
   // Threads that a session may use; 0: OMP_NUM_THREADS, or one for each processor that this process
   // may run on. Sessions share the threads of the process. Never changes results.
   int threads = 0;
-  // What multiplies matrices: "auto", as a table of processors says; "onednn" or "small" (plumb's
-  // own), all products; "pairs" or "widen", how bf16 operands are multiplied. Changes rounding.
+  // The GEMM engine: "auto", by a table of processors; "onednn" or "small" (plumb's own), for all
+  // products; "pairs" or "widen", how bf16 operands are multiplied. Changes rounding.
   std::string gemm = "auto";
 };
 
@@ -43,7 +43,7 @@ struct PluginAttribute {
 // A trained tensor of a norm, or a buffer of it.
 struct PluginParameter {
   std::string name, shape, init, doc;  // for vectors of `dim` elements
-  double offset = 0;  // what the norm adds to it before it is used: 1 where the gain is 1 + weight
+  double offset = 0;  // added to it by the norm before use: 1 where the gain is 1 + weight
 };
 struct PluginInfo {
   std::string id, version, vendor, license, doc, path;  // path "": linked into the program
@@ -81,11 +81,11 @@ class Runtime {
   // (plumb/norm_plugin.h).
   absl::Status RegisterPlugin(const void* plumb_norm_plugin_v1);
 
-  // What went wrong without being an error, since the last call: skipped files, duplicate ids.
+  // The warnings since the last call: skipped files, duplicate ids.
   std::vector<std::string> TakeWarnings();
 
   int threads() const;
-  // What multiplies matrices here: equal texts, equal rounding.
+  // The GEMM engines of this runtime. Equal texts: equal rounding.
   std::string matmul() const;
 
   struct Impl;
@@ -99,8 +99,8 @@ class Runtime {
 // "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3".
 std::string VersionText();
 
-// What multiplies matrices on this processor with RuntimeOptions::gemm "auto", and why:
-// "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; ...".
+// The GEMM engines of this processor with RuntimeOptions::gemm "auto", and why: "oneDNN 2.6.3
+// avx512_core_bf16, bf16 in pairs; ...".
 std::string MatmulText();
 
 }  // namespace plumb

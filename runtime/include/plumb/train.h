@@ -47,7 +47,7 @@ struct TrainInfo {
   int64_t first_step = 0;  // steps that were done before (resumed)
   int64_t max_steps = 0;
   uint64_t seed = 0;
-  std::string dtype;  // "f32", "bf16": what is computed in
+  std::string dtype;  // "f32", "bf16": the type of computation
   int threads = 1;
   int64_t cropped_documents = 0;  // training documents longer than the context
   int64_t context_length = 0;

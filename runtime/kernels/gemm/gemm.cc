@@ -172,8 +172,7 @@ absl::Status Gemm::AddTerm(const void* const* in, const GemmTerm& term, const Ta
                   sums.bias, scratch);
 }
 
-// The same with k_block terms of both bf16 operands as floats at a time. a and b: those of the
-// task.
+// The same with k_block terms of both bf16 operands widened at a time. a and b: those of the task.
 absl::Status Gemm::AddWidened(const void* a, const void* b, const GemmTerm& term, const Task& task,
                               const Sums& sums, float* scratch) const {
   const GemmPlan& plan = plans_[task.result];

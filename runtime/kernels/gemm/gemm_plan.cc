@@ -11,17 +11,15 @@ namespace {
 // Fewer multiply-adds, some 8 us, run on one thread: dispatching a worker costs 1 us.
 constexpr int64_t kMaxSerialWork = 1 << 20;
 
-// Terms of widened blocks, so that they and the block of sums stay in a second-level cache of 1
-// MiB.
+// Terms of widened blocks, so that they and the block of sums stay in an L2 cache of 1 MiB.
 constexpr int64_t kWidenedTerms = 384;
 
 // Tile of oneDNN's AVX-512 kernel, 8 rows by 48 columns; the others' divide it.
 constexpr int64_t kRowUnit = 8, kColumnUnit = 48;
 constexpr int64_t kMinRows = 48, kMinColumns = 48;  // of a block: less is all packing
 
-// The table, from bench/gemm_benchmark and the same on an Emerald Rapids. A call of oneDNN costs
-// half a microsecond and packs both operands; the small engine packs a transposed b only, and
-// faster.
+// The table, from bench/gemm_benchmark here and on an Emerald Rapids. A call of oneDNN costs half a
+// microsecond and packs both operands; the small engine packs a transposed b only, and faster.
 GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   if (policy.choice == GemmChoice::kOneDnn) return GemmEngine::kOneDnn;
   if (policy.choice == GemmChoice::kSmall) return GemmEngine::kSmall;
@@ -58,9 +56,8 @@ double Unevenness(int64_t units, int64_t parts) {
   return static_cast<double>(CeilDiv(units, parts) * parts) / static_cast<double>(units);
 }
 
-// Clock cycles of packing an element, which each task does for its block, where a multiply-add
-// takes 1/32: fitted to oneDNN's sgemm on Zen 5. Rows of a multiple of 4 KiB share few sets of the
-// first-level cache.
+// Clock cycles of packing an element, which each task does for its block; a multiply-add takes
+// 1/32. Fitted to oneDNN's sgemm on Zen 5. Rows of a multiple of 4 KiB map to few L1 sets.
 struct PackingCost {
   double a, b;
 
@@ -72,7 +69,7 @@ struct PackingCost {
 };
 
 // The grid that costs least for `threads` threads.
-void CutToGrid(const GemmShape& s, int64_t threads, GemmPlan* plan) {
+void ChooseGrid(const GemmShape& s, int64_t threads, GemmPlan* plan) {
   const double m = static_cast<double>(s.m), n = static_cast<double>(s.n);
   const PackingCost packing(s);
   const int64_t row_units = CeilDiv(s.m, kRowUnit), column_units = CeilDiv(s.n, kColumnUnit);
@@ -141,10 +138,10 @@ GemmPlan PlanGemm(const GemmShape& shape, const GemmPolicy& policy) {
                 (plan.engine == GemmEngine::kSmall || !policy.MultipliesBf16());
   if (plan.widens) plan.k_block = kWidenedTerms;
   if (shape.total_work >= kMaxSerialWork) {
-    // Products that run beside each other share the threads.
+    // The products of one op share the threads.
     const int64_t wanted = WantedTasks(shape.total_work);
-    const int64_t share = CeilDiv(wanted * shape.work(), std::max<int64_t>(1, shape.total_work));
-    CutToGrid(shape, share, &plan);
+    const int64_t threads = CeilDiv(wanted * shape.work(), std::max<int64_t>(1, shape.total_work));
+    ChooseGrid(shape, threads, &plan);
   }
   return plan;
 }

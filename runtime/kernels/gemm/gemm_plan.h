@@ -1,5 +1,5 @@
-// GemmPlan: how one matrix product is computed. A value, made by a pure function of shape, types
-// and policy; it prints, and `plumb explain --stage exec` shows it.
+// GemmPlan: engine and partition of one matrix product. A value, made by a pure function of shape,
+// types and policy; it prints, and `plumb explain --stage exec` shows it.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_GEMM_PLAN_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_GEMM_PLAN_H_
 

@@ -45,8 +45,7 @@ struct GemmPolicy {
   //   AMX                                         pairs: eight times the rate of f32
   //   AVX512_BF16, AMD (Zen 4, 5)                 pairs: twice the rate of f32
   //   AVX512_BF16, Intel (Sapphire, Emerald
-  //     Rapids and Cooper Lake without AMX)       widened: vdpbf16ps has half the rate of an f32
-  //     FMA
+  //     Rapids and Cooper Lake without AMX)       widened: vdpbf16ps has half the rate of f32 FMA
   //   neither                                     widened
   bool MultipliesBf16() const;
   std::string Bf16Reason() const;

@@ -13,8 +13,8 @@
 
 namespace plumb {
 
-// A product of f32 operands (onednn/gemm.h); m, n >= 1, k >= 0. c starts from `bias` [n], where it
-// is not null and `accumulate` is not set, and shares no memory with the operands. `scratch` holds
+// A product of f32 operands (onednn/gemm.h); m, n >= 1, k >= 0. c starts from `bias` [n], if that
+// is not null and `accumulate` is not set, and does not overlap the operands. `scratch` holds
 // SmallGemmScratch(k) floats, 64-byte aligned.
 using SmallGemmFn = void (*)(const GemmArgs& args, const float* bias, float* scratch);
 

@@ -24,8 +24,7 @@ bool HasAvx512() {
 }  // namespace
 
 std::string KernelTarget() {
-  // What HWY_DYNAMIC_DISPATCH picks: the best target (lowest bit) that is both compiled in and
-  // supported.
+  // As HWY_DYNAMIC_DISPATCH: the best target (lowest bit) that is both compiled in and supported.
   const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return hwy::TargetName(targets & -targets);
 }

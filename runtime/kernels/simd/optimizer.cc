@@ -19,7 +19,7 @@
 namespace plumb {
 namespace {
 
-// What one segment's update needs, bias corrections folded in.
+// The factors of one segment's update, bias corrections included.
 struct AdamWFactors {
   float grad_scale;
   float decay;  // 1 - lr * weight_decay
@@ -116,7 +116,7 @@ void AdamWSplit(const AdamWFactors& factors, const AdamWStretch& stretch, const 
   AdamW<SplitF32Tail<D>>(factors, stretch, param);
 }
 
-// Sums of squares in double: enough chains of additions that none waits for itself.
+// Sums of squares in double, in independent accumulators to hide the latency of the additions.
 class SquareSums {
  public:
   using Wide = hn::ScalableTag<double>;
@@ -198,7 +198,7 @@ namespace {
 
 OptimizerFns Functions() { return HWY_DYNAMIC_DISPATCH(SelectOptimizer)(); }
 
-// Elements of one task: enough work to be worth a thread's waking.
+// Elements of one task: more work than the cost of waking a thread.
 constexpr int64_t kTaskElements = 32768;
 
 int64_t Tasks(int64_t n) { return CeilDiv(n, kTaskElements); }
@@ -206,7 +206,7 @@ int64_t Tasks(int64_t n) { return CeilDiv(n, kTaskElements); }
 // The sum of sum_of(begin, length) over stretches of [0, n) of fixed size, added in their order.
 template <class SumOf>
 double SumOverTasks(int64_t n, int threads, const SumOf& sum_of) {
-  // A wave of partial sums at a time, so that no memory need grow with n.
+  // A bounded number of partial sums at a time, so that memory does not grow with n.
   std::array<double, 64> partial;
   const int64_t wave = static_cast<int64_t>(partial.size()) * kTaskElements;
   double sum = 0;
@@ -238,7 +238,7 @@ void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
   shared.root_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t)));
   shared.eps = step.eps;
 
-  // Tasks are equal stretches of the buffers, whatever segments lie in them.
+  // Tasks are equal blocks of the buffers, independent of the segments.
   const int64_t first = segments.front().begin, last = segments.back().end;
   ParallelFor(Tasks(last - first), threads, [&](int64_t task) {
     const int64_t begin = first + task * kTaskElements;

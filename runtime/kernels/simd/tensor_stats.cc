@@ -92,7 +92,7 @@ HWY_EXPORT(SelectSplitStats);
 
 namespace {
 
-// Elements of one task: enough work to be worth a thread's waking.
+// Elements of one task: more work than the cost of waking a thread.
 constexpr int64_t kTaskElements = 32768;
 
 template <class X>
@@ -122,7 +122,7 @@ TensorStats StatsInStretches(TensorStats (*stats_of_finite)(X x, int64_t n), X x
     return std::isfinite(stats.sum_squares) ? stats : StatsOfAny(x + begin, end - begin);
   };
   if (n <= kTaskElements) return stretch(0, n);
-  // A wave of stretches at a time, so that no memory need grow with n.
+  // A bounded number of blocks at a time, so that memory does not grow with n.
   std::array<TensorStats, 64> partial;
   const int64_t wave = static_cast<int64_t>(partial.size()) * kTaskElements;
   TensorStats stats;
