@@ -16,7 +16,6 @@
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/evaluate.h"
 #include "runtime/session/metrics.h"
@@ -323,7 +322,12 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   info.max_steps = impl.spec.max_steps;
   info.seed = impl.spec.seed;
   info.dtype = DTypeName(impl.spec.dtype);
-  if (impl.spec.dtype == DType::kBF16 && !HasFastBf16()) runtime->impl().Warn(SlowBf16Reason());
+  const GemmPolicy& gemm = runtime->impl().gemm;
+  if (impl.spec.dtype == DType::kBF16 && !gemm.MultipliesBf16()) {
+    runtime->impl().Warn(absl::StrCat(
+        "bf16 saves memory here and no arithmetic: it is widened to f32 for every product (",
+        gemm.Bf16Reason(), ")"));
+  }
   info.context_length = impl.context->model.dims.context_length;
   if (impl.data->format() == DatasetOptions::Format::kDocuments) {
     info.cropped_documents = impl.data->num_cropped(Split::kTrain, info.context_length);

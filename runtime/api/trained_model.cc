@@ -13,7 +13,6 @@
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
-#include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/evaluate.h"
@@ -175,9 +174,6 @@ struct TrainedModel::Impl {
   absl::StatusOr<const PackedWeights*> Weights(WeightType type) {
     std::unique_ptr<PackedWeights>& made = packed[type];
     if (made != nullptr) return made.get();
-    if (type == WeightType::kBF16 && !HasFastBf16()) {
-      runtime->Warn(absl::StrCat("bf16 weights: ", SlowBf16Reason()));
-    }
     PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
       made = std::make_unique<PackedWeights>(*context, ToWeightFormat(type), *parameters, threads);
       return absl::OkStatus();

@@ -7,7 +7,8 @@
 
 namespace plumb {
 
-// The number of allocations so far, on any thread.
+// The number of allocations so far, on any thread, but for oneDNN's; with them under a sanitizer,
+// which does not say who allocates.
 int64_t MallocCount();
 bool TellsOneDnnMallocs();
 

@@ -19,17 +19,12 @@ constexpr int64_t kFloat = SizeOf(DType::kF32);
 GemmShape ShapeOf(const GemmSpec& spec, const GemmResult& result) {
   int64_t k = 0;
   for (const GemmTerm& term : result.terms) k += term.k;
-  return {spec.m, result.n, k, spec.transpose_a, spec.transpose_b, spec.operands, 0};
+  return {spec.m, result.n, k, spec.transpose_a, spec.transpose_b, spec.operands};
 }
 
 std::vector<GemmShape> ShapesOf(const GemmSpec& spec) {
   std::vector<GemmShape> shapes;
-  int64_t work = 0;
-  for (const GemmResult& result : spec.results) {
-    shapes.push_back(ShapeOf(spec, result));
-    work += shapes.back().work();
-  }
-  for (GemmShape& shape : shapes) shape.total_work = work;
+  for (const GemmResult& result : spec.results) shapes.push_back(ShapeOf(spec, result));
   return shapes;
 }
 
@@ -82,9 +77,9 @@ Gemm::Gemm(GemmSpec spec, const GemmPolicy& policy)
   // A thread's tasks are adjacent, so that the rows it writes are in its cache in the next op.
   std::stable_sort(tasks_.begin(), tasks_.end(),
                    [](const Task& x, const Task& y) { return x.rows.begin < y.rows.begin; });
-  const bool shared = std::any_of(plans_.begin(), plans_.end(),
-                                  [](const GemmPlan& plan) { return plan.tasks() > 1; });
-  slots_ = shared ? PlannedSlots(static_cast<int64_t>(tasks_.size())) : 1;
+  int64_t work = 0;
+  for (const GemmShape& shape : shapes) work += shape.work();
+  if (work >= kMaxSerialWork) slots_ = PlannedSlots(static_cast<int64_t>(tasks_.size()));
 }
 
 // Whether sums accumulate in the result's own memory: if the epilogue does not change them.

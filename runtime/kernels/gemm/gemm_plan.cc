@@ -8,9 +8,6 @@
 namespace plumb {
 namespace {
 
-// Fewer multiply-adds, some 8 us, run on one thread: dispatching a worker costs 1 us.
-constexpr int64_t kMaxSerialWork = 1 << 20;
-
 // Terms of widened blocks, so that they and the block of sums stay in an L2 cache of 1 MiB.
 constexpr int64_t kWidenedTerms = 384;
 
@@ -137,12 +134,7 @@ GemmPlan PlanGemm(const GemmShape& shape, const GemmPolicy& policy) {
   plan.widens = shape.operands == DType::kBF16 &&
                 (plan.engine == GemmEngine::kSmall || !policy.MultipliesBf16());
   if (plan.widens) plan.k_block = kWidenedTerms;
-  if (shape.total_work >= kMaxSerialWork) {
-    // The products of one op share the threads.
-    const int64_t wanted = WantedTasks(shape.total_work);
-    const int64_t threads = CeilDiv(wanted * shape.work(), std::max<int64_t>(1, shape.total_work));
-    ChooseGrid(shape, threads, &plan);
-  }
+  if (shape.work() >= kMaxSerialWork) ChooseGrid(shape, WantedTasks(shape.work()), &plan);
   return plan;
 }
 

@@ -17,11 +17,12 @@ struct GemmShape {
   int64_t m, n, k;
   bool transpose_a, transpose_b;
   DType operands;
-  // Multiply-adds of all products of the op, which share the threads.
-  int64_t total_work;
 
   int64_t work() const { return m * n * k; }
 };
+
+// Up to so many multiply-adds, some 8 us, one thread: handing work to another costs one.
+inline constexpr int64_t kMaxSerialWork = 1 << 20;
 
 enum class GemmEngine {
   kOneDnn,  // dnnl_sgemm or its bf16 sibling: packs both operands of a block by itself

@@ -75,14 +75,4 @@ bool HasVnni() {
 
 bool UsesVnni() { return HasVnni() && KernelTarget() == "AVX3"; }
 
-std::string SlowBf16Reason() {
-  if (HasFastBf16()) return "";
-  return HasBf16Instructions()
-             ? "AVX512_BF16 of this processor has half the rate of f32: bf16 operands are widened "
-               "to "
-               "f32 for every product, which saves memory and no arithmetic"
-             : "this processor has no AVX512_BF16: bf16 operands are widened to f32 for every "
-               "product, which saves memory and no arithmetic";
-}
-
 }  // namespace plumb
