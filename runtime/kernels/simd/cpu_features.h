@@ -26,8 +26,6 @@ bool UsesBf16Instructions();
 bool HasFastBf16();
 // Whether kernels multiply bf16x2: HasFastBf16(), and not if tests chose a lesser target.
 bool UsesBf16Pairs();
-// Why bf16 is not fast on this processor, for a message; empty where it is.
-std::string SlowBf16Reason();
 
 // Whether the processor has AVX512_VNNI, which multiplies and adds 16-bit pairs in one instruction,
 // and whether kernels use it: not if tests chose a lesser target. Results are equal to the bit.
