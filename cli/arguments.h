@@ -35,7 +35,7 @@ struct RunFormat {
   // As settings of a recipe: {"dtype", "BF16"}.
   Overrides Settings() const;
 };
-// --dtype, and --recompute. `otherwise`: where what is not said comes from.
+// --dtype, and --recompute. `otherwise`: the source of the defaults.
 void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise = "train.dtype");
 void AddRecompute(CLI::App* app, std::string* recompute,
                   const std::string& otherwise = "train.recompute");

@@ -1,4 +1,4 @@
-// What `plumb bench` measures of one pass, and how it prints. Values.
+// The measurements of one pass by `plumb bench`, and their text. Values.
 #ifndef PLUMB_CLI_BENCH_FIGURES_H_
 #define PLUMB_CLI_BENCH_FIGURES_H_
 

@@ -15,12 +15,12 @@
 
 namespace plumb::cli {
 
-// What holds for every command. Lives as long as the program's run.
+// The state shared by all commands. Lives until the program exits.
 struct Invocation {
   std::vector<std::string> plugin_files;  // --plugin
   int64_t threads = 0;                    // --threads; 0: not said
   std::string gemm = "auto";              // --gemm
-  // What the command line chose, set while it is parsed: runs and gives the exit code.
+  // The selected command, set while the command line is parsed: runs and returns the exit code.
   std::function<absl::StatusOr<int>()> run;
 
   absl::StatusOr<std::unique_ptr<Runtime>> CreateRuntime() const;

@@ -1,4 +1,4 @@
-// What a model computes for given tokens, in files that other implementations can be compared with.
+// The outputs of a model for given tokens, as files to compare other implementations with.
 #ifndef PLUMB_CLI_EVAL_TOKENS_H_
 #define PLUMB_CLI_EVAL_TOKENS_H_
 
@@ -12,7 +12,7 @@
 
 namespace plumb::cli {
 
-// A JSON file [batch][seq] of token ids. Errors name the file and what is wrong where.
+// A JSON file [batch][seq] of token ids. Errors name the file, the place and the mistake.
 absl::StatusOr<std::vector<std::vector<int32_t>>> ReadTokens(const std::string& path);
 
 // Writes {"loss": .., "grad_l2": {name: ..}}; numbers are the shortest that read back as the same

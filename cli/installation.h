@@ -1,4 +1,4 @@
-// Where this program lies, and so where what belongs to it is. Stateless.
+// The paths of this program and of its installed files. Stateless.
 #ifndef PLUMB_CLI_INSTALLATION_H_
 #define PLUMB_CLI_INSTALLATION_H_
 

@@ -1,4 +1,4 @@
-// LossSummary: what is said of a run's losses at its end. A value.
+// LossSummary: the summary of a run's losses at its end. A value.
 #ifndef PLUMB_CLI_LOSS_SUMMARY_H_
 #define PLUMB_CLI_LOSS_SUMMARY_H_
 
@@ -16,7 +16,7 @@ class LossSummary {
     double loss = 0;
   };
 
-  // What a step, counted from 1, measured; in order.
+  // The losses of a step, counted from 1; in order.
   void Add(int64_t step, double loss, std::optional<double> val_loss);
   // The steps up to `last_step` that RUN/metrics.jsonl has, for a run that is resumed. Lines that
   // tell nothing are passed over: a summary is not worth an error.

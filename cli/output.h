@@ -1,4 +1,4 @@
-// What the commands print: results on stdout, everything else on stderr. Stateless; one thread.
+// The output of the commands: results on stdout, everything else on stderr. Stateless; one thread.
 #ifndef PLUMB_CLI_OUTPUT_H_
 #define PLUMB_CLI_OUTPUT_H_
 

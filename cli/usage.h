@@ -1,4 +1,4 @@
-// What to say about a command line that could not be read.
+// Messages for command lines that could not be parsed.
 #ifndef PLUMB_CLI_USAGE_H_
 #define PLUMB_CLI_USAGE_H_
 
@@ -7,7 +7,7 @@
 
 namespace plumb::cli {
 
-// After program.parse threw `error`: what is wrong, what may have been meant, and where help is.
+// After program.parse threw `error`: the mistake, a suggestion, and where help is.
 std::string UsageError(const CLI::App& program, const CLI::ParseError& error);
 
 }  // namespace plumb::cli

@@ -1,6 +1,6 @@
-// Plan: what a study comes to: its models, its groups (a model with one combination of the grid's
-// values) and their runs (a group with a seed). A value; making it opens everything that the runs
-// will open, so that mistakes are found before anything is trained or written.
+// Plan: the expansion of a study: its models, its groups (a model with one combination of the
+// grid's values) and their runs (a group with a seed). A value; making it opens everything that the
+// runs will open, so that mistakes are found before anything is trained or written.
 #ifndef PLUMB_CLI_COMPARE_PLAN_H_
 #define PLUMB_CLI_COMPARE_PLAN_H_
 
@@ -47,7 +47,7 @@ struct Plan {
   std::vector<PlanRun> runs;  // group by group, each in the order of the seeds
 
   TrainRequest Request(const PlanRun& run) const;
-  // What OUT/study.pbtxt holds: the study, and which contents its files had.
+  // The content of OUT/study.pbtxt: the study, and the hashes of its files.
   std::string StudyText() const;
 };
 

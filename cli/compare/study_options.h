@@ -1,4 +1,4 @@
-// What the command line says of a study, laid over a study file if there is one.
+// The study options of the command line, which override a study file if there is one.
 #ifndef PLUMB_CLI_COMPARE_STUDY_OPTIONS_H_
 #define PLUMB_CLI_COMPARE_STUDY_OPTIONS_H_
 

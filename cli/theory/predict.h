@@ -28,7 +28,7 @@ struct Reading {
   std::string text;      // "the stream passes a norm after every sublayer: J_norm (I + J_mlp) .."
   double additions = 0;  // sublayers a layer
   bool norm_before_head = false;
-  std::vector<std::string> caveats;  // how the model differs from what the predictions assume
+  std::vector<std::string> caveats;  // how the model differs from the predictions' assumptions
 };
 
 Reading ReadModel(const ModelDescription& description);

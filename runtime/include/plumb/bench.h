@@ -48,7 +48,7 @@ struct TrainBenchRequest {
   // whole vocabulary, which the model must say then.
   std::string data_path;
   std::string train_path;     // "": defaults, and a learning rate that moves little
-  Overrides train_overrides;  // over both; what is said above wins
+  Overrides train_overrides;  // over both; the fields above take precedence
 };
 
 struct BenchStep {

@@ -53,7 +53,8 @@ struct SplitLoss {
 
 class TrainedModel {
  public:
-  // `run`: a run directory, or one of its checkpoints. `weights`: what Generate decodes with.
+  // `run`: a run directory, or one of its checkpoints. `weights`: the format that Generate decodes
+  // with.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(Runtime* runtime,
                                                             const std::string& run,
                                                             WeightType weights = WeightType::kF32);

@@ -1,4 +1,4 @@
-// plumb::Spec and plumb::Model: a model as text, and as what the text means.
+// plumb::Spec and plumb::Model: a model as text, and the model that the text describes.
 #ifndef PLUMB_MODEL_H_
 #define PLUMB_MODEL_H_
 
@@ -73,8 +73,9 @@ struct ModelDescription {
   int64_t weight_bytes = 0;  // in f32
 };
 
-// What training takes, in bytes; all of it is there from the first step to the last, so that the
-// total is the peak of a step. Text and its tokens, evaluation, and the program itself come beside.
+// The memory of training, in bytes; all of it is allocated from the first step to the last, so that
+// the total is the peak of a step. Text and its tokens, evaluation, and the program are not
+// counted.
 struct TrainingMemory {
   int64_t batch = 0, seq = 0;  // of a micro-batch; seq is the model's context_length
   std::string dtype;           // "f32", "bf16"
@@ -82,7 +83,7 @@ struct TrainingMemory {
   int64_t weights = 0;      // f32
   int64_t gradients = 0;    // with their sum, when several micro-batches make a step
   int64_t moments = 0;      // AdamW's two
-  int64_t norm_states = 0;  // buffers of norms, with what they were before the step
+  int64_t norm_states = 0;  // buffers of norms, with copies from before the step
   int64_t inputs = 0;       // token ids
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch
   int64_t total = 0;
@@ -98,15 +99,16 @@ class Model {
 
   absl::StatusOr<ModelDescription> Describe() const;
 
-  // What training with a recipe takes: the file `train_path` ("": the schema's defaults), then the
-  // overrides. Errors: as TrainRun::Open for the recipe, and programs too large to be addressed.
+  // The memory that training with a recipe takes: the file `train_path` ("": the schema's
+  // defaults), then the overrides. Errors: as TrainRun::Open for the recipe, and programs too large
+  // to be addressed.
   absl::StatusOr<TrainingMemory> PlanTraining(
       const std::string& train_path,
       const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
 
-  // What the compiler makes of its training step, as text. `stage`: graph, grad, optimized, plan,
-  // exec, probes; prompt: the optimized graph of a prompt of `seq` tokens, or, for one, of a step
-  // of decoding. Of the overrides, as for PlanTraining, `dtype` and `recompute` matter.
+  // The output of a compiler stage for its training step, as text. `stage`: graph, grad, optimized,
+  // plan, exec, probes; prompt: the optimized graph of a prompt of `seq` tokens, or, for one, of a
+  // step of decoding. Of the overrides, as for PlanTraining, `dtype` and `recompute` matter.
   absl::StatusOr<std::string> Explain(
       const std::string& stage, int64_t batch, int64_t seq,
       const std::vector<std::pair<std::string, std::string>>& train_overrides = {}) const;

@@ -24,7 +24,7 @@ struct ProfileRow {
 struct Profile {
   int64_t steps = 0;
   double seconds = 0;  // of those steps
-  // Ops, the longest first; then stages; then "other": what no row explains.
+  // Ops, the longest first; then stages; then "other": the rest of the time.
   std::vector<ProfileRow> rows;
 };
 

@@ -1,6 +1,6 @@
 // plumb::Runtime: norm plugins, shipped placements and threads, for all models of a program.
 //
-// Everything hangs on this object; there are no globals. It must outlive what is made with it.
+// The root object; there are no globals. It must outlive the objects created with it.
 // Thread-compatible: loading plugins and creating models from several threads needs the caller's
 // lock.
 #ifndef PLUMB_RUNTIME_H_
