@@ -1,5 +1,5 @@
 // Every row-wise norm in the build's plugin directory, with its default attributes and with each of
-// its bools turned round: it needs no more than a file there for a new norm to be tested. Numbers
+// its bools negated: it needs no more than a file there for a new norm to be tested. Numbers
 // worth trying besides are listed in OtherAttributes().
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -79,11 +79,11 @@ std::vector<Case> AllCases() {
       cases.push_back({plugin->id(), {}, target, word + suffix});
       for (const NormAttrSpec& spec : plugin->attrs()) {
         if (spec.type != NormAttrType::kBool) continue;
-        const bool turned = !std::get<bool>(spec.default_value);
+        const bool negated = !std::get<bool>(spec.default_value);
         cases.push_back({plugin->id(),
-                         {{spec.name, turned}},
+                         {{spec.name, negated}},
                          target,
-                         absl::StrCat(word, turned ? "_with_" : "_without_", spec.name, suffix)});
+                         absl::StrCat(word, negated ? "_with_" : "_without_", spec.name, suffix)});
       }
       int number = 0;
       for (const auto& [id, attrs] : OtherAttributes()) {
