@@ -63,9 +63,9 @@ const float* BiasOf(const KernelArgs& args, const std::vector<bool>& biases, siz
   return biases[r] ? args.f32(BiasAt(r, biases.size())) : nullptr;
 }
 
-class FewRowsKernel : public Kernel {
+class GemvInt8Kernel : public Kernel {
  public:
-  FewRowsKernel(const OpTypes& types, const std::vector<int64_t>& rows)
+  GemvInt8Kernel(const OpTypes& types, const std::vector<int64_t>& rows)
       : m_(types.in(0).shape.rows()),
         k_(types.in(0).shape.last()),
         biases_(BiasesOf(types, rows.size())) {
@@ -106,15 +106,15 @@ class FewRowsKernel : public Kernel {
   GemvJob<Int8Gemv> gemvs_;
 };
 
-// Panels of w, some rows each, become f32 in the cache, transposed, and are multiplied by all of x
-// from there.
-class ManyRowsProduct {
+// GEMM over panels of w, some rows each: a panel is dequantized and transposed in the cache and
+// multiplied by all of x, in MC blocks of its rows. N-parallel.
+class DequantizedGemm {
   static constexpr int64_t kMostTasks = 32;
   static constexpr int64_t kPanelFloats = 1 << 16;  // 256 KiB
-  static constexpr int64_t kSlabFloats = 1 << 17;   // of x
+  static constexpr int64_t kRowBlockFloats = 1 << 17;  // of x
 
  public:
-  ManyRowsProduct(int64_t m, int64_t n, int64_t k)
+  DequantizedGemm(int64_t m, int64_t n, int64_t k)
       : m_(m),
         n_(n),
         k_(k),
@@ -133,7 +133,8 @@ class ManyRowsProduct {
     float* y;
   };
   void Run(const Operands& operands, void* scratch, int threads) const {
-    const int64_t slab = std::max<int64_t>(8, kSlabFloats / std::min(k_, kMaxSmallGemmTerms));
+    const int64_t row_block =
+        std::max<int64_t>(8, kRowBlockFloats / std::min(k_, kMaxSmallGemmTerms));
     const int64_t panels = CeilDiv(n_, panel_);
     ParallelFor(tasks_, threads, [&](int64_t task) {
       float* floats =
@@ -146,9 +147,9 @@ class ManyRowsProduct {
                              operands.scales + tile * kInt8TileRows, Int8Blocks(n), groups_,
                              floats);
         const int64_t ldb = Int8Blocks(n) * kInt8TileRows;
-        for (int64_t i = 0; i < m_; i += slab) {
-          multiply_({false, false, std::min(slab, m_ - i), n, k_, operands.x + i * k_, k_, floats,
-                     ldb, false, operands.y + i * n_ + j, n_},
+        for (int64_t i = 0; i < m_; i += row_block) {
+          multiply_({false, false, std::min(row_block, m_ - i), n, k_, operands.x + i * k_, k_,
+                     floats, ldb, false, operands.y + i * n_ + j, n_},
                     operands.bias == nullptr ? nullptr : operands.bias + j, rest);
         }
       }
@@ -161,13 +162,13 @@ class ManyRowsProduct {
   }
 
   int64_t m_, n_, k_, groups_;
-  int64_t panel_, tasks_;  // rows of w: some tiles
+  int64_t panel_, tasks_;  // rows of w in a panel: some tiles
   SmallGemmFn multiply_;
 };
 
-class ManyRowsKernel : public Kernel {
+class DequantizedGemmKernel : public Kernel {
  public:
-  ManyRowsKernel(const OpTypes& types, const std::vector<int64_t>& rows)
+  DequantizedGemmKernel(const OpTypes& types, const std::vector<int64_t>& rows)
       : biases_(BiasesOf(types, rows.size())) {
     const Shape& x = types.in(0).shape;
     for (const int64_t n : rows) products_.emplace_back(x.rows(), n, x.last());
@@ -175,7 +176,7 @@ class ManyRowsKernel : public Kernel {
 
   int64_t scratch_bytes() const override {
     int64_t most = 0;
-    for (const ManyRowsProduct& product : products_) most = std::max(most, product.scratch_bytes());
+    for (const DequantizedGemm& product : products_) most = std::max(most, product.scratch_bytes());
     return most;
   }
 
@@ -190,15 +191,15 @@ class ManyRowsKernel : public Kernel {
 
  private:
   const std::vector<bool> biases_;
-  std::vector<ManyRowsProduct> products_;
+  std::vector<DequantizedGemm> products_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   const std::vector<int64_t> rows = RowsOf(types.attrs);
   if (types.in(0).shape.rows() <= kMaxGemvRows) {
-    return std::make_unique<FewRowsKernel>(types, rows);
+    return std::make_unique<GemvInt8Kernel>(types, rows);
   }
-  return std::make_unique<ManyRowsKernel>(types, rows);
+  return std::make_unique<DequantizedGemmKernel>(types, rows);
 }
 
 absl::Status Reference(const ReferenceArgs& args) {

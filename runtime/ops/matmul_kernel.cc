@@ -26,7 +26,7 @@ class GemmKernel : public Kernel {
   const Gemm gemm_;
 };
 
-// A few rows by transposed matrices, as in decoding.
+// GEMV: at most kMaxGemvRows rows by transposed matrices, as in decoding.
 class GemvKernel : public Kernel {
  public:
   explicit GemvKernel(const GemmSpec& spec)

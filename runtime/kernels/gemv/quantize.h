@@ -16,7 +16,7 @@ inline constexpr int64_t kInt8Group = 64;
 inline int64_t Int8Groups(int64_t width) { return CeilDiv(width, kInt8Group); }
 
 // An int8 matrix [rows, width] lies in tiles of one group of each of 16 rows, in the order in which
-// products of a few rows read them: all groups of 16 rows, then those of the next 16. A tile holds
+// GEMV reads them: all groups of 16 rows, then those of the next 16. A tile holds
 // the 16 rows' elements 0 and 1, then 2 and 3, ...; its 16 scales lie as one. Rows that fill up the
 // last tiles are zeros.
 //   elements i8[blocks, groups, 1024], each tile [32, 16, 2]; scales f32[blocks, groups, 16]
