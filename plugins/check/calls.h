@@ -1,5 +1,5 @@
-// The way in which checks call a plugin: every call leaves a trace (what is running, on which rows)
-// that outlives a crash, and what the plugin throws is caught and named. Thread-safe.
+// Traced calls of a plugin: every call records its function and rows in memory that outlives a
+// crash, and exceptions of the plugin are caught and named. Thread-safe.
 #ifndef PLUMB_PLUGINS_CHECK_CALLS_H_
 #define PLUMB_PLUGINS_CHECK_CALLS_H_
 

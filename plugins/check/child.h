@@ -1,5 +1,5 @@
-// What a process that runs one check does: loads the plugin, runs the check, writes its findings.
-// Everything of the plugin runs here and never in the parent. One thread, but for those of checks.
+// The child process of one check: loads the plugin, runs the check, writes its findings. The
+// plugin's code runs here and never in the parent. One thread, but for those of checks.
 #ifndef PLUMB_PLUGINS_CHECK_CHILD_H_
 #define PLUMB_PLUGINS_CHECK_CHILD_H_
 

@@ -1,5 +1,5 @@
-// Calls of a plugin's function, traced, with what it throws caught and named: for the functions
-// that calls.h does not have. Thread-safe.
+// Traced calls of a plugin's function with exceptions caught and named, for the functions that
+// calls.h does not have. Thread-safe.
 #ifndef PLUMB_PLUGINS_CHECK_GUARDED_H_
 #define PLUMB_PLUGINS_CHECK_GUARDED_H_
 

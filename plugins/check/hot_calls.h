@@ -7,7 +7,7 @@
 
 namespace plumb::check {
 
-// What stands on both sides of each call.
+// Called before and after each call.
 class CallWatcher {
  public:
   virtual ~CallWatcher() = default;

@@ -1,4 +1,4 @@
-// The allocator, watched. Linked into a program, this module's malloc, calloc, realloc, memalign,
+// Interposes the allocator. Linked into a program, this module's malloc, calloc, realloc, memalign,
 // aligned_alloc, posix_memalign, valloc, pvalloc and free stand in front of the C library's for the
 // program and for every library that it loads; operator new reaches them through malloc. What a
 // thread allocates is counted while that thread watches, and may be made to fail.
@@ -31,7 +31,7 @@ class AllocationWatch {
   // From now on allocation number `k` (1 is the next one) returns null, once.
   void FailAt(int64_t k);
 
-  // A pause, for what is the checker's own.
+  // A pause, for allocations of the checker itself.
   void Stop();
   void Go();
 

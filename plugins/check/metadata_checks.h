@@ -1,4 +1,4 @@
-// Checks of level 1 on what a norm says of itself: M1 to M5.
+// Checks of level 1 on a norm's metadata: M1 to M5.
 #ifndef PLUMB_PLUGINS_CHECK_METADATA_CHECKS_H_
 #define PLUMB_PLUGINS_CHECK_METADATA_CHECKS_H_
 

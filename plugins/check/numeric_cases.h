@@ -1,4 +1,4 @@
-// What the numeric checks run on: dims that a norm accepts, and legal values of its attributes.
+// The cases of the numeric checks: dims that a norm accepts, and legal values of its attributes.
 // Stateless.
 #ifndef PLUMB_PLUGINS_CHECK_NUMERIC_CASES_H_
 #define PLUMB_PLUGINS_CHECK_NUMERIC_CASES_H_

@@ -1,4 +1,4 @@
-// What a library could change in the process that loads it, as names and values that can be
+// The process state that a library could change when it is loaded, as names and values that can be
 // compared. A value; taking it changes nothing.
 #ifndef PLUMB_PLUGINS_CHECK_PROCESS_STATE_H_
 #define PLUMB_PLUGINS_CHECK_PROCESS_STATE_H_

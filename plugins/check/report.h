@@ -1,4 +1,4 @@
-// What the checks found, as text for people and as JSON for programs. Stateless.
+// The findings of the checks, as text for people and as JSON for programs. Stateless.
 #ifndef PLUMB_PLUGINS_CHECK_REPORT_H_
 #define PLUMB_PLUGINS_CHECK_REPORT_H_
 

@@ -1,5 +1,5 @@
-// Memory in which operands of a norm lie: rows of elements of a type that is chosen at run time, at
-// any offset and pitch, with unreadable pages before and behind and a known pattern between.
+// Memory for operands of a norm: rows of elements of a type that is chosen at run time, at any
+// offset and pitch, between unreadable guard pages, with a known pattern between elements.
 // Thread-compatible.
 #ifndef PLUMB_PLUGINS_CHECK_ROWS_H_
 #define PLUMB_PLUGINS_CHECK_ROWS_H_
@@ -22,7 +22,7 @@ double RoundTo(uint32_t dtype, double value);  // the nearest number that the ty
 // The spacing of the type's numbers at 1: 2^-23, 2^-7, 2^-52.
 double Epsilon(uint32_t dtype);
 
-// Where rows lie.
+// The placement of rows in the memory.
 struct Place {
   enum class Flush { kNone, kStart, kEnd };  // against which unreadable page
   int64_t gap = 0;     // elements between the end of a row and the start of the next

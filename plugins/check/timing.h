@@ -1,4 +1,4 @@
-// Measuring a piece of code on a machine that has other things to do. Stateless.
+// Measuring a piece of code on a noisy machine. Stateless.
 #ifndef PLUMB_PLUGINS_CHECK_TIMING_H_
 #define PLUMB_PLUGINS_CHECK_TIMING_H_
 

@@ -1,5 +1,5 @@
-// The trace that a call of a plugin leaves: which function runs, on which rows of what. It lies in
-// memory that the checker's parent process maps too, so that it outlives a crash or a hang here.
+// The trace of a plugin's call: the function, the rows and the operands. It is in memory shared
+// with the checker's parent process, so that it outlives a crash or a hang here.
 //
 // One page for the process, because a signal handler and every thread must find it; writing to it
 // takes no lock and no memory. Thread-safe.
