@@ -120,6 +120,12 @@ class Comparison {
       Contender contender;
       contender.choice = choice;
       contender.gemm = std::make_unique<plumb::Gemm>(spec, plumb::HostGemmPolicy(choice));
+      // What the plan chose anyway would only measure noise.
+      const bool is_known =
+          std::any_of(contenders_.begin(), contenders_.end(), [&](const Contender& other) {
+            return other.gemm->ToString() == contender.gemm->ToString();
+          });
+      if (is_known) continue;
       contender.scratch = AlignedBuffer(std::max<int64_t>(64, contender.gemm->scratch_bytes()));
       contenders_.push_back(std::move(contender));
     }
