@@ -66,8 +66,8 @@ TEST(GemmPlanTest, LargeProductsAreOneDnns) {
   EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), policy).engine, GemmEngine::kOneDnn);
   // The crossing is the processor's, and lower where oneDNN multiplies bf16 as it is.
   EXPECT_EQ(PlanGemm(Shape(768, 128, 128), policy).engine, GemmEngine::kSmall);
-  EXPECT_EQ(PlanGemm(Shape(2048, 384, 1536), policy).engine, GemmEngine::kSmall);
-  EXPECT_EQ(PlanGemm(Shape(2048, 384, 1536), {kEmeraldRapids, GemmChoice::kAuto}).engine,
+  EXPECT_EQ(PlanGemm(Shape(2048, 384, 384), policy).engine, GemmEngine::kSmall);
+  EXPECT_EQ(PlanGemm(Shape(2048, 384, 384), {kEmeraldRapids, GemmChoice::kAuto}).engine,
             GemmEngine::kOneDnn);
   EXPECT_EQ(PlanGemm(Shape(768, 128, 128), {kEmeraldRapids, GemmChoice::kAuto}).engine,
             GemmEngine::kOneDnn);
