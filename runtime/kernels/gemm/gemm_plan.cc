@@ -15,9 +15,12 @@ constexpr int64_t kWidenedTerms = 384;
 constexpr int64_t kRowUnit = 8, kColumnUnit = 48;
 constexpr int64_t kMinRows = 48, kMinColumns = 48;  // of a block: less is all packing
 
-// A transposed b of so many elements, 1 MiB in f32, is in a cache as a rule. From memory the small
-// engine packs it slower than oneDNN: prompts of 512 tokens of GPT-2 took 1.10 of the time.
-constexpr int64_t kMaxCachedWeights = 1 << 18;
+// Whether packing a transposed b from memory costs little: b, of at most 1 MiB in f32, is in a cache
+// as a rule, or rows are many. Else the small engine, which does not overlap packing with products,
+// is slower than oneDNN: prompts of 512 tokens of GPT-2 took 1.10 of the time.
+bool PacksForLittle(const GemmShape& s) {
+  return s.n <= 1536 && (s.n * s.k <= (1 << 18) || s.m >= 1024);
+}
 
 // The table, from bench/gemm_benchmark here and on an Emerald Rapids. A call of oneDNN costs half a
 // microsecond and packs both operands; the small engine packs a transposed b only, and faster.
@@ -29,7 +32,7 @@ GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
     least = int64_t{1} << 17;  // the small engine widens: half the rate
   } else if (!policy.processor.IsAmd()) {
     least = int64_t{1} << 21;  // Intel: 0.95 to 0.99 of the small engine's time at 2^23 and 2^24
-  } else if (s.transpose_b && s.n * s.k <= kMaxCachedWeights) {
+  } else if (s.transpose_b && PacksForLittle(s)) {
     least = int64_t{1} << 32;  // Zen 5: 1.00 to 1.14 of the small engine's time up to 2^31
   } else {
     least = int64_t{1} << 24;  // Zen 5: 1.01 to 1.13 at 2^20 to 2^24, 0.8 to 1.0 above
