@@ -22,7 +22,7 @@ bool PacksForLittle(const GemmShape& s) {
   return s.n <= 1536 && (s.n * s.k <= (1 << 18) || s.m >= 1024);
 }
 
-// The table, from bench/gemm_benchmark here and on an Emerald Rapids. A call of oneDNN costs half a
+// The table, by bench/gemm_benchmark on Zen 5 and on an Emerald Rapids. A call of oneDNN costs half a
 // microsecond and packs both operands; the small engine packs a transposed b only, and faster.
 GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   if (policy.choice == GemmChoice::kOneDnn) return GemmEngine::kOneDnn;

@@ -41,7 +41,7 @@ struct GemmPlan {
   int64_t tasks() const { return rows * columns; }
   Range RowsOf(const GemmShape& shape, int64_t i) const;     // 0 <= i < rows
   Range ColumnsOf(const GemmShape& shape, int64_t j) const;  // 0 <= j < columns
-  // "oneDNN f32 256x3072x768: 1x8 blocks of 256x384, packed by each task"
+  // "oneDNN f32 256x3072x768: 1x4 blocks of 256x768, packed by each task"
   std::string ToString(const GemmShape& shape) const;
 };
 
