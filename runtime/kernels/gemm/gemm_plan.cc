@@ -15,15 +15,15 @@ constexpr int64_t kWidenedTerms = 384;
 constexpr int64_t kRowUnit = 8, kColumnUnit = 48;
 constexpr int64_t kMinRows = 48, kMinColumns = 48;  // of a block: less is all packing
 
-// Whether packing a transposed b from memory costs little: b, of at most 1 MiB in f32, is in a cache
-// as a rule, or rows are many. Else the small engine, which does not overlap packing with products,
-// is slower than oneDNN: prompts of 512 tokens of GPT-2 took 1.10 of the time.
+// Whether packing a transposed b from memory costs little: b, of at most 1 MiB in f32, is in a
+// cache as a rule, or rows are many. Else the small engine, which does not overlap packing with
+// products, is slower than oneDNN: prompts of 512 tokens of GPT-2 took 1.10 of the time.
 bool PacksForLittle(const GemmShape& s) {
   return s.n <= 1536 && (s.n * s.k <= (1 << 18) || s.m >= 1024);
 }
 
-// The table, by bench/gemm_benchmark on Zen 5 and on an Emerald Rapids. A call of oneDNN costs half a
-// microsecond and packs both operands; the small engine packs a transposed b only, and faster.
+// The table, by bench/gemm_benchmark on Zen 5 and on an Emerald Rapids. A call of oneDNN costs half
+// a microsecond and packs both operands; the small engine packs a transposed b only, and faster.
 GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   if (policy.choice == GemmChoice::kOneDnn) return GemmEngine::kOneDnn;
   if (policy.choice == GemmChoice::kSmall) return GemmEngine::kSmall;
