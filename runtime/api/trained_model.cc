@@ -127,7 +127,6 @@ struct TrainedModel::Impl {
   std::string checkpoint;
   int64_t step = 0;
   int threads = 1;
-  Runtime::Impl* runtime = nullptr;
   std::unique_ptr<ModelContext> context;
   std::unique_ptr<ParameterStore> parameters;
   WeightType weights = WeightType::kF32;  // to decode with
@@ -203,7 +202,6 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtim
   model->impl_ = std::make_unique<Impl>(std::move(files));
   Impl& impl = *model->impl_;
   impl.threads = runtime->threads();
-  impl.runtime = &runtime->impl();
   impl.weights = weights;
   PLUMB_ASSIGN_OR_RETURN(impl.context, runtime->impl().MakeContext(impl.files.model));
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
