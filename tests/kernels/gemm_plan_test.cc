@@ -74,6 +74,13 @@ TEST(GemmPlanTest, LargeProductsAreOneDnns) {
   EXPECT_EQ(PlanGemm(Shape(64, 64, 64, DType::kBF16), policy).engine, GemmEngine::kOneDnn);
   EXPECT_EQ(PlanGemm(Shape(64, 64, 64, DType::kBF16), {kEmeraldRapids, GemmChoice::kAuto}).engine,
             GemmEngine::kSmall);
+  // Zen 4 packs weights of GPT-2 for little, but not for long rows.
+  GemmPolicy zen4 = policy;
+  zen4.processor.family = 25;
+  EXPECT_EQ(PlanGemm(Shape(256, 768, 768), policy).engine, GemmEngine::kOneDnn);
+  EXPECT_EQ(PlanGemm(Shape(256, 768, 768), zen4).engine, GemmEngine::kSmall);
+  EXPECT_EQ(PlanGemm(Shape(1024, 768, 3072), policy).engine, GemmEngine::kSmall);
+  EXPECT_EQ(PlanGemm(Shape(1024, 768, 3072), zen4).engine, GemmEngine::kOneDnn);
   EXPECT_EQ(PlanGemm(Shape(7, 16, 16), {kZen, GemmChoice::kOneDnn}).engine, GemmEngine::kOneDnn);
   EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), {kZen, GemmChoice::kSmall}).engine, GemmEngine::kSmall);
 }

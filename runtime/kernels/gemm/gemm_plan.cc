@@ -15,24 +15,29 @@ constexpr int64_t kWidenedTerms = 384;
 constexpr int64_t kRowUnit = 8, kColumnUnit = 48;
 constexpr int64_t kMinRows = 48, kMinColumns = 48;  // of a block: less is all packing
 
-// Whether packing a transposed b from memory costs little: b, of at most 1 MiB in f32, is in a
-// cache as a rule, or rows are many. Else the small engine, which does not overlap packing with
-// products, is slower than oneDNN: prompts of 512 tokens of GPT-2 took 1.10 of the time.
-bool PacksForLittle(const GemmShape& s) {
-  return s.n <= 1536 && (s.n * s.k <= (1 << 18) || s.m >= 1024);
+// Whether the small engine packs a transposed b for little: b is in a cache as a rule, or rows are
+// many. Else it does not overlap packing with products, and oneDNN is faster: on Zen 5 prompts of
+// 512 tokens of GPT-2 took 1.10 of the time. Zen 4 multiplies at half the rate, so packing weighs
+// less; but rows of a of 12 KiB map to few L1 sets, and cost the small engine a tenth.
+bool PacksForLittle(const GemmShape& s, const GemmProcessor& processor) {
+  if (s.n > 1536) return false;
+  if (processor.IsZen4()) return s.k <= 1536 && s.n * s.k <= (1 << 20);
+  return s.n * s.k <= (1 << 18) || s.m >= 1024;
 }
 
-// The table, by bench/gemm_benchmark on Zen 5 and on an Emerald Rapids. A call of oneDNN costs half
-// a microsecond and packs both operands; the small engine packs a transposed b only, and faster.
+// The table, by bench/gemm_benchmark on Zen 4, Zen 5 and an Emerald Rapids. A call of oneDNN costs
+// half a microsecond and packs both operands; the small engine packs a transposed b only, and
+// faster.
 GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   if (policy.choice == GemmChoice::kOneDnn) return GemmEngine::kOneDnn;
   if (policy.choice == GemmChoice::kSmall) return GemmEngine::kSmall;
   int64_t least = 0;  // work from which on oneDNN is faster
   if (s.operands == DType::kBF16 && policy.MultipliesBf16()) {
     least = int64_t{1} << 17;  // the small engine widens: half the rate
+    if (policy.processor.IsZen4() && !s.transpose_a) least = int64_t{1} << 14;  // 0.77 to 0.87
   } else if (!policy.processor.IsAmd()) {
     least = int64_t{1} << 21;  // Intel: 0.95 to 0.99 of the small engine's time at 2^23 and 2^24
-  } else if (s.transpose_b && PacksForLittle(s)) {
+  } else if (s.transpose_b && PacksForLittle(s, policy.processor)) {
     least = int64_t{1} << 32;  // Zen 5: 1.00 to 1.14 of the small engine's time up to 2^31
   } else {
     least = int64_t{1} << 24;  // Zen 5: 1.01 to 1.13 at 2^20 to 2^24, 0.8 to 1.0 above

@@ -21,6 +21,7 @@ struct GemmProcessor {
   std::string kernel_target;   // instruction set of plumb's own kernels: "AVX3"
 
   bool IsAmd() const { return vendor == "AuthenticAMD" || vendor == "HygonGenuine"; }
+  bool IsZen4() const { return IsAmd() && family == 25; }  // or 3
 };
 // This machine's, as ONEDNN_MAX_CPU_ISA leaves it.
 GemmProcessor HostGemmProcessor();
