@@ -57,13 +57,9 @@ void Apply(const void* from, void* to, int64_t begin, int64_t end) {
   const D d;
   const T* x = static_cast<const T*>(from);
   T* y = static_cast<T*>(to);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) StoreFloats(Value<F>(LoadFloats(d, x + i)), d, y + i);
-  if (i < end) {
-    const FloatTail<D> tail(d, end - i);
-    tail.Store(Value<F>(tail.Load(d, x + i)), d, y + i);
-  }
+  ForVectors(d, begin, end, [=](const auto& io, int64_t i) HWY_ATTR {
+    io.Store(Value<F>(io.Load(d, x + i)), d, y + i);
+  });
 }
 
 template <class T, class F>
@@ -72,15 +68,9 @@ void ApplyGrad(const void* values, const void* gradient, void* to, int64_t begin
   const T* x = static_cast<const T*>(values);
   const T* dy = static_cast<const T*>(gradient);
   T* dx = static_cast<T*>(to);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) {
-    StoreFloats(hn::Mul(LoadFloats(d, dy + i), Derivative<F>(LoadFloats(d, x + i))), d, dx + i);
-  }
-  if (i < end) {
-    const FloatTail<D> tail(d, end - i);
-    tail.Store(hn::Mul(tail.Load(d, dy + i), Derivative<F>(tail.Load(d, x + i))), d, dx + i);
-  }
+  ForVectors(d, begin, end, [=](const auto& io, int64_t i) HWY_ATTR {
+    io.Store(hn::Mul(io.Load(d, dy + i), Derivative<F>(io.Load(d, x + i))), d, dx + i);
+  });
 }
 
 template <class F>
@@ -90,21 +80,7 @@ ActivationFns Fns(DType dtype) {
 }
 
 ActivationFns Select(DType dtype, ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kRelu:
-      return Fns<Relu>(dtype);
-    case ActivationKind::kGelu:
-      return Fns<Gelu>(dtype);
-    case ActivationKind::kGeluTanh:
-      return Fns<GeluTanh>(dtype);
-    case ActivationKind::kSilu:
-      return Fns<Silu>(dtype);
-    case ActivationKind::kTanh:
-      return Fns<Tanh>(dtype);
-    case ActivationKind::kSigmoid:
-      return Fns<Sigmoid>(dtype);
-  }
-  return Fns<Relu>(dtype);
+  return WithActivation(kind, [dtype](auto f) { return Fns<decltype(f)>(dtype); });
 }
 
 }  // namespace

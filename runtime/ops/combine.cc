@@ -43,14 +43,14 @@ using V = hn::Vec<D>;
 
 // One block of lanes: every input is read before y is written, so y may be an input.
 // kInputs 0: as many as there are. kPlain: all coefficients are 1 and the constant is 0.
-template <int kInputs, bool kPlain, class Load>
-HWY_INLINE V Combined(const Sum& sum, const Load& load) {
+template <class T, int kInputs, bool kPlain, class Io>
+HWY_INLINE V Combined(const Sum& sum, const Io& io, int64_t e) {
   const D d;
-  V y = load(sum.x[0]);
+  V y = io.Load(d, static_cast<const T*>(sum.x[0]) + e);
   if (!kPlain) y = hn::MulAdd(hn::Set(d, sum.coefs[0]), y, hn::Set(d, sum.constant));
   const int64_t inputs = kInputs == 0 ? sum.inputs : kInputs;
   for (int64_t i = 1; i < inputs; ++i) {
-    const V x = load(sum.x[i]);
+    const V x = io.Load(d, static_cast<const T*>(sum.x[i]) + e);
     y = kPlain ? hn::Add(y, x) : hn::MulAdd(hn::Set(d, sum.coefs[i]), x, y);
   }
   return y;
@@ -60,19 +60,9 @@ template <class T, int kInputs, bool kPlain>
 void Combine(const Sum& sum, int64_t begin, int64_t end) {
   const D d;
   T* y = static_cast<T*>(sum.y);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t e = begin;
-  for (; e + lanes <= end; e += lanes) {
-    const auto load = [d, e](const void* x)
-                          HWY_ATTR { return LoadFloats(d, static_cast<const T*>(x) + e); };
-    StoreFloats(Combined<kInputs, kPlain>(sum, load), d, y + e);
-  }
-  if (e < end) {
-    const FloatTail<D> tail(d, end - e);
-    const auto load = [&tail, d, e](const void* x)
-                          HWY_ATTR { return tail.Load(d, static_cast<const T*>(x) + e); };
-    tail.Store(Combined<kInputs, kPlain>(sum, load), d, y + e);
-  }
+  ForVectors(d, begin, end, [&sum, d, y](const auto& io, int64_t e) HWY_ATTR {
+    io.Store(Combined<T, kInputs, kPlain>(sum, io, e), d, y + e);
+  });
 }
 
 template <class T>

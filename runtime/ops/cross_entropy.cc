@@ -143,7 +143,7 @@ template <class T>
 void Gradient(const LogitRows& rows, const int32_t* targets, const float* lse, float factor,
               void* to) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = rows.n;
+  const int64_t n = rows.n;
   const V factor_v = hn::Set(d, factor);
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const T* x = static_cast<const T*>(rows.logits) + r * n;
@@ -157,16 +157,10 @@ void Gradient(const LogitRows& rows, const int32_t* targets, const float* lse, f
     const V target = hn::Set(d, Widened(x[targets[r]]));
     const V p = FastExp(d, hn::Sub(target, lse_v));
     const float at_target = hn::GetLane(hn::Mul(hn::Sub(p, hn::Set(d, 1.0f)), factor_v));
-    int64_t e = 0;
-    for (; e + lanes <= n; e += lanes) {
-      const V p_e = FastExp(d, hn::Sub(LoadFloats(d, x + e), lse_v));
-      StoreFloats(hn::Mul(p_e, factor_v), d, y + e);
-    }
-    if (e < n) {
-      const FloatTail<D> tail(d, n - e);
-      const V p_e = FastExp(d, hn::Sub(tail.Load(d, x + e), lse_v));
-      tail.Store(hn::Mul(p_e, factor_v), d, y + e);
-    }
+    ForVectors(d, 0, n, [=](const auto& io, int64_t e) HWY_ATTR {
+      const V p_e = FastExp(d, hn::Sub(io.Load(d, x + e), lse_v));
+      io.Store(hn::Mul(p_e, factor_v), d, y + e);
+    });
     Put(at_target, y + targets[r]);
   }
 }

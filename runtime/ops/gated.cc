@@ -52,15 +52,9 @@ void Apply(const void* const* in, void* const* out, int64_t begin, int64_t end) 
   const T* gate = static_cast<const T*>(in[0]);
   const T* up = static_cast<const T*>(in[1]);
   T* y = static_cast<T*>(out[0]);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) {
-    StoreFloats(Value<F>(LoadFloats(d, gate + i), LoadFloats(d, up + i)), d, y + i);
-  }
-  if (i < end) {
-    const FloatTail<D> tail(d, end - i);
-    tail.Store(Value<F>(tail.Load(d, gate + i), tail.Load(d, up + i)), d, y + i);
-  }
+  ForVectors(d, begin, end, [=](const auto& io, int64_t i) HWY_ATTR {
+    io.Store(Value<F>(io.Load(d, gate + i), io.Load(d, up + i)), d, y + i);
+  });
 }
 
 template <class T, class F>
@@ -71,22 +65,13 @@ void ApplyGrad(const void* const* in, void* const* out, int64_t begin, int64_t e
   const T* dy = static_cast<const T*>(in[2]);
   T* dgate = static_cast<T*>(out[0]);
   T* dup = static_cast<T*>(out[1]);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  V value, derivative;
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) {
-    const V g = LoadFloats(d, dy + i), u = LoadFloats(d, up + i);
-    F::Both(d, LoadFloats(d, gate + i), &value, &derivative);
-    StoreFloats(hn::Mul(hn::Mul(g, u), derivative), d, dgate + i);
-    StoreFloats(hn::Mul(g, value), d, dup + i);
-  }
-  if (i < end) {
-    const FloatTail<D> tail(d, end - i);
-    const V g = tail.Load(d, dy + i), u = tail.Load(d, up + i);
-    F::Both(d, tail.Load(d, gate + i), &value, &derivative);
-    tail.Store(hn::Mul(hn::Mul(g, u), derivative), d, dgate + i);
-    tail.Store(hn::Mul(g, value), d, dup + i);
-  }
+  ForVectors(d, begin, end, [=](const auto& io, int64_t i) HWY_ATTR {
+    const V g = io.Load(d, dy + i), u = io.Load(d, up + i);
+    V value, derivative;
+    F::Both(d, io.Load(d, gate + i), &value, &derivative);
+    io.Store(hn::Mul(hn::Mul(g, u), derivative), d, dgate + i);
+    io.Store(hn::Mul(g, value), d, dup + i);
+  });
 }
 
 template <class F>
@@ -96,21 +81,7 @@ GatedFns Fns(DType dtype) {
 }
 
 GatedFns Select(DType dtype, ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kRelu:
-      return Fns<Relu>(dtype);
-    case ActivationKind::kGelu:
-      return Fns<Gelu>(dtype);
-    case ActivationKind::kGeluTanh:
-      return Fns<GeluTanh>(dtype);
-    case ActivationKind::kSilu:
-      return Fns<Silu>(dtype);
-    case ActivationKind::kTanh:
-      return Fns<Tanh>(dtype);
-    case ActivationKind::kSigmoid:
-      return Fns<Sigmoid>(dtype);
-  }
-  return Fns<Relu>(dtype);
+  return WithActivation(kind, [dtype](auto f) { return Fns<decltype(f)>(dtype); });
 }
 
 }  // namespace

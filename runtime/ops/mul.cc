@@ -56,15 +56,9 @@ using V = hn::Vec<D>;
 template <class T, class B>
 void Products(const T* a, const B* b, T* y, int64_t n) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    StoreFloats(hn::Mul(LoadFloats(d, a + i), LoadFloats(d, b + i)), d, y + i);
-  }
-  if (i < n) {
-    const FloatTail<D> tail(d, n - i);
-    tail.Store(hn::Mul(tail.Load(d, a + i), tail.Load(d, b + i)), d, y + i);
-  }
+  ForVectors(d, 0, n, [=](const auto& io, int64_t i) HWY_ATTR {
+    io.Store(hn::Mul(io.Load(d, a + i), io.Load(d, b + i)), d, y + i);
+  });
 }
 
 template <class T>
@@ -77,15 +71,9 @@ template <class T>
 void Scaled(const T* a, float b, T* y, int64_t n) {
   const D d;
   const V factor = hn::Set(d, b);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    StoreFloats(hn::Mul(LoadFloats(d, a + i), factor), d, y + i);
-  }
-  if (i < n) {
-    const FloatTail<D> tail(d, n - i);
-    tail.Store(hn::Mul(tail.Load(d, a + i), factor), d, y + i);
-  }
+  ForVectors(d, 0, n, [=](const auto& io, int64_t i) HWY_ATTR {
+    io.Store(hn::Mul(io.Load(d, a + i), factor), d, y + i);
+  });
 }
 
 template <class T>
@@ -134,23 +122,13 @@ float Dot(const T* a, const T* b, int64_t rows, int64_t n, int64_t stride) {
 template <int kRows, bool kAdd, class T>
 void AddProducts(const T* a, const T* b, int64_t n, float* y) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t j = 0;
-  for (; j + lanes <= n; j += lanes) {
-    V sum = kAdd ? hn::LoadU(d, y + j) : hn::Zero(d);
+  ForVectors(d, 0, n, [=](const auto& io, int64_t j) HWY_ATTR {
+    V sum = kAdd ? io.Load(d, y + j) : hn::Zero(d);
     for (int k = 0; k < kRows; ++k) {
-      sum = hn::MulAdd(LoadFloats(d, a + k * n + j), LoadFloats(d, b + k * n + j), sum);
+      sum = hn::MulAdd(io.Load(d, a + k * n + j), io.Load(d, b + k * n + j), sum);
     }
-    hn::StoreU(sum, d, y + j);
-  }
-  if (j < n) {
-    const FloatTail<D> tail(d, n - j);
-    V sum = kAdd ? tail.Load(d, y + j) : hn::Zero(d);
-    for (int k = 0; k < kRows; ++k) {
-      sum = hn::MulAdd(tail.Load(d, a + k * n + j), tail.Load(d, b + k * n + j), sum);
-    }
-    tail.Store(sum, d, y + j);
-  }
+    io.Store(sum, d, y + j);
+  });
 }
 
 template <class T>

@@ -21,27 +21,17 @@ void Add(const void* left, const void* right, void* to, int64_t begin, int64_t e
   const T* a = static_cast<const T*>(left);
   const T* b = static_cast<const T*>(right);
   T* sum = static_cast<T*>(to);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) {
-    StoreFloats(hn::Add(LoadFloats(d, a + i), LoadFloats(d, b + i)), d, sum + i);
-  }
-  if (i < end) {
-    const FloatTail<D> tail(d, end - i);
-    tail.Store(hn::Add(tail.Load(d, a + i), tail.Load(d, b + i)), d, sum + i);
-  }
+  ForVectors(d, begin, end, [=](const auto& io, int64_t i) HWY_ATTR {
+    io.Store(hn::Add(io.Load(d, a + i), io.Load(d, b + i)), d, sum + i);
+  });
 }
 
 template <class From, class To>
 void Convert(const From* from, To* to, int64_t n) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) StoreFloats(LoadFloats(d, from + i), d, to + i);
-  if (i < n) {
-    const FloatTail<D> tail(d, n - i);
-    tail.Store(tail.Load(d, from + i), d, to + i);
-  }
+  ForVectors(d, 0, n, [=](const auto& io, int64_t i) HWY_ATTR {
+    io.Store(io.Load(d, from + i), d, to + i);
+  });
 }
 
 NormRowFns Select(DType dtype) {

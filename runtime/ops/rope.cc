@@ -81,10 +81,7 @@ void CosAndSin(const double* angles, int64_t n, float* cosines, float* sines) {
 template <class T>
 void Rotate(const Rotation& rotation, int64_t begin, int64_t end, void* scratch) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t half = rotation.half;
-  const int64_t last = (half - 1) / lanes * lanes;
-  const FloatTail<D> tail(d, half - last);
   const hn::ScalableTag<double> wide;
   const int64_t wide_lanes = static_cast<int64_t>(hn::Lanes(wide));
   double* angles = static_cast<double*>(scratch);
@@ -106,20 +103,16 @@ void Rotate(const Rotation& rotation, int64_t begin, int64_t end, void* scratch)
     for (int64_t t = 0; t < tokens; ++t) {
       const float* cosine = cosines + t * half;
       const float* sine = sines + t * half;
-      const V last_c = tail.Load(d, cosine + last), last_s = tail.Load(d, sine + last);
       for (int64_t head = 0; head < rotation.heads; ++head) {
         const int64_t at = (first + t) * width + head * 2 * half;
         const T* x = static_cast<const T*>(rotation.x) + at;
         T* y = static_cast<T*>(rotation.y) + at;
-        for (int64_t i = 0; i < last; i += lanes) {
-          const V c = hn::LoadU(d, cosine + i), s = hn::LoadU(d, sine + i);
-          const V a = LoadFloats(d, x + i), b = LoadFloats(d, x + half + i);
-          StoreFloats(hn::NegMulAdd(b, s, hn::Mul(a, c)), d, y + i);
-          StoreFloats(hn::MulAdd(a, s, hn::Mul(b, c)), d, y + half + i);
-        }
-        const V a = tail.Load(d, x + last), b = tail.Load(d, x + half + last);
-        tail.Store(hn::NegMulAdd(b, last_s, hn::Mul(a, last_c)), d, y + last);
-        tail.Store(hn::MulAdd(a, last_s, hn::Mul(b, last_c)), d, y + half + last);
+        ForVectors(d, 0, half, [=](const auto& io, int64_t i) HWY_ATTR {
+          const V c = io.Load(d, cosine + i), s = io.Load(d, sine + i);
+          const V a = io.Load(d, x + i), b = io.Load(d, x + half + i);
+          io.Store(hn::NegMulAdd(b, s, hn::Mul(a, c)), d, y + i);
+          io.Store(hn::MulAdd(a, s, hn::Mul(b, c)), d, y + half + i);
+        });
       }
     }
   }

@@ -28,20 +28,11 @@ using V = hn::Vec<D>;
 template <int kRows, bool kAdd, class T>
 void AddRows(const T* x, int64_t n, int64_t stride, float* y) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t j = 0;
-  for (; j + lanes <= n; j += lanes) {
-    V sum = kAdd ? hn::LoadU(d, y + j) : LoadFloats(d, x + j);
-    for (int k = kAdd ? 0 : 1; k < kRows; ++k)
-      sum = hn::Add(sum, LoadFloats(d, x + k * stride + j));
-    hn::StoreU(sum, d, y + j);
-  }
-  if (j < n) {
-    const FloatTail<D> tail(d, n - j);
-    V sum = kAdd ? tail.Load(d, y + j) : tail.Load(d, x + j);
-    for (int k = kAdd ? 0 : 1; k < kRows; ++k) sum = hn::Add(sum, tail.Load(d, x + k * stride + j));
-    tail.Store(sum, d, y + j);
-  }
+  ForVectors(d, 0, n, [=](const auto& io, int64_t j) HWY_ATTR {
+    V sum = kAdd ? io.Load(d, y + j) : io.Load(d, x + j);
+    for (int k = kAdd ? 0 : 1; k < kRows; ++k) sum = hn::Add(sum, io.Load(d, x + k * stride + j));
+    io.Store(sum, d, y + j);
+  });
 }
 
 constexpr int kTogether = 8;

@@ -43,28 +43,18 @@ struct Act {
 template <class F, class T, bool kKeepDerivative>
 void EpilogueRows(const EpilogueArgs& f) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t whole = f.columns / lanes * lanes;
-  const FloatTail<D> tail(d, whole < f.columns ? f.columns - whole : 1);
   for (int64_t i = 0; i < f.rows; ++i) {
     const float* sum = f.sum + i * f.ld_sum;
     const T* operand = F::kReads ? static_cast<const T*>(f.operand) + i * f.ld : nullptr;
     T* derivatives = kKeepDerivative ? static_cast<T*>(f.derivative) + i * f.ld : nullptr;
     T* out = static_cast<T*>(f.out) + i * f.ld;
-    for (int64_t j = 0; j < whole; j += lanes) {
-      const V s = hn::LoadU(d, sum + j);
-      const V x = F::kReads ? LoadFloats(d, operand + j) : s;
+    ForVectors(d, 0, f.columns, [=](const auto& io, int64_t j) HWY_ATTR {
+      const V s = io.Load(d, sum + j);
+      const V x = F::kReads ? io.Load(d, operand + j) : s;
       V derivative;
-      StoreFloats(F::Of(s, x, &derivative), d, out + j);
-      if (kKeepDerivative) StoreFloats(derivative, d, derivatives + j);
-    }
-    if (whole < f.columns) {
-      const V s = tail.Load(d, sum + whole);
-      const V x = F::kReads ? tail.Load(d, operand + whole) : s;
-      V derivative;
-      tail.Store(F::Of(s, x, &derivative), d, out + whole);
-      if (kKeepDerivative) tail.Store(derivative, d, derivatives + whole);
-    }
+      io.Store(F::Of(s, x, &derivative), d, out + j);
+      if (kKeepDerivative) io.Store(derivative, d, derivatives + j);
+    });
   }
 }
 
@@ -82,24 +72,6 @@ EpilogueFn ForType(DType out) {
   return out == DType::kBF16 ? &RunEpilogue<F, uint16_t> : &RunEpilogue<F, float>;
 }
 
-EpilogueFn ForActivation(ActivationKind activation, DType out) {
-  switch (activation) {
-    case ActivationKind::kRelu:
-      return ForType<Act<Relu>>(out);
-    case ActivationKind::kGelu:
-      return ForType<Act<Gelu>>(out);
-    case ActivationKind::kGeluTanh:
-      return ForType<Act<GeluTanh>>(out);
-    case ActivationKind::kSilu:
-      return ForType<Act<Silu>>(out);
-    case ActivationKind::kTanh:
-      return ForType<Act<Tanh>>(out);
-    case ActivationKind::kSigmoid:
-      return ForType<Act<Sigmoid>>(out);
-  }
-  return ForType<Act<Relu>>(out);
-}
-
 EpilogueFn Select(Epilogue epilogue, ActivationKind activation, DType out) {
   switch (epilogue) {
     case Epilogue::kStore:
@@ -109,7 +81,7 @@ EpilogueFn Select(Epilogue epilogue, ActivationKind activation, DType out) {
     case Epilogue::kMul:
       return ForType<MulOperand>(out);
     case Epilogue::kActivation:
-      return ForActivation(activation, out);
+      return WithActivation(activation, [out](auto f) { return ForType<Act<decltype(f)>>(out); });
   }
   return ForType<Store>(out);
 }

@@ -13,6 +13,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "runtime/kernels/simd/activation_kind.h"
 #include "runtime/kernels/simd/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -136,6 +137,26 @@ struct Sigmoid {
     *derivative = hn::Mul(*value, rest);
   }
 };
+
+// select(F()), F the function of that kind.
+template <class Select>
+auto WithActivation(ActivationKind kind, const Select& select) {
+  switch (kind) {
+    case ActivationKind::kRelu:
+      return select(Relu());
+    case ActivationKind::kGelu:
+      return select(Gelu());
+    case ActivationKind::kGeluTanh:
+      return select(GeluTanh());
+    case ActivationKind::kSilu:
+      return select(Silu());
+    case ActivationKind::kTanh:
+      return select(Tanh());
+    case ActivationKind::kSigmoid:
+      return select(Sigmoid());
+  }
+  return select(Relu());
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace plumb

@@ -125,6 +125,29 @@ class FloatTail {
   Tail<hn::Rebind<uint16_t, D>> bf16_;
 };
 
+// A whole vector, with the interface of FloatTail.
+template <class D>
+struct WholeFloats {
+  template <class T>
+  HWY_INLINE hn::Vec<D> Load(D d, const T* HWY_RESTRICT from) const {
+    return LoadFloats(d, from);
+  }
+  template <class T>
+  HWY_INLINE void Store(hn::Vec<D> v, D d, T* HWY_RESTRICT to) const {
+    StoreFloats(v, d, to);
+  }
+};
+
+// body(io, i) for each vector of elements [begin, end), i its first: io is WholeFloats, and for a
+// last, partial vector FloatTail. The body is a lambda with HWY_ATTR.
+template <class D, class Body>
+HWY_INLINE void ForVectors(D d, int64_t begin, int64_t end, const Body& body) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) body(WholeFloats<D>(), i);
+  if (i < end) body(FloatTail<D>(d, end - i), i);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace plumb
 HWY_AFTER_NAMESPACE();
