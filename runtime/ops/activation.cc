@@ -3,7 +3,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/simd/activation_kind.h"
-#include "runtime/kernels/simd/element_tasks.h"
+#include "runtime/ops/elementwise_kernel.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 
@@ -19,11 +19,9 @@
 namespace plumb {
 namespace {
 
-// For elements [begin, end) of operands that are all f32 or all bf16.
 struct ActivationFns {
-  void (*value)(const void* x, void* y, int64_t begin, int64_t end);  // y may be x
-  // dx may be x or dy.
-  void (*grad)(const void* x, const void* dy, void* dx, int64_t begin, int64_t end);
+  ElementwiseFn value;  // of x
+  ElementwiseFn grad;   // of x, dy
 };
 
 }  // namespace
@@ -53,21 +51,21 @@ HWY_INLINE V Derivative(V x) {
 }
 
 template <class T, class F>
-void Apply(const void* from, void* to, int64_t begin, int64_t end) {
+void Apply(const void* const* in, void* const* out, int64_t begin, int64_t end) {
   const D d;
-  const T* x = static_cast<const T*>(from);
-  T* y = static_cast<T*>(to);
+  const T* x = static_cast<const T*>(in[0]);
+  T* y = static_cast<T*>(out[0]);
   ForVectors(d, begin, end, [=](const auto& io, int64_t i) HWY_ATTR {
     io.Store(Value<F>(io.Load(d, x + i)), d, y + i);
   });
 }
 
 template <class T, class F>
-void ApplyGrad(const void* values, const void* gradient, void* to, int64_t begin, int64_t end) {
+void ApplyGrad(const void* const* in, void* const* out, int64_t begin, int64_t end) {
   const D d;
-  const T* x = static_cast<const T*>(values);
-  const T* dy = static_cast<const T*>(gradient);
-  T* dx = static_cast<T*>(to);
+  const T* x = static_cast<const T*>(in[0]);
+  const T* dy = static_cast<const T*>(in[1]);
+  T* dx = static_cast<T*>(out[0]);
   ForVectors(d, begin, end, [=](const auto& io, int64_t i) HWY_ATTR {
     io.Store(hn::Mul(io.Load(d, dy + i), Derivative<F>(io.Load(d, x + i))), d, dx + i);
   });
@@ -112,27 +110,12 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
   return {b.Apply("act_grad", {node.inputs[0], d_outputs[0]}, node.attrs)};
 }
 
-class ActKernel : public Kernel {
- public:
-  ActKernel(const TensorType& x, ActivationKind kind)
-      : tasks_(x.num_elements(), kCost),
-        value_(HWY_DYNAMIC_DISPATCH(Select)(x.dtype, kind).value) {}
-
-  absl::Status Run(const KernelArgs& args) const override {
-    tasks_.Run(args.threads,
-               [&](int64_t begin, int64_t end) { value_(args.in[0], args.out[0], begin, end); });
-    return absl::OkStatus();
-  }
-
- private:
-  ElementTasks tasks_;
-  decltype(ActivationFns::value) value_;
-};
-
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
-  return std::make_unique<ActKernel>(types.in(0), kind);
+  return std::make_unique<ElementwiseKernel>(
+      types.in(0).num_elements(), kCost,
+      HWY_DYNAMIC_DISPATCH(Select)(types.in(0).dtype, kind).value);
 }
 
 absl::Status Reference(const ReferenceArgs& args) {
@@ -154,27 +137,12 @@ absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
   return std::vector<TensorType>{types.in(0)};
 }
 
-class ActGradKernel : public Kernel {
- public:
-  ActGradKernel(const TensorType& x, ActivationKind kind)
-      : tasks_(x.num_elements(), kCost), grad_(HWY_DYNAMIC_DISPATCH(Select)(x.dtype, kind).grad) {}
-
-  absl::Status Run(const KernelArgs& args) const override {
-    tasks_.Run(args.threads, [&](int64_t begin, int64_t end) {
-      grad_(args.in[0], args.in[1], args.out[0], begin, end);
-    });
-    return absl::OkStatus();
-  }
-
- private:
-  ElementTasks tasks_;
-  decltype(ActivationFns::grad) grad_;
-};
-
 absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
-  return std::make_unique<ActGradKernel>(types.in(0), kind);
+  return std::make_unique<ElementwiseKernel>(
+      types.in(0).num_elements(), kCost,
+      HWY_DYNAMIC_DISPATCH(Select)(types.in(0).dtype, kind).grad);
 }
 
 absl::Status ReferenceGrad(const ReferenceArgs& args) {

@@ -3,7 +3,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/simd/activation_kind.h"
-#include "runtime/kernels/simd/element_tasks.h"
+#include "runtime/ops/elementwise_kernel.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 
@@ -19,12 +19,9 @@
 namespace plumb {
 namespace {
 
-// For elements [begin, end) of operands that are all f32 or all bf16: in = {gate, up, (dy)}, out =
-// {y} or {dgate, dup}. A result may be any of the operands: each block of lanes is read before it
-// is written.
 struct GatedFns {
-  void (*value)(const void* const* in, void* const* out, int64_t begin, int64_t end);
-  void (*grad)(const void* const* in, void* const* out, int64_t begin, int64_t end);
+  ElementwiseFn value;  // y of gate, up
+  ElementwiseFn grad;   // dgate, dup of gate, up, dy
 };
 
 }  // namespace
@@ -123,27 +120,12 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
   return d_inputs;
 }
 
-class GatedKernel : public Kernel {
- public:
-  GatedKernel(const TensorType& gate, ActivationKind kind)
-      : tasks_(gate.num_elements(), kCost),
-        value_(HWY_DYNAMIC_DISPATCH(Select)(gate.dtype, kind).value) {}
-
-  absl::Status Run(const KernelArgs& args) const override {
-    tasks_.Run(args.threads,
-               [&](int64_t begin, int64_t end) { value_(args.in, args.out, begin, end); });
-    return absl::OkStatus();
-  }
-
- private:
-  ElementTasks tasks_;
-  decltype(GatedFns::value) value_;
-};
-
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
-  return std::make_unique<GatedKernel>(types.in(0), kind);
+  return std::make_unique<ElementwiseKernel>(
+      types.in(0).num_elements(), kCost,
+      HWY_DYNAMIC_DISPATCH(Select)(types.in(0).dtype, kind).value);
 }
 
 absl::Status Reference(const ReferenceArgs& args) {
@@ -164,27 +146,12 @@ absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
   return std::vector<TensorType>{types.in(0), types.in(1)};
 }
 
-class GatedGradKernel : public Kernel {
- public:
-  GatedGradKernel(const TensorType& gate, ActivationKind kind)
-      : tasks_(gate.num_elements(), kCost),
-        grad_(HWY_DYNAMIC_DISPATCH(Select)(gate.dtype, kind).grad) {}
-
-  absl::Status Run(const KernelArgs& args) const override {
-    tasks_.Run(args.threads,
-               [&](int64_t begin, int64_t end) { grad_(args.in, args.out, begin, end); });
-    return absl::OkStatus();
-  }
-
- private:
-  ElementTasks tasks_;
-  decltype(GatedFns::grad) grad_;
-};
-
 absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
-  return std::make_unique<GatedGradKernel>(types.in(0), kind);
+  return std::make_unique<ElementwiseKernel>(
+      types.in(0).num_elements(), kCost,
+      HWY_DYNAMIC_DISPATCH(Select)(types.in(0).dtype, kind).grad);
 }
 
 absl::Status ReferenceGrad(const ReferenceArgs& args) {

@@ -6,7 +6,7 @@
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
-#include "runtime/kernels/simd/element_tasks.h"
+#include "runtime/ops/elementwise_kernel.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/sum_rows.h"
@@ -32,8 +32,7 @@ struct MulRows {
 
 // The functions for one thread. Tensors are all f32 or all bf16; vectors are f32.
 struct MulFns {
-  // y[i] = a[i] b[i], begin <= i < end. y may be a.
-  void (*elementwise)(const void* a, const void* b, void* y, int64_t begin, int64_t end);
+  ElementwiseFn elementwise;  // y[i] = a[i] b[i]
   // y[i] = a[i] b[l(i)]. y may be a.
   void (*grouped)(const void* a, const float* b, void* y, const MulRows& rows);
   // y[l] = sum over rows and group l of a b.
@@ -62,9 +61,9 @@ void Products(const T* a, const B* b, T* y, int64_t n) {
 }
 
 template <class T>
-void Elementwise(const void* a, const void* b, void* y, int64_t begin, int64_t end) {
-  Products(static_cast<const T*>(a) + begin, static_cast<const T*>(b) + begin,
-           static_cast<T*>(y) + begin, end - begin);
+void Elementwise(const void* const* in, void* const* out, int64_t begin, int64_t end) {
+  Products(static_cast<const T*>(in[0]) + begin, static_cast<const T*>(in[1]) + begin,
+           static_cast<T*>(out[0]) + begin, end - begin);
 }
 
 template <class T>
@@ -215,24 +214,6 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
   return d_inputs;
 }
 
-class MulAlikeKernel : public Kernel {
- public:
-  explicit MulAlikeKernel(const TensorType& a)
-      : tasks_(a.num_elements(), 1),
-        elementwise_(HWY_DYNAMIC_DISPATCH(Select)(a.dtype).elementwise) {}
-
-  absl::Status Run(const KernelArgs& args) const override {
-    tasks_.Run(args.threads, [&](int64_t begin, int64_t end) {
-      elementwise_(args.in[0], args.in[1], args.out[0], begin, end);
-    });
-    return absl::OkStatus();
-  }
-
- private:
-  ElementTasks tasks_;
-  decltype(MulFns::elementwise) elementwise_;
-};
-
 class MulGroupedKernel : public Kernel {
  public:
   MulGroupedKernel(const TensorType& a, int64_t size)
@@ -257,7 +238,10 @@ class MulGroupedKernel : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   const TensorType& a = types.in(0);
-  if (types.in(1) == a) return std::make_unique<MulAlikeKernel>(a);
+  if (types.in(1) == a) {
+    return std::make_unique<ElementwiseKernel>(a.num_elements(), 1,
+                                               HWY_DYNAMIC_DISPATCH(Select)(a.dtype).elementwise);
+  }
   return std::make_unique<MulGroupedKernel>(a, types.in(1).num_elements());
 }
 
