@@ -2,6 +2,7 @@
 # processor: kernels choose their instruction set when they run.
 option(PLUMB_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(PLUMB_UNITY "Compile the sources of a module together: a third of the time, from scratch" OFF)
 option(PLUMB_SANITIZE "Build with address and undefined-behaviour sanitizers" OFF)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -30,6 +31,11 @@ if(PLUMB_SANITIZE)
                       -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=address,undefined)
 endif()
+
+# What Highway compiles kernels for, each of them once more: AVX2 and AVX3 on x86, and the fallback
+# without vectors, which cannot be left out. Older processors get that; what lies between would double
+# the code for nothing. KernelTarget() says which was chosen.
+set(PLUMB_HIGHWAY_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
 
 find_program(PLUMB_CCACHE ccache)
 if(PLUMB_CCACHE)

@@ -1,5 +1,27 @@
 include(GNUInstallDirs)
 
+# plumb_unity(<target>...)
+#   Compiles the sources of each target together (PLUMB_UNITY), those aside that Highway compiles once
+#   for each instruction set: such a file includes itself.
+function(plumb_unity)
+  if(NOT PLUMB_UNITY)
+    return()
+  endif()
+  foreach(target IN LISTS ARGN)
+    get_target_property(sources ${target} SOURCES)
+    foreach(source IN LISTS sources)
+      get_filename_component(path "${source}" ABSOLUTE)
+      if(EXISTS "${path}")
+        file(STRINGS "${path}" dispatched REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
+        if(dispatched)
+          set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+        endif()
+      endif()
+    endforeach()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  endforeach()
+endfunction()
+
 # plumb_module(<name> SOURCES <files> [PUBLIC <targets>] [PRIVATE <targets>])
 #   A module of the runtime: the static library plumb_<name>. Its dependencies are the whole truth about
 #   what it may include.
@@ -8,6 +30,7 @@ function(plumb_module name)
   add_library(plumb_${name} STATIC ${arg_SOURCES})
   target_include_directories(plumb_${name} PUBLIC "${PROJECT_SOURCE_DIR}")
   target_link_libraries(plumb_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+  plumb_unity(plumb_${name})
 endfunction()
 
 # plumb_norm_plugin(<id> SOURCES <files> [LIBRARIES <targets>])
@@ -23,6 +46,7 @@ function(plumb_norm_plugin id)
   set_target_properties(plumb_norm_${id} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}")
   target_compile_options(plumb_norm_${id} PRIVATE $<$<CONFIG:Release>:-O3>)
+  target_compile_definitions(plumb_norm_${id} PRIVATE "${PLUMB_HIGHWAY_DEFINITIONS}")
   # The loader refuses a library that others may write to, whatever the umask here is.
   add_custom_command(TARGET plumb_norm_${id} POST_BUILD
     COMMAND chmod go-w "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}" "$<TARGET_FILE:plumb_norm_${id}>")
@@ -41,6 +65,7 @@ function(plumb_test name)
     PLUMB_BUILD_DIR="${PROJECT_BINARY_DIR}"
     PLUMB_TEST_PLUGIN_DIR="${PLUMB_PLUGIN_OUTPUT_DIRECTORY}")
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gmock GTest::gtest GTest::gtest_main)
+  plumb_unity(${name})
   if(arg_DEPENDS)
     add_dependencies(${name} ${arg_DEPENDS})
   endif()

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/compare/statistics.h"
 #include "cli/output.h"
 #include "cli/write_file.h"
 
@@ -19,8 +20,6 @@ namespace plumb::cli {
 namespace {
 
 constexpr char kFormat[] = "plumb-compare-run";
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 std::string ResultPath(const std::string& directory) {
   return absl::StrCat(directory, "/result.json");
 }

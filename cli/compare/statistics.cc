@@ -8,8 +8,6 @@
 namespace plumb::cli {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 // The continued fraction of the incomplete beta function (DLMF 8.17.22) by Lentz's method, which
 // converges fast for x < (a + 1) / (a + b + 2).
 double BetaFraction(double a, double b, double x) {

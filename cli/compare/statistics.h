@@ -4,10 +4,13 @@
 #define PLUMB_CLI_COMPARE_STATISTICS_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
 namespace plumb::cli {
+
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();  // there is no such figure
 
 struct MeanAndSd {
   int64_t n = 0;

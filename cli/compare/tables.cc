@@ -8,12 +8,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "cli/compare/statistics.h"
 #include "cli/output.h"
 
 namespace plumb::cli {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Cell TextCell(std::string text) { return {std::move(text), kNaN, kNaN}; }
 Cell CountCell(int64_t n) { return {WithCommas(n), static_cast<double>(n), kNaN}; }

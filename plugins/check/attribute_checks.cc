@@ -18,9 +18,9 @@ namespace {
 
 constexpr size_t kMaxChoices = 64;
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr uint32_t kDims[] = {64, 768, 4096, 1, 2, 3, 7, 8, 16, 100, 1000};
+constexpr uint32_t kAttributeDims[] = {64, 768, 4096, 1, 2, 3, 7, 8, 16, 100, 1000};
 
-using Values = std::vector<plumb_attr_value>;
+using AttrValues = std::vector<plumb_attr_value>;
 
 // A value of one attribute, and how messages call it.
 struct Tried {
@@ -57,7 +57,8 @@ struct Created {
 };
 
 // Calls create() with `capacity` bytes for its words (0: none, and NULL), and ends what it made.
-Created Create(const plumb_norm_plugin& norm, uint32_t dim, const Values& values, size_t capacity) {
+Created Create(const plumb_norm_plugin& norm, uint32_t dim, const AttrValues& values,
+               size_t capacity) {
   constexpr size_t kCapacity = 512;
   constexpr char kCanary = 0x5a;
   char err[kCapacity + 64];
@@ -173,11 +174,11 @@ std::vector<Tried> EdgeValues(const plumb_attr_def& def) {
 }
 
 // create() must take the values for some dim, and refuse others with words if at all.
-void CheckTaken(const plumb_norm_plugin& norm, const Values& values, const std::string& what,
+void CheckTaken(const plumb_norm_plugin& norm, const AttrValues& values, const std::string& what,
                 Report* report) {
   std::string refusal;
   bool taken = false;
-  for (const uint32_t dim : kDims) {
+  for (const uint32_t dim : kAttributeDims) {
     const Created created = Create(norm, dim, values, kCapacity);
     const std::string where = absl::StrFormat("create(dim=%d) with %s", dim, what);
     if (created.overran) report->Fail(where + " writes behind the end of err");
@@ -239,7 +240,7 @@ std::vector<Tried> BadValues(const plumb_attr_def& def) {
   return bad;
 }
 
-void CheckRefused(const plumb_norm_plugin& norm, const Values& values, const std::string& what,
+void CheckRefused(const plumb_norm_plugin& norm, const AttrValues& values, const std::string& what,
                   Report* report) {
   constexpr uint32_t kDim = 64;
   for (const size_t capacity : {kCapacity, size_t{8}, size_t{1}, size_t{0}}) {
@@ -279,7 +280,7 @@ void CheckSchema(const Subject& subject, Report* report) {
   CheckTaken(norm, DefaultValues(norm), "the defaults", report);
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
     for (const Tried& tried : EdgeValues(AttrOf(norm, i))) {
-      Values values = DefaultValues(norm);
+      AttrValues values = DefaultValues(norm);
       values[i] = tried.value;
       CheckTaken(norm, values, tried.name, report);
     }
@@ -292,7 +293,7 @@ void CheckBadAttributes(const Subject& subject, Report* report) {
     const plumb_attr_def& def = AttrOf(norm, i);
     if (!IsName(def.name)) continue;  // M2
     for (const Tried& tried : BadValues(def)) {
-      Values values = DefaultValues(norm);
+      AttrValues values = DefaultValues(norm);
       values[i] = tried.value;
       CheckRefused(norm, values, tried.name, report);
     }

@@ -14,10 +14,10 @@
 namespace plumb::check {
 namespace {
 
-constexpr uint32_t kDims[] = {1, 2, 3, 8, 17, 64, 768, 4096};
+constexpr uint32_t kLayoutDims[] = {1, 2, 3, 8, 17, 64, 768, 4096};
 constexpr uint32_t kMaxTensors = 64;
-constexpr uint32_t kTensorDefSizeV1 = 80;
-constexpr uint32_t kMaxStride = 4096;
+constexpr uint32_t kTensorDefBytes = 80;
+constexpr uint32_t kLongestStride = 4096;
 constexpr uint64_t kMaxElements = uint64_t{1} << 31;
 constexpr uint64_t kMaxScratch = uint64_t{64} << 20;
 
@@ -101,10 +101,10 @@ bool CheckTensors(const Instance& instance, const std::string& where, Report* re
     return false;
   }
   const bool any = layout.n_params + layout.n_buffers > 0;
-  if (any && (layout.tensor_stride < kTensorDefSizeV1 || layout.tensor_stride > kMaxStride ||
+  if (any && (layout.tensor_stride < kTensorDefBytes || layout.tensor_stride > kLongestStride ||
               layout.tensor_stride % 8 != 0)) {
     report->Fail(absl::StrFormat("%s: tensor_stride is %d; norm ABI 1.0 has %d", where,
-                                 layout.tensor_stride, kTensorDefSizeV1));
+                                 layout.tensor_stride, kTensorDefBytes));
     return false;
   }
   std::set<std::string> names;
@@ -165,7 +165,7 @@ void CheckSizes(const Instance& instance, const std::string& where, Report* repo
 
 void CheckLayout(const Subject& subject, Report* report) {
   const plumb_norm_plugin& norm = *subject.norm;
-  for (const uint32_t dim : kDims) {
+  for (const uint32_t dim : kLayoutDims) {
     if (!AcceptsDim(norm, dim)) continue;
     const std::string where = absl::StrFormat("dim=%d", dim);
     const Instance first(norm, dim);

@@ -17,7 +17,7 @@
 namespace plumb::check {
 namespace {
 
-constexpr int64_t kRows = 9;
+constexpr int64_t kOperandRows = 9;
 
 double LeastNormal(uint32_t dtype) {
   return dtype == PLUMB_F64 ? std::numeric_limits<double>::min()
@@ -40,7 +40,7 @@ void Fill(Filling filling, int64_t step, Rows* rows) {
 // A step on rows of which some elements, and some parameters where `parameters`, are filled.
 Outcome StepOn(const Instance& instance, uint32_t dtype, uint64_t seed, Filling filling,
                bool parameters, bool flush) {
-  NormRun run(instance, dtype, kRows, seed);
+  NormRun run(instance, dtype, kOperandRows, seed);
   Fill(filling, 3, &run.x);
   Fill(filling, 4, &run.dy);
   for (size_t i = 0; parameters && i < run.params.size(); ++i) Fill(filling, 5, &run.params[i]);
@@ -77,7 +77,7 @@ std::string FirstUnlike(const Outcome& got, const Outcome& must, const NormRun& 
 }
 
 void CheckInstance(const Instance& instance, uint32_t dtype, uint64_t seed, Report* report) {
-  const NormRun named(instance, dtype, kRows, seed);
+  const NormRun named(instance, dtype, kOperandRows, seed);
   for (const bool parameters : {false, true}) {
     if (parameters && instance.layout().n_params == 0) continue;
     const Outcome zeros =

@@ -17,9 +17,9 @@
 namespace plumb::check {
 namespace {
 
-constexpr int64_t kRows = 16;
-constexpr int kSamples = 15;
-constexpr double kSampleSeconds = 1e-4;
+constexpr int64_t kDenormalRows = 16;
+constexpr int kDenormalSamples = 15;
+constexpr double kDenormalSampleSeconds = 1e-4;
 constexpr double kWarn = 2.0, kNote = 1.2;
 
 void FillDenormal(Rows* rows) {
@@ -34,9 +34,9 @@ void FillDenormal(Rows* rows) {
 // How many times longer `slow` takes than `plain`: the best of several of each, interleaved.
 template <class Plain, class Slow>
 double Ratio(const Plain& plain, const Slow& slow) {
-  const int64_t n = CallsFor(kSampleSeconds, 1 << 20, plain);
+  const int64_t n = CallsFor(kDenormalSampleSeconds, 1 << 20, plain);
   double best_plain = std::numeric_limits<double>::infinity(), best_slow = best_plain;
-  for (int i = 0; i < kSamples; ++i) {
+  for (int i = 0; i < kDenormalSamples; ++i) {
     best_plain = std::min(best_plain, TimeOf(n, plain));
     best_slow = std::min(best_slow, TimeOf(n, slow));
     if (best_slow > 100 * best_plain) break;  // no need for more
@@ -76,8 +76,8 @@ double ProcessorRatio(const NormRun& normal, const NormRun& denormal) {
 
 void CheckDenormals(const Subject& subject, Report* report) {
   const std::unique_ptr<Instance> instance = FirstInstance(*subject.norm, {768, 64, 60, 1});
-  NormRun normal(*instance, PLUMB_F32, kRows, subject.seed);
-  NormRun denormal(*instance, PLUMB_F32, kRows, subject.seed);
+  NormRun normal(*instance, PLUMB_F32, kDenormalRows, subject.seed);
+  NormRun denormal(*instance, PLUMB_F32, kDenormalRows, subject.seed);
   FillDenormal(&denormal.x);
   FillDenormal(&denormal.dy);
   for (NormRun* run : {&normal, &denormal}) {
@@ -85,10 +85,13 @@ void CheckDenormals(const Subject& subject, Report* report) {
     run->Backward();
   }
   const auto forward = [&](NormRun* run) {
-    return [&instance, call = run->ForwardCall(true)] { Forward(*instance, call, 0, kRows); };
+    return
+        [&instance, call = run->ForwardCall(true)] { Forward(*instance, call, 0, kDenormalRows); };
   };
   const auto backward = [&](NormRun* run) {
-    return [&instance, call = run->BackwardCall(false)] { Backward(*instance, call, 0, kRows); };
+    return [&instance, call = run->BackwardCall(false)] {
+      Backward(*instance, call, 0, kDenormalRows);
+    };
   };
   for (const bool flush : {false, true}) {
     const ScopedFlushing scoped(flush);

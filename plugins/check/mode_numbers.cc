@@ -12,7 +12,7 @@
 namespace plumb::check {
 namespace {
 
-constexpr int64_t kRows = 9;
+constexpr int64_t kNumberRows = 9;
 
 // "y[2][0] is nan", the first element of [.., width] that is not finite; "" when all are.
 std::string FirstNotFinite(const char* name, const std::vector<double>& values, int64_t width) {
@@ -41,8 +41,8 @@ void CheckPlainRows(const Instance& instance, uint32_t dtype, uint64_t seed, Rep
   // Each row constant, each column constant (for statistics over rows), and all the same.
   for (const Kind& kind : {Kind{"zeros", 0, 0, 0}, Kind{"constant rows", 0.25, 0, 1},
                            Kind{"equal rows", 0, 0.25, 1}, Kind{"one number", 0, 0, 3}}) {
-    NormRun run(instance, dtype, kRows, seed);
-    for (int64_t r = 0; r < kRows; ++r) {
+    NormRun run(instance, dtype, kNumberRows, seed);
+    for (int64_t r = 0; r < kNumberRows; ++r) {
       for (int64_t i = 0; i < run.dim(); ++i) {
         run.x.Set(r, i,
                   kind.by_row * static_cast<double>(r) + kind.by_element * static_cast<double>(i) +
@@ -63,7 +63,7 @@ void ScaleRows(double scale, double shift, const Rows& from, Rows* to) {
 // Overflow and underflow are up to the norm, but its users want to know.
 void NoteScaledRows(const Instance& instance, uint32_t dtype, uint64_t seed, Report* report) {
   for (const double scale : {1e-20, 1e15}) {
-    NormRun run(instance, dtype, kRows, seed);
+    NormRun run(instance, dtype, kNumberRows, seed);
     ScaleRows(scale, 0, run.x, &run.x);
     const std::string text = Step(&run);
     if (text.empty()) continue;
@@ -79,7 +79,7 @@ void CheckClaim(const Instance& instance, const char* claim, double scale, doubl
   const bool f64 = (instance.norm().dtypes & PLUMB_F64) != 0;
   const double tolerance = f64 ? 1e-6 : 1e-3;
   const uint32_t dtype = f64 ? PLUMB_F64 : PLUMB_F32;
-  NormRun plain(instance, dtype, kRows, seed), changed(instance, dtype, kRows, seed);
+  NormRun plain(instance, dtype, kNumberRows, seed), changed(instance, dtype, kNumberRows, seed);
   ScaleRows(1e3, 0, plain.x, &plain.x);
   ScaleRows(scale, shift, plain.x, &changed.x);
   plain.Forward(/*train=*/true);
@@ -98,8 +98,8 @@ void CheckClaim(const Instance& instance, const char* claim, double scale, doubl
 // Spoils one row of x, or of dy, and expects the others not to notice.
 void CheckSpoiltRow(const Instance& instance, uint32_t dtype, uint64_t seed, bool whole_row,
                     double value, bool in_dy, const NormRun& clean, Report* report) {
-  const int64_t row = static_cast<int64_t>(seed % kRows);
-  NormRun run(instance, dtype, kRows, seed);
+  const int64_t row = static_cast<int64_t>(seed % kNumberRows);
+  NormRun run(instance, dtype, kNumberRows, seed);
   Rows& spoilt = in_dy ? run.dy : run.x;
   if (whole_row) {
     for (int64_t i = 0; i < run.dim(); ++i) spoilt.Set(row, i, value);
@@ -155,7 +155,7 @@ void CheckNotANumber(const Subject& subject, Report* report) {
     const std::unique_ptr<Instance> instance = TryInstance(*subject.norm, dim, &refusal);
     if (instance == nullptr) continue;
     for (const uint32_t dtype : OfferedTypes(*subject.norm)) {
-      NormRun clean(*instance, dtype, kRows, subject.seed);
+      NormRun clean(*instance, dtype, kNumberRows, subject.seed);
       clean.Forward(/*train=*/true);
       clean.Backward();
       for (const double value : {nan, inf, -inf}) {

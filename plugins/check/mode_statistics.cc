@@ -13,7 +13,7 @@
 namespace plumb::check {
 namespace {
 
-constexpr int64_t kRows = 23;
+constexpr int64_t kStatisticsRows = 23;
 
 // The first element that is further than `tolerance` of the tensor's scale (at least 1) away; "".
 std::string FirstFarther(const char* name, double tolerance, const std::vector<double>& got,
@@ -50,9 +50,9 @@ std::string FirstFarther(const Outcome& got, const Outcome& must, double toleran
 Outcome StepInPieces(NormRun* run, int64_t chunk) {
   run->Reset();
   run->Statistics(PLUMB_FWD, /*train=*/true, chunk);
-  run->ForwardRange(/*train=*/true, 0, kRows);
+  run->ForwardRange(/*train=*/true, 0, kStatisticsRows);
   run->Statistics(PLUMB_BWD, /*train=*/true, chunk);
-  run->BackwardRange(/*accumulate=*/false, 0, kRows);
+  run->BackwardRange(/*accumulate=*/false, 0, kStatisticsRows);
   return run->Results();
 }
 
@@ -69,7 +69,7 @@ std::string SameNumbers(const Rows& got, const std::vector<double>& must) {
 
 // The statistic of no rows is all zeros, and neutral in stats_combine.
 void CheckNoRows(NormRun* run, Report* report) {
-  StepInPieces(run, kRows);  // leaves what backward's statistics read
+  StepInPieces(run, kStatisticsRows);  // leaves what backward's statistics read
   const Instance& instance = run->instance();
   const uint32_t type = AccumulateType(run->dtype());
   const int64_t width = instance.layout().partial_elems;
@@ -80,8 +80,8 @@ void CheckNoRows(NormRun* run, Report* report) {
     some.Fill(0);
     none.Fill(0);
     const std::vector<double> zeros = none.Values();
-    run->Expect(StatsPartial(instance, phase, call, 0, kRows, some.data()), "stats_partial", 0,
-                kRows);
+    run->Expect(StatsPartial(instance, phase, call, 0, kStatisticsRows, some.data()),
+                "stats_partial", 0, kStatisticsRows);
     run->Expect(StatsPartial(instance, phase, call, 5, 5, none.data()), "stats_partial", 5, 5);
     const std::vector<double> before = some.Values();
     const auto expect = [&](const char* what, const std::string& text) {
@@ -111,10 +111,10 @@ void CheckStatistics(const Subject& subject, Report* report) {
     std::string refusal;
     const std::unique_ptr<Instance> instance = TryInstance(norm, dim, &refusal);
     if (instance == nullptr) continue;
-    NormRun run(*instance, f64 ? PLUMB_F64 : PLUMB_F32, kRows, subject.seed);
+    NormRun run(*instance, f64 ? PLUMB_F64 : PLUMB_F32, kStatisticsRows, subject.seed);
     CheckNoRows(&run, report);
-    const Outcome whole = StepInPieces(&run, kRows);
-    for (int64_t chunk = 1; chunk < kRows && !report->failed(); ++chunk) {
+    const Outcome whole = StepInPieces(&run, kStatisticsRows);
+    for (int64_t chunk = 1; chunk < kStatisticsRows && !report->failed(); ++chunk) {
       const std::string text = FirstFarther(StepInPieces(&run, chunk), whole, f64 ? 1e-12 : 1e-4);
       if (text.empty()) continue;
       report->Fail(run.Name() + ", statistics in pieces of " + std::to_string(chunk) +

@@ -11,13 +11,14 @@
 namespace plumb::check {
 namespace {
 
-constexpr uint32_t kDims[] = {1, 7, 64, 768};
-constexpr int64_t kRows = 13;
+constexpr uint32_t kTrainEvalDims[] = {1, 7, 64, 768};
+constexpr int64_t kTrainEvalRows = 13;
 
-// Calls visit(instance, dtype) for every element type and each of kDims that the norm takes.
+// Calls visit(instance, dtype) for every element type and each of kTrainEvalDims that the norm
+// takes.
 template <class Visit>
 void ForEach(const plumb_norm_plugin& norm, const Visit& visit) {
-  for (const uint32_t dim : kDims) {
+  for (const uint32_t dim : kTrainEvalDims) {
     std::string refusal;
     const std::unique_ptr<Instance> instance = TryInstance(norm, dim, &refusal);
     if (instance == nullptr) continue;
@@ -25,17 +26,17 @@ void ForEach(const plumb_norm_plugin& norm, const Visit& visit) {
   }
 }
 
-using Numbers = std::vector<double>;
+using Doubles = std::vector<double>;
 
-std::vector<Numbers> ValuesOf(const std::vector<Rows>& tensors) {
-  std::vector<Numbers> values;
+std::vector<Doubles> ValuesOf(const std::vector<Rows>& tensors) {
+  std::vector<Doubles> values;
   for (const Rows& rows : tensors) values.push_back(rows.Values());
   return values;
 }
 
 // The first difference of two lists of tensors, "" when there is none.
-std::string ListDifference(const char* name, const std::vector<Numbers>& got,
-                           const std::vector<Numbers>& must) {
+std::string ListDifference(const char* name, const std::vector<Doubles>& got,
+                           const std::vector<Doubles>& must) {
   for (size_t i = 0; i < must.size(); ++i) {
     const std::string full = std::string(name) + "[" + std::to_string(i) + "]";
     const int64_t width = static_cast<int64_t>(must[i].size());
@@ -61,14 +62,14 @@ class BufferWatcher final : public CallWatcher {
  private:
   const NormRun& run_;
   Report* report_;
-  std::vector<Numbers> before_;
+  std::vector<Doubles> before_;
 };
 
 void CheckEvaluation(const Instance& instance, uint32_t dtype, uint64_t seed, Report* report) {
-  NormRun run(instance, dtype, kRows, seed);
-  const std::vector<Numbers> buffers = ValuesOf(run.buffers);
+  NormRun run(instance, dtype, kTrainEvalRows, seed);
+  const std::vector<Doubles> buffers = ValuesOf(run.buffers);
   run.Forward(/*train=*/false);
-  const Numbers first = run.y.Values();
+  const Doubles first = run.y.Values();
   run.y.Fill(0);
   run.Forward(/*train=*/false);
   std::string text = FirstDifference("y", run.y.Values(), first, run.dim());
@@ -114,7 +115,7 @@ class Inputs {
  private:
   const NormRun& run_;
   std::vector<std::pair<const char*, const Rows*>> tensors_;
-  std::vector<Numbers> before_, params_;
+  std::vector<Doubles> before_, params_;
 };
 
 // A training step out of place, with its inputs watched.
@@ -164,7 +165,7 @@ void CheckTrainAndEval(const Subject& subject, Report* report) {
     if (report->failed()) return;
     CheckEvaluation(instance, dtype, subject.seed, report);
     if (instance.layout().n_buffers == 0) return;
-    NormRun run(instance, dtype, kRows, subject.seed);
+    NormRun run(instance, dtype, kTrainEvalRows, subject.seed);
     BufferWatcher watcher(run, report);
     MakeHotCalls(&run, &watcher);
   });
@@ -174,22 +175,22 @@ void CheckInPlace(const Subject& subject, Report* report) {
   const uint32_t flags = subject.norm->flags;
   ForEach(*subject.norm, [&](const Instance& instance, uint32_t dtype) {
     if (report->failed()) return;
-    NormRun apart(instance, dtype, kRows, subject.seed);
+    NormRun apart(instance, dtype, kTrainEvalRows, subject.seed);
     const auto expect = [&](const char* what, const std::string& text) {
       if (!text.empty()) report->Fail(apart.Name() + what + text);
     };
     expect(": ", StepOutOfPlace(&apart));
     if ((flags & PLUMB_NORM_INPLACE) != 0) {
-      NormRun train(instance, dtype, kRows, subject.seed);
+      NormRun train(instance, dtype, kTrainEvalRows, subject.seed);
       expect(" with y = x (PLUMB_NORM_INPLACE), training: ", ForwardInPlace(apart, &train, true));
-      NormRun reference(instance, dtype, kRows, subject.seed);
+      NormRun reference(instance, dtype, kTrainEvalRows, subject.seed);
       reference.Forward(/*train=*/false);
-      NormRun eval(instance, dtype, kRows, subject.seed);
+      NormRun eval(instance, dtype, kTrainEvalRows, subject.seed);
       expect(" with y = x (PLUMB_NORM_INPLACE), evaluation: ",
              ForwardInPlace(reference, &eval, false));
     }
     if ((flags & PLUMB_NORM_DX_ALIAS_DY) != 0) {
-      NormRun run(instance, dtype, kRows, subject.seed);
+      NormRun run(instance, dtype, kTrainEvalRows, subject.seed);
       expect(" with dx = dy (PLUMB_NORM_DX_ALIAS_DY): ", BackwardInPlace(apart, &run));
     }
   });

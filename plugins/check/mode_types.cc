@@ -13,7 +13,7 @@
 namespace plumb::check {
 namespace {
 
-constexpr int64_t kRows = 13;
+constexpr int64_t kTypeRows = 13;
 
 double Largest(const std::vector<double>& values, size_t begin, size_t end) {
   double largest = 0;
@@ -49,7 +49,7 @@ std::string Distance(const char* name, uint32_t dtype, double ulps, double least
 // of `dtype` may lie between them.
 void Compare(const Instance& instance, uint32_t dtype, uint32_t reference, double ulps,
              uint64_t seed, Report* report) {
-  NormRun low(instance, dtype, kRows, seed), high(instance, reference, kRows, seed);
+  NormRun low(instance, dtype, kTypeRows, seed), high(instance, reference, kTypeRows, seed);
   high.x.Assign(low.x.Values());
   high.dy.Assign(low.dy.Values());
   for (size_t i = 0; i < low.params.size(); ++i) high.params[i].Assign(low.params[i].Values());
@@ -73,7 +73,7 @@ void Compare(const Instance& instance, uint32_t dtype, uint32_t reference, doubl
 // Forward and backward of a type that is not offered.
 void ExpectRefusal(const Instance& instance, uint32_t dtype, uint64_t seed, Report* report) {
   // Memory of the widest type: whatever the plugin takes the elements for, it stays inside.
-  NormRun run(instance, PLUMB_F64, kRows, seed);
+  NormRun run(instance, PLUMB_F64, kTypeRows, seed);
   const auto expect = [&](const char* function, plumb_status status) {
     if (status == PLUMB_UNIMPLEMENTED) return;
     char text[160];
@@ -84,16 +84,17 @@ void ExpectRefusal(const Instance& instance, uint32_t dtype, uint64_t seed, Repo
   };
   plumb_norm_call forward = run.ForwardCall(/*train=*/!run.TakesStatistics(true));
   forward.dtype = dtype;
-  expect("forward", Forward(instance, forward, 0, kRows));
+  expect("forward", Forward(instance, forward, 0, kTypeRows));
   plumb_norm_call backward = run.BackwardCall(/*accumulate=*/false);
   backward.dtype = dtype;
-  expect("backward", Backward(instance, backward, 0, kRows));
+  expect("backward", Backward(instance, backward, 0, kTypeRows));
   if ((instance.norm().flags & PLUMB_NORM_CROSS_ROW) == 0) return;
   Rows partial(PLUMB_F64, 1, instance.layout().partial_elems);
   partial.Fill(0);
   plumb_norm_call training = run.ForwardCall(/*train=*/true);
   training.dtype = dtype;
-  expect("stats_partial", StatsPartial(instance, PLUMB_FWD, training, 0, kRows, partial.data()));
+  expect("stats_partial",
+         StatsPartial(instance, PLUMB_FWD, training, 0, kTypeRows, partial.data()));
 }
 
 }  // namespace

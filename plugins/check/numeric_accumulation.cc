@@ -16,7 +16,7 @@
 namespace plumb::check {
 namespace {
 
-constexpr int64_t kRows = 5;
+constexpr int64_t kAccumulationRows = 5;
 
 // Equal bits for f32 and f64; for bf16, where the sum may be rounded once or twice, within two
 // units of the last place of its terms.
@@ -41,7 +41,7 @@ void StepKeepingGradients(NormRun* run, bool accumulate) {
 
 std::string CheckDx(const Instance& instance, uint32_t dtype, uint64_t seed) {
   // The gradient itself, onto NaNs: they must all be gone.
-  NormRun plain(instance, dtype, kRows, seed);
+  NormRun plain(instance, dtype, kAccumulationRows, seed);
   StepKeepingGradients(&plain, false);
   const std::vector<double> gradient = plain.dx.Values();
   size_t at;
@@ -51,13 +51,13 @@ std::string CheckDx(const Instance& instance, uint32_t dtype, uint64_t seed) {
   }
   // The same onto numbers.
   std::mt19937_64 random(seed + 1);
-  NormRun over(instance, dtype, kRows, seed);
+  NormRun over(instance, dtype, kAccumulationRows, seed);
   over.dx.FillNormal(&random);
   StepKeepingGradients(&over, false);
   std::string text = FirstDifference("dx", over.dx.Values(), gradient, instance.dim());
   if (!text.empty()) return absl::StrCat(over.Name(), " overwriting a dx of numbers: ", text);
   // Added to.
-  NormRun added(instance, dtype, kRows, seed);
+  NormRun added(instance, dtype, kAccumulationRows, seed);
   added.dx.FillNormal(&random);
   const std::vector<double> before = added.dx.Values();
   StepKeepingGradients(&added, true);
@@ -67,7 +67,7 @@ std::string CheckDx(const Instance& instance, uint32_t dtype, uint64_t seed) {
                         ", dx before it plus the gradient");
   }
   // dparams: the same numbers, added to what is there.
-  NormRun onto(instance, dtype, kRows, seed);
+  NormRun onto(instance, dtype, kAccumulationRows, seed);
   std::vector<std::vector<double>> dparams_before;
   for (Rows& rows : onto.dparams) {
     rows.FillNormal(&random);
@@ -123,9 +123,9 @@ class ResidualRun {
   // Operands, and the norm of their sum in two steps.
   struct Operands {
     Operands(const Instance& instance, uint32_t dtype, uint64_t seed)
-        : fused(instance, dtype, kRows, seed),
-          two_steps(instance, dtype, kRows, seed),
-          residual(dtype, kRows, instance.dim()) {
+        : fused(instance, dtype, kAccumulationRows, seed),
+          two_steps(instance, dtype, kAccumulationRows, seed),
+          residual(dtype, kAccumulationRows, instance.dim()) {
       std::mt19937_64 random(seed + 7);
       residual.FillNormal(&random);
       two_steps.x.Assign(Sum(dtype, fused.x.Values(), residual.Values()));
@@ -143,7 +143,7 @@ class ResidualRun {
   std::string CheckForward(SumAt at, bool train) {
     Operands o(instance_, dtype_, seed_);
     o.two_steps.Forward(train);
-    Rows apart(dtype_, kRows, instance_.dim());
+    Rows apart(dtype_, kAccumulationRows, instance_.dim());
     Rows* sum = at == SumAt::kApart ? &apart : at == SumAt::kX ? &o.fused.x : &o.residual;
     const plumb_norm_call call = o.fused.ForwardCall(train);
     plumb_residual_call residual = Residual();
@@ -151,10 +151,11 @@ class ResidualRun {
     residual.res_pitch = o.residual.pitch();
     residual.sum = sum->data();
     residual.sum_pitch = sum->pitch();
-    const plumb_status status = Guarded(Function::kResidualForward, call, 0, kRows, [&] {
-      return extension_.forward(instance_.handle(), &call, &residual, 0, kRows);
-    });
-    o.fused.Expect(status, "the residual's forward", 0, kRows);
+    const plumb_status status =
+        Guarded(Function::kResidualForward, call, 0, kAccumulationRows, [&] {
+          return extension_.forward(instance_.handle(), &call, &residual, 0, kAccumulationRows);
+        });
+    o.fused.Expect(status, "the residual's forward", 0, kAccumulationRows);
     std::string text =
         FirstDifference("sum", sum->Values(), o.two_steps.x.Values(), instance_.dim());
     if (text.empty()) text = Compare("y", o.fused, o.fused.y.Values(), o.two_steps.y.Values());
@@ -178,7 +179,7 @@ class ResidualRun {
     fused.Forward(true);
     o.two_steps.Backward();
     std::vector<double> must = o.two_steps.dx.Values();
-    Rows apart(dtype_, kRows, instance_.dim());
+    Rows apart(dtype_, kAccumulationRows, instance_.dim());
     Rows* dsum = where == Dsum::kDx ? &fused.dx : &apart;
     if (where != Dsum::kNone) {
       std::mt19937_64 random(seed_ + 8);
@@ -191,10 +192,11 @@ class ResidualRun {
       residual.dsum = dsum->data();
       residual.dsum_pitch = dsum->pitch();
     }
-    const plumb_status status = Guarded(Function::kResidualBackward, call, 0, kRows, [&] {
-      return extension_.backward(instance_.handle(), &call, &residual, 0, kRows);
-    });
-    fused.Expect(status, "the residual's backward", 0, kRows);
+    const plumb_status status =
+        Guarded(Function::kResidualBackward, call, 0, kAccumulationRows, [&] {
+          return extension_.backward(instance_.handle(), &call, &residual, 0, kAccumulationRows);
+        });
+    fused.Expect(status, "the residual's backward", 0, kAccumulationRows);
     std::string text = Compare("dx", fused, fused.dx.Values(), must);
     for (size_t i = 0; i < fused.dparams.size() && text.empty(); ++i) {
       const std::string name = absl::StrCat("dparams[", i, "]");

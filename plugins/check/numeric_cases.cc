@@ -24,7 +24,7 @@ std::vector<plumb_attr_value> Choices(const plumb_attr_def& def) {
 }
 
 // Values of a number other than `usual`.
-std::vector<double> Numbers(const plumb_attr_def& def, double usual) {
+std::vector<double> NumbersOf(const plumb_attr_def& def, double usual) {
   const double low = std::isnan(def.min) ? -HUGE_VAL : def.min;
   const double high = std::isnan(def.max) ? HUGE_VAL : def.max;
   std::set<double> values;
@@ -87,7 +87,7 @@ std::vector<AttributeCase> AttributeCases(const plumb_norm_plugin& norm) {
     if (def.type != PLUMB_ATTR_F64 && def.type != PLUMB_ATTR_I64) continue;
     const bool whole = def.type == PLUMB_ATTR_I64;
     const double usual = whole ? static_cast<double>(defaults[i].i) : defaults[i].f;
-    for (const double number : Numbers(def, usual)) {
+    for (const double number : NumbersOf(def, usual)) {
       if (whole && number != std::floor(number)) continue;
       all.push_back(defaults);
       all.back()[i] = whole ? plumb_attr_value{0, static_cast<int64_t>(number), nullptr}

@@ -13,7 +13,7 @@
 namespace plumb::check {
 namespace {
 
-constexpr int64_t kRows = 21;  // for statistics over rows: three chunks
+constexpr int64_t kForwardRows = 21;  // for statistics over rows: three chunks
 const uint32_t kForwardDims[] = {8, 15, 64, 100};
 
 // Of the largest number of a row.
@@ -60,7 +60,7 @@ std::string CompareCall(NormRun* run, const AttributeCase& c, bool train, Refere
 
 std::string CompareWithReference(const Instance& instance, const AttributeCase& c, uint32_t dtype,
                                  uint64_t seed, Reference reference) {
-  NormRun run(instance, dtype, kRows, seed);
+  NormRun run(instance, dtype, kForwardRows, seed);
   // Evaluation last: with the statistics that two calls of training left, where there are such.
   for (const bool train : {true, true, false}) {
     const std::string text = CompareCall(&run, c, train, reference);
@@ -72,7 +72,8 @@ std::string CompareWithReference(const Instance& instance, const AttributeCase& 
 }
 
 std::string CompareTypes(const Instance& instance, const AttributeCase& c, uint64_t seed) {
-  NormRun f32(instance, PLUMB_F32, kRows, seed), f64(instance, PLUMB_F64, kRows, seed);
+  NormRun f32(instance, PLUMB_F32, kForwardRows, seed),
+      f64(instance, PLUMB_F64, kForwardRows, seed);
   for (const bool train : {true, false}) {
     f32.Forward(train);
     f64.Forward(train);

@@ -11,7 +11,7 @@
 namespace plumb::check {
 namespace {
 
-constexpr int64_t kRows = 5;
+constexpr int64_t kMemoryRows = 5;
 
 Place At(Place::Flush flush, int64_t gap) {
   Place place;
@@ -34,7 +34,7 @@ const uint32_t kBoundDims[] = {1, 3, 7, 8, 15, 16, 17, 33, 64, 100};
 
 std::string CheckBoundsOf(const Instance& instance, uint32_t dtype, uint64_t seed) {
   using Flush = Place::Flush;
-  NormRun base(instance, dtype, kRows, seed, At(Flush::kNone, 3));
+  NormRun base(instance, dtype, kMemoryRows, seed, At(Flush::kNone, 3));
   RunAll(&base);
   std::string damage = base.PaddingDamage();
   if (!damage.empty()) return absl::StrCat(base.Name(), " wrote outside its rows: ", damage);
@@ -42,7 +42,7 @@ std::string CheckBoundsOf(const Instance& instance, uint32_t dtype, uint64_t see
   for (const Flush flush : {Flush::kEnd, Flush::kStart}) {
     for (const int64_t gap : {int64_t{0}, int64_t{1}}) {
       for (const auto padding : {Rows::Padding::kCanary, Rows::Padding::kSignallingNan}) {
-        NormRun run(instance, dtype, kRows, seed, At(flush, gap));
+        NormRun run(instance, dtype, kMemoryRows, seed, At(flush, gap));
         run.FillPadding(padding);
         RunAll(&run);
         damage = run.PaddingDamage();
@@ -63,7 +63,7 @@ std::string CheckBoundsOf(const Instance& instance, uint32_t dtype, uint64_t see
 std::string CheckPlaces(const Instance& instance, uint32_t dtype, uint64_t seed) {
   Place plain;
   plain.tell = false;
-  NormRun base(instance, dtype, kRows, seed, plain);
+  NormRun base(instance, dtype, kMemoryRows, seed, plain);
   RunAll(&base);
   const Outcome must = base.Results();
   struct Variant {
@@ -87,7 +87,7 @@ std::string CheckPlaces(const Instance& instance, uint32_t dtype, uint64_t seed)
       {"rows at multiples of 64 bytes, with PLUMB_CALL_ALIGNED64", place(0, 0, true, true)},
   };
   for (const Variant& variant : variants) {
-    NormRun run(instance, dtype, kRows, seed, variant.place);
+    NormRun run(instance, dtype, kMemoryRows, seed, variant.place);
     RunAll(&run);
     const std::string text = FirstRowDifference(run.Results(), must, run);
     if (!text.empty()) return absl::StrCat(run.Name(), ", ", variant.name, ": ", text);

@@ -14,7 +14,7 @@
 namespace plumb::check {
 namespace {
 
-constexpr int64_t kRows = 23;
+constexpr int64_t kLongRows = 23;
 
 // Forward, and backward when training.
 void Run(NormRun* run, bool train) {
@@ -49,16 +49,16 @@ std::string RowDifference(const NormRun& got, int64_t row_got, const NormRun& mu
 
 // In permuted order.
 std::string CheckOrder(const NormRun& together, bool train, uint64_t seed) {
-  std::vector<int64_t> order(kRows);
+  std::vector<int64_t> order(kLongRows);
   std::iota(order.begin(), order.end(), 0);
   std::mt19937_64 random(seed);
   std::shuffle(order.begin(), order.end(), random);
-  NormRun permuted(together.instance(), together.dtype(), kRows, seed);
-  for (int64_t r = 0; r < kRows; ++r) {
+  NormRun permuted(together.instance(), together.dtype(), kLongRows, seed);
+  for (int64_t r = 0; r < kLongRows; ++r) {
     CopyRow(together, order[static_cast<size_t>(r)], &permuted, r);
   }
   Run(&permuted, train);
-  for (int64_t r = 0; r < kRows; ++r) {
+  for (int64_t r = 0; r < kLongRows; ++r) {
     const int64_t was = order[static_cast<size_t>(r)];
     const std::string text = RowDifference(permuted, r, together, was, train);
     if (!text.empty()) {
@@ -70,7 +70,7 @@ std::string CheckOrder(const NormRun& together, bool train, uint64_t seed) {
 
 // In a call of its own.
 std::string CheckAlone(const NormRun& together, bool train, uint64_t seed) {
-  for (int64_t r = 0; r < kRows; ++r) {
+  for (int64_t r = 0; r < kLongRows; ++r) {
     NormRun alone(together.instance(), together.dtype(), 1, seed);
     CopyRow(together, r, &alone, 0);
     for (size_t b = 0; b < alone.buffers.size(); ++b) {
@@ -87,11 +87,11 @@ std::string CheckAlone(const NormRun& together, bool train, uint64_t seed) {
 std::string CheckRanges(const NormRun& together, bool train, uint64_t seed) {
   std::mt19937_64 random(seed);
   for (int trial = 0; trial < 4; ++trial) {
-    NormRun ranged(together.instance(), together.dtype(), kRows, seed);
-    for (int64_t r = 0; r < kRows; ++r) CopyRow(together, r, &ranged, r);
+    NormRun ranged(together.instance(), together.dtype(), kLongRows, seed);
+    for (int64_t r = 0; r < kLongRows; ++r) CopyRow(together, r, &ranged, r);
     std::vector<std::pair<int64_t, int64_t>> ranges;
-    for (int64_t r = 0; r < kRows;) {
-      const int64_t end = std::min<int64_t>(kRows, r + static_cast<int64_t>(random() % 6));
+    for (int64_t r = 0; r < kLongRows;) {
+      const int64_t end = std::min<int64_t>(kLongRows, r + static_cast<int64_t>(random() % 6));
       ranges.emplace_back(r, end);  // some are empty
       r = end;
     }
@@ -123,7 +123,7 @@ void CheckRowsAlone(const Subject& subject, Report* report) {
     for (const uint32_t dtype : OfferedTypes(*subject.norm)) {
       for (const bool train : {true, false}) {
         if (train && (flags & PLUMB_NORM_CROSS_ROW) != 0) continue;
-        NormRun together(*instance, dtype, kRows, subject.seed);
+        NormRun together(*instance, dtype, kLongRows, subject.seed);
         Run(&together, train);
         // Numbers drawn from the row's index move with it.
         const bool may_move = (flags & PLUMB_NORM_STOCHASTIC) == 0 || !train;

@@ -14,7 +14,7 @@
 namespace plumb::check {
 namespace {
 
-constexpr uint32_t kDims[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 100, 768, 1000, 4096};
+constexpr uint32_t kShapeDims[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 100, 768, 1000, 4096};
 constexpr int64_t kRowCounts[] = {0, 1, 2, 3, 5, 64, 257};
 // Elements of the largest shape: time on a slow machine.
 constexpr int64_t kMostElements = 100'000;
@@ -91,7 +91,7 @@ std::string CheckShape(const Instance& instance, int64_t rows, uint64_t seed) {
 void CheckShapes(const Subject& subject, Report* report) {
   std::vector<uint32_t> refused;
   std::string refusal;
-  for (const uint32_t dim : kDims) {
+  for (const uint32_t dim : kShapeDims) {
     std::string words;
     const auto instance = TryInstance(*subject.norm, dim, &words);
     if (instance == nullptr) {
@@ -108,7 +108,7 @@ void CheckShapes(const Subject& subject, Report* report) {
       if (!text.empty()) return report->Fail(text);
     }
   }
-  if (refused.size() == std::size(kDims)) {
+  if (refused.size() == std::size(kShapeDims)) {
     report->Fail(absl::StrCat("create refuses every dim that was tried: ", refusal));
   } else if (!refused.empty()) {
     report->Note(

@@ -17,9 +17,9 @@
 namespace plumb::check {
 namespace {
 
-using Values = std::map<std::string, std::string>;
+using States = std::map<std::string, std::string>;
 
-void AddSignals(Values* values) {
+void AddSignals(States* values) {
   sigset_t blocked;
   sigemptyset(&blocked);
   sigprocmask(SIG_BLOCK, nullptr, &blocked);
@@ -39,7 +39,7 @@ void AddSignals(Values* values) {
 }
 
 // A line of /proc/self/status. Asking for the umask itself would change it for a moment.
-void AddStatusLines(Values* values) {
+void AddStatusLines(States* values) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     const size_t colon = line.find(":\t");
@@ -50,7 +50,7 @@ void AddStatusLines(Values* values) {
   }
 }
 
-void AddDescriptors(Values* values) {
+void AddDescriptors(States* values) {
   DIR* raw = opendir("/proc/self/fd");
   if (raw == nullptr) return;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(raw, &closedir);
@@ -64,7 +64,7 @@ void AddDescriptors(Values* values) {
   }
 }
 
-void AddEnvironment(Values* values) {
+void AddEnvironment(States* values) {
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const char* equals = std::strchr(*variable, '=');
     if (equals == nullptr) continue;
@@ -78,7 +78,7 @@ void AddEnvironment(Values* values) {
 
 ProcessState ProcessState::Take() {
   ProcessState state;
-  Values* values = &state.values_;
+  States* values = &state.values_;
   (*values)["the floating-point control (MXCSR, FPCR)"] = FloatState::Current().Text();
   AddSignals(values);
   AddStatusLines(values);

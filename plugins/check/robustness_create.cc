@@ -19,7 +19,7 @@
 namespace plumb::check {
 namespace {
 
-const std::vector<uint32_t> kDims = {64, 60, 1, 3, 100, 768};
+const std::vector<uint32_t> kCreateDims = {64, 60, 1, 3, 100, 768};
 
 // One create, and the destroy that belongs to it if it succeeds.
 struct Attempt {
@@ -85,7 +85,7 @@ void CheckAllocationFailure(const Subject& subject, Report* report) {
   if (!AllocationsAreSeen()) return report->Skip(kAllocationsUnseen);
   constexpr int64_t kMost = 2000;
   const plumb_norm_plugin& norm = *subject.norm;
-  const uint32_t dim = FirstInstance(norm, kDims)->dim();
+  const uint32_t dim = FirstInstance(norm, kCreateDims)->dim();
   char untouched_storage = 0;
   auto* const untouched = reinterpret_cast<plumb_norm_instance*>(&untouched_storage);
   Create(norm, dim, 0, nullptr);  // what the first instance of a process allocates for all
@@ -116,7 +116,7 @@ void CheckLeaks(const Subject& subject, Report* report) {
   // A map that comes and goes with the allocator's arenas is no leak; one for each instance is.
   constexpr int64_t kMapsAllowed = 16, kBytesAllowed = int64_t{2} << 20;
   const plumb_norm_plugin& norm = *subject.norm;
-  const uint32_t dim = FirstInstance(norm, kDims)->dim();
+  const uint32_t dim = FirstInstance(norm, kCreateDims)->dim();
   const std::vector<plumb_attr_value> values = DefaultValues(norm);
   const auto make_and_end = [&] {
     const std::vector<plumb_attr_value> copy = values;

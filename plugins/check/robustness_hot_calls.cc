@@ -21,12 +21,12 @@ namespace plumb::check {
 namespace {
 
 // Vectors and what is left of them, and a few sizes that tempt a plugin to ask for memory.
-constexpr uint32_t kDims[] = {1, 7, 64, 1000, 4096};
+constexpr uint32_t kHotCallDims[] = {1, 7, 64, 1000, 4096};
 
-// Calls visit(run) for every element type and each of kDims that the norm takes.
+// Calls visit(run) for every element type and each of kHotCallDims that the norm takes.
 template <class Visit>
 void ForEachRun(const Subject& subject, int64_t rows, uint64_t seed, const Visit& visit) {
-  for (const uint32_t dim : kDims) {
+  for (const uint32_t dim : kHotCallDims) {
     std::string refusal;
     const std::unique_ptr<Instance> instance = TryInstance(*subject.norm, dim, &refusal);
     if (instance == nullptr) continue;
@@ -225,7 +225,7 @@ void CheckNoState(const Subject& subject, Report* report) {
   Offences offences(report);
   const std::vector<Segment> globals =
       WritableSegments(reinterpret_cast<const void*>(subject.norm->create));
-  for (const uint32_t dim : kDims) {
+  for (const uint32_t dim : kHotCallDims) {
     if (!AcceptsDim(*subject.norm, dim)) continue;
     const InstanceMemory memory(*subject.norm, dim);
     // Two pairs of runs, with other numbers and another count of rows in the second: what a plugin

@@ -18,8 +18,8 @@
 namespace plumb::check {
 namespace {
 
-constexpr int64_t kRows = 5;
-constexpr uint32_t kDims[] = {16, 64, 8, 768, 1};
+constexpr int64_t kTimeRows = 5;
+constexpr uint32_t kTimeDims[] = {16, 64, 8, 768, 1};
 constexpr unsigned char kTailByte = 0xa5;
 
 // A host's age, as a plugin sees it.
@@ -144,9 +144,9 @@ void TakeStatistics(const AgedInstance& instance, uint32_t phase, const plumb_no
   partial.Fill(0);
   total.Fill(0);
   const plumb_norm_plugin& norm = instance.norm();
-  Expect(Guarded(Function::kStatsPartial, call, 0, kRows,
+  Expect(Guarded(Function::kStatsPartial, call, 0, kTimeRows,
                  [&] {
-                   return norm.stats_partial(instance.handle(), phase, &call, 0, kRows,
+                   return norm.stats_partial(instance.handle(), phase, &call, 0, kTimeRows,
                                              partial.data());
                  }),
          "stats_partial", &run, age);
@@ -154,25 +154,25 @@ void TakeStatistics(const AgedInstance& instance, uint32_t phase, const plumb_no
     norm.stats_combine(instance.handle(), phase, &call, total.data(), partial.data());
   });
   Expect(
-      Guarded(Function::kStatsFinalize, call, 0, kRows,
+      Guarded(Function::kStatsFinalize, call, 0, kTimeRows,
               [&] { return norm.stats_finalize(instance.handle(), phase, &call, total.data()); }),
       "stats_finalize", &run, age);
 }
 
 // Forward and backward of a training step, with calls of that age.
-Outcome Step(const AgedInstance& instance, const Age& age, NormRun* run) {
+Outcome TrainingStep(const AgedInstance& instance, const Age& age, NormRun* run) {
   const plumb_norm_plugin& norm = instance.norm();
   {
     Aged<plumb_norm_call> call(run->ForwardCall(/*train=*/true), age);
     if (run->TakesStatistics(true)) TakeStatistics(instance, PLUMB_FWD, *call, *run, age);
-    Expect(Guarded(Function::kForward, *call, 0, kRows,
-                   [&] { return norm.forward(instance.handle(), call.get(), 0, kRows); }),
+    Expect(Guarded(Function::kForward, *call, 0, kTimeRows,
+                   [&] { return norm.forward(instance.handle(), call.get(), 0, kTimeRows); }),
            "forward", run, age);
   }
   Aged<plumb_norm_call> call(run->BackwardCall(/*accumulate=*/false), age);
   if (run->TakesStatistics(true)) TakeStatistics(instance, PLUMB_BWD, *call, *run, age);
-  Expect(Guarded(Function::kBackward, *call, 0, kRows,
-                 [&] { return norm.backward(instance.handle(), call.get(), 0, kRows); }),
+  Expect(Guarded(Function::kBackward, *call, 0, kTimeRows,
+                 [&] { return norm.backward(instance.handle(), call.get(), 0, kTimeRows); }),
          "backward", run, age);
   return run->Results();
 }
@@ -180,7 +180,7 @@ Outcome Step(const AgedInstance& instance, const Age& age, NormRun* run) {
 // The same through the residual extension: y is the norm of x + dy.
 Outcome ResidualStep(const plumb_norm_residual& extension, const AgedInstance& instance,
                      const Age& age, NormRun* run) {
-  Rows sum(run->dtype(), kRows, run->dim());
+  Rows sum(run->dtype(), kTimeRows, run->dim());
   plumb_residual_call residual{};
   residual.res = run->dy.data();
   residual.res_pitch = run->dy.pitch();
@@ -190,9 +190,10 @@ Outcome ResidualStep(const plumb_norm_residual& extension, const AgedInstance& i
     Aged<plumb_norm_call> call(run->ForwardCall(/*train=*/true), age);
     call.get()->flags &= ~uint32_t{PLUMB_CALL_ALIGNED64};
     Aged<plumb_residual_call> aged(residual, age);
-    Expect(Guarded(Function::kResidualForward, *call, 0, kRows,
+    Expect(Guarded(Function::kResidualForward, *call, 0, kTimeRows,
                    [&] {
-                     return extension.forward(instance.handle(), call.get(), aged.get(), 0, kRows);
+                     return extension.forward(instance.handle(), call.get(), aged.get(), 0,
+                                              kTimeRows);
                    }),
            "the residual extension's forward", run, age);
   }
@@ -200,9 +201,10 @@ Outcome ResidualStep(const plumb_norm_residual& extension, const AgedInstance& i
   residual = plumb_residual_call{};
   Aged<plumb_norm_call> call(run->BackwardCall(/*accumulate=*/false), age);
   Aged<plumb_residual_call> aged(residual, age);
-  Expect(Guarded(Function::kResidualBackward, *call, 0, kRows,
+  Expect(Guarded(Function::kResidualBackward, *call, 0, kTimeRows,
                  [&] {
-                   return extension.backward(instance.handle(), call.get(), aged.get(), 0, kRows);
+                   return extension.backward(instance.handle(), call.get(), aged.get(), 0,
+                                             kTimeRows);
                  }),
          "the residual extension's backward", run, age);
   return run->Results();
@@ -215,7 +217,7 @@ void CompareAges(const Instance& model, uint32_t dtype, uint64_t seed, const cha
   Outcome must;
   for (const Age& age : kAges) {
     AgedInstance instance(model, age);
-    NormRun run(model, dtype, kRows, seed);
+    NormRun run(model, dtype, kTimeRows, seed);
     const Outcome got = step(instance, age, &run);
     if (&age == &kAges[0]) must = got;
     const std::string difference = FirstDifference(got, must, run.dim());
@@ -265,13 +267,13 @@ void CheckTimeMachine(const Subject& subject, Report* report) {
   const plumb_norm_plugin& norm = *subject.norm;
   CheckUnknownExtensions(norm, report);
   const plumb_norm_residual* residual = ResidualOf(norm, report);
-  for (const uint32_t dim : kDims) {
+  for (const uint32_t dim : kTimeDims) {
     if (!AcceptsDim(norm, dim)) continue;
     const Instance model(norm, dim);
     for (const Age& age : kAges) AgedInstance(model, age).CompareLayout(model, age, report);
     for (const uint32_t dtype : {PLUMB_F32, PLUMB_BF16, PLUMB_F64}) {
       if ((norm.dtypes & dtype) == 0) continue;
-      CompareAges(model, dtype, subject.seed, "", Step, report);
+      CompareAges(model, dtype, subject.seed, "", TrainingStep, report);
       if (residual == nullptr) continue;
       CompareAges(
           model, dtype, subject.seed, "the residual extension, ",

@@ -15,8 +15,6 @@ namespace {
 
 constexpr int32_t kNoNode = std::numeric_limits<int32_t>::max();
 
-size_t Index(ValueId id) { return static_cast<size_t>(id); }
-
 class ReversePass {
  public:
   ReversePass(Graph graph, const OpRegistry& registry, ValueId loss)

@@ -20,8 +20,6 @@ namespace {
 
 using Place = MemoryPlan::Place;
 
-size_t Index(int32_t i) { return static_cast<size_t>(i); }
-
 bool IsAligned(const void* memory) { return reinterpret_cast<uintptr_t>(memory) % kAlignment == 0; }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Graph& graph, const Node& node) {

@@ -9,9 +9,9 @@
 namespace plumb {
 namespace {
 
-class Fusion {
+class ActivationFusion {
  public:
-  Fusion(const Graph& graph, const OpRegistry& registry)
+  ActivationFusion(const Graph& graph, const OpRegistry& registry)
       : edit_(graph),
         matmul_act_(registry.Find("matmul_act")),
         matmul_act_grad_(registry.Find("matmul_act_grad")),
@@ -102,7 +102,7 @@ class Fusion {
 }  // namespace
 
 absl::StatusOr<Graph> FuseActivations(const Graph& graph, const OpRegistry& registry) {
-  return Fusion(graph, registry).Run();
+  return ActivationFusion(graph, registry).Run();
 }
 
 }  // namespace plumb

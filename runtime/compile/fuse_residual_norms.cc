@@ -11,9 +11,9 @@ namespace {
 // norm_grad's operand that is added to its first output; absent until something is fused.
 constexpr size_t kDsum = 4;
 
-class Fusion {
+class ResidualNormFusion {
  public:
-  Fusion(const Graph& graph, const OpDef* add_norm)
+  ResidualNormFusion(const Graph& graph, const OpDef* add_norm)
       : graph_(graph),
         add_norm_(add_norm),
         readers_(graph.values.size()),
@@ -40,8 +40,6 @@ class Fusion {
   }
 
  private:
-  static size_t Index(int32_t id) { return static_cast<size_t>(id); }
-
   // A plain sum adds its terms in order, like the norm's op, so the bits are the same. The node
   // becomes the sum and the first norm that reads it. Other readers of the sum are not changed.
   void FuseNorm(size_t sum_node) {
@@ -132,7 +130,7 @@ class Fusion {
 absl::StatusOr<Graph> FuseResidualNorms(const Graph& graph, const OpRegistry& registry) {
   const OpDef* const add_norm = registry.Find("add_norm");
   if (add_norm == nullptr) return graph;
-  return Fusion(graph, add_norm).Run();
+  return ResidualNormFusion(graph, add_norm).Run();
 }
 
 }  // namespace plumb

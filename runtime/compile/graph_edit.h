@@ -43,8 +43,6 @@ class GraphEdit {
   Graph Finish() &&;
 
  private:
-  static size_t Index(ValueId id) { return static_cast<size_t>(id); }
-
   Graph graph_;
   std::vector<std::vector<int32_t>> readers_;
   std::vector<bool> is_output_, overwritten_;  // by ValueId

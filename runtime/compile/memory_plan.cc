@@ -15,8 +15,6 @@ namespace {
 
 using Place = MemoryPlan::Place;
 
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
-
 // A stretch of the arena: one value, or several that take it from one another.
 struct Buffer {
   int64_t bytes = 0;  // a multiple of kAlignment

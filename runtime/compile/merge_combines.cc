@@ -96,8 +96,6 @@ class Walk {
   const std::vector<bool>& keep() const { return keep_; }
 
  private:
-  static size_t Index(ValueId id) { return static_cast<size_t>(id); }
-
   // Puts the terms of the first inner sum that nothing else reads in its place.
   bool MergeOneTerm(Sum* sum) {
     for (size_t t = 0; t < sum->terms.size(); ++t) {

@@ -51,8 +51,6 @@ class Needs {
   const Narrowed& narrowed(size_t node) const { return narrowed_[node]; }
 
  private:
-  static size_t Index(ValueId id) { return static_cast<size_t>(id); }
-
   Need need(ValueId id) const { return needs_[Index(id)]; }
   void Raise(ValueId id, Need to) {
     if (id != kNoValue) needs_[Index(id)] = std::max(need(id), to);

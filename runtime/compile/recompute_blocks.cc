@@ -14,8 +14,6 @@
 namespace plumb {
 namespace {
 
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
-
 // The layer of a forward node, by the name of its result: N of "layers.N.attention.q"; else -1.
 int64_t LayerOf(const Graph& graph, const Node& node) {
   if (node.outputs.empty()) return -1;

@@ -9,8 +9,6 @@
 namespace plumb {
 namespace {
 
-size_t Index(ValueId id) { return static_cast<size_t>(id); }
-
 absl::Status CheckFeed(const Value& value, const ReferenceTensor& feed) {
   if (feed.type != value.type) {
     return absl::InvalidArgumentError(absl::StrCat(

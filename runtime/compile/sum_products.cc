@@ -14,9 +14,9 @@ constexpr size_t kLongestMove = 32;
 
 bool HasBias(const Node& node) { return node.inputs.size() > 2 && node.inputs[2] != kNoValue; }
 
-class Fusion {
+class ProductSum {
  public:
-  Fusion(const Graph& graph, const OpRegistry& registry)
+  ProductSum(const Graph& graph, const OpRegistry& registry)
       : edit_(graph),
         matmul_add_(registry.Find("matmul_add")),
         matmul_sum_(registry.Find("matmul_sum")) {}
@@ -120,7 +120,7 @@ class Fusion {
 }  // namespace
 
 absl::StatusOr<Graph> SumProducts(const Graph& graph, const OpRegistry& registry) {
-  return Fusion(graph, registry).Run();
+  return ProductSum(graph, registry).Run();
 }
 
 }  // namespace plumb

@@ -22,6 +22,9 @@ struct OpDef;
 using ValueId = int32_t;
 inline constexpr ValueId kNoValue = -1;  // an optional input or output that is absent
 
+// A number of a value, a node or an operand, as an index of a vector.
+constexpr size_t Index(int32_t id) { return static_cast<size_t>(id); }
+
 enum class ValueKind {
   kParameter,  // trainable; lives outside the program, read in place
   kInput,      // fed anew for every run (tokens, positions, targets)

@@ -19,6 +19,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/io/crc32c.h"
+#include "runtime/io/file_error.h"
 
 namespace plumb {
 namespace {
@@ -176,10 +177,6 @@ absl::StatusOr<std::string> NextName(const std::string& directory, double now,
   for (const std::string& name : names) seconds = std::max(seconds, SecondsInName(name) + 1);
   return absl::StrFormat("%s%010d.%s%s", kNamePrefix, std::min(seconds, kMaxSeconds),
                          HostInName(host), kNameSuffix);
-}
-
-absl::Status FileError(const std::string& path, absl::string_view what) {
-  return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", std::strerror(errno)));
 }
 
 }  // namespace

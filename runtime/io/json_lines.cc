@@ -4,22 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/io/file_error.h"
 
 namespace plumb {
-namespace {
-
-absl::Status FileError(const std::string& path, absl::string_view what) {
-  return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", std::strerror(errno)));
-}
-
-}  // namespace
-
 absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(path, "cannot open");

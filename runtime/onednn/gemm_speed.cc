@@ -29,17 +29,17 @@ absl::Status Failure(const dnnl::error& error) {
                                             : absl::InternalError(what);
 }
 
-// Some rows of the product, with memory of their own.
-struct Part {
-  AlignedBuffer src, dst, scratch;
-  dnnl::stream stream;
-  std::vector<dnnl_exec_arg_t> args;
-  std::vector<memory> memories;
-};
-
 }  // namespace
 
 struct GemmSpeed::Impl {
+  // Some rows of the product, with memory of their own.
+  struct Part {
+    AlignedBuffer src, dst, scratch;
+    dnnl::stream stream;
+    std::vector<dnnl_exec_arg_t> args;
+    std::vector<memory> memories;
+  };
+
   int threads;
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   AlignedBuffer weights;

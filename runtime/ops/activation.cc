@@ -97,7 +97,7 @@ constexpr int64_t kCost = 16;  // scalar operations an element, roughly
 
 // act
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferAct(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
   PLUMB_RETURN_IF_ERROR(ParseActivationKind(types.attrs.GetString("kind")).status());
   return std::vector<TensorType>{types.in(0)};
@@ -105,12 +105,12 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 
 // y = f(x), so
 //   dL/dx = f'(x) dL/dy.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>&) {
+std::vector<ValueId> VjpAct(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
+                            const std::vector<bool>&) {
   return {b.Apply("act_grad", {node.inputs[0], d_outputs[0]}, node.attrs)};
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeActKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
   return std::make_unique<ElementwiseKernel>(
@@ -118,7 +118,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
       HWY_DYNAMIC_DISPATCH(Select)(types.in(0).dtype, kind).value);
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceAct(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(args.attrs.GetString("kind")));
   for (size_t i = 0; i < args.out(0).size(); ++i) {
@@ -129,7 +129,7 @@ absl::Status Reference(const ReferenceArgs& args) {
 
 // act_grad
 
-absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferActGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "dy"));
   PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "x", 1, "dy"));
@@ -137,7 +137,7 @@ absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
   return std::vector<TensorType>{types.in(0)};
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeActGradKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
   return std::make_unique<ElementwiseKernel>(
@@ -145,7 +145,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
       HWY_DYNAMIC_DISPATCH(Select)(types.in(0).dtype, kind).grad);
 }
 
-absl::Status ReferenceGrad(const ReferenceArgs& args) {
+absl::Status ReferenceActGrad(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(args.attrs.GetString("kind")));
   for (size_t i = 0; i < args.out(0).size(); ++i) {
@@ -161,10 +161,10 @@ void RegisterActivation(OpRegistry* registry) {
   act.name = "act";
   act.min_inputs = act.max_inputs = 1;
   act.may_alias = {{0, 0}};
-  act.infer = Infer;
-  act.vjp = Vjp;
-  act.make_kernel = MakeKernel;
-  act.reference = Reference;
+  act.infer = InferAct;
+  act.vjp = VjpAct;
+  act.make_kernel = MakeActKernel;
+  act.reference = ReferenceAct;
   act.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   registry->Add(std::move(act));
 
@@ -172,9 +172,9 @@ void RegisterActivation(OpRegistry* registry) {
   grad.name = "act_grad";
   grad.min_inputs = grad.max_inputs = 2;
   grad.may_alias = {{0, 0}, {0, 1}};
-  grad.infer = InferGrad;
-  grad.make_kernel = MakeGradKernel;
-  grad.reference = ReferenceGrad;
+  grad.infer = InferActGrad;
+  grad.make_kernel = MakeActGradKernel;
+  grad.reference = ReferenceActGrad;
   registry->Add(std::move(grad));
 }
 

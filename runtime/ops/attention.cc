@@ -27,12 +27,12 @@ TensorType LseType(const AttentionShape& shape) {
   return F32({shape.batch, shape.heads, shape.tokens});
 }
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferAttention(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
   return std::vector<TensorType>{types.in(0), LseType(shape)};
 }
 
-absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferAttentionGrad(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
   if (types.in(3) != types.in(0) || types.in(5) != types.in(0) || types.in(4) != LseType(shape)) {
     return absl::InvalidArgumentError(
@@ -49,8 +49,9 @@ absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
 //   dp_ij = do_i . v_j,  ds_ij = p_ij (dp_ij - sum_l p_il dp_il) = p_ij (dp_ij - do_i . o_i),
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i,  dv_j = sum_i p_ij do_i.
 // p is made anew from lse. lse itself is kept for this purpose only and has no gradient.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>& /*wanted*/) {
+std::vector<ValueId> VjpAttention(GraphBuilder& b, const Node& node,
+                                  absl::Span<const ValueId> d_outputs,
+                                  const std::vector<bool>& /*wanted*/) {
   if (d_outputs[0] == kNoValue) return {kNoValue, kNoValue, kNoValue};
   const std::vector<ValueId> d = b.ApplyAll("attention_grad",
                                             {node.inputs[0], node.inputs[1], node.inputs[2],
@@ -133,7 +134,7 @@ class AttentionKernel : public Kernel {
   const int64_t slot_bytes_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
   if (types.in(0).dtype == DType::kBF16) return std::make_unique<AttentionKernel<uint16_t>>(shape);
   return std::make_unique<AttentionKernel<float>>(shape);
@@ -192,7 +193,7 @@ class AttentionGradKernel : public Kernel {
   const int64_t slot_bytes_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGradKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
   if (types.in(0).dtype == DType::kBF16) {
     return std::make_unique<AttentionGradKernel<uint16_t>>(shape);
@@ -236,7 +237,7 @@ void ForEachQuery(const AttentionShape& shape, const Body& body) {
   }
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceAttention(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ShapeOf(args));
   const Places at{shape};
   const int64_t c = shape.head_dim;
@@ -262,7 +263,7 @@ absl::Status Reference(const ReferenceArgs& args) {
   return absl::OkStatus();
 }
 
-absl::Status ReferenceGrad(const ReferenceArgs& args) {
+absl::Status ReferenceAttentionGrad(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ShapeOf(args));
   const Places at{shape};
   const int64_t c = shape.head_dim;
@@ -293,19 +294,19 @@ void RegisterAttention(OpRegistry* registry) {
   OpDef op;
   op.name = "attention";
   op.min_inputs = op.max_inputs = 3;
-  op.infer = Infer;
-  op.vjp = Vjp;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferAttention;
+  op.vjp = VjpAttention;
+  op.make_kernel = MakeAttentionKernel;
+  op.reference = ReferenceAttention;
   op.flops = AttentionFlops;
   registry->Add(std::move(op));
 
   OpDef grad;
   grad.name = "attention_grad";
   grad.min_inputs = grad.max_inputs = 6;
-  grad.infer = InferGrad;
-  grad.make_kernel = MakeGradKernel;
-  grad.reference = ReferenceGrad;
+  grad.infer = InferAttentionGrad;
+  grad.make_kernel = MakeAttentionGradKernel;
+  grad.reference = ReferenceAttentionGrad;
   grad.flops = AttentionGradFlops;
   registry->Add(std::move(grad));
 }

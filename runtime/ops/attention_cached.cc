@@ -21,7 +21,7 @@ namespace {
 
 // -- Shape rule
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferAttentionCached(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadCachedAttentionShape(types));
   const TensorType &k_cache = types.in(3), &v_cache = types.in(4), &positions = types.in(5);
   if (k_cache.dtype != types.in(0).dtype || k_cache.shape.rank() != 4 ||
@@ -181,7 +181,7 @@ class AttentionCachedKernel : public Kernel {
   const int64_t slot_bytes_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionCachedKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadCachedAttentionShape(types));
   const int64_t capacity = types.in(3).shape[2];
   if (types.in(0).dtype == DType::kBF16) {
@@ -192,7 +192,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
 
 // -- Reference
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
   const std::vector<const TensorType*> inputs = {&args.inputs[0]->type, &args.inputs[1]->type,
                                                  &args.inputs[2]->type};
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
@@ -251,9 +251,9 @@ void RegisterAttentionCached(OpRegistry* registry) {
   op.name = "attention_cached";
   op.min_inputs = op.max_inputs = 6;
   op.updates = {{1, 3}, {2, 4}};
-  op.infer = Infer;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferAttentionCached;
+  op.make_kernel = MakeAttentionCachedKernel;
+  op.reference = ReferenceAttentionCached;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = AttentionFlops;
   registry->Add(std::move(op));

@@ -96,7 +96,7 @@ HWY_EXPORT(Select);
 
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferCombine(const OpTypes& types) {
   for (size_t i = 0; i < types.inputs.size(); ++i) {
     PLUMB_RETURN_IF_ERROR(CheckFloat(types, i, absl::StrCat("term ", i)));
     PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "term 0", i, absl::StrCat("term ", i)));
@@ -111,8 +111,9 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 
 // y = sum_i c_i x_i + constant, so
 //   dL/dx_i = c_i dL/dy.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>& wanted) {
+std::vector<ValueId> VjpCombine(GraphBuilder& b, const Node& node,
+                                absl::Span<const ValueId> d_outputs,
+                                const std::vector<bool>& wanted) {
   const std::vector<double>& coefs = node.attrs.GetDoubles("coefs");
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
   for (size_t i = 0; i < d_inputs.size(); ++i) {
@@ -151,12 +152,12 @@ class CombineKernel : public Kernel {
   CombineFn combine_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeCombineKernel(const OpTypes& types) {
   return std::make_unique<CombineKernel>(types.out(0), types.attrs.GetDoubles("coefs"),
                                          types.attrs.GetDouble("constant", 0));
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceCombine(const ReferenceArgs& args) {
   const std::vector<double>& coefs = args.attrs.GetDoubles("coefs");
   for (size_t e = 0; e < args.out(0).size(); ++e) {
     double y = args.attrs.GetDouble("constant", 0);
@@ -174,10 +175,10 @@ void RegisterCombine(OpRegistry* registry) {
   op.min_inputs = 1;
   op.max_inputs = OpDef::kVariadic;
   op.may_alias = {{0, 0}, {0, 1}, {0, 2}, {0, 3}};
-  op.infer = Infer;
-  op.vjp = Vjp;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferCombine;
+  op.vjp = VjpCombine;
+  op.make_kernel = MakeCombineKernel;
+  op.reference = ReferenceCombine;
   op.token_wise = [](const OpTypes& types) {
     std::vector<size_t> terms(types.inputs.size());
     std::iota(terms.begin(), terms.end(), 0);

@@ -199,12 +199,12 @@ absl::Status CheckLogitsAndTargets(const OpTypes& types) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferCrossEntropy(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckLogitsAndTargets(types));
   return std::vector<TensorType>{F32({1}), F32({types.in(0).shape.rows()})};
 }
 
-absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferCrossEntropyGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckLogitsAndTargets(types));
   if (types.in(2) != F32({types.in(0).shape.rows()}) || types.in(3) != F32({1})) {
     return absl::InvalidArgumentError(absl::StrCat("lse is ", types.in(2).ToString(), " and dloss ",
@@ -220,8 +220,9 @@ absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
 // softmax(x_r)_j, so
 //   dx_rj = dloss / n (exp(x_rj - lse_r) - [j = t_r]),  0 in rows without a target.
 // lse is kept for this purpose only and has no gradient.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>& wanted) {
+std::vector<ValueId> VjpCrossEntropy(GraphBuilder& b, const Node& node,
+                                     absl::Span<const ValueId> d_outputs,
+                                     const std::vector<bool>& wanted) {
   if (!wanted[0] || d_outputs[0] == kNoValue) return {kNoValue, kNoValue};
   return {b.Apply("cross_entropy_grad",
                   {node.inputs[0], node.inputs[1], node.outputs[1], d_outputs[0]}),
@@ -282,7 +283,7 @@ class CrossEntropyKernel : public Kernel {
   const CrossEntropyFns fns_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossEntropyKernel(const OpTypes& types) {
   return std::make_unique<CrossEntropyKernel>(types.in(0));
 }
 
@@ -316,13 +317,13 @@ class CrossEntropyGradKernel : public Kernel {
   const CrossEntropyFns fns_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossEntropyGradKernel(const OpTypes& types) {
   return std::make_unique<CrossEntropyGradKernel>(types.in(0));
 }
 
 // -- References
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceCrossEntropy(const ReferenceArgs& args) {
   const int64_t rows = args.shape(0).rows(), n = args.shape(0).last();
   PLUMB_ASSIGN_OR_RETURN(const int64_t count, CountTargets(args.i(1).data(), rows, n));
   double sum = 0;
@@ -341,7 +342,7 @@ absl::Status Reference(const ReferenceArgs& args) {
   return absl::OkStatus();
 }
 
-absl::Status ReferenceGrad(const ReferenceArgs& args) {
+absl::Status ReferenceCrossEntropyGrad(const ReferenceArgs& args) {
   const int64_t rows = args.shape(0).rows(), n = args.shape(0).last();
   PLUMB_ASSIGN_OR_RETURN(const int64_t count, CountTargets(args.i(1).data(), rows, n));
   for (int64_t r = 0; r < rows; ++r) {
@@ -364,19 +365,19 @@ void RegisterCrossEntropy(OpRegistry* registry) {
   OpDef op;
   op.name = "cross_entropy";
   op.min_inputs = op.max_inputs = 2;
-  op.infer = Infer;
-  op.vjp = Vjp;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferCrossEntropy;
+  op.vjp = VjpCrossEntropy;
+  op.make_kernel = MakeCrossEntropyKernel;
+  op.reference = ReferenceCrossEntropy;
   registry->Add(std::move(op));
 
   OpDef grad;
   grad.name = "cross_entropy_grad";
   grad.min_inputs = grad.max_inputs = 4;
   grad.may_alias = {{0, 0}};
-  grad.infer = InferGrad;
-  grad.make_kernel = MakeGradKernel;
-  grad.reference = ReferenceGrad;
+  grad.infer = InferCrossEntropyGrad;
+  grad.make_kernel = MakeCrossEntropyGradKernel;
+  grad.reference = ReferenceCrossEntropyGrad;
   registry->Add(std::move(grad));
 }
 

@@ -21,7 +21,8 @@ namespace plumb {
 namespace {
 
 // Where the operands of cross_norm_grad are: some are absent where the plugin does not read them.
-constexpr size_t kX = 0, kY = 1, kDy = 2, kState = 3, kCallSaved = 4, kSaved = 5, kParams = 6;
+constexpr size_t kGradX = 0, kGradY = 1, kGradDy = 2, kState = 3, kCallSaved = 4, kGradSaved = 5,
+                 kGradParams = 6;
 
 // -- Shape rules
 
@@ -35,7 +36,7 @@ absl::Status CheckForward(const OpTypes& types, const NormInstance& instance) {
   return CheckNormParams(types, 2, instance);
 }
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferCrossNorm(const OpTypes& types) {
   const NormInstance& instance = NormInstanceOf(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckForward(types, instance));
   std::vector<TensorType> outputs = {types.in(0), types.in(1)};
@@ -49,24 +50,24 @@ absl::StatusOr<std::vector<TensorType>> InferEval(const OpTypes& types) {
   return std::vector<TensorType>{types.in(0)};
 }
 
-absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferCrossNormGrad(const OpTypes& types) {
   const NormInstance& instance = NormInstanceOf(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckNormKind(instance, true));
-  if (types.inputs.size() < kParams) {
+  if (types.inputs.size() < kGradParams) {
     return absl::InvalidArgumentError("needs x, y, dy, state, call_saved and saved, absent or not");
   }
-  PLUMB_RETURN_IF_ERROR(CheckNormRows(types, kDy, "dy", instance));
-  const TensorType& dy = types.in(kDy);
-  PLUMB_RETURN_IF_ERROR(CheckWanted(types, kX, "x", instance.backward_needs_x(), dy));
-  PLUMB_RETURN_IF_ERROR(CheckWanted(types, kY, "y", instance.backward_needs_y(), dy));
+  PLUMB_RETURN_IF_ERROR(CheckNormRows(types, kGradDy, "dy", instance));
+  const TensorType& dy = types.in(kGradDy);
+  PLUMB_RETURN_IF_ERROR(CheckWanted(types, kGradX, "x", instance.backward_needs_x(), dy));
+  PLUMB_RETURN_IF_ERROR(CheckWanted(types, kGradY, "y", instance.backward_needs_y(), dy));
   PLUMB_RETURN_IF_ERROR(CheckWanted(types, kState, "state", true, StateType(instance)));
   PLUMB_RETURN_IF_ERROR(CheckWanted(types, kCallSaved, "call_saved", instance.saved_per_call() > 0,
                                     CallSavedType(instance)));
-  PLUMB_RETURN_IF_ERROR(CheckWanted(types, kSaved, "saved", instance.saved_per_row() > 0,
+  PLUMB_RETURN_IF_ERROR(CheckWanted(types, kGradSaved, "saved", instance.saved_per_row() > 0,
                                     NormSavedType(dy, instance)));
-  PLUMB_RETURN_IF_ERROR(CheckNormParams(types, kParams, instance));
+  PLUMB_RETURN_IF_ERROR(CheckNormParams(types, kGradParams, instance));
   std::vector<TensorType> outputs = {dy, types.in(kState)};
-  for (size_t i = kParams; i < types.inputs.size(); ++i) outputs.push_back(types.in(i));
+  for (size_t i = kGradParams; i < types.inputs.size(); ++i) outputs.push_back(types.in(i));
   return outputs;
 }
 
@@ -74,8 +75,9 @@ absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
 //
 // The plugin's backward phase, from the x, y and saved values that it declares.
 // The state has no gradient: running statistics are not part of the function that is trained.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>& /*wanted*/) {
+std::vector<ValueId> VjpCrossNorm(GraphBuilder& b, const Node& node,
+                                  absl::Span<const ValueId> d_outputs,
+                                  const std::vector<bool>& /*wanted*/) {
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
   if (d_outputs[0] == kNoValue) return d_inputs;
   const NormInstance& instance = NormInstanceOf(node.attrs);
@@ -184,7 +186,7 @@ class CrossNormKernel : public CrossNormKernelBase {
 class CrossNormGradKernel : public CrossNormKernelBase {
  public:
   CrossNormGradKernel(const OpTypes& types, const NormInstance& instance)
-      : CrossNormKernelBase(types, instance, types.in(kDy)),
+      : CrossNormKernelBase(types, instance, types.in(kGradDy)),
         partials_(instance, partition_.chunks) {}
 
   int64_t scratch_bytes() const override { return partials_at() + partials_.bytes(); }
@@ -192,12 +194,12 @@ class CrossNormGradKernel : public CrossNormKernelBase {
   absl::Status Run(const KernelArgs& args) const override {
     partials_.ZeroSums(args.out + 2);
     plumb_norm_call call = prototype_;
-    call.x = args.in[kX];
-    call.y = const_cast<void*>(args.in[kY]);  // the ABI's y is read-only in backward
-    call.dy = args.in[kDy];
+    call.x = args.in[kGradX];
+    call.y = const_cast<void*>(args.in[kGradY]);  // the ABI's y is read-only in backward
+    call.dy = args.in[kGradDy];
     call.dx = args.out[0];
-    call.saved = const_cast<void*>(args.in[kSaved]);
-    call.params = args.in + kParams;
+    call.saved = const_cast<void*>(args.in[kGradSaved]);
+    call.params = args.in + kGradParams;
     char* const memory = static_cast<char*>(args.scratch);
     call.buffers = stats_.Buffers(memory + stats_at(), args.out[1]);
     if (instance_.saved_per_call() > 0) {  // a copy: finalize writes it, and the graph's is a value
@@ -232,7 +234,7 @@ class CrossNormGradKernel : public CrossNormKernelBase {
   const NormPartialGradients partials_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossNormKernel(const OpTypes& types) {
   return std::make_unique<CrossNormKernel>(types, NormInstanceOf(types.attrs), true);
 }
 
@@ -240,7 +242,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeEvalKernel(const OpTypes& types) {
   return std::make_unique<CrossNormKernel>(types, NormInstanceOf(types.attrs), false);
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossNormGradKernel(const OpTypes& types) {
   return std::make_unique<CrossNormGradKernel>(types, NormInstanceOf(types.attrs));
 }
 
@@ -310,25 +312,25 @@ absl::Status ReferenceForward(const ReferenceArgs& args, bool train) {
   return absl::OkStatus();
 }
 
-absl::Status Reference(const ReferenceArgs& args) { return ReferenceForward(args, true); }
+absl::Status ReferenceCrossNorm(const ReferenceArgs& args) { return ReferenceForward(args, true); }
 absl::Status ReferenceEval(const ReferenceArgs& args) { return ReferenceForward(args, false); }
 
-absl::Status ReferenceGrad(const ReferenceArgs& args) {
+absl::Status ReferenceCrossNormGrad(const ReferenceArgs& args) {
   const NormInstance& instance = NormInstanceOf(args.attrs);
-  NormReference run(instance, args.shape(kDy).num_elements() / instance.dim());
+  NormReference run(instance, args.shape(kGradDy).num_elements() / instance.dim());
   plumb_norm_call& call = run.call();
-  if (args.has(kX)) call.x = run.Lend(args.f(kX));
-  if (args.has(kY)) call.y = run.Lend(args.f(kY));
+  if (args.has(kGradX)) call.x = run.Lend(args.f(kGradX));
+  if (args.has(kGradY)) call.y = run.Lend(args.f(kGradY));
   if (args.has(kCallSaved)) call.call_saved = run.Lend(args.f(kCallSaved));
-  if (args.has(kSaved)) call.saved = run.Lend(args.f(kSaved));
-  call.dy = run.Lend(args.f(kDy));
+  if (args.has(kGradSaved)) call.saved = run.Lend(args.f(kGradSaved));
+  call.dy = run.Lend(args.f(kGradDy));
   call.dx = run.Lend(args.out(0));
   ReferenceState state(instance, args.f(kState), &run);
   std::vector<const void*> params;
   std::vector<void*> dparams;
-  for (size_t i = kParams; i < args.inputs.size(); ++i) {
+  for (size_t i = kGradParams; i < args.inputs.size(); ++i) {
     params.push_back(run.Lend(args.f(i)));
-    dparams.push_back(run.Lend(args.out(2 + i - kParams)));  // zero-filled
+    dparams.push_back(run.Lend(args.out(2 + i - kGradParams)));  // zero-filled
   }
   call.params = params.data();
   call.dparams = dparams.data();
@@ -350,10 +352,10 @@ void RegisterCrossNorm(OpRegistry* registry) {
   op.min_inputs = 2;
   op.max_inputs = OpDef::kVariadic;
   op.updates = {{1, 1}};
-  op.infer = Infer;
-  op.vjp = Vjp;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferCrossNorm;
+  op.vjp = VjpCrossNorm;
+  op.make_kernel = MakeCrossNormKernel;
+  op.reference = ReferenceCrossNorm;
   registry->Add(std::move(op));
 
   OpDef eval;
@@ -374,9 +376,9 @@ void RegisterCrossNorm(OpRegistry* registry) {
   grad.min_inputs = 0;  // the first may be absent; the shape rule knows which must not
   grad.max_inputs = OpDef::kVariadic;
   grad.updates = {{1, kState}};
-  grad.infer = InferGrad;
-  grad.make_kernel = MakeGradKernel;
-  grad.reference = ReferenceGrad;
+  grad.infer = InferCrossNormGrad;
+  grad.make_kernel = MakeCrossNormGradKernel;
+  grad.reference = ReferenceCrossNormGrad;
   registry->Add(std::move(grad));
 }
 

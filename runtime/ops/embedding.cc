@@ -15,7 +15,7 @@ namespace {
 
 // embedding
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferEmbedding(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "table"));
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 1, "ids"));
   if (types.in(0).shape.rank() != 2) {
@@ -29,8 +29,9 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 
 // y_t = table[ids_t], so
 //   dL/dtable[v] = sum over t with ids_t = v of dL/dy_t.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>& wanted) {
+std::vector<ValueId> VjpEmbedding(GraphBuilder& b, const Node& node,
+                                  absl::Span<const ValueId> d_outputs,
+                                  const std::vector<bool>& wanted) {
   if (!wanted[0]) return {kNoValue, kNoValue};
   const int64_t rows = b.type(node.inputs[0]).shape[0];
   return {b.Apply("embedding_grad", {node.inputs[1], d_outputs[0]}, Attrs({{"rows", rows}})),
@@ -64,11 +65,11 @@ class EmbeddingKernel : public Kernel {
   int64_t rows_, row_bytes_, n_, tasks_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeEmbeddingKernel(const OpTypes& types) {
   return std::make_unique<EmbeddingKernel>(types.in(0), types.in(1).num_elements());
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceEmbedding(const ReferenceArgs& args) {
   const std::vector<int32_t>& ids = args.i(1);
   const int64_t width = args.shape(0)[1];
   PLUMB_RETURN_IF_ERROR(CheckIds(ids.data(), static_cast<int64_t>(ids.size()), args.shape(0)[0]));
@@ -83,7 +84,7 @@ absl::Status Reference(const ReferenceArgs& args) {
 // embedding_grad: with acc, another part of the table's gradient (tied weights), neither zeroing
 // the table nor an addition of two of them is needed.
 
-absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferEmbeddingGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 0, "ids"));
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "dy"));
   if (types.in(1).shape.rows() != types.in(0).num_elements()) {
@@ -158,12 +159,12 @@ class EmbeddingGradKernel : public Kernel {
   decltype(SumRowsFns::add) add_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeEmbeddingGradKernel(const OpTypes& types) {
   return std::make_unique<EmbeddingGradKernel>(types.attrs.GetInt("rows"), types.in(1),
                                                types.in(0).num_elements(), types.has(2));
 }
 
-absl::Status ReferenceGrad(const ReferenceArgs& args) {
+absl::Status ReferenceEmbeddingGrad(const ReferenceArgs& args) {
   const std::vector<int32_t>& ids = args.i(0);
   const int64_t width = args.shape(1).last();
   PLUMB_RETURN_IF_ERROR(
@@ -183,10 +184,10 @@ void RegisterEmbedding(OpRegistry* registry) {
   OpDef op;
   op.name = "embedding";
   op.min_inputs = op.max_inputs = 2;
-  op.infer = Infer;
-  op.vjp = Vjp;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferEmbedding;
+  op.vjp = VjpEmbedding;
+  op.make_kernel = MakeEmbeddingKernel;
+  op.reference = ReferenceEmbedding;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{1}; };
   registry->Add(std::move(op));
 
@@ -195,9 +196,9 @@ void RegisterEmbedding(OpRegistry* registry) {
   grad.min_inputs = 2;
   grad.max_inputs = 3;
   grad.may_alias = {{0, 2}};
-  grad.infer = InferGrad;
-  grad.make_kernel = MakeGradKernel;
-  grad.reference = ReferenceGrad;
+  grad.infer = InferEmbeddingGrad;
+  grad.make_kernel = MakeEmbeddingGradKernel;
+  grad.reference = ReferenceEmbeddingGrad;
   registry->Add(std::move(grad));
 }
 

@@ -8,7 +8,7 @@
 namespace plumb {
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferEmbeddingInt8(const OpTypes& types) {
   const int64_t rows = types.attrs.GetInt("rows"), width = types.attrs.GetInt("width");
   PLUMB_RETURN_IF_ERROR(CheckInt8Matrix(types, 0, "table", rows, width));
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 2, "ids"));
@@ -42,12 +42,12 @@ class EmbeddingInt8Kernel : public Kernel {
   int64_t rows_, width_, n_, tasks_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeEmbeddingInt8Kernel(const OpTypes& types) {
   return std::make_unique<EmbeddingInt8Kernel>(
       types.attrs.GetInt("rows"), types.attrs.GetInt("width"), types.in(2).num_elements());
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceEmbeddingInt8(const ReferenceArgs& args) {
   const std::vector<int32_t>&table = args.i(0), &ids = args.i(2);
   const int64_t rows = args.attrs.GetInt("rows"), width = args.attrs.GetInt("width");
   const int64_t groups = Int8Groups(width);
@@ -67,9 +67,9 @@ void RegisterEmbeddingInt8(OpRegistry* registry) {
   OpDef op;
   op.name = "embedding_int8";
   op.min_inputs = op.max_inputs = 3;
-  op.infer = Infer;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferEmbeddingInt8;
+  op.make_kernel = MakeEmbeddingInt8Kernel;
+  op.reference = ReferenceEmbeddingInt8;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{2}; };
   registry->Add(std::move(op));
 }

@@ -11,7 +11,7 @@
 namespace plumb {
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferFill(const OpTypes& types) {
   std::vector<int64_t> dims;
   for (const double dim : types.attrs.GetDoubles("dims")) {
     if (!(dim >= 1) || dim > 1e15 || dim != std::floor(dim)) {
@@ -24,8 +24,8 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 }
 
 // y does not depend on anything.
-std::vector<ValueId> Vjp(GraphBuilder&, const Node&, absl::Span<const ValueId>,
-                         const std::vector<bool>&) {
+std::vector<ValueId> VjpFill(GraphBuilder&, const Node&, absl::Span<const ValueId>,
+                             const std::vector<bool>&) {
   return {};
 }
 
@@ -46,14 +46,14 @@ class FillKernel : public Kernel {
   T value_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeFillKernel(const OpTypes& types) {
   const int64_t n = types.out(0).num_elements();
   const float value = static_cast<float>(types.attrs.GetDouble("value"));
   if (types.out(0).dtype == DType::kF32) return std::make_unique<FillKernel<float>>(n, value);
   return std::make_unique<FillKernel<uint16_t>>(n, Bf16FromFloat(value));
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceFill(const ReferenceArgs& args) {
   for (double& y : args.out(0)) y = args.attrs.GetDouble("value");
   return absl::OkStatus();
 }
@@ -63,10 +63,10 @@ absl::Status Reference(const ReferenceArgs& args) {
 void RegisterFill(OpRegistry* registry) {
   OpDef op;
   op.name = "fill";
-  op.infer = Infer;
-  op.vjp = Vjp;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferFill;
+  op.vjp = VjpFill;
+  op.make_kernel = MakeFillKernel;
+  op.reference = ReferenceFill;
   registry->Add(std::move(op));
 }
 

@@ -104,7 +104,7 @@ absl::Status CheckOperands(const OpTypes& types) {
 
 // gated
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferGated(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckOperands(types));
   return std::vector<TensorType>{types.in(1)};
 }
@@ -112,15 +112,15 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 // y = f(gate) up, so
 //   dL/dgate = f'(gate) up dL/dy,
 //   dL/dup   = f(gate) dL/dy.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>&) {
+std::vector<ValueId> VjpGated(GraphBuilder& b, const Node& node,
+                              absl::Span<const ValueId> d_outputs, const std::vector<bool>&) {
   std::vector<ValueId> d_inputs =
       b.ApplyAll("gated_grad", {node.inputs[0], node.inputs[1], d_outputs[0]}, node.attrs);
   d_inputs.resize(2, kNoValue);
   return d_inputs;
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeGatedKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
   return std::make_unique<ElementwiseKernel>(
@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
       HWY_DYNAMIC_DISPATCH(Select)(types.in(0).dtype, kind).value);
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceGated(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(args.attrs.GetString("kind")));
   for (size_t i = 0; i < args.out(0).size(); ++i) {
@@ -139,14 +139,14 @@ absl::Status Reference(const ReferenceArgs& args) {
 
 // gated_grad
 
-absl::StatusOr<std::vector<TensorType>> InferGrad(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferGatedGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckOperands(types));
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "dy"));
   PLUMB_RETURN_IF_ERROR(CheckAlike(types, 1, "up", 2, "dy"));
   return std::vector<TensorType>{types.in(0), types.in(1)};
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeGatedGradKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(types.attrs.GetString("kind")));
   return std::make_unique<ElementwiseKernel>(
@@ -154,7 +154,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeGradKernel(const OpTypes& types) {
       HWY_DYNAMIC_DISPATCH(Select)(types.in(0).dtype, kind).grad);
 }
 
-absl::Status ReferenceGrad(const ReferenceArgs& args) {
+absl::Status ReferenceGatedGrad(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(args.attrs.GetString("kind")));
   const std::vector<double>&gate = args.f(0), &up = args.f(1), &dy = args.f(2);
@@ -172,10 +172,10 @@ void RegisterGated(OpRegistry* registry) {
   gated.name = "gated";
   gated.min_inputs = gated.max_inputs = 2;
   gated.may_alias = {{0, 0}, {0, 1}};
-  gated.infer = Infer;
-  gated.vjp = Vjp;
-  gated.make_kernel = MakeKernel;
-  gated.reference = Reference;
+  gated.infer = InferGated;
+  gated.vjp = VjpGated;
+  gated.make_kernel = MakeGatedKernel;
+  gated.reference = ReferenceGated;
   gated.token_wise = [](const OpTypes&) { return std::vector<size_t>{0, 1}; };
   registry->Add(std::move(gated));
 
@@ -183,9 +183,9 @@ void RegisterGated(OpRegistry* registry) {
   grad.name = "gated_grad";
   grad.min_inputs = grad.max_inputs = 3;
   grad.may_alias = {{0, 0}, {1, 1}, {0, 2}};
-  grad.infer = InferGrad;
-  grad.make_kernel = MakeGradKernel;
-  grad.reference = ReferenceGrad;
+  grad.infer = InferGatedGrad;
+  grad.make_kernel = MakeGatedGradKernel;
+  grad.reference = ReferenceGatedGrad;
   registry->Add(std::move(grad));
 }
 

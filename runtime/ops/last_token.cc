@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferLastToken(const OpTypes& types) {
   if (types.has(0) && types.in(0).dtype == DType::kI32) {
     PLUMB_RETURN_IF_ERROR(CheckI32(types, 0, "x"));
     const Shape& x = types.in(0).shape;
@@ -41,7 +41,7 @@ class LastTokenKernel : public Kernel {
   int64_t batch_, tokens_, row_bytes_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeLastTokenKernel(const OpTypes& types) {
   return std::make_unique<LastTokenKernel>(types.in(0));
 }
 
@@ -54,7 +54,7 @@ void CopyLast(const Shape& shape, const std::vector<T>& x, std::vector<T>* y) {
   }
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceLastToken(const ReferenceArgs& args) {
   if (args.inputs[0]->type.dtype == DType::kI32) {
     CopyLast(args.shape(0), args.i(0), &args.outputs[0]->i);
   } else {
@@ -69,9 +69,9 @@ void RegisterLastToken(OpRegistry* registry) {
   OpDef op;
   op.name = "last_token";
   op.min_inputs = op.max_inputs = 1;
-  op.infer = Infer;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferLastToken;
+  op.make_kernel = MakeLastTokenKernel;
+  op.reference = ReferenceLastToken;
   registry->Add(std::move(op));
 }
 

@@ -12,7 +12,7 @@
 namespace plumb {
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferMatmul(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckProduct(types, 0, 1));
   const Shape& a = types.in(0).shape;
   const ProductShape p(a, types.in(1).shape, types.attrs);
@@ -24,8 +24,9 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 // Y = A' B' + 1 c^T with A' = op(A), B' = op(B); with G = dL/dY,
 //   dL/dA' = G B'^T,  dL/dB' = A'^T G,  dL/dc = the sum of G's rows,
 // and dL/dA = dL/dA' or, when A' is A's transpose, its transpose B' G^T; likewise dL/dB.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>& wanted) {
+std::vector<ValueId> VjpMatmul(GraphBuilder& b, const Node& node,
+                               absl::Span<const ValueId> d_outputs,
+                               const std::vector<bool>& wanted) {
   const ValueId left = node.inputs[0], right = node.inputs[1], dy = d_outputs[0];
   const bool ta = node.attrs.GetBool("transpose_a", false);
   const bool tb = node.attrs.GetBool("transpose_b", false);
@@ -55,7 +56,8 @@ std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const Val
   return d_inputs;
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types, const GemmPolicy& policy) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeMatmulKernel(const OpTypes& types,
+                                                         const GemmPolicy& policy) {
   GemmSpec spec = SpecOf(types, 0, 1);
   GemmResult result;
   result.n = types.out(0).shape.last();
@@ -65,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types, const G
   return MakeMatmulKernel(std::move(spec), policy);
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceMatmul(const ReferenceArgs& args) {
   std::vector<double>& y = args.out(0);
   y.assign(y.size(), 0);
   AddReferenceProduct(args, 0, 1, &y);
@@ -80,10 +82,10 @@ void RegisterMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   op.name = "matmul";
   op.min_inputs = 2;
   op.max_inputs = 3;
-  op.infer = Infer;
-  op.vjp = Vjp;
-  op.make_kernel = [policy](const OpTypes& types) { return MakeKernel(types, policy); };
-  op.reference = Reference;
+  op.infer = InferMatmul;
+  op.vjp = VjpMatmul;
+  op.make_kernel = [policy](const OpTypes& types) { return MakeMatmulKernel(types, policy); };
+  op.reference = ReferenceMatmul;
   op.token_wise = LeftTokenWise;
   op.flops = MatmulFlops;
   registry->Add(std::move(op));

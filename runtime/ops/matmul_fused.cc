@@ -96,7 +96,7 @@ absl::Status ReferenceActGrad(const ReferenceArgs& args) {
 
 constexpr size_t kAddend = 3;
 
-absl::StatusOr<std::vector<TensorType>> InferAdd(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferMatmulFusedAdd(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckProduct(types, 0, 1));
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, kAddend, "addend"));
   const TensorType y = ResultType(types, 0, 1);
@@ -109,8 +109,8 @@ absl::StatusOr<std::vector<TensorType>> InferAdd(const OpTypes& types) {
   return std::vector<TensorType>{addend};
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeAddKernel(const OpTypes& types,
-                                                      const GemmPolicy& policy) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeMatmulFusedAddKernel(const OpTypes& types,
+                                                                 const GemmPolicy& policy) {
   GemmSpec spec = SpecOf(types, 0, 1);
   spec.epilogue = Epilogue::kAdd;
   GemmResult result;
@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeAddKernel(const OpTypes& types,
   return MakeMatmulKernel(std::move(spec), policy);
 }
 
-absl::Status ReferenceAdd(const ReferenceArgs& args) {
+absl::Status ReferenceMatmulFusedAdd(const ReferenceArgs& args) {
   args.out(0) = args.f(kAddend);
   AddReferenceProduct(args, 0, 1, &args.out(0));
   AddReferenceBias(args, 2, &args.out(0));
@@ -259,9 +259,11 @@ void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   add.min_inputs = 2;  // the bias may be absent; the shape rule requires the addend
   add.max_inputs = kAddend + 1;
   add.may_alias = {{0, static_cast<int>(kAddend)}};
-  add.infer = InferAdd;
-  add.make_kernel = [policy](const OpTypes& types) { return MakeAddKernel(types, policy); };
-  add.reference = ReferenceAdd;
+  add.infer = InferMatmulFusedAdd;
+  add.make_kernel = [policy](const OpTypes& types) {
+    return MakeMatmulFusedAddKernel(types, policy);
+  };
+  add.reference = ReferenceMatmulFusedAdd;
   add.token_wise = [](const OpTypes& types) {
     std::vector<size_t> inputs = LeftTokenWise(types);
     if (!inputs.empty()) inputs.push_back(kAddend);

@@ -29,7 +29,7 @@ std::vector<int64_t> RowsOf(const Attrs& attrs) {
   return {rows.begin(), rows.end()};
 }
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferMatmulInt8(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
   const Shape& x = types.in(0).shape;
   const std::vector<int64_t> rows = RowsOf(types.attrs);
@@ -110,7 +110,7 @@ class GemvInt8Kernel : public Kernel {
 // multiplied by all of x, in MC blocks of its rows. N-parallel.
 class DequantizedGemm {
   static constexpr int64_t kMostTasks = 32;
-  static constexpr int64_t kPanelFloats = 1 << 16;  // 256 KiB
+  static constexpr int64_t kPanelFloats = 1 << 16;     // 256 KiB
   static constexpr int64_t kRowBlockFloats = 1 << 17;  // of x
 
  public:
@@ -194,7 +194,7 @@ class DequantizedGemmKernel : public Kernel {
   std::vector<DequantizedGemm> products_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeMatmulInt8Kernel(const OpTypes& types) {
   const std::vector<int64_t> rows = RowsOf(types.attrs);
   if (types.in(0).shape.rows() <= kMaxGemvRows) {
     return std::make_unique<GemvInt8Kernel>(types, rows);
@@ -202,7 +202,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   return std::make_unique<DequantizedGemmKernel>(types, rows);
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceMatmulInt8(const ReferenceArgs& args) {
   const std::vector<int64_t> rows = RowsOf(args.attrs);
   const int64_t m = args.shape(0).rows(), k = args.shape(0).last(), groups = Int8Groups(k);
   for (size_t r = 0; r < rows.size(); ++r) {
@@ -228,9 +228,9 @@ void RegisterMatmulInt8(OpRegistry* registry) {
   op.name = "matmul_int8";
   op.min_inputs = 3;
   op.max_inputs = OpDef::kVariadic;
-  op.infer = Infer;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferMatmulInt8;
+  op.make_kernel = MakeMatmulInt8Kernel;
+  op.reference = ReferenceMatmulInt8;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = MatmulInt8Flops;
   registry->Add(std::move(op));

@@ -183,7 +183,7 @@ namespace {
 
 // mul
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferMul(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "a"));
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "b"));
   const TensorType& b = types.in(1);
@@ -200,8 +200,8 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 // y_rj = a_rj b_l(j), so
 //   dL/da_rj = dL/dy_rj b_l(j),
 //   dL/db_l  = sum over rows r and j in group l of dL/dy_rj a_rj.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>& wanted) {
+std::vector<ValueId> VjpMul(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
+                            const std::vector<bool>& wanted) {
   const ValueId left = node.inputs[0], right = node.inputs[1], dy = d_outputs[0];
   std::vector<ValueId> d_inputs = {kNoValue, kNoValue};
   if (wanted[0]) d_inputs[0] = b.Apply("mul", {dy, right});
@@ -236,7 +236,7 @@ class MulGroupedKernel : public Kernel {
   decltype(MulFns::grouped) grouped_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeMulKernel(const OpTypes& types) {
   const TensorType& a = types.in(0);
   if (types.in(1) == a) {
     return std::make_unique<ElementwiseKernel>(a.num_elements(), 1,
@@ -245,7 +245,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
   return std::make_unique<MulGroupedKernel>(a, types.in(1).num_elements());
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceMul(const ReferenceArgs& args) {
   const int64_t n = args.shape(0).num_elements(), d = args.shape(0).last();
   const int64_t size = args.shape(1).num_elements();
   const bool alike = args.shape(0) == args.shape(1);
@@ -336,10 +336,10 @@ void RegisterMul(OpRegistry* registry) {
   mul.name = "mul";
   mul.min_inputs = mul.max_inputs = 2;
   mul.may_alias = {{0, 0}};  // not b, which may be shorter than y
-  mul.infer = Infer;
-  mul.vjp = Vjp;
-  mul.make_kernel = MakeKernel;
-  mul.reference = Reference;
+  mul.infer = InferMul;
+  mul.vjp = VjpMul;
+  mul.make_kernel = MakeMulKernel;
+  mul.reference = ReferenceMul;
   mul.token_wise = [](const OpTypes& types) {
     return types.in(0) == types.in(1) ? std::vector<size_t>{0, 1} : std::vector<size_t>{0};
   };

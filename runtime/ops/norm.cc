@@ -26,7 +26,7 @@ bool SavesRows(const Attrs& attrs) {
 
 // -- Shape rules
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferNorm(const OpTypes& types) {
   const NormInstance& instance = NormInstanceOf(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckNormKind(instance, false));
   PLUMB_RETURN_IF_ERROR(CheckNormRows(types, 0, "x", instance));
@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
   return outputs;
 }
 
-absl::StatusOr<std::vector<TensorType>> InferAdd(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferNormAdd(const OpTypes& types) {
   const NormInstance& instance = NormInstanceOf(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckNormKind(instance, false));
   PLUMB_RETURN_IF_ERROR(CheckNormRows(types, 0, "x", instance));
@@ -77,8 +77,8 @@ std::vector<ValueId> Gradient(GraphBuilder& b, const Node& node, ValueId x, size
                     {{"instance", node.attrs.GetObject("instance")}});
 }
 
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>& /*wanted*/) {
+std::vector<ValueId> VjpNorm(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
+                             const std::vector<bool>& /*wanted*/) {
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
   if (d_outputs[0] == kNoValue) return d_inputs;
   const std::vector<ValueId> d = Gradient(b, node, node.inputs[0], 0, d_outputs[0], kNoValue, 1);
@@ -188,11 +188,11 @@ class AddNormKernel : public NormKernel {
   const decltype(NormRowFns::add) add_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeNormKernel(const OpTypes& types) {
   return std::make_unique<NormKernel>(types, NormInstanceOf(types.attrs));
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeAddKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeNormAddKernel(const OpTypes& types) {
   return std::make_unique<AddNormKernel>(types, NormInstanceOf(types.attrs));
 }
 
@@ -216,10 +216,10 @@ absl::Status ReferenceOf(const ReferenceArgs& args, const std::vector<double>& x
   return absl::OkStatus();
 }
 
-absl::Status Reference(const ReferenceArgs& args) { return ReferenceOf(args, args.f(0), 0, 1); }
+absl::Status ReferenceNorm(const ReferenceArgs& args) { return ReferenceOf(args, args.f(0), 0, 1); }
 
 // The norm is that of the sum as it is stored.
-absl::Status ReferenceAdd(const ReferenceArgs& args) {
+absl::Status ReferenceNormAdd(const ReferenceArgs& args) {
   for (size_t e = 0; e < args.out(0).size(); ++e) {
     double& sum = args.out(0)[e];
     sum = args.f(0)[e] + args.f(1)[e];
@@ -239,10 +239,10 @@ void RegisterNorm(OpRegistry* registry) {
   op.name = "norm";
   op.min_inputs = 1;
   op.max_inputs = OpDef::kVariadic;
-  op.infer = Infer;
-  op.vjp = Vjp;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferNorm;
+  op.vjp = VjpNorm;
+  op.make_kernel = MakeNormKernel;
+  op.reference = ReferenceNorm;
   op.token_wise = [](const OpTypes& types) {
     return SavesRows(types.attrs) ? std::vector<size_t>{} : std::vector<size_t>{0};
   };
@@ -253,10 +253,10 @@ void RegisterNorm(OpRegistry* registry) {
   add.min_inputs = 2;
   add.max_inputs = OpDef::kVariadic;
   add.may_alias = {{0, 0}, {0, 1}};
-  add.infer = InferAdd;
+  add.infer = InferNormAdd;
   add.vjp = VjpAdd;
-  add.make_kernel = MakeAddKernel;
-  add.reference = ReferenceAdd;
+  add.make_kernel = MakeNormAddKernel;
+  add.reference = ReferenceNormAdd;
   add.token_wise = [](const OpTypes& types) {
     return SavesRows(types.attrs) ? std::vector<size_t>{} : std::vector<size_t>{0, 1};
   };

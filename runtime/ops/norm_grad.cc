@@ -18,7 +18,7 @@ namespace {
 // Where the operands are: x, y and saved are absent where the plugin does not read them.
 constexpr size_t kX = 0, kY = 1, kDy = 2, kSaved = 3, kDsum = 4, kParams = 5;
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferNormGrad(const OpTypes& types) {
   const NormInstance& instance = NormInstanceOf(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckNormKind(instance, false));
   if (types.inputs.size() < kParams) {
@@ -126,12 +126,12 @@ class NormGradKernel : public Kernel {
   plumb_norm_call prototype_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeNormGradKernel(const OpTypes& types) {
   return std::make_unique<NormGradKernel>(types, NormInstanceOf(types.attrs));
 }
 
 // The plugin's own arithmetic in double, in one range.
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceNormGrad(const ReferenceArgs& args) {
   const NormInstance& instance = NormInstanceOf(args.attrs);
   NormReference run(instance, args.shape(kDy).num_elements() / instance.dim());
   if (args.has(kX)) run.call().x = run.Lend(args.f(kX));
@@ -164,9 +164,9 @@ void RegisterNormGrad(OpRegistry* registry) {
   op.min_inputs = 0;  // the first may be absent; the shape rule knows which must not
   op.max_inputs = OpDef::kVariadic;
   op.may_alias = {{0, kDsum}};
-  op.infer = Infer;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferNormGrad;
+  op.make_kernel = MakeNormGradKernel;
+  op.reference = ReferenceNormGrad;
   registry->Add(std::move(op));
 }
 

@@ -136,7 +136,7 @@ namespace {
 
 // -- Shape rule
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferRope(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 1, "positions"));
   const Shape &x = types.in(0).shape, &positions = types.in(1).shape;
@@ -162,8 +162,8 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
 // -- VJP
 //
 // y = R x with R a rotation, so dx = R^T dy = R^-1 dy.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>& wanted) {
+std::vector<ValueId> VjpRope(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
+                             const std::vector<bool>& wanted) {
   if (!wanted[0] || d_outputs[0] == kNoValue) return {kNoValue, kNoValue};
   Attrs attrs = node.attrs;
   attrs.Set("inverse", !node.attrs.GetBool("inverse", false));
@@ -216,7 +216,7 @@ class RopeKernel : public Kernel {
   const RotateFn rotate_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeRopeKernel(const OpTypes& types) {
   const Shape& x = types.in(0).shape;
   const int64_t head_dim = types.attrs.GetInt("head_dim");
   return std::make_unique<RopeKernel>(types.in(0).dtype, x.rows(), x.last() / head_dim, head_dim,
@@ -226,7 +226,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
 
 // -- Reference
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceRope(const ReferenceArgs& args) {
   const int64_t c = args.attrs.GetInt("head_dim");
   const double theta = args.attrs.GetDouble("theta");
   const double sign = args.attrs.GetBool("inverse", false) ? -1 : 1;
@@ -257,10 +257,10 @@ void RegisterRope(OpRegistry* registry) {
   op.name = "rope";
   op.min_inputs = op.max_inputs = 2;
   op.may_alias = {{0, 0}};
-  op.infer = Infer;
-  op.vjp = Vjp;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferRope;
+  op.vjp = VjpRope;
+  op.make_kernel = MakeRopeKernel;
+  op.reference = ReferenceRope;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0, 1}; };
   registry->Add(std::move(op));
 }

@@ -78,15 +78,15 @@ SumRowsFns SelectSumRows(DType dtype) { return HWY_DYNAMIC_DISPATCH(Select)(dtyp
 
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferSumRows(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
   return std::vector<TensorType>{F32({types.in(0).shape.last()})};
 }
 
 // y_j = sum_i x_ij, so
 //   dL/dx_ij = dL/dy_j: the gradient repeated over the rows.
-std::vector<ValueId> Vjp(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
-                         const std::vector<bool>&) {
+std::vector<ValueId> VjpSumRows(GraphBuilder& b, const Node& node,
+                                absl::Span<const ValueId> d_outputs, const std::vector<bool>&) {
   const TensorType& x = b.type(node.inputs[0]);
   Attrs ones_attrs({{"dims", std::vector<double>(x.shape.dims().begin(), x.shape.dims().end())},
                     {"value", 1.0}});
@@ -130,11 +130,11 @@ class SumRowsKernel : public Kernel {
   decltype(SumRowsFns::sum) sum_rows_, sum_partials_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeSumRowsKernel(const OpTypes& types) {
   return std::make_unique<SumRowsKernel>(types.in(0));
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceSumRows(const ReferenceArgs& args) {
   const size_t n = args.out(0).size();
   for (size_t e = 0; e < args.f(0).size(); ++e) args.out(0)[e % n] += args.f(0)[e];
   return absl::OkStatus();
@@ -146,10 +146,10 @@ void RegisterSumRows(OpRegistry* registry) {
   OpDef op;
   op.name = "sum_rows";
   op.min_inputs = op.max_inputs = 1;
-  op.infer = Infer;
-  op.vjp = Vjp;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferSumRows;
+  op.vjp = VjpSumRows;
+  op.make_kernel = MakeSumRowsKernel;
+  op.reference = ReferenceSumRows;
   registry->Add(std::move(op));
 }
 

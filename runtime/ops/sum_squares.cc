@@ -73,7 +73,7 @@ HWY_EXPORT(Select);
 
 namespace {
 
-absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferSumSquares(const OpTypes& types) {
   // The gradient of a norm's only number is f32[].
   if (!types.has(0) || types.in(0) != F32({})) PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
   return std::vector<TensorType>{F32({1})};
@@ -106,11 +106,11 @@ class SumSquaresKernel : public Kernel {
   double (*sum_squares_)(const float* x, int64_t n);
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
+absl::StatusOr<std::unique_ptr<Kernel>> MakeSumSquaresKernel(const OpTypes& types) {
   return std::make_unique<SumSquaresKernel>(types.in(0).num_elements());
 }
 
-absl::Status Reference(const ReferenceArgs& args) {
+absl::Status ReferenceSumSquares(const ReferenceArgs& args) {
   for (const double e : args.f(0)) args.out(0)[0] += e * e;
   return absl::OkStatus();
 }
@@ -121,9 +121,9 @@ void RegisterSumSquares(OpRegistry* registry) {
   OpDef op;
   op.name = "sum_squares";
   op.min_inputs = op.max_inputs = 1;
-  op.infer = Infer;
-  op.make_kernel = MakeKernel;
-  op.reference = Reference;
+  op.infer = InferSumSquares;
+  op.make_kernel = MakeSumSquaresKernel;
+  op.reference = ReferenceSumSquares;
   registry->Add(std::move(op));
 }
 

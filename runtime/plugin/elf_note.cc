@@ -38,17 +38,17 @@ constexpr size_t kMaxProgramHeaders = 512;
 constexpr uint64_t kMaxNoteBytes = 1 << 16;
 constexpr size_t kMaxNotes = 64;
 
-absl::Status Refused(absl::string_view why) { return absl::FailedPreconditionError(why); }
+absl::Status RefusedFile(absl::string_view why) { return absl::FailedPreconditionError(why); }
 
 // Bytes [offset, offset + size) of the file; all of them or an error.
 absl::Status ReadAt(int fd, uint64_t file_size, uint64_t offset, uint64_t size, void* to) {
-  if (offset > file_size || size > file_size - offset) return Refused("is truncated");
+  if (offset > file_size || size > file_size - offset) return RefusedFile("is truncated");
   char* out = static_cast<char*>(to);
   while (size > 0) {
     const ssize_t n = pread(fd, out, size, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Refused(absl::StrCat("cannot be read: ", std::strerror(errno)));
-    if (n == 0) return Refused("is truncated");
+    if (n < 0) return RefusedFile(absl::StrCat("cannot be read: ", std::strerror(errno)));
+    if (n == 0) return RefusedFile("is truncated");
     out += n;
     offset += static_cast<uint64_t>(n);
     size -= static_cast<uint64_t>(n);
@@ -59,16 +59,16 @@ absl::Status ReadAt(int fd, uint64_t file_size, uint64_t offset, uint64_t size, 
 absl::Status CheckHeader(const Elf64_Ehdr& header) {
   const unsigned char* ident = header.e_ident;
   if (std::memcmp(ident, ELFMAG, SELFMAG) != 0) {
-    return Refused("is not a shared library (it has no ELF header)");
+    return RefusedFile("is not a shared library (it has no ELF header)");
   }
   if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != kByteOrder ||
       header.e_machine != kMachine) {
-    return Refused("is a program file for another kind of machine");
+    return RefusedFile("is a program file for another kind of machine");
   }
-  if (header.e_type != ET_DYN) return Refused("is an ELF file but not a shared library");
+  if (header.e_type != ET_DYN) return RefusedFile("is an ELF file but not a shared library");
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 ||
       header.e_phnum > kMaxProgramHeaders) {
-    return Refused("has a malformed ELF header");
+    return RefusedFile("has a malformed ELF header");
   }
   return absl::OkStatus();
 }
@@ -76,7 +76,7 @@ absl::Status CheckHeader(const Elf64_Ehdr& header) {
 // One note's description, as the file has it, to a NormNote.
 absl::StatusOr<NormNote> ParseDescription(absl::string_view description) {
   constexpr size_t kIdSize = sizeof(plumb_norm_note::id);
-  if (description.size() < 2 * sizeof(uint32_t)) return Refused("has a malformed plumb note");
+  if (description.size() < 2 * sizeof(uint32_t)) return RefusedFile("has a malformed plumb note");
   NormNote note;
   std::memcpy(&note.abi_major, description.data(), sizeof(uint32_t));
   std::memcpy(&note.abi_minor, description.data() + sizeof(uint32_t), sizeof(uint32_t));
@@ -85,7 +85,7 @@ absl::StatusOr<NormNote> ParseDescription(absl::string_view description) {
   const size_t length = text.find('\0');
   if (length != absl::string_view::npos) note.id = std::string(text.substr(0, length));
   if (!IsNormId(note.id)) {
-    if (note.abi_major == PLUMB_NORM_ABI_MAJOR) return Refused("has a malformed plumb note");
+    if (note.abi_major == PLUMB_NORM_ABI_MAJOR) return RefusedFile("has a malformed plumb note");
     note.id.clear();
   }
   return note;
@@ -103,10 +103,10 @@ absl::Status ParseSegment(absl::string_view bytes, uint64_t alignment,
     std::memcpy(&header, bytes.data(), sizeof(header));
     const uint64_t description_at = align(sizeof(header) + uint64_t{header.n_namesz});
     const uint64_t end = description_at + header.n_descsz;
-    if (end > bytes.size()) return Refused("has a malformed note segment");
+    if (end > bytes.size()) return RefusedFile("has a malformed note segment");
     if (bytes.substr(sizeof(header), header.n_namesz) == owner &&
         header.n_type == PLUMB_NORM_NOTE_TYPE) {
-      if (notes->size() == kMaxNotes) return Refused("has too many plumb notes");
+      if (notes->size() == kMaxNotes) return RefusedFile("has too many plumb notes");
       PLUMB_ASSIGN_OR_RETURN(NormNote note,
                              ParseDescription(bytes.substr(description_at, header.n_descsz)));
       notes->push_back(std::move(note));
@@ -132,12 +132,12 @@ bool IsNormId(const std::string& id) {
 
 absl::StatusOr<std::vector<NormNote>> ReadNormNotes(int fd) {
   struct stat info;
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Refused("is not a file");
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return RefusedFile("is not a file");
   const uint64_t file_size = static_cast<uint64_t>(info.st_size);
 
   Elf64_Ehdr header = {};
   char magic[SELFMAG] = {};
-  if (file_size < SELFMAG) return Refused("is not a shared library (it has no ELF header)");
+  if (file_size < SELFMAG) return RefusedFile("is not a shared library (it has no ELF header)");
   PLUMB_RETURN_IF_ERROR(ReadAt(fd, file_size, 0, SELFMAG, magic));
   if (std::memcmp(magic, ELFMAG, SELFMAG) == 0) {
     PLUMB_RETURN_IF_ERROR(ReadAt(fd, file_size, 0, sizeof(header), &header));
@@ -152,10 +152,10 @@ absl::StatusOr<std::vector<NormNote>> ReadNormNotes(int fd) {
     // The loader maps what lies past the end of a truncated file and dies of it.
     if (segment.p_type == PT_LOAD &&
         (segment.p_offset > file_size || segment.p_filesz > file_size - segment.p_offset)) {
-      return Refused("is truncated");
+      return RefusedFile("is truncated");
     }
     if (segment.p_type != PT_NOTE) continue;
-    if (segment.p_filesz > kMaxNoteBytes) return Refused("has a malformed note segment");
+    if (segment.p_filesz > kMaxNoteBytes) return RefusedFile("has a malformed note segment");
     std::string bytes(segment.p_filesz, '\0');
     PLUMB_RETURN_IF_ERROR(ReadAt(fd, file_size, segment.p_offset, segment.p_filesz, bytes.data()));
     PLUMB_RETURN_IF_ERROR(ParseSegment(bytes, segment.p_align == 8 ? 8 : 4, &notes));

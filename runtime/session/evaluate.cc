@@ -12,8 +12,6 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kInt = sizeof(int32_t);
-constexpr int64_t kFloat = sizeof(float);
-
 BuildOptions EvalProgram(int64_t batch, WeightFormat weights) {
   BuildOptions options;
   options.program = Program::kEval;
@@ -129,16 +127,16 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
     positions.as<int32_t>()[i] = static_cast<int32_t>(t);
     targets.as<int32_t>()[i] = t + 1 < length ? tokens[b][t + 1] : -1;
   }
-  AlignedBuffer gradients(with_gradients ? parameters.layout().size * kFloat : 0);
+  AlignedBuffer gradients(with_gradients ? parameters.layout().size * SizeOf(DType::kF32) : 0);
   // A training program would write the statistics of these tokens into the states.
-  AlignedBuffer states(parameters.states().size * kFloat);
+  AlignedBuffer states(parameters.states().size * SizeOf(DType::kF32));
   std::copy_n(parameters.state_data(), parameters.states().size, states.as<float>());
   BuildOptions options;
   options.program = with_gradients ? Program::kTrain : Program::kEval;
   options.batch = out.batch;
   options.output_logits = !with_gradients || format == WeightFormat::kF32;
   options.weights = format;
-  const AlignedBuffer logits(options.output_logits ? n * dims.vocab_size * kFloat : 0);
+  const AlignedBuffer logits(options.output_logits ? n * dims.vocab_size * SizeOf(DType::kF32) : 0);
   const PackedWeights weights(context, format, parameters, threads);
   ExecutableCache executables(&context, options, with_gradients);
   const auto bind = [&](Executable* executable) -> absl::Status {

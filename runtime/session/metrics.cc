@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 // A line of JSON in a buffer of its own: seven names and numbers always fit.
-class Line {
+class MetricsLine {
  public:
   void Add(absl::string_view name, int64_t value) {
     AddName(name);
@@ -67,8 +67,8 @@ absl::StatusOr<int64_t> Integer(const Json& object, absl::string_view name) {
 }
 
 absl::StatusOr<StepMetrics> ParseLine(absl::string_view line) {
-  constexpr int kMaxDepth = 8;  // figures per layer may be nested in a line
-  absl::StatusOr<Json> object = ParseStrictJson(line, kMaxDepth);
+  constexpr int kLineDepth = 8;  // figures per layer may be nested in a line
+  absl::StatusOr<Json> object = ParseStrictJson(line, kLineDepth);
   if (!object.ok()) return absl::DataLossError(object.status().message());
   StepMetrics metrics;
   PLUMB_ASSIGN_OR_RETURN(metrics.step, Integer(*object, "step"));
@@ -91,7 +91,7 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path) {
 }
 
 absl::Status MetricsWriter::Append(const StepMetrics& metrics) {
-  Line line;
+  MetricsLine line;
   line.Add("step", metrics.step);
   line.Add("loss", metrics.loss);
   line.Add("lr", metrics.lr);

@@ -17,9 +17,9 @@ namespace {
 constexpr size_t kNumberLength = 32;  // at most, of any number
 
 // Appends to a buffer that is large enough.
-class Line {
+class ProbeLine {
  public:
-  explicit Line(char* begin) : begin_(begin), end_(begin) {}
+  explicit ProbeLine(char* begin) : begin_(begin), end_(begin) {}
 
   void Text(absl::string_view text) {
     std::memcpy(end_, text.data(), text.size());
@@ -42,7 +42,7 @@ class Line {
 
 // `names`: of these tensors, as they stand in the line.
 void AddTensors(const std::vector<ProbeResult::Tensor>& tensors, const std::string* names,
-                Line* line) {
+                ProbeLine* line) {
   for (const ProbeResult::Tensor& tensor : tensors) {
     line->Text(*names++);
     line->Text("\"rms\":");
@@ -58,7 +58,7 @@ void AddTensors(const std::vector<ProbeResult::Tensor>& tensors, const std::stri
 }
 
 void AddParameters(const std::vector<ProbeResult::Parameter>& parameters, const std::string* names,
-                   Line* line) {
+                   ProbeLine* line) {
   for (const ProbeResult::Parameter& parameter : parameters) {
     line->Text(*names++);
     line->Text("\"rms\":");
@@ -88,8 +88,8 @@ void AddNames(const std::vector<Named>& list, std::vector<std::string>* names) {
 }
 
 absl::StatusOr<int64_t> StepOf(absl::string_view text) {
-  constexpr int kMaxDepth = 8;
-  const absl::StatusOr<nlohmann::json> object = ParseStrictJson(text, kMaxDepth);
+  constexpr int kLineDepth = 8;
+  const absl::StatusOr<nlohmann::json> object = ParseStrictJson(text, kLineDepth);
   if (!object.ok()) return absl::DataLossError(object.status().message());
   const nlohmann::json* step = FindMember(*object, "step");
   const absl::optional<int64_t> number = step == nullptr ? absl::nullopt : AsInt64(*step);
@@ -119,7 +119,7 @@ absl::Status ProbeWriter::Append(const ProbeResult& result) {
                   result.activations.size() + result.gradients.size() + result.parameters.size(),
               "all lines of a file are of one probe");
   const std::string* names = names_.data();
-  Line line(line_.data());
+  ProbeLine line(line_.data());
   line.Text("{\"step\":");
   line.Integer(result.step);
   if (result.diverged) line.Text(",\"diverged\":true");

@@ -11,8 +11,6 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kFloat = sizeof(float);
-
 // Gradients larger than an L2 cache.
 constexpr int64_t kManyElements = int64_t{1} << 19;
 
@@ -49,7 +47,7 @@ absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const T
       Graph graph, BuildProgram(context, options, /*gradients=*/true, TrainPasses(context, spec)));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
                          Executable::Compile(std::move(graph)));
-  const int64_t flat = ParameterLayout(context.parameters).size * kFloat;
+  const int64_t flat = ParameterLayout(context.parameters).size * SizeOf(DType::kF32);
   TrainMemory memory;
   memory.weights = flat;
   memory.gradients = spec.gradient_accumulation_steps > 1 ? 2 * flat : flat;
@@ -57,7 +55,7 @@ absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const T
     memory.gradients += static_cast<int64_t>(context.parameters.size()) * kAlignment;
   }
   memory.moments = 2 * flat;
-  memory.norm_states = 3 * StateLayout(context.states).size * kFloat;
+  memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
   memory.inputs = 3 * spec.batch_size * seq * SizeOf(DType::kI32) + kAlignment;
   memory.workspace = executable->workspace_bytes();
   return memory;

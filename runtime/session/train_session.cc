@@ -14,8 +14,6 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kFloat = sizeof(float);
-
 ScheduleSpec ToSchedule(const TrainSpec& spec) {
   ScheduleSpec schedule;
   schedule.kind = spec.schedule == ScheduleKind::kConstant ? ScheduleSpec::Kind::kConstant
@@ -28,7 +26,7 @@ ScheduleSpec ToSchedule(const TrainSpec& spec) {
   return schedule;
 }
 
-constexpr int64_t kFloatsPerLine = kAlignment / kFloat;
+constexpr int64_t kFloatsPerLine = kAlignment / SizeOf(DType::kF32);
 
 void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer& to) {
   std::memcpy(to.data(), from.data(), static_cast<size_t>(n) * sizeof(int32_t));
@@ -61,16 +59,18 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, T
       threads_(threads),
       parameters_(context->parameters, context->states, WeightFormatOf(spec)),
       weights_(*context, WeightFormatOf(spec), parameters_, threads),
-      grad_(parameters_.layout().size * kFloat),
-      grad_sum_(spec.gradient_accumulation_steps > 1 ? parameters_.layout().size * kFloat : 0),
-      m_(parameters_.layout().size * kFloat),
-      v_(parameters_.layout().size * kFloat),
-      states_before_step_(parameters_.states().size * kFloat),
+      grad_(parameters_.layout().size * SizeOf(DType::kF32)),
+      grad_sum_(spec.gradient_accumulation_steps > 1
+                    ? parameters_.layout().size * SizeOf(DType::kF32)
+                    : 0),
+      m_(parameters_.layout().size * SizeOf(DType::kF32)),
+      v_(parameters_.layout().size * SizeOf(DType::kF32)),
+      states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
       states_before_batch_(states_before_step_.size()),
       segments_(MakeSegments()),
       batches_(std::move(batches)),
       batch_(batches_.MakeBatch()),
-      tokens_(spec.batch_size * batches_.max_seq() * kFloat),
+      tokens_(spec.batch_size * batches_.max_seq() * SizeOf(DType::kF32)),
       positions_(tokens_.size()),
       targets_(tokens_.size()),
       loss_(kAlignment),
@@ -109,11 +109,11 @@ absl::Status TrainSession::BindExecutable(Executable* executable) const {
 
 TrainMemory TrainSession::memory() const {
   TrainMemory memory;
-  memory.weights = parameters_.layout().size * kFloat;
+  memory.weights = parameters_.layout().size * SizeOf(DType::kF32);
   memory.gradients = grad_.size() + grad_sum_.size() + grad_squares_.size();
   memory.moments = m_.size() + v_.size();
-  memory.norm_states =
-      parameters_.states().size * kFloat + states_before_step_.size() + states_before_batch_.size();
+  memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
+                       states_before_step_.size() + states_before_batch_.size();
   memory.inputs = tokens_.size() + positions_.size() + targets_.size() + loss_.size();
   memory.workspace = executables_.workspace_bytes();
   return memory;

@@ -63,7 +63,7 @@ struct Point {
   }
 };
 
-Point Draw(uint64_t seed) {
+Point DrawPoint(uint64_t seed) {
   const RngStream draws(seed, "gemm point");
   int64_t at = 0;
   const auto pick = [&](int n) { return static_cast<int>(draws.Uniform(at++) * n); };
@@ -212,7 +212,7 @@ class Trial {
 
 TEST(GemmTest, EqualsTheNaiveProductByEveryEngine) {
   for (uint64_t seed = 0; seed < 150; ++seed) {
-    const Point p = Draw(seed);
+    const Point p = DrawPoint(seed);
     SCOPED_TRACE(p.ToString());
     const Trial trial(p);
     for (const GemmChoice choice : kChoices) {

@@ -13,16 +13,17 @@
 namespace plumb {
 namespace {
 
-struct Int8Matrix {
+struct QuantizedMatrix {
   std::vector<int8_t> values;
   std::vector<float> scales;
 };
 
-Int8Matrix Quantize(const std::vector<float>& from, int64_t rows, int threads = 1) {
+QuantizedMatrix Quantize(const std::vector<float>& from, int64_t rows, int threads = 1) {
   const int64_t width = static_cast<int64_t>(from.size()) / rows;
   const Shape matrix = {rows, width};
-  Int8Matrix to{std::vector<int8_t>(static_cast<size_t>(Int8Elements(matrix).num_elements()), 99),
-                std::vector<float>(static_cast<size_t>(Int8Scales(matrix).num_elements()), 99)};
+  QuantizedMatrix to{
+      std::vector<int8_t>(static_cast<size_t>(Int8Elements(matrix).num_elements()), 99),
+      std::vector<float>(static_cast<size_t>(Int8Scales(matrix).num_elements()), 99)};
   QuantizeInt8(from.data(), rows, width, threads, to.values.data(), to.scales.data());
   return to;
 }
@@ -41,7 +42,7 @@ TEST(QuantizeTest, NoElementIsOffByMoreThanHalfAStep) {
     for (const int64_t width : {1, 7, 16, 63, 64, 65, 128, 300, 768}) {
       const int64_t rows = 21, groups = Int8Groups(width);
       const std::vector<float> from = Draw(rows * width);
-      const Int8Matrix to = Quantize(from, rows);
+      const QuantizedMatrix to = Quantize(from, rows);
       std::vector<float> back(static_cast<size_t>(width));
       for (int64_t row = 0; row < rows; ++row) {
         ReadInt8Row(to.values.data(), to.scales.data(), row, width, back.data());
@@ -63,7 +64,7 @@ TEST(QuantizeTest, AScaleIsTheLargestMagnitudeOfItsGroup) {
   std::vector<float> row(128, 0.25f);
   row[3] = -12.7f;
   row[100] = 2.54f;
-  const Int8Matrix to = Quantize(row, 1);
+  const QuantizedMatrix to = Quantize(row, 1);
   EXPECT_FLOAT_EQ(to.scales[Int8ScaleAt(0, 3, 2)], 0.1f);
   EXPECT_FLOAT_EQ(to.scales[Int8ScaleAt(0, 100, 2)], 0.02f);
   EXPECT_EQ(to.values[Int8ElementAt(0, 3, 2)], -127);
@@ -81,7 +82,7 @@ TEST(QuantizeTest, TilesHoldPairsOfSixteenRows) {
   EXPECT_EQ(Int8ElementAt(0, 2, groups), 32);
   EXPECT_EQ(Int8ElementAt(0, 64, groups), 1024);
   EXPECT_EQ(Int8ElementAt(16, 0, groups), 2048);
-  const Int8Matrix to = Quantize(std::vector<float>(rows * width, 3.0f), rows);
+  const QuantizedMatrix to = Quantize(std::vector<float>(rows * width, 3.0f), rows);
   std::vector<int8_t> expected(to.values.size(), 0);
   std::vector<float> scales(to.scales.size(), 0);
   for (int64_t row = 0; row < rows; ++row) {
@@ -97,7 +98,7 @@ TEST(QuantizeTest, TilesHoldPairsOfSixteenRows) {
 
 TEST(QuantizeTest, TransposedBlocksHoldTheSameNumbers) {
   const int64_t rows = 32, width = 130, groups = 3;
-  const Int8Matrix from = Quantize(Draw(rows * width), rows);
+  const QuantizedMatrix from = Quantize(Draw(rows * width), rows);
   ForEachSimdTarget([&](const std::string& target) {
     std::vector<float> to(static_cast<size_t>(groups * kInt8Group * rows), 99), row(width);
     DequantizeTransposed(from.values.data(), from.scales.data(), 2, groups, to.data());
@@ -140,7 +141,7 @@ TEST(QuantizeTest, ZerosStayZerosAndWhatIsNotFiniteIsNotHidden) {
     from[64 + 6] = 1;
     from[128 + 63] = -std::numeric_limits<float>::infinity();
     from[192] = 1e-44f;  // its scale would be 0
-    const Int8Matrix to = Quantize(from, 2);
+    const QuantizedMatrix to = Quantize(from, 2);
     const auto scale = [&](int64_t row, int64_t i) { return to.scales[Int8ScaleAt(row, i, 2)]; };
     EXPECT_EQ(scale(0, 0), 0) << target;
     EXPECT_TRUE(std::isnan(scale(0, 64))) << target;
@@ -152,7 +153,7 @@ TEST(QuantizeTest, ZerosStayZerosAndWhatIsNotFiniteIsNotHidden) {
 
 TEST(QuantizeTest, ThreadsChangeNothing) {
   const std::vector<float> from = Draw(500 * 640);
-  const Int8Matrix one = Quantize(from, 500, 1), four = Quantize(from, 500, 4);
+  const QuantizedMatrix one = Quantize(from, 500, 1), four = Quantize(from, 500, 4);
   EXPECT_EQ(one.values, four.values);
   EXPECT_EQ(one.scales, four.scales);
 }

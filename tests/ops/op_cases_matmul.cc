@@ -30,8 +30,8 @@ struct Sizes {
   }
 };
 
-void Add(std::vector<OpCase>* cases, const std::string& op, std::string name,
-         std::vector<CaseInput> inputs, Attrs attrs) {
+void AddProduct(std::vector<OpCase>* cases, const std::string& op, std::string name,
+                std::vector<CaseInput> inputs, Attrs attrs) {
   OpCase c;
   c.op = op;
   c.name = std::move(name);
@@ -49,8 +49,9 @@ void AddMatmul(std::vector<OpCase>* cases, const Sizes& s, bool bias, bool f32_o
   if (bias) inputs.push_back(s.Bias());
   Attrs attrs = s.Transposes();
   if (f32_out) attrs.Set("f32_out", true);
-  Add(cases, "matmul", absl::StrCat(s.Name(), bias ? " bias" : "", f32_out ? " f32_out" : ""),
-      std::move(inputs), std::move(attrs));
+  AddProduct(cases, "matmul",
+             absl::StrCat(s.Name(), bias ? " bias" : "", f32_out ? " f32_out" : ""),
+             std::move(inputs), std::move(attrs));
 }
 
 void AddMatmuls(std::vector<OpCase>* cases) {
@@ -129,10 +130,10 @@ void AddMatmuls(std::vector<OpCase>* cases) {
     const Sizes s = {14, 27, 16, false, true, bf16};
     CaseInput a = s.A();
     a.type.shape = {2, 7, 16};
-    Add(cases, "matmul", absl::StrCat(s.Name(), " batched rows"), {a, s.B(), s.Bias()},
-        s.Transposes());
+    AddProduct(cases, "matmul", absl::StrCat(s.Name(), " batched rows"), {a, s.B(), s.Bias()},
+               s.Transposes());
   }
-  Add(cases, "matmul", "batched rows", {Random({2, 3, 5}), Random({5, 7})}, {});
+  AddProduct(cases, "matmul", "batched rows", {Random({2, 3, 5}), Random({5, 7})}, {});
 }
 
 // One thread and several, sums in one part and in several, even and odd.
@@ -169,34 +170,34 @@ void AddFused(std::vector<OpCase>* cases) {
       // Of small sums an activation is not just its argument, zero or one.
       CaseInput a = s.A();
       a.low = -0.05, a.high = 0.05;
-      Add(cases, "matmul_act", name, {a, s.B()}, attrs);
-      Add(cases, "matmul_act", name + " bias", {a, s.B(), s.Bias()}, attrs);
+      AddProduct(cases, "matmul_act", name, {a, s.B()}, attrs);
+      AddProduct(cases, "matmul_act", name + " bias", {a, s.B(), s.Bias()}, attrs);
     }
-    Add(cases, "matmul_act_grad", s.Name(), {s.A(), s.B(), s.Result()}, s.Transposes());
-    Add(cases, "matmul_add", s.Name(), {s.A(), s.B(), Absent(), s.Result()}, s.Transposes());
-    Add(cases, "matmul_add", s.Name() + " bias", {s.A(), s.B(), s.Bias(), s.Result()},
-        s.Transposes());
+    AddProduct(cases, "matmul_act_grad", s.Name(), {s.A(), s.B(), s.Result()}, s.Transposes());
+    AddProduct(cases, "matmul_add", s.Name(), {s.A(), s.B(), Absent(), s.Result()}, s.Transposes());
+    AddProduct(cases, "matmul_add", s.Name() + " bias", {s.A(), s.B(), s.Bias(), s.Result()},
+               s.Transposes());
     if (s.bf16) {
-      Add(cases, "matmul_add", s.Name() + " f32 addend",
-          {s.A(), s.B(), Absent(), Random({s.m, s.n})}, s.Transposes());
+      AddProduct(cases, "matmul_add", s.Name() + " f32 addend",
+                 {s.A(), s.B(), Absent(), Random({s.m, s.n})}, s.Transposes());
     }
   }
   for (const bool bf16 : {false, true}) {
     for (const Sizes& s :
          {Sizes{130, 65, 515, true, false, bf16}, Sizes{65, 130, 515, true, false, bf16},
           Sizes{258, 333, 131, true, false, bf16}, Sizes{333, 258, 131, true, false, bf16}}) {
-      Add(cases, "matmul_add", s.Name() + " f32 addend",
-          {s.A(), s.B(), Absent(), Random({s.m, s.n})}, s.Transposes());
+      AddProduct(cases, "matmul_add", s.Name() + " f32 addend",
+                 {s.A(), s.B(), Absent(), Random({s.m, s.n})}, s.Transposes());
     }
   }
   for (const bool keep : {false, true}) {
-    Add(cases, "matmul_act", absl::StrCat("batched rows", keep ? " keep" : ""),
-        {Random({2, 7, 16}, -0.05, 0.05), Random({27, 16}), Random({27})},
-        Attrs({{"transpose_b", true}, {"kind", std::string("gelu_tanh")}, {"keep", keep}}));
+    AddProduct(cases, "matmul_act", absl::StrCat("batched rows", keep ? " keep" : ""),
+               {Random({2, 7, 16}, -0.05, 0.05), Random({27, 16}), Random({27})},
+               Attrs({{"transpose_b", true}, {"kind", std::string("gelu_tanh")}, {"keep", keep}}));
   }
-  Add(cases, "matmul_add", "batched rows",
-      {Random({2, 7, 16}), Random({27, 16}), Random({27}), Random({2, 7, 27})},
-      Attrs({{"transpose_b", true}}));
+  AddProduct(cases, "matmul_add", "batched rows",
+             {Random({2, 7, 16}), Random({27, 16}), Random({27}), Random({2, 7, 27})},
+             Attrs({{"transpose_b", true}}));
 }
 
 void AddSeveral(std::vector<OpCase>* cases) {
@@ -205,24 +206,25 @@ void AddSeveral(std::vector<OpCase>* cases) {
     attrs.Set("count", int64_t{3});
     Sizes narrow = s;
     narrow.n = s.n / 2 + 1;
-    Add(cases, "matmul_shared", s.Name(), {s.A(), s.B(), narrow.B(), narrow.B()}, attrs);
-    Add(cases, "matmul_shared", s.Name() + " biases",
-        {s.A(), s.B(), narrow.B(), narrow.B(), s.Bias(), Absent(), narrow.Bias()}, attrs);
+    AddProduct(cases, "matmul_shared", s.Name(), {s.A(), s.B(), narrow.B(), narrow.B()}, attrs);
+    AddProduct(cases, "matmul_shared", s.Name() + " biases",
+               {s.A(), s.B(), narrow.B(), narrow.B(), s.Bias(), Absent(), narrow.Bias()}, attrs);
 
     attrs.Set("count", int64_t{2});
     Sizes shorter = s;
     shorter.k = s.k / 2 + 1;
-    Add(cases, "matmul_sum", s.Name(), {Absent(), s.A(), s.B(), shorter.A(), shorter.B()}, attrs);
-    Add(cases, "matmul_sum", s.Name() + " addend",
-        {s.Result(), s.A(), s.B(), shorter.A(), shorter.B()}, attrs);
+    AddProduct(cases, "matmul_sum", s.Name(), {Absent(), s.A(), s.B(), shorter.A(), shorter.B()},
+               attrs);
+    AddProduct(cases, "matmul_sum", s.Name() + " addend",
+               {s.Result(), s.A(), s.B(), shorter.A(), shorter.B()}, attrs);
     // One chain over both products' terms rounds as often.
     if (s.k > 1000) cases->back().tolerance = 5e-6;
   }
   const CaseInput a = Random({2, 7, 16}), b = Random({27, 16}), y = Random({2, 7, 27});
   const Attrs two({{"transpose_b", true}, {"count", int64_t{2}}});
-  Add(cases, "matmul_shared", "batched rows", {a, b, b, Random({27}), Absent()}, two);
-  Add(cases, "matmul_sum", "batched rows", {Absent(), a, b, a, b}, two);
-  Add(cases, "matmul_sum", "batched rows addend", {y, a, b, a, b}, two);
+  AddProduct(cases, "matmul_shared", "batched rows", {a, b, b, Random({27}), Absent()}, two);
+  AddProduct(cases, "matmul_sum", "batched rows", {Absent(), a, b, a, b}, two);
+  AddProduct(cases, "matmul_sum", "batched rows addend", {y, a, b, a, b}, two);
 }
 
 }  // namespace

@@ -28,11 +28,11 @@ Dataset MakeDataset(absl::string_view content, DatasetOptions::Format format,
   return *std::move(dataset);
 }
 
-Dataset Documents(absl::string_view content, double val_fraction = 0) {
+Dataset DocumentsOf(absl::string_view content, double val_fraction = 0) {
   return MakeDataset(content, DatasetOptions::Format::kDocuments, val_fraction);
 }
 
-Dataset Text(absl::string_view content, double val_fraction = 0) {
+Dataset TextOf(absl::string_view content, double val_fraction = 0) {
   return MakeDataset(content, DatasetOptions::Format::kText, val_fraction);
 }
 
@@ -41,7 +41,7 @@ Dataset Letters(int n) {
   std::string content;
   for (int i = 0; i < n; ++i)
     absl::StrAppend(&content, std::string(1, static_cast<char>('a' + i)), "\n");
-  return Documents(content);
+  return DocumentsOf(content);
 }
 
 TrainBatches Train(const Dataset& dataset, int64_t batch_size, int64_t context_length,
@@ -62,7 +62,7 @@ bool Same(const Batch& a, const Batch& b) {
 }
 
 TEST(TrainBatchesTest, DocumentsStandBetweenBeginEndTokens) {
-  const Dataset dataset = Documents("ab\nc\nabcab\n");  // a b c <be>: 0 1 2 3
+  const Dataset dataset = DocumentsOf("ab\nc\nabcab\n");  // a b c <be>: 0 1 2 3
   TrainBatches batches = Train(dataset, 3, 4, 1, /*keep_order=*/true);
   EXPECT_EQ(batches.max_seq(), 4);
   Batch batch = batches.MakeBatch();
@@ -80,7 +80,7 @@ TEST(TrainBatchesTest, DocumentsStandBetweenBeginEndTokens) {
 }
 
 TEST(TrainBatchesTest, ABatchIsAsLongAsItsLongestRow) {
-  const Dataset dataset = Documents("ab\nc\nabcab\n");
+  const Dataset dataset = DocumentsOf("ab\nc\nabcab\n");
   TrainBatches batches = Train(dataset, 1, 100, 1, true);
   EXPECT_EQ(batches.max_seq(), 6);
   Batch batch = batches.MakeBatch();
@@ -153,7 +153,7 @@ TEST(TrainBatchesTest, ABatchDoesNotDependOnWhatWasAskedBefore) {
   std::string content;
   for (int i = 0; i < 137; ++i)
     absl::StrAppend(&content, std::string(1 + i % 9, static_cast<char>('a' + i % 26)), "\n");
-  for (const Dataset& dataset : {Documents(content), Text(content)}) {
+  for (const Dataset& dataset : {DocumentsOf(content), TextOf(content)}) {
     TrainBatches walked = Train(dataset, 4, 6, 3);
     Batch expected = walked.MakeBatch();
     for (int64_t step = 0; step <= 700; ++step) walked.Fill(step, &expected);
@@ -172,7 +172,7 @@ TEST(TrainBatchesTest, ABatchDoesNotDependOnWhatWasAskedBefore) {
 }
 
 TEST(TrainBatchesTest, WindowsLieWhereTheStreamSays) {
-  const Dataset dataset = Text("abcdefghijklmnopqrstuvwxyz");
+  const Dataset dataset = TextOf("abcdefghijklmnopqrstuvwxyz");
   TrainBatches batches = Train(dataset, 3, 5, 11);
   EXPECT_EQ(batches.max_seq(), 5);
   Batch batch = batches.MakeBatch();
@@ -190,7 +190,7 @@ TEST(TrainBatchesTest, WindowsLieWhereTheStreamSays) {
 }
 
 TEST(TrainBatchesTest, WindowsReachBothEndsOfTheText) {
-  const Dataset dataset = Text("abcdefgh");
+  const Dataset dataset = TextOf("abcdefgh");
   TrainBatches batches = Train(dataset, 1, 5);
   Batch batch = batches.MakeBatch();
   std::set<int32_t> starts;
@@ -210,20 +210,20 @@ TEST(TrainBatchesTest, ImpossibleRequestsSaySo) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   };
-  const Dataset text = Text("abcdef");
+  const Dataset text = TextOf("abcdef");
   EXPECT_EQ(error(text, 1, 6),
             "d.txt: the training split has 6 tokens, but a window of context_length 6 needs at "
             "least 7; use more text or a smaller context_length");
   EXPECT_THAT(error(text, 0, 4), HasSubstr("batch_size must be >= 1, is 0"));
   EXPECT_THAT(error(text, 1, 0), HasSubstr("context_length must be >= 1, is 0"));
   EXPECT_THAT(error(text, int64_t{1} << 62, int64_t{1} << 62), HasSubstr("more than"));
-  EXPECT_THAT(error(Documents("a\nb\n", 1), 1, 4), HasSubstr("the training split has nothing"));
-  EXPECT_THAT(error(Text("abc", 1), 1, 1), HasSubstr("the training split has nothing"));
+  EXPECT_THAT(error(DocumentsOf("a\nb\n", 1), 1, 4), HasSubstr("the training split has nothing"));
+  EXPECT_THAT(error(TextOf("abc", 1), 1, 1), HasSubstr("the training split has nothing"));
   Train(text, 1, 5);  // exactly enough
 }
 
 TEST(EvalBatchesTest, TextIsPredictedOnceFromWindowsSideBySide) {
-  const Dataset dataset = Text("abcdefghijk", 1);  // 11 tokens, 10 targets
+  const Dataset dataset = TextOf("abcdefghijk", 1);  // 11 tokens, 10 targets
   EvalBatches::Options options;
   options.batch_size = 2;
   options.context_length = 4;
@@ -250,7 +250,7 @@ TEST(EvalBatchesTest, TextIsPredictedOnceFromWindowsSideBySide) {
 // context_length - stride tokens before it.
 TEST(EvalBatchesTest, WindowsThatOverlapPredictEveryTokenOnceWithContext) {
   for (const char* content : {"ab", "abcde", "abcdef", "abcdefghijk", "abcdefghijkl"}) {
-    const Dataset dataset = Text(content, 1);
+    const Dataset dataset = TextOf(content, 1);
     const int64_t n = dataset.num_tokens(Split::kValidation);
     for (int64_t stride = 1; stride <= 4; ++stride) {
       for (const int64_t batch_size : {1, 3}) {
@@ -291,7 +291,7 @@ TEST(EvalBatchesTest, WindowsThatOverlapPredictEveryTokenOnceWithContext) {
 TEST(EvalBatchesTest, AStrideMustFitAndBeOfText) {
   EvalBatches::Options options;
   options.context_length = 4;
-  const Dataset text = Text("abcdefghij", 1), documents = Documents("ab\nc\n", 1);
+  const Dataset text = TextOf("abcdefghij", 1), documents = DocumentsOf("ab\nc\n", 1);
   const auto error = [&](const Dataset& dataset, int64_t stride) {
     options.stride = stride;
     return std::string(
@@ -303,7 +303,7 @@ TEST(EvalBatchesTest, AStrideMustFitAndBeOfText) {
 }
 
 TEST(EvalBatchesTest, DocumentsComeInOrderAndAllAtOnce) {
-  const Dataset dataset = Documents("ab\nc\nabcab\n", 1);
+  const Dataset dataset = DocumentsOf("ab\nc\nabcab\n", 1);
   for (int64_t batch_size : {1, 2, 3, 50}) {
     EvalBatches::Options options;
     options.batch_size = batch_size;
@@ -332,7 +332,7 @@ TEST(EvalBatchesTest, DocumentsComeInOrderAndAllAtOnce) {
 TEST(EvalBatchesTest, ASplitWithoutTargetsIsAnError) {
   EvalBatches::Options options;
   options.context_length = 4;
-  for (const Dataset& dataset : {Documents("ab\nc\n", 0), Text("abcdefghij", 0.1)}) {
+  for (const Dataset& dataset : {DocumentsOf("ab\nc\n", 0), TextOf("abcdefghij", 0.1)}) {
     const absl::Status status = EvalBatches::Create(&dataset, Split::kValidation, options).status();
     EXPECT_EQ(status.message(),
               "d.txt: the validation split has nothing to predict; change val_fraction or use more "

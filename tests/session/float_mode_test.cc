@@ -237,7 +237,7 @@ TEST_F(FloatModeTest, MomentsOfRowsWithoutGradientsDecayToZero) {
 }
 
 // What must be equal to the bit: losses and norms of gradients, and then the weights.
-std::vector<double> Trace(TrainSession* session, int steps) {
+std::vector<double> LossesOf(TrainSession* session, int steps) {
   std::vector<double> trace;
   for (int i = 0; i < steps; ++i) {
     const auto step = session->Step();
@@ -260,12 +260,12 @@ TEST_F(FloatModeTest, NeitherThreadsNorTheCallersModeChangeTheBitsOfARun) {
   const Dataset data = RareLetters();
   const int steps = 150;
   const auto first = Make(*context, data, FastDecay());
-  const std::vector<double> expected = Trace(first.get(), steps);
+  const std::vector<double> expected = LossesOf(first.get(), steps);
   for (const bool flushes : {false, true}) {
     const ScopedNoDenormals callers(flushes);
     for (const int threads : {1, 2, 3}) {
       const auto session = Make(*context, data, FastDecay(), threads);
-      EXPECT_EQ(Trace(session.get(), steps), expected) << threads << " threads";
+      EXPECT_EQ(LossesOf(session.get(), steps), expected) << threads << " threads";
     }
   }
 }

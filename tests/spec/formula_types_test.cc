@@ -9,25 +9,25 @@
 namespace plumb {
 namespace {
 
-std::string Error(absl::string_view fields) { return ErrorOf(ModelWith(fields)); }
+std::string FormulaTypesError(absl::string_view fields) { return ErrorOf(ModelWith(fields)); }
 
 TEST(FormulaTypeTest, ConditionsReadNumbers) {
-  EXPECT_EQ(Error("each: \"x = x + f(x)\" each: \"x = norm(x) if x\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x)\" each: \"x = norm(x) if x\""),
             "m.pbtxt:4:22: placement \"p\", each, attention: a condition is decided when the model "
             "is loaded; it cannot read a tensor\n"
             "  x = norm(x) if x\n"
             "                 ^");
-  EXPECT_EQ(Error("each: \"x = x + f(x)\" each: \"x = norm(x) if x > 0\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x)\" each: \"x = norm(x) if x > 0\""),
             "m.pbtxt:4:22: placement \"p\", each, attention: \">\" works on numbers; this is a "
             "tensor [batch, seq, 8]; conditions are decided when the model is loaded\n"
             "  x = norm(x) if x > 0\n"
             "                 ^");
-  EXPECT_EQ(Error("each: \"x = x + f(x)\" each: \"x = norm(x) if not x\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x)\" each: \"x = norm(x) if not x\""),
             "m.pbtxt:4:22: placement \"p\", each, attention: \"not\" works on numbers; this is a "
             "tensor [batch, seq, 8]; conditions are decided when the model is loaded\n"
             "  x = norm(x) if not x\n"
             "                     ^");
-  EXPECT_EQ(Error("each: \"x = x + f(x)\" each: \"x = norm(x) if layer > 1 and x\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x)\" each: \"x = norm(x) if layer > 1 and x\""),
             "m.pbtxt:4:22: placement \"p\", each, attention: \"and\" works on numbers; this is a "
             "tensor [batch, seq, 8]; conditions are decided when the model is loaded\n"
             "  x = norm(x) if layer > 1 and x\n"
@@ -35,96 +35,97 @@ TEST(FormulaTypeTest, ConditionsReadNumbers) {
 }
 
 TEST(FormulaTypeTest, PowersRemaindersAndFunctionsTakeNumbers) {
-  EXPECT_EQ(Error("each: \"x = x ^ 2 + f(x)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x ^ 2 + f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: \"^\" works on numbers; this is a "
             "tensor [batch, seq, 8]\n"
             "  x = x ^ 2 + f(x)\n"
             "      ^");
-  EXPECT_EQ(Error("each: \"x = 2 ^ x + f(x)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = 2 ^ x + f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: \"^\" works on numbers; this is a "
             "tensor [batch, seq, 8]\n"
             "  x = 2 ^ x + f(x)\n"
             "          ^");
-  EXPECT_EQ(Error("each: \"x = x % 2 + f(x)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x % 2 + f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: \"%\" works on numbers; this is a "
             "tensor [batch, seq, 8]\n"
             "  x = x % 2 + f(x)\n"
             "      ^");
-  EXPECT_EQ(Error("each: \"x = sqrt(x) + f(x)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = sqrt(x) + f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: sqrt works on numbers; this is a "
             "tensor [batch, seq, 8]\n"
             "  x = sqrt(x) + f(x)\n"
             "           ^");
-  EXPECT_EQ(Error("each: \"x = max(1, f(x)) + x\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = max(1, f(x)) + x\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: max works on numbers; this is a tensor "
             "[batch, seq, 8]\n"
             "  x = max(1, f(x)) + x\n"
             "             ^");
-  EXPECT_EQ(Error("each: \"x = tanh(x, 2) + f(x)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = tanh(x, 2) + f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: tanh takes one argument, not 2\n"
             "  x = tanh(x, 2) + f(x)\n"
             "      ^");
-  EXPECT_EQ(Error("each: \"x = sqrt(2, 3) * f(x)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = sqrt(2, 3) * f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: sqrt takes one argument, not 2\n"
             "  x = sqrt(2, 3) * f(x)\n"
             "      ^");
-  EXPECT_EQ(Error("each: \"x = tanh() * f(x)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = tanh() * f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: tanh takes one argument, not 0\n"
             "  x = tanh() * f(x)\n"
             "      ^");
-  EXPECT_EQ(Error("each: \"x = tanh(x) + sigmoid(f(x)) * f_norm(x)\""), "no error");
+  EXPECT_EQ(FormulaTypesError("each: \"x = tanh(x) + sigmoid(f(x)) * f_norm(x)\""), "no error");
 }
 
 TEST(FormulaTypeTest, OnlyNumbersDivide) {
-  EXPECT_EQ(Error("each: \"x = f(x) / x\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = f(x) / x\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: division by a tensor; only a number "
             "can divide\n"
             "  x = f(x) / x\n"
             "             ^");
-  EXPECT_EQ(Error("each: \"x = 1 / f(x)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = 1 / f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: division by a tensor; only a number "
             "can divide\n"
             "  x = 1 / f(x)\n"
             "          ^");
-  EXPECT_EQ(Error("learned { name: \"g\" init: 1 } each: \"x = f(x) / g\""),
+  EXPECT_EQ(FormulaTypesError("learned { name: \"g\" init: 1 } each: \"x = f(x) / g\""),
             "m.pbtxt:4:31: placement \"p\", each, attention: division by a tensor; only a number "
             "can divide\n"
             "  x = f(x) / g\n"
             "             ^");
-  EXPECT_EQ(Error("each: \"x = x + f(x) / 2\""), "no error");
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x) / 2\""), "no error");
 }
 
 TEST(FormulaTypeTest, DivisionByZeroSaysAtWhichLayer) {
   EXPECT_EQ(
-      Error("each: \"x = x + f(x) / (layer - 1)\""),
+      FormulaTypesError("each: \"x = x + f(x) / (layer - 1)\""),
       "m.pbtxt:4:1: placement \"p\", each, attention: division by zero at layer 1, sublayer 1\n"
       "  x = x + f(x) / (layer - 1)\n"
       "               ^");
-  EXPECT_EQ(Error("each: \"x = x + f(x) / (layer - 2)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x) / (layer - 2)\""),
             "m.pbtxt:4:1: placement \"p\", each, layer 2 (attention): division by zero at layer 2, "
             "sublayer 3\n"
             "  x = x + f(x) / (layer - 2)\n"
             "               ^");
   EXPECT_EQ(
-      Error("each: \"x = x + f(x) * (1 / (sublayer - 4))\""),
+      FormulaTypesError("each: \"x = x + f(x) * (1 / (sublayer - 4))\""),
       "m.pbtxt:4:1: placement \"p\", each, layer 2 (mlp): division by zero at layer 2, sublayer 4\n"
       "  x = x + f(x) * (1 / (sublayer - 4))\n"
       "                    ^");
-  EXPECT_EQ(Error("let: \"a = 1 / (layer - 2)\" block: \"x = x + a * attention(x) + mlp(x)\""),
+  EXPECT_EQ(FormulaTypesError(
+                "let: \"a = 1 / (layer - 2)\" block: \"x = x + a * attention(x) + mlp(x)\""),
             "m.pbtxt:4:1: division by zero at layer 2\n"
             "  a = 1 / (layer - 2)\n"
             "        ^");
   EXPECT_EQ(
-      Error("each: \"x = x + f(x)\""
-            "inside { point: \"mlp.hidden\" rule: \"hidden = hidden / (layer - 2)\" }"),
+      FormulaTypesError("each: \"x = x + f(x)\""
+                        "inside { point: \"mlp.hidden\" rule: \"hidden = hidden / (layer - 2)\" }"),
       "m.pbtxt:4:50: placement \"p\", inside mlp.hidden: division by zero at layer 2, sublayer 4\n"
       "  hidden = hidden / (layer - 2)\n"
       "                  ^");
-  EXPECT_EQ(Error("each: \"x = x + f(x)\" end: \"x = x / 0\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x)\" end: \"x = x / 0\""),
             "m.pbtxt:4:22: placement \"p\", end: division by zero\n"
             "  x = x / 0\n"
             "        ^");
-  EXPECT_EQ(Error("each: \"x = x + sqrt(1 - layer) * f(x)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + sqrt(1 - layer) * f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, layer 2 (attention): \"sqrt(1 - layer)\" is not a "
             "real number at layer 2, sublayer 3\n"
             "  x = x + sqrt(1 - layer) * f(x)\n"
@@ -132,48 +133,48 @@ TEST(FormulaTypeTest, DivisionByZeroSaysAtWhichLayer) {
 }
 
 TEST(FormulaTypeTest, CoefficientsFitTheTensors) {
-  EXPECT_EQ(Error("each: \"x = x + 1e30 * (1e30 * f(x))\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + 1e30 * (1e30 * f(x))\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: a coefficient is too large for f32 at "
             "layer 1, sublayer 1\n"
             "  x = x + 1e30 * (1e30 * f(x))\n"
             "               ^");
-  EXPECT_EQ(Error("each: \"x = x + f(x) / 1e-30 / 1e-30\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x) / 1e-30 / 1e-30\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: a coefficient is too large for f32 at "
             "layer 1, sublayer 1\n"
             "  x = x + f(x) / 1e-30 / 1e-30\n"
             "                       ^");
-  EXPECT_EQ(Error("each: \"x = x + f(x) + 1e300\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x) + 1e300\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: a coefficient is too large for f32 at "
             "layer 1, sublayer 1\n"
             "  x = x + f(x) + 1e300\n"
             "               ^");
-  EXPECT_EQ(Error("each: \"x = x + 1e30 * f(x)\""), "no error");
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + 1e30 * f(x)\""), "no error");
 }
 
 TEST(FormulaTypeTest, SublayersAndNormsTakeOneTensor) {
-  EXPECT_EQ(Error("each: \"x = x + f()\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f()\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: f takes one tensor, not 0 arguments\n"
             "  x = x + f()\n"
             "          ^");
-  EXPECT_EQ(Error("each: \"x = x + f(x, x)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x, x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: f takes one tensor, not 2 arguments\n"
             "  x = x + f(x, x)\n"
             "          ^");
-  EXPECT_EQ(Error("each: \"x = x + f(2)\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(2)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: f takes a tensor; this is a number\n"
             "  x = x + f(2)\n"
             "            ^");
-  EXPECT_EQ(Error("each: \"x = x + f(norm(n_layer))\""),
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(norm(n_layer))\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: norm takes a tensor; this is a number\n"
             "  x = x + f(norm(n_layer))\n"
             "                 ^");
   EXPECT_EQ(
-      Error("each: \"x = x + f(norm(x, 2))\""),
+      FormulaTypesError("each: \"x = x + f(norm(x, 2))\""),
       "m.pbtxt:4:1: placement \"p\", each, attention: norm takes one tensor, not 2 arguments\n"
       "  x = x + f(norm(x, 2))\n"
       "            ^");
   EXPECT_EQ(
-      Error("learned { name: \"g\" per_channel: true } each: \"x = x + f(norm(g))\""),
+      FormulaTypesError("learned { name: \"g\" per_channel: true } each: \"x = x + f(norm(g))\""),
       "m.pbtxt:4:41: placement \"p\", each, attention: norm takes a tensor; this is learned [8]\n"
       "  x = x + f(norm(g))\n"
       "                 ^");
@@ -181,16 +182,16 @@ TEST(FormulaTypeTest, SublayersAndNormsTakeOneTensor) {
 
 TEST(FormulaTypeTest, TensorsAndLearnedValuesAreNotCalled) {
   EXPECT_EQ(
-      Error("each: \"h = norm(x)\" each: \"x = x + f(h(x))\""),
+      FormulaTypesError("each: \"h = norm(x)\" each: \"x = x + f(h(x))\""),
       "m.pbtxt:4:21: placement \"p\", each, attention: \"h\" is a tensor; it cannot be called\n"
       "  x = x + f(h(x))\n"
       "            ^");
   EXPECT_EQ(
-      Error("each: \"x = x + f(x(norm))\""),
+      FormulaTypesError("each: \"x = x + f(x(norm))\""),
       "m.pbtxt:4:1: placement \"p\", each, attention: \"x\" is a tensor; it cannot be called\n"
       "  x = x + f(x(norm))\n"
       "            ^");
-  EXPECT_EQ(Error("learned { name: \"gate\" } each: \"x = x + gate(f(x))\""),
+  EXPECT_EQ(FormulaTypesError("learned { name: \"gate\" } each: \"x = x + gate(f(x))\""),
             "m.pbtxt:4:26: placement \"p\", each, attention: \"gate\" is a learned value; multiply "
             "with it: gate * (...)\n"
             "  x = x + gate(f(x))\n"
@@ -198,20 +199,22 @@ TEST(FormulaTypeTest, TensorsAndLearnedValuesAreNotCalled) {
 }
 
 TEST(FormulaTypeTest, LearnedValuesMultiply) {
-  EXPECT_EQ(Error("learned { name: \"g\" per_channel: true } each: \"x = x + g + f(x)\""),
-            "m.pbtxt:4:41: placement \"p\", each, attention: cannot add a tensor [batch, seq, 8] "
-            "and learned [8]; a learned value multiplies, it does not add\n"
-            "  x = x + g + f(x)\n"
-            "        ^");
-  EXPECT_EQ(Error("learned { name: \"g\" } each: \"x = f(x) - g\""),
+  EXPECT_EQ(
+      FormulaTypesError("learned { name: \"g\" per_channel: true } each: \"x = x + g + f(x)\""),
+      "m.pbtxt:4:41: placement \"p\", each, attention: cannot add a tensor [batch, seq, 8] "
+      "and learned [8]; a learned value multiplies, it does not add\n"
+      "  x = x + g + f(x)\n"
+      "        ^");
+  EXPECT_EQ(FormulaTypesError("learned { name: \"g\" } each: \"x = f(x) - g\""),
             "m.pbtxt:4:23: placement \"p\", each, attention: cannot add a tensor [batch, seq, 8] "
             "and a learned scalar; a learned value multiplies, it does not add\n"
             "  x = f(x) - g\n"
             "           ^");
-  EXPECT_EQ(Error("learned { name: \"g\" } each: \"x = f(x) * (1 - sigmoid(g)) + 2 * g * x\""),
+  EXPECT_EQ(FormulaTypesError(
+                "learned { name: \"g\" } each: \"x = f(x) * (1 - sigmoid(g)) + 2 * g * x\""),
             "no error");
-  EXPECT_EQ(Error("learned { name: \"g\" per_channel: true } learned { name: \"s\" }"
-                  "each: \"x = x + s * g * f(x)\""),
+  EXPECT_EQ(FormulaTypesError("learned { name: \"g\" per_channel: true } learned { name: \"s\" }"
+                              "each: \"x = x + s * g * f(x)\""),
             "no error");
 }
 
@@ -253,8 +256,9 @@ TEST(FormulaTypeTest, WidthsAgree) {
 }
 
 TEST(FormulaTypeTest, ALearnedValueHasOneSizeInOnePlace) {
-  EXPECT_EQ(Error("learned { name: \"g\" init: 1 per_channel: true } each: \"x = x + g * f(x)\""
-                  "inside { point: \"mlp.hidden\" rule: \"hidden = g * hidden\" }"),
+  EXPECT_EQ(FormulaTypesError(
+                "learned { name: \"g\" init: 1 per_channel: true } each: \"x = x + g * f(x)\""
+                "inside { point: \"mlp.hidden\" rule: \"hidden = g * hidden\" }"),
             "m.pbtxt:4:102: placement \"p\", inside mlp.hidden: \"g\" has 8 elements elsewhere in "
             "this sublayer and would have 16 here; use two names\n"
             "  hidden = g * hidden\n"
@@ -262,31 +266,34 @@ TEST(FormulaTypeTest, ALearnedValueHasOneSizeInOnePlace) {
 }
 
 TEST(FormulaTypeTest, StreamsCarryTensors) {
-  EXPECT_EQ(Error("begin: \"d = 2\" each: \"x = x + f(x)\" end: \"x = x + d\""),
+  EXPECT_EQ(FormulaTypesError("begin: \"d = 2\" each: \"x = x + f(x)\" end: \"x = x + d\""),
             "m.pbtxt:4:1: placement \"p\", begin: \"d\" carries a tensor [batch, seq, 8]; this is "
             "a number\n"
             "  d = 2\n"
             "      ^");
-  EXPECT_EQ(Error("each: \"y = f(x)\" each: \"x = n_layer\""),
+  EXPECT_EQ(FormulaTypesError("each: \"y = f(x)\" each: \"x = n_layer\""),
             "m.pbtxt:4:18: placement \"p\", each, attention: \"x\" carries a tensor [batch, seq, "
             "8]; this is a number\n"
             "  x = n_layer\n"
             "      ^");
-  EXPECT_EQ(Error("learned { name: \"g\" per_channel: true } each: \"y = f(x)\" each: \"x = g\""),
+  EXPECT_EQ(FormulaTypesError(
+                "learned { name: \"g\" per_channel: true } each: \"y = f(x)\" each: \"x = g\""),
             "m.pbtxt:4:58: placement \"p\", each, attention: \"x\" carries a tensor [batch, seq, "
             "8]; this is learned [8]\n"
             "  x = g\n"
             "      ^");
-  EXPECT_EQ(Error("learned { name: \"g\" } begin: \"x = 2 * g\" each: \"x = x + f(x)\""),
-            "m.pbtxt:4:23: placement \"p\", begin: \"x\" carries a tensor [batch, seq, 8]; this is "
-            "a learned scalar\n"
-            "  x = 2 * g\n"
-            "        ^");
+  EXPECT_EQ(
+      FormulaTypesError("learned { name: \"g\" } begin: \"x = 2 * g\" each: \"x = x + f(x)\""),
+      "m.pbtxt:4:23: placement \"p\", begin: \"x\" carries a tensor [batch, seq, 8]; this is "
+      "a learned scalar\n"
+      "  x = 2 * g\n"
+      "        ^");
 }
 
 TEST(FormulaTypeTest, LocalsHoldNumbersAndLearnedValuesToo) {
-  EXPECT_EQ(Error("learned { name: \"g\" } each: \"s = 2 / layer\" each: \"t = s * sigmoid(g)\""
-                  "each: \"x = x + t * f(x)\""),
+  EXPECT_EQ(FormulaTypesError(
+                "learned { name: \"g\" } each: \"s = 2 / layer\" each: \"t = s * sigmoid(g)\""
+                "each: \"x = x + t * f(x)\""),
             "no error");
 }
 

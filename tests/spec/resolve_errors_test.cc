@@ -14,7 +14,7 @@ constexpr char kBlock[] = "block { placement: \"pre\" norm: \"rms_norm\" }\n";
 // A model of these dimensions with a plain block.
 std::string DimsError(absl::string_view dims) { return ErrorOf(absl::StrCat(dims, "\n", kBlock)); }
 // A plain model with more in it, from line 2 on.
-std::string Error(absl::string_view rest) { return ErrorOf(absl::StrCat(kDims, rest)); }
+std::string ResolveError(absl::string_view rest) { return ErrorOf(absl::StrCat(kDims, rest)); }
 // The first line: the others list what this build has.
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -111,69 +111,69 @@ TEST(ResolveErrorTest, AZeroThatIsSaidIsNotTheDefault) {
 }
 
 TEST(ResolveErrorTest, RotaryEmbeddingTurnsPairs) {
-  EXPECT_EQ(Error(absl::StrCat("head_dim: 3\npositions { kind: ROPE }\n", kBlock)),
+  EXPECT_EQ(ResolveError(absl::StrCat("head_dim: 3\npositions { kind: ROPE }\n", kBlock)),
             "m.pbtxt:3:1: positions: ROPE turns pairs; head_dim 3 is odd");
-  EXPECT_EQ(Error(absl::StrCat("head_dim: 3\n", kBlock)), "no error");
-  EXPECT_EQ(Error(absl::StrCat("positions { kind: ROPE rope_theta: -1 }\n", kBlock)),
+  EXPECT_EQ(ResolveError(absl::StrCat("head_dim: 3\n", kBlock)), "no error");
+  EXPECT_EQ(ResolveError(absl::StrCat("positions { kind: ROPE rope_theta: -1 }\n", kBlock)),
             "m.pbtxt:2:24: rope_theta must be positive and finite");
-  EXPECT_EQ(Error(absl::StrCat("positions { kind: ROPE rope_theta: inf }\n", kBlock)),
+  EXPECT_EQ(ResolveError(absl::StrCat("positions { kind: ROPE rope_theta: inf }\n", kBlock)),
             "m.pbtxt:2:24: rope_theta must be positive and finite");
 }
 
 TEST(ResolveErrorTest, AModelHasOneBlockOrGroupsOfLayers) {
   EXPECT_EQ(
-      FirstLine(Error("")),
+      FirstLine(ResolveError("")),
       "m.pbtxt: block is missing; it has the form block { placement: \"...\" norm: \"...\" }");
-  EXPECT_EQ(Error(absl::StrCat("layers { repeat: 2 ", kBlock, "}\n", kBlock)),
+  EXPECT_EQ(ResolveError(absl::StrCat("layers { repeat: 2 ", kBlock, "}\n", kBlock)),
             "m.pbtxt:4:1: block: the model has layers; give one of the two");
-  EXPECT_EQ(Error(absl::StrCat("layers { repeat: 3 ", kBlock, "}\n")),
+  EXPECT_EQ(ResolveError(absl::StrCat("layers { repeat: 3 ", kBlock, "}\n")),
             "m.pbtxt:1:1: n_layer: 2, but the groups in layers have 3 together");
-  EXPECT_EQ(Error("layers { repeat: 2 }"), "m.pbtxt:2:1: layers[0] has no block");
-  EXPECT_EQ(Error(absl::StrCat("layers { repeat: -2 ", kBlock, kBlock, "}")),
+  EXPECT_EQ(ResolveError("layers { repeat: 2 }"), "m.pbtxt:2:1: layers[0] has no block");
+  EXPECT_EQ(ResolveError(absl::StrCat("layers { repeat: -2 ", kBlock, kBlock, "}")),
             "m.pbtxt:2:10: repeat: -2 is not in 1..4096");
-  EXPECT_EQ(Error(absl::StrCat("layers { repeat: 0 ", kBlock, kBlock, "}")),
+  EXPECT_EQ(ResolveError(absl::StrCat("layers { repeat: 0 ", kBlock, kBlock, "}")),
             "m.pbtxt:2:10: repeat: 0 is not in 1..4096");
-  EXPECT_EQ(Error(absl::StrCat("layers { repeat: 1 ", kBlock, "}\nlayers { repeat: 1 ", kBlock,
-                               kBlock, "}\n")),
+  EXPECT_EQ(ResolveError(absl::StrCat("layers { repeat: 1 ", kBlock, "}\nlayers { repeat: 1 ",
+                                      kBlock, kBlock, "}\n")),
             "m.pbtxt:4:10: layers[1]: repeat: 1 leaves block[1] without a layer");
 }
 
 TEST(ResolveErrorTest, PlacementsMustBeKnown) {
-  const std::string misspelt = Error("block { placement: \"prenorm\" norm: \"rms_norm\" }");
+  const std::string misspelt = ResolveError("block { placement: \"prenorm\" norm: \"rms_norm\" }");
   EXPECT_EQ(FirstLine(misspelt),
             "m.pbtxt:2:9: unknown placement \"prenorm\"; did you mean \"pre\"?");
   EXPECT_NE(misspelt.find("\n  known: "), std::string::npos);
   EXPECT_NE(misspelt.find(" pre, "), std::string::npos);
-  EXPECT_EQ(FirstLine(Error("block { placement: \"../pre\" norm: \"rms_norm\" }")),
+  EXPECT_EQ(FirstLine(ResolveError("block { placement: \"../pre\" norm: \"rms_norm\" }")),
             "m.pbtxt:2:9: unknown placement \"../pre\"");
-  EXPECT_EQ(FirstLine(Error("block { norm: \"rms_norm\" }")),
+  EXPECT_EQ(FirstLine(ResolveError("block { norm: \"rms_norm\" }")),
             "m.pbtxt:2:1: block.placement is missing");
-  EXPECT_EQ(FirstLine(Error("layers { repeat: 2 block { norm: \"rms_norm\" } }")),
+  EXPECT_EQ(FirstLine(ResolveError("layers { repeat: 2 block { norm: \"rms_norm\" } }")),
             "m.pbtxt:2:20: layers[0].block[0].placement is missing");
 }
 
 TEST(ResolveErrorTest, NormsMustBeKnown) {
-  EXPECT_EQ(FirstLine(Error("block { placement: \"pre\" norm: \"rms_nrm\" }")),
+  EXPECT_EQ(FirstLine(ResolveError("block { placement: \"pre\" norm: \"rms_nrm\" }")),
             "m.pbtxt:2:26: block.norm: unknown norm \"rms_nrm\"; did you mean \"rms_norm\"?");
-  EXPECT_EQ(FirstLine(Error("norm { name: \"mine\" plugin: \"rms_norm\" }\n"
-                            "block { placement: \"pre\" norm: \"mien\" }")),
+  EXPECT_EQ(FirstLine(ResolveError("norm { name: \"mine\" plugin: \"rms_norm\" }\n"
+                                   "block { placement: \"pre\" norm: \"mien\" }")),
             "m.pbtxt:3:26: block.norm: unknown norm \"mien\"; did you mean \"mine\"?");
-  EXPECT_EQ(FirstLine(Error("norm {\n  name: \"mine\"\n  plugin: \"rmsnorm\"\n}\n"
-                            "block { placement: \"pre\" norm: \"mine\" }")),
+  EXPECT_EQ(FirstLine(ResolveError("norm {\n  name: \"mine\"\n  plugin: \"rmsnorm\"\n}\n"
+                                   "block { placement: \"pre\" norm: \"mine\" }")),
             "m.pbtxt:4:3: unknown norm plugin \"rmsnorm\"; did you mean \"rms_norm\"?");
-  EXPECT_EQ(Error("norm { name: \"mine\" }\nblock { placement: \"pre\" norm: \"mine\" }"),
+  EXPECT_EQ(ResolveError("norm { name: \"mine\" }\nblock { placement: \"pre\" norm: \"mine\" }"),
             "m.pbtxt:2:8: norm \"mine\" names no plugin");
-  EXPECT_EQ(Error("block {\n  placement: \"pre\"\n  slot { name: \"norm\" }\n}"),
+  EXPECT_EQ(ResolveError("block {\n  placement: \"pre\"\n  slot { name: \"norm\" }\n}"),
             "m.pbtxt:4:3: block.slot \"norm\": names no norm");
   EXPECT_EQ(
-      FirstLine(Error("norm { name: \"a b\" plugin: \"rms_norm\" }")),
+      FirstLine(ResolveError("norm { name: \"a b\" plugin: \"rms_norm\" }")),
       "m.pbtxt:2:1: norm: \"a b\" is not a name; use letters, digits, \"_\", \"-\" and \".\"");
 }
 
 TEST(ResolveErrorTest, AttributesFitTheirPlugin) {
   const auto attr = [](absl::string_view text) {
-    return Error(absl::StrCat("norm {\n  name: \"n\"\n  plugin: \"rms_norm\"\n  ", text,
-                              "\n}\nblock { placement: \"pre\" norm: \"n\" }"));
+    return ResolveError(absl::StrCat("norm {\n  name: \"n\"\n  plugin: \"rms_norm\"\n  ", text,
+                                     "\n}\nblock { placement: \"pre\" norm: \"n\" }"));
   };
   EXPECT_EQ(attr("attr { name: \"eps\" number: -1 }"),
             "m.pbtxt:5:3: norm \"n\": rms_norm: attribute \"eps\" must be in [0, 1], not -1");
@@ -189,21 +189,23 @@ TEST(ResolveErrorTest, AttributesFitTheirPlugin) {
 }
 
 TEST(ResolveErrorTest, NamesAreGivenOnce) {
-  EXPECT_EQ(Error("norm { name: \"n\" plugin: \"none\" }\nnorm { name: \"n\" plugin: \"none\" }"),
-            "m.pbtxt:3:1: norm \"n\" is defined twice");
-  EXPECT_EQ(Error("placement { name: \"p\" }\nplacement { name: \"p\" }"),
+  EXPECT_EQ(
+      ResolveError("norm { name: \"n\" plugin: \"none\" }\nnorm { name: \"n\" plugin: \"none\" }"),
+      "m.pbtxt:3:1: norm \"n\" is defined twice");
+  EXPECT_EQ(ResolveError("placement { name: \"p\" }\nplacement { name: \"p\" }"),
             "m.pbtxt:3:1: placement \"p\" is defined twice");
   EXPECT_EQ(
-      Error("placement { each: \"x = x + f(x)\" }"),
+      ResolveError("placement { each: \"x = x + f(x)\" }"),
       "m.pbtxt:2:1: placement: \"\" is not a name; use letters, digits, \"_\", \"-\" and \".\"");
-  EXPECT_EQ(Error("block {\n  placement: \"pre\"\n  slot { name: \"norm\" norm: \"none\" }\n"
-                  "  slot { name: \"norm\" norm: \"none\" }\n}"),
+  EXPECT_EQ(ResolveError("block {\n  placement: \"pre\"\n  slot { name: \"norm\" norm: \"none\" }\n"
+                         "  slot { name: \"norm\" norm: \"none\" }\n}"),
             "m.pbtxt:5:3: block.slot \"norm\" is given twice");
 }
 
 TEST(ResolveErrorTest, SublayersHaveKindsAndNames) {
   const auto sublayers = [](absl::string_view text) {
-    return Error(absl::StrCat("block {\n  placement: \"pre\" norm: \"none\"\n  ", text, "\n}"));
+    return ResolveError(
+        absl::StrCat("block {\n  placement: \"pre\" norm: \"none\"\n  ", text, "\n}"));
   };
   EXPECT_EQ(sublayers("sublayer { name: \"a\" }"),
             "m.pbtxt:4:3: block.sublayer[0]: give attention {} or mlp {}");
@@ -223,21 +225,22 @@ TEST(ResolveErrorTest, SublayersHaveKindsAndNames) {
 }
 
 TEST(ResolveErrorTest, ExpressionsOutsideFormulasHavePlacesToo) {
-  EXPECT_EQ(Error(absl::StrCat("embedding_scale: \"sqrt(\"\n", kBlock)),
+  EXPECT_EQ(ResolveError(absl::StrCat("embedding_scale: \"sqrt(\"\n", kBlock)),
             "m.pbtxt:2:1: the formula ends where a value is expected\n"
             "  sqrt(\n"
             "       ^");
-  EXPECT_EQ(Error(absl::StrCat("attention { scale: \"1 /\" }\n", kBlock)),
+  EXPECT_EQ(ResolveError(absl::StrCat("attention { scale: \"1 /\" }\n", kBlock)),
             "m.pbtxt:2:13: the formula ends where a value is expected\n"
             "  1 /\n"
             "     ^");
-  EXPECT_EQ(Error(absl::StrCat("init { match: \"*\" normal { std: \"0.02 *\" } }\n", kBlock)),
-            "m.pbtxt:2:28: the formula ends where a value is expected\n"
-            "  0.02 *\n"
-            "        ^");
-  EXPECT_EQ(Error(absl::StrCat("init { normal {} }\n", kBlock)),
+  EXPECT_EQ(
+      ResolveError(absl::StrCat("init { match: \"*\" normal { std: \"0.02 *\" } }\n", kBlock)),
+      "m.pbtxt:2:28: the formula ends where a value is expected\n"
+      "  0.02 *\n"
+      "        ^");
+  EXPECT_EQ(ResolveError(absl::StrCat("init { normal {} }\n", kBlock)),
             "m.pbtxt: init: match is missing; it names weights, \"*\" for all");
-  EXPECT_EQ(Error(absl::StrCat("init { match: \"*\" }\n", kBlock)),
+  EXPECT_EQ(ResolveError(absl::StrCat("init { match: \"*\" }\n", kBlock)),
             "m.pbtxt:2:8: init: needs a distribution (normal, uniform, xavier_normal, "
             "xavier_uniform, kaiming_uniform, constant), a scale, or both");
 }

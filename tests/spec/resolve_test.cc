@@ -18,11 +18,11 @@ ResolvedModel Resolved(absl::string_view text) {
   return model.ok() ? *std::move(model) : ResolvedModel();
 }
 
-constexpr char kBlock[] = "block { placement: \"pre\" norm: \"rms_norm\" }\n";
+constexpr char kPreBlock[] = "block { placement: \"pre\" norm: \"rms_norm\" }\n";
 
 TEST(ResolveTest, FillsInWhatIsNotSaid) {
-  const ResolvedModel model = Resolved(
-      absl::StrCat("n_layer: 3 n_head: 4 d_model: 32 vocab_size: 11 context_length: 5\n", kBlock));
+  const ResolvedModel model = Resolved(absl::StrCat(
+      "n_layer: 3 n_head: 4 d_model: 32 vocab_size: 11 context_length: 5\n", kPreBlock));
   EXPECT_EQ(model.name, "m");  // of the file
   EXPECT_EQ(model.dims.n_layer, 3);
   EXPECT_EQ(model.dims.n_sublayer, 6);
@@ -55,7 +55,7 @@ TEST(ResolveTest, TakesWhatIsSaid) {
       "\"sqrt(d_model)\" "
       "tie_embeddings: true head_bias: true attention { bias: true scale: \"0.1\" } "
       "mlp { activation: SILU gated: true bias: true } init { match: \"*\" scale: \"0.5\" }\n",
-      kBlock));
+      kPreBlock));
   EXPECT_EQ(model.name, "mine");
   EXPECT_EQ(model.dims.n_kv_head, 2);
   EXPECT_EQ(model.dims.d_ff, 7);
@@ -84,14 +84,15 @@ TEST(ResolveTest, EveryActivationHasItsOwnName) {
                                                              {"SILU", "silu"}};
   for (const auto& [said, meant] : activations) {
     const ResolvedModel model =
-        Resolved(absl::StrCat(kDims, "mlp { activation: ", said, " }\n", kBlock));
+        Resolved(absl::StrCat(kDims, "mlp { activation: ", said, " }\n", kPreBlock));
     EXPECT_EQ(model.layers[0]->sublayers[1].mlp.activation, meant);
   }
 }
 
 TEST(ResolveTest, BiasesAreSaidTogetherOrApart) {
   const auto biases = [](const char* said) {
-    const ResolvedModel model = Resolved(absl::StrCat(kDims, "attention { ", said, " }\n", kBlock));
+    const ResolvedModel model =
+        Resolved(absl::StrCat(kDims, "attention { ", said, " }\n", kPreBlock));
     const AttentionSpec& attention = model.layers[0]->sublayers[0].attention;
     return std::make_pair(attention.qkv_bias, attention.out_bias);
   };
@@ -101,7 +102,7 @@ TEST(ResolveTest, BiasesAreSaidTogetherOrApart) {
 }
 
 TEST(ResolveTest, LayersThatShareABlockShareOneValue) {
-  const ResolvedModel model = Resolved(absl::StrCat(kDims, kBlock));
+  const ResolvedModel model = Resolved(absl::StrCat(kDims, kPreBlock));
   EXPECT_EQ(model.layers[0], model.layers[1]);
 }
 
@@ -161,15 +162,15 @@ TEST(ResolveTest, ANormIsANameOrAPluginsId) {
 }
 
 TEST(ResolveTest, ANamedNormGoesBeforeAPluginOfThatName) {
-  const ResolvedModel model =
-      Resolved(absl::StrCat(kDims, "norm { name: \"rms_norm\" plugin: \"layer_norm\" }", kBlock));
+  const ResolvedModel model = Resolved(
+      absl::StrCat(kDims, "norm { name: \"rms_norm\" plugin: \"layer_norm\" }", kPreBlock));
   EXPECT_EQ(model.layers[0]->norm->plugin->id(), "layer_norm");
 }
 
 TEST(ResolveTest, EveryInitRuleIsRead) {
   using Distribution = InitRule::Distribution;
   const ResolvedModel model =
-      Resolved(absl::StrCat(kDims, kBlock,
+      Resolved(absl::StrCat(kDims, kPreBlock,
                             "init { match: \"a\" normal { std: \"0.02 / sqrt(2 * n_layer)\" } }\n"
                             "init { match: \"b\" uniform {} }\n"
                             "init { match: \"c\" xavier_normal { gain: \"2\" } }\n"

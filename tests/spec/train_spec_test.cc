@@ -11,7 +11,7 @@ namespace {
 
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
-std::string Error(const std::string& text, const Overrides& overrides = {}) {
+std::string RecipeError(const std::string& text, const Overrides& overrides = {}) {
   const absl::StatusOr<TrainSpec> spec = ParseTrainSpec(text, "t.pbtxt", overrides);
   if (spec.ok()) return "no error";
   EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument);
@@ -48,12 +48,13 @@ TEST(TrainSpecTest, FillsInTheDefaults) {
 }
 
 TEST(TrainSpecTest, AZeroThatIsSaidIsNotTheDefault) {
-  EXPECT_EQ(Error("max_steps: 0\nbatch_size: 0\n  gradient_accumulation_steps: 0\ndecay_steps: 0"),
-            "t.pbtxt:1:1: max_steps must be at least 1\n"
-            "t.pbtxt:2:1: batch_size must be in 1..1048576\n"
-            "t.pbtxt:3:3: gradient_accumulation_steps must be at least 1");
-  EXPECT_EQ(Error("decay_steps: 0"), "t.pbtxt:1:1: decay_steps must be at least 1");
-  EXPECT_EQ(Error("", {{"max_steps", "0"}}), "t.pbtxt: max_steps must be at least 1");
+  EXPECT_EQ(
+      RecipeError("max_steps: 0\nbatch_size: 0\n  gradient_accumulation_steps: 0\ndecay_steps: 0"),
+      "t.pbtxt:1:1: max_steps must be at least 1\n"
+      "t.pbtxt:2:1: batch_size must be in 1..1048576\n"
+      "t.pbtxt:3:3: gradient_accumulation_steps must be at least 1");
+  EXPECT_EQ(RecipeError("decay_steps: 0"), "t.pbtxt:1:1: decay_steps must be at least 1");
+  EXPECT_EQ(RecipeError("", {{"max_steps", "0"}}), "t.pbtxt: max_steps must be at least 1");
 }
 
 constexpr char kEverything[] =
@@ -144,46 +145,51 @@ TEST(TrainSpecTest, OverridesComeLastAndInOrder) {
 }
 
 TEST(TrainSpecTest, OverridesSayWhatIsWrong) {
-  EXPECT_EQ(Error("", {{"max_step", "6"}}),
+  EXPECT_EQ(RecipeError("", {{"max_step", "6"}}),
             "train.max_step: Train has no field \"max_step\"; did you mean \"max_steps\"?");
-  EXPECT_EQ(Error("", {{"max_steps", "many"}}), "train.max_steps: \"many\" is not a whole number");
-  EXPECT_EQ(Error("", {{"schedule", "step"}}),
+  EXPECT_EQ(RecipeError("", {{"max_steps", "many"}}),
+            "train.max_steps: \"many\" is not a whole number");
+  EXPECT_EQ(RecipeError("", {{"schedule", "step"}}),
             "train.schedule: \"step\" is not one of CONSTANT, LINEAR, COSINE");
-  EXPECT_EQ(Error("", {{"seed", "-1"}}), "train.seed: \"-1\" is not a whole number >= 0");
-  EXPECT_EQ(Error("", {{"max_steps", "-6"}}), "t.pbtxt: max_steps must be at least 1");
+  EXPECT_EQ(RecipeError("", {{"seed", "-1"}}), "train.seed: \"-1\" is not a whole number >= 0");
+  EXPECT_EQ(RecipeError("", {{"max_steps", "-6"}}), "t.pbtxt: max_steps must be at least 1");
 }
 
 TEST(TrainSpecTest, EveryRangeIsChecked) {
-  EXPECT_EQ(Error("max_steps: -1"), "t.pbtxt:1:1: max_steps must be at least 1");
-  EXPECT_EQ(Error("batch_size: -1"), "t.pbtxt:1:1: batch_size must be in 1..1048576");
-  EXPECT_EQ(Error("batch_size: 2000000"), "t.pbtxt:1:1: batch_size must be in 1..1048576");
-  EXPECT_EQ(Error("gradient_accumulation_steps: -1"),
+  EXPECT_EQ(RecipeError("max_steps: -1"), "t.pbtxt:1:1: max_steps must be at least 1");
+  EXPECT_EQ(RecipeError("batch_size: -1"), "t.pbtxt:1:1: batch_size must be in 1..1048576");
+  EXPECT_EQ(RecipeError("batch_size: 2000000"), "t.pbtxt:1:1: batch_size must be in 1..1048576");
+  EXPECT_EQ(RecipeError("gradient_accumulation_steps: -1"),
             "t.pbtxt:1:1: gradient_accumulation_steps must be at least 1");
-  EXPECT_EQ(Error("learning_rate: -0.1"), "t.pbtxt:1:1: learning_rate must be zero or positive");
-  EXPECT_EQ(Error("learning_rate: inf"), "t.pbtxt:1:1: learning_rate must be zero or positive");
-  EXPECT_EQ(Error("learning_rate: nan"), "t.pbtxt:1:1: learning_rate must be zero or positive");
-  EXPECT_EQ(Error("min_learning_rate: 0.1"),
+  EXPECT_EQ(RecipeError("learning_rate: -0.1"),
+            "t.pbtxt:1:1: learning_rate must be zero or positive");
+  EXPECT_EQ(RecipeError("learning_rate: inf"),
+            "t.pbtxt:1:1: learning_rate must be zero or positive");
+  EXPECT_EQ(RecipeError("learning_rate: nan"),
+            "t.pbtxt:1:1: learning_rate must be zero or positive");
+  EXPECT_EQ(RecipeError("min_learning_rate: 0.1"),
             "t.pbtxt:1:1: min_learning_rate must be between 0 and learning_rate, 0.001");
-  EXPECT_EQ(Error("min_learning_rate: -0.1"),
+  EXPECT_EQ(RecipeError("min_learning_rate: -0.1"),
             "t.pbtxt:1:1: min_learning_rate must be between 0 and learning_rate, 0.001");
-  EXPECT_EQ(Error("beta1: 1"), "t.pbtxt:1:1: beta1 must be in [0, 1)");
-  EXPECT_EQ(Error("beta1: nan"), "t.pbtxt:1:1: beta1 must be in [0, 1)");
-  EXPECT_EQ(Error("beta2: -0.5"), "t.pbtxt:1:1: beta2 must be in [0, 1)");
-  EXPECT_EQ(Error("eps: 0"), "t.pbtxt:1:1: eps must be positive");
-  EXPECT_EQ(Error("weight_decay: -1"), "t.pbtxt:1:1: weight_decay must be zero or positive");
-  EXPECT_EQ(Error("grad_clip: inf"), "t.pbtxt:1:1: grad_clip must be zero or positive");
-  EXPECT_EQ(Error("warmup_steps: -1"), "t.pbtxt:1:1: warmup_steps must be zero or more");
-  EXPECT_EQ(Error("decay_steps: -1"), "t.pbtxt:1:1: decay_steps must be at least 1");
-  EXPECT_EQ(Error("eval_interval: -1"), "t.pbtxt:1:1: eval_interval must be zero or more");
-  EXPECT_EQ(Error("eval_batches: -1"), "t.pbtxt:1:1: eval_batches must be zero or more");
-  EXPECT_EQ(Error("checkpoint_interval: -1"),
+  EXPECT_EQ(RecipeError("beta1: 1"), "t.pbtxt:1:1: beta1 must be in [0, 1)");
+  EXPECT_EQ(RecipeError("beta1: nan"), "t.pbtxt:1:1: beta1 must be in [0, 1)");
+  EXPECT_EQ(RecipeError("beta2: -0.5"), "t.pbtxt:1:1: beta2 must be in [0, 1)");
+  EXPECT_EQ(RecipeError("eps: 0"), "t.pbtxt:1:1: eps must be positive");
+  EXPECT_EQ(RecipeError("weight_decay: -1"), "t.pbtxt:1:1: weight_decay must be zero or positive");
+  EXPECT_EQ(RecipeError("grad_clip: inf"), "t.pbtxt:1:1: grad_clip must be zero or positive");
+  EXPECT_EQ(RecipeError("warmup_steps: -1"), "t.pbtxt:1:1: warmup_steps must be zero or more");
+  EXPECT_EQ(RecipeError("decay_steps: -1"), "t.pbtxt:1:1: decay_steps must be at least 1");
+  EXPECT_EQ(RecipeError("eval_interval: -1"), "t.pbtxt:1:1: eval_interval must be zero or more");
+  EXPECT_EQ(RecipeError("eval_batches: -1"), "t.pbtxt:1:1: eval_batches must be zero or more");
+  EXPECT_EQ(RecipeError("checkpoint_interval: -1"),
             "t.pbtxt:1:1: checkpoint_interval must be zero or more");
-  EXPECT_EQ(Error("keep_checkpoints: -1"), "t.pbtxt:1:1: keep_checkpoints must be zero or more");
-  EXPECT_EQ(Error("data { val_fraction: 1 }"), "t.pbtxt:1:8: val_fraction must be in [0, 1)");
+  EXPECT_EQ(RecipeError("keep_checkpoints: -1"),
+            "t.pbtxt:1:1: keep_checkpoints must be zero or more");
+  EXPECT_EQ(RecipeError("data { val_fraction: 1 }"), "t.pbtxt:1:8: val_fraction must be in [0, 1)");
 }
 
 TEST(TrainSpecTest, AllMistakesOfRangeComeAtOnce) {
-  EXPECT_EQ(Error("max_steps: -1\nbeta1: 2\ndata {\n  val_fraction: -1\n}"),
+  EXPECT_EQ(RecipeError("max_steps: -1\nbeta1: 2\ndata {\n  val_fraction: -1\n}"),
             "t.pbtxt:1:1: max_steps must be at least 1\n"
             "t.pbtxt:2:1: beta1 must be in [0, 1)\n"
             "t.pbtxt:4:3: val_fraction must be in [0, 1)");
@@ -191,12 +197,12 @@ TEST(TrainSpecTest, AllMistakesOfRangeComeAtOnce) {
 
 TEST(TrainSpecTest, FieldsAndValuesMustBeKnown) {
   EXPECT_EQ(
-      Error("learnig_rate: 0.1"),
+      RecipeError("learnig_rate: 0.1"),
       "t.pbtxt:1:13: unknown field \"learnig_rate\" in Train; did you mean \"learning_rate\"?");
   EXPECT_EQ(
-      Error("schedule: COS"),
+      RecipeError("schedule: COS"),
       "t.pbtxt:1:14: unknown value \"COS\" for schedule; it is one of CONSTANT, LINEAR, COSINE");
-  EXPECT_EQ(Error("data { format: CSV }"),
+  EXPECT_EQ(RecipeError("data { format: CSV }"),
             "t.pbtxt:1:20: unknown value \"CSV\" for format; it is one of TEXT, DOCUMENTS");
 }
 

@@ -8,38 +8,39 @@
 namespace plumb {
 namespace {
 
-std::string Error(absl::string_view placement_fields) {
+std::string UnusedNameError(absl::string_view placement_fields) {
   return ErrorOf(ModelWith(placement_fields));
 }
 
 TEST(UnusedNamesTest, ALetThatNothingUsesIsAnErrorAtItsPlace) {
-  EXPECT_EQ(Error("let: \"a = 2\"\nlet: \"b = 3\" each: \"x = x + a * f(x)\""),
+  EXPECT_EQ(UnusedNameError("let: \"a = 2\"\nlet: \"b = 3\" each: \"x = x + a * f(x)\""),
             "m.pbtxt:5:1: placement \"p\": let \"b\" is set and never used\n"
             "  b = 3\n"
             "  ^");
 }
 
 TEST(UnusedNamesTest, ALearnedValueThatNothingUsesIsAnErrorAtItsPlace) {
-  EXPECT_EQ(Error("each: \"x = x + f(x)\"\n  learned { name: \"gate\" init: 1 }"),
+  EXPECT_EQ(UnusedNameError("each: \"x = x + f(x)\"\n  learned { name: \"gate\" init: 1 }"),
             "m.pbtxt:5:3: placement \"p\": learned \"gate\" is declared and never used");
 }
 
 TEST(UnusedNamesTest, EveryExpressionUsesTheNamesInIt) {
   // Another let, a condition, a learned value's beginning, init rules, a rule inside.
-  EXPECT_EQ(Error("let: \"a = 2\" let: \"b = a\" each: \"x = x + b * f(x)\""), "no error");
-  EXPECT_EQ(Error("let: \"a = 2\" each: \"x = x + f(x)\" end: \"x = norm(x) if a > 2\""),
+  EXPECT_EQ(UnusedNameError("let: \"a = 2\" let: \"b = a\" each: \"x = x + b * f(x)\""),
             "no error");
-  EXPECT_EQ(Error("let: \"a = 2\" learned { name: \"g\" init_expression: \"a\" }"
-                  " each: \"x = x + g * f(x)\""),
+  EXPECT_EQ(UnusedNameError("let: \"a = 2\" each: \"x = x + f(x)\" end: \"x = norm(x) if a > 2\""),
             "no error");
-  EXPECT_EQ(
-      Error("let: \"a = 2\" each: \"x = x + f(x)\" init { match: \"*.weight\" scale: \"a\" }"),
-      "no error");
-  EXPECT_EQ(Error("let: \"a = 2\" each: \"x = x + f(x)\""
-                  " init { match: \"*.weight\" normal { std: \"a\" } }"),
+  EXPECT_EQ(UnusedNameError("let: \"a = 2\" learned { name: \"g\" init_expression: \"a\" }"
+                            " each: \"x = x + g * f(x)\""),
             "no error");
-  EXPECT_EQ(Error("let: \"a = 2\" each: \"x = x + f(x)\""
-                  " inside { point: \"mlp.hidden\" rule: \"hidden = a * hidden\" }"),
+  EXPECT_EQ(UnusedNameError(
+                "let: \"a = 2\" each: \"x = x + f(x)\" init { match: \"*.weight\" scale: \"a\" }"),
+            "no error");
+  EXPECT_EQ(UnusedNameError("let: \"a = 2\" each: \"x = x + f(x)\""
+                            " init { match: \"*.weight\" normal { std: \"a\" } }"),
+            "no error");
+  EXPECT_EQ(UnusedNameError("let: \"a = 2\" each: \"x = x + f(x)\""
+                            " inside { point: \"mlp.hidden\" rule: \"hidden = a * hidden\" }"),
             "no error");
 }
 
@@ -74,7 +75,7 @@ TEST(UnusedNamesTest, WhatIsInheritedNeedsNoUse) {
 }
 
 TEST(UnusedNamesTest, AMistakeInAFormulaIsToldFirst) {
-  EXPECT_EQ(Error("let: \"alpha = 2\" each: \"x = x + alhpa * f(x)\""),
+  EXPECT_EQ(UnusedNameError("let: \"alpha = 2\" each: \"x = x + alhpa * f(x)\""),
             "m.pbtxt:4:18: placement \"p\", each, attention: unknown name \"alhpa\"; did you mean "
             "\"alpha\"?\n"
             "  x = x + alhpa * f(x)\n"
