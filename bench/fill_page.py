@@ -182,9 +182,8 @@ def summary(results):
 def decoding(results):
     """README.md: tokens a second of GPT-2 124M."""
     rows = []
-    for entry in results["processors"].values():
-        found = {r["dtype"]: r for r in entry.get("sampling", {}).get("rows", [])
-                 if r["pass"].startswith("decode 1 x")}
+    for entry in current(results, "sampling"):
+        found = {r["dtype"]: r for r in entry["sampling"]["rows"] if r["pass"].startswith("decode 1 x")}
         if found:
             rows.append([entry["name"]] + [
                 f"{found[t]['tokens']:.0f} ({percent(found[t]['share'])})" if t in found else "–" for t in TYPES])
