@@ -75,7 +75,7 @@ def same_line(shown, got):
         return re.fullmatch(pattern, NUMBER.sub("#", got)) is not None
     if not VARIES.search(shown) and re.search(r"[A-Za-z]", shown):
         return False
-    bare = lambda text: shrunk(re.sub(r"#[kMG]?", "#", NUMBER.sub("#", text)).replace("-#", "#"))
+    bare = lambda text: re.sub(r"#[kMG]\b", "#", NUMBER.sub("#", text)).replace("threads", "thread")
     if bare(shown) != bare(got):
         return False
     return all(abs(a - b) <= NEAR * max(a, b) for a, b in zip(losses(shown), losses(got)))
