@@ -1,5 +1,5 @@
-// The program that README.md shows trains a model. Like one that embeds plumb, it is compiled against
-// the public headers and linked to plumb_api.
+// The program that README.md shows trains a model. Like one that embeds plumb, it is compiled
+// against the public headers and linked to plumb_api.
 #include "tests/docs/readme_snippet.inc"
 
 #include <gtest/gtest.h>
