@@ -50,9 +50,7 @@ class Page:
                     block.lines.append(line[indent:] if line[:indent].isspace() or not indent else line)
                 continue
             if mark:
-                fence, block = mark, Block(mark[3] or "text", number, said)
-                if not mark[3]:
-                    block.language = "unnamed"
+                fence, block = mark, Block(mark[3] or "unnamed", number, said)
                 self.blocks.append(block)
                 said = {}
                 continue

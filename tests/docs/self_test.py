@@ -58,6 +58,7 @@ MISTAKES = [
     ("another word", "one\n$ printf", "two\n$ printf", "is not what was printed"),
     ("a word in a line with numbers", "loss   2.55 after", "loss   2.55 before", "is not what was printed"),
     ("a loss far off", "loss   2.55", "loss   1.55", "is not what was printed"),
+    ("a number that does not vary", "$ cat file\none", "$ echo 3 layers\n4 layers", "is not what was printed"),
     ("a line missing", "loss   2.55 after 4 s\n...", "loss   2.55 after 4 s", "more was printed"),
     ("a command that fails", "echo one > file", "echo one > no/file", "exit code 1"),
     ("an option that is gone", "plumb describe mine", "plumb describe --nothing mine", "is not what was printed"),
