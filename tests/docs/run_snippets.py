@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs what the pages show: commands, transcripts, models, Python. Each page has a scratch directory, in
+"""Runs what the pages of the tree show: commands, transcripts, models, Python. Each page has a scratch directory, in
 which the top of the source tree, read-only to it, and build/release seem to be, and one shell, so that a
 command finds what those above it made.
 
@@ -361,7 +361,8 @@ class Runner:
                     continue
                 counts[became] = counts.get(became, 0) + 1
                 if became == "not run":
-                    not_run.append(f"{name}: {block.first()}: {block.said['not run']}")
+                    command = re.sub(r"^\$ | +#.*| *\\$", "", block.first())
+                    not_run.append(f"{name}: {command}: {block.said['not run']}")
             shell.close()
         finally:
             shutil.rmtree(directory, ignore_errors=True)
@@ -384,7 +385,8 @@ def main():
     os.umask(0o022)  # plumb refuses plugins that others may write to
     chosen = [os.path.realpath(page) for page in args.pages]
     if not chosen:
-        chosen = [os.path.join(args.source, "README.md"), *pages.markdown_files(os.path.join(args.source, "docs"))]
+        # The template's page is one of a project of its own, which sdk_project_builds builds.
+        chosen = [page for page in pages.markdown_files(args.source) if "plugins/template/" not in page]
     runner = Runner(args)
     not_run, failures = [], []
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
