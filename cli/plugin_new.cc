@@ -85,7 +85,7 @@ absl::Status Failure(const std::string& path, const std::error_code& error) {
 }  // namespace
 
 absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name,
-                                                    const std::string& id) {
+                                                     const std::string& id) {
   if (absl::Status status = CheckName(name); !status.ok()) return status;
   if (absl::Status status = CheckId(id); !status.ok()) return status;
   std::vector<EmbeddedFile> files = TemplateFiles();

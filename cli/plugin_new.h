@@ -17,7 +17,8 @@ std::vector<EmbeddedFile> TemplateFiles();
 
 // The same with the name and id put in, in contents and file names. kInvalidArgument, with a
 // suggestion, for a name that is no C identifier in lower case or an id that plumb would not take.
-absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name, const std::string& id);
+absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name,
+                                                     const std::string& id);
 
 // Writes the files to `directory`, which must not exist yet or be empty. All or nothing: they
 // are put together beside it and renamed. kAlreadyExists when something is there.
