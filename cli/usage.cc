@@ -20,14 +20,6 @@ const CLI::App* Reached(const CLI::App& program, std::string* words) {
   return app;
 }
 
-std::vector<std::string> CommandNames(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  return names;
-}
-
 std::vector<std::string> OptionNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -48,6 +40,14 @@ std::string UnexpectedWord(const CLI::App& app, const std::string& word) {
 }
 
 }  // namespace
+
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
 
 std::string UsageError(const CLI::App& program, const CLI::ParseError& error) {
   std::string words;
