@@ -158,7 +158,8 @@ absl::StatusOr<int> New(const Options& options) {
     names.push_back(file.name);
     absl::StrAppend(&text, "  ", file.name, "\n");
   }
-  absl::StrAppend(&text, "next: cd ", options.directory, " && make check\n");
+  absl::StrAppend(&text, "next: cd ", options.directory, " && make check\n",
+                  "docs/first-norm.md goes on from there\n");
   const absl::Status printed =
       options.json ? PrintJson({{"directory", options.directory}, {"id", id}, {"files", names}})
                    : PrintResult(text);
