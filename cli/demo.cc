@@ -111,12 +111,15 @@ absl::Status CheckNorm(Runtime* runtime) {
       "plugins/all builds them; elsewhere PLUMB_PLUGIN_PATH names their directory."));
 }
 
-// The number of seeds that was asked for, or with which the demo in `out` was begun.
-int64_t SeedsOf(const Options& options, const std::string& out) {
-  if (options.seeds > 0) return options.seeds;
-  const absl::StatusOr<Study> begun = Study::FromFile(absl::StrCat(out, "/study.pbtxt"));
-  return begun.ok() && !begun->seeds.empty() ? static_cast<int64_t>(begun->seeds.size())
-                                             : kDefaultSeeds;
+// The number of seeds that was asked for, which must be that with which a demo in `out` was begun.
+absl::StatusOr<int64_t> SeedsOf(const Options& options, const std::string& out) {
+  const absl::StatusOr<Study> study = Study::FromFile(absl::StrCat(out, "/study.pbtxt"));
+  const int64_t begun = study.ok() ? static_cast<int64_t>(study->seeds.size()) : 0;
+  if (begun == 0) return options.seeds > 0 ? options.seeds : kDefaultSeeds;
+  if (options.seeds == 0 || options.seeds == begun) return begun;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--seeds ", options.seeds, ": the demo in ", out, " has ", Count(begun, "seed"),
+                   "; leave --seeds out, or name another directory with --out DIR"));
 }
 
 Study DemoStudy(const std::string& out, int64_t seeds) {
@@ -153,14 +156,15 @@ absl::StatusOr<int> Demo(const Options& options, const Invocation& invocation) {
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   if (absl::Status status = CheckNorm(runtime->get()); !status.ok()) return status;
+  const absl::StatusOr<int64_t> seeds = SeedsOf(options, out);
+  if (!seeds.ok()) return seeds.status();
   if (absl::Status status = WriteDemoFiles(out); !status.ok()) return status;
 
-  const int64_t seeds = SeedsOf(options, out);
   PrintNote(absl::StrCat("pre-norm, post-norm and no norm learn to spell names, ",
-                         Count(seeds, "seed"), " each; into ", out));
-  const std::string command = absl::StrCat("plumb demo --out ", Quoted(out), " --seeds ", seeds);
+                         Count(*seeds, "seed"), " each; into ", out));
+  const std::string command = absl::StrCat("plumb demo --out ", Quoted(out), " --seeds ", *seeds);
   const absl::StatusOr<StudyOutcome> outcome =
-      RunStudy({DemoStudy(out, seeds), out, command}, timer, invocation, runtime->get());
+      RunStudy({DemoStudy(out, *seeds), out, command}, timer, invocation, runtime->get());
   if (!outcome.ok()) {
     return absl::IsCancelled(outcome.status()) ? absl::StatusOr<int>(kExitInterrupted)
                                                : outcome.status();

@@ -82,7 +82,7 @@ TEST_F(DemoTest, AgainTrainsNothingAndWritesTheReport) {
 
   const Finished more = RunDemo({"--seeds", "2"});
   EXPECT_EQ(more.exit_code, 2);
-  EXPECT_THAT(more.err, HasSubstr("is another study"));
+  EXPECT_THAT(more.err, HasSubstr("--seeds 2: the demo in plumb-demo has 1 seed; "));
 }
 
 TEST_F(DemoTest, KeepsAModelThatWasEdited) {
