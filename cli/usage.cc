@@ -60,4 +60,20 @@ std::string UsageError(const CLI::App& program, const CLI::ParseError& error) {
   return absl::StrCat(message, "\n", "See ", words, " --help.");
 }
 
+std::string FirstHelp() {
+  return "plumb trains and samples transformers whose norm placement is a formula.\n\n"
+         "Usage: plumb COMMAND [ARGUMENTS]\n\n"
+         "To begin with:\n"
+         "  plumb demo\n"
+         "      see pre-norm, post-norm and no norm compared, in seconds; needs no files\n"
+         "  plumb describe MODEL.pbtxt\n"
+         "      what a model computes: equations, tensors, memory\n"
+         "  plumb compare A.pbtxt B.pbtxt --data TEXT --out DIR\n"
+         "      train models alike, with the same seeds, and write a report\n"
+         "  plumb train MODEL.pbtxt --data TEXT --out DIR\n"
+         "      train one; plumb sample DIR then writes with it\n\n"
+         "All commands: plumb --help. One of them: plumb help COMMAND.\n"
+         "docs/first-model.md goes from an empty file to a model that writes.\n";
+}
+
 }  // namespace plumb::cli

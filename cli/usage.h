@@ -1,4 +1,4 @@
-// Messages for command lines that could not be parsed.
+// Messages for command lines that could not be parsed, or that say nothing yet. Stateless.
 #ifndef PLUMB_CLI_USAGE_H_
 #define PLUMB_CLI_USAGE_H_
 
