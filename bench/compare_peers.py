@@ -164,7 +164,8 @@ def main():
     print(workers.table(HEAD, [row(record) for record in records], args.markdown))
     if args.json:
         with open(args.json, "w") as out:
-            json.dump([dict(r, summary=summary(r)) for r in records], out, indent=1)
+            json.dump([dict(r, title=MODELS[r["model"]]["title"], summary=summary(r))
+                       for r in records], out, indent=1)
 
 
 if __name__ == "__main__":

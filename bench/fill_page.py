@@ -1,37 +1,247 @@
 #!/usr/bin/env python3
-"""Puts measured tables into a page: what stands between "<!-- NAME -->" and "<!-- end -->" becomes
-the content of DIRECTORY/NAME.md, if there is such a file. Text that is no markdown table is indented
-to stand as it is.
+"""Fills the tables of pages from measured results: what stands between "<!-- NAME -->" and "<!-- end -->"
+is written anew from RESULTS.json, if NAME is one of TABLES.
 
-    fill_page.py DIRECTORY PAGE.md
+    fill_page.py RESULTS.json PAGE.md..            docs/performance/results.json; writes the pages
+    fill_page.py --check RESULTS.json PAGE.md..    fails where a page does not hold what the file says
 """
-import os
+import json
 import re
 import sys
 
+import workers
 
-def as_markdown(text):
-    lines = text.strip("\n").split("\n")
-    if any(line.startswith("|") for line in lines):
-        return "\n".join(lines)
-    return "\n".join("    " + line if line else "" for line in lines)
+TYPES = ["f32", "bf16", "int8"]
+
+
+def table(head, rows):
+    return workers.table(head, rows, markdown=True)
+
+
+def percent(share):
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def times(ratio):
+    """A factor with two digits, or all before the point."""
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+
+
+def time_text(seconds):
+    return workers.time_text(seconds).replace("us", "µs")
+
+
+def memory_text(count):
+    return "–" if not count else workers.bytes_text(count)
+
+
+def system_of(entry):
+    """One sentence about what it was measured on."""
+    machine = entry["machine"]
+    if "text" in machine:
+        return machine["text"]
+    version = " ".join(machine["version"])
+    processor = re.search(r"(\w+) family \d+ model \d+", version)
+    parts = [processor[0] if processor else "", f"{machine['processors']} processors",
+             f"{machine['memory_bytes'] / 2**30:.0f} GiB", machine["system"],
+             (re.search(r"oneDNN [\d.]+", version) or [""])[0],
+             f"PyTorch {machine['torch']}" if machine.get("torch") else ""]
+    return ", ".join(part for part in parts if part) + "."
+
+
+def remark(section):
+    return f"\n\n{section['remark']}" if section.get("remark") else ""
+
+
+def training_table(section):
+    has_memory = any(row.get("memory") for row in section["rows"])
+    head = ["model", "type", "plumb", "PyTorch", "ratio", "p10 .. p90", "of peak", "PyTorch of peak"]
+    rows = []
+    for r in section["rows"]:
+        rows.append([r["title"], r["dtype"], time_text(r["plumb"]), time_text(r["torch"]),
+                     times(r["ratio"][0]), f"{times(r['ratio'][1])} .. {times(r['ratio'][2])}",
+                     percent(r["share"]), percent(r["torch_share"])])
+        if has_memory:
+            rows[-1] += [memory_text(r.get("memory")), memory_text(r.get("torch_memory"))]
+    return table(head + (["memory", "PyTorch memory"] if has_memory else []), rows) + remark(section)
+
+
+def sampling_table(section):
+    rows = []
+    for r in section["rows"]:
+        of = f" of {r['machine'] / 1e9:.0f}" if r.get("machine") else ""
+        rows.append([r["pass"], r["dtype"], time_text(r["seconds"][0]),
+                     f"{time_text(r['seconds'][1])} .. {time_text(r['seconds'][2])}",
+                     f"{r['tokens']:,.0f}", f"{r['rate'] / 1e9:.1f} {r['unit']}",
+                     percent(r["share"]) + of, memory_text(r.get("memory"))])
+    return table(["pass", "weights", "median", "p10 .. p90", "tokens/s", "rate", "of the machine's",
+                  "memory"], rows) + remark(section)
+
+
+def profile_table(section):
+    columns = section["columns"]
+    names = []
+    for column in columns:
+        names += [name for name in column["ms"] if name not in names]
+    sums = [sum(column["ms"].values()) for column in columns]
+    # What takes less than a percent everywhere is one line.
+    large = [name for name in names
+             if any(c["ms"].get(name, 0) >= 0.01 * s for c, s in zip(columns, sums))]
+    large.sort(key=lambda name: -columns[0]["ms"].get(name, 0))
+    cell = lambda value, total: f"{value:,.1f} ms, {percent(value / total)}"
+    rows = [[name] + [cell(c["ms"].get(name, 0), s) for c, s in zip(columns, sums)] for name in large]
+    rest = [s - sum(c["ms"].get(name, 0) for name in large) for c, s in zip(columns, sums)]
+    rows.append(["all others"] + [cell(value, s) for value, s in zip(rest, sums)])
+    rows.append(["a step"] + [f"{s:,.1f} ms" for s in sums])
+    return table(["op"] + [column["title"] for column in columns], rows) + remark(section)
+
+
+def placements_table(section):
+    text = table(["placement", "step", "its norms", "rest over none", "p10 .. p90"], [
+        [r["placement"], time_text(r["step"][0]), time_text(r["norms"]),
+         f"{r['rest_over_none'][0]:.3f}", f"{r['rest_over_none'][1]:.3f} .. {r['rest_over_none'][2]:.3f}"]
+        for r in section["placements"]])
+    if "plugin" in section:
+        low = section["plugin"]["ratio"]
+        text += ("\n\n`rms_norm` compiled outside of the tree and loaded with `--plugin`: the step takes "
+                 f"{low[0]:.3f} ({low[1]:.3f} .. {low[2]:.3f}) of the time with the shipped one.")
+    return text + remark(section)
+
+
+SCALING = {"depth": "layers", "width": "d_model", "context": "tokens of context",
+           "batch": "sequences of a batch"}
+
+
+def scaling_table(section):
+    texts = []
+    for name, title in SCALING.items():
+        points = section["tables"].get(name)
+        if not points:
+            continue
+        types = [t for t in TYPES if any(p["dtype"] == t for p in points)]
+        at = lambda x, t: next((p for p in points if p["at"] == x and p["dtype"] == t), None)
+        rows = []
+        for x in sorted({p["at"] for p in points}):
+            row = [str(x)]
+            for t in types:
+                point = at(x, t)
+                row += [f"{point['microseconds']:.1f}" if point else "–",
+                        f"{point['floor']:.1f}" if point and point["floor"] else "–"]
+            rows.append(row)
+        head = [title] + [column for t in types for column in (f"{t}, µs a token", "floor")]
+        texts.append(table(head, rows))
+    return "\n\n".join(texts) + remark(section)
+
+
+SECTIONS = [
+    ("training", "training steps", training_table),
+    ("sampling", "prompts and decoding, GPT-2 124M", sampling_table),
+    ("profile", "time of a training step by op, GPT-2 124M", profile_table),
+    ("placements", "what a placement costs, GPT-2 124M 4 x 64 f32", placements_table),
+    ("scaling", "time of a training step against its sizes", scaling_table),
+]
+
+
+def all_results(results):
+    """docs/performance/results.md: every table of every processor."""
+    parts = []
+    for entry in results["processors"].values():
+        if not any(name in entry for name, _, _ in SECTIONS):
+            continue
+        parts.append(f"## {entry['name']}\n\n{system_of(entry)}")
+        for name, title, draw in SECTIONS:
+            if name in entry:
+                parts.append(f"### {entry['name']}: {title}\n\n{draw(entry[name])}")
+    return "\n\n".join(parts)
+
+
+def current(results, section):
+    """Entries that have a section measured with this version."""
+    return [e for e in results["processors"].values() if section in e and not e[section].get("remark")]
+
+
+def summary(results):
+    """README.md: a line a model, a column a processor."""
+    entries = current(results, "training")
+    titles = []
+    for row in [row for entry in entries for row in entry["training"]["rows"]]:
+        if row["title"] not in titles:
+            titles.append(row["title"])
+
+    def cell(entry, title):
+        found = {r["dtype"]: r for r in entry["training"]["rows"] if r["title"] == title}
+        return "; ".join(
+            ("" if t == "f32" else f"{t} ") + f"{time_text(found[t]['plumb'])}, {times(found[t]['ratio'][0])} x"
+            for t in TYPES if t in found) or "–"
+
+    rows = [[title] + [cell(entry, title) for entry in entries] for title in titles]
+    return table(["a training step, and how many times PyTorch's speed"] +
+                 [entry["name"] for entry in entries], rows)
+
+
+def decoding(results):
+    """README.md: tokens a second of GPT-2 124M."""
+    rows = []
+    for entry in current(results, "sampling"):
+        found = {r["dtype"]: r for r in entry["sampling"]["rows"] if r["pass"].startswith("decode 1 x")}
+        if found:
+            rows.append([entry["name"]] + [
+                f"{found[t]['tokens']:.0f} ({percent(found[t]['share'])})" if t in found else "–" for t in TYPES])
+    return table(["decoding GPT-2 124M, tokens/s (share of the memory's bandwidth)"] + TYPES, rows)
+
+
+def pytorch(results):
+    """docs/comparison.md: every processor's training steps."""
+    parts = []
+    for entry in current(results, "training"):
+        parts.append(f"{entry['name']} ({system_of(entry).rstrip('.')}):\n\n" + training_table(entry["training"]))
+    return "\n\n".join(parts)
+
+
+def others(results):
+    """docs/comparison.md: programs other than PyTorch."""
+    rows = []
+    for entry in results["processors"].values():
+        for r in entry.get("others", {}).get("rows", []):
+            rows.append([entry["name"], r["peer"], r["what"], r["plumb"], r["theirs"], r["ratio"], r["how"]])
+    return table(["processor", "program", "pass", "plumb", "theirs", "ratio (range)", "measured"], rows)
+
+
+TABLES = {"results": all_results, "summary": summary, "decoding": decoding, "pytorch": pytorch,
+          "others": others}
+
+
+def filled(text, results):
+    def fill(match):
+        if match[1] not in TABLES:
+            return match[0]
+        return f"<!-- {match[1]} -->\n\n{TABLES[match[1]](results)}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- (\w+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL)
 
 
 def main():
-    if len(sys.argv) != 3:
+    arguments = sys.argv[1:]
+    check = arguments[:1] == ["--check"]
+    arguments = arguments[check:]
+    if len(arguments) < 2:
         sys.exit(__doc__)
-    directory, page = sys.argv[1:]
-    text = open(page).read()
-
-    def fill(match):
-        path = os.path.join(directory, match[1] + ".md")
-        if not os.path.exists(path):
-            return match[0]
-        return f"<!-- {match[1]} -->\n\n{as_markdown(open(path).read())}\n\n<!-- end -->"
-
-    text = re.sub(r"<!-- (\w+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL)
-    with open(page, "w") as out:
-        out.write(text)
+    with open(arguments[0], encoding="utf-8") as file:
+        results = json.load(file)
+    wrong = []
+    for page in arguments[1:]:
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+        new = filled(text, results)
+        if filled(new, results) != new:
+            wrong.append(f"{page}: filling it twice changes it")
+        if check and new != text:
+            wrong.append(f"{page} does not hold what {arguments[0]} says: bench/fill_page.py writes it")
+        elif not check:
+            with open(page, "w", encoding="utf-8") as file:
+                file.write(new)
+    if wrong:
+        sys.exit("\n".join(wrong))
 
 
 if __name__ == "__main__":

@@ -1,65 +1,77 @@
 #!/usr/bin/env bash
-# All measurements of docs/performance.md, in about ten minutes on an idle machine: tables as
-# markdown, turns as JSON, plots as SVG.
+# All measurements of docs/performance/, in about ten minutes on an idle machine. They go into
+# docs/performance/results.json under this machine's processor, and from there into the pages.
 #
-#   bench/measure_all.sh OUT [PART..]     parts: peers bench profile placements scaling page
+#   bench/measure_all.sh [OUT [PART..]]   parts: training sampling profile placements scaling record
 #
-# BUILD: the build directory (default: build/release) with plumb and step_server. TORCH_PYTHON as for
-# compare_peers.sh. QUICK=1: few rounds, to see that it runs. Without parts: all but `page`, which
-# puts the tables and the plots of OUT into docs/performance.md and docs/performance/.
+# OUT: where the measurements lie as JSON and plots (default: build/measurements). Without parts: all.
+# `record` alone writes what OUT holds. BUILD: the build directory (default: build/release) with plumb
+# and step_server. TORCH_PYTHON as for compare_peers.sh. PROCESSOR: the processor's name in the pages
+# (default: from plumb --version). RESULTS: another file than results.json; pages are then left alone.
+# QUICK=1: few rounds, to see that it runs; they are not recorded unless `record` is named.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-out=${1:?usage: measure_all.sh OUT [PART..]}
-shift
-parts=${*:-peers bench profile placements scaling}
-export BUILD=${BUILD:-$here/../build/release}
+root=$(cd "$here/.." && pwd)
+out=${1:-$root/build/measurements}
+[ $# = 0 ] || shift
+quick=${QUICK:-}
+all="training sampling profile placements scaling"
+[ -n "$quick" ] || all+=" record"
+parts=${*:-$all}
+export BUILD=${BUILD:-$root/build/release}
 plumb=$BUILD/bin/plumb
 python=${PYTHON:-python3}
-quick=${QUICK:-}
+gpt2=$here/models/gpt2.pbtxt
+results=${RESULTS:-$root/docs/performance/results.json}
 mkdir -p "$out"
 
-# Where it was measured, without names.
+# What it is measured on, without names.
 machine() {
-  echo "$("$plumb" --version); $(nproc) processors; load $(cut -d' ' -f1 /proc/loadavg)"
-}
-
-# Prints a title and the command's output, into a file of its own as well.
-part() {
-  local name=$1
-  shift
-  printf '\n## %s\n' "$name"
-  "$@" | tee "$out/$name.md"
-}
-
-peers() {
-  bash "$here/compare_peers.sh" --markdown --json "$out/peers.json" ${quick:+--quick}
-}
-
-bench() {
-  local rounds=${quick:+1} gpt2=$here/models/gpt2.pbtxt
-  rounds=${rounds:-5}
-  "$plumb" bench "$gpt2" --only prompt --rounds "$rounds"
-  "$plumb" bench "$gpt2" --only prompt --weights bf16 --rounds "$rounds"
-  for weights in f32 bf16 int8; do
-    "$plumb" bench "$gpt2" --only decode --weights "$weights" --tokens 128 --rounds "$rounds"
+  local candidate torch=
+  for candidate in ${TORCH_PYTHON:-python3 /usr/bin/python3}; do
+    if [ -z "$torch" ] && "$candidate" -c 'import torch' 2> /dev/null; then torch=$candidate; fi
   done
-  "$plumb" bench "$gpt2" --only decode --weights bf16 --sequences 8 --rounds "$rounds"
+  "$python" -B "$here/record_results.py" machine "$plumb" ${torch:+"$torch"} > "$out/machine.json"
+  "$plumb" --version
+  echo "$(nproc) processors; load $(cut -d' ' -f1 /proc/loadavg)"
+}
+
+training() {
+  bash "$here/compare_peers.sh" --json "$out/training.json" ${quick:+--quick}
+}
+
+# The files are numbered in the order of the table.
+sampling() {
+  local rounds=${quick:+1} number=0 options
+  rounds=${rounds:-5}
+  rm -rf "$out/sampling"
+  mkdir -p "$out/sampling"
+  for options in "prompt f32" "prompt bf16" "decode f32 --tokens 128" "decode bf16 --tokens 128" \
+    "decode int8 --tokens 128" "decode bf16 --sequences 8"; do
+    number=$((number + 1))
+    # shellcheck disable=SC2086  # words
+    set -- $options
+    "$plumb" bench "$gpt2" --only "$1" --weights "$2" "${@:3}" --rounds "$rounds" --json \
+      > "$out/sampling/$number.json"
+  done
 }
 
 profile() {
-  local rounds=${quick:+1} gpt2=$here/models/gpt2.pbtxt
+  local rounds=${quick:+1} dtype shape number=0
   rounds=${rounds:-3}
+  rm -rf "$out/profile"
+  mkdir -p "$out/profile"
   for dtype in f32 bf16; do
     for shape in "4 64" "1 1024"; do
+      number=$((number + 1))
       "$plumb" bench "$gpt2" --only train --dtype "$dtype" --batch "${shape% *}" \
-        --seq "${shape#* }" --rounds "$rounds" --profile
-      echo
+        --seq "${shape#* }" --rounds "$rounds" --profile --json > "$out/profile/$number.json"
     done
   done
 }
 
 placements() {
-  "$python" -B "$here/placement_cost.py" --build "$BUILD" --markdown \
+  "$python" -B "$here/placement_cost.py" --build "$BUILD" \
     --json "$out/placements.json" --rounds "$([ -n "$quick" ] && echo 2 || echo 7)"
 }
 
@@ -67,19 +79,22 @@ scaling() {
   "$python" -B "$here/scaling.py" --build "$BUILD" --out "$out/scaling" ${quick:+--quick}
 }
 
-page() {
-  mkdir -p "$here/../docs/performance"
-  cp "$out"/scaling/*.svg "$here/../docs/performance/"
-  "$python" -B "$here/fill_page.py" "$out" "$here/../docs/performance.md"
+record() {
+  "$python" -B "$here/record_results.py" record "$out" "$results" --processor "${PROCESSOR:-}"
+  [ -z "${RESULTS:-}" ] || return 0
+  "$python" -B "$here/fill_page.py" "$results" "$root/README.md" \
+    "$root/docs/performance/results.md" "$root/docs/comparison.md"
 }
 
-machine | tee "$out/machine.txt"
+[ "$parts" = record ] || machine
 for name in $parts; do
   case $name in
-    peers | bench | profile | placements) part "$name" "$name" ;;
-    scaling | page) "$name" ;;
+    training | sampling | profile | placements | scaling | record)
+      printf '\n%s\n' "$name"
+      "$name"
+      ;;
     *)
-      echo "unknown part $name; there are peers bench profile placements scaling page" >&2
+      echo "unknown part $name; there are training sampling profile placements scaling record" >&2
       exit 2
       ;;
   esac

@@ -36,6 +36,8 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
                                                  const std::vector<std::string>& assignments,
                                                  Runtime* runtime);
 
+void AddHelpCommand(CLI::App* program, Invocation* invocation);
+void AddDemoCommand(CLI::App* program, Invocation* invocation);
 void AddTrainCommand(CLI::App* program, Invocation* invocation);
 void AddCompareCommand(CLI::App* program, Invocation* invocation);
 void AddSampleCommand(CLI::App* program, Invocation* invocation);

@@ -1,29 +1,18 @@
 // plumb compare: trains models alike with the same seeds, and tells how they compare.
 
-#include <algorithm>
-#include <chrono>
-#include <ctime>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/compare/plan.h"
-#include "cli/compare/report_data.h"
 #include "cli/compare/results.h"
-#include "cli/compare/run_all.h"
-#include "cli/compare/study_directory.h"
 #include "cli/compare/study_options.h"
-#include "cli/compare/tables.h"
 #include "cli/output.h"
-#include "cli/report/report.h"
-#include "cli/write_file.h"
+#include "cli/study_run.h"
 
 namespace plumb::cli {
 namespace {
@@ -33,14 +22,6 @@ struct Options {
   std::string out;
   bool json = false, quiet = false;
 };
-
-// A word as a shell would have to be given it.
-std::string Quoted(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789_-+=.,:/@%") == std::string::npos;
-  return plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
-}
 
 std::string CommandText(const Options& options) {
   const StudyOptions& study = options.study;
@@ -62,33 +43,6 @@ std::string CommandText(const Options& options) {
   if (study.tensorboard) absl::StrAppend(&text, " --tensorboard");
   add("--out", options.out);
   return text;
-}
-
-std::string UtcNow() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
-
-// Everything but study.pbtxt and the runs.
-absl::Status WriteFiles(const Plan& plan, const StudyResults& results, const Json& report) {
-  std::string metrics;
-  for (const RunRecord& record : results.records) metrics += record.metrics;
-  const std::pair<const char*, std::string> files[] = {
-      {"metrics.jsonl", std::move(metrics)},
-      {"timing.csv", TimingCsv(plan, results)},
-      {"report.json", report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"},
-      {"report.html", RenderReport(report)},
-      {"table.csv", TableCsv(plan, results)},
-      {"table.md", TableMarkdown(plan, results)}};
-  for (const auto& [name, content] : files) {
-    const absl::Status written = WriteFileWhole(absl::StrCat(plan.out, "/", name), content);
-    if (!written.ok()) return written;
-  }
-  return absl::OkStatus();
 }
 
 // The report without what is long.
@@ -119,69 +73,22 @@ Json Summary(const Plan& plan, const Json& report, const StudyResults& results) 
           {"paired", report["paired"]}};
 }
 
-std::string ResultText(const Plan& plan, const StudyResults& results) {
-  std::string text = ToText(SummaryTable(plan, results, /*with_times=*/true));
-  if (!results.paired.empty()) absl::StrAppend(&text, "\n", ToText(PairedTable(plan, results)));
-  absl::StrAppend(&text, "\nreport  ", plan.out, "/report.html\n");
-  return text;
-}
-
-absl::Status CheckIsNoRun(const std::string& out) {
-  std::error_code error;
-  if (!std::filesystem::exists(absl::StrCat(out, "/model.pbtxt"), error)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(out, ": holds a single run; choose another --out for the study"));
-}
-
 absl::StatusOr<int> Compare(const Options& options, const Invocation& invocation) {
-  const auto begin = std::chrono::steady_clock::now();
-  Provenance provenance;
-  provenance.command = CommandText(options);
-  provenance.started = UtcNow();
+  const StudyTimer timer;
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
-  provenance.threads = (*runtime)->threads();
   const absl::StatusOr<Study> study = MakeStudy(options.study);
   if (!study.ok()) return study.status();
-  if (const absl::Status status = CheckIsNoRun(options.out); !status.ok()) return status;
-  const absl::StatusOr<Plan> plan = MakePlan(*study, options.out, runtime->get());
-  if (!options.quiet) PrintWarnings(runtime->get());
-  if (!plan.ok()) return plan.status();
-  const absl::StatusOr<StudyLock> lock = StudyLock::Acquire(options.out);
-  if (!lock.ok()) return lock.status();
-  const absl::Status claimed = ClaimDirectory(options.out, plan->StudyText());
-  if (!claimed.ok()) return claimed;
-
-  RunAllOptions run_options;
-  run_options.threads = provenance.threads;
-  run_options.quiet = options.quiet;
-  run_options.create_runtime = [&invocation](int threads) {
-    Invocation worker = invocation;
-    worker.threads = threads;
-    return worker.CreateRuntime();
-  };
-  const absl::Status ran = RunAll(*plan, run_options);
-  if (absl::IsCancelled(ran)) {
-    if (!options.quiet) {
-      PrintNote(absl::StrCat("interrupted; the same command resumes it:\n  ", provenance.command));
-    }
-    return kExitInterrupted;
+  const absl::StatusOr<StudyOutcome> outcome =
+      RunStudy({*study, options.out, CommandText(options), options.quiet}, timer, invocation,
+               runtime->get());
+  if (!outcome.ok()) {
+    return absl::IsCancelled(outcome.status()) ? absl::StatusOr<int>(kExitInterrupted)
+                                               : outcome.status();
   }
-  if (!ran.ok()) return ran;
-  const absl::StatusOr<StudyResults> results = CollectResults(*plan);
-  if (!results.ok()) return results.status();
-  // The time of all runs, in this process or before the study was resumed.
-  double trained = 0;
-  for (const RunRecord& record : results->records) trained += record.seconds;
-  provenance.seconds =
-      std::max(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
-               trained / provenance.threads);
-  const Json report = ReportData(*plan, *results, provenance, runtime->get());
-  if (const absl::Status written = WriteFiles(*plan, *results, report); !written.ok()) {
-    return written;
-  }
-  const absl::Status printed = options.json ? PrintJson(Summary(*plan, report, *results))
-                                            : PrintResult(ResultText(*plan, *results));
+  const absl::Status printed =
+      options.json ? PrintJson(Summary(outcome->plan, outcome->report, outcome->results))
+                   : PrintResult(OutcomeText(*outcome));
   if (!printed.ok()) return printed;
   return kExitOk;
 }

@@ -203,7 +203,8 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
   app->footer(
       "Example:\n"
       "  plumb describe pre.pbtxt --set model.n_layer=4\n"
-      "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16 --recompute block");
+      "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16 --recompute block\n\n"
+      "docs/placements.md has the language of formulas, and explains the messages about them.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Describe(*options, *invocation); };
   });

@@ -37,11 +37,14 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   program->require_subcommand(1);
   program->footer(
       "Example:\n"
+      "  plumb demo\n"
       "  plumb train model.pbtxt --data names.txt --out runs/names\n"
       "  plumb sample runs/names\n\n"
       "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 plugin, 4 diverged,\n"
-      "130 interrupted. \"plumb COMMAND --help\" explains a command.");
+      "130 interrupted. \"plumb help COMMAND\" explains a command.");
   AddGlobalOptions(program, invocation);
+  AddHelpCommand(program, invocation);
+  AddDemoCommand(program, invocation);
   AddTrainCommand(program, invocation);
   AddCompareCommand(program, invocation);
   AddSampleCommand(program, invocation);
@@ -85,7 +88,7 @@ int Run(int argc, char** argv) {
     return Finish(PrintResult(absl::StrCat(version.what(), "\n")));
   } catch (const CLI::ParseError& error) {
     if (argc == 1) {
-      PrintNote(program.help());
+      PrintNote(FirstHelp());
     } else {
       PrintError(UsageError(program, error));
     }

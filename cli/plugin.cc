@@ -148,17 +148,18 @@ std::string LastPart(std::string path) {
 absl::StatusOr<int> New(const Options& options) {
   const std::string name = options.name.empty() ? LastPart(options.directory) : options.name;
   const std::string id = options.id.empty() ? absl::StrCat("org.example.", name) : options.id;
-  const absl::StatusOr<std::vector<ProjectFile>> files = NewProject(name, id);
+  const absl::StatusOr<std::vector<EmbeddedFile>> files = NewProject(name, id);
   if (!files.ok()) return files.status();
   const absl::Status written = WriteProject(*files, options.directory);
   if (!written.ok()) return written;
   Json names = Json::array();
   std::string text = absl::StrCat(options.directory, ": the norm ", id, "\n");
-  for (const ProjectFile& file : *files) {
+  for (const EmbeddedFile& file : *files) {
     names.push_back(file.name);
     absl::StrAppend(&text, "  ", file.name, "\n");
   }
-  absl::StrAppend(&text, "next: cd ", options.directory, " && make check\n");
+  absl::StrAppend(&text, "next: cd ", options.directory, " && make check\n",
+                  "docs/first-norm.md goes on from there\n");
   const absl::Status printed =
       options.json ? PrintJson({{"directory", options.directory}, {"id", id}, {"files", names}})
                    : PrintResult(text);

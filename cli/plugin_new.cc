@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "cli/write_file.h"
 
 namespace plumb::cli {
@@ -83,19 +84,19 @@ absl::Status Failure(const std::string& path, const std::error_code& error) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ProjectFile>> NewProject(const std::string& name,
-                                                    const std::string& id) {
+absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name,
+                                                     const std::string& id) {
   if (absl::Status status = CheckName(name); !status.ok()) return status;
   if (absl::Status status = CheckId(id); !status.ok()) return status;
-  std::vector<ProjectFile> files = TemplateFiles();
-  for (ProjectFile& file : files) {
+  std::vector<EmbeddedFile> files = TemplateFiles();
+  for (EmbeddedFile& file : files) {
     file.name = Renamed(file.name, name, id);
     file.content = Renamed(file.content, name, id);
   }
   return files;
 }
 
-absl::Status WriteProject(const std::vector<ProjectFile>& files, const std::string& directory) {
+absl::Status WriteProject(const std::vector<EmbeddedFile>& files, const std::string& directory) {
   std::error_code error;
   const fs::file_status there = fs::status(directory, error);
   if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(directory, error))) {
@@ -107,7 +108,7 @@ absl::Status WriteProject(const std::vector<ProjectFile>& files, const std::stri
   const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
   if (!fs::create_directory(temporary, error)) return Failure(path, error);
   absl::Status status;
-  for (const ProjectFile& file : files) {
+  for (const EmbeddedFile& file : files) {
     status = WriteFileWhole(absl::StrCat(temporary, "/", file.name), file.content);
     if (!status.ok()) break;
   }

@@ -7,26 +7,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "cli/embedded_file.h"
 
 namespace plumb::cli {
 
-struct ProjectFile {
-  std::string name;  // "Makefile"
-  std::string content;
-};
-
 // The template as it stands in plugins/template, embedded when plumb is built. There the norm is
 // called my_norm, and its id is org.example.my_norm.
-std::vector<ProjectFile> TemplateFiles();
+std::vector<EmbeddedFile> TemplateFiles();
 
 // The same with the name and id put in, in contents and file names. kInvalidArgument, with a
 // suggestion, for a name that is no C identifier in lower case or an id that plumb would not take.
-absl::StatusOr<std::vector<ProjectFile>> NewProject(const std::string& name, const std::string& id);
+absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name,
+                                                     const std::string& id);
 
 // Writes the files to `directory`, which must not exist yet or be empty. All or nothing: they
 // are put together beside it and renamed. kAlreadyExists when something is there.
-absl::Status WriteProject(const std::vector<ProjectFile>& files, const std::string& directory);
+absl::Status WriteProject(const std::vector<EmbeddedFile>& files, const std::string& directory);
 
 }  // namespace plumb::cli
 

@@ -20,14 +20,6 @@ const CLI::App* Reached(const CLI::App& program, std::string* words) {
   return app;
 }
 
-std::vector<std::string> CommandNames(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  return names;
-}
-
 std::vector<std::string> OptionNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -49,6 +41,14 @@ std::string UnexpectedWord(const CLI::App& app, const std::string& word) {
 
 }  // namespace
 
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
 std::string UsageError(const CLI::App& program, const CLI::ParseError& error) {
   std::string words;
   const CLI::App* app = Reached(program, &words);
@@ -58,6 +58,22 @@ std::string UsageError(const CLI::App& program, const CLI::ParseError& error) {
   const std::string message =
       is_about_leftovers && !left.empty() ? UnexpectedWord(*app, left.front()) : error.what();
   return absl::StrCat(message, "\n", "See ", words, " --help.");
+}
+
+std::string FirstHelp() {
+  return "plumb trains and samples transformers whose norm placement is a formula.\n\n"
+         "Usage: plumb COMMAND [ARGUMENTS]\n\n"
+         "To begin with:\n"
+         "  plumb demo\n"
+         "      see pre-norm, post-norm and no norm compared, in seconds; needs no files\n"
+         "  plumb describe MODEL.pbtxt\n"
+         "      what a model computes: equations, tensors, memory\n"
+         "  plumb compare A.pbtxt B.pbtxt --data TEXT --out DIR\n"
+         "      train models alike, with the same seeds, and write a report\n"
+         "  plumb train MODEL.pbtxt --data TEXT --out DIR\n"
+         "      train one; plumb sample DIR then writes with it\n\n"
+         "All commands: plumb --help. One of them: plumb help COMMAND.\n"
+         "docs/first-model.md goes from an empty file to a model that writes.\n";
 }
 
 }  // namespace plumb::cli

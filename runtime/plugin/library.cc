@@ -91,14 +91,14 @@ absl::Status CheckMajor(const LibraryFile& file) {
   if (file.notes.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat(file.path, ": is a shared library but not a plumb plugin (it has no ",
-                     PLUMB_NORM_NOTE_SECTION, " note)"));
+                     PLUMB_NORM_NOTE_SECTION, " note); docs/plugin-abi.md says what makes one"));
   }
   for (const NormNote& note : file.notes) {
     if (note.abi_major == PLUMB_NORM_ABI_MAJOR) return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat(file.path, ": is a plugin for norm ABI ", file.notes[0].abi_major,
-                   ", and this plumb has norm ABI ", PLUMB_NORM_ABI_MAJOR));
+  return absl::FailedPreconditionError(absl::StrCat(
+      file.path, ": is a plugin for norm ABI ", file.notes[0].abi_major,
+      ", and this plumb has norm ABI ", PLUMB_NORM_ABI_MAJOR, "; see docs/plugin-abi.md"));
 }
 
 std::string RealPath(const std::string& path) {
@@ -160,8 +160,8 @@ absl::StatusOr<plumb_norm_plugin_v1_fn> LoadLibrary(const LibraryFile& file) {
   }
   void* entry = dlsym(handle, PLUMB_NORM_ENTRY_SYMBOL);
   if (entry == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(file.path, ": does not export ", PLUMB_NORM_ENTRY_SYMBOL));
+    return absl::FailedPreconditionError(absl::StrCat(
+        file.path, ": does not export ", PLUMB_NORM_ENTRY_SYMBOL, "; see docs/plugin-abi.md"));
   }
   return reinterpret_cast<plumb_norm_plugin_v1_fn>(entry);
 }

@@ -178,7 +178,8 @@ absl::StatusOr<const NormPlugin*> PluginRegistry::Find(const std::string& id) {
   return absl::NotFoundError(
       absl::StrCat("unknown norm plugin \"", id, "\"", DidYouMean(id, known),
                    looked_in.empty() ? "; there is no directory to look in" : "\nlooked in ",
-                   absl::StrJoin(looked_in, "\n          ")));
+                   absl::StrJoin(looked_in, "\n          "),
+                   "\ndocs/plugin-abi.md says where norms are looked for"));
 }
 
 std::vector<PluginFile> PluginRegistry::Scan() const {

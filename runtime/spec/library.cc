@@ -161,8 +161,10 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(const 
     return ErrorAt({path, 0, 0}, absl::StrCat("does not define the placement \"", name, "\""));
   }
   const std::vector<std::string> known = PlacementNames();
-  return ErrorAt(at, absl::StrCat("unknown placement \"", name, "\"", DidYouMean(name, known),
-                                  "\n  known: ", absl::StrJoin(known, ", ")));
+  return ErrorAt(
+      at, absl::StrCat("unknown placement \"", name, "\"", DidYouMean(name, known),
+                       "\n  known: ", absl::StrJoin(known, ", "),
+                       "\n  docs/placements.md has their equations, and how to write another"));
 }
 
 absl::StatusOr<std::shared_ptr<const PlacementSpec>> NameTable::Build(

@@ -18,6 +18,7 @@ class CommandLineTest : public PlumbTest {};
 TEST_F(CommandLineTest, EveryCommandHasHelpWithAnExample) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{},
+                                             {"demo"},
                                              {"train"},
                                              {"sample"},
                                              {"eval"},
@@ -44,6 +45,29 @@ TEST_F(CommandLineTest, VersionNamesItsParts) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, AllOf(StartsWith("plumb "), HasSubstr("oneDNN"),
                                 HasSubstr("\nproducts: oneDNN "), HasSubstr("bf16 ")));
+}
+
+TEST_F(CommandLineTest, HelpShowsHowToBegin) {
+  const Finished result = RunPlumb({"help"});
+  EXPECT_EQ(result.exit_code, 0);
+  for (const char* command : {"demo", "describe", "compare", "train"}) {
+    EXPECT_THAT(result.out, HasSubstr(std::string("\n  plumb ") + command));
+  }
+  EXPECT_THAT(result.out, HasSubstr("All commands: plumb --help"));
+  EXPECT_EQ(RunPlumb({}).err, result.out + "\n");
+}
+
+TEST_F(CommandLineTest, HelpOfACommandIsItsHelp) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"train"}, {"plugin"}, {"plugin", "new"}}) {
+    std::vector<std::string> help = words, option = words;
+    help.insert(help.begin(), "help");
+    option.push_back("--help");
+    EXPECT_EQ(RunPlumb(help).out, RunPlumb(option).out) << words.back();
+  }
+  const Finished result = RunPlumb({"help", "trian"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("unknown command \"trian\"; did you mean \"train\"?"));
 }
 
 TEST_F(CommandLineTest, NothingAtAllShowsHelpAsAnError) {

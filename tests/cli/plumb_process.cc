@@ -50,6 +50,8 @@ void Exec(const std::string& directory, const std::vector<std::string>& argument
 
 }  // namespace
 
+std::string PlumbBinary() { return PLUMB_BINARY; }
+
 PlumbProcess::PlumbProcess(const std::string& directory, const std::vector<std::string>& arguments,
                            const std::string& out_path)
     : out_path_(out_path.empty() ? directory + "/.stdout" : out_path),

@@ -11,6 +11,9 @@
 
 namespace plumb::cli {
 
+// The program that is tested.
+std::string PlumbBinary();
+
 struct Finished {
   int exit_code = -1;  // -1: ended by a signal
   int signal = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs docs/tutorial-norm.md: writes the files that it shows, in the order in which it shows them, and
+# Runs docs/first-norm.md: writes the files that it shows, in the order in which it shows them, and
 # runs its commands, against an installed plumb. The learned mixtures must have moved.
 #   tutorial_runs.sh BUILD_DIRECTORY TUTORIAL.md
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""What was measured, as the one file that the pages are filled from: docs/performance/results.json, an
+object by processor. A section that is measured again takes the place of the old one; others stay.
+
+    record_results.py machine PLUMB [PYTHON_WITH_TORCH]        what it is measured on, as JSON
+    record_results.py record OUT RESULTS.json [--processor NAME]
+
+OUT is the directory of measure_all.sh. NAME is the heading in the pages; without it, it is made from
+what `plumb --version` says of the processor.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+# Intel's family 6 by model.
+INTEL = {85: "Intel Skylake-SP", 106: "Intel Ice Lake-SP", 143: "Intel Sapphire Rapids",
+         173: "Intel Granite Rapids", 174: "Intel Granite Rapids", 207: "Intel Emerald Rapids"}
+
+
+def processor_name(version):
+    """What people call it, from the text of `plumb --version`."""
+    found = re.search(r"(\w+) family (\d+) model (\d+)", version)
+    if not found:
+        return "unknown processor"
+    vendor, family, model = found[1], int(found[2]), int(found[3])
+    avx512 = "kernels AVX3" in version
+    if vendor == "AuthenticAMD" and family >= 25:
+        return "AMD Zen 5" if family == 26 else "AMD Zen 4" if avx512 else "AMD Zen 3"
+    if vendor == "GenuineIntel" and family == 6 and model in INTEL:
+        return INTEL[model]
+    return found[0]
+
+
+def key_of(name):
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def machine(plumb, python):
+    version = subprocess.run([plumb, "--version"], check=True, capture_output=True, text=True).stdout
+    torch = None
+    if python:
+        torch = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
+                               capture_output=True, text=True).stdout.strip() or None
+    system = "Linux"
+    if os.path.exists("/etc/os-release"):
+        with open("/etc/os-release") as file:
+            system = dict(line.rstrip("\n").split("=", 1) for line in file if "=" in line).get(
+                "PRETTY_NAME", "Linux").strip('"')
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"version": version.strip().split("\n"), "processors": len(os.sched_getaffinity(0)),
+            "memory_bytes": memory, "system": system, "torch": torch}
+
+
+def rounded(value):
+    """Four digits are more than any of these figures is good for."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, (list, tuple)):
+        return [rounded(each) for each in value]
+    if isinstance(value, dict):
+        return {name: rounded(each) for name, each in value.items()}
+    return value
+
+
+def load(*path):
+    name = os.path.join(*path)
+    if not os.path.exists(name):
+        return None
+    with open(name) as file:
+        return json.load(file)
+
+
+def training(records):
+    return {"rows": [
+        {"model": r["model"], "title": r["title"], "dtype": r["dtype"],
+         "plumb": r["summary"]["plumb_seconds"][0], "torch": r["summary"]["torch_seconds"][0],
+         "ratio": r["summary"]["ratio"], "flops": r["summary"]["flops"],
+         "share": r["summary"]["share"], "torch_share": r["summary"]["torch_share"],
+         "memory": r["memory"]["plumb"], "torch_memory": r["memory"]["torch"]} for r in records]}
+
+
+def spread_of(series):
+    return [series["median"], series["p10"], series["p90"]]
+
+
+def sampling(directory):
+    rows = []
+    for name in sorted(os.listdir(directory)):
+        for p in load(directory, name)["passes"]:
+            if "problem" in p:
+                continue
+            rows.append({"pass": f"{p['pass']} {p['shape']}", "dtype": p["dtype"],
+                         "seconds": spread_of(p["seconds"]),
+                         "tokens": p["tokens_per_second"]["median"], "rate": p["rate"]["median"],
+                         "unit": "GB/s" if p["rate_unit"] == "bytes/s" else "GFLOP/s",
+                         "share": p["share"]["median"] if p["share"] else None,
+                         "machine": p["machine"]["median"] if p["machine"] else None,
+                         "memory": p["peak_memory_bytes"]})
+    return {"rows": rows}
+
+
+def profile(directory):
+    """Milliseconds of a step by op, one column a shape and type."""
+    columns = []
+    for name in sorted(os.listdir(directory)):
+        for p in load(directory, name)["passes"]:
+            steps = p["profile"]["steps"]
+            columns.append({"title": f"{p['shape']} {p['dtype']}", "ms": {
+                (row["name"] if row["in_graph"] else f"({row['name']})"): 1e3 * row["seconds"] / steps
+                for row in p["profile"]["rows"]}})
+    return {"columns": columns}
+
+
+def scaling(directory):
+    return {"tables": {name[:-5]: [
+        {"at": point[name[:-5]], "dtype": point["dtype"],
+         "microseconds": 1e6 * point["seconds"][0] / point["tokens"],
+         "floor": 1e6 * point["floor"] / point["tokens"] if point["floor"] else None}
+        for point in load(directory, name)]
+        for name in sorted(os.listdir(directory)) if name.endswith(".json")}}
+
+
+def record(out, results_path, name):
+    machine_is = load(out, "machine.json")
+    name = name or processor_name("\n".join(machine_is["version"]))
+    results = load(results_path) or {"processors": {}}
+    entry = results["processors"].setdefault(key_of(name), {})
+    entry.update(name=name, machine=machine_is)
+    if os.path.exists(os.path.join(out, "training.json")):
+        entry["training"] = training(load(out, "training.json"))
+    if os.path.isdir(os.path.join(out, "sampling")):
+        entry["sampling"] = sampling(os.path.join(out, "sampling"))
+    if os.path.isdir(os.path.join(out, "profile")):
+        entry["profile"] = profile(os.path.join(out, "profile"))
+    if os.path.exists(os.path.join(out, "placements.json")):
+        entry["placements"] = load(out, "placements.json")
+    if os.path.isdir(os.path.join(out, "scaling")):
+        entry["scaling"] = scaling(os.path.join(out, "scaling"))
+    text = json.dumps(rounded(results), indent=1, ensure_ascii=False) + "\n"
+    with open(results_path, "w", encoding="utf-8") as file:
+        file.write(text)
+    print(f"{results_path}: {name}", file=sys.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("machine")
+    one.add_argument("plumb")
+    one.add_argument("python", nargs="?")
+    other = commands.add_parser("record")
+    other.add_argument("out")
+    other.add_argument("results")
+    other.add_argument("--processor", default="")
+    args = parser.parse_args()
+    if args.command == "machine":
+        json.dump(machine(args.plumb, args.python), sys.stdout, indent=1)
+        print()
+    else:
+        record(args.out, args.results, args.processor)
+
+
+if __name__ == "__main__":
+    main()

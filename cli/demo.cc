@@ -1,0 +1,207 @@
+// plumb demo: pre-norm, post-norm and no norm, compared from nothing but the program itself.
+
+#include "cli/demo.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/open_file.h"
+#include "cli/output.h"
+#include "cli/study_run.h"
+#include "cli/write_file.h"
+#include "plumb/study.h"
+
+namespace plumb::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kDefaultDirectory[] = "plumb-demo";
+// Enough for intervals that say something, and some seconds on two processors.
+constexpr int64_t kDefaultSeeds = 10;
+constexpr int64_t kProbeEvery = 100;
+// The norm of the demo's models.
+constexpr char kNorm[] = "rms_norm";
+// The file that says whose the directory is; the first to be written.
+constexpr char kMarker[] = "README.md";
+constexpr char kMarkerHead[] = "# plumb demo\n";
+
+struct Options {
+  std::string out = kDefaultDirectory;
+  int64_t seeds = 0;  // 0: not said
+  bool no_open = false;
+};
+
+// nullopt: it cannot be read.
+std::optional<std::string> ContentOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// That `out` is not there yet, is empty, or was made by a demo and has its files as they were.
+// Looks only.
+absl::Status CheckDirectory(const std::string& out) {
+  std::error_code error;
+  const fs::file_status there = fs::status(out, error);
+  if (!fs::exists(there)) return absl::OkStatus();
+  if (!fs::is_directory(there)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(out, ": is a file; --out names a directory, which is made if need be"));
+  }
+  const bool empty = fs::is_empty(out, error);
+  if (error) {
+    return absl::InvalidArgumentError(absl::StrCat(out, ": cannot read: ", error.message()));
+  }
+  if (empty) return absl::OkStatus();
+  const std::optional<std::string> marker = ContentOf(absl::StrCat(out, "/", kMarker));
+  if (!marker || !absl::StartsWith(*marker, kMarkerHead)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(out,
+                     ": is there already, and plumb demo did not make it; nothing of it is "
+                     "touched; name another directory with --out DIR"));
+  }
+  for (const EmbeddedFile& file : DemoFiles()) {
+    const std::string path = absl::StrCat(out, "/", file.name);
+    if (file.name == kMarker || !fs::exists(path, error)) continue;
+    if (ContentOf(path) == file.content) continue;
+    return absl::AlreadyExistsError(absl::StrCat(
+        path,
+        ": is not the demo's any more, and nothing of it is touched; plumb compare trains with "
+        "it, and plumb demo --out DIR makes another demo"));
+  }
+  return absl::OkStatus();
+}
+
+// Those that are missing; each is there whole or not at all, so that a demo that was stopped in
+// between goes on.
+absl::Status WriteDemoFiles(const std::string& out) {
+  std::error_code error;
+  fs::create_directories(out, error);
+  if (error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(out, ": cannot make the directory: ", error.message()));
+  }
+  for (const EmbeddedFile& file : DemoFiles()) {
+    const std::string path = absl::StrCat(out, "/", file.name);
+    if (fs::exists(path, error)) continue;
+    if (absl::Status written = WriteFileWhole(path, file.content); !written.ok()) return written;
+  }
+  return absl::OkStatus();
+}
+
+// That the norm of the models can be had, before anything is written.
+absl::Status CheckNorm(Runtime* runtime) {
+  const absl::Status found = runtime->DescribePlugin(kNorm).status();
+  if (found.ok()) return found;
+  return absl::FailedPreconditionError(absl::StrCat(
+      found.message(), "\nThe demo's models use ", kNorm,
+      ", one of the norms that ship with plumb. In a clone of plumb, tools/build.sh release plumb "
+      "plugins/all builds them; elsewhere PLUMB_PLUGIN_PATH names their directory."));
+}
+
+// The number of seeds that was asked for, which must be that with which a demo in `out` was begun.
+absl::StatusOr<int64_t> SeedsOf(const Options& options, const std::string& out) {
+  const absl::StatusOr<Study> study = Study::FromFile(absl::StrCat(out, "/study.pbtxt"));
+  const int64_t begun = study.ok() ? static_cast<int64_t>(study->seeds.size()) : 0;
+  if (begun == 0) return options.seeds > 0 ? options.seeds : kDefaultSeeds;
+  if (options.seeds == 0 || options.seeds == begun) return begun;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--seeds ", options.seeds, ": the demo in ", out, " has ", Count(begun, "seed"),
+                   "; leave --seeds out, or name another directory with --out DIR"));
+}
+
+Study DemoStudy(const std::string& out, int64_t seeds) {
+  const auto in = [&out](const char* name) { return absl::StrCat(out, "/", name); };
+  Study study;
+  study.models = {in("pre.pbtxt"), in("post.pbtxt"), in("none.pbtxt")};
+  study.data = in("names.txt");
+  study.train = in("train.pbtxt");
+  study.probe_every = kProbeEvery;
+  for (int64_t seed = 1; seed <= seeds; ++seed) study.seeds.push_back(static_cast<uint64_t>(seed));
+  return study;
+}
+
+constexpr char kReading[] =
+    "\n\"last 100\" is the loss at the end, in nats a token; a collapsed run learned letter counts "
+    "only.\n"
+    "\"post − pre\" pairs runs by seed: an interval that holds 0 shows no difference.\n";
+
+std::string NextText(const std::string& out) {
+  const auto in = [&out](const char* name) { return Quoted(absl::StrCat(out, "/", name)); };
+  return absl::StrCat("\nnext\n  plumb describe ", in("pre.pbtxt"), "\n  cp ", in("pre.pbtxt"),
+                      " mine.pbtxt    # and change its placement: docs/first-placement.md\n",
+                      "  plumb compare ", in("pre.pbtxt"), " mine.pbtxt --data ", in("names.txt"),
+                      " \\\n", "    --train ", in("train.pbtxt"), " --seeds 10 --out mine\n",
+                      "docs/report.md explains the report.\n");
+}
+
+absl::StatusOr<int> Demo(const Options& options, const Invocation& invocation) {
+  const StudyTimer timer;
+  std::string out = options.out;
+  while (out.size() > 1 && out.back() == '/') out.pop_back();
+  if (out.empty()) return absl::InvalidArgumentError("--out: names no directory");
+  if (absl::Status status = CheckDirectory(out); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  if (absl::Status status = CheckNorm(runtime->get()); !status.ok()) return status;
+  const absl::StatusOr<int64_t> seeds = SeedsOf(options, out);
+  if (!seeds.ok()) return seeds.status();
+  if (absl::Status status = WriteDemoFiles(out); !status.ok()) return status;
+
+  PrintNote(absl::StrCat("pre-norm, post-norm and no norm learn to spell names, ",
+                         Count(*seeds, "seed"), " each; into ", out));
+  const std::string command = absl::StrCat("plumb demo --out ", Quoted(out), " --seeds ", *seeds);
+  const absl::StatusOr<StudyOutcome> outcome =
+      RunStudy({DemoStudy(out, *seeds), out, command}, timer, invocation, runtime->get());
+  if (!outcome.ok()) {
+    return absl::IsCancelled(outcome.status()) ? absl::StatusOr<int>(kExitInterrupted)
+                                               : outcome.status();
+  }
+  const absl::Status printed =
+      PrintResult(absl::StrCat(OutcomeText(*outcome), kReading, NextText(out)));
+  if (!printed.ok()) return printed;
+  if (!options.no_open && CanOpenFiles() && OpenFile(absl::StrCat(out, "/report.html"))) {
+    PrintNote("opening the report (--no-open: do not)");
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddDemoCommand(CLI::App* program, Invocation* invocation) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* app = program->add_subcommand(
+      "demo", "Train pre-norm, post-norm and no norm on names, and open how they compare");
+  app->add_option("--out", options->out,
+                  absl::StrCat("The demo's directory; default: ", kDefaultDirectory))
+      ->type_name("DIR");
+  AddInt(app, "--seeds", &options->seeds, 1, 10000,
+         absl::StrCat("Train with the seeds 1 to N; default: ", kDefaultSeeds));
+  app->add_flag("--no-open", options->no_open, "Do not open the report");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Example:\n"
+      "  plumb demo\n"
+      "  plumb demo --seeds 20 --out /tmp/demo --no-open\n\n"
+      "Needs no files: models, recipe and names are in the program, and are written into DIR for\n"
+      "you to go on with. The report is DIR/report.html; it is opened where stdout is a terminal\n"
+      "and there is a display. The same command resumes a demo that was stopped, and writes the\n"
+      "report of one that is finished again.");
+  app->callback([options, invocation] {
+    invocation->run = [options, invocation] { return Demo(*options, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

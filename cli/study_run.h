@@ -1,0 +1,53 @@
+// A study from its description to its report: what `plumb compare` and `plumb demo` share.
+#ifndef PLUMB_CLI_STUDY_RUN_H_
+#define PLUMB_CLI_STUDY_RUN_H_
+
+#include <chrono>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/command.h"
+#include "cli/compare/plan.h"
+#include "cli/compare/results.h"
+#include "cli/output.h"
+#include "plumb/runtime.h"
+#include "plumb/study.h"
+
+namespace plumb::cli {
+
+// A word as a shell would have to be given it.
+std::string Quoted(const std::string& word);
+
+// When a command began: the report says so. Made first of all.
+struct StudyTimer {
+  StudyTimer();
+  std::chrono::steady_clock::time_point begin;
+  std::string started;  // UTC, ISO 8601
+};
+
+struct StudyRequest {
+  Study study;
+  std::string out;
+  std::string command;  // which resumes it, as it would be typed
+  bool quiet = false;   // no progress on stderr
+};
+
+struct StudyOutcome {
+  Plan plan;
+  StudyResults results;
+  Json report;  // the data of report.html
+};
+
+// Trains what has not been trained yet, and writes the tables and the report into `out`. kCancelled
+// when it was interrupted, which it says on stderr with the command that resumes; other errors: as
+// MakePlan, and a directory that holds something else. `runtime` is for plan and report; the runs
+// have their own, of `invocation`.
+absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
+                                      const Invocation& invocation, Runtime* runtime);
+
+// The summary, the paired differences, and where the report is.
+std::string OutcomeText(const StudyOutcome& outcome);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_STUDY_RUN_H_

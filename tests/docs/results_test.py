@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Measurements of a processor that is new become an entry of results.json and a part of the pages, those
+that are there stay, and filling twice changes nothing. With made-up figures, in a scratch directory.
+
+    results_test.py SOURCE_DIRECTORY
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SPREAD = {"median": 0.01, "p10": 0.009, "p90": 0.011}
+
+
+def write(path, value):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+
+
+def measurements(out):
+    """What measure_all.sh leaves."""
+    write(f"{out}/machine.json", {
+        "version": ["plumb 0.1.0, oneDNN 2.6.3, kernels AVX2",
+                    "products: oneDNN 2.6.3 avx2; kernels AVX2; AcmeChips family 7 model 3; no bf16"],
+        "processors": 4, "memory_bytes": 8 << 30, "system": "Debian", "torch": "1.13"})
+    write(f"{out}/training.json", [{
+        "model": "study", "title": "study, one name, 1 thread", "dtype": "f32",
+        "summary": {"plumb_seconds": [1e-4] * 3, "torch_seconds": [1e-2] * 3, "ratio": [100, 90, 110],
+                    "flops": 1e9, "share": 0.5, "torch_share": None},
+        "memory": {"plumb": 1 << 20, "torch": 1 << 30}}])
+    run = {"pass": "decode", "shape": "1 x 128", "dtype": "f32", "seconds": SPREAD, "tokens_per_second": SPREAD,
+           "rate": SPREAD, "rate_unit": "bytes/s", "machine": None, "share": None, "peak_memory_bytes": None}
+    write(f"{out}/sampling/1.json", {"passes": [run, {"pass": "decode", "problem": "too large"}]})
+    row = {"name": "matmul", "in_graph": True, "seconds": 1.0}
+    write(f"{out}/profile/1.json", {"passes": [dict(run, profile={
+        "steps": 10, "rows": [row, dict(row, name="optimizer", in_graph=False, seconds=0.001)]})]})
+    write(f"{out}/placements.json", {
+        "placements": [{"placement": "none", "step": [1, 1, 1], "norms": 0, "rest_over_none": [1, 1, 1]}],
+        "plugin": {"ratio": [1.01, 1, 1.02]}})
+    write(f"{out}/scaling/depth.json", [
+        {"depth": 4, "dtype": "f32", "seconds": [0.5, 0.4, 0.6], "tokens": 512, "floor": None}])
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    source = os.path.realpath(sys.argv[1])
+    shown = ["README.md", "docs/performance/results.md", "docs/comparison.md"]
+
+    def script(name, *arguments):
+        subprocess.run([sys.executable, "-B", os.path.join(source, "bench", name), *arguments], check=True)
+
+    with tempfile.TemporaryDirectory() as directory:
+        results, out = os.path.join(directory, "results.json"), os.path.join(directory, "out")
+        shutil.copyfile(os.path.join(source, "docs/performance/results.json"), results)
+        with open(results, encoding="utf-8") as file:
+            before = json.load(file)["processors"]
+        measurements(out)
+        script("record_results.py", "record", out, results)
+        with open(results, encoding="utf-8") as file:
+            after = json.load(file)["processors"]
+        assert {key: after[key] for key in before} == before, "what was there has changed"
+        assert list(after)[len(before):] == ["acmechips-family-7-model-3"], list(after)
+        script("record_results.py", "record", out, results, "--processor", "Acme One")
+        pages = []
+        for page in shown:
+            pages.append(shutil.copyfile(os.path.join(source, page),
+                                         os.path.join(directory, page.replace("/", "-"))))
+        script("fill_page.py", results, *pages)
+        script("fill_page.py", "--check", results, *pages)
+        for page, phrase in zip(pages, ["| Acme One |", "### Acme One: time of a training step", "Acme One ("]):
+            with open(page, encoding="utf-8") as file:
+                assert phrase in file.read(), f"{page} has no {phrase}"
+    print("recorded, filled, filled again")
+
+
+if __name__ == "__main__":
+    main()
