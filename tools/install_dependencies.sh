@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that plumb is built with and that are missing. Does nothing when
-# all of them are there. clang, make and pkg-config serve the tests of what authors of norms are given,
+# Installs the packages of Debian 12 or 13 that plumb is built with and that are missing. Does nothing
+# when all of them are there. clang, make and pkg-config serve the tests of what authors of norms are given,
 # chromium those of the report; these also want node 20 and playwright-core, which is fetched where
 # there is such a node.
 set -euo pipefail
@@ -26,7 +26,7 @@ install_playwright() {
 say() { printf '%s\n' "install_dependencies: $*" >&2; }
 
 if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
-  say "no apt here, so nothing is installed; plumb needs what Debian 12 calls: ${packages[*]}"
+  say "no apt here, so nothing is installed; plumb needs what Debian calls: ${packages[*]}"
   exit 0  # the packages may well be there: CMake says what it does not find
 fi
 
