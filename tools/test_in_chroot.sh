@@ -26,7 +26,8 @@ CMAKE_BUILD_PARALLEL_LEVEL says. CPU seconds are the figure to compare on a mach
 END
 }
 
-say() { printf '%s\n' "test_in_chroot: $*" >&2; }
+exec 3>&2  # an interruption is told here, wherever the output goes that it interrupts
+say() { printf '%s\n' "test_in_chroot: $*" >&3; }
 fail() {
   say "$*"
   exit 1
@@ -131,7 +132,7 @@ remove() {
 # Runs a command with mounts and processes of its own, which end with it, however it ends.
 child=''
 in_namespace() {
-  unshare --mount --propagation private --pid --fork --kill-child -- "$@" < /dev/null 9>&- &
+  unshare --mount --propagation private --pid --fork --kill-child -- "$@" < /dev/null 3>&- 9>&- &
   child=$!
   local status=0
   wait "$child" || status=$?
@@ -237,7 +238,7 @@ make_chroot() {
 
 # run_command USER NAME: one row of the table.
 run_command() {
-  local user=$1 name=$2 command=() log=$logs/$1-$2 status=0 before after
+  local user=$1 name=$2 command=() purpose log=$logs/$1-$2 status=0 before after
   case $name in
     demo) command=(examples/why_normalise/run.sh) purpose=run ;;
     tests) command=(tests/run.sh) purpose=test ;;
