@@ -150,7 +150,8 @@ finish() {
 trap finish EXIT
 trap 'say interrupted; exit 130' INT TERM HUP
 
-# enter ROOT USER COMMAND...: as that user of the chroot, in a clean environment.
+# enter ROOT USER COMMAND...: as that user of the chroot, in a clean environment. Not by exec: a process
+# that becomes another user is no longer killed with its parent, and this bash is.
 enter() {
   local root=$1 user=$2 home=/root
   shift 2
@@ -164,7 +165,8 @@ enter() {
     mount --bind /dev "$root/dev"
     mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
     mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
-    exec chroot --userspec="$user:$user" --groups= "$root" "$@"' _ "$root" "$user" \
+    chroot --userspec="$user:$user" --groups= "$root" "$@"
+    exit' _ "$root" "$user" \
     /usr/bin/env -i HOME="$home" USER="$user" LANG=C.UTF-8 CCACHE_DISABLE=1 \
     PATH=/phases:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     ${CMAKE_BUILD_PARALLEL_LEVEL:+CMAKE_BUILD_PARALLEL_LEVEL="$CMAKE_BUILD_PARALLEL_LEVEL"} "$@"
