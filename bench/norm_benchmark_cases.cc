@@ -179,36 +179,58 @@ struct Plumb {
 
 // -- oneDNN
 
+// Version 3 takes the operands where version 2 took a description of the operation.
+using LayerNorm = dnnl::layer_normalization_forward;
+using LayerNormGradient = dnnl::layer_normalization_backward;
+constexpr float kEpsilon = 1e-5f;
+const auto kFlags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+
+LayerNorm::primitive_desc LayerNormDesc(const dnnl::engine& engine,
+                                        const dnnl::memory::desc& rows) {
+  const auto kind = dnnl::prop_kind::forward_training;
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, kind, rows, rows, kEpsilon, kFlags};
+#else
+  return {{kind, rows, kEpsilon, kFlags}, engine};
+#endif
+}
+
+LayerNormGradient::primitive_desc LayerNormGradientDesc(const dnnl::engine& engine,
+                                                        const dnnl::memory::desc& rows,
+                                                        const LayerNorm::primitive_desc& forward) {
+  const auto kind = dnnl::prop_kind::backward;
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, kind, rows, rows, rows, kEpsilon, kFlags, forward};
+#else
+  return {{kind, rows, rows, kEpsilon, kFlags}, engine, forward};
+#endif
+}
+
 struct OneDnn {
   explicit OneDnn(const NormCase& c_in)
       : c(c_in), x(RandomRows(c, 1)), dy(RandomRows(c, 2)), result(x.size()) {
     using dnnl::memory;
-    using dnnl::prop_kind;
     omp_set_num_threads(c.threads);
     const auto type = c.dtype == "bf16" ? memory::data_type::bf16 : memory::data_type::f32;
     const memory::desc rows({c.rows, c.dim}, type, memory::format_tag::ab);
-    const auto flags = dnnl::normalization_flags::use_scale_shift;
-    const dnnl::layer_normalization_forward::primitive_desc forward(
-        {prop_kind::forward_training, rows, 1e-5f, flags}, engine);
-    const memory weights(forward.weights_desc(), engine);
-    std::fill_n(static_cast<float*>(weights.get_data_handle()), 2 * c.dim, 1.0f);
+    const memory::desc vector({c.dim}, memory::data_type::f32, memory::format_tag::a);
+    const LayerNorm::primitive_desc forward = LayerNormDesc(engine, rows);
+    const memory scale(vector, engine), shift(vector, engine);
+    std::fill_n(static_cast<float*>(scale.get_data_handle()), c.dim, 1.0f);
+    std::fill_n(static_cast<float*>(shift.get_data_handle()), c.dim, 1.0f);
     const memory mean(forward.mean_desc(), engine), variance(forward.variance_desc(), engine);
     const memory src(rows, engine, x.data()), dst(rows, engine, result.data());
-    primitive = dnnl::layer_normalization_forward(forward);
-    args = {{DNNL_ARG_SRC, src},
-            {DNNL_ARG_DST, dst},
-            {DNNL_ARG_MEAN, mean},
-            {DNNL_ARG_VARIANCE, variance},
-            {DNNL_ARG_SCALE_SHIFT, weights}};
+    primitive = LayerNorm(forward);
+    args = {{DNNL_ARG_SRC, src},           {DNNL_ARG_DST, dst},     {DNNL_ARG_MEAN, mean},
+            {DNNL_ARG_VARIANCE, variance}, {DNNL_ARG_SCALE, scale}, {DNNL_ARG_SHIFT, shift}};
     if (c.pass == "forward") return;
     Run();  // for the statistics
-    const dnnl::layer_normalization_backward::primitive_desc backward(
-        {prop_kind::backward, rows, rows, 1e-5f, flags}, engine, forward);
-    primitive = dnnl::layer_normalization_backward(backward);
+    primitive = LayerNormGradient(LayerNormGradientDesc(engine, rows, forward));
     args.erase(DNNL_ARG_DST);
     args.insert({DNNL_ARG_DIFF_DST, memory(rows, engine, dy.data())});
     args.insert({DNNL_ARG_DIFF_SRC, dst});
-    args.insert({DNNL_ARG_DIFF_SCALE_SHIFT, memory(backward.diff_weights_desc(), engine)});
+    args.insert({DNNL_ARG_DIFF_SCALE, memory(vector, engine)});
+    args.insert({DNNL_ARG_DIFF_SHIFT, memory(vector, engine)});
   }
   void Run() const {
     omp_set_num_threads(c.threads);

@@ -91,7 +91,7 @@ def outside_plugin(directory):
     compiler = os.environ.get("CXX", "c++")
     subprocess.run(
         [compiler, "-O2", "-DNDEBUG", "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden",
-         "-DHWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL)", "-I", copy,
+         "-DHWY_DISABLED_TARGETS=(HWY_SSSE3|(HWY_AVX3-1))", "-I", copy,
          "-I", os.path.join(ROOT, "plugins", "abi"), "-I", ROOT, *sources, "-o", library, "-lhwy"],
         check=True)
     return library

@@ -1,5 +1,5 @@
-# Third-party libraries, all Debian 12 packages. One library, one folder that includes it: the folder
-# is named beside each.
+# Third-party libraries, all packages of Debian 12 and 13. One library, one folder that includes it: the
+# folder is named beside each.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)                                # runtime/base
 find_package(OpenMP REQUIRED COMPONENTS CXX)                  # runtime/onednn (oneDNN is built on it), bench

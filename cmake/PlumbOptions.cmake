@@ -32,11 +32,6 @@ if(PLUMB_SANITIZE)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
-# What Highway compiles kernels for, each of them once more: AVX2 and AVX3 on x86, and the fallback
-# without vectors, which cannot be left out. Older processors get that; what lies between would double
-# the code for nothing. KernelTarget() says which was chosen.
-set(PLUMB_HIGHWAY_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
-
 find_program(PLUMB_CCACHE ccache)
 if(PLUMB_CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER "${PLUMB_CCACHE}")

@@ -46,7 +46,6 @@ function(plumb_norm_plugin id)
   set_target_properties(plumb_norm_${id} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}")
   target_compile_options(plumb_norm_${id} PRIVATE $<$<CONFIG:Release>:-O3>)
-  target_compile_definitions(plumb_norm_${id} PRIVATE "${PLUMB_HIGHWAY_DEFINITIONS}")
   # The loader refuses a library that others may write to, whatever the umask here is.
   add_custom_command(TARGET plumb_norm_${id} POST_BUILD
     COMMAND chmod go-w "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}" "$<TARGET_FILE:plumb_norm_${id}>")

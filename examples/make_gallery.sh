@@ -59,7 +59,7 @@ mkdir -p "$out" || fail "$out: cannot be made"
 
 if [ -z "${PLUMB:-}" ]; then
   {
-    "$root/tools/install_dependencies.sh"
+    "$root/tools/install_dependencies.sh" run
     "$root/tools/build.sh" release plumb plugins/all
   } >&2
   PLUMB=$root/build/release/bin/plumb

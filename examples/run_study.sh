@@ -22,7 +22,7 @@ for word in "$@"; do
 done
 
 {
-  "$root/tools/install_dependencies.sh"
-  "$root/tools/build.sh" release plumb plugins/all
+  "$root/tools/install_dependencies.sh" run
+  "$root/tools/build.sh" run
 } >&2
 exec "$root/build/release/bin/plumb" compare "$here/$study/study.pbtxt" "${out[@]}" "$@"

@@ -7,6 +7,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-tools/install_dependencies.sh
+tools/install_dependencies.sh test
 tools/build.sh release
-exec ctest --preset release "$@"
+exec ctest --preset release --parallel "${CTEST_PARALLEL_LEVEL:-$(nproc)}" "$@"

@@ -4,6 +4,8 @@
 #   tools/build.sh                          everything, release
 #   tools/build.sh dev                      another preset: release, dev, asan
 #   tools/build.sh release plumb            some targets only
+#   tools/build.sh run                      plumb, the norms and the checker alone, release: needs no
+#                                           package of the tests
 #
 # As many compilers run as there are processors, or as CMAKE_BUILD_PARALLEL_LEVEL says.
 set -euo pipefail
@@ -11,9 +13,18 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 preset=${1:-release}
 shift || true
+without=()  # parts that are not built
 jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 
-cmake --preset "$preset"
+if [ "$preset" = run ]; then
+  preset=release
+  set -- plumb plugins/all
+  # A directory that has the tests keeps them.
+  grep -qs '^PLUMB_BUILD_TESTS:BOOL=ON' build/release/CMakeCache.txt || without=(-DPLUMB_BUILD_TESTS=OFF -DPLUMB_BUILD_BENCH=OFF)
+else
+  without=(-DPLUMB_BUILD_TESTS=ON -DPLUMB_BUILD_BENCH=ON)
+fi
+cmake --preset "$preset" "${without[@]}"
 if [ $# = 0 ]; then
   cmake --build --preset "$preset" --parallel "$jobs"
 else

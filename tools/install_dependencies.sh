@@ -1,20 +1,33 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that plumb is built with and that are missing. Does nothing when
-# all of them are there. clang, make and pkg-config serve the tests of what authors of norms are given,
-# chromium those of the report; these also want node 20 and playwright-core, which is fetched where
-# there is such a node.
+# Installs the packages of Debian 12 or 13 that are missing, by purpose. Does nothing when all of them
+# are there.
+#
+#   tools/install_dependencies.sh run      to build and run plumb
+#   tools/install_dependencies.sh test     and to test and measure it (the default)
+#
+# clang, make and pkg-config serve the tests of what authors of norms are given, chromium those of the
+# report; these also want node 20 and playwright-core, which is fetched where there is such a node.
 set -euo pipefail
 
+purpose=${1:-test}
 packages=(
-  g++ clang make cmake ninja-build ccache pkg-config
+  g++ cmake ninja-build
   libdnnl-dev ocl-icd-opencl-dev libprotobuf-dev protobuf-compiler libabsl-dev libcli11-dev libhwy-dev
-  nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev
-  chromium
+  nlohmann-json3-dev
 )
+case $purpose in
+  run) ;;
+  test) packages+=(ccache clang make pkg-config python3 libgtest-dev libgmock-dev libbenchmark-dev chromium) ;;
+  *)
+    echo "usage: install_dependencies.sh [run|test]" >&2
+    exit 2
+    ;;
+esac
 
 # The browser tests' one package; without it they are skipped and say so.
 install_playwright() {
   local directory
+  [ "$purpose" = test ] || return 0
   directory=$(dirname "${BASH_SOURCE[0]}")/../tests/report
   command -v npm > /dev/null && command -v node > /dev/null || return 0
   [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] || return 0
@@ -26,7 +39,7 @@ install_playwright() {
 say() { printf '%s\n' "install_dependencies: $*" >&2; }
 
 if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
-  say "no apt here, so nothing is installed; plumb needs what Debian 12 calls: ${packages[*]}"
+  say "no apt here, so nothing is installed; plumb needs what Debian calls: ${packages[*]}"
   exit 0  # the packages may well be there: CMake says what it does not find
 fi
 

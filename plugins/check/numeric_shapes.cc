@@ -3,6 +3,7 @@
 // the last elements of a row.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -31,7 +32,8 @@ void Run(NormRun* run) {
 std::string NotFinite(const NormRun& run, const Outcome& o) {
   size_t at;
   const size_t dim = static_cast<size_t>(run.dim());
-  for (const auto& [name, values] : {std::make_pair("y", &o.y), std::make_pair("dx", &o.dx)}) {
+  const std::pair<const char*, const std::vector<double>*> results[] = {{"y", &o.y}, {"dx", &o.dx}};
+  for (const auto& [name, values] : results) {
     if (!AllFinite(*values, &at)) {
       return absl::StrCat(name, "[", at / dim, "][", at % dim, "] is ", (*values)[at]);
     }

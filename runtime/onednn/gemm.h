@@ -24,7 +24,8 @@ struct GemmArgs {
 };
 
 // `operands`: kF32 or kBF16, of a and b; sums are f32. The library allocates its packed operands:
-// one block a call, kResourceExhausted without memory for it.
+// one block a call, and in version 3 some bytes for each of their panels besides.
+// kResourceExhausted without memory for them.
 absl::Status OneDnnGemm(DType operands, const GemmArgs& args);
 
 // Whether the library exports a product of bf16 operands. It is not declared in the library's

@@ -29,6 +29,17 @@ absl::Status Failure(const dnnl::error& error) {
                                             : absl::InternalError(what);
 }
 
+// oneDNN 3 takes the operands where version 2 took a description of the operation.
+dnnl::matmul::primitive_desc MatMulDesc(const dnnl::engine& engine, const memory::desc& src,
+                                        const memory::desc& weights, const memory::desc& dst,
+                                        const dnnl::primitive_attr& attr) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, src, weights, dst, attr};
+#else
+  return {{src, weights, dst}, attr, engine};
+#endif
+}
+
 }  // namespace
 
 struct GemmSpeed::Impl {
@@ -60,7 +71,7 @@ GemmSpeed::Impl::Impl(memory::data_type dtype, int thread_count) : threads(threa
   const memory::desc dst({rows, kSize}, dtype, memory::format_tag::ab);
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const dnnl::matmul::primitive_desc desc({src, any, dst}, attr, engine);
+  const dnnl::matmul::primitive_desc desc = MatMulDesc(engine, src, any, dst, attr);
   matmul = dnnl::matmul(desc);
   // Zeros, packed or not, are zeros; and what the numbers are does not change the time.
   weights = AlignedBuffer(static_cast<int64_t>(desc.weights_desc().get_size()));

@@ -56,7 +56,7 @@ const NormPlugin* Find(const std::string& id) {
 
 std::vector<int64_t> Targets() {
   std::vector<int64_t> targets;
-  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
+  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SCALAR}) {
     if (target == HWY_SCALAR || (hwy::SupportedTargets() & target) != 0) targets.push_back(target);
   }
   return targets;

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <new>
 
 namespace {
 
@@ -129,7 +130,7 @@ bool TellsOneDnnMallocs() { return true; }
 int64_t LiveAlignedBytes() { return aligned_blocks.bytes(); }
 }  // namespace plumb
 
-// glibc's own functions under their second names. Operator new calls malloc.
+// glibc's own functions under their second names.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t n, size_t bytes);
@@ -169,5 +170,21 @@ void free(void* memory) noexcept {
   __libc_free(memory);
 }
 }
+
+// The C++ library's own would call malloc from where it lies, whoever asked: oneDNN 3, say.
+void* operator new(size_t bytes) {
+  Count(__builtin_return_address(0), bytes);
+  if (void* memory = __libc_malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new[](size_t bytes) {
+  Count(__builtin_return_address(0), bytes);
+  if (void* memory = __libc_malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { free(memory); }
+void operator delete(void* memory, size_t) noexcept { free(memory); }
+void operator delete[](void* memory) noexcept { free(memory); }
+void operator delete[](void* memory, size_t) noexcept { free(memory); }
 
 #endif

@@ -12,7 +12,7 @@
 // float and bf16 run in vectors of floats, through Highway; double, which serves gradient checks,
 // in plain loops with the C library's tanh.
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | (HWY_AVX3 - 1))
 #endif
 
 #include <cmath>

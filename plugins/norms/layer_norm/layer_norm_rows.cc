@@ -14,7 +14,7 @@
 // prefetched; results too large for the caches are written with non-temporal stores. One template
 // serves float, bf16 (computed in float) and double, for gradient checks.
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | (HWY_AVX3 - 1))
 #endif
 
 #include "layer_norm_rows.h"

@@ -132,7 +132,7 @@ HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
 #pragma GCC unroll 2
             for (int64_t t = 0; t < kTerms; ++t) {
               const Vf score = hn::MulSub(tile.acc[r + t][v], scale, hn::Set(d, lse[r + t]));
-              p[t] = mask(r + t, v0 + v, Exp2(d, score));
+              p[t] = mask(r + t, v0 + v, FastExp2(d, score));
               if (kTerms > 1) hn::Store(p[t], d, to.p + (r + t) * kKeyBlock + at);
             }
             hn::Store(E::Across(p), packed, to.p_by_query + r / kTerms * kKeyBlock + at);

@@ -83,7 +83,7 @@ HWY_INLINE void Rescale(int64_t r0, const float* scores, int64_t vectors, const 
       continue;
     }
     x.maximum[r0 + r] += raised[r];
-    const Vf decay = Exp2(d, hn::Set(d, -raised[r]));
+    const Vf decay = FastExp2(d, hn::Set(d, -raised[r]));
     float* denominator = x.denominator + (r0 + r) * kDenominatorWidth;
     hn::Store(hn::Mul(hn::Load(d, denominator), decay), d, denominator);
     float* sum = x.sum + (r0 + r) * x.width;
@@ -146,7 +146,7 @@ HWY_INLINE void ExponentiateTile(int64_t r0, bool rescale, bool last, const KvBl
       for (int64_t t = 0; t < E::kTerms; ++t) {
         p[t] = hn::Zero(d);
         if (t > 0 && v + t >= vectors) break;
-        p[t] = Exp2(d, hn::Sub(hn::Load(d, row + (v + t) * lanes), less));
+        p[t] = FastExp2(d, hn::Sub(hn::Load(d, row + (v + t) * lanes), less));
         sum = hn::Add(sum, p[t]);
       }
       hn::Store(E::Along(p), packed, AsPacked<E>(row) + v / E::kTerms * lanes);

@@ -35,7 +35,7 @@ constexpr float kLog2E = 1.44269504f;
 template <class D, class V>
 HWY_INLINE void Logistic(D d, V y, V* value, V* rest) {
   const V one = hn::Set(d, 1.0f);
-  const V e = Exp2(d, y);
+  const V e = FastExp2(d, y);
   *value = hn::Div(one, hn::Add(one, e));
   *rest = hn::Mul(e, *value);
 }
@@ -68,7 +68,7 @@ struct Gelu {
     static constexpr float kQ[] = {3.61830778e-02f, 2.71272637e-01f, 8.99792846e-01f,
                                    1.48268063e+00f, 1.0f};
     const V a = MagnitudeAtMost(d, x, 14.0f);
-    const V density = Exp2(d, hn::Mul(hn::Mul(a, a), hn::Set(d, -0.5f * kLog2E)));
+    const V density = FastExp2(d, hn::Mul(hn::Mul(a, a), hn::Set(d, -0.5f * kLog2E)));
     const V tail = hn::Div(hn::Mul(density, Polynomial(d, a, kP)), Polynomial(d, a, kQ));
     const V phi = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0f), tail));
     *value = hn::Mul(x, phi);
@@ -120,7 +120,7 @@ struct Tanh {
     const V square = hn::Mul(x, x);
     const V small = hn::MulAdd(hn::Mul(x, square), Polynomial(d, square, kOdd), x);
 
-    const V e = Exp2(d, AtMost(d, hn::Mul(a, hn::Set(d, 2 * kLog2E)), 126.0f));
+    const V e = FastExp2(d, AtMost(d, hn::Mul(a, hn::Set(d, 2 * kLog2E)), 126.0f));
     const V r = hn::Div(one, hn::Add(e, one));
     const V large = hn::CopySign(hn::Sub(one, hn::Add(r, r)), x);
     *value = hn::IfThenElse(is_small, small, large);

@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 HWY_INLINE hn::Vec<D> AtLeast(D d, hn::Vec<D> x, float limit) {
   const hn::Vec<D> least = hn::Set(d, limit);
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
   return hn::Max(least, x);
 #else
   return hn::IfThenElse(hn::Lt(x, least), least, x);
@@ -35,7 +35,7 @@ HWY_INLINE hn::Vec<D> AtLeast(D d, hn::Vec<D> x, float limit) {
 template <class D>
 HWY_INLINE hn::Vec<D> AtMost(D d, hn::Vec<D> x, float limit) {
   const hn::Vec<D> most = hn::Set(d, limit);
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
   return hn::Min(most, x);
 #else
   return hn::IfThenElse(hn::Gt(x, most), most, x);
@@ -97,7 +97,7 @@ HWY_INLINE hn::Vec<D> Bounded(D d, hn::Vec<D> x, float limit) {
 // x = n + r, 0 <= r < 1; 2^r the minimax polynomial of degree 5 with that value at 0: relative
 // error 8e-8.
 template <class D>
-HWY_INLINE hn::Vec<D> Exp2(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<D> FastExp2(D d, hn::Vec<D> x) {
   const auto polynomial = [d](hn::Vec<D> r) HWY_ATTR {
     const auto square = hn::Mul(r, r);
     const auto low = hn::MulAdd(hn::Set(d, 0.693151312f), r, hn::Set(d, 1.0f));

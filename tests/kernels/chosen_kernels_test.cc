@@ -1,0 +1,110 @@
+// Which kernels are chosen, held against what the processor has: one that falls to a lesser one is
+// slower and still right, so that no other test notices. A newer version of Highway, say, prefers
+// instruction sets that the kernels do not know.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/kernels/attention/attention.h"
+#include "runtime/kernels/gemm/epilogue.h"
+#include "runtime/kernels/gemm/gemm_plan.h"
+#include "runtime/kernels/gemm/gemm_policy.h"
+#include "runtime/kernels/gemv/gemv.h"
+#include "runtime/kernels/gemv/gemv_int8.h"
+#include "runtime/kernels/simd/cpu_features.h"
+#include "runtime/onednn/gemm.h"
+
+#if defined(__x86_64__)
+
+namespace plumb {
+namespace {
+
+// By the compiler's own detection, which asks the processor and what the system saves of it.
+struct Processor {
+              __builtin_cpu_supports("aes");
+  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+              __builtin_cpu_supports("bmi2");
+  bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                __builtin_cpu_supports("avx512vl");
+  bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+  bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+  bool amd = __builtin_cpu_is("amd");
+  // Whether pairs of bf16 are faster than f32.
+  bool pairs = bf16 && amd;
+};
+const Processor kHas;
+
+constexpr uint16_t kOne = 0x3f80, kDenormal = 0x0040;  // bf16
+
+TEST(ChosenKernelsTest, TheInstructionSetIsTheBestThatThereIs) {
+  EXPECT_EQ(KernelTarget(), kHas.avx512 ? "AVX3"
+                            : kHas.avx2 ? "AVX2"
+                                        : KernelTarget());
+  EXPECT_EQ(UsesBf16Instructions(), kHas.bf16);
+  EXPECT_EQ(UsesBf16Pairs(), kHas.pairs);
+  EXPECT_EQ(UsesVnni(), kHas.vnni);
+}
+
+TEST(ChosenKernelsTest, Int8GemvIsVnnisWhereThereIsVnni) {
+  EXPECT_EQ(SelectInt8Gemv(), kHas.vnni ? VnniInt8Gemv() : PortableInt8Gemv());
+}
+
+TEST(ChosenKernelsTest, Bf16GemvMultipliesPairsWhereTheyAreFast) {
+  const Gemv gemv(1, 256, 256, DType::kBF16, DType::kBF16, DType::kF32);
+  EXPECT_EQ(gemv.scratch_bytes() == 0, kHas.pairs) << "else operands are widened, into scratch";
+}
+
+// The processor's conversion makes zeros of denormals, and no other does.
+TEST(ChosenKernelsTest, EpiloguesRoundWithTheProcessorsConversion) {
+  const std::vector<float> sums(32, 1e-40f);
+  std::vector<uint16_t> out(32, kOne);
+  EpilogueArgs args{1, 32, sums.data(), 32, nullptr, nullptr, out.data(), 32};
+  SelectEpilogue(Epilogue::kStore, ActivationKind::kRelu, DType::kBF16)(args);
+  EXPECT_EQ(out[0] == 0, kHas.bf16);
+}
+
+// So does its multiplication of pairs: of the values here, and of their gradient.
+TEST(ChosenKernelsTest, Bf16AttentionMultipliesPairsWhereTheyAreFast) {
+  constexpr int64_t kDim = 16;
+  const std::vector<uint16_t> ones(kDim, kOne), denormals(kDim, kDenormal);
+  std::vector<uint16_t> context(kDim, kOne), dq(kDim), dk(kDim), dv(kDim, kOne);
+  float lse = 0;
+  AlignedBuffer scratch(
+      std::max(AttendScratchBytes(1, kDim), AttendGradScratchBytes(1, kDim, sizeof(uint16_t))));
+  const AttendArgs<uint16_t> forward{
+      ones.data(), kDim, ones.data(), denormals.data(), kDim, context.data(), kDim, &lse, 1,
+      0,           kDim, 1.0f};
+  ChooseAttend<uint16_t>()(forward, scratch.as<float>());
+  EXPECT_EQ(context[0] == 0, kHas.pairs);
+
+  const AttendGradArgs<uint16_t> backward{ones.data(), ones.data(), denormals.data(),
+                                          dq.data(),   kDim,        ones.data(),
+                                          ones.data(), dk.data(),   dv.data(),
+                                          kDim,        &lse,        1,
+                                          1,           kDim,        1.0f};
+  ChooseAttendGrad<uint16_t>()(backward, scratch.as<float>());
+  EXPECT_EQ(dv[0] == 0, kHas.pairs);
+}
+
+TEST(ChosenKernelsTest, LargeBf16ProductsAreOneDnnsOwnWhereTheyAreFast) {
+  EXPECT_TRUE(OneDnnHasBf16Gemm()) << "a version of oneDNN that no longer exports it";
+  if (std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr || std::getenv("DNNL_MAX_CPU_ISA") != nullptr) {
+    GTEST_SKIP() << "oneDNN was told to use a lesser instruction set";
+  }
+  const GemmPolicy policy = HostGemmPolicy();
+  EXPECT_EQ(policy.processor.bf16_pairs, kHas.bf16 && kHas.vnni) << policy.ToString();
+  const GemmPlan plan = PlanGemm({1024, 1024, 1024, false, false, DType::kBF16}, policy);
+  EXPECT_EQ(plan.engine, GemmEngine::kOneDnn);
+  EXPECT_EQ(plan.widens, !kHas.pairs && !policy.processor.bf16_tiles) << policy.ToString();
+}
+
+}  // namespace
+}  // namespace plumb
+
+#endif  // defined(__x86_64__)
