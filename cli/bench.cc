@@ -32,7 +32,7 @@ constexpr double kWarmUpSeconds = 0.3;  // documents have many lengths to compil
 constexpr int kMachineRuns = 3;         // of which the best is the yardstick of a round
 constexpr double kBetweenReads = 0.05;  // seconds of decoding
 
-struct Options {
+struct BenchFlags {
   std::string model, data, train, only;
   std::string dtype, weights = "f32";
   std::vector<std::string> settings;
@@ -60,7 +60,7 @@ class Progress {
 
 // Everything that measuring takes.
 struct Bench {
-  const Options& options;
+  const BenchFlags& options;
   Runtime* runtime;
   Spec spec;
   Progress progress;
@@ -122,7 +122,7 @@ absl::Status AddMachine(const absl::StatusOr<double>& speed, double rate, PassFi
 
 absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
 
-TrainBenchRequest ToRequest(const Options& options, Overrides overrides) {
+TrainBenchRequest ToRequest(const BenchFlags& options, Overrides overrides) {
   TrainBenchRequest request;
   request.batch = options.batch;
   request.seq = options.seq;
@@ -323,7 +323,7 @@ std::string Profiles(const std::vector<PassFigures>& passes) {
 }
 
 // An option that was given and only training reads, or "".
-std::string TrainingOption(const Options& options, const Settings& settings) {
+std::string TrainingOption(const BenchFlags& options, const Settings& settings) {
   if (!options.data.empty()) return "--data";
   if (!options.train.empty()) return "--train";
   if (!options.dtype.empty()) return "--dtype";
@@ -331,7 +331,7 @@ std::string TrainingOption(const Options& options, const Settings& settings) {
   return settings.train.empty() ? "" : absl::StrCat("--set train.", settings.train[0].first);
 }
 
-absl::StatusOr<int> Measure(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocation) {
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
@@ -399,7 +399,7 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* valu
 }  // namespace
 
 void AddBenchCommand(CLI::App* program, Invocation* invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchFlags>();
   CLI::App* app = program->add_subcommand(
       "bench", "Measure how fast a model trains, reads prompts and decodes on this machine");
   app->add_option("MODEL", options->model, "The model's description (.pbtxt)")

@@ -34,13 +34,13 @@ struct PassFigures {
   std::string name;   // "training", "prompt", "decode"
   std::string shape;  // "4 x 64"
   std::string dtype;
-  Series seconds;            // of a step, a prompt, a token of every sequence
-  Series tokens_per_second;  // of all sequences
-  Series rate;               // FLOP/s; for decoding bytes of weights a second
-  std::string unit;          // of the rate, in billions: "GFLOP/s"
-  Series machine;            // the yardstick, in the unit of the rate
-  Series share;              // rate over machine, round by round; empty without a yardstick
-  int64_t peak_memory = 0;   // bytes; 0: not known
+  Series seconds;                  // of a step, a prompt, a token of every sequence
+  Series tokens_per_second;        // of all sequences
+  Series rate;                     // FLOP/s; for decoding bytes of weights a second
+  std::string unit;                // of the rate, in billions: "GFLOP/s"
+  Series machine;                  // the yardstick, in the unit of the rate
+  Series share;                    // rate over machine, round by round; empty without a yardstick
+  int64_t peak_memory = 0;         // bytes; 0: not known
   std::optional<Profile> profile;  // of further steps, with --profile
   std::string problem;             // why there are no figures; "" if there are
 };

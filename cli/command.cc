@@ -31,6 +31,13 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
       ->group("Options of every command");
 }
 
+int64_t ContextLength(const ModelDescription& description) {
+  for (const auto& [name, value] : description.dims) {
+    if (name == "context_length") return value;
+  }
+  return 1;
+}
+
 absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
                                                  const std::vector<std::string>& assignments,
                                                  Runtime* runtime) {

@@ -36,6 +36,9 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
                                                  const std::vector<std::string>& assignments,
                                                  Runtime* runtime);
 
+// The tokens that a model can read at once.
+int64_t ContextLength(const ModelDescription& description);
+
 void AddHelpCommand(CLI::App* program, Invocation* invocation);
 void AddDemoCommand(CLI::App* program, Invocation* invocation);
 void AddTrainCommand(CLI::App* program, Invocation* invocation);

@@ -17,13 +17,13 @@
 namespace plumb::cli {
 namespace {
 
-struct Options {
+struct CompareFlags {
   StudyOptions study;
   std::string out;
   bool json = false, quiet = false;
 };
 
-std::string CommandText(const Options& options) {
+std::string CommandText(const CompareFlags& options) {
   const StudyOptions& study = options.study;
   std::string text = "plumb compare";
   const auto add = [&text](const char* name, const std::string& value) {
@@ -73,7 +73,7 @@ Json Summary(const Plan& plan, const Json& report, const StudyResults& results) 
           {"paired", report["paired"]}};
 }
 
-absl::StatusOr<int> Compare(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invocation) {
   const StudyTimer timer;
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
@@ -96,7 +96,7 @@ absl::StatusOr<int> Compare(const Options& options, const Invocation& invocation
 }  // namespace
 
 void AddCompareCommand(CLI::App* program, Invocation* invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CompareFlags>();
   StudyOptions* study = &options->study;
   CLI::App* app =
       program->add_subcommand("compare", "Train models alike with the same seeds and compare them");

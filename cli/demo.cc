@@ -37,7 +37,7 @@ constexpr char kNorm[] = "rms_norm";
 constexpr char kMarker[] = "README.md";
 constexpr char kMarkerHead[] = "# plumb demo\n";
 
-struct Options {
+struct DemoFlags {
   std::string out = kDefaultDirectory;
   int64_t seeds = 0;  // 0: not said
   bool no_open = false;
@@ -112,7 +112,7 @@ absl::Status CheckNorm(Runtime* runtime) {
 }
 
 // The number of seeds that was asked for, which must be that with which a demo in `out` was begun.
-absl::StatusOr<int64_t> SeedsOf(const Options& options, const std::string& out) {
+absl::StatusOr<int64_t> SeedsOf(const DemoFlags& options, const std::string& out) {
   const absl::StatusOr<Study> study = Study::FromFile(absl::StrCat(out, "/study.pbtxt"));
   const int64_t begun = study.ok() ? static_cast<int64_t>(study->seeds.size()) : 0;
   if (begun == 0) return options.seeds > 0 ? options.seeds : kDefaultSeeds;
@@ -147,7 +147,7 @@ std::string NextText(const std::string& out) {
                       "docs/report.md explains the report.\n");
 }
 
-absl::StatusOr<int> Demo(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> Demo(const DemoFlags& options, const Invocation& invocation) {
   const StudyTimer timer;
   std::string out = options.out;
   while (out.size() > 1 && out.back() == '/') out.pop_back();
@@ -181,7 +181,7 @@ absl::StatusOr<int> Demo(const Options& options, const Invocation& invocation) {
 }  // namespace
 
 void AddDemoCommand(CLI::App* program, Invocation* invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DemoFlags>();
   CLI::App* app = program->add_subcommand(
       "demo", "Train pre-norm, post-norm and no norm on names, and open how they compare");
   app->add_option("--out", options->out,

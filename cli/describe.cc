@@ -19,7 +19,7 @@
 namespace plumb::cli {
 namespace {
 
-struct Options {
+struct DescribeFlags {
   std::string model;
   std::vector<std::string> settings;
   std::string train;
@@ -158,7 +158,7 @@ std::vector<std::string> ModelSettings(std::vector<std::string> settings) {
   return settings;
 }
 
-absl::StatusOr<int> Describe(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& invocation) {
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
@@ -182,7 +182,7 @@ absl::StatusOr<int> Describe(const Options& options, const Invocation& invocatio
 }  // namespace
 
 void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DescribeFlags>();
   CLI::App* app =
       program->add_subcommand("describe", "Show a model's equations, parameters, memory, routes");
   app->add_option("MODEL", options->model, "The model's description (.pbtxt)")

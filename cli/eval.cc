@@ -17,7 +17,7 @@
 namespace plumb::cli {
 namespace {
 
-struct Options {
+struct EvalFlags {
   std::string subject;  // RUN or MODEL.pbtxt
   std::string data;
   std::string weights;  // with data: a type; with tokens: a file
@@ -27,7 +27,7 @@ struct Options {
 };
 
 // `coarse`: with the weights of --weights, split by split; empty if it was not said.
-absl::Status PrintLosses(const Options& options, const TrainedModel& model,
+absl::Status PrintLosses(const EvalFlags& options, const TrainedModel& model,
                          const std::vector<SplitLoss>& losses,
                          const std::vector<SplitLoss>& coarse) {
   if (options.json) {
@@ -61,7 +61,7 @@ absl::Status PrintLosses(const Options& options, const TrainedModel& model,
   return PrintResult(text);
 }
 
-absl::Status EvalRun(const Options& options, Runtime* runtime) {
+absl::Status EvalRun(const EvalFlags& options, Runtime* runtime) {
   const absl::StatusOr<WeightType> type =
       ParseWeightType(options.weights.empty() ? "f32" : options.weights);
   if (!type.ok()) {
@@ -85,7 +85,7 @@ absl::Status EvalRun(const Options& options, Runtime* runtime) {
   return PrintLosses(options, **model, *losses, coarse);
 }
 
-absl::StatusOr<Model::Outputs> RunModel(const Options& options, Runtime* runtime) {
+absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, Runtime* runtime) {
   absl::StatusOr<Spec> spec = ReadSpec(options.subject, {});
   if (!spec.ok()) return spec.status();
   absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
@@ -98,7 +98,7 @@ absl::StatusOr<Model::Outputs> RunModel(const Options& options, Runtime* runtime
   return (*model)->Run(*tokens, /*with_gradients=*/!options.grads.empty());
 }
 
-absl::Status EvalTokens(const Options& options, Runtime* runtime) {
+absl::Status EvalTokens(const EvalFlags& options, Runtime* runtime) {
   const absl::StatusOr<Model::Outputs> outputs = RunModel(options, runtime);
   if (!outputs.ok()) return outputs.status();
   if (!options.logits.empty()) {
@@ -119,7 +119,7 @@ absl::Status EvalTokens(const Options& options, Runtime* runtime) {
   return PrintResult(absl::StrFormat("loss %.4f\n", outputs->loss));
 }
 
-absl::StatusOr<int> Eval(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation) {
   const bool on_tokens =
       !options.tokens.empty() || !options.logits.empty() || !options.grads.empty();
   if (on_tokens == !options.data.empty()) {
@@ -146,7 +146,7 @@ absl::StatusOr<int> Eval(const Options& options, const Invocation& invocation) {
 }  // namespace
 
 void AddEvalCommand(CLI::App* program, Invocation* invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EvalFlags>();
   CLI::App* app = program->add_subcommand("eval", "Measure a trained model's loss on data");
   app->add_option("SUBJECT", options->subject,
                   "RUN, a run's directory or checkpoint; with --tokens: MODEL.pbtxt")

@@ -14,11 +14,9 @@
 namespace plumb::cli {
 namespace {
 
-using nlohmann::json;
-
 // Takes [[id, ...], ...] from the parser event by event and stops at the first thing that is
 // something else, so that no file, however deep or odd, becomes a tree in memory.
-class TokenReader : public nlohmann::json_sax<json> {
+class TokenReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<std::vector<int32_t>> tokens;
   std::string mistake;
@@ -44,7 +42,8 @@ class TokenReader : public nlohmann::json_sax<json> {
     --depth_;
     return true;
   }
-  bool parse_error(std::size_t position, const std::string&, const json::exception&) override {
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::json::exception&) override {
     mistake = absl::StrCat("not JSON at byte ", position);
     return false;
   }
@@ -90,7 +89,7 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> ReadTokens(const std::string& 
     return absl::NotFoundError(absl::StrCat(path, ": cannot read: ", std::strerror(errno)));
   }
   TokenReader reader;
-  json::sax_parse(file, &reader);
+  nlohmann::json::sax_parse(file, &reader);
   if (!reader.mistake.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", reader.mistake));
   }
@@ -101,9 +100,10 @@ absl::Status WriteGradients(const Model::Outputs& outputs, const std::string& pa
   std::string text = absl::StrCat("{\"loss\": ", ShortestNumber(outputs.loss), ", \"grad_l2\": {");
   const char* separator = "";
   for (const auto& [name, l2] : outputs.grad_l2) {
-    absl::StrAppend(&text, separator,
-                    json(name).dump(-1, ' ', false, json::error_handler_t::replace), ": ",
-                    ShortestNumber(l2));
+    absl::StrAppend(
+        &text, separator,
+        nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), ": ",
+        ShortestNumber(l2));
     separator = ", ";
   }
   return WriteFileWhole(path, absl::StrCat(text, "}}\n"));

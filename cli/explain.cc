@@ -16,7 +16,7 @@
 namespace plumb::cli {
 namespace {
 
-struct Options {
+struct ExplainFlags {
   std::string model, stage;
   int64_t batch = 1;
   int64_t seq = 0;  // 0: the context
@@ -28,14 +28,7 @@ std::vector<std::string> Stages() {
   return {"graph", "grad", "optimized", "plan", "exec", "prompt", "probes"};
 }
 
-int64_t ContextLength(const ModelDescription& description) {
-  for (const auto& [name, value] : description.dims) {
-    if (name == "context_length") return value;
-  }
-  return 1;
-}
-
-absl::StatusOr<int> Explain(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> Explain(const ExplainFlags& options, const Invocation& invocation) {
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<std::unique_ptr<Model>> model =
@@ -58,7 +51,7 @@ absl::StatusOr<int> Explain(const Options& options, const Invocation& invocation
 }  // namespace
 
 void AddExplainCommand(CLI::App* program, Invocation* invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExplainFlags>();
   CLI::App* app =
       program->add_subcommand("explain", "Show what the compiler makes of a model, stage by stage");
   app->add_option("MODEL", options->model, "The model's description (.pbtxt)")

@@ -16,7 +16,7 @@
 namespace plumb::cli {
 namespace {
 
-struct Options {
+struct PluginFlags {
   std::string id;
   std::string directory, name;  // of a new project
   bool json = false;
@@ -117,7 +117,7 @@ std::string ToText(const PluginInfo& plugin) {
   return text;
 }
 
-absl::StatusOr<int> List(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> List(const PluginFlags& options, const Invocation& invocation) {
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   const std::vector<PluginFileInfo> plugins = (*runtime)->ListPlugins();
@@ -127,7 +127,7 @@ absl::StatusOr<int> List(const Options& options, const Invocation& invocation) {
   return kExitOk;
 }
 
-absl::StatusOr<int> DescribeOne(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> DescribeOne(const PluginFlags& options, const Invocation& invocation) {
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   const absl::StatusOr<PluginInfo> plugin = (*runtime)->DescribePlugin(options.id);
@@ -145,7 +145,7 @@ std::string LastPart(std::string path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
-absl::StatusOr<int> New(const Options& options) {
+absl::StatusOr<int> New(const PluginFlags& options) {
   const std::string name = options.name.empty() ? LastPart(options.directory) : options.name;
   const std::string id = options.id.empty() ? absl::StrCat("org.example.", name) : options.id;
   const absl::StatusOr<std::vector<EmbeddedFile>> files = NewProject(name, id);
@@ -170,7 +170,7 @@ absl::StatusOr<int> New(const Options& options) {
 }  // namespace
 
 void AddPluginCommand(CLI::App* program, Invocation* invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PluginFlags>();
   CLI::App* app = program->add_subcommand("plugin", "Show norm plugins");
   app->require_subcommand(1);
   app->footer(

@@ -15,7 +15,7 @@
 namespace plumb::cli {
 namespace {
 
-struct Options {
+struct SampleFlags {
   std::string run;
   std::string prompt;
   int64_t num = 20;
@@ -28,7 +28,7 @@ struct Options {
   bool json = false;
 };
 
-GenerateOptions ToGenerateOptions(const Options& options) {
+GenerateOptions ToGenerateOptions(const SampleFlags& options) {
   GenerateOptions generate;
   generate.prompt = options.prompt;
   generate.temperature = options.temperature;
@@ -57,7 +57,7 @@ absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
   return PrintResult(prompt_shown ? "\n" : absl::StrCat(result->text, "\n"));
 }
 
-absl::StatusOr<int> Sample(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocation) {
   const absl::StatusOr<WeightType> weights = ParseWeightType(options.weights);
   if (!weights.ok()) return weights.status();
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
@@ -104,7 +104,7 @@ absl::StatusOr<int> Sample(const Options& options, const Invocation& invocation)
 }  // namespace
 
 void AddSampleCommand(CLI::App* program, Invocation* invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SampleFlags>();
   CLI::App* app = program->add_subcommand("sample", "Draw text from a trained model");
   app->add_option("RUN", options->run, "A run's directory, or one of its checkpoints")
       ->required()

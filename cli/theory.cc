@@ -30,7 +30,7 @@ namespace {
 constexpr int64_t kDefaultSeq = 16;
 constexpr int64_t kMaxDepth = 4096;
 
-struct Options {
+struct TheoryFlags {
   std::string model, depths, out;
   std::vector<std::string> settings;
   int64_t seeds = 10;
@@ -57,21 +57,14 @@ absl::StatusOr<std::vector<int64_t>> ParseDepths(const std::string& text) {
   return depths;
 }
 
-absl::StatusOr<std::unique_ptr<Model>> OpenAtDepth(const Options& options, int64_t depth,
+absl::StatusOr<std::unique_ptr<Model>> OpenAtDepth(const TheoryFlags& options, int64_t depth,
                                                    Runtime* runtime) {
   std::vector<std::string> settings = options.settings;
   if (depth > 0) settings.push_back(absl::StrCat("model.n_layer=", depth));
   return OpenModel(options.model, settings, runtime);
 }
 
-int64_t ContextLength(const ModelDescription& description) {
-  for (const auto& [name, value] : description.dims) {
-    if (name == "context_length") return value;
-  }
-  return 0;
-}
-
-void Introduce(const Options& options, const ModelDescription& description,
+void Introduce(const TheoryFlags& options, const ModelDescription& description,
                TheoryResults* results) {
   results->model = description.name;
   results->file = options.model;
@@ -91,7 +84,7 @@ void Introduce(const Options& options, const ModelDescription& description,
   results->reading = ReadModel(description);
 }
 
-absl::StatusOr<TheoryResults> MeasureDepths(const Options& options,
+absl::StatusOr<TheoryResults> MeasureDepths(const TheoryFlags& options,
                                             const std::vector<int64_t>& depths, Runtime* runtime,
                                             const Interrupts& interrupts) {
   TheoryResults results;
@@ -131,7 +124,7 @@ absl::Status WriteResults(const std::string& out, const TheoryResults& results) 
   return status;
 }
 
-absl::StatusOr<int> Theory(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> Theory(const TheoryFlags& options, const Invocation& invocation) {
   const absl::StatusOr<std::vector<int64_t>> depths = ParseDepths(options.depths);
   if (!depths.ok()) return depths.status();
   const absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
@@ -157,7 +150,7 @@ absl::StatusOr<int> Theory(const Options& options, const Invocation& invocation)
 }  // namespace
 
 void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TheoryFlags>();
   CLI::App* app = program->add_subcommand(
       "theory", "Measure stream and gradients at initialization, beside what theory predicts");
   app->add_option("MODEL", options->model, "The model's description (.pbtxt)")

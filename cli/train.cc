@@ -27,7 +27,7 @@
 namespace plumb::cli {
 namespace {
 
-struct Options {
+struct TrainFlags {
   std::string model, data, train, out;
   std::vector<std::string> settings;
   RunFormat format;
@@ -98,7 +98,7 @@ std::string DirectoryName(std::string name) {
 }
 
 // --probe-every and --probe-point imply --probe.
-ProbeOptions ToProbe(const Options& options) {
+ProbeOptions ToProbe(const TrainFlags& options) {
   ProbeOptions probe;
   probe.points = options.probe_points;
   if (options.probe_every >= 0) {
@@ -109,7 +109,7 @@ ProbeOptions ToProbe(const Options& options) {
   return probe;
 }
 
-absl::StatusOr<TrainRequest> MakeRequest(const Options& options, Runtime* runtime) {
+absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, Runtime* runtime) {
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
   if (!settings.ok()) return settings.status();
   if (options.model.empty() && !options.resume) {
@@ -223,7 +223,7 @@ std::string ToText(const Outcome& outcome, const TrainRun& run) {
 }
 
 // The checkpoint and the summary; the exit code.
-absl::StatusOr<int> Conclude(const Options& options, TrainRun* run, Outcome* outcome) {
+absl::StatusOr<int> Conclude(const TrainFlags& options, TrainRun* run, Outcome* outcome) {
   if (outcome->ending != Ending::kDiverged) {
     absl::StatusOr<std::string> checkpoint = run->SaveCheckpoint();
     if (!checkpoint.ok()) return checkpoint.status();
@@ -251,7 +251,7 @@ absl::StatusOr<int> Conclude(const Options& options, TrainRun* run, Outcome* out
   return outcome->ending == Ending::kInterrupted ? kExitInterrupted : kExitOk;
 }
 
-absl::StatusOr<int> Train(const Options& options, const Invocation& invocation) {
+absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocation) {
   const auto begin = std::chrono::steady_clock::now();
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
@@ -288,7 +288,7 @@ absl::StatusOr<int> Train(const Options& options, const Invocation& invocation) 
 }  // namespace
 
 void AddTrainCommand(CLI::App* program, Invocation* invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TrainFlags>();
   CLI::App* app = program->add_subcommand("train", "Train a model");
   app->add_option("MODEL", options->model,
                   "The model's description (.pbtxt); may be left out with --resume")
