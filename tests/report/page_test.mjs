@@ -72,6 +72,29 @@ for (const width of [360, 390, 768]) {
   });
 }
 
+test("long names leave room for figures on a phone, and are not cut", async (t) => {
+  const page = await open(
+    t,
+    fileOf("long-names", () =>
+      makeReport({
+        models: ["post, n_layer=12, warmup_steps=0", "post, n_layer=12, warmup_steps=200"],
+        seeds: 2,
+        withProbes: false,
+      }),
+    ),
+    { viewport: { width: 390, height: 800 }, isMobile: true, hasTouch: true },
+  );
+  const name = await page.locator(".wide tbody th").first().boundingBox();
+  assert.ok(name.width <= 390 / 2, `the column of names is ${name.width} wide`);
+  const cut = await page.evaluate(
+    () =>
+      [...document.querySelectorAll(".dot-name span")].filter(
+        (node) => node.scrollWidth > node.clientWidth + 1,
+      ).length,
+  );
+  assert.equal(cut, 0);
+});
+
 test("on paper the page is light, without controls, and charts fit", async (t) => {
   const page = await open(t, study(), { colorScheme: "dark" });
   await page.emulateMedia({ media: "print", colorScheme: "dark" });

@@ -103,7 +103,7 @@ function dotRows({ label, low, high, rows, zero }) {
   );
   // Rows are grids of their own; their first columns agree on the longest name.
   const longest = rows.reduce((most, row) => Math.max(most, row.name.length), 0);
-  node.style.setProperty("--names", `calc(${Math.min(26, longest)}ch + 3.2rem)`);
+  node.style.setProperty("--names", `calc(${Math.min(36, longest)}ch + 3.2rem)`);
   return node;
 }
 
