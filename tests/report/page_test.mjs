@@ -77,7 +77,7 @@ test("long names leave room for figures on a phone, and are not cut", async (t) 
     t,
     fileOf("long-names", () =>
       makeReport({
-        models: ["post, n_layer=12, warmup_steps=0", "post, n_layer=12, warmup_steps=200"],
+        models: ["post, n_layer=12, warmup_steps=200", "post_with_one_word_of_more_than_a_line"],
         seeds: 2,
         withProbes: false,
       }),
