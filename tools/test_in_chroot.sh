@@ -142,7 +142,8 @@ in_namespace() {
 
 chroot_directory=''
 finish() {
-  [ -z "$child" ] || { kill -KILL "$child" && wait "$child"; } 2> /dev/null || true
+  [ -z "$child" ] || kill -KILL "$child" 2> /dev/null || true
+  wait
   remove "$base.part" || true
   if [ -n "$chroot_directory" ] && [ -z "$keep" ]; then remove "$chroot_directory" || true; fi
 }
