@@ -33,7 +33,11 @@ TEST_P(SabotageTest, TripsItsCheckAndNoOther) {
   const nlohmann::json report = nlohmann::json::parse(run.out, nullptr, false);
   ASSERT_TRUE(report.is_object()) << run.out << run.err;
   EXPECT_EQ(run.exit_code, report.at("exit_code")) << run.err;
-  const std::set<std::string> failed = ChecksWith("fail", report);
+  std::set<std::string> failed = ChecksWith("fail", report);
+  // Since 2.41 glibc itself refuses to load such a file.
+  if (sabotage.name() == "e3_executable_stack" && !report.at("load_problem").is_null()) {
+    EXPECT_EQ(failed.erase("E4"), 1u) << run.out;
+  }
   if (sabotage.verdict == "fail") {
     EXPECT_THAT(failed, ElementsAre(sabotage.check)) << run.out;
     EXPECT_NE(run.exit_code, 0);

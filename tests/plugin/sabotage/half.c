@@ -1,6 +1,9 @@
 /* y = x / 2: a norm with one thing wrong, chosen by a macro, or with nothing wrong. */
 #include <stdio.h>
 #include <stdlib.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 #include "plumb/norm_plugin.h"
 
@@ -25,6 +28,19 @@ int setenv(const char* name, const char* value, int overwrite);
 
 /* Lets a test see whether any code of this file has run. */
 __attribute__((constructor)) static void Ran(void) { setenv("PLUMB_TEST_HALF_RAN", HALF_ID, 1); }
+
+#if defined(HALF_FLUSHES_DENORMALS)
+/* What -ffast-math links into a library, with clang and with gcc before 13. */
+__attribute__((constructor)) static void FlushDenormals(void) {
+#if defined(__SSE__)
+  _mm_setcsr(_mm_getcsr() | 0x8040u);
+#elif defined(__aarch64__)
+  uint64_t control;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+  __asm__ volatile("msr fpcr, %0" : : "r"(control | (1u << 24)));
+#endif
+}
+#endif
 
 struct plumb_norm_instance {
   uint32_t dim;
