@@ -26,7 +26,6 @@ namespace {
 
 // By the compiler's own detection, which asks the processor and what the system saves of it.
 struct Processor {
-              __builtin_cpu_supports("aes");
   bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
               __builtin_cpu_supports("bmi2");
   bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&

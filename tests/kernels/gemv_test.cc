@@ -47,7 +47,7 @@ TEST(GemvTest, RowsDoNotDependOnHowManyThereAre) {
     const std::vector<float> x = Draw(kMaxGemvRows * k, "x"), bias = Draw(n, "bias");
     ForEachSimdTarget([&, n = n, k = k](const std::string& target) {
       for (const DType dtype : kFormats) {
-        const GemvFn multiply = SelectGemv(dtype, DType::kF32);
+        const GemvFn multiply = SelectGemv(dtype);
         std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
         for (int64_t i = 0; i < kMaxGemvRows; ++i) {
           multiply({1, n, k, x.data() + i * k, w.data(dtype), bias.data(), alone.data() + i * n}, 0,
@@ -70,7 +70,7 @@ TEST(GemvTest, ColumnsDoNotDependOnHowTheyAreCut) {
   const std::vector<float> x = Draw(m * k, "x");
   ForEachSimdTarget([&](const std::string& target) {
     for (const DType dtype : kFormats) {
-      const GemvFn multiply = SelectGemv(dtype, DType::kF32);
+      const GemvFn multiply = SelectGemv(dtype);
       std::vector<float> whole(m * n), cut(m * n);
       const auto args = [&](std::vector<float>* y) {
         return GemvArgs{m, n, k, x.data(), w.data(dtype), nullptr, y->data()};
@@ -96,9 +96,10 @@ TEST(GemvTest, AgreesWithSumsInDoubleForEveryFormat) {
         std::vector<float> y(static_cast<size_t>(m * n));
         std::vector<uint16_t> half(y.size());
         GemvArgs args{m, n, k, x.data(), w.data(dtype), bias.data(), y.data()};
-        SelectGemv(dtype, DType::kF32)(args, 0, n / kGemvStreams);
+        SelectGemv(dtype)(args, 0, n / kGemvStreams);
         args.y = half.data();
-        SelectGemv(dtype, DType::kBF16)(args, 0, n / kGemvStreams);
+        args.out = DType::kBF16;
+        SelectGemv(dtype)(args, 0, n / kGemvStreams);
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < n; ++j) {
             double sum = bias[j];
@@ -117,7 +118,7 @@ TEST(GemvTest, AgreesWithSumsInDoubleForEveryFormat) {
 // Both bf16: pair by pair, each row as if alone, odd lengths and every rest of columns.
 TEST(GemvTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
   if (!HasFastBf16()) GTEST_SKIP() << "no bf16 pairs on this processor";
-  const GemvFn multiply = FastBf16Gemv(DType::kF32);
+  const GemvFn multiply = FastBf16Gemv();
   for (const auto& [n, k] : {std::pair<int64_t, int64_t>{37, 192}, {10, 77}, {7, 31}, {3, 64}}) {
     const Weights w(n, k);
     const std::vector<float> x = Draw(kMaxGemvRows * k, "x"), bias = Draw(n, "bias");
@@ -142,7 +143,8 @@ TEST(GemvTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
       multiply(args, 0, n / kGemvStreams);
       EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0) << m;
       args.y = y_half.data();
-      FastBf16Gemv(DType::kBF16)(args, 0, n / kGemvStreams);
+      args.out = DType::kBF16;
+      FastBf16Gemv()(args, 0, n / kGemvStreams);
       for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y_half[i], Bf16FromFloat(y[i]));
     }
   }

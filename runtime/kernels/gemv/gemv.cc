@@ -43,11 +43,8 @@ HWY_INLINE V LoadWeights(const W* w, int64_t count) {
   return LoadWeights(lanes);
 }
 
-HWY_INLINE void Put(float value, float* y) { *y = value; }
-HWY_INLINE void Put(float value, uint16_t* y) { *y = Bf16FromFloat(value); }
-
 // Rows [i, i + kM) of columns j, j + stride, ... (kR of them) of y.
-template <class W, class Y, int kM, int kR>
+template <class W, int kM, int kR>
 void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
   const D d;
   const int64_t k = g.k;
@@ -95,7 +92,6 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
   }
 #pragma GCC unroll 8
   for (int a = 0; a < kM; ++a) {
-    Y* const y = static_cast<Y*>(g.y) + (i + a) * g.n;
     // Four at once; the order of additions of each does not depend on the others.
     const auto of = [&](int r) HWY_ATTR { return r < kR ? sum[a][r] : hn::Zero(d); };
     float totals[4];
@@ -103,12 +99,12 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) {
       const int64_t at = j + r * stride;
-      Put(g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], y + at);
+      PutInY(g, g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], (i + a) * g.n + at);
     }
   }
 }
 
-template <class W, class Y>
+template <class W>
 struct Tiles {
   static constexpr int64_t kMaxRows = plumb::HWY_NAMESPACE::kMaxRows;
   static int64_t WeightRows(int64_t rows) {
@@ -122,20 +118,15 @@ struct Tiles {
       if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, stride);
     }
     constexpr int kMost = plumb::HWY_NAMESPACE::WeightRows(kM);
-    if (weight_rows == 4) return Tile<W, Y, kM, kMost>(g, i, j, stride);
-    if (weight_rows == 2) return Tile<W, Y, kM, std::min(2, kMost)>(g, i, j, stride);
-    Tile<W, Y, kM, 1>(g, i, j, stride);
+    if (weight_rows == 4) return Tile<W, kM, kMost>(g, i, j, stride);
+    if (weight_rows == 2) return Tile<W, kM, std::min(2, kMost)>(g, i, j, stride);
+    Tile<W, kM, 1>(g, i, j, stride);
   }
 };
 
-GemvFn Select(DType weights, DType out) {
-  const bool bf16_out = out == DType::kBF16;
-  if (weights == DType::kBF16) {
-    return bf16_out ? &MultiplyStreams<Tiles<uint16_t, uint16_t>>
-                    : &MultiplyStreams<Tiles<uint16_t, float>>;
-  }
-  return bf16_out ? &MultiplyStreams<Tiles<float, uint16_t>>
-                  : &MultiplyStreams<Tiles<float, float>>;
+GemvFn Select(DType weights) {
+  return weights == DType::kBF16 ? &MultiplyStreams<Tiles<uint16_t>>
+                                 : &MultiplyStreams<Tiles<float>>;
 }
 
 void Widen(const uint16_t* x, int64_t n, float* to) {
@@ -158,7 +149,7 @@ namespace plumb {
 HWY_EXPORT(Select);
 HWY_EXPORT(Widen);
 
-GemvFn SelectGemv(DType weights, DType out) { return HWY_DYNAMIC_DISPATCH(Select)(weights, out); }
+GemvFn SelectGemv(DType weights) { return HWY_DYNAMIC_DISPATCH(Select)(weights); }
 
 void WidenFromBf16(const uint16_t* x, int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(Widen)(x, n, to);
@@ -169,10 +160,10 @@ Gemv::Gemv(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out)
       n_(n),
       k_(k),
       tasks_(CountGemvTasks(m, n * k, n * k * SizeOf(weights), n / kGemvStreams)),
-      weight_bytes_(SizeOf(weights)),
+      out_(out),
       bf16x2_(x == DType::kBF16 && weights == DType::kBF16 && UsesBf16Pairs()),
       widen_(x == DType::kBF16 && !bf16x2_),
-      multiply_(bf16x2_ ? FastBf16Gemv(out) : SelectGemv(weights, out)) {}
+      multiply_(bf16x2_ ? FastBf16Gemv() : SelectGemv(weights)) {}
 
 GemvArgs Gemv::Prepare(const Operands& operands, void* scratch) const {
   const void* x = operands.x;
@@ -181,7 +172,7 @@ GemvArgs Gemv::Prepare(const Operands& operands, void* scratch) const {
     WidenFromBf16(static_cast<const uint16_t*>(operands.x), m_ * k_, widened);
     x = widened;
   }
-  return {m_, n_, k_, x, operands.w, operands.bias, operands.y};
+  return {m_, n_, k_, x, operands.w, operands.bias, operands.y, out_};
 }
 
 }  // namespace plumb

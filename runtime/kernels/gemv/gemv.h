@@ -27,10 +27,11 @@ inline bool UseGemv(int64_t m, int64_t n, int64_t k) {
 
 struct GemvArgs {
   int64_t m, n, k;
-  const void* x;      // [m, k]: f32, or bf16 for FastBf16Gemv
-  const void* w;      // [n, k]: f32 or bf16
-  const float* bias;  // [n], or null
-  void* y;            // [m, n]: f32 or bf16
+  const void* x;            // [m, k]: f32, or bf16 for FastBf16Gemv
+  const void* w;            // [n, k]: f32 or bf16
+  const float* bias;        // [n], or null
+  void* y;                  // [m, n] of `out`
+  DType out = DType::kF32;  // or kBF16
 };
 
 inline constexpr int64_t kGemvStreams = 4;
@@ -38,11 +39,11 @@ inline constexpr int64_t kGemvStreams = 4;
 // [0, n / 4]. The n % 4 remaining columns are computed by the range with end == n / 4.
 using GemvFn = void (*)(const GemvArgs& args, int64_t begin, int64_t end);
 
-// The function for this processor. `weights`, `out`: kF32, kBF16.
-GemvFn SelectGemv(DType weights, DType out);
+// The function for this processor. `weights`: kF32, kBF16.
+GemvFn SelectGemv(DType weights);
 // x and w in bf16, multiplied as bf16x2; only to be called where HasFastBf16(). Its sums are of
 // pairs, so its bits differ from those of widened operands.
-GemvFn FastBf16Gemv(DType out);
+GemvFn FastBf16Gemv();
 
 // to[i] = x[i], widened.
 void WidenFromBf16(const uint16_t* x, int64_t n, float* to);
@@ -72,7 +73,8 @@ class Gemv {
   }
 
  private:
-  int64_t m_, n_, k_, tasks_, weight_bytes_;
+  int64_t m_, n_, k_, tasks_;
+  DType out_;
   bool bf16x2_, widen_;  // bf16 operands: multiplied as they are, or widened
   GemvFn multiply_;
 };

@@ -29,9 +29,6 @@ inline __m512bh Load(const uint16_t* p, __mmask32 mask) {
   return Bf16x2(_mm512_maskz_loadu_epi16(mask, p));
 }
 
-inline void Put(float value, float* y) { *y = value; }
-inline void Put(float value, uint16_t* y) { *y = Bf16FromFloat(value); }
-
 // The horizontal sums of four vectors, each in an order that does not depend on the others. One by
 // one they cost three times as much, a tenth of the time of a short row.
 inline __m128 SumLanes(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
@@ -46,7 +43,7 @@ inline __m128 SumLanes(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
 }
 
 // Rows [i, i + kM) of columns j, j + stride, ... (kR of them) of y.
-template <class Y, int kM, int kR>
+template <int kM, int kR>
 void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
   const int64_t k = g.k;
   const uint16_t* const x = static_cast<const uint16_t*>(g.x) + i * k;
@@ -89,19 +86,17 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
   }
 #pragma GCC unroll 8
   for (int a = 0; a < kM; ++a) {
-    Y* const y = static_cast<Y*>(g.y) + (i + a) * g.n;
     const auto of = [&](int r) { return r < kR ? sum[a][r] : _mm512_setzero_ps(); };
     alignas(16) float totals[4];
     _mm_store_ps(totals, SumLanes(of(0), of(1), of(2), of(3)));
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) {
       const int64_t at = j + r * stride;
-      Put(g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], y + at);
+      PutInY(g, g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], (i + a) * g.n + at);
     }
   }
 }
 
-template <class Y>
 struct Tiles {
   static constexpr int64_t kMaxRows = 8;
   // Sums must fit the 32 registers beside one vector of each row.
@@ -113,17 +108,15 @@ struct Tiles {
     if constexpr (kM > 1) {
       if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, stride);
     }
-    if (weight_rows == 4) return Tile<Y, kM, WeightRows(kM)>(g, i, j, stride);
-    if (weight_rows == 2) return Tile<Y, kM, 2>(g, i, j, stride);
-    Tile<Y, kM, 1>(g, i, j, stride);
+    if (weight_rows == 4) return Tile<kM, WeightRows(kM)>(g, i, j, stride);
+    if (weight_rows == 2) return Tile<kM, 2>(g, i, j, stride);
+    Tile<kM, 1>(g, i, j, stride);
   }
 };
 
 }  // namespace
 
-GemvFn FastBf16Gemv(DType out) {
-  return out == DType::kBF16 ? &MultiplyStreams<Tiles<uint16_t>> : &MultiplyStreams<Tiles<float>>;
-}
+GemvFn FastBf16Gemv() { return &MultiplyStreams<Tiles>; }
 
 }  // namespace plumb
 
@@ -134,7 +127,7 @@ GemvFn FastBf16Gemv(DType out) {
 #include "runtime/base/check.h"
 
 namespace plumb {
-GemvFn FastBf16Gemv(DType /*out*/) {
+GemvFn FastBf16Gemv() {
   PLUMB_CHECK(false, "HasFastBf16() says where this exists");
   return nullptr;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/bf16.h"
 #include "runtime/base/divide.h"
 #include "runtime/kernels/gemv/gemv.h"
 
@@ -17,6 +18,16 @@ inline constexpr int64_t kPrefetchDistance = 2048;
 template <class W>
 [[gnu::always_inline]] inline void PrefetchStream(const W* w) {
   __builtin_prefetch(reinterpret_cast<const char*>(w) + kPrefetchDistance);
+}
+
+// y[at] = value, rounded to what y holds. Asked of each element: kernels for both types of y would
+// be twice the code.
+inline void PutInY(const GemvArgs& g, float value, int64_t at) {
+  if (g.out == DType::kBF16) {
+    static_cast<uint16_t*>(g.y)[at] = Bf16FromFloat(value);
+  } else {
+    static_cast<float*>(g.y)[at] = value;
+  }
 }
 
 // Vectors per loop iteration. With one, the loop overhead shows where memory is fast.
