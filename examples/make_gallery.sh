@@ -60,7 +60,7 @@ mkdir -p "$out" || fail "$out: cannot be made"
 if [ -z "${PLUMB:-}" ]; then
   {
     "$root/tools/install_dependencies.sh" run
-    "$root/tools/build.sh" release plumb plugins/all
+    "$root/tools/build.sh" run
   } >&2
   PLUMB=$root/build/release/bin/plumb
 fi
