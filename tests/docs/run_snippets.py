@@ -73,7 +73,7 @@ def same_line(shown, got):
     if "..." in shown:
         pattern = ".*".join(re.escape(NUMBER.sub("#", part)) for part in shown.split("..."))
         return re.fullmatch(pattern, NUMBER.sub("#", got)) is not None
-    if not VARIES.search(shown) and re.search(r"[A-Za-z]", shown):
+    if not VARIES.search(shown) and re.search(r"[A-Za-z]", NUMBER.sub("#", shown)):
         return False
     bare = lambda text: re.sub(r"#[kMG]\b", "#", NUMBER.sub("#", text)).replace("threads", "thread")
     if bare(shown) != bare(got):
