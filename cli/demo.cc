@@ -19,7 +19,7 @@
 #include "cli/open_file.h"
 #include "cli/output.h"
 #include "cli/study_run.h"
-#include "cli/write_file.h"
+#include "plumb/file.h"
 #include "plumb/study.h"
 
 namespace plumb::cli {
@@ -96,7 +96,7 @@ absl::Status WriteDemoFiles(const std::string& out) {
   for (const EmbeddedFile& file : DemoFiles()) {
     const std::string path = absl::StrCat(out, "/", file.name);
     if (fs::exists(path, error)) continue;
-    if (absl::Status written = WriteFileWhole(path, file.content); !written.ok()) return written;
+    if (absl::Status written = WriteFile(path, file.content); !written.ok()) return written;
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
+#include "cli/output_files.h"
 #include "plumb/generate.h"
 #include "plumb/model.h"
 
@@ -99,6 +100,10 @@ absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, Runtime* runti
 }
 
 absl::Status EvalTokens(const EvalFlags& options, Runtime* runtime) {
+  const absl::Status distinct = CheckOutputFiles(
+      {{"--logits", options.logits}, {"--grads", options.grads}},
+      {{"MODEL", options.subject}, {"--weights", options.weights}, {"--tokens", options.tokens}});
+  if (!distinct.ok()) return distinct;
   const absl::StatusOr<Model::Outputs> outputs = RunModel(options, runtime);
   if (!outputs.ok()) return outputs.status();
   if (!options.logits.empty()) {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "cli/write_file.h"
+#include "plumb/file.h"
 
 namespace plumb::cli {
 namespace {
@@ -106,7 +106,7 @@ absl::Status WriteGradients(const Model::Outputs& outputs, const std::string& pa
         ShortestNumber(l2));
     separator = ", ";
   }
-  return WriteFileWhole(path, absl::StrCat(text, "}}\n"));
+  return WriteFile(path, absl::StrCat(text, "}}\n"));
 }
 
 }  // namespace plumb::cli

@@ -8,9 +8,10 @@ volatile std::sig_atomic_t stop_requested = 0;
 
 extern "C" void RequestStop(int) {
   stop_requested = 1;
-  // signal() is async-signal-safe; the next of either kind ends the process.
+  // signal() is async-signal-safe; the next of any kind ends the process.
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGHUP, SIG_DFL);
 }
 
 }  // namespace
@@ -23,11 +24,15 @@ Interrupts::Interrupts() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &previous_int_);
   sigaction(SIGTERM, &action, &previous_term_);
+  sigaction(SIGHUP, &action, &previous_hup_);
+  // nohup ignores it, and means to go on without a terminal.
+  if (previous_hup_.sa_handler == SIG_IGN) sigaction(SIGHUP, &previous_hup_, nullptr);
 }
 
 Interrupts::~Interrupts() {
   sigaction(SIGINT, &previous_int_, nullptr);
   sigaction(SIGTERM, &previous_term_, nullptr);
+  sigaction(SIGHUP, &previous_hup_, nullptr);
 }
 
 bool Interrupts::requested() const { return stop_requested != 0; }

@@ -1,5 +1,5 @@
-// Interrupts: Ctrl-C and SIGTERM as a wish to stop that the caller looks at between two steps. The
-// second one kills, as if nobody had listened.
+// Interrupts: Ctrl-C, SIGTERM and SIGHUP (a terminal that goes away) as a wish to stop that the
+// caller looks at between two steps. The second one kills, as if nobody had listened.
 #ifndef PLUMB_CLI_INTERRUPT_H_
 #define PLUMB_CLI_INTERRUPT_H_
 
@@ -19,7 +19,7 @@ class Interrupts {
   bool requested() const;
 
  private:
-  struct sigaction previous_int_, previous_term_;
+  struct sigaction previous_int_, previous_term_, previous_hup_;
 };
 
 }  // namespace plumb::cli

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cli/write_file.h"
+#include "plumb/file.h"
 
 namespace plumb::cli {
 namespace {
@@ -109,7 +109,7 @@ absl::Status WriteProject(const std::vector<EmbeddedFile>& files, const std::str
   if (!fs::create_directory(temporary, error)) return Failure(path, error);
   absl::Status status;
   for (const EmbeddedFile& file : files) {
-    status = WriteFileWhole(absl::StrCat(temporary, "/", file.name), file.content);
+    status = WriteFile(absl::StrCat(temporary, "/", file.name), file.content);
     if (!status.ok()) break;
   }
   if (status.ok()) {

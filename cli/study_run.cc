@@ -14,7 +14,7 @@
 #include "cli/compare/study_directory.h"
 #include "cli/compare/tables.h"
 #include "cli/report/report.h"
-#include "cli/write_file.h"
+#include "plumb/file.h"
 
 namespace plumb::cli {
 namespace {
@@ -40,7 +40,7 @@ absl::Status WriteFiles(const Plan& plan, const StudyResults& results, const Jso
       {"table.csv", TableCsv(plan, results)},
       {"table.md", TableMarkdown(plan, results)}};
   for (const auto& [name, content] : files) {
-    const absl::Status written = WriteFileWhole(absl::StrCat(plan.out, "/", name), content);
+    const absl::Status written = WriteFile(absl::StrCat(plan.out, "/", name), content);
     if (!written.ok()) return written;
   }
   return absl::OkStatus();

@@ -21,7 +21,7 @@
 #include "cli/theory/measure.h"
 #include "cli/theory/predict.h"
 #include "cli/theory/results.h"
-#include "cli/write_file.h"
+#include "plumb/file.h"
 #include "plumb/model.h"
 
 namespace plumb::cli {
@@ -118,8 +118,8 @@ absl::Status MakeDirectory(const std::string& path) {
 
 absl::Status WriteResults(const std::string& out, const TheoryResults& results) {
   absl::Status status = MakeDirectory(out);
-  if (status.ok()) status = WriteFileWhole(out + "/theory.csv", ToCsv(results));
-  if (status.ok()) status = WriteFileWhole(out + "/theory.html", ToPage(results));
+  if (status.ok()) status = WriteFile(out + "/theory.csv", ToCsv(results));
+  if (status.ok()) status = WriteFile(out + "/theory.html", ToPage(results));
   if (status.ok()) PrintNote(absl::StrCat("wrote ", out, "/theory.html and ", out, "/theory.csv"));
   return status;
 }

@@ -37,7 +37,7 @@ struct TrainFlags {
   int64_t probe_every = -1;  // not said
   std::vector<std::string> probe_points;
   bool profile = false;
-  bool resume = false, tensorboard = false, json = false, quiet = false;
+  bool resume = false, accept_edits = false, tensorboard = false, json = false, quiet = false;
 };
 
 enum class Ending { kFinished, kStopped, kInterrupted, kDiverged };
@@ -128,6 +128,7 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, Runtime* run
   }
   request.seed = options.seed;
   request.resume = options.resume;
+  request.accept_edits = options.accept_edits;
   request.probe = ToProbe(options);
   request.tensorboard = options.tensorboard;
   request.out = options.out;
@@ -305,6 +306,9 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   app->add_option("--out", options->out, "The run's directory; default: runs/<model name>")
       ->type_name("RUN");
   app->add_flag("--resume", options->resume, "Resume from the run's last checkpoint");
+  app->add_flag(
+      "--accept-edits", options->accept_edits,
+      "Resume though the run's model.pbtxt or train.pbtxt was edited since its checkpoint");
   AddInt(app, "--stop-at", &options->stop_at, 1, std::numeric_limits<int32_t>::max(),
          "Stop with a checkpoint after this step; the schedule stays that of the whole run");
   app->add_flag("--probe", options->probe,
@@ -326,7 +330,8 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       "Example:\n"
       "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --set train.max_steps=200\n"
       "  plumb train --resume --out runs/pre --data names.txt\n\n"
-      "Ctrl-C finishes the step, writes a checkpoint and exits with 130; a second one kills.");
+      "Ctrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint and exit with 130; a second\n"
+      "one kills. Checkpoints are written once a minute, too: --set train.checkpoint_seconds=600.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Train(*options, *invocation); };
   });

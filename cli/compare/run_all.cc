@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/compare/progress.h"
 #include "cli/compare/run_record.h"
@@ -25,7 +26,6 @@ namespace {
 // above this size the weights, gradients and moments of each (16 bytes a parameter) may be more
 // than memory holds for every core.
 constexpr int64_t kManyParameters = 100'000'000;
-constexpr std::chrono::seconds kCheckpointInterval(30);
 // A sample of a long text: longer ones are not read.
 constexpr int64_t kMaxSampleTokens = 256;
 
@@ -43,16 +43,32 @@ struct Shared {
   std::vector<std::string> warnings;
 };
 
+bool HasCheckpoint(const std::string& run) {
+  std::error_code error;
+  std::filesystem::directory_iterator it(run + "/checkpoints", error), end;
+  for (; !error && it != end; it.increment(error)) {
+    if (absl::StartsWith(it->path().filename().string(), "step-")) return true;
+  }
+  return false;
+}
+
+// Resumes a run, or begins it. One that was stopped before its first checkpoint, or whose
+// checkpoint is damaged, is the study's own, so it is trained again.
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const Plan& plan, const PlanRun& run,
                                                   Runtime* runtime) {
-  const TrainRequest request = plan.Request(run);
-  absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime, request);
-  if (!absl::IsDataLoss(opened.status())) return opened;
-  // The machine stopped in the middle of a write, or somebody changed a file: the run is the
-  // study's own, so it is trained again.
+  TrainRequest request = plan.Request(run);
+  request.resume = HasCheckpoint(run.directory);
+  if (request.resume) {
+    absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime, request);
+    if (!absl::IsDataLoss(opened.status())) return opened;
+    request.resume = false;
+  }
   std::error_code error;
   std::filesystem::remove_all(run.directory, error);
-  if (error) return opened;
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat(run.directory, ": cannot delete: ", error.message()));
+  }
   return TrainRun::Open(runtime, request);
 }
 
@@ -76,7 +92,6 @@ absl::Status DrawSamples(const Plan& plan, const PlanRun& run, int64_t context_l
 
 // Trains one run until it ends or `shared` says stop, and writes its result when it has ended.
 absl::Status TrainOne(const Plan& plan, size_t index, Runtime* runtime, Shared* shared) {
-  using Clock = std::chrono::steady_clock;
   const PlanRun& run = plan.runs[index];
   RunState& state = shared->states[index];
   const absl::StatusOr<std::unique_ptr<TrainRun>> opened = OpenRun(plan, run, runtime);
@@ -87,7 +102,6 @@ absl::Status TrainOne(const Plan& plan, size_t index, Runtime* runtime, Shared* 
     losses.AddMetricsFile(absl::StrCat(run.directory, "/metrics.jsonl"), training->step());
   }
   RunResult result;
-  Clock::time_point saved_at = Clock::now();
   while (!training->done() && !result.diverged) {
     if (shared->stop) return training->SaveCheckpoint().status();
     const absl::StatusOr<StepReport> report = training->Step();
@@ -100,11 +114,6 @@ absl::Status TrainOne(const Plan& plan, size_t index, Runtime* runtime, Shared* 
     losses.Add(report->step, report->loss, std::nullopt);
     state.step.store(report->step, std::memory_order_relaxed);
     state.loss.store(report->loss, std::memory_order_relaxed);
-    if (!report->checkpoint.empty()) saved_at = Clock::now();
-    if (Clock::now() - saved_at > kCheckpointInterval) {
-      if (const auto saved = training->SaveCheckpoint(); !saved.ok()) return saved.status();
-      saved_at = Clock::now();
-    }
   }
   result.step = training->step() + (result.diverged ? 1 : 0);
   if (!result.diverged) {

@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/compare/statistics.h"
 #include "cli/output.h"
-#include "cli/write_file.h"
+#include "plumb/file.h"
 
 namespace plumb::cli {
 namespace {
@@ -158,8 +158,8 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
   for (const RunSample& sample : result.samples) {
     json["samples"].push_back({{"text", sample.text}, {"degenerate", sample.degenerate}});
   }
-  return WriteFileWhole(ResultPath(directory),
-                        json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return WriteFile(ResultPath(directory),
+                   json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head) {

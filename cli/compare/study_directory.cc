@@ -14,10 +14,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/write_file.h"
+#include "plumb/file.h"
 
 namespace plumb::cli {
 namespace {
+
+// What a study writes beside study.pbtxt and runs.
+constexpr const char* kResultNames[] = {"metrics.jsonl", "timing.csv", "report.json",
+                                        "report.html",   "table.csv",  "table.md"};
 
 // The lines that only one of two texts has; each line counts as often as it stands there.
 std::vector<std::string> OnlyIn(const std::vector<std::string>& lines,
@@ -51,12 +55,19 @@ absl::StatusOr<StudyLock> StudyLock::Acquire(const std::string& directory) {
     return absl::InvalidArgumentError(
         absl::StrCat(directory, ": cannot make the directory: ", error.message()));
   }
-  const std::string path = absl::StrCat(directory, "/.lock");
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
+  // A lock file could be deleted; NFS alone, which locks only what is open for writing, needs one.
+  int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int locked = fd < 0 ? -1 : flock(fd, LOCK_EX | LOCK_NB);
+  if (fd >= 0 && locked != 0 && (errno == EBADF || errno == EINVAL || errno == EISDIR)) {
+    close(fd);
+    fd = open((directory + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    locked = fd < 0 ? -1 : flock(fd, LOCK_EX | LOCK_NB);
   }
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  if (fd < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory, ": cannot open: ", std::strerror(errno)));
+  }
+  if (locked != 0) {
     close(fd);
     return absl::AlreadyExistsError(absl::StrCat(
         directory,
@@ -77,7 +88,13 @@ absl::Status ClaimDirectory(const std::string& directory, const std::string& tex
       return absl::InvalidArgumentError(absl::StrCat(
           directory, ": holds runs, but no study.pbtxt that says whose; choose another --out"));
     }
-    return WriteFileWhole(path, text);
+    for (const char* name : kResultNames) {
+      const std::string result = absl::StrCat(directory, "/", name);
+      if (!std::filesystem::exists(result, error)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(result, ": a study would overwrite it; choose another --out"));
+    }
+    return WriteFile(path, text);
   }
   std::ifstream file(path, std::ios::binary);
   const std::string begun(std::istreambuf_iterator<char>(file), {});

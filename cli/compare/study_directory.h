@@ -24,7 +24,7 @@ class StudyLock {
 };
 
 // Writes `text` to `directory`/study.pbtxt, or finds it there. kInvalidArgument when the directory
-// holds another study; the message lists the differences.
+// holds another study (the message lists the differences), or a file that a study would overwrite.
 absl::Status ClaimDirectory(const std::string& directory, const std::string& text);
 
 }  // namespace plumb::cli

@@ -1,13 +1,34 @@
 #include "runtime/api/run_directory.h"
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/io/strict_json.h"
 
 namespace plumb {
 namespace {
+
+// What a run writes, run.json first and model.pbtxt last.
+constexpr absl::string_view kRunNames[] = {"run.json",    "tokenizer.json", "train.pbtxt",
+                                           "model.pbtxt", "metrics.jsonl",  "probes.jsonl",
+                                           "checkpoints", "latest"};
+
 std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokenizer.json"); }
+
+// Whether run.json is one that plumb wrote.
+bool HoldsRunJson(const std::string& run) {
+  constexpr int64_t kMaxBytes = 1 << 20;
+  constexpr int kDepth = 16;
+  const absl::StatusOr<std::string> text = ReadFile(RunJsonPath(run), kMaxBytes);
+  if (!text.ok()) return false;
+  const absl::StatusOr<nlohmann::json> json = ParseStrictJson(*text, kDepth);
+  return json.ok() && FindMember(*json, "data_hash") != nullptr;
+}
+
 }  // namespace
 
 std::string RunModelPath(const std::string& run) { return JoinPath(run, "model.pbtxt"); }
@@ -16,13 +37,37 @@ std::string RunJsonPath(const std::string& run) { return JoinPath(run, "run.json
 std::string RunMetricsPath(const std::string& run) { return JoinPath(run, "metrics.jsonl"); }
 std::string RunProbesPath(const std::string& run) { return JoinPath(run, "probes.jsonl"); }
 
-absl::StatusOr<FileLock> LockRun(const std::string& run) {
+absl::StatusOr<DirectoryLock> LockRun(const std::string& run) {
   PLUMB_RETURN_IF_ERROR(MakeDirectories(run));
-  absl::StatusOr<FileLock> lock = FileLock::Acquire(JoinPath(run, ".lock"));
-  if (lock.ok()) PLUMB_RETURN_IF_ERROR(RemoveTemporaries(run));
-  if (!absl::IsUnavailable(lock.status())) return lock;
+  absl::StatusOr<DirectoryLock> lock = DirectoryLock::Acquire(run);
+  if (!absl::IsAlreadyExists(lock.status())) return lock;
   return absl::AlreadyExistsError(absl::StrCat(
       run, ": another process is training into it; wait for it, or choose another --out"));
+}
+
+absl::Status RemoveRunTemporaries(const std::string& run) {
+  return RemoveTemporaries(run, kRunNames);
+}
+
+absl::Status CheckMayBegin(const std::string& run) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(run, error);
+  if (!error && whole == whole.root_path()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(run, ": is the root of the file system; choose another --out"));
+  }
+  const bool ours = HoldsRunJson(run);
+  if (IsRunDirectory(run) && ours) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        run, ": already holds a run; --resume continues it, another --out starts a new one"));
+  }
+  if (ours) return absl::OkStatus();  // and no model.pbtxt: it was stopped while it began
+  for (const absl::string_view name : kRunNames) {
+    if (!FileExists(JoinPath(run, name))) continue;
+    return absl::AlreadyExistsError(
+        absl::StrCat(JoinPath(run, name), ": a run would overwrite it; choose another --out"));
+  }
+  return absl::OkStatus();
 }
 
 bool IsRunDirectory(const std::string& run) { return FileExists(RunModelPath(run)); }

@@ -32,7 +32,14 @@ std::string RunProbesPath(const std::string& run);
 
 // Keeps other processes from training into `run`, which is made if need be. kAlreadyExists if one
 // does.
-absl::StatusOr<FileLock> LockRun(const std::string& run);
+absl::StatusOr<DirectoryLock> LockRun(const std::string& run);
+
+// Whether a new run may be written into `run`: a directory that is new, or empty, or has no file of
+// the names that a run writes, unless a run left them that was stopped while it began.
+// kAlreadyExists otherwise; kInvalidArgument for the root of the file system.
+absl::Status CheckMayBegin(const std::string& run);
+// Removes what writers of the files of `run` left when their process was killed. REQUIRES: LockRun.
+absl::Status RemoveRunTemporaries(const std::string& run);
 
 // Whether `run` holds a run.
 bool IsRunDirectory(const std::string& run);

@@ -1,5 +1,6 @@
 #include "plumb/train.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "runtime/api/run_probe.h"
 #include "runtime/api/run_profile.h"
 #include "runtime/api/runtime_impl.h"
+#include "runtime/api/text_difference.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/session/checkpoint.h"
@@ -44,16 +46,24 @@ std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Da
   return state.dump();
 }
 
-absl::Status CheckHoldsNoRun(const std::string& out) {
-  if (!IsRunDirectory(out)) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(
-      out, ": already holds a run; --resume continues it, another --out starts a new one"));
+// The state of a checkpoint says how it was trained, so that edits of train.pbtxt show.
+std::string WithTraining(const std::string& state, const TrainSpec& spec) {
+  Json json = Json::parse(state);
+  json["train"] = spec.ToText();
+  return json.dump();
 }
+
+// Writing checkpoints takes at most a twentieth of the time.
+constexpr double kWritesApart = 20;
+// How often a run looks whether its directory is still there, in seconds.
+constexpr double kLookInterval = 1;
 
 }  // namespace
 
 struct TrainRun::Impl {
-  std::optional<FileLock> lock;  // of the directory
+  using Clock = std::chrono::steady_clock;
+
+  std::optional<DirectoryLock> lock;
   TrainInfo info;
   TrainSpec spec;
   std::unique_ptr<ModelContext> context;
@@ -69,6 +79,9 @@ struct TrainRun::Impl {
   std::vector<std::string> warnings;
   int64_t checkpoint_step = -1;  // of the newest checkpoint
   std::string checkpoint_path;
+  Clock::time_point saved_at = Clock::now();   // or begun
+  Clock::time_point looked_at = Clock::now();  // whether the directory is there
+  double save_seconds = 0;                     // of the newest checkpoint
 
   absl::Status OpenNew(Runtime::Impl* runtime, const TrainRequest& request);
   absl::Status OpenExisting(Runtime::Impl* runtime, const TrainRequest& request);
@@ -79,10 +92,21 @@ struct TrainRun::Impl {
   absl::Status SetProbe(const ProbeOptions& options);
   absl::Status TakeProbe(StepReport* report);
   absl::Status CheckState(const std::string& text, const std::string& file);
-  absl::Status LoadCheckpoint();
+  absl::Status CheckEdits(Runtime::Impl* runtime, const TrainRequest& request,
+                          const Checkpoint& checkpoint, const std::string& model_then);
+  absl::Status LoadCheckpoint(Runtime::Impl* runtime, const TrainRequest& request);
+  absl::Status KeepLines(absl::StatusOr<std::string> truncated);
+  absl::Status CheckDirectory() const;
+  void WarnOfTheEnd();
   absl::Status OpenEvents(const TrainRequest& request);
   bool Due(int64_t interval) const {
     return session->step() == spec.max_steps || (interval > 0 && session->step() % interval == 0);
+  }
+  bool CheckpointDue(Clock::time_point now) const {
+    const double passed = std::chrono::duration<double>(now - saved_at).count();
+    return Due(spec.checkpoint_interval) ||
+           (spec.checkpoint_seconds > 0 &&
+            passed >= std::max(spec.checkpoint_seconds, kWritesApart * save_seconds));
   }
 };
 
@@ -90,7 +114,7 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   if (request.model_path.empty()) {
     return absl::InvalidArgumentError("a model is missing: model_path is empty");
   }
-  if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckHoldsNoRun(request.out));
+  if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
   std::string train_text;
   if (!request.train_path.empty()) {
     PLUMB_ASSIGN_OR_RETURN(train_text, ReadFile(request.train_path));
@@ -108,10 +132,11 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   if (request.out.empty()) return absl::OkStatus();
   // Nothing is written before all of the above has succeeded. Another process may do the same.
   PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
-  PLUMB_RETURN_IF_ERROR(CheckHoldsNoRun(request.out));
+  PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
+  PLUMB_RETURN_IF_ERROR(RemoveRunTemporaries(request.out));
   // Metrics of a run that was killed before it had a model.pbtxt are nobody's.
-  PLUMB_RETURN_IF_ERROR(TruncateMetrics(RunMetricsPath(request.out), 0));
-  PLUMB_RETURN_IF_ERROR(TruncateProbes(RunProbesPath(request.out), 0));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateMetrics(RunMetricsPath(request.out), 0)));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), 0)));
   return WriteRunFiles(
       request.out, context->model.self_contained_text, spec, data->tokenizer(),
       WithProbe(StateOf(*context, spec, *data, info.threads, matmul), probe_options));
@@ -155,6 +180,7 @@ absl::Status TrainRun::Impl::CheckSameTraining(Runtime::Impl* runtime,
 absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainRequest& request) {
   if (IsRunDirectory(request.out)) {
     PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
+    PLUMB_RETURN_IF_ERROR(RemoveRunTemporaries(request.out));
   }
   PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(request.out, request.train_overrides));
   spec = files.train;
@@ -171,7 +197,7 @@ absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainReq
   PLUMB_RETURN_IF_ERROR(CreateSessions());
   info.out = request.out;
   PLUMB_RETURN_IF_ERROR(CheckState(files.initial_state, RunJsonPath(request.out)));
-  PLUMB_RETURN_IF_ERROR(LoadCheckpoint());
+  PLUMB_RETURN_IF_ERROR(LoadCheckpoint(runtime, request));
   if (session->step() > spec.max_steps) {
     return absl::InvalidArgumentError(absl::StrCat(request.out, ": ", session->step(),
                                                    " steps are done, more than max_steps ",
@@ -189,8 +215,75 @@ absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainReq
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(request.out),
                                               WithProbe(files.initial_state, probe_options)));
   }
-  PLUMB_RETURN_IF_ERROR(TruncateProbes(RunProbesPath(request.out), session->step()));
-  return TruncateMetrics(RunMetricsPath(request.out), session->step());
+  WarnOfTheEnd();
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), session->step())));
+  const std::string metrics_path = RunMetricsPath(request.out);
+  if (session->step() > 0 && !FileExists(metrics_path)) {
+    warnings.push_back(absl::StrCat(metrics_path, ": is missing; losses up to step ",
+                                    session->step(), " are lost, the run is not"));
+  }
+  return KeepLines(TruncateMetrics(metrics_path, session->step()));
+}
+
+// Losses that cannot be read do not keep a sound checkpoint from being resumed.
+absl::Status TrainRun::Impl::KeepLines(absl::StatusOr<std::string> truncated) {
+  PLUMB_RETURN_IF_ERROR(truncated.status());
+  if (!truncated->empty()) warnings.push_back(*std::move(truncated));
+  return absl::OkStatus();
+}
+
+void TrainRun::Impl::WarnOfTheEnd() {
+  const int64_t done = session->step();
+  if (done == spec.max_steps) {
+    warnings.push_back(absl::StrCat(info.out, ": all of its ", done,
+                                    " steps are done; --set train.max_steps=N trains on"));
+  } else if (session->NextLearningRate() == 0 && done >= spec.warmup_steps) {
+    warnings.push_back(absl::StrCat(
+        info.out, ": the schedule ended at step ", spec.decay_steps,
+        " with a learning rate of 0, so further steps change nothing; --set train.decay_steps=N or "
+        "train.min_learning_rate=X goes on"));
+  }
+}
+
+// A run that was edited by hand is not what its checkpoint and its metrics were made with.
+absl::Status TrainRun::Impl::CheckEdits(Runtime::Impl* runtime, const TrainRequest& request,
+                                        const Checkpoint& checkpoint,
+                                        const std::string& model_then) {
+  std::string edits;
+  const Json state = Json::parse(checkpoint.state, nullptr, /*allow_exceptions=*/false);
+  if (state.contains("train") && state["train"].is_string()) {
+    PLUMB_ASSIGN_OR_RETURN(
+        const TrainSpec then,
+        ParseTrainSpec(state["train"].get<std::string>(),
+                       JoinPath(checkpoint.directory, "state.json"), request.train_overrides));
+    const std::string difference = TextDifference(then.ToText(), spec.ToText());
+    if (!difference.empty()) absl::StrAppend(&edits, "\n", RunTrainPath(info.out), difference);
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::string model_now, ReadFile(RunModelPath(info.out)));
+  if (!model_then.empty() && model_then != model_now) {
+    PLUMB_ASSIGN_OR_RETURN(const ModelSpec then,
+                           ModelSpec::FromText(model_then, checkpoint.directory));
+    PLUMB_ASSIGN_OR_RETURN(const ResolvedModel resolved,
+                           Resolve(then, &runtime->plugins, runtime->resolve));
+    const std::string difference =
+        TextDifference(resolved.self_contained_text, context->model.self_contained_text);
+    if (!difference.empty()) absl::StrAppend(&edits, "\n", RunModelPath(info.out), difference);
+  }
+  if (edits.empty()) return absl::OkStatus();
+  edits =
+      absl::StrCat(info.out, ": was edited since its checkpoint of step ", checkpoint.step, edits);
+  if (request.accept_edits) {
+    warnings.push_back(std::move(edits));
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(edits, "\nPut it back, or resume with --accept-edits."));
+}
+
+absl::Status TrainRun::Impl::CheckDirectory() const {
+  if (lock->Holds(info.out)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(info.out, ": was removed or replaced while the run was training into it"));
 }
 
 // Whether `text`, a StateOf that was read from `file`, speaks of the data, the seed and the dtype
@@ -228,10 +321,14 @@ absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::stri
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::LoadCheckpoint() {
+absl::Status TrainRun::Impl::LoadCheckpoint(Runtime::Impl* runtime, const TrainRequest& request) {
   absl::StatusOr<std::string> path = FindLatestCheckpoint(info.out);
-  // A run that was stopped before its first checkpoint begins anew: nothing is lost but time.
-  if (absl::IsNotFound(path.status())) return absl::OkStatus();
+  if (absl::IsNotFound(path.status())) {
+    return absl::NotFoundError(absl::StrCat(
+        info.out,
+        ": has no checkpoint to resume from, it was stopped before its first; delete it, or "
+        "choose another --out, and start without --resume"));
+  }
   PLUMB_RETURN_IF_ERROR(path.status());
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(*path));
   PLUMB_RETURN_IF_ERROR(CheckState(checkpoint.state, JoinPath(*path, "state.json")));
@@ -240,6 +337,9 @@ absl::Status TrainRun::Impl::LoadCheckpoint() {
   {
     // Unmapped before the next one: pages that were read count as memory of this process.
     PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile model, OpenCheckpointModel(checkpoint));
+    const auto text = model.metadata().find("model");
+    PLUMB_RETURN_IF_ERROR(CheckEdits(runtime, request, checkpoint,
+                                     text == model.metadata().end() ? "" : text->second));
     PLUMB_RETURN_IF_ERROR(session->parameters().Read(model));
   }
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
@@ -305,11 +405,9 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   Impl& impl = *run->impl_;
   impl.info.threads = runtime->threads();
   impl.matmul = runtime->matmul();
-  const bool resumes =
-      request.resume && (IsRunDirectory(request.out) || request.model_path.empty());
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
-    return resumes ? impl.OpenExisting(&runtime->impl(), request)
-                   : impl.OpenNew(&runtime->impl(), request);
+    return request.resume ? impl.OpenExisting(&runtime->impl(), request)
+                          : impl.OpenNew(&runtime->impl(), request);
   }));
   for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);
   for (const std::string& warning : impl.warnings) runtime->impl().Warn(warning);
@@ -339,6 +437,11 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
     impl.metrics = std::make_unique<MetricsWriter>(std::move(metrics));
     PLUMB_RETURN_IF_ERROR(impl.OpenEvents(request));
   }
+  if (request.resume && !request.train_overrides.empty()) {
+    // The checkpoint says what train.pbtxt says now: what was set is not an edit.
+    impl.checkpoint_step = -1;
+    PLUMB_RETURN_IF_ERROR(run->SaveCheckpoint().status());
+  }
   return run;
 }
 
@@ -350,7 +453,7 @@ void TrainRun::StartProfile() { impl_->session->SetProfile(&impl_->profile); }
 Profile TrainRun::profile() const { return ToPublic(impl_->profile); }
 
 absl::StatusOr<StepReport> TrainRun::Step() {
-  using Clock = std::chrono::steady_clock;
+  using Clock = Impl::Clock;
   Impl& impl = *impl_;
   if (done()) return absl::OutOfRangeError("all steps are done");
   const Clock::time_point start = Clock::now();
@@ -384,7 +487,12 @@ absl::StatusOr<StepReport> TrainRun::Step() {
   if (report.val_loss.has_value()) line.val_loss = *report.val_loss;
   PLUMB_RETURN_IF_ERROR(impl.metrics->Append(line));
   if (impl.events != nullptr) PLUMB_RETURN_IF_ERROR(impl.events->Add(report));
-  if (impl.Due(impl.spec.checkpoint_interval)) {
+  const Clock::time_point now = Clock::now();
+  if (std::chrono::duration<double>(now - impl.looked_at).count() > kLookInterval) {
+    impl.looked_at = now;
+    PLUMB_RETURN_IF_ERROR(impl.CheckDirectory());
+  }
+  if (impl.CheckpointDue(now)) {
     PLUMB_ASSIGN_OR_RETURN(report.checkpoint, SaveCheckpoint());
   }
   return report;
@@ -397,6 +505,8 @@ absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
   }
   const TrainSession& session = *impl.session;
   if (impl.checkpoint_step == session.step()) return impl.checkpoint_path;
+  const Impl::Clock::time_point begin = Impl::Clock::now();
+  PLUMB_RETURN_IF_ERROR(impl.CheckDirectory());
   PLUMB_RETURN_IF_ERROR(impl.metrics->Sync());
   PLUMB_RETURN_IF_ERROR(impl.probe->Sync());
   if (impl.events != nullptr) PLUMB_RETURN_IF_ERROR(impl.events->Sync());
@@ -410,7 +520,8 @@ absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
   contents.step = session.step();
   contents.model = model;
   contents.optimizer = optimizer;
-  contents.state = StateOf(*impl.context, impl.spec, *impl.data, impl.info.threads, impl.matmul);
+  contents.state = WithTraining(
+      StateOf(*impl.context, impl.spec, *impl.data, impl.info.threads, impl.matmul), impl.spec);
   contents.metadata = {{"plumb", PlumbVersion()},
                        {"model", impl.context->model.self_contained_text},
                        {"data_hash", impl.data->data_hash()},
@@ -419,6 +530,8 @@ absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
       WriteCheckpoint(impl.info.out, contents, static_cast<int>(impl.spec.keep_checkpoints)));
   PLUMB_ASSIGN_OR_RETURN(impl.checkpoint_path, FindLatestCheckpoint(impl.info.out));
   impl.checkpoint_step = session.step();
+  impl.saved_at = Impl::Clock::now();
+  impl.save_seconds = std::chrono::duration<double>(impl.saved_at - begin).count();
   return impl.checkpoint_path;
 }
 

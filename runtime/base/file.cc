@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
@@ -60,16 +61,89 @@ absl::Status WriteAll(int fd, absl::string_view content, const std::string& path
   return absl::OkStatus();
 }
 
+// Where the writing of a file ends up.
+struct Target {
+  std::string path;      // with all symbolic links followed
+  bool replaces = true;  // by a rename; else written through: a device, a pipe, /dev/stdout
+  bool exists = false;
+  struct stat info = {};  // of what exists
+};
+
+// Links below /proc lead to open files, which a rename would not reach: a shell's "> file" behind
+// /dev/stdout.
+bool IsOfOpenFiles(const std::string& link) {
+  std::error_code error;
+  const auto directory = std::filesystem::canonical(DirectoryOf(link), error);
+  return !error && absl::StartsWith(directory.string(), "/proc/");
+}
+
+absl::StatusOr<Target> FollowLinks(const std::string& path) {
+  constexpr int kMostLinks = 40;  // Linux's own limit
+  Target target;
+  target.path = path;
+  for (int links = 0; links <= kMostLinks; ++links) {
+    if (lstat(target.path.c_str(), &target.info) != 0) {
+      if (errno == ENOENT) return target;
+      return FromErrno(path, "cannot create");
+    }
+    if (S_ISDIR(target.info.st_mode)) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, not a file"));
+    }
+    if (!S_ISLNK(target.info.st_mode)) {
+      target.exists = true;
+      target.replaces = S_ISREG(target.info.st_mode);
+      return target;
+    }
+    if (IsOfOpenFiles(target.path)) {
+      target.exists = true;
+      target.replaces = false;
+      return target;
+    }
+    std::error_code error;
+    const std::string next = std::filesystem::read_symlink(target.path, error).string();
+    if (error) return absl::UnavailableError(absl::StrCat(path, ": cannot read the link"));
+    target.path = JoinPath(DirectoryOf(target.path), next);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(path, ": too many symbolic links"));
+}
+
+// A new file `temporary` with the mode, and if possible the owner, of what it is to replace.
+int CreateTemporary(const std::string& temporary, const Target& target) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;  // never through a link
+  int fd = open(temporary.c_str(), kFlags, 0666);
+  if (fd < 0 && errno == EEXIST &&
+      unlink(temporary.c_str()) == 0) {  // of a process that was killed
+    fd = open(temporary.c_str(), kFlags, 0666);
+  }
+  if (fd < 0 || !target.exists) return fd;
+  // Root alone gives files away. What cannot be kept is no reason to lose the content.
+  [[maybe_unused]] const int owned = fchown(fd, target.info.st_uid, target.info.st_gid);
+  [[maybe_unused]] const int moded = fchmod(fd, target.info.st_mode & 07777);
+  return fd;
+}
+
 // `path` is what errors name: the file that the caller asked for.
-absl::Status WriteAndSync(const std::string& temporary,
+absl::Status WritePieces(int fd, absl::FunctionRef<absl::Status(PieceSink sink)> produce,
+                         const std::string& path) {
+  return produce([&](absl::string_view piece) { return WriteAll(fd, piece, path); });
+}
+
+absl::Status WriteAndSync(const std::string& temporary, const Target& target,
                           absl::FunctionRef<absl::Status(PieceSink sink)> produce,
                           const std::string& path) {
-  FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  FileDescriptor file(CreateTemporary(temporary, target));
   if (file.get() < 0) return FromErrno(path, "cannot create");
-  PLUMB_RETURN_IF_ERROR(
-      produce([&](absl::string_view piece) { return WriteAll(file.get(), piece, path); }));
+  PLUMB_RETURN_IF_ERROR(WritePieces(file.get(), produce, path));
   if (fsync(file.get()) != 0) return FromErrno(path, "cannot sync");
   return absl::OkStatus();
+}
+
+absl::Status WriteThrough(const Target& target,
+                          absl::FunctionRef<absl::Status(PieceSink sink)> produce,
+                          const std::string& path) {
+  FileDescriptor file(open(target.path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (file.get() < 0) return FromErrno(path, "cannot open");
+  return WritePieces(file.get(), produce, path);
 }
 
 }  // namespace
@@ -99,16 +173,18 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::FunctionRef<absl::Status(PieceSink sink)> produce) {
-  const std::string temporary = absl::StrCat(path, kTemporary, getpid());
-  absl::Status status = WriteAndSync(temporary, produce, path);
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
+  PLUMB_ASSIGN_OR_RETURN(const Target target, FollowLinks(path));
+  if (!target.replaces) return WriteThrough(target, produce, path);
+  const std::string temporary = absl::StrCat(target.path, kTemporary, getpid());
+  absl::Status status = WriteAndSync(temporary, target, produce, path);
+  if (status.ok() && std::rename(temporary.c_str(), target.path.c_str()) != 0) {
     status = FromErrno(path, "cannot replace");
   }
   if (!status.ok()) {
     unlink(temporary.c_str());
     return status;
   }
-  return SyncDirectory(DirectoryOf(path));
+  return SyncDirectory(DirectoryOf(target.path));
 }
 
 absl::Status WriteFileAtomically(const std::string& path,
@@ -123,11 +199,13 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view cont
   return WriteFileAtomically(path, absl::MakeConstSpan(&content, 1));
 }
 
-absl::Status RemoveTemporaries(const std::string& directory) {
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
-  for (const std::string& name : names) {
+absl::Status RemoveTemporaries(const std::string& directory,
+                               absl::Span<const absl::string_view> names) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> found, ListDirectory(directory));
+  for (const std::string& name : found) {
     const size_t at = absl::string_view(name).rfind(kTemporary);
-    if (at == absl::string_view::npos || at == 0) continue;
+    if (at == absl::string_view::npos) continue;
+    if (std::find(names.begin(), names.end(), name.substr(0, at)) == names.end()) continue;
     const std::string process = name.substr(at + kTemporary.size());
     if (process.empty() || process.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string path = JoinPath(directory, name);
@@ -165,6 +243,18 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) 
   }
   std::sort(names.begin(), names.end());  // readdir's order is arbitrary
   return names;
+}
+
+bool IsSameFile(const std::string& a, const std::string& b) {
+  struct stat info_a, info_b;
+  if (stat(a.c_str(), &info_a) == 0 && stat(b.c_str(), &info_b) == 0) {
+    return S_ISREG(info_a.st_mode) && info_a.st_dev == info_b.st_dev &&
+           info_a.st_ino == info_b.st_ino;
+  }
+  std::error_code error_a, error_b;
+  const auto path_a = std::filesystem::weakly_canonical(std::filesystem::absolute(a), error_a);
+  const auto path_b = std::filesystem::weakly_canonical(std::filesystem::absolute(b), error_b);
+  return !error_a && !error_b && path_a == path_b;
 }
 
 bool IsDirectory(const std::string& path) {
@@ -217,24 +307,41 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
 }
 
-absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return FromErrno(path, "cannot create");
-  FileLock lock(fd);
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
+absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& path) {
+  const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return FromErrno(path, "cannot open the directory");
+  DirectoryLock lock(directory, -1);  // closes on every way out
+  int locked = flock(directory, LOCK_EX | LOCK_NB);
+  if (locked != 0 && (errno == EBADF || errno == EINVAL || errno == EISDIR)) {
+    // NFS locks only what is open for writing.
+    const std::string file = JoinPath(path, ".lock");
+    lock.file_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock.file_ < 0) return FromErrno(file, "cannot create");
+    locked = flock(lock.file_, LOCK_EX | LOCK_NB);
+  }
+  if (locked == 0) return lock;
   if (errno != EWOULDBLOCK) return FromErrno(path, "cannot lock");
-  return absl::UnavailableError(absl::StrCat(path, ": another process holds the lock"));
+  return absl::AlreadyExistsError(absl::StrCat(path, ": another process holds the lock"));
 }
 
-FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept
+    : directory_(std::exchange(other.directory_, -1)), file_(std::exchange(other.file_, -1)) {}
 
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(fd_, other.fd_);
+DirectoryLock& DirectoryLock::operator=(DirectoryLock&& other) noexcept {
+  std::swap(directory_, other.directory_);
+  std::swap(file_, other.file_);
   return *this;
 }
 
-FileLock::~FileLock() {
-  if (fd_ >= 0) close(fd_);  // which gives the lock back
+DirectoryLock::~DirectoryLock() {  // closing gives the lock back
+  if (file_ >= 0) close(file_);
+  if (directory_ >= 0) close(directory_);
+}
+
+bool DirectoryLock::Holds(const std::string& path) const {
+  struct stat locked, there;
+  return fstat(directory_, &locked) == 0 && stat(path.c_str(), &there) == 0 &&
+         locked.st_dev == there.st_dev && locked.st_ino == there.st_ino;
 }
 
 }  // namespace plumb

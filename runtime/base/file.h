@@ -25,6 +25,8 @@ using PieceSink = absl::FunctionRef<absl::Status(absl::string_view piece)>;
 // Writes the pieces that `produce` gives to the sink it is called with, one after another, to a
 // temporary beside `path`, syncs it, renames it over `path` and syncs the directory: at any moment
 // `path` holds the old content or the new, whole. An error of `produce` leaves the old one.
+// Symbolic links are followed, and a file that exists keeps its mode. What is no regular file (a
+// device, a pipe, /dev/stdout) is written through. kInvalidArgument: a directory.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::FunctionRef<absl::Status(PieceSink sink)> produce);
 // The same for pieces that are there.
@@ -32,9 +34,10 @@ absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> parts);
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content);
 
-// Removes what WriteFileAtomically left beside files of `directory` when its process was killed.
-// REQUIRES: no other process writes there.
-absl::Status RemoveTemporaries(const std::string& directory);
+// Removes what WriteFileAtomically left beside the files `names` of `directory` when its process
+// was killed. REQUIRES: no other process writes there.
+absl::Status RemoveTemporaries(const std::string& directory,
+                               absl::Span<const absl::string_view> names);
 
 // mkdir -p.
 absl::Status MakeDirectories(const std::string& path);
@@ -43,6 +46,9 @@ absl::Status SyncDirectory(const std::string& path);
 // Names in `path`, sorted, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 
+// Whether both paths name one regular file, or would if it were made. Devices and pipes take any
+// number of outputs.
+bool IsSameFile(const std::string& a, const std::string& b);
 bool IsDirectory(const std::string& path);
 bool FileExists(const std::string& path);
 std::string JoinPath(absl::string_view directory, absl::string_view name);
@@ -65,20 +71,24 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// An exclusive lock on a file, held until the object goes or the process ends, however it ends.
-// Move-only.
-class FileLock {
+// An exclusive lock on a directory, held until the object goes or the process ends, however it
+// ends. Of the directory itself: a lock file can be deleted. Move-only.
+class DirectoryLock {
  public:
-  // Makes the file if need be. kUnavailable when another process holds the lock.
-  static absl::StatusOr<FileLock> Acquire(const std::string& path);
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  FileLock(const FileLock&) = delete;
-  ~FileLock();
+  // kAlreadyExists when another process holds the lock.
+  static absl::StatusOr<DirectoryLock> Acquire(const std::string& path);
+  DirectoryLock(DirectoryLock&& other) noexcept;
+  DirectoryLock& operator=(DirectoryLock&& other) noexcept;
+  DirectoryLock(const DirectoryLock&) = delete;
+  ~DirectoryLock();
+
+  // Whether `path` still is the directory that was locked, not removed or replaced.
+  bool Holds(const std::string& path) const;
 
  private:
-  explicit FileLock(int fd) : fd_(fd) {}
-  int fd_ = -1;
+  DirectoryLock(int directory, int file) : directory_(directory), file_(file) {}
+  int directory_ = -1;
+  int file_ = -1;  // of a lock file, where the file system locks no directories
 };
 
 }  // namespace plumb

@@ -10,6 +10,29 @@
 #include "runtime/io/file_error.h"
 
 namespace plumb {
+namespace {
+
+// Takes the next line off `rest`.
+absl::Status VisitLine(absl::string_view* rest,
+                       absl::FunctionRef<absl::Status(absl::string_view line)> visit) {
+  const size_t newline = rest->find('\n');
+  const absl::string_view line = rest->substr(0, newline);
+  rest->remove_prefix(newline == absl::string_view::npos ? rest->size() : newline + 1);
+  const absl::Status status = visit(line);
+  // Only the last line can have been cut by a crash; a disk may also have filled it with zeros.
+  return rest->empty() ? absl::OkStatus() : status;
+}
+
+// Writes the content of `path` beside it, over nothing that is there; its new name.
+absl::StatusOr<std::string> SetAside(const std::string& path, const std::string& content) {
+  std::string aside = absl::StrCat(path, ".damaged");
+  for (int i = 2; FileExists(aside); ++i) aside = absl::StrCat(path, ".damaged-", i);
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(aside, content));
+  return aside;
+}
+
+}  // namespace
+
 absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(path, "cannot open");
@@ -65,29 +88,37 @@ absl::Status JsonLinesWriter::Sync() {
 absl::Status ForEachJsonLine(const std::string& path, absl::string_view content,
                              absl::FunctionRef<absl::Status(absl::string_view line)> visit) {
   for (int64_t number = 1; !content.empty(); ++number) {
-    const size_t newline = content.find('\n');
-    const absl::string_view line = content.substr(0, newline);
-    content.remove_prefix(newline == absl::string_view::npos ? content.size() : newline + 1);
-    const absl::Status status = visit(line);
-    // Only the last line can have been cut by a crash; a disk may also have filled it with zeros.
-    if (!status.ok() && content.empty()) return absl::OkStatus();
-    PLUMB_RETURN_IF_ERROR(Annotate(status, absl::StrCat(path, ":", number, ": ")));
+    PLUMB_RETURN_IF_ERROR(
+        Annotate(VisitLine(&content, visit), absl::StrCat(path, ":", number, ": ")));
   }
   return absl::OkStatus();
 }
 
-absl::Status FilterJsonLines(const std::string& path,
-                             absl::FunctionRef<absl::StatusOr<bool>(absl::string_view line)> keep) {
-  if (!FileExists(path)) return absl::OkStatus();
+absl::StatusOr<std::string> FilterJsonLines(
+    const std::string& path, absl::FunctionRef<absl::StatusOr<bool>(absl::string_view line)> keep) {
+  if (!FileExists(path)) return std::string();
   PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
   std::string kept;
-  PLUMB_RETURN_IF_ERROR(ForEachJsonLine(path, content, [&](absl::string_view line) -> absl::Status {
-    PLUMB_ASSIGN_OR_RETURN(const bool keeps, keep(line));
-    if (keeps) absl::StrAppend(&kept, line, "\n");
-    return absl::OkStatus();
-  }));
-  if (kept == content) return absl::OkStatus();
-  return WriteFileAtomically(path, kept);
+  absl::Status damage;  // of the first line that has some
+  const auto visit = [&](absl::string_view line) -> absl::Status {
+    const absl::StatusOr<bool> keeps = keep(line);
+    if (keeps.ok() && *keeps) absl::StrAppend(&kept, line, "\n");
+    return keeps.status();
+  };
+  absl::string_view rest = content;
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const absl::Status status = VisitLine(&rest, visit);
+    if (damage.ok()) damage = Annotate(status, absl::StrCat(path, ":", number, ": "));
+  }
+  if (kept == content) return std::string();
+  std::string warning;
+  if (!damage.ok()) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string aside, SetAside(path, content));
+    warning = absl::StrCat(damage.message(), "; the damaged file is now ", aside,
+                           ", and what can be read of it stays");
+  }
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(path, kept));
+  return warning;
 }
 
 }  // namespace plumb

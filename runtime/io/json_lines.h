@@ -47,9 +47,10 @@ absl::Status ForEachJsonLine(const std::string& path, absl::string_view content,
 
 // Drops the lines of `path` that `keep` says no to, and a last line that was cut short. Kept lines
 // keep their bytes; the file is replaced atomically, and not touched when nothing is to be dropped.
-// Without the file there is nothing to do.
-absl::Status FilterJsonLines(const std::string& path,
-                             absl::FunctionRef<absl::StatusOr<bool>(absl::string_view line)> keep);
+// Without the file there is nothing to do. Lines that `keep` has an error for are dropped too, once
+// a copy of the file is PATH.damaged: a warning that says so is returned, else "".
+absl::StatusOr<std::string> FilterJsonLines(
+    const std::string& path, absl::FunctionRef<absl::StatusOr<bool>(absl::string_view line)> keep);
 
 }  // namespace plumb
 

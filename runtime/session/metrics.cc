@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const std::string& path) {
   return all;
 }
 
-absl::Status TruncateMetrics(const std::string& path, int64_t last_step) {
+absl::StatusOr<std::string> TruncateMetrics(const std::string& path, int64_t last_step) {
   return FilterJsonLines(path, [last_step](absl::string_view line) -> absl::StatusOr<bool> {
     PLUMB_ASSIGN_OR_RETURN(const StepMetrics metrics, ParseLine(line));
     return metrics.step <= last_step;

@@ -53,9 +53,9 @@ absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const std::string& path);
 
 // Drops the lines after `last_step`, and a truncated last line, when a run is resumed from an
 // earlier checkpoint. Kept lines keep their bytes; the file is replaced atomically, and not
-// touched when nothing is to be dropped. Without the file there is nothing to do. DataLoss as
-// above.
-absl::Status TruncateMetrics(const std::string& path, int64_t last_step);
+// touched when nothing is to be dropped. Without the file there is nothing to do. A damaged file
+// is set aside, and the lines of it that can be read stay: a warning is returned, else "".
+absl::StatusOr<std::string> TruncateMetrics(const std::string& path, int64_t last_step);
 
 }  // namespace plumb
 

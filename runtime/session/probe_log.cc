@@ -135,7 +135,7 @@ absl::Status ProbeWriter::Append(const ProbeResult& result) {
   return lines_.Append(line.text());
 }
 
-absl::Status TruncateProbes(const std::string& path, int64_t last_step) {
+absl::StatusOr<std::string> TruncateProbes(const std::string& path, int64_t last_step) {
   return FilterJsonLines(path, [last_step](absl::string_view line) -> absl::StatusOr<bool> {
     PLUMB_ASSIGN_OR_RETURN(const int64_t step, StepOf(line));
     return step <= last_step;

@@ -45,7 +45,7 @@ class ProbeWriter {
 };
 
 // Drops what was written after `last_step`; as TruncateMetrics.
-absl::Status TruncateProbes(const std::string& path, int64_t last_step);
+absl::StatusOr<std::string> TruncateProbes(const std::string& path, int64_t last_step);
 
 }  // namespace plumb
 

@@ -64,6 +64,7 @@ class TrainSession {
   absl::StatusOr<StepResult> Step();
 
   int64_t step() const { return step_; }  // steps done
+  double NextLearningRate() const { return LearningRate(schedule_, step_); }
   const ParameterStore& parameters() const { return parameters_; }
   const float* first_moments() const { return m_.as<float>(); }
   const float* second_moments() const { return v_.as<float>(); }

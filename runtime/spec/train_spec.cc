@@ -53,6 +53,8 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.eval_interval >= 0, "eval_interval", "zero or more");
   require(s.eval_batches >= 0, "eval_batches", "zero or more");
   require(s.checkpoint_interval >= 0, "checkpoint_interval", "zero or more");
+  require(s.checkpoint_seconds >= 0 && std::isfinite(s.checkpoint_seconds), "checkpoint_seconds",
+          "zero or more");
   require(s.keep_checkpoints >= 0, "keep_checkpoints", "zero or more");
   checks.Require(s.val_fraction >= 0 && s.val_fraction < 1, data, "val_fraction", "in [0, 1)");
   return checks.status();
@@ -96,6 +98,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   s.eval_interval = message.eval_interval();
   s.eval_batches = message.eval_batches();
   s.checkpoint_interval = message.checkpoint_interval();
+  if (message.has_checkpoint_seconds()) s.checkpoint_seconds = message.checkpoint_seconds();
   if (message.has_keep_checkpoints()) s.keep_checkpoints = message.keep_checkpoints();
   if (message.dtype() == v1::Train::BF16) s.dtype = DType::kBF16;
   s.recompute_blocks = message.recompute() == v1::Train::BLOCK;
@@ -132,6 +135,7 @@ std::string TrainSpec::ToText() const {
   message.set_eval_interval(static_cast<int32_t>(eval_interval));
   message.set_eval_batches(static_cast<int32_t>(eval_batches));
   message.set_checkpoint_interval(static_cast<int32_t>(checkpoint_interval));
+  message.set_checkpoint_seconds(checkpoint_seconds);
   message.set_keep_checkpoints(static_cast<int32_t>(keep_checkpoints));
   message.set_dtype(dtype == DType::kBF16 ? v1::Train::BF16 : v1::Train::F32);
   message.set_recompute(recompute_blocks ? v1::Train::BLOCK : v1::Train::NONE);

@@ -38,6 +38,7 @@ struct TrainSpec {
   int64_t eval_interval = 0;
   int64_t eval_batches = 0;
   int64_t checkpoint_interval = 0;
+  double checkpoint_seconds = 60;  // 0 = none
   int64_t keep_checkpoints = 2;
   DType dtype = DType::kF32;  // or kBF16
   bool recompute_blocks = false;

@@ -177,8 +177,16 @@ TEST_F(TrainRunTest, AnInterruptedRunEndsAsOneThatWasNot) {
     request.train_overrides = {{"checkpoint_interval", "3"}};
     EXPECT_EQ(TestRun::Steps(test.Open(request).get(), interrupted),
               std::vector<double>(losses.begin(), losses.begin() + interrupted));
-    const auto run = test.Open(test.Resume());
     const int from = interrupted / 3 * 3;  // the last checkpoint, if there is one
+    if (from == 0) {
+      const std::string before = Content(JoinPath(test.out(), "metrics.jsonl"));
+      const absl::Status status = test.OpenError(test.Resume());
+      EXPECT_TRUE(absl::IsNotFound(status)) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("no checkpoint to resume from"));
+      EXPECT_EQ(Content(JoinPath(test.out(), "metrics.jsonl")), before) << "nothing was begun";
+      continue;
+    }
+    const auto run = test.Open(test.Resume());
     EXPECT_EQ(run->step(), from);
     EXPECT_EQ(run->info().first_step, from);
     EXPECT_EQ(TestRun::Steps(run.get(), 99),
@@ -215,18 +223,18 @@ TEST_F(TrainRunTest, ABf16RunIsRecordedAndResumesToTheSameBits) {
 }
 
 TEST_F(TrainRunTest, ARunKeepsItsDType) {
-  Begin(2);
+  Begin(2, {{"checkpoint_interval", "1"}});
   TrainRequest request = test_.Resume();
   request.train_overrides = {{"dtype", "BF16"}};
   ExpectError(request, absl::StatusCode::kInvalidArgument,
               {"was started with dtype \"f32\", not \"bf16\""});
   request.train_overrides = {{"dtype", "F32"}};
-  EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 99).size(), 8u);
+  EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 99).size(), 6u);
 }
 
 // A run directory that was made before runs had a dtype.
 TEST_F(TrainRunTest, ARunThatDoesNotSayItsDTypeIsOfF32) {
-  Begin(2);
+  Begin(2, {{"checkpoint_interval", "1"}});
   std::string state = Content(RunFile("run.json"));
   const std::string said = "\"dtype\":\"f32\",";
   const size_t at = state.find(said);
@@ -300,7 +308,7 @@ TEST_F(TrainRunTest, ARunIsResumedWithItsOwnDataAndSeedBeforeItsFirstCheckpointT
   request = test_.Resume();
   request.train_overrides = {{"seed", "2"}};
   ExpectError(request, absl::StatusCode::kInvalidArgument, {"seed 1", "2"});
-  EXPECT_EQ(test_.Open(test_.Resume())->step(), 0);
+  ExpectError(test_.Resume(), absl::StatusCode::kNotFound, {"no checkpoint", "delete it"});
 }
 
 TEST_F(TrainRunTest, DamagedCheckpointsAreDataLossThatNamesTheFile) {
@@ -400,6 +408,137 @@ TEST_F(TrainRunTest, TwoProcessesCannotTrainInOneDirectory) {
   const auto run = test_.Open(test_.Request(test_.out()));
   TestRun::Steps(run.get(), 1);
   EXPECT_FALSE(test_.OpenError(test_.Resume()).ok());
+}
+
+TEST_F(TrainRunTest, NothingIsStartedWhereThereIsNothingToResume) {
+  TrainRequest request = test_.Request(test_.out());
+  request.resume = true;  // with a model, too
+  ExpectError(request, absl::StatusCode::kNotFound, {test_.out(), "holds no run"});
+  EXPECT_FALSE(fs::exists(test_.out()));
+}
+
+TEST_F(TrainRunTest, ACheckpointIsWrittenWhenTimeHasPassed) {
+  TrainRequest request = test_.Request(test_.out());
+  request.train_overrides = {{"checkpoint_seconds", "1e-9"}};
+  EXPECT_EQ(test_.Open(request)->Step()->checkpoint, RunFile("checkpoints/step-000001"));
+  fs::remove_all(test_.out());
+  for (const char* seconds : {"0", "3600"}) {
+    request.train_overrides = {{"checkpoint_seconds", seconds}};
+    EXPECT_EQ(test_.Open(request)->Step()->checkpoint, "") << seconds;
+    fs::remove_all(test_.out());
+  }
+}
+
+// Files of somebody else in the directory of a run that begins.
+TEST_F(TrainRunTest, ARunOverwritesNothingThatIsNotItsOwn) {
+  for (const char* name : {"model.pbtxt", "train.pbtxt", "tokenizer.json", "run.json",
+                           "metrics.jsonl", "probes.jsonl", "latest", "checkpoints"}) {
+    fs::create_directory(test_.out());
+    ScratchDir::Overwrite(RunFile(name), "mine\n");
+    ScratchDir::Overwrite(RunFile("notes.tmp.1"), "mine\n");
+    ExpectError(test_.Request(test_.out()), absl::StatusCode::kAlreadyExists,
+                {RunFile(name), "would overwrite"});
+    EXPECT_EQ(Content(RunFile(name)), "mine\n");
+    fs::remove(RunFile(name));
+    EXPECT_NE(test_.Open(test_.Request(test_.out())), nullptr) << "not empty, but not in the way";
+    EXPECT_EQ(Content(RunFile("notes.tmp.1")), "mine\n");
+    fs::remove_all(test_.out());
+  }
+  for (const char* root : {"/", "//", "/tmp/.."}) {
+    ExpectError(test_.Request(root), absl::StatusCode::kInvalidArgument,
+                {"root of the file system"});
+  }
+}
+
+TEST_F(TrainRunTest, ARunThatWasStoppedWhileItBeganIsBegunAgain) {
+  Begin(2);
+  fs::remove(RunFile("model.pbtxt"));  // the last file to be written
+  ScratchDir::Overwrite(RunFile("train.pbtxt.tmp.77"), "half");
+  const auto run = test_.Open(test_.Request(test_.out()));
+  ASSERT_NE(run, nullptr);
+  EXPECT_FALSE(fs::exists(RunFile("train.pbtxt.tmp.77")));
+  EXPECT_EQ(TestRun::Steps(run.get(), 99).size(), 8u);
+  EXPECT_EQ(Metrics().size(), 8u);
+}
+
+TEST_F(TrainRunTest, EditsSinceTheCheckpointAreShownAndHaveToBeMeant) {
+  Begin(4, {{"checkpoint_interval", "2"}});
+  const std::string train = Content(RunFile("train.pbtxt")),
+                    model = Content(RunFile("model.pbtxt"));
+  const auto edited = [](std::string text, const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from << " in " << text;
+    return at == std::string::npos ? text : text.replace(at, from.size(), to);
+  };
+  ScratchDir::Overwrite(RunFile("train.pbtxt"),
+                        edited(train, "learning_rate: 0.01", "learning_rate: 0.5"));
+  ExpectError(test_.Resume(), absl::StatusCode::kInvalidArgument,
+              {"edited since its checkpoint of step 4", RunFile("train.pbtxt"),
+               "- learning_rate: 0.01", "+ learning_rate: 0.5", "--accept-edits"});
+  // What is set is meant, and is no edit of the next time.
+  TrainRequest request = test_.Resume();
+  request.train_overrides = {{"learning_rate", "0.25"}};
+  EXPECT_NE(test_.Open(request), nullptr);
+  EXPECT_NE(test_.Open(test_.Resume()), nullptr);
+  EXPECT_THAT(Content(RunFile("train.pbtxt")), HasSubstr("learning_rate: 0.25"));
+
+  ScratchDir::Overwrite(RunFile("model.pbtxt"), "# a comment\n" + model);
+  EXPECT_NE(test_.Open(test_.Resume()), nullptr) << "says the same";
+  ScratchDir::Overwrite(RunFile("model.pbtxt"),
+                        edited(model, "x + f(norm(x))", "x + 0.5 * f(norm(x))"));
+  ExpectError(test_.Resume(), absl::StatusCode::kInvalidArgument,
+              {RunFile("model.pbtxt"), "x + f(norm(x))", "x + 0.5 * f(norm(x))"});
+  request = test_.Resume();
+  request.accept_edits = true;
+  test_.runtime()->TakeWarnings();
+  EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 99).size(), 4u);
+  EXPECT_THAT(test_.runtime()->TakeWarnings(), ::testing::Contains(HasSubstr("was edited since")));
+  EXPECT_NE(test_.Open(test_.Resume()), nullptr) << "the new checkpoint was made with them";
+}
+
+TEST_F(TrainRunTest, DamagedOrMissingMetricsWarnAndKeepNothingFromBeingResumed) {
+  Begin(8, {{"checkpoint_interval", "4"}});
+  const std::string whole = Content(RunFile("metrics.jsonl"));
+  const auto resumed = [&] {
+    test_.runtime()->TakeWarnings();
+    const auto run = test_.Open(test_.Resume());
+    return run != nullptr && run->step() == 8;
+  };
+  ScratchDir::Overwrite(RunFile("metrics.jsonl"), "{damage\n" + whole);
+  EXPECT_TRUE(resumed());
+  EXPECT_THAT(test_.runtime()->TakeWarnings(),
+              ::testing::Contains(AllOf(HasSubstr("metrics.jsonl:1"), HasSubstr(".damaged"))));
+  EXPECT_EQ(Content(RunFile("metrics.jsonl")), whole);
+  EXPECT_EQ(Content(RunFile("metrics.jsonl.damaged")), "{damage\n" + whole);
+  fs::remove(RunFile("metrics.jsonl"));
+  EXPECT_TRUE(resumed());
+  EXPECT_THAT(test_.runtime()->TakeWarnings(), ::testing::Contains(HasSubstr("is missing")));
+}
+
+TEST_F(TrainRunTest, ADirectoryThatIsGoneIsNoticed) {
+  for (const bool replaced : {false, true}) {
+    const auto run = test_.Open(test_.Request(test_.out()));
+    TestRun::Steps(run.get(), 2);
+    fs::remove_all(test_.out());
+    if (replaced) fs::create_directory(test_.out());
+    const absl::Status status = run->SaveCheckpoint().status();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("was removed or replaced"));
+    EXPECT_FALSE(fs::exists(RunFile("checkpoints")));
+    fs::remove_all(test_.out());
+  }
+}
+
+TEST_F(TrainRunTest, AFinishedRunSaysThatThereIsNothingLeftToDo) {
+  Begin(8);
+  test_.runtime()->TakeWarnings();
+  EXPECT_TRUE(test_.Open(test_.Resume())->done());
+  EXPECT_THAT(test_.runtime()->TakeWarnings(),
+              ElementsAre(HasSubstr("all of its 8 steps are done")));
+  TrainRequest request = test_.Resume();
+  request.train_overrides = {{"max_steps", "10"}};
+  EXPECT_NE(test_.Open(request), nullptr);
+  EXPECT_THAT(test_.runtime()->TakeWarnings(), ElementsAre(HasSubstr("a learning rate of 0")));
 }
 
 TEST_F(TrainRunTest, AModelThatNoMemoryCanHoldIsAnError) {

@@ -1,5 +1,6 @@
 #include "runtime/base/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace plumb {
 namespace {
@@ -90,7 +93,7 @@ TEST_F(FileTest, WritesInTheWorkingDirectory) {
 TEST_F(FileTest, AWriteThatCannotReplaceItsTargetLeavesNoTemporary) {
   ASSERT_TRUE(MakeDirectories(In("taken")).ok());
   const absl::Status status = WriteFileAtomically(In("taken"), "x");
-  EXPECT_THAT(std::string(status.message()), StartsWith(In("taken") + ": cannot replace: "));
+  EXPECT_THAT(std::string(status.message()), StartsWith(In("taken") + ": is a directory"));
   EXPECT_THAT(Names(), ElementsAre("taken"));
 }
 
@@ -136,8 +139,106 @@ TEST_F(FileTest, RemovesWhatKilledProcessesLeft) {
   for (const char* name : {"a.tmp.123", "b.json.tmp.7", "c.tmp.x7", "d.tmp.", ".tmp.5", "e"}) {
     ASSERT_TRUE(WriteFileAtomically(In(name), "x").ok());
   }
-  ASSERT_TRUE(RemoveTemporaries(directory_).ok());
-  EXPECT_THAT(Names(), ElementsAre(".tmp.5", "c.tmp.x7", "d.tmp.", "e"));
+  ASSERT_TRUE(RemoveTemporaries(directory_, {"a", "c", "d", "e"}).ok());
+  EXPECT_THAT(Names(), ElementsAre(".tmp.5", "b.json.tmp.7", "c.tmp.x7", "d.tmp.", "e"));
+}
+
+mode_t ModeOf(const std::string& path) {
+  struct stat info = {};
+  EXPECT_EQ(lstat(path.c_str(), &info), 0) << path;
+  return info.st_mode;
+}
+
+TEST_F(FileTest, AFileThatExistsKeepsItsMode) {
+  ASSERT_TRUE(WriteFileAtomically(In("a"), "old").ok());
+  for (const mode_t mode : {0600u, 0640u, 0755u, 0444u}) {
+    ASSERT_EQ(chmod(In("a").c_str(), mode), 0);
+    ASSERT_TRUE(WriteFileAtomically(In("a"), "new").ok());
+    EXPECT_EQ(ModeOf(In("a")) & 07777, mode);
+  }
+  const mode_t before = umask(027);
+  EXPECT_TRUE(WriteFileAtomically(In("b"), "new").ok());
+  umask(before);
+  EXPECT_EQ(ModeOf(In("b")) & 07777, 0640u);
+}
+
+TEST_F(FileTest, LinksAreFollowed) {
+  ASSERT_EQ(mkdir(In("d").c_str(), 0700), 0);
+  ASSERT_EQ(symlink("d/file", In("link").c_str()), 0);
+  ASSERT_EQ(symlink(In("link").c_str(), In("to-link").c_str()), 0);
+  for (const char* name : {"link", "to-link"}) {  // the first makes d/file
+    ASSERT_TRUE(WriteFileAtomically(In(name), name).ok());
+    EXPECT_TRUE(S_ISLNK(ModeOf(In(name))));
+    EXPECT_TRUE(S_ISREG(ModeOf(In("d/file"))));
+    EXPECT_EQ(ReadFile(In("d/file")).value(), name);
+  }
+  ASSERT_EQ(symlink("loop", In("loop").c_str()), 0);
+  EXPECT_EQ(WriteFileAtomically(In("loop"), "x").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(WriteFileAtomically(In("d"), "x").code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(FileTest, WhatIsNoRegularFileIsWrittenThrough) {
+  ASSERT_EQ(symlink("/dev/full", In("full").c_str()), 0);
+  ASSERT_EQ(symlink("/dev/null", In("null").c_str()), 0);
+  EXPECT_EQ(WriteFileAtomically(In("full"), "x").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(WriteFileAtomically(In("null"), "x").ok());
+  EXPECT_TRUE(WriteFileAtomically("/dev/null", "x").ok());
+  EXPECT_TRUE(S_ISCHR(ModeOf("/dev/null")));
+  EXPECT_TRUE(S_ISLNK(ModeOf(In("full"))));
+
+  ASSERT_EQ(mkfifo(In("pipe").c_str(), 0600), 0);
+  const int reader = open(In("pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(WriteFileAtomically(In("pipe"), "through").ok());
+  char got[16] = {};
+  EXPECT_EQ(read(reader, got, sizeof(got)), 7);
+  EXPECT_STREQ(got, "through");
+  EXPECT_TRUE(S_ISFIFO(ModeOf(In("pipe"))));
+
+  // As behind a shell's "> file": what the descriptor names must not be replaced by another file.
+  const int redirected = open(In("out").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_GE(redirected, 0);
+  ASSERT_TRUE(WriteFileAtomically(absl::StrCat("/proc/self/fd/", redirected), "one").ok());
+  ASSERT_TRUE(WriteFileAtomically(absl::StrCat("/dev/fd/", redirected), "two").ok());
+  EXPECT_EQ(pread(redirected, got, sizeof(got), 0), 6);
+  EXPECT_EQ(std::string(got, 6), "onetwo");
+  close(redirected);
+  close(reader);
+  EXPECT_THAT(Names(), ElementsAre("full", "null", "out", "pipe"));
+}
+
+TEST_F(FileTest, ATemporaryIsNotWrittenThroughALink) {
+  ASSERT_TRUE(WriteFileAtomically(In("victim"), "whole").ok());
+  ASSERT_EQ(symlink("victim", In(absl::StrCat("a.tmp.", getpid())).c_str()), 0);
+  ASSERT_TRUE(WriteFileAtomically(In("a"), "new").ok());
+  EXPECT_EQ(ReadFile(In("victim")).value(), "whole");
+  EXPECT_EQ(ReadFile(In("a")).value(), "new");
+}
+
+TEST_F(FileTest, OneFileUnderTwoNamesIsSeen) {
+  ASSERT_TRUE(WriteFileAtomically(In("a"), "x").ok());
+  ASSERT_TRUE(WriteFileAtomically(In("b"), "x").ok());
+  ASSERT_EQ(symlink("a", In("soft").c_str()), 0);
+  ASSERT_EQ(link(In("a").c_str(), In("hard").c_str()), 0);
+  for (const char* name : {"a", "soft", "hard", "./a"}) EXPECT_TRUE(IsSameFile(In("a"), In(name)));
+  EXPECT_FALSE(IsSameFile(In("a"), In("b")));
+  EXPECT_FALSE(IsSameFile(In("a"), In("new")));
+  EXPECT_TRUE(IsSameFile(In("new"), In("./new")));
+  EXPECT_FALSE(IsSameFile(In("new"), In("newer")));
+  EXPECT_FALSE(IsSameFile("/dev/null", "/dev/null"));
+}
+
+TEST_F(FileTest, ALockedDirectoryStaysLockedWhateverIsDeletedInIt) {
+  ASSERT_TRUE(MakeDirectories(In("d")).ok());
+  const auto lock = DirectoryLock::Acquire(In("d"));
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  for (const std::string& name : ListDirectory(In("d")).value()) unlink(In("d/" + name).c_str());
+  EXPECT_EQ(DirectoryLock::Acquire(In("d")).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(lock->Holds(In("d")));
+  ASSERT_EQ(rename(In("d").c_str(), In("moved").c_str()), 0);
+  EXPECT_FALSE(lock->Holds(In("d")));
+  ASSERT_TRUE(MakeDirectories(In("d")).ok());
+  EXPECT_FALSE(lock->Holds(In("d"))) << "another one of that name";
 }
 
 TEST_F(FileTest, AnUnwritableDirectoryKeepsItsFile) {

@@ -1,6 +1,7 @@
 // plumb eval: on a run's data, and on tokens for other implementations to compare with.
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -21,6 +22,12 @@ class EvalTest : public PlumbTest {
  protected:
   static std::string Golden(const std::string& name) {
     return std::string(PLUMB_SOURCE_DIR "/tests/golden/pre/") + name;
+  }
+  // The model, its weights and tokens, into the test's directory.
+  void CopyGolden() const {
+    for (const char* name : {"model.pbtxt", "weights.safetensors", "tokens.json"}) {
+      std::filesystem::copy_file(Golden(name), directory() + "/" + name);
+    }
   }
   Finished EvalTokens(const std::string& tokens, const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = {"eval",      Golden("model.pbtxt"),
@@ -170,6 +177,46 @@ TEST_F(EvalTest, HostileWeightsAreRefused) {
     EXPECT_THAT(result.err, HasSubstr("w.safetensors"));
     EXPECT_THAT(result.out, IsEmpty());
   }
+}
+
+TEST_F(EvalTest, AnOutputIsNeitherAnInputNorAnotherOutput) {
+  CopyGolden();
+  const std::string weights = Read("weights.safetensors");
+  ASSERT_EQ(symlink("weights.safetensors", (directory() + "/link").c_str()), 0);
+  const auto eval = [&](const std::vector<std::string>& outputs) {
+    std::vector<std::string> arguments = {
+        "eval", "model.pbtxt", "--weights", "weights.safetensors", "--tokens", "tokens.json"};
+    arguments.insert(arguments.end(), outputs.begin(), outputs.end());
+    return RunPlumb(arguments);
+  };
+  for (const char* path : {"weights.safetensors", "link", "tokens.json", "model.pbtxt"}) {
+    const Finished result = eval({"--logits", path});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, AllOf(HasSubstr(path), HasSubstr("would be lost")));
+  }
+  const Finished result = eval({"--logits", "out", "--grads", "./out"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("write to two files"));
+  EXPECT_FALSE(Exists("out"));
+  EXPECT_EQ(Read("weights.safetensors"), weights);
+}
+
+TEST_F(EvalTest, WhatIsNoFileIsWrittenThrough) {
+  CopyGolden();
+  ASSERT_EQ(symlink("target", (directory() + "/link").c_str()), 0);
+  const auto eval = [&](const std::string& path) {
+    return RunPlumb({"eval", "model.pbtxt", "--weights", "weights.safetensors", "--tokens",
+                     "tokens.json", "--logits", path});
+  };
+  EXPECT_EQ(eval("/dev/null").exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  const Finished full = eval("/dev/full");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_THAT(full.err, HasSubstr("/dev/full: cannot write: No space left on device"));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+  EXPECT_EQ(eval("link").exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(directory() + "/link"));
+  EXPECT_THAT(Read("target"), HasSubstr("\"logits\""));
 }
 
 TEST_F(EvalTest, OutputsThatCannotBeWrittenAreNamed) {

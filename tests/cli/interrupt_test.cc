@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <filesystem>
+
 #include "tests/cli/plumb_process.h"
 
 namespace plumb::cli {
@@ -57,6 +60,34 @@ TEST_F(InterruptTest, SigtermDoesTheSame) {
   ExpectResumesAsIfUnbroken("run", 5);
 }
 
+TEST_F(InterruptTest, ATerminalThatGoesAwayDoesTheSame) {
+  const Finished result = TrainAndSignal("run", 5, SIGHUP);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  ExpectResumesAsIfUnbroken("run", 5);
+}
+
+// As under nohup.
+TEST_F(InterruptTest, AnIgnoredHangUpStaysIgnored) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  PlumbProcess process(directory(), TrainArguments("run", kEndless));
+  std::signal(SIGHUP, before);
+  WaitForSteps("run", 5, &process);
+  process.Signal(SIGHUP);
+  WaitForSteps("run", Losses("run").size() + 20, &process);
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait().exit_code, 130);
+}
+
+TEST_F(InterruptTest, ADirectoryThatIsDeletedEndsTheRun) {
+  PlumbProcess process(directory(), TrainArguments("run", kEndless));
+  WaitForSteps("run", 5, &process);
+  std::filesystem::remove_all(directory() + "/run");
+  const Finished result = process.Wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("run: was removed or replaced"));
+  EXPECT_FALSE(Exists("run"));
+}
+
 TEST_F(InterruptTest, AKilledRunResumesFromItsLastCheckpoint) {
   const Finished result = TrainAndSignal("run", 35, SIGKILL);
   EXPECT_EQ(result.signal, SIGKILL);
@@ -68,18 +99,20 @@ TEST_F(InterruptTest, AKilledRunResumesFromItsLastCheckpoint) {
   ExpectResumesAsIfUnbroken("run", 25);
 }
 
-TEST_F(InterruptTest, ARunThatWasKilledBeforeItsFirstCheckpointBeginsAnew) {
+TEST_F(InterruptTest, ARunThatWasKilledBeforeItsFirstCheckpointIsNotResumed) {
   {
     PlumbProcess process(directory(), TrainArguments("run", kEndless));
     WaitForSteps("run", 3, &process);
     process.Signal(SIGKILL);
     EXPECT_EQ(process.Wait().signal, SIGKILL);
   }
+  const std::string metrics = Read("run/metrics.jsonl");
   const Finished resumed =
       RunPlumb({"train", "--resume", "--out", "run", "--data", "names.txt", "--stop-at", "12"});
-  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-  ASSERT_EQ(RunPlumb(TrainArguments("unbroken", kEndless, {"--stop-at", "12"})).exit_code, 0);
-  EXPECT_EQ(Losses("run"), Losses("unbroken"));
+  EXPECT_EQ(resumed.exit_code, 2);
+  EXPECT_THAT(resumed.err,
+              AllOf(HasSubstr("no checkpoint to resume from"), HasSubstr("delete it")));
+  EXPECT_EQ(Read("run/metrics.jsonl"), metrics);
 }
 
 // What plumb prints on a terminal.

@@ -30,12 +30,26 @@ TEST(StudyDirectoryTest, RunsOfNobodyAreNotTakenOver) {
   EXPECT_TRUE(absl::IsInvalidArgument(ClaimDirectory(dir.File("."), "")));
 }
 
+TEST(StudyDirectoryTest, FilesOfSomebodyElseAreNotOverwritten) {
+  const ScratchDir dir;
+  for (const char* name : {"report.html", "table.md", "metrics.jsonl"}) {
+    const std::string file = dir.Write(name, "mine");
+    const absl::Status status = ClaimDirectory(dir.File("."), "seed: 1\n");
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(name));
+    std::filesystem::remove(file);
+  }
+  dir.Write("notes.txt", "mine");
+  EXPECT_TRUE(ClaimDirectory(dir.File("."), "seed: 1\n").ok());
+}
+
 TEST(StudyDirectoryTest, OneStudyAtATime) {
   const ScratchDir dir;
   {
     const auto lock = StudyLock::Acquire(dir.File("study"));
     ASSERT_TRUE(lock.ok()) << lock.status();
     EXPECT_TRUE(absl::IsAlreadyExists(StudyLock::Acquire(dir.File("study")).status()));
+    EXPECT_TRUE(std::filesystem::is_empty(dir.File("study"))) << "no lock file to delete";
   }
   EXPECT_TRUE(StudyLock::Acquire(dir.File("study")).ok());
 }

@@ -120,19 +120,27 @@ TEST_F(MetricsTest, ATornLastLineIsDropped) {
   EXPECT_EQ(*ReadFile(path_), whole);
 }
 
-TEST_F(MetricsTest, DamageInTheMiddleIsAnErrorAndTouchesNothing) {
+TEST_F(MetricsTest, ADamagedFileIsSetAsideAndWhatCanBeReadOfItStays) {
   WriteSteps(0, 2);
   const std::string whole = *ReadFile(path_);
   for (absl::string_view bad :
        {"", "{", "[]", "{\"loss\":1}", "{\"step\":\"1\"}", "{\"step\":1.5}"}) {
     const std::string content = absl::StrCat(whole, bad, "\n", whole);
     ScratchDir::Overwrite(path_, content);
-    const absl::Status status = TruncateMetrics(path_, 0);
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << bad;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("metrics.jsonl:3: "));
-    EXPECT_EQ(*ReadFile(path_), content);
     EXPECT_FALSE(ReadMetrics(path_).ok());
+    const absl::StatusOr<std::string> warning = TruncateMetrics(path_, 0);
+    ASSERT_TRUE(warning.ok()) << warning.status();
+    EXPECT_THAT(*warning,
+                AllOf(HasSubstr("metrics.jsonl:3: "), HasSubstr("metrics.jsonl.damaged")));
+    const auto kept = ReadMetrics(path_);
+    ASSERT_TRUE(kept.ok()) << bad << kept.status();
+    for (const StepMetrics& line : *kept) EXPECT_EQ(line.step, 0);
+    EXPECT_EQ(kept->size(), 2u) << "the line before the damage, and the one after it";
+    EXPECT_EQ(*TruncateMetrics(path_, 0), "") << "mended";
   }
+  // Each in a file of its own: none is overwritten.
+  EXPECT_TRUE(FileExists(path_ + ".damaged"));
+  EXPECT_TRUE(FileExists(path_ + ".damaged-6"));
 }
 
 TEST_F(MetricsTest, WithoutTheFileThereIsNothingToTruncate) {

@@ -34,7 +34,10 @@ struct TrainRequest {
   Overrides model_overrides, train_overrides;
   std::optional<uint64_t> seed;  // over train.seed
   std::string out;               // "": no files are written
+  // Errors when resuming: kNotFound without a run, or without a checkpoint of it; kInvalidArgument
+  // when model.pbtxt or train.pbtxt was edited since the checkpoint, unless accept_edits.
   bool resume = false;
+  bool accept_edits = false;
   ProbeOptions probe;  // into probes.jsonl
   // Write TensorBoard event files into `out`. A resumed run that has some continues them whatever
   // this says, so that they stay complete.

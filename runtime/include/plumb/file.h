@@ -1,0 +1,26 @@
+// Files of results, as plumb writes them.
+#ifndef PLUMB_FILE_H_
+#define PLUMB_FILE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace plumb {
+
+// Writes `content` to a temporary beside `path`, syncs it, and renames it over `path`, which so
+// holds the old content or the new, whole, whatever happens. Symbolic links are followed, and a
+// file that exists keeps its mode. What is no regular file (a device, a pipe, /dev/stdout) is
+// written through. Errors: a directory, or a place that does not exist or is not the caller's
+// (kInvalidArgument), a full disk (kResourceExhausted), another failure of the system
+// (kUnavailable).
+absl::Status WriteFile(const std::string& path, absl::string_view content);
+
+// Whether both paths name one regular file, or would if it were made: writing one would lose the
+// other.
+bool IsSameOutput(const std::string& a, const std::string& b);
+
+}  // namespace plumb
+
+#endif  // PLUMB_FILE_H_
