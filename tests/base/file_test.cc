@@ -232,7 +232,8 @@ TEST_F(FileTest, ALockedDirectoryStaysLockedWhateverIsDeletedInIt) {
   ASSERT_TRUE(MakeDirectories(In("d")).ok());
   const auto lock = DirectoryLock::Acquire(In("d"));
   ASSERT_TRUE(lock.ok()) << lock.status();
-  for (const std::string& name : ListDirectory(In("d")).value()) unlink(In("d/" + name).c_str());
+  const std::vector<std::string> inside = ListDirectory(In("d")).value();
+  for (const std::string& name : inside) unlink(In("d/" + name).c_str());
   EXPECT_EQ(DirectoryLock::Acquire(In("d")).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(lock->Holds(In("d")));
   ASSERT_EQ(rename(In("d").c_str(), In("moved").c_str()), 0);
