@@ -21,6 +21,8 @@ constexpr uint64_t kDefaultSeeds = 3;
 bool IsStudy(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;
+  constexpr uintmax_t kMostBytes = 16 << 20;  // nobody writes a longer one
+  if (std::filesystem::file_size(path, error) > kMostBytes) return false;
   std::ifstream file(path, std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   for (absl::string_view line : absl::StrSplit(text, '\n')) {

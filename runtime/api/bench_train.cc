@@ -27,7 +27,7 @@ absl::StatusOr<TrainSpec> ToTrainSpec(const TrainBenchRequest& request) {
     // Small enough that no model diverges while it is timed.
     overrides = {{"learning_rate", "1e-5"}};
   } else {
-    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(request.train_path));
+    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(request.train_path, kMaxTextBytes));
     file = request.train_path;
   }
   overrides.insert(overrides.end(), request.train_overrides.begin(), request.train_overrides.end());

@@ -179,7 +179,7 @@ absl::StatusOr<TrainingMemory> Model::PlanTraining(
     const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
   std::string text;
   if (!train_path.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path));
+    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path, kMaxTextBytes));
   }
   PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec(text, train_path, train_overrides));
   const int64_t seq = impl_->context->model.dims.context_length;

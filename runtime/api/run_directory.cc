@@ -21,9 +21,8 @@ std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokeni
 
 // Whether run.json is one that plumb wrote.
 bool HoldsRunJson(const std::string& run) {
-  constexpr int64_t kMaxBytes = 1 << 20;
   constexpr int kDepth = 16;
-  const absl::StatusOr<std::string> text = ReadFile(RunJsonPath(run), kMaxBytes);
+  const absl::StatusOr<std::string> text = ReadFile(RunJsonPath(run), kMaxStateBytes);
   if (!text.ok()) return false;
   const absl::StatusOr<nlohmann::json> json = ParseStrictJson(*text, kDepth);
   return json.ok() && FindMember(*json, "data_hash") != nullptr;
@@ -73,7 +72,7 @@ absl::Status CheckMayBegin(const std::string& run) {
 bool IsRunDirectory(const std::string& run) { return FileExists(RunModelPath(run)); }
 
 absl::Status NoRun(const std::string& run, absl::string_view text) {
-  const absl::Status why = ReadFile(RunModelPath(run)).status();
+  const absl::Status why = ReadFile(RunModelPath(run), kMaxTextBytes).status();
   return absl::IsPermissionDenied(why) ? why : absl::NotFoundError(text);
 }
 
@@ -94,15 +93,15 @@ absl::StatusOr<RunFiles> ReadRunFiles(
                                    "); plumb train makes one"));
   }
   PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ModelSpec::FromFile(RunModelPath(run)));
-  PLUMB_ASSIGN_OR_RETURN(const std::string train_text, ReadFile(RunTrainPath(run)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string train_text, ReadFile(RunTrainPath(run), kMaxTextBytes));
   PLUMB_ASSIGN_OR_RETURN(TrainSpec train,
                          ParseTrainSpec(train_text, RunTrainPath(run), train_overrides));
-  PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(TokenizerPath(run)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(TokenizerPath(run), kMaxStateBytes));
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromJson(json);
   if (!tokenizer.ok()) {
     return Annotate(tokenizer.status(), absl::StrCat(TokenizerPath(run), ": "));
   }
-  PLUMB_ASSIGN_OR_RETURN(std::string initial_state, ReadFile(RunJsonPath(run)));
+  PLUMB_ASSIGN_OR_RETURN(std::string initial_state, ReadFile(RunJsonPath(run), kMaxStateBytes));
   return RunFiles{std::move(model), std::move(train), *std::move(tokenizer),
                   std::move(initial_state)};
 }

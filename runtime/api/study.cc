@@ -54,7 +54,7 @@ absl::StatusOr<StudySetting> ToSetting(const Text& text) {
 }  // namespace
 
 absl::StatusOr<Study> Study::FromFile(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
   PLUMB_ASSIGN_OR_RETURN(const StudySpec spec, ParseStudySpec(text, path));
   const std::string directory = DirectoryOf(path);
   const auto resolve = [&directory](const std::string& file) {
@@ -103,7 +103,7 @@ absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
                                                 const Overrides& train_overrides) {
   std::string text;
   if (!train_path.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path));
+    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path, kMaxTextBytes));
   }
   PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec(text, train_path, train_overrides));
   PLUMB_ASSIGN_OR_RETURN(const Dataset data, Dataset::Load(data_path, ToDatasetOptions(spec)));

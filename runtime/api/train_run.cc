@@ -117,7 +117,7 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
   std::string train_text;
   if (!request.train_path.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(train_text, ReadFile(request.train_path));
+    PLUMB_ASSIGN_OR_RETURN(train_text, ReadFile(request.train_path, kMaxTextBytes));
   }
   PLUMB_ASSIGN_OR_RETURN(spec,
                          ParseTrainSpec(train_text, request.train_path, request.train_overrides));
@@ -165,7 +165,7 @@ absl::Status TrainRun::Impl::CheckSameModel(Runtime::Impl* runtime, const TrainR
 absl::Status TrainRun::Impl::CheckSameTraining(Runtime::Impl* runtime,
                                                const TrainRequest& request) const {
   if (request.train_path.empty()) return absl::OkStatus();
-  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(request.train_path));
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(request.train_path, kMaxTextBytes));
   PLUMB_ASSIGN_OR_RETURN(TrainSpec given,
                          ParseTrainSpec(text, request.train_path, request.train_overrides));
   given.seed = spec.seed;
@@ -259,7 +259,8 @@ absl::Status TrainRun::Impl::CheckEdits(Runtime::Impl* runtime, const TrainReque
     const std::string difference = TextDifference(then.ToText(), spec.ToText());
     if (!difference.empty()) absl::StrAppend(&edits, "\n", RunTrainPath(info.out), difference);
   }
-  PLUMB_ASSIGN_OR_RETURN(const std::string model_now, ReadFile(RunModelPath(info.out)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string model_now,
+                         ReadFile(RunModelPath(info.out), kMaxTextBytes));
   if (!model_then.empty() && model_then != model_now) {
     PLUMB_ASSIGN_OR_RETURN(const ModelSpec then,
                            ModelSpec::FromText(model_then, checkpoint.directory));

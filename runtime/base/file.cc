@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -148,26 +149,42 @@ absl::Status WriteThrough(const Target& target,
 
 }  // namespace
 
+int64_t MaxDataBytes() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  constexpr int64_t kUnknown = int64_t{4} << 30;
+  return pages > 0 && page > 0 ? pages / 2 * page : kUnknown;
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
   if (IsDirectory(path)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, not a file"));
   }
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return FromErrno(path, "cannot open");
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return FromErrno(path, "cannot stat");
+  constexpr int64_t kMaxDeviceBytes = 1 << 20;
+  if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode))
+    max_bytes = std::min(max_bytes, kMaxDeviceBytes);
+  const absl::Status too_long = absl::InvalidArgumentError(
+      absl::StrCat(path, ": is longer than the ", max_bytes, " bytes that are read of it"));
+  if (S_ISREG(info.st_mode) && info.st_size > max_bytes) return too_long;
   std::string content;
-  char buffer[1 << 16];
-  for (;;) {
-    const ssize_t n = read(file.get(), buffer, sizeof(buffer));
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return FromErrno(path, "cannot read");
+  try {
+    char buffer[1 << 16];
+    for (;;) {
+      const ssize_t n = read(file.get(), buffer, sizeof(buffer));
+      if (n < 0) {
+        if (errno == EINTR) continue;
+        return FromErrno(path, "cannot read");
+      }
+      if (n == 0) return content;
+      content.append(buffer, static_cast<size_t>(n));
+      if (static_cast<int64_t>(content.size()) > max_bytes) return too_long;
     }
-    if (n == 0) return content;
-    content.append(buffer, static_cast<size_t>(n));
-    if (static_cast<int64_t>(content.size()) > max_bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": is longer than the ", max_bytes, " bytes that are read of it"));
-    }
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, ": no memory for more than ", content.size(), " bytes of it"));
   }
 }
 

@@ -3,7 +3,6 @@
 #define PLUMB_RUNTIME_BASE_FILE_H_
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,9 +14,16 @@
 
 namespace plumb {
 
-// A file longer than `max_bytes` is an error, found before more of it is read: it may have no end.
-absl::StatusOr<std::string> ReadFile(const std::string& path,
-                                     int64_t max_bytes = std::numeric_limits<int64_t>::max());
+// Limits of ReadFile: for what people write by hand (descriptions, recipes), for what plumb writes
+// of a bounded size (states, tokenizers), and for data: half of this machine's memory.
+inline constexpr int64_t kMaxTextBytes = int64_t{16} << 20;
+inline constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
+int64_t MaxDataBytes();
+
+// A file longer than `max_bytes` is an error (kInvalidArgument), found before more of it is read:
+// it may have no end, as devices, of which a MiB is read at most. kResourceExhausted: no memory for
+// it.
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = kMaxStateBytes);
 
 // Takes the next piece of a content, which it may look at until it returns.
 using PieceSink = absl::FunctionRef<absl::Status(absl::string_view piece)>;

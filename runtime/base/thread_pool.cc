@@ -101,11 +101,11 @@ struct Job {
   const void* context;
   FloatMode float_mode = FloatMode::Current();  // the caller's
   int64_t first;                                // of all the caller's tasks, that of this job
-  int slots;       // threads that the tasks are partitioned for, available or not
-  int dispatched;  // workers that the job was dispatched to
-  sem_t finished;  // posted by a worker that finishes while the caller sleeps
-  uint8_t worker[kMaxThreads];   // the workers that it was dispatched to
-  uint8_t slot_of[kMaxWorkers];  // by worker, set before it is dispatched
+  int slots;                      // threads that the tasks are partitioned for, available or not
+  int dispatched;                 // workers that the job was dispatched to
+  sem_t finished;                 // posted by a worker that finishes while the caller sleeps
+  uint8_t worker[kMaxThreads];    // the workers that it was dispatched to
+  uint8_t slot_of[kMaxWorkers];   // by worker, set before it is dispatched
   SlotRange ranges[kMaxThreads];  // the first is the caller's
 
   // Takes a task for the thread in `slot` and runs it; false when all are taken.

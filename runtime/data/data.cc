@@ -1,6 +1,7 @@
 #include "runtime/data/data.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -54,8 +55,13 @@ const char* SplitName(Split split) { return split == Split::kTrain ? "training" 
 
 absl::StatusOr<Dataset> Dataset::Load(const std::string& path, const DatasetOptions& options,
                                       const Tokenizer* tokenizer) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
-  return FromContent(content, path, options, tokenizer);
+  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, MaxDataBytes()));
+  try {
+    return FromContent(content, path, options, tokenizer);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, ": no memory for the tokens of its ", content.size(), " bytes"));
+  }
 }
 
 absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const std::string& name,

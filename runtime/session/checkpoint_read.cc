@@ -62,7 +62,7 @@ absl::StatusOr<std::string> FindLatestCheckpoint(const std::string& run_dir) {
     }
     return JoinPath(checkpoints, StepName(steps.back()));
   }
-  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(latest));
+  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(latest, kMaxTextBytes));
   const absl::string_view name = absl::StripAsciiWhitespace(content);
   const std::string directory = JoinPath(checkpoints, name);
   if (!ParseStepName(name) || !IsDirectory(directory)) {
@@ -79,7 +79,7 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory) {
     return absl::DataLossError(
         absl::StrCat(path, ": is missing; ", directory, " is not a whole checkpoint"));
   }
-  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxStateBytes));
   absl::StatusOr<Checkpoint> checkpoint = ParseState(text);
   if (!checkpoint.ok()) return Annotate(checkpoint.status(), absl::StrCat(path, ": "));
   checkpoint->directory = directory;

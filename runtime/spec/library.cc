@@ -101,7 +101,7 @@ absl::Status NameTable::ReadImports(const Message& message, const Located& at,
       return ErrorAt(at.At("import", i), "imports nest too deeply");
     }
     if (!imported_.insert(canonical).second) continue;
-    const absl::StatusOr<std::string> text = ReadFile(path, kMaxSpecBytes);
+    const absl::StatusOr<std::string> text = ReadFile(path, kMaxTextBytes);
     if (!text.ok()) {
       return ErrorAt(at.At("import", i), absl::StrCat("import: ", text.status().message()));
     }
@@ -154,7 +154,7 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(const 
   for (const std::string& directory : shipped_) {
     const std::string path = JoinPath(directory, absl::StrCat(name, ".pbtxt"));
     if (!IsPlainName(name) || !FileExists(path)) continue;
-    PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxSpecBytes));
+    PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
     PLUMB_ASSIGN_OR_RETURN(const File* file, ParseLibrary(path, text));
     PLUMB_RETURN_IF_ERROR(AddNames(file->message, Located(path, file->message, &file->tree)));
     if (const auto it = placements_.find(name); it != placements_.end()) return &it->second;

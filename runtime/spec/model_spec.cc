@@ -9,7 +9,7 @@
 namespace plumb {
 
 absl::StatusOr<ModelSpec> ModelSpec::FromFile(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxSpecBytes));
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
   return FromText(text, path);
 }
 

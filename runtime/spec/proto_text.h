@@ -18,9 +18,6 @@ namespace plumb {
 
 using LocationTree = google::protobuf::TextFormat::ParseInfoTree;
 
-// A description longer than this was not written by a person.
-inline constexpr int64_t kMaxSpecBytes = int64_t{16} << 20;
-
 // Parses `text` into `message` and records locations into `tree`. Errors: all unknown fields
 // up to the first other error, each as "file:line:column: what" with the nearest name; strings that
 // are not UTF-8.

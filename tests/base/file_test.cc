@@ -143,6 +143,20 @@ TEST_F(FileTest, RemovesWhatKilledProcessesLeft) {
   EXPECT_THAT(Names(), ElementsAre(".tmp.5", "b.json.tmp.7", "c.tmp.x7", "d.tmp.", "e"));
 }
 
+TEST_F(FileTest, WhatHasNoEndIsNotReadToIt) {
+  EXPECT_EQ(ReadFile("/dev/zero").status(),
+            absl::InvalidArgumentError(
+                "/dev/zero: is longer than the 1048576 bytes that are read of it"));
+  EXPECT_EQ(ReadFile("/dev/null").value(), "");
+  ASSERT_TRUE(WriteFileAtomically(In("sparse"), "").ok());
+  ASSERT_EQ(truncate(In("sparse").c_str(), off_t{1} << 40), 0);
+  for (const int64_t limit : {kMaxTextBytes, kMaxStateBytes, MaxDataBytes()}) {
+    EXPECT_EQ(ReadFile(In("sparse"), limit).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_GT(MaxDataBytes(), 0);
+  EXPECT_LT(MaxDataBytes(), int64_t{1} << 40) << "this test needs a larger sparse file";
+}
+
 mode_t ModeOf(const std::string& path) {
   struct stat info = {};
   EXPECT_EQ(lstat(path.c_str(), &info), 0) << path;

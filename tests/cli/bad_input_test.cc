@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/cli/plumb_process.h"
@@ -110,6 +111,42 @@ TEST_F(BadInputTest, EmptyAndMissingDataFilesAreNamed) {
     EXPECT_EQ(result.exit_code, 2) << data;
     EXPECT_THAT(result.err, HasSubstr(std::string(data) + ":"));
     EXPECT_FALSE(Exists("run/model.pbtxt"));
+  }
+}
+
+// What has no end, or none that memory could hold.
+TEST_F(BadInputTest, FilesWithoutAnEndAreRefusedAtOnce) {
+  Write("sparse", "");
+  std::filesystem::resize_file(directory() + "/sparse", uintmax_t{1} << 40);
+  TrainRun();
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& file) {
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 2) << arguments[0];
+    EXPECT_THAT(result.err, AllOf(HasSubstr(file + ": is longer than the "), HasSubstr("bytes")));
+  };
+  for (const std::string file : {"/dev/zero", "sparse"}) {
+    refused({"train", "pre.pbtxt", "--data", file}, file);
+    refused({"train", "pre.pbtxt", "--data", "names.txt", "--train", file}, file);
+    refused({"train", file, "--data", "names.txt"}, file);
+    refused({"describe", file}, file);
+    refused({"compare", "pre.pbtxt", file, "--data", "names.txt", "--out", "study"}, file);
+    refused({"compare", "pre.pbtxt", "--data", file, "--out", "study"}, file);
+    refused({"eval", "run", "--data", file}, file);
+  }
+  const auto replaced = [&](const std::string& name) {
+    const std::string path = directory() + "/run/" + name;
+    std::filesystem::remove(path);
+    std::filesystem::create_symlink("/dev/zero", path);
+    const Finished result = RunPlumb({"train", "--resume", "--out", "run", "--data", "names.txt"});
+    EXPECT_EQ(result.exit_code, 2) << name;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("run/" + name), HasSubstr("is longer than")));
+  };
+  const std::string checkpoint =
+      "checkpoints/" + Read("run/latest").substr(0, std::string("step-000005").size());
+  for (const std::string& name :
+       {checkpoint + "/state.json", std::string("latest"), std::string("run.json"),
+        std::string("tokenizer.json"), std::string("train.pbtxt"), std::string("model.pbtxt")}) {
+    replaced(name);
   }
 }
 

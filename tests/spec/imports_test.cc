@@ -115,7 +115,7 @@ TEST_F(ImportsTest, AFileThatCannotBeReadIsAnErrorWhereItIsImported) {
   EXPECT_EQ(Error("import: \"b.pbtxt\""), "b.pbtxt:2:8: Expected \":\", found \"\"p\"\".");
   EXPECT_EQ(
       Error("import: \"/dev/zero\""),
-      "m.pbtxt:2:1: import: /dev/zero: is longer than the 16777216 bytes that are read of it");
+      "m.pbtxt:2:1: import: /dev/zero: is longer than the 1048576 bytes that are read of it");
 }
 
 TEST_F(ImportsTest, AChainWithoutEndIsAnError) {
