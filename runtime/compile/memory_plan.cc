@@ -1,9 +1,14 @@
 #include "runtime/compile/memory_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/aligned_buffer.h"
@@ -21,6 +26,55 @@ struct Buffer {
   int32_t first = 0, last = 0;
   ValueId holder = kNoValue;  // the latest value in it
   int64_t offset = 0;
+};
+
+// The free ranges of an arena without an end.
+class Gaps {
+ public:
+  Gaps() { Add(0, kEndless); }
+
+  // Of the smallest gap that holds `bytes`, the lowest; its offset.
+  int64_t Take(int64_t bytes) {
+    if (bytes == 0) return 0;
+    const auto [size, offset] = *by_size_.lower_bound({bytes, 0});
+    Remove(offset, size);
+    if (size > bytes) Add(offset + bytes, size - bytes);
+    return offset;
+  }
+
+  void Release(int64_t offset, int64_t bytes) {
+    if (bytes == 0) return;
+    const auto next = by_offset_.lower_bound(offset);
+    int64_t begin = offset, end = offset + bytes;
+    const std::pair<int64_t, int64_t> after = *next;  // the endless one is never taken whole
+    if (next != by_offset_.begin()) {
+      const std::pair<int64_t, int64_t> before = *std::prev(next);
+      if (before.first + before.second == begin) {
+        begin = before.first;
+        Remove(before.first, before.second);
+      }
+    }
+    if (after.first == end) {
+      end = after.first + after.second;
+      Remove(after.first, after.second);
+    }
+    Add(begin, end - begin);
+  }
+
+ private:
+  static constexpr int64_t kEndless = int64_t{1} << 62;
+
+  void Add(int64_t offset, int64_t size) {
+    by_offset_.emplace(offset, size);
+    by_size_.emplace(size, offset);
+  }
+  void Remove(int64_t offset, int64_t size) {
+    by_offset_.erase(offset);
+    by_size_.erase({size, offset});
+  }
+
+  std::map<int64_t, int64_t> by_offset_;           // offset, size
+  std::set<std::pair<int64_t, int64_t>> by_size_;  // size, offset
 };
 
 class Planner {
@@ -76,9 +130,14 @@ class Planner {
   }
 
   absl::Status PlaceOutputs() {
+    absl::flat_hash_map<absl::string_view, ValueId> by_name;
+    for (size_t id = 0; id < graph_.values.size(); ++id) {
+      by_name.try_emplace(graph_.values[id].name, static_cast<ValueId>(id));
+    }
     for (size_t k = 0; k < graph_.outputs.size(); ++k) {
       const auto& [name, id] = graph_.outputs[k];
-      const ValueId named = graph_.FindValue(name);
+      const auto found = by_name.find(name);
+      const ValueId named = found == by_name.end() ? kNoValue : found->second;
       if (named != kNoValue && graph_.value(named).kind != ValueKind::kComputed) {
         // Whoever binds memory to this name means one of the two.
         if (!IsExternal(id) ||
@@ -174,26 +233,29 @@ class Planner {
   }
 
   // Tries the largest buffers first and the earliest first, and keeps the smaller plan: neither
-  // order is better for every graph.
+  // order is better for every graph. The first takes time with the square of the buffers, so that
+  // graphs of hundreds of layers get the second.
   void AssignOffsets() {
-    std::vector<int32_t> order(buffers_.size());
-    std::iota(order.begin(), order.end(), 0);
+    constexpr size_t kMostBySize = 8192;
     std::vector<Buffer> by_time = buffers_;
-    const int64_t bytes_by_time = BestFit(order, &by_time);
-    std::stable_sort(order.begin(), order.end(), [this](int32_t a, int32_t b) {
-      return buffers_[Index(a)].bytes > buffers_[Index(b)].bytes;
-    });
-    const int64_t bytes_by_size = BestFit(order, &buffers_);
-    if (bytes_by_time < bytes_by_size) buffers_ = std::move(by_time);
-    plan_.arena_bytes = std::min(bytes_by_time, bytes_by_size);
+    plan_.arena_bytes = FitByTime(&by_time);
+    const int64_t bytes_by_size =
+        buffers_.size() <= kMostBySize ? FitBySize(&buffers_) : std::numeric_limits<int64_t>::max();
+    if (plan_.arena_bytes < bytes_by_size) buffers_ = std::move(by_time);
+    plan_.arena_bytes = std::min(plan_.arena_bytes, bytes_by_size);
     for (size_t id = 0; id < graph_.values.size(); ++id) {
       if (buffer_of_[id] >= 0) plan_.places[id].offset = buffers_[Index(buffer_of_[id])].offset;
     }
   }
 
-  // Puts each buffer into the smallest gap that holds it, between those that are placed already and
-  // live at the same time. Returns the bytes needed.
-  static int64_t BestFit(const std::vector<int32_t>& order, std::vector<Buffer>* buffers) {
+  // Puts each buffer, the largest first, into the smallest gap that holds it, between those that
+  // are placed already and live at the same time. Returns the bytes needed.
+  static int64_t FitBySize(std::vector<Buffer>* buffers) {
+    std::vector<int32_t> order(buffers->size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [buffers](int32_t a, int32_t b) {
+      return (*buffers)[Index(a)].bytes > (*buffers)[Index(b)].bytes;
+    });
     std::vector<const Buffer*> placed;  // by offset
     int64_t arena = 0;
     for (const int32_t index : order) {
@@ -214,6 +276,29 @@ class Planner {
           std::upper_bound(placed.begin(), placed.end(), &buffer,
                            [](const Buffer* a, const Buffer* b) { return a->offset < b->offset; });
       placed.insert(at, &buffer);
+    }
+    return arena;
+  }
+
+  // The same with the earliest first. Then those that live at the same time are those that live
+  // now, and the gaps between them are kept as they come and go.
+  static int64_t FitByTime(std::vector<Buffer>* buffers) {
+    std::vector<int32_t> by_end(buffers->size());
+    std::iota(by_end.begin(), by_end.end(), 0);
+    std::stable_sort(by_end.begin(), by_end.end(), [buffers](int32_t a, int32_t b) {
+      return (*buffers)[Index(a)].last < (*buffers)[Index(b)].last;
+    });
+    Gaps gaps;
+    int64_t arena = 0;
+    size_t ended = 0;
+    for (Buffer& buffer : *buffers) {
+      for (; ended < by_end.size() && (*buffers)[Index(by_end[ended])].last < buffer.first;
+           ++ended) {
+        const Buffer& gone = (*buffers)[Index(by_end[ended])];
+        gaps.Release(gone.offset, gone.bytes);
+      }
+      buffer.offset = gaps.Take(buffer.bytes);
+      arena = std::max(arena, buffer.offset + buffer.bytes);
     }
     return arena;
   }

@@ -157,6 +157,20 @@ TEST_F(MemoryPlanTest, NeverHarmsALiveValueOfARandomGraph) {
   EXPECT_GT(moved_out, 100);  // the graphs are such that this is tested too
 }
 
+// More buffers than are tried in both orders.
+TEST_F(MemoryPlanTest, NeverHarmsALiveValueOfALargeGraph) {
+  RandomGraphOptions options;
+  options.nodes = 20000;
+  const Graph graph = RandomGraph(ops_, 1, options);
+  const absl::StatusOr<MemoryPlan> plan = PlanMemory(graph);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  size_t buffers = 0;
+  for (const MemoryPlan::Place& place : plan->places) buffers += place.kind == Kind::kArena;
+  ASSERT_GT(buffers, 12000u);
+  EXPECT_TRUE(Simulation(graph, *plan).Run().empty());
+  EXPECT_LE(plan->arena_bytes, 2 * plan->live_bytes);
+}
+
 TEST_F(MemoryPlanTest, MakesAValueWhereTheOutputOverItWillBe) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId w = b.Parameter("w", F32({16}));
