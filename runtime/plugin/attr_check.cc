@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/suggest.h"
 #include "runtime/plugin/descriptor.h"
 #include "runtime/plugin/norm_plugin.h"
@@ -119,7 +120,7 @@ absl::StatusOr<std::vector<NormAttrValue>> NormPlugin::CheckAttrs(const NormAttr
     }
     values.push_back(given->second);
   }
-  if (!mistakes.empty()) return absl::InvalidArgumentError(absl::StrJoin(mistakes, "\n"));
+  if (!mistakes.empty()) return absl::InvalidArgumentError(ListMistakes(mistakes));
   return values;
 }
 

@@ -6,10 +6,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "runtime/base/check.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/float_mode.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 
@@ -70,11 +70,13 @@ absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_
   const std::vector<std::string> names(wanted.begin(), wanted.end());
   for (const TensorEntry& tensor : file.tensors()) {
     if (!absl::StartsWith(tensor.name, prefix) || wanted.count(tensor.name) > 0) continue;
-    mistakes.push_back(absl::StrCat("surplus: ", tensor.name, DidYouMean(tensor.name, names)));
+    const bool shown = mistakes.size() < kShownMistakes;  // suggestions take their time
+    mistakes.push_back(
+        absl::StrCat("surplus: ", tensor.name, shown ? DidYouMean(tensor.name, names) : ""));
   }
   if (!mistakes.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": does not fit the model:\n  ",
-                                                   absl::StrJoin(mistakes, "\n  ")));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": does not fit the model:\n  ", ListMistakes(mistakes, "\n  ")));
   }
   for (const TensorToRead& tensor : tensors) {
     if (tensor.to == nullptr) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/check.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 
@@ -225,7 +226,7 @@ absl::Status ParseProtoText(absl::string_view text, const std::string& file, pb:
   }
   return absl::InvalidArgumentError(errors.errors().empty()
                                         ? absl::StrCat(file, ": is not protobuf text")
-                                        : absl::StrJoin(errors.errors(), "\n"));
+                                        : ListMistakes(errors.errors()));
 }
 
 std::string PrintProtoText(const pb::Message& message) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/spec/interpret.h"
@@ -103,7 +104,7 @@ class Resolver {
                absl::StrCat("positions: ROPE turns pairs; head_dim ", d.head_dim, " is odd"));
     }
     if (mistakes_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrJoin(mistakes_, "\n"));
+    return absl::InvalidArgumentError(ListMistakes(mistakes_));
   }
 
   int64_t CountLayers() {

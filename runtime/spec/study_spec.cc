@@ -3,8 +3,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "plumb/v1/study.pb.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/proto_text.h"
 
@@ -20,7 +20,7 @@ class Mistakes {
   }
   absl::Status status() const {
     if (mistakes_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrJoin(mistakes_, "\n"));
+    return absl::InvalidArgumentError(ListMistakes(mistakes_));
   }
 
  private:

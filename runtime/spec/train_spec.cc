@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "plumb/v1/train.pb.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/proto_text.h"
 
@@ -21,7 +21,7 @@ class RangeChecks {
   }
   absl::Status status() const {
     if (mistakes_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrJoin(mistakes_, "\n"));
+    return absl::InvalidArgumentError(ListMistakes(mistakes_));
   }
 
  private:

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/bf16.h"
 #include "tests/api/test_models.h"
 #include "tests/session/scratch_dir.h"
@@ -98,6 +100,20 @@ TEST_F(ParameterStoreTest, AFileThatDoesNotFitIsRefusedWhole) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("misshapen: constant"));
   EXPECT_EQ(Floats(split_), before);
+}
+
+TEST_F(ParameterStoreTest, OfManyMistakesTheFirstAreShownAndTheOthersCounted) {
+  std::vector<TensorToWrite> tensors = split_.Tensors();
+  const float value = 1;
+  for (int i = 0; i < 20000; ++i) {
+    tensors.push_back({absl::StrCat("surplus", i), {DType::kF32, Shape({1})}, &value});
+  }
+  const std::string path = dir_.File("surplus");
+  ASSERT_TRUE(WriteSafetensors(path, tensors).ok());
+  const std::string message(split_.Read(*SafetensorsFile::Open(path)).message());
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 21);
+  EXPECT_THAT(message, testing::HasSubstr("surplus: surplus0"));
+  EXPECT_THAT(message, testing::EndsWith("... and 19980 more"));
 }
 
 }  // namespace
