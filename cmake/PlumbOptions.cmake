@@ -26,6 +26,14 @@ set(CMAKE_CXX_FLAGS_RELEASE "-Og -DNDEBUG")
 set(CMAKE_C_FLAGS_RELEASE "-Og -DNDEBUG")
 add_compile_options(-Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off)
 
+# Files and plugins come from anywhere: a mistake of ours is to end the process, not to be used.
+include(CheckPIESupported)
+check_pie_supported()
+if(NOT PLUMB_SANITIZE)
+  add_compile_options($<$<CONFIG:Release>:-D_FORTIFY_SOURCE=3> -fstack-protector-strong)
+endif()
+add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+
 if(PLUMB_SANITIZE)
   # gcc's warning mistakes what the sanitizers insert for reads (of Abseil's inlined vectors, say).
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined

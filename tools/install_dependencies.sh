@@ -5,19 +5,19 @@
 #   tools/install_dependencies.sh run      to build and run plumb
 #   tools/install_dependencies.sh test     and to test and measure it (the default)
 #
-# clang, make and pkg-config serve the tests of what authors of norms are given, chromium those of the
-# report; these also want node 20 and playwright-core, which is fetched where there is such a node.
+# make and pkg-config serve norms of one's own, clang the tests of what their authors are given,
+# chromium those of the report; these also want node 20 and playwright-core, which is fetched where there is such a node.
 set -euo pipefail
 
 purpose=${1:-test}
 packages=(
   g++ cmake ninja-build
   libdnnl-dev ocl-icd-opencl-dev libprotobuf-dev protobuf-compiler libabsl-dev libcli11-dev libhwy-dev
-  nlohmann-json3-dev
+  nlohmann-json3-dev make pkg-config
 )
 case $purpose in
   run) ;;
-  test) packages+=(ccache clang make pkg-config python3 libgtest-dev libgmock-dev libbenchmark-dev chromium) ;;
+  test) packages+=(ccache clang python3 libgtest-dev libgmock-dev libbenchmark-dev chromium) ;;
   *)
     echo "usage: install_dependencies.sh [run|test]" >&2
     exit 2

@@ -101,11 +101,16 @@ absl::Status ClaimDirectory(const std::string& directory, const std::string& tex
   if (begun == text) return absl::OkStatus();
   const std::vector<std::string> before = absl::StrSplit(begun, '\n');
   const std::vector<std::string> now = absl::StrSplit(text, '\n');
-  std::string message = absl::StrCat(path, ": is another study; choose another --out, or delete ",
-                                     directory, ". It has");
-  AppendLines("  - ", OnlyIn(before, now), &message);
-  absl::StrAppend(&message, "\nand this one has");
-  AppendLines("  + ", OnlyIn(now, before), &message);
+  std::string message =
+      absl::StrCat(path, ": is another study; choose another --out, or delete ", directory, ".");
+  const std::vector<std::string> gone = OnlyIn(before, now), added = OnlyIn(now, before);
+  if (gone.empty() && added.empty()) {
+    absl::StrAppend(&message, " It has the same lines in another order.");
+  }
+  if (!gone.empty()) absl::StrAppend(&message, " It alone has");
+  AppendLines("  - ", gone, &message);
+  if (!added.empty()) absl::StrAppend(&message, "\nThis one alone has");
+  AppendLines("  + ", added, &message);
   return absl::InvalidArgumentError(message);
 }
 

@@ -9,6 +9,7 @@
  *     dgain = sum over rows of dy h
  * forward() keeps s for each row; backward() reads x again.
  */
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -57,7 +58,9 @@ enum { LANES = 16 };
   }                                                                                              \
                                                                                                  \
   static REAL Gradient##NAME(REAL x, REAL dy, REAL gain, REAL s, REAL mean_uh) {                 \
-    const REAL sign = (REAL)((x > 0) - (x < 0));                                                 \
+    /* Too small for a normal number counts as 0: hosts may run with denormals as zeros. */      \
+    const REAL least = sizeof(REAL) == sizeof(float) ? (REAL)FLT_MIN : (REAL)DBL_MIN;            \
+    const REAL sign = (REAL)((x >= least) - (x <= -least));                                      \
     return s * (dy * gain - sign * mean_uh);                                                     \
   }                                                                                              \
                                                                                                  \

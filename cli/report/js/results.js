@@ -202,6 +202,11 @@ function pairedFigures(report, view) {
     const own = entries.filter((entry) => entry.metric === metric);
     const drawn = own.filter((entry) => format.isNumber(entry.mean));
     const against = report.groups[own[0].against]?.name ?? "the first";
+    const settings = (group) => JSON.stringify(report.groups[group]?.settings ?? {});
+    const alike = own.every((entry) => settings(entry.group) === settings(entry.against));
+    const pairs = alike
+      ? "Same seed, same data, same initial weights: each pair of runs differs in the model alone."
+      : "Same seed, same data: each pair of runs differs in what their names say.";
     const ends = drawn
       .flatMap((entry) => [entry.mean, entry.low, entry.high])
       .filter(format.isNumber);
@@ -264,9 +269,8 @@ function pairedFigures(report, view) {
     ]);
     return dom.figure(
       `Difference from ${against}: ${metric}`,
-      "Same seed, same data, same initial weights: each pair of runs differs in the model " +
-        "alone. Left of 0 is a " +
-        "lower loss. The bar is the 95 % confidence interval of the mean difference (Student’s t).",
+      `${pairs} Left of 0 is a lower loss. The bar is the 95 % confidence interval of the mean ` +
+        "difference (Student’s t).",
       drawn.length > 0
         ? holder
         : dom.el("p", { class: "empty" }, "No seed finished in both runs of a pair."),
