@@ -1,15 +1,10 @@
 #include "cli/compare/study_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -55,29 +50,11 @@ absl::StatusOr<StudyLock> StudyLock::Acquire(const std::string& directory) {
     return absl::InvalidArgumentError(
         absl::StrCat(directory, ": cannot make the directory: ", error.message()));
   }
-  // A lock file could be deleted; NFS alone, which locks only what is open for writing, needs one.
-  int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  int locked = fd < 0 ? -1 : flock(fd, LOCK_EX | LOCK_NB);
-  if (fd >= 0 && locked != 0 && (errno == EBADF || errno == EINVAL || errno == EISDIR)) {
-    close(fd);
-    fd = open((directory + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    locked = fd < 0 ? -1 : flock(fd, LOCK_EX | LOCK_NB);
-  }
-  if (fd < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(directory, ": cannot open: ", std::strerror(errno)));
-  }
-  if (locked != 0) {
-    close(fd);
-    return absl::AlreadyExistsError(absl::StrCat(
-        directory,
-        ": another plumb compare is at work here; wait for it, or choose another --out"));
-  }
-  return StudyLock(fd);
-}
-
-StudyLock::~StudyLock() {
-  if (fd_ >= 0) close(fd_);
+  absl::StatusOr<std::shared_ptr<void>> lock = LockDirectory(directory);
+  if (lock.ok()) return StudyLock(*std::move(lock));
+  if (!absl::IsAlreadyExists(lock.status())) return lock.status();
+  return absl::AlreadyExistsError(absl::StrCat(
+      directory, ": another plumb compare is at work here; wait for it, or choose another --out"));
 }
 
 absl::Status ClaimDirectory(const std::string& directory, const std::string& text) {

@@ -2,7 +2,9 @@
 #ifndef PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_
 #define PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,13 +16,12 @@ class StudyLock {
  public:
   // Makes the directory if need be. kAlreadyExists when another process holds the lock.
   static absl::StatusOr<StudyLock> Acquire(const std::string& directory);
-  ~StudyLock();
-  StudyLock(StudyLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  StudyLock(StudyLock&&) = default;
   StudyLock& operator=(StudyLock&&) = delete;
 
  private:
-  explicit StudyLock(int fd) : fd_(fd) {}
-  int fd_;
+  explicit StudyLock(std::shared_ptr<void> lock) : lock_(std::move(lock)) {}
+  std::shared_ptr<void> lock_;
 };
 
 // Writes `text` to `directory`/study.pbtxt, or finds it there. kInvalidArgument when the directory

@@ -1,6 +1,9 @@
 #include "plumb/file.h"
 
+#include <utility>
+
 #include "runtime/base/file.h"
+#include "runtime/base/status.h"
 
 namespace plumb {
 
@@ -14,5 +17,10 @@ absl::Status WriteFile(const std::string& path, absl::string_view content) {
 }
 
 bool IsSameOutput(const std::string& a, const std::string& b) { return IsSameFile(a, b); }
+
+absl::StatusOr<std::shared_ptr<void>> LockDirectory(const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Acquire(path));
+  return std::shared_ptr<void>(std::make_shared<DirectoryLock>(std::move(lock)));
+}
 
 }  // namespace plumb

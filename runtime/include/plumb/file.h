@@ -2,9 +2,11 @@
 #ifndef PLUMB_FILE_H_
 #define PLUMB_FILE_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace plumb {
@@ -20,6 +22,11 @@ absl::Status WriteFile(const std::string& path, absl::string_view content);
 // Whether both paths name one regular file, or would if it were made: writing one would lose the
 // other.
 bool IsSameOutput(const std::string& a, const std::string& b);
+
+// Keeps other processes that ask out of a directory for as long as the result lives, or the
+// process, however it ends. Errors: another process holds it (kAlreadyExists), no such directory
+// (kNotFound).
+absl::StatusOr<std::shared_ptr<void>> LockDirectory(const std::string& path);
 
 }  // namespace plumb
 
