@@ -4,6 +4,10 @@ option(PLUMB_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_UNITY "Compile the sources of a module together: a third of the time, from scratch" OFF)
 option(PLUMB_SANITIZE "Build with address and undefined-behaviour sanitizers" OFF)
+option(PLUMB_FUZZ "Build the fuzzers with libFuzzer (clang only), under those sanitizers" OFF)
+if(PLUMB_FUZZ)
+  set(PLUMB_SANITIZE ON)
+endif()
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
@@ -37,8 +41,16 @@ add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
 if(PLUMB_SANITIZE)
   # gcc's warning mistakes what the sanitizers insert for reads (of Abseil's inlined vectors, say).
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
-                      -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+                      -fno-omit-frame-pointer
+                      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=address,undefined)
+endif()
+if(PLUMB_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "PLUMB_FUZZ needs clang: cmake --preset fuzz")
+  endif()
+  # Coverage of everything; libFuzzer's main() only in the fuzzers.
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
 find_program(PLUMB_CCACHE ccache)

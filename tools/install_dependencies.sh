@@ -15,11 +15,13 @@ packages=(
   libdnnl-dev ocl-icd-opencl-dev libprotobuf-dev protobuf-compiler libabsl-dev libcli11-dev libhwy-dev
   nlohmann-json3-dev make pkg-config
 )
+test_packages=(ccache clang python3 libgtest-dev libgmock-dev libbenchmark-dev chromium)
 case $purpose in
   run) ;;
-  test) packages+=(ccache clang python3 libgtest-dev libgmock-dev libbenchmark-dev chromium) ;;
+  test) packages+=("${test_packages[@]}") ;;
+  fuzz) packages+=("${test_packages[@]}" libclang-rt-dev libomp-dev) ;;
   *)
-    echo "usage: install_dependencies.sh [run|test]" >&2
+    echo "usage: install_dependencies.sh [run|test|fuzz]" >&2
     exit 2
     ;;
 esac
@@ -27,7 +29,7 @@ esac
 # The browser tests' one package; without it they are skipped and say so.
 install_playwright() {
   local directory
-  [ "$purpose" = test ] || return 0
+  [ "$purpose" != run ] || return 0
   directory=$(dirname "${BASH_SOURCE[0]}")/../tests/report
   command -v npm > /dev/null && command -v node > /dev/null || return 0
   [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] || return 0

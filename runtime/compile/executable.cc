@@ -109,6 +109,7 @@ void Executable::NameBindings() {
 void Executable::BindWorkspace(void* workspace) {
   PLUMB_CHECK(IsAligned(workspace), "the workspace is not aligned to 64 bytes");
   workspace_ = static_cast<std::byte*>(workspace);
+  if (workspace_ == nullptr) return;  // taken back: Run refuses until there is another
   for (size_t id = 0; id < graph_.values.size(); ++id) {
     if (plan_.places[id].kind != Place::Kind::kArena) continue;
     for (const int32_t use : uses_[id]) operands_[Index(use)] = DataOf(static_cast<ValueId>(id));

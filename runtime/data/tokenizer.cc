@@ -19,16 +19,17 @@ Tokenizer::Tokenizer(Kind kind, std::vector<uint32_t> characters, bool has_begin
 
 absl::StatusOr<Tokenizer> Tokenizer::Characters(absl::Span<const absl::string_view> texts,
                                                 bool with_begin_end) {
-  std::vector<bool> seen(kMaxCodePoint + 1, false);
+  std::vector<bool> seen;  // up to the largest
   for (absl::string_view text : texts) {
     for (size_t offset = 0; offset < text.size();) {
       const absl::optional<uint32_t> code_point = NextCodePoint(text, &offset);
       if (!code_point) return CheckUtf8(text);
+      if (*code_point >= seen.size()) seen.resize(*code_point + 1);
       seen[*code_point] = true;
     }
   }
   std::vector<uint32_t> characters;
-  for (uint32_t c = 0; c <= kMaxCodePoint; ++c) {
+  for (uint32_t c = 0; c < seen.size(); ++c) {
     if (seen[c]) characters.push_back(c);
   }
   if (characters.empty()) {

@@ -5,9 +5,11 @@
 #include "runtime/kernels/gemv/gemv.h"
 
 #if defined(__x86_64__)
+#if !defined(__clang__)
 // gcc 12's own header leaves registers undefined on purpose, and warns of it where it is inlined.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
 
 #include <algorithm>
@@ -15,8 +17,13 @@
 #include "runtime/base/bf16.h"
 #include "runtime/kernels/gemv/gemv_streams.h"
 
+#if defined(__clang__)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16"))), apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
+#endif
 
 namespace plumb {
 namespace {
@@ -120,7 +127,11 @@ GemvFn FastBf16Gemv() { return &MultiplyStreams<Tiles>; }
 
 }  // namespace plumb
 
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
+#endif
 
 #else
 

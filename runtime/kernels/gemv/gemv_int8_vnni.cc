@@ -4,17 +4,24 @@
 #include "runtime/kernels/gemv/gemv_int8.h"
 
 #if defined(__x86_64__)
+#if !defined(__clang__)
 // gcc 12's own header leaves registers undefined on purpose, and warns of it where it is inlined.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
 
 #include <cstring>
 
 #include "runtime/kernels/gemv/gemv_int8_blocks.h"
 
+#if defined(__clang__)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"))), apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
+#endif
 
 namespace plumb {
 namespace {
@@ -80,7 +87,11 @@ Int8GemvFn VnniInt8Gemv() { return &MultiplyInt8Blocks<VnniBlock>; }
 
 }  // namespace plumb
 
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
+#endif
 
 #else
 

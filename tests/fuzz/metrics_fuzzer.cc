@@ -1,0 +1,39 @@
+// Metrics and probes of a run: what is damaged is set aside, what stays reads, and cutting back
+// twice changes nothing more.
+#include "runtime/base/check.h"
+#include "runtime/base/file.h"
+#include "runtime/session/metrics.h"
+#include "runtime/session/probe_log.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/scratch.h"
+
+namespace plumb {
+namespace {
+
+PLUMB_FUZZER(metrics) {
+  static const FuzzScratch* const scratch = new FuzzScratch("metrics");
+  FuzzBytes bytes(data, size < 2 ? size : 2);
+  const int64_t last_step = bytes.Below(20);
+  const absl::string_view content = size < 2 ? "" : AsText(data + 2, size - 2);
+  scratch->Clear();
+  const std::string path = scratch->Write("metrics.jsonl", content);
+  const auto before = ReadMetrics(path);
+  const auto truncated = TruncateMetrics(path, last_step);
+  PLUMB_CHECK(truncated.ok(), "metrics cannot be cut back");
+  const auto after = ReadMetrics(path);
+  PLUMB_CHECK(after.ok(), "metrics that were cut back do not read");
+  for (const StepMetrics& line : *after) {
+    PLUMB_CHECK(line.step <= last_step, "a step that was to go");
+  }
+  if (before.ok()) PLUMB_CHECK(truncated->empty(), "a warning about metrics that read");
+  const auto twice = TruncateMetrics(path, last_step);
+  PLUMB_CHECK(twice.ok() && twice->empty(), "metrics are damaged again");
+  PLUMB_CHECK(MetricsWriter::Open(path).ok(), "metrics do not go on");
+
+  const std::string probes = scratch->Write("probes.jsonl", content);
+  PLUMB_CHECK(TruncateProbes(probes, last_step).ok(), "probes cannot be cut back");
+  PLUMB_CHECK(ProbeWriter::Open(probes).ok(), "probes do not go on");
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,66 @@
+// A model's text, to its graph, to one pass of a training step; and what is said of it before.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "plumb/model.h"
+#include "runtime/base/check.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace plumb {
+namespace {
+
+// Larger models are described, not run: a search needs many runs.
+constexpr int64_t kMostParameters = 20000;
+constexpr int64_t kMostLayers = 64;
+
+bool IsSmall(const ModelDescription& model) {
+  int64_t work = model.parameters;
+  for (const auto& [name, value] : model.dims) {
+    if (name == "n_layer" && value > kMostLayers) return false;
+    if (name == "context_length") work += value;
+  }
+  return work <= kMostParameters;
+}
+
+void RunOneStep(Model* model, int64_t vocab_size, int64_t context_length) {
+  const int64_t seq = std::min<int64_t>(context_length, 3);
+  std::vector<std::vector<int32_t>> tokens(2, std::vector<int32_t>(static_cast<size_t>(seq)));
+  for (size_t row = 0; row < tokens.size(); ++row) {
+    for (size_t t = 0; t < tokens[row].size(); ++t) {
+      tokens[row][t] = static_cast<int32_t>((row * 7 + t * 3) % static_cast<size_t>(vocab_size));
+    }
+  }
+  if (!model->Init(1).ok()) return;
+  const absl::StatusOr<Model::Outputs> outputs = model->Run(tokens);
+  if (!outputs.ok()) return;
+  PLUMB_CHECK(outputs->logits.size() == static_cast<size_t>(2 * seq * vocab_size),
+              "logits of another shape");
+}
+
+PLUMB_FUZZER(model) {
+  const absl::StatusOr<Spec> spec = Spec::FromText(std::string(AsText(data, size)), "fuzz.pbtxt");
+  if (!spec.ok()) return;
+  const std::string text = spec->ToText();
+  const absl::StatusOr<Spec> again = Spec::FromText(text, "again.pbtxt");
+  PLUMB_CHECK(again.ok() && again->ToText() == text, "a description does not read itself");
+  const absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(FuzzRuntime(), *spec);
+  FuzzRuntime()->TakeWarnings();
+  if (!model.ok()) {
+    PLUMB_CHECK(!model.status().message().empty(), "an error without words");
+    return;
+  }
+  const absl::StatusOr<ModelDescription> description = (*model)->Describe();
+  if (!description.ok() || !IsSmall(*description)) return;
+  int64_t vocab_size = 0, context_length = 0;
+  for (const auto& [name, value] : description->dims) {
+    if (name == "vocab_size") vocab_size = value;
+    if (name == "context_length") context_length = value;
+  }
+  if (vocab_size > 0 && context_length > 0) {
+    RunOneStep(model->get(), vocab_size, context_length);
+  }
+}
+
+}  // namespace
+}  // namespace plumb

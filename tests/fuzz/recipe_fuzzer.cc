@@ -1,0 +1,25 @@
+// Recipes and studies: what parses, prints to what parses to the same.
+#include "runtime/base/check.h"
+#include "runtime/spec/study_spec.h"
+#include "runtime/spec/train_spec.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace plumb {
+namespace {
+
+PLUMB_FUZZER(recipe) {
+  const absl::string_view text = AsText(data, size);
+  if (const auto recipe = ParseTrainSpec(text, "train.pbtxt", {}); recipe.ok()) {
+    const std::string printed = recipe->ToText();
+    const auto again = ParseTrainSpec(printed, "again.pbtxt", {});
+    PLUMB_CHECK(again.ok() && again->ToText() == printed, "a recipe does not read itself");
+  }
+  if (const auto study = ParseStudySpec(text, "study.pbtxt"); study.ok()) {
+    const std::string printed = study->ToText();
+    const auto again = ParseStudySpec(printed, "again.pbtxt");
+    PLUMB_CHECK(again.ok() && again->ToText() == printed, "a study does not read itself");
+  }
+}
+
+}  // namespace
+}  // namespace plumb

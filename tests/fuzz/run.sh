@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Builds the fuzzers (clang, address and undefined-behaviour sanitizers) and runs each:
+#
+#   tests/fuzz/run.sh                        ten seconds each
+#   tests/fuzz/run.sh --seconds 3600         an hour each
+#   tests/fuzz/run.sh --seconds 600 model    of one target
+#   tests/fuzz/run.sh --merge                what was found to reach new code goes into the corpus
+#
+# Two run at a time, or as many as there are processors. What breaks a promise is left in
+# build/fuzz/findings, with the command that repeats it; inputs that reach new code in build/fuzz/corpus.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+seconds=10
+merge=
+targets=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --seconds)
+      seconds=${2:?--seconds N}
+      shift
+      ;;
+    --merge) merge=yes ;;
+    -*)
+      echo "usage: run.sh [--seconds N] [--merge] [TARGET...]" >&2
+      exit 2
+      ;;
+    *) targets+=("$1") ;;
+  esac
+  shift
+done
+if [ ${#targets[@]} = 0 ]; then
+  for file in tests/fuzz/*_fuzzer.cc; do targets+=("$(basename "$file" _fuzzer.cc)"); done
+fi
+
+tools/install_dependencies.sh fuzz
+cmake --preset fuzz > /dev/null
+cmake --build build/fuzz --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" --target "${targets[@]/#/fuzz_}"
+
+# Each model and text of the tree is a seed of the targets that read such texts.
+seeds() {
+  case $1 in
+    model) echo tests/fuzz/corpus/model build/fuzz/seeds/model ;;
+    recipe) echo tests/fuzz/corpus/recipe build/fuzz/seeds/recipe ;;
+    *) echo "tests/fuzz/corpus/$1" ;;
+  esac
+}
+rm -rf build/fuzz/seeds
+mkdir -p build/fuzz/seeds/model build/fuzz/seeds/recipe build/fuzz/findings
+for file in tests/golden/*/model.pbtxt examples/*/*.pbtxt; do
+  case $file in
+    */train.pbtxt | */study.pbtxt) kind=recipe ;;
+    *) kind=model ;;
+  esac
+  cp "$file" "build/fuzz/seeds/$kind/$(dirname "$file" | tr / -)-$(basename "$file")"
+done
+
+if [ -n "$merge" ]; then
+  for target in "${targets[@]}"; do
+    mkdir -p "build/fuzz/merged/$target"
+    # shellcheck disable=SC2046  # folders without spaces
+    build/fuzz/fuzz/"fuzz_$target" -merge=1 -max_len=2048 "build/fuzz/merged/$target" \
+      $(seeds "$target") "build/fuzz/corpus/$target" > "build/fuzz/$target.log" 2>&1
+    rm -rf "tests/fuzz/corpus/$target"
+    mv "build/fuzz/merged/$target" "tests/fuzz/corpus/$target"
+    echo "$target: $(ls "tests/fuzz/corpus/$target" | wc -l) inputs"
+  done
+  exit
+fi
+
+run_one() {
+  local target=$1 log=build/fuzz/$1.log dict=()
+  case $target in model | recipe | formula) dict=(-dict=tests/fuzz/text.dict) ;; esac
+  mkdir -p "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target"
+  local status=0
+  # shellcheck disable=SC2046
+  build/fuzz/fuzz/"fuzz_$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 \
+    -print_final_stats=1 "${dict[@]}" -artifact_prefix="build/fuzz/findings/$target-" \
+    "build/fuzz/corpus/$target" $(seeds "$target") > "$log" 2>&1 || status=$?
+  local runs
+  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  if [ $status != 0 ]; then
+    grep -E 'ERROR|runtime error|check failed|Test unit written' "$log" | head -5
+    echo "$target: FAILED after ${runs:-some} runs: $log"
+    return 255  # no further target
+  fi
+  echo "$target: $runs runs in $seconds s, nothing found"
+}
+export -f run_one seeds
+export seconds
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_one {}'

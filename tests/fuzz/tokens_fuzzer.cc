@@ -1,0 +1,16 @@
+// Token ids as JSON, of `plumb eval --tokens`.
+#include "cli/eval_tokens.h"
+#include "runtime/base/check.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace plumb {
+namespace {
+
+PLUMB_FUZZER(tokens) {
+  const MemoryFile memory(AsText(data, size));
+  const auto tokens = cli::ReadTokens(memory.path());
+  PLUMB_CHECK(tokens.ok() || !tokens.status().message().empty(), "an error without words");
+}
+
+}  // namespace
+}  // namespace plumb
