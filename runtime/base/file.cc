@@ -18,6 +18,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -25,10 +26,12 @@ namespace {
 
 constexpr absl::string_view kTemporary = ".tmp.";  // and the number of the process
 
+bool IsAbsent(int error) { return error == ENOENT || error == ENOTDIR; }
+
 absl::Status FromErrno(absl::string_view path, absl::string_view what) {
   const int error = errno;
   const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
-  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(message);
+  if (IsAbsent(error)) return absl::NotFoundError(message);
   if (error == EACCES || error == EPERM || error == EROFS) {
     return absl::PermissionDeniedError(message);
   }
@@ -40,7 +43,7 @@ class FileDescriptor {
  public:
   explicit FileDescriptor(int fd) : fd_(fd) {}
   ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
+    if (fd_ >= 0) Files().Close(fd_);
   }
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
@@ -52,7 +55,7 @@ class FileDescriptor {
 
 absl::Status WriteAll(int fd, absl::string_view content, const std::string& path) {
   while (!content.empty()) {
-    const ssize_t written = write(fd, content.data(), content.size());
+    const ssize_t written = Files().Write(fd, content.data(), content.size());
     if (written < 0) {
       if (errno == EINTR) continue;
       return FromErrno(path, "cannot write");
@@ -83,7 +86,7 @@ absl::StatusOr<Target> FollowLinks(const std::string& path) {
   Target target;
   target.path = path;
   for (int links = 0; links <= kMostLinks; ++links) {
-    if (lstat(target.path.c_str(), &target.info) != 0) {
+    if (Files().LinkStat(target.path.c_str(), &target.info) != 0) {
       if (errno == ENOENT) return target;
       return FromErrno(path, "cannot create");
     }
@@ -111,15 +114,16 @@ absl::StatusOr<Target> FollowLinks(const std::string& path) {
 // A new file `temporary` with the mode, and if possible the owner, of what it is to replace.
 int CreateTemporary(const std::string& temporary, const Target& target) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;  // never through a link
-  int fd = open(temporary.c_str(), kFlags, 0666);
+  int fd = Files().Open(temporary.c_str(), kFlags, 0666);
   if (fd < 0 && errno == EEXIST &&
-      unlink(temporary.c_str()) == 0) {  // of a process that was killed
-    fd = open(temporary.c_str(), kFlags, 0666);
+      Files().Unlink(temporary.c_str()) == 0) {  // of a process that was killed
+    fd = Files().Open(temporary.c_str(), kFlags, 0666);
   }
   if (fd < 0 || !target.exists) return fd;
   // Root alone gives files away. What cannot be kept is no reason to lose the content.
-  [[maybe_unused]] const int owned = fchown(fd, target.info.st_uid, target.info.st_gid);
-  [[maybe_unused]] const int moded = fchmod(fd, target.info.st_mode & 07777);
+  [[maybe_unused]] const int owned =
+      Files().ChangeOwner(fd, target.info.st_uid, target.info.st_gid);
+  [[maybe_unused]] const int moded = Files().ChangeMode(fd, target.info.st_mode & 07777);
   return fd;
 }
 
@@ -135,14 +139,14 @@ absl::Status WriteAndSync(const std::string& temporary, const Target& target,
   FileDescriptor file(CreateTemporary(temporary, target));
   if (file.get() < 0) return FromErrno(path, "cannot create");
   PLUMB_RETURN_IF_ERROR(WritePieces(file.get(), produce, path));
-  if (fsync(file.get()) != 0) return FromErrno(path, "cannot sync");
+  if (Files().Sync(file.get()) != 0) return FromErrno(path, "cannot sync");
   return absl::OkStatus();
 }
 
 absl::Status WriteThrough(const Target& target,
                           absl::FunctionRef<absl::Status(PieceSink sink)> produce,
                           const std::string& path) {
-  FileDescriptor file(open(target.path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  FileDescriptor file(Files().Open(target.path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC, 0));
   if (file.get() < 0) return FromErrno(path, "cannot open");
   return WritePieces(file.get(), produce, path);
 }
@@ -156,13 +160,13 @@ int64_t MaxDataBytes() {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
-  if (IsDirectory(path)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, not a file"));
-  }
-  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC, 0));
   if (file.get() < 0) return FromErrno(path, "cannot open");
   struct stat info;
-  if (fstat(file.get(), &info) != 0) return FromErrno(path, "cannot stat");
+  if (Files().FileStat(file.get(), &info) != 0) return FromErrno(path, "cannot stat");
+  if (S_ISDIR(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, not a file"));
+  }
   constexpr int64_t kMaxDeviceBytes = 1 << 20;
   if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode))
     max_bytes = std::min(max_bytes, kMaxDeviceBytes);
@@ -173,7 +177,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
   try {
     char buffer[1 << 16];
     for (;;) {
-      const ssize_t n = read(file.get(), buffer, sizeof(buffer));
+      const ssize_t n = Files().Read(file.get(), buffer, sizeof(buffer));
       if (n < 0) {
         if (errno == EINTR) continue;
         return FromErrno(path, "cannot read");
@@ -194,11 +198,11 @@ absl::Status WriteFileAtomically(const std::string& path,
   if (!target.replaces) return WriteThrough(target, produce, path);
   const std::string temporary = absl::StrCat(target.path, kTemporary, getpid());
   absl::Status status = WriteAndSync(temporary, target, produce, path);
-  if (status.ok() && std::rename(temporary.c_str(), target.path.c_str()) != 0) {
+  if (status.ok() && Files().Rename(temporary.c_str(), target.path.c_str()) != 0) {
     status = FromErrno(path, "cannot replace");
   }
   if (!status.ok()) {
-    unlink(temporary.c_str());
+    Files().Unlink(temporary.c_str());
     return status;
   }
   return SyncDirectory(DirectoryOf(target.path));
@@ -226,45 +230,55 @@ absl::Status RemoveTemporaries(const std::string& directory,
     const std::string process = name.substr(at + kTemporary.size());
     if (process.empty() || process.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string path = JoinPath(directory, name);
-    if (unlink(path.c_str()) != 0 && errno != ENOENT) return FromErrno(path, "cannot remove");
+    if (Files().Unlink(path.c_str()) != 0 && errno != ENOENT)
+      return FromErrno(path, "cannot remove");
   }
   return absl::OkStatus();
 }
 
 absl::Status MakeDirectories(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) {
-    return absl::UnavailableError(
-        absl::StrCat(path, ": cannot create the directory: ", error.message()));
-  }
-  return absl::OkStatus();
+  if (IsDirectory(path)) return absl::OkStatus();
+  const std::string above = DirectoryOf(path);
+  if (above != path && above != ".") PLUMB_RETURN_IF_ERROR(MakeDirectories(above));
+  if (Files().MakeDirectory(path.c_str()) == 0) return absl::OkStatus();
+  if (errno == EEXIST && IsDirectory(path)) return absl::OkStatus();  // by another process, just now
+  return FromErrno(path, "cannot create the directory");
 }
 
 absl::Status SyncDirectory(const std::string& path) {
-  FileDescriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  FileDescriptor directory(Files().Open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
   if (directory.get() < 0) return FromErrno(path, "cannot open the directory");
   // Some file systems cannot sync a directory and say EINVAL; their renames are as safe as they
   // get.
-  if (fsync(directory.get()) != 0 && errno != EINVAL) return FromErrno(path, "cannot sync");
+  if (Files().Sync(directory.get()) != 0 && errno != EINVAL) return FromErrno(path, "cannot sync");
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
-  std::error_code error;
   std::vector<std::string> names;
-  std::filesystem::directory_iterator it(path, error), end;
-  for (; !error && it != end; it.increment(error)) names.push_back(it->path().filename().string());
-  if (error) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot list: ", error.message()));
-  }
+  if (Files().List(path.c_str(), &names) != 0) return FromErrno(path, "cannot list");
   std::sort(names.begin(), names.end());  // readdir's order is arbitrary
   return names;
 }
 
+absl::Status RemoveTree(const std::string& path) {
+  struct stat info;
+  if (Files().LinkStat(path.c_str(), &info) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : FromErrno(path, "cannot delete");
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    if (Files().Unlink(path.c_str()) != 0) return FromErrno(path, "cannot delete");
+    return absl::OkStatus();
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
+  for (const std::string& name : names) PLUMB_RETURN_IF_ERROR(RemoveTree(JoinPath(path, name)));
+  if (Files().RemoveDirectory(path.c_str()) != 0) return FromErrno(path, "cannot delete");
+  return absl::OkStatus();
+}
+
 bool IsSameFile(const std::string& a, const std::string& b) {
   struct stat info_a, info_b;
-  if (stat(a.c_str(), &info_a) == 0 && stat(b.c_str(), &info_b) == 0) {
+  if (Files().Stat(a.c_str(), &info_a) == 0 && Files().Stat(b.c_str(), &info_b) == 0) {
     return S_ISREG(info_a.st_mode) && info_a.st_dev == info_b.st_dev &&
            info_a.st_ino == info_b.st_ino;
   }
@@ -275,13 +289,14 @@ bool IsSameFile(const std::string& a, const std::string& b) {
 }
 
 bool IsDirectory(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error);
+  struct stat info;
+  if (Files().Stat(path.c_str(), &info) != 0) return !IsAbsent(errno);
+  return S_ISDIR(info.st_mode);
 }
 
 bool FileExists(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error);
+  struct stat info;
+  return Files().Stat(path.c_str(), &info) == 0 || !IsAbsent(errno);
 }
 
 std::string JoinPath(absl::string_view directory, absl::string_view name) {
@@ -298,15 +313,15 @@ std::string DirectoryOf(absl::string_view path) {
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC, 0));
   if (file.get() < 0) return FromErrno(path, "cannot open");
   struct stat info;
-  if (fstat(file.get(), &info) != 0) return FromErrno(path, "cannot stat");
+  if (Files().FileStat(file.get(), &info) != 0) return FromErrno(path, "cannot stat");
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
   }
   if (info.st_size == 0) return MappedFile(nullptr, 0);
-  void* p = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file.get(), 0);
+  void* p = Files().Map(file.get(), static_cast<size_t>(info.st_size));
   if (p == MAP_FAILED) return FromErrno(path, "cannot map");
   return MappedFile(static_cast<const char*>(p), static_cast<size_t>(info.st_size));
 }
@@ -325,16 +340,16 @@ MappedFile::~MappedFile() {
 }
 
 absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& path) {
-  const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int directory = Files().Open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (directory < 0) return FromErrno(path, "cannot open the directory");
   DirectoryLock lock(directory, -1);  // closes on every way out
-  int locked = flock(directory, LOCK_EX | LOCK_NB);
+  int locked = Files().Lock(directory);
   if (locked != 0 && (errno == EBADF || errno == EINVAL || errno == EISDIR)) {
     // NFS locks only what is open for writing.
     const std::string file = JoinPath(path, ".lock");
-    lock.file_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    lock.file_ = Files().Open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock.file_ < 0) return FromErrno(file, "cannot create");
-    locked = flock(lock.file_, LOCK_EX | LOCK_NB);
+    locked = Files().Lock(lock.file_);
   }
   if (locked == 0) return lock;
   if (errno != EWOULDBLOCK) return FromErrno(path, "cannot lock");
@@ -351,13 +366,13 @@ DirectoryLock& DirectoryLock::operator=(DirectoryLock&& other) noexcept {
 }
 
 DirectoryLock::~DirectoryLock() {  // closing gives the lock back
-  if (file_ >= 0) close(file_);
-  if (directory_ >= 0) close(directory_);
+  if (file_ >= 0) Files().Close(file_);
+  if (directory_ >= 0) Files().Close(directory_);
 }
 
 bool DirectoryLock::Holds(const std::string& path) const {
   struct stat locked, there;
-  return fstat(directory_, &locked) == 0 && stat(path.c_str(), &there) == 0 &&
+  return Files().FileStat(directory_, &locked) == 0 && Files().Stat(path.c_str(), &there) == 0 &&
          locked.st_dev == there.st_dev && locked.st_ino == there.st_ino;
 }
 

@@ -52,9 +52,14 @@ absl::Status SyncDirectory(const std::string& path);
 // Names in `path`, sorted, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 
+// rm -rf; what is not there is gone already. Links are removed, not followed.
+absl::Status RemoveTree(const std::string& path);
+
 // Whether both paths name one regular file, or would if it were made. Devices and pipes take any
 // number of outputs.
 bool IsSameFile(const std::string& a, const std::string& b);
+// False where it is certain. Where the system does not say, for want of permission or for an error
+// of the disk, what opens the path says so: "no" would be taken for leave to begin anew.
 bool IsDirectory(const std::string& path);
 bool FileExists(const std::string& path);
 std::string JoinPath(absl::string_view directory, absl::string_view name);

@@ -1,7 +1,6 @@
 #include "runtime/io/event_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/io/crc32c.h"
 #include "runtime/io/file_error.h"
@@ -187,7 +187,8 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& directory,
   PLUMB_ASSIGN_OR_RETURN(const std::string name,
                          NextName(directory, options.clock(), options.host));
   const std::string path = JoinPath(directory, name);
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  const int fd =
+      Files().Open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(path, "cannot make");
   EventFile file(path, fd, options);  // closes fd on every way out
   const auto add = [&file](int64_t step, int what, absl::string_view bytes) {
@@ -237,7 +238,7 @@ EventFile& EventFile::operator=(EventFile&& other) noexcept {
 EventFile::~EventFile() {
   if (fd_ < 0) return;
   Flush().IgnoreError();  // there is nobody to tell; whoever wants to know has called Sync
-  close(fd_);
+  Files().Close(fd_);
 }
 
 absl::Status EventFile::MakeRoom(size_t size) {
@@ -325,7 +326,7 @@ absl::Status EventFile::Flush() {
   size_t done = 0;
   absl::Status status;
   while (done < used_) {
-    const ssize_t written = write(fd_, buffer_.data() + done, used_ - done);
+    const ssize_t written = Files().Write(fd_, buffer_.data() + done, used_ - done);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       status = FileError(path_, "cannot write");
@@ -341,7 +342,7 @@ absl::Status EventFile::Flush() {
 
 absl::Status EventFile::Sync() {
   PLUMB_RETURN_IF_ERROR(Flush());
-  return fsync(fd_) == 0 ? absl::OkStatus() : FileError(path_, "cannot sync");
+  return Files().Sync(fd_) == 0 ? absl::OkStatus() : FileError(path_, "cannot sync");
 }
 
 absl::StatusOr<bool> HasEventFile(const std::string& directory) {

@@ -2,10 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/io/file_error.h"
 
@@ -26,7 +26,8 @@ absl::Status VisitLine(absl::string_view* rest,
 // Writes the content of `path` beside it, over nothing that is there; its new name.
 absl::StatusOr<std::string> SetAside(const std::string& path, const std::string& content) {
   std::string aside = absl::StrCat(path, ".damaged");
-  for (int i = 2; FileExists(aside); ++i) aside = absl::StrCat(path, ".damaged-", i);
+  constexpr int kMost = 1000;
+  for (int i = 2; i <= kMost && FileExists(aside); ++i) aside = absl::StrCat(path, ".damaged-", i);
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(aside, content));
   return aside;
 }
@@ -34,14 +35,14 @@ absl::StatusOr<std::string> SetAside(const std::string& path, const std::string&
 }  // namespace
 
 absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = Files().Open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(path, "cannot open");
   JsonLinesWriter writer(path, fd, 0);  // closes fd on every way out
   struct stat info;
-  if (fstat(fd, &info) != 0) return FileError(path, "cannot stat");
+  if (Files().FileStat(fd, &info) != 0) return FileError(path, "cannot stat");
   writer.size_ = info.st_size;
   char last = '\n';
-  if (info.st_size > 0 && pread(fd, &last, 1, info.st_size - 1) != 1) {
+  if (info.st_size > 0 && Files().ReadAt(fd, &last, 1, info.st_size - 1) != 1) {
     return FileError(path, "cannot read");
   }
   if (last != '\n') {
@@ -62,17 +63,17 @@ JsonLinesWriter& JsonLinesWriter::operator=(JsonLinesWriter&& other) noexcept {
 }
 
 JsonLinesWriter::~JsonLinesWriter() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ >= 0) Files().Close(fd_);
 }
 
 absl::Status JsonLinesWriter::Append(absl::string_view line) {
   for (size_t done = 0; done < line.size();) {
-    const ssize_t written = write(fd_, line.data() + done, line.size() - done);
+    const ssize_t written = Files().Write(fd_, line.data() + done, line.size() - done);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const absl::Status status = FileError(path_, "cannot write");
       // Take back the half line; should that fail too, resuming drops it.
-      if (done > 0 && ftruncate(fd_, size_) != 0) return status;
+      if (done > 0 && Files().Truncate(fd_, size_) != 0) return status;
       return status;
     }
     done += static_cast<size_t>(written);
@@ -82,7 +83,7 @@ absl::Status JsonLinesWriter::Append(absl::string_view line) {
 }
 
 absl::Status JsonLinesWriter::Sync() {
-  return fsync(fd_) == 0 ? absl::OkStatus() : FileError(path_, "cannot sync");
+  return Files().Sync(fd_) == 0 ? absl::OkStatus() : FileError(path_, "cannot sync");
 }
 
 absl::Status ForEachJsonLine(const std::string& path, absl::string_view content,

@@ -1,17 +1,13 @@
 // WriteCheckpoint; the protocol is specified in checkpoint.h.
-#include <fcntl.h>
-#include <stdio.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/io/hash.h"
 #include "runtime/session/checkpoint.h"
@@ -21,16 +17,9 @@ namespace plumb {
 namespace {
 
 absl::Status Rename(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  if (Files().Rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat(from, ": cannot rename to ", to, ": ", std::strerror(errno)));
-}
-
-absl::Status RemoveTree(const std::string& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(path, ": cannot delete: ", error.message()));
 }
 
 absl::Status RemoveLeftovers(const std::string& checkpoints) {
@@ -80,8 +69,10 @@ absl::Status WriteFiles(const std::string& directory, const CheckpointContents& 
 // so that there is no moment without one, and is a leftover then.
 absl::Status Publish(const std::string& temporary, const std::string& directory) {
   if (!FileExists(directory)) return Rename(temporary, directory);
-  if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, directory.c_str(), RENAME_EXCHANGE) == 0) {
-    return absl::OkStatus();
+  if (Files().Exchange(temporary.c_str(), directory.c_str()) == 0) return absl::OkStatus();
+  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
+    return absl::UnavailableError(
+        absl::StrCat(temporary, ": cannot take the name of an older one: ", std::strerror(errno)));
   }
   // A file system that cannot exchange.
   PLUMB_RETURN_IF_ERROR(Rename(directory, absl::StrCat(temporary, "-old")));

@@ -1,0 +1,77 @@
+#include "runtime/base/file_system.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+namespace plumb {
+namespace {
+
+FileSystem* SystemFiles() {
+  static FileSystem* const files = new FileSystem;
+  return files;
+}
+
+std::atomic<FileSystem*>& Current() {
+  static std::atomic<FileSystem*> current{SystemFiles()};
+  return current;
+}
+
+}  // namespace
+
+int FileSystem::Open(const char* path, int flags, mode_t mode) { return open(path, flags, mode); }
+int FileSystem::Close(int fd) { return close(fd); }
+ssize_t FileSystem::Read(int fd, void* buffer, size_t n) { return read(fd, buffer, n); }
+ssize_t FileSystem::ReadAt(int fd, void* buffer, size_t n, off_t offset) {
+  return pread(fd, buffer, n, offset);
+}
+ssize_t FileSystem::Write(int fd, const void* data, size_t n) { return write(fd, data, n); }
+int FileSystem::Sync(int fd) { return fsync(fd); }
+int FileSystem::Truncate(int fd, off_t size) { return ftruncate(fd, size); }
+int FileSystem::ChangeOwner(int fd, uid_t owner, gid_t group) { return fchown(fd, owner, group); }
+int FileSystem::ChangeMode(int fd, mode_t mode) { return fchmod(fd, mode); }
+int FileSystem::Lock(int fd) { return flock(fd, LOCK_EX | LOCK_NB); }
+void* FileSystem::Map(int fd, size_t size) {
+  return mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+}
+int FileSystem::Stat(const char* path, struct stat* info) { return stat(path, info); }
+int FileSystem::LinkStat(const char* path, struct stat* info) { return lstat(path, info); }
+int FileSystem::FileStat(int fd, struct stat* info) { return fstat(fd, info); }
+int FileSystem::Rename(const char* from, const char* to) { return rename(from, to); }
+int FileSystem::Exchange(const char* a, const char* b) {
+  return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+}
+int FileSystem::Unlink(const char* path) { return unlink(path); }
+int FileSystem::MakeDirectory(const char* path) { return mkdir(path, 0777); }
+int FileSystem::RemoveDirectory(const char* path) { return rmdir(path); }
+
+int FileSystem::List(const char* path, std::vector<std::string>* names) {
+  DIR* const directory = opendir(path);
+  if (directory == nullptr) return -1;
+  names->clear();
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = readdir(directory);
+    if (entry == nullptr) break;
+    const char* const name = entry->d_name;
+    if (std::strcmp(name, ".") != 0 && std::strcmp(name, "..") != 0) names->push_back(name);
+  }
+  const int error = errno;
+  closedir(directory);
+  errno = error;
+  return error == 0 ? 0 : -1;
+}
+
+FileSystem& Files() { return *Current().load(std::memory_order_acquire); }
+
+ScopedFileSystem::ScopedFileSystem(FileSystem* files) : before_(Current().exchange(files)) {}
+ScopedFileSystem::~ScopedFileSystem() { Current().store(before_); }
+
+}  // namespace plumb

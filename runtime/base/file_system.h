@@ -1,0 +1,64 @@
+// The system calls on files, all of which plumb makes through here, so that a test can put a file
+// system between that fails, writes less than it was given, or dies.
+#ifndef PLUMB_RUNTIME_BASE_FILE_SYSTEM_H_
+#define PLUMB_RUNTIME_BASE_FILE_SYSTEM_H_
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace plumb {
+
+// Each function is the system call of its name: on failure it returns -1 (Map: MAP_FAILED) and sets
+// errno. Thread-safe.
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  virtual int Open(const char* path, int flags, mode_t mode);
+  virtual int Close(int fd);
+  virtual ssize_t Read(int fd, void* buffer, size_t n);
+  virtual ssize_t ReadAt(int fd, void* buffer, size_t n, off_t offset);
+  virtual ssize_t Write(int fd, const void* data, size_t n);
+  virtual int Sync(int fd);
+  virtual int Truncate(int fd, off_t size);
+  virtual int ChangeOwner(int fd, uid_t owner, gid_t group);
+  virtual int ChangeMode(int fd, mode_t mode);
+  virtual int Lock(int fd);                // exclusive, without waiting
+  virtual void* Map(int fd, size_t size);  // for reading
+
+  virtual int Stat(const char* path, struct stat* info);
+  virtual int LinkStat(const char* path, struct stat* info);  // of a link itself
+  virtual int FileStat(int fd, struct stat* info);
+
+  virtual int Rename(const char* from, const char* to);
+  virtual int Exchange(const char* a, const char* b);  // the names of two
+  virtual int Unlink(const char* path);
+  virtual int MakeDirectory(const char* path);
+  virtual int RemoveDirectory(const char* path);
+  // The names in a directory but "." and "..", in any order.
+  virtual int List(const char* path, std::vector<std::string>* names);
+};
+
+// The one in use: the system's own, unless a test has set another.
+FileSystem& Files();
+
+// Sets the file system of the process, for a test, until it is destroyed. No other thread may use
+// files at either moment.
+class ScopedFileSystem {
+ public:
+  explicit ScopedFileSystem(FileSystem* files);
+  ~ScopedFileSystem();
+  ScopedFileSystem(const ScopedFileSystem&) = delete;
+  ScopedFileSystem& operator=(const ScopedFileSystem&) = delete;
+
+ private:
+  FileSystem* const before_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_BASE_FILE_SYSTEM_H_

@@ -1,0 +1,86 @@
+// A file system in which one chosen call fails, is cut short, or is the last that has an effect;
+// and in which what was not synced is lost with the power.
+#ifndef PLUMB_TESTS_FAULT_FAULT_FILE_SYSTEM_H_
+#define PLUMB_TESTS_FAULT_FAULT_FILE_SYSTEM_H_
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/file_system.h"
+
+namespace plumb {
+
+struct Fault {
+  enum class Kind {
+    kNone,
+    kFail,   // call `at` fails with `error` and has no effect
+    kShort,  // call `at`, a read or a write, does half of what it is asked for
+    kLast,   // the process dies after call `at`: later ones fail and have no effect
+  };
+  Kind kind = Kind::kNone;
+  int64_t at = 0;  // from 0
+  int error = 0;
+
+  std::string ToString() const;
+};
+
+// On top of the system's own. Syncs only note what is safe: tests make thousands. Thread-safe.
+class FaultFileSystem : public FileSystem {
+ public:
+  explicit FaultFileSystem(const Fault& fault) : fault_(fault) {}
+  ~FaultFileSystem() override;
+
+  int64_t calls() const { return static_cast<int64_t>(moves_bytes_.size()); }
+  // Whether a call was a read or a write.
+  bool MovesBytes(int64_t call) const { return moves_bytes_[static_cast<size_t>(call)]; }
+  const std::string& faulty_call() const { return faulty_call_; }  // "Write fd", "Rename PATH"
+  // The power goes: what was written and not synced is lost.
+  void CutPower();
+
+  int Open(const char* path, int flags, mode_t mode) override;
+  int Close(int fd) override;
+  ssize_t Read(int fd, void* buffer, size_t n) override;
+  ssize_t ReadAt(int fd, void* buffer, size_t n, off_t offset) override;
+  ssize_t Write(int fd, const void* data, size_t n) override;
+  int Sync(int fd) override;
+  int Truncate(int fd, off_t size) override;
+  int ChangeOwner(int fd, uid_t owner, gid_t group) override;
+  int ChangeMode(int fd, mode_t mode) override;
+  int Lock(int fd) override;
+  void* Map(int fd, size_t size) override;
+  int Stat(const char* path, struct stat* info) override;
+  int LinkStat(const char* path, struct stat* info) override;
+  int FileStat(int fd, struct stat* info) override;
+  int Rename(const char* from, const char* to) override;
+  int Exchange(const char* a, const char* b) override;
+  int Unlink(const char* path) override;
+  int MakeDirectory(const char* path) override;
+  int RemoveDirectory(const char* path) override;
+  int List(const char* path, std::vector<std::string>* names) override;
+
+ private:
+  using FileId = std::pair<uint64_t, uint64_t>;  // device, inode
+
+  // Counts a call. False: it is to fail, and errno says how.
+  bool Passes(const char* call, const std::string& on, bool moves_bytes = false);
+  size_t Shorten(size_t n) const;  // of the call that was counted last, by this thread
+  void NoteUnsynced(int fd);
+
+  const Fault fault_;
+  std::mutex mutex_;
+  std::vector<bool> moves_bytes_;  // by call
+  std::string faulty_call_;
+  struct Unsynced {
+    int fd = -1;     // of our own
+    off_t size = 0;  // of what is safe
+  };
+  std::map<FileId, Unsynced> unsynced_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_FAULT_FAULT_FILE_SYSTEM_H_
