@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/plugin_faults.h"
 #include "cli/usage.h"
 #include "plumb/runtime.h"
 
@@ -103,14 +104,15 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   plumb::cli::GuardStandardStreams();
+  plumb::cli::WatchPlugins();
   // A reader that goes away is a failed write, not the end of a training run.
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    return plumb::cli::Run(argc, argv);
+    return plumb::cli::WorkEnded(plumb::cli::Run(argc, argv));
   } catch (const std::bad_alloc&) {
     plumb::cli::PrintError("out of memory");
   } catch (const std::exception& error) {
     plumb::cli::PrintError(error.what());
   }
-  return plumb::cli::kExitFailed;
+  return plumb::cli::WorkEnded(plumb::cli::kExitFailed);
 }

@@ -14,9 +14,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/plugin/guarded_call.h"
 
 namespace plumb {
 namespace {
@@ -114,6 +116,11 @@ bool LibraryFile::Names(const std::string& id) const {
                      [&id](const NormNote& note) { return note.id == id; });
 }
 
+std::string LibraryFile::NormIds() const {
+  return absl::StrJoin(
+      notes, ", ", [](std::string* out, const NormNote& note) { absl::StrAppend(out, note.id); });
+}
+
 LibraryFile InspectLibrary(const std::string& path, FileOrigin origin) {
   LibraryFile file;
   file.path = path;
@@ -144,9 +151,14 @@ LibraryFile InspectLibrary(const std::string& path, FileOrigin origin) {
 absl::StatusOr<plumb_norm_plugin_v1_fn> LoadLibrary(const LibraryFile& file) {
   PLUMB_CHECK(file.problem.ok(), "a library with a known problem must not be loaded");
   void* handle = nullptr;
-  {
+  const std::string ids = file.NormIds();
+  const PluginCall record = {"dlopen", ids.c_str(), file.path.c_str()};
+  const absl::Status left = Guarded(record, [&] {
     const FloatingPointGuard guard;
     handle = dlopen(file.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  });
+  if (!left.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(file.path, ": ", left.message()));
   }
   if (handle == nullptr) {
     const char* why = dlerror();

@@ -33,6 +33,8 @@ struct LibraryFile {
 
   // Has it a note with this id, in whatever ABI major?
   bool Names(const std::string& id) const;
+  // The ids of its notes: "org.example.a, org.example.b".
+  std::string NormIds() const;
 };
 
 // Problems: kNotFound when there is no such file; kFailedPrecondition when it is not a plugin, is

@@ -6,7 +6,9 @@
 #ifndef PLUMB_RUNTIME_PLUGIN_NORM_PLUGIN_H_
 #define PLUMB_RUNTIME_PLUGIN_NORM_PLUGIN_H_
 
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "plumb/norm_plugin.h"
+#include "runtime/plugin/plugin_call.h"
 
 namespace plumb {
 
@@ -54,6 +57,24 @@ struct NormParam {
 };
 
 class NormPlugin;
+
+// The functions that are called of an instance.
+enum class NormFunction {
+  kCreate,
+  kLayout,
+  kDestroy,
+  kForward,
+  kBackward,
+  kResidualForward,
+  kResidualBackward,
+  kStatsPartial,
+  kStatsCombine,
+  kStatsFinalize
+};
+inline constexpr const char* kNormFunctionNames[] = {
+    "create",        "layout",           "destroy",           "forward",
+    "backward",      "residual forward", "residual backward", "stats_partial",
+    "stats_combine", "stats_finalize"};
 
 class NormInstance {
  public:
@@ -111,7 +132,7 @@ class NormInstance {
   friend class NormPlugin;
   NormInstance() = default;
   template <class Function>
-  absl::Status Run(const char* name, const plumb_norm_call* call, const Function& function) const;
+  absl::Status Run(NormFunction which, const plumb_norm_call* call, const Function& function) const;
   absl::Status ReadTensors(const plumb_norm_layout& layout);
 
   const NormPlugin* plugin_ = nullptr;
@@ -178,10 +199,14 @@ class NormPlugin {
   friend class NormInstance;
   NormPlugin() = default;
   bool Has(uint32_t flag) const { return (table_.flags & flag) != 0; }
+  const PluginCall& Record(NormFunction which) const {
+    return records_[static_cast<size_t>(which)];
+  }
 
   plumb_norm_plugin table_{};       // normalized: fields that the plugin does not know are null
   plumb_norm_residual residual_{};  // null functions when it is not offered
   std::string id_, version_, vendor_, license_, doc_, path_;
+  std::array<PluginCall, std::size(kNormFunctionNames)> records_;
   std::vector<NormAttrSpec> attrs_;
   plumb_host host_{};  // what create() is given; its context is this plugin
 };

@@ -37,10 +37,14 @@ std::vector<LibraryFile> InspectDirectory(const std::string& directory) {
 absl::StatusOr<std::vector<std::unique_ptr<NormPlugin>>> ReadNorms(const LibraryFile& file,
                                                                    plumb_norm_plugin_v1_fn entry) {
   std::vector<std::unique_ptr<NormPlugin>> norms;
+  // For all that is read of the tables, too: they are the plugin's memory.
+  const std::string ids = file.NormIds();
+  const PluginCall record = {PLUMB_NORM_ENTRY_SYMBOL, ids.c_str(), file.path.c_str()};
+  const PluginCallScope scope(&record);
   for (uint32_t index = 0;; ++index) {
     const plumb_norm_plugin* table = nullptr;
-    PLUMB_RETURN_IF_ERROR(Annotate(Guarded(PLUMB_NORM_ENTRY_SYMBOL, [&] { table = entry(index); }),
-                                   absl::StrCat(file.path, ": ")));
+    PLUMB_RETURN_IF_ERROR(
+        Annotate(Guarded(record, [&] { table = entry(index); }), absl::StrCat(file.path, ": ")));
     if (table == nullptr) break;
     if (index == kMaxNormsPerFile) {
       return absl::FailedPreconditionError(
