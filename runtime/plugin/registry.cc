@@ -28,6 +28,7 @@ std::vector<LibraryFile> InspectDirectory(const std::string& directory) {
   for (const std::string& name : *names) {
     if (absl::EndsWith(name, ".so")) {
       files.push_back(InspectLibrary(JoinPath(directory, name), FileOrigin::kSearched));
+      files.back().opened = nullptr;  // a directory may have more files than a process may open
     }
   }
   return files;
@@ -110,6 +111,15 @@ absl::Status PluginRegistry::Load(const LibraryFile& file) {
   for (const std::string& warning : file.warnings) Warn(warning);
   PLUMB_RETURN_IF_ERROR(file.problem);
   if (loaded_files_.count(file.key) != 0) return absl::OkStatus();
+  if (file.opened == nullptr) {
+    LibraryFile again = InspectLibrary(file.path, FileOrigin::kSearched);
+    if (again.problem.ok() && again.key != file.key) {
+      again.problem = absl::FailedPreconditionError(
+          absl::StrCat(file.path, ": was replaced while norms were looked for; try again"));
+    }
+    PLUMB_RETURN_IF_ERROR(again.problem);
+    return Load(again);
+  }
   PLUMB_ASSIGN_OR_RETURN(const plumb_norm_plugin_v1_fn entry, LoadLibrary(file));
   PLUMB_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<NormPlugin>> norms, ReadNorms(file, entry));
   loaded_files_[file.key] = file.path;
