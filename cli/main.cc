@@ -41,8 +41,9 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
       "  plumb demo\n"
       "  plumb train model.pbtxt --data names.txt --out runs/names\n"
       "  plumb sample runs/names\n\n"
-      "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 plugin, 4 diverged,\n"
-      "130 interrupted. \"plumb help COMMAND\" explains a command.");
+      "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 plugin (not usable, or\n"
+      "it ended the process, and is named), 4 diverged, 130 interrupted.\n"
+      "\"plumb help COMMAND\" explains a command.");
   AddGlobalOptions(program, invocation);
   AddHelpCommand(program, invocation);
   AddDemoCommand(program, invocation);

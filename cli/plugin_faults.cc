@@ -53,7 +53,8 @@ void AddWhere(const void* address, SignalText* text) {
 
 extern "C" void OnFault(int signal, siginfo_t* info, void*) {
   const PluginCallInfo call = PluginCallInProgress();
-  if (!call.any() || watched_process.load() != getpid()) {
+  const bool is_sent = info->si_code <= 0 && info->si_pid != getpid();
+  if (!call.any() || is_sent || watched_process.load() != getpid()) {
     // Not a plugin's: as if nobody had listened.
     std::signal(signal, SIG_DFL);
     std::raise(signal);
@@ -100,7 +101,8 @@ void WatchPlugins() {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigfillset(&action.sa_mask);
     sigaction(fault.signal, &action, &before);
-    const bool is_taken = (before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL;
+    const bool is_taken = (before.sa_flags & SA_SIGINFO) != 0 ||
+                          (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
     if (is_taken) sigaction(fault.signal, &before, nullptr);
   }
   // Registered first, so they run last: a plugin's own exit handlers may still end the process.

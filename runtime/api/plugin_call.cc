@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/plugin/operand_guard.h"
 #include "runtime/plugin/plugin_call.h"
 
 namespace plumb {
@@ -26,6 +27,14 @@ int PluginCallsInProgress(PluginCallInfo* calls, int most) {
   return n;
 }
 
-GuardedAddress FindGuardedAddress(const void*) { return {}; }
+GuardedAddress FindGuardedAddress(const void* address) {
+  GuardedAddress found;
+  const PluginCallSlot* const slot = plugin_call_slot;
+  const OperandGuard* const guard = slot == nullptr ? nullptr : slot->guard.load();
+  const char* const operand =
+      guard == nullptr ? nullptr : guard->Find(address, &found.bytes, &found.read_only);
+  if (operand != nullptr) found.operand = operand;
+  return found;
+}
 
 }  // namespace plumb

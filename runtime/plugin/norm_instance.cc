@@ -184,48 +184,82 @@ absl::Status NormInstance::Run(NormFunction which, const plumb_norm_call* call,
                   absl::StrCat(text_, ": ", plugin_->Record(which).function, ": "));
 }
 
+absl::Status NormInstance::Call(NormFunction which, uint32_t phase, const CallOperands& operands,
+                                int64_t r0, int64_t r1) const {
+  const plumb_norm_plugin& table = plugin_->table_;
+  const plumb_norm_call* const call = operands.call;
+  switch (which) {
+    case NormFunction::kForward:
+      return Run(which, call, [&] { return table.forward(handle_, call, r0, r1); });
+    case NormFunction::kBackward:
+      return Run(which, call, [&] { return table.backward(handle_, call, r0, r1); });
+    case NormFunction::kResidualForward:
+      return Run(which, call, [&] {
+        return plugin_->residual_.forward(handle_, call, operands.residual, r0, r1);
+      });
+    case NormFunction::kResidualBackward:
+      return Run(which, call, [&] {
+        return plugin_->residual_.backward(handle_, call, operands.residual, r0, r1);
+      });
+    case NormFunction::kStatsPartial:
+      return Run(which, call,
+                 [&] { return table.stats_partial(handle_, phase, call, r0, r1, operands.acc); });
+    case NormFunction::kStatsCombine:
+      return Run(which, nullptr, [&] {
+        table.stats_combine(handle_, phase, call, operands.acc, operands.partial);
+        return PLUMB_OK;
+      });
+    case NormFunction::kStatsFinalize:
+      return Run(which, call,
+                 [&] { return table.stats_finalize(handle_, phase, call, operands.acc); });
+    default:
+      return absl::InternalError("not a function on operands");
+  }
+}
+
+inline absl::Status NormInstance::CallOrGuard(NormFunction which, uint32_t phase,
+                                              const CallOperands& operands, int64_t r0,
+                                              int64_t r1) const {
+  if (ABSL_PREDICT_FALSE(plugin_->guards_calls())) {
+    return RunGuarded(which, phase, operands, r0, r1);
+  }
+  return Call(which, phase, operands, r0, r1);
+}
+
 absl::Status NormInstance::Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
-  return Run(NormFunction::kForward, &call,
-             [&] { return plugin_->table_.forward(handle_, &call, r0, r1); });
+  return CallOrGuard(NormFunction::kForward, PLUMB_FWD, {&call}, r0, r1);
 }
 
 absl::Status NormInstance::Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
-  return Run(NormFunction::kBackward, &call,
-             [&] { return plugin_->table_.backward(handle_, &call, r0, r1); });
+  return CallOrGuard(NormFunction::kBackward, PLUMB_BWD, {&call}, r0, r1);
 }
 
 absl::Status NormInstance::ForwardResidual(const plumb_norm_call& call,
                                            const plumb_residual_call& residual, int64_t r0,
                                            int64_t r1) const {
-  return Run(NormFunction::kResidualForward, &call,
-             [&] { return plugin_->residual_.forward(handle_, &call, &residual, r0, r1); });
+  return CallOrGuard(NormFunction::kResidualForward, PLUMB_FWD, {&call, &residual}, r0, r1);
 }
 
 absl::Status NormInstance::BackwardResidual(const plumb_norm_call& call,
                                             const plumb_residual_call& residual, int64_t r0,
                                             int64_t r1) const {
-  return Run(NormFunction::kResidualBackward, &call,
-             [&] { return plugin_->residual_.backward(handle_, &call, &residual, r0, r1); });
+  return CallOrGuard(NormFunction::kResidualBackward, PLUMB_BWD, {&call, &residual}, r0, r1);
 }
 
 absl::Status NormInstance::StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0,
                                         int64_t r1, void* partial) const {
-  return Run(NormFunction::kStatsPartial, &call,
-             [&] { return plugin_->table_.stats_partial(handle_, phase, &call, r0, r1, partial); });
+  return CallOrGuard(NormFunction::kStatsPartial, phase, {&call, nullptr, partial}, r0, r1);
 }
 
+// The last two have no rows to touch.
 absl::Status NormInstance::StatsCombine(uint32_t phase, const plumb_norm_call& call, void* acc,
                                         const void* partial) const {
-  return Run(NormFunction::kStatsCombine, nullptr, [&] {
-    plugin_->table_.stats_combine(handle_, phase, &call, acc, partial);
-    return PLUMB_OK;
-  });
+  return CallOrGuard(NormFunction::kStatsCombine, phase, {&call, nullptr, acc, partial}, 0, 0);
 }
 
 absl::Status NormInstance::StatsFinalize(uint32_t phase, const plumb_norm_call& call,
                                          void* acc) const {
-  return Run(NormFunction::kStatsFinalize, &call,
-             [&] { return plugin_->table_.stats_finalize(handle_, phase, &call, acc); });
+  return CallOrGuard(NormFunction::kStatsFinalize, phase, {&call, nullptr, acc}, 0, 0);
 }
 
 }  // namespace plumb

@@ -196,6 +196,87 @@ TEST_F(PluginFaultTest, AnHonestRunOfTheSamePluginSucceeds) {
   }
 }
 
+// --plugin-guard: a plugin that leaves its operands.
+class GuardTest : public PluginFaultTest {
+ protected:
+  std::string Refusal(const std::string& model, const std::string& what) {
+    Ask(what);
+    std::filesystem::remove_all(Path("run"));
+    const Finished result =
+        RunPlumb(Train(model, {"--plugin-guard", "--json", "--set", "train.batch_size=32"}));
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    EXPECT_EQ(result.out, "");
+    const std::string plugin = model == "row" ? "misbehaving" : "misbehaving_cross";
+    EXPECT_THAT(result.err, HasSubstr("plumb plugin check " +
+                                      std::filesystem::canonical(Plugin(plugin)).string()));
+    return result.err;
+  }
+};
+
+TEST_F(GuardTest, NamesThePluginThatWroteOneElementBesideItsRows) {
+  EXPECT_THAT(Refusal("row", "forward:one_after"),
+              AllOf(HasSubstr("misbehaving.so: forward() of the norm \"org.example.base\" wrote "
+                              "outside of its operands: byte "),
+                    HasSubstr(" behind row "), HasSubstr(" of y, org.example.base(")));
+  EXPECT_THAT(Refusal("row", "forward:one_before"), HasSubstr(" bytes before row "));
+}
+
+TEST_F(GuardTest, NamesThePluginThatWroteOneElementBesideAGradientOrABuffer) {
+  EXPECT_THAT(Refusal("row", "backward:one_after"),
+              AllOf(HasSubstr("backward() of the norm"), HasSubstr("byte "),
+                    HasSubstr(" behind the gradient of \"weight\"")));
+  EXPECT_THAT(Refusal("row", "backward:one_before"),
+              HasSubstr(" bytes before the gradient of \"weight\""));
+  EXPECT_THAT(Refusal("cross", "stats_finalize:one_after"), HasSubstr(" behind buffer \""));
+}
+
+TEST_F(GuardTest, NamesTheOperandOfAFault) {
+  if (!kHandlesFaults) GTEST_SKIP() << "the sanitizer handles faults";
+  EXPECT_THAT(
+      Refusal("row", "forward:far_after"),
+      AllOf(HasSubstr("SIGSEGV"), HasSubstr("in forward() of the norm"), HasSubstr(" behind y")));
+  EXPECT_THAT(Refusal("row", "forward:other_row"), HasSubstr(" bytes before y"));
+  EXPECT_THAT(Refusal("row", "forward:input"), HasSubstr(" of x, which it may only read"));
+  EXPECT_THAT(Refusal("row", "forward:weight"),
+              HasSubstr(" of parameter \"weight\", which it may only read"));
+}
+
+TEST_F(GuardTest, ShippedNormsPassWithTheSameLossesBitForBit) {
+  int norms = 0;
+  for (const auto& file : std::filesystem::directory_iterator(PLUMB_TEST_PLUGIN_DIR)) {
+    const std::string norm = file.path().stem().string();
+    if (file.path().extension() != ".so") continue;
+    ++norms;
+    const bool is_cross = norm == "batch_norm" || norm == "power_norm";
+    WriteModel("shipped.pbtxt", norm, is_cross ? "allow_cross_token: true" : "");
+    for (const char* dtype : {"f32", "bf16"}) {
+      SCOPED_TRACE(norm + " " + dtype);
+      std::vector<std::string> arguments = {"train",   "shipped.pbtxt",
+                                            "--data",  "names.txt",
+                                            "--out",   "plain",
+                                            "--dtype", dtype,
+                                            "--set",   "train.max_steps=2",
+                                            "--set",   "train.batch_size=32"};
+      const Finished plain = RunPlumb(arguments);
+      ASSERT_EQ(plain.exit_code, 0) << plain.err;
+      arguments[5] = "guarded";
+      arguments.emplace_back("--plugin-guard");
+      const Finished guarded = RunPlumb(arguments);
+      ASSERT_EQ(guarded.exit_code, 0) << guarded.err;
+      EXPECT_EQ(Losses("guarded"), Losses("plain"));
+      std::vector<std::string> eval = {"eval", "guarded", "--data", "names.txt", "--json"};
+      if (dtype == std::string("f32")) {
+        const std::string losses = RunPlumb(eval).out;
+        eval.emplace_back("--plugin-guard");
+        EXPECT_EQ(RunPlumb(eval).out, losses);
+      }
+      std::filesystem::remove_all(Path("plain"));
+      std::filesystem::remove_all(Path("guarded"));
+    }
+  }
+  EXPECT_GE(norms, 12);
+}
+
 class HangTest : public PluginFaultTest {
  protected:
   void WaitUntilItHangs(PlumbProcess* process) {
