@@ -122,11 +122,11 @@ int WorkEnded(int exit_code) {
 }  // namespace plumb::cli
 
 // In place of the C library's, for all that is linked or loaded.
-extern "C" [[noreturn]] void _exit(int code) {
+extern "C" void _exit(int code) {
   plumb::cli::OnExit("_exit()");
   plumb::cli::EndProcess(code);
 }
-extern "C" [[noreturn]] void _Exit(int code) noexcept {
+extern "C" void _Exit(int code) noexcept {
   plumb::cli::OnExit("_Exit()");
   plumb::cli::EndProcess(code);
 }
