@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -267,7 +268,7 @@ class NameTables {
       fits = symbol.st_value <= image_.end();
     }
     return fits ? absl::OkStatus()
-                : DamagedElf(absl::StrCat("its symbol ", name.substr(0, 64),
+                : DamagedElf(absl::StrCat("its symbol ", absl::CHexEscape(name.substr(0, 64)),
                                           " is not where it should be"));
   }
 

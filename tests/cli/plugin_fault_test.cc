@@ -277,6 +277,7 @@ TEST_F(GuardTest, ShippedNormsPassWithTheSameLossesBitForBit) {
   EXPECT_GE(norms, 12);
 }
 
+// A plugin that does not return: it says so on stderr before.
 class HangTest : public PluginFaultTest {
  protected:
   void WaitUntilItHangs(PlumbProcess* process) {
