@@ -356,7 +356,7 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
                              : "only training takes it from --data: say it with --vocab N, or "
                                "measure training alone with --only train"));
   }
-  const Interrupts interrupts;
+  const Interrupts interrupts("the pass that is timed");
   Bench bench{options, runtime->get(), *std::move(spec), Progress(options.quiet), interrupts};
   std::vector<PassFigures> passes;
   absl::Status status;

@@ -12,6 +12,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Invocation::CreateRuntime() const {
   options.plugin_files = plugin_files;
   options.threads = static_cast<int>(threads);
   options.gemm = gemm;
+  options.guard_plugins = guard_plugins;
   options.install_prefix = InstallPrefix();
   return Runtime::Create(options);
 }
@@ -19,6 +20,11 @@ absl::StatusOr<std::unique_ptr<Runtime>> Invocation::CreateRuntime() const {
 void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
   AddRepeated(app, "--plugin", "FILE", &invocation->plugin_files,
               "Load this norm plugin first; repeatable. It runs with all your rights")
+      ->group("Options of every command");
+  app->add_flag(
+         "--plugin-guard", invocation->guard_plugins,
+         "Give norm plugins guarded copies of their operands, and end with the plugin's name "
+         "when one writes outside of them; slow, never changes results")
       ->group("Options of every command");
   AddInt(app, "--threads", &invocation->threads, 1, 1024,
          "Threads; never changes results; default: OMP_NUM_THREADS, or all available processors")

@@ -18,6 +18,7 @@ namespace plumb::cli {
 // The state shared by all commands. Lives until the program exits.
 struct Invocation {
   std::vector<std::string> plugin_files;  // --plugin
+  bool guard_plugins = false;             // --plugin-guard
   int64_t threads = 0;                    // --threads; 0: not said
   std::string gemm = "auto";              // --gemm
   // The selected command, set while the command line is parsed: runs and returns the exit code.
@@ -26,8 +27,8 @@ struct Invocation {
   absl::StatusOr<std::unique_ptr<Runtime>> CreateRuntime() const;
 };
 
-// --plugin, --threads and --gemm: on the program itself, and on each command, where people write
-// them.
+// --plugin, --plugin-guard, --threads and --gemm: on the program itself, and on each command, where
+// people write them.
 void AddGlobalOptions(CLI::App* app, Invocation* invocation);
 
 // The model of `path` with --set assignments applied, for commands that only look at it. Warnings

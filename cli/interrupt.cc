@@ -1,40 +1,98 @@
 #include "cli/interrupt.h"
 
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <initializer_list>
+
+#include "cli/signal_text.h"
+#include "plumb/plugin_call.h"
+
 namespace plumb::cli {
 namespace {
 
-// A handler sees nothing but globals.
-volatile std::sig_atomic_t stop_requested = 0;
+constexpr int kMostCalls = 64;
 
-extern "C" void RequestStop(int) {
-  stop_requested = 1;
-  // signal() is async-signal-safe; the next of any kind ends the process.
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-  std::signal(SIGHUP, SIG_DFL);
+// A handler sees nothing but globals.
+volatile std::sig_atomic_t stop_requested = 0;  // the signal that did
+std::atomic<const char*> waited_for{""};
+// The plugin calls that were in progress when it was last looked.
+PluginCallInfo calls_before[kMostCalls];
+volatile std::sig_atomic_t n_calls_before = 0;
+
+// One that is in progress since then; any() is false if there is none.
+PluginCallInfo CallThatLasts() {
+  PluginCallInfo now[kMostCalls];
+  const int n = PluginCallsInProgress(now, kMostCalls);
+  for (int i = 0; i < n; ++i) {
+    for (int k = 0; k < n_calls_before; ++k) {
+      const PluginCallInfo& before = calls_before[k];
+      if (before.thread == now[i].thread && before.number == now[i].number) return now[i];
+    }
+  }
+  return {};
+}
+
+void LookAtCalls() { n_calls_before = PluginCallsInProgress(calls_before, kMostCalls); }
+
+// As if nobody had listened.
+void Kill(int signal, const PluginCallInfo& call) {
+  SignalText text;
+  text.Add("ended while waiting for ").Add(waited_for.load());
+  if (call.any()) text.Add(", in ").AddCall(call);
+  text.Write();
+  std::signal(signal, SIG_DFL);
+  sigset_t just_this;
+  sigemptyset(&just_this);
+  sigaddset(&just_this, signal);
+  sigprocmask(SIG_UNBLOCK, &just_this, nullptr);
+  std::raise(signal);
+}
+
+extern "C" void RequestStop(int signal) {
+  if (stop_requested != 0) Kill(signal, CallThatLasts());
+  stop_requested = signal;
+  LookAtCalls();
+  alarm(kGraceSeconds);
+}
+
+extern "C" void EndGrace(int) {
+  if (const PluginCallInfo call = CallThatLasts(); call.any()) Kill(stop_requested, call);
+  LookAtCalls();
+  alarm(kGraceSeconds);
 }
 
 }  // namespace
 
-Interrupts::Interrupts() {
+Interrupts::Interrupts(const char* waiting_for) {
   stop_requested = 0;
+  waited_for = waiting_for;
   struct sigaction action = {};
   action.sa_handler = RequestStop;
-  action.sa_flags = SA_RESTART;  // a checkpoint that is being written is not to fail with EINTR
+  // A checkpoint that is being written is not to fail with EINTR.
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGALRM}) sigaddset(&action.sa_mask, signal);
   sigaction(SIGINT, &action, &previous_int_);
   sigaction(SIGTERM, &action, &previous_term_);
   sigaction(SIGHUP, &action, &previous_hup_);
   // nohup ignores it, and means to go on without a terminal.
   if (previous_hup_.sa_handler == SIG_IGN) sigaction(SIGHUP, &previous_hup_, nullptr);
+  action.sa_handler = EndGrace;
+  sigaction(SIGALRM, &action, &previous_alarm_);
 }
 
 Interrupts::~Interrupts() {
+  alarm(0);
   sigaction(SIGINT, &previous_int_, nullptr);
   sigaction(SIGTERM, &previous_term_, nullptr);
   sigaction(SIGHUP, &previous_hup_, nullptr);
+  sigaction(SIGALRM, &previous_alarm_, nullptr);
 }
 
 bool Interrupts::requested() const { return stop_requested != 0; }
+
+void Interrupts::WaitingFor(const char* waiting_for) { waited_for = waiting_for; }
 
 }  // namespace plumb::cli

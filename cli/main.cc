@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/plugin_faults.h"
 #include "cli/usage.h"
 #include "plumb/runtime.h"
 
@@ -40,8 +41,9 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
       "  plumb demo\n"
       "  plumb train model.pbtxt --data names.txt --out runs/names\n"
       "  plumb sample runs/names\n\n"
-      "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 plugin, 4 diverged,\n"
-      "130 interrupted. \"plumb help COMMAND\" explains a command.");
+      "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 plugin (not usable, or\n"
+      "it ended the process, and is named), 4 diverged, 130 interrupted.\n"
+      "\"plumb help COMMAND\" explains a command.");
   AddGlobalOptions(program, invocation);
   AddHelpCommand(program, invocation);
   AddDemoCommand(program, invocation);
@@ -103,14 +105,15 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   plumb::cli::GuardStandardStreams();
+  plumb::cli::WatchPlugins();
   // A reader that goes away is a failed write, not the end of a training run.
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    return plumb::cli::Run(argc, argv);
+    return plumb::cli::WorkEnded(plumb::cli::Run(argc, argv));
   } catch (const std::bad_alloc&) {
     plumb::cli::PrintError("out of memory");
   } catch (const std::exception& error) {
     plumb::cli::PrintError(error.what());
   }
-  return plumb::cli::kExitFailed;
+  return plumb::cli::WorkEnded(plumb::cli::kExitFailed);
 }

@@ -129,7 +129,7 @@ absl::StatusOr<int> Theory(const TheoryFlags& options, const Invocation& invocat
   if (!depths.ok()) return depths.status();
   const absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
-  const Interrupts interrupts;
+  const Interrupts interrupts("the forward and backward pass of a seed");
   const absl::StatusOr<TheoryResults> results =
       MeasureDepths(options, *depths, runtime->get(), interrupts);
   if (absl::IsCancelled(results.status())) {

@@ -262,7 +262,7 @@ absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocatio
   PrintWarnings(runtime->get());
   if (!opened.ok()) return opened.status();
   TrainRun* run = opened->get();
-  const Interrupts interrupts;
+  Interrupts interrupts("the training step");
 
   const TrainInfo& info = run->info();
   Outcome outcome;
@@ -274,6 +274,7 @@ absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocatio
   if (options.profile) run->StartProfile();
   const absl::Status status = RunSteps(run, options.stop_at, interrupts, &progress, &outcome);
   progress.End();
+  interrupts.WaitingFor("the checkpoint");
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (absl::IsAborted(status)) {
     outcome.ending = Ending::kDiverged;
@@ -331,7 +332,8 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --set train.max_steps=200\n"
       "  plumb train --resume --out runs/pre --data names.txt\n\n"
       "Ctrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint and exit with 130; a second\n"
-      "one kills. Checkpoints are written once a minute, too: --set train.checkpoint_seconds=600.");
+      "one kills, and so does a norm plugin that has not returned from one call 10 s later.\n"
+      "Checkpoints are written once a minute, too: --set train.checkpoint_seconds=600.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Train(*options, *invocation); };
   });

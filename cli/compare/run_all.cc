@@ -218,7 +218,7 @@ absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   }
 
   StudyProgress progress(&plan, &shared.states, options.quiet);
-  const Interrupts interrupts;
+  const Interrupts interrupts("the training steps of the runs, or their checkpoints");
   std::set<std::string> shown;
   std::vector<std::thread> threads;
   shared.working = runtimes.size();

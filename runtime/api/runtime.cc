@@ -124,6 +124,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
   impl.gemm = HostGemmPolicy(choice);
   RegisterOps(&impl.ops, impl.gemm);
   impl.threads = options.threads > 0 ? options.threads : DefaultThreads(options.use_environment);
+  if (options.guard_plugins) impl.plugins.GuardCalls();
   for (const std::string& directory : options.plugin_directories) {
     impl.plugins.AddDirectory(directory);
   }

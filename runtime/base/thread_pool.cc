@@ -229,9 +229,13 @@ void Pool::Grow(int wanted, int threads, Job* job) {
   if (pthread_mutex_trylock(&growing_) != 0) return;  // another caller is starting some
   const Clock::time_point now = Clock::now();
   if (refused_ == Clock::time_point{} || now - refused_ > kTryAgain) {
-    // Signals are for the host's threads.
+    // Signals are for the host's threads, but for those that say what this one did: blocked, they
+    // would end the process without the host's handler.
     sigset_t all, before;
     sigfillset(&all);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+      sigdelset(&all, own);
+    }
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = workers_.load(std::memory_order_relaxed); i < most && job->dispatched < wanted;
          ++i) {

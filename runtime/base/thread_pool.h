@@ -1,10 +1,10 @@
 // The worker threads behind ParallelFor (parallel.h): one pool for the process, so that sessions,
 // studies and hosts that train in several threads share the processors instead of doubling them.
 //
-// It is the only object in plumb with process lifetime. Workers are started when a call first needs
-// more than there are, wait for the next job by spinning for some microseconds and then asleep, and
-// are never joined. Thread-safe. The code must stay loaded while the process lives (do not dlclose
-// a library that contains it).
+// It and the records of plugin calls are the only objects in plumb with process lifetime. Workers
+// are started when a call first needs more than there are, wait for the next job by spinning for
+// some microseconds and then asleep, and are never joined. Thread-safe. The code must stay loaded
+// while the process lives (do not dlclose a library that contains it).
 #ifndef PLUMB_RUNTIME_BASE_THREAD_POOL_H_
 #define PLUMB_RUNTIME_BASE_THREAD_POOL_H_
 

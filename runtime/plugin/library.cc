@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,26 +15,37 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/plugin/elf_check.h"
+#include "runtime/plugin/guarded_call.h"
 
 namespace plumb {
-namespace {
 
-class Descriptor {
+// A descriptor, closed at the end unless it is kept, and what is known of its file.
+class OpenLibrary {
  public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
+  explicit OpenLibrary(int fd) : fd_(fd) {}
+  ~OpenLibrary() {
     if (fd_ >= 0) close(fd_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
+  OpenLibrary(const OpenLibrary&) = delete;
+  OpenLibrary& operator=(const OpenLibrary&) = delete;
+
+  int fd() const { return fd_; }
+  void Keep() { fd_ = -1; }
+
+  struct stat info = {};  // when it was inspected
+  ElfFacts facts;
 
  private:
   int fd_;
 };
+
+namespace {
 
 // A library built with -ffast-math sets flush-to-zero for the thread that loads it, from a
 // constructor.
@@ -101,6 +113,35 @@ absl::Status CheckMajor(const LibraryFile& file) {
       ", and this plumb has norm ABI ", PLUMB_NORM_ABI_MAJOR, "; see docs/plugin-abi.md"));
 }
 
+// Not the time of status changes: that is also of a file whose name is taken away.
+bool IsUnchanged(const struct stat& before, const struct stat& now) {
+  return KeyOf(before) == KeyOf(now) && before.st_size == now.st_size &&
+         before.st_mtim.tv_sec == now.st_mtim.tv_sec &&
+         before.st_mtim.tv_nsec == now.st_mtim.tv_nsec;
+}
+
+// The name by which the loader opens the file that was inspected, not one that has taken its path:
+// that of its descriptor. The loader takes two libraries of one name for one, and a descriptor's
+// number is used again when it is closed, so the name also spells device and inode, in slashes and
+// dots that change nothing. The process id is there for debuggers.
+//
+// The path itself where there is no /proc, and for a library that looks for others beside itself.
+std::string LoaderName(const LibraryFile& file) {
+  if (file.opened->facts.has_origin) return file.path;
+  std::string name = absl::StrCat("/proc/", getpid());
+  for (uint64_t number : {file.key.first, file.key.second}) {
+    for (int bit = 0; bit < 64; ++bit, number >>= 1) name += (number & 1) != 0 ? "/." : "/";
+  }
+  absl::StrAppend(&name, "/fd/", file.opened->fd());
+  return access(name.c_str(), R_OK) == 0 ? name : file.path;
+}
+
+// False where the library had been loaded before, by another name.
+bool IsLoadedAs(const std::string& name, void* handle) {
+  struct link_map* map = nullptr;
+  return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && name == map->l_name;
+}
+
 std::string RealPath(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
                                                          &std::free);
@@ -114,49 +155,76 @@ bool LibraryFile::Names(const std::string& id) const {
                      [&id](const NormNote& note) { return note.id == id; });
 }
 
+std::string LibraryFile::NormIds() const {
+  return absl::StrJoin(
+      notes, ", ", [](std::string* out, const NormNote& note) { absl::StrAppend(out, note.id); });
+}
+
 LibraryFile InspectLibrary(const std::string& path, FileOrigin origin) {
   LibraryFile file;
   file.path = path;
   // O_NONBLOCK: a FIFO of that name must not hang the host.
-  const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  struct stat info;
-  if (fd.get() < 0 || fstat(fd.get(), &info) != 0) {
+  const auto opened = std::make_shared<OpenLibrary>(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (opened->fd() < 0 || fstat(opened->fd(), &opened->info) != 0) {
     file.problem = CannotOpen(path);
     return file;
   }
   file.path = RealPath(path);
-  file.key = KeyOf(info);
-  absl::StatusOr<std::vector<NormNote>> notes = ReadNormNotes(fd.get());
+  file.key = KeyOf(opened->info);
+  absl::StatusOr<std::vector<NormNote>> notes = ReadNormNotes(opened->fd());
   if (!notes.ok()) {
     file.problem = Annotate(notes.status(), absl::StrCat(file.path, ": "));
     return file;
   }
   file.notes = *std::move(notes);
-  const std::string objection = Objection(path, file.path, info);
+  const std::string objection = Objection(path, file.path, opened->info);
   if (!objection.empty() && origin == FileOrigin::kNamed) file.warnings.push_back(objection);
   file.problem = CheckMajor(file);
   if (file.problem.ok() && !objection.empty() && origin == FileOrigin::kSearched) {
     file.problem = absl::FailedPreconditionError(objection);
   }
+  if (!file.problem.ok()) return file;
+  const absl::StatusOr<ElfFacts> facts = CheckElf(opened->fd());
+  if (!facts.ok()) {
+    file.problem = Annotate(facts.status(), absl::StrCat(file.path, ": "));
+    return file;
+  }
+  opened->facts = *facts;
+  file.opened = opened;
   return file;
 }
 
 absl::StatusOr<plumb_norm_plugin_v1_fn> LoadLibrary(const LibraryFile& file) {
-  PLUMB_CHECK(file.problem.ok(), "a library with a known problem must not be loaded");
+  PLUMB_CHECK(file.problem.ok() && file.opened != nullptr,
+              "a library with a known problem must not be loaded");
+  OpenLibrary* const opened = file.opened.get();
+  const std::string name = LoaderName(file);
   void* handle = nullptr;
-  {
+  const std::string ids = file.NormIds();
+  const PluginCall record = {"dlopen", ids.c_str(), file.path.c_str()};
+  const absl::Status left = Guarded(record, [&] {
     const FloatingPointGuard guard;
-    handle = dlopen(file.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  });
+  if (!left.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(file.path, ": ", left.message()));
   }
   if (handle == nullptr) {
     const char* why = dlerror();
-    return absl::FailedPreconditionError(
-        absl::StrCat(file.path, ": cannot be loaded: ", why == nullptr ? "no reason given" : why));
+    return absl::FailedPreconditionError(absl::StrCat(
+        file.path, ": cannot be loaded: ",
+        absl::StrReplaceAll(why == nullptr ? "no reason given" : why, {{name, file.path}})));
   }
-  struct stat info;
-  if (stat(file.path.c_str(), &info) != 0 || KeyOf(info) != file.key) {
+  struct stat now;
+  const bool is_same =
+      (name == file.path ? stat(name.c_str(), &now) : fstat(opened->fd(), &now)) == 0 &&
+      IsUnchanged(opened->info, now);
+  // A debugger opens it by the name that the loader has.
+  if (IsLoadedAs(name, handle) && name != file.path) opened->Keep();
+  if (!is_same) {
     return absl::FailedPreconditionError(
-        absl::StrCat(file.path, ": was replaced while it was being loaded"));
+        absl::StrCat(file.path, ": was replaced or changed while it was being loaded"));
   }
   void* entry = dlsym(handle, PLUMB_NORM_ENTRY_SYMBOL);
   if (entry == nullptr) {

@@ -5,6 +5,7 @@
 #define PLUMB_RUNTIME_PLUGIN_LIBRARY_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@ enum class FileOrigin { kNamed, kSearched };
 
 using FileKey = std::pair<uint64_t, uint64_t>;  // (device, inode)
 
+class OpenLibrary;
+
 // A file as it was found. Nothing of it has run.
 struct LibraryFile {
   std::string path;  // without symbolic links, where it exists
@@ -30,17 +33,23 @@ struct LibraryFile {
       notes;  // of any ABI major; filled even when there is a problem, if they can be read
   absl::Status problem;               // why it must not be loaded; begins with the path
   std::vector<std::string> warnings;  // begin with the path
+  // The file that all of this was read from: what is loaded is no other, whatever has the path by
+  // then. Null if it could not be opened, or was given back.
+  std::shared_ptr<OpenLibrary> opened;
 
   // Has it a note with this id, in whatever ABI major?
   bool Names(const std::string& id) const;
+  // The ids of its notes: "org.example.a, org.example.b".
+  std::string NormIds() const;
 };
 
 // Problems: kNotFound when there is no such file; kFailedPrecondition when it is not a plugin, is
-// one of another ABI major, or could be changed by somebody else.
+// one of another ABI major, is damaged, or could be changed by somebody else.
 LibraryFile InspectLibrary(const std::string& path, FileOrigin origin);
 
-// Loads the file and finds its entry. REQUIRES: file.problem.ok(). The thread's floating-point
-// modes are what they were before, whatever the library's constructors did to them.
+// Loads the file and finds its entry. REQUIRES: file.problem.ok() and file.opened. The thread's
+// floating-point modes are what they were before, whatever the library's constructors did to them.
+// Error: also when the file was written to since it was inspected.
 absl::StatusOr<plumb_norm_plugin_v1_fn> LoadLibrary(const LibraryFile& file);
 
 }  // namespace plumb

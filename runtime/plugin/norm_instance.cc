@@ -107,7 +107,7 @@ absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(
   ErrorText error;
   plumb_status code = PLUMB_OK;
   plumb_norm_instance* handle = nullptr;
-  PLUMB_RETURN_IF_ERROR(Annotate(Guarded("create",
+  PLUMB_RETURN_IF_ERROR(Annotate(Guarded(Record(NormFunction::kCreate),
                                          [&] {
                                            code =
                                                table_.create(&host_, static_cast<uint32_t>(dim),
@@ -123,10 +123,14 @@ absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(
 
   plumb_norm_layout layout{};
   layout.struct_size = sizeof(layout);
-  PLUMB_RETURN_IF_ERROR(
-      Annotate(Guarded("layout", [&] { code = table_.layout(handle, &layout); }), where));
-  PLUMB_RETURN_IF_ERROR(Annotate(FromPlugin(code, "layout failed"), where));
-  PLUMB_RETURN_IF_ERROR(Annotate(instance->ReadTensors(layout), where));
+  {
+    // What the layout points to is the plugin's too.
+    const PluginCallScope scope(&Record(NormFunction::kLayout));
+    PLUMB_RETURN_IF_ERROR(
+        Annotate(Guarded("layout", [&] { code = table_.layout(handle, &layout); }), where));
+    PLUMB_RETURN_IF_ERROR(Annotate(FromPlugin(code, "layout failed"), where));
+    PLUMB_RETURN_IF_ERROR(Annotate(instance->ReadTensors(layout), where));
+  }
   instance->saved_per_row_ = layout.saved_per_row;
   instance->saved_per_call_ = layout.saved_per_call;
   instance->partial_elems_ = layout.partial_elems;
@@ -161,64 +165,101 @@ absl::Status NormInstance::ReadTensors(const plumb_norm_layout& layout) {
 
 NormInstance::~NormInstance() {
   if (handle_ == nullptr) return;
-  const absl::Status left = Guarded("destroy", [this] { plugin_->table_.destroy(handle_); });
+  const absl::Status left = Guarded(plugin_->Record(NormFunction::kDestroy),
+                                    [this] { plugin_->table_.destroy(handle_); });
   if (!left.ok()) {
     plugin_->host_.log(plugin_->host_.ctx, PLUMB_LOG_ERROR, std::string(left.message()).c_str());
   }
 }
 
-// function() -> plumb_status, one call of the plugin's `name`. `call` is where it may leave its own
-// words.
+// function() -> plumb_status, one call of the plugin. `call` is where it may leave its own words.
 template <class Function>
-absl::Status NormInstance::Run(const char* name, const plumb_norm_call* call,
+absl::Status NormInstance::Run(NormFunction which, const plumb_norm_call* call,
                                const Function& function) const {
   plumb_status code = PLUMB_OK;
-  const absl::Status left = Guarded(name, [&] { code = function(); });
+  const absl::Status left = Guarded(plugin_->Record(which), [&] { code = function(); });
   if (ABSL_PREDICT_TRUE(left.ok() && code == PLUMB_OK)) return absl::OkStatus();
   if (!left.ok()) return Annotate(left, absl::StrCat(text_, ": "));
-  return Annotate(FromPlugin(code, MessageOf(*call)), absl::StrCat(text_, ": ", name, ": "));
+  return Annotate(FromPlugin(code, MessageOf(*call)),
+                  absl::StrCat(text_, ": ", plugin_->Record(which).function, ": "));
+}
+
+absl::Status NormInstance::Call(NormFunction which, uint32_t phase, const CallOperands& operands,
+                                int64_t r0, int64_t r1) const {
+  const plumb_norm_plugin& table = plugin_->table_;
+  const plumb_norm_call* const call = operands.call;
+  switch (which) {
+    case NormFunction::kForward:
+      return Run(which, call, [&] { return table.forward(handle_, call, r0, r1); });
+    case NormFunction::kBackward:
+      return Run(which, call, [&] { return table.backward(handle_, call, r0, r1); });
+    case NormFunction::kResidualForward:
+      return Run(which, call, [&] {
+        return plugin_->residual_.forward(handle_, call, operands.residual, r0, r1);
+      });
+    case NormFunction::kResidualBackward:
+      return Run(which, call, [&] {
+        return plugin_->residual_.backward(handle_, call, operands.residual, r0, r1);
+      });
+    case NormFunction::kStatsPartial:
+      return Run(which, call,
+                 [&] { return table.stats_partial(handle_, phase, call, r0, r1, operands.acc); });
+    case NormFunction::kStatsCombine:
+      return Run(which, nullptr, [&] {
+        table.stats_combine(handle_, phase, call, operands.acc, operands.partial);
+        return PLUMB_OK;
+      });
+    case NormFunction::kStatsFinalize:
+      return Run(which, call,
+                 [&] { return table.stats_finalize(handle_, phase, call, operands.acc); });
+    default:
+      return absl::InternalError("not a function on operands");
+  }
+}
+
+inline absl::Status NormInstance::CallOrGuard(NormFunction which, uint32_t phase,
+                                              const CallOperands& operands, int64_t r0,
+                                              int64_t r1) const {
+  if (ABSL_PREDICT_FALSE(plugin_->guards_calls())) {
+    return RunGuarded(which, phase, operands, r0, r1);
+  }
+  return Call(which, phase, operands, r0, r1);
 }
 
 absl::Status NormInstance::Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
-  return Run("forward", &call, [&] { return plugin_->table_.forward(handle_, &call, r0, r1); });
+  return CallOrGuard(NormFunction::kForward, PLUMB_FWD, {&call}, r0, r1);
 }
 
 absl::Status NormInstance::Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
-  return Run("backward", &call, [&] { return plugin_->table_.backward(handle_, &call, r0, r1); });
+  return CallOrGuard(NormFunction::kBackward, PLUMB_BWD, {&call}, r0, r1);
 }
 
 absl::Status NormInstance::ForwardResidual(const plumb_norm_call& call,
                                            const plumb_residual_call& residual, int64_t r0,
                                            int64_t r1) const {
-  return Run("residual forward", &call,
-             [&] { return plugin_->residual_.forward(handle_, &call, &residual, r0, r1); });
+  return CallOrGuard(NormFunction::kResidualForward, PLUMB_FWD, {&call, &residual}, r0, r1);
 }
 
 absl::Status NormInstance::BackwardResidual(const plumb_norm_call& call,
                                             const plumb_residual_call& residual, int64_t r0,
                                             int64_t r1) const {
-  return Run("residual backward", &call,
-             [&] { return plugin_->residual_.backward(handle_, &call, &residual, r0, r1); });
+  return CallOrGuard(NormFunction::kResidualBackward, PLUMB_BWD, {&call, &residual}, r0, r1);
 }
 
 absl::Status NormInstance::StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0,
                                         int64_t r1, void* partial) const {
-  return Run("stats_partial", &call,
-             [&] { return plugin_->table_.stats_partial(handle_, phase, &call, r0, r1, partial); });
+  return CallOrGuard(NormFunction::kStatsPartial, phase, {&call, nullptr, partial}, r0, r1);
 }
 
+// The last two have no rows to touch.
 absl::Status NormInstance::StatsCombine(uint32_t phase, const plumb_norm_call& call, void* acc,
                                         const void* partial) const {
-  return Run("stats_combine", nullptr, [&] {
-    plugin_->table_.stats_combine(handle_, phase, &call, acc, partial);
-    return PLUMB_OK;
-  });
+  return CallOrGuard(NormFunction::kStatsCombine, phase, {&call, nullptr, acc, partial}, 0, 0);
 }
 
 absl::Status NormInstance::StatsFinalize(uint32_t phase, const plumb_norm_call& call,
                                          void* acc) const {
-  return Run("stats_finalize", &call,
-             [&] { return plugin_->table_.stats_finalize(handle_, phase, &call, acc); });
+  return CallOrGuard(NormFunction::kStatsFinalize, phase, {&call, nullptr, acc}, 0, 0);
 }
 
 }  // namespace plumb

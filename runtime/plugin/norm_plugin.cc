@@ -43,6 +43,9 @@ absl::StatusOr<std::unique_ptr<NormPlugin>> NormPlugin::Create(const plumb_norm_
   plugin->table_ = *known;
   plugin->id_ = std::move(id);
   plugin->path_ = std::move(path);
+  for (size_t i = 0; i < plugin->records_.size(); ++i) {
+    plugin->records_[i] = {kNormFunctionNames[i], plugin->id_.c_str(), plugin->path_.c_str()};
+  }
   const struct {
     const char* text;
     const char* what;

@@ -6,7 +6,9 @@
 #ifndef PLUMB_RUNTIME_PLUGIN_NORM_PLUGIN_H_
 #define PLUMB_RUNTIME_PLUGIN_NORM_PLUGIN_H_
 
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "plumb/norm_plugin.h"
+#include "runtime/plugin/plugin_call.h"
 
 namespace plumb {
 
@@ -54,6 +57,24 @@ struct NormParam {
 };
 
 class NormPlugin;
+
+// The functions that are called of an instance.
+enum class NormFunction {
+  kCreate,
+  kLayout,
+  kDestroy,
+  kForward,
+  kBackward,
+  kResidualForward,
+  kResidualBackward,
+  kStatsPartial,
+  kStatsCombine,
+  kStatsFinalize
+};
+inline constexpr const char* kNormFunctionNames[] = {
+    "create",        "layout",           "destroy",           "forward",
+    "backward",      "residual forward", "residual backward", "stats_partial",
+    "stats_combine", "stats_finalize"};
 
 class NormInstance {
  public:
@@ -111,8 +132,23 @@ class NormInstance {
   friend class NormPlugin;
   NormInstance() = default;
   template <class Function>
-  absl::Status Run(const char* name, const plumb_norm_call* call, const Function& function) const;
+  absl::Status Run(NormFunction which, const plumb_norm_call* call, const Function& function) const;
   absl::Status ReadTensors(const plumb_norm_layout& layout);
+
+  // What a function on rows or statistics is given; null where it is not.
+  struct CallOperands {
+    const plumb_norm_call* call = nullptr;
+    const plumb_residual_call* residual = nullptr;
+    void* acc = nullptr;  // the statistic that is written
+    const void* partial = nullptr;
+  };
+  absl::Status Call(NormFunction which, uint32_t phase, const CallOperands& operands, int64_t r0,
+                    int64_t r1) const;
+  // The same with copies of the operands, and the error when the plugin left them.
+  absl::Status RunGuarded(NormFunction which, uint32_t phase, CallOperands operands, int64_t r0,
+                          int64_t r1) const;
+  absl::Status CallOrGuard(NormFunction which, uint32_t phase, const CallOperands& operands,
+                           int64_t r0, int64_t r1) const;
 
   const NormPlugin* plugin_ = nullptr;
   plumb_norm_instance* handle_ = nullptr;
@@ -162,6 +198,11 @@ class NormPlugin {
   // Statistics over rows, in training; and in evaluation too.
   bool cross_row() const { return Has(PLUMB_NORM_CROSS_ROW); }
   bool cross_row_eval() const { return Has(PLUMB_NORM_CROSS_ROW_EVAL); }
+  // Calls on operands are made with guarded copies of them (operand_guard.h), which is slow: a
+  // plugin that writes outside of them is an error, kFailedPrecondition, that says where; or a
+  // fault.
+  void GuardCalls() { guards_calls_ = true; }
+  bool guards_calls() const { return guards_calls_; }
   // Has the extension PLUMB_EXT_RESIDUAL.
   bool has_residual() const { return residual_.forward != nullptr; }
 
@@ -178,10 +219,15 @@ class NormPlugin {
   friend class NormInstance;
   NormPlugin() = default;
   bool Has(uint32_t flag) const { return (table_.flags & flag) != 0; }
+  const PluginCall& Record(NormFunction which) const {
+    return records_[static_cast<size_t>(which)];
+  }
 
+  bool guards_calls_ = false;
   plumb_norm_plugin table_{};       // normalized: fields that the plugin does not know are null
   plumb_norm_residual residual_{};  // null functions when it is not offered
   std::string id_, version_, vendor_, license_, doc_, path_;
+  std::array<PluginCall, std::size(kNormFunctionNames)> records_;
   std::vector<NormAttrSpec> attrs_;
   plumb_host host_{};  // what create() is given; its context is this plugin
 };

@@ -28,6 +28,7 @@ std::vector<LibraryFile> InspectDirectory(const std::string& directory) {
   for (const std::string& name : *names) {
     if (absl::EndsWith(name, ".so")) {
       files.push_back(InspectLibrary(JoinPath(directory, name), FileOrigin::kSearched));
+      files.back().opened = nullptr;  // a directory may have more files than a process may open
     }
   }
   return files;
@@ -37,10 +38,14 @@ std::vector<LibraryFile> InspectDirectory(const std::string& directory) {
 absl::StatusOr<std::vector<std::unique_ptr<NormPlugin>>> ReadNorms(const LibraryFile& file,
                                                                    plumb_norm_plugin_v1_fn entry) {
   std::vector<std::unique_ptr<NormPlugin>> norms;
+  // For all that is read of the tables, too: they are the plugin's memory.
+  const std::string ids = file.NormIds();
+  const PluginCall record = {PLUMB_NORM_ENTRY_SYMBOL, ids.c_str(), file.path.c_str()};
+  const PluginCallScope scope(&record);
   for (uint32_t index = 0;; ++index) {
     const plumb_norm_plugin* table = nullptr;
-    PLUMB_RETURN_IF_ERROR(Annotate(Guarded(PLUMB_NORM_ENTRY_SYMBOL, [&] { table = entry(index); }),
-                                   absl::StrCat(file.path, ": ")));
+    PLUMB_RETURN_IF_ERROR(
+        Annotate(Guarded(record, [&] { table = entry(index); }), absl::StrCat(file.path, ": ")));
     if (table == nullptr) break;
     if (index == kMaxNormsPerFile) {
       return absl::FailedPreconditionError(
@@ -106,10 +111,20 @@ absl::Status PluginRegistry::Load(const LibraryFile& file) {
   for (const std::string& warning : file.warnings) Warn(warning);
   PLUMB_RETURN_IF_ERROR(file.problem);
   if (loaded_files_.count(file.key) != 0) return absl::OkStatus();
+  if (file.opened == nullptr) {
+    LibraryFile again = InspectLibrary(file.path, FileOrigin::kSearched);
+    if (again.problem.ok() && again.key != file.key) {
+      again.problem = absl::FailedPreconditionError(
+          absl::StrCat(file.path, ": was replaced while norms were looked for; try again"));
+    }
+    PLUMB_RETURN_IF_ERROR(again.problem);
+    return Load(again);
+  }
   PLUMB_ASSIGN_OR_RETURN(const plumb_norm_plugin_v1_fn entry, LoadLibrary(file));
   PLUMB_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<NormPlugin>> norms, ReadNorms(file, entry));
   loaded_files_[file.key] = file.path;
   for (std::unique_ptr<NormPlugin>& norm : norms) {
+    if (guards_calls_) norm->GuardCalls();
     if (!file.Names(norm->id())) {
       Warn(absl::StrCat(file.path, ": offers the norm \"", norm->id(),
                         "\" without a note, so a search does not find it"));
@@ -140,6 +155,7 @@ absl::Status PluginRegistry::Register(const plumb_norm_plugin* table) {
   if (plugins_.count(id) != 0) {
     return absl::AlreadyExistsError(absl::StrCat("the norm \"", id, "\" is already registered"));
   }
+  if (guards_calls_) norm->GuardCalls();
   plugins_[id] = std::move(norm);
   return absl::OkStatus();
 }

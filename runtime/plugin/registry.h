@@ -40,6 +40,10 @@ class PluginRegistry {
   // Directories searched by Find, in order.
   void AddDirectory(std::string directory) { directories_.push_back(std::move(directory)); }
 
+  // Guards the operands of all calls of norms that are loaded or registered from now on
+  // (NormPlugin::GuardCalls).
+  void GuardCalls() { guards_calls_ = true; }
+
   // Loads all norms of one file now (--plugin FILE). Errors: not found, not a shared library, a
   // shared library that is not a plumb plugin, another ABI major, missing functions, unknown
   // mandatory flags.
@@ -66,6 +70,7 @@ class PluginRegistry {
   void Warn(std::string warning);  // once
   void WarnOfDuplicate(const std::string& id, const std::string& path);
 
+  bool guards_calls_ = false;
   std::vector<std::string> directories_;
   std::map<std::pair<uint64_t, uint64_t>, std::string> loaded_files_;  // (device, inode) -> path
   std::map<std::string, std::unique_ptr<NormPlugin>> plugins_;         // by id

@@ -27,6 +27,10 @@ struct RuntimeOptions {
   std::string install_prefix;
   // Whether PLUMB_PLUGIN_PATH and OMP_NUM_THREADS are read.
   bool use_environment = true;
+  // Whether plugins get their operands between canaries and unreadable pages: one that writes
+  // outside of them is then an error, kFailedPrecondition, with its call, its file and the operand;
+  // or, far outside, a fault, which plumb/plugin_call.h tells about. Slow; never changes results.
+  bool guard_plugins = false;
   // Threads that a session may use; 0: OMP_NUM_THREADS, or one for each processor that this process
   // may run on. Sessions share the threads of the process. Never changes results.
   int threads = 0;

@@ -1,0 +1,132 @@
+#include "cli/plugin_faults.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+
+#include "cli/output.h"
+#include "cli/signal_text.h"
+#include "plumb/plugin_call.h"
+
+namespace plumb::cli {
+namespace {
+
+// Handlers see nothing but globals. The process that is watched: a child that was forked ends as it
+// likes. 0: none yet.
+std::atomic<pid_t> watched_process{0};
+constexpr int kAtWork = -1;
+std::atomic<int> ended_with{kAtWork};
+std::atomic_flag is_ending = ATOMIC_FLAG_INIT;
+
+struct FaultName {
+  int signal;
+  const char* text;
+};
+constexpr FaultName kFaults[] = {
+    {SIGSEGV, "SIGSEGV (invalid memory access, or stack overflow)"},
+    {SIGBUS, "SIGBUS (invalid memory access)"},
+    {SIGFPE, "SIGFPE (invalid integer arithmetic)"},
+    {SIGILL, "SIGILL (illegal instruction)"},
+    {SIGTRAP, "SIGTRAP (trap instruction)"},
+    {SIGSYS, "SIGSYS (system call that is not allowed)"},
+    {SIGABRT, "SIGABRT (abort(), a failed assertion, or an exception that nobody caught)"}};
+
+// One thread tells; others that come here meanwhile wait for the end.
+void BeOnlyOneEnding() {
+  while (is_ending.test_and_set()) pause();
+}
+
+void AddWhere(const void* address, SignalText* text) {
+  const GuardedAddress at = FindGuardedAddress(address);
+  if (*at.operand == '\0') return;
+  text->Add("\nat ");
+  if (at.read_only) {
+    text->Add("byte ").Add(at.bytes).Add(" of ").Add(at.operand).Add(", which it may only read");
+  } else if (at.bytes < 0) {
+    text->Add(-at.bytes).Add(" bytes before ").Add(at.operand);
+  } else {
+    text->Add("byte ").Add(at.bytes).Add(" behind ").Add(at.operand);
+  }
+}
+
+extern "C" void OnFault(int signal, siginfo_t* info, void*) {
+  const PluginCallInfo call = PluginCallInProgress();
+  const bool is_sent = info->si_code <= 0 && info->si_pid != getpid();
+  if (!call.any() || is_sent || watched_process.load() != getpid()) {
+    // Not a plugin's: as if nobody had listened.
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+    return;
+  }
+  BeOnlyOneEnding();
+  const char* name = "a signal";
+  for (const FaultName& fault : kFaults) {
+    if (fault.signal == signal) name = fault.text;
+  }
+  SignalText text;
+  text.Add("error: a plugin was ended by ").Add(name).Add(" in ").AddCall(call);
+  if (signal == SIGSEGV || signal == SIGBUS) AddWhere(info->si_addr, &text);
+  text.Write();
+  EndProcess(kExitPlugin);
+}
+
+// Somebody ends the process by `function`.
+void OnExit(const char* function) {
+  if (watched_process.load() != getpid()) return;
+  if (const int code = ended_with.load(); code != kAtWork) EndProcess(code);
+  BeOnlyOneEnding();
+  SignalText text;
+  const PluginCallInfo call = PluginCallInProgress();
+  if (call.any()) {
+    text.Add("error: a plugin ended the process by ").Add(function).Add(" in ").AddCall(call);
+  } else {
+    text.Add("error: a plugin or a library ended the process by ")
+        .Add(function)
+        .Add(" while plumb was at work, outside of any call of a plugin");
+  }
+  text.Write();
+  EndProcess(kExitPlugin);
+}
+
+}  // namespace
+
+void WatchPlugins() {
+  watched_process = getpid();
+  UseSignalStacksInPluginCalls();
+  for (const FaultName& fault : kFaults) {
+    struct sigaction action = {}, before = {};
+    action.sa_sigaction = OnFault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigfillset(&action.sa_mask);
+    sigaction(fault.signal, &action, &before);
+    const bool is_taken = (before.sa_flags & SA_SIGINFO) != 0 ||
+                          (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
+    if (is_taken) sigaction(fault.signal, &before, nullptr);
+  }
+  // Registered first, so they run last: a plugin's own exit handlers may still end the process.
+  on_exit(
+      [](int status, void*) {
+        if (status != ended_with.load()) OnExit("exit()");
+      },
+      nullptr);
+  std::at_quick_exit([] { OnExit("quick_exit()"); });
+}
+
+int WorkEnded(int exit_code) {
+  ended_with = exit_code;
+  return exit_code;
+}
+
+}  // namespace plumb::cli
+
+// In place of the C library's, for all that is linked or loaded.
+extern "C" void _exit(int code) {
+  plumb::cli::OnExit("_exit()");
+  plumb::cli::EndProcess(code);
+}
+extern "C" void _Exit(int code) noexcept {
+  plumb::cli::OnExit("_Exit()");
+  plumb::cli::EndProcess(code);
+}

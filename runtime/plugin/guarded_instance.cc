@@ -1,0 +1,131 @@
+// NormInstance's calls with guarded operands: what each function may read and write, as the ABI has
+// it (plugins/abi/plumb/norm_plugin.h), and nothing beside it.
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/plugin/norm_plugin.h"
+#include "runtime/plugin/operand_guard.h"
+#include "runtime/plugin/plugin_call.h"
+
+namespace plumb {
+namespace {
+
+using Access = OperandGuard::Access;
+
+int64_t ElementBytes(uint32_t dtype) {
+  return dtype == PLUMB_F64 ? 8 : dtype == PLUMB_BF16 ? 2 : 4;
+}
+int64_t AccumulateBytes(uint32_t dtype) { return dtype == PLUMB_F64 ? 8 : 4; }
+
+int64_t Elements(const NormParam& tensor) {
+  int64_t n = 1;
+  for (const int64_t size : tensor.dims) n *= size;
+  return n;
+}
+
+// While one lives, a fault of this thread is looked up in the guard.
+class GuardScope {
+ public:
+  explicit GuardScope(const OperandGuard* guard)
+      : slot_(plugin_call_slot != nullptr ? plugin_call_slot : ClaimPluginCallSlot()) {
+    slot_->guard.store(guard, std::memory_order_relaxed);
+  }
+  ~GuardScope() { slot_->guard.store(nullptr, std::memory_order_relaxed); }
+  GuardScope(const GuardScope&) = delete;
+  GuardScope& operator=(const GuardScope&) = delete;
+
+ private:
+  PluginCallSlot* const slot_;
+};
+
+// Copies of the pointers to an instance's tensors, each to guarded memory.
+template <class Pointer>
+std::vector<Pointer> GuardTensors(const char* kind, Access access,
+                                  const std::vector<NormParam>& tensors, int64_t element_bytes,
+                                  Pointer const* pointers, std::vector<std::string>* names,
+                                  OperandGuard* guard) {
+  std::vector<Pointer> guarded;
+  if (pointers == nullptr) return guarded;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    names->push_back(absl::StrCat(kind, " \"", tensors[i].name, "\""));
+    guarded.push_back(pointers[i]);
+    guard->AddVector(names->back().c_str(), access, Elements(tensors[i]) * element_bytes,
+                     &guarded.back());
+  }
+  return guarded;
+}
+
+}  // namespace
+
+absl::Status NormInstance::RunGuarded(NormFunction which, uint32_t phase, CallOperands operands,
+                                      int64_t r0, int64_t r1) const {
+  plumb_norm_call call = *operands.call;
+  plumb_residual_call residual{};
+  if (operands.residual != nullptr) residual = *operands.residual;
+  const bool is_forward =
+      which == NormFunction::kForward || which == NormFunction::kResidualForward;
+  const bool is_backward =
+      which == NormFunction::kBackward || which == NormFunction::kResidualBackward;
+  const bool is_final = which == NormFunction::kStatsFinalize;
+  const auto written = [](bool may_write) { return may_write ? Access::kWrite : Access::kRead; };
+  const int64_t element = ElementBytes(call.dtype), number = AccumulateBytes(call.dtype);
+  const int64_t row = dim_ * element, saved_row = saved_per_row_ * number;
+  const int64_t statistic = partial_elems_ * number;
+
+  OperandGuard guard;
+  std::vector<std::string> names;
+  names.reserve(params_.size() * 2 + buffers_.size());
+  const auto rows = [&](const char* name, bool may_write, int64_t row_bytes, auto* base,
+                        int64_t* pitch) {
+    guard.AddRows(name, written(may_write), call.rows, r0, r1, row_bytes, base, pitch);
+  };
+  // What is written comes first: what is only read may be the same memory.
+  rows("dx", is_backward, row, &call.dx, &call.dx_pitch);
+  rows("sum", is_forward, row, &residual.sum, &residual.sum_pitch);
+  rows("y", is_forward, row, &call.y, &call.y_pitch);
+  rows("saved", is_forward, saved_row, &call.saved, &call.saved_pitch);
+  guard.AddVector("the statistic", Access::kWrite, statistic, &operands.acc);
+  guard.AddVector("scratch", Access::kWrite, scratch_bytes(r1 - r0), &call.scratch);
+  guard.AddVector("err", Access::kWrite, static_cast<int64_t>(call.err_cap), &call.err);
+  std::vector<void*> dparams = GuardTensors("the gradient of", written(is_backward || is_final),
+                                            params_, number, call.dparams, &names, &guard);
+  if (call.dparams != nullptr) call.dparams = dparams.data();
+  const bool updates = is_final && (phase == PLUMB_BWD || (call.flags & PLUMB_CALL_TRAIN) != 0);
+  std::vector<void*> buffers =
+      GuardTensors("buffer", written(updates), buffers_, number, call.buffers, &names, &guard);
+  if (call.buffers != nullptr) call.buffers = buffers.data();
+  guard.AddVector("call_saved", written(is_final), saved_per_call_ * number, &call.call_saved);
+  guard.AddVector("the partial statistic", Access::kRead, statistic, &operands.partial);
+  std::vector<const void*> params =
+      GuardTensors("parameter", Access::kRead, params_, number, call.params, &names, &guard);
+  if (call.params != nullptr) call.params = params.data();
+  rows("x", false, row, &call.x, &call.x_pitch);
+  rows("dy", false, row, &call.dy, &call.dy_pitch);
+  rows("res", false, row, &residual.res, &residual.res_pitch);
+  rows("dsum", false, row, &residual.dsum, &residual.dsum_pitch);
+  if (!guard.Seal()) {
+    return absl::ResourceExhaustedError(absl::StrCat(text_, ": no memory for guarded operands of ",
+                                                     plugin_->Record(which).function, "()"));
+  }
+
+  operands = {&call, operands.residual == nullptr ? nullptr : &residual, operands.acc,
+              operands.partial};
+  absl::Status status;
+  {
+    const GuardScope scope(&guard);
+    status = Call(which, phase, operands, r0, r1);
+  }
+  if (const std::string damage = guard.Damage(); !damage.empty()) {
+    const PluginCall& record = plugin_->Record(which);
+    return absl::FailedPreconditionError(absl::StrCat(
+        *record.file == '\0' ? "norm linked into the host" : record.file, ": ", record.function,
+        "() of the norm \"", record.norm, "\" wrote outside of its operands: ", damage, ", ", text_,
+        ", rows ", r0, " to ", r1,
+        *record.file == '\0' ? "" : absl::StrCat("\nsee: plumb plugin check ", record.file)));
+  }
+  guard.CopyBack();
+  return status;
+}
+
+}  // namespace plumb
