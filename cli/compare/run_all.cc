@@ -5,7 +5,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <filesystem>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -17,6 +16,7 @@
 #include "cli/compare/run_record.h"
 #include "cli/interrupt.h"
 #include "cli/loss_summary.h"
+#include "plumb/file.h"
 #include "plumb/generate.h"
 
 namespace plumb::cli {
@@ -43,13 +43,12 @@ struct Shared {
   std::vector<std::string> warnings;
 };
 
-bool HasCheckpoint(const std::string& run) {
-  std::error_code error;
-  std::filesystem::directory_iterator it(run + "/checkpoints", error), end;
-  for (; !error && it != end; it.increment(error)) {
-    if (absl::StartsWith(it->path().filename().string(), "step-")) return true;
-  }
-  return false;
+absl::StatusOr<bool> HasCheckpoint(const std::string& run) {
+  const auto names = ListDirectory(absl::StrCat(run, "/checkpoints"));
+  if (absl::IsNotFound(names.status())) return false;
+  if (!names.ok()) return names.status();
+  return std::any_of(names->begin(), names->end(),
+                     [](const std::string& name) { return absl::StartsWith(name, "step-"); });
 }
 
 // Resumes a run, or begins it. One that was stopped before its first checkpoint, or whose
@@ -57,18 +56,15 @@ bool HasCheckpoint(const std::string& run) {
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const Plan& plan, const PlanRun& run,
                                                   Runtime* runtime) {
   TrainRequest request = plan.Request(run);
-  request.resume = HasCheckpoint(run.directory);
+  const absl::StatusOr<bool> resumes = HasCheckpoint(run.directory);
+  if (!resumes.ok()) return resumes.status();
+  request.resume = *resumes;
   if (request.resume) {
     absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime, request);
     if (!absl::IsDataLoss(opened.status())) return opened;
     request.resume = false;
   }
-  std::error_code error;
-  std::filesystem::remove_all(run.directory, error);
-  if (error) {
-    return absl::UnavailableError(
-        absl::StrCat(run.directory, ": cannot delete: ", error.message()));
-  }
+  if (const absl::Status removed = RemoveTree(run.directory); !removed.ok()) return removed;
   return TrainRun::Open(runtime, request);
 }
 
@@ -169,10 +165,12 @@ void Work(const Plan& plan, Runtime* runtime, Shared* shared) {
 
 // Fills the queue with what has not ended: seed by seed, so that what is there early compares all
 // groups.
-void FindWork(const Plan& plan, Shared* shared) {
+absl::Status FindWork(const Plan& plan, Shared* shared) {
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     RunState& state = shared->states[i];
-    const std::optional<RunResult> result = ReadRunResult(plan.runs[i].directory);
+    const absl::StatusOr<std::optional<RunResult>> read = ReadRunResult(plan.runs[i].directory);
+    if (!read.ok()) return read.status();
+    const std::optional<RunResult>& result = *read;
     if (!result) {
       shared->queue.push_back(i);
       continue;
@@ -187,6 +185,7 @@ void FindWork(const Plan& plan, Shared* shared) {
   const size_t seeds = plan.study.seeds.size();
   std::stable_sort(shared->queue.begin(), shared->queue.end(),
                    [seeds](size_t a, size_t b) { return a % seeds < b % seeds; });
+  return absl::OkStatus();
 }
 
 void ShowWarnings(Shared* shared, std::set<std::string>* shown, StudyProgress* progress) {
@@ -206,7 +205,7 @@ Division Divide(int threads, size_t runs, int64_t parameters) {
 
 absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   Shared shared(plan.runs.size());
-  FindWork(plan, &shared);
+  if (const absl::Status found = FindWork(plan, &shared); !found.ok()) return found;
   int64_t parameters = 0;
   for (const PlanGroup& group : plan.groups) parameters = std::max(parameters, group.parameters);
   const Division division = Divide(options.threads, shared.queue.size(), parameters);

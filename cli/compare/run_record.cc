@@ -1,9 +1,6 @@
 #include "cli/compare/run_record.h"
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 
@@ -24,11 +21,11 @@ std::string ResultPath(const std::string& directory) {
   return absl::StrCat(directory, "/result.json");
 }
 
-std::string ReadAll(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return "";
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+// "" where there is none.
+absl::StatusOr<std::string> ReadIfThere(const std::string& path) {
+  absl::StatusOr<std::string> content = ReadFile(path, kMaxResultBytes);
+  if (absl::IsNotFound(content.status())) return std::string();
+  return content;
 }
 
 Json Parse(absl::string_view text) {
@@ -98,9 +95,8 @@ void AddProbe(const Json& line, int64_t last_step, RunProbes* probes) {
   probes->residual_rms.push_back(std::move(rms));
 }
 
-std::optional<RunProbes> ReadProbes(const std::string& path, int64_t last_step) {
+std::optional<RunProbes> ParseProbes(const std::string& text, int64_t last_step) {
   RunProbes probes;
-  const std::string text = ReadAll(path);
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const Json object = Parse(line);
     if (object.is_object()) AddProbe(object, last_step, &probes);
@@ -125,8 +121,10 @@ std::pair<int64_t, int64_t> CountCharacters(const std::string& text) {
 
 }  // namespace
 
-std::optional<RunResult> ReadRunResult(const std::string& directory) {
-  const Json json = Parse(ReadAll(ResultPath(directory)));
+absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& directory) {
+  const absl::StatusOr<std::string> text = ReadIfThere(ResultPath(directory));
+  if (!text.ok()) return text.status();
+  const Json json = Parse(*text);
   if (!json.is_object() || String(json, "format") != kFormat || Number(json, "version") != 1) {
     return std::nullopt;
   }
@@ -163,14 +161,17 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
 }
 
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head) {
-  const std::optional<RunResult> result = ReadRunResult(directory);
+  const absl::StatusOr<std::optional<RunResult>> read = ReadRunResult(directory);
+  if (!read.ok()) return read.status();
+  const std::optional<RunResult>& result = *read;
   if (!result) return absl::DataLossError(absl::StrCat(ResultPath(directory), ": is not readable"));
   RunRecord record;
   record.result = *result;
   const int64_t steps = result->step - (result->diverged ? 1 : 0);
   const std::string path = absl::StrCat(directory, "/metrics.jsonl");
-  const std::string text = ReadAll(path);
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+  const absl::StatusOr<std::string> text = ReadIfThere(path);
+  if (!text.ok()) return text.status();
+  for (absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
     const Json object = Parse(line);
     const double loss = Number(object, "loss");
     const int64_t step = static_cast<int64_t>(record.losses.size()) + 1;
@@ -196,7 +197,9 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std:
     }
     record.validation.emplace_back(steps, *result->validation);
   }
-  record.probes = ReadProbes(absl::StrCat(directory, "/probes.jsonl"), result->step);
+  const absl::StatusOr<std::string> probes = ReadIfThere(absl::StrCat(directory, "/probes.jsonl"));
+  if (!probes.ok()) return probes.status();
+  record.probes = ParseProbes(*probes, result->step);
   return record;
 }
 

@@ -50,8 +50,9 @@ struct RunRecord {
   double TokensPerSecond() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 };
 
-// nullopt: the run has not ended, or its result is unreadable and must be made again.
-std::optional<RunResult> ReadRunResult(const std::string& directory);
+// nullopt: the run has not ended, or what it left as its result is none and must be made again.
+// Errors: of the system, which do not say that there is no result.
+absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& directory);
 absl::Status WriteRunResult(const std::string& directory, const RunResult& result);
 
 // kDataLoss when the directory's files do not tell of all steps that the result says were done.

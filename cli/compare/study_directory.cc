@@ -1,9 +1,6 @@
 #include "cli/compare/study_directory.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -44,11 +41,8 @@ void AppendLines(const char* head, const std::vector<std::string>& lines, std::s
 }  // namespace
 
 absl::StatusOr<StudyLock> StudyLock::Acquire(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(directory, ": cannot make the directory: ", error.message()));
+  if (const absl::Status made = MakeDirectories(directory); !made.ok()) {
+    return absl::InvalidArgumentError(made.message());
   }
   absl::StatusOr<std::shared_ptr<void>> lock = LockDirectory(directory);
   if (lock.ok()) return StudyLock(*std::move(lock));
@@ -59,24 +53,23 @@ absl::StatusOr<StudyLock> StudyLock::Acquire(const std::string& directory) {
 
 absl::Status ClaimDirectory(const std::string& directory, const std::string& text) {
   const std::string path = absl::StrCat(directory, "/study.pbtxt");
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    if (std::filesystem::exists(absl::StrCat(directory, "/runs"), error)) {
+  if (!FileExists(path)) {
+    if (FileExists(absl::StrCat(directory, "/runs"))) {
       return absl::InvalidArgumentError(absl::StrCat(
           directory, ": holds runs, but no study.pbtxt that says whose; choose another --out"));
     }
     for (const char* name : kResultNames) {
       const std::string result = absl::StrCat(directory, "/", name);
-      if (!std::filesystem::exists(result, error)) continue;
+      if (!FileExists(result)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(result, ": a study would overwrite it; choose another --out"));
     }
     return WriteFile(path, text);
   }
-  std::ifstream file(path, std::ios::binary);
-  const std::string begun(std::istreambuf_iterator<char>(file), {});
-  if (begun == text) return absl::OkStatus();
-  const std::vector<std::string> before = absl::StrSplit(begun, '\n');
+  const absl::StatusOr<std::string> begun = ReadFile(path, kMaxResultBytes);
+  if (!begun.ok()) return begun.status();
+  if (*begun == text) return absl::OkStatus();
+  const std::vector<std::string> before = absl::StrSplit(*begun, '\n');
   const std::vector<std::string> now = absl::StrSplit(text, '\n');
   std::string message =
       absl::StrCat(path, ": is another study; choose another --out, or delete ", directory, ".");

@@ -24,8 +24,9 @@ TEST(RunResultTest, IsReadAsItWasWritten) {
   result.validation = 2.5;
   result.samples = {{"emma", ""}, {"", "empty"}};
   ASSERT_TRUE(WriteRunResult(dir.File("."), result).ok());
-  const auto read = ReadRunResult(dir.File("."));
-  ASSERT_TRUE(read.has_value());
+  const auto result_or = ReadRunResult(dir.File("."));
+  ASSERT_TRUE(result_or.ok() && result_or->has_value());
+  const std::optional<RunResult>& read = *result_or;
   EXPECT_TRUE(read->diverged);
   EXPECT_EQ(read->step, 7);
   EXPECT_EQ(read->message, result.message);
@@ -36,7 +37,7 @@ TEST(RunResultTest, IsReadAsItWasWritten) {
 
 TEST(RunResultTest, WhatIsNoResultMeansThatTheRunHasNotEnded) {
   const ScratchDir dir;
-  EXPECT_FALSE(ReadRunResult(dir.File(".")).has_value());
+  EXPECT_FALSE(ReadRunResult(dir.File(".")).value().has_value());
   for (const char* text :
        {"", "{", "[]", "{\"format\":\"plumb-compare-run\"}",
         "{\"format\":\"plumb-compare-run\",\"version\":1,\"status\":\"finished\",\"step\":\"x\"}",
@@ -45,7 +46,7 @@ TEST(RunResultTest, WhatIsNoResultMeansThatTheRunHasNotEnded) {
         "{\"format\":\"plumb-compare-run\",\"version\":1,\"status\":\"finished\",\"step\":1,"
         "\"samples\":[1]}"}) {
     dir.Write("result.json", text);
-    EXPECT_FALSE(ReadRunResult(dir.File(".")).has_value()) << text;
+    EXPECT_FALSE(ReadRunResult(dir.File(".")).value().has_value()) << text;
   }
 }
 

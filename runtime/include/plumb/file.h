@@ -1,9 +1,11 @@
-// Files of results, as plumb writes them.
+// Files, as plumb reads and writes them.
 #ifndef PLUMB_FILE_H_
 #define PLUMB_FILE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +20,20 @@ namespace plumb {
 // (kInvalidArgument), a full disk (kResourceExhausted), another failure of the system
 // (kUnavailable).
 absl::Status WriteFile(const std::string& path, absl::string_view content);
+
+// The content of a file of at most `max_bytes`. Errors: not there (kNotFound), a directory or
+// longer (kInvalidArgument), no memory for it (kResourceExhausted), another failure of the system.
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes);
+// False where it is certain: where the system does not say, what opens the path says so.
+bool FileExists(const std::string& path);
+
+// mkdir -p, rm -rf, and the sorted names in a directory.
+absl::Status MakeDirectories(const std::string& path);
+absl::Status RemoveTree(const std::string& path);
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
+
+// Of what plumb writes, a result or the metrics of a run: ReadFile's limit.
+inline constexpr int64_t kMaxResultBytes = int64_t{1} << 40;
 
 // Whether both paths name one regular file, or would if it were made: writing one would lose the
 // other.

@@ -1,13 +1,15 @@
-// The norms that a shared library says it has, read without running it.
+// Shared libraries, read without running them: the norms that they say they have, and all that the
+// dynamic loader would read.
 #include "plumb/norm_plugin.h"
 #include "runtime/base/check.h"
+#include "runtime/plugin/elf_check.h"
 #include "runtime/plugin/elf_note.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace plumb {
 namespace {
 
-PLUMB_FUZZER(elf_note) {
+PLUMB_FUZZER(elf) {
   const MemoryFile memory(AsText(data, size));
   const auto notes = ReadNormNotes(memory.fd());
   if (!notes.ok()) return;
@@ -15,6 +17,8 @@ PLUMB_FUZZER(elf_note) {
     PLUMB_CHECK(IsNormId(note.id) || (note.id.empty() && note.abi_major != PLUMB_NORM_ABI_MAJOR),
                 "a note with a wrong id");
   }
+  const auto facts = CheckElf(memory.fd());
+  PLUMB_CHECK(facts.ok() || !facts.status().message().empty(), "an error without words");
 }
 
 }  // namespace

@@ -1,0 +1,121 @@
+// Every file call of a comparison, one after another, fails, is short, or is the last before the
+// power goes. The same comparison then ends with the results of the one that nothing happened to,
+// and a run that had ended is not trained again.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/compare/plan.h"
+#include "cli/compare/results.h"
+#include "cli/compare/run_all.h"
+#include "cli/compare/study_directory.h"
+#include "plumb/file.h"
+#include "tests/api/test_run.h"
+#include "tests/fault/fault_file_system.h"
+
+namespace plumb::cli {
+namespace {
+
+class CompareFaultsTest : public ::testing::Test {
+ protected:
+  CompareFaultsTest() {
+    test_.dir().Write("other.pbtxt", absl::StrCat(kTestModel, "tie_embeddings: true\n"));
+    study_.models = {test_.dir().File("model.pbtxt"), test_.dir().File("other.pbtxt")};
+    study_.data = test_.dir().File("data.txt");
+    study_.train = test_.dir().File("train.pbtxt");
+    study_.settings = {{"train.max_steps", "3", ""},
+                       {"train.checkpoint_interval", "2", ""},
+                       {"train.checkpoint_seconds", "0", ""}};
+    study_.seeds = {1};
+    study_.samples = 1;
+  }
+
+  // The losses and samples of all runs, as text.
+  absl::StatusOr<std::string> Compare() {
+    absl::StatusOr<Plan> plan = MakePlan(study_, test_.out(), test_.runtime());
+    if (!plan.ok()) return plan.status();
+    const auto lock = StudyLock::Acquire(test_.out());
+    if (!lock.ok()) return lock.status();
+    const absl::Status claimed = ClaimDirectory(test_.out(), plan->StudyText());
+    if (!claimed.ok()) return claimed;
+    RunAllOptions options;
+    options.quiet = true;
+    options.create_runtime = [](int threads) { return MakeRuntime(threads); };
+    const absl::Status ran = RunAll(*plan, options);
+    if (!ran.ok()) return ran;
+    const absl::StatusOr<StudyResults> results = CollectResults(*plan);
+    if (!results.ok()) return results.status();
+    std::string text;
+    for (const RunRecord& record : results->records) {
+      for (const double loss : record.losses) absl::StrAppend(&text, loss, " ");
+      for (const RunSample& sample : record.result.samples) absl::StrAppend(&text, sample.text);
+      absl::StrAppend(&text, "\n");
+    }
+    return text;
+  }
+
+  // The results that are there: their file's number by path.
+  std::map<std::string, ino_t> Ended() const {
+    std::map<std::string, ino_t> ended;
+    if (!FileExists(test_.out())) return ended;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(test_.out())) {
+      struct stat info;
+      if (entry.path().filename() == "result.json" && stat(entry.path().c_str(), &info) == 0) {
+        ended[entry.path().string()] = info.st_ino;
+      }
+    }
+    return ended;
+  }
+
+  const TestRun test_;
+  Study study_;
+};
+
+TEST_F(CompareFaultsTest, LosesNothing) {
+  FaultFileSystem faultless{Fault{}};
+  std::string whole;
+  {
+    const ScopedFileSystem scoped(&faultless);
+    const auto compared = Compare();
+    ASSERT_TRUE(compared.ok()) << compared.status();
+    whole = *compared;
+  }
+  int64_t faults = 0, refused = 0;
+  for (const Fault::Kind kind : {Fault::Kind::kFail, Fault::Kind::kShort, Fault::Kind::kLast}) {
+    for (int64_t at = 0; at < faultless.calls(); ++at) {
+      if (kind == Fault::Kind::kShort && !faultless.MovesBytes(at)) continue;
+      std::filesystem::remove_all(test_.out());
+      FaultFileSystem files{Fault{kind, at, at % 2 == 0 ? EIO : EMFILE}};
+      absl::Status status;
+      {
+        const ScopedFileSystem scoped(&files);
+        status = Compare().status();
+      }
+      if (kind == Fault::Kind::kLast) files.CutPower();
+      SCOPED_TRACE(absl::StrCat(Fault{kind, at, 0}.ToString(), ", ", files.faulty_call(),
+                                "; then: ", status.ToString()));
+      ++faults;
+      if (!status.ok()) ++refused;
+      EXPECT_TRUE(kind != Fault::Kind::kShort || status.ok());
+      const std::map<std::string, ino_t> ended = Ended();
+      FaultFileSystem saves_syncs{Fault{}};
+      const ScopedFileSystem scoped(&saves_syncs);
+      const auto again = Compare();
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_EQ(*again, whole);
+      const std::map<std::string, ino_t> ended_now = Ended();
+      for (const auto& [path, number] : ended) EXPECT_EQ(ended_now.at(path), number) << path;
+      if (HasFailure()) return;
+    }
+  }
+  std::cout << "compare: " << faultless.calls() << " calls, " << faults << " faults, " << refused
+            << " of them ended the program with an error, 0 lost" << std::endl;
+}
+
+}  // namespace
+}  // namespace plumb::cli
