@@ -31,14 +31,15 @@ std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Da
                       {"seed", spec.seed},   {"dtype", DTypeName(spec.dtype)},
                       {"plugins", plugins},  {"plumb", PlumbVersion()},
                       {"threads", threads},  {"matmul", matmul}};
-  return state.dump();
+  // The name of a file need not be UTF-8.
+  return state.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // The state of a checkpoint says how it was trained, so that edits of train.pbtxt show.
 std::string WithTraining(const std::string& state, const TrainSpec& spec) {
   Json json = Json::parse(state);
   json["train"] = spec.ToText();
-  return json.dump();
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // How often a run looks whether its directory is still there, in seconds.

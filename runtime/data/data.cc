@@ -11,8 +11,8 @@
 #include "runtime/base/file.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
 #include "runtime/io/hash.h"
-#include "runtime/io/utf8.h"
 
 namespace plumb {
 namespace {
