@@ -139,10 +139,11 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   Impl& impl = *run->impl_;
   impl.info.threads = runtime->threads();
   impl.matmul = runtime->matmul();
-  PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
-    return request.resume ? impl.OpenExisting(&runtime->impl(), request)
-                          : impl.OpenNew(&runtime->impl(), request);
-  }));
+  PLUMB_RETURN_IF_ERROR(
+      OrOutOfMemory("the parameters, the optimizer state and the training program", [&] {
+        return request.resume ? impl.OpenExisting(&runtime->impl(), request)
+                              : impl.OpenNew(&runtime->impl(), request);
+      }));
   for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);
   for (const std::string& warning : impl.warnings) runtime->impl().Warn(warning);
   TrainInfo& info = impl.info;
@@ -191,7 +192,8 @@ absl::StatusOr<StepReport> TrainRun::Step() {
   Impl& impl = *impl_;
   if (done()) return absl::OutOfRangeError("all steps are done");
   const Clock::time_point start = Clock::now();
-  const absl::StatusOr<StepResult> stepped = OrOutOfMemory([&] { return impl.session->Step(); });
+  const absl::StatusOr<StepResult> stepped =
+      OrOutOfMemory("a training step", [&] { return impl.session->Step(); });
   StepReport report;
   // The probe of a step that diverged is logged too; the error returned is the divergence.
   if (absl::IsAborted(stepped.status())) impl.TakeProbe(&report).IgnoreError();
@@ -205,7 +207,7 @@ absl::StatusOr<StepReport> TrainRun::Step() {
   PLUMB_RETURN_IF_ERROR(impl.TakeProbe(&report));
   if (impl.spec.eval_interval > 0 && impl.validation != nullptr &&
       impl.Due(impl.spec.eval_interval)) {
-    PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory([&] {
+    PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory("the validation program", [&] {
                              return impl.validation->Run(impl.spec.eval_batches);
                            }));
     report.val_loss = eval.loss;
@@ -273,8 +275,9 @@ absl::StatusOr<double> TrainRun::ValidationLoss() {
   if (impl_->validation == nullptr) {
     return absl::InvalidArgumentError("nothing is held out; data.val_fraction says how much");
   }
-  PLUMB_ASSIGN_OR_RETURN(const EvalResult eval,
-                         OrOutOfMemory([&] { return impl_->validation->Run(0); }));
+  PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory("the validation program", [&] {
+                           return impl_->validation->Run(0);
+                         }));
   return eval.loss;
 }
 

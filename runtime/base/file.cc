@@ -18,6 +18,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -27,12 +28,13 @@ constexpr absl::string_view kTemporary = ".tmp.";  // and the number of the proc
 
 absl::Status FromErrno(absl::string_view path, absl::string_view what) {
   const int error = errno;
-  const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
+  const std::string message = absl::StrCat(path, ": ", what, ": ", ErrnoText(error));
   if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(message);
   if (error == EACCES || error == EPERM || error == EROFS) {
     return absl::PermissionDeniedError(message);
   }
-  if (error == ENOSPC || error == ENOMEM) return absl::ResourceExhaustedError(message);
+  if (error == ENOSPC || error == ENOMEM || error == EFBIG || error == EMFILE)
+    return absl::ResourceExhaustedError(message);
   return absl::UnavailableError(message);
 }
 
@@ -149,11 +151,7 @@ absl::Status WriteThrough(const Target& target,
 
 }  // namespace
 
-int64_t MaxDataBytes() {
-  const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  constexpr int64_t kUnknown = int64_t{4} << 30;
-  return pages > 0 && page > 0 ? pages / 2 * page : kUnknown;
-}
+int64_t MaxDataBytes() { return ProcessMemoryLimit().bytes / 2; }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
   if (IsDirectory(path)) {
@@ -183,8 +181,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
       if (static_cast<int64_t>(content.size()) > max_bytes) return too_long;
     }
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, ": no memory for more than ", content.size(), " bytes of it"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        path, ": no memory for more than ", content.size(), " bytes of it; ", MemoryLimitText()));
   }
 }
 
@@ -236,7 +234,7 @@ absl::Status MakeDirectories(const std::string& path) {
   std::filesystem::create_directories(path, error);
   if (error) {
     return absl::UnavailableError(
-        absl::StrCat(path, ": cannot create the directory: ", error.message()));
+        absl::StrCat(path, ": cannot create the directory: ", ErrnoText(error.value())));
   }
   return absl::OkStatus();
 }
@@ -256,7 +254,7 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) 
   std::filesystem::directory_iterator it(path, error), end;
   for (; !error && it != end; it.increment(error)) names.push_back(it->path().filename().string());
   if (error) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot list: ", error.message()));
+    return absl::NotFoundError(absl::StrCat(path, ": cannot list: ", ErrnoText(error.value())));
   }
   std::sort(names.begin(), names.end());  // readdir's order is arbitrary
   return names;

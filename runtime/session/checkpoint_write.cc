@@ -23,14 +23,14 @@ namespace {
 absl::Status Rename(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat(from, ": cannot rename to ", to, ": ", std::strerror(errno)));
+      absl::StrCat(from, ": cannot rename to ", to, ": ", ErrnoText(errno)));
 }
 
 absl::Status RemoveTree(const std::string& path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);
   if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(path, ": cannot delete: ", error.message()));
+  return absl::UnavailableError(absl::StrCat(path, ": cannot delete: ", ErrnoText(error.value())));
 }
 
 absl::Status RemoveLeftovers(const std::string& checkpoints) {
