@@ -25,7 +25,7 @@ namespace plumb::cli {
 namespace {
 
 constexpr rlim_t kStack = rlim_t{8} << 20;
-constexpr rlim_t kLeastStack = rlim_t{512} << 10;
+constexpr rlim_t kLeastStack = rlim_t{1} << 20;
 
 // Makes the stack as large as most commands need it, so that none is short of memory for it later.
 void TouchStack() {

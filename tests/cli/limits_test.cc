@@ -93,7 +93,7 @@ TEST_F(LimitsTest, OpenFiles) {
 
 TEST_F(LimitsTest, Stack) {
   ASSERT_EQ(RunPlumb(TrainArguments("whole", 3)).exit_code, 0);
-  EXPECT_EQ(RunPlumb(TrainArguments("run", 3), {RLIMIT_STACK, 512 << 10}).exit_code, 0);
+  EXPECT_EQ(RunPlumb(TrainArguments("run", 3), {RLIMIT_STACK, 1024 << 10}).exit_code, 0);
   EXPECT_EQ(Losses("run"), Losses("whole"));
   const Finished result = RunPlumb(TrainArguments("run2", 3), {RLIMIT_STACK, 256 << 10});
   EXPECT_EQ(result.exit_code, 1);
@@ -108,8 +108,8 @@ std::string Times(int n, const std::string& text) {
 }
 
 TEST_F(LimitsTest, NestingEndsBeforeASmallStackDoes) {
-  const ResourceLimit stack = {RLIMIT_STACK, 512 << 10};
-  for (const int n : {40, 49, 50, 51, 100, 300, 100000}) {
+  const ResourceLimit stack = {RLIMIT_STACK, 1024 << 10};
+  for (const int n : {50, 90, 99, 100, 101, 300, 100000}) {
     const std::string formulas[] = {"x + f(" + Times(n, "(") + "x" + Times(n, ")") + ")",
                                     "x + f(" + Times(n, "-") + "x)",
                                     "x + f(" + Times(n, "norm(") + "x" + Times(n, ")") + ")",
