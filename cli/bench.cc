@@ -21,6 +21,7 @@
 #include "cli/output.h"
 #include "cli/profile_table.h"
 #include "plumb/bench.h"
+#include "plumb/text.h"
 
 namespace plumb::cli {
 namespace {
@@ -50,7 +51,7 @@ class Progress {
  public:
   explicit Progress(bool quiet) : shown_(!quiet && StderrIsTerminal()) {}
   void Show(const std::string& what) {
-    if (shown_) absl::FPrintF(stderr, "\r\x1b[K%s", what);
+    if (shown_) absl::FPrintF(stderr, "\r\x1b[K%s", ToPrintable(what));
   }
   void End() { Show(""); }
 

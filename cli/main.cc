@@ -1,6 +1,9 @@
 // plumb: trains and samples transformers whose norm placement is a formula.
 
+#include <execinfo.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -22,6 +25,15 @@
 namespace plumb::cli {
 namespace {
 
+constexpr rlim_t kStack = rlim_t{8} << 20;
+constexpr rlim_t kLeastStack = rlim_t{1} << 20;
+
+// Makes the stack as large as most commands need it, so that none is short of memory for it later.
+void TouchStack() {
+  volatile char pages[kLeastStack / 2];
+  for (size_t i = 0; i < sizeof(pages); i += 4096) pages[i] = 0;
+}
+
 // Takes the descriptors 0 to 2 if the caller closed them, so that no checkpoint gets one of them
 // and is then printed into. Results for a closed stdout must still fail, hence read-only.
 void GuardStandardStreams() {
@@ -29,6 +41,36 @@ void GuardStandardStreams() {
     if (fcntl(fd, F_GETFD) != -1) continue;
     if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(kExitFailed);
   }
+}
+
+// Limits of the process show where something asks for more, and in no other way.
+absl::Status PrepareForLimits() {
+  // A write beyond ulimit -f is then an error of that write.
+  std::signal(SIGXFSZ, SIG_IGN);
+  // Stacks of less would end in the middle of something. Of other threads too: their size was taken
+  // from the limit when the program started.
+  struct rlimit stack;
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < kStack) {
+    stack.rlim_cur = std::min<rlim_t>(kStack, stack.rlim_max);
+    setrlimit(RLIMIT_STACK, &stack);
+    if (stack.rlim_cur < kLeastStack) {
+      return absl::ResourceExhaustedError(absl::StrCat("the stack may have ", stack.rlim_cur >> 10,
+                                                       " KiB (ulimit -s), and needs ",
+                                                       kLeastStack >> 10));
+    }
+  }
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) == 0) {
+    pthread_attr_setstacksize(&attributes, kStack);
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+  }
+  // Under ulimit -v a stack that cannot grow is a crash, and unwinding loads a library at its first
+  // use: both are done now.
+  TouchStack();
+  void* frame;
+  backtrace(&frame, 1);
+  return absl::OkStatus();
 }
 
 void AddCommands(CLI::App* program, Invocation* invocation) {
@@ -108,10 +150,16 @@ int main(int argc, char** argv) {
   plumb::cli::WatchPlugins();
   // A reader that goes away is a failed write, not the end of a training run.
   std::signal(SIGPIPE, SIG_IGN);
+  if (const absl::Status prepared = plumb::cli::PrepareForLimits(); !prepared.ok()) {
+    return plumb::cli::Finish(prepared);
+  }
   try {
     return plumb::cli::WorkEnded(plumb::cli::Run(argc, argv));
   } catch (const std::bad_alloc&) {
-    plumb::cli::PrintError("out of memory");
+    const plumb::MemoryRoom memory = plumb::Memory();
+    plumb::cli::PrintError(absl::StrCat("out of memory; this process may use ",
+                                        plumb::cli::Bytes(memory.limit), " (", memory.limited_by,
+                                        ")"));
   } catch (const std::exception& error) {
     plumb::cli::PrintError(error.what());
   }

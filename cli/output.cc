@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "plumb/text.h"
 
 namespace plumb::cli {
 namespace {
@@ -20,6 +21,14 @@ bool Set(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr && *value != '\0';
 }
+
+absl::Status WriteToStdout(absl::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write to stdout: ", std::strerror(errno)));
+}
+
+void WriteToStderr(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 }  // namespace
 
@@ -42,24 +51,23 @@ int ExitCodeOf(const absl::Status& status) {
   }
 }
 
-absl::Status PrintResult(absl::string_view text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (written && std::fflush(stdout) == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write to stdout: ", std::strerror(errno)));
-}
+absl::Status PrintResult(absl::string_view text) { return WriteToStdout(ToPrintable(text)); }
 
 absl::Status PrintJson(const Json& json) {
-  return PrintResult(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  return WriteToStdout(
+      ToPrintableJson(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
 }
 
-void PrintNote(absl::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stderr);
-  std::fputc('\n', stderr);
+absl::Status PrintSample(absl::string_view text) {
+  return StdoutIsTerminal() ? PrintResult(text) : WriteToStdout(text);
 }
+
+void PrintNote(absl::string_view text) { WriteToStderr(absl::StrCat(ToPrintable(text), "\n")); }
 
 void PrintError(absl::string_view message) {
   const bool color = StderrIsTerminal() && !Set("NO_COLOR");
-  PrintNote(absl::StrCat(color ? "\x1b[1;31merror:\x1b[0m " : "error: ", message));
+  WriteToStderr(color ? "\x1b[1;31merror:\x1b[0m " : "error: ");
+  PrintNote(message);
 }
 
 void PrintWarnings(Runtime* runtime) {

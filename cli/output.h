@@ -24,13 +24,16 @@ inline constexpr int kExitInterrupted = 130;
 // Which of them says what went wrong.
 int ExitCodeOf(const absl::Status& status);
 
-// Writes to stdout, at once. kUnavailable when nobody can read it: a closed pipe, a full disk.
+// Writes to stdout, at once, what a terminal may get of `text` (plumb/text.h): it quotes names from
+// files. kUnavailable when nobody can read it: a closed pipe, a full disk.
 absl::Status PrintResult(absl::string_view text);
 // The same of a JSON value and a newline. Bytes that are not UTF-8 are replaced; what is not finite
 // is null.
 absl::Status PrintJson(const Json& json);
+// Text that a model wrote: to a terminal as PrintResult, else byte for byte.
+absl::Status PrintSample(absl::string_view text);
 
-// A line on stderr. Nobody reading it is no error.
+// A line on stderr, as PrintResult. Nobody reading it is no error.
 void PrintNote(absl::string_view text);
 void PrintError(absl::string_view message);  // after "error: ", red on a terminal
 void PrintWarnings(Runtime* runtime);

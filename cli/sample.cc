@@ -1,5 +1,6 @@
 // plumb sample: text from a trained model.
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <string>
@@ -39,22 +40,38 @@ GenerateOptions ToGenerateOptions(const SampleFlags& options) {
   return generate;
 }
 
-// One sample, shown piece by piece as it is drawn.
+// The bytes at the end of `text` that begin a UTF-8 character of which more may come: a token may
+// be one byte.
+size_t IncompleteEnd(absl::string_view text) {
+  for (size_t bytes = 1; bytes <= std::min<size_t>(3, text.size()); ++bytes) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - bytes]);
+    if ((byte & 0xC0) == 0x80) continue;
+    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return bytes < length ? bytes : 0;
+  }
+  return 0;
+}
+
+// One sample, shown piece by piece as it is drawn, whole characters at a time.
 absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
-  bool prompt_shown = false;
+  std::string unseen = options.prompt;
+  bool shown = false;
   absl::Status printed;
   const auto show = [&](absl::string_view piece) {
-    printed = PrintResult(prompt_shown ? std::string(piece) : absl::StrCat(options.prompt, piece));
-    prompt_shown = true;
+    absl::StrAppend(&unseen, piece);
+    const size_t whole = unseen.size() - IncompleteEnd(unseen);
+    printed = PrintSample(unseen.substr(0, whole));
+    unseen.erase(0, whole);
+    shown = true;
     return printed.ok();
   };
   const absl::StatusOr<GenerateResult> result = model->Generate(options, show);
   if (!printed.ok()) return printed;
   if (!result.ok()) {
-    if (prompt_shown) PrintResult("\n").IgnoreError();
+    if (shown) PrintSample(absl::StrCat(unseen, "\n")).IgnoreError();
     return result.status();
   }
-  return PrintResult(prompt_shown ? "\n" : absl::StrCat(result->text, "\n"));
+  return PrintSample(absl::StrCat(shown ? unseen : result->text, "\n"));
 }
 
 absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocation) {
@@ -84,7 +101,7 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
                          {"seconds", result.seconds}});
       return true;
     }
-    printed = PrintResult(absl::StrCat(result.text, "\n"));
+    printed = PrintSample(absl::StrCat(result.text, "\n"));
     return printed.ok();
   };
   const absl::Status drawn = model->GenerateMany(generate, options.num, show);
@@ -135,7 +152,9 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
   app->footer(
       "Example:\n"
       "  plumb sample runs/pre --num 5 --temperature 0.8 --seed 7\n\n"
-      "Each sample ends with a line break; --json keeps those apart that have some inside.");
+      "Each sample ends with a line break; --json keeps those apart that have some inside.\n"
+      "A terminal gets controls and bytes that are no UTF-8 escaped (\\u{1b}, \\xff); a file or a "
+      "pipe\ngets every byte as it is.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Sample(*options, *invocation); };
   });

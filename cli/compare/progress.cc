@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/output.h"
+#include "plumb/text.h"
 
 namespace plumb::cli {
 namespace {
@@ -60,7 +61,9 @@ void StudyProgress::Redraw() {
   const size_t columns = static_cast<size_t>(std::max(2, TerminalColumns())) - 1;
   const size_t shown = std::min(plan_->groups.size(), kMaxGroupLines);
   size_t width = 0;
-  for (size_t i = 0; i < shown; ++i) width = std::max(width, plan_->groups[i].name.size());
+  for (size_t i = 0; i < shown; ++i) {
+    width = std::max(width, ToPrintable(plan_->groups[i].name).size());
+  }
   std::string table = absl::StrCat(Cut(Summary(), columns), "\n");
   for (size_t i = 0; i < shown; ++i) {
     absl::StrAppend(&table, Cut(GroupLine(i, width), columns), "\n");
@@ -111,7 +114,7 @@ std::string StudyProgress::GroupLine(size_t group, size_t width) const {
                             state.step.load(), state.loss.load());
     }
   }
-  const std::string& name = plan_->groups[group].name;
+  const std::string name = ToPrintable(plan_->groups[group].name);
   std::string line =
       absl::StrCat("  ", name, std::string(width - name.size(), ' '),
                    absl::StrFormat("  %*d/%d", absl::StrCat(all).size(), ended, all));

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -16,6 +17,7 @@
 #include "cli/compare/run_record.h"
 #include "cli/interrupt.h"
 #include "cli/loss_summary.h"
+#include "cli/output.h"
 #include "plumb/file.h"
 #include "plumb/generate.h"
 
@@ -40,6 +42,7 @@ struct Shared {
   std::condition_variable changed;
   size_t working = 0;  // threads
   absl::Status error;
+  bool out_of_memory = false;
   std::vector<std::string> warnings;
 };
 
@@ -131,7 +134,7 @@ absl::Status TrainOne(const Plan& plan, size_t index, Runtime* runtime, Shared* 
   return absl::OkStatus();
 }
 
-void Work(const Plan& plan, Runtime* runtime, Shared* shared) {
+void WorkInQueue(const Plan& plan, Runtime* runtime, Shared* shared) {
   std::unique_lock<std::mutex> lock(shared->mutex);
   while (!shared->queue.empty() && !shared->stop) {
     const size_t index = shared->queue.front();
@@ -142,7 +145,10 @@ void Work(const Plan& plan, Runtime* runtime, Shared* shared) {
     try {
       status = TrainOne(plan, index, runtime, shared);
     } catch (const std::bad_alloc&) {
-      status = absl::ResourceExhaustedError("out of memory");
+      const MemoryRoom memory = Memory();
+      status = absl::ResourceExhaustedError(absl::StrCat("out of memory; this process may use ",
+                                                         Bytes(memory.limit), " (",
+                                                         memory.limited_by, ")"));
     } catch (const std::exception& error) {
       status = absl::InternalError(error.what());
     }
@@ -159,8 +165,45 @@ void Work(const Plan& plan, Runtime* runtime, Shared* shared) {
     }
     shared->changed.notify_one();
   }
+}
+
+// A thread: what is thrown ends here.
+void Work(const Plan& plan, Runtime* runtime, Shared* shared) {
+  bool out_of_memory = false;
+  try {
+    WorkInQueue(plan, runtime, shared);
+  } catch (const std::bad_alloc&) {
+    out_of_memory = true;  // for what is said about a run
+  }
+  const std::lock_guard<std::mutex> lock(shared->mutex);
+  shared->out_of_memory |= out_of_memory;
+  shared->stop = shared->stop || out_of_memory;
   --shared->working;
   shared->changed.notify_one();
+}
+
+// Starts a thread for each runtime, or as many as the system gives.
+absl::Status StartThreads(const Plan& plan, const std::vector<std::unique_ptr<Runtime>>& runtimes,
+                          Shared* shared, std::vector<std::thread>* threads) {
+  threads->reserve(runtimes.size());
+  const std::lock_guard<std::mutex> lock(shared->mutex);
+  for (const auto& runtime : runtimes) {
+    try {
+      threads->emplace_back(Work, std::cref(plan), runtime.get(), shared);
+    } catch (const std::system_error& error) {
+      const std::string why = absl::StrCat(
+          error.code().message(),
+          "; limits: ulimit -u (processes), ulimit -v (memory, of which each needs a stack)");
+      if (threads->empty()) {
+        return absl::ResourceExhaustedError(absl::StrCat("no thread can be started: ", why));
+      }
+      shared->warnings.push_back(absl::StrCat("only ", threads->size(), " of ", runtimes.size(),
+                                              " runs at once, no more threads: ", why));
+      break;
+    }
+    ++shared->working;
+  }
+  return absl::OkStatus();
 }
 
 // Fills the queue with what has not ended: seed by seed, so that what is there early compares all
@@ -220,9 +263,8 @@ absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   const Interrupts interrupts("the training steps of the runs, or their checkpoints");
   std::set<std::string> shown;
   std::vector<std::thread> threads;
-  shared.working = runtimes.size();
-  for (const auto& runtime : runtimes) {
-    threads.emplace_back(Work, std::cref(plan), runtime.get(), &shared);
+  if (absl::Status started = StartThreads(plan, runtimes, &shared, &threads); !started.ok()) {
+    return started;
   }
   {
     std::unique_lock<std::mutex> lock(shared.mutex);
@@ -239,6 +281,7 @@ absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   ShowWarnings(&shared, &shown, &progress);
   progress.Update(true);
   if (!shared.error.ok()) return shared.error;
+  if (shared.out_of_memory) return absl::ResourceExhaustedError("out of memory");
   const bool all_ended =
       std::all_of(shared.states.begin(), shared.states.end(), [](const RunState& state) {
         return state.phase == RunPhase::kFinished || state.phase == RunPhase::kDiverged;

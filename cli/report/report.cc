@@ -3,18 +3,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/report/page.h"
+#include "plumb/text.h"
 
 namespace plumb::cli {
 
 std::string JsonForScript(const nlohmann::ordered_json& json) {
   // Outside its strings, JSON has none of these characters; within, an escape stands for each.
   return absl::StrReplaceAll(
-      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
-      {{"<", "\\u003c"},
-       {">", "\\u003e"},
-       {"&", "\\u0026"},
-       {"\xe2\x80\xa8", "\\u2028"},
-       {"\xe2\x80\xa9", "\\u2029"}});
+      ToPrintableJson(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)),
+      {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
 }
 
 std::string RenderReport(const nlohmann::ordered_json& report) {

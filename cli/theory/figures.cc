@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "plumb/text.h"
 
 namespace plumb::cli {
 namespace {
@@ -127,7 +128,8 @@ void AppendLegend(const Chart& chart, std::string* html) {
 
 std::string EscapeHtml(const std::string& text) {
   return absl::StrReplaceAll(
-      text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
+      ToPrintable(text),
+      {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 
 std::string DrawChart(const Chart& chart) {

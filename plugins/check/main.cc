@@ -22,6 +22,7 @@
 #include "plugins/check/report.h"
 #include "plugins/check/runner.h"
 #include "plugins/check/subprocess.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb::check {
 namespace {
@@ -44,7 +45,7 @@ bool WantsColours() {
 }
 
 int Fail(const std::string& message) {
-  std::fprintf(stderr, "error: %s\n", message.c_str());
+  std::fprintf(stderr, "error: %s\n", PrintableText(message).c_str());
   return kExitNotLoaded;
 }
 

@@ -17,31 +17,13 @@
 #include "absl/strings/string_view.h"
 #include "plugins/check/library.h"
 #include "plugins/check/lists.h"
+#include "runtime/base/utf8.h"
 #include "runtime/plugin/elf_note.h"
 
 namespace plumb::check {
 namespace {
 
 constexpr size_t kMaxText = 4096;
-
-// Is it well-formed UTF-8 (RFC 3629: no overlong forms, no surrogates)?
-bool IsUtf8(absl::string_view text) {
-  size_t i = 0;
-  while (i < text.size()) {
-    const auto lead = static_cast<unsigned char>(text[i++]);
-    if (lead < 0x80) continue;
-    const int more = lead >= 0xf0 && lead <= 0xf4 ? 3 : lead >= 0xe0 && lead < 0xf0 ? 2 : 1;
-    if (lead < 0xc2 || lead > 0xf4) return false;
-    uint32_t point = lead & (0x3fu >> more);
-    for (int k = 0; k < more; ++k) {
-      if (i == text.size() || (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return false;
-      point = point << 6 | (static_cast<unsigned char>(text[i++]) & 0x3fu);
-    }
-    const uint32_t least = more == 1 ? 0x80 : more == 2 ? 0x800 : 0x10000;
-    if (point < least || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return false;
-  }
-  return true;
-}
 
 // A text of the table; "" with a failure when it is unfit.
 std::string ReadText(const char* text, const std::string& what, bool wanted, Report* report) {
@@ -55,7 +37,7 @@ std::string ReadText(const char* text, const std::string& what, bool wanted, Rep
     return "";
   }
   const std::string copy(text, length);
-  if (!IsUtf8(copy)) report->Fail(absl::StrCat(what, " is not UTF-8"));
+  if (FindInvalidUtf8(copy)) report->Fail(absl::StrCat(what, " is not UTF-8"));
   if (wanted && absl::StripAsciiWhitespace(copy).empty()) {
     report->Fail(absl::StrCat(what, " is empty"));
   }

@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb::check {
 namespace {
@@ -40,20 +41,10 @@ std::string Coloured(Verdict verdict, const TextStyle& style) {
   return absl::StrCat("\033[", colour, "m", name, "\033[0m");
 }
 
-// The plugin's words may hold anything; a terminal must not obey them.
+// The plugin's words may hold anything; a terminal must not obey them. Lines after the first are
+// indented like it.
 std::string Harmless(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      out += "\n         ";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      absl::StrAppendFormat(&out, "\\x%02x", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
+  return absl::StrReplaceAll(PrintableText(text), {{"\n", "\n         "}});
 }
 
 bool Matters(const CheckResult& result) { return result.verdict >= Verdict::kWarn; }
@@ -112,7 +103,8 @@ std::string ToText(const FileResult& file, const TextStyle& style) {
   }
   if (!text.empty()) text += "\n";
   if (!file.load_problem.empty()) {
-    absl::StrAppend(&text, "could not load ", file.path, ": ", Harmless(file.load_problem), "\n");
+    absl::StrAppend(&text, "could not load ", Harmless(file.path), ": ",
+                    Harmless(file.load_problem), "\n");
   }
   absl::StrAppend(&text, Summary(file), "\n");
   return text;
@@ -146,7 +138,7 @@ std::string ToJson(const FileResult& file, bool only_failed) {
                      {"results", results},
                      {"summary", summary},
                      {"exit_code", ExitCodeOf(file)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return PrintableJson(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 std::string ListChecks() {

@@ -72,7 +72,7 @@ absl::StatusOr<BenchStep> DecodeBench::Impl::Step(int64_t n, StepProfile* into) 
   session->SetProfile(into);
   BenchStep step;
   const Clock::time_point start = Clock::now();
-  PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] { return Feed(n); }));
+  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the tokens of a pass", [&] { return Feed(n); }));
   step.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (into != nullptr) into->EndStep(step.seconds);
   step.tokens = n * session->batch();
@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(Runtime* runtime,
   PLUMB_ASSIGN_OR_RETURN(const ModelWork work, CountWork(context, options));
   impl.weight_bytes = work.weight_bytes;
   const int threads = runtime->threads();
-  PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
+  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights and the KV cache", [&] {
     impl.parameters =
         std::make_unique<ParameterStore>(context.parameters, context.states, FormToKeep(format));
     DrawParameters(context.parameters, context.states, request.seed, threads, *impl.parameters);

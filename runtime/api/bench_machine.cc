@@ -35,8 +35,9 @@ absl::StatusOr<double> MachineSpeed::MeasureMatmul(const std::string& dtype) {
   std::unique_ptr<GemmSpeed>& matmul = impl_->matmul[dtype];
   if (matmul == nullptr) {
     const DType type = dtype == "f32" ? DType::kF32 : DType::kBF16;
-    PLUMB_ASSIGN_OR_RETURN(matmul,
-                           OrOutOfMemory([&] { return GemmSpeed::Create(type, impl_->threads); }));
+    PLUMB_ASSIGN_OR_RETURN(matmul, OrOutOfMemory("the matrices of the GEMM measurement", [&] {
+                             return GemmSpeed::Create(type, impl_->threads);
+                           }));
     PLUMB_RETURN_IF_ERROR(matmul->Measure().status());  // the first time is slower
   }
   return matmul->Measure();
@@ -44,7 +45,7 @@ absl::StatusOr<double> MachineSpeed::MeasureMatmul(const std::string& dtype) {
 
 absl::StatusOr<double> MachineSpeed::MeasureRead() {
   if (impl_->memory.size() == 0) {
-    PLUMB_RETURN_IF_ERROR(OrOutOfMemory([this] {
+    PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the buffer of the memory measurement", [this] {
       impl_->memory = AlignedBuffer(kReadBytes);
       return absl::OkStatus();
     }));

@@ -86,7 +86,7 @@ absl::StatusOr<BenchStep> TrainBench::Impl::Step(StepProfile* into) {
   session->SetProfile(into);
   const Clock::time_point start = Clock::now();
   PLUMB_ASSIGN_OR_RETURN(const StepResult result,
-                         OrOutOfMemory([this] { return session->Step(); }));
+                         OrOutOfMemory("a training step", [this] { return session->Step(); }));
   BenchStep step;
   step.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   step.tokens = result.tokens;
@@ -122,10 +122,12 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(Runtime* runtime, c
   PLUMB_RETURN_IF_ERROR(FitVocabulary(impl.data->tokenizer(), request.data_path, &model));
   PLUMB_ASSIGN_OR_RETURN(impl.context, runtime->impl().MakeContext(model));
   for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);
-  PLUMB_ASSIGN_OR_RETURN(impl.session, OrOutOfMemory([&] {
-                           return TrainSession::Create(impl.context.get(), impl.data.get(),
-                                                       impl.train, runtime->threads());
-                         }));
+  PLUMB_ASSIGN_OR_RETURN(
+      impl.session,
+      OrOutOfMemory("the parameters, the optimizer state and the training program", [&] {
+        return TrainSession::Create(impl.context.get(), impl.data.get(), impl.train,
+                                    runtime->threads());
+      }));
   return bench;
 }
 

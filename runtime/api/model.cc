@@ -242,7 +242,7 @@ absl::StatusOr<std::string> Model::Explain(
 }
 
 absl::Status Model::Init(uint64_t seed) {
-  return OrOutOfMemory([&] {
+  return OrOutOfMemory("the parameters", [&] {
     const ModelContext& context = *impl_->context;
     impl_->parameters = std::make_unique<ParameterStore>(context.parameters, context.states);
     DrawParameters(context.parameters, context.states, seed, impl_->threads, *impl_->parameters);
@@ -252,7 +252,7 @@ absl::Status Model::Init(uint64_t seed) {
 
 absl::Status Model::LoadWeights(const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
-  return OrOutOfMemory([&]() -> absl::Status {
+  return OrOutOfMemory("the weights", [&]() -> absl::Status {
     auto parameters =
         std::make_unique<ParameterStore>(impl_->context->parameters, impl_->context->states);
     PLUMB_RETURN_IF_ERROR(parameters->Read(file));
@@ -271,7 +271,7 @@ absl::StatusOr<Model::Outputs> Model::Run(const std::vector<std::vector<int32_t>
                                           bool with_gradients) const {
   PLUMB_RETURN_IF_ERROR(impl_->RequireWeights());
   const ParameterStore& store = *impl_->parameters;
-  PLUMB_ASSIGN_OR_RETURN(BatchOutputs batch, OrOutOfMemory([&] {
+  PLUMB_ASSIGN_OR_RETURN(BatchOutputs batch, OrOutOfMemory("a pass over the batch", [&] {
                            return RunBatch(*impl_->context, store, tokens, with_gradients,
                                            impl_->threads);
                          }));
@@ -306,7 +306,7 @@ absl::StatusOr<std::vector<std::string>> Model::DefaultProbePoints() const {
 absl::StatusOr<ProbeFigures> Model::Probe(const std::vector<std::vector<int32_t>>& tokens,
                                           const std::vector<std::string>& points) const {
   PLUMB_RETURN_IF_ERROR(impl_->RequireWeights());
-  PLUMB_ASSIGN_OR_RETURN(const ProbeResult result, OrOutOfMemory([&] {
+  PLUMB_ASSIGN_OR_RETURN(const ProbeResult result, OrOutOfMemory("a pass over the batch", [&] {
                            return ProbeBatch(*impl_->context, *impl_->parameters, tokens, points,
                                              impl_->threads);
                          }));

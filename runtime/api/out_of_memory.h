@@ -6,17 +6,21 @@
 #include <new>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/memory.h"
 
 namespace plumb {
 
-// What `body` returns, a Status or StatusOr; kResourceExhausted when there was no memory for it.
+// What `body` returns, a Status or StatusOr; kResourceExhausted when there was no memory for it,
+// which names `what` was being made: "the training program".
 template <class Body>
-auto OrOutOfMemory(const Body& body) -> decltype(body()) {
+auto OrOutOfMemory(absl::string_view what, const Body& body) -> decltype(body()) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
-        "out of memory: the model, its batch or its context is too large for this machine");
+        absl::StrCat("out of memory for ", what, "; ", MemoryLimitText()));
   }
 }
 

@@ -9,9 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/api/runtime_impl.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/processors.h"
 #include "runtime/base/status.h"
 #include "runtime/base/tensor_type.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/onednn/version.h"
 #include "runtime/ops/ops.h"
@@ -184,6 +186,11 @@ absl::Status Runtime::RegisterPlugin(const void* plumb_norm_plugin_v1) {
 }
 
 std::vector<std::string> Runtime::TakeWarnings() {
+  if (ThreadsWereRefused()) {
+    impl_->Warn(absl::StrCat("the system refused a thread: fewer than ", impl_->threads,
+                             " work, with the same results (limits: ulimit -u, processes; "
+                             "ulimit -v, memory, of which each needs a stack)"));
+  }
   std::vector<std::string> warnings = std::exchange(impl_->warnings, {});
   const std::vector<std::string>& from_plugins = impl_->plugins.warnings();
   warnings.insert(warnings.end(),
@@ -195,6 +202,11 @@ std::vector<std::string> Runtime::TakeWarnings() {
 
 int Runtime::threads() const { return impl_->threads; }
 std::string Runtime::matmul() const { return impl_->gemm.ToString(); }
+
+MemoryRoom Memory() {
+  const MemoryLimit limit = ProcessMemoryLimit();
+  return {limit.bytes, limit.available, limit.by};
+}
 
 std::string VersionText() {
   return absl::StrCat("plumb ", PlumbVersion(), ", oneDNN ", OneDnnVersion(), ", kernels ",

@@ -31,14 +31,15 @@ std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Da
                       {"seed", spec.seed},   {"dtype", DTypeName(spec.dtype)},
                       {"plugins", plugins},  {"plumb", PlumbVersion()},
                       {"threads", threads},  {"matmul", matmul}};
-  return state.dump();
+  // The name of a file need not be UTF-8.
+  return state.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // The state of a checkpoint says how it was trained, so that edits of train.pbtxt show.
 std::string WithTraining(const std::string& state, const TrainSpec& spec) {
   Json json = Json::parse(state);
   json["train"] = spec.ToText();
-  return json.dump();
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // How often a run looks whether its directory is still there, in seconds.
@@ -138,10 +139,11 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   Impl& impl = *run->impl_;
   impl.info.threads = runtime->threads();
   impl.matmul = runtime->matmul();
-  PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
-    return request.resume ? impl.OpenExisting(&runtime->impl(), request)
-                          : impl.OpenNew(&runtime->impl(), request);
-  }));
+  PLUMB_RETURN_IF_ERROR(
+      OrOutOfMemory("the parameters, the optimizer state and the training program", [&] {
+        return request.resume ? impl.OpenExisting(&runtime->impl(), request)
+                              : impl.OpenNew(&runtime->impl(), request);
+      }));
   for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);
   for (const std::string& warning : impl.warnings) runtime->impl().Warn(warning);
   TrainInfo& info = impl.info;
@@ -190,7 +192,8 @@ absl::StatusOr<StepReport> TrainRun::Step() {
   Impl& impl = *impl_;
   if (done()) return absl::OutOfRangeError("all steps are done");
   const Clock::time_point start = Clock::now();
-  const absl::StatusOr<StepResult> stepped = OrOutOfMemory([&] { return impl.session->Step(); });
+  const absl::StatusOr<StepResult> stepped =
+      OrOutOfMemory("a training step", [&] { return impl.session->Step(); });
   StepReport report;
   // The probe of a step that diverged is logged too; the error returned is the divergence.
   if (absl::IsAborted(stepped.status())) impl.TakeProbe(&report).IgnoreError();
@@ -204,7 +207,7 @@ absl::StatusOr<StepReport> TrainRun::Step() {
   PLUMB_RETURN_IF_ERROR(impl.TakeProbe(&report));
   if (impl.spec.eval_interval > 0 && impl.validation != nullptr &&
       impl.Due(impl.spec.eval_interval)) {
-    PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory([&] {
+    PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory("the validation program", [&] {
                              return impl.validation->Run(impl.spec.eval_batches);
                            }));
     report.val_loss = eval.loss;
@@ -272,8 +275,9 @@ absl::StatusOr<double> TrainRun::ValidationLoss() {
   if (impl_->validation == nullptr) {
     return absl::InvalidArgumentError("nothing is held out; data.val_fraction says how much");
   }
-  PLUMB_ASSIGN_OR_RETURN(const EvalResult eval,
-                         OrOutOfMemory([&] { return impl_->validation->Run(0); }));
+  PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory("the validation program", [&] {
+                           return impl_->validation->Run(0);
+                         }));
   return eval.loss;
 }
 

@@ -173,7 +173,7 @@ struct TrainedModel::Impl {
   absl::StatusOr<const PackedWeights*> Weights(WeightType type) {
     std::unique_ptr<PackedWeights>& made = packed[type];
     if (made != nullptr) return made.get();
-    PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
+    PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the packed weights", [&] {
       made = std::make_unique<PackedWeights>(*context, ToWeightFormat(type), *parameters, threads);
       return absl::OkStatus();
     }));
@@ -206,7 +206,7 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtim
   PLUMB_ASSIGN_OR_RETURN(impl.context, runtime->impl().MakeContext(impl.files.model));
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
-  PLUMB_RETURN_IF_ERROR(OrOutOfMemory([&] {
+  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] {
     impl.parameters = std::make_unique<ParameterStore>(
         impl.context->parameters, impl.context->states, FormToKeep(ToWeightFormat(weights)));
     return impl.parameters->Read(file);

@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file_system.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -30,12 +31,13 @@ bool IsAbsent(int error) { return error == ENOENT || error == ENOTDIR; }
 
 absl::Status FromErrno(absl::string_view path, absl::string_view what) {
   const int error = errno;
-  const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
+  const std::string message = absl::StrCat(path, ": ", what, ": ", ErrnoText(error));
   if (IsAbsent(error)) return absl::NotFoundError(message);
   if (error == EACCES || error == EPERM || error == EROFS) {
     return absl::PermissionDeniedError(message);
   }
-  if (error == ENOSPC || error == ENOMEM) return absl::ResourceExhaustedError(message);
+  if (error == ENOSPC || error == ENOMEM || error == EFBIG || error == EMFILE)
+    return absl::ResourceExhaustedError(message);
   return absl::UnavailableError(message);
 }
 
@@ -153,11 +155,7 @@ absl::Status WriteThrough(const Target& target,
 
 }  // namespace
 
-int64_t MaxDataBytes() {
-  const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  constexpr int64_t kUnknown = int64_t{4} << 30;
-  return pages > 0 && page > 0 ? pages / 2 * page : kUnknown;
-}
+int64_t MaxDataBytes() { return ProcessMemoryLimit().bytes / 2; }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
   FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC, 0));
@@ -187,8 +185,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
       if (static_cast<int64_t>(content.size()) > max_bytes) return too_long;
     }
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, ": no memory for more than ", content.size(), " bytes of it"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        path, ": no memory for more than ", content.size(), " bytes of it; ", MemoryLimitText()));
   }
 }
 
@@ -241,7 +239,8 @@ absl::Status MakeDirectories(const std::string& path) {
   const std::string above = DirectoryOf(path);
   if (above != path && above != ".") PLUMB_RETURN_IF_ERROR(MakeDirectories(above));
   if (Files().MakeDirectory(path.c_str()) == 0) return absl::OkStatus();
-  if (errno == EEXIST && IsDirectory(path)) return absl::OkStatus();  // by another process, just now
+  if (errno == EEXIST && IsDirectory(path))
+    return absl::OkStatus();  // by another process, just now
   return FromErrno(path, "cannot create the directory");
 }
 

@@ -15,7 +15,8 @@
 namespace plumb {
 
 // Limits of ReadFile: for what people write by hand (descriptions, recipes), for what plumb writes
-// of a bounded size (states, tokenizers), and for data: half of this machine's memory.
+// of a bounded size (states, tokenizers), and for data: half of the memory that
+// this process may use (memory.h).
 inline constexpr int64_t kMaxTextBytes = int64_t{16} << 20;
 inline constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
 int64_t MaxDataBytes();

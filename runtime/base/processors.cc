@@ -9,19 +9,11 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "runtime/base/cgroup.h"
 #include "runtime/base/file.h"
 
 namespace plumb {
 namespace {
-
-// The words of a short file; none if it cannot be read.
-std::vector<std::string> Words(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, 4096);
-  if (!text.ok()) return {};
-  return absl::StrSplit(*text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
-}
 
 // Microseconds of processor time in a period of microseconds; -1 and "max" stand for no limit.
 void AddQuota(absl::string_view quota, absl::string_view period, int* processors) {
@@ -35,31 +27,16 @@ void AddQuota(absl::string_view quota, absl::string_view period, int* processors
 
 int CgroupProcessors(absl::string_view membership, const std::string& mount) {
   int processors = 0;
-  // "hierarchy:controllers:/path", where version 2 has no controllers.
-  for (const absl::string_view line : absl::StrSplit(membership, '\n', absl::SkipEmpty())) {
-    const std::vector<absl::string_view> field = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (field.size() != 3) continue;
-    const bool v2 = field[1].empty();
-    bool cpu = v2;
-    for (const absl::string_view c : absl::StrSplit(field[1], ',')) cpu = cpu || c == "cpu";
-    if (!cpu) continue;
-    const std::string root = v2 ? mount : absl::StrCat(mount, "/cpu");
-    // From the group up to the root. In a container the first paths may be names of the outside.
-    for (std::string path(absl::StripSuffix(field[2], "/"));;) {
-      const std::string group = absl::StrCat(root, path);
-      if (v2) {
-        const std::vector<std::string> max = Words(absl::StrCat(group, "/cpu.max"));
-        if (max.size() == 2) AddQuota(max[0], max[1], &processors);
-      } else {
-        const std::vector<std::string> quota = Words(absl::StrCat(group, "/cpu.cfs_quota_us"));
-        const std::vector<std::string> period = Words(absl::StrCat(group, "/cpu.cfs_period_us"));
-        if (quota.size() == 1 && period.size() == 1) AddQuota(quota[0], period[0], &processors);
-      }
-      const size_t slash = path.rfind('/');
-      if (slash == std::string::npos) break;
-      path.resize(slash);
+  ForEachCgroup(membership, mount, "cpu", [&](const std::string& group, bool v2) {
+    if (v2) {
+      const std::vector<std::string> max = ShortFileWords(absl::StrCat(group, "/cpu.max"));
+      if (max.size() == 2) AddQuota(max[0], max[1], &processors);
+    } else {
+      const std::vector<std::string> quota = ShortFileWords(group + "/cpu.cfs_quota_us");
+      const std::vector<std::string> period = ShortFileWords(group + "/cpu.cfs_period_us");
+      if (quota.size() == 1 && period.size() == 1) AddQuota(quota[0], period[0], &processors);
     }
-  }
+  });
   return processors;
 }
 

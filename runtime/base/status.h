@@ -4,6 +4,7 @@
 #ifndef PLUMB_RUNTIME_BASE_STATUS_H_
 #define PLUMB_RUNTIME_BASE_STATUS_H_
 
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -28,6 +29,9 @@ namespace plumb {
 
 // The same code with `prefix` put before the message; OK stays OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view prefix);
+
+// What errno says, and which limit of the process it was: "Too many open files (ulimit -n)".
+std::string ErrnoText(int error);
 
 }  // namespace plumb
 

@@ -34,6 +34,11 @@ constexpr Clock::duration kTryAgain = std::chrono::seconds(1);
 constexpr int kMaxThreads = 128;
 constexpr int kMaxWorkers = 255;
 
+// A worker's stack: what the process's limit says, within these. Plugins run on it.
+constexpr size_t kLeastStack = size_t{1} << 20, kMostStack = size_t{8} << 20;
+
+std::atomic<bool> refused_threads{false};
+
 // Threads that are in a task; calls from there run serially.
 thread_local bool in_task = false;
 
@@ -222,6 +227,17 @@ void Pool::Dispatch(int wanted, Job* job) {
   }
 }
 
+int StartThread(pthread_t* thread, void* (*loop)(void*), Worker* worker) {
+  pthread_attr_t attributes;
+  if (const int error = pthread_attr_init(&attributes); error != 0) return error;
+  size_t stack = kMostStack;
+  pthread_attr_getstacksize(&attributes, &stack);
+  pthread_attr_setstacksize(&attributes, std::clamp(stack, kLeastStack, kMostStack));
+  const int error = pthread_create(thread, &attributes, loop, worker);
+  pthread_attr_destroy(&attributes);
+  return error;
+}
+
 void Pool::Grow(int wanted, int threads, Job* job) {
   // At most as many as this call can use, or as there are processors.
   const int most = std::min(std::max(threads, processors_) - 1, kMaxWorkers);
@@ -247,7 +263,8 @@ void Pool::Grow(int wanted, int threads, Job* job) {
       worker->spins = i + 1 < processors_;
       pthread_t thread;
       const auto loop = [](void* w) -> void* { static_cast<Worker*>(w)->Loop(); };
-      if (pthread_create(&thread, nullptr, loop, worker) != 0) {
+      if (StartThread(&thread, loop, worker) != 0) {
+        refused_threads = true;
         refused_ = now;
         break;
       }
@@ -307,5 +324,7 @@ void RunOnPool(int64_t n, int threads, TaskFn task, const void* context) {
     Pool::Get()->Run(first, std::min(n - first, kMost), threads, task, context);
   }
 }
+
+bool ThreadsWereRefused() { return refused_threads; }
 
 }  // namespace plumb

@@ -30,6 +30,9 @@ using TaskFn = void (*)(const void* context, int64_t i, int slot);
 // The order of tasks and who runs them vary. `task` must not throw.
 void RunOnPool(int64_t n, int threads, TaskFn task, const void* context);
 
+// Whether the system ever refused to start a worker.
+bool ThreadsWereRefused();
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_BASE_THREAD_POOL_H_

@@ -9,11 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -100,8 +101,8 @@ class Executable {
 
   // Slots for the caller's memory: the plan's externals, then its copied outputs.
   std::vector<void*> bound_;
-  absl::flat_hash_map<std::string, size_t> bindings_;  // name -> slot
-  int32_t unbound_ = 0;                                // slots without memory
+  std::map<std::string, size_t, std::less<>> bindings_;  // name -> slot
+  int32_t unbound_ = 0;                                  // slots without memory
   bool keeps_denormals_ = false;
 
   std::byte* workspace_ = nullptr;

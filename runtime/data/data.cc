@@ -9,10 +9,11 @@
 #include "absl/types/optional.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
 #include "runtime/io/hash.h"
-#include "runtime/io/utf8.h"
 
 namespace plumb {
 namespace {
@@ -59,8 +60,8 @@ absl::StatusOr<Dataset> Dataset::Load(const std::string& path, const DatasetOpti
   try {
     return FromContent(content, path, options, tokenizer);
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, ": no memory for the tokens of its ", content.size(), " bytes"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        path, ": no memory for the tokens of its ", content.size(), " bytes; ", MemoryLimitText()));
   }
 }
 

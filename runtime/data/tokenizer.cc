@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "runtime/io/utf8.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb {
 

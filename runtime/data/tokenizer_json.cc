@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
+#include "runtime/base/utf8.h"
 #include "runtime/data/tokenizer.h"
 #include "runtime/io/strict_json.h"
-#include "runtime/io/utf8.h"
 
 namespace plumb {
 namespace {

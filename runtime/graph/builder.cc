@@ -123,7 +123,7 @@ std::string GraphBuilder::UniqueName(absl::string_view wanted) {
   do {
     name = absl::StrCat(wanted, "_", ++suffix);
   } while (!names_.emplace(name, 1).second);
-  names_[wanted] = suffix;
+  names_[std::string(wanted)] = suffix;
   return name;
 }
 

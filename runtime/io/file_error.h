@@ -9,12 +9,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/status.h"
 
 namespace plumb {
 
 // kUnavailable: "PATH: WHAT: " and what errno says.
 inline absl::Status FileError(const std::string& path, absl::string_view what) {
-  return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", std::strerror(errno)));
+  return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", ErrnoText(errno)));
 }
 
 }  // namespace plumb

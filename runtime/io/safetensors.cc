@@ -10,8 +10,8 @@
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
+#include "runtime/base/utf8.h"
 #include "runtime/io/safetensors_header.h"
-#include "runtime/io/utf8.h"
 
 namespace plumb {
 namespace {

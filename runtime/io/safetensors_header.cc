@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/optional.h"
 #include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
 #include "runtime/io/strict_json.h"
-#include "runtime/io/utf8.h"
 
 namespace plumb {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/io/utf8.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb {
 namespace {

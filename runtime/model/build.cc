@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/gemv/quantize.h"
@@ -290,8 +290,8 @@ class Emitter : public FormulaBackend {
   const ResolvedModel& model_;
   const BuildOptions options_;
   GraphBuilder b_;
-  absl::flat_hash_map<std::string, ValueId> parameters_;
-  absl::flat_hash_map<std::string, Shape> int8_shapes_;  // of matrices, by name
+  HashMap<std::string, ValueId> parameters_;
+  HashMap<std::string, Shape> int8_shapes_;  // of matrices, by name
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
   double embedding_scale_ = 1;
   std::string scope_;     // of value names: "layers.3."

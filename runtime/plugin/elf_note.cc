@@ -47,7 +47,7 @@ absl::Status ReadAt(int fd, uint64_t file_size, uint64_t offset, uint64_t size, 
   while (size > 0) {
     const ssize_t n = pread(fd, out, size, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return RefusedFile(absl::StrCat("cannot be read: ", std::strerror(errno)));
+    if (n < 0) return RefusedFile(absl::StrCat("cannot be read: ", ErrnoText(errno)));
     if (n == 0) return RefusedFile("is truncated");
     out += n;
     offset += static_cast<uint64_t>(n);

@@ -95,7 +95,7 @@ absl::Status CannotOpen(const std::string& path) {
     return absl::NotFoundError(absl::StrCat(path, ": there is no such file"));
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(path, ": cannot be opened: ", std::strerror(error)));
+      absl::StrCat(path, ": cannot be opened: ", ErrnoText(error)));
 }
 
 // Of the notes, is there one for this host?

@@ -6,8 +6,8 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
 #include "runtime/io/hash.h"
-#include "runtime/io/utf8.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/checkpoint_layout.h"
 

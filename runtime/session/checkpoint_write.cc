@@ -19,7 +19,7 @@ namespace {
 absl::Status Rename(const std::string& from, const std::string& to) {
   if (Files().Rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat(from, ": cannot rename to ", to, ": ", std::strerror(errno)));
+      absl::StrCat(from, ": cannot rename to ", to, ": ", ErrnoText(errno)));
 }
 
 absl::Status RemoveLeftovers(const std::string& checkpoints) {
@@ -72,7 +72,7 @@ absl::Status Publish(const std::string& temporary, const std::string& directory)
   if (Files().Exchange(temporary.c_str(), directory.c_str()) == 0) return absl::OkStatus();
   if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
     return absl::UnavailableError(
-        absl::StrCat(temporary, ": cannot take the name of an older one: ", std::strerror(errno)));
+        absl::StrCat(temporary, ": cannot take the name of an older one: ", ErrnoText(errno)));
   }
   // A file system that cannot exchange.
   PLUMB_RETURN_IF_ERROR(Rename(directory, absl::StrCat(temporary, "-old")));

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/model/build.h"
@@ -57,7 +58,7 @@ bool Matches(absl::string_view glob, absl::string_view text) {
   return glob.find_first_not_of('*', g) == absl::string_view::npos;
 }
 
-using Ids = absl::flat_hash_map<absl::string_view, ValueId>;
+using Ids = HashMap<absl::string_view, ValueId>;
 
 Ids IdsByName(const Graph& graph) {
   Ids ids;
@@ -89,7 +90,7 @@ class Gradients {
   // "" if there is none.
   std::string NameOf(const std::string& value) const {
     const std::string gradient = absl::StrCat(kGradientPrefix, value);
-    if (optimized_ids_.contains(gradient)) return gradient;
+    if (optimized_ids_.count(gradient) > 0) return gradient;
     const auto at = forward_ids_.find(value);
     if (at == forward_ids_.end() || readers_[static_cast<size_t>(at->second)] != 1) return "";
     const Node& node =
@@ -167,7 +168,7 @@ absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& cont
 
   // Values in the order in which they are made, each followed by its names as a stream.
   const Ids ids = IdsByName(graph);
-  absl::flat_hash_map<ValueId, std::vector<std::string>> stream_names;
+  HashMap<ValueId, std::vector<std::string>> stream_names;
   for (const StreamPoint& point : streams) {
     const auto at = ids.find(point.value);
     if (at != ids.end()) stream_names[at->second].push_back(point.name);
@@ -221,7 +222,7 @@ absl::StatusOr<std::unique_ptr<Probe>> Probe::Create(const ModelContext& context
 }
 
 Probe::Probe(const std::vector<ProbePoint>& points) {
-  absl::flat_hash_map<std::string, size_t> slots;
+  HashMap<std::string, size_t> slots;
   const auto slot_of = [&](const std::string& value) {
     const auto [at, is_new] = slots.emplace(value, slot_values_.size());
     if (is_new) slot_values_.push_back(value);

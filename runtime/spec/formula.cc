@@ -17,6 +17,7 @@ namespace {
 // A formula is a line that a person wrote; longer or deeper text is not one, and recursion must
 // end.
 constexpr size_t kMaxLength = 2000;
+// A level takes up to 6 KiB of stack; the command line makes sure of 1 MiB.
 constexpr int kMaxDepth = 100;
 
 struct Token {

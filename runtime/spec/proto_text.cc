@@ -19,6 +19,7 @@
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb {
 namespace {
@@ -85,27 +86,6 @@ std::string Explain(const std::string& message, const pb::Descriptor& root) {
   return absl::StrReplaceAll(message, {{"plumb.v1.", ""}});
 }
 
-// Whether `text` is UTF-8 (RFC 3629).
-bool IsUtf8(absl::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto byte = [&](size_t k) {
-      return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0u;
-    };
-    const unsigned first = byte(0);
-    const size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    unsigned code = length == 1 ? first : first & (0x7fu >> length);
-    for (size_t k = 1; k < length; ++k) {
-      if ((byte(k) & 0xc0) != 0x80) return false;
-      code = code << 6 | (byte(k) & 0x3f);
-    }
-    constexpr unsigned kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    const bool surrogate = code >= 0xd800 && code < 0xe000;
-    if (code < kSmallest[length] || code > 0x10ffff || surrogate) return false;
-    i += length;
-  }
-  return true;
-}
-
 // Strings go into messages, JSON and other files; text format takes any bytes ("\377").
 absl::Status CheckStrings(const pb::Message& message, const Located& at) {
   const pb::Reflection* r = message.GetReflection();
@@ -116,7 +96,7 @@ absl::Status CheckStrings(const pb::Message& message, const Located& at) {
     for (int i = 0; i < count; ++i) {
       const int index = field->is_repeated() ? i : -1;
       if (field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING) {
-        if (IsUtf8(at.TextOf(field->name().c_str(), index).value)) continue;
+        if (!FindInvalidUtf8(at.TextOf(field->name().c_str(), index).value)) continue;
         return ErrorAt(at.At(field->name().c_str(), index),
                        absl::StrCat(field->name(), " is not UTF-8 text"));
       }
@@ -200,7 +180,7 @@ absl::Status SetScalar(pb::Message* message, const pb::FieldDescriptor* field,
       return absl::OkStatus();
     }
     case pb::FieldDescriptor::CPPTYPE_STRING:
-      if (!IsUtf8(value)) return BadValue(path, "...", "UTF-8 text");
+      if (FindInvalidUtf8(value)) return BadValue(path, "...", "UTF-8 text");
       r->SetString(message, field, std::string(value));
       return absl::OkStatus();
     default:
@@ -270,7 +250,7 @@ absl::Status SetProtoField(pb::Message* message, absl::string_view path, absl::s
                                                        "[0]"));
       }
       if (field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && i + 1 == parts.size()) {
-        if (!IsUtf8(value)) return BadValue(path, "...", "UTF-8 text");
+        if (FindInvalidUtf8(value)) return BadValue(path, "...", "UTF-8 text");
         r->SetRepeatedString(message, field, index, std::string(value));
         return absl::OkStatus();
       }

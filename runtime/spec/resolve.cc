@@ -11,6 +11,7 @@
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
+#include "runtime/base/utf8.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
@@ -55,7 +56,8 @@ class Resolver {
     if (const size_t slash = name.rfind('/'); slash != absl::string_view::npos) {
       name.remove_prefix(slash + 1);
     }
-    return std::string(absl::StripSuffix(name, ".pbtxt"));
+    // Of a file that need not be called in UTF-8: the name goes into JSON and checkpoints.
+    return PrintableText(absl::StripSuffix(name, ".pbtxt"));
   }
 
   void Complain(const char* field, absl::string_view message) {

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <system_error>
 #include <thread>
 
 #include "runtime/base/file.h"
+#include "runtime/base/memory.h"
 
 namespace plumb {
 namespace {
@@ -55,6 +57,38 @@ TEST_F(CgroupTest, TheLeastQuotaOnTheWayUpCounts) {
   Write("a/other/cpu.max", "100000 100000\n");
   EXPECT_EQ(CgroupProcessors("0::/a/b\n", mount_), 3);
   EXPECT_EQ(CgroupProcessors("0::/a/b/missing/here\n", mount_), 3);
+}
+
+TEST_F(CgroupTest, TheLeastMemoryOnTheWayUpCounts) {
+  int64_t available = 0;
+  EXPECT_EQ(CgroupMemory("0::/a/b\n", mount_, &available), -1);
+  Write("a/b/memory.max", "max\n");
+  Write("a/memory.max", "3000000\n");
+  Write("a/memory.current", "1000000\n");
+  Write("memory.max", "9000000\n");
+  Write("memory.current", "8500000\n");
+  EXPECT_EQ(CgroupMemory("0::/a/b\n", mount_, &available), 3000000);
+  EXPECT_EQ(available, 500000);
+  Write("memory/box/memory.limit_in_bytes", "7000\n");
+  Write("memory/box/memory.usage_in_bytes", "8000\n");
+  EXPECT_EQ(CgroupMemory("4:memory:/box\n", mount_, &available), 7000);
+  EXPECT_EQ(available, 0);
+}
+
+TEST(MemoryTest, TheLimitOfTheAddressSpaceCounts) {
+  const MemoryLimit before = ProcessMemoryLimit();
+  EXPECT_GT(before.bytes, 0);
+  EXPECT_GE(before.bytes, before.available);
+  struct rlimit old, less;
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
+  less = old;
+  less.rlim_cur = static_cast<rlim_t>(before.bytes) / 2;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &less), 0);
+  const MemoryLimit after = ProcessMemoryLimit();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &old), 0);
+  EXPECT_EQ(after.bytes, before.bytes / 2);
+  EXPECT_EQ(after.by, "ulimit -v");
+  EXPECT_LT(after.available, after.bytes);
 }
 
 TEST_F(CgroupTest, ReadsVersion1) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,7 +30,7 @@ std::string ReadAll(const std::string& path) {
 
 // In the child: never returns.
 void Exec(const std::string& directory, const std::vector<std::string>& arguments,
-          const std::string& out_path, const std::string& err_path) {
+          const std::string& out_path, const std::string& err_path, const ResourceLimit& limit) {
   std::vector<char*> argv = {const_cast<char*>("plumb")};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -44,6 +45,11 @@ void Exec(const std::string& directory, const std::vector<std::string>& argument
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
+  if (limit.resource >= 0) {
+    const struct rlimit core = {0, 0}, value = {limit.bytes, limit.bytes};
+    setrlimit(RLIMIT_CORE, &core);
+    if (setrlimit(static_cast<__rlimit_resource>(limit.resource), &value) != 0) _exit(97);
+  }
   execv(PLUMB_BINARY, argv.data());
   _exit(98);
 }
@@ -53,11 +59,11 @@ void Exec(const std::string& directory, const std::vector<std::string>& argument
 std::string PlumbBinary() { return PLUMB_BINARY; }
 
 PlumbProcess::PlumbProcess(const std::string& directory, const std::vector<std::string>& arguments,
-                           const std::string& out_path)
+                           const std::string& out_path, const ResourceLimit& limit)
     : out_path_(out_path.empty() ? directory + "/.stdout" : out_path),
       err_path_(directory + "/.stderr") {
   pid_ = fork();
-  if (pid_ == 0) Exec(directory, arguments, out_path_, err_path_);
+  if (pid_ == 0) Exec(directory, arguments, out_path_, err_path_, limit);
 }
 
 PlumbProcess::~PlumbProcess() {
@@ -102,8 +108,9 @@ PlumbTest::~PlumbTest() {
   std::filesystem::remove_all(directory_, ignored);
 }
 
-Finished PlumbTest::RunPlumb(const std::vector<std::string>& arguments) {
-  return PlumbProcess(directory_, arguments).Wait();
+Finished PlumbTest::RunPlumb(const std::vector<std::string>& arguments,
+                             const ResourceLimit& limit) {
+  return PlumbProcess(directory_, arguments, "", limit).Wait();
 }
 
 std::vector<std::string> PlumbTest::TrainArguments(const std::string& out, int steps,

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -20,11 +21,17 @@ struct Finished {
   std::string out, err;
 };
 
+// A limit of the process, as ulimit sets it, for RLIMIT_AS and the like; -1: none.
+struct ResourceLimit {
+  int resource = -1;
+  uint64_t bytes = 0;
+};
+
 // A plumb that runs in `directory`. Its stdout and stderr go to files, or stdout to `out_path`.
 class PlumbProcess {
  public:
   PlumbProcess(const std::string& directory, const std::vector<std::string>& arguments,
-               const std::string& out_path = "");
+               const std::string& out_path = "", const ResourceLimit& limit = {});
   PlumbProcess(const PlumbProcess&) = delete;
   PlumbProcess& operator=(const PlumbProcess&) = delete;
   ~PlumbProcess();  // kills it if it still runs
@@ -47,7 +54,7 @@ class PlumbTest : public testing::Test {
   PlumbTest();
   ~PlumbTest() override;
 
-  Finished RunPlumb(const std::vector<std::string>& arguments);
+  Finished RunPlumb(const std::vector<std::string>& arguments, const ResourceLimit& limit = {});
   // Arguments of a training run of `steps` steps on names.txt into `out`.
   static std::vector<std::string> TrainArguments(const std::string& out, int steps,
                                                  const std::vector<std::string>& more = {});

@@ -6,6 +6,7 @@
 #ifndef PLUMB_RUNTIME_H_
 #define PLUMB_RUNTIME_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +39,15 @@ struct RuntimeOptions {
   // products; "pairs" or "widen", how bf16 operands are multiplied. Changes rounding.
   std::string gemm = "auto";
 };
+
+// The memory of this process: the least of the machine's, of its control groups' limits and of its
+// resource limits.
+struct MemoryRoom {
+  int64_t limit = 0;       // bytes in all
+  int64_t available = 0;   // that can still be taken
+  std::string limited_by;  // "this machine's memory", "ulimit -v", ...
+};
+MemoryRoom Memory();
 
 // A norm plugin as it describes itself.
 struct PluginAttribute {

@@ -1,4 +1,4 @@
-#include "runtime/io/utf8.h"
+#include "runtime/base/utf8.h"
 
 #include <gtest/gtest.h>
 
@@ -57,6 +57,24 @@ TEST(Utf8Test, DisplaysWhatATerminalWouldHide) {
   EXPECT_EQ(DisplayCharacter(0x202E), "\\u{202e}");
   EXPECT_EQ(DisplayCharacter(0xE9), "\u00e9");
   EXPECT_EQ(QuoteName(std::string(1000, 'x')).size(), 125u);
+}
+
+TEST(Utf8Test, PrintableTextLeavesNothingThatATerminalObeys) {
+  EXPECT_EQ(PrintableText("h\u00e9llo\n\tw\u00f6rld \U0001f600"),
+            "h\u00e9llo\n\tw\u00f6rld \U0001f600");
+  EXPECT_EQ(PrintableText("\x1b[31m\r\a\x7f"), "\\u{1b}[31m\\r\\u{7}\\u{7f}");
+  EXPECT_EQ(PrintableText("\xc2\x9b"
+                          "31m"),
+            "\\u{9b}31m");  // CSI in one character
+  EXPECT_EQ(PrintableText("\u202egpj.exe"), "\\u{202e}gpj.exe");
+  EXPECT_EQ(PrintableText("a\xff\x9b\xc3"), "a\\xff\\x9b\\xc3");
+  EXPECT_EQ(PrintableText(absl::string_view("\0", 1)), "\\u{0}");
+}
+
+TEST(Utf8Test, PrintableJsonStaysTheSameValue) {
+  EXPECT_EQ(PrintableJson("{\"a\u00e9\": \"\u009b\x7f\u2066\"}\n"),
+            "{\"a\u00e9\": \"\\u009b\\u007f\\u2066\"}\n");
+  EXPECT_EQ(PrintableJson("\"\xff\""), "\"\ufffd\"");
 }
 
 }  // namespace

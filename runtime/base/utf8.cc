@@ -1,10 +1,44 @@
-#include "runtime/io/utf8.h"
+#include "runtime/base/utf8.h"
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace plumb {
+namespace {
+
+// Characters that say something to a terminal instead of printing: C0 and C1 controls, line and
+// paragraph separators, and what reorders the characters around it.
+bool CommandsTerminal(uint32_t code_point) {
+  const auto within = [&](uint32_t first, uint32_t last) {
+    return code_point >= first && code_point <= last;
+  };
+  if (code_point == '\n' || code_point == '\t') return false;
+  return within(0, 0x1F) || within(0x7F, 0x9F) || code_point == 0x61C || within(0x200E, 0x200F) ||
+         within(0x2028, 0x202E) || within(0x2066, 0x2069);
+}
+
+// `text` with what escape(code point) or escape_byte(byte, of what is not UTF-8) gives in the place
+// of what must not be printed.
+template <class Escape, class EscapeByte>
+std::string Escaped(absl::string_view text, const Escape& escape, const EscapeByte& escape_byte) {
+  std::string escaped;
+  escaped.reserve(text.size());
+  for (size_t offset = 0; offset < text.size();) {
+    const size_t begin = offset;
+    const absl::optional<uint32_t> code_point = NextCodePoint(text, &offset);
+    if (!code_point) {
+      escaped += escape_byte(static_cast<unsigned char>(text[offset++]));
+    } else if (CommandsTerminal(*code_point)) {
+      escaped += escape(*code_point);
+    } else {
+      escaped.append(text.data() + begin, offset - begin);
+    }
+  }
+  return escaped;
+}
+
+}  // namespace
 
 absl::optional<uint32_t> NextCodePoint(absl::string_view text, size_t* offset) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -95,13 +129,24 @@ std::string DisplayCharacter(uint32_t code_point) {
   if (code_point == '\t') return "\\t";
   // Controls, and the invisible or direction-changing characters of general punctuation.
   const bool hidden = code_point < 0x20 || (code_point >= 0x7F && code_point <= 0xA0) ||
-                      (code_point >= 0x200B && code_point <= 0x200F) ||
+                      code_point == 0x61C || (code_point >= 0x200B && code_point <= 0x200F) ||
                       (code_point >= 0x2028 && code_point <= 0x202E) ||
                       (code_point >= 0x2060 && code_point <= 0x206F) || code_point == 0xFEFF;
   if (hidden) return absl::StrFormat("\\u{%x}", code_point);
   std::string text;
   AppendUtf8(code_point, &text);
   return text;
+}
+
+std::string PrintableText(absl::string_view text) {
+  return Escaped(text, DisplayCharacter,
+                 [](unsigned char byte) { return absl::StrFormat("\\x%02x", byte); });
+}
+
+std::string PrintableJson(absl::string_view json) {
+  return Escaped(
+      json, [](uint32_t code_point) { return absl::StrFormat("\\u%04x", code_point); },
+      [](unsigned char) { return "\xEF\xBF\xBD"; });  // U+FFFD
 }
 
 std::string CodePointName(uint32_t code_point) { return absl::StrFormat("U+%04X", code_point); }

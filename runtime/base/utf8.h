@@ -1,7 +1,7 @@
 // UTF-8, strictly (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF), and the
 // places and quotations that messages about text need. Pure functions.
-#ifndef PLUMB_RUNTIME_IO_UTF8_H_
-#define PLUMB_RUNTIME_IO_UTF8_H_
+#ifndef PLUMB_RUNTIME_BASE_UTF8_H_
+#define PLUMB_RUNTIME_BASE_UTF8_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -40,9 +40,17 @@ std::string DisplayCharacter(uint32_t code_point);
 // "U+00E9".
 std::string CodePointName(uint32_t code_point);
 
+// `text` as a terminal may get it: line breaks, tabs and all that prints stay; other controls
+// (which move the cursor or rewrite what was shown) and marks of direction become `\r` or `\u{1b}`,
+// bytes that are not UTF-8 `\xff`.
+std::string PrintableText(absl::string_view text);
+// The same of a JSON value as text, which stays the same value: what is escaped is in its strings.
+// REQUIRES: UTF-8.
+std::string PrintableJson(absl::string_view json);
+
 // A name out of a file in double quotes, escaped, and cut when it is very long.
 std::string QuoteName(absl::string_view name);
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_IO_UTF8_H_
+#endif  // PLUMB_RUNTIME_BASE_UTF8_H_
