@@ -10,7 +10,10 @@
 namespace plumb {
 
 absl::Status TrainRun::Impl::LogIncident(IncidentLine line) {
-  return incident_log == nullptr ? absl::OkStatus() : incident_log->Append(line);
+  if (incident_log == nullptr) return absl::OkStatus();
+  // The file may be opened now, and its directory be gone.
+  PLUMB_RETURN_IF_ERROR(CheckDirectory());
+  return incident_log->Append(line);
 }
 
 absl::Status TrainRun::Impl::Stop(const absl::Status& divergence, int64_t step, int64_t batch) {
@@ -59,6 +62,7 @@ absl::Status TrainRun::Impl::Survive(const absl::Status& divergence, bool weight
 
 absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& divergence, int64_t step,
                                                      int64_t batch) {
+  PLUMB_RETURN_IF_ERROR(CheckDirectory());
   const int64_t good = incidents.last_good;
   const std::string path = CheckpointPath(info.out, good);
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));

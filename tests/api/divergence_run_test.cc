@@ -288,6 +288,19 @@ TEST_F(DivergenceRunTest, ASteppingBackRunNeedsCheckpoints) {
               HasSubstr("on_divergence must be used with checkpoint_interval"));
 }
 
+TEST_F(DivergenceRunTest, ARunWhoseDirectoryIsGoneSaysSo) {
+  for (const char* mode : {"STOP", "SKIP", "STEP_BACK"}) {
+    const std::string out = test_.dir().File(mode);
+    const auto run =
+        test_.Open(Request(out, {{"on_divergence", mode}, {"checkpoint_interval", "100"}}));
+    TestRun::Steps(run.get(), 2);
+    fs::remove_all(out);
+    const absl::Status status = Run(run.get());
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(": was removed or replaced"));
+  }
+}
+
 // Sixty times the same two letters, and then others: in the file's order.
 TEST_F(DivergenceRunTest, ASpikeIsToldAndItsCheckpointIsNotTheLastGoodOne) {
   poison_rows = 0;
