@@ -3,7 +3,9 @@
 option(PLUMB_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_UNITY "Compile the sources of a module together: a third of the time, from scratch" OFF)
-option(PLUMB_SANITIZE "Build with address and undefined-behaviour sanitizers" OFF)
+set(PLUMB_SANITIZE OFF CACHE STRING
+    "Sanitizers to build with: OFF, address (and undefined behaviour) or thread")
+set_property(CACHE PLUMB_SANITIZE PROPERTY STRINGS OFF address thread)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
@@ -34,11 +36,16 @@ if(NOT PLUMB_SANITIZE)
 endif()
 add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
 
-if(PLUMB_SANITIZE)
-  # gcc's warning mistakes what the sanitizers insert for reads (of Abseil's inlined vectors, say).
+# gcc's warning mistakes what the sanitizers insert for reads (of Abseil's inlined vectors, say).
+if(PLUMB_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
                       -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=address,undefined)
+elseif(PLUMB_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+  add_link_options(-fsanitize=thread)
+elseif(PLUMB_SANITIZE)
+  message(FATAL_ERROR "PLUMB_SANITIZE is \"${PLUMB_SANITIZE}\"; it can be OFF, address or thread")
 endif()
 
 find_program(PLUMB_CCACHE ccache)
