@@ -3,6 +3,8 @@
 option(PLUMB_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_UNITY "Compile the sources of a module together: a third of the time, from scratch" OFF)
+option(PLUMB_BUILD_TREE_PATHS
+  "Look for norms and placements in the build and the source tree too; OFF: binaries name no path of the build" ON)
 set(PLUMB_SANITIZE OFF CACHE STRING
     "Sanitizers to build with: OFF, address (and undefined behaviour) or thread")
 set_property(CACHE PLUMB_SANITIZE PROPERTY STRINGS OFF address thread)
@@ -27,6 +29,11 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_CXX_FLAGS_RELEASE "-Og -DNDEBUG")
 set(CMAKE_C_FLAGS_RELEASE "-Og -DNDEBUG")
 add_compile_options(-Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off)
+
+# For packages, whose bytes are not to depend on where they were built: tests/equal_builds.sh.
+if(NOT PLUMB_BUILD_TREE_PATHS)
+  add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.")
+endif()
 
 # Files and plugins come from anywhere: a mistake of ours is to end the process, not to be used.
 include(CheckPIESupported)
