@@ -57,6 +57,8 @@ Json Summary(const Plan& plan, const Json& report, const StudyResults& results) 
                     {"finished", group.finished},
                     {"diverged", group.diverged.size()},
                     {"collapsed", group.collapsed},
+                    {"spikes", group.spikes},
+                    {"survived", group.survived},
                     {"unigram_entropy", plan.groups[i].training.unigram_entropy}};
     for (int m = 0; m < kMetrics; ++m) {
       const std::string name = absl::StrReplaceAll(kMetricNames[m], {{" ", "_"}});

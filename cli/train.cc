@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -168,6 +169,13 @@ absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrup
   while (!run->done() && run->step() < stop_at && !interrupts.requested()) {
     const absl::StatusOr<StepReport> report = run->Step();
     if (!report.ok()) return report.status();
+    for (const TrainIncident& incident : report->incidents) {
+      progress->Note(absl::StrCat("warning: ", incident.message));
+      if (incident.kind != TrainIncident::Kind::kStepBack) continue;
+      outcome->losses = LossSummary();
+      outcome->losses.AddMetricsFile(absl::StrCat(run->info().out, "/metrics.jsonl"),
+                                     report->step - 1);
+    }
     outcome->losses.Add(report->step, report->loss, report->val_loss);
     outcome->tokens += report->tokens;
     outcome->step_seconds += report->seconds;
@@ -199,9 +207,29 @@ Json ToJson(const Outcome& outcome, const TrainRun& run) {
                {"tokens", outcome.tokens},
                {"seconds", outcome.seconds},
                {"tokens_per_second", outcome.TokensPerSecond()}};
+  const IncidentCounts incidents = run.incidents();
+  json["spikes"] = incidents.spikes;
+  json["skips"] = incidents.skips;
+  json["step_backs"] = incidents.step_backs;
   json["checkpoint"] = outcome.checkpoint.empty() ? Json() : Json(outcome.checkpoint);
   if (!outcome.error.ok()) json["error"] = std::string(outcome.error.message());
   return json;
+}
+
+// "2 loss spikes, 1 batch left out"; "" of a run without any.
+std::string IncidentText(const IncidentCounts& counts) {
+  std::vector<std::string> texts;
+  if (counts.spikes > 0) texts.push_back(Count(counts.spikes, "loss spike"));
+  if (counts.skips > 0) {
+    texts.push_back(absl::StrCat(WithCommas(counts.skips),
+                                 counts.skips == 1 ? " batch" : " batches", " left out"));
+  }
+  if (counts.step_backs > 0) {
+    texts.push_back(absl::StrCat(WithCommas(counts.step_backs),
+                                 counts.step_backs == 1 ? " return" : " returns",
+                                 " to a checkpoint"));
+  }
+  return absl::StrJoin(texts, ", ");
 }
 
 std::string ToText(const Outcome& outcome, const TrainRun& run) {
@@ -216,6 +244,9 @@ std::string ToText(const Outcome& outcome, const TrainRun& run) {
     absl::StrAppendFormat(&text, "val loss       %.4f", validation->loss);
     if (validation->step != run.step()) absl::StrAppend(&text, "  (step ", validation->step, ")");
     absl::StrAppend(&text, "\n");
+  }
+  if (const std::string incidents = IncidentText(run.incidents()); !incidents.empty()) {
+    absl::StrAppend(&text, "incidents      ", incidents, "\n");
   }
   absl::StrAppend(&text, "time           ", Duration(outcome.seconds), "\n");
   absl::StrAppend(&text, "tokens/s       ", Rate(outcome.TokensPerSecond()), "\n");

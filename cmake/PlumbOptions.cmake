@@ -3,10 +3,14 @@
 option(PLUMB_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_UNITY "Compile the sources of a module together: a third of the time, from scratch" OFF)
-option(PLUMB_SANITIZE "Build with address and undefined-behaviour sanitizers" OFF)
-option(PLUMB_FUZZ "Build the fuzzers with libFuzzer (clang only), under those sanitizers" OFF)
+option(PLUMB_BUILD_TREE_PATHS
+  "Look for norms and placements in the build and the source tree too; OFF: binaries name no path of the build" ON)
+set(PLUMB_SANITIZE OFF CACHE STRING
+    "Sanitizers to build with: OFF, address (and undefined behaviour) or thread")
+set_property(CACHE PLUMB_SANITIZE PROPERTY STRINGS OFF address thread)
+option(PLUMB_FUZZ "Build the fuzzers with libFuzzer (clang only), under the address sanitizer" OFF)
 if(PLUMB_FUZZ)
-  set(PLUMB_SANITIZE ON)
+  set(PLUMB_SANITIZE address)
 endif()
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -30,6 +34,11 @@ set(CMAKE_CXX_FLAGS_RELEASE "-Og -DNDEBUG")
 set(CMAKE_C_FLAGS_RELEASE "-Og -DNDEBUG")
 add_compile_options(-Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off)
 
+# For packages, whose bytes are not to depend on where they were built: tests/equal_builds.sh.
+if(NOT PLUMB_BUILD_TREE_PATHS)
+  add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.")
+endif()
+
 # Files and plugins come from anywhere: a mistake of ours is to end the process, not to be used.
 include(CheckPIESupported)
 check_pie_supported()
@@ -38,12 +47,17 @@ if(NOT PLUMB_SANITIZE)
 endif()
 add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
 
-if(PLUMB_SANITIZE)
-  # gcc's warning mistakes what the sanitizers insert for reads (of Abseil's inlined vectors, say).
+# gcc's warning mistakes what the sanitizers insert for reads (of Abseil's inlined vectors, say).
+if(PLUMB_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
                       -fno-omit-frame-pointer
                       $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=address,undefined)
+elseif(PLUMB_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+  add_link_options(-fsanitize=thread)
+elseif(PLUMB_SANITIZE)
+  message(FATAL_ERROR "PLUMB_SANITIZE is \"${PLUMB_SANITIZE}\"; it can be OFF, address or thread")
 endif()
 if(PLUMB_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")

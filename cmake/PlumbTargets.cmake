@@ -70,10 +70,12 @@ function(plumb_norm_plugin id)
   install(TARGETS plumb_norm_${id} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
 endfunction()
 
-# plumb_test(<name> SOURCES <files> LIBRARIES <targets> [DEPENDS <targets>])
-#   A GoogleTest binary, registered as one ctest test (the suites inside are fast).
+# plumb_test(<name> SOURCES <files> LIBRARIES <targets> [DEPENDS <targets>] [THREADS])
+#   A GoogleTest binary, registered as one ctest test (the suites inside are fast). THREADS: it is about
+#   several threads at once: the sanitizer of threads runs it (the label threads, the target
+#   thread_tests, tests/sanitize.sh tsan).
 function(plumb_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "THREADS" "" "SOURCES;LIBRARIES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${name} PRIVATE
@@ -86,4 +88,11 @@ function(plumb_test name)
     add_dependencies(${name} ${arg_DEPENDS})
   endif()
   add_test(NAME ${name} COMMAND ${name})
+  if(arg_THREADS)
+    set_tests_properties(${name} PROPERTIES LABELS threads)
+    if(NOT TARGET thread_tests)
+      add_custom_target(thread_tests)
+    endif()
+    add_dependencies(thread_tests ${name})
+  endif()
 endfunction()

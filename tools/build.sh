@@ -2,7 +2,7 @@
 # Configures and builds, from any working directory, into build/PRESET.
 #
 #   tools/build.sh                          everything, release
-#   tools/build.sh dev                      another preset: release, dev, asan
+#   tools/build.sh dev                      another preset: release, dev, asan, tsan
 #   tools/build.sh release plumb            some targets only
 #   tools/build.sh run                      plumb, the norms and the checker alone, release: needs no
 #                                           package of the tests

@@ -27,7 +27,10 @@ GroupFigures FiguresOfGroup(const Plan& plan, size_t group, const StudyResults& 
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (plan.runs[i].group != group) continue;
     ++figures.runs;
-    if (results.records[i].result.diverged) {
+    const RunResult& result = results.records[i].result;
+    figures.spikes += result.spikes;
+    figures.survived += result.skips + result.step_backs;
+    if (result.diverged) {
       figures.diverged.push_back(i);
       continue;
     }

@@ -26,7 +26,8 @@ struct RunFigures {
 // Over the runs of a group that finished.
 struct GroupFigures {
   int64_t runs = 0, finished = 0, collapsed = 0;
-  std::vector<size_t> diverged;  // indices of runs
+  int64_t spikes = 0, survived = 0;  // of all its runs; divergences that did not end them
+  std::vector<size_t> diverged;      // indices of runs
   MeanAndSd metric[kMetrics], tokens_per_second;
 };
 

@@ -89,6 +89,21 @@ absl::Status DrawSamples(const Plan& plan, const PlanRun& run, int64_t context_l
   return absl::OkStatus();
 }
 
+// Divergences that a run outlived are warnings; of spikes, which many runs have, the tables tell.
+void NoteIncidents(const Plan& plan, const PlanRun& run, const StepReport& report,
+                   LossSummary* losses, Shared* shared) {
+  for (const TrainIncident& incident : report.incidents) {
+    if (incident.kind == TrainIncident::Kind::kSpike) continue;
+    if (incident.kind == TrainIncident::Kind::kStepBack) {
+      *losses = LossSummary();
+      losses->AddMetricsFile(absl::StrCat(run.directory, "/metrics.jsonl"), report.step - 1);
+    }
+    const std::lock_guard<std::mutex> lock(shared->mutex);
+    shared->warnings.push_back(
+        absl::StrCat(plan.groups[run.group].name, ", seed ", run.seed, ": ", incident.message));
+  }
+}
+
 // Trains one run until it ends or `shared` says stop, and writes its result when it has ended.
 absl::Status TrainOne(const Plan& plan, size_t index, Runtime* runtime, Shared* shared) {
   const PlanRun& run = plan.runs[index];
@@ -110,11 +125,16 @@ absl::Status TrainOne(const Plan& plan, size_t index, Runtime* runtime, Shared* 
       break;
     }
     if (!report.ok()) return report.status();
+    NoteIncidents(plan, run, *report, &losses, shared);
     losses.Add(report->step, report->loss, std::nullopt);
     state.step.store(report->step, std::memory_order_relaxed);
     state.loss.store(report->loss, std::memory_order_relaxed);
   }
   result.step = training->step() + (result.diverged ? 1 : 0);
+  const IncidentCounts incidents = training->incidents();
+  result.spikes = incidents.spikes;
+  result.skips = incidents.skips;
+  result.step_backs = incidents.step_backs;
   if (!result.diverged) {
     if (plan.groups[run.group].training.has_validation) {
       const absl::StatusOr<double> validation = training->ValidationLoss();

@@ -90,6 +90,12 @@ void AddProbe(const Json& line, int64_t last_step, RunProbes* probes) {
     }
     rms.push_back(value);
   }
+  // The same step again is the one that was taken after the batch of the first was left out.
+  if (!probes->steps.empty() && probes->steps.back() == static_cast<int64_t>(step)) {
+    probes->steps.pop_back();
+    probes->gradient_norm.pop_back();
+    probes->residual_rms.pop_back();
+  }
   probes->steps.push_back(static_cast<int64_t>(step));
   probes->gradient_norm.push_back(std::move(norms));
   probes->residual_rms.push_back(std::move(rms));
@@ -136,6 +142,13 @@ absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& direct
   result.step = static_cast<int64_t>(step);
   result.message = String(json, "message");
   if (const double loss = Number(json, "validation"); !std::isnan(loss)) result.validation = loss;
+  const auto count = [&json](const char* name) {
+    const double number = Number(json, name);
+    return number >= 1 ? static_cast<int64_t>(number) : 0;
+  };
+  result.spikes = count("spikes");
+  result.skips = count("skips");
+  result.step_backs = count("step_backs");
   const auto samples = json.find("samples");
   if (samples == json.end() || !samples->is_array()) return std::nullopt;
   for (const Json& sample : *samples) {
@@ -152,6 +165,9 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
                {"step", result.step},
                {"message", result.message},
                {"validation", result.validation ? Json(*result.validation) : Json()},
+               {"spikes", result.spikes},
+               {"skips", result.skips},
+               {"step_backs", result.step_backs},
                {"samples", Json::array()}};
   for (const RunSample& sample : result.samples) {
     json["samples"].push_back({{"text", sample.text}, {"degenerate", sample.degenerate}});

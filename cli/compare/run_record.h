@@ -2,7 +2,8 @@
 // study when the run has ended), metrics.jsonl and probes.jsonl.
 //
 //   result.json: {"format": "plumb-compare-run", "version": 1, "status": "finished" | "diverged",
-//     "step": 1000, "message": "", "validation": 2.31 | null,
+//     "step": 1000, "message": "", "validation": 2.31 | null, "spikes": 0, "skips": 0,
+//     "step_backs": 0,
 //     "samples": [{"text": "emma", "degenerate": ""}]}
 #ifndef PLUMB_CLI_COMPARE_RUN_RECORD_H_
 #define PLUMB_CLI_COMPARE_RUN_RECORD_H_
@@ -28,6 +29,7 @@ struct RunResult {
   int64_t step = 0;     // the last one, the one that diverged included
   std::string message;  // why it diverged
   std::optional<double> validation;
+  int64_t spikes = 0, skips = 0, step_backs = 0;  // as IncidentCounts
   std::vector<RunSample> samples;
 };
 

@@ -78,6 +78,13 @@ Table SummaryTable(const Plan& plan, const StudyResults& results, bool with_time
   table.columns = {"model", "parameters", "runs"};
   table.columns.insert(table.columns.end(), std::begin(kMetricNames), std::end(kMetricNames));
   if (with_times) table.columns.push_back("tokens/s");
+  const auto any = [&results](int64_t GroupFigures::*count) {
+    return std::any_of(results.groups.begin(), results.groups.end(),
+                       [count](const GroupFigures& group) { return group.*count > 0; });
+  };
+  const bool has_spikes = any(&GroupFigures::spikes), has_survived = any(&GroupFigures::survived);
+  if (has_spikes) table.columns.push_back("spikes");
+  if (has_survived) table.columns.push_back("survived");
   table.columns.insert(table.columns.end(), {"diverged", "collapsed"});
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const GroupFigures& group = results.groups[i];
@@ -85,6 +92,8 @@ Table SummaryTable(const Plan& plan, const StudyResults& results, bool with_time
                              CountCell(group.runs)};
     for (const MeanAndSd& metric : group.metric) row.push_back(MeanCell(metric, 3));
     if (with_times) row.push_back(MeanCell(group.tokens_per_second, 0));
+    if (has_spikes) row.push_back(CountCell(group.spikes));
+    if (has_survived) row.push_back(CountCell(group.survived));
     row.push_back(DivergedCell(plan, results, group));
     row.push_back(CountCell(group.collapsed));
     table.rows.push_back(std::move(row));
@@ -140,7 +149,8 @@ std::string ToText(const Table& table) {
 }
 
 std::string TableMarkdown(const Plan& plan, const StudyResults& results) {
-  std::string text = ToMarkdown(SummaryTable(plan, results, /*with_times=*/false));
+  const Table summary = SummaryTable(plan, results, /*with_times=*/false);
+  std::string text = ToMarkdown(summary);
   absl::StrAppend(
       &text,
       "\nLosses in nats a token, mean ± standard deviation over the runs that finished. first 50 "
@@ -149,6 +159,19 @@ std::string TableMarkdown(const Plan& plan, const StudyResults& results) {
       "validation: over the\nwhole held-out split, after the last step. Collapsed: last 100 is "
       "within 1 "
       "% of the unigram entropy\nof the data, or above it.\n");
+  const auto has = [&summary](const char* column) {
+    return std::count(summary.columns.begin(), summary.columns.end(), column) > 0;
+  };
+  if (has("spikes")) {
+    absl::StrAppend(&text,
+                    "Spikes: of the loss, above the median of the 50 steps before by 1 nat and ten "
+                    "times their median\nabsolute deviation; counted in all runs.\n");
+  }
+  if (has("survived")) {
+    absl::StrAppend(&text,
+                    "Survived: steps that were not finite and did not end the run "
+                    "(train.on_divergence).\n");
+  }
   if (!results.paired.empty()) {
     absl::StrAppend(&text, "\n", ToMarkdown(PairedTable(plan, results)),
                     "\nDifferences are paired by seed, over the seeds with which both finished; "
@@ -160,7 +183,8 @@ std::string TableMarkdown(const Plan& plan, const StudyResults& results) {
 std::string TableCsv(const Plan& plan, const StudyResults& results) {
   std::string text = "group,model";
   for (const StudyAxis& axis : plan.study.grid) absl::StrAppend(&text, ",", CsvText(axis.field));
-  absl::StrAppend(&text, ",parameters,runs,finished,diverged,collapsed,unigram_entropy");
+  absl::StrAppend(&text,
+                  ",parameters,runs,finished,diverged,collapsed,spikes,survived,unigram_entropy");
   for (int m = 0; m < kMetrics; ++m) {
     const std::string name = ColumnName(m);
     absl::StrAppend(&text, ",", name, "_mean,", name, "_sd");
@@ -174,8 +198,8 @@ std::string TableCsv(const Plan& plan, const StudyResults& results) {
       absl::StrAppend(&text, ",", CsvText(setting.second));
     }
     absl::StrAppend(&text, ",", planned.parameters, ",", group.runs, ",", group.finished, ",",
-                    group.diverged.size(), ",", group.collapsed, ",",
-                    CsvNumber(planned.training.unigram_entropy));
+                    group.diverged.size(), ",", group.collapsed, ",", group.spikes, ",",
+                    group.survived, ",", CsvNumber(planned.training.unigram_entropy));
     for (const MeanAndSd& metric : group.metric) {
       absl::StrAppend(&text, ",", CsvNumber(metric.mean), ",", CsvNumber(metric.sd));
     }

@@ -13,9 +13,9 @@ namespace plumb {
 namespace {
 
 // What a run writes, run.json first and model.pbtxt last.
-constexpr absl::string_view kRunNames[] = {"run.json",    "tokenizer.json", "train.pbtxt",
-                                           "model.pbtxt", "metrics.jsonl",  "probes.jsonl",
-                                           "checkpoints", "latest"};
+constexpr absl::string_view kRunNames[] = {
+    "run.json",     "tokenizer.json", "train.pbtxt", "model.pbtxt", "metrics.jsonl",
+    "probes.jsonl", "checkpoints",    "latest",      "last_good",   "incidents.jsonl"};
 
 std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokenizer.json"); }
 
@@ -35,6 +35,7 @@ std::string RunTrainPath(const std::string& run) { return JoinPath(run, "train.p
 std::string RunJsonPath(const std::string& run) { return JoinPath(run, "run.json"); }
 std::string RunMetricsPath(const std::string& run) { return JoinPath(run, "metrics.jsonl"); }
 std::string RunProbesPath(const std::string& run) { return JoinPath(run, "probes.jsonl"); }
+std::string RunIncidentsPath(const std::string& run) { return JoinPath(run, "incidents.jsonl"); }
 
 absl::StatusOr<DirectoryLock> LockRun(const std::string& run) {
   PLUMB_RETURN_IF_ERROR(MakeDirectories(run));

@@ -29,6 +29,7 @@ std::string RunTrainPath(const std::string& run);
 std::string RunJsonPath(const std::string& run);
 std::string RunMetricsPath(const std::string& run);
 std::string RunProbesPath(const std::string& run);
+std::string RunIncidentsPath(const std::string& run);
 
 // Keeps other processes from training into `run`, which is made if need be. kAlreadyExists if one
 // does.

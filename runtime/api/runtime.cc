@@ -141,11 +141,12 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
     impl.plugins.AddDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR));
     impl.resolve.placement_directories.push_back(absl::StrCat(prefix, "/", PLUMB_PLACEMENT_DIR));
   } else {
+    // Those of the build and the source tree are empty where they are to be in no binary.
     for (const char* directory : {PLUMB_INSTALLED_PLUGIN_DIR, PLUMB_BUILD_PLUGIN_DIR}) {
-      impl.plugins.AddDirectory(directory);
+      if (*directory != '\0') impl.plugins.AddDirectory(directory);
     }
     for (const char* directory : {PLUMB_INSTALLED_PLACEMENT_DIR, PLUMB_SOURCE_PLACEMENT_DIR}) {
-      impl.resolve.placement_directories.push_back(directory);
+      if (*directory != '\0') impl.resolve.placement_directories.push_back(directory);
     }
   }
   for (const std::string& file : options.plugin_files) {

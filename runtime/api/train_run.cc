@@ -74,6 +74,7 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   // Metrics of a run that was killed before it had a model.pbtxt are nobody's.
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateMetrics(RunMetricsPath(request.out), 0)));
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), 0)));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateIncidents(RunIncidentsPath(request.out), 0)));
   return WriteRunFiles(
       request.out, context->model.self_contained_text, spec, data->tokenizer(),
       WithProbe(StateOf(*context, spec, *data, info.threads, matmul), probe_options));
@@ -170,6 +171,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   if (!request.out.empty()) {
     PLUMB_ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(RunMetricsPath(request.out)));
     impl.metrics = std::make_unique<MetricsWriter>(std::move(metrics));
+    impl.incident_log = std::make_unique<IncidentLog>(RunIncidentsPath(request.out));
     PLUMB_RETURN_IF_ERROR(impl.OpenEvents(request));
   }
   if (request.resume && !request.train_overrides.empty()) {
@@ -177,34 +179,56 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
     impl.checkpoint_step = -1;
     PLUMB_RETURN_IF_ERROR(run->SaveCheckpoint().status());
   }
+  if (impl.spec.on_divergence == OnDivergence::kStepBack && impl.metrics != nullptr &&
+      impl.incidents.last_good < 0) {
+    // Whatever happens, there is something to return to.
+    PLUMB_RETURN_IF_ERROR(run->SaveCheckpoint().status());
+  }
   return run;
 }
 
 const TrainInfo& TrainRun::info() const { return impl_->info; }
 int64_t TrainRun::step() const { return impl_->session->step(); }
+IncidentCounts TrainRun::incidents() const { return impl_->incidents.counts; }
 bool TrainRun::done() const { return step() >= impl_->spec.max_steps; }
 
 void TrainRun::StartProfile() { impl_->session->SetProfile(&impl_->profile); }
 Profile TrainRun::profile() const { return ToPublic(impl_->profile); }
 
+absl::StatusOr<StepResult> TrainRun::Impl::StepUntilFinite(StepReport* report) {
+  for (;;) {
+    const Clock::time_point start = Clock::now();
+    absl::StatusOr<StepResult> stepped =
+        OrOutOfMemory("a training step", [&] { return session->Step(); });
+    report->seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (absl::IsAborted(stepped.status())) {
+      // Its probe is logged too; the error returned is the divergence.
+      TakeProbe(report).IgnoreError();
+      PLUMB_RETURN_IF_ERROR(Survive(stepped.status(), /*weights_are_lost=*/false, report));
+      continue;
+    }
+    if (!stepped.ok() || metrics == nullptr || !CheckpointDue(Clock::now())) return stepped;
+    // An update can overflow though its gradient was finite; no checkpoint holds that.
+    const absl::Status finite = session->CheckFinite();
+    if (finite.ok()) return stepped;
+    session->ResumeAt(session->step() - 1);
+    PLUMB_RETURN_IF_ERROR(Survive(finite, /*weights_are_lost=*/true, report));
+  }
+}
+
 absl::StatusOr<StepReport> TrainRun::Step() {
   using Clock = Impl::Clock;
   Impl& impl = *impl_;
   if (done()) return absl::OutOfRangeError("all steps are done");
-  const Clock::time_point start = Clock::now();
-  const absl::StatusOr<StepResult> stepped =
-      OrOutOfMemory("a training step", [&] { return impl.session->Step(); });
   StepReport report;
-  // The probe of a step that diverged is logged too; the error returned is the divergence.
-  if (absl::IsAborted(stepped.status())) impl.TakeProbe(&report).IgnoreError();
-  PLUMB_ASSIGN_OR_RETURN(const StepResult result, stepped);
-  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  PLUMB_ASSIGN_OR_RETURN(const StepResult result, impl.StepUntilFinite(&report));
   report.step = result.step;
   report.loss = result.loss;
   report.learning_rate = result.learning_rate;
   report.grad_norm = result.grad_norm;
   report.tokens = result.tokens;
   PLUMB_RETURN_IF_ERROR(impl.TakeProbe(&report));
+  PLUMB_RETURN_IF_ERROR(impl.NoteSpike(&report));
   if (impl.spec.eval_interval > 0 && impl.validation != nullptr &&
       impl.Due(impl.spec.eval_interval)) {
     PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory("the validation program", [&] {
@@ -239,36 +263,44 @@ absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
   if (impl.info.out.empty()) {
     return absl::InvalidArgumentError("a run without a directory has no checkpoints");
   }
-  const TrainSession& session = *impl.session;
-  if (impl.checkpoint_step == session.step()) return impl.checkpoint_path;
-  const Impl::Clock::time_point begin = Impl::Clock::now();
-  PLUMB_RETURN_IF_ERROR(impl.CheckDirectory());
-  PLUMB_RETURN_IF_ERROR(impl.metrics->Sync());
-  PLUMB_RETURN_IF_ERROR(impl.probe->Sync());
-  if (impl.events != nullptr) PLUMB_RETURN_IF_ERROR(impl.events->Sync());
-  const ParameterLayout& layout = session.parameters().layout();
-  const std::vector<TensorToWrite> model = session.parameters().Tensors();
-  std::vector<TensorToWrite> optimizer = layout.Tensors("m.", session.first_moments());
-  for (TensorToWrite& v : layout.Tensors("v.", session.second_moments())) {
+  if (impl.checkpoint_step == step()) return impl.checkpoint_path;
+  PLUMB_RETURN_IF_ERROR(impl.session->CheckFinite());
+  impl.JudgeCheckpoint();
+  PLUMB_RETURN_IF_ERROR(impl.WriteCheckpointNow());
+  return impl.checkpoint_path;
+}
+
+absl::Status TrainRun::Impl::WriteCheckpointNow() {
+  const Clock::time_point begin = Clock::now();
+  PLUMB_RETURN_IF_ERROR(CheckDirectory());
+  PLUMB_RETURN_IF_ERROR(metrics->Sync());
+  PLUMB_RETURN_IF_ERROR(probe->Sync());
+  PLUMB_RETURN_IF_ERROR(incident_log->Sync());
+  if (events != nullptr) PLUMB_RETURN_IF_ERROR(events->Sync());
+  const ParameterLayout& layout = session->parameters().layout();
+  const std::vector<TensorToWrite> model = session->parameters().Tensors();
+  std::vector<TensorToWrite> optimizer = layout.Tensors("m.", session->first_moments());
+  for (TensorToWrite& v : layout.Tensors("v.", session->second_moments())) {
     optimizer.push_back(std::move(v));
   }
   CheckpointContents contents;
-  contents.step = session.step();
+  contents.step = session->step();
+  contents.last_good = incidents.last_good;
   contents.model = model;
   contents.optimizer = optimizer;
-  contents.state = WithTraining(
-      StateOf(*impl.context, impl.spec, *impl.data, impl.info.threads, impl.matmul), impl.spec);
+  contents.state = WithIncidents(
+      WithTraining(StateOf(*context, spec, *data, info.threads, matmul), spec), incidents);
   contents.metadata = {{"plumb", PlumbVersion()},
-                       {"model", impl.context->model.self_contained_text},
-                       {"data_hash", impl.data->data_hash()},
-                       {"seed", absl::StrCat(impl.spec.seed)}};
+                       {"model", context->model.self_contained_text},
+                       {"data_hash", data->data_hash()},
+                       {"seed", absl::StrCat(spec.seed)}};
   PLUMB_RETURN_IF_ERROR(
-      WriteCheckpoint(impl.info.out, contents, static_cast<int>(impl.spec.keep_checkpoints)));
-  PLUMB_ASSIGN_OR_RETURN(impl.checkpoint_path, FindLatestCheckpoint(impl.info.out));
-  impl.checkpoint_step = session.step();
-  impl.saved_at = Impl::Clock::now();
-  impl.save_seconds = std::chrono::duration<double>(impl.saved_at - begin).count();
-  return impl.checkpoint_path;
+      WriteCheckpoint(info.out, contents, static_cast<int>(spec.keep_checkpoints)));
+  checkpoint_path = CheckpointPath(info.out, session->step());
+  checkpoint_step = session->step();
+  saved_at = Clock::now();
+  save_seconds = std::chrono::duration<double>(saved_at - begin).count();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<double> TrainRun::ValidationLoss() {

@@ -1,5 +1,5 @@
 // What a TrainRun holds. train_run.cc begins runs and takes their steps, train_run_resume.cc
-// resumes them.
+// resumes them, train_run_incidents.cc outlives divergences.
 #ifndef PLUMB_RUNTIME_API_TRAIN_RUN_IMPL_H_
 #define PLUMB_RUNTIME_API_TRAIN_RUN_IMPL_H_
 
@@ -14,6 +14,7 @@
 #include "plumb/train.h"
 #include "runtime/api/run_directory.h"
 #include "runtime/api/run_events.h"
+#include "runtime/api/run_incidents.h"
 #include "runtime/api/run_probe.h"
 #include "runtime/api/run_profile.h"
 #include "runtime/api/runtime_impl.h"
@@ -41,6 +42,9 @@ struct TrainRun::Impl {
   std::unique_ptr<RunEvents> events;        // null unless requested
   ProbeOptions probe_options;               // every 0: none
   std::unique_ptr<RunProbe> probe;
+  IncidentState incidents;
+  std::unique_ptr<IncidentLog> incident_log;  // null when no files are written
+  int64_t stopped_batch = -1;                 // at which the run ended with an error
   StepProfile profile;
   std::string matmul;  // the engines of matrix products
   std::vector<std::string> warnings;
@@ -62,6 +66,23 @@ struct TrainRun::Impl {
   absl::Status CheckEdits(Runtime::Impl* runtime, const TrainRequest& request,
                           const Checkpoint& checkpoint, const std::string& model_then);
   absl::Status LoadCheckpoint(Runtime::Impl* runtime, const TrainRequest& request);
+  absl::Status ReadTensors(const Checkpoint& checkpoint);
+  // Writes a checkpoint of this step, over one that is there.
+  absl::Status WriteCheckpointNow();
+  // Whether the checkpoint that is being written is the last good one.
+  void JudgeCheckpoint();
+  // What the spec says of a step that diverged; OK if the run goes on. `weights_are_lost`: they are
+  // not finite.
+  absl::Status Survive(const absl::Status& divergence, bool weights_are_lost, StepReport* report);
+  // Steps until one is finite, or the run ends with an error.
+  absl::StatusOr<StepResult> StepUntilFinite(StepReport* report);
+  absl::Status Stop(const absl::Status& divergence, int64_t step, int64_t batch);
+  // Returns to the last good checkpoint; what there is to say.
+  absl::StatusOr<std::string> StepBack(const absl::Status& divergence, int64_t step, int64_t batch);
+  // The session's step, batches and learning rate.
+  void ApplyIncidents(int64_t step);
+  absl::Status NoteSpike(StepReport* report);
+  absl::Status LogIncident(IncidentLine line);
   absl::Status KeepLines(absl::StatusOr<std::string> truncated);
   absl::Status CheckDirectory() const;
   void WarnOfTheEnd();

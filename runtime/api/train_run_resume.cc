@@ -90,6 +90,8 @@ absl::Status TrainRun::Impl::OpenExisting(Runtime::Impl* runtime, const TrainReq
   }
   WarnOfTheEnd();
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), session->step())));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateIncidents(RunIncidentsPath(request.out),
+                                                    session->step() + session->batches_skipped())));
   const std::string metrics_path = RunMetricsPath(request.out);
   if (session->step() > 0 && !FileExists(metrics_path)) {
     warnings.push_back(absl::StrCat(metrics_path, ": is missing; losses up to step ",
@@ -200,23 +202,36 @@ absl::Status TrainRun::Impl::LoadCheckpoint(Runtime::Impl* runtime, const TrainR
   PLUMB_RETURN_IF_ERROR(path.status());
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(*path));
   PLUMB_RETURN_IF_ERROR(CheckState(checkpoint.state, JoinPath(*path, "state.json")));
-  const ParameterLayout& layout = session->parameters().layout();
-  const TrainSession::Moments moments = session->moments();
+  absl::StatusOr<IncidentState> then = IncidentsOf(checkpoint.state);
+  if (!then.ok()) {
+    return Annotate(then.status(), absl::StrCat(JoinPath(*path, "state.json"), ": "));
+  }
   {
     // Unmapped before the next one: pages that were read count as memory of this process.
     PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile model, OpenCheckpointModel(checkpoint));
     const auto text = model.metadata().find("model");
     PLUMB_RETURN_IF_ERROR(CheckEdits(runtime, request, checkpoint,
                                      text == model.metadata().end() ? "" : text->second));
-    PLUMB_RETURN_IF_ERROR(session->parameters().Read(model));
   }
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
-  PLUMB_RETURN_IF_ERROR(layout.Read("m.", optimizer, moments.m));
-  PLUMB_RETURN_IF_ERROR(layout.Read("v.", optimizer, moments.v));
-  session->ResumeAt(checkpoint.step);
+  PLUMB_RETURN_IF_ERROR(ReadTensors(checkpoint));
+  incidents = *std::move(then);
+  ApplyIncidents(checkpoint.step);
   checkpoint_step = checkpoint.step;
   checkpoint_path = *path;
   return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::ReadTensors(const Checkpoint& checkpoint) {
+  {
+    // Unmapped before the next one: pages that were read count as memory of this process.
+    PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile model, OpenCheckpointModel(checkpoint));
+    PLUMB_RETURN_IF_ERROR(session->parameters().Read(model));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
+  const ParameterLayout& layout = session->parameters().layout();
+  const TrainSession::Moments moments = session->moments();
+  PLUMB_RETURN_IF_ERROR(layout.Read("m.", optimizer, moments.m));
+  return layout.Read("v.", optimizer, moments.v);
 }
 
 }  // namespace plumb

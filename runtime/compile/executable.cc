@@ -43,6 +43,14 @@ bool AllFinite(const TensorType& type, const void* data) {
                      [](float f) { return std::isfinite(f); });
 }
 
+// An op's name and, of a norm, which one it is.
+std::string OpText(const Node& node) {
+  const std::string& name = node.op->name;
+  return node.attrs.Has("instance")
+             ? absl::StrCat(name, " ", node.attrs.GetObject("instance")->ToString())
+             : name;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Executable>> Executable::Compile(Graph graph) {
@@ -224,21 +232,22 @@ void* Executable::DataOf(ValueId id) const {
                                            : bound_[Index(place.external)];
 }
 
-absl::StatusOr<std::string> Executable::RunAndFindNonFinite(int threads) const {
+absl::StatusOr<Executable::NonFinite> Executable::RunAndFindNonFinite(int threads) const {
   PLUMB_RETURN_IF_ERROR(CheckBound());
   const auto is_finite = [this](ValueId id) {
     return AllFinite(graph_.value(id).type, DataOf(id));
   };
   for (const ValueId id : plan_.externals) {
     const Value& value = graph_.value(id);
-    if (value.kind != ValueKind::kComputed && !is_finite(id)) return value.name;
+    if (value.kind != ValueKind::kComputed && !is_finite(id)) return NonFinite{value.name, ""};
   }
   const ScopedNoDenormals no_denormals(!keeps_denormals_);
-  std::string first;
+  NonFinite first;
   for (size_t i = 0; i < steps_.size(); ++i) {
     PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
-    for (const ValueId id : graph_.nodes[i].outputs) {
-      if (first.empty() && !is_finite(id)) first = graph_.value(id).name;
+    const Node& node = graph_.nodes[i];
+    for (const ValueId id : node.outputs) {
+      if (first.name.empty() && !is_finite(id)) first = {graph_.value(id).name, OpText(node)};
     }
   }
   CopyOutputs();

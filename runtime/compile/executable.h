@@ -66,10 +66,14 @@ class Executable {
   // REQUIRES: one element a node.
   absl::Status RunAndTime(int threads, absl::Span<double> seconds_by_node) const;
 
-  // Runs like Run, looks at every value as it is made, and returns the name of the first that holds
-  // a NaN or an infinity ("" if none does). When a parameter, input or state holds one already, it
-  // returns that name and runs nothing. Slow; for explaining a divergence.
-  absl::StatusOr<std::string> RunAndFindNonFinite(int threads) const;
+  // Runs like Run, looks at every value as it is made, and returns the first that holds a NaN or an
+  // infinity (no name if none does). When a parameter, input or state holds one already, it returns
+  // that one and runs nothing. Slow; for explaining a divergence.
+  struct NonFinite {
+    std::string name;
+    std::string op;  // what made it, with a norm's configuration; "" of what was there before
+  };
+  absl::StatusOr<NonFinite> RunAndFindNonFinite(int threads) const;
 
   // One line a node: op, operand shapes, kernel scratch, places of its outputs; below it how its
   // kernel computes, where there is a choice (Kernel::ToString).

@@ -1,6 +1,7 @@
 // Checkpoints of a run, as directories that are whole or not there.
 //
 //   RUN/latest                                  "step-000500\n": the checkpoint to resume from
+//   RUN/last_good                               the same of the one that is never deleted
 //   RUN/checkpoints/step-000500/model.safetensors
 //                               optimizer.safetensors     absent when there was none to write
 //                               state.json
@@ -33,7 +34,8 @@
 namespace plumb {
 
 struct CheckpointContents {
-  int64_t step = 0;  // optimizer steps done
+  int64_t step = 0;        // optimizer steps done
+  int64_t last_good = -1;  // the step of the checkpoint to keep and to name in last_good; -1: none
   absl::Span<const TensorToWrite> model;
   absl::Span<const TensorToWrite> optimizer;    // may be empty
   std::string state = "{}";                     // a JSON object of the caller's
@@ -41,11 +43,18 @@ struct CheckpointContents {
 };
 
 // Writes RUN/checkpoints/step-<step> (over an older one of the same step), makes it the latest,
-// then deletes all but the newest `keep` of the checkpoints up to this step; keep 0 deletes none.
+// then deletes all but the newest `keep` of the checkpoints up to this step, and last_good; keep 0
+// deletes none.
 // An error while deleting is an error, but the checkpoint is written then and the message says so.
 // InvalidArgument when `state` is no JSON object or a tensor's name is impossible.
 absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContents& contents,
                              int keep);
+
+// RUN/checkpoints/step-<step>.
+std::string CheckpointPath(const std::string& run_dir, int64_t step);
+
+// Deletes the checkpoints of later steps: those of a run that went back to this one.
+absl::Status RemoveCheckpointsAfter(const std::string& run_dir, int64_t step);
 
 // The directory that `latest` names. Without a `latest` (the machine stopped between the first
 // checkpoint and it) the checkpoint of the highest step. NotFound when there is none; DataLoss when

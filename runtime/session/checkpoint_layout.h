@@ -14,6 +14,7 @@
 namespace plumb {
 
 inline constexpr char kLatestFile[] = "latest";
+inline constexpr char kLastGoodFile[] = "last_good";
 inline constexpr char kCheckpointsDirectory[] = "checkpoints";
 inline constexpr char kTemporaryPrefix[] = ".tmp-";
 inline constexpr char kModelFile[] = "model.safetensors";

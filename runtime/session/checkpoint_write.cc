@@ -79,21 +79,29 @@ absl::Status Publish(const std::string& temporary, const std::string& directory)
   return Rename(temporary, directory);
 }
 
-// Deletes leftovers, and all but the newest `keep` checkpoints up to `step`. A directory loses its
-// name for good first: one that is half deleted must not look like a checkpoint.
-absl::Status CleanUp(const std::string& checkpoints, int64_t step, int keep) {
-  PLUMB_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListSteps(checkpoints));
-  // Later ones are left from before the run went back to an earlier one; it will write over them.
-  steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
-  const size_t kept = keep > 0 ? static_cast<size_t>(keep) : steps.size();
-  for (size_t i = 0; i + kept < steps.size(); ++i) {
-    const std::string name = StepName(steps[i]);
+// Deletes leftovers and the checkpoints of `steps`. A directory loses its name for good first: one
+// that is half deleted must not look like a checkpoint.
+absl::Status RemoveSteps(const std::string& checkpoints, absl::Span<const int64_t> steps) {
+  for (const int64_t step : steps) {
+    const std::string name = StepName(step);
     PLUMB_RETURN_IF_ERROR(
         Rename(JoinPath(checkpoints, name),
                JoinPath(checkpoints, absl::StrCat(kTemporaryPrefix, "delete-", name))));
   }
   PLUMB_RETURN_IF_ERROR(SyncDirectory(checkpoints));
   return RemoveLeftovers(checkpoints);
+}
+
+// Deletes leftovers, and all but the newest `keep` checkpoints up to `step` and the one of
+// `last_good`.
+absl::Status CleanUp(const std::string& checkpoints, int64_t step, int64_t last_good, int keep) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListSteps(checkpoints));
+  // Later ones are left from before the run went back to an earlier one; it will write over them.
+  steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
+  const size_t kept = keep > 0 ? static_cast<size_t>(keep) : steps.size();
+  steps.resize(steps.size() - std::min(kept, steps.size()));
+  steps.erase(std::remove(steps.begin(), steps.end(), last_good), steps.end());
+  return RemoveSteps(checkpoints, steps);
 }
 
 }  // namespace
@@ -121,9 +129,24 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContent
   PLUMB_RETURN_IF_ERROR(SyncDirectory(run_dir));
   PLUMB_RETURN_IF_ERROR(
       WriteFileAtomically(JoinPath(run_dir, kLatestFile), absl::StrCat(name, "\n")));
+  if (contents.last_good >= 0) {
+    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(run_dir, kLastGoodFile),
+                                              absl::StrCat(StepName(contents.last_good), "\n")));
+  }
 
-  return Annotate(CleanUp(checkpoints, contents.step, keep),
+  return Annotate(CleanUp(checkpoints, contents.step, contents.last_good, keep),
                   absl::StrCat(directory, " is written, but not everything old is deleted: "));
+}
+
+std::string CheckpointPath(const std::string& run_dir, int64_t step) {
+  return JoinPath(JoinPath(run_dir, kCheckpointsDirectory), StepName(step));
+}
+
+absl::Status RemoveCheckpointsAfter(const std::string& run_dir, int64_t step) {
+  const std::string checkpoints = JoinPath(run_dir, kCheckpointsDirectory);
+  PLUMB_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListSteps(checkpoints));
+  steps.erase(steps.begin(), std::upper_bound(steps.begin(), steps.end(), step));
+  return RemoveSteps(checkpoints, steps);
 }
 
 }  // namespace plumb

@@ -8,8 +8,11 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/simd/tensor_stats.h"
+#include "runtime/session/divergence.h"
 
 namespace plumb {
 namespace {
@@ -136,7 +139,8 @@ absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string>
 absl::Status TrainSession::Diverged(absl::string_view what, const Executable* executable) {
   // The states that the failed run left would be reported as the first non-finite tensor.
   CopyStates(states_before_batch_.as<float>(), parameters_.state_data());
-  PLUMB_ASSIGN_OR_RETURN(const std::string name, executable->RunAndFindNonFinite(threads_));
+  PLUMB_ASSIGN_OR_RETURN(const Executable::NonFinite first,
+                         executable->RunAndFindNonFinite(threads_));
   if (probe_ != nullptr) {
     CopyStates(states_before_batch_.as<float>(), parameters_.state_data());
     probe_->Begin();
@@ -147,7 +151,9 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
   }
   return absl::AbortedError(absl::StrCat(
       "diverged at step ", step_ + 1, ": ", what,
-      name.empty() ? "" : absl::StrCat("; the first tensor that is not finite is ", name)));
+      first.name.empty()
+          ? ""
+          : absl::StrCat("; the first tensor that is not finite is ", DescribeNonFinite(first))));
 }
 
 void TrainSession::FillInputs(int64_t index) {
@@ -228,7 +234,8 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   float* grad = grad_.as<float>();
   double grad_square = 0;
   for (int64_t i = 0; i < micro_batches; ++i) {
-    PLUMB_ASSIGN_OR_RETURN(const MicroBatch micro, RunMicroBatch(step_ * micro_batches + i));
+    PLUMB_ASSIGN_OR_RETURN(const MicroBatch micro,
+                           RunMicroBatch((step_ + batches_skipped_) * micro_batches + i));
     result.loss += micro.loss * mean;
     result.tokens += batch_.valid_targets;
     grad_square = micro.grad_square;
@@ -252,7 +259,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a tiny norm from dividing.
   const double clip =
       spec_.grad_clip > 0 ? std::min(1.0, spec_.grad_clip / (result.grad_norm + 1e-6)) : 1.0;
-  result.learning_rate = LearningRate(schedule_, step_);
+  result.learning_rate = NextLearningRate();
   AdamWStep adamw;
   adamw.learning_rate = static_cast<float>(result.learning_rate);
   adamw.beta1 = static_cast<float>(spec_.beta1);
@@ -266,6 +273,58 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
               threads_);
   result.step = ++step_;
   return result;
+}
+
+absl::Status TrainSession::CheckFinite() const {
+  const auto error = [this](absl::string_view what) {
+    return absl::AbortedError(absl::StrCat("diverged at step ", step_, ": its update overflowed; ",
+                                           what, " is not finite though the gradient was"));
+  };
+  const auto check = [&](absl::string_view kind, const TensorStats& stats,
+                         const std::string& name) {
+    if (stats.nonfinite == 0) return absl::OkStatus();
+    const std::string place = PlaceOf(name);
+    return error(absl::StrCat(kind, name, place.empty() ? "" : absl::StrCat(" (", place, ")")));
+  };
+  const ParameterLayout& layout = parameters_.layout();
+  for (size_t i = 0; i < layout.entries.size(); ++i) {
+    const ParameterLayout::Entry& entry = layout.entries[i];
+    const int64_t n = entry.end - entry.begin;
+    PLUMB_RETURN_IF_ERROR(check("",
+                                parameters_.is_split(i)
+                                    ? StatsOf(parameters_.split(i), n, threads_)
+                                    : StatsOf(parameters_.floats(i), n, threads_),
+                                entry.name));
+    PLUMB_RETURN_IF_ERROR(check("Adam's first moment of ",
+                                StatsOf(m_.as<float>() + entry.begin, n, threads_), entry.name));
+    PLUMB_RETURN_IF_ERROR(check("Adam's second moment of ",
+                                StatsOf(v_.as<float>() + entry.begin, n, threads_), entry.name));
+  }
+  for (const StateLayout::Entry& entry : parameters_.states().entries) {
+    PLUMB_RETURN_IF_ERROR(check(
+        "", StatsOf(parameters_.state_data() + entry.begin, entry.elements, threads_), entry.name));
+  }
+  return absl::OkStatus();
+}
+
+TrainSession::GradientShare TrainSession::LargestGradient() const {
+  std::vector<GradientShare> places;  // in the order of the parameters; share: the square for now
+  double sum = 0;
+  for (const ParameterLayout::Entry& entry : parameters_.layout().entries) {
+    const std::vector<absl::string_view> names = absl::StrSplit(entry.name, '.');
+    std::string place = names.size() > 1 && names[0] == "layers" ? absl::StrCat("layer ", names[1])
+                                                                 : std::string(names[0]);
+    if (places.empty() || places.back().place != place) places.push_back({std::move(place), 0});
+    const double square =
+        SumOfSquares(step_gradients() + entry.begin, entry.end - entry.begin, threads_);
+    places.back().share += square;
+    sum += square;
+  }
+  GradientShare largest = *std::max_element(
+      places.begin(), places.end(),
+      [](const GradientShare& a, const GradientShare& b) { return a.share < b.share; });
+  if (sum > 0) largest.share /= sum;
+  return largest;
 }
 
 }  // namespace plumb

@@ -59,12 +59,24 @@ class TrainSession {
   void KeepDenormals() { keeps_denormals_ = true; }
 
   // One optimizer step on the next batches of the data. kAborted when the loss or a gradient is not
-  // finite: the message names the first bad tensor. After any error weights and norms' buffers are
-  // as they were before the step.
+  // finite: the message names the first bad tensor, its place in the model and the op that made it.
+  // After any error weights, moments and norms' buffers are as they were before the step.
   absl::StatusOr<StepResult> Step();
 
   int64_t step() const { return step_; }  // steps done
-  double NextLearningRate() const { return LearningRate(schedule_, step_); }
+  double NextLearningRate() const { return LearningRate(schedule_, step_) * learning_rate_scale_; }
+
+  // kAborted when a weight, moment or buffer is not finite, which it may be after an update that
+  // overflowed though its gradient was finite: the message names the first. Reads all of them.
+  absl::Status CheckFinite() const;
+
+  // The layer, or the embedding or the head, with the largest norm of the last step's gradients,
+  // and its share of the square of the whole. REQUIRES: a step was done, and none has failed since.
+  struct GradientShare {
+    std::string place;  // as PlaceOf
+    double share = 0;
+  };
+  GradientShare LargestGradient() const;
   const ParameterStore& parameters() const { return parameters_; }
   const float* first_moments() const { return m_.as<float>(); }
   const float* second_moments() const { return v_.as<float>(); }
@@ -84,6 +96,12 @@ class TrainSession {
   Moments moments() const { return {m_.as<float>(), v_.as<float>()}; }
   void ResumeAt(int64_t step) { step_ = step; }
 
+  // Step i (from 1) takes batch i + batches_skipped() of the data.
+  int64_t batches_skipped() const { return batches_skipped_; }
+  void SkipBatches(int64_t in_all) { batches_skipped_ = in_all; }
+  // The schedule's learning rate is multiplied by this; 1 at first.
+  void ScaleLearningRate(double scale) { learning_rate_scale_ = scale; }
+
  private:
   TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,
                int threads);
@@ -97,6 +115,10 @@ class TrainSession {
   absl::Status RunProgram(const Executable& executable);
   absl::StatusOr<MicroBatch> RunMicroBatch(int64_t index);
   double GradSquare() const;
+  // The gradients of the whole step: summed over its micro-batches.
+  const float* step_gradients() const {
+    return spec_.gradient_accumulation_steps > 1 ? grad_sum_.as<float>() : grad_.as<float>();
+  }
   absl::StatusOr<StepResult> TryStep();
   void CopyStates(const float* from, float* to) const;
   absl::Status Diverged(absl::string_view what, const Executable* executable);
@@ -107,6 +129,8 @@ class TrainSession {
   ScheduleSpec schedule_;
   int threads_;
   int64_t step_ = 0;
+  int64_t batches_skipped_ = 0;
+  double learning_rate_scale_ = 1;
 
   ParameterStore parameters_;
   PackedWeights weights_;

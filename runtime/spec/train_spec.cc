@@ -56,6 +56,13 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.checkpoint_seconds >= 0 && std::isfinite(s.checkpoint_seconds), "checkpoint_seconds",
           "zero or more");
   require(s.keep_checkpoints >= 0, "keep_checkpoints", "zero or more");
+  require(
+      s.on_divergence != OnDivergence::kStepBack || s.checkpoint_interval > 0, "on_divergence",
+      "used with checkpoint_interval when it is STEP_BACK: the steps between the checkpoints that "
+      "the run returns to");
+  require(s.max_divergences >= 0, "max_divergences", "zero or more");
+  require(s.step_back_learning_rate_scale > 0 && s.step_back_learning_rate_scale <= 1,
+          "step_back_learning_rate_scale", "in (0, 1]");
   checks.Require(s.val_fraction >= 0 && s.val_fraction < 1, data, "val_fraction", "in [0, 1)");
   return checks.status();
 }
@@ -102,6 +109,12 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.has_keep_checkpoints()) s.keep_checkpoints = message.keep_checkpoints();
   if (message.dtype() == v1::Train::BF16) s.dtype = DType::kBF16;
   s.recompute_blocks = message.recompute() == v1::Train::BLOCK;
+  if (message.on_divergence() == v1::Train::SKIP) s.on_divergence = OnDivergence::kSkip;
+  if (message.on_divergence() == v1::Train::STEP_BACK) s.on_divergence = OnDivergence::kStepBack;
+  if (message.has_max_divergences()) s.max_divergences = message.max_divergences();
+  if (message.has_step_back_learning_rate_scale()) {
+    s.step_back_learning_rate_scale = message.step_back_learning_rate_scale();
+  }
   const Located at(file, message, &tree);
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
   return s;
@@ -139,6 +152,11 @@ std::string TrainSpec::ToText() const {
   message.set_keep_checkpoints(static_cast<int32_t>(keep_checkpoints));
   message.set_dtype(dtype == DType::kBF16 ? v1::Train::BF16 : v1::Train::F32);
   message.set_recompute(recompute_blocks ? v1::Train::BLOCK : v1::Train::NONE);
+  message.set_on_divergence(on_divergence == OnDivergence::kStop   ? v1::Train::STOP
+                            : on_divergence == OnDivergence::kSkip ? v1::Train::SKIP
+                                                                   : v1::Train::STEP_BACK);
+  message.set_max_divergences(static_cast<int32_t>(max_divergences));
+  message.set_step_back_learning_rate_scale(step_back_learning_rate_scale);
   return PrintProtoText(message);
 }
 

@@ -16,6 +16,7 @@ namespace plumb {
 enum class ScheduleKind { kConstant, kLinear, kCosine };
 enum class DataFormat { kText, kDocuments };
 enum class VocabularyKind { kCharacters, kBytes };
+enum class OnDivergence { kStop, kSkip, kStepBack };
 
 struct TrainSpec {
   int64_t max_steps = 1000;
@@ -42,6 +43,9 @@ struct TrainSpec {
   int64_t keep_checkpoints = 2;
   DType dtype = DType::kF32;  // or kBF16
   bool recompute_blocks = false;
+  OnDivergence on_divergence = OnDivergence::kStop;
+  int64_t max_divergences = 10;
+  double step_back_learning_rate_scale = 1;
 
   // Every field whose default is not zero is said, so that a later change of a default changes
   // nothing.

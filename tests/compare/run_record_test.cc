@@ -22,6 +22,9 @@ TEST(RunResultTest, IsReadAsItWasWritten) {
   result.step = 7;
   result.message = "the loss is \"not\" finite\n";
   result.validation = 2.5;
+  result.spikes = 3;
+  result.skips = 2;
+  result.step_backs = 1;
   result.samples = {{"emma", ""}, {"", "empty"}};
   ASSERT_TRUE(WriteRunResult(dir.File("."), result).ok());
   const auto result_or = ReadRunResult(dir.File("."));
@@ -31,6 +34,9 @@ TEST(RunResultTest, IsReadAsItWasWritten) {
   EXPECT_EQ(read->step, 7);
   EXPECT_EQ(read->message, result.message);
   EXPECT_EQ(read->validation, 2.5);
+  EXPECT_EQ(read->spikes, 3);
+  EXPECT_EQ(read->skips, 2);
+  EXPECT_EQ(read->step_backs, 1);
   ASSERT_EQ(read->samples.size(), 2u);
   EXPECT_EQ(read->samples[1].degenerate, "empty");
 }

@@ -8,8 +8,10 @@
 namespace plumb::cli {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::Pair;
 
 RunRecord Record(double loss) {
@@ -83,7 +85,24 @@ TEST(TablesTest, CsvQuotesCommasAndLeavesOutWhatIsNotThere) {
   const std::string text = TableCsv(plan, Results(plan));
   EXPECT_THAT(text, HasSubstr("group,model,model.n_layer,parameters,runs,finished,diverged"));
   EXPECT_THAT(text,
-              HasSubstr("\n\"a, n_layer=4\",a,4,1234,3,3,0,0,100,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
+              HasSubstr("\n\"a, n_layer=4\",a,4,1234,3,3,0,0,0,0,100,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
+}
+
+TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome) {
+  const Plan plan = TwoGroups();
+  EXPECT_THAT(SummaryTable(plan, Results(plan), false).columns, Not(Contains("spikes")));
+  std::vector<RunRecord> records = Results(plan).records;
+  records[3].result.spikes = 4;
+  records[5].result.spikes = 1;  // of the run that diverged too
+  records[4].result.skips = 1;
+  records[4].result.step_backs = 2;
+  const StudyResults results = Evaluate(plan, records);
+  const std::string text = TableMarkdown(plan, results);
+  EXPECT_THAT(text, HasSubstr("| spikes | survived | diverged | collapsed |"));
+  EXPECT_THAT(text, HasSubstr("| 0 | 0 | 0 | 0 |"));
+  EXPECT_THAT(text, HasSubstr("| 5 | 3 | 1 (seed 5 at step 7) |"));
+  EXPECT_THAT(text, HasSubstr("Spikes: of the loss"));
+  EXPECT_THAT(TableCsv(plan, results), HasSubstr(",3,2,1,0,5,3,100,"));
 }
 
 TEST(TablesTest, OnlyTheTimingTellsTimes) {

@@ -290,12 +290,14 @@ TEST_F(ExecutableTest, FindsTheFirstValueThatIsNotFinite) {
   std::unique_ptr<Executable> executable = Compile(graph);
   const BoundMemory memory(executable.get(), RandomFeeds(graph, 1));
   const auto find = [&] { return *executable->RunAndFindNonFinite(1); };
-  EXPECT_EQ(find(), "");
+  EXPECT_EQ(find().name, "");
   EXPECT_TRUE(std::isfinite(memory.f32("sum")[0]));
   std::fill_n(memory.f32("w"), 4, 1e15f);  // c is 1e30, d overflows
-  EXPECT_EQ(find(), "d");
+  EXPECT_EQ(find().name, "d");
+  EXPECT_EQ(find().op, "mul");
   memory.f32("w")[2] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(find(), "w");
+  EXPECT_EQ(find().name, "w");
+  EXPECT_EQ(find().op, "");
 }
 
 TEST_F(ExecutableTest, PrintsItsSteps) {

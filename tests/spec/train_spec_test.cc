@@ -1,10 +1,13 @@
 #include "runtime/spec/train_spec.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace plumb {
 namespace {
@@ -43,6 +46,7 @@ TEST(TrainSpecTest, FillsInTheDefaults) {
   EXPECT_EQ(s.eval_batches, 0);
   EXPECT_EQ(s.checkpoint_interval, 0);
   EXPECT_EQ(s.keep_checkpoints, 2);
+  EXPECT_EQ(s.on_divergence, OnDivergence::kStop);
   EXPECT_EQ(s.dtype, DType::kF32);
   EXPECT_FALSE(s.recompute_blocks);
 }
@@ -63,6 +67,7 @@ constexpr char kEverything[] =
     "schedule: COSINE warmup_steps: 10 min_learning_rate: 0.001 decay_steps: 150\n"
     "seed: 18446744073709551615 eval_interval: 20 eval_batches: 4 checkpoint_interval: 50\n"
     "keep_checkpoints: 3 dtype: BF16 recompute: BLOCK\n"
+    "on_divergence: STEP_BACK max_divergences: 4 step_back_learning_rate_scale: 0.5\n"
     "data { format: DOCUMENTS vocabulary: BYTES val_fraction: 0.25 keep_order: true }\n";
 
 TEST(TrainSpecTest, TakesWhatIsSaid) {
@@ -90,6 +95,9 @@ TEST(TrainSpecTest, TakesWhatIsSaid) {
   EXPECT_EQ(s.eval_batches, 4);
   EXPECT_EQ(s.checkpoint_interval, 50);
   EXPECT_EQ(s.keep_checkpoints, 3);
+  EXPECT_EQ(s.on_divergence, OnDivergence::kStepBack);
+  EXPECT_EQ(s.max_divergences, 4);
+  EXPECT_EQ(s.step_back_learning_rate_scale, 0.5);
   EXPECT_EQ(s.dtype, DType::kBF16);
   EXPECT_TRUE(s.recompute_blocks);
 }
@@ -185,6 +193,15 @@ TEST(TrainSpecTest, EveryRangeIsChecked) {
             "t.pbtxt:1:1: checkpoint_interval must be zero or more");
   EXPECT_EQ(RecipeError("keep_checkpoints: -1"),
             "t.pbtxt:1:1: keep_checkpoints must be zero or more");
+  EXPECT_EQ(RecipeError("max_divergences: -1"),
+            "t.pbtxt:1:1: max_divergences must be zero or more");
+  for (const char* scale : {"0", "-1", "1.5", "nan"}) {
+    EXPECT_EQ(RecipeError(absl::StrCat("step_back_learning_rate_scale: ", scale)),
+              "t.pbtxt:1:1: step_back_learning_rate_scale must be in (0, 1]");
+  }
+  EXPECT_THAT(RecipeError("max_steps: 9\non_divergence: STEP_BACK"),
+              testing::StartsWith("t.pbtxt:2:1: on_divergence must be used with "
+                                  "checkpoint_interval when it is STEP_BACK"));
   EXPECT_EQ(RecipeError("data { val_fraction: 1 }"), "t.pbtxt:1:8: val_fraction must be in [0, 1)");
 }
 

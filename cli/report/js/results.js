@@ -18,7 +18,7 @@ function resultsTable(report, view, columns, rows) {
       i > 0 &&
       rows.every((row) => format.isNumber(row[i]?.value) || ["–", "", undefined].includes(row[i]?.text)),
   );
-  const alarming = new Set(["diverged", "collapsed"]);
+  const alarming = new Set(["survived", "diverged", "collapsed"]);
   const metric = columns.indexOf(`last ${endWindow(report)}`);
   const values = metric < 0 ? [] : rows.map((row) => row[metric]?.value).filter(format.isNumber);
   const lowest = Math.min(...values);
@@ -108,7 +108,14 @@ function resultsTable(report, view, columns, rows) {
       "Training loss in nats, mean ± standard deviation over seeds. “First” and " +
         "“last” average that many steps. A run has collapsed when its last 100 losses are no " +
         "better than guessing each " +
-        "token by its frequency.",
+        "token by its frequency." +
+        (columns.includes("spikes")
+          ? " A spike is a loss above the median of the 50 before by 1 nat and ten times their " +
+            "median absolute deviation."
+          : "") +
+        (columns.includes("survived")
+          ? " A divergence was survived when the run went on without the batch or from a checkpoint."
+          : ""),
       dom.el("span", { class: "on-screen" }, " The headings sort."),
     ),
     dom.el(

@@ -3,7 +3,9 @@
 // The directory holds model.pbtxt and train.pbtxt (as resolved), run.json (data, seed, versions),
 // tokenizer.json, metrics.jsonl (one object a step), checkpoints/step-*/ and latest. Every file is
 // replaced atomically, so a run that is killed at any moment resumes from its last checkpoint, bit
-// for bit as if it had not been. On request there are TensorBoard event files with the content of
+// for bit as if it had not been. last_good names the newest checkpoint that is not part of a loss
+// spike; it is kept. incidents.jsonl has an object for each spike and divergence, if there was one.
+// On request there are TensorBoard event files with the content of
 // metrics.jsonl (events.out.tfevents.*.plumb), one for each time that the run was started or
 // resumed.
 #ifndef PLUMB_TRAIN_H_
@@ -57,14 +59,32 @@ struct TrainInfo {
   int64_t probe_every = 0;  // steps from probe to probe; 0: none
 };
 
+// What went wrong in a run that goes on.
+struct TrainIncident {
+  enum class Kind {
+    kSpike,     // the loss jumped: above its recent median by 1 nat and 10 median deviations
+    kSkip,      // a step diverged, and its batch was left out (train.on_divergence: SKIP)
+    kStepBack,  // a step diverged, and the run went back to its last good checkpoint (STEP_BACK)
+  };
+  Kind kind;
+  int64_t step = 0;     // that diverged or begins the spike
+  std::string message;  // one line, with the step and the place in the model
+};
+
+// Of a whole run, what was before it was resumed included.
+struct IncidentCounts {
+  int64_t spikes = 0, skips = 0, step_backs = 0;
+};
+
 struct StepReport {
   int64_t step = 0;  // from 1
   double loss = 0, learning_rate = 0, grad_norm = 0;
   int64_t tokens = 0;
   double seconds = 0;  // of the step alone
   std::optional<double> val_loss;
-  const ProbeFigures* probe = nullptr;  // of a probed step, until the next one; else null
-  std::string checkpoint;               // path of the checkpoint that this step wrote, or ""
+  const ProbeFigures* probe = nullptr;   // of a probed step, until the next one; else null
+  std::string checkpoint;                // path of the checkpoint that this step wrote, or ""
+  std::vector<TrainIncident> incidents;  // since the step before
 };
 
 class TrainRun {
@@ -83,14 +103,18 @@ class TrainRun {
   bool done() const;     // step() == max_steps
 
   // One step, its metrics line, and what is due: validation, a checkpoint (always after the last
-  // step). kAborted: diverged; the message names the first bad tensor.
+  // step). After a STEP_BACK it is a step that was done before. kAborted: diverged; the message
+  // names the first bad tensor, its place in the model and the op that made it.
   absl::StatusOr<StepReport> Step();
+
+  IncidentCounts incidents() const;
 
   // From now on steps are timed op by op, to the same bits, and summed up in profile().
   void StartProfile();
   Profile profile() const;  // of no steps unless it was started
 
-  // A checkpoint now, unless this step has one. Returns its path.
+  // A checkpoint now, unless this step has one. Returns its path. kAborted when a weight is not
+  // finite.
   absl::StatusOr<std::string> SaveCheckpoint();
 
   // Loss of the validation split, over all of it.

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Two builds of the committed sources, in two directories of different names, without a compiler cache,
+# give the same bytes: of every file that is installed. It costs two builds of what users run.
+#
+#   tests/equal_builds.sh [--keep]      --keep: leaves the two directories, for diffoscope, say
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+keep=
+case ${1:-} in
+  --keep) keep=1 ;;
+  '') ;;
+  *)
+    echo "usage: tests/equal_builds.sh [--keep]" >&2
+    exit 2
+    ;;
+esac
+
+work=$(mktemp -d)
+if [ -z "$keep" ]; then trap 'rm -rf "$work"' EXIT; fi
+export CCACHE_DISABLE=1
+
+# Names of different lengths, so that a path that leaks moves what follows it.
+for name in a another-directory; do
+  mkdir -p "$work/$name"
+  git archive HEAD | tar -x -C "$work/$name"
+  cmake -S "$work/$name" -B "$work/$name/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DPLUMB_UNITY=ON -DPLUMB_BUILD_TESTS=OFF -DPLUMB_BUILD_BENCH=OFF \
+    -DPLUMB_BUILD_TREE_PATHS=OFF -DCMAKE_INSTALL_PREFIX=/usr >/dev/null
+  cmake --build "$work/$name/build" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
+  DESTDIR="$work/$name/installed" cmake --install "$work/$name/build" >/dev/null
+done
+
+cd "$work"
+list() { (cd "$1/installed" && find . ! -type d -printf '%p %l\n' | sort); }
+files=$(list a | wc -l)
+if [ "$files" = 0 ]; then
+  echo "error: nothing was installed" >&2
+  exit 1
+fi
+if ! diff <(list a) <(list another-directory); then
+  echo "error: the builds install different files" >&2
+  exit 1
+fi
+if ! diff -r a/installed another-directory/installed; then
+  echo "error: the builds differ; directories of the first that are in its files:" >&2
+  grep -rl --binary-files=text "$work/a" a/installed >&2 || true
+  exit 1
+fi
+echo "$files files, the same in both builds"

@@ -1,0 +1,31 @@
+#include "runtime/session/divergence.h"
+
+#include <gtest/gtest.h>
+
+namespace plumb {
+namespace {
+
+TEST(DivergenceTest, NamesTellThePlace) {
+  EXPECT_EQ(PlaceOf("layers.3.mlp.norm.out"), "layer 3, mlp, slot norm");
+  EXPECT_EQ(PlaceOf("layers.3.mlp.norm.out.1"), "layer 3, mlp, slot norm");
+  EXPECT_EQ(PlaceOf("layers.12.attention.q"), "layer 12, attention");
+  EXPECT_EQ(PlaceOf("layers.0.sum_2"), "layer 0");
+  EXPECT_EQ(PlaceOf("end.norm.out"), "end, slot norm");
+  EXPECT_EQ(PlaceOf("logits"), "");
+  EXPECT_EQ(PlaceOf("grad.layers.3.attention.q"), "backward pass, layer 3, attention");
+  EXPECT_EQ(PlaceOf("grad.layers.1.mlp.up.weight"), "backward pass, layer 1, mlp");
+  EXPECT_EQ(PlaceOf("grad.logits"), "backward pass");
+  EXPECT_EQ(PlaceOf("embedding.token.weight"), "embedding");
+  EXPECT_EQ(PlaceOf(""), "");
+}
+
+TEST(DivergenceTest, TheDescriptionLeavesOutWhatIsNotKnown) {
+  EXPECT_EQ(DescribeNonFinite({"layers.0.sum", "matmul_add"}),
+            "layers.0.sum (layer 0; op matmul_add)");
+  EXPECT_EQ(DescribeNonFinite({"logits", "matmul"}), "logits (op matmul)");
+  EXPECT_EQ(DescribeNonFinite({"head.weight", ""}), "head.weight (head)");
+  EXPECT_EQ(DescribeNonFinite({"w", ""}), "w");
+}
+
+}  // namespace
+}  // namespace plumb
