@@ -110,6 +110,11 @@ void Executable::NameBindings() {
     const size_t slot = Index(plan_.places[Index(output.value)].external);
     if (plan_.externals[slot] == output.value) bindings_.emplace(output.name, slot);
   }
+  values_of_slot_.resize(plan_.externals.size());
+  for (size_t id = 0; id < graph_.values.size(); ++id) {
+    if (plan_.places[id].kind != Place::Kind::kExternal) continue;
+    values_of_slot_[Index(plan_.places[id].external)].push_back(static_cast<ValueId>(id));
+  }
   bound_.assign(copy, nullptr);
   unbound_ = static_cast<int32_t>(copy);
 }
@@ -143,12 +148,8 @@ absl::Status Executable::Bind(absl::string_view name, void* data) {
   if (bound_[slot] == nullptr) --unbound_;
   bound_[slot] = data;
   if (slot >= plan_.externals.size()) return absl::OkStatus();
-  for (size_t id = 0; id < graph_.values.size(); ++id) {
-    if (plan_.places[id].kind != Place::Kind::kExternal ||
-        Index(plan_.places[id].external) != slot) {
-      continue;
-    }
-    for (const int32_t use : uses_[id]) operands_[Index(use)] = data;
+  for (const ValueId id : values_of_slot_[slot]) {
+    for (const int32_t use : uses_[Index(id)]) operands_[Index(use)] = data;
   }
   return absl::OkStatus();
 }

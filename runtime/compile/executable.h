@@ -103,6 +103,8 @@ class Executable {
   std::vector<void*> operands_;
   std::vector<std::vector<int32_t>> uses_;  // by ValueId: indices into operands_
 
+  std::vector<std::vector<ValueId>> values_of_slot_;  // of the plan's externals
+
   // Slots for the caller's memory: the plan's externals, then its copied outputs.
   std::vector<void*> bound_;
   std::map<std::string, size_t, std::less<>> bindings_;  // name -> slot
