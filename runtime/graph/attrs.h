@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "runtime/base/variant.h"
 
 namespace plumb {
 
@@ -24,7 +25,7 @@ class AttrObject {
 };
 
 using Attr = std::variant<bool, int64_t, double, std::string, std::vector<double>,
-                          std::shared_ptr<const AttrObject>>;
+                          std::shared_ptr<const AttrObject>, NeverHeld>;
 
 class Attrs {
  public:

@@ -19,12 +19,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "plumb/norm_plugin.h"
+#include "runtime/base/variant.h"
 #include "runtime/plugin/plugin_call.h"
 
 namespace plumb {
 
 // What a user wrote: numbers, booleans or text. Converted to the schema's type when they agree.
-using NormAttrValue = std::variant<double, bool, std::string>;
+using NormAttrValue = std::variant<double, bool, std::string, NeverHeld>;
 using NormAttrs = std::map<std::string, NormAttrValue>;
 
 enum class NormAttrType { kDouble, kInt, kBool, kEnum, kString };
