@@ -129,6 +129,12 @@ TrainRun::~TrainRun() = default;
 
 absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
                                                          const TrainRequest& request) {
+  return OrOutOfMemory("the parameters, the optimizer state and the training program",
+                       [&] { return Impl::Open(runtime, request); });
+}
+
+absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(Runtime* runtime,
+                                                               const TrainRequest& request) {
   if (request.resume && request.out.empty()) {
     return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
   }
@@ -140,11 +146,8 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
   Impl& impl = *run->impl_;
   impl.info.threads = runtime->threads();
   impl.matmul = runtime->matmul();
-  PLUMB_RETURN_IF_ERROR(
-      OrOutOfMemory("the parameters, the optimizer state and the training program", [&] {
-        return request.resume ? impl.OpenExisting(&runtime->impl(), request)
-                              : impl.OpenNew(&runtime->impl(), request);
-      }));
+  PLUMB_RETURN_IF_ERROR(request.resume ? impl.OpenExisting(&runtime->impl(), request)
+                                       : impl.OpenNew(&runtime->impl(), request));
   for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);
   for (const std::string& warning : impl.warnings) runtime->impl().Warn(warning);
   TrainInfo& info = impl.info;
@@ -198,8 +201,7 @@ Profile TrainRun::profile() const { return ToPublic(impl_->profile); }
 absl::StatusOr<StepResult> TrainRun::Impl::StepUntilFinite(StepReport* report) {
   for (;;) {
     const Clock::time_point start = Clock::now();
-    absl::StatusOr<StepResult> stepped =
-        OrOutOfMemory("a training step", [&] { return session->Step(); });
+    absl::StatusOr<StepResult> stepped = session->Step();
     report->seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (absl::IsAborted(stepped.status())) {
       // Its probe is logged too; the error returned is the divergence.
@@ -217,26 +219,25 @@ absl::StatusOr<StepResult> TrainRun::Impl::StepUntilFinite(StepReport* report) {
 }
 
 absl::StatusOr<StepReport> TrainRun::Step() {
-  using Clock = Impl::Clock;
-  Impl& impl = *impl_;
   if (done()) return absl::OutOfRangeError("all steps are done");
+  return OrOutOfMemory("a training step", [this] { return impl_->Step(); });
+}
+
+absl::StatusOr<StepReport> TrainRun::Impl::Step() {
   StepReport report;
-  PLUMB_ASSIGN_OR_RETURN(const StepResult result, impl.StepUntilFinite(&report));
+  PLUMB_ASSIGN_OR_RETURN(const StepResult result, StepUntilFinite(&report));
   report.step = result.step;
   report.loss = result.loss;
   report.learning_rate = result.learning_rate;
   report.grad_norm = result.grad_norm;
   report.tokens = result.tokens;
-  PLUMB_RETURN_IF_ERROR(impl.TakeProbe(&report));
-  PLUMB_RETURN_IF_ERROR(impl.NoteSpike(&report));
-  if (impl.spec.eval_interval > 0 && impl.validation != nullptr &&
-      impl.Due(impl.spec.eval_interval)) {
-    PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory("the validation program", [&] {
-                             return impl.validation->Run(impl.spec.eval_batches);
-                           }));
+  PLUMB_RETURN_IF_ERROR(TakeProbe(&report));
+  PLUMB_RETURN_IF_ERROR(NoteSpike(&report));
+  if (spec.eval_interval > 0 && validation != nullptr && Due(spec.eval_interval)) {
+    PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, validation->Run(spec.eval_batches));
     report.val_loss = eval.loss;
   }
-  if (impl.metrics == nullptr) return report;
+  if (metrics == nullptr) return report;
   StepMetrics line;
   line.step = report.step;
   line.loss = report.loss;
@@ -245,29 +246,32 @@ absl::StatusOr<StepReport> TrainRun::Step() {
   line.tokens = report.tokens;
   line.seconds = report.seconds;
   if (report.val_loss.has_value()) line.val_loss = *report.val_loss;
-  PLUMB_RETURN_IF_ERROR(impl.metrics->Append(line));
-  if (impl.events != nullptr) PLUMB_RETURN_IF_ERROR(impl.events->Add(report));
+  PLUMB_RETURN_IF_ERROR(metrics->Append(line));
+  if (events != nullptr) PLUMB_RETURN_IF_ERROR(events->Add(report));
   const Clock::time_point now = Clock::now();
-  if (std::chrono::duration<double>(now - impl.looked_at).count() > kLookInterval) {
-    impl.looked_at = now;
-    PLUMB_RETURN_IF_ERROR(impl.CheckDirectory());
+  if (std::chrono::duration<double>(now - looked_at).count() > kLookInterval) {
+    looked_at = now;
+    PLUMB_RETURN_IF_ERROR(CheckDirectory());
   }
-  if (impl.CheckpointDue(now)) {
+  if (CheckpointDue(now)) {
     PLUMB_ASSIGN_OR_RETURN(report.checkpoint, SaveCheckpoint());
   }
   return report;
 }
 
 absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
-  Impl& impl = *impl_;
-  if (impl.info.out.empty()) {
+  return OrOutOfMemory("a checkpoint", [this] { return impl_->SaveCheckpoint(); });
+}
+
+absl::StatusOr<std::string> TrainRun::Impl::SaveCheckpoint() {
+  if (info.out.empty()) {
     return absl::InvalidArgumentError("a run without a directory has no checkpoints");
   }
-  if (impl.checkpoint_step == step()) return impl.checkpoint_path;
-  PLUMB_RETURN_IF_ERROR(impl.session->CheckFinite());
-  impl.JudgeCheckpoint();
-  PLUMB_RETURN_IF_ERROR(impl.WriteCheckpointNow());
-  return impl.checkpoint_path;
+  if (checkpoint_step == session->step()) return checkpoint_path;
+  PLUMB_RETURN_IF_ERROR(session->CheckFinite());
+  JudgeCheckpoint();
+  PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
+  return checkpoint_path;
 }
 
 absl::Status TrainRun::Impl::WriteCheckpointNow() {

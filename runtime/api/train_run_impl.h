@@ -31,6 +31,12 @@ struct TrainRun::Impl {
   // Writing checkpoints takes at most a twentieth of the time.
   static constexpr double kWritesApart = 20;
 
+  // As TrainRun's, but that they throw std::bad_alloc.
+  static absl::StatusOr<std::unique_ptr<TrainRun>> Open(Runtime* runtime,
+                                                        const TrainRequest& request);
+  absl::StatusOr<StepReport> Step();
+  absl::StatusOr<std::string> SaveCheckpoint();
+
   std::optional<DirectoryLock> lock;
   TrainInfo info;
   TrainSpec spec;
