@@ -65,6 +65,12 @@ absl::Status PrepareForLimits() {
     pthread_setattr_default_np(&attributes);
     pthread_attr_destroy(&attributes);
   }
+  const MemoryRoom memory = Memory();
+  if (memory.available < static_cast<int64_t>(2 * kLeastStack)) {
+    return absl::ResourceExhaustedError(absl::StrCat("out of memory; this process may use ",
+                                                     Bytes(memory.limit), " (", memory.limited_by,
+                                                     "), and needs more to begin"));
+  }
   // Under ulimit -v a stack that cannot grow is a crash, and unwinding loads a library at its first
   // use: both are done now.
   TouchStack();
@@ -120,6 +126,18 @@ int Finish(const absl::Status& status) {
   return ExitCodeOf(status);
 }
 
+// With the limit, if there is memory left to say it.
+void TellOutOfMemory() {
+  try {
+    const MemoryRoom memory = Memory();
+    PrintError(absl::StrCat("out of memory; this process may use ", Bytes(memory.limit), " (",
+                            memory.limited_by, ")"));
+  } catch (const std::bad_alloc&) {
+    constexpr absl::string_view kText = "error: out of memory\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
+  }
+}
+
 int Run(int argc, char** argv) {
   CLI::App program("Trains and samples transformers whose norm placement is a formula.");
   Invocation invocation;
@@ -150,16 +168,13 @@ int main(int argc, char** argv) {
   plumb::cli::WatchPlugins();
   // A reader that goes away is a failed write, not the end of a training run.
   std::signal(SIGPIPE, SIG_IGN);
-  if (const absl::Status prepared = plumb::cli::PrepareForLimits(); !prepared.ok()) {
-    return plumb::cli::Finish(prepared);
-  }
   try {
+    if (const absl::Status prepared = plumb::cli::PrepareForLimits(); !prepared.ok()) {
+      return plumb::cli::WorkEnded(plumb::cli::Finish(prepared));
+    }
     return plumb::cli::WorkEnded(plumb::cli::Run(argc, argv));
   } catch (const std::bad_alloc&) {
-    const plumb::MemoryRoom memory = plumb::Memory();
-    plumb::cli::PrintError(absl::StrCat("out of memory; this process may use ",
-                                        plumb::cli::Bytes(memory.limit), " (", memory.limited_by,
-                                        ")"));
+    plumb::cli::TellOutOfMemory();
   } catch (const std::exception& error) {
     plumb::cli::PrintError(error.what());
   }

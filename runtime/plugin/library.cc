@@ -212,9 +212,12 @@ absl::StatusOr<plumb_norm_plugin_v1_fn> LoadLibrary(const LibraryFile& file) {
   }
   if (handle == nullptr) {
     const char* why = dlerror();
-    return absl::FailedPreconditionError(absl::StrCat(
-        file.path, ": cannot be loaded: ",
-        absl::StrReplaceAll(why == nullptr ? "no reason given" : why, {{name, file.path}})));
+    return absl::FailedPreconditionError(
+        absl::StrCat(file.path, ": cannot be loaded: ",
+                     absl::StrReplaceAll(why == nullptr ? "no reason given" : why,
+                                         {{name, file.path},
+                                          {std::strerror(EMFILE), ErrnoText(EMFILE)},
+                                          {std::strerror(ENOMEM), ErrnoText(ENOMEM)}})));
   }
   struct stat now;
   const bool is_same =
