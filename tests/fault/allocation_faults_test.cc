@@ -89,8 +89,10 @@ class AllocationFaultsTest : public ::testing::Test {
   // none left to fail. `prepare` comes before each, `check` after, with enough memory.
   void StepThrough(const char* name, const std::function<void()>& prepare,
                    const std::function<absl::Status()>& body, const std::function<void()>& check) {
-    int64_t at = 0, refused = 0;
-    for (bool failed = true; failed; ++at) {
+    const FaultStride stride;
+    int64_t faults = 0, refused = 0;
+    int64_t at = 0;
+    for (bool failed = true; failed; at += stride.step(), ++faults) {
       prepare();
       left = at;
       const absl::Status status = body();
@@ -102,8 +104,8 @@ class AllocationFaultsTest : public ::testing::Test {
       check();
       if (HasFailure()) return;
     }
-    std::cout << name << ": " << at - 1 << " allocations failed, " << refused
-              << " of them ended the call with an error, 0 lost" << std::endl;
+    std::cout << name << ": " << faults - 1 << " allocations failed, " << stride.ToString() << ", "
+              << refused << " of them ended the call with an error, 0 lost" << std::endl;
   }
 
   // What is in the directory goes on to the end, or can be begun.

@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace plumb {
@@ -151,6 +154,19 @@ int FaultFileSystem::RemoveDirectory(const char* path) {
 }
 int FaultFileSystem::List(const char* path, std::vector<std::string>* names) {
   return Passes("List", path) ? FileSystem::List(path, names) : -1;
+}
+
+FaultStride::FaultStride() {
+  const char* const text = std::getenv("PLUMB_FAULT_STRIDE");
+  if (text == nullptr) return;
+  if (!absl::SimpleAtoi(text, &step_) || step_ < 1) {
+    std::cerr << "PLUMB_FAULT_STRIDE is not a number from 1: " << text << std::endl;
+    std::exit(2);
+  }
+}
+
+std::string FaultStride::ToString() const {
+  return step_ == 1 ? "every call" : absl::StrCat("every ", step_, "th call");
 }
 
 }  // namespace plumb

@@ -81,6 +81,20 @@ class FaultFileSystem : public FileSystem {
   std::map<FileId, Unsynced> unsynced_;
 };
 
+// Tests fail every Nth call, by turns another one for each kind of fault: N is PLUMB_FAULT_STRIDE,
+// or 8, with which they take seconds rather than minutes. tests/fault/every_call.sh sets it to 1.
+class FaultStride {
+ public:
+  FaultStride();
+  // The first call to fail of a kind, and the step to the next.
+  int64_t First(Fault::Kind kind) const { return static_cast<int64_t>(kind) * 3 % step_; }
+  int64_t step() const { return step_; }
+  std::string ToString() const;  // "every call", "every 8th call"
+
+ private:
+  int64_t step_ = 8;
+};
+
 }  // namespace plumb
 
 #endif  // PLUMB_TESTS_FAULT_FAULT_FILE_SYSTEM_H_

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Every file call and every allocation of train, resume, compare and export fails once. ctest runs
+# the same tests with every 8th call.
+#
+#   tests/fault/every_call.sh
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+tools/build.sh release
+PLUMB_FAULT_STRIDE=1 exec ctest --preset release --parallel "$(nproc)" --verbose -R '_faults_test$' "$@"
