@@ -20,7 +20,7 @@ namespace {
 struct CompareFlags {
   StudyOptions study;
   std::string out;
-  bool json = false, quiet = false;
+  bool dry_run = false, json = false, quiet = false;
 };
 
 std::string CommandText(const CompareFlags& options) {
@@ -81,9 +81,12 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   if (!runtime.ok()) return runtime.status();
   const absl::StatusOr<Study> study = MakeStudy(options.study);
   if (!study.ok()) return study.status();
-  const absl::StatusOr<StudyOutcome> outcome =
-      RunStudy({*study, options.out, CommandText(options), options.quiet}, timer, invocation,
-               runtime->get());
+  const StudyRequest request = {*study, options.out, CommandText(options), options.quiet};
+  if (options.dry_run) {
+    const absl::Status status = PrintStudyDryRun(request, options.json, invocation, runtime->get());
+    return status.ok() ? absl::StatusOr<int>(kExitOk) : status;
+  }
+  const absl::StatusOr<StudyOutcome> outcome = RunStudy(request, timer, invocation, runtime->get());
   if (!outcome.ok()) {
     return absl::IsCancelled(outcome.status()) ? absl::StatusOr<int>(kExitInterrupted)
                                                : outcome.status();
@@ -126,6 +129,9 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
          absl::StrCat("Probe step 1 and every N-th; default ", kDefaultProbeInterval));
   app->add_flag("--tensorboard", study->tensorboard, "Write TensorBoard event files into the runs");
   app->add_option("--out", options->out, "The study's directory")->required()->type_name("DIR");
+  app->add_flag("--dry-run", options->dry_run,
+                "Check everything, time some steps of each group, print what the study would take "
+                "of memory, time and the disk, and write nothing");
   app->add_flag("--json", options->json, "Print the summary as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
   AddGlobalOptions(app, invocation);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/dry_run.h"
 #include "cli/output.h"
 #include "cli/tensor_table.h"
 #include "plumb/model.h"
@@ -47,15 +48,6 @@ Json ToJson(const std::vector<TensorInfo>& tensors) {
   return json;
 }
 
-Json ToJson(const TrainingMemory& memory) {
-  return {{"batch", memory.batch},     {"seq", memory.seq},
-          {"dtype", memory.dtype},     {"recompute", memory.recompute_blocks ? "block" : "none"},
-          {"weights", memory.weights}, {"gradients", memory.gradients},
-          {"moments", memory.moments}, {"norm_states", memory.norm_states},
-          {"inputs", memory.inputs},   {"workspace", memory.workspace},
-          {"total", memory.total}};
-}
-
 Json ToJson(const ModelDescription& model, const TrainingMemory& memory) {
   Json dims = Json::object();
   for (const auto& [name, value] : model.dims) dims[name] = value;
@@ -78,7 +70,7 @@ Json ToJson(const ModelDescription& model, const TrainingMemory& memory) {
             {"tensors", model.tensors.size()},
             {"buffer_elements", model.buffer_elements},
             {"weight_bytes", model.weight_bytes}}},
-          {"memory", ToJson(memory)}};
+          {"memory", MemoryJson(memory)}};
 }
 
 void AppendLines(const char* indent, const std::vector<std::string>& lines, std::string* text) {
@@ -96,25 +88,6 @@ void AppendGroup(const LayerGroupInfo& group, std::string* text) {
   for (const std::string& norm : group.norms) absl::StrAppend(text, "    slot ", norm, "\n");
   absl::StrAppend(text, "    Jacobian", one ? "" : absl::StrCat(" of layer ", group.first), ": ",
                   group.jacobian, "\n");
-}
-
-std::string MemoryTable(const TrainingMemory& memory) {
-  std::string text = absl::StrCat(
-      "memory of a training step: ", Count(memory.batch, "sequence"), " of ",
-      Count(memory.seq, "token"), ", ", memory.dtype,
-      memory.recompute_blocks ? ", blocks computed again for the backward pass" : "", "\n");
-  const auto row = [&text](const char* name, int64_t bytes) {
-    if (bytes == 0) return;
-    absl::StrAppendFormat(&text, "  %-28s %10s\n", name, Bytes(bytes));
-  };
-  row("weights", memory.weights);
-  row("gradients", memory.gradients);
-  row("AdamW's moments", memory.moments);
-  row("buffers of norms", memory.norm_states);
-  row("token ids", memory.inputs);
-  row("activations and scratch", memory.workspace);
-  row("peak", memory.total);
-  return text;
 }
 
 std::string ToText(const ModelDescription& model, const TrainingMemory& memory) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/compare/report_data.h"
+#include "cli/compare/requirements.h"
 #include "cli/compare/run_all.h"
 #include "cli/compare/study_directory.h"
 #include "cli/compare/tables.h"
@@ -62,6 +63,11 @@ std::string Quoted(const std::string& word) {
   return plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
 }
 
+absl::StatusOr<std::unique_ptr<Runtime>> WithThreads(Invocation invocation, int threads) {
+  invocation.threads = threads;
+  return invocation.CreateRuntime();
+}
+
 StudyTimer::StudyTimer() : begin(std::chrono::steady_clock::now()), started(UtcNow()) {}
 
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
@@ -70,19 +76,18 @@ absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTi
   absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
   if (!request.quiet) PrintWarnings(runtime);
   if (!plan.ok()) return plan.status();
+  const absl::StatusOr<Requirements> requirements = RequirementsOf(*plan, runtime->threads());
+  if (!requirements.ok()) return requirements.status();
+  if (absl::Status fits = CheckFits(*requirements, *plan); !fits.ok()) return fits;
   const absl::StatusOr<StudyLock> lock = StudyLock::Acquire(request.out);
   if (!lock.ok()) return lock.status();
   const absl::Status claimed = ClaimDirectory(request.out, plan->StudyText());
   if (!claimed.ok()) return claimed;
 
   RunAllOptions options;
-  options.threads = runtime->threads();
+  options.division = requirements->division;
   options.quiet = request.quiet;
-  options.create_runtime = [&invocation](int threads) {
-    Invocation worker = invocation;
-    worker.threads = threads;
-    return worker.CreateRuntime();
-  };
+  options.create_runtime = [&invocation](int threads) { return WithThreads(invocation, threads); };
   const absl::Status ran = RunAll(*plan, options);
   if (absl::IsCancelled(ran) && !request.quiet) {
     PrintNote(absl::StrCat("interrupted; the same command resumes it:\n  ", request.command));

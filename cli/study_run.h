@@ -3,6 +3,7 @@
 #define PLUMB_CLI_STUDY_RUN_H_
 
 #include <chrono>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -37,6 +38,14 @@ struct StudyOutcome {
   StudyResults results;
   Json report;  // the data of report.html
 };
+
+// A Runtime as the command line asks for, but with so many threads.
+absl::StatusOr<std::unique_ptr<Runtime>> WithThreads(Invocation invocation, int threads);
+
+// Prints what the study would take: some steps of each group are timed, and nothing is written.
+// Errors: as RunStudy, but that the directory is not looked at.
+absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, const Invocation& invocation,
+                              Runtime* runtime);
 
 // Trains what has not been trained yet, and writes the tables and the report into `out`. kCancelled
 // when it was interrupted, which it says on stderr with the command that resumes; other errors: as

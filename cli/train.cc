@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/dry_run.h"
 #include "cli/interrupt.h"
 #include "cli/loss_summary.h"
 #include "cli/output.h"
@@ -38,7 +39,8 @@ struct TrainFlags {
   int64_t probe_every = -1;  // not said
   std::vector<std::string> probe_points;
   bool profile = false;
-  bool resume = false, accept_edits = false, tensorboard = false, json = false, quiet = false;
+  bool resume = false, accept_edits = false, tensorboard = false, dry_run = false;
+  bool json = false, quiet = false;
 };
 
 enum class Ending { kFinished, kStopped, kInterrupted, kDiverged };
@@ -132,6 +134,7 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, Runtime* run
   request.accept_edits = options.accept_edits;
   request.probe = ToProbe(options);
   request.tensorboard = options.tensorboard;
+  request.dry_run = options.dry_run;
   request.out = options.out;
   if (request.out.empty()) {
     if (options.model.empty()) {
@@ -143,11 +146,15 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, Runtime* run
   return request;
 }
 
+// Two lines.
+std::string Summary(const TrainInfo& info) {
+  return absl::StrCat(info.model_name, ": ", Count(info.parameters, "parameter"), ", ", info.dtype,
+                      ", ", Count(info.threads, "thread"), ", seed ", info.seed,
+                      "\ndata: ", info.data);
+}
+
 void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
-  progress->Note(absl::StrCat(info.model_name, ": ", Count(info.parameters, "parameter"), ", ",
-                              info.dtype, ", ", Count(info.threads, "thread"), ", seed ",
-                              info.seed));
-  progress->Note(absl::StrCat("data: ", info.data));
+  progress->Note(Summary(info));
   progress->Note(absl::StrCat(
       info.first_step > 0 ? "resuming " : "writing to ", info.out,
       info.first_step > 0 ? absl::StrCat(" after step ", info.first_step) : std::string()));
@@ -283,6 +290,17 @@ absl::StatusOr<int> Conclude(const TrainFlags& options, TrainRun* run, Outcome* 
   return outcome->ending == Ending::kInterrupted ? kExitInterrupted : kExitOk;
 }
 
+absl::StatusOr<int> DryRun(const TrainFlags& options, TrainRun* run) {
+  const TrainInfo& info = run->info();
+  const absl::StatusOr<StepTime> time = TimeStep(run);
+  if (!time.ok()) return time.status();
+  const absl::Status printed =
+      options.json ? PrintJson(DryRunJson(info, *time))
+                   : PrintResult(absl::StrCat(Summary(info), "\n\n", DryRunText(info, *time)));
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
 absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocation) {
   const auto begin = std::chrono::steady_clock::now();
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
@@ -293,9 +311,10 @@ absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocatio
   PrintWarnings(runtime->get());
   if (!opened.ok()) return opened.status();
   TrainRun* run = opened->get();
+  const TrainInfo& info = run->info();
+  if (options.dry_run) return DryRun(options, run);
   Interrupts interrupts("the training step");
 
-  const TrainInfo& info = run->info();
   Outcome outcome;
   if (info.first_step > 0) {
     outcome.losses.AddMetricsFile(absl::StrCat(info.out, "/metrics.jsonl"), info.first_step);
@@ -355,6 +374,10 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
                 "Write TensorBoard event files into RUN; a resumed run continues those it has");
   app->add_flag("--profile", options->profile,
                 "Time every op and print a table of where a step's time goes");
+  app->add_flag("--dry-run", options->dry_run,
+                "Check everything, time some steps, print what the run would take of memory, time "
+                "and the disk, and write nothing")
+      ->excludes("--resume");
   app->add_flag("--json", options->json, "Print the summary as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
   AddGlobalOptions(app, invocation);

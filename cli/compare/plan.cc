@@ -232,12 +232,15 @@ std::vector<std::pair<std::string, std::string>> Flatten(const std::string& text
   return fields;
 }
 
-// Whether a group's model can be trained on the data: opens a run that writes nothing.
-absl::Status TryTraining(const Plan& plan, size_t group, Runtime* runtime) {
-  TrainRequest request = plan.Request({group, plan.study.seeds.front(), ""});
-  request.resume = false;
-  request.tensorboard = false;
-  return TrainRun::Open(runtime, request).status();
+// Whether a group's model can be trained on the data.
+// What it takes goes into the group.
+absl::Status TryTraining(size_t index, Runtime* runtime, Plan* plan) {
+  const absl::StatusOr<std::unique_ptr<TrainRun>> run = OpenWithoutFiles(*plan, index, runtime);
+  if (!run.ok()) return run.status();
+  PlanGroup& group = plan->groups[index];
+  group.memory = (*run)->info().memory;
+  group.disk = (*run)->info().disk;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -252,7 +255,7 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, Runtim
     if (const absl::Status status = planner.AddModel(model); !status.ok()) return status;
   }
   for (size_t group = 0; group < plan.groups.size(); ++group) {
-    if (const absl::Status status = TryTraining(plan, group, runtime); !status.ok()) return status;
+    if (const absl::Status status = TryTraining(group, runtime, &plan); !status.ok()) return status;
   }
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     for (uint64_t seed : study.seeds) {
@@ -261,6 +264,14 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, Runtim
     }
   }
   return plan;
+}
+
+absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const Plan& plan, size_t group,
+                                                           Runtime* runtime) {
+  TrainRequest request = plan.Request({group, plan.study.seeds.front(), ""});
+  request.resume = false;
+  request.tensorboard = false;
+  return TrainRun::Open(runtime, request);
 }
 
 TrainRequest Plan::Request(const PlanRun& run) const {

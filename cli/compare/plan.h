@@ -5,6 +5,7 @@
 #define PLUMB_CLI_COMPARE_PLAN_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,8 @@ struct PlanGroup {
   Overrides model_overrides, train_overrides;
   int64_t parameters = 0;
   TrainingPreview training;
+  TrainingMemory memory;    // of one run
+  TrainingDisk disk;        // of one run
   std::string fingerprint;  // of the model as resolved
 };
 
@@ -53,6 +56,10 @@ struct Plan {
 
 // Errors: files that are not there or not right, fields that are unknown, values out of range.
 absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, Runtime* runtime);
+
+// A run of a group with the study's first seed that writes nothing.
+absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const Plan& plan, size_t group,
+                                                           Runtime* runtime);
 
 // Fields of the models' texts that differ: by field one value a model, "" where one has none.
 std::vector<std::pair<std::string, std::vector<std::string>>> Differences(

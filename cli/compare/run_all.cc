@@ -24,10 +24,6 @@
 namespace plumb::cli {
 namespace {
 
-// Runs side by side are faster than one on all threads (measured up to 25 million parameters), but
-// above this size the weights, gradients and moments of each (16 bytes a parameter) may be more
-// than memory holds for every core.
-constexpr int64_t kManyParameters = 100'000'000;
 // A sample of a long text: longer ones are not read.
 constexpr int64_t kMaxSampleTokens = 256;
 
@@ -41,6 +37,7 @@ struct Shared {
   std::mutex mutex;               // of all below and the queue
   std::condition_variable changed;
   size_t working = 0;  // threads
+  size_t willing = 0;  // of them, those that will look into the queue again
   absl::Status error;
   bool out_of_memory = false;
   std::vector<std::string> warnings;
@@ -176,6 +173,13 @@ void WorkInQueue(const Plan& plan, Runtime* runtime, Shared* shared) {
     for (std::string& warning : runtime->TakeWarnings()) {
       shared->warnings.push_back(std::move(warning));
     }
+    if (absl::IsResourceExhausted(status) && shared->willing > 1) {
+      // Another thread trains it, when its own run has given back its memory.
+      shared->warnings.push_back(absl::StrCat("fewer runs at a time: ", status.message()));
+      shared->states[index].phase = RunPhase::kWaiting;
+      shared->queue.push_front(index);
+      break;
+    }
     if (!status.ok() && shared->error.ok()) {
       const PlanRun& run = plan.runs[index];
       shared->error = absl::Status(
@@ -185,6 +189,7 @@ void WorkInQueue(const Plan& plan, Runtime* runtime, Shared* shared) {
     }
     shared->changed.notify_one();
   }
+  --shared->willing;
 }
 
 // A thread: what is thrown ends here.
@@ -222,6 +227,7 @@ absl::Status StartThreads(const Plan& plan, const std::vector<std::unique_ptr<Ru
       break;
     }
     ++shared->working;
+    ++shared->willing;
   }
   return absl::OkStatus();
 }
@@ -260,21 +266,13 @@ void ShowWarnings(Shared* shared, std::set<std::string>* shown, StudyProgress* p
 
 }  // namespace
 
-Division Divide(int threads, size_t runs, int64_t parameters) {
-  if (parameters > kManyParameters) return {1, threads};
-  const int workers = static_cast<int>(std::min<size_t>(static_cast<size_t>(threads), runs));
-  return {std::max(1, workers), std::max(1, threads / std::max(1, workers))};
-}
-
 absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   Shared shared(plan.runs.size());
   if (const absl::Status found = FindWork(plan, &shared); !found.ok()) return found;
-  int64_t parameters = 0;
-  for (const PlanGroup& group : plan.groups) parameters = std::max(parameters, group.parameters);
-  const Division division = Divide(options.threads, shared.queue.size(), parameters);
   std::vector<std::unique_ptr<Runtime>> runtimes;
-  for (int i = 0; i < division.workers; ++i) {
-    absl::StatusOr<std::unique_ptr<Runtime>> runtime = options.create_runtime(division.threads);
+  for (int i = 0; i < options.division.workers; ++i) {
+    absl::StatusOr<std::unique_ptr<Runtime>> runtime =
+        options.create_runtime(options.division.threads);
     if (!runtime.ok()) return runtime.status();
     runtimes.push_back(*std::move(runtime));
   }

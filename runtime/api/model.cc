@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/api/out_of_memory.h"
 #include "runtime/api/run_probe.h"
+#include "runtime/api/run_room.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -184,19 +185,7 @@ absl::StatusOr<TrainingMemory> Model::PlanTraining(
   PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec(text, train_path, train_overrides));
   const int64_t seq = impl_->context->model.dims.context_length;
   PLUMB_ASSIGN_OR_RETURN(const TrainMemory memory, PlanTrainMemory(*impl_->context, spec, seq));
-  TrainingMemory out;
-  out.batch = spec.batch_size;
-  out.seq = seq;
-  out.dtype = DTypeName(spec.dtype);
-  out.recompute_blocks = spec.recompute_blocks;
-  out.weights = memory.weights;
-  out.gradients = memory.gradients;
-  out.moments = memory.moments;
-  out.norm_states = memory.norm_states;
-  out.inputs = memory.inputs;
-  out.workspace = memory.workspace;
-  out.total = memory.total();
-  return out;
+  return ToPublic(memory, spec, seq);
 }
 
 absl::StatusOr<std::string> Model::Explain(

@@ -8,7 +8,9 @@
 #include "runtime/api/describe_data.h"
 #include "runtime/api/model_for_data.h"
 #include "runtime/api/out_of_memory.h"
+#include "runtime/api/run_room.h"
 #include "runtime/api/train_run_impl.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -66,7 +68,10 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   PLUMB_ASSIGN_OR_RETURN(context, runtime->MakeContext(model));
   PLUMB_RETURN_IF_ERROR(CreateSessions());
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
+  info.disk = PlanDisk(session->planned_memory(), spec, request.out);
   if (request.out.empty()) return absl::OkStatus();
+  PLUMB_RETURN_IF_ERROR(CheckFits(info.disk, request.out));
+  if (request.dry_run) return absl::OkStatus();
   // Nothing is written before all of the above has succeeded. Another process may do the same.
   PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
   PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
@@ -99,14 +104,19 @@ absl::Status TrainRun::Impl::OpenEvents(const TrainRequest& request) {
 }
 
 absl::Status TrainRun::Impl::CreateSessions() {
+  const MemoryLimit limit = ProcessMemoryLimit();
+  info.room = {limit.bytes, limit.available, limit.by};
   PLUMB_ASSIGN_OR_RETURN(session,
                          TrainSession::Create(context.get(), data.get(), spec, info.threads));
-  if (!data->has_targets(Split::kValidation)) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<EvalSession>> eval =
-      EvalSession::Create(context.get(), &session->weights(), data.get(), Split::kValidation,
-                          spec.batch_size, info.threads);
-  PLUMB_RETURN_IF_ERROR(eval.status());
-  validation = *std::move(eval);
+  TrainMemory memory = session->planned_memory();
+  if (data->has_targets(Split::kValidation)) {
+    PLUMB_ASSIGN_OR_RETURN(validation,
+                           EvalSession::Create(context.get(), &session->weights(), data.get(),
+                                               Split::kValidation, spec.batch_size, info.threads));
+    PLUMB_ASSIGN_OR_RETURN(memory.validation, validation->Prepare());
+    PLUMB_RETURN_IF_ERROR(CheckFits(memory, spec, limit));
+  }
+  info.memory = ToPublic(memory, spec, session->max_seq());
   return absl::OkStatus();
 }
 
@@ -137,6 +147,9 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(Runtime* runtime,
                                                                const TrainRequest& request) {
   if (request.resume && request.out.empty()) {
     return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
+  }
+  if (request.resume && request.dry_run) {
+    return absl::InvalidArgumentError("a dry run is one of a new run: resume is set too");
   }
   if (request.tensorboard && request.out.empty()) {
     return absl::InvalidArgumentError(
@@ -170,8 +183,9 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(Runtime* runtime,
     info.cropped_documents = impl.data->num_cropped(Split::kTrain, info.context_length);
   }
   info.probe_every = impl.probe_options.every;
-  impl.probe = std::make_unique<RunProbe>(request.out.empty() ? "" : RunProbesPath(request.out));
-  if (!request.out.empty()) {
+  const bool writes = !request.out.empty() && !request.dry_run;
+  impl.probe = std::make_unique<RunProbe>(writes ? RunProbesPath(request.out) : "");
+  if (writes) {
     PLUMB_ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(RunMetricsPath(request.out)));
     impl.metrics = std::make_unique<MetricsWriter>(std::move(metrics));
     impl.incident_log = std::make_unique<IncidentLog>(RunIncidentsPath(request.out));
@@ -264,8 +278,8 @@ absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
 }
 
 absl::StatusOr<std::string> TrainRun::Impl::SaveCheckpoint() {
-  if (info.out.empty()) {
-    return absl::InvalidArgumentError("a run without a directory has no checkpoints");
+  if (metrics == nullptr) {
+    return absl::InvalidArgumentError("a run that writes no files has no checkpoints");
   }
   if (checkpoint_step == session->step()) return checkpoint_path;
   PLUMB_RETURN_IF_ERROR(session->CheckFinite());

@@ -287,6 +287,15 @@ bool IsSameFile(const std::string& a, const std::string& b) {
   return !error_a && !error_b && path_a == path_b;
 }
 
+int64_t FreeSpace(const std::string& path) {
+  for (std::string place = path;; place = DirectoryOf(place)) {
+    int64_t bytes;
+    if (Files().FreeSpace(place.c_str(), &bytes) == 0) return bytes;
+    const bool missing = errno == ENOENT || errno == ENOTDIR;
+    if (!missing || place == "." || place == "/") return -1;
+  }
+}
+
 bool IsDirectory(const std::string& path) {
   struct stat info;
   if (Files().Stat(path.c_str(), &info) != 0) return !IsAbsent(errno);

@@ -66,6 +66,10 @@ bool FileExists(const std::string& path);
 std::string JoinPath(absl::string_view directory, absl::string_view name);
 std::string DirectoryOf(absl::string_view path);  // "a/b" -> "a", "b" -> "."
 
+// Bytes that this user may still write where `path` is, or would be made; -1 where the system does
+// not say.
+int64_t FreeSpace(const std::string& path);
+
 // A file mapped read-only. Move-only; the view lives as long as the object. Thread-safe for reads.
 class MappedFile {
  public:

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -51,6 +52,13 @@ int FileSystem::Exchange(const char* a, const char* b) {
 int FileSystem::Unlink(const char* path) { return unlink(path); }
 int FileSystem::MakeDirectory(const char* path) { return mkdir(path, 0777); }
 int FileSystem::RemoveDirectory(const char* path) { return rmdir(path); }
+
+int FileSystem::FreeSpace(const char* path, int64_t* bytes) {
+  struct statvfs info;
+  if (statvfs(path, &info) != 0) return -1;
+  *bytes = static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
+  return 0;
+}
 
 int FileSystem::List(const char* path, std::vector<std::string>* names) {
   DIR* const directory = opendir(path);

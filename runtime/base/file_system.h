@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ class FileSystem {
   virtual int Unlink(const char* path);
   virtual int MakeDirectory(const char* path);
   virtual int RemoveDirectory(const char* path);
+  // What this user may still write into the file system of `path`.
+  virtual int FreeSpace(const char* path, int64_t* bytes);
   // The names in a directory but "." and "..", in any order.
   virtual int List(const char* path, std::vector<std::string>* names);
 };

@@ -61,6 +61,11 @@ EvalSession::EvalSession(const ModelContext* context, const PackedWeights* weigh
       loss_(kAlignment),
       executables_(context, EvalProgram(batches_.rows(), weights->format()), /*gradients=*/false) {}
 
+absl::StatusOr<int64_t> EvalSession::Prepare() {
+  PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables_.Prepare(batches_.max_seq()));
+  return workspace + tokens_.size() + positions_.size() + targets_.size() + loss_.size();
+}
+
 absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
   const auto bind = [this](Executable* executable) -> absl::Status {
     PLUMB_RETURN_IF_ERROR(weights_->Bind(executable));

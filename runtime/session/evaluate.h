@@ -42,6 +42,9 @@ class EvalSession {
                                                              const Dataset* dataset, Split split,
                                                              int64_t batch_size, int threads);
 
+  // Compiles the longest batch, and returns the memory that Run will allocate, in bytes.
+  absl::StatusOr<int64_t> Prepare();
+
   // Exact over the whole split; or over its first `max_batches` batches when that is positive.
   absl::StatusOr<EvalResult> Run(int64_t max_batches);
 

@@ -78,13 +78,29 @@ absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptio
   return BuildProgram(context, options, gradients, context.optimize);
 }
 
-absl::StatusOr<const Executable*> ExecutableCache::Get(int64_t seq, Binder bind) {
-  if (const auto it = executables_.find(seq); it != executables_.end()) return it->second.get();
+absl::StatusOr<std::unique_ptr<Executable>> ExecutableCache::Compile(int64_t seq) const {
   BuildOptions options = options_;
   options.seq = seq;
   PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(*context_, options, gradients_, optimize_));
-  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
-                         Executable::Compile(std::move(graph)));
+  return Executable::Compile(std::move(graph));
+}
+
+absl::StatusOr<int64_t> ExecutableCache::Prepare(int64_t seq) {
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, Compile(seq));
+  const int64_t bytes = executable->workspace_bytes();
+  prepared_[seq] = std::move(executable);
+  return bytes;
+}
+
+absl::StatusOr<const Executable*> ExecutableCache::Get(int64_t seq, Binder bind) {
+  if (const auto it = executables_.find(seq); it != executables_.end()) return it->second.get();
+  std::unique_ptr<Executable> executable;
+  if (const auto it = prepared_.find(seq); it != prepared_.end()) {
+    executable = std::move(it->second);
+    prepared_.erase(it);
+  } else {
+    PLUMB_ASSIGN_OR_RETURN(executable, Compile(seq));
+  }
   PLUMB_RETURN_IF_ERROR(bind(executable.get()));
   Executable* added = (executables_[seq] = std::move(executable)).get();
   if (added->workspace_bytes() > workspace_.size()) {

@@ -57,14 +57,21 @@ class ExecutableCache {
 
   absl::StatusOr<const Executable*> Get(int64_t seq, Binder bind);
 
+  // Compiles for `seq` ahead of Get, allocates nothing, and returns the workspace that it will
+  // allocate, in bytes.
+  absl::StatusOr<int64_t> Prepare(int64_t seq);
+
   int64_t workspace_bytes() const { return workspace_.size(); }
 
  private:
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(int64_t seq) const;
+
   const ModelContext* context_;
   BuildOptions options_;
   bool gradients_;
   OptimizeOptions optimize_;
   std::map<int64_t, std::unique_ptr<Executable>> executables_;  // by seq
+  std::map<int64_t, std::unique_ptr<Executable>> prepared_;     // not bound yet
   AlignedBuffer workspace_;
 };
 

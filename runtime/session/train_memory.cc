@@ -1,8 +1,14 @@
 #include "runtime/session/train_memory.h"
 
+#include <cmath>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/status.h"
 #include "runtime/compile/executable.h"
@@ -47,6 +53,11 @@ absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const T
       Graph graph, BuildProgram(context, options, /*gradients=*/true, TrainPasses(context, spec)));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
                          Executable::Compile(std::move(graph)));
+  return PlanTrainMemory(context, spec, seq, executable->workspace_bytes());
+}
+
+TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec, int64_t seq,
+                            int64_t workspace) {
   const int64_t flat = ParameterLayout(context.parameters).size * SizeOf(DType::kF32);
   TrainMemory memory;
   memory.weights = flat;
@@ -57,8 +68,32 @@ absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const T
   memory.moments = 2 * flat;
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
   memory.inputs = 3 * spec.batch_size * seq * SizeOf(DType::kI32) + kAlignment;
-  memory.workspace = executable->workspace_bytes();
+  memory.workspace = workspace;
   return memory;
+}
+
+absl::Status CheckFits(const TrainMemory& memory, const TrainSpec& spec, const MemoryLimit& limit) {
+  if (memory.total() <= limit.available) return absl::OkStatus();
+  const auto size = [](int64_t bytes) {
+    constexpr double kMiB = 1 << 20;
+    return absl::StrFormat("%.0f MiB", std::ceil(static_cast<double>(bytes) / kMiB));
+  };
+  std::vector<std::string> remedies;
+  if (memory.workspace + memory.validation > memory.total() / 4) {
+    if (spec.batch_size > 1) {
+      remedies.push_back("a smaller train.batch_size (with train.gradient_accumulation_steps)");
+    }
+    if (!spec.recompute_blocks) remedies.push_back("train.recompute: BLOCK");
+    if (spec.dtype == DType::kF32) remedies.push_back("train.dtype: BF16");
+    remedies.push_back("a smaller context_length");
+  }
+  remedies.push_back("a smaller model");
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "training takes ", size(memory.total()), " of memory (weights, gradients and moments ",
+      size(memory.weights + memory.gradients + memory.moments), ", activations ",
+      size(memory.workspace), ") and ", size(limit.available), " are left of the ",
+      size(limit.bytes), " that this process may use (", limit.by,
+      "); less take: ", absl::StrJoin(remedies, ", ")));
 }
 
 }  // namespace plumb

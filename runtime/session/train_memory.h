@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/memory.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/model/build.h"
 #include "runtime/session/program.h"
@@ -31,13 +33,23 @@ struct TrainMemory {
   int64_t norm_states = 0;  // with copies from before the step and before the micro-batch
   int64_t inputs = 0;       // tokens, positions, targets, the loss
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch
+  int64_t validation = 0;   // inputs and workspace of an evaluation; 0 without one
 
-  int64_t total() const { return weights + gradients + moments + norm_states + inputs + workspace; }
+  int64_t total() const {
+    return weights + gradients + moments + norm_states + inputs + workspace + validation;
+  }
 };
 
 // Of steps on sequences of `seq` tokens at most. Compiles the program and allocates none of it.
 absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
                                             int64_t seq);
+// The same with the workspace of a program that is compiled, in bytes.
+TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec, int64_t seq,
+                            int64_t workspace);
+
+// kResourceExhausted when `memory` is more than `limit` says is left: what takes it, and what would
+// take less.
+absl::Status CheckFits(const TrainMemory& memory, const TrainSpec& spec, const MemoryLimit& limit);
 
 }  // namespace plumb
 

@@ -48,13 +48,19 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   options.seed = spec.seed;
   options.keep_order = spec.keep_order;
   PLUMB_ASSIGN_OR_RETURN(TrainBatches batches, TrainBatches::Create(dataset, options));
-  auto session =
-      std::unique_ptr<TrainSession>(new TrainSession(context, spec, std::move(batches), threads));
+  ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
+                              TrainPasses(*context, spec));
+  PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(batches.max_seq()));
+  const TrainMemory memory = PlanTrainMemory(*context, spec, batches.max_seq(), workspace);
+  PLUMB_RETURN_IF_ERROR(CheckFits(memory, spec, ProcessMemoryLimit()));
+  auto session = std::unique_ptr<TrainSession>(
+      new TrainSession(context, spec, std::move(batches), std::move(executables), memory, threads));
   DrawParameters(context->parameters, context->states, spec.seed, threads, session->parameters_);
   return session;
 }
 
 TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,
+                           ExecutableCache executables, const TrainMemory& planned_memory,
                            int threads)
     : context_(context),
       spec_(spec),
@@ -80,7 +86,8 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, T
       grad_squares_(SumsSquaresInProgram(*context)
                         ? static_cast<int64_t>(context->parameters.size()) * kAlignment
                         : 0),
-      executables_(context, TrainProgram(spec), /*gradients=*/true, TrainPasses(*context, spec)) {}
+      executables_(std::move(executables)),
+      planned_memory_(planned_memory) {}
 
 std::vector<AdamWSegment> TrainSession::MakeSegments() const {
   std::vector<AdamWSegment> segments;

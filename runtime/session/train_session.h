@@ -37,7 +37,9 @@ struct StepResult {
 
 class TrainSession {
  public:
-  // `context` and `dataset` must outlive the session. Weights are drawn from spec.seed.
+  // `context` and `dataset` must outlive the session. Weights are drawn from spec.seed. Compiles
+  // the longest step. kResourceExhausted when this process has not the memory for it, before any is
+  // taken.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
                                                               const Dataset* dataset,
                                                               const TrainSpec& spec, int threads);
@@ -83,6 +85,9 @@ class TrainSession {
 
   // The memory allocated by now: the workspace is that of the lengths seen so far.
   TrainMemory memory() const;
+  // The memory of the longest step.
+  const TrainMemory& planned_memory() const { return planned_memory_; }
+  int64_t max_seq() const { return batches_.max_seq(); }  // tokens of its sequences
 
   // The parameters as the session's programs read them: all of them in place.
   const PackedWeights& weights() const { return weights_; }
@@ -104,7 +109,7 @@ class TrainSession {
 
  private:
   TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,
-               int threads);
+               ExecutableCache executables, const TrainMemory& planned_memory, int threads);
   absl::Status BindExecutable(Executable* executable) const;
   struct MicroBatch {
     double loss;
@@ -144,6 +149,7 @@ class TrainSession {
   AlignedBuffer tokens_, positions_, targets_, loss_;
   AlignedBuffer grad_squares_;  // a cache line each parameter; empty: the program sums no squares
   ExecutableCache executables_;
+  TrainMemory planned_memory_;
 
   StepProfile* profile_ = nullptr;  // null: off
   std::unique_ptr<Probe> probe_;    // null: off

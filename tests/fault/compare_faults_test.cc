@@ -46,6 +46,9 @@ class CompareFaultsTest : public ::testing::Test {
     RunAllOptions options;
     options.quiet = true;
     options.create_runtime = [](int threads) { return MakeRuntime(threads); };
+    const absl::StatusOr<Requirements> requirements = RequirementsOf(*plan, 1);
+    if (!requirements.ok()) return requirements.status();
+    options.division = requirements->division;
     const absl::Status ran = RunAll(*plan, options);
     if (!ran.ok()) return ran;
     const absl::StatusOr<StudyResults> results = CollectResults(*plan);
@@ -114,8 +117,9 @@ TEST_F(CompareFaultsTest, LosesNothing) {
       if (HasFailure()) return;
     }
   }
-  std::cout << "compare: " << faultless.calls() << " calls, " << stride.ToString() << ", " << faults << " faults, " << refused
-            << " of them ended the program with an error, 0 lost" << std::endl;
+  std::cout << "compare: " << faultless.calls() << " calls, " << stride.ToString() << ", " << faults
+            << " faults, " << refused << " of them ended the program with an error, 0 lost"
+            << std::endl;
 }
 
 }  // namespace

@@ -137,6 +137,9 @@ int FaultFileSystem::LinkStat(const char* path, struct stat* info) {
 int FaultFileSystem::FileStat(int fd, struct stat* info) {
   return Passes("FileStat", absl::StrCat(fd)) ? FileSystem::FileStat(fd, info) : -1;
 }
+int FaultFileSystem::FreeSpace(const char* path, int64_t* bytes) {
+  return Passes("FreeSpace", path) ? FileSystem::FreeSpace(path, bytes) : -1;
+}
 int FaultFileSystem::Rename(const char* from, const char* to) {
   return Passes("Rename", from) ? FileSystem::Rename(from, to) : -1;
 }

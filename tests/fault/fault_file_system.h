@@ -60,6 +60,7 @@ class FaultFileSystem : public FileSystem {
   int Unlink(const char* path) override;
   int MakeDirectory(const char* path) override;
   int RemoveDirectory(const char* path) override;
+  int FreeSpace(const char* path, int64_t* bytes) override;
   int List(const char* path, std::vector<std::string>* names) override;
 
  private:

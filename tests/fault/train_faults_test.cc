@@ -155,8 +155,9 @@ class TrainFaultsTest : public ::testing::Test {
         if (HasFailure()) return;
       }
     }
-    std::cout << name << ": " << calls << " calls, " << stride.ToString() << ", " << trials << " faults, " << refused
-              << " of them ended the program with an error, 0 lost" << std::endl;
+    std::cout << name << ": " << calls << " calls, " << stride.ToString() << ", " << trials
+              << " faults, " << refused << " of them ended the program with an error, 0 lost"
+              << std::endl;
   }
 
   TestRun test_;

@@ -32,6 +32,10 @@ absl::Status MakeDirectories(const std::string& path);
 absl::Status RemoveTree(const std::string& path);
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 
+// Bytes that this user may still write where `path` is, or would be made; -1 where the system does
+// not say.
+int64_t FreeSpace(const std::string& path);
+
 // Of what plumb writes, a result or the metrics of a run: ReadFile's limit.
 inline constexpr int64_t kMaxResultBytes = int64_t{1} << 40;
 

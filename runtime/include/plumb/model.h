@@ -74,8 +74,7 @@ struct ModelDescription {
 };
 
 // The memory of training, in bytes; all of it is allocated from the first step to the last, so that
-// the total is the peak of a step. Text and its tokens, evaluation, and the program are not
-// counted.
+// the total is the peak of a step. Text and its tokens, and the program, are not counted.
 struct TrainingMemory {
   int64_t batch = 0, seq = 0;  // of a micro-batch; seq is the model's context_length
   std::string dtype;           // "f32", "bf16"
@@ -86,6 +85,7 @@ struct TrainingMemory {
   int64_t norm_states = 0;  // buffers of norms, with copies from before the step
   int64_t inputs = 0;       // token ids
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch
+  int64_t validation = 0;   // of a run: evaluating what is held out
   int64_t total = 0;
 };
 

@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "plumb/model.h"
 #include "plumb/probe.h"
 #include "plumb/profile.h"
 #include "plumb/runtime.h"
@@ -44,6 +45,17 @@ struct TrainRequest {
   // Write TensorBoard event files into `out`. A resumed run that has some continues them whatever
   // this says, so that they stay complete.
   bool tensorboard = false;
+  // Write nothing, though all is checked as if it were, `out` and the room on its disk included.
+  // Not with resume.
+  bool dry_run = false;
+};
+
+// What a run writes, in bytes.
+struct TrainingDisk {
+  int64_t checkpoint = 0;   // one
+  int64_t checkpoints = 0;  // that are there at once, without those that the clock adds
+  int64_t total = 0;        // the checkpoints and the metrics
+  int64_t available = -1;   // on the disk of `out`; -1: not known
 };
 
 struct TrainInfo {
@@ -57,6 +69,9 @@ struct TrainInfo {
   int64_t cropped_documents = 0;  // training documents longer than the context
   int64_t context_length = 0;
   int64_t probe_every = 0;  // steps from probe to probe; 0: none
+  TrainingMemory memory;    // of the longest step
+  MemoryRoom room;          // before any of it was taken
+  TrainingDisk disk;        // of the whole run from its beginning
 };
 
 // What went wrong in a run that goes on.
@@ -91,7 +106,7 @@ class TrainRun {
  public:
   // Errors: bad text or data (kInvalidArgument), a directory that already holds a run
   // (kAlreadyExists), nothing to resume (kNotFound), a damaged checkpoint (kDataLoss), other data
-  // or another model than the run's.
+  // or another model than the run's, less memory or disk than the run takes (kResourceExhausted).
   static absl::StatusOr<std::unique_ptr<TrainRun>> Open(Runtime* runtime,
                                                         const TrainRequest& request);
   ~TrainRun();

@@ -1,0 +1,62 @@
+#include "cli/compare/requirements.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "cli/compare/run_record.h"
+#include "cli/output.h"
+#include "plumb/file.h"
+
+namespace plumb::cli {
+namespace {
+
+// Beside the memory of its steps a run has its data, and a thread with a heap of its own, for which
+// the C library reserves as much of the address space.
+constexpr int64_t kBesideSteps = int64_t{64} << 20;
+
+}  // namespace
+
+Division Divide(int threads, size_t runs, int64_t memory, int64_t available) {
+  int64_t workers = std::min<int64_t>(threads, static_cast<int64_t>(runs));
+  if (memory > 0) workers = std::min(workers, available / 4 * 3 / (memory + kBesideSteps));
+  Division division;
+  division.workers = static_cast<int>(std::max<int64_t>(1, workers));
+  division.threads = std::max(1, threads / division.workers);
+  return division;
+}
+
+absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
+  Requirements out;
+  out.runs = plan.runs.size();
+  out.room = Memory();
+  int64_t memory = 0;
+  for (const PlanRun& run : plan.runs) {
+    const absl::StatusOr<std::optional<RunResult>> result = ReadRunResult(run.directory);
+    if (!result.ok()) return result.status();
+    if (result->has_value()) {
+      ++out.ended;
+      continue;
+    }
+    const PlanGroup& group = plan.groups[run.group];
+    memory = std::max(memory, group.memory.total);
+    out.disk += group.disk.total;
+  }
+  out.free_disk = FreeSpace(plan.out);
+  out.division = Divide(threads, out.runs - out.ended, memory, out.room.available);
+  out.memory = memory * out.division.workers;
+  return out;
+}
+
+absl::Status CheckFits(const Requirements& requirements, const Plan& plan) {
+  if (requirements.free_disk < 0 || requirements.disk <= requirements.free_disk) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat(plan.out, ": the disk has ", Bytes(requirements.free_disk), " left, and ",
+                   Count(static_cast<int64_t>(requirements.runs - requirements.ended), "run"),
+                   " write ", Bytes(requirements.disk),
+                   "; free some, choose another --out, or set train.keep_checkpoints=1"));
+}
+
+}  // namespace plumb::cli
