@@ -58,7 +58,9 @@ class Emitter : public FormulaBackend {
   // REQUIRES: the stack has been run.
   std::vector<StreamPoint> Streams() const {
     std::vector<StreamPoint> points;
-    for (const auto& [name, id] : streams_) points.push_back({name, b_.graph().value(id).name});
+    for (const auto& [name, id] : streams_) {
+      if (id != kNoValue) points.push_back({name, b_.graph().value(id).name});
+    }
     return points;
   }
 
@@ -149,8 +151,8 @@ class Emitter : public FormulaBackend {
   // A place keeps what the last statement there has set.
   void SetPoint(const std::string& name, ValueId value) {
     if (value == kNoValue) return;  // the builder holds an error
-    const auto is_it = [&name](const auto& point) { return point.first == name; };
-    streams_.erase(std::remove_if(streams_.begin(), streams_.end(), is_it), streams_.end());
+    const auto [at, is_new] = stream_at_.emplace(name, streams_.size());
+    if (!is_new) streams_[std::exchange(at->second, streams_.size())].second = kNoValue;
     streams_.emplace_back(name, value);
   }
 
@@ -296,7 +298,8 @@ class Emitter : public FormulaBackend {
   double embedding_scale_ = 1;
   std::string scope_;     // of value names: "layers.3."
   std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"
-  std::vector<std::pair<std::string, ValueId>> streams_;
+  std::vector<std::pair<std::string, ValueId>> streams_;  // kNoValue: set again later
+  HashMap<std::string, size_t> stream_at_;
 };
 
 }  // namespace

@@ -110,8 +110,12 @@ class RouteBackend : public FormulaBackend {
   void BeginLayer(int64_t, TensorHandle x) override {
     after_layers_ = false;
     sums_ = {SumNode{"I", 0}};
-    for (Tracked& tracked : tensors_) tracked.jacobian = Jacobian();
-    tensors_[static_cast<size_t>(x)].jacobian.base = 0;
+    // Those of tensors before the last layer, but for its input, have been reset already.
+    for (size_t i = layer_begin_; i < tensors_.size(); ++i) tensors_[i].jacobian = Jacobian();
+    tensors_[layer_input_].jacobian = Jacobian();
+    layer_begin_ = tensors_.size();
+    layer_input_ = static_cast<size_t>(x);
+    tensors_[layer_input_].jacobian.base = 0;
   }
   void EndLayer(int64_t, TensorHandle x) override {
     routes_.jacobians.push_back(Print(at(x).jacobian));
@@ -219,6 +223,8 @@ class RouteBackend : public FormulaBackend {
     return a.exists && a.norms + a.end_norms < b.norms + b.end_norms;
   }
 
+  size_t layer_begin_ = 0;     // tensors that were there when the layer began
+  size_t layer_input_ = 0;     // the tensor
   bool after_layers_ = false;  // as far as is known: the next layer takes it back
   std::vector<Tracked> tensors_;
   std::vector<SumNode> sums_ = {SumNode{"I", 0}};

@@ -147,7 +147,7 @@ absl::Status ElfImage::CheckLoads() {
 absl::Status ElfImage::CheckSegment(const Elf64_Phdr& segment) const {
   const auto comes_from = [&](uint64_t size, uint32_t rights) {
     const char* const at = Find(segment.p_vaddr, size, rights);
-    return at != nullptr && at == bytes_.data() + segment.p_offset;
+    return at != nullptr && static_cast<uint64_t>(at - bytes_.data()) == segment.p_offset;
   };
   bool fits = true;
   switch (segment.p_type) {
