@@ -153,11 +153,9 @@ absl::Status WriteThrough(const Target& target,
   return WritePieces(file.get(), produce, path);
 }
 
-}  // namespace
-
-int64_t MaxDataBytes() { return ProcessMemoryLimit().bytes / 2; }
-
-absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
+// ReadFile; `because` ends the message about a file that is longer.
+absl::StatusOr<std::string> ReadUpTo(const std::string& path, int64_t max_bytes,
+                                     absl::string_view because) {
   FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC, 0));
   if (file.get() < 0) return FromErrno(path, "cannot open");
   struct stat info;
@@ -168,11 +166,12 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
   constexpr int64_t kMaxDeviceBytes = 1 << 20;
   if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode))
     max_bytes = std::min(max_bytes, kMaxDeviceBytes);
-  const absl::Status too_long = absl::InvalidArgumentError(
-      absl::StrCat(path, ": is longer than the ", max_bytes, " bytes that are read of it"));
+  const absl::Status too_long = absl::InvalidArgumentError(absl::StrCat(
+      path, ": is longer than the ", max_bytes, " bytes that are read of it", because));
   if (S_ISREG(info.st_mode) && info.st_size > max_bytes) return too_long;
   std::string content;
   try {
+    if (S_ISREG(info.st_mode)) content.reserve(static_cast<size_t>(info.st_size));
     char buffer[1 << 16];
     for (;;) {
       const ssize_t n = Files().Read(file.get(), buffer, sizeof(buffer));
@@ -188,6 +187,21 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
     return absl::ResourceExhaustedError(absl::StrCat(
         path, ": no memory for more than ", content.size(), " bytes of it; ", MemoryLimitText()));
   }
+}
+
+}  // namespace
+
+int64_t MaxDataBytes() { return ProcessMemoryLimit().bytes / 2; }
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
+  return ReadUpTo(path, max_bytes, "");
+}
+
+absl::StatusOr<std::string> ReadData(const std::string& path, int64_t times) {
+  const std::string memory =
+      times > 1 ? absl::StrCat("reading it takes memory of ", times, " times its size") : "";
+  return ReadUpTo(path, MaxDataBytes() / times,
+                  absl::StrCat("; ", memory, times > 1 ? ", and " : "", MemoryLimitText()));
 }
 
 absl::Status WriteFileAtomically(const std::string& path,

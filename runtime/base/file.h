@@ -25,6 +25,9 @@ int64_t MaxDataBytes();
 // it may have no end, as devices, of which a MiB is read at most. kResourceExhausted: no memory for
 // it.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = kMaxStateBytes);
+// With a limit of MaxDataBytes() / `times`, where memory is taken several times the file's size;
+// the message names what limits this process.
+absl::StatusOr<std::string> ReadData(const std::string& path, int64_t times = 1);
 
 // Takes the next piece of a content, which it may look at until it returns.
 using PieceSink = absl::FunctionRef<absl::Status(absl::string_view piece)>;

@@ -56,7 +56,9 @@ const char* SplitName(Split split) { return split == Split::kTrain ? "training" 
 
 absl::StatusOr<Dataset> Dataset::Load(const std::string& path, const DatasetOptions& options,
                                       const Tokenizer* tokenizer) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, MaxDataBytes()));
+  // A byte becomes a token of four, and the tokens of other than ASCII are copied once.
+  constexpr int64_t kTimesItsSize = 6;
+  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadData(path, kTimesItsSize));
   try {
     return FromContent(content, path, options, tokenizer);
   } catch (const std::bad_alloc&) {

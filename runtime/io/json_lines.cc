@@ -98,7 +98,7 @@ absl::Status ForEachJsonLine(const std::string& path, absl::string_view content,
 absl::StatusOr<std::string> FilterJsonLines(
     const std::string& path, absl::FunctionRef<absl::StatusOr<bool>(absl::string_view line)> keep) {
   if (!FileExists(path)) return std::string();
-  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, MaxDataBytes()));
+  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadData(path));
   std::string kept;
   absl::Status damage;  // of the first line that has some
   const auto visit = [&](absl::string_view line) -> absl::Status {

@@ -103,7 +103,7 @@ absl::Status MetricsWriter::Append(const StepMetrics& metrics) {
 }
 
 absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, MaxDataBytes()));
+  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadData(path));
   std::vector<StepMetrics> all;
   PLUMB_RETURN_IF_ERROR(ForEachJsonLine(path, content, [&](absl::string_view line) -> absl::Status {
     PLUMB_ASSIGN_OR_RETURN(const StepMetrics metrics, ParseLine(line));

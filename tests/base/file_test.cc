@@ -153,6 +153,9 @@ TEST_F(FileTest, WhatHasNoEndIsNotReadToIt) {
   for (const int64_t limit : {kMaxTextBytes, kMaxStateBytes, MaxDataBytes()}) {
     EXPECT_EQ(ReadFile(In("sparse"), limit).status().code(), absl::StatusCode::kInvalidArgument);
   }
+  const std::string data(ReadData(In("sparse"), 6).status().message());
+  EXPECT_THAT(data, HasSubstr("6 times its size"));
+  EXPECT_THAT(data, HasSubstr("this process may use"));
   EXPECT_GT(MaxDataBytes(), 0);
   EXPECT_LT(MaxDataBytes(), int64_t{1} << 40) << "this test needs a larger sparse file";
 }
