@@ -21,6 +21,7 @@ namespace plumb {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 class FileTest : public ::testing::Test {
