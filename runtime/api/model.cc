@@ -92,106 +92,10 @@ absl::StatusOr<std::string> ProbesText(const ModelContext& context) {
   return text;
 }
 
-}  // namespace
-
-absl::StatusOr<Spec> Spec::FromFile(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::FromFile(path));
-  return Spec(std::make_shared<const ModelSpec>(std::move(spec)));
-}
-
-absl::StatusOr<Spec> Spec::FromText(const std::string& text, const std::string& name) {
-  PLUMB_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::FromText(text, name));
-  return Spec(std::make_shared<const ModelSpec>(std::move(spec)));
-}
-
-absl::Status Spec::Set(const std::string& field, const std::string& value) {
-  ModelSpec spec = *impl_;
-  PLUMB_RETURN_IF_ERROR(spec.Set(field, value));
-  impl_ = std::make_shared<const ModelSpec>(std::move(spec));
-  return absl::OkStatus();
-}
-
-std::string Spec::ToText() const { return impl_->ToText(); }
-int64_t Spec::vocab_size() const { return impl_->vocab_size(); }
-
-struct Model::Impl {
-  std::unique_ptr<ModelContext> context;
-  std::unique_ptr<ParameterStore> parameters;  // null until they are drawn or read
-  int threads = 1;
-
-  absl::Status RequireWeights() const {
-    if (parameters != nullptr) return absl::OkStatus();
-    return absl::InvalidArgumentError("the model has no weights yet: Init or LoadWeights first");
-  }
-};
-
-Model::Model() : impl_(std::make_unique<Impl>()) {}
-Model::~Model() = default;
-
-absl::StatusOr<std::unique_ptr<Model>> Model::Create(Runtime* runtime, const Spec& spec) {
-  auto model = std::unique_ptr<Model>(new Model);
-  PLUMB_ASSIGN_OR_RETURN(model->impl_->context, runtime->impl().MakeContext(spec.impl()));
-  for (const std::string& warning : model->impl_->context->model.warnings) {
-    runtime->impl().Warn(warning);
-  }
-  model->impl_->threads = runtime->threads();
-  return model;
-}
-
-absl::StatusOr<ModelDescription> Model::Describe() const {
-  const ModelContext& context = *impl_->context;
-  const ResolvedModel& model = context.model;
-  PLUMB_ASSIGN_OR_RETURN(StackDescription stack, DescribeStack(model));
-  ModelDescription out;
-  out.name = model.name;
-  const ModelDims& d = model.dims;
-  out.dims = {{"n_layer", d.n_layer},
-              {"n_head", d.n_head},
-              {"n_kv_head", d.n_kv_head},
-              {"d_model", d.d_model},
-              {"d_ff", d.d_ff},
-              {"head_dim", d.head_dim},
-              {"vocab_size", d.vocab_size},
-              {"context_length", d.context_length}};
-  out.positions = PositionsText(model);
-  out.tied = model.tie_embeddings;
-  out.begin = std::move(stack.begin);
-  out.end = std::move(stack.end);
-  for (LayerGroup& group : stack.groups) out.layers.push_back(ToPublic(std::move(group)));
-  out.norm_sites = stack.routes.norm_sites;
-  out.identity_route = stack.routes.identity.ToString();
-  out.norms_before_head = stack.routes.identity.end_norms;
-  for (const ParameterSpec& parameter : context.parameters) {
-    out.tensors.push_back(ToPublic(parameter, RoleName(parameter.role)));
-    out.parameters += out.tensors.back().elements;
-  }
-  for (const NormStateSpec& state : context.states) {
-    for (const BufferSpec& buffer : state.buffers) {
-      out.buffers.push_back(ToPublic(buffer, "buffer"));
-      out.buffer_elements += out.buffers.back().elements;
-    }
-  }
-  out.weight_bytes = out.parameters * static_cast<int64_t>(sizeof(float));
-  return out;
-}
-
-absl::StatusOr<TrainingMemory> Model::PlanTraining(
-    const std::string& train_path,
-    const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
-  std::string text;
-  if (!train_path.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path, kMaxTextBytes));
-  }
-  PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec(text, train_path, train_overrides));
-  const int64_t seq = impl_->context->model.dims.context_length;
-  PLUMB_ASSIGN_OR_RETURN(const TrainMemory memory, PlanTrainMemory(*impl_->context, spec, seq));
-  return ToPublic(memory, spec, seq);
-}
-
-absl::StatusOr<std::string> Model::Explain(
-    const std::string& stage, int64_t batch, int64_t seq,
-    const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
-  const ModelContext& context = *impl_->context;
+// Explain, but that it throws std::bad_alloc.
+absl::StatusOr<std::string> ExplainStage(const ModelContext& context, const std::string& stage,
+                                         int64_t batch, int64_t seq,
+                                         const Overrides& train_overrides) {
   if (batch < 1) return absl::InvalidArgumentError("batch must be at least 1");
   if (seq < 1 || seq > context.model.dims.context_length) {
     return absl::InvalidArgumentError(absl::StrCat("seq must be in 1..context_length, which is ",
@@ -228,6 +132,125 @@ absl::StatusOr<std::string> Model::Explain(
   }
   PLUMB_ASSIGN_OR_RETURN(const auto executable, Executable::Compile(std::move(graph)));
   return executable->ToString();
+}
+
+}  // namespace
+
+absl::StatusOr<Spec> Spec::FromFile(const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::FromFile(path));
+  return Spec(std::make_shared<const ModelSpec>(std::move(spec)));
+}
+
+absl::StatusOr<Spec> Spec::FromText(const std::string& text, const std::string& name) {
+  PLUMB_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::FromText(text, name));
+  return Spec(std::make_shared<const ModelSpec>(std::move(spec)));
+}
+
+absl::Status Spec::Set(const std::string& field, const std::string& value) {
+  ModelSpec spec = *impl_;
+  PLUMB_RETURN_IF_ERROR(spec.Set(field, value));
+  impl_ = std::make_shared<const ModelSpec>(std::move(spec));
+  return absl::OkStatus();
+}
+
+std::string Spec::ToText() const { return impl_->ToText(); }
+int64_t Spec::vocab_size() const { return impl_->vocab_size(); }
+
+struct Model::Impl {
+  std::unique_ptr<ModelContext> context;
+  std::unique_ptr<ParameterStore> parameters;  // null until they are drawn or read
+  int threads = 1;
+
+  absl::Status RequireWeights() const {
+    if (parameters != nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError("the model has no weights yet: Init or LoadWeights first");
+  }
+  // As Model's, but that they throw std::bad_alloc.
+  absl::StatusOr<ModelDescription> Describe() const;
+  absl::StatusOr<TrainingMemory> PlanTraining(const std::string& train_path,
+                                              const Overrides& train_overrides) const;
+};
+
+Model::Model() : impl_(std::make_unique<Impl>()) {}
+Model::~Model() = default;
+
+absl::StatusOr<std::unique_ptr<Model>> Model::Create(Runtime* runtime, const Spec& spec) {
+  auto model = std::unique_ptr<Model>(new Model);
+  PLUMB_ASSIGN_OR_RETURN(model->impl_->context, OrOutOfMemory("the model's description", [&] {
+                           return runtime->impl().MakeContext(spec.impl());
+                         }));
+  for (const std::string& warning : model->impl_->context->model.warnings) {
+    runtime->impl().Warn(warning);
+  }
+  model->impl_->threads = runtime->threads();
+  return model;
+}
+
+absl::StatusOr<ModelDescription> Model::Describe() const {
+  return OrOutOfMemory("the model's description", [this] { return impl_->Describe(); });
+}
+
+absl::StatusOr<ModelDescription> Model::Impl::Describe() const {
+  const ResolvedModel& model = context->model;
+  PLUMB_ASSIGN_OR_RETURN(StackDescription stack, DescribeStack(model));
+  ModelDescription out;
+  out.name = model.name;
+  const ModelDims& d = model.dims;
+  out.dims = {{"n_layer", d.n_layer},
+              {"n_head", d.n_head},
+              {"n_kv_head", d.n_kv_head},
+              {"d_model", d.d_model},
+              {"d_ff", d.d_ff},
+              {"head_dim", d.head_dim},
+              {"vocab_size", d.vocab_size},
+              {"context_length", d.context_length}};
+  out.positions = PositionsText(model);
+  out.tied = model.tie_embeddings;
+  out.begin = std::move(stack.begin);
+  out.end = std::move(stack.end);
+  for (LayerGroup& group : stack.groups) out.layers.push_back(ToPublic(std::move(group)));
+  out.norm_sites = stack.routes.norm_sites;
+  out.identity_route = stack.routes.identity.ToString();
+  out.norms_before_head = stack.routes.identity.end_norms;
+  for (const ParameterSpec& parameter : context->parameters) {
+    out.tensors.push_back(ToPublic(parameter, RoleName(parameter.role)));
+    out.parameters += out.tensors.back().elements;
+  }
+  for (const NormStateSpec& state : context->states) {
+    for (const BufferSpec& buffer : state.buffers) {
+      out.buffers.push_back(ToPublic(buffer, "buffer"));
+      out.buffer_elements += out.buffers.back().elements;
+    }
+  }
+  out.weight_bytes = out.parameters * static_cast<int64_t>(sizeof(float));
+  return out;
+}
+
+absl::StatusOr<TrainingMemory> Model::PlanTraining(
+    const std::string& train_path,
+    const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
+  return OrOutOfMemory("the training program",
+                       [&] { return impl_->PlanTraining(train_path, train_overrides); });
+}
+
+absl::StatusOr<TrainingMemory> Model::Impl::PlanTraining(const std::string& train_path,
+                                                         const Overrides& train_overrides) const {
+  std::string text;
+  if (!train_path.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path, kMaxTextBytes));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec(text, train_path, train_overrides));
+  const int64_t seq = context->model.dims.context_length;
+  PLUMB_ASSIGN_OR_RETURN(const TrainMemory memory, PlanTrainMemory(*context, spec, seq));
+  return ToPublic(memory, spec, seq);
+}
+
+absl::StatusOr<std::string> Model::Explain(
+    const std::string& stage, int64_t batch, int64_t seq,
+    const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
+  return OrOutOfMemory("the model's graph", [&] {
+    return ExplainStage(*impl_->context, stage, batch, seq, train_overrides);
+  });
 }
 
 absl::Status Model::Init(uint64_t seed) {
