@@ -26,8 +26,20 @@ struct Batch {
   std::vector<int32_t> positions;  // 0, 1, 2, ... in every row
 };
 
+// Where a training session's batches come from.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  // A batch with capacity for any that Fill makes.
+  virtual Batch MakeBatch() const = 0;
+  // Batch `index` >= 0 into one from MakeBatch. Allocates nothing.
+  virtual void Fill(int64_t index, Batch* batch) = 0;
+  virtual int64_t max_seq() const = 0;  // the longest seq of any batch
+};
+
 // Training batches. Thread-compatible (Fill keeps the order of one epoch).
-class TrainBatches {
+class TrainBatches : public BatchSource {
  public:
   struct Options {
     int64_t batch_size = 1;
@@ -39,10 +51,9 @@ class TrainBatches {
   // 1 tokens (the message says how many are missing), and for sizes that cannot be.
   static absl::StatusOr<TrainBatches> Create(const Dataset* dataset, const Options& options);
 
-  // A batch with capacity for any that Fill makes.
-  Batch MakeBatch() const;
+  Batch MakeBatch() const override;
 
-  // Batch `index` >= 0 into one from MakeBatch: index counts micro-batches over the whole run (step
+  // Index counts micro-batches over the whole run (step
   // * gradient_accumulation_steps + micro-step). Row i is sequence s = index * batch_size + i.
   //   documents: sequence s is document s mod n of epoch s / n, whose order is
   //     Permutation(RngStream(seed, "document-order", epoch), n); its inputs are the begin/end
@@ -50,10 +61,9 @@ class TrainBatches {
   //     context_length. seq is the length of the longest row.
   //   text: a window of context_length inputs, start RngStream(seed, "window", index).Below(i, n -
   //     context_length) of n tokens. seq is context_length.
-  // Allocates nothing.
-  void Fill(int64_t index, Batch* batch);
+  void Fill(int64_t index, Batch* batch) override;
 
-  int64_t max_seq() const { return max_seq_; }  // the longest seq of any batch
+  int64_t max_seq() const override { return max_seq_; }
 
  private:
   TrainBatches(const Dataset* dataset, const Options& options);

@@ -37,36 +37,55 @@ void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer&
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelContext* context,
-                                                                   const Dataset* dataset,
-                                                                   const TrainSpec& spec,
-                                                                   int threads) {
+absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* context,
+                                                          const BatchSource& batches,
+                                                          const TrainSpec& spec) {
   PLUMB_RETURN_IF_ERROR(CheckSchedule(ToSchedule(spec)));
-  TrainBatches::Options options;
-  options.batch_size = spec.batch_size;
-  options.context_length = context->model.dims.context_length;
-  options.seed = spec.seed;
-  options.keep_order = spec.keep_order;
-  PLUMB_ASSIGN_OR_RETURN(TrainBatches batches, TrainBatches::Create(dataset, options));
   ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
                               TrainPasses(*context, spec));
   PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(batches.max_seq()));
   const TrainMemory memory = PlanTrainMemory(*context, spec, batches.max_seq(), workspace);
   PLUMB_RETURN_IF_ERROR(CheckFits(memory, spec, ProcessMemoryLimit()));
-  auto session = std::unique_ptr<TrainSession>(
-      new TrainSession(context, spec, std::move(batches), std::move(executables), memory, threads));
-  DrawParameters(context->parameters, context->states, spec.seed, threads, session->parameters_);
+  return Plan{std::move(executables), memory};
+}
+
+absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelContext* context,
+                                                                   const Dataset* dataset,
+                                                                   const TrainSpec& spec,
+                                                                   int threads) {
+  TrainBatches::Options options;
+  options.batch_size = spec.batch_size;
+  options.context_length = context->model.dims.context_length;
+  options.seed = spec.seed;
+  options.keep_order = spec.keep_order;
+  PLUMB_ASSIGN_OR_RETURN(TrainBatches made, TrainBatches::Create(dataset, options));
+  auto batches = std::make_unique<TrainBatches>(std::move(made));
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec));
+  auto parameters =
+      std::make_unique<ParameterStore>(context->parameters, context->states, WeightFormatOf(spec));
+  DrawParameters(context->parameters, context->states, spec.seed, threads, *parameters);
+  auto session = std::unique_ptr<TrainSession>(new TrainSession(
+      context, spec, parameters.get(), std::move(batches), std::move(plan), threads));
+  session->own_parameters_ = std::move(parameters);
   return session;
 }
 
-TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,
-                           ExecutableCache executables, const TrainMemory& planned_memory,
-                           int threads)
+absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(
+    const ModelContext* context, ParameterStore* parameters, std::unique_ptr<BatchSource> batches,
+    const TrainSpec& spec, int threads) {
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec));
+  return std::unique_ptr<TrainSession>(
+      new TrainSession(context, spec, parameters, std::move(batches), std::move(plan), threads));
+}
+
+TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
+                           ParameterStore* parameters, std::unique_ptr<BatchSource> batches,
+                           Plan plan, int threads)
     : context_(context),
       spec_(spec),
       schedule_(ToSchedule(spec)),
       threads_(threads),
-      parameters_(context->parameters, context->states, WeightFormatOf(spec)),
+      parameters_(*parameters),
       weights_(*context, WeightFormatOf(spec), parameters_, threads),
       grad_(parameters_.layout().size * SizeOf(DType::kF32)),
       grad_sum_(spec.gradient_accumulation_steps > 1
@@ -78,16 +97,16 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec, T
       states_before_batch_(states_before_step_.size()),
       segments_(MakeSegments()),
       batches_(std::move(batches)),
-      batch_(batches_.MakeBatch()),
-      tokens_(spec.batch_size * batches_.max_seq() * SizeOf(DType::kF32)),
+      batch_(batches_->MakeBatch()),
+      tokens_(spec.batch_size * batches_->max_seq() * SizeOf(DType::kF32)),
       positions_(tokens_.size()),
       targets_(tokens_.size()),
       loss_(kAlignment),
       grad_squares_(SumsSquaresInProgram(*context)
                         ? static_cast<int64_t>(context->parameters.size()) * kAlignment
                         : 0),
-      executables_(std::move(executables)),
-      planned_memory_(planned_memory) {}
+      executables_(std::move(plan.executables)),
+      planned_memory_(plan.memory) {}
 
 std::vector<AdamWSegment> TrainSession::MakeSegments() const {
   std::vector<AdamWSegment> segments;
@@ -165,7 +184,7 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
 
 void TrainSession::FillInputs(int64_t index) {
   const StageTimer timer(profile_, "batches");
-  batches_.Fill(index, &batch_);
+  batches_->Fill(index, &batch_);
   const int64_t n = batch_.batch * batch_.seq;
   CopyInput(batch_.tokens, n, tokens_);
   CopyInput(batch_.positions, n, positions_);

@@ -43,6 +43,12 @@ class TrainSession {
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
                                                               const Dataset* dataset,
                                                               const TrainSpec& spec, int threads);
+  // Trains the weights that are in `parameters`, a store in the form WeightFormatOf(spec), which
+  // must outlive the session, as must `context`, on `batches` of spec.batch_size rows.
+  static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
+                                                              ParameterStore* parameters,
+                                                              std::unique_ptr<BatchSource> batches,
+                                                              const TrainSpec& spec, int threads);
 
   // From now on the points of `globs` (none: the default ones) are probed in step 1 and in every
   // `every`-th step; never when it is 0. The bits of losses and weights do not change. A step
@@ -87,7 +93,7 @@ class TrainSession {
   TrainMemory memory() const;
   // The memory of the longest step.
   const TrainMemory& planned_memory() const { return planned_memory_; }
-  int64_t max_seq() const { return batches_.max_seq(); }  // tokens of its sequences
+  int64_t max_seq() const { return batches_->max_seq(); }  // tokens of its sequences
 
   // The parameters as the session's programs read them: all of them in place.
   const PackedWeights& weights() const { return weights_; }
@@ -108,8 +114,15 @@ class TrainSession {
   void ScaleLearningRate(double scale) { learning_rate_scale_ = scale; }
 
  private:
-  TrainSession(const ModelContext* context, const TrainSpec& spec, TrainBatches batches,
-               ExecutableCache executables, const TrainMemory& planned_memory, int threads);
+  // What is there before any memory of a session's size is taken.
+  struct Plan {
+    ExecutableCache executables;
+    TrainMemory memory;
+  };
+  static absl::StatusOr<Plan> MakePlan(const ModelContext* context, const BatchSource& batches,
+                                       const TrainSpec& spec);
+  TrainSession(const ModelContext* context, const TrainSpec& spec, ParameterStore* parameters,
+               std::unique_ptr<BatchSource> batches, Plan plan, int threads);
   absl::Status BindExecutable(Executable* executable) const;
   struct MicroBatch {
     double loss;
@@ -137,14 +150,15 @@ class TrainSession {
   int64_t batches_skipped_ = 0;
   double learning_rate_scale_ = 1;
 
-  ParameterStore parameters_;
+  std::unique_ptr<ParameterStore> own_parameters_;  // null: the caller's
+  ParameterStore& parameters_;
   PackedWeights weights_;
   AlignedBuffer grad_, grad_sum_, m_, v_;  // grad_sum_ only when gradients accumulate
   // The states of norms before the step and before the micro-batch that runs.
   AlignedBuffer states_before_step_, states_before_batch_;
   std::vector<AdamWSegment> segments_;
 
-  TrainBatches batches_;
+  std::unique_ptr<BatchSource> batches_;
   Batch batch_;
   AlignedBuffer tokens_, positions_, targets_, loss_;
   AlignedBuffer grad_squares_;  // a cache line each parameter; empty: the program sums no squares
