@@ -46,6 +46,7 @@ class LimitsTest : public PlumbTest {
   }
 };
 
+#ifndef __SANITIZE_ADDRESS__  // which needs terabytes of it
 TEST_F(LimitsTest, AddressSpaceOfADescription) {
   // The graph of a deep model: many allocations, any of which may be the one that fails.
   OverAddressSpaces({"describe", "pre.pbtxt", "--set", "model.n_layer=200"}, "out", 54 * kMiB,
@@ -65,6 +66,8 @@ TEST_F(LimitsTest, AddressSpaceOfAComparison) {
        "--set", "train.max_steps=2", "--seeds", "2", "--quiet", "--threads", "2", "--out", "study"},
       "study", 54 * kMiB, 294 * kMiB, 48 * kMiB, [&] { EXPECT_TRUE(Exists("study/report.html")); });
 }
+
+#endif
 
 TEST_F(LimitsTest, FileSize) {
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{100}, uint64_t{20000}, uint64_t{100000}}) {

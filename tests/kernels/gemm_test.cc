@@ -145,7 +145,7 @@ class Trial {
       }
     }
     AlignedBuffer scratch(gemm.scratch_bytes());
-    std::memset(scratch.data(), 0x7f, static_cast<size_t>(gemm.scratch_bytes()));
+    std::fill_n(scratch.as<uint8_t>(), gemm.scratch_bytes(), uint8_t{0x7f});
     const absl::Status status = gemm.Run(in.data(), out.data(), scratch.data(), threads);
     EXPECT_TRUE(status.ok()) << status;
     std::vector<std::string> texts;
