@@ -1,11 +1,15 @@
-# What is installed for authors of norms: the header, find_package(plumb), pkg-config plumb-norm. All of
-# it finds itself by where it lies, so the installed tree may be moved.
+# What is installed for authors of norms: the header, find_package(plumb), pkg-config plumb-norm; and for
+# programs that embed plumb: libplumb.so, plumb.h, find_package(plumb), pkg-config plumb. All of it finds
+# itself by where it lies, so the installed tree may be moved.
 include(CMakePackageConfigHelpers)
 
 set(PLUMB_INSTALL_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/plumb")
 set(PLUMB_INSTALL_PLUGIN_DIR "${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
 
-install(TARGETS plumb_norm_abi EXPORT plumb-targets)
+install(TARGETS plumb_norm_abi plumb_shared EXPORT plumb-targets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/runtime/include/plumb.h"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(EXPORT plumb-targets NAMESPACE plumb:: DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}")
 
 configure_package_config_file(
@@ -24,7 +28,9 @@ install(FILES
 file(RELATIVE_PATH PLUMB_PC_TO_PREFIX
   "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 string(REGEX REPLACE "/$" "" PLUMB_PC_TO_PREFIX "${PLUMB_PC_TO_PREFIX}")
-configure_file("${PROJECT_SOURCE_DIR}/cmake/sdk/plumb-norm.pc.in"
-  "${PROJECT_BINARY_DIR}/sdk/plumb-norm.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/sdk/plumb-norm.pc"
-  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+foreach(name plumb plumb-norm)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/sdk/${name}.pc.in"
+    "${PROJECT_BINARY_DIR}/sdk/${name}.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/sdk/${name}.pc"
+    DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endforeach()

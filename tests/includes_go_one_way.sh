@@ -19,7 +19,7 @@ includes() {
 wrong_includes() {
   includes runtime plugins cli | awk '
     BEGIN {
-      order = "base onednn kernels graph plugin ops io data spec model compile session api"
+      order = "base onednn kernels graph plugin ops io data spec model compile session api capi"
       count = split(order, modules, " ")
       for (i = 1; i <= count; ++i) {
         known[modules[i]] = 1
@@ -46,7 +46,7 @@ wrong_includes() {
     # Who owns a header that is not plumb'"'"'s: the folders that may include it, or "" for anyone.
     function owners(header) {
       if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
-      if (header == "dlfcn.h") return "runtime/plugin plugins/check"
+      if (header == "dlfcn.h") return "runtime/plugin runtime/capi plugins/check"
       if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "runtime/spec"
       if (header ~ /^hwy\//) return "runtime/kernels runtime/ops plugins/norms"
       if (header ~ /^nlohmann\//) return "runtime/io runtime/data runtime/session runtime/api cli plugins/check"
@@ -103,8 +103,10 @@ wrong_includes() {
           if (!((module, target) in may)) wrong("runtime/" module " may not include runtime/" target)
         } else if (header == "plumb/norm_plugin.h") {
           if (!((module, "plugin") in may)) wrong("runtime/" module " does not know plugins")
+        } else if (header == "plumb.h") {
+          if (module != "capi") wrong("only runtime/capi implements plumb.h")
         } else if (public) {
-          if (module != "api") wrong("only runtime/api implements the public headers")
+          if (module != "api" && module != "capi") wrong("only runtime/api implements the public headers")
         } else if (owner == "" && !starts(header, "absl/") && !is_system(include)) {
           wrong("not a path from the top of the repository, nor a known library")
         }

@@ -342,23 +342,30 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
   }
-  if (info.st_size == 0) return MappedFile(nullptr, 0);
+  if (info.st_size == 0) return MappedFile(nullptr, 0, false);
   void* p = Files().Map(file.get(), static_cast<size_t>(info.st_size));
   if (p == MAP_FAILED) return FromErrno(path, "cannot map");
-  return MappedFile(static_cast<const char*>(p), static_cast<size_t>(info.st_size));
+  return MappedFile(static_cast<const char*>(p), static_cast<size_t>(info.st_size), true);
+}
+
+MappedFile MappedFile::Borrow(absl::string_view content) {
+  return MappedFile(content.data(), content.size(), false);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      is_mapped_(std::exchange(other.is_mapped_, false)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(is_mapped_, other.is_mapped_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
+  if (is_mapped_) munmap(const_cast<char*>(data_), size_);
 }
 
 absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& path) {

@@ -77,6 +77,8 @@ int64_t FreeSpace(const std::string& path);
 class MappedFile {
  public:
   static absl::StatusOr<MappedFile> Open(const std::string& path);
+  // Memory of the caller's that holds a file's content, and outlives this.
+  static MappedFile Borrow(absl::string_view content);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   MappedFile(const MappedFile&) = delete;
@@ -85,9 +87,11 @@ class MappedFile {
   absl::string_view content() const { return {data_, size_}; }
 
  private:
-  MappedFile(const char* data, size_t size) : data_(data), size_(size) {}
+  MappedFile(const char* data, size_t size, bool is_mapped)
+      : data_(data), size_(size), is_mapped_(is_mapped) {}
   const char* data_ = nullptr;
   size_t size_ = 0;
+  bool is_mapped_ = false;
 };
 
 // An exclusive lock on a directory, held until the object goes or the process ends, however it

@@ -43,6 +43,13 @@ class DecodeSession {
     chunk_tokens_.clear();
   }
 
+  // Forgets all but the first `length` tokens of a sequence. Its logits are not those of the token
+  // after them until more is fed. REQUIRES: 0 <= length <= this->length(sequence).
+  void Truncate(int64_t sequence, int64_t length) {
+    lengths_[static_cast<size_t>(sequence)] = length;
+    chunk_tokens_.clear();  // their cache is written over
+  }
+
   // Appends tokens to one sequence; its logits are then the distribution of the token after them.
   // Of several sequences that begin with the same tokens, only the first computes them.
   // kOutOfRange, with nothing appended, when the sequence would outgrow the model's context_length;

@@ -85,6 +85,8 @@ class TrainSession {
     double share = 0;
   };
   GradientShare LargestGradient() const;
+  // Of the last step, before clipping, summed over its micro-batches, in the parameters' layout.
+  const float* gradients() const { return step_gradients(); }
   const ParameterStore& parameters() const { return parameters_; }
   const float* first_moments() const { return m_.as<float>(); }
   const float* second_moments() const { return v_.as<float>(); }

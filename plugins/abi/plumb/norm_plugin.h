@@ -81,6 +81,8 @@ extern "C" {
 /* -- Status ------------------------------------------------------------------------------------ */
 
 /* The numbers of absl::StatusCode and of gRPC. Any other number is read as PLUMB_INTERNAL. */
+#ifndef PLUMB_STATUS_DEFINED /* by plumb.h, alike */
+#define PLUMB_STATUS_DEFINED
 typedef int32_t plumb_status;
 enum {
   PLUMB_OK = 0,
@@ -93,6 +95,7 @@ enum {
   PLUMB_UNIMPLEMENTED = 12,
   PLUMB_INTERNAL = 13
 };
+#endif
 
 /* -- Element types ----------------------------------------------------------------------------- */
 
@@ -100,7 +103,10 @@ enum {
  * the accumulate type: double when the element type is PLUMB_F64, else float. PLUMB_F64 is for
  * checking gradients and may be slow; every norm should offer it. A plugin offers at least
  * PLUMB_F32. */
+#ifndef PLUMB_DTYPE_DEFINED /* by plumb.h, alike */
+#define PLUMB_DTYPE_DEFINED
 enum { PLUMB_F32 = 1u << 0, PLUMB_BF16 = 1u << 1, PLUMB_F64 = 1u << 2 };
+#endif
 
 /* An element of type PLUMB_BF16: the upper half of a float. */
 typedef uint16_t plumb_bf16;
@@ -292,7 +298,10 @@ typedef struct plumb_norm_instance plumb_norm_instance;
 
 /* -- Host services ----------------------------------------------------------------------------- */
 
+#ifndef PLUMB_LOG_DEFINED /* by plumb.h, alike */
+#define PLUMB_LOG_DEFINED
 enum { PLUMB_LOG_INFO = 0, PLUMB_LOG_WARNING = 1, PLUMB_LOG_ERROR = 2 };
+#endif
 
 /* Given to create(); valid until destroy() of that instance returns. */
 typedef struct plumb_host {

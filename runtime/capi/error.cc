@@ -1,0 +1,111 @@
+#include "runtime/capi/error.h"
+
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+struct plumb_error {
+  plumb_status code = PLUMB_OK;
+  std::string message;
+  std::string file;  // "": the message begins with no place
+  int32_t line = 0, column = 0;
+};
+
+namespace plumb::capi {
+namespace {
+
+// The error for which there is no memory: a text so short that it takes none. Never freed.
+plumb_error* NoMemory() {
+  static plumb_error error = {PLUMB_RESOURCE_EXHAUSTED, "out of memory", "", 0, 0};
+  return &error;
+}
+
+// "model.pbtxt:3:1: ..." into file, line and column, if the message begins so. The first line that
+// does: a list of mistakes has a place each.
+void FindPlace(plumb_error* error) {
+  const absl::string_view message = error->message;
+  for (size_t at = message.find(':'); at != absl::string_view::npos;
+       at = message.find(':', at + 1)) {
+    const size_t second = message.find(':', at + 1);
+    if (second == absl::string_view::npos) return;
+    const size_t third = message.find(':', second + 1);
+    if (third == absl::string_view::npos) return;
+    int32_t line, column;
+    if (at == 0 || !absl::SimpleAtoi(message.substr(at + 1, second - at - 1), &line) ||
+        !absl::SimpleAtoi(message.substr(second + 1, third - second - 1), &column)) {
+      continue;
+    }
+    const absl::string_view file = message.substr(0, at);
+    if (file.find('\n') != absl::string_view::npos) return;
+    error->file = std::string(file);
+    error->line = line;
+    error->column = column;
+    return;
+  }
+}
+
+plumb_status GiveError(plumb_status code, absl::string_view message, plumb_error** error) {
+  if (error == nullptr) return code;
+  try {
+    auto* made = new plumb_error;
+    *error = made;
+    made->code = code;
+    made->message = std::string(message);
+    FindPlace(made);
+  } catch (const std::bad_alloc&) {
+    *error = NoMemory();
+  }
+  return code;
+}
+
+}  // namespace
+
+plumb_status ToError(const absl::Status& status, plumb_error** error) {
+  if (status.ok()) return PLUMB_OK;
+  return GiveError(static_cast<plumb_status>(status.code()), status.message(), error);
+}
+
+plumb_status OutOfMemory(plumb_error** error) {
+  if (error != nullptr) *error = NoMemory();
+  return PLUMB_RESOURCE_EXHAUSTED;
+}
+
+plumb_status Unexpected(const char* what, plumb_error** error) {
+  return GiveError(PLUMB_INTERNAL, what, error);
+}
+
+absl::Status NullArgument(absl::string_view name) {
+  return absl::InvalidArgumentError(absl::StrCat(name, " is NULL"));
+}
+
+void GiveText(absl::string_view text, char* buffer, size_t capacity, size_t* needed) {
+  if (needed != nullptr) *needed = text.size();
+  if (buffer == nullptr || capacity == 0) return;
+  const size_t n = std::min(text.size(), capacity - 1);
+  std::memcpy(buffer, text.data(), n);
+  buffer[n] = '\0';
+}
+
+}  // namespace plumb::capi
+
+plumb_status plumb_error_code(const plumb_error* error) {
+  return error == nullptr ? PLUMB_OK : error->code;
+}
+
+const char* plumb_error_message(const plumb_error* error) {
+  return error == nullptr ? "" : error->message.c_str();
+}
+
+int plumb_error_location(const plumb_error* error, const char** file, int32_t* line,
+                         int32_t* column) {
+  if (error == nullptr || error->file.empty()) return 0;
+  if (file != nullptr) *file = error->file.c_str();
+  if (line != nullptr) *line = error->line;
+  if (column != nullptr) *column = error->column;
+  return 1;
+}
+
+void plumb_error_free(plumb_error* error) {
+  if (error != plumb::capi::NoMemory()) delete error;
+}

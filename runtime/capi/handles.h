@@ -1,0 +1,77 @@
+// What is behind the handles of plumb.h. Private to runtime/capi.
+#ifndef PLUMB_RUNTIME_CAPI_HANDLES_H_
+#define PLUMB_RUNTIME_CAPI_HANDLES_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "absl/status/status.h"
+#include "plumb.h"
+#include "plumb/model.h"
+#include "plumb/runtime.h"
+#include "runtime/data/tokenizer.h"
+#include "runtime/session/packed_weights.h"
+#include "runtime/session/parameter_store.h"
+#include "runtime/session/program.h"
+
+namespace plumb::capi {
+
+struct RuntimeState {
+  std::unique_ptr<Runtime> runtime;
+  plumb_log_fn log = nullptr;
+  void* log_user = nullptr;
+
+  // Tells the host what there is to tell.
+  void TellWarnings() const {
+    for (const std::string& warning : runtime->TakeWarnings()) {
+      if (log != nullptr) log(log_user, PLUMB_LOG_WARNING, warning.c_str());
+    }
+  }
+};
+
+// Kept by the model's handle, its trainer and its sessions.
+struct ModelState {
+  std::shared_ptr<RuntimeState> runtime;
+  std::unique_ptr<ModelContext> context;
+  std::unique_ptr<ParameterStore> parameters;
+  bool has_weights = false;
+  std::atomic<int64_t> version{0};  // of the weights
+  std::atomic<int> trainers{0}, sessions{0};
+
+  std::mutex mutex;  // of what follows
+  struct Packed {
+    std::unique_ptr<PackedWeights> weights;
+    int64_t version = 0;
+  };
+  std::map<WeightFormat, Packed> packed;
+
+  int threads() const { return runtime->runtime->threads(); }
+  int64_t vocab_size() const { return context->model.dims.vocab_size; }
+  absl::Status RequireWeights() const;
+  // The weights as programs of `format` read them, packed or up to date again.
+  const PackedWeights* Pack(WeightFormat format);
+  absl::Status CheckTokens(const int32_t* tokens, size_t count, int32_t least) const;
+};
+
+// The tensor of entry `i` at `data`, in the layout of the model's parameters.
+absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
+
+}  // namespace plumb::capi
+
+struct plumb_runtime {
+  std::shared_ptr<plumb::capi::RuntimeState> state;
+};
+struct plumb_spec {
+  plumb::Spec spec;
+};
+struct plumb_model {
+  std::shared_ptr<plumb::capi::ModelState> state;
+};
+struct plumb_tokenizer {
+  plumb::Tokenizer tokenizer;
+};
+
+#endif  // PLUMB_RUNTIME_CAPI_HANDLES_H_

@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/api/runtime_impl.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+#include "runtime/capi/error.h"
+#include "runtime/capi/handles.h"
+#include "runtime/io/safetensors.h"
+
+namespace plumb::capi {
+
+absl::Status ModelState::RequireWeights() const {
+  if (has_weights) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the model has no weights yet: plumb_model_init or plumb_model_load first");
+}
+
+const PackedWeights* ModelState::Pack(WeightFormat format) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  Packed& of_format = packed[format];
+  const int64_t now = version;
+  if (of_format.weights == nullptr) {
+    of_format.weights = std::make_unique<PackedWeights>(*context, format, *parameters, threads());
+  } else if (of_format.version != now) {
+    of_format.weights->Refresh();
+  }
+  of_format.version = now;
+  return of_format.weights.get();
+}
+
+absl::Status ModelState::CheckTokens(const int32_t* tokens, size_t count, int32_t least) const {
+  const int64_t vocabulary = vocab_size();
+  for (size_t i = 0; i < count; ++i) {
+    if (tokens[i] >= least && tokens[i] < vocabulary) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("id ", tokens[i], " at ", i, " is not in the vocabulary of ", vocabulary));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor) {
+  const ParameterLayout& layout = model.parameters->layout();
+  if (i >= layout.entries.size()) {
+    return absl::OutOfRangeError(
+        absl::StrCat("there is no tensor ", i, ": the model has ", layout.entries.size()));
+  }
+  const ParameterLayout::Entry& entry = layout.entries[i];
+  plumb_tensor given = {};
+  given.name = entry.name.c_str();
+  given.dtype = PLUMB_F32;
+  given.rank = entry.shape.rank();
+  std::fill_n(given.shape, 4, 1);
+  for (int32_t d = 0; d < given.rank; ++d) given.shape[d] = entry.shape[d];
+  given.data = data;
+  Give(given, tensor);
+  return absl::OkStatus();
+}
+
+namespace {
+
+absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Spec& spec) {
+  auto state = std::make_shared<ModelState>();
+  state->runtime = runtime.state;
+  absl::StatusOr<std::unique_ptr<ModelContext>> context =
+      runtime.state->runtime->impl().MakeContext(spec.impl());
+  runtime.state->TellWarnings();
+  if (!context.ok()) return context.status();
+  state->context = *std::move(context);
+  if (state->vocab_size() == 0) {
+    return absl::InvalidArgumentError(
+        "the model has no vocab_size: set it, to plumb_tokenizer_vocab_size for a text");
+  }
+  if (runtime.state->log != nullptr) {
+    for (const std::string& warning : state->context->model.warnings) {
+      runtime.state->log(runtime.state->log_user, PLUMB_LOG_WARNING, warning.c_str());
+    }
+  }
+  return new plumb_model{std::move(state)};
+}
+
+// The store that weights are drawn or read into: made once, so that what points to it stays valid.
+ParameterStore& StoreOf(ModelState* model) {
+  if (model->parameters == nullptr) {
+    model->parameters =
+        std::make_unique<ParameterStore>(model->context->parameters, model->context->states);
+  }
+  return *model->parameters;
+}
+
+absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model) {
+  PLUMB_RETURN_IF_ERROR(file.status());
+  PLUMB_RETURN_IF_ERROR(StoreOf(model).Read(*file));
+  model->has_weights = true;
+  ++model->version;
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace plumb::capi
+
+using plumb::capi::Guard;
+using plumb::capi::ModelState;
+using plumb::capi::NullArgument;
+
+plumb_status plumb_model_create(plumb_runtime* runtime, const plumb_spec* spec, plumb_model** model,
+                                plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (runtime == nullptr) return NullArgument("runtime");
+    if (spec == nullptr) return NullArgument("spec");
+    if (model == nullptr) return NullArgument("model");
+    absl::StatusOr<plumb_model*> made = plumb::capi::CreateModel(*runtime, spec->spec);
+    if (made.ok()) *model = *made;
+    return made.status();
+  });
+}
+
+void plumb_model_free(plumb_model* model) { delete model; }
+
+void plumb_model_get_info(const plumb_model* model, plumb_model_info* info) {
+  if (model == nullptr || info == nullptr) return;
+  const plumb::ModelContext& context = *model->state->context;
+  const plumb::ModelDims& dims = context.model.dims;
+  plumb_model_info given = {};
+  given.n_layer = dims.n_layer;
+  given.d_model = dims.d_model;
+  given.n_head = dims.n_head;
+  given.vocab_size = dims.vocab_size;
+  given.context_length = dims.context_length;
+  for (const plumb::ParameterSpec& parameter : context.parameters) {
+    given.parameters += parameter.shape.num_elements();
+  }
+  given.weight_bytes = given.parameters * static_cast<int64_t>(sizeof(float));
+  plumb::capi::Give(given, info);
+}
+
+plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (model == nullptr) return NullArgument("model");
+    ModelState& state = *model->state;
+    plumb::DrawParameters(state.context->parameters, state.context->states, seed, state.threads(),
+                          plumb::capi::StoreOf(&state));
+    state.has_weights = true;
+    ++state.version;
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_model_load(plumb_model* model, const char* path, plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (model == nullptr) return NullArgument("model");
+    if (path == nullptr) return NullArgument("path");
+    return plumb::capi::Load(plumb::SafetensorsFile::Open(path), model->state.get());
+  });
+}
+
+plumb_status plumb_model_load_memory(plumb_model* model, const void* data, size_t size,
+                                     plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (model == nullptr) return NullArgument("model");
+    if (data == nullptr) return NullArgument("data");
+    const absl::string_view content(static_cast<const char*>(data), size);
+    return plumb::capi::Load(plumb::SafetensorsFile::FromMapped(plumb::MappedFile::Borrow(content),
+                                                                "the weights in memory"),
+                             model->state.get());
+  });
+}
+
+plumb_status plumb_model_save(const plumb_model* model, const char* path, plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (model == nullptr) return NullArgument("model");
+    if (path == nullptr) return NullArgument("path");
+    PLUMB_RETURN_IF_ERROR(model->state->RequireWeights());
+    return plumb::WriteSafetensors(
+        path, model->state->parameters->Tensors(),
+        {{"plumb", plumb::PlumbVersion()}, {"model", model->state->context->model.name}});
+  });
+}
+
+size_t plumb_model_tensor_count(const plumb_model* model) {
+  return model == nullptr ? 0 : model->state->context->parameters.size();
+}
+
+plumb_status plumb_model_tensor(const plumb_model* model, size_t i, plumb_tensor* tensor,
+                                plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (model == nullptr) return NullArgument("model");
+    if (tensor == nullptr) return NullArgument("tensor");
+    const ModelState& state = *model->state;
+    PLUMB_RETURN_IF_ERROR(state.RequireWeights());
+    const bool exists = i < state.parameters->layout().entries.size();
+    if (exists && state.parameters->is_split(i)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(state.parameters->layout().entries[i].name,
+                       ": lies in two planes, since the model was trained in bf16"));
+    }
+    return plumb::capi::GiveTensor(state, i, exists ? state.parameters->floats(i) : nullptr,
+                                   tensor);
+  });
+}

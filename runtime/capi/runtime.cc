@@ -1,0 +1,88 @@
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/api/runtime_impl.h"
+#include "runtime/capi/error.h"
+#include "runtime/capi/handles.h"
+
+namespace plumb::capi {
+namespace {
+
+// The prefix that libplumb.so is installed under, wherever it was moved, whose norms and placements
+// it uses; "" where it is not installed.
+std::string InstallPrefix() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&plumb_version), &info) == 0) return "";
+  std::error_code error;
+  const std::string directory =
+      std::filesystem::canonical(info.dli_fname, error).parent_path().string();
+  const std::string below = "/" PLUMB_LIB_DIR;
+  if (error || !absl::EndsWith(directory, below)) return "";
+  const std::string prefix = directory.substr(0, directory.size() - below.size());
+  return std::filesystem::is_directory(prefix + "/" PLUMB_DATA_DIR, error) ? prefix : "";
+}
+
+absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given) {
+  absl::StatusOr<plumb_runtime_options> options = Complete(given);
+  if (!options.ok()) return options.status();
+  constexpr uint32_t kFlags = PLUMB_NO_ENVIRONMENT;
+  if ((options->flags & ~kFlags) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options: flags has unknown bits: ", options->flags & ~kFlags));
+  }
+  constexpr int32_t kMostThreads = 4096;
+  if (options->threads < 0 || options->threads > kMostThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options: threads must lie in 0..", kMostThreads, ", is ", options->threads));
+  }
+  RuntimeOptions made;
+  made.use_environment = (options->flags & PLUMB_NO_ENVIRONMENT) == 0;
+  made.threads = options->threads;
+  made.install_prefix = InstallPrefix();
+  if (options->gemm != nullptr) made.gemm = options->gemm;
+  auto state = std::make_shared<RuntimeState>();
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime = Runtime::Create(made);
+  if (!runtime.ok()) return runtime.status();
+  state->runtime = *std::move(runtime);
+  state->log = options->log;
+  state->log_user = options->log_user;
+  state->TellWarnings();
+  return new plumb_runtime{std::move(state)};
+}
+
+}  // namespace
+}  // namespace plumb::capi
+
+using plumb::capi::Guard;
+
+uint32_t plumb_abi_version(void) { return PLUMB_ABI_VERSION; }
+const char* plumb_version(void) { return plumb::PlumbVersion(); }
+
+plumb_status plumb_runtime_create(const plumb_runtime_options* options, plumb_runtime** runtime,
+                                  plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (runtime == nullptr) return plumb::capi::NullArgument("runtime");
+    absl::StatusOr<plumb_runtime*> made = plumb::capi::CreateRuntime(options);
+    if (made.ok()) *runtime = *made;
+    return made.status();
+  });
+}
+
+void plumb_runtime_free(plumb_runtime* runtime) { delete runtime; }
+
+plumb_status plumb_plugin_register(plumb_runtime* runtime, const void* norm_plugin,
+                                   plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (runtime == nullptr) return plumb::capi::NullArgument("runtime");
+    if (norm_plugin == nullptr) return plumb::capi::NullArgument("norm_plugin");
+    absl::Status status = runtime->state->runtime->RegisterPlugin(norm_plugin);
+    runtime->state->TellWarnings();
+    return status;
+  });
+}

@@ -1,0 +1,208 @@
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "runtime/base/rng.h"
+#include "runtime/base/status.h"
+#include "runtime/capi/error.h"
+#include "runtime/capi/handles.h"
+#include "runtime/session/decode_session.h"
+#include "runtime/session/sampler.h"
+
+struct plumb_session {
+  std::shared_ptr<plumb::capi::ModelState> model;
+  plumb::WeightFormat format = plumb::WeightFormat::kF32;
+  std::unique_ptr<plumb::DecodeSession> decode;
+  std::vector<bool> has_logits;  // by sequence
+  std::atomic<bool> cancelled{false};
+
+  ~plumb_session() {
+    if (decode != nullptr) --model->sessions;
+  }
+};
+
+namespace plumb::capi {
+namespace {
+
+absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
+    const std::shared_ptr<ModelState>& model, const plumb_session_options* given) {
+  absl::StatusOr<plumb_session_options> options = Complete(given);
+  if (!options.ok()) return options.status();
+  if (options->sequences == 0) options->sequences = 1;
+  if (options->sequences < 1 || options->sequences > DecodeSession::kMaxBatch) {
+    return absl::InvalidArgumentError(absl::StrCat("options: sequences must lie in 1..",
+                                                   DecodeSession::kMaxBatch, ", is ",
+                                                   options->sequences));
+  }
+  constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBf16,
+                                       WeightFormat::kInt8};
+  if (options->weights < PLUMB_WEIGHTS_F32 || options->weights > PLUMB_WEIGHTS_INT8) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options: there are no weights of kind ", options->weights));
+  }
+  PLUMB_RETURN_IF_ERROR(model->RequireWeights());
+  auto session = std::make_unique<plumb_session>();
+  session->format = kFormats[options->weights];
+  session->has_logits.resize(static_cast<size_t>(options->sequences));
+  const PackedWeights* const weights = model->Pack(session->format);
+  session->decode = std::make_unique<DecodeSession>(model->context.get(), weights,
+                                                    options->sequences, model->threads());
+  session->model = model;
+  ++model->sessions;
+  return session;
+}
+
+absl::Status CheckSequence(const plumb_session& session, int32_t sequence) {
+  if (sequence >= 0 && sequence < session.decode->batch()) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("there is no sequence ", sequence, ": the session has ",
+                                            session.decode->batch()));
+}
+
+// Feeds one sequence, and notes that it has logits.
+absl::Status Feed(plumb_session* session, int32_t sequence, absl::Span<const int32_t> tokens) {
+  session->model->Pack(session->format);  // after a training step
+  PLUMB_RETURN_IF_ERROR(session->decode->Feed(sequence, tokens));
+  session->has_logits[static_cast<size_t>(sequence)] = true;
+  return absl::OkStatus();
+}
+
+absl::Status FeedEach(plumb_session* session, absl::Span<const int32_t> tokens) {
+  if (static_cast<int64_t>(tokens.size()) != session->decode->batch()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a token for each of the ", session->decode->batch(), " sequences, not ", tokens.size()));
+  }
+  PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), 0));
+  session->model->Pack(session->format);
+  PLUMB_RETURN_IF_ERROR(session->decode->FeedEach(tokens));
+  session->has_logits.assign(session->has_logits.size(), true);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenSampler> MakeSampler(const plumb_session& session,
+                                         const plumb_sample_options& options) {
+  const int64_t vocabulary = session.model->vocab_size();
+  if (options.vocabulary < 0 || options.vocabulary > vocabulary) {
+    return absl::InvalidArgumentError(absl::StrCat("options: vocabulary must lie in 0..",
+                                                   vocabulary, ", is ", options.vocabulary));
+  }
+  if (options.max_tokens < 0 || options.drawn < 0) {
+    return absl::InvalidArgumentError("options: max_tokens and drawn cannot be negative");
+  }
+  SamplingOptions sampling;
+  sampling.temperature =
+      options.greedy != 0 ? 0 : (options.temperature == 0 ? 1 : options.temperature);
+  sampling.top_k = options.top_k;
+  sampling.top_p = options.top_p == 0 ? 1 : options.top_p;
+  sampling.seed = options.seed;
+  return TokenSampler::Create(
+      sampling, options.vocabulary == 0 ? static_cast<int32_t>(vocabulary) : options.vocabulary);
+}
+
+absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_sample_options* given,
+                      plumb_token_fn token, void* user) {
+  PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
+  const absl::StatusOr<plumb_sample_options> options = Complete(given);
+  if (!options.ok()) return options.status();
+  if (!session->has_logits[static_cast<size_t>(sequence)]) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("sequence ", sequence, " has no logits: feed it a token first"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(TokenSampler sampler, MakeSampler(*session, *options));
+  const RngStream stream(options->seed, "sample", options->index);
+  DecodeSession& decode = *session->decode;
+  for (int64_t i = 0; options->max_tokens == 0 || i < options->max_tokens; ++i) {
+    if (session->cancelled.exchange(false)) return absl::CancelledError("plumb_session_cancel");
+    PLUMB_ASSIGN_OR_RETURN(
+        const int32_t drawn,
+        sampler.Draw(decode.logits(sequence), stream, static_cast<uint64_t>(options->drawn + i)));
+    const bool is_last = i + 1 == options->max_tokens;
+    if (token(user, drawn) != 0 || is_last) return absl::OkStatus();
+    if (decode.length(sequence) == decode.context_length()) return absl::OkStatus();
+    PLUMB_RETURN_IF_ERROR(Feed(session, sequence, absl::MakeConstSpan(&drawn, 1)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace plumb::capi
+
+using plumb::capi::CheckSequence;
+using plumb::capi::Guard;
+using plumb::capi::NullArgument;
+
+plumb_status plumb_session_create(plumb_model* model, const plumb_session_options* options,
+                                  plumb_session** session, plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (model == nullptr) return NullArgument("model");
+    if (session == nullptr) return NullArgument("session");
+    PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<plumb_session> made,
+                           plumb::capi::CreateSession(model->state, options));
+    *session = made.release();
+    return absl::OkStatus();
+  });
+}
+
+void plumb_session_free(plumb_session* session) { delete session; }
+
+plumb_status plumb_session_feed(plumb_session* session, int32_t sequence, const int32_t* tokens,
+                                size_t count, plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (session == nullptr) return NullArgument("session");
+    if (tokens == nullptr && count > 0) return NullArgument("tokens");
+    PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
+    PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens, count, 0));
+    return plumb::capi::Feed(session, sequence, absl::MakeConstSpan(tokens, count));
+  });
+}
+
+plumb_status plumb_session_feed_each(plumb_session* session, const int32_t* tokens, size_t count,
+                                     plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (session == nullptr) return NullArgument("session");
+    if (tokens == nullptr) return NullArgument("tokens");
+    return plumb::capi::FeedEach(session, absl::MakeConstSpan(tokens, count));
+  });
+}
+
+const float* plumb_session_logits(const plumb_session* session, int32_t sequence) {
+  if (session == nullptr || !CheckSequence(*session, sequence).ok()) return nullptr;
+  if (!session->has_logits[static_cast<size_t>(sequence)]) return nullptr;
+  return session->decode->logits(sequence);
+}
+
+int64_t plumb_session_length(const plumb_session* session, int32_t sequence) {
+  if (session == nullptr || !CheckSequence(*session, sequence).ok()) return -1;
+  return session->decode->length(sequence);
+}
+
+plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence, int64_t length,
+                                    plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (session == nullptr) return NullArgument("session");
+    PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
+    const int64_t now = session->decode->length(sequence);
+    if (length < 0 || length > now) {
+      return absl::OutOfRangeError(
+          absl::StrCat("a length of ", length, ": the sequence has ", now, " tokens"));
+    }
+    if (length == now) return absl::OkStatus();
+    session->decode->Truncate(sequence, length);
+    session->has_logits[static_cast<size_t>(sequence)] = false;
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_session_generate(plumb_session* session, int32_t sequence,
+                                    const plumb_sample_options* options, plumb_token_fn token,
+                                    void* user, plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (session == nullptr) return NullArgument("session");
+    if (token == nullptr) return NullArgument("token");
+    return plumb::capi::Generate(session, sequence, options, token, user);
+  });
+}
+
+void plumb_session_cancel(plumb_session* session) {
+  if (session != nullptr) session->cancelled = true;
+}

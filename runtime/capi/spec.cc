@@ -1,0 +1,50 @@
+#include <utility>
+
+#include "runtime/capi/error.h"
+#include "runtime/capi/handles.h"
+
+using plumb::capi::Guard;
+using plumb::capi::NullArgument;
+
+plumb_status plumb_spec_from_file(const char* path, plumb_spec** spec, plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (path == nullptr) return NullArgument("path");
+    if (spec == nullptr) return NullArgument("spec");
+    absl::StatusOr<plumb::Spec> read = plumb::Spec::FromFile(path);
+    if (read.ok()) *spec = new plumb_spec{*std::move(read)};
+    return read.status();
+  });
+}
+
+plumb_status plumb_spec_from_text(const char* text, size_t size, const char* name,
+                                  plumb_spec** spec, plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (text == nullptr) return NullArgument("text");
+    if (spec == nullptr) return NullArgument("spec");
+    absl::StatusOr<plumb::Spec> read =
+        plumb::Spec::FromText(std::string(text, size), name == nullptr ? "model" : name);
+    if (read.ok()) *spec = new plumb_spec{*std::move(read)};
+    return read.status();
+  });
+}
+
+plumb_status plumb_spec_set(plumb_spec* spec, const char* field, const char* value,
+                            plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (spec == nullptr) return NullArgument("spec");
+    if (field == nullptr) return NullArgument("field");
+    if (value == nullptr) return NullArgument("value");
+    return spec->spec.Set(field, value);
+  });
+}
+
+plumb_status plumb_spec_text(const plumb_spec* spec, char* buffer, size_t capacity, size_t* needed,
+                             plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (spec == nullptr) return NullArgument("spec");
+    plumb::capi::GiveText(spec->spec.ToText(), buffer, capacity, needed);
+    return absl::OkStatus();
+  });
+}
+
+void plumb_spec_free(plumb_spec* spec) { delete spec; }

@@ -1,0 +1,372 @@
+/* plumb.h: describe, train and sample transformers from a host program. C99 and C++.
+ *
+ * The rules, which hold for every function:
+ *
+ * - Handles are opaque and may be freed in any order: a model keeps its runtime, a trainer and a
+ *   session their model. Freeing NULL does nothing. A handle is freed once, while no call uses it.
+ * - A function that can fail returns a plumb_status, PLUMB_OK (0) or another, and with one, if its
+ *   last argument is not NULL, an error there, which the caller frees. Outputs are then as before.
+ * - No function ends the process, installs a signal handler, prints, changes the locale or the
+ *   floating-point mode, or throws. A callback must not throw either.
+ * - Options are passed by pointer: NULL means all defaults, as 0 does in each field. `struct_size`
+ *   is sizeof the struct, with which an old program runs on a new plumb.
+ * - Texts are UTF-8. A `const char*` argument ends with 0; where a length is passed it need not.
+ * - A text that is returned goes to `buffer` of `capacity` bytes, cut and ended with 0, and `*needed`
+ *   (may be NULL) is its length without the 0, so that capacity 0 asks for the length.
+ * - Thread-safety is said by handle below. Different handles are independent of each other, but that
+ *   no session may run while a trainer of its model does.
+ */
+#ifndef PLUMB_H_
+#define PLUMB_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PLUMB_API __attribute__((visibility("default")))
+#define PLUMB_USE __attribute__((warn_unused_result))
+
+/* --- Version ---------------------------------------------------------------------------------- */
+
+/* What this header is: functions are added, and fields at the ends of structs, but none changes. */
+#define PLUMB_ABI_VERSION 1u
+
+/* That of the library, which may be newer than the header's. */
+PLUMB_API uint32_t plumb_abi_version(void);
+/* "0.1.0"; static. */
+PLUMB_API const char* plumb_version(void);
+
+/* --- Errors ----------------------------------------------------------------------------------- */
+
+/* The numbers of absl::StatusCode and of gRPC. */
+#ifndef PLUMB_STATUS_DEFINED /* by plumb/norm_plugin.h, alike */
+#define PLUMB_STATUS_DEFINED
+typedef int32_t plumb_status;
+enum {
+  PLUMB_OK = 0,
+  PLUMB_CANCELLED = 1,           /* by a callback, or plumb_trainer_cancel, plumb_session_cancel */
+  PLUMB_INVALID_ARGUMENT = 3,    /* a mistake in a text, an option or an argument */
+  PLUMB_NOT_FOUND = 5,           /* a file, a plugin */
+  PLUMB_RESOURCE_EXHAUSTED = 8,  /* memory, the disk, a limit of the process */
+  PLUMB_FAILED_PRECONDITION = 9, /* not in this state of the handle */
+  PLUMB_OUT_OF_RANGE = 11,       /* an index, or a sequence longer than the context */
+  PLUMB_UNIMPLEMENTED = 12,
+  PLUMB_INTERNAL = 13 /* a mistake of plumb's */
+};
+#endif
+enum {
+  PLUMB_ALREADY_EXISTS = 6,
+  PLUMB_PERMISSION_DENIED = 7,
+  PLUMB_ABORTED = 10,     /* a training step diverged */
+  PLUMB_UNAVAILABLE = 14, /* a failure of the system */
+  PLUMB_DATA_LOSS = 15    /* a damaged file */
+};
+
+/* Immutable; any thread. */
+typedef struct plumb_error plumb_error;
+
+PLUMB_API plumb_status plumb_error_code(const plumb_error* error);
+/* All of it, for people: "model.pbtxt:3:1: ...". Lives as long as the error. */
+PLUMB_API const char* plumb_error_message(const plumb_error* error);
+/* 1 and the place that the message begins with, if it does, else 0. `*file` lives as long as the
+ * error; lines and columns count from 1. Each may be NULL. */
+PLUMB_API int plumb_error_location(const plumb_error* error, const char** file, int32_t* line,
+                                   int32_t* column);
+PLUMB_API void plumb_error_free(plumb_error* error);
+
+/* --- Runtime ---------------------------------------------------------------------------------- */
+
+/* Plugins, placements and threads. Calls on one runtime, or that create something with it, do not
+ * overlap. */
+typedef struct plumb_runtime plumb_runtime;
+
+enum {
+  PLUMB_NO_ENVIRONMENT = 1, /* flag: PLUMB_PLUGIN_PATH and PLUMB_PLACEMENT_PATH are not read */
+};
+#ifndef PLUMB_LOG_DEFINED /* by plumb/norm_plugin.h, alike */
+#define PLUMB_LOG_DEFINED
+enum { PLUMB_LOG_INFO = 0, PLUMB_LOG_WARNING = 1, PLUMB_LOG_ERROR = 2 };
+#endif
+
+/* A line for the host's log, without a line break; on the calling thread, before the call that it is
+ * about returns. */
+typedef void (*plumb_log_fn)(void* user, int32_t level, const char* message);
+
+typedef struct {
+  size_t struct_size;
+  uint32_t flags;
+  int32_t threads; /* of a call, at most; 0: one for each processor that the process may use */
+  plumb_log_fn log; /* NULL: what there would be to say is not said */
+  void* log_user;
+  const char* gemm; /* the GEMM engine: "auto" (NULL), "onednn", "small", "pairs", "widen" */
+} plumb_runtime_options;
+
+/* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not. */
+PLUMB_USE PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
+                                                      plumb_runtime** runtime, plumb_error** error);
+PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
+
+/* Registers the norm of a plugin's file, or one that is linked into the program: a
+ * `const plumb_norm_plugin*` (plumb/norm_plugin.h), which outlives the runtime. Norms on the plugin
+ * path need neither. Errors: PLUMB_NOT_FOUND, PLUMB_FAILED_PRECONDITION for a file that is no plugin
+ * or a norm that breaks its rules, PLUMB_ALREADY_EXISTS for a second one of the same id. */
+PLUMB_USE PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
+                                                       const void* norm_plugin,
+                                                       plumb_error** error);
+
+/* --- Descriptions of models -------------------------------------------------------------------- */
+
+/* A model's description (plumb.v1.Model) in protobuf text format. One thread at a time. */
+typedef struct plumb_spec plumb_spec;
+
+/* Errors: PLUMB_NOT_FOUND; PLUMB_INVALID_ARGUMENT with a location, for all mistakes of syntax at
+ * once. `name` stands for the file in messages. */
+PLUMB_USE PLUMB_API plumb_status plumb_spec_from_file(const char* path, plumb_spec** spec,
+                                                      plumb_error** error);
+PLUMB_USE PLUMB_API plumb_status plumb_spec_from_text(const char* text, size_t size,
+                                                      const char* name, plumb_spec** spec,
+                                                      plumb_error** error);
+/* ("n_layer", "8"), ("norm[0].attr[0].number", "1e-6"). */
+PLUMB_USE PLUMB_API plumb_status plumb_spec_set(plumb_spec* spec, const char* field,
+                                                const char* value, plumb_error** error);
+PLUMB_USE PLUMB_API plumb_status plumb_spec_text(const plumb_spec* spec, char* buffer,
+                                                 size_t capacity, size_t* needed,
+                                                 plumb_error** error);
+PLUMB_API void plumb_spec_free(plumb_spec* spec);
+
+/* --- Models ----------------------------------------------------------------------------------- */
+
+/* A model and its weights. Functions that take it const, and sessions on it, may run on several
+ * threads at once; the others exclude all of them. */
+typedef struct plumb_model plumb_model;
+
+typedef struct {
+  size_t struct_size;
+  int64_t n_layer, d_model, n_head, vocab_size, context_length;
+  int64_t parameters;   /* trained numbers */
+  int64_t weight_bytes; /* of them in f32 */
+} plumb_model_info;
+
+/* Resolves placements, norms and formulas; draws or reads no weights. Errors: the author's, with
+ * locations; `spec` is not kept. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_create(plumb_runtime* runtime, const plumb_spec* spec,
+                                                    plumb_model** model, plumb_error** error);
+PLUMB_API void plumb_model_free(plumb_model* model);
+/* Fills as much as info->struct_size says, which the caller sets. */
+PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* info);
+
+/* Weights drawn from a seed: the same as those that `plumb train` begins with. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_init(plumb_model* model, uint64_t seed,
+                                                  plumb_error** error);
+/* Weights from a safetensors file with plumb's names, f32, or from the content of one in memory, of
+ * which nothing is kept. Errors: PLUMB_INVALID_ARGUMENT lists what is missing, surplus or misshapen, and the
+ * weights are as before. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_load(plumb_model* model, const char* path,
+                                                  plumb_error** error);
+PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, const void* data,
+                                                         size_t size, plumb_error** error);
+/* Replaces the file at once: whatever happens it holds the old content or the new. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_save(const plumb_model* model, const char* path,
+                                                  plumb_error** error);
+
+#ifndef PLUMB_DTYPE_DEFINED /* by plumb/norm_plugin.h, alike */
+#define PLUMB_DTYPE_DEFINED
+enum { PLUMB_F32 = 1u << 0, PLUMB_BF16 = 1u << 1, PLUMB_F64 = 1u << 2 };
+#endif
+
+/* A tensor where it lies: row-major, without a copy. */
+typedef struct {
+  size_t struct_size;
+  const char* name; /* "layers.0.attention.q.weight"; lives as long as the model */
+  int32_t dtype;    /* PLUMB_F32 */
+  int32_t rank;     /* 1 or 2 */
+  int64_t shape[4]; /* 1 beyond the rank */
+  float* data;
+} plumb_tensor;
+
+PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
+/* The i-th parameter, which may be written to while nothing else uses the model. The pointer lives
+ * as long as the model. Fills as much as tensor->struct_size says. Errors: PLUMB_OUT_OF_RANGE;
+ * PLUMB_FAILED_PRECONDITION without weights, and for a matrix of a model that was trained in bf16. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, size_t i,
+                                                    plumb_tensor* tensor, plumb_error** error);
+
+/* --- Tokenizers ------------------------------------------------------------------------------- */
+
+/* Text to token ids and back. Immutable; any thread. */
+typedef struct plumb_tokenizer plumb_tokenizer;
+
+enum { PLUMB_CHARACTERS = 0, PLUMB_BYTES = 1 };
+
+/* PLUMB_CHARACTERS: a token for each character in `text` (line breaks count), in the order of code
+ * points. PLUMB_BYTES: token b is byte b, and `text` is not looked at. `with_begin_end` adds a last
+ * token that begins and ends a document. */
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_create(int32_t kind, const char* text, size_t size,
+                                                        int32_t with_begin_end,
+                                                        plumb_tokenizer** tokenizer,
+                                                        plumb_error** error);
+/* From the text of a run's tokenizer.json. */
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_from_json(const char* json, size_t size,
+                                                           plumb_tokenizer** tokenizer,
+                                                           plumb_error** error);
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer, char* buffer,
+                                                      size_t capacity, size_t* needed,
+                                                      plumb_error** error);
+PLUMB_API int32_t plumb_tokenizer_vocab_size(const plumb_tokenizer* tokenizer);
+/* The begin/end token; -1 without one. */
+PLUMB_API int32_t plumb_tokenizer_begin_end(const plumb_tokenizer* tokenizer);
+/* At most `capacity` ids go to `tokens`; *needed is how many there are. Errors:
+ * PLUMB_INVALID_ARGUMENT for a character that is not in the vocabulary. */
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_encode(const plumb_tokenizer* tokenizer,
+                                                        const char* text, size_t size,
+                                                        int32_t* tokens, size_t capacity,
+                                                        size_t* needed, plumb_error** error);
+/* The text of some tokens, which for bytes need not be UTF-8 and may hold 0. A begin/end token has
+ * none. Errors: PLUMB_INVALID_ARGUMENT for an id that is not in the vocabulary. */
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_decode(const plumb_tokenizer* tokenizer,
+                                                        const int32_t* tokens, size_t count,
+                                                        char* buffer, size_t capacity,
+                                                        size_t* needed, plumb_error** error);
+PLUMB_API void plumb_tokenizer_free(plumb_tokenizer* tokenizer);
+
+/* --- Training --------------------------------------------------------------------------------- */
+
+/* The training of a model's weights, which sessions see after each step. One thread at a time, but
+ * for plumb_trainer_cancel. */
+typedef struct plumb_trainer plumb_trainer;
+
+typedef struct {
+  size_t struct_size;
+  const char* recipe;  /* plumb.v1.Train in protobuf text format: batch_size, learning_rate, ...;
+                          NULL: its defaults. What it says of data, evaluation, checkpoints and
+                          divergence is for runs in a directory, and has no effect */
+  size_t recipe_size;
+  int64_t seq;         /* tokens of a sequence; 0: the model's context_length */
+} plumb_trainer_options;
+
+typedef struct {
+  size_t struct_size;
+  int64_t step;         /* 1 for the first */
+  int64_t tokens;       /* targets */
+  double loss;          /* mean over the targets, before the update, in nats */
+  double gradient_norm; /* of all gradients, before clipping */
+  double learning_rate;
+  double seconds;
+} plumb_step_info;
+
+/* Fills a step's micro-batches: inputs[n] and targets[n], as plumb_trainer_step has them. `step`
+ * counts from 1. Returns 0; or 1: there is no more, the run ends. */
+typedef int32_t (*plumb_batch_fn)(void* user, int64_t step, int32_t* inputs, int32_t* targets,
+                                  size_t n);
+/* After a step. Returns 0 to go on, else the run ends with PLUMB_CANCELLED. */
+typedef int32_t (*plumb_step_fn)(void* user, const plumb_step_info* info);
+
+/* Errors: PLUMB_FAILED_PRECONDITION without weights, while the model has another trainer, or, with
+ * dtype BF16, sessions (it lays the matrices out anew, and plumb_model_tensor has them no more);
+ * PLUMB_INVALID_ARGUMENT for the recipe; PLUMB_RESOURCE_EXHAUSTED where memory does not hold the
+ * step, before any is taken. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_create(plumb_model* model,
+                                                      const plumb_trainer_options* options,
+                                                      plumb_trainer** trainer, plumb_error** error);
+PLUMB_API void plumb_trainer_free(plumb_trainer* trainer);
+
+/* Ids in a step: gradient_accumulation_steps x batch_size x seq of the recipe. */
+PLUMB_API size_t plumb_trainer_step_tokens(const plumb_trainer* trainer);
+PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer); /* done */
+
+/* One optimizer step on inputs [micro-batch, row, position] and the target of each, the token after
+ * it; -1: none, not part of the loss. `info` may be NULL. Errors: PLUMB_INVALID_ARGUMENT for n other
+ * than plumb_trainer_step_tokens, an id outside the vocabulary, or no target at all; PLUMB_ABORTED
+ * when the loss or a gradient is not finite, with the first tensor that is not. Nothing has changed
+ * then. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
+                                                    const int32_t* targets, size_t n,
+                                                    plumb_step_info* info, plumb_error** error);
+
+/* Steps until the recipe's max_steps, `batch` has no more, `step` (may be NULL) wants no more, or
+ * plumb_trainer_cancel. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_run(plumb_trainer* trainer, plumb_batch_fn batch,
+                                                   plumb_step_fn step, void* user,
+                                                   plumb_error** error);
+/* Ends plumb_trainer_run after its step. Any thread, and signal handlers. */
+PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
+
+/* The gradient of the i-th parameter in the last step, before clipping: of its loss, or, summed over
+ * gradient_accumulation_steps micro-batches, of the sum of theirs. Until the next step. As
+ * plumb_model_tensor; PLUMB_FAILED_PRECONDITION before the first step. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i,
+                                                        plumb_tensor* tensor, plumb_error** error);
+
+/* --- Sampling --------------------------------------------------------------------------------- */
+
+/* Sequences that grow token by token, each with its part of a KV cache. One thread at a time, but
+ * for plumb_session_cancel. */
+typedef struct plumb_session plumb_session;
+
+enum { PLUMB_WEIGHTS_F32 = 0, PLUMB_WEIGHTS_BF16 = 1, PLUMB_WEIGHTS_INT8 = 2 };
+
+typedef struct {
+  size_t struct_size;
+  int32_t sequences; /* 1 (0) to 16 */
+  int32_t weights;   /* that are computed with: PLUMB_WEIGHTS_F32, ...; shared by a model's sessions */
+} plumb_session_options;
+
+/* Errors: PLUMB_FAILED_PRECONDITION without weights; PLUMB_INVALID_ARGUMENT. */
+PLUMB_USE PLUMB_API plumb_status plumb_session_create(plumb_model* model,
+                                                      const plumb_session_options* options,
+                                                      plumb_session** session, plumb_error** error);
+PLUMB_API void plumb_session_free(plumb_session* session);
+
+/* Appends tokens to a sequence (from 0). Errors: PLUMB_OUT_OF_RANGE when it would outgrow
+ * context_length; PLUMB_INVALID_ARGUMENT for no tokens, or an id outside the vocabulary;
+ * PLUMB_FAILED_PRECONDITION where a norm takes statistics over tokens. Nothing is appended then. */
+PLUMB_USE PLUMB_API plumb_status plumb_session_feed(plumb_session* session, int32_t sequence,
+                                                    const int32_t* tokens, size_t count,
+                                                    plumb_error** error);
+/* Appends tokens[s] to every sequence s, in one pass over the weights; `count` is their number. */
+PLUMB_USE PLUMB_API plumb_status plumb_session_feed_each(plumb_session* session,
+                                                         const int32_t* tokens, size_t count,
+                                                         plumb_error** error);
+/* Logits [vocab_size] of the token after the last that was fed; NULL before one was. Until the next
+ * call on the session. */
+PLUMB_API const float* plumb_session_logits(const plumb_session* session, int32_t sequence);
+/* Tokens in a sequence; -1 for one that there is not. */
+PLUMB_API int64_t plumb_session_length(const plumb_session* session, int32_t sequence);
+/* Takes all but the first `length` tokens back. There are no logits until more is fed. */
+PLUMB_USE PLUMB_API plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence,
+                                                        int64_t length, plumb_error** error);
+
+typedef struct {
+  size_t struct_size;
+  int64_t max_tokens;  /* 0: until the context is full */
+  int32_t greedy;      /* 1: always the most likely token */
+  int32_t top_k;       /* of the k most likely tokens; 0: of all */
+  double temperature;  /* 0: 1. For the most likely token, `greedy` */
+  double top_p;        /* of the fewest likeliest tokens with this share; 0: 1 */
+  uint64_t seed, index; /* of the random stream; samples of one seed differ by their index */
+  int64_t drawn;       /* tokens that were drawn from the stream before */
+  int32_t vocabulary;  /* tokens that may be drawn: the ids below this; 0: all of the model's */
+} plumb_sample_options;
+
+/* Each token as it is drawn. Returns 0 to go on, else no more are drawn. */
+typedef int32_t (*plumb_token_fn)(void* user, int32_t token);
+
+/* Draws a token after those of a sequence, tells `token`, appends it, and so on. The last one, after
+ * which `token` or max_tokens wants no more, or the context is full, is told and not appended. Draw
+ * i (from 0, or options->drawn) is a function of logits, options and i. Errors: PLUMB_FAILED_PRECONDITION for a sequence without logits; PLUMB_CANCELLED after
+ * plumb_session_cancel. */
+PLUMB_USE PLUMB_API plumb_status plumb_session_generate(plumb_session* session, int32_t sequence,
+                                                        const plumb_sample_options* options,
+                                                        plumb_token_fn token, void* user,
+                                                        plumb_error** error);
+/* Ends plumb_session_generate after its token. Any thread, and signal handlers. */
+PLUMB_API void plumb_session_cancel(plumb_session* session);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PLUMB_H_ */

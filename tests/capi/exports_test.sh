@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# libplumb.so exports the functions of plumb.h, all and nothing else.
+#
+#   exports_test.sh LIBRARY HEADER
+set -euo pipefail
+diff <(nm -D --defined-only "$1" | awk '{print $3}' | sed 's/@.*//' | sort) \
+     <(grep -oE '\bplumb_[a-z0-9_]+\(' "$2" | tr -d '(' | sort -u)
