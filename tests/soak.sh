@@ -97,16 +97,20 @@ run_whole() {  # run_whole PROGRAM DIRECTORY; prints the milliseconds that it to
 kills=0 full=0 resumes=0 rounds=0
 declare -A whole_of duration_of
 
-# A program until it ends by itself: killed again and again, on a disk that is full now and then.
+fill() {  # fill DISK LEFT: of what is free, all but so many bytes
+  local free=$(($(df --output=avail -B1 "$1" | tail -n 1) - $2))
+  [ $free -lt 0 ] || head -c $free /dev/zero > "$1/filler" 2> /dev/null || true
+}
+
+# A program until it ends by itself: killed again and again, on a disk that is full now and then, from
+# the beginning or after a while.
 disturb() {  # disturb PROGRAM DIRECTORY DISK
   local program=$1 directory=$2 disk=$3 begin_or_resume=begin status filler=$3/filler
   while :; do
     rm -f "$filler"
-    if [ -n "$disk" ] && [ $((RANDOM % 3)) = 0 ]; then
-      # From some bytes to most of what a checkpoint takes.
-      local free=$(($(df --output=avail -B1 "$disk" | tail -n 1) - RANDOM * 4))
-      [ $free -lt 0 ] || head -c $free /dev/zero > "$filler" 2> /dev/null || true
-    fi
+    # From some bytes to most of what a checkpoint takes.
+    local fills=$((RANDOM % 6)) left=$((RANDOM * 4)) filling=
+    if [ -n "$disk" ] && [ $fills = 0 ]; then fill "$disk" $left; fi
     # What was killed before its first checkpoint has nothing to resume.
     if [ "$program" = train ] && [ $begin_or_resume = resume ] && [ ! -e "$directory/run/latest" ]; then
       rm -rf "${directory:?}/run"
@@ -122,15 +126,20 @@ disturb() {  # disturb PROGRAM DIRECTORY DISK
       kill -$signal $pid 2> /dev/null
     ) &
     local killer=$!
+    if [ -n "$disk" ] && [ $fills = 1 ]; then
+      (sleep "0.$(printf %03d $((wait_ms / 3 % 1000)))"; fill "$disk" $left) &
+      filling=$!
+    fi
     status=0
     { wait $pid; } 2> /dev/null || status=$?  # without the shell's word of who was killed
     { kill $killer && wait $killer; } 2> /dev/null || true
+    if [ -n "$filling" ]; then wait $filling || true; fi
     case $status in
       0) break ;;
       137 | 130 | 129 | 143) kills=$((kills + 1)) ;;
       *)
         # Nothing but a full disk may end it so, and it must say so.
-        grep -q 'No space left' "$scratch/log" ||
+        grep -qE 'No space left|the disk has' "$scratch/log" ||
           fail "$program ends with $status: $(tail -n 5 "$scratch/log")"
         full=$((full + 1))
         ;;
