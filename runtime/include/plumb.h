@@ -11,10 +11,10 @@
  * - Options are passed by pointer: NULL means all defaults, as 0 does in each field. `struct_size`
  *   is sizeof the struct, with which an old program runs on a new plumb.
  * - Texts are UTF-8. A `const char*` argument ends with 0; where a length is passed it need not.
- * - A text that is returned goes to `buffer` of `capacity` bytes, cut and ended with 0, and `*needed`
- *   (may be NULL) is its length without the 0, so that capacity 0 asks for the length.
- * - Thread-safety is said by handle below. Different handles are independent of each other, but that
- *   no session may run while a trainer of its model does.
+ * - A text that is returned goes to `buffer` of `capacity` bytes, cut and ended with 0, and
+ * `*needed` (may be NULL) is its length without the 0, so that capacity 0 asks for the length.
+ * - Thread-safety is said by handle below. Different handles are independent of each other, but
+ * that no session may run while a trainer of its model does.
  */
 #ifndef PLUMB_H_
 #define PLUMB_H_
@@ -91,14 +91,14 @@ enum {
 enum { PLUMB_LOG_INFO = 0, PLUMB_LOG_WARNING = 1, PLUMB_LOG_ERROR = 2 };
 #endif
 
-/* A line for the host's log, without a line break; on the calling thread, before the call that it is
- * about returns. */
+/* A line for the host's log, without a line break; on the calling thread, before the call that it
+ * is about returns. */
 typedef void (*plumb_log_fn)(void* user, int32_t level, const char* message);
 
 typedef struct {
   size_t struct_size;
   uint32_t flags;
-  int32_t threads; /* of a call, at most; 0: one for each processor that the process may use */
+  int32_t threads;  /* of a call, at most; 0: one for each processor that the process may use */
   plumb_log_fn log; /* NULL: what there would be to say is not said */
   void* log_user;
   const char* gemm; /* the GEMM engine: "auto" (NULL), "onednn", "small", "pairs", "widen" */
@@ -111,13 +111,14 @@ PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
 
 /* Registers the norm of a plugin's file, or one that is linked into the program: a
  * `const plumb_norm_plugin*` (plumb/norm_plugin.h), which outlives the runtime. Norms on the plugin
- * path need neither. Errors: PLUMB_NOT_FOUND, PLUMB_FAILED_PRECONDITION for a file that is no plugin
- * or a norm that breaks its rules, PLUMB_ALREADY_EXISTS for a second one of the same id. */
+ * path need neither. Errors: PLUMB_NOT_FOUND, PLUMB_FAILED_PRECONDITION for a file that is no
+ * plugin or a norm that breaks its rules, PLUMB_ALREADY_EXISTS for a second one of the same id. */
 PLUMB_USE PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
                                                        const void* norm_plugin,
                                                        plumb_error** error);
 
-/* --- Descriptions of models -------------------------------------------------------------------- */
+/* --- Descriptions of models --------------------------------------------------------------------
+ */
 
 /* A model's description (plumb.v1.Model) in protobuf text format. One thread at a time. */
 typedef struct plumb_spec plumb_spec;
@@ -162,8 +163,8 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
 PLUMB_USE PLUMB_API plumb_status plumb_model_init(plumb_model* model, uint64_t seed,
                                                   plumb_error** error);
 /* Weights from a safetensors file with plumb's names, f32, or from the content of one in memory, of
- * which nothing is kept. Errors: PLUMB_INVALID_ARGUMENT lists what is missing, surplus or misshapen, and the
- * weights are as before. */
+ * which nothing is kept. Errors: PLUMB_INVALID_ARGUMENT lists what is missing, surplus or
+ * misshapen, and the weights are as before. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_load(plumb_model* model, const char* path,
                                                   plumb_error** error);
 PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, const void* data,
@@ -190,7 +191,8 @@ typedef struct {
 PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
 /* The i-th parameter, which may be written to while nothing else uses the model. The pointer lives
  * as long as the model. Fills as much as tensor->struct_size says. Errors: PLUMB_OUT_OF_RANGE;
- * PLUMB_FAILED_PRECONDITION without weights, and for a matrix of a model that was trained in bf16. */
+ * PLUMB_FAILED_PRECONDITION without weights, and for a matrix of a model that was trained in bf16.
+ */
 PLUMB_USE PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, size_t i,
                                                     plumb_tensor* tensor, plumb_error** error);
 
@@ -212,8 +214,8 @@ PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_create(int32_t kind, const char
 PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_from_json(const char* json, size_t size,
                                                            plumb_tokenizer** tokenizer,
                                                            plumb_error** error);
-PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer, char* buffer,
-                                                      size_t capacity, size_t* needed,
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer,
+                                                      char* buffer, size_t capacity, size_t* needed,
                                                       plumb_error** error);
 PLUMB_API int32_t plumb_tokenizer_vocab_size(const plumb_tokenizer* tokenizer);
 /* The begin/end token; -1 without one. */
@@ -240,11 +242,11 @@ typedef struct plumb_trainer plumb_trainer;
 
 typedef struct {
   size_t struct_size;
-  const char* recipe;  /* plumb.v1.Train in protobuf text format: batch_size, learning_rate, ...;
-                          NULL: its defaults. What it says of data, evaluation, checkpoints and
-                          divergence is for runs in a directory, and has no effect */
+  const char* recipe; /* plumb.v1.Train in protobuf text format: batch_size, learning_rate, ...;
+                         NULL: its defaults. What it says of data, evaluation, checkpoints and
+                         divergence is for runs in a directory, and has no effect */
   size_t recipe_size;
-  int64_t seq;         /* tokens of a sequence; 0: the model's context_length */
+  int64_t seq; /* tokens of a sequence; 0: the model's context_length */
 } plumb_trainer_options;
 
 typedef struct {
@@ -278,10 +280,10 @@ PLUMB_API size_t plumb_trainer_step_tokens(const plumb_trainer* trainer);
 PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer); /* done */
 
 /* One optimizer step on inputs [micro-batch, row, position] and the target of each, the token after
- * it; -1: none, not part of the loss. `info` may be NULL. Errors: PLUMB_INVALID_ARGUMENT for n other
- * than plumb_trainer_step_tokens, an id outside the vocabulary, or no target at all; PLUMB_ABORTED
- * when the loss or a gradient is not finite, with the first tensor that is not. Nothing has changed
- * then. */
+ * it; -1: none, not part of the loss. `info` may be NULL. Errors: PLUMB_INVALID_ARGUMENT for n
+ * other than plumb_trainer_step_tokens, an id outside the vocabulary, or no target at all;
+ * PLUMB_ABORTED when the loss or a gradient is not finite, with the first tensor that is not.
+ * Nothing has changed then. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
                                                     const int32_t* targets, size_t n,
                                                     plumb_step_info* info, plumb_error** error);
@@ -294,8 +296,8 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_run(plumb_trainer* trainer, plumb
 /* Ends plumb_trainer_run after its step. Any thread, and signal handlers. */
 PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
 
-/* The gradient of the i-th parameter in the last step, before clipping: of its loss, or, summed over
- * gradient_accumulation_steps micro-batches, of the sum of theirs. Until the next step. As
+/* The gradient of the i-th parameter in the last step, before clipping: of its loss, or, summed
+ * over gradient_accumulation_steps micro-batches, of the sum of theirs. Until the next step. As
  * plumb_model_tensor; PLUMB_FAILED_PRECONDITION before the first step. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i,
                                                         plumb_tensor* tensor, plumb_error** error);
@@ -311,7 +313,8 @@ enum { PLUMB_WEIGHTS_F32 = 0, PLUMB_WEIGHTS_BF16 = 1, PLUMB_WEIGHTS_INT8 = 2 };
 typedef struct {
   size_t struct_size;
   int32_t sequences; /* 1 (0) to 16 */
-  int32_t weights;   /* that are computed with: PLUMB_WEIGHTS_F32, ...; shared by a model's sessions */
+  int32_t
+      weights; /* that are computed with: PLUMB_WEIGHTS_F32, ...; shared by a model's sessions */
 } plumb_session_options;
 
 /* Errors: PLUMB_FAILED_PRECONDITION without weights; PLUMB_INVALID_ARGUMENT. */
@@ -341,22 +344,23 @@ PLUMB_USE PLUMB_API plumb_status plumb_session_truncate(plumb_session* session, 
 
 typedef struct {
   size_t struct_size;
-  int64_t max_tokens;  /* 0: until the context is full */
-  int32_t greedy;      /* 1: always the most likely token */
-  int32_t top_k;       /* of the k most likely tokens; 0: of all */
-  double temperature;  /* 0: 1. For the most likely token, `greedy` */
-  double top_p;        /* of the fewest likeliest tokens with this share; 0: 1 */
+  int64_t max_tokens;   /* 0: until the context is full */
+  int32_t greedy;       /* 1: always the most likely token */
+  int32_t top_k;        /* of the k most likely tokens; 0: of all */
+  double temperature;   /* 0: 1. For the most likely token, `greedy` */
+  double top_p;         /* of the fewest likeliest tokens with this share; 0: 1 */
   uint64_t seed, index; /* of the random stream; samples of one seed differ by their index */
-  int64_t drawn;       /* tokens that were drawn from the stream before */
-  int32_t vocabulary;  /* tokens that may be drawn: the ids below this; 0: all of the model's */
+  int64_t drawn;        /* tokens that were drawn from the stream before */
+  int32_t vocabulary;   /* tokens that may be drawn: the ids below this; 0: all of the model's */
 } plumb_sample_options;
 
 /* Each token as it is drawn. Returns 0 to go on, else no more are drawn. */
 typedef int32_t (*plumb_token_fn)(void* user, int32_t token);
 
-/* Draws a token after those of a sequence, tells `token`, appends it, and so on. The last one, after
- * which `token` or max_tokens wants no more, or the context is full, is told and not appended. Draw
- * i (from 0, or options->drawn) is a function of logits, options and i. Errors: PLUMB_FAILED_PRECONDITION for a sequence without logits; PLUMB_CANCELLED after
+/* Draws a token after those of a sequence, tells `token`, appends it, and so on. The last one,
+ * after which `token` or max_tokens wants no more, or the context is full, is told and not
+ * appended. Draw i (from 0, or options->drawn) is a function of logits, options and i. Errors:
+ * PLUMB_FAILED_PRECONDITION for a sequence without logits; PLUMB_CANCELLED after
  * plumb_session_cancel. */
 PLUMB_USE PLUMB_API plumb_status plumb_session_generate(plumb_session* session, int32_t sequence,
                                                         const plumb_sample_options* options,
