@@ -232,8 +232,7 @@ std::vector<std::pair<std::string, std::string>> Flatten(const std::string& text
   return fields;
 }
 
-// Whether a group's model can be trained on the data.
-// What it takes goes into the group.
+// Whether a group's model can be trained on the data; what that takes goes into the group.
 absl::Status TryTraining(size_t index, Runtime* runtime, Plan* plan) {
   const absl::StatusOr<std::unique_ptr<TrainRun>> run = OpenWithoutFiles(*plan, index, runtime);
   if (!run.ok()) return run.status();

@@ -40,7 +40,9 @@ absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
     }
     const PlanGroup& group = plan.groups[run.group];
     memory = std::max(memory, group.memory.total);
-    out.disk += group.disk.total;
+    // Of one that has begun, most is on the disk already: a new checkpoint replaces an old one.
+    const bool begun = FileExists(absl::StrCat(run.directory, "/model.pbtxt"));
+    out.disk += begun ? group.disk.checkpoint : group.disk.total;
   }
   out.free_disk = FreeSpace(plan.out);
   out.division = Divide(threads, out.runs - out.ended, memory, out.room.available);
