@@ -108,8 +108,8 @@ TEST_F(DryRunTest, WhatDoesNotFitIsRefusedBeforeItStarts) {
 
 // Two runs of this size do not fit side by side.
 TEST_F(DryRunTest, AsManyRunsTrainAtATimeAsMemoryHolds) {
-  const std::vector<std::string> arguments = CompareArguments({"--set", "train.batch_size=2500"});
-  const ResourceLimit limit{RLIMIT_AS, uint64_t{1} << 28};
+  const std::vector<std::string> arguments = CompareArguments({"--set", "train.batch_size=4000"});
+  const ResourceLimit limit{RLIMIT_AS, uint64_t{384} << 20};
   std::vector<std::string> dry = arguments;
   dry.insert(dry.end(), {"--dry-run", "--json"});
   const Finished said = RunPlumb(dry, limit);
