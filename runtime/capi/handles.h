@@ -12,6 +12,10 @@
 #include "plumb.h"
 #include "plumb/model.h"
 #include "plumb/runtime.h"
+#include "runtime/base/float_mode.h"
+#include "runtime/base/host.h"
+#include "runtime/base/thread_pool.h"
+#include "runtime/capi/error.h"
 #include "runtime/data/tokenizer.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
@@ -20,6 +24,10 @@
 namespace plumb::capi {
 
 struct RuntimeState {
+  const PoolUser pool;
+  HostExecutor executor;
+  HostAllocator allocator;
+  Host host;  // points to those that were given
   std::unique_ptr<Runtime> runtime;
   plumb_log_fn log = nullptr;
   void* log_user = nullptr;
@@ -59,6 +67,26 @@ struct ModelState {
 // The tensor of entry `i` at `data`, in the layout of the model's parameters.
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
 
+// A call on a handle that stands on a runtime, after Guard: on the host's threads and memory, in
+// the floating-point mode of a new process. `name`: of the argument. RuntimeOf(*handle) is its
+// runtime.
+template <class Handle, class Body>
+plumb_status Call(const Handle* handle, absl::string_view name, plumb_error** error,
+                  const Body& body) {
+  return Guard(error, [&]() -> absl::Status {
+    if (handle == nullptr) return NullArgument(name);
+    const RuntimeState& runtime = RuntimeOf(*handle);
+    if (runtime.pool.forked()) {
+      return absl::FailedPreconditionError(
+          "this process is a fork of the one that created the runtime: create a new one here, or "
+          "fork before");
+    }
+    const ScopedHost host(runtime.host);
+    const ScopedDefaultFloatMode float_mode;
+    return body();
+  });
+}
+
 }  // namespace plumb::capi
 
 struct plumb_runtime {
@@ -73,5 +101,12 @@ struct plumb_model {
 struct plumb_tokenizer {
   plumb::Tokenizer tokenizer;
 };
+
+inline const plumb::capi::RuntimeState& RuntimeOf(const plumb_runtime& runtime) {
+  return *runtime.state;
+}
+inline const plumb::capi::RuntimeState& RuntimeOf(const plumb_model& model) {
+  return *model.state->runtime;
+}
 
 #endif  // PLUMB_RUNTIME_CAPI_HANDLES_H_

@@ -100,14 +100,13 @@ absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model
 }  // namespace
 }  // namespace plumb::capi
 
-using plumb::capi::Guard;
+using plumb::capi::Call;
 using plumb::capi::ModelState;
 using plumb::capi::NullArgument;
 
 plumb_status plumb_model_create(plumb_runtime* runtime, const plumb_spec* spec, plumb_model** model,
                                 plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (runtime == nullptr) return NullArgument("runtime");
+  return Call(runtime, "runtime", error, [&]() -> absl::Status {
     if (spec == nullptr) return NullArgument("spec");
     if (model == nullptr) return NullArgument("model");
     absl::StatusOr<plumb_model*> made = plumb::capi::CreateModel(*runtime, spec->spec);
@@ -136,8 +135,7 @@ void plumb_model_get_info(const plumb_model* model, plumb_model_info* info) {
 }
 
 plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     ModelState& state = *model->state;
     plumb::DrawParameters(state.context->parameters, state.context->states, seed, state.threads(),
                           plumb::capi::StoreOf(&state));
@@ -148,8 +146,7 @@ plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** e
 }
 
 plumb_status plumb_model_load(plumb_model* model, const char* path, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     return plumb::capi::Load(plumb::SafetensorsFile::Open(path), model->state.get());
   });
@@ -157,8 +154,7 @@ plumb_status plumb_model_load(plumb_model* model, const char* path, plumb_error*
 
 plumb_status plumb_model_load_memory(plumb_model* model, const void* data, size_t size,
                                      plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (data == nullptr) return NullArgument("data");
     const absl::string_view content(static_cast<const char*>(data), size);
     return plumb::capi::Load(plumb::SafetensorsFile::FromMapped(plumb::MappedFile::Borrow(content),
@@ -168,8 +164,7 @@ plumb_status plumb_model_load_memory(plumb_model* model, const void* data, size_
 }
 
 plumb_status plumb_model_save(const plumb_model* model, const char* path, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     PLUMB_RETURN_IF_ERROR(model->state->RequireWeights());
     return plumb::WriteSafetensors(
@@ -184,8 +179,7 @@ size_t plumb_model_tensor_count(const plumb_model* model) {
 
 plumb_status plumb_model_tensor(const plumb_model* model, size_t i, plumb_tensor* tensor,
                                 plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (tensor == nullptr) return NullArgument("tensor");
     const ModelState& state = *model->state;
     PLUMB_RETURN_IF_ERROR(state.RequireWeights());

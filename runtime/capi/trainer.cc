@@ -28,6 +28,10 @@ struct plumb_trainer {
   }
 };
 
+static const plumb::capi::RuntimeState& RuntimeOf(const plumb_trainer& trainer) {
+  return *trainer.model->runtime;
+}
+
 namespace plumb::capi {
 namespace {
 
@@ -153,13 +157,12 @@ absl::Status Run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn ste
 }  // namespace
 }  // namespace plumb::capi
 
-using plumb::capi::Guard;
+using plumb::capi::Call;
 using plumb::capi::NullArgument;
 
 plumb_status plumb_trainer_create(plumb_model* model, const plumb_trainer_options* options,
                                   plumb_trainer** trainer, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (trainer == nullptr) return NullArgument("trainer");
     PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<plumb_trainer> made,
                            plumb::capi::CreateTrainer(model->state, options));
@@ -181,8 +184,7 @@ int64_t plumb_trainer_steps(const plumb_trainer* trainer) {
 plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
                                 const int32_t* targets, size_t n, plumb_step_info* info,
                                 plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (trainer == nullptr) return NullArgument("trainer");
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (inputs == nullptr) return NullArgument("inputs");
     if (targets == nullptr) return NullArgument("targets");
     return plumb::capi::Step(trainer, inputs, targets, n, info);
@@ -191,8 +193,7 @@ plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
 
 plumb_status plumb_trainer_run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn step,
                                void* user, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (trainer == nullptr) return NullArgument("trainer");
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (batch == nullptr) return NullArgument("batch");
     return plumb::capi::Run(trainer, batch, step, user);
   });
@@ -204,8 +205,7 @@ void plumb_trainer_cancel(plumb_trainer* trainer) {
 
 plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i, plumb_tensor* tensor,
                                     plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (trainer == nullptr) return NullArgument("trainer");
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (tensor == nullptr) return NullArgument("tensor");
     if (trainer->session->step() == 0) {
       return absl::FailedPreconditionError("no step was done, so there is no gradient");

@@ -7,14 +7,15 @@
  * - A function that can fail returns a plumb_status, PLUMB_OK (0) or another, and with one, if its
  *   last argument is not NULL, an error there, which the caller frees. Outputs are then as before.
  * - No function ends the process, installs a signal handler, prints, changes the locale or the
- *   floating-point mode, or throws. A callback must not throw either.
+ *   floating-point mode (which is a new process's in callbacks), or throws. A callback must not
+ * throw either.
  * - Options are passed by pointer: NULL means all defaults, as 0 does in each field. `struct_size`
  *   is sizeof the struct, with which an old program runs on a new plumb.
  * - Texts are UTF-8. A `const char*` argument ends with 0; where a length is passed it need not.
  * - A text that is returned goes to `buffer` of `capacity` bytes, cut and ended with 0, and
- * `*needed` (may be NULL) is its length without the 0, so that capacity 0 asks for the length.
+ *   `*needed` (may be NULL) is its length without the 0, so that capacity 0 asks for the length.
  * - Thread-safety is said by handle below. Different handles are independent of each other, but
- * that no session may run while a trainer of its model does.
+ *   that no session may run while a trainer of its model does.
  */
 #ifndef PLUMB_H_
 #define PLUMB_H_
@@ -95,6 +96,26 @@ enum { PLUMB_LOG_INFO = 0, PLUMB_LOG_WARNING = 1, PLUMB_LOG_ERROR = 2 };
  * is about returns. */
 typedef void (*plumb_log_fn)(void* user, int32_t level, const char* message);
 
+/* The host's memory, for all that has the size of a model: weights, gradients, moments, caches,
+ * workspaces. Names, plans and messages are from malloc. Called by the thread that is in a call,
+ * and by any that frees. A failure makes the call fail with PLUMB_RESOURCE_EXHAUSTED. */
+typedef struct {
+  size_t struct_size;
+  void* context;
+  /* `alignment` is a power of two that divides `size`. NULL: there is none. */
+  void* (*allocate)(void* context, size_t size, size_t alignment);
+  void (*release)(void* context, void* memory, size_t size);
+} plumb_allocator;
+
+/* The host's threads. `run` calls task(argument, i) once for each i in 0 .. n - 1 (n: at most
+ * options.threads), on any threads, the calling one included, and returns when all are done; it
+ * must not run two with the same i. Results are the same bits whatever the threads. */
+typedef struct {
+  size_t struct_size;
+  void* context;
+  void (*run)(void* context, int32_t n, void (*task)(void* argument, int32_t i), void* argument);
+} plumb_executor;
+
 typedef struct {
   size_t struct_size;
   uint32_t flags;
@@ -102,9 +123,16 @@ typedef struct {
   plumb_log_fn log; /* NULL: what there would be to say is not said */
   void* log_user;
   const char* gemm; /* the GEMM engine: "auto" (NULL), "onednn", "small", "pairs", "widen" */
+  const plumb_allocator*
+      allocator;                  /* NULL: plumb's own; copied, but not what `context` points to */
+  const plumb_executor* executor; /* the same. Threads of plumb's own are shared by all runtimes of
+                                     a process, begin with the first call that has work for them,
+                                     and end with the last handle on a runtime */
 } plumb_runtime_options;
 
-/* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not. */
+/* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not. After fork() the child creates
+ * its own runtime: calls on handles of its parent's fail with PLUMB_FAILED_PRECONDITION; they may
+ * be freed. */
 PLUMB_USE PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
                                                       plumb_runtime** runtime, plumb_error** error);
 PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
