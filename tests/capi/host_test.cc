@@ -1,0 +1,359 @@
+// What a host gives, plumb uses, and what it does not give, plumb does not touch: threads, memory,
+// the floating-point mode; a process and its forks.
+#include <dirent.h>
+#include <fenv.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "tests/capi/capi_fixture.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+using testing::HasSubstr;
+
+// Of enough work for several threads.
+std::string WideModel() {
+  TinyModel model;
+  model.d_model = 64;
+  model.d_ff = 128;
+  model.vocab_size = 40;
+  model.context_length = 64;
+  return model.Text();
+}
+
+RuntimeHandle MakeHostRuntime(const plumb_executor* executor, const plumb_allocator* allocator) {
+  plumb_runtime_options options = {};
+  options.struct_size = sizeof(options);
+  options.flags = PLUMB_NO_ENVIRONMENT;
+  options.threads = 3;
+  options.executor = executor;
+  options.allocator = allocator;
+  RuntimeHandle runtime;
+  EXPECT_PLUMB_OK(plumb_runtime_create(&options, &runtime.get, err));
+  return runtime;
+}
+
+// One life of a host, of which each part may fail: the first error, or PLUMB_OK and in `floats` the
+// weights after two steps, a gradient, and logits.
+plumb_status Live(plumb_runtime* runtime, std::vector<float>* floats, const char* weights_path,
+                  plumb_error** error) {
+  const std::string text = WideModel();
+  SpecHandle spec;
+  ModelHandle model;
+  TrainerHandle trainer;
+  SessionHandle session;
+  plumb_status status = PLUMB_OK;
+  const auto ok = [&status](plumb_status next) { return (status = next) == PLUMB_OK; };
+  const plumb_trainer_options recipe = Recipe("batch_size: 4 max_steps: 2 seed: 5");
+  const auto fill = [](void*, int64_t step, int32_t* inputs, int32_t* targets, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      inputs[i] = static_cast<int32_t>((i * 7 + static_cast<size_t>(step)) % 40);
+      targets[i] = static_cast<int32_t>((i * 7 + 3) % 40);
+    }
+    return 0;
+  };
+  const int32_t prompt[] = {1, 2, 3, 4, 5};
+  plumb_tensor gradient = {};
+  gradient.struct_size = sizeof(gradient);
+  if (!ok(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, error)) ||
+      !ok(plumb_model_create(runtime, spec.get, &model.get, error)) ||
+      !ok(weights_path == nullptr ? plumb_model_init(model.get, 1, error)
+                                  : plumb_model_load(model.get, weights_path, error)) ||
+      !ok(plumb_trainer_create(model.get, &recipe, &trainer.get, error)) ||
+      !ok(plumb_trainer_run(trainer.get, fill, nullptr, nullptr, error)) ||
+      !ok(plumb_trainer_gradient(trainer.get, 0, &gradient, error)) ||
+      !ok(plumb_session_create(model.get, nullptr, &session.get, error)) ||
+      !ok(plumb_session_feed(session.get, 0, prompt, 5, error))) {
+    return status;
+  }
+  for (size_t i = 0; i < plumb_model_tensor_count(model.get); ++i) {
+    plumb_tensor tensor = {};
+    tensor.struct_size = sizeof(tensor);
+    if (!ok(plumb_model_tensor(model.get, i, &tensor, error))) return status;
+    floats->insert(floats->end(), tensor.data, tensor.data + tensor.shape[0] * tensor.shape[1]);
+  }
+  floats->insert(floats->end(), gradient.data, gradient.data + 40 * 64);
+  const float* const logits = plumb_session_logits(session.get, 0);
+  floats->insert(floats->end(), logits, logits + 40);
+  return PLUMB_OK;
+}
+
+const std::vector<float>& Expected() {
+  static const std::vector<float> expected = [] {
+    std::vector<float> floats;
+    const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+    EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+    return floats;
+  }();
+  return expected;
+}
+
+// Threads of a host that runs tasks in one of several ways.
+struct TestExecutor {
+  enum Kind { kThreads, kBackwards, kOnlyTheLast } kind;
+  std::atomic<int> jobs{0}, tasks{0};
+
+  plumb_executor Get() {
+    plumb_executor executor = {};
+    executor.struct_size = sizeof(executor);
+    executor.context = this;
+    executor.run = [](void* self, int32_t n, void (*task)(void*, int32_t), void* argument) {
+      auto* const own = static_cast<TestExecutor*>(self);
+      ++own->jobs;
+      own->tasks += n;
+      if (own->kind == kThreads) {
+        std::vector<std::thread> threads;
+        for (int32_t i = 1; i < n; ++i) threads.emplace_back(task, argument, i);
+        task(argument, 0);
+        for (std::thread& thread : threads) thread.join();
+        return;
+      }
+      for (int32_t i = n - 1; i >= 0; --i) {
+        task(argument, i);
+        if (own->kind == kOnlyTheLast) return;
+      }
+    };
+    return executor;
+  }
+};
+
+std::vector<std::string> ThreadsOfProcess() {
+  std::vector<std::string> names;
+  DIR* const directory = opendir("/proc/self/task");
+  if (directory == nullptr) return names;
+  while (const dirent* const entry = readdir(directory)) {
+    if (entry->d_name[0] != '.') names.push_back(entry->d_name);
+  }
+  closedir(directory);
+  return names;
+}
+
+TEST(HostTest, RunsOnTheThreadsOfTheHostToTheSameBits) {
+  const std::vector<float>& expected = Expected();
+  for (const auto kind :
+       {TestExecutor::kThreads, TestExecutor::kBackwards, TestExecutor::kOnlyTheLast}) {
+    TestExecutor executor{kind};
+    const plumb_executor given = executor.Get();
+    const RuntimeHandle runtime = MakeHostRuntime(&given, nullptr);
+    const size_t before = ThreadsOfProcess().size();
+    std::vector<float> floats;
+    EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+    EXPECT_EQ(floats, expected);
+    EXPECT_GT(executor.jobs, 10);
+    EXPECT_GT(executor.tasks, executor.jobs);
+    EXPECT_EQ(ThreadsOfProcess().size(), before) << "a thread of plumb's own";
+  }
+}
+
+TEST(HostTest, ThreadsEndWithTheLastHandle) {
+  Expected();
+  EXPECT_EQ(ThreadsOfProcess().size(), 1u);
+  for (int round = 0; round < 3; ++round) {
+    ModelHandle model;
+    SpecHandle spec;
+    const std::string text = WideModel();
+    {
+      const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+      const RuntimeHandle other = MakeHostRuntime(nullptr, nullptr);
+      std::vector<float> floats;
+      EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+      EXPECT_EQ(floats, Expected());
+      EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+      EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+    }
+    EXPECT_GT(ThreadsOfProcess().size(), 1u);  // the model stands on its runtime
+    plumb_model_free(std::exchange(model.get, nullptr));
+    EXPECT_EQ(ThreadsOfProcess().size(), 1u);
+  }
+}
+
+TEST(HostTest, RuntimesComeAndGoOnSeveralThreads) {
+  Expected();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([] {
+      for (int round = 0; round < 5; ++round) {
+        const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+        std::vector<float> floats;
+        EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+        EXPECT_EQ(floats, Expected());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ThreadsOfProcess().size(), 1u);
+}
+
+// Memory of a host, which counts and can say no.
+class TestAllocator {
+ public:
+  plumb_allocator Get() {
+    plumb_allocator allocator = {};
+    allocator.struct_size = sizeof(allocator);
+    allocator.context = this;
+    allocator.allocate = [](void* self, size_t size, size_t alignment) {
+      return static_cast<TestAllocator*>(self)->Allocate(size, alignment);
+    };
+    allocator.release = [](void* self, void* memory, size_t size) {
+      static_cast<TestAllocator*>(self)->Release(memory, size);
+    };
+    return allocator;
+  }
+  void FailAt(int64_t call) { fails_at_ = call; }  // counted from now on; -1: never
+  int64_t calls() const { return calls_; }
+  size_t live() const { return live_.size(); }
+
+ private:
+  void* Allocate(size_t size, size_t alignment) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++calls_;
+    if (fails_at_ >= 0 && fails_at_-- == 0) return nullptr;
+    EXPECT_EQ(size % alignment, 0u);
+    void* const memory = std::aligned_alloc(alignment, size);
+    std::fill_n(static_cast<unsigned char*>(memory), size, 0xff);  // no zeros, and NaN as floats
+    live_[memory] = size;
+    return memory;
+  }
+  void Release(void* memory, size_t size) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto at = live_.find(memory);
+    ASSERT_NE(at, live_.end()) << "memory that is not the host's";
+    EXPECT_EQ(at->second, size);
+    live_.erase(at);
+    std::free(memory);
+  }
+
+  std::mutex mutex_;
+  std::map<void*, size_t> live_;
+  int64_t calls_ = 0, fails_at_ = -1;
+};
+
+TEST(HostTest, EveryAllocationOfTheHostMayFail) {
+  TestAllocator allocator;
+  const plumb_allocator given = allocator.Get();
+  const RuntimeHandle runtime = MakeHostRuntime(nullptr, &given);
+  const ScratchDir scratch;
+  const std::string path = scratch.path() + "/weights.safetensors";
+  {
+    SpecHandle spec;
+    ModelHandle model;
+    const std::string text = WideModel();
+    EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+    EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+    EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
+    EXPECT_PLUMB_OK(plumb_model_save(model.get, path.c_str(), err));
+  }
+  for (const char* const weights : {static_cast<const char*>(nullptr), path.c_str()}) {
+    allocator.FailAt(-1);
+    const int64_t before = allocator.calls();
+    {
+      std::vector<float> floats;
+      EXPECT_PLUMB_OK(Live(runtime.get, &floats, weights, err));
+      EXPECT_EQ(floats, Expected());
+    }
+    EXPECT_EQ(allocator.live(), 0u);
+    const int64_t calls = allocator.calls() - before;
+    EXPECT_GT(calls, 10);
+    for (int64_t i = 0; i < calls; ++i) {
+      SCOPED_TRACE(i);
+      allocator.FailAt(i);
+      std::vector<float> floats;
+      ErrorHandle error;
+      EXPECT_EQ(Live(runtime.get, &floats, weights, &error.get), PLUMB_RESOURCE_EXHAUSTED);
+      EXPECT_THAT(plumb_error_message(error.get), HasSubstr("memory"));
+      EXPECT_EQ(allocator.live(), 0u);
+    }
+    allocator.FailAt(-1);
+    std::vector<float> floats;
+    EXPECT_PLUMB_OK(Live(runtime.get, &floats, weights, err));
+    EXPECT_EQ(floats, Expected());
+  }
+}
+
+// The exit code of a child that runs `body`; 99 when it hangs.
+int InChild(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(body());
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  return WIFEXITED(state) ? WEXITSTATUS(state) : 99;
+}
+
+TEST(HostTest, AForkAfterUseIsAnError) {
+  const std::vector<float>& expected = Expected();
+  RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+  ModelHandle model;
+  SpecHandle spec;
+  const std::string text = WideModel();
+  EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+  EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+  std::vector<float> floats;
+  EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+  EXPECT_EQ(InChild([&] {
+              ErrorHandle error;
+              if (plumb_model_init(model.get, 1, &error.get) != PLUMB_FAILED_PRECONDITION) return 1;
+              if (std::strstr(plumb_error_message(error.get), "fork") == nullptr) return 2;
+              plumb_model_free(std::exchange(model.get, nullptr));
+              plumb_runtime_free(std::exchange(runtime.get, nullptr));
+              const RuntimeHandle own = MakeHostRuntime(nullptr, nullptr);
+              std::vector<float> again;
+              if (Live(own.get, &again, nullptr, nullptr) != PLUMB_OK) return 3;
+              return again == expected ? 0 : 4;
+            }),
+            0);
+  // The parent goes on.
+  EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
+}
+
+TEST(HostTest, TheFloatingPointModeIsTheHosts) {
+  const std::vector<float>& expected = Expected();
+  const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+  fenv_t before;
+  fegetenv(&before);
+  feclearexcept(FE_ALL_EXCEPT);
+  fesetround(FE_TOWARDZERO);
+  feraiseexcept(FE_UNDERFLOW);
+  feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+  std::vector<float> floats;
+  EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+  EXPECT_EQ(fegetround(), FE_TOWARDZERO);
+  EXPECT_EQ(fegetexcept(), FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+  EXPECT_EQ(fetestexcept(FE_ALL_EXCEPT), FE_UNDERFLOW);
+  fesetenv(&before);
+  EXPECT_EQ(floats, expected);
+}
+
+TEST(HostTest, MistakesInWhatAHostGives) {
+  plumb_executor executor = {};
+  plumb_allocator allocator = {};
+  plumb_runtime_options options = {};
+  options.struct_size = sizeof(options);
+  const auto create = [&](plumb_error** e) {
+    plumb_runtime* runtime = nullptr;
+    return plumb_runtime_create(&options, &runtime, e);
+  };
+  options.executor = &executor;
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("struct_size"));
+  executor.struct_size = sizeof(executor);
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("executor->run"));
+  options.executor = nullptr;
+  options.allocator = &allocator;
+  allocator.struct_size = sizeof(allocator);
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("allocator->allocate"));
+}
+
+}  // namespace
+}  // namespace plumb
