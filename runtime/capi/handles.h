@@ -47,7 +47,8 @@ struct ModelState {
   std::unique_ptr<ParameterStore> parameters;
   bool has_weights = false;
   std::atomic<int64_t> version{0};  // of the weights
-  std::atomic<int> trainers{0}, sessions{0};
+  std::atomic<int> trainers{0};
+  std::atomic<int> sessions{0};  // and evaluators: what reads the weights where they lie
 
   std::mutex mutex;  // of what follows
   struct Packed {
@@ -63,6 +64,9 @@ struct ModelState {
   const PackedWeights* Pack(WeightFormat format);
   absl::Status CheckTokens(const int32_t* tokens, size_t count, int32_t least) const;
 };
+
+// Of PLUMB_WEIGHTS_F32 and so on.
+absl::StatusOr<WeightFormat> FormatOf(int32_t weights);
 
 // The tensor of entry `i` at `data`, in the layout of the model's parameters.
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);

@@ -40,6 +40,20 @@ absl::Status ModelState::CheckTokens(const int32_t* tokens, size_t count, int32_
   return absl::OkStatus();
 }
 
+absl::StatusOr<WeightFormat> FormatOf(int32_t weights) {
+  switch (weights) {
+    case PLUMB_WEIGHTS_F32:
+      return WeightFormat::kF32;
+    case PLUMB_WEIGHTS_BF16:
+      return WeightFormat::kBf16;
+    case PLUMB_WEIGHTS_INT8:
+      return WeightFormat::kInt8;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("options: there are no weights of kind ", weights));
+  }
+}
+
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor) {
   const ParameterLayout& layout = model.parameters->layout();
   if (i >= layout.entries.size()) {
@@ -92,6 +106,24 @@ ParameterStore& StoreOf(ModelState* model) {
 absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model) {
   PLUMB_RETURN_IF_ERROR(file.status());
   PLUMB_RETURN_IF_ERROR(StoreOf(model).Read(*file));
+  model->has_weights = true;
+  ++model->version;
+  return absl::OkStatus();
+}
+
+absl::Status Map(const char* path, ModelState* model) {
+  if (model->trainers > 0 || model->sessions > 0) {
+    return absl::FailedPreconditionError(
+        "weights are mapped before the model has trainers, sessions or evaluators");
+  }
+  PLUMB_ASSIGN_OR_RETURN(SafetensorsFile file,
+                         SafetensorsFile::Open(path, MappedFile::Access::kCopyOnWrite));
+  const ModelContext& context = *model->context;
+  PLUMB_ASSIGN_OR_RETURN(ParameterStore store,
+                         ParameterStore::Map(context.parameters, context.states, std::move(file)));
+  const std::lock_guard<std::mutex> lock(model->mutex);
+  model->packed.clear();
+  model->parameters = std::make_unique<ParameterStore>(std::move(store));
   model->has_weights = true;
   ++model->version;
   return absl::OkStatus();
@@ -152,6 +184,13 @@ plumb_status plumb_model_load(plumb_model* model, const char* path, plumb_error*
   });
 }
 
+plumb_status plumb_model_map(plumb_model* model, const char* path, plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    if (path == nullptr) return NullArgument("path");
+    return plumb::capi::Map(path, model->state.get());
+  });
+}
+
 plumb_status plumb_model_load_memory(plumb_model* model, const void* data, size_t size,
                                      plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
@@ -171,6 +210,10 @@ plumb_status plumb_model_save(const plumb_model* model, const char* path, plumb_
         path, model->state->parameters->Tensors(),
         {{"plumb", plumb::PlumbVersion()}, {"model", model->state->context->model.name}});
   });
+}
+
+void plumb_model_changed(plumb_model* model) {
+  if (model != nullptr) ++model->state->version;
 }
 
 size_t plumb_model_tensor_count(const plumb_model* model) {

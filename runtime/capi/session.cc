@@ -39,15 +39,10 @@ absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
                                                    DecodeSession::kMaxBatch, ", is ",
                                                    options->sequences));
   }
-  constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBf16,
-                                       WeightFormat::kInt8};
-  if (options->weights < PLUMB_WEIGHTS_F32 || options->weights > PLUMB_WEIGHTS_INT8) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("options: there are no weights of kind ", options->weights));
-  }
+  PLUMB_ASSIGN_OR_RETURN(const WeightFormat format, FormatOf(options->weights));
   PLUMB_RETURN_IF_ERROR(model->RequireWeights());
   auto session = std::make_unique<plumb_session>();
-  session->format = kFormats[options->weights];
+  session->format = format;
   session->has_logits.resize(static_cast<size_t>(options->sequences));
   const PackedWeights* const weights = model->Pack(session->format);
   session->decode = std::make_unique<DecodeSession>(model->context.get(), weights,

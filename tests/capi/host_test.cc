@@ -127,6 +127,56 @@ TEST(HostTest, RuntimesComeAndGoOnSeveralThreads) {
   EXPECT_EQ(ThreadsOfProcess().size(), 1u);
 }
 
+// What four sessions of one thread draw, fed in turns, with weights of all kinds.
+std::vector<int32_t> FourSessions(plumb_model* model, int thread) {
+  std::vector<SessionHandle> sessions(4);
+  std::vector<int32_t> drawn;
+  for (int s = 0; s < 4; ++s) {
+    plumb_session_options options = {};
+    options.struct_size = sizeof(options);
+    options.sequences = 1 + s % 2;
+    options.weights = s % 3;
+    EXPECT_PLUMB_OK(
+        plumb_session_create(model, &options, &sessions[static_cast<size_t>(s)].get, err));
+  }
+  for (int32_t turn = 0; turn < 3; ++turn) {
+    for (int32_t s = 0; s < 4; ++s) {
+      plumb_session* const session = sessions[static_cast<size_t>(s)].get;
+      const int32_t prompt[] = {thread, s, turn};
+      EXPECT_PLUMB_OK(plumb_session_feed(session, s % 2, prompt, 3, err));
+      plumb_sample_options options = {};
+      options.struct_size = sizeof(options);
+      options.max_tokens = 6;
+      options.seed = static_cast<uint64_t>(100 * thread + 10 * s + turn);
+      const auto keep = [](void* user, int32_t token) {
+        static_cast<std::vector<int32_t>*>(user)->push_back(token);
+        return 0;
+      };
+      EXPECT_PLUMB_OK(plumb_session_generate(session, s % 2, &options, keep, &drawn, err));
+    }
+  }
+  return drawn;
+}
+
+TEST(HostTest, EightThreadsOfFourSessionsDrawWhatOneDoes) {
+  const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+  SpecHandle spec;
+  ModelHandle model;
+  const std::string text = WideModel();
+  EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+  EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+  EXPECT_PLUMB_OK(plumb_model_init(model.get, 9, err));
+  std::vector<std::vector<int32_t>> alone, together(8);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] { together[static_cast<size_t>(i)] = FourSessions(model.get, i); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 8; ++i) alone.push_back(FourSessions(model.get, i));
+  EXPECT_EQ(together, alone);
+  EXPECT_EQ(alone[0].size(), 72u);
+}
+
 // Memory of a host, which counts and can say no.
 class TestAllocator {
  public:
