@@ -259,7 +259,7 @@ TEST_F(TrainerTest, MappedWeightsAreThoseOfTheFile) {
     tensor.struct_size = sizeof(tensor);
     for (plumb_model* const each : {mapped.get, model.get}) {
       EXPECT_PLUMB_OK(plumb_model_tensor(each, 0, &tensor, err));
-      tensor.data[0] += 1;
+      tensor.data[tensor.shape[1]] += 1;  // of token 1
     }
     const std::vector<float> before = Logits(model.get, PLUMB_WEIGHTS_BF16);
     plumb_model_changed(mapped.get);
