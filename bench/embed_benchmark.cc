@@ -13,7 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "plumb.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/capi/given_batches.h"
 #include "runtime/session/decode_session.h"

@@ -10,8 +10,7 @@
 
 #include "absl/status/status.h"
 #include "plumb.h"
-#include "plumb/model.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 #include "runtime/base/float_mode.h"
 #include "runtime/base/host.h"
 #include "runtime/base/thread_pool.h"
@@ -20,6 +19,7 @@
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
+#include "runtime/spec/model_spec.h"
 
 namespace plumb::capi {
 
@@ -97,7 +97,7 @@ struct plumb_runtime {
   std::shared_ptr<plumb::capi::RuntimeState> state;
 };
 struct plumb_spec {
-  plumb::Spec spec;
+  plumb::ModelSpec spec;
 };
 struct plumb_model {
   std::shared_ptr<plumb::capi::ModelState> state;

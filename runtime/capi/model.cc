@@ -74,11 +74,11 @@ absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_te
 
 namespace {
 
-absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Spec& spec) {
+absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const ModelSpec& spec) {
   auto state = std::make_shared<ModelState>();
   state->runtime = runtime.state;
   absl::StatusOr<std::unique_ptr<ModelContext>> context =
-      runtime.state->runtime->impl().MakeContext(spec.impl());
+      runtime.state->runtime->impl().MakeContext(spec);
   runtime.state->TellWarnings();
   if (!context.ok()) return context.status();
   state->context = *std::move(context);
