@@ -89,7 +89,7 @@ wrong_includes() {
         if (!own && header != "plumb/norm_plugin.h" && owner == "" && !is_system(include))
           wrong("a norm sees plumb/norm_plugin.h, Highway and the standard library")
       } else if (file ~ /^runtime\/include\/.*\.hpp$/) {
-        if (header != "plumb.h" && header != "plumb/base.hpp" && !is_system(include))
+        if (header != "plumb.h" && header !~ /^plumb\/[a-z_]+\.hpp$/ && !is_system(include))
           wrong("plumb.hpp sees plumb.h and the standard library")
       } else if (starts(file, "runtime/include/")) {
         if (!public && !starts(header, "absl/") && !is_system(include))

@@ -29,6 +29,7 @@
 
 #include "plumb.h"
 #include "plumb/base.hpp"
+#include "plumb/texts.hpp"
 
 namespace plumb {
 inline namespace PLUMB_HPP_NAMESPACE {
@@ -43,7 +44,14 @@ struct RuntimeOptions {
   bool use_environment = true;  // false: PLUMB_NO_ENVIRONMENT
   std::int32_t threads = 0;     // 0: one for each processor
   std::string gemm;             // "": "auto"
+  // What follows is called until the last handle that was made with the runtime is freed.
   std::function<void(LogLevel, std::string_view)> log;
+  // The host's memory, both or neither: of `size` bytes, nullptr if there is none; and back.
+  std::function<void*(std::size_t size, std::size_t alignment)> allocate;
+  std::function<void(void* memory, std::size_t size)> release;  // must not throw
+  // The host's threads: calls task(i) for each i in 0 .. n - 1, and returns when all are done. Must
+  // not throw.
+  std::function<void(std::int32_t n, const std::function<void(std::int32_t)>& task)> run;
 };
 
 class Runtime {
@@ -54,20 +62,26 @@ class Runtime {
     given.threads = options.threads;
     if (!options.gemm.empty()) given.gemm = options.gemm.c_str();
     auto host = std::make_shared<internal::Host>();
-    host->log = std::move(options.log);
-    if (host->log) {
-      given.log = [](void* user, std::int32_t level, const char* message) {
-        internal::Stops([&] {
-          static_cast<internal::Host*>(user)->log(static_cast<LogLevel>(level), message);
-        });
-      };
-      given.log_user = host.get();
-    }
-    auto made = internal::Make<Handle>([&](plumb_runtime** runtime, plumb_error** error) {
-      return plumb_runtime_create(&given, runtime, error);
-    });
+    *host = {std::move(options.log), std::move(options.allocate), std::move(options.release),
+             std::move(options.run)};
+    if (host->log) given.log = internal::Log;
+    given.log_user = host.get();
+    auto allocator = internal::Sized<plumb_allocator>();
+    allocator.context = host.get();
+    if (host->allocate) allocator.allocate = internal::Allocate;
+    if (host->release) allocator.release = internal::Release;
+    if (host->allocate || host->release) given.allocator = &allocator;
+    auto executor = internal::Sized<plumb_executor>();
+    executor.context = host.get();
+    executor.run = internal::RunTasks;
+    if (host->run) given.executor = &executor;
+    auto made = internal::Make<Handle>(
+        [&](plumb_runtime** runtime, plumb_error** error) {
+          return plumb_runtime_create(&given, runtime, error);
+        },
+        host);
     if (!made) return made.error();
-    return Runtime(std::move(host), *std::move(made));
+    return Runtime(*std::move(made));
   }
 
   // A const plumb_norm_plugin* of plumb/norm_plugin.h, which outlives all that is made with this.
@@ -82,58 +96,7 @@ class Runtime {
  private:
   friend class Model;
   using Handle = internal::Handle<plumb_runtime, plumb_runtime_free>;
-  Runtime(std::shared_ptr<internal::Host> host, Handle handle)
-      : host_(std::move(host)), handle_(std::move(handle)) {}
-  std::shared_ptr<internal::Host> host_;  // before the handle: freed after it
-  Handle handle_;
-};
-
-// --- Descriptions of models ---------------------------------------------------------------------
-
-class Spec {
- public:
-  static Result<Spec> FromFile(const std::string& path) {
-    return Made([&](plumb_spec** spec, plumb_error** error) {
-      return plumb_spec_from_file(path.c_str(), spec, error);
-    });
-  }
-  static Result<Spec> FromText(std::string_view text, const std::string& name = "model") {
-    return Made([&](plumb_spec** spec, plumb_error** error) {
-      return plumb_spec_from_text(text.data(), text.size(), name.c_str(), spec, error);
-    });
-  }
-
-  Result<void> Set(const std::string& field, const std::string& value) {
-    return internal::Call([&](plumb_error** error) {
-      return plumb_spec_set(handle_.get(), field.c_str(), value.c_str(), error);
-    });
-  }
-  template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
-  Result<void> Set(const std::string& field, Integer value) {
-    if constexpr (std::is_same_v<Integer, bool>) {
-      return Set(field, std::string(value ? "true" : "false"));
-    } else {
-      return Set(field, std::to_string(value));
-    }
-  }
-  Result<std::string> Text() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_spec_text(handle_.get(), buffer, capacity, needed, error);
-        });
-  }
-
-  plumb_spec* get() const noexcept { return handle_.get(); }
-
- private:
-  using Handle = internal::Handle<plumb_spec, plumb_spec_free>;
-  explicit Spec(Handle handle) : handle_(std::move(handle)) {}
-  template <class Function>
-  static Result<Spec> Made(const Function& function) {
-    auto made = internal::Make<Handle>(function);
-    if (!made) return made.error();
-    return Spec(*std::move(made));
-  }
+  explicit Runtime(Handle handle) : handle_(std::move(handle)) {}
   Handle handle_;
 };
 
@@ -144,11 +107,13 @@ using ModelInfo = plumb_model_info;
 class Model {
  public:
   static Result<Model> Create(Runtime& runtime, const Spec& spec) {
-    auto made = internal::Make<Handle>([&](plumb_model** model, plumb_error** error) {
-      return plumb_model_create(runtime.get(), spec.get(), model, error);
-    });
+    auto made = internal::Make<Handle>(
+        [&](plumb_model** model, plumb_error** error) {
+          return plumb_model_create(runtime.get(), spec.get(), model, error);
+        },
+        runtime.handle_.get_deleter().host);
     if (!made) return made.error();
-    return Model(runtime.host_, *std::move(made));
+    return Model(*std::move(made));
   }
 
   ModelInfo Info() const {
@@ -188,89 +153,12 @@ class Model {
   friend class Trainer;
   friend class Session;
   using Handle = internal::Handle<plumb_model, plumb_model_free>;
-  Model(std::shared_ptr<internal::Host> host, Handle handle)
-      : host_(std::move(host)), handle_(std::move(handle)) {}
+  explicit Model(Handle handle) : handle_(std::move(handle)) {}
   template <class T>
   Result<TensorView<T>> View(std::size_t i) const {
     return internal::TensorOf<T>([&](plumb_tensor* tensor, plumb_error** error) {
       return plumb_model_tensor(handle_.get(), i, tensor, error);
     });
-  }
-  std::shared_ptr<internal::Host> host_;
-  Handle handle_;
-};
-
-// --- Tokenizers ---------------------------------------------------------------------------------
-
-class Tokenizer {
- public:
-  // A token for each character in `text`; `begin_end` adds one that begins and ends a document.
-  static Result<Tokenizer> Characters(std::string_view text, bool begin_end = false) {
-    return Create(PLUMB_CHARACTERS, text, begin_end);
-  }
-  // A token for each byte there is.
-  static Result<Tokenizer> Bytes(bool begin_end = false) {
-    return Create(PLUMB_BYTES, {}, begin_end);
-  }
-  // From the text of a run's tokenizer.json.
-  static Result<Tokenizer> FromJson(std::string_view json) {
-    return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
-      return plumb_tokenizer_from_json(json.data(), json.size(), tokenizer, error);
-    });
-  }
-
-  Result<std::string> Json() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_tokenizer_json(handle_.get(), buffer, capacity, needed, error);
-        });
-  }
-  std::int32_t VocabSize() const noexcept { return plumb_tokenizer_vocab_size(handle_.get()); }
-  // The begin/end token; -1 without one.
-  std::int32_t BeginEnd() const noexcept { return plumb_tokenizer_begin_end(handle_.get()); }
-
-  Result<std::vector<std::int32_t>> Encode(std::string_view text) const {
-    std::vector<std::int32_t> tokens(text.size());
-    for (;;) {
-      std::size_t needed = 0;
-      const Result<void> encoded = internal::Call([&](plumb_error** error) {
-        return plumb_tokenizer_encode(handle_.get(), text.data(), text.size(), tokens.data(),
-                                      tokens.size(), &needed, error);
-      });
-      if (!encoded) return encoded.error();
-      const bool fits = needed <= tokens.size();
-      tokens.resize(needed);
-      if (fits) return tokens;
-    }
-  }
-  // For bytes not always UTF-8.
-  Result<std::string> Decode(Span<const std::int32_t> tokens) const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_tokenizer_decode(handle_.get(), tokens.data(), tokens.size(), buffer,
-                                        capacity, needed, error);
-        });
-  }
-  Result<std::string> Decode(std::int32_t token) const {
-    return Decode(Span<const std::int32_t>(&token, 1));
-  }
-
-  plumb_tokenizer* get() const noexcept { return handle_.get(); }
-
- private:
-  using Handle = internal::Handle<plumb_tokenizer, plumb_tokenizer_free>;
-  explicit Tokenizer(Handle handle) : handle_(std::move(handle)) {}
-  static Result<Tokenizer> Create(std::int32_t kind, std::string_view text, bool begin_end) {
-    return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
-      return plumb_tokenizer_create(kind, text.data(), text.size(), begin_end ? 1 : 0, tokenizer,
-                                    error);
-    });
-  }
-  template <class Function>
-  static Result<Tokenizer> Made(const Function& function) {
-    auto made = internal::Make<Handle>(function);
-    if (!made) return made.error();
-    return Tokenizer(*std::move(made));
   }
   Handle handle_;
 };
@@ -291,11 +179,13 @@ class Trainer {
     given.recipe = options.recipe.data();
     given.recipe_size = options.recipe.size();
     given.seq = options.seq;
-    auto made = internal::Make<Handle>([&](plumb_trainer** trainer, plumb_error** error) {
-      return plumb_trainer_create(model.get(), &given, trainer, error);
-    });
+    auto made = internal::Make<Handle>(
+        [&](plumb_trainer** trainer, plumb_error** error) {
+          return plumb_trainer_create(model.get(), &given, trainer, error);
+        },
+        model.handle_.get_deleter().host);
     if (!made) return made.error();
-    return Trainer(model.host_, *std::move(made));
+    return Trainer(*std::move(made));
   }
 
   std::size_t StepTokens() const noexcept { return plumb_trainer_step_tokens(handle_.get()); }
@@ -337,8 +227,7 @@ class Trainer {
 
  private:
   using Handle = internal::Handle<plumb_trainer, plumb_trainer_free>;
-  Trainer(std::shared_ptr<internal::Host> host, Handle handle)
-      : host_(std::move(host)), handle_(std::move(handle)) {}
+  explicit Trainer(Handle handle) : handle_(std::move(handle)) {}
 
   template <class Batch, class After>
   Result<void> Run(Batch& batch, After* after) {
@@ -361,7 +250,6 @@ class Trainer {
                                error);
     });
   }
-  std::shared_ptr<internal::Host> host_;
   Handle handle_;
 };
 
@@ -396,11 +284,13 @@ class Session {
     auto given = internal::Sized<plumb_session_options>();
     given.sequences = options.sequences;
     given.weights = static_cast<std::int32_t>(options.weights);
-    auto made = internal::Make<Handle>([&](plumb_session** session, plumb_error** error) {
-      return plumb_session_create(model.get(), &given, session, error);
-    });
+    auto made = internal::Make<Handle>(
+        [&](plumb_session** session, plumb_error** error) {
+          return plumb_session_create(model.get(), &given, session, error);
+        },
+        model.handle_.get_deleter().host);
     if (!made) return made.error();
-    return Session(model.host_, *std::move(made), model.Info().vocab_size);
+    return Session(*std::move(made), model.Info().vocab_size);
   }
 
   // Appends tokens to a sequence.
@@ -462,11 +352,8 @@ class Session {
 
  private:
   using Handle = internal::Handle<plumb_session, plumb_session_free>;
-  Session(std::shared_ptr<internal::Host> host, Handle handle, std::int64_t vocab_size)
-      : host_(std::move(host)),
-        handle_(std::move(handle)),
-        vocab_size_(static_cast<std::size_t>(vocab_size)) {}
-  std::shared_ptr<internal::Host> host_;
+  Session(Handle handle, std::int64_t vocab_size)
+      : handle_(std::move(handle)), vocab_size_(static_cast<std::size_t>(vocab_size)) {}
   Handle handle_;
   std::size_t vocab_size_;
 };

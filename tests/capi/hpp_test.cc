@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -354,6 +357,48 @@ TEST(HppTest, TheLogIsToldAndMayThrow) {
   EXPECT_THROW(static_cast<void>(create()), Thrown);
   told.clear();
   EXPECT_TRUE(create().ok());
+}
+
+// Until the last handle is gone, whatever was freed or assigned before.
+TEST(HppTest, TheHostsMemoryAndThreadsAreUsed) {
+  std::atomic<std::ptrdiff_t> bytes{0};
+  std::atomic<int> tasks{0};
+  bool has_memory = true;
+  plumb::RuntimeOptions options;
+  options.allocate = [&](std::size_t size, std::size_t alignment) -> void* {
+    if (!has_memory) throw Thrown("memory");
+    bytes += static_cast<std::ptrdiff_t>(size);
+    return std::aligned_alloc(alignment, size);
+  };
+  options.release = [&](void* memory, std::size_t size) {
+    bytes -= static_cast<std::ptrdiff_t>(size);
+    std::free(memory);
+  };
+  options.run = [&](std::int32_t n, const std::function<void(std::int32_t)>& task) {
+    for (std::int32_t i = n; i-- > 0; ++tasks) task(i);
+  };
+  {
+    plumb::Model model = [&] {
+      plumb::Runtime runtime = MakeRuntime(options);
+      plumb::Spec spec = plumb::Spec::FromText(kModel).value();
+      spec.Set("d_model", 128).value();  // worth two threads
+      plumb::Model made = plumb::Model::Create(runtime, spec).value();
+      made.Init(1).value();
+      return made;
+    }();
+    EXPECT_GT(bytes, 0);
+    plumb::Trainer trainer = plumb::Trainer::Create(model, {"batch_size: 64"}).value();
+    const std::vector<std::int32_t> ids(trainer.StepTokens(), 1);
+    static_cast<void>(trainer.Step(ids, ids).value());
+    EXPECT_GT(tasks, 0);
+    has_memory = false;
+    EXPECT_THROW(static_cast<void>(plumb::Session::Create(model)), Thrown);
+    // The old one is freed by the functions that the new one has not.
+    model = MakeModel();
+  }
+  EXPECT_EQ(bytes, 0);
+  options.release = nullptr;
+  EXPECT_EQ(plumb::Runtime::Create(options).error().code(), Code::kInvalidArgument);
 }
 
 TEST(HppTest, BadOptionsAreErrors) {

@@ -203,17 +203,22 @@ enum class LogLevel : std::int32_t {
 
 namespace internal {
 
-template <class T, void (*Free)(T*)>
-struct Freer {
-  void operator()(T* handle) const noexcept { Free(handle); }
-};
-template <class T, void (*Free)(T*)>
-using Handle = std::unique_ptr<T, Freer<T, Free>>;
-
 // What the library calls until the last handle that was made with a runtime is freed.
 struct Host {
   std::function<void(LogLevel, std::string_view)> log;
+  std::function<void*(std::size_t, std::size_t)> allocate;
+  std::function<void(void*, std::size_t)> release;
+  std::function<void(std::int32_t, const std::function<void(std::int32_t)>&)> run;
 };
+
+// Frees a handle, and keeps what that may call.
+template <class T, void (*Free)(T*)>
+struct Freer {
+  void operator()(T* handle) const noexcept { Free(handle); }
+  std::shared_ptr<Host> host;
+};
+template <class T, void (*Free)(T*)>
+using Handle = std::unique_ptr<T, Freer<T, Free>>;
 
 // What a callback threw on this thread, until the call that it is in has returned.
 inline std::exception_ptr& Thrown() noexcept {
@@ -241,6 +246,23 @@ std::int32_t Stops(const Body& body) noexcept {
   }
 }
 
+// The functions of a Host, as C calls them.
+inline void Log(void* host, std::int32_t level, const char* message) noexcept {
+  Stops([&] { static_cast<Host*>(host)->log(static_cast<LogLevel>(level), message); });
+}
+inline void* Allocate(void* host, std::size_t size, std::size_t alignment) noexcept {
+  void* memory = nullptr;
+  Stops([&] { memory = static_cast<Host*>(host)->allocate(size, alignment); });
+  return memory;
+}
+inline void Release(void* host, void* memory, std::size_t size) noexcept {
+  static_cast<Host*>(host)->release(memory, size);
+}
+inline void RunTasks(void* host, std::int32_t n, void (*task)(void* argument, std::int32_t i),
+                     void* argument) noexcept {
+  static_cast<Host*>(host)->run(n, [=](std::int32_t i) { task(argument, i); });
+}
+
 // After every call that may have called back: throws what was thrown there, or returns the error.
 inline std::optional<Error> Finish(plumb_status status, plumb_error* error) {
   std::optional<Error> failure;
@@ -261,11 +283,11 @@ Result<void> Call(const Function& function) {
 
 // The handle that `function` makes.
 template <class H, class Function>
-Result<H> Make(const Function& function) {
+Result<H> Make(const Function& function, std::shared_ptr<Host> host = nullptr) {
   typename H::pointer made = nullptr;
   plumb_error* error = nullptr;
   const plumb_status status = function(&made, &error);
-  H handle(made);
+  H handle(made, {std::move(host)});
   if (std::optional<Error> failure = Finish(status, error)) return *std::move(failure);
   return handle;
 }
