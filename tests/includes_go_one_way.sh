@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
 
-sources() { find "$@" -type f \( -name '*.h' -o -name '*.c' -o -name '*.cc' \) | sort; }
+sources() { find "$@" -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cc' \) | sort; }
 
 # "file:line: <header>" or "file:line: "header"" for every include, -H also for a single file.
 includes() {
@@ -92,6 +92,9 @@ wrong_includes() {
         own = include ~ /^"[^\/]*"$/ && system("test -f " directory header) == 0
         if (!own && header != "plumb/norm_plugin.h" && owner == "" && !is_system(include))
           wrong("a norm sees plumb/norm_plugin.h, Highway and the standard library")
+      } else if (file ~ /^runtime\/include\/.*\.hpp$/) {
+        if (header != "plumb.h" && header !~ /^plumb\/[a-z_]+\.hpp$/ && !is_system(include))
+          wrong("plumb.hpp sees plumb.h and the standard library")
       } else if (starts(file, "runtime/include/")) {
         if (header != "plumb.h" && !is_system(include))
           wrong("public headers see the standard library and plumb.h")
