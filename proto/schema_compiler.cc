@@ -87,6 +87,7 @@ struct TypeNames {
 };
 
 TypeNames NamesOf(const FieldDescriptor& field) {
+  if (field.is_map()) Fail(field.full_name() + ": maps are not supported");
   switch (field.type()) {
     case FieldDescriptor::TYPE_INT32:
       return {"kInt32", "int32_t", "int32_t"};
@@ -200,6 +201,8 @@ std::string Accessors(const FieldDescriptor& field) {
 std::string ClassDefinition(const Descriptor& message) {
   const std::string name = ClassName(message);
   if (message.field_count() > 64) Fail(name + ": more than 64 fields");  // bits of Message::set_
+  // Protobuf's reader passes over reserved names, plumb's does not.
+  if (message.reserved_name_count() > 0) Fail(name + ": reserved names are not supported");
   std::string text = "class " + name + " final : public textproto::Message {\n public:\n";
   for (int i = 0; i < message.nested_type_count(); ++i) {
     const Descriptor& nested = *message.nested_type(i);
@@ -271,8 +274,8 @@ std::string EnumTable(const EnumDescriptor& type) {
     text += "    {\"" + type.value(i)->name() + "\", " + std::to_string(type.value(i)->number()) +
             "},\n";
   }
-  return text + Fill("};\nconstexpr EnumType k$class$Enum = {\"$name$\", k$class$Values};\n\n",
-                     {{"class", ClassName(type)}, {"name", type.name()}});
+  return text + Fill("};\nconstexpr EnumType k$class$Enum = {k$class$Values};\n\n",
+                     {{"class", ClassName(type)}});
 }
 
 void AppendEnumTables(const Descriptor& message, std::string* text) {
@@ -305,19 +308,14 @@ std::string FieldRow(const FieldDescriptor& field) {
 
 std::string MessageTable(const Descriptor& message) {
   const std::string name = ClassName(message);
-  std::string text, oneofs;
-  for (int i = 0; i < message.real_oneof_decl_count(); ++i) {
-    oneofs += (i > 0 ? ", \"" : "\"") + message.oneof_decl(i)->name() + "\"";
-  }
-  if (!oneofs.empty()) text += "constexpr const char* k" + name + "Oneofs[] = {" + oneofs + "};\n";
+  std::string text;
   if (message.field_count() > 0) {
     text += "constexpr Field " + name + "::kFields[] = {\n";
     for (int i = 0; i < message.field_count(); ++i) text += FieldRow(*message.field(i));
     text += "};\n";
   }
   return text + "constexpr MessageType " + name + "::kType = {\"" + message.name() + "\", " +
-         (message.field_count() > 0 ? "kFields" : "{}") + ", " +
-         (oneofs.empty() ? "{}" : "k" + name + "Oneofs") + "};\n\n";
+         (message.field_count() > 0 ? "kFields" : "{}") + "};\n\n";
 }
 
 std::string Source(const FileDescriptor& file) {
@@ -355,6 +353,8 @@ int main(int argc, char** argv) {
   for (const auto& proto : files.file()) {
     const FileDescriptor* file = pool.BuildFile(proto);
     if (file == nullptr) Fail(proto.name() + ": its descriptors do not fit together");
+    if (file->syntax() != FileDescriptor::SYNTAX_PROTO3) Fail(proto.name() + ": is not proto3");
+    if (file->package().rfind("plumb.", 0) != 0) Fail(proto.name() + ": is not plumb's");
     Write(std::filesystem::path(argv[2]) / OutputName(*file, "h"), Header(*file));
     Write(std::filesystem::path(argv[2]) / OutputName(*file, "cc"), Source(*file));
   }

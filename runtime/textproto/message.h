@@ -86,7 +86,7 @@ class Message {
   uint64_t set_ = 0;  // of optional fields, a bit by Field::index
 };
 
-// FieldAccess of a member: AccessTo<&Model::n_layer_>().
+// FieldAccess of a member, by what it holds: AccessToValue<&Model::n_layer_>().
 template <auto member>
 struct MemberAccess;
 

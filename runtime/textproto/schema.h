@@ -32,7 +32,6 @@ struct EnumValue {
 };
 
 struct EnumType {
-  const char* name;
   absl::Span<const EnumValue> values;
 
   const EnumValue* Find(absl::string_view value_name) const;  // null: none
@@ -55,7 +54,7 @@ struct Field {
   int index;  // in MessageType::fields
   FieldType type;
   Label label;
-  int oneof;                        // in MessageType::oneofs; -1: in none
+  int oneof;                        // which of the message it is a member of; -1: of none
   const EnumType* enum_type;        // of kEnum, else null
   const MessageType* message_type;  // of kMessage, else null
   FieldAccess access;
@@ -66,7 +65,6 @@ struct Field {
 struct MessageType {
   const char* name;                // without those around it: "Normal"
   absl::Span<const Field> fields;  // in the schema's order
-  absl::Span<const char* const> oneofs;
 
   const Field* Find(absl::string_view field_name) const;  // null: none
   std::vector<std::string> FieldNames() const;

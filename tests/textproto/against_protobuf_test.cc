@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,17 +22,21 @@ constexpr uint64_t kSeed = 1;
 
 // A part of the text, as small as it gets by leaving out pieces, that still shows a difference.
 std::string Shrink(Oracle* oracle, const std::string& type, std::string text) {
-  for (size_t piece = std::max<size_t>(text.size() / 2, 1); piece > 0; piece /= 2) {
-    for (size_t at = 0; at < text.size();) {
-      std::string shorter = text;
-      shorter.erase(at, piece);
-      if (Difference(oracle, type, shorter).empty()) {
-        at += piece;
-      } else {
-        text = std::move(shorter);
+  size_t before;
+  do {
+    before = text.size();
+    for (size_t piece = std::max<size_t>(text.size() / 2, 1); piece > 0; piece /= 2) {
+      for (size_t at = 0; at < text.size();) {
+        std::string shorter = text;
+        shorter.erase(at, piece);
+        if (Difference(oracle, type, shorter).empty()) {
+          at += piece;
+        } else {
+          text = std::move(shorter);
+        }
       }
     }
-  }
+  } while (text.size() < before);
   return text;
 }
 
