@@ -17,9 +17,9 @@ includes() {
 }
 
 wrong_includes() {
-  includes runtime plugins cli | awk '
+  includes runtime plugins cli proto | awk '
     BEGIN {
-      order = "base onednn kernels graph plugin ops io data spec model compile session api capi tools"
+      order = "base onednn kernels graph plugin ops io data textproto spec model compile session api capi tools"
       count = split(order, modules, " ")
       for (i = 1; i <= count; ++i) {
         known[modules[i]] = 1
@@ -32,7 +32,8 @@ wrong_includes() {
       only("ops", "base kernels graph plugin")
       only("io", "base")
       only("data", "base io")
-      only("spec", "base plugin")
+      only("textproto", "base")
+      only("spec", "base plugin textproto")
       only("model", "base kernels graph plugin ops spec")
       only("compile", "base graph")
       # Of the tools, what the command line may include.
@@ -52,7 +53,8 @@ wrong_includes() {
     function owners(header) {
       if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
       if (header == "dlfcn.h") return "runtime/plugin runtime/capi plugins/check"
-      if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "runtime/spec"
+      if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "proto"
+      if (header ~ /^plumb\/v1\//) return "runtime/spec"
       if (header ~ /^hwy\//) return "runtime/kernels runtime/ops plugins/norms"
       if (header ~ /^nlohmann\//) return "runtime/io runtime/data runtime/session runtime/tools cli plugins/check"
       if (header ~ /^CLI\//) return "cli plugins/check"
@@ -95,6 +97,9 @@ wrong_includes() {
       } else if (file ~ /^runtime\/include\/.*\.hpp$/) {
         if (header != "plumb.h" && header !~ /^plumb\/[a-z_]+\.hpp$/ && !is_system(include))
           wrong("plumb.hpp sees plumb.h and the standard library")
+      } else if (starts(file, "proto/")) {
+        if (owner == "" && !is_system(include))
+          wrong("the compiler of the schema sees protobuf and the standard library")
       } else if (starts(file, "runtime/include/")) {
         if (header != "plumb.h" && !is_system(include))
           wrong("public headers see the standard library and plumb.h")
