@@ -15,7 +15,7 @@ packages=(
   libdnnl-dev ocl-icd-opencl-dev libprotobuf-dev protobuf-compiler libabsl-dev libcli11-dev libhwy-dev
   nlohmann-json3-dev make pkg-config
 )
-test_packages=(ccache clang python3 python3-numpy curl rustc libcpp-httplib-dev libgtest-dev libgmock-dev libbenchmark-dev chromium)
+test_packages=(ccache clang python3 locales python3-numpy curl rustc libcpp-httplib-dev libgtest-dev libgmock-dev libbenchmark-dev chromium)
 case $purpose in
   run) ;;
   test) packages+=("${test_packages[@]}") ;;
