@@ -122,7 +122,7 @@ class Model {
     return info;
   }
 
-  // One of the three gives a model its weights.
+  // One of these gives a model its weights.
   Result<void> Init(std::uint64_t seed) {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_init(handle_.get(), seed, error); });
@@ -130,6 +130,11 @@ class Model {
   Result<void> Load(const std::string& path) {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_load(handle_.get(), path.c_str(), error); });
+  }
+  // The weights stay in the file, which must not change while the model lives.
+  Result<void> Map(const std::string& path) {
+    return internal::Call(
+        [&](plumb_error** error) { return plumb_model_map(handle_.get(), path.c_str(), error); });
   }
   // From the content of a safetensors file, of which nothing is kept.
   Result<void> LoadMemory(const void* data, std::size_t size) {
@@ -146,12 +151,15 @@ class Model {
   // A parameter, which may be written to while nothing else uses the model.
   Result<TensorView<float>> Tensor(std::size_t i) { return View<float>(i); }
   Result<TensorView<const float>> Tensor(std::size_t i) const { return View<const float>(i); }
+  // After tensors were written to.
+  void Changed() noexcept { plumb_model_changed(handle_.get()); }
 
   plumb_model* get() const noexcept { return handle_.get(); }
 
  private:
   friend class Trainer;
   friend class Session;
+  friend class Evaluator;
   using Handle = internal::Handle<plumb_model, plumb_model_free>;
   explicit Model(Handle handle) : handle_(std::move(handle)) {}
   template <class T>
@@ -171,6 +179,8 @@ struct TrainerOptions {
 };
 
 using StepInfo = plumb_step_info;
+// A tensor in a step, with its figures.
+using Probe = plumb_probe;
 
 class Trainer {
  public:
@@ -223,6 +233,36 @@ class Trainer {
     });
   }
 
+  // All that a trainer of the same model needs to go on to the same bits.
+  Result<void> Save(const std::string& path) const {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_trainer_save(handle_.get(), path.c_str(), error);
+    });
+  }
+  Result<void> Load(const std::string& path) {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_trainer_load(handle_.get(), path.c_str(), error);
+    });
+  }
+
+  // From now on tells tensors of step 1 and every `every`-th one: probe(const Probe&), which is
+  // kept until the next ProbeEvery; Next::kStop ends the run. every 0: none.
+  template <class Tell>
+  Result<void> ProbeEvery(std::int64_t every, const std::vector<std::string>& points, Tell probe) {
+    std::vector<const char*> names;
+    for (const std::string& point : points) names.push_back(point.c_str());
+    auto kept = std::make_shared<Tell>(std::move(probe));
+    const plumb_probe_fn tell = [](void* user, const plumb_probe* seen) {
+      return internal::Stops([&] { return (*static_cast<Tell*>(user))(*seen); });
+    };
+    const Result<void> done = internal::Call([&](plumb_error** error) {
+      return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(), tell, kept.get(),
+                                 error);
+    });
+    if (done) probe_ = std::move(kept);
+    return done;
+  }
+
   plumb_trainer* get() const noexcept { return handle_.get(); }
 
  private:
@@ -250,6 +290,7 @@ class Trainer {
                                error);
     });
   }
+  std::shared_ptr<void> probe_;  // what the handle calls
   Handle handle_;
 };
 
@@ -356,6 +397,72 @@ class Session {
       : handle_(std::move(handle)), vocab_size_(static_cast<std::size_t>(vocab_size)) {}
   Handle handle_;
   std::size_t vocab_size_;
+};
+
+// --- Evaluation ---------------------------------------------------------------------------------
+
+struct EvaluatorOptions {
+  std::int64_t rows = 1;  // sequences of a batch
+  std::int64_t seq = 0;   // the most tokens of one; 0: the model's context_length
+  Weights weights = Weights::kF32;
+  bool logits = false;  // whether they are wanted
+};
+
+class Evaluator {
+ public:
+  static Result<Evaluator> Create(Model& model, const EvaluatorOptions& options = {}) {
+    auto given = internal::Sized<plumb_evaluator_options>();
+    given.rows = options.rows;
+    given.seq = options.seq;
+    given.weights = static_cast<std::int32_t>(options.weights);
+    given.logits = options.logits ? 1 : 0;
+    auto made = internal::Make<Handle>(
+        [&](plumb_evaluator** evaluator, plumb_error** error) {
+          return plumb_evaluator_create(model.get(), &given, evaluator, error);
+        },
+        model.handle_.get_deleter().host);
+    if (!made) return made.error();
+    return Evaluator(*std::move(made), model.Info().vocab_size);
+  }
+
+  // The mean loss, in nats, of inputs [rows, seq] and the target of each, or -1.
+  Result<double> Loss(Span<const std::int32_t> inputs, Span<const std::int32_t> targets) {
+    if (targets.size() != inputs.size()) return Run(inputs.data(), targets.data(), 0);
+    return Run(inputs.data(), targets.data(), inputs.size());
+  }
+  // A pass for the logits alone: [rows, seq, vocab_size], until the next pass.
+  Result<Span<const float>> Logits(Span<const std::int32_t> inputs) {
+    const Result<void> done = internal::Call([&](plumb_error** error) {
+      return plumb_evaluator_run(handle_.get(), inputs.data(), nullptr, inputs.size(), nullptr,
+                                 error);
+    });
+    if (!done) return done.error();
+    size_ = inputs.size() * vocab_size_;
+    return Logits();
+  }
+  // Those of the last pass; empty if they are not wanted.
+  Span<const float> Logits() const noexcept {
+    const float* const logits = plumb_evaluator_logits(handle_.get());
+    return {logits, logits == nullptr ? 0 : size_};
+  }
+
+  plumb_evaluator* get() const noexcept { return handle_.get(); }
+
+ private:
+  using Handle = internal::Handle<plumb_evaluator, plumb_evaluator_free>;
+  Evaluator(Handle handle, std::int64_t vocab_size)
+      : handle_(std::move(handle)), vocab_size_(static_cast<std::size_t>(vocab_size)) {}
+  Result<double> Run(const std::int32_t* inputs, const std::int32_t* targets, std::size_t n) {
+    double loss = 0;
+    const Result<void> done = internal::Call([&](plumb_error** error) {
+      return plumb_evaluator_run(handle_.get(), inputs, targets, n, &loss, error);
+    });
+    if (!done) return done.error();
+    size_ = n * vocab_size_;
+    return loss;
+  }
+  Handle handle_;
+  std::size_t vocab_size_, size_ = 0;
 };
 
 }  // namespace PLUMB_HPP_NAMESPACE

@@ -263,6 +263,65 @@ TEST(HppTest, WeightsAreWrittenInPlaceSavedAndLoaded) {
   EXPECT_EQ(third.Load(file).error().code(), Code::kNotFound);
 }
 
+TEST(HppTest, WeightsAreMappedAndEvaluated) {
+  plumb::Runtime runtime = MakeRuntime();
+  plumb::Model model = MakeModel(runtime);
+  const std::string file = testing::TempDir() + "/hpp_test_map.safetensors";
+  model.Save(file).value();
+  plumb::Model mapped =
+      plumb::Model::Create(runtime, plumb::Spec::FromText(kModel, "test").value()).value();
+  mapped.Map(file).value();
+  EXPECT_EQ(Weights(mapped), Weights(model));
+  mapped.Tensor(0).value().data[0] += 1;
+  mapped.Changed();
+
+  plumb::EvaluatorOptions options;
+  options.rows = 2;
+  options.logits = true;
+  plumb::Evaluator evaluator = plumb::Evaluator::Create(model, options).value();
+  EXPECT_TRUE(evaluator.Logits().empty());
+  std::vector<std::int32_t> inputs(16), targets(16);
+  Fill(1, inputs, targets);
+  const double loss = evaluator.Loss(inputs, targets).value();
+  EXPECT_GT(loss, 0);
+  const std::vector<float> logits(evaluator.Logits().begin(), evaluator.Logits().end());
+  EXPECT_EQ(logits.size(), 80u);
+  const Span<const float> again = evaluator.Logits(inputs).value();
+  EXPECT_EQ(std::vector<float>(again.begin(), again.end()), logits);
+  targets.pop_back();
+  EXPECT_EQ(evaluator.Loss(inputs, targets).error().code(), Code::kInvalidArgument);
+  std::remove(file.c_str());
+}
+
+TEST(HppTest, TrainersAreSavedAndProbed) {
+  const std::string file = testing::TempDir() + "/hpp_test_trainer.safetensors";
+  plumb::Model model = MakeModel(), other = MakeModel();
+  plumb::Trainer trainer = plumb::Trainer::Create(model, {"max_steps: 2 batch_size: 2"}).value();
+  int seen = 0;
+  trainer
+      .ProbeEvery(1, {"logits"},
+                  [&](const plumb::Probe& probe) {
+                    EXPECT_STREQ(probe.name, "logits");
+                    EXPECT_EQ(probe.elements, 80);
+                    ++seen;
+                  })
+      .value();
+  trainer.Run(Fill).value();
+  EXPECT_EQ(seen, 2);
+  trainer.Save(file).value();
+  plumb::Trainer again = plumb::Trainer::Create(other, {"max_steps: 2 batch_size: 2"}).value();
+  again.Load(file).value();
+  EXPECT_EQ(again.Steps(), 2);
+  EXPECT_EQ(Weights(other), Weights(model));
+  EXPECT_EQ(trainer.ProbeEvery(1, {"logit"}, [](const plumb::Probe&) {}).error().code(),
+            Code::kInvalidArgument);
+  again.ProbeEvery(1, {}, [](const plumb::Probe&) { throw std::runtime_error("enough"); }).value();
+  std::vector<std::int32_t> inputs(16), targets(16);
+  Fill(1, inputs, targets);
+  EXPECT_THROW(again.Step(inputs, targets).value(), std::runtime_error);
+  std::remove(file.c_str());
+}
+
 TEST(HppTest, TextsBecomeTokensAndTextsAgain) {
   const auto tokenizer = plumb::Tokenizer::Characters("hällo", true).value();
   EXPECT_EQ(tokenizer.VocabSize(), 5);
