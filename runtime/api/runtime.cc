@@ -15,7 +15,7 @@
 #include "runtime/base/tensor_type.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/simd/cpu_features.h"
-#include "runtime/onednn/version.h"
+#include "runtime/onednn/library.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {
@@ -124,6 +124,11 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
   Impl& impl = *runtime->impl_;
   PLUMB_ASSIGN_OR_RETURN(const GemmChoice choice, ParseGemmChoice(options.gemm));
   impl.gemm = HostGemmPolicy(choice);
+  if (choice == GemmChoice::kOneDnn && !impl.gemm.library().usable()) {
+    return absl::NotFoundError(
+        absl::StrCat("the GEMM engine onednn cannot be used: ", impl.gemm.library().problem,
+                     "; with auto plumb does without"));
+  }
   RegisterOps(&impl.ops, impl.gemm);
   impl.threads = options.threads > 0 ? options.threads : DefaultThreads(options.use_environment);
   if (options.guard_plugins) impl.plugins.GuardCalls();
@@ -192,6 +197,7 @@ std::vector<std::string> Runtime::TakeWarnings() {
                              " work, with the same results (limits: ulimit -u, processes; "
                              "ulimit -v, memory, of which each needs a stack)"));
   }
+  if (const std::string problem = impl_->gemm.Problem(); !problem.empty()) impl_->Warn(problem);
   std::vector<std::string> warnings = std::exchange(impl_->warnings, {});
   const std::vector<std::string>& from_plugins = impl_->plugins.warnings();
   warnings.insert(warnings.end(),
@@ -210,13 +216,17 @@ MemoryRoom Memory() {
 }
 
 std::string VersionText() {
-  return absl::StrCat("plumb ", PlumbVersion(), ", oneDNN ", OneDnnVersion(), ", kernels ",
+  const OneDnnLibrary& onednn = OneDnn();
+  return absl::StrCat("plumb ", PlumbVersion(),
+                      onednn.usable() ? ", oneDNN " + onednn.version : ", no oneDNN", ", kernels ",
                       KernelTarget());
 }
 
 std::string MatmulText() {
   const GemmPolicy policy = HostGemmPolicy();
-  return absl::StrCat(policy.ToString(), "; ", policy.Bf16Reason());
+  const std::string& problem = policy.library().problem;
+  return absl::StrCat(policy.ToString(), "; ",
+                      problem.empty() ? policy.Bf16Reason() : "no oneDNN: " + problem);
 }
 
 }  // namespace plumb
