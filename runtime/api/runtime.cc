@@ -88,12 +88,16 @@ std::vector<std::string> DTypesOf(const NormPlugin& plugin) {
 
 // OMP_NUM_THREADS, since that is what batch systems and containers set to say how many a program
 // shall use; its first number, if it is a list by nesting level.
-int DefaultThreads(bool use_environment) {
-  const char* text = use_environment ? std::getenv("OMP_NUM_THREADS") : nullptr;
+int DefaultThreads(bool use_environment, std::string* because) {
+  constexpr char kVariable[] = "OMP_NUM_THREADS";
+  const char* text = use_environment ? std::getenv(kVariable) : nullptr;
   int threads = 0;
   if (text != nullptr) {
     const absl::string_view list(text);
-    if (absl::SimpleAtoi(list.substr(0, list.find(',')), &threads) && threads > 0) return threads;
+    if (absl::SimpleAtoi(list.substr(0, list.find(',')), &threads) && threads > 0) {
+      *because = kVariable;
+      return threads;
+    }
   }
   return AvailableProcessors();
 }
@@ -116,6 +120,12 @@ void Runtime::Impl::Warn(const std::string& warning) {
   if (warned.insert(warning).second) warnings.push_back(warning);
 }
 
+void Runtime::Impl::AddPluginDirectory(const std::string& path, const char* from) {
+  if (path.empty()) return;
+  plugins.AddDirectory(path);
+  directory_from.emplace(path, from);
+}
+
 Runtime::Runtime() : impl_(std::make_unique<Impl>()) {}
 Runtime::~Runtime() = default;
 
@@ -130,26 +140,31 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
                      "; with auto plumb does without"));
   }
   RegisterOps(&impl.ops, impl.gemm);
-  impl.threads = options.threads > 0 ? options.threads : DefaultThreads(options.use_environment);
+  impl.use_environment = options.use_environment;
+  if (options.threads > 0) {
+    impl.threads = options.threads;
+    impl.threads_because = "as asked for";
+  } else {
+    impl.threads = DefaultThreads(options.use_environment, &impl.threads_because);
+  }
   if (options.guard_plugins) impl.plugins.GuardCalls();
   for (const std::string& directory : options.plugin_directories) {
-    impl.plugins.AddDirectory(directory);
+    impl.AddPluginDirectory(directory, "given by the program");
   }
   if (options.use_environment) {
-    for (std::string& directory : PluginPathFromEnvironment(&impl.warnings)) {
-      impl.plugins.AddDirectory(std::move(directory));
+    for (const std::string& directory : PluginPathFromEnvironment(&impl.warnings)) {
+      impl.AddPluginDirectory(directory, "PLUMB_PLUGIN_PATH");
     }
   }
   impl.resolve.placement_directories = options.placement_directories;
   const std::string& prefix = options.install_prefix;
   if (!prefix.empty()) {
-    impl.plugins.AddDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR));
+    impl.AddPluginDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR), "installed");
     impl.resolve.placement_directories.push_back(absl::StrCat(prefix, "/", PLUMB_PLACEMENT_DIR));
   } else {
     // Those of the build and the source tree are empty where they are to be in no binary.
-    for (const char* directory : {PLUMB_INSTALLED_PLUGIN_DIR, PLUMB_BUILD_PLUGIN_DIR}) {
-      if (*directory != '\0') impl.plugins.AddDirectory(directory);
-    }
+    impl.AddPluginDirectory(PLUMB_INSTALLED_PLUGIN_DIR, "installed");
+    impl.AddPluginDirectory(PLUMB_BUILD_PLUGIN_DIR, "the build");
     for (const char* directory : {PLUMB_INSTALLED_PLACEMENT_DIR, PLUMB_SOURCE_PLACEMENT_DIR}) {
       if (*directory != '\0') impl.resolve.placement_directories.push_back(directory);
     }

@@ -104,6 +104,11 @@ class Runtime {
   // The GEMM engines of this runtime. Equal texts: equal rounding. Loads oneDNN.
   std::string matmul() const;
 
+  // What this runtime runs on, what it found and refused, and what would go wrong or slow, with
+  // what to do about it: JSON, whose fields plumb.h lists (plumb_runtime_describe). Loads nothing:
+  // what no product has needed yet is said to be so.
+  std::string DescribeJson() const;
+
   struct Impl;
   Impl& impl() { return *impl_; }
 
