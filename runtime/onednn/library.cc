@@ -14,6 +14,21 @@
 #define PLUMB_TEXT_OF(x) #x
 #define PLUMB_TEXT(x) PLUMB_TEXT_OF(x)
 
+#if defined(__SANITIZE_ADDRESS__)
+#define PLUMB_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PLUMB_ADDRESS_SANITIZER
+#endif
+#endif
+#ifdef PLUMB_ADDRESS_SANITIZER
+// Options of a program that is built with the address sanitizer. The leak sanitizer guesses where
+// the thread-local memory of a library lies that is loaded late, and with a newer C library guesses
+// wrong: the program would end in the search for leaks.
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() { return "intercept_tls_get_addr=0"; }
+#endif
+
 namespace plumb {
 namespace {
 
