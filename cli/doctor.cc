@@ -36,15 +36,16 @@ std::string Text(const Json& value) {
   return value.is_null() ? kUnknown : value.dump();
 }
 
-// "3 of 8 processors" and what else limits them.
+// "2 threads; 2 of 8 processors available", and what limits both.
 std::string Threads(const Json& threads) {
-  std::string text = absl::StrCat(Text(threads["used"]), " on ", Text(threads["available"]), " of ",
-                                  Text(threads["machine"]), " processors");
+  std::string text = absl::StrCat(Count(threads["used"].get<int64_t>(), "thread"));
   if (!threads["because"].is_null()) absl::StrAppend(&text, ", ", Text(threads["because"]));
+  absl::StrAppend(&text, "; ", Text(threads["available"]), " of ", Text(threads["machine"]),
+                  " processors available");
   if (threads["affinity"] != threads["machine"]) {
-    absl::StrAppend(&text, "; affinity ", Text(threads["affinity"]));
+    absl::StrAppend(&text, ", affinity ", Text(threads["affinity"]));
   }
-  if (!threads["quota"].is_null()) absl::StrAppend(&text, "; quota ", Text(threads["quota"]));
+  if (!threads["quota"].is_null()) absl::StrAppend(&text, ", quota ", Text(threads["quota"]));
   return text;
 }
 
@@ -105,7 +106,7 @@ void AddLimits(const Json& report, Rows* rows) {
                 {"ulimit_v", "ulimit -v"},
                 {"ulimit_d", "ulimit -d"}};
   for (const auto& limit : limits) {
-    if (memory[limit.field].is_null()) continue;
+    if (memory[limit.field].is_null() || memory[limit.field] == memory["limit"]) continue;
     rows->Add("memory", absl::StrCat(limit.name, " ", Size(memory[limit.field])));
   }
   rows->Add("stack", Size(memory["stack"]));

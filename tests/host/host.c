@@ -3,9 +3,10 @@
  *   host sample          feeds a small model a prompt and samples it
  *   host train [GEMM]    trains a model whose products are large, by this engine (default: auto)
  *
- * Prints a digest of what came out, warnings as "log: ...", and last the shared objects that it has
- * mapped, one a line as "mapped PATH". Compiled with OpenMP it runs parallel regions before, beside
- * and after plumb; with HOST_ONEDNN it is linked to a oneDNN of its own and calls it once. */
+ * Prints a digest of what came out, warnings as "log: ...", what plumb_runtime_describe says of
+ * oneDNN and of OpenMP, and last the shared objects that it has mapped, one a line as "mapped
+ * PATH". Compiled with OpenMP it runs parallel regions before, beside and after plumb; with
+ * HOST_ONEDNN it is linked to a oneDNN of its own and calls it once. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -157,6 +158,24 @@ static uint64_t Sample(void) {
   return digest;
 }
 
+/* What plumb says of oneDNN, and whether it finds more than one OpenMP. */
+static void PrintDescribed(void) {
+  plumb_error* error = NULL;
+  plumb_runtime* runtime = NULL;
+  size_t needed = 0;
+  char* text;
+  Must(plumb_runtime_create(NULL, &runtime, &error), &error);
+  Must(plumb_runtime_describe(runtime, NULL, 0, &needed, &error), &error);
+  text = malloc(needed += 1024);
+  if (text == NULL) exit(1);
+  Must(plumb_runtime_describe(runtime, text, needed, NULL, &error), &error);
+  if (strstr(text, "\"state\": \"loaded\"") != NULL) puts("oneDNN loaded");
+  if (strstr(text, "\"state\": \"not needed yet\"") != NULL) puts("oneDNN not needed yet");
+  if (strstr(text, "OpenMP runtimes: ") != NULL) puts("several OpenMP runtimes");
+  free(text);
+  plumb_runtime_free(runtime);
+}
+
 /* The files among /proc/self/maps whose first page is mapped, each once. */
 static void PrintMapped(void) {
   char line[4608], path[4096];
@@ -183,6 +202,7 @@ int main(int argc, char** argv) {
   if (strcmp(argv[1], "train") == 0) digest = Train(argc > 2 ? argv[2] : NULL);
   EndRegions();
   printf("digest %016llx\n", (unsigned long long)digest);
+  PrintDescribed();
   PrintMapped();
   return 0;
 }
