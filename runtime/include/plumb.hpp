@@ -122,7 +122,7 @@ class Model {
     return info;
   }
 
-  // One of the three gives a model its weights.
+  // One of the four gives a model its weights.
   Result<void> Init(std::uint64_t seed) {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_init(handle_.get(), seed, error); });
@@ -137,6 +137,11 @@ class Model {
       return plumb_model_load_memory(handle_.get(), data, size, error);
     });
   }
+  // The weights stay in the file, which is read where it is used.
+  Result<void> Map(const std::string& path) {
+    return internal::Call(
+        [&](plumb_error** error) { return plumb_model_map(handle_.get(), path.c_str(), error); });
+  }
   Result<void> Save(const std::string& path) const {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_save(handle_.get(), path.c_str(), error); });
@@ -146,12 +151,15 @@ class Model {
   // A parameter, which may be written to while nothing else uses the model.
   Result<TensorView<float>> Tensor(std::size_t i) { return View<float>(i); }
   Result<TensorView<const float>> Tensor(std::size_t i) const { return View<const float>(i); }
+  // After tensors were written to.
+  void Changed() noexcept { plumb_model_changed(handle_.get()); }
 
   plumb_model* get() const noexcept { return handle_.get(); }
 
  private:
   friend class Trainer;
   friend class Session;
+  friend class Evaluator;
   using Handle = internal::Handle<plumb_model, plumb_model_free>;
   explicit Model(Handle handle) : handle_(std::move(handle)) {}
   template <class T>
@@ -171,6 +179,7 @@ struct TrainerOptions {
 };
 
 using StepInfo = plumb_step_info;
+using ProbeInfo = plumb_probe;
 
 class Trainer {
  public:
@@ -223,10 +232,43 @@ class Trainer {
     });
   }
 
+  // Weights and the state of the optimizer, into a file and back.
+  Result<void> Save(const std::string& path) const {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_trainer_save(handle_.get(), path.c_str(), error);
+    });
+  }
+  Result<void> Load(const std::string& path) {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_trainer_load(handle_.get(), path.c_str(), error);
+    });
+  }
+
+  // From now on tells probe(info), a const ProbeInfo&, of step 1 and every `every`-th; 0: of none.
+  // Next::kStop ends a run. `points`, none: streams, norms, logits and parameters.
+  template <class Probe>
+  Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points, Probe probe) {
+    auto kept = std::make_unique<ProbeFunction>([probe](const ProbeInfo& info) mutable {
+      return internal::Stops([&] { return probe(info); });
+    });
+    std::vector<const char*> names;
+    for (const std::string& point : points) names.push_back(point.c_str());
+    const plumb_probe_fn tell = [](void* user, const plumb_probe* info) {
+      return (*static_cast<ProbeFunction*>(user))(*info);
+    };
+    const Result<void> set = internal::Call([&](plumb_error** error) {
+      return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(), tell, kept.get(),
+                                 error);
+    });
+    if (set) probe_ = std::move(kept);
+    return set;
+  }
+
   plumb_trainer* get() const noexcept { return handle_.get(); }
 
  private:
   using Handle = internal::Handle<plumb_trainer, plumb_trainer_free>;
+  using ProbeFunction = std::function<std::int32_t(const ProbeInfo&)>;
   explicit Trainer(Handle handle) : handle_(std::move(handle)) {}
 
   template <class Batch, class After>
@@ -250,6 +292,7 @@ class Trainer {
                                error);
     });
   }
+  std::unique_ptr<ProbeFunction> probe_;
   Handle handle_;
 };
 
@@ -356,6 +399,71 @@ class Session {
       : handle_(std::move(handle)), vocab_size_(static_cast<std::size_t>(vocab_size)) {}
   Handle handle_;
   std::size_t vocab_size_;
+};
+
+// --- Evaluation ---------------------------------------------------------------------------------
+
+struct EvaluatorOptions {
+  std::int64_t rows = 1;  // sequences of a batch
+  std::int64_t seq = 0;   // the most tokens of one; 0: the model's context_length
+  Weights weights = Weights::kF32;
+  bool logits = false;  // whether they are wanted
+};
+
+class Evaluator {
+ public:
+  static Result<Evaluator> Create(Model& model, const EvaluatorOptions& options = {}) {
+    auto given = internal::Sized<plumb_evaluator_options>();
+    given.rows = options.rows;
+    given.seq = options.seq;
+    given.weights = static_cast<std::int32_t>(options.weights);
+    given.logits = options.logits ? 1 : 0;
+    auto made = internal::Make<Handle>(
+        [&](plumb_evaluator** evaluator, plumb_error** error) {
+          return plumb_evaluator_create(model.get(), &given, evaluator, error);
+        },
+        model.handle_.get_deleter().host);
+    if (!made) return made.error();
+    return Evaluator(*std::move(made), model.Info().vocab_size);
+  }
+
+  // The mean loss over the targets of inputs [rows, n / rows], in nats.
+  Result<double> Loss(Span<const std::int32_t> inputs, Span<const std::int32_t> targets) {
+    // Of two lengths none is right.
+    const std::size_t n = inputs.size() == targets.size() ? inputs.size() : 0;
+    double loss = 0;
+    const Result<void> run = Run(inputs, targets, n, &loss);
+    if (!run) return run.error();
+    return loss;
+  }
+  // [rows, n / rows, vocab_size], until the next run.
+  Result<Span<const float>> Logits(Span<const std::int32_t> inputs) {
+    const Result<void> run = Run(inputs, {}, inputs.size(), nullptr);
+    if (!run) return run.error();
+    return Logits();
+  }
+  // Of the last run; empty without one, or if they were not wanted.
+  Span<const float> Logits() const noexcept {
+    const float* const logits = plumb_evaluator_logits(handle_.get());
+    return {logits, logits == nullptr ? 0 : size_ * vocab_size_};
+  }
+
+  plumb_evaluator* get() const noexcept { return handle_.get(); }
+
+ private:
+  using Handle = internal::Handle<plumb_evaluator, plumb_evaluator_free>;
+  Evaluator(Handle handle, std::int64_t vocab_size)
+      : handle_(std::move(handle)), vocab_size_(static_cast<std::size_t>(vocab_size)) {}
+  Result<void> Run(Span<const std::int32_t> inputs, Span<const std::int32_t> targets, std::size_t n,
+                   double* loss) {
+    Result<void> run = internal::Call([&](plumb_error** error) {
+      return plumb_evaluator_run(handle_.get(), inputs.data(), targets.data(), n, loss, error);
+    });
+    if (run) size_ = n;
+    return run;
+  }
+  Handle handle_;
+  std::size_t vocab_size_, size_ = 0;
 };
 
 }  // namespace PLUMB_HPP_NAMESPACE
