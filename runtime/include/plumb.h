@@ -168,8 +168,8 @@ PLUMB_API void plumb_spec_free(plumb_spec* spec);
 
 /* --- Models ----------------------------------------------------------------------------------- */
 
-/* A model and its weights. Functions that take it const, and sessions on it, may run on several
- * threads at once; the others exclude all of them. */
+/* A model and its weights. Functions that take it const, and sessions and evaluators on it, which
+ * may be created meanwhile, may run on several threads at once; the others exclude all of them. */
 typedef struct plumb_model plumb_model;
 
 typedef struct {
