@@ -57,8 +57,10 @@ if(NOT PLUMB_BUILD_TREE_PATHS)
 endif()
 
 # Files and plugins come from anywhere: a mistake of ours is to end the process, not to be used.
-include(CheckPIESupported)
-check_pie_supported()
+if(PROJECT_IS_TOP_LEVEL)  # what it finds out is the cache's, and changes how a host's programs are linked
+  include(CheckPIESupported)
+  check_pie_supported()
+endif()
 if(NOT PLUMB_SANITIZE)
   add_compile_options($<$<CONFIG:Release>:-D_FORTIFY_SOURCE=3> -fstack-protector-strong)
 endif()
