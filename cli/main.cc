@@ -104,6 +104,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddTheoryCommand(program, invocation);
   AddBenchCommand(program, invocation);
   AddPluginCommand(program, invocation);
+  AddCompletionCommand(program, invocation);
 }
 
 // The words of the command line, last first, as CLI11 wants them. It would take the word after

@@ -16,6 +16,7 @@ packages=(
   nlohmann-json3-dev make pkg-config
 )
 test_packages=(ccache clang python3 libgtest-dev libgmock-dev libbenchmark-dev chromium)
+test_packages+=(zsh fish mandoc groff-base lintian abigail-tools)  # completion, manual pages, packages, ABI
 case $purpose in
   run) ;;
   test) packages+=("${test_packages[@]}") ;;
