@@ -7,6 +7,9 @@ option(PLUMB_INSTALL "Install plumb with this project" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_UNITY "Compile the sources of a module together: a third of the time, from scratch" OFF)
 option(PLUMB_BUILD_TREE_PATHS
   "Look for norms and placements in the build and the source tree too; OFF: binaries name no path of the build" ON)
+if(PLUMB_BUILD_TESTS AND NOT PLUMB_BUILD_CLI)
+  message(FATAL_ERROR "PLUMB_BUILD_TESTS needs PLUMB_BUILD_CLI: the tool is tested, too")
+endif()
 set(PLUMB_SANITIZE OFF CACHE STRING
     "Sanitizers to build with: OFF, address (and undefined behaviour) or thread")
 set_property(CACHE PLUMB_SANITIZE PROPERTY STRINGS OFF address thread)
