@@ -38,7 +38,7 @@ configure_package_config_file(
   INSTALL_DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}"
   PATH_VARS PLUMB_INSTALL_PLUGIN_DIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/sdk/plumb-config-version.cmake"
-  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+  COMPATIBILITY SameMinorVersion)
 install(FILES
   "${PROJECT_BINARY_DIR}/sdk/plumb-config.cmake"
   "${PROJECT_BINARY_DIR}/sdk/plumb-config-version.cmake"

@@ -89,7 +89,7 @@ zle -N _plumb_done; bindkey '^I' _plumb_done
 source <(plumb completion zsh); print rea''dy"
 reply ready
 zpty -n -w z "$1"$'\t'
-for (( i = 0; i < 100; ++i )); do [[ -e $HOME/done ]] && break; sleep 0.1; done
+for (( i = 0; i < 300; ++i )); do [[ -e $HOME/done ]] && break; sleep 0.1; done
 [[ -e $HOME/done ]] || { print -u2 no answer; exit 1 }
 zpty -d z
 END
