@@ -5,8 +5,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
+#include "cli/nearest.h"
 #include "cli/output.h"
 
 namespace plumb::cli {
@@ -169,9 +171,14 @@ void AddCompletionCommand(CLI::App* program, Invocation* invocation) {
   const auto shell = std::make_shared<std::string>();
   CLI::App* app = program->add_subcommand("completion", "Print the completion script of a shell");
   const std::vector<std::string> shells = {"bash", "zsh", "fish"};
-  SetChoices(app->add_option("SHELL", *shell, "bash, zsh or fish")->check(CLI::IsMember(shells)),
-             shells)
-      ->type_name("");
+  SetChoices(app->add_option("SHELL", *shell, "bash, zsh or fish"), shells)
+      ->required()
+      ->type_name("")
+      ->check([shells](const std::string& word) {
+        if (std::count(shells.begin(), shells.end(), word) > 0) return std::string();
+        return absl::StrCat("there is no script for \"", word, "\", but for ",
+                            absl::StrJoin(shells, ", "), DidYouMean(word, shells));
+      });
   app->footer(
       "An installed plumb has them where the shells look. Otherwise:\n"
       "  bash   source <(plumb completion bash), in ~/.bashrc\n"
@@ -179,15 +186,12 @@ void AddCompletionCommand(CLI::App* program, Invocation* invocation) {
       "  fish   plumb completion fish > ~/.config/fish/completions/plumb.fish\n\n"
       "Example:\n"
       "  source <(plumb completion bash)");
-  app->callback([app, shell, invocation] {
-    if (!app->get_subcommands().empty()) return;
-    if (shell->empty()) throw CLI::RequiredError("SHELL");
-    invocation->run = [shell] { return PrintScript(*shell); };
-  });
+  app->callback([shell, invocation] { invocation->run = [shell] { return PrintScript(*shell); }; });
 
   // For the scripts.
   const auto words = std::make_shared<std::vector<std::string>>();
-  CLI::App* answer = app->add_subcommand("answer", "What may stand for the last WORD")->group("");
+  CLI::App* answer = program->add_subcommand("__complete", "What may stand for the last WORD");
+  answer->group("");
   answer->add_option("WORD", *words, "The command line, without the program's name");
   answer->callback([program, words, invocation] {
     invocation->run = [program, words] { return Answer(program, *words); };

@@ -1,5 +1,5 @@
 // Completion in shells: what may come next on a command line. Pure functions of the tree of
-// commands; the shells' scripts (cli/completion) ask `plumb completion answer`.
+// commands; the shells' scripts (cli/completion) ask `plumb __complete`.
 #ifndef PLUMB_CLI_COMPLETION_H_
 #define PLUMB_CLI_COMPLETION_H_
 

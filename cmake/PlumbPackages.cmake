@@ -7,6 +7,7 @@
 #                  tool has them without the library
 #   libplumb-dev   headers, libplumb.a, CMake package, pkg-config
 #   plumb          the tool, its manual pages and completion
+#   *-dbgsym       debug symbols of each, if the build has some: functions and lines (-g1), in the preset
 get_target_property(soversion plumb_shared SOVERSION)
 set(library "libplumb${soversion}")
 
@@ -18,7 +19,11 @@ set(CPACK_PACKAGING_INSTALL_PREFIX "/usr")
 set(CPACK_COMPONENTS_ALL library norms development tool)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_STRIP_FILES ON)
+if("${CMAKE_CXX_FLAGS}" MATCHES "-g")
+  set(CPACK_DEBIAN_DEBUGINFO_PACKAGE ON)  # strips what it takes the symbols from
+else()
+  set(CPACK_STRIP_FILES ON)
+endif()
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_COMPRESSION_TYPE none)  # by finish.cmake
 set(CPACK_PLUMB_COMPRESSION -Zxz)

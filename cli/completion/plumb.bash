@@ -3,7 +3,7 @@ _plumb() {
   local current=${COMP_WORDS[COMP_CWORD]} answer word
   # bash takes "=" for a word of its own.
   [ "$current" != = ] || current=
-  mapfile -t answer < <("${1/#\~/$HOME}" completion answer -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2> /dev/null)
+  mapfile -t answer < <("${1/#\~/$HOME}" __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2> /dev/null)
   COMPREPLY=()
   for word in "${answer[@]:1}"; do COMPREPLY+=("${word%%$'\t'*}"); done
   case ${answer[0]-} in

@@ -10,7 +10,7 @@ function __plumb_complete
         set -a given (string trim -r -c = -- $prefix) =
         set current (string replace -r -- '^--[^=]+=' '' $current)
     end
-    set -l answer ($program completion answer -- $given "$current" 2>/dev/null)
+    set -l answer ($program __complete -- $given "$current" 2>/dev/null)
     test (count $answer) -gt 0; or return
     for line in $answer[2..-1]
         printf "%s\n" "$prefix$line"

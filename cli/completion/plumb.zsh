@@ -10,7 +10,7 @@ _plumb() {
   else
     given+=("${(Q)PREFIX}")
   fi
-  answer=("${(@f)$(${(Q)words[1]/#\~/$HOME} completion answer -- "${given[@]}" 2> /dev/null)}")
+  answer=("${(@f)$(${(Q)words[1]/#\~/$HOME} __complete -- "${given[@]}" 2> /dev/null)}")
   for line in "${answer[@]:1}"; do
     word=${line%%$'\t'*} about=${line#*$'\t'}
     candidates+=("${word//:/\\:}${about:+:$about}")

@@ -6,7 +6,11 @@ function(run)
 endfunction()
 
 foreach(package IN LISTS CPACK_PACKAGE_FILES)
-  if(NOT package MATCHES "\\.deb$")
+  string(REGEX REPLACE "\\.ddeb$" ".deb" as_debian "${package}")  # debug symbols: the name is Ubuntu's
+  if(NOT as_debian STREQUAL package)
+    file(RENAME "${package}" "${as_debian}")
+    set(package "${as_debian}")
+  elseif(NOT package MATCHES "\\.deb$")
     continue()
   endif()
   get_filename_component(file "${package}" NAME)

@@ -97,6 +97,7 @@ compare() {
 [suppress_type]
   name_regexp = ^($structs)\$
   has_data_member_inserted_at = end
+  has_size_change = yes
 END
   abidiff --no-added-syms --suppressions "$work/grows.ini" "$baseline" "$work/$1.abi" > "$work/$1.said" 2>&1
 }

@@ -36,7 +36,7 @@ deb() { find "$packages" -name "$1_*.deb"; }
 field() { dpkg-deb --field "$(deb "$1")" "$2"; }
 has() { dpkg-deb --contents "$(deb "$1")" | awk '{print $6}' | grep -qE "^\./usr/$2\$" || fail "$1 has no usr/$2"; }
 is() { [[ $(field "$1" "$2") =~ $3 ]] || fail "$1: $2 is \"$(field "$1" "$2")\""; }
-[ "$(find "$packages" -name '*.deb' | wc -l)" = 4 ] || fail "packages: $(ls "$packages")"
+[ "$(find "$packages" -name '*.deb' ! -name '*-dbgsym_*' | wc -l)" = 4 ] || fail "packages: $(ls "$packages")"
 
 libdir='lib(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?'
 has libplumb1 "$libdir/libplumb.so.1"
@@ -60,6 +60,17 @@ done
 # No file is in two packages.
 twice=$(for file in "$packages"/*.deb; do dpkg-deb --contents "$file" | awk '$1 !~ /^d/ {print $6}'; done | sort | uniq -d)
 [ -z "$twice" ] || fail "in two packages: $twice"
+
+# Debug symbols, where there are some, are those of the files that are in the packages.
+for package in libplumb1 plumb; do
+  [ -n "$(deb $package-dbgsym)" ] || continue
+  dpkg-deb --raw-extract "$(deb $package-dbgsym)" "$work/$package-dbgsym"
+  binary=$(find "$work/$package" -path '*/bin/plumb' -o -name 'libplumb.so.1.*')
+  id=$(readelf -n "$binary" | sed -n 's/.*Build ID: //p')
+  symbols="$work/$package-dbgsym/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug"
+  readelf -S "$symbols" | grep -q '\.debug_line' || fail "$package-dbgsym: no lines in $symbols"
+  if readelf -S "$binary" | grep -qE '\.debug_|\.symtab'; then fail "$package: $binary is not stripped"; fi
+done
 
 is libplumb1 Depends '^plumb-norms \(>= .*, libc6 \(>= .*, libstdc\+\+6'
 is plumb Depends '^plumb-norms \(>= .*, libc6 \(>= '
