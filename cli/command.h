@@ -52,6 +52,7 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation);
 void AddBenchCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCommand(CLI::App* program, Invocation* invocation);
 void AddDoctorCommand(CLI::App* program, Invocation* invocation);
+void AddCompletionCommand(CLI::App* program, Invocation* invocation);
 
 }  // namespace plumb::cli
 
