@@ -111,6 +111,7 @@ _size = POINTER(c_size_t)
 _STATUS = {
     "runtime_create": [POINTER(_RuntimeOptions), _made],
     "runtime_describe": [c_void_p, c_void_p, c_size_t, _size],
+    "model_probe_points": [c_void_p, c_void_p, c_size_t, _size],
     "plugin_register": [c_void_p, c_void_p],
     "spec_from_file": [c_char_p, _made],
     "spec_from_text": [c_char_p, c_size_t, c_char_p, _made],
@@ -536,6 +537,11 @@ class Model(_Object):
         info = _ModelInfo()
         load().plumb_model_get_info(self._live(), byref(info))
         return ModelInfo(*(getattr(info, field) for field in ModelInfo._fields))
+
+    def probe_points(self):
+        """The names that Trainer.probe takes."""
+        with self._use() as handle:
+            return _text("model_probe_points", handle).decode().split()
 
     def init(self, seed):
         """Draws weights: those that `plumb train` begins with."""

@@ -3,7 +3,9 @@
 
 plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer, size_t capacity,
                                     size_t* needed, plumb_error** error) {
-  return plumb::capi::Call(runtime, "runtime", error, [&]() -> absl::Status {
+  // Not as Call: the floating-point mode that it tells is the caller's.
+  return plumb::capi::Guard(error, [&]() -> absl::Status {
+    if (runtime == nullptr) return plumb::capi::NullArgument("runtime");
     plumb::capi::GiveText(runtime->state->runtime->DescribeJson(), buffer, capacity, needed);
     return absl::OkStatus();
   });

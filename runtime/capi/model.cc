@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/api/runtime_impl.h"
@@ -8,6 +10,7 @@
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
 #include "runtime/io/safetensors.h"
+#include "runtime/session/probe.h"
 
 namespace plumb::capi {
 
@@ -148,6 +151,18 @@ plumb_status plumb_model_create(plumb_runtime* runtime, const plumb_spec* spec, 
 }
 
 void plumb_model_free(plumb_model* model) { delete model; }
+
+plumb_status plumb_model_probe_points(const plumb_model* model, char* buffer, size_t capacity,
+                                      size_t* needed, plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(const std::vector<plumb::ProbePoint> points,
+                           plumb::ListProbePoints(*model->state->context));
+    std::string names;
+    for (const plumb::ProbePoint& point : points) absl::StrAppend(&names, point.FullName(), "\n");
+    plumb::capi::GiveText(names, buffer, capacity, needed);
+    return absl::OkStatus();
+  });
+}
 
 void plumb_model_get_info(const plumb_model* model, plumb_model_info* info) {
   if (model == nullptr || info == nullptr) return;

@@ -218,6 +218,11 @@ PLUMB_API void plumb_model_free(plumb_model* model);
 /* Fills as much as info->struct_size says, which the caller sets. */
 PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* info);
 
+/* The names that plumb_trainer_probe takes, one a line, in the order of the data. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_probe_points(const plumb_model* model, char* buffer,
+                                                          size_t capacity, size_t* needed,
+                                                          plumb_error** error);
+
 /* Weights drawn from a seed: the same as those that `plumb train` begins with. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_init(plumb_model* model, uint64_t seed,
                                                   plumb_error** error);

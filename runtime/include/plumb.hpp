@@ -130,6 +130,14 @@ class Model {
     return info;
   }
 
+  // The names that Trainer::SetProbe takes, one a line.
+  Result<std::string> ProbePoints() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_model_probe_points(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+
   // One of the four gives a model its weights.
   Result<void> Init(std::uint64_t seed) {
     return internal::Call(

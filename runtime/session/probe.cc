@@ -204,8 +204,7 @@ absl::StatusOr<std::vector<ProbePoint>> SelectProbePoints(std::vector<ProbePoint
     std::vector<std::string> names;
     for (const ProbePoint& point : points) names.push_back(point.FullName());
     return absl::InvalidArgumentError(
-        absl::StrCat("no probe point matches \"", glob, "\"", DidYouMean(glob, names),
-                     "; plumb explain MODEL --stage probes lists them"));
+        absl::StrCat("no probe point matches \"", glob, "\"", DidYouMean(glob, names)));
   }
   return Take(std::move(points), chosen);
 }

@@ -123,8 +123,10 @@ absl::Status TrainRun::Impl::CreateSessions() {
 absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
   probe_options = options;
   if (options.every <= 0) probe_options = ProbeOptions();
-  PLUMB_RETURN_IF_ERROR(session->SetProbe(probe_options.every, probe_options.points));
-  return absl::OkStatus();
+  const absl::Status status = session->SetProbe(probe_options.every, probe_options.points);
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(status.message(), "; plumb explain MODEL --stage probes lists them"));
 }
 
 // The figures of the session's last step, if it was probed: to the file, and into the report.

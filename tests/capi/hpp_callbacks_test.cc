@@ -30,6 +30,7 @@ struct Thrown : std::runtime_error {
 TEST(HppCallbacksTest, ProbesSeeTensorsOfAStep) {
   plumb::Model model = MakeModel();
   plumb::Trainer trainer = plumb::Trainer::Create(model, {"batch_size: 1 max_steps: 4"}).value();
+  EXPECT_THAT(model.ProbePoints().value(), testing::HasSubstr("\nlogits\n"));
   std::vector<std::string> seen;
   trainer
       .SetProbe(2, {"logits"},

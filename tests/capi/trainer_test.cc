@@ -6,6 +6,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/capi/host_life.h"
 #include "tests/session/scratch_dir.h"
 
@@ -171,6 +172,19 @@ TEST_F(TrainerTest, ProbesSeeTheTensorsOfAStep) {
   EXPECT_EQ(seen.times["3 layers.0.mlp.up.weight"], 2);
   EXPECT_EQ(seen.times.count("0 logits"), 0u);
   EXPECT_EQ(Save(model.get, "probed"), Save(plain.get, "plain"));
+
+  // Every point that the model tells may be probed, and all of them are.
+  size_t needed = 0;
+  EXPECT_PLUMB_OK(plumb_model_probe_points(model.get, nullptr, 0, &needed, err));
+  std::string names(needed + 1, 'x');
+  EXPECT_PLUMB_OK(plumb_model_probe_points(model.get, names.data(), names.size(), nullptr, err));
+  names.resize(needed);
+  std::vector<std::string> listed = absl::StrSplit(names, '\n', absl::SkipEmpty());
+  EXPECT_THAT(listed, testing::Contains("layers.0.residual"));
+  EXPECT_THAT(listed, testing::Contains("param.layers.0.mlp.up.weight"));
+  std::vector<const char*> all;
+  for (const std::string& name : listed) all.push_back(name.c_str());
+  EXPECT_PLUMB_OK(plumb_trainer_probe(trainer.get, 1, all.data(), all.size(), Look, &seen, err));
 
   const char* const wrong[] = {"layers.*.residul"};
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,

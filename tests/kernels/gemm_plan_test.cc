@@ -60,7 +60,7 @@ TEST(GemmPolicyTest, SaysWhatItChose) {
             "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; kernels AVX3; AuthenticAMD family 6 "
             "model 207");
   EXPECT_THAT((With(GemmChoice::kWiden, kEmeraldRapids).ToString()),
-              HasSubstr("bf16 widened to f32, --gemm widen;"));
+              HasSubstr("bf16 widened to f32, gemm widen;"));
   EXPECT_THAT((kEmeraldRapids.Bf16Reason()), HasSubstr("half the rate"));
   EXPECT_THAT((kWithAmx.Bf16Reason()), HasSubstr("AMX"));
 }

@@ -244,7 +244,8 @@ class Training(unittest.TestCase):
             self.assertEqual(tensor.view, second.tensors()[name].view, name)
 
     def test_probes_see_tensors_of_a_step(self):
-        trainer = plumb.Trainer(model(), "batch_size: 2 max_steps: 4")
+        probed = model()
+        trainer = plumb.Trainer(probed, "batch_size: 2 max_steps: 4")
         seen = []
         trainer.probe(2, lambda probe: seen.append((probe.step, probe.kind, probe.name, probe.shape)), ["logits"])
         gc.collect()
@@ -252,6 +253,7 @@ class Training(unittest.TestCase):
         self.assertEqual(seen, [(step, "activation", "logits", (2, 8, 5)) for step in (1, 2, 4)])
         with self.assertRaises(plumb.Error):
             trainer.probe(1, seen.append, ["no.such"])
+        self.assertIn("logits", probed.probe_points())
 
         def fails(probe):
             raise LookupError(probe.name)

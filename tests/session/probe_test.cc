@@ -186,8 +186,7 @@ TEST_F(ProbeTest, AGlobThatMatchesNothingIsAMistake) {
     const absl::Status status = Probe::Create(*context, Globs{"logits", glob}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << glob;
     EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr(absl::StrCat("no probe point matches \"", glob, "\"")),
-                      HasSubstr("--stage probes lists them")));
+                HasSubstr(absl::StrCat("no probe point matches \"", glob, "\"")));
   }
   EXPECT_THAT(std::string(Probe::Create(*context, Globs{"layers.0.atention.q"}).status().message()),
               HasSubstr("did you mean \"layers.0.attention.q\""));

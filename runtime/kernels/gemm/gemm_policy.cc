@@ -105,7 +105,7 @@ std::string GemmPolicy::ToString() const {
                                  : "no oneDNN";
   return absl::StrCat(
       onednn, ", bf16 ", MultipliesBf16() ? "in pairs" : "widened to f32",
-      choice == GemmChoice::kAuto ? "" : absl::StrCat(", --gemm ", GemmChoiceName(choice)),
+      choice == GemmChoice::kAuto ? "" : absl::StrCat(", gemm ", GemmChoiceName(choice)),
       "; kernels ", processor.kernel_target, "; ", processor.vendor, " family ", processor.family,
       " model ", processor.model);
 }
