@@ -11,7 +11,7 @@
 #include "cli/command.h"
 #include "cli/nearest.h"
 #include "cli/output.h"
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "plumb/generate.h"
+#include "runtime/tools/generate.h"
 
 namespace plumb::cli {
 namespace {

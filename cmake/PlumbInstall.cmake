@@ -8,8 +8,10 @@ set(PLUMB_INSTALL_PLUGIN_DIR "${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
 
 install(TARGETS plumb_norm_abi plumb_shared EXPORT plumb-targets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(FILES "${PROJECT_SOURCE_DIR}/runtime/include/plumb.h"
+install(FILES "${PROJECT_SOURCE_DIR}/runtime/include/plumb.h" "${PROJECT_SOURCE_DIR}/runtime/include/plumb.hpp"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/runtime/include/plumb/base.hpp" "${PROJECT_SOURCE_DIR}/runtime/include/plumb/texts.hpp"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/plumb")
 install(EXPORT plumb-targets NAMESPACE plumb:: DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}")
 
 configure_package_config_file(

@@ -164,10 +164,9 @@ std::vector<RuntimeReport::Variable> ReportEnvironment(bool used) {
 
 }  // namespace
 
-RuntimeReport MakeRuntimeReport(const Runtime::Impl& impl) {
+RuntimeReport MakeRuntimeReport(const Runtime::Impl& impl, const FloatingPoint& mode) {
   RuntimeReport report;
-  // First, before anything here changes it.
-  report.floating_point = CallersFloatingPoint();
+  report.floating_point = mode;
   const std::vector<std::string> mapped = MappedLibraries();
   report.processor = ReportProcessor(impl.gemm);
   report.onednn = ReportOneDnn();
@@ -191,6 +190,8 @@ RuntimeReport MakeRuntimeReport(const Runtime::Impl& impl) {
   return report;
 }
 
-std::string Runtime::DescribeJson() const { return ToJson(MakeRuntimeReport(*impl_)); }
+std::string Runtime::DescribeJson(const FloatingPoint& mode) const {
+  return ToJson(MakeRuntimeReport(*impl_, mode));
+}
 
 }  // namespace plumb
