@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "cli/command_tree.h"
 #include "cli/nearest.h"
 
 namespace plumb::cli {
@@ -86,25 +87,29 @@ Overrides RunFormat::Settings() const {
 }
 
 void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise) {
-  app->add_option(
-         "--dtype", *dtype,
-         absl::StrCat("What to compute in: f32, or bf16, which halves activations and, on AMD "
-                      "Zen 4 and 5 and with AMX, nearly the time; elsewhere it takes the time of "
-                      "f32. Weights, their gradients and moments "
-                      "are f32 either way. Default: ",
-                      otherwise))
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->type_name("TYPE");
+  SetChoices(app->add_option(
+                    "--dtype", *dtype,
+                    absl::StrCat(
+                        "What to compute in: f32, or bf16, which halves activations and, on AMD "
+                        "Zen 4 and 5 and with AMX, nearly the time; elsewhere it takes the time of "
+                        "f32. Weights, their gradients and moments "
+                        "are f32 either way. Default: ",
+                        otherwise))
+                 ->check(CLI::IsMember({"f32", "bf16"}))
+                 ->type_name("TYPE"),
+             {"f32", "bf16"});
 }
 
 void AddRecompute(CLI::App* app, std::string* recompute, const std::string& otherwise) {
-  app->add_option(
-         "--recompute", *recompute,
-         absl::StrCat("block: keep what enters each block and compute the rest again for the "
-                      "backward pass; none: keep it. Default: ",
-                      otherwise))
-      ->check(CLI::IsMember({"none", "block"}))
-      ->type_name("WHAT");
+  SetChoices(
+      app->add_option(
+             "--recompute", *recompute,
+             absl::StrCat("block: keep what enters each block and compute the rest again for the "
+                          "backward pass; none: keep it. Default: ",
+                          otherwise))
+          ->check(CLI::IsMember({"none", "block"}))
+          ->type_name("WHAT"),
+      {"none", "block"});
 }
 
 absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments) {

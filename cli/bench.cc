@@ -16,6 +16,7 @@
 #include "cli/arguments.h"
 #include "cli/bench_figures.h"
 #include "cli/command.h"
+#include "cli/command_tree.h"
 #include "cli/interrupt.h"
 #include "cli/nearest.h"
 #include "cli/output.h"
@@ -388,7 +389,7 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
 
 CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* value,
                        const std::vector<std::string>& choices, const std::string& help) {
-  return app->add_option(name, *value, help)
+  return SetChoices(app->add_option(name, *value, help), choices)
       ->type_name("NAME")
       ->check([choices](const std::string& word) {
         if (std::find(choices.begin(), choices.end(), word) != choices.end()) return std::string();

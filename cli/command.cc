@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
+#include "cli/command_tree.h"
 #include "cli/installation.h"
 #include "cli/output.h"
 
@@ -29,12 +30,15 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
   AddInt(app, "--threads", &invocation->threads, 1, 1024,
          "Threads; never changes results; default: OMP_NUM_THREADS, or all available processors")
       ->group("Options of every command");
-  app->add_option("--gemm", invocation->gemm,
-                  "What multiplies matrices: onednn or small (plumb's own), all products; pairs or "
-                  "widen, how bf16 operands are; auto (the default), as a table of processors says "
-                  "(plumb --version). Changes rounding")
-      ->type_name("NAME")
-      ->group("Options of every command");
+  SetChoices(
+      app->add_option(
+             "--gemm", invocation->gemm,
+             "What multiplies matrices: onednn or small (plumb's own), all products; pairs or "
+             "widen, how bf16 operands are; auto (the default), as a table of processors says "
+             "(plumb --version). Changes rounding")
+          ->type_name("NAME")
+          ->group("Options of every command"),
+      {"auto", "onednn", "small", "pairs", "widen"});
 }
 
 int64_t ContextLength(const ModelDescription& description) {

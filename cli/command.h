@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/tools/model.h"
 #include "runtime/api/runtime.h"
+#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 
@@ -52,6 +52,7 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation);
 void AddBenchCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCommand(CLI::App* program, Invocation* invocation);
 void AddDoctorCommand(CLI::App* program, Invocation* invocation);
+void AddCompletionCommand(CLI::App* program, Invocation* invocation);
 
 }  // namespace plumb::cli
 

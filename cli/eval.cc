@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/command_tree.h"
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
 #include "cli/output_files.h"
@@ -158,9 +159,11 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
       ->required()
       ->type_name("");
   app->add_option("--data", options->data, "Text to measure the loss on")->type_name("FILE");
-  app->add_option("--weights", options->weights,
-                  "Of RUN: bf16 or int8, to measure the loss with the weights held so too, and the "
-                  "difference; of MODEL.pbtxt: a file (safetensors)")
+  SetChoices(app->add_option(
+                 "--weights", options->weights,
+                 "Of RUN: bf16 or int8, to measure the loss with the weights held so too, and the "
+                 "difference; of MODEL.pbtxt: a file (safetensors)"),
+             {"bf16", "int8"})
       ->type_name("TYPE|FILE");
   AddInt(app, "--stride", &options->stride, 1, std::numeric_limits<int32_t>::max(),
          "Read running text in windows that overlap, each with N new tokens, so that every "

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/command_tree.h"
 #include "cli/nearest.h"
 #include "cli/output.h"
 #include "runtime/tools/model.h"
@@ -58,7 +59,9 @@ void AddExplainCommand(CLI::App* program, Invocation* invocation) {
   app->add_option("MODEL", options->model, "The model's description (.pbtxt)")
       ->required()
       ->type_name("");
-  app->add_option("--stage", options->stage, absl::StrCat("One of ", absl::StrJoin(Stages(), ", ")))
+  SetChoices(app->add_option("--stage", options->stage,
+                             absl::StrCat("One of ", absl::StrJoin(Stages(), ", "))),
+             Stages())
       ->required()
       ->type_name("STAGE")
       ->check([](const std::string& stage) {

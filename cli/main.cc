@@ -107,6 +107,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddBenchCommand(program, invocation);
   AddPluginCommand(program, invocation);
   AddDoctorCommand(program, invocation);
+  AddCompletionCommand(program, invocation);
 }
 
 // The words of the command line, last first, as CLI11 wants them. It would take the word after

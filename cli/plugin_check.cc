@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "cli/installation.h"
 
 namespace plumb::cli {
@@ -39,17 +41,40 @@ absl::Status Exec(const std::string& program, const std::vector<std::string>& ar
       absl::StrCat(program, ": cannot be run: ", std::strerror(errno)));
 }
 
-absl::StatusOr<int> RunChecker(const std::vector<std::string>& arguments) {
+absl::StatusOr<std::string> FindChecker() {
   const std::vector<std::string> places = Places();
   for (const std::string& place : places) {
-    if (access(place.c_str(), F_OK) == 0) return Exec(place, arguments);
+    if (access(place.c_str(), F_OK) == 0) return place;
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the program ", kProgram, ", which checks plugins, is not installed; it was ",
                    "looked for at ", absl::StrJoin(places, " and ")));
 }
 
+absl::StatusOr<int> RunChecker(const std::vector<std::string>& arguments) {
+  const absl::StatusOr<std::string> program = FindChecker();
+  if (!program.ok()) return program.status();
+  return Exec(*program, arguments);
+}
+
 }  // namespace
+
+absl::StatusOr<std::string> CheckerHelp() {
+  const absl::StatusOr<std::string> program = FindChecker();
+  if (!program.ok()) return program.status();
+  const std::string quoted = absl::StrReplaceAll(*program, {{"'", "'\\''"}});
+  FILE* pipe = popen(absl::StrCat("'", quoted, "' --help").c_str(), "r");
+  if (pipe == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(*program, ": ", std::strerror(errno)));
+  }
+  std::string text;
+  for (int c = fgetc(pipe); c != EOF; c = fgetc(pipe)) text.push_back(static_cast<char>(c));
+  if (pclose(pipe) != 0 || text.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(*program, " --help failed"));
+  }
+  return absl::StrReplaceAll(text,
+                             {{absl::StrCat("Usage: ", kProgram), "Usage: plumb plugin check"}});
+}
 
 void AddPluginCheckCommand(CLI::App* plugin, Invocation* invocation) {
   CLI::App* app = plugin->add_subcommand(

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/command_tree.h"
 #include "cli/output.h"
 #include "runtime/tools/generate.h"
 
@@ -140,10 +141,11 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
   AddSeed(app, &options->seed, "Seed of the samples; default 1");
   AddInt(app, "--max-tokens", &options->max_tokens, 0, std::numeric_limits<int32_t>::max(),
          "Longest sample in tokens; 0 (default): until the end token, or the context is full");
-  app->add_option(
-         "--weights", options->weights,
-         "What to hold the weights as: f32 (default), bf16 or int8; fewer bits are faster, "
-         "and plumb eval RUN --weights int8 tells what they cost")
+  SetChoices(app->add_option(
+                 "--weights", options->weights,
+                 "What to hold the weights as: f32 (default), bf16 or int8; fewer bits are faster, "
+                 "and plumb eval RUN --weights int8 tells what they cost"),
+             {"f32", "bf16", "int8"})
       ->check([](const std::string& word) {
         const absl::StatusOr<WeightType> type = ParseWeightType(word);
         return type.ok() ? std::string() : std::string(type.status().message());

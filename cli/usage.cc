@@ -43,7 +43,8 @@ std::string UnexpectedWord(const CLI::App& app, const std::string& word) {
 
 std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command :
+       app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); })) {
     names.push_back(command->get_name());
   }
   return names;

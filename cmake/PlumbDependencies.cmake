@@ -7,7 +7,9 @@ find_package(Protobuf REQUIRED)                               # proto (while bui
 find_package(dnnl REQUIRED)                                   # runtime/onednn (headers: it is loaded when needed), bench
 find_package(hwy REQUIRED)                                    # runtime/kernels, runtime/ops, plugins/norms
 find_package(nlohmann_json REQUIRED)                          # runtime/io, data, session, api, cli, plugins/check
-find_package(CLI11 REQUIRED)                                  # cli, plugins/check
+if(PLUMB_BUILD_CLI)
+  find_package(CLI11 REQUIRED)                                # cli, plugins/check
+endif()
 if(PLUMB_BUILD_TESTS OR PLUMB_FUZZ)
   find_package(GTest REQUIRED)                                # tests
 endif()

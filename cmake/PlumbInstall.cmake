@@ -1,38 +1,78 @@
-# What is installed for authors of norms: the header, find_package(plumb), pkg-config plumb-norm; and for
-# programs that embed plumb: libplumb.so, plumb.h, find_package(plumb), pkg-config plumb. All of it finds
-# itself by where it lies, so the installed tree may be moved.
+# What is installed, by package (PlumbPackages.cmake): for programs that embed plumb libplumb, plumb.h,
+# find_package(plumb) and pkg-config plumb; for authors of norms the header, plumb_add_norm_plugin() and
+# pkg-config plumb-norm; the norms and placements that all of them use; and the command line tool. All of
+# it finds itself by where it lies, so the installed tree may be moved.
 include(CMakePackageConfigHelpers)
 
 set(PLUMB_INSTALL_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/plumb")
 set(PLUMB_INSTALL_PLUGIN_DIR "${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
 
-install(TARGETS plumb_norm_abi plumb_shared EXPORT plumb-targets
-  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(FILES "${PROJECT_SOURCE_DIR}/runtime/include/plumb.h" "${PROJECT_SOURCE_DIR}/runtime/include/plumb.hpp"
-  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-install(FILES "${PROJECT_SOURCE_DIR}/runtime/include/plumb/base.hpp" "${PROJECT_SOURCE_DIR}/runtime/include/plumb/texts.hpp"
-  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/plumb")
-install(EXPORT plumb-targets NAMESPACE plumb:: DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}")
+# The library.
+install(TARGETS plumb_shared EXPORT plumb-targets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library NAMELINK_COMPONENT development)
+
+# What it, the tool and plugins read when they run.
+get_property(norms GLOBAL PROPERTY PLUMB_NORM_TARGETS)
+install(TARGETS ${norms}
+  LIBRARY DESTINATION "${PLUMB_INSTALL_PLUGIN_DIR}" COMPONENT norms)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/placements/"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/placements" COMPONENT norms
+  FILES_MATCHING PATTERN "*.pbtxt")
+
+# For hosts and for authors of norms.
+install(TARGETS plumb_norm_abi EXPORT plumb-targets)
+install(TARGETS plumb_static EXPORT plumb-static-targets
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development
+  FILES_MATCHING REGEX "\\.(h|hpp)$")
+install(FILES "${PROJECT_SOURCE_DIR}/plugins/abi/plumb/norm_plugin.h"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/plumb" COMPONENT development)
+foreach(export plumb-targets plumb-static-targets)
+  install(EXPORT ${export} NAMESPACE plumb::
+    DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}" COMPONENT development)
+endforeach()
 
 configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/cmake/sdk/plumb-config.cmake.in" "${PROJECT_BINARY_DIR}/sdk/plumb-config.cmake"
   INSTALL_DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}"
   PATH_VARS PLUMB_INSTALL_PLUGIN_DIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/sdk/plumb-config-version.cmake"
-  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+  COMPATIBILITY SameMinorVersion)
 install(FILES
   "${PROJECT_BINARY_DIR}/sdk/plumb-config.cmake"
   "${PROJECT_BINARY_DIR}/sdk/plumb-config-version.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/sdk/PlumbNormPlugin.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/sdk/norm_plugin.map"
-  DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}")
+  DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}" COMPONENT development)
 
 file(RELATIVE_PATH PLUMB_PC_TO_PREFIX
   "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 string(REGEX REPLACE "/$" "" PLUMB_PC_TO_PREFIX "${PLUMB_PC_TO_PREFIX}")
+list(JOIN PLUMB_STATIC_LIBRARIES " " PLUMB_PC_STATIC_LIBRARIES)
 foreach(name plumb plumb-norm)
   configure_file("${PROJECT_SOURCE_DIR}/cmake/sdk/${name}.pc.in"
     "${PROJECT_BINARY_DIR}/sdk/${name}.pc" @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/sdk/${name}.pc"
-    DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+    DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT development)
 endforeach()
+
+# The tool.
+if(PLUMB_BUILD_CLI)
+  install(TARGETS plumb RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tool)
+  install(TARGETS plumb-norm-check
+    RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/plumb" COMPONENT tool)
+  install(DIRECTORY "${PROJECT_BINARY_DIR}/share/man/man1/"
+    DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tool)
+  # Where each shell looks below a prefix. Debian's zsh: vendor-completions, for packages.
+  set(PLUMB_ZSH_COMPLETIONS "zsh/site-functions" CACHE STRING "Directory below share for zsh's completion")
+  foreach(each "plumb.bash bash-completion/completions plumb" "plumb.zsh ${PLUMB_ZSH_COMPLETIONS} _plumb"
+          "plumb.fish fish/vendor_completions.d plumb.fish")
+    string(REPLACE " " ";" each "${each}")
+    list(GET each 0 script)
+    list(GET each 1 directory)
+    list(GET each 2 name)
+    install(FILES "${PROJECT_SOURCE_DIR}/cli/completion/${script}" RENAME "${name}"
+      DESTINATION "${CMAKE_INSTALL_DATADIR}/${directory}" COMPONENT tool)
+  endforeach()
+endif()

@@ -2,9 +2,14 @@
 # processor: kernels choose their instruction set when they run.
 option(PLUMB_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(PLUMB_BUILD_CLI "Build the command line tool and the checker of norms" ${PROJECT_IS_TOP_LEVEL})
+option(PLUMB_INSTALL "Install plumb with this project" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_UNITY "Compile the sources of a module together: a third of the time, from scratch" OFF)
 option(PLUMB_BUILD_TREE_PATHS
   "Look for norms and placements in the build and the source tree too; OFF: binaries name no path of the build" ON)
+if(PLUMB_BUILD_TESTS AND NOT PLUMB_BUILD_CLI)
+  message(FATAL_ERROR "PLUMB_BUILD_TESTS needs PLUMB_BUILD_CLI: the tool is tested, too")
+endif()
 set(PLUMB_SANITIZE OFF CACHE STRING
     "Sanitizers to build with: OFF, address (and undefined behaviour) or thread")
 set_property(CACHE PLUMB_SANITIZE PROPERTY STRINGS OFF address thread)
@@ -13,9 +18,16 @@ if(PLUMB_FUZZ)
   set(PLUMB_SANITIZE address)
 endif()
 
+# In the build of a host (add_subdirectory, FetchContent) all of this holds for plumb's directories alone,
+# and what a developer wants of the whole build is left out: tests/sdk/subproject.sh.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+  if(PROJECT_IS_TOP_LEVEL)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+  else()
+    set(CMAKE_BUILD_TYPE Release)
+  endif()
 endif()
+set(CMAKE_UNITY_BUILD OFF)  # plumb_unity() knows which files can be compiled together
 
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -24,7 +36,9 @@ set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+endif()
 
 # -Og compiles in two thirds of -O2's time; plumb_optimize() is for what a step spends its time in.
 # No fast-math: the order of floating-point additions is part of plumb's contract.
@@ -32,7 +46,13 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # kernels that want a fused multiply-add call one.
 set(CMAKE_CXX_FLAGS_RELEASE "-Og -DNDEBUG")
 set(CMAKE_C_FLAGS_RELEASE "-Og -DNDEBUG")
-add_compile_options(-Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off)
+if(PROJECT_IS_TOP_LEVEL)
+  add_compile_options(-Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion)
+else()
+  # The host's flags come first: its warnings are not about plumb, and its arithmetic is not plumb's.
+  add_compile_options(-w -fno-fast-math)
+endif()
+add_compile_options(-ffp-contract=off)
 
 # For packages, whose bytes are not to depend on where they were built: tests/equal_builds.sh.
 if(NOT PLUMB_BUILD_TREE_PATHS)
@@ -40,12 +60,14 @@ if(NOT PLUMB_BUILD_TREE_PATHS)
 endif()
 
 # Files and plugins come from anywhere: a mistake of ours is to end the process, not to be used.
-include(CheckPIESupported)
-check_pie_supported()
+if(PROJECT_IS_TOP_LEVEL)  # what it finds out is the cache's, and changes how a host's programs are linked
+  include(CheckPIESupported)
+  check_pie_supported()
+endif()
 if(NOT PLUMB_SANITIZE)
   add_compile_options($<$<CONFIG:Release>:-D_FORTIFY_SOURCE=3> -fstack-protector-strong)
 endif()
-add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack,--as-needed)
 
 # gcc's warning mistakes what the sanitizers insert for reads (of Abseil's inlined vectors, say).
 if(PLUMB_SANITIZE STREQUAL "address")
@@ -67,8 +89,10 @@ if(PLUMB_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
-find_program(PLUMB_CCACHE ccache)
-if(PLUMB_CCACHE)
+if(PROJECT_IS_TOP_LEVEL)
+  find_program(PLUMB_CCACHE ccache)
+endif()
+if(PLUMB_CCACHE AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_C_COMPILER_LAUNCHER "${PLUMB_CCACHE}")
   set(CMAKE_CXX_COMPILER_LAUNCHER "${PLUMB_CCACHE}")
 endif()

@@ -67,7 +67,6 @@ function(plumb_norm_plugin id)
   add_custom_command(TARGET plumb_norm_${id} POST_BUILD
     COMMAND chmod go-w "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}" "$<TARGET_FILE:plumb_norm_${id}>")
   set_property(GLOBAL APPEND PROPERTY PLUMB_NORM_TARGETS plumb_norm_${id})
-  install(TARGETS plumb_norm_${id} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
 endfunction()
 
 # plumb_test(<name> SOURCES <files> LIBRARIES <targets> [DEPENDS <targets>] [THREADS])

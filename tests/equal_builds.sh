@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Two builds of the committed sources, in two directories of different names, without a compiler cache,
-# give the same bytes: of every file that is installed. It costs two builds of what users run.
+# give the same bytes: of every file that is installed, and of the Debian packages, if dpkg-deb is there. It
+# costs two builds of what users run.
 #
 #   tests/equal_builds.sh [--keep]      --keep: leaves the two directories, for diffoscope, say
 set -euo pipefail
@@ -29,6 +30,11 @@ for name in a another-directory; do
     -DPLUMB_BUILD_TREE_PATHS=OFF -DCMAKE_INSTALL_PREFIX=/usr >/dev/null
   cmake --build "$work/$name/build" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
   DESTDIR="$work/$name/installed" cmake --install "$work/$name/build" >/dev/null
+  if command -v dpkg-deb >/dev/null; then
+    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
+      cpack --config "$work/$name/build/CPackConfig.cmake" -B "$work/$name/packages" >/dev/null
+    rm -rf "$work/$name/packages/_CPack_Packages"
+  fi
 done
 
 cd "$work"
@@ -47,4 +53,9 @@ if ! diff -r a/installed another-directory/installed; then
   grep -rl --binary-files=text "$work/a" a/installed >&2 || true
   exit 1
 fi
+if [ -d a/packages ] && ! diff -r a/packages another-directory/packages; then
+  echo "error: the packages differ" >&2
+  exit 1
+fi
 echo "$files files, the same in both builds"
+find a/packages -name '*.deb' -printf '%f, the same\n' 2>/dev/null | sort

@@ -132,8 +132,10 @@ typedef struct {
 
 /* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not; PLUMB_NOT_FOUND for "onednn"
  * where oneDNN cannot be loaded. "auto" loads it when a product first needs it, and does without,
- * with a warning, where it cannot. After fork() the child creates its own runtime: calls on handles
- * of its parent's fail with PLUMB_FAILED_PRECONDITION; they may be freed. */
+ * with a warning, where it cannot.
+ *
+ * After fork() the child creates its own runtime: calls on handles of its parent's fail with
+ * PLUMB_FAILED_PRECONDITION; they may be freed. */
 PLUMB_USE PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
                                                       plumb_runtime** runtime, plumb_error** error);
 PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
@@ -197,8 +199,8 @@ PLUMB_API void plumb_spec_free(plumb_spec* spec);
 
 /* --- Models ----------------------------------------------------------------------------------- */
 
-/* A model and its weights. Functions that take it const, and sessions on it, may run on several
- * threads at once; the others exclude all of them. */
+/* A model and its weights. Functions that take it const, and sessions and evaluators on it, which
+ * may be created meanwhile, may run on several threads at once; the others exclude all of them. */
 typedef struct plumb_model plumb_model;
 
 typedef struct {
@@ -246,7 +248,7 @@ enum { PLUMB_F32 = 1u << 0, PLUMB_BF16 = 1u << 1, PLUMB_F64 = 1u << 2 };
 /* A tensor where it lies: row-major, without a copy. */
 typedef struct {
   size_t struct_size;
-  const char* name; /* "layers.0.attention.q.weight"; lives as long as the model */
+  const char* name; /* "layers.0.attention.q.weight"; lives as long as `data` */
   int32_t dtype;    /* PLUMB_F32 */
   int32_t rank;     /* 1 or 2 */
   int64_t shape[4]; /* 1 beyond the rank */
@@ -254,10 +256,11 @@ typedef struct {
 } plumb_tensor;
 
 PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
-/* The i-th parameter, which may be written to while nothing else uses the model. The pointer lives
- * as long as the model. Fills as much as tensor->struct_size says. Errors: PLUMB_OUT_OF_RANGE;
- * PLUMB_FAILED_PRECONDITION without weights, and for a matrix of a model that was trained in bf16.
- */
+/* The i-th parameter, which may be written to while nothing else uses the model. The pointers live
+ * as long as the model, but until the weights are laid out anew: by plumb_model_map, and by a
+ * plumb_trainer_create with dtype BF16, after one, or of mapped weights. Fills as much as
+ * tensor->struct_size says. Errors: PLUMB_OUT_OF_RANGE; PLUMB_FAILED_PRECONDITION without weights,
+ * and for a matrix of a model that was trained in bf16. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, size_t i,
                                                     plumb_tensor* tensor, plumb_error** error);
 

@@ -1,0 +1,201 @@
+#include "cli/completion.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/command.h"
+#include "cli/nearest.h"
+#include "cli/output.h"
+
+namespace plumb::cli {
+namespace {
+
+// What a list of candidates has room for: the text up to the first stop.
+std::string Short(const std::string& text) {
+  size_t end = text.size();
+  for (const char* stop : {"; ", ". ", ": ", ", ", " ("}) end = std::min(end, text.find(stop));
+  return text.substr(0, end);
+}
+
+// The state of a command line after its words but the last.
+struct CommandLine {
+  CLI::App* app;
+  std::vector<std::string> positional;  // words that no option takes
+  std::vector<const CLI::Option*> given;
+  CLI::Option* open = nullptr;  // takes the next word
+  bool options_end = false;     // after "--"
+};
+
+CLI::Option* FindOption(CLI::App* app, absl::string_view word) {
+  for (CLI::Option* option : Options(app)) {
+    if (option->check_name(std::string(word))) return option;
+  }
+  return nullptr;
+}
+
+void Read(const std::string& word, CommandLine* line) {
+  if (line->open != nullptr) {
+    if (word != "=") line->open = nullptr;
+  } else if (word == "--" && !line->options_end) {
+    line->options_end = true;
+  } else if (absl::StartsWith(word, "-") && word.size() > 1 && !line->options_end) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
+    CLI::Option* option = FindOption(line->app, parts.first);
+    if (option == nullptr) return;
+    line->given.push_back(option);
+    if (TakesValue(option) && !absl::StrContains(word, "=")) line->open = option;
+  } else {
+    for (CLI::App* command : Commands(line->app)) {
+      if (command->get_name() != word || line->options_end) continue;
+      *line = {command, {}, {}};
+      return;
+    }
+    line->positional.push_back(word);
+  }
+}
+
+class Collector {
+ public:
+  explicit Collector(const std::string& begun) : begun_(begun) {}
+
+  void Add(const std::string& word, const std::string& text) {
+    if (absl::StartsWith(word, begun_)) found_.words.emplace_back(word, Short(text));
+  }
+  void AddCommands(CLI::App* app) {
+    for (CLI::App* command : Commands(app)) Add(command->get_name(), command->get_description());
+  }
+  void AddOptions(const CommandLine& line) {
+    for (CLI::Option* option : Options(line.app)) {
+      const bool is_given = std::count(line.given.begin(), line.given.end(), option) > 0;
+      if (is_given && !IsRepeatable(option)) continue;
+      for (const std::string& name : option->get_lnames()) {
+        Add("--" + name, option->get_description());
+      }
+    }
+  }
+  void AddValue(CLI::Option* option) {
+    for (const std::string& word : Choices(option)) Add(word, "");
+    found_.takes = WhatItTakes(option);
+  }
+  Completions Take() { return std::move(found_); }
+
+ private:
+  const std::string begun_;
+  Completions found_;
+};
+
+// The command that `plumb help` is to explain.
+void AddHelpTopics(CLI::App* program, const std::vector<std::string>& words, Collector* found) {
+  CommandLine line = {program, {}, {}};
+  for (const std::string& word : words) Read(word, &line);
+  if (line.positional.empty()) found->AddCommands(line.app);
+}
+
+absl::StatusOr<int> Answer(CLI::App* program, const std::vector<std::string>& words) {
+  const Completions found = Complete(program, words);
+  std::string text;
+  switch (found.takes) {
+    case Takes::kFile:
+      text = "files\n";
+      break;
+    case Takes::kModelFile:
+      text = "models\n";
+      break;
+    case Takes::kDirectory:
+      text = "directories\n";
+      break;
+    case Takes::kText:
+    case Takes::kCommand:
+      text = "words\n";
+      break;
+  }
+  for (const auto& [word, about] : found.words) absl::StrAppend(&text, word, "\t", about, "\n");
+  const absl::Status printed = PrintResult(text);
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+absl::StatusOr<int> PrintScript(const std::string& shell) {
+  for (const EmbeddedFile& file : CompletionScripts()) {
+    if (file.name != "plumb." + shell) continue;
+    const absl::Status printed = PrintResult(file.content);
+    if (!printed.ok()) return printed;
+    return kExitOk;
+  }
+  return absl::InternalError(absl::StrCat("no script for ", shell));
+}
+
+}  // namespace
+
+Completions Complete(CLI::App* program, const std::vector<std::string>& words) {
+  CommandLine line = {program, {}, {}};
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    Read(words[i], &line);
+    if (line.app->get_prefix_command()) return {Takes::kFile, {}};  // the rest is another program's
+  }
+  const std::string last = words.empty() ? "" : words.back();
+  Collector found(line.open != nullptr && last == "=" ? "" : last);
+  if (line.open != nullptr) {
+    found.AddValue(line.open);
+    return found.Take();
+  }
+  if (absl::StartsWith(last, "-") && !line.options_end) {
+    found.AddOptions(line);
+    return found.Take();
+  }
+  found.AddCommands(line.app);
+  const std::vector<CLI::Option*> positionals = Positionals(line.app);
+  if (!positionals.empty()) {
+    const size_t at = line.positional.size();
+    CLI::Option* next = at < positionals.size()            ? positionals[at]
+                        : IsRepeatable(positionals.back()) ? positionals.back()
+                                                           : nullptr;
+    if (next != nullptr && WhatItTakes(next) == Takes::kCommand) {
+      AddHelpTopics(program, line.positional, &found);
+    } else if (next != nullptr) {
+      found.AddValue(next);
+    }
+  }
+  Completions result = found.Take();
+  if (!result.words.empty() || result.takes != Takes::kText || !last.empty()) return result;
+  Collector options("");
+  options.AddOptions(line);
+  return options.Take();
+}
+
+void AddCompletionCommand(CLI::App* program, Invocation* invocation) {
+  const auto shell = std::make_shared<std::string>();
+  CLI::App* app = program->add_subcommand("completion", "Print the completion script of a shell");
+  const std::vector<std::string> shells = {"bash", "zsh", "fish"};
+  SetChoices(app->add_option("SHELL", *shell, "bash, zsh or fish"), shells)
+      ->required()
+      ->type_name("")
+      ->check([shells](const std::string& word) {
+        if (std::count(shells.begin(), shells.end(), word) > 0) return std::string();
+        return absl::StrCat("there is no script for \"", word, "\", but for ",
+                            absl::StrJoin(shells, ", "), DidYouMean(word, shells));
+      });
+  app->footer(
+      "An installed plumb has them where the shells look. Otherwise:\n"
+      "  bash   source <(plumb completion bash), in ~/.bashrc\n"
+      "  zsh    plumb completion zsh > DIR/_plumb, DIR on the fpath before compinit\n"
+      "  fish   plumb completion fish > ~/.config/fish/completions/plumb.fish\n\n"
+      "Example:\n"
+      "  source <(plumb completion bash)");
+  app->callback([shell, invocation] { invocation->run = [shell] { return PrintScript(*shell); }; });
+
+  // For the scripts.
+  const auto words = std::make_shared<std::vector<std::string>>();
+  CLI::App* answer = program->add_subcommand("__complete", "What may stand for the last WORD");
+  answer->group("");
+  answer->add_option("WORD", *words, "The command line, without the program's name");
+  answer->callback([program, words, invocation] {
+    invocation->run = [program, words] { return Answer(program, *words); };
+  });
+}
+
+}  // namespace plumb::cli

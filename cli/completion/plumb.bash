@@ -1,0 +1,20 @@
+# Completion of plumb for bash 4.4 or newer. The program knows what may come next; the shell finds files.
+_plumb() {
+  local current=${COMP_WORDS[COMP_CWORD]} answer word
+  # bash takes "=" for a word of its own.
+  [ "$current" != = ] || current=
+  mapfile -t answer < <("${1/#\~/$HOME}" __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2> /dev/null)
+  COMPREPLY=()
+  for word in "${answer[@]:1}"; do COMPREPLY+=("${word%%$'\t'*}"); done
+  case ${answer[0]-} in
+    files | directories | models) compopt -o filenames 2> /dev/null ;;
+  esac
+  case ${answer[0]-} in
+    files) mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$current") ;;
+    directories) mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$current") ;;
+    models)
+      mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -X '!*.pbtxt' -- "$current"; compgen -d -- "$current")
+      ;;
+  esac
+}
+complete -F _plumb plumb

@@ -1,0 +1,27 @@
+#compdef plumb
+# Completion of plumb for zsh. The program knows what may come next; the shell finds files.
+_plumb() {
+  local -a answer given candidates
+  local line word about
+  given=("${(@Q)words[2,CURRENT-1]}")
+  if [[ $PREFIX == --*=* ]]; then
+    given+=("${PREFIX%%=*}" = "${(Q)PREFIX#*=}")
+    compset -P '*='
+  else
+    given+=("${(Q)PREFIX}")
+  fi
+  answer=("${(@f)$(${(Q)words[1]/#\~/$HOME} __complete -- "${given[@]}" 2> /dev/null)}")
+  for line in "${answer[@]:1}"; do
+    word=${line%%$'\t'*} about=${line#*$'\t'}
+    candidates+=("${word//:/\\:}${about:+:$about}")
+  done
+  local found=1
+  if (( $#candidates )); then _describe -V 'plumb' candidates && found=0; fi
+  case ${answer[1]} in
+    files) _files && found=0 ;;
+    models) _files -g '*.pbtxt' && found=0 ;;
+    directories) _files -/ && found=0 ;;
+  esac
+  return found
+}
+if [[ $funcstack[1] == _plumb ]]; then _plumb "$@"; else compdef _plumb plumb; fi

@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# plumb.h has the ABI of the baseline beside this file, tests/capi/libplumb.abi: functions may be added, and
+# fields at the ends of structs that begin with struct_size; nothing else may change.
+#
+#   abi_test.sh HEADER             the test, and that it fails where it should
+#   abi_test.sh --renew HEADER     writes the baseline anew, and adds new functions to the symbols file of
+#                                  the Debian package: after functions were added
+#
+# What is compared is not libplumb.so but a library made from plumb.h alone, each function an empty body:
+# the compiler holds the implementation to the header, exports_test.sh the exports, and the header needs
+# no second build with debug information, shows no type from inside, and is compiled in a moment. It also
+# has an array for each constant, as long as the constant's value, since abidiff compares only what a
+# symbol leads to, and such variables for the fields of structs that may grow: abidiff (2.2) takes a
+# struct that has grown for one that has grown at its end.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+baseline="$here/libplumb.abi"
+renew=
+if [ "${1:-}" = --renew ]; then renew=1 && shift; fi
+header=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
+if ! command -v abidw > /dev/null; then
+  echo "abidw is not installed (abigail-tools): not tried" >&2
+  [ -z "$renew" ] || exit 1
+  exit 77
+fi
+
+# The structs that begin with struct_size, one a line, with their fields.
+growing() {
+  tr '\n' ' ' < "$1" | grep -oE 'typedef struct \{ *size_t struct_size;[^}]*\} *[a-z_]+' | awk '
+    {
+      name = $NF; sub(/^typedef struct \{/, ""); sub(/\}[^}]*$/, ""); line = name
+      n = split($0, declarations, ";")
+      for (i = 1; i <= n; ++i) {
+        d = declarations[i]
+        if (match(d, /\(\* *[a-z0-9_]+\)/)) {
+          field = substr(d, RSTART, RLENGTH); gsub(/[(*) ]/, "", field); line = line " " field
+        } else {
+          m = split(d, names, ",")
+          for (j = 1; j <= m; ++j) {
+            sub(/\[.*/, "", names[j])
+            if (match(names[j], /[a-z0-9_]+ *$/)) { field = substr(names[j], RSTART); gsub(/ /, "", field); line = line " " field }
+          }
+        }
+      }
+      print line
+    }'
+}
+
+# describe HEADER NAME: NAME.abi of the stub library, NAME.grows, the structs that may grow.
+describe() {
+  local name=$2 preprocessed="$work/$2.i" stub="$work/$2.c"
+  cp "$1" "$work/plumb.h"
+  echo '#include "plumb.h"' | cc -std=c11 -E -P -I "$work" -x c - > "$preprocessed"
+  {
+    echo '#include "plumb.h"'
+    # Declarations of functions at the outermost level, with a body for ";".
+    tr '\n' ' ' < "$preprocessed" | awk '
+      BEGIN { RS = ";" }
+      {
+        text = text $0
+        opened += gsub(/{/, "{"); closed += gsub(/}/, "}")
+        if (opened > closed) { text = text ";"; next }
+        if (text !~ /typedef|enum|struct *{/ && text ~ /plumb_[a-z0-9_]+ *\(/) {
+          # Only parameters with names make a definition in C11.
+          print text " { __builtin_trap(); }"
+        }
+        text = ""
+      }'
+    # Constants: of enums, and macros that are numbers.
+    {
+      tr '\n' ' ' < "$preprocessed" | grep -oE 'enum *\{[^}]*\}' | grep -oE 'PLUMB_[A-Z0-9_]+' || true
+      sed -nE 's/^#define (PLUMB_[A-Z0-9_]+) +[0-9].*/\1/p' "$work/plumb.h"
+    } | sort -u | while read -r constant; do
+      echo "char value_of_${constant}[1000 + ($constant)];"
+    done
+    # Fields of structs that may grow, with their types and places.
+    growing "$preprocessed" | while read -r struct fields; do
+      for field in $fields; do
+        echo "__typeof__((($struct*)0)->$field) type_of_${struct}_$field;"
+        echo "char place_of_${struct}_${field}[1 + __builtin_offsetof($struct, $field)];"
+      done
+    done
+  } > "$stub"
+  cc -std=c11 -g -O0 -fPIC -shared -Wall -Wno-return-type -I "$work" -Wl,-soname,libplumb.so.1 -o "$work/$name.so" "$stub"
+  abidw --no-corpus-path --no-comp-dir-path --no-show-locs --out-file "$work/$name.abi" "$work/$name.so"
+  growing "$preprocessed" | cut -d ' ' -f 1 > "$work/$name.grows"
+}
+
+# compare NAME: whether NAME keeps the promises of the baseline; what abidiff says is in NAME.said.
+compare() {
+  local structs
+  structs=$(paste -sd '|' "$work/$1.grows")
+  cat > "$work/grows.ini" << END
+[suppress_type]
+  name_regexp = ^($structs)\$
+  has_data_member_inserted_at = end
+  has_size_change = yes
+END
+  abidiff --no-added-syms --suppressions "$work/grows.ini" "$baseline" "$work/$1.abi" > "$work/$1.said" 2>&1
+}
+
+describe "$header" now
+functions=$(grep -c 'elf-symbol name=.plumb_' "$work/now.abi")
+[ "$functions" = "$(grep -oE '\bplumb_[a-z0-9_]+\(' "$header" | sort -u | wc -l)" ] ||
+  fail "$functions functions were understood, and plumb.h has others"
+
+symbols=$(realpath "$here/../../cmake/packages/libplumb1.symbols")
+if [ -n "$renew" ]; then
+  cp "$work/now.abi" "$baseline"
+  version=$(sed -nE 's/^project\(plumb VERSION ([0-9.]+).*/\1/p' "$here/../../CMakeLists.txt")
+  for function in $(grep -oE '\bplumb_[a-z0-9_]+\(' "$header" | tr -d '(' | sort -u); do
+    grep -q " $function@" "$symbols" || echo " $function@Base $version" >> "$symbols"
+  done
+  { head -n 1 "$symbols"; tail -n +2 "$symbols" | LC_ALL=C sort; } > "$work/symbols"
+  cp "$work/symbols" "$symbols"
+  echo "$functions functions"
+  exit
+fi
+
+diff <(sed -n 's/^ \(.*\)@.*/\1/p' "$symbols") <(grep -oE '\bplumb_[a-z0-9_]+\(' "$header" | tr -d '(' | LC_ALL=C sort -u) ||
+  fail "$symbols does not have these functions: abi_test.sh --renew plumb.h"
+compare now || { cat "$work/now.said" >&2; fail "the ABI of plumb.h has changed; if functions were only added: abi_test.sh --renew plumb.h"; }
+
+# The test, tested: variants of the header.
+variant() {
+  local wanted=$1 name=$2
+  shift 2
+  sed -E "$@" "$header" > "$work/variant.h"
+  ! cmp -s "$header" "$work/variant.h" || fail "the variant \"$name\" is plumb.h"
+  describe "$work/variant.h" variant
+  if compare variant; then got=passes; else got=fails; fi
+  [ "$got" = "$wanted" ] || { cat "$work/variant.said" >&2; fail "\"$name\" $got"; }
+  tried=$((tried + 1))
+}
+tried=0
+variant passes "a new function" 's/^PLUMB_API uint32_t plumb_abi_version.*/&\nPLUMB_API int plumb_is_new(int x);/'
+variant passes "a new constant" 's/^  PLUMB_DATA_LOSS = 15/  PLUMB_IS_NEW = 99,\n&/'
+variant passes "a new field at the end of options" '/^} plumb_runtime_options;/i\  const char* is_new;'
+variant fails "a function that is gone" '/^PLUMB_API uint32_t plumb_abi_version/d'
+variant fails "another name" 's/\bplumb_error_free\b/plumb_error_release/'
+variant fails "another type of a result" 's/^(PLUMB_API) uint32_t (plumb_abi_version)/\1 uint64_t \2/'
+variant fails "another type of an argument" 's/(plumb_error_message\()const plumb_error\*/\1int32_t/'
+variant fails "a field in the middle" '/^typedef struct \{/,/^\} plumb_runtime_options/s/^  int32_t threads;/  int32_t before;\n&/'
+variant fails "another type of a field" 's/^  int32_t threads;/  int64_t threads;/'
+variant fails "another type of a field, and a new one" -e 's/^  int32_t threads;/  uint32_t threads;/' -e '/^} plumb_runtime_options;/i\  const char* is_new;'
+variant fails "another value" 's/^  PLUMB_NOT_FOUND = 5,/  PLUMB_NOT_FOUND = 4,/'
+variant fails "a constant that is gone" '/^  PLUMB_DATA_LOSS = 15/d'
+variant fails "another argument of a callback" 's/(plumb_log_fn\)\(void\* user, )int32_t/\1int64_t/'
+echo "$functions functions as before; $tried variants of plumb.h told apart"

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Asks bash, zsh and fish, those that are installed, what may come next on a command line.
+#   completion_test.sh PLUMB SCRIPTS
+set -euo pipefail
+plumb=$(realpath "$1") scripts=$(realpath "$2")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
+ln -s "$plumb" "$work/plumb"
+export PATH="$work:$PATH" HOME="$work" XDG_CONFIG_HOME="$work" XDG_DATA_HOME="$work"
+mkdir -p "$work/here/models dir" && cd "$work/here"
+touch pre.pbtxt notes.txt
+
+# Each case: the line up to the cursor, "|", and words of which all, in this order, are the answer.
+cases='plumb tra|train
+plumb |help demo train compare sample eval describe explain theory bench plugin completion
+plumb --plug|--plugin --plugin-guard
+plumb train --dt|--dtype
+plumb train --dtype b|bf16
+plumb train --dtype=b|bf16
+plumb --threads 2 train --recompute |none block
+plumb bench x --only |train prompt decode
+plumb sample --weights i|int8
+plumb explain --stage g|graph grad
+plumb plugin |list describe check new
+plumb help plugin d|describe
+plumb completion z|zsh
+plumb train --data no|notes.txt
+plumb train pr|pre.pbtxt
+plumb plugin check pr|pre.pbtxt
+plumb compare pre.pbtxt pr|pre.pbtxt
+plumb train --resume --resu|'
+
+tried=0
+# ask SHELL_FUNCTION: the answers of the shell, sorted, against the cases.
+try() {
+  local shell=$1 line wanted got
+  tried=$((tried + 1))
+  while IFS='|' read -r line wanted; do
+    got=$("ask_$shell" "$line" | sort | xargs)
+    # shellcheck disable=SC2086  # words
+    wanted=$(printf '%s\n' $wanted | sort | xargs)
+    [ "$got" = "$wanted" ] || fail "$shell: \"$line\": \"$got\" and not \"$wanted\""
+  done <<< "$cases"
+}
+
+# As readline does: words split at COMP_WORDBREAKS, then the function.
+ask_bash() {
+  # shellcheck disable=SC2016  # that bash expands it
+  bash --norc -c '
+    . <(plumb completion bash)
+    COMP_LINE=$1
+    read -ra COMP_WORDS <<< "${COMP_LINE//=/ = }"
+    [[ $COMP_LINE != *" " ]] || COMP_WORDS+=("")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    complete -p plumb | grep -q -- "-F _plumb" || exit 1
+    _plumb plumb "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+    printf "%s\n" "${COMPREPLY[@]}"' _ "$1"
+}
+try bash
+# A directory that has models, with a blank in its name.
+[ "$(ask_bash 'plumb sample mo')" = "models dir" ] || fail "bash: directories"
+
+if command -v fish > /dev/null; then
+  # What fish would put there: "--dtype=bf16" where the word is "--dtype=b".
+  ask_fish() {
+    # shellcheck disable=SC2016  # fish expands it
+    fish --no-config -c 'plumb completion fish | source; complete -C $argv[1]' -- "$1" 2> /dev/null |
+      cut -f 1 | sed 's/^--[a-z]*=//' | grep -vxF 'models\ dir/' | grep -vxF 'models dir/' || true
+  }
+  try fish
+else
+  echo "fish is not installed: not tried" >&2
+fi
+
+if command -v zsh > /dev/null; then
+  # In a terminal of its own; compadd's matches are what is printed.
+  cat > ask.zsh << 'END'
+zmodload zsh/zpty
+zpty -b z zsh -f -i
+reply() { local text; while zpty -r z text; do [[ $text == *$1* ]] && break; done }
+zpty -w z "PS1= RPS1= ; unsetopt zle_bracketed_paste 2> /dev/null; autoload -U compinit; compinit -u -d $HOME/dump
+compadd() {
+  local -a found; builtin compadd -O found \"\$@\"; print -l -r -- \$found >> $HOME/found
+  builtin compadd \"\$@\"
+}
+_plumb_done() { zle list-choices; print >> $HOME/done }
+zle -N _plumb_done; bindkey '^I' _plumb_done
+source <(plumb completion zsh); print rea''dy"
+reply ready
+zpty -n -w z "$1"$'\t'
+for (( i = 0; i < 300; ++i )); do [[ -e $HOME/done ]] && break; sleep 0.1; done
+[[ -e $HOME/done ]] || { print -u2 no answer; exit 1 }
+zpty -d z
+END
+  ask_zsh() {
+    rm -f "$HOME/found" "$HOME/done"
+    zsh -f ask.zsh "$1" > /dev/null || return
+    if [ -e "$HOME/found" ]; then grep -v '^$' "$HOME/found" | sort -u | grep -vxE 'models dir/?|ask.zsh' || true; fi
+  }
+  try zsh
+else
+  echo "zsh is not installed: not tried" >&2
+fi
+for shell in bash zsh fish; do
+  "$plumb" completion "$shell" | cmp - "$scripts/plumb.$shell"
+done
+"$plumb" completion tcsh > /dev/null 2> err && fail "tcsh has no script"
+[ "$tried" -gt 0 ]

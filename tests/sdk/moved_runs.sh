@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# All that is installed is there, and works where it was moved to: no file names the place that it was
+# installed to; the tool finds norms, placements and the checker; shells find completion.
+#   moved_runs.sh BUILD_DIRECTORY
+. "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
+installed=$prefix
+mkdir "$work/else where"
+mv "$prefix" "$work/else where/moved"
+prefix="$work/else where/moved"
+export PATH="$prefix/bin:$PATH" PLUMB_PLUGIN_PATH= PLUMB_PLACEMENT_PATH=
+cd "$work"
+fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
+
+libdir=$(realpath "$(dirname "$(find "$prefix" -name plumb.pc)")/..")
+for file in "$libdir"/libplumb.{so,so.1,a} "$libdir/plumb/norm-v1/rms_norm.so" "$libdir/cmake/plumb/plumb-config.cmake" \
+  "$prefix"/include/{plumb.h,plumb/norm_plugin.h} "$prefix/share/plumb/placements/pre.pbtxt" \
+  "$prefix"/share/man/man1/plumb{,-train,-compare,-plugin-new}.1 "$prefix/share/bash-completion/completions/plumb" \
+  "$prefix/share/zsh/site-functions/_plumb" "$prefix/share/fish/vendor_completions.d/plumb.fish"; do
+  [ -s "$file" ] || fail "$file is missing"
+done
+[ "$(find "$prefix/include" -name '*.h*' | wc -l)" -le 3 ] || fail "headers that are not public: $(ls -R "$prefix/include")"
+if grep -rlF "$installed" "$prefix"; then fail "these name the directory of installation"; fi
+
+# The build has norms of its own: what is found is to be ours.
+plumb plugin list | grep -F "$prefix/" | grep -q rms_norm || fail "norms: $(plumb plugin list)"
+printf 'n_layer: 1 n_head: 1 d_model: 8 vocab_size: 9 context_length: 8\nblock { placement: "pre" norm: "rms_norm" }\n' > m.pbtxt
+plumb describe m.pbtxt > /dev/null
+plumb plugin check "$libdir/plumb/norm-v1/rms_norm.so" --level 1 > /dev/null
+[ "$(plumb help --man train)" = "$(cat "$prefix/share/man/man1/plumb-train.1")" ] || fail "the page of plumb train"
+# shellcheck disable=SC2016  # that bash expands it
+bash --norc -c '. "$1"; complete -p plumb' _ "$prefix/share/bash-completion/completions/plumb" | grep -q _plumb

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Debian packages of this build: what is in which, control files, symbols, and lintian, if it is installed;
+# and that they are made alike again. They are those of tools/make_packages.sh but for two settings that a
+# build for tests does not have, the multiarch directory and paths of the build.
+#   packages_test.sh BUILD_DIRECTORY [PACKAGES]      PACKAGES: those, made before by make_packages.sh
+set -euo pipefail
+build=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+umask 022
+fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
+for program in dpkg-deb dpkg-shlibdeps dpkg-gensymbols; do
+  command -v "$program" > /dev/null || { echo "$program is not installed (dpkg-dev): not tried" >&2; exit 77; }
+done
+
+suppressed=()
+if [ $# -ge 2 ]; then
+  packages=$(realpath "$2")
+else
+  suppressed=(--suppress-tags arch-dependent-file-not-in-arch-specific-directory,pkg-config-unavailable-for-cross-compilation)
+  # The second an hour later, by another clock and another umask.
+  for name in packages again; do
+    SOURCE_DATE_EPOCH=1700000000 cpack --config "$build/CPackConfig.cmake" -B "$work/$name" -D "CPACK_PLUMB_COMPRESSION=-Zgzip;-z1" > "$work/log" 2>&1 ||
+      { cat "$work/log" >&2; fail "cpack"; }
+    rm -rf "$work/$name/_CPack_Packages"
+    umask 027
+    sleep 1.1
+  done
+  for file in "$work/packages"/*.deb; do
+    cmp "$file" "$work/again/$(basename "$file")" || fail "not made alike again"
+  done
+  packages=$work/packages
+fi
+
+deb() { find "$packages" -name "$1_*.deb"; }
+field() { dpkg-deb --field "$(deb "$1")" "$2"; }
+has() { dpkg-deb --contents "$(deb "$1")" | awk '{print $6}' | grep -qE "^\./usr/$2\$" || fail "$1 has no usr/$2"; }
+is() { [[ $(field "$1" "$2") =~ $3 ]] || fail "$1: $2 is \"$(field "$1" "$2")\""; }
+[ "$(find "$packages" -name '*.deb' ! -name '*-dbgsym_*' | wc -l)" = 4 ] || fail "packages: $(ls "$packages")"
+
+libdir='lib(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?'
+has libplumb1 "$libdir/libplumb.so.1"
+for file in "include/plumb.h" "include/plumb/norm_plugin.h" "$libdir/libplumb.so" "$libdir/libplumb.a" "$libdir/pkgconfig/plumb.pc" \
+  "$libdir/cmake/plumb/plumb-config.cmake" "$libdir/cmake/plumb/plumb-targets.cmake"; do
+  has libplumb-dev "$file"
+done
+for file in "$libdir/plumb/norm-v1/rms_norm.so" "share/plumb/placements/pre.pbtxt"; do has plumb-norms "$file"; done
+for file in bin/plumb libexec/plumb/plumb-norm-check share/man/man1/plumb.1.gz share/man/man1/plumb-plugin-new.1.gz \
+  share/bash-completion/completions/plumb 'share/zsh/[a-z-]+/_plumb' share/fish/vendor_completions.d/plumb.fish; do
+  has plumb "$file"
+done
+for package in libplumb1 libplumb-dev plumb-norms plumb; do
+  for file in copyright changelog.Debian.gz; do has "$package" "share/doc/$package/$file"; done
+  dpkg-deb --contents "$(deb "$package")" | awk '$2 != "root/root" || substr($1, 6, 1) == "w" || substr($1, 9, 1) == "w" { if (substr($1, 1, 1) != "l") { print; bad = 1 } } END { exit bad }' ||
+    fail "$package: owners or rights"
+  dpkg-deb --raw-extract "$(deb "$package")" "$work/$package"
+  (cd "$work/$package" && md5sum --quiet -c DEBIAN/md5sums) || fail "$package: md5sums"
+  [ ! -e "$work/$package/DEBIAN/postinst" ] || fail "$package has a postinst"
+done
+# No file is in two packages.
+twice=$(for file in "$packages"/*.deb; do dpkg-deb --contents "$file" | awk '$1 !~ /^d/ {print $6}'; done | sort | uniq -d)
+[ -z "$twice" ] || fail "in two packages: $twice"
+
+# Debug symbols, where there are some, are those of the files that are in the packages.
+for package in libplumb1 plumb; do
+  [ -n "$(deb $package-dbgsym)" ] || continue
+  dpkg-deb --raw-extract "$(deb $package-dbgsym)" "$work/$package-dbgsym"
+  binary=$(find "$work/$package" -path '*/bin/plumb' -o -name 'libplumb.so.1.*')
+  id=$(readelf -n "$binary" | sed -n 's/.*Build ID: //p')
+  symbols="$work/$package-dbgsym/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug"
+  readelf -S "$symbols" | grep -q '\.debug_line' || fail "$package-dbgsym: no lines in $symbols"
+  if readelf -S "$binary" | grep -qE '\.debug_|\.symtab'; then fail "$package: $binary is not stripped"; fi
+done
+
+is libplumb1 Depends '^plumb-norms \(>= .*, libc6 \(>= .*, libstdc\+\+6'
+is plumb Depends '^plumb-norms \(>= .*, libc6 \(>= '
+is libplumb-dev Depends "^libplumb1 \(= $(field libplumb1 Version)\)\$"
+is libplumb1 Section '^libs$'
+is libplumb1 Multi-Arch '^same$'
+grep -qx 'activate-noawait ldconfig' "$work/libplumb1/DEBIAN/triggers" || fail "libplumb1: triggers"
+grep -qE '^libplumb 1 libplumb1 \(>= ' "$work/libplumb1/DEBIAN/shlibs" || fail "libplumb1: shlibs"
+# As many symbols as the library has: -c4 fails at one that is new or gone.
+mkdir -p "$work/source/debian" && cd "$work/source"
+printf 'Source: plumb\n\nPackage: libplumb1\nArchitecture: any\n' > debian/control
+dpkg-gensymbols -c4 -plibplumb1 -v"$(field libplumb1 Version)" -P"$work/libplumb1" -I"$work/libplumb1/DEBIAN/symbols" \
+  -e"$(find "$work/libplumb1" -name 'libplumb.so.1.*')" -O"$work/symbols" > "$work/gensymbols" 2>&1 ||
+  { cat "$work/gensymbols" >&2; fail "libplumb1: symbols"; }
+
+if command -v lintian > /dev/null; then
+  lintian --no-cfg --allow-root --fail-on error --tag-display-limit 0 "${suppressed[@]}" "$packages"/*.deb > "$work/lintian" 2>&1 ||
+    { cat "$work/lintian" >&2; fail "lintian"; }
+  cat "$work/lintian"
+else
+  echo "lintian is not installed: not tried" >&2
+fi

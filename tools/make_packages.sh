@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Makes Debian packages of the sources in this tree: libplumb1, plumb-norms, libplumb-dev and plumb, in
+# build/package/packages. The same sources give the same packages: their time is that of the commit, or
+# SOURCE_DATE_EPOCH.
+#
+#   tools/make_packages.sh [CMAKE_ARGUMENT...]     -DPLUMB_PACKAGE_MAINTAINER="Name <name@domain>", say
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+for program in dpkg-deb dpkg-shlibdeps; do
+  command -v "$program" > /dev/null || { echo "make_packages: $program is missing (dpkg-dev)" >&2; exit 1; }
+done
+umask 022
+if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
+  SOURCE_DATE_EPOCH=$(git -c safe.directory='*' log -1 --format=%ct 2> /dev/null) || SOURCE_DATE_EPOCH=$(date +%s)
+fi
+export SOURCE_DATE_EPOCH LC_ALL=C.UTF-8
+cmake --preset package "$@"
+cmake --build --preset package --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
+rm -rf build/package/packages
+cpack --config build/package/CPackConfig.cmake
+rm -rf build/package/packages/_CPack_Packages
+ls -l build/package/packages
