@@ -144,7 +144,8 @@ std::vector<RuntimeReport::PlacementDirectory> ReportPlacements(const Runtime::I
 std::vector<RuntimeReport::Variable> ReportEnvironment(bool used) {
   const std::vector<std::string> known = {
       std::string(kPluginPath), "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA",
-      "ONEDNN_VERBOSE",         "DNNL_VERBOSE",    "LD_LIBRARY_PATH",    "LD_PRELOAD"};
+      "ONEDNN_VERBOSE",         "DNNL_VERBOSE",    "LD_LIBRARY_PATH",    "LD_PRELOAD",
+      "PLUMB_LIBRARY"};  // the last is read by plumb.py
   std::vector<RuntimeReport::Variable> variables;
   for (auto& [name, value] : Environment()) {
     const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
