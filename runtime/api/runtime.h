@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/process.h"
 
 namespace plumb {
 
@@ -108,7 +109,8 @@ class Runtime {
   // What this runtime runs on, what it found and refused, and what would go wrong or slow, with
   // what to do about it: JSON, whose fields plumb.h lists (plumb_runtime_describe). Loads nothing:
   // what no product has needed yet is said to be so.
-  std::string DescribeJson() const;
+  // `mode`: the floating-point mode that the calling thread has, or had when it called plumb.
+  std::string DescribeJson(const FloatingPoint& mode = CallersFloatingPoint()) const;
 
   struct Impl;
   Impl& impl() { return *impl_; }

@@ -144,7 +144,8 @@ std::vector<RuntimeReport::PlacementDirectory> ReportPlacements(const Runtime::I
 std::vector<RuntimeReport::Variable> ReportEnvironment(bool used) {
   const std::vector<std::string> known = {
       std::string(kPluginPath), "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA",
-      "ONEDNN_VERBOSE",         "DNNL_VERBOSE",    "LD_LIBRARY_PATH",    "LD_PRELOAD"};
+      "ONEDNN_VERBOSE",         "DNNL_VERBOSE",    "LD_LIBRARY_PATH",    "LD_PRELOAD",
+      "PLUMB_LIBRARY"};  // the last is read by plumb.py
   std::vector<RuntimeReport::Variable> variables;
   for (auto& [name, value] : Environment()) {
     const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
@@ -164,10 +165,9 @@ std::vector<RuntimeReport::Variable> ReportEnvironment(bool used) {
 
 }  // namespace
 
-RuntimeReport MakeRuntimeReport(const Runtime::Impl& impl) {
+RuntimeReport MakeRuntimeReport(const Runtime::Impl& impl, const FloatingPoint& mode) {
   RuntimeReport report;
-  // First, before anything here changes it.
-  report.floating_point = CallersFloatingPoint();
+  report.floating_point = mode;
   const std::vector<std::string> mapped = MappedLibraries();
   report.processor = ReportProcessor(impl.gemm);
   report.onednn = ReportOneDnn();
@@ -191,6 +191,8 @@ RuntimeReport MakeRuntimeReport(const Runtime::Impl& impl) {
   return report;
 }
 
-std::string Runtime::DescribeJson() const { return ToJson(MakeRuntimeReport(*impl_)); }
+std::string Runtime::DescribeJson(const FloatingPoint& mode) const {
+  return ToJson(MakeRuntimeReport(*impl_, mode));
+}
 
 }  // namespace plumb

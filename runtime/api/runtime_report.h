@@ -79,7 +79,7 @@ struct RuntimeReport {
 };
 
 // Looks at everything. Loads nothing, and runs no plugin's code.
-RuntimeReport MakeRuntimeReport(const Runtime::Impl& impl);
+RuntimeReport MakeRuntimeReport(const Runtime::Impl& impl, const FloatingPoint& mode);
 
 // What it says that would go wrong or slow.
 std::vector<RuntimeReport::Problem> FindProblems(const RuntimeReport& report);

@@ -63,7 +63,8 @@ void ParallelFor(int64_t n, int threads, const Body& body) {
 // tests on small machines run several threads.
 inline int PlannedSlots(int64_t tasks) {
   constexpr int kLeastSlots = 4;
-  return static_cast<int>(std::min<int64_t>(tasks, std::max(kLeastSlots, AvailableProcessors())));
+  static const int processors = AvailableProcessors();  // reads files
+  return static_cast<int>(std::min<int64_t>(tasks, std::max(kLeastSlots, processors)));
 }
 
 }  // namespace plumb

@@ -1,12 +1,14 @@
+#include "runtime/base/process.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
 
 plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer, size_t capacity,
                                     size_t* needed, plumb_error** error) {
-  // Not as Call: the floating-point mode that it tells is the caller's.
-  return plumb::capi::Guard(error, [&]() -> absl::Status {
-    if (runtime == nullptr) return plumb::capi::NullArgument("runtime");
-    plumb::capi::GiveText(runtime->state->runtime->DescribeJson(), buffer, capacity, needed);
+  // Before the call sets its own.
+  const plumb::FloatingPoint mode = plumb::CallersFloatingPoint();
+  return plumb::capi::Call(runtime, "runtime", error, [&]() -> absl::Status {
+    const std::string text = runtime->state->runtime->DescribeJson(mode);
+    plumb::capi::GiveText(text, buffer, capacity, needed);
     return absl::OkStatus();
   });
 }

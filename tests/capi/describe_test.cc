@@ -15,7 +15,7 @@
 namespace plumb {
 namespace {
 
-using nlohmann::json;
+using Report = nlohmann::json;
 using testing::Contains;
 using testing::HasSubstr;
 
@@ -29,18 +29,18 @@ class DescribeRuntimeTest : public ::testing::Test {
   }
   void TearDown() override { plumb_runtime_free(runtime_); }
 
-  json Describe() const {
+  Report Describe() const {
     size_t needed = 0;
     EXPECT_EQ(plumb_runtime_describe(runtime_, nullptr, 0, &needed, nullptr), PLUMB_OK);
     std::vector<char> text(needed + 1024);
     EXPECT_EQ(plumb_runtime_describe(runtime_, text.data(), text.size(), &needed, nullptr),
               PLUMB_OK);
     EXPECT_LT(needed, text.size());
-    return json::parse(text.data(), nullptr, false);
+    return Report::parse(text.data(), nullptr, false);
   }
-  static std::vector<std::string> Whats(const json& report) {
+  static std::vector<std::string> Whats(const Report& report) {
     std::vector<std::string> whats;
-    for (const json& problem : report["problems"]) whats.push_back(problem["what"]);
+    for (const Report& problem : report["problems"]) whats.push_back(problem["what"]);
     return whats;
   }
 
@@ -48,7 +48,7 @@ class DescribeRuntimeTest : public ::testing::Test {
 };
 
 TEST_F(DescribeRuntimeTest, HasTheFieldsOfTheHeader) {
-  const json report = Describe();
+  const Report report = Describe();
   ASSERT_TRUE(report.is_object());
   const std::vector<std::vector<const char*>> fields = {
       {"plumb", "version", "c_abi", "norm_abi"},
@@ -80,14 +80,14 @@ TEST_F(DescribeRuntimeTest, HasTheFieldsOfTheHeader) {
 
 TEST_F(DescribeRuntimeTest, SaysTheCallersFloatingPointMode) {
   ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
-  const json upward = Describe();
+  const Report upward = Describe();
   std::fesetround(FE_TONEAREST);
   EXPECT_EQ(upward["floating_point"]["rounding"], "upward");
   EXPECT_THAT(Whats(upward), Contains("the calling thread rounds upward"));
 #if defined(__SSE2__)
   const unsigned before = _mm_getcsr();
   _mm_setcsr(before | 0x8000u);
-  const json flushing = Describe();
+  const Report flushing = Describe();
   EXPECT_EQ(_mm_getcsr() & 0x8000u, 0x8000u) << "it is the host's";
   _mm_setcsr(before);
   EXPECT_EQ(flushing["floating_point"]["flush_to_zero"], true);

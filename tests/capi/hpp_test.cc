@@ -325,6 +325,9 @@ TEST(HppTest, BadOptionsAreErrors) {
   EXPECT_FALSE(plumb::Runtime::Create(options).ok());
   plumb::Runtime runtime = MakeRuntime();
   EXPECT_EQ(runtime.RegisterPlugin(nullptr).error().code(), Code::kInvalidArgument);
+  const std::string described = runtime.Describe().value();
+  EXPECT_EQ(described.front(), '{');
+  EXPECT_EQ(described.substr(described.size() - 2), "}\n") << "the whole text";
   plumb::Model model = MakeModel(runtime);
   EXPECT_FALSE(plumb::Session::Create(model, {17, plumb::Weights::kF32}).ok());
   EXPECT_FALSE(plumb::Trainer::Create(model, {"batch_sise: 1"}).ok());

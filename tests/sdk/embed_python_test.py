@@ -400,6 +400,14 @@ class Tensors(unittest.TestCase):
         self.assertEqual(weights.mean(), 7)
 
 
+class Describing(unittest.TestCase):
+    def test_a_runtime(self):
+        described = plumb.Runtime(threads=3).describe()
+        self.assertEqual(described["threads"]["used"], 3)
+        self.assertEqual(described["plumb"]["c_abi"], 1)
+        self.assertIsInstance(described["problems"], list)
+
+
 class Misuse(unittest.TestCase):
     def test_use_after_close(self):
         made = model()
@@ -414,7 +422,8 @@ class Misuse(unittest.TestCase):
                     lambda: trainer.steps, lambda: trainer.gradient(0), lambda: session.feed(1), session.logits,
                     session.generate, session.cancel, lambda: tokenizer.encode("a"), lambda: tokenizer.json,
                     lambda: str(spec), lambda: plumb.Model(runtime, plumb.Spec(MODEL)), spec.__enter__,
-                    lambda: plumb.Model(plumb.Runtime(), spec), lambda: runtime.register_plugin(0)):
+                    lambda: plumb.Model(plumb.Runtime(), spec), lambda: runtime.register_plugin(0),
+                    runtime.describe):
             with self.assertRaisesRegex(ValueError, "is closed"):
                 use()
 
