@@ -16,7 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/compile/node_cost.h"
 #include "runtime/kernels/gemv/read_speed.h"

@@ -24,7 +24,7 @@
 #include <string>
 #include <utility>
 
-#include "plumb/bench.h"
+#include "runtime/tools/bench.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include <memory>
 #include <string>
 
-#include "plumb/runtime.h"
-#include "plumb/train.h"
+#include "runtime/api/runtime.h"
+#include "runtime/tools/train.h"
 
 namespace {
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/rng.h"
 #include "runtime/session/train_session.h"

@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "plumb/model.h"
-#include "plumb/train.h"
+#include "runtime/tools/model.h"
+#include "runtime/tools/train.h"
 
 namespace plumb::cli {
 

@@ -21,8 +21,8 @@
 #include "cli/nearest.h"
 #include "cli/output.h"
 #include "cli/profile_table.h"
-#include "plumb/bench.h"
-#include "plumb/text.h"
+#include "runtime/tools/bench.h"
+#include "runtime/tools/text.h"
 
 namespace plumb::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "plumb/profile.h"
+#include "runtime/tools/profile.h"
 
 namespace plumb::cli {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plumb/model.h"
-#include "plumb/runtime.h"
+#include "runtime/tools/model.h"
+#include "runtime/api/runtime.h"
 
 namespace plumb::cli {
 

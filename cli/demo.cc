@@ -19,8 +19,8 @@
 #include "cli/open_file.h"
 #include "cli/output.h"
 #include "cli/study_run.h"
-#include "plumb/file.h"
-#include "plumb/study.h"
+#include "runtime/tools/file.h"
+#include "runtime/tools/study.h"
 
 namespace plumb::cli {
 namespace {

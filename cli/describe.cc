@@ -15,7 +15,7 @@
 #include "cli/dry_run.h"
 #include "cli/output.h"
 #include "cli/tensor_table.h"
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "cli/output.h"
-#include "plumb/model.h"
-#include "plumb/train.h"
+#include "runtime/tools/model.h"
+#include "runtime/tools/train.h"
 
 namespace plumb::cli {
 

@@ -13,8 +13,8 @@
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
 #include "cli/output_files.h"
-#include "plumb/generate.h"
-#include "plumb/model.h"
+#include "runtime/tools/generate.h"
+#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 namespace {

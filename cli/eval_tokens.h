@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 

@@ -12,7 +12,7 @@
 #include "cli/command_tree.h"
 #include "cli/nearest.h"
 #include "cli/output.h"
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <initializer_list>
 
 #include "cli/signal_text.h"
-#include "plumb/plugin_call.h"
+#include "runtime/tools/plugin_call.h"
 
 namespace plumb::cli {
 namespace {

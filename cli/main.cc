@@ -20,7 +20,7 @@
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
 #include "cli/usage.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 
 namespace plumb::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "plumb/text.h"
+#include "runtime/tools/text.h"
 
 namespace plumb::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 
 namespace plumb::cli {
 
@@ -24,7 +24,7 @@ inline constexpr int kExitInterrupted = 130;
 // Which of them says what went wrong.
 int ExitCodeOf(const absl::Status& status);
 
-// Writes to stdout, at once, what a terminal may get of `text` (plumb/text.h): it quotes names from
+// Writes to stdout, at once, what a terminal may get of `text` (runtime/tools/text.h): it quotes names from
 // files. kUnavailable when nobody can read it: a closed pipe, a full disk.
 absl::Status PrintResult(absl::string_view text);
 // The same of a JSON value and a newline. Bytes that are not UTF-8 are replaced; what is not finite

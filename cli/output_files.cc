@@ -1,7 +1,7 @@
 #include "cli/output_files.h"
 
 #include "absl/strings/str_cat.h"
-#include "plumb/file.h"
+#include "runtime/tools/file.h"
 
 namespace plumb::cli {
 namespace {

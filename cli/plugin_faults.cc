@@ -8,7 +8,7 @@
 
 #include "cli/output.h"
 #include "cli/signal_text.h"
-#include "plumb/plugin_call.h"
+#include "runtime/tools/plugin_call.h"
 
 namespace plumb::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/output.h"
-#include "plumb/profile.h"
+#include "runtime/tools/profile.h"
 
 namespace plumb::cli {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "plumb/train.h"
+#include "runtime/tools/train.h"
 
 namespace plumb::cli {
 

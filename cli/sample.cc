@@ -12,7 +12,7 @@
 #include "cli/command.h"
 #include "cli/command_tree.h"
 #include "cli/output.h"
-#include "plumb/generate.h"
+#include "runtime/tools/generate.h"
 
 namespace plumb::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "plumb/plugin_call.h"
+#include "runtime/tools/plugin_call.h"
 
 namespace plumb::cli {
 

@@ -15,7 +15,7 @@
 #include "cli/compare/study_directory.h"
 #include "cli/compare/tables.h"
 #include "cli/report/report.h"
-#include "plumb/file.h"
+#include "runtime/tools/file.h"
 
 namespace plumb::cli {
 namespace {

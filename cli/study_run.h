@@ -11,8 +11,8 @@
 #include "cli/compare/plan.h"
 #include "cli/compare/results.h"
 #include "cli/output.h"
-#include "plumb/runtime.h"
-#include "plumb/study.h"
+#include "runtime/api/runtime.h"
+#include "runtime/tools/study.h"
 
 namespace plumb::cli {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 

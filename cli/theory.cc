@@ -21,8 +21,8 @@
 #include "cli/theory/measure.h"
 #include "cli/theory/predict.h"
 #include "cli/theory/results.h"
-#include "plumb/file.h"
-#include "plumb/model.h"
+#include "runtime/tools/file.h"
+#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 namespace {

@@ -22,9 +22,9 @@
 #include "cli/output.h"
 #include "cli/profile_table.h"
 #include "cli/progress.h"
-#include "plumb/model.h"
-#include "plumb/probe.h"
-#include "plumb/train.h"
+#include "runtime/tools/model.h"
+#include "runtime/tools/probe.h"
+#include "runtime/tools/train.h"
 
 namespace plumb::cli {
 namespace {

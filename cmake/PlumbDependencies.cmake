@@ -4,7 +4,7 @@ set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)                                # runtime/base
 find_package(OpenMP REQUIRED COMPONENTS CXX)                  # runtime/onednn (oneDNN is built on it), bench
 find_package(absl REQUIRED)                                   # everywhere
-find_package(Protobuf REQUIRED)                               # proto, runtime/spec
+find_package(Protobuf REQUIRED)                               # proto (while building), tests
 find_package(dnnl REQUIRED)                                   # runtime/onednn, bench
 find_package(hwy REQUIRED)                                    # runtime/kernels, runtime/ops, plugins/norms
 find_package(nlohmann_json REQUIRED)                          # runtime/io, data, session, api, cli, plugins/check

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
 
-sources() { find "$@" -type f \( -name '*.h' -o -name '*.c' -o -name '*.cc' \) | sort; }
+sources() { find "$@" -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cc' \) | sort; }
 
 # "file:line: <header>" or "file:line: "header"" for every include, -H also for a single file.
 includes() {
@@ -17,9 +17,9 @@ includes() {
 }
 
 wrong_includes() {
-  includes runtime plugins cli | awk '
+  includes runtime plugins cli proto | awk '
     BEGIN {
-      order = "base onednn kernels graph plugin ops io data spec model compile session api capi"
+      order = "base onednn kernels graph plugin ops io data textproto spec model compile session api capi tools"
       count = split(order, modules, " ")
       for (i = 1; i <= count; ++i) {
         known[modules[i]] = 1
@@ -32,9 +32,15 @@ wrong_includes() {
       only("ops", "base kernels graph plugin")
       only("io", "base")
       only("data", "base io")
-      only("spec", "base plugin")
+      only("textproto", "base")
+      only("spec", "base plugin textproto")
       only("model", "base kernels graph plugin ops spec")
       only("compile", "base graph")
+      # Of the tools, what the command line may include.
+      count_of_tools = split("bench file generate model plugin_call probe profile study text train",
+                             tool_headers, " ")
+      for (i = 1; i <= count_of_tools; ++i) for_cli["runtime/tools/" tool_headers[i] ".h"] = 1
+      for_cli["runtime/api/runtime.h"] = 1
     }
     function only(module, allowed,   names, n, i) {
       for (i = 1; i <= count; ++i) delete may[module, modules[i]]
@@ -47,9 +53,10 @@ wrong_includes() {
     function owners(header) {
       if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
       if (header == "dlfcn.h") return "runtime/plugin runtime/capi plugins/check"
-      if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "runtime/spec"
+      if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "proto"
+      if (header ~ /^plumb\/v1\//) return "runtime/spec"
       if (header ~ /^hwy\//) return "runtime/kernels runtime/ops plugins/norms"
-      if (header ~ /^nlohmann\//) return "runtime/io runtime/data runtime/session runtime/api cli plugins/check"
+      if (header ~ /^nlohmann\//) return "runtime/io runtime/data runtime/session runtime/tools cli plugins/check"
       if (header ~ /^CLI\//) return "cli plugins/check"
       return ""
     }
@@ -73,7 +80,6 @@ wrong_includes() {
       header = substr(include, 2, length(include) - 2)
       target = split(header, part, "/") > 2 && part[1] == "runtime" ? part[2] : ""
       owner = owners(header)
-      public = starts(header, "plumb/") && header !~ /^plumb\/(norm_plugin\.h|v1\/)/
 
       if (starts(file, "plugins/abi/")) {
         if (include != "<stddef.h>" && include != "<stdint.h>") wrong("the norm ABI stands alone")
@@ -88,13 +94,19 @@ wrong_includes() {
         own = include ~ /^"[^\/]*"$/ && system("test -f " directory header) == 0
         if (!own && header != "plumb/norm_plugin.h" && owner == "" && !is_system(include))
           wrong("a norm sees plumb/norm_plugin.h, Highway and the standard library")
+      } else if (file ~ /^runtime\/include\/.*\.hpp$/) {
+        if (header != "plumb.h" && header !~ /^plumb\/[a-z_]+\.hpp$/ && !is_system(include))
+          wrong("plumb.hpp sees plumb.h and the standard library")
+      } else if (starts(file, "proto/")) {
+        if (owner == "" && !is_system(include))
+          wrong("the compiler of the schema sees protobuf and the standard library")
       } else if (starts(file, "runtime/include/")) {
-        if (!public && !starts(header, "absl/") && !is_system(include))
-          wrong("public headers see absl, the standard library and each other")
+        if (header != "plumb.h" && !is_system(include))
+          wrong("public headers see the standard library and plumb.h")
       } else if (starts(file, "cli/")) {
-        if (!public && !starts(header, "cli/") && !starts(header, "absl/") && owner == "" &&
-            !is_system(include))
-          wrong("the command line is a client of the public headers")
+        if (!(header in for_cli) && !starts(header, "cli/") && !starts(header, "absl/") &&
+            owner == "" && !is_system(include))
+          wrong("the command line is a client of runtime/tools")
       } else {
         module = file; sub(/^runtime\//, "", module); sub(/\/.*/, "", module)
         if (!(module in known)) {
@@ -104,9 +116,7 @@ wrong_includes() {
         } else if (header == "plumb/norm_plugin.h") {
           if (!((module, "plugin") in may)) wrong("runtime/" module " does not know plugins")
         } else if (header == "plumb.h") {
-          if (module != "capi") wrong("only runtime/capi implements plumb.h")
-        } else if (public) {
-          if (module != "api" && module != "capi") wrong("only runtime/api implements the public headers")
+          if (!((module, "capi") in may)) wrong("plumb.h is above runtime/" module)
         } else if (owner == "" && !starts(header, "absl/") && !is_system(include)) {
           wrong("not a path from the top of the repository, nor a known library")
         }

@@ -5,8 +5,8 @@
 #   tools/install_dependencies.sh run      to build and run plumb
 #   tools/install_dependencies.sh test     and to test and measure it (the default)
 #
-# make and pkg-config serve norms of one's own, clang the tests of what their authors are given,
-# chromium those of the report; these also want node 20 and playwright-core, which is fetched where there is such a node.
+# make and pkg-config serve norms of one's own, clang the tests of what their authors are given, rustc,
+# libcpp-httplib-dev, numpy and curl those of programs that embed plumb, chromium those of the report; these also want node 20 and playwright-core, which is fetched where there is such a node.
 set -euo pipefail
 
 purpose=${1:-test}
@@ -15,7 +15,7 @@ packages=(
   libdnnl-dev ocl-icd-opencl-dev libprotobuf-dev protobuf-compiler libabsl-dev libcli11-dev libhwy-dev
   nlohmann-json3-dev make pkg-config
 )
-test_packages=(ccache clang python3 libgtest-dev libgmock-dev libbenchmark-dev chromium)
+test_packages=(ccache clang python3 locales python3-numpy curl rustc libcpp-httplib-dev libgtest-dev libgmock-dev libbenchmark-dev chromium)
 test_packages+=(zsh fish mandoc groff-base lintian abigail-tools)  # completion, manual pages, packages, ABI
 case $purpose in
   run) ;;

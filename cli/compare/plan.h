@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plumb/model.h"
-#include "plumb/study.h"
-#include "plumb/train.h"
+#include "runtime/tools/model.h"
+#include "runtime/tools/study.h"
+#include "runtime/tools/train.h"
 
 namespace plumb::cli {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/output.h"
-#include "plumb/text.h"
+#include "runtime/tools/text.h"
 
 namespace plumb::cli {
 namespace {

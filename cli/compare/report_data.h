@@ -8,7 +8,7 @@
 
 #include "cli/compare/plan.h"
 #include "cli/compare/results.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 
 namespace plumb::cli {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/compare/run_record.h"
 #include "cli/output.h"
-#include "plumb/file.h"
+#include "runtime/tools/file.h"
 
 namespace plumb::cli {
 namespace {

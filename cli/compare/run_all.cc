@@ -18,8 +18,8 @@
 #include "cli/interrupt.h"
 #include "cli/loss_summary.h"
 #include "cli/output.h"
-#include "plumb/file.h"
-#include "plumb/generate.h"
+#include "runtime/tools/file.h"
+#include "runtime/tools/generate.h"
 
 namespace plumb::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/compare/statistics.h"
 #include "cli/output.h"
-#include "plumb/file.h"
+#include "runtime/tools/file.h"
 
 namespace plumb::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "plumb/file.h"
+#include "runtime/tools/file.h"
 
 namespace plumb::cli {
 namespace {

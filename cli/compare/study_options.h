@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plumb/study.h"
+#include "runtime/tools/study.h"
 
 namespace plumb::cli {
 

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/report/page.h"
-#include "plumb/text.h"
+#include "runtime/tools/text.h"
 
 namespace plumb::cli {
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "plumb/text.h"
+#include "runtime/tools/text.h"
 
 namespace plumb::cli {
 namespace {

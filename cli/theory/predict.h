@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cli/theory/measure.h"
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 

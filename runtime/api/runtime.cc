@@ -1,4 +1,4 @@
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 #include "runtime/graph/op.h"
 #include "runtime/kernels/gemm/gemm_policy.h"
 #include "runtime/plugin/registry.h"

@@ -16,13 +16,23 @@ AlignedBuffer::AlignedBuffer(int64_t bytes) : size_(bytes) {
   const bool large = bytes >= 2 * kHugePage;
   const int64_t alignment = large ? kHugePage : kAlignment;
   const int64_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* p = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
+  const auto size = static_cast<size_t>(rounded);
+  const HostAllocator* const host = CurrentHost().allocator;
+  void* const p = host != nullptr
+                      ? host->allocate(host->context, size, static_cast<size_t>(alignment))
+                      : std::aligned_alloc(static_cast<size_t>(alignment), size);
   if (p == nullptr) throw std::bad_alloc();
-  if (large) madvise(p, static_cast<size_t>(rounded), MADV_HUGEPAGE);  // a hint; failing is fine
-  std::memset(p, 0, static_cast<size_t>(rounded));
-  memory_.reset(static_cast<std::byte*>(p));
+  if (large && host == nullptr) madvise(p, size, MADV_HUGEPAGE);  // a hint; failing is fine
+  std::memset(p, 0, size);
+  memory_ = std::unique_ptr<std::byte[], Free>(static_cast<std::byte*>(p), Free(host, size));
 }
 
-void AlignedBuffer::Free::operator()(std::byte* p) const { std::free(p); }
+void AlignedBuffer::Free::operator()(std::byte* p) const {
+  if (allocator != nullptr) {
+    allocator->release(allocator->context, p, size);
+  } else {
+    std::free(p);
+  }
+}
 
 }  // namespace plumb

@@ -1,5 +1,6 @@
-// AlignedBuffer: owned, 64-byte aligned, zero-filled memory. Large ones use huge pages if
-// the system has them, since page faults are a large part of a training step otherwise. Move-only.
+// AlignedBuffer: owned, 64-byte aligned, zero-filled memory, of the current host (host.h) if that
+// gives any. Large ones use huge pages if the system has them, since page faults are a large part
+// of a training step otherwise. Move-only.
 #ifndef PLUMB_RUNTIME_BASE_ALIGNED_BUFFER_H_
 #define PLUMB_RUNTIME_BASE_ALIGNED_BUFFER_H_
 
@@ -7,6 +8,8 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+
+#include "runtime/base/host.h"
 
 namespace plumb {
 
@@ -18,7 +21,7 @@ inline constexpr int64_t AlignUp(int64_t bytes) {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(int64_t bytes);  // bytes >= 0
+  explicit AlignedBuffer(int64_t bytes);  // bytes >= 0; throws std::bad_alloc
   AlignedBuffer(AlignedBuffer&& other) noexcept
       : memory_(std::move(other.memory_)), size_(std::exchange(other.size_, 0)) {}
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
@@ -36,6 +39,10 @@ class AlignedBuffer {
 
  private:
   struct Free {
+    Free() : allocator(nullptr), size(0) {}
+    Free(const HostAllocator* by, size_t bytes) : allocator(by), size(bytes) {}
+    const HostAllocator* allocator;  // null: the C library's
+    size_t size;                     // that was asked for
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte[], Free> memory_;

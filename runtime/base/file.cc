@@ -334,7 +334,7 @@ std::string DirectoryOf(absl::string_view path) {
   return std::string(path.substr(0, slash));
 }
 
-absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, Access access) {
   FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC, 0));
   if (file.get() < 0) return FromErrno(path, "cannot open");
   struct stat info;
@@ -343,7 +343,8 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
   }
   if (info.st_size == 0) return MappedFile(nullptr, 0, false);
-  void* p = Files().Map(file.get(), static_cast<size_t>(info.st_size));
+  void* p = Files().Map(file.get(), static_cast<size_t>(info.st_size),
+                        access == Access::kCopyOnWrite ? PROT_READ | PROT_WRITE : PROT_READ);
   if (p == MAP_FAILED) return FromErrno(path, "cannot map");
   return MappedFile(static_cast<const char*>(p), static_cast<size_t>(info.st_size), true);
 }

@@ -73,10 +73,15 @@ std::string DirectoryOf(absl::string_view path);  // "a/b" -> "a", "b" -> "."
 // not say.
 int64_t FreeSpace(const std::string& path);
 
-// A file mapped read-only. Move-only; the view lives as long as the object. Thread-safe for reads.
+// A mapped file, which must not be cut meanwhile. Move-only; the view lives as long as the object.
+// Thread-safe for reads.
 class MappedFile {
  public:
-  static absl::StatusOr<MappedFile> Open(const std::string& path);
+  enum class Access {
+    kRead,
+    kCopyOnWrite,  // what is written stays in this process
+  };
+  static absl::StatusOr<MappedFile> Open(const std::string& path, Access access = Access::kRead);
   // Memory of the caller's that holds a file's content, and outlives this.
   static MappedFile Borrow(absl::string_view content);
   MappedFile(MappedFile&& other) noexcept;

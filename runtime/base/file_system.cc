@@ -39,8 +39,8 @@ int FileSystem::Truncate(int fd, off_t size) { return ftruncate(fd, size); }
 int FileSystem::ChangeOwner(int fd, uid_t owner, gid_t group) { return fchown(fd, owner, group); }
 int FileSystem::ChangeMode(int fd, mode_t mode) { return fchmod(fd, mode); }
 int FileSystem::Lock(int fd) { return flock(fd, LOCK_EX | LOCK_NB); }
-void* FileSystem::Map(int fd, size_t size) {
-  return mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+void* FileSystem::Map(int fd, size_t size, int protection) {
+  return mmap(nullptr, size, protection, MAP_PRIVATE, fd, 0);
 }
 int FileSystem::Stat(const char* path, struct stat* info) { return stat(path, info); }
 int FileSystem::LinkStat(const char* path, struct stat* info) { return lstat(path, info); }

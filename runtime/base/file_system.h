@@ -28,8 +28,8 @@ class FileSystem {
   virtual int Truncate(int fd, off_t size);
   virtual int ChangeOwner(int fd, uid_t owner, gid_t group);
   virtual int ChangeMode(int fd, mode_t mode);
-  virtual int Lock(int fd);                // exclusive, without waiting
-  virtual void* Map(int fd, size_t size);  // for reading
+  virtual int Lock(int fd);                                // exclusive, without waiting
+  virtual void* Map(int fd, size_t size, int protection);  // private
 
   virtual int Stat(const char* path, struct stat* info);
   virtual int LinkStat(const char* path, struct stat* info);  // of a link itself

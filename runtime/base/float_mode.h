@@ -77,6 +77,42 @@ class ScopedNoDenormals {
   const FloatMode before_;
 };
 
+// The mode that a process starts with, on the calling thread, while this is in scope. At the end
+// all is as before, flags of raised exceptions included.
+class ScopedDefaultFloatMode {
+ public:
+#if defined(__SSE2__)
+  ScopedDefaultFloatMode() : before_(_mm_getcsr()) {
+    constexpr uint32_t kAtStart = 0x1f80;
+    if (before_ != kAtStart) _mm_setcsr(kAtStart);
+  }
+  ~ScopedDefaultFloatMode() {
+    if (_mm_getcsr() != before_) _mm_setcsr(before_);
+  }
+#elif defined(__aarch64__)
+  ScopedDefaultFloatMode() {
+    asm volatile("mrs %0, fpcr" : "=r"(before_));
+    asm volatile("mrs %0, fpsr" : "=r"(flags_));
+    asm volatile("msr fpcr, %0" : : "r"(uint64_t{0}));
+  }
+  ~ScopedDefaultFloatMode() {
+    asm volatile("msr fpcr, %0" : : "r"(before_));
+    asm volatile("msr fpsr, %0" : : "r"(flags_));
+  }
+#else
+  ScopedDefaultFloatMode() = default;
+#endif
+  ScopedDefaultFloatMode(const ScopedDefaultFloatMode&) = delete;
+  ScopedDefaultFloatMode& operator=(const ScopedDefaultFloatMode&) = delete;
+
+ private:
+#if defined(__SSE2__)
+  const uint32_t before_;
+#elif defined(__aarch64__)
+  uint64_t before_, flags_;
+#endif
+};
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_BASE_FLOAT_MODE_H_

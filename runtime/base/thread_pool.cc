@@ -1,15 +1,20 @@
 #include "runtime/base/thread_pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <limits>
+#include <new>
+#include <utility>
 
 #include "runtime/base/float_mode.h"
+#include "runtime/base/host.h"
 #include "runtime/base/processors.h"
 
 namespace plumb {
@@ -107,11 +112,19 @@ struct Job {
   FloatMode float_mode = FloatMode::Current();  // the caller's
   int64_t first;                                // of all the caller's tasks, that of this job
   int slots;                      // threads that the tasks are partitioned for, available or not
-  int dispatched;                 // workers that the job was dispatched to
+  int dispatched = 0;             // workers that the job was dispatched to
   sem_t finished;                 // posted by a worker that finishes while the caller sleeps
   uint8_t worker[kMaxThreads];    // the workers that it was dispatched to
   uint8_t slot_of[kMaxWorkers];   // by worker, set before it is dispatched
   SlotRange ranges[kMaxThreads];  // the first is the caller's
+
+  Job(int64_t first_task, int64_t n, int threads, TaskFn of, const void* with)
+      : task(of),
+        context(with),
+        first(first_task),
+        slots(static_cast<int>(std::min<int64_t>(n, std::min(threads, kMaxThreads)))) {
+    for (int i = 0; i < slots; ++i) ranges[i].Set(n * i / slots, n * (i + 1) / slots);
+  }
 
   // Takes a task for the thread in `slot` and runs it; false when all are taken.
   bool RunOne(int slot) {
@@ -129,15 +142,17 @@ struct Job {
 //   a Job*          dispatched, and not begun yet: the caller may cancel it
 //   Job* + kBegun   working on the job; only the worker changes this, back to kIdle, except that
 //                   the caller may add kAwaited and sleep until the worker posts job->finished
-constexpr uintptr_t kIdle = 0, kAsleep = 4, kBegun = 1, kAwaited = 2;
+//   kStopped        told to end, for good
+constexpr uintptr_t kIdle = 0, kAsleep = 4, kBegun = 1, kAwaited = 2, kStopped = 8;
 
 struct alignas(128) Worker {
   std::atomic<uintptr_t> state;
   sem_t wake;
+  pthread_t thread;
   int index;
   bool spins;
 
-  [[noreturn]] void Loop() {
+  void Loop() {
     in_task = true;
     const auto dispatched = [this] { return state.load(std::memory_order_acquire) != kIdle; };
     for (;;) {
@@ -148,6 +163,7 @@ struct alignas(128) Worker {
       }
       seen = state.load(std::memory_order_acquire);
       if (seen == kIdle) continue;  // cancelled
+      if (seen == kStopped) return;
       if (!state.compare_exchange_strong(seen, seen | kBegun, std::memory_order_acq_rel)) continue;
       Job* const job = reinterpret_cast<Job*>(seen);
       const int slot = job->slot_of[index];
@@ -157,15 +173,36 @@ struct alignas(128) Worker {
       if (state.exchange(kIdle, std::memory_order_acq_rel) & kAwaited) sem_post(&job->finished);
     }
   }
+
+  // Ends the thread, after the job that it may be at.
+  void Stop() {
+    for (;;) {
+      uintptr_t seen = kIdle;
+      if (state.compare_exchange_strong(seen, kStopped, std::memory_order_acq_rel)) break;
+      if (seen == kAsleep &&
+          state.compare_exchange_strong(seen, kStopped, std::memory_order_acq_rel)) {
+        sem_post(&wake);
+        break;
+      }
+      sched_yield();
+    }
+    pthread_join(thread, nullptr);
+    sem_destroy(&wake);
+  }
 };
 
 class Pool {
  public:
   // Never destroyed: workers may be spinning on it while the process ends.
   static Pool* Get() {
-    static Pool* const pool = new Pool;
+    alignas(Pool) static std::byte memory[sizeof(Pool)];
+    static Pool* const pool = new (memory) Pool;
     return pool;
   }
+
+  int forks() const { return forks_; }
+  void AddUser();
+  void RemoveUser();
 
   void Run(int64_t first, int64_t n, int threads, TaskFn task, const void* context);
 
@@ -188,6 +225,8 @@ class Pool {
   const int processors_ = AvailableProcessors();
   pthread_mutex_t growing_ = PTHREAD_MUTEX_INITIALIZER;
   Clock::time_point refused_{};  // when the system last refused a thread; under growing_
+  int users_ = 0;                // under growing_
+  std::atomic<int> forks_{0};    // from the first process to this one
   std::atomic<int> workers_{0};  // how many of worker_ there are
   Worker worker_[kMaxWorkers];
 };
@@ -206,7 +245,24 @@ void Pool::AfterForkInChild() {
     PrepareWorker(&pool->worker_[i], kIdle);
   }
   pool->workers_.store(0, std::memory_order_relaxed);
+  ++pool->forks_;
   pthread_mutex_unlock(&pool->growing_);
+}
+
+void Pool::AddUser() {
+  pthread_mutex_lock(&growing_);
+  ++users_;
+  pthread_mutex_unlock(&growing_);
+}
+
+void Pool::RemoveUser() {
+  pthread_mutex_lock(&growing_);
+  if (--users_ == 0) {
+    // Calls of others, from now on, find none of them idle.
+    for (int i = 0; i < workers_.load(std::memory_order_relaxed); ++i) worker_[i].Stop();
+    workers_.store(0, std::memory_order_release);
+  }
+  pthread_mutex_unlock(&growing_);
 }
 
 void Pool::Dispatch(int wanted, Job* job) {
@@ -261,14 +317,15 @@ void Pool::Grow(int wanted, int threads, Job* job) {
       worker->index = i;
       // Spinning is for those that find a processor free beside the caller's.
       worker->spins = i + 1 < processors_;
-      pthread_t thread;
-      const auto loop = [](void* w) -> void* { static_cast<Worker*>(w)->Loop(); };
-      if (StartThread(&thread, loop, worker) != 0) {
+      const auto loop = [](void* w) -> void* {
+        static_cast<Worker*>(w)->Loop();
+        return nullptr;
+      };
+      if (StartThread(&worker->thread, loop, worker) != 0) {
         refused_threads = true;
         refused_ = now;
         break;
       }
-      pthread_detach(thread);
       job->worker[job->dispatched++] = static_cast<uint8_t>(i);
       workers_.store(i + 1, std::memory_order_release);
     }
@@ -293,16 +350,7 @@ void Pool::Join(Worker* worker, Job* job) {
 }
 
 void Pool::Run(int64_t first, int64_t n, int threads, TaskFn task, const void* context) {
-  Job job;
-  job.task = task;
-  job.context = context;
-  job.first = first;
-  job.slots = static_cast<int>(std::min<int64_t>(n, std::min(threads, kMaxThreads)));
-  job.dispatched = 0;
-  for (int i = 0; i < job.slots; ++i) {
-    job.ranges[i].Set(n * i / job.slots, n * (i + 1) / job.slots);
-  }
-
+  Job job(first, n, threads, task, context);
   in_task = true;
   Dispatch(job.slots - 1, &job);
   Grow(job.slots - 1, threads, &job);
@@ -312,7 +360,29 @@ void Pool::Run(int64_t first, int64_t n, int threads, TaskFn task, const void* c
   in_task = false;
 }
 
+// The job in slots as tasks of the host's executor.
+void RunOnExecutor(const HostExecutor& executor, int64_t first, int64_t n, int threads, TaskFn task,
+                   const void* context) {
+  Job job(first, n, threads, task, context);
+  const auto run_slot = [](void* argument, int32_t slot) {
+    auto* const of = static_cast<Job*>(argument);
+    const FloatMode own = FloatMode::Current();
+    of->float_mode.Install();
+    const bool before = std::exchange(in_task, true);
+    while (of->RunOne(slot)) {
+    }
+    in_task = before;
+    own.Install();
+  };
+  executor.run(executor.context, job.slots, run_slot, &job);
+  run_slot(&job, 0);  // what an executor that ran less has left
+}
+
 }  // namespace
+
+PoolUser::PoolUser() : forks_(Pool::Get()->forks()) { Pool::Get()->AddUser(); }
+PoolUser::~PoolUser() { Pool::Get()->RemoveUser(); }
+bool PoolUser::forked() const { return Pool::Get()->forks() != forks_; }
 
 void RunOnPool(int64_t n, int threads, TaskFn task, const void* context) {
   if (n <= 1 || threads <= 1 || in_task) {
@@ -320,8 +390,14 @@ void RunOnPool(int64_t n, int threads, TaskFn task, const void* context) {
     return;
   }
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // of what a range can say
+  const HostExecutor* const executor = CurrentHost().executor;
   for (int64_t first = 0; first < n; first += kMost) {
-    Pool::Get()->Run(first, std::min(n - first, kMost), threads, task, context);
+    const int64_t count = std::min(n - first, kMost);
+    if (executor != nullptr) {
+      RunOnExecutor(*executor, first, count, threads, task, context);
+    } else {
+      Pool::Get()->Run(first, count, threads, task, context);
+    }
   }
 }
 

@@ -10,16 +10,24 @@
 
 #include "absl/status/status.h"
 #include "plumb.h"
-#include "plumb/model.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
+#include "runtime/base/float_mode.h"
+#include "runtime/base/host.h"
+#include "runtime/base/thread_pool.h"
+#include "runtime/capi/error.h"
 #include "runtime/data/tokenizer.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
+#include "runtime/spec/model_spec.h"
 
 namespace plumb::capi {
 
 struct RuntimeState {
+  const PoolUser pool;
+  HostExecutor executor;
+  HostAllocator allocator;
+  Host host;  // points to those that were given
   std::unique_ptr<Runtime> runtime;
   plumb_log_fn log = nullptr;
   void* log_user = nullptr;
@@ -39,7 +47,8 @@ struct ModelState {
   std::unique_ptr<ParameterStore> parameters;
   bool has_weights = false;
   std::atomic<int64_t> version{0};  // of the weights
-  std::atomic<int> trainers{0}, sessions{0};
+  std::atomic<int> trainers{0};
+  std::atomic<int> sessions{0};  // and evaluators: what reads the weights where they lie
 
   std::mutex mutex;  // of what follows
   struct Packed {
@@ -56,8 +65,31 @@ struct ModelState {
   absl::Status CheckTokens(const int32_t* tokens, size_t count, int32_t least) const;
 };
 
+// Of PLUMB_WEIGHTS_F32 and so on.
+absl::StatusOr<WeightFormat> FormatOf(int32_t weights);
+
 // The tensor of entry `i` at `data`, in the layout of the model's parameters.
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
+
+// A call on a handle that stands on a runtime, after Guard: on the host's threads and memory, in
+// the floating-point mode of a new process. `name`: of the argument. RuntimeOf(*handle) is its
+// runtime.
+template <class Handle, class Body>
+plumb_status Call(const Handle* handle, absl::string_view name, plumb_error** error,
+                  const Body& body) {
+  return Guard(error, [&]() -> absl::Status {
+    if (handle == nullptr) return NullArgument(name);
+    const RuntimeState& runtime = RuntimeOf(*handle);
+    if (runtime.pool.forked()) {
+      return absl::FailedPreconditionError(
+          "this process is a fork of the one that created the runtime: create a new one here, or "
+          "fork before");
+    }
+    const ScopedHost host(runtime.host);
+    const ScopedDefaultFloatMode float_mode;
+    return body();
+  });
+}
 
 }  // namespace plumb::capi
 
@@ -65,7 +97,7 @@ struct plumb_runtime {
   std::shared_ptr<plumb::capi::RuntimeState> state;
 };
 struct plumb_spec {
-  plumb::Spec spec;
+  plumb::ModelSpec spec;
 };
 struct plumb_model {
   std::shared_ptr<plumb::capi::ModelState> state;
@@ -73,5 +105,12 @@ struct plumb_model {
 struct plumb_tokenizer {
   plumb::Tokenizer tokenizer;
 };
+
+inline const plumb::capi::RuntimeState& RuntimeOf(const plumb_runtime& runtime) {
+  return *runtime.state;
+}
+inline const plumb::capi::RuntimeState& RuntimeOf(const plumb_model& model) {
+  return *model.state->runtime;
+}
 
 #endif  // PLUMB_RUNTIME_CAPI_HANDLES_H_

@@ -40,6 +40,20 @@ absl::Status ModelState::CheckTokens(const int32_t* tokens, size_t count, int32_
   return absl::OkStatus();
 }
 
+absl::StatusOr<WeightFormat> FormatOf(int32_t weights) {
+  switch (weights) {
+    case PLUMB_WEIGHTS_F32:
+      return WeightFormat::kF32;
+    case PLUMB_WEIGHTS_BF16:
+      return WeightFormat::kBf16;
+    case PLUMB_WEIGHTS_INT8:
+      return WeightFormat::kInt8;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("options: there are no weights of kind ", weights));
+  }
+}
+
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor) {
   const ParameterLayout& layout = model.parameters->layout();
   if (i >= layout.entries.size()) {
@@ -60,11 +74,11 @@ absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_te
 
 namespace {
 
-absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Spec& spec) {
+absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const ModelSpec& spec) {
   auto state = std::make_shared<ModelState>();
   state->runtime = runtime.state;
   absl::StatusOr<std::unique_ptr<ModelContext>> context =
-      runtime.state->runtime->impl().MakeContext(spec.impl());
+      runtime.state->runtime->impl().MakeContext(spec);
   runtime.state->TellWarnings();
   if (!context.ok()) return context.status();
   state->context = *std::move(context);
@@ -97,17 +111,34 @@ absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model
   return absl::OkStatus();
 }
 
+absl::Status Map(const char* path, ModelState* model) {
+  if (model->trainers > 0 || model->sessions > 0) {
+    return absl::FailedPreconditionError(
+        "weights are mapped before the model has trainers, sessions or evaluators");
+  }
+  PLUMB_ASSIGN_OR_RETURN(SafetensorsFile file,
+                         SafetensorsFile::Open(path, MappedFile::Access::kCopyOnWrite));
+  const ModelContext& context = *model->context;
+  PLUMB_ASSIGN_OR_RETURN(ParameterStore store,
+                         ParameterStore::Map(context.parameters, context.states, std::move(file)));
+  const std::lock_guard<std::mutex> lock(model->mutex);
+  model->packed.clear();
+  model->parameters = std::make_unique<ParameterStore>(std::move(store));
+  model->has_weights = true;
+  ++model->version;
+  return absl::OkStatus();
+}
+
 }  // namespace
 }  // namespace plumb::capi
 
-using plumb::capi::Guard;
+using plumb::capi::Call;
 using plumb::capi::ModelState;
 using plumb::capi::NullArgument;
 
 plumb_status plumb_model_create(plumb_runtime* runtime, const plumb_spec* spec, plumb_model** model,
                                 plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (runtime == nullptr) return NullArgument("runtime");
+  return Call(runtime, "runtime", error, [&]() -> absl::Status {
     if (spec == nullptr) return NullArgument("spec");
     if (model == nullptr) return NullArgument("model");
     absl::StatusOr<plumb_model*> made = plumb::capi::CreateModel(*runtime, spec->spec);
@@ -136,8 +167,7 @@ void plumb_model_get_info(const plumb_model* model, plumb_model_info* info) {
 }
 
 plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     ModelState& state = *model->state;
     plumb::DrawParameters(state.context->parameters, state.context->states, seed, state.threads(),
                           plumb::capi::StoreOf(&state));
@@ -148,17 +178,22 @@ plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** e
 }
 
 plumb_status plumb_model_load(plumb_model* model, const char* path, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     return plumb::capi::Load(plumb::SafetensorsFile::Open(path), model->state.get());
   });
 }
 
+plumb_status plumb_model_map(plumb_model* model, const char* path, plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    if (path == nullptr) return NullArgument("path");
+    return plumb::capi::Map(path, model->state.get());
+  });
+}
+
 plumb_status plumb_model_load_memory(plumb_model* model, const void* data, size_t size,
                                      plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (data == nullptr) return NullArgument("data");
     const absl::string_view content(static_cast<const char*>(data), size);
     return plumb::capi::Load(plumb::SafetensorsFile::FromMapped(plumb::MappedFile::Borrow(content),
@@ -168,8 +203,7 @@ plumb_status plumb_model_load_memory(plumb_model* model, const void* data, size_
 }
 
 plumb_status plumb_model_save(const plumb_model* model, const char* path, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     PLUMB_RETURN_IF_ERROR(model->state->RequireWeights());
     return plumb::WriteSafetensors(
@@ -178,14 +212,17 @@ plumb_status plumb_model_save(const plumb_model* model, const char* path, plumb_
   });
 }
 
+void plumb_model_changed(plumb_model* model) {
+  if (model != nullptr) ++model->state->version;
+}
+
 size_t plumb_model_tensor_count(const plumb_model* model) {
   return model == nullptr ? 0 : model->state->context->parameters.size();
 }
 
 plumb_status plumb_model_tensor(const plumb_model* model, size_t i, plumb_tensor* tensor,
                                 plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (tensor == nullptr) return NullArgument("tensor");
     const ModelState& state = *model->state;
     PLUMB_RETURN_IF_ERROR(state.RequireWeights());

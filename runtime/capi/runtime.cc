@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/api/runtime_impl.h"
+#include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
 
@@ -26,6 +27,24 @@ std::string InstallPrefix() {
   if (error || !absl::EndsWith(directory, below)) return "";
   const std::string prefix = directory.substr(0, directory.size() - below.size());
   return std::filesystem::is_directory(prefix + "/" PLUMB_DATA_DIR, error) ? prefix : "";
+}
+
+// The host's threads and memory for `state`. Errors name the field.
+absl::Status TakeHost(const plumb_runtime_options& options, RuntimeState* state) {
+  if (options.executor != nullptr) {
+    PLUMB_ASSIGN_OR_RETURN(const plumb_executor executor, Complete(options.executor));
+    if (executor.run == nullptr) return NullArgument("options: executor->run");
+    state->executor = {executor.context, executor.run};
+    state->host.executor = &state->executor;
+  }
+  if (options.allocator != nullptr) {
+    PLUMB_ASSIGN_OR_RETURN(const plumb_allocator allocator, Complete(options.allocator));
+    if (allocator.allocate == nullptr) return NullArgument("options: allocator->allocate");
+    if (allocator.release == nullptr) return NullArgument("options: allocator->release");
+    state->allocator = {allocator.context, allocator.allocate, allocator.release};
+    state->host.allocator = &state->allocator;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given) {
@@ -47,6 +66,7 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
   made.install_prefix = InstallPrefix();
   if (options->gemm != nullptr) made.gemm = options->gemm;
   auto state = std::make_shared<RuntimeState>();
+  PLUMB_RETURN_IF_ERROR(TakeHost(*options, state.get()));
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = Runtime::Create(made);
   if (!runtime.ok()) return runtime.status();
   state->runtime = *std::move(runtime);
@@ -59,6 +79,7 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
 }  // namespace
 }  // namespace plumb::capi
 
+using plumb::capi::Call;
 using plumb::capi::Guard;
 
 uint32_t plumb_abi_version(void) { return PLUMB_ABI_VERSION; }
@@ -68,6 +89,7 @@ plumb_status plumb_runtime_create(const plumb_runtime_options* options, plumb_ru
                                   plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (runtime == nullptr) return plumb::capi::NullArgument("runtime");
+    const plumb::ScopedDefaultFloatMode float_mode;
     absl::StatusOr<plumb_runtime*> made = plumb::capi::CreateRuntime(options);
     if (made.ok()) *runtime = *made;
     return made.status();
@@ -78,8 +100,7 @@ void plumb_runtime_free(plumb_runtime* runtime) { delete runtime; }
 
 plumb_status plumb_plugin_register(plumb_runtime* runtime, const void* norm_plugin,
                                    plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (runtime == nullptr) return plumb::capi::NullArgument("runtime");
+  return Call(runtime, "runtime", error, [&]() -> absl::Status {
     if (norm_plugin == nullptr) return plumb::capi::NullArgument("norm_plugin");
     absl::Status status = runtime->state->runtime->RegisterPlugin(norm_plugin);
     runtime->state->TellWarnings();

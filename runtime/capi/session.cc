@@ -22,6 +22,10 @@ struct plumb_session {
   }
 };
 
+static const plumb::capi::RuntimeState& RuntimeOf(const plumb_session& session) {
+  return *session.model->runtime;
+}
+
 namespace plumb::capi {
 namespace {
 
@@ -35,15 +39,10 @@ absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
                                                    DecodeSession::kMaxBatch, ", is ",
                                                    options->sequences));
   }
-  constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBf16,
-                                       WeightFormat::kInt8};
-  if (options->weights < PLUMB_WEIGHTS_F32 || options->weights > PLUMB_WEIGHTS_INT8) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("options: there are no weights of kind ", options->weights));
-  }
+  PLUMB_ASSIGN_OR_RETURN(const WeightFormat format, FormatOf(options->weights));
   PLUMB_RETURN_IF_ERROR(model->RequireWeights());
   auto session = std::make_unique<plumb_session>();
-  session->format = kFormats[options->weights];
+  session->format = format;
   session->has_logits.resize(static_cast<size_t>(options->sequences));
   const PackedWeights* const weights = model->Pack(session->format);
   session->decode = std::make_unique<DecodeSession>(model->context.get(), weights,
@@ -127,14 +126,13 @@ absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_samp
 }  // namespace
 }  // namespace plumb::capi
 
+using plumb::capi::Call;
 using plumb::capi::CheckSequence;
-using plumb::capi::Guard;
 using plumb::capi::NullArgument;
 
 plumb_status plumb_session_create(plumb_model* model, const plumb_session_options* options,
                                   plumb_session** session, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (session == nullptr) return NullArgument("session");
     PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<plumb_session> made,
                            plumb::capi::CreateSession(model->state, options));
@@ -147,8 +145,7 @@ void plumb_session_free(plumb_session* session) { delete session; }
 
 plumb_status plumb_session_feed(plumb_session* session, int32_t sequence, const int32_t* tokens,
                                 size_t count, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (session == nullptr) return NullArgument("session");
+  return Call(session, "session", error, [&]() -> absl::Status {
     if (tokens == nullptr && count > 0) return NullArgument("tokens");
     PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
     PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens, count, 0));
@@ -158,8 +155,7 @@ plumb_status plumb_session_feed(plumb_session* session, int32_t sequence, const 
 
 plumb_status plumb_session_feed_each(plumb_session* session, const int32_t* tokens, size_t count,
                                      plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (session == nullptr) return NullArgument("session");
+  return Call(session, "session", error, [&]() -> absl::Status {
     if (tokens == nullptr) return NullArgument("tokens");
     return plumb::capi::FeedEach(session, absl::MakeConstSpan(tokens, count));
   });
@@ -178,8 +174,7 @@ int64_t plumb_session_length(const plumb_session* session, int32_t sequence) {
 
 plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence, int64_t length,
                                     plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (session == nullptr) return NullArgument("session");
+  return Call(session, "session", error, [&]() -> absl::Status {
     PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
     const int64_t now = session->decode->length(sequence);
     if (length < 0 || length > now) {
@@ -196,8 +191,7 @@ plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence, in
 plumb_status plumb_session_generate(plumb_session* session, int32_t sequence,
                                     const plumb_sample_options* options, plumb_token_fn token,
                                     void* user, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (session == nullptr) return NullArgument("session");
+  return Call(session, "session", error, [&]() -> absl::Status {
     if (token == nullptr) return NullArgument("token");
     return plumb::capi::Generate(session, sequence, options, token, user);
   });

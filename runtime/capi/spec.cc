@@ -10,7 +10,7 @@ plumb_status plumb_spec_from_file(const char* path, plumb_spec** spec, plumb_err
   return Guard(error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     if (spec == nullptr) return NullArgument("spec");
-    absl::StatusOr<plumb::Spec> read = plumb::Spec::FromFile(path);
+    absl::StatusOr<plumb::ModelSpec> read = plumb::ModelSpec::FromFile(path);
     if (read.ok()) *spec = new plumb_spec{*std::move(read)};
     return read.status();
   });
@@ -21,8 +21,8 @@ plumb_status plumb_spec_from_text(const char* text, size_t size, const char* nam
   return Guard(error, [&]() -> absl::Status {
     if (text == nullptr) return NullArgument("text");
     if (spec == nullptr) return NullArgument("spec");
-    absl::StatusOr<plumb::Spec> read =
-        plumb::Spec::FromText(std::string(text, size), name == nullptr ? "model" : name);
+    absl::StatusOr<plumb::ModelSpec> read =
+        plumb::ModelSpec::FromText(std::string(text, size), name == nullptr ? "model" : name);
     if (read.ok()) *spec = new plumb_spec{*std::move(read)};
     return read.status();
   });

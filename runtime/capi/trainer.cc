@@ -9,6 +9,7 @@
 #include "runtime/capi/error.h"
 #include "runtime/capi/given_batches.h"
 #include "runtime/capi/handles.h"
+#include "runtime/capi/trainer_file.h"
 #include "runtime/session/train_session.h"
 
 struct plumb_trainer {
@@ -18,6 +19,7 @@ struct plumb_trainer {
   plumb::capi::GivenBatches* batches = nullptr;  // the session's
   std::unique_ptr<plumb::TrainSession> session;
   std::atomic<bool> cancelled{false};
+  bool has_gradients = false;
 
   ~plumb_trainer() {
     if (session != nullptr) --model->trainers;
@@ -28,6 +30,10 @@ struct plumb_trainer {
   }
 };
 
+static const plumb::capi::RuntimeState& RuntimeOf(const plumb_trainer& trainer) {
+  return *trainer.model->runtime;
+}
+
 namespace plumb::capi {
 namespace {
 
@@ -35,8 +41,8 @@ namespace {
 absl::Status ChangeForm(WeightFormat form, ModelState* model) {
   if (model->sessions > 0) {
     return absl::FailedPreconditionError(
-        "training in bf16 lays the matrices out anew: free the model's sessions first, and create "
-        "them again afterwards");
+        "training in bf16, or of weights that are mapped, lays them out anew: free the model's "
+        "sessions first, and create them again afterwards");
   }
   const std::vector<ParameterSpec>& specs = model->context->parameters;
   auto other = std::make_unique<ParameterStore>(specs, model->context->states, form);
@@ -81,8 +87,9 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   for (size_t i = 0; i < model->parameters->layout().entries.size(); ++i) {
     is_split |= model->parameters->is_split(i);
   }
-  if (is_split != (form == WeightFormat::kBf16))
+  if (is_split != (form == WeightFormat::kBf16) || model->parameters->is_mapped()) {
     PLUMB_RETURN_IF_ERROR(ChangeForm(form, model.get()));
+  }
   const TrainSpec& spec = trainer->spec;
   auto batches = std::make_unique<GivenBatches>(spec.batch_size, trainer->seq,
                                                 spec.gradient_accumulation_steps);
@@ -121,6 +128,7 @@ absl::Status Step(plumb_trainer* trainer, const int32_t* inputs, const int32_t* 
   const auto begin = std::chrono::steady_clock::now();
   trainer->batches->Set(inputs, targets);
   PLUMB_ASSIGN_OR_RETURN(const StepResult result, trainer->session->Step());
+  trainer->has_gradients = true;
   ++trainer->model->version;
   if (info == nullptr) return absl::OkStatus();
   plumb_step_info given = {};
@@ -150,16 +158,40 @@ absl::Status Run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn ste
   return absl::OkStatus();
 }
 
+// What a probe tells, for `tell`, which may end the run.
+ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn tell, void* user) {
+  return [=](const ObservedTensor& seen) {
+    plumb_probe probe = {};
+    probe.struct_size = sizeof(probe);
+    probe.step = trainer->session->step() + 1;
+    probe.kind = seen.kind == ObservedTensor::Kind::kActivation  ? PLUMB_PROBE_ACTIVATION
+                 : seen.kind == ObservedTensor::Kind::kGradient  ? PLUMB_PROBE_GRADIENT
+                 : seen.kind == ObservedTensor::Kind::kParameter ? PLUMB_PROBE_PARAMETER
+                                                                 : PLUMB_PROBE_PARAMETER_GRADIENT;
+    probe.name = seen.name->c_str();
+    probe.rms = seen.stats.Rms();
+    probe.max = static_cast<double>(seen.stats.max_abs);
+    probe.mean = seen.stats.Mean();
+    probe.nonfinite = seen.stats.nonfinite;
+    probe.elements = seen.type.num_elements();
+    probe.dtype = seen.type.dtype == DType::kBF16 ? PLUMB_BF16 : PLUMB_F32;
+    probe.rank = seen.type.shape.rank();
+    std::fill_n(probe.shape, 4, 1);
+    for (int32_t d = 0; d < probe.rank; ++d) probe.shape[d] = seen.type.shape[d];
+    probe.data = seen.data;
+    if (tell(user, &probe) != 0) trainer->cancelled = true;
+  };
+}
+
 }  // namespace
 }  // namespace plumb::capi
 
-using plumb::capi::Guard;
+using plumb::capi::Call;
 using plumb::capi::NullArgument;
 
 plumb_status plumb_trainer_create(plumb_model* model, const plumb_trainer_options* options,
                                   plumb_trainer** trainer, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (model == nullptr) return NullArgument("model");
+  return Call(model, "model", error, [&]() -> absl::Status {
     if (trainer == nullptr) return NullArgument("trainer");
     PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<plumb_trainer> made,
                            plumb::capi::CreateTrainer(model->state, options));
@@ -181,8 +213,7 @@ int64_t plumb_trainer_steps(const plumb_trainer* trainer) {
 plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
                                 const int32_t* targets, size_t n, plumb_step_info* info,
                                 plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (trainer == nullptr) return NullArgument("trainer");
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (inputs == nullptr) return NullArgument("inputs");
     if (targets == nullptr) return NullArgument("targets");
     return plumb::capi::Step(trainer, inputs, targets, n, info);
@@ -191,8 +222,7 @@ plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
 
 plumb_status plumb_trainer_run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn step,
                                void* user, plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (trainer == nullptr) return NullArgument("trainer");
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (batch == nullptr) return NullArgument("batch");
     return plumb::capi::Run(trainer, batch, step, user);
   });
@@ -202,12 +232,44 @@ void plumb_trainer_cancel(plumb_trainer* trainer) {
   if (trainer != nullptr) trainer->cancelled = true;
 }
 
+plumb_status plumb_trainer_save(const plumb_trainer* trainer, const char* path,
+                                plumb_error** error) {
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    if (path == nullptr) return NullArgument("path");
+    return plumb::capi::SaveTrainer(*trainer->session, trainer->model->context->model.name, path);
+  });
+}
+
+plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path, plumb_error** error) {
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    if (path == nullptr) return NullArgument("path");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::LoadTrainer(path, trainer->session.get()));
+    trainer->has_gradients = false;
+    ++trainer->model->version;
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const char* const* points,
+                                 size_t count, plumb_probe_fn probe, void* user,
+                                 plumb_error** error) {
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    if (every != 0 && probe == nullptr) return NullArgument("probe");
+    if (points == nullptr && count > 0) return NullArgument("points");
+    std::vector<std::string> globs;
+    for (size_t i = 0; i < count; ++i) {
+      if (points[i] == nullptr) return NullArgument("points[i]");
+      globs.emplace_back(points[i]);
+    }
+    return trainer->session->SetProbe(every, globs, plumb::capi::ObserverOf(trainer, probe, user));
+  });
+}
+
 plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i, plumb_tensor* tensor,
                                     plumb_error** error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (trainer == nullptr) return NullArgument("trainer");
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (tensor == nullptr) return NullArgument("tensor");
-    if (trainer->session->step() == 0) {
+    if (!trainer->has_gradients) {
       return absl::FailedPreconditionError("no step was done, so there is no gradient");
     }
     const auto& entries = trainer->model->parameters->layout().entries;

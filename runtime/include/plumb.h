@@ -7,14 +7,15 @@
  * - A function that can fail returns a plumb_status, PLUMB_OK (0) or another, and with one, if its
  *   last argument is not NULL, an error there, which the caller frees. Outputs are then as before.
  * - No function ends the process, installs a signal handler, prints, changes the locale or the
- *   floating-point mode, or throws. A callback must not throw either.
+ *   floating-point mode (which is a new process's in callbacks), or throws. A callback must not
+ * throw either.
  * - Options are passed by pointer: NULL means all defaults, as 0 does in each field. `struct_size`
  *   is sizeof the struct, with which an old program runs on a new plumb.
  * - Texts are UTF-8. A `const char*` argument ends with 0; where a length is passed it need not.
  * - A text that is returned goes to `buffer` of `capacity` bytes, cut and ended with 0, and
- * `*needed` (may be NULL) is its length without the 0, so that capacity 0 asks for the length.
+ *   `*needed` (may be NULL) is its length without the 0, so that capacity 0 asks for the length.
  * - Thread-safety is said by handle below. Different handles are independent of each other, but
- * that no session may run while a trainer of its model does.
+ *   that no session may run while a trainer of its model does.
  */
 #ifndef PLUMB_H_
 #define PLUMB_H_
@@ -95,6 +96,26 @@ enum { PLUMB_LOG_INFO = 0, PLUMB_LOG_WARNING = 1, PLUMB_LOG_ERROR = 2 };
  * is about returns. */
 typedef void (*plumb_log_fn)(void* user, int32_t level, const char* message);
 
+/* The host's memory, for all that has the size of a model: weights, gradients, moments, caches,
+ * workspaces. Names, plans and messages are from malloc. Called by the thread that is in a call,
+ * and by any that frees. A failure makes the call fail with PLUMB_RESOURCE_EXHAUSTED. */
+typedef struct {
+  size_t struct_size;
+  void* context;
+  /* `alignment` is a power of two that divides `size`. NULL: there is none. */
+  void* (*allocate)(void* context, size_t size, size_t alignment);
+  void (*release)(void* context, void* memory, size_t size);
+} plumb_allocator;
+
+/* The host's threads. `run` calls task(argument, i) once for each i in 0 .. n - 1 (n: at most
+ * options.threads), on any threads, the calling one included, and returns when all are done; it
+ * must not run two with the same i. Results are the same bits whatever the threads. */
+typedef struct {
+  size_t struct_size;
+  void* context;
+  void (*run)(void* context, int32_t n, void (*task)(void* argument, int32_t i), void* argument);
+} plumb_executor;
+
 typedef struct {
   size_t struct_size;
   uint32_t flags;
@@ -102,9 +123,16 @@ typedef struct {
   plumb_log_fn log; /* NULL: what there would be to say is not said */
   void* log_user;
   const char* gemm; /* the GEMM engine: "auto" (NULL), "onednn", "small", "pairs", "widen" */
+  const plumb_allocator*
+      allocator;                  /* NULL: plumb's own; copied, but not what `context` points to */
+  const plumb_executor* executor; /* the same. Threads of plumb's own are shared by all runtimes of
+                                     a process, begin with the first call that has work for them,
+                                     and end with the last handle on a runtime */
 } plumb_runtime_options;
 
-/* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not. */
+/* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not. After fork() the child creates
+ * its own runtime: calls on handles of its parent's fail with PLUMB_FAILED_PRECONDITION; they may
+ * be freed. */
 PLUMB_USE PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
                                                       plumb_runtime** runtime, plumb_error** error);
 PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
@@ -169,6 +197,14 @@ PLUMB_USE PLUMB_API plumb_status plumb_model_load(plumb_model* model, const char
                                                   plumb_error** error);
 PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, const void* data,
                                                          size_t size, plumb_error** error);
+/* As plumb_model_load, but the weights stay in the file: a page is read when it is first used, and
+ * shared by all processes that map the file, until something is written to it here. Tensors that do
+ * not lie at a multiple of 64 bytes are copied; in files of plumb's none does, if every dimension
+ * is a multiple of 16. The file must not be cut or changed while the model lives (replacing it does
+ * no harm). A trainer copies all. Errors too: PLUMB_FAILED_PRECONDITION while the model has a
+ * trainer, sessions or evaluators. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_map(plumb_model* model, const char* path,
+                                                 plumb_error** error);
 /* Replaces the file at once: whatever happens it holds the old content or the new. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_save(const plumb_model* model, const char* path,
                                                   plumb_error** error);
@@ -195,6 +231,10 @@ PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
  */
 PLUMB_USE PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, size_t i,
                                                     plumb_tensor* tensor, plumb_error** error);
+
+/* After tensors were written to: sessions and evaluators with other weights than PLUMB_WEIGHTS_F32
+ * take the new ones. */
+PLUMB_API void plumb_model_changed(plumb_model* model);
 
 /* --- Tokenizers ------------------------------------------------------------------------------- */
 
@@ -302,6 +342,50 @@ PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i,
                                                         plumb_tensor* tensor, plumb_error** error);
 
+/* Weights, norms' states, moments and the number of steps, into one safetensors file, which is
+ * replaced at once; and back, into a trainer of the same model, which then goes on to the same bits
+ * as the one that was saved. Errors: PLUMB_ABORTED when a number is not finite, and nothing is
+ * written; as plumb_model_load, and nothing has changed then. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_save(const plumb_trainer* trainer, const char* path,
+                                                    plumb_error** error);
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path,
+                                                    plumb_error** error);
+
+enum {
+  PLUMB_PROBE_ACTIVATION = 0,
+  PLUMB_PROBE_GRADIENT = 1, /* of the micro-batch's loss, by an activation */
+  PLUMB_PROBE_PARAMETER = 2,
+  PLUMB_PROBE_PARAMETER_GRADIENT = 3 /* as plumb_trainer_gradient */
+};
+
+/* A tensor in a step, and figures of its finite elements. */
+typedef struct {
+  size_t struct_size;
+  int64_t step; /* that is being done, from 1 */
+  int32_t kind;
+  const char* name; /* "layers.3.attention.residual", "layers.0.mlp.up.weight" */
+  double rms, max /* of the magnitude */, mean;
+  int64_t nonfinite, elements; /* NaN or infinite; in all */
+  int32_t dtype;               /* PLUMB_F32, PLUMB_BF16 */
+  int32_t rank;
+  int64_t shape[4]; /* 1 beyond the rank; activations: [rows, positions, width] */
+  const void* data; /* until the callback returns; NULL: a matrix that is trained in bf16 */
+} plumb_probe;
+
+/* During a step, on its thread: activations and gradients as they are made, in every micro-batch;
+ * then, before the update, parameters. Returns 0 to go on, else plumb_trainer_run ends as after
+ * plumb_trainer_cancel. */
+typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
+
+/* From now on probes step 1 and every `every`-th one, and one that diverges; 0: none. `points` are
+ * names, in which * is any text and ? any character, after "grad." for a gradient and "param." for
+ * a parameter and its gradient; none: streams, norms, logits and parameters. Losses and weights are
+ * the same bits. Errors: PLUMB_INVALID_ARGUMENT for a point that there is not. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
+                                                     const char* const* points, size_t count,
+                                                     plumb_probe_fn probe, void* user,
+                                                     plumb_error** error);
+
 /* --- Sampling --------------------------------------------------------------------------------- */
 
 /* Sequences that grow token by token, each with its part of a KV cache. One thread at a time, but
@@ -368,6 +452,36 @@ PLUMB_USE PLUMB_API plumb_status plumb_session_generate(plumb_session* session, 
                                                         plumb_error** error);
 /* Ends plumb_session_generate after its token. Any thread, and signal handlers. */
 PLUMB_API void plumb_session_cancel(plumb_session* session);
+
+/* --- Evaluation ------------------------------------------------------------------------------- */
+
+/* The loss and the logits of whole sequences. One thread at a time. */
+typedef struct plumb_evaluator plumb_evaluator;
+
+typedef struct {
+  size_t struct_size;
+  int64_t rows;    /* sequences of a batch, side by side; 0: 1 */
+  int64_t seq;     /* the most tokens of one; 0: the model's context_length */
+  int32_t weights; /* as plumb_session_options */
+  int32_t logits;  /* 1: they are wanted; rows x seq x vocab_size floats of memory */
+} plumb_evaluator_options;
+
+/* Errors: PLUMB_FAILED_PRECONDITION without weights; PLUMB_INVALID_ARGUMENT. */
+PLUMB_USE PLUMB_API plumb_status plumb_evaluator_create(plumb_model* model,
+                                                        const plumb_evaluator_options* options,
+                                                        plumb_evaluator** evaluator,
+                                                        plumb_error** error);
+PLUMB_API void plumb_evaluator_free(plumb_evaluator* evaluator);
+
+/* One pass over inputs [rows, n / rows] and the target of each, the token after it; -1: none.
+ * `*loss` becomes the mean over the targets, in nats. Both may be NULL, when only logits are
+ * wanted. Norms over tokens use their running statistics. Errors: PLUMB_INVALID_ARGUMENT. */
+PLUMB_USE PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* evaluator,
+                                                     const int32_t* inputs, const int32_t* targets,
+                                                     size_t n, double* loss, plumb_error** error);
+/* Logits [rows, n / rows, vocab_size] of the last run, until the next one; NULL without one, or if
+ * they were not wanted. */
+PLUMB_API const float* plumb_evaluator_logits(const plumb_evaluator* evaluator);
 
 #ifdef __cplusplus
 }

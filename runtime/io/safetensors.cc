@@ -46,8 +46,9 @@ absl::StatusOr<absl::string_view> FindHeader(absl::string_view content) {
 
 }  // namespace
 
-absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path,
+                                                      MappedFile::Access access) {
+  PLUMB_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path, access));
   return FromMapped(std::move(file), path);
 }
 

@@ -36,7 +36,8 @@ class SafetensorsFile {
  public:
   // Errors name the file and the tensor: NotFound and the like from the file system, DataLoss when
   // the content is not a whole safetensors file, InvalidArgument when its header breaks the format.
-  static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
+  static absl::StatusOr<SafetensorsFile> Open(
+      const std::string& path, MappedFile::Access access = MappedFile::Access::kRead);
   // The same over a file that is already mapped; `path` is for messages.
   static absl::StatusOr<SafetensorsFile> FromMapped(MappedFile file, const std::string& path);
 

@@ -62,20 +62,22 @@ void ReleaseSlot(void* slot) {
   mine->taken.store(false, std::memory_order_release);
 }
 
-pthread_key_t MakeKey() {
+// Deleted when this code is unloaded, or the process ends: a thread that ends later must not look
+// for ReleaseSlot.
+struct SlotKey {
   pthread_key_t key;
-  pthread_key_create(&key, ReleaseSlot);
-  return key;
-}
+  SlotKey() { pthread_key_create(&key, ReleaseSlot); }
+  ~SlotKey() { pthread_key_delete(key); }
+};
 
 }  // namespace
 
 PluginCallSlot* ClaimPluginCallSlot() {
-  static const pthread_key_t key = MakeKey();
+  static const SlotKey key;
   if (wants_signal_stacks.load(std::memory_order_relaxed)) GiveSignalStack();
   for (PluginCallSlot& slot : call_slots) {
     if (slot.taken.exchange(true, std::memory_order_acquire)) continue;
-    pthread_setspecific(key, &slot);
+    pthread_setspecific(key.key, &slot);
     return plugin_call_slot = &slot;
   }
   return plugin_call_slot = &overflow_slot;

@@ -1,7 +1,6 @@
 #include "runtime/session/evaluate.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,13 +11,6 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kInt = sizeof(int32_t);
-BuildOptions EvalProgram(int64_t batch, WeightFormat weights) {
-  BuildOptions options;
-  options.program = Program::kEval;
-  options.batch = batch;
-  options.weights = weights;
-  return options;
-}
 
 }  // namespace
 
@@ -51,42 +43,26 @@ absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelCont
 
 EvalSession::EvalSession(const ModelContext* context, const PackedWeights* weights,
                          EvalBatches batches, int threads)
-    : weights_(weights),
-      threads_(threads),
-      batches_(std::move(batches)),
+    : batches_(std::move(batches)),
       batch_(batches_.MakeBatch()),
-      tokens_(batches_.rows() * batches_.max_seq() * kInt),
-      positions_(tokens_.size()),
-      targets_(tokens_.size()),
-      loss_(kAlignment),
-      executables_(context, EvalProgram(batches_.rows(), weights->format()), /*gradients=*/false) {}
+      evaluator_(context, weights, batches_.rows(), batches_.max_seq(), /*logits=*/false, threads) {
+}
 
 absl::StatusOr<int64_t> EvalSession::Prepare() {
-  PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables_.Prepare(batches_.max_seq()));
-  return workspace + tokens_.size() + positions_.size() + targets_.size() + loss_.size();
+  PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, evaluator_.Prepare());
+  return workspace + evaluator_.bytes();
 }
 
 absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
-  const auto bind = [this](Executable* executable) -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(weights_->Bind(executable));
-    PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
-    PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
-    PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
-    return executable->Bind("loss", loss_.data());
-  };
   if (own_weights_ != nullptr) own_weights_->Refresh();
   const int64_t count = max_batches > 0 ? std::min(max_batches, batches_.size()) : batches_.size();
   EvalResult result;
   for (int64_t i = 0; i < count; ++i) {
     batches_.Fill(i, &batch_);
-    const size_t bytes = static_cast<size_t>(batch_.batch * batch_.seq * kInt);
-    std::memcpy(tokens_.data(), batch_.tokens.data(), bytes);
-    std::memcpy(positions_.data(), batch_.positions.data(), bytes);
-    std::memcpy(targets_.data(), batch_.targets.data(), bytes);
-    PLUMB_ASSIGN_OR_RETURN(const Executable* executable, executables_.Get(batch_.seq, bind));
-    PLUMB_RETURN_IF_ERROR(executable->Run(threads_));
-    result.loss +=
-        static_cast<double>(*loss_.as<float>()) * static_cast<double>(batch_.valid_targets);
+    PLUMB_ASSIGN_OR_RETURN(const double loss,
+                           evaluator_.Run(batch_.tokens.data(), batch_.positions.data(),
+                                          batch_.targets.data(), batch_.seq));
+    result.loss += loss * static_cast<double>(batch_.valid_targets);
     result.targets += batch_.valid_targets;
   }
   result.loss /= static_cast<double>(std::max<int64_t>(1, result.targets));

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "runtime/base/aligned_buffer.h"
 #include "runtime/data/batches.h"
+#include "runtime/session/evaluator.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
@@ -53,12 +53,9 @@ class EvalSession {
               int threads);
 
   std::unique_ptr<PackedWeights> own_weights_;  // null: the caller's
-  const PackedWeights* weights_;
-  int threads_;
   EvalBatches batches_;
   Batch batch_;
-  AlignedBuffer tokens_, positions_, targets_, loss_;
-  ExecutableCache executables_;
+  Evaluator evaluator_;
 };
 
 // The outputs of a model for token ids [batch][seq], all rows of one length >= 2.

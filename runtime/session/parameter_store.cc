@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -52,8 +53,8 @@ void ReadInBlocks(absl::string_view bytes, const ParameterStore& store, size_t e
   });
 }
 
-absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_view prefix,
-                         const SafetensorsFile& file) {
+absl::Status CheckTensors(const std::vector<TensorToRead>& tensors, absl::string_view prefix,
+                          const SafetensorsFile& file) {
   std::vector<std::string> mistakes;
   std::set<std::string> wanted;
   for (const TensorToRead& tensor : tensors) {
@@ -74,18 +75,48 @@ absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_
     mistakes.push_back(
         absl::StrCat("surplus: ", tensor.name, shown ? DidYouMean(tensor.name, names) : ""));
   }
-  if (!mistakes.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": does not fit the model:\n  ", ListMistakes(mistakes, "\n  ")));
-  }
+  if (mistakes.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(file.path(), ": does not fit the model:\n  ", ListMistakes(mistakes, "\n  ")));
+}
+
+absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_view prefix,
+                         const SafetensorsFile& file) {
+  PLUMB_RETURN_IF_ERROR(CheckTensors(tensors, prefix, file));
   for (const TensorToRead& tensor : tensors) {
     if (tensor.to == nullptr) {
       ReadInBlocks(file.Find(tensor.name)->data, *tensor.store, tensor.entry);
       continue;
     }
+    const void* const from = file.Find(tensor.name)->data.data();
+    if (from == tensor.to) continue;  // it is read in the file
     PLUMB_RETURN_IF_ERROR(file.Read(tensor.name, F32(tensor.shape), tensor.to));
   }
   return absl::OkStatus();
+}
+
+std::vector<TensorToRead> TensorsOf(const ParameterLayout& layout, absl::string_view prefix,
+                                    float* buffer) {
+  std::vector<TensorToRead> tensors;
+  for (const ParameterLayout::Entry& entry : layout.entries) {
+    tensors.push_back({absl::StrCat(prefix, entry.name), entry.shape,
+                       buffer == nullptr ? nullptr : buffer + entry.begin});
+  }
+  return tensors;
+}
+
+std::vector<TensorToRead> TensorsOf(const ParameterStore& store, absl::string_view prefix) {
+  std::vector<TensorToRead> tensors = TensorsOf(store.layout(), prefix, nullptr);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!store.is_split(i)) tensors[i].to = store.floats(i);
+    tensors[i].store = &store;
+    tensors[i].entry = i;
+  }
+  for (const StateLayout::Buffer& buffer : store.states().buffers) {
+    tensors.push_back(
+        {absl::StrCat(prefix, buffer.name), buffer.shape, store.state_data() + buffer.begin});
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -123,11 +154,11 @@ std::vector<TensorToWrite> ParameterLayout::Tensors(absl::string_view prefix,
 
 absl::Status ParameterLayout::Read(absl::string_view prefix, const SafetensorsFile& file,
                                    float* buffer) const {
-  std::vector<TensorToRead> tensors;
-  for (const Entry& entry : entries) {
-    tensors.push_back({absl::StrCat(prefix, entry.name), entry.shape, buffer + entry.begin});
-  }
-  return ReadTensors(tensors, prefix, file);
+  return ReadTensors(TensorsOf(*this, prefix, buffer), prefix, file);
+}
+
+absl::Status ParameterLayout::Check(absl::string_view prefix, const SafetensorsFile& file) const {
+  return CheckTensors(TensorsOf(*this, prefix, nullptr), prefix, file);
 }
 
 StateLayout::StateLayout(const std::vector<NormStateSpec>& states) {
@@ -161,20 +192,62 @@ ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
       buffer_(layout_.size * SizeOf(DType::kF32)),
       state_buffer_(states_.size * SizeOf(DType::kF32)) {
   PLUMB_CHECK(form != WeightFormat::kInt8, "int8 does not hold weights to the bit");
-  for (const ParameterSpec& parameter : parameters) {
-    is_split_.push_back(StoredDType(parameter, form) == DType::kBF16);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    is_split_.push_back(StoredDType(parameters[i], form) == DType::kBF16);
+    at_.push_back(buffer_.as<float>() + layout_.entries[i].begin);
   }
+}
+
+ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
+                               const std::vector<NormStateSpec>& states, SafetensorsFile file,
+                               Mapped)
+    : layout_(parameters),
+      states_(states),
+      form_(WeightFormat::kF32),
+      is_split_(parameters.size(), false),
+      file_(std::move(file)),
+      state_buffer_(states_.size * SizeOf(DType::kF32)) {
+  int64_t copied = 0;
+  for (size_t i = 0; i < layout_.entries.size(); ++i) {
+    at_.push_back(InFile(i));
+    const ParameterLayout::Entry& entry = layout_.entries[i];
+    if (at_[i] == nullptr) copied += WholeLines(entry.end - entry.begin);
+  }
+  buffer_ = AlignedBuffer(copied * SizeOf(DType::kF32));
+  float* next = buffer_.as<float>();
+  for (size_t i = 0; i < at_.size(); ++i) {
+    if (at_[i] != nullptr) continue;
+    at_[i] = next;
+    next += WholeLines(layout_.entries[i].end - layout_.entries[i].begin);
+  }
+}
+
+absl::StatusOr<ParameterStore> ParameterStore::Map(const std::vector<ParameterSpec>& parameters,
+                                                   const std::vector<NormStateSpec>& states,
+                                                   SafetensorsFile file) {
+  ParameterStore store(parameters, states, std::move(file), Mapped());
+  PLUMB_RETURN_IF_ERROR(store.Read(*store.file_));
+  return store;
+}
+
+float* ParameterStore::InFile(size_t entry) const {
+  const TensorEntry* const found = file_->Find(layout_.entries[entry].name);
+  if (found == nullptr) return nullptr;
+  // The pages are this process's own as soon as they are written to.
+  char* const data = const_cast<char*>(found->data.data());
+  if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) return nullptr;
+  return reinterpret_cast<float*>(data);
 }
 
 SplitF32 ParameterStore::split(size_t entry) const {
   PLUMB_CHECK(is_split(entry), "the tensor is not split");
   const ParameterLayout::Entry& at = layout_.entries[entry];
-  return SplitF32In(raw_storage() + at.begin, at.end - at.begin);
+  return SplitF32In(at_[entry], at.end - at.begin);
 }
 
 float* ParameterStore::floats(size_t entry) const {
   PLUMB_CHECK(!is_split(entry), "the tensor is split");
-  return raw_storage() + layout_.entries[entry].begin;
+  return at_[entry];
 }
 
 void ParameterStore::Read(size_t entry, int64_t begin, int64_t n, float* to) const {
@@ -198,31 +271,35 @@ float* ParameterStore::data() const {
   return raw_storage();
 }
 
-std::vector<TensorToWrite> ParameterStore::Tensors() const {
-  std::vector<TensorToWrite> tensors = layout_.Tensors("", raw_storage());
-  for (size_t i = 0; i < tensors.size(); ++i) {
+float* ParameterStore::raw_storage() const {
+  PLUMB_CHECK(!is_mapped(), "the weights lie in a file");
+  return buffer_.as<float>();
+}
+
+std::vector<TensorToWrite> ParameterStore::Tensors(absl::string_view prefix) const {
+  std::vector<TensorToWrite> tensors;
+  for (size_t i = 0; i < layout_.entries.size(); ++i) {
+    const ParameterLayout::Entry& entry = layout_.entries[i];
+    tensors.push_back(
+        {absl::StrCat(prefix, entry.name), F32(entry.shape), is_split(i) ? nullptr : floats(i)});
     if (!is_split(i)) continue;
-    tensors[i].data = nullptr;
     tensors[i].copy = [this, i](int64_t begin, int64_t n, void* to) {
       Read(i, begin, n, static_cast<float*>(to));
     };
   }
   for (const StateLayout::Buffer& buffer : states_.buffers) {
-    tensors.push_back({buffer.name, F32(buffer.shape), state_data() + buffer.begin});
+    tensors.push_back(
+        {absl::StrCat(prefix, buffer.name), F32(buffer.shape), state_data() + buffer.begin});
   }
   return tensors;
 }
 
-absl::Status ParameterStore::Read(const SafetensorsFile& file) const {
-  std::vector<TensorToRead> tensors;
-  for (size_t i = 0; i < layout_.entries.size(); ++i) {
-    const ParameterLayout::Entry& entry = layout_.entries[i];
-    tensors.push_back({entry.name, entry.shape, is_split(i) ? nullptr : floats(i), this, i});
-  }
-  for (const StateLayout::Buffer& buffer : states_.buffers) {
-    tensors.push_back({buffer.name, buffer.shape, state_data() + buffer.begin});
-  }
-  return ReadTensors(tensors, "", file);
+absl::Status ParameterStore::Read(const SafetensorsFile& file, absl::string_view prefix) const {
+  return ReadTensors(TensorsOf(*this, prefix), prefix, file);
+}
+
+absl::Status ParameterStore::Check(const SafetensorsFile& file, absl::string_view prefix) const {
+  return CheckTensors(TensorsOf(*this, prefix), prefix, file);
 }
 
 void DrawParameters(const std::vector<ParameterSpec>& parameters,

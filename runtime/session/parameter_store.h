@@ -1,7 +1,7 @@
 // ParameterLayout: the offsets of the parameters in a flat buffer. Gradients and optimizer moments
 // use buffers of the same layout, so that one pass over memory updates everything. ParameterStore:
 // the persistent state of one model: its weights in such a buffer, as floats or as split f32, and
-// the buffers of its norms in another.
+// the buffers of its norms in another; or its weights where they lie in a file.
 #ifndef PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 #define PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 
@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/compile/executable.h"
 #include "runtime/io/safetensors.h"
@@ -43,6 +45,8 @@ struct ParameterLayout {
   // Copies the tensors `prefix` + name of a file into `buffer`. What is missing, surplus (names
   // with this prefix) or misshapen is listed whole in one error, and nothing is copied then.
   absl::Status Read(absl::string_view prefix, const SafetensorsFile& file, float* buffer) const;
+  // The error that Read would give.
+  absl::Status Check(absl::string_view prefix, const SafetensorsFile& file) const;
 };
 
 // The offsets of norms' states in a flat buffer, and of the buffers in them. A value.
@@ -84,6 +88,11 @@ class ParameterStore {
   ParameterStore(const std::vector<ParameterSpec>& parameters,
                  const std::vector<NormStateSpec>& states,
                  WeightFormat form = WeightFormat::kF32);  // kF32 or kBf16
+  // A store in kF32 whose weights stay in the file, which was opened for copying on write, where
+  // they lie at a multiple of kAlignment; others are copied, as are norms' states. Errors: as Read.
+  static absl::StatusOr<ParameterStore> Map(const std::vector<ParameterSpec>& parameters,
+                                            const std::vector<NormStateSpec>& states,
+                                            SafetensorsFile file);
 
   const ParameterLayout& layout() const { return layout_; }
   // The entry's form. REQUIRES, of the other two: the entry has that form.
@@ -95,25 +104,37 @@ class ParameterStore {
   void Read(size_t entry, int64_t begin, int64_t n, float* to) const;
   void Write(size_t entry, int64_t begin, int64_t n, const float* from) const;
 
-  // All weights of a store in kF32, in the layout.
+  bool is_mapped() const { return file_.has_value(); }
+  // All weights of a store in kF32, in the layout. REQUIRES: it is not mapped.
   float* data() const;
-  // The buffer of a store in either form, as AdamWBuffers::param.
-  float* raw_storage() const { return buffer_.as<float>(); }
+  // The buffer of a store in either form, as AdamWBuffers::param. REQUIRES: it is not mapped.
+  float* raw_storage() const;
 
   const StateLayout& states() const { return states_; }
   float* state_data() const { return state_buffer_.as<float>(); }  // [states().size]
 
-  // Parameters, then buffers, for a file, in f32. The store must stay where it is.
-  std::vector<TensorToWrite> Tensors() const;
+  // Parameters, then buffers, for a file, in f32, under `prefix` + name. The store must stay where
+  // it is.
+  std::vector<TensorToWrite> Tensors(absl::string_view prefix = "") const;
   // Copies all of them from a file. As ParameterLayout::Read.
-  absl::Status Read(const SafetensorsFile& file) const;
+  absl::Status Read(const SafetensorsFile& file, absl::string_view prefix = "") const;
+  // The error that Read would give.
+  absl::Status Check(const SafetensorsFile& file, absl::string_view prefix) const;
 
  private:
+  struct Mapped {};
+  ParameterStore(const std::vector<ParameterSpec>& parameters,
+                 const std::vector<NormStateSpec>& states, SafetensorsFile file, Mapped);
+  // Where the entry lies in the file, if that will do, else null.
+  float* InFile(size_t entry) const;
+
   ParameterLayout layout_;
   StateLayout states_;
   WeightFormat form_;
-  std::vector<bool> is_split_;  // by entry
-  AlignedBuffer buffer_, state_buffer_;
+  std::vector<bool> is_split_;            // by entry
+  absl::optional<SafetensorsFile> file_;  // of a mapped store
+  AlignedBuffer buffer_, state_buffer_;   // of a mapped store: what is not read in the file
+  std::vector<float*> at_;                // by entry: its first element
 };
 
 // Draws every initial value; `parameters` and `states` are those of the store.

@@ -277,10 +277,27 @@ absl::Status Probe::Run(const Executable& executable, int threads) {
   return executable.RunAndObserve(threads, watch.values, [&](size_t i, const void* data) {
     const TensorType& type = executable.graph().value(watch.values[i]).type;
     const int64_t n = type.num_elements();
-    slot_stats_[watch.slots[i]].Add(type.dtype == DType::kBF16
-                                        ? StatsOf(static_cast<const uint16_t*>(data), n, threads)
-                                        : StatsOf(static_cast<const float*>(data), n, threads));
+    const TensorStats stats = type.dtype == DType::kBF16
+                                  ? StatsOf(static_cast<const uint16_t*>(data), n, threads)
+                                  : StatsOf(static_cast<const float*>(data), n, threads);
+    slot_stats_[watch.slots[i]].Add(stats);
+    if (observer_ != nullptr) Observe(watch.slots[i], type, data, stats);
   });
+}
+
+void Probe::SetObserver(ProbeObserver observer) { observer_ = std::move(observer); }
+
+void Probe::Observe(size_t slot, const TensorType& type, const void* data,
+                    const TensorStats& stats) {
+  const auto tell = [&](const std::vector<size_t>& slots,
+                        const std::vector<ProbeResult::Tensor>& tensors,
+                        ObservedTensor::Kind kind) {
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i] == slot) observer_({kind, &tensors[i].name, stats, type, data});
+    }
+  };
+  tell(activation_slots_, result_.activations, ObservedTensor::Kind::kActivation);
+  tell(gradient_slots_, result_.gradients, ObservedTensor::Kind::kGradient);
 }
 
 const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
@@ -303,7 +320,15 @@ const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
     const int64_t n = entry.end - entry.begin;
     parameter.value = parameters.is_split(e) ? StatsOf(parameters.split(e), n, threads)
                                              : StatsOf(parameters.floats(e), n, threads);
-    parameter.gradient = Scaled(StatsOf(gradients + entry.begin, n, threads), gradient_scale);
+    const TensorStats gradient = StatsOf(gradients + entry.begin, n, threads);
+    parameter.gradient = Scaled(gradient, gradient_scale);
+    if (observer_ != nullptr) {
+      const TensorType type = F32(entry.shape);
+      observer_({ObservedTensor::Kind::kParameter, &parameter.name, parameter.value, type,
+                 parameters.is_split(e) ? nullptr : parameters.floats(e)});
+      observer_({ObservedTensor::Kind::kParameterGradient, &parameter.name, gradient, type,
+                 gradients + entry.begin});
+    }
     ++i;
   }
   return result_;

@@ -10,6 +10,7 @@
 #define PLUMB_RUNTIME_SESSION_PROBE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,6 +64,16 @@ struct ProbeResult {
   std::vector<Parameter> parameters;
 };
 
+// A probed tensor while it is there.
+struct ObservedTensor {
+  enum class Kind { kActivation, kGradient, kParameter, kParameterGradient } kind;
+  const std::string* name;
+  TensorStats stats;
+  TensorType type;
+  const void* data;  // of `type`; null: a parameter that is split (ParameterStore)
+};
+using ProbeObserver = std::function<void(const ObservedTensor& tensor)>;
+
 // Thread-compatible. Once it has seen an executable it allocates nothing.
 class Probe {
  public:
@@ -70,6 +81,10 @@ class Probe {
   static absl::StatusOr<std::unique_ptr<Probe>> Create(const ModelContext& context,
                                                        absl::Span<const std::string> globs,
                                                        WeightFormat format = WeightFormat::kF32);
+
+  // From now on `observer` sees activations and their gradients in each micro-batch, right after
+  // what makes them, and parameters and their gradients, as End takes them, at the end of the step.
+  void SetObserver(ProbeObserver observer);
 
   // Begins a step: forgets the figures of the one before.
   void Begin();
@@ -93,12 +108,14 @@ class Probe {
   };
   explicit Probe(const std::vector<ProbePoint>& points);
   const Watch& WatchOf(const Executable& executable);
+  void Observe(size_t slot, const TensorType& type, const void* data, const TensorStats& stats);
 
   // A value under two names is looked at once: a slot is a value's name and its sums.
   std::vector<std::string> slot_values_;
   std::vector<TensorStats> slot_stats_;
   std::vector<size_t> activation_slots_, gradient_slots_;  // by index in the result
   HashMap<const Executable*, std::unique_ptr<Watch>> watches_;
+  ProbeObserver observer_;  // null: none
   ProbeResult result_;
 };
 

@@ -152,13 +152,15 @@ void TrainSession::CopyStates(const float* from, float* to) const {
   std::copy_n(from, parameters_.states().size, to);
 }
 
-absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string> globs) {
+absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string> globs,
+                                    ProbeObserver observer) {
   if (every < 0) return absl::InvalidArgumentError("the steps between probes cannot be negative");
   probe_.reset();
   probed_ = false;
   probe_every_ = every;
   if (every == 0) return absl::OkStatus();
   PLUMB_ASSIGN_OR_RETURN(probe_, Probe::Create(*context_, globs, weights_.format()));
+  probe_->SetObserver(std::move(observer));
   return absl::OkStatus();
 }
 

@@ -53,7 +53,8 @@ class TrainSession {
   // From now on the points of `globs` (none: the default ones) are probed in step 1 and in every
   // `every`-th step; never when it is 0. The bits of losses and weights do not change. A step
   // that diverges is probed too.
-  absl::Status SetProbe(int64_t every, absl::Span<const std::string> globs);
+  absl::Status SetProbe(int64_t every, absl::Span<const std::string> globs,
+                        ProbeObserver observer = nullptr);
 
   // The figures of the last call of Step, if it was probed, else null.
   const ProbeResult* probe() const { return probed_ ? &probe_->result() : nullptr; }

@@ -7,21 +7,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plumb/v1/model.pb.h"
+#include "plumb/v1/model.schema.h"
+#include "runtime/spec/located.h"
 #include "runtime/spec/model_spec.h"
-#include "runtime/spec/proto_text.h"
 #include "runtime/spec/resolved_model.h"
 
 namespace plumb {
 
-// A parsed file. The tree cannot be copied, so copies share it; fields set later keep their old
-// place.
+// A parsed file. Copies share the locations; fields set later keep their old place.
 struct ModelSpec::Proto {
   std::string file;
   v1::Model message;
-  std::shared_ptr<const LocationTree> tree;
+  std::shared_ptr<const textproto::Locations> locations;
 
-  Located located() const { return Located(file, message, tree.get()); }
+  Located located() const { return Located(file, message, locations.get()); }
 };
 
 // Whether a formula can use the name.

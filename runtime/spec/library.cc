@@ -14,6 +14,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
+#include "runtime/textproto/reader.h"
 
 namespace plumb {
 namespace {
@@ -78,7 +79,7 @@ absl::Status NameTable::AddNames(const Message& message, const Located& at) {
 absl::StatusOr<const NameTable::File*> NameTable::ParseLibrary(const std::string& path,
                                                                const std::string& text) {
   File& file = files_.emplace_back();
-  PLUMB_RETURN_IF_ERROR(ParseProtoText(text, path, &file.message, &file.tree));
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, path, &file.message, &file.locations));
   return &file;
 }
 
@@ -106,7 +107,7 @@ absl::Status NameTable::ReadImports(const Message& message, const Located& at,
       return ErrorAt(at.At("import", i), absl::StrCat("import: ", text.status().message()));
     }
     PLUMB_ASSIGN_OR_RETURN(const File* file, ParseLibrary(path, *text));
-    const Located here(path, file->message, &file->tree);
+    const Located here(path, file->message, &file->locations);
     PLUMB_RETURN_IF_ERROR(AddNames(file->message, here));
     stack->push_back(path);
     PLUMB_RETURN_IF_ERROR(ReadImports(file->message, here, stack));
@@ -156,7 +157,7 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(const 
     if (!IsPlainName(name) || !FileExists(path)) continue;
     PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
     PLUMB_ASSIGN_OR_RETURN(const File* file, ParseLibrary(path, text));
-    PLUMB_RETURN_IF_ERROR(AddNames(file->message, Located(path, file->message, &file->tree)));
+    PLUMB_RETURN_IF_ERROR(AddNames(file->message, Located(path, file->message, &file->locations)));
     if (const auto it = placements_.find(name); it != placements_.end()) return &it->second;
     return ErrorAt({path, 0, 0}, absl::StrCat("does not define the placement \"", name, "\""));
   }

@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "plumb/v1/model.pb.h"
+#include "plumb/v1/model.schema.h"
 #include "runtime/spec/convert.h"
-#include "runtime/spec/proto_text.h"
+#include "runtime/spec/located.h"
 #include "runtime/spec/resolved_model.h"
 
 namespace plumb {
@@ -49,7 +49,7 @@ class NameTable {
   };
   struct File {
     v1::Library message;
-    LocationTree tree;
+    textproto::Locations locations;
   };
 
   template <class Message>

@@ -5,6 +5,9 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/convert.h"
+#include "runtime/textproto/printer.h"
+#include "runtime/textproto/reader.h"
+#include "runtime/textproto/set_field.h"
 
 namespace plumb {
 
@@ -16,20 +19,20 @@ absl::StatusOr<ModelSpec> ModelSpec::FromFile(const std::string& path) {
 absl::StatusOr<ModelSpec> ModelSpec::FromText(absl::string_view text, const std::string& file) {
   auto proto = std::make_shared<Proto>();
   proto->file = file;
-  auto tree = std::make_shared<LocationTree>();
-  PLUMB_RETURN_IF_ERROR(ParseProtoText(text, file, &proto->message, tree.get()));
-  proto->tree = std::move(tree);
+  auto locations = std::make_shared<textproto::Locations>();
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, file, &proto->message, locations.get()));
+  proto->locations = std::move(locations);
   return ModelSpec(std::move(proto));
 }
 
 absl::Status ModelSpec::Set(absl::string_view path, absl::string_view value) {
   auto changed = std::make_shared<Proto>(*proto_);
-  PLUMB_RETURN_IF_ERROR(SetProtoField(&changed->message, path, value));
+  PLUMB_RETURN_IF_ERROR(textproto::SetField(&changed->message, path, value));
   proto_ = std::move(changed);
   return absl::OkStatus();
 }
 
-std::string ModelSpec::ToText() const { return PrintProtoText(proto_->message); }
+std::string ModelSpec::ToText() const { return textproto::PrintText(proto_->message); }
 
 const std::string& ModelSpec::file() const { return proto_->file; }
 

@@ -16,6 +16,7 @@
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
 #include "runtime/spec/unused_names.h"
+#include "runtime/textproto/printer.h"
 
 namespace plumb {
 namespace {
@@ -258,11 +259,11 @@ class Resolver {
       // An empty message means "like the model's".
       spec.attention = attention;
       spec.mlp = mlp;
-      if (is_attention && sublayer.attention().ByteSizeLong() > 0) {
+      if (is_attention && !sublayer.attention().IsEmpty()) {
         PLUMB_ASSIGN_OR_RETURN(spec.attention,
                                ToAttention(sublayer.attention(), here.Nested("attention")));
       }
-      if (!is_attention && sublayer.mlp().ByteSizeLong() > 0) spec.mlp = ToMlp(sublayer.mlp());
+      if (!is_attention && !sublayer.mlp().IsEmpty()) spec.mlp = ToMlp(sublayer.mlp());
       if (!IsIdentifier(spec.name) || IsBuiltInScalar(spec.name) || IsScalarFunction(spec.name)) {
         return ErrorAt(at.At("sublayer", i),
                        absl::StrCat(path, ".sublayer[", i, "]: \"", spec.name,
@@ -379,7 +380,7 @@ class Resolver {
     for (const v1::Placement* placement : names_.used_placements()) {
       *whole.add_placement() = *placement;
     }
-    return PrintProtoText(whole);
+    return textproto::PrintText(whole);
   }
 
   const ModelSpec::Proto* proto_;

@@ -3,10 +3,12 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "plumb/v1/study.pb.h"
+#include "plumb/v1/study.schema.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/spec/proto_text.h"
+#include "runtime/spec/located.h"
+#include "runtime/textproto/printer.h"
+#include "runtime/textproto/reader.h"
 
 namespace plumb {
 namespace {
@@ -73,9 +75,9 @@ absl::Status Check(const v1::Study& message, const Located& at) {
 
 absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::string& file) {
   v1::Study message;
-  LocationTree tree;
-  PLUMB_RETURN_IF_ERROR(ParseProtoText(text, file, &message, &tree));
-  const Located at(file, message, &tree);
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, file, &message, &locations));
+  const Located at(file, message, &locations);
   PLUMB_RETURN_IF_ERROR(Check(message, at));
   StudySpec spec;
   spec.models.assign(message.model().begin(), message.model().end());
@@ -111,7 +113,7 @@ std::string StudySpec::ToText() const {
   if (samples.has_value()) message.set_samples(static_cast<int32_t>(*samples));
   message.set_probe_every(static_cast<int32_t>(probe_every));
   message.set_tensorboard(tensorboard);
-  return PrintProtoText(message);
+  return textproto::PrintText(message);
 }
 
 }  // namespace plumb

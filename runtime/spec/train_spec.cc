@@ -3,10 +3,13 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "plumb/v1/train.pb.h"
+#include "plumb/v1/train.schema.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/spec/proto_text.h"
+#include "runtime/spec/located.h"
+#include "runtime/textproto/printer.h"
+#include "runtime/textproto/reader.h"
+#include "runtime/textproto/set_field.h"
 
 namespace plumb {
 namespace {
@@ -73,10 +76,10 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
     absl::string_view text, const std::string& file,
     const std::vector<std::pair<std::string, std::string>>& overrides) {
   v1::Train message;
-  LocationTree tree;
-  PLUMB_RETURN_IF_ERROR(ParseProtoText(text, file, &message, &tree));
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, file, &message, &locations));
   for (const auto& [path, value] : overrides) {
-    PLUMB_RETURN_IF_ERROR(Annotate(SetProtoField(&message, path, value), "train."));
+    PLUMB_RETURN_IF_ERROR(Annotate(textproto::SetField(&message, path, value), "train."));
   }
   TrainSpec s;
   if (message.has_max_steps()) s.max_steps = message.max_steps();
@@ -115,7 +118,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.has_step_back_learning_rate_scale()) {
     s.step_back_learning_rate_scale = message.step_back_learning_rate_scale();
   }
-  const Located at(file, message, &tree);
+  const Located at(file, message, &locations);
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
   return s;
 }
@@ -157,7 +160,7 @@ std::string TrainSpec::ToText() const {
                                                                    : v1::Train::STEP_BACK);
   message.set_max_divergences(static_cast<int32_t>(max_divergences));
   message.set_step_back_learning_rate_scale(step_back_learning_rate_scale);
-  return PrintProtoText(message);
+  return textproto::PrintText(message);
 }
 
 }  // namespace plumb

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "plumb/generate.h"
+#include "runtime/tools/generate.h"
 #include "tests/api/train_run_fixture.h"
 
 namespace plumb {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 #include "runtime/io/safetensors.h"
 #include "tests/api/test_models.h"
 

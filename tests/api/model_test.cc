@@ -1,4 +1,4 @@
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

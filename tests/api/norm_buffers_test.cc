@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "plumb/generate.h"
-#include "plumb/model.h"
-#include "plumb/train.h"
+#include "runtime/tools/generate.h"
+#include "runtime/tools/model.h"
+#include "runtime/tools/train.h"
 #include "runtime/base/file.h"
 #include "runtime/io/safetensors.h"
 #include "tests/api/test_run.h"

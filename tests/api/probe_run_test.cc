@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 #include "runtime/base/file.h"
 #include "tests/api/test_run.h"
 

@@ -1,5 +1,5 @@
 // Event files beside a run: what metrics.jsonl says, whatever happens to the run.
-#include "runtime/api/run_events.h"
+#include "runtime/tools/run_events.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 #include "runtime/compile/reference_run.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "plumb/train.h"
+#include "runtime/tools/train.h"
 #include "tests/api/test_models.h"
 #include "tests/session/scratch_dir.h"
 

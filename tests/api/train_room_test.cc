@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "plumb/file.h"
+#include "runtime/tools/file.h"
 #include "runtime/base/file_system.h"
 #include "runtime/session/train_memory.h"
 #include "tests/api/test_run.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "plumb/train.h"
+#include "runtime/tools/train.h"
 #include "runtime/base/file.h"
 #include "runtime/session/metrics.h"
 #include "tests/api/test_run.h"

@@ -1,4 +1,4 @@
-#include "plumb/train.h"
+#include "runtime/tools/train.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "plumb/generate.h"
+#include "runtime/tools/generate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The program that README.md shows trains a model. Like one that embeds plumb, it is compiled
-// against the public headers and linked to plumb_api.
+// against plumb.hpp and linked to libplumb.so alone.
 #include "tests/docs/readme_snippet.inc"
 
 #include <gtest/gtest.h>
@@ -18,20 +18,20 @@ TEST(ReadmeSnippetTest, TrainsAModel) {
     std::ofstream(directory + "/" + name) << text;
     return directory + "/" + name;
   };
-  plumb::TrainRequest request;
-  request.model_path = write("model.pbtxt",
-                             "n_layer: 2 n_head: 2 d_model: 8 context_length: 10\n"
-                             "block { placement: \"pre\" norm: \"rms_norm\" }\n");
-  request.data_path = write("names.txt", "anna\nemma\nhannah\nlena\nlina\nmarie\nmia\nnora\n");
-  request.train_overrides = {{"max_steps", "8"}, {"data.format", "DOCUMENTS"}};
-  request.out = directory + "/run";
-  const absl::Status status = Train(request);
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_TRUE(std::filesystem::exists(request.out + "/checkpoints/step-000008"));
-  // What is wrong comes back as a status.
-  request.model_path = directory + "/missing.pbtxt";
-  request.out = "";
-  EXPECT_FALSE(Train(request).ok());
+  const std::string model =
+      write("model.pbtxt",
+            "n_layer: 2 n_head: 2 d_model: 16 context_length: 10\n"
+            "block { placement: \"pre\" norm: \"rms_norm\" }\n");
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "ab";
+  EXPECT_EQ(Train(model, text, "aba"), "abababababa");
+  // What is wrong is thrown, with its place.
+  try {
+    Train(write("wrong.pbtxt", "n_layer: 2\nn_hed: 2\n"), text, "a");
+    FAIL() << "an unknown field was taken";
+  } catch (const plumb::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("wrong.pbtxt:2:"), std::string::npos) << error.what();
+  }
   std::filesystem::remove_all(directory);
 }
 

@@ -125,8 +125,8 @@ int FaultFileSystem::ChangeMode(int fd, mode_t mode) {
 int FaultFileSystem::Lock(int fd) {
   return Passes("Lock", absl::StrCat(fd)) ? FileSystem::Lock(fd) : -1;
 }
-void* FaultFileSystem::Map(int fd, size_t size) {
-  return Passes("Map", absl::StrCat(fd)) ? FileSystem::Map(fd, size) : MAP_FAILED;
+void* FaultFileSystem::Map(int fd, size_t size, int protection) {
+  return Passes("Map", absl::StrCat(fd)) ? FileSystem::Map(fd, size, protection) : MAP_FAILED;
 }
 int FaultFileSystem::Stat(const char* path, struct stat* info) {
   return Passes("Stat", path) ? FileSystem::Stat(path, info) : -1;

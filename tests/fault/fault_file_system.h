@@ -51,7 +51,7 @@ class FaultFileSystem : public FileSystem {
   int ChangeOwner(int fd, uid_t owner, gid_t group) override;
   int ChangeMode(int fd, mode_t mode) override;
   int Lock(int fd) override;
-  void* Map(int fd, size_t size) override;
+  void* Map(int fd, size_t size, int protection) override;
   int Stat(const char* path, struct stat* info) override;
   int LinkStat(const char* path, struct stat* info) override;
   int FileStat(int fd, struct stat* info) override;

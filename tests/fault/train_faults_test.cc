@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "plumb/generate.h"
-#include "plumb/model.h"
+#include "runtime/tools/generate.h"
+#include "runtime/tools/model.h"
 #include "runtime/base/file.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/metrics.h"

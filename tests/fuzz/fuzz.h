@@ -17,7 +17,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "plumb/runtime.h"
+#include "runtime/api/runtime.h"
 
 namespace plumb {
 

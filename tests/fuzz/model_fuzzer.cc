@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 #include "runtime/base/check.h"
 #include "tests/fuzz/fuzz.h"
 

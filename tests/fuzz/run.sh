@@ -42,6 +42,7 @@ seeds() {
   case $1 in
     model) echo tests/fuzz/corpus/model build/fuzz/seeds/model ;;
     recipe) echo tests/fuzz/corpus/recipe build/fuzz/seeds/recipe ;;
+    textproto) echo tests/fuzz/corpus/textproto build/fuzz/seeds/model build/fuzz/seeds/recipe ;;
     *) echo "tests/fuzz/corpus/$1" ;;
   esac
 }
@@ -70,7 +71,7 @@ fi
 
 run_one() {
   local target=$1 log=build/fuzz/$1.log dict=()
-  case $target in model | recipe | formula) dict=(-dict=tests/fuzz/text.dict) ;; esac
+  case $target in model | recipe | formula | textproto) dict=(-dict=tests/fuzz/text.dict) ;; esac
   mkdir -p "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target"
   local status=0
   # shellcheck disable=SC2046

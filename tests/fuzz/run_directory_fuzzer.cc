@@ -12,8 +12,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "plumb/generate.h"
-#include "plumb/train.h"
+#include "runtime/tools/generate.h"
+#include "runtime/tools/train.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
 #include "tests/fuzz/fuzz.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 #include "runtime/base/rng.h"
 #include "runtime/io/safetensors.h"
 #include "tests/api/test_models.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 #include "tests/api/test_models.h"
 
 namespace plumb {

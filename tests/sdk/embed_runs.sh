@@ -1,25 +1,67 @@
 #!/usr/bin/env bash
-# examples/embed_c builds against an installed plumb that was moved afterwards, by find_package and by
-# pkg-config, as C99 without a warning, and trains and samples there.
+# The hosts in C, C++ and Rust of examples/ build against an installed plumb that was moved afterwards, by
+# find_package and by pkg-config, without a warning, and do there what they say.
 #   embed_runs.sh BUILD_DIRECTORY EXAMPLES
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
-cp -R "$2/embed_c" "$work/embed_c"
+unset CXXFLAGS CXX
+for name in embed_c embed_cpp embed_plugin embed_rust; do cp -R "$2/$name" "$work/$name"; done
 mv "$prefix" "$work/moved"
 prefix="$work/moved"
 libdir=$(realpath "$(dirname "$(find "$prefix" -name plumb.pc)")/..")
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 cd "$work"
+warnings="-Wall -Wextra -Wconversion -Wshadow -Werror -Wpedantic"
+fail() { echo "FAILED: $*" >&2; exit 1; }
 
-CFLAGS="-std=c99 -Wall -Wextra -Werror -pedantic" cmake -S embed_c -B by_cmake \
-  -DCMAKE_PREFIX_PATH="$prefix" > cmake.log
-cmake --build by_cmake
-by_cmake/embed_c | tee cmake.out
-# shellcheck disable=SC2046  # flags are words
-cc -std=c99 -Wall -Wextra -Werror -pedantic embed_c/main.c -o by_pkg_config $(pkg-config --cflags --libs plumb)
-LD_LIBRARY_PATH="$libdir" ./by_pkg_config > pkg_config.out
-cmp cmake.out pkg_config.out
-grep -q '^step 60 loss ' cmake.out
+for name in embed_c embed_cpp embed_plugin; do
+  c_standard=-std=c99
+  [ "$name" = embed_c ] || c_standard=-std=c11
+  CFLAGS="$c_standard $warnings" CXXFLAGS="$warnings" cmake -S "$name" -B "$name/build" \
+    -DCMAKE_PREFIX_PATH="$prefix" > cmake.log || { cat cmake.log; exit 1; }
+  cmake --build "$name/build" > build.log || { cat build.log; exit 1; }
+done
+read -ra flags <<< "$(pkg-config --cflags --libs plumb)"
+read -ra strict <<< "$warnings"
+cc -std=c99 "${strict[@]}" embed_c/main.c -o embed_c/by_pkg_config "${flags[@]}"
+c++ -std=c++17 "${strict[@]}" embed_cpp/main.cc -o embed_cpp/by_pkg_config "${flags[@]}"
+cc -std=c11 "${strict[@]}" -c embed_plugin/softsign.c -o softsign.o "${flags[@]}"
+c++ -std=c++17 "${strict[@]}" embed_plugin/main.cc softsign.o -o embed_plugin/by_pkg_config "${flags[@]}"
+
+# run NAME ARGUMENTS..: both builds, which print the same, into NAME.out
+run() {
+  local name=$1
+  shift
+  "$name/build/$name" "$@" | tee "$name.out"
+  LD_LIBRARY_PATH="$libdir" "$name/by_pkg_config" "$@" | cmp "$name.out" -
+}
+run embed_c
+grep -qx 'the quick br' embed_c.out || fail "embed_c has not learned its text"
+[ "$(wc -l < embed_c/main.c)" -lt 100 ] || fail "embed_c is not small any more"
+
+run embed_cpp embed_cpp/model.pbtxt
+[ "$(grep -cE '^[a-z]+$' embed_cpp.out)" = 4 ] || fail "embed_cpp samples four names"
+sed 's/n_head/n_hed/' embed_cpp/model.pbtxt > wrong.pbtxt
+! embed_cpp/build/embed_cpp wrong.pbtxt 2> wrong.out || fail "a wrong description is no error"
+grep -q '^embed_cpp: wrong.pbtxt:3:[0-9]*: .*did you mean "n_head"' wrong.out || fail "$(cat wrong.out)"
+
+# Nothing is looked for: neither norms nor placements, where there are none.
+chmod -x "$libdir/plumb/norm-v1"
+mv "$prefix/share/plumb" "$work/elsewhere"
+PLUMB_PLUGIN_PATH=/not/there PLUMB_PLACEMENT_PATH=/not/there run embed_plugin
+mv "$work/elsewhere" "$prefix/share/plumb"
+chmod +x "$libdir/plumb/norm-v1"
+grep -q '^she sells' embed_plugin.out || fail "embed_plugin has not learned its text"
+grep '^end.norm.weight: mean ' embed_plugin.out | grep -qv ' 1\.000$' || fail "the norm's gain has not moved"
+
+# Debian's compiler, where there is another in front of it too.
+rustc=$(PATH=/usr/bin:$PATH command -v rustc) || { echo "rustc is not installed: embed_rust is not tried" >&2; rustc=; }
+if [ -n "$rustc" ]; then
+  read -ra flags <<< "$(pkg-config --libs plumb)"
+  "$rustc" --edition 2021 -D warnings embed_rust/main.rs -o embed_rust/embed_rust "${flags[@]}"
+  LD_LIBRARY_PATH="$libdir" embed_rust/embed_rust | tee embed_rust.out
+  grep -q '^0 1 2 3, and then \[4, 5, 6' embed_rust.out || fail "embed_rust has not learned to count"
+  [ "$(wc -l < embed_rust/main.rs)" -le 60 ] || fail "embed_rust is not small any more"
+fi
 
 # A host that has Abseil, protobuf or oneDNN of its own sees none of ours.
-readelf -d by_pkg_config | grep NEEDED | grep -vE 'libplumb\.so\.1|libc\.so' && exit 1
-true
+! readelf -d embed_c/by_pkg_config | grep NEEDED | grep -vE 'libplumb\.so\.1|libc\.so' || fail "what embed_c needs"

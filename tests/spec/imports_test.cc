@@ -112,10 +112,10 @@ TEST_F(ImportsTest, AFileThatCannotBeReadIsAnErrorWhereItIsImported) {
   EXPECT_EQ(Error("import: \"a.pbtxt\""),
             "a.pbtxt:2:1: import: missing.pbtxt: cannot open: No such file or directory");
   directory_.Write("b.pbtxt", "placement {\n  name \"p\"\n}");
-  EXPECT_EQ(Error("import: \"b.pbtxt\""), "b.pbtxt:2:8: Expected \":\", found \"\"p\"\".");
-  EXPECT_EQ(
-      Error("import: \"/dev/zero\""),
-      "m.pbtxt:2:1: import: /dev/zero: is longer than the 1048576 bytes that are read of it");
+  EXPECT_EQ(Error("import: \"b.pbtxt\""),
+            "b.pbtxt:2:8: expected \":\" after name, found the text \"p\"");
+  EXPECT_EQ(Error("import: \"/dev/zero\""),
+            "m.pbtxt:2:1: import: /dev/zero: is longer than the 1048576 bytes that are read of it");
 }
 
 TEST_F(ImportsTest, AChainWithoutEndIsAnError) {

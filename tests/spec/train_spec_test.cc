@@ -215,12 +215,12 @@ TEST(TrainSpecTest, AllMistakesOfRangeComeAtOnce) {
 TEST(TrainSpecTest, FieldsAndValuesMustBeKnown) {
   EXPECT_EQ(
       RecipeError("learnig_rate: 0.1"),
-      "t.pbtxt:1:13: unknown field \"learnig_rate\" in Train; did you mean \"learning_rate\"?");
+      "t.pbtxt:1:1: unknown field \"learnig_rate\" in Train; did you mean \"learning_rate\"?");
   EXPECT_EQ(
       RecipeError("schedule: COS"),
-      "t.pbtxt:1:14: unknown value \"COS\" for schedule; it is one of CONSTANT, LINEAR, COSINE");
+      "t.pbtxt:1:11: unknown value \"COS\" for schedule; it is one of CONSTANT, LINEAR, COSINE");
   EXPECT_EQ(RecipeError("data { format: CSV }"),
-            "t.pbtxt:1:20: unknown value \"CSV\" for format; it is one of TEXT, DOCUMENTS");
+            "t.pbtxt:1:16: unknown value \"CSV\" for format; it is one of TEXT, DOCUMENTS");
 }
 
 }  // namespace

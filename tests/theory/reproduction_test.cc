@@ -21,7 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/theory/measure.h"
-#include "plumb/model.h"
+#include "runtime/tools/model.h"
 #include "runtime/spec/scalar.h"
 #include "tests/api/test_models.h"
 

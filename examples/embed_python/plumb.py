@@ -1,0 +1,761 @@
+"""plumb: describe, train and sample transformers. Python's side of libplumb.so, by ctypes.
+
+One file and the standard library; copy it. numpy is used where it is asked for (Tensor.numpy).
+
+    import plumb
+
+    runtime = plumb.Runtime()
+    tokenizer = plumb.Tokenizer.characters(text)
+    spec = plumb.Spec(description)
+    spec["vocab_size"] = tokenizer.vocab_size
+    model = plumb.Model(runtime, spec, seed=1)
+    plumb.Trainer(model, "max_steps: 100").run(batches)
+    session = plumb.Session(model)
+    session.feed(tokenizer.encode("once"))
+    print(tokenizer.decode(session.generate(temperature=0.8, seed=1)))
+
+Mistakes are plumb.Error, with the place in the text: file, line, column. What plumb has to say goes to
+the logger "plumb". Objects close with `with`, close() or when nothing refers to them, in any order;
+a view of a tensor keeps its memory. A Trainer and a Session are for one thread at a time; while a
+trainer steps, no session of its model may run on another thread (in on_step it may).
+
+libplumb.so.1 is looked for by load(path), in the environment variable PLUMB_LIBRARY, beside this file
+(., lib, ../lib, ../../lib), and where the system looks.
+"""
+import array
+import collections.abc
+import contextlib
+import ctypes
+import ctypes.util
+import enum
+import glob
+import logging
+import numbers
+import os
+import re
+import signal
+import threading
+import weakref
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import NamedTuple, Tuple
+
+__all__ = ["Code", "Error", "Cancelled", "Runtime", "Spec", "Model", "ModelInfo", "Tensor", "Tokenizer", "Trainer",
+           "StepInfo", "Session", "load", "version"]
+
+
+# --- The library --------------------------------------------------------------------------------------
+
+class _Struct(ctypes.Structure):
+    def __init__(self, **fields):
+        super().__init__(struct_size=ctypes.sizeof(self), **fields)
+        for name, value in fields.items():
+            if isinstance(value, int) and getattr(self, name) != value:  # ctypes cuts without a word
+                raise OverflowError(f"{name}: {value} is too large, or negative")
+
+
+class _RuntimeOptions(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("flags", c_uint32), ("threads", c_int32), ("log", c_void_p),
+                ("log_user", c_void_p), ("gemm", c_char_p)]
+
+
+class _ModelInfo(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("n_layer", c_int64), ("d_model", c_int64), ("n_head", c_int64),
+                ("vocab_size", c_int64), ("context_length", c_int64), ("parameters", c_int64), ("weight_bytes", c_int64)]
+
+
+class _Tensor(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("dtype", c_int32), ("rank", c_int32),
+                ("shape", c_int64 * 4), ("data", c_void_p)]
+
+
+class _TrainerOptions(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("recipe", c_char_p), ("recipe_size", c_size_t), ("seq", c_int64)]
+
+
+class _StepInfo(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("step", c_int64), ("tokens", c_int64), ("loss", c_double),
+                ("gradient_norm", c_double), ("learning_rate", c_double), ("seconds", c_double)]
+
+
+class _SessionOptions(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("sequences", c_int32), ("weights", c_int32)]
+
+
+class _SampleOptions(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("max_tokens", c_int64), ("greedy", c_int32), ("top_k", c_int32),
+                ("temperature", c_double), ("top_p", c_double), ("seed", c_uint64), ("index", c_uint64),
+                ("drawn", c_int64), ("vocabulary", c_int32)]
+
+
+_LogFn = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
+_BatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), c_size_t)
+_StepFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(_StepInfo))
+_TokenFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32)
+
+_ids = POINTER(c_int32)
+_made = POINTER(c_void_p)
+_size = POINTER(c_size_t)
+# What can fail, without its last argument, the error.
+_STATUS = {
+    "runtime_create": [POINTER(_RuntimeOptions), _made],
+    "plugin_register": [c_void_p, c_void_p],
+    "spec_from_file": [c_char_p, _made],
+    "spec_from_text": [c_char_p, c_size_t, c_char_p, _made],
+    "spec_set": [c_void_p, c_char_p, c_char_p],
+    "spec_text": [c_void_p, c_void_p, c_size_t, _size],
+    "model_create": [c_void_p, c_void_p, _made],
+    "model_init": [c_void_p, c_uint64],
+    "model_load": [c_void_p, c_char_p],
+    "model_load_memory": [c_void_p, c_void_p, c_size_t],
+    "model_save": [c_void_p, c_char_p],
+    "model_tensor": [c_void_p, c_size_t, POINTER(_Tensor)],
+    "tokenizer_create": [c_int32, c_char_p, c_size_t, c_int32, _made],
+    "tokenizer_from_json": [c_char_p, c_size_t, _made],
+    "tokenizer_json": [c_void_p, c_void_p, c_size_t, _size],
+    "tokenizer_encode": [c_void_p, c_char_p, c_size_t, _ids, c_size_t, _size],
+    "tokenizer_decode": [c_void_p, _ids, c_size_t, c_void_p, c_size_t, _size],
+    "trainer_create": [c_void_p, POINTER(_TrainerOptions), _made],
+    "trainer_step": [c_void_p, _ids, _ids, c_size_t, POINTER(_StepInfo)],
+    "trainer_run": [c_void_p, _BatchFn, _StepFn, c_void_p],
+    "trainer_gradient": [c_void_p, c_size_t, POINTER(_Tensor)],
+    "session_create": [c_void_p, POINTER(_SessionOptions), _made],
+    "session_feed": [c_void_p, c_int32, _ids, c_size_t],
+    "session_feed_each": [c_void_p, _ids, c_size_t],
+    "session_truncate": [c_void_p, c_int32, c_int64],
+    "session_generate": [c_void_p, c_int32, POINTER(_SampleOptions), _TokenFn, c_void_p],
+}
+# What cannot, and what it returns.
+_PLAIN = {
+    "abi_version": ([], c_uint32),
+    "version": ([], c_char_p),
+    "error_code": ([c_void_p], c_int32),
+    "error_message": ([c_void_p], c_char_p),
+    "error_location": ([c_void_p, POINTER(c_char_p), _ids, _ids], ctypes.c_int),
+    "model_get_info": ([c_void_p, POINTER(_ModelInfo)], None),
+    "model_tensor_count": ([c_void_p], c_size_t),
+    "tokenizer_vocab_size": ([c_void_p], c_int32),
+    "tokenizer_begin_end": ([c_void_p], c_int32),
+    "trainer_step_tokens": ([c_void_p], c_size_t),
+    "trainer_steps": ([c_void_p], c_int64),
+    "trainer_cancel": ([c_void_p], None),
+    "session_logits": ([c_void_p, c_int32], POINTER(c_float)),
+    "session_length": ([c_void_p, c_int32], c_int64),
+    "session_cancel": ([c_void_p], None),
+}
+_FREED = ("error", "runtime", "spec", "model", "tokenizer", "trainer", "session")
+
+_library = None
+_library_lock = threading.Lock()
+
+
+def load(path=None):
+    """Loads the library, from `path` if it is given; else the first use does. Again: does nothing."""
+    global _library
+    with _library_lock:
+        if _library is None:
+            _library = _open(path)
+        return _library
+
+
+def _open(path):
+    name = "libplumb.so.1"
+    path = path or os.environ.get("PLUMB_LIBRARY")
+    if path is None:
+        here = os.path.dirname(os.path.realpath(__file__))
+        beside = [pattern for up in ("", "lib", "../lib", "../../lib")
+                  for pattern in (os.path.join(here, up, name), os.path.join(here, up, "*-linux-gnu*", name))]
+        found = [file for pattern in beside for file in sorted(glob.glob(pattern))]
+        path = found[0] if found else ctypes.util.find_library("plumb") or name
+    try:
+        library = ctypes.CDLL(os.fspath(path))
+    except OSError as error:
+        raise ImportError(f"{error}: install libplumb, or say where {name} is in PLUMB_LIBRARY") from None
+    for function, arguments in _STATUS.items():
+        _declare(library, function, arguments + [_made], c_int32)
+    for function, (arguments, returned) in _PLAIN.items():
+        _declare(library, function, arguments, returned)
+    for kind in _FREED:
+        _declare(library, kind + "_free", [c_void_p], None)
+    return library
+
+
+def _declare(library, name, arguments, returned):
+    try:
+        function = getattr(library, "plumb_" + name)
+    except AttributeError:
+        raise ImportError(f"{library._name} has no plumb_{name}: it is older than this plumb.py") from None
+    function.argtypes, function.restype = arguments, returned
+
+
+def version():
+    """That of the library: "0.1.0"."""
+    return load().plumb_version().decode()
+
+
+# --- Errors -------------------------------------------------------------------------------------------
+
+class Code(enum.IntEnum):
+    """What kind of mistake or failure an Error is."""
+    CANCELLED = 1
+    INVALID_ARGUMENT = 3
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+
+
+class Error(Exception):
+    """str() is the message for people; `file`, `line` and `column` the place that it begins with, or None."""
+
+    def __init__(self, message, code, file=None, line=None, column=None):
+        super().__init__(message)
+        self.code, self.file, self.line, self.column = code, file, line, column
+
+
+class Cancelled(Error):
+    """A callback returned False, or cancel() was called."""
+
+
+_thread = threading.local()  # .raised: what a callback raised, while the call that it is in goes on
+
+
+def _call(name, *arguments):
+    """Calls a function that can fail. Raises its error, or what a callback of it raised."""
+    library = load()
+    error = c_void_p()
+    status = getattr(library, "plumb_" + name)(*arguments, byref(error))
+    try:
+        raised, _thread.raised = getattr(_thread, "raised", None), None
+        if raised is not None:
+            raise raised
+        if status != 0:
+            raise _error(library, error)
+    finally:
+        library.plumb_error_free(error)
+
+
+def _error(library, error):
+    code = Code(library.plumb_error_code(error))
+    message = library.plumb_error_message(error).decode("utf-8", "replace")
+    kind = Cancelled if code == Code.CANCELLED else Error
+    file, line, column = c_char_p(), c_int32(), c_int32()
+    if library.plumb_error_location(error, byref(file), byref(line), byref(column)):
+        return kind(message, code, os.fsdecode(file.value), line.value, column.value)
+    return kind(message, code)
+
+
+def _guarded(function, *arguments):
+    """What a callback does: 1 when it returned False or raised, which _call raises again; else 0."""
+    try:
+        return 1 if function(*arguments) is False else 0
+    except BaseException as raised:  # KeyboardInterrupt and SystemExit too: nothing may unwind through C
+        if getattr(_thread, "raised", None) is None:
+            _thread.raised = raised
+        return 1
+
+
+class _Interruptible:
+    """Ctrl-C in a call that calls back. Python would raise KeyboardInterrupt at the entry of a callback,
+    before any `try` of it, where ctypes loses it. So it is noted here, and the callbacks end the call."""
+    noted = False
+
+    def __enter__(self):
+        self.watches = threading.current_thread() is threading.main_thread()
+        self.installed = self.watches and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self.installed:
+            _Interruptible.noted = False
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    @staticmethod
+    def _note(_signal, _frame):
+        _Interruptible.noted = True
+
+    def stops(self):
+        return self.watches and _Interruptible.noted
+
+    def __exit__(self, kind, raised, traceback):
+        stopped = self.stops()
+        if self.installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            _Interruptible.noted = False
+        if stopped and not isinstance(raised, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+
+
+# --- Handles and arguments ----------------------------------------------------------------------------
+
+class _Handle:
+    """A pointer of the library's, freed with the last reference. `keep` lives as long."""
+
+    def __init__(self, kind, pointer, keep=None):
+        self._free = getattr(load(), f"plumb_{kind}_free")
+        self._as_parameter_, self.keep = pointer, keep  # as an argument it lives as long as the call
+
+    def __del__(self):
+        self._free(self._as_parameter_)
+
+
+class _Object:
+    """What has a handle: closes it, refuses to be used afterwards, or by two at once."""
+    _kind = None
+
+    def _take(self, pointer, keep=None):
+        self._handle = _Handle(self._kind, pointer, keep)
+        self._lock = threading.Lock()
+
+    def close(self):
+        """Frees it, as soon as no call and no view uses it. Closing twice does nothing."""
+        self._handle = None
+
+    def __enter__(self):
+        self._live()
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _live(self):
+        handle = getattr(self, "_handle", None)
+        if handle is None:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        return handle
+
+    @contextlib.contextmanager
+    def _use(self):
+        """The handle, for a call that excludes others."""
+        handle = self._live()
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(f"this {type(self).__name__} is in a call already, of another thread or of this one")
+        try:
+            yield handle
+        finally:
+            self._lock.release()
+
+
+def _is(value, kind, name):
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, not {type(value).__name__}")
+    return value
+
+
+def _utf8(text, name="text"):
+    if isinstance(text, str):
+        return text.encode()
+    if isinstance(text, (bytes, bytearray)):
+        return bytes(text)
+    raise TypeError(f"{name} must be str or bytes, not {type(text).__name__}")
+
+
+def _word(text, name):
+    """A text that C ends with 0."""
+    encoded = _utf8(text, name)
+    if b"\0" in encoded:
+        raise ValueError(f"{name} holds a null character")
+    return encoded
+
+
+def _tokens(ids, name="ids"):
+    """Token ids as (pointer, count, what keeps them), without a copy of a writable buffer of int32."""
+    if isinstance(ids, numbers.Integral):
+        ids = (ids,)
+    if isinstance(ids, str):
+        raise TypeError(f"{name} must be token ids, not str: Tokenizer.encode gives them")
+    try:
+        view = memoryview(ids)
+    except TypeError:
+        if not isinstance(ids, collections.abc.Iterable):
+            raise TypeError(f"{name} must be token ids, not {type(ids).__name__}") from None
+        kept = array.array("i", ids)
+    else:
+        if view.format not in tuple("bBhHiIlLqQ"):
+            raise TypeError(f"{name} must be integers, not of format {view.format!r}")
+        flat = view.cast("B").cast(view.format) if view.c_contiguous else view
+        kept = flat if view.format == "i" and not view.readonly and view.c_contiguous else array.array("i", flat.tolist())
+    count = len(kept)
+    return (c_int32 * count).from_buffer(kept), count, kept
+
+
+def _text(name, *arguments):
+    """A text that a function puts into a buffer."""
+    needed = c_size_t()
+    capacity = 256
+    while True:
+        buffer = ctypes.create_string_buffer(capacity)
+        _call(name, *arguments, buffer, capacity, byref(needed))
+        if needed.value < capacity:
+            return buffer.raw[:needed.value]
+        capacity = needed.value + 1
+
+
+# --- Describing ---------------------------------------------------------------------------------------
+
+class Runtime(_Object):
+    """Plugins, placements, threads. `threads`: of a call, at most; 0: one for each processor.
+    `environment` False: PLUMB_PLUGIN_PATH and PLUMB_PLACEMENT_PATH are not read. `log(level, message)` is
+    told, on the calling thread, what there is to say; without one the logger "plumb" is."""
+    _kind = "runtime"
+
+    def __init__(self, threads=0, *, environment=True, gemm=None, log=None):
+        log = log or logging.getLogger("plumb").log
+        levels = (logging.INFO, logging.WARNING, logging.ERROR)
+        tell = _LogFn(lambda _user, level, message: _guarded_log(log, levels[level], message.decode("utf-8", "replace")))
+        options = _RuntimeOptions(flags=0 if environment else 1, threads=threads, log=ctypes.cast(tell, c_void_p),
+                                  gemm=None if gemm is None else _word(gemm, "gemm"))
+        made = c_void_p()
+        _call("runtime_create", byref(options), byref(made))
+        self._take(made, keep=tell)
+
+    def register_plugin(self, norm_plugin):
+        """Registers the norm at an address (an int): a plumb_norm_plugin of plumb/norm_plugin.h."""
+        with self._use() as handle:
+            _call("plugin_register", handle, _is(norm_plugin, int, "norm_plugin"))
+
+
+def _guarded_log(log, level, message):
+    _guarded(lambda: log(level, message) and None)
+
+
+class Spec(_Object):
+    """A model's description. `name` stands for the file in messages. str() is its text."""
+    _kind = "spec"
+
+    def __init__(self, text, name="model"):
+        text, made = _utf8(text), c_void_p()
+        _call("spec_from_text", text, len(text), _word(name, "name"), byref(made))
+        self._take(made)
+
+    @classmethod
+    def from_file(cls, path):
+        spec, made = cls.__new__(cls), c_void_p()
+        _call("spec_from_file", os.fsencode(path), byref(made))
+        spec._take(made)
+        return spec
+
+    def __setitem__(self, field, value):
+        """spec["n_layer"] = 8; spec["norm[0].attr[0].number"] = 1e-6."""
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        with self._use() as handle:
+            _call("spec_set", handle, _word(field, "field"), _word(text, "value"))
+
+    def __str__(self):
+        with self._use() as handle:
+            return _text("spec_text", handle).decode()
+
+
+class ModelInfo(NamedTuple):
+    n_layer: int
+    d_model: int
+    n_head: int
+    vocab_size: int
+    context_length: int
+    parameters: int
+    weight_bytes: int
+
+
+class Tensor:
+    """A tensor of floats where it lies. `view` is a writable memoryview of its shape, which keeps the memory."""
+
+    def __init__(self, tensor, handle, leases):
+        self.name = tensor.name.decode()
+        self.shape = tuple(tensor.shape[:tensor.rank])
+        count = 1
+        for size in self.shape:
+            count *= size
+        memory = (c_float * count).from_address(tensor.data)
+        memory.lease = _Lease(handle)
+        leases.add(memory.lease)
+        self.view = memoryview(memory).cast("B").cast("f", self.shape)
+
+    def numpy(self):
+        """The same memory as a numpy array."""
+        import numpy
+        return numpy.asarray(self.view)
+
+
+class _Lease:
+    """What a view holds of a handle."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+
+class Model(_Object):
+    """A model, with weights of a `seed`, of a safetensors file (`weights`, a path, or its content as bytes), or none
+    yet. What changes weights is for one thread, and no session may run then."""
+    _kind = "model"
+
+    def __init__(self, runtime, spec, *, seed=None, weights=None):
+        made = c_void_p()
+        with _is(runtime, Runtime, "runtime")._use() as of_runtime, _is(spec, Spec, "spec")._use() as of_spec:
+            _call("model_create", of_runtime, of_spec, byref(made))
+            self._take(made, keep=runtime._live())
+        self._leases = weakref.WeakSet()
+        if seed is not None:
+            self.init(seed)
+        if weights is not None:
+            self.load(weights)
+
+    @property
+    def info(self):
+        info = _ModelInfo()
+        load().plumb_model_get_info(self._live(), byref(info))
+        return ModelInfo(*(getattr(info, field) for field in ModelInfo._fields))
+
+    def init(self, seed):
+        """Draws weights: those that `plumb train` begins with."""
+        with self._use() as handle:
+            _call("model_init", handle, seed)
+
+    def load(self, weights):
+        """Weights from a safetensors file, or from the content of one (bytes)."""
+        with self._use() as handle:
+            if isinstance(weights, (bytes, bytearray)):
+                _call("model_load_memory", handle, bytes(weights), len(weights))
+            else:
+                _call("model_load", handle, os.fsencode(weights))
+
+    def save(self, path):
+        """Writes the weights into a safetensors file, whole or not at all."""
+        _call("model_save", self._live(), os.fsencode(path))
+
+    def __len__(self):
+        return load().plumb_model_tensor_count(self._live())
+
+    def tensor(self, i):
+        """The i-th parameter, which may be written to while nothing else uses the model."""
+        return self._tensor("model_tensor", self._live(), i)
+
+    def tensors(self):
+        """All parameters, by name."""
+        return {tensor.name: tensor for tensor in map(self.tensor, range(len(self)))}
+
+    def _tensor(self, function, handle, i):
+        tensor = _Tensor()
+        if _is(i, int, "i") < 0:
+            raise IndexError(f"there is no tensor {i}")
+        _call(function, handle, i, byref(tensor))
+        return Tensor(tensor, handle, self._leases)
+
+
+class Tokenizer(_Object):
+    """Text to token ids and back. From the text of a run's tokenizer.json; or characters(), or bytes()."""
+    _kind = "tokenizer"
+
+    def __init__(self, json):
+        json, made = _utf8(json, "json"), c_void_p()
+        _call("tokenizer_from_json", json, len(json), byref(made))
+        self._take(made)
+
+    @classmethod
+    def characters(cls, text, begin_end=False):
+        """A token for each character in `text`; `begin_end` adds one that begins and ends a document."""
+        return cls._create(0, _utf8(text), begin_end)
+
+    @classmethod
+    def bytes(cls, begin_end=False):
+        """A token for each byte there is."""
+        return cls._create(1, b"", begin_end)
+
+    @classmethod
+    def _create(cls, kind, text, begin_end):
+        tokenizer, made = cls.__new__(cls), c_void_p()
+        _call("tokenizer_create", kind, text, len(text), bool(begin_end), byref(made))
+        tokenizer._take(made)
+        return tokenizer
+
+    @property
+    def json(self):
+        return _text("tokenizer_json", self._live()).decode()
+
+    @property
+    def vocab_size(self):
+        return load().plumb_tokenizer_vocab_size(self._live())
+
+    @property
+    def begin_end(self):
+        """The token that begins and ends a document, or None."""
+        token = load().plumb_tokenizer_begin_end(self._live())
+        return None if token < 0 else token
+
+    def encode(self, text):
+        """Ids, as array.array("i")."""
+        text, needed = _utf8(text), c_size_t()
+        ids = array.array("i", bytes(4 * len(text)))
+        pointer, count, _ = _tokens(ids)
+        _call("tokenizer_encode", self._live(), text, len(text), pointer, count, byref(needed))
+        return ids[:needed.value]
+
+    def decode(self, ids, errors="replace"):
+        """Text; what is no UTF-8, which tokens of bytes may be, becomes what `errors` says (bytes.decode)."""
+        pointer, count, _kept = _tokens(ids)
+        return _text("tokenizer_decode", self._live(), pointer, count).decode("utf-8", errors)
+
+
+# --- Training and sampling ----------------------------------------------------------------------------
+
+class StepInfo(NamedTuple):
+    step: int
+    tokens: int
+    loss: float
+    gradient_norm: float
+    learning_rate: float
+    seconds: float
+
+    @classmethod
+    def _of(cls, info):
+        return cls(*(getattr(info, field) for field in cls._fields))
+
+
+class Trainer(_Object):
+    """Trains a model by a recipe (plumb.v1.Train, text format), `seq` tokens a sequence (0: the context's length)."""
+    _kind = "trainer"
+
+    def __init__(self, model, recipe="", *, seq=0):
+        recipe, made = _utf8(recipe, "recipe"), c_void_p()
+        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq)
+        with _is(model, Model, "model")._use() as handle:
+            if re.search(rb"\bdtype\s*:\s*BF16\b", recipe) and model._leases:
+                raise RuntimeError("training in bf16 moves the weights, and a view of a tensor is still in use")
+            _call("trainer_create", handle, byref(options), byref(made))
+            self._take(made, keep=model._live())
+        self._model = model
+
+    @property
+    def step_tokens(self):
+        """Ids in a step: gradient_accumulation_steps x batch_size x seq."""
+        return load().plumb_trainer_step_tokens(self._live())
+
+    @property
+    def steps(self):
+        """How many were done."""
+        return load().plumb_trainer_steps(self._live())
+
+    def step(self, inputs, targets):
+        """One step on ids; the target of each is the token after it, or -1 for none. Returns a StepInfo."""
+        (inputs, n, _kept), (targets, of_targets, _kept_too) = _tokens(inputs, "inputs"), _tokens(targets, "targets")
+        if n != of_targets:
+            raise ValueError(f"{n} inputs and {of_targets} targets")
+        info = _StepInfo()
+        with self._use() as handle:
+            _call("trainer_step", handle, inputs, targets, n, byref(info))
+        return StepInfo._of(info)
+
+    def run(self, batches, on_step=None):
+        """Steps until the recipe's max_steps or the end of `batches`, pairs (inputs, targets). on_step(StepInfo) is
+        told each; what it raises ends the run, as Ctrl-C does, after a whole step. If it returns False, or cancel()
+        is called: Cancelled."""
+        batches = iter(batches)
+        with self._use() as handle, _Interruptible() as interrupt:
+            def fill(inputs, targets, n):
+                for into, ids, name in zip((inputs, targets), next(batches), ("inputs", "targets")):
+                    source, count, _kept = _tokens(ids, name)
+                    if count != n:
+                        raise ValueError(f"{name}: a step has {n} ids, not {count}")
+                    ctypes.memmove(into, source, 4 * n)
+
+            def batch(_user, _step, inputs, targets, n):
+                if interrupt.stops():
+                    return 1
+                try:
+                    return _guarded(fill, inputs, targets, n)
+                finally:
+                    if isinstance(getattr(_thread, "raised", None), StopIteration):
+                        _thread.raised = None  # the end of the batches
+
+            def told(_user, info):
+                return 1 if interrupt.stops() else _guarded(on_step, StepInfo._of(info.contents))
+
+            _call("trainer_run", handle, _BatchFn(batch), _StepFn(told) if on_step else _StepFn(), None)
+
+    def cancel(self):
+        """Ends run() after its step. Any thread."""
+        load().plumb_trainer_cancel(self._live())
+
+    def gradient(self, i):
+        """The gradient of the i-th parameter in the last step, until the next one, as a Tensor."""
+        with self._use():
+            return self._model._tensor("trainer_gradient", self._live(), i)
+
+
+class Session(_Object):
+    """`sequences` (1 to 16) that grow token by token, computed with `weights` of "f32", "bf16" or "int8"."""
+    _kind = "session"
+
+    def __init__(self, model, sequences=1, *, weights="f32"):
+        kinds = ("f32", "bf16", "int8")
+        if weights not in kinds:
+            raise ValueError(f"weights must be one of {', '.join(kinds)}, not {weights!r}")
+        options, made = _SessionOptions(sequences=sequences, weights=kinds.index(weights)), c_void_p()
+        self._info = _is(model, Model, "model").info
+        _call("session_create", model._live(), byref(options), byref(made))
+        self._take(made, keep=model._live())
+
+    def feed(self, ids, sequence=0):
+        """Appends tokens to a sequence."""
+        ids, count, _kept = _tokens(ids)
+        with self._use() as handle:
+            _call("session_feed", handle, sequence, ids, count)
+
+    def feed_each(self, ids):
+        """Appends ids[s] to every sequence s, in one pass over the weights."""
+        ids, count, _kept = _tokens(ids)
+        with self._use() as handle:
+            _call("session_feed_each", handle, ids, count)
+
+    def logits(self, sequence=0):
+        """Logits of the token after the last: a memoryview, until the next call; None before a token was fed."""
+        handle = self._live()
+        logits = load().plumb_session_logits(handle, sequence)
+        if not logits:
+            return None
+        memory = (c_float * self._info.vocab_size).from_address(ctypes.addressof(logits.contents))
+        memory.lease = _Lease(handle)
+        return memoryview(memory).cast("B").cast("f")
+
+    def length(self, sequence=0):
+        """Tokens in a sequence."""
+        return load().plumb_session_length(self._live(), sequence)
+
+    def truncate(self, length, sequence=0):
+        """Takes all but the first `length` tokens back."""
+        with self._use() as handle:
+            _call("session_truncate", handle, sequence, length)
+
+    def generate(self, sequence=0, *, on_token=None, max_tokens=0, temperature=1.0, top_k=0, top_p=1.0, seed=0,
+                 index=0, drawn=0, vocabulary=0):
+        """Draws tokens and appends all but the last. Ends at max_tokens, when the context is full, or when
+        on_token(id) returns False. Temperature 0: always the most likely token. Samples of one seed differ by their
+        index. Returns the ids."""
+        options = _SampleOptions(max_tokens=max_tokens, greedy=temperature == 0, top_k=top_k, temperature=temperature,
+                                 top_p=top_p, seed=seed, index=index, drawn=drawn, vocabulary=vocabulary)
+        ids = []
+        with self._use() as handle, _Interruptible() as interrupt:
+            def told(_user, token):
+                ids.append(token)
+                return 1 if interrupt.stops() else _guarded(on_token, token) if on_token else 0
+
+            _call("session_generate", handle, sequence, byref(options), _TokenFn(told), None)
+        return ids
+
+    def stream(self, sequence=0, *, max_tokens=0, drawn=0, **options):
+        """The tokens of generate(), one by one, as they are drawn."""
+        end = drawn + max_tokens if max_tokens else None
+        while True:
+            [token] = self.generate(sequence, max_tokens=1, drawn=drawn, **options)
+            yield token
+            drawn += 1
+            if drawn == end or self.length(sequence) == self._info.context_length:
+                return
+            self.feed(token, sequence)
+
+    def cancel(self):
+        """Ends generate() after its token, with Cancelled. Any thread."""
+        load().plumb_session_cancel(self._live())

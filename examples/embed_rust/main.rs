@@ -1,0 +1,60 @@
+// A host in Rust, without crates: declares what it calls of plumb.h, trains 20 steps, and samples.
+//   rustc main.rs -o embed_rust $(pkg-config --libs plumb)
+use std::{ffi::CStr, mem::size_of, os::raw::c_char, os::raw::c_void, ptr::null_mut};
+type Handle = *mut c_void;
+#[repr(C)]
+struct TrainerOptions { size: usize, recipe: *const u8, recipe_size: usize, seq: i64 }
+type Token = extern "C" fn(Handle, i32) -> i32;
+type Out<'a> = &'a mut Handle;
+extern "C" {
+    fn plumb_error_message(error: Handle) -> *const c_char;
+    fn plumb_runtime_create(options: Handle, runtime: Out, error: Out) -> i32;
+    fn plumb_spec_from_text(text: *const u8, n: usize, name: Handle, spec: Out, error: Out) -> i32;
+    fn plumb_model_create(runtime: Handle, spec: Handle, model: Out, error: Out) -> i32;
+    fn plumb_model_init(model: Handle, seed: u64, error: Out) -> i32;
+    fn plumb_trainer_create(model: Handle, o: &TrainerOptions, trainer: Out, error: Out) -> i32;
+    fn plumb_trainer_step(trainer: Handle, inputs: *const i32, targets: *const i32, n: usize,
+                          info: Handle, error: Out) -> i32;
+    fn plumb_session_create(model: Handle, options: Handle, session: Out, error: Out) -> i32;
+    fn plumb_session_feed(s: Handle, sequence: i32, ids: *const i32, n: usize, error: Out) -> i32;
+    fn plumb_session_generate(session: Handle, sequence: i32, options: Handle, token: Token,
+                              user: Handle, error: Out) -> i32;
+}
+
+fn must(call: impl FnOnce(Out) -> i32) {
+    let mut error = null_mut();
+    if call(&mut error) != 0 {
+        panic!("{}", unsafe { CStr::from_ptr(plumb_error_message(error)) }.to_string_lossy());
+    }
+}
+extern "C" fn keep(user: Handle, token: i32) -> i32 {
+    unsafe { (*(user as *mut Vec<i32>)).push(token) };
+    0
+}
+
+fn main() {
+    let text = "n_layer: 1 n_head: 2 d_model: 16 context_length: 8 vocab_size: 10
+                block { placement: \"pre\" norm: \"rms_norm\" }";
+    let recipe = "batch_size: 1 learning_rate: 0.03";
+    let (mut runtime, mut spec, mut model) = (null_mut(), null_mut(), null_mut());
+    let (mut trainer, mut session, mut drawn) = (null_mut(), null_mut(), Vec::<i32>::new());
+    let digits: Vec<i32> = (0..9).collect(); // the text: one row of inputs and targets
+    unsafe {
+        must(|e| plumb_runtime_create(null_mut(), &mut runtime, e));
+        must(|e| plumb_spec_from_text(text.as_ptr(), text.len(), null_mut(), &mut spec, e));
+        must(|e| plumb_model_create(runtime, spec, &mut model, e));
+        must(|e| plumb_model_init(model, 1, e));
+        let options = TrainerOptions { size: size_of::<TrainerOptions>(), recipe: recipe.as_ptr(),
+                                       recipe_size: recipe.len(), seq: 0 };
+        must(|e| plumb_trainer_create(model, &options, &mut trainer, e));
+        let (inputs, targets) = (digits.as_ptr(), digits[1..].as_ptr());
+        for _ in 0..20 {
+            must(|e| plumb_trainer_step(trainer, inputs, targets, 8, null_mut(), e));
+        }
+        must(|e| plumb_session_create(model, null_mut(), &mut session, e));
+        must(|e| plumb_session_feed(session, 0, digits.as_ptr(), 4, e));
+        let user = &mut drawn as *mut _ as Handle;
+        must(|e| plumb_session_generate(session, 0, null_mut(), keep, user, e));
+    }
+    println!("0 1 2 3, and then {:?}", drawn);
+}

@@ -1,0 +1,147 @@
+// texts.hpp: the part of plumb.hpp, which includes it, that is about texts: descriptions of models,
+// and tokenizers.
+#ifndef PLUMB_TEXTS_HPP_
+#define PLUMB_TEXTS_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plumb.h"
+#include "plumb/base.hpp"
+
+namespace plumb {
+inline namespace PLUMB_HPP_NAMESPACE {
+
+// --- Descriptions of models ---------------------------------------------------------------------
+
+class Spec {
+ public:
+  static Result<Spec> FromFile(const std::string& path) {
+    return Made([&](plumb_spec** spec, plumb_error** error) {
+      return plumb_spec_from_file(path.c_str(), spec, error);
+    });
+  }
+  static Result<Spec> FromText(std::string_view text, const std::string& name = "model") {
+    return Made([&](plumb_spec** spec, plumb_error** error) {
+      return plumb_spec_from_text(text.data(), text.size(), name.c_str(), spec, error);
+    });
+  }
+
+  Result<void> Set(const std::string& field, const std::string& value) {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_spec_set(handle_.get(), field.c_str(), value.c_str(), error);
+    });
+  }
+  template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
+  Result<void> Set(const std::string& field, Integer value) {
+    if constexpr (std::is_same_v<Integer, bool>) {
+      return Set(field, std::string(value ? "true" : "false"));
+    } else {
+      return Set(field, std::to_string(value));
+    }
+  }
+  Result<std::string> Text() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_spec_text(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+
+  plumb_spec* get() const noexcept { return handle_.get(); }
+
+ private:
+  using Handle = internal::Handle<plumb_spec, plumb_spec_free>;
+  explicit Spec(Handle handle) : handle_(std::move(handle)) {}
+  template <class Function>
+  static Result<Spec> Made(const Function& function) {
+    auto made = internal::Make<Handle>(function);
+    if (!made) return made.error();
+    return Spec(*std::move(made));
+  }
+  Handle handle_;
+};
+
+// --- Tokenizers ---------------------------------------------------------------------------------
+
+class Tokenizer {
+ public:
+  // A token for each character in `text`; `begin_end` adds one that begins and ends a document.
+  static Result<Tokenizer> Characters(std::string_view text, bool begin_end = false) {
+    return Create(PLUMB_CHARACTERS, text, begin_end);
+  }
+  // A token for each byte there is.
+  static Result<Tokenizer> Bytes(bool begin_end = false) {
+    return Create(PLUMB_BYTES, {}, begin_end);
+  }
+  // From the text of a run's tokenizer.json.
+  static Result<Tokenizer> FromJson(std::string_view json) {
+    return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
+      return plumb_tokenizer_from_json(json.data(), json.size(), tokenizer, error);
+    });
+  }
+
+  Result<std::string> Json() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_tokenizer_json(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+  std::int32_t VocabSize() const noexcept { return plumb_tokenizer_vocab_size(handle_.get()); }
+  // The begin/end token; -1 without one.
+  std::int32_t BeginEnd() const noexcept { return plumb_tokenizer_begin_end(handle_.get()); }
+
+  Result<std::vector<std::int32_t>> Encode(std::string_view text) const {
+    std::vector<std::int32_t> tokens(text.size());
+    for (;;) {
+      std::size_t needed = 0;
+      const Result<void> encoded = internal::Call([&](plumb_error** error) {
+        return plumb_tokenizer_encode(handle_.get(), text.data(), text.size(), tokens.data(),
+                                      tokens.size(), &needed, error);
+      });
+      if (!encoded) return encoded.error();
+      const bool fits = needed <= tokens.size();
+      tokens.resize(needed);
+      if (fits) return tokens;
+    }
+  }
+  // For bytes not always UTF-8.
+  Result<std::string> Decode(Span<const std::int32_t> tokens) const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_tokenizer_decode(handle_.get(), tokens.data(), tokens.size(), buffer,
+                                        capacity, needed, error);
+        });
+  }
+  Result<std::string> Decode(std::int32_t token) const {
+    return Decode(Span<const std::int32_t>(&token, 1));
+  }
+
+  plumb_tokenizer* get() const noexcept { return handle_.get(); }
+
+ private:
+  using Handle = internal::Handle<plumb_tokenizer, plumb_tokenizer_free>;
+  explicit Tokenizer(Handle handle) : handle_(std::move(handle)) {}
+  static Result<Tokenizer> Create(std::int32_t kind, std::string_view text, bool begin_end) {
+    return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
+      return plumb_tokenizer_create(kind, text.data(), text.size(), begin_end ? 1 : 0, tokenizer,
+                                    error);
+    });
+  }
+  template <class Function>
+  static Result<Tokenizer> Made(const Function& function) {
+    auto made = internal::Make<Handle>(function);
+    if (!made) return made.error();
+    return Tokenizer(*std::move(made));
+  }
+  Handle handle_;
+};
+
+}  // namespace PLUMB_HPP_NAMESPACE
+}  // namespace plumb
+
+#endif  // PLUMB_TEXTS_HPP_

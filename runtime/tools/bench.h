@@ -1,0 +1,133 @@
+// plumb::TrainBench, plumb::DecodeBench: the speed of a model on this machine, with random weights;
+// plumb::MachineSpeed: the machine's limits. They measure single steps, so that a caller can
+// interleave the things that it compares: a machine's speed drifts.
+//
+// All classes are thread-compatible.
+#ifndef PLUMB_RUNTIME_TOOLS_BENCH_H_
+#define PLUMB_RUNTIME_TOOLS_BENCH_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/tools/model.h"
+#include "runtime/tools/profile.h"
+#include "runtime/api/runtime.h"
+#include "runtime/tools/train.h"
+
+namespace plumb {
+
+// The machine's own speed, on the runtime's threads.
+class MachineSpeed {
+ public:
+  explicit MachineSpeed(Runtime* runtime);
+  ~MachineSpeed();
+  MachineSpeed(const MachineSpeed&) = delete;
+  MachineSpeed& operator=(const MachineSpeed&) = delete;
+
+  // Floating-point operations a second of one product of [2048, 2048] matrices by oneDNN, packed
+  // beforehand. `dtype`: "f32" or "bf16". kUnimplemented where there is no such product.
+  absl::StatusOr<double> MeasureMatmul(const std::string& dtype);
+
+  // Bytes a second of one pass over 512 MiB of memory that only reads.
+  absl::StatusOr<double> MeasureRead();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct TrainBenchRequest {
+  int64_t batch = 0;  // 0: as train_path says, else 1
+  int64_t seq = 0;    // the model's context_length is changed to that; 0: it stays
+  std::string dtype;  // "f32" or "bf16"; "": as train_path says, else f32
+  uint64_t seed = 1;
+  // Text or documents to take batches from, as train_path says; "": tokens drawn at random from the
+  // whole vocabulary, which the model must say then.
+  std::string data_path;
+  std::string train_path;     // "": defaults, and a learning rate that moves little
+  Overrides train_overrides;  // over both; the fields above take precedence
+};
+
+struct BenchStep {
+  double seconds = 0;
+  int64_t tokens = 0;
+  double loss = 0;
+  // Of the model's matrix products: 6 a weight and token, and 12 * d * seq a layer and token for
+  // attention, which does not leave out what a causal mask hides (PaLM, arXiv:2204.02311, appendix
+  // B).
+  double flops = 0;
+};
+
+class TrainBench {
+ public:
+  static absl::StatusOr<std::unique_ptr<TrainBench>> Open(Runtime* runtime, const Spec& spec,
+                                                          const TrainBenchRequest& request);
+  ~TrainBench();
+  TrainBench(const TrainBench&) = delete;
+  TrainBench& operator=(const TrainBench&) = delete;
+
+  int64_t parameters() const;
+  int64_t batch() const;
+  int64_t seq() const;        // of the longest batch
+  std::string dtype() const;  // "f32" or "bf16"
+  // One whole step: batch, passes, clipping, optimizer. The first of a length compiles it.
+  absl::StatusOr<BenchStep> Step();
+  // The same, timed op by op.
+  absl::StatusOr<BenchStep> ProfiledStep();
+  // The sum of all such steps since the last call.
+  Profile TakeProfile();
+
+ private:
+  TrainBench();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct DecodeBenchRequest {
+  int64_t batch = 1;            // sequences side by side
+  std::string weights = "f32";  // how they are stored: "f32", "bf16" or "int8"
+  uint64_t seed = 1;
+};
+
+class DecodeBench {
+ public:
+  // The model must say its vocab_size.
+  static absl::StatusOr<std::unique_ptr<DecodeBench>> Open(Runtime* runtime, const Spec& spec,
+                                                           const DecodeBenchRequest& request);
+  ~DecodeBench();
+  DecodeBench(const DecodeBench&) = delete;
+  DecodeBench& operator=(const DecodeBench&) = delete;
+
+  int64_t batch() const;
+  int64_t context_length() const;
+  // Bytes of weights that one step of decoding reads.
+  int64_t weight_bytes() const;
+
+  // Forgets all sequences.
+  void Reset();
+  // Appends `n` tokens to each sequence; seconds, tokens of all sequences, and the flops of a
+  // forward pass. kOutOfRange when the context is full.
+  absl::StatusOr<BenchStep> Feed(int64_t n);
+  // The same, timed op by op.
+  absl::StatusOr<BenchStep> ProfiledFeed(int64_t n);
+  // The sum of all such feeds since the last call.
+  Profile TakeProfile();
+
+ private:
+  DecodeBench();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The most memory that the process had at once since it began, or since ResetPeakMemory: resident
+// bytes, as the system counts them. 0 where it does not say.
+int64_t PeakMemoryBytes();
+// False where the system has no such reset.
+bool ResetPeakMemory();
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOOLS_BENCH_H_

@@ -1,0 +1,100 @@
+// plumb::TrainedModel: the newest checkpoint of a run, to sample from and to measure.
+#ifndef PLUMB_RUNTIME_TOOLS_GENERATE_H_
+#define PLUMB_RUNTIME_TOOLS_GENERATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/api/runtime.h"
+
+namespace plumb {
+
+// How a model's weight matrices are held while it samples and is measured; checkpoints are f32.
+// Fewer bits are read sooner: decoding waits for weights and for nothing else.
+enum class WeightType {
+  kF32,
+  kBF16,  // and activations too; slow where the processor does not multiply bf16 (a warning)
+  kInt8,  // with a scale for every 64 weights of a row; activations are f32, rounded to 16 bits
+          // where a few tokens are multiplied by them
+};
+// "f32", "bf16", "int8"; kInvalidArgument with a suggestion for anything else.
+absl::StatusOr<WeightType> ParseWeightType(absl::string_view text);
+
+struct GenerateOptions {
+  std::string prompt;
+  double temperature = 1;  // 0: the most likely token
+  int top_k = 0;           // 0: all
+  double top_p = 1;        // 1: all
+  uint64_t seed = 1;
+  // The index of the sample among those of this seed: each has a random stream of its own.
+  int64_t index = 0;
+  int64_t max_tokens = 0;  // 0: until the end token, or the context is full
+};
+
+struct GenerateResult {
+  std::string text;    // prompt included
+  int64_t tokens = 0;  // that were drawn, the end token included
+  bool ended = false;  // by the end token; else by max_tokens or a full context
+  double seconds = 0;
+};
+
+struct SplitLoss {
+  std::string split;  // "training", "validation"
+  double loss = 0;    // mean over all targets, nats
+  int64_t targets = 0;
+  int64_t sequences = 0;
+};
+
+class TrainedModel {
+ public:
+  // `run`: a run directory, or one of its checkpoints. `weights`: the format that Generate decodes
+  // with.
+  static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(Runtime* runtime,
+                                                            const std::string& run,
+                                                            WeightType weights = WeightType::kF32);
+  ~TrainedModel();
+  TrainedModel(const TrainedModel&) = delete;
+  TrainedModel& operator=(const TrainedModel&) = delete;
+
+  int64_t step() const;  // of the checkpoint
+  const std::string& checkpoint() const;
+
+  // Draws one continuation. `on_text`, when given, gets each piece as it is drawn; return false to
+  // stop. Errors: options out of range, a prompt with characters outside the vocabulary or too
+  // long.
+  absl::StatusOr<GenerateResult> Generate(
+      const GenerateOptions& options,
+      const std::function<bool(absl::string_view piece)>& on_text = nullptr);
+
+  // Draws `count` continuations, of the indices options.index, options.index + 1, ..., several at a
+  // time: every pass over the weights then serves all of them. Each is, to the letter, what
+  // Generate draws for its index. `on_sample` gets them in the order of their indices, each as soon
+  // as it and those before it are complete; return false to stop.
+  absl::Status GenerateMany(const GenerateOptions& options, int64_t count,
+                            const std::function<bool(GenerateResult sample)>& on_sample);
+
+  // Loss on a file in the run's own format, tokenizer and split; a split that is empty is left out.
+  // Running text is read in windows of the context's length, side by side, or, with a stride of 1
+  // to that length, overlapping: each predicts as many new tokens, from at least context_length -
+  // stride before them. Every token is predicted once either way. kInvalidArgument for another
+  // stride, or one of documents.
+  absl::StatusOr<std::vector<SplitLoss>> Evaluate(const std::string& data_path,
+                                                  WeightType weights = WeightType::kF32,
+                                                  int64_t stride = 0);
+
+  struct Impl;
+
+ private:
+  TrainedModel();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOOLS_GENERATE_H_

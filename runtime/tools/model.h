@@ -1,0 +1,158 @@
+// plumb::Spec and plumb::Model: a model as text, and the model that the text describes.
+#ifndef PLUMB_RUNTIME_TOOLS_MODEL_H_
+#define PLUMB_RUNTIME_TOOLS_MODEL_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/tools/probe.h"
+#include "runtime/api/runtime.h"
+
+namespace plumb {
+
+class ModelSpec;
+
+// A model description in protobuf text format (schema plumb.v1.Model). A value.
+class Spec {
+ public:
+  // Errors carry "file:line:column"; all syntax errors at once.
+  static absl::StatusOr<Spec> FromFile(const std::string& path);
+  static absl::StatusOr<Spec> FromText(const std::string& text, const std::string& name);
+
+  // Set("n_layer", "8"), Set("norm[0].attr[0].number", "1e-6").
+  absl::Status Set(const std::string& field, const std::string& value);
+  std::string ToText() const;
+  int64_t vocab_size() const;  // 0: not said
+
+  const ModelSpec& impl() const { return *impl_; }
+
+ private:
+  explicit Spec(std::shared_ptr<const ModelSpec> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const ModelSpec> impl_;
+};
+
+struct TensorInfo {
+  std::string name;   // "layers.0.attention.q.weight"
+  std::string dtype;  // "f32"
+  std::vector<int64_t> shape;
+  std::string init;  // "uniform(-0.25, 0.25)"
+  std::string role;  // "weight", "norm", "learned"; "buffer"
+  int64_t elements = 0;
+};
+
+// A run of layers that share a block.
+struct LayerGroupInfo {
+  int64_t first = 0, last = 0;  // layers, from 0, inclusive
+  std::string placement, doc;
+  std::vector<std::string> equations, scalars, norms;
+  std::string jacobian;  // of the first layer: "(I + J_mlp J_norm) (I + J_attention J_norm)"
+};
+
+struct ModelDescription {
+  std::string name;
+  std::vector<std::pair<std::string, int64_t>> dims;  // "n_layer" ...
+  std::string positions;
+  bool tied = false;
+  std::vector<std::string> begin, end;  // statements before the first and after the last layer
+  std::vector<LayerGroupInfo> layers;
+  int64_t norm_sites = 0;           // norms that are applied in one forward pass
+  std::string identity_route;       // from the embedding to the head, up to the last layer's output
+  int64_t norms_before_head = 0;    // on that route, after the last layer
+  std::vector<TensorInfo> tensors;  // in the order of the data
+  int64_t parameters = 0;
+  // Statistics that norms keep from training for evaluation: saved like weights, not trained, and
+  // not counted among the parameters.
+  std::vector<TensorInfo> buffers;
+  int64_t buffer_elements = 0;
+  int64_t weight_bytes = 0;  // in f32
+};
+
+// The memory of training, in bytes; all of it is allocated from the first step to the last, so that
+// the total is the peak of a step. Text and its tokens, and the program, are not counted.
+struct TrainingMemory {
+  int64_t batch = 0, seq = 0;  // of a micro-batch; seq is the model's context_length
+  std::string dtype;           // "f32", "bf16"
+  bool recompute_blocks = false;
+  int64_t weights = 0;      // f32
+  int64_t gradients = 0;    // with their sum, when several micro-batches make a step
+  int64_t moments = 0;      // AdamW's two
+  int64_t norm_states = 0;  // buffers of norms, with copies from before the step
+  int64_t inputs = 0;       // token ids
+  int64_t workspace = 0;    // activations, their gradients, kernels' scratch
+  int64_t validation = 0;   // of a run: evaluating what is held out
+  int64_t total = 0;
+};
+
+class Model {
+ public:
+  // Resolves every name, checks the formulas. Errors are the author's mistakes, with places.
+  static absl::StatusOr<std::unique_ptr<Model>> Create(Runtime* runtime, const Spec& spec);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  absl::StatusOr<ModelDescription> Describe() const;
+
+  // The memory that training with a recipe takes: the file `train_path` ("": the schema's
+  // defaults), then the overrides. Errors: as TrainRun::Open for the recipe, and programs too large
+  // to be addressed.
+  absl::StatusOr<TrainingMemory> PlanTraining(
+      const std::string& train_path,
+      const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
+
+  // The output of a compiler stage for its training step, as text. `stage`: graph, grad, optimized,
+  // plan, exec, probes; prompt: the optimized graph of a prompt of `seq` tokens, or, for one, of a
+  // step of decoding. Of the overrides, as for PlanTraining, `dtype` and `recompute` matter.
+  absl::StatusOr<std::string> Explain(
+      const std::string& stage, int64_t batch, int64_t seq,
+      const std::vector<std::pair<std::string, std::string>>& train_overrides = {}) const;
+
+  // Weights and buffers: drawn from a seed, or read from a safetensors file with plumb's names
+  // (everything missing, surplus or misshapen is listed at once).
+  absl::Status Init(uint64_t seed);
+  absl::Status LoadWeights(const std::string& path);
+  absl::Status SaveWeights(const std::string& path) const;
+
+  // Logits [batch, seq, vocab], the mean cross-entropy of the shifted tokens and, if wanted, its
+  // gradients and their L2 norms for every parameter, for token ids [batch][seq]. With gradients it
+  // is the pass of a training step, in which a norm with statistics over tokens takes those of
+  // `tokens`; without, that of an evaluation, in which it uses its buffers. Neither changes the
+  // model.
+  struct Outputs {
+    int64_t batch = 0, seq = 0, vocab = 0;
+    std::vector<float> logits;
+    double loss = 0;
+    std::vector<std::pair<std::string, double>> grad_l2;
+    std::map<std::string, std::vector<float>> gradients;
+  };
+  absl::StatusOr<Outputs> Run(const std::vector<std::vector<int32_t>>& tokens,
+                              bool with_gradients = true) const;
+  // The points that can be probed, in the order of the data, and those of them that are by default.
+  absl::StatusOr<std::vector<std::string>> ProbePoints() const;
+  absl::StatusOr<std::vector<std::string>> DefaultProbePoints() const;
+
+  // Probes one pass of a training step for token ids [batch][seq], as Run takes them; without the
+  // step. `points` as ProbeOptions::points.
+  absl::StatusOr<ProbeFigures> Probe(const std::vector<std::vector<int32_t>>& tokens,
+                                     const std::vector<std::string>& points = {}) const;
+
+  // Writes outputs.logits as the tensor "logits".
+  static absl::Status WriteLogits(const Outputs& outputs, const std::string& path);
+
+  struct Impl;
+  Impl& impl() const { return *impl_; }
+
+ private:
+  Model();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOOLS_MODEL_H_

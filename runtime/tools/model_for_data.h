@@ -1,0 +1,28 @@
+// A model's description as a run takes it: read from a file, settings applied, the size of its
+// vocabulary taken from the data. Pure but for the file.
+#ifndef PLUMB_RUNTIME_TOOLS_MODEL_FOR_DATA_H_
+#define PLUMB_RUNTIME_TOOLS_MODEL_FOR_DATA_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/data/tokenizer.h"
+#include "runtime/spec/model_spec.h"
+
+namespace plumb {
+
+// `settings`: field and value. An error names the file, or "model." and the field.
+absl::StatusOr<ModelSpec> ReadModel(
+    const std::string& path, const std::vector<std::pair<std::string, std::string>>& settings);
+
+// Sets vocab_size to the tokenizer's where the model leaves it out; one that is too small is an
+// error, which names `data_path`.
+absl::Status FitVocabulary(const Tokenizer& tokenizer, const std::string& data_path,
+                           ModelSpec* model);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOOLS_MODEL_FOR_DATA_H_

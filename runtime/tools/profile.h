@@ -1,0 +1,33 @@
+// Where the time of training steps, or of passes of decoding, goes: a table of ops, as `plumb train
+// --profile` and `plumb bench --profile` print it. Values.
+#ifndef PLUMB_RUNTIME_TOOLS_PROFILE_H_
+#define PLUMB_RUNTIME_TOOLS_PROFILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace plumb {
+
+// An op of the step's graph, or a stage outside of it; sums over all profiled steps.
+struct ProfileRow {
+  std::string name;      // "matmul"; "optimizer", "gradient norm", "batches", "other"
+  bool in_graph = true;  // an op
+  int64_t runs = 0;
+  double seconds = 0;
+  // Floating-point operations that the op's algorithm needs, what a causal mask hides left out; 0
+  // for ops whose time goes into memory. And bytes of its operands, each counted once, whole tables
+  // of embeddings too; 0 outside of the graph.
+  double flops = 0, bytes = 0;
+};
+
+struct Profile {
+  int64_t steps = 0;
+  double seconds = 0;  // of those steps
+  // Ops, the longest first; then stages; then "other": the rest of the time.
+  std::vector<ProfileRow> rows;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOOLS_PROFILE_H_

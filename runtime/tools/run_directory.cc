@@ -1,0 +1,120 @@
+#include "runtime/tools/run_directory.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/io/strict_json.h"
+
+namespace plumb {
+namespace {
+
+// What a run writes, run.json first and model.pbtxt last.
+constexpr absl::string_view kRunNames[] = {
+    "run.json",     "tokenizer.json", "train.pbtxt", "model.pbtxt", "metrics.jsonl",
+    "probes.jsonl", "checkpoints",    "latest",      "last_good",   "incidents.jsonl"};
+
+std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokenizer.json"); }
+
+// Whether run.json is one that plumb wrote.
+bool HoldsRunJson(const std::string& run) {
+  constexpr int kDepth = 16;
+  const absl::StatusOr<std::string> text = ReadFile(RunJsonPath(run), kMaxStateBytes);
+  if (!text.ok()) return false;
+  const absl::StatusOr<nlohmann::json> json = ParseStrictJson(*text, kDepth);
+  return json.ok() && FindMember(*json, "data_hash") != nullptr;
+}
+
+}  // namespace
+
+std::string RunModelPath(const std::string& run) { return JoinPath(run, "model.pbtxt"); }
+std::string RunTrainPath(const std::string& run) { return JoinPath(run, "train.pbtxt"); }
+std::string RunJsonPath(const std::string& run) { return JoinPath(run, "run.json"); }
+std::string RunMetricsPath(const std::string& run) { return JoinPath(run, "metrics.jsonl"); }
+std::string RunProbesPath(const std::string& run) { return JoinPath(run, "probes.jsonl"); }
+std::string RunIncidentsPath(const std::string& run) { return JoinPath(run, "incidents.jsonl"); }
+
+absl::StatusOr<DirectoryLock> LockRun(const std::string& run) {
+  PLUMB_RETURN_IF_ERROR(MakeDirectories(run));
+  absl::StatusOr<DirectoryLock> lock = DirectoryLock::Acquire(run);
+  if (!absl::IsAlreadyExists(lock.status())) return lock;
+  return absl::AlreadyExistsError(absl::StrCat(
+      run, ": another process is training into it; wait for it, or choose another --out"));
+}
+
+absl::Status RemoveRunTemporaries(const std::string& run) {
+  return RemoveTemporaries(run, kRunNames);
+}
+
+absl::Status CheckMayBegin(const std::string& run) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(run, error);
+  if (!error && whole == whole.root_path()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(run, ": is the root of the file system; choose another --out"));
+  }
+  const bool ours = HoldsRunJson(run);
+  if (IsRunDirectory(run) && ours) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        run, ": already holds a run; --resume continues it, another --out starts a new one"));
+  }
+  if (ours) return absl::OkStatus();  // and no model.pbtxt: it was stopped while it began
+  for (const absl::string_view name : kRunNames) {
+    if (!FileExists(JoinPath(run, name))) continue;
+    return absl::AlreadyExistsError(
+        absl::StrCat(JoinPath(run, name), ": a run would overwrite it; choose another --out"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsRunDirectory(const std::string& run) { return FileExists(RunModelPath(run)); }
+
+absl::Status NoRun(const std::string& run, absl::string_view text) {
+  const absl::Status why = ReadFile(RunModelPath(run), kMaxTextBytes).status();
+  return absl::IsPermissionDenied(why) ? why : absl::NotFoundError(text);
+}
+
+absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
+                           const TrainSpec& train, const Tokenizer& tokenizer,
+                           const std::string& initial_state) {
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(run), absl::StrCat(initial_state, "\n")));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(TokenizerPath(run), tokenizer.ToJson()));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(run), train.ToText()));
+  return WriteFileAtomically(RunModelPath(run), model_text);
+}
+
+absl::StatusOr<RunFiles> ReadRunFiles(
+    const std::string& run,
+    const std::vector<std::pair<std::string, std::string>>& train_overrides) {
+  if (!IsRunDirectory(run)) {
+    return NoRun(run, absl::StrCat(run, ": holds no run (there is no ", RunModelPath(run),
+                                   "); plumb train makes one"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ModelSpec::FromFile(RunModelPath(run)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string train_text, ReadFile(RunTrainPath(run), kMaxTextBytes));
+  PLUMB_ASSIGN_OR_RETURN(TrainSpec train,
+                         ParseTrainSpec(train_text, RunTrainPath(run), train_overrides));
+  PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(TokenizerPath(run), kMaxStateBytes));
+  absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromJson(json);
+  if (!tokenizer.ok()) {
+    return Annotate(tokenizer.status(), absl::StrCat(TokenizerPath(run), ": "));
+  }
+  PLUMB_ASSIGN_OR_RETURN(std::string initial_state, ReadFile(RunJsonPath(run), kMaxStateBytes));
+  return RunFiles{std::move(model), std::move(train), *std::move(tokenizer),
+                  std::move(initial_state)};
+}
+
+DatasetOptions ToDatasetOptions(const TrainSpec& spec) {
+  DatasetOptions options;
+  options.format = spec.format == DataFormat::kDocuments ? DatasetOptions::Format::kDocuments
+                                                         : DatasetOptions::Format::kText;
+  options.vocabulary = spec.vocabulary == VocabularyKind::kBytes ? Tokenizer::Kind::kBytes
+                                                                 : Tokenizer::Kind::kCharacters;
+  options.val_fraction = spec.val_fraction;
+  return options;
+}
+
+}  // namespace plumb

@@ -1,0 +1,63 @@
+// The files of a run directory beside its metrics and checkpoints, read and written as a whole.
+// Private to runtime/tools.
+#ifndef PLUMB_RUNTIME_TOOLS_RUN_DIRECTORY_H_
+#define PLUMB_RUNTIME_TOOLS_RUN_DIRECTORY_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/file.h"
+#include "runtime/data/data.h"
+#include "runtime/data/tokenizer.h"
+#include "runtime/spec/model_spec.h"
+#include "runtime/spec/train_spec.h"
+
+namespace plumb {
+
+struct RunFiles {
+  ModelSpec model;
+  TrainSpec train;
+  Tokenizer tokenizer;
+  std::string initial_state;  // run.json: a JSON object
+};
+
+std::string RunModelPath(const std::string& run);
+std::string RunTrainPath(const std::string& run);
+std::string RunJsonPath(const std::string& run);
+std::string RunMetricsPath(const std::string& run);
+std::string RunProbesPath(const std::string& run);
+std::string RunIncidentsPath(const std::string& run);
+
+// Keeps other processes from training into `run`, which is made if need be. kAlreadyExists if one
+// does.
+absl::StatusOr<DirectoryLock> LockRun(const std::string& run);
+
+// Whether a new run may be written into `run`: a directory that is new, or empty, or has no file of
+// the names that a run writes, unless a run left them that was stopped while it began.
+// kAlreadyExists otherwise; kInvalidArgument for the root of the file system.
+absl::Status CheckMayBegin(const std::string& run);
+// Removes what writers of the files of `run` left when their process was killed. REQUIRES: LockRun.
+absl::Status RemoveRunTemporaries(const std::string& run);
+
+// Whether `run` holds a run.
+bool IsRunDirectory(const std::string& run);
+// Why it does not: kPermissionDenied where that cannot be seen, else kNotFound with this text.
+absl::Status NoRun(const std::string& run, absl::string_view text);
+
+// model.pbtxt is written last: with it the directory is a run.
+absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
+                           const TrainSpec& train, const Tokenizer& tokenizer,
+                           const std::string& initial_state);
+// `train_overrides` are applied to the run's train.pbtxt. kNotFound if there is no run.
+absl::StatusOr<RunFiles> ReadRunFiles(
+    const std::string& run,
+    const std::vector<std::pair<std::string, std::string>>& train_overrides);
+
+DatasetOptions ToDatasetOptions(const TrainSpec& spec);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOOLS_RUN_DIRECTORY_H_

@@ -1,0 +1,87 @@
+#include "runtime/tools/run_events.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/types/span.h"
+#include "runtime/base/status.h"
+#include "runtime/model/describe.h"
+
+namespace plumb {
+namespace {
+
+std::string HostName() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
+}
+
+// A block of code in Markdown that nothing inside can end.
+std::string Indented(absl::string_view text) {
+  return absl::StrCat("    ", absl::StrReplaceAll(text, {{"\n", "\n    "}}));
+}
+
+std::string EquationsText(const StackDescription& stack) {
+  std::string text;
+  const auto add = [&text](const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) absl::StrAppend(&text, line, "\n");
+  };
+  add(stack.begin);
+  for (const LayerGroup& group : stack.groups) {
+    absl::StrAppend(&text, "layers ", group.first, " to ", group.last, ": ", group.placement, "\n");
+    add(group.equations);
+    add(group.scalars);
+    add(group.norms);
+  }
+  add(stack.end);
+  return text;
+}
+
+}  // namespace
+
+double SystemSeconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+absl::StatusOr<std::unique_ptr<RunEvents>> RunEvents::Open(const std::string& run,
+                                                           const ResolvedModel& model,
+                                                           const TrainSpec& spec,
+                                                           int64_t first_step,
+                                                           const std::function<double()>& clock) {
+  PLUMB_ASSIGN_OR_RETURN(const StackDescription stack, DescribeStack(model));
+  EventFileOptions options;
+  options.host = HostName();
+  options.clock = clock;
+  options.first_step = first_step;
+  PLUMB_ASSIGN_OR_RETURN(EventFile file, EventFile::Create(run, options));
+  const std::pair<const char*, std::string> texts[] = {{"equations", EquationsText(stack)},
+                                                       {"model.pbtxt", model.self_contained_text},
+                                                       {"train.pbtxt", spec.ToText()}};
+  for (const auto& [tag, text] : texts) {
+    PLUMB_RETURN_IF_ERROR(file.AddText(first_step, tag, Indented(text)));
+  }
+  PLUMB_RETURN_IF_ERROR(file.Flush());
+  return std::unique_ptr<RunEvents>(new RunEvents(std::move(file)));
+}
+
+absl::Status RunEvents::Add(const StepReport& report) {
+  const double tokens_per_second =
+      report.seconds > 0 ? static_cast<double>(report.tokens) / report.seconds : 0;
+  const std::array<EventScalar, 5> scalars = {{{"train/loss", report.loss},
+                                               {"train/lr", report.learning_rate},
+                                               {"train/grad_norm", report.grad_norm},
+                                               {"train/tokens_per_second", tokens_per_second},
+                                               {"val/loss", report.val_loss.value_or(0)}}};
+  const size_t count = report.val_loss.has_value() ? 5 : 4;
+  PLUMB_RETURN_IF_ERROR(file_.AddScalars(report.step, absl::MakeConstSpan(scalars).first(count)));
+  return report.val_loss.has_value() ? file_.Flush() : absl::OkStatus();
+}
+
+}  // namespace plumb

@@ -1,0 +1,14 @@
+// A session's profile as the public headers have it. Private to runtime/tools.
+#ifndef PLUMB_RUNTIME_TOOLS_RUN_PROFILE_H_
+#define PLUMB_RUNTIME_TOOLS_RUN_PROFILE_H_
+
+#include "runtime/tools/profile.h"
+#include "runtime/session/step_profile.h"
+
+namespace plumb {
+
+Profile ToPublic(const StepProfile& profile);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOOLS_RUN_PROFILE_H_

@@ -1,0 +1,121 @@
+#include "runtime/tools/study.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/tools/describe_data.h"
+#include "runtime/tools/run_directory.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+#include "runtime/spec/study_spec.h"
+
+namespace plumb {
+namespace {
+
+// The entropy of a distribution that is given by how often each value occurs.
+double Entropy(const std::vector<int64_t>& counts) {
+  double total = 0;
+  for (int64_t count : counts) total += static_cast<double>(count);
+  double entropy = 0;
+  for (int64_t count : counts) {
+    if (count == 0) continue;
+    const double share = static_cast<double>(count) / total;
+    entropy -= share * std::log(share);
+  }
+  return entropy;
+}
+
+double UnigramEntropy(const Dataset& data) {
+  std::vector<int64_t> counts(static_cast<size_t>(data.tokenizer().vocab_size()));
+  const auto add = [&counts](absl::Span<const int32_t> tokens) {
+    for (int32_t token : tokens) ++counts[static_cast<size_t>(token)];
+  };
+  if (data.format() == DatasetOptions::Format::kText) {
+    add(data.text(Split::kTrain));
+    return Entropy(counts);
+  }
+  const int64_t documents = data.num_documents(Split::kTrain);
+  for (int64_t i = 0; i < documents; ++i) add(data.document(Split::kTrain, i));
+  counts[static_cast<size_t>(*data.tokenizer().begin_end_token())] += documents;
+  return Entropy(counts);
+}
+
+absl::StatusOr<StudySetting> ToSetting(const Text& text) {
+  const size_t equals = text.value.find('=');
+  if (equals == std::string::npos) {
+    return ErrorAt(text.place, absl::StrCat("set: \"", text.value,
+                                            "\" has no \"=\"; write it like "
+                                            "\"train.max_steps=200\""));
+  }
+  return StudySetting{text.value.substr(0, equals), text.value.substr(equals + 1),
+                      text.place.ToString()};
+}
+
+}  // namespace
+
+absl::StatusOr<Study> Study::FromFile(const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
+  PLUMB_ASSIGN_OR_RETURN(const StudySpec spec, ParseStudySpec(text, path));
+  const std::string directory = DirectoryOf(path);
+  const auto resolve = [&directory](const std::string& file) {
+    if (file.empty() || directory == ".") return file;
+    return JoinPath(directory, file);
+  };
+  Study study;
+  for (const std::string& model : spec.models) study.models.push_back(resolve(model));
+  study.data = resolve(spec.data);
+  study.train = resolve(spec.train);
+  for (const Text& setting : spec.settings) {
+    PLUMB_ASSIGN_OR_RETURN(StudySetting added, ToSetting(setting));
+    study.settings.push_back(std::move(added));
+  }
+  for (const StudySpec::Grid& axis : spec.grid) {
+    study.grid.push_back({axis.field.value, axis.values, axis.field.place.ToString()});
+  }
+  study.seeds = spec.seed_list;
+  for (int64_t seed = 1; seed <= spec.seeds.value_or(0); ++seed) {
+    study.seeds.push_back(static_cast<uint64_t>(seed));
+  }
+  study.samples = spec.samples.value_or(study.samples);
+  study.probe_every = spec.probe_every;
+  study.tensorboard = spec.tensorboard;
+  return study;
+}
+
+std::string Study::ToText() const {
+  StudySpec spec;
+  spec.models = models;
+  spec.data = data;
+  spec.train = train;
+  for (const StudySetting& setting : settings) {
+    spec.settings.push_back({absl::StrCat(setting.field, "=", setting.value), {}});
+  }
+  for (const StudyAxis& axis : grid) spec.grid.push_back({{axis.field, {}}, axis.values});
+  spec.seed_list = seeds;
+  spec.samples = samples;
+  spec.probe_every = probe_every;
+  spec.tensorboard = tensorboard;
+  return spec.ToText();
+}
+
+absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
+                                                const std::string& train_path,
+                                                const Overrides& train_overrides) {
+  std::string text;
+  if (!train_path.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path, kMaxTextBytes));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec(text, train_path, train_overrides));
+  PLUMB_ASSIGN_OR_RETURN(const Dataset data, Dataset::Load(data_path, ToDatasetOptions(spec)));
+  TrainingPreview preview;
+  preview.train_text = spec.ToText();
+  preview.max_steps = spec.max_steps;
+  preview.data = DescribeData(data);
+  preview.data_hash = data.data_hash();
+  preview.vocab_size = data.tokenizer().vocab_size();
+  preview.has_validation = data.has_targets(Split::kValidation);
+  preview.unigram_entropy = UnigramEntropy(data);
+  return preview;
+}
+
+}  // namespace plumb

@@ -1,0 +1,129 @@
+// How a TrainRun outlives a step that diverged, and what it says of spikes.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/tools/out_of_memory.h"
+#include "runtime/tools/train_run_impl.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+
+absl::Status TrainRun::Impl::LogIncident(IncidentLine line) {
+  if (incident_log == nullptr) return absl::OkStatus();
+  // The file may be opened now, and its directory be gone.
+  PLUMB_RETURN_IF_ERROR(CheckDirectory());
+  return incident_log->Append(line);
+}
+
+absl::Status TrainRun::Impl::Stop(const absl::Status& divergence, int64_t step, int64_t batch) {
+  // Whoever tries the step again gets the same error, and the file one line.
+  if (stopped_batch != batch) {
+    PLUMB_RETURN_IF_ERROR(
+        LogIncident({step, batch, "stop", std::string(divergence.message()), std::nullopt}));
+    if (incident_log != nullptr) PLUMB_RETURN_IF_ERROR(incident_log->Sync());
+  }
+  stopped_batch = batch;
+  return divergence;
+}
+
+absl::Status TrainRun::Impl::Survive(const absl::Status& divergence, bool weights_are_lost,
+                                     StepReport* report) {
+  const int64_t step = session->step() + 1;
+  const int64_t batch = step + incidents.batches_skipped;
+  const auto stop = [&](absl::string_view why) {
+    return Stop(absl::AbortedError(absl::StrCat(divergence.message(), why)), step, batch);
+  };
+  if (spec.on_divergence == OnDivergence::kStop) return stop("");
+  if (incidents.counts.skips + incidents.counts.step_backs >= spec.max_divergences) {
+    return stop(absl::StrCat("; it is one more than max_divergences, ", spec.max_divergences));
+  }
+  if (spec.on_divergence == OnDivergence::kStepBack && metrics == nullptr) {
+    return stop("; a run without a directory has no checkpoint to step back to");
+  }
+  TrainIncident incident;
+  incident.step = step;
+  if (spec.on_divergence == OnDivergence::kSkip) {
+    if (weights_are_lost) return stop("; to leave a batch out cannot mend that, STEP_BACK can");
+    incident.kind = TrainIncident::Kind::kSkip;
+    incident.message = absl::StrCat(divergence.message(), "; left out batch ", batch);
+    ++incidents.counts.skips;
+    incidents.batches_skipped += 1;
+    session->SkipBatches(incidents.batches_skipped);
+    PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "skip", incident.message, std::nullopt}));
+  } else {
+    incident.kind = TrainIncident::Kind::kStepBack;
+    PLUMB_ASSIGN_OR_RETURN(incident.message, StepBack(divergence, step, batch));
+  }
+  report->probe = nullptr;  // that of the step that diverged
+  report->incidents.push_back(std::move(incident));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& divergence, int64_t step,
+                                                     int64_t batch) {
+  PLUMB_RETURN_IF_ERROR(CheckDirectory());
+  const int64_t good = incidents.last_good;
+  const std::string path = CheckpointPath(info.out, good);
+  PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
+  PLUMB_ASSIGN_OR_RETURN(const IncidentState then, IncidentsOf(checkpoint.state));
+  PLUMB_RETURN_IF_ERROR(ReadTensors(checkpoint));
+  std::string message =
+      absl::StrCat(divergence.message(), "; back to step ", good, ", leaving out batches ",
+                   good + then.batches_skipped + 1, " to ", batch);
+  // The counts go on; the losses are those that led to the checkpoint.
+  incidents.losses = then.losses;
+  incidents.batches_skipped = batch - good;
+  incidents.learning_rate_scale *= spec.step_back_learning_rate_scale;
+  if (spec.step_back_learning_rate_scale < 1) {
+    absl::StrAppend(&message, "; learning rate x ", incidents.learning_rate_scale);
+  }
+  ++incidents.counts.step_backs;
+  ApplyIncidents(good);
+  // In this order: whenever it is killed, the run resumes from before or from after the step back.
+  PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "step_back", message, good}));
+  PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
+  PLUMB_RETURN_IF_ERROR(RemoveCheckpointsAfter(info.out, good));
+  metrics.reset();
+  probe = std::make_unique<RunProbe>(RunProbesPath(info.out));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateMetrics(RunMetricsPath(info.out), good)));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(info.out), good)));
+  PLUMB_ASSIGN_OR_RETURN(MetricsWriter writer, MetricsWriter::Open(RunMetricsPath(info.out)));
+  metrics = std::make_unique<MetricsWriter>(std::move(writer));
+  if (events != nullptr) {
+    PLUMB_RETURN_IF_ERROR(events->Sync());
+    PLUMB_ASSIGN_OR_RETURN(
+        events, RunEvents::Open(info.out, context->model, spec, good + 1, SystemSeconds));
+  }
+  return message;
+}
+
+void TrainRun::Impl::ApplyIncidents(int64_t step) {
+  session->ResumeAt(step);
+  session->SkipBatches(incidents.batches_skipped);
+  session->ScaleLearningRate(incidents.learning_rate_scale);
+}
+
+absl::Status TrainRun::Impl::NoteSpike(StepReport* report) {
+  if (!incidents.losses.Add(report->loss)) return absl::OkStatus();
+  ++incidents.counts.spikes;
+  const TrainSession::GradientShare largest = session->LargestGradient();
+  std::string message = absl::StrFormat(
+      "the loss jumps at step %d to %.4g, from a median of %.4g; %.0f %% of its gradient's square "
+      "is in %s",
+      report->step, report->loss, incidents.losses.level(), 100 * largest.share, largest.place);
+  PLUMB_RETURN_IF_ERROR(LogIncident(
+      {report->step, report->step + incidents.batches_skipped, "spike", message, std::nullopt}));
+  report->incidents.push_back({TrainIncident::Kind::kSpike, report->step, std::move(message)});
+  return absl::OkStatus();
+}
+
+void TrainRun::Impl::JudgeCheckpoint() {
+  const int64_t step = session->step();
+  // Those that time made are others in every run, and a step back must not be.
+  const bool may_be_returned_to = spec.on_divergence != OnDivergence::kStepBack ||
+                                  incidents.last_good < 0 || step % spec.checkpoint_interval == 0;
+  if (may_be_returned_to && !incidents.losses.is_high()) incidents.last_good = step;
+}
+
+}  // namespace plumb

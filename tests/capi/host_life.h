@@ -1,0 +1,82 @@
+// A host's life on plumb.h: creates, trains, samples.
+#ifndef PLUMB_TESTS_CAPI_HOST_LIFE_H_
+#define PLUMB_TESTS_CAPI_HOST_LIFE_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/capi/capi_fixture.h"
+
+namespace plumb {
+
+// Of enough work for several threads.
+inline std::string WideModel() {
+  TinyModel model;
+  model.d_model = 64;
+  model.d_ff = 128;
+  model.vocab_size = 40;
+  model.context_length = 64;
+  return model.Text();
+}
+
+inline RuntimeHandle MakeHostRuntime(const plumb_executor* executor,
+                                     const plumb_allocator* allocator) {
+  plumb_runtime_options options = {};
+  options.struct_size = sizeof(options);
+  options.flags = PLUMB_NO_ENVIRONMENT;
+  options.threads = 3;
+  options.executor = executor;
+  options.allocator = allocator;
+  RuntimeHandle runtime;
+  EXPECT_PLUMB_OK(plumb_runtime_create(&options, &runtime.get, err));
+  return runtime;
+}
+
+// One life of a host, of which each part may fail: the first error, or PLUMB_OK and in `floats` the
+// weights after two steps, a gradient, and logits.
+inline plumb_status Live(plumb_runtime* runtime, std::vector<float>* floats,
+                         const char* weights_path, plumb_error** error) {
+  static const std::string text = WideModel();
+  SpecHandle spec;
+  ModelHandle model;
+  TrainerHandle trainer;
+  SessionHandle session;
+  plumb_status status = PLUMB_OK;
+  const auto ok = [&status](plumb_status next) { return (status = next) == PLUMB_OK; };
+  const plumb_trainer_options recipe = Recipe("batch_size: 4 max_steps: 2 seed: 5");
+  const auto fill = [](void*, int64_t step, int32_t* inputs, int32_t* targets, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      inputs[i] = static_cast<int32_t>((i * 7 + static_cast<size_t>(step)) % 40);
+      targets[i] = static_cast<int32_t>((i * 7 + 3) % 40);
+    }
+    return 0;
+  };
+  const int32_t prompt[] = {1, 2, 3, 4, 5};
+  plumb_tensor gradient = {};
+  gradient.struct_size = sizeof(gradient);
+  if (!ok(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, error)) ||
+      !ok(plumb_model_create(runtime, spec.get, &model.get, error)) ||
+      !ok(weights_path == nullptr ? plumb_model_init(model.get, 1, error)
+                                  : plumb_model_load(model.get, weights_path, error)) ||
+      !ok(plumb_trainer_create(model.get, &recipe, &trainer.get, error)) ||
+      !ok(plumb_trainer_run(trainer.get, fill, nullptr, nullptr, error)) ||
+      !ok(plumb_trainer_gradient(trainer.get, 0, &gradient, error)) ||
+      !ok(plumb_session_create(model.get, nullptr, &session.get, error)) ||
+      !ok(plumb_session_feed(session.get, 0, prompt, 5, error))) {
+    return status;
+  }
+  for (size_t i = 0; i < plumb_model_tensor_count(model.get); ++i) {
+    plumb_tensor tensor = {};
+    tensor.struct_size = sizeof(tensor);
+    if (!ok(plumb_model_tensor(model.get, i, &tensor, error))) return status;
+    floats->insert(floats->end(), tensor.data, tensor.data + tensor.shape[0] * tensor.shape[1]);
+  }
+  floats->insert(floats->end(), gradient.data, gradient.data + 40 * 64);
+  const float* const logits = plumb_session_logits(session.get, 0);
+  floats->insert(floats->end(), logits, logits + 40);
+  return PLUMB_OK;
+}
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_CAPI_HOST_LIFE_H_

@@ -1,0 +1,353 @@
+// What a host gives, plumb uses, and what it does not give, plumb does not touch: threads, memory,
+// the floating-point mode; a process and its forks.
+#include <dirent.h>
+#include <fenv.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "tests/capi/host_life.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+using testing::HasSubstr;
+
+const std::vector<float>& Expected() {
+  static const std::vector<float> expected = [] {
+    std::vector<float> floats;
+    const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+    EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+    return floats;
+  }();
+  return expected;
+}
+
+// Threads of a host that runs tasks in one of several ways.
+struct TestExecutor {
+  enum Kind { kThreads, kBackwards, kOnlyTheLast } kind;
+  std::atomic<int> jobs{0}, tasks{0};
+
+  plumb_executor Get() {
+    plumb_executor executor = {};
+    executor.struct_size = sizeof(executor);
+    executor.context = this;
+    executor.run = [](void* self, int32_t n, void (*task)(void*, int32_t), void* argument) {
+      auto* const own = static_cast<TestExecutor*>(self);
+      ++own->jobs;
+      own->tasks += n;
+      if (own->kind == kThreads) {
+        std::vector<std::thread> threads;
+        for (int32_t i = 1; i < n; ++i) threads.emplace_back(task, argument, i);
+        task(argument, 0);
+        for (std::thread& thread : threads) thread.join();
+        return;
+      }
+      for (int32_t i = n - 1; i >= 0; --i) {
+        task(argument, i);
+        if (own->kind == kOnlyTheLast) return;
+      }
+    };
+    return executor;
+  }
+};
+
+int CountThreads() {
+  int threads = 0;
+  DIR* const directory = opendir("/proc/self/task");
+  if (directory == nullptr) return 0;
+  while (const dirent* const entry = readdir(directory)) threads += entry->d_name[0] != '.';
+  closedir(directory);
+  return threads;
+}
+
+// Of a process without any of plumb's: one, or more where a sanitizer has its own.
+int OwnThreads() {
+  static const int threads = [] {
+    std::thread([] {}).join();
+    return CountThreads();
+  }();
+  return threads;
+}
+
+TEST(HostTest, RunsOnTheThreadsOfTheHostToTheSameBits) {
+  const std::vector<float>& expected = Expected();
+  for (const auto kind :
+       {TestExecutor::kThreads, TestExecutor::kBackwards, TestExecutor::kOnlyTheLast}) {
+    TestExecutor executor{kind};
+    const plumb_executor given = executor.Get();
+    const RuntimeHandle runtime = MakeHostRuntime(&given, nullptr);
+    const int before = CountThreads();
+    std::vector<float> floats;
+    EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+    EXPECT_EQ(floats, expected);
+    EXPECT_GT(executor.jobs, 10);
+    EXPECT_GT(executor.tasks, executor.jobs);
+    EXPECT_EQ(CountThreads(), before) << "a thread of plumb's own";
+  }
+}
+
+TEST(HostTest, ThreadsEndWithTheLastHandle) {
+  OwnThreads();
+  Expected();
+  EXPECT_EQ(CountThreads(), OwnThreads());
+  for (int round = 0; round < 3; ++round) {
+    ModelHandle model;
+    SpecHandle spec;
+    const std::string text = WideModel();
+    {
+      const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+      const RuntimeHandle other = MakeHostRuntime(nullptr, nullptr);
+      std::vector<float> floats;
+      EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+      EXPECT_EQ(floats, Expected());
+      EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+      EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+    }
+    EXPECT_GT(CountThreads(), OwnThreads());  // the model stands on its runtime
+    plumb_model_free(std::exchange(model.get, nullptr));
+    EXPECT_EQ(CountThreads(), OwnThreads());
+  }
+}
+
+TEST(HostTest, RuntimesComeAndGoOnSeveralThreads) {
+  Expected();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([] {
+      for (int round = 0; round < 5; ++round) {
+        const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+        std::vector<float> floats;
+        EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+        EXPECT_EQ(floats, Expected());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(CountThreads(), OwnThreads());
+}
+
+// What four sessions of one thread draw, fed in turns, with weights of all kinds.
+std::vector<int32_t> FourSessions(plumb_model* model, int thread) {
+  std::vector<SessionHandle> sessions(4);
+  std::vector<int32_t> drawn;
+  for (int s = 0; s < 4; ++s) {
+    plumb_session_options options = {};
+    options.struct_size = sizeof(options);
+    options.sequences = 1 + s % 2;
+    options.weights = s % 3;
+    EXPECT_PLUMB_OK(
+        plumb_session_create(model, &options, &sessions[static_cast<size_t>(s)].get, err));
+  }
+  for (int32_t turn = 0; turn < 3; ++turn) {
+    for (int32_t s = 0; s < 4; ++s) {
+      plumb_session* const session = sessions[static_cast<size_t>(s)].get;
+      const int32_t prompt[] = {thread, s, turn};
+      EXPECT_PLUMB_OK(plumb_session_feed(session, s % 2, prompt, 3, err));
+      plumb_sample_options options = {};
+      options.struct_size = sizeof(options);
+      options.max_tokens = 6;
+      options.seed = static_cast<uint64_t>(100 * thread + 10 * s + turn);
+      const auto keep = [](void* user, int32_t token) {
+        static_cast<std::vector<int32_t>*>(user)->push_back(token);
+        return 0;
+      };
+      EXPECT_PLUMB_OK(plumb_session_generate(session, s % 2, &options, keep, &drawn, err));
+    }
+  }
+  return drawn;
+}
+
+TEST(HostTest, EightThreadsOfFourSessionsDrawWhatOneDoes) {
+  const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+  SpecHandle spec;
+  ModelHandle model;
+  const std::string text = WideModel();
+  EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+  EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+  EXPECT_PLUMB_OK(plumb_model_init(model.get, 9, err));
+  std::vector<std::vector<int32_t>> alone, together(8);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] { together[static_cast<size_t>(i)] = FourSessions(model.get, i); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 8; ++i) alone.push_back(FourSessions(model.get, i));
+  EXPECT_EQ(together, alone);
+  EXPECT_EQ(alone[0].size(), 72u);
+}
+
+// Memory of a host, which counts and can say no.
+class TestAllocator {
+ public:
+  plumb_allocator Get() {
+    plumb_allocator allocator = {};
+    allocator.struct_size = sizeof(allocator);
+    allocator.context = this;
+    allocator.allocate = [](void* self, size_t size, size_t alignment) {
+      return static_cast<TestAllocator*>(self)->Allocate(size, alignment);
+    };
+    allocator.release = [](void* self, void* memory, size_t size) {
+      static_cast<TestAllocator*>(self)->Release(memory, size);
+    };
+    return allocator;
+  }
+  void FailAt(int64_t call) { fails_at_ = call; }  // counted from now on; -1: never
+  int64_t calls() const { return calls_; }
+  size_t live() const { return live_.size(); }
+
+ private:
+  void* Allocate(size_t size, size_t alignment) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++calls_;
+    if (fails_at_ >= 0 && fails_at_-- == 0) return nullptr;
+    EXPECT_EQ(size % alignment, 0u);
+    void* const memory = std::aligned_alloc(alignment, size);
+    std::fill_n(static_cast<unsigned char*>(memory), size, 0xff);  // no zeros, and NaN as floats
+    live_[memory] = size;
+    return memory;
+  }
+  void Release(void* memory, size_t size) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto at = live_.find(memory);
+    ASSERT_NE(at, live_.end()) << "memory that is not the host's";
+    EXPECT_EQ(at->second, size);
+    live_.erase(at);
+    std::free(memory);
+  }
+
+  std::mutex mutex_;
+  std::map<void*, size_t> live_;
+  int64_t calls_ = 0, fails_at_ = -1;
+};
+
+TEST(HostTest, EveryAllocationOfTheHostMayFail) {
+  TestAllocator allocator;
+  const plumb_allocator given = allocator.Get();
+  const RuntimeHandle runtime = MakeHostRuntime(nullptr, &given);
+  const ScratchDir scratch;
+  const std::string path = scratch.path() + "/weights.safetensors";
+  {
+    SpecHandle spec;
+    ModelHandle model;
+    const std::string text = WideModel();
+    EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+    EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+    EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
+    EXPECT_PLUMB_OK(plumb_model_save(model.get, path.c_str(), err));
+  }
+  for (const char* const weights : {static_cast<const char*>(nullptr), path.c_str()}) {
+    allocator.FailAt(-1);
+    const int64_t before = allocator.calls();
+    {
+      std::vector<float> floats;
+      EXPECT_PLUMB_OK(Live(runtime.get, &floats, weights, err));
+      EXPECT_EQ(floats, Expected());
+    }
+    EXPECT_EQ(allocator.live(), 0u);
+    const int64_t calls = allocator.calls() - before;
+    EXPECT_GT(calls, 10);
+    for (int64_t i = 0; i < calls; ++i) {
+      SCOPED_TRACE(i);
+      allocator.FailAt(i);
+      std::vector<float> floats;
+      ErrorHandle error;
+      EXPECT_EQ(Live(runtime.get, &floats, weights, &error.get), PLUMB_RESOURCE_EXHAUSTED);
+      EXPECT_THAT(plumb_error_message(error.get), HasSubstr("memory"));
+      EXPECT_EQ(allocator.live(), 0u);
+    }
+    allocator.FailAt(-1);
+    std::vector<float> floats;
+    EXPECT_PLUMB_OK(Live(runtime.get, &floats, weights, err));
+    EXPECT_EQ(floats, Expected());
+  }
+}
+
+// The exit code of a child that runs `body`; 99 when it hangs.
+int InChild(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(body());
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  return WIFEXITED(state) ? WEXITSTATUS(state) : 99;
+}
+
+TEST(HostTest, AForkAfterUseIsAnError) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "its runtime cannot start threads in a fork";
+#endif
+  const std::vector<float>& expected = Expected();
+  RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+  ModelHandle model;
+  SpecHandle spec;
+  const std::string text = WideModel();
+  EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+  EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+  std::vector<float> floats;
+  EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+  EXPECT_EQ(InChild([&] {
+              ErrorHandle error;
+              if (plumb_model_init(model.get, 1, &error.get) != PLUMB_FAILED_PRECONDITION) return 1;
+              if (std::strstr(plumb_error_message(error.get), "fork") == nullptr) return 2;
+              plumb_model_free(std::exchange(model.get, nullptr));
+              plumb_runtime_free(std::exchange(runtime.get, nullptr));
+              const RuntimeHandle own = MakeHostRuntime(nullptr, nullptr);
+              std::vector<float> again;
+              if (Live(own.get, &again, nullptr, nullptr) != PLUMB_OK) return 3;
+              return again == expected ? 0 : 4;
+            }),
+            0);
+  // The parent goes on.
+  EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
+}
+
+TEST(HostTest, TheFloatingPointModeIsTheHosts) {
+  const std::vector<float>& expected = Expected();
+  const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+  fenv_t before;
+  fegetenv(&before);
+  feclearexcept(FE_ALL_EXCEPT);
+  fesetround(FE_TOWARDZERO);
+  feraiseexcept(FE_UNDERFLOW);
+  feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+  std::vector<float> floats;
+  EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+  EXPECT_EQ(fegetround(), FE_TOWARDZERO);
+  EXPECT_EQ(fegetexcept(), FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+  EXPECT_EQ(fetestexcept(FE_ALL_EXCEPT), FE_UNDERFLOW);
+  fesetenv(&before);
+  EXPECT_EQ(floats, expected);
+}
+
+TEST(HostTest, MistakesInWhatAHostGives) {
+  plumb_executor executor = {};
+  plumb_allocator allocator = {};
+  plumb_runtime_options options = {};
+  options.struct_size = sizeof(options);
+  const auto create = [&](plumb_error** e) {
+    plumb_runtime* runtime = nullptr;
+    return plumb_runtime_create(&options, &runtime, e);
+  };
+  options.executor = &executor;
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("struct_size"));
+  executor.struct_size = sizeof(executor);
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("executor->run"));
+  options.executor = nullptr;
+  options.allocator = &allocator;
+  allocator.struct_size = sizeof(allocator);
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("allocator->allocate"));
+}
+
+}  // namespace
+}  // namespace plumb

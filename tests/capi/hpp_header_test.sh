@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# plumb.hpp calls every function of plumb.h, and each of its files compiles alone, by every compiler
+# that is here, in C++17 and C++20, with and without exceptions, without a warning.
+#   hpp_header_test.sh INCLUDE_DIRECTORY
+set -euo pipefail
+cd "$1"
+headers=(plumb.hpp plumb/*.hpp)
+functions() { grep -ohE '\bplumb_[a-z0-9_]+\(' "$@" | sort -u; }
+# Freeing is what the handles do: their type names the function.
+frees() { grep -ohE '\bplumb_[a-z0-9_]+_free\b' "$@" | sed 's/$/(/'; }
+missing=$(comm -23 <(functions plumb.h) <({ functions "${headers[@]}"; frees "${headers[@]}"; } | sort -u))
+[ -z "$missing" ] || { echo "plumb.hpp does not call: $missing" >&2; exit 1; }
+
+tried=0
+for compiler in g++ clang++; do
+  command -v "$compiler" > /dev/null || { echo "$compiler is not installed: not tried" >&2; continue; }
+  for flags in "-std=c++17" "-std=c++20" "-std=c++17 -fno-exceptions -fno-rtti"; do
+    for header in "${headers[@]}"; do
+      # shellcheck disable=SC2086  # flags are words
+      echo "#include \"$header\"" | "$compiler" $flags -I . -x c++ - -fsyntax-only \
+        -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wpedantic -Werror
+      tried=$((tried + 1))
+    done
+  done
+done
+[ "$tried" -gt 0 ] || { echo "FAILED: neither g++ nor clang++ is installed" >&2; exit 1; }

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# libplumb.so in a process that loads and unloads it, has it twice, or has a locale of its own; and
+# that nothing is printed.
+#
+#   tests/capi/loading_test.sh HOST LIBRARY
+set -euo pipefail
+host=$1 library=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+expect() {  # WORDS...: the host's, which prints "ok"
+  local said
+  said=$("$host" "$@") || exit 1
+  printf '%s: %s\n' "$1" "$said"
+  [[ $said == ok* ]]
+}
+
+expect reload "$library"
+cp -L "$library" "$scratch/libplumb-copy.so"
+expect two "$library" "$scratch/libplumb-copy.so"
+expect quiet "$library"
+if command -v localedef > /dev/null &&
+  localedef -c -i de_DE -f UTF-8 "$scratch/de_DE.UTF-8" 2> /dev/null; then
+  LOCPATH=$scratch LC_ALL=de_DE.UTF-8 expect locale "$library"
+else
+  echo "locale: not tested, for want of Debian's package locales" >&2
+  exit 1
+fi

@@ -1,0 +1,409 @@
+#!/usr/bin/env python3
+"""examples/embed_python/plumb.py against an installed libplumb: what it says, and how it is misused.
+embed_python_runs.sh sets PYTHONPATH and PLUMB_LIBRARY."""
+import array
+import ctypes
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import unittest
+
+import plumb
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+MODEL = 'n_layer: 1 n_head: 2 d_model: 8 context_length: 8 vocab_size: 5 block { placement: "pre" norm: "rms_norm" }'
+COUNT = [i % 5 for i in range(17)]
+
+
+def model(**weights):
+    return plumb.Model(plumb.Runtime(threads=1), plumb.Spec(MODEL), **(weights or {"seed": 3}))
+
+
+def counting(rows=2):
+    while True:
+        yield COUNT[:8] * rows, COUNT[1:9] * rows
+
+
+class Describing(unittest.TestCase):
+    def test_an_error_has_its_place(self):
+        with self.assertRaises(plumb.Error) as raised:
+            plumb.Spec("n_layer: 2\nn_hed: 2", name="my.pbtxt")
+        error = raised.exception
+        self.assertEqual((error.file, error.line, error.code), ("my.pbtxt", 2, plumb.Code.INVALID_ARGUMENT))
+        self.assertGreater(error.column, 0)
+        self.assertIn('did you mean "n_head"', str(error))
+        with self.assertRaises(plumb.Error) as raised:
+            plumb.Spec.from_file("/not/there")
+        self.assertEqual((raised.exception.file, raised.exception.line), (None, None))
+        self.assertEqual(raised.exception.code, plumb.Code.NOT_FOUND)
+
+    def test_a_spec_is_set_and_printed(self):
+        spec = plumb.Spec(MODEL)
+        spec["n_layer"] = 3
+        spec["tie_embeddings"] = True
+        spec["name"] = "ä" * 400
+        self.assertIn("n_layer: 3", str(spec))
+        self.assertIn("tie_embeddings: true", str(spec))
+        self.assertIn("ä" * 400, str(spec))
+        with self.assertRaises(plumb.Error):
+            spec["n_layr"] = 3
+        with self.assertRaises(ValueError):
+            spec["name\0"] = "n"
+
+    def test_the_log_is_told_and_may_raise(self):
+        cross = MODEL.replace("rms_norm", "over") + 'norm { name: "over" plugin: "batch_norm" allow_cross_token: true }'
+        with self.assertLogs("plumb", logging.WARNING) as logged:
+            plumb.Model(plumb.Runtime(), plumb.Spec(cross))
+        self.assertIn("later tokens", logged.output[0])
+
+        def log(level, message):
+            raise LookupError(message)
+
+        runtime = plumb.Runtime(log=log)
+        with self.assertRaises(LookupError):
+            plumb.Model(runtime, plumb.Spec(cross))
+        plumb.Model(runtime, plumb.Spec(MODEL))
+
+    def test_texts_become_tokens_and_texts_again(self):
+        tokenizer = plumb.Tokenizer.characters("hällo", begin_end=True)
+        self.assertEqual((tokenizer.vocab_size, tokenizer.begin_end), (5, 4))
+        self.assertEqual(tokenizer.encode("ohä"), array.array("i", [2, 0, 3]))
+        self.assertEqual(tokenizer.decode([2, 0, 3]), "ohä")
+        self.assertEqual(tokenizer.decode(3), "ä")
+        self.assertEqual(plumb.Tokenizer(tokenizer.json).decode([3]), "ä")
+        with self.assertRaises(plumb.Error):
+            tokenizer.encode("x")
+        tokenizer = plumb.Tokenizer.bytes()
+        self.assertIsNone(tokenizer.begin_end)
+        text = "any \0 length " * 100
+        self.assertEqual(tokenizer.decode(tokenizer.encode(text)), text)
+        self.assertEqual(tokenizer.decode([255]), "\ufffd")
+
+
+class Training(unittest.TestCase):
+    def test_learns_to_count(self):
+        losses = []
+        made = model()
+        trainer = plumb.Trainer(made, "max_steps: 40 batch_size: 2 learning_rate: 0.03")
+        self.assertEqual(trainer.step_tokens, 16)
+        trainer.run(counting(), lambda info: losses.append(info.loss))
+        self.assertEqual((len(losses), trainer.steps), (40, 40))
+        self.assertLess(losses[-1], losses[0] / 2)
+        session = plumb.Session(made)
+        session.feed([0, 1, 2])
+        self.assertEqual(session.generate(temperature=0, max_tokens=5), [3, 4, 0, 1, 2])
+
+    def test_batches_end_and_have_one_size(self):
+        trainer = plumb.Trainer(model(), "batch_size: 1")
+        trainer.run([(COUNT[:8], COUNT[1:9])] * 3)
+        self.assertEqual(trainer.steps, 3)
+        for wrong, error in (([(COUNT[:7], COUNT[1:9])], ValueError), ([(1, 2, 3)], ValueError), ([3], TypeError),
+                             ([("abcdefgh", COUNT[:8])], TypeError), ([([9] * 8, COUNT[:8])], plumb.Error),
+                             ([([0.5] * 8, COUNT[:8])], TypeError), ([([2**40] * 8, COUNT[:8])], OverflowError)):
+            with self.assertRaises(error, msg=str(wrong)):
+                trainer.run(wrong)
+        self.assertEqual(trainer.steps, 3)
+        with self.assertRaises(TypeError):
+            trainer.run(7)
+
+    def test_ids_may_be_anything_that_holds_integers(self):
+        results = []
+        kinds = [tuple, lambda ids: array.array("i", ids), lambda ids: array.array("q", ids), bytes,
+                 lambda ids: memoryview(array.array("i", ids)).toreadonly(), iter]
+        if numpy:
+            kinds += [numpy.array, lambda ids: numpy.array(ids, numpy.int32).reshape(1, -1),
+                      lambda ids: numpy.repeat(numpy.array(ids, numpy.int32), 2)[::2]]
+        for kind in kinds:
+            trainer = plumb.Trainer(model(), "batch_size: 1")
+            results.append(trainer.step(kind(COUNT[:8]), kind(COUNT[1:9]))[:5])
+        self.assertEqual(len(set(results)), 1)
+        if numpy:
+            session = plumb.Session(model())
+            session.feed(numpy.int64(3))
+            self.assertEqual(session.length(), 1)
+
+    def test_what_a_callback_raises_comes_out(self):
+        trainer = plumb.Trainer(model(), "batch_size: 2")
+
+        def fails():
+            yield next(counting())
+            raise LookupError("no more")
+
+        with self.assertRaisesRegex(LookupError, "no more"):
+            trainer.run(fails())
+        self.assertEqual(trainer.steps, 1)
+
+        def after(info):
+            raise SystemExit(3)
+
+        with self.assertRaises(SystemExit):
+            trainer.run(counting(), after)
+        session = plumb.Session(model())
+        session.feed(1)
+        with self.assertRaises(ZeroDivisionError):
+            session.generate(on_token=lambda token: 1 // 0)
+        self.assertEqual(trainer.step(*next(counting())).step, 3)
+
+    def test_false_and_cancel_end_a_run(self):
+        trainer = plumb.Trainer(model(), "batch_size: 2 max_steps: 1000000000")
+        with self.assertRaises(plumb.Cancelled):
+            trainer.run(counting(), lambda info: info.step < 2)
+        self.assertEqual(trainer.steps, 2)
+        timer = threading.Timer(0.05, trainer.cancel)
+        timer.start()
+        with self.assertRaises(plumb.Cancelled):
+            trainer.run(counting())
+        timer.join()
+        session = plumb.Session(model())
+        session.feed(1)
+        self.assertEqual(len(session.generate(on_token=lambda token: False)), 1)
+        session.cancel()
+        with self.assertRaises(plumb.Cancelled):
+            session.generate()
+
+    def test_a_step_callback_may_sample(self):
+        made = model()
+        session = plumb.Session(made)
+        drawn = []
+
+        def sample(info):
+            session.truncate(0)
+            session.feed(0)
+            drawn.append(session.generate(max_tokens=2))
+
+        plumb.Trainer(made, "batch_size: 2 max_steps: 4").run(counting(), sample)
+        self.assertEqual([len(tokens) for tokens in drawn], [2] * 4)
+
+    def interrupted(self, code):
+        """Runs code in a process of its own, which says when it is to be interrupted."""
+        child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(child.kill)
+        self.assertEqual(child.stdout.readline(), "runs\n")
+        time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        printed = child.communicate(timeout=30)[0]
+        self.assertEqual(child.returncode, 0, printed)
+        return printed
+
+    def test_ctrl_c_ends_a_run_after_a_whole_step(self):
+        for _ in range(5):
+            printed = self.interrupted(f"""
+                import plumb
+                model = plumb.Model(plumb.Runtime(threads=1), plumb.Spec({MODEL!r}), seed=1)
+                trainer = plumb.Trainer(model, "batch_size: 1 max_steps: 1000000000")
+                session = plumb.Session(model)
+                def batches():
+                    print("runs", flush=True)
+                    while True:
+                        yield [1] * 8, [2] * 8
+                def sample(info):
+                    session.truncate(0)
+                    session.feed(1)
+                    session.generate()
+                try:
+                    trainer.run(batches(), sample)
+                except KeyboardInterrupt:
+                    steps = trainer.steps
+                    assert trainer.step([1] * 8, [2] * 8).step == steps + 1
+                    print("interrupted")
+                """)
+            self.assertEqual(printed, "interrupted\n")
+
+
+class Sampling(unittest.TestCase):
+    def test_a_stream_is_what_generate_gives(self):
+        session = plumb.Session(model(), weights="int8")
+        for options in ({"seed": 5}, {"seed": 5, "index": 1, "max_tokens": 3}, {"temperature": 0}, {"vocabulary": 1}):
+            session.truncate(0)
+            session.feed(1)
+            whole = session.generate(**options)
+            session.truncate(0)
+            session.feed(1)
+            self.assertEqual(list(session.stream(**options)), whole)
+
+    def test_several_sequences_grow_together(self):
+        made = model()
+        session, alone = plumb.Session(made, sequences=3), plumb.Session(made)
+        session.feed_each([1, 2, 3])
+        session.feed_each([4, 0, 1])
+        alone.feed([2, 0])
+        for a, b in zip(session.logits(1), alone.logits()):
+            self.assertAlmostEqual(a, b, places=5)
+        self.assertEqual(session.length(2), 2)
+        self.assertIsNone(plumb.Session(made).logits())
+
+    def test_options_out_of_range(self):
+        made = model()
+        for wrong in ({"sequences": 17}, {"sequences": 2**32 + 1}, {"weights": "f16"}, {"sequences": "1"}):
+            with self.assertRaises((plumb.Error, OverflowError, ValueError, TypeError), msg=str(wrong)):
+                plumb.Session(made, **wrong)
+        session = plumb.Session(made)
+        session.feed(1)
+        for wrong in ({"temperature": -1}, {"top_p": 2}, {"max_tokens": -1}, {"seed": -1}, {"sequence": 4}):
+            with self.assertRaises((plumb.Error, OverflowError), msg=str(wrong)):
+                session.generate(**wrong)
+        with self.assertRaises(plumb.Error):
+            session.feed([1] * 8)
+        self.assertEqual(session.length(), 1)
+
+
+class Tensors(unittest.TestCase):
+    def test_views_are_the_weights_and_keep_them(self):
+        made = model()
+        tensors = made.tensors()
+        self.assertEqual(len(tensors), len(made))
+        name, tensor = next((name, tensor) for name, tensor in tensors.items() if len(tensor.shape) == 2)
+        self.assertEqual(tensor.view.shape, tensor.shape)
+        tensor.view[1, 2] = 0.25
+        with tempfile.TemporaryDirectory() as directory:
+            file = os.path.join(directory, "w.safetensors")
+            made.save(file)
+            with open(file, "rb") as opened:
+                content = opened.read()
+            for weights in (file, content):
+                self.assertEqual(model(weights=weights).tensors()[name].view[1, 2], 0.25)
+            with self.assertRaises(plumb.Error):
+                model(weights=content[:-1])
+        made.close()
+        del made, tensors
+        gc.collect()
+        self.assertEqual(tensor.view[1, 2], 0.25)
+
+    def test_gradients_are_views_too(self):
+        made = model()
+        trainer = plumb.Trainer(made, "batch_size: 2")
+        with self.assertRaises(plumb.Error):
+            trainer.gradient(0)
+        info = trainer.step(*next(counting()))
+        squares = sum(value * value for i in range(len(made)) for value in trainer.gradient(i).view.cast("B").cast("f"))
+        self.assertAlmostEqual(squares, info.gradient_norm**2, delta=1e-4 * squares)
+        gradient = trainer.gradient(0).view
+        trainer.close()
+        self.assertIsInstance(gradient[(0,) * gradient.ndim], float)
+
+    def test_a_view_forbids_bf16(self):
+        made = model()
+        view = made.tensor(0).view
+        with self.assertRaisesRegex(RuntimeError, "view"):
+            plumb.Trainer(made, "dtype: BF16")
+        del view
+        plumb.Trainer(made, "dtype: BF16 batch_size: 2").step(*next(counting()))
+
+    @unittest.skipUnless(numpy, "there is no numpy")
+    def test_numpy_sees_the_same_memory(self):
+        made = model()
+        tensor = made.tensor(0)
+        weights = tensor.numpy()
+        self.assertEqual((weights.dtype, weights.shape), (numpy.float32, tensor.shape))
+        weights[...] = 7
+        self.assertEqual(tensor.view[(0,) * len(tensor.shape)], 7)
+        self.assertEqual(made.tensor(0).numpy().mean(), 7)
+        del made, tensor
+        gc.collect()
+        self.assertEqual(weights.mean(), 7)
+
+
+class Misuse(unittest.TestCase):
+    def test_use_after_close(self):
+        made = model()
+        trainer, session = plumb.Trainer(made, "batch_size: 2"), plumb.Session(made)
+        tokenizer, spec, runtime = plumb.Tokenizer.bytes(), plumb.Spec(MODEL), plumb.Runtime()
+        for each in (runtime, spec, tokenizer, made, trainer, session):
+            each.close()
+            each.close()
+        for use in (lambda: made.info, lambda: made.init(1), lambda: made.tensor(0), lambda: len(made),
+                    lambda: made.save("x"), lambda: plumb.Trainer(made), lambda: plumb.Session(made),
+                    lambda: trainer.step([1] * 16, [1] * 16), lambda: trainer.run(counting()), trainer.cancel,
+                    lambda: trainer.steps, lambda: trainer.gradient(0), lambda: session.feed(1), session.logits,
+                    session.generate, session.cancel, lambda: tokenizer.encode("a"), lambda: tokenizer.json,
+                    lambda: str(spec), lambda: plumb.Model(runtime, plumb.Spec(MODEL)), spec.__enter__,
+                    lambda: plumb.Model(plumb.Runtime(), spec), lambda: runtime.register_plugin(0)):
+            with self.assertRaisesRegex(ValueError, "is closed"):
+                use()
+
+    def test_wrong_types(self):
+        made, session = model(), plumb.Session(model())
+        runtime, spec = plumb.Runtime(), plumb.Spec(MODEL)
+        for use in (lambda: plumb.Spec(3), lambda: plumb.Spec.from_file(None), lambda: plumb.Model(spec, runtime),
+                    lambda: plumb.Model(None, None), lambda: plumb.Trainer(made, 3), lambda: plumb.Trainer(session),
+                    lambda: plumb.Trainer("made"), lambda: plumb.Session(3), lambda: plumb.Tokenizer(3),
+                    lambda: plumb.Tokenizer.characters(3), lambda: session.feed("abc"), lambda: session.feed(None),
+                    lambda: session.feed([1.5]), lambda: session.feed([None]), lambda: session.feed(memoryview(bytes(4)).cast("f")),
+                    lambda: made.tensor("0"), lambda: made.tensor(None), lambda: made.init("1"), lambda: made.load(3.5),
+                    lambda: plumb.Runtime("2"), lambda: plumb.Runtime(gemm=3), lambda: runtime.register_plugin("x.so")):
+            with self.assertRaises((TypeError, ctypes.ArgumentError)):
+                use()
+        with self.assertRaises(IndexError):
+            made.tensor(-1)
+        with self.assertRaises(plumb.Error):
+            made.tensor(999)
+
+    def test_two_calls_at_once(self):
+        made = model()
+        trainer = plumb.Trainer(made, "batch_size: 2 max_steps: 3")
+        with self.assertRaisesRegex(RuntimeError, "in a call"):
+            trainer.run(counting(), lambda info: trainer.step([1] * 16, [1] * 16))
+        # Closed by its own callback: the call that goes on keeps it.
+        trainer = plumb.Trainer(model(), "batch_size: 2 max_steps: 3")
+        steps = []
+        trainer.run(counting(), lambda info: (steps.append(info.step), trainer.close()) and None)
+        self.assertEqual(steps, [1, 2, 3])
+
+    def test_closing_in_any_order_and_collecting(self):
+        for order in range(4):
+            made = model()
+            parts = [made, plumb.Trainer(made, "batch_size: 2"), plumb.Session(made), made.tensor(0)]
+            del made
+            parts[:] = parts[order:] + parts[:order]
+            while parts:
+                parts.pop(0)
+                gc.collect()
+
+    def test_threads_have_sessions_of_their_own(self):
+        made = model()
+
+        def decode(seed, into):
+            session = plumb.Session(made)
+            session.feed(1)
+            into[seed] = session.generate(seed=seed)
+
+        alone, together = {}, {}
+        for seed in range(4):
+            decode(seed, alone)
+        threads = [threading.Thread(target=decode, args=(seed, together)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(together, alone)
+
+
+class Loading(unittest.TestCase):
+    def run_with(self, **environment):
+        return subprocess.run([sys.executable, "-c", "import plumb; print(plumb.version())"], text=True, capture_output=True,
+                              env={**os.environ, **environment}, check=False)
+
+    def test_a_library_that_is_not_there_or_is_none(self):
+        self.assertIn("PLUMB_LIBRARY", self.run_with(PLUMB_LIBRARY="/not/there.so").stderr)
+        other = ctypes.util.find_library("m") or "libm.so.6"
+        self.assertIn("has no plumb_", self.run_with(PLUMB_LIBRARY=other).stderr)
+
+    def test_the_library_is_found(self):
+        self.assertEqual(self.run_with().stdout, plumb.version() + "\n")
+        self.assertIs(plumb.load(), plumb.load())
+
+
+if __name__ == "__main__":
+    unittest.main()
