@@ -43,6 +43,7 @@ absl::StatusOr<int> Explain(const ExplainFlags& options, const Invocation& invoc
   }
   const absl::StatusOr<std::string> text =
       (*model)->Explain(options.stage, options.batch, seq, options.format.Settings());
+  PrintWarnings(runtime->get());
   if (!text.ok()) return text.status();
   const absl::Status printed = PrintResult(*text);
   if (!printed.ok()) return printed;

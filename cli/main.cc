@@ -81,8 +81,10 @@ absl::Status PrepareForLimits() {
 
 void AddCommands(CLI::App* program, Invocation* invocation) {
   program->name("plumb");
-  program->set_version_flag("--version", absl::StrCat(VersionText(), "\nproducts: ", MatmulText()),
-                            "Print the version and exit");
+  // A function: the text is about libraries that are not loaded for anything else.
+  program->set_version_flag(
+      "--version", [] { return absl::StrCat(VersionText(), "\nproducts: ", MatmulText()); },
+      "Print the version and exit");
   program->require_subcommand(1);
   program->footer(
       "Example:\n"
@@ -104,6 +106,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddTheoryCommand(program, invocation);
   AddBenchCommand(program, invocation);
   AddPluginCommand(program, invocation);
+  AddDoctorCommand(program, invocation);
   AddCompletionCommand(program, invocation);
 }
 

@@ -89,6 +89,7 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
 
   if (options.num == 1 && !options.json && StdoutIsTerminal()) {
     const absl::Status status = Stream(model, generate);
+    PrintWarnings(runtime->get());
     if (!status.ok()) return status;
     return kExitOk;
   }
@@ -106,6 +107,7 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
     return printed.ok();
   };
   const absl::Status drawn = model->GenerateMany(generate, options.num, show);
+  PrintWarnings(runtime->get());
   if (!printed.ok()) return printed;
   if (!drawn.ok()) return drawn;
   if (!options.json) return kExitOk;

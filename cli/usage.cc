@@ -72,7 +72,9 @@ std::string FirstHelp() {
          "  plumb compare A.pbtxt B.pbtxt --data TEXT --out DIR\n"
          "      train models alike, with the same seeds, and write a report\n"
          "  plumb train MODEL.pbtxt --data TEXT --out DIR\n"
-         "      train one; plumb sample DIR then writes with it\n\n"
+         "      train one; plumb sample DIR then writes with it\n"
+         "  plumb doctor\n"
+         "      what plumb has here, and what would go wrong or slow\n\n"
          "All commands: plumb --help. One of them: plumb help COMMAND.\n"
          "docs/first-model.md goes from an empty file to a model that writes.\n";
 }

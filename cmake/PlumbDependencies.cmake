@@ -2,10 +2,9 @@
 # folder is named beside each.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)                                # runtime/base
-find_package(OpenMP REQUIRED COMPONENTS CXX)                  # runtime/onednn (oneDNN is built on it), bench
 find_package(absl REQUIRED)                                   # everywhere
 find_package(Protobuf REQUIRED)                               # proto (while building), tests
-find_package(dnnl REQUIRED)                                   # runtime/onednn, bench
+find_package(dnnl REQUIRED)                                   # runtime/onednn (headers: it is loaded when needed), bench
 find_package(hwy REQUIRED)                                    # runtime/kernels, runtime/ops, plugins/norms
 find_package(nlohmann_json REQUIRED)                          # runtime/io, data, session, api, cli, plugins/check
 if(PLUMB_BUILD_CLI)
@@ -16,4 +15,5 @@ if(PLUMB_BUILD_TESTS OR PLUMB_FUZZ)
 endif()
 if(PLUMB_BUILD_BENCH)
   find_package(benchmark REQUIRED)                            # bench
+  find_package(OpenMP REQUIRED COMPONENTS CXX)                # bench (oneDNN is built on it)
 endif()

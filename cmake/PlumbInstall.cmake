@@ -25,7 +25,7 @@ install(TARGETS plumb_static EXPORT plumb-static-targets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development
-  FILES_MATCHING REGEX "/include/plumb\\.h$" REGEX "\\.hpp$")
+  FILES_MATCHING REGEX "\\.(h|hpp)$")
 install(FILES "${PROJECT_SOURCE_DIR}/plugins/abi/plumb/norm_plugin.h"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/plumb" COMPONENT development)
 foreach(export plumb-targets plumb-static-targets)

@@ -52,11 +52,11 @@ wrong_includes() {
     # Who owns a header that is not plumb'"'"'s: the folders that may include it, or "" for anyone.
     function owners(header) {
       if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
-      if (header == "dlfcn.h") return "runtime/plugin runtime/capi plugins/check"
+      if (header == "dlfcn.h") return "runtime/onednn runtime/plugin runtime/capi plugins/check"
       if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "proto"
       if (header ~ /^plumb\/v1\//) return "runtime/spec"
       if (header ~ /^hwy\//) return "runtime/kernels runtime/ops plugins/norms"
-      if (header ~ /^nlohmann\//) return "runtime/io runtime/data runtime/session runtime/tools cli plugins/check"
+      if (header ~ /^nlohmann\//) return "runtime/io runtime/data runtime/session runtime/api runtime/tools cli plugins/check"
       if (header ~ /^CLI\//) return "cli plugins/check"
       return ""
     }

@@ -5,8 +5,9 @@
 #   tools/install_dependencies.sh run      to build and run plumb
 #   tools/install_dependencies.sh test     and to test and measure it (the default)
 #
-# make and pkg-config serve norms of one's own, clang the tests of what their authors are given, rustc,
-# libcpp-httplib-dev, numpy and curl those of programs that embed plumb, chromium those of the report; these also want node 20 and playwright-core, which is fetched where there is such a node.
+# make and pkg-config serve norms of one's own, clang the tests of what their authors are given, libomp-dev, locales,
+# rustc, libcpp-httplib-dev, numpy and curl those of programs that embed plumb, chromium those of the report; these also
+# want node 20 and playwright-core, which is fetched where there is such a node.
 set -euo pipefail
 
 purpose=${1:-test}
@@ -15,12 +16,15 @@ packages=(
   libdnnl-dev ocl-icd-opencl-dev libprotobuf-dev protobuf-compiler libabsl-dev libcli11-dev libhwy-dev
   nlohmann-json3-dev make pkg-config
 )
-test_packages=(ccache clang python3 locales python3-numpy curl rustc libcpp-httplib-dev libgtest-dev libgmock-dev libbenchmark-dev chromium)
-test_packages+=(zsh fish mandoc groff-base lintian abigail-tools)  # completion, manual pages, packages, ABI
+test_packages=(
+  ccache clang libomp-dev locales python3 python3-numpy curl rustc libcpp-httplib-dev
+  libgtest-dev libgmock-dev libbenchmark-dev chromium
+  zsh fish mandoc groff-base lintian abigail-tools  # completion, manual pages, packages, ABI
+)
 case $purpose in
   run) ;;
   test) packages+=("${test_packages[@]}") ;;
-  fuzz) packages+=("${test_packages[@]}" libclang-rt-dev libomp-dev) ;;
+  fuzz) packages+=("${test_packages[@]}" libclang-rt-dev) ;;
   *)
     echo "usage: install_dependencies.sh [run|test|fuzz]" >&2
     exit 2

@@ -40,7 +40,7 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64
 from typing import NamedTuple, Tuple
 
 __all__ = ["Code", "Error", "Cancelled", "Runtime", "Spec", "Model", "ModelInfo", "Tensor", "Tokenizer", "Trainer",
-           "StepInfo", "Session", "load", "version"]
+           "StepInfo", "Probe", "Session", "Evaluator", "load", "version"]
 
 
 # --- The library --------------------------------------------------------------------------------------
@@ -87,10 +87,21 @@ class _SampleOptions(_Struct):
                 ("drawn", c_int64), ("vocabulary", c_int32)]
 
 
+class _EvaluatorOptions(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("rows", c_int64), ("seq", c_int64), ("weights", c_int32), ("logits", c_int32)]
+
+
+class _Probe(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("step", c_int64), ("kind", c_int32), ("name", c_char_p), ("rms", c_double),
+                ("max", c_double), ("mean", c_double), ("nonfinite", c_int64), ("elements", c_int64), ("dtype", c_int32),
+                ("rank", c_int32), ("shape", c_int64 * 4), ("data", c_void_p)]
+
+
 _LogFn = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
 _BatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), c_size_t)
 _StepFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(_StepInfo))
 _TokenFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32)
+_ProbeFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(_Probe))
 
 _ids = POINTER(c_int32)
 _made = POINTER(c_void_p)
@@ -107,6 +118,7 @@ _STATUS = {
     "model_init": [c_void_p, c_uint64],
     "model_load": [c_void_p, c_char_p],
     "model_load_memory": [c_void_p, c_void_p, c_size_t],
+    "model_map": [c_void_p, c_char_p],
     "model_save": [c_void_p, c_char_p],
     "model_tensor": [c_void_p, c_size_t, POINTER(_Tensor)],
     "tokenizer_create": [c_int32, c_char_p, c_size_t, c_int32, _made],
@@ -118,11 +130,16 @@ _STATUS = {
     "trainer_step": [c_void_p, _ids, _ids, c_size_t, POINTER(_StepInfo)],
     "trainer_run": [c_void_p, _BatchFn, _StepFn, c_void_p],
     "trainer_gradient": [c_void_p, c_size_t, POINTER(_Tensor)],
+    "trainer_save": [c_void_p, c_char_p],
+    "trainer_load": [c_void_p, c_char_p],
+    "trainer_probe": [c_void_p, c_int64, POINTER(c_char_p), c_size_t, _ProbeFn, c_void_p],
     "session_create": [c_void_p, POINTER(_SessionOptions), _made],
     "session_feed": [c_void_p, c_int32, _ids, c_size_t],
     "session_feed_each": [c_void_p, _ids, c_size_t],
     "session_truncate": [c_void_p, c_int32, c_int64],
     "session_generate": [c_void_p, c_int32, POINTER(_SampleOptions), _TokenFn, c_void_p],
+    "evaluator_create": [c_void_p, POINTER(_EvaluatorOptions), _made],
+    "evaluator_run": [c_void_p, _ids, _ids, c_size_t, POINTER(c_double)],
 }
 # What cannot, and what it returns.
 _PLAIN = {
@@ -132,6 +149,7 @@ _PLAIN = {
     "error_message": ([c_void_p], c_char_p),
     "error_location": ([c_void_p, POINTER(c_char_p), _ids, _ids], ctypes.c_int),
     "model_get_info": ([c_void_p, POINTER(_ModelInfo)], None),
+    "model_changed": ([c_void_p], None),
     "model_tensor_count": ([c_void_p], c_size_t),
     "tokenizer_vocab_size": ([c_void_p], c_int32),
     "tokenizer_begin_end": ([c_void_p], c_int32),
@@ -141,8 +159,9 @@ _PLAIN = {
     "session_logits": ([c_void_p, c_int32], POINTER(c_float)),
     "session_length": ([c_void_p, c_int32], c_int64),
     "session_cancel": ([c_void_p], None),
+    "evaluator_logits": ([c_void_p], POINTER(c_float)),
 }
-_FREED = ("error", "runtime", "spec", "model", "tokenizer", "trainer", "session")
+_FREED = ("error", "runtime", "spec", "model", "tokenizer", "trainer", "session", "evaluator")
 
 _library = None
 _library_lock = threading.Lock()
@@ -498,6 +517,7 @@ class Model(_Object):
             _call("model_create", of_runtime, of_spec, byref(made))
             self._take(made, keep=runtime._live())
         self._leases = weakref.WeakSet()
+        self._moves = False  # whether a trainer lays the weights out anew
         if seed is not None:
             self.init(seed)
         if weights is not None:
@@ -521,6 +541,21 @@ class Model(_Object):
                 _call("model_load_memory", handle, bytes(weights), len(weights))
             else:
                 _call("model_load", handle, os.fsencode(weights))
+
+    def map(self, path):
+        """As load(path), but the weights stay in the file, which is read where it is used, and must not change."""
+        with self._use() as handle:
+            self._refuse_views("mapping weights")
+            self._moves = True
+            _call("model_map", handle, os.fsencode(path))
+
+    def _refuse_views(self, what):
+        if self._leases:
+            raise RuntimeError(f"{what} moves them, and a view of a tensor is still in use")
+
+    def changed(self):
+        """After tensors were written to: sessions and evaluators with copies of the weights take the new ones."""
+        load().plumb_model_changed(self._live())
 
     def save(self, path):
         """Writes the weights into a safetensors file, whole or not at all."""
@@ -614,6 +649,25 @@ class StepInfo(NamedTuple):
         return cls(*(getattr(info, field) for field in cls._fields))
 
 
+class Probe(NamedTuple):
+    """Figures of a tensor in a step; `kind` is "activation", "gradient", "parameter" or "parameter gradient"."""
+    step: int
+    kind: str
+    name: str
+    rms: float
+    max: float
+    mean: float
+    nonfinite: int
+    elements: int
+    shape: Tuple[int, ...]
+
+    @classmethod
+    def _of(cls, seen):
+        kind = ("activation", "gradient", "parameter", "parameter gradient")[seen.kind]
+        return cls(seen.step, kind, seen.name.decode(), seen.rms, seen.max, seen.mean, seen.nonfinite, seen.elements,
+                   tuple(seen.shape[:seen.rank]))
+
+
 class Trainer(_Object):
     """Trains a model by a recipe (plumb.v1.Train, text format), `seq` tokens a sequence (0: the context's length)."""
     _kind = "trainer"
@@ -622,8 +676,9 @@ class Trainer(_Object):
         recipe, made = _utf8(recipe, "recipe"), c_void_p()
         options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq)
         with _is(model, Model, "model")._use() as handle:
-            if re.search(rb"\bdtype\s*:\s*BF16\b", recipe) and model._leases:
-                raise RuntimeError("training in bf16 moves the weights, and a view of a tensor is still in use")
+            model._moves |= re.search(rb"\bdtype\s*:\s*BF16\b", recipe) is not None
+            if model._moves:
+                model._refuse_views("training weights that are mapped, or in bf16,")
             _call("trainer_create", handle, byref(options), byref(made))
             self._take(made, keep=model._live())
         self._model = model
@@ -679,10 +734,43 @@ class Trainer(_Object):
         """Ends run() after its step. Any thread."""
         load().plumb_trainer_cancel(self._live())
 
+    def save(self, path):
+        """Weights and the state of the optimizer, into a safetensors file, whole or not at all."""
+        with self._use() as handle:
+            _call("trainer_save", handle, os.fsencode(path))
+
+    def load(self, path):
+        """What save() wrote, into a trainer of the same model, which goes on to the same bits."""
+        with self._use() as handle:
+            _call("trainer_load", handle, os.fsencode(path))
+
+    def probe(self, every, probe, points=()):
+        """From now on tells probe(Probe) of tensors in step 1 and every `every`-th; 0: of none. `points` are names
+        ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run()."""
+        tell = _ProbeFn(lambda _user, seen: _guarded(lambda: probe(Probe._of(seen.contents))))
+        names = (c_char_p * len(points))(*(_word(point, "point") for point in points))
+        with self._use() as handle:
+            _call("trainer_probe", handle, every, names, len(points), tell, None)
+            handle.keep = (self._model._live(), tell)
+
     def gradient(self, i):
         """The gradient of the i-th parameter in the last step, until the next one, as a Tensor."""
         with self._use():
             return self._model._tensor("trainer_gradient", self._live(), i)
+
+
+def _weights(kind):
+    kinds = ("f32", "bf16", "int8")
+    if kind not in kinds:
+        raise ValueError(f"weights must be one of {', '.join(kinds)}, not {kind!r}")
+    return kinds.index(kind)
+
+
+def _floats(pointer, count, handle):
+    """A view of floats that the library keeps for a handle."""
+    memory = (c_float * count).from_address(ctypes.addressof(pointer.contents))
+    memory.lease = _Lease(handle)
+    return memoryview(memory).cast("B")
 
 
 class Session(_Object):
@@ -690,10 +778,7 @@ class Session(_Object):
     _kind = "session"
 
     def __init__(self, model, sequences=1, *, weights="f32"):
-        kinds = ("f32", "bf16", "int8")
-        if weights not in kinds:
-            raise ValueError(f"weights must be one of {', '.join(kinds)}, not {weights!r}")
-        options, made = _SessionOptions(sequences=sequences, weights=kinds.index(weights)), c_void_p()
+        options, made = _SessionOptions(sequences=sequences, weights=_weights(weights)), c_void_p()
         self._info = _is(model, Model, "model").info
         _call("session_create", model._live(), byref(options), byref(made))
         self._take(made, keep=model._live())
@@ -716,9 +801,7 @@ class Session(_Object):
         logits = load().plumb_session_logits(handle, sequence)
         if not logits:
             return None
-        memory = (c_float * self._info.vocab_size).from_address(ctypes.addressof(logits.contents))
-        memory.lease = _Lease(handle)
-        return memoryview(memory).cast("B").cast("f")
+        return _floats(logits, self._info.vocab_size, handle).cast("f")
 
     def length(self, sequence=0):
         """Tokens in a sequence."""
@@ -759,3 +842,36 @@ class Session(_Object):
     def cancel(self):
         """Ends generate() after its token, with Cancelled. Any thread."""
         load().plumb_session_cancel(self._live())
+
+
+class Evaluator(_Object):
+    """The loss of whole sequences, `rows` side by side of at most `seq` tokens (0: the context's length), and their
+    `logits` if these are wanted. For one thread at a time."""
+    _kind = "evaluator"
+
+    def __init__(self, model, rows=1, *, seq=0, weights="f32", logits=False):
+        options, made = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits)), c_void_p()
+        self._rows, self._vocab_size = rows, _is(model, Model, "model").info.vocab_size
+        _call("evaluator_create", model._live(), byref(options), byref(made))
+        self._take(made, keep=model._live())
+
+    def loss(self, inputs, targets):
+        """The mean over the targets of inputs [rows, n / rows], in nats; -1: no target."""
+        (inputs, n, _kept), (targets, of_targets, _kept_too) = _tokens(inputs, "inputs"), _tokens(targets, "targets")
+        if n != of_targets:
+            raise ValueError(f"{n} inputs and {of_targets} targets")
+        loss = c_double()
+        with self._use() as handle:
+            _call("evaluator_run", handle, inputs, targets, n, byref(loss))
+        return loss.value
+
+    def logits(self, inputs):
+        """Logits as a memoryview [rows, n / rows, vocab_size], until the next call."""
+        inputs, n, _kept = _tokens(inputs, "inputs")
+        with self._use() as handle:
+            _call("evaluator_run", handle, inputs, None, n, None)
+            logits = load().plumb_evaluator_logits(handle)
+            if not logits:
+                raise ValueError("the evaluator was made without logits=True")
+            shape = (self._rows, n // self._rows, self._vocab_size)
+            return _floats(logits, n * self._vocab_size, handle).cast("f", shape)

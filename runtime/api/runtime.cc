@@ -15,7 +15,7 @@
 #include "runtime/base/tensor_type.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/simd/cpu_features.h"
-#include "runtime/onednn/version.h"
+#include "runtime/onednn/library.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {
@@ -88,12 +88,16 @@ std::vector<std::string> DTypesOf(const NormPlugin& plugin) {
 
 // OMP_NUM_THREADS, since that is what batch systems and containers set to say how many a program
 // shall use; its first number, if it is a list by nesting level.
-int DefaultThreads(bool use_environment) {
-  const char* text = use_environment ? std::getenv("OMP_NUM_THREADS") : nullptr;
+int DefaultThreads(bool use_environment, std::string* because) {
+  constexpr char kVariable[] = "OMP_NUM_THREADS";
+  const char* text = use_environment ? std::getenv(kVariable) : nullptr;
   int threads = 0;
   if (text != nullptr) {
     const absl::string_view list(text);
-    if (absl::SimpleAtoi(list.substr(0, list.find(',')), &threads) && threads > 0) return threads;
+    if (absl::SimpleAtoi(list.substr(0, list.find(',')), &threads) && threads > 0) {
+      *because = kVariable;
+      return threads;
+    }
   }
   return AvailableProcessors();
 }
@@ -116,6 +120,12 @@ void Runtime::Impl::Warn(const std::string& warning) {
   if (warned.insert(warning).second) warnings.push_back(warning);
 }
 
+void Runtime::Impl::AddPluginDirectory(const std::string& path, const char* from) {
+  if (path.empty()) return;
+  plugins.AddDirectory(path);
+  directory_from.emplace(path, from);
+}
+
 Runtime::Runtime() : impl_(std::make_unique<Impl>()) {}
 Runtime::~Runtime() = default;
 
@@ -124,27 +134,37 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
   Impl& impl = *runtime->impl_;
   PLUMB_ASSIGN_OR_RETURN(const GemmChoice choice, ParseGemmChoice(options.gemm));
   impl.gemm = HostGemmPolicy(choice);
+  if (choice == GemmChoice::kOneDnn && !impl.gemm.library().usable()) {
+    return absl::NotFoundError(
+        absl::StrCat("the GEMM engine onednn cannot be used: ", impl.gemm.library().problem,
+                     "; with auto plumb does without"));
+  }
   RegisterOps(&impl.ops, impl.gemm);
-  impl.threads = options.threads > 0 ? options.threads : DefaultThreads(options.use_environment);
+  impl.use_environment = options.use_environment;
+  if (options.threads > 0) {
+    impl.threads = options.threads;
+    impl.threads_because = "as asked for";
+  } else {
+    impl.threads = DefaultThreads(options.use_environment, &impl.threads_because);
+  }
   if (options.guard_plugins) impl.plugins.GuardCalls();
   for (const std::string& directory : options.plugin_directories) {
-    impl.plugins.AddDirectory(directory);
+    impl.AddPluginDirectory(directory, "given by the program");
   }
   if (options.use_environment) {
-    for (std::string& directory : PluginPathFromEnvironment(&impl.warnings)) {
-      impl.plugins.AddDirectory(std::move(directory));
+    for (const std::string& directory : PluginPathFromEnvironment(&impl.warnings)) {
+      impl.AddPluginDirectory(directory, "PLUMB_PLUGIN_PATH");
     }
   }
   impl.resolve.placement_directories = options.placement_directories;
   const std::string& prefix = options.install_prefix;
   if (!prefix.empty()) {
-    impl.plugins.AddDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR));
+    impl.AddPluginDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR), "installed");
     impl.resolve.placement_directories.push_back(absl::StrCat(prefix, "/", PLUMB_PLACEMENT_DIR));
   } else {
     // Those of the build and the source tree are empty where they are to be in no binary.
-    for (const char* directory : {PLUMB_INSTALLED_PLUGIN_DIR, PLUMB_BUILD_PLUGIN_DIR}) {
-      if (*directory != '\0') impl.plugins.AddDirectory(directory);
-    }
+    impl.AddPluginDirectory(PLUMB_INSTALLED_PLUGIN_DIR, "installed");
+    impl.AddPluginDirectory(PLUMB_BUILD_PLUGIN_DIR, "the build");
     for (const char* directory : {PLUMB_INSTALLED_PLACEMENT_DIR, PLUMB_SOURCE_PLACEMENT_DIR}) {
       if (*directory != '\0') impl.resolve.placement_directories.push_back(directory);
     }
@@ -192,6 +212,7 @@ std::vector<std::string> Runtime::TakeWarnings() {
                              " work, with the same results (limits: ulimit -u, processes; "
                              "ulimit -v, memory, of which each needs a stack)"));
   }
+  if (const std::string problem = impl_->gemm.Problem(); !problem.empty()) impl_->Warn(problem);
   std::vector<std::string> warnings = std::exchange(impl_->warnings, {});
   const std::vector<std::string>& from_plugins = impl_->plugins.warnings();
   warnings.insert(warnings.end(),
@@ -210,13 +231,17 @@ MemoryRoom Memory() {
 }
 
 std::string VersionText() {
-  return absl::StrCat("plumb ", PlumbVersion(), ", oneDNN ", OneDnnVersion(), ", kernels ",
+  const OneDnnLibrary& onednn = OneDnn();
+  return absl::StrCat("plumb ", PlumbVersion(),
+                      onednn.usable() ? ", oneDNN " + onednn.version : ", no oneDNN", ", kernels ",
                       KernelTarget());
 }
 
 std::string MatmulText() {
   const GemmPolicy policy = HostGemmPolicy();
-  return absl::StrCat(policy.ToString(), "; ", policy.Bf16Reason());
+  const std::string& problem = policy.library().problem;
+  return absl::StrCat(policy.ToString(), "; ",
+                      problem.empty() ? policy.Bf16Reason() : "no oneDNN: " + problem);
 }
 
 }  // namespace plumb

@@ -81,7 +81,9 @@ struct PluginFileInfo {
 class Runtime {
  public:
   // Errors: kNotFound when a plugin file is not there, kFailedPrecondition when it is not usable,
-  // kInvalidArgument for an unknown `gemm`.
+  // kInvalidArgument for an unknown `gemm`, kNotFound for "onednn" where oneDNN cannot be loaded;
+  // else it is loaded by the first product that is to be oneDNN's, and done without, with a
+  // warning.
   static absl::StatusOr<std::unique_ptr<Runtime>> Create(const RuntimeOptions& options);
   ~Runtime();
   Runtime(const Runtime&) = delete;
@@ -99,8 +101,13 @@ class Runtime {
   std::vector<std::string> TakeWarnings();
 
   int threads() const;
-  // The GEMM engines of this runtime. Equal texts: equal rounding.
+  // The GEMM engines of this runtime. Equal texts: equal rounding. Loads oneDNN.
   std::string matmul() const;
+
+  // What this runtime runs on, what it found and refused, and what would go wrong or slow, with
+  // what to do about it: JSON, whose fields plumb.h lists (plumb_runtime_describe). Loads nothing:
+  // what no product has needed yet is said to be so.
+  std::string DescribeJson() const;
 
   struct Impl;
   Impl& impl() { return *impl_; }
@@ -110,7 +117,7 @@ class Runtime {
   std::unique_ptr<Impl> impl_;
 };
 
-// "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3".
+// "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3". Loads oneDNN.
 std::string VersionText();
 
 // The GEMM engines of this processor with RuntimeOptions::gemm "auto", and why: "oneDNN 2.6.3

@@ -2,6 +2,7 @@
 #ifndef PLUMB_RUNTIME_API_RUNTIME_IMPL_H_
 #define PLUMB_RUNTIME_API_RUNTIME_IMPL_H_
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -23,10 +24,16 @@ struct Runtime::Impl {
   PluginRegistry plugins;
   ResolveOptions resolve;
   int threads = 1;
+  std::string threads_because;  // "OMP_NUM_THREADS", "as asked for", or "": all that there are
+  bool use_environment = true;
+  // Of directories that are searched for plugins: what named them.
+  std::map<std::string, std::string> directory_from;
   GemmPolicy gemm;
   std::vector<std::string> warnings;
   std::set<std::string> warned;  // all that were ever added by Warn
   size_t plugin_warnings_taken = 0;
+
+  void AddPluginDirectory(const std::string& path, const char* from);
 
   // Adds a warning for TakeWarnings, unless it was added before.
   void Warn(const std::string& warning);

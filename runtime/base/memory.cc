@@ -40,12 +40,17 @@ void Lower(int64_t bytes, int64_t available, const char* by, MemoryLimit* limit)
   limit->by = by;
 }
 
-void LowerToResource(int resource, absl::string_view used, const char* by, MemoryLimit* limit) {
+int64_t ResourceLimit(int resource) {
   struct rlimit value;
-  if (getrlimit(static_cast<__rlimit_resource>(resource), &value) != 0) return;
-  if (value.rlim_cur == RLIM_INFINITY) return;
-  const auto bytes = static_cast<int64_t>(
+  if (getrlimit(static_cast<__rlimit_resource>(resource), &value) != 0) return -1;
+  if (value.rlim_cur == RLIM_INFINITY) return -1;
+  return static_cast<int64_t>(
       std::min<rlim_t>(value.rlim_cur, std::numeric_limits<int64_t>::max() / 2));
+}
+
+void LowerToResource(int resource, absl::string_view used, const char* by, MemoryLimit* limit) {
+  const int64_t bytes = ResourceLimit(resource);
+  if (bytes < 0) return;
   Lower(bytes, bytes - std::max<int64_t>(0, KilobytesBehind("/proc/self/status", used)), by, limit);
 }
 
@@ -82,6 +87,22 @@ MemoryLimit ProcessMemoryLimit() {
   LowerToResource(RLIMIT_AS, "VmSize:", "ulimit -v", &limit);
   LowerToResource(RLIMIT_DATA, "VmData:", "ulimit -d", &limit);
   return limit;
+}
+
+MemoryLimits ReadMemoryLimits() {
+  MemoryLimits limits;
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  if (pages > 0 && page > 0) limits.machine = pages * page;
+  if (const absl::StatusOr<std::string> membership = ReadFile("/proc/self/cgroup", 1 << 16);
+      membership.ok()) {
+    int64_t left;
+    const int64_t cgroup = CgroupMemory(*membership, "/sys/fs/cgroup", &left);
+    constexpr int64_t kNone = int64_t{1} << 60;  // version 1 writes none as the largest there is
+    if (cgroup < kNone) limits.cgroup = cgroup;
+  }
+  limits.address_space = ResourceLimit(RLIMIT_AS);
+  limits.data = ResourceLimit(RLIMIT_DATA);
+  return limits;
 }
 
 std::string MemoryLimitText() {

@@ -19,6 +19,15 @@ struct MemoryLimit {
 // (RLIMIT_AS), and RLIMIT_DATA.
 MemoryLimit ProcessMemoryLimit();
 
+// Each of those limits, in bytes; -1 where there is none, or the system does not say.
+struct MemoryLimits {
+  int64_t machine = -1;        // its memory
+  int64_t cgroup = -1;         // the control group's
+  int64_t address_space = -1;  // ulimit -v
+  int64_t data = -1;           // ulimit -d
+};
+MemoryLimits ReadMemoryLimits();
+
 // The memory limit of the control groups in `membership` (the text of /proc/self/cgroup) and of all
 // above them, in bytes, and in `*available` the least that any has left; -1 if there is none.
 // Hierarchies of version 1 and 2 are looked for under `mount` (/sys/fs/cgroup).

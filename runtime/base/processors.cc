@@ -40,17 +40,24 @@ int CgroupProcessors(absl::string_view membership, const std::string& mount) {
   return processors;
 }
 
-int AvailableProcessors() {
-  int64_t processors = sysconf(_SC_NPROCESSORS_ONLN);
+ProcessorCounts CountProcessors() {
+  ProcessorCounts counts;
+  counts.machine = static_cast<int>(std::max(0L, sysconf(_SC_NPROCESSORS_ONLN)));
   cpu_set_t set;
   // Fails on machines of more than 1024 processors; then all count.
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) processors = CPU_COUNT(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) counts.affinity = CPU_COUNT(&set);
   if (const absl::StatusOr<std::string> membership = ReadFile("/proc/self/cgroup", 1 << 16);
       membership.ok()) {
-    const int quota = CgroupProcessors(*membership, "/sys/fs/cgroup");
-    if (quota > 0) processors = std::min<int64_t>(processors, quota);
+    counts.quota = CgroupProcessors(*membership, "/sys/fs/cgroup");
   }
-  return static_cast<int>(std::max<int64_t>(1, processors));
+  return counts;
+}
+
+int AvailableProcessors() {
+  const ProcessorCounts counts = CountProcessors();
+  int processors = counts.affinity > 0 ? counts.affinity : counts.machine;
+  if (counts.quota > 0) processors = std::min(processors, counts.quota);
+  return std::max(1, processors);
 }
 
 }  // namespace plumb

@@ -8,6 +8,14 @@
 
 namespace plumb {
 
+// What says how many processors there are; 0 where something does not.
+struct ProcessorCounts {
+  int machine = 0;   // online
+  int affinity = 0;  // that the calling thread may run on (sched_getaffinity)
+  int quota = 0;     // that the CPU quota of the control groups amounts to, rounded up
+};
+ProcessorCounts CountProcessors();
+
 // Those that the calling thread may run on (sched_getaffinity), or as many as the CPU quota of its
 // control groups amounts to, rounded up, if that is less. At least 1.
 int AvailableProcessors();

@@ -93,6 +93,7 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
                          own.Run(inputs, evaluator->positions.data(),
                                  targets != nullptr ? targets : evaluator->no_targets.data(),
                                  static_cast<int64_t>(n / rows)));
+  evaluator->model->runtime->TellGemmProblem();
   evaluator->has_logits = evaluator->wants_logits;
   if (loss != nullptr) *loss = mean;
   return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "plumb.h"
 #include "runtime/api/runtime.h"
+#include "runtime/api/runtime_impl.h"
 #include "runtime/base/float_mode.h"
 #include "runtime/base/host.h"
 #include "runtime/base/thread_pool.h"
@@ -32,11 +33,22 @@ struct RuntimeState {
   plumb_log_fn log = nullptr;
   void* log_user = nullptr;
 
+  std::atomic<bool> told_gemm{false};  // impl().gemm.Problem()
+
   // Tells the host what there is to tell.
-  void TellWarnings() const {
+  void TellWarnings() {
     for (const std::string& warning : runtime->TakeWarnings()) {
+      if (warning == runtime->impl().gemm.Problem() && told_gemm.exchange(true)) continue;
       if (log != nullptr) log(log_user, PLUMB_LOG_WARNING, warning.c_str());
     }
+  }
+
+  // The same of what compiling a program brought up. Any thread.
+  void TellGemmProblem() {
+    if (told_gemm.load(std::memory_order_relaxed)) return;
+    const std::string problem = runtime->impl().gemm.Problem();
+    if (problem.empty() || told_gemm.exchange(true) || log == nullptr) return;
+    log(log_user, PLUMB_LOG_WARNING, problem.c_str());
   }
 };
 

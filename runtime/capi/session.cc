@@ -62,6 +62,7 @@ absl::Status CheckSequence(const plumb_session& session, int32_t sequence) {
 absl::Status Feed(plumb_session* session, int32_t sequence, absl::Span<const int32_t> tokens) {
   session->model->Pack(session->format);  // after a training step
   PLUMB_RETURN_IF_ERROR(session->decode->Feed(sequence, tokens));
+  session->model->runtime->TellGemmProblem();
   session->has_logits[static_cast<size_t>(sequence)] = true;
   return absl::OkStatus();
 }
@@ -74,6 +75,7 @@ absl::Status FeedEach(plumb_session* session, absl::Span<const int32_t> tokens) 
   PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), 0));
   session->model->Pack(session->format);
   PLUMB_RETURN_IF_ERROR(session->decode->FeedEach(tokens));
+  session->model->runtime->TellGemmProblem();
   session->has_logits.assign(session->has_logits.size(), true);
   return absl::OkStatus();
 }

@@ -97,6 +97,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   PLUMB_ASSIGN_OR_RETURN(trainer->session,
                          TrainSession::Create(model->context.get(), model->parameters.get(),
                                               std::move(batches), spec, model->threads()));
+  model->runtime->TellGemmProblem();
   trainer->model = model;
   ++model->trainers;
   return trainer;

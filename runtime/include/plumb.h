@@ -130,9 +130,12 @@ typedef struct {
                                      and end with the last handle on a runtime */
 } plumb_runtime_options;
 
-/* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not. After fork() the child creates
- * its own runtime: calls on handles of its parent's fail with PLUMB_FAILED_PRECONDITION; they may
- * be freed. */
+/* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not; PLUMB_NOT_FOUND for "onednn"
+ * where oneDNN cannot be loaded. "auto" loads it when a product first needs it, and does without,
+ * with a warning, where it cannot.
+ *
+ * After fork() the child creates its own runtime: calls on handles of its parent's fail with
+ * PLUMB_FAILED_PRECONDITION; they may be freed. */
 PLUMB_USE PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
                                                       plumb_runtime** runtime, plumb_error** error);
 PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
@@ -144,6 +147,34 @@ PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
 PLUMB_USE PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
                                                        const void* norm_plugin,
                                                        plumb_error** error);
+
+/* What the runtime runs on, what it found and refused, and what would go wrong or slow: what `plumb
+ * doctor` prints. JSON; null where the system does not say. Loads nothing, and runs no plugin's
+ * code. Free memory and the like differ from call to call, so leave some room beyond *needed. These
+ * fields stay, and more may come:
+ *
+ *   plumb           {version, c_abi, norm_abi}
+ *   processor       {name, vendor, family, model, instruction_sets [{name, has, used}], kernels,
+ *                   gemm {engine, f32, bf16}}; used: by plumb's own kernels
+ *   onednn          {wanted, state, file, version, isa, problem}; state: "loaded", "not needed
+ *                   yet", "refused"
+ *   libraries       {NAME: version}
+ *   openmp          [file], of the OpenMP runtimes in the process
+ *   threads         {machine, affinity, quota, available, used, because}
+ *   plugins         {directories [{path, from, problem, norms}], others, dropped}; in the order of
+ *                   the search; norms and others [{id, version, file, problem, shadowed}], version
+ *                   null for one that is not loaded, shadowed: a file before it has the same norm;
+ *                   dropped: entries of PLUMB_PLUGIN_PATH, and why
+ *   placements      {directories [{path, problem, names}]}
+ *   environment     [{name, value, problem}], of what is set
+ *   memory          {limit, available, limited_by, machine, control_group, ulimit_v, ulimit_d,
+ *                   stack, huge_pages}, in bytes; null: no limit
+ *   disk            {directory, free}, of the current directory
+ *   floating_point  {rounding, flush_to_zero, denormals_are_zero}, of the calling thread
+ *   problems        [{fatal, what, do}]; fatal: plumb is of no use with it */
+PLUMB_USE PLUMB_API plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer,
+                                                        size_t capacity, size_t* needed,
+                                                        plumb_error** error);
 
 /* --- Descriptions of models --------------------------------------------------------------------
  */
@@ -168,8 +199,8 @@ PLUMB_API void plumb_spec_free(plumb_spec* spec);
 
 /* --- Models ----------------------------------------------------------------------------------- */
 
-/* A model and its weights. Functions that take it const, and sessions on it, may run on several
- * threads at once; the others exclude all of them. */
+/* A model and its weights. Functions that take it const, and sessions and evaluators on it, which
+ * may be created meanwhile, may run on several threads at once; the others exclude all of them. */
 typedef struct plumb_model plumb_model;
 
 typedef struct {
@@ -217,7 +248,7 @@ enum { PLUMB_F32 = 1u << 0, PLUMB_BF16 = 1u << 1, PLUMB_F64 = 1u << 2 };
 /* A tensor where it lies: row-major, without a copy. */
 typedef struct {
   size_t struct_size;
-  const char* name; /* "layers.0.attention.q.weight"; lives as long as the model */
+  const char* name; /* "layers.0.attention.q.weight"; lives as long as `data` */
   int32_t dtype;    /* PLUMB_F32 */
   int32_t rank;     /* 1 or 2 */
   int64_t shape[4]; /* 1 beyond the rank */
@@ -225,10 +256,11 @@ typedef struct {
 } plumb_tensor;
 
 PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
-/* The i-th parameter, which may be written to while nothing else uses the model. The pointer lives
- * as long as the model. Fills as much as tensor->struct_size says. Errors: PLUMB_OUT_OF_RANGE;
- * PLUMB_FAILED_PRECONDITION without weights, and for a matrix of a model that was trained in bf16.
- */
+/* The i-th parameter, which may be written to while nothing else uses the model. The pointers live
+ * as long as the model, but until the weights are laid out anew: by plumb_model_map, and by a
+ * plumb_trainer_create with dtype BF16, after one, or of mapped weights. Fills as much as
+ * tensor->struct_size says. Errors: PLUMB_OUT_OF_RANGE; PLUMB_FAILED_PRECONDITION without weights,
+ * and for a matrix of a model that was trained in bf16. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, size_t i,
                                                     plumb_tensor* tensor, plumb_error** error);
 

@@ -91,6 +91,14 @@ class Runtime {
     });
   }
 
+  // What it runs on, what it found and refused, as JSON.
+  Result<std::string> Describe() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_runtime_describe(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+
   plumb_runtime* get() const noexcept { return handle_.get(); }
 
  private:
@@ -122,7 +130,7 @@ class Model {
     return info;
   }
 
-  // One of these gives a model its weights.
+  // One of the four gives a model its weights.
   Result<void> Init(std::uint64_t seed) {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_init(handle_.get(), seed, error); });
@@ -131,16 +139,16 @@ class Model {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_load(handle_.get(), path.c_str(), error); });
   }
-  // The weights stay in the file, which must not change while the model lives.
-  Result<void> Map(const std::string& path) {
-    return internal::Call(
-        [&](plumb_error** error) { return plumb_model_map(handle_.get(), path.c_str(), error); });
-  }
   // From the content of a safetensors file, of which nothing is kept.
   Result<void> LoadMemory(const void* data, std::size_t size) {
     return internal::Call([&](plumb_error** error) {
       return plumb_model_load_memory(handle_.get(), data, size, error);
     });
+  }
+  // The weights stay in the file, which is read where it is used.
+  Result<void> Map(const std::string& path) {
+    return internal::Call(
+        [&](plumb_error** error) { return plumb_model_map(handle_.get(), path.c_str(), error); });
   }
   Result<void> Save(const std::string& path) const {
     return internal::Call(
@@ -179,8 +187,7 @@ struct TrainerOptions {
 };
 
 using StepInfo = plumb_step_info;
-// A tensor in a step, with its figures.
-using Probe = plumb_probe;
+using ProbeInfo = plumb_probe;
 
 class Trainer {
  public:
@@ -233,7 +240,7 @@ class Trainer {
     });
   }
 
-  // All that a trainer of the same model needs to go on to the same bits.
+  // Weights and the state of the optimizer, into a file and back.
   Result<void> Save(const std::string& path) const {
     return internal::Call([&](plumb_error** error) {
       return plumb_trainer_save(handle_.get(), path.c_str(), error);
@@ -245,28 +252,31 @@ class Trainer {
     });
   }
 
-  // From now on tells tensors of step 1 and every `every`-th one: probe(const Probe&), which is
-  // kept until the next ProbeEvery; Next::kStop ends the run. every 0: none.
-  template <class Tell>
-  Result<void> ProbeEvery(std::int64_t every, const std::vector<std::string>& points, Tell probe) {
+  // From now on tells probe(info), a const ProbeInfo&, of step 1 and every `every`-th; 0: of none.
+  // Next::kStop ends a run. `points`, none: streams, norms, logits and parameters.
+  template <class Probe>
+  Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points, Probe probe) {
+    auto kept = std::make_unique<ProbeFunction>([probe](const ProbeInfo& info) mutable {
+      return internal::Stops([&] { return probe(info); });
+    });
     std::vector<const char*> names;
     for (const std::string& point : points) names.push_back(point.c_str());
-    auto kept = std::make_shared<Tell>(std::move(probe));
-    const plumb_probe_fn tell = [](void* user, const plumb_probe* seen) {
-      return internal::Stops([&] { return (*static_cast<Tell*>(user))(*seen); });
+    const plumb_probe_fn tell = [](void* user, const plumb_probe* info) {
+      return (*static_cast<ProbeFunction*>(user))(*info);
     };
-    const Result<void> done = internal::Call([&](plumb_error** error) {
+    const Result<void> set = internal::Call([&](plumb_error** error) {
       return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(), tell, kept.get(),
                                  error);
     });
-    if (done) probe_ = std::move(kept);
-    return done;
+    if (set) probe_ = std::move(kept);
+    return set;
   }
 
   plumb_trainer* get() const noexcept { return handle_.get(); }
 
  private:
   using Handle = internal::Handle<plumb_trainer, plumb_trainer_free>;
+  using ProbeFunction = std::function<std::int32_t(const ProbeInfo&)>;
   explicit Trainer(Handle handle) : handle_(std::move(handle)) {}
 
   template <class Batch, class After>
@@ -290,7 +300,7 @@ class Trainer {
                                error);
     });
   }
-  std::shared_ptr<void> probe_;  // what the handle calls
+  std::unique_ptr<ProbeFunction> probe_;
   Handle handle_;
 };
 
@@ -425,25 +435,25 @@ class Evaluator {
     return Evaluator(*std::move(made), model.Info().vocab_size);
   }
 
-  // The mean loss, in nats, of inputs [rows, seq] and the target of each, or -1.
+  // The mean loss over the targets of inputs [rows, n / rows], in nats.
   Result<double> Loss(Span<const std::int32_t> inputs, Span<const std::int32_t> targets) {
-    if (targets.size() != inputs.size()) return Run(inputs.data(), targets.data(), 0);
-    return Run(inputs.data(), targets.data(), inputs.size());
+    // Of two lengths none is right.
+    const std::size_t n = inputs.size() == targets.size() ? inputs.size() : 0;
+    double loss = 0;
+    const Result<void> run = Run(inputs, targets, n, &loss);
+    if (!run) return run.error();
+    return loss;
   }
-  // A pass for the logits alone: [rows, seq, vocab_size], until the next pass.
+  // [rows, n / rows, vocab_size], until the next run.
   Result<Span<const float>> Logits(Span<const std::int32_t> inputs) {
-    const Result<void> done = internal::Call([&](plumb_error** error) {
-      return plumb_evaluator_run(handle_.get(), inputs.data(), nullptr, inputs.size(), nullptr,
-                                 error);
-    });
-    if (!done) return done.error();
-    size_ = inputs.size() * vocab_size_;
+    const Result<void> run = Run(inputs, {}, inputs.size(), nullptr);
+    if (!run) return run.error();
     return Logits();
   }
-  // Those of the last pass; empty if they are not wanted.
+  // Of the last run; empty without one, or if they were not wanted.
   Span<const float> Logits() const noexcept {
     const float* const logits = plumb_evaluator_logits(handle_.get());
-    return {logits, logits == nullptr ? 0 : size_};
+    return {logits, logits == nullptr ? 0 : size_ * vocab_size_};
   }
 
   plumb_evaluator* get() const noexcept { return handle_.get(); }
@@ -452,14 +462,13 @@ class Evaluator {
   using Handle = internal::Handle<plumb_evaluator, plumb_evaluator_free>;
   Evaluator(Handle handle, std::int64_t vocab_size)
       : handle_(std::move(handle)), vocab_size_(static_cast<std::size_t>(vocab_size)) {}
-  Result<double> Run(const std::int32_t* inputs, const std::int32_t* targets, std::size_t n) {
-    double loss = 0;
-    const Result<void> done = internal::Call([&](plumb_error** error) {
-      return plumb_evaluator_run(handle_.get(), inputs, targets, n, &loss, error);
+  Result<void> Run(Span<const std::int32_t> inputs, Span<const std::int32_t> targets, std::size_t n,
+                   double* loss) {
+    Result<void> run = internal::Call([&](plumb_error** error) {
+      return plumb_evaluator_run(handle_.get(), inputs.data(), targets.data(), n, loss, error);
     });
-    if (!done) return done.error();
-    size_ = n * vocab_size_;
-    return loss;
+    if (run) size_ = n;
+    return run;
   }
   Handle handle_;
   std::size_t vocab_size_, size_ = 0;

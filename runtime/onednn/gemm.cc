@@ -1,34 +1,28 @@
 #include "runtime/onednn/gemm.h"
 
-#include <dnnl.h>
-
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "runtime/onednn/functions.h"
+#include "runtime/onednn/library.h"
 #include "runtime/onednn/one_thread.h"
-
-// Weak: null in a library without it.
-extern "C" [[gnu::weak]] dnnl_status_t dnnl_gemm_bf16bf16f32(char transa, char transb, dnnl_dim_t m,
-                                                             dnnl_dim_t n, dnnl_dim_t k,
-                                                             float alpha, const uint16_t* a,
-                                                             dnnl_dim_t lda, const uint16_t* b,
-                                                             dnnl_dim_t ldb, float beta, float* c,
-                                                             dnnl_dim_t ldc);
 
 namespace plumb {
 
 absl::Status OneDnnGemm(DType operands, const GemmArgs& g) {
-  const OneThread one_thread;
+  if (!OneDnn().usable()) return absl::FailedPreconditionError(OneDnn().problem);
+  const OneDnnFunctions& onednn = LoadedOneDnn();
+  const OneThread one_thread(onednn);
   const char ta = g.transpose_a ? 'T' : 'N', tb = g.transpose_b ? 'T' : 'N';
   const float beta = g.accumulate ? 1.0f : 0.0f;
   dnnl_status_t status = dnnl_unimplemented;
   if (operands == DType::kF32) {
-    status = dnnl_sgemm(ta, tb, g.m, g.n, g.k, 1.0f, static_cast<const float*>(g.a), g.lda,
-                        static_cast<const float*>(g.b), g.ldb, beta, g.c, g.ldc);
+    status = onednn.sgemm(ta, tb, g.m, g.n, g.k, 1.0f, static_cast<const float*>(g.a), g.lda,
+                          static_cast<const float*>(g.b), g.ldb, beta, g.c, g.ldc);
   } else {
-    PLUMB_CHECK(operands == DType::kBF16 && OneDnnHasBf16Gemm(), "no such product");
+    PLUMB_CHECK(operands == DType::kBF16 && OneDnn().bf16_gemm, "no such product");
     status =
-        dnnl_gemm_bf16bf16f32(ta, tb, g.m, g.n, g.k, 1.0f, static_cast<const uint16_t*>(g.a), g.lda,
-                              static_cast<const uint16_t*>(g.b), g.ldb, beta, g.c, g.ldc);
+        onednn.gemm_bf16bf16f32(ta, tb, g.m, g.n, g.k, 1.0f, static_cast<const uint16_t*>(g.a),
+                                g.lda, static_cast<const uint16_t*>(g.b), g.ldb, beta, g.c, g.ldc);
   }
   if (status == dnnl_success) return absl::OkStatus();
   const std::string what = absl::StrCat("oneDNN's product of a [", g.m, ", ", g.k, "] and a [", g.k,
@@ -36,7 +30,5 @@ absl::Status OneDnnGemm(DType operands, const GemmArgs& g) {
   if (status == dnnl_out_of_memory) return absl::ResourceExhaustedError(what + ": out of memory");
   return absl::InternalError(absl::StrCat(what, ": status ", status));
 }
-
-bool OneDnnHasBf16Gemm() { return dnnl_gemm_bf16bf16f32 != nullptr; }
 
 }  // namespace plumb

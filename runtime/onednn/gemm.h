@@ -25,12 +25,9 @@ struct GemmArgs {
 
 // `operands`: kF32 or kBF16, of a and b; sums are f32. The library allocates its packed operands:
 // one block a call, and in version 3 some bytes for each of their panels besides.
-// kResourceExhausted without memory for them.
+// kResourceExhausted without memory for them; kFailedPrecondition without a usable library, where a
+// plan has no such product. REQUIRES: for bf16 operands, OneDnn().bf16_gemm.
 absl::Status OneDnnGemm(DType operands, const GemmArgs& args);
-
-// Whether the library exports a product of bf16 operands. It is not declared in the library's
-// headers, but exported by all versions from 1.2 to 3.7.
-bool OneDnnHasBf16Gemm();
 
 }  // namespace plumb
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <utility>
 #include <vector>
 
@@ -11,99 +10,201 @@
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
+#include "runtime/onednn/functions.h"
+#include "runtime/onednn/library.h"
 #include "runtime/onednn/one_thread.h"
 
 namespace plumb {
 namespace {
-
-using dnnl::memory;
 
 constexpr int64_t kSize = 2048;
 // Rows are cut for each thread into this many parts: long ones, as every part reads all of the
 // packed operand.
 constexpr int kPartsPerThread = 4;
 
-absl::Status Failure(const dnnl::error& error) {
-  const std::string what = absl::StrCat("oneDNN matmul: ", error.what());
-  return error.status == dnnl_unimplemented ? absl::UnimplementedError(what)
-                                            : absl::InternalError(what);
+absl::Status Failure(dnnl_status_t status) {
+  const std::string what = absl::StrCat("oneDNN matmul: status ", status);
+  if (status == dnnl_unimplemented) return absl::UnimplementedError(what);
+  if (status == dnnl_out_of_memory) return absl::ResourceExhaustedError(what + ": out of memory");
+  return absl::InternalError(what);
 }
 
-// oneDNN 3 takes the operands where version 2 took a description of the operation.
-dnnl::matmul::primitive_desc MatMulDesc(const dnnl::engine& engine, const memory::desc& src,
-                                        const memory::desc& weights, const memory::desc& dst,
-                                        const dnnl::primitive_attr& attr) {
+#define RETURN_IF_ONEDNN_FAILS(call) \
+  if (const dnnl_status_t status = (call); status != dnnl_success) return Failure(status)
+
+}  // namespace
+
+// What Impl has members of.
+namespace onednn {
+
+// A handle of the library, and the function that ends it.
+template <class Handle>
+class Owned {
+ public:
+  explicit Owned(dnnl_status_t (*destroy)(Handle)) : destroy_(destroy) {}
+  Owned(Owned&& other) noexcept : handle_(other.handle_), destroy_(other.destroy_) {
+    other.handle_ = nullptr;
+  }
+  Owned& operator=(Owned&&) = delete;
+  ~Owned() {
+    if (handle_ != nullptr) destroy_(handle_);
+  }
+  Handle get() const { return handle_; }
+  Handle* out() { return &handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+  dnnl_status_t (*destroy_)(Handle);
+};
+
+}  // namespace onednn
+
+namespace {
+
+using onednn::Owned;
+
+// A matrix's type and layout: a value in version 2, a handle in version 3, which also takes the
+// operands of a product where version 2 took a description of the operation.
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine, src, weights, dst, attr};
-#else
-  return {{src, weights, dst}, attr, engine};
-#endif
+using ConstDesc = const_dnnl_memory_desc_t;
+class MatrixDesc {
+ public:
+  explicit MatrixDesc(const OneDnnFunctions& f) : desc_(f.memory_desc_destroy) {}
+  dnnl_status_t Init(const OneDnnFunctions& f, int64_t rows, int64_t columns, dnnl_data_type_t type,
+                     dnnl_format_tag_t tag) {
+    const dnnl_dims_t dims = {rows, columns};
+    return f.memory_desc_create_with_tag(desc_.out(), 2, dims, type, tag);
+  }
+  ConstDesc get() const { return desc_.get(); }
+
+ private:
+  Owned<dnnl_memory_desc_t> desc_;
+};
+
+dnnl_status_t DescribeMatmul(const OneDnnFunctions& f, dnnl_engine_t engine, ConstDesc src,
+                             ConstDesc weights, ConstDesc dst, const_dnnl_primitive_attr_t attr,
+                             dnnl_primitive_desc_t* desc) {
+  return f.matmul_primitive_desc_create(desc, engine, src, weights, nullptr, dst, attr);
 }
+#else
+using ConstDesc = const dnnl_memory_desc_t*;
+class MatrixDesc {
+ public:
+  explicit MatrixDesc(const OneDnnFunctions&) {}
+  dnnl_status_t Init(const OneDnnFunctions& f, int64_t rows, int64_t columns, dnnl_data_type_t type,
+                     dnnl_format_tag_t tag) {
+    const dnnl_dims_t dims = {rows, columns};
+    return f.memory_desc_init_by_tag(&desc_, 2, dims, type, tag);
+  }
+  ConstDesc get() const { return &desc_; }
+
+ private:
+  dnnl_memory_desc_t desc_ = {};
+};
+
+dnnl_status_t DescribeMatmul(const OneDnnFunctions& f, dnnl_engine_t engine, ConstDesc src,
+                             ConstDesc weights, ConstDesc dst, const_dnnl_primitive_attr_t attr,
+                             dnnl_primitive_desc_t* desc) {
+  dnnl_matmul_desc_t operation = {};
+  const dnnl_status_t status = f.matmul_desc_init(&operation, src, weights, nullptr, dst);
+  if (status != dnnl_success) return status;
+  return f.primitive_desc_create(desc, &operation, attr, engine, nullptr);
+}
+#endif
 
 }  // namespace
 
 struct GemmSpeed::Impl {
+  using Memory = onednn::Owned<dnnl_memory_t>;
   // Some rows of the product, with memory of their own.
   struct Part {
+    explicit Part(const OneDnnFunctions& f) : stream(f.stream_destroy) {}
+
     AlignedBuffer src, dst, scratch;
-    dnnl::stream stream;
+    onednn::Owned<dnnl_stream_t> stream;
+    std::vector<Memory> memories;
     std::vector<dnnl_exec_arg_t> args;
-    std::vector<memory> memories;
   };
 
-  int threads;
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  AlignedBuffer weights;
-  memory packed;
-  dnnl::matmul matmul;
-  std::vector<Part> parts;
-  double flops;  // of all parts
+  explicit Impl(int thread_count) : threads(thread_count) {}
+  absl::Status Init(dnnl_data_type_t dtype);
+  // The memory of an operand of `desc` at `data`, for `part`.
+  absl::Status AddOperand(int arg, ConstDesc desc, void* data, Part* part);
+  absl::StatusOr<double> Multiply();  // seconds
 
-  Impl(memory::data_type dtype, int thread_count);
-  absl::Status Multiply();
+  const OneDnnFunctions& onednn = LoadedOneDnn();
+  const int threads;
+  onednn::Owned<dnnl_engine_t> engine{onednn.engine_destroy};
+  onednn::Owned<dnnl_primitive_t> matmul{onednn.primitive_destroy};
+  AlignedBuffer weights;
+  std::vector<Part> parts;
+  double flops = 0;  // of all parts
 };
 
-GemmSpeed::Impl::Impl(memory::data_type dtype, int thread_count) : threads(thread_count) {
-  const OneThread one_thread;
-  const int64_t rows = std::max<int64_t>(1, kSize / (threads * kPartsPerThread));
-  const memory::desc src({rows, kSize}, dtype, memory::format_tag::ab);
-  const memory::desc any({kSize, kSize}, dtype, memory::format_tag::any);
-  const memory::desc dst({rows, kSize}, dtype, memory::format_tag::ab);
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const dnnl::matmul::primitive_desc desc = MatMulDesc(engine, src, any, dst, attr);
-  matmul = dnnl::matmul(desc);
-  // Zeros, packed or not, are zeros; and what the numbers are does not change the time.
-  weights = AlignedBuffer(static_cast<int64_t>(desc.weights_desc().get_size()));
-  packed = memory(desc.weights_desc(), engine, weights.data());
-  parts.resize(static_cast<size_t>(CeilDiv(kSize, rows)));
-  flops = 2.0 * kSize * kSize * static_cast<double>(rows) * static_cast<double>(parts.size());
-  for (Part& part : parts) {
-    part.src = AlignedBuffer(static_cast<int64_t>(src.get_size()));
-    part.dst = AlignedBuffer(static_cast<int64_t>(dst.get_size()));
-    part.scratch = AlignedBuffer(static_cast<int64_t>(desc.scratchpad_desc().get_size()));
-    part.stream = dnnl::stream(engine);
-    part.memories = {memory(src, engine, part.src.data()), memory(dst, engine, part.dst.data()),
-                     memory(desc.scratchpad_desc(), engine, part.scratch.data())};
-    part.args = {{DNNL_ARG_SRC, part.memories[0].get()},
-                 {DNNL_ARG_WEIGHTS, packed.get()},
-                 {DNNL_ARG_DST, part.memories[1].get()},
-                 {DNNL_ARG_SCRATCHPAD, part.memories[2].get()}};
-  }
+absl::Status GemmSpeed::Impl::AddOperand(int arg, ConstDesc desc, void* data, Part* part) {
+  part->memories.emplace_back(onednn.memory_destroy);
+  Memory& memory = part->memories.back();
+  RETURN_IF_ONEDNN_FAILS(onednn.memory_create(memory.out(), desc, engine.get(), data));
+  part->args.push_back({arg, memory.get()});
+  return absl::OkStatus();
 }
 
-absl::Status GemmSpeed::Impl::Multiply() {
-  std::vector<dnnl_status_t> status(parts.size(), dnnl_success);
-  ParallelFor(static_cast<int64_t>(parts.size()), threads, [&](int64_t i) {
-    const OneThread one_thread;
-    Part& part = parts[static_cast<size_t>(i)];
-    status[static_cast<size_t>(i)] = dnnl_primitive_execute(
-        matmul.get(), part.stream.get(), static_cast<int>(part.args.size()), part.args.data());
-  });
-  for (const dnnl_status_t each : status) {
-    if (each != dnnl_success) return absl::InternalError(absl::StrCat("oneDNN matmul: ", each));
+absl::Status GemmSpeed::Impl::Init(dnnl_data_type_t dtype) {
+  const OneThread one_thread(onednn);
+  RETURN_IF_ONEDNN_FAILS(onednn.engine_create(engine.out(), dnnl_cpu, 0));
+  const int64_t rows = std::max<int64_t>(1, kSize / (threads * kPartsPerThread));
+  MatrixDesc some_rows(onednn), any(onednn);  // rows: of src and of dst, which are alike
+  RETURN_IF_ONEDNN_FAILS(some_rows.Init(onednn, rows, kSize, dtype, dnnl_ab));
+  RETURN_IF_ONEDNN_FAILS(any.Init(onednn, kSize, kSize, dtype, dnnl_format_tag_any));
+  Owned<dnnl_primitive_attr_t> attr(onednn.primitive_attr_destroy);
+  RETURN_IF_ONEDNN_FAILS(onednn.primitive_attr_create(attr.out()));
+  RETURN_IF_ONEDNN_FAILS(
+      onednn.primitive_attr_set_scratchpad_mode(attr.get(), dnnl_scratchpad_mode_user));
+  Owned<dnnl_primitive_desc_t> desc(onednn.primitive_desc_destroy);
+  RETURN_IF_ONEDNN_FAILS(DescribeMatmul(onednn, engine.get(), some_rows.get(), any.get(),
+                                        some_rows.get(), attr.get(), desc.out()));
+  RETURN_IF_ONEDNN_FAILS(onednn.primitive_create(matmul.out(), desc.get()));
+  const auto described = [&](dnnl_query_t what) {
+    return onednn.primitive_desc_query_md(desc.get(), what, 0);
+  };
+  const ConstDesc packed = described(dnnl_query_weights_md);
+  const ConstDesc scratch = described(dnnl_query_scratchpad_md);
+  const auto bytes = [&](ConstDesc of) {
+    return static_cast<int64_t>(onednn.memory_desc_get_size(of));
+  };
+  // Zeros, packed or not, are zeros; and what the numbers are does not change the time.
+  weights = AlignedBuffer(bytes(packed));
+  const int64_t count = CeilDiv(kSize, rows);
+  flops = 2.0 * kSize * kSize * static_cast<double>(rows) * static_cast<double>(count);
+  parts.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    Part& part = parts.emplace_back(onednn);
+    part.src = AlignedBuffer(bytes(some_rows.get()));
+    part.dst = AlignedBuffer(bytes(some_rows.get()));
+    part.scratch = AlignedBuffer(bytes(scratch));
+    RETURN_IF_ONEDNN_FAILS(
+        onednn.stream_create(part.stream.out(), engine.get(), dnnl_stream_default_flags));
+    PLUMB_RETURN_IF_ERROR(AddOperand(DNNL_ARG_SRC, some_rows.get(), part.src.data(), &part));
+    PLUMB_RETURN_IF_ERROR(AddOperand(DNNL_ARG_WEIGHTS, packed, weights.data(), &part));
+    PLUMB_RETURN_IF_ERROR(AddOperand(DNNL_ARG_DST, some_rows.get(), part.dst.data(), &part));
+    PLUMB_RETURN_IF_ERROR(AddOperand(DNNL_ARG_SCRATCHPAD, scratch, part.scratch.data(), &part));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<double> GemmSpeed::Impl::Multiply() {
+  using Clock = std::chrono::steady_clock;
+  std::vector<dnnl_status_t> ended(parts.size(), dnnl_success);
+  const Clock::time_point start = Clock::now();
+  ParallelFor(static_cast<int64_t>(parts.size()), threads, [&](int64_t i) {
+    const OneThread one_thread(onednn);
+    const Part& part = parts[static_cast<size_t>(i)];
+    ended[static_cast<size_t>(i)] = onednn.primitive_execute(
+        matmul.get(), part.stream.get(), static_cast<int>(part.args.size()), part.args.data());
+  });
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  for (const dnnl_status_t each : ended) RETURN_IF_ONEDNN_FAILS(each);
+  return seconds;
 }
 
 GemmSpeed::GemmSpeed(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -114,24 +215,16 @@ absl::StatusOr<std::unique_ptr<GemmSpeed>> GemmSpeed::Create(DType dtype, int th
     return absl::InvalidArgumentError(
         absl::StrCat("no matrix product of ", DTypeName(dtype), " to measure"));
   }
-  const auto type = dtype == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16;
-  try {
-    return std::unique_ptr<GemmSpeed>(
-        new GemmSpeed(std::make_unique<Impl>(type, std::clamp(threads, 1, 256))));
-  } catch (const dnnl::error& error) {
-    return Failure(error);
-  }
+  if (!OneDnn().usable()) return absl::UnimplementedError(OneDnn().problem);
+  auto impl = std::make_unique<Impl>(std::clamp(threads, 1, 256));
+  PLUMB_RETURN_IF_ERROR(impl->Init(dtype == DType::kF32 ? dnnl_f32 : dnnl_bf16));
+  return std::unique_ptr<GemmSpeed>(new GemmSpeed(std::move(impl)));
 }
 
 absl::StatusOr<double> GemmSpeed::Measure() {
-  using Clock = std::chrono::steady_clock;
-  double seconds = 0;
   // The first product touches pages and wakes workers; the second is timed.
-  for (int i = 0; i < 2; ++i) {
-    const Clock::time_point start = Clock::now();
-    PLUMB_RETURN_IF_ERROR(impl_->Multiply());
-    seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  }
+  PLUMB_RETURN_IF_ERROR(impl_->Multiply().status());
+  PLUMB_ASSIGN_OR_RETURN(const double seconds, impl_->Multiply());
   return impl_->flops / seconds;
 }
 

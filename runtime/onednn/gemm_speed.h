@@ -16,7 +16,7 @@ namespace plumb {
 class GemmSpeed {
  public:
   // `dtype`: of the operands, kF32 or kBF16; sums are f32. kUnimplemented where the library has no
-  // such product for this processor.
+  // such product for this processor, or is not there.
   static absl::StatusOr<std::unique_ptr<GemmSpeed>> Create(DType dtype, int threads);
   ~GemmSpeed();
   GemmSpeed(const GemmSpeed&) = delete;

@@ -7,22 +7,29 @@
 #ifndef PLUMB_RUNTIME_ONEDNN_ONE_THREAD_H_
 #define PLUMB_RUNTIME_ONEDNN_ONE_THREAD_H_
 
-#include <omp.h>
+#include "runtime/onednn/functions.h"
 
 namespace plumb {
 
 class OneThread {
  public:
-  OneThread() : before_(omp_in_parallel() ? 1 : omp_get_max_threads()) {
-    if (before_ != 1) omp_set_num_threads(1);
+  explicit OneThread(const OneDnnFunctions& onednn)
+      : set_threads_(onednn.omp_set_num_threads), before_(Threads(onednn)) {
+    if (before_ != 1) set_threads_(1);
   }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
   ~OneThread() {
-    if (before_ != 1) omp_set_num_threads(before_);
+    if (before_ != 1) set_threads_(before_);
   }
 
  private:
+  static int Threads(const OneDnnFunctions& onednn) {
+    if (onednn.omp_in_parallel == nullptr || onednn.omp_in_parallel()) return 1;
+    return onednn.omp_get_max_threads();
+  }
+
+  void (*const set_threads_)(int);
   const int before_;
 };
 

@@ -203,17 +203,22 @@ std::vector<PluginFile> PluginRegistry::Scan() const {
   std::map<std::string, std::string> first;  // id -> the file that it is taken from
   std::set<FileKey> seen;
   const auto add = [&](const std::string& path, const std::string& id, std::string problem) {
+    bool shadowed = false;
     if (!id.empty()) {
       const auto [taken, inserted] = first.emplace(id, path);
       if (!inserted && problem.empty()) {
+        shadowed = true;
         problem = absl::StrCat("not used: the norm \"", id, "\" comes from ",
                                taken->second.empty() ? "the host itself" : taken->second);
       }
     }
-    found.push_back({path, id, std::move(problem)});
+    found.push_back({path, id, std::move(problem), shadowed, ""});
   };
   // What is loaded is what is used, wherever the search would find it now.
-  for (const auto& [id, plugin] : plugins_) add(plugin->path(), id, "");
+  for (const auto& [id, plugin] : plugins_) {
+    add(plugin->path(), id, "");
+    found.back().version = plugin->version();
+  }
   for (const auto& [key, path] : loaded_files_) seen.insert(key);
   for (const std::string& directory : directories_) {
     for (const LibraryFile& file : InspectDirectory(directory)) {

@@ -27,8 +27,10 @@ std::vector<std::string> PluginPathFromEnvironment(std::vector<std::string>* war
 // One candidate file on the search path.
 struct PluginFile {
   std::string path;
-  std::string id;       // from the ELF note, without running any of its code; "" if it has none
-  std::string problem;  // why it is not usable; "" if it is
+  std::string id;         // from the ELF note, without running any of its code; "" if it has none
+  std::string problem;    // why it is not usable; "" if it is
+  bool shadowed = false;  // that another file, or the host, offers the same norm before it
+  std::string version;    // of a norm that is loaded
 };
 
 class PluginRegistry {
@@ -39,6 +41,8 @@ class PluginRegistry {
 
   // Directories searched by Find, in order.
   void AddDirectory(std::string directory) { directories_.push_back(std::move(directory)); }
+
+  const std::vector<std::string>& directories() const { return directories_; }
 
   // Guards the operands of all calls of norms that are loaded or registered from now on
   // (NormPlugin::GuardCalls).

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# plumb.hpp calls every function of plumb.h, and each of its files compiles alone, by every compiler
-# that is here, in C++17 and C++20, with and without exceptions, without a warning.
+# plumb.hpp calls every function of plumb.h, each of its files compiles alone, and it without a warning by
+# every compiler that is here, in C++17 and C++20, with and without exceptions.
 #   hpp_header_test.sh INCLUDE_DIRECTORY
 set -euo pipefail
 cd "$1"
@@ -16,6 +16,8 @@ for compiler in g++ clang++; do
   command -v "$compiler" > /dev/null || { echo "$compiler is not installed: not tried" >&2; continue; }
   for flags in "-std=c++17" "-std=c++20" "-std=c++17 -fno-exceptions -fno-rtti"; do
     for header in "${headers[@]}"; do
+      # That a part stands alone, one compiler can tell.
+      [ "$header" = plumb.hpp ] || [ "$compiler $flags" = "g++ -std=c++17" ] || continue
       # shellcheck disable=SC2086  # flags are words
       echo "#include \"$header\"" | "$compiler" $flags -I . -x c++ - -fsyntax-only \
         -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wpedantic -Werror

@@ -49,14 +49,14 @@ class LimitsTest : public PlumbTest {
 #ifndef __SANITIZE_ADDRESS__  // which needs terabytes of it
 TEST_F(LimitsTest, AddressSpaceOfADescription) {
   // The graph of a deep model: many allocations, any of which may be the one that fails.
-  OverAddressSpaces({"describe", "pre.pbtxt", "--set", "model.n_layer=200"}, "out", 54 * kMiB,
-                    84 * kMiB, 2 * kMiB, [] {});
+  OverAddressSpaces({"describe", "pre.pbtxt", "--set", "model.n_layer=200"}, "out", 14 * kMiB,
+                    44 * kMiB, 2 * kMiB, [] {});
 }
 
 TEST_F(LimitsTest, AddressSpaceOfATraining) {
   ASSERT_EQ(RunPlumb(TrainArguments("whole", 3)).exit_code, 0);
   const std::vector<double> losses = Losses("whole");
-  OverAddressSpaces(TrainArguments("run", 3, {"--quiet"}), "run", 50 * kMiB, 82 * kMiB, kMiB,
+  OverAddressSpaces(TrainArguments("run", 3, {"--quiet"}), "run", 16 * kMiB, 82 * kMiB, 2 * kMiB,
                     [&] { EXPECT_EQ(Losses("run"), losses); });
 }
 

@@ -17,7 +17,7 @@
 #include "runtime/kernels/gemv/gemv.h"
 #include "runtime/kernels/gemv/gemv_int8.h"
 #include "runtime/kernels/simd/cpu_features.h"
-#include "runtime/onednn/gemm.h"
+#include "runtime/onednn/library.h"
 
 #if defined(__x86_64__)
 
@@ -42,9 +42,7 @@ const Processor kHas;
 constexpr uint16_t kOne = 0x3f80, kDenormal = 0x0040;  // bf16
 
 TEST(ChosenKernelsTest, TheInstructionSetIsTheBestThatThereIs) {
-  EXPECT_EQ(KernelTarget(), kHas.avx512 ? "AVX3"
-                            : kHas.avx2 ? "AVX2"
-                                        : KernelTarget());
+  EXPECT_EQ(KernelTarget(), kHas.avx512 ? "AVX3" : kHas.avx2 ? "AVX2" : KernelTarget());
   EXPECT_EQ(UsesBf16Instructions(), kHas.bf16);
   EXPECT_EQ(UsesBf16Pairs(), kHas.pairs);
   EXPECT_EQ(UsesVnni(), kHas.vnni);
@@ -92,15 +90,16 @@ TEST(ChosenKernelsTest, Bf16AttentionMultipliesPairsWhereTheyAreFast) {
 }
 
 TEST(ChosenKernelsTest, LargeBf16ProductsAreOneDnnsOwnWhereTheyAreFast) {
-  EXPECT_TRUE(OneDnnHasBf16Gemm()) << "a version of oneDNN that no longer exports it";
+  ASSERT_TRUE(OneDnn().usable()) << OneDnn().problem;
+  EXPECT_TRUE(OneDnn().bf16_gemm) << "a version of oneDNN that no longer exports it";
   if (std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr || std::getenv("DNNL_MAX_CPU_ISA") != nullptr) {
     GTEST_SKIP() << "oneDNN was told to use a lesser instruction set";
   }
   const GemmPolicy policy = HostGemmPolicy();
-  EXPECT_EQ(policy.processor.bf16_pairs, kHas.bf16 && kHas.vnni) << policy.ToString();
+  EXPECT_EQ(policy.library().bf16_pairs, kHas.bf16 && kHas.vnni) << policy.ToString();
   const GemmPlan plan = PlanGemm({1024, 1024, 1024, false, false, DType::kBF16}, policy);
   EXPECT_EQ(plan.engine, GemmEngine::kOneDnn);
-  EXPECT_EQ(plan.widens, !kHas.pairs && !policy.processor.bf16_tiles) << policy.ToString();
+  EXPECT_EQ(plan.widens, !kHas.pairs && !policy.library().bf16_tiles) << policy.ToString();
 }
 
 }  // namespace

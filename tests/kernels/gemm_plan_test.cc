@@ -8,46 +8,61 @@
 #include "gtest/gtest.h"
 #include "runtime/base/rng.h"
 #include "runtime/kernels/gemm/gemm_policy.h"
+#include "runtime/onednn/library.h"
 
 namespace plumb {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::StartsWith;
 
-GemmProcessor Processor(const char* vendor, bool pairs, bool tiles) {
-  return {vendor, 6, 207, "2.6.3", "avx512_core_bf16", pairs, tiles, "AVX3"};
+// A policy of a processor with a oneDNN that multiplies bf16 so.
+GemmPolicy Policy(const char* vendor, bool pairs, bool tiles) {
+  return {{vendor, 6, 207, "AVX3", pairs},
+          GemmChoice::kAuto,
+          GemmLibrary{"", "2.6.3", "avx512_core_bf16", pairs, tiles}};
 }
-const GemmProcessor kZen = Processor("AuthenticAMD", true, false);
-const GemmProcessor kEmeraldRapids = Processor("GenuineIntel", true, false);
-const GemmProcessor kWithAmx = Processor("GenuineIntel", true, true);
-const GemmProcessor kOld = Processor("GenuineIntel", false, false);
+const GemmPolicy kZen = Policy("AuthenticAMD", true, false);
+const GemmPolicy kEmeraldRapids = Policy("GenuineIntel", true, false);
+const GemmPolicy kWithAmx = Policy("GenuineIntel", true, true);
+const GemmPolicy kOld = Policy("GenuineIntel", false, false);
+
+GemmPolicy With(GemmChoice choice, GemmPolicy policy) {
+  policy.choice = choice;
+  return policy;
+}
+
+GemmPolicy WithoutOneDnn(GemmPolicy policy) {
+  policy.given_library = GemmLibrary{"libdnnl.so.2: not there", "", "", false, false};
+  return policy;
+}
 
 GemmShape Shape(int64_t m, int64_t n, int64_t k, DType dtype = DType::kF32) {
   return {m, n, k, false, true, dtype};
 }
 
 TEST(GemmPolicyTest, Bf16IsMultipliedInPairsWhereThatIsFasterThanF32) {
-  EXPECT_TRUE((GemmPolicy{kZen, GemmChoice::kAuto}.MultipliesBf16()));
-  EXPECT_FALSE((GemmPolicy{kEmeraldRapids, GemmChoice::kAuto}.MultipliesBf16()));
-  EXPECT_TRUE((GemmPolicy{kWithAmx, GemmChoice::kAuto}.MultipliesBf16()));
-  EXPECT_FALSE((GemmPolicy{kOld, GemmChoice::kAuto}.MultipliesBf16()));
+  EXPECT_TRUE((kZen.MultipliesBf16()));
+  EXPECT_FALSE((kEmeraldRapids.MultipliesBf16()));
+  EXPECT_TRUE((kWithAmx.MultipliesBf16()));
+  EXPECT_FALSE((kOld.MultipliesBf16()));
 }
 
 TEST(GemmPolicyTest, AChoiceOverridesTheTableButNotTheProcessor) {
-  EXPECT_FALSE((GemmPolicy{kZen, GemmChoice::kWiden}.MultipliesBf16()));
-  EXPECT_TRUE((GemmPolicy{kEmeraldRapids, GemmChoice::kPairs}.MultipliesBf16()));
-  EXPECT_FALSE((GemmPolicy{kOld, GemmChoice::kPairs}.MultipliesBf16()));
+  EXPECT_FALSE((With(GemmChoice::kWiden, kZen).MultipliesBf16()));
+  EXPECT_TRUE((With(GemmChoice::kPairs, kEmeraldRapids).MultipliesBf16()));
+  EXPECT_FALSE((With(GemmChoice::kPairs, kOld).MultipliesBf16()));
 }
 
 TEST(GemmPolicyTest, SaysWhatItChose) {
-  EXPECT_EQ((GemmPolicy{kZen, GemmChoice::kAuto}.ToString()),
+  EXPECT_EQ((kZen.ToString()),
             "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; kernels AVX3; AuthenticAMD family 6 "
             "model 207");
-  EXPECT_THAT((GemmPolicy{kEmeraldRapids, GemmChoice::kWiden}.ToString()),
+  EXPECT_THAT((With(GemmChoice::kWiden, kEmeraldRapids).ToString()),
               HasSubstr("bf16 widened to f32, --gemm widen;"));
-  EXPECT_THAT((GemmPolicy{kEmeraldRapids, GemmChoice::kAuto}.Bf16Reason()),
-              HasSubstr("half the rate"));
-  EXPECT_THAT((GemmPolicy{kWithAmx, GemmChoice::kAuto}.Bf16Reason()), HasSubstr("AMX"));
+  EXPECT_THAT((kEmeraldRapids.Bf16Reason()), HasSubstr("half the rate"));
+  EXPECT_THAT((kWithAmx.Bf16Reason()), HasSubstr("AMX"));
 }
 
 TEST(GemmPolicyTest, ChoicesHaveNames) {
@@ -61,19 +76,16 @@ TEST(GemmPolicyTest, ChoicesHaveNames) {
 }
 
 TEST(GemmPlanTest, LargeProductsAreOneDnns) {
-  const GemmPolicy policy{kZen, GemmChoice::kAuto};
+  const GemmPolicy policy = kZen;
   EXPECT_EQ(PlanGemm(Shape(7, 16, 16), policy).engine, GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), policy).engine, GemmEngine::kOneDnn);
   // The crossing is the processor's, and lower where oneDNN multiplies bf16 as it is.
   EXPECT_EQ(PlanGemm(Shape(768, 128, 128), policy).engine, GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(2048, 384, 384), policy).engine, GemmEngine::kSmall);
-  EXPECT_EQ(PlanGemm(Shape(2048, 384, 384), {kEmeraldRapids, GemmChoice::kAuto}).engine,
-            GemmEngine::kOneDnn);
-  EXPECT_EQ(PlanGemm(Shape(768, 128, 128), {kEmeraldRapids, GemmChoice::kAuto}).engine,
-            GemmEngine::kOneDnn);
+  EXPECT_EQ(PlanGemm(Shape(2048, 384, 384), kEmeraldRapids).engine, GemmEngine::kOneDnn);
+  EXPECT_EQ(PlanGemm(Shape(768, 128, 128), kEmeraldRapids).engine, GemmEngine::kOneDnn);
   EXPECT_EQ(PlanGemm(Shape(64, 64, 64, DType::kBF16), policy).engine, GemmEngine::kOneDnn);
-  EXPECT_EQ(PlanGemm(Shape(64, 64, 64, DType::kBF16), {kEmeraldRapids, GemmChoice::kAuto}).engine,
-            GemmEngine::kSmall);
+  EXPECT_EQ(PlanGemm(Shape(64, 64, 64, DType::kBF16), kEmeraldRapids).engine, GemmEngine::kSmall);
   // Zen 4 packs weights of GPT-2 for little, but not for long rows.
   GemmPolicy zen4 = policy;
   zen4.processor.family = 25;
@@ -81,22 +93,51 @@ TEST(GemmPlanTest, LargeProductsAreOneDnns) {
   EXPECT_EQ(PlanGemm(Shape(256, 768, 768), zen4).engine, GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(1024, 768, 3072), policy).engine, GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(1024, 768, 3072), zen4).engine, GemmEngine::kOneDnn);
-  EXPECT_EQ(PlanGemm(Shape(7, 16, 16), {kZen, GemmChoice::kOneDnn}).engine, GemmEngine::kOneDnn);
-  EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), {kZen, GemmChoice::kSmall}).engine, GemmEngine::kSmall);
+  EXPECT_EQ(PlanGemm(Shape(7, 16, 16), With(GemmChoice::kOneDnn, kZen)).engine,
+            GemmEngine::kOneDnn);
+  EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), With(GemmChoice::kSmall, kZen)).engine,
+            GemmEngine::kSmall);
+}
+
+// A policy whose library is not given, and would be loaded.
+TEST(GemmPlanTest, SmallProductsDoNotAskForOneDnn) {
+  const GemmPolicy policy{kZen.processor, GemmChoice::kAuto, {}};
+  if (OneDnnIfTried() != nullptr) GTEST_SKIP() << "another test has loaded it before";
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    EXPECT_EQ(PlanGemm(Shape(7, 16, 16, dtype), policy).engine, GemmEngine::kSmall);
+  }
+  EXPECT_EQ(PlanGemm(Shape(16, 512, 512), policy).engine, GemmEngine::kSmall);
+  EXPECT_EQ(PlanGemm(Shape(512, 3072, 768), With(GemmChoice::kSmall, policy)).engine,
+            GemmEngine::kSmall);
+  EXPECT_EQ(policy.Problem(), "");
+  EXPECT_EQ(OneDnnIfTried(), nullptr);
+}
+
+TEST(GemmPlanTest, WithoutOneDnnAllProductsAreSmall) {
+  const GemmPolicy policy = WithoutOneDnn(kZen);
+  const GemmShape shape = Shape(256, 768, 768, DType::kBF16);
+  EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), policy).engine, GemmEngine::kSmall);
+  EXPECT_EQ(PlanGemm(shape, policy).engine, GemmEngine::kSmall);
+  EXPECT_TRUE(PlanGemm(shape, policy).widens);
+  EXPECT_FALSE(policy.MultipliesBf16());
+  EXPECT_FALSE(With(GemmChoice::kPairs, policy).MultipliesBf16());
+  EXPECT_THAT(policy.ToString(), StartsWith("no oneDNN, bf16 widened to f32; kernels AVX3; "));
+  EXPECT_THAT(policy.Bf16Reason(), HasSubstr("is not there"));
+  EXPECT_THAT(policy.Problem(), AllOf(HasSubstr("libdnnl.so.2: not there"), HasSubstr("slower")));
+  EXPECT_EQ(With(GemmChoice::kSmall, policy).Problem(), "") << "it is not needed";
+  EXPECT_EQ(kZen.Problem(), "");
 }
 
 TEST(GemmPlanTest, PrintsTheWholeChoice) {
-  EXPECT_EQ(
-      PlanGemm(Shape(256, 3072, 768), {kZen, GemmChoice::kAuto}).ToString(Shape(256, 3072, 768)),
-      "oneDNN f32 256x3072x768: 1x4 blocks of 256x768, packed by each task");
+  EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), kZen).ToString(Shape(256, 3072, 768)),
+            "oneDNN f32 256x3072x768: 1x4 blocks of 256x768, packed by each task");
   const GemmShape bf16 = Shape(256, 768, 768, DType::kBF16);
-  EXPECT_EQ(PlanGemm(bf16, {kZen, GemmChoice::kAuto}).ToString(bf16),
+  EXPECT_EQ(PlanGemm(bf16, kZen).ToString(bf16),
             "oneDNN bf16 256x768x768: 1x4 blocks of 256x192, packed by each task");
-  EXPECT_EQ(PlanGemm(bf16, {kEmeraldRapids, GemmChoice::kAuto}).ToString(bf16),
+  EXPECT_EQ(PlanGemm(bf16, kEmeraldRapids).ToString(bf16),
             "oneDNN bf16 widened to f32 256x768x768: 1x4 blocks of 256x192, 384 terms widened at a "
             "time, packed by each task");
-  EXPECT_EQ(PlanGemm(Shape(7, 16, 16), {kZen, GemmChoice::kAuto}).ToString(Shape(7, 16, 16)),
-            "small f32 7x16x16");
+  EXPECT_EQ(PlanGemm(Shape(7, 16, 16), kZen).ToString(Shape(7, 16, 16)), "small f32 7x16x16");
 }
 
 // Any shape: blocks follow each other and cover the result.
@@ -109,7 +150,7 @@ TEST(GemmPlanTest, BlocksCoverTheResult) {
     GemmShape shape = Shape(size(0, 5000), size(1, 60000), size(2, 5000));
     shape.transpose_a = i % 2 == 1;
     shape.transpose_b = i % 3 == 1;
-    const GemmPlan plan = PlanGemm(shape, {kZen, GemmChoice::kAuto});
+    const GemmPlan plan = PlanGemm(shape, kZen);
     SCOPED_TRACE(plan.ToString(shape));
     EXPECT_LE(plan.tasks(), 2 * kMaxTasks);
     int64_t row = 0, column = 0;

@@ -222,6 +222,55 @@ class Training(unittest.TestCase):
             self.assertEqual(printed, "interrupted\n")
 
 
+    def test_a_trainer_is_saved_and_goes_on(self):
+        recipe = "batch_size: 2 max_steps: 6 learning_rate: 0.01"
+        first, second = model(), model(seed=4)
+        trainer, resumed = plumb.Trainer(first, recipe), plumb.Trainer(second, recipe)
+        batches = counting()
+        trainer.run([next(batches) for _ in range(3)])
+        with tempfile.TemporaryDirectory() as directory:
+            file = os.path.join(directory, "checkpoint")
+            trainer.save(file)
+            resumed.load(file)
+        self.assertEqual(resumed.steps, 3)
+        trainer.run(batches)
+        resumed.run(batches)
+        for name, tensor in first.tensors().items():
+            self.assertEqual(tensor.view, second.tensors()[name].view, name)
+
+    def test_probes_see_tensors_of_a_step(self):
+        trainer = plumb.Trainer(model(), "batch_size: 2 max_steps: 4")
+        seen = []
+        trainer.probe(2, lambda probe: seen.append((probe.step, probe.kind, probe.name, probe.shape)), ["logits"])
+        gc.collect()
+        trainer.run(counting())
+        self.assertEqual(seen, [(step, "activation", "logits", (2, 8, 5)) for step in (1, 2, 4)])
+        with self.assertRaises(plumb.Error):
+            trainer.probe(1, seen.append, ["no.such"])
+
+        def fails(probe):
+            raise LookupError(probe.name)
+
+        trainer.probe(1, fails)
+        with self.assertRaises(LookupError):
+            trainer.step(*next(counting()))
+        trainer.probe(0, fails)
+        trainer.step(*next(counting()))
+
+    def test_an_evaluator_agrees_with_the_trainer(self):
+        made = model()
+        evaluator = plumb.Evaluator(made, rows=2, logits=True)
+        inputs, targets = next(counting())
+        loss = evaluator.loss(inputs, targets)
+        logits = evaluator.logits(inputs)
+        self.assertEqual(logits.shape, (2, 8, 5))
+        self.assertAlmostEqual(plumb.Trainer(made, "batch_size: 2").step(inputs, targets).loss, loss, places=5)
+        with self.assertRaises(ValueError):
+            evaluator.loss(inputs, targets[1:])
+        with self.assertRaises(ValueError):
+            plumb.Evaluator(made).logits(inputs[:8])
+
+
 class Sampling(unittest.TestCase):
     def test_a_stream_is_what_generate_gives(self):
         session = plumb.Session(model(), weights="int8")
@@ -300,6 +349,35 @@ class Tensors(unittest.TestCase):
             plumb.Trainer(made, "dtype: BF16")
         del view
         plumb.Trainer(made, "dtype: BF16 batch_size: 2").step(*next(counting()))
+
+    def test_weights_are_mapped_and_changed(self):
+        made, mapped = model(), model(seed=4)
+        with tempfile.TemporaryDirectory() as directory:
+            file = os.path.join(directory, "w.safetensors")
+            made.save(file)
+            view = mapped.tensor(0).view
+            with self.assertRaisesRegex(RuntimeError, "view"):
+                mapped.map(file)
+            del view
+            mapped.map(file)
+        self.assertEqual(mapped.tensor(0).view, made.tensor(0).view)
+        session = plumb.Session(mapped, weights="bf16")
+        session.feed(1)
+        before = session.logits().tolist()
+        for tensor in mapped.tensors().values():
+            flat = tensor.view.cast("B").cast("f")
+            for i, weight in enumerate(flat):
+                flat[i] = 2 * weight
+        mapped.changed()
+        session.truncate(0)
+        session.feed(1)
+        self.assertNotEqual(session.logits().tolist(), before)
+        session.close()
+        kept = mapped.tensor(0).view
+        with self.assertRaisesRegex(RuntimeError, "view"):
+            plumb.Trainer(mapped)
+        del kept, tensor, flat
+        plumb.Trainer(mapped)
 
     @unittest.skipUnless(numpy, "there is no numpy")
     def test_numpy_sees_the_same_memory(self):

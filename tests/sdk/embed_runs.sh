@@ -40,9 +40,10 @@ grep -qx 'the quick br' embed_c.out || fail "embed_c has not learned its text"
 
 run embed_cpp embed_cpp/model.pbtxt
 [ "$(grep -cE '^[a-z]+$' embed_cpp.out)" = 4 ] || fail "embed_cpp samples four names"
-sed 's/n_head/n_hed/' embed_cpp/model.pbtxt > wrong.pbtxt
-! embed_cpp/build/embed_cpp wrong.pbtxt 2> wrong.out || fail "a wrong description is no error"
-grep -q '^embed_cpp: wrong.pbtxt:3:[0-9]*: .*did you mean "n_head"' wrong.out || fail "$(cat wrong.out)"
+sed 's/n_head/n_hed/' embed_cpp/model.pbtxt > model.pbtxt
+! embed_cpp/build/embed_cpp model.pbtxt 2> wrong.out || fail "a wrong description is no error"
+grep -q 'did you mean "n_head"' wrong.out || fail "$(cat wrong.out)"
+grep -qxFf wrong.out "$2/../docs/embedding.md" || fail "docs/embedding.md does not show: $(cat wrong.out)"
 
 # Nothing is looked for: neither norms nor placements, where there are none.
 chmod -x "$libdir/plumb/norm-v1"

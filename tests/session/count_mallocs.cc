@@ -17,7 +17,7 @@ namespace {
 
 std::atomic<int64_t> count{0}, onednn_count{0}, onednn_bytes{0};
 
-// Where the code of a library lies, found once, without allocating.
+// Where the code of a library lies, found without allocating; nowhere before it is loaded.
 struct CodeRange {
   uintptr_t begin = 0, end = 0;
 
@@ -43,11 +43,21 @@ struct CodeRange {
   }
 };
 
+// Of oneDNN, which is loaded when something first needs it: looked for when counts are read, and
+// stays where it is.
+std::atomic<uintptr_t> onednn_begin{0}, onednn_end{0};
+void FindOneDnn() {
+  if (onednn_end.load() != 0) return;
+  const CodeRange found = CodeRange::Of("libdnnl");
+  onednn_begin.store(found.begin);
+  onednn_end.store(found.end);
+}
+
 // `caller`: the address that the allocation returns to.
 void Count(const void* caller, size_t bytes) {
-  static const CodeRange onednn = CodeRange::Of("libdnnl");
   const uintptr_t at = reinterpret_cast<uintptr_t>(caller);
-  if (at < onednn.begin || at >= onednn.end) {
+  if (at < onednn_begin.load(std::memory_order_relaxed) ||
+      at >= onednn_end.load(std::memory_order_relaxed)) {
     count.fetch_add(1, std::memory_order_relaxed);
     return;
   }
@@ -58,8 +68,14 @@ void Count(const void* caller, size_t bytes) {
 }  // namespace
 
 namespace plumb {
-int64_t MallocCount() { return count.load(std::memory_order_relaxed); }
-OneDnnMallocs OneDnnMallocCount() { return {onednn_count.load(), onednn_bytes.load()}; }
+int64_t MallocCount() {
+  FindOneDnn();
+  return count.load(std::memory_order_relaxed);
+}
+OneDnnMallocs OneDnnMallocCount() {
+  FindOneDnn();
+  return {onednn_count.load(), onednn_bytes.load()};
+}
 }  // namespace plumb
 
 #ifdef __SANITIZE_ADDRESS__

@@ -25,16 +25,23 @@ bool PacksForLittle(const GemmShape& s, const GemmProcessor& processor) {
   return s.n * s.k <= (1 << 18) || s.m >= 1024;
 }
 
+// Below, the small engine is faster on every processor.
+constexpr int64_t kLeastWork = int64_t{1} << 14;
+
 // The table, by bench/gemm_benchmark on Zen 4, Zen 5 and an Emerald Rapids. A call of oneDNN costs
 // half a microsecond and packs both operands; the small engine packs a transposed b only, and
 // faster.
 GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
-  if (policy.choice == GemmChoice::kOneDnn) return GemmEngine::kOneDnn;
-  if (policy.choice == GemmChoice::kSmall) return GemmEngine::kSmall;
+  const auto onednn = [&policy] {
+    return policy.library().usable() ? GemmEngine::kOneDnn : GemmEngine::kSmall;
+  };
+  if (policy.choice == GemmChoice::kOneDnn) return onednn();
+  // Small products do not even ask whether there is a oneDNN, which would load it.
+  if (policy.choice == GemmChoice::kSmall || s.work() < kLeastWork) return GemmEngine::kSmall;
   int64_t least = 0;  // work from which on oneDNN is faster
   if (s.operands == DType::kBF16 && policy.MultipliesBf16()) {
     least = int64_t{1} << 17;  // the small engine widens: half the rate
-    if (policy.processor.IsZen4() && !s.transpose_a) least = int64_t{1} << 14;  // 0.77 to 0.87
+    if (policy.processor.IsZen4() && !s.transpose_a) least = kLeastWork;  // 0.77 to 0.87
   } else if (!policy.processor.IsAmd()) {
     least = int64_t{1} << 21;  // Intel: 0.95 to 0.99 of the small engine's time at 2^23 and 2^24
   } else if (s.transpose_b && PacksForLittle(s, policy.processor)) {
@@ -42,7 +49,7 @@ GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   } else {
     least = int64_t{1} << 24;  // Zen 5: 1.01 to 1.13 at 2^20 to 2^24, 0.8 to 1.0 above
   }
-  return s.work() < least ? GemmEngine::kSmall : GemmEngine::kOneDnn;
+  return s.work() < least ? GemmEngine::kSmall : onednn();
 }
 
 // The number of threads that an op is partitioned for. Each task packs its own operands, and the

@@ -5,8 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/suggest.h"
 #include "runtime/kernels/simd/cpu_features.h"
-#include "runtime/onednn/gemm.h"
-#include "runtime/onednn/version.h"
+#include "runtime/onednn/library.h"
 
 namespace plumb {
 namespace {
@@ -26,12 +25,13 @@ struct Bf16Row {
   bool pairs;
   const char* why;
 };
-Bf16Row Bf16RowOf(const GemmProcessor& p) {
-  if (p.bf16_tiles) return {true, "AMX multiplies bf16 at eight times the rate of f32"};
-  if (!p.bf16_pairs) return {false, "oneDNN finds no AVX512_BF16 here"};
-  if (p.IsAmd()) {
-    return {true, "AVX512_BF16 has twice the rate of f32 here"};
-  }
+Bf16Row Bf16RowOf(const GemmPolicy& policy) {
+  if (!policy.processor.has_bf16) return {false, "the processor has no AVX512_BF16"};
+  const GemmLibrary& library = policy.library();
+  if (library.bf16_tiles) return {true, "AMX multiplies bf16 at eight times the rate of f32"};
+  if (!library.usable()) return {false, "oneDNN, which would multiply them, is not there"};
+  if (!library.bf16_pairs) return {false, "oneDNN finds no AVX512_BF16 here"};
+  if (policy.processor.IsAmd()) return {true, "AVX512_BF16 has twice the rate of f32 here"};
   return {false, "AVX512_BF16 without AMX has half the rate of f32 here"};
 }
 
@@ -43,13 +43,18 @@ GemmProcessor HostGemmProcessor() {
   p.vendor = model.vendor;
   p.family = model.family;
   p.model = model.model;
-  const OneDnnIsa isa = EffectiveOneDnnIsa();
-  p.onednn_version = OneDnnVersion();
-  p.onednn_isa = isa.name;
-  p.bf16_pairs = isa.bf16 && OneDnnHasBf16Gemm();
-  p.bf16_tiles = isa.amx && OneDnnHasBf16Gemm();
   p.kernel_target = KernelTarget();
+  p.has_bf16 = HasBf16Instructions();
   return p;
+}
+
+const GemmLibrary& HostGemmLibrary() {
+  static const GemmLibrary library = [] {
+    const OneDnnLibrary& found = OneDnn();
+    return GemmLibrary{found.problem, found.version, found.isa, found.bf16 && found.bf16_gemm,
+                       found.amx && found.bf16_gemm};
+  }();
+  return library;
 }
 
 absl::StatusOr<GemmChoice> ParseGemmChoice(absl::string_view name) {
@@ -72,27 +77,39 @@ absl::string_view GemmChoiceName(GemmChoice choice) {
 
 bool GemmPolicy::MultipliesBf16() const {
   if (choice == GemmChoice::kWiden || choice == GemmChoice::kSmall) return false;
-  if (choice == GemmChoice::kPairs) return processor.bf16_pairs || processor.bf16_tiles;
-  return Bf16RowOf(processor).pairs;
+  if (choice == GemmChoice::kPairs) {
+    return library().bf16_pairs || library().bf16_tiles;
+  }
+  return Bf16RowOf(*this).pairs;
 }
 
 std::string GemmPolicy::Bf16Reason() const {
   if (choice == GemmChoice::kAuto || choice == GemmChoice::kOneDnn) {
-    return Bf16RowOf(processor).why;
+    return Bf16RowOf(*this).why;
   }
-  if (choice == GemmChoice::kPairs && !MultipliesBf16()) return Bf16RowOf(processor).why;
+  if (choice == GemmChoice::kPairs && !MultipliesBf16()) return Bf16RowOf(*this).why;
   return absl::StrCat("as asked for: ", GemmChoiceName(choice));
 }
 
+std::string GemmPolicy::Problem() const {
+  const bool needed = given_library.has_value() || OneDnnIfTried() != nullptr;
+  if (!needed || choice == GemmChoice::kSmall || library().usable()) return "";
+  return absl::StrCat("oneDNN cannot be used (", library().problem,
+                      "): plumb multiplies all matrices by its own engine, as with small, which is "
+                      "slower for large ones");
+}
+
 std::string GemmPolicy::ToString() const {
+  const std::string onednn = library().usable()
+                                 ? absl::StrCat("oneDNN ", library().version, " ", library().isa)
+                                 : "no oneDNN";
   return absl::StrCat(
-      "oneDNN ", processor.onednn_version, " ", processor.onednn_isa, ", bf16 ",
-      MultipliesBf16() ? "in pairs" : "widened to f32",
+      onednn, ", bf16 ", MultipliesBf16() ? "in pairs" : "widened to f32",
       choice == GemmChoice::kAuto ? "" : absl::StrCat(", --gemm ", GemmChoiceName(choice)),
       "; kernels ", processor.kernel_target, "; ", processor.vendor, " family ", processor.family,
       " model ", processor.model);
 }
 
-GemmPolicy HostGemmPolicy(GemmChoice choice) { return {HostGemmProcessor(), choice}; }
+GemmPolicy HostGemmPolicy(GemmChoice choice) { return {HostGemmProcessor(), choice, {}}; }
 
 }  // namespace plumb

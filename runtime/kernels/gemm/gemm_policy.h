@@ -3,6 +3,7 @@
 #define PLUMB_RUNTIME_KERNELS_GEMM_GEMM_POLICY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,17 +15,26 @@ namespace plumb {
 struct GemmProcessor {
   std::string vendor;  // "AuthenticAMD", "GenuineIntel"
   int family = 0, model = 0;
-  std::string onednn_version;  // "2.6.3"
-  std::string onednn_isa;      // what oneDNN uses of the processor: "avx512_core_bf16"
-  bool bf16_pairs = false;     // oneDNN multiplies bf16 pairs (AVX512_BF16)
-  bool bf16_tiles = false;     // and tiles (AMX)
-  std::string kernel_target;   // instruction set of plumb's own kernels: "AVX3"
+  std::string kernel_target;  // instruction set of plumb's own kernels: "AVX3"
+  bool has_bf16 = false;      // AVX512_BF16
 
   bool IsAmd() const { return vendor == "AuthenticAMD" || vendor == "HygonGenuine"; }
   bool IsZen4() const { return IsAmd() && family == 25; }  // or 3
 };
-// This machine's, as ONEDNN_MAX_CPU_ISA leaves it.
 GemmProcessor HostGemmProcessor();
+
+// oneDNN, as far as the choice depends on it.
+struct GemmLibrary {
+  std::string problem;      // why it cannot be used; "" if it can
+  std::string version;      // "2.6.3"
+  std::string isa;          // what it uses of the processor: "avx512_core_bf16"
+  bool bf16_pairs = false;  // multiplies bf16 pairs (AVX512_BF16)
+  bool bf16_tiles = false;  // and tiles (AMX)
+
+  bool usable() const { return problem.empty(); }
+};
+// This machine's, as ONEDNN_MAX_CPU_ISA leaves it. Loads it at the first call.
+const GemmLibrary& HostGemmLibrary();
 
 // The values of `--gemm`.
 enum class GemmChoice {
@@ -41,6 +51,12 @@ absl::string_view GemmChoiceName(GemmChoice choice);
 struct GemmPolicy {
   GemmProcessor processor;
   GemmChoice choice = GemmChoice::kAuto;
+  // Unset: this machine's, which is loaded when a choice first depends on it.
+  std::optional<GemmLibrary> given_library;
+
+  const GemmLibrary& library() const {
+    return given_library.has_value() ? *given_library : HostGemmLibrary();
+  }
 
   // Whether bf16 operands are multiplied as they are, and if so or if not, why:
   //   AMX                                         pairs: eight times the rate of f32
@@ -51,8 +67,11 @@ struct GemmPolicy {
   bool MultipliesBf16() const;
   std::string Bf16Reason() const;
 
+  // What is not as it should be, of what was needed until now; "" where all is well. Loads nothing.
+  std::string Problem() const;
+
   // One line for people and run.json: "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; kernels AVX3;
-  // AuthenticAMD family 26 model 2". Equal lines: equal bits.
+  // AuthenticAMD family 26 model 2". Equal lines: equal bits. Loads the library.
   std::string ToString() const;
 };
 GemmPolicy HostGemmPolicy(GemmChoice choice = GemmChoice::kAuto);

@@ -7,6 +7,7 @@
 #include <cpuid.h>
 #endif
 
+#include "absl/strings/str_cat.h"
 #include "hwy/highway.h"
 
 namespace plumb {
@@ -21,7 +22,36 @@ bool HasAvx512() {
 #endif
 }
 
+// Of leaf 7: bf16 tiles need the tiles and their products.
+bool HasAmxBf16() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+  return (d & (kBf16 | kTiles)) == (kBf16 | kTiles);
+#else
+  return false;
+#endif
+}
+
 }  // namespace
+
+std::string HighwayVersion() { return absl::StrCat(HWY_MAJOR, ".", HWY_MINOR, ".", HWY_PATCH); }
+
+std::vector<InstructionSet> InstructionSets() {
+#if defined(__x86_64__)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  const bool avx2 = false;
+#endif
+  const std::string target = KernelTarget();
+  const bool avx3 = target == "AVX3";
+  return {{"AVX2", avx2, target == "AVX2" || avx3},
+          {"AVX-512", HasAvx512(), avx3},
+          {"AVX512_VNNI", HasVnni(), UsesVnni()},
+          {"AVX512_BF16", HasBf16Instructions(), UsesBf16Instructions()},
+          {"AMX-BF16", HasAmxBf16(), false}};
+}
 
 std::string KernelTarget() {
   // As HWY_DYNAMIC_DISPATCH: the best target (lowest bit) that is both compiled in and supported.

@@ -3,11 +3,22 @@
 #define PLUMB_RUNTIME_KERNELS_SIMD_CPU_FEATURES_H_
 
 #include <string>
+#include <vector>
 
 namespace plumb {
 
 // The instruction set that plumb's own kernels chose: "AVX3", "AVX2", ...
 std::string KernelTarget();
+
+std::string HighwayVersion();  // "1.0.3"
+
+// Instruction sets that the processor has, by the names of their instructions' families, and
+// whether plumb's own kernels compute with them on this machine. AMX is oneDNN's alone.
+struct InstructionSet {
+  const char* name;
+  bool has, used;
+};
+std::vector<InstructionSet> InstructionSets();
 
 struct ProcessorModel {
   std::string vendor;  // "AuthenticAMD", "GenuineIntel"; "" where it is not an x86

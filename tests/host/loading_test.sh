@@ -2,7 +2,7 @@
 # libplumb.so in a process that loads and unloads it, has it twice, or has a locale of its own; and
 # that nothing is printed.
 #
-#   tests/capi/loading_test.sh HOST LIBRARY
+#   tests/host/loading_test.sh HOST LIBRARY
 set -euo pipefail
 host=$1 library=$2
 scratch=$(mktemp -d)

@@ -1,0 +1,243 @@
+// plumb doctor: what plumb runs on here, what it found and refused, and what would go wrong or
+// slow.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "cli/output.h"
+
+namespace plumb::cli {
+namespace {
+
+constexpr char kUnknown[] = "unknown";
+
+// Rows of a label and a value; further values of a label stand below the first.
+class Rows {
+ public:
+  void Add(const std::string& label, const std::string& value) {
+    constexpr size_t kWidth = 17;
+    const std::string& shown = label == label_ ? empty_ : label;
+    absl::StrAppend(&text_, shown, std::string(kWidth - shown.size(), ' '), value, "\n");
+    label_ = label;
+  }
+  std::string text() const { return text_; }
+
+ private:
+  const std::string empty_;
+  std::string label_, text_;
+};
+
+std::string Text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_null() ? kUnknown : value.dump();
+}
+
+// "2 threads; 2 of 8 processors available", and what limits both.
+std::string Threads(const Json& threads) {
+  std::string text = absl::StrCat(Count(threads["used"].get<int64_t>(), "thread"));
+  if (!threads["because"].is_null()) absl::StrAppend(&text, ", ", Text(threads["because"]));
+  absl::StrAppend(&text, "; ", Text(threads["available"]), " of ", Text(threads["machine"]),
+                  " processors available");
+  if (threads["affinity"] != threads["machine"]) {
+    absl::StrAppend(&text, ", affinity ", Text(threads["affinity"]));
+  }
+  if (!threads["quota"].is_null()) absl::StrAppend(&text, ", quota ", Text(threads["quota"]));
+  return text;
+}
+
+std::string Size(const Json& bytes) {
+  return bytes.is_number() ? Bytes(bytes.get<int64_t>()) : Text(bytes);
+}
+
+std::string OneDnn(const Json& onednn) {
+  const std::string state = Text(onednn["state"]);
+  if (state == "loaded") {
+    return absl::StrCat(Text(onednn["version"]), " ", Text(onednn["isa"]), ", ",
+                        Text(onednn["file"]));
+  }
+  return absl::StrCat(Text(onednn["wanted"]), ": ", state,
+                      onednn["problem"].is_null() ? "" : ": " + Text(onednn["problem"]));
+}
+
+void AddProcessor(const Json& report, Rows* rows) {
+  const Json& processor = report["processor"];
+  rows->Add("processor",
+            absl::StrCat(Text(processor["name"]), ", ", Text(processor["vendor"]), " family ",
+                         Text(processor["family"]), " model ", Text(processor["model"])));
+  std::vector<std::string> has, used;
+  for (const Json& set : processor["instruction_sets"]) {
+    if (set["has"].get<bool>()) has.push_back(Text(set["name"]));
+    if (set["used"].get<bool>()) used.push_back(Text(set["name"]));
+  }
+  rows->Add("  has", has.empty() ? "none that plumb could use" : absl::StrJoin(has, ", "));
+  rows->Add("  kernels use", absl::StrCat(used.empty() ? "none" : absl::StrJoin(used, ", "), " (",
+                                          Text(processor["kernels"]), ")"));
+  const Json& gemm = processor["gemm"];
+  rows->Add("matrix products", absl::StrCat("f32: ", Text(gemm["f32"])));
+  rows->Add("matrix products", absl::StrCat("bf16: ", Text(gemm["bf16"])));
+  if (gemm["engine"] != "auto") {
+    rows->Add("matrix products", absl::StrCat("--gemm ", Text(gemm["engine"])));
+  }
+}
+
+void AddLibraries(const Json& report, Rows* rows) {
+  rows->Add("oneDNN", OneDnn(report["onednn"]));
+  for (const auto& library : report["libraries"].items()) {
+    rows->Add("libraries", absl::StrCat(library.key(), " ", Text(library.value())));
+  }
+  for (const Json& file : report["openmp"]) rows->Add("OpenMP", Text(file));
+  if (report["openmp"].empty()) rows->Add("OpenMP", "none in the process");
+}
+
+void AddLimits(const Json& report, Rows* rows) {
+  rows->Add("threads", Threads(report["threads"]));
+  const Json& memory = report["memory"];
+  rows->Add("memory", absl::StrCat(Size(memory["limit"]), " (", Text(memory["limited_by"]), "), ",
+                                   Size(memory["available"]), " of it free"));
+  const struct {
+    const char* field;
+    const char* name;
+  } limits[] = {{"machine", "this machine"},
+                {"control_group", "control group"},
+                {"ulimit_v", "ulimit -v"},
+                {"ulimit_d", "ulimit -d"}};
+  for (const auto& limit : limits) {
+    if (memory[limit.field].is_null() || memory[limit.field] == memory["limit"]) continue;
+    rows->Add("memory", absl::StrCat(limit.name, " ", Size(memory[limit.field])));
+  }
+  rows->Add("stack", Size(memory["stack"]));
+  rows->Add("huge pages", Text(memory["huge_pages"]));
+  const Json& disk = report["disk"];
+  rows->Add("disk", absl::StrCat(Size(disk["free"]), " free in ", Text(disk["directory"])));
+  const Json& mode = report["floating_point"];
+  rows->Add("floating point",
+            absl::StrCat("rounds to ", Text(mode["rounding"]),
+                         mode["flush_to_zero"].get<bool>() ? ", flushes denormals" : "",
+                         mode["denormals_are_zero"].get<bool>() ? ", reads denormals as 0" : ""));
+}
+
+void AddNorms(const Json& norms, const char* empty, Rows* rows) {
+  std::vector<std::string> ids;
+  for (const Json& norm : norms) {
+    if (norm["problem"].is_null()) ids.push_back(Text(norm["id"]));
+  }
+  rows->Add("norms", absl::StrCat("  ", ids.empty() ? empty : absl::StrJoin(ids, ", ")));
+  for (const Json& norm : norms) {
+    if (norm["problem"].is_null()) continue;
+    const std::string id = norm["id"].is_null() ? "" : Text(norm["id"]) + ": ";
+    rows->Add("norms", absl::StrCat(norm["shadowed"].get<bool>() ? "  " : "  refused: ", id,
+                                    Text(norm["problem"])));
+  }
+}
+
+void AddFound(const Json& report, Rows* rows) {
+  const Json& plugins = report["plugins"];
+  if (!plugins["others"].empty()) {
+    rows->Add("norms", "named by the command line or linked in");
+    AddNorms(plugins["others"], "none", rows);
+  }
+  for (const Json& directory : plugins["directories"]) {
+    const bool is_there = directory["problem"].is_null();
+    rows->Add("norms", absl::StrCat(Text(directory["path"]), " (", Text(directory["from"]), ")"));
+    if (is_there) {
+      AddNorms(directory["norms"], "none", rows);
+    } else {
+      rows->Add("norms", absl::StrCat("  ", Text(directory["problem"])));
+    }
+  }
+  for (const Json& directory : report["placements"]["directories"]) {
+    rows->Add("placements", Text(directory["path"]));
+    rows->Add("placements",
+              directory["problem"].is_null()
+                  ? absl::StrCat(
+                        "  ", Count(static_cast<int64_t>(directory["names"].size()), "placement"))
+                  : absl::StrCat("  ", Text(directory["problem"])));
+  }
+  for (const Json& variable : report["environment"]) {
+    const std::string problem =
+        variable["problem"].is_null() ? "" : ": " + Text(variable["problem"]);
+    rows->Add("environment",
+              absl::StrCat(Text(variable["name"]), "=", Text(variable["value"]), problem));
+  }
+}
+
+std::string ProblemsText(const Json& problems) {
+  if (problems.empty()) return "No problems found.\n";
+  std::string text = absl::StrCat(Count(static_cast<int64_t>(problems.size()), "problem"), ":\n");
+  int number = 0;
+  for (const Json& problem : problems) {
+    absl::StrAppend(&text, "  ", ++number, ". ", Text(problem["what"]), "\n     ",
+                    problem["fatal"].get<bool>() ? "plumb is of no use with this: " : "",
+                    Text(problem["do"]), "\n");
+  }
+  return text;
+}
+
+std::string ToText(const Json& report) {
+  const Json& version = report["plumb"];
+  Rows rows;
+  rows.Add("plumb", absl::StrCat(Text(version["version"]), ", C ABI ", Text(version["c_abi"]),
+                                 ", norm ABI ", Text(version["norm_abi"])));
+  AddProcessor(report, &rows);
+  AddLibraries(report, &rows);
+  AddLimits(report, &rows);
+  AddFound(report, &rows);
+  return absl::StrCat(rows.text(), "\n", ProblemsText(report["problems"]));
+}
+
+// The runtime as the options want it; or, if that is not to be had, one without what can fail, and
+// why in `refused`.
+absl::StatusOr<std::unique_ptr<Runtime>> AnyRuntime(const Invocation& invocation,
+                                                    std::string* refused) {
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  if (runtime.ok()) return runtime;
+  *refused = std::string(runtime.status().message());
+  Invocation bare = invocation;
+  bare.plugin_files.clear();
+  bare.gemm = "auto";
+  return bare.CreateRuntime();
+}
+
+absl::StatusOr<int> Doctor(bool json, const Invocation& invocation) {
+  std::string refused;
+  const absl::StatusOr<std::unique_ptr<Runtime>> runtime = AnyRuntime(invocation, &refused);
+  if (!runtime.ok()) return runtime.status();
+  (*runtime)->matmul();  // loads oneDNN, for the report to say whether that can be done
+  Json report = Json::parse((*runtime)->DescribeJson());
+  Json& problems = report["problems"];
+  if (!refused.empty()) {
+    problems.insert(
+        problems.begin(),
+        Json({{"fatal", true}, {"what", refused}, {"do", "mend it, or leave the option out"}}));
+  }
+  const absl::Status printed = json ? PrintJson(report) : PrintResult(ToText(report));
+  if (!printed.ok()) return printed;
+  for (const Json& problem : problems) {
+    if (problem["fatal"].get<bool>()) return kExitFailed;
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddDoctorCommand(CLI::App* program, Invocation* invocation) {
+  const auto json = std::make_shared<bool>(false);
+  CLI::App* app = program->add_subcommand(
+      "doctor", "Show what plumb runs on, what it found and refused, and what to do about it");
+  app->add_flag("--json", *json, "Print it as JSON, with the fields of plumb_runtime_describe");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Exit code 1 if plumb is of no use here, else 0, whatever would merely be slow.\n\n"
+      "Example:\n"
+      "  plumb doctor\n"
+      "  plumb doctor --plugin ./my_norm.so");
+  app->callback([json, invocation] {
+    invocation->run = [json, invocation] { return Doctor(*json, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

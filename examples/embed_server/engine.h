@@ -1,0 +1,74 @@
+// A run of `plumb train` that completes texts, several requests at once: one model, and sessions
+// that share its weights. Thread-safe once it is made.
+#ifndef EMBED_SERVER_ENGINE_H_
+#define EMBED_SERVER_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "plumb.hpp"
+#include "request.h"
+
+class Engine {
+ public:
+  // Throws plumb::Error or std::runtime_error for a directory without a whole run.
+  Engine(const std::string& run_directory, int sessions, int threads);
+
+  const std::string& name() const { return name_; }
+
+  // A request that has a session, and is known to fit; made before the answer begins, so that what
+  // is wrong has a status of its own. Gives the session back.
+  class Job {
+   public:
+    // Some more of a choice's text, and why it ended or "". Returns false: nobody listens any more.
+    using Tell = std::function<bool(std::size_t choice, const std::string& text,
+                                    const std::string& finish_reason)>;
+    // Draws all choices, one after the other. Returns false if `tell` did or the server ends.
+    bool Run(const Tell& tell);
+
+    std::int64_t prompt_tokens() const;
+    std::int64_t completion_tokens() const { return completion_tokens_; }
+
+    ~Job();
+    Job(const Job&) = delete;
+    Job& operator=(const Job&) = delete;
+
+   private:
+    friend class Engine;
+    Job(Engine* engine, const CompletionRequest& request);
+    void Encode();
+    bool RunChoice(std::size_t prompt, std::size_t choice, const Tell& tell);
+
+    Engine* const engine_;
+    const CompletionRequest request_;
+    std::vector<std::vector<std::int32_t>> prompts_;
+    std::vector<std::int64_t> max_tokens_;  // by prompt
+    std::uint64_t seed_;
+    std::int64_t completion_tokens_ = 0;
+    plumb::Session* session_ = nullptr;
+  };
+  // Throws ApiError: 400 for what does not fit, 429 while all sessions are busy.
+  std::unique_ptr<Job> Begin(const CompletionRequest& request);
+
+  // Ends all jobs that run, and those to come. Any thread.
+  void Stop();
+
+ private:
+  plumb::Session* Acquire();
+  void Release(plumb::Session* session);
+
+  std::string name_;
+  std::unique_ptr<plumb::Tokenizer> tokenizer_;
+  std::int64_t context_length_ = 0;
+  std::vector<plumb::Session> sessions_;
+
+  std::mutex mutex_;  // of what follows
+  std::vector<plumb::Session*> idle_;
+  bool stopped_ = false;
+};
+
+#endif  // EMBED_SERVER_ENGINE_H_

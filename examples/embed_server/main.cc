@@ -1,0 +1,311 @@
+// An HTTP server that completes texts with a run of `plumb train`, for clients that speak OpenAI's
+// API and for a browser.
+//
+//   embed_server RUN [--host 127.0.0.1] [--port 8080] [--sessions 8] [--threads 0]
+#include <httplib.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine.h"
+#include "page.h"
+#include "request.h"
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostBytes = 1 << 20;  // of a request
+
+struct Options {
+  std::string run, host = "127.0.0.1";
+  int port = 8080, sessions = 8, threads = 0;
+};
+
+int Number(const std::string& flag, const std::string& text, int least, int most) {
+  std::size_t read = 0;
+  int number = least - 1;
+  try {
+    number = std::stoi(text, &read);
+  } catch (const std::logic_error&) {  // no number, or too large
+  }
+  if (read == text.size() && number >= least && number <= most) return number;
+  throw std::invalid_argument(flag + " must be a number from " + std::to_string(least) + " to " +
+                              std::to_string(most) + ", is \"" + text + "\"");
+}
+
+Options Parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.rfind("--", 0) != 0 && options.run.empty()) {
+      options.run = argument;
+      continue;
+    }
+    const std::string value = i + 1 < argc ? argv[++i] : "";
+    if (argument == "--host") {
+      options.host = value;
+    } else if (argument == "--port") {
+      options.port = Number(argument, value, 0, 65535);
+    } else if (argument == "--sessions") {
+      options.sessions = Number(argument, value, 1, 256);
+    } else if (argument == "--threads") {
+      options.threads = Number(argument, value, 0, 1024);
+    } else {
+      throw std::invalid_argument(argument + " is not known");
+    }
+  }
+  if (options.run.empty())
+    throw std::invalid_argument("which run? A directory that `plumb train` made");
+  return options;
+}
+
+// --- Answers ------------------------------------------------------------------------------------
+
+// Texts come from byte tokens too: what is no UTF-8 is replaced.
+std::string Dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void Answer(const ApiError& error, httplib::Response& response) {
+  response.status = error.status;
+  if (error.status == 429) response.set_header("Retry-After", "1");
+  response.set_content(error.Json(), "application/json");
+}
+
+json Choice(std::size_t index, const std::string& text, const std::string& finish_reason) {
+  return {{"index", index},
+          {"text", text},
+          {"logprobs", nullptr},
+          {"finish_reason", finish_reason.empty() ? json() : json(finish_reason)}};
+}
+
+json Usage(const Engine::Job& job) {
+  return {{"prompt_tokens", job.prompt_tokens()},
+          {"completion_tokens", job.completion_tokens()},
+          {"total_tokens", job.prompt_tokens() + job.completion_tokens()}};
+}
+
+// {"id", "object", "created", "model"}: what each answer and each event begins with.
+json Head(const Engine& engine) {
+  static std::atomic<std::uint64_t> count{0};
+  return {{"id", "cmpl-" + std::to_string(std::time(nullptr)) + "-" + std::to_string(++count)},
+          {"object", "text_completion"},
+          {"created", std::time(nullptr)},
+          {"model", engine.name()}};
+}
+
+bool Send(httplib::DataSink& sink, const std::string& text) {
+  return sink.is_writable() && sink.write(text.data(), text.size());
+}
+
+// The answer in one piece. A client that goes away ends it.
+bool WriteWhole(Engine::Job& job, json answer, httplib::DataSink& sink) {
+  std::vector<json> choices;
+  const bool done =
+      job.Run([&](std::size_t index, const std::string& text, const std::string& finish_reason) {
+        if (index == choices.size()) choices.push_back(Choice(index, "", ""));
+        choices[index]["text"] = choices[index]["text"].get<std::string>() + text;
+        if (!finish_reason.empty()) choices[index]["finish_reason"] = finish_reason;
+        return sink.is_writable();
+      });
+  answer["choices"] = std::move(choices);
+  answer["usage"] = Usage(job);
+  return done && Send(sink, Dump(answer));
+}
+
+// Server-sent events, one for each piece of text.
+bool WriteEvents(Engine::Job& job, json event, bool with_usage, httplib::DataSink& sink) {
+  const auto send = [&](json choices) {
+    event["choices"] = std::move(choices);
+    return Send(sink, "data: " + Dump(event) + "\n\n");
+  };
+  const bool done =
+      job.Run([&](std::size_t index, const std::string& text, const std::string& finish_reason) {
+        if (text.empty() && finish_reason.empty()) return sink.is_writable();
+        return send(json::array({Choice(index, text, finish_reason)}));
+      });
+  if (!done) return false;
+  if (with_usage) {
+    event["usage"] = Usage(job);
+    if (!send(json::array())) return false;
+  }
+  return true;
+}
+
+void Complete(Engine& engine, const httplib::Request& request, httplib::Response& response) {
+  // A page of another site can send anything but this without being asked.
+  if (request.get_header_value("Content-Type").rfind("application/json", 0) != 0) {
+    throw ApiError(415, "invalid_request_error", "send Content-Type: application/json");
+  }
+  const CompletionRequest asked = CompletionRequest::Parse(request.body, engine.name());
+  // Shared, since the library copies what writes the answer.
+  const auto job = std::make_shared<std::unique_ptr<Engine::Job>>(engine.Begin(asked));
+  const json head = Head(engine);
+  const auto write = [job, head, asked](std::size_t, httplib::DataSink& sink) {
+    bool done = false;
+    try {
+      done = asked.stream ? WriteEvents(**job, head, asked.include_usage, sink)
+                          : WriteWhole(**job, head, sink);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "embed_server: %s\n", error.what());
+      const ApiError told(500, "server_error", error.what());
+      if (asked.stream) Send(sink, "data: " + told.Json() + "\n\n");
+    }
+    job->reset();  // before the client hears that it is over, and comes again
+    if (!done || (asked.stream && !Send(sink, "data: [DONE]\n\n"))) return false;
+    sink.done();
+    return true;
+  };
+  response.set_chunked_content_provider(asked.stream ? "text/event-stream" : "application/json",
+                                        write);
+  response.set_header("Cache-Control", "no-store");
+}
+
+json ModelObject(const Engine& engine) {
+  static const std::time_t created = std::time(nullptr);
+  return {{"id", engine.name()}, {"object", "model"}, {"created", created}, {"owned_by", "plumb"}};
+}
+
+// Handlers throw ApiError; whatever else is thrown is a mistake of the server's.
+httplib::Server::Handler Guarded(httplib::Server::Handler handler) {
+  return
+      [handler = std::move(handler)](const httplib::Request& request, httplib::Response& response) {
+        try {
+          handler(request, response);
+        } catch (const ApiError& error) {
+          Answer(error, response);
+        } catch (const std::exception& error) {
+          std::fprintf(stderr, "embed_server: %s\n", error.what());
+          Answer(ApiError(500, "server_error", error.what()), response);
+        }
+      };
+}
+
+void AddRoutes(Engine& engine, httplib::Server& server) {
+  server.Get("/", [](const httplib::Request&, httplib::Response& response) {
+    response.set_header(
+        "Content-Security-Policy",
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+        "connect-src 'self'; img-src data:; frame-ancestors 'none'");
+    response.set_content(kPage, "text/html; charset=utf-8");
+  });
+  server.Get("/v1/models", [&](const httplib::Request&, httplib::Response& response) {
+    response.set_content(Dump({{"object", "list"}, {"data", json::array({ModelObject(engine)})}}),
+                         "application/json");
+  });
+  server.Get(R"(/v1/models/(.+))",
+             Guarded([&](const httplib::Request& request, httplib::Response& response) {
+               if (request.matches[1] != engine.name()) {
+                 throw ApiError(404, "invalid_request_error", "there is no such model", "model",
+                                "model_not_found");
+               }
+               response.set_content(Dump(ModelObject(engine)), "application/json");
+             }));
+  server.Post("/v1/completions",
+              Guarded([&](const httplib::Request& request, httplib::Response& response) {
+                Complete(engine, request, response);
+              }));
+  server.Post("/v1/chat/completions", Guarded([](const httplib::Request&, httplib::Response&) {
+                throw ApiError(
+                    400, "invalid_request_error",
+                    "this model has no chat template: it continues a text. POST /v1/completions "
+                    "with \"prompt\"",
+                    "messages", "no_chat_template");
+              }));
+  const auto wrong_method = [](const httplib::Request&, httplib::Response& response) {
+    response.set_header("Allow", "POST");
+    Answer(ApiError(405, "invalid_request_error", "this wants POST"), response);
+  };
+  server.Get("/v1/completions", wrong_method);
+  server.Get("/v1/chat/completions", wrong_method);
+  // What the library answers by itself.
+  server.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
+    if (!response.body.empty()) return;
+    const std::string message = response.status == 404
+                                    ? "there is nothing at " + request.method + " " + request.path
+                                : response.status == 413 ? "the request has more than 1 MiB"
+                                                         : "the request is not understood";
+    Answer(ApiError(response.status, "invalid_request_error", message), response);
+  });
+}
+
+int Serve(const Options& options) {
+  // Ctrl-C is waited for by this thread alone.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+
+  Engine engine(options.run, options.sessions, options.threads);
+  httplib::Server server;
+  server.set_payload_max_length(kMostBytes);
+  server.set_read_timeout(10, 0);
+  server.set_keep_alive_timeout(1);
+  server.set_tcp_nodelay(true);
+  // The library's own options let two servers listen at one port.
+  server.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  });
+  // Some to say "busy" while all sessions are.
+  const auto workers = static_cast<std::size_t>(options.sessions) + 8;
+  server.new_task_queue = [workers] { return new httplib::ThreadPool(workers); };
+  AddRoutes(engine, server);
+
+  const int port = options.port == 0 ? server.bind_to_any_port(options.host)
+                   : server.bind_to_port(options.host, options.port) ? options.port
+                                                                     : -1;
+  if (port < 0) {
+    throw std::runtime_error(options.host + ":" + std::to_string(options.port) +
+                             " cannot be listened at: is another server there?");
+  }
+  std::thread listener([&] { server.listen_after_bind(); });
+  while (!server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::printf("http://%s:%d serves %s, %d requests at once\n", options.host.c_str(), port,
+              engine.name().c_str(), options.sessions);
+  std::fflush(stdout);
+
+  int signal = 0;
+  sigwait(&ends, &signal);
+  engine.Stop();
+  server.stop();
+  listener.join();
+  std::printf("stopped\n");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  try {
+    options = Parse(argc, argv);
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr,
+                 "embed_server: %s\nusage: embed_server RUN [--host 127.0.0.1] [--port 8080] "
+                 "[--sessions 8] [--threads 0]\n",
+                 error.what());
+    return 2;
+  }
+  try {
+    return Serve(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "embed_server: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,181 @@
+#include "request.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostStops = 4;      // as OpenAI's
+constexpr std::int64_t kMostChoices = 16;  // of one request
+
+// JSON as it is written, and no name twice in an object, of which a parser would keep one.
+json ParseStrictly(const std::string& body) {
+  std::vector<std::set<std::string>> names;
+  const auto check = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) names.emplace_back();
+    if (event == json::parse_event_t::object_end) names.pop_back();
+    if (event == json::parse_event_t::key && !names.back().insert(parsed).second) {
+      throw ApiError(400, "invalid_request_error",
+                     "the body says " + parsed.dump() + " twice in one object");
+    }
+    return true;
+  };
+  try {
+    return json::parse(body, check);
+  } catch (const json::exception& error) {
+    throw ApiError(400, "invalid_request_error",
+                   std::string("the body is no JSON: ") + error.what());
+  }
+}
+
+double Number(const json& value, const std::string& field, double least, double most) {
+  const double number = value.is_number() ? value.get<double>() : most + 1;
+  if (number >= least && number <= most) return number;
+  throw BadField(field, "must be a number from " + json(least).dump() + " to " + json(most).dump());
+}
+
+std::int64_t Integer(const json& value, const std::string& field, std::int64_t least,
+                     std::int64_t most) {
+  const bool fits =
+      value.is_number_integer() && !(value.is_number_unsigned() &&
+                                     value.get<std::uint64_t>() > static_cast<std::uint64_t>(most));
+  if (fits && value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most) {
+    return value.get<std::int64_t>();
+  }
+  throw BadField(
+      field, "must be an integer from " + std::to_string(least) + " to " + std::to_string(most));
+}
+
+bool Boolean(const json& value, const std::string& field) {
+  if (!value.is_boolean()) throw BadField(field, "must be true or false");
+  return value.get<bool>();
+}
+
+std::vector<std::string> Stops(const json& value) {
+  std::vector<std::string> stops;
+  for (const json& stop : value.is_array() ? value : json::array({value})) {
+    if (!stop.is_string() || stop.get<std::string>().empty()) {
+      throw BadField("stop", "must be a text, or some, that are not empty");
+    }
+    stops.push_back(stop);
+  }
+  if (stops.size() > kMostStops) throw BadField("stop", "has more than 4 texts");
+  return stops;
+}
+
+std::vector<std::int32_t> Ids(const json& value) {
+  std::vector<std::int32_t> ids;
+  for (const json& id : value) {
+    const auto most = std::numeric_limits<std::int32_t>::max();
+    ids.push_back(static_cast<std::int32_t>(Integer(id, "prompt", 0, most)));
+  }
+  return ids;
+}
+
+// A text, token ids, or an array of such.
+std::vector<CompletionRequest::Prompt> Prompts(const json& value) {
+  if (value.is_string()) return {value.get<std::string>()};
+  if (!value.is_array() || value.empty()) {
+    throw BadField("prompt", "must be a text, an array of token ids, or an array of these");
+  }
+  if (value[0].is_number()) return {Ids(value)};
+  std::vector<CompletionRequest::Prompt> prompts;
+  for (const json& prompt : value) {
+    if (prompt.is_string()) {
+      prompts.emplace_back(prompt.get<std::string>());
+    } else if (prompt.is_array()) {
+      prompts.emplace_back(Ids(prompt));
+    } else {
+      throw BadField("prompt", "must be a text, an array of token ids, or an array of these");
+    }
+  }
+  return prompts;
+}
+
+void ReadStreamOptions(const json& value, CompletionRequest* request) {
+  if (!value.is_object()) throw BadField("stream_options", "must be an object");
+  for (const auto& [field, option] : value.items()) {
+    if (field != "include_usage") throw BadField("stream_options." + field, "is not known");
+    request->include_usage = Boolean(option, "stream_options.include_usage");
+  }
+}
+
+// What OpenAI's API has and is not done here may be said if it asks for nothing.
+void RefuseUnlessNeutral(const std::string& field, const json& value) {
+  static const json kNeutral = {{"best_of", 1},          {"frequency_penalty", 0},
+                                {"presence_penalty", 0}, {"logit_bias", json::object()},
+                                {"logprobs", nullptr},   {"suffix", ""}};
+  const auto known = kNeutral.find(field);
+  if (known == kNeutral.end()) throw BadField(field, "is not known");
+  if (value != *known) throw BadField(field, "is not supported by this server");
+}
+
+void ReadField(const std::string& field, const json& value, const std::string& model,
+               CompletionRequest* request) {
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  if (field == "prompt") {
+    request->prompts = Prompts(value);
+  } else if (field == "max_tokens") {
+    request->max_tokens = Integer(value, field, 0, kAny);
+  } else if (field == "temperature") {
+    request->temperature = Number(value, field, 0, 2);
+  } else if (field == "top_p") {
+    request->top_p = Number(value, field, 0, 1);
+  } else if (field == "seed") {
+    request->seed = static_cast<std::uint64_t>(Integer(value, field, -kAny, kAny));
+  } else if (field == "stop") {
+    request->stop = Stops(value);
+  } else if (field == "n") {
+    request->n = Integer(value, field, 1, kMostChoices);
+  } else if (field == "echo") {
+    request->echo = Boolean(value, field);
+  } else if (field == "stream") {
+    request->stream = Boolean(value, field);
+  } else if (field == "stream_options") {
+    ReadStreamOptions(value, request);
+  } else if (field == "user") {
+    if (!value.is_string()) throw BadField(field, "must be a text");
+  } else if (field == "model") {
+    if (value == model) return;
+    throw ApiError(404, "invalid_request_error",
+                   "there is no model " + value.dump() + ": this server has \"" + model + "\"",
+                   field, "model_not_found");
+  } else {
+    RefuseUnlessNeutral(field, value);
+  }
+}
+
+}  // namespace
+
+ApiError BadField(const std::string& field, const std::string& message) {
+  return ApiError(400, "invalid_request_error", field + " " + message, field);
+}
+
+std::string ApiError::Json() const {
+  const auto or_null = [](const std::string& text) { return text.empty() ? json() : json(text); };
+  const json error = {
+      {"message", what()}, {"type", type}, {"param", or_null(param)}, {"code", or_null(code)}};
+  // A part of a text that was cut need not be UTF-8.
+  return json{{"error", error}}.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+CompletionRequest CompletionRequest::Parse(const std::string& body, const std::string& model) {
+  const json parsed = ParseStrictly(body);
+  if (!parsed.is_object()) {
+    throw ApiError(400, "invalid_request_error", "the body must be an object");
+  }
+  CompletionRequest request;
+  for (const auto& [field, value] : parsed.items()) {
+    // null is "not given", but for a prompt, which has to be.
+    if (!value.is_null() || field == "prompt") ReadField(field, value, model, &request);
+  }
+  if (request.prompts.empty()) throw BadField("prompt", "is missing");
+  if (static_cast<std::int64_t>(request.prompts.size()) * request.n > kMostChoices) {
+    throw BadField("n", "times the number of prompts is more than 16");
+  }
+  return request;
+}

@@ -1,0 +1,48 @@
+// What a client of OpenAI's completions API sends, checked; and how it is told what is wrong.
+#ifndef EMBED_SERVER_REQUEST_H_
+#define EMBED_SERVER_REQUEST_H_
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+// An answer other than 200, thrown.
+struct ApiError : std::runtime_error {
+  ApiError(int status_code, std::string error_type, const std::string& message,
+           std::string parameter = "", std::string error_code = "")
+      : std::runtime_error(message),
+        status(status_code),
+        type(std::move(error_type)),
+        param(std::move(parameter)),
+        code(std::move(error_code)) {}
+
+  // {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
+  std::string Json() const;
+
+  int status;
+  std::string type, param, code;
+};
+
+// A mistake of the client's in one field.
+ApiError BadField(const std::string& field, const std::string& message);
+
+struct CompletionRequest {
+  // The body of POST /v1/completions. Throws ApiError for what is no JSON, an unknown field, a
+  // wrong type or range, and for what OpenAI's API has and a plumb model does not. `model` is the
+  // name that is served.
+  static CompletionRequest Parse(const std::string& body, const std::string& model);
+
+  using Prompt = std::variant<std::string, std::vector<std::int32_t>>;  // text, or token ids
+  std::vector<Prompt> prompts;
+  std::optional<std::int64_t> max_tokens;
+  double temperature = 1, top_p = 1;
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> stop;
+  std::int64_t n = 1;
+  bool echo = false, stream = false, include_usage = false;
+};
+
+#endif  // EMBED_SERVER_REQUEST_H_

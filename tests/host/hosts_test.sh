@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Hosts that have libraries of their own in the process get the numbers that one without gets: OpenMP of gcc and
+# of clang, in parallel regions before, beside and after plumb; a oneDNN of another version; none at all, or one
+# that is not what its name says.
+#
+#   hosts_test.sh LIBPLUMB INCLUDE_DIRECTORY
+set -euo pipefail
+library=$1 include=$2
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() { printf 'hosts_test: %s\n' "$*" >&2; exit 1; }
+# build COMPILER NAME FLAGS...
+build() {
+  local compiler=$1 name=$2
+  shift 2
+  "$compiler" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -I"$include" "$here/host.c" "$@" -o "$name" \
+    "$library" -Wl,-rpath,"$(dirname "$library")" -pthread
+}
+digest() { sed -n 's/^digest //p'; }
+equal() { [ "$2" = "$3" ] || fail "$1: the digest is $2, and $3 without"; }
+
+build cc plain
+./plain train onednn > trained
+./plain sample > sampled
+want=$(digest < trained) sampled=$(digest < sampled)
+if [ -z "$want" ] || [ -z "$sampled" ]; then fail "no digest"; fi
+! grep '^log' trained sampled || fail "there is nothing to warn of"
+grep -qx 'oneDNN loaded' trained || fail "plumb does not say that oneDNN was loaded"
+grep -qx 'oneDNN not needed yet' sampled || fail "plumb does not say that oneDNN was not needed"
+
+# OpenMP. libomp comes with clang's packages, not with clang.
+build gcc gomp -fopenmp
+openmp=(gomp)
+if clang -fopenmp -x c - -o omp.probe 2> /dev/null <<< 'int main(void) { return 0; }'; then
+  build clang omp -fopenmp
+  openmp+=(omp)
+else
+  echo "clang finds no libomp here: its hosts are not tested"
+fi
+for host in "${openmp[@]}"; do
+  for run in 1 2 3; do
+    equal "$host, run $run" "$("./$host" train onednn | digest)" "$want"
+  done
+  equal "$host sampling" "$("./$host" sample | digest)" "$sampled"
+done
+# oneDNN brings libgomp, so that a host of libomp has both, which plumb says.
+! ./gomp train onednn | grep -x 'several OpenMP runtimes' || fail "plumb sees two OpenMP runtimes in one"
+if [ -x omp ]; then
+  ./omp train onednn > out
+  grep -q 'mapped .*libomp' out || fail "the host of libomp has no libomp"
+  grep -qx 'several OpenMP runtimes' out || fail "plumb does not see libomp beside libgomp"
+fi
+
+# A oneDNN of another version, linked by the host.
+c++ -std=c++17 -shared -fPIC -Wl,-soname,libdnnl.so.9 "$here/other_onednn.cc" -o libdnnl.so.9
+build cc other -DHOST_ONEDNN ./libdnnl.so.9 -Wl,-rpath,"$work"
+equal "a host with another oneDNN" "$(./other train onednn | digest)" "$want"
+./other train onednn > out
+grep -q '^mapped .*libdnnl.so.9' out || fail "the host has no oneDNN of its own"
+equal "a host with another oneDNN, sampling" "$(./other sample | digest)" "$sampled"
+
+# The name that plumb looks for, in directories that come before the system's.
+file=$(sed -n 's/^mapped \(.*libdnnl.*\)/\1/p' trained)
+soname=$(readelf -d "$file" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+major=${soname##*.}
+mkdir broken version
+echo "not a library" > "broken/$soname"
+cc -shared -fPIC -x c - -o "version/$soname" << END
+typedef struct { int major, minor, patch; const char* hash; unsigned runtimes[2]; } version_t;
+const version_t* dnnl_version(void) { static const version_t v = {$((major + 1)), 2, 1, "", {0, 0}}; return &v; }
+END
+small=$(./plain train small | digest)
+# refused DIRECTORY WHY
+refused() {
+  LD_LIBRARY_PATH=$work/$1 ./plain train > out
+  equal "without oneDNN ($1)" "$(digest < out)" "$small"
+  [ "$(grep -c '^log: oneDNN cannot be used' out)" = 1 ] || fail "$1: one warning is wanted: $(grep '^log' out)"
+  grep -q "^log: .*$2" out || fail "$1: $(grep '^log' out)"
+  LD_LIBRARY_PATH=$work/$1 ./plain sample > out
+  equal "without oneDNN ($1), sampling" "$(digest < out)" "$sampled"
+  ! grep '^log' out || fail "$1: sampling needs none, and has nothing to warn of"
+  ! LD_LIBRARY_PATH=$work/$1 ./plain train onednn > out 2> error || fail "$1: --gemm onednn worked"
+  grep -q "engine onednn cannot be used: .*$2" error || fail "$1: $(cat error)"
+}
+refused broken "broken/$soname: "
+refused version "version/$soname: is oneDNN $((major + 1)).2.1, and plumb was built for version $major"
+echo "hosts: plain ${openmp[*]} other, $soname broken and of another version"

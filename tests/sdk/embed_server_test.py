@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""examples/embed_server, by curl, as its clients are.
+
+    embed_server_test.py SERVER RUN LONG_RUN
+
+RUN has names as documents, LONG_RUN byte tokens and a context that takes seconds to fill."""
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+SERVER, RUN, LONG_RUN = sys.argv[1:4]
+JSON = ("-H", "Content-Type: application/json")
+
+
+class Server:
+    def __init__(self, run, *arguments):
+        self.process = subprocess.Popen([SERVER, run, "--port", "0", *arguments], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        found = re.match(r"(http://127\.0\.0\.1:\d+) serves (\w+), ", line)
+        if not found:
+            raise AssertionError(f"it says {line!r} {self.process.communicate()}")
+        self.url, self.name = found.groups()
+
+    def curl(self, path, *arguments, body=None):
+        """(status, body)"""
+        if body is not None:
+            arguments = (*JSON, *arguments, "--data-binary", "@-")
+        ran = subprocess.run(["curl", "-sS", "-N", "-w", "\n%{http_code}", *arguments, self.url + path],
+                             input=body if isinstance(body, str) or body is None else json.dumps(body), text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+        if ran.returncode:
+            raise AssertionError(f"curl: {ran.stderr}")
+        text, _, status = ran.stdout.rpartition("\n")
+        return int(status), text
+
+    def complete(self, **body):
+        status, text = self.curl("/v1/completions", body=body)
+        if status != 200:
+            raise AssertionError(f"{status}: {text}")
+        return json.loads(text)
+
+    def text(self, **body):
+        return self.complete(**body)["choices"][0]["text"]
+
+    def events(self, **body):
+        status, text = self.curl("/v1/completions", body={**body, "stream": True})
+        if status != 200 or not text.endswith("data: [DONE]\n\n"):
+            raise AssertionError(f"{status}: {text}")
+        return [json.loads(event[len("data: "):]) for event in text.split("\n\n")[:-2]]
+
+    def end(self):
+        """Ctrl-C: what it printed and wrote to stderr, its exit code, seconds."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        printed, complained = self.process.communicate(timeout=30)
+        return printed, complained, self.process.returncode, time.monotonic() - began
+
+
+class Completions(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(RUN)
+
+    @classmethod
+    def tearDownClass(cls):
+        printed, complained, code, _ = cls.server.end()
+        assert (printed, complained, code) == ("stopped\n", "", 0), (printed, complained, code)
+
+    def test_the_model_is_listed(self):
+        status, text = self.server.curl("/v1/models")
+        models = json.loads(text)
+        self.assertEqual((status, models["object"], [model["id"] for model in models["data"]]),
+                         (200, "list", [self.server.name]))
+        self.assertEqual(self.server.curl("/v1/models/" + self.server.name)[0], 200)
+        self.assertEqual(self.server.curl("/v1/models/gpt")[0], 404)
+
+    def test_a_completion_has_the_fields_of_openai(self):
+        answer = self.server.complete(prompt="ma", model=self.server.name, seed=1, max_tokens=3, user="me", logprobs=None)
+        self.assertEqual(answer["object"], "text_completion")
+        self.assertEqual(answer["model"], self.server.name)
+        self.assertTrue(answer["id"].startswith("cmpl-"))
+        self.assertAlmostEqual(answer["created"], time.time(), delta=60)
+        [choice] = answer["choices"]
+        self.assertEqual((choice["index"], choice["logprobs"]), (0, None))
+        self.assertIn(choice["finish_reason"], ("stop", "length"))
+        usage = answer["usage"]
+        self.assertEqual(usage["prompt_tokens"], 3)  # with the one that begins a document
+        self.assertEqual(usage["total_tokens"], 3 + usage["completion_tokens"])
+        self.assertLessEqual(usage["completion_tokens"], 3)
+
+    def test_a_stream_is_the_text_in_pieces(self):
+        for asked in ({"seed": 1}, {"seed": 2, "n": 3}, {"seed": 3, "echo": True}, {"temperature": 0},
+                      {"seed": 1, "stop": ["a", "el"], "n": 4}, {"prompt": ["an", "be"], "seed": 5, "n": 2}):
+            asked = {"prompt": "an", "max_tokens": 10, **asked}
+            whole = self.server.complete(**asked)
+            texts, reasons = {}, {}
+            for event in self.server.events(**asked):
+                [choice] = event["choices"]
+                texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
+                if choice["finish_reason"]:
+                    reasons[choice["index"]] = choice["finish_reason"]
+            self.assertEqual(texts, {choice["index"]: choice["text"] for choice in whole["choices"]}, asked)
+            self.assertEqual(reasons, {choice["index"]: choice["finish_reason"] for choice in whole["choices"]}, asked)
+        last = self.server.events(prompt="an", seed=1, stream_options={"include_usage": True})[-1]
+        self.assertEqual((last["choices"], last["usage"]["prompt_tokens"]), ([], 3))
+
+    def test_what_options_do(self):
+        text = self.server.text
+        self.assertEqual(text(prompt="an", seed=7), text(prompt="an", seed=7))
+        self.assertGreater(len({text(prompt="an", seed=seed, max_tokens=10) for seed in range(8)}), 1)
+        self.assertGreater(len({text(prompt="an", max_tokens=10) for _ in range(8)}), 1)
+        likeliest = text(prompt="an", temperature=0)
+        for same in ({"top_p": 0}, {"top_p": 1e-9}, {"temperature": 0, "seed": 9}):
+            self.assertEqual(text(prompt="an", **same), likeliest)
+        self.assertEqual(text(prompt="an", echo=True, temperature=0), "an" + likeliest)
+        self.assertEqual(text(prompt="an", echo=True, max_tokens=0), "an")
+        self.assertEqual(text(prompt="an", max_tokens=0), "")
+        self.assertEqual(text(prompt=[26, 0, 13], temperature=0), likeliest)
+        self.assertTrue(text(prompt="", seed=1))
+        n = self.server.complete(prompt="an", seed=1, n=4, max_tokens=10)["choices"]
+        self.assertEqual([choice["index"] for choice in n], [0, 1, 2, 3])
+        self.assertGreater(len({choice["text"] for choice in n}), 1)
+        whole = text(prompt="m", seed=3, max_tokens=12)
+        self.assertGreater(len(whole), 2)
+        stopped = self.server.complete(prompt="m", seed=3, max_tokens=12, stop=whole[1:3])["choices"][0]
+        self.assertEqual((stopped["text"], stopped["finish_reason"]), (whole[:whole.index(whole[1:3])], "stop"))
+
+    def test_mistakes_are_errors_of_openai(self):
+        ok = {"prompt": "an"}
+        for body, param in (
+                ({}, "prompt"), ({"prompt": None}, "prompt"), ({"prompt": 3}, "prompt"), ({"prompt": []}, "prompt"),
+                ({"prompt": [1.5]}, "prompt"), ({"prompt": [999]}, "prompt"), ({"prompt": [-1]}, "prompt"),
+                ({"prompt": ["a", 3]}, "prompt"), ({"prompt": [[]]}, "prompt"), ({"prompt": "ÄN"}, "prompt"),
+                ({"prompt": "a" * 16, "max_tokens": 1}, "max_tokens"), ({"prompt": "a" * 99}, "prompt"),
+                ({**ok, "max_tokens": -1}, "max_tokens"), ({**ok, "max_tokens": 1.5}, "max_tokens"),
+                ({**ok, "max_tokens": 2**63}, "max_tokens"), ({**ok, "max_tokens": "3"}, "max_tokens"),
+                ({**ok, "max_tokens": 100}, "max_tokens"), ({**ok, "temperature": -1}, "temperature"),
+                ({**ok, "temperature": 2.1}, "temperature"), ({**ok, "temperature": "1"}, "temperature"),
+                ({**ok, "top_p": 1.1}, "top_p"), ({**ok, "seed": 1.5}, "seed"), ({**ok, "n": 0}, "n"), ({**ok, "n": 17}, "n"),
+                ({"prompt": ["a"] * 9, "n": 2}, "n"), ({**ok, "stop": ""}, "stop"), ({**ok, "stop": [1]}, "stop"),
+                ({**ok, "stop": list("abcde")}, "stop"), ({**ok, "echo": 1}, "echo"), ({**ok, "stream": "yes"}, "stream"),
+                ({**ok, "stream_options": {"x": 1}}, "stream_options.x"), ({**ok, "logprobs": 2}, "logprobs"),
+                ({**ok, "best_of": 2}, "best_of"), ({**ok, "suffix": "x"}, "suffix"), ({**ok, "max_token": 3}, "max_token"),
+                ("{", None), ("", None), ("[]", None), ('{"prompt": "a",}', None), ('{"prompt": "a", "prompt": "b"}', None),
+                ('{"prompt": "a"} x', None), ('{"prompt": NaN}', None), ("[" * 100000, None), ('{"prompt": "\\ud800"}', None)):
+            status, text = self.server.curl("/v1/completions", body=body)
+            error = json.loads(text)["error"]
+            self.assertEqual((status, error["param"]), (400, param), f"{str(body)[:80]}: {text}")
+            self.assertEqual(error["type"], "invalid_request_error")
+            self.assertTrue(error["message"])
+        self.assertEqual(error["code"], None)
+
+    def test_statuses(self):
+        def status(path, *arguments, **body):
+            status, text = self.server.curl(path, *arguments, **body)
+            return status, json.loads(text)["error"]["code"]
+
+        self.assertEqual(status("/v1/completions", body={"prompt": "a", "model": "gpt-4"}), (404, "model_not_found"))
+        self.assertEqual(status("/v1/completions", body={"prompt": "a" * 99}), (400, "context_length_exceeded"))
+        self.assertEqual(status("/v1/chat/completions", body={"messages": []}), (400, "no_chat_template"))
+        self.assertEqual(status("/v1/completions"), (405, None))
+        self.assertEqual(status("/v1/embeddings", body={}), (404, None))
+        self.assertEqual(status("/../../etc/passwd", "--path-as-is"), (404, None))
+        self.assertEqual(status("/v1/completions", "-d", '{"prompt": "a"}'), (415, None))
+        self.assertEqual(status("/v1/completions", body=json.dumps({"prompt": "a" * 2**20})), (413, None))
+
+    def test_requests_at_once_get_what_they_get_alone(self):
+        asked = [{"prompt": prompt, "seed": seed, "max_tokens": 12, "n": 4, "stream": False}
+                 for seed, prompt in enumerate(["an", "be", "car", "d", "el", "fr", "g", "ha"])]
+        alone = [self.server.complete(**each)["choices"] for each in asked]
+        for _ in range(3):
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                together = list(pool.map(lambda each: self.server.complete(**each)["choices"], asked))
+            self.assertEqual(together, alone)
+
+    def test_the_page_is_whole(self):
+        status, text = self.server.curl("/")
+        self.assertEqual(status, 200)
+        self.assertNotRegex(text, r"https?://")  # needs nothing from elsewhere
+
+
+class Bounds(unittest.TestCase):
+    """With few sessions, and texts that take long."""
+    LONG = {"prompt": "x", "max_tokens": 2047, "n": 16, "seed": 1}
+
+    def setUp(self):
+        self.server = Server(LONG_RUN, "--sessions", "1", "--threads", "1")
+        self.addCleanup(self.finish, self.server.process)
+
+    @staticmethod
+    def finish(process):
+        process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe:
+                pipe.close()
+
+    def begin(self, **body):
+        """A client in the middle of an answer."""
+        client = subprocess.Popen(["curl", "-sN", *JSON, "-d", json.dumps({**self.LONG, **body}),
+                                   self.server.url + "/v1/completions"], stdout=subprocess.PIPE)
+        self.addCleanup(self.finish, client)
+        if body.get("stream"):
+            client.stdout.readline()
+        else:
+            while self.status() == 200:
+                if client.poll() is not None:  # refused, while a status was asked for
+                    return self.begin(**body)
+                time.sleep(0.01)
+        return client
+
+    def status(self):
+        return self.server.curl("/v1/completions", body={"prompt": "a", "max_tokens": 1})[0]
+
+    def test_more_than_it_has_sessions_for_is_refused(self):
+        self.begin(stream=True)
+        status, text = self.server.curl("/v1/completions", "-i", body={"prompt": "a"})
+        self.assertEqual(status, 429)
+        self.assertIn("Retry-After: 1", text)
+        self.assertIn('"code":"rate_limit_exceeded"', text)
+        self.assertEqual(self.server.curl("/v1/models")[0], 200)
+
+    def test_a_client_that_goes_away_ends_its_request(self):
+        for stream in (True, False):
+            client = self.begin(stream=stream)
+            self.assertEqual(self.status(), 429)
+            self.finish(client)
+            began = time.monotonic()
+            while self.status() != 200:
+                self.assertLess(time.monotonic() - began, 2)
+                time.sleep(0.01)
+
+    def test_ctrl_c_ends_requests_that_run(self):
+        client = self.begin(stream=True)
+        printed, complained, code, seconds = self.server.end()
+        self.assertEqual((printed, complained, code), ("stopped\n", "", 0))
+        self.assertLess(seconds, 4)
+        self.assertNotIn(b"[DONE]", client.stdout.read())
+
+    def test_pieces_are_whole_characters(self):
+        # Bytes at random are seldom UTF-8; what is sent always is.
+        for event in self.server.events(prompt="ä€😀", temperature=2, max_tokens=400, seed=1, echo=True):
+            event["choices"][0]["text"].encode()
+        whole = self.server.text(prompt="ä€😀", temperature=2, max_tokens=400, seed=1, echo=True)
+        self.assertTrue(whole.startswith("ä€😀"))
+
+    def test_a_port_that_is_taken_and_bad_arguments(self):
+        port = self.server.url.rpartition(":")[2]
+        for arguments, code, said in (([RUN, "--port", port], 1, "another server"), ([], 2, "usage"), ([RUN, "--port", "x"], 2, "--port must"),
+                                      ([RUN, "--prot", "1"], 2, "--prot is not known"), (["/not/there"], 1, "/not/there"),
+                                      ([os.path.dirname(RUN)], 1, "is this a run's directory?")):
+            ran = subprocess.run([SERVER, *arguments], stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+            self.assertEqual(ran.returncode, code, ran.stderr)
+            self.assertIn(said, ran.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
