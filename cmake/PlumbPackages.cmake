@@ -36,17 +36,23 @@ set(PLUMB_PACKAGE_MAINTAINER "plumb maintainers <maintainers@plumb.example.org>"
   "Maintainer field of the packages: name and address of whoever makes them")
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${PLUMB_PACKAGE_MAINTAINER}")
 
-# What dpkg-shlibdeps cannot see, package by package. A library that is loaded by dlopen belongs here: its
-# package name is that of the Debian that builds (libdnnl2 in 12, libdnnl3 in 13).
+# What dpkg-shlibdeps cannot see, package by package. oneDNN is here where it is loaded when first needed and
+# not linked: all works without it, more slowly. The package is that of the Debian that builds, libdnnl2 in
+# 12, libdnnl3 in 13.
+set(loaded_libraries "")
+if(NOT "-ldnnl" IN_LIST PLUMB_STATIC_LIBRARIES)
+  plumb_library_file(DNNL::dnnl onednn)
+  string(REGEX REPLACE "^(.*)\\.so\\.([0-9]+).*$" "\\1\\2" loaded_libraries "${onednn}")
+endif()
 set(version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "plumb-norms (>= ${PROJECT_VERSION})")
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "${loaded_libraries}")
 set(CPACK_DEBIAN_TOOL_PACKAGE_DEPENDS "plumb-norms (>= ${PROJECT_VERSION})")
-set(CPACK_DEBIAN_TOOL_PACKAGE_RECOMMENDS "")
+set(CPACK_DEBIAN_TOOL_PACKAGE_RECOMMENDS "${loaded_libraries}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library} (= ${version})")
 # What libplumb.a is linked with.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
-  "g++, libabsl-dev, libdnnl-dev, libhwy-dev, libprotobuf-dev, pkg-config, cmake")
+  "g++, libabsl-dev, libhwy-dev, pkg-config, cmake")
 
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME "${library}")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)

@@ -17,6 +17,7 @@ case ${1:-} in
     ;;
 esac
 
+commit=$(git rev-parse HEAD)  # also for the second, if there are new ones by then
 work=$(mktemp -d)
 if [ -z "$keep" ]; then trap 'rm -rf "$work"' EXIT; fi
 export CCACHE_DISABLE=1
@@ -24,14 +25,14 @@ export CCACHE_DISABLE=1
 # Names of different lengths, so that a path that leaks moves what follows it.
 for name in a another-directory; do
   mkdir -p "$work/$name"
-  git archive HEAD | tar -x -C "$work/$name"
+  git archive "$commit" | tar -x -C "$work/$name"
   cmake -S "$work/$name" -B "$work/$name/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DPLUMB_UNITY=ON -DPLUMB_BUILD_TESTS=OFF -DPLUMB_BUILD_BENCH=OFF \
     -DPLUMB_BUILD_TREE_PATHS=OFF -DCMAKE_INSTALL_PREFIX=/usr >/dev/null
   cmake --build "$work/$name/build" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
   DESTDIR="$work/$name/installed" cmake --install "$work/$name/build" >/dev/null
   if command -v dpkg-deb >/dev/null; then
-    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
+    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$commit") \
       cpack --config "$work/$name/build/CPackConfig.cmake" -B "$work/$name/packages" >/dev/null
     rm -rf "$work/$name/packages/_CPack_Packages"
   fi

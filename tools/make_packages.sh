@@ -19,4 +19,8 @@ cmake --build --preset package --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc
 rm -rf build/package/packages
 cpack --config build/package/CPackConfig.cmake
 rm -rf build/package/packages/_CPack_Packages
+# cpack gives debug symbols the name that Ubuntu does.
+for file in build/package/packages/*.ddeb; do
+  [ ! -e "$file" ] || mv "$file" "${file%.ddeb}.deb"
+done
 ls -l build/package/packages
