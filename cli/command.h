@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/tools/model.h"
 #include "runtime/api/runtime.h"
+#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 

@@ -24,8 +24,8 @@ inline constexpr int kExitInterrupted = 130;
 // Which of them says what went wrong.
 int ExitCodeOf(const absl::Status& status);
 
-// Writes to stdout, at once, what a terminal may get of `text` (runtime/tools/text.h): it quotes names from
-// files. kUnavailable when nobody can read it: a closed pipe, a full disk.
+// Writes to stdout, at once, what a terminal may get of `text` (runtime/tools/text.h): it quotes
+// names from files. kUnavailable when nobody can read it: a closed pipe, a full disk.
 absl::Status PrintResult(absl::string_view text);
 // The same of a JSON value and a newline. Bytes that are not UTF-8 are replaced; what is not finite
 // is null.

@@ -29,6 +29,7 @@ import ctypes
 import ctypes.util
 import enum
 import glob
+import json
 import logging
 import numbers
 import os
@@ -109,6 +110,7 @@ _size = POINTER(c_size_t)
 # What can fail, without its last argument, the error.
 _STATUS = {
     "runtime_create": [POINTER(_RuntimeOptions), _made],
+    "runtime_describe": [c_void_p, c_void_p, c_size_t, _size],
     "plugin_register": [c_void_p, c_void_p],
     "spec_from_file": [c_char_p, _made],
     "spec_from_text": [c_char_p, c_size_t, c_char_p, _made],
@@ -437,6 +439,12 @@ class Runtime(_Object):
         with self._use() as handle:
             _call("plugin_register", handle, _is(norm_plugin, int, "norm_plugin"))
 
+    def describe(self):
+        """What it runs on, what it found and refused, and what would go wrong or slow, as a dict (plumb.h has the
+        fields)."""
+        with self._use() as handle:
+            return json.loads(_text("runtime_describe", handle))
+
 
 def _guarded_log(log, level, message):
     _guarded(lambda: log(level, message) and None)
@@ -584,9 +592,9 @@ class Tokenizer(_Object):
     """Text to token ids and back. From the text of a run's tokenizer.json; or characters(), or bytes()."""
     _kind = "tokenizer"
 
-    def __init__(self, json):
-        json, made = _utf8(json, "json"), c_void_p()
-        _call("tokenizer_from_json", json, len(json), byref(made))
+    def __init__(self, text):
+        text, made = _utf8(text), c_void_p()
+        _call("tokenizer_from_json", text, len(text), byref(made))
         self._take(made)
 
     @classmethod

@@ -28,11 +28,12 @@ constexpr char kPage[] = R"html(<!doctype html>
     font: inherit; color: inherit; background: var(--field); border: 1px solid var(--line); border-radius: 6px;
     padding: .5rem .7rem; box-sizing: border-box;
   }
+  label textarea, .row input { color: var(--text); font-size: 1rem; }
   textarea { width: 100%; min-height: 6rem; resize: vertical; }
   textarea, output { font-family: ui-monospace, monospace; }
   .row { display: flex; flex-wrap: wrap; gap: .8rem; align-items: end; margin: .8rem 0; }
   label { display: grid; gap: .2rem; color: var(--quiet); font-size: .9rem; }
-  .row input { width: 7rem; color: var(--text); }
+  .row input { width: 7rem; }
   button { cursor: pointer; }
   button[type=submit] { border-color: var(--mark); color: var(--mark); }
   button:disabled { cursor: default; opacity: .5; }

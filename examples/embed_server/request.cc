@@ -12,10 +12,16 @@ using nlohmann::json;
 constexpr std::size_t kMostStops = 4;      // as OpenAI's
 constexpr std::int64_t kMostChoices = 16;  // of one request
 
-// JSON as it is written, and no name twice in an object, of which a parser would keep one.
+constexpr int kMostNested = 8;
+
+// JSON as it is written, and no name twice in an object, of which a parser would keep one. What is
+// nested deeply would be copied and printed by as deep a recursion.
 json ParseStrictly(const std::string& body) {
   std::vector<std::set<std::string>> names;
-  const auto check = [&](int, json::parse_event_t event, json& parsed) {
+  const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > kMostNested) {
+      throw ApiError(400, "invalid_request_error", "the body is nested too deeply");
+    }
     if (event == json::parse_event_t::object_start) names.emplace_back();
     if (event == json::parse_event_t::object_end) names.pop_back();
     if (event == json::parse_event_t::key && !names.back().insert(parsed).second) {

@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/api/runtime.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/profile.h"
-#include "runtime/api/runtime.h"
 #include "runtime/tools/train.h"
 
 namespace plumb {

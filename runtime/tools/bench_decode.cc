@@ -4,16 +4,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/bench.h"
-#include "runtime/tools/generate.h"
-#include "runtime/tools/out_of_memory.h"
-#include "runtime/tools/run_profile.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/work.h"
+#include "runtime/tools/bench.h"
+#include "runtime/tools/generate.h"
+#include "runtime/tools/out_of_memory.h"
+#include "runtime/tools/run_profile.h"
 
 namespace plumb {
 

@@ -5,12 +5,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/bench.h"
-#include "runtime/tools/out_of_memory.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/gemv/read_speed.h"
 #include "runtime/onednn/gemm_speed.h"
+#include "runtime/tools/bench.h"
+#include "runtime/tools/out_of_memory.h"
 
 namespace plumb {
 namespace {

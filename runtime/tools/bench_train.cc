@@ -4,18 +4,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/bench.h"
-#include "runtime/tools/bench_text.h"
-#include "runtime/tools/model_for_data.h"
-#include "runtime/tools/out_of_memory.h"
-#include "runtime/tools/run_directory.h"
-#include "runtime/tools/run_profile.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/session/train_session.h"
 #include "runtime/session/work.h"
+#include "runtime/tools/bench.h"
+#include "runtime/tools/bench_text.h"
+#include "runtime/tools/model_for_data.h"
+#include "runtime/tools/out_of_memory.h"
+#include "runtime/tools/run_directory.h"
+#include "runtime/tools/run_profile.h"
 
 namespace plumb {
 namespace {

@@ -5,9 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/out_of_memory.h"
-#include "runtime/tools/run_probe.h"
-#include "runtime/tools/run_room.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -20,6 +17,9 @@
 #include "runtime/session/probe.h"
 #include "runtime/session/train_memory.h"
 #include "runtime/spec/train_spec.h"
+#include "runtime/tools/out_of_memory.h"
+#include "runtime/tools/run_probe.h"
+#include "runtime/tools/run_room.h"
 
 namespace plumb {
 namespace {

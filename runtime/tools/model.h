@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/tools/probe.h"
 #include "runtime/api/runtime.h"
+#include "runtime/tools/probe.h"
 
 namespace plumb {
 

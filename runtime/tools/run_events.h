@@ -10,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/tools/train.h"
 #include "runtime/io/event_file.h"
 #include "runtime/spec/resolved_model.h"
 #include "runtime/spec/train_spec.h"
+#include "runtime/tools/train.h"
 
 namespace plumb {
 

@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/tools/probe.h"
 #include "runtime/session/probe.h"
 #include "runtime/session/probe_log.h"
+#include "runtime/tools/probe.h"
 
 namespace plumb {
 

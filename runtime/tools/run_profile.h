@@ -2,8 +2,8 @@
 #ifndef PLUMB_RUNTIME_TOOLS_RUN_PROFILE_H_
 #define PLUMB_RUNTIME_TOOLS_RUN_PROFILE_H_
 
-#include "runtime/tools/profile.h"
 #include "runtime/session/step_profile.h"
+#include "runtime/tools/profile.h"
 
 namespace plumb {
 

@@ -3,10 +3,10 @@
 #define PLUMB_RUNTIME_TOOLS_RUN_ROOM_H_
 
 #include "absl/status/status.h"
-#include "runtime/tools/model.h"
-#include "runtime/tools/train.h"
 #include "runtime/session/train_memory.h"
 #include "runtime/spec/train_spec.h"
+#include "runtime/tools/model.h"
+#include "runtime/tools/train.h"
 
 namespace plumb {
 

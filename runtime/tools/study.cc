@@ -3,11 +3,11 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/describe_data.h"
-#include "runtime/tools/run_directory.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/study_spec.h"
+#include "runtime/tools/describe_data.h"
+#include "runtime/tools/run_directory.h"
 
 namespace plumb {
 namespace {

@@ -20,10 +20,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/api/runtime.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/probe.h"
 #include "runtime/tools/profile.h"
-#include "runtime/api/runtime.h"
 
 namespace plumb {
 

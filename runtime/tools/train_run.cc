@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/memory.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/describe_data.h"
 #include "runtime/tools/model_for_data.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_room.h"
 #include "runtime/tools/train_run_impl.h"
-#include "runtime/base/memory.h"
-#include "runtime/base/status.h"
 
 namespace plumb {
 namespace {

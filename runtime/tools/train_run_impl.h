@@ -11,18 +11,18 @@
 #include <string>
 #include <vector>
 
-#include "runtime/tools/train.h"
-#include "runtime/tools/run_directory.h"
-#include "runtime/tools/run_events.h"
-#include "runtime/tools/run_incidents.h"
-#include "runtime/tools/run_probe.h"
-#include "runtime/tools/run_profile.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/evaluate.h"
 #include "runtime/session/metrics.h"
 #include "runtime/session/train_session.h"
+#include "runtime/tools/run_directory.h"
+#include "runtime/tools/run_events.h"
+#include "runtime/tools/run_incidents.h"
+#include "runtime/tools/run_probe.h"
+#include "runtime/tools/run_profile.h"
+#include "runtime/tools/train.h"
 
 namespace plumb {
 

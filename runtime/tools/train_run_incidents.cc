@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/train_run_impl.h"
-#include "runtime/base/status.h"
 
 namespace plumb {
 

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/model_for_data.h"
 #include "runtime/tools/text_difference.h"
 #include "runtime/tools/train_run_impl.h"
-#include "runtime/base/status.h"
 
 namespace plumb {
 namespace {

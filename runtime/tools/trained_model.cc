@@ -5,9 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/generate.h"
-#include "runtime/tools/out_of_memory.h"
-#include "runtime/tools/run_directory.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
 #include "runtime/base/rng.h"
@@ -18,6 +15,9 @@
 #include "runtime/session/evaluate.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/sampler.h"
+#include "runtime/tools/generate.h"
+#include "runtime/tools/out_of_memory.h"
+#include "runtime/tools/run_directory.h"
 
 namespace plumb {
 namespace {

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/model.h"
 #include "runtime/io/safetensors.h"
+#include "runtime/tools/model.h"
 #include "tests/api/test_models.h"
 
 namespace plumb {

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "runtime/io/safetensors.h"
 #include "runtime/tools/generate.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/train.h"
-#include "runtime/base/file.h"
-#include "runtime/io/safetensors.h"
 #include "tests/api/test_run.h"
 #include "tests/plugin/test_norm.h"
 #include "tests/spec/centering_norm.h"

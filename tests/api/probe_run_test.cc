@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "runtime/tools/model.h"
 #include "runtime/base/file.h"
+#include "runtime/tools/model.h"
 #include "tests/api/test_run.h"
 
 namespace plumb {

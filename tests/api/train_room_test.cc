@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/file.h"
 #include "runtime/base/file_system.h"
 #include "runtime/session/train_memory.h"
+#include "runtime/tools/file.h"
 #include "tests/api/test_run.h"
 
 namespace plumb {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/train.h"
 #include "runtime/base/file.h"
 #include "runtime/session/metrics.h"
+#include "runtime/tools/train.h"
 #include "tests/api/test_run.h"
 
 namespace plumb {

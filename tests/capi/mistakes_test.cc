@@ -113,10 +113,10 @@ TEST_F(CapiTest, TextsAreCutToTheirBuffers) {
   EXPECT_EQ(plumb_tokenizer_begin_end(tokenizer.get), 3);
   size_t needed = 0;
   EXPECT_PLUMB_OK(plumb_tokenizer_json(tokenizer.get, nullptr, 0, &needed, err));
-  std::string json(needed + 1, 'x');
-  EXPECT_PLUMB_OK(plumb_tokenizer_json(tokenizer.get, json.data(), json.size(), nullptr, err));
-  EXPECT_EQ(std::strlen(json.c_str()), needed);
-  EXPECT_PLUMB_OK(plumb_tokenizer_from_json(json.data(), needed, &again.get, err));
+  std::string saved(needed + 1, 'x');
+  EXPECT_PLUMB_OK(plumb_tokenizer_json(tokenizer.get, saved.data(), saved.size(), nullptr, err));
+  EXPECT_EQ(std::strlen(saved.c_str()), needed);
+  EXPECT_PLUMB_OK(plumb_tokenizer_from_json(saved.data(), needed, &again.get, err));
   int32_t ids[2] = {-7, -7};
   EXPECT_PLUMB_OK(plumb_tokenizer_encode(again.get, "cab", 3, ids, 2, &needed, err));
   EXPECT_EQ(needed, 3u);

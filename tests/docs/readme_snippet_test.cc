@@ -18,10 +18,9 @@ TEST(ReadmeSnippetTest, TrainsAModel) {
     std::ofstream(directory + "/" + name) << text;
     return directory + "/" + name;
   };
-  const std::string model =
-      write("model.pbtxt",
-            "n_layer: 2 n_head: 2 d_model: 16 context_length: 10\n"
-            "block { placement: \"pre\" norm: \"rms_norm\" }\n");
+  const std::string model = write("model.pbtxt",
+                                  "n_layer: 2 n_head: 2 d_model: 16 context_length: 10\n"
+                                  "block { placement: \"pre\" norm: \"rms_norm\" }\n");
   std::string text;
   for (int i = 0; i < 20; ++i) text += "ab";
   EXPECT_EQ(Train(model, text, "aba"), "abababababa");

@@ -12,9 +12,9 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/train.h"
-#include "runtime/base/file.h"
 #include "tests/api/test_run.h"
 #include "tests/fault/fault_file_system.h"
 

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/generate.h"
-#include "runtime/tools/model.h"
 #include "runtime/base/file.h"
 #include "runtime/session/checkpoint.h"
 #include "runtime/session/metrics.h"
+#include "runtime/tools/generate.h"
+#include "runtime/tools/model.h"
 #include "tests/api/test_run.h"
 #include "tests/fault/fault_file_system.h"
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/tools/model.h"
 #include "runtime/base/check.h"
+#include "runtime/tools/model.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace plumb {

@@ -75,6 +75,11 @@ class Describing(unittest.TestCase):
             plumb.Model(runtime, plumb.Spec(cross))
         plumb.Model(runtime, plumb.Spec(MODEL))
 
+    def test_a_runtime_says_what_it_has(self):
+        described = plumb.Runtime(threads=3).describe()
+        self.assertEqual(described["plumb"]["version"], plumb.version())
+        self.assertEqual(described["threads"]["used"], 3)
+
     def test_texts_become_tokens_and_texts_again(self):
         tokenizer = plumb.Tokenizer.characters("hällo", begin_end=True)
         self.assertEqual((tokenizer.vocab_size, tokenizer.begin_end), (5, 4))

@@ -149,7 +149,8 @@ class Completions(unittest.TestCase):
                 ({**ok, "stream_options": {"x": 1}}, "stream_options.x"), ({**ok, "logprobs": 2}, "logprobs"),
                 ({**ok, "best_of": 2}, "best_of"), ({**ok, "suffix": "x"}, "suffix"), ({**ok, "max_token": 3}, "max_token"),
                 ("{", None), ("", None), ("[]", None), ('{"prompt": "a",}', None), ('{"prompt": "a", "prompt": "b"}', None),
-                ('{"prompt": "a"} x', None), ('{"prompt": NaN}', None), ("[" * 100000, None), ('{"prompt": "\\ud800"}', None)):
+                ('{"prompt": "a"} x', None), ('{"prompt": NaN}', None), ("[" * 100000, None),
+                *(('{"prompt": "a", "%s": %s1%s}' % (field, "[" * 400000, "]" * 400000), None) for field in ("stop", "model", "x")), ('{"prompt": "\\ud800"}', None)):
             status, text = self.server.curl("/v1/completions", body=body)
             error = json.loads(text)["error"]
             self.assertEqual((status, error["param"]), (400, param), f"{str(body)[:80]}: {text}")

@@ -21,8 +21,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/theory/measure.h"
-#include "runtime/tools/model.h"
 #include "runtime/spec/scalar.h"
+#include "runtime/tools/model.h"
 #include "tests/api/test_models.h"
 
 namespace plumb::cli {
