@@ -56,7 +56,8 @@ class _Struct(ctypes.Structure):
 
 class _RuntimeOptions(_Struct):
     _fields_ = [("struct_size", c_size_t), ("flags", c_uint32), ("threads", c_int32), ("log", c_void_p),
-                ("log_user", c_void_p), ("gemm", c_char_p)]
+                ("log_user", c_void_p), ("gemm", c_char_p), ("allocator", c_void_p), ("executor", c_void_p),
+                ("plugin_path", c_char_p), ("placement_path", c_char_p)]
 
 
 class _ModelInfo(_Struct):
@@ -421,16 +422,19 @@ def _text(name, *arguments):
 
 class Runtime(_Object):
     """Plugins, placements, threads. `threads`: of a call, at most; 0: one for each processor.
-    `environment` False: PLUMB_PLUGIN_PATH and PLUMB_PLACEMENT_PATH are not read. `log(level, message)` is
+    `environment` False: PLUMB_PLUGIN_PATH and PLUMB_PLACEMENT_PATH are not read. `plugin_path`, `placement_path`:
+    absolute directories, ":" between them, that are searched first. `log(level, message)` is
     told, on the calling thread, what there is to say; without one the logger "plumb" is."""
     _kind = "runtime"
 
-    def __init__(self, threads=0, *, environment=True, gemm=None, log=None):
+    def __init__(self, threads=0, *, environment=True, gemm=None, log=None, plugin_path=None, placement_path=None):
         log = log or logging.getLogger("plumb").log
         levels = (logging.INFO, logging.WARNING, logging.ERROR)
         tell = _LogFn(lambda _user, level, message: _guarded_log(log, levels[level], message.decode("utf-8", "replace")))
         options = _RuntimeOptions(flags=0 if environment else 1, threads=threads, log=ctypes.cast(tell, c_void_p),
-                                  gemm=None if gemm is None else _word(gemm, "gemm"))
+                                  gemm=None if gemm is None else _word(gemm, "gemm"),
+                                  plugin_path=None if plugin_path is None else _word(plugin_path, "plugin_path"),
+                                  placement_path=None if placement_path is None else _word(placement_path, "placement_path"))
         made = c_void_p()
         _call("runtime_create", byref(options), byref(made))
         self._take(made, keep=tell)

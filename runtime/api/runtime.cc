@@ -152,11 +152,16 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
     impl.AddPluginDirectory(directory, "given by the program");
   }
   if (options.use_environment) {
-    for (const std::string& directory : PluginPathFromEnvironment(&impl.warnings)) {
+    for (const std::string& directory : PathFromEnvironment("PLUMB_PLUGIN_PATH", &impl.warnings)) {
       impl.AddPluginDirectory(directory, "PLUMB_PLUGIN_PATH");
     }
   }
   impl.resolve.placement_directories = options.placement_directories;
+  if (options.use_environment) {
+    for (std::string& directory : PathFromEnvironment("PLUMB_PLACEMENT_PATH", &impl.warnings)) {
+      impl.resolve.placement_directories.push_back(std::move(directory));
+    }
+  }
   const std::string& prefix = options.install_prefix;
   if (!prefix.empty()) {
     impl.AddPluginDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR), "installed");

@@ -14,7 +14,7 @@
 namespace plumb {
 namespace {
 
-constexpr absl::string_view kPluginPath = "PLUMB_PLUGIN_PATH";
+constexpr char kPluginPath[] = "PLUMB_PLUGIN_PATH", kPlacementPath[] = "PLUMB_PLACEMENT_PATH";
 
 // Why a directory cannot be searched, without its name; "" if it can.
 std::string Why(const absl::Status& status, const std::string& path) {
@@ -143,9 +143,9 @@ std::vector<RuntimeReport::PlacementDirectory> ReportPlacements(const Runtime::I
 
 std::vector<RuntimeReport::Variable> ReportEnvironment(bool used) {
   const std::vector<std::string> known = {
-      std::string(kPluginPath), "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA",
-      "ONEDNN_VERBOSE",         "DNNL_VERBOSE",    "LD_LIBRARY_PATH",    "LD_PRELOAD",
-      "PLUMB_LIBRARY"};  // the last is read by plumb.py
+      kPluginPath,        kPlacementPath,   "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA",
+      "DNNL_MAX_CPU_ISA", "ONEDNN_VERBOSE", "DNNL_VERBOSE",    "LD_LIBRARY_PATH",
+      "LD_PRELOAD",       "PLUMB_LIBRARY"};  // the last is read by plumb.py
   std::vector<RuntimeReport::Variable> variables;
   for (auto& [name, value] : Environment()) {
     const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
@@ -153,7 +153,8 @@ std::vector<RuntimeReport::Variable> ReportEnvironment(bool used) {
     std::string problem;
     if (!is_known) {
       problem = absl::StrCat("plumb reads no such variable", DidYouMean(name, known));
-    } else if (!used && (name == kPluginPath || name == "OMP_NUM_THREADS")) {
+    } else if (!used &&
+               (name == kPluginPath || name == kPlacementPath || name == "OMP_NUM_THREADS")) {
       problem = "not read: the host said so (PLUMB_NO_ENVIRONMENT)";
     }
     variables.push_back({name, value, std::move(problem)});
@@ -178,7 +179,10 @@ RuntimeReport MakeRuntimeReport(const Runtime::Impl& impl, const FloatingPoint& 
   report.threads.used = impl.threads;
   report.threads.used_because = impl.threads_because;
   report.plugin_directories = ReportPlugins(impl, &report.other_plugins);
-  if (impl.use_environment) PluginPathFromEnvironment(&report.dropped);
+  if (impl.use_environment) {
+    PathFromEnvironment(kPluginPath, &report.dropped);
+    PathFromEnvironment(kPlacementPath, &report.dropped);
+  }
   report.placement_directories = ReportPlacements(impl);
   report.environment = ReportEnvironment(impl.use_environment);
   report.limits = ReadMemoryLimits();

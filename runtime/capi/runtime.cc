@@ -4,9 +4,11 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
@@ -47,6 +49,19 @@ absl::Status TakeHost(const plumb_runtime_options& options, RuntimeState* state)
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> Directories(absl::string_view field, const char* path) {
+  std::vector<std::string> directories;
+  if (path == nullptr) return directories;
+  for (const absl::string_view entry : absl::StrSplit(path, ':', absl::SkipEmpty())) {
+    if (!absl::StartsWith(entry, "/")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("options: ", field, ": \"", entry, "\" is not an absolute path"));
+    }
+    directories.emplace_back(entry);
+  }
+  return directories;
+}
+
 absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given) {
   absl::StatusOr<plumb_runtime_options> options = Complete(given);
   if (!options.ok()) return options.status();
@@ -65,6 +80,9 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
   made.threads = options->threads;
   made.install_prefix = InstallPrefix();
   if (options->gemm != nullptr) made.gemm = options->gemm;
+  PLUMB_ASSIGN_OR_RETURN(made.plugin_directories, Directories("plugin_path", options->plugin_path));
+  PLUMB_ASSIGN_OR_RETURN(made.placement_directories,
+                         Directories("placement_path", options->placement_path));
   auto state = std::make_shared<RuntimeState>();
   PLUMB_RETURN_IF_ERROR(TakeHost(*options, state.get()));
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = Runtime::Create(made);

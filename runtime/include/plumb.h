@@ -85,7 +85,8 @@ PLUMB_API void plumb_error_free(plumb_error* error);
 typedef struct plumb_runtime plumb_runtime;
 
 enum {
-  PLUMB_NO_ENVIRONMENT = 1, /* flag: PLUMB_PLUGIN_PATH and PLUMB_PLACEMENT_PATH are not read */
+  /* Flag: PLUMB_PLUGIN_PATH, PLUMB_PLACEMENT_PATH and OMP_NUM_THREADS are not read. */
+  PLUMB_NO_ENVIRONMENT = 1
 };
 #ifndef PLUMB_LOG_DEFINED /* by plumb/norm_plugin.h, alike */
 #define PLUMB_LOG_DEFINED
@@ -128,6 +129,10 @@ typedef struct {
   const plumb_executor* executor; /* the same. Threads of plumb's own are shared by all runtimes of
                                      a process, begin with the first call that has work for them,
                                      and end with the last handle on a runtime */
+  /* Absolute directories, ':' between them, that are searched for norms and for placements before
+   * those of the environment and of the installed libplumb.so; NULL: none. */
+  const char* plugin_path;
+  const char* placement_path;
 } plumb_runtime_options;
 
 /* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not; PLUMB_NOT_FOUND for "onednn"

@@ -44,6 +44,8 @@ struct RuntimeOptions {
   bool use_environment = true;  // false: PLUMB_NO_ENVIRONMENT
   std::int32_t threads = 0;     // 0: one for each processor
   std::string gemm;             // "": "auto"
+  // Absolute directories, ':' between them, that are searched first.
+  std::string plugin_path, placement_path;
   // What follows is called until the last handle that was made with the runtime is freed.
   std::function<void(LogLevel, std::string_view)> log;
   // The host's memory, both or neither: of `size` bytes, nullptr if there is none; and back.
@@ -61,6 +63,8 @@ class Runtime {
     if (!options.use_environment) given.flags |= PLUMB_NO_ENVIRONMENT;
     given.threads = options.threads;
     if (!options.gemm.empty()) given.gemm = options.gemm.c_str();
+    given.plugin_path = options.plugin_path.c_str();
+    given.placement_path = options.placement_path.c_str();
     auto host = std::make_shared<internal::Host>();
     *host = {std::move(options.log), std::move(options.allocate), std::move(options.release),
              std::move(options.run)};

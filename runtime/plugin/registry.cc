@@ -86,16 +86,17 @@ std::string DescribeDirectory(const std::string& directory, const std::vector<Li
 
 }  // namespace
 
-std::vector<std::string> PluginPathFromEnvironment(std::vector<std::string>* warnings) {
+std::vector<std::string> PathFromEnvironment(const char* variable,
+                                             std::vector<std::string>* warnings) {
   std::vector<std::string> directories;
-  const char* value = secure_getenv("PLUMB_PLUGIN_PATH");
+  const char* value = secure_getenv(variable);
   if (value == nullptr) return directories;
   for (absl::string_view entry : absl::StrSplit(value, ':', absl::SkipEmpty())) {
     if (absl::StartsWith(entry, "/")) {
       directories.emplace_back(entry);
     } else {
-      warnings->push_back(absl::StrCat("PLUMB_PLUGIN_PATH: \"", entry,
-                                       "\" is not an absolute path and is not searched"));
+      warnings->push_back(
+          absl::StrCat(variable, ": \"", entry, "\" is not an absolute path and is not searched"));
     }
   }
   return directories;

@@ -20,9 +20,10 @@ namespace plumb {
 
 struct LibraryFile;
 
-// Colon-separated PLUMB_PLUGIN_PATH, as secure_getenv gives it, to directories. Entries that are
-// not absolute are dropped with a warning.
-std::vector<std::string> PluginPathFromEnvironment(std::vector<std::string>* warnings);
+// A colon-separated variable (PLUMB_PLUGIN_PATH), as secure_getenv gives it, to directories.
+// Entries that are not absolute are dropped with a warning.
+std::vector<std::string> PathFromEnvironment(const char* variable,
+                                             std::vector<std::string>* warnings);
 
 // One candidate file on the search path.
 struct PluginFile {

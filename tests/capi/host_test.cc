@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -328,6 +329,46 @@ TEST(HostTest, TheFloatingPointModeIsTheHosts) {
   EXPECT_EQ(fetestexcept(FE_ALL_EXCEPT), FE_UNDERFLOW);
   fesetenv(&before);
   EXPECT_EQ(floats, expected);
+}
+
+// A model whose placement is in a directory of the host's.
+plumb_status CreateFromOwnPlacement(const plumb_runtime_options& options, plumb_error** error) {
+  static const std::string text =
+      "n_layer: 1 n_head: 1 d_model: 4 vocab_size: 5 context_length: 4\n"
+      "block { placement: \"of_the_host\" norm: \"rms_norm\" }\n";
+  RuntimeHandle runtime;
+  SpecHandle spec;
+  ModelHandle model;
+  plumb_status status = plumb_runtime_create(&options, &runtime.get, error);
+  if (status != PLUMB_OK) return status;
+  status = plumb_spec_from_text(text.data(), text.size(), "test", &spec.get, error);
+  if (status != PLUMB_OK) return status;
+  return plumb_model_create(runtime.get, spec.get, &model.get, error);
+}
+
+TEST(HostTest, DirectoriesOfTheHostAreSearched) {
+  const ScratchDir scratch;
+  std::ofstream(scratch.path() + "/of_the_host.pbtxt")
+      << "placement { name: \"of_the_host\" each: \"x = x + f(norm(x))\" }\n";
+  plumb_runtime_options options = {};
+  options.struct_size = sizeof(options);
+  options.flags = PLUMB_NO_ENVIRONMENT;
+  const auto create = [&](plumb_error** e) { return CreateFromOwnPlacement(options, e); };
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("of_the_host"));
+  const std::string path = "/not/there:" + scratch.path();
+  options.placement_path = path.c_str();
+  EXPECT_PLUMB_OK(create(err));
+  options.placement_path = "placements";
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("placement_path: \"placements\""));
+  options.placement_path = nullptr;
+  options.plugin_path = "plugins";
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("plugin_path: \"plugins\""));
+  options.plugin_path = "";
+  setenv("PLUMB_PLACEMENT_PATH", path.c_str(), 1);
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("of_the_host"));
+  options.flags = 0;
+  EXPECT_PLUMB_OK(create(err));
+  unsetenv("PLUMB_PLACEMENT_PATH");
 }
 
 TEST(HostTest, MistakesInWhatAHostGives) {

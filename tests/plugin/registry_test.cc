@@ -252,11 +252,12 @@ TEST_F(RegistryTest, ABrokenFileOfTheNameThatIsAskedForIsTheError) {
 TEST_F(RegistryTest, DropsRelativeDirectoriesOfTheEnvironment) {
   setenv("PLUMB_PLUGIN_PATH", "plugins:/opt/norms::./x:/usr/lib/plumb", 1);
   std::vector<std::string> warnings;
-  EXPECT_THAT(PluginPathFromEnvironment(&warnings), ElementsAre("/opt/norms", "/usr/lib/plumb"));
+  EXPECT_THAT(PathFromEnvironment("PLUMB_PLUGIN_PATH", &warnings),
+              ElementsAre("/opt/norms", "/usr/lib/plumb"));
   EXPECT_THAT(warnings, ElementsAre(HasSubstr("\"plugins\""), HasSubstr("\"./x\"")));
   unsetenv("PLUMB_PLUGIN_PATH");
   warnings.clear();
-  EXPECT_THAT(PluginPathFromEnvironment(&warnings), IsEmpty());
+  EXPECT_THAT(PathFromEnvironment("PLUMB_PLUGIN_PATH", &warnings), IsEmpty());
   EXPECT_THAT(warnings, IsEmpty());
 }
 
