@@ -62,7 +62,8 @@ class _RuntimeOptions(_Struct):
 
 class _ModelInfo(_Struct):
     _fields_ = [("struct_size", c_size_t), ("n_layer", c_int64), ("d_model", c_int64), ("n_head", c_int64),
-                ("vocab_size", c_int64), ("context_length", c_int64), ("parameters", c_int64), ("weight_bytes", c_int64)]
+                ("vocab_size", c_int64), ("context_length", c_int64), ("parameters", c_int64), ("weight_bytes", c_int64),
+                ("cache_bytes", c_int64)]
 
 
 class _Tensor(_Struct):
@@ -490,6 +491,7 @@ class ModelInfo(NamedTuple):
     context_length: int
     parameters: int
     weight_bytes: int
+    cache_bytes: int
 
 
 class Tensor:
@@ -572,7 +574,7 @@ class Model(_Object):
             raise RuntimeError(f"{what} moves them, and a view of a tensor is still in use")
 
     def changed(self):
-        """After tensors were written to: sessions and evaluators with copies of the weights take the new ones."""
+        """After tensors were written to, before a session or an evaluator runs again: they take the new weights."""
         load().plumb_model_changed(self._live())
 
     def save(self, path):

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/api/runtime.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/graph/op.h"
 #include "runtime/kernels/gemm/gemm_policy.h"
 #include "runtime/plugin/registry.h"
@@ -20,6 +21,8 @@
 namespace plumb {
 
 struct Runtime::Impl {
+  // So that handles on this runtime come and go without stopping the workers of other threads.
+  const PoolUser pool;
   OpRegistry ops;
   PluginRegistry plugins;
   ResolveOptions resolve;

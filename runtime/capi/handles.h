@@ -28,15 +28,17 @@ struct RuntimeState {
   const PoolUser pool;
   HostExecutor executor;
   HostAllocator allocator;
-  Host host;  // points to those that were given
-  std::unique_ptr<Runtime> runtime;
+  Host host;                         // points to those that were given
+  std::shared_ptr<Runtime> runtime;  // its own, or one that outlives it (shared_runtime.h)
+  bool owns_runtime = true;
   plumb_log_fn log = nullptr;
   void* log_user = nullptr;
 
   std::atomic<bool> told_gemm{false};  // impl().gemm.Problem()
 
-  // Tells the host what there is to tell.
+  // Tells the host what there is to tell. Whoever has the runtime takes its warnings itself.
   void TellWarnings() {
+    if (!owns_runtime) return;
     for (const std::string& warning : runtime->TakeWarnings()) {
       if (warning == runtime->impl().gemm.Problem() && told_gemm.exchange(true)) continue;
       if (log != nullptr) log(log_user, PLUMB_LOG_WARNING, warning.c_str());

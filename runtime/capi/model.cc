@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,6 +98,23 @@ absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Mod
   return new plumb_model{std::move(state)};
 }
 
+// The KV cache of one sequence with f32 weights; the largest number if it is larger.
+int64_t CacheBytes(const ResolvedModel& model) {
+  const ModelDims& dims = model.dims;
+  int64_t attentions = 0;
+  for (const std::shared_ptr<const BlockSpec>& block : model.layers) {
+    attentions += std::count_if(block->sublayers.begin(), block->sublayers.end(),
+                                [](const SublayerSpec& sublayer) {
+                                  return sublayer.kind == SublayerSpec::Kind::kAttention;
+                                });
+  }
+  int64_t bytes = 2 * static_cast<int64_t>(sizeof(float));  // keys and values
+  for (const int64_t n : {attentions, dims.context_length, dims.n_kv_head, dims.head_dim}) {
+    if (__builtin_mul_overflow(bytes, n, &bytes)) return std::numeric_limits<int64_t>::max();
+  }
+  return bytes;
+}
+
 // The store that weights are drawn or read into: made once, so that what points to it stays valid.
 ParameterStore& StoreOf(ModelState* model) {
   if (model->parameters == nullptr) {
@@ -178,6 +196,7 @@ void plumb_model_get_info(const plumb_model* model, plumb_model_info* info) {
     given.parameters += parameter.shape.num_elements();
   }
   given.weight_bytes = given.parameters * static_cast<int64_t>(sizeof(float));
+  given.cache_bytes = plumb::capi::CacheBytes(context.model);
   plumb::capi::Give(given, info);
 }
 

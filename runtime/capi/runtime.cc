@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
+#include "runtime/capi/shared_runtime.h"
 
 namespace plumb::capi {
 namespace {
@@ -95,6 +96,14 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
 }
 
 }  // namespace
+
+plumb_runtime* ShareRuntime(Runtime* runtime) {
+  auto state = std::make_shared<RuntimeState>();
+  state->runtime = std::shared_ptr<Runtime>(std::shared_ptr<Runtime>(), runtime);
+  state->owns_runtime = false;
+  return new plumb_runtime{std::move(state)};
+}
+
 }  // namespace plumb::capi
 
 using plumb::capi::Call;

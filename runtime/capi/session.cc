@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
@@ -14,7 +15,9 @@ struct plumb_session {
   std::shared_ptr<plumb::capi::ModelState> model;
   plumb::WeightFormat format = plumb::WeightFormat::kF32;
   std::unique_ptr<plumb::DecodeSession> decode;
-  std::vector<bool> has_logits;  // by sequence
+  int64_t version = 0;                          // of the weights that were fed with last
+  std::vector<bool> has_logits;                 // by sequence
+  absl::optional<plumb::TokenSampler> sampler;  // of the last draw
   std::atomic<bool> cancelled{false};
 
   ~plumb_session() {
@@ -58,9 +61,18 @@ absl::Status CheckSequence(const plumb_session& session, int32_t sequence) {
                                             session.decode->batch()));
 }
 
+// Before tokens are fed: weights that have changed, by a training step say, are taken.
+void TakeWeights(plumb_session* session) {
+  session->model->Pack(session->format);
+  const int64_t version = session->model->version;
+  if (session->version == version) return;
+  session->decode->ForgetPrompts();
+  session->version = version;
+}
+
 // Feeds one sequence, and notes that it has logits.
 absl::Status Feed(plumb_session* session, int32_t sequence, absl::Span<const int32_t> tokens) {
-  session->model->Pack(session->format);  // after a training step
+  TakeWeights(session);
   PLUMB_RETURN_IF_ERROR(session->decode->Feed(sequence, tokens));
   session->model->runtime->TellGemmProblem();
   session->has_logits[static_cast<size_t>(sequence)] = true;
@@ -73,16 +85,17 @@ absl::Status FeedEach(plumb_session* session, absl::Span<const int32_t> tokens) 
         "a token for each of the ", session->decode->batch(), " sequences, not ", tokens.size()));
   }
   PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), 0));
-  session->model->Pack(session->format);
+  TakeWeights(session);
   PLUMB_RETURN_IF_ERROR(session->decode->FeedEach(tokens));
   session->model->runtime->TellGemmProblem();
   session->has_logits.assign(session->has_logits.size(), true);
   return absl::OkStatus();
 }
 
-absl::StatusOr<TokenSampler> MakeSampler(const plumb_session& session,
-                                         const plumb_sample_options& options) {
-  const int64_t vocabulary = session.model->vocab_size();
+// The session's sampler, made anew if it is of other options: hosts draw token by token too.
+absl::StatusOr<TokenSampler*> SamplerOf(plumb_session* session,
+                                        const plumb_sample_options& options) {
+  const int64_t vocabulary = session->model->vocab_size();
   if (options.vocabulary < 0 || options.vocabulary > vocabulary) {
     return absl::InvalidArgumentError(absl::StrCat("options: vocabulary must lie in 0..",
                                                    vocabulary, ", is ", options.vocabulary));
@@ -95,9 +108,16 @@ absl::StatusOr<TokenSampler> MakeSampler(const plumb_session& session,
       options.greedy != 0 ? 0 : (options.temperature == 0 ? 1 : options.temperature);
   sampling.top_k = options.top_k;
   sampling.top_p = options.top_p == 0 ? 1 : options.top_p;
-  sampling.seed = options.seed;
-  return TokenSampler::Create(
-      sampling, options.vocabulary == 0 ? static_cast<int32_t>(vocabulary) : options.vocabulary);
+  const int32_t drawn_from =
+      options.vocabulary == 0 ? static_cast<int32_t>(vocabulary) : options.vocabulary;
+  absl::optional<TokenSampler>& sampler = session->sampler;
+  if (sampler.has_value() && sampler->vocab_size() == drawn_from &&
+      sampler->options().temperature == sampling.temperature &&
+      sampler->options().top_k == sampling.top_k && sampler->options().top_p == sampling.top_p) {
+    return &*sampler;
+  }
+  PLUMB_ASSIGN_OR_RETURN(sampler, TokenSampler::Create(sampling, drawn_from));
+  return &*sampler;
 }
 
 absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_sample_options* given,
@@ -109,14 +129,14 @@ absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_samp
     return absl::FailedPreconditionError(
         absl::StrCat("sequence ", sequence, " has no logits: feed it a token first"));
   }
-  PLUMB_ASSIGN_OR_RETURN(TokenSampler sampler, MakeSampler(*session, *options));
+  PLUMB_ASSIGN_OR_RETURN(TokenSampler* const sampler, SamplerOf(session, *options));
   const RngStream stream(options->seed, "sample", options->index);
   DecodeSession& decode = *session->decode;
   for (int64_t i = 0; options->max_tokens == 0 || i < options->max_tokens; ++i) {
     if (session->cancelled.exchange(false)) return absl::CancelledError("plumb_session_cancel");
     PLUMB_ASSIGN_OR_RETURN(
         const int32_t drawn,
-        sampler.Draw(decode.logits(sequence), stream, static_cast<uint64_t>(options->drawn + i)));
+        sampler->Draw(decode.logits(sequence), stream, static_cast<uint64_t>(options->drawn + i)));
     const bool is_last = i + 1 == options->max_tokens;
     if (token(user, drawn) != 0 || is_last) return absl::OkStatus();
     if (decode.length(sequence) == decode.context_length()) return absl::OkStatus();

@@ -213,6 +213,7 @@ typedef struct {
   int64_t n_layer, d_model, n_head, vocab_size, context_length;
   int64_t parameters;   /* trained numbers */
   int64_t weight_bytes; /* of them in f32 */
+  int64_t cache_bytes;  /* of the KV cache of one sequence; with PLUMB_WEIGHTS_BF16 it takes half */
 } plumb_model_info;
 
 /* Resolves placements, norms and formulas; draws or reads no weights. Errors: the author's, with
@@ -274,8 +275,8 @@ PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
 PLUMB_USE PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, size_t i,
                                                     plumb_tensor* tensor, plumb_error** error);
 
-/* After tensors were written to: sessions and evaluators with other weights than PLUMB_WEIGHTS_F32
- * take the new ones. */
+/* After tensors were written to, before a session or an evaluator runs again: they take the new
+ * weights. */
 PLUMB_API void plumb_model_changed(plumb_model* model);
 
 /* --- Tokenizers ------------------------------------------------------------------------------- */
@@ -451,7 +452,9 @@ PLUMB_API void plumb_session_free(plumb_session* session);
 
 /* Appends tokens to a sequence (from 0). Errors: PLUMB_OUT_OF_RANGE when it would outgrow
  * context_length; PLUMB_INVALID_ARGUMENT for no tokens, or an id outside the vocabulary;
- * PLUMB_FAILED_PRECONDITION where a norm takes statistics over tokens. Nothing is appended then. */
+ * PLUMB_FAILED_PRECONDITION where a norm takes statistics over tokens. Nothing is appended then.
+ * What several sequences of a session begin with is computed once, if they are fed it one after the
+ * other. */
 PLUMB_USE PLUMB_API plumb_status plumb_session_feed(plumb_session* session, int32_t sequence,
                                                     const int32_t* tokens, size_t count,
                                                     plumb_error** error);

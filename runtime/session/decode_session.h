@@ -40,14 +40,16 @@ class DecodeSession {
   void Reset(int64_t sequence) { lengths_[static_cast<size_t>(sequence)] = 0; }
   void Reset() {
     lengths_.assign(lengths_.size(), 0);
-    chunk_tokens_.clear();
+    ForgetPrompts();
   }
+
+  // After the weights changed: sequences that begin as others did are computed anew.
+  void ForgetPrompts() { chunk_tokens_.clear(); }
 
   // Forgets all but the first `length` tokens of a sequence. Its logits are not those of the token
   // after them until more is fed. REQUIRES: 0 <= length <= this->length(sequence).
   void Truncate(int64_t sequence, int64_t length) {
     lengths_[static_cast<size_t>(sequence)] = length;
-    chunk_tokens_.clear();  // their cache is written over
   }
 
   // Appends tokens to one sequence; its logits are then the distribution of the token after them.

@@ -5,19 +5,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/api/runtime_impl.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "plumb.h"
 #include "runtime/base/file.h"
-#include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
+#include "runtime/capi/shared_runtime.h"
+#include "runtime/data/batches.h"
 #include "runtime/session/checkpoint.h"
-#include "runtime/session/decode_session.h"
-#include "runtime/session/evaluate.h"
-#include "runtime/session/packed_weights.h"
-#include "runtime/session/sampler.h"
 #include "runtime/tools/generate.h"
+#include "runtime/tools/handles.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_directory.h"
+#include "runtime/tools/sequences.h"
 
 namespace plumb {
 namespace {
@@ -31,16 +32,16 @@ constexpr int64_t kEvalBatch = 16;
 constexpr int64_t kSamplesAtOnce = 8;
 constexpr int64_t kMaxCacheBytes = int64_t{1} << 30;
 
-WeightFormat ToWeightFormat(WeightType type) {
+int32_t ToPlumb(WeightType type) {
   switch (type) {
     case WeightType::kF32:
-      return WeightFormat::kF32;
+      return PLUMB_WEIGHTS_F32;
     case WeightType::kBF16:
-      return WeightFormat::kBf16;
+      return PLUMB_WEIGHTS_BF16;
     case WeightType::kInt8:
       break;
   }
-  return WeightFormat::kInt8;
+  return PLUMB_WEIGHTS_INT8;
 }
 
 // A run's directory and which of its checkpoints is meant.
@@ -60,6 +61,12 @@ absl::StatusOr<RunAndCheckpoint> Locate(const std::string& path) {
   return RunAndCheckpoint{path, std::move(checkpoint)};
 }
 
+// The file of the checkpoint's weights, after its size and hash were checked.
+absl::StatusOr<std::string> CheckedModelPath(const Checkpoint& checkpoint) {
+  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
+  return file.path();
+}
+
 }  // namespace
 
 absl::StatusOr<WeightType> ParseWeightType(absl::string_view text) {
@@ -77,15 +84,38 @@ absl::StatusOr<WeightType> ParseWeightType(absl::string_view text) {
 
 namespace {
 
+// What plumb.h draws with, of the first sample, from `vocabulary` tokens.
+absl::StatusOr<plumb_sample_options> ToPlumb(const GenerateOptions& options, int32_t vocabulary) {
+  if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens is negative");
+  // There, 0 is the default.
+  if (options.top_p == 0) {
+    return absl::InvalidArgumentError(
+        "top_p must be above 0 and at most 1 (1 keeps all tokens), is 0");
+  }
+  auto drawing = Sized<plumb_sample_options>();
+  drawing.max_tokens = 1;
+  drawing.greedy = options.temperature == 0;
+  drawing.temperature = options.temperature;
+  drawing.top_k = options.top_k;
+  drawing.top_p = options.top_p;
+  drawing.seed = options.seed;
+  drawing.index = static_cast<uint64_t>(options.index);
+  drawing.vocabulary = vocabulary;
+  return drawing;
+}
+
 // One sample on its way.
 struct Sample {
-  RngStream stream;
+  plumb_sample_options drawing;
   std::vector<int32_t> tokens;  // so far, the prompt's included
   GenerateResult result;
   Clock::time_point start = Clock::now();
 
-  Sample(const GenerateOptions& options, int64_t index, std::vector<int32_t> prompt)
-      : stream(options.seed, "sample", static_cast<uint64_t>(index)), tokens(std::move(prompt)) {
+  // The sample `number` of those that begin with options.index.
+  Sample(const GenerateOptions& options, const plumb_sample_options& first, int64_t number,
+         std::vector<int32_t> prompt)
+      : drawing(first), tokens(std::move(prompt)) {
+    drawing.index += static_cast<uint64_t>(number);
     result.text = options.prompt;
   }
 
@@ -93,12 +123,12 @@ struct Sample {
     return options.max_tokens == 0 || result.tokens < options.max_tokens;
   }
 
-  // Draws the next token from `logits`, appends it, and puts its text into `piece`. False when it
-  // is the end token.
-  absl::StatusOr<bool> Draw(const float* logits, const Tokenizer& tokenizer, TokenSampler* sampler,
+  // Draws the next token of `sequence`, notes it, and puts its text into `piece`. False when it is
+  // the end token.
+  absl::StatusOr<bool> Draw(const Tokenizer& tokenizer, int64_t sequence, Sequences* sequences,
                             std::string* piece) {
-    PLUMB_ASSIGN_OR_RETURN(const int32_t token,
-                           sampler->Draw(logits, stream, static_cast<uint64_t>(result.tokens)));
+    drawing.drawn = result.tokens;
+    PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
     ++result.tokens;
     result.ended = tokenizer.begin_end_token() == token;
     if (result.ended) return false;
@@ -109,8 +139,8 @@ struct Sample {
   }
 
   // The newer half of a full context, from which a text continues.
-  absl::Span<const int32_t> NewerHalf(const DecodeSession& decode) const {
-    const int64_t keep = std::max<int64_t>(1, decode.context_length() / 2);
+  absl::Span<const int32_t> NewerHalf(int64_t context_length) const {
+    const int64_t keep = std::max<int64_t>(1, context_length / 2);
     return absl::MakeConstSpan(tokens).last(static_cast<size_t>(keep));
   }
 
@@ -126,13 +156,11 @@ struct TrainedModel::Impl {
   RunFiles files;
   std::string checkpoint;
   int64_t step = 0;
-  int threads = 1;
-  std::unique_ptr<ModelContext> context;
-  std::unique_ptr<ParameterStore> parameters;
+  ModelHandle model;
+  plumb_model_info info = Sized<plumb_model_info>();
   WeightType weights = WeightType::kF32;  // to decode with
-  std::map<WeightType, std::unique_ptr<PackedWeights>> packed;
-  std::unique_ptr<DecodeSession> decode;       // one sequence
-  std::unique_ptr<DecodeSession> decode_many;  // null until it is wanted
+  absl::optional<Sequences> one;
+  absl::optional<Sequences> many;  // none until they are wanted
 
   explicit Impl(RunFiles run_files) : files(std::move(run_files)) {}
 
@@ -149,7 +177,7 @@ struct TrainedModel::Impl {
       const absl::StatusOr<std::vector<int32_t>> newline = tokenizer.Encode("\n");
       tokens.push_back(newline.ok() ? newline->front() : 0);
     }
-    const int64_t limit = context->model.dims.context_length;
+    const int64_t limit = info.context_length;
     if (static_cast<int64_t>(tokens.size()) > limit) {
       return absl::OutOfRangeError(absl::StrCat("prompt: ", tokens.size(),
                                                 " tokens are more than the model's context_length ",
@@ -159,34 +187,43 @@ struct TrainedModel::Impl {
   }
 
   // Draws come from the tokens that exist; a model's vocabulary may be larger.
-  absl::StatusOr<TokenSampler> MakeSampler(const GenerateOptions& options) const {
-    if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens is negative");
-    SamplingOptions sampling;
-    sampling.temperature = options.temperature;
-    sampling.top_k = options.top_k;
-    sampling.top_p = options.top_p;
-    sampling.seed = options.seed;
-    return TokenSampler::Create(sampling, files.tokenizer.vocab_size());
+  absl::StatusOr<plumb_sample_options> Drawing(const GenerateOptions& options) const {
+    return ToPlumb(options, files.tokenizer.vocab_size());
   }
 
-  // The weights in that form, packed at their first use.
-  absl::StatusOr<const PackedWeights*> Weights(WeightType type) {
-    std::unique_ptr<PackedWeights>& made = packed[type];
-    if (made != nullptr) return made.get();
-    PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the packed weights", [&] {
-      made = std::make_unique<PackedWeights>(*context, ToWeightFormat(type), *parameters, threads);
-      return absl::OkStatus();
-    }));
-    return made.get();
+  absl::StatusOr<Sequences> MakeSequences(int64_t count) const {
+    return Sequences::Create(model.get(), ToPlumb(weights), count, info.context_length);
   }
 
   int64_t SamplesAtOnce(int64_t count) const {
-    const ModelDims& dims = context->model.dims;
-    const int64_t bytes = 2 * static_cast<int64_t>(context->model.layers.size()) *
-                          dims.context_length * dims.n_kv_head * dims.head_dim *
-                          SizeOf(weights == WeightType::kBF16 ? DType::kBF16 : DType::kF32);
+    const int64_t bytes = weights == WeightType::kBF16 ? info.cache_bytes / 2 : info.cache_bytes;
     return std::clamp<int64_t>(kMaxCacheBytes / std::max<int64_t>(1, bytes), 1,
                                std::min(count, kSamplesAtOnce));
+  }
+
+  // The mean over all targets of the batches, with those weights.
+  absl::StatusOr<SplitLoss> Measure(const EvalBatches& batches, WeightType with) const {
+    auto options = Sized<plumb_evaluator_options>();
+    options.rows = batches.rows();
+    options.seq = batches.max_seq();
+    options.weights = ToPlumb(with);
+    PLUMB_ASSIGN_OR_RETURN(const auto evaluator, OrOutOfMemory("the packed weights", [&] {
+                             return MakeHandle<EvaluatorHandle>(plumb_evaluator_create, model.get(),
+                                                                &options);
+                           }));
+    Batch batch = batches.MakeBatch();
+    SplitLoss sum;
+    for (int64_t i = 0; i < batches.size(); ++i) {
+      batches.Fill(i, &batch);
+      double mean = 0;
+      PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_evaluator_run, evaluator.get(), batch.tokens.data(),
+                                      batch.targets.data(), batch.tokens.size(), &mean));
+      sum.loss += mean * static_cast<double>(batch.valid_targets);
+      sum.targets += batch.valid_targets;
+    }
+    sum.loss /= static_cast<double>(std::max<int64_t>(1, sum.targets));
+    sum.sequences = batches.num_sequences();
+    return sum;
   }
 };
 
@@ -201,20 +238,30 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtim
   auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
   model->impl_ = std::make_unique<Impl>(std::move(files));
   Impl& impl = *model->impl_;
-  impl.threads = runtime->threads();
   impl.weights = weights;
-  PLUMB_ASSIGN_OR_RETURN(impl.context, runtime->impl().MakeContext(impl.files.model));
+  const RuntimeHandle shared(capi::ShareRuntime(runtime));
+  const std::string description = RunModelPath(where.run);
+  PLUMB_ASSIGN_OR_RETURN(const SpecHandle spec,
+                         MakeHandle<SpecHandle>(plumb_spec_from_file, description.c_str()));
+  PLUMB_ASSIGN_OR_RETURN(impl.model,
+                         MakeHandle<ModelHandle>(plumb_model_create, shared.get(), spec.get()));
+  plumb_model_get_info(impl.model.get(), &impl.info);
+  if (impl.files.tokenizer.vocab_size() > impl.info.vocab_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where.run, ": tokenizer.json has ", impl.files.tokenizer.vocab_size(),
+                     " tokens, more than the model's vocab_size ", impl.info.vocab_size,
+                     "; is one of them of another run?"));
+  }
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
+  // Whole and unchanged, or this is an error: then the weights stay in the file.
+  PLUMB_ASSIGN_OR_RETURN(const std::string weights_path, CheckedModelPath(checkpoint));
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] {
-    impl.parameters = std::make_unique<ParameterStore>(
-        impl.context->parameters, impl.context->states, FormToKeep(ToWeightFormat(weights)));
-    return impl.parameters->Read(file);
+    return CallPlumb(plumb_model_map, impl.model.get(), weights_path.c_str());
   }));
   impl.checkpoint = where.checkpoint;
   impl.step = checkpoint.step;
-  PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const packed, impl.Weights(weights));
-  impl.decode = std::make_unique<DecodeSession>(impl.context.get(), packed, 1, impl.threads);
+  PLUMB_ASSIGN_OR_RETURN(
+      impl.one, OrOutOfMemory("the packed weights", [&] { return impl.MakeSequences(1); }));
   return model;
 }
 
@@ -224,24 +271,22 @@ const std::string& TrainedModel::checkpoint() const { return impl_->checkpoint; 
 absl::StatusOr<GenerateResult> TrainedModel::Generate(
     const GenerateOptions& options, const std::function<bool(absl::string_view piece)>& on_text) {
   Impl& impl = *impl_;
-  PLUMB_ASSIGN_OR_RETURN(TokenSampler sampler, impl.MakeSampler(options));
+  PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
   PLUMB_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, impl.PromptTokens(options.prompt));
-  Sample sample(options, options.index, std::move(prompt));
-  DecodeSession& decode = *impl.decode;
-  decode.Reset();
-  PLUMB_RETURN_IF_ERROR(decode.Feed(sample.tokens));
+  Sample sample(options, drawing, 0, std::move(prompt));
+  Sequences& decode = *impl.one;
+  PLUMB_RETURN_IF_ERROR(decode.Begin(0, sample.tokens));
   std::string piece;
   while (sample.WantsMore(options)) {
     PLUMB_ASSIGN_OR_RETURN(const bool continues,
-                           sample.Draw(decode.logits(), impl.files.tokenizer, &sampler, &piece));
+                           sample.Draw(impl.files.tokenizer, 0, &decode, &piece));
     if (!continues || (on_text != nullptr && !on_text(piece))) break;
-    if (decode.length() < decode.context_length()) {
-      PLUMB_RETURN_IF_ERROR(decode.Feed(absl::MakeConstSpan(sample.tokens).last(1)));
+    if (!decode.is_full(0)) {
+      PLUMB_RETURN_IF_ERROR(decode.Feed(0, absl::MakeConstSpan(sample.tokens).last(1)));
       continue;
     }
     if (options.max_tokens == 0) break;
-    decode.Reset();
-    PLUMB_RETURN_IF_ERROR(decode.Feed(sample.NewerHalf(decode)));
+    PLUMB_RETURN_IF_ERROR(decode.Begin(0, sample.NewerHalf(impl.info.context_length)));
   }
   return sample.Finish();
 }
@@ -250,8 +295,9 @@ absl::Status TrainedModel::GenerateMany(
     const GenerateOptions& options, int64_t count,
     const std::function<bool(GenerateResult sample)>& on_sample) {
   Impl& impl = *impl_;
-  const int64_t batch = impl.SamplesAtOnce(count);
   if (count < 0) return absl::InvalidArgumentError("the number of samples is negative");
+  if (count == 0) return absl::OkStatus();
+  const int64_t batch = impl.SamplesAtOnce(count);
   if (batch <= 1) {
     GenerateOptions one = options;
     for (; one.index < options.index + count; ++one.index) {
@@ -260,15 +306,13 @@ absl::Status TrainedModel::GenerateMany(
     }
     return absl::OkStatus();
   }
-  PLUMB_ASSIGN_OR_RETURN(TokenSampler sampler, impl.MakeSampler(options));
+  PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, impl.PromptTokens(options.prompt));
-  if (impl.decode_many == nullptr || impl.decode_many->batch() != batch) {
-    PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const packed, impl.Weights(impl.weights));
-    impl.decode_many =
-        std::make_unique<DecodeSession>(impl.context.get(), packed, batch, impl.threads);
+  if (!impl.many.has_value() || impl.many->count() != batch) {
+    impl.many.reset();
+    PLUMB_ASSIGN_OR_RETURN(impl.many, impl.MakeSequences(batch));
   }
-  DecodeSession& decode = *impl.decode_many;
-  decode.Reset();
+  Sequences& decode = *impl.many;
 
   struct Slot {
     int64_t number = 0;              // of its sample
@@ -287,17 +331,15 @@ absl::Status TrainedModel::GenerateMany(
       while (slot.sample != nullptr || started < count) {
         if (slot.sample == nullptr) {
           slot.number = started++;
-          slot.sample = std::make_unique<Sample>(options, options.index + slot.number, prompt);
+          slot.sample = std::make_unique<Sample>(options, drawing, slot.number, prompt);
           ++running;
-          decode.Reset(b);
-          PLUMB_RETURN_IF_ERROR(decode.Feed(b, prompt));
+          PLUMB_RETURN_IF_ERROR(decode.Begin(b, prompt));
         }
-        slot.full = decode.length(b) == decode.context_length();
+        slot.full = decode.is_full(b);
         bool continues = slot.sample->WantsMore(options);
         if (continues) {
-          PLUMB_ASSIGN_OR_RETURN(
-              continues,
-              slot.sample->Draw(decode.logits(b), impl.files.tokenizer, &sampler, &piece));
+          PLUMB_ASSIGN_OR_RETURN(continues,
+                                 slot.sample->Draw(impl.files.tokenizer, b, &decode, &piece));
         }
         continues =
             continues && slot.sample->WantsMore(options) && (!slot.full || options.max_tokens > 0);
@@ -317,15 +359,14 @@ absl::Status TrainedModel::GenerateMany(
     for (int64_t b = 0; b < batch; ++b) {
       const Slot& slot = slots[static_cast<size_t>(b)];
       const bool real = slot.sample != nullptr && !slot.full;
-      if (!real) decode.Reset(b);
+      if (!real) PLUMB_RETURN_IF_ERROR(decode.Reset(b));
       inputs[static_cast<size_t>(b)] = real ? slot.sample->tokens.back() : prompt.back();
     }
     PLUMB_RETURN_IF_ERROR(decode.FeedEach(inputs));
     for (int64_t b = 0; b < batch; ++b) {
       const Slot& slot = slots[static_cast<size_t>(b)];
       if (slot.sample == nullptr || !slot.full) continue;
-      decode.Reset(b);
-      PLUMB_RETURN_IF_ERROR(decode.Feed(b, slot.sample->NewerHalf(decode)));
+      PLUMB_RETURN_IF_ERROR(decode.Begin(b, slot.sample->NewerHalf(impl.info.context_length)));
     }
   }
   return absl::OkStatus();
@@ -337,15 +378,17 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,
       Dataset::Load(data_path, ToDatasetOptions(impl.files.train), &impl.files.tokenizer));
-  PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const packed, impl.Weights(weights));
   std::vector<SplitLoss> losses;
   for (Split split : {Split::kTrain, Split::kValidation}) {
     if (!data.has_targets(split)) continue;
-    PLUMB_ASSIGN_OR_RETURN(const auto session,
-                           EvalSession::Create(impl.context.get(), packed, &data, split, kEvalBatch,
-                                               impl.threads, stride));
-    PLUMB_ASSIGN_OR_RETURN(const EvalResult result, session->Run(0));
-    losses.push_back({SplitName(split), result.loss, result.targets, result.sequences});
+    EvalBatches::Options options;
+    options.batch_size = kEvalBatch;
+    options.context_length = impl.info.context_length;
+    options.stride = stride;
+    PLUMB_ASSIGN_OR_RETURN(const EvalBatches batches, EvalBatches::Create(&data, split, options));
+    PLUMB_ASSIGN_OR_RETURN(SplitLoss loss, impl.Measure(batches, weights));
+    loss.split = SplitName(split);
+    losses.push_back(std::move(loss));
   }
   return losses;
 }

@@ -84,7 +84,7 @@ describe() {
       done
     done
   } > "$stub"
-  cc -std=c11 -g -O0 -fPIC -shared -Wall -Wno-return-type -I "$work" -Wl,-soname,libplumb.so.1 -o "$work/$name.so" "$stub"
+  cc -std=c11 -g "-ffile-prefix-map=$work=." -O0 -fPIC -shared -Wall -Wno-return-type -I "$work" -Wl,-soname,libplumb.so.1 -o "$work/$name.so" "$stub"
   abidw --no-corpus-path --no-comp-dir-path --no-show-locs --out-file "$work/$name.abi" "$work/$name.so"
   growing "$preprocessed" | cut -d ' ' -f 1 > "$work/$name.grows"
 }

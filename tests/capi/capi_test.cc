@@ -140,6 +140,78 @@ TEST_F(CapiTest, TruncatesAndFeedsAgain) {
   }
 }
 
+// What sequences begin with is computed once, but for weights that have changed since.
+TEST_F(CapiTest, SequencesThatBeginAlikeSeeTheWeightsOfNow) {
+  const ModelHandle model = CreateWithWeights();
+  plumb_session_options options = {};
+  options.struct_size = sizeof(options);
+  options.sequences = 2;
+  SessionHandle session;
+  EXPECT_PLUMB_OK(plumb_session_create(model.get, &options, &session.get, err));
+  const std::vector<int32_t> prompt = {1, 4, 2};
+  const auto feed = [&](int32_t sequence) {
+    EXPECT_PLUMB_OK(plumb_session_truncate(session.get, sequence, 0, err));
+    EXPECT_PLUMB_OK(plumb_session_feed(session.get, sequence, prompt.data(), 3, err));
+    return Logits(session.get, sequence, 5);
+  };
+  const std::vector<float> before = feed(0);
+  EXPECT_EQ(feed(1), before);
+  EXPECT_EQ(feed(0), before);
+  EXPECT_PLUMB_OK(plumb_model_init(model.get, 4, err));
+  const std::vector<float> after = feed(1);
+  EXPECT_NE(after, before);
+  EXPECT_EQ(feed(0), after);
+  plumb_tensor tensor = {};
+  tensor.struct_size = sizeof(tensor);
+  EXPECT_PLUMB_OK(plumb_model_tensor(model.get, 0, &tensor, err));
+  tensor.data[tensor.shape[1]] += 1;  // of token 1
+  plumb_model_changed(model.get);
+  const std::vector<float> written = feed(0);
+  EXPECT_NE(written, after);
+  EXPECT_EQ(feed(1), written);
+}
+
+// One draw at a time, with options that change: each as the session's first.
+TEST_F(CapiTest, DrawsOneByOneAreThoseOfARow) {
+  const ModelHandle model = CreateWithWeights();
+  const std::vector<int32_t> prompt = {1, 4};
+  const auto start = [&](SessionHandle* session) {
+    EXPECT_PLUMB_OK(plumb_session_create(model.get, nullptr, &session->get, err));
+    EXPECT_PLUMB_OK(plumb_session_feed(session->get, 0, prompt.data(), prompt.size(), err));
+  };
+  const plumb_token_fn keep = [](void* user, int32_t token) -> int32_t {
+    static_cast<std::vector<int32_t>*>(user)->push_back(token);
+    return 0;
+  };
+  SessionHandle by_one;
+  start(&by_one);
+  for (const int32_t top_k : {0, 1, 2, 0}) {
+    for (const int32_t vocabulary : {0, 3}) {
+      for (const double temperature : {0.5, 2.0}) {
+        plumb_sample_options options = {};
+        options.struct_size = sizeof(options);
+        options.top_k = top_k;
+        options.vocabulary = vocabulary;
+        options.temperature = temperature;
+        options.seed = 11;
+        SessionHandle in_a_row;
+        start(&in_a_row);
+        std::vector<int32_t> row, drawn;
+        options.max_tokens = 5;
+        EXPECT_PLUMB_OK(plumb_session_generate(in_a_row.get, 0, &options, keep, &row, err));
+        EXPECT_PLUMB_OK(plumb_session_truncate(by_one.get, 0, 0, err));
+        EXPECT_PLUMB_OK(plumb_session_feed(by_one.get, 0, prompt.data(), prompt.size(), err));
+        options.max_tokens = 1;
+        for (options.drawn = 0; options.drawn < 5; ++options.drawn) {
+          EXPECT_PLUMB_OK(plumb_session_generate(by_one.get, 0, &options, keep, &drawn, err));
+          EXPECT_PLUMB_OK(plumb_session_feed(by_one.get, 0, &drawn.back(), 1, err));
+        }
+        EXPECT_EQ(drawn, row);
+      }
+    }
+  }
+}
+
 std::vector<int32_t> Generate(plumb_session* session, plumb_sample_options options) {
   options.struct_size = sizeof(options);
   std::vector<int32_t> tokens;

@@ -204,6 +204,11 @@ class TestAllocator {
   void FailAt(int64_t call) { fails_at_ = call; }  // counted from now on; -1: never
   int64_t calls() const { return calls_; }
   size_t live() const { return live_.size(); }
+  // Pieces of that size that are in use.
+  int64_t LiveOf(size_t size) const {
+    return std::count_if(live_.begin(), live_.end(),
+                         [size](const auto& piece) { return piece.second == size; });
+  }
 
  private:
   void* Allocate(size_t size, size_t alignment) {
@@ -229,6 +234,36 @@ class TestAllocator {
   std::map<void*, size_t> live_;
   int64_t calls_ = 0, fails_at_ = -1;
 };
+
+TEST(HostTest, TheInfoOfAModelTellsWhatTheCacheOfASequenceTakes) {
+  TestAllocator allocator;
+  const plumb_allocator given = allocator.Get();
+  const RuntimeHandle runtime = MakeHostRuntime(nullptr, &given);
+  SpecHandle spec;
+  ModelHandle model;
+  const std::string text = WideModel();
+  EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
+  EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+  EXPECT_PLUMB_OK(plumb_model_init(model.get, 9, err));
+  plumb_model_info info = {};
+  info.struct_size = sizeof(info);
+  plumb_model_get_info(model.get, &info);
+  ASSERT_GT(info.cache_bytes, 0);
+  for (const int32_t weights : {PLUMB_WEIGHTS_F32, PLUMB_WEIGHTS_BF16, PLUMB_WEIGHTS_INT8}) {
+    const auto one = static_cast<size_t>(weights == PLUMB_WEIGHTS_BF16 ? info.cache_bytes / 2
+                                                                       : info.cache_bytes);
+    const int64_t before = allocator.LiveOf(5 * one);
+    plumb_session_options options = {};
+    options.struct_size = sizeof(options);
+    options.sequences = 5;
+    options.weights = weights;
+    SessionHandle session;
+    EXPECT_PLUMB_OK(plumb_session_create(model.get, &options, &session.get, err));
+    const int32_t tokens[] = {1, 2, 3, 4, 5};
+    EXPECT_PLUMB_OK(plumb_session_feed_each(session.get, tokens, 5, err));
+    EXPECT_EQ(allocator.LiveOf(5 * one), before + 1) << weights;
+  }
+}
 
 TEST(HostTest, EveryAllocationOfTheHostMayFail) {
   TestAllocator allocator;
