@@ -110,7 +110,9 @@ int main(int argc, char** argv) {
     for (k = 1; k < times.count; ++k) gaps[tokens++] = times.at[k] - times.at[k - 1];
   }
   qsort(gaps, (size_t)tokens, sizeof(double), Ascending);
-  printf("{\"token_seconds\": %.9f, \"peak_kb\": %ld, \"weight_bytes\": %lld}\n", gaps[tokens / 2],
-         PeakKb(), (long long)info.weight_bytes);
+  printf(
+      "{\"token_seconds\": %.9f, \"peak_kb\": %ld, \"weight_bytes\": %lld, \"cache_bytes\": "
+      "%lld}\n",
+      gaps[tokens / 2], PeakKb(), (long long)info.weight_bytes, (long long)info.cache_bytes);
   return 0;
 }

@@ -75,6 +75,7 @@ TEST(HppTest, WhatWasMovedFromIsAnErrorAndNoCrash) {
   plumb::Model model = MakeModel();
   const plumb::Model other = std::move(model);
   EXPECT_EQ(other.Info().n_layer, 1);
+  EXPECT_EQ(other.Info().cache_bytes, 2 * 8 * 8 * 4);  // keys and values of 8 channels, 8 tokens
   // NOLINTBEGIN(bugprone-use-after-move): it is what is tested
   EXPECT_EQ(model.Init(1).error().code(), Code::kInvalidArgument);
   EXPECT_EQ(model.TensorCount(), 0u);

@@ -61,6 +61,13 @@ class Describing(unittest.TestCase):
         with self.assertRaises(ValueError):
             spec["name\0"] = "n"
 
+    def test_a_model_tells_its_sizes(self):
+        info = model().info
+        self.assertEqual((info.n_layer, info.d_model, info.n_head, info.vocab_size, info.context_length),
+                         (1, 8, 2, 5, 8))
+        self.assertEqual(info.weight_bytes, 4 * info.parameters)
+        self.assertEqual(info.cache_bytes, 2 * 8 * 8 * 4)
+
     def test_the_log_is_told_and_may_raise(self):
         cross = MODEL.replace("rms_norm", "over") + 'norm { name: "over" plugin: "batch_norm" allow_cross_token: true }'
         with self.assertLogs("plumb", logging.WARNING) as logged:
