@@ -85,8 +85,9 @@ class Twins {
     auto batches = std::make_unique<capi::GivenBatches>(
         recipe.batch_size, context_->model.dims.context_length, recipe.gradient_accumulation_steps);
     batches_ = batches.get();
-    session_ = Value(TrainSession::Create(context_.get(), store_.get(), std::move(batches), recipe,
-                                          runtime->threads()));
+    session_ = Value(TrainSession::Create(
+        context_.get(), [this] { return store_.get(); }, std::move(batches), recipe,
+        runtime->threads()));
     const size_t n = plumb_trainer_step_tokens(trainer_);
     for (size_t i = 0; i < n; ++i) {
       inputs_.push_back(static_cast<int32_t>(i * 7 % 20));

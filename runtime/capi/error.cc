@@ -1,5 +1,7 @@
 #include "runtime/capi/error.h"
 
+#include <cstddef>
+#include <limits>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -77,6 +79,11 @@ plumb_status Unexpected(const char* what, plumb_error** error) {
 
 absl::Status NullArgument(absl::string_view name) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is NULL"));
+}
+
+absl::Status CheckSize(absl::string_view name, size_t size) {
+  if (size <= static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", size, ", more than can be"));
 }
 
 void GiveText(absl::string_view text, char* buffer, size_t capacity, size_t* needed) {

@@ -39,6 +39,9 @@ plumb_status Guard(plumb_error** error, const Body& body) {
 // kInvalidArgument: "runtime is NULL".
 absl::Status NullArgument(absl::string_view name);
 
+// kInvalidArgument for more bytes than anything has: a host's -1.
+absl::Status CheckSize(absl::string_view name, size_t size);
+
 // `options` as far as they reach, the rest 0; NULL: all 0. kInvalidArgument when struct_size is not
 // set, or when a caller of a newer header sets what this version does not know.
 template <class Options>
@@ -50,6 +53,10 @@ absl::StatusOr<Options> Complete(const Options* options) {
   const size_t size = options->struct_size;
   if (size < sizeof(size_t)) {
     return absl::InvalidArgumentError("options: struct_size is not set to sizeof the struct");
+  }
+  constexpr size_t kMostSize = 4096;  // of any version's struct: more is no sizeof
+  if (size > kMostSize) {
+    return absl::InvalidArgumentError("options: struct_size is not sizeof the struct");
   }
   const auto* const bytes = reinterpret_cast<const unsigned char*>(options);
   if (size > sizeof(Options) &&

@@ -51,6 +51,10 @@ absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
   program.seq = seq;
   PLUMB_RETURN_IF_ERROR(CheckSizes(*model->context, program));
   PLUMB_RETURN_IF_ERROR(model->RequireWeights());
+  const double ids = static_cast<double>(rows) * static_cast<double>(seq);
+  const auto vocabulary = static_cast<double>(model->vocab_size());
+  PLUMB_RETURN_IF_ERROR(
+      CheckRoom("the evaluator", ids * 4 * (3 + (options.logits != 0 ? vocabulary : 0))));
   auto made = std::make_unique<plumb_evaluator>();
   made->model = model;
   made->format = format;
@@ -76,6 +80,9 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
     if (std::all_of(targets, targets + n, [](int32_t id) { return id < 0; })) {
       return absl::InvalidArgumentError("targets: there is none");
     }
+  } else if (loss == nullptr && !evaluator->wants_logits) {
+    return absl::FailedPreconditionError(
+        "neither a loss nor logits: options.logits of the evaluator says that they are wanted");
   } else if (loss != nullptr) {
     return absl::InvalidArgumentError("targets is NULL, but a loss is wanted");
   }

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "plumb.h"
 #include "runtime/api/runtime.h"
 #include "runtime/api/runtime_impl.h"
@@ -43,6 +44,10 @@ struct RuntimeState {
       if (warning == runtime->impl().gemm.Problem() && told_gemm.exchange(true)) continue;
       if (log != nullptr) log(log_user, PLUMB_LOG_WARNING, warning.c_str());
     }
+  }
+
+  void Warn(const std::string& warning) const {
+    if (log != nullptr) log(log_user, PLUMB_LOG_WARNING, warning.c_str());
   }
 
   // The same of what compiling a program brought up. Any thread.
@@ -84,6 +89,30 @@ absl::StatusOr<WeightFormat> FormatOf(int32_t weights);
 
 // The tensor of entry `i` at `data`, in the layout of the model's parameters.
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
+
+// The KV cache of one sequence with f32 weights; the largest number if it is larger.
+int64_t CacheBytes(const ResolvedModel& model);
+
+// kResourceExhausted when this process has not the memory, before any is taken. `what`: "the KV
+// caches".
+absl::Status CheckRoom(absl::string_view what, double bytes);
+
+// A handle is in a call that calls back. `*busy` is the handle's.
+class InCall {
+ public:
+  explicit InCall(bool* busy) : busy_(busy) { *busy_ = true; }
+  ~InCall() { *busy_ = false; }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
+
+ private:
+  bool* const busy_;
+};
+inline absl::Status CheckNotInCall(bool busy, absl::string_view handle) {
+  if (!busy) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the ", handle, " is in a call, whose callback must not change it"));
+}
 
 // A call on a handle that stands on a runtime, after Guard: on the host's threads and memory, in
 // the floating-point mode of a new process. `name`: of the argument. RuntimeOf(*handle) is its

@@ -5,11 +5,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
+#include "runtime/capi/trainer_file.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/session/probe.h"
 
@@ -42,6 +45,31 @@ absl::Status ModelState::CheckTokens(const int32_t* tokens, size_t count, int32_
         absl::StrCat("id ", tokens[i], " at ", i, " is not in the vocabulary of ", vocabulary));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckRoom(absl::string_view what, double bytes) {
+  const MemoryLimit limit = ProcessMemoryLimit();
+  if (bytes <= static_cast<double>(limit.available)) return absl::OkStatus();
+  constexpr double kMiB = 1 << 20;
+  return absl::ResourceExhaustedError(
+      absl::StrFormat("%s would take %.0f MiB of memory, and %.0f MiB are left (%s)", what,
+                      bytes / kMiB, static_cast<double>(limit.available) / kMiB, limit.by));
+}
+
+int64_t CacheBytes(const ResolvedModel& model) {
+  const ModelDims& dims = model.dims;
+  int64_t attentions = 0;
+  for (const std::shared_ptr<const BlockSpec>& block : model.layers) {
+    attentions += std::count_if(block->sublayers.begin(), block->sublayers.end(),
+                                [](const SublayerSpec& sublayer) {
+                                  return sublayer.kind == SublayerSpec::Kind::kAttention;
+                                });
+  }
+  int64_t bytes = 2 * static_cast<int64_t>(sizeof(float));  // keys and values
+  for (const int64_t n : {attentions, dims.context_length, dims.n_kv_head, dims.head_dim}) {
+    if (__builtin_mul_overflow(bytes, n, &bytes)) return std::numeric_limits<int64_t>::max();
+  }
+  return bytes;
 }
 
 absl::StatusOr<WeightFormat> FormatOf(int32_t weights) {
@@ -98,23 +126,6 @@ absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Mod
   return new plumb_model{std::move(state)};
 }
 
-// The KV cache of one sequence with f32 weights; the largest number if it is larger.
-int64_t CacheBytes(const ResolvedModel& model) {
-  const ModelDims& dims = model.dims;
-  int64_t attentions = 0;
-  for (const std::shared_ptr<const BlockSpec>& block : model.layers) {
-    attentions += std::count_if(block->sublayers.begin(), block->sublayers.end(),
-                                [](const SublayerSpec& sublayer) {
-                                  return sublayer.kind == SublayerSpec::Kind::kAttention;
-                                });
-  }
-  int64_t bytes = 2 * static_cast<int64_t>(sizeof(float));  // keys and values
-  for (const int64_t n : {attentions, dims.context_length, dims.n_kv_head, dims.head_dim}) {
-    if (__builtin_mul_overflow(bytes, n, &bytes)) return std::numeric_limits<int64_t>::max();
-  }
-  return bytes;
-}
-
 // The store that weights are drawn or read into: made once, so that what points to it stays valid.
 ParameterStore& StoreOf(ModelState* model) {
   if (model->parameters == nullptr) {
@@ -126,7 +137,7 @@ ParameterStore& StoreOf(ModelState* model) {
 
 absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model) {
   PLUMB_RETURN_IF_ERROR(file.status());
-  PLUMB_RETURN_IF_ERROR(StoreOf(model).Read(*file));
+  PLUMB_RETURN_IF_ERROR(StoreOf(model).Read(*file, WeightPrefix(*file)));
   model->has_weights = true;
   ++model->version;
   return absl::OkStatus();
@@ -139,9 +150,11 @@ absl::Status Map(const char* path, ModelState* model) {
   }
   PLUMB_ASSIGN_OR_RETURN(SafetensorsFile file,
                          SafetensorsFile::Open(path, MappedFile::Access::kCopyOnWrite));
+  const absl::string_view prefix = WeightPrefix(file);
   const ModelContext& context = *model->context;
-  PLUMB_ASSIGN_OR_RETURN(ParameterStore store,
-                         ParameterStore::Map(context.parameters, context.states, std::move(file)));
+  PLUMB_ASSIGN_OR_RETURN(
+      ParameterStore store,
+      ParameterStore::Map(context.parameters, context.states, std::move(file), prefix));
   const std::lock_guard<std::mutex> lock(model->mutex);
   model->packed.clear();
   model->parameters = std::make_unique<ParameterStore>(std::move(store));
@@ -203,6 +216,13 @@ void plumb_model_get_info(const plumb_model* model, plumb_model_info* info) {
 plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
     ModelState& state = *model->state;
+    if (state.parameters == nullptr) {
+      double bytes = 0;
+      for (const plumb::ParameterSpec& parameter : state.context->parameters) {
+        bytes += 4 * static_cast<double>(parameter.shape.num_elements());
+      }
+      PLUMB_RETURN_IF_ERROR(plumb::capi::CheckRoom("the weights", bytes));
+    }
     plumb::DrawParameters(state.context->parameters, state.context->states, seed, state.threads(),
                           plumb::capi::StoreOf(&state));
     state.has_weights = true;
@@ -229,6 +249,7 @@ plumb_status plumb_model_load_memory(plumb_model* model, const void* data, size_
                                      plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
     if (data == nullptr) return NullArgument("data");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
     const absl::string_view content(static_cast<const char*>(data), size);
     return plumb::capi::Load(plumb::SafetensorsFile::FromMapped(plumb::MappedFile::Borrow(content),
                                                                 "the weights in memory"),

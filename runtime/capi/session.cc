@@ -19,6 +19,7 @@ struct plumb_session {
   std::vector<bool> has_logits;                 // by sequence
   absl::optional<plumb::TokenSampler> sampler;  // of the last draw
   std::atomic<bool> cancelled{false};
+  bool busy = false;  // in a call that calls back
 
   ~plumb_session() {
     if (decode != nullptr) --model->sessions;
@@ -44,6 +45,10 @@ absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
   }
   PLUMB_ASSIGN_OR_RETURN(const WeightFormat format, FormatOf(options->weights));
   PLUMB_RETURN_IF_ERROR(model->RequireWeights());
+  PLUMB_RETURN_IF_ERROR(
+      CheckRoom("the KV caches", static_cast<double>(CacheBytes(model->context->model)) *
+                                     static_cast<double>(options->sequences) *
+                                     (format == WeightFormat::kBf16 ? 0.5 : 1)));
   auto session = std::make_unique<plumb_session>();
   session->format = format;
   session->has_logits.resize(static_cast<size_t>(options->sequences));
@@ -169,6 +174,7 @@ plumb_status plumb_session_feed(plumb_session* session, int32_t sequence, const 
                                 size_t count, plumb_error** error) {
   return Call(session, "session", error, [&]() -> absl::Status {
     if (tokens == nullptr && count > 0) return NullArgument("tokens");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
     PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
     PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens, count, 0));
     return plumb::capi::Feed(session, sequence, absl::MakeConstSpan(tokens, count));
@@ -179,6 +185,7 @@ plumb_status plumb_session_feed_each(plumb_session* session, const int32_t* toke
                                      plumb_error** error) {
   return Call(session, "session", error, [&]() -> absl::Status {
     if (tokens == nullptr) return NullArgument("tokens");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
     return plumb::capi::FeedEach(session, absl::MakeConstSpan(tokens, count));
   });
 }
@@ -197,6 +204,7 @@ int64_t plumb_session_length(const plumb_session* session, int32_t sequence) {
 plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence, int64_t length,
                                     plumb_error** error) {
   return Call(session, "session", error, [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
     PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
     const int64_t now = session->decode->length(sequence);
     if (length < 0 || length > now) {
@@ -215,6 +223,8 @@ plumb_status plumb_session_generate(plumb_session* session, int32_t sequence,
                                     void* user, plumb_error** error) {
   return Call(session, "session", error, [&]() -> absl::Status {
     if (token == nullptr) return NullArgument("token");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
+    const plumb::capi::InCall in_call(&session->busy);
     return plumb::capi::Generate(session, sequence, options, token, user);
   });
 }

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
 
@@ -21,6 +22,7 @@ plumb_status plumb_spec_from_text(const char* text, size_t size, const char* nam
   return Guard(error, [&]() -> absl::Status {
     if (text == nullptr) return NullArgument("text");
     if (spec == nullptr) return NullArgument("spec");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
     absl::StatusOr<plumb::ModelSpec> read =
         plumb::ModelSpec::FromText(std::string(text, size), name == nullptr ? "model" : name);
     if (read.ok()) *spec = new plumb_spec{*std::move(read)};

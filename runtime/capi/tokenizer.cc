@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
 
@@ -33,6 +34,7 @@ plumb_status plumb_tokenizer_create(int32_t kind, const char* text, size_t size,
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
     if (text == nullptr && size > 0) return NullArgument("text");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
     absl::StatusOr<Tokenizer> made = plumb::capi::MakeTokenizer(
         kind, text == nullptr ? absl::string_view() : absl::string_view(text, size),
         with_begin_end != 0);
@@ -45,6 +47,7 @@ plumb_status plumb_tokenizer_from_json(const char* json, size_t size, plumb_toke
                                        plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (json == nullptr) return NullArgument("json");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
     if (tokenizer == nullptr) return NullArgument("tokenizer");
     absl::StatusOr<Tokenizer> made = Tokenizer::FromJson(absl::string_view(json, size));
     if (made.ok()) *tokenizer = new plumb_tokenizer{*std::move(made)};
@@ -75,6 +78,7 @@ plumb_status plumb_tokenizer_encode(const plumb_tokenizer* tokenizer, const char
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
     if (text == nullptr && size > 0) return NullArgument("text");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
     if (tokens == nullptr && capacity > 0) return NullArgument("tokens");
     const absl::StatusOr<std::vector<int32_t>> encoded = tokenizer->tokenizer.Encode(
         text == nullptr ? absl::string_view() : absl::string_view(text, size));
@@ -91,6 +95,7 @@ plumb_status plumb_tokenizer_decode(const plumb_tokenizer* tokenizer, const int3
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
     if (tokens == nullptr && count > 0) return NullArgument("tokens");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count));
     const absl::StatusOr<std::string> text =
         tokenizer->tokenizer.Decode(absl::MakeConstSpan(tokens, count));
     if (!text.ok()) return text.status();

@@ -20,6 +20,7 @@ struct plumb_trainer {
   std::unique_ptr<plumb::TrainSession> session;
   std::atomic<bool> cancelled{false};
   bool has_gradients = false;
+  bool busy = false;  // in a call
 
   ~plumb_trainer() {
     if (session != nullptr) --model->trainers;
@@ -37,15 +38,20 @@ static const plumb::capi::RuntimeState& RuntimeOf(const plumb_trainer& trainer) 
 namespace plumb::capi {
 namespace {
 
-// Lays the weights out as programs of `form` read them in place.
-absl::Status ChangeForm(WeightFormat form, ModelState* model) {
-  if (model->sessions > 0) {
-    return absl::FailedPreconditionError(
-        "training in bf16, or of weights that are mapped, lays them out anew: free the model's "
-        "sessions first, and create them again afterwards");
+// Whether programs of `form` cannot train the weights where they lie.
+bool MustLayOut(WeightFormat form, const ParameterStore& parameters) {
+  // Which form a store has, its matrices tell; a model without any is alike in both.
+  bool is_split = false;
+  for (size_t i = 0; i < parameters.layout().entries.size(); ++i) {
+    is_split |= parameters.is_split(i);
   }
-  const std::vector<ParameterSpec>& specs = model->context->parameters;
-  auto other = std::make_unique<ParameterStore>(specs, model->context->states, form);
+  return is_split != (form == WeightFormat::kBf16) || parameters.is_mapped();
+}
+
+// The weights as programs of `form` read them in place.
+std::unique_ptr<ParameterStore> LayOut(WeightFormat form, const ModelState& model) {
+  const std::vector<ParameterSpec>& specs = model.context->parameters;
+  auto other = std::make_unique<ParameterStore>(specs, model.context->states, form);
   constexpr int64_t kPiece = 1 << 16;
   std::vector<float> piece(kPiece);
   const std::vector<ParameterLayout::Entry>& entries = other->layout().entries;
@@ -53,15 +59,12 @@ absl::Status ChangeForm(WeightFormat form, ModelState* model) {
     const int64_t n = entries[i].end - entries[i].begin;
     for (int64_t at = 0; at < n; at += kPiece) {
       const int64_t count = std::min(kPiece, n - at);
-      model->parameters->Read(i, at, count, piece.data());
+      model.parameters->Read(i, at, count, piece.data());
       other->Write(i, at, count, piece.data());
     }
   }
-  std::copy_n(model->parameters->state_data(), other->states().size, other->state_data());
-  const std::lock_guard<std::mutex> lock(model->mutex);
-  model->packed.clear();
-  model->parameters = std::move(other);
-  return absl::OkStatus();
+  std::copy_n(model.parameters->state_data(), other->states().size, other->state_data());
+  return other;
 }
 
 absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
@@ -69,7 +72,8 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   const absl::StatusOr<plumb_trainer_options> options = Complete(given);
   if (!options.ok()) return options.status();
   PLUMB_RETURN_IF_ERROR(model->RequireWeights());
-  if (model->trainers > 0) return absl::FailedPreconditionError("the model has a trainer already");
+  if (model->trainers > 0)
+    return absl::FailedPreconditionError("the model has a trainer already: free it first");
   auto trainer = std::make_unique<plumb_trainer>();
   const absl::string_view recipe = options->recipe == nullptr
                                        ? absl::string_view()
@@ -81,23 +85,37 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
     return absl::InvalidArgumentError(absl::StrCat("options: seq must lie in 1..context_length (",
                                                    context_length, "), is ", options->seq));
   }
-  const WeightFormat form = WeightFormatOf(trainer->spec);
-  // Which form a store has, its matrices tell; a model without any is alike in both.
-  bool is_split = false;
-  for (size_t i = 0; i < model->parameters->layout().entries.size(); ++i) {
-    is_split |= model->parameters->is_split(i);
-  }
-  if (is_split != (form == WeightFormat::kBf16) || model->parameters->is_mapped()) {
-    PLUMB_RETURN_IF_ERROR(ChangeForm(form, model.get()));
-  }
   const TrainSpec& spec = trainer->spec;
+  constexpr int64_t kMostIds = int64_t{1} << 28;  // of a step, which plumb_trainer_run holds
+  if (spec.gradient_accumulation_steps > kMostIds / (spec.batch_size * trainer->seq)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "recipe: ", spec.gradient_accumulation_steps, " micro-batches x ", spec.batch_size,
+        " rows x ", trainer->seq, " are more than ", kMostIds, " ids a step"));
+  }
+  const WeightFormat form = WeightFormatOf(spec);
+  const bool lays_out = MustLayOut(form, *model->parameters);
+  if (lays_out && model->sessions > 0) {
+    return absl::FailedPreconditionError(
+        "training in bf16, or of weights that are mapped, lays them out anew: free the model's "
+        "sessions first, and create them again afterwards");
+  }
   auto batches = std::make_unique<GivenBatches>(spec.batch_size, trainer->seq,
                                                 spec.gradient_accumulation_steps);
   trainer->batches = batches.get();
+  std::unique_ptr<ParameterStore> laid_out;  // the model's once nothing can fail
+  const auto parameters = [&]() -> ParameterStore* {
+    if (lays_out) laid_out = LayOut(form, *model);
+    return lays_out ? laid_out.get() : model->parameters.get();
+  };
   PLUMB_ASSIGN_OR_RETURN(trainer->session,
-                         TrainSession::Create(model->context.get(), model->parameters.get(),
-                                              std::move(batches), spec, model->threads()));
+                         TrainSession::Create(model->context.get(), parameters, std::move(batches),
+                                              spec, model->threads()));
   model->runtime->TellGemmProblem();
+  if (lays_out) {
+    const std::lock_guard<std::mutex> lock(model->mutex);
+    model->packed.clear();
+    model->parameters = std::move(laid_out);
+  }
   trainer->model = model;
   ++model->trainers;
   return trainer;
@@ -217,6 +235,8 @@ plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (inputs == nullptr) return NullArgument("inputs");
     if (targets == nullptr) return NullArgument("targets");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
+    const plumb::capi::InCall in_call(&trainer->busy);
     return plumb::capi::Step(trainer, inputs, targets, n, info);
   });
 }
@@ -225,6 +245,8 @@ plumb_status plumb_trainer_run(plumb_trainer* trainer, plumb_batch_fn batch, plu
                                void* user, plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (batch == nullptr) return NullArgument("batch");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
+    const plumb::capi::InCall in_call(&trainer->busy);
     return plumb::capi::Run(trainer, batch, step, user);
   });
 }
@@ -237,16 +259,24 @@ plumb_status plumb_trainer_save(const plumb_trainer* trainer, const char* path,
                                 plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
-    return plumb::capi::SaveTrainer(*trainer->session, trainer->model->context->model.name, path);
+    return plumb::capi::SaveTrainer(*trainer->session,
+                                    trainer->model->context->model.self_contained_text, path);
   });
 }
 
 plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path, plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::LoadTrainer(path, trainer->session.get()));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
+    const ModelState& model = *trainer->model;
+    std::string difference;
+    PLUMB_RETURN_IF_ERROR(plumb::capi::LoadTrainer(path, model.context->model.self_contained_text,
+                                                   trainer->session.get(), &difference));
     trainer->has_gradients = false;
     ++trainer->model->version;
+    if (!difference.empty()) {
+      model.runtime->Warn(absl::StrCat(path, ": was saved with another model: ", difference));
+    }
     return absl::OkStatus();
   });
 }
@@ -257,6 +287,8 @@ plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const ch
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (every != 0 && probe == nullptr) return NullArgument("probe");
     if (points == nullptr && count > 0) return NullArgument("points");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
     std::vector<std::string> globs;
     for (size_t i = 0; i < count; ++i) {
       if (points[i] == nullptr) return NullArgument("points[i]");

@@ -1,10 +1,16 @@
 #include "runtime/capi/trainer_file.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "plumb.h"
 #include "runtime/base/status.h"
 #include "runtime/io/safetensors.h"
@@ -27,16 +33,59 @@ absl::StatusOr<int64_t> StepOf(const SafetensorsFile& file) {
                      "weights alone"));
   }
   int64_t step;
-  if (!absl::SimpleAtoi(at->second, &step) || step < 0) {
+  constexpr int64_t kMostSteps = int64_t{1} << 53;
+  if (!absl::SimpleAtoi(at->second, &step) || step < 0 || step > kMostSteps) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": \"", at->second, "\" is not a number of steps"));
   }
   return step;
 }
 
+// Of what a trainer's file never holds: numbers that are not finite, negative second moments.
+absl::Status CheckNumbers(const SafetensorsFile& file) {
+  std::vector<float> piece(size_t{1} << 16);
+  for (const TensorEntry& tensor : file.tensors()) {
+    const bool is_square = absl::StartsWith(tensor.name, kSecond);
+    if (!is_square && !absl::StartsWith(tensor.name, kWeight) &&
+        !absl::StartsWith(tensor.name, kFirst)) {
+      continue;  // which nothing reads
+    }
+    const size_t bytes = piece.size() * sizeof(float);
+    for (size_t at = 0; at < tensor.data.size(); at += bytes) {
+      const absl::string_view part = tensor.data.substr(at, bytes);
+      std::memcpy(piece.data(), part.data(), part.size());
+      for (size_t i = 0; i < part.size() / sizeof(float); ++i) {
+        if (std::isfinite(piece[i]) && (!is_square || piece[i] >= 0)) continue;
+        return absl::DataLossError(
+            absl::StrCat(file.path(), ": ", tensor.name, " holds ", piece[i]));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// "d_model: 64", and here "d_model: 32": the first lines that differ; "" if none do.
+std::string FirstDifference(absl::string_view there, absl::string_view here) {
+  const std::vector<absl::string_view> theirs = absl::StrSplit(there, '\n');
+  const std::vector<absl::string_view> ours = absl::StrSplit(here, '\n');
+  const auto quoted = [](const std::vector<absl::string_view>& lines, size_t i) {
+    return i < lines.size() ? absl::StrCat("\"", absl::StripAsciiWhitespace(lines[i]), "\"")
+                            : std::string("nothing");
+  };
+  for (size_t i = 0; i < std::max(theirs.size(), ours.size()); ++i) {
+    const std::string a = quoted(theirs, i), b = quoted(ours, i);
+    if (a != b) return absl::StrCat(a, " there and ", b, " here");
+  }
+  return "";
+}
+
 }  // namespace
 
-absl::Status SaveTrainer(const TrainSession& session, const std::string& model_name,
+absl::string_view WeightPrefix(const SafetensorsFile& file) {
+  return file.metadata().count("step") > 0 ? kWeight : "";
+}
+
+absl::Status SaveTrainer(const TrainSession& session, const std::string& model,
                          const std::string& path) {
   PLUMB_RETURN_IF_ERROR(session.CheckFinite());
   const ParameterLayout& layout = session.parameters().layout();
@@ -45,10 +94,11 @@ absl::Status SaveTrainer(const TrainSession& session, const std::string& model_n
   Append(layout.Tensors(kSecond, session.second_moments()), &tensors);
   return WriteSafetensors(
       path, tensors,
-      {{"plumb", plumb_version()}, {"model", model_name}, {"step", absl::StrCat(session.step())}});
+      {{"plumb", plumb_version()}, {"model", model}, {"step", absl::StrCat(session.step())}});
 }
 
-absl::Status LoadTrainer(const std::string& path, TrainSession* session) {
+absl::Status LoadTrainer(const std::string& path, const std::string& model, TrainSession* session,
+                         std::string* difference) {
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
   PLUMB_ASSIGN_OR_RETURN(const int64_t step, StepOf(file));
   const ParameterStore& parameters = session->parameters();
@@ -56,11 +106,14 @@ absl::Status LoadTrainer(const std::string& path, TrainSession* session) {
   PLUMB_RETURN_IF_ERROR(parameters.Check(file, kWeight));
   PLUMB_RETURN_IF_ERROR(layout.Check(kFirst, file));
   PLUMB_RETURN_IF_ERROR(layout.Check(kSecond, file));
+  PLUMB_RETURN_IF_ERROR(CheckNumbers(file));
   PLUMB_RETURN_IF_ERROR(parameters.Read(file, kWeight));
   const TrainSession::Moments moments = session->moments();
   PLUMB_RETURN_IF_ERROR(layout.Read(kFirst, file, moments.m));
   PLUMB_RETURN_IF_ERROR(layout.Read(kSecond, file, moments.v));
   session->ResumeAt(step);
+  const auto trained = file.metadata().find("model");
+  if (trained != file.metadata().end()) *difference = FirstDifference(trained->second, model);
   return absl::OkStatus();
 }
 

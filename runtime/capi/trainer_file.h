@@ -6,15 +6,22 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "runtime/io/safetensors.h"
 #include "runtime/session/train_session.h"
 
 namespace plumb::capi {
 
-// Replaces the file at once.
-absl::Status SaveTrainer(const TrainSession& session, const std::string& model_name,
+// The prefix of weights in the file: that of a trainer's, or "".
+absl::string_view WeightPrefix(const SafetensorsFile& file);
+
+// `model`: the text of the whole description. Replaces the file at once.
+absl::Status SaveTrainer(const TrainSession& session, const std::string& model,
                          const std::string& path);
-// After an error nothing has changed.
-absl::Status LoadTrainer(const std::string& path, TrainSession* session);
+// `*difference` becomes where the model of the file is described otherwise, or "". After an error
+// nothing has changed.
+absl::Status LoadTrainer(const std::string& path, const std::string& model, TrainSession* session,
+                         std::string* difference);
 
 }  // namespace plumb::capi
 

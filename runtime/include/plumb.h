@@ -232,9 +232,9 @@ PLUMB_USE PLUMB_API plumb_status plumb_model_probe_points(const plumb_model* mod
 /* Weights drawn from a seed: the same as those that `plumb train` begins with. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_init(plumb_model* model, uint64_t seed,
                                                   plumb_error** error);
-/* Weights from a safetensors file with plumb's names, f32, or from the content of one in memory, of
- * which nothing is kept. Errors: PLUMB_INVALID_ARGUMENT lists what is missing, surplus or
- * misshapen, and the weights are as before. */
+/* Weights from a safetensors file with plumb's names, f32, plumb_trainer_save's included, or from
+ * the content of one in memory, of which nothing is kept. Errors: PLUMB_INVALID_ARGUMENT lists what
+ * is missing, surplus or misshapen, and the weights are as before. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_load(plumb_model* model, const char* path,
                                                   plumb_error** error);
 PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, const void* data,
@@ -320,7 +320,9 @@ PLUMB_API void plumb_tokenizer_free(plumb_tokenizer* tokenizer);
 /* --- Training --------------------------------------------------------------------------------- */
 
 /* The training of a model's weights, which sessions see after each step. One thread at a time, but
- * for plumb_trainer_cancel. */
+ * for plumb_trainer_cancel. A callback may call that, plumb_trainer_save, plumb_trainer_steps and
+ * plumb_trainer_gradient; what else would change the trainer fails with
+ * PLUMB_FAILED_PRECONDITION. */
 typedef struct plumb_trainer plumb_trainer;
 
 typedef struct {
@@ -387,8 +389,9 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* tra
 
 /* Weights, norms' states, moments and the number of steps, into one safetensors file, which is
  * replaced at once; and back, into a trainer of the same model, which then goes on to the same bits
- * as the one that was saved. Errors: PLUMB_ABORTED when a number is not finite, and nothing is
- * written; as plumb_model_load, and nothing has changed then. */
+ * as the one that was saved; where the model is described otherwise the log is told. Errors:
+ * PLUMB_ABORTED when a number is not finite, and nothing is written; as plumb_model_load, and
+ * nothing has changed then. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_save(const plumb_trainer* trainer, const char* path,
                                                     plumb_error** error);
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path,
@@ -432,7 +435,8 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int
 /* --- Sampling --------------------------------------------------------------------------------- */
 
 /* Sequences that grow token by token, each with its part of a KV cache. One thread at a time, but
- * for plumb_session_cancel. */
+ * for plumb_session_cancel. A callback may call that and what takes the session const; the others
+ * fail with PLUMB_FAILED_PRECONDITION. */
 typedef struct plumb_session plumb_session;
 
 enum { PLUMB_WEIGHTS_F32 = 0, PLUMB_WEIGHTS_BF16 = 1, PLUMB_WEIGHTS_INT8 = 2 };

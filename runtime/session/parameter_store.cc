@@ -200,7 +200,7 @@ ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
 
 ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
                                const std::vector<NormStateSpec>& states, SafetensorsFile file,
-                               Mapped)
+                               absl::string_view prefix, Mapped)
     : layout_(parameters),
       states_(states),
       form_(WeightFormat::kF32),
@@ -209,7 +209,7 @@ ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
       state_buffer_(states_.size * SizeOf(DType::kF32)) {
   int64_t copied = 0;
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
-    at_.push_back(InFile(i));
+    at_.push_back(InFile(i, prefix));
     const ParameterLayout::Entry& entry = layout_.entries[i];
     if (at_[i] == nullptr) copied += WholeLines(entry.end - entry.begin);
   }
@@ -224,14 +224,14 @@ ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
 
 absl::StatusOr<ParameterStore> ParameterStore::Map(const std::vector<ParameterSpec>& parameters,
                                                    const std::vector<NormStateSpec>& states,
-                                                   SafetensorsFile file) {
-  ParameterStore store(parameters, states, std::move(file), Mapped());
-  PLUMB_RETURN_IF_ERROR(store.Read(*store.file_));
+                                                   SafetensorsFile file, absl::string_view prefix) {
+  ParameterStore store(parameters, states, std::move(file), prefix, Mapped());
+  PLUMB_RETURN_IF_ERROR(store.Read(*store.file_, prefix));
   return store;
 }
 
-float* ParameterStore::InFile(size_t entry) const {
-  const TensorEntry* const found = file_->Find(layout_.entries[entry].name);
+float* ParameterStore::InFile(size_t entry, absl::string_view prefix) const {
+  const TensorEntry* const found = file_->Find(absl::StrCat(prefix, layout_.entries[entry].name));
   if (found == nullptr) return nullptr;
   // The pages are this process's own as soon as they are written to.
   char* const data = const_cast<char*>(found->data.data());

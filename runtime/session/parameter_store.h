@@ -90,9 +90,10 @@ class ParameterStore {
                  WeightFormat form = WeightFormat::kF32);  // kF32 or kBf16
   // A store in kF32 whose weights stay in the file, which was opened for copying on write, where
   // they lie at a multiple of kAlignment; others are copied, as are norms' states. Errors: as Read.
+  // Tensors are called `prefix` + name there.
   static absl::StatusOr<ParameterStore> Map(const std::vector<ParameterSpec>& parameters,
                                             const std::vector<NormStateSpec>& states,
-                                            SafetensorsFile file);
+                                            SafetensorsFile file, absl::string_view prefix = "");
 
   const ParameterLayout& layout() const { return layout_; }
   // The entry's form. REQUIRES, of the other two: the entry has that form.
@@ -124,9 +125,10 @@ class ParameterStore {
  private:
   struct Mapped {};
   ParameterStore(const std::vector<ParameterSpec>& parameters,
-                 const std::vector<NormStateSpec>& states, SafetensorsFile file, Mapped);
+                 const std::vector<NormStateSpec>& states, SafetensorsFile file,
+                 absl::string_view prefix, Mapped);
   // Where the entry lies in the file, if that will do, else null.
-  float* InFile(size_t entry) const;
+  float* InFile(size_t entry, absl::string_view prefix) const;
 
   ParameterLayout layout_;
   StateLayout states_;

@@ -71,11 +71,11 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
 }
 
 absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(
-    const ModelContext* context, ParameterStore* parameters, std::unique_ptr<BatchSource> batches,
+    const ModelContext* context, StoreMaker parameters, std::unique_ptr<BatchSource> batches,
     const TrainSpec& spec, int threads) {
   PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec));
   return std::unique_ptr<TrainSession>(
-      new TrainSession(context, spec, parameters, std::move(batches), std::move(plan), threads));
+      new TrainSession(context, spec, parameters(), std::move(batches), std::move(plan), threads));
 }
 
 TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -37,16 +38,19 @@ struct StepResult {
 
 class TrainSession {
  public:
+  using StoreMaker = absl::FunctionRef<ParameterStore*()>;
+
   // `context` and `dataset` must outlive the session. Weights are drawn from spec.seed. Compiles
   // the longest step. kResourceExhausted when this process has not the memory for it, before any is
   // taken.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
                                                               const Dataset* dataset,
                                                               const TrainSpec& spec, int threads);
-  // Trains the weights that are in `parameters`, a store in the form WeightFormatOf(spec), which
-  // must outlive the session, as must `context`, on `batches` of spec.batch_size rows.
+  // Trains the weights of `parameters`, called once a step is known to fit into memory: a store in
+  // the form WeightFormatOf(spec), which must outlive the session, as must `context`; on `batches`
+  // of spec.batch_size rows.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
-                                                              ParameterStore* parameters,
+                                                              StoreMaker parameters,
                                                               std::unique_ptr<BatchSource> batches,
                                                               const TrainSpec& spec, int threads);
 

@@ -162,6 +162,12 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(const 
     return ErrorAt({path, 0, 0}, absl::StrCat("does not define the placement \"", name, "\""));
   }
   const std::vector<std::string> known = PlacementNames();
+  if (known.empty()) {
+    return ErrorAt(at,
+                   absl::StrCat("unknown placement \"", name, "\"\n  no placements were found in ",
+                                shipped_.empty() ? "any directory" : absl::StrJoin(shipped_, ", "),
+                                ": PLUMB_PLACEMENT_PATH, or the program, says where they are"));
+  }
   return ErrorAt(
       at, absl::StrCat("unknown placement \"", name, "\"", DidYouMean(name, known),
                        "\n  known: ", absl::StrJoin(known, ", "),

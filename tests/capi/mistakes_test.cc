@@ -147,5 +147,152 @@ TEST_F(CapiTest, WeightsFromMemoryAreThoseOfTheFile) {
   EXPECT_EQ(Weights(other.get), Weights(model.get));
 }
 
+TEST_F(CapiTest, SizesThatCannotBe) {
+  const size_t minus_one = static_cast<size_t>(-1);
+  const ModelHandle model = CreateWithWeights();
+  TokenizerHandle bytes;
+  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_BYTES, nullptr, 0, 0, &bytes.get, err));
+  EXPECT_THAT(
+      Fails(PLUMB_INVALID_ARGUMENT,
+            [&](plumb_error** e) { return plumb_model_load_memory(model.get, "x", minus_one, e); }),
+      HasSubstr("more than can be"));
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                    [&](plumb_error** e) {
+                      plumb_spec* none = nullptr;
+                      return plumb_spec_from_text("x", minus_one, "test", &none, e);
+                    }),
+              HasSubstr("more than can be"));
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                    [&](plumb_error** e) {
+                      return plumb_tokenizer_encode(bytes.get, "x", minus_one, nullptr, 0, nullptr,
+                                                    e);
+                    }),
+              HasSubstr("more than can be"));
+  for (const size_t size : {size_t{1} << 30, minus_one}) {
+    plumb_session_options options = {};
+    options.struct_size = size;
+    EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                      [&](plumb_error** e) {
+                        plumb_session* none = nullptr;
+                        return plumb_session_create(model.get, &options, &none, e);
+                      }),
+                HasSubstr("struct_size"));
+  }
+}
+
+TEST_F(CapiTest, MoreThanMemoryHolds) {
+  const ModelHandle model = CreateWithWeights();
+  const plumb_trainer_options steps =
+      Recipe("gradient_accumulation_steps: 100000000 batch_size: 2");
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                    [&](plumb_error** e) {
+                      plumb_trainer* none = nullptr;
+                      return plumb_trainer_create(model.get, &steps, &none, e);
+                    }),
+              HasSubstr("ids a step"));
+  TinyModel wide;
+  wide.vocab_size = 1 << 20;
+  wide.d_model = 2;
+  wide.n_head = 1;
+  wide.n_kv_head = 1;
+  wide.context_length = 1 << 12;
+  const ModelHandle large = Create(wide.Text());
+  EXPECT_PLUMB_OK(plumb_model_init(large.get, 1, err));
+  plumb_evaluator_options options = {};
+  options.struct_size = sizeof(options);
+  options.rows = 64;
+  options.logits = 1;  // a tebibyte of them
+  EXPECT_THAT(Fails(PLUMB_RESOURCE_EXHAUSTED,
+                    [&](plumb_error** e) {
+                      plumb_evaluator* none = nullptr;
+                      return plumb_evaluator_create(large.get, &options, &none, e);
+                    }),
+              HasSubstr("the evaluator would take 1048"));
+}
+
+// What a trainer that cannot be must leave: the tensors where they were.
+TEST_F(CapiTest, ATrainerThatFailsLaysNothingOut) {
+  TinyModel wide;
+  wide.d_model = 64;
+  wide.d_ff = 256;
+  wide.context_length = 128;
+  const ModelHandle model = Create(wide.Text());
+  EXPECT_PLUMB_OK(plumb_model_init(model.get, 3, err));
+  const std::vector<float> before = Weights(model.get);
+  plumb_tensor tensor = {};
+  tensor.struct_size = sizeof(tensor);
+  EXPECT_PLUMB_OK(plumb_model_tensor(model.get, 0, &tensor, err));
+  const float* const data = tensor.data;
+  const plumb_trainer_options huge = Recipe("dtype: BF16 batch_size: 1000000");
+  Fails(PLUMB_RESOURCE_EXHAUSTED, [&](plumb_error** e) {
+    plumb_trainer* none = nullptr;
+    return plumb_trainer_create(model.get, &huge, &none, e);
+  });
+  EXPECT_PLUMB_OK(plumb_model_tensor(model.get, 0, &tensor, err));
+  EXPECT_EQ(tensor.data, data);
+  EXPECT_EQ(Weights(model.get), before);
+}
+
+struct Nested {
+  plumb_trainer* trainer = nullptr;
+  plumb_session* session = nullptr;
+  int refused = 0, allowed = 0;
+};
+
+TEST_F(CapiTest, CallbacksMustNotChangeTheirHandle) {
+  const ModelHandle model = CreateWithWeights();
+  const plumb_trainer_options options = Recipe("batch_size: 1 max_steps: 2");
+  TrainerHandle trainer;
+  EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &options, &trainer.get, err));
+  Nested nested;
+  nested.trainer = trainer.get;
+  const auto probe = [](void* user, const plumb_probe*) -> int32_t {
+    auto* const in = static_cast<Nested*>(user);
+    const std::vector<int32_t> ids(8, 1);
+    const plumb_status status[] = {
+        plumb_trainer_probe(in->trainer, 0, nullptr, 0, nullptr, nullptr, nullptr),
+        plumb_trainer_step(in->trainer, ids.data(), ids.data(), 8, nullptr, nullptr),
+        plumb_trainer_load(in->trainer, "/not/there", nullptr)};
+    for (const plumb_status each : status) in->refused += each == PLUMB_FAILED_PRECONDITION;
+    return 0;
+  };
+  const char* const points[] = {"logits"};
+  EXPECT_PLUMB_OK(plumb_trainer_probe(trainer.get, 1, points, 1, probe, &nested, err));
+  const auto fill = [](void*, int64_t, int32_t* inputs, int32_t* targets, size_t n) {
+    std::fill_n(inputs, n, 1);
+    std::fill_n(targets, n, 2);
+    return 0;
+  };
+  const auto after = [](void* user, const plumb_step_info*) -> int32_t {
+    auto* const in = static_cast<Nested*>(user);
+    plumb_tensor tensor = {};
+    tensor.struct_size = sizeof(tensor);
+    in->allowed += plumb_trainer_gradient(in->trainer, 0, &tensor, nullptr) == PLUMB_OK;
+    return 0;
+  };
+  EXPECT_PLUMB_OK(plumb_trainer_run(trainer.get, fill, after, &nested, err));
+  EXPECT_EQ(nested.refused, 6);
+  EXPECT_EQ(nested.allowed, 2);
+  EXPECT_EQ(plumb_trainer_steps(trainer.get), 2);
+
+  SessionHandle session;
+  EXPECT_PLUMB_OK(plumb_session_create(model.get, nullptr, &session.get, err));
+  nested.session = session.get;
+  const int32_t token = 1;
+  EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, &token, 1, err));
+  plumb_sample_options sampling = {};
+  sampling.struct_size = sizeof(sampling);
+  sampling.max_tokens = 2;
+  nested.refused = 0;
+  const auto drawn = [](void* user, int32_t id) -> int32_t {
+    auto* const in = static_cast<Nested*>(user);
+    in->refused += plumb_session_feed(in->session, 0, &id, 1, nullptr) == PLUMB_FAILED_PRECONDITION;
+    return 0;
+  };
+  EXPECT_PLUMB_OK(plumb_session_generate(session.get, 0, &sampling, drawn, &nested, err));
+  EXPECT_EQ(nested.refused, 2);
+  EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, &token, 1, err));
+}
+
 }  // namespace
 }  // namespace plumb

@@ -102,6 +102,69 @@ TEST_F(TrainerTest, GoesOnWhereItWasSaved) {
   }
 }
 
+TEST_F(TrainerTest, ATrainersFileHasTheWeightsToo) {
+  const ModelHandle trained = CreateWithWeights(WideModel(), 3);
+  const TrainerHandle trainer = Train(trained.get, "max_steps: 2 batch_size: 2");
+  EXPECT_PLUMB_OK(plumb_trainer_run(trainer.get, FillStep, nullptr, nullptr, err));
+  const std::string path = absl::StrCat(scratch_.path(), "/trainer");
+  EXPECT_PLUMB_OK(plumb_trainer_save(trainer.get, path.c_str(), err));
+  const ModelHandle loaded = Create(WideModel()), mapped = Create(WideModel());
+  EXPECT_PLUMB_OK(plumb_model_load(loaded.get, path.c_str(), err));
+  EXPECT_PLUMB_OK(plumb_model_map(mapped.get, path.c_str(), err));
+  EXPECT_EQ(Logits(loaded.get), Logits(trained.get));
+  EXPECT_EQ(Logits(mapped.get), Logits(trained.get));
+}
+
+TEST_F(TrainerTest, ATrainerOfAnotherModelIsToldOf) {
+  std::string log;
+  plumb_runtime_options options = {};
+  options.struct_size = sizeof(options);
+  options.log = [](void* user, int32_t, const char* message) {
+    static_cast<std::string*>(user)->append(message);
+  };
+  options.log_user = &log;
+  plumb_runtime_free(std::exchange(runtime_.get, nullptr));
+  EXPECT_PLUMB_OK(plumb_runtime_create(&options, &runtime_.get, err));
+  const std::string path = absl::StrCat(scratch_.path(), "/trainer");
+  const auto train = [&](const std::string& text, bool saves) {
+    const ModelHandle model = CreateWithWeights(text, 3);
+    const TrainerHandle trainer = Train(model.get, "max_steps: 2 batch_size: 2");
+    EXPECT_PLUMB_OK(saves ? plumb_trainer_save(trainer.get, path.c_str(), err)
+                          : plumb_trainer_load(trainer.get, path.c_str(), err));
+  };
+  TinyModel model;
+  train(model.Text(), true);
+  train(model.Text(), false);
+  EXPECT_EQ(log, "");
+  model.n_head = 1;  // tensors of the same shapes
+  model.n_kv_head = 1;
+  train(model.Text(), false);
+  EXPECT_THAT(log, HasSubstr("another model: \"n_head: 2\" there and \"n_head: 1\" here"));
+}
+
+TEST_F(TrainerTest, NumbersThatNoTrainerSavesAreRefused) {
+  const ModelHandle model = CreateWithWeights(WideModel(), 3);
+  const TrainerHandle trainer = Train(model.get, "max_steps: 4 batch_size: 2");
+  EXPECT_PLUMB_OK(plumb_trainer_run(trainer.get, FillStep, nullptr, nullptr, err));
+  const std::string path = absl::StrCat(scratch_.path(), "/trainer");
+  EXPECT_PLUMB_OK(plumb_trainer_save(trainer.get, path.c_str(), err));
+  std::ifstream in(path, std::ios::binary);
+  const std::string content(std::istreambuf_iterator<char>(in), {});
+  const std::string before = Save(model.get, "weights");
+  const auto refused = [&](std::string changed) {
+    std::ofstream(path, std::ios::binary) << changed;
+    Fails(PLUMB_DATA_LOSS,
+          [&](plumb_error** e) { return plumb_trainer_load(trainer.get, path.c_str(), e); });
+    EXPECT_EQ(Save(model.get, "weights"), before);
+  };
+  // The last number is a second moment.
+  for (const float wrong : {-1.0f, std::nanf(""), HUGE_VALF}) {
+    std::string changed = content;
+    std::memcpy(&changed[changed.size() - sizeof(wrong)], &wrong, sizeof(wrong));
+    refused(changed);
+  }
+}
+
 TEST_F(TrainerTest, AFileThatDoesNotFitChangesNothing) {
   const ModelHandle model = CreateWithWeights(WideModel(), 3);
   const TrainerHandle trainer = Train(model.get, "batch_size: 2");
