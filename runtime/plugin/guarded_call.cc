@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <typeinfo>
 
@@ -31,6 +32,8 @@ absl::Status ExceptionLeft(const char* function) {
   std::string text = absl::StrCat("exception ", name, " left ", function, "()");
   try {
     throw;
+  } catch (const std::bad_alloc&) {  // a mistake too, but of the moment
+    return absl::ResourceExhaustedError(absl::StrCat(text, ": out of memory"));
   } catch (const std::exception& exception) {
     const char* what = exception.what();
     const std::string words =
