@@ -113,7 +113,7 @@ TEST_F(ThrowingNormTest, TurnsAnExceptionOfTheHotPathIntoAStatus) {
                        int64_t) -> plumb_status { throw std::runtime_error("no more abacuses"); };
   const auto instance = Instance();
   const absl::Status forward = instance->Forward(call_, 0, 1);
-  EXPECT_EQ(forward.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(forward.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(
       std::string(forward.message()),
       AllOf(HasSubstr("org.example.test("), HasSubstr("exception std::bad_alloc left forward()")));
