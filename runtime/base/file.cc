@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +20,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "runtime/base/file_system.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
@@ -25,7 +28,7 @@
 namespace plumb {
 namespace {
 
-constexpr absl::string_view kTemporary = ".tmp.";  // and the number of the process
+constexpr absl::string_view kTemporary = ".tmp.";  // and digits
 
 bool IsAbsent(int error) { return error == ENOENT || error == ENOTDIR; }
 
@@ -113,13 +116,30 @@ absl::StatusOr<Target> FollowLinks(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": too many symbolic links"));
 }
 
-// A new file `temporary` with the mode, and if possible the owner, of what it is to replace.
-int CreateTemporary(const std::string& temporary, const Target& target) {
+// A name beside `path` that no other call of this process has: two that write one file at once each
+// replace it whole.
+std::string TemporaryName(const std::string& path) {
+  static std::atomic<uint32_t> calls{0};
+  constexpr size_t kMostName = 255;
+  constexpr size_t kMostDigits = 20;
+  const std::string end =
+      absl::StrFormat("%s%d%06d", kTemporary, getpid(), calls.fetch_add(1) % 1000000);
+  const size_t name = path.rfind('/') + 1;
+  if (path.size() - name + kTemporary.size() + kMostDigits <= kMostName) {
+    return absl::StrCat(path, end);
+  }
+  return absl::StrCat(path.substr(0, name + kMostName - kTemporary.size() - kMostDigits), end);
+}
+
+// A new file with the mode, and if possible the owner, of what it is to replace.
+int CreateTemporary(std::string* temporary, const Target& target) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;  // never through a link
-  int fd = Files().Open(temporary.c_str(), kFlags, 0666);
-  if (fd < 0 && errno == EEXIST &&
-      Files().Unlink(temporary.c_str()) == 0) {  // of a process that was killed
-    fd = Files().Open(temporary.c_str(), kFlags, 0666);
+  constexpr int kTries = 100;  // names that processes of the same number left when they were killed
+  int fd = -1;
+  for (int i = 0; i < kTries; ++i) {
+    *temporary = TemporaryName(target.path);
+    fd = Files().Open(temporary->c_str(), kFlags, 0666);
+    if (fd >= 0 || errno != EEXIST) break;
   }
   if (fd < 0 || !target.exists) return fd;
   // Root alone gives files away. What cannot be kept is no reason to lose the content.
@@ -135,11 +155,15 @@ absl::Status WritePieces(int fd, absl::FunctionRef<absl::Status(PieceSink sink)>
   return produce([&](absl::string_view piece) { return WriteAll(fd, piece, path); });
 }
 
-absl::Status WriteAndSync(const std::string& temporary, const Target& target,
+// `*temporary` becomes the name of the file, "" if there is none.
+absl::Status WriteAndSync(const Target& target,
                           absl::FunctionRef<absl::Status(PieceSink sink)> produce,
-                          const std::string& path) {
+                          const std::string& path, std::string* temporary) {
   FileDescriptor file(CreateTemporary(temporary, target));
-  if (file.get() < 0) return FromErrno(path, "cannot create");
+  if (file.get() < 0) {
+    temporary->clear();
+    return FromErrno(path, "cannot create");
+  }
   PLUMB_RETURN_IF_ERROR(WritePieces(file.get(), produce, path));
   if (Files().Sync(file.get()) != 0) return FromErrno(path, "cannot sync");
   return absl::OkStatus();
@@ -208,13 +232,13 @@ absl::Status WriteFileAtomically(const std::string& path,
                                  absl::FunctionRef<absl::Status(PieceSink sink)> produce) {
   PLUMB_ASSIGN_OR_RETURN(const Target target, FollowLinks(path));
   if (!target.replaces) return WriteThrough(target, produce, path);
-  const std::string temporary = absl::StrCat(target.path, kTemporary, getpid());
-  absl::Status status = WriteAndSync(temporary, target, produce, path);
+  std::string temporary;
+  absl::Status status = WriteAndSync(target, produce, path, &temporary);
   if (status.ok() && Files().Rename(temporary.c_str(), target.path.c_str()) != 0) {
     status = FromErrno(path, "cannot replace");
   }
   if (!status.ok()) {
-    Files().Unlink(temporary.c_str());
+    if (!temporary.empty()) Files().Unlink(temporary.c_str());
     return status;
   }
   return SyncDirectory(DirectoryOf(target.path));
@@ -335,7 +359,8 @@ std::string DirectoryOf(absl::string_view path) {
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, Access access) {
-  FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC, 0));
+  // A pipe that nobody writes to does not hold the caller up.
+  FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
   if (file.get() < 0) return FromErrno(path, "cannot open");
   struct stat info;
   if (Files().FileStat(file.get(), &info) != 0) return FromErrno(path, "cannot stat");

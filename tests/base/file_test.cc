@@ -8,14 +8,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace plumb {
 namespace {
@@ -227,10 +231,49 @@ TEST_F(FileTest, WhatIsNoRegularFileIsWrittenThrough) {
 
 TEST_F(FileTest, ATemporaryIsNotWrittenThroughALink) {
   ASSERT_TRUE(WriteFileAtomically(In("victim"), "whole").ok());
-  ASSERT_EQ(symlink("victim", In(absl::StrCat("a.tmp.", getpid())).c_str()), 0);
+  // The next temporary has the next number.
+  uint64_t number = 0;
+  ASSERT_TRUE(WriteFileAtomically(In("a"), [&](PieceSink) {
+                for (const std::string& name : Names()) {
+                  EXPECT_TRUE(name == "victim" ||
+                              absl::SimpleAtoi(absl::StripPrefix(name, "a.tmp."), &number));
+                }
+                return absl::OkStatus();
+              }).ok());
+  ASSERT_GT(number, 0u);
+  ASSERT_EQ(symlink("victim", In(absl::StrCat("a.tmp.", number + 1)).c_str()), 0);
   ASSERT_TRUE(WriteFileAtomically(In("a"), "new").ok());
   EXPECT_EQ(ReadFile(In("victim")).value(), "whole");
   EXPECT_EQ(ReadFile(In("a")).value(), "new");
+}
+
+TEST_F(FileTest, WritersOfOneFileReplaceItWhole) {
+  constexpr size_t kBytes = 1 << 18;
+  std::vector<std::thread> writers;
+  std::atomic<int> written{0};
+  ASSERT_TRUE(WriteFileAtomically(In("a"), std::string(kBytes, '0')).ok());
+  for (const char each : {'1', '2', '3', '4'}) {
+    writers.emplace_back([&, each] {
+      for (int i = 0; i < 25; ++i) {
+        written += WriteFileAtomically(In("a"), std::string(kBytes, each)).ok();
+      }
+    });
+  }
+  while (written < 100) {
+    const std::string content = ReadFile(In("a")).value();
+    ASSERT_EQ(content.size(), kBytes);
+    ASSERT_EQ(content.find_first_not_of(content[0]), std::string::npos);
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_THAT(Names(), ElementsAre("a"));
+  // A name that is nearly as long as names may be.
+  ASSERT_TRUE(WriteFileAtomically(In(std::string(255, 'n')), "x").ok());
+}
+
+TEST_F(FileTest, APipeThatNobodyWritesToIsNotMapped) {
+  ASSERT_EQ(mkfifo(In("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(std::string(MappedFile::Open(In("pipe")).status().message()),
+              HasSubstr("is not a regular file"));
 }
 
 TEST_F(FileTest, OneFileUnderTwoNamesIsSeen) {
