@@ -56,19 +56,23 @@ absl::Status DecodeSession::BindCommon(Executable* executable) {
 }
 
 void DecodeSession::PlaceCaches(const Graph& graph) {
+  std::map<std::string, Cache> caches;
   int64_t total = 0;  // of one sequence
   for (const Value& value : graph.values) {
     if (value.kind != ValueKind::kState) continue;
     if (weights_->parameters().states().Find(value.name) != nullptr) continue;  // of a norm
-    Cache& cache = caches_[value.name];
+    Cache& cache = caches[value.name];
     // [batch, heads, tokens, channels]
     cache.heads = value.type.shape[1];
     cache.head_bytes = value.type.bytes() / (value.type.shape[0] * cache.heads);
     cache.row_bytes = cache.head_bytes / context_length();
     total += AlignUp(cache.bytes());
   }
-  cache_memory_ = AlignedBuffer(batch() * total);
-  if (batch() > 1) chunk_memory_ = AlignedBuffer(total);
+  AlignedBuffer memory(batch() * total), chunk_memory(batch() > 1 ? total : 0);
+  // All memory is there: from here on nothing fails, so that caches are placed whole or not at all.
+  cache_memory_ = std::move(memory);
+  chunk_memory_ = std::move(chunk_memory);
+  caches_ = std::move(caches);
   int64_t at = 0;
   for (auto& [name, cache] : caches_) {
     cache.memory = cache_memory_.data() + batch() * at;

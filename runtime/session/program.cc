@@ -1,6 +1,7 @@
 #include "runtime/session/program.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -92,26 +93,36 @@ absl::StatusOr<int64_t> ExecutableCache::Prepare(int64_t seq) {
   return bytes;
 }
 
-absl::StatusOr<const Executable*> ExecutableCache::Get(int64_t seq, Binder bind) {
-  if (const auto it = executables_.find(seq); it != executables_.end()) return it->second.get();
-  std::unique_ptr<Executable> executable;
-  if (const auto it = prepared_.find(seq); it != prepared_.end()) {
-    executable = std::move(it->second);
-    prepared_.erase(it);
-  } else {
-    PLUMB_ASSIGN_OR_RETURN(executable, Compile(seq));
-  }
-  PLUMB_RETURN_IF_ERROR(bind(executable.get()));
-  Executable* added = (executables_[seq] = std::move(executable)).get();
-  if (added->workspace_bytes() > workspace_.size()) {
-    // The old one goes first, so that the two never take memory side by side.
-    for (auto& [length, each] : executables_) each->BindWorkspace(nullptr);
-    workspace_ = AlignedBuffer();
-    workspace_ = AlignedBuffer(added->workspace_bytes());
+void ExecutableCache::Reserve(int64_t bytes) {
+  if (bytes <= workspace_.size()) return;
+  for (const auto& [length, each] : executables_) bytes = std::max(bytes, each->workspace_bytes());
+  const int64_t before = workspace_.size();
+  // The old one goes first, so that the two never take memory side by side.
+  for (auto& [length, each] : executables_) each->BindWorkspace(nullptr);
+  workspace_ = AlignedBuffer();
+  try {
+    workspace_ = AlignedBuffer(bytes);
+  } catch (const std::bad_alloc&) {
+    // As it was; should that fail too, the next Get makes room for all.
+    workspace_ = AlignedBuffer(before);
     for (auto& [length, each] : executables_) each->BindWorkspace(workspace_.data());
-  } else {
-    added->BindWorkspace(workspace_.data());
+    throw;
   }
+  for (auto& [length, each] : executables_) each->BindWorkspace(workspace_.data());
+}
+
+absl::StatusOr<const Executable*> ExecutableCache::Get(int64_t seq, Binder bind) {
+  if (const auto it = executables_.find(seq); it != executables_.end()) {
+    Reserve(it->second->workspace_bytes());  // after memory ran out there may be none
+    return it->second.get();
+  }
+  if (prepared_.count(seq) == 0) PLUMB_RETURN_IF_ERROR(Prepare(seq).status());
+  Executable* const added = prepared_.find(seq)->second.get();
+  PLUMB_RETURN_IF_ERROR(bind(added));
+  Reserve(added->workspace_bytes());
+  // Nothing fails from here on.
+  added->BindWorkspace(workspace_.data());
+  executables_.insert(prepared_.extract(seq));
   return added;
 }
 

@@ -55,6 +55,7 @@ class ExecutableCache {
   ExecutableCache(const ModelContext* context, const BuildOptions& options, bool gradients)
       : ExecutableCache(context, options, gradients, context->optimize) {}
 
+  // When it fails, by std::bad_alloc too, all is as before, and a later call may succeed.
   absl::StatusOr<const Executable*> Get(int64_t seq, Binder bind);
 
   // Compiles for `seq` ahead of Get, allocates nothing, and returns the workspace that it will
@@ -65,6 +66,9 @@ class ExecutableCache {
 
  private:
   absl::StatusOr<std::unique_ptr<Executable>> Compile(int64_t seq) const;
+
+  // A workspace of at least `bytes`, bound to all executables; throws std::bad_alloc.
+  void Reserve(int64_t bytes);
 
   const ModelContext* context_;
   BuildOptions options_;
