@@ -32,6 +32,7 @@ import glob
 import json
 import logging
 import numbers
+import operator
 import os
 import re
 import signal
@@ -48,10 +49,13 @@ __all__ = ["Code", "Error", "Cancelled", "Runtime", "Spec", "Model", "ModelInfo"
 
 class _Struct(ctypes.Structure):
     def __init__(self, **fields):
-        super().__init__(struct_size=ctypes.sizeof(self), **fields)
+        kinds = dict(self._fields_)
         for name, value in fields.items():
-            if isinstance(value, int) and getattr(self, name) != value:  # ctypes cuts without a word
-                raise OverflowError(f"{name}: {value} is too large, or negative")
+            if kinds[name] in (c_int32, c_int64, c_uint32, c_uint64, c_size_t):
+                bits, signed = 8 * ctypes.sizeof(kinds[name]), kinds[name](-1).value < 0
+                least = -2**(bits - 1) if signed else 0
+                fields[name] = _integer(value, name, least, least + 2**bits - 1)
+        super().__init__(struct_size=ctypes.sizeof(self), **fields)
 
 
 class _RuntimeOptions(_Struct):
@@ -370,6 +374,21 @@ def _is(value, kind, name):
     return value
 
 
+def _integer(value, name, least=-2**63, most=2**63 - 1):
+    """An integer for an argument of C, which ctypes would cut without a word."""
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
+    if not least <= value <= most:
+        raise OverflowError(f"{name}: {value} is not in {least} .. {most}")
+    return value
+
+
+def _sequence(value):
+    return _integer(value, "sequence", -2**31, 2**31 - 1)
+
+
 def _utf8(text, name="text"):
     if isinstance(text, str):
         return text.encode()
@@ -386,10 +405,18 @@ def _word(text, name):
     return encoded
 
 
+_INTEGERS = {1: "bB", 2: "hH", 4: "iI", 8: "qQ"}  # by size; signed, unsigned
+
+
 def _tokens(ids, name="ids"):
-    """Token ids as (pointer, count, what keeps them), without a copy of a writable buffer of int32."""
-    if isinstance(ids, numbers.Integral):
-        ids = (ids,)
+    """Token ids as (pointer, count, what keeps them), row by row, without a copy of a writable buffer of int32."""
+    kept, _shape = _row_major((ids,) if isinstance(ids, numbers.Integral) else ids, name)
+    count = len(kept)
+    return (c_int32 * count).from_buffer(kept), count, kept
+
+
+def _row_major(ids, name):
+    """Token ids as (a writable buffer of int32, their shape)."""
     if isinstance(ids, str):
         raise TypeError(f"{name} must be token ids, not str: Tokenizer.encode gives them")
     try:
@@ -397,14 +424,44 @@ def _tokens(ids, name="ids"):
     except TypeError:
         if not isinstance(ids, collections.abc.Iterable):
             raise TypeError(f"{name} must be token ids, not {type(ids).__name__}") from None
-        kept = array.array("i", ids)
-    else:
-        if view.format not in tuple("bBhHiIlLqQ"):
-            raise TypeError(f"{name} must be integers, not of format {view.format!r}")
-        flat = view.cast("B").cast(view.format) if view.c_contiguous else view
-        kept = flat if view.format == "i" and not view.readonly and view.c_contiguous else array.array("i", flat.tolist())
-    count = len(kept)
-    return (c_int32 * count).from_buffer(kept), count, kept
+        return _of_rows(list(ids), name)
+    kind = view.format.lstrip("@=<>!")
+    if kind not in tuple("bBhHiIlLqQnN"):
+        raise TypeError(f"{name} must be integers, not of format {view.format!r}")
+    if view.format in ("i", "<i") and not view.readonly and view.c_contiguous:
+        return view.cast("B").cast("i"), view.shape
+    found = array.array(_INTEGERS[view.itemsize][kind.isupper()], view.tobytes())  # in the order of C
+    if view.format[0] in ">!":
+        found.byteswap()
+    return _int32(found.tolist(), name), view.shape
+
+
+def _of_rows(rows, name):
+    """As _row_major, of a list of integers or of such lists."""
+    try:
+        return _int32(rows, name), (len(rows),)
+    except TypeError:
+        pass
+    nested = [isinstance(row, collections.abc.Iterable) for row in rows]
+    if not any(nested):
+        wrong = next(i for i, row in enumerate(rows) if not hasattr(row, "__index__"))
+        raise TypeError(f"{name}[{wrong}] must be a token id, an integer, not {type(rows[wrong]).__name__}")
+    kept, first = array.array("i"), None
+    for i, row in enumerate(rows):
+        found, shape = _row_major(row, f"{name}[{i}]") if nested[i] else ((), ())
+        first = shape if i == 0 else first
+        if shape != first:
+            raise ValueError(f"{name} is ragged: {name}[0] has the shape {first}, {name}[{i}] {shape}")
+        kept.extend(found)
+    return kept, (len(rows), *first)
+
+
+def _int32(ids, name):
+    try:
+        return array.array("i", ids)
+    except OverflowError:
+        wrong = next(i for i in ids if not -2**31 <= i < 2**31)
+        raise OverflowError(f"{name}: {wrong} is no token id, it does not fit 32 bits") from None
 
 
 def _text(name, *arguments):
@@ -443,7 +500,7 @@ class Runtime(_Object):
     def register_plugin(self, norm_plugin):
         """Registers the norm at an address (an int): a plumb_norm_plugin of plumb/norm_plugin.h."""
         with self._use() as handle:
-            _call("plugin_register", handle, _is(norm_plugin, int, "norm_plugin"))
+            _call("plugin_register", handle, _integer(norm_plugin, "norm_plugin", 0, 2**64 - 1))
 
     def describe(self):
         """What it runs on, what it found and refused, and what would go wrong or slow, as a dict (plumb.h has the
@@ -552,7 +609,7 @@ class Model(_Object):
     def init(self, seed):
         """Draws weights: those that `plumb train` begins with."""
         with self._use() as handle:
-            _call("model_init", handle, seed)
+            _call("model_init", handle, _integer(seed, "seed", 0, 2**64 - 1))
 
     def load(self, weights):
         """Weights from a safetensors file, or from the content of one (bytes)."""
@@ -594,7 +651,8 @@ class Model(_Object):
 
     def _tensor(self, function, handle, i):
         tensor = _Tensor()
-        if _is(i, int, "i") < 0:
+        i = operator.index(i)
+        if not 0 <= i < 2**63:
             raise IndexError(f"there is no tensor {i}")
         _call(function, handle, i, byref(tensor))
         return Tensor(tensor, handle, self._leases)
@@ -770,7 +828,7 @@ class Trainer(_Object):
         tell = _ProbeFn(lambda _user, seen: _guarded(lambda: probe(Probe._of(seen.contents))))
         names = (c_char_p * len(points))(*(_word(point, "point") for point in points))
         with self._use() as handle:
-            _call("trainer_probe", handle, every, names, len(points), tell, None)
+            _call("trainer_probe", handle, _integer(every, "every"), names, len(points), tell, None)
             handle.keep = (self._model._live(), tell)
 
     def gradient(self, i):
@@ -807,7 +865,7 @@ class Session(_Object):
         """Appends tokens to a sequence."""
         ids, count, _kept = _tokens(ids)
         with self._use() as handle:
-            _call("session_feed", handle, sequence, ids, count)
+            _call("session_feed", handle, _sequence(sequence), ids, count)
 
     def feed_each(self, ids):
         """Appends ids[s] to every sequence s, in one pass over the weights."""
@@ -818,19 +876,19 @@ class Session(_Object):
     def logits(self, sequence=0):
         """Logits of the token after the last: a memoryview, until the next call; None before a token was fed."""
         handle = self._live()
-        logits = load().plumb_session_logits(handle, sequence)
+        logits = load().plumb_session_logits(handle, _sequence(sequence))
         if not logits:
             return None
         return _floats(logits, self._info.vocab_size, handle).cast("f")
 
     def length(self, sequence=0):
         """Tokens in a sequence."""
-        return load().plumb_session_length(self._live(), sequence)
+        return load().plumb_session_length(self._live(), _sequence(sequence))
 
     def truncate(self, length, sequence=0):
         """Takes all but the first `length` tokens back."""
         with self._use() as handle:
-            _call("session_truncate", handle, sequence, length)
+            _call("session_truncate", handle, _sequence(sequence), _integer(length, "length"))
 
     def generate(self, sequence=0, *, on_token=None, max_tokens=0, temperature=1.0, top_k=0, top_p=1.0, seed=0,
                  index=0, drawn=0, vocabulary=0):
@@ -845,7 +903,7 @@ class Session(_Object):
                 ids.append(token)
                 return 1 if interrupt.stops() else _guarded(on_token, token) if on_token else 0
 
-            _call("session_generate", handle, sequence, byref(options), _TokenFn(told), None)
+            _call("session_generate", handle, _sequence(sequence), byref(options), _TokenFn(told), None)
         return ids
 
     def stream(self, sequence=0, *, max_tokens=0, drawn=0, **options):
@@ -871,7 +929,8 @@ class Evaluator(_Object):
 
     def __init__(self, model, rows=1, *, seq=0, weights="f32", logits=False):
         options, made = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits)), c_void_p()
-        self._rows, self._vocab_size = rows, _is(model, Model, "model").info.vocab_size
+        self._rows, self._wants_logits = options.rows or 1, bool(logits)
+        self._vocab_size = _is(model, Model, "model").info.vocab_size
         _call("evaluator_create", model._live(), byref(options), byref(made))
         self._take(made, keep=model._live())
 
@@ -887,11 +946,11 @@ class Evaluator(_Object):
 
     def logits(self, inputs):
         """Logits as a memoryview [rows, n / rows, vocab_size], until the next call."""
+        if not self._wants_logits:
+            raise ValueError("the evaluator was made without logits=True")
         inputs, n, _kept = _tokens(inputs, "inputs")
         with self._use() as handle:
             _call("evaluator_run", handle, inputs, None, n, None)
             logits = load().plumb_evaluator_logits(handle)
-            if not logits:
-                raise ValueError("the evaluator was made without logits=True")
             shape = (self._rows, n // self._rows, self._vocab_size)
             return _floats(logits, n * self._vocab_size, handle).cast("f", shape)

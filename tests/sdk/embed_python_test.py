@@ -145,6 +145,35 @@ class Training(unittest.TestCase):
             session.feed(numpy.int64(3))
             self.assertEqual(session.length(), 1)
 
+    def test_ids_may_have_rows(self):
+        flat, rows = COUNT[:16], [COUNT[:8], COUNT[8:16]]
+        kinds = [rows, tuple(map(tuple, rows)), map(iter, rows), [array.array("q", row) for row in rows], [rows],
+                 [[id] for id in flat], (ctypes.c_int32 * 16)(*flat), (ctypes.c_int64 * 8 * 2)(*map(tuple, rows)),
+                 memoryview(array.array("i", flat)).cast("B").cast("i", (2, 8)), memoryview(bytes(flat[::-1]))[::-1],
+                 (ctypes.c_int32.__ctype_be__ * 16)(*flat)]
+        if numpy:
+            for kind in ("i1", "u1", "i2", "i4", "u4", "i8", "u8", ">i4", ">i8"):
+                wide = numpy.array([COUNT[:9], COUNT[8:17]], kind)
+                kinds += [wide[:, :-1], wide[None, :, :-1], numpy.asfortranarray(wide)[:, :-1], list(wide[:, :-1])]
+        for kind in kinds:
+            self.assertEqual(list(plumb._tokens(kind)[0]), flat, repr(kind))
+        ids = array.array("i", flat)
+        self.assertEqual(ctypes.addressof(plumb._tokens(ids)[0]), ids.buffer_info()[0])
+        trainer = plumb.Trainer(model(), "batch_size: 2")
+        trainer.step(rows, [[-1] * 8, COUNT[1:9]])
+        trainer.run([(rows, rows)])
+        self.assertEqual(trainer.steps, 2)
+        for wrong, error, says in (([[1, 2], [3]], ValueError, r"ids is ragged: .*ids\[1\] \(1,\)"),
+                                   ([[1, 2], 3], ValueError, "ragged"), ([3, [1, 2]], ValueError, "ragged"),
+                                   ([[1], [[2]]], ValueError, "ragged"),
+                                   ([[1, 2], [3, 0.5]], TypeError, r"ids\[1\]\[1\] must be .* not float"),
+                                   ([[1], "a"], TypeError, "not str"), ([[1], [None]], TypeError, "NoneType"),
+                                   ([[1], [2**31]], OverflowError, "2147483648"),
+                                   (array.array("d", [1]), TypeError, "format 'd'"),
+                                   (array.array("Q", [2**63]), OverflowError, "32 bits")):
+            with self.assertRaisesRegex(error, says, msg=str(wrong)):
+                plumb._tokens(wrong)
+
     def test_what_a_callback_raises_comes_out(self):
         trainer = plumb.Trainer(model(), "batch_size: 2")
 
@@ -309,6 +338,21 @@ class Sampling(unittest.TestCase):
 
     def test_options_out_of_range(self):
         made = model()
+        for seed in (-1, 2**64):
+            with self.assertRaisesRegex(OverflowError, "seed: .* is not in 0 .. 18446744073709551615"):
+                model(seed=seed)
+            with self.assertRaisesRegex(OverflowError, "seed"):
+                made.init(seed)
+        made.init(2**64 - 1)
+        trainer = plumb.Trainer(made)
+        for use in (lambda: plumb.Trainer(made, seq=2**63), lambda: plumb.Runtime(threads=2**31),
+                    lambda: trainer.probe(2**64, print), lambda: plumb.Session(made).truncate(2**64),
+                    lambda: plumb.Session(made).feed(1, 2**32), lambda: plumb.Session(made).logits(2**32),
+                    lambda: plumb.Session(made).length(2**32), lambda: plumb.Session(made).generate(2**32),
+                    lambda: plumb.Evaluator(made, rows=2**64 + 1)):
+            with self.assertRaises(OverflowError):
+                use()
+        trainer.close()
         for wrong in ({"sequences": 17}, {"sequences": 2**32 + 1}, {"weights": "f16"}, {"sequences": "1"}):
             with self.assertRaises((plumb.Error, OverflowError, ValueError, TypeError), msg=str(wrong)):
                 plumb.Session(made, **wrong)
