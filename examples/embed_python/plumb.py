@@ -31,6 +31,7 @@ import enum
 import glob
 import json
 import logging
+import math
 import numbers
 import operator
 import os
@@ -38,7 +39,7 @@ import re
 import signal
 import threading
 import weakref
-from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
 from typing import NamedTuple, Tuple
 
 __all__ = ["Code", "Error", "Cancelled", "Runtime", "Spec", "Model", "ModelInfo", "Tensor", "Tokenizer", "Trainer",
@@ -271,12 +272,20 @@ def _call(name, *arguments):
 
 def _error(library, error):
     code = Code(library.plumb_error_code(error))
-    message = library.plumb_error_message(error).decode("utf-8", "replace")
+    message = _in_python(library.plumb_error_message(error).decode("utf-8", "replace"))
     kind = Cancelled if code == Code.CANCELLED else Error
     file, line, column = c_char_p(), c_int32(), c_int32()
     if library.plumb_error_location(error, byref(file), byref(line), byref(column)):
         return kind(message, code, os.fsdecode(file.value), line.value, column.value)
     return kind(message, code)
+
+
+def _in_python(message):
+    """A message that advises a function of plumb.h, with what it is called here."""
+    message = message.replace("plumb_model_init or plumb_model_load first",
+                              "give Model a seed= or weights=, or call its init(), load() or map() first")
+    return re.sub(r"\bplumb_(model|tokenizer|trainer|session|evaluator)_(\w+)",
+                  lambda name: f"{name[1].capitalize()}.{name[2]}", message)
 
 
 def _guarded(function, *arguments):
@@ -349,6 +358,14 @@ class _Object:
 
     def __exit__(self, *_):
         self.close()
+
+    def __repr__(self):
+        if getattr(self, "_handle", None) is None:
+            return f"<plumb.{type(self).__name__}, closed>"
+        return f"<plumb.{type(self).__name__}{self._figures()}>"
+
+    def _figures(self):
+        return ""
 
     def _live(self):
         handle = getattr(self, "_handle", None)
@@ -541,6 +558,7 @@ class Spec(_Object):
 
 
 class ModelInfo(NamedTuple):
+    """Sizes; None: the library is older than this file, and does not tell it."""
     n_layer: int
     d_model: int
     n_head: int
@@ -550,20 +568,29 @@ class ModelInfo(NamedTuple):
     weight_bytes: int
     cache_bytes: int
 
+    @classmethod
+    def _of(cls, fill):
+        told = _ModelInfo(**dict.fromkeys(cls._fields, -1))  # which no size is
+        fill(byref(told))
+        return cls(*(None if getattr(told, field) == -1 else getattr(told, field) for field in cls._fields))
+
+
+_DTYPES = {1: "f32", 2: "bf16", 4: "f64"}
+
 
 class Tensor:
     """A tensor of floats where it lies. `view` is a writable memoryview of its shape, which keeps the memory."""
 
     def __init__(self, tensor, handle, leases):
-        self.name = tensor.name.decode()
+        self.name, self.dtype = tensor.name.decode(), _DTYPES[tensor.dtype]
         self.shape = tuple(tensor.shape[:tensor.rank])
-        count = 1
-        for size in self.shape:
-            count *= size
-        memory = (c_float * count).from_address(tensor.data)
+        memory = (c_float * math.prod(self.shape)).from_address(tensor.data)
         memory.lease = _Lease(handle)
         leases.add(memory.lease)
         self.view = memoryview(memory).cast("B").cast("f", self.shape)
+
+    def __repr__(self):
+        return f"<plumb.Tensor {self.name} {list(self.shape)} {self.dtype}>"
 
     def numpy(self):
         """The same memory as a numpy array."""
@@ -595,11 +622,13 @@ class Model(_Object):
         if weights is not None:
             self.load(weights)
 
+    def _figures(self):
+        info = self.info
+        return f": {info.n_layer} layers, {info.n_head} heads, d_model {info.d_model}, {info.parameters} parameters"
+
     @property
     def info(self):
-        info = _ModelInfo()
-        load().plumb_model_get_info(self._live(), byref(info))
-        return ModelInfo(*(getattr(info, field) for field in ModelInfo._fields))
+        return ModelInfo._of(lambda info: load().plumb_model_get_info(self._live(), info))
 
     def probe_points(self):
         """The names that Trainer.probe takes."""
@@ -684,6 +713,9 @@ class Tokenizer(_Object):
         tokenizer._take(made)
         return tokenizer
 
+    def _figures(self):
+        return f": {self.vocab_size} tokens"
+
     @property
     def json(self):
         return _text("tokenizer_json", self._live()).decode()
@@ -727,8 +759,7 @@ class StepInfo(NamedTuple):
         return cls(*(getattr(info, field) for field in cls._fields))
 
 
-class Probe(NamedTuple):
-    """Figures of a tensor in a step; `kind` is "activation", "gradient", "parameter" or "parameter gradient"."""
+class _ProbeFigures(NamedTuple):
     step: int
     kind: str
     name: str
@@ -738,12 +769,52 @@ class Probe(NamedTuple):
     nonfinite: int
     elements: int
     shape: Tuple[int, ...]
+    dtype: str
+
+
+class Probe(_ProbeFigures):
+    """A tensor in a step, and figures of its finite elements. `kind` is "activation", "gradient", "parameter" or
+    "parameter gradient", `dtype` "f32" or "bf16". The figures may be kept; the tensor is there until the callback
+    returns: `view`, or numpy(), which is a copy."""
 
     @classmethod
-    def _of(cls, seen):
+    def _of(cls, seen, handle):
         kind = ("activation", "gradient", "parameter", "parameter gradient")[seen.kind]
-        return cls(seen.step, kind, seen.name.decode(), seen.rms, seen.max, seen.mean, seen.nonfinite, seen.elements,
-                   tuple(seen.shape[:seen.rank]))
+        probe = cls(seen.step, kind, seen.name.decode(), seen.rms, seen.max, seen.mean, seen.nonfinite, seen.elements,
+                    tuple(seen.shape[:seen.rank]), _DTYPES[seen.dtype])
+        probe._view, probe._lease, probe._gone = None, None, False
+        if seen.data:
+            element, code = (c_float, "f") if probe.dtype == "f32" else (c_uint16, "H")
+            memory = (element * math.prod(probe.shape)).from_address(seen.data)
+            memory.lease = _Lease(handle)
+            probe._lease = weakref.ref(memory.lease)
+            probe._view = memoryview(memory).cast("B").cast(code, probe.shape).toreadonly()
+        return probe
+
+    @property
+    def view(self):
+        """A read-only memoryview of the tensor, of floats, or for "bf16" of its bits as uint16; None: a matrix that
+        is trained in bf16, which is laid out otherwise. Whoever wants it longer than the callback copies."""
+        if self._gone:
+            raise ValueError(f"the tensor of probe {self.name} is gone: it is there until the callback returns")
+        return self._view
+
+    def numpy(self):
+        """A copy of the tensor as a numpy array of float32, which may be kept; None where `view` is."""
+        import numpy
+        if self.view is None:
+            return None
+        if self.dtype == "f32":
+            return numpy.array(self.view)
+        return (numpy.asarray(self.view).astype(numpy.uint32) << 16).view(numpy.float32)
+
+    def _end(self):
+        """After the callback: nothing may read the tensor any more."""
+        self._gone, self._view = True, None
+
+    def _kept(self):
+        """Whether something still could: views of the view."""
+        return self._lease is not None and self._lease() is not None
 
 
 class Trainer(_Object):
@@ -760,6 +831,19 @@ class Trainer(_Object):
             _call("trainer_create", handle, byref(options), byref(made))
             self._take(made, keep=model._live())
         self._model = model
+        self._tells = None  # the thread that is in on_step
+
+    @contextlib.contextmanager
+    def _look(self):
+        """The handle, for a call that changes nothing: as _use(), and in on_step too."""
+        if self._tells == threading.get_ident():
+            yield self._live()
+        else:
+            with self._use() as handle:
+                yield handle
+
+    def _figures(self):
+        return f": {self.steps} steps of {self.step_tokens} tokens"
 
     @property
     def step_tokens(self):
@@ -783,8 +867,8 @@ class Trainer(_Object):
 
     def run(self, batches, on_step=None):
         """Steps until the recipe's max_steps or the end of `batches`, pairs (inputs, targets). on_step(StepInfo) is
-        told each; what it raises ends the run, as Ctrl-C does, after a whole step. If it returns False, or cancel()
-        is called: Cancelled."""
+        told each, and may save() and look at gradients and weights; what it raises ends the run, as Ctrl-C does,
+        after a whole step. If it returns False, or cancel() is called: Cancelled."""
         batches = iter(batches)
         with self._use() as handle, _Interruptible() as interrupt:
             def fill(inputs, targets, n):
@@ -804,7 +888,13 @@ class Trainer(_Object):
                         _thread.raised = None  # the end of the batches
 
             def told(_user, info):
-                return 1 if interrupt.stops() else _guarded(on_step, StepInfo._of(info.contents))
+                if interrupt.stops():
+                    return 1
+                self._tells = threading.get_ident()
+                try:
+                    return _guarded(on_step, StepInfo._of(info.contents))
+                finally:
+                    self._tells = None
 
             _call("trainer_run", handle, _BatchFn(batch), _StepFn(told) if on_step else _StepFn(), None)
 
@@ -813,8 +903,8 @@ class Trainer(_Object):
         load().plumb_trainer_cancel(self._live())
 
     def save(self, path):
-        """Weights and the state of the optimizer, into a safetensors file, whole or not at all."""
-        with self._use() as handle:
+        """Weights and the state of the optimizer, into a safetensors file, whole or not at all. In on_step too."""
+        with self._look() as handle:
             _call("trainer_save", handle, os.fsencode(path))
 
     def load(self, path):
@@ -825,16 +915,28 @@ class Trainer(_Object):
     def probe(self, every, probe, points=()):
         """From now on tells probe(Probe) of tensors in step 1 and every `every`-th; 0: of none. `points` are names
         ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run()."""
-        tell = _ProbeFn(lambda _user, seen: _guarded(lambda: probe(Probe._of(seen.contents))))
+        of_model = self._model._live()
+
+        def look(seen):
+            found = Probe._of(seen, of_model)
+            try:
+                wish = probe(found)
+            finally:
+                found._end()
+            if found._kept():
+                raise RuntimeError(f"a view of the tensor of probe {found.name} outlives the callback: copy it")
+            return wish
+
+        tell = _ProbeFn(lambda _user, seen: _guarded(look, seen.contents))
         names = (c_char_p * len(points))(*(_word(point, "point") for point in points))
         with self._use() as handle:
             _call("trainer_probe", handle, _integer(every, "every"), names, len(points), tell, None)
-            handle.keep = (self._model._live(), tell)
+            handle.keep = (of_model, tell)
 
     def gradient(self, i):
-        """The gradient of the i-th parameter in the last step, until the next one, as a Tensor."""
-        with self._use():
-            return self._model._tensor("trainer_gradient", self._live(), i)
+        """The gradient of the i-th parameter in the last step, until the next one, as a Tensor. In on_step too."""
+        with self._look() as handle:
+            return self._model._tensor("trainer_gradient", handle, i)
 
 
 def _weights(kind):
@@ -857,9 +959,13 @@ class Session(_Object):
 
     def __init__(self, model, sequences=1, *, weights="f32"):
         options, made = _SessionOptions(sequences=sequences, weights=_weights(weights)), c_void_p()
-        self._info = _is(model, Model, "model").info
+        self._info, self._count, self._weights = _is(model, Model, "model").info, options.sequences or 1, weights
         _call("session_create", model._live(), byref(options), byref(made))
         self._take(made, keep=model._live())
+
+    def _figures(self):
+        lengths = ", ".join(str(self.length(sequence)) for sequence in range(self._count))
+        return f": {lengths} of {self._info.context_length} tokens, {self._weights}"
 
     def feed(self, ids, sequence=0):
         """Appends tokens to a sequence."""
@@ -929,10 +1035,13 @@ class Evaluator(_Object):
 
     def __init__(self, model, rows=1, *, seq=0, weights="f32", logits=False):
         options, made = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits)), c_void_p()
-        self._rows, self._wants_logits = options.rows or 1, bool(logits)
+        self._rows, self._weights, self._wants_logits = options.rows or 1, weights, bool(logits)
         self._vocab_size = _is(model, Model, "model").info.vocab_size
         _call("evaluator_create", model._live(), byref(options), byref(made))
         self._take(made, keep=model._live())
+
+    def _figures(self):
+        return f": {self._rows} rows, {self._weights}{', logits' if self._wants_logits else ''}"
 
     def loss(self, inputs, targets):
         """The mean over the targets of inputs [rows, n / rows], in nats; -1: no target."""
