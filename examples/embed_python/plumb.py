@@ -1,6 +1,6 @@
 """plumb: describe, train and sample transformers. Python's side of libplumb.so, by ctypes.
 
-One file and the standard library; copy it. numpy is used where it is asked for (Tensor.numpy).
+One file and the standard library; copy it. numpy is used where it is asked for (Tensor.numpy, Probe.numpy).
 
     import plumb
 
@@ -20,7 +20,7 @@ a view of a tensor keeps its memory. A Trainer and a Session are for one thread 
 trainer steps, no session of its model may run on another thread (in on_step it may).
 
 libplumb.so.1 is looked for by load(path), in the environment variable PLUMB_LIBRARY, beside this file
-(., lib, ../lib, ../../lib), and where the system looks.
+(., lib, ../lib, ../../lib, ../../../lib), and where the system looks.
 """
 import array
 import collections.abc
@@ -191,7 +191,7 @@ def _open(path):
     path = path or os.environ.get("PLUMB_LIBRARY")
     if path is None:
         here = os.path.dirname(os.path.realpath(__file__))
-        beside = [pattern for up in ("", "lib", "../lib", "../../lib")
+        beside = [pattern for up in ("", "lib", "../lib", "../../lib", "../../../lib")
                   for pattern in (os.path.join(here, up, name), os.path.join(here, up, "*-linux-gnu*", name))]
         found = [file for pattern in beside for file in sorted(glob.glob(pattern))]
         path = found[0] if found else ctypes.util.find_library("plumb") or name

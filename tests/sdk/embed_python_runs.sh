@@ -19,6 +19,8 @@ PYTHONPATH="$prefix" "$python" -X dev "$tests/embed_python_test.py"
 if ! "$python" -c 'import numpy' 2> /dev/null && /usr/bin/python3 -c 'import numpy' 2> /dev/null; then
   PLUMB_LIBRARY="$library" PYTHONPATH="$work/copied" /usr/bin/python3 -X dev "$tests/embed_python_test.py"
 fi
+# The installed one, by nothing but its directory.
+PYTHONPATH="$prefix/share/plumb/python" "$python" -c 'import plumb; print(plumb.version())'
 "$python" "$prefix/demo.py" | tee demo.out
 grep -q '^step 300 loss 0\.' demo.out
 [ "$(grep -cE '^[a-z]+$' demo.out)" -ge 4 ]

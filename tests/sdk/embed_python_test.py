@@ -68,6 +68,31 @@ class Describing(unittest.TestCase):
         self.assertEqual(info.weight_bytes, 4 * info.parameters)
         self.assertEqual(info.cache_bytes, 2 * 8 * 8 * 4)
 
+    def test_what_an_older_library_does_not_tell_is_none(self):
+        def older(info):
+            filled = plumb._ModelInfo(n_layer=0, d_model=8, vocab_size=5)
+            ctypes.memmove(info, ctypes.byref(filled), plumb._ModelInfo.weight_bytes.offset)
+
+        self.assertEqual(plumb.ModelInfo._of(older), (0, 8, 0, 5, 0, 0, None, None))
+
+    def test_messages_and_reprs_are_pythons(self):
+        empty = plumb.Model(plumb.Runtime(), plumb.Spec(MODEL))
+        with self.assertRaisesRegex(plumb.Error, r"seed= or weights=, or call its init\(\)") as raised:
+            plumb.Session(empty)
+        self.assertNotIn("plumb_", str(raised.exception))
+        made = model()
+        tensor = made.tensor(0)
+        self.assertEqual(repr(tensor), f"<plumb.Tensor {tensor.name} {list(tensor.shape)} f32>")
+        self.assertEqual(repr(made), f"<plumb.Model: 1 layers, 2 heads, d_model 8, {made.info.parameters} parameters>")
+        self.assertEqual(repr(plumb.Trainer(made, "batch_size: 2")), "<plumb.Trainer: 0 steps of 16 tokens>")
+        session = plumb.Session(made, 2, weights="int8")
+        session.feed([1, 2, 3], 1)
+        self.assertEqual(repr(session), "<plumb.Session: 0, 3 of 8 tokens, int8>")
+        self.assertEqual(repr(plumb.Evaluator(made, logits=True)), "<plumb.Evaluator: 1 rows, f32, logits>")
+        self.assertEqual(repr(plumb.Tokenizer.bytes()), "<plumb.Tokenizer: 256 tokens>")
+        session.close()
+        self.assertEqual(repr(session), "<plumb.Session, closed>")
+
     def test_the_log_is_told_and_may_raise(self):
         cross = MODEL.replace("rms_norm", "over") + 'norm { name: "over" plugin: "batch_norm" allow_cross_token: true }'
         with self.assertLogs("plumb", logging.WARNING) as logged:
@@ -86,6 +111,8 @@ class Describing(unittest.TestCase):
         described = plumb.Runtime(threads=3).describe()
         self.assertEqual(described["plumb"]["version"], plumb.version())
         self.assertEqual(described["threads"]["used"], 3)
+        self.assertEqual(described["plumb"]["c_abi"], 1)
+        self.assertIsInstance(described["problems"], list)
 
     def test_texts_become_tokens_and_texts_again(self):
         tokenizer = plumb.Tokenizer.characters("hällo", begin_end=True)
@@ -300,6 +327,85 @@ class Training(unittest.TestCase):
         trainer.probe(0, fails)
         trainer.step(*next(counting()))
 
+    def test_a_probe_has_its_tensor_until_it_returns(self):
+        trainer = plumb.Trainer(model(), "batch_size: 2")
+        probes, sums = [], []
+
+        def look(probe):
+            probes.append(probe)
+            flat = probe.view.cast("B").cast("f")
+            sums.append(sum(flat) / len(flat))
+            self.assertEqual((probe.view.shape, probe.view.readonly, probe.dtype), (probe.shape, True, "f32"))
+
+        trainer.probe(1, look, ["logits", "param.head.*"])
+        trainer.step(*next(counting()))
+        self.assertGreater(len(probes), 0)
+        for probe, mean in zip(probes, sums):
+            self.assertAlmostEqual(probe.mean, mean, places=5)
+            for gone in (lambda: probe.view, probe.numpy):
+                with self.assertRaisesRegex(ValueError, "until the callback returns"):
+                    gone()
+        kept = []
+        trainer.probe(1, lambda probe: kept.append(probe.view[0:1]), ["logits"])
+        with self.assertRaisesRegex(RuntimeError, "logits outlives"):
+            trainer.step(*next(counting()))
+
+    @unittest.skipUnless(numpy, "there is no numpy")
+    def test_a_histogram_of_a_probe(self):
+        for dtype in ("F32", "BF16"):
+            seen = []
+            trainer = plumb.Trainer(model(), f"batch_size: 2 dtype: {dtype}")
+            trainer.probe(1, lambda probe: seen.append((probe, probe.numpy())))
+            trainer.step(*next(counting()))
+            self.assertIn(dtype.lower(), {probe.dtype for probe, _ in seen})
+            for probe, values in seen:
+                if values is None:
+                    self.assertEqual((dtype, probe.kind), ("BF16", "parameter"))
+                    continue
+                self.assertEqual((values.dtype, values.shape), (numpy.float32, probe.shape))
+                self.assertEqual(numpy.histogram(values)[0].sum(), probe.elements)
+                self.assertAlmostEqual(float(abs(values).max()), probe.max, places=5)
+
+    def test_a_step_callback_saves_and_looks(self):
+        recipe = "batch_size: 2 max_steps: 4"
+        made = model()
+        trainer, seen = plumb.Trainer(made, recipe), []
+        with tempfile.TemporaryDirectory() as directory:
+            file = os.path.join(directory, "checkpoint")
+
+            def look(info):
+                seen.append((trainer.steps, trainer.gradient(0).shape, set(made.tensors())))
+                if info.step == 2:
+                    trainer.save(file)
+                for change in (lambda: trainer.step(*next(counting())), lambda: trainer.load(file),
+                               lambda: trainer.run(counting()), lambda: trainer.probe(1, print)):
+                    with self.assertRaisesRegex(RuntimeError, "in a call"):
+                        change()
+
+            trainer.run(counting(), look)
+            resumed = model(seed=4)
+            again = plumb.Trainer(resumed, recipe)
+            again.load(file)
+        self.assertEqual([steps for steps, _, _ in seen], [1, 2, 3, 4])
+        self.assertEqual(again.steps, 2)
+        again.run(counting())
+        self.assertEqual([tensor.view for tensor in resumed.tensors().values()],
+                         [tensor.view for tensor in made.tensors().values()])
+        blocked = []
+
+        def elsewhere(info):
+            def save():
+                with self.assertRaisesRegex(RuntimeError, "in a call"):
+                    trainer.save("not written")
+                blocked.append(info.step)
+            thread = threading.Thread(target=save)
+            thread.start()
+            thread.join()
+
+        trainer = plumb.Trainer(model(), "batch_size: 2 max_steps: 1")
+        trainer.run(counting(), elsewhere)
+        self.assertEqual(blocked, [1])
+
     def test_an_evaluator_agrees_with_the_trainer(self):
         made = model()
         evaluator = plumb.Evaluator(made, rows=2, logits=True)
@@ -449,14 +555,6 @@ class Tensors(unittest.TestCase):
         del made, tensor
         gc.collect()
         self.assertEqual(weights.mean(), 7)
-
-
-class Describing(unittest.TestCase):
-    def test_a_runtime(self):
-        described = plumb.Runtime(threads=3).describe()
-        self.assertEqual(described["threads"]["used"], 3)
-        self.assertEqual(described["plumb"]["c_abi"], 1)
-        self.assertIsInstance(described["problems"], list)
 
 
 class Misuse(unittest.TestCase):
