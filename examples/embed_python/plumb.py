@@ -801,9 +801,9 @@ class Probe(_ProbeFigures):
 
     def numpy(self):
         """A copy of the tensor as a numpy array of float32, which may be kept; None where `view` is."""
-        import numpy
         if self.view is None:
             return None
+        import numpy
         if self.dtype == "f32":
             return numpy.array(self.view)
         return (numpy.asarray(self.view).astype(numpy.uint32) << 16).view(numpy.float32)
