@@ -28,6 +28,8 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/"
   FILES_MATCHING REGEX "\\.(h|hpp)$")
 install(FILES "${PROJECT_SOURCE_DIR}/plugins/abi/plumb/norm_plugin.h"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/plumb" COMPONENT development)
+install(FILES "${PROJECT_SOURCE_DIR}/examples/embed_python/plumb.py"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/python" COMPONENT development)
 foreach(export plumb-targets plumb-static-targets)
   install(EXPORT ${export} NAMESPACE plumb::
     DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}" COMPONENT development)

@@ -1,6 +1,6 @@
 """plumb: describe, train and sample transformers. Python's side of libplumb.so, by ctypes.
 
-One file and the standard library; copy it. numpy is used where it is asked for (Tensor.numpy).
+One file and the standard library; copy it. numpy is used where it is asked for (Tensor.numpy, Probe.numpy).
 
     import plumb
 
@@ -20,7 +20,7 @@ a view of a tensor keeps its memory. A Trainer and a Session are for one thread 
 trainer steps, no session of its model may run on another thread (in on_step it may).
 
 libplumb.so.1 is looked for by load(path), in the environment variable PLUMB_LIBRARY, beside this file
-(., lib, ../lib, ../../lib), and where the system looks.
+(., lib, ../lib, ../../lib, ../../../lib), and where the system looks.
 """
 import array
 import collections.abc
@@ -31,13 +31,15 @@ import enum
 import glob
 import json
 import logging
+import math
 import numbers
+import operator
 import os
 import re
 import signal
 import threading
 import weakref
-from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
 from typing import NamedTuple, Tuple
 
 __all__ = ["Code", "Error", "Cancelled", "Runtime", "Spec", "Model", "ModelInfo", "Tensor", "Tokenizer", "Trainer",
@@ -48,10 +50,13 @@ __all__ = ["Code", "Error", "Cancelled", "Runtime", "Spec", "Model", "ModelInfo"
 
 class _Struct(ctypes.Structure):
     def __init__(self, **fields):
-        super().__init__(struct_size=ctypes.sizeof(self), **fields)
+        kinds = dict(self._fields_)
         for name, value in fields.items():
-            if isinstance(value, int) and getattr(self, name) != value:  # ctypes cuts without a word
-                raise OverflowError(f"{name}: {value} is too large, or negative")
+            if kinds[name] in (c_int32, c_int64, c_uint32, c_uint64, c_size_t):
+                bits, signed = 8 * ctypes.sizeof(kinds[name]), kinds[name](-1).value < 0
+                least = -2**(bits - 1) if signed else 0
+                fields[name] = _integer(value, name, least, least + 2**bits - 1)
+        super().__init__(struct_size=ctypes.sizeof(self), **fields)
 
 
 class _RuntimeOptions(_Struct):
@@ -186,7 +191,7 @@ def _open(path):
     path = path or os.environ.get("PLUMB_LIBRARY")
     if path is None:
         here = os.path.dirname(os.path.realpath(__file__))
-        beside = [pattern for up in ("", "lib", "../lib", "../../lib")
+        beside = [pattern for up in ("", "lib", "../lib", "../../lib", "../../../lib")
                   for pattern in (os.path.join(here, up, name), os.path.join(here, up, "*-linux-gnu*", name))]
         found = [file for pattern in beside for file in sorted(glob.glob(pattern))]
         path = found[0] if found else ctypes.util.find_library("plumb") or name
@@ -267,12 +272,20 @@ def _call(name, *arguments):
 
 def _error(library, error):
     code = Code(library.plumb_error_code(error))
-    message = library.plumb_error_message(error).decode("utf-8", "replace")
+    message = _in_python(library.plumb_error_message(error).decode("utf-8", "replace"))
     kind = Cancelled if code == Code.CANCELLED else Error
     file, line, column = c_char_p(), c_int32(), c_int32()
     if library.plumb_error_location(error, byref(file), byref(line), byref(column)):
         return kind(message, code, os.fsdecode(file.value), line.value, column.value)
     return kind(message, code)
+
+
+def _in_python(message):
+    """A message that advises a function of plumb.h, with what it is called here."""
+    message = message.replace("plumb_model_init or plumb_model_load first",
+                              "give Model a seed= or weights=, or call its init(), load() or map() first")
+    return re.sub(r"\bplumb_(model|tokenizer|trainer|session|evaluator)_(\w+)",
+                  lambda name: f"{name[1].capitalize()}.{name[2]}", message)
 
 
 def _guarded(function, *arguments):
@@ -346,6 +359,14 @@ class _Object:
     def __exit__(self, *_):
         self.close()
 
+    def __repr__(self):
+        if getattr(self, "_handle", None) is None:
+            return f"<plumb.{type(self).__name__}, closed>"
+        return f"<plumb.{type(self).__name__}{self._figures()}>"
+
+    def _figures(self):
+        return ""
+
     def _live(self):
         handle = getattr(self, "_handle", None)
         if handle is None:
@@ -370,6 +391,21 @@ def _is(value, kind, name):
     return value
 
 
+def _integer(value, name, least=-2**63, most=2**63 - 1):
+    """An integer for an argument of C, which ctypes would cut without a word."""
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
+    if not least <= value <= most:
+        raise OverflowError(f"{name}: {value} is not in {least} .. {most}")
+    return value
+
+
+def _sequence(value):
+    return _integer(value, "sequence", -2**31, 2**31 - 1)
+
+
 def _utf8(text, name="text"):
     if isinstance(text, str):
         return text.encode()
@@ -386,10 +422,18 @@ def _word(text, name):
     return encoded
 
 
+_INTEGERS = {1: "bB", 2: "hH", 4: "iI", 8: "qQ"}  # by size; signed, unsigned
+
+
 def _tokens(ids, name="ids"):
-    """Token ids as (pointer, count, what keeps them), without a copy of a writable buffer of int32."""
-    if isinstance(ids, numbers.Integral):
-        ids = (ids,)
+    """Token ids as (pointer, count, what keeps them), row by row, without a copy of a writable buffer of int32."""
+    kept, _shape = _row_major((ids,) if isinstance(ids, numbers.Integral) else ids, name)
+    count = len(kept)
+    return (c_int32 * count).from_buffer(kept), count, kept
+
+
+def _row_major(ids, name):
+    """Token ids as (a writable buffer of int32, their shape)."""
     if isinstance(ids, str):
         raise TypeError(f"{name} must be token ids, not str: Tokenizer.encode gives them")
     try:
@@ -397,14 +441,44 @@ def _tokens(ids, name="ids"):
     except TypeError:
         if not isinstance(ids, collections.abc.Iterable):
             raise TypeError(f"{name} must be token ids, not {type(ids).__name__}") from None
-        kept = array.array("i", ids)
-    else:
-        if view.format not in tuple("bBhHiIlLqQ"):
-            raise TypeError(f"{name} must be integers, not of format {view.format!r}")
-        flat = view.cast("B").cast(view.format) if view.c_contiguous else view
-        kept = flat if view.format == "i" and not view.readonly and view.c_contiguous else array.array("i", flat.tolist())
-    count = len(kept)
-    return (c_int32 * count).from_buffer(kept), count, kept
+        return _of_rows(list(ids), name)
+    kind = view.format.lstrip("@=<>!")
+    if kind not in tuple("bBhHiIlLqQnN"):
+        raise TypeError(f"{name} must be integers, not of format {view.format!r}")
+    if view.format in ("i", "<i") and not view.readonly and view.c_contiguous:
+        return view.cast("B").cast("i"), view.shape
+    found = array.array(_INTEGERS[view.itemsize][kind.isupper()], view.tobytes())  # in the order of C
+    if view.format[0] in ">!":
+        found.byteswap()
+    return _int32(found.tolist(), name), view.shape
+
+
+def _of_rows(rows, name):
+    """As _row_major, of a list of integers or of such lists."""
+    try:
+        return _int32(rows, name), (len(rows),)
+    except TypeError:
+        pass
+    nested = [isinstance(row, collections.abc.Iterable) for row in rows]
+    if not any(nested):
+        wrong = next(i for i, row in enumerate(rows) if not hasattr(row, "__index__"))
+        raise TypeError(f"{name}[{wrong}] must be a token id, an integer, not {type(rows[wrong]).__name__}")
+    kept, first = array.array("i"), None
+    for i, row in enumerate(rows):
+        found, shape = _row_major(row, f"{name}[{i}]") if nested[i] else ((), ())
+        first = shape if i == 0 else first
+        if shape != first:
+            raise ValueError(f"{name} is ragged: {name}[0] has the shape {first}, {name}[{i}] {shape}")
+        kept.extend(found)
+    return kept, (len(rows), *first)
+
+
+def _int32(ids, name):
+    try:
+        return array.array("i", ids)
+    except OverflowError:
+        wrong = next(i for i in ids if not -2**31 <= i < 2**31)
+        raise OverflowError(f"{name}: {wrong} is no token id, it does not fit 32 bits") from None
 
 
 def _text(name, *arguments):
@@ -443,7 +517,7 @@ class Runtime(_Object):
     def register_plugin(self, norm_plugin):
         """Registers the norm at an address (an int): a plumb_norm_plugin of plumb/norm_plugin.h."""
         with self._use() as handle:
-            _call("plugin_register", handle, _is(norm_plugin, int, "norm_plugin"))
+            _call("plugin_register", handle, _integer(norm_plugin, "norm_plugin", 0, 2**64 - 1))
 
     def describe(self):
         """What it runs on, what it found and refused, and what would go wrong or slow, as a dict (plumb.h has the
@@ -484,6 +558,7 @@ class Spec(_Object):
 
 
 class ModelInfo(NamedTuple):
+    """Sizes; None: the library is older than this file, and does not tell it."""
     n_layer: int
     d_model: int
     n_head: int
@@ -493,20 +568,29 @@ class ModelInfo(NamedTuple):
     weight_bytes: int
     cache_bytes: int
 
+    @classmethod
+    def _of(cls, fill):
+        told = _ModelInfo(**dict.fromkeys(cls._fields, -1))  # which no size is
+        fill(byref(told))
+        return cls(*(None if getattr(told, field) == -1 else getattr(told, field) for field in cls._fields))
+
+
+_DTYPES = {1: "f32", 2: "bf16", 4: "f64"}
+
 
 class Tensor:
     """A tensor of floats where it lies. `view` is a writable memoryview of its shape, which keeps the memory."""
 
     def __init__(self, tensor, handle, leases):
-        self.name = tensor.name.decode()
+        self.name, self.dtype = tensor.name.decode(), _DTYPES[tensor.dtype]
         self.shape = tuple(tensor.shape[:tensor.rank])
-        count = 1
-        for size in self.shape:
-            count *= size
-        memory = (c_float * count).from_address(tensor.data)
+        memory = (c_float * math.prod(self.shape)).from_address(tensor.data)
         memory.lease = _Lease(handle)
         leases.add(memory.lease)
         self.view = memoryview(memory).cast("B").cast("f", self.shape)
+
+    def __repr__(self):
+        return f"<plumb.Tensor {self.name} {list(self.shape)} {self.dtype}>"
 
     def numpy(self):
         """The same memory as a numpy array."""
@@ -538,11 +622,13 @@ class Model(_Object):
         if weights is not None:
             self.load(weights)
 
+    def _figures(self):
+        info = self.info
+        return f": {info.n_layer} layers, {info.n_head} heads, d_model {info.d_model}, {info.parameters} parameters"
+
     @property
     def info(self):
-        info = _ModelInfo()
-        load().plumb_model_get_info(self._live(), byref(info))
-        return ModelInfo(*(getattr(info, field) for field in ModelInfo._fields))
+        return ModelInfo._of(lambda info: load().plumb_model_get_info(self._live(), info))
 
     def probe_points(self):
         """The names that Trainer.probe takes."""
@@ -552,7 +638,7 @@ class Model(_Object):
     def init(self, seed):
         """Draws weights: those that `plumb train` begins with."""
         with self._use() as handle:
-            _call("model_init", handle, seed)
+            _call("model_init", handle, _integer(seed, "seed", 0, 2**64 - 1))
 
     def load(self, weights):
         """Weights from a safetensors file, or from the content of one (bytes)."""
@@ -594,7 +680,8 @@ class Model(_Object):
 
     def _tensor(self, function, handle, i):
         tensor = _Tensor()
-        if _is(i, int, "i") < 0:
+        i = operator.index(i)
+        if not 0 <= i < 2**63:
             raise IndexError(f"there is no tensor {i}")
         _call(function, handle, i, byref(tensor))
         return Tensor(tensor, handle, self._leases)
@@ -625,6 +712,9 @@ class Tokenizer(_Object):
         _call("tokenizer_create", kind, text, len(text), bool(begin_end), byref(made))
         tokenizer._take(made)
         return tokenizer
+
+    def _figures(self):
+        return f": {self.vocab_size} tokens"
 
     @property
     def json(self):
@@ -669,8 +759,7 @@ class StepInfo(NamedTuple):
         return cls(*(getattr(info, field) for field in cls._fields))
 
 
-class Probe(NamedTuple):
-    """Figures of a tensor in a step; `kind` is "activation", "gradient", "parameter" or "parameter gradient"."""
+class _ProbeFigures(NamedTuple):
     step: int
     kind: str
     name: str
@@ -680,12 +769,52 @@ class Probe(NamedTuple):
     nonfinite: int
     elements: int
     shape: Tuple[int, ...]
+    dtype: str
+
+
+class Probe(_ProbeFigures):
+    """A tensor in a step, and figures of its finite elements. `kind` is "activation", "gradient", "parameter" or
+    "parameter gradient", `dtype` "f32" or "bf16". The figures may be kept; the tensor is there until the callback
+    returns: `view`, or numpy(), which is a copy."""
 
     @classmethod
-    def _of(cls, seen):
+    def _of(cls, seen, handle):
         kind = ("activation", "gradient", "parameter", "parameter gradient")[seen.kind]
-        return cls(seen.step, kind, seen.name.decode(), seen.rms, seen.max, seen.mean, seen.nonfinite, seen.elements,
-                   tuple(seen.shape[:seen.rank]))
+        probe = cls(seen.step, kind, seen.name.decode(), seen.rms, seen.max, seen.mean, seen.nonfinite, seen.elements,
+                    tuple(seen.shape[:seen.rank]), _DTYPES[seen.dtype])
+        probe._view, probe._lease, probe._gone = None, None, False
+        if seen.data:
+            element, code = (c_float, "f") if probe.dtype == "f32" else (c_uint16, "H")
+            memory = (element * math.prod(probe.shape)).from_address(seen.data)
+            memory.lease = _Lease(handle)
+            probe._lease = weakref.ref(memory.lease)
+            probe._view = memoryview(memory).cast("B").cast(code, probe.shape).toreadonly()
+        return probe
+
+    @property
+    def view(self):
+        """A read-only memoryview of the tensor, of floats, or for "bf16" of its bits as uint16; None: a matrix that
+        is trained in bf16, which is laid out otherwise. Whoever wants it longer than the callback copies."""
+        if self._gone:
+            raise ValueError(f"the tensor of probe {self.name} is gone: it is there until the callback returns")
+        return self._view
+
+    def numpy(self):
+        """A copy of the tensor as a numpy array of float32, which may be kept; None where `view` is."""
+        if self.view is None:
+            return None
+        import numpy
+        if self.dtype == "f32":
+            return numpy.array(self.view)
+        return (numpy.asarray(self.view).astype(numpy.uint32) << 16).view(numpy.float32)
+
+    def _end(self):
+        """After the callback: nothing may read the tensor any more."""
+        self._gone, self._view = True, None
+
+    def _kept(self):
+        """Whether something still could: views of the view."""
+        return self._lease is not None and self._lease() is not None
 
 
 class Trainer(_Object):
@@ -702,6 +831,19 @@ class Trainer(_Object):
             _call("trainer_create", handle, byref(options), byref(made))
             self._take(made, keep=model._live())
         self._model = model
+        self._tells = None  # the thread that is in on_step
+
+    @contextlib.contextmanager
+    def _look(self):
+        """The handle, for a call that changes nothing: as _use(), and in on_step too."""
+        if self._tells == threading.get_ident():
+            yield self._live()
+        else:
+            with self._use() as handle:
+                yield handle
+
+    def _figures(self):
+        return f": {self.steps} steps of {self.step_tokens} tokens"
 
     @property
     def step_tokens(self):
@@ -725,8 +867,8 @@ class Trainer(_Object):
 
     def run(self, batches, on_step=None):
         """Steps until the recipe's max_steps or the end of `batches`, pairs (inputs, targets). on_step(StepInfo) is
-        told each; what it raises ends the run, as Ctrl-C does, after a whole step. If it returns False, or cancel()
-        is called: Cancelled."""
+        told each, and may save() and look at gradients and weights; what it raises ends the run, as Ctrl-C does,
+        after a whole step. If it returns False, or cancel() is called: Cancelled."""
         batches = iter(batches)
         with self._use() as handle, _Interruptible() as interrupt:
             def fill(inputs, targets, n):
@@ -746,7 +888,13 @@ class Trainer(_Object):
                         _thread.raised = None  # the end of the batches
 
             def told(_user, info):
-                return 1 if interrupt.stops() else _guarded(on_step, StepInfo._of(info.contents))
+                if interrupt.stops():
+                    return 1
+                self._tells = threading.get_ident()
+                try:
+                    return _guarded(on_step, StepInfo._of(info.contents))
+                finally:
+                    self._tells = None
 
             _call("trainer_run", handle, _BatchFn(batch), _StepFn(told) if on_step else _StepFn(), None)
 
@@ -755,8 +903,8 @@ class Trainer(_Object):
         load().plumb_trainer_cancel(self._live())
 
     def save(self, path):
-        """Weights and the state of the optimizer, into a safetensors file, whole or not at all."""
-        with self._use() as handle:
+        """Weights and the state of the optimizer, into a safetensors file, whole or not at all. In on_step too."""
+        with self._look() as handle:
             _call("trainer_save", handle, os.fsencode(path))
 
     def load(self, path):
@@ -767,16 +915,28 @@ class Trainer(_Object):
     def probe(self, every, probe, points=()):
         """From now on tells probe(Probe) of tensors in step 1 and every `every`-th; 0: of none. `points` are names
         ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run()."""
-        tell = _ProbeFn(lambda _user, seen: _guarded(lambda: probe(Probe._of(seen.contents))))
+        of_model = self._model._live()
+
+        def look(seen):
+            found = Probe._of(seen, of_model)
+            try:
+                wish = probe(found)
+            finally:
+                found._end()
+            if found._kept():
+                raise RuntimeError(f"a view of the tensor of probe {found.name} outlives the callback: copy it")
+            return wish
+
+        tell = _ProbeFn(lambda _user, seen: _guarded(look, seen.contents))
         names = (c_char_p * len(points))(*(_word(point, "point") for point in points))
         with self._use() as handle:
-            _call("trainer_probe", handle, every, names, len(points), tell, None)
-            handle.keep = (self._model._live(), tell)
+            _call("trainer_probe", handle, _integer(every, "every"), names, len(points), tell, None)
+            handle.keep = (of_model, tell)
 
     def gradient(self, i):
-        """The gradient of the i-th parameter in the last step, until the next one, as a Tensor."""
-        with self._use():
-            return self._model._tensor("trainer_gradient", self._live(), i)
+        """The gradient of the i-th parameter in the last step, until the next one, as a Tensor. In on_step too."""
+        with self._look() as handle:
+            return self._model._tensor("trainer_gradient", handle, i)
 
 
 def _weights(kind):
@@ -799,15 +959,19 @@ class Session(_Object):
 
     def __init__(self, model, sequences=1, *, weights="f32"):
         options, made = _SessionOptions(sequences=sequences, weights=_weights(weights)), c_void_p()
-        self._info = _is(model, Model, "model").info
+        self._info, self._count, self._weights = _is(model, Model, "model").info, options.sequences or 1, weights
         _call("session_create", model._live(), byref(options), byref(made))
         self._take(made, keep=model._live())
+
+    def _figures(self):
+        lengths = ", ".join(str(self.length(sequence)) for sequence in range(self._count))
+        return f": {lengths} of {self._info.context_length} tokens, {self._weights}"
 
     def feed(self, ids, sequence=0):
         """Appends tokens to a sequence."""
         ids, count, _kept = _tokens(ids)
         with self._use() as handle:
-            _call("session_feed", handle, sequence, ids, count)
+            _call("session_feed", handle, _sequence(sequence), ids, count)
 
     def feed_each(self, ids):
         """Appends ids[s] to every sequence s, in one pass over the weights."""
@@ -818,19 +982,19 @@ class Session(_Object):
     def logits(self, sequence=0):
         """Logits of the token after the last: a memoryview, until the next call; None before a token was fed."""
         handle = self._live()
-        logits = load().plumb_session_logits(handle, sequence)
+        logits = load().plumb_session_logits(handle, _sequence(sequence))
         if not logits:
             return None
         return _floats(logits, self._info.vocab_size, handle).cast("f")
 
     def length(self, sequence=0):
         """Tokens in a sequence."""
-        return load().plumb_session_length(self._live(), sequence)
+        return load().plumb_session_length(self._live(), _sequence(sequence))
 
     def truncate(self, length, sequence=0):
         """Takes all but the first `length` tokens back."""
         with self._use() as handle:
-            _call("session_truncate", handle, sequence, length)
+            _call("session_truncate", handle, _sequence(sequence), _integer(length, "length"))
 
     def generate(self, sequence=0, *, on_token=None, max_tokens=0, temperature=1.0, top_k=0, top_p=1.0, seed=0,
                  index=0, drawn=0, vocabulary=0):
@@ -845,7 +1009,7 @@ class Session(_Object):
                 ids.append(token)
                 return 1 if interrupt.stops() else _guarded(on_token, token) if on_token else 0
 
-            _call("session_generate", handle, sequence, byref(options), _TokenFn(told), None)
+            _call("session_generate", handle, _sequence(sequence), byref(options), _TokenFn(told), None)
         return ids
 
     def stream(self, sequence=0, *, max_tokens=0, drawn=0, **options):
@@ -871,9 +1035,13 @@ class Evaluator(_Object):
 
     def __init__(self, model, rows=1, *, seq=0, weights="f32", logits=False):
         options, made = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits)), c_void_p()
-        self._rows, self._vocab_size = rows, _is(model, Model, "model").info.vocab_size
+        self._rows, self._weights, self._wants_logits = options.rows or 1, weights, bool(logits)
+        self._vocab_size = _is(model, Model, "model").info.vocab_size
         _call("evaluator_create", model._live(), byref(options), byref(made))
         self._take(made, keep=model._live())
+
+    def _figures(self):
+        return f": {self._rows} rows, {self._weights}{', logits' if self._wants_logits else ''}"
 
     def loss(self, inputs, targets):
         """The mean over the targets of inputs [rows, n / rows], in nats; -1: no target."""
@@ -887,11 +1055,11 @@ class Evaluator(_Object):
 
     def logits(self, inputs):
         """Logits as a memoryview [rows, n / rows, vocab_size], until the next call."""
+        if not self._wants_logits:
+            raise ValueError("the evaluator was made without logits=True")
         inputs, n, _kept = _tokens(inputs, "inputs")
         with self._use() as handle:
             _call("evaluator_run", handle, inputs, None, n, None)
             logits = load().plumb_evaluator_logits(handle)
-            if not logits:
-                raise ValueError("the evaluator was made without logits=True")
             shape = (self._rows, n // self._rows, self._vocab_size)
             return _floats(logits, n * self._vocab_size, handle).cast("f", shape)

@@ -8,8 +8,9 @@
 //   result.value(), which throws its Error. Without exceptions (-fno-exceptions) value() of an
 //   error writes it to stderr and calls std::abort(): test first, and it never does.
 // - A callback is anything that can be called. It returns nothing, or Next::kGoOn or Next::kStop.
-//   An exception of its own ends the call that it is in, which throws it again. A callback must
-//   not call the handle that calls it, but for Cancel().
+//   An exception of its own ends the call that it is in, which throws it again. A callback may
+//   call no function of the handle that calls it but Cancel(), and in the step callback Save(),
+//   Steps() and Gradient().
 // - Views (Span, TensorView) own nothing, and live as long as plumb.h says.
 //
 // The inline namespace keeps these classes apart from those of the same names inside of plumb, for

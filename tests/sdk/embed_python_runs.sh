@@ -19,7 +19,18 @@ PYTHONPATH="$prefix" "$python" -X dev "$tests/embed_python_test.py"
 if ! "$python" -c 'import numpy' 2> /dev/null && /usr/bin/python3 -c 'import numpy' 2> /dev/null; then
   PLUMB_LIBRARY="$library" PYTHONPATH="$work/copied" /usr/bin/python3 -X dev "$tests/embed_python_test.py"
 fi
+# The installed one, by nothing but its directory.
+PYTHONPATH="$prefix/share/plumb/python" "$python" -c 'import plumb; print(plumb.version())'
 "$python" "$prefix/demo.py" | tee demo.out
 grep -q '^step 300 loss 0\.' demo.out
 [ "$(grep -cE '^[a-z]+$' demo.out)" -ge 4 ]
 PLUMB_LIBRARY="$library" PYTHONPATH="$work/copied" "$python" "$2/embed_python/demo.py" | cmp demo.out -
+
+# A training that ends at step 120 and goes on from the state of step 100 prints what one in a piece does.
+export PYTHONPATH="$work/copied" PLUMB_LIBRARY="$library"
+"$python" "$2/embed_python/resume.py" whole 200 | tee whole.out
+grep -q '^step 200 loss [0-9.]* held out [0-9.]*$' whole.out
+"$python" "$2/embed_python/resume.py" parts 120 > parts.out
+"$python" "$2/embed_python/resume.py" parts 200 | tee resumed.out
+grep -q '^goes on after step 100$' resumed.out
+diff <(tail -n 1 whole.out) <(tail -n 1 resumed.out)

@@ -68,6 +68,31 @@ class Describing(unittest.TestCase):
         self.assertEqual(info.weight_bytes, 4 * info.parameters)
         self.assertEqual(info.cache_bytes, 2 * 8 * 8 * 4)
 
+    def test_what_an_older_library_does_not_tell_is_none(self):
+        def older(info):
+            filled = plumb._ModelInfo(n_layer=0, d_model=8, vocab_size=5)
+            ctypes.memmove(info, ctypes.byref(filled), plumb._ModelInfo.weight_bytes.offset)
+
+        self.assertEqual(plumb.ModelInfo._of(older), (0, 8, 0, 5, 0, 0, None, None))
+
+    def test_messages_and_reprs_are_pythons(self):
+        empty = plumb.Model(plumb.Runtime(), plumb.Spec(MODEL))
+        with self.assertRaisesRegex(plumb.Error, r"seed= or weights=, or call its init\(\)") as raised:
+            plumb.Session(empty)
+        self.assertNotIn("plumb_", str(raised.exception))
+        made = model()
+        tensor = made.tensor(0)
+        self.assertEqual(repr(tensor), f"<plumb.Tensor {tensor.name} {list(tensor.shape)} f32>")
+        self.assertEqual(repr(made), f"<plumb.Model: 1 layers, 2 heads, d_model 8, {made.info.parameters} parameters>")
+        self.assertEqual(repr(plumb.Trainer(made, "batch_size: 2")), "<plumb.Trainer: 0 steps of 16 tokens>")
+        session = plumb.Session(made, 2, weights="int8")
+        session.feed([1, 2, 3], 1)
+        self.assertEqual(repr(session), "<plumb.Session: 0, 3 of 8 tokens, int8>")
+        self.assertEqual(repr(plumb.Evaluator(made, logits=True)), "<plumb.Evaluator: 1 rows, f32, logits>")
+        self.assertEqual(repr(plumb.Tokenizer.bytes()), "<plumb.Tokenizer: 256 tokens>")
+        session.close()
+        self.assertEqual(repr(session), "<plumb.Session, closed>")
+
     def test_the_log_is_told_and_may_raise(self):
         cross = MODEL.replace("rms_norm", "over") + 'norm { name: "over" plugin: "batch_norm" allow_cross_token: true }'
         with self.assertLogs("plumb", logging.WARNING) as logged:
@@ -86,6 +111,8 @@ class Describing(unittest.TestCase):
         described = plumb.Runtime(threads=3).describe()
         self.assertEqual(described["plumb"]["version"], plumb.version())
         self.assertEqual(described["threads"]["used"], 3)
+        self.assertEqual(described["plumb"]["c_abi"], 1)
+        self.assertIsInstance(described["problems"], list)
 
     def test_texts_become_tokens_and_texts_again(self):
         tokenizer = plumb.Tokenizer.characters("hällo", begin_end=True)
@@ -144,6 +171,35 @@ class Training(unittest.TestCase):
             session = plumb.Session(model())
             session.feed(numpy.int64(3))
             self.assertEqual(session.length(), 1)
+
+    def test_ids_may_have_rows(self):
+        flat, rows = COUNT[:16], [COUNT[:8], COUNT[8:16]]
+        kinds = [rows, tuple(map(tuple, rows)), map(iter, rows), [array.array("q", row) for row in rows], [rows],
+                 [[id] for id in flat], (ctypes.c_int32 * 16)(*flat), (ctypes.c_int64 * 8 * 2)(*map(tuple, rows)),
+                 memoryview(array.array("i", flat)).cast("B").cast("i", (2, 8)), memoryview(bytes(flat[::-1]))[::-1],
+                 (ctypes.c_int32.__ctype_be__ * 16)(*flat)]
+        if numpy:
+            for kind in ("i1", "u1", "i2", "i4", "u4", "i8", "u8", ">i4", ">i8"):
+                wide = numpy.array([COUNT[:9], COUNT[8:17]], kind)
+                kinds += [wide[:, :-1], wide[None, :, :-1], numpy.asfortranarray(wide)[:, :-1], list(wide[:, :-1])]
+        for kind in kinds:
+            self.assertEqual(list(plumb._tokens(kind)[0]), flat, repr(kind))
+        ids = array.array("i", flat)
+        self.assertEqual(ctypes.addressof(plumb._tokens(ids)[0]), ids.buffer_info()[0])
+        trainer = plumb.Trainer(model(), "batch_size: 2")
+        trainer.step(rows, [[-1] * 8, COUNT[1:9]])
+        trainer.run([(rows, rows)])
+        self.assertEqual(trainer.steps, 2)
+        for wrong, error, says in (([[1, 2], [3]], ValueError, r"ids is ragged: .*ids\[1\] \(1,\)"),
+                                   ([[1, 2], 3], ValueError, "ragged"), ([3, [1, 2]], ValueError, "ragged"),
+                                   ([[1], [[2]]], ValueError, "ragged"),
+                                   ([[1, 2], [3, 0.5]], TypeError, r"ids\[1\]\[1\] must be .* not float"),
+                                   ([[1], "a"], TypeError, "not str"), ([[1], [None]], TypeError, "NoneType"),
+                                   ([[1], [2**31]], OverflowError, "2147483648"),
+                                   (array.array("d", [1]), TypeError, "format 'd'"),
+                                   (array.array("Q", [2**63]), OverflowError, "32 bits")):
+            with self.assertRaisesRegex(error, says, msg=str(wrong)):
+                plumb._tokens(wrong)
 
     def test_what_a_callback_raises_comes_out(self):
         trainer = plumb.Trainer(model(), "batch_size: 2")
@@ -271,6 +327,85 @@ class Training(unittest.TestCase):
         trainer.probe(0, fails)
         trainer.step(*next(counting()))
 
+    def test_a_probe_has_its_tensor_until_it_returns(self):
+        trainer = plumb.Trainer(model(), "batch_size: 2")
+        probes, sums = [], []
+
+        def look(probe):
+            probes.append(probe)
+            flat = probe.view.cast("B").cast("f")
+            sums.append(sum(flat) / len(flat))
+            self.assertEqual((probe.view.shape, probe.view.readonly, probe.dtype), (probe.shape, True, "f32"))
+
+        trainer.probe(1, look, ["logits", "param.head.*"])
+        trainer.step(*next(counting()))
+        self.assertGreater(len(probes), 0)
+        for probe, mean in zip(probes, sums):
+            self.assertAlmostEqual(probe.mean, mean, places=5)
+            for gone in (lambda: probe.view, probe.numpy):
+                with self.assertRaisesRegex(ValueError, "until the callback returns"):
+                    gone()
+        kept = []
+        trainer.probe(1, lambda probe: kept.append(probe.view[0:1]), ["logits"])
+        with self.assertRaisesRegex(RuntimeError, "logits outlives"):
+            trainer.step(*next(counting()))
+
+    @unittest.skipUnless(numpy, "there is no numpy")
+    def test_a_histogram_of_a_probe(self):
+        for dtype in ("F32", "BF16"):
+            seen = []
+            trainer = plumb.Trainer(model(), f"batch_size: 2 dtype: {dtype}")
+            trainer.probe(1, lambda probe: seen.append((probe, probe.numpy())))
+            trainer.step(*next(counting()))
+            self.assertIn(dtype.lower(), {probe.dtype for probe, _ in seen})
+            for probe, values in seen:
+                if values is None:
+                    self.assertEqual((dtype, probe.kind), ("BF16", "parameter"))
+                    continue
+                self.assertEqual((values.dtype, values.shape), (numpy.float32, probe.shape))
+                self.assertEqual(numpy.histogram(values)[0].sum(), probe.elements)
+                self.assertAlmostEqual(float(abs(values).max()), probe.max, places=5)
+
+    def test_a_step_callback_saves_and_looks(self):
+        recipe = "batch_size: 2 max_steps: 4"
+        made = model()
+        trainer, seen = plumb.Trainer(made, recipe), []
+        with tempfile.TemporaryDirectory() as directory:
+            file = os.path.join(directory, "checkpoint")
+
+            def look(info):
+                seen.append((trainer.steps, trainer.gradient(0).shape, set(made.tensors())))
+                if info.step == 2:
+                    trainer.save(file)
+                for change in (lambda: trainer.step(*next(counting())), lambda: trainer.load(file),
+                               lambda: trainer.run(counting()), lambda: trainer.probe(1, print)):
+                    with self.assertRaisesRegex(RuntimeError, "in a call"):
+                        change()
+
+            trainer.run(counting(), look)
+            resumed = model(seed=4)
+            again = plumb.Trainer(resumed, recipe)
+            again.load(file)
+        self.assertEqual([steps for steps, _, _ in seen], [1, 2, 3, 4])
+        self.assertEqual(again.steps, 2)
+        again.run(counting())
+        self.assertEqual([tensor.view for tensor in resumed.tensors().values()],
+                         [tensor.view for tensor in made.tensors().values()])
+        blocked = []
+
+        def elsewhere(info):
+            def save():
+                with self.assertRaisesRegex(RuntimeError, "in a call"):
+                    trainer.save("not written")
+                blocked.append(info.step)
+            thread = threading.Thread(target=save)
+            thread.start()
+            thread.join()
+
+        trainer = plumb.Trainer(model(), "batch_size: 2 max_steps: 1")
+        trainer.run(counting(), elsewhere)
+        self.assertEqual(blocked, [1])
+
     def test_an_evaluator_agrees_with_the_trainer(self):
         made = model()
         evaluator = plumb.Evaluator(made, rows=2, logits=True)
@@ -309,6 +444,21 @@ class Sampling(unittest.TestCase):
 
     def test_options_out_of_range(self):
         made = model()
+        for seed in (-1, 2**64):
+            with self.assertRaisesRegex(OverflowError, "seed: .* is not in 0 .. 18446744073709551615"):
+                model(seed=seed)
+            with self.assertRaisesRegex(OverflowError, "seed"):
+                made.init(seed)
+        made.init(2**64 - 1)
+        trainer = plumb.Trainer(made)
+        for use in (lambda: plumb.Trainer(made, seq=2**63), lambda: plumb.Runtime(threads=2**31),
+                    lambda: trainer.probe(2**64, print), lambda: plumb.Session(made).truncate(2**64),
+                    lambda: plumb.Session(made).feed(1, 2**32), lambda: plumb.Session(made).logits(2**32),
+                    lambda: plumb.Session(made).length(2**32), lambda: plumb.Session(made).generate(2**32),
+                    lambda: plumb.Evaluator(made, rows=2**64 + 1)):
+            with self.assertRaises(OverflowError):
+                use()
+        trainer.close()
         for wrong in ({"sequences": 17}, {"sequences": 2**32 + 1}, {"weights": "f16"}, {"sequences": "1"}):
             with self.assertRaises((plumb.Error, OverflowError, ValueError, TypeError), msg=str(wrong)):
                 plumb.Session(made, **wrong)
@@ -405,14 +555,6 @@ class Tensors(unittest.TestCase):
         del made, tensor
         gc.collect()
         self.assertEqual(weights.mean(), 7)
-
-
-class Describing(unittest.TestCase):
-    def test_a_runtime(self):
-        described = plumb.Runtime(threads=3).describe()
-        self.assertEqual(described["threads"]["used"], 3)
-        self.assertEqual(described["plumb"]["c_abi"], 1)
-        self.assertIsInstance(described["problems"], list)
 
 
 class Misuse(unittest.TestCase):

@@ -41,7 +41,7 @@ is() { [[ $(field "$1" "$2") =~ $3 ]] || fail "$1: $2 is \"$(field "$1" "$2")\""
 libdir='lib(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?'
 has libplumb1 "$libdir/libplumb.so.1"
 for file in "include/plumb.h" "include/plumb/norm_plugin.h" "$libdir/libplumb.so" "$libdir/libplumb.a" "$libdir/pkgconfig/plumb.pc" \
-  "$libdir/cmake/plumb/plumb-config.cmake" "$libdir/cmake/plumb/plumb-targets.cmake"; do
+  "$libdir/cmake/plumb/plumb-config.cmake" "$libdir/cmake/plumb/plumb-targets.cmake" share/plumb/python/plumb.py; do
   has libplumb-dev "$file"
 done
 for file in "$libdir/plumb/norm-v1/rms_norm.so" "share/plumb/placements/pre.pbtxt"; do has plumb-norms "$file"; done
