@@ -87,12 +87,13 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
     return absl::InvalidArgumentError("targets is NULL, but a loss is wanted");
   }
   if (evaluator->positions.size() != n) {
-    evaluator->positions.resize(n);
+    std::vector<int32_t> positions(n);
     for (size_t row = 0; row < rows; ++row) {
-      const auto begin = evaluator->positions.begin() + static_cast<int64_t>(row * (n / rows));
+      const auto begin = positions.begin() + static_cast<int64_t>(row * (n / rows));
       std::iota(begin, begin + static_cast<int64_t>(n / rows), 0);
     }
     evaluator->no_targets.assign(n, -1);
+    evaluator->positions = std::move(positions);
   }
   evaluator->has_logits = false;
   evaluator->model->Pack(evaluator->format);  // after a training step

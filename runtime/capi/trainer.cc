@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
     if (lays_out) laid_out = LayOut(form, *model);
     return lays_out ? laid_out.get() : model->parameters.get();
   };
-  PLUMB_ASSIGN_OR_RETURN(trainer->session,
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainSession> session,
                          TrainSession::Create(model->context.get(), parameters, std::move(batches),
                                               spec, model->threads()));
   model->runtime->TellGemmProblem();
@@ -116,7 +116,9 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
     model->packed.clear();
     model->parameters = std::move(laid_out);
   }
+  // Nothing fails from here on: the trainer's destructor counts down.
   trainer->model = model;
+  trainer->session = std::move(session);
   ++model->trainers;
   return trainer;
 }

@@ -77,6 +77,17 @@ inline plumb_status Live(plumb_runtime* runtime, std::vector<float>* floats,
   return PLUMB_OK;
 }
 
+// What a life gives with plumb's own threads and memory.
+inline const std::vector<float>& Expected() {
+  static const std::vector<float> expected = [] {
+    std::vector<float> floats;
+    const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
+    EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
+    return floats;
+  }();
+  return expected;
+}
+
 }  // namespace plumb
 
 #endif  // PLUMB_TESTS_CAPI_HOST_LIFE_H_

@@ -10,8 +10,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <map>
-#include <mutex>
 #include <thread>
 
 #include "tests/capi/host_life.h"
@@ -21,16 +19,6 @@ namespace plumb {
 namespace {
 
 using testing::HasSubstr;
-
-const std::vector<float>& Expected() {
-  static const std::vector<float> expected = [] {
-    std::vector<float> floats;
-    const RuntimeHandle runtime = MakeHostRuntime(nullptr, nullptr);
-    EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
-    return floats;
-  }();
-  return expected;
-}
 
 // Threads of a host that runs tasks in one of several ways.
 struct TestExecutor {
@@ -184,127 +172,6 @@ TEST(HostTest, EightThreadsOfFourSessionsDrawWhatOneDoes) {
   for (int i = 0; i < 8; ++i) alone.push_back(FourSessions(model.get, i));
   EXPECT_EQ(together, alone);
   EXPECT_EQ(alone[0].size(), 72u);
-}
-
-// Memory of a host, which counts and can say no.
-class TestAllocator {
- public:
-  plumb_allocator Get() {
-    plumb_allocator allocator = {};
-    allocator.struct_size = sizeof(allocator);
-    allocator.context = this;
-    allocator.allocate = [](void* self, size_t size, size_t alignment) {
-      return static_cast<TestAllocator*>(self)->Allocate(size, alignment);
-    };
-    allocator.release = [](void* self, void* memory, size_t size) {
-      static_cast<TestAllocator*>(self)->Release(memory, size);
-    };
-    return allocator;
-  }
-  void FailAt(int64_t call) { fails_at_ = call; }  // counted from now on; -1: never
-  int64_t calls() const { return calls_; }
-  size_t live() const { return live_.size(); }
-  // Pieces of that size that are in use.
-  int64_t LiveOf(size_t size) const {
-    return std::count_if(live_.begin(), live_.end(),
-                         [size](const auto& piece) { return piece.second == size; });
-  }
-
- private:
-  void* Allocate(size_t size, size_t alignment) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ++calls_;
-    if (fails_at_ >= 0 && fails_at_-- == 0) return nullptr;
-    EXPECT_EQ(size % alignment, 0u);
-    void* const memory = std::aligned_alloc(alignment, size);
-    std::fill_n(static_cast<unsigned char*>(memory), size, 0xff);  // no zeros, and NaN as floats
-    live_[memory] = size;
-    return memory;
-  }
-  void Release(void* memory, size_t size) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto at = live_.find(memory);
-    ASSERT_NE(at, live_.end()) << "memory that is not the host's";
-    EXPECT_EQ(at->second, size);
-    live_.erase(at);
-    std::free(memory);
-  }
-
-  std::mutex mutex_;
-  std::map<void*, size_t> live_;
-  int64_t calls_ = 0, fails_at_ = -1;
-};
-
-TEST(HostTest, TheInfoOfAModelTellsWhatTheCacheOfASequenceTakes) {
-  TestAllocator allocator;
-  const plumb_allocator given = allocator.Get();
-  const RuntimeHandle runtime = MakeHostRuntime(nullptr, &given);
-  SpecHandle spec;
-  ModelHandle model;
-  const std::string text = WideModel();
-  EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
-  EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
-  EXPECT_PLUMB_OK(plumb_model_init(model.get, 9, err));
-  plumb_model_info info = {};
-  info.struct_size = sizeof(info);
-  plumb_model_get_info(model.get, &info);
-  ASSERT_GT(info.cache_bytes, 0);
-  for (const int32_t weights : {PLUMB_WEIGHTS_F32, PLUMB_WEIGHTS_BF16, PLUMB_WEIGHTS_INT8}) {
-    const auto one = static_cast<size_t>(weights == PLUMB_WEIGHTS_BF16 ? info.cache_bytes / 2
-                                                                       : info.cache_bytes);
-    const int64_t before = allocator.LiveOf(5 * one);
-    plumb_session_options options = {};
-    options.struct_size = sizeof(options);
-    options.sequences = 5;
-    options.weights = weights;
-    SessionHandle session;
-    EXPECT_PLUMB_OK(plumb_session_create(model.get, &options, &session.get, err));
-    const int32_t tokens[] = {1, 2, 3, 4, 5};
-    EXPECT_PLUMB_OK(plumb_session_feed_each(session.get, tokens, 5, err));
-    EXPECT_EQ(allocator.LiveOf(5 * one), before + 1) << weights;
-  }
-}
-
-TEST(HostTest, EveryAllocationOfTheHostMayFail) {
-  TestAllocator allocator;
-  const plumb_allocator given = allocator.Get();
-  const RuntimeHandle runtime = MakeHostRuntime(nullptr, &given);
-  const ScratchDir scratch;
-  const std::string path = scratch.path() + "/weights.safetensors";
-  {
-    SpecHandle spec;
-    ModelHandle model;
-    const std::string text = WideModel();
-    EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
-    EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
-    EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
-    EXPECT_PLUMB_OK(plumb_model_save(model.get, path.c_str(), err));
-  }
-  for (const char* const weights : {static_cast<const char*>(nullptr), path.c_str()}) {
-    allocator.FailAt(-1);
-    const int64_t before = allocator.calls();
-    {
-      std::vector<float> floats;
-      EXPECT_PLUMB_OK(Live(runtime.get, &floats, weights, err));
-      EXPECT_EQ(floats, Expected());
-    }
-    EXPECT_EQ(allocator.live(), 0u);
-    const int64_t calls = allocator.calls() - before;
-    EXPECT_GT(calls, 10);
-    for (int64_t i = 0; i < calls; ++i) {
-      SCOPED_TRACE(i);
-      allocator.FailAt(i);
-      std::vector<float> floats;
-      ErrorHandle error;
-      EXPECT_EQ(Live(runtime.get, &floats, weights, &error.get), PLUMB_RESOURCE_EXHAUSTED);
-      EXPECT_THAT(plumb_error_message(error.get), HasSubstr("memory"));
-      EXPECT_EQ(allocator.live(), 0u);
-    }
-    allocator.FailAt(-1);
-    std::vector<float> floats;
-    EXPECT_PLUMB_OK(Live(runtime.get, &floats, weights, err));
-    EXPECT_EQ(floats, Expected());
-  }
 }
 
 // The exit code of a child that runs `body`; 99 when it hangs.
