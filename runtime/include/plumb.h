@@ -320,8 +320,8 @@ PLUMB_API void plumb_tokenizer_free(plumb_tokenizer* tokenizer);
 /* --- Training --------------------------------------------------------------------------------- */
 
 /* The training of a model's weights, which sessions see after each step. One thread at a time, but
- * for plumb_trainer_cancel. A callback may call that, plumb_trainer_save, plumb_trainer_steps and
- * plumb_trainer_gradient; what else would change the trainer fails with
+ * for plumb_trainer_cancel. A callback may call that, and the step callback plumb_trainer_save,
+ * plumb_trainer_steps and plumb_trainer_gradient; what would change the trainer fails with
  * PLUMB_FAILED_PRECONDITION. */
 typedef struct plumb_trainer plumb_trainer;
 
