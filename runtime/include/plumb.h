@@ -9,6 +9,7 @@
  * - No function ends the process, installs a signal handler, prints, changes the locale or the
  *   floating-point mode (which is a new process's in callbacks), or throws. A callback must not
  * throw either.
+ * - A call wants a stack of 1 MiB where formulas nest deeply; 128 KiB do for what people write.
  * - Options are passed by pointer: NULL means all defaults, as 0 does in each field. `struct_size`
  *   is sizeof the struct, with which an old program runs on a new plumb.
  * - Texts are UTF-8. A `const char*` argument ends with 0; where a length is passed it need not.
