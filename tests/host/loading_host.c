@@ -20,13 +20,13 @@
 
 #include "plumb.h"
 
-#define FUNCTIONS(X)                                                                           \
-  X(runtime_create)                                                                            \
-  X(runtime_free)                                                                              \
-  X(spec_from_text)                                                                            \
-  X(spec_free) X(model_create) X(model_free) X(model_init) X(trainer_create) X(trainer_free)   \
-      X(trainer_step_tokens) X(trainer_step) X(session_create) X(session_free) X(session_feed) \
-          X(session_generate) X(error_message) X(error_free)
+/* clang-format off */
+#define FUNCTIONS(X)                                                                   \
+  X(runtime_create) X(runtime_free) X(spec_from_text) X(spec_free) X(model_create)     \
+  X(model_free) X(model_init) X(trainer_create) X(trainer_free) X(trainer_step_tokens) \
+  X(trainer_step) X(session_create) X(session_free) X(session_feed)                    \
+  X(session_generate) X(error_message) X(error_free)
+/* clang-format on */
 
 struct Library {
   void* handle;
