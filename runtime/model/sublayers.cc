@@ -1,0 +1,86 @@
+#include "runtime/model/sublayers.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/spec/scalar.h"
+
+namespace plumb {
+namespace {
+
+ValueId Rope(const SublayerContext& context, ValueId x, const std::string& name) {
+  const ResolvedModel& model = *context.model;
+  if (model.positions != PositionKind::kRope) return x;
+  return context.b->Apply("rope", {x, context.positions},
+                          {{"head_dim", model.dims.head_dim}, {"theta", model.rope_theta}}, name);
+}
+
+absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const SublayerSite& site,
+                                      ValueId x, AtPoint at_point) {
+  const AttentionSpec& spec = site.spec->attention;
+  const ModelDims& d = context.model->dims;
+  const BuildOptions& options = *context.options;
+  const GraphWeights& weights = *context.weights;
+  GraphBuilder& b = *context.b;
+  const std::string& name = site.name;
+  ValueId q = weights.Linear(absl::StrCat(name, ".q"), x, spec.qkv_bias);
+  PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q", q));
+  ValueId k = weights.Linear(absl::StrCat(name, ".k"), x, spec.qkv_bias);
+  PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k", k));
+  ValueId v = weights.Linear(absl::StrCat(name, ".v"), x, spec.qkv_bias);
+  PLUMB_ASSIGN_OR_RETURN(v, at_point("attention.v", v));
+  q = Rope(context, q, absl::StrCat(name, ".q.rope"));
+  k = Rope(context, k, absl::StrCat(name, ".k.rope"));
+
+  double scale = 1 / std::sqrt(static_cast<double>(d.head_dim));
+  if (spec.scale.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(scale, EvaluateScalar(*spec.scale, site.scope));
+  }
+  const Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", scale}};
+  ValueId attended;
+  if (options.program == Program::kCached) {
+    const TensorType cache = {options.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
+                              Shape({options.batch, d.n_kv_head, d.context_length, d.head_dim})};
+    const ValueId k_cache = b.State(absl::StrCat(name, ".k_cache"), cache);
+    const ValueId v_cache = b.State(absl::StrCat(name, ".v_cache"), cache);
+    attended = b.Apply("attention_cached", {q, k, v, k_cache, v_cache, context.positions}, attrs,
+                       absl::StrCat(name, ".context"));
+  } else {
+    attended = b.Apply("attention", {q, k, v}, attrs, absl::StrCat(name, ".context"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(attended, at_point("attention.context", attended));
+  return weights.Linear(absl::StrCat(name, ".o"), attended, spec.out_bias);
+}
+
+absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const SublayerSite& site, ValueId x,
+                                AtPoint at_point) {
+  const MlpSpec& spec = site.spec->mlp;
+  const GraphWeights& weights = *context.weights;
+  const std::string& name = site.name;
+  const Attrs kind = {{"kind", spec.activation}};
+  ValueId hidden;
+  if (spec.gated) {
+    const ValueId gate = weights.Linear(absl::StrCat(name, ".gate"), x, spec.bias);
+    const ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
+    hidden = context.b->Apply("gated", {gate, up}, kind, absl::StrCat(name, ".hidden"));
+  } else {
+    const ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
+    hidden = context.b->Apply("act", {up}, kind, absl::StrCat(name, ".hidden"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(hidden, at_point("mlp.hidden", hidden));
+  return weights.Linear(absl::StrCat(name, ".down"), hidden, spec.bias);
+}
+
+}  // namespace
+
+absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,
+                                     ValueId x, AtPoint at_point) {
+  if (site.spec->kind == SublayerSpec::Kind::kAttention) {
+    return EmitAttention(context, site, x, at_point);
+  }
+  return EmitMlp(context, site, x, at_point);
+}
+
+}  // namespace plumb
