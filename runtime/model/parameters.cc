@@ -72,6 +72,11 @@ class Lister : public NullBackend {
       Linear(site, "k", kv_width, d.d_model, attention.qkv_bias);
       Linear(site, "v", kv_width, d.d_model, attention.qkv_bias);
       Linear(site, "o", d.d_model, q_width, attention.out_bias);
+      if (attention.sinks) {
+        const InitSpec zero{InitSpec::Kind::kConstant, 0, 0};
+        Add(absl::StrCat(site.name, ".sink"), Shape({d.n_head}), {d.n_head, d.n_head}, zero,
+            site.scope);
+      }
     } else {
       const MlpSpec& mlp = site.spec->mlp;
       if (mlp.gated) Linear(site, "gate", d.d_ff, d.d_model, mlp.bias);

@@ -1,11 +1,12 @@
 #include "runtime/model/sublayers.h"
 
-#include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "runtime/spec/scalar.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
 namespace {
@@ -34,22 +35,22 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   q = Rope(context, q, absl::StrCat(name, ".q.rope"));
   k = Rope(context, k, absl::StrCat(name, ".k.rope"));
 
-  double scale = 1 / std::sqrt(static_cast<double>(d.head_dim));
-  if (spec.scale.has_value()) {
-    PLUMB_ASSIGN_OR_RETURN(scale, EvaluateScalar(*spec.scale, site.scope));
-  }
-  const Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", scale}};
-  ValueId attended;
-  if (options.program == Program::kCached) {
+  PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers, EvaluateAttention(spec, site.scope));
+  Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", numbers.scale}};
+  if (numbers.score_cap > 0) attrs.Set("cap", numbers.score_cap);
+  if (numbers.window > 0) attrs.Set("window", numbers.window);
+  const bool is_cached = options.program == Program::kCached;
+  std::vector<ValueId> inputs = {q, k, v};
+  if (is_cached) {
     const TensorType cache = {options.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
                               Shape({options.batch, d.n_kv_head, d.context_length, d.head_dim})};
     const ValueId k_cache = b.State(absl::StrCat(name, ".k_cache"), cache);
     const ValueId v_cache = b.State(absl::StrCat(name, ".v_cache"), cache);
-    attended = b.Apply("attention_cached", {q, k, v, k_cache, v_cache, context.positions}, attrs,
-                       absl::StrCat(name, ".context"));
-  } else {
-    attended = b.Apply("attention", {q, k, v}, attrs, absl::StrCat(name, ".context"));
+    inputs.insert(inputs.end(), {k_cache, v_cache, context.positions});
   }
+  if (spec.sinks) inputs.push_back(weights.Param(absl::StrCat(name, ".sink")));
+  ValueId attended = b.Apply(is_cached ? "attention_cached" : "attention", std::move(inputs),
+                             std::move(attrs), absl::StrCat(name, ".context"));
   PLUMB_ASSIGN_OR_RETURN(attended, at_point("attention.context", attended));
   return weights.Linear(absl::StrCat(name, ".o"), attended, spec.out_bias);
 }

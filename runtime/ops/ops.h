@@ -53,10 +53,14 @@
 //   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, inverse} -> like x
 //       rotates (x_i, x_{i+c/2}) of each head by position * theta^(-2i/c) (RoFormer, in the half-split
 //       layout of GPT-NeoX and LLaMA); inverse rotates back
-//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c]) {n_head, n_kv_head, scale} -> context like q, lse[B,H,T]
-//       causal softmax(scale q k^T) v; lse = log-sum-exp of the scaled scores
+//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H])) {n_head, n_kv_head, scale, cap, window}
+//       -> context like q, lse[B,H,T]
+//       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) where cap > 0; where window > 0 a query
+//       sees its own key and the window - 1 before it; a sink is one more score, of nothing; lse =
+//       log-sum-exp of the scores, the sink among them
 //   attention_grad(q, k, v, context, lse, dcontext) {..} -> dq, dk, dv
-//   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T]) {..}
+//   attention_sink_grad(sink f32[H], context, lse, dcontext) -> like sink
+//   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}
 //       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),
 //       then attends to cache rows 0..position for the last Q <= T tokens; the caches are updated in place.
 //       A position outside [0,C) fails. No gradient.

@@ -265,6 +265,13 @@ absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Lo
   if (!message.scale().empty()) {
     PLUMB_ASSIGN_OR_RETURN(spec.scale, ToExpression(at, "scale", "1"));
   }
+  if (!message.score_cap().empty()) {
+    PLUMB_ASSIGN_OR_RETURN(spec.score_cap, ToExpression(at, "score_cap", "0"));
+  }
+  if (!message.window().empty()) {
+    PLUMB_ASSIGN_OR_RETURN(spec.window, ToExpression(at, "window", "0"));
+  }
+  spec.sinks = message.sinks();
   return spec;
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
+#include "runtime/spec/sublayer_numbers.h"
 #include "runtime/spec/unused_names.h"
 #include "runtime/textproto/printer.h"
 
@@ -45,6 +46,7 @@ class Resolver {
       model_.init.push_back(std::move(rule));
     }
     PLUMB_RETURN_IF_ERROR(CheckFormulas(model_));
+    PLUMB_RETURN_IF_ERROR(CheckSublayerNumbers(model_));
     PLUMB_RETURN_IF_ERROR(CheckNamesAreUsed(model_));
     model_.self_contained_text = SelfContainedText();
     return std::move(model_);

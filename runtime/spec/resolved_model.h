@@ -36,6 +36,9 @@ struct AttentionSpec {
   bool qkv_bias = false;
   bool out_bias = false;
   std::optional<Expression> scale;  // of the scores; absent: 1 / sqrt(head_dim)
+  std::optional<Expression> score_cap;
+  std::optional<Expression> window;
+  bool sinks = false;
 };
 
 struct MlpSpec {

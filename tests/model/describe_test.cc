@@ -99,6 +99,14 @@ TEST_F(DescribeTest, ScalarsOfALaterGroupAreThoseOfItsFirstLayer) {
   EXPECT_THAT(description.groups[1].scalars, ElementsAre("a = layer = 3", "b = sublayer = 5"));
 }
 
+TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
+  TinyModel model;
+  model.more = "attention { score_cap: \"50\" window: \"4 * (layer % 2)\" sinks: true }";
+  EXPECT_THAT(Of(model.Text()).groups[0].scalars,
+              ElementsAre("attention.score_cap = 50 = 50", "attention.window = 4 * (layer % 2) = 4",
+                          "attention.sink: learned per head"));
+}
+
 // A formula may leave a scalar alone where it has no value; so must its description.
 TEST_F(DescribeTest, AScalarWithoutAValueInTheFirstLayerIsShownWithoutOne) {
   const StackDescription description = OfBody(

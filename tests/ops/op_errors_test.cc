@@ -111,6 +111,18 @@ TEST_F(OpErrorsTest, OnlyCachedAttentionTakesFewerQueriesThanKeys) {
               HasSubstr("q has 2 tokens and k 3: they must have as many"));
 }
 
+TEST_F(OpErrorsTest, AttentionWantsASinkAHeadAndNoNegativeWindow) {
+  Attrs heads = {{"n_head", int64_t{2}}, {"n_kv_head", int64_t{2}}, {"scale", 1.0}};
+  const CaseInput x = Random({1, 3, 4});
+  EXPECT_EQ(ShapeError("attention", {x, x, x, Random({2})}, heads), "");
+  EXPECT_THAT(ShapeError("attention", {x, x, x, Random({4})}, heads),
+              HasSubstr("the sinks are f32[4], must be f32[2]"));
+  EXPECT_THAT(ShapeError("attention_sink_grad", {Random({3}), x, Random({1, 2, 3}), x}),
+              HasSubstr("do not belong together"));
+  heads.Set("window", int64_t{-1});
+  EXPECT_THAT(ShapeError("attention", {x, x, x}, heads), HasSubstr("window = -1"));
+}
+
 TEST_F(OpErrorsTest, EmbeddingRefusesTokensOutsideTheVocabulary) {
   const absl::Status high = RunError("embedding", {Random({5, 3}), Ints({3}, {0, 5, 1})});
   EXPECT_EQ(high.code(), absl::StatusCode::kInvalidArgument);

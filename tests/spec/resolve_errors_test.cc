@@ -228,6 +228,40 @@ TEST(ResolveErrorTest, SublayersHaveKindsAndNames) {
             "to call it");
 }
 
+TEST(ResolveErrorTest, FieldsOfAttentionTakeNumbersThatMeanSomething) {
+  const auto attention = [](absl::string_view field) {
+    return ResolveError(absl::StrCat("attention { ", field, " }\n", kBlock));
+  };
+  EXPECT_EQ(attention("score_cap: \"50\" window: \"layer * 2\" sinks: true"), "no error");
+  EXPECT_EQ(attention("score_cap: \"0\" window: \"1000000 * d_ff\""), "no error");
+  EXPECT_EQ(attention("score_cap: \"layer - 2\""),
+            "m.pbtxt:2:13: score_cap: -1 at layer 1, sublayer 1 must be a bound above 0, or 0 for "
+            "none\n"
+            "  layer - 2\n"
+            "        ^");
+  EXPECT_EQ(FirstLine(attention("score_cap: \"1e39\"")),
+            "m.pbtxt:2:13: score_cap: 1e+39 at layer 1, sublayer 1 must be a bound above 0, or 0 "
+            "for none");
+  EXPECT_EQ(
+      attention("window: \"3 / layer\""),
+      "m.pbtxt:2:13: window: 1.5 at layer 2, sublayer 3 must be a whole number of tokens from "
+      "1 on, or 0 for all of them\n"
+      "  3 / layer\n"
+      "    ^");
+  EXPECT_EQ(FirstLine(attention("window: \"-4\"")),
+            "m.pbtxt:2:13: window: -4 at layer 1, sublayer 1 must be a whole number of tokens from "
+            "1 on, or 0 for all of them");
+  EXPECT_EQ(FirstLine(attention("window: \"contex_length\"")),
+            "m.pbtxt:2:13: unknown scalar \"contex_length\"; did you mean \"context_length\"?");
+  EXPECT_EQ(FirstLine(attention("window: \"4 / (layer - 1)\"")),
+            "m.pbtxt:2:13: division by zero at layer 1, sublayer 1");
+  EXPECT_EQ(attention("windw: \"4\""),
+            "m.pbtxt:2:13: unknown field \"windw\" in Attention; did you mean \"window\"?");
+  EXPECT_EQ(FirstLine(attention("window: 4")),
+            "m.pbtxt:2:21: expected text in quotes for window, found \"4\"");
+  EXPECT_EQ(attention("sinks: true scale: \"layer\""), "no error");
+}
+
 TEST(ResolveErrorTest, ExpressionsOutsideFormulasHavePlacesToo) {
   EXPECT_EQ(ResolveError(absl::StrCat("embedding_scale: \"sqrt(\"\n", kBlock)),
             "m.pbtxt:2:1: the formula ends where a value is expected\n"
