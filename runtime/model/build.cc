@@ -202,7 +202,8 @@ class Emitter : public FormulaBackend {
 }  // namespace
 
 DType StoredDType(const ParameterSpec& parameter, WeightFormat weights) {
-  const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix();
+  const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix() &&
+                         !parameter.elementwise;
   if (!is_weight || weights == WeightFormat::kF32) return DType::kF32;
   return weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kI8;
 }

@@ -53,9 +53,15 @@ std::string DescribeLearned(const LearnedSpec& learned) {
                       learned.init.root.ToString());
 }
 
-// The fields of an attention that make it more than a plain one, with their values there.
+// The fields of a sublayer that make it more than plain attention or an MLP, with their values
+// there.
 absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
                        std::vector<std::string>* lines) {
+  if (sublayer.kind == SublayerSpec::Kind::kConv) {
+    lines->push_back(absl::StrCat(sublayer.name, ": convolution over ", sublayer.conv.width,
+                                  sublayer.conv.width == 1 ? " token" : " tokens"));
+  }
+  if (sublayer.kind != SublayerSpec::Kind::kAttention) return absl::OkStatus();
   const AttentionSpec& attention = sublayer.attention;
   const auto add = [&](const char* field, const std::optional<Expression>& expression) {
     if (!expression.has_value()) return absl::OkStatus();
@@ -108,9 +114,7 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
     group.scalars.push_back(DescribeLearned(learned));
   }
   for (const SublayerSpec& sublayer : block.sublayers) {
-    if (sublayer.kind == SublayerSpec::Kind::kAttention) {
-      PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));
-    }
+    PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));
     ++scope.sublayer;
   }
   group.norms = slots.Slots(first, last);

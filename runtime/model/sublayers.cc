@@ -18,11 +18,17 @@ ValueId Rope(const SublayerContext& context, ValueId x, const std::string& name)
                           {{"head_dim", model.dims.head_dim}, {"theta", model.rope_theta}}, name);
 }
 
+// A row of `channels` for each token and head.
+TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t channels) {
+  const BuildOptions& options = *context.options;
+  return {options.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
+          Shape({options.batch, heads, context.model->dims.context_length, channels})};
+}
+
 absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const SublayerSite& site,
                                       ValueId x, AtPoint at_point) {
   const AttentionSpec& spec = site.spec->attention;
   const ModelDims& d = context.model->dims;
-  const BuildOptions& options = *context.options;
   const GraphWeights& weights = *context.weights;
   GraphBuilder& b = *context.b;
   const std::string& name = site.name;
@@ -39,11 +45,10 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", numbers.scale}};
   if (numbers.score_cap > 0) attrs.Set("cap", numbers.score_cap);
   if (numbers.window > 0) attrs.Set("window", numbers.window);
-  const bool is_cached = options.program == Program::kCached;
+  const bool is_cached = context.options->program == Program::kCached;
   std::vector<ValueId> inputs = {q, k, v};
   if (is_cached) {
-    const TensorType cache = {options.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
-                              Shape({options.batch, d.n_kv_head, d.context_length, d.head_dim})};
+    const TensorType cache = CacheType(context, d.n_kv_head, d.head_dim);
     const ValueId k_cache = b.State(absl::StrCat(name, ".k_cache"), cache);
     const ValueId v_cache = b.State(absl::StrCat(name, ".v_cache"), cache);
     inputs.insert(inputs.end(), {k_cache, v_cache, context.positions});
@@ -74,14 +79,34 @@ absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const SublayerSi
   return weights.Linear(absl::StrCat(name, ".down"), hidden, spec.bias);
 }
 
+ValueId EmitConv(const SublayerContext& context, const SublayerSite& site, ValueId x) {
+  const GraphWeights& weights = *context.weights;
+  const std::string& name = site.name;
+  std::vector<ValueId> inputs = {x, weights.Param(absl::StrCat(name, ".weight"))};
+  const bool is_cached = context.options->program == Program::kCached;
+  if (is_cached) {
+    const TensorType cache = CacheType(context, 1, context.model->dims.d_model);
+    inputs.push_back(context.b->State(absl::StrCat(name, ".x_cache"), cache));
+    inputs.push_back(context.positions);
+  }
+  if (site.spec->conv.bias) inputs.push_back(weights.Param(absl::StrCat(name, ".bias")));
+  return context.b->Apply(is_cached ? "causal_conv_cached" : "causal_conv", std::move(inputs), {},
+                          absl::StrCat(name, ".out"));
+}
+
 }  // namespace
 
 absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,
                                      ValueId x, AtPoint at_point) {
-  if (site.spec->kind == SublayerSpec::Kind::kAttention) {
-    return EmitAttention(context, site, x, at_point);
+  switch (site.spec->kind) {
+    case SublayerSpec::Kind::kAttention:
+      return EmitAttention(context, site, x, at_point);
+    case SublayerSpec::Kind::kMlp:
+      return EmitMlp(context, site, x, at_point);
+    case SublayerSpec::Kind::kConv:
+      break;
   }
-  return EmitMlp(context, site, x, at_point);
+  return EmitConv(context, site, x);
 }
 
 }  // namespace plumb

@@ -1,5 +1,5 @@
-// EmitSublayer: attention and MLPs as ops. Part of BuildForward (build.h). Pure but for the
-// builder, to which it appends.
+// EmitSublayer: attention, MLPs and convolutions as ops. Part of BuildForward (build.h). Pure but
+// for the builder, to which it appends.
 #ifndef PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 #define PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 

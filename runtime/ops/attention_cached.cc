@@ -15,6 +15,7 @@
 #include "runtime/ops/attention_shape.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/token_positions.h"
 
 namespace plumb {
 namespace {
@@ -45,26 +46,6 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionCached(const OpTypes& type
 
 // No VJP: it belongs to sampling.
 
-// What every run must find before it writes anything.
-absl::Status CheckPositions(const int32_t* positions, const AttentionShape& shape,
-                            int64_t capacity) {
-  for (int64_t row = 0; row < shape.batch; ++row) {
-    const int32_t* at = positions + row * shape.tokens;
-    for (int64_t t = 0; t < shape.tokens; ++t) {
-      if (at[t] < 0 || at[t] >= capacity) {
-        return absl::OutOfRangeError(absl::StrCat("position ", at[t], " of row ", row,
-                                                  " is outside the cache, which holds ", capacity,
-                                                  " tokens"));
-      }
-      if (at[t] != at[0] + t) {
-        return absl::InvalidArgumentError(absl::StrCat("position ", at[t], " of row ", row,
-                                                       " does not follow position ", at[t - 1]));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
 // -- Kernel
 
 // From this many new tokens on, packing the cache for matrix products costs less than it saves.
@@ -91,7 +72,7 @@ class AttentionCachedKernel : public Kernel {
 
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* positions = args.i32(5);
-    PLUMB_RETURN_IF_ERROR(CheckPositions(positions, shape_, capacity_));
+    PLUMB_RETURN_IF_ERROR(CheckPositions(positions, shape_.batch, shape_.tokens, capacity_));
     int64_t keys = 0;
     for (int64_t row = 0; row < shape_.batch; ++row) {
       keys = std::max<int64_t>(keys, positions[row * shape_.tokens] + shape_.tokens);
@@ -209,7 +190,7 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
                          ReadCachedAttentionShape(OpTypes{inputs, {}, args.attrs}));
   const int64_t capacity = args.shape(3)[2], c = shape.head_dim;
-  PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape, capacity));
+  PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape.batch, shape.tokens, capacity));
   for (int64_t row = 0; row < shape.batch; ++row) {
     for (int64_t t = 0; t < shape.tokens; ++t) {
       const int64_t position = args.i(5)[static_cast<size_t>(row * shape.tokens + t)];

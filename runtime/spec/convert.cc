@@ -295,6 +295,18 @@ MlpSpec ToMlp(const v1::Mlp& message) {
   return spec;
 }
 
+absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at) {
+  constexpr int64_t kMaxWidth = 256;
+  ConvSpec spec;
+  if (message.has_width()) spec.width = message.width();
+  if (spec.width < 1 || spec.width > kMaxWidth) {
+    return ErrorAt(at.At("width"),
+                   absl::StrCat("width: ", spec.width, " is not in 1..", kMaxWidth));
+  }
+  spec.bias = message.bias();
+  return spec;
+}
+
 absl::StatusOr<NormAttrs> ToNormAttrs(const v1::Norm& message, const Located& at) {
   NormAttrs attrs;
   for (int i = 0; i < message.attr_size(); ++i) {

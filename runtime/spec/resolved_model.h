@@ -47,11 +47,18 @@ struct MlpSpec {
   bool bias = false;
 };
 
+// A causal depthwise convolution.
+struct ConvSpec {
+  int64_t width = 4;
+  bool bias = false;
+};
+
 struct SublayerSpec {
-  enum class Kind { kAttention, kMlp } kind = Kind::kAttention;
+  enum class Kind { kAttention, kMlp, kConv } kind = Kind::kAttention;
   std::string name;  // "attention"
   AttentionSpec attention;
   MlpSpec mlp;
+  ConvSpec conv = {};
 };
 
 // A norm as a slot holds it.

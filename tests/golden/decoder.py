@@ -120,6 +120,14 @@ class Decoder:
         h = hidden(h) if hidden else h
         return self.linear(h, name + ".down", c.d_model, c.mlp_bias)
 
+    def conv(self, layer, x, name, width, bias=False):
+        """A depthwise convolution over tokens by PyTorch's own, whose taps come in the other order."""
+        size, name = x.shape[-1], f"layers.{layer}.{name}"
+        weight = self.parameter(name + ".weight", [size, width])
+        offset = self.parameter(name + ".bias", [size]) if bias else None
+        padded = F.pad(x.transpose(1, 2), (width - 1, 0))
+        return F.conv1d(padded, weight.flip(-1).unsqueeze(1), offset, groups=size).transpose(1, 2)
+
     def activate(self, x):
         kind = self.c.activation
         if kind == "RELU":

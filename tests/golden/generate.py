@@ -257,6 +257,31 @@ block {
   sublayer { name: "mlp_1" mlp {} }
   sublayer { name: "mlp_2" mlp {} }
 }""")
+    yield Case("canon", features.canon, Config(norm=RMS_NORM), """
+placement {
+  name: "canon"
+  block: "h = norm_1(x)"
+  block: "x = x + attention(h + canon_a(h))"
+  block: "g = norm_2(x)"
+  block: "x = x + mlp(g + canon_c(g))"
+  end: "x = norm(x)"
+}
+block {
+  placement: "canon"
+  norm: "norm"
+  sublayer { name: "canon_a" conv {} }
+  sublayer { attention {} }
+  sublayer { name: "canon_c" conv { width: 4 } }
+  sublayer { mlp {} }
+}""")
+    yield Case("conv_each", features.conv_each, Config(norm=LAYER_NORM), """
+block {
+  placement: "pre"
+  norm: "norm"
+  sublayer { attention {} }
+  sublayer { conv { width: 3 bias: true } }
+  sublayer { mlp {} }
+}""")
     yield Case("mix_ln", features.mix_ln, Config(n_layer=3, norm=LAYER_NORM), """
 layers { block { placement: "post" norm: "norm" } }
 layers { repeat: 2 block { placement: "pre" norm: "norm" } }""", own_layers=True)

@@ -99,6 +99,16 @@ TEST_F(DescribeTest, ScalarsOfALaterGroupAreThoseOfItsFirstLayer) {
   EXPECT_THAT(description.groups[1].scalars, ElementsAre("a = layer = 3", "b = sublayer = 5"));
 }
 
+TEST_F(DescribeTest, ConvolutionsAreShownWithTheirWidth) {
+  const LayerGroup group = Of(R"pbtxt(
+    n_layer: 2 n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
+    block { placement: "pre" norm: "rms_norm"
+            sublayer { attention {} } sublayer { name: "canon" conv {} } })pbtxt")
+                               .groups[0];
+  EXPECT_THAT(group.scalars, ElementsAre("canon: convolution over 4 tokens"));
+  EXPECT_EQ(group.jacobian, "(I + J_canon J_norm) (I + J_attention J_norm)");
+}
+
 TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
   TinyModel model;
   model.more = "attention { score_cap: \"50\" window: \"4 * (layer % 2)\" sinks: true }";

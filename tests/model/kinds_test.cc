@@ -25,6 +25,23 @@ void PrintTo(const Kind& kind, std::ostream* os) { *os << kind.name; }
 
 constexpr char kPre[] = " block { placement: \"pre\" norm: \"rms_norm\" }";
 
+// Canon layers A and C, and a convolution as a sublayer of its own, at the end of the stack.
+constexpr char kCanon[] = R"pbtxt(
+  n_layer: 2
+  placement {
+    name: "canon"
+    block: "h = norm_1(x)" block: "x = x + attention(h + canon_a(h))"
+    block: "g = norm_2(x)" block: "x = x + mlp(g + canon_c(g))"
+    block: "x = x + shift(x)"
+    end: "x = norm(x)"
+  }
+  block {
+    placement: "canon" norm: "rms_norm"
+    sublayer { name: "canon_a" conv {} } sublayer { attention {} }
+    sublayer { name: "canon_c" conv { width: 6 bias: true } } sublayer { mlp {} }
+    sublayer { name: "shift" conv { width: 2 } }
+  })pbtxt";
+
 std::vector<Kind> Kinds() {
   return {
       {"cap", absl::StrCat("n_layer: 2 attention { score_cap: \"1.5\" }", kPre)},
@@ -33,6 +50,7 @@ std::vector<Kind> Kinds() {
       {"all_of_attention",
        absl::StrCat("n_layer: 3 n_kv_head: 2 positions { kind: ROPE } attention { bias: true ",
                     "score_cap: \"1 + layer\" window: \"4 * (layer % 2)\" sinks: true }", kPre)},
+      {"canon", kCanon},
   };
 }
 

@@ -215,6 +215,64 @@ void AddAttentions(Draw draw, std::vector<OpCase>* cases) {
   AddCachedAttentionCase({0}, 512, {8, 8}, 64, 1024, draw, cases, 1);
 }
 
+// -- Convolution over tokens
+
+void AddConvCases(int64_t batch, int64_t tokens, int64_t channels, int64_t width, bool bias,
+                  std::vector<OpCase>* cases) {
+  const Shape x = {batch, tokens, channels};
+  OpCase forward;
+  forward.op = "causal_conv";
+  forward.name = absl::StrCat(x.ToString(), " width ", width, bias ? " bias" : "");
+  forward.inputs = {Random(x), Random({channels, width})};
+  if (bias) forward.inputs.push_back(Random({channels}));
+  cases->push_back(forward);
+  cases->push_back(InBf16(forward, {0}));
+
+  OpCase grad = forward;
+  grad.op = "causal_conv_grad";
+  grad.inputs = {Random(x), Random({channels, width})};
+  cases->push_back(grad);
+  cases->push_back(InBf16(grad, {0}));
+
+  OpCase weight_grad = forward;
+  weight_grad.op = "causal_conv_weight_grad";
+  weight_grad.inputs = {Random(x), Random(x)};
+  weight_grad.attrs = {{"width", width}};
+  cases->push_back(weight_grad);
+  cases->push_back(InBf16(weight_grad, {0, 1}));
+}
+
+void AddCachedConv(std::vector<int32_t> first, int64_t tokens, int64_t channels, int64_t width,
+                   bool bias, std::vector<OpCase>* cases) {
+  const int64_t batch = static_cast<int64_t>(first.size()), capacity = 20;
+  std::vector<int32_t> positions;
+  for (const int32_t start : first) {
+    for (int64_t t = 0; t < tokens; ++t) positions.push_back(start + static_cast<int32_t>(t));
+  }
+  OpCase c;
+  c.op = "causal_conv_cached";
+  c.name = absl::StrCat(tokens, " tokens from ", first[0], " channels ", channels, " width ", width,
+                        bias ? " bias" : "");
+  c.inputs = {Random({batch, tokens, channels}), Random({channels, width}),
+              Random({batch, 1, capacity, channels}), Ints({batch, tokens}, positions)};
+  if (bias) c.inputs.push_back(Random({channels}));
+  cases->push_back(c);
+  cases->push_back(InBf16(c, {0, 2}));
+}
+
+void AddConvs(std::vector<OpCase>* cases) {
+  AddConvCases(1, 1, 1, 1, true, cases);
+  AddConvCases(2, 5, 7, 4, false, cases);
+  AddConvCases(2, 3, 8, 5, true, cases);  // wider than the sequence
+  AddConvCases(3, 17, 20, 2, true, cases);
+  AddConvCases(2, 150, 33, 9, false, cases);  // several chunks of rows
+  AddConvCases(4, 64, 200, 4, true, cases);   // several tasks
+  AddCachedConv({0}, 1, 7, 4, false, cases);
+  AddCachedConv({13, 2}, 1, 20, 4, true, cases);
+  AddCachedConv({3, 0, 11}, 6, 33, 3, true, cases);
+  AddCachedConv({1}, 19, 500, 6, false, cases);  // several tasks
+}
+
 // -- Cross entropy
 
 void AddCrossEntropyCases(Shape logits, std::vector<int32_t> targets, const std::string& what,
@@ -269,6 +327,7 @@ std::vector<OpCase> SequenceOpCases() {
   AddAttentions(RandomBf16, &cases);
   AddAttentionVariants(Random, &cases);
   AddAttentionVariants(RandomBf16, &cases);
+  AddConvs(&cases);
   AddCrossEntropies(&cases);
   return cases;
 }

@@ -123,6 +123,24 @@ TEST_F(OpErrorsTest, AttentionWantsASinkAHeadAndNoNegativeWindow) {
   EXPECT_THAT(ShapeError("attention", {x, x, x}, heads), HasSubstr("window = -1"));
 }
 
+TEST_F(OpErrorsTest, ConvolutionsWantAWeightAChannel) {
+  const CaseInput x = Random({2, 3, 4}), weight = Random({4, 2}), cache = Random({2, 1, 8, 4});
+  EXPECT_THAT(ShapeError("causal_conv", {x, Random({3, 2})}), HasSubstr("the weight f32[3, 2]"));
+  EXPECT_THAT(ShapeError("causal_conv", {x, weight, Random({2})}), HasSubstr("must be f32[4]"));
+  EXPECT_THAT(ShapeError("causal_conv_weight_grad", {x, x}, Attrs({{"width", int64_t{0}}})),
+              HasSubstr("width 0"));
+  const CaseInput positions = Ints({2, 3}, {0, 1, 2, 5, 6, 7});
+  EXPECT_EQ(ShapeError("causal_conv_cached", {x, weight, cache, positions}), "");
+  EXPECT_THAT(ShapeError("causal_conv_cached", {x, weight, Random({2, 8, 4}), positions}),
+              HasSubstr("must be f32[2, 1, capacity, 4]"));
+  EXPECT_THAT(ShapeError("causal_conv_cached", {x, weight, cache, Ints({2}, {0, 5})}),
+              HasSubstr("must be i32[2, 3]"));
+  const absl::Status outside =
+      RunError("causal_conv_cached", {x, weight, cache, Ints({2, 3}, {0, 1, 2, 6, 7, 8})});
+  EXPECT_EQ(outside.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(outside.message()), HasSubstr("position 8 of row 1"));
+}
+
 TEST_F(OpErrorsTest, EmbeddingRefusesTokensOutsideTheVocabulary) {
   const absl::Status high = RunError("embedding", {Random({5, 3}), Ints({3}, {0, 5, 1})});
   EXPECT_EQ(high.code(), absl::StatusCode::kInvalidArgument);

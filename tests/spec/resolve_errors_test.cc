@@ -212,7 +212,7 @@ TEST(ResolveErrorTest, SublayersHaveKindsAndNames) {
         absl::StrCat("block {\n  placement: \"pre\" norm: \"none\"\n  ", text, "\n}"));
   };
   EXPECT_EQ(sublayers("sublayer { name: \"a\" }"),
-            "m.pbtxt:4:3: block.sublayer[0]: give attention {} or mlp {}");
+            "m.pbtxt:4:3: block.sublayer[0]: give attention {}, mlp {} or conv {}");
   EXPECT_EQ(sublayers("sublayer { mlp {} }\n  sublayer { mlp {} }"),
             "m.pbtxt:5:3: block.sublayer[1]: the name \"mlp\" is taken; give it another");
   EXPECT_EQ(sublayers("sublayer { name: \"f\" mlp {} }"),
@@ -260,6 +260,23 @@ TEST(ResolveErrorTest, FieldsOfAttentionTakeNumbersThatMeanSomething) {
   EXPECT_EQ(FirstLine(attention("window: 4")),
             "m.pbtxt:2:21: expected text in quotes for window, found \"4\"");
   EXPECT_EQ(attention("sinks: true scale: \"layer\""), "no error");
+}
+
+TEST(ResolveErrorTest, ConvolutionsTakeAWidthAndABias) {
+  const auto conv = [](absl::string_view fields) {
+    return ErrorOf(absl::StrCat(kDims,
+                                "block { placement: \"pre\" norm: \"rms_norm\"\n"
+                                "  sublayer { conv { ",
+                                fields, " } } }"));
+  };
+  EXPECT_EQ(conv(""), "no error");
+  EXPECT_EQ(conv("width: 256 bias: true"), "no error");
+  EXPECT_EQ(conv("width: 0"), "m.pbtxt:3:21: width: 0 is not in 1..256");
+  EXPECT_EQ(conv("width: 257"), "m.pbtxt:3:21: width: 257 is not in 1..256");
+  EXPECT_EQ(conv("widht: 3"),
+            "m.pbtxt:3:21: unknown field \"widht\" in Conv; did you mean \"width\"?");
+  EXPECT_EQ(conv("} mlp { gated: true"),
+            "m.pbtxt:3:23: mlp and conv (line 3) exclude each other");
 }
 
 TEST(ResolveErrorTest, ExpressionsOutsideFormulasHavePlacesToo) {
