@@ -135,9 +135,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
   PLUMB_ASSIGN_OR_RETURN(const GemmChoice choice, ParseGemmChoice(options.gemm));
   impl.gemm = HostGemmPolicy(choice);
   if (choice == GemmChoice::kOneDnn && !impl.gemm.library().usable()) {
-    return absl::NotFoundError(
+    const std::string why =
         absl::StrCat("the GEMM engine onednn cannot be used: ", impl.gemm.library().problem,
-                     "; with auto plumb does without"));
+                     "; with auto plumb does without");
+    return OneDnn().no_room ? absl::ResourceExhaustedError(why) : absl::NotFoundError(why);
   }
   RegisterOps(&impl.ops, impl.gemm);
   impl.use_environment = options.use_environment;

@@ -25,17 +25,19 @@
 #include "runtime/base/file_system.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb {
 namespace {
 
 constexpr absl::string_view kTemporary = ".tmp.";  // and digits
 
-bool IsAbsent(int error) { return error == ENOENT || error == ENOTDIR; }
+// A name longer than names may be is that of nothing.
+bool IsAbsent(int error) { return error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG; }
 
 absl::Status FromErrno(absl::string_view path, absl::string_view what) {
   const int error = errno;
-  const std::string message = absl::StrCat(path, ": ", what, ": ", ErrnoText(error));
+  const std::string message = absl::StrCat(ShortMessage(path), ": ", what, ": ", ErrnoText(error));
   if (IsAbsent(error)) return absl::NotFoundError(message);
   if (error == EACCES || error == EPERM || error == EROFS) {
     return absl::PermissionDeniedError(message);

@@ -105,6 +105,13 @@ MemoryLimits ReadMemoryLimits() {
   return limits;
 }
 
+int64_t AddressSpaceLeft() {
+  const int64_t bytes = ResourceLimit(RLIMIT_AS);
+  if (bytes < 0) return std::numeric_limits<int64_t>::max();
+  const int64_t used = std::max<int64_t>(0, KilobytesBehind("/proc/self/status", "VmSize:"));
+  return std::max<int64_t>(0, bytes - used);
+}
+
 std::string MemoryLimitText() {
   const MemoryLimit limit = ProcessMemoryLimit();
   constexpr double kMiB = 1 << 20;

@@ -28,6 +28,9 @@ struct MemoryLimits {
 };
 MemoryLimits ReadMemoryLimits();
 
+// What RLIMIT_AS leaves this process of its address space; the largest number if there is no limit.
+int64_t AddressSpaceLeft();
+
 // The memory limit of the control groups in `membership` (the text of /proc/self/cgroup) and of all
 // above them, in bytes, and in `*available` the least that any has left; -1 if there is none.
 // Hierarchies of version 1 and 2 are looked for under `mount` (/sys/fs/cgroup).

@@ -9,7 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "runtime/base/memory.h"
 #include "runtime/onednn/functions.h"
+#include "runtime/onednn/one_thread.h"
 
 #define PLUMB_TEXT_OF(x) #x
 #define PLUMB_TEXT(x) PLUMB_TEXT_OF(x)
@@ -145,9 +147,41 @@ void DescribeIsa(unsigned isa, OneDnnLibrary* library) {
   library->amx = has(dnnl_cpu_isa_avx512_core_amx);
 }
 
+// The first product generates the code of all, which has no error for memory that is not there: it
+// is made now, while there is some.
+void GenerateKernels(const OneDnnFunctions& functions) {
+  constexpr int kSide = 32;
+  static const float zeros[kSide * kSide] = {};
+  float product[kSide * kSide];
+  const OneThread one_thread(functions);
+  // What it gives does not matter: a product that needs it says so itself.
+  functions.sgemm('N', 'N', kSide, kSide, kSide, 1.0f, zeros, kSide, zeros, kSide, 0.0f, product,
+                  kSide);
+  if (functions.gemm_bf16bf16f32 == nullptr) return;
+  const auto* const pairs = reinterpret_cast<const uint16_t*>(zeros);
+  functions.gemm_bf16bf16f32('N', 'N', kSide, kSide, kSide, 1.0f, pairs, kSide, pairs, kSide, 0.0f,
+                             product, kSide);
+}
+
+// Whether ulimit -v leaves what the library takes: 2.6 and its OpenMP 41 MiB, the code of its
+// kernels 6 MiB, and later versions are larger.
+bool HasRoom(OneDnnLibrary* library) {
+  constexpr int64_t kMiB = 1 << 20;
+  constexpr int64_t kRoom = 96 * kMiB;
+  const int64_t left = AddressSpaceLeft();
+  library->no_room = left < kRoom;
+  if (library->no_room) {
+    library->problem =
+        absl::StrCat(kFileName, ": not loaded, since it wants ", kRoom / kMiB,
+                     " MiB of address space, of which ulimit -v leaves ", left / kMiB);
+  }
+  return !library->no_room;
+}
+
 void Load(Loaded* loaded) {
   const KeepFloatMode keep;
   OneDnnLibrary& library = loaded->library;
+  if (!HasRoom(&library)) return;
   OneDnnFunctions& functions = loaded->functions;
   void* const global = GlobalScope();
   const Opened opened = Open(global);
@@ -179,6 +213,7 @@ void Load(Loaded* loaded) {
   FindOpenMp(opened, global, &functions);
   DescribeIsa(static_cast<unsigned>(functions.get_effective_cpu_isa()), &library);
   library.bf16_gemm = functions.gemm_bf16bf16f32 != nullptr;
+  GenerateKernels(functions);
 }
 
 // Of the process, as loaded libraries are; null before the first call of OneDnn().
