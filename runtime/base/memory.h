@@ -36,6 +36,9 @@ int64_t AddressSpaceLeft();
 // Hierarchies of version 1 and 2 are looked for under `mount` (/sys/fs/cgroup).
 int64_t CgroupMemory(absl::string_view membership, const std::string& mount, int64_t* available);
 
+// Whether the system gives this process so much more now. Allocates nothing.
+bool HasRoomFor(int64_t bytes);
+
 // "this process may use 1.0 GiB of memory (ulimit -v)".
 std::string MemoryLimitText();
 

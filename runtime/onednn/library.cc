@@ -11,7 +11,6 @@
 #include "runtime/base/check.h"
 #include "runtime/base/memory.h"
 #include "runtime/onednn/functions.h"
-#include "runtime/onednn/one_thread.h"
 
 #define PLUMB_TEXT_OF(x) #x
 #define PLUMB_TEXT(x) PLUMB_TEXT_OF(x)
@@ -147,22 +146,6 @@ void DescribeIsa(unsigned isa, OneDnnLibrary* library) {
   library->amx = has(dnnl_cpu_isa_avx512_core_amx);
 }
 
-// The first product generates the code of all, which has no error for memory that is not there: it
-// is made now, while there is some.
-void GenerateKernels(const OneDnnFunctions& functions) {
-  constexpr int kSide = 32;
-  static const float zeros[kSide * kSide] = {};
-  float product[kSide * kSide];
-  const OneThread one_thread(functions);
-  // What it gives does not matter: a product that needs it says so itself.
-  functions.sgemm('N', 'N', kSide, kSide, kSide, 1.0f, zeros, kSide, zeros, kSide, 0.0f, product,
-                  kSide);
-  if (functions.gemm_bf16bf16f32 == nullptr) return;
-  const auto* const pairs = reinterpret_cast<const uint16_t*>(zeros);
-  functions.gemm_bf16bf16f32('N', 'N', kSide, kSide, kSide, 1.0f, pairs, kSide, pairs, kSide, 0.0f,
-                             product, kSide);
-}
-
 // Whether ulimit -v leaves what the library takes: 2.6 and its OpenMP 41 MiB, the code of its
 // kernels 6 MiB, and later versions are larger.
 bool HasRoom(OneDnnLibrary* library) {
@@ -213,7 +196,6 @@ void Load(Loaded* loaded) {
   FindOpenMp(opened, global, &functions);
   DescribeIsa(static_cast<unsigned>(functions.get_effective_cpu_isa()), &library);
   library.bf16_gemm = functions.gemm_bf16bf16f32 != nullptr;
-  GenerateKernels(functions);
 }
 
 // Of the process, as loaded libraries are; null before the first call of OneDnn().

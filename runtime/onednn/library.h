@@ -4,7 +4,7 @@
 // MB, and OpenCL and OpenMP with it), and a machine without it computes all products by plumb's own
 // engine. It is loaded once for the process and stays. Nor is it loaded where ulimit -v leaves less
 // than it takes: oneDNN 2.6 writes the code of its kernels through a null pointer then, and ends
-// the process. Thread-safe.
+// the process (OneDnnGemm looks again before it does). Thread-safe.
 #ifndef PLUMB_RUNTIME_ONEDNN_LIBRARY_H_
 #define PLUMB_RUNTIME_ONEDNN_LIBRARY_H_
 
