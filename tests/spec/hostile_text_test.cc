@@ -105,6 +105,29 @@ TEST(HostileTextTest, LongFormulasDoNotExhaustTheStack) {
   EXPECT_EQ(ErrorOf(ModelWith(absl::StrCat("each: \"", deep, "\""))), "no error");
 }
 
+TEST(HostileTextTest, AMessageAboutMegabytesIsShort) {
+  const std::string word(1000000, 'q');
+  for (const std::string& text : {
+           absl::StrCat(kDims, "block { placement: \"", word, "\" norm: \"rms_norm\" }"),
+           absl::StrCat(kDims, "block { placement: \"pre\" norm: \"", word, "\" }"),
+           absl::StrCat(kDims, "block { slot { key: \"", word, "\" } }"),
+           absl::StrCat(kDims, "embedding_scale: \"", word, "\""),
+           absl::StrCat(kDims, "import: \"", word, "\""),
+           absl::StrCat(kDims, "norm { name: \"", word, "\" }"),
+           absl::StrCat(kDims, "norm { name: \"n\" plugin: \"", word, "\" }"),
+           absl::StrCat(kDims, "norm { name: \"n\" plugin: \"rms_norm\" attr { name: \"", word,
+                        "\" number: 1 } } block { placement: \"pre\" norm: \"n\" }"),
+           ModelWith(absl::StrCat("each: \"", word, "\"")),
+           ModelWith(absl::StrCat("each: \"x = x + ", word, "\"")),
+           ModelWith(absl::StrCat("let: \"", word, " = 1\" each: \"x = x + f(x)\"")),
+           ModelWith(absl::StrCat("learned { name: \"", word, "\" } each: \"x = x + f(x)\"")),
+       }) {
+    const std::string error = ErrorOf(text);
+    EXPECT_NE(error, "no error") << text.substr(0, 200);
+    EXPECT_LT(error.size(), 6000u) << error.substr(0, 500);
+  }
+}
+
 TEST(HostileTextTest, AnErrorInALongLineShowsWhatIsAroundIt) {
   std::string sum = "x = x + f(x)";
   for (int i = 0; i < 45; ++i) sum += " + x";
