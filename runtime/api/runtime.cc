@@ -211,6 +211,8 @@ absl::Status Runtime::RegisterPlugin(const void* plumb_norm_plugin_v1) {
   return impl_->plugins.Register(static_cast<const plumb_norm_plugin*>(plumb_norm_plugin_v1));
 }
 
+void Runtime::Warn(const std::string& warning) { impl_->Warn(warning); }
+
 std::vector<std::string> Runtime::TakeWarnings() {
   if (ThreadsWereRefused()) {
     impl_->Warn(absl::StrCat("the system refused a thread: fewer than ", impl_->threads,

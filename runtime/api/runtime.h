@@ -99,6 +99,8 @@ class Runtime {
   // (plumb/norm_plugin.h).
   absl::Status RegisterPlugin(const void* plumb_norm_plugin_v1);
 
+  // Adds a warning, unless it was added before.
+  void Warn(const std::string& warning);
   // The warnings since the last call: skipped files, duplicate ids.
   std::vector<std::string> TakeWarnings();
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -46,7 +47,9 @@ struct RuntimeState {
     }
   }
 
+  // A warning for the host, or for whoever takes the runtime's warnings itself.
   void Warn(const std::string& warning) const {
+    if (!owns_runtime) runtime->impl().Warn(warning);
     if (log != nullptr) log(log_user, PLUMB_LOG_WARNING, warning.c_str());
   }
 
@@ -87,6 +90,7 @@ struct ModelState {
 // Of PLUMB_WEIGHTS_F32 and so on.
 absl::StatusOr<WeightFormat> FormatOf(int32_t weights);
 
+plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data);
 // The tensor of entry `i` at `data`, in the layout of the model's parameters.
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
 

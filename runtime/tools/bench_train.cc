@@ -12,9 +12,7 @@
 #include "runtime/session/work.h"
 #include "runtime/tools/bench.h"
 #include "runtime/tools/bench_text.h"
-#include "runtime/tools/model_for_data.h"
 #include "runtime/tools/out_of_memory.h"
-#include "runtime/tools/run_directory.h"
 #include "runtime/tools/run_profile.h"
 
 namespace plumb {
@@ -40,6 +38,27 @@ absl::StatusOr<TrainSpec> ToTrainSpec(const TrainBenchRequest& request) {
     overrides.emplace_back("data.val_fraction", "0");
   }
   return ParseTrainSpec(text, file, overrides);
+}
+
+DatasetOptions ToDatasetOptions(const TrainSpec& spec) {
+  DatasetOptions options;
+  options.format = spec.format == DataFormat::kDocuments ? DatasetOptions::Format::kDocuments
+                                                         : DatasetOptions::Format::kText;
+  options.vocabulary = spec.vocabulary == VocabularyKind::kBytes ? Tokenizer::Kind::kBytes
+                                                                 : Tokenizer::Kind::kCharacters;
+  options.val_fraction = spec.val_fraction;
+  return options;
+}
+
+absl::Status FitVocabulary(const Tokenizer& tokenizer, const std::string& data_path,
+                           ModelSpec* model) {
+  const int64_t needed = tokenizer.vocab_size();
+  if (model->vocab_size() == 0) return model->Set("vocab_size", absl::StrCat(needed));
+  if (model->vocab_size() >= needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(data_path, ": has ", needed, " tokens (", tokenizer.Description(), "), but ",
+                   model->file(), " says vocab_size: ", model->vocab_size(),
+                   "; leave vocab_size out to take it from the data"));
 }
 
 absl::StatusOr<Dataset> MakeData(const TrainBenchRequest& request, const TrainSpec& train,

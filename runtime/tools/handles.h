@@ -3,7 +3,9 @@
 #ifndef PLUMB_RUNTIME_TOOLS_HANDLES_H_
 #define PLUMB_RUNTIME_TOOLS_HANDLES_H_
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -27,6 +29,7 @@ using Handle = std::unique_ptr<T, FreeHandle<kFree>>;
 using RuntimeHandle = Handle<plumb_runtime, plumb_runtime_free>;
 using SpecHandle = Handle<plumb_spec, plumb_spec_free>;
 using ModelHandle = Handle<plumb_model, plumb_model_free>;
+using TrainerHandle = Handle<plumb_trainer, plumb_trainer_free>;
 using SessionHandle = Handle<plumb_session, plumb_session_free>;
 using EvaluatorHandle = Handle<plumb_evaluator, plumb_evaluator_free>;
 
@@ -49,6 +52,27 @@ absl::StatusOr<Made> MakeHandle(Function create, Arguments... arguments) {
   const absl::Status status = CallPlumb(create, arguments..., &handle);
   if (!status.ok()) return status;
   return Made(handle);
+}
+
+// The text that give(buffer, capacity, &needed), a status, gives.
+template <class Give>
+absl::StatusOr<std::string> TakeText(const Give& give) {
+  size_t needed = 0;
+  absl::Status status = give(static_cast<char*>(nullptr), size_t{0}, &needed);
+  if (!status.ok()) return status;
+  std::string text(needed + 1, '\0');
+  status = give(&text[0], text.size(), &needed);
+  if (!status.ok()) return status;
+  text.resize(needed);
+  return text;
+}
+
+// The text of function(handle, buffer, capacity, &needed, &error).
+template <class T, class Function>
+absl::StatusOr<std::string> TextOf(Function function, const T* handle) {
+  return TakeText([&](char* buffer, size_t capacity, size_t* needed) {
+    return CallPlumb(function, handle, buffer, capacity, needed);
+  });
 }
 
 // Options or an info of plumb.h: all 0, and the size.

@@ -18,8 +18,6 @@
 #include "runtime/session/train_memory.h"
 #include "runtime/spec/train_spec.h"
 #include "runtime/tools/out_of_memory.h"
-#include "runtime/tools/run_probe.h"
-#include "runtime/tools/run_room.h"
 
 namespace plumb {
 namespace {
@@ -60,6 +58,48 @@ LayerGroupInfo ToPublic(LayerGroup group) {
   info.norms = std::move(group.norms);
   info.jacobian = std::move(group.jacobian);
   return info;
+}
+
+TrainingMemory ToPublic(const TrainMemory& memory, const TrainSpec& spec, int64_t seq) {
+  TrainingMemory out;
+  out.batch = spec.batch_size;
+  out.seq = seq;
+  out.dtype = DTypeName(spec.dtype);
+  out.recompute_blocks = spec.recompute_blocks;
+  out.weights = memory.weights;
+  out.gradients = memory.gradients;
+  out.moments = memory.moments;
+  out.norm_states = memory.norm_states;
+  out.inputs = memory.inputs;
+  out.workspace = memory.workspace;
+  out.total = memory.total();
+  return out;
+}
+
+TensorFigures ToPublic(const TensorStats& stats) {
+  TensorFigures figures;
+  figures.rms = stats.Rms();
+  figures.max = static_cast<double>(stats.max_abs);
+  figures.mean = stats.Mean();
+  figures.norm = std::sqrt(stats.sum_squares);
+  figures.nonfinite = stats.nonfinite;
+  figures.elements = stats.count + stats.nonfinite;
+  return figures;
+}
+
+ProbeFigures ToPublic(const ProbeResult& result) {
+  ProbeFigures figures;
+  for (const ProbeResult::Tensor& tensor : result.activations) {
+    figures.activations.push_back({tensor.name, ToPublic(tensor.stats)});
+  }
+  for (const ProbeResult::Tensor& tensor : result.gradients) {
+    figures.gradients.push_back({tensor.name, ToPublic(tensor.stats)});
+  }
+  for (const ProbeResult::Parameter& parameter : result.parameters) {
+    figures.parameters.push_back(
+        {parameter.name, ToPublic(parameter.value), ToPublic(parameter.gradient)});
+  }
+  return figures;
 }
 
 std::string PositionsText(const ResolvedModel& model) {
@@ -322,9 +362,7 @@ absl::StatusOr<ProbeFigures> Model::Probe(const std::vector<std::vector<int32_t>
                            return ProbeBatch(*impl_->context, *impl_->parameters, tokens, points,
                                              impl_->threads);
                          }));
-  ProbeFigures figures;
-  ToPublic(result, &figures);
-  return figures;
+  return ToPublic(result);
 }
 
 absl::Status Model::WriteLogits(const Outputs& outputs, const std::string& path) {
