@@ -116,6 +116,13 @@ absl::StatusOr<std::unique_ptr<ModelContext>> Runtime::Impl::MakeContext(const M
   return context;
 }
 
+std::string Runtime::Impl::ThreadsProblem() const {
+  if (!ThreadsWereRefused()) return "";
+  return absl::StrCat("the system refused a thread: fewer than ", threads,
+                      " work, with the same results (limits: ulimit -u, processes; ulimit -v, "
+                      "memory, of which each needs a stack)");
+}
+
 void Runtime::Impl::Warn(const std::string& warning) {
   if (warned.insert(warning).second) warnings.push_back(warning);
 }
@@ -212,11 +219,7 @@ absl::Status Runtime::RegisterPlugin(const void* plumb_norm_plugin_v1) {
 }
 
 std::vector<std::string> Runtime::TakeWarnings() {
-  if (ThreadsWereRefused()) {
-    impl_->Warn(absl::StrCat("the system refused a thread: fewer than ", impl_->threads,
-                             " work, with the same results (limits: ulimit -u, processes; "
-                             "ulimit -v, memory, of which each needs a stack)"));
-  }
+  if (const std::string problem = impl_->ThreadsProblem(); !problem.empty()) impl_->Warn(problem);
   if (const std::string problem = impl_->gemm.Problem(); !problem.empty()) impl_->Warn(problem);
   std::vector<std::string> warnings = std::exchange(impl_->warnings, {});
   const std::vector<std::string>& from_plugins = impl_->plugins.warnings();

@@ -9,6 +9,7 @@
 #include "runtime/capi/error.h"
 #include "runtime/capi/given_batches.h"
 #include "runtime/capi/handles.h"
+#include "runtime/capi/probe_observer.h"
 #include "runtime/capi/trainer_file.h"
 #include "runtime/session/train_session.h"
 
@@ -110,7 +111,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainSession> session,
                          TrainSession::Create(model->context.get(), parameters, std::move(batches),
                                               spec, model->threads()));
-  model->runtime->TellGemmProblem();
+  model->runtime->TellOfPass();
   if (lays_out) {
     const std::lock_guard<std::mutex> lock(model->mutex);
     model->packed.clear();
@@ -182,24 +183,7 @@ absl::Status Run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn ste
 // What a probe tells, for `tell`, which may end the run.
 ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn tell, void* user) {
   return [=](const ObservedTensor& seen) {
-    plumb_probe probe = {};
-    probe.struct_size = sizeof(probe);
-    probe.step = trainer->session->step() + 1;
-    probe.kind = seen.kind == ObservedTensor::Kind::kActivation  ? PLUMB_PROBE_ACTIVATION
-                 : seen.kind == ObservedTensor::Kind::kGradient  ? PLUMB_PROBE_GRADIENT
-                 : seen.kind == ObservedTensor::Kind::kParameter ? PLUMB_PROBE_PARAMETER
-                                                                 : PLUMB_PROBE_PARAMETER_GRADIENT;
-    probe.name = seen.name->c_str();
-    probe.rms = seen.stats.Rms();
-    probe.max = static_cast<double>(seen.stats.max_abs);
-    probe.mean = seen.stats.Mean();
-    probe.nonfinite = seen.stats.nonfinite;
-    probe.elements = seen.type.num_elements();
-    probe.dtype = seen.type.dtype == DType::kBF16 ? PLUMB_BF16 : PLUMB_F32;
-    probe.rank = seen.type.shape.rank();
-    std::fill_n(probe.shape, 4, 1);
-    for (int32_t d = 0; d < probe.rank; ++d) probe.shape[d] = seen.type.shape[d];
-    probe.data = seen.data;
+    const plumb_probe probe = ToProbe(seen, trainer->session->step() + 1);
     if (tell(user, &probe) != 0) trainer->cancelled = true;
   };
 }
@@ -288,14 +272,9 @@ plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const ch
                                  plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (every != 0 && probe == nullptr) return NullArgument("probe");
-    if (points == nullptr && count > 0) return NullArgument("points");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count));
+    PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> globs,
+                           plumb::capi::ProbeGlobs(points, count));
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    std::vector<std::string> globs;
-    for (size_t i = 0; i < count; ++i) {
-      if (points[i] == nullptr) return NullArgument("points[i]");
-      globs.emplace_back(points[i]);
-    }
     return trainer->session->SetProbe(every, globs, plumb::capi::ObserverOf(trainer, probe, user));
   });
 }
