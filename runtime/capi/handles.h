@@ -31,17 +31,15 @@ struct RuntimeState {
   HostExecutor executor;
   HostAllocator allocator;
   Host host;                         // points to those that were given
-  std::shared_ptr<Runtime> runtime;  // its own, or one that outlives it (shared_runtime.h)
-  bool owns_runtime = true;
+  std::unique_ptr<Runtime> runtime;
   plumb_log_fn log = nullptr;
   void* log_user = nullptr;
 
   std::atomic<bool> told_gemm{false};     // impl().gemm.Problem()
   std::atomic<bool> told_threads{false};  // ThreadsProblem()
 
-  // Tells the host what there is to tell. Whoever has the runtime takes its warnings itself.
+  // Tells the host what there is to tell.
   void TellWarnings() {
-    if (!owns_runtime) return;
     for (const std::string& warning : runtime->TakeWarnings()) {
       if (warning == runtime->impl().gemm.Problem() && told_gemm.exchange(true)) continue;
       if (warning == runtime->impl().ThreadsProblem() && told_threads.exchange(true)) continue;

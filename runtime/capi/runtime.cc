@@ -101,12 +101,7 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
 
 }  // namespace
 
-plumb_runtime* ShareRuntime(Runtime* runtime) {
-  auto state = std::make_shared<RuntimeState>();
-  state->runtime = std::shared_ptr<Runtime>(std::shared_ptr<Runtime>(), runtime);
-  state->owns_runtime = false;
-  return new plumb_runtime{std::move(state), {}};
-}
+Runtime* InternalRuntime(plumb_runtime* runtime) { return runtime->state->runtime.get(); }
 
 }  // namespace plumb::capi
 
@@ -129,6 +124,10 @@ plumb_status plumb_runtime_create(const plumb_runtime_options* options, plumb_ru
 
 void plumb_runtime_free(plumb_runtime* runtime) { delete runtime; }
 
+int32_t plumb_runtime_threads(const plumb_runtime* runtime) {
+  return runtime == nullptr ? 0 : runtime->state->runtime->threads();
+}
+
 plumb_status plumb_plugin_register(plumb_runtime* runtime, const void* norm_plugin,
                                    plumb_error** error) {
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
@@ -142,7 +141,7 @@ plumb_status plumb_plugin_register(plumb_runtime* runtime, const void* norm_plug
 plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path, plumb_error** error) {
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     if (path == nullptr) return plumb::capi::NullArgument("path");
-    absl::Status status = runtime->state->runtime->impl().plugins.LoadFile(path);
+    absl::Status status = runtime->state->runtime->LoadPlugin(path);
     runtime->state->TellWarnings();
     return status;
   });

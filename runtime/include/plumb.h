@@ -156,6 +156,8 @@ typedef struct {
 PLUMB_USE PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
                                                       plumb_runtime** runtime, plumb_error** error);
 PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
+/* Of a call, at most. */
+PLUMB_API int32_t plumb_runtime_threads(const plumb_runtime* runtime);
 
 /* Registers the norm of a plugin's file, or one that is linked into the program: a
  * `const plumb_norm_plugin*` (plumb/norm_plugin.h), which outlives the runtime. Norms on the plugin
@@ -193,10 +195,9 @@ typedef struct {
   const char* function; /* "forward"; "dlopen": the constructors of its file */
   const char* norm;     /* its id, or those of a file that is being loaded */
   const char* file;     /* "": linked into the program */
-  uint64_t
-      number;     /* of plumb_plugin_calls: of the thread's calls: one that is seen again has the */
-  int32_t thread; /* same two */
-  int32_t read_only;   /* of plumb_plugin_call_here: 1: the address lies in what it may not write */
+  uint64_t number;      /* of the thread's calls; plumb_plugin_calls only */
+  int32_t thread;       /* from 0; the same */
+  int32_t read_only;   /* 1: the address is in what may only be read; plumb_plugin_call_here only */
   const char* operand; /* that the address lies in or near, "saved"; "": none */
   int64_t bytes; /* before its first byte (negative), behind its last one (from 0), or in it */
 } plumb_plugin_call;
@@ -301,18 +302,19 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   name
  *   dims            {n_layer, n_head, n_kv_head, d_model, d_ff, head_dim, vocab_size,
  *                   context_length}
- *   positions       "learned", "rope(theta=10000)", "none"
+ *   positions       learned, rope(theta=10000), none
  *   tied            whether the head's matrix is the embedding's
  *   begin, end      [statement], before the first layer and after the last
- *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], of runs
- * of layers, counted from 0, that share a block; equations, scalars, norms: [text]; jacobian: of
- * the first one, "(I + J_mlp J_norm) (I + J_attention J_norm)" norm_sites      norms that are
- * applied in a forward pass identity_route  from the embedding to the last layer's output: "none",
- * "through 1 norm", ... norms_before_head  on that route, after the last layer tensors [{name,
- * shape, dtype, init, role, elements}], as plumb_model_tensor counts them; role: "weight", "norm",
- * "learned" buffers         [the same], statistics that norms keep from training: saved, not
- * trained totals          {parameters, tensors, buffer_elements, weight_bytes}; weight_bytes: in
- * f32 */
+ *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], of
+ *                   layers, counted from 0, that share a block; equations, scalars, norms: [text];
+ *                   jacobian: of the first, (I + J_mlp J_norm) (I + J_attention J_norm)
+ *   norm_sites      norms that are applied in a forward pass
+ *   identity_route  from the embedding to the last layer's output: none, through 1 norm, ...
+ *   norms_before_head  on that route, after the last layer
+ *   tensors         [{name, shape, dtype, init, role, elements}], in the order of
+ *                   plumb_model_tensor; role: weight, norm, learned
+ *   buffers         [the same], statistics that norms keep from training: saved, not trained
+ *   totals          {parameters, tensors, buffer_elements, weight_bytes}; weight_bytes: in f32 */
 PLUMB_USE PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
                                                       size_t capacity, size_t* needed,
                                                       plumb_error** error);

@@ -8,6 +8,8 @@
 #include "runtime/base/divide.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/capi/handles.h"
+#include "runtime/capi/shared_runtime.h"
 #include "runtime/session/train_session.h"
 #include "runtime/session/work.h"
 #include "runtime/tools/bench.h"
@@ -98,7 +100,7 @@ absl::StatusOr<BenchStep> TrainBench::Impl::Step(StepProfile* into) {
 TrainBench::TrainBench() : impl_(std::make_unique<Impl>()) {}
 TrainBench::~TrainBench() = default;
 
-absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(Runtime* runtime, const Spec& spec,
+absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtime, const Spec& spec,
                                                              const TrainBenchRequest& request) {
   if (!request.dtype.empty() && request.dtype != "f32" && request.dtype != "bf16") {
     return absl::InvalidArgumentError(
@@ -108,20 +110,22 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(Runtime* runtime, c
   Impl& impl = *bench->impl_;
   PLUMB_ASSIGN_OR_RETURN(impl.train, ToTrainSpec(request));
   impl.train.seed = request.seed;
-  ModelSpec model = spec.impl();
+  ModelSpec model = spec.handle()->spec;
   if (request.seq > 0) {
     PLUMB_RETURN_IF_ERROR(model.Set("context_length", absl::StrCat(request.seq)));
   }
   // Resolved once without the data, to know how much of it is needed.
   ModelSpec sized = model;
   if (sized.vocab_size() == 0) PLUMB_RETURN_IF_ERROR(sized.Set("vocab_size", "2"));
-  PLUMB_ASSIGN_OR_RETURN(impl.context, runtime->impl().MakeContext(sized));
+  PLUMB_ASSIGN_OR_RETURN(impl.context,
+                         capi::InternalRuntime(runtime->handle())->impl().MakeContext(sized));
   PLUMB_ASSIGN_OR_RETURN(Dataset data, MakeData(request, impl.train, model.vocab_size(),
                                                 impl.context->model.dims.context_length));
   impl.data = std::make_unique<Dataset>(std::move(data));
   PLUMB_RETURN_IF_ERROR(FitVocabulary(impl.data->tokenizer(), request.data_path, &model));
-  PLUMB_ASSIGN_OR_RETURN(impl.context, runtime->impl().MakeContext(model));
-  for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);
+  PLUMB_ASSIGN_OR_RETURN(impl.context,
+                         capi::InternalRuntime(runtime->handle())->impl().MakeContext(model));
+  for (const std::string& warning : impl.context->model.warnings) runtime->Warn(warning);
   PLUMB_ASSIGN_OR_RETURN(
       impl.session,
       OrOutOfMemory("the parameters, the optimizer state and the training program", [&] {

@@ -3,7 +3,9 @@
 #ifndef PLUMB_RUNTIME_TOOLS_HANDLES_H_
 #define PLUMB_RUNTIME_TOOLS_HANDLES_H_
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -49,6 +51,22 @@ absl::StatusOr<Made> MakeHandle(Function create, Arguments... arguments) {
   const absl::Status status = CallPlumb(create, arguments..., &handle);
   if (!status.ok()) return status;
   return Made(handle);
+}
+
+// The text of a function that ends with buffer, capacity, needed and error. It is called again when
+// the text is longer than most.
+template <class Function, class... Arguments>
+absl::StatusOr<std::string> TextOf(Function function, Arguments... arguments) {
+  std::string text(size_t{64} << 10, '\0');
+  for (;;) {
+    size_t needed = 0;
+    const absl::Status status =
+        CallPlumb(function, arguments..., text.data(), text.size(), &needed);
+    if (!status.ok()) return status;
+    const bool fits = needed < text.size();
+    text.resize(fits ? needed : needed + 4096);  // what is described may have grown meanwhile
+    if (fits) return text;
+  }
 }
 
 // Options or an info of plumb.h: all 0, and the size.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
+#include "runtime/capi/shared_runtime.h"
 #include "runtime/tools/describe_data.h"
 #include "runtime/tools/model_for_data.h"
 #include "runtime/tools/out_of_memory.h"
@@ -139,10 +140,11 @@ absl::Status TrainRun::Impl::TakeProbe(StepReport* report) {
 TrainRun::TrainRun() : impl_(std::make_unique<Impl>()) {}
 TrainRun::~TrainRun() = default;
 
-absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
+absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
                                                          const TrainRequest& request) {
-  return OrOutOfMemory("the parameters, the optimizer state and the training program",
-                       [&] { return Impl::Open(runtime, request); });
+  return OrOutOfMemory("the parameters, the optimizer state and the training program", [&] {
+    return Impl::Open(capi::InternalRuntime(runtime->handle()), request);
+  });
 }
 
 absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(Runtime* runtime,
