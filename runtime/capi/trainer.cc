@@ -141,7 +141,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainSession> session,
                          TrainSession::Create(model->context.get(), parameters, std::move(batches),
                                               spec, model->threads(), request.reserve));
-  model->runtime->TellGemmProblem();
+  model->runtime->TellOfPass();
   TellOfBf16(spec, *model->runtime);
   trainer->state[PLUMB_STATE_MODEL] = session->parameters().Tensors();
   trainer->state[PLUMB_STATE_OPTIMIZER] = OptimizerTensors(*session);

@@ -1,57 +1,21 @@
 // What a trainer tells of its steps: probes and profiles.
-#include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
+#include "runtime/capi/probe_observer.h"
 #include "runtime/capi/trainer_handle.h"
 
 namespace plumb::capi {
 namespace {
 
-plumb_probe Figures(int32_t kind, const std::string& name, const TensorStats& stats) {
-  plumb_probe probe = {};
-  probe.struct_size = sizeof(probe);
-  probe.kind = kind;
-  probe.name = name.c_str();
-  probe.rms = stats.Rms();
-  probe.max = static_cast<double>(stats.max_abs);
-  probe.mean = stats.Mean();
-  probe.norm = std::sqrt(stats.sum_squares);
-  probe.nonfinite = stats.nonfinite;
-  probe.elements = stats.count + stats.nonfinite;
-  probe.dtype = PLUMB_F32;
-  std::fill_n(probe.shape, 4, 1);
-  return probe;
-}
-
-int32_t KindOf(ObservedTensor::Kind kind) {
-  switch (kind) {
-    case ObservedTensor::Kind::kActivation:
-      return PLUMB_PROBE_ACTIVATION;
-    case ObservedTensor::Kind::kGradient:
-      return PLUMB_PROBE_GRADIENT;
-    case ObservedTensor::Kind::kParameter:
-      return PLUMB_PROBE_PARAMETER;
-    case ObservedTensor::Kind::kParameterGradient:
-      break;
-  }
-  return PLUMB_PROBE_PARAMETER_GRADIENT;
-}
-
 // What a probe tells, for `tell`, which may end the run.
 ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn tell, void* user) {
   if (tell == nullptr) return nullptr;
   return [=](const ObservedTensor& seen) {
-    plumb_probe probe = Figures(KindOf(seen.kind), *seen.name, seen.stats);
-    probe.step = trainer->session->step() + 1;
-    probe.dtype = seen.type.dtype == DType::kBF16 ? PLUMB_BF16 : PLUMB_F32;
-    probe.rank = seen.type.shape.rank();
-    for (int32_t d = 0; d < probe.rank; ++d) probe.shape[d] = seen.type.shape[d];
-    probe.data = seen.data;
+    const plumb_probe probe = ToProbe(seen, trainer->session->step() + 1);
     if (tell(user, &probe) != 0) trainer->cancelled = true;
   };
 }
@@ -60,12 +24,12 @@ ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn tell, void* user
 absl::StatusOr<plumb_probe> FigureOf(const ProbeResult& result, size_t i) {
   size_t at = i;
   if (at < result.activations.size()) {
-    return Figures(PLUMB_PROBE_ACTIVATION, result.activations[at].name,
+    return ToProbe(PLUMB_PROBE_ACTIVATION, result.activations[at].name,
                    result.activations[at].stats);
   }
   at -= result.activations.size();
   if (at < result.gradients.size()) {
-    return Figures(PLUMB_PROBE_GRADIENT, result.gradients[at].name, result.gradients[at].stats);
+    return ToProbe(PLUMB_PROBE_GRADIENT, result.gradients[at].name, result.gradients[at].stats);
   }
   at -= result.gradients.size();
   if (at / 2 >= result.parameters.size()) {
@@ -74,8 +38,8 @@ absl::StatusOr<plumb_probe> FigureOf(const ProbeResult& result, size_t i) {
         result.activations.size() + result.gradients.size() + 2 * result.parameters.size()));
   }
   const ProbeResult::Parameter& parameter = result.parameters[at / 2];
-  return at % 2 == 0 ? Figures(PLUMB_PROBE_PARAMETER, parameter.name, parameter.value)
-                     : Figures(PLUMB_PROBE_PARAMETER_GRADIENT, parameter.name, parameter.gradient);
+  return at % 2 == 0 ? ToProbe(PLUMB_PROBE_PARAMETER, parameter.name, parameter.value)
+                     : ToProbe(PLUMB_PROBE_PARAMETER_GRADIENT, parameter.name, parameter.gradient);
 }
 
 }  // namespace
@@ -88,14 +52,9 @@ plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const ch
                                  size_t count, plumb_probe_fn probe, void* user,
                                  plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
-    if (points == nullptr && count > 0) return NullArgument("points");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count));
+    PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> globs,
+                           plumb::capi::ProbeGlobs(points, count));
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    std::vector<std::string> globs;
-    for (size_t i = 0; i < count; ++i) {
-      if (points[i] == nullptr) return NullArgument("points[i]");
-      globs.emplace_back(points[i]);
-    }
     return trainer->session->SetProbe(every, globs, plumb::capi::ObserverOf(trainer, probe, user));
   });
 }

@@ -87,7 +87,15 @@ typedef struct plumb_runtime plumb_runtime;
 
 enum {
   /* Flag: PLUMB_PLUGIN_PATH, PLUMB_PLACEMENT_PATH and OMP_NUM_THREADS are not read. */
-  PLUMB_NO_ENVIRONMENT = 1
+  PLUMB_NO_ENVIRONMENT = 1,
+  /* Flag: norms get copies of their operands between canaries and unreadable pages. One that writes
+   * outside of them fails the call, PLUMB_FAILED_PRECONDITION, with its name and the operand's; or,
+   * far outside, it faults, and plumb_plugin_call_here says where. Slow; results are the same. */
+  PLUMB_GUARD_PLUGINS = 2,
+  /* Flag: from now on, in the whole process, a thread that calls a norm and has no alternate signal
+   * stack (sigaltstack) gets one, so that the host's handler with SA_ONSTACK can tell of a norm
+   * that overflowed the stack. */
+  PLUMB_SIGNAL_STACKS = 4
 };
 #ifndef PLUMB_LOG_DEFINED /* by plumb/norm_plugin.h, alike */
 #define PLUMB_LOG_DEFINED
@@ -134,6 +142,9 @@ typedef struct {
    * those of the environment and of the installed libplumb.so; NULL: none. */
   const char* plugin_path;
   const char* placement_path;
+  /* Where plumb is installed, for a program that has it linked in: its norms and placements are
+   * looked for below this directory. NULL: where libplumb.so lies. */
+  const char* install_prefix;
 } plumb_runtime_options;
 
 /* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not; PLUMB_NOT_FOUND for "onednn"
@@ -145,6 +156,8 @@ typedef struct {
 PLUMB_USE PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
                                                       plumb_runtime** runtime, plumb_error** error);
 PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
+/* Of a call, at most. */
+PLUMB_API int32_t plumb_runtime_threads(const plumb_runtime* runtime);
 
 /* Registers the norm of a plugin's file, or one that is linked into the program: a
  * `const plumb_norm_plugin*` (plumb/norm_plugin.h), which outlives the runtime. Norms on the plugin
@@ -153,6 +166,64 @@ PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
 PLUMB_USE PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
                                                        const void* norm_plugin,
                                                        plumb_error** error);
+/* The same of all norms in a plugin's file, which runs with all rights of the process. */
+PLUMB_USE PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path,
+                                                   plumb_error** error);
+
+/* A norm as it describes itself; its plugin is loaded if need be. JSON; these fields stay, and more
+ * may come:
+ *
+ *   id, version, vendor, license, doc, path    path "": linked into the program
+ *   attributes  [{name, type, range, default, required, doc}]; range "": any value
+ *   parameters  [{name, shape, init, offset, doc}], with default attributes; none where it needs
+ *               some; shape as text, "[dim]"; offset: is added to it before use
+ *   buffers     [the same], that are kept from training for evaluation
+ *   traits      ["identity", "cross-row", "cross-row in evaluation", "scale-invariant",
+ *               "shift-invariant", "approximate gradient", "in place", "residual extension"]
+ *   dtypes      ["f32", "bf16", "f64"]
+ *
+ * Errors: PLUMB_NOT_FOUND, with a suggestion; as plumb_plugin_load. plumb_runtime_describe lists
+ * all norms that there are. */
+PLUMB_USE PLUMB_API plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id,
+                                                       char* buffer, size_t capacity,
+                                                       size_t* needed, plumb_error** error);
+
+/* A call of a norm's function: for a host that wants to say so when the process ends unexpectedly,
+ * by a fault, by exit(), or by waiting for ever. The texts live as long as the call. */
+typedef struct {
+  size_t struct_size;
+  const char* function; /* "forward"; "dlopen": the constructors of its file */
+  const char* norm;     /* its id, or those of a file that is being loaded */
+  const char* file;     /* "": linked into the program */
+  uint64_t number;      /* of the thread's calls; plumb_plugin_calls only */
+  int32_t thread;       /* from 0; the same */
+  int32_t read_only;   /* 1: the address is in what may only be read; plumb_plugin_call_here only */
+  const char* operand; /* that the address lies in or near, "saved"; "": none */
+  int64_t bytes; /* before its first byte (negative), behind its last one (from 0), or in it */
+} plumb_plugin_call;
+
+/* 1 and the calling thread's call, 0 if it is in none; with PLUMB_GUARD_PLUGINS also where
+ * `address` (may be NULL) lies that it had no right to. Any thread, and signal handlers. */
+PLUMB_API int32_t plumb_plugin_call_here(const void* address, plumb_plugin_call* call);
+/* The calls that all threads of the process are in, at most `capacity`; returns how many. Each
+ * element's struct_size is that of calls[0]. Any thread, and signal handlers. */
+PLUMB_API int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity);
+
+/* The engines that multiply matrices: equal texts, equal rounding. Loads oneDNN, so that
+ * plumb_runtime_describe has it. */
+PLUMB_USE PLUMB_API plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer,
+                                                    size_t capacity, size_t* needed,
+                                                    plumb_error** error);
+
+enum { PLUMB_SPEED_GEMM_F32 = 0, PLUMB_SPEED_GEMM_BF16 = 1, PLUMB_SPEED_READ = 2 };
+
+/* Measures what the machine could do, on the runtime's threads: floating-point operations a second
+ * of one product of [2048, 2048] matrices by oneDNN, packed beforehand; or bytes a second of one
+ * pass that only reads 512 MiB. What plumb_model_work says may be held against it. Takes a moment,
+ * and the memory, which the runtime's handle keeps for the next time. Errors: PLUMB_UNIMPLEMENTED
+ * where the machine has no such product. */
+PLUMB_USE PLUMB_API plumb_status plumb_machine_speed(plumb_runtime* runtime, int32_t what,
+                                                     double* per_second, plumb_error** error);
 
 /* What the runtime runs on, what it found and refused, and what would go wrong or slow: what `plumb
  * doctor` prints. JSON; null where the system does not say. Loads nothing, and runs no plugin's
@@ -234,14 +305,14 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   positions       learned, rope(theta=10000), none
  *   tied            whether the head's matrix is the embedding's
  *   begin, end      [statement], before the first layer and after the last
- *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], a run of
- *                   layers, from 0, that share a block; equations, scalars, norms: [text];
- *                   jacobian: of the first one, "(I + J_mlp J_norm) (I + J_attention J_norm)"
+ *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], of
+ *                   layers, counted from 0, that share a block; equations, scalars, norms: [text];
+ *                   jacobian: of the first, (I + J_mlp J_norm) (I + J_attention J_norm)
  *   norm_sites      norms that are applied in a forward pass
  *   identity_route  from the embedding to the last layer's output: none, through 1 norm, ...
  *   norms_before_head  on that route, after the last layer
  *   tensors         [{name, shape, dtype, init, role, elements}], in the order of
- *                   plumb_model_tensor; role: "weight", "norm", "learned"
+ *                   plumb_model_tensor; role: weight, norm, learned
  *   buffers         [the same], statistics that norms keep from training: saved, not trained
  *   totals          {parameters, tensors, buffer_elements, weight_bytes}; weight_bytes: in f32 */
 PLUMB_USE PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
@@ -257,6 +328,41 @@ PLUMB_USE PLUMB_API plumb_status plumb_model_text(const plumb_model* model, char
 PLUMB_USE PLUMB_API plumb_status plumb_model_norms(const plumb_model* model, char* buffer,
                                                    size_t capacity, size_t* needed,
                                                    plumb_error** error);
+
+typedef struct {
+  size_t struct_size;
+  /* What is to be seen of a training step's program: "graph", with "grad"ients, "optimized", its
+   * memory "plan", the "exec"utable; "prompt": of a prompt, or, for a seq of 1, a step of decoding;
+   * "probes": what can be probed, a star before what is by default. */
+  const char* stage;
+  int64_t batch, seq; /* sequences, and tokens of each; 0: 1, the model's context_length */
+  const char* recipe; /* as plumb_trainer_options; of it dtype and recompute matter */
+  size_t recipe_size;
+} plumb_explain_options;
+
+/* What the compiler makes of the model, for people: the text is another with each version. The work
+ * is done in each call: a large buffer at once is cheaper than asking for the size. Errors:
+ * PLUMB_INVALID_ARGUMENT; a program too large to be addressed. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_explain(const plumb_model* model,
+                                                     const plumb_explain_options* options,
+                                                     char* buffer, size_t capacity, size_t* needed,
+                                                     plumb_error** error);
+
+enum { PLUMB_PASS_TRAINING = 0, PLUMB_PASS_FEED = 1 };
+
+typedef struct {
+  size_t struct_size;
+  double flops; /* of matrix products: 6 a weight and token of training, 2 of feeding, and those of
+                   attention, as if no mask hid any of it (PaLM, arXiv:2204.02311, appendix B) */
+  int64_t weight_bytes; /* that a step of decoding reads */
+} plumb_work;
+
+/* The least work of a pass over one sequence of `tokens` tokens: forward and backward, or feeding a
+ * session, whose logits are the last token's alone. `weights` as plumb_session_options, for
+ * weight_bytes. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_work(const plumb_model* model, int32_t pass,
+                                                  int64_t tokens, int32_t weights, plumb_work* work,
+                                                  plumb_error** error);
 
 /* The names that plumb_trainer_probe takes, one a line, in the order of the data. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_probe_points(const plumb_model* model, char* buffer,
@@ -655,15 +761,18 @@ PLUMB_API void plumb_session_cancel(plumb_session* session);
 
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
-/* The loss and the logits of whole sequences. One thread at a time. */
+/* The loss, the logits and the gradients of whole sequences, which change nothing. One thread at a
+ * time. */
 typedef struct plumb_evaluator plumb_evaluator;
 
 typedef struct {
   size_t struct_size;
-  int64_t rows;    /* sequences of a batch, side by side; 0: 1 */
-  int64_t seq;     /* the most tokens of one; 0: the model's context_length */
-  int32_t weights; /* as plumb_session_options */
-  int32_t logits;  /* 1: they are wanted; rows x seq x vocab_size floats of memory */
+  int64_t rows;      /* sequences of a batch, side by side; 0: 1 */
+  int64_t seq;       /* the most tokens of one; 0: the model's context_length */
+  int32_t weights;   /* as plumb_session_options */
+  int32_t logits;    /* 1: they are wanted; rows x seq x vocab_size floats of memory */
+  int32_t gradients; /* 1: they are wanted, of f32 weights: a run is then the pass of a training
+                        step, in which norms over tokens take the statistics of these tokens */
 } plumb_evaluator_options;
 
 /* Errors: PLUMB_FAILED_PRECONDITION without weights; PLUMB_INVALID_ARGUMENT. */
@@ -688,6 +797,18 @@ PLUMB_USE PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* evaluator,
 /* Logits [rows, n / rows, vocab_size] of the last run, until the next one; NULL without one, or if
  * they were not wanted. */
 PLUMB_API const float* plumb_evaluator_logits(const plumb_evaluator* evaluator);
+/* The gradient of the last run's loss by the i-th parameter, until the next run. As
+ * plumb_model_tensor; PLUMB_FAILED_PRECONDITION without a run, or if they were not wanted. */
+PLUMB_USE PLUMB_API plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator,
+                                                          size_t i, plumb_tensor* tensor,
+                                                          plumb_error** error);
+/* From now on probes each run; `points` and `probe` as plumb_trainer_probe, of step 0; probe NULL:
+ * no more. Where it returns another number than 0 the run fails with PLUMB_CANCELLED when it is
+ * done. Errors: PLUMB_INVALID_ARGUMENT; PLUMB_FAILED_PRECONDITION if gradients were not wanted. */
+PLUMB_USE PLUMB_API plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator,
+                                                       const char* const* points, size_t count,
+                                                       plumb_probe_fn probe, void* user,
+                                                       plumb_error** error);
 
 #ifdef __cplusplus
 }

@@ -54,25 +54,20 @@ absl::StatusOr<Made> MakeHandle(Function create, Arguments... arguments) {
   return Made(handle);
 }
 
-// The text that give(buffer, capacity, &needed), a status, gives.
-template <class Give>
-absl::StatusOr<std::string> TakeText(const Give& give) {
-  size_t needed = 0;
-  absl::Status status = give(static_cast<char*>(nullptr), size_t{0}, &needed);
-  if (!status.ok()) return status;
-  std::string text(needed + 1, '\0');
-  status = give(&text[0], text.size(), &needed);
-  if (!status.ok()) return status;
-  text.resize(needed);
-  return text;
-}
-
-// The text of function(handle, buffer, capacity, &needed, &error).
-template <class T, class Function>
-absl::StatusOr<std::string> TextOf(Function function, const T* handle) {
-  return TakeText([&](char* buffer, size_t capacity, size_t* needed) {
-    return CallPlumb(function, handle, buffer, capacity, needed);
-  });
+// The text of a function that ends with buffer, capacity, needed and error. It is called again when
+// the text is longer than most.
+template <class Function, class... Arguments>
+absl::StatusOr<std::string> TextOf(Function function, Arguments... arguments) {
+  std::string text(size_t{64} << 10, '\0');
+  for (;;) {
+    size_t needed = 0;
+    const absl::Status status =
+        CallPlumb(function, arguments..., text.data(), text.size(), &needed);
+    if (!status.ok()) return status;
+    const bool fits = needed < text.size();
+    text.resize(fits ? needed : needed + 4096);  // what is described may have grown meanwhile
+    if (fits) return text;
+  }
 }
 
 // Options or an info of plumb.h: all 0, and the size.

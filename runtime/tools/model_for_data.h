@@ -10,24 +10,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/tokenizer.h"
-#include "runtime/tools/handles.h"
+#include "runtime/tools/model.h"
 
 namespace plumb {
 
 // `settings`: field and value. An error names the file, or "model." and the field.
-absl::StatusOr<SpecHandle> ReadModel(
-    const std::string& path, const std::vector<std::pair<std::string, std::string>>& settings);
+absl::StatusOr<Spec> ReadModel(const std::string& path,
+                               const std::vector<std::pair<std::string, std::string>>& settings);
 
 // The name in a model's whole text (plumb_model_text).
 absl::StatusOr<std::string> NameOf(const std::string& model_text);
 
-// What the model says its vocab_size is; 0: it leaves it out.
-absl::StatusOr<int64_t> VocabularyOf(const plumb_spec* model);
-
 // Sets vocab_size to the tokenizer's where the model leaves it out; one that is too small is an
-// error, which names `data_path` and `model_path`.
-absl::Status FitVocabulary(const Tokenizer& tokenizer, const std::string& data_path,
-                           const std::string& model_path, plumb_spec* model);
+// error, which names `data_path`.
+absl::Status FitVocabulary(const Tokenizer& tokenizer, const std::string& data_path, Spec* model);
 
 }  // namespace plumb
 

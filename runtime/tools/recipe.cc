@@ -16,11 +16,8 @@ absl::StatusOr<Recipe> ParseRecipe(
     pairs.push_back(value.c_str());
   }
   Recipe recipe;
-  PLUMB_ASSIGN_OR_RETURN(recipe.text, TakeText([&](char* buffer, size_t capacity, size_t* needed) {
-                           return CallPlumb(plumb_recipe_text, text.data(), text.size(),
-                                            name.c_str(), pairs.data(), settings.size(), buffer,
-                                            capacity, needed);
-                         }));
+  PLUMB_ASSIGN_OR_RETURN(recipe.text, TextOf(plumb_recipe_text, text.data(), text.size(),
+                                             name.c_str(), pairs.data(), settings.size()));
   textproto::Locations locations;
   PLUMB_RETURN_IF_ERROR(textproto::ReadText(recipe.text, name, &recipe.fields, &locations));
   return recipe;

@@ -93,9 +93,7 @@ absl::StatusOr<RunFiles> ReadRunFiles(
     return NoRun(run, absl::StrCat(run, ": holds no run (there is no ", RunModelPath(run),
                                    "); plumb train makes one"));
   }
-  const std::string model_path = RunModelPath(run);
-  PLUMB_ASSIGN_OR_RETURN(SpecHandle model,
-                         MakeHandle<SpecHandle>(plumb_spec_from_file, model_path.c_str()));
+  PLUMB_ASSIGN_OR_RETURN(Spec model, Spec::FromFile(RunModelPath(run)));
   PLUMB_ASSIGN_OR_RETURN(Recipe recipe, ReadRecipe(RunTrainPath(run), train_overrides));
   PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(TokenizerPath(run), kMaxStateBytes));
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromJson(json);

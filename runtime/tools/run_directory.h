@@ -11,13 +11,13 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/file.h"
 #include "runtime/data/tokenizer.h"
-#include "runtime/tools/handles.h"
+#include "runtime/tools/model.h"
 #include "runtime/tools/recipe.h"
 
 namespace plumb {
 
 struct RunFiles {
-  SpecHandle model;
+  Spec model;
   Recipe recipe;
   Tokenizer tokenizer;
   std::string initial_state;  // run.json: a JSON object

@@ -12,17 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-TensorFigures FiguresOf(const plumb_probe& probe) {
-  TensorFigures figures;
-  figures.rms = probe.rms;
-  figures.max = probe.max;
-  figures.mean = probe.mean;
-  figures.norm = probe.norm;
-  figures.nonfinite = probe.nonfinite;
-  figures.elements = probe.elements;
-  return figures;
-}
-
 // Element `i`, which is the next one if it is not there.
 template <class Named>
 Named& At(size_t i, std::vector<Named>* list) {
@@ -57,6 +46,17 @@ bool TakeFigures(const plumb_trainer* trainer, ProbeFigures* figures) {
 }
 
 }  // namespace
+
+TensorFigures FiguresOf(const plumb_probe& probe) {
+  TensorFigures figures;
+  figures.rms = probe.rms;
+  figures.max = probe.max;
+  figures.mean = probe.mean;
+  figures.norm = probe.norm;
+  figures.nonfinite = probe.nonfinite;
+  figures.elements = probe.elements;
+  return figures;
+}
 
 std::string WithProbe(const std::string& json, const ProbeOptions& options) {
   Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);

@@ -18,6 +18,8 @@ namespace plumb {
 std::string WithProbe(const std::string& json, const ProbeOptions& options);
 absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json);
 
+TensorFigures FiguresOf(const plumb_probe& probe);
+
 // Sets the probe of a trainer. An error says where the points are listed.
 absl::Status SetProbe(const ProbeOptions& options, plumb_trainer* trainer);
 

@@ -132,8 +132,11 @@ RunTrainer::GradientShare RunTrainer::LargestGradient() const {
   return largest;
 }
 
-void RunTrainer::StartProfile() {
-  const plumb_status status = plumb_trainer_profile(trainer_.get(), 1, nullptr);
+void RunTrainer::StartProfile() { Profiles(true); }
+void RunTrainer::StopProfile() { Profiles(false); }
+
+void RunTrainer::Profiles(bool on) {
+  const plumb_status status = plumb_trainer_profile(trainer_.get(), on ? 1 : 0, nullptr);
   PLUMB_CHECK(status == PLUMB_OK, "no step is being done");
 }
 

@@ -47,9 +47,10 @@ class RunTrainer {
   };
   GradientShare LargestGradient() const;
 
-  // From now on steps are timed op by op, to the same bits, and summed up in profile().
+  // From now on steps are timed op by op, to the same bits, and summed up in a new profile.
   void StartProfile();
-  Profile profile() const;  // of no steps unless it was started
+  void StopProfile();
+  Profile profile() const;  // since it was started last; of no steps unless it was
 
   // The memory of the longest step.
   TrainingMemory memory() const;
@@ -65,6 +66,7 @@ class RunTrainer {
   RunTrainer(const Recipe& recipe, TrainBatches batches);
   absl::Status PlanValidation(plumb_model* model, const Dataset* data);
   plumb_evaluator_options EvaluatorOptions() const;
+  void Profiles(bool on);
   static int32_t Fill(void* self, int64_t i, int32_t* inputs, int32_t* targets, int64_t* seq);
 
   Recipe recipe_;

@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/spec/study_spec.h"
 #include "runtime/tools/describe_data.h"
 #include "runtime/tools/recipe.h"
+#include "runtime/tools/study_spec.h"
 
 namespace plumb {
 namespace {

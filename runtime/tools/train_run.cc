@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
-#include "runtime/capi/shared_runtime.h"
 #include "runtime/tools/describe_data.h"
 #include "runtime/tools/model_for_data.h"
 #include "runtime/tools/out_of_memory.h"
@@ -43,8 +42,9 @@ absl::StatusOr<std::string> TrainRun::Impl::State() const {
   return state.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-absl::Status TrainRun::Impl::CreateModel(const plumb_spec* spec) {
-  PLUMB_ASSIGN_OR_RETURN(model, MakeHandle<ModelHandle>(plumb_model_create, runtime.get(), spec));
+absl::Status TrainRun::Impl::CreateModel(const Spec& spec) {
+  PLUMB_ASSIGN_OR_RETURN(model,
+                         MakeHandle<ModelHandle>(plumb_model_create, runtime, spec.handle()));
   PLUMB_ASSIGN_OR_RETURN(model_text, TextOf(plumb_model_text, model.get()));
   return absl::OkStatus();
 }
@@ -57,14 +57,12 @@ absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
   Overrides settings = request.train_overrides;
   if (request.seed.has_value()) settings.emplace_back("seed", absl::StrCat(*request.seed));
   PLUMB_ASSIGN_OR_RETURN(recipe, ReadRecipe(request.train_path, settings));
-  PLUMB_ASSIGN_OR_RETURN(const SpecHandle spec,
-                         ReadModel(request.model_path, request.model_overrides));
+  PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadModel(request.model_path, request.model_overrides));
   PLUMB_ASSIGN_OR_RETURN(Dataset dataset,
                          Dataset::Load(request.data_path, ToDatasetOptions(recipe)));
   data = std::make_unique<Dataset>(std::move(dataset));
-  PLUMB_RETURN_IF_ERROR(
-      FitVocabulary(data->tokenizer(), request.data_path, request.model_path, spec.get()));
-  PLUMB_RETURN_IF_ERROR(CreateModel(spec.get()));
+  PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), request.data_path, &spec));
+  PLUMB_RETURN_IF_ERROR(CreateModel(spec));
   PLUMB_RETURN_IF_ERROR(CreateTrainer());
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
   info.disk = PlanDisk(info.memory, recipe, request.out);
@@ -129,13 +127,13 @@ absl::Status TrainRun::Impl::TakeProbe(bool diverged, StepReport* report) {
 TrainRun::TrainRun() : impl_(std::make_unique<Impl>()) {}
 TrainRun::~TrainRun() = default;
 
-absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
+absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
                                                          const TrainRequest& request) {
   return OrOutOfMemory("the parameters, the optimizer state and the training program",
                        [&] { return Impl::Open(runtime, request); });
 }
 
-absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(Runtime* runtime,
+absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runtime,
                                                                const TrainRequest& request) {
   if (request.resume && request.out.empty()) {
     return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
@@ -149,7 +147,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(Runtime* runtime,
   }
   auto run = std::unique_ptr<TrainRun>(new TrainRun);
   Impl& impl = *run->impl_;
-  impl.runtime = RuntimeHandle(capi::ShareRuntime(runtime));
+  impl.runtime = runtime->handle();
   impl.info.threads = runtime->threads();
   impl.matmul = runtime->matmul();
   PLUMB_RETURN_IF_ERROR(request.resume ? impl.OpenExisting(runtime, request)

@@ -31,7 +31,7 @@ struct TrainRun::Impl {
   static constexpr double kWritesApart = 20;
 
   // As TrainRun's, but that they throw std::bad_alloc.
-  static absl::StatusOr<std::unique_ptr<TrainRun>> Open(Runtime* runtime,
+  static absl::StatusOr<std::unique_ptr<TrainRun>> Open(HostRuntime* runtime,
                                                         const TrainRequest& request);
   absl::StatusOr<StepReport> Step();
   absl::StatusOr<std::string> SaveCheckpoint();
@@ -39,7 +39,7 @@ struct TrainRun::Impl {
   std::optional<DirectoryLock> lock;
   TrainInfo info;
   Recipe recipe;
-  RuntimeHandle runtime;
+  plumb_runtime* runtime = nullptr;  // of the HostRuntime, which outlives this
   ModelHandle model;
   std::string model_text;  // with all that it refers to inside
   std::unique_ptr<Dataset> data;
@@ -63,11 +63,11 @@ struct TrainRun::Impl {
   int64_t step() const { return trainer->steps(); }
 
   absl::Status OpenNew(const TrainRequest& request);
-  absl::Status OpenExisting(Runtime* warned, const TrainRequest& request);
-  absl::Status CheckSameTraining(Runtime* warned, const TrainRequest& request) const;
+  absl::Status OpenExisting(HostRuntime* warned, const TrainRequest& request);
+  absl::Status CheckSameTraining(HostRuntime* warned, const TrainRequest& request) const;
   absl::Status CheckSameModel(const TrainRequest& request, const Tokenizer& tokenizer) const;
-  absl::Status CreateModel(const plumb_spec* spec);
-  absl::StatusOr<std::string> WholeTextOf(const plumb_spec* spec) const;
+  absl::Status CreateModel(const Spec& spec);
+  absl::StatusOr<std::string> WholeTextOf(const Spec& spec) const;
   absl::Status CreateTrainer();
   absl::StatusOr<std::string> State() const;
   absl::Status SetProbe(const ProbeOptions& options);

@@ -16,9 +16,9 @@ using Json = nlohmann::json;
 
 }  // namespace
 
-absl::StatusOr<std::string> TrainRun::Impl::WholeTextOf(const plumb_spec* spec) const {
+absl::StatusOr<std::string> TrainRun::Impl::WholeTextOf(const Spec& spec) const {
   PLUMB_ASSIGN_OR_RETURN(const ModelHandle other,
-                         MakeHandle<ModelHandle>(plumb_model_create, runtime.get(), spec));
+                         MakeHandle<ModelHandle>(plumb_model_create, runtime, spec.handle()));
   return TextOf(plumb_model_text, other.get());
 }
 
@@ -29,11 +29,9 @@ absl::Status TrainRun::Impl::CheckSameModel(const TrainRequest& request,
     return absl::InvalidArgumentError(
         "--set model.* cannot change the model of a run that is resumed");
   }
-  PLUMB_ASSIGN_OR_RETURN(const SpecHandle spec,
-                         ReadModel(request.model_path, request.model_overrides));
-  PLUMB_RETURN_IF_ERROR(
-      FitVocabulary(tokenizer, request.data_path, request.model_path, spec.get()));
-  PLUMB_ASSIGN_OR_RETURN(const std::string other, WholeTextOf(spec.get()));
+  PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadModel(request.model_path, request.model_overrides));
+  PLUMB_RETURN_IF_ERROR(FitVocabulary(tokenizer, request.data_path, &spec));
+  PLUMB_ASSIGN_OR_RETURN(const std::string other, WholeTextOf(spec));
   if (other == model_text) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       request.model_path, ": is not the model that ", request.out, " was started with (",
@@ -41,7 +39,8 @@ absl::Status TrainRun::Impl::CheckSameModel(const TrainRequest& request,
 }
 
 // A resumed run keeps its train.pbtxt: a file that differs is ignored, with a warning.
-absl::Status TrainRun::Impl::CheckSameTraining(Runtime* warned, const TrainRequest& request) const {
+absl::Status TrainRun::Impl::CheckSameTraining(HostRuntime* warned,
+                                               const TrainRequest& request) const {
   if (request.train_path.empty()) return absl::OkStatus();
   Overrides settings = request.train_overrides;
   settings.emplace_back("seed", absl::StrCat(fields().seed()));
@@ -54,7 +53,7 @@ absl::Status TrainRun::Impl::CheckSameTraining(Runtime* warned, const TrainReque
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::OpenExisting(Runtime* warned, const TrainRequest& request) {
+absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainRequest& request) {
   if (IsRunDirectory(request.out)) {
     PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
     PLUMB_RETURN_IF_ERROR(RemoveRunTemporaries(request.out));
@@ -66,7 +65,7 @@ absl::Status TrainRun::Impl::OpenExisting(Runtime* warned, const TrainRequest& r
                                                    fields().seed(), ", not ", *request.seed));
   }
   PLUMB_RETURN_IF_ERROR(CheckSameTraining(warned, request));
-  PLUMB_RETURN_IF_ERROR(CreateModel(files.model.get()));
+  PLUMB_RETURN_IF_ERROR(CreateModel(files.model));
   PLUMB_RETURN_IF_ERROR(CheckSameModel(request, files.tokenizer));
   PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(request.data_path, ToDatasetOptions(recipe),
                                                         &files.tokenizer));
@@ -139,10 +138,8 @@ absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Check
   PLUMB_ASSIGN_OR_RETURN(const std::string model_now,
                          ReadFile(RunModelPath(info.out), kMaxTextBytes));
   if (!model_then.empty() && model_then != model_now) {
-    PLUMB_ASSIGN_OR_RETURN(const SpecHandle then,
-                           MakeHandle<SpecHandle>(plumb_spec_from_text, model_then.data(),
-                                                  model_then.size(), checkpoint.directory.c_str()));
-    PLUMB_ASSIGN_OR_RETURN(const std::string whole, WholeTextOf(then.get()));
+    PLUMB_ASSIGN_OR_RETURN(const Spec then, Spec::FromText(model_then, checkpoint.directory));
+    PLUMB_ASSIGN_OR_RETURN(const std::string whole, WholeTextOf(then));
     const std::string difference = TextDifference(whole, model_text);
     if (!difference.empty()) absl::StrAppend(&edits, "\n", RunModelPath(info.out), difference);
   }

@@ -11,7 +11,6 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
-#include "runtime/capi/shared_runtime.h"
 #include "runtime/data/batches.h"
 #include "runtime/tools/checkpoint.h"
 #include "runtime/tools/generate.h"
@@ -218,7 +217,7 @@ struct TrainedModel::Impl {
 TrainedModel::TrainedModel() = default;
 TrainedModel::~TrainedModel() = default;
 
-absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtime,
+absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* runtime,
                                                                  const std::string& run,
                                                                  WeightType weights) {
   PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, Locate(run));
@@ -227,9 +226,8 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtim
   model->impl_ = std::make_unique<Impl>(std::move(files));
   Impl& impl = *model->impl_;
   impl.weights = weights;
-  const RuntimeHandle shared(capi::ShareRuntime(runtime));
-  PLUMB_ASSIGN_OR_RETURN(impl.model, MakeHandle<ModelHandle>(plumb_model_create, shared.get(),
-                                                             impl.files.model.get()));
+  PLUMB_ASSIGN_OR_RETURN(impl.model, MakeHandle<ModelHandle>(plumb_model_create, runtime->handle(),
+                                                             impl.files.model.handle()));
   plumb_model_get_info(impl.model.get(), &impl.info);
   if (impl.files.tokenizer.vocab_size() > impl.info.vocab_size) {
     return absl::InvalidArgumentError(

@@ -7,7 +7,6 @@
 #include <filesystem>
 
 #include "absl/strings/match.h"
-#include "runtime/capi/shared_runtime.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/metrics.h"
 #include "tests/api/test_run.h"
@@ -153,11 +152,11 @@ TEST_F(RunEventsTest, ARunWithoutADirectoryHasNoPlaceForThem) {
 TEST_F(RunEventsTest, TimeIsThatOfTheClock) {
   const auto recipe = ParseRecipe("", "", {});
   ASSERT_TRUE(recipe.ok()) << recipe.status();
-  const RuntimeHandle runtime(capi::ShareRuntime(test_.runtime()));
   const std::string text = TinyModel().Text();
   const auto spec = MakeHandle<SpecHandle>(plumb_spec_from_text, text.data(), text.size(), "model");
   ASSERT_TRUE(spec.ok()) << spec.status();
-  const auto model = MakeHandle<ModelHandle>(plumb_model_create, runtime.get(), spec->get());
+  const auto model =
+      MakeHandle<ModelHandle>(plumb_model_create, test_.runtime()->handle(), spec->get());
   ASSERT_TRUE(model.ok()) << model.status();
   ScratchDir dir;
   double now = 1000;

@@ -1,7 +1,7 @@
 // Text: a piece of a user's file that remembers where it stood, for errors that point at it. A
 // value.
-#ifndef PLUMB_RUNTIME_SPEC_PLACE_H_
-#define PLUMB_RUNTIME_SPEC_PLACE_H_
+#ifndef PLUMB_RUNTIME_BASE_PLACE_H_
+#define PLUMB_RUNTIME_BASE_PLACE_H_
 
 #include <string>
 
@@ -34,4 +34,4 @@ absl::Status ErrorInText(const Text& text, size_t offset, absl::string_view mess
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_SPEC_PLACE_H_
+#endif  // PLUMB_RUNTIME_BASE_PLACE_H_

@@ -1,4 +1,4 @@
-#include "runtime/spec/place.h"
+#include "runtime/base/place.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "runtime/spec/located.h"
+#include "runtime/textproto/located.h"
 
 #include "runtime/base/check.h"
 

@@ -1,12 +1,12 @@
-// Located: a message of the schema and where it was read, for errors that point there. Internal to
-// runtime/spec. A value; what it points to must outlive it.
-#ifndef PLUMB_RUNTIME_SPEC_LOCATED_H_
-#define PLUMB_RUNTIME_SPEC_LOCATED_H_
+// Located: a message of the schema and where it was read, for errors that point there. A value;
+// what it points to must outlive it.
+#ifndef PLUMB_RUNTIME_TEXTPROTO_LOCATED_H_
+#define PLUMB_RUNTIME_TEXTPROTO_LOCATED_H_
 
 #include <string>
 #include <utility>
 
-#include "runtime/spec/place.h"
+#include "runtime/base/place.h"
 #include "runtime/textproto/locations.h"
 #include "runtime/textproto/message.h"
 
@@ -37,4 +37,4 @@ class Located {
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_SPEC_LOCATED_H_
+#endif  // PLUMB_RUNTIME_TEXTPROTO_LOCATED_H_

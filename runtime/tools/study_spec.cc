@@ -1,4 +1,4 @@
-#include "runtime/spec/study_spec.h"
+#include "runtime/tools/study_spec.h"
 
 #include <set>
 
@@ -6,7 +6,7 @@
 #include "plumb/v1/study.schema.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/spec/located.h"
+#include "runtime/textproto/located.h"
 #include "runtime/textproto/printer.h"
 #include "runtime/textproto/reader.h"
 

@@ -1,6 +1,7 @@
 // StudySpec: which models are trained how, to be compared (schema plumb.v1.Study). A value.
-#ifndef PLUMB_RUNTIME_SPEC_STUDY_SPEC_H_
-#define PLUMB_RUNTIME_SPEC_STUDY_SPEC_H_
+// Private to runtime/tools.
+#ifndef PLUMB_RUNTIME_TOOLS_STUDY_SPEC_H_
+#define PLUMB_RUNTIME_TOOLS_STUDY_SPEC_H_
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/spec/place.h"
+#include "runtime/base/place.h"
 
 namespace plumb {
 
@@ -37,4 +38,4 @@ absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::stri
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_SPEC_STUDY_SPEC_H_
+#endif  // PLUMB_RUNTIME_TOOLS_STUDY_SPEC_H_
