@@ -30,7 +30,7 @@ struct RuntimeState {
   const PoolUser pool;
   HostExecutor executor;
   HostAllocator allocator;
-  Host host;                         // points to those that were given
+  Host host;  // points to those that were given
   std::unique_ptr<Runtime> runtime;
   plumb_log_fn log = nullptr;
   void* log_user = nullptr;
