@@ -243,6 +243,7 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
                          MakeHandle<SpecHandle>(plumb_spec_from_file, description.c_str()));
   PLUMB_ASSIGN_OR_RETURN(
       impl.model, MakeHandle<ModelHandle>(plumb_model_create, runtime->handle(), spec.get()));
+  runtime->ForgetWarningsAbout(RunModelPath(where.run));  // they were told when it was trained
   plumb_model_get_info(impl.model.get(), &impl.info);
   if (impl.files.tokenizer.vocab_size() > impl.info.vocab_size) {
     return absl::InvalidArgumentError(
