@@ -1,18 +1,15 @@
 // plumb_model_describe: what a model's text comes to, as JSON. plumb.h lists the fields.
-#include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
+#include "runtime/io/json_writer.h"
 #include "runtime/model/describe.h"
 
 namespace plumb::capi {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const char* RoleName(ParameterSpec::Role role) {
   switch (role) {
@@ -40,68 +37,93 @@ std::string PositionsText(const ResolvedModel& model) {
 
 // `tensor`: a ParameterSpec or a BufferSpec.
 template <class Tensor>
-Json ToJson(const Tensor& tensor, const char* role) {
-  Json shape = Json::array();
-  for (const int64_t dim : tensor.shape.dims()) shape.push_back(dim);
-  return {{"name", tensor.name},
-          {"shape", shape},
-          {"dtype", DTypeName(DType::kF32)},
-          {"init", tensor.init.ToString()},
-          {"role", role},
-          {"elements", tensor.shape.num_elements()}};
+void Write(const Tensor& tensor, const char* role, JsonWriter* json) {
+  json->BeginObject();
+  json->Text("name", tensor.name);
+  json->NumberList("shape", tensor.shape.dims());
+  json->Text("dtype", DTypeName(DType::kF32));
+  json->Text("init", tensor.init.ToString());
+  json->Text("role", role);
+  json->Number("elements", tensor.shape.num_elements());
+  json->EndObject();
 }
 
-Json ToJson(const LayerGroup& group) {
-  return {{"first", group.first}, {"last", group.last},           {"placement", group.placement},
-          {"doc", group.doc},     {"equations", group.equations}, {"scalars", group.scalars},
-          {"norms", group.norms}, {"jacobian", group.jacobian}};
+void Write(const LayerGroup& group, JsonWriter* json) {
+  json->BeginObject();
+  json->Number("first", group.first);
+  json->Number("last", group.last);
+  json->Text("placement", group.placement);
+  json->Text("doc", group.doc);
+  json->TextList("equations", group.equations);
+  json->TextList("scalars", group.scalars);
+  json->TextList("norms", group.norms);
+  json->Text("jacobian", group.jacobian);
+  json->EndObject();
 }
 
-Json ToJson(const ModelDims& dims) {
-  return {{"n_layer", dims.n_layer},
-          {"n_head", dims.n_head},
-          {"n_kv_head", dims.n_kv_head},
-          {"d_model", dims.d_model},
-          {"d_ff", dims.d_ff},
-          {"head_dim", dims.head_dim},
-          {"vocab_size", dims.vocab_size},
-          {"context_length", dims.context_length}};
+void Write(const ModelDims& dims, JsonWriter* json) {
+  json->Name("dims");
+  json->BeginObject();
+  json->Number("n_layer", dims.n_layer);
+  json->Number("n_head", dims.n_head);
+  json->Number("n_kv_head", dims.n_kv_head);
+  json->Number("d_model", dims.d_model);
+  json->Number("d_ff", dims.d_ff);
+  json->Number("head_dim", dims.head_dim);
+  json->Number("vocab_size", dims.vocab_size);
+  json->Number("context_length", dims.context_length);
+  json->EndObject();
+}
+
+// The tensors, the buffers, and their totals.
+void WriteTensors(const ModelContext& context, JsonWriter* json) {
+  int64_t parameters = 0, buffer_elements = 0;
+  json->Name("tensors");
+  json->BeginArray();
+  for (const ParameterSpec& parameter : context.parameters) {
+    Write(parameter, RoleName(parameter.role), json);
+    parameters += parameter.shape.num_elements();
+  }
+  json->EndArray();
+  json->Name("buffers");
+  json->BeginArray();
+  for (const NormStateSpec& state : context.states) {
+    for (const BufferSpec& buffer : state.buffers) {
+      Write(buffer, "buffer", json);
+      buffer_elements += buffer.shape.num_elements();
+    }
+  }
+  json->EndArray();
+  json->Name("totals");
+  json->BeginObject();
+  json->Number("parameters", parameters);
+  json->Number("tensors", static_cast<int64_t>(context.parameters.size()));
+  json->Number("buffer_elements", buffer_elements);
+  json->Number("weight_bytes", parameters * static_cast<int64_t>(sizeof(float)));
+  json->EndObject();
 }
 
 absl::StatusOr<std::string> DescribeModel(const ModelContext& context) {
   const ResolvedModel& model = context.model;
   PLUMB_ASSIGN_OR_RETURN(const StackDescription stack, DescribeStack(model));
-  Json layers = Json::array(), tensors = Json::array(), buffers = Json::array();
-  for (const LayerGroup& group : stack.groups) layers.push_back(ToJson(group));
-  int64_t parameters = 0, buffer_elements = 0;
-  for (const ParameterSpec& parameter : context.parameters) {
-    tensors.push_back(ToJson(parameter, RoleName(parameter.role)));
-    parameters += parameter.shape.num_elements();
-  }
-  for (const NormStateSpec& state : context.states) {
-    for (const BufferSpec& buffer : state.buffers) {
-      buffers.push_back(ToJson(buffer, "buffer"));
-      buffer_elements += buffer.shape.num_elements();
-    }
-  }
-  const Json totals = {{"parameters", parameters},
-                       {"tensors", tensors.size()},
-                       {"buffer_elements", buffer_elements},
-                       {"weight_bytes", parameters * static_cast<int64_t>(sizeof(float))}};
-  const Json json = {{"name", model.name},
-                     {"dims", ToJson(model.dims)},
-                     {"positions", PositionsText(model)},
-                     {"tied", model.tie_embeddings},
-                     {"begin", stack.begin},
-                     {"layers", layers},
-                     {"end", stack.end},
-                     {"norm_sites", stack.routes.norm_sites},
-                     {"identity_route", stack.routes.identity.ToString()},
-                     {"norms_before_head", stack.routes.identity.end_norms},
-                     {"tensors", tensors},
-                     {"buffers", buffers},
-                     {"totals", totals}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  JsonWriter json;
+  json.BeginObject();
+  json.Text("name", model.name);
+  Write(model.dims, &json);
+  json.Text("positions", PositionsText(model));
+  json.Flag("tied", model.tie_embeddings);
+  json.TextList("begin", stack.begin);
+  json.Name("layers");
+  json.BeginArray();
+  for (const LayerGroup& group : stack.groups) Write(group, &json);
+  json.EndArray();
+  json.TextList("end", stack.end);
+  json.Number("norm_sites", stack.routes.norm_sites);
+  json.Text("identity_route", stack.routes.identity.ToString());
+  json.Number("norms_before_head", stack.routes.identity.end_norms);
+  WriteTensors(context, &json);
+  json.EndObject();
+  return json.Take();
 }
 
 }  // namespace

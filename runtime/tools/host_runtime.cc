@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plumb.h"
@@ -146,6 +147,15 @@ absl::Status HostRuntime::RegisterPlugin(const void* plumb_norm_plugin) {
 }
 
 void HostRuntime::Warn(const std::string& warning) { impl_->Warn(warning); }
+
+void HostRuntime::ForgetWarningsAbout(const std::string& file) {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  std::vector<std::string>& warnings = impl_->warnings;
+  const auto is_about = [&](const std::string& warning) {
+    return absl::StartsWith(warning, file + ":");
+  };
+  warnings.erase(std::remove_if(warnings.begin(), warnings.end(), is_about), warnings.end());
+}
 
 std::vector<std::string> HostRuntime::TakeWarnings() {
   for (const std::string& warning : capi::InternalRuntime(handle())->TakeWarnings()) Warn(warning);

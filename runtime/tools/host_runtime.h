@@ -79,6 +79,8 @@ class HostRuntime {
 
   // Adds a warning for TakeWarnings, unless it was added before.
   void Warn(const std::string& warning);
+  // Takes back the warnings about a file: whoever looks at what was trained long ago was told then.
+  void ForgetWarningsAbout(const std::string& file);
   // The warnings since the last call: skipped files, duplicate ids, what a model's author should
   // know.
   std::vector<std::string> TakeWarnings();

@@ -1,6 +1,5 @@
 #include "runtime/tools/model.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -14,58 +13,13 @@
 #include "runtime/textproto/reader.h"
 #include "runtime/textproto/set_field.h"
 #include "runtime/tools/handles.h"
+#include "runtime/tools/model_description.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/recipe.h"
 #include "runtime/tools/run_room.h"
 #include "runtime/tools/run_trainer.h"
 
 namespace plumb {
-namespace {
-
-using OrderedJson = nlohmann::ordered_json;
-using Overrides = std::vector<std::pair<std::string, std::string>>;
-
-std::vector<TensorInfo> Tensors(const OrderedJson& values) {
-  std::vector<TensorInfo> tensors;
-  for (const OrderedJson& value : values) {
-    tensors.push_back({value["name"], value["dtype"], value["shape"], value["init"], value["role"],
-                       value["elements"]});
-  }
-  return tensors;
-}
-
-std::vector<LayerGroupInfo> Layers(const OrderedJson& values) {
-  std::vector<LayerGroupInfo> layers;
-  for (const OrderedJson& value : values) {
-    layers.push_back({value["first"], value["last"], value["placement"], value["doc"],
-                      value["equations"], value["scalars"], value["norms"], value["jacobian"]});
-  }
-  return layers;
-}
-
-ModelDescription ToDescription(const OrderedJson& json) {
-  ModelDescription out;
-  out.name = json["name"];
-  for (const auto& [name, value] : json["dims"].items()) out.dims.emplace_back(name, value);
-  out.positions = json["positions"];
-  out.tied = json["tied"];
-  out.begin = json["begin"].get<std::vector<std::string>>();
-  out.end = json["end"].get<std::vector<std::string>>();
-  out.layers = Layers(json["layers"]);
-  out.norm_sites = json["norm_sites"];
-  out.identity_route = json["identity_route"];
-  out.norms_before_head = json["norms_before_head"];
-  out.tensors = Tensors(json["tensors"]);
-  out.buffers = Tensors(json["buffers"]);
-  const OrderedJson& totals = json["totals"];
-  out.parameters = totals["parameters"];
-  out.buffer_elements = totals["buffer_elements"];
-  out.weight_bytes = totals["weight_bytes"];
-  return out;
-}
-
-}  // namespace
-
 absl::StatusOr<Spec> Spec::FromFile(const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
   return FromText(text, path);
@@ -126,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(HostRuntime* runtime, const
 absl::StatusOr<ModelDescription> Model::Describe() const {
   return OrOutOfMemory("the model's description", [this]() -> absl::StatusOr<ModelDescription> {
     PLUMB_ASSIGN_OR_RETURN(const std::string text, TextOf(plumb_model_describe, handle()));
-    return ToDescription(OrderedJson::parse(text));
+    return ReadDescription(text);
   });
 }
 

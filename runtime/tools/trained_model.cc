@@ -228,6 +228,7 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
   impl.weights = weights;
   PLUMB_ASSIGN_OR_RETURN(impl.model, MakeHandle<ModelHandle>(plumb_model_create, runtime->handle(),
                                                              impl.files.model.handle()));
+  runtime->ForgetWarningsAbout(RunModelPath(where.run));  // they were told when it was trained
   plumb_model_get_info(impl.model.get(), &impl.info);
   if (impl.files.tokenizer.vocab_size() > impl.info.vocab_size) {
     return absl::InvalidArgumentError(

@@ -267,7 +267,6 @@ TEST_F(TrainerTest, AProbeMayEndTheRun) {
   EXPECT_EQ(plumb_trainer_steps(trainer.get), 1);
 }
 
-
 TEST_F(TrainerTest, AnEvaluatorGivesLossAndLogits) {
   const ModelHandle model = CreateWithWeights(WideModel(), 3);
   plumb_evaluator_options options = {};
