@@ -37,53 +37,68 @@ static const plumb::capi::RuntimeState& RuntimeOf(const plumb_evaluator& evaluat
 namespace plumb::capi {
 namespace {
 
-absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
-    const std::shared_ptr<ModelState>& model, const plumb_evaluator_options* given) {
+// Options that were looked at.
+struct EvaluatorRequest {
+  WeightFormat format = WeightFormat::kF32;
+  int64_t rows = 1, seq = 0;
+  bool logits = false, gradients = false;
+};
+
+absl::StatusOr<EvaluatorRequest> CheckOptions(const ModelState& model,
+                                              const plumb_evaluator_options* given) {
   PLUMB_ASSIGN_OR_RETURN(const plumb_evaluator_options options, Complete(given));
-  PLUMB_ASSIGN_OR_RETURN(const WeightFormat format, FormatOf(options.weights));
-  const int64_t context_length = model->context->model.dims.context_length;
-  const int64_t rows = options.rows == 0 ? 1 : options.rows;
-  const int64_t seq = options.seq == 0 ? context_length : options.seq;
+  EvaluatorRequest request;
+  PLUMB_ASSIGN_OR_RETURN(request.format, FormatOf(options.weights));
+  const int64_t context_length = model.context->model.dims.context_length;
+  request.rows = options.rows == 0 ? 1 : options.rows;
+  request.seq = options.seq == 0 ? context_length : options.seq;
+  request.logits = options.logits != 0;
+  request.gradients = options.gradients != 0;
   constexpr int64_t kMostRows = 1 << 20;
-  if (rows < 1 || rows > kMostRows) {
+  if (request.rows < 1 || request.rows > kMostRows) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options: rows must lie in 1..", kMostRows, ", is ", rows));
+        absl::StrCat("options: rows must lie in 1..", kMostRows, ", is ", request.rows));
   }
-  if (seq < 1 || seq > context_length) {
+  if (request.seq < 1 || request.seq > context_length) {
     return absl::InvalidArgumentError(absl::StrCat("options: seq must lie in 1..context_length (",
-                                                   context_length, "), is ", seq));
+                                                   context_length, "), is ", request.seq));
   }
-  BuildOptions program;
-  program.program = Program::kEval;
-  program.batch = rows;
-  program.seq = seq;
-  const bool with_gradients = options.gradients != 0;
-  if (with_gradients && format != WeightFormat::kF32) {
+  if (request.gradients && request.format != WeightFormat::kF32) {
     return absl::InvalidArgumentError("options: gradients are of PLUMB_WEIGHTS_F32 alone");
   }
-  if (with_gradients) program.program = Program::kTrain;
-  PLUMB_RETURN_IF_ERROR(CheckSizes(*model->context, program));
+  BuildOptions program;
+  program.program = request.gradients ? Program::kTrain : Program::kEval;
+  program.batch = request.rows;
+  program.seq = request.seq;
+  PLUMB_RETURN_IF_ERROR(CheckSizes(*model.context, program));
+  return request;
+}
+
+absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
+    const std::shared_ptr<ModelState>& model, const plumb_evaluator_options* given) {
+  PLUMB_ASSIGN_OR_RETURN(const EvaluatorRequest request, CheckOptions(*model, given));
   PLUMB_RETURN_IF_ERROR(model->RequireWeights());
-  const double ids = static_cast<double>(rows) * static_cast<double>(seq);
+  const double ids = static_cast<double>(request.rows) * static_cast<double>(request.seq);
   const auto vocabulary = static_cast<double>(model->vocab_size());
   const double of_gradients =
-      with_gradients ? static_cast<double>(model->parameters->layout().size) : 0;
+      request.gradients ? static_cast<double>(model->parameters->layout().size) : 0;
   PLUMB_RETURN_IF_ERROR(CheckRoom(
-      "the evaluator", 4 * (ids * (3 + (options.logits != 0 ? vocabulary : 0)) + of_gradients)));
+      "the evaluator", 4 * (ids * (3 + (request.logits ? vocabulary : 0)) + of_gradients)));
   auto made = std::make_unique<plumb_evaluator>();
   made->model = model;
-  made->format = format;
-  made->rows = rows;
-  made->max_seq = seq;
-  made->wants_logits = options.logits != 0;
+  made->format = request.format;
+  made->rows = request.rows;
+  made->max_seq = request.seq;
+  made->wants_logits = request.logits;
   const ModelContext* const context = model->context.get();
-  const PackedWeights* const weights = model->Pack(format);
-  if (with_gradients) {
-    made->gradients = std::make_unique<GradientPass>(
-        context, model->parameters.get(), weights, rows, seq, made->wants_logits, model->threads());
+  const PackedWeights* const weights = model->Pack(request.format);
+  if (request.gradients) {
+    made->gradients =
+        std::make_unique<GradientPass>(context, model->parameters.get(), weights, request.rows,
+                                       request.seq, request.logits, model->threads());
   } else {
-    made->evaluator = std::make_unique<Evaluator>(context, weights, rows, seq, made->wants_logits,
-                                                  model->threads());
+    made->evaluator = std::make_unique<Evaluator>(context, weights, request.rows, request.seq,
+                                                  request.logits, model->threads());
   }
   ++model->sessions;
   return made;
@@ -176,6 +191,20 @@ plumb_status plumb_evaluator_create(plumb_model* model, const plumb_evaluator_op
 }
 
 void plumb_evaluator_free(plumb_evaluator* evaluator) { delete evaluator; }
+
+plumb_status plumb_evaluator_plan(const plumb_model* model, const plumb_evaluator_options* options,
+                                  int64_t* bytes, plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    if (bytes == nullptr) return NullArgument("bytes");
+    const plumb::capi::ModelState& state = *model->state;
+    PLUMB_ASSIGN_OR_RETURN(const plumb::capi::EvaluatorRequest request,
+                           plumb::capi::CheckOptions(state, options));
+    PLUMB_ASSIGN_OR_RETURN(*bytes,
+                           plumb::Evaluator::Plan(state.context.get(), request.format, request.rows,
+                                                  request.seq, request.logits));
+    return absl::OkStatus();
+  });
+}
 
 plumb_status plumb_evaluator_run(plumb_evaluator* evaluator, const int32_t* inputs,
                                  const int32_t* targets, size_t n, double* loss,

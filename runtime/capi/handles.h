@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -93,6 +94,7 @@ struct ModelState {
 // Of PLUMB_WEIGHTS_F32 and so on.
 absl::StatusOr<WeightFormat> FormatOf(int32_t weights);
 
+plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data);
 // The tensor of entry `i` at `data`, in the layout of the model's parameters.
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
 

@@ -1,6 +1,7 @@
 #include "runtime/capi/probe_observer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
@@ -24,20 +25,27 @@ int32_t KindOf(ObservedTensor::Kind kind) {
 
 }  // namespace
 
-plumb_probe ToProbe(const ObservedTensor& seen, int64_t step) {
+plumb_probe ToProbe(int32_t kind, const std::string& name, const TensorStats& stats) {
   plumb_probe probe = {};
   probe.struct_size = sizeof(probe);
+  probe.kind = kind;
+  probe.name = name.c_str();
+  probe.rms = stats.Rms();
+  probe.max = static_cast<double>(stats.max_abs);
+  probe.mean = stats.Mean();
+  probe.norm = std::sqrt(stats.sum_squares);
+  probe.nonfinite = stats.nonfinite;
+  probe.elements = stats.count + stats.nonfinite;
+  probe.dtype = PLUMB_F32;
+  std::fill_n(probe.shape, 4, 1);
+  return probe;
+}
+
+plumb_probe ToProbe(const ObservedTensor& seen, int64_t step) {
+  plumb_probe probe = ToProbe(KindOf(seen.kind), *seen.name, seen.stats);
   probe.step = step;
-  probe.kind = KindOf(seen.kind);
-  probe.name = seen.name->c_str();
-  probe.rms = seen.stats.Rms();
-  probe.max = static_cast<double>(seen.stats.max_abs);
-  probe.mean = seen.stats.Mean();
-  probe.nonfinite = seen.stats.nonfinite;
-  probe.elements = seen.type.num_elements();
   probe.dtype = seen.type.dtype == DType::kBF16 ? PLUMB_BF16 : PLUMB_F32;
   probe.rank = seen.type.shape.rank();
-  std::fill_n(probe.shape, 4, 1);
   for (int32_t d = 0; d < probe.rank; ++d) probe.shape[d] = seen.type.shape[d];
   probe.data = seen.data;
   return probe;

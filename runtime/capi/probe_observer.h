@@ -13,6 +13,9 @@
 
 namespace plumb::capi {
 
+// The figures of a tensor that is not there: of no step, without a shape and data. `name` must
+// outlive them.
+plumb_probe ToProbe(int32_t kind, const std::string& name, const TensorStats& stats);
 // The texts live as long as `seen`.
 plumb_probe ToProbe(const ObservedTensor& seen, int64_t step);
 

@@ -318,6 +318,16 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
 PLUMB_USE PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
                                                       size_t capacity, size_t* needed,
                                                       plumb_error** error);
+/* The description with all that it refers to inside of it, placements and imports, so that it means
+ * the same without their files. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_text(const plumb_model* model, char* buffer,
+                                                  size_t capacity, size_t* needed,
+                                                  plumb_error** error);
+
+/* The norms that its layers have: JSON, {ID: version}. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_norms(const plumb_model* model, char* buffer,
+                                                   size_t capacity, size_t* needed,
+                                                   plumb_error** error);
 
 typedef struct {
   size_t struct_size;
@@ -450,9 +460,8 @@ PLUMB_API void plumb_tokenizer_free(plumb_tokenizer* tokenizer);
 /* --- Training --------------------------------------------------------------------------------- */
 
 /* The training of a model's weights, which sessions see after each step. One thread at a time, but
- * for plumb_trainer_cancel. A callback may call that, and the step callback plumb_trainer_save,
- * plumb_trainer_steps and plumb_trainer_gradient; what would change the trainer fails with
- * PLUMB_FAILED_PRECONDITION. */
+ * for plumb_trainer_cancel. A callback may call that, and the step callback what takes the trainer
+ * const; what would change the trainer fails with PLUMB_FAILED_PRECONDITION. */
 typedef struct plumb_trainer plumb_trainer;
 
 typedef struct {
@@ -461,8 +470,24 @@ typedef struct {
                          NULL: its defaults. What it says of data, evaluation, checkpoints and
                          divergence is for runs in a directory, and has no effect */
   size_t recipe_size;
-  int64_t seq; /* tokens of a sequence; 0: the model's context_length */
+  int64_t seq; /* tokens of a sequence, at most; 0: the model's context_length */
+  /* 1: the weights are drawn from the recipe's seed, as by plumb_model_init, in the form that is
+   * trained; the model need not have any. */
+  int32_t draw_weights;
+  int64_t reserve; /* bytes that memory must hold beside the trainer: of an evaluator, say */
 } plumb_trainer_options;
+
+/* The memory of a trainer, in bytes; all of it is taken from the first step to the last. */
+typedef struct {
+  size_t struct_size;
+  int64_t weights;     /* f32 */
+  int64_t gradients;   /* with their sum over micro-batches, where a step has several */
+  int64_t moments;     /* AdamW's two */
+  int64_t norm_states; /* with copies from before the step and before the micro-batch */
+  int64_t inputs;      /* ids, positions, the loss */
+  int64_t workspace;   /* activations, their gradients, scratch: of a micro-batch of options.seq */
+  int64_t total;
+} plumb_trainer_memory;
 
 typedef struct {
   size_t struct_size;
@@ -481,10 +506,26 @@ typedef int32_t (*plumb_batch_fn)(void* user, int64_t step, int32_t* inputs, int
 /* After a step. Returns 0 to go on, else the run ends with PLUMB_CANCELLED. */
 typedef int32_t (*plumb_step_fn)(void* user, const plumb_step_info* info);
 
+/* A recipe in full, for a host that reads or keeps it: `text`, then settings[2 * i], a field
+ * ("learning_rate", "data.val_fraction"), set to the text settings[2 * i + 1], for i < count, which
+ * may be 0. Every field whose default is not zero is said in it. `name` stands for the file in
+ * messages. Errors: PLUMB_INVALID_ARGUMENT, for all mistakes of syntax, or of range, at once. */
+PLUMB_USE PLUMB_API plumb_status plumb_recipe_text(const char* text, size_t size, const char* name,
+                                                   const char* const* settings, size_t count,
+                                                   char* buffer, size_t capacity, size_t* needed,
+                                                   plumb_error** error);
+
+/* What a trainer would take; takes none of it, and needs no weights. Errors: as
+ * plumb_trainer_create for the options, but for memory. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_plan(const plumb_model* model,
+                                                    const plumb_trainer_options* options,
+                                                    plumb_trainer_memory* memory,
+                                                    plumb_error** error);
+
 /* Errors: PLUMB_FAILED_PRECONDITION without weights, while the model has another trainer, or, with
  * dtype BF16, sessions (it lays the matrices out anew, and plumb_model_tensor has them no more);
  * PLUMB_INVALID_ARGUMENT for the recipe; PLUMB_RESOURCE_EXHAUSTED where memory does not hold the
- * step, before any is taken. */
+ * step and options.reserve, before any is taken. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_create(plumb_model* model,
                                                       const plumb_trainer_options* options,
                                                       plumb_trainer** trainer, plumb_error** error);
@@ -493,6 +534,8 @@ PLUMB_API void plumb_trainer_free(plumb_trainer* trainer);
 /* Ids in a step: gradient_accumulation_steps x batch_size x seq of the recipe. */
 PLUMB_API size_t plumb_trainer_step_tokens(const plumb_trainer* trainer);
 PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer); /* done */
+/* As plumb_trainer_plan. */
+PLUMB_API void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trainer_memory* memory);
 
 /* One optimizer step on inputs [micro-batch, row, position] and the target of each, the token after
  * it; -1: none, not part of the loss. `info` may be NULL. Errors: PLUMB_INVALID_ARGUMENT for n
@@ -502,6 +545,19 @@ PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer); /* done */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
                                                     const int32_t* targets, size_t n,
                                                     plumb_step_info* info, plumb_error** error);
+
+/* Fills micro-batch `i` (from 0) of a step: inputs and targets [batch_size, *seq], as
+ * plumb_trainer_step has them. *seq is options.seq, and may be made smaller. Returns 0; or another
+ * number: there is none. */
+typedef int32_t (*plumb_micro_batch_fn)(void* user, int64_t i, int32_t* inputs, int32_t* targets,
+                                        int64_t* seq);
+/* As plumb_trainer_step, with micro-batches that are asked for one by one and may be of different
+ * lengths: for sequences that are shorter than options.seq. The first of a length takes a moment,
+ * since its program is compiled. Errors too: PLUMB_CANCELLED where `fill` has none. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_step_filled(plumb_trainer* trainer,
+                                                           plumb_micro_batch_fn fill, void* user,
+                                                           plumb_step_info* info,
+                                                           plumb_error** error);
 
 /* Steps until the recipe's max_steps, `batch` has no more, `step` (may be NULL) wants no more, or
  * plumb_trainer_cancel. */
@@ -527,6 +583,44 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_save(const plumb_trainer* trainer
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path,
                                                     plumb_error** error);
 
+/* The learning rate of the next step. */
+PLUMB_API double plumb_trainer_learning_rate(const plumb_trainer* trainer);
+/* From now on it is the schedule's times `scale`; 1 at first. Not part of what is saved. Errors:
+ * PLUMB_INVALID_ARGUMENT for a scale that is negative or not finite. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_scale_learning_rate(plumb_trainer* trainer,
+                                                                   double scale,
+                                                                   plumb_error** error);
+/* PLUMB_ABORTED, with the name, when a weight, a moment or a norm's state is not finite, as after
+ * an update that overflowed though its gradient was finite. Reads all of them. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_check(const plumb_trainer* trainer,
+                                                     plumb_error** error);
+
+/* What a trainer holds between steps, tensor by tensor: for a host that keeps it in files of its
+ * own. All of it written back, and plumb_trainer_set_steps, go on to the same bits. */
+enum {
+  PLUMB_STATE_MODEL = 0,    /* weights, as plumb_model_tensor counts them, then norms' buffers */
+  PLUMB_STATE_OPTIMIZER = 1 /* AdamW: "m.NAME", then "v.NAME", of each weight */
+};
+/* The i-th tensor, as plumb_model_tensor; may be written to between steps. `data` is NULL for a
+ * matrix that is trained in bf16. Names and data live as long as the trainer. Errors:
+ * PLUMB_OUT_OF_RANGE beyond the last one. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_state(const plumb_trainer* trainer, int32_t kind,
+                                                     size_t i, plumb_tensor* tensor,
+                                                     plumb_error** error);
+/* Its elements [begin, begin + count), copied: those of a matrix that is trained in bf16 too, whose
+ * f32 are kept to the bit, but for the payloads of NaN. Errors: PLUMB_OUT_OF_RANGE. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_read_state(const plumb_trainer* trainer,
+                                                          int32_t kind, size_t i, int64_t begin,
+                                                          int64_t count, float* to,
+                                                          plumb_error** error);
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind,
+                                                           size_t i, int64_t begin, int64_t count,
+                                                           const float* from, plumb_error** error);
+/* The steps that count as done: on these the schedule, AdamW and max_steps go. Errors:
+ * PLUMB_INVALID_ARGUMENT for a negative number, or more than 2^53. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* trainer, int64_t steps,
+                                                         plumb_error** error);
+
 enum {
   PLUMB_PROBE_ACTIVATION = 0,
   PLUMB_PROBE_GRADIENT = 1, /* of the micro-batch's loss, by an activation */
@@ -546,6 +640,7 @@ typedef struct {
   int32_t rank;
   int64_t shape[4]; /* 1 beyond the rank; activations: [rows, positions, width] */
   const void* data; /* until the callback returns; NULL: a matrix that is trained in bf16 */
+  double norm;      /* L2, of the finite elements */
 } plumb_probe;
 
 /* During a step, on its thread: activations and gradients as they are made, in every micro-batch;
@@ -556,11 +651,43 @@ typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
 /* From now on probes step 1 and every `every`-th one, and one that diverges; 0: none. `points` are
  * names, in which * is any text and ? any character, after "grad." for a gradient and "param." for
  * a parameter and its gradient; none: streams, norms, logits and parameters. Losses and weights are
- * the same bits. Errors: PLUMB_INVALID_ARGUMENT for a point that there is not. */
+ * the same bits. `probe` may be NULL: plumb_trainer_probed has the figures. Errors:
+ * PLUMB_INVALID_ARGUMENT for a point that there is not. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
                                                      const char* const* points, size_t count,
                                                      plumb_probe_fn probe, void* user,
                                                      plumb_error** error);
+
+/* The figures of the i-th point over the whole last step, its micro-batches together, with
+ * gradients of the step's mean loss: activations, their gradients, then each parameter and its
+ * gradient. `rank` is 0, and there are no data. Of a step that diverged: of its bad micro-batch.
+ * Names live until plumb_trainer_probe. Errors: PLUMB_OUT_OF_RANGE beyond the last point, and for
+ * each if the last step was not probed. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_probed(const plumb_trainer* trainer, size_t i,
+                                                      plumb_probe* probe, plumb_error** error);
+
+/* A row of a profile, summed over the steps. */
+typedef struct {
+  size_t struct_size;
+  const char* name;
+  int32_t in_graph; /* 1: an op of the step's graph; 0: a stage outside of it */
+  int64_t runs;
+  double seconds;
+  double flops; /* that the op's algorithm needs; 0 where the time goes into memory */
+  double bytes; /* of the op's operands, each once; 0 outside of the graph */
+} plumb_profile_row;
+
+/* From now on steps are timed, to the same bits, and add to a profile, which is new; on 0: no more.
+ * A step that is probed is one row. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on,
+                                                       plumb_error** error);
+/* Row 0 is of the steps as a whole ("step"; runs: how many); then ops, the longest first, then
+ * stages, then the rest of the time, "other". Names live until the next call with row 0. Errors:
+ * PLUMB_OUT_OF_RANGE beyond the last row; PLUMB_FAILED_PRECONDITION before plumb_trainer_profile.
+ */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, size_t i,
+                                                           plumb_profile_row* row,
+                                                           plumb_error** error);
 
 /* --- Sampling --------------------------------------------------------------------------------- */
 
@@ -654,6 +781,12 @@ PLUMB_USE PLUMB_API plumb_status plumb_evaluator_create(plumb_model* model,
                                                         plumb_evaluator** evaluator,
                                                         plumb_error** error);
 PLUMB_API void plumb_evaluator_free(plumb_evaluator* evaluator);
+
+/* The memory of an evaluator beside the weights, in bytes; takes none of it. Matrices in another
+ * form than the trained one are not counted. Errors: as plumb_evaluator_create for the options. */
+PLUMB_USE PLUMB_API plumb_status plumb_evaluator_plan(const plumb_model* model,
+                                                      const plumb_evaluator_options* options,
+                                                      int64_t* bytes, plumb_error** error);
 
 /* One pass over inputs [rows, n / rows] and the target of each, the token after it; -1: none.
  * `*loss` becomes the mean over the targets, in nats. Both may be NULL, when only logits are

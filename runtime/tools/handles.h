@@ -29,6 +29,7 @@ using Handle = std::unique_ptr<T, FreeHandle<kFree>>;
 using RuntimeHandle = Handle<plumb_runtime, plumb_runtime_free>;
 using SpecHandle = Handle<plumb_spec, plumb_spec_free>;
 using ModelHandle = Handle<plumb_model, plumb_model_free>;
+using TrainerHandle = Handle<plumb_trainer, plumb_trainer_free>;
 using SessionHandle = Handle<plumb_session, plumb_session_free>;
 using EvaluatorHandle = Handle<plumb_evaluator, plumb_evaluator_free>;
 

@@ -15,13 +15,12 @@
 #include "runtime/tools/handles.h"
 #include "runtime/tools/model_description.h"
 #include "runtime/tools/out_of_memory.h"
-
-#include "runtime/capi/handles.h"
-#include "runtime/session/train_memory.h"
-#include "runtime/spec/train_spec.h"
+#include "runtime/tools/recipe.h"
 #include "runtime/tools/run_room.h"
+#include "runtime/tools/run_trainer.h"
 
 namespace plumb {
+
 absl::StatusOr<Spec> Spec::FromFile(const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
   return FromText(text, path);
@@ -90,15 +89,13 @@ absl::StatusOr<TrainingMemory> Model::PlanTraining(
     const std::string& train_path,
     const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
   return OrOutOfMemory("the training program", [&]() -> absl::StatusOr<TrainingMemory> {
-    std::string text;
-    if (!train_path.empty()) {
-      PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path, kMaxTextBytes));
-    }
-    PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec(text, train_path, train_overrides));
-    const ModelContext& context = *handle()->state->context;
-    const int64_t seq = context.model.dims.context_length;
-    PLUMB_ASSIGN_OR_RETURN(const TrainMemory memory, PlanTrainMemory(context, spec, seq));
-    return ToPublic(memory, spec, seq);
+    PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
+    const plumb_trainer_options options = ToTrainerOptions(recipe);
+    auto planned = Sized<plumb_trainer_memory>();
+    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_trainer_plan, handle(), &options, &planned));
+    auto info = Sized<plumb_model_info>();
+    plumb_model_get_info(handle(), &info);
+    return ToPublic(planned, recipe, info.context_length);
   });
 }
 

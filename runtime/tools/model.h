@@ -30,7 +30,8 @@ class Spec {
   // Set("n_layer", "8"), Set("norm[0].attr[0].number", "1e-6").
   absl::Status Set(const std::string& field, const std::string& value);
   std::string ToText() const;
-  int64_t vocab_size() const;  // 0: not said
+  int64_t vocab_size() const;                        // 0: not said
+  const std::string& name() const { return name_; }  // of the file, for messages
 
   plumb_spec* handle() const { return handle_.get(); }
 

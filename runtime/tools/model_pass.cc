@@ -11,6 +11,7 @@
 #include "runtime/tools/handles.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/out_of_memory.h"
+#include "runtime/tools/run_probe.h"
 
 namespace plumb {
 namespace {
@@ -94,10 +95,6 @@ absl::Status TakeGradients(const plumb_evaluator* evaluator, size_t count, Model
     out->gradients[tensor.name] = std::move(gradient);
   }
   return absl::OkStatus();
-}
-
-TensorFigures FiguresOf(const plumb_probe& probe) {
-  return {probe.rms, probe.max, probe.mean, probe.nonfinite, probe.elements};
 }
 
 // Figures of a pass as they are told.

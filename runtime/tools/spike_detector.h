@@ -6,8 +6,8 @@
 // (10 MAD are 6.7 standard deviations of normal noise: the losses of single short documents do not
 // reach that by chance.) High losses in a row are one spike. They become the level of what follows,
 // so that a loss that stays high is not a spike for ever.
-#ifndef PLUMB_RUNTIME_SESSION_SPIKE_DETECTOR_H_
-#define PLUMB_RUNTIME_SESSION_SPIKE_DETECTOR_H_
+#ifndef PLUMB_RUNTIME_TOOLS_SPIKE_DETECTOR_H_
+#define PLUMB_RUNTIME_TOOLS_SPIKE_DETECTOR_H_
 
 #include <array>
 #include <cstddef>
@@ -46,4 +46,4 @@ class SpikeDetector {
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_SESSION_SPIKE_DETECTOR_H_
+#endif  // PLUMB_RUNTIME_TOOLS_SPIKE_DETECTOR_H_

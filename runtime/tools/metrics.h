@@ -4,8 +4,8 @@
 //
 // and "val_loss" where one was measured. Numbers are the shortest that read back as the same
 // double; what JSON has no number for (NaN, infinity) is null.
-#ifndef PLUMB_RUNTIME_SESSION_METRICS_H_
-#define PLUMB_RUNTIME_SESSION_METRICS_H_
+#ifndef PLUMB_RUNTIME_TOOLS_METRICS_H_
+#define PLUMB_RUNTIME_TOOLS_METRICS_H_
 
 #include <cstdint>
 #include <string>
@@ -59,4 +59,4 @@ absl::StatusOr<std::string> TruncateMetrics(const std::string& path, int64_t las
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_SESSION_METRICS_H_
+#endif  // PLUMB_RUNTIME_TOOLS_METRICS_H_

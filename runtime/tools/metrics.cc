@@ -1,4 +1,4 @@
-#include "runtime/session/metrics.h"
+#include "runtime/tools/metrics.h"
 
 #include <charconv>
 #include <cmath>

@@ -17,8 +17,8 @@
 // names sorted, no white space. Truncated or changed files are detected when they are read.
 //
 // One process at a time writes to a run directory. Functions without state.
-#ifndef PLUMB_RUNTIME_SESSION_CHECKPOINT_H_
-#define PLUMB_RUNTIME_SESSION_CHECKPOINT_H_
+#ifndef PLUMB_RUNTIME_TOOLS_CHECKPOINT_H_
+#define PLUMB_RUNTIME_TOOLS_CHECKPOINT_H_
 
 #include <cstdint>
 #include <map>
@@ -85,4 +85,4 @@ absl::StatusOr<SafetensorsFile> OpenCheckpointOptimizer(const Checkpoint& checkp
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_SESSION_CHECKPOINT_H_
+#endif  // PLUMB_RUNTIME_TOOLS_CHECKPOINT_H_

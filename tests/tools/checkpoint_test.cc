@@ -1,4 +1,4 @@
-#include "runtime/session/checkpoint.h"
+#include "runtime/tools/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/io/hash.h"
-#include "runtime/session/checkpoint.h"
-#include "runtime/session/checkpoint_layout.h"
+#include "runtime/tools/checkpoint.h"
+#include "runtime/tools/checkpoint_layout.h"
 
 namespace plumb {
 namespace {

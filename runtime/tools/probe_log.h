@@ -9,8 +9,8 @@
 // and "diverged":true after the step where it did. Names stand in the order of the data. rms, max
 // (of the magnitude) and mean are over the elements that are finite, 0 if none is, and the shortest
 // that read back as the same float; grad_norm is the L2 norm.
-#ifndef PLUMB_RUNTIME_SESSION_PROBE_LOG_H_
-#define PLUMB_RUNTIME_SESSION_PROBE_LOG_H_
+#ifndef PLUMB_RUNTIME_TOOLS_PROBE_LOG_H_
+#define PLUMB_RUNTIME_TOOLS_PROBE_LOG_H_
 
 #include <cstdint>
 #include <string>
@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/io/json_lines.h"
-#include "runtime/session/probe.h"
+#include "runtime/tools/probe.h"
 
 namespace plumb {
 
@@ -31,13 +31,13 @@ class ProbeWriter {
   static absl::StatusOr<ProbeWriter> Open(const std::string& path);
 
   // As MetricsWriter::Append. REQUIRES: all results are of one probe.
-  absl::Status Append(const ProbeResult& result);
+  absl::Status Append(const ProbeFigures& figures);
   absl::Status Sync() { return lines_.Sync(); }
 
  private:
   explicit ProbeWriter(JsonLinesWriter lines) : lines_(std::move(lines)) {}
 
-  void Prepare(const ProbeResult& result);
+  void Prepare(const ProbeFigures& figures);
 
   JsonLinesWriter lines_;
   std::vector<std::string> names_;  // as they stand in a line
@@ -49,4 +49,4 @@ absl::StatusOr<std::string> TruncateProbes(const std::string& path, int64_t last
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_SESSION_PROBE_LOG_H_
+#endif  // PLUMB_RUNTIME_TOOLS_PROBE_LOG_H_

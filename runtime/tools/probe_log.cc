@@ -1,4 +1,4 @@
-#include "runtime/session/probe_log.h"
+#include "runtime/tools/probe_log.h"
 
 #include <charconv>
 #include <cmath>
@@ -41,38 +41,38 @@ class ProbeLine {
 };
 
 // `names`: of these tensors, as they stand in the line.
-void AddTensors(const std::vector<ProbeResult::Tensor>& tensors, const std::string* names,
+void AddTensors(const std::vector<ProbedTensor>& tensors, const std::string* names,
                 ProbeLine* line) {
-  for (const ProbeResult::Tensor& tensor : tensors) {
+  for (const ProbedTensor& tensor : tensors) {
     line->Text(*names++);
     line->Text("\"rms\":");
-    line->Number(tensor.stats.Rms());
+    line->Number(tensor.figures.rms);
     line->Text(",\"max\":");
-    line->Number(static_cast<double>(tensor.stats.max_abs));
+    line->Number(tensor.figures.max);
     line->Text(",\"mean\":");
-    line->Number(tensor.stats.Mean());
+    line->Number(tensor.figures.mean);
     line->Text(",\"nonfinite\":");
-    line->Integer(tensor.stats.nonfinite);
+    line->Integer(tensor.figures.nonfinite);
     line->Text("}");
   }
 }
 
-void AddParameters(const std::vector<ProbeResult::Parameter>& parameters, const std::string* names,
+void AddParameters(const std::vector<ProbedParameter>& parameters, const std::string* names,
                    ProbeLine* line) {
-  for (const ProbeResult::Parameter& parameter : parameters) {
+  for (const ProbedParameter& parameter : parameters) {
     line->Text(*names++);
     line->Text("\"rms\":");
-    line->Number(parameter.value.Rms());
+    line->Number(parameter.value.rms);
     line->Text(",\"max\":");
-    line->Number(static_cast<double>(parameter.value.max_abs));
+    line->Number(parameter.value.max);
     line->Text(",\"grad_norm\":");
-    line->Number(std::sqrt(parameter.gradient.sum_squares));
+    line->Number(parameter.gradient.norm);
     line->Text(",\"grad_rms\":");
-    line->Number(parameter.gradient.Rms());
+    line->Number(parameter.gradient.rms);
     line->Text(",\"grad_max\":");
-    line->Number(static_cast<double>(parameter.gradient.max_abs));
+    line->Number(parameter.gradient.max);
     line->Text(",\"grad_mean\":");
-    line->Number(parameter.gradient.Mean());
+    line->Number(parameter.gradient.mean);
     line->Text(",\"grad_nonfinite\":");
     line->Integer(parameter.gradient.nonfinite);
     line->Text("}");
@@ -104,33 +104,33 @@ absl::StatusOr<ProbeWriter> ProbeWriter::Open(const std::string& path) {
   return ProbeWriter(std::move(lines));
 }
 
-void ProbeWriter::Prepare(const ProbeResult& result) {
-  AddNames(result.activations, &names_);
-  AddNames(result.gradients, &names_);
-  AddNames(result.parameters, &names_);
+void ProbeWriter::Prepare(const ProbeFigures& figures) {
+  AddNames(figures.activations, &names_);
+  AddNames(figures.gradients, &names_);
+  AddNames(figures.parameters, &names_);
   size_t length = 256;
   for (const std::string& name : names_) length += name.size() + 7 * (kNumberLength + 20);
   line_.resize(length);
 }
 
-absl::Status ProbeWriter::Append(const ProbeResult& result) {
-  if (line_.empty()) Prepare(result);
+absl::Status ProbeWriter::Append(const ProbeFigures& figures) {
+  if (line_.empty()) Prepare(figures);
   PLUMB_CHECK(names_.size() ==
-                  result.activations.size() + result.gradients.size() + result.parameters.size(),
+                  figures.activations.size() + figures.gradients.size() + figures.parameters.size(),
               "all lines of a file are of one probe");
   const std::string* names = names_.data();
   ProbeLine line(line_.data());
   line.Text("{\"step\":");
-  line.Integer(result.step);
-  if (result.diverged) line.Text(",\"diverged\":true");
+  line.Integer(figures.step);
+  if (figures.diverged) line.Text(",\"diverged\":true");
   line.Text(",\"activations\":{");
-  AddTensors(result.activations, names, &line);
-  names += result.activations.size();
+  AddTensors(figures.activations, names, &line);
+  names += figures.activations.size();
   line.Text("},\"gradients\":{");
-  AddTensors(result.gradients, names, &line);
-  names += result.gradients.size();
+  AddTensors(figures.gradients, names, &line);
+  names += figures.gradients.size();
   line.Text("},\"parameters\":{");
-  AddParameters(result.parameters, names, &line);
+  AddParameters(figures.parameters, names, &line);
   line.Text("}}\n");
   return lines_.Append(line.text());
 }

@@ -1,6 +1,6 @@
 // Names of and in a run directory, and the text of state.json. Internal to this module.
-#ifndef PLUMB_RUNTIME_SESSION_CHECKPOINT_LAYOUT_H_
-#define PLUMB_RUNTIME_SESSION_CHECKPOINT_LAYOUT_H_
+#ifndef PLUMB_RUNTIME_TOOLS_CHECKPOINT_LAYOUT_H_
+#define PLUMB_RUNTIME_TOOLS_CHECKPOINT_LAYOUT_H_
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
-#include "runtime/session/checkpoint.h"
+#include "runtime/tools/checkpoint.h"
 
 namespace plumb {
 
@@ -34,4 +34,4 @@ absl::StatusOr<Checkpoint> ParseState(absl::string_view text);
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_SESSION_CHECKPOINT_LAYOUT_H_
+#endif  // PLUMB_RUNTIME_TOOLS_CHECKPOINT_LAYOUT_H_

@@ -1,4 +1,4 @@
-#include "runtime/session/checkpoint_layout.h"
+#include "runtime/tools/checkpoint_layout.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,8 +1,9 @@
-#include "runtime/session/probe_log.h"
+#include "runtime/tools/probe_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -16,12 +17,29 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TensorStats Stats(const std::vector<float>& values) {
-  return StatsOf(values.data(), static_cast<int64_t>(values.size()), 1);
+TensorFigures Stats(const std::vector<float>& values) {
+  TensorFigures figures;
+  double sum = 0, squares = 0, count = 0;
+  for (const float value : values) {
+    if (!std::isfinite(value)) {
+      ++figures.nonfinite;
+      continue;
+    }
+    const auto x = static_cast<double>(value);
+    figures.max = std::max(figures.max, std::abs(x));
+    sum += x;
+    squares += x * x;
+    ++count;
+  }
+  figures.elements = static_cast<int64_t>(values.size());
+  figures.norm = std::sqrt(squares);
+  figures.rms = std::sqrt(squares / std::max(1.0, count));
+  figures.mean = sum / std::max(1.0, count);
+  return figures;
 }
 
-ProbeResult Result(int64_t step) {
-  ProbeResult result;
+ProbeFigures Result(int64_t step) {
+  ProbeFigures result;
   result.step = step;
   result.activations = {{"layers.0.residual", Stats({3, -4})}, {"logits", Stats({0.1f})}};
   result.gradients = {{"logits", Stats({1e-8f, std::nanf("")})}};
@@ -33,7 +51,7 @@ class ProbeLogTest : public ::testing::Test {
  protected:
   std::string path() const { return dir_.File("probes.jsonl"); }
   std::string Content() const { return *ReadFile(path()); }
-  void Append(const ProbeResult& result) const {
+  void Append(const ProbeFigures& result) const {
     ASSERT_TRUE(ProbeWriter::Open(path())->Append(result).ok());
   }
 
@@ -52,14 +70,14 @@ TEST_F(ProbeLogTest, ALineHoldsTheFigures) {
 }
 
 TEST_F(ProbeLogTest, AStepThatDivergedSaysSo) {
-  ProbeResult result = Result(8);
+  ProbeFigures result = Result(8);
   result.diverged = true;
   Append(result);
   EXPECT_THAT(Content(), ::testing::StartsWith(R"({"step":8,"diverged":true,"activations":{)"));
 }
 
 TEST_F(ProbeLogTest, LinesAreJsonWhateverTheNamesAndNumbers) {
-  ProbeResult result;
+  ProbeFigures result;
   result.activations = {{"a \"quoted\" name", Stats({})}};
   result.parameters = {
       {"p", Stats({}), Stats(std::vector<float>(100, std::numeric_limits<float>::max()))}};
@@ -73,7 +91,7 @@ TEST_F(ProbeLogTest, LinesAreJsonWhateverTheNamesAndNumbers) {
 }
 
 TEST_F(ProbeLogTest, NoPointsIsALineToo) {
-  Append(ProbeResult());
+  Append(ProbeFigures());
   EXPECT_EQ(Content(), "{\"step\":0,\"activations\":{},\"gradients\":{},\"parameters\":{}}\n");
 }
 

@@ -10,8 +10,8 @@
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/io/hash.h"
-#include "runtime/session/checkpoint.h"
-#include "runtime/session/checkpoint_layout.h"
+#include "runtime/tools/checkpoint.h"
+#include "runtime/tools/checkpoint_layout.h"
 
 namespace plumb {
 namespace {

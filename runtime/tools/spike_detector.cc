@@ -1,4 +1,4 @@
-#include "runtime/session/spike_detector.h"
+#include "runtime/tools/spike_detector.h"
 
 #include <algorithm>
 #include <cmath>
