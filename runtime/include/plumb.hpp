@@ -126,6 +126,19 @@ class Session {
   // Any thread, and signal handlers.
   void Cancel() const noexcept { plumb_session_cancel(handle_.get()); }
 
+  // From now on passes are timed, into a new profile; or no more.
+  Result<void> Profile(bool on) {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_session_profile(handle_.get(), on ? 1 : 0, error);
+    });
+  }
+  // As Trainer::ProfileRows.
+  std::vector<ProfileRow> ProfileRows() {
+    return internal::ProfileRowsOf([&](std::size_t i, plumb_profile_row* row) {
+      return plumb_session_profile_row(handle_.get(), i, row, nullptr);
+    });
+  }
+
   plumb_session* get() const noexcept { return handle_.get(); }
 
  private:

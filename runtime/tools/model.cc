@@ -20,6 +20,7 @@
 #include "runtime/tools/run_trainer.h"
 
 namespace plumb {
+
 absl::StatusOr<Spec> Spec::FromFile(const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
   return FromText(text, path);

@@ -58,6 +58,19 @@ using StepInfo = plumb_step_info;
 using TrainerMemory = plumb_trainer_memory;
 using ProfileRow = plumb_profile_row;
 
+namespace internal {
+
+// All that row_of(i, row), a status, gives.
+template <class Function>
+std::vector<ProfileRow> ProfileRowsOf(const Function& row_of) {
+  std::vector<ProfileRow> rows;
+  auto next = Sized<plumb_profile_row>();
+  while (row_of(rows.size(), &next) == PLUMB_OK) rows.push_back(next);
+  return rows;
+}
+
+}  // namespace internal
+
 // Of what a trainer holds between steps.
 enum class State : std::int32_t { kModel = PLUMB_STATE_MODEL, kOptimizer = PLUMB_STATE_OPTIMIZER };
 
@@ -217,12 +230,9 @@ class Trainer {
   }
   // The first is of the steps as a whole. Names live until the next call.
   std::vector<ProfileRow> ProfileRows() {
-    std::vector<ProfileRow> rows;
-    auto next = internal::Sized<plumb_profile_row>();
-    while (plumb_trainer_profile_row(handle_.get(), rows.size(), &next, nullptr) == PLUMB_OK) {
-      rows.push_back(next);
-    }
-    return rows;
+    return internal::ProfileRowsOf([&](std::size_t i, plumb_profile_row* row) {
+      return plumb_trainer_profile_row(handle_.get(), i, row, nullptr);
+    });
   }
 
   double LearningRate() const noexcept { return plumb_trainer_learning_rate(handle_.get()); }
