@@ -120,9 +120,19 @@ class Model {
   void Changed() noexcept { plumb_model_changed(handle_.get()); }
 
   // The description with all that it refers to inside of it.
-  Result<std::string> Text() const { return TextOf(plumb_model_text); }
+  Result<std::string> Text() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_model_text(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
   // The norms that its layers have: JSON, {ID: version}.
-  Result<std::string> Norms() const { return TextOf(plumb_model_norms); }
+  Result<std::string> Norms() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_model_norms(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
 
   plumb_model* get() const noexcept { return handle_.get(); }
 
@@ -137,13 +147,6 @@ class Model {
     return internal::TensorOf<T>([&](plumb_tensor* tensor, plumb_error** error) {
       return plumb_model_tensor(handle_.get(), i, tensor, error);
     });
-  }
-  template <class Function>
-  Result<std::string> TextOf(Function function) const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return function(handle_.get(), buffer, capacity, needed, error);
-        });
   }
   Handle handle_;
 };
