@@ -186,6 +186,8 @@ _STATUS = {
     "trainer_save": [c_void_p, c_char_p],
     "trainer_load": [c_void_p, c_char_p],
     "trainer_probe": [c_void_p, c_int64, POINTER(c_char_p), c_size_t, _ProbeFn, c_void_p],
+    "session_profile": [c_void_p, c_int32],
+    "session_profile_row": [c_void_p, c_size_t, POINTER(_ProfileRow)],
     "session_create": [c_void_p, POINTER(_SessionOptions), _made],
     "session_feed": [c_void_p, c_int32, _ids, c_size_t],
     "session_feed_each": [c_void_p, _ids, c_size_t],
@@ -1309,6 +1311,17 @@ class Session(_Object):
             if drawn == end or self.length(sequence) == self._info.context_length:
                 return
             self.feed(token, sequence)
+
+    def profile(self, on=True):
+        """From now on passes that feed tokens are timed, into a new profile; or no more."""
+        with self._use() as handle:
+            _call("session_profile", handle, bool(on))
+
+    def profile_rows(self):
+        """As Trainer.profile_rows."""
+        with self._use() as handle:
+            return [ProfileRow(row.name.decode(), row.in_graph == 1, row.runs, row.seconds, row.flops, row.bytes)
+                    for row in _rows("session_profile_row", handle, _ProfileRow)]
 
     def cancel(self):
         """Ends generate() after its token, with Cancelled. Any thread."""

@@ -111,9 +111,6 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
       if (*directory != '\0') impl.resolve.placement_directories.push_back(directory);
     }
   }
-  for (const std::string& file : options.plugin_files) {
-    PLUMB_RETURN_IF_ERROR(runtime->LoadPlugin(file));
-  }
   return runtime;
 }
 

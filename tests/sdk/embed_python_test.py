@@ -154,6 +154,17 @@ class Describing(unittest.TestCase):
         with self.assertRaisesRegex(plumb.Error, "gradients"):
             plumb.Evaluator(evaluated, 2).gradient(0)
 
+    def test_a_session_is_profiled(self):
+        session = plumb.Session(model())
+        session.profile()
+        session.feed([1, 2])
+        rows = session.profile_rows()
+        self.assertEqual((rows[0].name, rows[0].runs, rows[-1].name), ("step", 1, "other"))
+        self.assertAlmostEqual(sum(row.seconds for row in rows[1:]), rows[0].seconds, places=6)
+        session.profile(False)
+        session.feed([1])
+        self.assertEqual(session.profile_rows()[0].runs, 1)
+
     def test_texts_become_tokens_and_texts_again(self):
         tokenizer = plumb.Tokenizer.characters("hällo", begin_end=True)
         self.assertEqual((tokenizer.vocab_size, tokenizer.begin_end), (5, 4))
