@@ -58,7 +58,7 @@ wrong_includes() {
       if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "proto"
       if (header ~ /^plumb\/v1\//) return "runtime/spec runtime/tools"
       if (header ~ /^hwy\//) return "runtime/kernels runtime/ops plugins/norms"
-      if (header ~ /^nlohmann\//) return "runtime/io runtime/data runtime/api runtime/capi runtime/tools cli plugins/check"
+      if (header ~ /^nlohmann\//) return "runtime/io runtime/data runtime/api runtime/tools cli plugins/check"
       if (header ~ /^CLI\//) return "cli plugins/check"
       return ""
     }
