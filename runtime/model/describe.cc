@@ -117,6 +117,11 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
     PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));
     ++scope.sublayer;
   }
+  if (!block.share.empty()) {
+    group.scalars.push_back(absl::StrCat(
+        "parameters: shared, as layers.", model.first_layers[static_cast<size_t>(first)],
+        block.own_norms ? "; norms and learned values are each layer's own" : ""));
+  }
   group.norms = slots.Slots(first, last);
   return group;
 }

@@ -45,9 +45,10 @@ ValueId GraphWeights::Matmul(ValueId x, const std::string& weight, ValueId bias,
   return b_.Apply("matmul", std::move(inputs), std::move(attrs), name);
 }
 
-ValueId GraphWeights::Linear(const std::string& name, ValueId x, bool bias) const {
-  return Matmul(x, absl::StrCat(name, ".weight"),
-                bias ? Param(absl::StrCat(name, ".bias")) : kNoValue, name);
+ValueId GraphWeights::Linear(const std::string& parameters, const std::string& name, ValueId x,
+                             bool bias) const {
+  return Matmul(x, absl::StrCat(parameters, ".weight"),
+                bias ? Param(absl::StrCat(parameters, ".bias")) : kNoValue, name);
 }
 
 ValueId GraphWeights::Embedding(const std::string& name, ValueId ids) const {

@@ -26,8 +26,9 @@ class GraphWeights {
   // y = x W^T (+ bias), W [out, in]. f32_out: f32 from bf16 too.
   ValueId Matmul(ValueId x, const std::string& weight, ValueId bias, absl::string_view name,
                  bool f32_out = false) const;
-  // The same with "<name>.weight" and, if `bias`, "<name>.bias".
-  ValueId Linear(const std::string& name, ValueId x, bool bias) const;
+  // The same with "<parameters>.weight" and, if `bias`, "<parameters>.bias". `name` is y's.
+  ValueId Linear(const std::string& parameters, const std::string& name, ValueId x,
+                 bool bias) const;
 
   // The rows `ids` of the table "<name>.weight".
   ValueId Embedding(const std::string& name, ValueId ids) const;

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/hash_map.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/model/init_rules.h"
+#include "runtime/model/shared_layers.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/place.h"
 
@@ -19,7 +21,7 @@ namespace {
 // Lists the parameters that a walk of the model uses.
 class Lister : public NullBackend {
  public:
-  explicit Lister(const ResolvedModel& model) : model_(model), rules_(model) {}
+  explicit Lister(const ResolvedModel& model) : model_(model), shared_(model), rules_(model) {}
 
   TensorHandle Embed() override {
     const ModelDims& d = model_.dims;
@@ -35,27 +37,28 @@ class Lister : public NullBackend {
   TensorHandle Learned(const LearnedSite& site) override {
     if (!learned_.insert(site.name).second) return 0;
     ParameterSpec parameter;
-    parameter.name = site.name;
+    parameter.name = shared_.NormName(site.name);
     parameter.shape = Shape({site.size});
     parameter.role = ParameterSpec::Role::kLearned;
     parameter.init = {InitSpec::Kind::kConstant, site.init, 0};
     parameter.weight_decay = site.weight_decay;
-    parameters_.push_back(std::move(parameter));
+    Keep(Append(std::move(parameter), site.name));
     return 0;
   }
 
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle) override {
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
                            site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
+    const std::string name = shared_.NormName(site.name);
     for (const NormParam& param : instance->params()) {
       ParameterSpec parameter;
-      parameter.name = absl::StrCat(site.name, ".", param.name);
+      parameter.name = absl::StrCat(name, ".", param.name);
       parameter.shape = Shape(absl::MakeConstSpan(param.dims));
       parameter.role = ParameterSpec::Role::kNorm;
       parameter.init = ToInit(param);
       parameter.weight_decay = param.weight_decay;
       parameter.lr_scale = param.lr_scale;
-      PLUMB_RETURN_IF_ERROR(Append(std::move(parameter)));
+      PLUMB_RETURN_IF_ERROR(Append(std::move(parameter), absl::StrCat(site.name, ".", param.name)));
     }
     if (instance->cross_row()) PLUMB_RETURN_IF_ERROR(AppendState(site.name, *instance));
     return 0;
@@ -178,10 +181,31 @@ class Lister : public NullBackend {
                                                    "; call the norm slot something else"));
   }
 
-  absl::Status Append(ParameterSpec parameter) {
+  // `own`: its name if its layer shared none.
+  absl::Status Append(ParameterSpec parameter, const std::string& own) {
+    PLUMB_ASSIGN_OR_RETURN(const bool is_there, IsShared(own, parameter.name, parameter.shape));
+    if (is_there) return absl::OkStatus();
     PLUMB_RETURN_IF_ERROR(TakeName(parameter.name));
+    at_[parameter.name] = parameters_.size();
     parameters_.push_back(std::move(parameter));
     return absl::OkStatus();
+  }
+
+  // Whether an earlier layer has brought the parameter `name` that is `own` in this one.
+  absl::StatusOr<bool> IsShared(const std::string& own, const std::string& name,
+                                const Shape& shape) const {
+    const auto there = at_.find(name);
+    if (name == own || there == at_.end()) return false;
+    const Shape& shared = parameters_[there->second].shape;
+    if (shared == shape) return true;
+    return absl::InvalidArgumentError(
+        absl::StrCat(own, " is ", shape.ToString(), " and cannot share ", name, ", which is ",
+                     shared.ToString(), "; blocks that share must have equal sublayers and norms"));
+  }
+
+  // Of the errors where none can be returned, the first.
+  void Keep(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
   }
 
   absl::Status AppendState(const std::string& site, const NormInstance& instance) {
@@ -203,22 +227,20 @@ class Lister : public NullBackend {
     return absl::OkStatus();
   }
 
-  void Add(const std::string& name, Shape shape, Fans fans, const InitSpec& fallback,
+  // A weight or a bias.
+  void Add(const std::string& own, Shape shape, Fans fans, const InitSpec& fallback,
            const ScalarScope& scope, bool elementwise = false) {
-    absl::StatusOr<InitSpec> init = rules_.Apply(name, fans, fallback, scope);
-    if (!init.ok()) {
-      if (status_.ok()) status_ = init.status();
-      return;
-    }
     ParameterSpec parameter;
-    parameter.name = name;
+    parameter.name = shared_.WeightName(own);
     parameter.shape = std::move(shape);
-    parameter.init = *init;
     parameter.elementwise = elementwise;
-    absl::Status appended = Append(std::move(parameter));
-    if (!appended.ok() && status_.ok()) {
-      status_ = ErrorAt(scope.placement->place, appended.message());
+    if (parameter.name == own || at_.count(parameter.name) == 0) {
+      absl::StatusOr<InitSpec> init = rules_.Apply(parameter.name, fans, fallback, scope);
+      if (!init.ok()) return Keep(init.status());
+      parameter.init = *init;
     }
+    const absl::Status appended = Append(std::move(parameter), own);
+    if (!appended.ok()) Keep(ErrorAt(scope.placement->place, appended.message()));
   }
 
   void Weight(const std::string& name, Shape shape, const InitSpec& fallback,
@@ -238,8 +260,10 @@ class Lister : public NullBackend {
   }
 
   const ResolvedModel& model_;
+  const SharedLayers shared_;
   InitRules rules_;
   std::vector<ParameterSpec> parameters_;
+  HashMap<std::string, size_t> at_;  // of parameters_
   std::vector<NormStateSpec> states_;
   std::set<std::string> names_;    // of both, and of the buffers
   std::set<std::string> learned_;  // that were used

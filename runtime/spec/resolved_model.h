@@ -121,6 +121,8 @@ struct BlockSpec {
   std::optional<NormBinding> norm;           // for every slot that `slots` does not name
   std::map<std::string, NormBinding> slots;  // by slot
   std::vector<InsideSpec> inside;            // the placement's, then the block's own
+  std::string share;                         // blocks that share parameters; "": with none
+  bool own_norms = false;                    // they share none of norms, nor learned values
   Place place;
 };
 
@@ -133,6 +135,8 @@ struct ResolvedModel {
   bool tie_embeddings = false;
   bool head_bias = false;
   std::vector<std::shared_ptr<const BlockSpec>> layers;  // n_layer of them; groups share a block
+  // By layer, from 0: the first of those with which it shares parameters, or itself.
+  std::vector<int64_t> first_layers;
   std::vector<InitRule> init;
 
   // What its author may not have meant, with places.

@@ -291,6 +291,16 @@ layers {
   block { placement: "pre" norm: "norm" }
   block { placement: "olmo2" norm: "norm" }
 }""", own_layers=True)
+    yield Case("looped", features.looped, Config(n_layer=3, norm=LAYER_NORM, qkv_bias=True), """
+attention { qkv_bias: true }
+layers { repeat: 3 share: true block { placement: "pre" norm: "norm" } }""", own_layers=True)
+    yield Case("shared_blocks", features.shared_blocks, Config(n_layer=4, d_ff=8, norm=RMS_NORM), """
+layers {
+  repeat: 4
+  share: true
+  block { placement: "pre" norm: "norm" own_norms: true }
+  block { placement: "olmo2" norm: "norm" }
+}""", own_layers=True)
     yield Case("slot_norms", features.slot_norms, Config(), f"""
 {norm_text("ln", LAYER_NORM)}
 {norm_text("rms", RMS_NORM)}

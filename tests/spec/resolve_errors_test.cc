@@ -275,8 +275,28 @@ TEST(ResolveErrorTest, ConvolutionsTakeAWidthAndABias) {
   EXPECT_EQ(conv("width: 257"), "m.pbtxt:3:21: width: 257 is not in 1..256");
   EXPECT_EQ(conv("widht: 3"),
             "m.pbtxt:3:21: unknown field \"widht\" in Conv; did you mean \"width\"?");
-  EXPECT_EQ(conv("} mlp { gated: true"),
-            "m.pbtxt:3:23: mlp and conv (line 3) exclude each other");
+  EXPECT_EQ(conv("} mlp { gated: true"), "m.pbtxt:3:23: mlp and conv (line 3) exclude each other");
+}
+
+TEST(ResolveErrorTest, SharingHasANameOrAGroup) {
+  const auto block = [](absl::string_view fields) {
+    return ResolveError(
+        absl::StrCat("block { placement: \"pre\" norm: \"rms_norm\"\n  ", fields, " }"));
+  };
+  EXPECT_EQ(block("share: \"all\" own_norms: true"), "no error");
+  EXPECT_EQ(block("share: \"two words\""), "m.pbtxt:3:3: block.share: \"two words\" is not a name");
+  EXPECT_EQ(
+      block("own_norms: true"),
+      "m.pbtxt:3:3: block.own_norms: the block shares no parameters; it belongs beside share: "
+      "\"NAME\", or in layers { share: true .. }");
+  EXPECT_EQ(block("shared: \"all\""),
+            "m.pbtxt:3:3: unknown field \"shared\" in Block; did you mean \"share\"?");
+  EXPECT_EQ(
+      ErrorOf("n_head: 2 d_model: 8 vocab_size: 11 context_length: 4\n"
+              "layers { repeat: 2 share: true block { placement: \"pre\" norm: \"rms_norm\"\n"
+              "  share: \"all\" } }"),
+      "m.pbtxt:3:3: layers[0].block[0].share: the layers around it share already; give one of "
+      "the two");
 }
 
 TEST(ResolveErrorTest, ExpressionsOutsideFormulasHavePlacesToo) {
