@@ -90,6 +90,12 @@ class Emitter : public FormulaBackend {
     return b_.Apply("act", {a}, {{"kind", function}}, absl::StrCat(scope_, function));
   }
 
+  TensorHandle TokenEmbedding(const TokenEmbeddingSite& site) override {
+    const auto [at, is_new] = tables_.try_emplace(site.name, kNoValue);
+    if (is_new) at->second = weights_.Embedding(site.name, tokens_, head_is_f32_);
+    return at->second;
+  }
+
   TensorHandle Learned(const LearnedSite& site) override {
     return Param(shared_.NormName(site.name));
   }
@@ -124,11 +130,17 @@ class Emitter : public FormulaBackend {
 
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
     const bool cached = options_.program == Program::kCached;
-    if (cached && options_.seq > 1) x = b_.Apply("last_token", {x}, {}, "head.last_token");
+    if (cached && options_.seq > 1) {
+      x = b_.Apply("last_token", {x}, {}, "head.last_token");
+      if (!model_.token_tables.empty())
+        tokens_ = b_.Apply("last_token", {tokens_}, {}, "head.token");
+    }
+    // What the head reads of a table has the tokens and the type of the logits.
+    tables_.clear();
+    head_is_f32_ = cached || options_.output_logits;
     const std::string weight = model_.tie_embeddings ? "embedding.token.weight" : "head.weight";
     const ValueId bias = model_.head_bias ? Param("head.bias") : kNoValue;
-    ValueId logits =
-        weights_.Matmul(x, weight, bias, "logits", /*f32_out=*/cached || options_.output_logits);
+    ValueId logits = weights_.Matmul(x, weight, bias, "logits", /*f32_out=*/head_is_f32_);
     PLUMB_ASSIGN_OR_RETURN(logits, at_point(kHeadPoint, logits));
     if (cached || options_.output_logits) b_.Output("logits", logits);
     if (!cached) b_.Output("loss", b_.Apply("cross_entropy", {logits, targets_}, {}, "loss"));
@@ -200,7 +212,9 @@ class Emitter : public FormulaBackend {
   const SharedLayers shared_;
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
   double embedding_scale_ = 1;
-  std::string scope_;     // of value names: "layers.3."
+  HashMap<std::string, ValueId> tables_;  // over tokens, that were read: their rows
+  bool head_is_f32_ = false;              // the logits are, whatever the format
+  std::string scope_;                     // of value names: "layers.3."
   std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"
   std::vector<std::pair<std::string, ValueId>> streams_;  // kNoValue: set again later
   HashMap<std::string, size_t> stream_at_;

@@ -133,6 +133,11 @@ absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   SlotCollector slots;
   PLUMB_RETURN_IF_ERROR(RunStack(model, &slots));
   PLUMB_ASSIGN_OR_RETURN(description.routes, AnalyzeRoutes(model));
+  for (const TokenTable& table : model.token_tables) {
+    description.begin.push_back(absl::StrCat("embedding ", table.name, ": ", table.width,
+                                             " a token",
+                                             table.per_layer ? ", a table a layer" : ""));
+  }
   AddLines("begin", model.layers.front()->placement->begin, &description.begin);
   AddLines("end", model.layers.back()->placement->end, &description.end);
   const int64_t n = model.dims.n_layer;

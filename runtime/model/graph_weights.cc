@@ -51,10 +51,14 @@ ValueId GraphWeights::Linear(const std::string& parameters, const std::string& n
                 bias ? Param(absl::StrCat(parameters, ".bias")) : kNoValue, name);
 }
 
-ValueId GraphWeights::Embedding(const std::string& name, ValueId ids) const {
+ValueId GraphWeights::Embedding(const std::string& name, ValueId ids, bool f32_out) const {
   const std::string table = absl::StrCat(name, ".weight");
   const auto int8 = int8_shapes_.find(table);
-  if (int8 == int8_shapes_.end()) return b_.Apply("embedding", {Param(table), ids}, {}, name);
+  if (int8 == int8_shapes_.end()) {
+    Attrs attrs;
+    if (f32_out && format_ == WeightFormat::kBf16) attrs.Set("f32_out", true);
+    return b_.Apply("embedding", {Param(table), ids}, std::move(attrs), name);
+  }
   const Shape& shape = int8->second;
   return b_.Apply("embedding_int8", {Param(table), Param(ScalesName(table)), ids},
                   {{"rows", shape.rows()}, {"width", shape.last()}}, name);

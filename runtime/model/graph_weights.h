@@ -31,7 +31,7 @@ class GraphWeights {
                  bool bias) const;
 
   // The rows `ids` of the table "<name>.weight".
-  ValueId Embedding(const std::string& name, ValueId ids) const;
+  ValueId Embedding(const std::string& name, ValueId ids, bool f32_out = false) const;
 
   WeightFormat format() const { return format_; }
 

@@ -34,6 +34,14 @@ class Lister : public NullBackend {
     return 0;
   }
 
+  TensorHandle TokenEmbedding(const TokenEmbeddingSite& site) override {
+    if (!tables_.insert(site.name).second) return 0;
+    const InitSpec standard{InitSpec::Kind::kNormal, 0, 1};
+    Weight(absl::StrCat(site.name, ".weight"), {model_.dims.vocab_size, site.width}, standard,
+           StackScope(model_.layers.front()->placement.get()));
+    return 0;
+  }
+
   TensorHandle Learned(const LearnedSite& site) override {
     if (!learned_.insert(site.name).second) return 0;
     ParameterSpec parameter;
@@ -267,6 +275,7 @@ class Lister : public NullBackend {
   std::vector<NormStateSpec> states_;
   std::set<std::string> names_;    // of both, and of the buffers
   std::set<std::string> learned_;  // that were used
+  std::set<std::string> tables_;   // over tokens, that were read
   absl::Status status_;
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
+#include "runtime/spec/token_tables.h"
 
 namespace plumb {
 namespace {
@@ -171,6 +172,7 @@ std::vector<std::string> FormulaEval::KnownNames() const {
   for (const auto& [name, variable] : locals_) names.push_back(name);
   for (const auto& [name, variable] : *streams_) names.push_back(name);
   for (const LearnedSpec& learned : scope_.block->placement->learned) names.push_back(learned.name);
+  for (const TokenTable& table : scope_.model->token_tables) names.push_back(table.name);
   return names;
 }
 
@@ -184,6 +186,14 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateName(const Expr& expr) {
   }
   PLUMB_ASSIGN_OR_RETURN(const std::optional<double> scalar, scope_.scalars.Lookup(expr.name));
   if (scalar.has_value()) return Quantity::Scalar(*scalar);
+  if (const TokenTable* table = FindTokenTable(*scope_.model, expr.name)) {
+    if (table->per_layer) {
+      return Error(expr, absl::StrCat("\"", expr.name, "\" is a table a layer; write ", expr.name,
+                                      "[layer]"));
+    }
+    const TokenEmbeddingSite site = SiteOf(*table, 0);
+    return Quantity::Tensor(backend_->TokenEmbedding(site), site.width);
+  }
   if (scope_.sublayers.count(expr.name) > 0) {
     return Error(expr,
                  absl::StrCat("\"", expr.name, "\" is a sublayer; call it: ", expr.name, "(x)"));

@@ -51,6 +51,13 @@ struct SublayerSite {
   ScalarScope scope;
 };
 
+// A table over tokens that a formula reads; the same site may be read again.
+struct TokenEmbeddingSite {
+  std::string table;  // "ve"
+  std::string name;   // unique: "embedding.ve", or of a table a layer "embedding.ve.3"
+  int64_t width;
+};
+
 // Runs the statements that a placement splices in at `point` on `tensor`, and returns what becomes
 // of it. A sublayer must offer each of its points once, in the order of the data.
 using AtPoint =
@@ -73,6 +80,9 @@ class FormulaBackend {
                                                 AtPoint at_point) = 0;
   // The head, on the residual stream as the last statement left it.
   virtual absl::Status Head(TensorHandle x, AtPoint at_point) = 0;
+
+  // The rows of the batch's tokens, [.., width].
+  virtual TensorHandle TokenEmbedding(const TokenEmbeddingSite& site) = 0;
 
   // Told after each statement that sets a stream: "x", or one that "begin" has set. `place` is the
   // prefix of the names that the statement makes: "begin", "layers.3.attention" in "each",
@@ -102,6 +112,7 @@ class NullBackend : public FormulaBackend {
   absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
                                         AtPoint at_point) override;
   absl::Status Head(TensorHandle x, AtPoint at_point) override;
+  TensorHandle TokenEmbedding(const TokenEmbeddingSite&) override { return 0; }
 };
 
 // The points of a kind of sublayer, in the order of the data: "attention.q", ...

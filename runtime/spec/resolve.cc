@@ -17,6 +17,7 @@
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
 #include "runtime/spec/sublayer_numbers.h"
+#include "runtime/spec/token_tables.h"
 #include "runtime/spec/unused_names.h"
 #include "runtime/textproto/printer.h"
 
@@ -46,8 +47,10 @@ class Resolver {
       PLUMB_ASSIGN_OR_RETURN(InitRule rule, ToInitRule(message_.init(i), at_.Nested("init", i)));
       model_.init.push_back(std::move(rule));
     }
+    PLUMB_RETURN_IF_ERROR(ResolveTokenTables());
     PLUMB_RETURN_IF_ERROR(CheckFormulas(model_));
     PLUMB_RETURN_IF_ERROR(CheckSublayerNumbers(model_));
+    PLUMB_RETURN_IF_ERROR(CheckTokenTables(model_));
     PLUMB_RETURN_IF_ERROR(CheckNamesAreUsed(model_));
     model_.self_contained_text = SelfContainedText();
     return std::move(model_);
@@ -157,6 +160,25 @@ class Resolver {
     if (!message_.embedding_scale().empty()) {
       PLUMB_ASSIGN_OR_RETURN(model_.embedding_scale,
                              ParseExpression(at_.TextOf("embedding_scale")));
+    }
+    return absl::OkStatus();
+  }
+
+  // REQUIRES: the layers are there.
+  absl::Status ResolveTokenTables() {
+    ScalarScope scope;
+    scope.dims = &model_.dims;
+    scope.placement = model_.layers.front()->placement.get();
+    std::set<std::string> names = {"token", "position"};
+    for (int i = 0; i < message_.embedding_size(); ++i) {
+      const Located at = at_.Nested("embedding", i);
+      PLUMB_ASSIGN_OR_RETURN(
+          TokenTable table, ToTokenTable(message_.embedding(i), at, at_.At("embedding", i), scope));
+      if (!names.insert(table.name).second) {
+        return ErrorAt(table.place, absl::StrCat("embedding \"", table.name,
+                                                 "\": there is one already; give it another name"));
+      }
+      model_.token_tables.push_back(std::move(table));
     }
     return absl::OkStatus();
   }

@@ -126,6 +126,14 @@ struct BlockSpec {
   Place place;
 };
 
+// A table over tokens beside the embedding.
+struct TokenTable {
+  std::string name;
+  int64_t width = 0;
+  bool per_layer = false;  // one a layer
+  Place place;
+};
+
 struct ResolvedModel {
   std::string name;
   ModelDims dims;
@@ -134,6 +142,7 @@ struct ResolvedModel {
   std::optional<Expression> embedding_scale;
   bool tie_embeddings = false;
   bool head_bias = false;
+  std::vector<TokenTable> token_tables;
   std::vector<std::shared_ptr<const BlockSpec>> layers;  // n_layer of them; groups share a block
   // By layer, from 0: the first of those with which it shares parameters, or itself.
   std::vector<int64_t> first_layers;

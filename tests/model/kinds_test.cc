@@ -54,6 +54,21 @@ constexpr char kSharedInTurns[] = R"pbtxt(
   layers { block { placement: "pre" norm: "rms_norm" sublayer { mlp {} } } }
   layers { block { placement: "pre" norm: "rms_norm" share: "a" sublayer { mlp { gated: true } } } })pbtxt";
 
+// Tables over tokens, read at the beginning, in two layers' values and in the head.
+constexpr char kTables[] = R"pbtxt(
+  n_layer: 2 n_kv_head: 2
+  embedding { name: "ve" width: "n_kv_head * head_dim" }
+  embedding { name: "extra" }
+  embedding { name: "unigram" width: "vocab_size" }
+  placement {
+    name: "mine" extends: "pre"
+    learned { name: "mix" init: 0.5 per_head: true }
+    begin: "x = x + 0.5 * extra"
+    inside { point: "attention.v" rule: "v = 0.5 * v + mix * ve" }
+    inside { point: "head.logits" rule: "logits = logits + unigram" }
+  }
+  block { placement: "mine" norm: "rms_norm" })pbtxt";
+
 std::vector<Kind> Kinds() {
   return {
       {"cap", absl::StrCat("n_layer: 2 attention { score_cap: \"1.5\" }", kPre)},
@@ -63,6 +78,7 @@ std::vector<Kind> Kinds() {
        absl::StrCat("n_layer: 3 n_kv_head: 2 positions { kind: ROPE } attention { bias: true ",
                     "score_cap: \"1 + layer\" window: \"4 * (layer % 2)\" sinks: true }", kPre)},
       {"canon", kCanon},
+      {"tables", kTables},
       {"looped", kLooped},
       {"shared_in_turns", kSharedInTurns},
   };
