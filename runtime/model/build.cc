@@ -27,8 +27,7 @@ class Emitter : public FormulaBackend {
       : model_(model),
         options_(options),
         b_(&registry),
-        weights_(&b_, parameters, options.weights),
-        shared_(model) {
+        weights_(&b_, parameters, options.weights, SharedLayers(model)) {
     const Shape batch_by_seq({options.batch, options.seq});
     tokens_ = b_.Input("tokens", I32(batch_by_seq));
     positions_ = b_.Input("positions", I32(batch_by_seq));
@@ -96,9 +95,7 @@ class Emitter : public FormulaBackend {
     return at->second;
   }
 
-  TensorHandle Learned(const LearnedSite& site) override {
-    return Param(shared_.NormName(site.name));
-  }
+  TensorHandle Learned(const LearnedSite& site) override { return Param(site.name); }
 
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
     // A norm that declares itself the identity is not there.
@@ -106,9 +103,8 @@ class Emitter : public FormulaBackend {
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
                            site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
     std::vector<ValueId> inputs = {a};
-    const std::string parameters = shared_.NormName(site.name);
     for (const NormParam& param : instance->params()) {
-      inputs.push_back(Param(absl::StrCat(parameters, ".", param.name)));
+      inputs.push_back(Param(absl::StrCat(site.name, ".", param.name)));
     }
     const std::shared_ptr<const AttrObject> attr = std::make_shared<NormAttr>(instance);
     if (instance->cross_row()) return CrossNorm(site, *instance, std::move(inputs), attr);
@@ -120,9 +116,8 @@ class Emitter : public FormulaBackend {
   absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
                                         AtPoint at_point) override {
     const std::string outer = std::exchange(scope_, absl::StrCat(site.name, "."));
-    const SublayerContext context = {&model_, &options_,  &weights_,
-                                     &b_,     positions_, shared_.WeightName(site.name)};
-    absl::StatusOr<TensorHandle> out = EmitSublayer(context, site, input, at_point);
+    absl::StatusOr<TensorHandle> out =
+        EmitSublayer({&model_, &options_, &weights_, &b_, positions_}, site, input, at_point);
     scope_ = outer;
     sublayer_ = site.name;
     return out;
@@ -209,7 +204,6 @@ class Emitter : public FormulaBackend {
   const BuildOptions options_;
   GraphBuilder b_;
   const GraphWeights weights_;
-  const SharedLayers shared_;
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
   double embedding_scale_ = 1;
   HashMap<std::string, ValueId> tables_;  // over tokens, that were read: their rows

@@ -45,28 +45,27 @@ class Lister : public NullBackend {
   TensorHandle Learned(const LearnedSite& site) override {
     if (!learned_.insert(site.name).second) return 0;
     ParameterSpec parameter;
-    parameter.name = shared_.NormName(site.name);
+    parameter.name = site.name;
     parameter.shape = Shape({site.size});
     parameter.role = ParameterSpec::Role::kLearned;
     parameter.init = {InitSpec::Kind::kConstant, site.init, 0};
     parameter.weight_decay = site.weight_decay;
-    Keep(Append(std::move(parameter), site.name));
+    Keep(Append(std::move(parameter)));
     return 0;
   }
 
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle) override {
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
                            site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
-    const std::string name = shared_.NormName(site.name);
     for (const NormParam& param : instance->params()) {
       ParameterSpec parameter;
-      parameter.name = absl::StrCat(name, ".", param.name);
+      parameter.name = absl::StrCat(site.name, ".", param.name);
       parameter.shape = Shape(absl::MakeConstSpan(param.dims));
       parameter.role = ParameterSpec::Role::kNorm;
       parameter.init = ToInit(param);
       parameter.weight_decay = param.weight_decay;
       parameter.lr_scale = param.lr_scale;
-      PLUMB_RETURN_IF_ERROR(Append(std::move(parameter), absl::StrCat(site.name, ".", param.name)));
+      PLUMB_RETURN_IF_ERROR(Append(std::move(parameter)));
     }
     if (instance->cross_row()) PLUMB_RETURN_IF_ERROR(AppendState(site.name, *instance));
     return 0;
@@ -189,26 +188,24 @@ class Lister : public NullBackend {
                                                    "; call the norm slot something else"));
   }
 
-  // `own`: its name if its layer shared none.
-  absl::Status Append(ParameterSpec parameter, const std::string& own) {
-    PLUMB_ASSIGN_OR_RETURN(const bool is_there, IsShared(own, parameter.name, parameter.shape));
-    if (is_there) return absl::OkStatus();
+  // Takes the name that the parameter has where layers share it. One that an earlier layer has
+  // brought is there already.
+  absl::Status Append(ParameterSpec parameter) {
+    const bool is_weight = parameter.role == ParameterSpec::Role::kWeight;
+    const std::string own =
+        std::exchange(parameter.name, shared_.NameOf(parameter.name, is_weight));
+    if (const auto there = at_.find(parameter.name); parameter.name != own && there != at_.end()) {
+      const Shape& shape = parameters_[there->second].shape;
+      if (shape == parameter.shape) return absl::OkStatus();
+      return absl::InvalidArgumentError(
+          absl::StrCat(own, " is ", parameter.shape.ToString(), " and cannot share ",
+                       parameter.name, ", which is ", shape.ToString(),
+                       "; blocks that share must have equal sublayers and norms"));
+    }
     PLUMB_RETURN_IF_ERROR(TakeName(parameter.name));
     at_[parameter.name] = parameters_.size();
     parameters_.push_back(std::move(parameter));
     return absl::OkStatus();
-  }
-
-  // Whether an earlier layer has brought the parameter `name` that is `own` in this one.
-  absl::StatusOr<bool> IsShared(const std::string& own, const std::string& name,
-                                const Shape& shape) const {
-    const auto there = at_.find(name);
-    if (name == own || there == at_.end()) return false;
-    const Shape& shared = parameters_[there->second].shape;
-    if (shared == shape) return true;
-    return absl::InvalidArgumentError(
-        absl::StrCat(own, " is ", shape.ToString(), " and cannot share ", name, ", which is ",
-                     shared.ToString(), "; blocks that share must have equal sublayers and norms"));
   }
 
   // Of the errors where none can be returned, the first.
@@ -235,19 +232,20 @@ class Lister : public NullBackend {
     return absl::OkStatus();
   }
 
-  // A weight or a bias.
-  void Add(const std::string& own, Shape shape, Fans fans, const InitSpec& fallback,
+  // A weight or a bias, drawn as in the first layer that brings it.
+  void Add(const std::string& name, Shape shape, Fans fans, const InitSpec& fallback,
            const ScalarScope& scope, bool elementwise = false) {
     ParameterSpec parameter;
-    parameter.name = shared_.WeightName(own);
+    parameter.name = name;
     parameter.shape = std::move(shape);
     parameter.elementwise = elementwise;
-    if (parameter.name == own || at_.count(parameter.name) == 0) {
-      absl::StatusOr<InitSpec> init = rules_.Apply(parameter.name, fans, fallback, scope);
+    const std::string shared = shared_.NameOf(name, /*is_weight=*/true);
+    if (shared == name || at_.count(shared) == 0) {
+      absl::StatusOr<InitSpec> init = rules_.Apply(shared, fans, fallback, scope);
       if (!init.ok()) return Keep(init.status());
       parameter.init = *init;
     }
-    const absl::Status appended = Append(std::move(parameter), own);
+    const absl::Status appended = Append(std::move(parameter));
     if (!appended.ok()) Keep(ErrorAt(scope.placement->place, appended.message()));
   }
 

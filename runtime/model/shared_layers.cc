@@ -20,12 +20,12 @@ int64_t LayerOfName(const std::string& name, size_t* rest) {
 
 }  // namespace
 
-std::string SharedLayers::NameOf(const std::string& name, bool is_norm) const {
+std::string SharedLayers::NameOf(const std::string& name, bool is_weight) const {
   size_t rest = 0;
   const int64_t layer = LayerOfName(name, &rest);
   if (layer < 0) return name;
   const size_t index = static_cast<size_t>(layer);
-  if (is_norm && model_.layers[index]->own_norms) return name;
+  if (!is_weight && model_.layers[index]->own_norms) return name;
   return absl::StrCat("layers.", model_.first_layers[index], name.substr(rest));
 }
 

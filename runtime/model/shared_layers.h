@@ -17,14 +17,12 @@ class SharedLayers {
  public:
   explicit SharedLayers(const ResolvedModel& model) : model_(model) {}
 
-  // Of weights of sublayers at the place `name`: "layers.0.attention" of "layers.3.attention".
-  std::string WeightName(const std::string& name) const { return NameOf(name, false); }
-  // Of parameters of norms, and of learned values.
-  std::string NormName(const std::string& name) const { return NameOf(name, true); }
+  // What a parameter is called that were `name` if its layer shared none:
+  // "layers.0.attention.q.weight" of "layers.3.attention.q.weight". A layer may share all but
+  // parameters of norms and learned values, which are no weights.
+  std::string NameOf(const std::string& name, bool is_weight) const;
 
  private:
-  std::string NameOf(const std::string& name, bool is_norm) const;
-
   const ResolvedModel& model_;
 };
 

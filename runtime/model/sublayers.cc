@@ -18,13 +18,6 @@ ValueId Rope(const SublayerContext& context, ValueId x, const std::string& name)
                           {{"head_dim", model.dims.head_dim}, {"theta", model.rope_theta}}, name);
 }
 
-// The projection `which` (".q") of the sublayer.
-ValueId Linear(const SublayerContext& context, const SublayerSite& site, const char* which,
-               ValueId x, bool bias) {
-  return context.weights->Linear(absl::StrCat(context.parameters, which),
-                                 absl::StrCat(site.name, which), x, bias);
-}
-
 // A row of `channels` for each token and head.
 TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t channels) {
   const BuildOptions& options = *context.options;
@@ -39,11 +32,11 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   const GraphWeights& weights = *context.weights;
   GraphBuilder& b = *context.b;
   const std::string& name = site.name;
-  ValueId q = Linear(context, site, ".q", x, spec.qkv_bias);
+  ValueId q = weights.Linear(absl::StrCat(name, ".q"), x, spec.qkv_bias);
   PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q", q));
-  ValueId k = Linear(context, site, ".k", x, spec.qkv_bias);
+  ValueId k = weights.Linear(absl::StrCat(name, ".k"), x, spec.qkv_bias);
   PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k", k));
-  ValueId v = Linear(context, site, ".v", x, spec.qkv_bias);
+  ValueId v = weights.Linear(absl::StrCat(name, ".v"), x, spec.qkv_bias);
   PLUMB_ASSIGN_OR_RETURN(v, at_point("attention.v", v));
   q = Rope(context, q, absl::StrCat(name, ".q.rope"));
   k = Rope(context, k, absl::StrCat(name, ".k.rope"));
@@ -60,43 +53,43 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
     const ValueId v_cache = b.State(absl::StrCat(name, ".v_cache"), cache);
     inputs.insert(inputs.end(), {k_cache, v_cache, context.positions});
   }
-  if (spec.sinks) inputs.push_back(weights.Param(absl::StrCat(context.parameters, ".sink")));
+  if (spec.sinks) inputs.push_back(weights.Param(absl::StrCat(name, ".sink")));
   ValueId attended = b.Apply(is_cached ? "attention_cached" : "attention", std::move(inputs),
                              std::move(attrs), absl::StrCat(name, ".context"));
   PLUMB_ASSIGN_OR_RETURN(attended, at_point("attention.context", attended));
-  return Linear(context, site, ".o", attended, spec.out_bias);
+  return weights.Linear(absl::StrCat(name, ".o"), attended, spec.out_bias);
 }
 
 absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const SublayerSite& site, ValueId x,
                                 AtPoint at_point) {
   const MlpSpec& spec = site.spec->mlp;
+  const GraphWeights& weights = *context.weights;
   const std::string& name = site.name;
   const Attrs kind = {{"kind", spec.activation}};
   ValueId hidden;
   if (spec.gated) {
-    const ValueId gate = Linear(context, site, ".gate", x, spec.bias);
-    const ValueId up = Linear(context, site, ".up", x, spec.bias);
+    const ValueId gate = weights.Linear(absl::StrCat(name, ".gate"), x, spec.bias);
+    const ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
     hidden = context.b->Apply("gated", {gate, up}, kind, absl::StrCat(name, ".hidden"));
   } else {
-    const ValueId up = Linear(context, site, ".up", x, spec.bias);
+    const ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
     hidden = context.b->Apply("act", {up}, kind, absl::StrCat(name, ".hidden"));
   }
   PLUMB_ASSIGN_OR_RETURN(hidden, at_point("mlp.hidden", hidden));
-  return Linear(context, site, ".down", hidden, spec.bias);
+  return weights.Linear(absl::StrCat(name, ".down"), hidden, spec.bias);
 }
 
 ValueId EmitConv(const SublayerContext& context, const SublayerSite& site, ValueId x) {
   const GraphWeights& weights = *context.weights;
   const std::string& name = site.name;
-  std::vector<ValueId> inputs = {x, weights.Param(absl::StrCat(context.parameters, ".weight"))};
+  std::vector<ValueId> inputs = {x, weights.Param(absl::StrCat(name, ".weight"))};
   const bool is_cached = context.options->program == Program::kCached;
   if (is_cached) {
     const TensorType cache = CacheType(context, 1, context.model->dims.d_model);
     inputs.push_back(context.b->State(absl::StrCat(name, ".x_cache"), cache));
     inputs.push_back(context.positions);
   }
-  if (site.spec->conv.bias)
-    inputs.push_back(weights.Param(absl::StrCat(context.parameters, ".bias")));
+  if (site.spec->conv.bias) inputs.push_back(weights.Param(absl::StrCat(name, ".bias")));
   return context.b->Apply(is_cached ? "causal_conv_cached" : "causal_conv", std::move(inputs), {},
                           absl::StrCat(name, ".out"));
 }

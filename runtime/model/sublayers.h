@@ -3,8 +3,6 @@
 #ifndef PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 #define PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 
-#include <string>
-
 #include "absl/status/statusor.h"
 #include "runtime/graph/builder.h"
 #include "runtime/model/build.h"
@@ -19,8 +17,7 @@ struct SublayerContext {
   const BuildOptions* options;
   const GraphWeights* weights;
   GraphBuilder* b;
-  ValueId positions;       // i32[batch, seq]
-  std::string parameters;  // before the names of its parameters: "layers.0.attention"
+  ValueId positions;  // i32[batch, seq]
 };
 
 absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,

@@ -238,6 +238,23 @@ TEST_F(ParametersTest, LayersMayKeepNormsAndLearnedValuesOfTheirOwn) {
                                       "layers.2.mlp.gamma", "layers.2.mlp.norm.weight"));
 }
 
+TEST_F(ParametersTest, WhatALaterLayerBringsIsDrawnThereUnderTheFirstLayersName) {
+  const std::string block = "block { placement: \"pre\" norm: \"rms_norm\" share: \"a\" ";
+  const std::vector<ParameterSpec> parameters = List(absl::StrCat(
+      "n_head: 2 d_model: 16 vocab_size: 5 context_length: 8 init { match: \"*gate*\" scale: "
+      "\"layer\" } layers { ",
+      block, "} } layers { ", block,
+      "sublayer { attention {} } sublayer { mlp { gated: true } } } }"));
+  std::vector<std::string> gates;
+  for (const ParameterSpec& parameter : parameters) {
+    EXPECT_FALSE(absl::StartsWith(parameter.name, "layers.1.")) << parameter.name;
+    if (absl::StrContains(parameter.name, "gate")) {
+      gates.push_back(absl::StrCat(parameter.name, " ", parameter.init.ToString()));
+    }
+  }
+  EXPECT_THAT(gates, ElementsAre("layers.0.mlp.gate.weight uniform(-0.5, 0.5)"));
+}
+
 TEST_F(ParametersTest, StatisticsOfNormsAreNotShared) {
   TinyModel model;
   model.norm = "bn";

@@ -336,6 +336,8 @@ TEST(ResolveErrorTest, TablesOverTokensHaveANameAWidthAndAReader) {
   EXPECT_EQ(FirstLine(table("name: \"e\" width: \"layer\"", "x + e")),
             "m.pbtxt:2:23: unknown scalar \"layer\"; it has a value only in \"each\", in \"block\" "
             "and inside sublayers");
+  EXPECT_EQ(FirstLine(table("name: \"e\" per_layer: true", "x + e")),
+            "m.pbtxt:3:87: placement \"p\", begin: \"e\" is a table a layer; write e[layer]");
   EXPECT_EQ(FirstLine(table("name: \"ve\"", "x + vee")),
             "m.pbtxt:3:87: placement \"p\", begin: unknown name \"vee\"; did you mean \"ve\"?");
 }
