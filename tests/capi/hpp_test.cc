@@ -85,6 +85,17 @@ TEST(HppTest, WhatWasMovedFromIsAnErrorAndNoCrash) {
   // NOLINTEND(bugprone-use-after-move)
 }
 
+TEST(HppTest, CachesKeepWhatWentIntoConvolutions) {
+  plumb::Runtime runtime = MakeRuntime();
+  const plumb::Spec spec =
+      plumb::Spec::FromText(
+          "n_layer: 3 n_head: 2 d_model: 8 vocab_size: 5 context_length: 16 "
+          "placement { name: \"rule\" each: \"x = x + f(x)\" } "
+          "block { placement: \"rule\" sublayer { conv {} } sublayer { mlp {} } }")
+          .value();
+  EXPECT_EQ(plumb::Model::Create(runtime, spec).value().Info().cache_bytes, 3 * 16 * 8 * 4);
+}
+
 // The handles of the runtime and the model are gone before the trainer and the session are used.
 TEST(HppTest, TrainsAndSamplesByCallbacks) {
   plumb::Model model = MakeModel();
