@@ -70,12 +70,14 @@ class Emitter : public FormulaBackend {
     return x;
   }
 
-  void SetStream(const std::string& place, const std::string& stream, TensorHandle value) override {
+  TensorHandle SetStream(const std::string& place, const std::string& stream,
+                         TensorHandle value) override {
     // In "block" the place is the layer: what was computed last there is a sublayer.
     const bool in_sublayer = absl::StartsWith(sublayer_, absl::StrCat(place, "."));
     SetPoint(absl::StrCat(in_sublayer ? sublayer_ : place, ".residual",
                           stream == "x" ? "" : absl::StrCat(".", stream)),
              value);
+    return value;
   }
 
   TensorHandle Combine(absl::Span<const Term> terms, double constant) override {

@@ -140,7 +140,8 @@ absl::Status FormulaEval::Assign(const Statement& statement, Quantity value) {
   Variable& variable = becomes_stream ? (*streams_)[name] : locals_[name];
   variable = {std::move(value), false, &statement};
   if (becomes_stream && scope_.kind != FormulaScope::Kind::kInside) {
-    backend_->SetStream(scope_.prefix, name, variable.value.terms[0].tensor);
+    TensorHandle& tensor = variable.value.terms[0].tensor;
+    tensor = backend_->SetStream(scope_.prefix, name, tensor);
   }
   return absl::OkStatus();
 }

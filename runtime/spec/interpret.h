@@ -76,9 +76,12 @@ class FormulaBackend {
 
   // Told after each statement that sets a stream: "x", or one that "begin" has set. `place` is the
   // prefix of the names that the statement makes: "begin", "layers.3.attention" in "each",
-  // "layers.3" in "block", "end".
-  virtual void SetStream(const std::string& place, const std::string& stream, TensorHandle value) {
-    static_cast<void>(place), static_cast<void>(stream), static_cast<void>(value);
+  // "layers.3" in "block", "end". Returns the tensor that the stream is from there on: `value`, or
+  // another name for it, by which a backend knows the stream again.
+  virtual TensorHandle SetStream(const std::string& place, const std::string& stream,
+                                 TensorHandle value) {
+    static_cast<void>(place), static_cast<void>(stream);
+    return value;
   }
 
   // Told around the statements of each layer, so that a backend can tell layers apart.

@@ -12,6 +12,7 @@
 #include "runtime/compile/memory_plan.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/model/describe.h"
+#include "runtime/picture/picture.h"
 #include "runtime/session/evaluate.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
@@ -243,6 +244,10 @@ absl::StatusOr<TrainingMemory> Model::Impl::PlanTraining(const std::string& trai
   const int64_t seq = context->model.dims.context_length;
   PLUMB_ASSIGN_OR_RETURN(const TrainMemory memory, PlanTrainMemory(*context, spec, seq));
   return ToPublic(memory, spec, seq);
+}
+
+absl::StatusOr<std::string> Model::Draw(std::optional<int64_t> layer) const {
+  return OrOutOfMemory("the picture", [&] { return DrawModel(impl_->context->model, {layer}); });
 }
 
 absl::StatusOr<std::string> Model::Explain(

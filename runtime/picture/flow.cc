@@ -1,0 +1,80 @@
+#include "runtime/picture/flow.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace plumb {
+namespace {
+
+const char* KindName(FlowKind kind) {
+  switch (kind) {
+    case FlowKind::kEnter:
+      return "enter";
+    case FlowKind::kLeave:
+      return "leave";
+    case FlowKind::kEarlier:
+      return "earlier";
+    case FlowKind::kKeep:
+      return "keep";
+    case FlowKind::kNorm:
+      return "norm";
+    case FlowKind::kSublayer:
+      return "sublayer";
+    case FlowKind::kAdd:
+      return "add";
+    case FlowKind::kMultiply:
+      return "multiply";
+    case FlowKind::kGain:
+      return "gain";
+    case FlowKind::kFunction:
+      return "function";
+    case FlowKind::kParameter:
+      return "parameter";
+  }
+  return "?";
+}
+
+std::string Short(double value) { return absl::StrFormat("%.3g", value); }
+
+std::string EdgeText(const FlowEdge& edge) {
+  const FlowNumber one;
+  return absl::StrCat(
+      edge.label.empty() ? "" : absl::StrCat(edge.label, ": "),
+      edge.coefficient == one ? "" : absl::StrCat(edge.coefficient.ToString(), " * "), edge.from);
+}
+
+}  // namespace
+
+std::string FlowNumber::ToString() const {
+  if (low == high || Short(low) == Short(high)) return Short(low);
+  return absl::StrCat(Short(low), " … ", Short(high));
+}
+
+std::string FlowSection::ToString() const {
+  std::string text = title.empty() ? "" : absl::StrCat(title, "\n");
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const FlowNode& node = nodes[i];
+    absl::StrAppend(&text, i, " ", KindName(node.kind), node.label.empty() ? "" : " ", node.label);
+    if (!node.inputs.empty()) {
+      absl::StrAppend(&text, " <- ",
+                      absl::StrJoin(node.inputs, ", ", [](std::string* out, const FlowEdge& edge) {
+                        absl::StrAppend(out, EdgeText(edge));
+                      }));
+    }
+    if (!(node.constant == FlowNumber{0, 0})) {
+      absl::StrAppend(&text, " + ", node.constant.ToString());
+    }
+    if (!node.marks.empty()) absl::StrAppend(&text, " {", absl::StrJoin(node.marks, "; "), "}");
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+std::string FlowPicture::ToString() const {
+  return absl::StrJoin(sections, "--\n", [](std::string* out, const FlowSection& section) {
+    absl::StrAppend(out, section.ToString());
+  });
+}
+
+}  // namespace plumb

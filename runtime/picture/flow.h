@@ -1,0 +1,66 @@
+// The data flow of a model, as a picture shows it: a small graph for what stands before the layers,
+// for each kind of layer, and for what stands behind them. Values: copy, compare, print.
+#ifndef PLUMB_RUNTIME_PICTURE_FLOW_H_
+#define PLUMB_RUNTIME_PICTURE_FLOW_H_
+
+#include <string>
+#include <vector>
+
+namespace plumb {
+
+enum class FlowKind {
+  kEnter,      // a stream as it comes in at the top; in "begin", the embedding
+  kLeave,      // a stream as it goes on at the bottom; in "end", the head
+  kEarlier,    // an indexed name that an earlier layer or section has set
+  kKeep,       // an indexed name that is set here and read elsewhere
+  kNorm,       // label: its slot
+  kSublayer,   // label: its name; marks: what is done inside
+  kAdd,        // sum of its inputs, each with its coefficient, and of `constant`
+  kMultiply,   // elementwise product of its inputs
+  kGain,       // product with a learned value, the label: "gamma", "tanh(gate)"
+  kFunction,   // of its inputs, elementwise, or over an index ("softmax")
+  kParameter,  // a learned value that is not a factor
+};
+
+// The values that a number takes in the layers that a picture stands for.
+struct FlowNumber {
+  double low = 1, high = 1;
+  bool operator==(const FlowNumber& other) const { return low == other.low && high == other.high; }
+  std::string ToString() const;  // "0.5", "0.29 … 1"
+};
+
+struct FlowEdge {
+  int from = 0;  // index of a node; edges point backwards
+  FlowNumber coefficient;
+  std::string label;  // "q" of attention's three inputs; weights that are learned: "w[k]"
+};
+
+struct FlowNode {
+  FlowKind kind = FlowKind::kAdd;
+  std::string label;
+  std::vector<FlowEdge> inputs;
+  FlowNumber constant{0, 0};
+  std::vector<std::string> marks;  // "q = q_norm(q)"
+};
+
+// Nodes in the order of the data: an input comes before what reads it.
+struct FlowSection {
+  std::string title;  // "layers 0..11: pre"; empty before and behind the layers
+  std::vector<FlowNode> nodes;
+  std::string ToString() const;  // a node a line: "3 add <- 0, 0.5 * 2"
+};
+
+struct FlowPicture {
+  std::string name;                   // the model's
+  std::vector<std::string> streams;   // "x" and those that live beside it, as lines of the picture
+  std::vector<FlowSection> sections;  // begin, kinds of layers, end
+  std::string ToString() const;
+};
+
+// "embedding" where a picture begins, "head" where it ends.
+inline constexpr char kEmbeddingLabel[] = "embedding";
+inline constexpr char kHeadLabel[] = "head";
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_PICTURE_FLOW_H_

@@ -1,0 +1,126 @@
+#include "runtime/picture/record.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/picture/recorder.h"
+
+namespace plumb {
+namespace {
+
+constexpr size_t kMostNodes = 400, kMostWires = 1000;  // of a section
+constexpr size_t kMostKindsOfLayer = 6;
+
+// Layers that do the same.
+struct Kind {
+  FlowSection section;
+  std::string placement;
+  std::vector<int64_t> layers;
+};
+
+bool SameEdge(const FlowEdge& a, const FlowEdge& b) {
+  return a.from == b.from && a.label == b.label;
+}
+
+// But for numbers.
+bool SameNode(const FlowNode& a, const FlowNode& b) {
+  return a.kind == b.kind && a.label == b.label && a.marks == b.marks &&
+         std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(), SameEdge);
+}
+
+bool SameShape(const FlowSection& a, const FlowSection& b) {
+  return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), SameNode);
+}
+
+void Widen(const FlowNumber& with, FlowNumber* number) {
+  number->low = std::min(number->low, with.low);
+  number->high = std::max(number->high, with.high);
+}
+
+// REQUIRES: the same shape.
+void WidenNumbers(const FlowSection& with, FlowSection* section) {
+  for (size_t i = 0; i < section->nodes.size(); ++i) {
+    FlowNode& node = section->nodes[i];
+    Widen(with.nodes[i].constant, &node.constant);
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      Widen(with.nodes[i].inputs[k].coefficient, &node.inputs[k].coefficient);
+    }
+  }
+}
+
+// "layers 0..4, 6..10: swin_v2".
+std::string Title(const Kind& kind) {
+  std::string title = kind.layers.size() == 1 ? "layer " : "layers ";
+  for (size_t i = 0; i < kind.layers.size();) {
+    size_t last = i;
+    while (last + 1 < kind.layers.size() && kind.layers[last + 1] == kind.layers[last] + 1) ++last;
+    absl::StrAppend(&title, i == 0 ? "" : ", ", kind.layers[i]);
+    if (last > i) absl::StrAppend(&title, "..", kind.layers[last]);
+    i = last + 1;
+  }
+  return absl::StrCat(title, ": ", kind.placement);
+}
+
+std::vector<Kind> KindsOfLayer(const ResolvedModel& model, const FlowRecorder& recorder,
+                               const std::optional<int64_t>& only) {
+  std::vector<Kind> kinds;
+  for (int64_t layer = 0; layer < model.dims.n_layer; ++layer) {
+    if (only.has_value() && layer != *only) continue;
+    FlowSection section = recorder.Section(layer + 1);
+    const std::string& placement = model.layers[static_cast<size_t>(layer)]->placement->name;
+    const auto alike = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) {
+      return kind.placement == placement && SameShape(kind.section, section);
+    });
+    if (alike == kinds.end()) {
+      if (kinds.size() > kMostKindsOfLayer) break;
+      kinds.push_back({std::move(section), placement, {layer}});
+    } else {
+      WidenNumbers(section, &alike->section);
+      alike->layers.push_back(layer);
+    }
+  }
+  return kinds;
+}
+
+}  // namespace
+
+absl::StatusOr<FlowPicture> RecordFlow(const ResolvedModel& model, const PictureOptions& options) {
+  if (options.layer.has_value() && (*options.layer < 0 || *options.layer >= model.dims.n_layer)) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no layer ", *options.layer,
+                                                   "; layers are 0..", model.dims.n_layer - 1));
+  }
+  FlowRecorder recorder;
+  PLUMB_RETURN_IF_ERROR(RunStack(model, &recorder));
+  FlowPicture picture;
+  picture.name = model.name;
+  picture.streams = recorder.streams();
+  picture.sections.push_back(recorder.Section(0));
+  std::vector<Kind> kinds = KindsOfLayer(model, recorder, options.layer);
+  if (kinds.size() > kMostKindsOfLayer) {
+    return absl::InvalidArgumentError(absl::StrCat("the layers are of ", kinds.size(),
+                                                   " kinds, more than a picture shows; ",
+                                                   "choose one layer"));
+  }
+  for (Kind& kind : kinds) {
+    kind.section.title = Title(kind);
+    picture.sections.push_back(std::move(kind.section));
+  }
+  picture.sections.push_back(recorder.Section(recorder.sections() - 1));
+  for (const FlowSection& section : picture.sections) {
+    size_t wires = 0;
+    for (const FlowNode& node : section.nodes) wires += node.inputs.size();
+    if (section.nodes.size() <= kMostNodes && wires <= kMostWires) continue;
+    return absl::InvalidArgumentError(absl::StrCat("a block of ", section.nodes.size(),
+                                                   " operations and ", wires,
+                                                   " wires is too large for a picture; at most ",
+                                                   kMostNodes, " and ", kMostWires, " are drawn"));
+  }
+  return picture;
+}
+
+}  // namespace plumb
