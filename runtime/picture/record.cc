@@ -102,9 +102,9 @@ absl::StatusOr<FlowPicture> RecordFlow(const ResolvedModel& model, const Picture
   picture.sections.push_back(recorder.Section(0));
   std::vector<Kind> kinds = KindsOfLayer(model, recorder, options.layer);
   if (kinds.size() > kMostKindsOfLayer) {
-    return absl::InvalidArgumentError(absl::StrCat("the layers are of ", kinds.size(),
-                                                   " kinds, more than a picture shows; ",
-                                                   "choose one layer"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the layers are of more than ", kMostKindsOfLayer,
+                     " kinds, which is more than a picture shows; choose one layer"));
   }
   for (Kind& kind : kinds) {
     kind.section.title = Title(kind);
