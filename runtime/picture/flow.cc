@@ -38,15 +38,15 @@ const char* KindName(FlowKind kind) {
 std::string Short(double value) { return absl::StrFormat("%.3g", value); }
 
 std::string EdgeText(const FlowEdge& edge) {
-  const FlowNumber one;
   return absl::StrCat(
       edge.label.empty() ? "" : absl::StrCat(edge.label, ": "),
-      edge.coefficient == one ? "" : absl::StrCat(edge.coefficient.ToString(), " * "), edge.from);
+      edge.coefficient.Is(1) ? "" : absl::StrCat(edge.coefficient.ToString(), " * "), edge.from);
 }
 
 }  // namespace
 
 std::string FlowNumber::ToString() const {
+  if (!name.empty()) return name;
   if (low == high || Short(low) == Short(high)) return Short(low);
   return absl::StrCat(Short(low), " … ", Short(high));
 }
@@ -62,7 +62,7 @@ std::string FlowSection::ToString() const {
                         absl::StrAppend(out, EdgeText(edge));
                       }));
     }
-    if (!(node.constant == FlowNumber{0, 0})) {
+    if (!node.constant.Is(0)) {
       absl::StrAppend(&text, " + ", node.constant.ToString());
     }
     if (!node.marks.empty()) absl::StrAppend(&text, " {", absl::StrJoin(node.marks, "; "), "}");

@@ -25,8 +25,9 @@ enum class FlowKind {
 // The values that a number takes in the layers that a picture stands for.
 struct FlowNumber {
   double low = 1, high = 1;
-  bool operator==(const FlowNumber& other) const { return low == other.low && high == other.high; }
-  std::string ToString() const;  // "0.5", "0.29 … 1"
+  std::string name;  // of the `let` that has this value in all of them, or ""
+  bool Is(double value) const { return low == value && high == value; }
+  std::string ToString() const;  // "alpha", "0.5", "0.29 … 1"
 };
 
 struct FlowEdge {
@@ -39,7 +40,7 @@ struct FlowNode {
   FlowKind kind = FlowKind::kAdd;
   std::string label;
   std::vector<FlowEdge> inputs;
-  FlowNumber constant{0, 0};
+  FlowNumber constant{0, 0, ""};
   std::vector<std::string> marks;  // "q = q_norm(q)"
 };
 

@@ -272,16 +272,18 @@ double TextWidth(const std::string& text, double size) {
 }
 
 std::string WireText(const FlowEdge& edge) {
-  const std::string number =
-      edge.coefficient == FlowNumber() ? "" : absl::StrCat("× ", edge.coefficient.ToString());
-  if (edge.label.empty()) return number;
-  return number.empty() ? edge.label : absl::StrCat(edge.label, " ", number);
+  const FlowNumber& number = edge.coefficient;
+  std::string text = number.Is(1)    ? ""
+                     : number.Is(-1) ? "−"
+                                     : absl::StrCat("× ", number.ToString());
+  if (edge.label.empty()) return text;
+  return text.empty() ? edge.label : absl::StrCat(edge.label, " ", text);
 }
 
 std::string NodeText(const FlowNode& node) {
   if (node.kind == FlowKind::kGain) return absl::StrCat("× ", node.label);
   if (node.kind != FlowKind::kAdd) return node.label;
-  return node.constant == FlowNumber{0, 0} ? "" : absl::StrCat("+ ", node.constant.ToString());
+  return node.constant.Is(0) ? "" : absl::StrCat("+ ", node.constant.ToString());
 }
 
 PictureBox Measure(const FlowPicture& picture) { return PictureMeasure(picture).Run(); }

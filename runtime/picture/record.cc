@@ -1,6 +1,7 @@
 #include "runtime/picture/record.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/picture/recorder.h"
+#include "runtime/spec/scalar.h"
 
 namespace plumb {
 namespace {
@@ -40,6 +42,7 @@ bool SameShape(const FlowSection& a, const FlowSection& b) {
 void Widen(const FlowNumber& with, FlowNumber* number) {
   number->low = std::min(number->low, with.low);
   number->high = std::max(number->high, with.high);
+  if (number->name != with.name) number->name.clear();
 }
 
 // REQUIRES: the same shape.
@@ -49,6 +52,25 @@ void WidenNumbers(const FlowSection& with, FlowSection* section) {
     Widen(with.nodes[i].constant, &node.constant);
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       Widen(with.nodes[i].inputs[k].coefficient, &node.inputs[k].coefficient);
+    }
+  }
+}
+
+// Gives the section's numbers the names of the `let`s that have their values: "alpha" says more
+// than 2.21. Of two with one value neither is meant for sure.
+void NameNumbers(const ScalarScope& scope, FlowSection* section) {
+  std::map<double, std::vector<std::string>> names;
+  for (const Statement& let : scope.placement->lets) {
+    const absl::StatusOr<std::optional<double>> value = scope.Lookup(let.target);
+    if (!value.ok() || !value->has_value() || **value == 0 || std::abs(**value) == 1) continue;
+    names[**value].push_back(let.target);
+  }
+  for (FlowNode& node : section->nodes) {
+    for (FlowEdge& edge : node.inputs) {
+      const auto named = names.find(edge.coefficient.low);
+      if (named != names.end() && named->second.size() == 1) {
+        edge.coefficient.name = named->second[0];
+      }
     }
   }
 }
@@ -71,8 +93,14 @@ std::vector<Kind> KindsOfLayer(const ResolvedModel& model, const FlowRecorder& r
   std::vector<Kind> kinds;
   for (int64_t layer = 0; layer < model.dims.n_layer; ++layer) {
     if (only.has_value() && layer != *only) continue;
+    const PlacementSpec& spec = *model.layers[static_cast<size_t>(layer)]->placement;
+    const std::string& placement = spec.name;
     FlowSection section = recorder.Section(layer + 1);
-    const std::string& placement = model.layers[static_cast<size_t>(layer)]->placement->name;
+    ScalarScope scope;
+    scope.dims = &model.dims;
+    scope.placement = &spec;
+    scope.layer = layer + 1;
+    NameNumbers(scope, &section);
     const auto alike = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) {
       return kind.placement == placement && SameShape(kind.section, section);
     });

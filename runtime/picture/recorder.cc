@@ -299,7 +299,7 @@ class FlowRecorder::Extraction {
     FlowNode node;
     node.kind = tensor.kind;
     node.label = tensor.label;
-    node.constant = {tensor.constant, tensor.constant};
+    node.constant.low = node.constant.high = tensor.constant;
     node.marks = tensor.marks;
     for (const Reading& reading : tensor.inputs) node.inputs.push_back(EdgeTo(reading));
     placed_[handle] = static_cast<int>(section_.nodes.size());
@@ -309,7 +309,7 @@ class FlowRecorder::Extraction {
   FlowEdge EdgeTo(const Reading& reading) const {
     FlowEdge edge;
     edge.from = reading.stream.empty() ? placed_.at(reading.tensor) : entered_.at(reading.stream);
-    edge.coefficient = {reading.coefficient, reading.coefficient};
+    edge.coefficient.low = edge.coefficient.high = reading.coefficient;
     edge.label = reading.label;
     return edge;
   }

@@ -77,7 +77,7 @@ FlowSection RandomSection(int streams, std::mt19937* random) {
     for (int k = 0; k < inputs; ++k) {
       node.inputs.emplace_back();
       node.inputs.back().from = draw(section.nodes.size());
-      if (draw(4) == 0) node.inputs.back().coefficient = {0.5, 2};
+      if (draw(4) == 0) node.inputs.back().coefficient = {0.5, 2, ""};
     }
     section.nodes.push_back(std::move(node));
   }

@@ -8,6 +8,7 @@
 namespace plumb {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(RecordTest, PreNorm) {
@@ -127,6 +128,14 @@ TEST(RecordTest, NumbersThatChangeWithTheLayerAreRanges) {
 6 add <- 3, 5
 7 leave x <- 6
 )");
+}
+
+TEST(RecordTest, NumbersGoByTheNameOfTheirLet) {
+  EXPECT_THAT(LayersOf(FlowOfPlacement("deepnorm")), HasSubstr("add <- alpha * 0, 1"));
+  // Of two lets with one value neither is meant for sure.
+  EXPECT_THAT(LayersOf(FlowOfBody("let: \"a = 3\" let: \"b = 6 / 2\" let: \"c = 2 * layer\" "
+                                  "each: \"x = a * x + f(b * x)\" each: \"x = c * x + tanh(x)\"")),
+              AllOf(HasSubstr("attention <- 3 * 0"), HasSubstr("add <- c * ")));
 }
 
 TEST(RecordTest, LayersThatDoOtherThingsAreOtherKinds) {
