@@ -120,7 +120,7 @@ class Planner {
 
   absl::Status AddModel(const std::string& file) {
     const size_t index = plan_.models.size();
-    plan_.models.push_back({"", file, {}, ""});
+    plan_.models.push_back({"", file, {}, "", ""});
     for (const Overrides& combination : Combinations(plan_.study.grid)) {
       const absl::Status status = AddGroup(index, combination);
       if (!status.ok()) return status;
@@ -165,6 +165,8 @@ class Planner {
       model.name = Unique(description->name, " (", ")", &model_names_);
       model.description = *std::move(description);
       model.text = spec->ToText();
+      // What cannot be drawn can be trained.
+      model.picture = (*made)->Draw().value_or("");
     }
     group.name = model.name;
     for (const auto& [field, value] : combination) {

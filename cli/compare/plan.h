@@ -21,6 +21,7 @@ struct PlanModel {
   std::string name, file;
   ModelDescription description;  // of its first group
   std::string text;              // the same, as protobuf text
+  std::string picture;           // SVG; "" where there is none
 };
 
 struct PlanGroup {

@@ -47,6 +47,8 @@ TEST_F(CompareStudyTest, TwoModelsWithThreeSeedsEndInTablesAndAPage) {
   EXPECT_TRUE(run["probes"].is_null());
   EXPECT_EQ(report["groups"][1]["runs"], Json({3, 4, 5}));
   EXPECT_EQ(report["differences"][0]["field"], "block.placement");
+  EXPECT_THAT(report["models"][1]["picture"].get<std::string>(),
+              AllOf(testing::StartsWith("<svg "), HasSubstr(">layers 0..7: post</text>")));
   EXPECT_EQ(report["provenance"]["plugins"][0]["sha256"].get<std::string>().size(), 64u);
   EXPECT_EQ(report["paired"][0]["metric"], "last 100");
   EXPECT_EQ(report["paired"][0]["runs"], 3);
