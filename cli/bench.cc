@@ -63,7 +63,7 @@ class Progress {
 // Everything that measuring takes.
 struct Bench {
   const BenchFlags& options;
-  Runtime* runtime;
+  HostRuntime* runtime;
   Spec spec;
   Progress progress;
   const Interrupts& interrupts;
@@ -334,7 +334,7 @@ std::string TrainingOption(const BenchFlags& options, const Settings& settings) 
 }
 
 absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
   if (!settings.ok()) return settings.status();

@@ -62,7 +62,7 @@ class _Struct(ctypes.Structure):
 class _RuntimeOptions(_Struct):
     _fields_ = [("struct_size", c_size_t), ("flags", c_uint32), ("threads", c_int32), ("log", c_void_p),
                 ("log_user", c_void_p), ("gemm", c_char_p), ("allocator", c_void_p), ("executor", c_void_p),
-                ("plugin_path", c_char_p), ("placement_path", c_char_p)]
+                ("plugin_path", c_char_p), ("placement_path", c_char_p), ("install_prefix", c_char_p)]
 
 
 class _ModelInfo(_Struct):
@@ -96,7 +96,17 @@ class _SampleOptions(_Struct):
 
 
 class _EvaluatorOptions(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("rows", c_int64), ("seq", c_int64), ("weights", c_int32), ("logits", c_int32)]
+    _fields_ = [("struct_size", c_size_t), ("rows", c_int64), ("seq", c_int64), ("weights", c_int32), ("logits", c_int32),
+                ("gradients", c_int32)]
+
+
+class _ExplainOptions(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("stage", c_char_p), ("batch", c_int64), ("seq", c_int64),
+                ("recipe", c_char_p), ("recipe_size", c_size_t)]
+
+
+class _Work(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("flops", c_double), ("weight_bytes", c_int64)]
 
 
 class _Probe(_Struct):
@@ -118,8 +128,15 @@ _size = POINTER(c_size_t)
 _STATUS = {
     "runtime_create": [POINTER(_RuntimeOptions), _made],
     "runtime_describe": [c_void_p, c_void_p, c_size_t, _size],
-    "model_probe_points": [c_void_p, c_void_p, c_size_t, _size],
+    "runtime_gemm": [c_void_p, c_void_p, c_size_t, _size],
+    "machine_speed": [c_void_p, c_int32, POINTER(c_double)],
     "plugin_register": [c_void_p, c_void_p],
+    "plugin_load": [c_void_p, c_char_p],
+    "plugin_describe": [c_void_p, c_char_p, c_void_p, c_size_t, _size],
+    "model_describe": [c_void_p, c_void_p, c_size_t, _size],
+    "model_explain": [c_void_p, POINTER(_ExplainOptions), c_void_p, c_size_t, _size],
+    "model_work": [c_void_p, c_int32, c_int64, c_int32, POINTER(_Work)],
+    "model_probe_points": [c_void_p, c_void_p, c_size_t, _size],
     "spec_from_file": [c_char_p, _made],
     "spec_from_text": [c_char_p, c_size_t, c_char_p, _made],
     "spec_set": [c_void_p, c_char_p, c_char_p],
@@ -150,6 +167,8 @@ _STATUS = {
     "session_generate": [c_void_p, c_int32, POINTER(_SampleOptions), _TokenFn, c_void_p],
     "evaluator_create": [c_void_p, POINTER(_EvaluatorOptions), _made],
     "evaluator_run": [c_void_p, _ids, _ids, c_size_t, POINTER(c_double)],
+    "evaluator_gradient": [c_void_p, c_size_t, POINTER(_Tensor)],
+    "evaluator_probe": [c_void_p, POINTER(c_char_p), c_size_t, _ProbeFn, c_void_p],
 }
 # What cannot, and what it returns.
 _PLAIN = {
@@ -158,6 +177,7 @@ _PLAIN = {
     "error_code": ([c_void_p], c_int32),
     "error_message": ([c_void_p], c_char_p),
     "error_location": ([c_void_p, POINTER(c_char_p), _ids, _ids], ctypes.c_int),
+    "runtime_threads": ([c_void_p], c_int32),
     "model_get_info": ([c_void_p, POINTER(_ModelInfo)], None),
     "model_changed": ([c_void_p], None),
     "model_tensor_count": ([c_void_p], c_size_t),
@@ -499,14 +519,17 @@ class Runtime(_Object):
     """Plugins, placements, threads. `threads`: of a call, at most; 0: one for each processor.
     `environment` False: PLUMB_PLUGIN_PATH and PLUMB_PLACEMENT_PATH are not read. `plugin_path`, `placement_path`:
     absolute directories, ":" between them, that are searched first. `log(level, message)` is
-    told, on the calling thread, what there is to say; without one the logger "plumb" is."""
+    told, on the calling thread, what there is to say; without one the logger "plumb" is. `guard_plugins`: a norm that
+    writes outside of its operands is an error; slow."""
     _kind = "runtime"
 
-    def __init__(self, threads=0, *, environment=True, gemm=None, log=None, plugin_path=None, placement_path=None):
+    def __init__(self, threads=0, *, environment=True, gemm=None, log=None, plugin_path=None, placement_path=None,
+                 guard_plugins=False):
         log = log or logging.getLogger("plumb").log
         levels = (logging.INFO, logging.WARNING, logging.ERROR)
         tell = _LogFn(lambda _user, level, message: _guarded_log(log, levels[level], message.decode("utf-8", "replace")))
-        options = _RuntimeOptions(flags=0 if environment else 1, threads=threads, log=ctypes.cast(tell, c_void_p),
+        flags = (0 if environment else 1) | (2 if guard_plugins else 0)
+        options = _RuntimeOptions(flags=flags, threads=threads, log=ctypes.cast(tell, c_void_p),
                                   gemm=None if gemm is None else _word(gemm, "gemm"),
                                   plugin_path=None if plugin_path is None else _word(plugin_path, "plugin_path"),
                                   placement_path=None if placement_path is None else _word(placement_path, "placement_path"))
@@ -518,6 +541,35 @@ class Runtime(_Object):
         """Registers the norm at an address (an int): a plumb_norm_plugin of plumb/norm_plugin.h."""
         with self._use() as handle:
             _call("plugin_register", handle, _integer(norm_plugin, "norm_plugin", 0, 2**64 - 1))
+
+    def load_plugin(self, path):
+        """Registers the norms of a plugin's file, which runs with all rights of the process."""
+        with self._use() as handle:
+            _call("plugin_load", handle, os.fsencode(path))
+
+    def describe_plugin(self, norm):
+        """A norm's attributes, parameters and traits, as a dict (plumb.h has the fields). describe() lists norms."""
+        with self._use() as handle:
+            return json.loads(_text("plugin_describe", handle, _word(norm, "norm")))
+
+    @property
+    def threads(self):
+        return load().plumb_runtime_threads(self._live())
+
+    def gemm(self):
+        """The engines that multiply matrices: equal texts, equal rounding."""
+        with self._use() as handle:
+            return _text("runtime_gemm", handle).decode()
+
+    def measure_speed(self, what):
+        """What the machine could do in a second: floating-point operations of matrix products ("gemm f32", "gemm
+        bf16"), or bytes that are only read ("read"). Takes up to half a gigabyte, which the runtime keeps."""
+        kinds, speed = ("gemm f32", "gemm bf16", "read"), c_double()
+        if what not in kinds:
+            raise ValueError(f"what must be one of {', '.join(kinds)}, not {what!r}")
+        with self._use() as handle:
+            _call("machine_speed", handle, kinds.index(what), byref(speed))
+        return speed.value
 
     def describe(self):
         """What it runs on, what it found and refused, and what would go wrong or slow, as a dict (plumb.h has the
@@ -630,8 +682,30 @@ class Model(_Object):
     def info(self):
         return ModelInfo._of(lambda info: load().plumb_model_get_info(self._live(), info))
 
+    def describe(self):
+        """What the description comes to, as a dict: equations, Jacobians, routes, tensors (plumb.h has the fields)."""
+        with self._use() as handle:
+            return json.loads(_text("model_describe", handle))
+
+    def explain(self, stage, batch=1, seq=0, recipe=""):
+        """What the compiler makes of it, for people: "graph", "grad", "optimized", "plan" or "exec" of a training step,
+        "prompt", or "probes"."""
+        recipe = _utf8(recipe, "recipe")
+        options = _ExplainOptions(stage=_word(stage, "stage"), batch=batch, seq=seq, recipe=recipe,
+                                  recipe_size=len(recipe))
+        with self._use() as handle:
+            return _text("model_explain", handle, byref(options)).decode()
+
+    def work(self, training, tokens, weights="f32"):
+        """The least work of a pass over one sequence, as (flops, bytes of weights that a token reads): forward and
+        backward (`training`), or feeding a session."""
+        work = _Work()
+        with self._use() as handle:
+            _call("model_work", handle, 0 if training else 1, _integer(tokens, "tokens"), _weights(weights), byref(work))
+        return work.flops, work.weight_bytes
+
     def probe_points(self):
-        """The names that Trainer.probe takes."""
+        """The names that Trainer.probe and Evaluator.probe take."""
         with self._use() as handle:
             return _text("model_probe_points", handle).decode().split()
 
@@ -817,6 +891,23 @@ class Probe(_ProbeFigures):
         return self._lease is not None and self._lease() is not None
 
 
+def _probing(probe, points, of_model):
+    """What plumb.h calls for probe(Probe), and the names of points."""
+
+    def look(seen):
+        found = Probe._of(seen, of_model)
+        try:
+            wish = probe(found)
+        finally:
+            found._end()
+        if found._kept():
+            raise RuntimeError(f"a view of the tensor of probe {found.name} outlives the callback: copy it")
+        return wish
+
+    tell = _ProbeFn(lambda _user, seen: _guarded(look, seen.contents))
+    return tell, (c_char_p * len(points))(*(_word(point, "point") for point in points))
+
+
 class Trainer(_Object):
     """Trains a model by a recipe (plumb.v1.Train, text format), `seq` tokens a sequence (0: the context's length)."""
     _kind = "trainer"
@@ -916,19 +1007,7 @@ class Trainer(_Object):
         """From now on tells probe(Probe) of tensors in step 1 and every `every`-th; 0: of none. `points` are names
         ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run()."""
         of_model = self._model._live()
-
-        def look(seen):
-            found = Probe._of(seen, of_model)
-            try:
-                wish = probe(found)
-            finally:
-                found._end()
-            if found._kept():
-                raise RuntimeError(f"a view of the tensor of probe {found.name} outlives the callback: copy it")
-            return wish
-
-        tell = _ProbeFn(lambda _user, seen: _guarded(look, seen.contents))
-        names = (c_char_p * len(points))(*(_word(point, "point") for point in points))
+        tell, names = _probing(probe, points, of_model)
         with self._use() as handle:
             _call("trainer_probe", handle, _integer(every, "every"), names, len(points), tell, None)
             handle.keep = (of_model, tell)
@@ -1029,12 +1108,14 @@ class Session(_Object):
 
 
 class Evaluator(_Object):
-    """The loss of whole sequences, `rows` side by side of at most `seq` tokens (0: the context's length), and their
-    `logits` if these are wanted. For one thread at a time."""
+    """The loss of whole sequences, `rows` side by side of at most `seq` tokens (0: the context's length), their
+    `logits` and the `gradients` of the loss if these are wanted. Changes nothing. For one thread at a time."""
     _kind = "evaluator"
 
-    def __init__(self, model, rows=1, *, seq=0, weights="f32", logits=False):
-        options, made = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits)), c_void_p()
+    def __init__(self, model, rows=1, *, seq=0, weights="f32", logits=False, gradients=False):
+        options, made = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits),
+                                          gradients=bool(gradients)), c_void_p()
+        self._model = model
         self._rows, self._weights, self._wants_logits = options.rows or 1, weights, bool(logits)
         self._vocab_size = _is(model, Model, "model").info.vocab_size
         _call("evaluator_create", model._live(), byref(options), byref(made))
@@ -1063,3 +1144,17 @@ class Evaluator(_Object):
             logits = load().plumb_evaluator_logits(handle)
             shape = (self._rows, n // self._rows, self._vocab_size)
             return _floats(logits, n * self._vocab_size, handle).cast("f", shape)
+
+    def gradient(self, i):
+        """The gradient of the last loss() by the i-th parameter, until the next call, as a Tensor."""
+        with self._use() as handle:
+            return self._model._tensor("evaluator_gradient", handle, i)
+
+    def probe(self, probe, points=()):
+        """From now on tells probe(Probe) of tensors in each loss(), as Trainer.probe does; None: no more. `gradients`
+        must be wanted."""
+        of_model = self._model._live()
+        tell, names = (_ProbeFn(), None) if probe is None else _probing(probe, points, of_model)
+        with self._use() as handle:
+            _call("evaluator_probe", handle, names, len(names or ()), tell, None)
+            handle.keep = (of_model, tell)

@@ -79,7 +79,7 @@ void TakeWeights(plumb_session* session) {
 absl::Status Feed(plumb_session* session, int32_t sequence, absl::Span<const int32_t> tokens) {
   TakeWeights(session);
   PLUMB_RETURN_IF_ERROR(session->decode->Feed(sequence, tokens));
-  session->model->runtime->TellGemmProblem();
+  session->model->runtime->TellOfPass();
   session->has_logits[static_cast<size_t>(sequence)] = true;
   return absl::OkStatus();
 }
@@ -92,7 +92,7 @@ absl::Status FeedEach(plumb_session* session, absl::Span<const int32_t> tokens) 
   PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), 0));
   TakeWeights(session);
   PLUMB_RETURN_IF_ERROR(session->decode->FeedEach(tokens));
-  session->model->runtime->TellGemmProblem();
+  session->model->runtime->TellOfPass();
   session->has_logits.assign(session->has_logits.size(), true);
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// From a plumb::Runtime to a plumb_runtime: for what is handed the one and stands on plumb.h.
+// From a plumb_runtime to the plumb::Runtime behind it: for what does not stand on plumb.h yet.
 // Internal to plumb: runtime/tools, of the modules, may include it.
 #ifndef PLUMB_RUNTIME_CAPI_SHARED_RUNTIME_H_
 #define PLUMB_RUNTIME_CAPI_SHARED_RUNTIME_H_
@@ -8,10 +8,8 @@
 
 namespace plumb::capi {
 
-// A handle on `runtime`, with its norms, placements, engine and threads, which must outlive the
-// handle and all that is created with it. There is no log: warnings stay with the runtime, for
-// TakeWarnings. Freed by plumb_runtime_free.
-plumb_runtime* ShareRuntime(Runtime* runtime);
+// The runtime behind a handle, which it lives as long as.
+Runtime* InternalRuntime(plumb_runtime* runtime);
 
 }  // namespace plumb::capi
 

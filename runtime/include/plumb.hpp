@@ -30,92 +30,26 @@
 
 #include "plumb.h"
 #include "plumb/base.hpp"
+#include "plumb/runtime.hpp"
 #include "plumb/texts.hpp"
 
 namespace plumb {
 inline namespace PLUMB_HPP_NAMESPACE {
 
-// Versions of the library, which may be newer than this header's.
-inline std::uint32_t AbiVersion() noexcept { return plumb_abi_version(); }
-inline std::string Version() { return plumb_version(); }
-
-// --- Runtime ------------------------------------------------------------------------------------
-
-struct RuntimeOptions {
-  bool use_environment = true;  // false: PLUMB_NO_ENVIRONMENT
-  std::int32_t threads = 0;     // 0: one for each processor
-  std::string gemm;             // "": "auto"
-  // Absolute directories, ':' between them, that are searched first.
-  std::string plugin_path, placement_path;
-  // What follows is called until the last handle that was made with the runtime is freed.
-  std::function<void(LogLevel, std::string_view)> log;
-  // The host's memory, both or neither: of `size` bytes, nullptr if there is none; and back.
-  std::function<void*(std::size_t size, std::size_t alignment)> allocate;
-  std::function<void(void* memory, std::size_t size)> release;  // must not throw
-  // The host's threads: calls task(i) for each i in 0 .. n - 1, and returns when all are done. Must
-  // not throw.
-  std::function<void(std::int32_t n, const std::function<void(std::int32_t)>& task)> run;
-};
-
-class Runtime {
- public:
-  static Result<Runtime> Create(RuntimeOptions options = {}) {
-    auto given = internal::Sized<plumb_runtime_options>();
-    if (!options.use_environment) given.flags |= PLUMB_NO_ENVIRONMENT;
-    given.threads = options.threads;
-    if (!options.gemm.empty()) given.gemm = options.gemm.c_str();
-    given.plugin_path = options.plugin_path.c_str();
-    given.placement_path = options.placement_path.c_str();
-    auto host = std::make_shared<internal::Host>();
-    *host = {std::move(options.log), std::move(options.allocate), std::move(options.release),
-             std::move(options.run)};
-    if (host->log) given.log = internal::Log;
-    given.log_user = host.get();
-    auto allocator = internal::Sized<plumb_allocator>();
-    allocator.context = host.get();
-    if (host->allocate) allocator.allocate = internal::Allocate;
-    if (host->release) allocator.release = internal::Release;
-    if (host->allocate || host->release) given.allocator = &allocator;
-    auto executor = internal::Sized<plumb_executor>();
-    executor.context = host.get();
-    executor.run = internal::RunTasks;
-    if (host->run) given.executor = &executor;
-    auto made = internal::Make<Handle>(
-        [&](plumb_runtime** runtime, plumb_error** error) {
-          return plumb_runtime_create(&given, runtime, error);
-        },
-        host);
-    if (!made) return made.error();
-    return Runtime(*std::move(made));
-  }
-
-  // A const plumb_norm_plugin* of plumb/norm_plugin.h, which outlives all that is made with this.
-  Result<void> RegisterPlugin(const void* norm_plugin) {
-    return internal::Call([&](plumb_error** error) {
-      return plumb_plugin_register(handle_.get(), norm_plugin, error);
-    });
-  }
-
-  // What it runs on, what it found and refused, as JSON.
-  Result<std::string> Describe() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_runtime_describe(handle_.get(), buffer, capacity, needed, error);
-        });
-  }
-
-  plumb_runtime* get() const noexcept { return handle_.get(); }
-
- private:
-  friend class Model;
-  using Handle = internal::Handle<plumb_runtime, plumb_runtime_free>;
-  explicit Runtime(Handle handle) : handle_(std::move(handle)) {}
-  Handle handle_;
-};
-
 // --- Models -------------------------------------------------------------------------------------
 
 using ModelInfo = plumb_model_info;
+using Work = plumb_work;
+
+// What a model's work is counted of: forward and backward, or feeding a session.
+enum class Pass : std::int32_t { kTraining = PLUMB_PASS_TRAINING, kFeed = PLUMB_PASS_FEED };
+
+struct ExplainOptions {
+  std::string stage;       // "graph", "grad", "optimized", "plan", "exec", "prompt", "probes"
+  std::int64_t batch = 1;  // sequences
+  std::int64_t seq = 0;    // tokens of each; 0: the model's context_length
+  std::string recipe;      // of which dtype and recompute matter
+};
 
 class Model {
  public:
@@ -133,6 +67,37 @@ class Model {
     auto info = internal::Sized<plumb_model_info>();
     plumb_model_get_info(handle_.get(), &info);
     return info;
+  }
+
+  // What the description comes to, as JSON.
+  Result<std::string> Describe() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_model_describe(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+  // What the compiler makes of it, for people.
+  Result<std::string> Explain(const ExplainOptions& options) const {
+    auto given = internal::Sized<plumb_explain_options>();
+    given.stage = options.stage.c_str();
+    given.batch = options.batch;
+    given.seq = options.seq;
+    given.recipe = options.recipe.data();
+    given.recipe_size = options.recipe.size();
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_model_explain(handle_.get(), &given, buffer, capacity, needed, error);
+        });
+  }
+  // The least work of a pass over one sequence of `tokens` tokens.
+  Result<plumb::Work> Work(Pass pass, std::int64_t tokens, Weights weights = Weights::kF32) const {
+    auto work = internal::Sized<plumb_work>();
+    const Result<void> counted = internal::Call([&](plumb_error** error) {
+      return plumb_model_work(handle_.get(), static_cast<std::int32_t>(pass), tokens,
+                              static_cast<std::int32_t>(weights), &work, error);
+    });
+    if (!counted) return counted.error();
+    return work;
   }
 
   // The names that Trainer::SetProbe takes, one a line.
@@ -192,6 +157,32 @@ class Model {
   Handle handle_;
 };
 
+// --- Probes -------------------------------------------------------------------------------------
+
+using ProbeInfo = plumb_probe;
+
+namespace internal {
+
+using ProbeFunction = std::function<std::int32_t(const ProbeInfo&)>;
+
+// `probe`, as plumb.h calls it by TellProbe.
+template <class Probe>
+std::unique_ptr<ProbeFunction> KeepProbe(Probe probe) {
+  return std::make_unique<ProbeFunction>([probe](const ProbeInfo& info) mutable {
+    return internal::Stops([&] { return probe(info); });
+  });
+}
+inline std::int32_t TellProbe(void* user, const plumb_probe* info) {
+  return (*static_cast<ProbeFunction*>(user))(*info);
+}
+inline std::vector<const char*> NamesOf(const std::vector<std::string>& points) {
+  std::vector<const char*> names;
+  for (const std::string& point : points) names.push_back(point.c_str());
+  return names;
+}
+
+}  // namespace internal
+
 // --- Training -----------------------------------------------------------------------------------
 
 struct TrainerOptions {
@@ -200,7 +191,6 @@ struct TrainerOptions {
 };
 
 using StepInfo = plumb_step_info;
-using ProbeInfo = plumb_probe;
 
 class Trainer {
  public:
@@ -269,17 +259,11 @@ class Trainer {
   // Next::kStop ends a run. `points`, none: streams, norms, logits and parameters.
   template <class Probe>
   Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points, Probe probe) {
-    auto kept = std::make_unique<ProbeFunction>([probe](const ProbeInfo& info) mutable {
-      return internal::Stops([&] { return probe(info); });
-    });
-    std::vector<const char*> names;
-    for (const std::string& point : points) names.push_back(point.c_str());
-    const plumb_probe_fn tell = [](void* user, const plumb_probe* info) {
-      return (*static_cast<ProbeFunction*>(user))(*info);
-    };
+    auto kept = internal::KeepProbe(std::move(probe));
+    const std::vector<const char*> names = internal::NamesOf(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
-      return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(), tell, kept.get(),
-                                 error);
+      return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(),
+                                 internal::TellProbe, kept.get(), error);
     });
     if (set) probe_ = std::move(kept);
     return set;
@@ -289,7 +273,6 @@ class Trainer {
 
  private:
   using Handle = internal::Handle<plumb_trainer, plumb_trainer_free>;
-  using ProbeFunction = std::function<std::int32_t(const ProbeInfo&)>;
   explicit Trainer(Handle handle) : handle_(std::move(handle)) {}
 
   template <class Batch, class After>
@@ -313,18 +296,11 @@ class Trainer {
                                error);
     });
   }
-  std::unique_ptr<ProbeFunction> probe_;
+  std::unique_ptr<internal::ProbeFunction> probe_;
   Handle handle_;
 };
 
 // --- Sampling -----------------------------------------------------------------------------------
-
-// What is computed with.
-enum class Weights : std::int32_t {
-  kF32 = PLUMB_WEIGHTS_F32,
-  kBf16 = PLUMB_WEIGHTS_BF16,
-  kInt8 = PLUMB_WEIGHTS_INT8
-};
 
 struct SessionOptions {
   std::int32_t sequences = 1;  // to 16
@@ -428,7 +404,8 @@ struct EvaluatorOptions {
   std::int64_t rows = 1;  // sequences of a batch
   std::int64_t seq = 0;   // the most tokens of one; 0: the model's context_length
   Weights weights = Weights::kF32;
-  bool logits = false;  // whether they are wanted
+  bool logits = false;     // whether they are wanted
+  bool gradients = false;  // the same; of Weights::kF32
 };
 
 class Evaluator {
@@ -439,6 +416,7 @@ class Evaluator {
     given.seq = options.seq;
     given.weights = static_cast<std::int32_t>(options.weights);
     given.logits = options.logits ? 1 : 0;
+    given.gradients = options.gradients ? 1 : 0;
     auto made = internal::Make<Handle>(
         [&](plumb_evaluator** evaluator, plumb_error** error) {
           return plumb_evaluator_create(model.get(), &given, evaluator, error);
@@ -469,6 +447,26 @@ class Evaluator {
     return {logits, logits == nullptr ? 0 : size_ * vocab_size_};
   }
 
+  // The gradient of the last run's loss by the i-th parameter, until the next run.
+  Result<TensorView<const float>> Gradient(std::size_t i) const {
+    return internal::TensorOf<const float>([&](plumb_tensor* tensor, plumb_error** error) {
+      return plumb_evaluator_gradient(handle_.get(), i, tensor, error);
+    });
+  }
+  // From now on tells probe(info), a const ProbeInfo&, of each run, as Trainer::SetProbe;
+  // Next::kStop fails the run with Code::kCancelled. Gradients must be wanted.
+  template <class Probe>
+  Result<void> SetProbe(const std::vector<std::string>& points, Probe probe) {
+    auto kept = internal::KeepProbe(std::move(probe));
+    const std::vector<const char*> names = internal::NamesOf(points);
+    const Result<void> set = internal::Call([&](plumb_error** error) {
+      return plumb_evaluator_probe(handle_.get(), names.data(), names.size(), internal::TellProbe,
+                                   kept.get(), error);
+    });
+    if (set) probe_ = std::move(kept);
+    return set;
+  }
+
   plumb_evaluator* get() const noexcept { return handle_.get(); }
 
  private:
@@ -483,6 +481,7 @@ class Evaluator {
     if (run) size_ = n;
     return run;
   }
+  std::unique_ptr<internal::ProbeFunction> probe_;
   Handle handle_;
   std::size_t vocab_size_, size_ = 0;
 };

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/place.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/model/init_rules.h"
 #include "runtime/spec/interpret.h"
-#include "runtime/spec/place.h"
 
 namespace plumb {
 namespace {

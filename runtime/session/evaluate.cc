@@ -5,14 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/session/gradient_pass.h"
 #include "runtime/session/probe.h"
 
 namespace plumb {
-namespace {
-
-constexpr int64_t kInt = sizeof(int32_t);
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<EvalSession>> EvalSession::Create(const ModelContext* context,
                                                                  const PackedWeights* weights,
@@ -101,49 +97,27 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
                                                    dims.context_length));
   }
   const int64_t n = out.batch * out.seq;
-  AlignedBuffer ids(n * kInt), positions(n * kInt), targets(n * kInt), loss(kAlignment);
-  for (int64_t i = 0; i < n; ++i) {
-    const size_t b = static_cast<size_t>(i / out.seq), t = static_cast<size_t>(i % out.seq);
-    ids.as<int32_t>()[i] = tokens[b][t];
-    positions.as<int32_t>()[i] = static_cast<int32_t>(t);
-    targets.as<int32_t>()[i] = t + 1 < length ? tokens[b][t + 1] : -1;
+  std::vector<int32_t> ids, positions, targets;
+  for (const std::vector<int32_t>& row : tokens) {
+    ids.insert(ids.end(), row.begin(), row.end());
+    targets.insert(targets.end(), row.begin() + 1, row.end());
+    targets.push_back(-1);
+    for (size_t t = 0; t < length; ++t) positions.push_back(static_cast<int32_t>(t));
   }
-  AlignedBuffer gradients(with_gradients ? parameters.layout().size * SizeOf(DType::kF32) : 0);
-  // A training program would write the statistics of these tokens into the states.
-  AlignedBuffer states(parameters.states().size * SizeOf(DType::kF32));
-  std::copy_n(parameters.state_data(), parameters.states().size, states.as<float>());
-  BuildOptions options;
-  options.program = with_gradients ? Program::kTrain : Program::kEval;
-  options.batch = out.batch;
-  options.output_logits = !with_gradients || format == WeightFormat::kF32;
-  options.weights = format;
-  const AlignedBuffer logits(options.output_logits ? n * dims.vocab_size * SizeOf(DType::kF32) : 0);
   const PackedWeights weights(context, format, parameters, threads);
-  ExecutableCache executables(&context, options, with_gradients);
-  const auto bind = [&](Executable* executable) -> absl::Status {
-    PLUMB_RETURN_IF_ERROR(weights.BindWeights(executable));
-    PLUMB_RETURN_IF_ERROR(parameters.states().Bind(states.as<float>(), executable));
-    if (with_gradients) {
-      PLUMB_RETURN_IF_ERROR(parameters.layout().Bind("grad.", gradients.as<float>(), executable));
-    }
-    PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", ids.data()));
-    PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions.data()));
-    PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets.data()));
-    if (options.output_logits) {
-      PLUMB_RETURN_IF_ERROR(executable->Bind("logits", logits.data()));
-    }
-    return executable->Bind("loss", loss.data());
-  };
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, executables.Get(out.seq, bind));
-  PLUMB_RETURN_IF_ERROR(probe == nullptr ? executable->Run(threads)
-                                         : probe->Run(*executable, threads));
-  out.loss = static_cast<double>(*loss.as<float>());
-  if (options.output_logits) {
-    out.logits.assign(logits.as<float>(), logits.as<float>() + n * dims.vocab_size);
+  if (!with_gradients) {
+    Evaluator pass(&context, &weights, out.batch, out.seq, /*logits=*/true, threads);
+    PLUMB_ASSIGN_OR_RETURN(out.loss,
+                           pass.Run(ids.data(), positions.data(), targets.data(), out.seq));
+    out.logits.assign(pass.logits(), pass.logits() + n * dims.vocab_size);
+    return out;
   }
-  if (with_gradients) {
-    out.gradients.assign(gradients.as<float>(), gradients.as<float>() + parameters.layout().size);
-  }
+  const bool logits = format == WeightFormat::kF32;
+  GradientPass pass(&context, &parameters, &weights, out.batch, out.seq, logits, threads);
+  PLUMB_ASSIGN_OR_RETURN(out.loss,
+                         pass.Run(ids.data(), positions.data(), targets.data(), out.seq, probe));
+  if (logits) out.logits.assign(pass.logits(), pass.logits() + n * dims.vocab_size);
+  out.gradients.assign(pass.gradients(), pass.gradients() + parameters.layout().size);
   return out;
 }
 

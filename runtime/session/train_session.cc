@@ -39,13 +39,15 @@ void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer&
 
 absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* context,
                                                           const BatchSource& batches,
-                                                          const TrainSpec& spec) {
+                                                          const TrainSpec& spec, int64_t reserve) {
   PLUMB_RETURN_IF_ERROR(CheckSchedule(ToSchedule(spec)));
   ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
                               TrainPasses(*context, spec));
   PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(batches.max_seq()));
   const TrainMemory memory = PlanTrainMemory(*context, spec, batches.max_seq(), workspace);
-  PLUMB_RETURN_IF_ERROR(CheckFits(memory, spec, ProcessMemoryLimit()));
+  TrainMemory with_reserve = memory;
+  with_reserve.validation = reserve;
+  PLUMB_RETURN_IF_ERROR(CheckFits(with_reserve, spec, ProcessMemoryLimit()));
   return Plan{std::move(executables), memory};
 }
 
@@ -60,7 +62,7 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   options.keep_order = spec.keep_order;
   PLUMB_ASSIGN_OR_RETURN(TrainBatches made, TrainBatches::Create(dataset, options));
   auto batches = std::make_unique<TrainBatches>(std::move(made));
-  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec));
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, /*reserve=*/0));
   auto parameters =
       std::make_unique<ParameterStore>(context->parameters, context->states, WeightFormatOf(spec));
   DrawParameters(context->parameters, context->states, spec.seed, threads, *parameters);
@@ -72,8 +74,8 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
 
 absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(
     const ModelContext* context, StoreMaker parameters, std::unique_ptr<BatchSource> batches,
-    const TrainSpec& spec, int threads) {
-  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec));
+    const TrainSpec& spec, int threads, int64_t reserve) {
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, reserve));
   return std::unique_ptr<TrainSession>(
       new TrainSession(context, spec, parameters(), std::move(batches), std::move(plan), threads));
 }
@@ -184,13 +186,14 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
           : absl::StrCat("; the first tensor that is not finite is ", DescribeNonFinite(first))));
 }
 
-void TrainSession::FillInputs(int64_t index) {
+absl::Status TrainSession::FillInputs(int64_t index) {
   const StageTimer timer(profile_, "batches");
-  batches_->Fill(index, &batch_);
+  PLUMB_RETURN_IF_ERROR(batches_->TryFill(index, &batch_));
   const int64_t n = batch_.batch * batch_.seq;
   CopyInput(batch_.tokens, n, tokens_);
   CopyInput(batch_.positions, n, positions_);
   CopyInput(batch_.targets, n, targets_);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<const Executable*> TrainSession::ProgramOf(int64_t seq) {
@@ -208,7 +211,7 @@ absl::Status TrainSession::RunProgram(const Executable& executable) {
 }
 
 absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t index) {
-  FillInputs(index);
+  PLUMB_RETURN_IF_ERROR(FillInputs(index));
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, ProgramOf(batch_.seq));
   CopyStates(parameters_.state_data(), states_before_batch_.as<float>());
   PLUMB_RETURN_IF_ERROR(RunProgram(*executable));

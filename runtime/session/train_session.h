@@ -48,11 +48,12 @@ class TrainSession {
                                                               const TrainSpec& spec, int threads);
   // Trains the weights of `parameters`, called once a step is known to fit into memory: a store in
   // the form WeightFormatOf(spec), which must outlive the session, as must `context`; on `batches`
-  // of spec.batch_size rows.
+  // of spec.batch_size rows. `reserve`: bytes that must fit into memory too.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
                                                               StoreMaker parameters,
                                                               std::unique_ptr<BatchSource> batches,
-                                                              const TrainSpec& spec, int threads);
+                                                              const TrainSpec& spec, int threads,
+                                                              int64_t reserve = 0);
 
   // From now on the points of `globs` (none: the default ones) are probed in step 1 and in every
   // `every`-th step; never when it is 0. The bits of losses and weights do not change. A step
@@ -127,7 +128,7 @@ class TrainSession {
     TrainMemory memory;
   };
   static absl::StatusOr<Plan> MakePlan(const ModelContext* context, const BatchSource& batches,
-                                       const TrainSpec& spec);
+                                       const TrainSpec& spec, int64_t reserve);
   TrainSession(const ModelContext* context, const TrainSpec& spec, ParameterStore* parameters,
                std::unique_ptr<BatchSource> batches, Plan plan, int threads);
   absl::Status BindExecutable(Executable* executable) const;
@@ -135,7 +136,7 @@ class TrainSession {
     double loss;
     double grad_square;  // of the gradient's norm
   };
-  void FillInputs(int64_t index);
+  absl::Status FillInputs(int64_t index);
   absl::StatusOr<const Executable*> ProgramOf(int64_t seq);
   absl::Status RunProgram(const Executable& executable);
   absl::StatusOr<MicroBatch> RunMicroBatch(int64_t index);

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/place.h"
 #include "runtime/plugin/norm_plugin.h"
 #include "runtime/spec/formula.h"
-#include "runtime/spec/place.h"
 
 namespace plumb {
 

@@ -7,6 +7,8 @@
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
+#include "runtime/capi/handles.h"
+#include "runtime/capi/shared_runtime.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/work.h"
@@ -84,7 +86,8 @@ absl::StatusOr<BenchStep> DecodeBench::Impl::Step(int64_t n, StepProfile* into) 
 DecodeBench::DecodeBench() : impl_(std::make_unique<Impl>()) {}
 DecodeBench::~DecodeBench() = default;
 
-absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(Runtime* runtime, const Spec& spec,
+absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(HostRuntime* runtime,
+                                                               const Spec& spec,
                                                                const DecodeBenchRequest& request) {
   if (spec.vocab_size() == 0) {
     return absl::InvalidArgumentError(
@@ -92,9 +95,11 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(Runtime* runtime,
   }
   auto bench = std::unique_ptr<DecodeBench>(new DecodeBench);
   Impl& impl = *bench->impl_;
-  PLUMB_ASSIGN_OR_RETURN(impl.context, runtime->impl().MakeContext(spec.impl()));
+  PLUMB_ASSIGN_OR_RETURN(
+      impl.context,
+      capi::InternalRuntime(runtime->handle())->impl().MakeContext(spec.handle()->spec));
   const ModelContext& context = *impl.context;
-  for (const std::string& warning : context.model.warnings) runtime->impl().Warn(warning);
+  for (const std::string& warning : context.model.warnings) runtime->Warn(warning);
   PLUMB_ASSIGN_OR_RETURN(const WeightType type, ParseWeightType(request.weights));
   const WeightFormat format = type == WeightType::kF32    ? WeightFormat::kF32
                               : type == WeightType::kBF16 ? WeightFormat::kBf16

@@ -114,6 +114,45 @@ class Describing(unittest.TestCase):
         self.assertEqual(described["plumb"]["c_abi"], 1)
         self.assertIsInstance(described["problems"], list)
 
+    def test_norms_and_models_describe_themselves(self):
+        runtime = plumb.Runtime(2)
+        self.assertEqual(runtime.threads, 2)
+        self.assertIn("kernels", runtime.gemm())
+        self.assertEqual(runtime.describe_plugin("rms_norm")["id"], "rms_norm")
+        with self.assertRaisesRegex(plumb.Error, "/not/there"):
+            runtime.load_plugin("/not/there.so")
+        with self.assertRaisesRegex(ValueError, "gemm bf16"):
+            runtime.measure_speed("gemm")
+        self.assertGreater(runtime.measure_speed("read"), 1e8)
+        described = model().describe()
+        self.assertEqual(described["totals"]["parameters"], model().info.parameters)
+        self.assertIn("tokens", model().explain("graph"))
+        with self.assertRaisesRegex(plumb.Error, "unknown stage"):
+            model().explain("graphs")
+        training, reading = model().work(True, 4), model().work(False, 4)
+        self.assertGreater(training[0], reading[0])
+        self.assertEqual(training[1], reading[1])
+
+    def test_an_evaluator_has_gradients_and_probes(self):
+        evaluated = model()
+        evaluator = plumb.Evaluator(evaluated, 2, gradients=True)
+        inputs, targets = next(counting())
+        loss = evaluator.loss(inputs, targets)
+        trainer = plumb.Trainer(model(), "batch_size: 2")
+        self.assertAlmostEqual(trainer.step(inputs, targets).loss, loss, places=6)
+        for i in range(len(evaluated)):
+            mine, steps = evaluator.gradient(i), trainer.gradient(i)
+            self.assertEqual((mine.name, mine.view), (steps.name, steps.view))
+        seen = []
+        evaluator.probe(lambda probe: seen.append((probe.step, probe.kind, probe.name)), ["logits"])
+        self.assertEqual(evaluator.loss(inputs, targets), loss)
+        self.assertEqual(seen, [(0, "activation", "logits")])
+        evaluator.probe(None)
+        evaluator.loss(inputs, targets)
+        self.assertEqual(len(seen), 1)
+        with self.assertRaisesRegex(plumb.Error, "gradients"):
+            plumb.Evaluator(evaluated, 2).gradient(0)
+
     def test_texts_become_tokens_and_texts_again(self):
         tokenizer = plumb.Tokenizer.characters("hällo", begin_end=True)
         self.assertEqual((tokenizer.vocab_size, tokenizer.begin_end), (5, 4))
