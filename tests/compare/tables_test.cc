@@ -65,7 +65,7 @@ TEST(TablesTest, AGroupsFiguresAreOverTheRunsThatFinished) {
 // Each seed has its own batches, which have their own tokens.
 TEST(TablesTest, ARunHasCollapsedByTheEntropyOfItsOwnTokens) {
   Plan plan = TwoGroups();
-  plan.groups[0].unigram_entropies = {1.02, 2.01, 2.98};  // losses 1, 2, 3
+  plan.groups[0].unigram_entropies = {1.52, 2.51, 3.4};  // losses 1.5, 2.5, 3.5
   const StudyResults results = Results(plan);
   EXPECT_FALSE(results.runs[0].collapsed);
   EXPECT_TRUE(results.runs[1].collapsed);
