@@ -1,5 +1,7 @@
 #include "runtime/picture/flow.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -45,17 +47,30 @@ std::string EdgeText(const FlowEdge& edge) {
 
 }  // namespace
 
+void FlowNumber::Add(const FlowNumber& other) {
+  low = std::min(low, other.low);
+  high = std::max(high, other.high);
+  if (name != other.name) name.clear();
+}
+
 std::string FlowNumber::ToString() const {
   if (!name.empty()) return name;
   if (low == high || Short(low) == Short(high)) return Short(low);
   return absl::StrCat(Short(low), " … ", Short(high));
 }
 
+std::string FlowNode::Name() const {
+  if (!index.has_value()) return label;
+  if (!index->text.empty()) return absl::StrCat(label, "[", index->text, "]");
+  if (index->first == index->last) return absl::StrCat(label, "[", index->first, "]");
+  return absl::StrCat(label, "[", index->first, "..", index->last, "]");
+}
+
 std::string FlowSection::ToString() const {
   std::string text = title.empty() ? "" : absl::StrCat(title, "\n");
   for (size_t i = 0; i < nodes.size(); ++i) {
     const FlowNode& node = nodes[i];
-    absl::StrAppend(&text, i, " ", KindName(node.kind), node.label.empty() ? "" : " ", node.label);
+    absl::StrAppend(&text, i, " ", KindName(node.kind), node.label.empty() ? "" : " ", node.Name());
     if (!node.inputs.empty()) {
       absl::StrAppend(&text, " <- ",
                       absl::StrJoin(node.inputs, ", ", [](std::string* out, const FlowEdge& edge) {

@@ -3,6 +3,8 @@
 #ifndef PLUMB_RUNTIME_PICTURE_FLOW_H_
 #define PLUMB_RUNTIME_PICTURE_FLOW_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,13 +29,21 @@ struct FlowNumber {
   double low = 1, high = 1;
   std::string name;  // of the `let` that has this value in all of them, or ""
   bool Is(double value) const { return low == value && high == value; }
+  void Add(const FlowNumber& other);  // its values too
   std::string ToString() const;  // "alpha", "0.5", "0.29 … 1"
+};
+
+// Of a name with an index, "h[0..3]".
+struct FlowIndex {
+  int64_t first = 0, last = 0;
+  std::string text;  // of the layers that a picture stands for, "0..layer - 1"; "": the numbers
 };
 
 struct FlowEdge {
   int from = 0;  // index of a node; edges point backwards
   FlowNumber coefficient;
-  std::string label;  // "q" of attention's three inputs; weights that are learned: "w[k]"
+  std::string label;       // "q" of attention's three inputs; a learned factor, "w[2]"
+  bool is_weight = false;  // the label is a factor
 };
 
 struct FlowNode {
@@ -42,6 +52,8 @@ struct FlowNode {
   std::vector<FlowEdge> inputs;
   FlowNumber constant{0, 0, ""};
   std::vector<std::string> marks;  // "q = q_norm(q)"
+  std::optional<FlowIndex> index;  // of streams and names
+  std::string Name() const;        // the label with the index
 };
 
 // Nodes in the order of the data: an input comes before what reads it.

@@ -110,7 +110,7 @@ class PictureMeasure {
       const FlowNode& node = section.nodes[i];
       const double half = SizeOf(node).width / 2;
       double left = half, right = half;
-      if (IsStreamEnd(node)) left = TextWidth(node.label, kTextSize) + kLabelDistance;
+      if (IsStreamEnd(node)) left = TextWidth(node.Name(), kTextSize) + kLabelDistance;
       if (node.kind == FlowKind::kAdd && !NodeText(node).empty()) {
         right += TextWidth(NodeText(node), kSmallTextSize) + kLabelDistance;
       }
@@ -276,13 +276,18 @@ std::string WireText(const FlowEdge& edge) {
   std::string text = number.Is(1)    ? ""
                      : number.Is(-1) ? "−"
                                      : absl::StrCat("× ", number.ToString());
+  if (edge.is_weight) {
+    return absl::StrCat(number.Is(-1) ? "− " : "× ",
+                        number.Is(1) || number.Is(-1) ? "" : absl::StrCat(number.ToString(), " "),
+                        edge.label);
+  }
   if (edge.label.empty()) return text;
   return text.empty() ? edge.label : absl::StrCat(edge.label, " ", text);
 }
 
 std::string NodeText(const FlowNode& node) {
   if (node.kind == FlowKind::kGain) return absl::StrCat("× ", node.label);
-  if (node.kind != FlowKind::kAdd) return node.label;
+  if (node.kind != FlowKind::kAdd) return node.Name();
   return node.constant.Is(0) ? "" : absl::StrCat("+ ", node.constant.ToString());
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/picture/bundle.h"
 #include "runtime/picture/recorder.h"
 #include "runtime/spec/scalar.h"
 
@@ -39,19 +40,13 @@ bool SameShape(const FlowSection& a, const FlowSection& b) {
   return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), SameNode);
 }
 
-void Widen(const FlowNumber& with, FlowNumber* number) {
-  number->low = std::min(number->low, with.low);
-  number->high = std::max(number->high, with.high);
-  if (number->name != with.name) number->name.clear();
-}
-
 // REQUIRES: the same shape.
 void WidenNumbers(const FlowSection& with, FlowSection* section) {
   for (size_t i = 0; i < section->nodes.size(); ++i) {
     FlowNode& node = section->nodes[i];
-    Widen(with.nodes[i].constant, &node.constant);
+    node.constant.Add(with.nodes[i].constant);
     for (size_t k = 0; k < node.inputs.size(); ++k) {
-      Widen(with.nodes[i].inputs[k].coefficient, &node.inputs[k].coefficient);
+      node.inputs[k].coefficient.Add(with.nodes[i].inputs[k].coefficient);
     }
   }
 }
@@ -95,7 +90,7 @@ std::vector<Kind> KindsOfLayer(const ResolvedModel& model, const FlowRecorder& r
     if (only.has_value() && layer != *only) continue;
     const PlacementSpec& spec = *model.layers[static_cast<size_t>(layer)]->placement;
     const std::string& placement = spec.name;
-    FlowSection section = recorder.Section(layer + 1);
+    FlowSection section = Bundle(recorder.Section(layer + 1));
     ScalarScope scope;
     scope.dims = &model.dims;
     scope.placement = &spec;
@@ -127,7 +122,7 @@ absl::StatusOr<FlowPicture> RecordFlow(const ResolvedModel& model, const Picture
   FlowPicture picture;
   picture.name = model.name;
   picture.streams = recorder.streams();
-  picture.sections.push_back(recorder.Section(0));
+  picture.sections.push_back(Bundle(recorder.Section(0)));
   std::vector<Kind> kinds = KindsOfLayer(model, recorder, options.layer);
   if (kinds.size() > kMostKindsOfLayer) {
     return absl::InvalidArgumentError(
@@ -138,7 +133,7 @@ absl::StatusOr<FlowPicture> RecordFlow(const ResolvedModel& model, const Picture
     kind.section.title = Title(kind);
     picture.sections.push_back(std::move(kind.section));
   }
-  picture.sections.push_back(recorder.Section(recorder.sections() - 1));
+  picture.sections.push_back(Bundle(recorder.Section(recorder.sections() - 1)));
   for (const FlowSection& section : picture.sections) {
     size_t wires = 0;
     for (const FlowNode& node : section.nodes) wires += node.inputs.size();
