@@ -30,7 +30,7 @@ struct FlowNumber {
   std::string name;  // of the `let` that has this value in all of them, or ""
   bool Is(double value) const { return low == value && high == value; }
   void Add(const FlowNumber& other);  // its values too
-  std::string ToString() const;  // "alpha", "0.5", "0.29 … 1"
+  std::string ToString() const;       // "alpha", "0.5", "0.29 … 1"
 };
 
 // Of a name with an index, "h[0..3]".

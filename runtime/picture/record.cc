@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/picture/bundle.h"
+#include "runtime/picture/index_text.h"
 #include "runtime/picture/recorder.h"
 #include "runtime/spec/scalar.h"
 
@@ -24,6 +25,7 @@ struct Kind {
   FlowSection section;
   std::string placement;
   std::vector<int64_t> layers;
+  std::vector<std::vector<FlowIndex>> indices;  // of the section's nodes: in each of the layers
 };
 
 bool SameEdge(const FlowEdge& a, const FlowEdge& b) {
@@ -33,6 +35,7 @@ bool SameEdge(const FlowEdge& a, const FlowEdge& b) {
 // But for numbers.
 bool SameNode(const FlowNode& a, const FlowNode& b) {
   return a.kind == b.kind && a.label == b.label && a.marks == b.marks &&
+         a.index.has_value() == b.index.has_value() &&
          std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(), SameEdge);
 }
 
@@ -83,6 +86,21 @@ std::string Title(const Kind& kind) {
   return absl::StrCat(title, ": ", kind.placement);
 }
 
+// Keeps the indices that a section of this kind has.
+void AddIndices(const FlowSection& section, Kind* kind) {
+  for (size_t i = 0; i < section.nodes.size(); ++i) {
+    if (section.nodes[i].index.has_value()) kind->indices[i].push_back(*section.nodes[i].index);
+  }
+}
+
+void NameIndices(Kind* kind) {
+  if (kind->layers.size() < 2) return;
+  for (size_t i = 0; i < kind->indices.size(); ++i) {
+    std::optional<FlowIndex>& index = kind->section.nodes[i].index;
+    if (index.has_value()) index->text = IndexText(kind->layers, kind->indices[i]);
+  }
+}
+
 std::vector<Kind> KindsOfLayer(const ResolvedModel& model, const FlowRecorder& recorder,
                                const std::optional<int64_t>& only) {
   std::vector<Kind> kinds;
@@ -101,9 +119,12 @@ std::vector<Kind> KindsOfLayer(const ResolvedModel& model, const FlowRecorder& r
     });
     if (alike == kinds.end()) {
       if (kinds.size() > kMostKindsOfLayer) break;
-      kinds.push_back({std::move(section), placement, {layer}});
+      kinds.push_back({std::move(section), placement, {layer}, {}});
+      kinds.back().indices.resize(kinds.back().section.nodes.size());
+      AddIndices(kinds.back().section, &kinds.back());
     } else {
       WidenNumbers(section, &alike->section);
+      AddIndices(section, &*alike);
       alike->layers.push_back(layer);
     }
   }
@@ -131,6 +152,7 @@ absl::StatusOr<FlowPicture> RecordFlow(const ResolvedModel& model, const Picture
   }
   for (Kind& kind : kinds) {
     kind.section.title = Title(kind);
+    NameIndices(&kind);
     picture.sections.push_back(std::move(kind.section));
   }
   picture.sections.push_back(Bundle(recorder.Section(recorder.sections() - 1)));

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
 namespace {
@@ -23,6 +24,23 @@ std::string LastPart(absl::string_view name) {
 std::string Factor(const std::string& text) {
   const bool is_sum = absl::StrContains(text, " + ") || absl::StrContains(text, " - ");
   return is_sum ? absl::StrCat("(", text, ")") : text;
+}
+
+// What a sublayer's fields say that makes it another than the plain one.
+absl::StatusOr<std::vector<std::string>> FieldMarks(const SublayerSite& site) {
+  std::vector<std::string> marks;
+  if (site.spec->kind == SublayerSpec::Kind::kConv) {
+    marks.push_back(absl::StrCat(site.spec->conv.width, " tokens"));
+  }
+  if (site.spec->kind != SublayerSpec::Kind::kAttention) return marks;
+  PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers,
+                         EvaluateAttention(site.spec->attention, site.scope));
+  if (numbers.window > 0) marks.push_back(absl::StrCat("window of ", numbers.window));
+  if (numbers.score_cap > 0) {
+    marks.push_back(absl::StrCat("scores to ±", absl::StrFormat("%.3g", numbers.score_cap)));
+  }
+  if (site.spec->attention.sinks) marks.push_back("sinks");
+  return marks;
 }
 
 }  // namespace
@@ -123,6 +141,7 @@ absl::StatusOr<TensorHandle> FlowRecorder::Sublayer(const SublayerSite& site, Te
   sublayer.kind = FlowKind::kSublayer;
   sublayer.label = site.spec->name;
   sublayer.inputs = {Read(input)};
+  PLUMB_ASSIGN_OR_RETURN(sublayer.marks, FieldMarks(site));
   for (const char* point : PointsOf(site.spec->kind)) {
     PLUMB_RETURN_IF_ERROR(Splice(point, input, at_point, &sublayer.marks, &sublayer.inputs));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
@@ -145,8 +146,10 @@ void AppendBox(const FlowNode& node, const NodeBox& box, std::string* svg) {
   y += 1.5;
   for (const std::string& mark : node.marks) {
     y += kMarkHeight;
-    absl::StrAppend(svg, "<circle class=\"mark-dot\" cx=\"", Px(box.left() + 12), "\" cy=\"",
-                    Px(y - 3.5), "\" r=\"3\"/>\n");
+    if (absl::StrContains(mark, " = ")) {
+      absl::StrAppend(svg, "<circle class=\"mark-dot\" cx=\"", Px(box.left() + 12), "\" cy=\"",
+                      Px(y - 3.5), "\" r=\"3\"/>\n");
+    }
     AppendText("mark", box.left() + 20, y, mark, svg);
   }
 }

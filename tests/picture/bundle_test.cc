@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/picture/index_text.h"
 #include "tests/picture/picture_models.h"
 
 namespace plumb {
@@ -121,6 +122,16 @@ TEST(BundleTest, IndicesAreCutOutOfNames) {
   EXPECT_EQ(WithoutIndices("gamma"), "gamma");
   EXPECT_EQ(WithoutIndices("a[b"), "a");
   EXPECT_EQ(WithoutIndices("a]b"), "a]b");
+}
+
+TEST(IndexTextTest, IsWhatAFormulaWouldSay) {
+  const std::vector<int64_t> layers = {0, 1, 2};
+  EXPECT_EQ(IndexText(layers, {{0, 0, ""}, {0, 1, ""}, {0, 2, ""}}), "0..layer - 1");
+  EXPECT_EQ(IndexText(layers, {{1, 1, ""}, {2, 2, ""}, {3, 3, ""}}), "layer");
+  EXPECT_EQ(IndexText(layers, {{0, 1, ""}, {0, 3, ""}, {0, 5, ""}}), "0..2 * layer - 1");
+  EXPECT_EQ(IndexText(layers, {{4, 4, ""}, {3, 3, ""}, {2, 2, ""}}), "5 - layer");
+  EXPECT_EQ(IndexText(layers, {{0, 3, ""}, {0, 3, ""}, {0, 3, ""}}), "0..3");
+  EXPECT_EQ(IndexText(layers, {{0, 0, ""}, {0, 3, ""}, {0, 4, ""}}), "...");
 }
 
 }  // namespace

@@ -186,6 +186,18 @@ TEST(RecordTest, WhatIsDoneInsideIsMarked) {
   EXPECT_THAT(text, HasSubstr("leave head <- 0 {logits = 30 * tanh(0.0333 * logits)}"));
 }
 
+TEST(RecordTest, WhatIsSpecialOfASublayerIsMarked) {
+  TinyModel model;
+  model.n_layer = 4;
+  model.more = "attention { window: \"4 * (layer % 2)\" score_cap: \"50\" sinks: true } ";
+  const FlowPicture picture = *FlowOf(model);
+  ASSERT_EQ(picture.sections.size(), 4u);
+  EXPECT_EQ(picture.sections[1].title, "layers 0, 2: pre");
+  EXPECT_THAT(picture.sections[1].ToString(),
+              HasSubstr("attention <- 1 {window of 4; scores to ±50; sinks}"));
+  EXPECT_THAT(picture.sections[2].ToString(), HasSubstr("attention <- 1 {scores to ±50; sinks}"));
+}
+
 // Forty lines make a formula of 2^40 factors.
 TEST(RecordTest, LongFormulasAreCut) {
   std::string body = "each: \"x = x + f(x)\" inside { point: \"mlp.hidden\" ";
