@@ -113,6 +113,14 @@ TEST(GeometryTest, EverythingIsOnThePage) {
   }
 }
 
+// As large as a picture may be: the lanes settle.
+TEST(GeometryTest, LargeSectionsAreLaidOut) {
+  FlowPicture picture;
+  picture.streams = {"s0", "s1", "s2"};
+  picture.sections = {LargeSection(380)};
+  EXPECT_EQ(Measure(picture).sections[0].nodes.size(), picture.sections[0].nodes.size());
+}
+
 // A stream is one line from the embedding to the head.
 TEST(GeometryTest, AStreamHasOneColumnInAllSections) {
   for (const NamedFlow& flow : FlowsOfAllSorts()) {

@@ -59,7 +59,7 @@ FlowNode Stream(FlowKind kind, int index) {
 }
 
 // Some streams, some nodes that each read what stands before them, and streams that end anywhere.
-FlowSection RandomSection(int streams, std::mt19937* random) {
+FlowSection RandomSection(int streams, int inner, std::mt19937* random) {
   const auto draw = [random](size_t below) { return static_cast<int>((*random)() % below); };
   constexpr FlowKind kKinds[] = {FlowKind::kNorm,     FlowKind::kSublayer, FlowKind::kAdd,
                                  FlowKind::kMultiply, FlowKind::kGain,     FlowKind::kFunction,
@@ -67,7 +67,6 @@ FlowSection RandomSection(int streams, std::mt19937* random) {
   FlowSection section;
   section.title = "random";
   for (int i = 0; i < streams; ++i) section.nodes.push_back(Stream(FlowKind::kEnter, i));
-  const int inner = 1 + draw(14);
   for (int i = 0; i < inner; ++i) {
     FlowNode node;
     node.kind = kKinds[draw(std::size(kKinds))];
@@ -105,6 +104,11 @@ FlowPicture FlowOfPlacement(const std::string& placement, int n_layer) {
 
 FlowPicture FlowOfBody(const std::string& body, int n_layer) { return *FlowOf(Own(body, n_layer)); }
 
+FlowSection LargeSection(int inner) {
+  std::mt19937 random(1);
+  return RandomSection(3, inner, &random);
+}
+
 std::vector<NamedFlow> FlowsOfAllSorts() {
   std::vector<NamedFlow> flows;
   for (const std::string& placement : ShippedPlacements()) {
@@ -116,7 +120,10 @@ std::vector<NamedFlow> FlowsOfAllSorts() {
     flow.name = absl::StrCat("random flow ", i);
     const int streams = 1 + i % 3;
     for (int k = 0; k < streams; ++k) flow.picture.streams.push_back(absl::StrCat("s", k));
-    flow.picture.sections = {RandomSection(streams, &random), RandomSection(streams, &random)};
+    for (int k = 0; k < 2; ++k) {
+      const int inner = 1 + static_cast<int>(random() % 14);
+      flow.picture.sections.push_back(RandomSection(streams, inner, &random));
+    }
     flows.push_back(std::move(flow));
   }
   for (const char* body : kBodies) flows.push_back({body, FlowOfBody(body)});

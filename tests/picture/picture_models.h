@@ -25,6 +25,9 @@ struct NamedFlow {
 // need be.
 std::vector<NamedFlow> FlowsOfAllSorts();
 
+// A graph of three streams with so many nodes between.
+FlowSection LargeSection(int inner);
+
 }  // namespace plumb
 
 #endif  // PLUMB_TESTS_PICTURE_PICTURE_MODELS_H_
