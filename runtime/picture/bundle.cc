@@ -74,7 +74,7 @@ class Bundler {
       const std::string label = WithoutIndices(edge.label);
       const bool of_many = label != edge.label || many_[static_cast<size_t>(edge.from)];
       edge.label = label;
-      indexed = indexed || of_many;
+      indexed = indexed || of_many || indexed_[static_cast<size_t>(edge.from)];
       const auto same = std::find_if(inputs.begin(), inputs.end(), [&edge](const FlowEdge& other) {
         return other.from == edge.from && other.label == edge.label;
       });
@@ -96,6 +96,7 @@ class Bundler {
     }
     made_.nodes.push_back(std::move(node));
     many_.push_back(false);
+    indexed_.push_back(indexed);
     return own;
   }
 
@@ -124,6 +125,7 @@ class Bundler {
   FlowSection made_;
   std::vector<int> class_of_;  // of section_'s nodes: index into made_'s
   std::vector<bool> many_;     // of made_'s: whether it stands for several
+  std::vector<bool> indexed_;  // of made_'s: whether it is of an index, or made of what is
   std::map<std::string, int> known_;
 };
 

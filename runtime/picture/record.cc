@@ -11,6 +11,7 @@
 #include "runtime/base/status.h"
 #include "runtime/picture/bundle.h"
 #include "runtime/picture/index_text.h"
+#include "runtime/picture/labels.h"
 #include "runtime/picture/recorder.h"
 #include "runtime/spec/scalar.h"
 
@@ -29,13 +30,16 @@ struct Kind {
 };
 
 bool SameEdge(const FlowEdge& a, const FlowEdge& b) {
-  return a.from == b.from && a.label == b.label;
+  return a.from == b.from && CommonLabel(a.label, b.label).has_value();
 }
+
+bool SameMark(const std::string& a, const std::string& b) { return CommonLabel(a, b).has_value(); }
 
 // But for numbers.
 bool SameNode(const FlowNode& a, const FlowNode& b) {
-  return a.kind == b.kind && a.label == b.label && a.marks == b.marks &&
-         a.index.has_value() == b.index.has_value() &&
+  return a.kind == b.kind && a.index.has_value() == b.index.has_value() &&
+         CommonLabel(a.label, b.label).has_value() &&
+         std::equal(a.marks.begin(), a.marks.end(), b.marks.begin(), b.marks.end(), SameMark) &&
          std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(), SameEdge);
 }
 
@@ -47,9 +51,15 @@ bool SameShape(const FlowSection& a, const FlowSection& b) {
 void WidenNumbers(const FlowSection& with, FlowSection* section) {
   for (size_t i = 0; i < section->nodes.size(); ++i) {
     FlowNode& node = section->nodes[i];
-    node.constant.Add(with.nodes[i].constant);
+    const FlowNode& other = with.nodes[i];
+    node.label = *CommonLabel(node.label, other.label);
+    node.constant.Add(other.constant);
+    for (size_t k = 0; k < node.marks.size(); ++k) {
+      node.marks[k] = *CommonLabel(node.marks[k], other.marks[k]);
+    }
     for (size_t k = 0; k < node.inputs.size(); ++k) {
-      node.inputs[k].coefficient.Add(with.nodes[i].inputs[k].coefficient);
+      node.inputs[k].coefficient.Add(other.inputs[k].coefficient);
+      node.inputs[k].label = *CommonLabel(node.inputs[k].label, other.inputs[k].label);
     }
   }
 }

@@ -97,6 +97,16 @@ TensorHandle FlowRecorder::Embed() {
   return SetStream("", "x", AddNode(FlowKind::kEnter, kEmbeddingLabel, {}));
 }
 
+// One value that is there by two names is one term.
+void FlowRecorder::AddTerm(Reading term, std::vector<Reading>* terms) {
+  for (Reading& known : *terms) {
+    if (known.tensor != term.tensor || !known.label.empty()) continue;
+    known.coefficient += term.coefficient;
+    return;
+  }
+  terms->push_back(std::move(term));
+}
+
 TensorHandle FlowRecorder::Combine(absl::Span<const Term> terms, double constant) {
   Tensor sum;
   sum.kind = FlowKind::kAdd;
@@ -105,7 +115,7 @@ TensorHandle FlowRecorder::Combine(absl::Span<const Term> terms, double constant
   for (const Term& term : terms) {
     if (term.coefficient == 0) continue;
     all_parameters = all_parameters && IsParameter(term.tensor);
-    sum.inputs.push_back(Read(term.tensor, term.coefficient));
+    AddTerm(Read(term.tensor, term.coefficient), &sum.inputs);
   }
   if (all_parameters) return AddParameter(FormulaOfSum(sum.inputs, constant));
   if (sum.inputs.size() == 1 && constant == 0) sum.role = Tensor::Role::kScaled;

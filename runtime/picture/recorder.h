@@ -72,6 +72,7 @@ class FlowRecorder : public FormulaBackend {
   TensorHandle AddNode(FlowKind kind, std::string label, std::vector<Reading> inputs);
   TensorHandle AddParameter(std::string text);
   Reading Read(TensorHandle handle, double coefficient = 1) const;
+  static void AddTerm(Reading term, std::vector<Reading>* terms);
   // Runs what is spliced in at `point`, and says it in `marks`. What it reads from outside the
   // sublayer is added to `inputs`.
   absl::Status Splice(absl::string_view point, TensorHandle input, AtPoint at_point,

@@ -125,6 +125,9 @@ void AppendCircle(const FlowNode& node, const NodeBox& box, std::string* svg) {
   absl::StrAppend(svg, "<circle class=\"box add\" cx=\"", Px(c.x), "\" cy=\"", Px(c.y), "\" r=\"",
                   Px(radius), "\"/>\n");
   const double arm = node.kind == FlowKind::kAdd ? radius - 4 : (radius - 3) * 0.7;
+  if (node.kind == FlowKind::kAdd && node.inputs.size() == 1 && node.constant.Is(0)) {
+    return AppendText("middle", c.x, c.y + 4.5, "Σ", svg);  // over what is drawn as one
+  }
   if (node.kind == FlowKind::kAdd) {
     absl::StrAppend(svg, "<path class=\"sign\" d=\"M", Px(c.x - arm), " ", Px(c.y), "H",
                     Px(c.x + arm), "M", Px(c.x), " ", Px(c.y - arm), "V", Px(c.y + arm), "\"/>\n");

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/picture/index_text.h"
+#include "runtime/picture/labels.h"
 #include "tests/picture/picture_models.h"
 
 namespace plumb {
@@ -132,6 +133,18 @@ TEST(IndexTextTest, IsWhatAFormulaWouldSay) {
   EXPECT_EQ(IndexText(layers, {{4, 4, ""}, {3, 3, ""}, {2, 2, ""}}), "5 - layer");
   EXPECT_EQ(IndexText(layers, {{0, 3, ""}, {0, 3, ""}, {0, 3, ""}}), "0..3");
   EXPECT_EQ(IndexText(layers, {{0, 0, ""}, {0, 3, ""}, {0, 4, ""}}), "...");
+}
+
+TEST(CommonLabelTest, LeavesOutNumbersThatDiffer) {
+  EXPECT_EQ(CommonLabel("min(0.001 * step, 1)", "min(1e-05 * step, 1)"), "min(… * step, 1)");
+  EXPECT_EQ(CommonLabel("min(… * step, 1)", "min(3 * step, 1)"), "min(… * step, 1)");
+  EXPECT_EQ(CommonLabel("window of 4", "window of 16"), "window of …");
+  EXPECT_EQ(CommonLabel("gamma", "gamma"), "gamma");
+  EXPECT_EQ(CommonLabel("", ""), "");
+  EXPECT_EQ(CommonLabel("norm_1", "norm_2"), std::nullopt);
+  EXPECT_EQ(CommonLabel("norm", "norm_2"), std::nullopt);
+  EXPECT_EQ(CommonLabel("a 1", "a"), std::nullopt);
+  EXPECT_EQ(CommonLabel("1", "x"), std::nullopt);
 }
 
 }  // namespace

@@ -138,6 +138,13 @@ TEST(RecordTest, NumbersGoByTheNameOfTheirLet) {
               AllOf(HasSubstr("attention <- 3 * 0"), HasSubstr("add <- c * ")));
 }
 
+TEST(RecordTest, NumbersInFormulasThatChangeAreLeftOut) {
+  const std::string body =
+      "learned { name: \"g\" init: 1 } each: \"x = x + tanh(g / (layer + 1)) * f(x)\"";
+  EXPECT_THAT(LayersOf(FlowOfBody(body, 3)),
+              AllOf(HasSubstr("layers 0..2: mine"), HasSubstr("gain tanh(… * g) <- 1")));
+}
+
 TEST(RecordTest, LayersThatDoOtherThingsAreOtherKinds) {
   const FlowPicture swin = FlowOfPlacement("swin_v2", 12);
   ASSERT_EQ(swin.sections.size(), 4u);
@@ -182,7 +189,7 @@ TEST(RecordTest, WhatIsDoneInsideIsMarked) {
       "rule: \"hidden = (hidden + h - 1) * sigmoid(h)\" } "
       "inside { point: \"head.logits\" rule: \"logits = 30 * tanh(logits / 30)\" }";
   const std::string text = FlowOfBody(body).ToString();
-  EXPECT_THAT(text, HasSubstr("{hidden = (hidden + 0.5 * hidden - 1) * sigmoid(0.5 * hidden)}"));
+  EXPECT_THAT(text, HasSubstr("{hidden = (1.5 * hidden - 1) * sigmoid(0.5 * hidden)}"));
   EXPECT_THAT(text, HasSubstr("leave head <- 0 {logits = 30 * tanh(0.0333 * logits)}"));
 }
 
