@@ -17,6 +17,7 @@ Cost CostOf(const FlowNode& node) {
     case FlowKind::kSublayer:
       return {1, 0, -1};
     case FlowKind::kFunction:
+    case FlowKind::kLinear:
     case FlowKind::kMultiply:
       return {0, 1, -1};
     default:

@@ -31,13 +31,13 @@ const char* KindName(FlowKind kind) {
       return "gain";
     case FlowKind::kFunction:
       return "function";
+    case FlowKind::kLinear:
+      return "linear";
     case FlowKind::kParameter:
       return "parameter";
   }
   return "?";
 }
-
-std::string Short(double value) { return absl::StrFormat("%.3g", value); }
 
 std::string EdgeText(const FlowEdge& edge) {
   return absl::StrCat(
@@ -47,6 +47,8 @@ std::string EdgeText(const FlowEdge& edge) {
 
 }  // namespace
 
+std::string NumberText(double value) { return absl::StrFormat("%.3g", value); }
+
 void FlowNumber::Add(const FlowNumber& other) {
   low = std::min(low, other.low);
   high = std::max(high, other.high);
@@ -55,8 +57,8 @@ void FlowNumber::Add(const FlowNumber& other) {
 
 std::string FlowNumber::ToString() const {
   if (!name.empty()) return name;
-  if (low == high || Short(low) == Short(high)) return Short(low);
-  return absl::StrCat(Short(low), " … ", Short(high));
+  if (low == high || NumberText(low) == NumberText(high)) return NumberText(low);
+  return absl::StrCat(NumberText(low), " … ", NumberText(high));
 }
 
 std::string FlowNode::Name() const {

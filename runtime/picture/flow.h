@@ -21,8 +21,11 @@ enum class FlowKind {
   kMultiply,   // elementwise product of its inputs
   kGain,       // product with a learned value, the label: "gamma", "tanh(gate)"
   kFunction,   // of its inputs, elementwise, or over an index ("softmax")
+  kLinear,     // a projection, the label
   kParameter,  // a learned value that is not a factor
 };
+
+std::string NumberText(double value);  // "0.333": three digits
 
 // The values that a number takes in the layers that a picture stands for.
 struct FlowNumber {

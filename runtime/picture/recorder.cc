@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "runtime/picture/bundle.h"
 #include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
@@ -24,6 +26,36 @@ std::string LastPart(absl::string_view name) {
 std::string Factor(const std::string& text) {
   const bool is_sum = absl::StrContains(text, " + ") || absl::StrContains(text, " - ");
   return is_sum ? absl::StrCat("(", text, ")") : text;
+}
+
+bool IsComparison(const std::string& function) {
+  return absl::StrContains("< <= > >= == !=", function);
+}
+
+// In a box: "tanh", "^ 2", "max 0".
+std::string FunctionLabel(const Function& function) {
+  if (function.name == "reciprocal") return "1 / …";
+  if (function.name == "part") {
+    return absl::StrCat("part ", NumberText(function.numbers[0]), " of ",
+                        NumberText(function.numbers[1]));
+  }
+  const std::string name = function.name == "pow" ? "^" : function.name;
+  if (function.numbers.empty()) return name;
+  return absl::StrCat(name, " ", absl::StrJoin(function.numbers, " "));
+}
+
+// In a formula: "tanh(gate)", "gate ^ 2".
+std::string FunctionFormula(const Function& function, std::vector<std::string> operands) {
+  if (function.name == "constant") return NumberText(function.numbers[0]);
+  if (function.name == "reciprocal") return absl::StrCat("1 / ", Factor(operands[0]));
+  const bool is_infix = function.name == "pow" || IsComparison(function.name);
+  if (is_infix && !function.numbers.empty()) {
+    return absl::StrCat(Factor(operands[0]),
+                        function.name == "pow" ? " ^ " : absl::StrCat(" ", function.name, " "),
+                        NumberText(function.numbers[0]));
+  }
+  for (const double number : function.numbers) operands.push_back(NumberText(number));
+  return absl::StrCat(function.name, "(", absl::StrJoin(operands, ", "), ")");
 }
 
 // What a sublayer's fields say that makes it another than the plain one.
@@ -47,7 +79,7 @@ absl::StatusOr<std::vector<std::string>> FieldMarks(const SublayerSite& site) {
 
 TensorHandle FlowRecorder::Add(Tensor tensor) {
   tensor.section = section_;
-  if (inside_ && tensor.formula.empty()) {
+  if (inside_ && tensor.formula.empty() && tensor.role != Tensor::Role::kName) {
     tensor.formula = FormulaOf(tensor);
     for (const Reading& reading : tensor.inputs) {
       const Tensor& input = at(reading.tensor);
@@ -77,24 +109,26 @@ TensorHandle FlowRecorder::AddParameter(std::string text) {
   return Add(std::move(tensor));
 }
 
-FlowRecorder::Reading FlowRecorder::Read(TensorHandle handle, double coefficient) const {
+FlowRecorder::Reading FlowRecorder::Read(TensorHandle handle, double coefficient) {
   const Tensor& tensor = at(handle);
   using Role = Tensor::Role;
   Reading reading;
-  if (tensor.section == section_ &&
-      (tensor.role == Role::kScaled || tensor.role == Role::kStream)) {
+  if (tensor.section == section_ && (tensor.role == Role::kScaled || tensor.role == Role::kName)) {
     reading = tensor.inputs[0];
     reading.coefficient *= coefficient;
     return reading;
   }
   reading.tensor = handle;
   reading.coefficient = coefficient;
-  if (tensor.role == Role::kStream) reading.stream = tensor.label;
+  if (tensor.role == Role::kName) {
+    reading.name = tensor.label;
+    read_later_.insert(handle);
+  }
   return reading;
 }
 
 TensorHandle FlowRecorder::Embed() {
-  return SetStream("", "x", AddNode(FlowKind::kEnter, kEmbeddingLabel, {}));
+  return SetName("x", AddNode(FlowKind::kEnter, kEmbeddingLabel, {}));
 }
 
 // One value that is there by two names is one term.
@@ -131,29 +165,81 @@ TensorHandle FlowRecorder::Multiply(TensorHandle a, TensorHandle b) {
   return AddNode(FlowKind::kMultiply, "", {Read(a), Read(b)});
 }
 
-TensorHandle FlowRecorder::Apply(const std::string& function, TensorHandle a) {
-  if (IsParameter(a)) return AddParameter(absl::StrCat(function, "(", at(a).formula, ")"));
-  return AddNode(FlowKind::kFunction, function, {Read(a)});
+TensorHandle FlowRecorder::Apply(const Function& function,
+                                 absl::Span<const TensorHandle> operands) {
+  std::vector<Reading> inputs;
+  bool all_parameters = true;
+  for (const TensorHandle operand : operands) {
+    inputs.push_back(Read(operand));
+    all_parameters = all_parameters && IsParameter(operand);
+  }
+  if (all_parameters) {
+    std::vector<std::string> texts;
+    for (const Reading& input : inputs) texts.push_back(FormulaOf(input));
+    return AddParameter(FunctionFormula(function, texts));
+  }
+  // What is weighted by a part of a softmax is weighted by the softmax.
+  const Tensor& first = at(inputs[0].tensor);
+  const bool is_weight = function.name == "part" && first.kind == FlowKind::kFunction &&
+                         first.label == "softmax" && inputs[0].name.empty();
+  Tensor tensor;
+  if (is_weight) tensor.role = Tensor::Role::kScaled;
+  tensor.kind = FlowKind::kFunction;
+  tensor.label = FunctionLabel(function);
+  tensor.inputs = std::move(inputs);
+  return Add(std::move(tensor));
+}
+
+TensorHandle FlowRecorder::Step() { return AddParameter("step"); }
+
+TensorHandle FlowRecorder::Drop(const DropSite& site, TensorHandle a) {
+  const std::string label = absl::StrCat(site.path ? "drop_path " : "drop ", NumberText(site.p));
+  return AddNode(FlowKind::kFunction, label, {Read(a)});
 }
 
 TensorHandle FlowRecorder::Learned(const LearnedSite& site) {
-  return AddParameter(LastPart(site.name));
+  const LearnedPlace& place = *site.place;
+  std::vector<int64_t> indices(place.extents.size());
+  int64_t rest = site.index;
+  for (size_t i = indices.size(); i-- > 0;) {
+    indices[i] = place.firsts[i] + rest % place.extents[i];
+    rest /= place.extents[i];
+  }
+  const std::string name = LastPart(place.name);
+  if (indices.empty()) return AddParameter(name);
+  return AddParameter(absl::StrCat(name, "[", absl::StrJoin(indices, ", "), "]"));
+}
+
+absl::StatusOr<TensorHandle> FlowRecorder::Linear(const LinearSite& site, TensorHandle a) {
+  const std::string last = LastPart(site.name);
+  const std::string& name = site.spec->name;
+  const bool indexed = last != name && absl::StrContains(site.name, absl::StrCat(".", name, "."));
+  return AddNode(FlowKind::kLinear, indexed ? absl::StrCat(name, "[", last, "]") : last, {Read(a)});
 }
 
 absl::StatusOr<TensorHandle> FlowRecorder::Norm(const NormSite& site, TensorHandle a) {
   if (site.norm->plugin->identity()) return a;
-  return AddNode(FlowKind::kNorm, LastPart(site.name), {Read(a)});
+  const bool indexed = absl::StrContains(site.slot, "[");
+  return AddNode(FlowKind::kNorm, indexed ? site.slot : LastPart(site.name), {Read(a)});
 }
 
-absl::StatusOr<TensorHandle> FlowRecorder::Sublayer(const SublayerSite& site, TensorHandle input,
+absl::StatusOr<TensorHandle> FlowRecorder::Sublayer(const SublayerSite& site,
+                                                    absl::Span<const TensorHandle> inputs,
                                                     AtPoint at_point) {
   Tensor sublayer;
   sublayer.kind = FlowKind::kSublayer;
   sublayer.label = site.spec->name;
-  sublayer.inputs = {Read(input)};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    sublayer.inputs.push_back(Read(inputs[i]));
+    if (inputs.size() == 3) sublayer.inputs.back().label = std::string(1, "qkv"[i]);
+  }
   PLUMB_ASSIGN_OR_RETURN(sublayer.marks, FieldMarks(site));
-  for (const char* point : PointsOf(site.spec->kind)) {
-    PLUMB_RETURN_IF_ERROR(Splice(point, input, at_point, &sublayer.marks, &sublayer.inputs));
+  const size_t first = tensors_.size();
+  for (const char* point : PointsOf(*site.spec)) {
+    PLUMB_RETURN_IF_ERROR(Splice(point, inputs, at_point, &sublayer.marks, &sublayer.inputs));
+  }
+  for (size_t i = first; i < tensors_.size(); ++i) {
+    tensors_[i].inside_of = static_cast<TensorHandle>(tensors_.size());
   }
   return Add(std::move(sublayer));
 }
@@ -163,15 +249,16 @@ absl::Status FlowRecorder::Head(TensorHandle x, AtPoint at_point) {
   head.kind = FlowKind::kLeave;
   head.label = kHeadLabel;
   head.inputs = {Read(x)};
-  PLUMB_RETURN_IF_ERROR(Splice(kHeadPoint, x, at_point, &head.marks, &head.inputs));
+  PLUMB_RETURN_IF_ERROR(Splice(kHeadPoint, {x}, at_point, &head.marks, &head.inputs));
   head_ = Add(std::move(head));
   return absl::OkStatus();
 }
 
-absl::Status FlowRecorder::Splice(absl::string_view point, TensorHandle input, AtPoint at_point,
-                                  std::vector<std::string>* marks, std::vector<Reading>* inputs) {
+absl::Status FlowRecorder::Splice(absl::string_view point, absl::Span<const TensorHandle> given,
+                                  AtPoint at_point, std::vector<std::string>* marks,
+                                  std::vector<Reading>* inputs) {
   inside_ = true;
-  input_ = input;
+  input_ = given[0];
   Tensor offered;
   offered.role = Tensor::Role::kPoint;
   offered.formula = LastPart(point);
@@ -180,9 +267,11 @@ absl::Status FlowRecorder::Splice(absl::string_view point, TensorHandle input, A
   inside_ = false;
   if (!after.ok()) return after.status();
   if (*after == before) return absl::OkStatus();
-  marks->push_back(absl::StrCat(at(before).formula, " = ", FormulaOf(Read(*after))));
+  const std::string& name = at(before).formula;
+  const std::string formula = FormulaOf(Read(*after));
+  if (formula != name) marks->push_back(absl::StrCat(name, " = ", formula));
   for (const TensorHandle tensor : at(*after).outside) {
-    if (tensor == input) continue;
+    if (std::count(given.begin(), given.end(), tensor) > 0) continue;
     Reading reading = Read(tensor);
     reading.label = at(before).formula;
     inputs->push_back(std::move(reading));
@@ -210,7 +299,7 @@ std::string FlowRecorder::FormulaOfSum(const std::vector<Reading>& terms, double
     const std::string& formula = at(reading.tensor).formula;
     append(reading.coefficient, !formula.empty()           ? formula
                                 : reading.tensor == input_ ? "input"
-                                : !reading.stream.empty()  ? reading.stream
+                                : !reading.name.empty()    ? reading.name
                                                            : "…");
   }
   if (constant != 0 || terms.empty()) append(constant, "");
@@ -229,14 +318,36 @@ std::string FlowRecorder::FormulaOf(const Tensor& tensor) const {
   return absl::StrCat(tensor.label, "(", absl::StrJoin(operands, ", "), ")");
 }
 
-TensorHandle FlowRecorder::SetStream(const std::string&, const std::string& stream,
-                                     TensorHandle value) {
-  if (values_.count(stream) == 0) streams_.push_back(stream);
+TensorHandle FlowRecorder::SetName(const std::string& name, TensorHandle value) {
+  const auto known = values_.find(name);
+  if (known == values_.end()) {
+    names_.push_back(name);
+  } else if (at(known->second).section != section_) {
+    carried_.insert(WithoutIndices(name));
+  }
   Tensor named;
-  named.role = Tensor::Role::kStream;
-  named.label = stream;
+  named.role = Tensor::Role::kName;
+  named.label = name;
   named.inputs = {Read(value)};
-  return values_[stream] = Add(std::move(named));
+  return values_[name] = Add(std::move(named));
+}
+
+bool FlowRecorder::IsStream(const std::string& name) const {
+  const std::string base = WithoutIndices(name);
+  if (base != name && carried_.count(base) == 0) return false;
+  return std::any_of(read_later_.begin(), read_later_.end(),
+                     [&](TensorHandle tensor) { return WithoutIndices(at(tensor).label) == base; });
+}
+
+std::vector<std::string> FlowRecorder::streams() const {
+  std::vector<std::string> streams;
+  for (const std::string& name : names_) {
+    const std::string base = WithoutIndices(name);
+    if (!IsStream(name) || std::count(streams.begin(), streams.end(), base) > 0) continue;
+    streams.push_back(base);
+  }
+  if (streams.empty()) streams.push_back("x");
+  return streams;
 }
 
 void FlowRecorder::BeginLayer(int64_t layer_index, TensorHandle) {
@@ -250,7 +361,7 @@ void FlowRecorder::EndLayer(int64_t layer_index, TensorHandle) {
 }
 
 // One section as a graph of its own: streams come in as nodes at the top, then the nodes in the
-// order in which they were recorded, then those by which streams leave.
+// order in which they were recorded, then those by which streams leave and names are kept.
 class FlowRecorder::Extraction {
  public:
   Extraction(const FlowRecorder& recorder, int64_t index) : recorder_(recorder), index_(index) {}
@@ -263,19 +374,21 @@ class FlowRecorder::Extraction {
     } else {
       leaving = Leaving();
       std::vector<TensorHandle> read;
-      for (const auto& [stream, reading] : leaving) {
-        if (reading.stream.empty()) read.push_back(reading.tensor);
+      for (const auto& [name, reading] : leaving) {
+        if (reading.name.empty()) {
+          read.push_back(Shown(reading.tensor));
+        } else {
+          read_.insert(reading.name);
+        }
       }
       Need(std::move(read));
     }
-    for (const std::string& stream : recorder_.streams_) {
-      if (read_.count(stream) > 0 || (index_ > 0 && !is_end)) Enter(stream);
+    for (const std::string& name : recorder_.names_) {
+      if (read_.count(name) > 0) Enter(name);
     }
     for (const TensorHandle tensor : needed_) Place(tensor);
-    for (const auto& [stream, reading] : leaving) {
-      FlowNode leave;
-      leave.kind = FlowKind::kLeave;
-      leave.label = stream;
+    for (const auto& [name, reading] : leaving) {
+      FlowNode leave = Named(FlowKind::kLeave, FlowKind::kKeep, name);
       leave.inputs = {EdgeTo(reading)};
       section_.nodes.push_back(std::move(leave));
     }
@@ -283,20 +396,32 @@ class FlowRecorder::Extraction {
   }
 
  private:
-  // The values with which streams leave: what was set here, or the stream as it came in.
+  // What later sections have of this one: streams, with the value that was set here or as they came
+  // in, and names that are set here and read there.
   std::vector<std::pair<std::string, Reading>> Leaving() const {
     std::vector<std::pair<std::string, Reading>> leaving;
-    for (const std::string& stream : recorder_.streams_) {
-      const TensorHandle value = recorder_.ends_[static_cast<size_t>(index_)].at(stream);
+    for (const std::string& name : recorder_.names_) {
+      const auto& values = recorder_.ends_[static_cast<size_t>(index_)];
+      const auto value = values.find(name);
+      if (value == values.end()) continue;
+      const bool is_stream = recorder_.IsStream(name);
+      const bool is_own = recorder_.at(value->second).section == index_;
+      if (!is_stream && (!is_own || recorder_.read_later_.count(value->second) == 0)) continue;
       Reading reading;
-      if (recorder_.at(value).section == index_) {
-        reading = recorder_.at(value).inputs[0];
+      if (is_own) {
+        reading = recorder_.at(value->second).inputs[0];
       } else {
-        reading.stream = stream;
+        reading.name = name;
       }
-      leaving.emplace_back(stream, std::move(reading));
+      leaving.emplace_back(name, std::move(reading));
     }
     return leaving;
+  }
+
+  // What is made inside a sublayer comes out of it.
+  TensorHandle Shown(TensorHandle tensor) const {
+    const TensorHandle sublayer = recorder_.at(tensor).inside_of;
+    return sublayer == kNone ? tensor : sublayer;
   }
 
   // Marks tensors and all that they are made of in this section.
@@ -306,21 +431,32 @@ class FlowRecorder::Extraction {
       open.pop_back();
       if (!needed_.insert(next).second) continue;
       for (const Reading& reading : recorder_.at(next).inputs) {
-        if (reading.stream.empty()) {
-          open.push_back(reading.tensor);
+        if (reading.name.empty()) {
+          open.push_back(Shown(reading.tensor));
         } else {
-          read_.insert(reading.stream);
+          read_.insert(reading.name);
         }
       }
     }
   }
 
-  void Enter(const std::string& stream) {
-    FlowNode enter;
-    enter.kind = FlowKind::kEnter;
-    enter.label = stream;
-    entered_[stream] = static_cast<int>(section_.nodes.size());
-    section_.nodes.push_back(std::move(enter));
+  // A node of a name: of the one kind if it is a stream, else of the other.
+  FlowNode Named(FlowKind of_stream, FlowKind otherwise, const std::string& name) const {
+    FlowNode node;
+    node.kind = recorder_.IsStream(name) ? of_stream : otherwise;
+    node.label = WithoutIndices(name);
+    int64_t index = 0;
+    const size_t open = name.find('[');
+    if (open != std::string::npos &&
+        absl::SimpleAtoi(name.substr(open + 1, name.size() - open - 2), &index)) {
+      node.index = FlowIndex{index, index, ""};
+    }
+    return node;
+  }
+
+  void Enter(const std::string& name) {
+    entered_[name] = static_cast<int>(section_.nodes.size());
+    section_.nodes.push_back(Named(FlowKind::kEnter, FlowKind::kEarlier, name));
   }
 
   void Place(TensorHandle handle) {
@@ -337,7 +473,8 @@ class FlowRecorder::Extraction {
 
   FlowEdge EdgeTo(const Reading& reading) const {
     FlowEdge edge;
-    edge.from = reading.stream.empty() ? placed_.at(reading.tensor) : entered_.at(reading.stream);
+    edge.from =
+        reading.name.empty() ? placed_.at(Shown(reading.tensor)) : entered_.at(reading.name);
     edge.coefficient.low = edge.coefficient.high = reading.coefficient;
     edge.label = reading.label;
     return edge;
@@ -347,7 +484,7 @@ class FlowRecorder::Extraction {
   const int64_t index_;
   FlowSection section_;
   std::set<TensorHandle> needed_;
-  std::set<std::string> read_;  // streams
+  std::set<std::string> read_;  // names
   std::map<std::string, int> entered_;
   std::map<TensorHandle, int> placed_;
 };

@@ -19,14 +19,17 @@ class FlowRecorder : public FormulaBackend {
   TensorHandle Embed() override;
   TensorHandle Combine(absl::Span<const Term> terms, double constant) override;
   TensorHandle Multiply(TensorHandle a, TensorHandle b) override;
-  TensorHandle Apply(const std::string& function, TensorHandle a) override;
+  TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> operands) override;
+  TensorHandle Step() override;
+  TensorHandle Drop(const DropSite& site, TensorHandle a) override;
   TensorHandle Learned(const LearnedSite& site) override;
+  absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) override;
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override;
-  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
+  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
+                                        absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override;
   absl::Status Head(TensorHandle x, AtPoint at_point) override;
-  TensorHandle SetStream(const std::string& place, const std::string& stream,
-                         TensorHandle value) override;
+  TensorHandle SetName(const std::string& name, TensorHandle value) override;
   void BeginLayer(int64_t layer_index, TensorHandle x) override;
   void EndLayer(int64_t layer_index, TensorHandle x) override;
 
@@ -34,8 +37,9 @@ class FlowRecorder : public FormulaBackend {
   // REQUIRES: the stack has been run.
   FlowSection Section(int64_t index) const;
   int64_t sections() const { return static_cast<int64_t>(ends_.size()) + 1; }
-  // "x" first, then those that "begin" has set.
-  const std::vector<std::string>& streams() const { return streams_; }
+  // The names that are lines of a picture, without indices: "x" and what else is carried from layer
+  // to layer, in the order in which they were set first. "x" alone where there are none.
+  std::vector<std::string> streams() const;
 
  private:
   // A value as an operation reads it: `coefficient` times a tensor.
@@ -43,13 +47,14 @@ class FlowRecorder : public FormulaBackend {
     TensorHandle tensor = 0;
     double coefficient = 1;
     std::string label;
-    std::string stream;  // whose value it is, as it came into the section
+    std::string name;  // whose value it is, as it came into the section: "x", "h[3]"
   };
+  static constexpr TensorHandle kNone = -1;
   struct Tensor {
     enum class Role {
       kNode,       // of the picture
       kScaled,     // its only input; readers take over the coefficient
-      kStream,     // what a stream is from a statement on: its only input; `label` is its name
+      kName,       // what a name stands for from a statement on: its only input; `label`
       kParameter,  // made of learned values and numbers alone
       kPoint,      // what a sublayer offers at a point
     };
@@ -63,6 +68,7 @@ class FlowRecorder : public FormulaBackend {
     // Of parameters, points and what is made inside a sublayer, which marks show.
     std::string formula;
     std::set<TensorHandle> outside;  // what that is made of that the sublayer was not given
+    TensorHandle inside_of = kNone;  // the sublayer
   };
   const Tensor& at(TensorHandle handle) const { return tensors_[static_cast<size_t>(handle)]; }
   bool IsParameter(TensorHandle handle) const {
@@ -71,12 +77,15 @@ class FlowRecorder : public FormulaBackend {
   TensorHandle Add(Tensor tensor);
   TensorHandle AddNode(FlowKind kind, std::string label, std::vector<Reading> inputs);
   TensorHandle AddParameter(std::string text);
-  Reading Read(TensorHandle handle, double coefficient = 1) const;
+  // Whether a name is a line from section to section, and not read from afar.
+  bool IsStream(const std::string& name) const;
+  Reading Read(TensorHandle handle, double coefficient = 1);
   static void AddTerm(Reading term, std::vector<Reading>* terms);
   // Runs what is spliced in at `point`, and says it in `marks`. What it reads from outside the
   // sublayer is added to `inputs`.
-  absl::Status Splice(absl::string_view point, TensorHandle input, AtPoint at_point,
-                      std::vector<std::string>* marks, std::vector<Reading>* inputs);
+  absl::Status Splice(absl::string_view point, absl::Span<const TensorHandle> given,
+                      AtPoint at_point, std::vector<std::string>* marks,
+                      std::vector<Reading>* inputs);
   // How a formula writes what is read, a sum, and any other tensor: "q_norm(q)".
   std::string FormulaOf(const Reading& reading) const;
   std::string FormulaOfSum(const std::vector<Reading>& terms, double constant) const;
@@ -85,13 +94,15 @@ class FlowRecorder : public FormulaBackend {
   class Extraction;
 
   std::vector<Tensor> tensors_;
-  std::vector<std::string> streams_;
-  std::map<std::string, TensorHandle> values_;  // of the streams
+  std::vector<std::string> names_;              // in the order in which they were set first
+  std::map<std::string, TensorHandle> values_;  // of the names
   // The same at the end of each section but the last.
   std::vector<std::map<std::string, TensorHandle>> ends_;
+  std::set<std::string> carried_;      // names without index that a later section sets again
+  std::set<TensorHandle> read_later_;  // of kName: in a later section
   int64_t section_ = 0;
   bool inside_ = false;
-  TensorHandle input_ = 0;  // of the sublayer that is being run
+  TensorHandle input_ = 0;  // of the sublayer that is being run, the first
   TensorHandle head_ = 0;
 };
 

@@ -35,6 +35,7 @@ text { font: 13px system-ui, "Segoe UI", "Helvetica Neue", Arial, sans-serif; fi
 .sign { fill: none; stroke: #1f2328; stroke-width: 1.5; }
 .gain { fill: #dff5e3; stroke: #1a7f37; }
 .function { fill: #f0e8fd; stroke: #8250df; }
+.linear { fill: #fbe4ef; stroke: #bf3989; }
 .end-box { fill: #ffffff; stroke: #59636e; }
 .earlier { fill: none; stroke: #59636e; stroke-dasharray: 4 3; }
 .mark-dot { fill: #2f6feb; }
@@ -54,6 +55,7 @@ text { fill: #e6edf3; }
 .sign { stroke: #e6edf3; }
 .gain { fill: #0f2f19; stroke: #4ac26b; }
 .function { fill: #2a1a4a; stroke: #b98aff; }
+.linear { fill: #42062a; stroke: #e275ad; }
 .end-box { fill: #0d1117; stroke: #9198a1; }
 .earlier { stroke: #9198a1; }
 .mark-dot { fill: #6ea8ff; }
@@ -174,6 +176,9 @@ void AppendNode(const FlowNode& node, const NodeBox& box, std::string* svg) {
       break;
     case FlowKind::kFunction:
       AppendRect("box function", box, 3, svg);
+      break;
+    case FlowKind::kLinear:
+      AppendRect("box linear", box, 3, svg);
       break;
     case FlowKind::kParameter:
     case FlowKind::kEarlier:
