@@ -43,6 +43,7 @@ FlowSection WithWeightsOnEdges(FlowSection section) {
       if (weighted.coefficient.Is(1)) weighted.coefficient = term.coefficient;
       weighted.label = gain.label;
       weighted.is_weight = true;
+      weighted.place = gain.place;
       term = std::move(weighted);
     }
   }
@@ -114,10 +115,12 @@ class Bundler {
 
   // Equal of nodes that do the same to the same.
   static std::string Signature(const FlowNode& node) {
-    std::string text = absl::StrCat(static_cast<int>(node.kind), "|", node.label, "|");
+    std::string text =
+        absl::StrCat(static_cast<int>(node.kind), "|", node.label, "|", node.place, "|");
     for (const std::string& mark : node.marks) absl::StrAppend(&text, mark, "|");
-    for (const FlowEdge& edge : node.inputs)
-      absl::StrAppend(&text, edge.from, ":", edge.label, "|");
+    for (const FlowEdge& edge : node.inputs) {
+      absl::StrAppend(&text, edge.from, ":", edge.label, ":", edge.place, "|");
+    }
     return absl::StrCat(text, node.constant.low);
   }
 

@@ -47,6 +47,7 @@ struct FlowEdge {
   FlowNumber coefficient;
   std::string label;       // "q" of attention's three inputs; a learned factor, "w[2]"
   bool is_weight = false;  // the label is a factor
+  std::string place;       // of that learned value: "layers.3.attention"
 };
 
 struct FlowNode {
@@ -56,6 +57,7 @@ struct FlowNode {
   FlowNumber constant{0, 0, ""};
   std::vector<std::string> marks;  // "q = q_norm(q)"
   std::optional<FlowIndex> index;  // of streams and names
+  std::string place;               // of its parameters, which another place has others of
   std::string Name() const;        // the label with the index
 };
 

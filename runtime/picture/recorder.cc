@@ -22,6 +22,12 @@ std::string LastPart(absl::string_view name) {
   return std::string(name.substr(name.rfind('.') + 1));
 }
 
+// All but the last part: "layers.3.attention" of "layers.3.attention.norm".
+std::string FirstParts(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
 // `text` as a factor of a product.
 std::string Factor(const std::string& text) {
   const bool is_sum = absl::StrContains(text, " + ") || absl::StrContains(text, " - ");
@@ -92,16 +98,26 @@ TensorHandle FlowRecorder::Add(Tensor tensor) {
   return static_cast<TensorHandle>(tensors_.size() - 1);
 }
 
-TensorHandle FlowRecorder::AddNode(FlowKind kind, std::string label, std::vector<Reading> inputs) {
+TensorHandle FlowRecorder::AddNode(FlowKind kind, std::string label, std::vector<Reading> inputs,
+                                   std::string place) {
   Tensor tensor;
   tensor.kind = kind;
+  tensor.place = std::move(place);
   tensor.label = std::move(label);
   tensor.inputs = std::move(inputs);
   return Add(std::move(tensor));
 }
 
-TensorHandle FlowRecorder::AddParameter(std::string text) {
+std::string FlowRecorder::PlaceOf(absl::Span<const Reading> readings) const {
+  for (const Reading& reading : readings) {
+    if (!at(reading.tensor).place.empty()) return at(reading.tensor).place;
+  }
+  return "";
+}
+
+TensorHandle FlowRecorder::AddParameter(std::string text, std::string place) {
   Tensor tensor;
+  tensor.place = std::move(place);
   tensor.role = Tensor::Role::kParameter;
   tensor.kind = FlowKind::kParameter;
   tensor.label = text;
@@ -151,7 +167,7 @@ TensorHandle FlowRecorder::Combine(absl::Span<const Term> terms, double constant
     all_parameters = all_parameters && IsParameter(term.tensor);
     AddTerm(Read(term.tensor, term.coefficient), &sum.inputs);
   }
-  if (all_parameters) return AddParameter(FormulaOfSum(sum.inputs, constant));
+  if (all_parameters) return AddParameter(FormulaOfSum(sum.inputs, constant), PlaceOf(sum.inputs));
   if (sum.inputs.size() == 1 && constant == 0) sum.role = Tensor::Role::kScaled;
   return Add(std::move(sum));
 }
@@ -159,9 +175,10 @@ TensorHandle FlowRecorder::Combine(absl::Span<const Term> terms, double constant
 TensorHandle FlowRecorder::Multiply(TensorHandle a, TensorHandle b) {
   if (IsParameter(a)) std::swap(a, b);
   if (IsParameter(a)) {
-    return AddParameter(absl::StrCat(Factor(at(a).formula), " * ", Factor(at(b).formula)));
+    return AddParameter(absl::StrCat(Factor(at(a).formula), " * ", Factor(at(b).formula)),
+                        PlaceOf({Read(a), Read(b)}));
   }
-  if (IsParameter(b)) return AddNode(FlowKind::kGain, at(b).formula, {Read(a)});
+  if (IsParameter(b)) return AddNode(FlowKind::kGain, at(b).formula, {Read(a)}, at(b).place);
   return AddNode(FlowKind::kMultiply, "", {Read(a), Read(b)});
 }
 
@@ -176,7 +193,7 @@ TensorHandle FlowRecorder::Apply(const Function& function,
   if (all_parameters) {
     std::vector<std::string> texts;
     for (const Reading& input : inputs) texts.push_back(FormulaOf(input));
-    return AddParameter(FunctionFormula(function, texts));
+    return AddParameter(FunctionFormula(function, texts), PlaceOf(inputs));
   }
   // What is weighted by a part of a softmax is weighted by the softmax.
   const Tensor& first = at(inputs[0].tensor);
@@ -190,7 +207,7 @@ TensorHandle FlowRecorder::Apply(const Function& function,
   return Add(std::move(tensor));
 }
 
-TensorHandle FlowRecorder::Step() { return AddParameter("step"); }
+TensorHandle FlowRecorder::Step() { return AddParameter("step", ""); }
 
 TensorHandle FlowRecorder::Drop(const DropSite& site, TensorHandle a) {
   const std::string label = absl::StrCat(site.path ? "drop_path " : "drop ", NumberText(site.p));
@@ -206,21 +223,23 @@ TensorHandle FlowRecorder::Learned(const LearnedSite& site) {
     rest /= place.extents[i];
   }
   const std::string name = LastPart(place.name);
-  if (indices.empty()) return AddParameter(name);
-  return AddParameter(absl::StrCat(name, "[", absl::StrJoin(indices, ", "), "]"));
+  if (indices.empty()) return AddParameter(name, place.name);
+  return AddParameter(absl::StrCat(name, "[", absl::StrJoin(indices, ", "), "]"), place.name);
 }
 
 absl::StatusOr<TensorHandle> FlowRecorder::Linear(const LinearSite& site, TensorHandle a) {
   const std::string last = LastPart(site.name);
   const std::string& name = site.spec->name;
   const bool indexed = last != name && absl::StrContains(site.name, absl::StrCat(".", name, "."));
-  return AddNode(FlowKind::kLinear, indexed ? absl::StrCat(name, "[", last, "]") : last, {Read(a)});
+  return AddNode(FlowKind::kLinear, indexed ? absl::StrCat(name, "[", last, "]") : last, {Read(a)},
+                 indexed ? FirstParts(FirstParts(site.name)) : FirstParts(site.name));
 }
 
 absl::StatusOr<TensorHandle> FlowRecorder::Norm(const NormSite& site, TensorHandle a) {
   if (site.norm->plugin->identity()) return a;
   const bool indexed = absl::StrContains(site.slot, "[");
-  return AddNode(FlowKind::kNorm, indexed ? site.slot : LastPart(site.name), {Read(a)});
+  return AddNode(FlowKind::kNorm, indexed ? site.slot : LastPart(site.name), {Read(a)},
+                 indexed ? FirstParts(FirstParts(site.name)) : FirstParts(site.name));
 }
 
 absl::StatusOr<TensorHandle> FlowRecorder::Sublayer(const SublayerSite& site,
@@ -466,6 +485,7 @@ class FlowRecorder::Extraction {
     node.label = tensor.label;
     node.constant.low = node.constant.high = tensor.constant;
     node.marks = tensor.marks;
+    node.place = tensor.place;
     for (const Reading& reading : tensor.inputs) node.inputs.push_back(EdgeTo(reading));
     placed_[handle] = static_cast<int>(section_.nodes.size());
     section_.nodes.push_back(std::move(node));

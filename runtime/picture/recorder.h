@@ -64,6 +64,7 @@ class FlowRecorder : public FormulaBackend {
     std::vector<Reading> inputs;
     double constant = 0;
     std::vector<std::string> marks;
+    std::string place;  // of parameters
     int64_t section = 0;
     // Of parameters, points and what is made inside a sublayer, which marks show.
     std::string formula;
@@ -75,8 +76,11 @@ class FlowRecorder : public FormulaBackend {
     return at(handle).role == Tensor::Role::kParameter;
   }
   TensorHandle Add(Tensor tensor);
-  TensorHandle AddNode(FlowKind kind, std::string label, std::vector<Reading> inputs);
-  TensorHandle AddParameter(std::string text);
+  TensorHandle AddNode(FlowKind kind, std::string label, std::vector<Reading> inputs,
+                       std::string place = "");
+  TensorHandle AddParameter(std::string text, std::string place);
+  // Of the first of them that has one.
+  std::string PlaceOf(absl::Span<const Reading> readings) const;
   // Whether a name is a line from section to section, and not read from afar.
   bool IsStream(const std::string& name) const;
   Reading Read(TensorHandle handle, double coefficient = 1);

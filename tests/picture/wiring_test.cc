@@ -104,7 +104,7 @@ TEST(WiringTest, WeightsThatAreProjectionsAreDrawnOnce) {
 9 norm norm <- 8
 10 sublayer attention <- 9
 )"));
-  EXPECT_LE(picture.sections[1].nodes.size(), 50u);
+  EXPECT_LE(picture.sections[1].nodes.size(), 60u);
 }
 
 constexpr char kAttentionResiduals[] = R"pbtxt(
@@ -128,6 +128,12 @@ TEST(WiringTest, AttentionResidualsReadOverDepth) {
 7 sublayer attention <- 6
 )"),
                     HasSubstr("keep h[2 * layer - 1] <- 7\n"), HasSubstr("keep h[2 * layer] <- ")));
+}
+
+// Each sublayer has a norm and a projection of its own for the same earlier values.
+TEST(WiringTest, PlacesHaveParametersOfTheirOwn) {
+  const std::string layer = FlowOfBody(kAttentionResiduals, 6).sections[2].ToString();
+  EXPECT_THAT(layer, AllOf(HasSubstr("8 norm norm_k <- 0\n"), HasSubstr("9 linear pq <- 8\n")));
 }
 
 constexpr char kResFormer[] = R"pbtxt(
