@@ -23,6 +23,9 @@ class Config:
     rope_theta: float = None
     embedding_scale: float = None
     attention_scale: float = None
+    score_cap: float = 0.0
+    windows: tuple = ()  # a layer each; 0: none
+    sinks: bool = False
     tied: bool = False
     head_bias: bool = False
     qkv_bias: bool = False
