@@ -64,8 +64,7 @@ def _stream_cases():
     yield _shipped(streams.siamese_norm, LAYER_NORM)
     yield _shipped(streams.siamese_norm_scaled, LAYER_NORM)
     yield _shipped(streams.hc_static)
-    yield Case("hc_static_2", streams.hc_static_2, Config(n_layer=3, norm=LAYER_NORM),
-               'placement { name: "two" extends: "hc_static" let: "n = 2" }\n' + block("two"))
+    yield _shipped(streams.hc_static_2, LAYER_NORM)
     yield _shipped(streams.hyper_connections, LAYER_NORM)
     yield _shipped(streams.mhc_static)
     yield _shipped(streams.kromhc_static)
