@@ -16,10 +16,11 @@ from sublayers import each, root_mean_square
 
 
 def span_norm(m, x):
-    """As the abstract has it: one residual over the block, normalized after it."""
+    """The residual spans the block: around attention, and around attention and MLP together."""
     for i in range(m.c.n_layer):
-        h = x + m.attention(i, x)
-        x = m.norm(h + m.mlp(i, m.norm(h, f"layers.{i}.norm_1")), f"layers.{i}.norm_2")
+        given = m.norm(x, "layers.0.norm_in") if i == 0 else x
+        y = m.norm(x + m.attention(i, given), f"layers.{i}.norm_1")
+        x = m.norm(x + m.mlp(i, y), f"layers.{i}.norm_2")
     return x
 
 

@@ -113,13 +113,13 @@ def muddformer(m, x):
 
 
 def laurel_pa(m, x):
-    """Every input of a sublayer so far comes back through one low-rank pair."""
+    """The inputs of the last three sublayers come back through one low-rank pair, newest first."""
     inputs = []
     for _, name, f in each(m):
-        inputs.append(x)
+        inputs = [x] + inputs[:2]
         earlier = _sum(m.learned(name + ".g", len(inputs)), inputs)
         back = m.project(m.project(earlier, name + ".left", 4), name + ".right", m.c.d_model)
-        x = x + m.learned(name + ".alpha", 1) * f(m.norm(x, name + ".norm")) + back
+        x = f(m.norm(x, name + ".norm")) + x + back
     return m.norm(x, "end.norm")
 
 
