@@ -176,7 +176,7 @@ def highway(m, x):
 
 
 def gtrxl(m, x):
-    """A gated recurrent unit with the stream as its state and the sublayer's output as its input."""
+    """A gated recurrent unit: the stream is its state, the sublayer's output its input."""
     for _, name, f in each(m):
         def w(part, of):
             return m.project(of, f"{name}.{part}", m.c.d_model)

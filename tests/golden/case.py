@@ -1,4 +1,4 @@
-"""What a golden case is: a model in two forms, numbers for decoder.py and the text that plumb reads."""
+"""What a golden case is: a model as numbers for decoder.py and as the text that plumb reads."""
 
 from dataclasses import dataclass
 
