@@ -174,8 +174,10 @@ void WorkInQueue(const Plan& plan, Runtime* runtime, Shared* shared) {
       shared->warnings.push_back(std::move(warning));
     }
     if (absl::IsResourceExhausted(status) && shared->willing > 1) {
-      // Another thread trains it, when its own run has given back its memory.
-      shared->warnings.push_back(absl::StrCat("fewer runs at a time: ", status.message()));
+      // Another thread trains it, when its own run has given back its memory. Of a disk that is
+      // full, which may be another program's doing, the last thread says so.
+      shared->warnings.push_back(
+          absl::StrCat("a run waits until another has ended: ", status.message()));
       shared->states[index].phase = RunPhase::kWaiting;
       shared->queue.push_front(index);
       break;

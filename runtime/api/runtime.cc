@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/api/build_tree.h"
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/processors.h"
@@ -135,9 +136,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
   PLUMB_ASSIGN_OR_RETURN(const GemmChoice choice, ParseGemmChoice(options.gemm));
   impl.gemm = HostGemmPolicy(choice);
   if (choice == GemmChoice::kOneDnn && !impl.gemm.library().usable()) {
-    return absl::NotFoundError(
+    const std::string why =
         absl::StrCat("the GEMM engine onednn cannot be used: ", impl.gemm.library().problem,
-                     "; with auto plumb does without"));
+                     "; with auto plumb does without");
+    return OneDnn().no_room ? absl::ResourceExhaustedError(why) : absl::NotFoundError(why);
   }
   RegisterOps(&impl.ops, impl.gemm);
   impl.use_environment = options.use_environment;
@@ -167,11 +169,11 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
     impl.AddPluginDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR), "installed");
     impl.resolve.placement_directories.push_back(absl::StrCat(prefix, "/", PLUMB_PLACEMENT_DIR));
   } else {
-    // Those of the build and the source tree are empty where they are to be in no binary.
     impl.AddPluginDirectory(PLUMB_INSTALLED_PLUGIN_DIR, "installed");
-    impl.AddPluginDirectory(PLUMB_BUILD_PLUGIN_DIR, "the build");
-    for (const char* directory : {PLUMB_INSTALLED_PLACEMENT_DIR, PLUMB_SOURCE_PLACEMENT_DIR}) {
-      if (*directory != '\0') impl.resolve.placement_directories.push_back(directory);
+    impl.resolve.placement_directories.push_back(PLUMB_INSTALLED_PLACEMENT_DIR);
+    if (&kBuildTree != nullptr) {
+      impl.AddPluginDirectory(kBuildTree.plugin_directory, "the build");
+      impl.resolve.placement_directories.push_back(kBuildTree.placement_directory);
     }
   }
   for (const std::string& file : options.plugin_files) {

@@ -19,7 +19,7 @@ namespace plumb::capi {
 namespace {
 
 // The prefix that libplumb.so is installed under, wherever it was moved, whose norms and placements
-// it uses; "" where it is not installed.
+// it uses, or that of a build, which is laid out alike; "" where it is in neither.
 std::string InstallPrefix() {
   Dl_info info;
   if (dladdr(reinterpret_cast<void*>(&plumb_version), &info) == 0) return "";

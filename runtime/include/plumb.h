@@ -8,7 +8,9 @@
  *   last argument is not NULL, an error there, which the caller frees. Outputs are then as before.
  * - No function ends the process, installs a signal handler, prints, changes the locale or the
  *   floating-point mode (which is a new process's in callbacks), or throws. A callback must not
- * throw either.
+ *   throw either. A save that meets a limit of file size or a pipe without a reader is an error:
+ *   SIGXFSZ and SIGPIPE do not reach the host. So is, after two seconds, reading a pipe that nobody
+ *   writes to.
  * - A call wants a stack of 1 MiB where formulas nest deeply; 128 KiB do for what people write.
  * - Options are passed by pointer: NULL means all defaults, as 0 does in each field. `struct_size`
  *   is sizeof the struct, with which an old program runs on a new plumb.

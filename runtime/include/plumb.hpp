@@ -223,11 +223,11 @@ class Trainer {
 
   // One optimizer step. The target of an input is the token after it, or -1.
   Result<StepInfo> Step(Span<const std::int32_t> inputs, Span<const std::int32_t> targets) {
-    // Of two lengths the one that is wrong is told.
-    const std::size_t n = inputs.size() == StepTokens() ? targets.size() : inputs.size();
+    if (inputs.size() != targets.size()) return internal::TwoLengths(inputs, targets);
     auto info = internal::Sized<plumb_step_info>();
     const Result<void> done = internal::Call([&](plumb_error** error) {
-      return plumb_trainer_step(handle_.get(), inputs.data(), targets.data(), n, &info, error);
+      return plumb_trainer_step(handle_.get(), inputs.data(), targets.data(), inputs.size(), &info,
+                                error);
     });
     if (!done) return done.error();
     return info;
@@ -450,10 +450,9 @@ class Evaluator {
 
   // The mean loss over the targets of inputs [rows, n / rows], in nats.
   Result<double> Loss(Span<const std::int32_t> inputs, Span<const std::int32_t> targets) {
-    // Of two lengths none is right.
-    const std::size_t n = inputs.size() == targets.size() ? inputs.size() : 0;
+    if (inputs.size() != targets.size()) return internal::TwoLengths(inputs, targets);
     double loss = 0;
-    const Result<void> run = Run(inputs, targets, n, &loss);
+    const Result<void> run = Run(inputs, targets, inputs.size(), &loss);
     if (!run) return run.error();
     return loss;
   }

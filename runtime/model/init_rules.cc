@@ -65,17 +65,19 @@ bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
 }
 
 absl::StatusOr<InitSpec> InitRules::Apply(const std::string& name, Fans fans,
-                                          const InitSpec& fallback, const ScalarScope& scope) {
+                                          const InitSpec& fallback, const ScalarScope& scope,
+                                          const InitRule* own) {
   InitSpec init = fallback;
   double scale = 1;
   std::vector<const InitRule*> rules;
   for (const InitRule& rule : model_.init) rules.push_back(&rule);
+  if (own != nullptr) rules.push_back(own);
   if (scope.placement != nullptr) {
     placements_.insert(scope.placement);
     for (const InitRule& rule : scope.placement->init) rules.push_back(&rule);
   }
   for (const InitRule* rule : rules) {
-    if (!MatchesPattern(rule->match.value, name)) continue;
+    if (rule != own && !MatchesPattern(rule->match.value, name)) continue;
     matched_.insert(rule);
     if (rule->distribution != InitRule::Distribution::kNone) {
       PLUMB_ASSIGN_OR_RETURN(init, Evaluate(*rule, fans, scope));

@@ -28,10 +28,10 @@ class InitRules {
  public:
   explicit InitRules(const ResolvedModel& model) : model_(model) {}
 
-  // The distribution of one weight: `fallback`, unless a rule of the model, or of the placement in
-  // `scope`, gives another; times the scales of all rules that match.
+  // The distribution of one weight: `fallback`, unless a rule of the model, `own` (may be null), or
+  // one of the placement in `scope`, gives another; times the scales of all rules that match.
   absl::StatusOr<InitSpec> Apply(const std::string& name, Fans fans, const InitSpec& fallback,
-                                 const ScalarScope& scope);
+                                 const ScalarScope& scope, const InitRule* own = nullptr);
 
   // After all weights: an error for the first rule that matched none.
   absl::Status CheckAllMatched() const;

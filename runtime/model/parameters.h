@@ -19,12 +19,14 @@ namespace plumb {
 
 // One distribution with numbers for its arguments.
 struct InitSpec {
-  enum class Kind { kConstant, kNormal, kUniform } kind = Kind::kConstant;
-  double a = 0;  // constant: the value; normal: mean; uniform: low
-  double b = 0;  // normal: standard deviation; uniform: high
+  enum class Kind { kConstant, kNormal, kUniform, kTable } kind = Kind::kConstant;
+  double a = 0;                    // constant: the value; normal: mean; uniform: low
+  double b = 0;                    // normal: standard deviation; uniform: high
+  std::vector<double> table = {};  // table: one value after the other, each of as many elements
 
-  InitSpec Scaled(double factor) const { return {kind, a * factor, b * factor}; }
-  std::string ToString() const;  // "normal(0, 0.02)", "uniform(-0.25, 0.25)", "constant(1)"
+  InitSpec Scaled(double factor) const;
+  // "normal(0, 0.02)", "uniform(-0.25, 0.25)", "constant(1)", "table(0, 0, 1)"
+  std::string ToString() const;
 };
 
 struct ParameterSpec {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb {
 
@@ -14,8 +15,8 @@ std::string Place::ToString() const {
 
 absl::Status ErrorAt(const Place& place, absl::string_view message) {
   const std::string where = place.ToString();
-  return absl::InvalidArgumentError(where.empty() ? std::string(message)
-                                                  : absl::StrCat(where, ": ", message));
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, where.empty() ? "" : ": ", ShortMessage(message)));
 }
 
 absl::Status ErrorInText(const Text& text, size_t offset, absl::string_view message) {
@@ -35,7 +36,7 @@ absl::Status ErrorInText(const Text& text, size_t offset, absl::string_view mess
     }
   }
   const std::string caret(offset, ' ');
-  return ErrorAt(text.place, absl::StrCat(message, "\n  ", line, "\n  ", caret, "^"));
+  return ErrorAt(text.place, absl::StrCat(ShortMessage(message), "\n  ", line, "\n  ", caret, "^"));
 }
 
 }  // namespace plumb

@@ -23,7 +23,8 @@ struct Text {
   Place place;
 };
 
-// kInvalidArgument "pre.pbtxt:12:9: <message>".
+// kInvalidArgument "pre.pbtxt:12:9: <message>". A message that quotes megabytes is cut
+// (ShortMessage).
 absl::Status ErrorAt(const Place& place, absl::string_view message);
 
 // The same for a mistake inside a one-line text, with the text and a caret under `offset`:

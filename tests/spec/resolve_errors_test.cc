@@ -275,8 +275,7 @@ TEST(ResolveErrorTest, ConvolutionsTakeAWidthAndABias) {
   EXPECT_EQ(conv("width: 257"), "m.pbtxt:3:21: width: 257 is not in 1..256");
   EXPECT_EQ(conv("widht: 3"),
             "m.pbtxt:3:21: unknown field \"widht\" in Conv; did you mean \"width\"?");
-  EXPECT_EQ(conv("} mlp { gated: true"),
-            "m.pbtxt:3:23: mlp and conv (line 3) exclude each other");
+  EXPECT_EQ(conv("} mlp { gated: true"), "m.pbtxt:3:23: mlp and conv (line 3) exclude each other");
 }
 
 TEST(ResolveErrorTest, ExpressionsOutsideFormulasHavePlacesToo) {
