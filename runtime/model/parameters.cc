@@ -161,7 +161,7 @@ class Lister : public NullBackend {
     const int64_t channels = model_.dims.d_model, width = site.spec->conv.width;
     const Fans fans = {width, channels * width};
     Add(absl::StrCat(site.name, ".weight"), Shape({channels, width}), fans, LinearInit(width),
-        site.scope, /*elementwise=*/true);
+        site.scope, /*own=*/nullptr, /*elementwise=*/true);
     if (site.spec->conv.bias) Bias(absl::StrCat(site.name, ".bias"), channels, width, site.scope);
   }
 
@@ -243,8 +243,8 @@ class Lister : public NullBackend {
   }
 
   void Add(const std::string& name, Shape shape, Fans fans, const InitSpec& fallback,
-           const ScalarScope& scope, bool elementwise = false) {
-    absl::StatusOr<InitSpec> init = rules_.Apply(name, fans, fallback, scope);
+           const ScalarScope& scope, const InitRule* own = nullptr, bool elementwise = false) {
+    absl::StatusOr<InitSpec> init = rules_.Apply(name, fans, fallback, scope, own);
     if (!init.ok()) {
       if (status_.ok()) status_ = init.status();
       return;
