@@ -219,13 +219,6 @@ def _gated(m, x, gate):
     return m.norm(x, "end.norm")
 
 
-def prores(m, x):
-    """Step 0 (no training yet): every branch is scaled by 0."""
-    for _, name, f in each(m):
-        x = x + 0 * f(m.norm(x, name + ".norm"))
-    return m.norm(x, "end.norm")
-
-
 def ngpt(m, x):
     """Everything on the unit sphere; the stream turns towards each sublayer's output."""
     c, unit = m.c, 1 / math.sqrt(m.c.d_model)

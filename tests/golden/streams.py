@@ -193,7 +193,7 @@ def altup_gemma3n(m, x):
 
         def route(h):
             h = gain * h / root_mean_square(h, 1e-6) / m.c.d_model
-            return torch.tanh(m.project(h, f"layers.{i}.router", n))
+            return torch.tanh(h @ m.learned(f"layers.{i}.router", n, m.c.d_model).t())
 
         # As in the authors' code: the matrix is [to, from] in the order of the projection.
         coefs = m.project(route(streams[0]), f"layers.{i}.predict", n * n).unflatten(-1, (n, n))

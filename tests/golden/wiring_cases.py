@@ -49,15 +49,11 @@ def _branch_cases():
     yield _shipped(branches.laurel_rw)
     yield _shipped(branches.laurel_lr, LAYER_NORM)
     yield _shipped(branches.gpas)
-    yield _shipped(branches.prores)
     yield _shipped(branches.highway, LAYER_NORM)
     yield _shipped(branches.gtrxl, LAYER_NORM)
     yield _shipped(branches.deep_delta)
     yield _shipped(branches.gated_attention, n_head=4, d_model=16)
     yield _shipped(branches.gated_attention_headwise, n_head=4, n_kv_head=2, d_model=16)
-    # What drops in training only leaves evaluation alone.
-    for name in ("dropout", "stochastic_depth"):
-        yield Case(name, branches.placements.pre, Config(norm=RMS_NORM), block(name))
 
 
 def _stream_cases():

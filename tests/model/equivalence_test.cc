@@ -52,6 +52,18 @@ class EquivalenceTest : public ::testing::Test {
     return Logits(model.Text(), weights);
   }
 
+  // Logits with the weights that a seed draws, which depend on the names of tensors only.
+  std::vector<float> LogitsAtInit(const TinyModel& tiny) {
+    const auto spec = Spec::FromText(tiny.Text(), "test.pbtxt");
+    if (!spec.ok()) return Failed(spec.status());
+    const auto model = Model::Create(runtime_.get(), *spec);
+    if (!model.ok()) return Failed(model.status());
+    if (const auto status = (*model)->Init(1); !status.ok()) return Failed(status);
+    const auto outputs = (*model)->Run(RandomTokens(2, 6, 5));
+    if (!outputs.ok()) return Failed(outputs.status());
+    return outputs->logits;
+  }
+
   const std::vector<float>& value(const std::string& name) const { return values_.at(name); }
 
  private:
@@ -230,7 +242,7 @@ TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) 
                                          "bloom",
                                          "double",
                                          "double_qk",
-                                         "dropout",
+
                                          "ds_init",
                                          "head_norm",
                                          "hybrid_norm",
@@ -253,7 +265,7 @@ TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) 
                                          "qkv_norm",
                                          "rezero",
                                          "skip_init",
-                                         "stochastic_depth",
+
                                          "sub_ln",
                                          "svformer",
                                          "swin_v2",
@@ -273,6 +285,18 @@ TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) 
       EXPECT_GT(error, 1e-3) << placement;
     }
   }
+}
+
+// What the initial values of the papers are for. n streams are n times the stream before the last
+// norm, which sees its eps.
+TEST_F(EquivalenceTest, WiringsBeginAsPre) {
+  const std::vector<float> pre = LogitsAtInit(Tiny("pre"));
+  for (const char* placement :
+       {"denseformer", "frac_connections", "gpas", "hc_static", "hc_static_2", "hyper_connections",
+        "laurel_lr", "laurel_pa", "laurel_rw", "muddformer"}) {
+    EXPECT_LE(RelativeError(LogitsAtInit(Tiny(placement)), pre), 2e-5) << placement;
+  }
+  EXPECT_GT(RelativeError(LogitsAtInit(Tiny("x0_lambdas")), pre), 1e-3);
 }
 
 TEST_F(EquivalenceTest, AModelWithoutKvHeadsHasOnePerQueryHead) {
