@@ -179,7 +179,7 @@ class Lister : public NullBackend {
     const int64_t channels = model_.dims.d_model, width = site.spec->conv.width;
     const Fans fans = {width, channels * width};
     Add(absl::StrCat(site.name, ".weight"), Shape({channels, width}), fans, LinearInit(width),
-        site.scope, /*elementwise=*/true);
+        site.scope, /*own=*/nullptr, /*elementwise=*/true);
     if (site.spec->conv.bias) Bias(absl::StrCat(site.name, ".bias"), channels, width, site.scope);
   }
 
@@ -281,14 +281,14 @@ class Lister : public NullBackend {
 
   // A weight or a bias, drawn as in the first layer that brings it.
   void Add(const std::string& name, Shape shape, Fans fans, const InitSpec& fallback,
-           const ScalarScope& scope, bool elementwise = false) {
+           const ScalarScope& scope, const InitRule* own = nullptr, bool elementwise = false) {
     ParameterSpec parameter;
     parameter.name = name;
     parameter.shape = std::move(shape);
     parameter.elementwise = elementwise;
     const std::string shared = shared_.NameOf(name, /*is_weight=*/true);
     if (shared == name || at_.count(shared) == 0) {
-      absl::StatusOr<InitSpec> init = rules_.Apply(shared, fans, fallback, scope);
+      absl::StatusOr<InitSpec> init = rules_.Apply(shared, fans, fallback, scope, own);
       if (!init.ok()) return Keep(init.status());
       parameter.init = *init;
     }

@@ -50,7 +50,7 @@ NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 PROGRESS = re.compile(r"^(?:step \d+(?:/\d+)? |.*, seed \d+: loss .* after \d+ steps)")
 END = "\x1eend of command "
 
-PLACEMENT_FIELDS = r"name|extends|let|begin|each|end|inside|learned|slot|init"
+PLACEMENT_FIELDS = r"name|extends|let|begin|each|end|inside|learned|linear|slot|init"
 SMALL_MODEL = {"n_layer": "4", "n_head": "2", "d_model": "16", "context_length": "8", "vocab_size": "27"}
 
 

@@ -15,7 +15,7 @@ SMALLEST_RELU_INPUT = 1e-4
 
 
 class Norm:
-    """One configuration of a norm: kind "layer_norm", "rms_norm" or "none"."""
+    """One configuration of a norm: kind "layer_norm", "rms_norm", "l2_norm" or "none"."""
 
     def __init__(self, kind, eps=1e-5, affine=True, bias=True, unit_offset=False):
         self.kind, self.eps, self.affine, self.bias = kind, eps, affine, bias
@@ -46,9 +46,16 @@ class Decoder:
         assert tuple(found.shape) == tuple(shape), (name, found.shape, shape)
         return found
 
-    def learned(self, name, size):
-        """A trained scalar or vector, away from 0 and 1."""
-        return self.parameter(name, [size], center=0.6, spread=0.2)
+    def learned(self, name, *shape):
+        """A trained scalar, vector or table of them, away from 0 and 1."""
+        return self.parameter(name, shape, center=0.6, spread=0.2)
+
+    def project(self, x, name, size, bias=False):
+        """A projection of a placement's own. To one channel: its weight is a vector."""
+        if size > 1:
+            return self.linear(x, name, size, bias)
+        y = (x * self.parameter(name + ".weight", [x.shape[-1]])).sum(-1, keepdim=True)
+        return y + self.parameter(name + ".bias", [1]) if bias else y
 
     def linear(self, x, name, size, bias):
         y = x @ self.parameter(name + ".weight", [size, x.shape[-1]]).t()
@@ -61,6 +68,8 @@ class Decoder:
         norm = norm or self.c.norm
         if norm.kind == "none":
             return x
+        if norm.kind == "l2_norm":
+            return x / x.norm(dim=-1, keepdim=True)
         size = x.shape[-1]
         if norm.kind == "layer_norm":
             weight = bias = None
@@ -77,26 +86,31 @@ class Decoder:
             return y * (1 + self.parameter(name + ".weight", [size], spread=0.2))
         return y * self.parameter(name + ".weight", [size], center=1.0, spread=0.2)
 
-    def head_norm(self, x, name):
+    def head_norm(self, x, name, norm=None):
         """Normalizes each head of a projection by itself; the heads share the parameters."""
         heads = x.unflatten(-1, (-1, self.c.head_dim))
-        return self.norm(heads, name).flatten(-2)
+        return self.norm(heads, name, norm).flatten(-2)
 
     # ---- sublayers
 
-    def attention(self, layer, x, name="attention", q=None, k=None, v=None, context=None):
-        """Causal attention of layer `layer` (from 0). q, k, v, context: functions applied there."""
+    def attention(self, layer, x, name="attention", q=None, k=None, v=None, context=None,
+                  q_rot=None, k_rot=None):
+        """Causal attention of layer `layer` (from 0) of x, or of the three streams x.
+
+        q, k, v, q_rot, k_rot (after the rotary embedding), context: functions applied there.
+        """
         c, name = self.c, f"layers.{layer}.{name}"
-        queries = self.linear(x, name + ".q", c.n_head * c.head_dim, c.qkv_bias)
-        keys = self.linear(x, name + ".k", c.n_kv_head * c.head_dim, c.qkv_bias)
-        values = self.linear(x, name + ".v", c.n_kv_head * c.head_dim, c.qkv_bias)
+        for_queries, for_keys, for_values = x if isinstance(x, tuple) else (x, x, x)
+        queries = self.linear(for_queries, name + ".q", c.n_head * c.head_dim, c.qkv_bias)
+        keys = self.linear(for_keys, name + ".k", c.n_kv_head * c.head_dim, c.qkv_bias)
+        values = self.linear(for_values, name + ".v", c.n_kv_head * c.head_dim, c.qkv_bias)
         queries = q(queries) if q else queries
         keys = k(keys) if k else keys
         values = v(values) if v else values
         heads = causal_attention(
-            self._heads(queries, c.rope_theta),
-            self._heads(keys, c.rope_theta).repeat_interleave(c.n_head // c.n_kv_head, 1),
-            self._heads(values, None).repeat_interleave(c.n_head // c.n_kv_head, 1),
+            self._heads(queries, c.rope_theta, q_rot),
+            self._heads(keys, c.rope_theta, k_rot).repeat_interleave(c.n_head // c.n_kv_head, 1),
+            self._heads(values).repeat_interleave(c.n_head // c.n_kv_head, 1),
             c.attention_scale or c.head_dim**-0.5, c.score_cap,
             c.windows[layer] if c.windows else 0,
             self.parameter(name + ".sink", [c.n_head], spread=1.0) if c.sinks else None)
@@ -104,19 +118,31 @@ class Decoder:
         joined = context(joined) if context else joined
         return self.linear(joined, name + ".o", c.d_model, c.out_bias)
 
-    def _heads(self, x, rope_theta):
-        """[batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim], rotated by position."""
-        x = x.unflatten(-1, (-1, self.c.head_dim)).transpose(1, 2)
-        return x if rope_theta is None else rotate(x, rope_theta)
+    def _heads(self, x, rope_theta=None, then=None):
+        """[batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim], rotated by position.
 
-    def mlp(self, layer, x, name="mlp", hidden=None):
-        """The MLP of layer `layer` (from 0). hidden: a function applied before `down`."""
+        then: a function applied after the rotation, to the heads side by side.
+        """
+        x = x.unflatten(-1, (-1, self.c.head_dim)).transpose(1, 2)
+        x = x if rope_theta is None else rotate(x, rope_theta)
+        if then:
+            joined = then(x.transpose(1, 2).flatten(-2))
+            x = joined.unflatten(-1, (-1, self.c.head_dim)).transpose(1, 2)
+        return x
+
+    def mlp(self, layer, x, name="mlp", up=None, gate=None, hidden=None):
+        """The MLP of layer `layer` (from 0).
+
+        up, gate (before the activation), hidden (before `down`): functions applied there.
+        """
         c, name = self.c, f"layers.{layer}.{name}"
-        up = self.linear(x, name + ".up", c.d_ff, c.mlp_bias)
+        u = self.linear(x, name + ".up", c.d_ff, c.mlp_bias)
+        u = up(u) if up else u
         if c.gated:
-            h = self.activate(self.linear(x, name + ".gate", c.d_ff, c.mlp_bias)) * up
+            g = self.linear(x, name + ".gate", c.d_ff, c.mlp_bias)
+            h = self.activate(gate(g) if gate else g) * u
         else:
-            h = self.activate(up)
+            h = self.activate(u)
         h = hidden(h) if hidden else h
         return self.linear(h, name + ".down", c.d_model, c.mlp_bias)
 
@@ -131,14 +157,17 @@ class Decoder:
     def activate(self, x):
         kind = self.c.activation
         if kind == "RELU":
-            self.smallest_relu_input = min(self.smallest_relu_input, x.abs().min().item())
-            return F.relu(x)
+            return self.relu(x)
         if kind == "GELU":
             return F.gelu(x)
         if kind == "GELU_TANH":
             return F.gelu(x, approximate="tanh")
         assert kind == "SILU", kind
         return F.silu(x)
+
+    def relu(self, x):
+        self.smallest_relu_input = min(self.smallest_relu_input, x.abs().min().item())
+        return F.relu(x)
 
     # ---- the two ends
 

@@ -52,6 +52,18 @@ class EquivalenceTest : public ::testing::Test {
     return Logits(model.Text(), weights);
   }
 
+  // Logits with the weights that a seed draws, which depend on the names of tensors only.
+  std::vector<float> LogitsAtInit(const TinyModel& tiny) {
+    const auto spec = Spec::FromText(tiny.Text(), "test.pbtxt");
+    if (!spec.ok()) return Failed(spec.status());
+    const auto model = Model::Create(runtime_.get(), *spec);
+    if (!model.ok()) return Failed(model.status());
+    if (const auto status = (*model)->Init(1); !status.ok()) return Failed(status);
+    const auto outputs = (*model)->Run(RandomTokens(2, 6, 5));
+    if (!outputs.ok()) return Failed(outputs.status());
+    return outputs->logits;
+  }
+
   const std::vector<float>& value(const std::string& name) const { return values_.at(name); }
 
  private:
@@ -223,24 +235,68 @@ TEST_F(EquivalenceTest, ReZeroAndSkipInitBeginAsTheIdentity) {
   }
 }
 
-// Without norms, and with learned scales at one, most rules are x = x + f(x). The others say so:
-// they add the stream twice, scale it, or run the sublayers side by side.
-TEST_F(EquivalenceTest, EveryShippedPlacementWithoutNormsIsNoneOrDiffersForAReason) {
-  const std::vector<std::string> others = {"b2t",       "deepnorm",           "parallel",
-                                           "resi_dual", "parallel_two_norms", "scaled_residual"};
+// Without norms, and with learned scales at one, many rules are x = x + f(x), in one layer at
+// least. The others add the stream twice, scale it, gate it, or wire it otherwise.
+TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) {
+  const std::vector<std::string> sums = {"admin",
+                                         "bloom",
+                                         "double",
+                                         "double_qk",
+
+                                         "ds_init",
+                                         "head_norm",
+                                         "hybrid_norm",
+                                         "keel",
+                                         "layer_scale",
+                                         "hybrid_norm_star",
+                                         "laurel_rw",
+                                         "ln_scaling",
+                                         "none",
+                                         "normformer",
+                                         "normformer_res_scale",
+                                         "olmo2",
+                                         "olmo2_qk",
+                                         "peri",
+                                         "post",
+                                         "pre",
+                                         "qk_norm",
+                                         "qk_norm_full",
+                                         "qk_norm_rotated",
+                                         "qkv_norm",
+                                         "rezero",
+                                         "skip_init",
+
+                                         "sub_ln",
+                                         "svformer",
+                                         "swin_v2",
+                                         "unet_skip",
+                                         "value_residual"};
   Weights weights;
-  weights.constants = {{".gate", 1.0f}, {".gamma", 1.0f}, {".head_scale", 1.0f}};
+  weights.constants = {{".gate", 1.0f},  {".gamma", 1.0f}, {".head_scale", 1.0f}, {".omega", 1.0f},
+                       {".alpha", 1.0f}, {".beta", 1.0f},  {".res_scale", 1.0f}};
   const std::vector<float> none = Logits(Tiny("none", 1), weights);
   for (const std::string& placement : ShippedPlacements()) {
     TinyModel model = Tiny(placement, 1);  // one layer: KEEL's alpha and LayerNorm scaling are 1
     model.norm = "none";
     const double error = RelativeError(Logits(model, weights), none);
-    if (std::find(others.begin(), others.end(), placement) == others.end()) {
+    if (std::find(sums.begin(), sums.end(), placement) != sums.end()) {
       EXPECT_LE(error, 1e-6) << placement;
     } else {
       EXPECT_GT(error, 1e-3) << placement;
     }
   }
+}
+
+// What the initial values of the papers are for. n streams are n times the stream before the last
+// norm, which sees its eps.
+TEST_F(EquivalenceTest, WiringsBeginAsPre) {
+  const std::vector<float> pre = LogitsAtInit(Tiny("pre"));
+  for (const char* placement :
+       {"denseformer", "frac_connections", "gpas", "hc_static", "hc_static_2", "hyper_connections",
+        "laurel_lr", "laurel_pa", "laurel_rw", "muddformer"}) {
+    EXPECT_LE(RelativeError(LogitsAtInit(Tiny(placement)), pre), 2e-5) << placement;
+  }
+  EXPECT_GT(RelativeError(LogitsAtInit(Tiny("x0_lambdas")), pre), 1e-3);
 }
 
 TEST_F(EquivalenceTest, AModelWithoutKvHeadsHasOnePerQueryHead) {

@@ -1,0 +1,93 @@
+"""What a golden case is: a model as numbers for decoder.py and as the text that plumb reads."""
+
+from dataclasses import dataclass
+
+from decoder import Norm
+
+LAYER_NORM = Norm("layer_norm", eps=1e-5)
+RMS_NORM = Norm("rms_norm", eps=1e-6)
+
+
+@dataclass
+class Config:
+    """What decoder.py computes with. Expressions stand beside their values in `Case.text`."""
+    n_layer: int = 2
+    n_head: int = 2
+    n_kv_head: int = 0  # 0: n_head
+    d_model: int = 8
+    d_ff: int = 16
+    head_dim: int = 0  # 0: d_model / n_head
+    vocab_size: int = 11
+    context_length: int = 8
+    learned_positions: bool = True
+    rope_theta: float = None
+    embedding_scale: float = None
+    attention_scale: float = None
+    score_cap: float = 0.0
+    windows: tuple = ()  # a layer each; 0: none
+    sinks: bool = False
+    tied: bool = False
+    head_bias: bool = False
+    qkv_bias: bool = False
+    out_bias: bool = False
+    activation: str = "GELU_TANH"
+    gated: bool = False
+    mlp_bias: bool = False
+    norm: Norm = None
+
+    def __post_init__(self):
+        self.n_kv_head = self.n_kv_head or self.n_head
+        self.head_dim = self.head_dim or self.d_model // self.n_head
+
+
+@dataclass
+class Case:
+    name: str
+    forward: object  # (Decoder, embedding) -> what the head reads
+    config: Config
+    # What model.pbtxt says beyond the dimensions and the norm.
+    text: str
+    logits: object = None  # (Decoder, logits) -> logits
+    # The text declares its norms itself.
+    own_norms: bool = False
+    # The text gives n_layer by its groups of layers.
+    own_layers: bool = False
+
+
+def norm_text(name, norm):
+    attrs = [f'attr {{ name: "eps" number: {norm.eps:g} }}']
+    if not norm.affine:
+        attrs.append('attr { name: "affine" flag: false }')
+    if norm.kind == "layer_norm" and not norm.bias:
+        attrs.append('attr { name: "bias" flag: false }')
+    if norm.unit_offset:
+        attrs.append('attr { name: "unit_offset" flag: true }')
+    return f'norm {{ name: "{name}" plugin: "{norm.kind}" {" ".join(attrs)} }}'
+
+
+def model_text(case):
+    c, lines = case.config, []
+    if not case.own_layers:
+        lines.append(f"n_layer: {c.n_layer}")
+    lines.append(f"n_head: {c.n_head}")
+    if c.n_kv_head != c.n_head:
+        lines.append(f"n_kv_head: {c.n_kv_head}")
+    lines.append(f"d_model: {c.d_model}")
+    lines.append(f"d_ff: {c.d_ff}")
+    if c.head_dim * c.n_head != c.d_model:
+        lines.append(f"head_dim: {c.head_dim}")
+    lines.append(f"vocab_size: {c.vocab_size}")
+    lines.append(f"context_length: {c.context_length}")
+    if c.norm and not case.own_norms:
+        lines.append(norm_text("norm", c.norm))
+    return "\n".join(lines) + "\n" + case.text.strip() + "\n"
+
+
+def block(placement, extra=""):
+    return f'block {{ placement: "{placement}" norm: "norm" {extra}}}'
+
+
+def own(name, rule, **kwargs):
+    """The text of a placement of the model's own, and a block that uses it."""
+    lines = "\n".join("  " + line.strip() for line in rule.strip().splitlines())
+    return f'placement {{\n  name: "{name}"\n{lines}\n}}\n' + block(name, **kwargs)
