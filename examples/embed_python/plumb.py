@@ -77,7 +77,18 @@ class _Tensor(_Struct):
 
 
 class _TrainerOptions(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("recipe", c_char_p), ("recipe_size", c_size_t), ("seq", c_int64)]
+    _fields_ = [("struct_size", c_size_t), ("recipe", c_char_p), ("recipe_size", c_size_t), ("seq", c_int64),
+                ("draw_weights", c_int32), ("reserve", c_int64)]
+
+
+class _TrainerMemory(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("weights", c_int64), ("gradients", c_int64), ("moments", c_int64),
+                ("norm_states", c_int64), ("inputs", c_int64), ("workspace", c_int64), ("total", c_int64)]
+
+
+class _ProfileRow(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("in_graph", c_int32), ("runs", c_int64),
+                ("seconds", c_double), ("flops", c_double), ("bytes", c_double)]
 
 
 class _StepInfo(_Struct):
@@ -112,11 +123,12 @@ class _Work(_Struct):
 class _Probe(_Struct):
     _fields_ = [("struct_size", c_size_t), ("step", c_int64), ("kind", c_int32), ("name", c_char_p), ("rms", c_double),
                 ("max", c_double), ("mean", c_double), ("nonfinite", c_int64), ("elements", c_int64), ("dtype", c_int32),
-                ("rank", c_int32), ("shape", c_int64 * 4), ("data", c_void_p)]
+                ("rank", c_int32), ("shape", c_int64 * 4), ("data", c_void_p), ("norm", c_double)]
 
 
 _LogFn = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
 _BatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), c_size_t)
+_MicroBatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), POINTER(c_int64))
 _StepFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(_StepInfo))
 _TokenFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32)
 _ProbeFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(_Probe))
@@ -153,18 +165,35 @@ _STATUS = {
     "tokenizer_json": [c_void_p, c_void_p, c_size_t, _size],
     "tokenizer_encode": [c_void_p, c_char_p, c_size_t, _ids, c_size_t, _size],
     "tokenizer_decode": [c_void_p, _ids, c_size_t, c_void_p, c_size_t, _size],
+    "model_text": [c_void_p, c_void_p, c_size_t, _size],
+    "model_norms": [c_void_p, c_void_p, c_size_t, _size],
+    "recipe_text": [c_char_p, c_size_t, c_char_p, POINTER(c_char_p), c_size_t, c_void_p, c_size_t, _size],
+    "trainer_plan": [c_void_p, POINTER(_TrainerOptions), POINTER(_TrainerMemory)],
     "trainer_create": [c_void_p, POINTER(_TrainerOptions), _made],
+    "trainer_step_filled": [c_void_p, _MicroBatchFn, c_void_p, POINTER(_StepInfo)],
+    "trainer_scale_learning_rate": [c_void_p, c_double],
+    "trainer_check": [c_void_p],
+    "trainer_state": [c_void_p, c_int32, c_size_t, POINTER(_Tensor)],
+    "trainer_read_state": [c_void_p, c_int32, c_size_t, c_int64, c_int64, POINTER(c_float)],
+    "trainer_write_state": [c_void_p, c_int32, c_size_t, c_int64, c_int64, POINTER(c_float)],
+    "trainer_set_steps": [c_void_p, c_int64],
+    "trainer_probed": [c_void_p, c_size_t, POINTER(_Probe)],
+    "trainer_profile": [c_void_p, c_int32],
+    "trainer_profile_row": [c_void_p, c_size_t, POINTER(_ProfileRow)],
     "trainer_step": [c_void_p, _ids, _ids, c_size_t, POINTER(_StepInfo)],
     "trainer_run": [c_void_p, _BatchFn, _StepFn, c_void_p],
     "trainer_gradient": [c_void_p, c_size_t, POINTER(_Tensor)],
     "trainer_save": [c_void_p, c_char_p],
     "trainer_load": [c_void_p, c_char_p],
     "trainer_probe": [c_void_p, c_int64, POINTER(c_char_p), c_size_t, _ProbeFn, c_void_p],
+    "session_profile": [c_void_p, c_int32],
+    "session_profile_row": [c_void_p, c_size_t, POINTER(_ProfileRow)],
     "session_create": [c_void_p, POINTER(_SessionOptions), _made],
     "session_feed": [c_void_p, c_int32, _ids, c_size_t],
     "session_feed_each": [c_void_p, _ids, c_size_t],
     "session_truncate": [c_void_p, c_int32, c_int64],
     "session_generate": [c_void_p, c_int32, POINTER(_SampleOptions), _TokenFn, c_void_p],
+    "evaluator_plan": [c_void_p, POINTER(_EvaluatorOptions), POINTER(c_int64)],
     "evaluator_create": [c_void_p, POINTER(_EvaluatorOptions), _made],
     "evaluator_run": [c_void_p, _ids, _ids, c_size_t, POINTER(c_double)],
     "evaluator_gradient": [c_void_p, c_size_t, POINTER(_Tensor)],
@@ -185,6 +214,8 @@ _PLAIN = {
     "tokenizer_begin_end": ([c_void_p], c_int32),
     "trainer_step_tokens": ([c_void_p], c_size_t),
     "trainer_steps": ([c_void_p], c_int64),
+    "trainer_get_memory": ([c_void_p, POINTER(_TrainerMemory)], None),
+    "trainer_learning_rate": ([c_void_p], c_double),
     "trainer_cancel": ([c_void_p], None),
     "session_logits": ([c_void_p, c_int32], POINTER(c_float)),
     "session_length": ([c_void_p, c_int32], c_int64),
@@ -501,6 +532,20 @@ def _int32(ids, name):
         raise OverflowError(f"{name}: {wrong} is no token id, it does not fit 32 bits") from None
 
 
+def _rows(name, handle, kind, *arguments):
+    """What a function tells of i = 0, 1, ... until there are no more."""
+    rows = []
+    while True:
+        row = kind()
+        try:
+            _call(name, handle, *arguments, len(rows), byref(row))
+        except Error as error:
+            if error.code != Code.OUT_OF_RANGE:
+                raise
+            return rows
+        rows.append(row)
+
+
 def _text(name, *arguments):
     """A text that a function puts into a buffer."""
     needed = c_size_t()
@@ -704,6 +749,16 @@ class Model(_Object):
             _call("model_work", handle, 0 if training else 1, _integer(tokens, "tokens"), _weights(weights), byref(work))
         return work.flops, work.weight_bytes
 
+    def text(self):
+        """The description with all that it refers to inside of it."""
+        with self._use() as handle:
+            return _text("model_text", handle).decode()
+
+    def norms(self):
+        """The norms that its layers have: {id: version}."""
+        with self._use() as handle:
+            return json.loads(_text("model_norms", handle))
+
     def probe_points(self):
         """The names that Trainer.probe and Evaluator.probe take."""
         with self._use() as handle:
@@ -844,6 +899,7 @@ class _ProbeFigures(NamedTuple):
     elements: int
     shape: Tuple[int, ...]
     dtype: str
+    norm: float
 
 
 class Probe(_ProbeFigures):
@@ -855,7 +911,7 @@ class Probe(_ProbeFigures):
     def _of(cls, seen, handle):
         kind = ("activation", "gradient", "parameter", "parameter gradient")[seen.kind]
         probe = cls(seen.step, kind, seen.name.decode(), seen.rms, seen.max, seen.mean, seen.nonfinite, seen.elements,
-                    tuple(seen.shape[:seen.rank]), _DTYPES[seen.dtype])
+                    tuple(seen.shape[:seen.rank]), _DTYPES[seen.dtype], seen.norm)
         probe._view, probe._lease, probe._gone = None, None, False
         if seen.data:
             element, code = (c_float, "f") if probe.dtype == "f32" else (c_uint16, "H")
@@ -908,13 +964,60 @@ def _probing(probe, points, of_model):
     return tell, (c_char_p * len(points))(*(_word(point, "point") for point in points))
 
 
+def recipe_text(recipe="", settings=(), name="recipe"):
+    """A recipe in full: every field whose default is not zero is said. `settings`: a dict, or pairs, of fields and
+    values that are set after it; `name` stands for the file in messages."""
+    recipe = _utf8(recipe, "recipe")
+    pairs = settings.items() if isinstance(settings, collections.abc.Mapping) else settings
+    words = [_word(str(word), "settings") for pair in pairs for word in pair]
+    return _text("recipe_text", recipe, len(recipe), _word(name, "name"), (c_char_p * len(words))(*words),
+                 len(words) // 2).decode()
+
+
+class TrainerMemory(NamedTuple):
+    """The memory of a trainer, in bytes."""
+    weights: int
+    gradients: int
+    moments: int
+    norm_states: int
+    inputs: int
+    workspace: int
+    total: int
+
+    @classmethod
+    def _of(cls, memory):
+        return cls(*(getattr(memory, field) for field in cls._fields))
+
+
+class ProfileRow(NamedTuple):
+    """A row of a profile, summed over its steps; in_graph: an op."""
+    name: str
+    in_graph: bool
+    runs: int
+    seconds: float
+    flops: float
+    bytes: float
+
+
+class StateTensor(NamedTuple):
+    """A tensor of what a trainer holds between steps."""
+    kind: str
+    index: int
+    name: str
+    shape: Tuple[int, ...]
+
+
+_STATES = ("model", "optimizer")
+
+
 class Trainer(_Object):
     """Trains a model by a recipe (plumb.v1.Train, text format), `seq` tokens a sequence (0: the context's length)."""
     _kind = "trainer"
 
-    def __init__(self, model, recipe="", *, seq=0):
+    def __init__(self, model, recipe="", *, seq=0, draw_weights=False):
+        """draw_weights: from the recipe's seed, whatever the model has."""
         recipe, made = _utf8(recipe, "recipe"), c_void_p()
-        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq)
+        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq, draw_weights=bool(draw_weights))
         with _is(model, Model, "model")._use() as handle:
             model._moves |= re.search(rb"\bdtype\s*:\s*BF16\b", recipe) is not None
             if model._moves:
@@ -923,6 +1026,21 @@ class Trainer(_Object):
             self._take(made, keep=model._live())
         self._model = model
         self._tells = None  # the thread that is in on_step
+
+    @staticmethod
+    def plan(model, recipe="", *, seq=0):
+        """The TrainerMemory that a trainer would take; takes none of it."""
+        recipe, memory = _utf8(recipe, "recipe"), _TrainerMemory()
+        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq)
+        with _is(model, Model, "model")._use() as handle:
+            _call("trainer_plan", handle, byref(options), byref(memory))
+        return TrainerMemory._of(memory)
+
+    @property
+    def memory(self):
+        memory = _TrainerMemory()
+        load().plumb_trainer_get_memory(self._live(), byref(memory))
+        return TrainerMemory._of(memory)
 
     @contextlib.contextmanager
     def _look(self):
@@ -943,8 +1061,28 @@ class Trainer(_Object):
 
     @property
     def steps(self):
-        """How many were done."""
+        """How many were done; set to go on from another number."""
         return load().plumb_trainer_steps(self._live())
+
+    @steps.setter
+    def steps(self, steps):
+        with self._use() as handle:
+            _call("trainer_set_steps", handle, _integer(steps, "steps"))
+
+    @property
+    def learning_rate(self):
+        """Of the next step."""
+        return load().plumb_trainer_learning_rate(self._live())
+
+    def scale_learning_rate(self, scale):
+        """From now on it is the schedule's times `scale`."""
+        with self._use() as handle:
+            _call("trainer_scale_learning_rate", handle, scale)
+
+    def check(self):
+        """Raises Error, Code.ABORTED, when a weight, a moment or a norm's state is not finite."""
+        with self._look() as handle:
+            _call("trainer_check", handle)
 
     def step(self, inputs, targets):
         """One step on ids; the target of each is the token after it, or -1 for none. Returns a StepInfo."""
@@ -954,6 +1092,31 @@ class Trainer(_Object):
         info = _StepInfo()
         with self._use() as handle:
             _call("trainer_step", handle, inputs, targets, n, byref(info))
+        return StepInfo._of(info)
+
+    def step_micro_batches(self, micro_batches):
+        """One step on gradient_accumulation_steps pairs (inputs, targets) of batch_size rows each, which may be shorter
+        than seq, and of another length in each pair. Returns a StepInfo."""
+        micro_batches = [tuple(_row_major(ids, name) for ids, name in zip(pair, ("inputs", "targets")))
+                         for pair in micro_batches]
+
+        def put(i, inputs, targets, seq):
+            (ids, shape), (of_targets, shape_of_targets) = micro_batches[i]
+            if shape != shape_of_targets or len(shape) != 2:
+                raise ValueError(f"micro-batch {i}: inputs have the shape {shape}, targets {shape_of_targets}; both "
+                                 "must be [rows, tokens]")
+            if shape[1] > seq[0]:
+                raise ValueError(f"micro-batch {i}: {shape[1]} tokens a row are more than {seq[0]}")
+            if shape[0] * seq[0] != longest:
+                raise ValueError(f"micro-batch {i} has {shape[0]} rows, not {longest // seq[0]}")
+            seq[0] = shape[1]
+            for into, source in ((inputs, ids), (targets, of_targets)):
+                ctypes.memmove(into, (c_int32 * len(source)).from_buffer(source), 4 * len(source))
+
+        fill = _MicroBatchFn(lambda _user, i, inputs, targets, seq: _guarded(put, i, inputs, targets, seq))
+        longest, info = self.step_tokens // max(1, len(micro_batches)), _StepInfo()
+        with self._use() as handle:
+            _call("trainer_step_filled", handle, fill, None, byref(info))
         return StepInfo._of(info)
 
     def run(self, batches, on_step=None):
@@ -1005,12 +1168,59 @@ class Trainer(_Object):
 
     def probe(self, every, probe, points=()):
         """From now on tells probe(Probe) of tensors in step 1 and every `every`-th; 0: of none. `points` are names
-        ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run()."""
+        ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run(). None for `probe`:
+        probed() has the figures."""
         of_model = self._model._live()
         tell, names = _probing(probe, points, of_model)
+        if probe is None:
+            tell = _ProbeFn()
         with self._use() as handle:
             _call("trainer_probe", handle, _integer(every, "every"), names, len(points), tell, None)
             handle.keep = (of_model, tell)
+
+    def probed(self):
+        """The figures of the last step, over all its micro-batches, as a list of Probe without tensors; [] if it was
+        not probed."""
+        with self._look() as handle:
+            return [Probe._of(seen, None) for seen in _rows("trainer_probed", handle, _Probe)]
+
+    def profile(self, on=True):
+        """From now on steps are timed, into a new profile; or no more."""
+        with self._use() as handle:
+            _call("trainer_profile", handle, bool(on))
+
+    def profile_rows(self):
+        """The profile as a list of ProfileRow: the steps as a whole, ops, stages, the rest."""
+        with self._use() as handle:
+            return [ProfileRow(row.name.decode(), row.in_graph == 1, row.runs, row.seconds, row.flops, row.bytes)
+                    for row in _rows("trainer_profile_row", handle, _ProfileRow)]
+
+    def state(self, kind):
+        """What it holds between steps, as a list of StateTensor: "model" (weights, norms' buffers) or "optimizer"."""
+        if kind not in _STATES:
+            raise ValueError(f"kind must be one of {', '.join(_STATES)}, not {kind!r}")
+        with self._look() as handle:
+            return [StateTensor(kind, i, found.name.decode(), tuple(found.shape[:found.rank]))
+                    for i, found in enumerate(_rows("trainer_state", handle, _Tensor, _STATES.index(kind)))]
+
+    def read_state(self, tensor):
+        """A copy of a StateTensor, as a memoryview of its shape."""
+        count = math.prod(tensor.shape)
+        copy = (c_float * count)()
+        with self._look() as handle:
+            _call("trainer_read_state", handle, _STATES.index(tensor.kind), tensor.index, 0, count, copy)
+        return memoryview(copy).cast("B").cast("f", tensor.shape)
+
+    def write_state(self, tensor, values):
+        """Sets a StateTensor from a buffer of as many floats. All of a state written back, and `steps`, go on to the
+        same bits."""
+        view = memoryview(values)
+        if view.format != "f" or view.nbytes != 4 * math.prod(tensor.shape):
+            raise ValueError(f"{tensor.name} is float32 {list(tensor.shape)}, not {view.format!r} {list(view.shape)}")
+        floats = array.array("f", view.tobytes())
+        with self._use() as handle:
+            _call("trainer_write_state", handle, _STATES.index(tensor.kind), tensor.index, 0, len(floats),
+                  (c_float * len(floats)).from_buffer(floats))
 
     def gradient(self, i):
         """The gradient of the i-th parameter in the last step, until the next one, as a Tensor. In on_step too."""
@@ -1102,6 +1312,17 @@ class Session(_Object):
                 return
             self.feed(token, sequence)
 
+    def profile(self, on=True):
+        """From now on passes that feed tokens are timed, into a new profile; or no more."""
+        with self._use() as handle:
+            _call("session_profile", handle, bool(on))
+
+    def profile_rows(self):
+        """As Trainer.profile_rows."""
+        with self._use() as handle:
+            return [ProfileRow(row.name.decode(), row.in_graph == 1, row.runs, row.seconds, row.flops, row.bytes)
+                    for row in _rows("session_profile_row", handle, _ProfileRow)]
+
     def cancel(self):
         """Ends generate() after its token, with Cancelled. Any thread."""
         load().plumb_session_cancel(self._live())
@@ -1123,6 +1344,15 @@ class Evaluator(_Object):
 
     def _figures(self):
         return f": {self._rows} rows, {self._weights}{', logits' if self._wants_logits else ''}"
+
+    @staticmethod
+    def plan(model, rows=1, *, seq=0, weights="f32", logits=False, gradients=False):
+        """The memory of one beside the weights, in bytes; takes none of it."""
+        options, taken = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits),
+                                           gradients=bool(gradients)), c_int64()
+        with _is(model, Model, "model")._use() as handle:
+            _call("evaluator_plan", handle, byref(options), byref(taken))
+        return taken.value
 
     def loss(self, inputs, targets):
         """The mean over the targets of inputs [rows, n / rows], in nats; -1: no target."""

@@ -113,9 +113,6 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
       impl.resolve.placement_directories.push_back(kBuildTree.placement_directory);
     }
   }
-  for (const std::string& file : options.plugin_files) {
-    PLUMB_RETURN_IF_ERROR(runtime->LoadPlugin(file));
-  }
   return runtime;
 }
 

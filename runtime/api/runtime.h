@@ -18,8 +18,6 @@
 namespace plumb {
 
 struct RuntimeOptions {
-  // Norm plugins to load at once (--plugin FILE). A plugin runs with all rights of this process.
-  std::vector<std::string> plugin_files;
   // Directories to search for plugins; searched before the built-in ones.
   std::vector<std::string> plugin_directories;
   // Directories of placements, "<name>.pbtxt" each; searched before the built-in ones.
@@ -44,9 +42,8 @@ struct RuntimeOptions {
 
 class Runtime {
  public:
-  // Errors: kNotFound when a plugin file is not there, kFailedPrecondition when it is not usable,
-  // kInvalidArgument for an unknown `gemm`, kNotFound for "onednn" where oneDNN cannot be loaded;
-  // else it is loaded by the first product that is to be oneDNN's, and done without, with a
+  // Errors: kInvalidArgument for an unknown `gemm`, kNotFound for "onednn" where oneDNN cannot be
+  // loaded; else it is loaded by the first product that is to be oneDNN's, and done without, with a
   // warning.
   static absl::StatusOr<std::unique_ptr<Runtime>> Create(const RuntimeOptions& options);
   ~Runtime();
@@ -56,7 +53,8 @@ class Runtime {
   // A norm as it describes itself: JSON, whose fields plumb.h lists (plumb_plugin_describe). Loads
   // the plugin if need be. kNotFound with a suggestion for an unknown id.
   absl::StatusOr<std::string> DescribePluginJson(const std::string& id);
-  // Registers the norms of a plugin's file. Errors: as Create.
+  // Registers the norms of a plugin's file, which runs with all rights of this process. Errors:
+  // kNotFound when it is not there, kFailedPrecondition when it is not usable.
   absl::Status LoadPlugin(const std::string& file);
   // Registers a norm that is linked into the program: a `const plumb_norm_plugin*`
   // (plumb/norm_plugin.h).

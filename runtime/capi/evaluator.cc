@@ -199,9 +199,9 @@ plumb_status plumb_evaluator_plan(const plumb_model* model, const plumb_evaluato
     const plumb::capi::ModelState& state = *model->state;
     PLUMB_ASSIGN_OR_RETURN(const plumb::capi::EvaluatorRequest request,
                            plumb::capi::CheckOptions(state, options));
-    PLUMB_ASSIGN_OR_RETURN(*bytes,
-                           plumb::Evaluator::Plan(state.context.get(), request.format, request.rows,
-                                                  request.seq, request.logits));
+    const auto plan = request.gradients ? plumb::GradientPass::Plan : plumb::Evaluator::Plan;
+    PLUMB_ASSIGN_OR_RETURN(*bytes, plan(state.context.get(), request.format, request.rows,
+                                        request.seq, request.logits));
     return absl::OkStatus();
   });
 }

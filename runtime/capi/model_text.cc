@@ -1,14 +1,16 @@
 // What a model is, for whoever keeps it: its whole text, and the norms that it runs.
-#include <nlohmann/json.hpp>
+#include <map>
+#include <string>
 
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
+#include "runtime/io/json_writer.h"
 
 namespace plumb::capi {
 namespace {
 
 std::string NormsOf(const ResolvedModel& model) {
-  nlohmann::json norms = nlohmann::json::object();
+  std::map<std::string, std::string> norms;
   const auto add = [&norms](const NormBinding& norm) {
     norms[norm.plugin->id()] = norm.plugin->version();
   };
@@ -16,7 +18,11 @@ std::string NormsOf(const ResolvedModel& model) {
     if (block->norm.has_value()) add(*block->norm);
     for (const auto& [slot, norm] : block->slots) add(norm);
   }
-  return norms.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  JsonWriter json;
+  json.BeginObject();
+  for (const auto& [id, version] : norms) json.Text(id, version);
+  json.EndObject();
+  return json.Take();
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
-#include "runtime/capi/shared_runtime.h"
 #include "runtime/plugin/plugin_call.h"
 
 namespace plumb::capi {
@@ -100,8 +99,6 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
 }
 
 }  // namespace
-
-Runtime* InternalRuntime(plumb_runtime* runtime) { return runtime->state->runtime.get(); }
 
 }  // namespace plumb::capi
 

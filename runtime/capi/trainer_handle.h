@@ -10,8 +10,8 @@
 
 #include "runtime/capi/given_batches.h"
 #include "runtime/capi/handles.h"
+#include "runtime/capi/profile_rows.h"
 #include "runtime/io/safetensors.h"
-#include "runtime/session/step_profile.h"
 #include "runtime/session/train_session.h"
 #include "runtime/spec/train_spec.h"
 
@@ -28,8 +28,7 @@ struct plumb_trainer {
   // The tensors of its state, by kind (PLUMB_STATE_MODEL, ...), as a file has them.
   std::vector<plumb::TensorToWrite> state[2];
 
-  std::unique_ptr<plumb::StepProfile> profile;  // null: none was wanted
-  std::vector<plumb::StepProfile::Row> rows;    // of it, as they were told
+  plumb::capi::ProfileRows profile;
 
   ~plumb_trainer() {
     if (session != nullptr) --model->trainers;

@@ -75,13 +75,7 @@ plumb_status plumb_trainer_probed(const plumb_trainer* trainer, size_t i, plumb_
 plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on, plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    if (on == 0) {
-      trainer->session->SetProfile(nullptr);
-      return absl::OkStatus();
-    }
-    auto profile = std::make_unique<plumb::StepProfile>();
-    trainer->session->SetProfile(profile.get());
-    trainer->profile = std::move(profile);
+    trainer->session->SetProfile(on != 0 ? trainer->profile.Start() : nullptr);
     return absl::OkStatus();
   });
 }
@@ -91,29 +85,6 @@ plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, size_t i, plumb_p
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (row == nullptr) return NullArgument("row");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    if (trainer->profile == nullptr) {
-      return absl::FailedPreconditionError("there is no profile: plumb_trainer_profile first");
-    }
-    std::vector<plumb::StepProfile::Row>& rows = trainer->rows;
-    if (i == 0) rows = trainer->profile->Rows();
-    if (i > rows.size()) {
-      return absl::OutOfRangeError(absl::StrCat("there is no row ", i));
-    }
-    plumb_profile_row given = {};
-    if (i == 0) {
-      given.name = "step";
-      given.runs = trainer->profile->steps();
-      given.seconds = trainer->profile->seconds();
-    } else {
-      const plumb::StepProfile::Row& of = rows[i - 1];
-      given.name = of.name.c_str();
-      given.in_graph = of.in_graph ? 1 : 0;
-      given.runs = of.runs;
-      given.seconds = of.seconds;
-      given.flops = of.flops;
-      given.bytes = of.bytes;
-    }
-    plumb::capi::Give(given, row);
-    return absl::OkStatus();
+    return trainer->profile.Give(i, row);
   });
 }

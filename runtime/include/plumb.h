@@ -762,6 +762,14 @@ PLUMB_USE PLUMB_API plumb_status plumb_session_generate(plumb_session* session, 
 /* Ends plumb_session_generate after its token. Any thread, and signal handlers. */
 PLUMB_API void plumb_session_cancel(plumb_session* session);
 
+/* As plumb_trainer_profile and plumb_trainer_profile_row, of passes that feed tokens: a step is a
+ * plumb_session_feed, a plumb_session_feed_each, or a token that plumb_session_generate appends. */
+PLUMB_USE PLUMB_API plumb_status plumb_session_profile(plumb_session* session, int32_t on,
+                                                       plumb_error** error);
+PLUMB_USE PLUMB_API plumb_status plumb_session_profile_row(plumb_session* session, size_t i,
+                                                           plumb_profile_row* row,
+                                                           plumb_error** error);
+
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
 /* The loss, the logits and the gradients of whole sequences, which change nothing. One thread at a

@@ -9,8 +9,8 @@
 //   error writes it to stderr and calls std::abort(): test first, and it never does.
 // - A callback is anything that can be called. It returns nothing, or Next::kGoOn or Next::kStop.
 //   An exception of its own ends the call that it is in, which throws it again. A callback may
-//   call no function of the handle that calls it but Cancel(), and in the step callback Save(),
-//   Steps() and Gradient().
+//   call no function of the handle that calls it but Cancel(), and in the step callback those that
+//   are const.
 // - Views (Span, TensorView) own nothing, and live as long as plumb.h says.
 //
 // The inline namespace keeps these classes apart from those of the same names inside of plumb, for
@@ -30,275 +30,13 @@
 
 #include "plumb.h"
 #include "plumb/base.hpp"
+#include "plumb/models.hpp"
 #include "plumb/runtime.hpp"
 #include "plumb/texts.hpp"
+#include "plumb/training.hpp"
 
 namespace plumb {
 inline namespace PLUMB_HPP_NAMESPACE {
-
-// --- Models -------------------------------------------------------------------------------------
-
-using ModelInfo = plumb_model_info;
-using Work = plumb_work;
-
-// What a model's work is counted of: forward and backward, or feeding a session.
-enum class Pass : std::int32_t { kTraining = PLUMB_PASS_TRAINING, kFeed = PLUMB_PASS_FEED };
-
-struct ExplainOptions {
-  std::string stage;       // "graph", "grad", "optimized", "plan", "exec", "prompt", "probes"
-  std::int64_t batch = 1;  // sequences
-  std::int64_t seq = 0;    // tokens of each; 0: the model's context_length
-  std::string recipe;      // of which dtype and recompute matter
-};
-
-class Model {
- public:
-  static Result<Model> Create(Runtime& runtime, const Spec& spec) {
-    auto made = internal::Make<Handle>(
-        [&](plumb_model** model, plumb_error** error) {
-          return plumb_model_create(runtime.get(), spec.get(), model, error);
-        },
-        runtime.handle_.get_deleter().host);
-    if (!made) return made.error();
-    return Model(*std::move(made));
-  }
-
-  ModelInfo Info() const {
-    auto info = internal::Sized<plumb_model_info>();
-    plumb_model_get_info(handle_.get(), &info);
-    return info;
-  }
-
-  // What the description comes to, as JSON.
-  Result<std::string> Describe() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_model_describe(handle_.get(), buffer, capacity, needed, error);
-        });
-  }
-  // What the compiler makes of it, for people.
-  Result<std::string> Explain(const ExplainOptions& options) const {
-    auto given = internal::Sized<plumb_explain_options>();
-    given.stage = options.stage.c_str();
-    given.batch = options.batch;
-    given.seq = options.seq;
-    given.recipe = options.recipe.data();
-    given.recipe_size = options.recipe.size();
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_model_explain(handle_.get(), &given, buffer, capacity, needed, error);
-        });
-  }
-  // The least work of a pass over one sequence of `tokens` tokens.
-  Result<plumb::Work> Work(Pass pass, std::int64_t tokens, Weights weights = Weights::kF32) const {
-    auto work = internal::Sized<plumb_work>();
-    const Result<void> counted = internal::Call([&](plumb_error** error) {
-      return plumb_model_work(handle_.get(), static_cast<std::int32_t>(pass), tokens,
-                              static_cast<std::int32_t>(weights), &work, error);
-    });
-    if (!counted) return counted.error();
-    return work;
-  }
-
-  // The names that Trainer::SetProbe takes, one a line.
-  Result<std::string> ProbePoints() const {
-    return internal::Text(
-        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
-          return plumb_model_probe_points(handle_.get(), buffer, capacity, needed, error);
-        });
-  }
-
-  // One of the four gives a model its weights.
-  Result<void> Init(std::uint64_t seed) {
-    return internal::Call(
-        [&](plumb_error** error) { return plumb_model_init(handle_.get(), seed, error); });
-  }
-  Result<void> Load(const std::string& path) {
-    return internal::Call(
-        [&](plumb_error** error) { return plumb_model_load(handle_.get(), path.c_str(), error); });
-  }
-  // From the content of a safetensors file, of which nothing is kept.
-  Result<void> LoadMemory(const void* data, std::size_t size) {
-    return internal::Call([&](plumb_error** error) {
-      return plumb_model_load_memory(handle_.get(), data, size, error);
-    });
-  }
-  // The weights stay in the file, which is read where it is used.
-  Result<void> Map(const std::string& path) {
-    return internal::Call(
-        [&](plumb_error** error) { return plumb_model_map(handle_.get(), path.c_str(), error); });
-  }
-  Result<void> Save(const std::string& path) const {
-    return internal::Call(
-        [&](plumb_error** error) { return plumb_model_save(handle_.get(), path.c_str(), error); });
-  }
-
-  std::size_t TensorCount() const noexcept { return plumb_model_tensor_count(handle_.get()); }
-  // A parameter, which may be written to while nothing else uses the model.
-  Result<TensorView<float>> Tensor(std::size_t i) { return View<float>(i); }
-  Result<TensorView<const float>> Tensor(std::size_t i) const { return View<const float>(i); }
-  // After tensors were written to.
-  void Changed() noexcept { plumb_model_changed(handle_.get()); }
-
-  plumb_model* get() const noexcept { return handle_.get(); }
-
- private:
-  friend class Trainer;
-  friend class Session;
-  friend class Evaluator;
-  using Handle = internal::Handle<plumb_model, plumb_model_free>;
-  explicit Model(Handle handle) : handle_(std::move(handle)) {}
-  template <class T>
-  Result<TensorView<T>> View(std::size_t i) const {
-    return internal::TensorOf<T>([&](plumb_tensor* tensor, plumb_error** error) {
-      return plumb_model_tensor(handle_.get(), i, tensor, error);
-    });
-  }
-  Handle handle_;
-};
-
-// --- Probes -------------------------------------------------------------------------------------
-
-using ProbeInfo = plumb_probe;
-
-namespace internal {
-
-using ProbeFunction = std::function<std::int32_t(const ProbeInfo&)>;
-
-// `probe`, as plumb.h calls it by TellProbe.
-template <class Probe>
-std::unique_ptr<ProbeFunction> KeepProbe(Probe probe) {
-  return std::make_unique<ProbeFunction>([probe](const ProbeInfo& info) mutable {
-    return internal::Stops([&] { return probe(info); });
-  });
-}
-inline std::int32_t TellProbe(void* user, const plumb_probe* info) {
-  return (*static_cast<ProbeFunction*>(user))(*info);
-}
-inline std::vector<const char*> NamesOf(const std::vector<std::string>& points) {
-  std::vector<const char*> names;
-  for (const std::string& point : points) names.push_back(point.c_str());
-  return names;
-}
-
-}  // namespace internal
-
-// --- Training -----------------------------------------------------------------------------------
-
-struct TrainerOptions {
-  std::string recipe;    // plumb.v1.Train in protobuf text format; "": its defaults
-  std::int64_t seq = 0;  // tokens of a sequence; 0: the model's context_length
-};
-
-using StepInfo = plumb_step_info;
-
-class Trainer {
- public:
-  static Result<Trainer> Create(Model& model, const TrainerOptions& options = {}) {
-    auto given = internal::Sized<plumb_trainer_options>();
-    given.recipe = options.recipe.data();
-    given.recipe_size = options.recipe.size();
-    given.seq = options.seq;
-    auto made = internal::Make<Handle>(
-        [&](plumb_trainer** trainer, plumb_error** error) {
-          return plumb_trainer_create(model.get(), &given, trainer, error);
-        },
-        model.handle_.get_deleter().host);
-    if (!made) return made.error();
-    return Trainer(*std::move(made));
-  }
-
-  std::size_t StepTokens() const noexcept { return plumb_trainer_step_tokens(handle_.get()); }
-  std::int64_t Steps() const noexcept { return plumb_trainer_steps(handle_.get()); }
-
-  // One optimizer step. The target of an input is the token after it, or -1.
-  Result<StepInfo> Step(Span<const std::int32_t> inputs, Span<const std::int32_t> targets) {
-    if (inputs.size() != targets.size()) return internal::TwoLengths(inputs, targets);
-    auto info = internal::Sized<plumb_step_info>();
-    const Result<void> done = internal::Call([&](plumb_error** error) {
-      return plumb_trainer_step(handle_.get(), inputs.data(), targets.data(), inputs.size(), &info,
-                                error);
-    });
-    if (!done) return done.error();
-    return info;
-  }
-
-  // batch(step, inputs, targets): fills both, Span<std::int32_t> of StepTokens(); Next::kStop ends
-  // the run. after(info), a const StepInfo&: Next::kStop ends it with Code::kCancelled.
-  template <class Batch, class After>
-  Result<void> Run(Batch&& batch, After&& after) {
-    return Run(batch, &after);
-  }
-  template <class Batch>
-  Result<void> Run(Batch&& batch) {
-    return Run(batch, static_cast<void (*)(const StepInfo&)>(nullptr));
-  }
-  // Any thread, and signal handlers.
-  void Cancel() const noexcept { plumb_trainer_cancel(handle_.get()); }
-
-  // The gradient of the i-th parameter in the last step, before clipping.
-  Result<TensorView<const float>> Gradient(std::size_t i) const {
-    return internal::TensorOf<const float>([&](plumb_tensor* tensor, plumb_error** error) {
-      return plumb_trainer_gradient(handle_.get(), i, tensor, error);
-    });
-  }
-
-  // Weights and the state of the optimizer, into a file and back.
-  Result<void> Save(const std::string& path) const {
-    return internal::Call([&](plumb_error** error) {
-      return plumb_trainer_save(handle_.get(), path.c_str(), error);
-    });
-  }
-  Result<void> Load(const std::string& path) {
-    return internal::Call([&](plumb_error** error) {
-      return plumb_trainer_load(handle_.get(), path.c_str(), error);
-    });
-  }
-
-  // From now on tells probe(info), a const ProbeInfo&, of step 1 and every `every`-th; 0: of none.
-  // Next::kStop ends a run. `points`, none: streams, norms, logits and parameters.
-  template <class Probe>
-  Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points, Probe probe) {
-    auto kept = internal::KeepProbe(std::move(probe));
-    const std::vector<const char*> names = internal::NamesOf(points);
-    const Result<void> set = internal::Call([&](plumb_error** error) {
-      return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(),
-                                 internal::TellProbe, kept.get(), error);
-    });
-    if (set) probe_ = std::move(kept);
-    return set;
-  }
-
-  plumb_trainer* get() const noexcept { return handle_.get(); }
-
- private:
-  using Handle = internal::Handle<plumb_trainer, plumb_trainer_free>;
-  explicit Trainer(Handle handle) : handle_(std::move(handle)) {}
-
-  template <class Batch, class After>
-  Result<void> Run(Batch& batch, After* after) {
-    struct Callbacks {
-      Batch& batch;
-      After* after;
-    } callbacks = {batch, after};
-    const plumb_batch_fn fill = [](void* user, std::int64_t step, std::int32_t* inputs,
-                                   std::int32_t* targets, std::size_t n) {
-      return internal::Stops([&] {
-        return static_cast<Callbacks*>(user)->batch(step, Span<std::int32_t>(inputs, n),
-                                                    Span<std::int32_t>(targets, n));
-      });
-    };
-    const plumb_step_fn tell = [](void* user, const plumb_step_info* info) {
-      return internal::Stops([&] { return (*static_cast<Callbacks*>(user)->after)(*info); });
-    };
-    return internal::Call([&](plumb_error** error) {
-      return plumb_trainer_run(handle_.get(), fill, after == nullptr ? nullptr : tell, &callbacks,
-                               error);
-    });
-  }
-  std::unique_ptr<internal::ProbeFunction> probe_;
-  Handle handle_;
-};
 
 // --- Sampling -----------------------------------------------------------------------------------
 
@@ -388,6 +126,19 @@ class Session {
   // Any thread, and signal handlers.
   void Cancel() const noexcept { plumb_session_cancel(handle_.get()); }
 
+  // From now on passes are timed, into a new profile; or no more.
+  Result<void> Profile(bool on) {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_session_profile(handle_.get(), on ? 1 : 0, error);
+    });
+  }
+  // As Trainer::ProfileRows.
+  std::vector<ProfileRow> ProfileRows() {
+    return internal::ProfileRowsOf([&](std::size_t i, plumb_profile_row* row) {
+      return plumb_session_profile_row(handle_.get(), i, row, nullptr);
+    });
+  }
+
   plumb_session* get() const noexcept { return handle_.get(); }
 
  private:
@@ -411,12 +162,7 @@ struct EvaluatorOptions {
 class Evaluator {
  public:
   static Result<Evaluator> Create(Model& model, const EvaluatorOptions& options = {}) {
-    auto given = internal::Sized<plumb_evaluator_options>();
-    given.rows = options.rows;
-    given.seq = options.seq;
-    given.weights = static_cast<std::int32_t>(options.weights);
-    given.logits = options.logits ? 1 : 0;
-    given.gradients = options.gradients ? 1 : 0;
+    const plumb_evaluator_options given = ToOptions(options);
     auto made = internal::Make<Handle>(
         [&](plumb_evaluator** evaluator, plumb_error** error) {
           return plumb_evaluator_create(model.get(), &given, evaluator, error);
@@ -424,6 +170,17 @@ class Evaluator {
         model.handle_.get_deleter().host);
     if (!made) return made.error();
     return Evaluator(*std::move(made), model.Info().vocab_size);
+  }
+
+  // The memory of one beside the weights, in bytes; takes none of it.
+  static Result<std::int64_t> Plan(const Model& model, const EvaluatorOptions& options = {}) {
+    const plumb_evaluator_options given = ToOptions(options);
+    std::int64_t bytes = 0;
+    const Result<void> planned = internal::Call([&](plumb_error** error) {
+      return plumb_evaluator_plan(model.get(), &given, &bytes, error);
+    });
+    if (!planned) return planned.error();
+    return bytes;
   }
 
   // The mean loss over the targets of inputs [rows, n / rows], in nats.
@@ -469,6 +226,15 @@ class Evaluator {
   plumb_evaluator* get() const noexcept { return handle_.get(); }
 
  private:
+  static plumb_evaluator_options ToOptions(const EvaluatorOptions& options) {
+    auto given = internal::Sized<plumb_evaluator_options>();
+    given.rows = options.rows;
+    given.seq = options.seq;
+    given.weights = static_cast<std::int32_t>(options.weights);
+    given.logits = options.logits ? 1 : 0;
+    given.gradients = options.gradients ? 1 : 0;
+    return given;
+  }
   using Handle = internal::Handle<plumb_evaluator, plumb_evaluator_free>;
   Evaluator(Handle handle, std::int64_t vocab_size)
       : handle_(std::move(handle)), vocab_size_(static_cast<std::size_t>(vocab_size)) {}

@@ -21,6 +21,16 @@ BuildOptions TrainingProgram(int64_t rows, WeightFormat weights, bool logits) {
 
 }  // namespace
 
+absl::StatusOr<int64_t> GradientPass::Plan(const ModelContext* context, WeightFormat weights,
+                                           int64_t rows, int64_t max_seq, bool logits) {
+  ExecutableCache executables(context, TrainingProgram(rows, weights, logits), /*gradients=*/true);
+  PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(max_seq));
+  const int64_t floats = ParameterLayout(context->parameters).size +
+                         StateLayout(context->states).size +
+                         (logits ? rows * max_seq * context->model.dims.vocab_size : 0);
+  return workspace + 3 * rows * max_seq * kInt + kAlignment + floats * SizeOf(DType::kF32);
+}
+
 GradientPass::GradientPass(const ModelContext* context, const ParameterStore* parameters,
                            const PackedWeights* weights, int64_t rows, int64_t max_seq, bool logits,
                            int threads)

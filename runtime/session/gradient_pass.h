@@ -18,6 +18,10 @@ namespace plumb {
 
 class GradientPass {
  public:
+  // The memory of one, in bytes, and of the program of its longest batch. Takes none of it.
+  static absl::StatusOr<int64_t> Plan(const ModelContext* context, WeightFormat weights,
+                                      int64_t rows, int64_t max_seq, bool logits);
+
   // Of [rows, seq] ids, seq <= max_seq. `context`, `parameters` and `weights`, which are packed
   // from them and whose format is computed in, must outlive it; they are read as they are when it
   // runs. REQUIRES: logits are not wanted in bf16, where they are f32 only as an output that

@@ -8,7 +8,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/simd/tensor_stats.h"
@@ -265,8 +264,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   float* grad = grad_.as<float>();
   double grad_square = 0;
   for (int64_t i = 0; i < micro_batches; ++i) {
-    PLUMB_ASSIGN_OR_RETURN(const MicroBatch micro,
-                           RunMicroBatch((step_ + batches_skipped_) * micro_batches + i));
+    PLUMB_ASSIGN_OR_RETURN(const MicroBatch micro, RunMicroBatch(step_ * micro_batches + i));
     result.loss += micro.loss * mean;
     result.tokens += batch_.valid_targets;
     grad_square = micro.grad_square;
@@ -336,26 +334,6 @@ absl::Status TrainSession::CheckFinite() const {
         "", StatsOf(parameters_.state_data() + entry.begin, entry.elements, threads_), entry.name));
   }
   return absl::OkStatus();
-}
-
-TrainSession::GradientShare TrainSession::LargestGradient() const {
-  std::vector<GradientShare> places;  // in the order of the parameters; share: the square for now
-  double sum = 0;
-  for (const ParameterLayout::Entry& entry : parameters_.layout().entries) {
-    const std::vector<absl::string_view> names = absl::StrSplit(entry.name, '.');
-    std::string place = names.size() > 1 && names[0] == "layers" ? absl::StrCat("layer ", names[1])
-                                                                 : std::string(names[0]);
-    if (places.empty() || places.back().place != place) places.push_back({std::move(place), 0});
-    const double square =
-        SumOfSquares(step_gradients() + entry.begin, entry.end - entry.begin, threads_);
-    places.back().share += square;
-    sum += square;
-  }
-  GradientShare largest = *std::max_element(
-      places.begin(), places.end(),
-      [](const GradientShare& a, const GradientShare& b) { return a.share < b.share; });
-  if (sum > 0) largest.share /= sum;
-  return largest;
 }
 
 }  // namespace plumb

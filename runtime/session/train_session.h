@@ -84,13 +84,6 @@ class TrainSession {
   // overflowed though its gradient was finite: the message names the first. Reads all of them.
   absl::Status CheckFinite() const;
 
-  // The layer, or the embedding or the head, with the largest norm of the last step's gradients,
-  // and its share of the square of the whole. REQUIRES: a step was done, and none has failed since.
-  struct GradientShare {
-    std::string place;  // as PlaceOf
-    double share = 0;
-  };
-  GradientShare LargestGradient() const;
   // Of the last step, before clipping, summed over its micro-batches, in the parameters' layout.
   const float* gradients() const { return step_gradients(); }
   const ParameterStore& parameters() const { return parameters_; }
@@ -115,9 +108,6 @@ class TrainSession {
   Moments moments() const { return {m_.as<float>(), v_.as<float>()}; }
   void ResumeAt(int64_t step) { step_ = step; }
 
-  // Step i (from 1) takes batch i + batches_skipped() of the data.
-  int64_t batches_skipped() const { return batches_skipped_; }
-  void SkipBatches(int64_t in_all) { batches_skipped_ = in_all; }
   // The schedule's learning rate is multiplied by this; 1 at first.
   void ScaleLearningRate(double scale) { learning_rate_scale_ = scale; }
 
@@ -155,7 +145,6 @@ class TrainSession {
   ScheduleSpec schedule_;
   int threads_;
   int64_t step_ = 0;
-  int64_t batches_skipped_ = 0;
   double learning_rate_scale_ = 1;
 
   std::unique_ptr<ParameterStore> own_parameters_;  // null: the caller's

@@ -106,14 +106,14 @@ class DecodeBench {
   int64_t weight_bytes() const;
 
   // Forgets all sequences.
-  void Reset();
+  absl::Status Reset();
   // Appends `n` tokens to each sequence; seconds, tokens of all sequences, and the flops of a
   // forward pass. kOutOfRange when the context is full.
   absl::StatusOr<BenchStep> Feed(int64_t n);
   // The same, timed op by op.
   absl::StatusOr<BenchStep> ProfiledFeed(int64_t n);
   // The sum of all such feeds since the last call.
-  Profile TakeProfile();
+  absl::StatusOr<Profile> TakeProfile();
 
  private:
   DecodeBench();

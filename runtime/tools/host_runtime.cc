@@ -12,7 +12,6 @@
 #include "plumb.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
-#include "runtime/capi/shared_runtime.h"
 #include "runtime/tools/handles.h"
 
 namespace plumb {
@@ -158,7 +157,6 @@ void HostRuntime::ForgetWarningsAbout(const std::string& file) {
 }
 
 std::vector<std::string> HostRuntime::TakeWarnings() {
-  for (const std::string& warning : capi::InternalRuntime(handle())->TakeWarnings()) Warn(warning);
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   return std::exchange(impl_->warnings, {});
 }

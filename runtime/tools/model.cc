@@ -103,6 +103,13 @@ absl::StatusOr<TrainingMemory> Model::PlanTraining(
 absl::StatusOr<std::string> Model::Explain(
     const std::string& stage, int64_t batch, int64_t seq,
     const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
+  auto info = Sized<plumb_model_info>();
+  plumb_model_get_info(handle(), &info);
+  if (batch < 0) return absl::InvalidArgumentError("batch must be at least 1");
+  if (seq < 0 || seq > info.context_length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("seq must be in 1..context_length, which is ", info.context_length));
+  }
   v1::Train recipe;
   for (const auto& [field, value] : train_overrides) {
     PLUMB_RETURN_IF_ERROR(Annotate(textproto::SetField(&recipe, field, value), "train."));

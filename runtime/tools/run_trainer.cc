@@ -1,4 +1,5 @@
 #include "runtime/tools/run_trainer.h"
+#include "runtime/tools/run_profile.h"
 
 #include <algorithm>
 #include <utility>
@@ -141,18 +142,7 @@ void RunTrainer::Profiles(bool on) {
 }
 
 Profile RunTrainer::profile() const {
-  Profile profile;
-  auto row = Sized<plumb_profile_row>();
-  for (size_t i = 0; plumb_trainer_profile_row(trainer_.get(), i, &row, nullptr) == PLUMB_OK; ++i) {
-    if (i == 0) {
-      profile.steps = row.runs;
-      profile.seconds = row.seconds;
-    } else {
-      profile.rows.push_back(
-          {row.name, row.in_graph == 1, row.runs, row.seconds, row.flops, row.bytes});
-    }
-  }
-  return profile;
+  return ReadProfile(plumb_trainer_profile_row, trainer_.get());
 }
 
 TrainingMemory RunTrainer::memory() const {

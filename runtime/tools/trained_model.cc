@@ -32,18 +32,6 @@ constexpr int64_t kEvalBatch = 16;
 constexpr int64_t kSamplesAtOnce = 8;
 constexpr int64_t kMaxCacheBytes = int64_t{1} << 30;
 
-int32_t ToPlumb(WeightType type) {
-  switch (type) {
-    case WeightType::kF32:
-      return PLUMB_WEIGHTS_F32;
-    case WeightType::kBF16:
-      return PLUMB_WEIGHTS_BF16;
-    case WeightType::kInt8:
-      break;
-  }
-  return PLUMB_WEIGHTS_INT8;
-}
-
 // A run's directory and which of its checkpoints is meant.
 struct RunAndCheckpoint {
   std::string run, checkpoint;
@@ -68,6 +56,18 @@ absl::StatusOr<std::string> CheckedModelPath(const Checkpoint& checkpoint) {
 }
 
 }  // namespace
+
+int32_t ToPlumb(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+      return PLUMB_WEIGHTS_F32;
+    case WeightType::kBF16:
+      return PLUMB_WEIGHTS_BF16;
+    case WeightType::kInt8:
+      break;
+  }
+  return PLUMB_WEIGHTS_INT8;
+}
 
 absl::StatusOr<WeightType> ParseWeightType(absl::string_view text) {
   const std::pair<absl::string_view, WeightType> types[] = {

@@ -395,4 +395,25 @@ TEST(HppTest, AnEvaluatorHasTheGradientsOfAStep) {
   EXPECT_EQ(evaluator.Loss(inputs, targets).error().code(), Code::kCancelled);
 }
 
+TEST(HppTest, ASessionIsProfiled) {
+  plumb::Model model = MakeModel();
+  plumb::Session session = plumb::Session::Create(model).value();
+  EXPECT_TRUE(session.ProfileRows().empty());
+  session.Profile(true).value();
+  const std::vector<std::int32_t> prompt = {1, 2};
+  session.Feed(0, prompt).value();
+  session.Feed(0, prompt).value();
+  const std::vector<plumb::ProfileRow> rows = session.ProfileRows();
+  ASSERT_GT(rows.size(), 2u);
+  EXPECT_EQ(rows[0].name, std::string("step"));
+  EXPECT_EQ(rows[0].runs, 2);
+  double sum = 0;
+  for (std::size_t i = 1; i < rows.size(); ++i) sum += rows[i].seconds;
+  EXPECT_NEAR(sum, rows[0].seconds, 1e-6);
+  EXPECT_EQ(rows.back().name, std::string("other"));
+  session.Profile(false).value();
+  session.Feed(0, prompt).value();
+  EXPECT_EQ(session.ProfileRows()[0].runs, 2);
+}
+
 }  // namespace

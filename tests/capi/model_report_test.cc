@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/session/evaluate.h"
 #include "runtime/session/work.h"
+#include "tests/api/evaluate.h"
 #include "tests/capi/capi_fixture.h"
 
 namespace plumb {

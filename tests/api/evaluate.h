@@ -1,6 +1,7 @@
-// Loss without training, and the outputs of one batch for other implementations to compare with.
-#ifndef PLUMB_RUNTIME_SESSION_EVALUATE_H_
-#define PLUMB_RUNTIME_SESSION_EVALUATE_H_
+// The loss of a split, and the outputs of one batch, over the passes that plumb.h stands on: for
+// tests to compare with.
+#ifndef PLUMB_TESTS_API_EVALUATE_H_
+#define PLUMB_TESTS_API_EVALUATE_H_
 
 #include <cstdint>
 #include <map>
@@ -14,11 +15,10 @@
 #include "runtime/session/evaluator.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
+#include "runtime/session/probe.h"
 #include "runtime/session/program.h"
 
 namespace plumb {
-
-class Probe;
 
 struct EvalResult {
   double loss = 0;  // mean over all targets, in nats
@@ -77,6 +77,13 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
                                       bool with_gradients, int threads, Probe* probe = nullptr,
                                       WeightFormat format = WeightFormat::kF32);
 
+// The figures of one pass of a training step, without the step, for token ids [batch][seq] as
+// RunBatch takes them. `parameters` stay as they are. The step is 0.
+absl::StatusOr<ProbeResult> ProbeBatch(const ModelContext& context,
+                                       const ParameterStore& parameters,
+                                       const std::vector<std::vector<int32_t>>& tokens,
+                                       absl::Span<const std::string> globs, int threads);
+
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_SESSION_EVALUATE_H_
+#endif  // PLUMB_TESTS_API_EVALUATE_H_

@@ -1,4 +1,4 @@
-#include "runtime/session/evaluate.h"
+#include "tests/api/evaluate.h"
 
 #include <algorithm>
 #include <utility>
@@ -119,6 +119,18 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
   if (logits) out.logits.assign(pass.logits(), pass.logits() + n * dims.vocab_size);
   out.gradients.assign(pass.gradients(), pass.gradients() + parameters.layout().size);
   return out;
+}
+
+absl::StatusOr<ProbeResult> ProbeBatch(const ModelContext& context,
+                                       const ParameterStore& parameters,
+                                       const std::vector<std::vector<int32_t>>& tokens,
+                                       absl::Span<const std::string> globs, int threads) {
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Probe> probe, Probe::Create(context, globs));
+  probe->Begin();
+  PLUMB_ASSIGN_OR_RETURN(
+      const BatchOutputs outputs,
+      RunBatch(context, parameters, tokens, /*with_gradients=*/true, threads, probe.get()));
+  return probe->End(0, parameters, outputs.gradients.data(), 1, threads);
 }
 
 }  // namespace plumb
