@@ -72,6 +72,11 @@ class Walk {
       for (ValueId& id : node.inputs) {
         if (id != kNoValue) id = replacement_[Index(id)];
       }
+      // A gradient does not go through it; after differentiation it is its input.
+      if (node.op->name == "stop" && Replace(node.outputs[0], node.inputs[0])) {
+        keep_[i] = false;
+        changed = true;
+      }
       if (!IsCombine(node)) continue;
       const size_t terms_before = node.inputs.size();
       Sum sum = SumOf(node);

@@ -36,7 +36,11 @@ struct Pass {
 //                        passes see the remaining nodes. Rounding, where GEMV sums in another
 //                        order; with int8 weights it rounds x too
 //   merge-combines       combine(combine(..)) used once becomes one sum; combine of one value with
-//                        coefficient 1 and no constant is that value. Rounding
+//                        coefficient 1 and no constant is that value, and so is stop. Rounding
+//   fuse-weighted-sums   a sum of several products that nothing else reads, as of streams or layers with
+//                        their weights, or of the gradients that these send back, becomes one
+//                        weighted_sum, which reads each factor once and stores no product.
+//                        Before common-values, so that what is fused does not depend on it. Rounding
 //   common-values        two nodes with equal op, inputs and attributes become one. Bits stay
 //   accumulate-embeddings  a plain sum (coefficients 1, no constant) of an embedding's gradient and
 //                        another term, as of a table that is also the head's weight: the gradient's

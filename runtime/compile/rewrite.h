@@ -31,6 +31,7 @@ absl::StatusOr<Graph> MergeCombines(const Graph& graph, const OpRegistry& regist
 absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> AccumulateEmbeddings(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> FuseActivations(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> FuseWeightedSums(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> SumProducts(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> ShareOperands(const Graph& graph, const OpRegistry& registry);
 absl::StatusOr<Graph> RecomputeBlocks(const Graph& graph, const OpRegistry& registry);
