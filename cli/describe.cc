@@ -132,7 +132,7 @@ std::vector<std::string> ModelSettings(std::vector<std::string> settings) {
 }
 
 absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
   if (!settings.ok()) return settings.status();

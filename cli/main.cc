@@ -20,7 +20,7 @@
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
 #include "cli/usage.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 
 namespace plumb::cli {
 namespace {

@@ -79,7 +79,7 @@ void PrintError(absl::string_view message) {
   PrintNote(message);
 }
 
-void PrintWarnings(Runtime* runtime) {
+void PrintWarnings(HostRuntime* runtime) {
   for (const std::string& warning : runtime->TakeWarnings()) {
     PrintNote(absl::StrCat("warning: ", warning));
   }

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 
 namespace plumb::cli {
 
@@ -39,7 +39,7 @@ absl::Status PrintSample(absl::string_view text);
 // A line on stderr, as PrintResult. Nobody reading it is no error.
 void PrintNote(absl::string_view text);
 void PrintError(absl::string_view message);  // after "error: ", red on a terminal
-void PrintWarnings(Runtime* runtime);
+void PrintWarnings(HostRuntime* runtime);
 
 bool StdoutIsTerminal();
 // Whether stderr is a terminal that understands escape sequences, and its width in columns.

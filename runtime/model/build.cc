@@ -13,6 +13,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/model/formula_ops.h"
 #include "runtime/model/graph_weights.h"
+#include "runtime/model/shared_layers.h"
 #include "runtime/model/sublayers.h"
 #include "runtime/ops/ops.h"
 #include "runtime/spec/interpret.h"
@@ -28,7 +29,7 @@ class Emitter : public FormulaBackend {
       : model_(model),
         options_(options),
         b_(&registry),
-        weights_(&b_, parameters, options.weights) {
+        weights_(&b_, parameters, options.weights, SharedLayers(model)) {
     const Shape batch_by_seq({options.batch, options.seq});
     tokens_ = b_.Input("tokens", I32(batch_by_seq));
     positions_ = b_.Input("positions", I32(batch_by_seq));
@@ -118,6 +119,12 @@ class Emitter : public FormulaBackend {
     return EmitSum(&b_, terms, 0, site.name);
   }
 
+  TensorHandle TokenEmbedding(const TokenEmbeddingSite& site) override {
+    const auto [at, is_new] = tables_.try_emplace(site.name, kNoValue);
+    if (is_new) at->second = weights_.Embedding(site.name, tokens_, head_is_f32_);
+    return at->second;
+  }
+
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
     // A norm that declares itself the identity is not there.
     if (site.norm->plugin->identity()) return a;
@@ -147,11 +154,17 @@ class Emitter : public FormulaBackend {
 
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
     const bool cached = options_.program == Program::kCached;
-    if (cached && options_.seq > 1) x = b_.Apply("last_token", {x}, {}, "head.last_token");
+    if (cached && options_.seq > 1) {
+      x = b_.Apply("last_token", {x}, {}, "head.last_token");
+      if (!model_.token_tables.empty())
+        tokens_ = b_.Apply("last_token", {tokens_}, {}, "head.token");
+    }
+    // What the head reads of a table has the tokens and the type of the logits.
+    tables_.clear();
+    head_is_f32_ = cached || options_.output_logits;
     const std::string weight = model_.tie_embeddings ? "embedding.token.weight" : "head.weight";
     const ValueId bias = model_.head_bias ? Param("head.bias") : kNoValue;
-    ValueId logits =
-        weights_.Matmul(x, weight, bias, "logits", /*f32_out=*/cached || options_.output_logits);
+    ValueId logits = weights_.Matmul(x, weight, bias, "logits", /*f32_out=*/head_is_f32_);
     PLUMB_ASSIGN_OR_RETURN(logits, at_point(kHeadPoint, logits));
     if (cached || options_.output_logits) b_.Output("logits", logits);
     if (!cached) b_.Output("loss", b_.Apply("cross_entropy", {logits, targets_}, {}, "loss"));
@@ -236,7 +249,9 @@ class Emitter : public FormulaBackend {
   ValueId step_ = kNoValue, random_ = kNoValue;  // none until a formula reads them
   std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // of values, by their number
   double embedding_scale_ = 1;
-  std::string scope_;     // of value names: "layers.3."
+  HashMap<std::string, ValueId> tables_;  // over tokens, that were read: their rows
+  bool head_is_f32_ = false;              // the logits are, whatever the format
+  std::string scope_;                     // of value names: "layers.3."
   std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"
   std::vector<std::pair<std::string, ValueId>> streams_;  // kNoValue: set again later
   HashMap<std::string, size_t> stream_at_;

@@ -128,6 +128,11 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
     PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));
     ++scope.sublayer;
   }
+  if (!block.share.empty()) {
+    group.scalars.push_back(absl::StrCat(
+        "parameters: shared, as layers.", model.first_layers[static_cast<size_t>(first)],
+        block.own_norms ? "; norms and learned values are each layer's own" : ""));
+  }
   group.norms = slots.Slots(first, last);
   return group;
 }
@@ -139,6 +144,11 @@ absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   SlotCollector slots;
   PLUMB_RETURN_IF_ERROR(RunStack(model, &slots));
   PLUMB_ASSIGN_OR_RETURN(description.routes, AnalyzeRoutes(model));
+  for (const TokenTable& table : model.token_tables) {
+    description.begin.push_back(absl::StrCat("embedding ", table.name, ": ", table.width,
+                                             " a token",
+                                             table.per_layer ? ", a table a layer" : ""));
+  }
   AddLines("begin", model.layers.front()->placement->begin, &description.begin);
   AddLines("end", model.layers.back()->placement->end, &description.end);
   const int64_t n = model.dims.n_layer;

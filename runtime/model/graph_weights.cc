@@ -8,8 +8,8 @@
 namespace plumb {
 
 GraphWeights::GraphWeights(GraphBuilder* builder, const std::vector<ParameterSpec>& parameters,
-                           WeightFormat format)
-    : b_(*builder), format_(format) {
+                           WeightFormat format, const SharedLayers& shared)
+    : b_(*builder), format_(format), shared_(shared) {
   for (const ParameterSpec& parameter : parameters) {
     const DType dtype = StoredDType(parameter, format);
     if (dtype != DType::kI8) {
@@ -23,8 +23,13 @@ GraphWeights::GraphWeights(GraphBuilder* builder, const std::vector<ParameterSpe
   }
 }
 
+// One that is not there under its own name is that of the first layer that shares it.
+std::string GraphWeights::NameOf(const std::string& name) const {
+  return parameters_.count(name) > 0 ? name : shared_.NameOf(name, /*is_weight=*/true);
+}
+
 ValueId GraphWeights::Param(const std::string& name) const {
-  const auto it = parameters_.find(name);
+  const auto it = parameters_.find(NameOf(name));
   if (it != parameters_.end()) return it->second;
   b_.Fail(absl::InternalError(absl::StrCat("no parameter ", name)));
   return kNoValue;
@@ -32,7 +37,7 @@ ValueId GraphWeights::Param(const std::string& name) const {
 
 ValueId GraphWeights::Matmul(ValueId x, const std::string& weight, ValueId bias,
                              absl::string_view name, bool f32_out) const {
-  const auto int8 = int8_shapes_.find(weight);
+  const auto int8 = int8_shapes_.find(NameOf(weight));
   std::vector<ValueId> inputs = {x, Param(weight)};
   if (int8 != int8_shapes_.end()) inputs.push_back(Param(ScalesName(weight)));
   if (bias != kNoValue) inputs.push_back(bias);
@@ -50,10 +55,14 @@ ValueId GraphWeights::Linear(const std::string& name, ValueId x, bool bias) cons
                 bias ? Param(absl::StrCat(name, ".bias")) : kNoValue, name);
 }
 
-ValueId GraphWeights::Embedding(const std::string& name, ValueId ids) const {
+ValueId GraphWeights::Embedding(const std::string& name, ValueId ids, bool f32_out) const {
   const std::string table = absl::StrCat(name, ".weight");
   const auto int8 = int8_shapes_.find(table);
-  if (int8 == int8_shapes_.end()) return b_.Apply("embedding", {Param(table), ids}, {}, name);
+  if (int8 == int8_shapes_.end()) {
+    Attrs attrs;
+    if (f32_out && format_ == WeightFormat::kBf16) attrs.Set("f32_out", true);
+    return b_.Apply("embedding", {Param(table), ids}, std::move(attrs), name);
+  }
   const Shape& shape = int8->second;
   return b_.Apply("embedding_int8", {Param(table), Param(ScalesName(table)), ids},
                   {{"rows", shape.rows()}, {"width", shape.last()}}, name);

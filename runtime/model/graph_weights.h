@@ -10,6 +10,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
+#include "runtime/model/shared_layers.h"
 
 namespace plumb {
 
@@ -17,10 +18,10 @@ class GraphWeights {
  public:
   // Declares `parameters` in `builder`, which must outlive this.
   GraphWeights(GraphBuilder* builder, const std::vector<ParameterSpec>& parameters,
-               WeightFormat format);
+               WeightFormat format, const SharedLayers& shared);
 
-  // A parameter, or the scales of an int8 one, by its name; a missing one is a bug that the builder
-  // reports.
+  // A parameter, or the scales of an int8 one, by its name, which is that of the place that uses it
+  // even if layers share it. A missing one is a bug that the builder reports.
   ValueId Param(const std::string& name) const;
 
   // y = x W^T (+ bias), W [out, in]. f32_out: f32 from bf16 too.
@@ -30,13 +31,16 @@ class GraphWeights {
   ValueId Linear(const std::string& name, ValueId x, bool bias) const;
 
   // The rows `ids` of the table "<name>.weight".
-  ValueId Embedding(const std::string& name, ValueId ids) const;
+  ValueId Embedding(const std::string& name, ValueId ids, bool f32_out = false) const;
 
   WeightFormat format() const { return format_; }
 
  private:
+  std::string NameOf(const std::string& name) const;
+
   GraphBuilder& b_;
   const WeightFormat format_;
+  const SharedLayers shared_;
   HashMap<std::string, ValueId> parameters_;
   HashMap<std::string, Shape> int8_shapes_;  // of matrices, by name
 };

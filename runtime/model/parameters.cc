@@ -8,11 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/hash_map.h"
+#include "runtime/base/place.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/model/init_rules.h"
+#include "runtime/model/shared_layers.h"
 #include "runtime/spec/interpret.h"
-#include "runtime/spec/place.h"
 
 namespace plumb {
 namespace {
@@ -20,7 +22,7 @@ namespace {
 // Lists the parameters that a walk of the model uses.
 class Lister : public NullBackend {
  public:
-  explicit Lister(const ResolvedModel& model) : model_(model), rules_(model) {}
+  explicit Lister(const ResolvedModel& model) : model_(model), shared_(model), rules_(model) {}
 
   TensorHandle Embed() override {
     const ModelDims& d = model_.dims;
@@ -30,6 +32,14 @@ class Lister : public NullBackend {
     if (model_.positions == PositionKind::kLearned) {
       Weight("embedding.position.weight", {d.context_length, d.d_model}, standard, scope);
     }
+    return 0;
+  }
+
+  TensorHandle TokenEmbedding(const TokenEmbeddingSite& site) override {
+    if (!tables_.insert(site.name).second) return 0;
+    const InitSpec standard{InitSpec::Kind::kNormal, 0, 1};
+    Weight(absl::StrCat(site.name, ".weight"), {model_.dims.vocab_size, site.width}, standard,
+           StackScope(model_.layers.front()->placement.get()));
     return 0;
   }
 
@@ -48,8 +58,7 @@ class Lister : public NullBackend {
       parameter.init = {InitSpec::Kind::kTable, 0, 0, place.init};
     }
     parameter.weight_decay = place.weight_decay;
-    const absl::Status appended = Append(std::move(parameter));
-    if (status_.ok()) status_ = appended;
+    Keep(Append(std::move(parameter)));
     return 0;
   }
 
@@ -217,10 +226,29 @@ class Lister : public NullBackend {
                      "; call the norm slot or the projection something else"));
   }
 
+  // Takes the name that the parameter has where layers share it. One that an earlier layer has
+  // brought is there already.
   absl::Status Append(ParameterSpec parameter) {
+    const bool is_weight = parameter.role == ParameterSpec::Role::kWeight;
+    const std::string own =
+        std::exchange(parameter.name, shared_.NameOf(parameter.name, is_weight));
+    if (const auto there = at_.find(parameter.name); parameter.name != own && there != at_.end()) {
+      const Shape& shape = parameters_[there->second].shape;
+      if (shape == parameter.shape) return absl::OkStatus();
+      return absl::InvalidArgumentError(
+          absl::StrCat(own, " is ", parameter.shape.ToString(), " and cannot share ",
+                       parameter.name, ", which is ", shape.ToString(),
+                       "; blocks that share must have equal sublayers and norms"));
+    }
     PLUMB_RETURN_IF_ERROR(TakeName(parameter.name));
+    at_[parameter.name] = parameters_.size();
     parameters_.push_back(std::move(parameter));
     return absl::OkStatus();
+  }
+
+  // Of the errors where none can be returned, the first.
+  void Keep(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
   }
 
   absl::Status AppendState(const std::string& site, const NormInstance& instance) {
@@ -242,22 +270,21 @@ class Lister : public NullBackend {
     return absl::OkStatus();
   }
 
+  // A weight or a bias, drawn as in the first layer that brings it.
   void Add(const std::string& name, Shape shape, Fans fans, const InitSpec& fallback,
            const ScalarScope& scope, const InitRule* own = nullptr, bool elementwise = false) {
-    absl::StatusOr<InitSpec> init = rules_.Apply(name, fans, fallback, scope, own);
-    if (!init.ok()) {
-      if (status_.ok()) status_ = init.status();
-      return;
-    }
     ParameterSpec parameter;
     parameter.name = name;
     parameter.shape = std::move(shape);
-    parameter.init = *init;
     parameter.elementwise = elementwise;
-    absl::Status appended = Append(std::move(parameter));
-    if (!appended.ok() && status_.ok()) {
-      status_ = ErrorAt(scope.placement->place, appended.message());
+    const std::string shared = shared_.NameOf(name, /*is_weight=*/true);
+    if (shared == name || at_.count(shared) == 0) {
+      absl::StatusOr<InitSpec> init = rules_.Apply(shared, fans, fallback, scope, own);
+      if (!init.ok()) return Keep(init.status());
+      parameter.init = *init;
     }
+    const absl::Status appended = Append(std::move(parameter));
+    if (!appended.ok()) Keep(ErrorAt(scope.placement->place, appended.message()));
   }
 
   void Weight(const std::string& name, Shape shape, const InitSpec& fallback,
@@ -277,11 +304,14 @@ class Lister : public NullBackend {
   }
 
   const ResolvedModel& model_;
+  const SharedLayers shared_;
   InitRules rules_;
   std::vector<ParameterSpec> parameters_;
+  HashMap<std::string, size_t> at_;  // of parameters_
   std::vector<NormStateSpec> states_;
   std::set<std::string> names_;    // of both, and of the buffers
   std::set<std::string> learned_;  // that were used
+  std::set<std::string> tables_;   // over tokens, that were read
   absl::Status status_;
 };
 

@@ -94,6 +94,8 @@ class RouteBackend : public FormulaBackend {
     return Add(std::move(out));
   }
 
+  TensorHandle TokenEmbedding(const TokenEmbeddingSite&) override { return Add(Tracked()); }
+
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
     if (site.norm->plugin->identity()) return a;
     ++routes_.norm_sites;

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/bf16.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
@@ -24,7 +25,8 @@ absl::StatusOr<std::vector<TensorType>> InferEmbedding(const OpTypes& types) {
   const absl::Span<const int64_t> ids = types.in(1).shape.dims();
   std::vector<int64_t> dims(ids.begin(), ids.end());
   dims.push_back(types.in(0).shape[1]);
-  return std::vector<TensorType>{{types.in(0).dtype, Shape(dims)}};
+  const bool f32_out = types.attrs.GetBool("f32_out", false);
+  return std::vector<TensorType>{{f32_out ? DType::kF32 : types.in(0).dtype, Shape(dims)}};
 }
 
 // y_t = table[ids_t], so
@@ -40,9 +42,11 @@ std::vector<ValueId> VjpEmbedding(GraphBuilder& b, const Node& node,
 
 class EmbeddingKernel : public Kernel {
  public:
-  EmbeddingKernel(const TensorType& table, int64_t n)
+  EmbeddingKernel(const TensorType& table, bool f32_out, int64_t n)
       : rows_(table.shape[0]),
-        row_bytes_(table.shape[1] * SizeOf(table.dtype)),
+        width_(table.shape[1]),
+        row_bytes_(width_ * SizeOf(table.dtype)),
+        widens_(f32_out && table.dtype == DType::kBF16),
         n_(n),
         tasks_(TaskCount(n, n * table.shape[1])) {}
 
@@ -53,7 +57,11 @@ class EmbeddingKernel : public Kernel {
     PLUMB_RETURN_IF_ERROR(CheckIds(ids, n_, rows_));
     ParallelFor(tasks_, args.threads, [&](int64_t i) {
       const Range range = TaskRange(n_, tasks_, i);
-      for (int64_t t = range.begin; t < range.end; ++t) {
+      for (int64_t t = range.begin; widens_ && t < range.end; ++t) {
+        std::transform(args.bf16(0) + ids[t] * width_, args.bf16(0) + (ids[t] + 1) * width_,
+                       args.out_f32(0) + t * width_, FloatFromBf16);
+      }
+      for (int64_t t = range.begin; !widens_ && t < range.end; ++t) {
         std::memcpy(y + t * row_bytes_, table + ids[t] * row_bytes_,
                     static_cast<size_t>(row_bytes_));
       }
@@ -62,11 +70,14 @@ class EmbeddingKernel : public Kernel {
   }
 
  private:
-  int64_t rows_, row_bytes_, n_, tasks_;
+  int64_t rows_, width_, row_bytes_;
+  bool widens_;
+  int64_t n_, tasks_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeEmbeddingKernel(const OpTypes& types) {
-  return std::make_unique<EmbeddingKernel>(types.in(0), types.in(1).num_elements());
+  return std::make_unique<EmbeddingKernel>(types.in(0), types.attrs.GetBool("f32_out", false),
+                                           types.in(1).num_elements());
 }
 
 absl::Status ReferenceEmbedding(const ReferenceArgs& args) {

@@ -11,7 +11,8 @@
 // Kernels compute in f32.
 //
 // clang-format off
-//   embedding(table[V,d], ids i32[..]) -> [..,d]            y[t] = table[ids[t]]; an id outside [0,V) fails
+//   embedding(table[V,d], ids i32[..]) {f32_out} -> [..,d]  y[t] = table[ids[t]]; an id outside [0,V) fails;
+//       f32_out: f32 from bf16 too
 //   embedding_grad(ids, dy, (acc f32[V,d])) {rows=V} -> f32[V,d]   (acc +) rows of dy added up by id
 //   matmul(a, b, (bias[N])) {transpose_a, transpose_b, f32_out} -> [..,N]   a and b seen as matrices
 //       [rows, last]; y = op(a) op(b) + bias; leading dimensions of a are kept unless transpose_a. A

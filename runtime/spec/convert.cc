@@ -1,7 +1,7 @@
 #include "runtime/spec/convert.h"
 
 #include <algorithm>
-
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -370,6 +370,31 @@ absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at) {
   }
   spec.bias = message.bias();
   return spec;
+}
+
+absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Located& at,
+                                        const Place& place, const ScalarScope& scope) {
+  constexpr double kMaxWidth = 1 << 24;
+  TokenTable table;
+  table.name = message.name();
+  table.place = message.name().empty() ? place : at.At("name");
+  if (!IsIdentifier(table.name)) {
+    return ErrorAt(table.place, absl::StrCat("embedding: \"", table.name, "\" is not a name"));
+  }
+  if (const std::string taken = TakenAs(table.name); !taken.empty()) {
+    return ErrorAt(table.place, absl::StrCat("embedding \"", table.name, "\": the name is that of ",
+                                             taken, "; give it another"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const Expression expression, ToExpression(at, "width", "d_model"));
+  PLUMB_ASSIGN_OR_RETURN(const double width, EvaluateScalar(expression, scope));
+  if (!(width >= 1 && width <= kMaxWidth) || width != std::floor(width)) {
+    return ErrorInText(expression.text, expression.root.offset,
+                       absl::StrCat("embedding \"", table.name, "\": width ", width,
+                                    " is no whole number in 1..", static_cast<int64_t>(kMaxWidth)));
+  }
+  table.width = static_cast<int64_t>(width);
+  table.per_layer = message.per_layer();
+  return table;
 }
 
 absl::StatusOr<NormAttrs> ToNormAttrs(const v1::Norm& message, const Located& at) {

@@ -8,9 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "plumb/v1/model.schema.h"
-#include "runtime/spec/located.h"
 #include "runtime/spec/model_spec.h"
 #include "runtime/spec/resolved_model.h"
+#include "runtime/spec/scalar.h"
+#include "runtime/textproto/located.h"
 
 namespace plumb {
 
@@ -34,6 +35,9 @@ absl::StatusOr<InitRule> ToInitRule(const v1::Init& message, const Located& at);
 absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Located& at);
 MlpSpec ToMlp(const v1::Mlp& message);
 absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at);
+// `place` is that of the whole message; the width is evaluated in `scope`.
+absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Located& at,
+                                        const Place& place, const ScalarScope& scope);
 absl::StatusOr<NormAttrs> ToNormAttrs(const v1::Norm& message, const Located& at);
 
 }  // namespace plumb

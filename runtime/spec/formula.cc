@@ -183,10 +183,11 @@ class Parser {
     return Peek().text != "(" || Arguments(out);
   }
 
-  // Whether "sum" or "softmax" is followed by a range: "(k = ".
+  // Whether "sum", "softmax" or "concat" is followed by a range: "(k = ".
   bool Reduces(const Expr& name) const {
-    return (name.name == "sum" || name.name == "softmax") && Peek().text == "(" &&
-           PeekAfter(1).kind == Token::Kind::kName && PeekAfter(2).text == "=";
+    return (name.name == "sum" || name.name == "softmax" || name.name == "concat") &&
+           Peek().text == "(" && PeekAfter(1).kind == Token::Kind::kName &&
+           PeekAfter(2).text == "=";
   }
 
   bool Arguments(Expr* out) {
@@ -211,8 +212,8 @@ class Parser {
     out->args.push_back(std::move(range.first));
     out->args.push_back(std::move(range.last));
     const bool weighted = out->name == "softmax";
-    const char* form =
-        weighted ? "softmax(k = first..last, score, value)" : "sum(k = first..last, term)";
+    const std::string form = weighted ? "softmax(k = first..last, score, value)"
+                                      : absl::StrCat(out->name, "(k = first..last, term)");
     for (int i = 0; i < (weighted ? 2 : 1); ++i) {
       if (!Expect(",", absl::StrCat("of ", form))) return false;
       out->args.emplace_back();

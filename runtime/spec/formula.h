@@ -11,7 +11,7 @@
 //   factor     = "-" factor | power
 //   power      = primary [ "^" factor ]
 //   primary    = number | reference [ "(" [ condition { "," condition } ] ")" ] | "(" condition ")"
-//              | "sum" "(" range "," condition ")"
+//              | ( "sum" | "concat" ) "(" range "," condition ")"
 //              | "softmax" "(" range "," condition "," condition ")"
 //   reference  = name [ "[" expression { "," expression } "]" ]
 //
@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/spec/place.h"
+#include "runtime/base/place.h"
 
 namespace plumb {
 
@@ -36,8 +36,8 @@ struct Expr {
     kCall,    // name(args), name[index](args)
     kUnary,   // name is "-" or "not", one argument
     kBinary,  // name is the operator, two arguments
-    kReduce   // name is "sum" or "softmax"; args are the range's ends and what is reduced over it:
-              // the term, or the score and the value
+    kReduce   // name is "sum", "concat" or "softmax"; args are the range's ends and what is reduced
+             // over it: the term, or the score and the value
   };
   Kind kind = Kind::kNumber;
   double number = 0;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
+#include "runtime/spec/token_tables.h"
 
 namespace plumb {
 namespace {

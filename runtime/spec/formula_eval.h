@@ -98,6 +98,9 @@ class FormulaEval {
   absl::StatusOr<Quantity> Evaluate(const Expr& expr);
   absl::StatusOr<Quantity> EvaluateName(const Expr& expr);
   absl::StatusOr<Quantity> EvaluateIndexed(const Expr& expr);
+  Quantity TableRows(const TokenTable& table, int64_t layer);
+  absl::StatusOr<Quantity> TableOfLayer(const Expr& expr, const TokenTable& table,
+                                        const std::vector<int64_t>& indices);
   absl::StatusOr<Quantity> LearnedValue(const Expr& expr, const LearnedSpec& learned);
   absl::StatusOr<std::shared_ptr<const LearnedPlace>> PlaceOf(const Expr& expr,
                                                               const LearnedSpec& learned);
@@ -136,6 +139,7 @@ class FormulaEval {
   absl::StatusOr<Quantity> ApplyTensorFunction(const Expr& expr);
   absl::StatusOr<Quantity> Part(const Expr& expr);
   absl::StatusOr<Quantity> Concat(const Expr& expr);
+  absl::StatusOr<Quantity> Concatenated(const Expr& expr, const std::vector<Quantity>& parts);
   absl::StatusOr<Quantity> DotProduct(const Expr& expr);
   absl::StatusOr<Quantity> DropOut(const Expr& expr);
   absl::StatusOr<Quantity> EvaluateReduce(const Expr& expr);

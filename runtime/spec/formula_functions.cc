@@ -107,16 +107,25 @@ absl::StatusOr<Quantity> FormulaEval::Part(const Expr& expr) {
 }
 
 absl::StatusOr<Quantity> FormulaEval::Concat(const Expr& expr) {
+  std::vector<Quantity> parts;
+  for (const Expr& arg : expr.args) {
+    PLUMB_ASSIGN_OR_RETURN(Quantity part, Evaluate(arg));
+    parts.push_back(std::move(part));
+  }
+  return Concatenated(expr, parts);
+}
+
+absl::StatusOr<Quantity> FormulaEval::Concatenated(const Expr& expr,
+                                                   const std::vector<Quantity>& parts) {
   Quantity type;
   type.width = 0;
-  std::vector<TensorHandle> operands;
-  for (const Expr& arg : expr.args) {
-    PLUMB_ASSIGN_OR_RETURN(const Quantity operand, Evaluate(arg));
-    type.level = std::max(type.level, operand.level);
-    type.width += operand.width;
-    operands.push_back(Materialize(operand));
+  for (const Quantity& part : parts) {
+    type.level = std::max(type.level, part.level);
+    type.width += part.width;
   }
   if (type.is_number()) return Error(expr, "concat takes tensors");
+  std::vector<TensorHandle> operands;
+  for (const Quantity& part : parts) operands.push_back(Materialize(part));
   if (operands.size() == 1) return Quantity::Tensor(operands[0], type.width, type.level);
   return Applied({"concat", {}}, operands, type);
 }
@@ -145,27 +154,27 @@ absl::StatusOr<Quantity> FormulaEval::DropOut(const Expr& expr) {
 absl::StatusOr<Quantity> FormulaEval::EvaluateReduce(const Expr& expr) {
   PLUMB_ASSIGN_OR_RETURN(const Bounds bounds, Ends(expr.args[0], expr.args[1]));
   PLUMB_RETURN_IF_ERROR(Bind(expr.variable, expr.offset));
-  const bool weighted = expr.name == "softmax";
-  if (weighted && bounds.last < bounds.first) {
-    return Error(expr, absl::StrCat("softmax over nothing: ", expr.variable, " = ", bounds.first,
-                                    "..", bounds.last, scope_.scalars.Where()));
+  if (expr.name != "sum" && bounds.last < bounds.first) {
+    return Error(expr, absl::StrCat(expr.name, " over nothing: ", expr.variable, " = ",
+                                    bounds.first, "..", bounds.last, scope_.scalars.Where()));
   }
   Quantity sum = Quantity::Number(0);
-  std::vector<Quantity> scores, values;
+  std::vector<Quantity> terms, values;
   for (int64_t k = bounds.first; k <= bounds.last; ++k) {
     scalars_.indices.back().second = static_cast<double>(k);
     PLUMB_ASSIGN_OR_RETURN(Quantity term, Evaluate(expr.args[2]));
-    if (!weighted) {
+    if (expr.name == "sum") {
       PLUMB_ASSIGN_OR_RETURN(sum, Sum(expr, sum, term, 1));
       continue;
     }
-    scores.push_back(std::move(term));
+    terms.push_back(std::move(term));
+    if (expr.name == "concat") continue;
     PLUMB_ASSIGN_OR_RETURN(Quantity value, Evaluate(expr.args[3]));
     values.push_back(std::move(value));
   }
   scalars_.indices.pop_back();
-  if (!weighted) return sum;
-  return Softmax(expr, scores, values);
+  if (expr.name == "sum") return sum;
+  return expr.name == "concat" ? Concatenated(expr, terms) : Softmax(expr, terms, values);
 }
 
 absl::StatusOr<Quantity> FormulaEval::SoftmaxOfNumbers(const Expr& expr,

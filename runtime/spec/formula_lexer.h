@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/spec/place.h"
+#include "runtime/base/place.h"
 
 namespace plumb {
 

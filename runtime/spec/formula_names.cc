@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/spec/formula_eval.h"
+#include "runtime/spec/token_tables.h"
 
 namespace plumb {
 namespace {
@@ -60,6 +61,11 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateName(const Expr& expr) {
   if (expr.name == "step") {
     return Quantity::Tensor(backend_->Step(), 1, Quantity::Level::kVector);
   }
+  if (const TokenTable* table = FindTokenTable(*scope_.model, expr.name)) {
+    if (!table->per_layer) return TableRows(*table, 0);
+    return Error(
+        expr, absl::StrCat("\"", expr.name, "\" is a table a layer; write ", expr.name, "[layer]"));
+  }
   if (scope_.sublayers.count(expr.name) > 0) {
     return Error(expr,
                  absl::StrCat("\"", expr.name, "\" is a sublayer; call it: ", expr.name, "(x)"));
@@ -76,6 +82,9 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateIndexed(const Expr& expr) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, Indices(expr.index));
   const std::string name = absl::StrCat(expr.name, "[", absl::StrJoin(indices, ", "), "]");
   if (const auto it = walk_.indexed.find(name); it != walk_.indexed.end()) return Read(&it->second);
+  if (const TokenTable* table = FindTokenTable(*scope_.model, expr.name)) {
+    return TableOfLayer(expr, *table, indices);
+  }
   if (FindVariable(expr.name) != nullptr) {
     return Error(expr, absl::StrCat("\"", expr.name, "\" has no index; parts of its channels are ",
                                     "part(", expr.name, ", i, n)"));
@@ -92,6 +101,26 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateIndexed(const Expr& expr) {
   }
   return Error(expr,
                absl::StrCat("\"", name, "\" is not set", scalars_.Where(), HintFor(expr.name)));
+}
+
+Quantity FormulaEval::TableRows(const TokenTable& table, int64_t layer) {
+  const TokenEmbeddingSite site = plumb::SiteOf(table, layer);
+  return Quantity::Tensor(backend_->TokenEmbedding(site), site.width);
+}
+
+absl::StatusOr<Quantity> FormulaEval::TableOfLayer(const Expr& expr, const TokenTable& table,
+                                                   const std::vector<int64_t>& indices) {
+  if (!table.per_layer) {
+    return Error(expr, absl::StrCat("\"", table.name,
+                                    "\" is one table for all layers; it has no "
+                                    "index"));
+  }
+  const int64_t n_layer = scope_.model->dims.n_layer;
+  if (indices.size() != 1 || indices[0] < 1 || indices[0] > n_layer) {
+    return Error(expr, absl::StrCat("\"", table.name, "\" has a table for each layer, ", table.name,
+                                    "[1] to ", table.name, "[", n_layer, "]", scalars_.Where()));
+  }
+  return TableRows(table, indices[0]);
 }
 
 absl::StatusOr<Quantity> FormulaEval::LearnedValue(const Expr& expr, const LearnedSpec& learned) {
@@ -189,6 +218,7 @@ std::vector<std::string> FormulaEval::KnownNames() const {
   for (const auto& [name, variable] : locals_) names.push_back(name);
   for (const auto& [name, variable] : walk_.streams) names.push_back(name);
   for (const LearnedSpec& learned : scope_.block->placement->learned) names.push_back(learned.name);
+  for (const TokenTable& table : scope_.model->token_tables) names.push_back(table.name);
   return names;
 }
 

@@ -99,6 +99,13 @@ struct SublayerSite {
   ScalarScope scope;
 };
 
+// A table over tokens that a formula reads; the same site may be read again.
+struct TokenEmbeddingSite {
+  std::string table;  // "ve"
+  std::string name;   // unique: "embedding.ve", or of a table a layer "embedding.ve.3"
+  int64_t width;
+};
+
 // Runs the statements that a placement splices in at `point` on `tensor`, and returns what becomes
 // of it. A sublayer must offer each of its points once, in the order of the data.
 using AtPoint =
@@ -129,6 +136,9 @@ class FormulaBackend {
                                                 AtPoint at_point) = 0;
   // The head, on the residual stream as the last statement left it.
   virtual absl::Status Head(TensorHandle x, AtPoint at_point) = 0;
+
+  // The rows of the batch's tokens, [.., width].
+  virtual TensorHandle TokenEmbedding(const TokenEmbeddingSite& site) = 0;
 
   // Told after each statement that sets a stream: "x", one that "begin" has set, or, as "h.3", an
   // indexed name of the stream's width. `place` is the
@@ -163,6 +173,7 @@ class NullBackend : public FormulaBackend {
                                         absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override;
   absl::Status Head(TensorHandle x, AtPoint at_point) override;
+  TensorHandle TokenEmbedding(const TokenEmbeddingSite&) override { return 0; }
 };
 
 // The points of a sublayer, in the order of the data: "attention.q", ...

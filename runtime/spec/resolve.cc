@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
 #include "runtime/spec/sublayer_numbers.h"
+#include "runtime/spec/token_tables.h"
 #include "runtime/spec/unused_names.h"
 #include "runtime/textproto/printer.h"
 
@@ -45,8 +47,10 @@ class Resolver {
       PLUMB_ASSIGN_OR_RETURN(InitRule rule, ToInitRule(message_.init(i), at_.Nested("init", i)));
       model_.init.push_back(std::move(rule));
     }
+    PLUMB_RETURN_IF_ERROR(ResolveTokenTables());
     PLUMB_RETURN_IF_ERROR(CheckFormulas(model_));
     PLUMB_RETURN_IF_ERROR(CheckSublayerNumbers(model_));
+    PLUMB_RETURN_IF_ERROR(CheckTokenTables(model_));
     PLUMB_RETURN_IF_ERROR(CheckNamesAreUsed(model_));
     model_.self_contained_text = SelfContainedText();
     return std::move(model_);
@@ -160,6 +164,25 @@ class Resolver {
     return absl::OkStatus();
   }
 
+  // REQUIRES: the layers are there.
+  absl::Status ResolveTokenTables() {
+    ScalarScope scope;
+    scope.dims = &model_.dims;
+    scope.placement = model_.layers.front()->placement.get();
+    std::set<std::string> names = {"token", "position"};
+    for (int i = 0; i < message_.embedding_size(); ++i) {
+      const Located at = at_.Nested("embedding", i);
+      PLUMB_ASSIGN_OR_RETURN(
+          TokenTable table, ToTokenTable(message_.embedding(i), at, at_.At("embedding", i), scope));
+      if (!names.insert(table.name).second) {
+        return ErrorAt(table.place, absl::StrCat("embedding \"", table.name,
+                                                 "\": there is one already; give it another name"));
+      }
+      model_.token_tables.push_back(std::move(table));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status ResolveLayers() {
     if (message_.layers_size() == 0) {
       if (!message_.has_block()) {
@@ -170,7 +193,7 @@ class Resolver {
                 "\n  placements: ", absl::StrJoin(names_.PlacementNames(), ", ")));
       }
       PLUMB_ASSIGN_OR_RETURN(auto block, ResolveBlock(message_.block(), at_.Nested("block"),
-                                                      at_.At("block"), "block"));
+                                                      at_.At("block"), "block", false));
       model_.layers.assign(static_cast<size_t>(model_.dims.n_layer), block);
     }
     for (int g = 0; g < message_.layers_size(); ++g) {
@@ -185,9 +208,9 @@ class Resolver {
       }
       std::vector<std::shared_ptr<const BlockSpec>> blocks;
       for (int b = 0; b < group.block_size(); ++b) {
-        PLUMB_ASSIGN_OR_RETURN(
-            auto block, ResolveBlock(group.block(b), at.Nested("block", b), at.At("block", b),
-                                     absl::StrCat("layers[", g, "].block[", b, "]")));
+        const std::string path = absl::StrCat("layers[", g, "].block[", b, "]");
+        PLUMB_ASSIGN_OR_RETURN(auto block, ResolveBlock(group.block(b), at.Nested("block", b),
+                                                        at.At("block", b), path, group.share()));
         blocks.push_back(std::move(block));
       }
       const int repeat = group.has_repeat() ? group.repeat() : group.block_size();
@@ -200,6 +223,7 @@ class Resolver {
         model_.layers.push_back(blocks[static_cast<size_t>(i) % blocks.size()]);
       }
     }
+    FindSharedLayers();
     for (const auto& block : model_.layers) {
       model_.dims.n_sublayer += static_cast<int64_t>(block->sublayers.size());
     }
@@ -209,9 +233,11 @@ class Resolver {
   absl::StatusOr<std::shared_ptr<const BlockSpec>> ResolveBlock(const v1::Block& message,
                                                                 const Located& at,
                                                                 const Place& place,
-                                                                const std::string& path) {
+                                                                const std::string& path,
+                                                                bool group_shares) {
     auto block = std::make_shared<BlockSpec>();
     block->place = place;
+    PLUMB_RETURN_IF_ERROR(ResolveSharing(message, at, path, group_shares, block.get()));
     if (message.placement().empty()) {
       return ErrorAt(place, absl::StrCat(path, ".placement is missing", "\n  known: ",
                                          absl::StrJoin(names_.PlacementNames(), ", ")));
@@ -239,6 +265,45 @@ class Resolver {
       block->inside.push_back(std::move(inside));
     }
     return std::shared_ptr<const BlockSpec>(std::move(block));
+  }
+
+  static absl::Status ResolveSharing(const v1::Block& message, const Located& at,
+                                     const std::string& path, bool group_shares, BlockSpec* block) {
+    block->share = group_shares ? path : message.share();
+    block->own_norms = message.own_norms();
+    if (group_shares && !message.share().empty()) {
+      return ErrorAt(at.At("share"),
+                     absl::StrCat(path, ".share: the layers around it share already; give one of ",
+                                  "the two"));
+    }
+    if (!message.share().empty() && !IsIdentifier(message.share())) {
+      return ErrorAt(at.At("share"),
+                     absl::StrCat(path, ".share: \"", message.share(), "\" is not a name"));
+    }
+    if (block->own_norms && block->share.empty()) {
+      return ErrorAt(at.At("own_norms"),
+                     absl::StrCat(path, ".own_norms: the block shares no parameters; it belongs ",
+                                  "beside share: \"NAME\", or in layers { share: true .. }"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Which layers share parameters. One that could and does not is warned of.
+  void FindSharedLayers() {
+    std::map<std::string, std::vector<int64_t>> sharing;  // layers, by the name that they share
+    for (int64_t i = 0; i < model_.dims.n_layer; ++i) {
+      const std::string& share = model_.layers[static_cast<size_t>(i)]->share;
+      std::vector<int64_t>& layers = sharing[share];
+      layers.push_back(i);
+      model_.first_layers.push_back(share.empty() ? i : layers.front());
+    }
+    for (const auto& [share, layers] : sharing) {
+      if (share.empty() || layers.size() > 1) continue;
+      const BlockSpec& block = *model_.layers[static_cast<size_t>(layers[0])];
+      model_.warnings.push_back(absl::StrCat(block.place.ToString(),
+                                             ": share has no effect; layer ", layers[0] + 1,
+                                             " is the only one of its kind (repeat makes more)"));
+    }
   }
 
   absl::Status ResolveSublayers(const v1::Block& message, const Located& at,

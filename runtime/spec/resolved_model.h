@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/place.h"
 #include "runtime/plugin/norm_plugin.h"
 #include "runtime/spec/formula.h"
-#include "runtime/spec/place.h"
 
 namespace plumb {
 
@@ -134,6 +134,16 @@ struct BlockSpec {
   std::optional<NormBinding> norm;           // for every slot that `slots` does not name
   std::map<std::string, NormBinding> slots;  // by slot
   std::vector<InsideSpec> inside;            // the placement's, then the block's own
+  std::string share;                         // blocks that share parameters; "": with none
+  bool own_norms = false;                    // they share none of norms, nor learned values
+  Place place;
+};
+
+// A table over tokens beside the embedding.
+struct TokenTable {
+  std::string name;
+  int64_t width = 0;
+  bool per_layer = false;  // one a layer
   Place place;
 };
 
@@ -145,7 +155,10 @@ struct ResolvedModel {
   std::optional<Expression> embedding_scale;
   bool tie_embeddings = false;
   bool head_bias = false;
+  std::vector<TokenTable> token_tables;
   std::vector<std::shared_ptr<const BlockSpec>> layers;  // n_layer of them; groups share a block
+  // By layer, from 0: the first of those with which it shares parameters, or itself.
+  std::vector<int64_t> first_layers;
   std::vector<InitRule> init;
 
   // What its author may not have meant, with places.

@@ -6,7 +6,7 @@
 #include "plumb/v1/train.schema.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/spec/located.h"
+#include "runtime/textproto/located.h"
 #include "runtime/textproto/printer.h"
 #include "runtime/textproto/reader.h"
 #include "runtime/textproto/set_field.h"

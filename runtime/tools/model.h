@@ -11,14 +11,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 #include "runtime/tools/probe.h"
+
+struct plumb_model;
+struct plumb_spec;
 
 namespace plumb {
 
-class ModelSpec;
-
-// A model description in protobuf text format (schema plumb.v1.Model). A value.
+// A model description in protobuf text format (schema plumb.v1.Model). A value: copies share what
+// none of them changes.
 class Spec {
  public:
   // Errors carry "file:line:column"; all syntax errors at once.
@@ -28,13 +30,18 @@ class Spec {
   // Set("n_layer", "8"), Set("norm[0].attr[0].number", "1e-6").
   absl::Status Set(const std::string& field, const std::string& value);
   std::string ToText() const;
-  int64_t vocab_size() const;  // 0: not said
+  int64_t vocab_size() const;                        // 0: not said
+  const std::string& name() const { return name_; }  // of the file, for messages
 
-  const ModelSpec& impl() const { return *impl_; }
+  plumb_spec* handle() const { return handle_.get(); }
 
  private:
-  explicit Spec(std::shared_ptr<const ModelSpec> impl) : impl_(std::move(impl)) {}
-  std::shared_ptr<const ModelSpec> impl_;
+  Spec(std::string text, std::string name) : text_(std::move(text)), name_(std::move(name)) {}
+  absl::Status Make();
+
+  std::string text_, name_;
+  std::vector<std::pair<std::string, std::string>> settings_;
+  std::shared_ptr<plumb_spec> handle_;  // of the text and the settings
 };
 
 struct TensorInfo {
@@ -92,7 +99,7 @@ struct TrainingMemory {
 class Model {
  public:
   // Resolves every name, checks the formulas. Errors are the author's mistakes, with places.
-  static absl::StatusOr<std::unique_ptr<Model>> Create(Runtime* runtime, const Spec& spec);
+  static absl::StatusOr<std::unique_ptr<Model>> Create(HostRuntime* runtime, const Spec& spec);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -106,9 +113,8 @@ class Model {
       const std::string& train_path,
       const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
 
-  // The output of a compiler stage for its training step, as text. `stage`: graph, grad, optimized,
-  // plan, exec, probes; prompt: the optimized graph of a prompt of `seq` tokens, or, for one, of a
-  // step of decoding. Of the overrides, as for PlanTraining, `dtype` and `recompute` matter.
+  // The output of a compiler stage, as plumb_model_explain has it; batch and seq of 0 are its
+  // defaults. Of the overrides, as for PlanTraining, `dtype` and `recompute` matter.
   absl::StatusOr<std::string> Explain(
       const std::string& stage, int64_t batch, int64_t seq,
       const std::vector<std::pair<std::string, std::string>>& train_overrides = {}) const;
@@ -145,10 +151,10 @@ class Model {
   // Writes outputs.logits as the tensor "logits".
   static absl::Status WriteLogits(const Outputs& outputs, const std::string& path);
 
-  struct Impl;
-  Impl& impl() const { return *impl_; }
+  plumb_model* handle() const;
 
  private:
+  struct Impl;
   Model();
   std::unique_ptr<Impl> impl_;
 };

@@ -172,7 +172,7 @@ class Decoder:
     # ---- the two ends
 
     def embed(self, tokens):
-        c = self.c
+        c, self.tokens = self.c, tokens
         x = self.parameter("embedding.token.weight", [c.vocab_size, c.d_model])[tokens]
         if c.embedding_scale is not None:
             x = x * c.embedding_scale

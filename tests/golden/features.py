@@ -141,6 +141,40 @@ def conv_each(m, x):
     return m.norm(x, "end.norm")
 
 
+def token_tables(m, x):
+    """Value embeddings (modded-nanogpt) of 2 key heads, and a table beside the embedding."""
+    def table(name, width):
+        return m.parameter(f"embedding.{name}.weight", [m.c.vocab_size, width])[m.tokens]
+
+    x = x + 0.5 * table("extra", m.c.d_model)
+    for i in range(m.c.n_layer):
+        mix = m.learned(f"layers.{i}.attention.mix", 2).repeat_interleave(m.c.head_dim)
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"),
+                            v=lambda v, mix=mix: v + mix * table("ve", 2 * m.c.head_dim))
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+    return m.norm(x, "end.norm")
+
+
+def looped(m, x):
+    """One pre-norm block, run n_layer times: every pass has the parameters of layer 0."""
+    for _ in range(m.c.n_layer):
+        x = x + m.attention(0, m.norm(x, "layers.0.attention.norm"))
+        x = x + m.mlp(0, m.norm(x, "layers.0.mlp.norm"))
+    return m.norm(x, "end.norm")
+
+
+def shared_blocks(m, x):
+    """Layers 0 and 2 share weights but no norms (pre-norm), 1 and 3 share both (norms on branches)."""
+    for i in range(m.c.n_layer):
+        if i % 2 == 0:
+            x = x + m.attention(0, m.norm(x, f"layers.{i}.attention.norm"))
+            x = x + m.mlp(0, m.norm(x, f"layers.{i}.mlp.norm"))
+        else:
+            x = x + m.norm(m.attention(1, x), "layers.1.attention.norm")
+            x = x + m.norm(m.mlp(1, x), "layers.1.mlp.norm")
+    return m.norm(x, "end.norm")
+
+
 def mix_ln(m, x):
     """One post-norm layer, then pre-norm (Li et al. 2024, Mix-LN)."""
     x = m.norm(x + m.attention(0, x), "layers.0.attention.norm")

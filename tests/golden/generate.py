@@ -205,6 +205,24 @@ layers {
   block { placement: "pre" norm: "norm" }
   block { placement: "olmo2" norm: "norm" }
 }""", own_layers=True)
+    yield Case("token_tables", features.token_tables,
+               Config(n_head=4, n_kv_head=2, norm=RMS_NORM),
+               'embedding { name: "ve" width: "n_kv_head * head_dim" }\n'
+               'embedding { name: "extra" }\n' + own("token_tables", """
+        extends: "pre"
+        learned { name: "mix" init: 0.5 per_head: true }
+        begin: "x = x + 0.5 * extra"
+        inside { point: "attention.v" rule: "v = v + mix * ve" } """))
+    yield Case("looped", features.looped, Config(n_layer=3, norm=LAYER_NORM, qkv_bias=True), """
+attention { qkv_bias: true }
+layers { repeat: 3 share: true block { placement: "pre" norm: "norm" } }""", own_layers=True)
+    yield Case("shared_blocks", features.shared_blocks, Config(n_layer=4, d_ff=8, norm=RMS_NORM), """
+layers {
+  repeat: 4
+  share: true
+  block { placement: "pre" norm: "norm" own_norms: true }
+  block { placement: "olmo2" norm: "norm" }
+}""", own_layers=True)
     yield Case("slot_norms", features.slot_norms, Config(), f"""
 {norm_text("ln", LAYER_NORM)}
 {norm_text("rms", RMS_NORM)}

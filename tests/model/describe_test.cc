@@ -109,6 +109,34 @@ TEST_F(DescribeTest, ConvolutionsAreShownWithTheirWidth) {
   EXPECT_EQ(group.jacobian, "(I + J_canon J_norm) (I + J_attention J_norm)");
 }
 
+TEST_F(DescribeTest, TablesOverTokensComeFirst) {
+  const StackDescription description = Of(R"pbtxt(
+    n_layer: 2 n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
+    embedding { name: "ve" width: "n_head * head_dim" } embedding { name: "extra" }
+    placement { name: "p" extends: "pre" begin: "x = x + extra"
+                inside { point: "attention.v" rule: "v = v + ve" } }
+    block { placement: "p" norm: "rms_norm" })pbtxt");
+  EXPECT_THAT(description.begin, ElementsAre("embedding ve: 8 a token",
+                                             "embedding extra: 8 a token", "begin: x = x + extra"));
+  EXPECT_TRUE(description.routes.identity.exists);
+  EXPECT_EQ(description.groups[0].jacobian, "(I + J_mlp J_norm) (I + J_attention J_norm)");
+}
+
+TEST_F(DescribeTest, SharingIsShown) {
+  const auto scalars = [this](const std::string& fields) {
+    return Of(absl::StrCat(
+                  "n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 layers { repeat: 3 "
+                  "share: true block { placement: \"pre\" norm: \"rms_norm\" ",
+                  fields, " } }"))
+        .groups[0]
+        .scalars;
+  };
+  EXPECT_THAT(scalars(""), ElementsAre("parameters: shared, as layers.0"));
+  EXPECT_THAT(scalars("own_norms: true"),
+              ElementsAre("parameters: shared, as layers.0; norms and learned values are each "
+                          "layer's own"));
+}
+
 TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
   TinyModel model;
   model.more = "attention { score_cap: \"50\" window: \"4 * (layer % 2)\" sinks: true }";

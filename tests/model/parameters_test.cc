@@ -7,7 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "runtime/spec/model_spec.h"
 #include "tests/api/test_models.h"
 #include "tests/plugin/test_norm.h"
@@ -211,6 +213,84 @@ TEST_F(ParametersTest, ASlotMayBeCalledLikeTheSecondApplicationOfAnother) {
       EXPECT_TRUE(names.insert(parameter.name).second) << parameter.name;
     }
   }
+}
+
+// A model of n layers of one block, with more in it.
+std::string Layers(int n, const std::string& group, const std::string& block) {
+  return absl::StrCat("n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 layers { repeat: ", n,
+                      " ", group, " block { placement: \"layer_scale\" norm: \"rms_norm\" ", block,
+                      " } }");
+}
+
+TEST_F(ParametersTest, LayersThatShareHaveTheParametersOfTheFirst) {
+  const std::vector<std::string> one = Lines(Layers(1, "", ""));
+  EXPECT_EQ(Lines(Layers(5, "share: true", "")), one);
+  EXPECT_EQ(Lines(Layers(5, "", "share: \"all\"")), one);
+  EXPECT_NE(Lines(Layers(5, "", "")), one);
+}
+
+TEST_F(ParametersTest, LayersMayKeepNormsAndLearnedValuesOfTheirOwn) {
+  std::vector<std::string> of_layer_2;
+  for (const ParameterSpec& parameter : List(Layers(3, "share: true", "own_norms: true"))) {
+    if (absl::StartsWith(parameter.name, "layers.2.")) of_layer_2.push_back(parameter.name);
+  }
+  EXPECT_THAT(of_layer_2, ElementsAre("layers.2.attention.gamma", "layers.2.attention.norm.weight",
+                                      "layers.2.mlp.gamma", "layers.2.mlp.norm.weight"));
+}
+
+TEST_F(ParametersTest, WhatALaterLayerBringsIsDrawnThereUnderTheFirstLayersName) {
+  const std::string block = "block { placement: \"pre\" norm: \"rms_norm\" share: \"a\" ";
+  const std::vector<ParameterSpec> parameters = List(absl::StrCat(
+      "n_head: 2 d_model: 16 vocab_size: 5 context_length: 8 init { match: \"*gate*\" scale: "
+      "\"layer\" } layers { ",
+      block, "} } layers { ", block,
+      "sublayer { attention {} } sublayer { mlp { gated: true } } } }"));
+  std::vector<std::string> gates;
+  for (const ParameterSpec& parameter : parameters) {
+    EXPECT_FALSE(absl::StartsWith(parameter.name, "layers.1.")) << parameter.name;
+    if (absl::StrContains(parameter.name, "gate")) {
+      gates.push_back(absl::StrCat(parameter.name, " ", parameter.init.ToString()));
+    }
+  }
+  EXPECT_THAT(gates, ElementsAre("layers.0.mlp.gate.weight uniform(-0.5, 0.5)"));
+}
+
+TEST_F(ParametersTest, StatisticsOfNormsAreNotShared) {
+  TinyModel model;
+  model.norm = "bn";
+  model.more = R"pbtxt(norm { name: "bn" plugin: "batch_norm" allow_cross_token: true })pbtxt";
+  const std::string shared =
+      absl::StrReplaceAll(model.Text(), {{"norm: \"bn\"", "norm: \"bn\" share: \"s\""}});
+  const auto context = TryContext(runtime_.get(), shared);
+  ASSERT_TRUE(context.ok()) << context.status();
+  std::vector<std::string> states;
+  for (const NormStateSpec& state : (*context)->states) states.push_back(state.name);
+  EXPECT_THAT(states, ElementsAre("layers.0.attention.norm.state", "layers.0.mlp.norm.state",
+                                  "layers.1.attention.norm.state", "layers.1.mlp.norm.state",
+                                  "end.norm.state"));
+  for (const ParameterSpec& parameter : (*context)->parameters) {
+    EXPECT_FALSE(absl::StartsWith(parameter.name, "layers.1.")) << parameter.name;
+  }
+}
+
+TEST_F(ParametersTest, RefusesToShareWhatHasAnotherShape) {
+  const auto error = [&](const std::string& first, const std::string& second) {
+    const std::string block = "layers { block { placement: \"pre\" share: \"a\" ";
+    return std::string(ErrorOf(absl::StrCat("n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 ",
+                                            block, first, "} } ", block, second, "} }"))
+                           .message());
+  };
+  const std::string rms = "norm: \"rms_norm\" ";
+  EXPECT_EQ(error(rms, rms), "");
+  // What only one of them has is its own.
+  EXPECT_EQ(error(rms, "norm: \"layer_norm\" "), "");
+  EXPECT_EQ(error(rms + "sublayer { mlp {} }", rms + "sublayer { mlp { gated: true bias: true } }"),
+            "");
+  EXPECT_THAT(error(rms + "sublayer { name: \"mix\" conv {} }",
+                    rms + "sublayer { name: \"mix\" conv { width: 2 } }"),
+              AllOf(HasSubstr("layers.1.mix.weight is [8, 2] and cannot share "
+                              "layers.0.mix.weight, which is [8, 4]"),
+                    HasSubstr("equal sublayers")));
 }
 
 // Two tensors of one name would be one in checkpoints and in the graph.

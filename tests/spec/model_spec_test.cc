@@ -124,7 +124,8 @@ TEST(ModelSpecTest, SetSaysWhatIsWrong) {
   EXPECT_EQ(SetError("mlp.activation", "swish"),
             "mlp.activation: \"swish\" is not one of RELU, GELU, GELU_TANH, SILU");
   EXPECT_EQ(SetError("block", "pre"),
-            "block: is a group of fields; set one of placement, norm, slot, sublayer, inside");
+            "block: is a group of fields; set one of placement, norm, slot, sublayer, inside, "
+            "share, own_norms");
   EXPECT_EQ(SetError("norm", "pre"), "norm: norm needs an index below 1: norm[0]");
   EXPECT_EQ(SetError("norm[0]", "pre"),
             "norm[0]: is a group of fields; set one of name, plugin, attr, "

@@ -278,6 +278,70 @@ TEST(ResolveErrorTest, ConvolutionsTakeAWidthAndABias) {
   EXPECT_EQ(conv("} mlp { gated: true"), "m.pbtxt:3:23: mlp and conv (line 3) exclude each other");
 }
 
+TEST(ResolveErrorTest, SharingHasANameOrAGroup) {
+  const auto block = [](absl::string_view fields) {
+    return ResolveError(
+        absl::StrCat("block { placement: \"pre\" norm: \"rms_norm\"\n  ", fields, " }"));
+  };
+  EXPECT_EQ(block("share: \"all\" own_norms: true"), "no error");
+  EXPECT_EQ(block("share: \"two words\""), "m.pbtxt:3:3: block.share: \"two words\" is not a name");
+  EXPECT_EQ(
+      block("own_norms: true"),
+      "m.pbtxt:3:3: block.own_norms: the block shares no parameters; it belongs beside share: "
+      "\"NAME\", or in layers { share: true .. }");
+  EXPECT_EQ(block("shared: \"all\""),
+            "m.pbtxt:3:3: unknown field \"shared\" in Block; did you mean \"share\"?");
+  EXPECT_EQ(
+      ErrorOf("n_head: 2 d_model: 8 vocab_size: 11 context_length: 4\n"
+              "layers { repeat: 2 share: true block { placement: \"pre\" norm: \"rms_norm\"\n"
+              "  share: \"all\" } }"),
+      "m.pbtxt:3:3: layers[0].block[0].share: the layers around it share already; give one of "
+      "the two");
+}
+
+TEST(ResolveErrorTest, TablesOverTokensHaveANameAWidthAndAReader) {
+  const auto table = [](absl::string_view fields, absl::string_view rule) {
+    return ErrorOf(absl::StrCat(kDims, "embedding { ", fields, " }\n",
+                                "placement { name: \"p\" let: \"a = 1\" learned { name: \"g\" }",
+                                " each: \"x = a * x + g * f(x)\" begin: \"x = ", rule, "\" }\n",
+                                "block { placement: \"p\" }"));
+  };
+  EXPECT_EQ(table("name: \"e\"", "x + e"), "no error");
+  EXPECT_EQ(table("", "x"), "m.pbtxt:2:1: embedding: \"\" is not a name");
+  EXPECT_EQ(table("name: \"1e\"", "x"), "m.pbtxt:2:13: embedding: \"1e\" is not a name");
+  EXPECT_EQ(table("name: \"e\"", "2 * x"),
+            "m.pbtxt:2:13: embedding \"e\" is never read; a formula reads it by its name: e");
+  EXPECT_EQ(
+      table("name: \"x\"", "2 * x"),
+      "m.pbtxt:2:13: embedding \"x\": the name is that of the residual stream; give it another");
+  EXPECT_EQ(
+      table("name: \"layer\"", "2 * x"),
+      "m.pbtxt:2:13: embedding \"layer\": the name is that of a scalar of the language; give it "
+      "another");
+  EXPECT_EQ(table("name: \"token\"", "2 * x"),
+            "m.pbtxt:2:13: embedding \"token\": there is one already; give it another name");
+  EXPECT_EQ(table("name: \"e\" } embedding { name: \"e\"", "x + e"),
+            "m.pbtxt:2:37: embedding \"e\": there is one already; give it another name");
+  EXPECT_EQ(table("name: \"a\"", "x + a"),
+            "m.pbtxt:2:13: embedding \"a\": the name is that of a let of placement \"p\" or its "
+            "block; give it another");
+  EXPECT_EQ(table("name: \"g\"", "g * x"),
+            "m.pbtxt:2:13: embedding \"g\": the name is that of a learned value of placement \"p\" "
+            "or its block; give it another");
+  EXPECT_EQ(table("name: \"mlp\"", "x + mlp"),
+            "m.pbtxt:2:13: embedding \"mlp\": the name is that of a sublayer of placement \"p\" or "
+            "its block; give it another");
+  EXPECT_EQ(FirstLine(table("name: \"e\" width: \"d_model / 3\"", "x + e")),
+            "m.pbtxt:2:23: embedding \"e\": width 2.66667 is no whole number in 1..16777216");
+  EXPECT_EQ(FirstLine(table("name: \"e\" width: \"layer\"", "x + e")),
+            "m.pbtxt:2:23: unknown scalar \"layer\"; it has a value only in \"each\", in \"block\" "
+            "and inside sublayers");
+  EXPECT_EQ(FirstLine(table("name: \"e\" per_layer: true", "x + e")),
+            "m.pbtxt:3:87: placement \"p\", begin: \"e\" is a table a layer; write e[layer]");
+  EXPECT_EQ(FirstLine(table("name: \"ve\"", "x + vee")),
+            "m.pbtxt:3:87: placement \"p\", begin: unknown name \"vee\"; did you mean \"ve\"?");
+}
+
 TEST(ResolveErrorTest, ExpressionsOutsideFormulasHavePlacesToo) {
   EXPECT_EQ(ResolveError(absl::StrCat("embedding_scale: \"sqrt(\"\n", kBlock)),
             "m.pbtxt:2:1: the formula ends where a value is expected\n"

@@ -140,6 +140,21 @@ TEST(ResolveTest, GroupsComeInOrderAndTheirBlocksTakeTurns) {
   EXPECT_EQ(model.layers[2], model.layers[4]);
 }
 
+TEST(ResolveTest, LayersShareWithTheFirstOfTheirKind) {
+  const ResolvedModel model = Resolved(
+      "n_head: 2 d_model: 8 vocab_size: 11 context_length: 4\n"
+      "layers { repeat: 5 share: true block { placement: \"pre\" norm: \"rms_norm\" }"
+      "                               block { placement: \"post\" norm: \"rms_norm\" } }\n"
+      "layers { repeat: 2 block { placement: \"pre\" norm: \"rms_norm\" } }\n"
+      "layers { block { placement: \"none\" share: \"a\" } }\n"
+      "layers { block { placement: \"none\" share: \"b\" } block { placement: \"none\" share: "
+      "\"a\" } }");
+  EXPECT_EQ(model.first_layers, (std::vector<int64_t>{0, 1, 0, 1, 0, 5, 6, 7, 8, 7}));
+  EXPECT_EQ(model.warnings, std::vector<std::string>{
+                                "m.pbtxt:5:10: share has no effect; layer 9 is the only one of "
+                                "its kind (repeat makes more)"});
+}
+
 TEST(ResolveTest, GroupsMayAgreeWithTheNumberOfLayers) {
   const ResolvedModel model = Resolved(
       "n_layer: 3 n_head: 2 d_model: 8 vocab_size: 11 context_length: 4\n"

@@ -77,6 +77,9 @@ class Recorder : public FormulaBackend {
     absl::StrAppend(&text_, "logits t", *logits, "\n");
     return absl::OkStatus();
   }
+  TensorHandle TokenEmbedding(const TokenEmbeddingSite& site) override {
+    return Log(absl::StrCat("rows of ", site.name, "[", site.width, "]"));
+  }
   void BeginLayer(int64_t layer_index, TensorHandle x) override {
     absl::StrAppend(&text_, "begin layer ", layer_index, " t", x, "\n");
   }
@@ -372,6 +375,26 @@ TEST(RunStackTest, ErrorsOfTheBackendPointIntoTheFormula) {
             "m.pbtxt:4:1: placement \"p\", each, attention: layers.0.attention.norm cannot be\n"
             "  x = x + f(norm(x))\n"
             "            ^");
+}
+
+TEST(RunStackTest, ATableOverTokensIsReadByItsName) {
+  EXPECT_EQ(Trace("n_layer: 1 n_head: 4 n_kv_head: 2 d_model: 8 vocab_size: 11 context_length: 4\n"
+                  "embedding { name: \"ve\" width: \"n_kv_head * head_dim\" }\n"
+                  "embedding { name: \"extra\" }\n"
+                  "placement { name: \"p\" begin: \"x = x + 2 * extra\" each: \"x = x + f(x)\" "
+                  "inside { point: \"attention.v\" rule: \"v = v + ve\" } }\n"
+                  "block { placement: \"p\" sublayer { attention {} } }"),
+            "t0 = embed\n"
+            "t1 = rows of embedding.extra[8]\n"
+            "t2 = t0 + 2 t1\n"
+            "begin layer 0 t2\n"
+            "t3 = rows of embedding.ve[4]\n"
+            "t4 = t2 + t3\n"
+            "t5 = layers.0.attention(t4) layer 1 sublayer 1\n"
+            "t6 = t2 + t5\n"
+            "end layer 0 t6\n"
+            "t7 = head(t6)\n"
+            "logits t7\n");
 }
 
 }  // namespace

@@ -122,7 +122,8 @@ TEST(TextprotoErrorTest, FindsAllUnknownFieldsUpToTheFirstOtherMistake) {
                  "n_layer: x\ni: 1"),
       "f:1:1: unknown field \"a\" in Model; it has name, import, n_layer, n_head, n_kv_head, "
       "d_model, d_ff, head_dim, vocab_size, context_length, positions, embedding_scale, "
-      "tie_embeddings, head_bias, attention, mlp, norm, placement, block, layers, init\n" +
+      "tie_embeddings, head_bias, attention, mlp, norm, placement, block, layers, init, "
+      "embedding\n" +
           [] {
             std::string others;
             const std::string known = ModelError("a: 1").substr(24);

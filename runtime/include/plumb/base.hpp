@@ -199,7 +199,7 @@ struct TensorView {
   std::string_view name;
   int rank = 0;
   std::array<std::int64_t, 4> shape = {1, 1, 1, 1};  // 1 beyond the rank
-  Span<T> data;                                      // all of it
+  Span<T> data;                                      // all of it; empty: not as floats
 };
 
 // --- Behind the classes -------------------------------------------------------------------------
@@ -343,7 +343,7 @@ TensorView<T> View(const plumb_tensor& tensor) {
     view.shape[d] = tensor.shape[d];
     size *= static_cast<std::size_t>(tensor.shape[d]);
   }
-  view.data = Span<T>(tensor.data, size);
+  view.data = Span<T>(tensor.data, tensor.data == nullptr ? 0 : size);
   return view;
 }
 
