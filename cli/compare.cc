@@ -59,7 +59,7 @@ Json Summary(const Plan& plan, const Json& report, const StudyResults& results) 
                     {"collapsed", group.collapsed},
                     {"spikes", group.spikes},
                     {"survived", group.survived},
-                    {"unigram_entropy", plan.groups[i].training.unigram_entropy}};
+                    {"unigram_entropy", group.unigram_entropy}};
     for (int m = 0; m < kMetrics; ++m) {
       const std::string name = absl::StrReplaceAll(kMetricNames[m], {{" ", "_"}});
       figures[name] = {{"mean", group.metric[m].mean}, {"sd", group.metric[m].sd}};

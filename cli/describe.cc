@@ -1,7 +1,9 @@
 // plumb describe: what a model's text means, before anything runs.
 
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +16,9 @@
 #include "cli/command.h"
 #include "cli/dry_run.h"
 #include "cli/output.h"
+#include "cli/output_files.h"
 #include "cli/tensor_table.h"
+#include "runtime/tools/file.h"
 #include "runtime/tools/model.h"
 
 namespace plumb::cli {
@@ -27,6 +31,8 @@ struct DescribeFlags {
   int64_t batch = 0;  // 0: not said
   RunFormat format;
   bool json = false;
+  std::string svg;     // "-": stdout
+  int64_t layer = -1;  // -1: not said
 };
 
 Json ToJson(const LayerGroupInfo& group) {
@@ -131,6 +137,20 @@ std::vector<std::string> ModelSettings(std::vector<std::string> settings) {
   return settings;
 }
 
+absl::Status Draw(const DescribeFlags& options, const Model& model) {
+  const absl::Status files = CheckOutputFiles({{"--svg", options.svg == "-" ? "" : options.svg}},
+                                              {{"MODEL", options.model}});
+  if (!files.ok()) return files;
+  std::optional<int64_t> layer;
+  if (options.layer >= 0) layer = options.layer;
+  const absl::StatusOr<std::string> svg = model.Draw(layer);
+  if (!svg.ok()) return svg.status();
+  if (options.svg == "-") return PrintResult(*svg);
+  const absl::Status written = WriteFile(options.svg, *svg);
+  if (written.ok()) PrintNote(absl::StrCat("wrote ", options.svg));
+  return written;
+}
+
 absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& invocation) {
   absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
@@ -139,6 +159,11 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
   const absl::StatusOr<std::unique_ptr<Model>> model =
       OpenModel(options.model, ModelSettings(options.settings), runtime->get());
   if (!model.ok()) return model.status();
+  if (!options.svg.empty()) {
+    const absl::Status drawn = Draw(options, **model);
+    if (!drawn.ok()) return drawn;
+    return kExitOk;
+  }
   const absl::StatusOr<ModelDescription> description = (*model)->Describe();
   if (!description.ok()) return description.status();
   if (options.batch > 0) settings->train.emplace_back("batch_size", absl::StrCat(options.batch));
@@ -171,12 +196,22 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
          "Sequences a step; default: train.batch_size");
   AddDType(app, &options->format.dtype);
   AddRecompute(app, &options->format.recompute);
-  app->add_flag("--json", options->json, "Print everything as JSON, every tensor by itself");
+  CLI::Option* json =
+      app->add_flag("--json", options->json, "Print everything as JSON, every tensor by itself");
+  CLI::Option* svg =
+      app->add_option("--svg", options->svg,
+                      "Draw the data flow of the blocks into this SVG file instead; -: to stdout")
+          ->type_name("FILE")
+          ->excludes(json);
+  AddInt(app, "--layer", &options->layer, 0, std::numeric_limits<int32_t>::max(),
+         "Draw this layer, from 0; default: one of each kind")
+      ->needs(svg);
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
       "  plumb describe pre.pbtxt --set model.n_layer=4\n"
-      "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16 --recompute block\n\n"
+      "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16 --recompute block\n"
+      "  plumb describe pre.pbtxt --svg pre.svg\n\n"
       "docs/placements.md has the language of formulas, and explains the messages about them.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Describe(*options, *invocation); };

@@ -19,7 +19,7 @@ includes() {
 wrong_includes() {
   includes runtime plugins cli proto | awk '
     BEGIN {
-      order = "base onednn kernels graph plugin ops io data textproto spec model compile session api capi tools"
+      order = "base onednn kernels graph plugin ops io data textproto spec model picture compile session api capi tools"
       count = split(order, modules, " ")
       for (i = 1; i <= count; ++i) {
         known[modules[i]] = 1
@@ -35,6 +35,7 @@ wrong_includes() {
       only("textproto", "base")
       only("spec", "base plugin textproto")
       only("model", "base kernels graph plugin ops spec")
+      only("picture", "base plugin spec")
       only("compile", "base graph")
       # The tools are a host of plumb.h, with files, data and the schema beside it.
       only("tools", "base io data textproto")

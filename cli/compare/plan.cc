@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/compare/sha256.h"
+#include "cli/compare/statistics.h"
 #include "cli/nearest.h"
 
 namespace plumb::cli {
@@ -120,7 +121,7 @@ class Planner {
 
   absl::Status AddModel(const std::string& file) {
     const size_t index = plan_.models.size();
-    plan_.models.push_back({"", file, {}, ""});
+    plan_.models.push_back({"", file, {}, "", ""});
     for (const Overrides& combination : Combinations(plan_.study.grid)) {
       const absl::Status status = AddGroup(index, combination);
       if (!status.ok()) return status;
@@ -165,6 +166,8 @@ class Planner {
       model.name = Unique(description->name, " (", ")", &model_names_);
       model.description = *std::move(description);
       model.text = spec->ToText();
+      // What cannot be drawn can be trained.
+      model.picture = (*made)->Draw().value_or("");
     }
     group.name = model.name;
     for (const auto& [field, value] : combination) {
@@ -232,14 +235,34 @@ std::vector<std::pair<std::string, std::string>> Flatten(const std::string& text
   return fields;
 }
 
-// Whether a group's model can be trained on the data; what that takes goes into the group.
-absl::Status TryTraining(size_t index, HostRuntime* runtime, Plan* plan) {
+// Of the groups' last steps. The data are read once for groups that differ in neither recipe nor
+// context.
+absl::Status SetEntropies(const std::vector<int64_t>& contexts, Plan* plan) {
+  std::map<std::pair<Overrides, int64_t>, std::vector<double>> known;
+  for (size_t i = 0; i < plan->groups.size(); ++i) {
+    PlanGroup& group = plan->groups[i];
+    std::vector<double>& entropies = known[{group.train_overrides, contexts[i]}];
+    if (entropies.empty()) {
+      absl::StatusOr<std::vector<double>> made =
+          UnigramEntropies(plan->study.data, plan->study.train, group.train_overrides, contexts[i],
+                           kLastSteps, plan->study.seeds);
+      if (!made.ok()) return made.status();
+      entropies = *std::move(made);
+    }
+    group.unigram_entropies = entropies;
+  }
+  return absl::OkStatus();
+}
+
+// Whether a group's model can be trained on the data; what that takes goes into the group. Returns
+// its context.
+absl::StatusOr<int64_t> TryTraining(size_t index, HostRuntime* runtime, Plan* plan) {
   const absl::StatusOr<std::unique_ptr<TrainRun>> run = OpenWithoutFiles(*plan, index, runtime);
   if (!run.ok()) return run.status();
   PlanGroup& group = plan->groups[index];
   group.memory = (*run)->info().memory;
   group.disk = (*run)->info().disk;
-  return absl::OkStatus();
+  return (*run)->info().context_length;
 }
 
 }  // namespace
@@ -253,9 +276,13 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRu
   for (const std::string& model : study.models) {
     if (const absl::Status status = planner.AddModel(model); !status.ok()) return status;
   }
+  std::vector<int64_t> contexts;
   for (size_t group = 0; group < plan.groups.size(); ++group) {
-    if (const absl::Status status = TryTraining(group, runtime, &plan); !status.ok()) return status;
+    const absl::StatusOr<int64_t> context = TryTraining(group, runtime, &plan);
+    if (!context.ok()) return context.status();
+    contexts.push_back(*context);
   }
+  if (const absl::Status status = SetEntropies(contexts, &plan); !status.ok()) return status;
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     for (uint64_t seed : study.seeds) {
       plan.runs.push_back(

@@ -21,6 +21,7 @@ struct PlanModel {
   std::string name, file;
   ModelDescription description;  // of its first group
   std::string text;              // the same, as protobuf text
+  std::string picture;           // SVG; "" where there is none
 };
 
 struct PlanGroup {
@@ -31,9 +32,10 @@ struct PlanGroup {
   Overrides model_overrides, train_overrides;
   int64_t parameters = 0;
   TrainingPreview training;
-  TrainingMemory memory;    // of one run
-  TrainingDisk disk;        // of one run
-  std::string fingerprint;  // of the model as resolved
+  std::vector<double> unigram_entropies;  // of the last 100 steps, by the study's seeds
+  TrainingMemory memory;                  // of one run
+  TrainingDisk disk;                      // of one run
+  std::string fingerprint;                // of the model as resolved
 };
 
 struct PlanRun {

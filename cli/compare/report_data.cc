@@ -111,11 +111,13 @@ Json ModelData(const PlanModel& model) {
   if (!description.layers.empty()) {
     absl::StrAppend(&route, "; Jacobian of a layer: ", description.layers.front().jacobian);
   }
-  return {{"name", model.name},
-          {"file", model.file},
-          {"parameters", description.parameters},
-          {"equations", equations},
-          {"route", route}};
+  Json data = {{"name", model.name},
+               {"file", model.file},
+               {"parameters", description.parameters},
+               {"equations", equations},
+               {"route", route}};
+  if (!model.picture.empty()) data["picture"] = model.picture;
+  return data;
 }
 
 Json DifferenceData(const Plan& plan) {

@@ -42,6 +42,7 @@ GroupFigures FiguresOfGroup(const Plan& plan, size_t group, const StudyResults& 
     }
   }
   for (int m = 0; m < kMetrics; ++m) figures.metric[m] = Summarize(metric[m]);
+  figures.unigram_entropy = Summarize(plan.groups[group].unigram_entropies).mean;
   figures.tokens_per_second = Summarize(speeds);
   return figures;
 }
@@ -68,8 +69,9 @@ StudyResults Evaluate(const Plan& plan, std::vector<RunRecord> records) {
   StudyResults results;
   results.records = std::move(records);
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    const double entropy = plan.groups[plan.runs[i].group].training.unigram_entropy;
-    results.runs.push_back(FiguresOfRun(results.records[i], entropy));
+    // A group has its runs in the order of the seeds.
+    const std::vector<double>& entropies = plan.groups[plan.runs[i].group].unigram_entropies;
+    results.runs.push_back(FiguresOfRun(results.records[i], entropies[i % entropies.size()]));
   }
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     results.groups.push_back(FiguresOfGroup(plan, group, results));

@@ -29,6 +29,7 @@ struct GroupFigures {
   int64_t spikes = 0, survived = 0;  // of all its runs; divergences that did not end them
   std::vector<size_t> diverged;      // indices of runs
   MeanAndSd metric[kMetrics], tokens_per_second;
+  double unigram_entropy = 0;  // of the tokens of the last 100 steps, mean over all its runs
 };
 
 // The differences group - against of a metric, over the seeds with which both finished.

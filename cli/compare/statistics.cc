@@ -94,7 +94,7 @@ LossFigures FiguresOf(const std::vector<double>& losses) {
   };
   LossFigures figures;
   figures.first_50 = Mean(losses.begin(), losses.begin() + at_most(50));
-  figures.last_100 = Mean(losses.end() - at_most(100), losses.end());
+  figures.last_100 = Mean(losses.end() - at_most(kLastSteps), losses.end());
   figures.max_first_20 = *std::max_element(losses.begin(), losses.begin() + at_most(20));
   figures.min = *std::min_element(losses.begin(), losses.end());
   return figures;

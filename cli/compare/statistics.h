@@ -30,6 +30,8 @@ struct Interval {
 // Student's t with n - 1 degrees of freedom.
 Interval ConfidenceInterval95(const std::vector<double>& values);
 
+inline constexpr int64_t kLastSteps = 100;  // those of last_100
+
 // What is said of a training by its losses, one a step. Means are over fewer steps where there are
 // fewer. REQUIRES: losses is not empty.
 struct LossFigures {
@@ -38,7 +40,7 @@ struct LossFigures {
 LossFigures FiguresOf(const std::vector<double>& losses);
 
 // Whether a training has learned no more than how often each token occurs: the mean of its last 100
-// losses is within 1 % of the unigram entropy of its data, or above it.
+// losses is within 1 % of the unigram entropy of what those steps had to predict, or above it.
 bool IsCollapsed(double last_100, double unigram_entropy);
 
 }  // namespace plumb::cli

@@ -157,8 +157,7 @@ std::string TableMarkdown(const Plan& plan, const StudyResults& results) {
       "and "
       "last 100:\nmean training loss of those steps; max of first 20 and min: of single steps; "
       "validation: over the\nwhole held-out split, after the last step. Collapsed: last 100 is "
-      "within 1 "
-      "% of the unigram entropy\nof the data, or above it.\n");
+      "within 1 % of the unigram entropy\nof the tokens of those steps, or above it.\n");
   const auto has = [&summary](const char* column) {
     return std::count(summary.columns.begin(), summary.columns.end(), column) > 0;
   };
@@ -199,7 +198,7 @@ std::string TableCsv(const Plan& plan, const StudyResults& results) {
     }
     absl::StrAppend(&text, ",", planned.parameters, ",", group.runs, ",", group.finished, ",",
                     group.diverged.size(), ",", group.collapsed, ",", group.spikes, ",",
-                    group.survived, ",", CsvNumber(planned.training.unigram_entropy));
+                    group.survived, ",", CsvNumber(group.unigram_entropy));
     for (const MeanAndSd& metric : group.metric) {
       absl::StrAppend(&text, ",", CsvNumber(metric.mean), ",", CsvNumber(metric.sd));
     }

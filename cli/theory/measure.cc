@@ -160,6 +160,13 @@ double GeometricMean(const std::vector<double>& values) {
   return std::exp(sum / static_cast<double>(values.size()));
 }
 
+// a over b, seed by seed.
+RatioOverSeeds SummarizeRatios(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
+  return cli::SummarizeRatios(std::move(ratios));
+}
+
 // Values of all seeds by point; a gradient's with "grad.", a parameter's gradient with "param.".
 using Series = std::map<std::string, std::vector<double>>;
 
@@ -172,6 +179,10 @@ Measurement Assemble(const Plan& plan, const Series& squares, const Series& norm
   for (const std::string& name : plan.parameters) {
     result.gradients.push_back({name, Summarize(norms.at(name))});
   }
+  const auto& names = plan.parameters;
+  result.first_over_last = names.empty()
+                               ? cli::SummarizeRatios({kNan})
+                               : SummarizeRatios(norms.at(names.front()), norms.at(names.back()));
   std::string before = plan.entry;
   for (const std::string& after : plan.passages) {
     const std::vector<double>& above = squares.at("grad." + after);
@@ -185,6 +196,10 @@ Measurement Assemble(const Plan& plan, const Series& squares, const Series& norm
     result.passages.push_back(std::move(passage));
     before = after;
   }
+  std::vector<double> gains = squares.at("grad." + plan.entry);
+  const std::vector<double>& last = squares.at("grad." + plan.layers.back());
+  for (size_t i = 0; i < gains.size(); ++i) gains[i] = std::sqrt(gains[i] / last[i]);
+  result.total_gain = cli::SummarizeRatios(std::move(gains));
   return result;
 }
 
@@ -206,6 +221,23 @@ std::vector<double> Logarithms(std::vector<double> values) {
 }
 
 }  // namespace
+
+RatioOverSeeds SummarizeRatios(std::vector<double> ratios) {
+  const bool is_whole =
+      std::none_of(ratios.begin(), ratios.end(), [](double ratio) { return std::isnan(ratio); });
+  if (!is_whole) return {kNan, kNan, kNan, kNan};
+  std::sort(ratios.begin(), ratios.end());
+  const auto quantile = [&ratios](double share) {
+    const double at = share * static_cast<double>(ratios.size() - 1);
+    const size_t below = static_cast<size_t>(at);
+    const size_t above = std::min(below + 1, ratios.size() - 1);
+    const double part = at - static_cast<double>(below);
+    // Infinite ones are not finite, whatever part of them is meant.
+    if (part == 0 || ratios[below] == ratios[above]) return ratios[below];
+    return ratios[below] + part * (ratios[above] - ratios[below]);
+  };
+  return {GeometricMean(ratios), quantile(0.1), quantile(0.5), quantile(0.9)};
+}
 
 absl::StatusOr<Measurement> Measure(Model* model, const MeasureOptions& options) {
   const absl::StatusOr<Plan> plan = MakePlan(*model);
@@ -250,17 +282,6 @@ double GrowthPerLayer(const Measurement& measurement) {
     streams.push_back(stream.mean);
   }
   return std::exp(Slope(layers, Logarithms(streams)));
-}
-
-double FirstOverLast(const Measurement& measurement) {
-  if (measurement.gradients.empty()) return kNan;
-  return measurement.gradients.front().value.mean / measurement.gradients.back().value.mean;
-}
-
-double TotalGain(const Measurement& measurement) {
-  double gain = 1;
-  for (const Passage& passage : measurement.passages) gain *= passage.gain;
-  return gain;
 }
 
 }  // namespace plumb::cli

@@ -29,6 +29,15 @@ struct OverSeeds {
   double sd = 0;  // of one seed; 0 for a single one
 };
 
+// A ratio of gradients, which differs between seeds by factors where a stack is deep: a few large
+// ones would make the mean. NaN where a seed had no such ratio.
+struct RatioOverSeeds {
+  double geometric_mean = 0;
+  double low = 0, median = 0, high = 0;  // quantiles 0.1, 0.5, 0.9
+};
+// Quantiles lie between the two nearest values, linearly. REQUIRES: not empty.
+RatioOverSeeds SummarizeRatios(std::vector<double> ratios);
+
 struct NamedOverSeeds {
   std::string name;
   OverSeeds value;
@@ -53,7 +62,9 @@ struct Measurement {
   // Frobenius norms of the loss's gradient by the output weights of every MLP, from the first to
   // the last: "layers.0.mlp.down.weight". Empty without MLPs.
   std::vector<NamedOverSeeds> gradients;
-  std::vector<Passage> passages;  // from the first to the last
+  std::vector<Passage> passages;   // from the first to the last
+  RatioOverSeeds first_over_last;  // of those gradients, first over last; NaN without MLPs
+  RatioOverSeeds total_gain;       // RMS gradient at x_0 over that at x_L
 };
 
 // Draws the model's weights anew: it is left with those of the last seed. Errors: kInvalidArgument
@@ -71,12 +82,6 @@ double LogLogSlope(const std::vector<double>& x, const std::vector<double>& y);
 
 // The factor per layer of geometric growth: exp of the slope of log v_l against l, likewise.
 double GrowthPerLayer(const Measurement& measurement);
-
-// Gradient norm of the first MLP over that of the last; NaN without MLPs.
-double FirstOverLast(const Measurement& measurement);
-
-// Product of all gains: RMS gradient at x_0 over that at x_L.
-double TotalGain(const Measurement& measurement);
 
 }  // namespace plumb::cli
 

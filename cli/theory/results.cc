@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -34,6 +36,15 @@ std::set<int64_t> ShownLayers(int64_t n_layer) {
   return layers;
 }
 
+void AppendRatio(const char* what, const RatioOverSeeds& ratio, std::string* text) {
+  absl::StrAppend(text, "  ", what, "  ", Number(ratio.geometric_mean), " (", Number(ratio.low),
+                  ", ", Number(ratio.median), ", ", Number(ratio.high), ")");
+}
+
+Json Quantiles(const RatioOverSeeds& ratio) {
+  return {{"0.1", OrNull(ratio.low)}, {"0.5", OrNull(ratio.median)}, {"0.9", OrNull(ratio.high)}};
+}
+
 void AppendDepth(const TheoryResults& results, const Measurement& depth, std::string* text) {
   absl::StrAppendFormat(text, "\n%d layers\n", depth.n_layer);
   absl::StrAppendFormat(text, "  %-8s %12s %10s   %-18s %12s\n", "layer", "E|x|^2/d", "sd",
@@ -50,8 +61,9 @@ void AppendDepth(const TheoryResults& results, const Measurement& depth, std::st
         has_gradient ? Number(depth.gradients[static_cast<size_t>(layer - 1)].value.mean) : "");
   }
   absl::StrAppend(text, "  growth per layer            ", Number(GrowthPerLayer(depth)), "\n");
-  absl::StrAppend(text, "  gradient, first over last   ", Number(FirstOverLast(depth)), "\n");
-  absl::StrAppend(text, "  gain through all layers     ", Number(TotalGain(depth)));
+  AppendRatio("gradient, first over last ", depth.first_over_last, text);
+  absl::StrAppend(text, "\n");
+  AppendRatio("gain through all layers   ", depth.total_gain, text);
   double predicted = 1;
   bool known = !depth.passages.empty();
   for (const Passage& passage : depth.passages) {
@@ -89,9 +101,11 @@ Json DepthJson(const TheoryResults& results, const Measurement& depth) {
           {"stream", stream},
           {"growth_per_layer", OrNull(GrowthPerLayer(depth))},
           {"gradients", gradients},
-          {"first_over_last", OrNull(FirstOverLast(depth))},
+          {"first_over_last", OrNull(depth.first_over_last.geometric_mean)},
+          {"first_over_last_quantiles", Quantiles(depth.first_over_last)},
           {"gains", passages},
-          {"total_gain", OrNull(TotalGain(depth))}};
+          {"total_gain", OrNull(depth.total_gain.geometric_mean)},
+          {"total_gain_quantiles", Quantiles(depth.total_gain)}};
 }
 
 std::string CsvNumber(std::optional<double> value) {
@@ -114,6 +128,17 @@ void AppendCsv(int64_t n_layer, const char* quantity, size_t index, const std::s
   absl::StrAppend(csv, n_layer, ",", quantity, ",", index, ",", CsvText(name), ",",
                   CsvNumber(value), ",", CsvNumber(sd), ",", CsvNumber(low), ",", CsvNumber(high),
                   "\r\n");
+}
+
+void AppendRatioCsv(int64_t n_layer, const char* quantity, const RatioOverSeeds& ratio,
+                    std::string* csv) {
+  const std::pair<const char*, double> rows[] = {{"geometric mean", ratio.geometric_mean},
+                                                 {"quantile 0.1", ratio.low},
+                                                 {"quantile 0.5", ratio.median},
+                                                 {"quantile 0.9", ratio.high}};
+  for (size_t i = 0; i < std::size(rows); ++i) {
+    AppendCsv(n_layer, quantity, i, rows[i].first, rows[i].second, std::nullopt, std::nullopt, csv);
+  }
 }
 
 }  // namespace
@@ -143,6 +168,7 @@ std::string ToText(const TheoryResults& results) {
   for (const std::string& caveat : results.reading.caveats) {
     absl::StrAppend(&text, "  but here ", caveat, "\n");
   }
+  absl::StrAppend(&text, "ratios: geometric mean over seeds (quantiles 0.1, 0.5, 0.9)\n");
   for (const Measurement& depth : results.depths) AppendDepth(results, depth, &text);
   const std::optional<double> slope = MeasuredDepthSlope(results);
   if (slope.has_value()) {
@@ -192,6 +218,8 @@ std::string ToCsv(const TheoryResults& results) {
           depth.n_layer, "gain", i, depth.passages[i].name, depth.passages[i].gain, std::nullopt,
           gain.has_value() ? std::optional<Bracket>(Bracket{*gain, *gain}) : std::nullopt, &csv);
     }
+    AppendRatioCsv(depth.n_layer, "first_over_last", depth.first_over_last, &csv);
+    AppendRatioCsv(depth.n_layer, "total_gain", depth.total_gain, &csv);
   }
   return csv;
 }

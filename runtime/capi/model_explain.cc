@@ -4,13 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/memory_plan.h"
+#include "runtime/picture/picture.h"
 #include "runtime/session/probe.h"
 #include "runtime/session/train_memory.h"
 #include "runtime/session/work.h"
@@ -39,10 +43,24 @@ absl::StatusOr<std::string> ProbesText(const ModelContext& context) {
 
 absl::Status UnknownStage(const std::string& stage) {
   const std::vector<std::string> stages = {"graph", "grad",   "optimized", "plan",
-                                           "exec",  "prompt", "probes"};
+                                           "exec",  "prompt", "probes",    "svg"};
   return absl::InvalidArgumentError(
       absl::StrCat("options: unknown stage \"", stage, "\"", DidYouMean(stage, stages),
-                   "; the stages are graph, grad, optimized, plan, exec, prompt, probes"));
+                   "; the stages are graph, grad, optimized, plan, exec, prompt, probes, svg"));
+}
+
+// "svg" draws a layer of each kind, "svg:3" layer 3.
+absl::StatusOr<std::string> Draw(const ModelContext& context, absl::string_view stage) {
+  PictureOptions options;
+  if (absl::ConsumePrefix(&stage, "svg:")) {
+    int64_t layer = 0;
+    if (!absl::SimpleAtoi(stage, &layer)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("options: stage \"svg:", stage, "\": a layer is a number"));
+    }
+    options.layer = layer;
+  }
+  return DrawModel(context.model, options);
 }
 
 // `program` is the training step's.
@@ -61,6 +79,7 @@ absl::StatusOr<std::string> ExplainStage(const ModelContext& context, const std:
     return ToString(graph);
   }
   if (stage == "probes") return ProbesText(context);
+  if (stage == "svg" || absl::StartsWith(stage, "svg:")) return Draw(context, stage);
   if (stage != "optimized" && stage != "plan" && stage != "exec") return UnknownStage(stage);
   PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(context, program, /*gradients=*/true,
                                                    TrainPasses(context, recipe)));

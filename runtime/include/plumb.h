@@ -335,7 +335,8 @@ typedef struct {
   size_t struct_size;
   /* What is to be seen of a training step's program: "graph", with "grad"ients, "optimized", its
    * memory "plan", the "exec"utable; "prompt": of a prompt, or, for a seq of 1, a step of decoding;
-   * "probes": what can be probed, a star before what is by default. */
+   * "probes": what can be probed, a star before what is by default. Or the data flow of its blocks
+   * as an SVG file: "svg", a layer of each kind; "svg:3", layer 3 alone, from 0. */
   const char* stage;
   int64_t batch, seq; /* sequences, and tokens of each; 0: 1, the model's context_length */
   const char* recipe; /* as plumb_trainer_options; of it dtype and recompute matter */

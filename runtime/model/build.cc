@@ -90,7 +90,7 @@ class Emitter : public FormulaBackend {
   }
 
   TensorHandle Step() override {
-    if (step_ == kNoValue) step_ = b_.Input(kStepInput, F32({1}));
+    if (step_ == kNoValue) step_ = b_.State(StateName(kStepBuffer), F32({1}));
     return step_;
   }
 

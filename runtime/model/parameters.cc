@@ -62,6 +62,15 @@ class Lister : public NullBackend {
     return 0;
   }
 
+  TensorHandle Step() override {
+    if (!names_.insert(kStepBuffer).second) return 0;
+    BufferSpec buffer;
+    buffer.name = kStepBuffer;
+    buffer.shape = Shape({1});
+    states_.push_back({StateName(kStepBuffer), 1, {std::move(buffer)}});
+    return 0;
+  }
+
   absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle) override {
     if (site.again) return 0;
     const LinearSpec& linear = *site.spec;

@@ -61,6 +61,10 @@ struct NormStateSpec {
 // The name of the state of the norm that is applied at `site`: "layers.0.attention.norm".
 std::string StateName(const std::string& site);
 
+// The buffer, f32[1], of a model whose formulas read the training step: the number of the last one,
+// 0 before the first.
+inline constexpr char kStepBuffer[] = "step";
+
 struct ModelTensors {
   std::vector<ParameterSpec> parameters;
   std::vector<NormStateSpec> states;  // of cross-row norms

@@ -81,7 +81,7 @@ class DecodeSession {
   struct Cache {
     std::byte* memory = nullptr;  // of all sequences
     std::byte* chunk = nullptr;   // of the one that a chunk is fed to: `memory` where there is one
-    int64_t heads = 0;            // of keys and values
+    int64_t heads = 0;            // of keys and values; 1 of a convolution
     int64_t head_bytes = 0;       // of one head of one sequence: rows, a token each
     int64_t row_bytes = 0;
 

@@ -45,6 +45,7 @@ GradientPass::GradientPass(const ModelContext* context, const ParameterStore* pa
       logits_(logits ? rows * max_seq * context->model.dims.vocab_size * SizeOf(DType::kF32) : 0),
       gradients_(parameters->layout().size * SizeOf(DType::kF32)),
       states_(parameters->states().size * SizeOf(DType::kF32)),
+      random_(kAlignment),
       executables_(context, TrainingProgram(rows, weights->format(), logits), /*gradients=*/true) {}
 
 absl::Status GradientPass::Bind(Executable* executable) {
@@ -54,6 +55,8 @@ absl::Status GradientPass::Bind(Executable* executable) {
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
+  SetRandom(/*seed=*/0, /*micro_batch=*/0, &random_);
+  PLUMB_RETURN_IF_ERROR(BindRandom(random_, executable));
   if (logits_.size() > 0) PLUMB_RETURN_IF_ERROR(executable->Bind("logits", logits_.data()));
   return executable->Bind("loss", loss_.data());
 }

@@ -49,6 +49,7 @@ class GradientPass {
   const int threads_;
   AlignedBuffer tokens_, positions_, targets_, loss_, logits_, gradients_;
   AlignedBuffer states_;  // of norms, into which the program writes
+  AlignedBuffer random_;  // of dropout
   ExecutableCache executables_;
 };
 

@@ -126,4 +126,20 @@ absl::StatusOr<const Executable*> ExecutableCache::Get(int64_t seq, Binder bind)
   return added;
 }
 
+void SetRandom(uint64_t seed, uint64_t micro_batch, AlignedBuffer* random) {
+  uint32_t* words = random->as<uint32_t>();
+  words[0] = static_cast<uint32_t>(seed);
+  words[1] = static_cast<uint32_t>(seed >> 32);
+  words[2] = static_cast<uint32_t>(micro_batch);
+  words[3] = static_cast<uint32_t>(micro_batch >> 32);
+}
+
+absl::Status BindRandom(const AlignedBuffer& random, Executable* executable) {
+  for (const Value& value : executable->graph().values) {
+    if (value.kind != ValueKind::kInput || value.name != kRandomInput) continue;
+    return executable->Bind(kRandomInput, random.data());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace plumb

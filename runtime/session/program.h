@@ -41,6 +41,12 @@ absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptio
 absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
                                    bool gradients);
 
+// What dropout draws from (kRandomInput): a function of the run's seed and the number of the
+// micro-batch, so that resuming draws the same.
+void SetRandom(uint64_t seed, uint64_t micro_batch, AlignedBuffer* random);
+// Binds it to an executable whose formulas drop something. `random`: of kAlignment bytes.
+absl::Status BindRandom(const AlignedBuffer& random, Executable* executable);
+
 // The executables of one program by sequence length, compiled on demand. They never run at once,
 // so they share one workspace. Thread-compatible.
 class ExecutableCache {

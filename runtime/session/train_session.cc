@@ -102,6 +102,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       tokens_(spec.batch_size * batches_->max_seq() * SizeOf(DType::kF32)),
       positions_(tokens_.size()),
       targets_(tokens_.size()),
+      random_(kAlignment),
       loss_(kAlignment),
       grad_squares_(SumsSquaresInProgram(*context)
                         ? static_cast<int64_t>(context->parameters.size()) * kAlignment
@@ -129,6 +130,7 @@ absl::Status TrainSession::BindExecutable(Executable* executable) const {
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
+  PLUMB_RETURN_IF_ERROR(BindRandom(random_, executable));
   for (size_t i = 0; grad_squares_.size() > 0 && i < context_->parameters.size(); ++i) {
     PLUMB_RETURN_IF_ERROR(
         executable->Bind(absl::StrCat("grad_square.", context_->parameters[i].name),
@@ -209,10 +211,17 @@ absl::Status TrainSession::RunProgram(const Executable& executable) {
   return profile_ != nullptr ? profile_->Run(executable, threads_) : executable.Run(threads_);
 }
 
+void TrainSession::SetFormulaInputs(int64_t index) {
+  SetRandom(spec_.seed, static_cast<uint64_t>(index), &random_);
+  const StateLayout::Entry* step = parameters_.states().Find(StateName(kStepBuffer));
+  if (step != nullptr) parameters_.state_data()[step->begin] = static_cast<float>(step_ + 1);
+}
+
 absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t index) {
   PLUMB_RETURN_IF_ERROR(FillInputs(index));
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, ProgramOf(batch_.seq));
   CopyStates(parameters_.state_data(), states_before_batch_.as<float>());
+  SetFormulaInputs(index);
   PLUMB_RETURN_IF_ERROR(RunProgram(*executable));
   const double loss = static_cast<double>(*loss_.as<float>());
   if (!std::isfinite(loss)) return Diverged(absl::StrCat("the loss is ", loss), executable);

@@ -129,6 +129,8 @@ class TrainSession {
   absl::Status FillInputs(int64_t index);
   absl::StatusOr<const Executable*> ProgramOf(int64_t seq);
   absl::Status RunProgram(const Executable& executable);
+  // What formulas read besides tokens and weights: the step, and what dropout draws from.
+  void SetFormulaInputs(int64_t index);
   absl::StatusOr<MicroBatch> RunMicroBatch(int64_t index);
   double GradSquare() const;
   // The gradients of the whole step: summed over its micro-batches.
@@ -157,7 +159,7 @@ class TrainSession {
 
   std::unique_ptr<BatchSource> batches_;
   Batch batch_;
-  AlignedBuffer tokens_, positions_, targets_, loss_;
+  AlignedBuffer tokens_, positions_, targets_, random_, loss_;
   AlignedBuffer grad_squares_;  // a cache line each parameter; empty: the program sums no squares
   ExecutableCache executables_;
   TrainMemory planned_memory_;

@@ -226,6 +226,10 @@ absl::Status FormulaEval::Assign(const Statement& statement, Assignment assignme
   }
   const bool is_stream_like = IsTensorOf(assignment.value, scope_.model->dims.d_model);
   variable = {std::move(assignment.value), false, assignment.setting};
+  if ((becomes_stream || indexed) && !variable.value.is_number()) {
+    TensorHandle& tensor = variable.value.terms[0].tensor;
+    tensor = backend_->SetName(name, tensor);
+  }
   if ((becomes_stream || (indexed && is_stream_like)) &&
       scope_.kind != FormulaScope::Kind::kInside) {
     backend_->SetStream(scope_.prefix, assignment.point, variable.value.terms[0].tensor);

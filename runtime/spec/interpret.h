@@ -148,6 +148,14 @@ class FormulaBackend {
     static_cast<void>(place), static_cast<void>(stream), static_cast<void>(value);
   }
 
+  // Told of each tensor that a stream, "x", or an indexed name, "h[3]", gets. Returns the tensor
+  // that the name stands for from there on: `value`, or another name for it, by which a backend
+  // knows the name again.
+  virtual TensorHandle SetName(const std::string& name, TensorHandle value) {
+    static_cast<void>(name);
+    return value;
+  }
+
   // Told around the statements of each layer, so that a backend can tell layers apart.
   virtual void BeginLayer(int64_t layer_index, TensorHandle x) {
     static_cast<void>(layer_index), static_cast<void>(x);

@@ -125,6 +125,10 @@ absl::StatusOr<std::string> Model::Explain(
                        [&] { return TextOf(plumb_model_explain, handle(), &options); });
 }
 
+absl::StatusOr<std::string> Model::Draw(std::optional<int64_t> layer) const {
+  return Explain(layer.has_value() ? absl::StrCat("svg:", *layer) : "svg", 0, 0);
+}
+
 absl::Status Model::Init(uint64_t seed) {
   return OrOutOfMemory("the parameters",
                        [&] { return CallPlumb(plumb_model_init, handle(), seed); });

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,6 +106,10 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   absl::StatusOr<ModelDescription> Describe() const;
+
+  // The data flow of the blocks as an SVG file: of each kind of layer, or of the one layer, from 0.
+  // Errors: kInvalidArgument for a layer that is not there and a block too large to be drawn.
+  absl::StatusOr<std::string> Draw(std::optional<int64_t> layer = std::nullopt) const;
 
   // The memory that training with a recipe takes: the file `train_path` ("": the schema's
   // defaults), then the overrides. Errors: as TrainRun::Open for the recipe, and programs too large

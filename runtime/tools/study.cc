@@ -1,7 +1,5 @@
 #include "runtime/tools/study.h"
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -11,34 +9,6 @@
 
 namespace plumb {
 namespace {
-
-// The entropy of a distribution that is given by how often each value occurs.
-double Entropy(const std::vector<int64_t>& counts) {
-  double total = 0;
-  for (int64_t count : counts) total += static_cast<double>(count);
-  double entropy = 0;
-  for (int64_t count : counts) {
-    if (count == 0) continue;
-    const double share = static_cast<double>(count) / total;
-    entropy -= share * std::log(share);
-  }
-  return entropy;
-}
-
-double UnigramEntropy(const Dataset& data) {
-  std::vector<int64_t> counts(static_cast<size_t>(data.tokenizer().vocab_size()));
-  const auto add = [&counts](absl::Span<const int32_t> tokens) {
-    for (int32_t token : tokens) ++counts[static_cast<size_t>(token)];
-  };
-  if (data.format() == DatasetOptions::Format::kText) {
-    add(data.text(Split::kTrain));
-    return Entropy(counts);
-  }
-  const int64_t documents = data.num_documents(Split::kTrain);
-  for (int64_t i = 0; i < documents; ++i) add(data.document(Split::kTrain, i));
-  counts[static_cast<size_t>(*data.tokenizer().begin_end_token())] += documents;
-  return Entropy(counts);
-}
 
 absl::StatusOr<StudySetting> ToSetting(const Text& text) {
   const size_t equals = text.value.find('=');
@@ -110,7 +80,6 @@ absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
   preview.data_hash = data.data_hash();
   preview.vocab_size = data.tokenizer().vocab_size();
   preview.has_validation = data.has_targets(Split::kValidation);
-  preview.unigram_entropy = UnigramEntropy(data);
   return preview;
 }
 

@@ -48,9 +48,6 @@ struct TrainingPreview {
   std::string data_hash;   // FNV-1a 64
   int64_t vocab_size = 0;  // that the data need
   bool has_validation = false;
-  // Entropy, in nats, of the targets of the training split when nothing but their frequencies is
-  // known: what a model loses that has learned only those. Of documents with their end token.
-  double unigram_entropy = 0;
 };
 
 // What training on `data_path` with a recipe would be; nothing is written. Errors: as
@@ -58,6 +55,17 @@ struct TrainingPreview {
 absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
                                                 const std::string& train_path,
                                                 const Overrides& train_overrides);
+
+// For each of the seeds the unigram entropy, in nats, of what the last `steps` steps of such a run
+// have to predict: the least that the mean of their losses can be for a model that knows how often
+// each token occurs there, and nothing else. The file as a whole may have another: a window is a
+// sample of it, and with keep_order one that is not random. Errors: as PreviewTraining, and as
+// TrainRun::Open for a context that is too long.
+absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_path,
+                                                     const std::string& train_path,
+                                                     const Overrides& train_overrides,
+                                                     int64_t context_length, int64_t steps,
+                                                     const std::vector<uint64_t>& seeds);
 
 }  // namespace plumb
 

@@ -148,6 +148,10 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
     options.stage = stage;
     EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("layers.1.mlp.up"));
   }
+  options.stage = "svg";
+  EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr(">layers 0..1: pre</text>"));
+  options.stage = "svg:1";
+  EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr(">layer 1: pre</text>"));
   options.stage = "graph";
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("i32[1, 8] tokens"));
   options.batch = 3;
@@ -165,6 +169,11 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
   options.recipe = "dtype: BF17";
   EXPECT_THAT(fails(), HasSubstr("recipe:1:"));
   options.recipe = nullptr;
+  options.stage = "svg:2";
+  EXPECT_THAT(fails(), HasSubstr("there is no layer 2; layers are 0..1"));
+  options.stage = "svg:x";
+  EXPECT_THAT(fails(), HasSubstr("\"svg:x\": a layer is a number"));
+  options.stage = "graph";
   options.seq = 9;
   EXPECT_THAT(fails(), HasSubstr("seq must lie in 1..context_length (8), is 9"));
   options.seq = 0;

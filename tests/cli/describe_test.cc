@@ -53,6 +53,32 @@ TEST_F(DescribeTest, ShowsEquationsAndRoutes) {
                               HasSubstr("through 16 norms to the last layer, then no norm")));
 }
 
+TEST_F(DescribeTest, DrawsThePictureInstead) {
+  const Finished to_stdout = RunPlumb({"describe", "pre.pbtxt", "--svg", "-"});
+  EXPECT_EQ(to_stdout.exit_code, 0) << to_stdout.err;
+  EXPECT_THAT(to_stdout.out, testing::StartsWith("<svg "));
+  EXPECT_THAT(to_stdout.out, HasSubstr(">layers 0..7: pre</text>"));
+  EXPECT_THAT(to_stdout.err, IsEmpty());
+
+  const Finished to_file = RunPlumb({"describe", "pre.pbtxt", "--svg", "pre.svg", "--layer", "7"});
+  EXPECT_EQ(to_file.exit_code, 0) << to_file.err;
+  EXPECT_THAT(to_file.out, IsEmpty());
+  EXPECT_THAT(to_file.err, HasSubstr("wrote pre.svg"));
+  EXPECT_THAT(Read("pre.svg"), HasSubstr(">layer 7: pre</text>"));
+}
+
+TEST_F(DescribeTest, RefusesPicturesThatCannotBe) {
+  const Finished no_layer = RunPlumb({"describe", "pre.pbtxt", "--svg", "pre.svg", "--layer", "8"});
+  EXPECT_EQ(no_layer.exit_code, 2);
+  EXPECT_THAT(no_layer.err, HasSubstr("there is no layer 8; layers are 0..7"));
+  EXPECT_FALSE(Exists("pre.svg"));
+  EXPECT_EQ(RunPlumb({"describe", "pre.pbtxt", "--layer", "1"}).exit_code, 2);
+  EXPECT_EQ(RunPlumb({"describe", "pre.pbtxt", "--svg", "-", "--json"}).exit_code, 2);
+  const Finished itself = RunPlumb({"describe", "pre.pbtxt", "--svg", "pre.pbtxt"});
+  EXPECT_EQ(itself.exit_code, 2);
+  EXPECT_THAT(itself.err, HasSubstr("--svg"));
+}
+
 TEST_F(DescribeTest, LayersThatRepeatShareALine) {
   const Finished result = RunPlumb({"describe", "pre.pbtxt"});
   EXPECT_THAT(result.out, testing::ContainsRegex(

@@ -35,14 +35,14 @@ Plan TwoGroups() {
   Plan plan;
   plan.study.seeds = {1, 2, 5};
   plan.study.grid = {{"model.n_layer", {"4"}, ""}};
-  plan.models = {{"a", "a.pbtxt", {}, ""}, {"b|c", "b.pbtxt", {}, ""}};
+  plan.models = {{"a", "a.pbtxt", {}, "", ""}, {"b|c", "b.pbtxt", {}, "", ""}};
   for (size_t model = 0; model < 2; ++model) {
     PlanGroup group;
     group.name = plan.models[model].name + ", n_layer=4";
     group.model = model;
     group.settings = {{"model.n_layer", "4"}};
     group.parameters = 1234;
-    group.training.unigram_entropy = 100;
+    group.unigram_entropies = {100, 200, 300};
     plan.groups.push_back(group);
     for (uint64_t seed : plan.study.seeds) plan.runs.push_back({model, seed, ""});
   }
@@ -60,6 +60,18 @@ TEST(TablesTest, AGroupsFiguresAreOverTheRunsThatFinished) {
   EXPECT_THAT(results.groups[1].diverged, ElementsAre(5));
   EXPECT_DOUBLE_EQ(results.groups[1].metric[kLast100].mean, (2.0 + 3.5) / 2);
   EXPECT_DOUBLE_EQ(results.groups[0].metric[kLast100].sd, 1);
+}
+
+// Each seed has its own batches, which have their own tokens.
+TEST(TablesTest, ARunHasCollapsedByTheEntropyOfItsOwnTokens) {
+  Plan plan = TwoGroups();
+  plan.groups[0].unigram_entropies = {1.52, 2.51, 3.4};  // losses 1.5, 2.5, 3.5
+  const StudyResults results = Results(plan);
+  EXPECT_FALSE(results.runs[0].collapsed);
+  EXPECT_TRUE(results.runs[1].collapsed);
+  EXPECT_TRUE(results.runs[2].collapsed);
+  EXPECT_EQ(results.groups[0].collapsed, 2);
+  EXPECT_EQ(results.groups[1].collapsed, 0);
 }
 
 TEST(TablesTest, DifferencesArePairedOverTheSeedsWithWhichBothFinished) {
@@ -85,7 +97,7 @@ TEST(TablesTest, CsvQuotesCommasAndLeavesOutWhatIsNotThere) {
   const std::string text = TableCsv(plan, Results(plan));
   EXPECT_THAT(text, HasSubstr("group,model,model.n_layer,parameters,runs,finished,diverged"));
   EXPECT_THAT(text,
-              HasSubstr("\n\"a, n_layer=4\",a,4,1234,3,3,0,0,0,0,100,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
+              HasSubstr("\n\"a, n_layer=4\",a,4,1234,3,3,0,0,0,0,200,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
 }
 
 TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome) {
@@ -102,7 +114,7 @@ TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome
   EXPECT_THAT(text, HasSubstr("| 0 | 0 | 0 | 0 |"));
   EXPECT_THAT(text, HasSubstr("| 5 | 3 | 1 (seed 5 at step 7) |"));
   EXPECT_THAT(text, HasSubstr("Spikes: of the loss"));
-  EXPECT_THAT(TableCsv(plan, results), HasSubstr(",3,2,1,0,5,3,100,"));
+  EXPECT_THAT(TableCsv(plan, results), HasSubstr(",3,2,1,0,5,3,200,"));
 }
 
 TEST(TablesTest, OnlyTheTimingTellsTimes) {

@@ -1,4 +1,5 @@
-// A model's text, to its graph, to one pass of a training step; and what is said of it before.
+// A model's text, to its graph, to one pass of a training step; and what is said and drawn of it
+// before.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -52,6 +53,8 @@ PLUMB_FUZZER(model) {
   }
   const absl::StatusOr<ModelDescription> description = (*model)->Describe();
   if (!description.ok() || !IsSmall(*description)) return;
+  const absl::StatusOr<std::string> picture = (*model)->Draw();
+  PLUMB_CHECK(!picture.ok() || picture->find("</svg>") != std::string::npos, "half a picture");
   int64_t vocab_size = 0, context_length = 0;
   for (const auto& [name, value] : description->dims) {
     if (name == "vocab_size") vocab_size = value;

@@ -194,6 +194,36 @@ TEST_F(SequenceOpsTest, AttentionPassesOnANaNInOneKey) {
   }
 }
 
+TEST_F(SequenceOpsTest, AttentionPassesOnANaNInASinkOfItsHead) {
+  for (OpCase c : {Attention(kSizes), Bf16Attention(kSizes), CachedAttention(kSizes, 1, 90)}) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    c.inputs.push_back(Values({kSizes.heads}, {0, nan, 0, 0}));
+    const auto got = Run(c);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_FALSE(std::isnan((*got)[0].f[0])) << c.op;
+    EXPECT_TRUE(std::isnan((*got)[0].f[static_cast<size_t>(kSizes.head_dim)])) << c.op;
+    EXPECT_FALSE(std::isnan((*got)[0].f[static_cast<size_t>(2 * kSizes.head_dim)])) << c.op;
+  }
+}
+
+// A head whose sink is far above its scores attends to nothing, one whose sink is far below as if
+// there were none.
+TEST_F(SequenceOpsTest, SinksThatAreFarFromTheScoresDecide) {
+  OpCase c = Attention(kSizes);
+  const std::vector<ReferenceTensor> plain_inputs = MakeInputs(c);
+  const auto plain = Run(c, plain_inputs);
+  c.inputs.push_back(Values({kSizes.heads}, {1e4, -1e4, 1e30, -1e30}));
+  std::vector<ReferenceTensor> inputs = plain_inputs;
+  inputs.push_back(MakeInputs(c)[3]);
+  const auto got = Run(c, inputs);
+  ASSERT_TRUE(plain.ok() && got.ok()) << got.status();
+  const size_t width = static_cast<size_t>(kSizes.head_dim);
+  for (size_t i = 0; i < (*got)[0].f.size(); ++i) {
+    const bool is_sunk = i / width % 2 == 0;
+    EXPECT_NEAR((*got)[0].f[i], is_sunk ? 0 : (*plain)[0].f[i], 3e-6) << i;
+  }
+}
+
 TEST_F(SequenceOpsTest, CachedAttentionRefusesAPositionOutsideBeforeItWrites) {
   const OpCase c = CachedAttention(kSizes, 4, 93);  // 93, 94, 95, 96 of 96
   absl::StatusOr<Graph> graph = BuildCase(registry_, c);

@@ -20,6 +20,31 @@ test("every section and figure is drawn", async (t) => {
   assert.equal(await page.locator("#outcomes .mark").count(), 2 * 59);
 });
 
+test("each model has its picture, which follows the theme", async (t) => {
+  const page = await open(t, study());
+  const images = page.locator("#models img.picture");
+  assert.equal(await images.count(), 3);
+  const drawn = () =>
+    images.evaluateAll((all) => all.map((image) => [image.complete, image.naturalWidth]));
+  for (const [complete, width] of await drawn()) assert.ok(complete && width > 100, `${width}`);
+  assert.match(await images.first().getAttribute("alt"), /^The data flow of pre: each: x = x \+ f/);
+  const shown = () => images.first().evaluate((image) => decodeURIComponent(image.src));
+  assert.ok((await shown()).includes("@media not all {"));
+  await page.getByRole("button", { name: "Switch to the dark theme" }).click();
+  assert.ok((await shown()).includes("@media all {"));
+});
+
+test("a model without a picture has its equations", async (t) => {
+  const make = () => {
+    const report = makeReport({ models: ["pre", "post"], seeds: 2, withProbes: false });
+    delete report.models[0].picture;
+    return report;
+  };
+  const page = await open(t, fileOf("no picture", make));
+  assert.equal(await page.locator("#models .card").count(), 2);
+  assert.equal(await page.locator("#models img.picture").count(), 1);
+});
+
 test("the first sentence says what ends lowest, by how much, and what went wrong", async (t) => {
   const page = await open(t, study());
   const sentence = await page.locator(".outcome").textContent();

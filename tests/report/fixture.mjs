@@ -1,6 +1,11 @@
 // Report objects like those that `plumb compare` writes (docs/report.md), made up but the same on
 // every run: names, learned one a step by small models, with all that is awkward in real studies.
 
+import { readFileSync } from "node:fs";
+
+const pictureOf = (placement) =>
+  readFileSync(new URL(`../../docs/images/placements/${placement}.svg`, import.meta.url), "utf8");
+
 // A small generator of random numbers (mulberry32).
 export function random(seed) {
   let state = seed >>> 0;
@@ -220,6 +225,7 @@ export function makeReport({
         }[name] ?? "each: x = x + f(norm(x))",
         ...(name === "pre" ? ["end:  x = norm(x)"] : []),
       ],
+      ...(kinds[name] && { picture: pictureOf(name) }),
       route:
         name === "post"
           ? "no identity route: every sublayer's norm is on the way, J_norm (I + J)"

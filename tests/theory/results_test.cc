@@ -21,6 +21,8 @@ Measurement Layers(int64_t n_layer, double last_gradient) {
   depth.gradients = {{"layers.0.mlp.down.weight", {1, 0}},
                      {"layers.1.mlp.down.weight", {last_gradient, 0}}};
   depth.passages = {{"layers.0.attention", 2, 1, 4}, {"layers.0.mlp", 3, 4, 9}};
+  depth.first_over_last = {0.02, 0.001, 0.03, 9};
+  depth.total_gain = {6, 5, 6.5, 7};
   return depth;
 }
 
@@ -39,10 +41,42 @@ TEST(ResultsTest, SlopesRatiosAndGains) {
   const TheoryResults results = Results();
   EXPECT_DOUBLE_EQ(*MeasuredDepthSlope(results), -0.5);
   EXPECT_DOUBLE_EQ(GrowthPerLayer(results.depths[1]), 2);
-  EXPECT_DOUBLE_EQ(FirstOverLast(results.depths[1]), 4);
-  EXPECT_DOUBLE_EQ(TotalGain(results.depths[1]), 6);
   EXPECT_TRUE(std::isnan(LogLogSlope({8, 8}, {1, 2}))) << "one depth has no slope";
   EXPECT_TRUE(std::isnan(LogLogSlope({1, 2}, {0, 2}))) << "0 has no logarithm";
+}
+
+// Of the six seeds of a deep post-norm stack the arithmetic mean is 2.2 and says nothing of any.
+TEST(RatiosTest, OneLargeRatioDoesNotMakeTheMean) {
+  const RatioOverSeeds ratio = SummarizeRatios({0.021, 4e-5, 0.25, 0.03, 12.8, 0.0014});
+  EXPECT_NEAR(ratio.geometric_mean, 0.022, 1e-4);
+  EXPECT_DOUBLE_EQ(ratio.median, (0.021 + 0.03) / 2);
+  EXPECT_DOUBLE_EQ(ratio.low, (4e-5 + 0.0014) / 2);
+  EXPECT_DOUBLE_EQ(ratio.high, (0.25 + 12.8) / 2);
+}
+
+TEST(RatiosTest, OneSeedAndSeedsWithoutARatio) {
+  EXPECT_DOUBLE_EQ(SummarizeRatios({3}).geometric_mean, 3);
+  EXPECT_DOUBLE_EQ(SummarizeRatios({3}).low, 3);
+  EXPECT_DOUBLE_EQ(SummarizeRatios({3}).high, 3);
+  EXPECT_EQ(SummarizeRatios({0, 2}).geometric_mean, 0);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(SummarizeRatios({1, nan}).geometric_mean));
+  EXPECT_TRUE(std::isnan(SummarizeRatios({1, nan}).median));
+  const double infinite = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(SummarizeRatios({1, 2, infinite}).median, 2);
+  EXPECT_EQ(SummarizeRatios({infinite, infinite}).high, infinite);
+}
+
+TEST(ResultsTest, TextAndJsonHaveGeometricMeansAndQuantilesOfRatios) {
+  const std::string text = ToText(Results());
+  EXPECT_THAT(text, HasSubstr("ratios: geometric mean over seeds (quantiles 0.1, 0.5, 0.9)\n"));
+  EXPECT_THAT(text, HasSubstr("gradient, first over last   0.02 (0.001, 0.03, 9)\n"));
+  EXPECT_THAT(text, HasSubstr("gain through all layers     6 (5, 6.5, 7)   predicted 3\n"));
+  const auto depth = ToJson(Results())["depths"][0];
+  EXPECT_EQ(depth["first_over_last"], 0.02);
+  EXPECT_EQ(depth["first_over_last_quantiles"]["0.1"], 0.001);
+  EXPECT_EQ(depth["total_gain"], 6);
+  EXPECT_EQ(depth["total_gain_quantiles"]["0.9"], 7);
 }
 
 TEST(ResultsTest, JsonHasMeasuredBesidePredicted) {
@@ -70,6 +104,7 @@ TEST(ResultsTest, WhatIsNotFiniteIsNullAndShownAsMissing) {
 TEST(ResultsTest, CsvHasALineForEveryNumber) {
   EXPECT_THAT(ToCsv(Results()), HasSubstr("2,stream,2,\"v_2\",4,0.1,2,4\r\n"));
   EXPECT_THAT(ToCsv(Results()), HasSubstr("8,gain,1,\"layers.0.mlp\",3,,1.5,1.5\r\n"));
+  EXPECT_THAT(ToCsv(Results()), HasSubstr("8,first_over_last,2,\"quantile 0.5\",0.03,,,\r\n"));
 }
 
 TEST(ResultsTest, ThePageIsWholeAndNamesAreText) {

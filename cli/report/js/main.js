@@ -14,7 +14,7 @@ function drawReport(report) {
   const sections = [
     resultsSection(report, view),
     figures.length > 0 && dom.el("div", { class: "figures" }, legend.node, figures),
-    modelsSection(report),
+    modelsSection(report, view),
     samplesSection(report, view),
     provenanceSection(report),
   ].filter(Boolean);

@@ -1,5 +1,5 @@
-// What the models are: equations, the identity route, and the fields in which they differ.
-function modelsSection(report) {
+// What the models are: equations, pictures, the identity route, and the fields in which they differ.
+function modelsSection(report, view) {
   const models = report.models ?? [];
   if (models.length === 0) return null;
   return dom.section(
@@ -24,6 +24,7 @@ function modelsSection(report) {
               .join(" · "),
           ),
           dom.el("pre", { class: "equations" }, (model.equations ?? []).join("\n")),
+          model.picture && pictureOf(model, view),
           model.route && dom.el("p", { class: "route" }, model.route),
         ),
       ),
@@ -31,6 +32,23 @@ function modelsSection(report) {
     differencesTable(report),
     settingsTable(report),
   );
+}
+
+// The data flow, as an image: what an SVG in an image says is only drawn. It follows the page's theme
+// and not the system's.
+function pictureOf(model, view) {
+  const image = dom.el("img", {
+    class: "picture",
+    alt: `The data flow of ${model.name}: ${(model.equations ?? []).join("; ")}`,
+  });
+  const draw = () => {
+    const dark = view.theme === "dark" ? "all" : "not all";
+    const svg = String(model.picture).replaceAll("(prefers-color-scheme: dark)", dark);
+    image.src = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+  };
+  view.listen((kind) => kind !== "alpha" && draw());
+  draw();
+  return image;
 }
 
 function differencesTable(report) {

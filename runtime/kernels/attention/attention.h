@@ -24,7 +24,8 @@ struct SoftmaxVariant {
   // A logit that joins the denominator and weights nothing (gpt-oss); -infinity: none.
   float sink = -std::numeric_limits<float>::infinity();
 
-  bool has_sink() const { return sink > -std::numeric_limits<float>::infinity(); }
+  // A NaN is one, and passes on.
+  bool has_sink() const { return sink != -std::numeric_limits<float>::infinity(); }
   bool IsPlain() const { return cap == 0 && window == 0 && !has_sink(); }
 };
 

@@ -1,0 +1,51 @@
+#include "runtime/picture/labels.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace plumb {
+namespace {
+
+constexpr absl::string_view kAny = "…";
+
+// Takes a number, or what stands for any, from the front of `text`.
+absl::string_view TakeNumber(absl::string_view* text) {
+  const absl::string_view all = *text;
+  if (absl::ConsumePrefix(text, kAny)) return kAny;
+  size_t end = 0;
+  while (end < all.size() && (absl::ascii_isdigit(all[end]) || all[end] == '.')) ++end;
+  if (end > 0 && end + 1 < all.size() && all[end] == 'e') {  // "1e-05"
+    size_t exponent = end + 1 + (all[end + 1] == '-' || all[end + 1] == '+' ? 1 : 0);
+    const size_t digits = exponent;
+    while (exponent < all.size() && absl::ascii_isdigit(all[exponent])) ++exponent;
+    if (exponent > digits) end = exponent;
+  }
+  text->remove_prefix(end);
+  return all.substr(0, end);
+}
+
+}  // namespace
+
+std::optional<std::string> CommonLabel(absl::string_view a, absl::string_view b) {
+  std::string common;
+  while (!a.empty() || !b.empty()) {
+    const bool in_name =
+        !common.empty() && (absl::ascii_isalnum(common.back()) || common.back() == '_');
+    if (!in_name) {
+      const absl::string_view of_a = TakeNumber(&a), of_b = TakeNumber(&b);
+      if (of_a.empty() != of_b.empty()) return std::nullopt;
+      if (!of_a.empty()) {
+        absl::StrAppend(&common, of_a == of_b ? of_a : kAny);
+        continue;
+      }
+    }
+    if (a.empty() || b.empty() || a.front() != b.front()) return std::nullopt;
+    common.push_back(a.front());
+    a.remove_prefix(1);
+    b.remove_prefix(1);
+  }
+  return common;
+}
+
+}  // namespace plumb
