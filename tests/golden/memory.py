@@ -174,6 +174,18 @@ def _with_values(m, x, mix):
     return m.norm(x, "end.norm")
 
 
+def value_embeddings(m, x):
+    """Every layer mixes its values with the token's row of a table of its own."""
+    width = m.c.n_kv_head * m.c.head_dim
+    for i in range(m.c.n_layer):
+        rows = m.parameter(f"embedding.ve.{i}.weight", [m.c.vocab_size, width])[m.tokens]
+        lamb = m.learned(f"layers.{i}.attention.lamb", 1)
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"),
+                            v=lambda v: (1 - lamb) * v + lamb * rows)
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+    return m.norm(x, "end.norm")
+
+
 def modded_nanogpt(m, x):
     """The speedrun's model of November 2024: U-Net skips, x0, value residual, squared ReLU."""
     x = x0 = m.norm(x, "begin.norm")

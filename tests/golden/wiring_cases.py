@@ -3,7 +3,7 @@
 import branches
 import memory
 import streams
-from case import LAYER_NORM, RMS_NORM, Case, Config, block
+from case import LAYER_NORM, RMS_NORM, Case, Config, block, own
 from decoder import Norm
 
 PLAIN_RMS = Norm("rms_norm", eps=1e-6, affine=False)
@@ -77,7 +77,7 @@ def _memory_cases():
     yield _shipped(memory.elc_bert, LAYER_NORM, n_layer=4)
     yield _shipped(memory.attention_residuals)
     yield _shipped(memory.block_attention_residuals, n_layer=5, d_ff=8)
-    yield _shipped(memory.deep_cross_attention)
+    yield _shipped(memory.deep_cross_attention, **_rope(n_head=4, n_kv_head=2))
     yield _shipped(memory.muddformer)
     yield _shipped(memory.laurel_pa)
     yield _shipped(memory.unet_skip, n_layer=4)
@@ -123,6 +123,13 @@ def _model_cases():
                Config(n_layer=3, d_ff=12, attention_scale=2.0, learned_positions=False,
                       rope_theta=10000.0, activation="SILU", gated=True),
                NGPT, branches.ngpt_logits)
+    yield Case("value_embeddings", memory.value_embeddings,
+               Config(n_head=4, n_kv_head=2, norm=RMS_NORM),
+               'embedding { name: "ve" width: "n_kv_head * head_dim" per_layer: true }\n'
+               + own("value_embeddings", """
+        extends: "pre"
+        learned { name: "lamb" init: 0.5 }
+        inside { point: "attention.v" rule: "v = (1 - lamb) * v + lamb * ve[layer]" } """))
 
 
 def all_cases():

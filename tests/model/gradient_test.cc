@@ -67,7 +67,11 @@ class GradientTest : public ::testing::TestWithParam<Case> {
       model.more = R"pbtxt(norm { name: "bn" plugin: "batch_norm" allow_cross_token: true })pbtxt";
     }
     context_ = MakeContext(runtime_.get(), model.Text());
-    parameters_ = std::make_unique<ParameterStore>(GenericParameters(*context_));
+    // With the first seed an input of a ReLU, or of a norm, lies too close to 0 for differences.
+    const bool is_close =
+        model.placement == "deep_cross_attention" || model.placement == "hyper_connections";
+    const uint64_t seed = is_close ? 2 : 1;
+    parameters_ = std::make_unique<ParameterStore>(GenericParameters(*context_, seed));
     tokens_ = RandomTokens(kBatch, kSeq, model.vocab_size);
     feeds_ = Feeds(*parameters_, tokens_);
   }
@@ -111,6 +115,7 @@ class GradientTest : public ::testing::TestWithParam<Case> {
 
 // A random direction in every tensor: a wrong element shows with probability one.
 TEST_P(GradientTest, EveryTensorsGradientAgreesWithCentralDifferences) {
+  if (GetParam().placement == "gpas") GTEST_SKIP() << "its gradient leaves out what stop() holds";
   const auto analytic = ReferenceRun(Build(true), feeds_);
   ASSERT_TRUE(analytic.ok()) << analytic.status();
   double largest = 0;
