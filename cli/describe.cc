@@ -15,6 +15,7 @@
 #include "cli/dry_run.h"
 #include "cli/output.h"
 #include "cli/tensor_table.h"
+#include "cli/updates_text.h"
 #include "runtime/tools/model.h"
 
 namespace plumb::cli {
@@ -48,7 +49,8 @@ Json ToJson(const std::vector<TensorInfo>& tensors) {
   return json;
 }
 
-Json ToJson(const ModelDescription& model, const TrainingMemory& memory) {
+Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
+            const std::vector<UpdateInfo>& updates) {
   Json dims = Json::object();
   for (const auto& [name, value] : model.dims) dims[name] = value;
   Json layers = Json::array();
@@ -70,7 +72,8 @@ Json ToJson(const ModelDescription& model, const TrainingMemory& memory) {
             {"tensors", model.tensors.size()},
             {"buffer_elements", model.buffer_elements},
             {"weight_bytes", model.weight_bytes}}},
-          {"memory", MemoryJson(memory)}};
+          {"memory", MemoryJson(memory)},
+          {"updates", UpdatesJson(updates)}};
 }
 
 void AppendLines(const char* indent, const std::vector<std::string>& lines, std::string* text) {
@@ -90,7 +93,9 @@ void AppendGroup(const LayerGroupInfo& group, std::string* text) {
                   group.jacobian, "\n");
 }
 
-std::string ToText(const ModelDescription& model, const TrainingMemory& memory) {
+// `updates`: shown when a recipe was given.
+std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
+                   const std::vector<UpdateInfo>* updates) {
   std::string text =
       absl::StrCat(model.name, "\n  ", absl::StrJoin(model.dims, ", ", absl::PairFormatter(" ")));
   absl::StrAppend(&text, "\n  positions ", model.positions, ", ",
@@ -120,6 +125,7 @@ std::string ToText(const ModelDescription& model, const TrainingMemory& memory) 
                     Count(static_cast<int64_t>(model.buffers.size()), "buffer"),
                     ", statistics that norms keep from training (not parameters)\n");
   }
+  if (updates != nullptr) absl::StrAppend(&text, "\n", UpdatesText(*updates));
   absl::StrAppend(&text, "\n", MemoryTable(memory));
   return text;
 }
@@ -146,8 +152,12 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
   const absl::StatusOr<TrainingMemory> memory =
       (*model)->PlanTraining(options.train, settings->train);
   if (!memory.ok()) return memory.status();
-  const absl::Status printed = options.json ? PrintJson(ToJson(*description, *memory))
-                                            : PrintResult(ToText(*description, *memory));
+  const absl::StatusOr<std::vector<UpdateInfo>> updates =
+      (*model)->PlanUpdates(options.train, settings->train);
+  if (!updates.ok()) return updates.status();
+  const auto* shown = options.train.empty() ? nullptr : &*updates;
+  const absl::Status printed = options.json ? PrintJson(ToJson(*description, *memory, *updates))
+                                            : PrintResult(ToText(*description, *memory, shown));
   if (!printed.ok()) return printed;
   return kExitOk;
 }
@@ -165,7 +175,8 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
               "Set a field, e.g. model.n_layer=4 or train.batch_size=8; repeatable");
   app->add_option(
          "--train", options->train,
-         "How it is to be trained (.pbtxt), for the memory; default: the schema's defaults")
+         "How it is to be trained (.pbtxt): shows what its rules do to each tensor; default: the "
+         "schema's defaults, for the memory")
       ->type_name("FILE");
   AddInt(app, "--batch", &options->batch, 1, 1 << 20,
          "Sequences a step; default: train.batch_size");

@@ -88,10 +88,8 @@ absl::string_view WeightPrefix(const SafetensorsFile& file) {
 absl::Status SaveTrainer(const TrainSession& session, const std::string& model,
                          const std::string& path) {
   PLUMB_RETURN_IF_ERROR(session.CheckFinite());
-  const ParameterLayout& layout = session.parameters().layout();
   std::vector<TensorToWrite> tensors = session.parameters().Tensors(kWeight);
-  Append(layout.Tensors(kFirst, session.first_moments()), &tensors);
-  Append(layout.Tensors(kSecond, session.second_moments()), &tensors);
+  Append(session.optimizer().Tensors(), &tensors);
   return WriteSafetensors(
       path, tensors,
       {{"plumb", plumb_version()}, {"model", model}, {"step", absl::StrCat(session.step())}});
@@ -102,15 +100,11 @@ absl::Status LoadTrainer(const std::string& path, const std::string& model, Trai
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
   PLUMB_ASSIGN_OR_RETURN(const int64_t step, StepOf(file));
   const ParameterStore& parameters = session->parameters();
-  const ParameterLayout& layout = parameters.layout();
   PLUMB_RETURN_IF_ERROR(parameters.Check(file, kWeight));
-  PLUMB_RETURN_IF_ERROR(layout.Check(kFirst, file));
-  PLUMB_RETURN_IF_ERROR(layout.Check(kSecond, file));
+  PLUMB_RETURN_IF_ERROR(session->optimizer().Check(file));
   PLUMB_RETURN_IF_ERROR(CheckNumbers(file));
   PLUMB_RETURN_IF_ERROR(parameters.Read(file, kWeight));
-  const TrainSession::Moments moments = session->moments();
-  PLUMB_RETURN_IF_ERROR(layout.Read(kFirst, file, moments.m));
-  PLUMB_RETURN_IF_ERROR(layout.Read(kSecond, file, moments.v));
+  PLUMB_RETURN_IF_ERROR(session->optimizer().Read(file));
   session->ResumeAt(step);
   const auto trained = file.metadata().find("model");
   if (trained != file.metadata().end()) *difference = FirstDifference(trained->second, model);

@@ -41,12 +41,14 @@ absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* co
                                                           const BatchSource& batches,
                                                           const TrainSpec& spec) {
   PLUMB_RETURN_IF_ERROR(CheckSchedule(ToSchedule(spec)));
+  PLUMB_ASSIGN_OR_RETURN(UpdatePlan updates,
+                         PlanUpdates(spec, context->model, context->parameters));
   ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
                               TrainPasses(*context, spec));
   PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(batches.max_seq()));
-  const TrainMemory memory = PlanTrainMemory(*context, spec, batches.max_seq(), workspace);
+  const TrainMemory memory = PlanTrainMemory(*context, spec, updates, batches.max_seq(), workspace);
   PLUMB_RETURN_IF_ERROR(CheckFits(memory, spec, ProcessMemoryLimit()));
-  return Plan{std::move(executables), memory};
+  return Plan{std::move(executables), memory, std::move(updates)};
 }
 
 absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelContext* context,
@@ -91,11 +93,9 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       grad_sum_(spec.gradient_accumulation_steps > 1
                     ? parameters_.layout().size * SizeOf(DType::kF32)
                     : 0),
-      m_(parameters_.layout().size * SizeOf(DType::kF32)),
-      v_(parameters_.layout().size * SizeOf(DType::kF32)),
+      optimizer_(context->parameters, std::move(plan.updates), parameters_),
       states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
       states_before_batch_(states_before_step_.size()),
-      segments_(MakeSegments()),
       batches_(std::move(batches)),
       batch_(batches_->MakeBatch()),
       tokens_(spec.batch_size * batches_->max_seq() * SizeOf(DType::kF32)),
@@ -107,19 +107,6 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
                         : 0),
       executables_(std::move(plan.executables)),
       planned_memory_(plan.memory) {}
-
-std::vector<AdamWSegment> TrainSession::MakeSegments() const {
-  std::vector<AdamWSegment> segments;
-  for (size_t i = 0; i < context_->parameters.size(); ++i) {
-    const ParameterSpec& parameter = context_->parameters[i];
-    const ParameterLayout::Entry& entry = parameters_.layout().entries[i];
-    const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.weight_decay;
-    segments.push_back({entry.begin, entry.end,
-                        decays ? static_cast<float>(spec_.weight_decay) : 0.0f,
-                        static_cast<float>(parameter.lr_scale), parameters_.is_split(i)});
-  }
-  return segments;
-}
 
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
   if (keeps_denormals_) executable->KeepDenormals();
@@ -140,7 +127,7 @@ TrainMemory TrainSession::memory() const {
   TrainMemory memory;
   memory.weights = parameters_.layout().size * SizeOf(DType::kF32);
   memory.gradients = grad_.size() + grad_sum_.size() + grad_squares_.size();
-  memory.moments = m_.size() + v_.size();
+  memory.moments = optimizer_.state_bytes();
   memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
                        states_before_step_.size() + states_before_batch_.size();
   memory.inputs = tokens_.size() + positions_.size() + targets_.size() + loss_.size();
@@ -284,21 +271,11 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   }
   result.grad_norm = std::sqrt(grad_square) * mean;
   if (probed_) probe_->End(step_ + 1, parameters_, grad, mean, threads_);
-  // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a tiny norm from dividing.
-  const double clip =
-      spec_.grad_clip > 0 ? std::min(1.0, spec_.grad_clip / (result.grad_norm + 1e-6)) : 1.0;
   result.learning_rate = NextLearningRate();
-  AdamWStep adamw;
-  adamw.learning_rate = static_cast<float>(result.learning_rate);
-  adamw.beta1 = static_cast<float>(spec_.beta1);
-  adamw.beta2 = static_cast<float>(spec_.beta2);
-  adamw.eps = static_cast<float>(spec_.eps);
-  adamw.step = step_ + 1;
-  adamw.grad_scale = static_cast<float>(mean * clip);
   const StageTimer timer(profile_, "optimizer");
   const ScopedNoDenormals no_denormals(!keeps_denormals_);
-  AdamWUpdate(segments_, adamw, {grad, parameters_.raw_storage(), m_.as<float>(), v_.as<float>()},
-              threads_);
+  optimizer_.Update({grad, mean, result.grad_norm}, result.learning_rate, step_ + 1, parameters_,
+                    threads_);
   result.step = ++step_;
   return result;
 }
@@ -323,10 +300,10 @@ absl::Status TrainSession::CheckFinite() const {
                                     ? StatsOf(parameters_.split(i), n, threads_)
                                     : StatsOf(parameters_.floats(i), n, threads_),
                                 entry.name));
-    PLUMB_RETURN_IF_ERROR(check("Adam's first moment of ",
-                                StatsOf(m_.as<float>() + entry.begin, n, threads_), entry.name));
-    PLUMB_RETURN_IF_ERROR(check("Adam's second moment of ",
-                                StatsOf(v_.as<float>() + entry.begin, n, threads_), entry.name));
+    for (const Optimizer::State& state : optimizer_.StatesOf(i)) {
+      PLUMB_RETURN_IF_ERROR(check(absl::StrCat(state.what, " of "),
+                                  StatsOf(state.data, state.n, threads_), entry.name));
+    }
   }
   for (const StateLayout::Entry& entry : parameters_.states().entries) {
     PLUMB_RETURN_IF_ERROR(check(

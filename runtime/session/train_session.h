@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/data/batches.h"
-#include "runtime/kernels/simd/optimizer.h"
+#include "runtime/session/optimizer.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
@@ -93,8 +93,11 @@ class TrainSession {
   // Of the last step, before clipping, summed over its micro-batches, in the parameters' layout.
   const float* gradients() const { return step_gradients(); }
   const ParameterStore& parameters() const { return parameters_; }
-  const float* first_moments() const { return m_.as<float>(); }
-  const float* second_moments() const { return v_.as<float>(); }
+  // The states of the optimizer. To resume after a step: write weights and norms' buffers into
+  // parameters(), read the states into it, and call ResumeAt.
+  const Optimizer& optimizer() const { return optimizer_; }
+  const float* first_moments() const { return optimizer_.first_moments(); }
+  const float* second_moments() const { return optimizer_.second_moments(); }
 
   // The memory allocated by now: the workspace is that of the lengths seen so far.
   TrainMemory memory() const;
@@ -105,14 +108,7 @@ class TrainSession {
   // The parameters as the session's programs read them: all of them in place.
   const PackedWeights& weights() const { return weights_; }
 
-  // To resume after a step: write weights and norms' buffers into parameters(), moments into
-  // these, which have its layout, and call ResumeAt with the number of steps done.
-  struct Moments {
-    float* m;
-    float* v;
-  };
-  Moments moments() const { return {m_.as<float>(), v_.as<float>()}; }
-  void ResumeAt(int64_t step) { step_ = step; }
+  void ResumeAt(int64_t step) { step_ = step; }  // steps done
 
   // Step i (from 1) takes batch i + batches_skipped() of the data.
   int64_t batches_skipped() const { return batches_skipped_; }
@@ -125,6 +121,7 @@ class TrainSession {
   struct Plan {
     ExecutableCache executables;
     TrainMemory memory;
+    UpdatePlan updates;
   };
   static absl::StatusOr<Plan> MakePlan(const ModelContext* context, const BatchSource& batches,
                                        const TrainSpec& spec);
@@ -147,7 +144,6 @@ class TrainSession {
   absl::StatusOr<StepResult> TryStep();
   void CopyStates(const float* from, float* to) const;
   absl::Status Diverged(absl::string_view what, const Executable* executable);
-  std::vector<AdamWSegment> MakeSegments() const;
 
   const ModelContext* context_;
   TrainSpec spec_;
@@ -160,10 +156,10 @@ class TrainSession {
   std::unique_ptr<ParameterStore> own_parameters_;  // null: the caller's
   ParameterStore& parameters_;
   PackedWeights weights_;
-  AlignedBuffer grad_, grad_sum_, m_, v_;  // grad_sum_ only when gradients accumulate
+  AlignedBuffer grad_, grad_sum_;  // grad_sum_ only when gradients accumulate
+  Optimizer optimizer_;
   // The states of norms before the step and before the micro-batch that runs.
   AlignedBuffer states_before_step_, states_before_batch_;
-  std::vector<AdamWSegment> segments_;
 
   std::unique_ptr<BatchSource> batches_;
   Batch batch_;

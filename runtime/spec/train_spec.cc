@@ -7,6 +7,7 @@
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/located.h"
+#include "runtime/spec/train_message.h"
 #include "runtime/textproto/printer.h"
 #include "runtime/textproto/reader.h"
 #include "runtime/textproto/set_field.h"
@@ -120,6 +121,8 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   }
   const Located at(file, message, &locations);
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
+  PLUMB_RETURN_IF_ERROR(ReadLets(message, at, &s.lets));
+  PLUMB_RETURN_IF_ERROR(ReadRules(message, at, &s.rules));
   return s;
 }
 
@@ -160,6 +163,7 @@ std::string TrainSpec::ToText() const {
                                                                    : v1::Train::STEP_BACK);
   message.set_max_divergences(static_cast<int32_t>(max_divergences));
   message.set_step_back_learning_rate_scale(step_back_learning_rate_scale);
+  WriteRules(*this, &message);
   return textproto::PrintText(message);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/tensor_type.h"
+#include "runtime/spec/train_rules.h"
 
 namespace plumb {
 
@@ -46,6 +47,8 @@ struct TrainSpec {
   OnDivergence on_divergence = OnDivergence::kStop;
   int64_t max_divergences = 10;
   double step_back_learning_rate_scale = 1;
+  std::vector<Statement> lets;   // of the rules' expressions
+  std::vector<TrainRule> rules;  // the first that matches a tensor holds
 
   // Every field whose default is not zero is said, so that a later change of a default changes
   // nothing.

@@ -12,6 +12,7 @@
 #include "runtime/compile/memory_plan.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/model/describe.h"
+#include "runtime/model/update_plan.h"
 #include "runtime/session/evaluate.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
@@ -62,6 +63,29 @@ LayerGroupInfo ToPublic(LayerGroup group) {
   return info;
 }
 
+UpdateInfo ToPublic(const UpdateGroup& group, const UpdatePlan& plan, const TrainSpec& spec,
+                    const std::vector<ParameterSpec>& parameters) {
+  const ParameterUpdate& update = group.update;
+  UpdateInfo info;
+  if (update.rule >= 0) {
+    const Text& match = spec.rules[static_cast<size_t>(update.rule)].match;
+    info.rule = match.value;
+    info.place = match.place.ToString();
+  }
+  for (const size_t i : group.parameters) info.tensors.push_back(parameters[i].name);
+  info.optimizer = "AdamW";
+  info.lr_scale = update.lr_scale;
+  info.lr_offset = update.lr_offset;
+  info.learning_rate = update.LearningRate(spec.learning_rate);
+  info.weight_decay = update.weight_decay;
+  info.beta1 = update.beta1;
+  info.beta2 = update.beta2;
+  info.eps = update.eps;
+  info.clip = plan.clips[static_cast<size_t>(update.clip_group)];
+  info.clips_apart = update.clip_group > 0;
+  return info;
+}
+
 std::string PositionsText(const ResolvedModel& model) {
   switch (model.positions) {
     case PositionKind::kLearned:
@@ -90,6 +114,14 @@ absl::StatusOr<std::string> ProbesText(const ModelContext& context) {
     absl::StrAppend(&text, defaults.count(name) > 0 ? "* " : "  ", name, "\n");
   }
   return text;
+}
+
+absl::StatusOr<TrainSpec> ReadRecipe(const std::string& path, const Overrides& overrides) {
+  std::string text;
+  if (!path.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(path, kMaxTextBytes));
+  }
+  return ParseTrainSpec(text, path, overrides);
 }
 
 // Explain, but that it throws std::bad_alloc.
@@ -233,13 +265,25 @@ absl::StatusOr<TrainingMemory> Model::PlanTraining(
                        [&] { return impl_->PlanTraining(train_path, train_overrides); });
 }
 
+absl::StatusOr<std::vector<UpdateInfo>> Model::PlanUpdates(
+    const std::string& train_path,
+    const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
+  return OrOutOfMemory("the recipe", [&]() -> absl::StatusOr<std::vector<UpdateInfo>> {
+    PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ReadRecipe(train_path, train_overrides));
+    const ModelContext& context = *impl_->context;
+    PLUMB_ASSIGN_OR_RETURN(const UpdatePlan plan,
+                           plumb::PlanUpdates(spec, context.model, context.parameters));
+    std::vector<UpdateInfo> updates;
+    for (const UpdateGroup& group : GroupUpdates(plan)) {
+      updates.push_back(ToPublic(group, plan, spec, context.parameters));
+    }
+    return updates;
+  });
+}
+
 absl::StatusOr<TrainingMemory> Model::Impl::PlanTraining(const std::string& train_path,
                                                          const Overrides& train_overrides) const {
-  std::string text;
-  if (!train_path.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path, kMaxTextBytes));
-  }
-  PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec(text, train_path, train_overrides));
+  PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ReadRecipe(train_path, train_overrides));
   const int64_t seq = context->model.dims.context_length;
   PLUMB_ASSIGN_OR_RETURN(const TrainMemory memory, PlanTrainMemory(*context, spec, seq));
   return ToPublic(memory, spec, seq);

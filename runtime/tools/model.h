@@ -89,6 +89,19 @@ struct TrainingMemory {
   int64_t total = 0;
 };
 
+// Tensors that a recipe updates alike.
+struct UpdateInfo {
+  std::string rule, place;           // the pattern of the recipe's rule, and where it stands; or ""
+  std::vector<std::string> tensors;  // names
+  std::string optimizer;             // "AdamW"
+  double lr_scale = 1, lr_offset = 0;  // learning rate = lr_scale * the scheduled one + lr_offset
+  double learning_rate = 0;            // at the schedule's peak
+  double weight_decay = 0;
+  double beta1 = 0, beta2 = 0, eps = 0;
+  double clip = 0;           // 0: none
+  bool clips_apart = false;  // by the norm of the rule's gradients, not of all
+};
+
 class Model {
  public:
   // Resolves every name, checks the formulas. Errors are the author's mistakes, with places.
@@ -103,6 +116,12 @@ class Model {
   // defaults), then the overrides. Errors: as TrainRun::Open for the recipe, and programs too large
   // to be addressed.
   absl::StatusOr<TrainingMemory> PlanTraining(
+      const std::string& train_path,
+      const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
+
+  // How it updates each tensor, by the recipe's rules. Errors: as PlanTraining, and rules that
+  // match nothing or cannot be evaluated.
+  absl::StatusOr<std::vector<UpdateInfo>> PlanUpdates(
       const std::string& train_path,
       const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
 

@@ -297,12 +297,8 @@ absl::Status TrainRun::Impl::WriteCheckpointNow() {
   PLUMB_RETURN_IF_ERROR(probe->Sync());
   PLUMB_RETURN_IF_ERROR(incident_log->Sync());
   if (events != nullptr) PLUMB_RETURN_IF_ERROR(events->Sync());
-  const ParameterLayout& layout = session->parameters().layout();
   const std::vector<TensorToWrite> model = session->parameters().Tensors();
-  std::vector<TensorToWrite> optimizer = layout.Tensors("m.", session->first_moments());
-  for (TensorToWrite& v : layout.Tensors("v.", session->second_moments())) {
-    optimizer.push_back(std::move(v));
-  }
+  const std::vector<TensorToWrite> optimizer = session->optimizer().Tensors();
   CheckpointContents contents;
   contents.step = session->step();
   contents.last_good = incidents.last_good;

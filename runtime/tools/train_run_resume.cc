@@ -228,10 +228,7 @@ absl::Status TrainRun::Impl::ReadTensors(const Checkpoint& checkpoint) {
     PLUMB_RETURN_IF_ERROR(session->parameters().Read(model));
   }
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
-  const ParameterLayout& layout = session->parameters().layout();
-  const TrainSession::Moments moments = session->moments();
-  PLUMB_RETURN_IF_ERROR(layout.Read("m.", optimizer, moments.m));
-  return layout.Read("v.", optimizer, moments.v);
+  return session->optimizer().Read(optimizer);
 }
 
 }  // namespace plumb

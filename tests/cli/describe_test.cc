@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+#include <string>
+
 #include "tests/cli/plumb_process.h"
 
 namespace plumb::cli {
@@ -69,6 +72,37 @@ TEST_F(DescribeTest, SettingsApplyInOrder) {
   ASSERT_TRUE(model.is_object()) << result.out << result.err;
   EXPECT_EQ(model["dims"]["n_layer"], 2);
   EXPECT_EQ(model["dims"]["d_ff"], 10);
+}
+
+TEST_F(DescribeTest, ARecipesRulesAreShownWithTheirTensorsAndNumbers) {
+  Write("recipe.pbtxt",
+        "learning_rate: 0.01\n"
+        "rule { match: '*.norm.weight' learning_rate: '0.1 * lr' weight_decay: '0.5' }\n"
+        "rule { match: 'layers.*.mlp.*' learning_rate: 'lr / fan_in' clip: '2' }\n");
+  const Finished text = RunPlumb({"describe", "pre.pbtxt", "--train", "recipe.pbtxt"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(
+      text.out,
+      AllOf(HasSubstr("  rule \"*.norm.weight\" (recipe.pbtxt:2:8)\n"
+                      "    AdamW, learning rate 0.001 (0.1 lr), weight decay 0.5, betas 0.9 0.95, "
+                      "eps 1e-08, clip 1\n"
+                      "      layers.0..7.attention.norm.weight\n"
+                      "      layers.0..7.mlp.norm.weight\n"),
+            HasSubstr("learning rate 0.00015625 (0.015625 lr), weight decay 0.1, betas 0.9 0.95, "
+                      "eps 1e-08, clip 2 of the rule's own norm\n"
+                      "      layers.0..7.mlp.down.weight\n"),
+            HasSubstr("  no rule\n")));
+  const auto json = nlohmann::json::parse(
+      RunPlumb({"describe", "pre.pbtxt", "--train", "recipe.pbtxt", "--json"}).out, nullptr, false);
+  std::set<std::string> tensors;
+  for (const auto& update : json["updates"]) {
+    for (const auto& name : update["tensors"]) tensors.insert(name);
+  }
+  EXPECT_EQ(tensors.size(), json["totals"]["tensors"]);
+  Write("wrong.pbtxt", "rule { match: 'x' clip: '1' }");
+  const Finished wrong = RunPlumb({"describe", "pre.pbtxt", "--train", "wrong.pbtxt"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("wrong.pbtxt:1:8: rule: matches no tensor"));
 }
 
 TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {

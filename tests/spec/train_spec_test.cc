@@ -137,6 +137,63 @@ TEST(TrainSpecTest, ItsTextReadsBackAsTheSame) {
   }
 }
 
+constexpr char kRules[] =
+    "let: 'base = 256' let: 'm = d_model / base'\n"
+    "rule { match: '*.norm.weight' learning_rate: '0.1 * lr' weight_decay: '0' }\n"
+    "rule { match: '*' tensors: MATRICES beta1: '0.8' beta2: '0.9' eps: 'eps / m' clip: '1.5' }\n"
+    "rule { match: '*' tensors: VECTORS clip: '2' }\n";
+
+TEST(TrainSpecTest, RulesAreKeptInOrderAndReadBackAsTheSame) {
+  const TrainSpec s = ParseTrainSpec(kRules, "t.pbtxt", {}).value();
+  ASSERT_EQ(s.rules.size(), 3u);
+  EXPECT_EQ(s.rules[0].match.value, "*.norm.weight");
+  EXPECT_EQ(s.rules[0].field(RuleField::kWeightDecay)->text.value, "0");
+  EXPECT_FALSE(s.rules[0].field(RuleField::kClip).has_value());
+  EXPECT_EQ(s.rules[1].tensors, TensorClass::kMatrices);
+  EXPECT_EQ(s.rules[2].tensors, TensorClass::kVectors);
+  const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
+  EXPECT_EQ(again.ToText(), s.ToText());
+  ASSERT_EQ(again.rules.size(), 3u);
+  EXPECT_EQ(again.lets.size(), 2u);
+  for (const RuleField field : kRuleFields) {
+    for (size_t r = 0; r < 3; ++r) {
+      ASSERT_EQ(again.rules[r].field(field).has_value(), s.rules[r].field(field).has_value());
+      if (!s.rules[r].field(field).has_value()) continue;
+      EXPECT_EQ(again.rules[r].field(field)->root.ToString(),
+                s.rules[r].field(field)->root.ToString());
+    }
+  }
+}
+
+TEST(TrainSpecTest, ARuleCanBeSetAndALaterLetTakesThePlaceOfAnEarlierOne) {
+  const TrainSpec s = ParseTrainSpec(
+                          "let: 'a = 1' let: 'b = a' let: 'a = 2' rule { match: '*' "
+                          "clip: '1' }",
+                          "t.pbtxt", {{"rule[0].clip", "7"}})
+                          .value();
+  EXPECT_EQ(s.rules[0].field(RuleField::kClip)->text.value, "7");
+  ASSERT_EQ(s.lets.size(), 2u);
+  EXPECT_EQ(s.lets[0].text.value, "a = 2");
+}
+
+TEST(TrainSpecTest, RulesThatCannotBeReadAreMistakesWithTheirPlace) {
+  EXPECT_EQ(RecipeError("rule { clip: '1' }"),
+            "t.pbtxt:1:1: rule: match is missing; it names parameters, \"*\" for all");
+  EXPECT_EQ(RecipeError("rule { match: '*' tensors: ALL }"),
+            "t.pbtxt:1:8: rule: says nothing; give it learning_rate, weight_decay, beta1, beta2, "
+            "eps or clip");
+  EXPECT_THAT(RecipeError("rule {\n match: '*'\n clip: '1 +' }"),
+              testing::StartsWith("t.pbtxt:3:2: "));
+  EXPECT_THAT(RecipeError("rule { match: '*' learning_rte: 'lr' }"),
+              testing::HasSubstr("did you mean \"learning_rate\"?"));
+  EXPECT_THAT(RecipeError("let: 'lr = 1'"),
+              testing::HasSubstr("\"lr\" is the recipe's learning_rate; a let needs a name"));
+  EXPECT_THAT(RecipeError("let: 'd_model = 1'"), testing::HasSubstr("a scalar of the model"));
+  EXPECT_THAT(RecipeError("let: 'fan_in = 1'"), testing::HasSubstr("a scalar of the tensor"));
+  EXPECT_THAT(RecipeError("let: 'sqrt = 1'"), testing::HasSubstr("is a function"));
+  EXPECT_THAT(RecipeError("let: 'a = 1 if n_layer > 2'"), testing::HasSubstr("no condition"));
+}
+
 TEST(TrainSpecTest, OverridesComeLastAndInOrder) {
   const TrainSpec s = ParseTrainSpec("max_steps: 5 learning_rate: 1", "t.pbtxt",
                                      {{"max_steps", "6"},

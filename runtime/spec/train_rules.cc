@@ -1,0 +1,115 @@
+#include "runtime/spec/train_rules.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/spec/scalar.h"
+#include "runtime/spec/train_message.h"
+
+namespace plumb {
+namespace {
+
+// What a let may not be called: the expressions of rules have these names already.
+std::string TakenBy(const std::string& name) {
+  if (IsBuiltInScalar(name)) return "a scalar of the model";
+  if (IsScalarFunction(name)) return "a function";
+  if (name == "fan_in" || name == "fan_out") return "a scalar of the tensor";
+  for (const RuleField field : kRuleFields) {
+    if (name == DefaultNameOf(field)) return absl::StrCat("the recipe's ", NameOf(field));
+  }
+  return "";
+}
+
+absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at, const Place& place) {
+  TrainRule rule;
+  rule.match = at.TextOf("match");
+  if (rule.match.value.empty()) {
+    return ErrorAt(place, "rule: match is missing; it names parameters, \"*\" for all");
+  }
+  if (message.tensors() == v1::Rule::MATRICES) rule.tensors = TensorClass::kMatrices;
+  if (message.tensors() == v1::Rule::VECTORS) rule.tensors = TensorClass::kVectors;
+  bool says_something = false;
+  for (const RuleField field : kRuleFields) {
+    const Text text = at.TextOf(NameOf(field));
+    if (text.value.empty()) continue;
+    PLUMB_ASSIGN_OR_RETURN(rule.fields[static_cast<size_t>(field)], ParseExpression(text));
+    says_something = true;
+  }
+  if (!says_something) {
+    return ErrorAt(rule.match.place,
+                   "rule: says nothing; give it learning_rate, weight_decay, "
+                   "beta1, beta2, eps or clip");
+  }
+  return rule;
+}
+
+}  // namespace
+
+const char* NameOf(RuleField field) {
+  constexpr const char* kNames[] = {"learning_rate", "weight_decay", "beta1",
+                                    "beta2",         "eps",          "clip"};
+  return kNames[static_cast<size_t>(field)];
+}
+
+const char* DefaultNameOf(RuleField field) {
+  constexpr const char* kNames[] = {"lr", "wd", "beta1", "beta2", "eps", ""};
+  return kNames[static_cast<size_t>(field)];
+}
+
+absl::Status ReadLets(const v1::Train& message, const Located& at, std::vector<Statement>* lets) {
+  for (int i = 0; i < message.let_size(); ++i) {
+    PLUMB_ASSIGN_OR_RETURN(Statement let, ParseStatement(at.TextOf("let", i), "let"));
+    if (let.condition.has_value()) {
+      return ErrorInText(let.text, let.condition->offset, "a let has no condition");
+    }
+    if (const std::string taken = TakenBy(let.target); !taken.empty()) {
+      return ErrorInText(
+          let.text, 0,
+          absl::StrCat("\"", let.target, "\" is ", taken, "; a let needs a name of its own"));
+    }
+    const auto old = std::find_if(lets->begin(), lets->end(), [&let](const Statement& other) {
+      return other.target == let.target;
+    });
+    if (old == lets->end()) {
+      lets->push_back(std::move(let));
+    } else {
+      *old = std::move(let);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadRules(const v1::Train& message, const Located& at, std::vector<TrainRule>* rules) {
+  for (int i = 0; i < message.rule_size(); ++i) {
+    PLUMB_ASSIGN_OR_RETURN(TrainRule rule,
+                           ToRule(message.rule(i), at.Nested("rule", i), at.At("rule", i)));
+    rules->push_back(std::move(rule));
+  }
+  return absl::OkStatus();
+}
+
+void WriteRules(const TrainSpec& spec, v1::Train* message) {
+  for (const Statement& let : spec.lets) message->add_let(let.text.value);
+  for (const TrainRule& rule : spec.rules) {
+    v1::Rule* out = message->add_rule();
+    out->set_match(rule.match.value);
+    if (rule.tensors != TensorClass::kAll) {
+      out->set_tensors(rule.tensors == TensorClass::kMatrices ? v1::Rule::MATRICES
+                                                              : v1::Rule::VECTORS);
+    }
+    const auto text = [&rule](RuleField field) {
+      return rule.field(field).has_value() ? rule.field(field)->text.value : std::string();
+    };
+    out->set_learning_rate(text(RuleField::kLearningRate));
+    out->set_weight_decay(text(RuleField::kWeightDecay));
+    out->set_beta1(text(RuleField::kBeta1));
+    out->set_beta2(text(RuleField::kBeta2));
+    out->set_eps(text(RuleField::kEps));
+    out->set_clip(text(RuleField::kClip));
+  }
+}
+
+}  // namespace plumb
