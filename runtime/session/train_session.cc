@@ -17,18 +17,6 @@
 namespace plumb {
 namespace {
 
-ScheduleSpec ToSchedule(const TrainSpec& spec) {
-  ScheduleSpec schedule;
-  schedule.kind = spec.schedule == ScheduleKind::kConstant ? ScheduleSpec::Kind::kConstant
-                  : spec.schedule == ScheduleKind::kLinear ? ScheduleSpec::Kind::kLinear
-                                                           : ScheduleSpec::Kind::kCosine;
-  schedule.learning_rate = spec.learning_rate;
-  schedule.min_learning_rate = spec.min_learning_rate;
-  schedule.warmup_steps = spec.warmup_steps;
-  schedule.decay_steps = spec.decay_steps;
-  return schedule;
-}
-
 constexpr int64_t kFloatsPerLine = kAlignment / SizeOf(DType::kF32);
 
 void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer& to) {
@@ -40,7 +28,7 @@ void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer&
 absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* context,
                                                           const BatchSource& batches,
                                                           const TrainSpec& spec) {
-  PLUMB_RETURN_IF_ERROR(CheckSchedule(ToSchedule(spec)));
+  PLUMB_RETURN_IF_ERROR(CheckSchedule(ScheduleSpec(spec)));
   PLUMB_ASSIGN_OR_RETURN(UpdatePlan updates,
                          PlanUpdates(spec, context->model, context->parameters));
   ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
@@ -85,7 +73,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
                            Plan plan, int threads)
     : context_(context),
       spec_(spec),
-      schedule_(ToSchedule(spec)),
+      schedule_(spec),
       threads_(threads),
       parameters_(*parameters),
       weights_(*context, WeightFormatOf(spec), parameters_, threads),

@@ -14,7 +14,8 @@
 
 namespace plumb {
 
-enum class ScheduleKind { kConstant, kLinear, kCosine };
+enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
+enum class CooldownKind { kLinear, kOneMinusSqrt, kCosine };
 enum class DataFormat { kText, kDocuments };
 enum class VocabularyKind { kCharacters, kBytes };
 enum class OnDivergence { kStop, kSkip, kStepBack };
@@ -30,8 +31,11 @@ struct TrainSpec {
   double grad_clip = 1;           // 0 = never
   ScheduleKind schedule = ScheduleKind::kConstant;
   int64_t warmup_steps = 0;
+  bool warmup_multiplies = false;  // else the schedule begins after it
   double min_learning_rate = 0;
-  int64_t decay_steps = 0;  // filled in: max_steps when it was not said
+  int64_t decay_steps = 0;     // filled in: max_steps when it was not said
+  int64_t cooldown_steps = 0;  // of kWsd
+  CooldownKind cooldown = CooldownKind::kLinear;
   uint64_t seed = 1;
   DataFormat format = DataFormat::kText;
   VocabularyKind vocabulary = VocabularyKind::kCharacters;

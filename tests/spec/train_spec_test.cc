@@ -194,6 +194,23 @@ TEST(TrainSpecTest, RulesThatCannotBeReadAreMistakesWithTheirPlace) {
   EXPECT_THAT(RecipeError("let: 'a = 1 if n_layer > 2'"), testing::HasSubstr("no condition"));
 }
 
+TEST(TrainSpecTest, EverySchedulesTextReadsBackAsTheSame) {
+  for (const char* text :
+       {"schedule: WSD cooldown_steps: 7 cooldown: ONE_MINUS_SQRT warmup: MULTIPLIES",
+        "schedule: WSD cooldown_steps: 7 cooldown: COSINE warmup: FIRST",
+        "schedule: WSD cooldown_steps: 7", "schedule: INVERSE_SQRT warmup_steps: 3",
+        "schedule: LINEAR warmup: MULTIPLIES warmup_steps: 3"}) {
+    const TrainSpec s = ParseTrainSpec(text, "t.pbtxt", {}).value();
+    const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
+    EXPECT_EQ(again.ToText(), s.ToText());
+    EXPECT_EQ(again.schedule, s.schedule);
+    EXPECT_EQ(again.cooldown, s.cooldown);
+    EXPECT_EQ(again.cooldown_steps, s.cooldown_steps);
+    EXPECT_EQ(again.warmup_multiplies, s.warmup_multiplies);
+  }
+  EXPECT_TRUE(ParseTrainSpec("warmup: MULTIPLIES", "", {})->warmup_multiplies);
+}
+
 TEST(TrainSpecTest, OverridesComeLastAndInOrder) {
   const TrainSpec s = ParseTrainSpec("max_steps: 5 learning_rate: 1", "t.pbtxt",
                                      {{"max_steps", "6"},
@@ -215,7 +232,7 @@ TEST(TrainSpecTest, OverridesSayWhatIsWrong) {
   EXPECT_EQ(RecipeError("", {{"max_steps", "many"}}),
             "train.max_steps: \"many\" is not a whole number");
   EXPECT_EQ(RecipeError("", {{"schedule", "step"}}),
-            "train.schedule: \"step\" is not one of CONSTANT, LINEAR, COSINE");
+            "train.schedule: \"step\" is not one of CONSTANT, LINEAR, COSINE, WSD, INVERSE_SQRT");
   EXPECT_EQ(RecipeError("", {{"seed", "-1"}}), "train.seed: \"-1\" is not a whole number >= 0");
   EXPECT_EQ(RecipeError("", {{"max_steps", "-6"}}), "t.pbtxt: max_steps must be at least 1");
 }
@@ -259,6 +276,14 @@ TEST(TrainSpecTest, EveryRangeIsChecked) {
   EXPECT_THAT(RecipeError("max_steps: 9\non_divergence: STEP_BACK"),
               testing::StartsWith("t.pbtxt:2:1: on_divergence must be used with "
                                   "checkpoint_interval when it is STEP_BACK"));
+  EXPECT_EQ(RecipeError("schedule: WSD"),
+            "t.pbtxt: cooldown_steps must be between 1 and decay_steps, 1000, with schedule: WSD: "
+            "the steps in which it decays");
+  EXPECT_THAT(RecipeError("schedule: WSD max_steps: 10\ncooldown_steps: 11"),
+              testing::StartsWith("t.pbtxt:2:1: cooldown_steps must be between 1 and decay_steps, "
+                                  "10"));
+  EXPECT_EQ(RecipeError("cooldown_steps: 3"),
+            "t.pbtxt:1:1: cooldown_steps must be left out unless schedule is WSD");
   EXPECT_EQ(RecipeError("data { val_fraction: 1 }"), "t.pbtxt:1:8: val_fraction must be in [0, 1)");
 }
 
@@ -275,7 +300,8 @@ TEST(TrainSpecTest, FieldsAndValuesMustBeKnown) {
       "t.pbtxt:1:1: unknown field \"learnig_rate\" in Train; did you mean \"learning_rate\"?");
   EXPECT_EQ(
       RecipeError("schedule: COS"),
-      "t.pbtxt:1:11: unknown value \"COS\" for schedule; it is one of CONSTANT, LINEAR, COSINE");
+      "t.pbtxt:1:11: unknown value \"COS\" for schedule; it is one of CONSTANT, LINEAR, COSINE, "
+      "WSD, INVERSE_SQRT");
   EXPECT_EQ(RecipeError("data { format: CSV }"),
             "t.pbtxt:1:16: unknown value \"CSV\" for format; it is one of TEXT, DOCUMENTS");
 }
