@@ -1,11 +1,20 @@
 #include "cli/updates_text.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/tensor_table.h"
 
 namespace plumb::cli {
 namespace {
+
+bool IsMuon(const UpdateInfo& update) { return update.optimizer == "Muon"; }
+
+std::string OwnText(const UpdateInfo& update) {
+  if (IsMuon(update)) return absl::StrCat("momentum ", update.momentum);
+  return absl::StrCat("betas ", update.beta1, " ", update.beta2, ", eps ", update.eps);
+}
 
 // "0.0001 (0.1 lr)", "0.001", "0.0005 (constant)".
 std::string RateText(const UpdateInfo& update) {
@@ -25,14 +34,13 @@ std::string ClipText(const UpdateInfo& update) {
 std::string UpdatesText(const std::vector<UpdateInfo>& updates) {
   std::string text = "updates, at the peak of the schedule\n";
   for (const UpdateInfo& update : updates) {
-    absl::StrAppend(&text, "  ",
-                    update.place.empty() && update.rule.empty() ? "no rule"
-                    : update.place.empty()
-                        ? absl::StrCat("rule \"", update.rule, "\"")
-                        : absl::StrCat("rule \"", update.rule, "\" (", update.place, ")"),
-                    "\n    ", update.optimizer, ", learning rate ", RateText(update),
-                    ", weight decay ", update.weight_decay, ", betas ", update.beta1, " ",
-                    update.beta2, ", eps ", update.eps, ", ", ClipText(update), "\n");
+    absl::StrAppend(
+        &text, "  ",
+        update.place.empty() && update.rule.empty() ? "no rule"
+        : update.place.empty()                      ? absl::StrCat("rule \"", update.rule, "\"")
+                               : absl::StrCat("rule \"", update.rule, "\" (", update.place, ")"),
+        "\n    ", update.optimizer, ", learning rate ", RateText(update), ", weight decay ",
+        update.weight_decay, ", ", OwnText(update), ", ", ClipText(update), "\n");
     for (const std::string& name : NamesByLayers(update.tensors)) {
       absl::StrAppend(&text, "      ", name, "\n");
     }
@@ -43,19 +51,24 @@ std::string UpdatesText(const std::vector<UpdateInfo>& updates) {
 Json UpdatesJson(const std::vector<UpdateInfo>& updates) {
   Json json = Json::array();
   for (const UpdateInfo& update : updates) {
-    json.push_back({{"rule", update.rule},
-                    {"place", update.place},
-                    {"optimizer", update.optimizer},
-                    {"learning_rate", update.learning_rate},
-                    {"lr_scale", update.lr_scale},
-                    {"lr_offset", update.lr_offset},
-                    {"weight_decay", update.weight_decay},
-                    {"beta1", update.beta1},
-                    {"beta2", update.beta2},
-                    {"eps", update.eps},
-                    {"clip", update.clip},
-                    {"clips_apart", update.clips_apart},
-                    {"tensors", update.tensors}});
+    Json group = {{"rule", update.rule},
+                  {"place", update.place},
+                  {"optimizer", update.optimizer},
+                  {"learning_rate", update.learning_rate},
+                  {"lr_scale", update.lr_scale},
+                  {"lr_offset", update.lr_offset},
+                  {"weight_decay", update.weight_decay}};
+    if (IsMuon(update)) {
+      group["momentum"] = update.momentum;
+    } else {
+      group["beta1"] = update.beta1;
+      group["beta2"] = update.beta2;
+      group["eps"] = update.eps;
+    }
+    group["clip"] = update.clip;
+    group["clips_apart"] = update.clips_apart;
+    group["tensors"] = update.tensors;
+    json.push_back(std::move(group));
   }
   return json;
 }

@@ -114,14 +114,46 @@ class Planner {
       matched_[r].any = matched_[r].held = true;
       update.rule = static_cast<int>(r);
       update.clip_group = group_of_[r];
-      PLUMB_RETURN_IF_ERROR(Apply(rule, parameter, &update));
     }
+    const TrainRule* const rule =
+        update.rule < 0 ? nullptr : &spec_.rules[static_cast<size_t>(update.rule)];
+    PLUMB_ASSIGN_OR_RETURN(update.optimizer, OptimizerOf(rule, parameter));
+    PLUMB_RETURN_IF_ERROR(Apply(rule, parameter, &update));
     return update;
   }
 
-  absl::Status Apply(const TrainRule& rule, const ParameterSpec& parameter,
+  // `rule`: null where none holds.
+  absl::StatusOr<OptimizerKind> OptimizerOf(const TrainRule* rule,
+                                            const ParameterSpec& parameter) const {
+    if (rule == nullptr || !rule->optimizer.has_value()) {
+      const bool is_hidden = parameter.role == ParameterSpec::Role::kWeight &&
+                             parameter.is_matrix() && LayerOf(parameter.name) > 0;
+      return is_hidden ? spec_.optimizer : OptimizerKind::kAdamW;
+    }
+    if (*rule->optimizer == OptimizerKind::kMuon && !parameter.is_matrix()) {
+      return ErrorInText(rule->match, 0,
+                         absl::StrCat("rule: MUON is for matrices, and ", parameter.name,
+                                      " is none; tensors: MATRICES leaves it out"));
+    }
+    return *rule->optimizer;
+  }
+
+  // The expression of a field that holds for a parameter; null where there is none.
+  const Expression* Holding(const TrainRule* rule, RuleField field, OptimizerKind optimizer) const {
+    if (rule != nullptr && rule->field(field).has_value()) return &*rule->field(field);
+    if (optimizer != OptimizerKind::kMuon) return nullptr;
+    const std::optional<Expression>* muons =
+        field == RuleField::kLearningRate  ? &spec_.muon.learning_rate
+        : field == RuleField::kWeightDecay ? &spec_.muon.weight_decay
+                                           : nullptr;
+    return muons == nullptr || !muons->has_value() ? nullptr : &**muons;
+  }
+
+  absl::Status Apply(const TrainRule* rule, const ParameterSpec& parameter,
                      ParameterUpdate* update) const {
-    PLUMB_RETURN_IF_ERROR(SetRate(rule, parameter, update));
+    if (const Expression* rate = Holding(rule, RuleField::kLearningRate, update->optimizer)) {
+      PLUMB_RETURN_IF_ERROR(SetRate(*rate, parameter, update));
+    }
     const struct {
       RuleField field;
       double* value;
@@ -131,8 +163,13 @@ class Planner {
                   {RuleField::kBeta2, &update->beta2, 1},
                   {RuleField::kEps, &update->eps, 0}};
     for (const auto& other : others) {
-      const std::optional<Expression>& expression = rule.field(other.field);
-      if (!expression.has_value()) continue;
+      const Expression* const expression = Holding(rule, other.field, update->optimizer);
+      if (expression == nullptr) continue;
+      if (update->optimizer == OptimizerKind::kMuon && other.field != RuleField::kWeightDecay) {
+        return ErrorInText(expression->text, 0,
+                           absl::StrCat(NameOf(other.field), " is AdamW's, and ", parameter.name,
+                                        " is updated by Muon"));
+      }
       PLUMB_ASSIGN_OR_RETURN(const double value,
                              Evaluate(*expression, other.field, &parameter,
                                       {{DefaultNameOf(other.field), DefaultOf(other.field)}}));
@@ -157,12 +194,10 @@ class Planner {
   }
 
   // A line through lr = 0 and 1, which must go through two further points.
-  absl::Status SetRate(const TrainRule& rule, const ParameterSpec& parameter,
+  absl::Status SetRate(const Expression& rate, const ParameterSpec& parameter,
                        ParameterUpdate* update) const {
-    const std::optional<Expression>& rate = rule.field(RuleField::kLearningRate);
-    if (!rate.has_value()) return absl::OkStatus();
     const auto at = [&](double lr) {
-      return Evaluate(*rate, RuleField::kLearningRate, &parameter, {{"lr", lr}});
+      return Evaluate(rate, RuleField::kLearningRate, &parameter, {{"lr", lr}});
     };
     PLUMB_ASSIGN_OR_RETURN(update->lr_offset, at(0));
     PLUMB_ASSIGN_OR_RETURN(const double at_one, at(1));
@@ -171,13 +206,13 @@ class Planner {
       PLUMB_ASSIGN_OR_RETURN(const double value, at(lr));
       const double line = update->LearningRate(lr);
       if (std::fabs(value - line) <= 1e-9 * std::max(std::fabs(value), std::fabs(line))) continue;
-      return ErrorInText(rate->text, 0,
+      return ErrorInText(rate.text, 0,
                          "learning_rate is not linear in lr; it has the form a * lr + b");
     }
     for (const double lr : {0.0, 1.0}) {
       const double value = update->LearningRate(lr);
       if (value >= 0) continue;
-      return ErrorInText(rate->text, 0,
+      return ErrorInText(rate.text, 0,
                          absl::StrCat("learning_rate of ", parameter.name, " is negative: ", value,
                                       " at lr = ", lr));
     }
@@ -293,9 +328,10 @@ absl::StatusOr<UpdatePlan> PlanUpdates(const TrainSpec& spec, const ResolvedMode
 }
 
 bool ParameterUpdate::operator==(const ParameterUpdate& other) const {
-  return rule == other.rule && lr_scale == other.lr_scale && lr_offset == other.lr_offset &&
-         weight_decay == other.weight_decay && beta1 == other.beta1 && beta2 == other.beta2 &&
-         eps == other.eps && clip_group == other.clip_group;
+  return rule == other.rule && optimizer == other.optimizer && lr_scale == other.lr_scale &&
+         lr_offset == other.lr_offset && weight_decay == other.weight_decay &&
+         beta1 == other.beta1 && beta2 == other.beta2 && eps == other.eps &&
+         clip_group == other.clip_group;
 }
 
 std::vector<UpdateGroup> GroupUpdates(const UpdatePlan& plan) {

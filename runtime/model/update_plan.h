@@ -18,6 +18,7 @@ namespace plumb {
 // Of one parameter.
 struct ParameterUpdate {
   int rule = -1;  // of TrainSpec::rules; -1: none
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
   // Its learning rate is lr_scale * lr + lr_offset, with lr the scheduled one.
   double lr_scale = 1, lr_offset = 0;
   double weight_decay = 0;
@@ -35,9 +36,10 @@ struct UpdatePlan {
   std::vector<double> clips;
 };
 
-// Errors, with places: a rule that matches no tensor, or only tensors of rules before it; an
-// expression that cannot be evaluated for a tensor that it holds for, or gives what no optimizer
-// can use.
+// The optimizer of a parameter is its rule's, else the recipe's; where that is Muon, AdamW for what
+// is no matrix of a layer. Errors, with places: a rule that matches no tensor, or only tensors of
+// rules before it; an expression that cannot be evaluated for a tensor that it holds for, or gives
+// what no optimizer can use.
 absl::StatusOr<UpdatePlan> PlanUpdates(const TrainSpec& spec, const ResolvedModel& model,
                                        absl::Span<const ParameterSpec> parameters);
 

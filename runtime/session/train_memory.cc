@@ -12,7 +12,6 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/status.h"
 #include "runtime/compile/executable.h"
-#include "runtime/session/optimizer.h"
 #include "runtime/session/parameter_store.h"
 
 namespace plumb {
@@ -48,19 +47,18 @@ OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec) 
 
 absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
                                             int64_t seq) {
-  PLUMB_ASSIGN_OR_RETURN(const UpdatePlan updates,
-                         PlanUpdates(spec, context.model, context.parameters));
+  PLUMB_ASSIGN_OR_RETURN(const OptimizerPlan optimizer, PlanOptimizer(spec, context));
   BuildOptions options = TrainProgram(spec);
   options.seq = seq;
   PLUMB_ASSIGN_OR_RETURN(
       Graph graph, BuildProgram(context, options, /*gradients=*/true, TrainPasses(context, spec)));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
                          Executable::Compile(std::move(graph)));
-  return PlanTrainMemory(context, spec, updates, seq, executable->workspace_bytes());
+  return PlanTrainMemory(context, spec, optimizer, seq, executable->workspace_bytes());
 }
 
 TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
-                            const UpdatePlan& updates, int64_t seq, int64_t workspace) {
+                            const OptimizerPlan& optimizer, int64_t seq, int64_t workspace) {
   const int64_t flat = ParameterLayout(context.parameters).size * SizeOf(DType::kF32);
   TrainMemory memory;
   memory.weights = flat;
@@ -68,10 +66,10 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
   if (SumsSquaresInProgram(context)) {
     memory.gradients += static_cast<int64_t>(context.parameters.size()) * kAlignment;
   }
-  memory.moments = Optimizer::StateBytes(context.parameters, updates);
+  memory.moments = optimizer.state_bytes;
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
   memory.inputs = 3 * spec.batch_size * seq * SizeOf(DType::kI32) + kAlignment;
-  memory.workspace = workspace;
+  memory.workspace = workspace + optimizer.scratch_bytes;
   return memory;
 }
 

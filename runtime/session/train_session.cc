@@ -29,14 +29,14 @@ absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* co
                                                           const BatchSource& batches,
                                                           const TrainSpec& spec) {
   PLUMB_RETURN_IF_ERROR(CheckSchedule(ScheduleSpec(spec)));
-  PLUMB_ASSIGN_OR_RETURN(UpdatePlan updates,
-                         PlanUpdates(spec, context->model, context->parameters));
+  PLUMB_ASSIGN_OR_RETURN(OptimizerPlan optimizer, PlanOptimizer(spec, *context));
   ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
                               TrainPasses(*context, spec));
   PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(batches.max_seq()));
-  const TrainMemory memory = PlanTrainMemory(*context, spec, updates, batches.max_seq(), workspace);
+  const TrainMemory memory =
+      PlanTrainMemory(*context, spec, optimizer, batches.max_seq(), workspace);
   PLUMB_RETURN_IF_ERROR(CheckFits(memory, spec, ProcessMemoryLimit()));
-  return Plan{std::move(executables), memory, std::move(updates)};
+  return Plan{std::move(executables), memory, std::move(optimizer)};
 }
 
 absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelContext* context,
@@ -81,7 +81,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       grad_sum_(spec.gradient_accumulation_steps > 1
                     ? parameters_.layout().size * SizeOf(DType::kF32)
                     : 0),
-      optimizer_(context->parameters, std::move(plan.updates), parameters_),
+      optimizer_(context->parameters, std::move(plan.optimizer), parameters_),
       states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
       states_before_batch_(states_before_step_.size()),
       batches_(std::move(batches)),
@@ -119,7 +119,7 @@ TrainMemory TrainSession::memory() const {
   memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
                        states_before_step_.size() + states_before_batch_.size();
   memory.inputs = tokens_.size() + positions_.size() + targets_.size() + loss_.size();
-  memory.workspace = executables_.workspace_bytes();
+  memory.workspace = executables_.workspace_bytes() + optimizer_.scratch_bytes();
   return memory;
 }
 
@@ -212,6 +212,7 @@ double TrainSession::GradSquare() const {
 }
 
 absl::StatusOr<StepResult> TrainSession::Step() {
+  PLUMB_RETURN_IF_ERROR(half_done_);
   CopyStates(parameters_.state_data(), states_before_step_.as<float>());
   absl::Cleanup restore = [this] {
     CopyStates(states_before_step_.as<float>(), parameters_.state_data());
@@ -262,13 +263,19 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   result.learning_rate = NextLearningRate();
   const StageTimer timer(profile_, "optimizer");
   const ScopedNoDenormals no_denormals(!keeps_denormals_);
-  optimizer_.Update({grad, mean, result.grad_norm}, result.learning_rate, step_ + 1, parameters_,
-                    threads_);
+  const absl::Status updated = optimizer_.Update(
+      {grad, mean, result.grad_norm}, result.learning_rate, step_ + 1, parameters_, threads_);
+  if (!updated.ok()) {
+    half_done_ = absl::Status(
+        updated.code(), absl::StrCat("step ", step_ + 1, " is half done: ", updated.message()));
+    return half_done_;
+  }
   result.step = ++step_;
   return result;
 }
 
 absl::Status TrainSession::CheckFinite() const {
+  PLUMB_RETURN_IF_ERROR(half_done_);
   const auto error = [this](absl::string_view what) {
     return absl::AbortedError(absl::StrCat("diverged at step ", step_, ": its update overflowed; ",
                                            what, " is not finite though the gradient was"));

@@ -73,7 +73,8 @@ class TrainSession {
 
   // One optimizer step on the next batches of the data. kAborted when the loss or a gradient is not
   // finite: the message names the first bad tensor, its place in the model and the op that made it.
-  // After any error weights, moments and norms' buffers are as they were before the step.
+  // After any error weights, moments and norms' buffers are as they were before the step; but when
+  // memory runs out in the middle of Muon's products, every later step and CheckFinite fail too.
   absl::StatusOr<StepResult> Step();
 
   int64_t step() const { return step_; }  // steps done
@@ -121,7 +122,7 @@ class TrainSession {
   struct Plan {
     ExecutableCache executables;
     TrainMemory memory;
-    UpdatePlan updates;
+    OptimizerPlan optimizer;
   };
   static absl::StatusOr<Plan> MakePlan(const ModelContext* context, const BatchSource& batches,
                                        const TrainSpec& spec);
@@ -173,6 +174,7 @@ class TrainSession {
   int64_t probe_every_ = 0;
   bool probed_ = false;  // the last step
   bool keeps_denormals_ = false;
+  absl::Status half_done_;  // an update that was left in its middle
 };
 
 }  // namespace plumb

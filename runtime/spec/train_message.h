@@ -16,7 +16,9 @@ namespace plumb {
 absl::Status ReadLets(const v1::Train& message, const Located& at, std::vector<Statement>* lets);
 absl::Status ReadRules(const v1::Train& message, const Located& at, std::vector<TrainRule>* rules);
 
-// The reverse.
+absl::Status ReadMuon(const v1::Muon& message, const Located& at, MuonSpec* muon);
+
+// The reverse, of all three; Muon where the recipe uses it.
 void WriteRules(const TrainSpec& spec, v1::Train* message);
 
 }  // namespace plumb

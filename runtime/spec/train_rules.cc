@@ -31,7 +31,9 @@ absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at, con
   }
   if (message.tensors() == v1::Rule::MATRICES) rule.tensors = TensorClass::kMatrices;
   if (message.tensors() == v1::Rule::VECTORS) rule.tensors = TensorClass::kVectors;
-  bool says_something = false;
+  if (message.optimizer() == v1::ADAMW) rule.optimizer = OptimizerKind::kAdamW;
+  if (message.optimizer() == v1::MUON) rule.optimizer = OptimizerKind::kMuon;
+  bool says_something = rule.optimizer.has_value();
   for (const RuleField field : kRuleFields) {
     const Text text = at.TextOf(NameOf(field));
     if (text.value.empty()) continue;
@@ -40,8 +42,8 @@ absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at, con
   }
   if (!says_something) {
     return ErrorAt(rule.match.place,
-                   "rule: says nothing; give it learning_rate, weight_decay, "
-                   "beta1, beta2, eps or clip");
+                   "rule: says nothing; give it learning_rate, weight_decay, beta1, beta2, eps, "
+                   "clip or optimizer");
   }
   return rule;
 }
@@ -91,7 +93,42 @@ absl::Status ReadRules(const v1::Train& message, const Located& at, std::vector<
   return absl::OkStatus();
 }
 
+absl::Status ReadMuon(const v1::Muon& message, const Located& at, MuonSpec* muon) {
+  if (message.has_momentum()) muon->momentum = message.momentum();
+  if (message.has_nesterov()) muon->nesterov = message.nesterov();
+  if (message.has_newton_schulz_steps()) muon->newton_schulz_steps = message.newton_schulz_steps();
+  muon->matches_adamw = message.scale() == v1::Muon::MATCH_ADAMW;
+  if (!(muon->momentum >= 0 && muon->momentum < 1)) {
+    return ErrorAt(at.At("momentum"), "momentum must be in [0, 1)");
+  }
+  if (muon->newton_schulz_steps < 1 || muon->newton_schulz_steps > 100) {
+    return ErrorAt(at.At("newton_schulz_steps"), "newton_schulz_steps must be in 1..100");
+  }
+  for (const auto& [name, expression] : {std::pair("learning_rate", &muon->learning_rate),
+                                         std::pair("weight_decay", &muon->weight_decay)}) {
+    const Text text = at.TextOf(name);
+    if (text.value.empty()) continue;
+    PLUMB_ASSIGN_OR_RETURN(*expression, ParseExpression(text));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+void WriteMuon(const MuonSpec& muon, v1::Muon* message) {
+  message->set_momentum(muon.momentum);
+  message->set_nesterov(muon.nesterov);
+  message->set_newton_schulz_steps(static_cast<int32_t>(muon.newton_schulz_steps));
+  message->set_scale(muon.matches_adamw ? v1::Muon::MATCH_ADAMW : v1::Muon::ASPECT_RATIO);
+  if (muon.learning_rate) message->set_learning_rate(muon.learning_rate->text.value);
+  if (muon.weight_decay) message->set_weight_decay(muon.weight_decay->text.value);
+}
+
+}  // namespace
+
 void WriteRules(const TrainSpec& spec, v1::Train* message) {
+  if (spec.optimizer == OptimizerKind::kMuon) message->set_optimizer(v1::MUON);
+  if (spec.UsesMuon()) WriteMuon(spec.muon, message->mutable_muon());
   for (const Statement& let : spec.lets) message->add_let(let.text.value);
   for (const TrainRule& rule : spec.rules) {
     v1::Rule* out = message->add_rule();
@@ -109,6 +146,9 @@ void WriteRules(const TrainSpec& spec, v1::Train* message) {
     out->set_beta2(text(RuleField::kBeta2));
     out->set_eps(text(RuleField::kEps));
     out->set_clip(text(RuleField::kClip));
+    if (rule.optimizer.has_value()) {
+      out->set_optimizer(*rule.optimizer == OptimizerKind::kMuon ? v1::MUON : v1::ADAMW);
+    }
   }
 }
 

@@ -24,16 +24,27 @@ const char* NameOf(RuleField field);
 // What the recipe says without the rule, as the field's expression calls it: "lr"; "" for kClip.
 const char* DefaultNameOf(RuleField field);
 
+enum class OptimizerKind { kAdamW, kMuon };
 enum class TensorClass { kAll, kMatrices, kVectors };
 
 struct TrainRule {
   Text match;
   TensorClass tensors = TensorClass::kAll;
   std::optional<Expression> fields[kNumRuleFields];  // by RuleField
+  std::optional<OptimizerKind> optimizer;
 
   const std::optional<Expression>& field(RuleField f) const {
     return fields[static_cast<size_t>(f)];
   }
+};
+
+// What the recipe says of Muon.
+struct MuonSpec {
+  double momentum = 0.95;
+  bool nesterov = true;
+  int64_t newton_schulz_steps = 5;
+  bool matches_adamw = false;  // the scale of updates; else that of the matrix's aspect ratio
+  std::optional<Expression> learning_rate, weight_decay;  // of tensors of Muon without a rule's
 };
 
 }  // namespace plumb

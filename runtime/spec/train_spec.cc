@@ -1,5 +1,6 @@
 #include "runtime/spec/train_spec.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -152,9 +153,22 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   }
   const Located at(file, message, &locations);
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
+  if (message.optimizer() == v1::MUON) s.optimizer = OptimizerKind::kMuon;
+  PLUMB_RETURN_IF_ERROR(ReadMuon(message.muon(), at.Nested("muon"), &s.muon));
   PLUMB_RETURN_IF_ERROR(ReadLets(message, at, &s.lets));
   PLUMB_RETURN_IF_ERROR(ReadRules(message, at, &s.rules));
+  if (message.has_muon() && !s.UsesMuon()) {
+    return ErrorAt(at.At("muon"),
+                   "muon: no tensor is updated by it; say optimizer: MUON, in a rule "
+                   "or for all matrices of layers");
+  }
   return s;
+}
+
+bool TrainSpec::UsesMuon() const {
+  return optimizer == OptimizerKind::kMuon ||
+         std::any_of(rules.begin(), rules.end(),
+                     [](const TrainRule& rule) { return rule.optimizer == OptimizerKind::kMuon; });
 }
 
 std::string TrainSpec::ToText() const {

@@ -51,8 +51,12 @@ struct TrainSpec {
   OnDivergence on_divergence = OnDivergence::kStop;
   int64_t max_divergences = 10;
   double step_back_learning_rate_scale = 1;
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+  MuonSpec muon;
   std::vector<Statement> lets;   // of the rules' expressions
   std::vector<TrainRule> rules;  // the first that matches a tensor holds
+
+  bool UsesMuon() const;  // for any tensor
 
   // Every field whose default is not zero is said, so that a later change of a default changes
   // nothing.

@@ -73,11 +73,12 @@ UpdateInfo ToPublic(const UpdateGroup& group, const UpdatePlan& plan, const Trai
     info.place = match.place.ToString();
   }
   for (const size_t i : group.parameters) info.tensors.push_back(parameters[i].name);
-  info.optimizer = "AdamW";
+  info.optimizer = update.optimizer == OptimizerKind::kMuon ? "Muon" : "AdamW";
   info.lr_scale = update.lr_scale;
   info.lr_offset = update.lr_offset;
   info.learning_rate = update.LearningRate(spec.learning_rate);
   info.weight_decay = update.weight_decay;
+  info.momentum = spec.muon.momentum;
   info.beta1 = update.beta1;
   info.beta2 = update.beta2;
   info.eps = update.eps;

@@ -93,13 +93,14 @@ struct TrainingMemory {
 struct UpdateInfo {
   std::string rule, place;           // the pattern of the recipe's rule, and where it stands; or ""
   std::vector<std::string> tensors;  // names
-  std::string optimizer;             // "AdamW"
+  std::string optimizer;             // "AdamW", "Muon"
   double lr_scale = 1, lr_offset = 0;  // learning rate = lr_scale * the scheduled one + lr_offset
   double learning_rate = 0;            // at the schedule's peak
   double weight_decay = 0;
-  double beta1 = 0, beta2 = 0, eps = 0;
-  double clip = 0;           // 0: none
-  bool clips_apart = false;  // by the norm of the rule's gradients, not of all
+  double momentum = 0;                   // Muon's
+  double beta1 = 0, beta2 = 0, eps = 0;  // AdamW's
+  double clip = 0;                       // 0: none
+  bool clips_apart = false;              // by the norm of the rule's gradients, not of all
 };
 
 class Model {

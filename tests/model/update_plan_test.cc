@@ -156,5 +156,36 @@ TEST_F(UpdatePlanTest, WrongExpressionsAreMistakesWithTheirPlace) {
   EXPECT_THAT(error("clip: '-2'"), HasSubstr("clip is negative: -2"));
 }
 
+TEST_F(UpdatePlanTest, MuonIsForTheMatricesOfLayers) {
+  const std::string recipe =
+      "weight_decay: 0.2 optimizer: MUON muon { learning_rate: '20 * lr' weight_decay: 'wd / 2' } ";
+  const ParameterUpdate q = Of(recipe, kQ);
+  EXPECT_EQ(q.optimizer, OptimizerKind::kMuon);
+  EXPECT_EQ(q.LearningRate(0.1), 2);
+  EXPECT_EQ(q.weight_decay, 0.1);
+  for (const char* name : {kNorm, kDownBias, "embedding.token.weight", "head.weight"}) {
+    const ParameterUpdate update = Of(recipe, name);
+    EXPECT_EQ(update.optimizer, OptimizerKind::kAdamW) << name;
+    EXPECT_EQ(update.LearningRate(0.1), 0.1) << name;
+  }
+  const std::string ruled = recipe +
+                            "rule { match: '*.q.weight' optimizer: ADAMW }"
+                            "rule { match: 'layers.*.k.weight' learning_rate: 'lr' }"
+                            "rule { match: 'head.weight' optimizer: MUON weight_decay: '0' }";
+  EXPECT_EQ(Of(ruled, kQ).optimizer, OptimizerKind::kAdamW);
+  EXPECT_EQ(Of(ruled, kQ).LearningRate(0.1), 0.1);
+  EXPECT_EQ(Of(ruled, "layers.0.attention.k.weight").optimizer, OptimizerKind::kMuon);
+  EXPECT_EQ(Of(ruled, "layers.0.attention.k.weight").LearningRate(0.1), 0.1);
+  EXPECT_EQ(Of(ruled, "layers.0.attention.k.weight").weight_decay, 0.1);
+  EXPECT_EQ(Of(ruled, "head.weight").LearningRate(0.1), 2);
+  EXPECT_EQ(Of(ruled, "head.weight").weight_decay, 0);
+  EXPECT_THAT(Error("rule { match: 'layers.*' optimizer: MUON }"),
+              HasSubstr("rule: MUON is for matrices, and layers.0.attention.norm.weight is none"));
+  EXPECT_THAT(Error("optimizer: MUON rule { match: '*.q.weight' beta1: '0.5' }"),
+              HasSubstr("beta1 is AdamW's, and layers.0.attention.q.weight is updated by Muon"));
+  EXPECT_THAT(Error("optimizer: MUON muon { learning_rate: 'lr * lr' }"),
+              HasSubstr("learning_rate is not linear in lr"));
+}
+
 }  // namespace
 }  // namespace plumb

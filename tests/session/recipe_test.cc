@@ -17,11 +17,17 @@ struct NamedRecipe {
 };
 
 constexpr NamedRecipe kRecipes[] = {
-    {"plain", ""},
+    {"plain", "schedule: COSINE"},
     {"rules",
      "rule { match: '*.norm.*' learning_rate: '0.1 * lr + 1e-4' weight_decay: '0' clip: '0.01' }"
      "rule { match: 'layers.*' tensors: MATRICES learning_rate: 'lr * 16 / fan_in' clip: '0.1' }"
      "rule { match: '*' tensors: VECTORS beta1: '0.8' eps: '1e-6' }"},
+    {"wsd", "schedule: WSD cooldown_steps: 90 cooldown: ONE_MINUS_SQRT warmup: MULTIPLIES"},
+    {"muon", "optimizer: MUON muon { learning_rate: '2 * lr' }"},
+    {"muon_moonlight",
+     "optimizer: MUON muon { scale: MATCH_ADAMW nesterov: false }"
+     "rule { match: '*.k.weight' optimizer: ADAMW } rule { match: 'head.weight' optimizer: MUON "
+     "clip: '0.1' }"},
 };
 
 class EveryRecipeTest : public RecipeTest,
@@ -31,7 +37,7 @@ class EveryRecipeTest : public RecipeTest,
     const auto& [recipe, dtype] = GetParam();
     TrainSpec spec = Spec(absl::StrCat(
         "batch_size: 4 learning_rate: 0.01 gradient_accumulation_steps: 2 max_steps: 100 "
-        "schedule: COSINE warmup_steps: 3 ",
+        "warmup_steps: 3 ",
         recipe.text));
     spec.dtype = dtype;
     return spec;

@@ -126,6 +126,29 @@ TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
   }
 }
 
+TEST_P(SessionAllocationTest, AStepOfARecipeOfEverythingAllocatesNothingAfterTheFirst) {
+  const auto context = MakeContext(runtime_.get(), WideModel());
+  const Dataset data = TextOf(2000, 26);
+  TrainSpec spec = *ParseTrainSpec(
+      "batch_size: 4 gradient_accumulation_steps: 2 optimizer: MUON muon { learning_rate: '2 * lr' "
+      "}"
+      "rule { match: '*.norm.*' learning_rate: '0.1 * lr' clip: '0.5' }",
+      "", {});
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    spec.dtype = dtype;
+    const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
+    ASSERT_TRUE(session->Step().ok());
+    bool ok = true;
+    const int64_t allocations = CountAllocations([&] {
+      for (int i = 0; i < 3; ++i) ok = session->Step().ok() && ok;
+    });
+    EXPECT_TRUE(ok);
+    if (TellsOneDnnMallocs()) {
+      EXPECT_EQ(allocations, 0) << DTypeName(dtype);
+    }
+  }
+}
+
 TEST_P(SessionAllocationTest, AProbedStepAllocatesNothingAfterTheFirst) {
   const auto context = MakeContext(runtime_.get(), WideModel());
   const Dataset data = TextOf(2000, 26);

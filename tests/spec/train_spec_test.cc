@@ -181,7 +181,7 @@ TEST(TrainSpecTest, RulesThatCannotBeReadAreMistakesWithTheirPlace) {
             "t.pbtxt:1:1: rule: match is missing; it names parameters, \"*\" for all");
   EXPECT_EQ(RecipeError("rule { match: '*' tensors: ALL }"),
             "t.pbtxt:1:8: rule: says nothing; give it learning_rate, weight_decay, beta1, beta2, "
-            "eps or clip");
+            "eps, clip or optimizer");
   EXPECT_THAT(RecipeError("rule {\n match: '*'\n clip: '1 +' }"),
               testing::StartsWith("t.pbtxt:3:2: "));
   EXPECT_THAT(RecipeError("rule { match: '*' learning_rte: 'lr' }"),
@@ -192,6 +192,37 @@ TEST(TrainSpecTest, RulesThatCannotBeReadAreMistakesWithTheirPlace) {
   EXPECT_THAT(RecipeError("let: 'fan_in = 1'"), testing::HasSubstr("a scalar of the tensor"));
   EXPECT_THAT(RecipeError("let: 'sqrt = 1'"), testing::HasSubstr("is a function"));
   EXPECT_THAT(RecipeError("let: 'a = 1 if n_layer > 2'"), testing::HasSubstr("no condition"));
+}
+
+TEST(TrainSpecTest, MuonIsReadAndReadsBackAsTheSame) {
+  const TrainSpec s =
+      ParseTrainSpec(
+          "optimizer: MUON muon { momentum: 0.9 nesterov: false newton_schulz_steps: 3 "
+          "scale: MATCH_ADAMW learning_rate: '20 * lr' weight_decay: 'wd / 2' } "
+          "rule { match: '*.q.weight' optimizer: ADAMW }",
+          "t.pbtxt", {})
+          .value();
+  EXPECT_EQ(s.optimizer, OptimizerKind::kMuon);
+  EXPECT_EQ(s.rules[0].optimizer, OptimizerKind::kAdamW);
+  const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
+  EXPECT_EQ(again.ToText(), s.ToText());
+  EXPECT_EQ(again.muon.momentum, 0.9);
+  EXPECT_FALSE(again.muon.nesterov);
+  EXPECT_EQ(again.muon.newton_schulz_steps, 3);
+  EXPECT_TRUE(again.muon.matches_adamw);
+  EXPECT_EQ(again.muon.learning_rate->text.value, "20 * lr");
+  EXPECT_EQ(again.muon.weight_decay->text.value, "wd / 2");
+  const TrainSpec plain = ParseTrainSpec("", "t.pbtxt", {}).value();
+  EXPECT_EQ(plain.muon.momentum, 0.95);
+  EXPECT_TRUE(plain.muon.nesterov);
+  EXPECT_EQ(plain.muon.newton_schulz_steps, 5);
+  EXPECT_FALSE(plain.muon.matches_adamw);
+  EXPECT_EQ(plain.ToText().find("muon"), std::string::npos);
+  EXPECT_THAT(RecipeError("muon { momentum: 0.9 }"),
+              testing::StartsWith("t.pbtxt:1:1: muon: no tensor is updated by it; say optimizer"));
+  EXPECT_EQ(RecipeError("muon { momentum: 1 }"), "t.pbtxt:1:8: momentum must be in [0, 1)");
+  EXPECT_EQ(RecipeError("muon { newton_schulz_steps: 0 }"),
+            "t.pbtxt:1:8: newton_schulz_steps must be in 1..100");
 }
 
 TEST(TrainSpecTest, EverySchedulesTextReadsBackAsTheSame) {

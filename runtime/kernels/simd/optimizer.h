@@ -21,8 +21,9 @@ struct AdamWSegment {
   // Whether its parameters are SplitF32In(param + begin, end - begin) (split_f32.h); the update is
   // the same to the bit. Such a segment, and the one after it, start at multiples of 32 elements.
   bool is_split = false;
-  float lr_offset = 0;  // its learning rate is lr_scale * learning_rate + lr_offset
-  int32_t group = 0;    // of AdamWStep::groups
+  float lr_offset = 0;   // its learning rate is lr_scale * learning_rate + lr_offset
+  int32_t group = 0;     // of AdamWStep::groups
+  int64_t v_offset = 0;  // the second moment of element i is v[i + v_offset]
 };
 
 // What segments have in common.
@@ -37,7 +38,7 @@ struct AdamWStep {
   absl::Span<const AdamWGroup> groups;
 };
 
-// The flat buffers of an update.
+// The flat buffers of an update; v may leave out what AdamW does not update.
 struct AdamWBuffers {
   const float* grad;
   float* param;
