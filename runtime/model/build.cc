@@ -134,7 +134,7 @@ class Emitter : public FormulaBackend {
                             /*f32_out=*/cached || options_.output_logits);
     PLUMB_ASSIGN_OR_RETURN(logits, at_point(kHeadPoint, logits));
     if (cached || options_.output_logits) b_.Output("logits", logits);
-    if (!cached) b_.Output("loss", b_.Apply("cross_entropy", {logits, targets_}, {}, "loss"));
+    if (!cached) OutputLoss(logits);
     return absl::OkStatus();
   }
 
@@ -270,6 +270,16 @@ class Emitter : public FormulaBackend {
     }
     PLUMB_ASSIGN_OR_RETURN(context, at_point("attention.context", context));
     return Linear(absl::StrCat(name, ".o"), context, spec.out_bias);
+  }
+
+  void OutputLoss(ValueId logits) {
+    Attrs attrs;
+    if (options_.label_smoothing > 0) attrs.Set("label_smoothing", options_.label_smoothing);
+    if (options_.z_loss > 0) attrs.Set("z_loss", options_.z_loss);
+    const std::vector<ValueId> outputs =
+        b_.ApplyAll("cross_entropy", {logits, targets_}, std::move(attrs), "loss");
+    b_.Output("loss", outputs[0]);
+    if (options_.label_smoothing > 0 || options_.z_loss > 0) b_.Output("objective", outputs[2]);
   }
 
   absl::StatusOr<TensorHandle> Mlp(const SublayerSite& site, ValueId x, AtPoint at_point) {

@@ -31,6 +31,8 @@ BuildOptions TrainProgram(const TrainSpec& spec) {
   options.program = Program::kTrain;
   options.weights = WeightFormatOf(spec);
   options.batch = spec.batch_size;
+  options.label_smoothing = spec.label_smoothing;
+  options.z_loss = spec.z_loss;
   return options;
 }
 

@@ -75,6 +75,8 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.max_divergences >= 0, "max_divergences", "zero or more");
   require(s.step_back_learning_rate_scale > 0 && s.step_back_learning_rate_scale <= 1,
           "step_back_learning_rate_scale", "in (0, 1]");
+  require(s.label_smoothing >= 0 && s.label_smoothing <= 1, "label_smoothing", "in [0, 1]");
+  require(s.z_loss >= 0 && std::isfinite(s.z_loss), "z_loss", "zero or positive");
   checks.Require(s.val_fraction >= 0 && s.val_fraction < 1, data, "val_fraction", "in [0, 1)");
   return checks.status();
 }
@@ -151,6 +153,8 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.has_step_back_learning_rate_scale()) {
     s.step_back_learning_rate_scale = message.step_back_learning_rate_scale();
   }
+  s.label_smoothing = message.label_smoothing();
+  s.z_loss = message.z_loss();
   const Located at(file, message, &locations);
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
   if (message.optimizer() == v1::MUON) s.optimizer = OptimizerKind::kMuon;
@@ -213,6 +217,8 @@ std::string TrainSpec::ToText() const {
                                                                    : v1::Train::STEP_BACK);
   message.set_max_divergences(static_cast<int32_t>(max_divergences));
   message.set_step_back_learning_rate_scale(step_back_learning_rate_scale);
+  message.set_label_smoothing(label_smoothing);
+  message.set_z_loss(z_loss);
   WriteRules(*this, &message);
   return textproto::PrintText(message);
 }

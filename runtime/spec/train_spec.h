@@ -51,6 +51,8 @@ struct TrainSpec {
   OnDivergence on_divergence = OnDivergence::kStop;
   int64_t max_divergences = 10;
   double step_back_learning_rate_scale = 1;
+  double label_smoothing = 0;
+  double z_loss = 0;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   MuonSpec muon;
   std::vector<Statement> lets;   // of the rules' expressions

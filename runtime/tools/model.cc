@@ -8,7 +8,6 @@
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/compile/differentiate.h"
 #include "runtime/compile/memory_plan.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/model/describe.h"
@@ -16,6 +15,7 @@
 #include "runtime/session/evaluate.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
+#include "runtime/session/program.h"
 #include "runtime/session/train_memory.h"
 #include "runtime/spec/train_spec.h"
 #include "runtime/tools/out_of_memory.h"
@@ -142,7 +142,7 @@ absl::StatusOr<std::string> ExplainStage(const ModelContext& context, const std:
     PLUMB_ASSIGN_OR_RETURN(Graph graph,
                            BuildForward(context.model, context.parameters, *context.ops, options));
     if (stage == "graph") return ToString(graph);
-    PLUMB_ASSIGN_OR_RETURN(graph, Differentiate(std::move(graph), *context.ops, "loss"));
+    PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops));
     return ToString(graph);
   }
   if (stage == "prompt") {

@@ -91,7 +91,7 @@ def is_hidden_matrix(name, p):
     return name.startswith("layers.") and p.dim() == 2
 
 
-def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0):
+def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoothing=0.0, z_loss=0.0):
     """What is left after STEPS steps: parameters by name; `losses` gets each step's cross-entropy."""
     p = read(os.path.join(HERE, "pre", "weights.safetensors"))
     with open(os.path.join(HERE, "recipes", "tokens.json"), encoding="utf-8") as file:
@@ -106,10 +106,12 @@ def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0):
         output = logits(p, tokens[step][:, :-1]).flatten(0, 1)
         loss = F.cross_entropy(output, tokens[step][:, 1:].flatten())
         losses.append(loss.detach())
+        objective = F.cross_entropy(output, tokens[step][:, 1:].flatten(), label_smoothing=smoothing)
+        objective = objective + z_loss * torch.logsumexp(output, -1).square().mean()
         adamw.zero_grad()
         for q in p.values():
             q.grad = None
-        loss.backward()
+        objective.backward()
         torch.nn.utils.clip_grad_norm_(p.values(), clip)
         with torch.no_grad():
             for name in by_muon:
@@ -128,6 +130,12 @@ CASES = {
         "muon { scale: MATCH_ADAMW nesterov: false momentum: 0.9 newton_schulz_steps: 4 }\n",
         lambda losses: train(losses, 0.003, Muon(0.9, nesterov=False, steps=4, matches_adamw=True),
                              muon_lr=0.003, weight_decay=0.2, clip=0.5)),
+    "label_smoothing": (
+        "learning_rate: 0.01 label_smoothing: 0.1\n",
+        lambda losses: train(losses, 0.01, smoothing=0.1)),
+    "z_loss": (
+        "learning_rate: 0.01 z_loss: 0.05 label_smoothing: 0.2\n",
+        lambda losses: train(losses, 0.01, smoothing=0.2, z_loss=0.05)),
 }
 
 

@@ -28,6 +28,7 @@ constexpr NamedRecipe kRecipes[] = {
      "optimizer: MUON muon { scale: MATCH_ADAMW nesterov: false }"
      "rule { match: '*.k.weight' optimizer: ADAMW } rule { match: 'head.weight' optimizer: MUON "
      "clip: '0.1' }"},
+    {"objective", "label_smoothing: 0.1 z_loss: 1e-3"},
 };
 
 class EveryRecipeTest : public RecipeTest,

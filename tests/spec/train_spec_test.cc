@@ -315,6 +315,8 @@ TEST(TrainSpecTest, EveryRangeIsChecked) {
                                   "10"));
   EXPECT_EQ(RecipeError("cooldown_steps: 3"),
             "t.pbtxt:1:1: cooldown_steps must be left out unless schedule is WSD");
+  EXPECT_EQ(RecipeError("label_smoothing: 1.5"), "t.pbtxt:1:1: label_smoothing must be in [0, 1]");
+  EXPECT_EQ(RecipeError("z_loss: -1"), "t.pbtxt:1:1: z_loss must be zero or positive");
   EXPECT_EQ(RecipeError("data { val_fraction: 1 }"), "t.pbtxt:1:8: val_fraction must be in [0, 1)");
 }
 
