@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/compile/executable.h"
 #include "runtime/session/parameter_store.h"
+#include "runtime/session/weight_average.h"
 
 namespace plumb {
 namespace {
@@ -69,6 +70,7 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
     memory.gradients += static_cast<int64_t>(context.parameters.size()) * kAlignment;
   }
   memory.moments = optimizer.state_bytes;
+  if (spec.ema_decay > 0) memory.average = WeightAverage::Bytes(context);
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
   memory.inputs = 3 * spec.batch_size * seq * SizeOf(DType::kI32) + kAlignment;
   memory.workspace = workspace + optimizer.scratch_bytes;

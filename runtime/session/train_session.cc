@@ -82,6 +82,9 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
                     ? parameters_.layout().size * SizeOf(DType::kF32)
                     : 0),
       optimizer_(context->parameters, std::move(plan.optimizer), parameters_),
+      average_(spec.ema_decay > 0
+                   ? std::make_unique<WeightAverage>(*context, spec.ema_decay, parameters_)
+                   : nullptr),
       states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
       states_before_batch_(states_before_step_.size()),
       batches_(std::move(batches)),
@@ -116,6 +119,7 @@ TrainMemory TrainSession::memory() const {
   memory.weights = parameters_.layout().size * SizeOf(DType::kF32);
   memory.gradients = grad_.size() + grad_sum_.size() + grad_squares_.size();
   memory.moments = optimizer_.state_bytes();
+  if (average_ != nullptr) memory.average = average_->bytes();
   memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
                        states_before_step_.size() + states_before_batch_.size();
   memory.inputs = tokens_.size() + positions_.size() + targets_.size() + loss_.size();
@@ -271,6 +275,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
     return half_done_;
   }
   result.step = ++step_;
+  if (average_ != nullptr) average_->Update(parameters_, step_, threads_);
   return result;
 }
 

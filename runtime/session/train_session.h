@@ -24,6 +24,7 @@
 #include "runtime/session/schedule.h"
 #include "runtime/session/step_profile.h"
 #include "runtime/session/train_memory.h"
+#include "runtime/session/weight_average.h"
 #include "runtime/spec/train_spec.h"
 
 namespace plumb {
@@ -97,6 +98,10 @@ class TrainSession {
   // The states of the optimizer. To resume after a step: write weights and norms' buffers into
   // parameters(), read the states into it, and call ResumeAt.
   const Optimizer& optimizer() const { return optimizer_; }
+  // The average of the weights, to be read and written like parameters(); null without ema_decay.
+  const ParameterStore* average() const {
+    return average_ == nullptr ? nullptr : &average_->store();
+  }
   const float* first_moments() const { return optimizer_.first_moments(); }
   const float* second_moments() const { return optimizer_.second_moments(); }
 
@@ -159,6 +164,7 @@ class TrainSession {
   PackedWeights weights_;
   AlignedBuffer grad_, grad_sum_;  // grad_sum_ only when gradients accumulate
   Optimizer optimizer_;
+  std::unique_ptr<WeightAverage> average_;  // null: none is kept
   // The states of norms before the step and before the micro-batch that runs.
   AlignedBuffer states_before_step_, states_before_batch_;
 

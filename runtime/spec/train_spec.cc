@@ -77,6 +77,7 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
           "step_back_learning_rate_scale", "in (0, 1]");
   require(s.label_smoothing >= 0 && s.label_smoothing <= 1, "label_smoothing", "in [0, 1]");
   require(s.z_loss >= 0 && std::isfinite(s.z_loss), "z_loss", "zero or positive");
+  require(s.ema_decay >= 0 && s.ema_decay < 1, "ema_decay", "in [0, 1)");
   checks.Require(s.val_fraction >= 0 && s.val_fraction < 1, data, "val_fraction", "in [0, 1)");
   return checks.status();
 }
@@ -155,6 +156,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   }
   s.label_smoothing = message.label_smoothing();
   s.z_loss = message.z_loss();
+  s.ema_decay = message.ema_decay();
   const Located at(file, message, &locations);
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
   if (message.optimizer() == v1::MUON) s.optimizer = OptimizerKind::kMuon;
@@ -219,6 +221,7 @@ std::string TrainSpec::ToText() const {
   message.set_step_back_learning_rate_scale(step_back_learning_rate_scale);
   message.set_label_smoothing(label_smoothing);
   message.set_z_loss(z_loss);
+  message.set_ema_decay(ema_decay);
   WriteRules(*this, &message);
   return textproto::PrintText(message);
 }

@@ -53,6 +53,7 @@ struct TrainSpec {
   double step_back_learning_rate_scale = 1;
   double label_smoothing = 0;
   double z_loss = 0;
+  double ema_decay = 0;  // 0 = no average of the weights
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   MuonSpec muon;
   std::vector<Statement> lets;   // of the rules' expressions

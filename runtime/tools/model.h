@@ -81,7 +81,8 @@ struct TrainingMemory {
   bool recompute_blocks = false;
   int64_t weights = 0;      // f32
   int64_t gradients = 0;    // with their sum, when several micro-batches make a step
-  int64_t moments = 0;      // AdamW's two
+  int64_t moments = 0;      // AdamW's two, Muon's one
+  int64_t average = 0;      // of the weights
   int64_t norm_states = 0;  // buffers of norms, with copies from before the step
   int64_t inputs = 0;       // token ids
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch

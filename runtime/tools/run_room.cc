@@ -17,6 +17,7 @@ TrainingMemory ToPublic(const TrainMemory& memory, const TrainSpec& spec, int64_
   out.weights = memory.weights;
   out.gradients = memory.gradients;
   out.moments = memory.moments;
+  out.average = memory.average;
   out.norm_states = memory.norm_states;
   out.inputs = memory.inputs;
   out.workspace = memory.workspace;

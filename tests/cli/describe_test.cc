@@ -117,7 +117,7 @@ TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
     const nlohmann::json table = model["memory"];
     int64_t sum = 0;
     for (const char* part :
-         {"weights", "gradients", "moments", "norm_states", "inputs", "workspace"}) {
+         {"weights", "gradients", "moments", "average", "norm_states", "inputs", "workspace"}) {
       sum += table[part].get<int64_t>();
     }
     EXPECT_EQ(table["total"], sum);

@@ -12,6 +12,7 @@ from collections import OrderedDict
 
 import torch
 import torch.nn.functional as F
+import torch.optim.swa_utils
 
 import tensor_file
 
@@ -91,7 +92,8 @@ def is_hidden_matrix(name, p):
     return name.startswith("layers.") and p.dim() == 2
 
 
-def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoothing=0.0, z_loss=0.0):
+def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoothing=0.0, z_loss=0.0,
+          ema_decay=0.0):
     """What is left after STEPS steps: parameters by name; `losses` gets each step's cross-entropy."""
     p = read(os.path.join(HERE, "pre", "weights.safetensors"))
     with open(os.path.join(HERE, "recipes", "tokens.json"), encoding="utf-8") as file:
@@ -117,7 +119,22 @@ def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoot
             for name in by_muon:
                 muon.update(name, p[name], muon_lr, weight_decay)
         adamw.step()
+        if ema_decay:
+            average = average if step else torch.optim.swa_utils.AveragedModel(
+                Holder(p), avg_fn=lambda old, new, _: ema_decay * old + (1 - ema_decay) * new)
+            average.update_parameters(Holder(p))
+    if ema_decay:
+        averages = average.module.list
+        p.update((f"average.{name}", a) for name, a in zip(list(p), averages))
     return p
+
+
+class Holder(torch.nn.Module):
+    """The parameters as PyTorch's averaging wants them."""
+
+    def __init__(self, parameters):
+        super().__init__()
+        self.list = torch.nn.ParameterList(parameters.values())
 
 
 # Each case beside the text that says the same to plumb.
@@ -136,6 +153,9 @@ CASES = {
     "z_loss": (
         "learning_rate: 0.01 z_loss: 0.05 label_smoothing: 0.2\n",
         lambda losses: train(losses, 0.01, smoothing=0.2, z_loss=0.05)),
+    "average": (
+        "learning_rate: 0.01 ema_decay: 0.8\n",
+        lambda losses: train(losses, 0.01, ema_decay=0.8)),
 }
 
 

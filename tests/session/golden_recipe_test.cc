@@ -97,6 +97,10 @@ TEST_P(GoldenRecipeTest, TwentyStepsAreThoseOfPyTorch) {
   ExpectNear(losses, expected, "losses");
   for (const ParameterLayout::Entry& entry : store.layout().entries) {
     ExpectNear({store.data() + entry.begin, store.data() + entry.end}, expected, entry.name);
+    const ParameterStore* const average = (*session)->average();
+    if (average == nullptr) continue;
+    ExpectNear({average->data() + entry.begin, average->data() + entry.end}, expected,
+               absl::StrCat("average.", entry.name));
   }
 }
 

@@ -28,6 +28,7 @@ constexpr NamedRecipe kRecipes[] = {
      "optimizer: MUON muon { scale: MATCH_ADAMW nesterov: false }"
      "rule { match: '*.k.weight' optimizer: ADAMW } rule { match: 'head.weight' optimizer: MUON "
      "clip: '0.1' }"},
+    {"average", "ema_decay: 0.9"},
     {"objective", "label_smoothing: 0.1 z_loss: 1e-3"},
 };
 
@@ -69,7 +70,12 @@ TEST_P(EveryRecipeTest, TheSameBitsForAnyNumberOfThreads) {
   for (const int threads : {1, 2, 4}) {
     const auto session = Make(*context_, data_, Recipe(), threads);
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(session->Step().ok());
-    const std::vector<float> got = Floats(session->parameters());
+    std::vector<float> got = Floats(session->parameters());
+    if (session->average() != nullptr) {
+      const std::vector<float> average = Floats(*session->average());
+      EXPECT_NE(average, got);
+      got.insert(got.end(), average.begin(), average.end());
+    }
     if (expected.empty()) expected = got;
     EXPECT_EQ(got, expected) << threads;
   }
@@ -81,8 +87,14 @@ TEST_P(EveryRecipeTest, ResumesFromItsFilesBitForBit) {
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(whole->Step().ok());
   ASSERT_TRUE(WriteSafetensors(scratch.File("model"), whole->parameters().Tensors()).ok());
   ASSERT_TRUE(WriteSafetensors(scratch.File("optimizer"), whole->optimizer().Tensors()).ok());
+  if (whole->average() != nullptr) {
+    ASSERT_TRUE(WriteSafetensors(scratch.File("average"), whole->average()->Tensors()).ok());
+  }
 
   const auto rest = Make(*context_, data_, Recipe());
+  if (whole->average() != nullptr) {
+    ASSERT_TRUE(rest->average()->Read(*SafetensorsFile::Open(scratch.File("average"))).ok());
+  }
   ASSERT_TRUE(rest->parameters().Read(*SafetensorsFile::Open(scratch.File("model"))).ok());
   const SafetensorsFile optimizer = *SafetensorsFile::Open(scratch.File("optimizer"));
   ASSERT_TRUE(rest->optimizer().Check(optimizer).ok());
@@ -96,6 +108,9 @@ TEST_P(EveryRecipeTest, ResumesFromItsFilesBitForBit) {
     EXPECT_EQ(a->learning_rate, b->learning_rate);
   }
   EXPECT_EQ(Floats(rest->parameters()), Floats(whole->parameters()));
+  if (whole->average() != nullptr) {
+    EXPECT_EQ(Floats(*rest->average()), Floats(*whole->average()));
+  }
   const auto states = whole->optimizer().Tensors(), others = rest->optimizer().Tensors();
   ASSERT_EQ(states.size(), others.size());
   for (size_t i = 0; i < states.size(); ++i) {
@@ -110,6 +125,7 @@ TEST_P(EveryRecipeTest, TheMemoryIsThatOfThePlan) {
   ASSERT_TRUE(session->Step().ok());
   const TrainMemory planned = session->planned_memory(), taken = session->memory();
   EXPECT_EQ(planned.moments, taken.moments);
+  EXPECT_EQ(planned.average, taken.average);
   EXPECT_EQ(planned.total(), taken.total());
 }
 

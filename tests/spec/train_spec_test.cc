@@ -68,6 +68,7 @@ constexpr char kEverything[] =
     "seed: 18446744073709551615 eval_interval: 20 eval_batches: 4 checkpoint_interval: 50\n"
     "keep_checkpoints: 3 dtype: BF16 recompute: BLOCK\n"
     "on_divergence: STEP_BACK max_divergences: 4 step_back_learning_rate_scale: 0.5\n"
+    "label_smoothing: 0.1 z_loss: 1e-4 ema_decay: 0.999\n"
     "data { format: DOCUMENTS vocabulary: BYTES val_fraction: 0.25 keep_order: true }\n";
 
 TEST(TrainSpecTest, TakesWhatIsSaid) {
@@ -87,6 +88,9 @@ TEST(TrainSpecTest, TakesWhatIsSaid) {
   EXPECT_EQ(s.min_learning_rate, 0.001);
   EXPECT_EQ(s.decay_steps, 150);
   EXPECT_EQ(s.seed, 18446744073709551615u);
+  EXPECT_EQ(s.label_smoothing, 0.1);
+  EXPECT_EQ(s.z_loss, 1e-4);
+  EXPECT_EQ(s.ema_decay, 0.999);
   EXPECT_EQ(s.format, DataFormat::kDocuments);
   EXPECT_EQ(s.vocabulary, VocabularyKind::kBytes);
   EXPECT_EQ(s.val_fraction, 0.25);
@@ -134,6 +138,9 @@ TEST(TrainSpecTest, ItsTextReadsBackAsTheSame) {
     EXPECT_EQ(again->dtype, s.dtype);
     EXPECT_EQ(again->recompute_blocks, s.recompute_blocks);
     EXPECT_EQ(again->keep_order, s.keep_order);
+    EXPECT_EQ(again->label_smoothing, s.label_smoothing);
+    EXPECT_EQ(again->z_loss, s.z_loss);
+    EXPECT_EQ(again->ema_decay, s.ema_decay);
   }
 }
 
@@ -316,6 +323,7 @@ TEST(TrainSpecTest, EveryRangeIsChecked) {
   EXPECT_EQ(RecipeError("cooldown_steps: 3"),
             "t.pbtxt:1:1: cooldown_steps must be left out unless schedule is WSD");
   EXPECT_EQ(RecipeError("label_smoothing: 1.5"), "t.pbtxt:1:1: label_smoothing must be in [0, 1]");
+  EXPECT_EQ(RecipeError("ema_decay: 1"), "t.pbtxt:1:1: ema_decay must be in [0, 1)");
   EXPECT_EQ(RecipeError("z_loss: -1"), "t.pbtxt:1:1: z_loss must be zero or positive");
   EXPECT_EQ(RecipeError("data { val_fraction: 1 }"), "t.pbtxt:1:8: val_fraction must be in [0, 1)");
 }
