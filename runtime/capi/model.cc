@@ -58,18 +58,19 @@ absl::Status CheckRoom(absl::string_view what, double bytes) {
 
 int64_t CacheBytes(const ResolvedModel& model) {
   const ModelDims& dims = model.dims;
-  int64_t attentions = 0;
+  double floats = 0;  // a token
   for (const std::shared_ptr<const BlockSpec>& block : model.layers) {
-    attentions += std::count_if(block->sublayers.begin(), block->sublayers.end(),
-                                [](const SublayerSpec& sublayer) {
-                                  return sublayer.kind == SublayerSpec::Kind::kAttention;
-                                });
+    for (const SublayerSpec& sublayer : block->sublayers) {
+      if (sublayer.kind == SublayerSpec::Kind::kAttention) {  // keys and values
+        floats += 2.0 * static_cast<double>(dims.n_kv_head) * static_cast<double>(dims.head_dim);
+      } else if (sublayer.kind == SublayerSpec::Kind::kConv) {  // what went in
+        floats += static_cast<double>(dims.d_model);
+      }
+    }
   }
-  int64_t bytes = 2 * static_cast<int64_t>(sizeof(float));  // keys and values
-  for (const int64_t n : {attentions, dims.context_length, dims.n_kv_head, dims.head_dim}) {
-    if (__builtin_mul_overflow(bytes, n, &bytes)) return std::numeric_limits<int64_t>::max();
-  }
-  return bytes;
+  const double bytes = floats * static_cast<double>(dims.context_length) * sizeof(float);
+  constexpr double kMost = 9e18;  // below 2^63
+  return bytes < kMost ? static_cast<int64_t>(bytes) : std::numeric_limits<int64_t>::max();
 }
 
 absl::StatusOr<WeightFormat> FormatOf(int32_t weights) {

@@ -1,7 +1,5 @@
 #include "runtime/model/build.h"
 
-#include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,7 +10,8 @@
 #include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
-#include "runtime/kernels/gemv/quantize.h"
+#include "runtime/model/graph_weights.h"
+#include "runtime/model/sublayers.h"
 #include "runtime/ops/ops.h"
 #include "runtime/spec/interpret.h"
 
@@ -24,18 +23,10 @@ class Emitter : public FormulaBackend {
  public:
   Emitter(const ResolvedModel& model, const std::vector<ParameterSpec>& parameters,
           const OpRegistry& registry, const BuildOptions& options)
-      : model_(model), options_(options), b_(&registry) {
-    for (const ParameterSpec& parameter : parameters) {
-      const DType dtype = StoredDType(parameter, options.weights);
-      if (dtype != DType::kI8) {
-        parameters_[parameter.name] = b_.Parameter(parameter.name, {dtype, parameter.shape});
-        continue;
-      }
-      const std::string scales = ScalesName(parameter.name);
-      parameters_[parameter.name] = b_.Parameter(parameter.name, Int8Elements(parameter.shape));
-      parameters_[scales] = b_.Parameter(scales, Int8Scales(parameter.shape));
-      int8_shapes_[parameter.name] = parameter.shape;
-    }
+      : model_(model),
+        options_(options),
+        b_(&registry),
+        weights_(&b_, parameters, options.weights) {
     const Shape batch_by_seq({options.batch, options.seq});
     tokens_ = b_.Input("tokens", I32(batch_by_seq));
     positions_ = b_.Input("positions", I32(batch_by_seq));
@@ -118,9 +109,8 @@ class Emitter : public FormulaBackend {
   absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
                                         AtPoint at_point) override {
     const std::string outer = std::exchange(scope_, absl::StrCat(site.name, "."));
-    absl::StatusOr<TensorHandle> out = site.spec->kind == SublayerSpec::Kind::kAttention
-                                           ? Attention(site, input, at_point)
-                                           : Mlp(site, input, at_point);
+    absl::StatusOr<TensorHandle> out =
+        EmitSublayer({&model_, &options_, &weights_, &b_, positions_}, site, input, at_point);
     scope_ = outer;
     sublayer_ = site.name;
     return out;
@@ -130,8 +120,9 @@ class Emitter : public FormulaBackend {
     const bool cached = options_.program == Program::kCached;
     if (cached && options_.seq > 1) x = b_.Apply("last_token", {x}, {}, "head.last_token");
     const std::string weight = model_.tie_embeddings ? "embedding.token.weight" : "head.weight";
-    ValueId logits = Matmul(x, weight, model_.head_bias ? Param("head.bias") : kNoValue, "logits",
-                            /*f32_out=*/cached || options_.output_logits);
+    const ValueId bias = model_.head_bias ? Param("head.bias") : kNoValue;
+    ValueId logits =
+        weights_.Matmul(x, weight, bias, "logits", /*f32_out=*/cached || options_.output_logits);
     PLUMB_ASSIGN_OR_RETURN(logits, at_point(kHeadPoint, logits));
     if (cached || options_.output_logits) b_.Output("logits", logits);
     if (!cached) OutputLoss(logits);
@@ -157,27 +148,16 @@ class Emitter : public FormulaBackend {
   }
 
   ValueId EmbedTokens() {
-    const ValueId token = Embedding("embedding.token", tokens_);
+    const ValueId token = weights_.Embedding("embedding.token", tokens_);
     std::vector<ValueId> parts = {token};
     std::vector<double> coefs = {embedding_scale_};
     if (model_.positions == PositionKind::kLearned) {
-      parts.push_back(Embedding("embedding.position", positions_));
+      parts.push_back(weights_.Embedding("embedding.position", positions_));
       coefs.push_back(1);
     }
     if (parts.size() == 1 && coefs[0] == 1) return token;
     return b_.Apply("combine", std::move(parts), {{"coefs", coefs}, {"constant", 0.0}},
                     "embedding");
-  }
-
-  // The rows `ids` of the table of that name.
-  ValueId Embedding(const std::string& name, ValueId ids) {
-    const std::string table = absl::StrCat(name, ".weight");
-    if (options_.weights == WeightFormat::kInt8) {
-      const Shape& shape = int8_shapes_[table];
-      return b_.Apply("embedding_int8", {Param(table), Param(ScalesName(table)), ids},
-                      {{"rows", shape.rows()}, {"width", shape.last()}}, name);
-    }
-    return b_.Apply("embedding", {Param(table), ids}, {}, name);
   }
 
   absl::StatusOr<double> EmbeddingScale() const {
@@ -188,12 +168,7 @@ class Emitter : public FormulaBackend {
     return EvaluateScalar(*model_.embedding_scale, scope);
   }
 
-  ValueId Param(const std::string& name) {
-    const auto it = parameters_.find(name);
-    if (it != parameters_.end()) return it->second;
-    b_.Fail(absl::InternalError(absl::StrCat("no parameter ", name)));
-    return kNoValue;
-  }
+  ValueId Param(const std::string& name) const { return weights_.Param(name); }
 
   // `inputs` are x and the parameters. Training takes the statistics of the batch and keeps them in
   // the state; the other programs read the state.
@@ -212,66 +187,6 @@ class Emitter : public FormulaBackend {
     return b_.Apply(op, std::move(inputs), {{"instance", attr}}, absl::StrCat(site.name, ".out"));
   }
 
-  // y = x W^T (+ bias), W [out, in].
-  ValueId Matmul(ValueId x, const std::string& weight, ValueId bias, absl::string_view name,
-                 bool f32_out = false) {
-    const bool int8 = options_.weights == WeightFormat::kInt8;
-    std::vector<ValueId> inputs = {x, Param(weight)};
-    if (int8) inputs.push_back(Param(ScalesName(weight)));
-    if (bias != kNoValue) inputs.push_back(bias);
-    if (int8) {
-      const std::vector<double> rows = {static_cast<double>(int8_shapes_[weight].rows())};
-      return b_.Apply("matmul_int8", std::move(inputs), {{"rows", rows}}, name);
-    }
-    Attrs attrs = {{"transpose_b", true}};
-    if (f32_out && options_.weights == WeightFormat::kBf16) attrs.Set("f32_out", true);
-    return b_.Apply("matmul", std::move(inputs), std::move(attrs), name);
-  }
-  ValueId Linear(const std::string& name, ValueId x, bool bias) {
-    return Matmul(x, absl::StrCat(name, ".weight"),
-                  bias ? Param(absl::StrCat(name, ".bias")) : kNoValue, name);
-  }
-
-  ValueId Rope(ValueId x, const std::string& name) {
-    if (model_.positions != PositionKind::kRope) return x;
-    return b_.Apply("rope", {x, positions_},
-                    {{"head_dim", model_.dims.head_dim}, {"theta", model_.rope_theta}}, name);
-  }
-
-  absl::StatusOr<TensorHandle> Attention(const SublayerSite& site, ValueId x, AtPoint at_point) {
-    const AttentionSpec& spec = site.spec->attention;
-    const ModelDims& d = model_.dims;
-    const std::string& name = site.name;
-    ValueId q = Linear(absl::StrCat(name, ".q"), x, spec.qkv_bias);
-    PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q", q));
-    ValueId k = Linear(absl::StrCat(name, ".k"), x, spec.qkv_bias);
-    PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k", k));
-    ValueId v = Linear(absl::StrCat(name, ".v"), x, spec.qkv_bias);
-    PLUMB_ASSIGN_OR_RETURN(v, at_point("attention.v", v));
-    q = Rope(q, absl::StrCat(name, ".q.rope"));
-    k = Rope(k, absl::StrCat(name, ".k.rope"));
-
-    double scale = 1 / std::sqrt(static_cast<double>(d.head_dim));
-    if (spec.scale.has_value()) {
-      PLUMB_ASSIGN_OR_RETURN(scale, EvaluateScalar(*spec.scale, site.scope));
-    }
-    const Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", scale}};
-    ValueId context;
-    if (options_.program == Program::kCached) {
-      const TensorType cache = {
-          options_.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
-          Shape({options_.batch, d.n_kv_head, d.context_length, d.head_dim})};
-      const ValueId k_cache = b_.State(absl::StrCat(name, ".k_cache"), cache);
-      const ValueId v_cache = b_.State(absl::StrCat(name, ".v_cache"), cache);
-      context = b_.Apply("attention_cached", {q, k, v, k_cache, v_cache, positions_}, attrs,
-                         absl::StrCat(name, ".context"));
-    } else {
-      context = b_.Apply("attention", {q, k, v}, attrs, absl::StrCat(name, ".context"));
-    }
-    PLUMB_ASSIGN_OR_RETURN(context, at_point("attention.context", context));
-    return Linear(absl::StrCat(name, ".o"), context, spec.out_bias);
-  }
-
   void OutputLoss(ValueId logits) {
     Attrs attrs;
     if (options_.label_smoothing > 0) attrs.Set("label_smoothing", options_.label_smoothing);
@@ -282,28 +197,10 @@ class Emitter : public FormulaBackend {
     if (options_.label_smoothing > 0 || options_.z_loss > 0) b_.Output("objective", outputs[2]);
   }
 
-  absl::StatusOr<TensorHandle> Mlp(const SublayerSite& site, ValueId x, AtPoint at_point) {
-    const MlpSpec& spec = site.spec->mlp;
-    const std::string& name = site.name;
-    const Attrs kind = {{"kind", spec.activation}};
-    ValueId hidden;
-    if (spec.gated) {
-      const ValueId gate = Linear(absl::StrCat(name, ".gate"), x, spec.bias);
-      const ValueId up = Linear(absl::StrCat(name, ".up"), x, spec.bias);
-      hidden = b_.Apply("gated", {gate, up}, kind, absl::StrCat(name, ".hidden"));
-    } else {
-      const ValueId up = Linear(absl::StrCat(name, ".up"), x, spec.bias);
-      hidden = b_.Apply("act", {up}, kind, absl::StrCat(name, ".hidden"));
-    }
-    PLUMB_ASSIGN_OR_RETURN(hidden, at_point("mlp.hidden", hidden));
-    return Linear(absl::StrCat(name, ".down"), hidden, spec.bias);
-  }
-
   const ResolvedModel& model_;
   const BuildOptions options_;
   GraphBuilder b_;
-  HashMap<std::string, ValueId> parameters_;
-  HashMap<std::string, Shape> int8_shapes_;  // of matrices, by name
+  const GraphWeights weights_;
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
   double embedding_scale_ = 1;
   std::string scope_;     // of value names: "layers.3."
@@ -315,7 +212,8 @@ class Emitter : public FormulaBackend {
 }  // namespace
 
 DType StoredDType(const ParameterSpec& parameter, WeightFormat weights) {
-  const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix();
+  const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix() &&
+                         !parameter.elementwise;
   if (!is_weight || weights == WeightFormat::kF32) return DType::kF32;
   return weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kI8;
 }

@@ -19,13 +19,16 @@ namespace plumb {
 enum class Program {
   kTrain,  // inputs tokens, positions, targets; output "loss"; norms save what their backward needs
   kEval,   // the same inputs and output, nothing saved for a backward pass
-  kCached,  // inputs tokens, positions; states "<sublayer>.k_cache", ".v_cache"; output "logits" of
-            // the last token [batch, 1, vocab]. Prefill is a long seq, decoding a seq of 1.
+  kCached,  // inputs tokens, positions; states "<sublayer>.k_cache", ".v_cache" and, of
+            // convolutions,
+            // ".x_cache", [batch, heads, context_length, channels]; output "logits" of the last
+            // token [batch, 1, vocab]. Prefill is a long seq, decoding a seq of 1.
 };
 
 // The storage of weight matrices, and the type that programs compute in: with bf16 weights
 // everything is bf16 but statistics, log-sum-exps, the loss, logits that are an output, and
-// gradients of parameters. Vectors (biases, norms' parameters, learned values) are always f32.
+// gradients of parameters. Vectors (biases, norms' parameters, learned values) and weights of
+// convolutions are always f32.
 //
 // kInt8, for kEval and kCached: a matrix is an i8 parameter of its name and an f32 parameter of its
 // scales, in tiles (runtime/kernels/gemv/quantize.h); all that is computed is f32.

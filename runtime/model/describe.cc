@@ -1,6 +1,7 @@
 #include "runtime/model/describe.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -52,6 +53,32 @@ std::string DescribeLearned(const LearnedSpec& learned) {
                       learned.init.root.ToString());
 }
 
+// The fields of a sublayer that make it more than plain attention or an MLP, with their values
+// there.
+absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
+                       std::vector<std::string>* lines) {
+  if (sublayer.kind == SublayerSpec::Kind::kConv) {
+    lines->push_back(absl::StrCat(sublayer.name, ": convolution over ", sublayer.conv.width,
+                                  sublayer.conv.width == 1 ? " token" : " tokens"));
+  }
+  if (sublayer.kind != SublayerSpec::Kind::kAttention) return absl::OkStatus();
+  const AttentionSpec& attention = sublayer.attention;
+  const auto add = [&](const char* field, const std::optional<Expression>& expression) {
+    if (!expression.has_value()) return absl::OkStatus();
+    PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(*expression, scope));
+    lines->push_back(
+        absl::StrCat(sublayer.name, ".", field, " = ", expression->root.ToString(), " = ", value));
+    return absl::OkStatus();
+  };
+  PLUMB_RETURN_IF_ERROR(add("scale", attention.scale));
+  PLUMB_RETURN_IF_ERROR(add("score_cap", attention.score_cap));
+  PLUMB_RETURN_IF_ERROR(add("window", attention.window));
+  if (attention.sinks) {
+    lines->push_back(absl::StrCat(sublayer.name, ".sink: learned per head"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t first, int64_t last,
                                          const SlotCollector& slots) {
   const BlockSpec& block = *model.layers[static_cast<size_t>(first)];
@@ -85,6 +112,10 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
   }
   for (const LearnedSpec& learned : placement.learned) {
     group.scalars.push_back(DescribeLearned(learned));
+  }
+  for (const SublayerSpec& sublayer : block.sublayers) {
+    PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));
+    ++scope.sublayer;
   }
   group.norms = slots.Slots(first, last);
   return group;

@@ -19,7 +19,8 @@ struct LayerGroup {
   std::string placement;
   std::string doc;
   std::vector<std::string> equations;  // "each: x = x + f(norm(x))", as written
-  std::vector<std::string> scalars;    // "alpha = 2" (at the first layer), learned values
+  // "alpha = 2" and "attention.window = 4" (at the first layer), learned values.
+  std::vector<std::string> scalars;
   std::vector<std::string> norms;  // "norm: rms_norm(affine=true, eps=1e-05, unit_offset=false)"
   std::string jacobian;            // of the first layer
 };

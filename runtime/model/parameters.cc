@@ -63,20 +63,16 @@ class Lister : public NullBackend {
 
   absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
                                         AtPoint at_point) override {
-    const ModelDims& d = model_.dims;
-    const int64_t q_width = d.n_head * d.head_dim;
-    const int64_t kv_width = d.n_kv_head * d.head_dim;
-    if (site.spec->kind == SublayerSpec::Kind::kAttention) {
-      const AttentionSpec& attention = site.spec->attention;
-      Linear(site, "q", q_width, d.d_model, attention.qkv_bias);
-      Linear(site, "k", kv_width, d.d_model, attention.qkv_bias);
-      Linear(site, "v", kv_width, d.d_model, attention.qkv_bias);
-      Linear(site, "o", d.d_model, q_width, attention.out_bias);
-    } else {
-      const MlpSpec& mlp = site.spec->mlp;
-      if (mlp.gated) Linear(site, "gate", d.d_ff, d.d_model, mlp.bias);
-      Linear(site, "up", d.d_ff, d.d_model, mlp.bias);
-      Linear(site, "down", d.d_model, d.d_ff, mlp.bias);
+    switch (site.spec->kind) {
+      case SublayerSpec::Kind::kAttention:
+        Attention(site);
+        break;
+      case SublayerSpec::Kind::kMlp:
+        Mlp(site);
+        break;
+      case SublayerSpec::Kind::kConv:
+        Conv(site);
+        break;
     }
     PLUMB_RETURN_IF_ERROR(status_);
     return NullBackend::Sublayer(site, input, at_point);
@@ -99,6 +95,38 @@ class Lister : public NullBackend {
   }
 
  private:
+  void Attention(const SublayerSite& site) {
+    const ModelDims& d = model_.dims;
+    const AttentionSpec& attention = site.spec->attention;
+    const int64_t q_width = d.n_head * d.head_dim;
+    const int64_t kv_width = d.n_kv_head * d.head_dim;
+    Linear(site, "q", q_width, d.d_model, attention.qkv_bias);
+    Linear(site, "k", kv_width, d.d_model, attention.qkv_bias);
+    Linear(site, "v", kv_width, d.d_model, attention.qkv_bias);
+    Linear(site, "o", d.d_model, q_width, attention.out_bias);
+    if (!attention.sinks) return;
+    const InitSpec zero{InitSpec::Kind::kConstant, 0, 0};
+    Add(absl::StrCat(site.name, ".sink"), Shape({d.n_head}), {d.n_head, d.n_head}, zero,
+        site.scope);
+  }
+
+  void Mlp(const SublayerSite& site) {
+    const ModelDims& d = model_.dims;
+    const MlpSpec& mlp = site.spec->mlp;
+    if (mlp.gated) Linear(site, "gate", d.d_ff, d.d_model, mlp.bias);
+    Linear(site, "up", d.d_ff, d.d_model, mlp.bias);
+    Linear(site, "down", d.d_model, d.d_ff, mlp.bias);
+  }
+
+  // Initially torch.nn.Conv1d: uniform in +-1/sqrt(fan_in), fan_in the taps of one channel.
+  void Conv(const SublayerSite& site) {
+    const int64_t channels = model_.dims.d_model, width = site.spec->conv.width;
+    const Fans fans = {width, channels * width};
+    Add(absl::StrCat(site.name, ".weight"), Shape({channels, width}), fans, LinearInit(width),
+        site.scope, /*elementwise=*/true);
+    if (site.spec->conv.bias) Bias(absl::StrCat(site.name, ".bias"), channels, width, site.scope);
+  }
+
   // Everything after this counts elements and bytes in 64 bits.
   absl::Status CheckSize() const {
     double total = 0;
@@ -176,7 +204,7 @@ class Lister : public NullBackend {
   }
 
   void Add(const std::string& name, Shape shape, Fans fans, const InitSpec& fallback,
-           const ScalarScope& scope) {
+           const ScalarScope& scope, bool elementwise = false) {
     absl::StatusOr<InitSpec> init = rules_.Apply(name, fans, fallback, scope);
     if (!init.ok()) {
       if (status_.ok()) status_ = init.status();
@@ -186,6 +214,7 @@ class Lister : public NullBackend {
     parameter.name = name;
     parameter.shape = std::move(shape);
     parameter.init = *init;
+    parameter.elementwise = elementwise;
     absl::Status appended = Append(std::move(parameter));
     if (!appended.ok() && status_.ok()) {
       status_ = ErrorAt(scope.placement->place, appended.message());

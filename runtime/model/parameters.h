@@ -35,6 +35,7 @@ struct ParameterSpec {
   InitSpec init;
   bool weight_decay = false;  // of norms' parameters and learned values
   double lr_scale = 1;
+  bool elementwise = false;  // a weight of a convolution, no operand of matrix products
 
   bool is_matrix() const { return shape.rank() >= 2; }
 };

@@ -1,6 +1,7 @@
-// attention and attention_grad: causal softmax attention over whole sequences. Vaswani et al.,
-// "Attention is all you need" (2017), eq. 1; query heads that share keys: Ainslie et al., "GQA"
-// (2023).
+// attention, attention_grad and attention_sink_grad: causal softmax attention over whole sequences.
+// Vaswani et al., "Attention is all you need" (2017), eq. 1; query heads that share keys: Ainslie
+// et al., "GQA" (2023); capped scores: Gemma Team, "Gemma 2" (2024); a window: Beltagy et al.,
+// "Longformer" (2020); sinks: Miller, "Attention is off by one" (2023), learned as in gpt-oss.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/bf16.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
@@ -16,10 +18,13 @@
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/ops/attention_shape.h"
 #include "runtime/ops/flops.h"
+#include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {
 namespace {
+
+constexpr size_t kSink = 3;  // operand of attention
 
 // -- Shape rules
 
@@ -29,6 +34,7 @@ TensorType LseType(const AttentionShape& shape) {
 
 absl::StatusOr<std::vector<TensorType>> InferAttention(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
+  PLUMB_RETURN_IF_ERROR(CheckSinks(types, kSink, shape));
   return std::vector<TensorType>{types.in(0), LseType(shape)};
 }
 
@@ -43,21 +49,43 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionGrad(const OpTypes& types)
   return std::vector<TensorType>{types.in(0), types.in(1), types.in(2)};
 }
 
+absl::StatusOr<std::vector<TensorType>> InferAttentionSinkGrad(const OpTypes& types) {
+  const TensorType &sink = types.in(0), &context = types.in(1), &lse = types.in(2);
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 1, "context"));
+  if (sink.shape.rank() != 1 || context.shape.rank() != 3 ||
+      context.shape.last() % sink.shape[0] != 0 || types.in(3) != context ||
+      lse != F32({context.shape[0], sink.shape[0], context.shape[1]})) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sinks ", sink.ToString(), ", context ", context.ToString(), ", lse ", lse.ToString(),
+        " and dcontext ", types.in(3).ToString(), " do not belong together"));
+  }
+  return std::vector<TensorType>{sink};
+}
+
 // -- VJP
 //
 // With p = softmax(s), s_ij = scale q_i . k_j and o_i = sum_j p_ij v_j:
 //   dp_ij = do_i . v_j,  ds_ij = p_ij (dp_ij - sum_l p_il dp_il) = p_ij (dp_ij - do_i . o_i),
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i,  dv_j = sum_i p_ij do_i.
-// p is made anew from lse. lse itself is kept for this purpose only and has no gradient.
+// A capped score is a function of s_ij with the derivative 1 - tanh^2, by which ds_ij is
+// multiplied. A sink is a key with the value 0 and a score of its own, which has ds_i = -p_i do_i .
+// o_i of every query i. p is made anew from lse. lse itself is kept for this purpose only and has
+// no gradient.
 std::vector<ValueId> VjpAttention(GraphBuilder& b, const Node& node,
                                   absl::Span<const ValueId> d_outputs,
-                                  const std::vector<bool>& /*wanted*/) {
-  if (d_outputs[0] == kNoValue) return {kNoValue, kNoValue, kNoValue};
+                                  const std::vector<bool>& wanted) {
+  std::vector<ValueId> gradients(node.inputs.size(), kNoValue);
+  if (d_outputs[0] == kNoValue) return gradients;
   const std::vector<ValueId> d = b.ApplyAll("attention_grad",
                                             {node.inputs[0], node.inputs[1], node.inputs[2],
                                              node.outputs[0], node.outputs[1], d_outputs[0]},
                                             node.attrs);
-  return {d[0], d[1], d[2]};
+  std::copy_n(d.begin(), 3, gradients.begin());
+  if (gradients.size() > kSink && node.inputs[kSink] != kNoValue && wanted[kSink]) {
+    gradients[kSink] = b.Apply("attention_sink_grad", {node.inputs[kSink], node.outputs[0],
+                                                       node.outputs[1], d_outputs[0]});
+  }
+  return gradients;
 }
 
 // -- Kernels
@@ -82,8 +110,9 @@ T* Result(const KernelArgs& args, size_t i) {
 template <class T>
 class AttentionKernel : public Kernel {
  public:
-  explicit AttentionKernel(const AttentionShape& shape)
+  AttentionKernel(const AttentionShape& shape, bool has_sinks)
       : shape_(shape),
+        has_sinks_(has_sinks),
         attend_(ChooseAttend<T>()),
         heads_(shape.batch * shape.heads),
         blocks_(CeilDiv(shape.tokens, kQueryRows)),
@@ -123,10 +152,12 @@ class AttentionKernel : public Kernel {
     call.offset = first;
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
+    call.variant = shape_.Variant(has_sinks_ ? args.f32(kSink) + head : nullptr);
     return call;
   }
 
   const AttentionShape shape_;
+  const bool has_sinks_;
   const AttendFn<T> attend_;
   const int64_t heads_;
   const int64_t blocks_;
@@ -136,8 +167,11 @@ class AttentionKernel : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
-  if (types.in(0).dtype == DType::kBF16) return std::make_unique<AttentionKernel<uint16_t>>(shape);
-  return std::make_unique<AttentionKernel<float>>(shape);
+  const bool has_sinks = types.has(kSink);
+  if (types.in(0).dtype == DType::kBF16) {
+    return std::make_unique<AttentionKernel<uint16_t>>(shape, has_sinks);
+  }
+  return std::make_unique<AttentionKernel<float>>(shape, has_sinks);
 }
 
 // One item is a head of keys with all query heads that read it: nobody else writes its dk and dv.
@@ -183,6 +217,7 @@ class AttentionGradKernel : public Kernel {
     call.group = shape_.group();
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
+    call.variant = shape_.Variant(nullptr);
     return call;
   }
 
@@ -199,6 +234,56 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGradKernel(const OpTypes& t
     return std::make_unique<AttentionGradKernel<uint16_t>>(shape);
   }
   return std::make_unique<AttentionGradKernel<float>>(shape);
+}
+
+// One item is a head: what its queries give is added up in order, in double.
+template <class T>
+class AttentionSinkGradKernel : public Kernel {
+ public:
+  AttentionSinkGradKernel(const Shape& context, int64_t heads)
+      : batch_(context[0]), tokens_(context[1]), heads_(heads), head_dim_(context.last() / heads) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    const int64_t tasks = TaskCount(heads_, batch_ * tokens_ * heads_ * head_dim_);
+    ParallelFor(tasks, args.threads, [&](int64_t task) {
+      const Range range = TaskRange(heads_, tasks, task);
+      for (int64_t head = range.begin; head < range.end; ++head) {
+        args.out_f32(0)[head] = static_cast<float>(OfHead(args, head));
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  static float Element(const float* x) { return *x; }
+  static float Element(const uint16_t* x) { return FloatFromBf16(*x); }
+
+  double OfHead(const KernelArgs& args, int64_t head) const {
+    const float sink = args.f32(0)[head];
+    double sum = 0;
+    for (int64_t row = 0; row < batch_; ++row) {
+      const float* lse = args.f32(2) + (row * heads_ + head) * tokens_;
+      for (int64_t t = 0; t < tokens_; ++t) {
+        const int64_t at = ((row * tokens_ + t) * heads_ + head) * head_dim_;
+        const T *context = Operand<T>(args, 1) + at, *dcontext = Operand<T>(args, 3) + at;
+        float dot = 0;
+        for (int64_t e = 0; e < head_dim_; ++e) dot += Element(context + e) * Element(dcontext + e);
+        sum -= static_cast<double>(std::exp(sink - lse[t]) * dot);
+      }
+    }
+    return sum;
+  }
+
+  const int64_t batch_, tokens_, heads_, head_dim_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionSinkGradKernel(const OpTypes& types) {
+  const TensorType& context = types.in(1);
+  const int64_t heads = types.in(0).shape[0];
+  if (context.dtype == DType::kBF16) {
+    return std::make_unique<AttentionSinkGradKernel<uint16_t>>(context.shape, heads);
+  }
+  return std::make_unique<AttentionSinkGradKernel<float>>(context.shape, heads);
 }
 
 // -- References
@@ -242,18 +327,19 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
   const Places at{shape};
   const int64_t c = shape.head_dim;
   ForEachQuery(shape, [&](int64_t row, int64_t head, int64_t i) {
-    std::vector<double> score;
-    for (int64_t j = 0; j <= i; ++j) {
-      score.push_back(shape.scale *
-                      Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c));
+    std::vector<double> score;  // of the keys that the query sees, and of a sink
+    for (int64_t j = shape.first_key(i); j <= i; ++j) {
+      score.push_back(shape.Capped(
+          shape.scale * Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c)));
     }
+    if (args.has(kSink)) score.push_back(args.f(kSink)[static_cast<size_t>(head)]);
     const double top = *std::max_element(score.begin(), score.end());
     double total = 0;
     for (const double s : score) total += std::exp(s - top);
     const double lse = top + std::log(total);
     args.out(1)[static_cast<size_t>((row * shape.heads + head) * shape.tokens + i)] = lse;
-    for (int64_t j = 0; j <= i; ++j) {
-      const double p = std::exp(score[static_cast<size_t>(j)] - lse);
+    for (int64_t j = shape.first_key(i); j <= i; ++j) {
+      const double p = std::exp(score[static_cast<size_t>(j - shape.first_key(i))] - lse);
       for (int64_t e = 0; e < c; ++e) {
         args.out(0)[at.q(row, head, i) + static_cast<size_t>(e)] +=
             p * args.f(2)[at.kv(row, head, j) + static_cast<size_t>(e)];
@@ -272,10 +358,12 @@ absl::Status ReferenceAttentionGrad(const ReferenceArgs& args) {
     const double lse =
         args.f(4)[static_cast<size_t>((row * shape.heads + head) * shape.tokens + i)];
     const double dot = Dot(&args.f(5)[qi], &args.f(3)[qi], c);
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = shape.first_key(i); j <= i; ++j) {
       const size_t kj = at.kv(row, head, j);
-      const double p = std::exp(shape.scale * Dot(&args.f(0)[qi], &args.f(1)[kj], c) - lse);
-      const double ds = p * (Dot(&args.f(5)[qi], &args.f(2)[kj], c) - dot);
+      const double score = shape.Capped(shape.scale * Dot(&args.f(0)[qi], &args.f(1)[kj], c));
+      const double slope = shape.cap == 0 ? 1 : 1 - std::pow(score / shape.cap, 2);
+      const double p = std::exp(score - lse);
+      const double ds = p * (Dot(&args.f(5)[qi], &args.f(2)[kj], c) - dot) * slope;
       for (size_t e = 0; e < static_cast<size_t>(c); ++e) {
         args.out(0)[qi + e] += shape.scale * ds * args.f(1)[kj + e];
         args.out(1)[kj + e] += shape.scale * ds * args.f(0)[qi + e];
@@ -286,6 +374,17 @@ absl::Status ReferenceAttentionGrad(const ReferenceArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status ReferenceAttentionSinkGrad(const ReferenceArgs& args) {
+  const size_t heads = args.f(0).size(), tokens = static_cast<size_t>(args.shape(1)[1]);
+  const size_t width = static_cast<size_t>(args.shape(1).last()), c = width / heads;
+  for (size_t i = 0; i < args.f(1).size(); ++i) {
+    const size_t head = i % width / c, t = i / width % tokens, row = i / width / tokens;
+    const double p = std::exp(args.f(0)[head] - args.f(2)[(row * heads + head) * tokens + t]);
+    args.out(0)[head] -= p * args.f(1)[i] * args.f(3)[i];
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 // -- Registration
@@ -293,7 +392,8 @@ absl::Status ReferenceAttentionGrad(const ReferenceArgs& args) {
 void RegisterAttention(OpRegistry* registry) {
   OpDef op;
   op.name = "attention";
-  op.min_inputs = op.max_inputs = 3;
+  op.min_inputs = 3;
+  op.max_inputs = 4;
   op.infer = InferAttention;
   op.vjp = VjpAttention;
   op.make_kernel = MakeAttentionKernel;
@@ -309,6 +409,14 @@ void RegisterAttention(OpRegistry* registry) {
   grad.reference = ReferenceAttentionGrad;
   grad.flops = AttentionGradFlops;
   registry->Add(std::move(grad));
+
+  OpDef sink;
+  sink.name = "attention_sink_grad";
+  sink.min_inputs = sink.max_inputs = 4;
+  sink.infer = InferAttentionSinkGrad;
+  sink.make_kernel = MakeAttentionSinkGradKernel;
+  sink.reference = ReferenceAttentionSinkGrad;
+  registry->Add(std::move(sink));
 }
 
 }  // namespace plumb

@@ -15,9 +15,12 @@
 #include "runtime/ops/attention_shape.h"
 #include "runtime/ops/flops.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/token_positions.h"
 
 namespace plumb {
 namespace {
+
+constexpr size_t kCachedSink = 6;
 
 // -- Shape rule
 
@@ -37,30 +40,11 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionCached(const OpTypes& type
                                                    ", must be i32[", shape.batch, ", ",
                                                    shape.tokens, "]"));
   }
+  PLUMB_RETURN_IF_ERROR(CheckSinks(types, kCachedSink, shape));
   return std::vector<TensorType>{types.in(0), k_cache, v_cache};
 }
 
 // No VJP: it belongs to sampling.
-
-// What every run must find before it writes anything.
-absl::Status CheckPositions(const int32_t* positions, const AttentionShape& shape,
-                            int64_t capacity) {
-  for (int64_t row = 0; row < shape.batch; ++row) {
-    const int32_t* at = positions + row * shape.tokens;
-    for (int64_t t = 0; t < shape.tokens; ++t) {
-      if (at[t] < 0 || at[t] >= capacity) {
-        return absl::OutOfRangeError(absl::StrCat("position ", at[t], " of row ", row,
-                                                  " is outside the cache, which holds ", capacity,
-                                                  " tokens"));
-      }
-      if (at[t] != at[0] + t) {
-        return absl::InvalidArgumentError(absl::StrCat("position ", at[t], " of row ", row,
-                                                       " does not follow position ", at[t - 1]));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
 
 // -- Kernel
 
@@ -71,8 +55,9 @@ constexpr int64_t kMinPackedQueries = 8;
 template <class T>
 class AttentionCachedKernel : public Kernel {
  public:
-  AttentionCachedKernel(const AttentionShape& shape, int64_t capacity)
+  AttentionCachedKernel(const AttentionShape& shape, bool has_sinks, int64_t capacity)
       : shape_(shape),
+        has_sinks_(has_sinks),
         capacity_(capacity),
         packed_(shape.queries >= kMinPackedQueries),
         attend_(ChooseAttend<T>()),
@@ -87,7 +72,7 @@ class AttentionCachedKernel : public Kernel {
 
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* positions = args.i32(5);
-    PLUMB_RETURN_IF_ERROR(CheckPositions(positions, shape_, capacity_));
+    PLUMB_RETURN_IF_ERROR(CheckPositions(positions, shape_.batch, shape_.tokens, capacity_));
     int64_t keys = 0;
     for (int64_t row = 0; row < shape_.batch; ++row) {
       keys = std::max<int64_t>(keys, positions[row * shape_.tokens] + shape_.tokens);
@@ -138,6 +123,8 @@ class AttentionCachedKernel : public Kernel {
     const int64_t kv_at = KeysAt(index);
     const int64_t first = args.i32(5)[(row + 1) * shape_.tokens - shape_.queries] + skipped;
     const float scale = static_cast<float>(shape_.scale);
+    const SoftmaxVariant variant =
+        shape_.Variant(has_sinks_ ? args.f32(kCachedSink) + head : nullptr);
     const T* q = static_cast<const T*>(args.in[0]) + at;
     T* context = static_cast<T*>(args.out[0]) + at;
     if (packed_) {
@@ -154,23 +141,27 @@ class AttentionCachedKernel : public Kernel {
       call.offset = first;
       call.head_dim = shape_.head_dim;
       call.scale = scale;
+      call.variant = variant;
       attend_(call, scratch);
       return;
     }
     for (int64_t t = 0; t < shape_.queries; ++t) {
+      const int64_t first_key = shape_.first_key(first + t);
       AttendOneArgs<T> call;
       call.q = q + t * shape_.q_stride();
-      call.k = Cache(args, 1) + kv_at;
-      call.v = Cache(args, 2) + kv_at;
+      call.k = Cache(args, 1) + kv_at + first_key * shape_.head_dim;
+      call.v = Cache(args, 2) + kv_at + first_key * shape_.head_dim;
       call.context = context + t * shape_.q_stride();
-      call.keys = first + t + 1;
+      call.keys = first + t + 1 - first_key;
       call.head_dim = shape_.head_dim;
       call.scale = scale;
+      call.variant = variant;
       attend_one_(call, scratch);
     }
   }
 
   const AttentionShape shape_;
+  const bool has_sinks_;
   const int64_t capacity_;
   const bool packed_;
   const AttendFn<T> attend_;
@@ -184,10 +175,11 @@ class AttentionCachedKernel : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionCachedKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadCachedAttentionShape(types));
   const int64_t capacity = types.in(3).shape[2];
+  const bool has_sinks = types.has(kCachedSink);
   if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<AttentionCachedKernel<uint16_t>>(shape, capacity);
+    return std::make_unique<AttentionCachedKernel<uint16_t>>(shape, has_sinks, capacity);
   }
-  return std::make_unique<AttentionCachedKernel<float>>(shape, capacity);
+  return std::make_unique<AttentionCachedKernel<float>>(shape, has_sinks, capacity);
 }
 
 // -- Reference
@@ -198,7 +190,7 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
                          ReadCachedAttentionShape(OpTypes{inputs, {}, args.attrs}));
   const int64_t capacity = args.shape(3)[2], c = shape.head_dim;
-  PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape, capacity));
+  PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape.batch, shape.tokens, capacity));
   for (int64_t row = 0; row < shape.batch; ++row) {
     for (int64_t t = 0; t < shape.tokens; ++t) {
       const int64_t position = args.i(5)[static_cast<size_t>(row * shape.tokens + t)];
@@ -218,22 +210,29 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
         const auto kv = [&](int64_t j) {
           return ((row * shape.kv_heads + head / shape.group()) * capacity + j) * c;
         };
-        std::vector<double> weight;
-        for (int64_t j = 0; j <= position; ++j) {
+        const int64_t first_key = shape.first_key(position);
+        std::vector<double> weight;  // of the keys that the query sees
+        for (int64_t j = first_key; j <= position; ++j) {
           double dot = 0;
           for (int64_t e = 0; e < c; ++e) {
             dot +=
                 args.f(0)[static_cast<size_t>(q + e)] * args.out(1)[static_cast<size_t>(kv(j) + e)];
           }
-          weight.push_back(shape.scale * dot);
+          weight.push_back(shape.Capped(shape.scale * dot));
         }
-        const double top = *std::max_element(weight.begin(), weight.end());
+        double top = *std::max_element(weight.begin(), weight.end());
         double total = 0;
+        if (args.has(kCachedSink)) {
+          const double sink = args.f(kCachedSink)[static_cast<size_t>(head)];
+          top = std::max(top, sink);
+          total = std::exp(sink - top);
+        }
         for (double& w : weight) total += w = std::exp(w - top);
-        for (int64_t j = 0; j <= position; ++j) {
+        for (int64_t j = first_key; j <= position; ++j) {
+          const double p = weight[static_cast<size_t>(j - first_key)] / total;
           for (int64_t e = 0; e < c; ++e) {
-            args.out(0)[static_cast<size_t>(q + e)] += weight[static_cast<size_t>(j)] / total *
-                                                       args.out(2)[static_cast<size_t>(kv(j) + e)];
+            args.out(0)[static_cast<size_t>(q + e)] +=
+                p * args.out(2)[static_cast<size_t>(kv(j) + e)];
           }
         }
       }
@@ -249,7 +248,8 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
 void RegisterAttentionCached(OpRegistry* registry) {
   OpDef op;
   op.name = "attention_cached";
-  op.min_inputs = op.max_inputs = 6;
+  op.min_inputs = 6;
+  op.max_inputs = 7;
   op.updates = {{1, 3}, {2, 4}};
   op.infer = InferAttentionCached;
   op.make_kernel = MakeAttentionCachedKernel;

@@ -17,6 +17,12 @@ absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types) {
   shape.heads = types.attrs.GetInt("n_head");
   shape.kv_heads = types.attrs.GetInt("n_kv_head");
   shape.scale = types.attrs.GetDouble("scale");
+  shape.cap = types.attrs.GetDouble("cap", 0);
+  shape.window = types.attrs.Has("window") ? types.attrs.GetInt("window") : 0;
+  if (!(shape.cap >= 0) || shape.window < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cap = ", shape.cap, " and window = ", shape.window, " must not be negative"));
+  }
   if (shape.heads < 1 || shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "n_head = ", shape.heads, " is not a multiple of n_kv_head = ", shape.kv_heads));
@@ -46,6 +52,20 @@ absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types) {
                                                    shape.tokens, ": they must have as many"));
   }
   return shape;
+}
+
+absl::Status CheckSinks(const OpTypes& types, size_t i, const AttentionShape& shape) {
+  if (!types.has(i) || types.in(i) == F32({shape.heads})) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the sinks are ", types.in(i).ToString(), ", must be f32[", shape.heads, "]"));
+}
+
+SoftmaxVariant AttentionShape::Variant(const float* sink) const {
+  SoftmaxVariant variant;
+  variant.cap = static_cast<float>(cap);
+  variant.window = window;
+  if (sink != nullptr) variant.sink = *sink;
+  return variant;
 }
 
 }  // namespace plumb

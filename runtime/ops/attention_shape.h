@@ -2,10 +2,14 @@
 #ifndef PLUMB_RUNTIME_OPS_ATTENTION_SHAPE_H_
 #define PLUMB_RUNTIME_OPS_ATTENTION_SHAPE_H_
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/graph/op.h"
+#include "runtime/kernels/attention/attention.h"
 
 namespace plumb {
 
@@ -17,17 +21,30 @@ struct AttentionShape {
   int64_t kv_heads;
   int64_t head_dim;
   double scale;
+  double cap;      // of the scores; 0: none
+  int64_t window;  // keys that a query sees, its own the last; 0: all before it
 
   int64_t group() const { return heads / kv_heads; }  // query heads that share keys
   int64_t q_stride() const { return heads * head_dim; }
   int64_t kv_stride() const { return kv_heads * head_dim; }
+  // The first key that the query at position i sees.
+  int64_t first_key(int64_t i) const {
+    return window == 0 ? 0 : std::max<int64_t>(0, i - window + 1);
+  }
+  // scale q . k as the softmax gets it.
+  double Capped(double score) const { return cap == 0 ? score : cap * std::tanh(score / cap); }
+  // The kernels' variant for a head with that sink, or with none (null).
+  SoftmaxVariant Variant(const float* sink) const;
 };
 
 // All f32 or all bf16. From q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (inputs 0 to 2) and the attributes
-// n_head, n_kv_head, scale. An error says which of them does not fit.
+// n_head, n_kv_head, scale, cap, window. An error says which of them does not fit.
 absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types);
 // The same of attention_cached, which takes q[B,Q,H*c] with Q <= T too.
 absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types);
+
+// Whether input i, the sinks, is absent or f32[H].
+absl::Status CheckSinks(const OpTypes& types, size_t i, const AttentionShape& shape);
 
 }  // namespace plumb
 

@@ -1,5 +1,7 @@
 #include "runtime/ops/flops.h"
 
+#include <algorithm>
+
 namespace plumb {
 namespace {
 
@@ -17,8 +19,15 @@ double PairFlops(const OpTypes& types) {
   const Shape& q = types.in(0).shape;  // [B, Q, H*c], of the last Q of the T tokens of k
   const double queries = static_cast<double>(q[1]);
   const double tokens = static_cast<double>(types.in(1).shape[1]);
-  return static_cast<double>(q[0]) * queries * (2 * tokens - queries + 1) *
-         static_cast<double>(q.last());
+  // Pairs, twice. A window w leaves w keys to the queries from position w - 1 on.
+  double pairs = queries * (2 * tokens - queries + 1);
+  if (types.attrs.Has("window")) {
+    const double window = static_cast<double>(types.attrs.GetInt("window"));
+    const double beyond = std::max(0.0, tokens - window);  // queries that do not see the first key
+    const double cut = std::min(beyond, queries);
+    if (window > 0) pairs -= cut * (2 * beyond - cut + 1);
+  }
+  return static_cast<double>(q[0]) * pairs * static_cast<double>(q.last());
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ void RegisterOps(OpRegistry* registry, const GemmPolicy& policy) {
   RegisterRope(registry);
   RegisterAttention(registry);
   RegisterAttentionCached(registry);
+  RegisterCausalConv(registry);
   RegisterCrossEntropy(registry);
   RegisterFill(registry);
   RegisterLastToken(registry);

@@ -5,7 +5,8 @@
 // vocabulary, R = rows = everything but the last dimension. Optional operands in parentheses.
 //
 // Element types: tensors of one call are all f32 or all bf16, but for those marked f32 and these,
-// which are f32 always: vectors (biases, norms' parameters, the vector of mul), sums (of sum_rows
+// which are f32 always: vectors (biases, norms' parameters, the vector of mul) and weights of
+// convolutions, sums (of sum_rows
 // and mul_reduce, gradients of tables and parameters), norms' saved values and states, lse, loss.
 // Kernels compute in f32.
 //
@@ -53,13 +54,23 @@
 //   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, inverse} -> like x
 //       rotates (x_i, x_{i+c/2}) of each head by position * theta^(-2i/c) (RoFormer, in the half-split
 //       layout of GPT-NeoX and LLaMA); inverse rotates back
-//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c]) {n_head, n_kv_head, scale} -> context like q, lse[B,H,T]
-//       causal softmax(scale q k^T) v; lse = log-sum-exp of the scaled scores
+//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H])) {n_head, n_kv_head, scale, cap, window}
+//       -> context like q, lse[B,H,T]
+//       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) where cap > 0; where window > 0 a query
+//       sees its own key and the window - 1 before it; a sink is one more score, of nothing; lse =
+//       log-sum-exp of the scores, the sink among them
 //   attention_grad(q, k, v, context, lse, dcontext) {..} -> dq, dk, dv
-//   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T]) {..}
+//   attention_sink_grad(sink f32[H], context, lse, dcontext) -> like sink
+//   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}
 //       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),
 //       then attends to cache rows 0..position for the last Q <= T tokens; the caches are updated in place.
 //       A position outside [0,C) fails. No gradient.
+//   causal_conv(x[B,T,d], weight f32[d,W] (, bias f32[d])) -> like x     channel by channel,
+//       y_t = bias + sum_{i<W} weight_i x_{t-i}; there is nothing before the first token
+//   causal_conv_grad(dy[B,T,d], weight) -> like dy          dx_t = sum_i weight_i dy_{t+i}
+//   causal_conv_weight_grad(x, dy) {width=W} -> f32[d,W]    sum over B and t of x_{t-i} dy_t
+//   causal_conv_cached(x[B,T,d], weight, cache[B,1,C,d], positions i32[B,T] (, bias)) -> y, cache'
+//       writes x at `positions`, as attention_cached does, and reads from the cache what is before. No gradient.
 //   cross_entropy(logits[..,V], targets i32[..]) -> loss[1], lse[R]   mean over targets >= 0 of
 //       lse - logit[target]; targets < 0 are ignored, others outside [0,V) fail; 0 when none is left
 //       {label_smoothing, z_loss}: a third output, objective[1], the mean of (1 - label_smoothing)
@@ -107,6 +118,7 @@ void RegisterCrossNorm(OpRegistry* registry);
 void RegisterRope(OpRegistry* registry);
 void RegisterAttention(OpRegistry* registry);
 void RegisterAttentionCached(OpRegistry* registry);
+void RegisterCausalConv(OpRegistry* registry);
 void RegisterCrossEntropy(OpRegistry* registry);
 void RegisterFill(OpRegistry* registry);
 void RegisterLastToken(OpRegistry* registry);

@@ -1,5 +1,6 @@
 #include "runtime/session/work.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/hash_map.h"
@@ -15,11 +16,14 @@ double LinearFlops(const Graph& graph, const Node& node) {
   return 2 * static_cast<double>(x.rows()) * static_cast<double>(w.num_elements());
 }
 
-// Scores and context of q [batch, queries, n_head * head_dim] to k [batch, seq, ..].
+// Scores and context of q [batch, queries, n_head * head_dim] to k [batch, seq, ..], or to the keys
+// of a window.
 double AttentionFlops(const Graph& graph, const Node& node) {
   const Shape& q = graph.value(node.inputs[0]).type.shape;
   const Shape& k = graph.value(node.inputs[1]).type.shape;
-  return 4 * static_cast<double>(q.num_elements()) * static_cast<double>(k[1]);
+  int64_t keys = k[1];
+  if (node.attrs.Has("window")) keys = std::min(keys, node.attrs.GetInt("window"));
+  return 4 * static_cast<double>(q.num_elements()) * static_cast<double>(keys);
 }
 
 }  // namespace

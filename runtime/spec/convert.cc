@@ -265,6 +265,13 @@ absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Lo
   if (!message.scale().empty()) {
     PLUMB_ASSIGN_OR_RETURN(spec.scale, ToExpression(at, "scale", "1"));
   }
+  if (!message.score_cap().empty()) {
+    PLUMB_ASSIGN_OR_RETURN(spec.score_cap, ToExpression(at, "score_cap", "0"));
+  }
+  if (!message.window().empty()) {
+    PLUMB_ASSIGN_OR_RETURN(spec.window, ToExpression(at, "window", "0"));
+  }
+  spec.sinks = message.sinks();
   return spec;
 }
 
@@ -285,6 +292,18 @@ MlpSpec ToMlp(const v1::Mlp& message) {
     default:
       spec.activation = "gelu_tanh";
   }
+  return spec;
+}
+
+absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at) {
+  constexpr int64_t kMaxWidth = 256;
+  ConvSpec spec;
+  if (message.has_width()) spec.width = message.width();
+  if (spec.width < 1 || spec.width > kMaxWidth) {
+    return ErrorAt(at.At("width"),
+                   absl::StrCat("width: ", spec.width, " is not in 1..", kMaxWidth));
+  }
+  spec.bias = message.bias();
   return spec;
 }
 

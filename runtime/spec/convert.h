@@ -33,6 +33,7 @@ absl::StatusOr<InsideSpec> ToInside(const v1::Inside& message, const Located& at
 absl::StatusOr<InitRule> ToInitRule(const v1::Init& message, const Located& at);
 absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Located& at);
 MlpSpec ToMlp(const v1::Mlp& message);
+absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at);
 absl::StatusOr<NormAttrs> ToNormAttrs(const v1::Norm& message, const Located& at);
 
 }  // namespace plumb

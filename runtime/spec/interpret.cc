@@ -281,7 +281,8 @@ class Walk {
 
 absl::Span<const char* const> PointsOf(SublayerSpec::Kind kind) {
   if (kind == SublayerSpec::Kind::kAttention) return kAttentionPoints;
-  return kMlpPoints;
+  if (kind == SublayerSpec::Kind::kMlp) return kMlpPoints;
+  return {};
 }
 
 absl::StatusOr<TensorHandle> NullBackend::Sublayer(const SublayerSite& site, TensorHandle input,

@@ -15,6 +15,7 @@
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
+#include "runtime/spec/sublayer_numbers.h"
 #include "runtime/spec/unused_names.h"
 #include "runtime/textproto/printer.h"
 
@@ -45,6 +46,7 @@ class Resolver {
       model_.init.push_back(std::move(rule));
     }
     PLUMB_RETURN_IF_ERROR(CheckFormulas(model_));
+    PLUMB_RETURN_IF_ERROR(CheckSublayerNumbers(model_));
     PLUMB_RETURN_IF_ERROR(CheckNamesAreUsed(model_));
     model_.self_contained_text = SelfContainedText();
     return std::move(model_);
@@ -248,22 +250,10 @@ class Resolver {
     for (int i = 0; i < message.sublayer_size(); ++i) {
       const v1::Sublayer& sublayer = message.sublayer(i);
       const Located here = at.Nested("sublayer", i);
-      SublayerSpec spec;
-      if (sublayer.kind_case() == v1::Sublayer::KIND_NOT_SET) {
-        return ErrorAt(at.At("sublayer", i),
-                       absl::StrCat(path, ".sublayer[", i, "]: give attention {} or mlp {}"));
-      }
-      const bool is_attention = sublayer.kind_case() == v1::Sublayer::kAttention;
-      spec.kind = is_attention ? SublayerSpec::Kind::kAttention : SublayerSpec::Kind::kMlp;
-      spec.name = !sublayer.name().empty() ? sublayer.name() : is_attention ? "attention" : "mlp";
-      // An empty message means "like the model's".
-      spec.attention = attention;
-      spec.mlp = mlp;
-      if (is_attention && !sublayer.attention().IsEmpty()) {
-        PLUMB_ASSIGN_OR_RETURN(spec.attention,
-                               ToAttention(sublayer.attention(), here.Nested("attention")));
-      }
-      if (!is_attention && !sublayer.mlp().IsEmpty()) spec.mlp = ToMlp(sublayer.mlp());
+      SublayerSpec spec = {SublayerSpec::Kind::kAttention, "attention", attention, mlp};
+      PLUMB_RETURN_IF_ERROR(ReadKind(sublayer, here, at.At("sublayer", i),
+                                     absl::StrCat(path, ".sublayer[", i, "]"), &spec));
+      if (!sublayer.name().empty()) spec.name = sublayer.name();
       if (!IsIdentifier(spec.name) || IsBuiltInScalar(spec.name) || IsScalarFunction(spec.name)) {
         return ErrorAt(at.At("sublayer", i),
                        absl::StrCat(path, ".sublayer[", i, "]: \"", spec.name,
@@ -281,6 +271,36 @@ class Resolver {
       block->sublayers.push_back({SublayerSpec::Kind::kMlp, "mlp", attention, mlp});
     }
     return absl::OkStatus();
+  }
+
+  // The kind of a sublayer, its default name and its fields, into one that has the model's: an
+  // empty attention or mlp leaves those.
+  static absl::Status ReadKind(const v1::Sublayer& sublayer, const Located& at, const Place& place,
+                               const std::string& path, SublayerSpec* spec) {
+    switch (sublayer.kind_case()) {
+      case v1::Sublayer::kAttention: {
+        spec->kind = SublayerSpec::Kind::kAttention;
+        spec->name = "attention";
+        if (sublayer.attention().IsEmpty()) return absl::OkStatus();
+        PLUMB_ASSIGN_OR_RETURN(spec->attention,
+                               ToAttention(sublayer.attention(), at.Nested("attention")));
+        return absl::OkStatus();
+      }
+      case v1::Sublayer::kMlp:
+        spec->kind = SublayerSpec::Kind::kMlp;
+        spec->name = "mlp";
+        if (!sublayer.mlp().IsEmpty()) spec->mlp = ToMlp(sublayer.mlp());
+        return absl::OkStatus();
+      case v1::Sublayer::kConv: {
+        spec->kind = SublayerSpec::Kind::kConv;
+        spec->name = "conv";
+        PLUMB_ASSIGN_OR_RETURN(spec->conv, ToConv(sublayer.conv(), at.Nested("conv")));
+        return absl::OkStatus();
+      }
+      case v1::Sublayer::KIND_NOT_SET:
+        break;
+    }
+    return ErrorAt(place, absl::StrCat(path, ": give attention {}, mlp {} or conv {}"));
   }
 
   absl::StatusOr<NormBinding> ResolveNorm(const std::string& name, const Place& at,

@@ -36,6 +36,9 @@ struct AttentionSpec {
   bool qkv_bias = false;
   bool out_bias = false;
   std::optional<Expression> scale;  // of the scores; absent: 1 / sqrt(head_dim)
+  std::optional<Expression> score_cap;
+  std::optional<Expression> window;
+  bool sinks = false;
 };
 
 struct MlpSpec {
@@ -44,11 +47,18 @@ struct MlpSpec {
   bool bias = false;
 };
 
+// A causal depthwise convolution.
+struct ConvSpec {
+  int64_t width = 4;
+  bool bias = false;
+};
+
 struct SublayerSpec {
-  enum class Kind { kAttention, kMlp } kind = Kind::kAttention;
+  enum class Kind { kAttention, kMlp, kConv } kind = Kind::kAttention;
   std::string name;  // "attention"
   AttentionSpec attention;
   MlpSpec mlp;
+  ConvSpec conv = {};
 };
 
 // A norm as a slot holds it.

@@ -43,7 +43,12 @@ void Add(const BlockSpec& block, Names* names) {
   for (const LearnedSpec& learned : placement.learned) Add(learned.init.root, names);
   Add(placement.init, names);
   for (const InsideSpec& inside : block.inside) Add(inside.statements, names);
-  for (const SublayerSpec& sublayer : block.sublayers) Add(sublayer.attention.scale, names);
+  for (const SublayerSpec& sublayer : block.sublayers) {
+    const AttentionSpec& attention = sublayer.attention;
+    for (const auto* field : {&attention.scale, &attention.score_cap, &attention.window}) {
+      Add(*field, names);
+    }
+  }
 }
 
 }  // namespace

@@ -411,5 +411,23 @@ TEST_F(FuseProductsTest, FewerQueriesThanKeysSeeTheLastTokensPairs) {
   EXPECT_EQ(NodeCosts(*std::move(b).Finish())[0].flops, 9 * 2 * 8 * 3 * 2);
 }
 
+TEST_F(FuseProductsTest, AWindowLeavesItsPairs) {
+  const auto flops = [this](int64_t queries, int64_t window) {
+    GraphBuilder b(&ops_);
+    const ValueId q = b.Input("q", F32({1, queries, 4})), kv = b.Input("kv", F32({1, 5, 4}));
+    const ValueId cache = b.State("cache", F32({1, 1, 8, 4}));
+    const ValueId v_cache = b.State("v_cache", F32({1, 1, 8, 4}));
+    b.Apply(
+        "attention_cached", {q, kv, kv, cache, v_cache, b.Input("positions", I32({1, 5}))},
+        {{"n_head", int64_t{1}}, {"n_kv_head", int64_t{1}}, {"scale", 1.0}, {"window", window}});
+    return NodeCosts(*std::move(b).Finish())[0].flops / (2 * 8);
+  };
+  EXPECT_EQ(flops(5, 2), 1 + 2 + 2 + 2 + 2);
+  EXPECT_EQ(flops(2, 2), 2 + 2);
+  EXPECT_EQ(flops(2, 4), 4 + 4);
+  EXPECT_EQ(flops(2, 9), 4 + 5);
+  EXPECT_EQ(flops(5, 0), 1 + 2 + 3 + 4 + 5);
+}
+
 }  // namespace
 }  // namespace plumb

@@ -97,7 +97,9 @@ class Decoder:
             self._heads(queries, c.rope_theta),
             self._heads(keys, c.rope_theta).repeat_interleave(c.n_head // c.n_kv_head, 1),
             self._heads(values, None).repeat_interleave(c.n_head // c.n_kv_head, 1),
-            c.attention_scale or c.head_dim**-0.5)
+            c.attention_scale or c.head_dim**-0.5, c.score_cap,
+            c.windows[layer] if c.windows else 0,
+            self.parameter(name + ".sink", [c.n_head], spread=1.0) if c.sinks else None)
         joined = heads.transpose(1, 2).flatten(-2)
         joined = context(joined) if context else joined
         return self.linear(joined, name + ".o", c.d_model, c.out_bias)
@@ -117,6 +119,14 @@ class Decoder:
             h = self.activate(up)
         h = hidden(h) if hidden else h
         return self.linear(h, name + ".down", c.d_model, c.mlp_bias)
+
+    def conv(self, layer, x, name, width, bias=False):
+        """A depthwise convolution over tokens by PyTorch's own, whose taps come in the other order."""
+        size, name = x.shape[-1], f"layers.{layer}.{name}"
+        weight = self.parameter(name + ".weight", [size, width])
+        offset = self.parameter(name + ".bias", [size]) if bias else None
+        padded = F.pad(x.transpose(1, 2), (width - 1, 0))
+        return F.conv1d(padded, weight.flip(-1).unsqueeze(1), offset, groups=size).transpose(1, 2)
 
     def activate(self, x):
         kind = self.c.activation
@@ -161,11 +171,23 @@ def rotate(x, theta):
     return x * angle.cos() + torch.cat([-second, first], -1) * angle.sin()
 
 
-def causal_attention(q, k, v, scale):
-    """softmax(scale q k^T) v over [batch, heads, seq, head_dim]; no token sees a later one."""
+def causal_attention(q, k, v, scale, cap=0.0, window=0, sink=None):
+    """softmax(scale q k^T) v over [batch, heads, seq, head_dim]; no token sees a later one.
+
+    cap: Gemma 2's bound on the scores. window: how many tokens one sees, itself the last of them; 0: all.
+    sink: a logit a head that takes part in the softmax and is then dropped, as in gpt-oss.
+    """
     scores = scale * q @ k.transpose(-1, -2)
-    future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-    return scores.masked_fill(future, -math.inf).softmax(-1) @ v
+    if cap:
+        scores = cap * torch.tanh(scores / cap)
+    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    if window:
+        hidden = hidden | torch.ones(scores.shape[-2:], dtype=torch.bool).tril(-window)
+    scores = scores.masked_fill(hidden, -math.inf)
+    if sink is None:
+        return scores.softmax(-1) @ v
+    column = sink.reshape(-1, 1, 1).expand(*scores.shape[:-1], 1)
+    return torch.cat([scores, column], -1).softmax(-1)[..., :-1] @ v
 
 
 def next_token_loss(logits, tokens):

@@ -122,6 +122,25 @@ def three_sublayers(m, x):
     return m.norm(x, "end.norm")
 
 
+def canon(m, x):
+    """Canon layers A and C (Allen-Zhu 2025): what attention and MLP read, plus its convolution."""
+    for i in range(m.c.n_layer):
+        h = m.norm(x, f"layers.{i}.norm_1")
+        x = x + m.attention(i, h + m.conv(i, h, "canon_a", 4))
+        h = m.norm(x, f"layers.{i}.norm_2")
+        x = x + m.mlp(i, h + m.conv(i, h, "canon_c", 4))
+    return m.norm(x, "end.norm")
+
+
+def conv_each(m, x):
+    """Pre-norm around attention, a convolution of 3 tokens with a bias, and an MLP."""
+    for i in range(m.c.n_layer):
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))
+        x = x + m.conv(i, m.norm(x, f"layers.{i}.conv.norm"), "conv", 3, bias=True)
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+    return m.norm(x, "end.norm")
+
+
 def mix_ln(m, x):
     """One post-norm layer, then pre-norm (Li et al. 2024, Mix-LN)."""
     x = m.norm(x + m.attention(0, x), "layers.0.attention.norm")

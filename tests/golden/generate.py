@@ -39,6 +39,9 @@ class Config:
     rope_theta: float = None
     embedding_scale: float = None
     attention_scale: float = None
+    score_cap: float = 0.0
+    windows: tuple = ()  # a layer each; 0: none
+    sinks: bool = False
     tied: bool = False
     head_bias: bool = False
     qkv_bias: bool = False
@@ -144,6 +147,14 @@ def schema_cases():
     yield case("embedding_scale", 'embedding_scale: "sqrt(d_model)"\ntie_embeddings: true',
                embedding_scale=math.sqrt(8), tied=True)
     yield case("attention_scale", 'attention { scale: "1 / head_dim" }', attention_scale=1 / 4)
+    yield case("attention_cap", 'attention { score_cap: "1 / 2" }', score_cap=0.5)
+    yield case("attention_window", 'positions { kind: ROPE }\nattention { window: "3" }',
+               learned_positions=False, rope_theta=10000.0, windows=(3, 3))
+    yield case("attention_sinks", "attention { sinks: true }", sinks=True)
+    yield case("attention_all", """positions { kind: ROPE }
+attention { score_cap: "0.2 * n_head" window: "3 * (layer % 2)" sinks: true bias: true }""",
+               n_head=4, n_kv_head=2, learned_positions=False, rope_theta=10000.0, score_cap=0.8,
+               windows=(3, 0), sinks=True, qkv_bias=True, out_bias=True)
     yield case("head_dim", head_dim=6, norm=LAYER_NORM)
     yield case("unit_offset", norm=Norm("rms_norm", eps=1e-6, unit_offset=True))
     yield case("layer_norm_no_bias", norm=Norm("layer_norm", eps=1e-5, bias=False))
@@ -245,6 +256,31 @@ block {
   sublayer { name: "mixer" attention {} }
   sublayer { name: "mlp_1" mlp {} }
   sublayer { name: "mlp_2" mlp {} }
+}""")
+    yield Case("canon", features.canon, Config(norm=RMS_NORM), """
+placement {
+  name: "canon"
+  block: "h = norm_1(x)"
+  block: "x = x + attention(h + canon_a(h))"
+  block: "g = norm_2(x)"
+  block: "x = x + mlp(g + canon_c(g))"
+  end: "x = norm(x)"
+}
+block {
+  placement: "canon"
+  norm: "norm"
+  sublayer { name: "canon_a" conv {} }
+  sublayer { attention {} }
+  sublayer { name: "canon_c" conv { width: 4 } }
+  sublayer { mlp {} }
+}""")
+    yield Case("conv_each", features.conv_each, Config(norm=LAYER_NORM), """
+block {
+  placement: "pre"
+  norm: "norm"
+  sublayer { attention {} }
+  sublayer { conv { width: 3 bias: true } }
+  sublayer { mlp {} }
 }""")
     yield Case("mix_ln", features.mix_ln, Config(n_layer=3, norm=LAYER_NORM), """
 layers { block { placement: "post" norm: "norm" } }

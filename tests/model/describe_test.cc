@@ -99,6 +99,24 @@ TEST_F(DescribeTest, ScalarsOfALaterGroupAreThoseOfItsFirstLayer) {
   EXPECT_THAT(description.groups[1].scalars, ElementsAre("a = layer = 3", "b = sublayer = 5"));
 }
 
+TEST_F(DescribeTest, ConvolutionsAreShownWithTheirWidth) {
+  const LayerGroup group = Of(R"pbtxt(
+    n_layer: 2 n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
+    block { placement: "pre" norm: "rms_norm"
+            sublayer { attention {} } sublayer { name: "canon" conv {} } })pbtxt")
+                               .groups[0];
+  EXPECT_THAT(group.scalars, ElementsAre("canon: convolution over 4 tokens"));
+  EXPECT_EQ(group.jacobian, "(I + J_canon J_norm) (I + J_attention J_norm)");
+}
+
+TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
+  TinyModel model;
+  model.more = "attention { score_cap: \"50\" window: \"4 * (layer % 2)\" sinks: true }";
+  EXPECT_THAT(Of(model.Text()).groups[0].scalars,
+              ElementsAre("attention.score_cap = 50 = 50", "attention.window = 4 * (layer % 2) = 4",
+                          "attention.sink: learned per head"));
+}
+
 // A formula may leave a scalar alone where it has no value; so must its description.
 TEST_F(DescribeTest, AScalarWithoutAValueInTheFirstLayerIsShownWithoutOne) {
   const StackDescription description = OfBody(

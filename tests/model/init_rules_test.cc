@@ -70,6 +70,28 @@ TEST_F(InitRulesTest, DefaultsAreThoseOfPyTorch) {
   EXPECT_EQ(InitOf(model_, "head.bias"), "uniform(-0.25, 0.25)");
 }
 
+TEST_F(InitRulesTest, ConvolutionsAndSinksBeginAsPyTorchsAndAtZero) {
+  const std::string text = R"pbtxt(
+    n_layer: 1 n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 attention { sinks: true }
+    block { placement: "pre" norm: "rms_norm"
+            sublayer { attention {} } sublayer { conv { bias: true } } })pbtxt";
+  const auto of = [&](const std::string& name, const std::string& more) {
+    const auto context = TryContext(runtime_.get(), text + more);
+    if (!context.ok()) return context.status().ToString();
+    for (const ParameterSpec& parameter : (*context)->parameters) {
+      if (parameter.name == name) return parameter.init.ToString();
+    }
+    return std::string("missing");
+  };
+  EXPECT_EQ(of("layers.0.attention.sink", ""), "constant(0)");
+  EXPECT_EQ(of("layers.0.conv.weight", ""), "uniform(-0.5, 0.5)");
+  EXPECT_EQ(of("layers.0.conv.bias", ""), "uniform(-0.5, 0.5)");
+  EXPECT_EQ(of("layers.0.attention.sink", "init { match: \"*.sink\" normal { std: \"2\" } }"),
+            "normal(0, 2)");
+  EXPECT_EQ(of("layers.0.conv.weight", "init { match: \"*.conv.weight\" xavier_normal {} }"),
+            absl::StrCat("normal(0, ", std::sqrt(2.0 / (4 + 32)), ")"));
+}
+
 TEST_F(InitRulesTest, EachDistributionHasTheNumbersOfItsDefinition) {
   // up is [12, 8]: fan_in 8, fan_out 12; embedding.token is [5, 8].
   const auto of = [&](const std::string& distribution) {

@@ -53,7 +53,7 @@ inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << ": " << 
 std::vector<OpCase> MatmulOpCases();
 // op_cases_dense.cc: embedding, sums, elementwise ops.
 std::vector<OpCase> DenseOpCases();
-// op_cases_sequence.cc: rotary embedding, attention, cross entropy.
+// op_cases_sequence.cc: rotary embedding, attention, convolution, cross entropy.
 std::vector<OpCase> SequenceOpCases();
 // op_cases_int8.cc: products and embeddings with int8 weights.
 std::vector<OpCase> Int8OpCases();

@@ -57,6 +57,29 @@ std::string AttentionName(int64_t batch, int64_t tokens, Heads heads, int64_t he
                       " width ", head_dim);
 }
 
+// What is not plain about the softmax.
+struct Variant {
+  double cap = 0;
+  int64_t window = 0;
+  bool sinks = false;
+};
+
+std::string VariantName(const Variant& variant) {
+  return absl::StrCat(variant.cap > 0 ? absl::StrCat(" cap ", variant.cap) : "",
+                      variant.window > 0 ? absl::StrCat(" window ", variant.window) : "",
+                      variant.sinks ? " sinks" : "");
+}
+
+// The case with that variant; its last input is then the sinks. Sinks are large and small beside
+// the scores.
+OpCase WithVariant(OpCase c, const Variant& variant, int64_t heads) {
+  absl::StrAppend(&c.name, VariantName(variant));
+  if (variant.cap > 0) c.attrs.Set("cap", variant.cap);
+  if (variant.window > 0) c.attrs.Set("window", variant.window);
+  if (variant.sinks && c.op != "attention_grad") c.inputs.push_back(Random({heads}, -8, 8));
+  return c;
+}
+
 // Draws f32 or bf16 operands.
 using Draw = CaseInput (*)(Shape shape, double low, double high);
 
@@ -65,7 +88,7 @@ using Draw = CaseInput (*)(Shape shape, double low, double high);
 constexpr double kBf16Tolerance = 4e-3;
 
 void AddAttentionCases(int64_t batch, int64_t tokens, Heads heads, int64_t head_dim, Draw draw,
-                       std::vector<OpCase>* cases) {
+                       std::vector<OpCase>* cases, const Variant& variant = {}) {
   const Shape q = {batch, tokens, heads.q * head_dim}, kv = {batch, tokens, heads.kv * head_dim};
   const bool bf16 = draw == RandomBf16;
   const auto random = [draw](const Shape& shape) { return draw(shape, -2, 2); };
@@ -77,7 +100,7 @@ void AddAttentionCases(int64_t batch, int64_t tokens, Heads heads, int64_t head_
   forward.tolerance = bf16 ? kBf16Tolerance : 4e-6;
   // A difference of the naive reference is expensive where it is long.
   forward.checked_elements = tokens * head_dim > 1000 ? 3 : 24;
-  cases->push_back(forward);
+  cases->push_back(WithVariant(forward, variant, heads.q));
 
   OpCase grad;
   grad.op = "attention_grad";
@@ -87,13 +110,14 @@ void AddAttentionCases(int64_t batch, int64_t tokens, Heads heads, int64_t head_
       random(q)};
   grad.attrs = forward.attrs;
   grad.tolerance = bf16 ? kBf16Tolerance : 1e-5;
-  cases->push_back(grad);
+  cases->push_back(WithVariant(grad, variant, heads.q));
 }
 
 // With `queries` for the last of the tokens; 0: for all.
 void AddCachedAttentionCase(std::vector<int32_t> first, int64_t tokens, Heads heads,
                             int64_t head_dim, int64_t capacity, Draw draw,
-                            std::vector<OpCase>* cases, int64_t queries = 0) {
+                            std::vector<OpCase>* cases, int64_t queries = 0,
+                            const Variant& variant = {}) {
   const bool bf16 = draw == RandomBf16;
   const auto random = [draw](const Shape& shape) { return draw(shape, -2, 2); };
   const int64_t batch = static_cast<int64_t>(first.size());
@@ -116,7 +140,48 @@ void AddCachedAttentionCase(std::vector<int32_t> first, int64_t tokens, Heads he
               Ints({batch, tokens}, positions)};
   c.attrs = AttentionAttrs(heads, head_dim);
   c.tolerance = bf16 ? kBf16Tolerance : 4e-6;
+  cases->push_back(WithVariant(c, variant, heads.q));
+}
+
+void AddSinkGrad(int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim, Draw draw,
+                 std::vector<OpCase>* cases) {
+  const Shape context = {batch, tokens, heads * head_dim};
+  OpCase c;
+  c.op = "attention_sink_grad";
+  c.name = AttentionName(batch, tokens, {heads, heads}, head_dim);
+  c.inputs = {Random({heads}), draw(context, -2, 2), Random({batch, heads, tokens}, 2, 3),
+              draw(context, -2, 2)};
+  c.tolerance = 1e-5;
   cases->push_back(c);
+}
+
+// Windows around the sizes of tiles, vectors and blocks, and each with each.
+void AddAttentionVariants(Draw draw, std::vector<OpCase>* cases) {
+  const Variant cap = {3, 0, false}, sinks = {0, 0, true};
+  for (const int64_t tokens : {1, 5, 17, 70}) {
+    for (const Variant& variant : {cap, sinks, Variant{1.5, 4, true}}) {
+      AddAttentionCases(2, tokens, {4, 2}, 20, draw, cases, variant);
+    }
+  }
+  for (const int64_t window : {1, 3, 8, 16, 17, 63, 64, 65, 100}) {
+    AddAttentionCases(1, 129, {2, 1}, 8, draw, cases, {0, window, false});
+    AddAttentionCases(1, 520, {1, 1}, 4, draw, cases, {0, window, true});
+    AddCachedAttentionCase({100, 37}, 1, {4, 2}, 7, 130, draw, cases, 0, {0, window, false});
+    AddCachedAttentionCase({61, 94}, 36, {2, 1}, 8, 130, draw, cases, 0, {2, window, true});
+  }
+  AddAttentionCases(1, 301, {4, 2}, 20, draw, cases, {2, 90, true});
+  AddAttentionCases(1, 301, {2, 2}, 5, draw, cases, cap);
+  AddAttentionCases(1, 129, {2, 2}, 5, draw, cases, {2, 1000, false});  // wider than all
+  AddCachedAttentionCase({3}, 270, {2, 1}, 12, 280, draw, cases, 0, {0, 70, false});
+  AddCachedAttentionCase({3}, 270, {2, 1}, 12, 280, draw, cases, 9, {0, 70, true});
+  for (const int64_t head_dim : {1, 7, 20}) {
+    AddCachedAttentionCase({13, 2}, 1, {4, 2}, head_dim, 16, draw, cases, 0, cap);
+    AddCachedAttentionCase({15, 3}, 1, {4, 2}, head_dim, 16, draw, cases, 0, sinks);
+    AddCachedAttentionCase({0, 5}, 9, {4, 2}, head_dim, 16, draw, cases, 0, {2, 5, true});
+  }
+  AddSinkGrad(2, 5, 3, 7, draw, cases);
+  AddSinkGrad(1, 1, 1, 1, draw, cases);
+  AddSinkGrad(2, 70, 8, 64, draw, cases);  // several tasks
 }
 
 void AddAttentions(Draw draw, std::vector<OpCase>* cases) {
@@ -148,6 +213,64 @@ void AddAttentions(Draw draw, std::vector<OpCase>* cases) {
   AddCachedAttentionCase({5, 94}, 36, {4, 1}, 64, 130, draw, cases, 17);
   AddCachedAttentionCase({3}, 270, {2, 1}, 12, 280, draw, cases, 260);
   AddCachedAttentionCase({0}, 512, {8, 8}, 64, 1024, draw, cases, 1);
+}
+
+// -- Convolution over tokens
+
+void AddConvCases(int64_t batch, int64_t tokens, int64_t channels, int64_t width, bool bias,
+                  std::vector<OpCase>* cases) {
+  const Shape x = {batch, tokens, channels};
+  OpCase forward;
+  forward.op = "causal_conv";
+  forward.name = absl::StrCat(x.ToString(), " width ", width, bias ? " bias" : "");
+  forward.inputs = {Random(x), Random({channels, width})};
+  if (bias) forward.inputs.push_back(Random({channels}));
+  cases->push_back(forward);
+  cases->push_back(InBf16(forward, {0}));
+
+  OpCase grad = forward;
+  grad.op = "causal_conv_grad";
+  grad.inputs = {Random(x), Random({channels, width})};
+  cases->push_back(grad);
+  cases->push_back(InBf16(grad, {0}));
+
+  OpCase weight_grad = forward;
+  weight_grad.op = "causal_conv_weight_grad";
+  weight_grad.inputs = {Random(x), Random(x)};
+  weight_grad.attrs = {{"width", width}};
+  cases->push_back(weight_grad);
+  cases->push_back(InBf16(weight_grad, {0, 1}));
+}
+
+void AddCachedConv(std::vector<int32_t> first, int64_t tokens, int64_t channels, int64_t width,
+                   bool bias, std::vector<OpCase>* cases) {
+  const int64_t batch = static_cast<int64_t>(first.size()), capacity = 20;
+  std::vector<int32_t> positions;
+  for (const int32_t start : first) {
+    for (int64_t t = 0; t < tokens; ++t) positions.push_back(start + static_cast<int32_t>(t));
+  }
+  OpCase c;
+  c.op = "causal_conv_cached";
+  c.name = absl::StrCat(tokens, " tokens from ", first[0], " channels ", channels, " width ", width,
+                        bias ? " bias" : "");
+  c.inputs = {Random({batch, tokens, channels}), Random({channels, width}),
+              Random({batch, 1, capacity, channels}), Ints({batch, tokens}, positions)};
+  if (bias) c.inputs.push_back(Random({channels}));
+  cases->push_back(c);
+  cases->push_back(InBf16(c, {0, 2}));
+}
+
+void AddConvs(std::vector<OpCase>* cases) {
+  AddConvCases(1, 1, 1, 1, true, cases);
+  AddConvCases(2, 5, 7, 4, false, cases);
+  AddConvCases(2, 3, 8, 5, true, cases);  // wider than the sequence
+  AddConvCases(3, 17, 20, 2, true, cases);
+  AddConvCases(2, 150, 33, 9, false, cases);  // several chunks of rows
+  AddConvCases(4, 64, 200, 4, true, cases);   // several tasks
+  AddCachedConv({0}, 1, 7, 4, false, cases);
+  AddCachedConv({13, 2}, 1, 20, 4, true, cases);
+  AddCachedConv({3, 0, 11}, 6, 33, 3, true, cases);
+  AddCachedConv({1}, 19, 500, 6, false, cases);  // several tasks
 }
 
 // -- Cross entropy
@@ -223,6 +346,9 @@ std::vector<OpCase> SequenceOpCases() {
   AddRopes(&cases);
   AddAttentions(Random, &cases);
   AddAttentions(RandomBf16, &cases);
+  AddAttentionVariants(Random, &cases);
+  AddAttentionVariants(RandomBf16, &cases);
+  AddConvs(&cases);
   AddCrossEntropies(&cases);
   return cases;
 }

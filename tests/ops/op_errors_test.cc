@@ -111,6 +111,36 @@ TEST_F(OpErrorsTest, OnlyCachedAttentionTakesFewerQueriesThanKeys) {
               HasSubstr("q has 2 tokens and k 3: they must have as many"));
 }
 
+TEST_F(OpErrorsTest, AttentionWantsASinkAHeadAndNoNegativeWindow) {
+  Attrs heads = {{"n_head", int64_t{2}}, {"n_kv_head", int64_t{2}}, {"scale", 1.0}};
+  const CaseInput x = Random({1, 3, 4});
+  EXPECT_EQ(ShapeError("attention", {x, x, x, Random({2})}, heads), "");
+  EXPECT_THAT(ShapeError("attention", {x, x, x, Random({4})}, heads),
+              HasSubstr("the sinks are f32[4], must be f32[2]"));
+  EXPECT_THAT(ShapeError("attention_sink_grad", {Random({3}), x, Random({1, 2, 3}), x}),
+              HasSubstr("do not belong together"));
+  heads.Set("window", int64_t{-1});
+  EXPECT_THAT(ShapeError("attention", {x, x, x}, heads), HasSubstr("window = -1"));
+}
+
+TEST_F(OpErrorsTest, ConvolutionsWantAWeightAChannel) {
+  const CaseInput x = Random({2, 3, 4}), weight = Random({4, 2}), cache = Random({2, 1, 8, 4});
+  EXPECT_THAT(ShapeError("causal_conv", {x, Random({3, 2})}), HasSubstr("the weight f32[3, 2]"));
+  EXPECT_THAT(ShapeError("causal_conv", {x, weight, Random({2})}), HasSubstr("must be f32[4]"));
+  EXPECT_THAT(ShapeError("causal_conv_weight_grad", {x, x}, Attrs({{"width", int64_t{0}}})),
+              HasSubstr("width 0"));
+  const CaseInput positions = Ints({2, 3}, {0, 1, 2, 5, 6, 7});
+  EXPECT_EQ(ShapeError("causal_conv_cached", {x, weight, cache, positions}), "");
+  EXPECT_THAT(ShapeError("causal_conv_cached", {x, weight, Random({2, 8, 4}), positions}),
+              HasSubstr("must be f32[2, 1, capacity, 4]"));
+  EXPECT_THAT(ShapeError("causal_conv_cached", {x, weight, cache, Ints({2}, {0, 5})}),
+              HasSubstr("must be i32[2, 3]"));
+  const absl::Status outside =
+      RunError("causal_conv_cached", {x, weight, cache, Ints({2, 3}, {0, 1, 2, 6, 7, 8})});
+  EXPECT_EQ(outside.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(outside.message()), HasSubstr("position 8 of row 1"));
+}
+
 TEST_F(OpErrorsTest, EmbeddingRefusesTokensOutsideTheVocabulary) {
   const absl::Status high = RunError("embedding", {Random({5, 3}), Ints({3}, {0, 5, 1})});
   EXPECT_EQ(high.code(), absl::StatusCode::kInvalidArgument);

@@ -212,7 +212,7 @@ TEST(ResolveErrorTest, SublayersHaveKindsAndNames) {
         absl::StrCat("block {\n  placement: \"pre\" norm: \"none\"\n  ", text, "\n}"));
   };
   EXPECT_EQ(sublayers("sublayer { name: \"a\" }"),
-            "m.pbtxt:4:3: block.sublayer[0]: give attention {} or mlp {}");
+            "m.pbtxt:4:3: block.sublayer[0]: give attention {}, mlp {} or conv {}");
   EXPECT_EQ(sublayers("sublayer { mlp {} }\n  sublayer { mlp {} }"),
             "m.pbtxt:5:3: block.sublayer[1]: the name \"mlp\" is taken; give it another");
   EXPECT_EQ(sublayers("sublayer { name: \"f\" mlp {} }"),
@@ -226,6 +226,56 @@ TEST(ResolveErrorTest, SublayersHaveKindsAndNames) {
   EXPECT_EQ(sublayers("sublayer { name: \"layer\" mlp {} }"),
             "m.pbtxt:4:3: block.sublayer[0]: \"layer\" cannot be its name; a formula must be able "
             "to call it");
+}
+
+TEST(ResolveErrorTest, FieldsOfAttentionTakeNumbersThatMeanSomething) {
+  const auto attention = [](absl::string_view field) {
+    return ResolveError(absl::StrCat("attention { ", field, " }\n", kBlock));
+  };
+  EXPECT_EQ(attention("score_cap: \"50\" window: \"layer * 2\" sinks: true"), "no error");
+  EXPECT_EQ(attention("score_cap: \"0\" window: \"1000000 * d_ff\""), "no error");
+  EXPECT_EQ(attention("score_cap: \"layer - 2\""),
+            "m.pbtxt:2:13: score_cap: -1 at layer 1, sublayer 1 must be a bound above 0, or 0 for "
+            "none\n"
+            "  layer - 2\n"
+            "        ^");
+  EXPECT_EQ(FirstLine(attention("score_cap: \"1e39\"")),
+            "m.pbtxt:2:13: score_cap: 1e+39 at layer 1, sublayer 1 must be a bound above 0, or 0 "
+            "for none");
+  EXPECT_EQ(
+      attention("window: \"3 / layer\""),
+      "m.pbtxt:2:13: window: 1.5 at layer 2, sublayer 3 must be a whole number of tokens from "
+      "1 on, or 0 for all of them\n"
+      "  3 / layer\n"
+      "    ^");
+  EXPECT_EQ(FirstLine(attention("window: \"-4\"")),
+            "m.pbtxt:2:13: window: -4 at layer 1, sublayer 1 must be a whole number of tokens from "
+            "1 on, or 0 for all of them");
+  EXPECT_EQ(FirstLine(attention("window: \"contex_length\"")),
+            "m.pbtxt:2:13: unknown scalar \"contex_length\"; did you mean \"context_length\"?");
+  EXPECT_EQ(FirstLine(attention("window: \"4 / (layer - 1)\"")),
+            "m.pbtxt:2:13: division by zero at layer 1, sublayer 1");
+  EXPECT_EQ(attention("windw: \"4\""),
+            "m.pbtxt:2:13: unknown field \"windw\" in Attention; did you mean \"window\"?");
+  EXPECT_EQ(FirstLine(attention("window: 4")),
+            "m.pbtxt:2:21: expected text in quotes for window, found \"4\"");
+  EXPECT_EQ(attention("sinks: true scale: \"layer\""), "no error");
+}
+
+TEST(ResolveErrorTest, ConvolutionsTakeAWidthAndABias) {
+  const auto conv = [](absl::string_view fields) {
+    return ErrorOf(absl::StrCat(kDims,
+                                "block { placement: \"pre\" norm: \"rms_norm\"\n"
+                                "  sublayer { conv { ",
+                                fields, " } } }"));
+  };
+  EXPECT_EQ(conv(""), "no error");
+  EXPECT_EQ(conv("width: 256 bias: true"), "no error");
+  EXPECT_EQ(conv("width: 0"), "m.pbtxt:3:21: width: 0 is not in 1..256");
+  EXPECT_EQ(conv("width: 257"), "m.pbtxt:3:21: width: 257 is not in 1..256");
+  EXPECT_EQ(conv("widht: 3"),
+            "m.pbtxt:3:21: unknown field \"widht\" in Conv; did you mean \"width\"?");
+  EXPECT_EQ(conv("} mlp { gated: true"), "m.pbtxt:3:23: mlp and conv (line 3) exclude each other");
 }
 
 TEST(ResolveErrorTest, ExpressionsOutsideFormulasHavePlacesToo) {

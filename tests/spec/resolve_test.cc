@@ -101,6 +101,20 @@ TEST(ResolveTest, BiasesAreSaidTogetherOrApart) {
   EXPECT_EQ(biases("out_bias: true"), std::make_pair(false, true));
 }
 
+TEST(ResolveTest, ConvolutionsAreFourTokensWideUnlessTheySayOtherwise) {
+  const ResolvedModel model = Resolved(
+      absl::StrCat(kDims, "block { placement: \"pre\" norm: \"rms_norm\" sublayer { conv {} }",
+                   " sublayer { name: \"shift\" conv { width: 2 bias: true } } }"));
+  const std::vector<SublayerSpec>& sublayers = model.layers[0]->sublayers;
+  EXPECT_EQ(sublayers[0].kind, SublayerSpec::Kind::kConv);
+  EXPECT_EQ(sublayers[0].name, "conv");
+  EXPECT_EQ(sublayers[0].conv.width, 4);
+  EXPECT_FALSE(sublayers[0].conv.bias);
+  EXPECT_EQ(sublayers[1].name, "shift");
+  EXPECT_EQ(sublayers[1].conv.width, 2);
+  EXPECT_TRUE(sublayers[1].conv.bias);
+}
+
 TEST(ResolveTest, LayersThatShareABlockShareOneValue) {
   const ResolvedModel model = Resolved(absl::StrCat(kDims, kPreBlock));
   EXPECT_EQ(model.layers[0], model.layers[1]);

@@ -53,7 +53,9 @@ TEST(UnusedNamesTest, TheModelMayUseALetOfItsPlacement) {
   EXPECT_NE(error("", ""), "no error");
   EXPECT_EQ(error("embedding_scale: \"a\"", ""), "no error");
   EXPECT_EQ(error("init { match: \"*.weight\" scale: \"a\" }", ""), "no error");
-  EXPECT_EQ(error("attention { scale: \"a\" }", ""), "no error");
+  for (const char* field : {"scale", "score_cap", "window"}) {
+    EXPECT_EQ(error(absl::StrCat("attention { ", field, ": \"a\" }"), ""), "no error");
+  }
   EXPECT_EQ(error("", "inside { point: \"mlp.hidden\" rule: \"hidden = a * hidden\" }"),
             "no error");
 }

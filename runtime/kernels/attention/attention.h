@@ -9,12 +9,24 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/divide.h"
 
 namespace plumb {
+
+// What a model may do to the softmax; a plain one does none of it, and pays for none.
+struct SoftmaxVariant {
+  float cap = 0;       // scores s become cap tanh(s / cap) (Gemma 2); 0: they stay
+  int64_t window = 0;  // a query sees its own key and the window - 1 before it; 0: all before it
+  // A logit that joins the denominator and weights nothing (gpt-oss); -infinity: none.
+  float sink = -std::numeric_limits<float>::infinity();
+
+  bool has_sink() const { return sink > -std::numeric_limits<float>::infinity(); }
+  bool IsPlain() const { return cap == 0 && window == 0 && !has_sink(); }
+};
 
 // context_i = sum_j softmax_j(scale * q_i . k_j) v_j over keys j <= offset + i. Strides in
 // elements.
@@ -32,6 +44,7 @@ struct AttendArgs {
   int64_t offset;   // keys that come before the first query's own
   int64_t head_dim;
   float scale;
+  SoftmaxVariant variant;
 };
 template <class T>
 using AttendFn = void (*)(const AttendArgs<T>& args, float* scratch);
@@ -41,7 +54,8 @@ AttendFn<T> ChooseAttend();
 int64_t AttendScratchBytes(int64_t queries, int64_t head_dim);
 
 // The gradient for `group` query heads that share one head of keys and values. Head g of q,
-// context, dcontext and dq stands head_dim * g elements on; its lse is lse + g * tokens.
+// context, dcontext and dq stands head_dim * g elements on; its lse is lse + g * tokens. A sink is
+// in the lse: that of the variant is not read.
 template <class T>
 struct AttendGradArgs {
   const T* q;
@@ -59,6 +73,7 @@ struct AttendGradArgs {
   int64_t group;
   int64_t head_dim;
   float scale;
+  SoftmaxVariant variant;
 };
 template <class T>
 using AttendGradFn = void (*)(const AttendGradArgs<T>& args, float* scratch);
@@ -68,7 +83,8 @@ AttendGradFn<T> ChooseAttendGrad();
 // `element_bytes` is sizeof(T).
 int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element_bytes);
 
-// One query against the first `keys` rows of a cache: reads keys and values once, packs nothing.
+// One query against `keys` rows of a cache: reads keys and values once, packs nothing. The window
+// is the caller's: that of the variant is not read.
 template <class T>
 struct AttendOneArgs {
   const T* q;  // [head_dim]
@@ -78,6 +94,7 @@ struct AttendOneArgs {
   int64_t keys;
   int64_t head_dim;
   float scale;
+  SoftmaxVariant variant;
 };
 template <class T>
 using AttendOneFn = void (*)(const AttendOneArgs<T>& args, float* scratch);

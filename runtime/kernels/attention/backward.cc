@@ -3,7 +3,8 @@
 //   dv_j = sum_i p_ij dcontext_i
 //   ds_ij = p_ij (dcontext_i . v_j - D_i),  D_i = dcontext_i . context_i
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i
-// E is the format of the products' operands.
+// and, where scores are capped, ds times 1 - tanh^2. E is the format of the products' operands;
+// kPlain: the variant of the softmax is plain.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
@@ -31,7 +32,9 @@ template <class E>
 struct Blocks {
   using Packed = typename E::Packed;
   int64_t width;
-  float scale;  // of the scores, over log 2
+  float scale;     // of the scores, over log 2; with a cap, of tanh's argument
+  float cap;       // over log 2; 0: none
+  int64_t window;  // not read where all is plain
   // Of up to kQueryRows queries of one head, and packed as left and as right operands:
   Packed *q_left, *q_right;
   Packed *dcontext_left, *dcontext_right;
@@ -47,6 +50,8 @@ struct Blocks {
   // Of a tile of queries and a block of keys, where the formats by query and by key differ:
   float* p_tile;    // [kRowTile][kKeyBlock]
   Packed* ds_tile;  // [kRowTile][kKeyBlock / kTerms] by key
+  // Where scores are capped, the derivatives of a tile: [kRowTile][kKeyBlock]
+  float* slopes;
   // Sums over all queries, for tensors that are too coarse to be summed in, or null.
   float *dk_total, *dv_total;
 };
@@ -73,15 +78,22 @@ HWY_INLINE Vf Dot(const T* a, const T* b, int64_t last, const FloatTail<Df>& tai
   return sum;
 }
 
-// Keeps of row r of a tile the keys before min(n_keys, extent + r); others become 0. To select, not
-// to multiply: they hold anything, NaN too. kWhole: there are no others.
-template <bool kWhole>
+// Keeps of row r of a tile the keys before min(n_keys, extent + r), and with a window those from
+// extent + r - window on; others become 0. To select, not to multiply: they hold anything, NaN too.
+// kWhole: there are no others.
+template <bool kWhole, bool kPlain>
 struct CausalMask {
   int64_t n_keys;
   int64_t extent;
+  int64_t window;
   HWY_INLINE Vf operator()(int64_t r, int64_t v, Vf y) const {
     if constexpr (kWhole) return y;
     const Df d;
+    if constexpr (!kPlain) {
+      const int64_t end = extent + r;
+      return hn::IfThenElseZero(KeysWithin(end - window, std::min(n_keys, end), v * LaneCount()),
+                                y);
+    }
     const int64_t lanes = LaneCount(), count = std::min(n_keys, extent + r) - v * lanes;
     const int64_t seen = std::max<int64_t>(0, std::min(lanes, count));
     return hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(seen)), y);
@@ -108,9 +120,9 @@ struct TileGradient {
 };
 
 // p and ds of the tile of queries at i of the packed ones.
-template <class E, bool kWhole>
+template <class E, bool kWhole, bool kPlain>
 HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
-                                  const CausalMask<kWhole>& mask, const Blocks<E>& x,
+                                  const CausalMask<kWhole, kPlain>& mask, const Blocks<E>& x,
                                   const TileGradient<E>& to) {
   const Df d;
   const hn::Rebind<typename E::Packed, Df> packed;
@@ -131,7 +143,15 @@ HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
             Vf p[kTerms];
 #pragma GCC unroll 2
             for (int64_t t = 0; t < kTerms; ++t) {
-              const Vf score = hn::MulSub(tile.acc[r + t][v], scale, hn::Set(d, lse[r + t]));
+              Vf score;
+              if (kPlain || x.cap == 0) {
+                score = hn::MulSub(tile.acc[r + t][v], scale, hn::Set(d, lse[r + t]));
+              } else {
+                Vf slope;
+                Tanh::Both(d, hn::Mul(tile.acc[r + t][v], scale), &score, &slope);
+                hn::Store(slope, d, x.slopes + (r + t) * kKeyBlock + at);
+                score = hn::MulSub(score, hn::Set(d, x.cap), hn::Set(d, lse[r + t]));
+              }
               p[t] = mask(r + t, v0 + v, FastExp2(d, score));
               if (kTerms > 1) hn::Store(p[t], d, to.p + (r + t) * kKeyBlock + at);
             }
@@ -152,7 +172,10 @@ HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
             Vf column[kTerms];
 #pragma GCC unroll 2
             for (int64_t t = 0; t < kTerms; ++t) {
-              const Vf dp = hn::Sub(tile.acc[r + t][v], hn::Set(d, dots[r + t]));
+              Vf dp = hn::Sub(tile.acc[r + t][v], hn::Set(d, dots[r + t]));
+              if (!kPlain && x.cap != 0) {
+                dp = hn::Mul(dp, hn::Load(d, x.slopes + (r + t) * kKeyBlock + at));
+              }
               const Vf p = hn::Load(d, to.p + (r + t) * kKeyBlock + at);
               column[t] = ds[t][v] = mask(r + t, v0 + v, hn::Mul(p, dp));
             }
@@ -171,8 +194,8 @@ HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
 }
 
 // Adds what queries [i0, +rows) of the packed ones make of a block of keys to dq, dk and dv. Query
-// i sees key j when j <= i + diagonal. kOneBlock: IsOneBlock(args).
-template <class E, bool kOneBlock>
+// i sees key j when i + diagonal - window < j <= i + diagonal. kOneBlock: IsOneBlock(args).
+template <class E, bool kOneBlock, bool kPlain>
 void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t i0, int64_t rows,
                         int64_t n_keys, int64_t diagonal, const Blocks<E>& x) {
   using Left = LeftOperand<typename E::Packed>;
@@ -184,10 +207,11 @@ void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t 
     const int64_t i = i0 + r0;
     const int64_t extent = causal_extent(i + kRowTile - 1), vectors = VectorCount(extent);
     const TileGradient<E> tile(x, r0);
-    if (causal_extent(i) >= vectors * LaneCount()) {
-      DifferentiateTile<E, true>(i, c, vectors, {n_keys, i + diagonal + 1}, x, tile);
+    const int64_t end = i + diagonal + 1;  // of the keys that the first row sees
+    if (causal_extent(i) >= vectors * LaneCount() && (kPlain || end + kRowTile - 1 <= x.window)) {
+      DifferentiateTile<E, true, kPlain>(i, c, vectors, {n_keys, end, x.window}, x, tile);
     } else {
-      DifferentiateTile<E, false>(i, c, vectors, {n_keys, i + diagonal + 1}, x, tile);
+      DifferentiateTile<E, false, kPlain>(i, c, vectors, {n_keys, end, x.window}, x, tile);
     }
     const Left ds = {tile.ds_by_key, kKeyBlock / kTerms, 1};
     const int64_t depth = CeilDiv(extent, kTerms);
@@ -258,7 +282,7 @@ void PackQueries(const AttendGradArgs<typename E::Tensor>& args, int64_t head, i
 }
 
 // Queries [s0, +rows) of one head against all keys that they see.
-template <class E>
+template <class E, bool kPlain>
 void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_t head, int64_t s0,
                           int64_t rows, const Blocks<E>& x) {
   using Output = typename E::Output;
@@ -266,21 +290,26 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
   PackQueries(args, head, s0, rows, x);
   if (!IsOneBlock(args)) ZeroRows(x.dq, RoundUp(rows, kRowTile), x.width);
 
-  for (int64_t j0 = 0; j0 < s0 + rows; j0 += kKeyBlock) {
+  const int64_t first_key = kPlain ? 0 : FirstKeyBlock(s0, x.window);
+  for (int64_t j0 = first_key; j0 < s0 + rows; j0 += kKeyBlock) {
     const int64_t n_keys = std::min(kKeyBlock, s0 + rows - j0);
     PackRight<E>(args.k + j0 * stride, stride, n_keys, c, x.k_right, x.width);
     PackTransposed<E>(args.k + j0 * stride, stride, n_keys, c, x.k_transposed);
     PackTransposed<E>(args.v + j0 * stride, stride, n_keys, c, x.v_transposed);
     if (IsOneBlock(args)) {
-      DifferentiateBlock<E, true>(args, 0, rows, n_keys, 0, x);
+      DifferentiateBlock<E, true, kPlain>(args, 0, rows, n_keys, 0, x);
       return;
     }
     ZeroRows(x.dk, RoundUp(n_keys, kRowTile), x.width);
     ZeroRows(x.dv, RoundUp(n_keys, kRowTile), x.width);
 
     const int64_t from = std::max<int64_t>(0, j0 - s0);
-    for (int64_t i0 = from; i0 < rows; i0 += kGradRows) {
-      DifferentiateBlock<E, false>(args, i0, std::min(kGradRows, rows - i0), n_keys, s0 - j0, x);
+    // Where the tiles begin whose windows are past these keys.
+    const int64_t end =
+        kPlain ? rows : std::min(rows, RoundUp(j0 + n_keys - s0 + x.window - 1, kRowTile));
+    for (int64_t i0 = from; i0 < end; i0 += kGradRows) {
+      DifferentiateBlock<E, false, kPlain>(args, i0, std::min(kGradRows, end - i0), n_keys, s0 - j0,
+                                           x);
     }
 
     // These queries are the first to see the keys of their own blocks.
@@ -308,7 +337,10 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   const auto take_packed = [&](int64_t terms) { return arena.Take<Packed>(terms / E::kTerms); };
   Blocks<E> x = {};
   x.width = width;
-  x.scale = args.scale * kLog2E;
+  const SoftmaxVariant& variant = args.variant;
+  x.cap = variant.cap * kLog2E;
+  x.scale = x.cap == 0 ? args.scale * kLog2E : args.scale / variant.cap;
+  x.window = WindowOf(variant, args.tokens);
   x.q_right = x.q_left = take_packed(rows * width);
   x.dcontext_right = x.dcontext_left = take_packed(rows * width);
   x.dq = arena.Take<float>(rows * width);
@@ -327,6 +359,7 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
     x.p_tile = arena.Take<float>(kRowTile * kKeyBlock);
     x.ds_tile = take_packed(kRowTile * kKeyBlock);
   }
+  if (variant.cap != 0) x.slopes = arena.Take<float>(kRowTile * kKeyBlock);
   const int64_t n = args.tokens, c = args.head_dim;
   if (NeedsTotals(args)) {
     x.dk_total = arena.Take<float>(n * width);
@@ -334,9 +367,16 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   }
   arena.CheckWithin(AttendGradScratchBytes(n, c, sizeof(typename E::Tensor)));
 
+  // A sink is no key: with one alone, the softmax is plain but for its lse.
+  const bool is_plain = variant.cap == 0 && variant.window == 0;
   for (int64_t head = 0; head < args.group; ++head) {
     for (int64_t s0 = 0; s0 < n; s0 += kQueryRows) {
-      DifferentiateQueries(args, head, s0, std::min(kQueryRows, n - s0), x);
+      const int64_t count = std::min(kQueryRows, n - s0);
+      if (is_plain) {
+        DifferentiateQueries<E, true>(args, head, s0, count, x);
+      } else {
+        DifferentiateQueries<E, false>(args, head, s0, count, x);
+      }
     }
   }
   if (x.dk_total != nullptr) {
@@ -379,7 +419,7 @@ int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element
   const int64_t rows = PackedRows(tokens), width = PackedWidth(head_dim);
   const int64_t totals = element_bytes < 4 ? 2 * tokens * width : 0;
   const int64_t floats = rows * 3 * width + 2 * PackedWidth(rows) + 5 * kKeyBlock * width +
-                         2 * kGradRows * kKeyBlock + totals;
+                         (2 * kGradRows + kMaxRowTile) * kKeyBlock + totals;
   return floats * static_cast<int64_t>(sizeof(float));
 }
 

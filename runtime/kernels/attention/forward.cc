@@ -1,6 +1,7 @@
 // The forward kernel of attention. Softmax over blocks of keys with a running maximum and sum:
 // Milakov & Gimelshein, "Online normalizer calculation for softmax" (2018); the blocking is that of
-// Dao et al., "FlashAttention" (2022), algorithm 1. E is the format of the products' operands.
+// Dao et al., "FlashAttention" (2022), algorithm 1. E is the format of the products' operands;
+// kPlain: the variant of the softmax is plain.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -30,7 +31,9 @@ struct QueryBlock {
   int64_t width;
   const typename E::Packed* q;
   int64_t q_stride;
-  float scale;         // of the scores, over log 2
+  float scale;         // of the scores, over log 2; with a cap, of tanh's argument
+  float cap;           // over log 2; 0: none
+  float sink;          // over log 2
   float* sum;          // [rows][width] values weighted with exponentials
   float* denominator;  // [rows][kDenominatorWidth] sum of the exponentials
   float* inverse;      // [rows] of the whole denominator
@@ -38,23 +41,42 @@ struct QueryBlock {
   float* scores;       // [kScoreRows][kKeyBlock], then the exponentials as packed elements
 };
 
-// A block of `count` keys and values. Row r of the queries sees those up to r + diagonal.
+// A block of `count` keys and values. Row r of the queries sees those up to r + diagonal, and with
+// a window those from FirstKey(r) on.
 template <class E>
 struct KvBlock {
   const typename E::Packed* k;  // transposed: [head_dim / kTerms][kKeyBlock]
   const typename E::Packed* v;  // [kKeyBlock / kTerms][width]
   int64_t count;
   int64_t diagonal;
-  bool first;
+  int64_t window;  // not read where all is plain
+  bool first;      // of all keys
 
   // How many of the keys the last row of the tile at r0 sees.
   int64_t CausalExtent(int64_t r0) const { return std::min(count, r0 + kRowTile + diagonal); }
+  int64_t FirstKey(int64_t r) const { return r + diagonal - window + 1; }
+
+  // Whether row r sees some of these keys and none of those before them.
+  template <bool kPlain>
+  bool BeginsRow(int64_t r) const {
+    if (kPlain) return first;
+    return FirstKey(r) < count && (first || FirstKey(r) >= 0);
+  }
+  // Of the tile at r0: its first row, and then maybe rows of the next block of keys.
+  template <bool kPlain>
+  bool BeginsTile(int64_t r0) const {
+    return BeginsRow<kPlain>(r0);
+  }
+  template <bool kPlain>
+  bool BeginsSomeRow(int64_t r0) const {
+    return BeginsRow<kPlain>(r0) || (!kPlain && BeginsRow<kPlain>(r0 + kRowTile - 1));
+  }
 };
 
 // Raises the maxima of those rows of the tile whose scores exceed theirs by more than
-// kRescaleThreshold, and of all rows at the first keys, and rescales what the rows hold. `raised`
+// kRescaleThreshold, and of all rows at their first keys, and rescales what the rows hold. `raised`
 // gets by how much, which is still to be subtracted from the scores.
-template <class E>
+template <bool kPlain, class E>
 HWY_INLINE void Rescale(int64_t r0, const float* scores, int64_t vectors, const KvBlock<E>& kv,
                         const QueryBlock<E>& x, float* raised) {
   const Df d;
@@ -72,11 +94,15 @@ HWY_INLINE void Rescale(int64_t r0, const float* scores, int64_t vectors, const 
     }
     FoldLanes(d, t0, t1, t2, t3, Maximum(), raised + r);
   }
-  if (kv.first) {
+  if (kPlain && kv.first) {
     std::copy_n(raised, kRowTile, x.maximum + r0);
     return;
   }
   for (int64_t r = 0; r < kRowTile; ++r) {
+    if (!kPlain && kv.template BeginsRow<kPlain>(r0 + r)) {
+      x.maximum[r0 + r] = raised[r] = std::max(raised[r], x.sink);
+      continue;
+    }
     // Per row, so that a row's bits do not depend on the other rows of its tile.
     if (!(raised[r] > kRescaleThreshold)) {
       raised[r] = 0;
@@ -95,13 +121,16 @@ HWY_INLINE void Rescale(int64_t r0, const float* scores, int64_t vectors, const 
 
 // Scores of the tile of queries at r0, less the maxima. True if one exceeds kRescaleThreshold.
 // kWhole: all rows see all keys, which fill their vectors.
-template <bool kWhole, class E>
+template <bool kWhole, bool kPlain, class E>
 HWY_INLINE bool ScoreTile(int64_t r0, int64_t head_dim, const KvBlock<E>& kv,
                           const QueryBlock<E>& x, float* scores) {
   const Df d;
   const int64_t lanes = LaneCount();
   // Vectors of keys that the first row, and so every row, sees whole.
   const int64_t whole_vectors = std::min(kv.count, r0 + kv.diagonal + 1) / lanes;
+  // Vectors with a key that is before the last row's.
+  const int64_t early_vectors =
+      kPlain ? 0 : CeilDiv(std::max<int64_t>(0, kv.FirstKey(r0 + kRowTile - 1)), lanes);
   const float* maximum = x.maximum + r0;
   const Vf scale = hn::Set(d, x.scale);
   Vf highest = hn::Set(d, kMinusInfinity);
@@ -111,8 +140,21 @@ HWY_INLINE bool ScoreTile(int64_t r0, int64_t head_dim, const KvBlock<E>& kv,
       FromZero(), [&](auto& tile, int64_t v0) HWY_ATTR __attribute__((always_inline)) {
         tile.ForEach([&](int64_t r, int64_t i, Vf acc) HWY_ATTR {
           const int64_t v = v0 + i;
-          Vf score = hn::MulSub(acc, scale, hn::Set(d, maximum[r]));
-          if (!kWhole && v >= whole_vectors) {
+          Vf score;
+          if (kPlain || x.cap == 0) {
+            score = hn::MulSub(acc, scale, hn::Set(d, maximum[r]));
+          } else {
+            Vf slope;
+            Tanh::Both(d, hn::Mul(acc, scale), &score, &slope);
+            score = hn::MulSub(score, hn::Set(d, x.cap), hn::Set(d, maximum[r]));
+          }
+          if (!kPlain && !kWhole && (v >= whole_vectors || v < early_vectors)) {
+            const int64_t row = r0 + r;
+            const auto mask =
+                KeysWithin(kv.FirstKey(row), std::min(kv.count, row + kv.diagonal + 1), v * lanes);
+            score = hn::IfThenElse(mask, score, hn::Set(d, kMinusInfinity));
+          }
+          if (kPlain && !kWhole && v >= whole_vectors) {
             const int64_t count = std::min(kv.count, r0 + r + kv.diagonal + 1) - v * lanes;
             const auto mask =
                 hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(0, std::min(lanes, count))));
@@ -126,8 +168,9 @@ HWY_INLINE bool ScoreTile(int64_t r0, int64_t head_dim, const KvBlock<E>& kv,
 }
 
 // Replaces the tile's scores by their exponentials, packed, and adds these to the denominators,
-// whose lanes are added up in `inverse` when the tile sees no keys after these (`last`).
-template <class E>
+// whose lanes are added up in `inverse` when the tile sees no keys after these (`last`). A sink is
+// in a row's denominator from the beginning.
+template <bool kPlain, class E>
 HWY_INLINE void ExponentiateTile(int64_t r0, bool rescale, bool last, const KvBlock<E>& kv,
                                  const QueryBlock<E>& x, float* scores) {
   const Df d;
@@ -135,10 +178,14 @@ HWY_INLINE void ExponentiateTile(int64_t r0, bool rescale, bool last, const KvBl
   const int64_t lanes = LaneCount();
   const int64_t vectors = VectorCount(kv.CausalExtent(r0));
   HWY_ALIGN float raised[kRowTile] = {};
-  if (rescale) Rescale(r0, scores, vectors, kv, x, raised);
+  if (rescale) Rescale<kPlain>(r0, scores, vectors, kv, x, raised);
   for (int64_t r = 0; r < kRowTile; ++r) {
     float* denominator = x.denominator + (r0 + r) * kDenominatorWidth;
-    Vf sum = kv.first ? hn::Zero(d) : hn::Load(d, denominator);
+    Vf sum = kv.template BeginsTile<kPlain>(r0) ? hn::Zero(d) : hn::Load(d, denominator);
+    if (!kPlain && kv.template BeginsRow<kPlain>(r0 + r)) {
+      const Vf sink = FastExp2(d, hn::Set(d, x.sink - x.maximum[r0 + r]));
+      sum = hn::IfThenElseZero(hn::FirstN(d, 1), sink);
+    }
     float* row = scores + r * kKeyBlock;
     const Vf less = hn::Set(d, raised[r]);
     for (int64_t v = 0; v < vectors; v += E::kTerms) {
@@ -182,7 +229,7 @@ HWY_INLINE void FinishDenominators(const AttendArgs<typename E::Tensor>& args, i
 
 // Adds the values weighted with the exponentials to the tile's sums, or, if the tile sees no keys
 // after these (`last`), makes the context of them.
-template <class E>
+template <bool kPlain, class E>
 HWY_INLINE void SumTile(const AttendArgs<typename E::Tensor>& args, int64_t r0, bool last,
                         const KvBlock<E>& kv, const QueryBlock<E>& x, float* scores) {
   const LeftOperand<typename E::Packed> p = {AsPacked<E>(scores), kKeyBlock, 1};
@@ -193,9 +240,10 @@ HWY_INLINE void SumTile(const AttendArgs<typename E::Tensor>& args, int64_t r0, 
   const ToMemory to_sum{sum, x.width};
   const ToRows<E> to_context(args.context + r0 * args.context_stride, args.context_stride,
                              args.queries - r0, args.head_dim, x.inverse + r0, 1);
-  if (kv.first && last) {
+  const bool first = kv.template BeginsTile<kPlain>(r0);
+  if (first && last) {
     MultiplyRows<E>(p, kv.v, x.width, depth, channels, FromZero(), to_context);
-  } else if (kv.first) {
+  } else if (first) {
     MultiplyRows<E>(p, kv.v, x.width, depth, channels, FromZero(), to_sum);
   } else if (last) {
     MultiplyRows<E>(p, kv.v, x.width, depth, channels, from_sum, to_context);
@@ -206,7 +254,7 @@ HWY_INLINE void SumTile(const AttendArgs<typename E::Tensor>& args, int64_t r0, 
 
 // Queries [begin, end), at most kScoreRows, against a block of keys, the last one that those before
 // `finished` see.
-template <class E>
+template <bool kPlain, class E>
 void AttendRows(const AttendArgs<typename E::Tensor>& args, int64_t begin, int64_t end,
                 int64_t finished, const KvBlock<E>& kv, const QueryBlock<E>& x) {
   const auto scores_of = [&](int64_t r0) { return x.scores + (r0 - begin) * kKeyBlock; };
@@ -214,29 +262,34 @@ void AttendRows(const AttendArgs<typename E::Tensor>& args, int64_t begin, int64
   const int64_t whole = kv.count % LaneCount() == 0 ? kv.count - 1 - kv.diagonal : end;
   bool rescale[kScoreRows / kRowTile];
   for (int64_t r0 = begin; r0 < end; r0 += kRowTile) {
+    const bool is_whole = r0 >= whole && (kPlain || kv.FirstKey(r0 + kRowTile - 1) <= 0);
     rescale[(r0 - begin) / kRowTile] =
-        (r0 < whole ? ScoreTile<false>(r0, args.head_dim, kv, x, scores_of(r0))
-                    : ScoreTile<true>(r0, args.head_dim, kv, x, scores_of(r0)));
+        (is_whole ? ScoreTile<true, kPlain>(r0, args.head_dim, kv, x, scores_of(r0))
+                  : ScoreTile<false, kPlain>(r0, args.head_dim, kv, x, scores_of(r0)));
   }
   for (int64_t r0 = begin; r0 < end; r0 += kRowTile) {
-    ExponentiateTile(r0, kv.first || rescale[(r0 - begin) / kRowTile], r0 < finished, kv, x,
-                     scores_of(r0));
+    const bool begins = kv.template BeginsSomeRow<kPlain>(r0);
+    ExponentiateTile<kPlain>(r0, begins || rescale[(r0 - begin) / kRowTile], r0 < finished, kv, x,
+                             scores_of(r0));
   }
   if (begin < finished) FinishDenominators(args, begin, std::min(end, finished), x);
   for (int64_t r0 = begin; r0 < end; r0 += kRowTile) {
-    SumTile(args, r0, r0 < finished, kv, x, scores_of(r0));
+    SumTile<kPlain>(args, r0, r0 < finished, kv, x, scores_of(r0));
   }
 }
 
-template <class E>
-void Attend(const AttendArgs<typename E::Tensor>& args, float* scratch) {
+template <bool kPlain, class E>
+void AttendVariant(const AttendArgs<typename E::Tensor>& args, float* scratch) {
   using Packed = typename E::Packed;
   const int64_t c = args.head_dim;
   const int64_t rows = PackedRows(args.queries);
   ScratchArena arena(scratch);
   QueryBlock<E> x;
   x.width = PackedWidth(c);
-  x.scale = args.scale * kLog2E;
+  const SoftmaxVariant& variant = args.variant;
+  x.cap = kPlain ? 0 : variant.cap * kLog2E;
+  x.sink = variant.sink * kLog2E;
+  x.scale = x.cap == 0 ? args.scale * kLog2E : args.scale / variant.cap;
   x.sum = arena.Take<float>(rows * x.width);
   x.denominator = arena.Take<float>(rows * kDenominatorWidth);
   x.maximum = arena.Take<float>(PackedWidth(rows) + kDenominatorWidth);
@@ -261,8 +314,10 @@ void Attend(const AttendArgs<typename E::Tensor>& args, float* scratch) {
   }
   std::fill_n(x.maximum, PackedWidth(rows), 0.0f);
   const int64_t n_keys = args.offset + args.queries;
-  for (int64_t j0 = 0; j0 < n_keys; j0 += kKeyBlock) {
-    const KvBlock<E> kv = {k, v, std::min(kKeyBlock, n_keys - j0), args.offset - j0, j0 == 0};
+  const int64_t window = WindowOf(variant, n_keys);
+  for (int64_t j0 = FirstKeyBlock(args.offset, window); j0 < n_keys; j0 += kKeyBlock) {
+    const KvBlock<E> kv = {k,      v,      std::min(kKeyBlock, n_keys - j0), args.offset - j0,
+                           window, j0 == 0};
     PackTransposed<E>(args.k + j0 * args.kv_stride, args.kv_stride, kv.count, c, k);
     PackRight<E>(args.v + j0 * args.kv_stride, args.kv_stride, kv.count, c, v, x.width);
 
@@ -272,9 +327,22 @@ void Attend(const AttendArgs<typename E::Tensor>& args, float* scratch) {
         j0 + kKeyBlock < n_keys
             ? std::max<int64_t>(0, kKeyBlock - kv.diagonal) / kRowTile * kRowTile
             : rows;
-    for (int64_t r0 = from; r0 < args.queries; r0 += kScoreRows) {
-      AttendRows(args, r0, std::min(args.queries, r0 + kScoreRows), finished, kv, x);
+    // Where the tiles begin whose windows are past these keys.
+    const int64_t end = kPlain
+                            ? args.queries
+                            : std::min(args.queries, RoundUp(kv.count - kv.FirstKey(0), kRowTile));
+    for (int64_t r0 = from; r0 < end; r0 += kScoreRows) {
+      AttendRows<kPlain>(args, r0, std::min(end, r0 + kScoreRows), finished, kv, x);
     }
+  }
+}
+
+template <class E>
+void Attend(const AttendArgs<typename E::Tensor>& args, float* scratch) {
+  if (args.variant.IsPlain()) {
+    AttendVariant<true, E>(args, scratch);
+  } else {
+    AttendVariant<false, E>(args, scratch);
   }
 }
 

@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "runtime/kernels/attention/one_query.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "runtime/kernels/simd/activation_math-inl.h"
 #include "runtime/kernels/simd/bf16-inl.h"
 #include "runtime/kernels/simd/fold-inl.h"
 
@@ -137,18 +138,26 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   }
 
   // The scores' buffer is padded to whole vectors: the tail of the last one is set so as not to
-  // count.
+  // count, but for a sink, which is a score without a key.
   const hn::ScalableTag<float> wide;
   using W = hn::Vec<decltype(wide)>;
   const int64_t step = static_cast<int64_t>(hn::Lanes(wide));
-  const int64_t padded = RoundUp(n, step);
+  const SoftmaxVariant& variant = args.variant;
+  const int64_t padded = RoundUp(n + (variant.has_sink() ? 1 : 0), step);
   for (int64_t i = n; i < padded; ++i) scores[i] = -std::numeric_limits<float>::infinity();
-  const W scale = hn::Set(wide, args.scale);
+  if (variant.has_sink()) scores[n] = variant.sink;
+  const W scale = hn::Set(wide, variant.cap == 0 ? args.scale : args.scale / variant.cap);
   const auto scaled = [&](int64_t i) HWY_ATTR {
     // -inf stays -inf whatever the sign of the scale.
     const W s = hn::Load(wide, scores + i);
-    const int64_t left = std::min(step, n - i);
-    return hn::IfThenElse(hn::FirstN(wide, static_cast<size_t>(left)), hn::Mul(s, scale), s);
+    const int64_t left = std::max<int64_t>(0, std::min(step, n - i));
+    W y = hn::Mul(s, scale);
+    if (variant.cap != 0) {
+      W slope;
+      Tanh::Both(wide, y, &y, &slope);
+      y = hn::Mul(y, hn::Set(wide, variant.cap));
+    }
+    return hn::IfThenElse(hn::FirstN(wide, static_cast<size_t>(left)), y, s);
   };
   W top = hn::Set(wide, -std::numeric_limits<float>::infinity());
   for (int64_t i = 0; i < padded; i += step) {
@@ -210,7 +219,7 @@ AttendOneFn<uint16_t> ChooseAttendOne<uint16_t>(int64_t head_dim) {
 }
 
 int64_t AttendOneScratchBytes(int64_t keys) {
-  return PackedWidth(keys) * static_cast<int64_t>(sizeof(float));
+  return PackedWidth(keys + 1) * static_cast<int64_t>(sizeof(float));  // and a sink
 }
 
 }  // namespace plumb

@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "runtime/base/divide.h"
 #include "runtime/kernels/attention/attention.h"
+#include "runtime/kernels/simd/activation_math-inl.h"
 #include "runtime/kernels/simd/bf16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -236,6 +237,26 @@ HWY_INLINE void Unpack(const float* from, int64_t rows, int64_t width, float fac
     const Vf x = hn::Mul(hn::Load(d, from + last), scale);
     tail.Store(add ? hn::Add(tail.Load(d, to + last), x) : x, d, to + last);
   }
+}
+
+// -- Variants of the softmax
+
+// Without a window, as wide as no window that hides anything.
+HWY_INLINE int64_t WindowOf(const SoftmaxVariant& variant, int64_t keys) {
+  return variant.window > 0 ? variant.window : keys + kMaxRowTile;
+}
+// Where the blocks of keys begin that a query sees which has `before` keys before its own.
+HWY_INLINE int64_t FirstKeyBlock(int64_t before, int64_t window) {
+  return std::max<int64_t>(0, before - window + 1) / kKeyBlock * kKeyBlock;
+}
+// Of lanes from `at` on, those of the keys [begin, end).
+HWY_INLINE hn::Mask<Df> KeysWithin(int64_t begin, int64_t end, int64_t at) {
+  const Df d;
+  const auto before = [&](int64_t key) HWY_ATTR {
+    const int64_t lanes = std::max<int64_t>(0, std::min(LaneCount(), key - at));
+    return hn::FirstN(d, static_cast<size_t>(lanes));
+  };
+  return hn::AndNot(before(begin), before(end));
 }
 
 // -- Products

@@ -1,0 +1,46 @@
+// GraphWeights: the parameters of a program's graph in the format in which they are stored, and the
+// ops that read a matrix of any format. Thread-compatible; the builder is the caller's.
+#ifndef PLUMB_RUNTIME_MODEL_GRAPH_WEIGHTS_H_
+#define PLUMB_RUNTIME_MODEL_GRAPH_WEIGHTS_H_
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/hash_map.h"
+#include "runtime/graph/builder.h"
+#include "runtime/model/build.h"
+#include "runtime/model/parameters.h"
+
+namespace plumb {
+
+class GraphWeights {
+ public:
+  // Declares `parameters` in `builder`, which must outlive this.
+  GraphWeights(GraphBuilder* builder, const std::vector<ParameterSpec>& parameters,
+               WeightFormat format);
+
+  // A parameter, or the scales of an int8 one, by its name; a missing one is a bug that the builder
+  // reports.
+  ValueId Param(const std::string& name) const;
+
+  // y = x W^T (+ bias), W [out, in]. f32_out: f32 from bf16 too.
+  ValueId Matmul(ValueId x, const std::string& weight, ValueId bias, absl::string_view name,
+                 bool f32_out = false) const;
+  // The same with "<name>.weight" and, if `bias`, "<name>.bias".
+  ValueId Linear(const std::string& name, ValueId x, bool bias) const;
+
+  // The rows `ids` of the table "<name>.weight".
+  ValueId Embedding(const std::string& name, ValueId ids) const;
+
+  WeightFormat format() const { return format_; }
+
+ private:
+  GraphBuilder& b_;
+  const WeightFormat format_;
+  HashMap<std::string, ValueId> parameters_;
+  HashMap<std::string, Shape> int8_shapes_;  // of matrices, by name
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_MODEL_GRAPH_WEIGHTS_H_

@@ -1,0 +1,112 @@
+#include "runtime/model/sublayers.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/spec/sublayer_numbers.h"
+
+namespace plumb {
+namespace {
+
+ValueId Rope(const SublayerContext& context, ValueId x, const std::string& name) {
+  const ResolvedModel& model = *context.model;
+  if (model.positions != PositionKind::kRope) return x;
+  return context.b->Apply("rope", {x, context.positions},
+                          {{"head_dim", model.dims.head_dim}, {"theta", model.rope_theta}}, name);
+}
+
+// A row of `channels` for each token and head.
+TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t channels) {
+  const BuildOptions& options = *context.options;
+  return {options.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
+          Shape({options.batch, heads, context.model->dims.context_length, channels})};
+}
+
+absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const SublayerSite& site,
+                                      ValueId x, AtPoint at_point) {
+  const AttentionSpec& spec = site.spec->attention;
+  const ModelDims& d = context.model->dims;
+  const GraphWeights& weights = *context.weights;
+  GraphBuilder& b = *context.b;
+  const std::string& name = site.name;
+  ValueId q = weights.Linear(absl::StrCat(name, ".q"), x, spec.qkv_bias);
+  PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q", q));
+  ValueId k = weights.Linear(absl::StrCat(name, ".k"), x, spec.qkv_bias);
+  PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k", k));
+  ValueId v = weights.Linear(absl::StrCat(name, ".v"), x, spec.qkv_bias);
+  PLUMB_ASSIGN_OR_RETURN(v, at_point("attention.v", v));
+  q = Rope(context, q, absl::StrCat(name, ".q.rope"));
+  k = Rope(context, k, absl::StrCat(name, ".k.rope"));
+
+  PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers, EvaluateAttention(spec, site.scope));
+  Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", numbers.scale}};
+  if (numbers.score_cap > 0) attrs.Set("cap", numbers.score_cap);
+  if (numbers.window > 0) attrs.Set("window", numbers.window);
+  const bool is_cached = context.options->program == Program::kCached;
+  std::vector<ValueId> inputs = {q, k, v};
+  if (is_cached) {
+    const TensorType cache = CacheType(context, d.n_kv_head, d.head_dim);
+    const ValueId k_cache = b.State(absl::StrCat(name, ".k_cache"), cache);
+    const ValueId v_cache = b.State(absl::StrCat(name, ".v_cache"), cache);
+    inputs.insert(inputs.end(), {k_cache, v_cache, context.positions});
+  }
+  if (spec.sinks) inputs.push_back(weights.Param(absl::StrCat(name, ".sink")));
+  ValueId attended = b.Apply(is_cached ? "attention_cached" : "attention", std::move(inputs),
+                             std::move(attrs), absl::StrCat(name, ".context"));
+  PLUMB_ASSIGN_OR_RETURN(attended, at_point("attention.context", attended));
+  return weights.Linear(absl::StrCat(name, ".o"), attended, spec.out_bias);
+}
+
+absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const SublayerSite& site, ValueId x,
+                                AtPoint at_point) {
+  const MlpSpec& spec = site.spec->mlp;
+  const GraphWeights& weights = *context.weights;
+  const std::string& name = site.name;
+  const Attrs kind = {{"kind", spec.activation}};
+  ValueId hidden;
+  if (spec.gated) {
+    const ValueId gate = weights.Linear(absl::StrCat(name, ".gate"), x, spec.bias);
+    const ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
+    hidden = context.b->Apply("gated", {gate, up}, kind, absl::StrCat(name, ".hidden"));
+  } else {
+    const ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
+    hidden = context.b->Apply("act", {up}, kind, absl::StrCat(name, ".hidden"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(hidden, at_point("mlp.hidden", hidden));
+  return weights.Linear(absl::StrCat(name, ".down"), hidden, spec.bias);
+}
+
+ValueId EmitConv(const SublayerContext& context, const SublayerSite& site, ValueId x) {
+  const GraphWeights& weights = *context.weights;
+  const std::string& name = site.name;
+  std::vector<ValueId> inputs = {x, weights.Param(absl::StrCat(name, ".weight"))};
+  const bool is_cached = context.options->program == Program::kCached;
+  if (is_cached) {
+    const TensorType cache = CacheType(context, 1, context.model->dims.d_model);
+    inputs.push_back(context.b->State(absl::StrCat(name, ".x_cache"), cache));
+    inputs.push_back(context.positions);
+  }
+  if (site.spec->conv.bias) inputs.push_back(weights.Param(absl::StrCat(name, ".bias")));
+  return context.b->Apply(is_cached ? "causal_conv_cached" : "causal_conv", std::move(inputs), {},
+                          absl::StrCat(name, ".out"));
+}
+
+}  // namespace
+
+absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,
+                                     ValueId x, AtPoint at_point) {
+  switch (site.spec->kind) {
+    case SublayerSpec::Kind::kAttention:
+      return EmitAttention(context, site, x, at_point);
+    case SublayerSpec::Kind::kMlp:
+      return EmitMlp(context, site, x, at_point);
+    case SublayerSpec::Kind::kConv:
+      break;
+  }
+  return EmitConv(context, site, x);
+}
+
+}  // namespace plumb

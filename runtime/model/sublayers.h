@@ -1,0 +1,28 @@
+// EmitSublayer: attention, MLPs and convolutions as ops. Part of BuildForward (build.h). Pure but
+// for the builder, to which it appends.
+#ifndef PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
+#define PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
+
+#include "absl/status/statusor.h"
+#include "runtime/graph/builder.h"
+#include "runtime/model/build.h"
+#include "runtime/model/graph_weights.h"
+#include "runtime/spec/interpret.h"
+
+namespace plumb {
+
+// Where a sublayer is emitted.
+struct SublayerContext {
+  const ResolvedModel* model;
+  const BuildOptions* options;
+  const GraphWeights* weights;
+  GraphBuilder* b;
+  ValueId positions;  // i32[batch, seq]
+};
+
+absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,
+                                     ValueId x, AtPoint at_point);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_MODEL_SUBLAYERS_H_

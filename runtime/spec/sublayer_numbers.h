@@ -1,0 +1,29 @@
+// The expressions in the fields of sublayers, as numbers at one place of the model. Pure.
+#ifndef PLUMB_RUNTIME_SPEC_SUBLAYER_NUMBERS_H_
+#define PLUMB_RUNTIME_SPEC_SUBLAYER_NUMBERS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/spec/resolved_model.h"
+#include "runtime/spec/scalar.h"
+
+namespace plumb {
+
+struct AttentionNumbers {
+  double scale = 1;
+  double score_cap = 0;  // 0: none
+  int64_t window = 0;    // 0: none, or one as long as the context
+};
+
+// Errors point into the expression: it has no value, or one that the field cannot take.
+absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
+                                                   const ScalarScope& scope);
+
+// Evaluates them at every place of the model: OK, or the first mistake.
+absl::Status CheckSublayerNumbers(const ResolvedModel& model);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SPEC_SUBLAYER_NUMBERS_H_
