@@ -40,7 +40,9 @@ std::string UpdatesText(const std::vector<UpdateInfo>& updates) {
         : update.place.empty()                      ? absl::StrCat("rule \"", update.rule, "\"")
                                : absl::StrCat("rule \"", update.rule, "\" (", update.place, ")"),
         "\n    ", update.optimizer, ", learning rate ", RateText(update), ", weight decay ",
-        update.weight_decay, ", ", OwnText(update), ", ", ClipText(update), "\n");
+        update.weight_decay, ", ", OwnText(update), ", ", ClipText(update),
+        update.unit_length.empty() ? "" : absl::StrCat(", ", update.unit_length, " of length 1"),
+        "\n");
     for (const std::string& name : NamesByLayers(update.tensors)) {
       absl::StrAppend(&text, "      ", name, "\n");
     }
@@ -67,6 +69,7 @@ Json UpdatesJson(const std::vector<UpdateInfo>& updates) {
     }
     group["clip"] = update.clip;
     group["clips_apart"] = update.clips_apart;
+    group["unit_length"] = update.unit_length;
     group["tensors"] = update.tensors;
     json.push_back(std::move(group));
   }

@@ -5,10 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
@@ -19,14 +16,6 @@ namespace plumb {
 namespace {
 
 using Names = std::vector<std::pair<std::string, double>>;
-
-// 1..n_layer; 0 outside the layers.
-int64_t LayerOf(const std::string& name) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::MaxSplits('.', 2));
-  int64_t layer = 0;
-  if (parts.size() < 3 || parts[0] != "layers" || !absl::SimpleAtoi(parts[1], &layer)) return 0;
-  return layer + 1;
-}
 
 // A scalar as the evaluator of formulas takes one that is not the model's: a let.
 Statement Given(const std::string& name, double value) {
@@ -69,6 +58,7 @@ class Planner {
       plan_.parameters.push_back(update);
     }
     PLUMB_RETURN_IF_ERROR(CheckAllMatched());
+    PLUMB_RETURN_IF_ERROR(PlanNormalized());
     return std::move(plan_);
   }
 
@@ -279,6 +269,46 @@ class Planner {
     return absl::OkStatus();
   }
 
+  absl::Status PlanNormalized() {
+    std::vector<const NormalizeRule*> rule_of(parameters_.size(), nullptr);
+    for (const NormalizeRule& rule : spec_.normalize) {
+      bool matches = false;
+      for (size_t i = 0; i < parameters_.size(); ++i) {
+        const ParameterSpec& parameter = parameters_[i];
+        if (!parameter.is_matrix() || !MatchesPattern(rule.match.value, parameter.name)) continue;
+        matches = true;
+        if (rule_of[i] != nullptr) {
+          return ErrorInText(
+              rule.match, 0,
+              absl::StrCat("normalize: ", parameter.name, " is normalized already, by \"",
+                           rule_of[i]->match.value, "\""));
+        }
+        rule_of[i] = &rule;
+        plan_.parameters[i].unit_length = rule.columns ? UnitLength::kColumns : UnitLength::kRows;
+      }
+      if (!matches) return NoMatch(rule.match, "normalize", TensorClass::kMatrices);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status NoMatch(const Text& match, const char* what, TensorClass tensors) const {
+    std::vector<std::string> names;
+    for (const ParameterSpec& parameter : parameters_) {
+      if (IsOf(tensors, parameter)) names.push_back(parameter.name);
+    }
+    std::string hint = DidYouMean(match.value, names);
+    if (hint.empty()) {
+      hint = names.empty() ? "; the model has none of this kind"
+                           : absl::StrCat("; names look like ", names.front(), ", ", names.back());
+    }
+    return ErrorInText(match, 0,
+                       absl::StrCat(what, ": matches no ",
+                                    tensors == TensorClass::kMatrices  ? "matrix"
+                                    : tensors == TensorClass::kVectors ? "vector"
+                                                                       : "tensor",
+                                    hint, "; plumb describe lists them"));
+  }
+
   absl::Status CheckAllMatched() const {
     for (size_t r = 0; r < spec_.rules.size(); ++r) {
       const TrainRule& rule = spec_.rules[r];
@@ -292,22 +322,7 @@ class Planner {
                                         "\"", where.empty() ? "" : absl::StrCat(" (", where, ")"),
                                         "; the first rule that matches is the one that holds"));
       }
-      std::vector<std::string> names;
-      for (const ParameterSpec& parameter : parameters_) {
-        if (IsOf(rule.tensors, parameter)) names.push_back(parameter.name);
-      }
-      std::string hint = DidYouMean(rule.match.value, names);
-      if (hint.empty()) {
-        hint = names.empty()
-                   ? "; the model has none of this kind"
-                   : absl::StrCat("; names look like ", names.front(), ", ", names.back());
-      }
-      return ErrorInText(rule.match, 0,
-                         absl::StrCat("rule: matches no ",
-                                      rule.tensors == TensorClass::kMatrices  ? "matrix"
-                                      : rule.tensors == TensorClass::kVectors ? "vector"
-                                                                              : "tensor",
-                                      hint, "; plumb describe lists them"));
+      return NoMatch(rule.match, "rule", rule.tensors);
     }
     return absl::OkStatus();
   }
@@ -331,7 +346,7 @@ bool ParameterUpdate::operator==(const ParameterUpdate& other) const {
   return rule == other.rule && optimizer == other.optimizer && lr_scale == other.lr_scale &&
          lr_offset == other.lr_offset && weight_decay == other.weight_decay &&
          beta1 == other.beta1 && beta2 == other.beta2 && eps == other.eps &&
-         clip_group == other.clip_group;
+         clip_group == other.clip_group && unit_length == other.unit_length;
 }
 
 std::vector<UpdateGroup> GroupUpdates(const UpdatePlan& plan) {

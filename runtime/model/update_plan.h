@@ -15,6 +15,9 @@
 
 namespace plumb {
 
+// What of a matrix has length 1 after each step.
+enum class UnitLength { kNothing, kRows, kColumns };
+
 // Of one parameter.
 struct ParameterUpdate {
   int rule = -1;  // of TrainSpec::rules; -1: none
@@ -24,6 +27,7 @@ struct ParameterUpdate {
   double weight_decay = 0;
   double beta1 = 0, beta2 = 0, eps = 0;  // AdamW's
   int clip_group = 0;                    // of UpdatePlan::clips
+  UnitLength unit_length = UnitLength::kNothing;
 
   double LearningRate(double lr) const { return lr_scale * lr + lr_offset; }
   bool operator==(const ParameterUpdate& other) const;

@@ -8,6 +8,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/simd/muon.h"
+#include "runtime/kernels/simd/unit_rows.h"
 
 namespace plumb {
 namespace {
@@ -130,7 +131,24 @@ absl::Status Optimizer::Update(const Gradients& gradients, double learning_rate,
   }
   AdamWUpdate(segments_, {static_cast<float>(learning_rate), step, groups_},
               {gradients.sums, store.raw_storage(), m_.as<float>(), v_.as<float>()}, threads);
+  Normalize(store, threads);
   return absl::OkStatus();
+}
+
+void Optimizer::Normalize(const ParameterStore& store, int threads) const {
+  for (size_t i = 0; i < layout_.entries.size(); ++i) {
+    const UnitLength unit_length = plan_.updates.parameters[i].unit_length;
+    if (unit_length == UnitLength::kNothing) continue;
+    const Shape& shape = layout_.entries[i].shape;
+    MatrixInPlace matrix{nullptr, {nullptr, nullptr}, shape[0], shape[1]};
+    if (store.is_split(i)) {
+      matrix.split = store.split(i);
+    } else {
+      matrix.floats = store.floats(i);
+    }
+    unit_length == UnitLength::kRows ? NormalizeRows(matrix, threads)
+                                     : NormalizeColumns(matrix, threads);
+  }
 }
 
 absl::Status Optimizer::UpdateMatrices(const Gradients& gradients, double learning_rate,

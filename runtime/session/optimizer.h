@@ -56,6 +56,10 @@ class Optimizer {
   absl::Status Update(const Gradients& gradients, double learning_rate, int64_t step,
                       const ParameterStore& store, int threads);
 
+  // Gives the rows and columns of the recipe's `normalize` length 1: before the first step; Update
+  // does so after each.
+  void Normalize(const ParameterStore& store, int threads) const;
+
   // The states for a file: "m.<parameter>", AdamW's first moment or Muon's momentum, and, of what
   // AdamW updates, "v.<parameter>".
   std::vector<TensorToWrite> Tensors() const;

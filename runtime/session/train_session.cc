@@ -82,9 +82,6 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
                     ? parameters_.layout().size * SizeOf(DType::kF32)
                     : 0),
       optimizer_(context->parameters, std::move(plan.optimizer), parameters_),
-      average_(spec.ema_decay > 0
-                   ? std::make_unique<WeightAverage>(*context, spec.ema_decay, parameters_)
-                   : nullptr),
       states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
       states_before_batch_(states_before_step_.size()),
       batches_(std::move(batches)),
@@ -97,7 +94,13 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
                         ? static_cast<int64_t>(context->parameters.size()) * kAlignment
                         : 0),
       executables_(std::move(plan.executables)),
-      planned_memory_(plan.memory) {}
+      planned_memory_(plan.memory) {
+  const ScopedNoDenormals no_denormals;
+  optimizer_.Normalize(parameters_, threads_);
+  if (spec.ema_decay > 0) {
+    average_ = std::make_unique<WeightAverage>(*context, spec.ema_decay, parameters_);
+  }
+}
 
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
   if (keeps_denormals_) executable->KeepDenormals();

@@ -49,7 +49,7 @@ class TrainSession {
                                                               const TrainSpec& spec, int threads);
   // Trains the weights of `parameters`, called once a step is known to fit into memory: a store in
   // the form WeightFormatOf(spec), which must outlive the session, as must `context`; on `batches`
-  // of spec.batch_size rows.
+  // of spec.batch_size rows. What the recipe normalizes is normalized at once.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
                                                               StoreMaker parameters,
                                                               std::unique_ptr<BatchSource> batches,

@@ -18,7 +18,10 @@ absl::Status ReadRules(const v1::Train& message, const Located& at, std::vector<
 
 absl::Status ReadMuon(const v1::Muon& message, const Located& at, MuonSpec* muon);
 
-// The reverse, of all three; Muon where the recipe uses it.
+absl::Status ReadNormalize(const v1::Train& message, const Located& at,
+                           std::vector<NormalizeRule>* rules);
+
+// The reverse, of all of them; Muon where the recipe uses it.
 void WriteRules(const TrainSpec& spec, v1::Train* message);
 
 }  // namespace plumb

@@ -126,7 +126,26 @@ void WriteMuon(const MuonSpec& muon, v1::Muon* message) {
 
 }  // namespace
 
+absl::Status ReadNormalize(const v1::Train& message, const Located& at,
+                           std::vector<NormalizeRule>* rules) {
+  for (int i = 0; i < message.normalize_size(); ++i) {
+    const v1::Normalize& normalize = message.normalize(i);
+    if (normalize.match().empty()) {
+      return ErrorAt(at.At("normalize", i),
+                     "normalize: match is missing; it names matrices, \"*\" for all");
+    }
+    rules->push_back(
+        {at.Nested("normalize", i).TextOf("match"), normalize.axis() == v1::Normalize::OUT});
+  }
+  return absl::OkStatus();
+}
+
 void WriteRules(const TrainSpec& spec, v1::Train* message) {
+  for (const NormalizeRule& rule : spec.normalize) {
+    v1::Normalize* out = message->add_normalize();
+    out->set_match(rule.match.value);
+    out->set_axis(rule.columns ? v1::Normalize::OUT : v1::Normalize::IN);
+  }
   if (spec.optimizer == OptimizerKind::kMuon) message->set_optimizer(v1::MUON);
   if (spec.UsesMuon()) WriteMuon(spec.muon, message->mutable_muon());
   for (const Statement& let : spec.lets) message->add_let(let.text.value);

@@ -38,6 +38,12 @@ struct TrainRule {
   }
 };
 
+// Matrices whose rows (axis in) or columns (axis out) are normalized.
+struct NormalizeRule {
+  Text match;
+  bool columns = false;
+};
+
 // What the recipe says of Muon.
 struct MuonSpec {
   double momentum = 0.95;

@@ -58,6 +58,7 @@ struct TrainSpec {
   MuonSpec muon;
   std::vector<Statement> lets;   // of the rules' expressions
   std::vector<TrainRule> rules;  // the first that matches a tensor holds
+  std::vector<NormalizeRule> normalize;
 
   bool UsesMuon() const;  // for any tensor
 

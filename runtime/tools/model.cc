@@ -83,6 +83,8 @@ UpdateInfo ToPublic(const UpdateGroup& group, const UpdatePlan& plan, const Trai
   info.beta2 = update.beta2;
   info.eps = update.eps;
   info.clip = plan.clips[static_cast<size_t>(update.clip_group)];
+  if (update.unit_length == UnitLength::kRows) info.unit_length = "rows";
+  if (update.unit_length == UnitLength::kColumns) info.unit_length = "columns";
   info.clips_apart = update.clip_group > 0;
   return info;
 }

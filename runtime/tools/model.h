@@ -100,8 +100,9 @@ struct UpdateInfo {
   double weight_decay = 0;
   double momentum = 0;                   // Muon's
   double beta1 = 0, beta2 = 0, eps = 0;  // AdamW's
-  double clip = 0;                       // 0: none
-  bool clips_apart = false;              // by the norm of the rule's gradients, not of all
+  std::string unit_length;   // what has length 1 after each step: "rows", "columns" or ""
+  double clip = 0;           // 0: none
+  bool clips_apart = false;  // by the norm of the rule's gradients, not of all
 };
 
 class Model {

@@ -88,16 +88,31 @@ class Muon:
         p.add_(orthogonalize(direction, self.steps), alpha=-lr * scale)
 
 
+def normalize(p, axis_of):
+    """nGPT: rows (axis -1) or columns (axis 0) of unit length."""
+    with torch.no_grad():
+        for name, value in p.items():
+            if axis_of(name) is not None:
+                value.copy_(value / value.norm(dim=axis_of(name), keepdim=True))
+
+
+def ngpt(name):
+    if name.endswith((".o.weight", ".down.weight")):
+        return 0
+    return None if name.endswith("norm.weight") else -1
+
+
 def is_hidden_matrix(name, p):
     return name.startswith("layers.") and p.dim() == 2
 
 
 def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoothing=0.0, z_loss=0.0,
-          ema_decay=0.0):
+          ema_decay=0.0, normalized=lambda name: None):
     """What is left after STEPS steps: parameters by name; `losses` gets each step's cross-entropy."""
     p = read(os.path.join(HERE, "pre", "weights.safetensors"))
     with open(os.path.join(HERE, "recipes", "tokens.json"), encoding="utf-8") as file:
         tokens = torch.tensor(json.load(file))
+    normalize(p, normalized)
     by_muon = [name for name in p if muon and is_hidden_matrix(name, p[name])]
     rest = [p[name] for name in p if name not in by_muon]
     adamw = torch.optim.AdamW(
@@ -119,6 +134,7 @@ def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoot
             for name in by_muon:
                 muon.update(name, p[name], muon_lr, weight_decay)
         adamw.step()
+        normalize(p, normalized)
         if ema_decay:
             average = average if step else torch.optim.swa_utils.AveragedModel(
                 Holder(p), avg_fn=lambda old, new, _: ema_decay * old + (1 - ema_decay) * new)
@@ -156,6 +172,12 @@ CASES = {
     "average": (
         "learning_rate: 0.01 ema_decay: 0.8\n",
         lambda losses: train(losses, 0.01, ema_decay=0.8)),
+    "normalize": (
+        "learning_rate: 0.01 weight_decay: 0\n"
+        + "".join(f'normalize {{ match: "{name}.weight" axis: {axis} }}\n' for name, axis in [
+            ("embedding.*", "IN"), ("*.q", "IN"), ("*.k", "IN"), ("*.v", "IN"), ("*.o", "OUT"),
+            ("*.up", "IN"), ("*.down", "OUT"), ("head", "IN")]),
+        lambda losses: train(losses, 0.01, weight_decay=0.0, normalized=ngpt)),
 }
 
 

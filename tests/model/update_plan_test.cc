@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/api/test_models.h"
 
@@ -185,6 +186,25 @@ TEST_F(UpdatePlanTest, MuonIsForTheMatricesOfLayers) {
               HasSubstr("beta1 is AdamW's, and layers.0.attention.q.weight is updated by Muon"));
   EXPECT_THAT(Error("optimizer: MUON muon { learning_rate: 'lr * lr' }"),
               HasSubstr("learning_rate is not linear in lr"));
+}
+
+TEST_F(UpdatePlanTest, MatricesAreNormalizedOnceAndByRowsOrColumns) {
+  const auto plan = Plan("normalize { match: '*.q.*' } normalize { match: '*.down.*' axis: OUT }");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (size_t i = 0; i < plan->parameters.size(); ++i) {
+    const std::string& name = context_->parameters[i].name;
+    EXPECT_EQ(plan->parameters[i].unit_length, absl::StrContains(name, ".q.") ? UnitLength::kRows
+                                               : absl::StrContains(name, ".down.weight")
+                                                   ? UnitLength::kColumns
+                                                   : UnitLength::kNothing)
+        << name;
+  }
+  EXPECT_THAT(Error("normalize { match: '*.norm.*' }"),
+              HasSubstr("t.pbtxt:1:13: normalize: matches no matrix"));
+  EXPECT_THAT(
+      Error("normalize { match: '*.q.*' }\nnormalize { match: 'layers.0.*' }"),
+      HasSubstr("t.pbtxt:2:13: normalize: layers.0.attention.q.weight is normalized already, "
+                "by \"*.q.*\""));
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 // bf16.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstring>
+
+#include "absl/strings/match.h"
 
 #include "runtime/io/safetensors.h"
 #include "tests/session/recipe_fixture.h"
@@ -28,6 +31,9 @@ constexpr NamedRecipe kRecipes[] = {
      "optimizer: MUON muon { scale: MATCH_ADAMW nesterov: false }"
      "rule { match: '*.k.weight' optimizer: ADAMW } rule { match: 'head.weight' optimizer: MUON "
      "clip: '0.1' }"},
+    {"normalized",
+     "normalize { match: '*.q.weight' axis: IN } normalize { match: '*.down.weight' axis: OUT } "
+     "normalize { match: 'embedding.*' } ema_decay: 0.5"},
     {"average", "ema_decay: 0.9"},
     {"objective", "label_smoothing: 0.1 z_loss: 1e-3"},
 };
@@ -127,6 +133,30 @@ TEST_P(EveryRecipeTest, TheMemoryIsThatOfThePlan) {
   EXPECT_EQ(planned.moments, taken.moments);
   EXPECT_EQ(planned.average, taken.average);
   EXPECT_EQ(planned.total(), taken.total());
+}
+
+TEST_P(EveryRecipeTest, WhatIsNormalizedHasLengthOneFromTheBeginning) {
+  const TrainSpec spec = Recipe();
+  const auto session = Make(*context_, data_, spec);
+  for (int step = 0; step < 3; ++step) {
+    const std::vector<float> all = Floats(session->parameters());
+    for (const ParameterLayout::Entry& entry : session->parameters().layout().entries) {
+      const bool rows =
+          absl::EndsWith(entry.name, ".q.weight") || absl::StartsWith(entry.name, "embedding.");
+      if (spec.normalize.empty() || (!rows && !absl::EndsWith(entry.name, ".down.weight")))
+        continue;
+      const int64_t out = entry.shape[0], in = entry.shape[1];
+      for (int64_t i = 0; i < (rows ? out : in); ++i) {
+        double square = 0;
+        for (int64_t k = 0; k < (rows ? in : out); ++k) {
+          const int64_t at = entry.begin + (rows ? i * in + k : k * in + i);
+          square += std::pow(static_cast<double>(all[static_cast<size_t>(at)]), 2);
+        }
+        ASSERT_NEAR(square, 1, 1e-6) << entry.name << " step " << step;
+      }
+    }
+    ASSERT_TRUE(session->Step().ok());
+  }
 }
 
 TEST_P(EveryRecipeTest, ItLearns) {

@@ -148,7 +148,8 @@ constexpr char kRules[] =
     "let: 'base = 256' let: 'm = d_model / base'\n"
     "rule { match: '*.norm.weight' learning_rate: '0.1 * lr' weight_decay: '0' }\n"
     "rule { match: '*' tensors: MATRICES beta1: '0.8' beta2: '0.9' eps: 'eps / m' clip: '1.5' }\n"
-    "rule { match: '*' tensors: VECTORS clip: '2' }\n";
+    "rule { match: '*' tensors: VECTORS clip: '2' }\n"
+    "normalize { match: '*.q.weight' axis: OUT } normalize { match: 'head.weight' }\n";
 
 TEST(TrainSpecTest, RulesAreKeptInOrderAndReadBackAsTheSame) {
   const TrainSpec s = ParseTrainSpec(kRules, "t.pbtxt", {}).value();
@@ -162,6 +163,10 @@ TEST(TrainSpecTest, RulesAreKeptInOrderAndReadBackAsTheSame) {
   EXPECT_EQ(again.ToText(), s.ToText());
   ASSERT_EQ(again.rules.size(), 3u);
   EXPECT_EQ(again.lets.size(), 2u);
+  ASSERT_EQ(again.normalize.size(), 2u);
+  EXPECT_EQ(again.normalize[0].match.value, "*.q.weight");
+  EXPECT_TRUE(again.normalize[0].columns);
+  EXPECT_FALSE(again.normalize[1].columns);
   for (const RuleField field : kRuleFields) {
     for (size_t r = 0; r < 3; ++r) {
       ASSERT_EQ(again.rules[r].field(field).has_value(), s.rules[r].field(field).has_value());
@@ -193,6 +198,8 @@ TEST(TrainSpecTest, RulesThatCannotBeReadAreMistakesWithTheirPlace) {
               testing::StartsWith("t.pbtxt:3:2: "));
   EXPECT_THAT(RecipeError("rule { match: '*' learning_rte: 'lr' }"),
               testing::HasSubstr("did you mean \"learning_rate\"?"));
+  EXPECT_EQ(RecipeError("normalize { axis: IN }"),
+            "t.pbtxt:1:1: normalize: match is missing; it names matrices, \"*\" for all");
   EXPECT_THAT(RecipeError("let: 'lr = 1'"),
               testing::HasSubstr("\"lr\" is the recipe's learning_rate; a let needs a name"));
   EXPECT_THAT(RecipeError("let: 'd_model = 1'"), testing::HasSubstr("a scalar of the model"));
