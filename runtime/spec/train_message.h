@@ -11,15 +11,11 @@
 
 namespace plumb {
 
-// Appends the message's lets and rules. A let takes the place of one of its name. Errors: what does
-// not parse, a name that is taken, a rule that says nothing, with places.
-absl::Status ReadLets(const v1::Train& message, const Located& at, std::vector<Statement>* lets);
-absl::Status ReadRules(const v1::Train& message, const Located& at, std::vector<TrainRule>* rules);
+// Sets lets, rules and normalize from a recipe and what it imports. Errors: what does not parse, a
+// name that is taken, a rule that says nothing, an import that is not there, with places.
+absl::Status ReadRules(const v1::Train& message, const Located& at, TrainSpec* spec);
 
 absl::Status ReadMuon(const v1::Muon& message, const Located& at, MuonSpec* muon);
-
-absl::Status ReadNormalize(const v1::Train& message, const Located& at,
-                           std::vector<NormalizeRule>* rules);
 
 // The reverse, of all of them; Muon where the recipe uses it.
 void WriteRules(const TrainSpec& spec, v1::Train* message);

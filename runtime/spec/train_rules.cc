@@ -1,13 +1,20 @@
 #include "runtime/spec/train_rules.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
 #include "runtime/spec/scalar.h"
+#include "runtime/spec/shipped_recipes.h"
 #include "runtime/spec/train_message.h"
+#include "runtime/textproto/reader.h"
 
 namespace plumb {
 namespace {
@@ -48,20 +55,9 @@ absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at, con
   return rule;
 }
 
-}  // namespace
-
-const char* NameOf(RuleField field) {
-  constexpr const char* kNames[] = {"learning_rate", "weight_decay", "beta1",
-                                    "beta2",         "eps",          "clip"};
-  return kNames[static_cast<size_t>(field)];
-}
-
-const char* DefaultNameOf(RuleField field) {
-  constexpr const char* kNames[] = {"lr", "wd", "beta1", "beta2", "eps", ""};
-  return kNames[static_cast<size_t>(field)];
-}
-
-absl::Status ReadLets(const v1::Train& message, const Located& at, std::vector<Statement>* lets) {
+// A let takes the place of one of its name.
+template <class Message>
+absl::Status AddLets(const Message& message, const Located& at, std::vector<Statement>* lets) {
   for (int i = 0; i < message.let_size(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(Statement let, ParseStatement(at.TextOf("let", i), "let"));
     if (let.condition.has_value()) {
@@ -84,11 +80,85 @@ absl::Status ReadLets(const v1::Train& message, const Located& at, std::vector<S
   return absl::OkStatus();
 }
 
-absl::Status ReadRules(const v1::Train& message, const Located& at, std::vector<TrainRule>* rules) {
+template <class Message>
+absl::Status AddRules(const Message& message, const Located& at, TrainSpec* spec) {
   for (int i = 0; i < message.rule_size(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(TrainRule rule,
                            ToRule(message.rule(i), at.Nested("rule", i), at.At("rule", i)));
-    rules->push_back(std::move(rule));
+    spec->rules.push_back(std::move(rule));
+  }
+  for (int i = 0; i < message.normalize_size(); ++i) {
+    const v1::Normalize& normalize = message.normalize(i);
+    if (normalize.match().empty()) {
+      return ErrorAt(at.At("normalize", i),
+                     "normalize: match is missing; it names matrices, \"*\" for all");
+    }
+    spec->normalize.push_back(
+        {at.Nested("normalize", i).TextOf("match"), normalize.axis() == v1::Normalize::OUT});
+  }
+  return absl::OkStatus();
+}
+
+// A file of rules while it is read.
+struct Import {
+  std::string path;
+  v1::RecipeRules message;
+  textproto::Locations locations;
+
+  Located located() const { return Located(path, message, &locations); }
+};
+
+absl::Status ReadImport(const std::string& name, const Located& at, int index, Import* import) {
+  const Place place = at.At("import", index);
+  std::string text;
+  if (absl::EndsWith(name, ".pbtxt")) {
+    const std::string directory = DirectoryOf(at.file());
+    import->path = directory == "." || name[0] == '/' ? name : JoinPath(directory, name);
+    absl::StatusOr<std::string> read = ReadFile(import->path, kMaxTextBytes);
+    if (!read.ok()) return ErrorAt(place, absl::StrCat("import: ", read.status().message()));
+    text = *std::move(read);
+  } else {
+    std::vector<std::string> names;
+    for (ShippedRecipe& recipe : ShippedRecipes()) {
+      names.push_back(recipe.name);
+      if (recipe.name == name) text = std::move(recipe.text);
+    }
+    if (text.empty()) {
+      return ErrorAt(
+          place, absl::StrCat("import: no rules called \"", name, "\" ship",
+                              DidYouMean(name, names), "; there are ", absl::StrJoin(names, ", "),
+                              ", and a file's name ends in "
+                              ".pbtxt"));
+    }
+    import->path = absl::StrCat(name, ".pbtxt");
+  }
+  return textproto::ReadText(text, import->path, &import->message, &import->locations);
+}
+
+}  // namespace
+
+const char* NameOf(RuleField field) {
+  constexpr const char* kNames[] = {"learning_rate", "weight_decay", "beta1",
+                                    "beta2",         "eps",          "clip"};
+  return kNames[static_cast<size_t>(field)];
+}
+
+const char* DefaultNameOf(RuleField field) {
+  constexpr const char* kNames[] = {"lr", "wd", "beta1", "beta2", "eps", ""};
+  return kNames[static_cast<size_t>(field)];
+}
+
+absl::Status ReadRules(const v1::Train& message, const Located& at, TrainSpec* spec) {
+  std::vector<std::unique_ptr<Import>> imports;
+  for (int i = 0; i < message.import_size(); ++i) {
+    imports.push_back(std::make_unique<Import>());
+    PLUMB_RETURN_IF_ERROR(ReadImport(message.import(i), at, i, imports.back().get()));
+    PLUMB_RETURN_IF_ERROR(AddLets(imports.back()->message, imports.back()->located(), &spec->lets));
+  }
+  PLUMB_RETURN_IF_ERROR(AddLets(message, at, &spec->lets));
+  PLUMB_RETURN_IF_ERROR(AddRules(message, at, spec));
+  for (const auto& import : imports) {
+    PLUMB_RETURN_IF_ERROR(AddRules(import->message, import->located(), spec));
   }
   return absl::OkStatus();
 }
@@ -125,20 +195,6 @@ void WriteMuon(const MuonSpec& muon, v1::Muon* message) {
 }
 
 }  // namespace
-
-absl::Status ReadNormalize(const v1::Train& message, const Located& at,
-                           std::vector<NormalizeRule>* rules) {
-  for (int i = 0; i < message.normalize_size(); ++i) {
-    const v1::Normalize& normalize = message.normalize(i);
-    if (normalize.match().empty()) {
-      return ErrorAt(at.At("normalize", i),
-                     "normalize: match is missing; it names matrices, \"*\" for all");
-    }
-    rules->push_back(
-        {at.Nested("normalize", i).TextOf("match"), normalize.axis() == v1::Normalize::OUT});
-  }
-  return absl::OkStatus();
-}
 
 void WriteRules(const TrainSpec& spec, v1::Train* message) {
   for (const NormalizeRule& rule : spec.normalize) {

@@ -161,9 +161,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
   if (message.optimizer() == v1::MUON) s.optimizer = OptimizerKind::kMuon;
   PLUMB_RETURN_IF_ERROR(ReadMuon(message.muon(), at.Nested("muon"), &s.muon));
-  PLUMB_RETURN_IF_ERROR(ReadLets(message, at, &s.lets));
-  PLUMB_RETURN_IF_ERROR(ReadRules(message, at, &s.rules));
-  PLUMB_RETURN_IF_ERROR(ReadNormalize(message, at, &s.normalize));
+  PLUMB_RETURN_IF_ERROR(ReadRules(message, at, &s));
   if (message.has_muon() && !s.UsesMuon()) {
     return ErrorAt(at.At("muon"),
                    "muon: no tensor is updated by it; say optimizer: MUON, in a rule "

@@ -208,6 +208,33 @@ TEST(TrainSpecTest, RulesThatCannotBeReadAreMistakesWithTheirPlace) {
   EXPECT_THAT(RecipeError("let: 'a = 1 if n_layer > 2'"), testing::HasSubstr("no condition"));
 }
 
+TEST(TrainSpecTest, ImportedRulesComeAfterItsOwnAndTheirLetsBefore) {
+  const TrainSpec s =
+      ParseTrainSpec("import: 'mup' let: 'base_width = 64' rule { match: '*.q.*' clip: '1' }",
+                     "t.pbtxt", {})
+          .value();
+  ASSERT_EQ(s.rules.size(), 2u);
+  EXPECT_EQ(s.rules[0].match.value, "*.q.*");
+  EXPECT_EQ(s.rules[1].match.value, "layers.*");
+  EXPECT_EQ(s.rules[1].match.place.file, "mup.pbtxt");
+  ASSERT_EQ(s.lets.size(), 2u);
+  EXPECT_EQ(s.lets[0].text.value, "base_width = 64");
+  // What a run keeps imports nothing.
+  const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
+  EXPECT_EQ(again.ToText(), s.ToText());
+  EXPECT_EQ(again.ToText().find("import"), std::string::npos);
+  EXPECT_EQ(again.rules.size(), 2u);
+}
+
+TEST(TrainSpecTest, ImportsThatAreNotThereAreMistakesWithTheirPlace) {
+  EXPECT_EQ(RecipeError("max_steps: 3\nimport: 'mupp'"),
+            "t.pbtxt:2:1: import: no rules called \"mupp\" ship; did you mean \"mup\"?; there are "
+            "completep, mup, and a file's name ends in .pbtxt");
+  EXPECT_THAT(RecipeError("import: 'nowhere.pbtxt'"),
+              testing::AllOf(testing::StartsWith("t.pbtxt:1:1: import: "),
+                             testing::HasSubstr("nowhere.pbtxt")));
+}
+
 TEST(TrainSpecTest, MuonIsReadAndReadsBackAsTheSame) {
   const TrainSpec s =
       ParseTrainSpec(
