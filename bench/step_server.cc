@@ -102,7 +102,7 @@ void Serve(plumb::TrainBench* train, plumb::MachineSpeed* machine) {
 
 int main(int argc, char** argv) {
   if (argc < 2 || argc % 2 != 0) Fail("usage: step_server MODEL.pbtxt [--option VALUE] ...");
-  plumb::RuntimeOptions options;
+  plumb::HostRuntimeOptions options;
   plumb::TrainBenchRequest request;
   plumb::Spec spec = Check(plumb::Spec::FromFile(argv[1]));
   for (int i = 2; i + 1 < argc; i += 2) {
@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
       Fail("unknown option " + name);
     }
   }
-  const std::unique_ptr<plumb::Runtime> runtime = Check(plumb::Runtime::Create(options));
+  const std::unique_ptr<plumb::HostRuntime> runtime = Check(plumb::HostRuntime::Create(options));
   const std::unique_ptr<plumb::TrainBench> train =
       Check(plumb::TrainBench::Open(runtime.get(), spec, request));
   plumb::MachineSpeed machine(runtime.get());

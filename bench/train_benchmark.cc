@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 #include "runtime/tools/train.h"
 
 namespace {
@@ -43,9 +43,9 @@ const TemporaryText& Text() {
 }
 
 void TrainSteps(benchmark::State& state, const plumb::TrainRequest& request, int warm_up_steps) {
-  plumb::RuntimeOptions options;
+  plumb::HostRuntimeOptions options;
   options.threads = static_cast<int>(state.range(0));
-  auto runtime = plumb::Runtime::Create(options);
+  auto runtime = plumb::HostRuntime::Create(options);
   if (!runtime.ok()) return state.SkipWithError(runtime.status().ToString().c_str());
   auto run = plumb::TrainRun::Open(runtime->get(), request);
   if (!run.ok()) return state.SkipWithError(run.status().ToString().c_str());

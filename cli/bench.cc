@@ -63,7 +63,7 @@ class Progress {
 // Everything that measuring takes.
 struct Bench {
   const BenchFlags& options;
-  Runtime* runtime;
+  HostRuntime* runtime;
   Spec spec;
   Progress progress;
   const Interrupts& interrupts;
@@ -200,13 +200,16 @@ absl::Status ProfileFeeds(int64_t n, int64_t times, DecodeBench* decode, Bench* 
   bench->progress.Show(absl::StrCat(figures->name, ": profile"));
   for (int64_t round = 0; round < bench->options.rounds; ++round) {
     if (bench->interrupts.requested()) return Interrupted();
-    decode->Reset();
+    const absl::Status reset = decode->Reset();
+    if (!reset.ok()) return reset;
     for (int64_t i = 0; i < times; ++i) {
       const absl::StatusOr<BenchStep> step = decode->ProfiledFeed(n);
       if (!step.ok()) return step.status();
     }
   }
-  figures->profile = decode->TakeProfile();
+  absl::StatusOr<Profile> profile = decode->TakeProfile();
+  if (!profile.ok()) return profile.status();
+  figures->profile = *std::move(profile);
   return absl::OkStatus();
 }
 
@@ -222,7 +225,8 @@ absl::Status TimePrompt(DecodeBench* decode, MachineSpeed* machine, Bench* bench
     if (round >= 0) bench->Show("prompt", round);
     const absl::StatusOr<double> speed =
         Best([&] { return machine->MeasureMatmul(ProductDType(bench->options.weights)); });
-    decode->Reset();
+    const absl::Status reset = decode->Reset();
+    if (!reset.ok()) return reset;
     const absl::StatusOr<BenchStep> step = decode->Feed(n);
     if (!step.ok()) return step.status();
     if (round < 0) continue;  // compiles
@@ -243,7 +247,8 @@ absl::Status TimeDecoding(DecodeBench* decode, MachineSpeed* machine, Bench* ben
   for (int64_t round = -1; round < bench->options.rounds; ++round) {
     if (bench->interrupts.requested()) return Interrupted();
     if (round >= 0) bench->Show("decode", round);
-    decode->Reset();
+    const absl::Status reset = decode->Reset();
+    if (!reset.ok()) return reset;
     ReadsBetween reads(machine);
     BenchStep sum;
     for (int64_t i = 0; i < n; ++i) {
@@ -334,7 +339,7 @@ std::string TrainingOption(const BenchFlags& options, const Settings& settings) 
 }
 
 absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
   if (!settings.ok()) return settings.status();

@@ -8,14 +8,15 @@
 
 namespace plumb::cli {
 
-absl::StatusOr<std::unique_ptr<Runtime>> Invocation::CreateRuntime() const {
-  RuntimeOptions options;
+absl::StatusOr<std::unique_ptr<HostRuntime>> Invocation::CreateRuntime() const {
+  HostRuntimeOptions options;
   options.plugin_files = plugin_files;
   options.threads = static_cast<int>(threads);
   options.gemm = gemm;
   options.guard_plugins = guard_plugins;
+  options.signal_stacks = true;  // of WatchPlugins
   options.install_prefix = InstallPrefix();
-  return Runtime::Create(options);
+  return HostRuntime::Create(options);
 }
 
 void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
@@ -50,7 +51,7 @@ int64_t ContextLength(const ModelDescription& description) {
 
 absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
                                                  const std::vector<std::string>& assignments,
-                                                 Runtime* runtime) {
+                                                 HostRuntime* runtime) {
   absl::StatusOr<Spec> spec = ReadSpec(path, assignments);
   if (!spec.ok()) return spec.status();
   if (spec->vocab_size() == 0) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 #include "runtime/tools/model.h"
 
 namespace plumb::cli {
@@ -24,7 +24,7 @@ struct Invocation {
   // The selected command, set while the command line is parsed: runs and returns the exit code.
   std::function<absl::StatusOr<int>()> run;
 
-  absl::StatusOr<std::unique_ptr<Runtime>> CreateRuntime() const;
+  absl::StatusOr<std::unique_ptr<HostRuntime>> CreateRuntime() const;
 };
 
 // --plugin, --plugin-guard, --threads and --gemm: on the program itself, and on each command, where
@@ -35,7 +35,7 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation);
 // go to stderr. `runtime` must outlive the model.
 absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
                                                  const std::vector<std::string>& assignments,
-                                                 Runtime* runtime);
+                                                 HostRuntime* runtime);
 
 // The tokens that a model can read at once.
 int64_t ContextLength(const ModelDescription& description);

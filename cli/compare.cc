@@ -77,7 +77,7 @@ Json Summary(const Plan& plan, const Json& report, const StudyResults& results) 
 
 absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invocation) {
   const StudyTimer timer;
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   const absl::StatusOr<Study> study = MakeStudy(options.study);
   if (!study.ok()) return study.status();

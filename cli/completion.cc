@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/nearest.h"
 #include "cli/output.h"
 
@@ -88,8 +89,11 @@ class Collector {
   Completions found_;
 };
 
-// The command that `plumb help` is to explain.
+// The command or file that `plumb help` is to explain.
 void AddHelpTopics(CLI::App* program, const std::vector<std::string>& words, Collector* found) {
+  if (words.empty()) {
+    for (const EmbeddedFile& file : SchemaHelp()) found->Add(file.name, "The fields of the file");
+  }
   CommandLine line = {program, {}, {}};
   for (const std::string& word : words) Read(word, &line);
   if (line.positional.empty()) found->AddCommands(line.app);

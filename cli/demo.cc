@@ -102,7 +102,7 @@ absl::Status WriteDemoFiles(const std::string& out) {
 }
 
 // That the norm of the models can be had, before anything is written.
-absl::Status CheckNorm(Runtime* runtime) {
+absl::Status CheckNorm(HostRuntime* runtime) {
   const absl::Status found = runtime->DescribePlugin(kNorm).status();
   if (found.ok()) return found;
   return absl::FailedPreconditionError(absl::StrCat(
@@ -153,7 +153,7 @@ absl::StatusOr<int> Demo(const DemoFlags& options, const Invocation& invocation)
   while (out.size() > 1 && out.back() == '/') out.pop_back();
   if (out.empty()) return absl::InvalidArgumentError("--out: names no directory");
   if (absl::Status status = CheckDirectory(out); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   if (absl::Status status = CheckNorm(runtime->get()); !status.ok()) return status;
   const absl::StatusOr<int64_t> seeds = SeedsOf(options, out);

@@ -15,7 +15,6 @@
 #include "cli/dry_run.h"
 #include "cli/output.h"
 #include "cli/tensor_table.h"
-#include "cli/updates_text.h"
 #include "runtime/tools/model.h"
 
 namespace plumb::cli {
@@ -50,7 +49,7 @@ Json ToJson(const std::vector<TensorInfo>& tensors) {
 }
 
 Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
-            const std::vector<UpdateInfo>& updates) {
+            const std::string& updates) {
   Json dims = Json::object();
   for (const auto& [name, value] : model.dims) dims[name] = value;
   Json layers = Json::array();
@@ -73,7 +72,7 @@ Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
             {"buffer_elements", model.buffer_elements},
             {"weight_bytes", model.weight_bytes}}},
           {"memory", MemoryJson(memory)},
-          {"updates", UpdatesJson(updates)}};
+          {"updates", updates}};
 }
 
 void AppendLines(const char* indent, const std::vector<std::string>& lines, std::string* text) {
@@ -95,7 +94,7 @@ void AppendGroup(const LayerGroupInfo& group, std::string* text) {
 
 // `updates`: shown when a recipe was given.
 std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
-                   const std::vector<UpdateInfo>* updates) {
+                   const std::string* updates) {
   std::string text =
       absl::StrCat(model.name, "\n  ", absl::StrJoin(model.dims, ", ", absl::PairFormatter(" ")));
   absl::StrAppend(&text, "\n  positions ", model.positions, ", ",
@@ -125,7 +124,7 @@ std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
                     Count(static_cast<int64_t>(model.buffers.size()), "buffer"),
                     ", statistics that norms keep from training (not parameters)\n");
   }
-  if (updates != nullptr) absl::StrAppend(&text, "\n", UpdatesText(*updates));
+  if (updates != nullptr) absl::StrAppend(&text, "\n", *updates);
   absl::StrAppend(&text, "\n", MemoryTable(memory));
   return text;
 }
@@ -138,7 +137,7 @@ std::vector<std::string> ModelSettings(std::vector<std::string> settings) {
 }
 
 absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
   if (!settings.ok()) return settings.status();
@@ -152,8 +151,8 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
   const absl::StatusOr<TrainingMemory> memory =
       (*model)->PlanTraining(options.train, settings->train);
   if (!memory.ok()) return memory.status();
-  const absl::StatusOr<std::vector<UpdateInfo>> updates =
-      (*model)->PlanUpdates(options.train, settings->train);
+  const absl::StatusOr<std::string> updates =
+      (*model)->ExplainUpdates(options.train, settings->train);
   if (!updates.ok()) return updates.status();
   const auto* shown = options.train.empty() ? nullptr : &*updates;
   const absl::Status printed = options.json ? PrintJson(ToJson(*description, *memory, *updates))

@@ -191,9 +191,9 @@ std::string ToText(const Json& report) {
 
 // The runtime as the options want it; or, if that is not to be had, one without what can fail, and
 // why in `refused`.
-absl::StatusOr<std::unique_ptr<Runtime>> AnyRuntime(const Invocation& invocation,
-                                                    std::string* refused) {
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+absl::StatusOr<std::unique_ptr<HostRuntime>> AnyRuntime(const Invocation& invocation,
+                                                        std::string* refused) {
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (runtime.ok()) return runtime;
   *refused = std::string(runtime.status().message());
   Invocation bare = invocation;
@@ -204,7 +204,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> AnyRuntime(const Invocation& invocation
 
 absl::StatusOr<int> Doctor(bool json, const Invocation& invocation) {
   std::string refused;
-  const absl::StatusOr<std::unique_ptr<Runtime>> runtime = AnyRuntime(invocation, &refused);
+  const absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = AnyRuntime(invocation, &refused);
   if (!runtime.ok()) return runtime.status();
   (*runtime)->matmul();  // loads oneDNN, for the report to say whether that can be done
   Json report = Json::parse((*runtime)->DescribeJson());

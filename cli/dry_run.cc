@@ -32,19 +32,13 @@ absl::StatusOr<StepTime> TimeStep(TrainRun* run) {
 }
 
 Json MemoryJson(const TrainingMemory& memory) {
-  return {{"batch", memory.batch},
-          {"seq", memory.seq},
-          {"dtype", memory.dtype},
-          {"recompute", memory.recompute_blocks ? "block" : "none"},
-          {"weights", memory.weights},
-          {"gradients", memory.gradients},
-          {"moments", memory.moments},
-          {"average", memory.average},
-          {"norm_states", memory.norm_states},
-          {"inputs", memory.inputs},
-          {"workspace", memory.workspace},
-          {"validation", memory.validation},
-          {"total", memory.total}};
+  return {
+      {"batch", memory.batch},           {"seq", memory.seq},
+      {"dtype", memory.dtype},           {"recompute", memory.recompute_blocks ? "block" : "none"},
+      {"weights", memory.weights},       {"gradients", memory.gradients},
+      {"moments", memory.moments},       {"norm_states", memory.norm_states},
+      {"inputs", memory.inputs},         {"workspace", memory.workspace},
+      {"validation", memory.validation}, {"total", memory.total}};
 }
 
 std::string MemoryTable(const TrainingMemory& memory) {
@@ -59,7 +53,6 @@ std::string MemoryTable(const TrainingMemory& memory) {
   row("weights", memory.weights);
   row("gradients", memory.gradients);
   row("optimizer's moments", memory.moments);
-  row("average of the weights", memory.average);
   row("buffers of norms", memory.norm_states);
   row("token ids", memory.inputs);
   row("activations and scratch", memory.workspace);

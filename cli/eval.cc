@@ -63,7 +63,7 @@ absl::Status PrintLosses(const EvalFlags& options, const TrainedModel& model,
   return PrintResult(text);
 }
 
-absl::Status EvalRun(const EvalFlags& options, Runtime* runtime) {
+absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
   const absl::StatusOr<WeightType> type =
       ParseWeightType(options.weights.empty() ? "f32" : options.weights);
   if (!type.ok()) {
@@ -87,7 +87,7 @@ absl::Status EvalRun(const EvalFlags& options, Runtime* runtime) {
   return PrintLosses(options, **model, *losses, coarse);
 }
 
-absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, Runtime* runtime) {
+absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, HostRuntime* runtime) {
   absl::StatusOr<Spec> spec = ReadSpec(options.subject, {});
   if (!spec.ok()) return spec.status();
   absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
@@ -100,7 +100,7 @@ absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, Runtime* runti
   return (*model)->Run(*tokens, /*with_gradients=*/!options.grads.empty());
 }
 
-absl::Status EvalTokens(const EvalFlags& options, Runtime* runtime) {
+absl::Status EvalTokens(const EvalFlags& options, HostRuntime* runtime) {
   const absl::Status distinct = CheckOutputFiles(
       {{"--logits", options.logits}, {"--grads", options.grads}},
       {{"MODEL", options.subject}, {"--weights", options.weights}, {"--tokens", options.tokens}});
@@ -141,7 +141,7 @@ absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation)
   if (on_tokens && options.stride != 0) {
     return absl::InvalidArgumentError("--stride goes with --data: tokens are one window a row");
   }
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   const absl::Status status =
       on_tokens ? EvalTokens(options, runtime->get()) : EvalRun(options, runtime->get());

@@ -1,10 +1,7 @@
 #include "cli/eval_tokens.h"
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -84,12 +81,10 @@ std::string ShortestNumber(double value) {
 }  // namespace
 
 absl::StatusOr<std::vector<std::vector<int32_t>>> ReadTokens(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot read: ", std::strerror(errno)));
-  }
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxResultBytes);
+  if (!text.ok()) return text.status();
   TokenReader reader;
-  nlohmann::json::sax_parse(file, &reader);
+  nlohmann::json::sax_parse(*text, &reader);
   if (!reader.mistake.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", reader.mistake));
   }

@@ -30,19 +30,13 @@ std::vector<std::string> Stages() {
 }
 
 absl::StatusOr<int> Explain(const ExplainFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<std::unique_ptr<Model>> model =
       OpenModel(options.model, options.settings, runtime->get());
   if (!model.ok()) return model.status();
-  int64_t seq = options.seq;
-  if (seq == 0) {
-    const absl::StatusOr<ModelDescription> description = (*model)->Describe();
-    if (!description.ok()) return description.status();
-    seq = ContextLength(*description);
-  }
   const absl::StatusOr<std::string> text =
-      (*model)->Explain(options.stage, options.batch, seq, options.format.Settings());
+      (*model)->Explain(options.stage, options.batch, options.seq, options.format.Settings());
   PrintWarnings(runtime->get());
   if (!text.ok()) return text.status();
   const absl::Status printed = PrintResult(*text);

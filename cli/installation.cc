@@ -1,5 +1,6 @@
 #include "cli/installation.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <climits>
@@ -10,8 +11,15 @@ namespace plumb::cli {
 
 std::string OwnDirectory() {
   char path[PATH_MAX + 1] = "";
-  if (readlink("/proc/self/exe", path, PATH_MAX) < 0) return "";
-  const std::string own = path;
+  std::string own;
+  if (readlink("/proc/self/exe", path, PATH_MAX) >= 0) {
+    own = path;
+  } else if (const auto begun = getauxval(AT_EXECFN); begun != 0) {  // without /proc
+    std::error_code error;
+    own = std::filesystem::canonical(reinterpret_cast<const char*>(begun), error).string();
+    if (error) return "";
+  }
+  if (own.empty()) return "";
   return own.substr(0, own.rfind('/'));
 }
 

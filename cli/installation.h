@@ -10,7 +10,7 @@ namespace plumb::cli {
 std::string OwnDirectory();
 
 // The prefix under which this program is installed, "/usr/local", by where it lies: an installed
-// tree may be moved. "" when it is not in an installed tree, but in a build.
+// tree may be moved, and a build is laid out as one. "" when it is in neither.
 std::string InstallPrefix();
 
 }  // namespace plumb::cli

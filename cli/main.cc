@@ -20,7 +20,7 @@
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
 #include "cli/usage.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 
 namespace plumb::cli {
 namespace {
@@ -92,8 +92,11 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
       "  plumb train model.pbtxt --data names.txt --out runs/names\n"
       "  plumb sample runs/names\n\n"
       "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 plugin (not usable, or\n"
-      "it ended the process, and is named), 4 diverged, 130 interrupted.\n"
-      "\"plumb help COMMAND\" explains a command.");
+      "it ended the process, and is named), 4 diverged, 130 interrupted, 141 nobody reads what it\n"
+      "prints.\n"
+      "\"plumb help COMMAND\" explains a command, \"plumb help recipe\" the fields of a recipe; "
+      "model,\n"
+      "study and formula likewise.");
   AddGlobalOptions(program, invocation);
   AddHelpCommand(program, invocation);
   AddDemoCommand(program, invocation);
@@ -126,7 +129,7 @@ std::vector<std::string> ReversedWords(int argc, char** argv) {
 }
 
 int Finish(const absl::Status& status) {
-  if (!status.ok()) PrintError(status.message());
+  if (!status.ok() && !IsReaderGone(status)) PrintError(status.message());
   return ExitCodeOf(status);
 }
 

@@ -17,6 +17,8 @@
 namespace plumb::cli {
 namespace {
 
+constexpr char kReaderGone[] = "plumb/reader-gone";  // a payload of absl::Status
+
 bool Set(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr && *value != '\0';
@@ -25,14 +27,21 @@ bool Set(const char* variable) {
 absl::Status WriteToStdout(absl::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (written && std::fflush(stdout) == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write to stdout: ", std::strerror(errno)));
+  const int error = errno;
+  absl::Status status =
+      absl::UnavailableError(absl::StrCat("cannot write to stdout: ", std::strerror(error)));
+  if (error == EPIPE) status.SetPayload(kReaderGone, absl::Cord());
+  return status;
 }
 
 void WriteToStderr(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 }  // namespace
 
+bool IsReaderGone(const absl::Status& status) { return status.GetPayload(kReaderGone).has_value(); }
+
 int ExitCodeOf(const absl::Status& status) {
+  if (IsReaderGone(status)) return kExitReaderGone;
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitOk;
@@ -70,7 +79,7 @@ void PrintError(absl::string_view message) {
   PrintNote(message);
 }
 
-void PrintWarnings(Runtime* runtime) {
+void PrintWarnings(HostRuntime* runtime) {
   for (const std::string& warning : runtime->TakeWarnings()) {
     PrintNote(absl::StrCat("warning: ", warning));
   }

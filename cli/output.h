@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 
 namespace plumb::cli {
 
@@ -20,12 +20,15 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitPlugin = 3;
 inline constexpr int kExitDiverged = 4;
 inline constexpr int kExitInterrupted = 130;
+inline constexpr int kExitReaderGone = 141;  // as a shell says of a program that SIGPIPE ended
 
 // Which of them says what went wrong.
 int ExitCodeOf(const absl::Status& status);
 
 // Writes to stdout, at once, what a terminal may get of `text` (runtime/tools/text.h): it quotes
-// names from files. kUnavailable when nobody can read it: a closed pipe, a full disk.
+// names from files. kUnavailable when nobody can read it: a closed pipe, a full disk. The first of
+// them is no mistake, and not to be told: plumb describe MODEL | head.
+bool IsReaderGone(const absl::Status& status);
 absl::Status PrintResult(absl::string_view text);
 // The same of a JSON value and a newline. Bytes that are not UTF-8 are replaced; what is not finite
 // is null.
@@ -36,7 +39,7 @@ absl::Status PrintSample(absl::string_view text);
 // A line on stderr, as PrintResult. Nobody reading it is no error.
 void PrintNote(absl::string_view text);
 void PrintError(absl::string_view message);  // after "error: ", red on a terminal
-void PrintWarnings(Runtime* runtime);
+void PrintWarnings(HostRuntime* runtime);
 
 bool StdoutIsTerminal();
 // Whether stderr is a terminal that understands escape sequences, and its width in columns.

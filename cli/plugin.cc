@@ -118,7 +118,7 @@ std::string ToText(const PluginInfo& plugin) {
 }
 
 absl::StatusOr<int> List(const PluginFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   const std::vector<PluginFileInfo> plugins = (*runtime)->ListPlugins();
   PrintWarnings(runtime->get());
@@ -128,7 +128,7 @@ absl::StatusOr<int> List(const PluginFlags& options, const Invocation& invocatio
 }
 
 absl::StatusOr<int> DescribeOne(const PluginFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   const absl::StatusOr<PluginInfo> plugin = (*runtime)->DescribePlugin(options.id);
   PrintWarnings(runtime->get());

@@ -94,7 +94,6 @@ void OnExit(const char* function) {
 
 void WatchPlugins() {
   watched_process = getpid();
-  UseSignalStacksInPluginCalls();
   for (const FaultName& fault : kFaults) {
     struct sigaction action = {}, before = {};
     action.sa_sigaction = OnFault;

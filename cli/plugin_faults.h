@@ -3,7 +3,8 @@
 // program is at work. Each writes which function of which norm it was, and the file, and ends with
 // exit code 3. What a plugin does by a system call of its own (exit_group, execve) is not seen.
 //
-// Of the process, hence of main alone.
+// Of the process, hence of main alone. Threads have signal stacks from the first runtime on
+// (PLUMB_SIGNAL_STACKS).
 #ifndef PLUMB_CLI_PLUGIN_FAULTS_H_
 #define PLUMB_CLI_PLUGIN_FAULTS_H_
 

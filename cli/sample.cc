@@ -78,7 +78,7 @@ absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
 absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocation) {
   const absl::StatusOr<WeightType> weights = ParseWeightType(options.weights);
   if (!weights.ok()) return weights.status();
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<std::unique_ptr<TrainedModel>> opened =
       TrainedModel::Open(runtime->get(), options.run, *weights);

@@ -20,7 +20,8 @@ struct GroupTime {
   double run = 0;  // all steps of one
 };
 
-absl::StatusOr<std::vector<GroupTime>> TimeGroups(const Plan& plan, bool quiet, Runtime* runtime) {
+absl::StatusOr<std::vector<GroupTime>> TimeGroups(const Plan& plan, bool quiet,
+                                                  HostRuntime* runtime) {
   std::vector<GroupTime> times;
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     if (!quiet && plan.groups.size() > 1) {
@@ -97,14 +98,14 @@ Json ToJson(const Plan& plan, const Requirements& needs, const std::vector<Group
 }  // namespace
 
 absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, const Invocation& invocation,
-                              Runtime* runtime) {
+                              HostRuntime* runtime) {
   const absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
   if (!request.quiet) PrintWarnings(runtime);
   if (!plan.ok()) return plan.status();
   const absl::StatusOr<Requirements> needs = RequirementsOf(*plan, runtime->threads());
   if (!needs.ok()) return needs.status();
   if (absl::Status fits = CheckFits(*needs, *plan); !fits.ok()) return fits;
-  const absl::StatusOr<std::unique_ptr<Runtime>> worker =
+  const absl::StatusOr<std::unique_ptr<HostRuntime>> worker =
       WithThreads(invocation, needs->division.threads);
   if (!worker.ok()) return worker.status();
   const absl::StatusOr<std::vector<GroupTime>> times =

@@ -63,7 +63,7 @@ std::string Quoted(const std::string& word) {
   return plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
 }
 
-absl::StatusOr<std::unique_ptr<Runtime>> WithThreads(Invocation invocation, int threads) {
+absl::StatusOr<std::unique_ptr<HostRuntime>> WithThreads(Invocation invocation, int threads) {
   invocation.threads = threads;
   return invocation.CreateRuntime();
 }
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> WithThreads(Invocation invocation, int 
 StudyTimer::StudyTimer() : begin(std::chrono::steady_clock::now()), started(UtcNow()) {}
 
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
-                                      const Invocation& invocation, Runtime* runtime) {
+                                      const Invocation& invocation, HostRuntime* runtime) {
   if (const absl::Status status = CheckIsNoRun(request.out); !status.ok()) return status;
   absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
   if (!request.quiet) PrintWarnings(runtime);

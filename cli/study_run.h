@@ -11,7 +11,7 @@
 #include "cli/compare/plan.h"
 #include "cli/compare/results.h"
 #include "cli/output.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 #include "runtime/tools/study.h"
 
 namespace plumb::cli {
@@ -39,20 +39,20 @@ struct StudyOutcome {
   Json report;  // the data of report.html
 };
 
-// A Runtime as the command line asks for, but with so many threads.
-absl::StatusOr<std::unique_ptr<Runtime>> WithThreads(Invocation invocation, int threads);
+// A HostRuntime as the command line asks for, but with so many threads.
+absl::StatusOr<std::unique_ptr<HostRuntime>> WithThreads(Invocation invocation, int threads);
 
 // Prints what the study would take: some steps of each group are timed, and nothing is written.
 // Errors: as RunStudy, but that the directory is not looked at.
 absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, const Invocation& invocation,
-                              Runtime* runtime);
+                              HostRuntime* runtime);
 
 // Trains what has not been trained yet, and writes the tables and the report into `out`. kCancelled
 // when it was interrupted, which it says on stderr with the command that resumes; other errors: as
 // MakePlan, and a directory that holds something else. `runtime` is for plan and report; the runs
 // have their own, of `invocation`.
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
-                                      const Invocation& invocation, Runtime* runtime);
+                                      const Invocation& invocation, HostRuntime* runtime);
 
 // The summary, the paired differences, and where the report is.
 std::string OutcomeText(const StudyOutcome& outcome);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -102,31 +101,6 @@ std::string TensorTable(const std::vector<TensorInfo>& tensors) {
     }
   }
   return text;
-}
-
-std::vector<std::string> NamesByLayers(const std::vector<std::string>& names) {
-  std::vector<std::pair<std::string, std::vector<int64_t>>> lines;  // without "layers.N.", or whole
-  for (const std::string& name : names) {
-    int64_t layer = 0;
-    std::string rest;
-    if (!SplitLayer(name, &layer, &rest)) {
-      lines.push_back({name, {}});
-      continue;
-    }
-    const auto same = std::find_if(lines.begin(), lines.end(), [&rest](const auto& line) {
-      return line.first == rest && !line.second.empty();
-    });
-    if (same == lines.end()) {
-      lines.push_back({rest, {layer}});
-    } else {
-      same->second.push_back(layer);
-    }
-  }
-  std::vector<std::string> texts;
-  for (const auto& [rest, layers] : lines) {
-    texts.push_back(layers.empty() ? rest : absl::StrCat(kLayers, Ranges(layers), ".", rest));
-  }
-  return texts;
 }
 
 }  // namespace plumb::cli

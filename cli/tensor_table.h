@@ -13,9 +13,6 @@ namespace plumb::cli {
 // columns aligned, in the order of each line's first tensor.
 std::string TensorTable(const std::vector<TensorInfo>& tensors);
 
-// The names, those that differ in the layer alone as one: "layers.0..7.attention.q.weight".
-std::vector<std::string> NamesByLayers(const std::vector<std::string>& names);
-
 }  // namespace plumb::cli
 
 #endif  // PLUMB_CLI_TENSOR_TABLE_H_

@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<int64_t>> ParseDepths(const std::string& text) {
 }
 
 absl::StatusOr<std::unique_ptr<Model>> OpenAtDepth(const TheoryFlags& options, int64_t depth,
-                                                   Runtime* runtime) {
+                                                   HostRuntime* runtime) {
   std::vector<std::string> settings = options.settings;
   if (depth > 0) settings.push_back(absl::StrCat("model.n_layer=", depth));
   return OpenModel(options.model, settings, runtime);
@@ -85,8 +85,8 @@ void Introduce(const TheoryFlags& options, const ModelDescription& description,
 }
 
 absl::StatusOr<TheoryResults> MeasureDepths(const TheoryFlags& options,
-                                            const std::vector<int64_t>& depths, Runtime* runtime,
-                                            const Interrupts& interrupts) {
+                                            const std::vector<int64_t>& depths,
+                                            HostRuntime* runtime, const Interrupts& interrupts) {
   TheoryResults results;
   results.seeds = options.seeds;
   MeasureOptions measure;
@@ -127,7 +127,7 @@ absl::Status WriteResults(const std::string& out, const TheoryResults& results) 
 absl::StatusOr<int> Theory(const TheoryFlags& options, const Invocation& invocation) {
   const absl::StatusOr<std::vector<int64_t>> depths = ParseDepths(options.depths);
   if (!depths.ok()) return depths.status();
-  const absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  const absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   const Interrupts interrupts("the forward and backward pass of a seed");
   const absl::StatusOr<TheoryResults> results =

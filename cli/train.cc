@@ -75,7 +75,7 @@ struct Outcome {
 };
 
 // The name of a model as its author wrote it, else that of its file.
-std::string ModelName(const std::string& path, const Overrides& overrides, Runtime* runtime) {
+std::string ModelName(const std::string& path, const Overrides& overrides, HostRuntime* runtime) {
   std::string stem = path.substr(path.rfind('/') + 1);
   if (absl::EndsWith(stem, ".pbtxt")) stem.resize(stem.size() - 6);
   absl::StatusOr<Spec> spec = Spec::FromFile(path);
@@ -112,7 +112,7 @@ ProbeOptions ToProbe(const TrainFlags& options) {
   return probe;
 }
 
-absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, Runtime* runtime) {
+absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime* runtime) {
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
   if (!settings.ok()) return settings.status();
   if (options.model.empty() && !options.resume) {
@@ -303,7 +303,7 @@ absl::StatusOr<int> DryRun(const TrainFlags& options, TrainRun* run) {
 
 absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocation) {
   const auto begin = std::chrono::steady_clock::now();
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = invocation.CreateRuntime();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<TrainRequest> request = MakeRequest(options, runtime->get());
   if (!request.ok()) return request.status();

@@ -76,6 +76,7 @@ std::string FirstHelp() {
          "  plumb doctor\n"
          "      what plumb has here, and what would go wrong or slow\n\n"
          "All commands: plumb --help. One of them: plumb help COMMAND.\n"
+         "The fields of files: plumb help model, recipe, study or formula.\n"
          "docs/first-model.md goes from an empty file to a model that writes.\n";
 }
 

@@ -5,8 +5,7 @@ option(PLUMB_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_BUILD_CLI "Build the command line tool and the checker of norms" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_INSTALL "Install plumb with this project" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_UNITY "Compile the sources of a module together: a third of the time, from scratch" OFF)
-option(PLUMB_BUILD_TREE_PATHS
-  "Look for norms and placements in the build and the source tree too; OFF: binaries name no path of the build" ON)
+option(PLUMB_BUILD_TREE_PATHS "Debug information names the paths of the build" ON)
 if(PLUMB_BUILD_TESTS AND NOT PLUMB_BUILD_CLI)
   message(FATAL_ERROR "PLUMB_BUILD_TESTS needs PLUMB_BUILD_CLI: the tool is tested, too")
 endif()
@@ -54,8 +53,11 @@ else()
 endif()
 add_compile_options(-ffp-contract=off)
 
-# For packages, whose bytes are not to depend on where they were built: tests/equal_builds.sh.
-if(NOT PLUMB_BUILD_TREE_PATHS)
+# What is installed names no path of the build, and the bytes of packages, which have debug information,
+# are not to depend on one: tests/equal_builds.sh.
+if(PLUMB_BUILD_TREE_PATHS)
+  add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+else()
   add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.")
 endif()
 

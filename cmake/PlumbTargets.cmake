@@ -51,7 +51,7 @@ endfunction()
 #   -O3: norms are short loops over rows, and that is where gcc turns them into vector code. Those that
 #   use Highway are vector code already.
 include("${PROJECT_SOURCE_DIR}/cmake/sdk/PlumbNormPlugin.cmake")
-set(PLUMB_PLUGIN_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/plumb/norm-v1")
+set(PLUMB_PLUGIN_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
 function(plumb_norm_plugin id)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
   plumb_add_norm_plugin(plumb_norm_${id} OUTPUT_NAME "${id}"
@@ -75,7 +75,7 @@ endfunction()
 #   thread_tests, tests/sanitize.sh tsan).
 function(plumb_test name)
   cmake_parse_arguments(arg "THREADS" "" "SOURCES;LIBRARIES;DEPENDS" ${ARGN})
-  add_executable(${name} ${arg_SOURCES})
+  add_executable(${name} ${arg_SOURCES} $<TARGET_OBJECTS:plumb_build_tree>)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${name} PRIVATE
     PLUMB_SOURCE_DIR="${PROJECT_SOURCE_DIR}"

@@ -92,7 +92,7 @@ std::string Absolute(const std::string& path) {
 
 class Planner {
  public:
-  Planner(Plan* plan, Runtime* runtime) : plan_(*plan), runtime_(runtime) {}
+  Planner(Plan* plan, HostRuntime* runtime) : plan_(*plan), runtime_(runtime) {}
 
   absl::Status Check() {
     const Study& study = plan_.study;
@@ -199,7 +199,7 @@ class Planner {
   }
 
   Plan& plan_;
-  Runtime* runtime_;
+  HostRuntime* runtime_;
   std::set<std::string> model_names_, directories_;
   std::map<Overrides, TrainingPreview> previews_;
 };
@@ -233,7 +233,7 @@ std::vector<std::pair<std::string, std::string>> Flatten(const std::string& text
 }
 
 // Whether a group's model can be trained on the data; what that takes goes into the group.
-absl::Status TryTraining(size_t index, Runtime* runtime, Plan* plan) {
+absl::Status TryTraining(size_t index, HostRuntime* runtime, Plan* plan) {
   const absl::StatusOr<std::unique_ptr<TrainRun>> run = OpenWithoutFiles(*plan, index, runtime);
   if (!run.ok()) return run.status();
   PlanGroup& group = plan->groups[index];
@@ -244,7 +244,7 @@ absl::Status TryTraining(size_t index, Runtime* runtime, Plan* plan) {
 
 }  // namespace
 
-absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, Runtime* runtime) {
+absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRuntime* runtime) {
   Plan plan;
   plan.study = study;
   plan.out = out;
@@ -266,7 +266,7 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, Runtim
 }
 
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const Plan& plan, size_t group,
-                                                           Runtime* runtime) {
+                                                           HostRuntime* runtime) {
   TrainRequest request = plan.Request({group, plan.study.seeds.front(), ""});
   request.resume = false;
   request.tensorboard = false;

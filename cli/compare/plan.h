@@ -55,11 +55,11 @@ struct Plan {
 };
 
 // Errors: files that are not there or not right, fields that are unknown, values out of range.
-absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, Runtime* runtime);
+absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRuntime* runtime);
 
 // A run of a group with the study's first seed that writes nothing.
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const Plan& plan, size_t group,
-                                                           Runtime* runtime);
+                                                           HostRuntime* runtime);
 
 // Fields of the models' texts that differ: by field one value a model, "" where one has none.
 std::vector<std::pair<std::string, std::vector<std::string>>> Differences(

@@ -59,7 +59,7 @@ std::set<std::string> PluginIds(const Plan& plan) {
   return ids;
 }
 
-Json Plugins(const Plan& plan, Runtime* runtime) {
+Json Plugins(const Plan& plan, HostRuntime* runtime) {
   Json plugins = Json::array();
   for (const std::string& id : PluginIds(plan)) {
     const absl::StatusOr<PluginInfo> info = runtime->DescribePlugin(id);
@@ -72,7 +72,7 @@ Json Plugins(const Plan& plan, Runtime* runtime) {
   return plugins;
 }
 
-Json ProvenanceData(const Plan& plan, const Provenance& provenance, Runtime* runtime) {
+Json ProvenanceData(const Plan& plan, const Provenance& provenance, HostRuntime* runtime) {
   const TrainingPreview& training = plan.groups.front().training;
   return {{"plumb", VersionOf("plumb")},
           {"onednn", VersionOf("oneDNN")},
@@ -230,7 +230,7 @@ std::string StudyTitle(const Plan& plan) {
 }
 
 nlohmann::ordered_json ReportData(const Plan& plan, const StudyResults& results,
-                                  const Provenance& provenance, Runtime* runtime) {
+                                  const Provenance& provenance, HostRuntime* runtime) {
   int64_t steps = 0;
   for (const PlanGroup& group : plan.groups) steps = std::max(steps, group.training.max_steps);
   Json models = Json::array(), runs = Json::array();

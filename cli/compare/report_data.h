@@ -8,7 +8,7 @@
 
 #include "cli/compare/plan.h"
 #include "cli/compare/results.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 
 namespace plumb::cli {
 
@@ -22,7 +22,7 @@ struct Provenance {
 
 // `runtime` tells of the norm plugins that the runs used.
 nlohmann::ordered_json ReportData(const Plan& plan, const StudyResults& results,
-                                  const Provenance& provenance, Runtime* runtime);
+                                  const Provenance& provenance, HostRuntime* runtime);
 
 // The names of a study's models, at most four.
 std::string StudyTitle(const Plan& plan);

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/compare/plan.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 
 namespace plumb::cli {
 

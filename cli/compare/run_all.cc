@@ -54,7 +54,7 @@ absl::StatusOr<bool> HasCheckpoint(const std::string& run) {
 // Resumes a run, or begins it. One that was stopped before its first checkpoint, or whose
 // checkpoint is damaged, is the study's own, so it is trained again.
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const Plan& plan, const PlanRun& run,
-                                                  Runtime* runtime) {
+                                                  HostRuntime* runtime) {
   TrainRequest request = plan.Request(run);
   const absl::StatusOr<bool> resumes = HasCheckpoint(run.directory);
   if (!resumes.ok()) return resumes.status();
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const Plan& plan, const PlanRu
 }
 
 absl::Status DrawSamples(const Plan& plan, const PlanRun& run, int64_t context_length,
-                         Runtime* runtime, RunResult* result) {
+                         HostRuntime* runtime, RunResult* result) {
   if (plan.study.samples == 0) return absl::OkStatus();
   const absl::StatusOr<std::unique_ptr<TrainedModel>> model =
       TrainedModel::Open(runtime, run.directory);
@@ -102,7 +102,7 @@ void NoteIncidents(const Plan& plan, const PlanRun& run, const StepReport& repor
 }
 
 // Trains one run until it ends or `shared` says stop, and writes its result when it has ended.
-absl::Status TrainOne(const Plan& plan, size_t index, Runtime* runtime, Shared* shared) {
+absl::Status TrainOne(const Plan& plan, size_t index, HostRuntime* runtime, Shared* shared) {
   const PlanRun& run = plan.runs[index];
   RunState& state = shared->states[index];
   const absl::StatusOr<std::unique_ptr<TrainRun>> opened = OpenRun(plan, run, runtime);
@@ -151,7 +151,7 @@ absl::Status TrainOne(const Plan& plan, size_t index, Runtime* runtime, Shared* 
   return absl::OkStatus();
 }
 
-void WorkInQueue(const Plan& plan, Runtime* runtime, Shared* shared) {
+void WorkInQueue(const Plan& plan, HostRuntime* runtime, Shared* shared) {
   std::unique_lock<std::mutex> lock(shared->mutex);
   while (!shared->queue.empty() && !shared->stop) {
     const size_t index = shared->queue.front();
@@ -174,8 +174,10 @@ void WorkInQueue(const Plan& plan, Runtime* runtime, Shared* shared) {
       shared->warnings.push_back(std::move(warning));
     }
     if (absl::IsResourceExhausted(status) && shared->willing > 1) {
-      // Another thread trains it, when its own run has given back its memory.
-      shared->warnings.push_back(absl::StrCat("fewer runs at a time: ", status.message()));
+      // Another thread trains it, when its own run has given back its memory. Of a disk that is
+      // full, which may be another program's doing, the last thread says so.
+      shared->warnings.push_back(
+          absl::StrCat("a run waits until another has ended: ", status.message()));
       shared->states[index].phase = RunPhase::kWaiting;
       shared->queue.push_front(index);
       break;
@@ -193,7 +195,7 @@ void WorkInQueue(const Plan& plan, Runtime* runtime, Shared* shared) {
 }
 
 // A thread: what is thrown ends here.
-void Work(const Plan& plan, Runtime* runtime, Shared* shared) {
+void Work(const Plan& plan, HostRuntime* runtime, Shared* shared) {
   bool out_of_memory = false;
   try {
     WorkInQueue(plan, runtime, shared);
@@ -208,8 +210,9 @@ void Work(const Plan& plan, Runtime* runtime, Shared* shared) {
 }
 
 // Starts a thread for each runtime, or as many as the system gives.
-absl::Status StartThreads(const Plan& plan, const std::vector<std::unique_ptr<Runtime>>& runtimes,
-                          Shared* shared, std::vector<std::thread>* threads) {
+absl::Status StartThreads(const Plan& plan,
+                          const std::vector<std::unique_ptr<HostRuntime>>& runtimes, Shared* shared,
+                          std::vector<std::thread>* threads) {
   threads->reserve(runtimes.size());
   const std::lock_guard<std::mutex> lock(shared->mutex);
   for (const auto& runtime : runtimes) {
@@ -269,9 +272,9 @@ void ShowWarnings(Shared* shared, std::set<std::string>* shown, StudyProgress* p
 absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   Shared shared(plan.runs.size());
   if (const absl::Status found = FindWork(plan, &shared); !found.ok()) return found;
-  std::vector<std::unique_ptr<Runtime>> runtimes;
+  std::vector<std::unique_ptr<HostRuntime>> runtimes;
   for (int i = 0; i < options.division.workers; ++i) {
-    absl::StatusOr<std::unique_ptr<Runtime>> runtime =
+    absl::StatusOr<std::unique_ptr<HostRuntime>> runtime =
         options.create_runtime(options.division.threads);
     if (!runtime.ok()) return runtime.status();
     runtimes.push_back(*std::move(runtime));

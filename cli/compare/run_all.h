@@ -9,15 +9,15 @@
 #include "absl/status/statusor.h"
 #include "cli/compare/plan.h"
 #include "cli/compare/requirements.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 
 namespace plumb::cli {
 
 struct RunAllOptions {
   Division division;
   bool quiet = false;
-  // A Runtime that uses so many threads.
-  std::function<absl::StatusOr<std::unique_ptr<Runtime>>(int threads)> create_runtime;
+  // A HostRuntime that uses so many threads.
+  std::function<absl::StatusOr<std::unique_ptr<HostRuntime>>(int threads)> create_runtime;
 };
 
 // Trains what has not ended, from its last checkpoint if it has one. When it returns OK every run

@@ -62,7 +62,7 @@ class _Struct(ctypes.Structure):
 class _RuntimeOptions(_Struct):
     _fields_ = [("struct_size", c_size_t), ("flags", c_uint32), ("threads", c_int32), ("log", c_void_p),
                 ("log_user", c_void_p), ("gemm", c_char_p), ("allocator", c_void_p), ("executor", c_void_p),
-                ("plugin_path", c_char_p), ("placement_path", c_char_p)]
+                ("plugin_path", c_char_p), ("placement_path", c_char_p), ("install_prefix", c_char_p)]
 
 
 class _ModelInfo(_Struct):
@@ -77,7 +77,18 @@ class _Tensor(_Struct):
 
 
 class _TrainerOptions(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("recipe", c_char_p), ("recipe_size", c_size_t), ("seq", c_int64)]
+    _fields_ = [("struct_size", c_size_t), ("recipe", c_char_p), ("recipe_size", c_size_t), ("seq", c_int64),
+                ("draw_weights", c_int32), ("reserve", c_int64)]
+
+
+class _TrainerMemory(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("weights", c_int64), ("gradients", c_int64), ("moments", c_int64),
+                ("norm_states", c_int64), ("inputs", c_int64), ("workspace", c_int64), ("total", c_int64)]
+
+
+class _ProfileRow(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("in_graph", c_int32), ("runs", c_int64),
+                ("seconds", c_double), ("flops", c_double), ("bytes", c_double)]
 
 
 class _StepInfo(_Struct):
@@ -96,17 +107,28 @@ class _SampleOptions(_Struct):
 
 
 class _EvaluatorOptions(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("rows", c_int64), ("seq", c_int64), ("weights", c_int32), ("logits", c_int32)]
+    _fields_ = [("struct_size", c_size_t), ("rows", c_int64), ("seq", c_int64), ("weights", c_int32), ("logits", c_int32),
+                ("gradients", c_int32)]
+
+
+class _ExplainOptions(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("stage", c_char_p), ("batch", c_int64), ("seq", c_int64),
+                ("recipe", c_char_p), ("recipe_size", c_size_t)]
+
+
+class _Work(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("flops", c_double), ("weight_bytes", c_int64)]
 
 
 class _Probe(_Struct):
     _fields_ = [("struct_size", c_size_t), ("step", c_int64), ("kind", c_int32), ("name", c_char_p), ("rms", c_double),
                 ("max", c_double), ("mean", c_double), ("nonfinite", c_int64), ("elements", c_int64), ("dtype", c_int32),
-                ("rank", c_int32), ("shape", c_int64 * 4), ("data", c_void_p)]
+                ("rank", c_int32), ("shape", c_int64 * 4), ("data", c_void_p), ("norm", c_double)]
 
 
 _LogFn = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
 _BatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), c_size_t)
+_MicroBatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), POINTER(c_int64))
 _StepFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(_StepInfo))
 _TokenFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32)
 _ProbeFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(_Probe))
@@ -118,8 +140,15 @@ _size = POINTER(c_size_t)
 _STATUS = {
     "runtime_create": [POINTER(_RuntimeOptions), _made],
     "runtime_describe": [c_void_p, c_void_p, c_size_t, _size],
-    "model_probe_points": [c_void_p, c_void_p, c_size_t, _size],
+    "runtime_gemm": [c_void_p, c_void_p, c_size_t, _size],
+    "machine_speed": [c_void_p, c_int32, POINTER(c_double)],
     "plugin_register": [c_void_p, c_void_p],
+    "plugin_load": [c_void_p, c_char_p],
+    "plugin_describe": [c_void_p, c_char_p, c_void_p, c_size_t, _size],
+    "model_describe": [c_void_p, c_void_p, c_size_t, _size],
+    "model_explain": [c_void_p, POINTER(_ExplainOptions), c_void_p, c_size_t, _size],
+    "model_work": [c_void_p, c_int32, c_int64, c_int32, POINTER(_Work)],
+    "model_probe_points": [c_void_p, c_void_p, c_size_t, _size],
     "spec_from_file": [c_char_p, _made],
     "spec_from_text": [c_char_p, c_size_t, c_char_p, _made],
     "spec_set": [c_void_p, c_char_p, c_char_p],
@@ -136,20 +165,39 @@ _STATUS = {
     "tokenizer_json": [c_void_p, c_void_p, c_size_t, _size],
     "tokenizer_encode": [c_void_p, c_char_p, c_size_t, _ids, c_size_t, _size],
     "tokenizer_decode": [c_void_p, _ids, c_size_t, c_void_p, c_size_t, _size],
+    "model_text": [c_void_p, c_void_p, c_size_t, _size],
+    "model_norms": [c_void_p, c_void_p, c_size_t, _size],
+    "recipe_text": [c_char_p, c_size_t, c_char_p, POINTER(c_char_p), c_size_t, c_void_p, c_size_t, _size],
+    "trainer_plan": [c_void_p, POINTER(_TrainerOptions), POINTER(_TrainerMemory)],
     "trainer_create": [c_void_p, POINTER(_TrainerOptions), _made],
+    "trainer_step_filled": [c_void_p, _MicroBatchFn, c_void_p, POINTER(_StepInfo)],
+    "trainer_scale_learning_rate": [c_void_p, c_double],
+    "trainer_check": [c_void_p],
+    "trainer_state": [c_void_p, c_int32, c_size_t, POINTER(_Tensor)],
+    "trainer_read_state": [c_void_p, c_int32, c_size_t, c_int64, c_int64, POINTER(c_float)],
+    "trainer_write_state": [c_void_p, c_int32, c_size_t, c_int64, c_int64, POINTER(c_float)],
+    "trainer_set_steps": [c_void_p, c_int64],
+    "trainer_probed": [c_void_p, c_size_t, POINTER(_Probe)],
+    "trainer_profile": [c_void_p, c_int32],
+    "trainer_profile_row": [c_void_p, c_size_t, POINTER(_ProfileRow)],
     "trainer_step": [c_void_p, _ids, _ids, c_size_t, POINTER(_StepInfo)],
     "trainer_run": [c_void_p, _BatchFn, _StepFn, c_void_p],
     "trainer_gradient": [c_void_p, c_size_t, POINTER(_Tensor)],
     "trainer_save": [c_void_p, c_char_p],
     "trainer_load": [c_void_p, c_char_p],
     "trainer_probe": [c_void_p, c_int64, POINTER(c_char_p), c_size_t, _ProbeFn, c_void_p],
+    "session_profile": [c_void_p, c_int32],
+    "session_profile_row": [c_void_p, c_size_t, POINTER(_ProfileRow)],
     "session_create": [c_void_p, POINTER(_SessionOptions), _made],
     "session_feed": [c_void_p, c_int32, _ids, c_size_t],
     "session_feed_each": [c_void_p, _ids, c_size_t],
     "session_truncate": [c_void_p, c_int32, c_int64],
     "session_generate": [c_void_p, c_int32, POINTER(_SampleOptions), _TokenFn, c_void_p],
+    "evaluator_plan": [c_void_p, POINTER(_EvaluatorOptions), POINTER(c_int64)],
     "evaluator_create": [c_void_p, POINTER(_EvaluatorOptions), _made],
     "evaluator_run": [c_void_p, _ids, _ids, c_size_t, POINTER(c_double)],
+    "evaluator_gradient": [c_void_p, c_size_t, POINTER(_Tensor)],
+    "evaluator_probe": [c_void_p, POINTER(c_char_p), c_size_t, _ProbeFn, c_void_p],
 }
 # What cannot, and what it returns.
 _PLAIN = {
@@ -158,6 +206,7 @@ _PLAIN = {
     "error_code": ([c_void_p], c_int32),
     "error_message": ([c_void_p], c_char_p),
     "error_location": ([c_void_p, POINTER(c_char_p), _ids, _ids], ctypes.c_int),
+    "runtime_threads": ([c_void_p], c_int32),
     "model_get_info": ([c_void_p, POINTER(_ModelInfo)], None),
     "model_changed": ([c_void_p], None),
     "model_tensor_count": ([c_void_p], c_size_t),
@@ -165,6 +214,8 @@ _PLAIN = {
     "tokenizer_begin_end": ([c_void_p], c_int32),
     "trainer_step_tokens": ([c_void_p], c_size_t),
     "trainer_steps": ([c_void_p], c_int64),
+    "trainer_get_memory": ([c_void_p, POINTER(_TrainerMemory)], None),
+    "trainer_learning_rate": ([c_void_p], c_double),
     "trainer_cancel": ([c_void_p], None),
     "session_logits": ([c_void_p, c_int32], POINTER(c_float)),
     "session_length": ([c_void_p, c_int32], c_int64),
@@ -481,6 +532,20 @@ def _int32(ids, name):
         raise OverflowError(f"{name}: {wrong} is no token id, it does not fit 32 bits") from None
 
 
+def _rows(name, handle, kind, *arguments):
+    """What a function tells of i = 0, 1, ... until there are no more."""
+    rows = []
+    while True:
+        row = kind()
+        try:
+            _call(name, handle, *arguments, len(rows), byref(row))
+        except Error as error:
+            if error.code != Code.OUT_OF_RANGE:
+                raise
+            return rows
+        rows.append(row)
+
+
 def _text(name, *arguments):
     """A text that a function puts into a buffer."""
     needed = c_size_t()
@@ -499,14 +564,17 @@ class Runtime(_Object):
     """Plugins, placements, threads. `threads`: of a call, at most; 0: one for each processor.
     `environment` False: PLUMB_PLUGIN_PATH and PLUMB_PLACEMENT_PATH are not read. `plugin_path`, `placement_path`:
     absolute directories, ":" between them, that are searched first. `log(level, message)` is
-    told, on the calling thread, what there is to say; without one the logger "plumb" is."""
+    told, on the calling thread, what there is to say; without one the logger "plumb" is. `guard_plugins`: a norm that
+    writes outside of its operands is an error; slow."""
     _kind = "runtime"
 
-    def __init__(self, threads=0, *, environment=True, gemm=None, log=None, plugin_path=None, placement_path=None):
+    def __init__(self, threads=0, *, environment=True, gemm=None, log=None, plugin_path=None, placement_path=None,
+                 guard_plugins=False):
         log = log or logging.getLogger("plumb").log
         levels = (logging.INFO, logging.WARNING, logging.ERROR)
         tell = _LogFn(lambda _user, level, message: _guarded_log(log, levels[level], message.decode("utf-8", "replace")))
-        options = _RuntimeOptions(flags=0 if environment else 1, threads=threads, log=ctypes.cast(tell, c_void_p),
+        flags = (0 if environment else 1) | (2 if guard_plugins else 0)
+        options = _RuntimeOptions(flags=flags, threads=threads, log=ctypes.cast(tell, c_void_p),
                                   gemm=None if gemm is None else _word(gemm, "gemm"),
                                   plugin_path=None if plugin_path is None else _word(plugin_path, "plugin_path"),
                                   placement_path=None if placement_path is None else _word(placement_path, "placement_path"))
@@ -518,6 +586,35 @@ class Runtime(_Object):
         """Registers the norm at an address (an int): a plumb_norm_plugin of plumb/norm_plugin.h."""
         with self._use() as handle:
             _call("plugin_register", handle, _integer(norm_plugin, "norm_plugin", 0, 2**64 - 1))
+
+    def load_plugin(self, path):
+        """Registers the norms of a plugin's file, which runs with all rights of the process."""
+        with self._use() as handle:
+            _call("plugin_load", handle, os.fsencode(path))
+
+    def describe_plugin(self, norm):
+        """A norm's attributes, parameters and traits, as a dict (plumb.h has the fields). describe() lists norms."""
+        with self._use() as handle:
+            return json.loads(_text("plugin_describe", handle, _word(norm, "norm")))
+
+    @property
+    def threads(self):
+        return load().plumb_runtime_threads(self._live())
+
+    def gemm(self):
+        """The engines that multiply matrices: equal texts, equal rounding."""
+        with self._use() as handle:
+            return _text("runtime_gemm", handle).decode()
+
+    def measure_speed(self, what):
+        """What the machine could do in a second: floating-point operations of matrix products ("gemm f32", "gemm
+        bf16"), or bytes that are only read ("read"). Takes up to half a gigabyte, which the runtime keeps."""
+        kinds, speed = ("gemm f32", "gemm bf16", "read"), c_double()
+        if what not in kinds:
+            raise ValueError(f"what must be one of {', '.join(kinds)}, not {what!r}")
+        with self._use() as handle:
+            _call("machine_speed", handle, kinds.index(what), byref(speed))
+        return speed.value
 
     def describe(self):
         """What it runs on, what it found and refused, and what would go wrong or slow, as a dict (plumb.h has the
@@ -630,8 +727,40 @@ class Model(_Object):
     def info(self):
         return ModelInfo._of(lambda info: load().plumb_model_get_info(self._live(), info))
 
+    def describe(self):
+        """What the description comes to, as a dict: equations, Jacobians, routes, tensors (plumb.h has the fields)."""
+        with self._use() as handle:
+            return json.loads(_text("model_describe", handle))
+
+    def explain(self, stage, batch=1, seq=0, recipe=""):
+        """What the compiler makes of it, for people: "graph", "grad", "optimized", "plan" or "exec" of a training step,
+        "prompt", or "probes"."""
+        recipe = _utf8(recipe, "recipe")
+        options = _ExplainOptions(stage=_word(stage, "stage"), batch=batch, seq=seq, recipe=recipe,
+                                  recipe_size=len(recipe))
+        with self._use() as handle:
+            return _text("model_explain", handle, byref(options)).decode()
+
+    def work(self, training, tokens, weights="f32"):
+        """The least work of a pass over one sequence, as (flops, bytes of weights that a token reads): forward and
+        backward (`training`), or feeding a session."""
+        work = _Work()
+        with self._use() as handle:
+            _call("model_work", handle, 0 if training else 1, _integer(tokens, "tokens"), _weights(weights), byref(work))
+        return work.flops, work.weight_bytes
+
+    def text(self):
+        """The description with all that it refers to inside of it."""
+        with self._use() as handle:
+            return _text("model_text", handle).decode()
+
+    def norms(self):
+        """The norms that its layers have: {id: version}."""
+        with self._use() as handle:
+            return json.loads(_text("model_norms", handle))
+
     def probe_points(self):
-        """The names that Trainer.probe takes."""
+        """The names that Trainer.probe and Evaluator.probe take."""
         with self._use() as handle:
             return _text("model_probe_points", handle).decode().split()
 
@@ -770,6 +899,7 @@ class _ProbeFigures(NamedTuple):
     elements: int
     shape: Tuple[int, ...]
     dtype: str
+    norm: float
 
 
 class Probe(_ProbeFigures):
@@ -781,7 +911,7 @@ class Probe(_ProbeFigures):
     def _of(cls, seen, handle):
         kind = ("activation", "gradient", "parameter", "parameter gradient")[seen.kind]
         probe = cls(seen.step, kind, seen.name.decode(), seen.rms, seen.max, seen.mean, seen.nonfinite, seen.elements,
-                    tuple(seen.shape[:seen.rank]), _DTYPES[seen.dtype])
+                    tuple(seen.shape[:seen.rank]), _DTYPES[seen.dtype], seen.norm)
         probe._view, probe._lease, probe._gone = None, None, False
         if seen.data:
             element, code = (c_float, "f") if probe.dtype == "f32" else (c_uint16, "H")
@@ -817,13 +947,77 @@ class Probe(_ProbeFigures):
         return self._lease is not None and self._lease() is not None
 
 
+def _probing(probe, points, of_model):
+    """What plumb.h calls for probe(Probe), and the names of points."""
+
+    def look(seen):
+        found = Probe._of(seen, of_model)
+        try:
+            wish = probe(found)
+        finally:
+            found._end()
+        if found._kept():
+            raise RuntimeError(f"a view of the tensor of probe {found.name} outlives the callback: copy it")
+        return wish
+
+    tell = _ProbeFn(lambda _user, seen: _guarded(look, seen.contents))
+    return tell, (c_char_p * len(points))(*(_word(point, "point") for point in points))
+
+
+def recipe_text(recipe="", settings=(), name="recipe"):
+    """A recipe in full: every field whose default is not zero is said. `settings`: a dict, or pairs, of fields and
+    values that are set after it; `name` stands for the file in messages."""
+    recipe = _utf8(recipe, "recipe")
+    pairs = settings.items() if isinstance(settings, collections.abc.Mapping) else settings
+    words = [_word(str(word), "settings") for pair in pairs for word in pair]
+    return _text("recipe_text", recipe, len(recipe), _word(name, "name"), (c_char_p * len(words))(*words),
+                 len(words) // 2).decode()
+
+
+class TrainerMemory(NamedTuple):
+    """The memory of a trainer, in bytes."""
+    weights: int
+    gradients: int
+    moments: int
+    norm_states: int
+    inputs: int
+    workspace: int
+    total: int
+
+    @classmethod
+    def _of(cls, memory):
+        return cls(*(getattr(memory, field) for field in cls._fields))
+
+
+class ProfileRow(NamedTuple):
+    """A row of a profile, summed over its steps; in_graph: an op."""
+    name: str
+    in_graph: bool
+    runs: int
+    seconds: float
+    flops: float
+    bytes: float
+
+
+class StateTensor(NamedTuple):
+    """A tensor of what a trainer holds between steps."""
+    kind: str
+    index: int
+    name: str
+    shape: Tuple[int, ...]
+
+
+_STATES = ("model", "optimizer")
+
+
 class Trainer(_Object):
     """Trains a model by a recipe (plumb.v1.Train, text format), `seq` tokens a sequence (0: the context's length)."""
     _kind = "trainer"
 
-    def __init__(self, model, recipe="", *, seq=0):
+    def __init__(self, model, recipe="", *, seq=0, draw_weights=False):
+        """draw_weights: from the recipe's seed, whatever the model has."""
         recipe, made = _utf8(recipe, "recipe"), c_void_p()
-        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq)
+        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq, draw_weights=bool(draw_weights))
         with _is(model, Model, "model")._use() as handle:
             model._moves |= re.search(rb"\bdtype\s*:\s*BF16\b", recipe) is not None
             if model._moves:
@@ -832,6 +1026,21 @@ class Trainer(_Object):
             self._take(made, keep=model._live())
         self._model = model
         self._tells = None  # the thread that is in on_step
+
+    @staticmethod
+    def plan(model, recipe="", *, seq=0):
+        """The TrainerMemory that a trainer would take; takes none of it."""
+        recipe, memory = _utf8(recipe, "recipe"), _TrainerMemory()
+        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq)
+        with _is(model, Model, "model")._use() as handle:
+            _call("trainer_plan", handle, byref(options), byref(memory))
+        return TrainerMemory._of(memory)
+
+    @property
+    def memory(self):
+        memory = _TrainerMemory()
+        load().plumb_trainer_get_memory(self._live(), byref(memory))
+        return TrainerMemory._of(memory)
 
     @contextlib.contextmanager
     def _look(self):
@@ -852,8 +1061,28 @@ class Trainer(_Object):
 
     @property
     def steps(self):
-        """How many were done."""
+        """How many were done; set to go on from another number."""
         return load().plumb_trainer_steps(self._live())
+
+    @steps.setter
+    def steps(self, steps):
+        with self._use() as handle:
+            _call("trainer_set_steps", handle, _integer(steps, "steps"))
+
+    @property
+    def learning_rate(self):
+        """Of the next step."""
+        return load().plumb_trainer_learning_rate(self._live())
+
+    def scale_learning_rate(self, scale):
+        """From now on it is the schedule's times `scale`."""
+        with self._use() as handle:
+            _call("trainer_scale_learning_rate", handle, scale)
+
+    def check(self):
+        """Raises Error, Code.ABORTED, when a weight, a moment or a norm's state is not finite."""
+        with self._look() as handle:
+            _call("trainer_check", handle)
 
     def step(self, inputs, targets):
         """One step on ids; the target of each is the token after it, or -1 for none. Returns a StepInfo."""
@@ -863,6 +1092,31 @@ class Trainer(_Object):
         info = _StepInfo()
         with self._use() as handle:
             _call("trainer_step", handle, inputs, targets, n, byref(info))
+        return StepInfo._of(info)
+
+    def step_micro_batches(self, micro_batches):
+        """One step on gradient_accumulation_steps pairs (inputs, targets) of batch_size rows each, which may be shorter
+        than seq, and of another length in each pair. Returns a StepInfo."""
+        micro_batches = [tuple(_row_major(ids, name) for ids, name in zip(pair, ("inputs", "targets")))
+                         for pair in micro_batches]
+
+        def put(i, inputs, targets, seq):
+            (ids, shape), (of_targets, shape_of_targets) = micro_batches[i]
+            if shape != shape_of_targets or len(shape) != 2:
+                raise ValueError(f"micro-batch {i}: inputs have the shape {shape}, targets {shape_of_targets}; both "
+                                 "must be [rows, tokens]")
+            if shape[1] > seq[0]:
+                raise ValueError(f"micro-batch {i}: {shape[1]} tokens a row are more than {seq[0]}")
+            if shape[0] * seq[0] != longest:
+                raise ValueError(f"micro-batch {i} has {shape[0]} rows, not {longest // seq[0]}")
+            seq[0] = shape[1]
+            for into, source in ((inputs, ids), (targets, of_targets)):
+                ctypes.memmove(into, (c_int32 * len(source)).from_buffer(source), 4 * len(source))
+
+        fill = _MicroBatchFn(lambda _user, i, inputs, targets, seq: _guarded(put, i, inputs, targets, seq))
+        longest, info = self.step_tokens // max(1, len(micro_batches)), _StepInfo()
+        with self._use() as handle:
+            _call("trainer_step_filled", handle, fill, None, byref(info))
         return StepInfo._of(info)
 
     def run(self, batches, on_step=None):
@@ -914,24 +1168,59 @@ class Trainer(_Object):
 
     def probe(self, every, probe, points=()):
         """From now on tells probe(Probe) of tensors in step 1 and every `every`-th; 0: of none. `points` are names
-        ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run()."""
+        ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run(). None for `probe`:
+        probed() has the figures."""
         of_model = self._model._live()
-
-        def look(seen):
-            found = Probe._of(seen, of_model)
-            try:
-                wish = probe(found)
-            finally:
-                found._end()
-            if found._kept():
-                raise RuntimeError(f"a view of the tensor of probe {found.name} outlives the callback: copy it")
-            return wish
-
-        tell = _ProbeFn(lambda _user, seen: _guarded(look, seen.contents))
-        names = (c_char_p * len(points))(*(_word(point, "point") for point in points))
+        tell, names = _probing(probe, points, of_model)
+        if probe is None:
+            tell = _ProbeFn()
         with self._use() as handle:
             _call("trainer_probe", handle, _integer(every, "every"), names, len(points), tell, None)
             handle.keep = (of_model, tell)
+
+    def probed(self):
+        """The figures of the last step, over all its micro-batches, as a list of Probe without tensors; [] if it was
+        not probed."""
+        with self._look() as handle:
+            return [Probe._of(seen, None) for seen in _rows("trainer_probed", handle, _Probe)]
+
+    def profile(self, on=True):
+        """From now on steps are timed, into a new profile; or no more."""
+        with self._use() as handle:
+            _call("trainer_profile", handle, bool(on))
+
+    def profile_rows(self):
+        """The profile as a list of ProfileRow: the steps as a whole, ops, stages, the rest."""
+        with self._use() as handle:
+            return [ProfileRow(row.name.decode(), row.in_graph == 1, row.runs, row.seconds, row.flops, row.bytes)
+                    for row in _rows("trainer_profile_row", handle, _ProfileRow)]
+
+    def state(self, kind):
+        """What it holds between steps, as a list of StateTensor: "model" (weights, norms' buffers) or "optimizer"."""
+        if kind not in _STATES:
+            raise ValueError(f"kind must be one of {', '.join(_STATES)}, not {kind!r}")
+        with self._look() as handle:
+            return [StateTensor(kind, i, found.name.decode(), tuple(found.shape[:found.rank]))
+                    for i, found in enumerate(_rows("trainer_state", handle, _Tensor, _STATES.index(kind)))]
+
+    def read_state(self, tensor):
+        """A copy of a StateTensor, as a memoryview of its shape."""
+        count = math.prod(tensor.shape)
+        copy = (c_float * count)()
+        with self._look() as handle:
+            _call("trainer_read_state", handle, _STATES.index(tensor.kind), tensor.index, 0, count, copy)
+        return memoryview(copy).cast("B").cast("f", tensor.shape)
+
+    def write_state(self, tensor, values):
+        """Sets a StateTensor from a buffer of as many floats. All of a state written back, and `steps`, go on to the
+        same bits."""
+        view = memoryview(values)
+        if view.format != "f" or view.nbytes != 4 * math.prod(tensor.shape):
+            raise ValueError(f"{tensor.name} is float32 {list(tensor.shape)}, not {view.format!r} {list(view.shape)}")
+        floats = array.array("f", view.tobytes())
+        with self._use() as handle:
+            _call("trainer_write_state", handle, _STATES.index(tensor.kind), tensor.index, 0, len(floats),
+                  (c_float * len(floats)).from_buffer(floats))
 
     def gradient(self, i):
         """The gradient of the i-th parameter in the last step, until the next one, as a Tensor. In on_step too."""
@@ -1023,18 +1312,31 @@ class Session(_Object):
                 return
             self.feed(token, sequence)
 
+    def profile(self, on=True):
+        """From now on passes that feed tokens are timed, into a new profile; or no more."""
+        with self._use() as handle:
+            _call("session_profile", handle, bool(on))
+
+    def profile_rows(self):
+        """As Trainer.profile_rows."""
+        with self._use() as handle:
+            return [ProfileRow(row.name.decode(), row.in_graph == 1, row.runs, row.seconds, row.flops, row.bytes)
+                    for row in _rows("session_profile_row", handle, _ProfileRow)]
+
     def cancel(self):
         """Ends generate() after its token, with Cancelled. Any thread."""
         load().plumb_session_cancel(self._live())
 
 
 class Evaluator(_Object):
-    """The loss of whole sequences, `rows` side by side of at most `seq` tokens (0: the context's length), and their
-    `logits` if these are wanted. For one thread at a time."""
+    """The loss of whole sequences, `rows` side by side of at most `seq` tokens (0: the context's length), their
+    `logits` and the `gradients` of the loss if these are wanted. Changes nothing. For one thread at a time."""
     _kind = "evaluator"
 
-    def __init__(self, model, rows=1, *, seq=0, weights="f32", logits=False):
-        options, made = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits)), c_void_p()
+    def __init__(self, model, rows=1, *, seq=0, weights="f32", logits=False, gradients=False):
+        options, made = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits),
+                                          gradients=bool(gradients)), c_void_p()
+        self._model = model
         self._rows, self._weights, self._wants_logits = options.rows or 1, weights, bool(logits)
         self._vocab_size = _is(model, Model, "model").info.vocab_size
         _call("evaluator_create", model._live(), byref(options), byref(made))
@@ -1042,6 +1344,15 @@ class Evaluator(_Object):
 
     def _figures(self):
         return f": {self._rows} rows, {self._weights}{', logits' if self._wants_logits else ''}"
+
+    @staticmethod
+    def plan(model, rows=1, *, seq=0, weights="f32", logits=False, gradients=False):
+        """The memory of one beside the weights, in bytes; takes none of it."""
+        options, taken = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits),
+                                           gradients=bool(gradients)), c_int64()
+        with _is(model, Model, "model")._use() as handle:
+            _call("evaluator_plan", handle, byref(options), byref(taken))
+        return taken.value
 
     def loss(self, inputs, targets):
         """The mean over the targets of inputs [rows, n / rows], in nats; -1: no target."""
@@ -1063,3 +1374,17 @@ class Evaluator(_Object):
             logits = load().plumb_evaluator_logits(handle)
             shape = (self._rows, n // self._rows, self._vocab_size)
             return _floats(logits, n * self._vocab_size, handle).cast("f", shape)
+
+    def gradient(self, i):
+        """The gradient of the last loss() by the i-th parameter, until the next call, as a Tensor."""
+        with self._use() as handle:
+            return self._model._tensor("evaluator_gradient", handle, i)
+
+    def probe(self, probe, points=()):
+        """From now on tells probe(Probe) of tensors in each loss(), as Trainer.probe does; None: no more. `gradients`
+        must be wanted."""
+        of_model = self._model._live()
+        tell, names = (_ProbeFn(), None) if probe is None else _probing(probe, points, of_model)
+        with self._use() as handle:
+            _call("evaluator_probe", handle, names, len(names or ()), tell, None)
+            handle.keep = (of_model, tell)

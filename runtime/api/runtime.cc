@@ -1,90 +1,21 @@
 #include "runtime/api/runtime.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "runtime/api/build_tree.h"
 #include "runtime/api/runtime_impl.h"
-#include "runtime/base/memory.h"
 #include "runtime/base/processors.h"
 #include "runtime/base/status.h"
-#include "runtime/base/tensor_type.h"
 #include "runtime/base/thread_pool.h"
-#include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/onednn/library.h"
 #include "runtime/ops/ops.h"
 
 namespace plumb {
 namespace {
-
-std::string ToText(const NormAttrValue& value) {
-  if (const double* number = std::get_if<double>(&value)) return absl::StrCat(*number);
-  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
-  return std::get<std::string>(value);
-}
-
-PluginAttribute ToPublic(const NormAttrSpec& spec) {
-  PluginAttribute attribute;
-  attribute.name = spec.name;
-  attribute.type = spec.TypeName();
-  attribute.doc = spec.doc;
-  attribute.required = spec.required;
-  if (!spec.required) attribute.default_value = ToText(spec.default_value);
-  const bool numeric = spec.type == NormAttrType::kDouble || spec.type == NormAttrType::kInt;
-  if (numeric && !(std::isnan(spec.min) && std::isnan(spec.max))) {
-    attribute.range = absl::StrCat(std::isnan(spec.min) ? "-inf" : absl::StrCat(spec.min), "..",
-                                   std::isnan(spec.max) ? "inf" : absl::StrCat(spec.max));
-  }
-  return attribute;
-}
-
-// Shapes as functions of dim, seen by asking for one that no plugin uses as a constant.
-constexpr int64_t kProbeDim = 960;
-
-PluginParameter ToPublic(const NormParam& param) {
-  std::vector<std::string> dims;
-  for (int64_t dim : param.dims) {
-    dims.push_back(dim == kProbeDim ? "dim" : absl::StrCat(dim));
-  }
-  PluginParameter out;
-  out.name = param.name;
-  out.shape = absl::StrCat("[", absl::StrJoin(dims, ", "), "]");
-  out.init = param.InitToString();
-  out.doc = param.doc;
-  out.offset = param.offset;
-  return out;
-}
-
-std::vector<std::string> TraitsOf(const NormPlugin& plugin) {
-  const struct {
-    bool holds;
-    const char* name;
-  } traits[] = {{plugin.identity(), "identity"},
-                {plugin.cross_row(), "cross-row"},
-                {plugin.cross_row_eval(), "cross-row in evaluation"},
-                {plugin.scale_invariant(), "scale-invariant"},
-                {plugin.shift_invariant(), "shift-invariant"},
-                {plugin.approximate_gradient(), "approximate gradient"},
-                {plugin.in_place(), "in place"},
-                {plugin.has_residual(), "residual extension"}};
-  std::vector<std::string> names;
-  for (const auto& trait : traits) {
-    if (trait.holds) names.push_back(trait.name);
-  }
-  return names;
-}
-
-std::vector<std::string> DTypesOf(const NormPlugin& plugin) {
-  std::vector<std::string> names;
-  if (plugin.dtypes() & PLUMB_F32) names.push_back("f32");
-  if (plugin.dtypes() & PLUMB_BF16) names.push_back("bf16");
-  if (plugin.dtypes() & PLUMB_F64) names.push_back("f64");
-  return names;
-}
 
 // OMP_NUM_THREADS, since that is what batch systems and containers set to say how many a program
 // shall use; its first number, if it is a list by nesting level.
@@ -116,6 +47,13 @@ absl::StatusOr<std::unique_ptr<ModelContext>> Runtime::Impl::MakeContext(const M
   return context;
 }
 
+std::string Runtime::Impl::ThreadsProblem() const {
+  if (!ThreadsWereRefused()) return "";
+  return absl::StrCat("the system refused a thread: fewer than ", threads,
+                      " work, with the same results (limits: ulimit -u, processes; ulimit -v, "
+                      "memory, of which each needs a stack)");
+}
+
 void Runtime::Impl::Warn(const std::string& warning) {
   if (warned.insert(warning).second) warnings.push_back(warning);
 }
@@ -135,9 +73,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
   PLUMB_ASSIGN_OR_RETURN(const GemmChoice choice, ParseGemmChoice(options.gemm));
   impl.gemm = HostGemmPolicy(choice);
   if (choice == GemmChoice::kOneDnn && !impl.gemm.library().usable()) {
-    return absl::NotFoundError(
+    const std::string why =
         absl::StrCat("the GEMM engine onednn cannot be used: ", impl.gemm.library().problem,
-                     "; with auto plumb does without"));
+                     "; with auto plumb does without");
+    return OneDnn().no_room ? absl::ResourceExhaustedError(why) : absl::NotFoundError(why);
   }
   RegisterOps(&impl.ops, impl.gemm);
   impl.use_environment = options.use_environment;
@@ -167,56 +106,24 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
     impl.AddPluginDirectory(absl::StrCat(prefix, "/", PLUMB_PLUGIN_DIR), "installed");
     impl.resolve.placement_directories.push_back(absl::StrCat(prefix, "/", PLUMB_PLACEMENT_DIR));
   } else {
-    // Those of the build and the source tree are empty where they are to be in no binary.
     impl.AddPluginDirectory(PLUMB_INSTALLED_PLUGIN_DIR, "installed");
-    impl.AddPluginDirectory(PLUMB_BUILD_PLUGIN_DIR, "the build");
-    for (const char* directory : {PLUMB_INSTALLED_PLACEMENT_DIR, PLUMB_SOURCE_PLACEMENT_DIR}) {
-      if (*directory != '\0') impl.resolve.placement_directories.push_back(directory);
+    impl.resolve.placement_directories.push_back(PLUMB_INSTALLED_PLACEMENT_DIR);
+    if (&kBuildTree != nullptr) {
+      impl.AddPluginDirectory(kBuildTree.plugin_directory, "the build");
+      impl.resolve.placement_directories.push_back(kBuildTree.placement_directory);
     }
-  }
-  for (const std::string& file : options.plugin_files) {
-    PLUMB_RETURN_IF_ERROR(impl.plugins.LoadFile(file));
   }
   return runtime;
 }
 
-std::vector<PluginFileInfo> Runtime::ListPlugins() const {
-  std::vector<PluginFileInfo> files;
-  for (PluginFile& file : impl_->plugins.Scan()) {
-    files.push_back({std::move(file.path), std::move(file.id), std::move(file.problem)});
-  }
-  return files;
-}
-
-absl::StatusOr<PluginInfo> Runtime::DescribePlugin(const std::string& id) {
-  PLUMB_ASSIGN_OR_RETURN(const NormPlugin* plugin, impl_->plugins.Find(id));
-  PluginInfo info;
-  info.id = plugin->id();
-  info.version = plugin->version();
-  info.vendor = plugin->vendor();
-  info.license = plugin->license();
-  info.doc = plugin->doc();
-  info.path = plugin->path();
-  for (const NormAttrSpec& spec : plugin->attrs()) info.attributes.push_back(ToPublic(spec));
-  if (const auto instance = plugin->Instantiate(kProbeDim, {}); instance.ok()) {
-    for (const NormParam& param : (*instance)->params()) info.parameters.push_back(ToPublic(param));
-    for (const NormParam& buffer : (*instance)->buffers()) info.buffers.push_back(ToPublic(buffer));
-  }
-  info.traits = TraitsOf(*plugin);
-  info.dtypes = DTypesOf(*plugin);
-  return info;
-}
+absl::Status Runtime::LoadPlugin(const std::string& file) { return impl_->plugins.LoadFile(file); }
 
 absl::Status Runtime::RegisterPlugin(const void* plumb_norm_plugin_v1) {
   return impl_->plugins.Register(static_cast<const plumb_norm_plugin*>(plumb_norm_plugin_v1));
 }
 
 std::vector<std::string> Runtime::TakeWarnings() {
-  if (ThreadsWereRefused()) {
-    impl_->Warn(absl::StrCat("the system refused a thread: fewer than ", impl_->threads,
-                             " work, with the same results (limits: ulimit -u, processes; "
-                             "ulimit -v, memory, of which each needs a stack)"));
-  }
+  if (const std::string problem = impl_->ThreadsProblem(); !problem.empty()) impl_->Warn(problem);
   if (const std::string problem = impl_->gemm.Problem(); !problem.empty()) impl_->Warn(problem);
   std::vector<std::string> warnings = std::exchange(impl_->warnings, {});
   const std::vector<std::string>& from_plugins = impl_->plugins.warnings();
@@ -229,24 +136,5 @@ std::vector<std::string> Runtime::TakeWarnings() {
 
 int Runtime::threads() const { return impl_->threads; }
 std::string Runtime::matmul() const { return impl_->gemm.ToString(); }
-
-MemoryRoom Memory() {
-  const MemoryLimit limit = ProcessMemoryLimit();
-  return {limit.bytes, limit.available, limit.by};
-}
-
-std::string VersionText() {
-  const OneDnnLibrary& onednn = OneDnn();
-  return absl::StrCat("plumb ", PlumbVersion(),
-                      onednn.usable() ? ", oneDNN " + onednn.version : ", no oneDNN", ", kernels ",
-                      KernelTarget());
-}
-
-std::string MatmulText() {
-  const GemmPolicy policy = HostGemmPolicy();
-  const std::string& problem = policy.library().problem;
-  return absl::StrCat(policy.ToString(), "; ",
-                      problem.empty() ? policy.Bf16Reason() : "no oneDNN: " + problem);
-}
 
 }  // namespace plumb

@@ -18,8 +18,6 @@
 namespace plumb {
 
 struct RuntimeOptions {
-  // Norm plugins to load at once (--plugin FILE). A plugin runs with all rights of this process.
-  std::vector<std::string> plugin_files;
   // Directories to search for plugins; searched before the built-in ones.
   std::vector<std::string> plugin_directories;
   // Directories of placements, "<name>.pbtxt" each; searched before the built-in ones.
@@ -42,59 +40,22 @@ struct RuntimeOptions {
   std::string gemm = "auto";
 };
 
-// The memory of this process: the least of the machine's, of its control groups' limits and of its
-// resource limits.
-struct MemoryRoom {
-  int64_t limit = 0;       // bytes in all
-  int64_t available = 0;   // that can still be taken
-  std::string limited_by;  // "this machine's memory", "ulimit -v", ...
-};
-MemoryRoom Memory();
-
-// A norm plugin as it describes itself.
-struct PluginAttribute {
-  std::string name, type, range, default_value, doc;
-  bool required = false;
-};
-// A trained tensor of a norm, or a buffer of it.
-struct PluginParameter {
-  std::string name, shape, init, doc;  // for vectors of `dim` elements
-  double offset = 0;  // added to it by the norm before use: 1 where the gain is 1 + weight
-};
-struct PluginInfo {
-  std::string id, version, vendor, license, doc, path;  // path "": linked into the program
-  std::vector<PluginAttribute> attributes;
-  // With default attributes; empty if it needs attributes. Buffers are kept from training for
-  // evaluation, with the checkpoint, and are not trained.
-  std::vector<PluginParameter> parameters, buffers;
-  // "identity", "cross-row", "cross-row in evaluation", "scale-invariant", "shift-invariant",
-  // "approximate gradient", "in place", "residual extension" (adds and normalizes in one go).
-  std::vector<std::string> traits;
-  std::vector<std::string> dtypes;  // element types that it takes: "f32", "bf16", "f64"
-};
-
-// A file on the plugin path.
-struct PluginFileInfo {
-  std::string path;
-  std::string id;       // "" if the file does not say
-  std::string problem;  // why it cannot be used; "" if it can
-};
-
 class Runtime {
  public:
-  // Errors: kNotFound when a plugin file is not there, kFailedPrecondition when it is not usable,
-  // kInvalidArgument for an unknown `gemm`, kNotFound for "onednn" where oneDNN cannot be loaded;
-  // else it is loaded by the first product that is to be oneDNN's, and done without, with a
+  // Errors: kInvalidArgument for an unknown `gemm`, kNotFound for "onednn" where oneDNN cannot be
+  // loaded; else it is loaded by the first product that is to be oneDNN's, and done without, with a
   // warning.
   static absl::StatusOr<std::unique_ptr<Runtime>> Create(const RuntimeOptions& options);
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // The plugin path, file by file, without running any plugin's code.
-  std::vector<PluginFileInfo> ListPlugins() const;
-  // Loads the plugin if need be. kNotFound with a suggestion for an unknown id.
-  absl::StatusOr<PluginInfo> DescribePlugin(const std::string& id);
+  // A norm as it describes itself: JSON, whose fields plumb.h lists (plumb_plugin_describe). Loads
+  // the plugin if need be. kNotFound with a suggestion for an unknown id.
+  absl::StatusOr<std::string> DescribePluginJson(const std::string& id);
+  // Registers the norms of a plugin's file, which runs with all rights of this process. Errors:
+  // kNotFound when it is not there, kFailedPrecondition when it is not usable.
+  absl::Status LoadPlugin(const std::string& file);
   // Registers a norm that is linked into the program: a `const plumb_norm_plugin*`
   // (plumb/norm_plugin.h).
   absl::Status RegisterPlugin(const void* plumb_norm_plugin_v1);
@@ -119,13 +80,6 @@ class Runtime {
   Runtime();
   std::unique_ptr<Impl> impl_;
 };
-
-// "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3". Loads oneDNN.
-std::string VersionText();
-
-// The GEMM engines of this processor with RuntimeOptions::gemm "auto", and why: "oneDNN 2.6.3
-// avx512_core_bf16, bf16 in pairs; ...".
-std::string MatmulText();
 
 }  // namespace plumb
 

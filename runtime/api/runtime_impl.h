@@ -38,6 +38,9 @@ struct Runtime::Impl {
 
   void AddPluginDirectory(const std::string& path, const char* from);
 
+  // Why fewer threads work than there should; "" if none was refused.
+  std::string ThreadsProblem() const;
+
   // Adds a warning for TakeWarnings, unless it was added before.
   void Warn(const std::string& warning);
 

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -24,17 +25,19 @@
 #include "runtime/base/file_system.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb {
 namespace {
 
 constexpr absl::string_view kTemporary = ".tmp.";  // and digits
 
-bool IsAbsent(int error) { return error == ENOENT || error == ENOTDIR; }
+// A name longer than names may be is that of nothing.
+bool IsAbsent(int error) { return error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG; }
 
 absl::Status FromErrno(absl::string_view path, absl::string_view what) {
   const int error = errno;
-  const std::string message = absl::StrCat(path, ": ", what, ": ", ErrnoText(error));
+  const std::string message = absl::StrCat(ShortMessage(path), ": ", what, ": ", ErrnoText(error));
   if (IsAbsent(error)) return absl::NotFoundError(message);
   if (error == EACCES || error == EPERM || error == EROFS) {
     return absl::PermissionDeniedError(message);
@@ -63,6 +66,8 @@ absl::Status WriteAll(int fd, absl::string_view content, const std::string& path
     const ssize_t written = Files().Write(fd, content.data(), content.size());
     if (written < 0) {
       if (errno == EINTR) continue;
+      // A full pipe.
+      if (errno == EAGAIN && (Files().Poll(fd, POLLOUT, -1) >= 0 || errno == EINTR)) continue;
       return FromErrno(path, "cannot write");
     }
     content.remove_prefix(static_cast<size_t>(written));
@@ -172,15 +177,61 @@ absl::Status WriteAndSync(const Target& target,
 absl::Status WriteThrough(const Target& target,
                           absl::FunctionRef<absl::Status(PieceSink sink)> produce,
                           const std::string& path) {
-  FileDescriptor file(Files().Open(target.path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC, 0));
+  // O_NONBLOCK: opening a pipe would wait for a reader.
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  FileDescriptor file(Files().Open(target.path.c_str(), kFlags, 0));
+  if (file.get() < 0 && errno == ENXIO && S_ISFIFO(target.info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is a pipe that nobody reads from"));
+  }
   if (file.get() < 0) return FromErrno(path, "cannot open");
   return WritePieces(file.get(), produce, path);
+}
+
+// Waits until there is something to read, or the end, of a file that was opened with O_NONBLOCK.
+// `begun`: something came of it before. A pipe without a writer looks as if it were at its end; it
+// gets a moment for one, since "cat model.pbtxt > pipe &" may be slower than plumb.
+absl::Status WaitForWriter(int fd, bool begun, const std::string& path) {
+  constexpr int kPatienceMs = 2000;
+  int ready;
+  do {
+    ready = Files().Poll(fd, POLLIN, begun ? -1 : kPatienceMs);
+  } while (ready < 0 && errno == EINTR);
+  if (ready < 0) return FromErrno(path, "cannot read");
+  if (ready == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is a pipe that nobody writes to"));
+  }
+  return absl::OkStatus();
+}
+
+// Appends the content of a file that was opened with O_NONBLOCK, until it is longer than
+// `max_bytes`. May throw std::bad_alloc.
+absl::Status AppendContent(int fd, bool is_pipe, int64_t max_bytes, const std::string& path,
+                           std::string* content) {
+  bool begun = !is_pipe;  // a pipe has, or had, a writer
+  char buffer[1 << 16];
+  while (static_cast<int64_t>(content->size()) <= max_bytes) {
+    const ssize_t n = Files().Read(fd, buffer, sizeof(buffer));
+    if (n > 0) {
+      content->append(buffer, static_cast<size_t>(n));
+      begun = true;
+    } else if (n == 0) {
+      if (begun) return absl::OkStatus();
+      PLUMB_RETURN_IF_ERROR(WaitForWriter(fd, begun, path));
+      begun = true;
+    } else if (errno == EAGAIN) {
+      begun = true;  // a writer has it open
+      PLUMB_RETURN_IF_ERROR(WaitForWriter(fd, begun, path));
+    } else if (errno != EINTR) {
+      return FromErrno(path, "cannot read");
+    }
+  }
+  return absl::OkStatus();
 }
 
 // ReadFile; `because` ends the message about a file that is longer.
 absl::StatusOr<std::string> ReadUpTo(const std::string& path, int64_t max_bytes,
                                      absl::string_view because) {
-  FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC, 0));
+  FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
   if (file.get() < 0) return FromErrno(path, "cannot open");
   struct stat info;
   if (Files().FileStat(file.get(), &info) != 0) return FromErrno(path, "cannot stat");
@@ -196,21 +247,14 @@ absl::StatusOr<std::string> ReadUpTo(const std::string& path, int64_t max_bytes,
   std::string content;
   try {
     if (S_ISREG(info.st_mode)) content.reserve(static_cast<size_t>(info.st_size));
-    char buffer[1 << 16];
-    for (;;) {
-      const ssize_t n = Files().Read(file.get(), buffer, sizeof(buffer));
-      if (n < 0) {
-        if (errno == EINTR) continue;
-        return FromErrno(path, "cannot read");
-      }
-      if (n == 0) return content;
-      content.append(buffer, static_cast<size_t>(n));
-      if (static_cast<int64_t>(content.size()) > max_bytes) return too_long;
-    }
+    PLUMB_RETURN_IF_ERROR(
+        AppendContent(file.get(), S_ISFIFO(info.st_mode), max_bytes, path, &content));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(
         path, ": no memory for more than ", content.size(), " bytes of it; ", MemoryLimitText()));
   }
+  if (static_cast<int64_t>(content.size()) > max_bytes) return too_long;
+  return content;
 }
 
 }  // namespace

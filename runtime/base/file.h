@@ -22,8 +22,8 @@ inline constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
 int64_t MaxDataBytes();
 
 // A file longer than `max_bytes` is an error (kInvalidArgument), found before more of it is read:
-// it may have no end, as devices, of which a MiB is read at most. kResourceExhausted: no memory for
-// it.
+// it may have no end, as devices, of which a MiB is read at most. So is a pipe to which nobody
+// writes within two seconds. kResourceExhausted: no memory for it.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = kMaxStateBytes);
 // With a limit of MaxDataBytes() / `times`, where memory is taken several times the file's size;
 // the message names what limits this process.
@@ -36,7 +36,8 @@ using PieceSink = absl::FunctionRef<absl::Status(absl::string_view piece)>;
 // temporary beside `path`, syncs it, renames it over `path` and syncs the directory: at any moment
 // `path` holds the old content or the new, whole. An error of `produce` leaves the old one.
 // Symbolic links are followed, and a file that exists keeps its mode. What is no regular file (a
-// device, a pipe, /dev/stdout) is written through. kInvalidArgument: a directory.
+// device, a pipe, /dev/stdout) is written through. kInvalidArgument: a directory, or a pipe that
+// nobody reads from. No signal is raised (SIGPIPE, SIGXFSZ).
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::FunctionRef<absl::Status(PieceSink sink)> produce);
 // The same for pieces that are there.

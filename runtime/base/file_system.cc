@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -10,10 +11,46 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 namespace plumb {
 namespace {
+
+// While it lives, SIGPIPE and SIGXFSZ do not reach this thread, which alone is sent them for what
+// it writes; those of that time are gone afterwards. Handlers are left as they are: they belong to
+// the process.
+class WriteSignalsBlocked {
+ public:
+  WriteSignalsBlocked() {
+    sigset_t pending;
+    sigemptyset(&signals_);
+    sigpending(&pending);
+    for (const int signal : {SIGPIPE, SIGXFSZ}) {
+      // One that waits already was blocked by the host, and stays its own.
+      if (sigismember(&pending, signal) == 0) sigaddset(&signals_, signal);
+    }
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+  }
+  ~WriteSignalsBlocked() {
+    const int error = errno;
+    if (failed_) {
+      constexpr timespec kNow = {};
+      while (sigtimedwait(&signals_, nullptr, &kNow) > 0 || errno == EINTR) {
+      }
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+  WriteSignalsBlocked(const WriteSignalsBlocked&) = delete;
+  WriteSignalsBlocked& operator=(const WriteSignalsBlocked&) = delete;
+
+  void set_failed() { failed_ = true; }
+
+ private:
+  bool failed_ = false;
+  sigset_t signals_, before_;
+};
 
 FileSystem* SystemFiles() {
   static FileSystem* const files = new FileSystem;
@@ -33,7 +70,16 @@ ssize_t FileSystem::Read(int fd, void* buffer, size_t n) { return read(fd, buffe
 ssize_t FileSystem::ReadAt(int fd, void* buffer, size_t n, off_t offset) {
   return pread(fd, buffer, n, offset);
 }
-ssize_t FileSystem::Write(int fd, const void* data, size_t n) { return write(fd, data, n); }
+ssize_t FileSystem::Write(int fd, const void* data, size_t n) {
+  WriteSignalsBlocked blocked;
+  const ssize_t written = write(fd, data, n);
+  if (written < static_cast<ssize_t>(n)) blocked.set_failed();  // also after a part of it
+  return written;
+}
+int FileSystem::Poll(int fd, short events, int timeout_ms) {
+  pollfd one = {fd, events, 0};
+  return poll(&one, 1, timeout_ms);
+}
 int FileSystem::Sync(int fd) { return fsync(fd); }
 int FileSystem::Truncate(int fd, off_t size) { return ftruncate(fd, size); }
 int FileSystem::ChangeOwner(int fd, uid_t owner, gid_t group) { return fchown(fd, owner, group); }

@@ -23,7 +23,9 @@ class FileSystem {
   virtual int Close(int fd);
   virtual ssize_t Read(int fd, void* buffer, size_t n);
   virtual ssize_t ReadAt(int fd, void* buffer, size_t n, off_t offset);
+  // Raises no signal: EPIPE and EFBIG are errors, also where SIGPIPE and SIGXFSZ would end a host.
   virtual ssize_t Write(int fd, const void* data, size_t n);
+  virtual int Poll(int fd, short events, int timeout_ms);  // of one descriptor; -1: no timeout
   virtual int Sync(int fd);
   virtual int Truncate(int fd, off_t size);
   virtual int ChangeOwner(int fd, uid_t owner, gid_t group);

@@ -1,5 +1,6 @@
 #include "runtime/base/memory.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -103,6 +104,21 @@ MemoryLimits ReadMemoryLimits() {
   limits.address_space = ResourceLimit(RLIMIT_AS);
   limits.data = ResourceLimit(RLIMIT_DATA);
   return limits;
+}
+
+int64_t AddressSpaceLeft() {
+  const int64_t bytes = ResourceLimit(RLIMIT_AS);
+  if (bytes < 0) return std::numeric_limits<int64_t>::max();
+  const int64_t used = std::max<int64_t>(0, KilobytesBehind("/proc/self/status", "VmSize:"));
+  return std::max<int64_t>(0, bytes - used);
+}
+
+bool HasRoomFor(int64_t bytes) {
+  void* const room = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return false;
+  munmap(room, static_cast<size_t>(bytes));
+  return true;
 }
 
 std::string MemoryLimitText() {

@@ -28,10 +28,16 @@ struct MemoryLimits {
 };
 MemoryLimits ReadMemoryLimits();
 
+// What RLIMIT_AS leaves this process of its address space; the largest number if there is no limit.
+int64_t AddressSpaceLeft();
+
 // The memory limit of the control groups in `membership` (the text of /proc/self/cgroup) and of all
 // above them, in bytes, and in `*available` the least that any has left; -1 if there is none.
 // Hierarchies of version 1 and 2 are looked for under `mount` (/sys/fs/cgroup).
 int64_t CgroupMemory(absl::string_view membership, const std::string& mount, int64_t* available);
+
+// Whether the system gives this process so much more now. Allocates nothing.
+bool HasRoomFor(int64_t bytes);
 
 // "this process may use 1.0 GiB of memory (ulimit -v)".
 std::string MemoryLimitText();

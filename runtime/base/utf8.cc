@@ -38,6 +38,14 @@ std::string Escaped(absl::string_view text, const Escape& escape, const EscapeBy
   return escaped;
 }
 
+// The length of the longest beginning of at most `most` bytes that ends between characters.
+size_t WholeCharacters(absl::string_view text, size_t most) {
+  if (text.size() <= most) return text.size();
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return end;
+}
+
 }  // namespace
 
 absl::optional<uint32_t> NextCodePoint(absl::string_view text, size_t* offset) {
@@ -156,6 +164,22 @@ std::string QuoteName(absl::string_view name) {
   const bool cut = name.size() > kLongest;
   return absl::StrCat("\"", absl::Utf8SafeCHexEscape(name.substr(0, kLongest)), cut ? "..." : "",
                       "\"");
+}
+
+std::string Excerpt(absl::string_view text) {
+  constexpr size_t kLongest = 60;
+  const size_t end = WholeCharacters(text, kLongest);
+  return absl::StrCat(PrintableText(text.substr(0, end)), end < text.size() ? "..." : "");
+}
+
+std::string ShortMessage(absl::string_view message) {
+  constexpr size_t kLongest = 4000;
+  constexpr size_t kBefore = 2000, kAfter = 1000;
+  if (message.size() <= kLongest) return std::string(message);
+  const size_t before = WholeCharacters(message, kBefore);
+  const size_t after = WholeCharacters(message, message.size() - kAfter);
+  return absl::StrCat(message.substr(0, before), "... (", after - before, " bytes) ...",
+                      message.substr(after));
 }
 
 }  // namespace plumb

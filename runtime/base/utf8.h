@@ -51,6 +51,14 @@ std::string PrintableJson(absl::string_view json);
 // A name out of a file in double quotes, escaped, and cut when it is very long.
 std::string QuoteName(absl::string_view name);
 
+// A word or number of a user's as a message may show it: printable, and its first 60 bytes, then
+// "...", if it is longer.
+std::string Excerpt(absl::string_view text);
+
+// A message that quotes a user's text, which may have megabytes: what is said before and after the
+// quotation, and how many bytes are left out between.
+std::string ShortMessage(absl::string_view message);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_BASE_UTF8_H_

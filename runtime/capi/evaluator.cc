@@ -9,16 +9,24 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
+#include "runtime/capi/probe_observer.h"
+#include "runtime/session/gradient_pass.h"
 
 struct plumb_evaluator {
   std::shared_ptr<plumb::capi::ModelState> model;
   plumb::WeightFormat format = plumb::WeightFormat::kF32;
+  int64_t rows = 0, max_seq = 0;
+  // One of them.
   std::unique_ptr<plumb::Evaluator> evaluator;
-  bool wants_logits = false, has_logits = false;
+  std::unique_ptr<plumb::GradientPass> gradients;
+  std::unique_ptr<plumb::Probe> probe;  // null: off
+  bool stopped = false;                 // by the probe's callback
+  bool busy = false;                    // in a run
+  bool wants_logits = false, has_run = false;
   std::vector<int32_t> positions, no_targets;  // of the last length
 
   ~plumb_evaluator() {
-    if (evaluator != nullptr) --model->sessions;
+    if (evaluator != nullptr || gradients != nullptr) --model->sessions;
   }
 };
 
@@ -29,47 +37,97 @@ static const plumb::capi::RuntimeState& RuntimeOf(const plumb_evaluator& evaluat
 namespace plumb::capi {
 namespace {
 
-absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
-    const std::shared_ptr<ModelState>& model, const plumb_evaluator_options* given) {
+// Options that were looked at.
+struct EvaluatorRequest {
+  WeightFormat format = WeightFormat::kF32;
+  int64_t rows = 1, seq = 0;
+  bool logits = false, gradients = false;
+};
+
+absl::StatusOr<EvaluatorRequest> CheckOptions(const ModelState& model,
+                                              const plumb_evaluator_options* given) {
   PLUMB_ASSIGN_OR_RETURN(const plumb_evaluator_options options, Complete(given));
-  PLUMB_ASSIGN_OR_RETURN(const WeightFormat format, FormatOf(options.weights));
-  const int64_t context_length = model->context->model.dims.context_length;
-  const int64_t rows = options.rows == 0 ? 1 : options.rows;
-  const int64_t seq = options.seq == 0 ? context_length : options.seq;
+  EvaluatorRequest request;
+  PLUMB_ASSIGN_OR_RETURN(request.format, FormatOf(options.weights));
+  const int64_t context_length = model.context->model.dims.context_length;
+  request.rows = options.rows == 0 ? 1 : options.rows;
+  request.seq = options.seq == 0 ? context_length : options.seq;
+  request.logits = options.logits != 0;
+  request.gradients = options.gradients != 0;
   constexpr int64_t kMostRows = 1 << 20;
-  if (rows < 1 || rows > kMostRows) {
+  if (request.rows < 1 || request.rows > kMostRows) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options: rows must lie in 1..", kMostRows, ", is ", rows));
+        absl::StrCat("options: rows must lie in 1..", kMostRows, ", is ", request.rows));
   }
-  if (seq < 1 || seq > context_length) {
+  if (request.seq < 1 || request.seq > context_length) {
     return absl::InvalidArgumentError(absl::StrCat("options: seq must lie in 1..context_length (",
-                                                   context_length, "), is ", seq));
+                                                   context_length, "), is ", request.seq));
+  }
+  if (request.gradients && request.format != WeightFormat::kF32) {
+    return absl::InvalidArgumentError("options: gradients are of PLUMB_WEIGHTS_F32 alone");
   }
   BuildOptions program;
-  program.program = Program::kEval;
-  program.batch = rows;
-  program.seq = seq;
-  PLUMB_RETURN_IF_ERROR(CheckSizes(*model->context, program));
+  program.program = request.gradients ? Program::kTrain : Program::kEval;
+  program.batch = request.rows;
+  program.seq = request.seq;
+  PLUMB_RETURN_IF_ERROR(CheckSizes(*model.context, program));
+  return request;
+}
+
+absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
+    const std::shared_ptr<ModelState>& model, const plumb_evaluator_options* given) {
+  PLUMB_ASSIGN_OR_RETURN(const EvaluatorRequest request, CheckOptions(*model, given));
   PLUMB_RETURN_IF_ERROR(model->RequireWeights());
-  const double ids = static_cast<double>(rows) * static_cast<double>(seq);
+  const double ids = static_cast<double>(request.rows) * static_cast<double>(request.seq);
   const auto vocabulary = static_cast<double>(model->vocab_size());
-  PLUMB_RETURN_IF_ERROR(
-      CheckRoom("the evaluator", ids * 4 * (3 + (options.logits != 0 ? vocabulary : 0))));
+  const double of_gradients =
+      request.gradients ? static_cast<double>(model->parameters->layout().size) : 0;
+  PLUMB_RETURN_IF_ERROR(CheckRoom(
+      "the evaluator", 4 * (ids * (3 + (request.logits ? vocabulary : 0)) + of_gradients)));
   auto made = std::make_unique<plumb_evaluator>();
   made->model = model;
-  made->format = format;
-  made->wants_logits = options.logits != 0;
-  made->evaluator = std::make_unique<Evaluator>(model->context.get(), model->Pack(format), rows,
-                                                seq, made->wants_logits, model->threads());
+  made->format = request.format;
+  made->rows = request.rows;
+  made->max_seq = request.seq;
+  made->wants_logits = request.logits;
+  const ModelContext* const context = model->context.get();
+  const PackedWeights* const weights = model->Pack(request.format);
+  if (request.gradients) {
+    made->gradients =
+        std::make_unique<GradientPass>(context, model->parameters.get(), weights, request.rows,
+                                       request.seq, request.logits, model->threads());
+  } else {
+    made->evaluator = std::make_unique<Evaluator>(context, weights, request.rows, request.seq,
+                                                  request.logits, model->threads());
+  }
   ++model->sessions;
   return made;
 }
 
+// One pass, probed if that is on.
+absl::StatusOr<double> Pass(plumb_evaluator* evaluator, const int32_t* inputs,
+                            const int32_t* targets, int64_t seq) {
+  const int32_t* const positions = evaluator->positions.data();
+  if (evaluator->gradients == nullptr) {
+    return evaluator->evaluator->Run(inputs, positions, targets, seq);
+  }
+  Probe* const probe = evaluator->probe.get();
+  evaluator->stopped = false;
+  if (probe != nullptr) probe->Begin();
+  PLUMB_ASSIGN_OR_RETURN(const double loss,
+                         evaluator->gradients->Run(inputs, positions, targets, seq, probe));
+  if (probe != nullptr) {
+    probe->End(0, *evaluator->model->parameters, evaluator->gradients->gradients(), 1,
+               evaluator->model->threads());
+  }
+  if (evaluator->stopped) return absl::CancelledError("the probe callback wants no more");
+  return loss;
+}
+
 absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, const int32_t* targets,
                           size_t n, double* loss) {
-  Evaluator& own = *evaluator->evaluator;
-  const auto rows = static_cast<size_t>(own.rows());
-  const auto max_seq = static_cast<size_t>(own.max_seq());
+  const auto rows = static_cast<size_t>(evaluator->rows);
+  const auto max_seq = static_cast<size_t>(evaluator->max_seq);
   if (n == 0 || n % rows != 0 || n / rows > max_seq) {
     return absl::InvalidArgumentError(absl::StrCat("a batch has ", rows, " rows of 1..", max_seq,
                                                    " ids, which ", n, " ids are not"));
@@ -80,6 +138,8 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
     if (std::all_of(targets, targets + n, [](int32_t id) { return id < 0; })) {
       return absl::InvalidArgumentError("targets: there is none");
     }
+  } else if (evaluator->gradients != nullptr) {
+    return absl::InvalidArgumentError("targets is NULL, but gradients are wanted");
   } else if (loss == nullptr && !evaluator->wants_logits) {
     return absl::FailedPreconditionError(
         "neither a loss nor logits: options.logits of the evaluator says that they are wanted");
@@ -95,16 +155,22 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
     evaluator->no_targets.assign(n, -1);
     evaluator->positions = std::move(positions);
   }
-  evaluator->has_logits = false;
+  evaluator->has_run = false;
   evaluator->model->Pack(evaluator->format);  // after a training step
-  PLUMB_ASSIGN_OR_RETURN(const double mean,
-                         own.Run(inputs, evaluator->positions.data(),
-                                 targets != nullptr ? targets : evaluator->no_targets.data(),
-                                 static_cast<int64_t>(n / rows)));
-  evaluator->model->runtime->TellGemmProblem();
-  evaluator->has_logits = evaluator->wants_logits;
+  PLUMB_ASSIGN_OR_RETURN(
+      const double mean,
+      Pass(evaluator, inputs, targets != nullptr ? targets : evaluator->no_targets.data(),
+           static_cast<int64_t>(n / rows)));
+  evaluator->model->runtime->TellOfPass();
+  evaluator->has_run = true;
   if (loss != nullptr) *loss = mean;
   return absl::OkStatus();
+}
+
+absl::Status RequireGradients(const plumb_evaluator& evaluator) {
+  if (evaluator.gradients != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "options.gradients of the evaluator says that they are wanted");
 }
 
 }  // namespace
@@ -126,16 +192,72 @@ plumb_status plumb_evaluator_create(plumb_model* model, const plumb_evaluator_op
 
 void plumb_evaluator_free(plumb_evaluator* evaluator) { delete evaluator; }
 
+plumb_status plumb_evaluator_plan(const plumb_model* model, const plumb_evaluator_options* options,
+                                  int64_t* bytes, plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    if (bytes == nullptr) return NullArgument("bytes");
+    const plumb::capi::ModelState& state = *model->state;
+    PLUMB_ASSIGN_OR_RETURN(const plumb::capi::EvaluatorRequest request,
+                           plumb::capi::CheckOptions(state, options));
+    const auto plan = request.gradients ? plumb::GradientPass::Plan : plumb::Evaluator::Plan;
+    PLUMB_ASSIGN_OR_RETURN(*bytes, plan(state.context.get(), request.format, request.rows,
+                                        request.seq, request.logits));
+    return absl::OkStatus();
+  });
+}
+
 plumb_status plumb_evaluator_run(plumb_evaluator* evaluator, const int32_t* inputs,
                                  const int32_t* targets, size_t n, double* loss,
                                  plumb_error** error) {
   return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
     if (inputs == nullptr) return NullArgument("inputs");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(evaluator->busy, "evaluator"));
+    const plumb::capi::InCall in_call(&evaluator->busy);
     return plumb::capi::RunEvaluator(evaluator, inputs, targets, n, loss);
   });
 }
 
 const float* plumb_evaluator_logits(const plumb_evaluator* evaluator) {
-  if (evaluator == nullptr || !evaluator->has_logits) return nullptr;
-  return evaluator->evaluator->logits();
+  if (evaluator == nullptr || !evaluator->has_run || !evaluator->wants_logits) return nullptr;
+  return evaluator->gradients != nullptr ? evaluator->gradients->logits()
+                                         : evaluator->evaluator->logits();
+}
+
+plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator, size_t i,
+                                      plumb_tensor* tensor, plumb_error** error) {
+  return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
+    if (tensor == nullptr) return NullArgument("tensor");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::RequireGradients(*evaluator));
+    if (!evaluator->has_run) {
+      return absl::FailedPreconditionError("no run was done, so there is no gradient");
+    }
+    const auto& entries = evaluator->model->parameters->layout().entries;
+    const int64_t begin = i < entries.size() ? entries[i].begin : 0;
+    return plumb::capi::GiveTensor(*evaluator->model, i,
+                                   const_cast<float*>(evaluator->gradients->gradients()) + begin,
+                                   tensor);
+  });
+}
+
+plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator, const char* const* points,
+                                   size_t count, plumb_probe_fn probe, void* user,
+                                   plumb_error** error) {
+  return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(plumb::capi::RequireGradients(*evaluator));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(evaluator->busy, "evaluator"));
+    if (probe == nullptr) {
+      evaluator->probe = nullptr;
+      return absl::OkStatus();
+    }
+    PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> globs,
+                           plumb::capi::ProbeGlobs(points, count));
+    PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<plumb::Probe> made,
+                           plumb::Probe::Create(*evaluator->model->context, globs));
+    made->SetObserver([evaluator, probe, user](const plumb::ObservedTensor& seen) {
+      const plumb_probe told = plumb::capi::ToProbe(seen, /*step=*/0);
+      if (probe(user, &told) != 0) evaluator->stopped = true;
+    });
+    evaluator->probe = std::move(made);
+    return absl::OkStatus();
+  });
 }

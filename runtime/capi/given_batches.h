@@ -1,54 +1,49 @@
-// GivenBatches: the micro-batches of one step, where a host has them. Private to runtime/capi.
+// GivenBatches: the micro-batches of one step, as a host gives them: where it has them, or by a
+// callback. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_GIVEN_BATCHES_H_
 #define PLUMB_RUNTIME_CAPI_GIVEN_BATCHES_H_
 
-#include <algorithm>
 #include <cstdint>
-#include <numeric>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "plumb.h"
 #include "runtime/data/batches.h"
 
 namespace plumb::capi {
 
+// Thread-compatible.
 class GivenBatches : public BatchSource {
  public:
-  GivenBatches(int64_t rows, int64_t seq, int64_t micro_batches)
-      : rows_(rows), seq_(seq), micro_batches_(micro_batches) {}
+  GivenBatches(int64_t rows, int64_t seq, int64_t micro_batches, int64_t vocabulary)
+      : rows_(rows), max_seq_(seq), micro_batches_(micro_batches), vocabulary_(vocabulary) {}
 
-  void Set(const int32_t* inputs, const int32_t* targets) {
-    inputs_ = inputs;
-    targets_ = targets;
-  }
+  // Of the next step: all of its ids, [micro_batches, rows, seq]. kInvalidArgument for those that a
+  // program would take for memory, and a micro-batch without a target.
+  absl::Status Set(const int32_t* inputs, const int32_t* targets);
+  // Of the next step: who fills them.
+  void Set(plumb_micro_batch_fn fill, void* user);
 
-  Batch MakeBatch() const override {
-    Batch batch;
-    batch.batch = rows_;
-    batch.seq = seq_;
-    const auto size = static_cast<size_t>(rows_ * seq_);
-    batch.tokens.resize(size);
-    batch.targets.resize(size);
-    batch.positions.resize(size);
-    for (int64_t row = 0; row < rows_; ++row) {
-      const auto begin = batch.positions.begin() + row * seq_;
-      std::iota(begin, begin + seq_, 0);
-    }
-    return batch;
-  }
-
-  void Fill(int64_t index, Batch* batch) override {
-    const int64_t n = rows_ * seq_;
-    const int64_t at = index % micro_batches_ * n;
-    std::copy_n(inputs_ + at, n, batch->tokens.begin());
-    std::copy_n(targets_ + at, n, batch->targets.begin());
-    batch->valid_targets = n - std::count(targets_ + at, targets_ + at + n, -1);
-  }
-
-  int64_t max_seq() const override { return seq_; }
+  Batch MakeBatch() const override;
+  // REQUIRES: all ids were set.
+  void Fill(int64_t index, Batch* batch) override;
+  // Errors of what was filled: as Set; kCancelled when there is none.
+  absl::Status TryFill(int64_t index, Batch* batch) override;
+  int64_t max_seq() const override { return max_seq_; }
 
  private:
-  const int64_t rows_, seq_, micro_batches_;
+  // Of the `n` ids of a micro-batch.
+  absl::Status Check(const int32_t* inputs, const int32_t* targets, int64_t n,
+                     int64_t micro_batch) const;
+  absl::Status CheckIds(absl::string_view name, const int32_t* ids, int64_t n, int64_t micro_batch,
+                        int32_t least) const;
+  void SetLength(int64_t seq, Batch* batch) const;
+
+  const int64_t rows_, max_seq_, micro_batches_, vocabulary_;
   const int32_t* inputs_ = nullptr;
   const int32_t* targets_ = nullptr;
+  plumb_micro_batch_fn fill_ = nullptr;  // null: inputs_ and targets_
+  void* user_ = nullptr;
 };
 
 }  // namespace plumb::capi

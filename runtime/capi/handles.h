@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/capi/error.h"
+#include "runtime/capi/machine_speed.h"
 #include "runtime/data/tokenizer.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
@@ -29,20 +31,20 @@ struct RuntimeState {
   const PoolUser pool;
   HostExecutor executor;
   HostAllocator allocator;
-  Host host;                         // points to those that were given
-  std::shared_ptr<Runtime> runtime;  // its own, or one that outlives it (shared_runtime.h)
-  bool owns_runtime = true;
+  Host host;  // points to those that were given
+  std::unique_ptr<Runtime> runtime;
   plumb_log_fn log = nullptr;
   void* log_user = nullptr;
 
-  std::atomic<bool> told_gemm{false};  // impl().gemm.Problem()
+  std::atomic<bool> told_gemm{false};     // impl().gemm.Problem()
+  std::atomic<bool> told_threads{false};  // ThreadsProblem()
 
-  // Tells the host what there is to tell. Whoever has the runtime takes its warnings itself.
+  // Tells the host what there is to tell.
   void TellWarnings() {
-    if (!owns_runtime) return;
     for (const std::string& warning : runtime->TakeWarnings()) {
       if (warning == runtime->impl().gemm.Problem() && told_gemm.exchange(true)) continue;
-      if (log != nullptr) log(log_user, PLUMB_LOG_WARNING, warning.c_str());
+      if (warning == runtime->impl().ThreadsProblem() && told_threads.exchange(true)) continue;
+      Warn(warning);
     }
   }
 
@@ -50,12 +52,17 @@ struct RuntimeState {
     if (log != nullptr) log(log_user, PLUMB_LOG_WARNING, warning.c_str());
   }
 
-  // The same of what compiling a program brought up. Any thread.
-  void TellGemmProblem() {
-    if (told_gemm.load(std::memory_order_relaxed)) return;
-    const std::string problem = runtime->impl().gemm.Problem();
-    if (problem.empty() || told_gemm.exchange(true) || log == nullptr) return;
-    log(log_user, PLUMB_LOG_WARNING, problem.c_str());
+  // The same of what compiling a program and running it brought up. Any thread.
+  void TellOfPass() {
+    const Runtime::Impl& impl = runtime->impl();
+    if (!told_gemm.load(std::memory_order_relaxed)) {
+      const std::string problem = impl.gemm.Problem();
+      if (!problem.empty() && !told_gemm.exchange(true)) Warn(problem);
+    }
+    if (!told_threads.load(std::memory_order_relaxed) && ThreadsWereRefused() &&
+        !told_threads.exchange(true)) {
+      Warn(impl.ThreadsProblem());
+    }
   }
 };
 
@@ -87,6 +94,7 @@ struct ModelState {
 // Of PLUMB_WEIGHTS_F32 and so on.
 absl::StatusOr<WeightFormat> FormatOf(int32_t weights);
 
+plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data);
 // The tensor of entry `i` at `data`, in the layout of the model's parameters.
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
 
@@ -138,6 +146,7 @@ plumb_status Call(const Handle* handle, absl::string_view name, plumb_error** er
 
 struct plumb_runtime {
   std::shared_ptr<plumb::capi::RuntimeState> state;
+  plumb::capi::MachineSpeed speed;
 };
 struct plumb_spec {
   plumb::ModelSpec spec;

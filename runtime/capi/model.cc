@@ -87,21 +87,24 @@ absl::StatusOr<WeightFormat> FormatOf(int32_t weights) {
   }
 }
 
+plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data) {
+  plumb_tensor given = {};
+  given.name = name.c_str();
+  given.dtype = PLUMB_F32;
+  given.rank = shape.rank();
+  std::fill_n(given.shape, 4, 1);
+  for (int32_t d = 0; d < given.rank; ++d) given.shape[d] = shape[d];
+  given.data = data;
+  return given;
+}
+
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor) {
   const ParameterLayout& layout = model.parameters->layout();
   if (i >= layout.entries.size()) {
     return absl::OutOfRangeError(
         absl::StrCat("there is no tensor ", i, ": the model has ", layout.entries.size()));
   }
-  const ParameterLayout::Entry& entry = layout.entries[i];
-  plumb_tensor given = {};
-  given.name = entry.name.c_str();
-  given.dtype = PLUMB_F32;
-  given.rank = entry.shape.rank();
-  std::fill_n(given.shape, 4, 1);
-  for (int32_t d = 0; d < given.rank; ++d) given.shape[d] = entry.shape[d];
-  given.data = data;
-  Give(given, tensor);
+  Give(TensorAt(layout.entries[i].name, layout.entries[i].shape, data), tensor);
   return absl::OkStatus();
 }
 
@@ -119,11 +122,7 @@ absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Mod
     return absl::InvalidArgumentError(
         "the model has no vocab_size: set it, to plumb_tokenizer_vocab_size for a text");
   }
-  if (runtime.state->log != nullptr) {
-    for (const std::string& warning : state->context->model.warnings) {
-      runtime.state->log(runtime.state->log_user, PLUMB_LOG_WARNING, warning.c_str());
-    }
-  }
+  for (const std::string& warning : state->context->model.warnings) runtime.state->Warn(warning);
   return new plumb_model{std::move(state)};
 }
 

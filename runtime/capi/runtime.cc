@@ -13,13 +13,13 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
-#include "runtime/capi/shared_runtime.h"
+#include "runtime/plugin/plugin_call.h"
 
 namespace plumb::capi {
 namespace {
 
 // The prefix that libplumb.so is installed under, wherever it was moved, whose norms and placements
-// it uses; "" where it is not installed.
+// it uses, or that of a build, which is laid out alike; "" where it is in neither.
 std::string InstallPrefix() {
   Dl_info info;
   if (dladdr(reinterpret_cast<void*>(&plumb_version), &info) == 0) return "";
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<std::string>> Directories(absl::string_view field, co
 absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given) {
   absl::StatusOr<plumb_runtime_options> options = Complete(given);
   if (!options.ok()) return options.status();
-  constexpr uint32_t kFlags = PLUMB_NO_ENVIRONMENT;
+  constexpr uint32_t kFlags = PLUMB_NO_ENVIRONMENT | PLUMB_GUARD_PLUGINS | PLUMB_SIGNAL_STACKS;
   if ((options->flags & ~kFlags) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("options: flags has unknown bits: ", options->flags & ~kFlags));
@@ -79,11 +79,14 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
   RuntimeOptions made;
   made.use_environment = (options->flags & PLUMB_NO_ENVIRONMENT) == 0;
   made.threads = options->threads;
-  made.install_prefix = InstallPrefix();
+  made.guard_plugins = (options->flags & PLUMB_GUARD_PLUGINS) != 0;
+  made.install_prefix =
+      options->install_prefix != nullptr ? options->install_prefix : InstallPrefix();
   if (options->gemm != nullptr) made.gemm = options->gemm;
   PLUMB_ASSIGN_OR_RETURN(made.plugin_directories, Directories("plugin_path", options->plugin_path));
   PLUMB_ASSIGN_OR_RETURN(made.placement_directories,
                          Directories("placement_path", options->placement_path));
+  if ((options->flags & PLUMB_SIGNAL_STACKS) != 0) UseSignalStacksInPluginCalls();
   auto state = std::make_shared<RuntimeState>();
   PLUMB_RETURN_IF_ERROR(TakeHost(*options, state.get()));
   absl::StatusOr<std::unique_ptr<Runtime>> runtime = Runtime::Create(made);
@@ -92,17 +95,10 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
   state->log = options->log;
   state->log_user = options->log_user;
   state->TellWarnings();
-  return new plumb_runtime{std::move(state)};
+  return new plumb_runtime{std::move(state), {}};
 }
 
 }  // namespace
-
-plumb_runtime* ShareRuntime(Runtime* runtime) {
-  auto state = std::make_shared<RuntimeState>();
-  state->runtime = std::shared_ptr<Runtime>(std::shared_ptr<Runtime>(), runtime);
-  state->owns_runtime = false;
-  return new plumb_runtime{std::move(state)};
-}
 
 }  // namespace plumb::capi
 
@@ -125,6 +121,10 @@ plumb_status plumb_runtime_create(const plumb_runtime_options* options, plumb_ru
 
 void plumb_runtime_free(plumb_runtime* runtime) { delete runtime; }
 
+int32_t plumb_runtime_threads(const plumb_runtime* runtime) {
+  return runtime == nullptr ? 0 : runtime->state->runtime->threads();
+}
+
 plumb_status plumb_plugin_register(plumb_runtime* runtime, const void* norm_plugin,
                                    plumb_error** error) {
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
@@ -132,5 +132,22 @@ plumb_status plumb_plugin_register(plumb_runtime* runtime, const void* norm_plug
     absl::Status status = runtime->state->runtime->RegisterPlugin(norm_plugin);
     runtime->state->TellWarnings();
     return status;
+  });
+}
+
+plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path, plumb_error** error) {
+  return Call(runtime, "runtime", error, [&]() -> absl::Status {
+    if (path == nullptr) return plumb::capi::NullArgument("path");
+    absl::Status status = runtime->state->runtime->LoadPlugin(path);
+    runtime->state->TellWarnings();
+    return status;
+  });
+}
+
+plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer, size_t capacity,
+                                size_t* needed, plumb_error** error) {
+  return Call(runtime, "runtime", error, [&]() -> absl::Status {
+    plumb::capi::GiveText(runtime->state->runtime->matmul(), buffer, capacity, needed);
+    return absl::OkStatus();
   });
 }

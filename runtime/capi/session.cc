@@ -1,3 +1,4 @@
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
+#include "runtime/capi/profile_rows.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/sampler.h"
 
@@ -20,6 +22,8 @@ struct plumb_session {
   absl::optional<plumb::TokenSampler> sampler;  // of the last draw
   std::atomic<bool> cancelled{false};
   bool busy = false;  // in a call that calls back
+  plumb::capi::ProfileRows profile;
+  plumb::StepProfile* profiled = nullptr;  // into this; null: off
 
   ~plumb_session() {
     if (decode != nullptr) --model->sessions;
@@ -75,11 +79,23 @@ void TakeWeights(plumb_session* session) {
   session->version = version;
 }
 
+// `pass` is one step of the profile, if there is one.
+template <class Pass>
+absl::Status Profiled(plumb_session* session, const Pass& pass) {
+  const auto begin = std::chrono::steady_clock::now();
+  PLUMB_RETURN_IF_ERROR(pass());
+  if (session->profiled != nullptr) {
+    const auto end = std::chrono::steady_clock::now();
+    session->profiled->EndStep(std::chrono::duration<double>(end - begin).count());
+  }
+  return absl::OkStatus();
+}
+
 // Feeds one sequence, and notes that it has logits.
 absl::Status Feed(plumb_session* session, int32_t sequence, absl::Span<const int32_t> tokens) {
   TakeWeights(session);
-  PLUMB_RETURN_IF_ERROR(session->decode->Feed(sequence, tokens));
-  session->model->runtime->TellGemmProblem();
+  PLUMB_RETURN_IF_ERROR(Profiled(session, [&] { return session->decode->Feed(sequence, tokens); }));
+  session->model->runtime->TellOfPass();
   session->has_logits[static_cast<size_t>(sequence)] = true;
   return absl::OkStatus();
 }
@@ -91,8 +107,8 @@ absl::Status FeedEach(plumb_session* session, absl::Span<const int32_t> tokens) 
   }
   PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), 0));
   TakeWeights(session);
-  PLUMB_RETURN_IF_ERROR(session->decode->FeedEach(tokens));
-  session->model->runtime->TellGemmProblem();
+  PLUMB_RETURN_IF_ERROR(Profiled(session, [&] { return session->decode->FeedEach(tokens); }));
+  session->model->runtime->TellOfPass();
   session->has_logits.assign(session->has_logits.size(), true);
   return absl::OkStatus();
 }
@@ -231,4 +247,22 @@ plumb_status plumb_session_generate(plumb_session* session, int32_t sequence,
 
 void plumb_session_cancel(plumb_session* session) {
   if (session != nullptr) session->cancelled = true;
+}
+
+plumb_status plumb_session_profile(plumb_session* session, int32_t on, plumb_error** error) {
+  return Call(session, "session", error, [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
+    session->profiled = on != 0 ? session->profile.Start() : nullptr;
+    session->decode->SetProfile(session->profiled);
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_session_profile_row(plumb_session* session, size_t i, plumb_profile_row* row,
+                                       plumb_error** error) {
+  return Call(session, "session", error, [&]() -> absl::Status {
+    if (row == nullptr) return NullArgument("row");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
+    return session->profile.Give(i, row);
+  });
 }

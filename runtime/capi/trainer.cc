@@ -7,33 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
-#include "runtime/capi/given_batches.h"
-#include "runtime/capi/handles.h"
-#include "runtime/capi/trainer_file.h"
-#include "runtime/session/train_session.h"
-
-struct plumb_trainer {
-  std::shared_ptr<plumb::capi::ModelState> model;
-  plumb::TrainSpec spec;
-  int64_t seq = 0;
-  plumb::capi::GivenBatches* batches = nullptr;  // the session's
-  std::unique_ptr<plumb::TrainSession> session;
-  std::atomic<bool> cancelled{false};
-  bool has_gradients = false;
-  bool busy = false;  // in a call
-
-  ~plumb_trainer() {
-    if (session != nullptr) --model->trainers;
-  }
-  size_t micro_batch() const { return static_cast<size_t>(spec.batch_size * seq); }
-  size_t step_tokens() const {
-    return micro_batch() * static_cast<size_t>(spec.gradient_accumulation_steps);
-  }
-};
-
-static const plumb::capi::RuntimeState& RuntimeOf(const plumb_trainer& trainer) {
-  return *trainer.model->runtime;
-}
+#include "runtime/capi/trainer_handle.h"
 
 namespace plumb::capi {
 namespace {
@@ -67,87 +41,137 @@ std::unique_ptr<ParameterStore> LayOut(WeightFormat form, const ModelState& mode
   return other;
 }
 
+// With the average of the weights, where there is one, under "ema.": all that resuming needs.
+std::vector<TensorToWrite> OptimizerTensors(const TrainSession& session) {
+  std::vector<TensorToWrite> tensors = session.optimizer().Tensors();
+  if (session.average() == nullptr) return tensors;
+  for (TensorToWrite& tensor : session.average()->Tensors("ema.")) {
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+// Where bf16 saves memory alone.
+void TellOfBf16(const TrainSpec& spec, const RuntimeState& runtime) {
+  const GemmPolicy& gemm = runtime.runtime->impl().gemm;
+  if (spec.dtype != DType::kBF16 || gemm.MultipliesBf16()) return;
+  runtime.Warn(absl::StrCat(
+      "bf16 saves memory here and no arithmetic: it is widened to f32 for every product (",
+      gemm.Bf16Reason(), ")"));
+}
+
+// Options that were looked at.
+struct TrainerRequest {
+  TrainSpec spec;
+  int64_t seq = 0, reserve = 0;
+  bool draws_weights = false;
+};
+
+absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
+                                            const plumb_trainer_options* given) {
+  PLUMB_ASSIGN_OR_RETURN(const plumb_trainer_options options, Complete(given));
+  TrainerRequest request;
+  const absl::string_view recipe = options.recipe == nullptr
+                                       ? absl::string_view()
+                                       : absl::string_view(options.recipe, options.recipe_size);
+  PLUMB_ASSIGN_OR_RETURN(request.spec, ParseTrainSpec(recipe, "recipe", {}));
+  const int64_t context_length = model.context->model.dims.context_length;
+  request.seq = options.seq == 0 ? context_length : options.seq;
+  if (request.seq < 1 || request.seq > context_length) {
+    return absl::InvalidArgumentError(absl::StrCat("options: seq must lie in 1..context_length (",
+                                                   context_length, "), is ", options.seq));
+  }
+  if (options.draw_weights != 0 && options.draw_weights != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options: draw_weights must be 0 or 1, is ", options.draw_weights));
+  }
+  request.draws_weights = options.draw_weights == 1;
+  request.reserve = options.reserve;
+  if (request.reserve < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options: reserve must be zero or positive, is ", request.reserve));
+  }
+  return request;
+}
+
+plumb_trainer_memory ToPublic(const TrainMemory& memory) {
+  plumb_trainer_memory given = {};
+  given.weights = memory.weights;
+  given.gradients = memory.gradients;
+  given.moments = memory.moments + memory.average;
+  given.norm_states = memory.norm_states;
+  given.inputs = memory.inputs;
+  given.workspace = memory.workspace;
+  given.total = memory.total();
+  return given;
+}
+
 absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
     const std::shared_ptr<ModelState>& model, const plumb_trainer_options* given) {
-  const absl::StatusOr<plumb_trainer_options> options = Complete(given);
-  if (!options.ok()) return options.status();
-  PLUMB_RETURN_IF_ERROR(model->RequireWeights());
+  PLUMB_ASSIGN_OR_RETURN(TrainerRequest request, CheckOptions(*model, given));
+  if (!request.draws_weights) PLUMB_RETURN_IF_ERROR(model->RequireWeights());
   if (model->trainers > 0)
     return absl::FailedPreconditionError("the model has a trainer already: free it first");
   auto trainer = std::make_unique<plumb_trainer>();
-  const absl::string_view recipe = options->recipe == nullptr
-                                       ? absl::string_view()
-                                       : absl::string_view(options->recipe, options->recipe_size);
-  PLUMB_ASSIGN_OR_RETURN(trainer->spec, ParseTrainSpec(recipe, "recipe", {}));
-  const int64_t context_length = model->context->model.dims.context_length;
-  trainer->seq = options->seq == 0 ? context_length : options->seq;
-  if (trainer->seq < 1 || trainer->seq > context_length) {
-    return absl::InvalidArgumentError(absl::StrCat("options: seq must lie in 1..context_length (",
-                                                   context_length, "), is ", options->seq));
-  }
+  trainer->spec = request.spec;
+  trainer->seq = request.seq;
   const TrainSpec& spec = trainer->spec;
-  constexpr int64_t kMostIds = int64_t{1} << 28;  // of a step, which plumb_trainer_run holds
-  if (spec.gradient_accumulation_steps > kMostIds / (spec.batch_size * trainer->seq)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "recipe: ", spec.gradient_accumulation_steps, " micro-batches x ", spec.batch_size,
-        " rows x ", trainer->seq, " are more than ", kMostIds, " ids a step"));
-  }
   const WeightFormat form = WeightFormatOf(spec);
-  const bool lays_out = MustLayOut(form, *model->parameters);
+  const bool lays_out = model->parameters == nullptr || MustLayOut(form, *model->parameters);
   if (lays_out && model->sessions > 0) {
     return absl::FailedPreconditionError(
         "training in bf16, or of weights that are mapped, lays them out anew: free the model's "
         "sessions first, and create them again afterwards");
   }
-  auto batches = std::make_unique<GivenBatches>(spec.batch_size, trainer->seq,
-                                                spec.gradient_accumulation_steps);
+  auto batches = std::make_unique<GivenBatches>(
+      spec.batch_size, trainer->seq, spec.gradient_accumulation_steps, model->vocab_size());
   trainer->batches = batches.get();
   std::unique_ptr<ParameterStore> laid_out;  // the model's once nothing can fail
   const auto parameters = [&]() -> ParameterStore* {
-    if (lays_out) laid_out = LayOut(form, *model);
-    return lays_out ? laid_out.get() : model->parameters.get();
+    const ModelContext& context = *model->context;
+    if (lays_out && !request.draws_weights) laid_out = LayOut(form, *model);
+    if (lays_out && request.draws_weights) {
+      laid_out = std::make_unique<ParameterStore>(context.parameters, context.states, form);
+    }
+    ParameterStore* const store = lays_out ? laid_out.get() : model->parameters.get();
+    if (request.draws_weights) {
+      DrawParameters(context.parameters, context.states, spec.seed, model->threads(), *store);
+    }
+    return store;
   };
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainSession> session,
                          TrainSession::Create(model->context.get(), parameters, std::move(batches),
-                                              spec, model->threads()));
-  model->runtime->TellGemmProblem();
+                                              spec, model->threads(), request.reserve));
+  model->runtime->TellOfPass();
+  TellOfBf16(spec, *model->runtime);
+  trainer->state[PLUMB_STATE_MODEL] = session->parameters().Tensors();
+  trainer->state[PLUMB_STATE_OPTIMIZER] = OptimizerTensors(*session);
   if (lays_out) {
     const std::lock_guard<std::mutex> lock(model->mutex);
     model->packed.clear();
     model->parameters = std::move(laid_out);
   }
   // Nothing fails from here on: the trainer's destructor counts down.
+  if (request.draws_weights) {
+    model->has_weights = true;
+    ++model->version;
+  }
   trainer->model = model;
   trainer->session = std::move(session);
   ++model->trainers;
   return trainer;
 }
 
-// Mistakes in what a host gives, which a program would take for memory.
-absl::Status CheckStep(const plumb_trainer& trainer, const int32_t* inputs, const int32_t* targets,
-                       size_t n) {
-  if (n != trainer.step_tokens()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a step has ", trainer.step_tokens(), " ids (", trainer.spec.gradient_accumulation_steps,
-        " micro-batches x ", trainer.spec.batch_size, " rows x ", trainer.seq, "), not ", n));
-  }
-  PLUMB_RETURN_IF_ERROR(Annotate(trainer.model->CheckTokens(inputs, n, 0), "inputs: "));
-  PLUMB_RETURN_IF_ERROR(Annotate(trainer.model->CheckTokens(targets, n, -1), "targets: "));
-  const size_t micro_batch = trainer.micro_batch();
-  for (size_t at = 0; at < n; at += micro_batch) {
-    const int32_t* const end = targets + at + micro_batch;
-    if (std::find_if(targets + at, end, [](int32_t id) { return id >= 0; }) != end) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("targets: micro-batch ", at / micro_batch, " has none"));
-  }
-  return absl::OkStatus();
+absl::Status CheckWhole(const plumb_trainer& trainer, size_t n) {
+  if (n == trainer.step_tokens()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a step has ", trainer.step_tokens(), " ids (", trainer.spec.gradient_accumulation_steps,
+      " micro-batches x ", trainer.spec.batch_size, " rows x ", trainer.seq, "), not ", n));
 }
 
-absl::Status Step(plumb_trainer* trainer, const int32_t* inputs, const int32_t* targets, size_t n,
-                  plumb_step_info* info) {
-  PLUMB_RETURN_IF_ERROR(CheckStep(*trainer, inputs, targets, n));
+// On the batches that were set.
+absl::Status Step(plumb_trainer* trainer, plumb_step_info* info) {
   const auto begin = std::chrono::steady_clock::now();
-  trainer->batches->Set(inputs, targets);
   PLUMB_ASSIGN_OR_RETURN(const StepResult result, trainer->session->Step());
   trainer->has_gradients = true;
   ++trainer->model->version;
@@ -165,13 +189,21 @@ absl::Status Step(plumb_trainer* trainer, const int32_t* inputs, const int32_t* 
 
 absl::Status Run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn step, void* user) {
   const size_t n = trainer->step_tokens();
+  constexpr size_t kMostIds = size_t{1} << 28;  // that are held here
+  if (n > kMostIds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("recipe: ", trainer->spec.gradient_accumulation_steps, " micro-batches x ",
+                     trainer->spec.batch_size, " rows x ", trainer->seq, " are more than ",
+                     kMostIds, " ids a step"));
+  }
   std::vector<int32_t> inputs(n), targets(n);
   while (trainer->session->step() < trainer->spec.max_steps) {
     if (trainer->cancelled.exchange(false)) return absl::CancelledError("plumb_trainer_cancel");
     if (batch(user, trainer->session->step() + 1, inputs.data(), targets.data(), n) != 0) break;
     plumb_step_info info = {};
     info.struct_size = sizeof(info);
-    PLUMB_RETURN_IF_ERROR(Step(trainer, inputs.data(), targets.data(), n, &info));
+    PLUMB_RETURN_IF_ERROR(trainer->batches->Set(inputs.data(), targets.data()));
+    PLUMB_RETURN_IF_ERROR(Step(trainer, &info));
     if (step != nullptr && step(user, &info) != 0) {
       return absl::CancelledError("the step callback wants no more");
     }
@@ -179,36 +211,50 @@ absl::Status Run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn ste
   return absl::OkStatus();
 }
 
-// What a probe tells, for `tell`, which may end the run.
-ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn tell, void* user) {
-  return [=](const ObservedTensor& seen) {
-    plumb_probe probe = {};
-    probe.struct_size = sizeof(probe);
-    probe.step = trainer->session->step() + 1;
-    probe.kind = seen.kind == ObservedTensor::Kind::kActivation  ? PLUMB_PROBE_ACTIVATION
-                 : seen.kind == ObservedTensor::Kind::kGradient  ? PLUMB_PROBE_GRADIENT
-                 : seen.kind == ObservedTensor::Kind::kParameter ? PLUMB_PROBE_PARAMETER
-                                                                 : PLUMB_PROBE_PARAMETER_GRADIENT;
-    probe.name = seen.name->c_str();
-    probe.rms = seen.stats.Rms();
-    probe.max = static_cast<double>(seen.stats.max_abs);
-    probe.mean = seen.stats.Mean();
-    probe.nonfinite = seen.stats.nonfinite;
-    probe.elements = seen.type.num_elements();
-    probe.dtype = seen.type.dtype == DType::kBF16 ? PLUMB_BF16 : PLUMB_F32;
-    probe.rank = seen.type.shape.rank();
-    std::fill_n(probe.shape, 4, 1);
-    for (int32_t d = 0; d < probe.rank; ++d) probe.shape[d] = seen.type.shape[d];
-    probe.data = seen.data;
-    if (tell(user, &probe) != 0) trainer->cancelled = true;
-  };
-}
-
 }  // namespace
 }  // namespace plumb::capi
 
 using plumb::capi::Call;
+using plumb::capi::Guard;
+using plumb::capi::ModelState;
 using plumb::capi::NullArgument;
+
+plumb_status plumb_recipe_text(const char* text, size_t size, const char* name,
+                               const char* const* settings, size_t count, char* buffer,
+                               size_t capacity, size_t* needed, plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (text == nullptr && size > 0) return NullArgument("text");
+    if (settings == nullptr && count > 0) return NullArgument("settings");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count));
+    std::vector<std::pair<std::string, std::string>> pairs;
+    for (size_t i = 0; i < count; ++i) {
+      const char* const field = settings[2 * i];
+      const char* const value = settings[2 * i + 1];
+      if (field == nullptr || value == nullptr) return NullArgument("settings[i]");
+      pairs.emplace_back(field, value);
+    }
+    PLUMB_ASSIGN_OR_RETURN(const plumb::TrainSpec spec,
+                           plumb::ParseTrainSpec(absl::string_view(text, size),
+                                                 name == nullptr ? "recipe" : name, pairs));
+    plumb::capi::GiveText(spec.ToText(), buffer, capacity, needed);
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_trainer_plan(const plumb_model* model, const plumb_trainer_options* options,
+                                plumb_trainer_memory* memory, plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    if (memory == nullptr) return NullArgument("memory");
+    const ModelState& state = *model->state;
+    PLUMB_ASSIGN_OR_RETURN(const plumb::capi::TrainerRequest request,
+                           plumb::capi::CheckOptions(state, options));
+    PLUMB_ASSIGN_OR_RETURN(const plumb::TrainMemory planned,
+                           plumb::PlanTrainMemory(*state.context, request.spec, request.seq));
+    plumb::capi::Give(plumb::capi::ToPublic(planned), memory);
+    return absl::OkStatus();
+  });
+}
 
 plumb_status plumb_trainer_create(plumb_model* model, const plumb_trainer_options* options,
                                   plumb_trainer** trainer, plumb_error** error) {
@@ -231,6 +277,11 @@ int64_t plumb_trainer_steps(const plumb_trainer* trainer) {
   return trainer == nullptr ? 0 : trainer->session->step();
 }
 
+void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trainer_memory* memory) {
+  if (trainer == nullptr || memory == nullptr) return;
+  plumb::capi::Give(plumb::capi::ToPublic(trainer->session->planned_memory()), memory);
+}
+
 plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
                                 const int32_t* targets, size_t n, plumb_step_info* info,
                                 plumb_error** error) {
@@ -239,7 +290,20 @@ plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
     if (targets == nullptr) return NullArgument("targets");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
     const plumb::capi::InCall in_call(&trainer->busy);
-    return plumb::capi::Step(trainer, inputs, targets, n, info);
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckWhole(*trainer, n));
+    PLUMB_RETURN_IF_ERROR(trainer->batches->Set(inputs, targets));
+    return plumb::capi::Step(trainer, info);
+  });
+}
+
+plumb_status plumb_trainer_step_filled(plumb_trainer* trainer, plumb_micro_batch_fn fill,
+                                       void* user, plumb_step_info* info, plumb_error** error) {
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    if (fill == nullptr) return NullArgument("fill");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
+    const plumb::capi::InCall in_call(&trainer->busy);
+    trainer->batches->Set(fill, user);
+    return plumb::capi::Step(trainer, info);
   });
 }
 
@@ -255,49 +319,6 @@ plumb_status plumb_trainer_run(plumb_trainer* trainer, plumb_batch_fn batch, plu
 
 void plumb_trainer_cancel(plumb_trainer* trainer) {
   if (trainer != nullptr) trainer->cancelled = true;
-}
-
-plumb_status plumb_trainer_save(const plumb_trainer* trainer, const char* path,
-                                plumb_error** error) {
-  return Call(trainer, "trainer", error, [&]() -> absl::Status {
-    if (path == nullptr) return NullArgument("path");
-    return plumb::capi::SaveTrainer(*trainer->session,
-                                    trainer->model->context->model.self_contained_text, path);
-  });
-}
-
-plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path, plumb_error** error) {
-  return Call(trainer, "trainer", error, [&]() -> absl::Status {
-    if (path == nullptr) return NullArgument("path");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    const ModelState& model = *trainer->model;
-    std::string difference;
-    PLUMB_RETURN_IF_ERROR(plumb::capi::LoadTrainer(path, model.context->model.self_contained_text,
-                                                   trainer->session.get(), &difference));
-    trainer->has_gradients = false;
-    ++trainer->model->version;
-    if (!difference.empty()) {
-      model.runtime->Warn(absl::StrCat(path, ": was saved with another model: ", difference));
-    }
-    return absl::OkStatus();
-  });
-}
-
-plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const char* const* points,
-                                 size_t count, plumb_probe_fn probe, void* user,
-                                 plumb_error** error) {
-  return Call(trainer, "trainer", error, [&]() -> absl::Status {
-    if (every != 0 && probe == nullptr) return NullArgument("probe");
-    if (points == nullptr && count > 0) return NullArgument("points");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count));
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    std::vector<std::string> globs;
-    for (size_t i = 0; i < count; ++i) {
-      if (points[i] == nullptr) return NullArgument("points[i]");
-      globs.emplace_back(points[i]);
-    }
-    return trainer->session->SetProbe(every, globs, plumb::capi::ObserverOf(trainer, probe, user));
-  });
 }
 
 plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i, plumb_tensor* tensor,

@@ -18,7 +18,7 @@
 namespace plumb::capi {
 namespace {
 
-constexpr char kWeight[] = "weight.", kFirst[] = "m.", kSecond[] = "v.";
+constexpr char kWeight[] = "weight.", kFirst[] = "m.", kSecond[] = "v.", kAverage[] = "ema.";
 
 void Append(std::vector<TensorToWrite> more, std::vector<TensorToWrite>* tensors) {
   for (TensorToWrite& tensor : more) tensors->push_back(std::move(tensor));
@@ -47,7 +47,7 @@ absl::Status CheckNumbers(const SafetensorsFile& file) {
   for (const TensorEntry& tensor : file.tensors()) {
     const bool is_square = absl::StartsWith(tensor.name, kSecond);
     if (!is_square && !absl::StartsWith(tensor.name, kWeight) &&
-        !absl::StartsWith(tensor.name, kFirst)) {
+        !absl::StartsWith(tensor.name, kFirst) && !absl::StartsWith(tensor.name, kAverage)) {
       continue;  // which nothing reads
     }
     const size_t bytes = piece.size() * sizeof(float);
@@ -90,6 +90,7 @@ absl::Status SaveTrainer(const TrainSession& session, const std::string& model,
   PLUMB_RETURN_IF_ERROR(session.CheckFinite());
   std::vector<TensorToWrite> tensors = session.parameters().Tensors(kWeight);
   Append(session.optimizer().Tensors(), &tensors);
+  if (session.average() != nullptr) Append(session.average()->Tensors(kAverage), &tensors);
   return WriteSafetensors(
       path, tensors,
       {{"plumb", plumb_version()}, {"model", model}, {"step", absl::StrCat(session.step())}});
@@ -102,9 +103,12 @@ absl::Status LoadTrainer(const std::string& path, const std::string& model, Trai
   const ParameterStore& parameters = session->parameters();
   PLUMB_RETURN_IF_ERROR(parameters.Check(file, kWeight));
   PLUMB_RETURN_IF_ERROR(session->optimizer().Check(file));
+  const ParameterStore* const average = session->average();
+  if (average != nullptr) PLUMB_RETURN_IF_ERROR(average->Check(file, kAverage));
   PLUMB_RETURN_IF_ERROR(CheckNumbers(file));
   PLUMB_RETURN_IF_ERROR(parameters.Read(file, kWeight));
   PLUMB_RETURN_IF_ERROR(session->optimizer().Read(file));
+  if (average != nullptr) PLUMB_RETURN_IF_ERROR(average->Read(file, kAverage));
   session->ResumeAt(step);
   const auto trained = file.metadata().find("model");
   if (trained != file.metadata().end()) *difference = FirstDifference(trained->second, model);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/data.h"
 
@@ -35,6 +36,11 @@ class BatchSource {
   virtual Batch MakeBatch() const = 0;
   // Batch `index` >= 0 into one from MakeBatch. Allocates nothing.
   virtual void Fill(int64_t index, Batch* batch) = 0;
+  // The same of a source that may have none.
+  virtual absl::Status TryFill(int64_t index, Batch* batch) {
+    Fill(index, batch);
+    return absl::OkStatus();
+  }
   virtual int64_t max_seq() const = 0;  // the longest seq of any batch
 };
 

@@ -8,7 +8,9 @@
  *   last argument is not NULL, an error there, which the caller frees. Outputs are then as before.
  * - No function ends the process, installs a signal handler, prints, changes the locale or the
  *   floating-point mode (which is a new process's in callbacks), or throws. A callback must not
- * throw either.
+ *   throw either. A save that meets a limit of file size or a pipe without a reader is an error:
+ *   SIGXFSZ and SIGPIPE do not reach the host. So is, after two seconds, reading a pipe that nobody
+ *   writes to.
  * - A call wants a stack of 1 MiB where formulas nest deeply; 128 KiB do for what people write.
  * - Options are passed by pointer: NULL means all defaults, as 0 does in each field. `struct_size`
  *   is sizeof the struct, with which an old program runs on a new plumb.
@@ -87,7 +89,15 @@ typedef struct plumb_runtime plumb_runtime;
 
 enum {
   /* Flag: PLUMB_PLUGIN_PATH, PLUMB_PLACEMENT_PATH and OMP_NUM_THREADS are not read. */
-  PLUMB_NO_ENVIRONMENT = 1
+  PLUMB_NO_ENVIRONMENT = 1,
+  /* Flag: norms get copies of their operands between canaries and unreadable pages. One that writes
+   * outside of them fails the call, PLUMB_FAILED_PRECONDITION, with its name and the operand's; or,
+   * far outside, it faults, and plumb_plugin_call_here says where. Slow; results are the same. */
+  PLUMB_GUARD_PLUGINS = 2,
+  /* Flag: from now on, in the whole process, a thread that calls a norm and has no alternate signal
+   * stack (sigaltstack) gets one, so that the host's handler with SA_ONSTACK can tell of a norm
+   * that overflowed the stack. */
+  PLUMB_SIGNAL_STACKS = 4
 };
 #ifndef PLUMB_LOG_DEFINED /* by plumb/norm_plugin.h, alike */
 #define PLUMB_LOG_DEFINED
@@ -134,6 +144,9 @@ typedef struct {
    * those of the environment and of the installed libplumb.so; NULL: none. */
   const char* plugin_path;
   const char* placement_path;
+  /* Where plumb is installed, for a program that has it linked in: its norms and placements are
+   * looked for below this directory. NULL: where libplumb.so lies. */
+  const char* install_prefix;
 } plumb_runtime_options;
 
 /* Errors: PLUMB_INVALID_ARGUMENT for an engine that there is not; PLUMB_NOT_FOUND for "onednn"
@@ -145,6 +158,8 @@ typedef struct {
 PLUMB_USE PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
                                                       plumb_runtime** runtime, plumb_error** error);
 PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
+/* Of a call, at most. */
+PLUMB_API int32_t plumb_runtime_threads(const plumb_runtime* runtime);
 
 /* Registers the norm of a plugin's file, or one that is linked into the program: a
  * `const plumb_norm_plugin*` (plumb/norm_plugin.h), which outlives the runtime. Norms on the plugin
@@ -153,6 +168,64 @@ PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
 PLUMB_USE PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
                                                        const void* norm_plugin,
                                                        plumb_error** error);
+/* The same of all norms in a plugin's file, which runs with all rights of the process. */
+PLUMB_USE PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path,
+                                                   plumb_error** error);
+
+/* A norm as it describes itself; its plugin is loaded if need be. JSON; these fields stay, and more
+ * may come:
+ *
+ *   id, version, vendor, license, doc, path    path "": linked into the program
+ *   attributes  [{name, type, range, default, required, doc}]; range "": any value
+ *   parameters  [{name, shape, init, offset, doc}], with default attributes; none where it needs
+ *               some; shape as text, "[dim]"; offset: is added to it before use
+ *   buffers     [the same], that are kept from training for evaluation
+ *   traits      ["identity", "cross-row", "cross-row in evaluation", "scale-invariant",
+ *               "shift-invariant", "approximate gradient", "in place", "residual extension"]
+ *   dtypes      ["f32", "bf16", "f64"]
+ *
+ * Errors: PLUMB_NOT_FOUND, with a suggestion; as plumb_plugin_load. plumb_runtime_describe lists
+ * all norms that there are. */
+PLUMB_USE PLUMB_API plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id,
+                                                       char* buffer, size_t capacity,
+                                                       size_t* needed, plumb_error** error);
+
+/* A call of a norm's function: for a host that wants to say so when the process ends unexpectedly,
+ * by a fault, by exit(), or by waiting for ever. The texts live as long as the call. */
+typedef struct {
+  size_t struct_size;
+  const char* function; /* "forward"; "dlopen": the constructors of its file */
+  const char* norm;     /* its id, or those of a file that is being loaded */
+  const char* file;     /* "": linked into the program */
+  uint64_t number;      /* of the thread's calls; plumb_plugin_calls only */
+  int32_t thread;       /* from 0; the same */
+  int32_t read_only;   /* 1: the address is in what may only be read; plumb_plugin_call_here only */
+  const char* operand; /* that the address lies in or near, "saved"; "": none */
+  int64_t bytes; /* before its first byte (negative), behind its last one (from 0), or in it */
+} plumb_plugin_call;
+
+/* 1 and the calling thread's call, 0 if it is in none; with PLUMB_GUARD_PLUGINS also where
+ * `address` (may be NULL) lies that it had no right to. Any thread, and signal handlers. */
+PLUMB_API int32_t plumb_plugin_call_here(const void* address, plumb_plugin_call* call);
+/* The calls that all threads of the process are in, at most `capacity`; returns how many. Each
+ * element's struct_size is that of calls[0]. Any thread, and signal handlers. */
+PLUMB_API int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity);
+
+/* The engines that multiply matrices: equal texts, equal rounding. Loads oneDNN, so that
+ * plumb_runtime_describe has it. */
+PLUMB_USE PLUMB_API plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer,
+                                                    size_t capacity, size_t* needed,
+                                                    plumb_error** error);
+
+enum { PLUMB_SPEED_GEMM_F32 = 0, PLUMB_SPEED_GEMM_BF16 = 1, PLUMB_SPEED_READ = 2 };
+
+/* Measures what the machine could do, on the runtime's threads: floating-point operations a second
+ * of one product of [2048, 2048] matrices by oneDNN, packed beforehand; or bytes a second of one
+ * pass that only reads 512 MiB. What plumb_model_work says may be held against it. Takes a moment,
+ * and the memory, which the runtime's handle keeps for the next time. Errors: PLUMB_UNIMPLEMENTED
+ * where the machine has no such product. */
+PLUMB_USE PLUMB_API plumb_status plumb_machine_speed(plumb_runtime* runtime, int32_t what,
+                                                     double* per_second, plumb_error** error);
 
 /* What the runtime runs on, what it found and refused, and what would go wrong or slow: what `plumb
  * doctor` prints. JSON; null where the system does not say. Loads nothing, and runs no plugin's
@@ -224,6 +297,75 @@ PLUMB_USE PLUMB_API plumb_status plumb_model_create(plumb_runtime* runtime, cons
 PLUMB_API void plumb_model_free(plumb_model* model);
 /* Fills as much as info->struct_size says, which the caller sets. */
 PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* info);
+
+/* What the description comes to: what `plumb describe` prints. JSON; these fields stay, and more
+ * may come:
+ *
+ *   name
+ *   dims            {n_layer, n_head, n_kv_head, d_model, d_ff, head_dim, vocab_size,
+ *                   context_length}
+ *   positions       learned, rope(theta=10000), none
+ *   tied            whether the head's matrix is the embedding's
+ *   begin, end      [statement], before the first layer and after the last
+ *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], of
+ *                   layers, counted from 0, that share a block; equations, scalars, norms: [text];
+ *                   jacobian: of the first, (I + J_mlp J_norm) (I + J_attention J_norm)
+ *   norm_sites      norms that are applied in a forward pass
+ *   identity_route  from the embedding to the last layer's output: none, through 1 norm, ...
+ *   norms_before_head  on that route, after the last layer
+ *   tensors         [{name, shape, dtype, init, role, elements}], in the order of
+ *                   plumb_model_tensor; role: weight, norm, learned
+ *   buffers         [the same], statistics that norms keep from training: saved, not trained
+ *   totals          {parameters, tensors, buffer_elements, weight_bytes}; weight_bytes: in f32 */
+PLUMB_USE PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
+                                                      size_t capacity, size_t* needed,
+                                                      plumb_error** error);
+/* The description with all that it refers to inside of it, placements and imports, so that it means
+ * the same without their files. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_text(const plumb_model* model, char* buffer,
+                                                  size_t capacity, size_t* needed,
+                                                  plumb_error** error);
+
+/* The norms that its layers have: JSON, {ID: version}. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_norms(const plumb_model* model, char* buffer,
+                                                   size_t capacity, size_t* needed,
+                                                   plumb_error** error);
+
+typedef struct {
+  size_t struct_size;
+  /* What is to be seen of a training step's program: "graph", with "grad"ients, "optimized", its
+   * memory "plan", the "exec"utable; "prompt": of a prompt, or, for a seq of 1, a step of decoding;
+   * "probes": what can be probed, a star before what is by default; or how the recipe "updates"
+   * each tensor. */
+  const char* stage;
+  int64_t batch, seq; /* sequences, and tokens of each; 0: 1, the model's context_length */
+  const char* recipe; /* as plumb_trainer_options */
+  size_t recipe_size;
+} plumb_explain_options;
+
+/* What the compiler makes of the model, for people: the text is another with each version. The work
+ * is done in each call: a large buffer at once is cheaper than asking for the size. Errors:
+ * PLUMB_INVALID_ARGUMENT; a program too large to be addressed. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_explain(const plumb_model* model,
+                                                     const plumb_explain_options* options,
+                                                     char* buffer, size_t capacity, size_t* needed,
+                                                     plumb_error** error);
+
+enum { PLUMB_PASS_TRAINING = 0, PLUMB_PASS_FEED = 1 };
+
+typedef struct {
+  size_t struct_size;
+  double flops; /* of matrix products: 6 a weight and token of training, 2 of feeding, and those of
+                   attention, as if no mask hid any of it (PaLM, arXiv:2204.02311, appendix B) */
+  int64_t weight_bytes; /* that a step of decoding reads */
+} plumb_work;
+
+/* The least work of a pass over one sequence of `tokens` tokens: forward and backward, or feeding a
+ * session, whose logits are the last token's alone. `weights` as plumb_session_options, for
+ * weight_bytes. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_work(const plumb_model* model, int32_t pass,
+                                                  int64_t tokens, int32_t weights, plumb_work* work,
+                                                  plumb_error** error);
 
 /* The names that plumb_trainer_probe takes, one a line, in the order of the data. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_probe_points(const plumb_model* model, char* buffer,
@@ -321,9 +463,8 @@ PLUMB_API void plumb_tokenizer_free(plumb_tokenizer* tokenizer);
 /* --- Training --------------------------------------------------------------------------------- */
 
 /* The training of a model's weights, which sessions see after each step. One thread at a time, but
- * for plumb_trainer_cancel. A callback may call that, and the step callback plumb_trainer_save,
- * plumb_trainer_steps and plumb_trainer_gradient; what would change the trainer fails with
- * PLUMB_FAILED_PRECONDITION. */
+ * for plumb_trainer_cancel. A callback may call that, and the step callback what takes the trainer
+ * const; what would change the trainer fails with PLUMB_FAILED_PRECONDITION. */
 typedef struct plumb_trainer plumb_trainer;
 
 typedef struct {
@@ -332,8 +473,24 @@ typedef struct {
                          NULL: its defaults. What it says of data, evaluation, checkpoints and
                          divergence is for runs in a directory, and has no effect */
   size_t recipe_size;
-  int64_t seq; /* tokens of a sequence; 0: the model's context_length */
+  int64_t seq; /* tokens of a sequence, at most; 0: the model's context_length */
+  /* 1: the weights are drawn from the recipe's seed, as by plumb_model_init, in the form that is
+   * trained; the model need not have any. */
+  int32_t draw_weights;
+  int64_t reserve; /* bytes that memory must hold beside the trainer: of an evaluator, say */
 } plumb_trainer_options;
+
+/* The memory of a trainer, in bytes; all of it is taken from the first step to the last. */
+typedef struct {
+  size_t struct_size;
+  int64_t weights;     /* f32 */
+  int64_t gradients;   /* with their sum over micro-batches, where a step has several */
+  int64_t moments;     /* AdamW's two */
+  int64_t norm_states; /* with copies from before the step and before the micro-batch */
+  int64_t inputs;      /* ids, positions, the loss */
+  int64_t workspace;   /* activations, their gradients, scratch: of a micro-batch of options.seq */
+  int64_t total;
+} plumb_trainer_memory;
 
 typedef struct {
   size_t struct_size;
@@ -352,10 +509,26 @@ typedef int32_t (*plumb_batch_fn)(void* user, int64_t step, int32_t* inputs, int
 /* After a step. Returns 0 to go on, else the run ends with PLUMB_CANCELLED. */
 typedef int32_t (*plumb_step_fn)(void* user, const plumb_step_info* info);
 
+/* A recipe in full, for a host that reads or keeps it: `text`, then settings[2 * i], a field
+ * ("learning_rate", "data.val_fraction"), set to the text settings[2 * i + 1], for i < count, which
+ * may be 0. Every field whose default is not zero is said in it. `name` stands for the file in
+ * messages. Errors: PLUMB_INVALID_ARGUMENT, for all mistakes of syntax, or of range, at once. */
+PLUMB_USE PLUMB_API plumb_status plumb_recipe_text(const char* text, size_t size, const char* name,
+                                                   const char* const* settings, size_t count,
+                                                   char* buffer, size_t capacity, size_t* needed,
+                                                   plumb_error** error);
+
+/* What a trainer would take; takes none of it, and needs no weights. Errors: as
+ * plumb_trainer_create for the options, but for memory. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_plan(const plumb_model* model,
+                                                    const plumb_trainer_options* options,
+                                                    plumb_trainer_memory* memory,
+                                                    plumb_error** error);
+
 /* Errors: PLUMB_FAILED_PRECONDITION without weights, while the model has another trainer, or, with
  * dtype BF16, sessions (it lays the matrices out anew, and plumb_model_tensor has them no more);
  * PLUMB_INVALID_ARGUMENT for the recipe; PLUMB_RESOURCE_EXHAUSTED where memory does not hold the
- * step, before any is taken. */
+ * step and options.reserve, before any is taken. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_create(plumb_model* model,
                                                       const plumb_trainer_options* options,
                                                       plumb_trainer** trainer, plumb_error** error);
@@ -364,6 +537,8 @@ PLUMB_API void plumb_trainer_free(plumb_trainer* trainer);
 /* Ids in a step: gradient_accumulation_steps x batch_size x seq of the recipe. */
 PLUMB_API size_t plumb_trainer_step_tokens(const plumb_trainer* trainer);
 PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer); /* done */
+/* As plumb_trainer_plan. */
+PLUMB_API void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trainer_memory* memory);
 
 /* One optimizer step on inputs [micro-batch, row, position] and the target of each, the token after
  * it; -1: none, not part of the loss. `info` may be NULL. Errors: PLUMB_INVALID_ARGUMENT for n
@@ -373,6 +548,19 @@ PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer); /* done */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
                                                     const int32_t* targets, size_t n,
                                                     plumb_step_info* info, plumb_error** error);
+
+/* Fills micro-batch `i` (from 0) of a step: inputs and targets [batch_size, *seq], as
+ * plumb_trainer_step has them. *seq is options.seq, and may be made smaller. Returns 0; or another
+ * number: there is none. */
+typedef int32_t (*plumb_micro_batch_fn)(void* user, int64_t i, int32_t* inputs, int32_t* targets,
+                                        int64_t* seq);
+/* As plumb_trainer_step, with micro-batches that are asked for one by one and may be of different
+ * lengths: for sequences that are shorter than options.seq. The first of a length takes a moment,
+ * since its program is compiled. Errors too: PLUMB_CANCELLED where `fill` has none. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_step_filled(plumb_trainer* trainer,
+                                                           plumb_micro_batch_fn fill, void* user,
+                                                           plumb_step_info* info,
+                                                           plumb_error** error);
 
 /* Steps until the recipe's max_steps, `batch` has no more, `step` (may be NULL) wants no more, or
  * plumb_trainer_cancel. */
@@ -398,6 +586,44 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_save(const plumb_trainer* trainer
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path,
                                                     plumb_error** error);
 
+/* The learning rate of the next step. */
+PLUMB_API double plumb_trainer_learning_rate(const plumb_trainer* trainer);
+/* From now on it is the schedule's times `scale`; 1 at first. Not part of what is saved. Errors:
+ * PLUMB_INVALID_ARGUMENT for a scale that is negative or not finite. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_scale_learning_rate(plumb_trainer* trainer,
+                                                                   double scale,
+                                                                   plumb_error** error);
+/* PLUMB_ABORTED, with the name, when a weight, a moment or a norm's state is not finite, as after
+ * an update that overflowed though its gradient was finite. Reads all of them. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_check(const plumb_trainer* trainer,
+                                                     plumb_error** error);
+
+/* What a trainer holds between steps, tensor by tensor: for a host that keeps it in files of its
+ * own. All of it written back, and plumb_trainer_set_steps, go on to the same bits. */
+enum {
+  PLUMB_STATE_MODEL = 0,    /* weights, as plumb_model_tensor counts them, then norms' buffers */
+  PLUMB_STATE_OPTIMIZER = 1 /* AdamW: "m.NAME", then "v.NAME", of each weight */
+};
+/* The i-th tensor, as plumb_model_tensor; may be written to between steps. `data` is NULL for a
+ * matrix that is trained in bf16. Names and data live as long as the trainer. Errors:
+ * PLUMB_OUT_OF_RANGE beyond the last one. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_state(const plumb_trainer* trainer, int32_t kind,
+                                                     size_t i, plumb_tensor* tensor,
+                                                     plumb_error** error);
+/* Its elements [begin, begin + count), copied: those of a matrix that is trained in bf16 too, whose
+ * f32 are kept to the bit, but for the payloads of NaN. Errors: PLUMB_OUT_OF_RANGE. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_read_state(const plumb_trainer* trainer,
+                                                          int32_t kind, size_t i, int64_t begin,
+                                                          int64_t count, float* to,
+                                                          plumb_error** error);
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind,
+                                                           size_t i, int64_t begin, int64_t count,
+                                                           const float* from, plumb_error** error);
+/* The steps that count as done: on these the schedule, AdamW and max_steps go. Errors:
+ * PLUMB_INVALID_ARGUMENT for a negative number, or more than 2^53. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* trainer, int64_t steps,
+                                                         plumb_error** error);
+
 enum {
   PLUMB_PROBE_ACTIVATION = 0,
   PLUMB_PROBE_GRADIENT = 1, /* of the micro-batch's loss, by an activation */
@@ -417,6 +643,7 @@ typedef struct {
   int32_t rank;
   int64_t shape[4]; /* 1 beyond the rank; activations: [rows, positions, width] */
   const void* data; /* until the callback returns; NULL: a matrix that is trained in bf16 */
+  double norm;      /* L2, of the finite elements */
 } plumb_probe;
 
 /* During a step, on its thread: activations and gradients as they are made, in every micro-batch;
@@ -427,11 +654,43 @@ typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
 /* From now on probes step 1 and every `every`-th one, and one that diverges; 0: none. `points` are
  * names, in which * is any text and ? any character, after "grad." for a gradient and "param." for
  * a parameter and its gradient; none: streams, norms, logits and parameters. Losses and weights are
- * the same bits. Errors: PLUMB_INVALID_ARGUMENT for a point that there is not. */
+ * the same bits. `probe` may be NULL: plumb_trainer_probed has the figures. Errors:
+ * PLUMB_INVALID_ARGUMENT for a point that there is not. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
                                                      const char* const* points, size_t count,
                                                      plumb_probe_fn probe, void* user,
                                                      plumb_error** error);
+
+/* The figures of the i-th point over the whole last step, its micro-batches together, with
+ * gradients of the step's mean loss: activations, their gradients, then each parameter and its
+ * gradient. `rank` is 0, and there are no data. Of a step that diverged: of its bad micro-batch.
+ * Names live until plumb_trainer_probe. Errors: PLUMB_OUT_OF_RANGE beyond the last point, and for
+ * each if the last step was not probed. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_probed(const plumb_trainer* trainer, size_t i,
+                                                      plumb_probe* probe, plumb_error** error);
+
+/* A row of a profile, summed over the steps. */
+typedef struct {
+  size_t struct_size;
+  const char* name;
+  int32_t in_graph; /* 1: an op of the step's graph; 0: a stage outside of it */
+  int64_t runs;
+  double seconds;
+  double flops; /* that the op's algorithm needs; 0 where the time goes into memory */
+  double bytes; /* of the op's operands, each once; 0 outside of the graph */
+} plumb_profile_row;
+
+/* From now on steps are timed, to the same bits, and add to a profile, which is new; on 0: no more.
+ * A step that is probed is one row. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on,
+                                                       plumb_error** error);
+/* Row 0 is of the steps as a whole ("step"; runs: how many); then ops, the longest first, then
+ * stages, then the rest of the time, "other". Names live until the next call with row 0. Errors:
+ * PLUMB_OUT_OF_RANGE beyond the last row; PLUMB_FAILED_PRECONDITION before plumb_trainer_profile.
+ */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, size_t i,
+                                                           plumb_profile_row* row,
+                                                           plumb_error** error);
 
 /* --- Sampling --------------------------------------------------------------------------------- */
 
@@ -503,17 +762,28 @@ PLUMB_USE PLUMB_API plumb_status plumb_session_generate(plumb_session* session, 
 /* Ends plumb_session_generate after its token. Any thread, and signal handlers. */
 PLUMB_API void plumb_session_cancel(plumb_session* session);
 
+/* As plumb_trainer_profile and plumb_trainer_profile_row, of passes that feed tokens: a step is a
+ * plumb_session_feed, a plumb_session_feed_each, or a token that plumb_session_generate appends. */
+PLUMB_USE PLUMB_API plumb_status plumb_session_profile(plumb_session* session, int32_t on,
+                                                       plumb_error** error);
+PLUMB_USE PLUMB_API plumb_status plumb_session_profile_row(plumb_session* session, size_t i,
+                                                           plumb_profile_row* row,
+                                                           plumb_error** error);
+
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
-/* The loss and the logits of whole sequences. One thread at a time. */
+/* The loss, the logits and the gradients of whole sequences, which change nothing. One thread at a
+ * time. */
 typedef struct plumb_evaluator plumb_evaluator;
 
 typedef struct {
   size_t struct_size;
-  int64_t rows;    /* sequences of a batch, side by side; 0: 1 */
-  int64_t seq;     /* the most tokens of one; 0: the model's context_length */
-  int32_t weights; /* as plumb_session_options */
-  int32_t logits;  /* 1: they are wanted; rows x seq x vocab_size floats of memory */
+  int64_t rows;      /* sequences of a batch, side by side; 0: 1 */
+  int64_t seq;       /* the most tokens of one; 0: the model's context_length */
+  int32_t weights;   /* as plumb_session_options */
+  int32_t logits;    /* 1: they are wanted; rows x seq x vocab_size floats of memory */
+  int32_t gradients; /* 1: they are wanted, of f32 weights: a run is then the pass of a training
+                        step, in which norms over tokens take the statistics of these tokens */
 } plumb_evaluator_options;
 
 /* Errors: PLUMB_FAILED_PRECONDITION without weights; PLUMB_INVALID_ARGUMENT. */
@@ -522,6 +792,12 @@ PLUMB_USE PLUMB_API plumb_status plumb_evaluator_create(plumb_model* model,
                                                         plumb_evaluator** evaluator,
                                                         plumb_error** error);
 PLUMB_API void plumb_evaluator_free(plumb_evaluator* evaluator);
+
+/* The memory of an evaluator beside the weights, in bytes; takes none of it. Matrices in another
+ * form than the trained one are not counted. Errors: as plumb_evaluator_create for the options. */
+PLUMB_USE PLUMB_API plumb_status plumb_evaluator_plan(const plumb_model* model,
+                                                      const plumb_evaluator_options* options,
+                                                      int64_t* bytes, plumb_error** error);
 
 /* One pass over inputs [rows, n / rows] and the target of each, the token after it; -1: none.
  * `*loss` becomes the mean over the targets, in nats. Both may be NULL, when only logits are
@@ -532,6 +808,18 @@ PLUMB_USE PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* evaluator,
 /* Logits [rows, n / rows, vocab_size] of the last run, until the next one; NULL without one, or if
  * they were not wanted. */
 PLUMB_API const float* plumb_evaluator_logits(const plumb_evaluator* evaluator);
+/* The gradient of the last run's loss by the i-th parameter, until the next run. As
+ * plumb_model_tensor; PLUMB_FAILED_PRECONDITION without a run, or if they were not wanted. */
+PLUMB_USE PLUMB_API plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator,
+                                                          size_t i, plumb_tensor* tensor,
+                                                          plumb_error** error);
+/* From now on probes each run; `points` and `probe` as plumb_trainer_probe, of step 0; probe NULL:
+ * no more. Where it returns another number than 0 the run fails with PLUMB_CANCELLED when it is
+ * done. Errors: PLUMB_INVALID_ARGUMENT; PLUMB_FAILED_PRECONDITION if gradients were not wanted. */
+PLUMB_USE PLUMB_API plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator,
+                                                       const char* const* points, size_t count,
+                                                       plumb_probe_fn probe, void* user,
+                                                       plumb_error** error);
 
 #ifdef __cplusplus
 }

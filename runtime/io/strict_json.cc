@@ -90,7 +90,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   bool Fail(absl::string_view message) {
-    if (error_.empty()) error_ = std::string(message);
+    if (error_.empty()) error_ = ShortMessage(message);
     return false;
   }
 

@@ -1,5 +1,6 @@
 #include "runtime/model/build.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
+#include "runtime/model/formula_ops.h"
 #include "runtime/model/graph_weights.h"
 #include "runtime/model/sublayers.h"
 #include "runtime/ops/ops.h"
@@ -70,25 +72,51 @@ class Emitter : public FormulaBackend {
   }
 
   TensorHandle Combine(absl::Span<const Term> terms, double constant) override {
-    std::vector<ValueId> parts;
-    std::vector<double> coefs;
-    for (const Term& term : terms) {
-      parts.push_back(term.tensor);
-      coefs.push_back(term.coefficient);
-    }
-    return b_.Apply("combine", std::move(parts), {{"coefs", coefs}, {"constant", constant}},
-                    absl::StrCat(scope_, "sum"));
+    return EmitSum(&b_, terms, constant, absl::StrCat(scope_, "sum"));
   }
 
   TensorHandle Multiply(TensorHandle a, TensorHandle b) override {
     return b_.Apply("mul", {a, b}, {}, absl::StrCat(scope_, "product"));
   }
 
-  TensorHandle Apply(const std::string& function, TensorHandle a) override {
-    return b_.Apply("act", {a}, {{"kind", function}}, absl::StrCat(scope_, function));
+  TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> operands) override {
+    if (function.name != "part") return EmitFunction(&b_, function, operands, scope_);
+    // One split serves all parts of a tensor.
+    const int64_t n = static_cast<int64_t>(function.numbers[1]);
+    const double width = static_cast<double>(b_.type(operands[0]).shape.last() / n);
+    return Parts(operands[0], {static_cast<size_t>(n), width},
+                 /*flat=*/false)[static_cast<size_t>(function.numbers[0])];
   }
 
-  TensorHandle Learned(const LearnedSite& site) override { return Param(site.name); }
+  TensorHandle Step() override {
+    if (step_ == kNoValue) step_ = b_.Input(kStepInput, F32({1}));
+    return step_;
+  }
+
+  TensorHandle Drop(const DropSite& site, TensorHandle a) override {
+    if (options_.program != Program::kTrain) return a;
+    if (random_ == kNoValue) random_ = b_.Input(kRandomInput, I32({kRandomWords}));
+    return b_.Apply("drop", {a, random_}, {{"p", site.p}, {"path", site.path}, {"name", site.name}},
+                    absl::StrCat(site.name, ".out"));
+  }
+
+  TensorHandle Learned(const LearnedSite& site) override {
+    const LearnedPlace& place = *site.place;
+    const ValueId parameter = Param(place.name);
+    if (place.extents.empty()) return parameter;
+    const std::pair<size_t, double> parts(place.init.size(), static_cast<double>(place.width));
+    return Parts(parameter, parts, /*flat=*/true)[static_cast<size_t>(site.index)];
+  }
+
+  absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) override {
+    if (site.out > 1) return weights_.Linear(site.name, a, site.spec->bias);
+    // The weight is a vector.
+    const ValueId weight = Param(absl::StrCat(site.name, ".weight"));
+    const ValueId y = b_.Apply("row_dot", {a, weight}, {{"size", int64_t{1}}}, site.name);
+    if (!site.spec->bias) return y;
+    const Term terms[] = {{1, y}, {1, Param(absl::StrCat(site.name, ".bias"))}};
+    return EmitSum(&b_, terms, 0, site.name);
+  }
 
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
     // A norm that declares itself the identity is not there.
@@ -106,11 +134,12 @@ class Emitter : public FormulaBackend {
                     absl::StrCat(site.name, ".out"));
   }
 
-  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
+  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
+                                        absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override {
     const std::string outer = std::exchange(scope_, absl::StrCat(site.name, "."));
     absl::StatusOr<TensorHandle> out =
-        EmitSublayer({&model_, &options_, &weights_, &b_, positions_}, site, input, at_point);
+        EmitSublayer({&model_, &options_, &weights_, &b_, positions_}, site, inputs, at_point);
     scope_ = outer;
     sublayer_ = site.name;
     return out;
@@ -145,6 +174,18 @@ class Emitter : public FormulaBackend {
     const auto [at, is_new] = stream_at_.emplace(name, streams_.size());
     if (!is_new) streams_[std::exchange(at->second, streams_.size())].second = kNoValue;
     streams_.emplace_back(name, value);
+  }
+
+  // `parts`: how many, and of how many channels each.
+  const std::vector<ValueId>& Parts(ValueId whole, std::pair<size_t, double> parts, bool flat) {
+    std::vector<ValueId>& known = parts_[{whole, parts.first}];
+    if (known.empty()) {
+      const std::vector<double> widths(parts.first, parts.second);
+      const std::string name = b_.ok() ? b_.graph().value(whole).name : "";
+      known = b_.ApplyAll("split", {whole}, {{"widths", widths}, {"flat", flat}},
+                          absl::StrCat(name, ".part"));
+    }
+    return known;
   }
 
   ValueId EmbedTokens() {
@@ -202,6 +243,8 @@ class Emitter : public FormulaBackend {
   GraphBuilder b_;
   const GraphWeights weights_;
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
+  ValueId step_ = kNoValue, random_ = kNoValue;  // none until a formula reads them
+  std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // of values, by their number
   double embedding_scale_ = 1;
   std::string scope_;     // of value names: "layers.3."
   std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"

@@ -72,6 +72,13 @@ absl::StatusOr<std::vector<StreamPoint>> ListStreams(const ResolvedModel& model,
                                                      const OpRegistry& registry,
                                                      const BuildOptions& options);
 
+// Inputs of graphs whose formulas read the training step or drop something, besides "tokens",
+// "positions" and "targets": the step, from 1, f32[1]; and what dropout draws from, i32[4]: the
+// run's seed and the number of the micro-batch, 64 bits each, low word first.
+inline constexpr char kStepInput[] = "step";
+inline constexpr char kRandomInput[] = "random";
+inline constexpr int64_t kRandomWords = 4;
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_MODEL_BUILD_H_

@@ -20,8 +20,7 @@ class SlotCollector : public NullBackend {
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
                            site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
-    const std::string slot = site.name.substr(site.name.rfind('.') + 1);
-    slots_[layer_].insert(absl::StrCat(slot, ": ", instance->ToString()));
+    slots_[layer_].insert(absl::StrCat(site.slot, ": ", instance->ToString()));
     return a;
   }
   void BeginLayer(int64_t layer_index, TensorHandle) override { layer_ = layer_index; }
@@ -49,8 +48,17 @@ void AddLines(const char* label, const std::vector<Statement>& statements,
 
 std::string DescribeLearned(const LearnedSpec& learned) {
   const char* size = learned.per_channel ? " per channel" : learned.per_head ? " per head" : "";
-  return absl::StrCat(learned.name, ": learned", size, ", initially ",
+  std::string indices;
+  for (const RangeText& range : learned.index) {
+    absl::StrAppend(&indices, " for ", range.range.ToString());
+  }
+  return absl::StrCat(learned.name, ": learned", size, indices, ", initially ",
                       learned.init.root.ToString());
+}
+
+std::string DescribeLinear(const LinearSpec& linear) {
+  return absl::StrCat(linear.name, ": projection to ", linear.out.root.ToString(),
+                      linear.bias ? ", with bias" : "");
 }
 
 // The fields of a sublayer that make it more than plain attention or an MLP, with their values
@@ -112,6 +120,9 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
   }
   for (const LearnedSpec& learned : placement.learned) {
     group.scalars.push_back(DescribeLearned(learned));
+  }
+  for (const LinearSpec& linear : placement.linear) {
+    group.scalars.push_back(DescribeLinear(linear));
   }
   for (const SublayerSpec& sublayer : block.sublayers) {
     PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));

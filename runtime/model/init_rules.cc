@@ -38,7 +38,7 @@ absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, const Fans* fans_or_none
     case Distribution::kTruncatedNormal:
       if (v[1] < 0) return ErrorInText(rule.arguments[1].text, 0, "std is negative");
       if (v[2] < 1) return ErrorInText(rule.arguments[2].text, 0, "cut is below 1");
-      return InitSpec{InitSpec::Kind::kTruncatedNormal, v[0], v[1], v[2]};
+      return InitSpec{InitSpec::Kind::kTruncatedNormal, v[0], v[1], {}, v[2]};
     case Distribution::kUniform:
       if (v[0] > v[1]) return ErrorInText(rule.arguments[0].text, 0, "low is above high");
       return InitSpec{InitSpec::Kind::kUniform, v[0], v[1]};
@@ -79,28 +79,31 @@ bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
 }
 
 absl::StatusOr<InitSpec> InitRules::Apply(const std::string& name, Fans fans,
-                                          const InitSpec& fallback, const ScalarScope& scope) {
-  return ApplyRules(name, &fans, fallback, scope, &matched_);
+                                          const InitSpec& fallback, const ScalarScope& scope,
+                                          const InitRule* own) {
+  return ApplyRules(name, &fans, fallback, scope, own, &matched_);
 }
 
 absl::StatusOr<InitSpec> InitRules::ApplyToOther(const std::string& name, const InitSpec& fallback,
                                                  const ScalarScope& scope) {
-  return ApplyRules(name, nullptr, fallback, scope, &matched_other_);
+  return ApplyRules(name, nullptr, fallback, scope, nullptr, &matched_other_);
 }
 
 absl::StatusOr<InitSpec> InitRules::ApplyRules(const std::string& name, const Fans* fans,
                                                const InitSpec& fallback, const ScalarScope& scope,
+                                               const InitRule* own,
                                                std::set<const InitRule*>* matched) {
   InitSpec init = fallback;
   double scale = 1;
   std::vector<const InitRule*> rules;
   for (const InitRule& rule : model_.init) rules.push_back(&rule);
+  if (own != nullptr) rules.push_back(own);
   if (scope.placement != nullptr) {
     placements_.insert(scope.placement);
     for (const InitRule& rule : scope.placement->init) rules.push_back(&rule);
   }
   for (const InitRule* rule : rules) {
-    if (!MatchesPattern(rule->match.value, name)) continue;
+    if (rule != own && !MatchesPattern(rule->match.value, name)) continue;
     if (fans == nullptr && matched_.count(rule) > 0) continue;  // it is about weights
     matched->insert(rule);
     if (rule->distribution != InitRule::Distribution::kNone) {

@@ -28,10 +28,10 @@ class InitRules {
  public:
   explicit InitRules(const ResolvedModel& model) : model_(model) {}
 
-  // The distribution of one weight: `fallback`, unless a rule of the model, or of the placement in
-  // `scope`, gives another; times the scales of all rules that match.
+  // The distribution of one weight: `fallback`, unless a rule of the model, `own` (may be null), or
+  // one of the placement in `scope`, gives another; times the scales of all rules that match.
   absl::StatusOr<InitSpec> Apply(const std::string& name, Fans fans, const InitSpec& fallback,
-                                 const ScalarScope& scope);
+                                 const ScalarScope& scope, const InitRule* own = nullptr);
 
   // The same of a norm's parameter or a learned value, by the rules that match no weight. After all
   // weights.
@@ -45,7 +45,7 @@ class InitRules {
   // `fans`: null of what has none. `matched`: gets the rules that hold.
   absl::StatusOr<InitSpec> ApplyRules(const std::string& name, const Fans* fans,
                                       const InitSpec& fallback, const ScalarScope& scope,
-                                      std::set<const InitRule*>* matched);
+                                      const InitRule* own, std::set<const InitRule*>* matched);
 
   const ResolvedModel& model_;
   std::set<const InitRule*> matched_;        // by a weight

@@ -10,13 +10,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/place.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/model/init_rules.h"
 #include "runtime/spec/interpret.h"
-#include "runtime/spec/place.h"
 
 namespace plumb {
 namespace {
@@ -38,20 +39,55 @@ class Lister : public NullBackend {
   }
 
   TensorHandle Learned(const LearnedSite& site) override {
-    if (!learned_.insert(site.name).second) return 0;
+    const LearnedPlace& place = *site.place;
+    if (!learned_.insert(place.name).second) return 0;
     ParameterSpec parameter;
-    parameter.name = site.name;
-    parameter.shape = Shape({site.size});
+    parameter.name = place.name;
+    std::vector<int64_t> dims = place.extents;
+    if (dims.empty() || place.width > 1) dims.push_back(place.width);
+    parameter.shape = Shape(dims);
     parameter.role = ParameterSpec::Role::kLearned;
-    parameter.init = {InitSpec::Kind::kConstant, site.init, 0};
-    parameter.weight_decay = site.weight_decay;
-    parameters_.push_back(std::move(parameter));
+    parameter.init = {InitSpec::Kind::kConstant, place.init[0], 0};
+    if (std::any_of(place.init.begin(), place.init.end(),
+                    [&place](double value) { return value != place.init[0]; })) {
+      parameter.init = {InitSpec::Kind::kTable, 0, 0, place.init};
+    }
+    parameter.weight_decay = place.weight_decay;
+    const absl::Status appended = Append(std::move(parameter));
+    if (status_.ok()) status_ = appended;
+    return 0;
+  }
+
+  absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle) override {
+    if (site.again) return 0;
+    const LinearSpec& linear = *site.spec;
+    const std::string weight = absl::StrCat(site.name, ".weight");
+    const Shape shape = site.out == 1 ? Shape({site.in}) : Shape({site.out, site.in});
+    const Fans fans{site.in, site.out};
+    const InitRule* own = linear.init.has_value() ? &*linear.init : nullptr;
+    Add(weight, shape, fans, LinearInit(site.in), site.scope, own);
+    if (linear.bias) {
+      InitSpec init = LinearInit(site.in);
+      if (linear.bias_init.has_value()) {
+        PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(*linear.bias_init, site.scope));
+        init = {InitSpec::Kind::kConstant, value, 0};
+      }
+      Add(absl::StrCat(site.name, ".bias"), Shape({site.out}), fans, init, site.scope);
+    }
+    PLUMB_RETURN_IF_ERROR(status_);
     return 0;
   }
 
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle) override {
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
                            site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
+    if (site.again && instance->cross_row()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "norm \"", site.norm->name,
+          "\" keeps statistics over tokens, so one place in a range cannot ",
+          "apply it more than once; give each application its own: ", site.slot, "[k](..)"));
+    }
+    if (site.again) return 0;
     for (const NormParam& param : instance->params()) {
       ParameterSpec parameter;
       parameter.name = absl::StrCat(site.name, ".", param.name);
@@ -66,7 +102,8 @@ class Lister : public NullBackend {
     return 0;
   }
 
-  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
+  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
+                                        absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override {
     switch (site.spec->kind) {
       case SublayerSpec::Kind::kAttention:
@@ -80,7 +117,7 @@ class Lister : public NullBackend {
         break;
     }
     PLUMB_RETURN_IF_ERROR(status_);
-    return NullBackend::Sublayer(site, input, at_point);
+    return NullBackend::Sublayer(site, inputs, at_point);
   }
 
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
@@ -94,6 +131,7 @@ class Lister : public NullBackend {
   }
 
   absl::StatusOr<ModelTensors> Finish() && {
+    PLUMB_RETURN_IF_ERROR(status_);
     for (ParameterSpec& parameter : parameters_) {
       if (parameter.role == ParameterSpec::Role::kWeight) continue;
       PLUMB_ASSIGN_OR_RETURN(parameter.init, rules_.ApplyToOther(parameter.name, parameter.init,
@@ -196,8 +234,9 @@ class Lister : public NullBackend {
   // another slot ("norm_2"), would take its parameters' names.
   absl::Status TakeName(const std::string& name) {
     if (names_.insert(name).second) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("two parameters would have the name ", name,
-                                                   "; call the norm slot something else"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("two parameters would have the name ", name,
+                     "; call the norm slot or the projection something else"));
   }
 
   absl::Status Append(ParameterSpec parameter) {
@@ -291,13 +330,20 @@ class TruncatedNormals {
   std::vector<RngStream> streams_;
 };
 
-// Elements `part` of the tensor `name`.
-void Draw(const std::string& name, Range part, const InitSpec& init, uint64_t seed, int threads,
-          float* out) {
+// Elements `part` of the tensor `name`, which has `elements` in all.
+void Draw(const std::string& name, int64_t elements, Range part, const InitSpec& init,
+          uint64_t seed, int threads, float* out) {
   constexpr int64_t kCostOfADraw = 64;  // scalar operations, roughly
   const int64_t n = part.end - part.begin;
   if (init.kind == InitSpec::Kind::kConstant) {
     std::fill_n(out, n, static_cast<float>(init.a));
+    return;
+  }
+  if (init.kind == InitSpec::Kind::kTable) {
+    const int64_t width = elements / static_cast<int64_t>(init.table.size());
+    for (int64_t i = 0; i < n; ++i) {
+      out[i] = static_cast<float>(init.table[static_cast<size_t>((part.begin + i) / width)]);
+    }
     return;
   }
   // Every draw is a function of its index, so it does not matter who makes it.
@@ -328,6 +374,8 @@ std::string InitSpec::ToString() const {
       return absl::StrCat("normal(", a, ", ", b, ")");
     case Kind::kTruncatedNormal:
       return absl::StrCat("truncated_normal(", a, ", ", b, ", cut ", cut, ")");
+    case Kind::kTable:
+      return absl::StrCat("table(", absl::StrJoin(table, ", "), ")");
     case Kind::kUniform:
       break;
   }
@@ -339,6 +387,14 @@ int64_t LayerOf(const std::string& name) {
   int64_t layer = 0;
   if (parts.size() < 3 || parts[0] != "layers" || !absl::SimpleAtoi(parts[1], &layer)) return 0;
   return layer + 1;
+}
+
+InitSpec InitSpec::Scaled(double factor) const {
+  InitSpec scaled = *this;
+  scaled.a *= factor;
+  scaled.b *= factor;
+  for (double& value : scaled.table) value *= factor;
+  return scaled;
 }
 
 std::string StateName(const std::string& site) { return absl::StrCat(site, ".state"); }
@@ -360,11 +416,12 @@ void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int thread
 
 void DrawInitialValues(const ParameterSpec& parameter, Range range, uint64_t seed, int threads,
                        float* out) {
-  Draw(parameter.name, range, parameter.init, seed, threads, out);
+  Draw(parameter.name, parameter.shape.num_elements(), range, parameter.init, seed, threads, out);
 }
 
 void DrawInitialValues(const BufferSpec& buffer, uint64_t seed, int threads, float* out) {
-  Draw(buffer.name, {0, buffer.shape.num_elements()}, buffer.init, seed, threads, out);
+  Draw(buffer.name, buffer.shape.num_elements(), {0, buffer.shape.num_elements()}, buffer.init,
+       seed, threads, out);
 }
 
 }  // namespace plumb

@@ -19,13 +19,15 @@ namespace plumb {
 
 // One distribution with numbers for its arguments.
 struct InitSpec {
-  enum class Kind { kConstant, kNormal, kUniform, kTruncatedNormal } kind = Kind::kConstant;
-  double a = 0;    // constant: the value; normal: mean; uniform: low
-  double b = 0;    // normal: standard deviation; uniform: high
+  enum class Kind { kConstant, kNormal, kUniform, kTruncatedNormal, kTable } kind = Kind::kConstant;
+  double a = 0;                    // constant: the value; normal: mean; uniform: low
+  double b = 0;                    // normal: standard deviation; uniform: high
+  std::vector<double> table = {};  // table: one value after the other, each of as many elements
   double cut = 0;  // truncated normal: no value is further from the mean than cut * b
 
-  InitSpec Scaled(double factor) const { return {kind, a * factor, b * factor, cut}; }
-  std::string ToString() const;  // "normal(0, 0.02)", "uniform(-0.25, 0.25)", "constant(1)"
+  InitSpec Scaled(double factor) const;
+  // "normal(0, 0.02)", "uniform(-0.25, 0.25)", "constant(1)", "table(0, 0, 1)"
+  std::string ToString() const;
 };
 
 struct ParameterSpec {

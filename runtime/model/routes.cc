@@ -49,7 +49,9 @@ class RouteBackend : public FormulaBackend {
     return Add(std::move(out));
   }
 
+  // A route goes through either factor, scaled by the other.
   TensorHandle Multiply(TensorHandle a, TensorHandle b) override {
+    if (Shorter(at(b).route, at(a).route)) std::swap(a, b);
     Tracked out = at(a);
     out.route.learned = true;
     if (at(b).jacobian.base == Jacobian::kZero) {
@@ -61,22 +63,34 @@ class RouteBackend : public FormulaBackend {
     return Add(std::move(out));
   }
 
-  TensorHandle Apply(const std::string& function, TensorHandle a) override {
-    Tracked out = at(a);
-    out.route.exists = false;
+  TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> operands) override {
+    if (operands.empty() || function.name == "stop") return Add(Tracked());
+    Tracked out;
+    for (const TensorHandle operand : operands) {  // the first that depends on the layer's input
+      if (out.jacobian.base != Jacobian::kZero) break;
+      out = at(operand);
+    }
+    out.route = IdentityRoute();
     std::vector<std::string>& factors = out.jacobian.factors;
     if (out.jacobian.base == Jacobian::kZero && !factors.empty()) {  // a learned value
-      factors = {absl::StrCat(function, "(", absl::StrJoin(factors, " "), ")")};
+      factors = {absl::StrCat(function.name, "(", absl::StrJoin(factors, " "), ")")};
     } else {
-      Prepend(absl::StrCat("J_", function), &out.jacobian);
+      Prepend(absl::StrCat("J_", function.name), &out.jacobian);
     }
     return Add(std::move(out));
   }
 
+  TensorHandle Step() override { return Named("step"); }
+  TensorHandle Drop(const DropSite&, TensorHandle a) override { return a; }
+
   TensorHandle Learned(const LearnedSite& site) override {
-    Tracked out;
-    const size_t dot = site.name.rfind('.');
-    out.jacobian.factors = {site.name.substr(dot + 1)};
+    return Named(site.place->name.substr(site.place->name.rfind('.') + 1));
+  }
+
+  absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) override {
+    Tracked out = at(a);
+    out.route = IdentityRoute();
+    Prepend(absl::StrCat("J_", site.spec->name), &out.jacobian);
     return Add(std::move(out));
   }
 
@@ -85,18 +99,18 @@ class RouteBackend : public FormulaBackend {
     ++routes_.norm_sites;
     Tracked out = at(a);
     ++(after_layers_ ? out.route.end_norms : out.route.norms);
-    std::string slot = site.name.substr(site.name.rfind('.') + 1);
-    Prepend(absl::StrCat("J_", slot), &out.jacobian);
+    Prepend(absl::StrCat("J_", site.slot), &out.jacobian);
     return Add(std::move(out));
   }
 
-  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
+  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
+                                        absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override {
     // Inside a sublayer nothing leads back to the stream, but its norms count.
-    for (const char* point : PointsOf(site.spec->kind)) {
-      PLUMB_RETURN_IF_ERROR(at_point(point, input).status());
+    for (const char* point : PointsOf(*site.spec)) {
+      PLUMB_RETURN_IF_ERROR(at_point(point, inputs[0]).status());
     }
-    Tracked out = at(input);
+    Tracked out = at(inputs[0]);
     out.route = IdentityRoute();
     Prepend(absl::StrCat("J_", site.spec->name), &out.jacobian);
     return Add(std::move(out));
@@ -125,6 +139,11 @@ class RouteBackend : public FormulaBackend {
   const Routes& routes() const { return routes_; }
 
  private:
+  TensorHandle Named(std::string name) {
+    Tracked out;
+    out.jacobian.factors = {std::move(name)};
+    return Add(std::move(out));
+  }
   const Tracked& at(TensorHandle handle) const { return tensors_[static_cast<size_t>(handle)]; }
   TensorHandle Add(Tracked tracked) {
     tensors_.push_back(std::move(tracked));

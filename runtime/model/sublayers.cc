@@ -26,20 +26,24 @@ TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t chan
 }
 
 absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const SublayerSite& site,
-                                      ValueId x, AtPoint at_point) {
+                                      absl::Span<const ValueId> inputs_of_qkv, AtPoint at_point) {
   const AttentionSpec& spec = site.spec->attention;
   const ModelDims& d = context.model->dims;
   const GraphWeights& weights = *context.weights;
   GraphBuilder& b = *context.b;
   const std::string& name = site.name;
-  ValueId q = weights.Linear(absl::StrCat(name, ".q"), x, spec.qkv_bias);
+  const ValueId of_q = inputs_of_qkv.front(), of_v = inputs_of_qkv.back();
+  const ValueId of_k = inputs_of_qkv.size() == 3 ? inputs_of_qkv[1] : of_q;
+  ValueId q = weights.Linear(absl::StrCat(name, ".q"), of_q, spec.qkv_bias);
   PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q", q));
-  ValueId k = weights.Linear(absl::StrCat(name, ".k"), x, spec.qkv_bias);
+  ValueId k = weights.Linear(absl::StrCat(name, ".k"), of_k, spec.qkv_bias);
   PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k", k));
-  ValueId v = weights.Linear(absl::StrCat(name, ".v"), x, spec.qkv_bias);
+  ValueId v = weights.Linear(absl::StrCat(name, ".v"), of_v, spec.qkv_bias);
   PLUMB_ASSIGN_OR_RETURN(v, at_point("attention.v", v));
   q = Rope(context, q, absl::StrCat(name, ".q.rope"));
+  PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q_rot", q));
   k = Rope(context, k, absl::StrCat(name, ".k.rope"));
+  PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k_rot", k));
 
   PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers, EvaluateAttention(spec, site.scope));
   Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", numbers.scale}};
@@ -68,11 +72,14 @@ absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const SublayerSi
   const Attrs kind = {{"kind", spec.activation}};
   ValueId hidden;
   if (spec.gated) {
-    const ValueId gate = weights.Linear(absl::StrCat(name, ".gate"), x, spec.bias);
-    const ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
+    ValueId gate = weights.Linear(absl::StrCat(name, ".gate"), x, spec.bias);
+    PLUMB_ASSIGN_OR_RETURN(gate, at_point("mlp.gate", gate));
+    ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
+    PLUMB_ASSIGN_OR_RETURN(up, at_point("mlp.up", up));
     hidden = context.b->Apply("gated", {gate, up}, kind, absl::StrCat(name, ".hidden"));
   } else {
-    const ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
+    ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
+    PLUMB_ASSIGN_OR_RETURN(up, at_point("mlp.up", up));
     hidden = context.b->Apply("act", {up}, kind, absl::StrCat(name, ".hidden"));
   }
   PLUMB_ASSIGN_OR_RETURN(hidden, at_point("mlp.hidden", hidden));
@@ -97,16 +104,16 @@ ValueId EmitConv(const SublayerContext& context, const SublayerSite& site, Value
 }  // namespace
 
 absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,
-                                     ValueId x, AtPoint at_point) {
+                                     absl::Span<const ValueId> inputs, AtPoint at_point) {
   switch (site.spec->kind) {
     case SublayerSpec::Kind::kAttention:
-      return EmitAttention(context, site, x, at_point);
+      return EmitAttention(context, site, inputs, at_point);
     case SublayerSpec::Kind::kMlp:
-      return EmitMlp(context, site, x, at_point);
+      return EmitMlp(context, site, inputs[0], at_point);
     case SublayerSpec::Kind::kConv:
       break;
   }
-  return EmitConv(context, site, x);
+  return EmitConv(context, site, inputs[0]);
 }
 
 }  // namespace plumb

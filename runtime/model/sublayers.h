@@ -20,8 +20,9 @@ struct SublayerContext {
   ValueId positions;  // i32[batch, seq]
 };
 
+// `inputs`: one, or, of an attention, those of its queries, keys and values.
 absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,
-                                     ValueId x, AtPoint at_point);
+                                     absl::Span<const ValueId> inputs, AtPoint at_point);
 
 }  // namespace plumb
 

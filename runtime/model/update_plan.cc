@@ -349,20 +349,100 @@ bool ParameterUpdate::operator==(const ParameterUpdate& other) const {
          clip_group == other.clip_group && unit_length == other.unit_length;
 }
 
-std::vector<UpdateGroup> GroupUpdates(const UpdatePlan& plan) {
-  std::vector<UpdateGroup> groups;
-  for (size_t i = 0; i < plan.parameters.size(); ++i) {
-    const ParameterUpdate& update = plan.parameters[i];
-    const auto alike = std::find_if(groups.begin(), groups.end(), [&update](const auto& group) {
-      return group.update == update;
+namespace {
+
+// "0.0001 (0.1 lr)", "0.001", "0.0005 (constant)".
+std::string RateText(const ParameterUpdate& update, double peak) {
+  const double rate = update.LearningRate(peak);
+  if (update.lr_scale == 1 && update.lr_offset == 0) return absl::StrCat(rate);
+  if (update.lr_scale == 0) return absl::StrCat(rate, " (constant)");
+  return absl::StrCat(rate, " (", update.lr_scale, " lr",
+                      update.lr_offset == 0 ? "" : absl::StrCat(" + ", update.lr_offset), ")");
+}
+
+std::string UpdateText(const ParameterUpdate& update, const UpdatePlan& plan,
+                       const TrainSpec& spec) {
+  const bool is_muon = update.optimizer == OptimizerKind::kMuon;
+  const double clip = plan.clips[static_cast<size_t>(update.clip_group)];
+  const char* const unit_length = update.unit_length == UnitLength::kRows ? ", rows of length 1"
+                                  : update.unit_length == UnitLength::kColumns
+                                      ? ", columns of length 1"
+                                      : "";
+  return absl::StrCat(
+      is_muon ? "Muon" : "AdamW", ", learning rate ", RateText(update, spec.learning_rate),
+      ", weight decay ", update.weight_decay, ", ",
+      is_muon ? absl::StrCat("momentum ", spec.muon.momentum)
+              : absl::StrCat("betas ", update.beta1, " ", update.beta2, ", eps ", update.eps),
+      clip == 0
+          ? ", not clipped"
+          : absl::StrCat(", clip ", clip, update.clip_group > 0 ? " of the rule's own norm" : ""),
+      unit_length);
+}
+
+// "0..7", "0,2,4".
+std::string RangesText(const std::vector<int64_t>& layers) {
+  std::string text;
+  for (size_t i = 0; i < layers.size();) {
+    size_t end = i + 1;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1) ++end;
+    absl::StrAppend(&text, i > 0 ? "," : "", layers[i],
+                    end - i > 1 ? absl::StrCat("..", layers[end - 1]) : "");
+    i = end;
+  }
+  return text;
+}
+
+// The names, those that differ in the layer alone as one line: "layers.0..7.attention.q.weight".
+std::string NamesText(const std::vector<std::string>& names) {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> lines;  // without "layers.N.", or whole
+  for (const std::string& name : names) {
+    const int64_t layer = LayerOf(name);
+    if (layer == 0) {
+      lines.push_back({name, {}});
+      continue;
+    }
+    const std::string rest = name.substr(name.find('.', sizeof("layers.") - 1) + 1);
+    const auto same = std::find_if(lines.begin(), lines.end(), [&rest](const auto& line) {
+      return line.first == rest && !line.second.empty();
     });
-    if (alike == groups.end()) {
-      groups.push_back({update, {i}});
+    if (same == lines.end()) {
+      lines.push_back({rest, {layer - 1}});
     } else {
-      alike->parameters.push_back(i);
+      same->second.push_back(layer - 1);
     }
   }
-  return groups;
+  std::string text;
+  for (const auto& [rest, layers] : lines) {
+    absl::StrAppend(&text, "      ",
+                    layers.empty() ? rest : absl::StrCat("layers.", RangesText(layers), ".", rest),
+                    "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ToString(const UpdatePlan& plan, const TrainSpec& spec,
+                     absl::Span<const ParameterSpec> parameters) {
+  std::vector<std::pair<ParameterUpdate, std::vector<std::string>>> groups;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterUpdate& update = plan.parameters[i];
+    auto alike = std::find_if(groups.begin(), groups.end(),
+                              [&update](const auto& group) { return group.first == update; });
+    if (alike == groups.end()) alike = groups.insert(groups.end(), {update, {}});
+    alike->second.push_back(parameters[i].name);
+  }
+  std::string text = "updates, at the peak of the schedule\n";
+  for (const auto& [update, names] : groups) {
+    const std::string rule =
+        update.rule < 0
+            ? "no rule"
+            : absl::StrCat("rule \"", spec.rules[static_cast<size_t>(update.rule)].match.value,
+                           "\"");
+    absl::StrAppend(&text, "  ", rule, "\n    ", UpdateText(update, plan, spec), "\n",
+                    NamesText(names));
+  }
+  return text;
 }
 
 }  // namespace plumb

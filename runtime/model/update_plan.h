@@ -47,14 +47,11 @@ struct UpdatePlan {
 absl::StatusOr<UpdatePlan> PlanUpdates(const TrainSpec& spec, const ResolvedModel& model,
                                        absl::Span<const ParameterSpec> parameters);
 
-// Parameters that are updated alike, by their indices.
-struct UpdateGroup {
-  ParameterUpdate update;
-  std::vector<size_t> parameters;
-};
-
-// In the order of each group's first parameter.
-std::vector<UpdateGroup> GroupUpdates(const UpdatePlan& plan);
+// For people: tensors that are updated alike together, with their numbers at the peak of the
+// schedule and the pattern of the rule that holds for them. One tensor of several layers is one
+// line.
+std::string ToString(const UpdatePlan& plan, const TrainSpec& spec,
+                     absl::Span<const ParameterSpec> parameters);
 
 }  // namespace plumb
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "runtime/base/memory.h"
 #include "runtime/onednn/functions.h"
 
 #define PLUMB_TEXT_OF(x) #x
@@ -145,9 +146,25 @@ void DescribeIsa(unsigned isa, OneDnnLibrary* library) {
   library->amx = has(dnnl_cpu_isa_avx512_core_amx);
 }
 
+// Whether ulimit -v leaves what the library takes: 2.6 and its OpenMP 41 MiB, the code of its
+// kernels 6 MiB, and later versions are larger.
+bool HasRoom(OneDnnLibrary* library) {
+  constexpr int64_t kMiB = 1 << 20;
+  constexpr int64_t kRoom = 96 * kMiB;
+  const int64_t left = AddressSpaceLeft();
+  library->no_room = left < kRoom;
+  if (library->no_room) {
+    library->problem =
+        absl::StrCat(kFileName, ": not loaded, since it wants ", kRoom / kMiB,
+                     " MiB of address space, of which ulimit -v leaves ", left / kMiB);
+  }
+  return !library->no_room;
+}
+
 void Load(Loaded* loaded) {
   const KeepFloatMode keep;
   OneDnnLibrary& library = loaded->library;
+  if (!HasRoom(&library)) return;
   OneDnnFunctions& functions = loaded->functions;
   void* const global = GlobalScope();
   const Opened opened = Open(global);

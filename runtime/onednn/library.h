@@ -2,7 +2,9 @@
 //
 // Nothing is linked against it, so a process that needs none of its products does not load it (40
 // MB, and OpenCL and OpenMP with it), and a machine without it computes all products by plumb's own
-// engine. It is loaded once for the process and stays. Thread-safe.
+// engine. It is loaded once for the process and stays. Nor is it loaded where ulimit -v leaves less
+// than it takes: oneDNN 2.6 writes the code of its kernels through a null pointer then, and ends
+// the process (OneDnnGemm looks again before it does). Thread-safe.
 #ifndef PLUMB_RUNTIME_ONEDNN_LIBRARY_H_
 #define PLUMB_RUNTIME_ONEDNN_LIBRARY_H_
 
@@ -12,9 +14,10 @@ namespace plumb {
 
 // What was found. Where `problem` is not empty the rest may be.
 struct OneDnnLibrary {
-  std::string problem;  // why it cannot be used, with its name; "" if it can
-  std::string file;     // "/usr/lib/x86_64-linux-gnu/libdnnl.so.2"
-  std::string version;  // "2.6.3"
+  std::string problem;   // why it cannot be used, with its name; "" if it can
+  bool no_room = false;  // that is for want of address space
+  std::string file;      // "/usr/lib/x86_64-linux-gnu/libdnnl.so.2"
+  std::string version;   // "2.6.3"
   // The instruction set that it uses. ONEDNN_MAX_CPU_ISA lowers it.
   std::string isa;    // "avx512_core_bf16"
   bool bf16 = false;  // multiplies bf16 pairs (AVX512_BF16)

@@ -13,6 +13,13 @@ void RegisterOps(OpRegistry* registry, const GemmPolicy& policy) {
   RegisterCombine(registry);
   RegisterMul(registry);
   RegisterActivation(registry);
+  RegisterConcat(registry);
+  RegisterDrop(registry);
+  RegisterExtremum(registry);
+  RegisterMap(registry);
+  RegisterRowDot(registry);
+  RegisterSoftmax(registry);
+  RegisterWeightedSum(registry);
   RegisterGated(registry);
   RegisterNorm(registry);
   RegisterNormGrad(registry);

@@ -32,9 +32,23 @@
 //   sum_rows(x[..,N]) -> [N]
 //   sum_squares(x f32) -> f32[1]                            summed in double; no gradient
 //   combine(x1, .., xn) {coefs=[..], constant} -> like x1    sum_i coefs_i * x_i + constant, equal shapes
-//   mul(a[..,d], b) -> like a       b like a, or a vector [L] with L dividing d: element j takes b[j*L/d]
-//                                   (1: scalar, d: per channel, H: per head)
-//   mul_reduce(a, b) {size=L} -> [L]                        sum over rows and groups of a*b
+//   mul(a, b) -> broadcast          operands broadcast (broadcast.h): vectors over rows, and each of L
+//                                   channels, L dividing d, over d / L (1: scalar, H: per head)
+//   mul_reduce(a[..,d], (b)) {size=L} -> [L]   sum over rows and groups of a*b; b broadcast to a
+//   row_dot(a[..,d], (b)) {size=L} -> [..,L]   sum over groups of a*b; b broadcast to a
+//   weighted_sum(a1, (b1), .., an, (bn)) {coefs, constant} -> broadcast   sum_i coefs_i a_i b_i + constant
+//   expand(x, like) {(width)} -> like, of `width` channels   x broadcast
+//   concat(x1, .., xn) ({dims}) -> [..,d1+..+dn]            along the channels; vectors may become dims
+//   split(x) {widths, flat} -> y1, .., yn                   the other way; flat: of all elements, to vectors
+//   stop(x) -> like x                                       no gradient
+//   map(x) {kind, number} -> like x                         map_kind.h
+//   map_grad(x, dy) {kind, number} -> like x
+//   extremum(a, b) {max} -> like a                          the larger (max) or the smaller
+//   extremum_grad(a, b, dy) {max} -> da, db                 halves where a = b
+//   softmax(x[..,n*w]) {parts=n} -> like x                  over the n parts of w channels
+//   softmax_grad(y, dy) {parts} -> like y
+//   drop(x, random i32[4]) {p, path, name} -> like x        0 with probability p, else x / (1 - p); path: all
+//       of x[i] together. random: seed and step, 64 bits each, low word first
 //   act(x) {kind} -> like x         kind: relu, gelu (erf), gelu_tanh, silu, tanh, sigmoid
 //   act_grad(x, dy) {kind} -> like x
 //   gated(gate, up) {kind} -> like up                       act(gate) * up
@@ -111,6 +125,13 @@ void RegisterSumSquares(OpRegistry* registry);
 void RegisterCombine(OpRegistry* registry);
 void RegisterMul(OpRegistry* registry);
 void RegisterActivation(OpRegistry* registry);
+void RegisterConcat(OpRegistry* registry);
+void RegisterDrop(OpRegistry* registry);
+void RegisterExtremum(OpRegistry* registry);
+void RegisterMap(OpRegistry* registry);
+void RegisterRowDot(OpRegistry* registry);
+void RegisterSoftmax(OpRegistry* registry);
+void RegisterWeightedSum(OpRegistry* registry);
 void RegisterGated(OpRegistry* registry);
 void RegisterNorm(OpRegistry* registry);
 void RegisterNormGrad(OpRegistry* registry);

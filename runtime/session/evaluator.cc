@@ -16,7 +16,24 @@ BuildOptions EvaluatorProgram(int64_t rows, WeightFormat weights, bool logits) {
   return options;
 }
 
+// Of an Evaluator's buffers.
+int64_t BytesOfIds(int64_t rows, int64_t seq) {
+  return rows * seq * static_cast<int64_t>(sizeof(int32_t));
+}
+int64_t BytesOfLogits(const ModelContext& context, int64_t rows, int64_t seq) {
+  return rows * seq * context.model.dims.vocab_size * SizeOf(DType::kF32);
+}
+
 }  // namespace
+
+absl::StatusOr<int64_t> Evaluator::Plan(const ModelContext* context, WeightFormat weights,
+                                        int64_t rows, int64_t max_seq, bool logits) {
+  ExecutableCache executables(context, EvaluatorProgram(rows, weights, logits),
+                              /*gradients=*/false);
+  PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(max_seq));
+  return workspace + 3 * BytesOfIds(rows, max_seq) + kAlignment +
+         (logits ? BytesOfLogits(*context, rows, max_seq) : 0);
+}
 
 Evaluator::Evaluator(const ModelContext* context, const PackedWeights* weights, int64_t rows,
                      int64_t max_seq, bool logits, int threads)
@@ -24,11 +41,11 @@ Evaluator::Evaluator(const ModelContext* context, const PackedWeights* weights, 
       rows_(rows),
       max_seq_(max_seq),
       threads_(threads),
-      tokens_(rows * max_seq * static_cast<int64_t>(sizeof(int32_t))),
+      tokens_(BytesOfIds(rows, max_seq)),
       positions_(tokens_.size()),
       targets_(tokens_.size()),
       loss_(kAlignment),
-      logits_(logits ? rows * max_seq * context->model.dims.vocab_size * SizeOf(DType::kF32) : 0),
+      logits_(logits ? BytesOfLogits(*context, rows, max_seq) : 0),
       executables_(context, EvaluatorProgram(rows, weights->format(), logits),
                    /*gradients=*/false) {}
 

@@ -15,6 +15,10 @@ namespace plumb {
 
 class Evaluator {
  public:
+  // The memory of one, in bytes, and of the program of its longest batch. Takes none of it.
+  static absl::StatusOr<int64_t> Plan(const ModelContext* context, WeightFormat weights,
+                                      int64_t rows, int64_t max_seq, bool logits);
+
   // Of [rows, seq] ids, seq <= max_seq. `context` and `weights` must outlive it; it computes in the
   // format of the weights, which it reads as they are when it runs.
   Evaluator(const ModelContext* context, const PackedWeights* weights, int64_t rows,

@@ -2,17 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/float_mode.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
+#include "runtime/io/wanted_tensors.h"
 
 namespace plumb {
 namespace {
@@ -55,29 +52,9 @@ void ReadInBlocks(absl::string_view bytes, const ParameterStore& store, size_t e
 
 absl::Status CheckTensors(const std::vector<TensorToRead>& tensors, absl::string_view prefix,
                           const SafetensorsFile& file) {
-  std::vector<std::string> mistakes;
-  std::set<std::string> wanted;
-  for (const TensorToRead& tensor : tensors) {
-    wanted.insert(tensor.name);
-    const TensorEntry* found = file.Find(tensor.name);
-    if (found == nullptr) {
-      mistakes.push_back(absl::StrCat("missing: ", tensor.name, " f32", tensor.shape.ToString()));
-    } else if (found->dtype != "F32" || found->shape != tensor.shape) {
-      mistakes.push_back(absl::StrCat("misshapen: ", tensor.name, " is ", found->dtype,
-                                      found->shape.ToString(), ", the model has F32",
-                                      tensor.shape.ToString()));
-    }
-  }
-  const std::vector<std::string> names(wanted.begin(), wanted.end());
-  for (const TensorEntry& tensor : file.tensors()) {
-    if (!absl::StartsWith(tensor.name, prefix) || wanted.count(tensor.name) > 0) continue;
-    const bool shown = mistakes.size() < kShownMistakes;  // suggestions take their time
-    mistakes.push_back(
-        absl::StrCat("surplus: ", tensor.name, shown ? DidYouMean(tensor.name, names) : ""));
-  }
-  if (mistakes.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(file.path(), ": does not fit the model:\n  ", ListMistakes(mistakes, "\n  ")));
+  std::vector<WantedTensor> wanted;
+  for (const TensorToRead& tensor : tensors) wanted.push_back({tensor.name, tensor.shape});
+  return CheckTensorsFit(file, wanted, prefix);
 }
 
 absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_view prefix,

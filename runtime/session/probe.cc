@@ -11,7 +11,6 @@
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/model/build.h"
-#include "runtime/session/evaluate.h"
 
 namespace plumb {
 namespace {
@@ -331,18 +330,6 @@ const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
     ++i;
   }
   return result_;
-}
-
-absl::StatusOr<ProbeResult> ProbeBatch(const ModelContext& context,
-                                       const ParameterStore& parameters,
-                                       const std::vector<std::vector<int32_t>>& tokens,
-                                       absl::Span<const std::string> globs, int threads) {
-  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Probe> probe, Probe::Create(context, globs));
-  probe->Begin();
-  PLUMB_ASSIGN_OR_RETURN(
-      const BatchOutputs outputs,
-      RunBatch(context, parameters, tokens, /*with_gradients=*/true, threads, probe.get()));
-  return probe->End(0, parameters, outputs.gradients.data(), 1, threads);
 }
 
 }  // namespace plumb

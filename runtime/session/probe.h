@@ -119,13 +119,6 @@ class Probe {
   ProbeResult result_;
 };
 
-// The figures of one pass of a training step, without the step, for token ids [batch][seq] as
-// RunBatch takes them. `parameters` stay as they are. The step is 0.
-absl::StatusOr<ProbeResult> ProbeBatch(const ModelContext& context,
-                                       const ParameterStore& parameters,
-                                       const std::vector<std::vector<int32_t>>& tokens,
-                                       absl::Span<const std::string> globs, int threads);
-
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_SESSION_PROBE_H_

@@ -8,7 +8,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/simd/tensor_stats.h"
@@ -27,7 +26,7 @@ void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer&
 
 absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* context,
                                                           const BatchSource& batches,
-                                                          const TrainSpec& spec) {
+                                                          const TrainSpec& spec, int64_t reserve) {
   PLUMB_RETURN_IF_ERROR(CheckSchedule(ScheduleSpec(spec)));
   PLUMB_ASSIGN_OR_RETURN(OptimizerPlan optimizer, PlanOptimizer(spec, *context));
   ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
@@ -35,7 +34,9 @@ absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* co
   PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(batches.max_seq()));
   const TrainMemory memory =
       PlanTrainMemory(*context, spec, optimizer, batches.max_seq(), workspace);
-  PLUMB_RETURN_IF_ERROR(CheckFits(memory, spec, ProcessMemoryLimit()));
+  TrainMemory with_reserve = memory;
+  with_reserve.validation = reserve;
+  PLUMB_RETURN_IF_ERROR(CheckFits(with_reserve, spec, ProcessMemoryLimit()));
   return Plan{std::move(executables), memory, std::move(optimizer)};
 }
 
@@ -50,7 +51,7 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   options.keep_order = spec.keep_order;
   PLUMB_ASSIGN_OR_RETURN(TrainBatches made, TrainBatches::Create(dataset, options));
   auto batches = std::make_unique<TrainBatches>(std::move(made));
-  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec));
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, /*reserve=*/0));
   auto parameters =
       std::make_unique<ParameterStore>(context->parameters, context->states, WeightFormatOf(spec));
   DrawParameters(context->parameters, context->states, spec.seed, threads, *parameters);
@@ -62,8 +63,8 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
 
 absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(
     const ModelContext* context, StoreMaker parameters, std::unique_ptr<BatchSource> batches,
-    const TrainSpec& spec, int threads) {
-  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec));
+    const TrainSpec& spec, int threads, int64_t reserve) {
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, reserve));
   return std::unique_ptr<TrainSession>(
       new TrainSession(context, spec, parameters(), std::move(batches), std::move(plan), threads));
 }
@@ -166,13 +167,14 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
           : absl::StrCat("; the first tensor that is not finite is ", DescribeNonFinite(first))));
 }
 
-void TrainSession::FillInputs(int64_t index) {
+absl::Status TrainSession::FillInputs(int64_t index) {
   const StageTimer timer(profile_, "batches");
-  batches_->Fill(index, &batch_);
+  PLUMB_RETURN_IF_ERROR(batches_->TryFill(index, &batch_));
   const int64_t n = batch_.batch * batch_.seq;
   CopyInput(batch_.tokens, n, tokens_);
   CopyInput(batch_.positions, n, positions_);
   CopyInput(batch_.targets, n, targets_);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<const Executable*> TrainSession::ProgramOf(int64_t seq) {
@@ -190,7 +192,7 @@ absl::Status TrainSession::RunProgram(const Executable& executable) {
 }
 
 absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t index) {
-  FillInputs(index);
+  PLUMB_RETURN_IF_ERROR(FillInputs(index));
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, ProgramOf(batch_.seq));
   CopyStates(parameters_.state_data(), states_before_batch_.as<float>());
   PLUMB_RETURN_IF_ERROR(RunProgram(*executable));
@@ -245,8 +247,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   float* grad = grad_.as<float>();
   double grad_square = 0;
   for (int64_t i = 0; i < micro_batches; ++i) {
-    PLUMB_ASSIGN_OR_RETURN(const MicroBatch micro,
-                           RunMicroBatch((step_ + batches_skipped_) * micro_batches + i));
+    PLUMB_ASSIGN_OR_RETURN(const MicroBatch micro, RunMicroBatch(step_ * micro_batches + i));
     result.loss += micro.loss * mean;
     result.tokens += batch_.valid_targets;
     grad_square = micro.grad_square;
@@ -313,26 +314,6 @@ absl::Status TrainSession::CheckFinite() const {
         "", StatsOf(parameters_.state_data() + entry.begin, entry.elements, threads_), entry.name));
   }
   return absl::OkStatus();
-}
-
-TrainSession::GradientShare TrainSession::LargestGradient() const {
-  std::vector<GradientShare> places;  // in the order of the parameters; share: the square for now
-  double sum = 0;
-  for (const ParameterLayout::Entry& entry : parameters_.layout().entries) {
-    const std::vector<absl::string_view> names = absl::StrSplit(entry.name, '.');
-    std::string place = names.size() > 1 && names[0] == "layers" ? absl::StrCat("layer ", names[1])
-                                                                 : std::string(names[0]);
-    if (places.empty() || places.back().place != place) places.push_back({std::move(place), 0});
-    const double square =
-        SumOfSquares(step_gradients() + entry.begin, entry.end - entry.begin, threads_);
-    places.back().share += square;
-    sum += square;
-  }
-  GradientShare largest = *std::max_element(
-      places.begin(), places.end(),
-      [](const GradientShare& a, const GradientShare& b) { return a.share < b.share; });
-  if (sum > 0) largest.share /= sum;
-  return largest;
 }
 
 }  // namespace plumb

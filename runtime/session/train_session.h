@@ -49,11 +49,13 @@ class TrainSession {
                                                               const TrainSpec& spec, int threads);
   // Trains the weights of `parameters`, called once a step is known to fit into memory: a store in
   // the form WeightFormatOf(spec), which must outlive the session, as must `context`; on `batches`
-  // of spec.batch_size rows. What the recipe normalizes is normalized at once.
+  // of spec.batch_size rows. What the recipe normalizes is normalized at once. `reserve`: bytes
+  // that must fit into memory too.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
                                                               StoreMaker parameters,
                                                               std::unique_ptr<BatchSource> batches,
-                                                              const TrainSpec& spec, int threads);
+                                                              const TrainSpec& spec, int threads,
+                                                              int64_t reserve = 0);
 
   // From now on the points of `globs` (none: the default ones) are probed in step 1 and in every
   // `every`-th step; never when it is 0. The bits of losses and weights do not change. A step
@@ -85,13 +87,6 @@ class TrainSession {
   // overflowed though its gradient was finite: the message names the first. Reads all of them.
   absl::Status CheckFinite() const;
 
-  // The layer, or the embedding or the head, with the largest norm of the last step's gradients,
-  // and its share of the square of the whole. REQUIRES: a step was done, and none has failed since.
-  struct GradientShare {
-    std::string place;  // as PlaceOf
-    double share = 0;
-  };
-  GradientShare LargestGradient() const;
   // Of the last step, before clipping, summed over its micro-batches, in the parameters' layout.
   const float* gradients() const { return step_gradients(); }
   const ParameterStore& parameters() const { return parameters_; }
@@ -116,9 +111,6 @@ class TrainSession {
 
   void ResumeAt(int64_t step) { step_ = step; }  // steps done
 
-  // Step i (from 1) takes batch i + batches_skipped() of the data.
-  int64_t batches_skipped() const { return batches_skipped_; }
-  void SkipBatches(int64_t in_all) { batches_skipped_ = in_all; }
   // The schedule's learning rate is multiplied by this; 1 at first.
   void ScaleLearningRate(double scale) { learning_rate_scale_ = scale; }
 
@@ -130,7 +122,7 @@ class TrainSession {
     OptimizerPlan optimizer;
   };
   static absl::StatusOr<Plan> MakePlan(const ModelContext* context, const BatchSource& batches,
-                                       const TrainSpec& spec);
+                                       const TrainSpec& spec, int64_t reserve);
   TrainSession(const ModelContext* context, const TrainSpec& spec, ParameterStore* parameters,
                std::unique_ptr<BatchSource> batches, Plan plan, int threads);
   absl::Status BindExecutable(Executable* executable) const;
@@ -138,7 +130,7 @@ class TrainSession {
     double loss;
     double grad_square;  // of the gradient's norm
   };
-  void FillInputs(int64_t index);
+  absl::Status FillInputs(int64_t index);
   absl::StatusOr<const Executable*> ProgramOf(int64_t seq);
   absl::Status RunProgram(const Executable& executable);
   absl::StatusOr<MicroBatch> RunMicroBatch(int64_t index);
@@ -156,7 +148,6 @@ class TrainSession {
   ScheduleSpec schedule_;
   int threads_;
   int64_t step_ = 0;
-  int64_t batches_skipped_ = 0;
   double learning_rate_scale_ = 1;
 
   std::unique_ptr<ParameterStore> own_parameters_;  // null: the caller's

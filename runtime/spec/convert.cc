@@ -42,10 +42,13 @@ absl::StatusOr<Expression> ToExpression(const Located& at, const char* field,
   return ParseExpression(text);
 }
 
-// What the language already means by a name that a let or a learned value wants; "" if it is free.
+// What the language already means by a name that a let, a learned value or a projection wants; ""
+// if it is free.
 std::string TakenAs(const std::string& name) {
   if (IsBuiltInScalar(name)) return "a scalar of the language";
-  if (IsScalarFunction(name)) return "a function of the language";
+  if (IsFunction(name)) return "a function of the language";
+  if (name == "step") return "the training step";
+  if (name == "input") return "a sublayer's input";
   if (name == "x") return "the residual stream";
   if (name == "f") return "the sublayer";
   return "";
@@ -67,6 +70,11 @@ absl::Status AddLets(const v1::Placement& message, const Located& at, PlacementS
     if (let.condition.has_value()) {
       return ErrorInText(let.text, let.condition->offset,
                          "a let has no condition; put the condition on a statement");
+    }
+    if (!let.index.empty() || let.range.has_value()) {
+      return ErrorInText(let.text, let.range.has_value() ? let.range->offset : 0,
+                         "a let is one number; an indexed one is written as an expression of the "
+                         "index where it is used");
     }
     if (const std::string taken = TakenAs(let.target); !taken.empty()) {
       return ErrorInText(
@@ -90,6 +98,25 @@ absl::Status AddLets(const v1::Placement& message, const Located& at, PlacementS
   return absl::OkStatus();
 }
 
+// The names of lets, learned values and projections of a placement are different.
+absl::Status CheckNameIsFree(const std::string& name, const char* what, const Place& place,
+                             const PlacementSpec& spec) {
+  const auto has = [&name](const auto& specs) {
+    return std::any_of(specs.begin(), specs.end(),
+                       [&name](const auto& other) { return other.name == name; });
+  };
+  std::string taken = TakenAs(name);
+  for (const Statement& let : spec.lets) {
+    if (let.target == name) taken = "a let";
+  }
+  if (!taken.empty()) {
+    return ErrorAt(place, absl::StrCat(what, " \"", name, "\": the name is that of ", taken,
+                                       "; give it another"));
+  }
+  if (!has(spec.learned) && !has(spec.linear)) return absl::OkStatus();
+  return ErrorAt(place, absl::StrCat(what, " \"", name, "\" is already defined"));
+}
+
 absl::Status AddLearned(const v1::Placement& message, const Located& at, PlacementSpec* spec) {
   for (int i = 0; i < message.learned_size(); ++i) {
     const v1::Learned& learned = message.learned(i);
@@ -100,18 +127,7 @@ absl::Status AddLearned(const v1::Placement& message, const Located& at, Placeme
     if (!IsIdentifier(out.name)) {
       return ErrorAt(out.place, absl::StrCat("learned: \"", out.name, "\" is not a name"));
     }
-    std::string taken = TakenAs(out.name);
-    for (const Statement& let : spec->lets) {
-      if (let.target == out.name) taken = "a let";
-    }
-    if (!taken.empty()) {
-      return ErrorAt(out.place, absl::StrCat("learned \"", out.name, "\": the name is that of ",
-                                             taken, "; give it another"));
-    }
-    for (const LearnedSpec& other : spec->learned) {
-      if (other.name != out.name) continue;
-      return ErrorAt(out.place, absl::StrCat("learned \"", out.name, "\" is already defined"));
-    }
+    PLUMB_RETURN_IF_ERROR(CheckNameIsFree(out.name, "learned", out.place, *spec));
     if (learned.per_channel() && learned.per_head()) {
       return ErrorAt(out.place, absl::StrCat("learned \"", out.name,
                                              "\": per_channel and per_head exclude each other"));
@@ -129,19 +145,19 @@ absl::Status AddLearned(const v1::Placement& message, const Located& at, Placeme
     out.per_channel = learned.per_channel();
     out.per_head = learned.per_head();
     out.weight_decay = learned.weight_decay();
+    for (int k = 0; k < static_cast<int>(learned.index().size()); ++k) {
+      PLUMB_ASSIGN_OR_RETURN(RangeText range, ParseRange(here.TextOf("index", k)));
+      if (const std::string taken = TakenAs(range.range.variable); !taken.empty()) {
+        return ErrorInText(range.text, range.range.offset,
+                           absl::StrCat("\"", range.range.variable, "\" is ", taken,
+                                        "; an index needs a name of its own"));
+      }
+      out.index.push_back(std::move(range));
+    }
     spec->own_names.insert(out.name);
     spec->learned.push_back(std::move(out));
   }
   return absl::OkStatus();
-}
-
-std::vector<std::string> AllPoints() {
-  std::vector<std::string> points;
-  for (auto kind : {SublayerSpec::Kind::kAttention, SublayerSpec::Kind::kMlp}) {
-    for (const char* point : PointsOf(kind)) points.push_back(point);
-  }
-  points.push_back(kHeadPoint);
-  return points;
 }
 
 absl::StatusOr<InitRule> WithArguments(InitRule rule, const Located& at,
@@ -151,6 +167,90 @@ absl::StatusOr<InitRule> WithArguments(InitRule rule, const Located& at,
     rule.arguments.push_back(std::move(expression));
   }
   return rule;
+}
+
+// All of an init rule but what it matches.
+absl::StatusOr<InitRule> ToUnmatchedInit(const v1::Init& message, const Located& at) {
+  using Distribution = InitRule::Distribution;
+  InitRule rule;
+  if (!message.scale().empty()) {
+    PLUMB_ASSIGN_OR_RETURN(rule.scale, ToExpression(at, "scale", "1"));
+  }
+  switch (message.distribution_case()) {
+    case v1::Init::kNormal:
+      rule.distribution = Distribution::kNormal;
+      return WithArguments(rule, at.Nested("normal"), {{"mean", "0"}, {"std", "1"}});
+    case v1::Init::kTruncatedNormal:
+      rule.distribution = Distribution::kTruncatedNormal;
+      return WithArguments(rule, at.Nested("truncated_normal"),
+                           {{"mean", "0"}, {"std", "1"}, {"cut", "2"}});
+    case v1::Init::kUniform:
+      rule.distribution = Distribution::kUniform;
+      return WithArguments(rule, at.Nested("uniform"), {{"low", "-1"}, {"high", "1"}});
+    case v1::Init::kXavierNormal:
+      rule.distribution = Distribution::kXavierNormal;
+      return WithArguments(rule, at.Nested("xavier_normal"), {{"gain", "1"}});
+    case v1::Init::kXavierUniform:
+      rule.distribution = Distribution::kXavierUniform;
+      return WithArguments(rule, at.Nested("xavier_uniform"), {{"gain", "1"}});
+    case v1::Init::kKaimingUniform:
+      rule.distribution = Distribution::kKaimingUniform;
+      return WithArguments(rule, at.Nested("kaiming_uniform"), {{"a", "sqrt(5)"}});
+    case v1::Init::kConstant:
+      rule.distribution = Distribution::kConstant;
+      return WithArguments(rule, at.Nested("constant"), {{"value", "0"}});
+    case v1::Init::DISTRIBUTION_NOT_SET:
+      break;
+  }
+  if (!rule.scale.has_value()) {
+    return ErrorAt(at.At("match"),
+                   "init: needs a distribution (normal, truncated_normal, uniform, xavier_normal, "
+                   "xavier_uniform, "
+                   "kaiming_uniform, constant), a scale, or both");
+  }
+  return rule;
+}
+
+absl::Status AddLinear(const v1::Placement& message, const Located& at, PlacementSpec* spec) {
+  for (int i = 0; i < message.linear_size(); ++i) {
+    const v1::Linear& linear = message.linear(i);
+    const Located here = at.Nested("linear", i);
+    LinearSpec out;
+    out.name = linear.name();
+    out.place = at.At("linear", i);
+    if (!IsIdentifier(out.name)) {
+      return ErrorAt(out.place, absl::StrCat("linear: \"", out.name, "\" is not a name"));
+    }
+    PLUMB_RETURN_IF_ERROR(CheckNameIsFree(out.name, "linear", out.place, *spec));
+    PLUMB_ASSIGN_OR_RETURN(out.out, ToExpression(here, "out", "d_model"));
+    out.bias = linear.bias();
+    if (linear.has_init()) {
+      const Located init = here.Nested("init");
+      if (!linear.init().match().empty()) {
+        return ErrorAt(init.At("match"), absl::StrCat("linear \"", out.name,
+                                                      "\": its init has no match; it is for this "
+                                                      "weight"));
+      }
+      PLUMB_ASSIGN_OR_RETURN(out.init, ToUnmatchedInit(linear.init(), init));
+    }
+    if (!linear.bias_init().empty()) {
+      if (!out.bias) {
+        return ErrorAt(here.At("bias_init"),
+                       absl::StrCat("linear \"", out.name, "\" has bias_init and no bias: true"));
+      }
+      PLUMB_ASSIGN_OR_RETURN(out.bias_init, ToExpression(here, "bias_init", "0"));
+    }
+    spec->own_names.insert(out.name);
+    spec->linear.push_back(std::move(out));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> AllPoints() {
+  std::vector<std::string> points;
+  for (const char* point : AllSublayerPoints()) points.push_back(point);
+  points.push_back(kHeadPoint);
+  return points;
 }
 
 }  // namespace
@@ -173,6 +273,7 @@ absl::StatusOr<PlacementSpec> ToPlacement(const v1::Placement& message, const Lo
   spec.place = at.At("name");
   PLUMB_RETURN_IF_ERROR(AddLets(message, at, &spec));
   PLUMB_RETURN_IF_ERROR(AddLearned(message, at, &spec));
+  PLUMB_RETURN_IF_ERROR(AddLinear(message, at, &spec));
   for (const v1::Slot& slot : message.slot()) spec.slot_per_head[slot.name()] = slot.per_head();
   PLUMB_RETURN_IF_ERROR(Override(message.begin(), at, "begin", &spec.begin));
   // A body of either kind replaces a base's body of either kind.
@@ -219,47 +320,11 @@ absl::StatusOr<InsideSpec> ToInside(const v1::Inside& message, const Located& at
 }
 
 absl::StatusOr<InitRule> ToInitRule(const v1::Init& message, const Located& at) {
-  using Distribution = InitRule::Distribution;
-  InitRule rule;
-  rule.match = at.TextOf("match");
-  if (rule.match.value.empty()) {
+  if (message.match().empty()) {
     return ErrorAt(at.At("match"), "init: match is missing; it names weights, \"*\" for all");
   }
-  if (!message.scale().empty()) {
-    PLUMB_ASSIGN_OR_RETURN(rule.scale, ToExpression(at, "scale", "1"));
-  }
-  switch (message.distribution_case()) {
-    case v1::Init::kNormal:
-      rule.distribution = Distribution::kNormal;
-      return WithArguments(rule, at.Nested("normal"), {{"mean", "0"}, {"std", "1"}});
-    case v1::Init::kTruncatedNormal:
-      rule.distribution = Distribution::kTruncatedNormal;
-      return WithArguments(rule, at.Nested("truncated_normal"),
-                           {{"mean", "0"}, {"std", "1"}, {"cut", "2"}});
-    case v1::Init::kUniform:
-      rule.distribution = Distribution::kUniform;
-      return WithArguments(rule, at.Nested("uniform"), {{"low", "-1"}, {"high", "1"}});
-    case v1::Init::kXavierNormal:
-      rule.distribution = Distribution::kXavierNormal;
-      return WithArguments(rule, at.Nested("xavier_normal"), {{"gain", "1"}});
-    case v1::Init::kXavierUniform:
-      rule.distribution = Distribution::kXavierUniform;
-      return WithArguments(rule, at.Nested("xavier_uniform"), {{"gain", "1"}});
-    case v1::Init::kKaimingUniform:
-      rule.distribution = Distribution::kKaimingUniform;
-      return WithArguments(rule, at.Nested("kaiming_uniform"), {{"a", "sqrt(5)"}});
-    case v1::Init::kConstant:
-      rule.distribution = Distribution::kConstant;
-      return WithArguments(rule, at.Nested("constant"), {{"value", "0"}});
-    case v1::Init::DISTRIBUTION_NOT_SET:
-      break;
-  }
-  if (!rule.scale.has_value()) {
-    return ErrorAt(at.At("match"),
-                   "init: needs a distribution (normal, truncated_normal, uniform, xavier_normal, "
-                   "xavier_uniform, "
-                   "kaiming_uniform, constant), a scale, or both");
-  }
+  PLUMB_ASSIGN_OR_RETURN(InitRule rule, ToUnmatchedInit(message, at));
+  rule.match = at.TextOf("match");
   return rule;
 }
 

@@ -8,9 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "plumb/v1/model.schema.h"
-#include "runtime/spec/located.h"
 #include "runtime/spec/model_spec.h"
 #include "runtime/spec/resolved_model.h"
+#include "runtime/textproto/located.h"
 
 namespace plumb {
 

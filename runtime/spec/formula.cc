@@ -1,118 +1,27 @@
 #include "runtime/spec/formula.h"
 
-#include <cmath>
-
+#include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "runtime/spec/formula_lexer.h"
 
 namespace plumb {
 namespace {
 
-// A formula is a line that a person wrote; longer or deeper text is not one, and recursion must
-// end.
-constexpr size_t kMaxLength = 2000;
-// A level takes up to 6 KiB of stack; the command line makes sure of 1 MiB.
+using Token = FormulaToken;
+
+// Of parentheses, calls, signs and powers inside of each other, and of the tree that results, in
+// which an operator of a chain is a level: everything that walks a tree recurses.
 constexpr int kMaxDepth = 100;
 
-struct Token {
-  enum class Kind { kEnd, kNumber, kName, kSymbol } kind = Kind::kEnd;
-  std::string text;
-  double number = 0;
-  size_t offset = 0;
-};
-
-// The character at `i`, whole where it is UTF-8 and by its number where it cannot be shown.
-std::string ShowCharacter(const std::string& s, size_t i) {
-  const unsigned char first = static_cast<unsigned char>(s[i]);
-  if (absl::ascii_isprint(first)) return absl::StrCat("\"", s.substr(i, 1), "\"");
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
-  bool whole = length > 0 && first < 0xf5 && i + length <= s.size();
-  for (size_t k = 1; whole && k < length; ++k) {
-    whole = (static_cast<unsigned char>(s[i + k]) & 0xc0) == 0x80;
-  }
-  if (whole) return absl::StrCat("\"", s.substr(i, length), "\"");
-  return absl::StrFormat("the byte 0x%02x", first);
+bool IsKeyword(const std::string& name) {
+  return name == "if" || name == "and" || name == "or" || name == "not" || name == "for";
 }
 
-absl::StatusOr<std::vector<Token>> Tokenize(const Text& source) {
-  const std::string& s = source.value;
-  if (s.size() > kMaxLength) {
-    return ErrorAt(source.place, absl::StrCat("a formula of ", s.size(), " characters; at most ",
-                                              kMaxLength, " are read"));
-  }
-  const auto at = [&s](size_t i) { return i < s.size() ? s[i] : '\0'; };
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto is_name = [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
-  };
-  std::vector<Token> tokens;
-  for (size_t i = 0; i < s.size();) {
-    Token token;
-    token.offset = i;
-    if (absl::ascii_isspace(static_cast<unsigned char>(s[i]))) {
-      ++i;
-      continue;
-    }
-    if (is_digit(s[i]) || (s[i] == '.' && is_digit(at(i + 1)))) {
-      size_t j = i;
-      while (is_digit(at(j)) || at(j) == '.') ++j;
-      if (at(j) == 'e' || at(j) == 'E') {
-        size_t k = j + 1;
-        if (at(k) == '+' || at(k) == '-') ++k;
-        if (is_digit(at(k))) {
-          while (is_digit(at(k))) ++k;
-          j = k;
-        }
-      }
-      token.kind = Token::Kind::kNumber;
-      token.text = s.substr(i, j - i);
-      if (!absl::SimpleAtod(token.text, &token.number)) {
-        return ErrorInText(source, i, absl::StrCat("\"", token.text, "\" is not a number"));
-      }
-      if (!std::isfinite(token.number)) {
-        return ErrorInText(source, i, absl::StrCat("\"", token.text, "\" is too large a number"));
-      }
-      i = j;
-    } else if (is_name(s[i])) {
-      size_t j = i;
-      while (is_name(at(j))) ++j;
-      token.kind = Token::Kind::kName;
-      token.text = s.substr(i, j - i);
-      i = j;
-    } else {
-      token.kind = Token::Kind::kSymbol;
-      const std::string two = s.substr(i, 2);
-      if (two == "**") {
-        return ErrorInText(source, i, "\"**\" is not an operator; a power is written ^");
-      }
-      if (two == "==" || two == "!=" || two == "<=" || two == ">=") {
-        token.text = two;
-      } else if (std::string("+-*/%^(),=<>").find(s[i]) != std::string::npos) {
-        token.text = s.substr(i, 1);
-      } else {
-        std::string hint;
-        if (two == "&&") hint = "; write \"and\"";
-        if (two == "||") hint = "; write \"or\"";
-        if (two[0] == '!') hint = "; write \"not\"";
-        return ErrorInText(source, i,
-                           absl::StrCat("a formula cannot hold ", ShowCharacter(s, i), hint));
-      }
-      i += token.text.size();
-    }
-    tokens.push_back(std::move(token));
-  }
-  Token end;
-  end.offset = s.size();
-  tokens.push_back(end);
-  return tokens;
-}
-
+// Climbs precedences. Functions that return bool set status_ when they return false, and leave the
+// tree that they have built in an argument, so that a level of nesting takes little stack.
 class Parser {
  public:
   Parser(const Text& source, std::vector<Token> tokens)
@@ -122,19 +31,26 @@ class Parser {
     Statement statement;
     statement.text = source_;
     statement.section = std::move(section);
-    if (Peek().kind != Token::Kind::kName || IsKeyword(Peek().text)) {
+    if (!IsName(Peek())) {
       return Error("a statement begins with the name that it sets: \"x = ...\"");
     }
     statement.target = Take().text;
+    if (!Index(statement.target, &statement.index)) return status_;
     if (Peek().text != "=") {
       return Error(absl::StrCat("expected \"=\" after \"", statement.target, "\""));
     }
     Take();
-    PLUMB_ASSIGN_OR_RETURN(statement.value, ParseSum());
+    if (!Parse(kSum, &statement.value)) return status_;
+    if (Peek().text == "for") {
+      Take();
+      if (!Range(&statement.range.emplace())) return status_;
+    }
     if (Peek().text == "if") {
       Take();
-      PLUMB_ASSIGN_OR_RETURN(Expr condition, ParseOr());
-      statement.condition = std::move(condition);
+      if (!Parse(kOr, &statement.condition.emplace())) return status_;
+    }
+    if (Peek().text == "for") {
+      return Error("\"for\" stands before \"if\": \"h[i] = x for i = 1..n if layer > 1\"");
     }
     PLUMB_RETURN_IF_ERROR(ExpectEnd());
     return statement;
@@ -143,20 +59,28 @@ class Parser {
   absl::StatusOr<Expression> ParseAlone() {
     Expression expression;
     expression.text = source_;
-    PLUMB_ASSIGN_OR_RETURN(expression.root, ParseOr());
+    if (!Parse(kOr, &expression.root)) return status_;
     PLUMB_RETURN_IF_ERROR(ExpectEnd());
     return expression;
   }
 
- private:
-  static bool IsComparison(const std::string& t) {
-    return t == "==" || t == "!=" || t == "<" || t == "<=" || t == ">" || t == ">=";
+  absl::StatusOr<RangeText> ParseRangeAlone() {
+    RangeText range;
+    range.text = source_;
+    if (!Range(&range.range)) return status_;
+    PLUMB_RETURN_IF_ERROR(ExpectEnd());
+    return range;
   }
-  static bool IsKeyword(const std::string& name) {
-    return name == "if" || name == "and" || name == "or" || name == "not";
+
+ private:
+  static bool IsName(const Token& token) {
+    return token.kind == Token::Kind::kName && !IsKeyword(token.text);
   }
 
   const Token& Peek() const { return tokens_[next_]; }
+  const Token& PeekAfter(size_t n) const {
+    return tokens_[std::min(next_ + n, tokens_.size() - 1)];
+  }
   Token Take() {
     Token token = tokens_[next_];
     if (next_ + 1 < tokens_.size()) ++next_;
@@ -165,237 +89,219 @@ class Parser {
   absl::Status Error(absl::string_view message) const {
     return ErrorInText(source_, Peek().offset, message);
   }
+  bool Fail(absl::string_view message) {
+    status_ = Error(message);
+    return false;
+  }
+  bool Expect(const char* symbol, absl::string_view where) {
+    if (Peek().text != symbol) {
+      return Fail(absl::StrCat("expected \"", symbol, "\"", where.empty() ? "" : " ", where));
+    }
+    Take();
+    return true;
+  }
   absl::Status ExpectEnd() const {
     if (Peek().kind == Token::Kind::kEnd) return absl::OkStatus();
     if (Peek().text == ")") return Error("\")\" without its \"(\"");
+    if (Peek().text == "]") return Error("\"]\" without its \"[\"");
     if (Peek().text == "=") return Error("a second \"=\"; a comparison is written ==");
-    const bool condition = IsComparison(Peek().text) || Peek().text == "and" || Peek().text == "or";
+    if (Peek().text == "..") {
+      return Error("\"..\" stands in a range: \"for i = 1..n\", \"sum(k = 1..n, h[k])\"");
+    }
+    const Precedence level = PrecedenceOf(Peek().text);
+    const bool condition = level == kComparison || level == kAnd || level == kOr;
     return Error(
         absl::StrCat("expected an operator or the end, not \"", Peek().text, "\"",
                      condition ? "; a condition stands after \"if\" or in parentheses" : ""));
   }
 
-  static Expr Binary(Token op, Expr left, Expr right) {
-    Expr expr;
-    expr.kind = Expr::Kind::kBinary;
-    expr.name = std::move(op.text);
-    expr.offset = op.offset;
-    expr.args.push_back(std::move(left));
-    expr.args.push_back(std::move(right));
-    return expr;
-  }
-  static Expr Unary(Token op, Expr operand) {
-    Expr expr;
-    expr.kind = Expr::Kind::kUnary;
-    expr.name = std::move(op.text);
-    expr.offset = op.offset;
-    expr.args.push_back(std::move(operand));
-    return expr;
+  // Parse, one level of nesting further down.
+  bool Nested(Precedence lowest, Expr* out) {
+    if (++depth_ > kMaxDepth) return Fail("the formula nests too deeply");
+    const bool ok = Parse(lowest, out);
+    --depth_;
+    return ok;
   }
 
-  // A left-associative chain of the operators for which `is_op` holds.
-  template <class IsOp, class ParseOperand>
-  absl::StatusOr<Expr> Chain(const IsOp& is_op, const ParseOperand& operand) {
-    PLUMB_ASSIGN_OR_RETURN(Expr left, operand());
-    while (is_op(Peek().text)) {
-      Token op = Take();
-      PLUMB_ASSIGN_OR_RETURN(Expr right, operand());
-      left = Binary(std::move(op), std::move(left), std::move(right));
+  // An expression of operators that hold at least as tightly as `lowest`.
+  bool Parse(Precedence lowest, Expr* out) {
+    const bool negates = Peek().text == "not" && lowest <= kNot;
+    if (negates || Peek().text == "-") {
+      if (!Operator(Expr::Kind::kUnary, negates ? kNot : kFactor, out)) return false;
+    } else if (!Primary(out)) {
+      return false;
     }
-    return left;
+    for (;;) {
+      const Precedence level = PrecedenceOf(Peek().text);
+      if (level == kPrimary || level < lowest) return true;
+      // Chains go to the left; a power goes to the right; comparisons do not chain.
+      const Precedence right = level == kPower        ? kFactor
+                               : level == kComparison ? kSum
+                                                      : static_cast<Precedence>(level + 1);
+      if (!Operator(Expr::Kind::kBinary, right, out)) return false;
+      if (level == kComparison && PrecedenceOf(Peek().text) == kComparison) {
+        return Fail("comparisons do not chain; write \"a < b and b < c\"");
+      }
+    }
   }
 
-  absl::StatusOr<Expr> ParseOr() {
-    return Chain([](const std::string& t) { return t == "or"; }, [this] { return ParseAnd(); });
-  }
-  absl::StatusOr<Expr> ParseAnd() {
-    return Chain([](const std::string& t) { return t == "and"; }, [this] { return ParseNot(); });
-  }
-  absl::StatusOr<Expr> ParseNot() {
-    if (Peek().text != "not") return ParseComparison();
-    Token op = Take();
-    PLUMB_RETURN_IF_ERROR(Deeper());
-    PLUMB_ASSIGN_OR_RETURN(Expr operand, ParseNot());
-    --depth_;
-    return Unary(std::move(op), std::move(operand));
-  }
-  absl::StatusOr<Expr> ParseComparison() {
-    PLUMB_ASSIGN_OR_RETURN(Expr left, ParseSum());
-    if (!IsComparison(Peek().text)) return left;
-    Token op = Take();
-    PLUMB_ASSIGN_OR_RETURN(Expr right, ParseSum());
-    if (IsComparison(Peek().text)) {
-      return Error("comparisons do not chain; write \"a < b and b < c\"");
-    }
-    return Binary(std::move(op), std::move(left), std::move(right));
-  }
-  absl::StatusOr<Expr> ParseSum() {
-    return Chain([](const std::string& t) { return t == "+" || t == "-"; },
-                 [this] { return ParseTerm(); });
-  }
-  absl::StatusOr<Expr> ParseTerm() {
-    return Chain([](const std::string& t) { return t == "*" || t == "/" || t == "%"; },
-                 [this] { return ParseFactor(); });
-  }
-  absl::StatusOr<Expr> ParseFactor() {
-    PLUMB_RETURN_IF_ERROR(Deeper());
-    absl::StatusOr<Expr> result = ParseFactorInner();
-    --depth_;
-    return result;
-  }
-  absl::StatusOr<Expr> ParseFactorInner() {
-    if (Peek().text == "-") {
-      Token op = Take();
-      PLUMB_ASSIGN_OR_RETURN(Expr operand, ParseFactor());
-      return Unary(std::move(op), std::move(operand));
-    }
-    PLUMB_ASSIGN_OR_RETURN(Expr base, ParsePrimary());
-    if (Peek().text == "^") {
-      Token op = Take();
-      PLUMB_ASSIGN_OR_RETURN(Expr exponent, ParseFactor());
-      base = Binary(std::move(op), std::move(base), std::move(exponent));
-    }
-    return base;
-  }
-  absl::StatusOr<Expr> ParsePrimary() {
+  // An operator and the operand after it; *out, of a binary one, is the operand before.
+  bool Operator(Expr::Kind kind, Precedence level, Expr* out) {
     Expr expr;
+    expr.kind = kind;
     expr.offset = Peek().offset;
+    expr.name = Take().text;
+    expr.args.reserve(2);
+    if (kind == Expr::Kind::kBinary) expr.args.push_back(std::move(*out));
+    expr.args.emplace_back();
+    const bool nests = kind == Expr::Kind::kUnary || expr.name == "^";
+    if (!(nests ? Nested(level, &expr.args.back()) : Parse(level, &expr.args.back()))) return false;
+    *out = std::move(expr);
+    return true;
+  }
+
+  bool Primary(Expr* out) {
+    *out = Expr();
+    out->offset = Peek().offset;
     if (Peek().kind == Token::Kind::kNumber) {
-      expr.number = Take().number;
-      return expr;
+      out->number = Take().number;
+      return true;
     }
     if (Peek().text == "(") {
       Take();
-      PLUMB_ASSIGN_OR_RETURN(Expr inner, ParseOr());
-      if (Peek().text != ")") return Error("expected \")\"");
-      Take();
-      return inner;
+      return Nested(kOr, out) && Expect(")", "");
     }
-    if (Peek().kind != Token::Kind::kName || IsKeyword(Peek().text)) {
-      return Error(Peek().kind == Token::Kind::kEnd
-                       ? "the formula ends where a value is expected"
-                       : absl::StrCat("expected a value, not \"", Peek().text, "\""));
+    if (!IsName(Peek())) {
+      return Fail(Peek().kind == Token::Kind::kEnd
+                      ? "the formula ends where a value is expected"
+                      : absl::StrCat("expected a value, not \"", Peek().text, "\""));
     }
-    expr.kind = Expr::Kind::kName;
-    expr.name = Take().text;
-    if (Peek().text != "(") return expr;
-    Take();
-    expr.kind = Expr::Kind::kCall;
-    if (Peek().text != ")") {
-      for (;;) {
-        PLUMB_ASSIGN_OR_RETURN(Expr argument, ParseOr());
-        expr.args.push_back(std::move(argument));
-        if (Peek().text != ",") break;
-        Take();
-      }
-    }
-    if (Peek().text != ")") {
-      return Error(absl::StrCat("expected \")\" to close ", expr.name, "(...)"));
-    }
-    Take();
-    return expr;
+    out->kind = Expr::Kind::kName;
+    out->name = Take().text;
+    if (Reduces(*out)) return Reduce(out);
+    if (!Index(out->name, &out->index)) return false;
+    return Peek().text != "(" || Arguments(out);
   }
 
-  absl::Status Deeper() {
-    if (++depth_ <= kMaxDepth) return absl::OkStatus();
-    return Error("the formula nests too deeply");
+  // Whether "sum" or "softmax" is followed by a range: "(k = ".
+  bool Reduces(const Expr& name) const {
+    return (name.name == "sum" || name.name == "softmax") && Peek().text == "(" &&
+           PeekAfter(1).kind == Token::Kind::kName && PeekAfter(2).text == "=";
+  }
+
+  bool Arguments(Expr* out) {
+    Take();
+    out->kind = Expr::Kind::kCall;
+    while (Peek().text != ")") {
+      out->args.emplace_back();
+      if (!Nested(kOr, &out->args.back())) return false;
+      if (Peek().text != ",") break;
+      Take();
+      if (Peek().text == ")") return Fail("expected a value, not \")\"");
+    }
+    return Expect(")", absl::StrCat("to close ", out->name, "(...)"));
+  }
+
+  bool Reduce(Expr* out) {
+    Take();
+    out->kind = Expr::Kind::kReduce;
+    IndexRange range;
+    if (!Range(&range)) return false;
+    out->variable = std::move(range.variable);
+    out->args.push_back(std::move(range.first));
+    out->args.push_back(std::move(range.last));
+    const bool weighted = out->name == "softmax";
+    const char* form =
+        weighted ? "softmax(k = first..last, score, value)" : "sum(k = first..last, term)";
+    for (int i = 0; i < (weighted ? 2 : 1); ++i) {
+      if (!Expect(",", absl::StrCat("of ", form))) return false;
+      out->args.emplace_back();
+      if (!Nested(kOr, &out->args.back())) return false;
+    }
+    return Expect(")", absl::StrCat("to close ", form));
+  }
+
+  bool Range(IndexRange* out) {
+    out->offset = Peek().offset;
+    if (!IsName(Peek())) return Fail("expected a range: \"i = 1..n_layer\"");
+    out->variable = Take().text;
+    if (!Expect("=", absl::StrCat("of the range of ", out->variable, ": \"", out->variable,
+                                  " = 1..n_layer\""))) {
+      return false;
+    }
+    if (!Nested(kSum, &out->first)) return false;
+    if (!Expect("..", absl::StrCat("and the last value of ", out->variable))) return false;
+    return Nested(kSum, &out->last);
+  }
+
+  bool Index(const std::string& name, std::vector<Expr>* out) {
+    if (Peek().text != "[") return true;
+    do {
+      Take();
+      out->emplace_back();
+      if (!Nested(kSum, &out->back())) return false;
+    } while (Peek().text == ",");
+    return Expect("]", absl::StrCat("to close ", name, "[...]"));
   }
 
   const Text& source_;
   std::vector<Token> tokens_;
   size_t next_ = 0;
   int depth_ = 0;
+  absl::Status status_;
 };
 
-// How tightly an expression holds together: by the rule of the grammar that makes it.
-enum Precedence { kOr, kAnd, kNot, kComparison, kSum, kTerm, kFactor, kPower, kPrimary };
-
-Precedence PrecedenceOf(const Expr& expr) {
-  switch (expr.kind) {
-    case Expr::Kind::kBinary:
-      if (expr.name == "or") return kOr;
-      if (expr.name == "and") return kAnd;
-      if (expr.name == "+" || expr.name == "-") return kSum;
-      if (expr.name == "*" || expr.name == "/" || expr.name == "%") return kTerm;
-      if (expr.name == "^") return kPower;
-      return kComparison;
-    case Expr::Kind::kUnary:
-      return expr.name == "not" ? kNot : kFactor;
-    default:
-      return kPrimary;
+// The tree's height is bounded too, chains included, which only its making shows. Breadth first:
+// this does not recurse.
+absl::Status CheckHeight(const Text& text, const Expr& root) {
+  std::vector<const Expr*> level = {&root};
+  for (int depth = 0; !level.empty(); ++depth) {
+    if (depth > kMaxDepth) {
+      return ErrorInText(text, level.front()->offset,
+                         absl::StrCat("the formula has more than ", kMaxDepth,
+                                      " operators inside of each other; give a part of it a name"));
+    }
+    std::vector<const Expr*> next;
+    for (const Expr* expr : level) {
+      for (const Expr& arg : expr->args) next.push_back(&arg);
+      for (const Expr& index : expr->index) next.push_back(&index);
+    }
+    level = std::move(next);
   }
-}
-
-// The expression where the grammar takes one of at least `lowest`.
-std::string Operand(const Expr& expr, Precedence lowest) {
-  const std::string text = expr.ToString();
-  return PrecedenceOf(expr) < lowest ? absl::StrCat("(", text, ")") : text;
-}
-
-// The shortest text that reads as the same number.
-std::string NumberText(double number) {
-  for (int digits = 6; digits < 17; ++digits) {
-    const std::string text = absl::StrFormat("%.*g", digits, number);
-    double read = 0;
-    if (absl::SimpleAtod(text, &read) && read == number) return text;
-  }
-  return absl::StrFormat("%.17g", number);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-std::string Expr::ToString() const {
-  switch (kind) {
-    case Kind::kNumber:
-      return NumberText(number);
-    case Kind::kName:
-      return name;
-    case Kind::kCall:
-      return absl::StrCat(name, "(",
-                          absl::StrJoin(args, ", ",
-                                        [](std::string* out, const Expr& arg) {
-                                          absl::StrAppend(out, arg.ToString());
-                                        }),
-                          ")");
-    case Kind::kUnary:
-      return name == "not" ? absl::StrCat("not ", Operand(args[0], kNot))
-                           : absl::StrCat("-", Operand(args[0], kFactor));
-    case Kind::kBinary: {
-      const Precedence mine = PrecedenceOf(*this);
-      // Chains go to the left, so a right operand holds tighter. A comparison does not chain, and a
-      // power goes to the right.
-      Precedence left = mine;
-      Precedence right = static_cast<Precedence>(mine + 1);
-      if (mine == kComparison) left = kSum;
-      if (mine == kPower) {
-        left = kPrimary;
-        right = kFactor;
-      }
-      return absl::StrCat(Operand(args[0], left), " ", name, " ", Operand(args[1], right));
-    }
-  }
-  return "";
-}
-
-std::string Statement::ToString() const {
-  std::string out = absl::StrCat(target, " = ", Operand(value, kSum));
-  if (condition.has_value()) absl::StrAppend(&out, " if ", condition->ToString());
-  return out;
-}
-
-void CollectNames(const Expr& expr, Expr::Kind kind, std::set<std::string>* names) {
-  if (expr.kind == kind) names->insert(expr.name);
-  for (const Expr& arg : expr.args) CollectNames(arg, kind, names);
-}
-
 absl::StatusOr<Statement> ParseStatement(const Text& text, std::string section) {
-  PLUMB_ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(text));
-  return Parser(text, std::move(tokens)).ParseStatement(std::move(section));
+  PLUMB_ASSIGN_OR_RETURN(std::vector<Token> tokens, TokenizeFormula(text));
+  PLUMB_ASSIGN_OR_RETURN(Statement statement,
+                         Parser(text, std::move(tokens)).ParseStatement(std::move(section)));
+  PLUMB_RETURN_IF_ERROR(CheckHeight(text, statement.value));
+  if (statement.condition.has_value()) {
+    PLUMB_RETURN_IF_ERROR(CheckHeight(text, *statement.condition));
+  }
+  for (const Expr& index : statement.index) PLUMB_RETURN_IF_ERROR(CheckHeight(text, index));
+  if (statement.range.has_value()) {
+    PLUMB_RETURN_IF_ERROR(CheckHeight(text, statement.range->first));
+    PLUMB_RETURN_IF_ERROR(CheckHeight(text, statement.range->last));
+  }
+  return statement;
 }
 
 absl::StatusOr<Expression> ParseExpression(const Text& text) {
-  PLUMB_ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(text));
-  return Parser(text, std::move(tokens)).ParseAlone();
+  PLUMB_ASSIGN_OR_RETURN(std::vector<Token> tokens, TokenizeFormula(text));
+  PLUMB_ASSIGN_OR_RETURN(Expression expression, Parser(text, std::move(tokens)).ParseAlone());
+  PLUMB_RETURN_IF_ERROR(CheckHeight(text, expression.root));
+  return expression;
+}
+
+absl::StatusOr<RangeText> ParseRange(const Text& text) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<Token> tokens, TokenizeFormula(text));
+  PLUMB_ASSIGN_OR_RETURN(RangeText range, Parser(text, std::move(tokens)).ParseRangeAlone());
+  PLUMB_RETURN_IF_ERROR(CheckHeight(text, range.range.first));
+  PLUMB_RETURN_IF_ERROR(CheckHeight(text, range.range.last));
+  return range;
 }
 
 }  // namespace plumb

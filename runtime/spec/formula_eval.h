@@ -1,41 +1,29 @@
 // FormulaEval: runs the statements of one scope against variables and a backend. Internal to the
 // walk of spec/interpret.h. Thread-compatible.
+//
+// formula_eval.cc has statements, formula_names.cc names and learned values, formula_calls.cc what
+// is called (sublayers, norms, projections), formula_operators.cc operators, formula_functions.cc
+// functions.
 #ifndef PLUMB_RUNTIME_SPEC_FORMULA_EVAL_H_
 #define PLUMB_RUNTIME_SPEC_FORMULA_EVAL_H_
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
-
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "runtime/spec/interpret.h"
+#include "runtime/spec/quantity.h"
 #include "runtime/spec/resolved_model.h"
+#include "runtime/spec/settings.h"
 
 namespace plumb {
-
-// What an expression is: a number, or a sum of tensors not yet emitted. Sums stay lazy, so that
-// "alpha * x + f(x)" reaches the backend as one Combine.
-struct Quantity {
-  bool is_scalar = true;
-  double constant = 0;  // the number, or the sum's constant
-  std::vector<Term> terms;
-  bool learned = false;  // a learned vector [width], else [batch, seq, width]
-  int64_t width = 0;
-
-  static Quantity Scalar(double value);
-  static Quantity Tensor(TensorHandle tensor, int64_t width, bool learned = false);
-};
-
-struct Variable {
-  Quantity value;
-  bool read = false;
-  const Statement* setter = nullptr;  // null: set by the walk, not by a statement
-};
-using Variables = std::map<std::string, Variable>;
 
 // One section of a placement, at one place of the model.
 struct FormulaScope {
@@ -47,64 +35,141 @@ struct FormulaScope {
   std::string description;  // for errors: `placement "mine", each`
   int64_t channels;         // size of a per_channel learned vector here
   int64_t heads = 0;        // of a per_head one; 0 = there are no heads here
+  std::string point;        // inside: the name of the point's tensor, of `channels` channels
   // Sublayers that may be called, by the name that calls them.
   std::map<std::string, SublayerSite> sublayers;
 };
 
+// What a range may run over: more was meant otherwise.
+inline constexpr int64_t kMaxRangeValues = 10000;
+
 class FormulaEval {
  public:
-  // Bookkeeping over the whole model, kept by the walk.
-  struct Census {
-    std::map<std::string, int> slots_applied;      // by full name, for "_2"
-    std::map<std::string, int64_t> learned_sizes;  // by full name
-    std::set<std::string> norm_names;              // every name that was given
+  // What the walk keeps from scope to scope.
+  struct Walk {
+    Variables streams;                         // "x", and what "begin" has set
+    Variables indexed;                         // by name and index: "h[3]"
+    std::map<std::string, int> slots_applied;  // by full name, for "_2"
+    std::set<std::string> site_names;          // every name that was given to a norm or projection
+    std::map<std::string, std::shared_ptr<const LearnedPlace>> learned;
+    Settings settings;
+    int64_t operations = 0;
   };
   // Runs a sublayer; the walk supplies it, because it runs statements inside in turn.
-  using CallSublayer =
-      absl::FunctionRef<absl::StatusOr<TensorHandle>(const SublayerSite& site, TensorHandle input)>;
+  using CallSublayer = absl::FunctionRef<absl::StatusOr<TensorHandle>(
+      const SublayerSite& site, absl::Span<const TensorHandle> inputs)>;
 
-  FormulaEval(const FormulaScope& scope, FormulaBackend* backend, Census* census,
+  FormulaEval(const FormulaScope& scope, FormulaBackend* backend, Walk* walk,
               CallSublayer call_sublayer)
-      : scope_(scope), backend_(backend), census_(census), call_sublayer_(call_sublayer) {}
+      : scope_(scope),
+        scalars_(scope.scalars),
+        backend_(backend),
+        walk_(*walk),
+        call_sublayer_(call_sublayer) {}
 
-  // Runs `statements` in order. Names in `streams` live on; others are local and end here. Every
-  // sublayer of the scope must have been called once at the end, and every value read.
-  absl::Status Run(const std::vector<Statement>& statements, Variables* streams);
+  // Names that are known here alone, before Run; and after it.
+  Variables& locals() { return locals_; }
+
+  // Runs `statements` in order. Streams and indexed names live on. Every sublayer of the scope must
+  // have been called once at the end.
+  absl::Status Run(const std::vector<Statement>& statements);
 
  private:
+  // What a statement sets, for one value of its range's index.
+  struct Assignment {
+    std::string name;   // "h[3]"
+    std::string point;  // "h.3"
+    Quantity value;
+    int32_t setting;
+  };
+  // One use of a name that has parameters of its own at each place.
+  struct Site {
+    std::string name;
+    bool again = false;
+  };
+
+  // formula_eval.cc
   absl::Status Execute(const Statement& statement);
-  absl::Status Assign(const Statement& statement, Quantity value);
+  absl::StatusOr<bool> Holds(const Statement& statement);
+  absl::StatusOr<Assignment> Evaluate(const Statement& statement);
+  absl::Status Assign(const Statement& statement, Assignment assignment);
+  absl::Status CheckTarget(const Statement& statement) const;
+  absl::Status Bind(const std::string& variable, size_t offset);
   absl::StatusOr<Quantity> Evaluate(const Expr& expr);
   absl::StatusOr<Quantity> EvaluateName(const Expr& expr);
-  absl::StatusOr<Quantity> EvaluateCall(const Expr& expr);
-  absl::StatusOr<Quantity> EvaluateOperator(const Expr& expr);
-  absl::StatusOr<Quantity> Sum(const Expr& expr, const Quantity& a, const Quantity& b, double sign);
-  absl::StatusOr<Quantity> Product(const Expr& expr, const Quantity& a, const Quantity& b);
-  absl::StatusOr<Quantity> ApplySublayer(const Expr& expr, const SublayerSite& site);
-  absl::StatusOr<Quantity> ApplyNorm(const Expr& expr);
-  absl::StatusOr<Quantity> Finite(const Expr& expr, Quantity quantity) const;
-  // Says that a sublayer is not called, at the last of the statements.
+  absl::StatusOr<Quantity> EvaluateIndexed(const Expr& expr);
+  absl::StatusOr<Quantity> LearnedValue(const Expr& expr, const LearnedSpec& learned);
+  absl::StatusOr<std::shared_ptr<const LearnedPlace>> PlaceOf(const Expr& expr,
+                                                              const LearnedSpec& learned);
+  absl::StatusOr<int64_t> Integer(const Expr& expr, absl::string_view what);
+  absl::StatusOr<std::vector<int64_t>> Indices(const std::vector<Expr>& index);
+  struct Bounds {
+    int64_t first, last;
+  };
+  absl::StatusOr<Bounds> Ends(const Expr& first, const Expr& last);
+  // formula_names.cc
+  Variable* FindVariable(const std::string& name);
+  const LearnedSpec* FindLearned(const std::string& name) const;
+  const LinearSpec* FindLinear(const std::string& name) const;
+  Quantity Read(Variable* variable);
+  std::vector<std::string> KnownNames() const;
+  std::string HintFor(const std::string& name) const;  // after `unknown name "nam"`
   absl::Status NeverCalled(const SublayerSite& site, const std::string& name,
                            const std::vector<Statement>& statements);
-  absl::StatusOr<Quantity> LearnedValue(const Expr& expr, const LearnedSpec& learned);
+
+  // formula_calls.cc
+  absl::StatusOr<Quantity> EvaluateCall(const Expr& expr);
+  absl::Status CheckCallable(const Expr& expr);
+  absl::StatusOr<Quantity> ApplySublayer(const Expr& expr, const SublayerSite& site);
+  absl::StatusOr<Quantity> ApplyNorm(const Expr& expr);
+  absl::StatusOr<Quantity> ApplyLinear(const Expr& expr, const LinearSpec& linear);
+  absl::StatusOr<const NormBinding*> NormOf(const Expr& expr) const;
+  absl::StatusOr<Quantity> TensorArgument(const Expr& call, const Expr& argument);
   absl::StatusOr<Quantity> OneTensorArgument(const Expr& expr);
+  absl::StatusOr<Site> SiteOf(const Expr& expr);
+  std::string NewName(const std::string& wanted);
+
+  // formula_operators.cc, formula_functions.cc
+  absl::StatusOr<Quantity> EvaluateOperator(const Expr& expr);
+  absl::StatusOr<Quantity> ApplyOperator(const Expr& expr, std::vector<Quantity> operands);
+  absl::StatusOr<Quantity> ApplyFunction(const Expr& expr, std::vector<Quantity> operands);
+  absl::StatusOr<Quantity> ApplyTensorFunction(const Expr& expr);
+  absl::StatusOr<Quantity> Part(const Expr& expr);
+  absl::StatusOr<Quantity> Concat(const Expr& expr);
+  absl::StatusOr<Quantity> DotProduct(const Expr& expr);
+  absl::StatusOr<Quantity> DropOut(const Expr& expr);
+  absl::StatusOr<Quantity> EvaluateReduce(const Expr& expr);
+  absl::StatusOr<Quantity> Softmax(const Expr& expr, const std::vector<Quantity>& scores,
+                                   const std::vector<Quantity>& values);
+  absl::StatusOr<Quantity> SoftmaxOfNumbers(const Expr& expr, const std::vector<Quantity>& scores,
+                                            const std::vector<Quantity>& values);
+  absl::StatusOr<Quantity> Sum(const Expr& expr, const Quantity& a, const Quantity& b, double sign);
+  absl::StatusOr<Quantity> Product(const Expr& expr, const Quantity& a, const Quantity& b);
+  absl::StatusOr<Quantity> Quotient(const Expr& expr, Quantity a, const Quantity& b);
+  absl::StatusOr<Quantity> Power(const Expr& expr, const Quantity& a, const Quantity& b);
+  absl::StatusOr<Quantity> Extremum(const Expr& expr, const std::vector<Quantity>& operands);
+  absl::StatusOr<Quantity> Compare(const Expr& expr, const Quantity& a, const Quantity& b);
+  absl::StatusOr<Quantity> Finite(const Expr& expr, Quantity quantity) const;
+  // An error unless the widths divide; else a quantity of the broadcast type, without terms.
+  absl::StatusOr<Quantity> Broadcast(const Expr& expr, const Quantity& a, const Quantity& b) const;
+  Quantity Applied(const Function& function, absl::Span<const TensorHandle> operands,
+                   const Quantity& type);
   TensorHandle Materialize(const Quantity& quantity);
-  Variable* FindVariable(const std::string& name);
-  std::vector<std::string> KnownNames() const;
-  // What to say after `unknown name "nam"`.
-  std::string HintFor(const std::string& name) const;
+
   absl::Status Error(const Expr& expr, absl::string_view message) const;
   absl::Status ErrorAtOffset(size_t offset, absl::string_view message) const;
 
   const FormulaScope& scope_;
+  ScalarScope scalars_;  // the scope's, and the indices of ranges
   FormulaBackend* backend_;
-  Census* census_;
+  Walk& walk_;
   CallSublayer call_sublayer_;
   const std::vector<Statement>* statements_ = nullptr;
   const Statement* current_ = nullptr;  // one of statements_
-  Variables* streams_ = nullptr;
   Variables locals_;
   std::map<std::string, int> calls_;  // of sublayers
+  // By statement, offset in its text, and indices: the names that were given there.
+  std::map<std::tuple<const Statement*, size_t, std::string>, std::string> sites_;
 };
 
 }  // namespace plumb

@@ -1,11 +1,13 @@
 #include "runtime/spec/interpret.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
@@ -14,9 +16,11 @@
 namespace plumb {
 namespace {
 
-constexpr const char* kAttentionPoints[] = {"attention.q", "attention.k", "attention.v",
-                                            "attention.context"};
-constexpr const char* kMlpPoints[] = {"mlp.hidden"};
+constexpr const char* kAttentionPoints[] = {"attention.q",     "attention.k",
+                                            "attention.v",     "attention.q_rot",
+                                            "attention.k_rot", "attention.context"};
+constexpr const char* kGatedMlpPoints[] = {"mlp.gate", "mlp.up", "mlp.hidden"};
+constexpr const char* kMlpPoints[] = {"mlp.up", "mlp.hidden"};
 
 std::string LastName(absl::string_view point) {
   return std::string(point.substr(point.rfind('.') + 1));
@@ -29,7 +33,7 @@ class Walk {
   absl::Status Run() {
     PLUMB_RETURN_IF_ERROR(CheckStructure());
     const TensorHandle embedded = backend_->Embed();
-    streams_["x"] = {Quantity::Tensor(embedded, model_.dims.d_model), false, nullptr};
+    state_.streams["x"] = {Quantity::Tensor(embedded, model_.dims.d_model), false, -1};
 
     const BlockSpec& first = *model_.layers.front();
     PLUMB_RETURN_IF_ERROR(
@@ -44,17 +48,35 @@ class Walk {
     PLUMB_RETURN_IF_ERROR(
         RunSection(MakeScope(FormulaScope::Kind::kEnd, last, "end"), last.placement->end));
     PLUMB_RETURN_IF_ERROR(RunHead(last));
-    PLUMB_RETURN_IF_ERROR(CheckStreamsWereRead());
+    PLUMB_RETURN_IF_ERROR(CheckAllRead());
     return CheckSlots();
   }
 
  private:
-  TensorHandle X() const { return streams_.at("x").value.terms[0].tensor; }
+  TensorHandle X() const { return state_.streams.at("x").value.terms[0].tensor; }
+
+  // A rule at a point that the block's sublayers have not would never run. Of attention and MLP a
+  // block may well lack one.
+  static absl::Status CheckPoints(const BlockSpec& block) {
+    for (const InsideSpec& inside : block.inside) {
+      if (inside.point != kGatedMlpPoints[0]) continue;
+      const bool gated = std::any_of(
+          block.sublayers.begin(), block.sublayers.end(),
+          [](const SublayerSpec& s) { return s.kind == SublayerSpec::Kind::kMlp && s.mlp.gated; });
+      if (gated) continue;
+      return ErrorAt(inside.place,
+                     absl::StrCat("inside ", inside.point,
+                                  ": no MLP of the block is gated; write mlp { gated: "
+                                  "true }, or use mlp.up"));
+    }
+    return absl::OkStatus();
+  }
 
   // What can be said about a placement without running it.
   absl::Status CheckStructure() const {
     std::set<const PlacementSpec*> seen;
     for (const auto& block : model_.layers) {
+      PLUMB_RETURN_IF_ERROR(CheckPoints(*block));
       const PlacementSpec& placement = *block->placement;
       if (!seen.insert(&placement).second) continue;
       const std::string name = absl::StrCat("placement \"", placement.name, "\": ");
@@ -67,16 +89,23 @@ class Walk {
       if (body.empty()) {
         return ErrorAt(placement.place, absl::StrCat(name, "needs \"each\" or \"block\""));
       }
-      bool sets_x = false;
-      for (const Statement& statement : body) sets_x = sets_x || statement.target == "x";
-      if (!sets_x) {
+      const auto lives_on = [&](const Statement& s) {
+        return s.target == "x" || !s.index.empty() || SetsIn(placement.begin, s.target) ||
+               SetsIn(model_.layers.front()->placement->begin, s.target);
+      };
+      if (!std::any_of(body.begin(), body.end(), lives_on)) {
         return ErrorInText(body.back().text, 0,
                            absl::StrCat(name,
-                                        "x is never set; the residual stream would not "
-                                        "change"));
+                                        "x is never set, nor another stream or indexed name; the "
+                                        "residual stream would not change"));
       }
     }
     return absl::OkStatus();
+  }
+
+  static bool SetsIn(const std::vector<Statement>& statements, const std::string& name) {
+    return std::any_of(statements.begin(), statements.end(),
+                       [&name](const Statement& s) { return s.target == name && s.index.empty(); });
   }
 
   FormulaScope MakeScope(FormulaScope::Kind kind, const BlockSpec& block,
@@ -94,10 +123,10 @@ class Walk {
   }
 
   absl::Status RunSection(const FormulaScope& scope, const std::vector<Statement>& statements) {
-    const auto call = [this](const SublayerSite& site, TensorHandle input) {
-      return CallSublayer(site, input);
+    const auto call = [this](const SublayerSite& site, absl::Span<const TensorHandle> inputs) {
+      return CallSublayer(site, inputs);
     };
-    return FormulaEval(scope, backend_, &census_, call).Run(statements, &streams_);
+    return FormulaEval(scope, backend_, &state_, call).Run(statements);
   }
 
   absl::Status RunLayer(int64_t layer) {
@@ -131,22 +160,25 @@ class Walk {
     return by_name ? RunSection(scope, block.placement->block) : absl::OkStatus();
   }
 
-  absl::StatusOr<TensorHandle> CallSublayer(const SublayerSite& site, TensorHandle input) {
+  absl::StatusOr<TensorHandle> CallSublayer(const SublayerSite& site,
+                                            absl::Span<const TensorHandle> inputs) {
     const BlockSpec& block = *model_.layers[static_cast<size_t>(site.layer_index)];
     const auto at_point = [&](absl::string_view point, TensorHandle tensor) {
-      return RunInside(block, site.name, site.scope, point, tensor);
+      return RunInside(block, site.name, site.scope, point, tensor, &inputs[0]);
     };
-    return backend_->Sublayer(site, input, at_point);
+    return backend_->Sublayer(site, inputs, at_point);
   }
 
   absl::Status RunHead(const BlockSpec& last) {
     const TensorHandle x = X();
-    streams_["x"].read = true;
+    Variable& stream = state_.streams["x"];
+    stream.read = true;
+    state_.settings.Reads(stream.setting);
     ScalarScope scope;
     scope.dims = &model_.dims;
     scope.placement = last.placement.get();
     const auto at_point = [&](absl::string_view point, TensorHandle tensor) {
-      return RunInside(last, "head", scope, point, tensor);
+      return RunInside(last, "head", scope, point, tensor, /*input=*/nullptr);
     };
     return backend_->Head(x, at_point);
   }
@@ -154,17 +186,18 @@ class Walk {
   // The width of the tensor at a point, and the number of heads in it (0: none).
   std::pair<int64_t, int64_t> WidthAt(absl::string_view point) const {
     const ModelDims& dims = model_.dims;
-    if (point == "attention.k" || point == "attention.v") {
+    if (point == "attention.k" || point == "attention.v" || point == "attention.k_rot") {
       return {dims.n_kv_head * dims.head_dim, dims.n_kv_head};
     }
-    if (point == "mlp.hidden") return {dims.d_ff, 0};
+    if (absl::StartsWith(point, "mlp.")) return {dims.d_ff, 0};
     if (point == kHeadPoint) return {dims.vocab_size, 0};
     return {dims.n_head * dims.head_dim, dims.n_head};
   }
 
+  // `input`: what the sublayer was given; null in the head.
   absl::StatusOr<TensorHandle> RunInside(const BlockSpec& block, const std::string& prefix,
                                          const ScalarScope& scalars, absl::string_view point,
-                                         TensorHandle tensor) {
+                                         TensorHandle tensor, const TensorHandle* input) {
     const auto [width, heads] = WidthAt(point);
     for (const InsideSpec& inside : block.inside) {
       if (inside.point != point) continue;
@@ -174,15 +207,19 @@ class Walk {
       scope.scalars = scalars;
       scope.channels = width;
       scope.heads = heads;
-      const std::string name = LastName(point);
-      Variables variables;
-      variables[name] = {Quantity::Tensor(tensor, width), false, nullptr};
-      const auto no_sublayers = [](const SublayerSite&, TensorHandle input) {
-        return absl::StatusOr<TensorHandle>(input);
+      scope.point = LastName(point);
+      const auto no_sublayers = [](const SublayerSite&, absl::Span<const TensorHandle> inputs) {
+        return absl::StatusOr<TensorHandle>(inputs[0]);
       };
-      PLUMB_RETURN_IF_ERROR(
-          FormulaEval(scope, backend_, &census_, no_sublayers).Run(inside.statements, &variables));
-      tensor = variables.at(name).value.terms[0].tensor;
+      FormulaEval eval(scope, backend_, &state_, no_sublayers);
+      eval.locals()[scope.point] = {Quantity::Tensor(tensor, width), false, -1};
+      if (input != nullptr) {
+        eval.locals()["input"] = {Quantity::Tensor(*input, model_.dims.d_model), true, -1};
+      }
+      PLUMB_RETURN_IF_ERROR(eval.Run(inside.statements));
+      const Variable& after = eval.locals().at(scope.point);
+      state_.settings.Reads(after.setting);  // the sublayer does, and who calls it
+      tensor = after.value.terms[0].tensor;
     }
     return tensor;
   }
@@ -194,11 +231,13 @@ class Walk {
       const PlacementSpec& placement = *block->placement;
       std::set<std::string> read;
       for (const auto* section : {&placement.each, &placement.block}) {
-        for (const Statement& s : *section) CollectNames(s.value, Expr::Kind::kName, &read);
+        for (const Statement& s : *section) CollectNames(s, Expr::Kind::kName, &read);
       }
       for (const Statement& statement : placement.begin) {
+        if (!statement.index.empty()) continue;
         const std::string& name = statement.target;
-        if (&placement == &first || streams_.count(name) > 0 || read.count(name) == 0) continue;
+        if (&placement == &first || state_.streams.count(name) > 0 || read.count(name) == 0)
+          continue;
         return ErrorInText(statement.text, 0,
                            absl::StrCat("placement \"", placement.name, "\" (",
                                         block->place.ToString(), ") reads a stream \"", name,
@@ -210,20 +249,16 @@ class Walk {
     return absl::OkStatus();
   }
 
-  absl::Status CheckStreamsWereRead() const {
-    for (const auto& [name, variable] : streams_) {
-      if (variable.read || variable.setter == nullptr) continue;
-      const PlacementSpec& last = *model_.layers.back()->placement;
-      const bool mixed = model_.layers.front()->placement.get() != &last;
-      return ErrorInText(
-          variable.setter->text, 0,
-          absl::StrCat("the stream \"", name, "\" is set and never read; \"end\" must use it",
-                       mixed ? absl::StrCat(" (the end that runs is that of the last layer's "
-                                            "placement, \"",
-                                            last.name, "\")")
-                             : ""));
-    }
-    return absl::OkStatus();
+  absl::Status CheckAllRead() const {
+    const PlacementSpec& last = *model_.layers.back()->placement;
+    const bool mixed = model_.layers.front()->placement.get() != &last;
+    std::vector<std::string> streams;
+    for (const auto& [name, variable] : state_.streams) streams.push_back(name);
+    return state_.settings.Check(
+        streams, mixed
+                     ? absl::StrCat(" (the end that runs is that of the last layer's placement, \"",
+                                    last.name, "\")")
+                     : "");
   }
 
   // The slots that a block's formulas name, whether or not a condition lets them run in this model.
@@ -231,14 +266,15 @@ class Walk {
     const PlacementSpec& p = *block.placement;
     std::set<std::string> names;
     for (const auto* section : {&p.begin, &p.each, &p.block, &p.end}) {
-      for (const Statement& s : *section) CollectNames(s.value, Expr::Kind::kCall, &names);
+      for (const Statement& s : *section) CollectNames(s, Expr::Kind::kCall, &names);
     }
     for (const InsideSpec& inside : block.inside) {
-      for (const Statement& s : inside.statements) CollectNames(s.value, Expr::Kind::kCall, &names);
+      for (const Statement& s : inside.statements) CollectNames(s, Expr::Kind::kCall, &names);
     }
     names.erase("f");
     for (const SublayerSpec& sublayer : block.sublayers) names.erase(sublayer.name);
     for (const std::string& function : FunctionNames()) names.erase(function);
+    for (const LinearSpec& linear : p.linear) names.erase(linear.name);
     return names;
   }
 
@@ -272,25 +308,34 @@ class Walk {
 
   const ResolvedModel& model_;
   FormulaBackend* backend_;
-  FormulaEval::Census census_;
-  Variables streams_;
+  FormulaEval::Walk state_;
   int64_t sublayers_ = 0;
 };
 
 }  // namespace
 
-absl::Span<const char* const> PointsOf(SublayerSpec::Kind kind) {
-  if (kind == SublayerSpec::Kind::kAttention) return kAttentionPoints;
-  if (kind == SublayerSpec::Kind::kMlp) return kMlpPoints;
-  return {};
+std::vector<const char*> PointsOf(const SublayerSpec& sublayer) {
+  if (sublayer.kind == SublayerSpec::Kind::kAttention) {
+    return {std::begin(kAttentionPoints), std::end(kAttentionPoints)};
+  }
+  if (sublayer.kind != SublayerSpec::Kind::kMlp) return {};
+  if (sublayer.mlp.gated) return {std::begin(kGatedMlpPoints), std::end(kGatedMlpPoints)};
+  return {std::begin(kMlpPoints), std::end(kMlpPoints)};
 }
 
-absl::StatusOr<TensorHandle> NullBackend::Sublayer(const SublayerSite& site, TensorHandle input,
+std::vector<const char*> AllSublayerPoints() {
+  std::vector<const char*> points(std::begin(kAttentionPoints), std::end(kAttentionPoints));
+  points.insert(points.end(), std::begin(kGatedMlpPoints), std::end(kGatedMlpPoints));
+  return points;
+}
+
+absl::StatusOr<TensorHandle> NullBackend::Sublayer(const SublayerSite& site,
+                                                   absl::Span<const TensorHandle> inputs,
                                                    AtPoint at_point) {
-  for (const char* point : PointsOf(site.spec->kind)) {
-    PLUMB_RETURN_IF_ERROR(at_point(point, input).status());
+  for (const char* point : PointsOf(*site.spec)) {
+    PLUMB_RETURN_IF_ERROR(at_point(point, inputs[0]).status());
   }
-  return input;
+  return inputs[0];
 }
 
 absl::Status NullBackend::Head(TensorHandle x, AtPoint at_point) {

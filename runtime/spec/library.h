@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "plumb/v1/model.schema.h"
 #include "runtime/spec/convert.h"
-#include "runtime/spec/located.h"
 #include "runtime/spec/resolved_model.h"
+#include "runtime/textproto/located.h"
 
 namespace plumb {
 

@@ -254,12 +254,13 @@ class Resolver {
       PLUMB_RETURN_IF_ERROR(ReadKind(sublayer, here, at.At("sublayer", i),
                                      absl::StrCat(path, ".sublayer[", i, "]"), &spec));
       if (!sublayer.name().empty()) spec.name = sublayer.name();
-      if (!IsIdentifier(spec.name) || IsBuiltInScalar(spec.name) || IsScalarFunction(spec.name)) {
+      if (!IsIdentifier(spec.name) || IsBuiltInScalar(spec.name) || IsFunction(spec.name)) {
         return ErrorAt(at.At("sublayer", i),
                        absl::StrCat(path, ".sublayer[", i, "]: \"", spec.name,
                                     "\" cannot be its name; a formula must be able to call it"));
       }
-      if (spec.name == "f" || spec.name == "x" || !names.insert(spec.name).second) {
+      if (spec.name == "f" || spec.name == "x" || spec.name == "step" || spec.name == "input" ||
+          !names.insert(spec.name).second) {
         return ErrorAt(at.At("sublayer", i),
                        absl::StrCat(path, ".sublayer[", i, "]: the name \"", spec.name,
                                     "\" is taken; give it another"));

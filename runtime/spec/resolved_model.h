@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/place.h"
 #include "runtime/plugin/norm_plugin.h"
 #include "runtime/spec/formula.h"
-#include "runtime/spec/place.h"
 
 namespace plumb {
 
@@ -75,6 +75,7 @@ struct LearnedSpec {
   bool per_channel = false;
   bool per_head = false;
   bool weight_decay = false;
+  std::vector<RangeText> index;  // empty: one value
   Place place;
 };
 
@@ -104,14 +105,26 @@ struct InitRule {
   std::optional<Expression> scale;
 };
 
+// A projection that formulas call.
+struct LinearSpec {
+  std::string name;
+  Expression out;
+  bool bias = false;
+  std::optional<InitRule> init;  // of the weight; its match is empty
+  std::optional<Expression> bias_init;
+  Place place;
+};
+
 struct PlacementSpec {
   std::string name;
   std::string doc;
   Place place;
   std::vector<Statement> lets;
   std::vector<LearnedSpec> learned;
-  std::set<std::string> own_names;  // of lets and learned values that it does not inherit
-  std::map<std::string, bool> slot_per_head;
+  std::vector<LinearSpec> linear;
+  std::set<std::string>
+      own_names;  // of lets, learned values and projections that it does not inherit
+  std::map<std::string, bool> slot_per_head;  // of the slots that are declared
   std::vector<Statement> begin, each, block, end;
   std::vector<InsideSpec> inside;
   std::vector<InitRule> init;

@@ -7,6 +7,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 
@@ -33,9 +34,11 @@ struct NamedFunction {
   const char* name;
   size_t min_args, max_args;
 };
-constexpr NamedFunction kFunctions[] = {{"sqrt", 1, 1},   {"exp", 1, 1},  {"log", 1, 1},
-                                        {"min", 1, 16},   {"max", 1, 16}, {"tanh", 1, 1},
-                                        {"sigmoid", 1, 1}};
+constexpr NamedFunction kFunctions[] = {{"sqrt", 1, 1}, {"exp", 1, 1},    {"log", 1, 1},
+                                        {"abs", 1, 1},  {"min", 1, 16},   {"max", 1, 16},
+                                        {"tanh", 1, 1}, {"sigmoid", 1, 1}};
+constexpr const char* kTensorFunctions[] = {"dot",  "part",      "concat", "stop",
+                                            "drop", "drop_path", "sum",    "softmax"};
 
 absl::StatusOr<double> CallFunction(const Expr& expr, absl::Span<const double> v) {
   for (const NamedFunction& f : kFunctions) {
@@ -49,6 +52,7 @@ absl::StatusOr<double> CallFunction(const Expr& expr, absl::Span<const double> v
   if (expr.name == "sqrt") return std::sqrt(v[0]);
   if (expr.name == "exp") return std::exp(v[0]);
   if (expr.name == "log") return std::log(v[0]);
+  if (expr.name == "abs") return std::abs(v[0]);
   if (expr.name == "min") return *std::min_element(v.begin(), v.end());
   if (expr.name == "max") return *std::max_element(v.begin(), v.end());
   if (expr.name == "tanh") return std::tanh(v[0]);
@@ -80,6 +84,7 @@ std::vector<std::string> KnownNames(const ScalarScope& scope, size_t lets) {
   for (const NamedScalar& scalar : kDims) names.push_back(scalar.name);
   if (scope.layer > 0) names.push_back("layer");
   if (scope.sublayer > 0) names.push_back("sublayer");
+  for (const auto& [name, value] : scope.indices) names.push_back(name);
   for (size_t i = 0; i < lets; ++i) names.push_back(scope.placement->lets[i].target);
   return names;
 }
@@ -92,6 +97,11 @@ size_t CountLets(const ScalarScope& scope) {
 absl::StatusOr<double> Evaluate(const Text& text, const Expr& expr, Lookup lookup,
                                 const ScalarScope& scope, size_t lets) {
   if (expr.kind == Expr::Kind::kNumber) return expr.number;
+  if (!expr.index.empty()) {
+    return ErrorInText(
+        text, expr.offset,
+        absl::StrCat("\"", expr.ToString(), "\" is a tensor; a number is needed here"));
+  }
   if (expr.kind == Expr::Kind::kName) {
     PLUMB_ASSIGN_OR_RETURN(const std::optional<double> value, lookup(expr.name));
     if (value.has_value()) return *value;
@@ -101,6 +111,11 @@ absl::StatusOr<double> Evaluate(const Text& text, const Expr& expr, Lookup looku
         hint = "; a let sees only the ones before it";
     }
     return ErrorInText(text, expr.offset, absl::StrCat("unknown scalar \"", expr.name, "\"", hint));
+  }
+  if (expr.kind == Expr::Kind::kReduce ||
+      (expr.kind == Expr::Kind::kCall && !IsScalarFunction(expr.name) && IsFunction(expr.name))) {
+    return ErrorInText(text, expr.offset,
+                       absl::StrCat(expr.name, " is for statements; a number is needed here"));
   }
   if (expr.kind == Expr::Kind::kCall && !IsScalarFunction(expr.name)) {
     return ErrorInText(text, expr.offset,
@@ -118,6 +133,9 @@ absl::StatusOr<double> Evaluate(const Text& text, const Expr& expr, Lookup looku
 }
 
 std::optional<double> LookupBuiltIn(const ScalarScope& scope, const std::string& name) {
+  for (auto it = scope.indices.rbegin(); it != scope.indices.rend(); ++it) {
+    if (it->first == name) return it->second;
+  }
   if (name == "layer" && scope.layer > 0) return static_cast<double>(scope.layer);
   if (name == "sublayer" && scope.sublayer > 0) return static_cast<double>(scope.sublayer);
   for (const NamedScalar& scalar : kDims) {
@@ -159,14 +177,20 @@ std::string ScalarScope::Hint(const std::string& name,
                               const std::vector<std::string>& known) const {
   if (name == "layer")
     return "; it has a value only in \"each\", in \"block\" and inside sublayers";
+  if (name == "step") {
+    return "; it changes while a model is trained: statements may read it, but not what is decided "
+           "when the model is loaded";
+  }
   if (name == "sublayer") return "; it has a value only in \"each\" and inside sublayers";
   return DidYouMean(name, known);
 }
 
 std::string ScalarScope::Where() const {
-  if (layer == 0) return "";
-  return absl::StrCat(" at layer ", layer,
-                      sublayer == 0 ? "" : absl::StrCat(", sublayer ", sublayer));
+  std::vector<std::string> parts;
+  if (layer > 0) parts.push_back(absl::StrCat("layer ", layer));
+  if (sublayer > 0) parts.push_back(absl::StrCat("sublayer ", sublayer));
+  for (const auto& [name, value] : indices) parts.push_back(absl::StrCat(name, " = ", value));
+  return parts.empty() ? "" : absl::StrCat(" at ", absl::StrJoin(parts, ", "));
 }
 
 bool IsBuiltInScalar(const std::string& name) {
@@ -180,11 +204,16 @@ bool IsScalarFunction(const std::string& name) {
                      [&name](const NamedFunction& f) { return name == f.name; });
 }
 
-bool IsTensorFunction(const std::string& name) { return name == "tanh" || name == "sigmoid"; }
+bool IsFunction(const std::string& name) {
+  return IsScalarFunction(name) ||
+         std::any_of(std::begin(kTensorFunctions), std::end(kTensorFunctions),
+                     [&name](const char* function) { return name == function; });
+}
 
 std::vector<std::string> FunctionNames() {
   std::vector<std::string> names;
   for (const NamedFunction& f : kFunctions) names.push_back(f.name);
+  names.insert(names.end(), std::begin(kTensorFunctions), std::end(kTensorFunctions));
   return names;
 }
 

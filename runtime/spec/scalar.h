@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,9 +18,10 @@ namespace plumb {
 // Where an expression stands, which decides the names that it may use.
 struct ScalarScope {
   const ModelDims* dims = nullptr;
-  const PlacementSpec* placement = nullptr;  // whose `let`s hold; may be null
-  int64_t layer = 0;                         // 1..n_layer; 0 outside the layers
-  int64_t sublayer = 0;                      // 1..n_sublayer; 0 outside the sublayers
+  const PlacementSpec* placement = nullptr;             // whose `let`s hold; may be null
+  int64_t layer = 0;                                    // 1..n_layer; 0 outside the layers
+  int64_t sublayer = 0;                                 // 1..n_sublayer; 0 outside the sublayers
+  std::vector<std::pair<std::string, double>> indices;  // of ranges, the innermost last
 
   // The value of a name; nullopt if it is no scalar here. An error if its `let` cannot be
   // evaluated.
@@ -33,8 +35,11 @@ struct ScalarScope {
 // A name that the language gives a value, in some section or in all: "n_layer", "layer".
 bool IsBuiltInScalar(const std::string& name);
 
-bool IsScalarFunction(const std::string& name);  // sqrt, exp, log, min, max, tanh, sigmoid
-bool IsTensorFunction(const std::string& name);  // tanh, sigmoid: of tensors, elementwise
+// Functions of numbers, which work on tensors too, elementwise: sqrt, exp, log, abs, tanh, sigmoid,
+// min, max.
+bool IsScalarFunction(const std::string& name);
+// All of the language's functions: also those of tensors alone, such as dot, and sum and softmax.
+bool IsFunction(const std::string& name);
 std::vector<std::string> FunctionNames();
 
 // The operators and functions on numbers. Errors say what is wrong with `expr` and leave the place

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "runtime/base/place.h"
 #include "runtime/spec/formula.h"
-#include "runtime/spec/place.h"
 
 namespace plumb {
 

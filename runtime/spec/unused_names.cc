@@ -21,8 +21,8 @@ void Add(const std::optional<Expression>& expression, Names* names) {
 
 void Add(const std::vector<Statement>& statements, Names* names) {
   for (const Statement& statement : statements) {
-    Add(statement.value, names);
-    if (statement.condition.has_value()) Add(*statement.condition, names);
+    CollectNames(statement, Expr::Kind::kName, names);
+    CollectNames(statement, Expr::Kind::kCall, names);  // projections
   }
 }
 
@@ -40,7 +40,18 @@ void Add(const BlockSpec& block, Names* names) {
        {&placement.lets, &placement.begin, &placement.each, &placement.block, &placement.end}) {
     Add(*section, names);
   }
-  for (const LearnedSpec& learned : placement.learned) Add(learned.init.root, names);
+  for (const LearnedSpec& learned : placement.learned) {
+    Add(learned.init.root, names);
+    for (const RangeText& index : learned.index) {
+      Add(index.range.first, names);
+      Add(index.range.last, names);
+    }
+  }
+  for (const LinearSpec& linear : placement.linear) {
+    Add(linear.out.root, names);
+    Add(linear.bias_init, names);
+    if (linear.init.has_value()) Add({*linear.init}, names);
+  }
   Add(placement.init, names);
   for (const InsideSpec& inside : block.inside) Add(inside.statements, names);
   for (const SublayerSpec& sublayer : block.sublayers) {
@@ -80,6 +91,11 @@ absl::Status CheckNamesAreUsed(const ResolvedModel& model) {
       if (!unused(learned.name)) continue;
       return ErrorAt(learned.place, absl::StrCat(where, "learned \"", learned.name,
                                                  "\" is declared and never used"));
+    }
+    for (const LinearSpec& linear : placement.linear) {
+      if (!unused(linear.name)) continue;
+      return ErrorAt(linear.place, absl::StrCat(where, "linear \"", linear.name,
+                                                "\" is declared and never called"));
     }
   }
   return absl::OkStatus();

@@ -174,8 +174,8 @@ TokenKind Lexer::Number() {
     }
   }
   if (IsLetter(Peek()) || Peek() == '.') {
-    return Mistake(start, absl::StrCat("\"", text_.substr(begin, offset_ - begin), "\" and \"",
-                                       text_.substr(offset_, 1),
+    return Mistake(start, absl::StrCat("\"", Excerpt(text_.substr(begin, offset_ - begin)),
+                                       "\" and \"", text_.substr(offset_, 1),
                                        "\" together are not a number; is a space missing?"));
   }
   return is_float ? TokenKind::kFloat : TokenKind::kInteger;

@@ -59,7 +59,8 @@ class Reader {
   }
 
   void Note(Location location, absl::string_view what) {
-    mistakes_.push_back(absl::StrCat(file_, ":", location.line, ":", location.column, ": ", what));
+    mistakes_.push_back(
+        absl::StrCat(file_, ":", location.line, ":", location.column, ": ", ShortMessage(what)));
   }
   bool Fail(Location location, absl::string_view what) {
     Note(location, what);
@@ -76,12 +77,8 @@ class Reader {
     return FailHere(absl::StrCat("expected ", what, ", found ", Found()));
   }
   std::string Found() const {
-    constexpr size_t kLongest = 60;
-    const absl::string_view text = current().text;
     if (At(TokenKind::kEnd)) return "the end of the text";
-    const std::string shown = text.size() <= kLongest
-                                  ? PrintableText(text)
-                                  : absl::StrCat(PrintableText(text.substr(0, kLongest)), "...");
+    const std::string shown = Excerpt(current().text);
     return At(TokenKind::kString) ? absl::StrCat("the text ", shown)
                                   : absl::StrCat("\"", shown, "\"");
   }
@@ -125,7 +122,7 @@ class Reader {
     const std::vector<std::string> names = type.FieldNames();
     const std::string meant = DidYouMean(name, names);
     Note(start, absl::StrCat(
-                    "unknown field \"", name, "\" in ", type.name,
+                    "unknown field \"", Excerpt(name), "\" in ", type.name,
                     meant.empty() ? absl::StrCat("; it has ", absl::StrJoin(names, ", ")) : meant));
   }
 
@@ -209,8 +206,8 @@ class Reader {
     const uint64_t most = (uint64_t{1} << 31) - (negative ? 0 : 1);
     uint64_t magnitude;
     if (!ParseInteger(current().text, &magnitude) || magnitude > most) {
-      return Fail(start, absl::StrCat(field.name, ": ", negative ? "-" : "", current().text,
-                                      " is not a number of 32 bits"));
+      return Fail(start, absl::StrCat(field.name, ": ", negative ? "-" : "",
+                                      Excerpt(current().text), " is not a number of 32 bits"));
     }
     const auto value = static_cast<int64_t>(magnitude);
     *number = static_cast<int32_t>(negative ? -value : value);
@@ -225,7 +222,7 @@ class Reader {
     uint64_t number;
     if (!ParseInteger(current().text, &number)) {
       return FailHere(
-          absl::StrCat(field.name, ": ", current().text, " is not a number of 64 bits"));
+          absl::StrCat(field.name, ": ", Excerpt(current().text), " is not a number of 64 bits"));
     }
     message->Put(field, number);
     lexer_.Next();
@@ -279,8 +276,8 @@ class Reader {
     if (At(TokenKind::kIdentifier)) {
       const EnumValue* value = field.enum_type->Find(current().text);
       if (value == nullptr) {
-        return FailHere(absl::StrCat("unknown value \"", current().text, "\" for ", field.name,
-                                     "; it is one of ", names));
+        return FailHere(absl::StrCat("unknown value \"", Excerpt(current().text), "\" for ",
+                                     field.name, "; it is one of ", names));
       }
       number = value->number;
       lexer_.Next();

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/profile.h"
 #include "runtime/tools/train.h"
@@ -22,16 +22,15 @@ namespace plumb {
 // The machine's own speed, on the runtime's threads.
 class MachineSpeed {
  public:
-  explicit MachineSpeed(Runtime* runtime);
+  explicit MachineSpeed(const HostRuntime* runtime);
   ~MachineSpeed();
   MachineSpeed(const MachineSpeed&) = delete;
   MachineSpeed& operator=(const MachineSpeed&) = delete;
 
-  // Floating-point operations a second of one product of [2048, 2048] matrices by oneDNN, packed
-  // beforehand. `dtype`: "f32" or "bf16". kUnimplemented where there is no such product.
+  // As plumb_machine_speed. `dtype`: "f32" or "bf16". kUnimplemented where there is no such
+  // product.
   absl::StatusOr<double> MeasureMatmul(const std::string& dtype);
 
-  // Bytes a second of one pass over 512 MiB of memory that only reads.
   absl::StatusOr<double> MeasureRead();
 
  private:
@@ -63,7 +62,7 @@ struct BenchStep {
 
 class TrainBench {
  public:
-  static absl::StatusOr<std::unique_ptr<TrainBench>> Open(Runtime* runtime, const Spec& spec,
+  static absl::StatusOr<std::unique_ptr<TrainBench>> Open(HostRuntime* runtime, const Spec& spec,
                                                           const TrainBenchRequest& request);
   ~TrainBench();
   TrainBench(const TrainBench&) = delete;
@@ -95,7 +94,7 @@ struct DecodeBenchRequest {
 class DecodeBench {
  public:
   // The model must say its vocab_size.
-  static absl::StatusOr<std::unique_ptr<DecodeBench>> Open(Runtime* runtime, const Spec& spec,
+  static absl::StatusOr<std::unique_ptr<DecodeBench>> Open(HostRuntime* runtime, const Spec& spec,
                                                            const DecodeBenchRequest& request);
   ~DecodeBench();
   DecodeBench(const DecodeBench&) = delete;
@@ -107,14 +106,14 @@ class DecodeBench {
   int64_t weight_bytes() const;
 
   // Forgets all sequences.
-  void Reset();
+  absl::Status Reset();
   // Appends `n` tokens to each sequence; seconds, tokens of all sequences, and the flops of a
   // forward pass. kOutOfRange when the context is full.
   absl::StatusOr<BenchStep> Feed(int64_t n);
   // The same, timed op by op.
   absl::StatusOr<BenchStep> ProfiledFeed(int64_t n);
   // The sum of all such feeds since the last call.
-  Profile TakeProfile();
+  absl::StatusOr<Profile> TakeProfile();
 
  private:
   DecodeBench();

@@ -4,87 +4,100 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/api/runtime_impl.h"
+#include "absl/types/span.h"
+#include "plumb.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
-#include "runtime/session/decode_session.h"
-#include "runtime/session/packed_weights.h"
-#include "runtime/session/work.h"
 #include "runtime/tools/bench.h"
-#include "runtime/tools/generate.h"
+#include "runtime/tools/handles.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_profile.h"
+#include "runtime/tools/sequences.h"
 
 namespace plumb {
 
 struct DecodeBench::Impl {
-  std::unique_ptr<ModelContext> context;
-  std::unique_ptr<ParameterStore> parameters;
-  std::unique_ptr<PackedWeights> weights;
-  std::unique_ptr<DecodeSession> session;
-  int64_t weight_bytes = 0;
+  std::unique_ptr<Model> model;
+  SessionHandle session;
+  int64_t batch = 1, context_length = 0, weight_bytes = 0;
   // To feed to a sequence: as many as the context holds. Another each, as equal ones would share
   // their prompts.
   std::vector<std::vector<int32_t>> tokens;
   std::vector<int32_t> next;
-  StepProfile profile;
+  bool profiles = false;
+  int64_t profiled_steps = 0;       // of which each may be several passes
   std::map<int64_t, double> flops;  // of a forward pass over one sequence, by tokens
 
+  absl::StatusOr<plumb_work> WorkOf(int64_t n, int32_t weights) const;
   absl::StatusOr<double> FlopsOf(int64_t n);
+  absl::Status Profiles(bool on);
   absl::Status Feed(int64_t n);
-  absl::StatusOr<BenchStep> Step(int64_t n, StepProfile* into);
+  absl::StatusOr<BenchStep> Step(int64_t n);
 };
+
+absl::StatusOr<plumb_work> DecodeBench::Impl::WorkOf(int64_t n, int32_t weights) const {
+  auto work = Sized<plumb_work>();
+  PLUMB_RETURN_IF_ERROR(
+      CallPlumb(plumb_model_work, model->handle(), int32_t{PLUMB_PASS_FEED}, n, weights, &work));
+  return work;
+}
 
 absl::StatusOr<double> DecodeBench::Impl::FlopsOf(int64_t n) {
   const auto [it, is_new] = flops.try_emplace(n, 0.0);
   if (is_new) {
-    BuildOptions options;
-    options.program = Program::kCached;
-    options.seq = n;
-    PLUMB_ASSIGN_OR_RETURN(const ModelWork work, CountWork(*context, options));
-    it->second = work.forward_flops;
+    PLUMB_ASSIGN_OR_RETURN(const plumb_work work, WorkOf(n, PLUMB_WEIGHTS_F32));
+    it->second = work.flops;
   }
   return it->second;
 }
 
+absl::Status DecodeBench::Impl::Profiles(bool on) {
+  if (on == profiles) return absl::OkStatus();
+  PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_session_profile, session.get(), on ? 1 : 0));
+  profiles = on;
+  profiled_steps = 0;
+  return absl::OkStatus();
+}
+
 // A token goes to all sequences in one pass; several are a pass for each.
 absl::Status DecodeBench::Impl::Feed(int64_t n) {
-  const auto begin = static_cast<size_t>(session->length());
+  const auto begin = static_cast<size_t>(plumb_session_length(session.get(), 0));
   if (n > 1) {
-    for (int64_t b = 0; b < session->batch(); ++b) {
-      const auto all = absl::MakeConstSpan(tokens[static_cast<size_t>(b)]);
-      PLUMB_RETURN_IF_ERROR(session->Feed(b, all.subspan(begin, static_cast<size_t>(n))));
+    for (int64_t b = 0; b < batch; ++b) {
+      const std::vector<int32_t>& all = tokens[static_cast<size_t>(b)];
+      PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_session_feed, session.get(), static_cast<int32_t>(b),
+                                      all.data() + begin, static_cast<size_t>(n)));
     }
     return absl::OkStatus();
   }
   next.clear();
   for (const std::vector<int32_t>& each : tokens) next.push_back(each[begin]);
-  return session->FeedEach(next);
+  return CallPlumb(plumb_session_feed_each, session.get(), next.data(), next.size());
 }
 
-absl::StatusOr<BenchStep> DecodeBench::Impl::Step(int64_t n, StepProfile* into) {
+absl::StatusOr<BenchStep> DecodeBench::Impl::Step(int64_t n) {
   using Clock = std::chrono::steady_clock;
-  const int64_t begin = session->length(), most = session->context_length();
-  if (n < 1 || begin + n > most) {
+  const int64_t begin = plumb_session_length(session.get(), 0);
+  if (n < 1 || begin + n > context_length) {
     return absl::OutOfRangeError(
-        absl::StrCat(n, " tokens after ", begin, " do not fit the context of ", most));
+        absl::StrCat(n, " tokens after ", begin, " do not fit the context of ", context_length));
   }
-  session->SetProfile(into);
   BenchStep step;
   const Clock::time_point start = Clock::now();
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the tokens of a pass", [&] { return Feed(n); }));
   step.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  if (into != nullptr) into->EndStep(step.seconds);
-  step.tokens = n * session->batch();
+  if (profiles) ++profiled_steps;
+  step.tokens = n * batch;
   PLUMB_ASSIGN_OR_RETURN(step.flops, FlopsOf(n));
-  step.flops *= static_cast<double>(session->batch());
+  step.flops *= static_cast<double>(batch);
   return step;
 }
 
 DecodeBench::DecodeBench() : impl_(std::make_unique<Impl>()) {}
 DecodeBench::~DecodeBench() = default;
 
-absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(Runtime* runtime, const Spec& spec,
+absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(HostRuntime* runtime,
+                                                               const Spec& spec,
                                                                const DecodeBenchRequest& request) {
   if (spec.vocab_size() == 0) {
     return absl::InvalidArgumentError(
@@ -92,37 +105,32 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(Runtime* runtime,
   }
   auto bench = std::unique_ptr<DecodeBench>(new DecodeBench);
   Impl& impl = *bench->impl_;
-  PLUMB_ASSIGN_OR_RETURN(impl.context, runtime->impl().MakeContext(spec.impl()));
-  const ModelContext& context = *impl.context;
-  for (const std::string& warning : context.model.warnings) runtime->impl().Warn(warning);
+  PLUMB_ASSIGN_OR_RETURN(impl.model, Model::Create(runtime, spec));
+  auto info = Sized<plumb_model_info>();
+  plumb_model_get_info(impl.model->handle(), &info);
+  impl.context_length = info.context_length;
   PLUMB_ASSIGN_OR_RETURN(const WeightType type, ParseWeightType(request.weights));
-  const WeightFormat format = type == WeightType::kF32    ? WeightFormat::kF32
-                              : type == WeightType::kBF16 ? WeightFormat::kBf16
-                                                          : WeightFormat::kInt8;
-  if (request.batch < 1 || request.batch > DecodeSession::kMaxBatch) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sequences side by side must be 1 to ", DecodeSession::kMaxBatch, ", not ", request.batch));
+  constexpr int64_t kMostSequences = 16;  // of a plumb_session
+  if (request.batch < 1 || request.batch > kMostSequences) {
+    return absl::InvalidArgumentError(absl::StrCat("sequences side by side must be 1 to ",
+                                                   kMostSequences, ", not ", request.batch));
   }
-  BuildOptions options;
-  options.program = Program::kCached;
-  options.weights = format;
-  PLUMB_ASSIGN_OR_RETURN(const ModelWork work, CountWork(context, options));
+  impl.batch = request.batch;
+  auto options = Sized<plumb_session_options>();
+  options.sequences = static_cast<int32_t>(request.batch);
+  options.weights = ToPlumb(type);
+  PLUMB_ASSIGN_OR_RETURN(const plumb_work work, impl.WorkOf(1, options.weights));
   impl.weight_bytes = work.weight_bytes;
-  const int threads = runtime->threads();
-  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights and the KV cache", [&] {
-    impl.parameters =
-        std::make_unique<ParameterStore>(context.parameters, context.states, FormToKeep(format));
-    DrawParameters(context.parameters, context.states, request.seed, threads, *impl.parameters);
-    impl.weights = std::make_unique<PackedWeights>(context, format, *impl.parameters, threads);
-    impl.session =
-        std::make_unique<DecodeSession>(&context, impl.weights.get(), request.batch, threads);
-    return absl::OkStatus();
-  }));
-  const auto vocab_size = static_cast<uint64_t>(context.model.dims.vocab_size);
+  PLUMB_RETURN_IF_ERROR(impl.model->Init(request.seed));
+  PLUMB_ASSIGN_OR_RETURN(impl.session, OrOutOfMemory("the weights and the KV cache", [&] {
+                           return MakeHandle<SessionHandle>(plumb_session_create,
+                                                            impl.model->handle(), &options);
+                         }));
+  const auto vocab_size = static_cast<uint64_t>(info.vocab_size);
   for (int64_t b = 0; b < request.batch; ++b) {
     const RngStream stream(request.seed, "bench-tokens", static_cast<uint64_t>(b));
     impl.tokens.emplace_back();
-    for (int64_t i = 0; i < context.model.dims.context_length; ++i) {
+    for (int64_t i = 0; i < impl.context_length; ++i) {
       impl.tokens.back().push_back(
           static_cast<int32_t>(stream.Below(static_cast<uint64_t>(i), vocab_size)));
     }
@@ -130,15 +138,30 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(Runtime* runtime,
   return bench;
 }
 
-int64_t DecodeBench::batch() const { return impl_->session->batch(); }
-int64_t DecodeBench::context_length() const { return impl_->session->context_length(); }
+int64_t DecodeBench::batch() const { return impl_->batch; }
+int64_t DecodeBench::context_length() const { return impl_->context_length; }
 int64_t DecodeBench::weight_bytes() const { return impl_->weight_bytes; }
-void DecodeBench::Reset() { impl_->session->Reset(); }
 
-absl::StatusOr<BenchStep> DecodeBench::Feed(int64_t n) { return impl_->Step(n, nullptr); }
-absl::StatusOr<BenchStep> DecodeBench::ProfiledFeed(int64_t n) {
-  return impl_->Step(n, &impl_->profile);
+absl::Status DecodeBench::Reset() {
+  for (int32_t b = 0; b < static_cast<int32_t>(impl_->batch); ++b) {
+    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_session_truncate, impl_->session.get(), b, int64_t{0}));
+  }
+  return absl::OkStatus();
 }
-Profile DecodeBench::TakeProfile() { return ToPublic(std::exchange(impl_->profile, {})); }
+
+absl::StatusOr<BenchStep> DecodeBench::Feed(int64_t n) {
+  PLUMB_RETURN_IF_ERROR(impl_->Profiles(false));
+  return impl_->Step(n);
+}
+absl::StatusOr<BenchStep> DecodeBench::ProfiledFeed(int64_t n) {
+  PLUMB_RETURN_IF_ERROR(impl_->Profiles(true));
+  return impl_->Step(n);
+}
+absl::StatusOr<Profile> DecodeBench::TakeProfile() {
+  Profile profile = ReadProfile(plumb_session_profile_row, impl_->session.get());
+  profile.steps = impl_->profiled_steps;
+  PLUMB_RETURN_IF_ERROR(impl_->Profiles(false));
+  return profile;
+}
 
 }  // namespace plumb

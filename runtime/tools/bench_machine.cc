@@ -1,29 +1,34 @@
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/aligned_buffer.h"
+#include "plumb.h"
 #include "runtime/base/status.h"
-#include "runtime/kernels/gemv/read_speed.h"
-#include "runtime/onednn/gemm_speed.h"
 #include "runtime/tools/bench.h"
+#include "runtime/tools/handles.h"
 #include "runtime/tools/out_of_memory.h"
 
 namespace plumb {
-namespace {
-constexpr int64_t kReadBytes = int64_t{512} << 20;
-}  // namespace
 
 struct MachineSpeed::Impl {
   int threads = 1;
-  std::map<std::string, std::unique_ptr<GemmSpeed>> matmul;  // by dtype
-  AlignedBuffer memory;
+  std::unique_ptr<HostRuntime> runtime;  // of its own, whose handle keeps the memory; null at first
+
+  absl::StatusOr<double> Measure(int32_t what) {
+    if (runtime == nullptr) {
+      HostRuntimeOptions options;
+      options.threads = threads;
+      PLUMB_ASSIGN_OR_RETURN(runtime, HostRuntime::Create(options));
+    }
+    double speed = 0;
+    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_machine_speed, runtime->handle(), what, &speed));
+    return speed;
+  }
 };
 
-MachineSpeed::MachineSpeed(Runtime* runtime) : impl_(std::make_unique<Impl>()) {
+MachineSpeed::MachineSpeed(const HostRuntime* runtime) : impl_(std::make_unique<Impl>()) {
   impl_->threads = runtime->threads();
 }
 MachineSpeed::~MachineSpeed() = default;
@@ -32,26 +37,14 @@ absl::StatusOr<double> MachineSpeed::MeasureMatmul(const std::string& dtype) {
   if (dtype != "f32" && dtype != "bf16") {
     return absl::InvalidArgumentError(absl::StrCat("no matrix product of ", dtype, " to measure"));
   }
-  std::unique_ptr<GemmSpeed>& matmul = impl_->matmul[dtype];
-  if (matmul == nullptr) {
-    const DType type = dtype == "f32" ? DType::kF32 : DType::kBF16;
-    PLUMB_ASSIGN_OR_RETURN(matmul, OrOutOfMemory("the matrices of the GEMM measurement", [&] {
-                             return GemmSpeed::Create(type, impl_->threads);
-                           }));
-    PLUMB_RETURN_IF_ERROR(matmul->Measure().status());  // the first time is slower
-  }
-  return matmul->Measure();
+  return OrOutOfMemory("the matrices of the GEMM measurement", [&] {
+    return impl_->Measure(dtype == "f32" ? PLUMB_SPEED_GEMM_F32 : PLUMB_SPEED_GEMM_BF16);
+  });
 }
 
 absl::StatusOr<double> MachineSpeed::MeasureRead() {
-  if (impl_->memory.size() == 0) {
-    PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the buffer of the memory measurement", [this] {
-      impl_->memory = AlignedBuffer(kReadBytes);
-      return absl::OkStatus();
-    }));
-  }
-  const auto data = absl::MakeConstSpan(impl_->memory.as<float>(), kReadBytes / sizeof(float));
-  return MeasureReadSpeed(data, impl_->threads);
+  return OrOutOfMemory("the buffer of the memory measurement",
+                       [&] { return impl_->Measure(PLUMB_SPEED_READ); });
 }
 
 int64_t PeakMemoryBytes() {

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 
 namespace plumb {
 
@@ -55,7 +55,7 @@ class TrainedModel {
  public:
   // `run`: a run directory, or one of its checkpoints. `weights`: the format that Generate decodes
   // with.
-  static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(Runtime* runtime,
+  static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(HostRuntime* runtime,
                                                             const std::string& run,
                                                             WeightType weights = WeightType::kF32);
   ~TrainedModel();

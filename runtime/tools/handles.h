@@ -3,7 +3,9 @@
 #ifndef PLUMB_RUNTIME_TOOLS_HANDLES_H_
 #define PLUMB_RUNTIME_TOOLS_HANDLES_H_
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -27,6 +29,7 @@ using Handle = std::unique_ptr<T, FreeHandle<kFree>>;
 using RuntimeHandle = Handle<plumb_runtime, plumb_runtime_free>;
 using SpecHandle = Handle<plumb_spec, plumb_spec_free>;
 using ModelHandle = Handle<plumb_model, plumb_model_free>;
+using TrainerHandle = Handle<plumb_trainer, plumb_trainer_free>;
 using SessionHandle = Handle<plumb_session, plumb_session_free>;
 using EvaluatorHandle = Handle<plumb_evaluator, plumb_evaluator_free>;
 
@@ -49,6 +52,22 @@ absl::StatusOr<Made> MakeHandle(Function create, Arguments... arguments) {
   const absl::Status status = CallPlumb(create, arguments..., &handle);
   if (!status.ok()) return status;
   return Made(handle);
+}
+
+// The text of a function that ends with buffer, capacity, needed and error. It is called again when
+// the text is longer than most.
+template <class Function, class... Arguments>
+absl::StatusOr<std::string> TextOf(Function function, Arguments... arguments) {
+  std::string text(size_t{64} << 10, '\0');
+  for (;;) {
+    size_t needed = 0;
+    const absl::Status status =
+        CallPlumb(function, arguments..., text.data(), text.size(), &needed);
+    if (!status.ok()) return status;
+    const bool fits = needed < text.size();
+    text.resize(fits ? needed : needed + 4096);  // what is described may have grown meanwhile
+    if (fits) return text;
+  }
 }
 
 // Options or an info of plumb.h: all 0, and the size.

@@ -11,14 +11,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 #include "runtime/tools/probe.h"
+
+struct plumb_model;
+struct plumb_spec;
 
 namespace plumb {
 
-class ModelSpec;
-
-// A model description in protobuf text format (schema plumb.v1.Model). A value.
+// A model description in protobuf text format (schema plumb.v1.Model). A value: copies share what
+// none of them changes.
 class Spec {
  public:
   // Errors carry "file:line:column"; all syntax errors at once.
@@ -28,13 +30,18 @@ class Spec {
   // Set("n_layer", "8"), Set("norm[0].attr[0].number", "1e-6").
   absl::Status Set(const std::string& field, const std::string& value);
   std::string ToText() const;
-  int64_t vocab_size() const;  // 0: not said
+  int64_t vocab_size() const;                        // 0: not said
+  const std::string& name() const { return name_; }  // of the file, for messages
 
-  const ModelSpec& impl() const { return *impl_; }
+  plumb_spec* handle() const { return handle_.get(); }
 
  private:
-  explicit Spec(std::shared_ptr<const ModelSpec> impl) : impl_(std::move(impl)) {}
-  std::shared_ptr<const ModelSpec> impl_;
+  Spec(std::string text, std::string name) : text_(std::move(text)), name_(std::move(name)) {}
+  absl::Status Make();
+
+  std::string text_, name_;
+  std::vector<std::pair<std::string, std::string>> settings_;
+  std::shared_ptr<plumb_spec> handle_;  // of the text and the settings
 };
 
 struct TensorInfo {
@@ -81,8 +88,7 @@ struct TrainingMemory {
   bool recompute_blocks = false;
   int64_t weights = 0;      // f32
   int64_t gradients = 0;    // with their sum, when several micro-batches make a step
-  int64_t moments = 0;      // AdamW's two, Muon's one
-  int64_t average = 0;      // of the weights
+  int64_t moments = 0;      // AdamW's two, Muon's one; the average of the weights
   int64_t norm_states = 0;  // buffers of norms, with copies from before the step
   int64_t inputs = 0;       // token ids
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch
@@ -90,25 +96,10 @@ struct TrainingMemory {
   int64_t total = 0;
 };
 
-// Tensors that a recipe updates alike.
-struct UpdateInfo {
-  std::string rule, place;           // the pattern of the recipe's rule, and where it stands; or ""
-  std::vector<std::string> tensors;  // names
-  std::string optimizer;             // "AdamW", "Muon"
-  double lr_scale = 1, lr_offset = 0;  // learning rate = lr_scale * the scheduled one + lr_offset
-  double learning_rate = 0;            // at the schedule's peak
-  double weight_decay = 0;
-  double momentum = 0;                   // Muon's
-  double beta1 = 0, beta2 = 0, eps = 0;  // AdamW's
-  std::string unit_length;   // what has length 1 after each step: "rows", "columns" or ""
-  double clip = 0;           // 0: none
-  bool clips_apart = false;  // by the norm of the rule's gradients, not of all
-};
-
 class Model {
  public:
   // Resolves every name, checks the formulas. Errors are the author's mistakes, with places.
-  static absl::StatusOr<std::unique_ptr<Model>> Create(Runtime* runtime, const Spec& spec);
+  static absl::StatusOr<std::unique_ptr<Model>> Create(HostRuntime* runtime, const Spec& spec);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -122,15 +113,14 @@ class Model {
       const std::string& train_path,
       const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
 
-  // How it updates each tensor, by the recipe's rules. Errors: as PlanTraining, and rules that
-  // match nothing or cannot be evaluated.
-  absl::StatusOr<std::vector<UpdateInfo>> PlanUpdates(
+  // How it updates each tensor, by the recipe's rules, as text for people: plumb_model_explain's
+  // stage "updates". Errors: as PlanTraining, and rules that match nothing or cannot be evaluated.
+  absl::StatusOr<std::string> ExplainUpdates(
       const std::string& train_path,
       const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
 
-  // The output of a compiler stage for its training step, as text. `stage`: graph, grad, optimized,
-  // plan, exec, probes; prompt: the optimized graph of a prompt of `seq` tokens, or, for one, of a
-  // step of decoding. Of the overrides, as for PlanTraining, `dtype` and `recompute` matter.
+  // The output of a compiler stage, as plumb_model_explain has it; batch and seq of 0 are its
+  // defaults. Of the overrides, as for PlanTraining, `dtype` and `recompute` matter.
   absl::StatusOr<std::string> Explain(
       const std::string& stage, int64_t batch, int64_t seq,
       const std::vector<std::pair<std::string, std::string>>& train_overrides = {}) const;
@@ -167,10 +157,10 @@ class Model {
   // Writes outputs.logits as the tensor "logits".
   static absl::Status WriteLogits(const Outputs& outputs, const std::string& path);
 
-  struct Impl;
-  Impl& impl() const { return *impl_; }
+  plumb_model* handle() const;
 
  private:
+  struct Impl;
   Model();
   std::unique_ptr<Impl> impl_;
 };

@@ -2,39 +2,36 @@
 
 #include <algorithm>
 
-#include "runtime/plugin/operand_guard.h"
-#include "runtime/plugin/plugin_call.h"
+#include "plumb.h"
+#include "runtime/tools/handles.h"
 
 namespace plumb {
 namespace {
 
-PluginCallInfo ToPublic(const SeenPluginCall& seen) {
-  return {seen.call.function, seen.call.norm, seen.call.file, seen.thread, seen.entered};
+PluginCallInfo ToInfo(const plumb_plugin_call& call) {
+  return {call.function, call.norm, call.file, call.thread, call.number};
 }
 
 }  // namespace
 
 PluginCallInfo PluginCallInProgress() {
-  const PluginCall* const call = CurrentPluginCall();
-  return call == nullptr ? PluginCallInfo() : ToPublic({*call, 0, 0});
+  auto call = Sized<plumb_plugin_call>();
+  return plumb_plugin_call_here(nullptr, &call) == 0 ? PluginCallInfo() : ToInfo(call);
 }
 
 int PluginCallsInProgress(PluginCallInfo* calls, int most) {
   constexpr int kMost = 64;
-  SeenPluginCall seen[kMost];
-  const int n = PluginCallsInProgress(seen, std::min(most, kMost));
-  for (int i = 0; i < n; ++i) calls[i] = ToPublic(seen[i]);
+  plumb_plugin_call seen[kMost] = {};
+  seen[0].struct_size = sizeof(seen[0]);
+  const int n = plumb_plugin_calls(seen, std::min(most, kMost));
+  for (int i = 0; i < n; ++i) calls[i] = ToInfo(seen[i]);
   return n;
 }
 
 GuardedAddress FindGuardedAddress(const void* address) {
-  GuardedAddress found;
-  const PluginCallSlot* const slot = plugin_call_slot;
-  const OperandGuard* const guard = slot == nullptr ? nullptr : slot->guard.load();
-  const char* const operand =
-      guard == nullptr ? nullptr : guard->Find(address, &found.bytes, &found.read_only);
-  if (operand != nullptr) found.operand = operand;
-  return found;
+  auto call = Sized<plumb_plugin_call>();
+  if (plumb_plugin_call_here(address, &call) == 0) return {};
+  return {call.operand, call.bytes, call.read_only != 0};
 }
 
 }  // namespace plumb

@@ -1,7 +1,6 @@
 // Which norm plugin the process is in, for a host that wants to say so when it ends unexpectedly: a
 // handler of SIGSEGV, an atexit() function, a watchdog. plumb itself installs none of them; the
-// program `plumb` does (cli/plugin_faults.h). All functions are thread-safe and, but for the last,
-// async-signal-safe.
+// program `plumb` does (cli/plugin_faults.h). All functions are thread-safe and async-signal-safe.
 #ifndef PLUMB_RUNTIME_TOOLS_PLUGIN_CALL_H_
 #define PLUMB_RUNTIME_TOOLS_PLUGIN_CALL_H_
 
@@ -29,8 +28,9 @@ PluginCallInfo PluginCallInProgress();
 // Those of all threads, up to `most`; returns how many.
 int PluginCallsInProgress(PluginCallInfo* calls, int most);
 
-// Where an address lies that a guarded plugin's call (RuntimeOptions::guard_plugins) had no right
-// to: "saved", and `bytes` in front of its first byte (negative) or behind its last one (from 0).
+// Where an address lies that a guarded plugin's call (HostRuntimeOptions::guard_plugins) had no
+// right to: "saved", and `bytes` in front of its first byte (negative) or behind its last one (from
+// 0).
 // "" if the calling thread is in no such call, or the address is not near its operands.
 struct GuardedAddress {
   const char* operand = "";
@@ -38,10 +38,6 @@ struct GuardedAddress {
   bool read_only = false;  // it lies within an operand that the call may not write
 };
 GuardedAddress FindGuardedAddress(const void* address);
-
-// From now on each thread that calls a plugin gets an alternate signal stack (sigaltstack), if it
-// has none, so that a handler with SA_ONSTACK can tell of a plugin that overflowed the stack.
-void UseSignalStacksInPluginCalls();
 
 }  // namespace plumb
 

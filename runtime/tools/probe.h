@@ -34,6 +34,7 @@ struct TensorFigures {
   double rms = 0;
   double max = 0;  // of the magnitude
   double mean = 0;
+  double norm = 0;        // L2
   int64_t nonfinite = 0;  // elements that are NaN or infinite
   int64_t elements = 0;   // in all
 };

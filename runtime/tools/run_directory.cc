@@ -78,11 +78,11 @@ absl::Status NoRun(const std::string& run, absl::string_view text) {
 }
 
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
-                           const TrainSpec& train, const Tokenizer& tokenizer,
+                           const Recipe& recipe, const Tokenizer& tokenizer,
                            const std::string& initial_state) {
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(run), absl::StrCat(initial_state, "\n")));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(TokenizerPath(run), tokenizer.ToJson()));
-  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(run), train.ToText()));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(run), recipe.text));
   return WriteFileAtomically(RunModelPath(run), model_text);
 }
 
@@ -93,28 +93,16 @@ absl::StatusOr<RunFiles> ReadRunFiles(
     return NoRun(run, absl::StrCat(run, ": holds no run (there is no ", RunModelPath(run),
                                    "); plumb train makes one"));
   }
-  PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ModelSpec::FromFile(RunModelPath(run)));
-  PLUMB_ASSIGN_OR_RETURN(const std::string train_text, ReadFile(RunTrainPath(run), kMaxTextBytes));
-  PLUMB_ASSIGN_OR_RETURN(TrainSpec train,
-                         ParseTrainSpec(train_text, RunTrainPath(run), train_overrides));
+  PLUMB_ASSIGN_OR_RETURN(Spec model, Spec::FromFile(RunModelPath(run)));
+  PLUMB_ASSIGN_OR_RETURN(Recipe recipe, ReadRecipe(RunTrainPath(run), train_overrides));
   PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(TokenizerPath(run), kMaxStateBytes));
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromJson(json);
   if (!tokenizer.ok()) {
     return Annotate(tokenizer.status(), absl::StrCat(TokenizerPath(run), ": "));
   }
   PLUMB_ASSIGN_OR_RETURN(std::string initial_state, ReadFile(RunJsonPath(run), kMaxStateBytes));
-  return RunFiles{std::move(model), std::move(train), *std::move(tokenizer),
+  return RunFiles{std::move(model), std::move(recipe), *std::move(tokenizer),
                   std::move(initial_state)};
-}
-
-DatasetOptions ToDatasetOptions(const TrainSpec& spec) {
-  DatasetOptions options;
-  options.format = spec.format == DataFormat::kDocuments ? DatasetOptions::Format::kDocuments
-                                                         : DatasetOptions::Format::kText;
-  options.vocabulary = spec.vocabulary == VocabularyKind::kBytes ? Tokenizer::Kind::kBytes
-                                                                 : Tokenizer::Kind::kCharacters;
-  options.val_fraction = spec.val_fraction;
-  return options;
 }
 
 }  // namespace plumb

@@ -10,16 +10,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/file.h"
-#include "runtime/data/data.h"
 #include "runtime/data/tokenizer.h"
-#include "runtime/spec/model_spec.h"
-#include "runtime/spec/train_spec.h"
+#include "runtime/tools/model.h"
+#include "runtime/tools/recipe.h"
 
 namespace plumb {
 
 struct RunFiles {
-  ModelSpec model;
-  TrainSpec train;
+  Spec model;
+  Recipe recipe;
   Tokenizer tokenizer;
   std::string initial_state;  // run.json: a JSON object
 };
@@ -49,14 +48,12 @@ absl::Status NoRun(const std::string& run, absl::string_view text);
 
 // model.pbtxt is written last: with it the directory is a run.
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
-                           const TrainSpec& train, const Tokenizer& tokenizer,
+                           const Recipe& recipe, const Tokenizer& tokenizer,
                            const std::string& initial_state);
 // `train_overrides` are applied to the run's train.pbtxt. kNotFound if there is no run.
 absl::StatusOr<RunFiles> ReadRunFiles(
     const std::string& run,
     const std::vector<std::pair<std::string, std::string>>& train_overrides);
-
-DatasetOptions ToDatasetOptions(const TrainSpec& spec);
 
 }  // namespace plumb
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -12,10 +13,12 @@
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "runtime/base/status.h"
-#include "runtime/model/describe.h"
+#include "runtime/tools/handles.h"
 
 namespace plumb {
 namespace {
+
+using Json = nlohmann::json;
 
 std::string HostName() {
   char name[HOST_NAME_MAX + 1] = {};
@@ -27,19 +30,20 @@ std::string Indented(absl::string_view text) {
   return absl::StrCat("    ", absl::StrReplaceAll(text, {{"\n", "\n    "}}));
 }
 
-std::string EquationsText(const StackDescription& stack) {
+// `model`: as plumb_model_describe gives it.
+std::string EquationsText(const Json& model) {
   std::string text;
-  const auto add = [&text](const std::vector<std::string>& lines) {
-    for (const std::string& line : lines) absl::StrAppend(&text, line, "\n");
+  const auto add = [&text](const Json& lines) {
+    for (const Json& line : lines) absl::StrAppend(&text, line.get<std::string>(), "\n");
   };
-  add(stack.begin);
-  for (const LayerGroup& group : stack.groups) {
-    absl::StrAppend(&text, "layers ", group.first, " to ", group.last, ": ", group.placement, "\n");
-    add(group.equations);
-    add(group.scalars);
-    add(group.norms);
+  add(model["begin"]);
+  for (const Json& group : model["layers"]) {
+    absl::StrAppend(&text, "layers ", group["first"].get<int64_t>(), " to ",
+                    group["last"].get<int64_t>(), ": ", group["placement"].get<std::string>(),
+                    "\n");
+    for (const char* lines : {"equations", "scalars", "norms"}) add(group[lines]);
   }
-  add(stack.end);
+  add(model["end"]);
   return text;
 }
 
@@ -51,19 +55,20 @@ double SystemSeconds() {
 }
 
 absl::StatusOr<std::unique_ptr<RunEvents>> RunEvents::Open(const std::string& run,
-                                                           const ResolvedModel& model,
-                                                           const TrainSpec& spec,
-                                                           int64_t first_step,
+                                                           const plumb_model* model,
+                                                           const Recipe& recipe, int64_t first_step,
                                                            const std::function<double()>& clock) {
-  PLUMB_ASSIGN_OR_RETURN(const StackDescription stack, DescribeStack(model));
+  PLUMB_ASSIGN_OR_RETURN(const std::string description, TextOf(plumb_model_describe, model));
+  PLUMB_ASSIGN_OR_RETURN(const std::string model_text, TextOf(plumb_model_text, model));
   EventFileOptions options;
   options.host = HostName();
   options.clock = clock;
   options.first_step = first_step;
   PLUMB_ASSIGN_OR_RETURN(EventFile file, EventFile::Create(run, options));
-  const std::pair<const char*, std::string> texts[] = {{"equations", EquationsText(stack)},
-                                                       {"model.pbtxt", model.self_contained_text},
-                                                       {"train.pbtxt", spec.ToText()}};
+  const std::pair<const char*, std::string> texts[] = {
+      {"equations", EquationsText(Json::parse(description))},
+      {"model.pbtxt", model_text},
+      {"train.pbtxt", recipe.text}};
   for (const auto& [tag, text] : texts) {
     PLUMB_RETURN_IF_ERROR(file.AddText(first_step, tag, Indented(text)));
   }

@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "plumb.h"
 #include "runtime/io/event_file.h"
-#include "runtime/spec/resolved_model.h"
-#include "runtime/spec/train_spec.h"
+#include "runtime/tools/recipe.h"
 #include "runtime/tools/train.h"
 
 namespace plumb {
@@ -23,8 +23,8 @@ class RunEvents {
   // Begins a file in the directory `run` with the texts "equations", "model.pbtxt" and
   // "train.pbtxt", for steps from `first_step` on.
   static absl::StatusOr<std::unique_ptr<RunEvents>> Open(const std::string& run,
-                                                         const ResolvedModel& model,
-                                                         const TrainSpec& spec, int64_t first_step,
+                                                         const plumb_model* model,
+                                                         const Recipe& recipe, int64_t first_step,
                                                          const std::function<double()>& clock);
 
   // The scalars "train/loss", "train/lr", "train/grad_norm" and "train/tokens_per_second", and

@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/io/json_lines.h"
-#include "runtime/session/spike_detector.h"
+#include "runtime/tools/spike_detector.h"
 #include "runtime/tools/train.h"
 
 namespace plumb {

@@ -3,32 +3,60 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/tools/handles.h"
 
 namespace plumb {
 namespace {
 
 using Json = nlohmann::json;
 
-TensorFigures ToPublic(const TensorStats& stats) {
-  TensorFigures figures;
-  figures.rms = stats.Rms();
-  figures.max = static_cast<double>(stats.max_abs);
-  figures.mean = stats.Mean();
-  figures.nonfinite = stats.nonfinite;
-  figures.elements = stats.count + stats.nonfinite;
-  return figures;
+// Element `i`, which is the next one if it is not there.
+template <class Named>
+Named& At(size_t i, std::vector<Named>* list) {
+  if (i == list->size()) list->emplace_back();
+  return (*list)[i];
 }
 
-void ToPublic(const std::vector<ProbeResult::Tensor>& from, std::vector<ProbedTensor>* to) {
-  to->resize(from.size());
-  for (size_t i = 0; i < from.size(); ++i) {
-    (*to)[i].name = from[i].name;
-    (*to)[i].figures = ToPublic(from[i].stats);
+// Of the trainer's last step; false if it was not probed.
+bool TakeFigures(const plumb_trainer* trainer, ProbeFigures* figures) {
+  size_t activations = 0, gradients = 0, parameters = 0;
+  auto probe = Sized<plumb_probe>();
+  for (size_t i = 0; plumb_trainer_probed(trainer, i, &probe, nullptr) == PLUMB_OK; ++i) {
+    figures->step = probe.step;
+    if (probe.kind == PLUMB_PROBE_PARAMETER_GRADIENT) {  // follows its parameter
+      figures->parameters[parameters - 1].gradient = FiguresOf(probe);
+    } else if (probe.kind == PLUMB_PROBE_PARAMETER) {
+      ProbedParameter& parameter = At(parameters++, &figures->parameters);
+      parameter.name = probe.name;
+      parameter.value = FiguresOf(probe);
+    } else {
+      ProbedTensor& tensor = probe.kind == PLUMB_PROBE_ACTIVATION
+                                 ? At(activations++, &figures->activations)
+                                 : At(gradients++, &figures->gradients);
+      tensor.name = probe.name;
+      tensor.figures = FiguresOf(probe);
+    }
   }
+  figures->activations.resize(activations);
+  figures->gradients.resize(gradients);
+  figures->parameters.resize(parameters);
+  return activations + gradients + parameters > 0;
 }
 
 }  // namespace
+
+TensorFigures FiguresOf(const plumb_probe& probe) {
+  TensorFigures figures;
+  figures.rms = probe.rms;
+  figures.max = probe.max;
+  figures.mean = probe.mean;
+  figures.norm = probe.norm;
+  figures.nonfinite = probe.nonfinite;
+  figures.elements = probe.elements;
+  return figures;
+}
 
 std::string WithProbe(const std::string& json, const ProbeOptions& options) {
   Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);
@@ -56,30 +84,29 @@ absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json) {
   return options;
 }
 
-void ToPublic(const ProbeResult& result, ProbeFigures* figures) {
-  figures->step = result.step;
-  figures->diverged = result.diverged;
-  ToPublic(result.activations, &figures->activations);
-  ToPublic(result.gradients, &figures->gradients);
-  figures->parameters.resize(result.parameters.size());
-  for (size_t i = 0; i < result.parameters.size(); ++i) {
-    const ProbeResult::Parameter& from = result.parameters[i];
-    figures->parameters[i].name = from.name;
-    figures->parameters[i].value = ToPublic(from.value);
-    figures->parameters[i].gradient = ToPublic(from.gradient);
-  }
+absl::Status SetProbe(const ProbeOptions& options, plumb_trainer* trainer) {
+  std::vector<const char*> points;
+  for (const std::string& point : options.points) points.push_back(point.c_str());
+  const absl::Status status =
+      CallPlumb(plumb_trainer_probe, trainer, options.every, points.data(), points.size(),
+                static_cast<plumb_probe_fn>(nullptr), static_cast<void*>(nullptr));
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(status.message(), "; plumb explain MODEL --stage probes lists them"));
 }
 
-absl::StatusOr<const ProbeFigures*> RunProbe::Take(const ProbeResult& result) {
+absl::StatusOr<const ProbeFigures*> RunProbe::Take(const plumb_trainer* trainer, bool diverged) {
+  const int64_t last = figures_.diverged ? figures_.step : 0;
+  if (!TakeFigures(trainer, &figures_)) return nullptr;
+  figures_.diverged = diverged;
   // A step that diverged can be tried again, and diverges again.
-  const bool again = result.diverged && figures_.diverged && figures_.step == result.step;
-  ToPublic(result, &figures_);
+  const bool again = diverged && figures_.step == last;
   if (path_.empty() || again) return &figures_;
   if (!writer_.has_value()) {
     PLUMB_ASSIGN_OR_RETURN(ProbeWriter writer, ProbeWriter::Open(path_));
     writer_.emplace(std::move(writer));
   }
-  PLUMB_RETURN_IF_ERROR(writer_->Append(result));
+  PLUMB_RETURN_IF_ERROR(writer_->Append(figures_));
   return &figures_;
 }
 

@@ -1,5 +1,5 @@
-// The probes of a run: the user's options, as recorded in run.json, and the conversion of a
-// session's figures to probes.jsonl and the public headers. Private to runtime/tools.
+// The probes of a run: the user's options, as recorded in run.json, and the figures of its steps,
+// to probes.jsonl and the public headers. Private to runtime/tools.
 #ifndef PLUMB_RUNTIME_TOOLS_RUN_PROBE_H_
 #define PLUMB_RUNTIME_TOOLS_RUN_PROBE_H_
 
@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/session/probe.h"
-#include "runtime/session/probe_log.h"
+#include "plumb.h"
 #include "runtime/tools/probe.h"
+#include "runtime/tools/probe_log.h"
 
 namespace plumb {
 
@@ -18,8 +18,10 @@ namespace plumb {
 std::string WithProbe(const std::string& json, const ProbeOptions& options);
 absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json);
 
-// Figures with the same points as the last time allocate nothing.
-void ToPublic(const ProbeResult& result, ProbeFigures* figures);
+TensorFigures FiguresOf(const plumb_probe& probe);
+
+// Sets the probe of a trainer. An error says where the points are listed.
+absl::Status SetProbe(const ProbeOptions& options, plumb_trainer* trainer);
 
 // Thread-compatible.
 class RunProbe {
@@ -27,8 +29,10 @@ class RunProbe {
   // `path`: of probes.jsonl; "": no file is written. A file is made when there is a first line.
   explicit RunProbe(std::string path) : path_(std::move(path)) {}
 
-  // Writes the figures of a step, and gives them as they are public, until the next call.
-  absl::StatusOr<const ProbeFigures*> Take(const ProbeResult& result);
+  // Writes the figures of the trainer's last step, and gives them as they are public, until the
+  // next call; null if it was not probed. Those with the same points as the last time allocate
+  // nothing.
+  absl::StatusOr<const ProbeFigures*> Take(const plumb_trainer* trainer, bool diverged);
   absl::Status Sync();
 
  private:

@@ -9,9 +9,13 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "plumb.h"
+#include "runtime/tools/generate.h"
 #include "runtime/tools/handles.h"
 
 namespace plumb {
+
+// PLUMB_WEIGHTS_F32 and so on.
+int32_t ToPlumb(WeightType type);
 
 // Thread-compatible. Errors are those of plumb.h.
 class Sequences {

@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/spec/study_spec.h"
 #include "runtime/tools/describe_data.h"
-#include "runtime/tools/run_directory.h"
+#include "runtime/tools/recipe.h"
+#include "runtime/tools/study_spec.h"
 
 namespace plumb {
 namespace {
@@ -101,15 +101,11 @@ std::string Study::ToText() const {
 absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
                                                 const std::string& train_path,
                                                 const Overrides& train_overrides) {
-  std::string text;
-  if (!train_path.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(text, ReadFile(train_path, kMaxTextBytes));
-  }
-  PLUMB_ASSIGN_OR_RETURN(const TrainSpec spec, ParseTrainSpec(text, train_path, train_overrides));
-  PLUMB_ASSIGN_OR_RETURN(const Dataset data, Dataset::Load(data_path, ToDatasetOptions(spec)));
+  PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
+  PLUMB_ASSIGN_OR_RETURN(const Dataset data, Dataset::Load(data_path, ToDatasetOptions(recipe)));
   TrainingPreview preview;
-  preview.train_text = spec.ToText();
-  preview.max_steps = spec.max_steps;
+  preview.train_text = recipe.text;
+  preview.max_steps = recipe.fields.max_steps();
   preview.data = DescribeData(data);
   preview.data_hash = data.data_hash();
   preview.vocab_size = data.tokenizer().vocab_size();

@@ -20,7 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/probe.h"
 #include "runtime/tools/profile.h"
@@ -107,7 +107,7 @@ class TrainRun {
   // Errors: bad text or data (kInvalidArgument), a directory that already holds a run
   // (kAlreadyExists), nothing to resume (kNotFound), a damaged checkpoint (kDataLoss), other data
   // or another model than the run's, less memory or disk than the run takes (kResourceExhausted).
-  static absl::StatusOr<std::unique_ptr<TrainRun>> Open(Runtime* runtime,
+  static absl::StatusOr<std::unique_ptr<TrainRun>> Open(HostRuntime* runtime,
                                                         const TrainRequest& request);
   ~TrainRun();
   TrainRun(const TrainRun&) = delete;

@@ -12,35 +12,17 @@
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_room.h"
 #include "runtime/tools/train_run_impl.h"
+#include "runtime/tools/trainer_tensors.h"
 
 namespace plumb {
 namespace {
 
 using Json = nlohmann::json;
 
-// The initial state of a run, as recorded in run.json and its checkpoints.
-std::string StateOf(const ModelContext& context, const TrainSpec& spec, const Dataset& data,
-                    int threads, const std::string& matmul) {
-  Json plugins = Json::object();
-  for (const auto& block : context.model.layers) {
-    const auto add = [&plugins](const NormBinding& norm) {
-      plugins[norm.plugin->id()] = norm.plugin->version();
-    };
-    if (block->norm.has_value()) add(*block->norm);
-    for (const auto& [slot, norm] : block->slots) add(norm);
-  }
-  const Json state = {{"data", data.name()}, {"data_hash", data.data_hash()},
-                      {"seed", spec.seed},   {"dtype", DTypeName(spec.dtype)},
-                      {"plugins", plugins},  {"plumb", PlumbVersion()},
-                      {"threads", threads},  {"matmul", matmul}};
-  // The name of a file need not be UTF-8.
-  return state.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 // The state of a checkpoint says how it was trained, so that edits of train.pbtxt show.
-std::string WithTraining(const std::string& state, const TrainSpec& spec) {
+std::string WithTraining(const std::string& state, const Recipe& recipe) {
   Json json = Json::parse(state);
-  json["train"] = spec.ToText();
+  json["train"] = recipe.text;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -49,26 +31,41 @@ constexpr double kLookInterval = 1;
 
 }  // namespace
 
-absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest& request) {
+// The initial state of a run, as recorded in run.json and its checkpoints.
+absl::StatusOr<std::string> TrainRun::Impl::State() const {
+  PLUMB_ASSIGN_OR_RETURN(const std::string norms, TextOf(plumb_model_norms, model.get()));
+  const Json state = {{"data", data->name()},          {"data_hash", data->data_hash()},
+                      {"seed", fields().seed()},       {"dtype", DTypeOf(recipe)},
+                      {"plugins", Json::parse(norms)}, {"plumb", plumb_version()},
+                      {"threads", info.threads},       {"matmul", matmul}};
+  // The name of a file need not be UTF-8.
+  return state.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::Status TrainRun::Impl::CreateModel(const Spec& spec) {
+  PLUMB_ASSIGN_OR_RETURN(model,
+                         MakeHandle<ModelHandle>(plumb_model_create, runtime, spec.handle()));
+  PLUMB_ASSIGN_OR_RETURN(model_text, TextOf(plumb_model_text, model.get()));
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
   if (request.model_path.empty()) {
     return absl::InvalidArgumentError("a model is missing: model_path is empty");
   }
   if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
-  std::string train_text;
-  if (!request.train_path.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(train_text, ReadFile(request.train_path, kMaxTextBytes));
-  }
-  PLUMB_ASSIGN_OR_RETURN(spec,
-                         ParseTrainSpec(train_text, request.train_path, request.train_overrides));
-  if (request.seed.has_value()) spec.seed = *request.seed;
-  PLUMB_ASSIGN_OR_RETURN(ModelSpec model, ReadModel(request.model_path, request.model_overrides));
-  PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(request.data_path, ToDatasetOptions(spec)));
+  Overrides settings = request.train_overrides;
+  if (request.seed.has_value()) settings.emplace_back("seed", absl::StrCat(*request.seed));
+  PLUMB_ASSIGN_OR_RETURN(recipe, ReadRecipe(request.train_path, settings));
+  PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadModel(request.model_path, request.model_overrides));
+  PLUMB_ASSIGN_OR_RETURN(Dataset dataset,
+                         Dataset::Load(request.data_path, ToDatasetOptions(recipe)));
   data = std::make_unique<Dataset>(std::move(dataset));
-  PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), request.data_path, &model));
-  PLUMB_ASSIGN_OR_RETURN(context, runtime->MakeContext(model));
-  PLUMB_RETURN_IF_ERROR(CreateSessions());
+  PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), request.data_path, &spec));
+  PLUMB_RETURN_IF_ERROR(CreateModel(spec));
+  PLUMB_RETURN_IF_ERROR(CreateTrainer());
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
-  info.disk = PlanDisk(session->planned_memory(), spec, request.out);
+  info.disk = PlanDisk(info.memory, recipe, request.out);
   if (request.out.empty()) return absl::OkStatus();
   PLUMB_RETURN_IF_ERROR(CheckFits(info.disk, request.out));
   if (request.dry_run) return absl::OkStatus();
@@ -80,9 +77,9 @@ absl::Status TrainRun::Impl::OpenNew(Runtime::Impl* runtime, const TrainRequest&
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateMetrics(RunMetricsPath(request.out), 0)));
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), 0)));
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateIncidents(RunIncidentsPath(request.out), 0)));
-  return WriteRunFiles(
-      request.out, context->model.self_contained_text, spec, data->tokenizer(),
-      WithProbe(StateOf(*context, spec, *data, info.threads, matmul), probe_options));
+  PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
+  return WriteRunFiles(request.out, model_text, recipe, data->tokenizer(),
+                       WithProbe(state, probe_options));
 }
 
 absl::Status TrainRun::Impl::CheckDirectory() const {
@@ -92,60 +89,51 @@ absl::Status TrainRun::Impl::CheckDirectory() const {
 }
 
 absl::Status TrainRun::Impl::OpenEvents(const TrainRequest& request) {
-  if (session->step() >= spec.max_steps) return absl::OkStatus();
+  if (step() >= fields().max_steps()) return absl::OkStatus();
   bool wanted = request.tensorboard;
   if (!wanted && request.resume) {
     PLUMB_ASSIGN_OR_RETURN(wanted, HasEventFile(request.out));
   }
   if (!wanted) return absl::OkStatus();
-  PLUMB_ASSIGN_OR_RETURN(events, RunEvents::Open(request.out, context->model, spec,
-                                                 session->step() + 1, SystemSeconds));
+  PLUMB_ASSIGN_OR_RETURN(
+      events, RunEvents::Open(request.out, model.get(), recipe, step() + 1, SystemSeconds));
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::CreateSessions() {
+absl::Status TrainRun::Impl::CreateTrainer() {
   const MemoryLimit limit = ProcessMemoryLimit();
   info.room = {limit.bytes, limit.available, limit.by};
-  PLUMB_ASSIGN_OR_RETURN(session,
-                         TrainSession::Create(context.get(), data.get(), spec, info.threads));
-  TrainMemory memory = session->planned_memory();
-  if (data->has_targets(Split::kValidation)) {
-    PLUMB_ASSIGN_OR_RETURN(validation,
-                           EvalSession::Create(context.get(), &session->weights(), data.get(),
-                                               Split::kValidation, spec.batch_size, info.threads));
-    PLUMB_ASSIGN_OR_RETURN(memory.validation, validation->Prepare());
-    PLUMB_RETURN_IF_ERROR(CheckFits(memory, spec, limit));
-  }
-  info.memory = ToPublic(memory, spec, session->max_seq());
+  PLUMB_ASSIGN_OR_RETURN(trainer,
+                         RunTrainer::Create(model.get(), data.get(), recipe, /*validates=*/true));
+  info.memory = trainer->memory();
   return absl::OkStatus();
 }
 
 absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
   probe_options = options;
   if (options.every <= 0) probe_options = ProbeOptions();
-  const absl::Status status = session->SetProbe(probe_options.every, probe_options.points);
-  if (!absl::IsInvalidArgument(status)) return status;
-  return absl::InvalidArgumentError(
-      absl::StrCat(status.message(), "; plumb explain MODEL --stage probes lists them"));
+  return plumb::SetProbe(probe_options, trainer->get());
 }
 
-// The figures of the session's last step, if it was probed: to the file, and into the report.
-absl::Status TrainRun::Impl::TakeProbe(StepReport* report) {
-  if (session->probe() == nullptr) return absl::OkStatus();
-  PLUMB_ASSIGN_OR_RETURN(report->probe, probe->Take(*session->probe()));
+// The figures of the last step, if it was probed: to the file, and into the report.
+absl::Status TrainRun::Impl::TakeProbe(bool diverged, StepReport* report) {
+  const int64_t every = probe_options.every;
+  if (every == 0) return absl::OkStatus();
+  if (!diverged && step() != 1 && step() % every != 0) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(report->probe, probe->Take(trainer->get(), diverged));
   return absl::OkStatus();
 }
 
 TrainRun::TrainRun() : impl_(std::make_unique<Impl>()) {}
 TrainRun::~TrainRun() = default;
 
-absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(Runtime* runtime,
+absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
                                                          const TrainRequest& request) {
   return OrOutOfMemory("the parameters, the optimizer state and the training program",
                        [&] { return Impl::Open(runtime, request); });
 }
 
-absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(Runtime* runtime,
+absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runtime,
                                                                const TrainRequest& request) {
   if (request.resume && request.out.empty()) {
     return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
@@ -159,28 +147,24 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(Runtime* runtime,
   }
   auto run = std::unique_ptr<TrainRun>(new TrainRun);
   Impl& impl = *run->impl_;
+  impl.runtime = runtime->handle();
   impl.info.threads = runtime->threads();
   impl.matmul = runtime->matmul();
-  PLUMB_RETURN_IF_ERROR(request.resume ? impl.OpenExisting(&runtime->impl(), request)
-                                       : impl.OpenNew(&runtime->impl(), request));
-  for (const std::string& warning : impl.context->model.warnings) runtime->impl().Warn(warning);
-  for (const std::string& warning : impl.warnings) runtime->impl().Warn(warning);
+  PLUMB_RETURN_IF_ERROR(request.resume ? impl.OpenExisting(runtime, request)
+                                       : impl.OpenNew(request));
+  for (const std::string& warning : impl.warnings) runtime->Warn(warning);
+  auto of_model = Sized<plumb_model_info>();
+  plumb_model_get_info(impl.model.get(), &of_model);
   TrainInfo& info = impl.info;
-  info.model_name = impl.context->model.name;
+  PLUMB_ASSIGN_OR_RETURN(info.model_name, NameOf(impl.model_text));
   info.out = request.out;
   info.data = DescribeData(*impl.data);
-  info.parameters = impl.session->parameters().layout().num_parameters();
-  info.first_step = impl.session->step();
-  info.max_steps = impl.spec.max_steps;
-  info.seed = impl.spec.seed;
-  info.dtype = DTypeName(impl.spec.dtype);
-  const GemmPolicy& gemm = runtime->impl().gemm;
-  if (impl.spec.dtype == DType::kBF16 && !gemm.MultipliesBf16()) {
-    runtime->impl().Warn(absl::StrCat(
-        "bf16 saves memory here and no arithmetic: it is widened to f32 for every product (",
-        gemm.Bf16Reason(), ")"));
-  }
-  info.context_length = impl.context->model.dims.context_length;
+  info.parameters = of_model.parameters;
+  info.first_step = impl.step();
+  info.max_steps = impl.fields().max_steps();
+  info.seed = impl.fields().seed();
+  info.dtype = DTypeOf(impl.recipe);
+  info.context_length = of_model.context_length;
   if (impl.data->format() == DatasetOptions::Format::kDocuments) {
     info.cropped_documents = impl.data->num_cropped(Split::kTrain, info.context_length);
   }
@@ -198,7 +182,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(Runtime* runtime,
     impl.checkpoint_step = -1;
     PLUMB_RETURN_IF_ERROR(run->SaveCheckpoint().status());
   }
-  if (impl.spec.on_divergence == OnDivergence::kStepBack && impl.metrics != nullptr &&
+  if (impl.fields().on_divergence() == v1::Train::STEP_BACK && impl.metrics != nullptr &&
       impl.incidents.last_good < 0) {
     // Whatever happens, there is something to return to.
     PLUMB_RETURN_IF_ERROR(run->SaveCheckpoint().status());
@@ -207,29 +191,29 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(Runtime* runtime,
 }
 
 const TrainInfo& TrainRun::info() const { return impl_->info; }
-int64_t TrainRun::step() const { return impl_->session->step(); }
+int64_t TrainRun::step() const { return impl_->step(); }
 IncidentCounts TrainRun::incidents() const { return impl_->incidents.counts; }
-bool TrainRun::done() const { return step() >= impl_->spec.max_steps; }
+bool TrainRun::done() const { return step() >= impl_->fields().max_steps(); }
 
-void TrainRun::StartProfile() { impl_->session->SetProfile(&impl_->profile); }
-Profile TrainRun::profile() const { return ToPublic(impl_->profile); }
+void TrainRun::StartProfile() { impl_->trainer->StartProfile(); }
+Profile TrainRun::profile() const { return impl_->trainer->profile(); }
 
-absl::StatusOr<StepResult> TrainRun::Impl::StepUntilFinite(StepReport* report) {
+absl::StatusOr<plumb_step_info> TrainRun::Impl::StepUntilFinite(StepReport* report) {
   for (;;) {
     const Clock::time_point start = Clock::now();
-    absl::StatusOr<StepResult> stepped = session->Step();
+    absl::StatusOr<plumb_step_info> stepped = trainer->Step(step() + 1 + incidents.batches_skipped);
     report->seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (absl::IsAborted(stepped.status())) {
       // Its probe is logged too; the error returned is the divergence.
-      TakeProbe(report).IgnoreError();
+      TakeProbe(/*diverged=*/true, report).IgnoreError();
       PLUMB_RETURN_IF_ERROR(Survive(stepped.status(), /*weights_are_lost=*/false, report));
       continue;
     }
     if (!stepped.ok() || metrics == nullptr || !CheckpointDue(Clock::now())) return stepped;
     // An update can overflow though its gradient was finite; no checkpoint holds that.
-    const absl::Status finite = session->CheckFinite();
+    const absl::Status finite = CheckFinite();
     if (finite.ok()) return stepped;
-    session->ResumeAt(session->step() - 1);
+    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_trainer_set_steps, trainer->get(), step() - 1));
     PLUMB_RETURN_IF_ERROR(Survive(finite, /*weights_are_lost=*/true, report));
   }
 }
@@ -241,17 +225,16 @@ absl::StatusOr<StepReport> TrainRun::Step() {
 
 absl::StatusOr<StepReport> TrainRun::Impl::Step() {
   StepReport report;
-  PLUMB_ASSIGN_OR_RETURN(const StepResult result, StepUntilFinite(&report));
+  PLUMB_ASSIGN_OR_RETURN(const plumb_step_info result, StepUntilFinite(&report));
   report.step = result.step;
   report.loss = result.loss;
   report.learning_rate = result.learning_rate;
-  report.grad_norm = result.grad_norm;
+  report.grad_norm = result.gradient_norm;
   report.tokens = result.tokens;
-  PLUMB_RETURN_IF_ERROR(TakeProbe(&report));
+  PLUMB_RETURN_IF_ERROR(TakeProbe(/*diverged=*/false, &report));
   PLUMB_RETURN_IF_ERROR(NoteSpike(&report));
-  if (spec.eval_interval > 0 && validation != nullptr && Due(spec.eval_interval)) {
-    PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, validation->Run(spec.eval_batches));
-    report.val_loss = eval.loss;
+  if (fields().eval_interval() > 0 && trainer->validates() && Due(fields().eval_interval())) {
+    PLUMB_ASSIGN_OR_RETURN(report.val_loss, trainer->ValidationLoss(fields().eval_batches()));
   }
   if (metrics == nullptr) return report;
   StepMetrics line;
@@ -283,8 +266,8 @@ absl::StatusOr<std::string> TrainRun::Impl::SaveCheckpoint() {
   if (metrics == nullptr) {
     return absl::InvalidArgumentError("a run that writes no files has no checkpoints");
   }
-  if (checkpoint_step == session->step()) return checkpoint_path;
-  PLUMB_RETURN_IF_ERROR(session->CheckFinite());
+  if (checkpoint_step == step()) return checkpoint_path;
+  PLUMB_RETURN_IF_ERROR(CheckFinite());
   JudgeCheckpoint();
   PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
   return checkpoint_path;
@@ -297,36 +280,33 @@ absl::Status TrainRun::Impl::WriteCheckpointNow() {
   PLUMB_RETURN_IF_ERROR(probe->Sync());
   PLUMB_RETURN_IF_ERROR(incident_log->Sync());
   if (events != nullptr) PLUMB_RETURN_IF_ERROR(events->Sync());
-  const std::vector<TensorToWrite> model = session->parameters().Tensors();
-  const std::vector<TensorToWrite> optimizer = session->optimizer().Tensors();
+  const std::vector<TensorToWrite> model_tensors = StateTensors(trainer->get(), PLUMB_STATE_MODEL);
+  const std::vector<TensorToWrite> optimizer = StateTensors(trainer->get(), PLUMB_STATE_OPTIMIZER);
+  PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
   CheckpointContents contents;
-  contents.step = session->step();
+  contents.step = step();
   contents.last_good = incidents.last_good;
-  contents.model = model;
+  contents.model = model_tensors;
   contents.optimizer = optimizer;
-  contents.state = WithIncidents(
-      WithTraining(StateOf(*context, spec, *data, info.threads, matmul), spec), incidents);
-  contents.metadata = {{"plumb", PlumbVersion()},
-                       {"model", context->model.self_contained_text},
+  contents.state = WithIncidents(WithTraining(state, recipe), incidents);
+  contents.metadata = {{"plumb", plumb_version()},
+                       {"model", model_text},
                        {"data_hash", data->data_hash()},
-                       {"seed", absl::StrCat(spec.seed)}};
-  PLUMB_RETURN_IF_ERROR(
-      WriteCheckpoint(info.out, contents, static_cast<int>(spec.keep_checkpoints)));
-  checkpoint_path = CheckpointPath(info.out, session->step());
-  checkpoint_step = session->step();
+                       {"seed", absl::StrCat(fields().seed())}};
+  PLUMB_RETURN_IF_ERROR(WriteCheckpoint(info.out, contents, fields().keep_checkpoints()));
+  checkpoint_path = CheckpointPath(info.out, step());
+  checkpoint_step = step();
   saved_at = Clock::now();
   save_seconds = std::chrono::duration<double>(saved_at - begin).count();
   return absl::OkStatus();
 }
 
 absl::StatusOr<double> TrainRun::ValidationLoss() {
-  if (impl_->validation == nullptr) {
+  if (!impl_->trainer->validates()) {
     return absl::InvalidArgumentError("nothing is held out; data.val_fraction says how much");
   }
-  PLUMB_ASSIGN_OR_RETURN(const EvalResult eval, OrOutOfMemory("the validation program", [&] {
-                           return impl_->validation->Run(0);
-                         }));
-  return eval.loss;
+  return OrOutOfMemory("the validation program",
+                       [&] { return impl_->trainer->ValidationLoss(/*max_batches=*/0); });
 }
 
 }  // namespace plumb

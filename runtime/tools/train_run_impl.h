@@ -11,17 +11,16 @@
 #include <string>
 #include <vector>
 
-#include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
-#include "runtime/session/checkpoint.h"
-#include "runtime/session/evaluate.h"
-#include "runtime/session/metrics.h"
-#include "runtime/session/train_session.h"
+#include "runtime/tools/checkpoint.h"
+#include "runtime/tools/handles.h"
+#include "runtime/tools/metrics.h"
+#include "runtime/tools/recipe.h"
 #include "runtime/tools/run_directory.h"
 #include "runtime/tools/run_events.h"
 #include "runtime/tools/run_incidents.h"
 #include "runtime/tools/run_probe.h"
-#include "runtime/tools/run_profile.h"
+#include "runtime/tools/run_trainer.h"
 #include "runtime/tools/train.h"
 
 namespace plumb {
@@ -32,27 +31,27 @@ struct TrainRun::Impl {
   static constexpr double kWritesApart = 20;
 
   // As TrainRun's, but that they throw std::bad_alloc.
-  static absl::StatusOr<std::unique_ptr<TrainRun>> Open(Runtime* runtime,
+  static absl::StatusOr<std::unique_ptr<TrainRun>> Open(HostRuntime* runtime,
                                                         const TrainRequest& request);
   absl::StatusOr<StepReport> Step();
   absl::StatusOr<std::string> SaveCheckpoint();
 
   std::optional<DirectoryLock> lock;
   TrainInfo info;
-  TrainSpec spec;
-  std::unique_ptr<ModelContext> context;
+  Recipe recipe;
+  plumb_runtime* runtime = nullptr;  // of the HostRuntime, which outlives this
+  ModelHandle model;
+  std::string model_text;  // with all that it refers to inside
   std::unique_ptr<Dataset> data;
-  std::unique_ptr<TrainSession> session;
-  std::unique_ptr<EvalSession> validation;  // null when nothing is held out
-  std::unique_ptr<MetricsWriter> metrics;   // null when no files are written
-  std::unique_ptr<RunEvents> events;        // null unless requested
-  ProbeOptions probe_options;               // every 0: none
+  std::unique_ptr<RunTrainer> trainer;
+  std::unique_ptr<MetricsWriter> metrics;  // null when no files are written
+  std::unique_ptr<RunEvents> events;       // null unless requested
+  ProbeOptions probe_options;              // every 0: none
   std::unique_ptr<RunProbe> probe;
   IncidentState incidents;
   std::unique_ptr<IncidentLog> incident_log;  // null when no files are written
   int64_t stopped_batch = -1;                 // at which the run ended with an error
-  StepProfile profile;
-  std::string matmul;  // the engines of matrix products
+  std::string matmul;                         // the engines of matrix products
   std::vector<std::string> warnings;
   int64_t checkpoint_step = -1;  // of the newest checkpoint
   std::string checkpoint_path;
@@ -60,33 +59,40 @@ struct TrainRun::Impl {
   Clock::time_point looked_at = Clock::now();  // whether the directory is there
   double save_seconds = 0;                     // of the newest checkpoint
 
-  absl::Status OpenNew(Runtime::Impl* runtime, const TrainRequest& request);
-  absl::Status OpenExisting(Runtime::Impl* runtime, const TrainRequest& request);
-  absl::Status CheckSameTraining(Runtime::Impl* runtime, const TrainRequest& request) const;
-  absl::Status CheckSameModel(Runtime::Impl* runtime, const TrainRequest& request,
-                              const Tokenizer& tokenizer) const;
-  absl::Status CreateSessions();
+  const v1::Train& fields() const { return recipe.fields; }
+  int64_t step() const { return trainer->steps(); }
+
+  absl::Status OpenNew(const TrainRequest& request);
+  absl::Status OpenExisting(HostRuntime* warned, const TrainRequest& request);
+  absl::Status CheckSameTraining(HostRuntime* warned, const TrainRequest& request) const;
+  absl::Status CheckSameModel(const TrainRequest& request, const Tokenizer& tokenizer) const;
+  absl::Status CreateModel(const Spec& spec);
+  absl::StatusOr<std::string> WholeTextOf(const Spec& spec) const;
+  absl::Status CreateTrainer();
+  absl::StatusOr<std::string> State() const;
   absl::Status SetProbe(const ProbeOptions& options);
-  absl::Status TakeProbe(StepReport* report);
+  absl::Status TakeProbe(bool diverged, StepReport* report);
   absl::Status CheckState(const std::string& text, const std::string& file);
-  absl::Status CheckEdits(Runtime::Impl* runtime, const TrainRequest& request,
-                          const Checkpoint& checkpoint, const std::string& model_then);
-  absl::Status LoadCheckpoint(Runtime::Impl* runtime, const TrainRequest& request);
+  absl::Status CheckEdits(const TrainRequest& request, const Checkpoint& checkpoint,
+                          const std::string& model_then);
+  absl::Status LoadCheckpoint(const TrainRequest& request);
   absl::Status ReadTensors(const Checkpoint& checkpoint);
   // Writes a checkpoint of this step, over one that is there.
   absl::Status WriteCheckpointNow();
+  // kAborted when a weight, a moment or a norm's buffer is not finite.
+  absl::Status CheckFinite() const { return CallPlumb(plumb_trainer_check, trainer->get()); }
   // Whether the checkpoint that is being written is the last good one.
   void JudgeCheckpoint();
-  // What the spec says of a step that diverged; OK if the run goes on. `weights_are_lost`: they are
-  // not finite.
+  // What the recipe says of a step that diverged; OK if the run goes on. `weights_are_lost`: they
+  // are not finite.
   absl::Status Survive(const absl::Status& divergence, bool weights_are_lost, StepReport* report);
   // Steps until one is finite, or the run ends with an error.
-  absl::StatusOr<StepResult> StepUntilFinite(StepReport* report);
+  absl::StatusOr<plumb_step_info> StepUntilFinite(StepReport* report);
   absl::Status Stop(const absl::Status& divergence, int64_t step, int64_t batch);
   // Returns to the last good checkpoint; what there is to say.
   absl::StatusOr<std::string> StepBack(const absl::Status& divergence, int64_t step, int64_t batch);
-  // The session's step, batches and learning rate.
-  void ApplyIncidents(int64_t step);
+  // The trainer's step and learning rate.
+  absl::Status ApplyIncidents(int64_t step);
   absl::Status NoteSpike(StepReport* report);
   absl::Status LogIncident(IncidentLine line);
   absl::Status KeepLines(absl::StatusOr<std::string> truncated);
@@ -94,13 +100,13 @@ struct TrainRun::Impl {
   void WarnOfTheEnd();
   absl::Status OpenEvents(const TrainRequest& request);
   bool Due(int64_t interval) const {
-    return session->step() == spec.max_steps || (interval > 0 && session->step() % interval == 0);
+    return step() == fields().max_steps() || (interval > 0 && step() % interval == 0);
   }
   bool CheckpointDue(Clock::time_point now) const {
     const double passed = std::chrono::duration<double>(now - saved_at).count();
-    return Due(spec.checkpoint_interval) ||
-           (spec.checkpoint_seconds > 0 &&
-            passed >= std::max(spec.checkpoint_seconds, kWritesApart * save_seconds));
+    const double apart = fields().checkpoint_seconds();
+    return Due(fields().checkpoint_interval()) ||
+           (apart > 0 && passed >= std::max(apart, kWritesApart * save_seconds));
   }
 };
 

@@ -29,27 +29,27 @@ absl::Status TrainRun::Impl::Stop(const absl::Status& divergence, int64_t step, 
 
 absl::Status TrainRun::Impl::Survive(const absl::Status& divergence, bool weights_are_lost,
                                      StepReport* report) {
-  const int64_t step = session->step() + 1;
+  const int64_t step = this->step() + 1;
   const int64_t batch = step + incidents.batches_skipped;
   const auto stop = [&](absl::string_view why) {
     return Stop(absl::AbortedError(absl::StrCat(divergence.message(), why)), step, batch);
   };
-  if (spec.on_divergence == OnDivergence::kStop) return stop("");
-  if (incidents.counts.skips + incidents.counts.step_backs >= spec.max_divergences) {
-    return stop(absl::StrCat("; it is one more than max_divergences, ", spec.max_divergences));
+  if (fields().on_divergence() == v1::Train::STOP) return stop("");
+  if (incidents.counts.skips + incidents.counts.step_backs >= fields().max_divergences()) {
+    return stop(
+        absl::StrCat("; it is one more than max_divergences, ", fields().max_divergences()));
   }
-  if (spec.on_divergence == OnDivergence::kStepBack && metrics == nullptr) {
+  if (fields().on_divergence() == v1::Train::STEP_BACK && metrics == nullptr) {
     return stop("; a run without a directory has no checkpoint to step back to");
   }
   TrainIncident incident;
   incident.step = step;
-  if (spec.on_divergence == OnDivergence::kSkip) {
+  if (fields().on_divergence() == v1::Train::SKIP) {
     if (weights_are_lost) return stop("; to leave a batch out cannot mend that, STEP_BACK can");
     incident.kind = TrainIncident::Kind::kSkip;
     incident.message = absl::StrCat(divergence.message(), "; left out batch ", batch);
     ++incidents.counts.skips;
     incidents.batches_skipped += 1;
-    session->SkipBatches(incidents.batches_skipped);
     PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "skip", incident.message, std::nullopt}));
   } else {
     incident.kind = TrainIncident::Kind::kStepBack;
@@ -74,12 +74,13 @@ absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& diverge
   // The counts go on; the losses are those that led to the checkpoint.
   incidents.losses = then.losses;
   incidents.batches_skipped = batch - good;
-  incidents.learning_rate_scale *= spec.step_back_learning_rate_scale;
-  if (spec.step_back_learning_rate_scale < 1) {
+  const double scale = fields().step_back_learning_rate_scale();
+  incidents.learning_rate_scale *= scale;
+  if (scale < 1) {
     absl::StrAppend(&message, "; learning rate x ", incidents.learning_rate_scale);
   }
   ++incidents.counts.step_backs;
-  ApplyIncidents(good);
+  PLUMB_RETURN_IF_ERROR(ApplyIncidents(good));
   // In this order: whenever it is killed, the run resumes from before or from after the step back.
   PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "step_back", message, good}));
   PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
@@ -92,22 +93,22 @@ absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& diverge
   metrics = std::make_unique<MetricsWriter>(std::move(writer));
   if (events != nullptr) {
     PLUMB_RETURN_IF_ERROR(events->Sync());
-    PLUMB_ASSIGN_OR_RETURN(
-        events, RunEvents::Open(info.out, context->model, spec, good + 1, SystemSeconds));
+    PLUMB_ASSIGN_OR_RETURN(events,
+                           RunEvents::Open(info.out, model.get(), recipe, good + 1, SystemSeconds));
   }
   return message;
 }
 
-void TrainRun::Impl::ApplyIncidents(int64_t step) {
-  session->ResumeAt(step);
-  session->SkipBatches(incidents.batches_skipped);
-  session->ScaleLearningRate(incidents.learning_rate_scale);
+absl::Status TrainRun::Impl::ApplyIncidents(int64_t step) {
+  PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_trainer_set_steps, trainer->get(), step));
+  return CallPlumb(plumb_trainer_scale_learning_rate, trainer->get(),
+                   incidents.learning_rate_scale);
 }
 
 absl::Status TrainRun::Impl::NoteSpike(StepReport* report) {
   if (!incidents.losses.Add(report->loss)) return absl::OkStatus();
   ++incidents.counts.spikes;
-  const TrainSession::GradientShare largest = session->LargestGradient();
+  const RunTrainer::GradientShare largest = trainer->LargestGradient();
   std::string message = absl::StrFormat(
       "the loss jumps at step %d to %.4g, from a median of %.4g; %.0f %% of its gradient's square "
       "is in %s",
@@ -119,10 +120,11 @@ absl::Status TrainRun::Impl::NoteSpike(StepReport* report) {
 }
 
 void TrainRun::Impl::JudgeCheckpoint() {
-  const int64_t step = session->step();
+  const int64_t step = this->step();
   // Those that time made are others in every run, and a step back must not be.
-  const bool may_be_returned_to = spec.on_divergence != OnDivergence::kStepBack ||
-                                  incidents.last_good < 0 || step % spec.checkpoint_interval == 0;
+  const bool may_be_returned_to = fields().on_divergence() != v1::Train::STEP_BACK ||
+                                  incidents.last_good < 0 ||
+                                  step % fields().checkpoint_interval() == 0;
   if (may_be_returned_to && !incidents.losses.is_high()) incidents.last_good = step;
 }
 

@@ -11,14 +11,14 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
-#include "runtime/capi/shared_runtime.h"
 #include "runtime/data/batches.h"
-#include "runtime/session/checkpoint.h"
+#include "runtime/tools/checkpoint.h"
 #include "runtime/tools/generate.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_directory.h"
 #include "runtime/tools/sequences.h"
+#include "runtime/tools/split_loss.h"
 
 namespace plumb {
 namespace {
@@ -31,18 +31,6 @@ constexpr int64_t kEvalBatch = 16;
 // caches would take more than this.
 constexpr int64_t kSamplesAtOnce = 8;
 constexpr int64_t kMaxCacheBytes = int64_t{1} << 30;
-
-int32_t ToPlumb(WeightType type) {
-  switch (type) {
-    case WeightType::kF32:
-      return PLUMB_WEIGHTS_F32;
-    case WeightType::kBF16:
-      return PLUMB_WEIGHTS_BF16;
-    case WeightType::kInt8:
-      break;
-  }
-  return PLUMB_WEIGHTS_INT8;
-}
 
 // A run's directory and which of its checkpoints is meant.
 struct RunAndCheckpoint {
@@ -68,6 +56,18 @@ absl::StatusOr<std::string> CheckedModelPath(const Checkpoint& checkpoint) {
 }
 
 }  // namespace
+
+int32_t ToPlumb(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+      return PLUMB_WEIGHTS_F32;
+    case WeightType::kBF16:
+      return PLUMB_WEIGHTS_BF16;
+    case WeightType::kInt8:
+      break;
+  }
+  return PLUMB_WEIGHTS_INT8;
+}
 
 absl::StatusOr<WeightType> ParseWeightType(absl::string_view text) {
   const std::pair<absl::string_view, WeightType> types[] = {
@@ -203,34 +203,21 @@ struct TrainedModel::Impl {
 
   // The mean over all targets of the batches, with those weights.
   absl::StatusOr<SplitLoss> Measure(const EvalBatches& batches, WeightType with) const {
-    auto options = Sized<plumb_evaluator_options>();
-    options.rows = batches.rows();
-    options.seq = batches.max_seq();
+    plumb_evaluator_options options = ToEvaluatorOptions(batches);
     options.weights = ToPlumb(with);
     PLUMB_ASSIGN_OR_RETURN(const auto evaluator, OrOutOfMemory("the packed weights", [&] {
                              return MakeHandle<EvaluatorHandle>(plumb_evaluator_create, model.get(),
                                                                 &options);
                            }));
     Batch batch = batches.MakeBatch();
-    SplitLoss sum;
-    for (int64_t i = 0; i < batches.size(); ++i) {
-      batches.Fill(i, &batch);
-      double mean = 0;
-      PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_evaluator_run, evaluator.get(), batch.tokens.data(),
-                                      batch.targets.data(), batch.tokens.size(), &mean));
-      sum.loss += mean * static_cast<double>(batch.valid_targets);
-      sum.targets += batch.valid_targets;
-    }
-    sum.loss /= static_cast<double>(std::max<int64_t>(1, sum.targets));
-    sum.sequences = batches.num_sequences();
-    return sum;
+    return MeasureLoss(batches, /*max_batches=*/0, evaluator.get(), &batch);
   }
 };
 
 TrainedModel::TrainedModel() = default;
 TrainedModel::~TrainedModel() = default;
 
-absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtime,
+absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* runtime,
                                                                  const std::string& run,
                                                                  WeightType weights) {
   PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, Locate(run));
@@ -239,12 +226,9 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(Runtime* runtim
   model->impl_ = std::make_unique<Impl>(std::move(files));
   Impl& impl = *model->impl_;
   impl.weights = weights;
-  const RuntimeHandle shared(capi::ShareRuntime(runtime));
-  const std::string description = RunModelPath(where.run);
-  PLUMB_ASSIGN_OR_RETURN(const SpecHandle spec,
-                         MakeHandle<SpecHandle>(plumb_spec_from_file, description.c_str()));
-  PLUMB_ASSIGN_OR_RETURN(impl.model,
-                         MakeHandle<ModelHandle>(plumb_model_create, shared.get(), spec.get()));
+  PLUMB_ASSIGN_OR_RETURN(impl.model, MakeHandle<ModelHandle>(plumb_model_create, runtime->handle(),
+                                                             impl.files.model.handle()));
+  runtime->ForgetWarningsAbout(RunModelPath(where.run));  // they were told when it was trained
   plumb_model_get_info(impl.model.get(), &impl.info);
   if (impl.files.tokenizer.vocab_size() > impl.info.vocab_size) {
     return absl::InvalidArgumentError(
@@ -377,7 +361,7 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
   Impl& impl = *impl_;
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,
-      Dataset::Load(data_path, ToDatasetOptions(impl.files.train), &impl.files.tokenizer));
+      Dataset::Load(data_path, ToDatasetOptions(impl.files.recipe), &impl.files.tokenizer));
   std::vector<SplitLoss> losses;
   for (Split split : {Split::kTrain, Split::kValidation}) {
     if (!data.has_targets(split)) continue;

@@ -18,7 +18,7 @@ constexpr int kThreads = 3;
 
 // Steps, validation, checkpoints, and a sample of the trained model.
 std::string TrainAndSample(const TestRun& test, int seed, const std::string& out) {
-  const std::unique_ptr<Runtime> runtime = MakeRuntime(/*threads=*/2);
+  const std::unique_ptr<HostRuntime> runtime = MakeHostRuntime(/*threads=*/2);
   TrainRequest request = test.Request(out);
   request.seed = static_cast<uint64_t>(seed);
   request.train_overrides = {{"checkpoint_interval", "3"}, {"eval_interval", "2"}};

@@ -52,7 +52,7 @@ class GoldenTest : public ::testing::TestWithParam<std::string> {
   std::string File(const char* name) const {
     return absl::StrCat(GoldenDirectory(), "/", GetParam(), "/", name);
   }
-  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  const std::unique_ptr<HostRuntime> runtime_ = MakeHostRuntime();
 };
 
 TEST_P(GoldenTest, LogitsLossAndGradientsAreThoseOfThePaper) {

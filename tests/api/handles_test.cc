@@ -1,5 +1,6 @@
 #include "runtime/tools/handles.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -7,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/api/runtime_impl.h"
-#include "runtime/capi/shared_runtime.h"
 #include "tests/api/test_models.h"
 
 namespace plumb {
@@ -49,20 +48,18 @@ TEST(HandlesTest, MemoryThatIsNotThereIsThrown) {
   EXPECT_TRUE(CallPlumb(plumb_model_init, model->get(), uint64_t{1}).ok());
 }
 
-// The norms of a runtime are those of a handle on it, and its warnings stay with it.
-TEST(HandlesTest, AHandleSharesARuntime) {
-  const std::unique_ptr<Runtime> runtime = MakeRuntime(1);
-  runtime->impl().Warn("something to say");
-  absl::StatusOr<ModelHandle> model;
-  {
-    const RuntimeHandle shared(capi::ShareRuntime(runtime.get()));
-    model = MakeModel(shared.get(), TinyModel().Text());
-    ASSERT_TRUE(model.ok()) << model.status();
-  }
-  EXPECT_TRUE(CallPlumb(plumb_model_init, model->get(), uint64_t{1}).ok());
-  const std::vector<std::string> warnings = runtime->TakeWarnings();
-  ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_EQ(warnings[0], "something to say");
+// Longer than the buffer that is tried first.
+TEST(HandlesTest, ALongTextComesWhole) {
+  const std::unique_ptr<HostRuntime> runtime = MakeHostRuntime();
+  TinyModel tiny;
+  tiny.n_layer = 200;
+  const absl::StatusOr<ModelHandle> model = MakeModel(runtime->handle(), tiny.Text());
+  ASSERT_TRUE(model.ok()) << model.status();
+  const absl::StatusOr<std::string> points = TextOf(plumb_model_probe_points, model->get());
+  ASSERT_TRUE(points.ok()) << points.status();
+  EXPECT_GT(points->size(), size_t{64} << 10);
+  EXPECT_EQ(points->back(), '\n');
+  EXPECT_THAT(*points, testing::HasSubstr("param.layers.199."));
 }
 
 }  // namespace

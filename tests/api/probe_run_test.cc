@@ -198,7 +198,7 @@ TEST_F(ProbeRunTest, AModelListsItsPointsAndIsProbedWithoutTraining) {
   EXPECT_THAT(points, AllOf(Contains("layers.0.attention.q"), Contains("grad.logits")));
   EXPECT_LT(defaults.size(), points.size());
   for (const std::string& name : defaults) EXPECT_THAT(points, Contains(name));
-  EXPECT_TRUE(absl::IsInvalidArgument(model->Probe({{1, 2, 3}}).status())) << "no weights yet";
+  EXPECT_TRUE(absl::IsFailedPrecondition(model->Probe({{1, 2, 3}}).status())) << "no weights yet";
   ASSERT_TRUE(model->Init(1).ok());
   const auto figures = model->Probe({{1, 2, 3}, {4, 3, 2}});
   ASSERT_TRUE(figures.ok()) << figures.status();

@@ -47,6 +47,17 @@ std::unique_ptr<Runtime> MakeRuntime(int threads) {
   return *std::move(runtime);
 }
 
+std::unique_ptr<HostRuntime> MakeHostRuntime(int threads) {
+  HostRuntimeOptions options;
+  options.plugin_directories = {PLUMB_TEST_PLUGIN_DIR};
+  options.placement_directories = {absl::StrCat(PLUMB_SOURCE_DIR, "/plugins/placements")};
+  options.use_environment = false;
+  options.threads = threads;
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = HostRuntime::Create(options);
+  if (!runtime.ok()) Die(runtime.status());
+  return *std::move(runtime);
+}
+
 absl::StatusOr<std::unique_ptr<ModelContext>> TryContext(Runtime* runtime,
                                                          const std::string& text) {
   PLUMB_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::FromText(text, "test.pbtxt"));

@@ -16,6 +16,7 @@
 #include "runtime/compile/reference_run.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
+#include "runtime/tools/host_runtime.h"
 
 namespace plumb {
 
@@ -24,6 +25,7 @@ using Tokens = std::vector<std::vector<int32_t>>;  // [batch][seq]
 // A runtime that finds the norms of this build and the placements of this source tree, and nothing
 // else.
 std::unique_ptr<Runtime> MakeRuntime(int threads = 1);
+std::unique_ptr<HostRuntime> MakeHostRuntime(int threads = 1);
 
 // A model without its weights; the runtime must outlive it.
 absl::StatusOr<std::unique_ptr<ModelContext>> TryContext(Runtime* runtime, const std::string& text);

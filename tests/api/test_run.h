@@ -27,7 +27,7 @@ inline constexpr char kTestTraining[] = R"pbtxt(
 
 class TestRun {
  public:
-  explicit TestRun(int threads = 1) : runtime_(MakeRuntime(threads)) {
+  explicit TestRun(int threads = 1) : runtime_(MakeHostRuntime(threads)) {
     dir_.Write("model.pbtxt", kTestModel);
     dir_.Write("train.pbtxt", kTestTraining);
     std::string data;
@@ -39,7 +39,7 @@ class TestRun {
     dir_.Write("data.txt", data);
   }
 
-  Runtime* runtime() const { return runtime_.get(); }
+  HostRuntime* runtime() const { return runtime_.get(); }
   const ScratchDir& dir() const { return dir_; }
   std::string out() const { return dir_.File("run"); }
 
@@ -88,7 +88,7 @@ class TestRun {
   }
 
  private:
-  const std::unique_ptr<Runtime> runtime_;
+  const std::unique_ptr<HostRuntime> runtime_;
   ScratchDir dir_;
 };
 

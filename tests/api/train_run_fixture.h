@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
-#include "runtime/session/metrics.h"
+#include "runtime/tools/metrics.h"
 #include "runtime/tools/train.h"
 #include "tests/api/test_run.h"
 

@@ -1,11 +1,17 @@
 #include "runtime/base/utf8.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
 namespace plumb {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(Utf8Test, EveryCodePointComesBack) {
   for (uint32_t c = 0; c <= kMaxCodePoint; ++c) {
@@ -57,6 +63,19 @@ TEST(Utf8Test, DisplaysWhatATerminalWouldHide) {
   EXPECT_EQ(DisplayCharacter(0x202E), "\\u{202e}");
   EXPECT_EQ(DisplayCharacter(0xE9), "\u00e9");
   EXPECT_EQ(QuoteName(std::string(1000, 'x')).size(), 125u);
+}
+
+TEST(Utf8Test, CutsWhatMessagesQuote) {
+  EXPECT_EQ(Excerpt("a\x1b"), "a\\u{1b}");
+  EXPECT_EQ(Excerpt(std::string(60, 'x')), std::string(60, 'x'));
+  EXPECT_EQ(Excerpt(std::string(61, 'x')), std::string(60, 'x') + "...");
+  // Between characters, not in one.
+  EXPECT_EQ(Excerpt(std::string(59, 'x') + "\u00e9\u00e9"), std::string(59, 'x') + "...");
+  EXPECT_EQ(ShortMessage("unknown \"x\""), "unknown \"x\"");
+  const std::string cut = ShortMessage("unknown \"" + std::string(1 << 20, 'x') + "\"; known: y");
+  EXPECT_THAT(cut, AllOf(StartsWith("unknown \"xxx"), HasSubstr("x... (1045596 bytes) ...x"),
+                         EndsWith("x\"; known: y")));
+  EXPECT_LT(cut.size(), 4000u);
 }
 
 TEST(Utf8Test, PrintableTextLeavesNothingThatATerminalObeys) {

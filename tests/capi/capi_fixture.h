@@ -31,6 +31,7 @@ using SpecHandle = Handle<plumb_spec, plumb_spec_free>;
 using ModelHandle = Handle<plumb_model, plumb_model_free>;
 using TrainerHandle = Handle<plumb_trainer, plumb_trainer_free>;
 using SessionHandle = Handle<plumb_session, plumb_session_free>;
+using EvaluatorHandle = Handle<plumb_evaluator, plumb_evaluator_free>;
 using TokenizerHandle = Handle<plumb_tokenizer, plumb_tokenizer_free>;
 using ErrorHandle = Handle<plumb_error, plumb_error_free>;
 

@@ -6,9 +6,10 @@ set -euo pipefail
 cd "$1"
 headers=(plumb.hpp plumb/*.hpp)
 functions() { grep -ohE '\bplumb_[a-z0-9_]+\(' "$@" | sort -u; }
-# Freeing is what the handles do: their type names the function.
+# Freeing is what the handles do: their type names the function. TextOf calls the one that it is given.
 frees() { grep -ohE '\bplumb_[a-z0-9_]+_free\b' "$@" | sed 's/$/(/'; }
-missing=$(comm -23 <(functions plumb.h) <({ functions "${headers[@]}"; frees "${headers[@]}"; } | sort -u))
+texts() { grep -ohE '\bTextOf\(plumb_[a-z0-9_]+' "$@" | sed 's/TextOf(//; s/$/(/'; }
+missing=$(comm -23 <(functions plumb.h) <({ functions "${headers[@]}"; frees "${headers[@]}"; texts "${headers[@]}"; } | sort -u))
 [ -z "$missing" ] || { echo "plumb.hpp does not call: $missing" >&2; exit 1; }
 
 tried=0

@@ -202,8 +202,8 @@ TEST(HppTest, StepsOnGivenTokensHaveGradients) {
   EXPECT_NE(Weights(model), before);
   // Either length may be the wrong one.
   targets.pop_back();
-  EXPECT_THAT(trainer.Step(inputs, targets).error().message(), HasSubstr("not 7"));
-  EXPECT_THAT(trainer.Step(targets, inputs).error().message(), HasSubstr("not 7"));
+  EXPECT_EQ(trainer.Step(inputs, targets).error().message(), "inputs have 8 ids and targets 7");
+  EXPECT_EQ(trainer.Step(targets, inputs).error().message(), "inputs have 7 ids and targets 8");
   EXPECT_EQ(trainer.Gradient(999).error().code(), Code::kOutOfRange);
 }
 
@@ -291,7 +291,10 @@ TEST(HppTest, AnEvaluatorAgreesWithTheTrainerAndTheSession) {
     EXPECT_NEAR(logits[7 * 5 + i], session.Logits(0)[i], 1e-5f);
   }
   targets.pop_back();
-  EXPECT_EQ(evaluator.Loss(inputs, targets).error().code(), Code::kInvalidArgument);
+  const plumb::Error two_lengths = evaluator.Loss(inputs, targets).error();
+  EXPECT_EQ(two_lengths.code(), Code::kInvalidArgument);
+  EXPECT_STREQ(two_lengths.what(), "inputs have 16 ids and targets 15");
+  EXPECT_EQ(two_lengths.line(), 0);
   targets.push_back(1);
   Fill(0, inputs, targets);
   plumb::Trainer trainer = plumb::Trainer::Create(model, {"batch_size: 2"}).value();
@@ -338,6 +341,79 @@ TEST(HppTest, WithoutExceptionsErrorsAreReturned) {
   EXPECT_EQ(TrainWithoutExceptions(), "ok");
   EXPECT_THAT(FailWithoutExceptions(), StartsWith("bad.pbtxt:1:"));
   EXPECT_DEATH(AbortWithoutExceptions(), "plumb: bad.pbtxt:1:");
+}
+
+TEST(HppTest, NormsModelsAndPassesAreReported) {
+  plumb::Runtime runtime = MakeRuntime();
+  EXPECT_EQ(runtime.Threads(), 2);
+  EXPECT_THAT(runtime.Gemm().value(), HasSubstr("kernels"));
+  EXPECT_THAT(runtime.DescribePlugin("rms_norm").value(), HasSubstr("\"id\":\"rms_norm\""));
+  EXPECT_EQ(runtime.LoadPlugin("/not/there.so").error().code(), Code::kNotFound);
+  EXPECT_GT(runtime.MeasureSpeed(plumb::Speed::kRead).value(), 1e8);
+  EXPECT_FALSE(plumb::PluginCallHere().has_value());
+  std::vector<plumb::PluginCall> calls(2);
+  EXPECT_EQ(plumb::PluginCalls(calls), 0u);
+
+  const plumb::Model model = MakeModel(runtime);
+  EXPECT_THAT(model.Describe().value(), HasSubstr("\"n_layer\":1"));
+  plumb::ExplainOptions stage;
+  stage.stage = "graph";
+  stage.seq = 4;
+  EXPECT_THAT(model.Explain(stage).value(), HasSubstr("[1, 4] tokens"));
+  stage.stage = "none";
+  EXPECT_EQ(model.Explain(stage).error().code(), Code::kInvalidArgument);
+  const plumb::Work training = model.Work(plumb::Pass::kTraining, 4).value();
+  const plumb::Work feeding = model.Work(plumb::Pass::kFeed, 4).value();
+  EXPECT_GT(training.flops, feeding.flops);
+  EXPECT_EQ(training.weight_bytes, feeding.weight_bytes);
+}
+
+TEST(HppTest, AnEvaluatorHasTheGradientsOfAStep) {
+  plumb::Model model = MakeModel(), trained = MakeModel();
+  plumb::EvaluatorOptions options;
+  options.rows = 2;
+  options.gradients = true;
+  plumb::Evaluator evaluator = plumb::Evaluator::Create(model, options).value();
+  std::vector<std::int32_t> inputs(16), targets(16);
+  Fill(1, inputs, targets);
+  EXPECT_EQ(evaluator.Gradient(0).error().code(), Code::kFailedPrecondition);
+  const double loss = evaluator.Loss(inputs, targets).value();
+  plumb::TrainerOptions training;
+  training.recipe = "batch_size: 2";
+  plumb::Trainer trainer = plumb::Trainer::Create(trained, training).value();
+  EXPECT_EQ(trainer.Step(inputs, targets).value().loss, loss);
+  for (std::size_t i = 0; i < model.TensorCount(); ++i) {
+    const auto mine = evaluator.Gradient(i).value(), steps = trainer.Gradient(i).value();
+    EXPECT_EQ(std::vector<float>(mine.data.begin(), mine.data.end()),
+              std::vector<float>(steps.data.begin(), steps.data.end()));
+  }
+  int seen = 0;
+  evaluator.SetProbe({"logits"}, [&](const plumb::ProbeInfo&) { ++seen; }).value();
+  EXPECT_EQ(evaluator.Loss(inputs, targets).value(), loss);
+  EXPECT_EQ(seen, 1);
+  evaluator.SetProbe({"logits"}, [](const plumb::ProbeInfo&) { return Next::kStop; }).value();
+  EXPECT_EQ(evaluator.Loss(inputs, targets).error().code(), Code::kCancelled);
+}
+
+TEST(HppTest, ASessionIsProfiled) {
+  plumb::Model model = MakeModel();
+  plumb::Session session = plumb::Session::Create(model).value();
+  EXPECT_TRUE(session.ProfileRows().empty());
+  session.Profile(true).value();
+  const std::vector<std::int32_t> prompt = {1, 2};
+  session.Feed(0, prompt).value();
+  session.Feed(0, prompt).value();
+  const std::vector<plumb::ProfileRow> rows = session.ProfileRows();
+  ASSERT_GT(rows.size(), 2u);
+  EXPECT_EQ(rows[0].name, std::string("step"));
+  EXPECT_EQ(rows[0].runs, 2);
+  double sum = 0;
+  for (std::size_t i = 1; i < rows.size(); ++i) sum += rows[i].seconds;
+  EXPECT_NEAR(sum, rows[0].seconds, 1e-6);
+  EXPECT_EQ(rows.back().name, std::string("other"));
+  session.Profile(false).value();
+  session.Feed(0, prompt).value();
+  EXPECT_EQ(session.ProfileRows()[0].runs, 2);
 }
 
 }  // namespace

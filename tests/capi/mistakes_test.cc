@@ -184,12 +184,16 @@ TEST_F(CapiTest, MoreThanMemoryHolds) {
   const ModelHandle model = CreateWithWeights();
   const plumb_trainer_options steps =
       Recipe("gradient_accumulation_steps: 100000000 batch_size: 2");
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                    [&](plumb_error** e) {
-                      plumb_trainer* none = nullptr;
-                      return plumb_trainer_create(model.get, &steps, &none, e);
-                    }),
-              HasSubstr("ids a step"));
+  {
+    TrainerHandle trainer;
+    EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &steps, &trainer.get, err));
+    const auto none = [](void*, int64_t, int32_t*, int32_t*, size_t) { return 1; };
+    EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                      [&](plumb_error** e) {
+                        return plumb_trainer_run(trainer.get, none, nullptr, nullptr, e);
+                      }),
+                HasSubstr("ids a step"));
+  }
   TinyModel wide;
   wide.vocab_size = 1 << 20;
   wide.d_model = 2;

@@ -267,8 +267,6 @@ TEST_F(TrainerTest, AProbeMayEndTheRun) {
   EXPECT_EQ(plumb_trainer_steps(trainer.get), 1);
 }
 
-struct EvaluatorHandle : Handle<plumb_evaluator, plumb_evaluator_free> {};
-
 TEST_F(TrainerTest, AnEvaluatorGivesLossAndLogits) {
   const ModelHandle model = CreateWithWeights(WideModel(), 3);
   plumb_evaluator_options options = {};

@@ -2,6 +2,7 @@
 // out.
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -147,6 +148,18 @@ TEST_F(BadInputTest, FilesWithoutAnEndAreRefusedAtOnce) {
        {checkpoint + "/state.json", std::string("latest"), std::string("run.json"),
         std::string("tokenizer.json"), std::string("train.pbtxt"), std::string("model.pbtxt")}) {
     replaced(name);
+  }
+}
+
+TEST_F(BadInputTest, PipesWithoutAnOtherEndAreNotWaitedFor) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  for (const std::vector<std::string>& reads : std::vector<std::vector<std::string>>{
+           {"describe", "pipe"},
+           {"train", "pre.pbtxt", "--data", "pipe", "--out", "other"},
+           {"train", "pre.pbtxt", "--data", "names.txt", "--train", "pipe", "--out", "other"}}) {
+    const Finished result = RunPlumb(reads);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("pipe: is a pipe that nobody writes to\n"));
   }
 }
 

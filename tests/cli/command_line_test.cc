@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "tests/cli/plumb_process.h"
 
 namespace plumb::cli {
@@ -68,6 +70,36 @@ TEST_F(CommandLineTest, HelpOfACommandIsItsHelp) {
   const Finished result = RunPlumb({"help", "trian"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("unknown command \"trian\"; did you mean \"train\"?"));
+}
+
+TEST_F(CommandLineTest, HelpOfAFileListsItsFields) {
+  const Finished recipe = RunPlumb({"help", "recipe"});
+  EXPECT_EQ(recipe.exit_code, 0);
+  EXPECT_THAT(recipe.out, AllOf(HasSubstr("\n  max_steps: whole number\n      Number of optimizer "
+                                          "steps. Default: 1000.\n"),
+                                HasSubstr("\n  schedule: CONSTANT, LINEAR or COSINE\n"),
+                                HasSubstr("\n      Default: CONSTANT.\n"),
+                                HasSubstr("\n  data { Data }\n"), HasSubstr("\n\nData\n")));
+  EXPECT_THAT(RunPlumb({"help", "model"}).out,
+              AllOf(HasSubstr("\n  n_layer: whole number\n"), HasSubstr("\n  block { Block }\n"),
+                    HasSubstr("\n\nPlacement\n")));
+  EXPECT_THAT(RunPlumb({"help", "study"}).out,
+              HasSubstr("\n  grid { Grid }, any number of times\n"));
+  EXPECT_THAT(RunPlumb({"help", "formula"}).out, HasSubstr("\n  each: text in quotes"));
+  const Finished misspelt = RunPlumb({"help", "recipy"});
+  EXPECT_EQ(misspelt.exit_code, 2);
+  EXPECT_THAT(misspelt.err, AllOf(HasSubstr("did you mean \"recipe\"?"),
+                                  HasSubstr("formula, model, recipe, study")));
+  EXPECT_EQ(RunPlumb({"help", "model", "train"}).exit_code, 2);
+  EXPECT_EQ(RunPlumb({"help", "--man", "model"}).exit_code, 2);
+}
+
+TEST_F(CommandLineTest, AReaderThatLeavesIsNoError) {
+  // The process on the other side of the pipe has ended before plumb prints.
+  Write("script",
+        "exec 3> >(true); wait $!; '" + PlumbBinary() + "' help model >&3 2>said; echo $? >> said");
+  ASSERT_EQ(std::system(("cd '" + directory() + "' && bash script").c_str()), 0);
+  EXPECT_EQ(Read("said"), "141\n");
 }
 
 TEST_F(CommandLineTest, NothingAtAllShowsHelpAsAnError) {

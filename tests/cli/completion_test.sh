@@ -24,6 +24,8 @@ plumb sample --weights i|int8
 plumb explain --stage g|graph grad
 plumb plugin |list describe check new
 plumb help plugin d|describe
+plumb help re|recipe
+plumb help s|sample study
 plumb completion z|zsh
 plumb train --data no|notes.txt
 plumb train pr|pre.pbtxt

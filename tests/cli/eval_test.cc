@@ -1,6 +1,7 @@
 // plumb eval: on a run's data, and on tokens for other implementations to compare with.
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -166,6 +167,13 @@ TEST_F(EvalTest, HostileTokensAreRefused) {
     EXPECT_THAT(result.err, StartsWith("error: ")) << tokens.substr(0, 80);
     EXPECT_FALSE(Exists("g.json"));
   }
+}
+
+TEST_F(EvalTest, APipeToWhichNobodyWritesIsNotWaitedFor) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  const Finished result = EvalTokens("pipe");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("pipe: is a pipe that nobody writes to\n"));
 }
 
 TEST_F(EvalTest, HostileWeightsAreRefused) {

@@ -60,6 +60,23 @@ TEST_F(LimitsTest, AddressSpaceOfATraining) {
                     [&] { EXPECT_EQ(Losses("run"), losses); });
 }
 
+TEST_F(LimitsTest, AddressSpaceOfOneDnn) {
+  // Which takes 50 MiB, and has no error for a part of them.
+  ASSERT_EQ(RunPlumb(TrainArguments("whole", 1, {"--gemm", "onednn"})).exit_code, 0);
+  const std::vector<double> losses = Losses("whole");
+  const auto arguments = TrainArguments("run", 1, {"--quiet", "--gemm", "onednn"});
+  OverAddressSpaces(arguments, "run", 20 * kMiB, 160 * kMiB, 4 * kMiB,
+                    [&] { EXPECT_EQ(Losses("run"), losses); });
+  const Finished refused = RunPlumb(arguments, {RLIMIT_AS, 80 * kMiB});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("of address space, of which ulimit -v leaves "));
+  // Unasked it is done without, and said.
+  std::filesystem::remove_all(Path("run"));
+  const Finished without = RunPlumb({"--version"}, {RLIMIT_AS, 80 * kMiB});
+  EXPECT_EQ(without.exit_code, 0);
+  EXPECT_THAT(without.out, HasSubstr(", no oneDNN, kernels "));
+}
+
 TEST_F(LimitsTest, AddressSpaceOfAComparison) {
   OverAddressSpaces(
       {"compare", "pre.pbtxt", "post.pbtxt", "--data", "names.txt", "--train", "train.pbtxt",

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/compare/run_record.h"
+#include "tests/session/scratch_dir.h"
+
 namespace plumb::cli {
 namespace {
 
@@ -21,6 +24,45 @@ TEST(DivideTest, EachRunHasAThreadWhileMemoryHoldsThem) {
   ExpectDivision(Divide(8, 100, kGiB, 10), 1, 8);  // which says itself what it lacks
   ExpectDivision(Divide(1, 100, 1000, kMuch), 1, 1);
   ExpectDivision(Divide(8, 0, 0, kMuch), 1, 8);  // all runs have ended
+}
+
+TEST(RequirementsTest, ARunThatHasBegunWritesACheckpointMoreAndOneThatEndedNothing) {
+  const ScratchDir scratch;
+  Plan plan;
+  plan.out = scratch.path();
+  plan.groups.resize(2);
+  for (PlanGroup& group : plan.groups) {
+    group.disk.checkpoint = 100;
+    group.disk.total = 350;
+  }
+  plan.groups[0].memory.total = 5000;
+  plan.groups[1].memory.total = 7000;
+  for (const size_t group : {0, 0, 1}) {
+    plan.runs.push_back({group, 1, scratch.File("run" + std::to_string(plan.runs.size()))});
+    ASSERT_TRUE(MakeDirectories(plan.runs.back().directory).ok());
+  }
+  const Requirements fresh = RequirementsOf(plan, 8).value();
+  EXPECT_EQ(fresh.runs, 3u);
+  EXPECT_EQ(fresh.ended, 0u);
+  EXPECT_EQ(fresh.disk, 3 * 350);
+  EXPECT_EQ(fresh.division.workers, 3);
+  EXPECT_EQ(fresh.memory, 3 * 7000);
+
+  scratch.Write("run0/model.pbtxt", "");  // which a run writes last when it begins
+  EXPECT_EQ(RequirementsOf(plan, 8)->disk, 100 + 2 * 350);
+  RunResult result;
+  result.step = 1;
+  ASSERT_TRUE(WriteRunResult(plan.runs[2].directory, result).ok());
+  const Requirements rest = RequirementsOf(plan, 8).value();
+  EXPECT_EQ(rest.ended, 1u);
+  EXPECT_EQ(rest.disk, 100 + 350);
+  EXPECT_EQ(rest.division.workers, 2);
+  EXPECT_EQ(rest.memory, 2 * 5000);
+  Requirements full = rest;
+  full.free_disk = 449;
+  EXPECT_EQ(CheckFits(full, plan).code(), absl::StatusCode::kResourceExhausted);
+  full.free_disk = 450;
+  EXPECT_TRUE(CheckFits(full, plan).ok());
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class CompareFaultsTest : public ::testing::Test {
     if (!claimed.ok()) return claimed;
     RunAllOptions options;
     options.quiet = true;
-    options.create_runtime = [](int threads) { return MakeRuntime(threads); };
+    options.create_runtime = [](int threads) { return MakeHostRuntime(threads); };
     const absl::StatusOr<Requirements> requirements = RequirementsOf(*plan, 1);
     if (!requirements.ok()) return requirements.status();
     options.division = requirements->division;

@@ -14,9 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
-#include "runtime/session/checkpoint.h"
-#include "runtime/session/metrics.h"
+#include "runtime/tools/checkpoint.h"
 #include "runtime/tools/generate.h"
+#include "runtime/tools/metrics.h"
 #include "runtime/tools/model.h"
 #include "tests/api/test_run.h"
 #include "tests/fault/fault_file_system.h"

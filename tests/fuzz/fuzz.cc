@@ -26,14 +26,14 @@ MemoryFile::MemoryFile(absl::string_view content) : fd_(memfd_create("fuzz", MFD
 
 MemoryFile::~MemoryFile() { close(fd_); }
 
-Runtime* FuzzRuntime() {
-  static Runtime* const runtime = [] {
-    RuntimeOptions options;
+HostRuntime* FuzzRuntime() {
+  static HostRuntime* const runtime = [] {
+    HostRuntimeOptions options;
     options.plugin_directories = {PLUMB_TEST_PLUGIN_DIR};
     options.placement_directories = {PLUMB_SOURCE_DIR "/plugins/placements"};
     options.use_environment = false;
     options.threads = 1;
-    absl::StatusOr<std::unique_ptr<Runtime>> created = Runtime::Create(options);
+    absl::StatusOr<std::unique_ptr<HostRuntime>> created = HostRuntime::Create(options);
     PLUMB_CHECK(created.ok(), "no runtime");
     return created->release();
   }();

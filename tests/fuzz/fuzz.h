@@ -17,7 +17,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "runtime/api/runtime.h"
+#include "runtime/tools/host_runtime.h"
 
 namespace plumb {
 
@@ -73,7 +73,7 @@ class MemoryFile {
 
 // A runtime of one thread with the norms of this build and the placements of this source tree;
 // lives as long as the process.
-Runtime* FuzzRuntime();
+HostRuntime* FuzzRuntime();
 
 #if defined(PLUMB_FUZZ)
 #define PLUMB_FUZZER(name)                                       \

@@ -172,8 +172,9 @@ std::map<std::string, double> Sensitivity(const Graph& graph, const ReferenceTen
 PLUMB_FUZZER(graph) {
   FuzzBytes bytes(data, size);
   const std::string text = DrawModel(&bytes);
-  const auto context = TryContext(FuzzRuntime(), text);
-  FuzzRuntime()->TakeWarnings();
+  static Runtime* const runtime = MakeRuntime().release();
+  const auto context = TryContext(runtime, text);
+  runtime->TakeWarnings();
   if (!context.ok()) return;
   const ParameterStore parameters = GenericParameters(**context);
   const ReferenceTensors feeds = Feeds(parameters, RandomTokens(kBatch, kSeq, 5));

@@ -2,8 +2,8 @@
 // twice changes nothing more.
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
-#include "runtime/session/metrics.h"
-#include "runtime/session/probe_log.h"
+#include "runtime/tools/metrics.h"
+#include "runtime/tools/probe_log.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scratch.h"
 

@@ -16,8 +16,14 @@ expect() {  # WORDS...: the host's, which prints "ok"
 }
 
 expect reload "$library"
-cp -L "$library" "$scratch/libplumb-copy.so"
-expect two "$library" "$scratch/libplumb-copy.so"
+# A copy that has norms and placements beside it, as one that is installed.
+below=${library#"${library%/lib*/*}/"}  # lib/libplumb.so, lib/x86_64-linux-gnu/libplumb.so
+prefix=${library%"/$below"}
+mkdir -p "$scratch/$(dirname "$below")"
+cp -L "$library" "$scratch/$(dirname "$below")/libplumb-copy.so"
+ln -s "$(dirname "$library")/plumb" "$scratch/$(dirname "$below")/plumb"
+ln -s "$prefix/share" "$scratch/share"
+expect two "$library" "$scratch/$(dirname "$below")/libplumb-copy.so"
 expect quiet "$library"
 if command -v localedef > /dev/null &&
   localedef -c -i de_DE -f UTF-8 "$scratch/de_DE.UTF-8" 2> /dev/null; then

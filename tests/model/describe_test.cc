@@ -141,7 +141,7 @@ TEST_F(DescribeTest, TheNormsOfBeginAndEndAreThoseOfTheFirstAndTheLastGroup) {
     placement { name: "first" begin: "x = norm_begin(x)" each: "x = x + f(x)"
                 inside { point: "head.logits" rule: "logits = ignored(logits)" } }
     placement { name: "last" each: "x = x + f(x)" end: "x = norm_end(x)"
-                inside { point: "head.logits" rule: "logits = cap(logits)" } }
+                inside { point: "head.logits" rule: "logits = cap_norm(logits)" } }
     layers { repeat: 2 block { placement: "first" norm: "rms_norm" } }
     layers { repeat: 1 block { placement: "none" } }
     layers { repeat: 2 block { placement: "last" norm: "rms_norm" } })pbtxt")
@@ -152,9 +152,9 @@ TEST_F(DescribeTest, TheNormsOfBeginAndEndAreThoseOfTheFirstAndTheLastGroup) {
   EXPECT_THAT(groups[0].equations, ElementsAre("each: x = x + f(x)"));
   EXPECT_THAT(groups[1].norms, IsEmpty());
   EXPECT_THAT(groups[2].equations,
-              ElementsAre("each: x = x + f(x)", "inside head.logits: logits = cap(logits)"));
-  EXPECT_THAT(groups[2].norms,
-              ElementsAre(absl::StrCat("cap", kRms, "[5]"), absl::StrCat("norm_end", kRms, "[8]")));
+              ElementsAre("each: x = x + f(x)", "inside head.logits: logits = cap_norm(logits)"));
+  EXPECT_THAT(groups[2].norms, ElementsAre(absl::StrCat("cap_norm", kRms, "[5]"),
+                                           absl::StrCat("norm_end", kRms, "[8]")));
 }
 
 TEST_F(DescribeTest, NormsShowTheirAttributes) {

@@ -75,7 +75,7 @@ class EquivalenceTest : public ::testing::Test {
     return GenericValues(parameter, 1);
   }
 
-  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  const std::unique_ptr<HostRuntime> runtime_ = MakeHostRuntime();
   ScratchDir dir_;
   std::map<std::string, std::vector<float>> values_;
 };

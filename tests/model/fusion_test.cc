@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/session/evaluate.h"
+#include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
 
 namespace plumb {

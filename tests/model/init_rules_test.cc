@@ -260,7 +260,7 @@ TEST(DrawInitialValuesTest, NormalValuesHaveTheirMeanAndDeviation) {
 }
 
 TEST(DrawInitialValuesTest, TruncatedNormalValuesStayInTheirCut) {
-  const Moments m = Draw({InitSpec::Kind::kTruncatedNormal, 0.5, 2, 1.5});
+  const Moments m = Draw({InitSpec::Kind::kTruncatedNormal, 0.5, 2, {}, 1.5});
   // The deviation of a normal that is cut at +-c: sqrt(1 - 2 c phi(c) / (2 Phi(c) - 1)).
   const double phi = std::exp(-1.5 * 1.5 / 2) / std::sqrt(2 * 3.14159265358979323846);
   const double deviation = 2 * std::sqrt(1 - 2 * 1.5 * phi / std::erf(1.5 / std::sqrt(2.0)));

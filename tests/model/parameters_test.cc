@@ -102,12 +102,12 @@ TEST_F(ParametersTest, NormsAndLearnedValuesAreNamedAfterThePlaceWhereTheyAreUse
       learned { name: "heads" init: 1 per_head: true }
       slot { name: "q_norm" per_head: true }
       begin: "x = norm(norm(x))"
-      block: "x = x + gate * attention(norm(x)) + gate * mlp(other(x))"
+      block: "x = x + gate * attention(norm(x)) + gate * mlp(other_norm(x))"
       end: "x = gain * norm(x)"
       inside { point: "attention.q" rule: "q = q_norm(q)" }
       inside { point: "attention.context" rule: "context = heads * context" }
       inside { point: "mlp.hidden" rule: "hidden = gain * hidden" }
-      inside { point: "head.logits" rule: "logits = gate * cap(logits)" }
+      inside { point: "head.logits" rule: "logits = gate * cap_norm(logits)" }
     })pbtxt";
   std::vector<std::string> extra;
   for (const ParameterSpec& parameter : List(model.Text())) {
@@ -121,10 +121,10 @@ TEST_F(ParametersTest, NormsAndLearnedValuesAreNamedAfterThePlaceWhereTheyAreUse
                          "layers.0.gate [1] constant(0.5)", "layers.0.norm.weight [8] constant(1)",
                          "layers.0.attention.q_norm.weight [4] constant(1)",
                          "layers.0.attention.heads [2] constant(1)",
-                         "layers.0.other.weight [8] constant(1)",
+                         "layers.0.other_norm.weight [8] constant(1)",
                          "layers.0.mlp.gain [12] constant(2) decays",
                          "end.gain [8] constant(2) decays", "end.norm.weight [8] constant(1)",
-                         "head.gate [1] constant(0.5)", "head.cap.weight [5] constant(1)"));
+                         "head.gate [1] constant(0.5)", "head.cap_norm.weight [5] constant(1)"));
 }
 
 TEST_F(ParametersTest, ANormThatDeclaresItselfTheIdentityHasNoParameters) {
@@ -218,7 +218,10 @@ TEST_F(ParametersTest, RefusesASlotThatTakesTheNameOfAProjection) {
   TinyModel model;
   model.placement = "mine";
   const auto error_of = [&](const std::string& body) {
-    model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
+    model.more = absl::StrCat(
+        "placement { name: \"mine\" slot { name: \"up\" } slot { name: \"q\" } "
+        "slot { name: \"o\" } ",
+        body, " }");
     return ErrorOf(model.Text());
   };
   const std::pair<const char*, const char*> mistakes[] = {

@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(All, ZooTest, ::testing::ValuesIn(Zoo()), ZooName);
 
 // Describing a model plans its step and reserves nothing.
 TEST(ZooTest, DescribesAModelThatIsLargerThanMemory) {
-  const auto runtime = MakeRuntime();
+  const auto runtime = MakeHostRuntime();
   const std::string text = absl::StrCat(
       "n_layer: 32 n_head: 32 d_model: 4096 d_ff: 11008 vocab_size: 32000 context_length: 2048 ",
       kLlama);

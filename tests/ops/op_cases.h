@@ -21,6 +21,7 @@ struct CaseInput {
   std::vector<double> values;
   double low = -2, high = 2;
   std::vector<int32_t> ints;  // i32, i8: the elements
+  bool constant = false;      // the outputs do not depend on it: it has no gradient
 };
 
 CaseInput Random(Shape shape, double low = -2, double high = 2);
@@ -44,6 +45,10 @@ struct OpCase {
   int checked_elements = 24;
 };
 
+// Appends a case; of large inputs few elements are differentiated.
+void AddCase(std::vector<OpCase>* cases, const std::string& op, std::string name,
+             std::vector<CaseInput> inputs, Attrs attrs = {});
+
 // The case with these inputs in bf16, but for those that are absent.
 OpCase InBf16(OpCase c, const std::vector<size_t>& inputs);
 
@@ -53,6 +58,8 @@ inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << ": " << 
 std::vector<OpCase> MatmulOpCases();
 // op_cases_dense.cc: embedding, sums, elementwise ops.
 std::vector<OpCase> DenseOpCases();
+// op_cases_broadcast.cc: products and sums of different widths, functions, parts, dropout.
+std::vector<OpCase> BroadcastOpCases();
 // op_cases_sequence.cc: rotary embedding, attention, convolution, cross entropy.
 std::vector<OpCase> SequenceOpCases();
 // op_cases_int8.cc: products and embeddings with int8 weights.

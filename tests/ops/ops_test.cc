@@ -18,6 +18,7 @@ namespace {
 std::vector<OpCase> AllCases() {
   std::vector<OpCase> cases = DenseOpCases();
   for (OpCase& c : MatmulOpCases()) cases.push_back(std::move(c));
+  for (OpCase& c : BroadcastOpCases()) cases.push_back(std::move(c));
   for (OpCase& c : SequenceOpCases()) cases.push_back(std::move(c));
   for (OpCase& c : Int8OpCases()) cases.push_back(std::move(c));
   for (OpCase& c : NormOpCases()) cases.push_back(std::move(c));

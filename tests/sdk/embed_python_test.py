@@ -14,6 +14,7 @@ import textwrap
 import threading
 import time
 import unittest
+import unittest.mock
 
 import plumb
 
@@ -113,6 +114,56 @@ class Describing(unittest.TestCase):
         self.assertEqual(described["threads"]["used"], 3)
         self.assertEqual(described["plumb"]["c_abi"], 1)
         self.assertIsInstance(described["problems"], list)
+
+    def test_norms_and_models_describe_themselves(self):
+        runtime = plumb.Runtime(2)
+        self.assertEqual(runtime.threads, 2)
+        self.assertIn("kernels", runtime.gemm())
+        self.assertEqual(runtime.describe_plugin("rms_norm")["id"], "rms_norm")
+        with self.assertRaisesRegex(plumb.Error, "/not/there"):
+            runtime.load_plugin("/not/there.so")
+        with self.assertRaisesRegex(ValueError, "gemm bf16"):
+            runtime.measure_speed("gemm")
+        self.assertGreater(runtime.measure_speed("read"), 1e8)
+        described = model().describe()
+        self.assertEqual(described["totals"]["parameters"], model().info.parameters)
+        self.assertIn("tokens", model().explain("graph"))
+        with self.assertRaisesRegex(plumb.Error, "unknown stage"):
+            model().explain("graphs")
+        training, reading = model().work(True, 4), model().work(False, 4)
+        self.assertGreater(training[0], reading[0])
+        self.assertEqual(training[1], reading[1])
+
+    def test_an_evaluator_has_gradients_and_probes(self):
+        evaluated = model()
+        evaluator = plumb.Evaluator(evaluated, 2, gradients=True)
+        inputs, targets = next(counting())
+        loss = evaluator.loss(inputs, targets)
+        trainer = plumb.Trainer(model(), "batch_size: 2")
+        self.assertAlmostEqual(trainer.step(inputs, targets).loss, loss, places=6)
+        for i in range(len(evaluated)):
+            mine, steps = evaluator.gradient(i), trainer.gradient(i)
+            self.assertEqual((mine.name, mine.view), (steps.name, steps.view))
+        seen = []
+        evaluator.probe(lambda probe: seen.append((probe.step, probe.kind, probe.name)), ["logits"])
+        self.assertEqual(evaluator.loss(inputs, targets), loss)
+        self.assertEqual(seen, [(0, "activation", "logits")])
+        evaluator.probe(None)
+        evaluator.loss(inputs, targets)
+        self.assertEqual(len(seen), 1)
+        with self.assertRaisesRegex(plumb.Error, "gradients"):
+            plumb.Evaluator(evaluated, 2).gradient(0)
+
+    def test_a_session_is_profiled(self):
+        session = plumb.Session(model())
+        session.profile()
+        session.feed([1, 2])
+        rows = session.profile_rows()
+        self.assertEqual((rows[0].name, rows[0].runs, rows[-1].name), ("step", 1, "other"))
+        self.assertAlmostEqual(sum(row.seconds for row in rows[1:]), rows[0].seconds, places=6)
+        session.profile(False)
+        session.feed([1])
+        self.assertEqual(session.profile_rows()[0].runs, 1)
 
     def test_texts_become_tokens_and_texts_again(self):
         tokenizer = plumb.Tokenizer.characters("hällo", begin_end=True)
@@ -646,6 +697,86 @@ class Loading(unittest.TestCase):
     def test_the_library_is_found(self):
         self.assertEqual(self.run_with().stdout, plumb.version() + "\n")
         self.assertIs(plumb.load(), plumb.load())
+
+
+class KeepingAState(unittest.TestCase):
+    RECIPE = "max_steps: 9 batch_size: 2 gradient_accumulation_steps: 2 seed: 3"
+    PAIRS = [([COUNT[:8]] * 2, [COUNT[1:9]] * 2), ([COUNT[:3]] * 2, [COUNT[1:4]] * 2)]
+
+    def test_a_recipe_is_completed(self):
+        whole = plumb.recipe_text("max_steps: 7", {"learning_rate": 0.5})
+        self.assertIn("learning_rate: 0.5", whole)
+        self.assertIn("decay_steps: 7", whole)
+        self.assertEqual(plumb.recipe_text(whole), whole)
+        with self.assertRaises(plumb.Error) as raised:
+            plumb.recipe_text("max_steps: 7\nbeta1: 2", name="train.pbtxt")
+        self.assertEqual((raised.exception.file, raised.exception.line), ("train.pbtxt", 2))
+
+    def test_memory_is_planned(self):
+        of = plumb.Model(plumb.Runtime(threads=1), plumb.Spec(MODEL))
+        planned = plumb.Trainer.plan(of, self.RECIPE)
+        self.assertEqual(planned.total, sum(planned[:-1]))
+        self.assertEqual(plumb.Trainer(of, self.RECIPE, draw_weights=True).memory, planned)
+        self.assertGreater(plumb.Evaluator.plan(of, logits=True), plumb.Evaluator.plan(of))
+
+    def test_micro_batches_may_be_short(self):
+        trainer = plumb.Trainer(model(), self.RECIPE)
+        self.assertEqual(trainer.step_micro_batches(self.PAIRS).tokens, 22)
+        for wrong in (self.PAIRS[:1], self.PAIRS * 2, [([COUNT[:9]] * 2, [COUNT[1:10]] * 2)] * 2,
+                      [([COUNT[:8]], [COUNT[1:9]])] * 2, [([COUNT[:8]] * 2, [COUNT[1:8]] * 2)] * 2):
+            with self.assertRaises(ValueError):
+                trainer.step_micro_batches(wrong)
+        self.assertEqual(trainer.steps, 1)
+
+    def test_a_state_goes_on_elsewhere(self):
+        for dtype in ("dtype: F32", "dtype: BF16"):
+            one, other = (plumb.Trainer(model(), f"{self.RECIPE} {dtype}") for _ in range(2))
+            for _ in range(2):
+                one.step_micro_batches(self.PAIRS)
+            for kind in ("model", "optimizer"):
+                tensors = one.state(kind)
+                self.assertEqual(tensors, other.state(kind))
+                for tensor in tensors:
+                    other.write_state(tensor, one.read_state(tensor))
+            other.steps = one.steps
+            self.assertEqual(one.step_micro_batches(self.PAIRS), other.step_micro_batches(self.PAIRS)._replace(
+                seconds=unittest.mock.ANY))
+            with self.assertRaises(ValueError):
+                other.write_state(tensors[0], array.array("f", [1]))
+            with self.assertRaises(ValueError):
+                one.state("weights")
+
+    def test_rates_figures_and_profiles(self):
+        trainer = plumb.Trainer(model(), self.RECIPE + " learning_rate: 0.5")
+        trainer.scale_learning_rate(0.5)
+        self.assertEqual(trainer.learning_rate, 0.25)
+        with self.assertRaises(plumb.Error):
+            trainer.profile_rows()
+        trainer.profile()
+        trainer.probe(3, None, ["logits", "param.head.weight"])
+        self.assertEqual(trainer.probed(), [])
+        trainer.step_micro_batches(self.PAIRS)
+        self.assertEqual([(seen.kind, seen.name) for seen in trainer.probed()],
+                         [("activation", "logits"), ("parameter", "head.weight"), ("parameter gradient", "head.weight")])
+        self.assertGreater(trainer.probed()[0].norm, 0)
+        trainer.step_micro_batches(self.PAIRS)
+        self.assertEqual(trainer.probed(), [])
+        rows = trainer.profile_rows()
+        self.assertEqual((rows[0].name, rows[0].runs, rows[-1].name), ("step", 2, "other"))
+        self.assertTrue(any(row.in_graph and row.flops > 0 for row in rows))
+        trainer.check()
+        tensor = trainer.state("optimizer")[0]
+        values = array.array("f", bytes(trainer.read_state(tensor)))
+        values[0] = float("inf")
+        trainer.write_state(tensor, values)
+        with self.assertRaises(plumb.Error) as raised:
+            trainer.check()
+        self.assertEqual(raised.exception.code, plumb.Code.ABORTED)
+
+    def test_a_model_is_told(self):
+        of = model()
+        self.assertEqual(list(of.norms()), ["rms_norm"])
+        self.assertIn('each: "x = x + f(norm(x))"', of.text())
 
 
 if __name__ == "__main__":

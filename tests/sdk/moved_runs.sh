@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All that is installed is there, and works where it was moved to: no file names the place that it was
-# installed to; the tool finds norms, placements and the checker; shells find completion.
-#   moved_runs.sh BUILD_DIRECTORY
+# installed to, or built in; the tool finds norms, placements and the checker; shells find completion.
+#   moved_runs.sh BUILD_DIRECTORY SOURCE_DIRECTORY
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
 installed=$prefix
 mkdir "$work/else where"
@@ -20,6 +20,14 @@ for file in "$libdir"/libplumb.{so,so.1,a} "$libdir/plumb/norm-v1/rms_norm.so" "
 done
 [ "$(find "$prefix/include" -name '*.h' | wc -l)" = 2 ] || fail "headers that are not public: $(ls -R "$prefix/include")"
 if grep -rlF "$installed" "$prefix"; then fail "these name the directory of installation"; fi
+# The names of sources in debug information are no paths that anything opens.
+for file in $(cd "$prefix" && find . -type f ! -name '* *'); do
+  cp "$prefix/$file" bare
+  case $(head -c 4 bare | tr -d '\0') in $'\x7fELF') strip --strip-debug bare ;; '!<ar') strip --strip-debug bare ;; esac
+  if grep -aqF -e "$(realpath "$1")" -e "$(realpath "$2")" bare; then
+    fail "$file names the build: $(grep -aoE "$(realpath "$2")[[:print:]]*" bare | head -3)"
+  fi
+done
 
 # The build has norms of its own: what is found is to be ours.
 plumb plugin list | grep -F "$prefix/" | grep -q rms_norm || fail "norms: $(plumb plugin list)"

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/data/batches.h"
-#include "runtime/session/metrics.h"
 #include "runtime/session/sampler.h"
+#include "runtime/tools/metrics.h"
 #include "tests/session/scratch_dir.h"
 
 namespace {

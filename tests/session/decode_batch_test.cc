@@ -6,7 +6,7 @@
 
 #include "runtime/base/rng.h"
 #include "runtime/session/decode_session.h"
-#include "runtime/session/evaluate.h"
+#include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
 
 namespace plumb {

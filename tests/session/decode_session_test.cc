@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/session/evaluate.h"
+#include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
 
 namespace plumb {

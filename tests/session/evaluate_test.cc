@@ -1,4 +1,4 @@
-#include "runtime/session/evaluate.h"
+#include "tests/api/evaluate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/session/decode_session.h"
-#include "runtime/session/evaluate.h"
 #include "runtime/session/train_session.h"
+#include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
 #include "tests/session/test_datasets.h"
 #include "tests/spec/centering_norm.h"

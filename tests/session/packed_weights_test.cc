@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "runtime/kernels/gemv/quantize.h"
-#include "runtime/session/evaluate.h"
+#include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
 #include "tests/session/test_datasets.h"
 

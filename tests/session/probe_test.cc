@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/reference_run.h"
-#include "runtime/session/evaluate.h"
 #include "runtime/session/train_session.h"
+#include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
 #include "tests/session/test_datasets.h"
 

@@ -10,8 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/session/decode_session.h"
-#include "runtime/session/evaluate.h"
 #include "runtime/session/train_session.h"
+#include "runtime/tools/run_trainer.h"
+#include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
 #include "tests/session/count_mallocs.h"
 #include "tests/session/test_datasets.h"
@@ -88,6 +89,31 @@ TEST_P(SessionAllocationTest, AStepOfTheStudyModelAllocatesNothingOnceItsLengthW
     ASSERT_TRUE(ok);
     if (lengths.insert(tokens).second) continue;
     EXPECT_EQ(allocations, 0) << "step " << i << " of " << tokens << " tokens";
+    ++seen_again;
+  }
+  EXPECT_GT(seen_again, 100);
+}
+
+// The same through plumb.h, on batches that are filled as they are asked for.
+TEST_P(SessionAllocationTest, AStepOfARunAllocatesNothingOnceItsLengthWasSeen) {
+  const auto runtime = MakeHostRuntime(threads_);
+  const Dataset data = Documents(30, 2, 12);
+  Spec spec = *Spec::FromText(StudyModel(), "study");
+  ASSERT_TRUE(spec.Set("vocab_size", absl::StrCat(data.tokenizer().vocab_size())).ok());
+  const auto model = *Model::Create(runtime.get(), spec);
+  const Recipe recipe = *ParseRecipe("batch_size: 1", "recipe", {});
+  const auto trainer = *RunTrainer::Create(model->handle(), &data, recipe, /*validates=*/false);
+  std::set<int64_t> lengths;
+  int64_t seen_again = 0;
+  for (int64_t batch = 1; batch <= 120; ++batch) {
+    int64_t tokens = 0;
+    const int64_t allocations = CountAllocations([&] {
+      const auto step = trainer->Step(batch);
+      if (step.ok()) tokens = step->tokens;
+    });
+    ASSERT_GT(tokens, 0);
+    if (lengths.insert(tokens).second) continue;
+    EXPECT_EQ(allocations, 0) << "step " << batch << " of " << tokens << " tokens";
     ++seen_again;
   }
   EXPECT_GT(seen_again, 100);

@@ -36,6 +36,11 @@ TEST(StrictJsonTest, RefusesAmbiguousAndBrokenText) {
   EXPECT_NE(ErrorOf("[1").find("line 1, column"), std::string::npos);
 }
 
+TEST(StrictJsonTest, AMistakeInALongTokenIsAShortMessage) {
+  EXPECT_LT(ErrorOf("[1e" + std::string(5000000, '9') + "]").size(), 5000u);
+  EXPECT_LT(ErrorOf("[\"" + std::string(5000000, 'x')).size(), 5000u);
+}
+
 TEST(StrictJsonTest, IntegersThatDoNotFitAreNone) {
   EXPECT_EQ(AsInt64(nlohmann::json(-5)), absl::optional<int64_t>(-5));
   EXPECT_EQ(AsInt64(nlohmann::json(5u)), absl::optional<int64_t>(5));

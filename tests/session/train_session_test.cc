@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
-#include "runtime/session/evaluate.h"
 #include "runtime/spec/model_spec.h"
+#include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
 #include "tests/session/test_datasets.h"
 

@@ -23,7 +23,8 @@ TEST(FormulaCheckTest, AcceptsWhatTheDesignShows) {
 
 TEST(FormulaCheckTest, NamesMustBeKnown) {
   EXPECT_EQ(Error("each: \"x = x + f(norm(y))\""),
-            "m.pbtxt:4:1: placement \"p\", each, attention: unknown name \"y\"\n"
+            "m.pbtxt:4:1: placement \"p\", each, attention: unknown name \"y\"; here there are x, "
+            "and the model's dimensions\n"
             "  x = x + f(norm(y))\n"
             "                 ^");
   EXPECT_EQ(Error("each: \"x = x + f(norm(x)) / sqrt(layers)\""),
@@ -65,7 +66,8 @@ TEST(FormulaCheckTest, NamesAreSetBeforeTheyAreRead) {
             "  x = x + f(h)\n"
             "            ^");
   EXPECT_EQ(Error("each: \"h = h + f(x)\" each: \"x = h\""),
-            "m.pbtxt:4:1: placement \"p\", each, attention: unknown name \"h\"\n"
+            "m.pbtxt:4:1: placement \"p\", each, attention: unknown name \"h\"; here there are x, "
+            "and the model's dimensions\n"
             "  h = h + f(x)\n"
             "      ^");
 }
@@ -125,10 +127,10 @@ TEST(FormulaCheckTest, EverySublayerIsCalledOnce) {
             "  x = x + attention(x) + mlp(x) + mlp(x)\n"
             "                                  ^");
   EXPECT_EQ(Error("block: \"x = x + attenton(norm(x))\" block: \"x = x + mlp(norm(x))\""),
-            "m.pbtxt:4:36: placement \"p\", block: the sublayer attention is never called; its "
-            "weights would be dead; \"attenton\" is taken for a norm slot\n"
-            "  x = x + mlp(norm(x))\n"
-            "  ^");
+            "m.pbtxt:4:1: placement \"p\", block: unknown function \"attenton\"; did you mean "
+            "\"attention\"?\n"
+            "  x = x + attenton(norm(x))\n"
+            "          ^");
   EXPECT_EQ(Error("each: \"x = x + f(x) if layer < 2\""),
             "m.pbtxt:4:1: placement \"p\", each, layer 2 (attention): the sublayer f (attention) "
             "is never called at layer 2, sublayer 3; its weights would be dead\n"
@@ -180,38 +182,41 @@ TEST(FormulaCheckTest, APlacementHasEachOrBlock) {
 
 TEST(FormulaCheckTest, TheResidualStreamIsSet) {
   EXPECT_EQ(Error("each: \"y = f(x)\" each: \"z = norm(y)\""),
-            "m.pbtxt:4:18: placement \"p\": x is never set; the residual stream would not change\n"
+            "m.pbtxt:4:18: placement \"p\": x is never set, nor another stream or indexed name; "
+            "the residual stream would not change\n"
             "  z = norm(y)\n"
             "  ^");
   EXPECT_EQ(Error("block: \"h = attention(x)\" block: \"g = mlp(h)\""),
-            "m.pbtxt:4:27: placement \"p\": x is never set; the residual stream would not change\n"
+            "m.pbtxt:4:27: placement \"p\": x is never set, nor another stream or indexed name; "
+            "the residual stream would not change\n"
             "  g = mlp(h)\n"
             "  ^");
 }
 
 TEST(FormulaCheckTest, WhatIsSetIsRead) {
   EXPECT_EQ(Error("begin: \"d = x\" each: \"x = x + f(x)\""),
-            "m.pbtxt:4:1: the stream \"d\" is set and never read; \"end\" must use it\n"
+            "m.pbtxt:4:1: placement \"p\", begin: the stream \"d\" is set and never read; \"end\" "
+            "must use it\n"
             "  d = x\n"
             "  ^");
   EXPECT_EQ(Error("begin: \"d = x\" each: \"y = f(x)\" each: \"d = d + y\" each: \"x = x + y\""),
-            "m.pbtxt:4:33: the stream \"d\" is set and never read; \"end\" must use it\n"
-            "  d = d + y\n"
+            "m.pbtxt:4:1: placement \"p\", begin: the stream \"d\" is set and never read; \"end\" "
+            "must use it\n"
+            "  d = x\n"
             "  ^");
   EXPECT_EQ(Error("each: \"h = norm(x)\" each: \"x = x + f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: \"h\" is set and never read\n"
             "  h = norm(x)\n"
             "  ^");
-  EXPECT_EQ(
-      Error("each: \"h = norm(x)\" each: \"h = x\" each: \"x = x + f(h)\""),
-      "m.pbtxt:4:1: placement \"p\", each, attention: \"h\" is set again before anything reads it\n"
-      "  h = norm(x)\n"
-      "  ^");
-  EXPECT_EQ(
-      Error("begin: \"d = x\" each: \"x = f(d)\""),
-      "m.pbtxt:4:16: placement \"p\", each, mlp: \"x\" is set again before anything reads it\n"
-      "  x = f(d)\n"
-      "  ^");
+  EXPECT_EQ(Error("each: \"h = norm(x)\" each: \"h = x\" each: \"x = x + f(h)\""),
+            "m.pbtxt:4:1: placement \"p\", each, attention: \"h\" is set and never read\n"
+            "  h = norm(x)\n"
+            "  ^");
+  EXPECT_EQ(Error("begin: \"d = x\" each: \"x = f(d)\""),
+            "m.pbtxt:4:16: placement \"p\", each, attention: nothing reads \"x\" at layer 1, "
+            "sublayer 1, though it calls a sublayer, whose weights would be dead\n"
+            "  x = f(d)\n"
+            "  ^");
   EXPECT_EQ(Error("each: \"x = x + f(x)\" inside { point: \"attention.q\" rule: \"k = norm(q)\" }"),
             "m.pbtxt:4:52: placement \"p\", inside attention.q: \"k\" is set and never read\n"
             "  k = norm(q)\n"
@@ -359,16 +364,14 @@ TEST(FormulaCheckTest, SlotsNeedNorms) {
                                          "  end: \"x = norm(x)\"\n"
                                          "}\n"
                                          "block { placement: \"p\"");
-  EXPECT_EQ(
-      ErrorOf(absl::StrCat(model, " }")),
-      "m.pbtxt:4:3: placement \"p\", each, attention: the slot \"nrom\" has no norm; give the "
-      "block (m.pbtxt:7:1) norm: \"...\" for all slots or slot { name: \"nrom\" norm: \"...\" }\n"
-      "  x = x + f(nrom(x))\n"
-      "            ^");
+  EXPECT_EQ(ErrorOf(absl::StrCat(model, " }")),
+            "m.pbtxt:4:3: placement \"p\", each, attention: unknown function \"nrom\"; a norm slot "
+            "has \"norm\" in its name, or is declared: slot { name: \"nrom\" }\n"
+            "  x = x + f(nrom(x))\n"
+            "            ^");
   EXPECT_EQ(ErrorOf(absl::StrCat(model, " slot { name: \"norm\" norm: \"none\" } }")),
-            "m.pbtxt:4:3: placement \"p\", each, attention: the slot \"nrom\" has no norm; give "
-            "the block (m.pbtxt:7:1) norm: \"...\" for all slots or slot { name: \"nrom\" norm: "
-            "\"...\" }; did you mean \"norm\"?\n"
+            "m.pbtxt:4:3: placement \"p\", each, attention: unknown function \"nrom\"; did you "
+            "mean \"norm\"?\n"
             "  x = x + f(nrom(x))\n"
             "            ^");
   EXPECT_EQ(ErrorOf(absl::StrCat(model,
@@ -411,19 +414,20 @@ TEST(FormulaCheckTest, PointsHaveNames) {
   EXPECT_EQ(Error("each: \"x = x + f(x)\"\n"
                   "  inside { point: \"attention.query\" rule: \"q = norm(q)\" }"),
             "m.pbtxt:5:12: inside: unknown point \"attention.query\"; the points are attention.q, "
-            "attention.k, attention.v, attention.context, mlp.hidden, head.logits; did you mean "
-            "\"attention.q\"?");
+            "attention.k, attention.v, attention.q_rot, attention.k_rot, attention.context, "
+            "mlp.gate, mlp.up, mlp.hidden, head.logits; did you mean \"attention.q\"?");
   EXPECT_EQ(Error("each: \"x = x + f(x)\"\n  inside { rule: \"q = norm(q)\" }"),
             "m.pbtxt:5:12: inside: point is missing; the points are attention.q, attention.k, "
-            "attention.v, attention.context, mlp.hidden, head.logits");
+            "attention.v, attention.q_rot, attention.k_rot, attention.context, mlp.gate, mlp.up, "
+            "mlp.hidden, head.logits");
   EXPECT_EQ(Error("each: \"x = x + f(x)\"\n  inside { point: \"attention.q\" }"),
             "m.pbtxt:5:12: inside attention.q has no rule");
   EXPECT_EQ(Error("each: \"x = x + f(x)\"\n"
                   "  inside { point: \"attention.q\" rule: \"q = norm(x)\" }"),
-            "m.pbtxt:5:33: placement \"p\", inside attention.q: unknown name \"x\"; inside a "
-            "sublayer there is only \"q\" and what is set from it\n"
+            "m.pbtxt:5:33: placement \"p\", inside attention.q: \"q\" is replaced before anything "
+            "reads it\n"
             "  q = norm(x)\n"
-            "           ^");
+            "  ^");
   EXPECT_EQ(Error("each: \"x = x + f(x)\"\n"
                   "  inside { point: \"head.logits\" rule: \"logits = logits / layer\" }"),
             "m.pbtxt:5:33: placement \"p\", inside head.logits: unknown name \"layer\"; it has a "
@@ -468,11 +472,12 @@ TEST(MixedPlacementsTest, AStreamBeginsInTheFirstLayersPlacement) {
 }
 
 TEST(MixedPlacementsTest, AStreamEndsInTheLastLayersPlacement) {
-  EXPECT_EQ(Mixed("dual", "plain"),
-            "m.pbtxt:5:20: the stream \"d\" is set and never read; \"end\" must use it (the end "
-            "that runs is that of the last layer's placement, \"plain\")\n"
-            "  d = d + y\n"
-            "  ^");
+  EXPECT_EQ(
+      Mixed("dual", "plain"),
+      "m.pbtxt:4:3: placement \"dual\", begin: the stream \"d\" is set and never read; \"end\" "
+      "must use it (the end that runs is that of the last layer's placement, \"plain\")\n"
+      "  d = x\n"
+      "  ^");
 }
 
 TEST(MixedPlacementsTest, PlacementsWithTheSameStreamsMix) {

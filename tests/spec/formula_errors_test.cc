@@ -157,9 +157,9 @@ TEST(FormulaErrorTest, ACharacterHasNoMeaning) {
             "p.pbtxt:4:9: a formula cannot hold \"!\"; write \"not\"\n"
             "  x = x if !a\n"
             "           ^");
-  EXPECT_EQ(ErrorOf("x = x[1]"),
-            "p.pbtxt:4:9: a formula cannot hold \"[\"\n"
-            "  x = x[1]\n"
+  EXPECT_EQ(ErrorOf("x = x{1}"),
+            "p.pbtxt:4:9: a formula cannot hold \"{\"\n"
+            "  x = x{1}\n"
             "       ^");
   EXPECT_EQ(ErrorOf("x = x."),
             "p.pbtxt:4:9: a formula cannot hold \".\"\n"

@@ -1,4 +1,5 @@
 // Text that nobody wrote in good faith: it is refused with a message, or read, and never worse.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -94,7 +95,9 @@ TEST(HostileTextTest, DeepMessagesAreRefused) {
 TEST(HostileTextTest, LongFormulasDoNotExhaustTheStack) {
   std::string sum = "x = x + f(x)";
   while (sum.size() < 1990) sum += "+x";
-  EXPECT_EQ(ErrorOf(ModelWith(absl::StrCat("each: \"", sum, "\""))), "no error");
+  EXPECT_THAT(ErrorOf(ModelWith(absl::StrCat("each: \"", sum, "\""))),
+              testing::StartsWith("m.pbtxt:4:1: the formula has more than 100 operators inside of "
+                                  "each other; give a part of it a name\n"));
   std::string deep = "x = x + f(";
   for (int i = 0; i < 90; ++i) deep += "norm(";
   deep += "x";
@@ -102,14 +105,39 @@ TEST(HostileTextTest, LongFormulasDoNotExhaustTheStack) {
   EXPECT_EQ(ErrorOf(ModelWith(absl::StrCat("each: \"", deep, "\""))), "no error");
 }
 
+TEST(HostileTextTest, AMessageAboutMegabytesIsShort) {
+  const std::string word(1000000, 'q');
+  for (const std::string& text : {
+           absl::StrCat(kDims, "block { placement: \"", word, "\" norm: \"rms_norm\" }"),
+           absl::StrCat(kDims, "block { placement: \"pre\" norm: \"", word, "\" }"),
+           absl::StrCat(kDims, "block { slot { key: \"", word, "\" } }"),
+           absl::StrCat(kDims, "embedding_scale: \"", word, "\""),
+           absl::StrCat(kDims, "import: \"", word, "\""),
+           absl::StrCat(kDims, "norm { name: \"", word, "\" }"),
+           absl::StrCat(kDims, "norm { name: \"n\" plugin: \"", word, "\" }"),
+           absl::StrCat(kDims, "norm { name: \"n\" plugin: \"rms_norm\" attr { name: \"", word,
+                        "\" number: 1 } } block { placement: \"pre\" norm: \"n\" }"),
+           ModelWith(absl::StrCat("each: \"", word, "\"")),
+           ModelWith(absl::StrCat("each: \"x = x + ", word, "\"")),
+           ModelWith(absl::StrCat("let: \"", word, " = 1\" each: \"x = x + f(x)\"")),
+           ModelWith(absl::StrCat("learned { name: \"", word, "\" } each: \"x = x + f(x)\"")),
+       }) {
+    const std::string error = ErrorOf(text);
+    EXPECT_NE(error, "no error") << text.substr(0, 200);
+    EXPECT_LT(error.size(), 6000u) << error.substr(0, 500);
+  }
+}
+
 TEST(HostileTextTest, AnErrorInALongLineShowsWhatIsAroundIt) {
   std::string sum = "x = x + f(x)";
-  while (sum.size() < 1000) sum += " + x";
-  EXPECT_EQ(ErrorOf(ModelWith(absl::StrCat("each: \"", sum, " + y", sum.substr(12), "\""))),
-            "m.pbtxt:4:1: placement \"p\", each, attention: unknown name \"y\"\n"
-            "  ...x + x + x + x + x + x + x + x + x + x + x + x + x + x + x + y + x + x + x + x + "
-            "x + x + x + x + x + x + x + x + x + x + ...\n"
-            "                                                                 ^");
+  for (int i = 0; i < 45; ++i) sum += " + x";
+  EXPECT_EQ(
+      ErrorOf(ModelWith(absl::StrCat("each: \"", sum, " + y", sum.substr(12), "\""))),
+      "m.pbtxt:4:1: placement \"p\", each, attention: unknown name \"y\"; here there are x, and "
+      "the model's dimensions\n"
+      "  ...x + x + x + x + x + x + x + x + x + x + x + x + x + x + x + y + x + x + x + x + "
+      "x + x + x + x + x + x + x + x + x + x + ...\n"
+      "                                                                 ^");
 }
 
 }  // namespace

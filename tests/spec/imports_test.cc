@@ -128,7 +128,9 @@ TEST_F(ImportsTest, AChainWithoutEndIsAnError) {
 TEST_F(ImportsTest, ErrorsInAnImportedFormulaNameItsFile) {
   directory_.Write("a.pbtxt", "placement {\n  name: \"p\"\n  each: \"x = x + f(y)\"\n}");
   EXPECT_EQ(Error("import: \"a.pbtxt\" block { placement: \"p\" }"),
-            "a.pbtxt:3:3: placement \"p\", each, attention: unknown name \"y\"\n"
+            "a.pbtxt:3:3: placement \"p\", each, attention: unknown name \"y\"; here there are x, "
+            "and the "
+            "model's dimensions\n"
             "  x = x + f(y)\n"
             "            ^");
 }
@@ -145,18 +147,20 @@ using ExtendsTest = ImportsTest;
 
 TEST_F(ExtendsTest, SectionsHoldUnlessReplaced) {
   const std::string base =
-      "placement { name: \"base\" begin: \"x = a(x)\" each: \"x = x + f(x)\" end: \"x = c(x)\" }\n";
+      "placement { name: \"base\" begin: \"x = a_norm(x)\" each: \"x = x + f(x)\" end: \"x = "
+      "c_norm(x)\" }\n";
   const auto body = [&](absl::string_view own) {
     return Body(absl::StrCat(base, "placement { name: \"p\" extends: \"base\" ", own,
                              " }\nblock { placement: \"p\" norm: \"none\" }"));
   };
-  EXPECT_EQ(body(""), "begin x = a(x); each x = x + f(x); end x = c(x); ");
-  EXPECT_EQ(body("begin: \"x = b(x)\""), "begin x = b(x); each x = x + f(x); end x = c(x); ");
+  EXPECT_EQ(body(""), "begin x = a_norm(x); each x = x + f(x); end x = c_norm(x); ");
+  EXPECT_EQ(body("begin: \"x = b_norm(x)\""),
+            "begin x = b_norm(x); each x = x + f(x); end x = c_norm(x); ");
   EXPECT_EQ(body("each: \"y = f(x)\" each: \"x = x + y\""),
-            "begin x = a(x); each y = f(x); each x = x + y; end x = c(x); ");
-  EXPECT_EQ(body("end: \"x = 2 * x\""), "begin x = a(x); each x = x + f(x); end x = 2 * x; ");
+            "begin x = a_norm(x); each y = f(x); each x = x + y; end x = c_norm(x); ");
+  EXPECT_EQ(body("end: \"x = 2 * x\""), "begin x = a_norm(x); each x = x + f(x); end x = 2 * x; ");
   EXPECT_EQ(body("block: \"x = x + attention(x) + mlp(x)\""),
-            "begin x = a(x); block x = x + attention(x) + mlp(x); end x = c(x); ");
+            "begin x = a_norm(x); block x = x + attention(x) + mlp(x); end x = c_norm(x); ");
 }
 
 TEST_F(ExtendsTest, ALetOfTheSameNameTakesThePlaceOfTheBases) {

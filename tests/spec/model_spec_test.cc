@@ -147,7 +147,8 @@ TEST(ModelSpecTest, WhatWasSetIsCheckedLikeWhatWasWritten) {
   EXPECT_TRUE(Resolve(spec, &plugins, ResolveOptions()).ok());
   ASSERT_TRUE(spec.Set("placement[0].each[1]", "x = z + y").ok());
   EXPECT_EQ(std::string(Resolve(spec, &plugins, ResolveOptions()).status().message()),
-            "dir/m.pbtxt:6:40: placement \"p\", each, attention: unknown name \"z\"\n"
+            "dir/m.pbtxt:6:40: placement \"p\", each, attention: unknown name \"z\"; here there "
+            "are y, x, and the model's dimensions\n"
             "  x = z + y\n"
             "      ^");
   // Nothing in the file says where this one stands.

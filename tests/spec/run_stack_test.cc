@@ -29,26 +29,46 @@ class Recorder : public FormulaBackend {
   TensorHandle Multiply(TensorHandle a, TensorHandle b) override {
     return Log(absl::StrCat("t", a, " * t", b));
   }
-  TensorHandle Apply(const std::string& function, TensorHandle a) override {
-    return Log(absl::StrCat(function, "(t", a, ")"));
+  TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> operands) override {
+    std::string text = absl::StrCat(function.name, "(", Handles(operands));
+    for (const double number : function.numbers) {
+      absl::StrAppend(&text, text.back() == '(' ? "" : ", ", number);
+    }
+    return Log(absl::StrCat(text, ")"));
+  }
+  TensorHandle Step() override { return Log("step"); }
+  TensorHandle Drop(const DropSite& site, TensorHandle a) override {
+    return Log(absl::StrCat(site.name, " p ", site.p, site.path ? " path" : "", "(t", a, ")"));
   }
   TensorHandle Learned(const LearnedSite& site) override {
-    return Log(absl::StrCat("learned ", site.name, "[", site.size, "] init ", site.init,
-                            site.weight_decay ? " decays" : ""));
+    const LearnedPlace& place = *site.place;
+    std::string text = absl::StrCat("learned ", place.name, "[", place.width, "]");
+    if (!place.extents.empty()) {
+      absl::StrAppend(&text, " value ", site.index, " of ", absl::StrJoin(place.extents, " x "));
+    }
+    return Log(absl::StrCat(text, " init ", place.init[static_cast<size_t>(site.index)],
+                            place.weight_decay ? " decays" : ""));
+  }
+  absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) override {
+    return Log(absl::StrCat("linear ", site.name, "[", site.out, " of ", site.in, "](t", a, ")",
+                            site.again ? " again" : ""));
   }
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
     return Log(absl::StrCat(site.norm->name, " ", site.name, "[", site.dim, " of ", site.width,
-                            "](t", a, ")"));
+                            "](t", a, ")", site.again ? " again" : ""));
   }
-  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site, TensorHandle input,
+  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
+                                        absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override {
-    absl::StatusOr<TensorHandle> inner = input;
-    for (const char* point : PointsOf(site.spec->kind)) {
+    absl::StatusOr<TensorHandle> inner = inputs.back();
+    for (const char* point : PointsOf(*site.spec)) {
       inner = at_point(point, *inner);
       if (!inner.ok()) return inner;
     }
-    return Log(absl::StrCat(site.name, "(t", *inner, ") layer ", site.scope.layer, " sublayer ",
-                            site.scope.sublayer));
+    const std::string others =
+        inputs.size() == 1 ? "" : absl::StrCat(Handles(inputs.first(inputs.size() - 1)), ", ");
+    return Log(absl::StrCat(site.name, "(", others, "t", *inner, ") layer ", site.scope.layer,
+                            " sublayer ", site.scope.sublayer));
   }
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
     const absl::StatusOr<TensorHandle> logits =
@@ -67,6 +87,11 @@ class Recorder : public FormulaBackend {
   const std::string& text() const { return text_; }
 
  private:
+  static std::string Handles(absl::Span<const TensorHandle> handles) {
+    return absl::StrJoin(handles, ", ", [](std::string* out, TensorHandle handle) {
+      absl::StrAppend(out, "t", handle);
+    });
+  }
   TensorHandle Log(const std::string& what) {
     absl::StrAppend(&text_, "t", next_, " = ", what, "\n");
     return next_++;
@@ -258,11 +283,11 @@ TEST(RunStackTest, PerHeadSlotsNormalizeHeads) {
 }
 
 TEST(RunStackTest, StatementsWhoseConditionFailsAreNotThere) {
-  const std::string trace = Trace(
-      ModelWith("each: \"x = x + f(x)\" each: \"x = norm(x) if sublayer % 2 == 0 and layer > 1\""
-                "inside { point: \"mlp.hidden\" rule: \"hidden = h(hidden) if layer == 1\" }"));
+  const std::string trace = Trace(ModelWith(
+      "each: \"x = x + f(x)\" each: \"x = norm(x) if sublayer % 2 == 0 and layer > 1\""
+      "inside { point: \"mlp.hidden\" rule: \"hidden = h_norm(hidden) if layer == 1\" }"));
   EXPECT_EQ(LinesWith("rms_norm", trace),
-            "t3 = rms_norm layers.0.mlp.h[16 of 16](t2)\n"
+            "t3 = rms_norm layers.0.mlp.h_norm[16 of 16](t2)\n"
             "t10 = rms_norm layers.1.mlp.norm[8 of 8](t9)\n");
 }
 
@@ -270,12 +295,12 @@ TEST(RunStackTest, ABlocksInsideFollowsItsPlacements) {
   const std::string trace =
       Trace(absl::StrCat(kDims,
                          "placement { name: \"p\" each: \"x = x + f(x)\""
-                         " inside { point: \"attention.v\" rule: \"v = first(v)\" } }"
+                         " inside { point: \"attention.v\" rule: \"v = first_norm(v)\" } }"
                          "block { placement: \"p\" norm: \"rms_norm\""
-                         " inside { point: \"attention.v\" rule: \"v = second(v)\" } }"));
+                         " inside { point: \"attention.v\" rule: \"v = second_norm(v)\" } }"));
   EXPECT_EQ(LinesWith("layers.0.attention", trace),
-            "t1 = rms_norm layers.0.attention.first[8 of 8](t0)\n"
-            "t2 = rms_norm layers.0.attention.second[8 of 8](t1)\n"
+            "t1 = rms_norm layers.0.attention.first_norm[8 of 8](t0)\n"
+            "t2 = rms_norm layers.0.attention.second_norm[8 of 8](t1)\n"
             "t3 = layers.0.attention(t2) layer 1 sublayer 1\n");
 }
 

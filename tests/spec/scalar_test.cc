@@ -110,12 +110,14 @@ TEST_F(ScalarTest, ComputesWithFunctions) {
 
 TEST_F(ScalarTest, EveryFunctionThatIsNamedCanBeCalled) {
   for (const std::string& name : FunctionNames()) {
-    EXPECT_TRUE(IsScalarFunction(name));
-    EXPECT_TRUE(Evaluate(absl::StrCat(name, "(1)")).ok()) << name;
+    EXPECT_TRUE(IsFunction(name));
+    EXPECT_EQ(Evaluate(absl::StrCat(name, "(1)")).ok(), IsScalarFunction(name)) << name;
   }
-  EXPECT_FALSE(IsScalarFunction("norm"));
-  EXPECT_TRUE(IsTensorFunction("tanh"));
-  EXPECT_FALSE(IsTensorFunction("sqrt"));
+  EXPECT_FALSE(IsFunction("norm"));
+  EXPECT_EQ(Error("1 + dot(n_head)"),
+            "p.pbtxt:7:5: dot is for statements; a number is needed here\n"
+            "  1 + dot(n_head)\n"
+            "      ^");
 }
 
 TEST_F(ScalarTest, WhatHasNoValueIsAnErrorAtItsPlace) {

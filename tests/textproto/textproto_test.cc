@@ -80,6 +80,21 @@ TEST(TextprotoErrorTest, NamesTheFieldAndWhatItTakes) {
                          "...\""));
 }
 
+TEST(TextprotoErrorTest, QuotesABeginningOfWhatIsLong) {
+  const std::string nines(5000000, '9'), shown(60, '9');
+  EXPECT_EQ(ModelError("n_layer: " + nines),
+            "f:1:10: n_layer: " + shown + "... is not a number of 32 bits");
+  EXPECT_EQ(ErrorOf<v1::Train>("seed: " + nines),
+            "f:1:7: seed: " + shown + "... is not a number of 64 bits");
+  EXPECT_EQ(
+      ModelError("n_layer: " + nines + "a"),
+      "f:1:10: \"" + shown + "...\" and \"a\" together are not a number; is a space missing?");
+  const std::string name(5000000, 'x');
+  EXPECT_LT(ModelError(name + ": 1").size(), 1000u);
+  EXPECT_LT(ModelError("positions { kind: " + name + " }").size(), 1000u);
+  EXPECT_LT(ModelError("n_layer: " + name).size(), 1000u);
+}
+
 TEST(TextprotoErrorTest, KnowsBraces) {
   EXPECT_EQ(ModelError("}"), "f:1:1: a \"}\" without a \"{\"");
   EXPECT_EQ(ModelError("block {"), "f:1:8: the text ends too early; is a \"}\" missing?");

@@ -29,7 +29,7 @@ class PredictTest : public ::testing::Test {
     EXPECT_TRUE(description.ok()) << description.status();
     return ReadModel(*description);
   }
-  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  const std::unique_ptr<HostRuntime> runtime_ = MakeHostRuntime();
 };
 
 TEST_F(PredictTest, TheRouteIsReadOffTheEquations) {

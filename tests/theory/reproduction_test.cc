@@ -95,7 +95,7 @@ class ReproductionTest : public ::testing::Test {
     return ratio / std::sqrt(v_post / LastStream({file, "pre", n_layer, {}}));
   }
 
-  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  const std::unique_ptr<HostRuntime> runtime_ = MakeHostRuntime();
   static std::map<Setting, Measurement>* measured_;
 };
 std::map<Setting, Measurement>* ReproductionTest::measured_ = nullptr;

@@ -60,10 +60,17 @@ class Error : public std::exception {
  public:
   // Takes `error`, which a function gave.
   explicit Error(plumb_error* error) : error_(error, plumb_error_free) {}
+  // Of a mistake that no function was called for.
+  Error(Code code, std::string message)
+      : own_(std::make_shared<const Own>(Own{code, std::move(message)})) {}
 
-  Code code() const noexcept { return static_cast<Code>(plumb_error_code(error_.get())); }
+  Code code() const noexcept {
+    return own_ ? own_->code : static_cast<Code>(plumb_error_code(error_.get()));
+  }
   // All of it, for people, with the place in front if there is one.
-  const char* what() const noexcept override { return plumb_error_message(error_.get()); }
+  const char* what() const noexcept override {
+    return own_ ? own_->message.c_str() : plumb_error_message(error_.get());
+  }
   std::string message() const { return what(); }
   // The place in a text that the message begins with: "" and 0 without one.
   std::string file() const {
@@ -83,7 +90,12 @@ class Error : public std::exception {
   }
 
  private:
+  struct Own {
+    Code code;
+    std::string message;
+  };
   std::shared_ptr<plumb_error> error_;
+  std::shared_ptr<const Own> own_;  // instead
 };
 
 namespace internal {
@@ -187,7 +199,7 @@ struct TensorView {
   std::string_view name;
   int rank = 0;
   std::array<std::int64_t, 4> shape = {1, 1, 1, 1};  // 1 beyond the rank
-  Span<T> data;                                      // all of it
+  Span<T> data;                                      // all of it; empty: not as floats
 };
 
 // --- Behind the classes -------------------------------------------------------------------------
@@ -202,6 +214,11 @@ enum class LogLevel : std::int32_t {
 };
 
 namespace internal {
+
+inline Error TwoLengths(Span<const std::int32_t> inputs, Span<const std::int32_t> targets) {
+  return Error(Code::kInvalidArgument, "inputs have " + std::to_string(inputs.size()) +
+                                           " ids and targets " + std::to_string(targets.size()));
+}
 
 // What the library calls until the last handle that was made with a runtime is freed.
 struct Host {
@@ -326,7 +343,7 @@ TensorView<T> View(const plumb_tensor& tensor) {
     view.shape[d] = tensor.shape[d];
     size *= static_cast<std::size_t>(tensor.shape[d]);
   }
-  view.data = Span<T>(tensor.data, size);
+  view.data = Span<T>(tensor.data, tensor.data == nullptr ? 0 : size);
   return view;
 }
 

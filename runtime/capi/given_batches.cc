@@ -1,0 +1,101 @@
+#include "runtime/capi/given_batches.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace plumb::capi {
+
+absl::Status GivenBatches::CheckIds(absl::string_view name, const int32_t* ids, int64_t n,
+                                    int64_t micro_batch, int32_t least) const {
+  const int32_t* const wrong =
+      std::find_if(ids, ids + n, [&](int32_t id) { return id < least || id >= vocabulary_; });
+  if (wrong == ids + n) return absl::OkStatus();
+  const int64_t at =
+      fill_ == nullptr ? micro_batch * rows_ * max_seq_ + (wrong - ids) : wrong - ids;
+  return absl::InvalidArgumentError(absl::StrCat(name, ": id ", *wrong, " at ", at,
+                                                 " is not in the vocabulary of ", vocabulary_));
+}
+
+absl::Status GivenBatches::Check(const int32_t* inputs, const int32_t* targets, int64_t n,
+                                 int64_t micro_batch) const {
+  PLUMB_RETURN_IF_ERROR(CheckIds("inputs", inputs, n, micro_batch, 0));
+  PLUMB_RETURN_IF_ERROR(CheckIds("targets", targets, n, micro_batch, -1));
+  if (std::any_of(targets, targets + n, [](int32_t id) { return id >= 0; })) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("targets: micro-batch ", micro_batch, " has none"));
+}
+
+absl::Status GivenBatches::Set(const int32_t* inputs, const int32_t* targets) {
+  fill_ = nullptr;
+  inputs_ = inputs;
+  targets_ = targets;
+  const int64_t n = rows_ * max_seq_;
+  for (int64_t i = 0; i < micro_batches_; ++i) {
+    PLUMB_RETURN_IF_ERROR(Check(inputs + i * n, targets + i * n, n, i));
+  }
+  return absl::OkStatus();
+}
+
+void GivenBatches::Set(plumb_micro_batch_fn fill, void* user) {
+  fill_ = fill;
+  user_ = user;
+}
+
+Batch GivenBatches::MakeBatch() const {
+  Batch batch;
+  batch.batch = rows_;
+  SetLength(max_seq_, &batch);
+  return batch;
+}
+
+void GivenBatches::SetLength(int64_t seq, Batch* batch) const {
+  const auto size = static_cast<size_t>(rows_ * seq);
+  batch->tokens.resize(size);
+  batch->targets.resize(size);
+  if (batch->seq == seq) return;
+  batch->seq = seq;
+  batch->positions.resize(size);
+  for (int64_t row = 0; row < rows_; ++row) {
+    const auto begin = batch->positions.begin() + row * seq;
+    std::iota(begin, begin + seq, 0);
+  }
+}
+
+void GivenBatches::Fill(int64_t index, Batch* batch) {
+  const int64_t n = rows_ * max_seq_;
+  const int64_t at = index % micro_batches_ * n;
+  SetLength(max_seq_, batch);
+  std::copy_n(inputs_ + at, n, batch->tokens.begin());
+  std::copy_n(targets_ + at, n, batch->targets.begin());
+  batch->valid_targets = n - std::count(targets_ + at, targets_ + at + n, -1);
+}
+
+absl::Status GivenBatches::TryFill(int64_t index, Batch* batch) {
+  if (fill_ == nullptr) {
+    Fill(index, batch);
+    return absl::OkStatus();
+  }
+  const int64_t micro_batch = index % micro_batches_;
+  const auto all = static_cast<size_t>(rows_ * max_seq_);
+  batch->tokens.resize(all);
+  batch->targets.resize(all);
+  int64_t seq = max_seq_;
+  if (fill_(user_, micro_batch, batch->tokens.data(), batch->targets.data(), &seq) != 0) {
+    return absl::CancelledError("the callback has no micro-batch");
+  }
+  if (seq < 1 || seq > max_seq_) {
+    return absl::InvalidArgumentError(absl::StrCat("seq: must lie in 1..", max_seq_,
+                                                   ", micro-batch ", micro_batch, " has ", seq));
+  }
+  SetLength(seq, batch);
+  const int64_t n = rows_ * seq;
+  batch->valid_targets = n - std::count(batch->targets.begin(), batch->targets.end(), -1);
+  return Check(batch->tokens.data(), batch->targets.data(), n, micro_batch);
+}
+
+}  // namespace plumb::capi

@@ -1,0 +1,32 @@
+// What the machine could do: the yardsticks of passes, and the memory that measuring them takes.
+// Thread-compatible. Private to runtime/capi.
+#ifndef PLUMB_RUNTIME_CAPI_MACHINE_SPEED_H_
+#define PLUMB_RUNTIME_CAPI_MACHINE_SPEED_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/base/tensor_type.h"
+#include "runtime/onednn/gemm_speed.h"
+
+namespace plumb::capi {
+
+class MachineSpeed {
+ public:
+  // `what`: PLUMB_SPEED_READ and so on.
+  absl::StatusOr<double> Measure(int32_t what, int threads);
+
+ private:
+  absl::StatusOr<double> MeasureGemm(DType dtype, int threads);
+  absl::StatusOr<double> MeasureRead(int threads);
+
+  std::map<DType, std::unique_ptr<GemmSpeed>> gemm_;
+  AlignedBuffer memory_;
+};
+
+}  // namespace plumb::capi
+
+#endif  // PLUMB_RUNTIME_CAPI_MACHINE_SPEED_H_

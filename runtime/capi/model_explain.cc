@@ -1,0 +1,154 @@
+// What can be said of a model's programs without running them: the output of each stage of the
+// compiler, and the least work of a pass.
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/capi/error.h"
+#include "runtime/capi/handles.h"
+#include "runtime/compile/memory_plan.h"
+#include "runtime/model/update_plan.h"
+#include "runtime/session/probe.h"
+#include "runtime/session/program.h"
+#include "runtime/session/train_memory.h"
+#include "runtime/session/work.h"
+#include "runtime/spec/train_spec.h"
+
+namespace plumb::capi {
+namespace {
+
+std::vector<std::string> FullNames(const std::vector<ProbePoint>& points) {
+  std::vector<std::string> names;
+  for (const ProbePoint& point : points) names.push_back(point.FullName());
+  return names;
+}
+
+// One line a point; a star before those that are probed by default.
+absl::StatusOr<std::string> ProbesText(const ModelContext& context) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<ProbePoint> points, ListProbePoints(context));
+  const std::vector<std::string> names = FullNames(DefaultProbePoints(points));
+  const std::set<std::string> defaults(names.begin(), names.end());
+  std::string text;
+  for (const std::string& name : FullNames(points)) {
+    absl::StrAppend(&text, defaults.count(name) > 0 ? "* " : "  ", name, "\n");
+  }
+  return text;
+}
+
+absl::Status UnknownStage(const std::string& stage) {
+  const std::vector<std::string> stages = {"graph", "grad",   "optimized", "plan",
+                                           "exec",  "prompt", "probes",    "updates"};
+  return absl::InvalidArgumentError(
+      absl::StrCat("options: unknown stage \"", stage, "\"", DidYouMean(stage, stages),
+                   "; the stages are graph, grad, optimized, plan, exec, prompt, probes, updates"));
+}
+
+// `program` is the training step's.
+absl::StatusOr<std::string> ExplainStage(const ModelContext& context, const std::string& stage,
+                                         const TrainSpec& recipe, BuildOptions program) {
+  if (stage == "graph" || stage == "grad") {
+    PLUMB_ASSIGN_OR_RETURN(Graph graph,
+                           BuildForward(context.model, context.parameters, *context.ops, program));
+    if (stage == "graph") return ToString(graph);
+    PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops));
+    return ToString(graph);
+  }
+  if (stage == "prompt") {
+    program.program = Program::kCached;
+    PLUMB_ASSIGN_OR_RETURN(const Graph graph, BuildProgram(context, program, /*gradients=*/false));
+    return ToString(graph);
+  }
+  if (stage == "probes") return ProbesText(context);
+  if (stage == "updates") {
+    PLUMB_ASSIGN_OR_RETURN(const UpdatePlan plan,
+                           PlanUpdates(recipe, context.model, context.parameters));
+    return ToString(plan, recipe, context.parameters);
+  }
+  if (stage != "optimized" && stage != "plan" && stage != "exec") return UnknownStage(stage);
+  PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(context, program, /*gradients=*/true,
+                                                   TrainPasses(context, recipe)));
+  if (stage == "optimized") return ToString(graph);
+  if (stage == "plan") {
+    PLUMB_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(graph));
+    return ToString(plan, graph);
+  }
+  PLUMB_ASSIGN_OR_RETURN(const auto executable, Executable::Compile(std::move(graph)));
+  return executable->ToString();
+}
+
+absl::StatusOr<std::string> Explain(const ModelContext& context,
+                                    const plumb_explain_options* given) {
+  PLUMB_ASSIGN_OR_RETURN(const plumb_explain_options options, Complete(given));
+  if (options.stage == nullptr) return NullArgument("options: stage");
+  const int64_t context_length = context.model.dims.context_length;
+  const int64_t batch = options.batch == 0 ? 1 : options.batch;
+  const int64_t seq = options.seq == 0 ? context_length : options.seq;
+  if (batch < 1) return absl::InvalidArgumentError("options: batch must be at least 1");
+  if (seq < 1 || seq > context_length) {
+    return absl::InvalidArgumentError(absl::StrCat("options: seq must lie in 1..context_length (",
+                                                   context_length, "), is ", seq));
+  }
+  const absl::string_view text = options.recipe == nullptr
+                                     ? absl::string_view()
+                                     : absl::string_view(options.recipe, options.recipe_size);
+  PLUMB_ASSIGN_OR_RETURN(const TrainSpec recipe, ParseTrainSpec(text, "recipe", {}));
+  BuildOptions program = TrainProgram(recipe);
+  program.batch = batch;
+  program.seq = seq;
+  return ExplainStage(context, options.stage, recipe, program);
+}
+
+absl::StatusOr<plumb_work> WorkOf(const ModelContext& context, int32_t pass, int64_t tokens,
+                                  int32_t weights) {
+  if (pass != PLUMB_PASS_TRAINING && pass != PLUMB_PASS_FEED) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no pass ", pass));
+  }
+  if (tokens < 1 || tokens > context.model.dims.context_length) {
+    return absl::InvalidArgumentError(absl::StrCat("tokens must lie in 1..context_length (",
+                                                   context.model.dims.context_length, "), is ",
+                                                   tokens));
+  }
+  BuildOptions program;
+  program.seq = tokens;
+  if (pass == PLUMB_PASS_FEED) program.program = Program::kCached;
+  PLUMB_ASSIGN_OR_RETURN(const ModelWork of_pass, CountWork(context, program));
+  BuildOptions step;
+  step.program = Program::kCached;
+  PLUMB_ASSIGN_OR_RETURN(step.weights, FormatOf(weights));
+  PLUMB_ASSIGN_OR_RETURN(const ModelWork of_step, CountWork(context, step));
+  plumb_work work = {};
+  work.flops = of_pass.forward_flops * (pass == PLUMB_PASS_TRAINING ? 3 : 1);
+  work.weight_bytes = of_step.weight_bytes;
+  return work;
+}
+
+}  // namespace
+}  // namespace plumb::capi
+
+using plumb::capi::Call;
+using plumb::capi::NullArgument;
+
+plumb_status plumb_model_explain(const plumb_model* model, const plumb_explain_options* options,
+                                 char* buffer, size_t capacity, size_t* needed,
+                                 plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(const std::string text,
+                           plumb::capi::Explain(*model->state->context, options));
+    plumb::capi::GiveText(text, buffer, capacity, needed);
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_model_work(const plumb_model* model, int32_t pass, int64_t tokens,
+                              int32_t weights, plumb_work* work, plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    if (work == nullptr) return NullArgument("work");
+    PLUMB_ASSIGN_OR_RETURN(const plumb_work given,
+                           plumb::capi::WorkOf(*model->state->context, pass, tokens, weights));
+    plumb::capi::Give(given, work);
+    return absl::OkStatus();
+  });
+}

@@ -1,0 +1,47 @@
+// What a model is, for whoever keeps it: its whole text, and the norms that it runs.
+#include <map>
+#include <string>
+
+#include "runtime/capi/error.h"
+#include "runtime/capi/handles.h"
+#include "runtime/io/json_writer.h"
+
+namespace plumb::capi {
+namespace {
+
+std::string NormsOf(const ResolvedModel& model) {
+  std::map<std::string, std::string> norms;
+  const auto add = [&norms](const NormBinding& norm) {
+    norms[norm.plugin->id()] = norm.plugin->version();
+  };
+  for (const auto& block : model.layers) {
+    if (block->norm.has_value()) add(*block->norm);
+    for (const auto& [slot, norm] : block->slots) add(norm);
+  }
+  JsonWriter json;
+  json.BeginObject();
+  for (const auto& [id, version] : norms) json.Text(id, version);
+  json.EndObject();
+  return json.Take();
+}
+
+}  // namespace
+}  // namespace plumb::capi
+
+plumb_status plumb_model_text(const plumb_model* model, char* buffer, size_t capacity,
+                              size_t* needed, plumb_error** error) {
+  return plumb::capi::Call(model, "model", error, [&]() -> absl::Status {
+    plumb::capi::GiveText(model->state->context->model.self_contained_text, buffer, capacity,
+                          needed);
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_model_norms(const plumb_model* model, char* buffer, size_t capacity,
+                               size_t* needed, plumb_error** error) {
+  return plumb::capi::Call(model, "model", error, [&]() -> absl::Status {
+    plumb::capi::GiveText(plumb::capi::NormsOf(model->state->context->model), buffer, capacity,
+                          needed);
+    return absl::OkStatus();
+  });
+}

@@ -1,0 +1,55 @@
+// Which norm a thread is in. Everything here is async-signal-safe.
+#include <algorithm>
+#include <cstddef>
+
+#include "runtime/capi/error.h"
+#include "runtime/plugin/operand_guard.h"
+#include "runtime/plugin/plugin_call.h"
+
+namespace plumb::capi {
+namespace {
+
+plumb_plugin_call ToCall(const SeenPluginCall& seen) {
+  plumb_plugin_call call = {};
+  call.function = seen.call.function;
+  call.norm = seen.call.norm;
+  call.file = seen.call.file;
+  call.number = seen.entered;
+  call.thread = seen.thread;
+  call.operand = "";
+  return call;
+}
+
+}  // namespace
+}  // namespace plumb::capi
+
+int32_t plumb_plugin_call_here(const void* address, plumb_plugin_call* call) {
+  const plumb::PluginCall* const current = plumb::CurrentPluginCall();
+  if (current == nullptr) return 0;
+  if (call == nullptr) return 1;
+  plumb_plugin_call here = plumb::capi::ToCall({*current, 0, 0});
+  const plumb::PluginCallSlot* const slot = plumb::plugin_call_slot;
+  const plumb::OperandGuard* const guard = slot == nullptr ? nullptr : slot->guard.load();
+  bool read_only = false;
+  const char* const operand =
+      guard == nullptr ? nullptr : guard->Find(address, &here.bytes, &read_only);
+  if (operand != nullptr) here.operand = operand;
+  here.read_only = read_only ? 1 : 0;
+  plumb::capi::Give(here, call);
+  return 1;
+}
+
+int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity) {
+  constexpr int32_t kMost = 64;
+  if (calls == nullptr || capacity <= 0) return 0;
+  plumb::SeenPluginCall seen[kMost];
+  const int32_t n = plumb::PluginCallsInProgress(seen, std::min(capacity, kMost));
+  const size_t size = calls->struct_size;  // of the host's struct, which may be another version's
+  auto* const bytes = reinterpret_cast<unsigned char*>(calls);
+  for (int32_t i = 0; i < n; ++i) {
+    auto* const call = reinterpret_cast<plumb_plugin_call*>(bytes + static_cast<size_t>(i) * size);
+    call->struct_size = size;
+    plumb::capi::Give(plumb::capi::ToCall(seen[i]), call);
+  }
+  return n;
+}

@@ -1,0 +1,65 @@
+#include "runtime/capi/probe_observer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/status.h"
+#include "runtime/capi/error.h"
+
+namespace plumb::capi {
+namespace {
+
+int32_t KindOf(ObservedTensor::Kind kind) {
+  switch (kind) {
+    case ObservedTensor::Kind::kActivation:
+      return PLUMB_PROBE_ACTIVATION;
+    case ObservedTensor::Kind::kGradient:
+      return PLUMB_PROBE_GRADIENT;
+    case ObservedTensor::Kind::kParameter:
+      return PLUMB_PROBE_PARAMETER;
+    case ObservedTensor::Kind::kParameterGradient:
+      break;
+  }
+  return PLUMB_PROBE_PARAMETER_GRADIENT;
+}
+
+}  // namespace
+
+plumb_probe ToProbe(int32_t kind, const std::string& name, const TensorStats& stats) {
+  plumb_probe probe = {};
+  probe.struct_size = sizeof(probe);
+  probe.kind = kind;
+  probe.name = name.c_str();
+  probe.rms = stats.Rms();
+  probe.max = static_cast<double>(stats.max_abs);
+  probe.mean = stats.Mean();
+  probe.norm = std::sqrt(stats.sum_squares);
+  probe.nonfinite = stats.nonfinite;
+  probe.elements = stats.count + stats.nonfinite;
+  probe.dtype = PLUMB_F32;
+  std::fill_n(probe.shape, 4, 1);
+  return probe;
+}
+
+plumb_probe ToProbe(const ObservedTensor& seen, int64_t step) {
+  plumb_probe probe = ToProbe(KindOf(seen.kind), *seen.name, seen.stats);
+  probe.step = step;
+  probe.dtype = seen.type.dtype == DType::kBF16 ? PLUMB_BF16 : PLUMB_F32;
+  probe.rank = seen.type.shape.rank();
+  for (int32_t d = 0; d < probe.rank; ++d) probe.shape[d] = seen.type.shape[d];
+  probe.data = seen.data;
+  return probe;
+}
+
+absl::StatusOr<std::vector<std::string>> ProbeGlobs(const char* const* points, size_t count) {
+  if (points == nullptr && count > 0) return NullArgument("points");
+  PLUMB_RETURN_IF_ERROR(CheckSize("count", count));
+  std::vector<std::string> globs;
+  for (size_t i = 0; i < count; ++i) {
+    if (points[i] == nullptr) return NullArgument("points[i]");
+    globs.emplace_back(points[i]);
+  }
+  return globs;
+}
+
+}  // namespace plumb::capi

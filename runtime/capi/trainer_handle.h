@@ -1,0 +1,46 @@
+// What is behind a plumb_trainer. Private to runtime/capi.
+#ifndef PLUMB_RUNTIME_CAPI_TRAINER_HANDLE_H_
+#define PLUMB_RUNTIME_CAPI_TRAINER_HANDLE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/capi/given_batches.h"
+#include "runtime/capi/handles.h"
+#include "runtime/capi/profile_rows.h"
+#include "runtime/io/safetensors.h"
+#include "runtime/session/train_session.h"
+#include "runtime/spec/train_spec.h"
+
+struct plumb_trainer {
+  std::shared_ptr<plumb::capi::ModelState> model;
+  plumb::TrainSpec spec;
+  int64_t seq = 0;
+  plumb::capi::GivenBatches* batches = nullptr;  // the session's
+  std::unique_ptr<plumb::TrainSession> session;
+  std::atomic<bool> cancelled{false};
+  bool has_gradients = false;
+  bool busy = false;  // in a call
+
+  // The tensors of its state, by kind (PLUMB_STATE_MODEL, ...), as a file has them.
+  std::vector<plumb::TensorToWrite> state[2];
+
+  plumb::capi::ProfileRows profile;
+
+  ~plumb_trainer() {
+    if (session != nullptr) --model->trainers;
+  }
+  size_t micro_batch() const { return static_cast<size_t>(spec.batch_size * seq); }
+  size_t step_tokens() const {
+    return micro_batch() * static_cast<size_t>(spec.gradient_accumulation_steps);
+  }
+};
+
+inline const plumb::capi::RuntimeState& RuntimeOf(const plumb_trainer& trainer) {
+  return *trainer.model->runtime;
+}
+
+#endif  // PLUMB_RUNTIME_CAPI_TRAINER_HANDLE_H_

@@ -1,0 +1,90 @@
+// What a trainer tells of its steps: probes and profiles.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/capi/error.h"
+#include "runtime/capi/probe_observer.h"
+#include "runtime/capi/trainer_handle.h"
+
+namespace plumb::capi {
+namespace {
+
+// What a probe tells, for `tell`, which may end the run.
+ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn tell, void* user) {
+  if (tell == nullptr) return nullptr;
+  return [=](const ObservedTensor& seen) {
+    const plumb_probe probe = ToProbe(seen, trainer->session->step() + 1);
+    if (tell(user, &probe) != 0) trainer->cancelled = true;
+  };
+}
+
+// Point `i` of the activations, then their gradients, then each parameter and its gradient.
+absl::StatusOr<plumb_probe> FigureOf(const ProbeResult& result, size_t i) {
+  size_t at = i;
+  if (at < result.activations.size()) {
+    return ToProbe(PLUMB_PROBE_ACTIVATION, result.activations[at].name,
+                   result.activations[at].stats);
+  }
+  at -= result.activations.size();
+  if (at < result.gradients.size()) {
+    return ToProbe(PLUMB_PROBE_GRADIENT, result.gradients[at].name, result.gradients[at].stats);
+  }
+  at -= result.gradients.size();
+  if (at / 2 >= result.parameters.size()) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "there is no point ", i, ": the step has ",
+        result.activations.size() + result.gradients.size() + 2 * result.parameters.size()));
+  }
+  const ProbeResult::Parameter& parameter = result.parameters[at / 2];
+  return at % 2 == 0 ? ToProbe(PLUMB_PROBE_PARAMETER, parameter.name, parameter.value)
+                     : ToProbe(PLUMB_PROBE_PARAMETER_GRADIENT, parameter.name, parameter.gradient);
+}
+
+}  // namespace
+}  // namespace plumb::capi
+
+using plumb::capi::Call;
+using plumb::capi::NullArgument;
+
+plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const char* const* points,
+                                 size_t count, plumb_probe_fn probe, void* user,
+                                 plumb_error** error) {
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> globs,
+                           plumb::capi::ProbeGlobs(points, count));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
+    return trainer->session->SetProbe(every, globs, plumb::capi::ObserverOf(trainer, probe, user));
+  });
+}
+
+plumb_status plumb_trainer_probed(const plumb_trainer* trainer, size_t i, plumb_probe* probe,
+                                  plumb_error** error) {
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    if (probe == nullptr) return NullArgument("probe");
+    const plumb::ProbeResult* const result = trainer->session->probe();
+    if (result == nullptr) return absl::OutOfRangeError("the last step was not probed");
+    PLUMB_ASSIGN_OR_RETURN(plumb_probe figures, plumb::capi::FigureOf(*result, i));
+    figures.step = result->step;
+    plumb::capi::Give(figures, probe);
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on, plumb_error** error) {
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
+    trainer->session->SetProfile(on != 0 ? trainer->profile.Start() : nullptr);
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, size_t i, plumb_profile_row* row,
+                                       plumb_error** error) {
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    if (row == nullptr) return NullArgument("row");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
+    return trainer->profile.Give(i, row);
+  });
+}

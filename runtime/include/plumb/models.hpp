@@ -1,0 +1,157 @@
+// models.hpp: the part of plumb.hpp, which includes it, that is about models and their weights.
+#ifndef PLUMB_MODELS_HPP_
+#define PLUMB_MODELS_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "plumb.h"
+#include "plumb/base.hpp"
+#include "plumb/runtime.hpp"
+#include "plumb/texts.hpp"
+
+namespace plumb {
+inline namespace PLUMB_HPP_NAMESPACE {
+
+// --- Models -------------------------------------------------------------------------------------
+
+using ModelInfo = plumb_model_info;
+using Work = plumb_work;
+
+// What a model's work is counted of: forward and backward, or feeding a session.
+enum class Pass : std::int32_t { kTraining = PLUMB_PASS_TRAINING, kFeed = PLUMB_PASS_FEED };
+
+struct ExplainOptions {
+  std::string stage;       // "graph", "grad", "optimized", "plan", "exec", "prompt", "probes"
+  std::int64_t batch = 1;  // sequences
+  std::int64_t seq = 0;    // tokens of each; 0: the model's context_length
+  std::string recipe;      // of which dtype and recompute matter
+};
+
+class Model {
+ public:
+  static Result<Model> Create(Runtime& runtime, const Spec& spec) {
+    auto made = internal::Make<Handle>(
+        [&](plumb_model** model, plumb_error** error) {
+          return plumb_model_create(runtime.get(), spec.get(), model, error);
+        },
+        runtime.handle_.get_deleter().host);
+    if (!made) return made.error();
+    return Model(*std::move(made));
+  }
+
+  ModelInfo Info() const {
+    auto info = internal::Sized<plumb_model_info>();
+    plumb_model_get_info(handle_.get(), &info);
+    return info;
+  }
+
+  // What the description comes to, as JSON.
+  Result<std::string> Describe() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_model_describe(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+  // What the compiler makes of it, for people.
+  Result<std::string> Explain(const ExplainOptions& options) const {
+    auto given = internal::Sized<plumb_explain_options>();
+    given.stage = options.stage.c_str();
+    given.batch = options.batch;
+    given.seq = options.seq;
+    given.recipe = options.recipe.data();
+    given.recipe_size = options.recipe.size();
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_model_explain(handle_.get(), &given, buffer, capacity, needed, error);
+        });
+  }
+  // The least work of a pass over one sequence of `tokens` tokens.
+  Result<plumb::Work> Work(Pass pass, std::int64_t tokens, Weights weights = Weights::kF32) const {
+    auto work = internal::Sized<plumb_work>();
+    const Result<void> counted = internal::Call([&](plumb_error** error) {
+      return plumb_model_work(handle_.get(), static_cast<std::int32_t>(pass), tokens,
+                              static_cast<std::int32_t>(weights), &work, error);
+    });
+    if (!counted) return counted.error();
+    return work;
+  }
+
+  // The names that Trainer::SetProbe takes, one a line.
+  Result<std::string> ProbePoints() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_model_probe_points(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+
+  // One of the four gives a model its weights.
+  Result<void> Init(std::uint64_t seed) {
+    return internal::Call(
+        [&](plumb_error** error) { return plumb_model_init(handle_.get(), seed, error); });
+  }
+  Result<void> Load(const std::string& path) {
+    return internal::Call(
+        [&](plumb_error** error) { return plumb_model_load(handle_.get(), path.c_str(), error); });
+  }
+  // From the content of a safetensors file, of which nothing is kept.
+  Result<void> LoadMemory(const void* data, std::size_t size) {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_model_load_memory(handle_.get(), data, size, error);
+    });
+  }
+  // The weights stay in the file, which is read where it is used.
+  Result<void> Map(const std::string& path) {
+    return internal::Call(
+        [&](plumb_error** error) { return plumb_model_map(handle_.get(), path.c_str(), error); });
+  }
+  Result<void> Save(const std::string& path) const {
+    return internal::Call(
+        [&](plumb_error** error) { return plumb_model_save(handle_.get(), path.c_str(), error); });
+  }
+
+  std::size_t TensorCount() const noexcept { return plumb_model_tensor_count(handle_.get()); }
+  // A parameter, which may be written to while nothing else uses the model.
+  Result<TensorView<float>> Tensor(std::size_t i) { return View<float>(i); }
+  Result<TensorView<const float>> Tensor(std::size_t i) const { return View<const float>(i); }
+  // After tensors were written to.
+  void Changed() noexcept { plumb_model_changed(handle_.get()); }
+
+  // The description with all that it refers to inside of it.
+  Result<std::string> Text() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_model_text(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+  // The norms that its layers have: JSON, {ID: version}.
+  Result<std::string> Norms() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_model_norms(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+
+  plumb_model* get() const noexcept { return handle_.get(); }
+
+ private:
+  friend class Trainer;
+  friend class Session;
+  friend class Evaluator;
+  using Handle = internal::Handle<plumb_model, plumb_model_free>;
+  explicit Model(Handle handle) : handle_(std::move(handle)) {}
+  template <class T>
+  Result<TensorView<T>> View(std::size_t i) const {
+    return internal::TensorOf<T>([&](plumb_tensor* tensor, plumb_error** error) {
+      return plumb_model_tensor(handle_.get(), i, tensor, error);
+    });
+  }
+  Handle handle_;
+};
+
+}  // namespace PLUMB_HPP_NAMESPACE
+}  // namespace plumb
+
+#endif  // PLUMB_MODELS_HPP_

@@ -1,0 +1,173 @@
+// runtime.hpp: the part of plumb.hpp, which includes it, that is about what models stand on:
+// plugins, placements, threads, and the machine.
+#ifndef PLUMB_RUNTIME_HPP_
+#define PLUMB_RUNTIME_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "plumb.h"
+#include "plumb/base.hpp"
+
+namespace plumb {
+inline namespace PLUMB_HPP_NAMESPACE {
+
+// Versions of the library, which may be newer than this header's.
+inline std::uint32_t AbiVersion() noexcept { return plumb_abi_version(); }
+inline std::string Version() { return plumb_version(); }
+
+// --- Runtime ------------------------------------------------------------------------------------
+
+struct RuntimeOptions {
+  bool use_environment = true;  // false: PLUMB_NO_ENVIRONMENT
+  bool guard_plugins = false;   // PLUMB_GUARD_PLUGINS
+  bool signal_stacks = false;   // PLUMB_SIGNAL_STACKS
+  std::int32_t threads = 0;     // 0: one for each processor
+  std::string gemm;             // "": "auto"
+  // Absolute directories, ':' between them, that are searched first.
+  std::string plugin_path, placement_path;
+  std::string install_prefix;  // of a program that has plumb linked in; "": where libplumb.so lies
+  // What follows is called until the last handle that was made with the runtime is freed.
+  std::function<void(LogLevel, std::string_view)> log;
+  // The host's memory, both or neither: of `size` bytes, nullptr if there is none; and back.
+  std::function<void*(std::size_t size, std::size_t alignment)> allocate;
+  std::function<void(void* memory, std::size_t size)> release;  // must not throw
+  // The host's threads: calls task(i) for each i in 0 .. n - 1, and returns when all are done. Must
+  // not throw.
+  std::function<void(std::int32_t n, const std::function<void(std::int32_t)>& task)> run;
+};
+
+// What can be measured: floating-point operations of matrix products, or bytes that are read.
+enum class Speed : std::int32_t {
+  kGemmF32 = PLUMB_SPEED_GEMM_F32,
+  kGemmBf16 = PLUMB_SPEED_GEMM_BF16,
+  kRead = PLUMB_SPEED_READ
+};
+
+class Runtime {
+ public:
+  static Result<Runtime> Create(RuntimeOptions options = {}) {
+    auto given = internal::Sized<plumb_runtime_options>();
+    if (!options.use_environment) given.flags |= PLUMB_NO_ENVIRONMENT;
+    if (options.guard_plugins) given.flags |= PLUMB_GUARD_PLUGINS;
+    if (options.signal_stacks) given.flags |= PLUMB_SIGNAL_STACKS;
+    given.threads = options.threads;
+    if (!options.gemm.empty()) given.gemm = options.gemm.c_str();
+    given.plugin_path = options.plugin_path.c_str();
+    given.placement_path = options.placement_path.c_str();
+    if (!options.install_prefix.empty()) given.install_prefix = options.install_prefix.c_str();
+    auto host = std::make_shared<internal::Host>();
+    *host = {std::move(options.log), std::move(options.allocate), std::move(options.release),
+             std::move(options.run)};
+    if (host->log) given.log = internal::Log;
+    given.log_user = host.get();
+    auto allocator = internal::Sized<plumb_allocator>();
+    allocator.context = host.get();
+    if (host->allocate) allocator.allocate = internal::Allocate;
+    if (host->release) allocator.release = internal::Release;
+    if (host->allocate || host->release) given.allocator = &allocator;
+    auto executor = internal::Sized<plumb_executor>();
+    executor.context = host.get();
+    executor.run = internal::RunTasks;
+    if (host->run) given.executor = &executor;
+    auto made = internal::Make<Handle>(
+        [&](plumb_runtime** runtime, plumb_error** error) {
+          return plumb_runtime_create(&given, runtime, error);
+        },
+        host);
+    if (!made) return made.error();
+    return Runtime(*std::move(made));
+  }
+
+  // A const plumb_norm_plugin* of plumb/norm_plugin.h, which outlives all that is made with this.
+  Result<void> RegisterPlugin(const void* norm_plugin) {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_plugin_register(handle_.get(), norm_plugin, error);
+    });
+  }
+
+  // The norms of a plugin's file.
+  Result<void> LoadPlugin(const std::string& path) {
+    return internal::Call(
+        [&](plumb_error** error) { return plumb_plugin_load(handle_.get(), path.c_str(), error); });
+  }
+  // A norm as it describes itself, as JSON.
+  Result<std::string> DescribePlugin(const std::string& id) {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_plugin_describe(handle_.get(), id.c_str(), buffer, capacity, needed, error);
+        });
+  }
+
+  std::int32_t Threads() const noexcept { return plumb_runtime_threads(handle_.get()); }
+  // The engines that multiply matrices: equal texts, equal rounding.
+  Result<std::string> Gemm() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_runtime_gemm(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+  // What the machine could do, a second.
+  Result<double> MeasureSpeed(Speed speed) {
+    double per_second = 0;
+    const Result<void> measured = internal::Call([&](plumb_error** error) {
+      return plumb_machine_speed(handle_.get(), static_cast<std::int32_t>(speed), &per_second,
+                                 error);
+    });
+    if (!measured) return measured.error();
+    return per_second;
+  }
+  // What it runs on, what it found and refused, as JSON.
+  Result<std::string> Describe() const {
+    return internal::Text(
+        [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
+          return plumb_runtime_describe(handle_.get(), buffer, capacity, needed, error);
+        });
+  }
+
+  plumb_runtime* get() const noexcept { return handle_.get(); }
+
+ private:
+  friend class Model;
+  using Handle = internal::Handle<plumb_runtime, plumb_runtime_free>;
+  explicit Runtime(Handle handle) : handle_(std::move(handle)) {}
+  Handle handle_;
+};
+
+// What is computed with, of a model.
+enum class Weights : std::int32_t {
+  kF32 = PLUMB_WEIGHTS_F32,
+  kBf16 = PLUMB_WEIGHTS_BF16,
+  kInt8 = PLUMB_WEIGHTS_INT8
+};
+
+// --- Calls of norms -----------------------------------------------------------------------------
+
+using PluginCall = plumb_plugin_call;
+
+// The call of a norm that this thread is in, and where `address` lies; none: it is in none. Signal
+// handlers may.
+inline std::optional<PluginCall> PluginCallHere(const void* address = nullptr) noexcept {
+  PluginCall call = {};
+  call.struct_size = sizeof(call);
+  if (plumb_plugin_call_here(address, &call) == 0) return std::nullopt;
+  return call;
+}
+// The calls that all threads are in: fills `calls`, returns how many. Signal handlers may.
+inline std::size_t PluginCalls(Span<PluginCall> calls) noexcept {
+  if (calls.empty()) return 0;
+  calls[0].struct_size = sizeof(PluginCall);
+  return static_cast<std::size_t>(
+      plumb_plugin_calls(calls.data(), static_cast<std::int32_t>(calls.size())));
+}
+
+}  // namespace PLUMB_HPP_NAMESPACE
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_HPP_

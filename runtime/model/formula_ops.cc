@@ -1,0 +1,93 @@
+#include "runtime/model/formula_ops.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumb {
+namespace {
+
+using Operands = absl::Span<const TensorHandle>;
+
+bool HasRows(const GraphBuilder& b, ValueId id) { return b.type(id).shape.rank() > 1; }
+
+// The operands with the rows of one of them, if one has rows; and, if `width` is not 0, that width.
+std::vector<ValueId> Expanded(GraphBuilder* b, Operands operands, int64_t width) {
+  const auto rows =
+      std::find_if(operands.begin(), operands.end(), [b](ValueId id) { return HasRows(*b, id); });
+  std::vector<ValueId> expanded;
+  for (const ValueId id : operands) {
+    const bool lacks_rows = rows != operands.end() && !HasRows(*b, id);
+    const int64_t own = b->type(id).shape.last(), wanted = width == 0 ? own : width;
+    const ValueId like = rows == operands.end() ? id : *rows;
+    expanded.push_back(
+        lacks_rows || own != wanted ? b->Apply("expand", {id, like}, {{"width", wanted}}) : id);
+  }
+  return expanded;
+}
+
+int64_t WidestOf(const GraphBuilder& b, Operands operands) {
+  int64_t widest = 0;
+  for (const ValueId id : operands) widest = std::max(widest, b.type(id).shape.last());
+  return widest;
+}
+
+// softmax over the operands; concat of the results.
+ValueId EmitSoftmax(GraphBuilder* b, Operands operands, const std::string& name) {
+  std::vector<ValueId> scores = Expanded(b, operands, WidestOf(*b, operands));
+  const int64_t n = static_cast<int64_t>(scores.size());
+  const ValueId all = n == 1 ? scores[0] : b->Apply("concat", std::move(scores));
+  return b->Apply("softmax", {all}, {{"parts", n}}, name);
+}
+
+ValueId EmitDot(GraphBuilder* b, Operands operands, const std::string& name) {
+  const char* op = HasRows(*b, operands[0]) ? "row_dot" : "mul_reduce";
+  return b->Apply(op, {operands[0], operands[1]}, {{"size", int64_t{1}}}, name);
+}
+
+}  // namespace
+
+ValueId EmitSum(GraphBuilder* b, absl::Span<const Term> terms, double constant,
+                const std::string& name) {
+  std::vector<ValueId> parts;
+  std::vector<double> coefs;
+  bool alike = true;
+  for (const Term& term : terms) {
+    alike = alike && b->type(term.tensor) == b->type(terms[0].tensor);
+    parts.push_back(term.tensor);
+    coefs.push_back(term.coefficient);
+  }
+  Attrs attrs = {{"coefs", std::move(coefs)}, {"constant", constant}};
+  if (alike) return b->Apply("combine", std::move(parts), std::move(attrs), name);
+  std::vector<ValueId> pairs;
+  for (const ValueId part : parts) pairs.insert(pairs.end(), {part, kNoValue});
+  return b->Apply("weighted_sum", std::move(pairs), std::move(attrs), name);
+}
+
+ValueId EmitFunction(GraphBuilder* b, const Function& function, Operands operands,
+                     const std::string& scope) {
+  const std::string& f = function.name;
+  const std::string name = absl::StrCat(scope, f);
+  if (f == "tanh" || f == "sigmoid") return b->Apply("act", {operands[0]}, {{"kind", f}}, name);
+  if (f == "dot") return EmitDot(b, operands, name);
+  if (f == "stop") return b->Apply("stop", {operands[0]}, {}, name);
+  if (f == "concat") return b->Apply("concat", Expanded(b, operands, 0), {}, name);
+  if (f == "softmax") return EmitSoftmax(b, operands, name);
+  if (f == "constant") {
+    return b->Apply("fill", {}, {{"dims", std::vector<double>{1}}, {"value", function.numbers[0]}},
+                    name);
+  }
+  if ((f == "max" || f == "min") && operands.size() == 2) {
+    return b->Apply("extremum", Expanded(b, operands, WidestOf(*b, operands)),
+                    {{"max", f == "max"}}, name);
+  }
+  Attrs attrs = {{"kind", f}};
+  if (!function.numbers.empty()) attrs.Set("number", function.numbers[0]);
+  const bool is_word = f[0] >= 'a' && f[0] <= 'z';
+  return b->Apply("map", {operands[0]}, std::move(attrs),
+                  is_word ? name : absl::StrCat(scope, "comparison"));
+}
+
+}  // namespace plumb

@@ -1,0 +1,125 @@
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/bf16.h"
+#include "runtime/base/parallel.h"
+#include "runtime/base/rng.h"
+#include "runtime/base/status.h"
+#include "runtime/graph/builder.h"
+#include "runtime/ops/op_checks.h"
+#include "runtime/ops/ops.h"
+
+// Dropout (Srivastava et al. 2014, inverted), and of whole sequences, stochastic depth (Huang et
+// al. 2016). Which elements are dropped is a function of the run's seed, the step, the op's name
+// and the element alone, so that the backward pass draws it again, and threads and resuming change
+// nothing.
+
+namespace plumb {
+namespace {
+
+// What `random` holds.
+constexpr int64_t kSeedLow = 0, kSeedHigh = 1, kStepLow = 2, kStepHigh = 3, kWords = 4;
+
+absl::StatusOr<std::vector<TensorType>> InferDrop(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
+  PLUMB_RETURN_IF_ERROR(CheckI32(types, 1, "random"));
+  if (types.in(1) != I32({kWords})) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("random is ", types.in(1).ToString(), ", must be i32[", kWords, "]"));
+  }
+  const double p = types.attrs.GetDouble("p");
+  if (!(p >= 0 && p < 1)) return absl::InvalidArgumentError("p must be in [0, 1)");
+  return std::vector<TensorType>{types.in(0)};
+}
+
+// y = x m / (1 - p) with m 0 or 1, so dL/dx = dL/dy m / (1 - p).
+std::vector<ValueId> VjpDrop(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
+                             const std::vector<bool>&) {
+  return {b.Apply("drop", {d_outputs[0], node.inputs[1]}, node.attrs), kNoValue};
+}
+
+RngStream StreamOf(const Attrs& attrs, const int32_t* random) {
+  const auto word = [random](int64_t low, int64_t high) {
+    return uint64_t{static_cast<uint32_t>(random[high])} << 32 | static_cast<uint32_t>(random[low]);
+  };
+  return RngStream(word(kSeedLow, kSeedHigh), attrs.GetString("name"), word(kStepLow, kStepHigh));
+}
+
+// Elements that share a draw: one, or all of a sequence.
+int64_t ElementsOfDraw(const Shape& shape, const Attrs& attrs) {
+  return attrs.GetBool("path", false) ? shape.num_elements() / shape[0] : 1;
+}
+
+class DropKernel : public Kernel {
+ public:
+  explicit DropKernel(const OpTypes& types)
+      : attrs_(types.attrs),
+        elements_(types.in(0).num_elements()),
+        of_draw_(ElementsOfDraw(types.in(0).shape, types.attrs)),
+        p_(types.attrs.GetDouble("p")),
+        bf16_(types.in(0).dtype == DType::kBF16),
+        tasks_(TaskCount(elements_, elements_ * (of_draw_ == 1 ? 64 : 2))) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    const RngStream stream = StreamOf(attrs_, args.i32(1));
+    const float scale = static_cast<float>(1 / (1 - p_));
+    ParallelFor(tasks_, args.threads, [&](int64_t task) {
+      const Range range = TaskRange(elements_, tasks_, task);
+      int64_t i = range.begin;
+      while (i < range.end) {
+        const int64_t draw = i / of_draw_, end = std::min(range.end, (draw + 1) * of_draw_);
+        const float factor = stream.Uniform(static_cast<uint64_t>(draw)) < p_ ? 0.0f : scale;
+        for (; i < end; ++i) Write(args, i, factor);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  void Write(const KernelArgs& args, int64_t i, float factor) const {
+    if (bf16_) {
+      args.out_bf16(0)[i] =
+          factor == 0 ? 0 : Bf16FromFloat(FloatFromBf16(args.bf16(0)[i]) * factor);
+    } else {
+      args.out_f32(0)[i] = factor == 0 ? 0 : args.f32(0)[i] * factor;
+    }
+  }
+
+  const Attrs attrs_;
+  int64_t elements_, of_draw_;
+  double p_;
+  bool bf16_;
+  int64_t tasks_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeDropKernel(const OpTypes& types) {
+  return std::make_unique<DropKernel>(types);
+}
+
+absl::Status ReferenceDrop(const ReferenceArgs& args) {
+  const RngStream stream = StreamOf(args.attrs, args.i(1).data());
+  const double p = args.attrs.GetDouble("p");
+  const int64_t of_draw = ElementsOfDraw(args.shape(0), args.attrs);
+  for (size_t i = 0; i < args.out(0).size(); ++i) {
+    const bool dropped = stream.Uniform(i / static_cast<size_t>(of_draw)) < p;
+    args.out(0)[i] = dropped ? 0 : args.f(0)[i] / (1 - p);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RegisterDrop(OpRegistry* registry) {
+  OpDef op;
+  op.name = "drop";
+  op.min_inputs = op.max_inputs = 2;
+  op.may_alias = {{0, 0}};
+  op.infer = InferDrop;
+  op.vjp = VjpDrop;
+  op.make_kernel = MakeDropKernel;
+  op.reference = ReferenceDrop;
+  registry->Add(std::move(op));
+}
+
+}  // namespace plumb

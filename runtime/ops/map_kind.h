@@ -1,0 +1,42 @@
+// The functions that op map applies to each element, with a number c. Stateless.
+//
+//   exp, log, sqrt, abs, reciprocal   of x
+//   pow                               x ^ c
+//   max, min                          of x and c; the derivative is 0 at c
+//   <, <=, >, >=, ==, !=              whether x compares so with c: 1 or 0
+#ifndef PLUMB_RUNTIME_OPS_MAP_KIND_H_
+#define PLUMB_RUNTIME_OPS_MAP_KIND_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace plumb {
+
+enum class MapKind {
+  kExp,
+  kLog,
+  kSqrt,
+  kAbs,
+  kReciprocal,
+  kPow,
+  kMax,
+  kMin,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kEqual,
+  kNotEqual
+};
+
+absl::StatusOr<MapKind> ParseMapKind(const std::string& name);
+bool IsComparison(MapKind kind);
+
+// The references: the function and its derivative by x.
+double ReferenceMapValue(MapKind kind, double x, double c);
+double ReferenceMapSlope(MapKind kind, double x, double c);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_OPS_MAP_KIND_H_

@@ -1,0 +1,249 @@
+// What a formula calls that has parameters: sublayers, norm slots, projections.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/spec/formula_eval.h"
+
+namespace plumb {
+namespace {
+
+// What papers call functions that the language has under another name, or that are no formula's.
+struct Known {
+  const char* name;
+  const char* instead;
+};
+constexpr Known kKnown[] = {
+    {"relu", "write max(x, 0)"},
+    {"silu", "write x * sigmoid(x)"},
+    {"swish", "write x * sigmoid(x)"},
+    {"gelu", "write x * sigmoid(1.702 * x), or let the MLP do it: mlp { activation: GELU }"},
+    {"softplus", "write log(1 + exp(x))"},
+    {"square", "write x ^ 2"},
+    {"pow", "write x ^ 2"},
+    {"rsqrt", "write 1 / sqrt(x)"},
+    {"reciprocal", "write 1 / x"},
+    {"clamp", "write min(max(x, low), high)"},
+    {"clip", "write min(max(x, low), high)"},
+    {"where", "write c * a + (1 - c) * b, with a comparison for c: (x > 0)"},
+    {"sign", "write (x > 0) - (x < 0)"},
+    {"mean", "write dot(x, x) / d_model for a mean of squares; other means are norms' work"},
+    {"dropout", "write drop(x, 0.1)"},
+    {"droppath", "write drop_path(x, 0.1)"},
+    {"stochastic_depth", "write drop_path(x, 0.1)"},
+    {"detach", "write stop(x)"},
+    {"stop_gradient", "write stop(x)"},
+    {"sg", "write stop(x)"},
+    {"cat", "write concat(a, b)"},
+    {"chunk", "write part(x, i, n)"},
+    {"split", "write part(x, i, n)"},
+    {"linear", "declare a projection: linear { name: \"proj\" }, and call it: proj(x)"},
+    {"dense", "declare a projection: linear { name: \"proj\" }, and call it: proj(x)"},
+    {"conv", "a convolution over tokens is a sublayer, not a function of one token"},
+    {"matmul", "declare a projection: linear { name: \"proj\" }, and call it: proj(x)"},
+};
+
+}  // namespace
+
+absl::StatusOr<Quantity> FormulaEval::EvaluateCall(const Expr& expr) {
+  const auto sublayer = scope_.sublayers.find(expr.name);
+  const LinearSpec* linear = FindLinear(expr.name);
+  const bool takes_index = sublayer == scope_.sublayers.end() && !IsFunction(expr.name);
+  if (!expr.index.empty() && !takes_index) {
+    return Error(expr,
+                 absl::StrCat("\"", expr.name, "\" has no index: norm slots and projections have"));
+  }
+  if (sublayer != scope_.sublayers.end()) return ApplySublayer(expr, sublayer->second);
+  if (IsScalarFunction(expr.name)) return EvaluateOperator(expr);
+  if (IsFunction(expr.name)) return ApplyTensorFunction(expr);
+  if (linear != nullptr) return ApplyLinear(expr, *linear);
+  PLUMB_RETURN_IF_ERROR(CheckCallable(expr));
+  return ApplyNorm(expr);
+}
+
+// Whether a name that is no sublayer, function or projection can be a norm slot.
+absl::Status FormulaEval::CheckCallable(const Expr& expr) {
+  const std::string& name = expr.name;
+  if (FindVariable(name) != nullptr) {
+    return Error(expr, absl::StrCat("\"", name, "\" is a tensor; it cannot be called"));
+  }
+  if (FindLearned(name) != nullptr) {
+    return Error(expr, absl::StrCat("\"", name, "\" is a learned value; multiply with it: ", name,
+                                    " * (...)"));
+  }
+  // Sublayers go by other names in other sections; a norm slot of such a name would be a mistake.
+  const BlockSpec& block = *scope_.block;
+  const bool is_sublayer_name =
+      name == "f" || std::any_of(block.sublayers.begin(), block.sublayers.end(),
+                                 [&name](const SublayerSpec& s) { return s.name == name; });
+  if (is_sublayer_name) {
+    switch (scope_.kind) {
+      case FormulaScope::Kind::kEach:
+        return Error(expr, absl::StrCat("in \"each\" the sublayer is called f; to call ", name,
+                                        " by its name use \"block\""));
+      case FormulaScope::Kind::kBlock:
+        return Error(expr, "in \"block\" the sublayers are called by their names, not f");
+      default:
+        return Error(expr, absl::StrCat("no sublayer can be called here: ", name));
+    }
+  }
+  // A slot that nobody declares says by its name what it is: else a typo or a function that the
+  // language has not would be a norm, and train.
+  const bool declared =
+      block.placement->slot_per_head.count(name) > 0 || block.slots.count(name) > 0;
+  if (declared || absl::StrContains(name, "norm")) return absl::OkStatus();
+  for (const Known& known : kKnown) {
+    if (name == known.name) {
+      return Error(expr, absl::StrCat("the language has no function ", name, "; ", known.instead));
+    }
+  }
+  std::vector<std::string> callable = FunctionNames();
+  for (const auto& [sublayer, site] : scope_.sublayers) callable.push_back(sublayer);
+  for (const auto& [slot, binding] : block.slots) callable.push_back(slot);
+  for (const LinearSpec& linear : block.placement->linear) callable.push_back(linear.name);
+  const std::string meant = DidYouMean(name, callable);
+  return Error(
+      expr,
+      absl::StrCat("unknown function \"", name, "\"",
+                   !meant.empty() ? meant
+                                  : absl::StrCat("; a norm slot has \"norm\" in its name, or is "
+                                                 "declared: slot { name: \"",
+                                                 name, "\" }")));
+}
+
+absl::StatusOr<Quantity> FormulaEval::TensorArgument(const Expr& call, const Expr& expr) {
+  PLUMB_ASSIGN_OR_RETURN(Quantity argument, Evaluate(expr));
+  if (argument.is_token()) return argument;
+  return Error(expr, absl::StrCat(call.name, " takes a tensor; this is ", TypeName(argument)));
+}
+
+absl::StatusOr<Quantity> FormulaEval::OneTensorArgument(const Expr& expr) {
+  if (expr.args.size() == 1) return TensorArgument(expr, expr.args[0]);
+  return Error(expr,
+               absl::StrCat(expr.name, " takes one tensor, not ", expr.args.size(), " arguments"));
+}
+
+absl::StatusOr<Quantity> FormulaEval::ApplySublayer(const Expr& expr, const SublayerSite& site) {
+  const Statement* statement = current_;
+  const bool is_attention = site.spec->kind == SublayerSpec::Kind::kAttention;
+  if (expr.args.size() != 1 && !(is_attention && expr.args.size() == 3)) {
+    return Error(expr,
+                 absl::StrCat(expr.name, " takes one tensor",
+                              is_attention ? ", or those of its queries, keys and values" : "",
+                              ", not ", expr.args.size(), " arguments"));
+  }
+  std::vector<TensorHandle> inputs;
+  const int64_t width = scope_.model->dims.d_model;
+  for (const Expr& arg : expr.args) {
+    PLUMB_ASSIGN_OR_RETURN(const Quantity argument, TensorArgument(expr, arg));
+    if (argument.width != width) {
+      return Error(arg, absl::StrCat(expr.name, " takes a tensor [batch, seq, ", width,
+                                     "]; this is ", TypeName(argument)));
+    }
+    inputs.push_back(Materialize(argument));
+  }
+  if (++calls_[expr.name] > 1) {
+    return Error(expr, absl::StrCat("the sublayer ", expr.name,
+                                    " is called twice; its keys and values would be cached twice"));
+  }
+  walk_.settings.CallsSublayer();
+  PLUMB_ASSIGN_OR_RETURN(const TensorHandle out, call_sublayer_(site, inputs));
+  current_ = statement;
+  return Quantity::Tensor(out, width);
+}
+
+std::string FormulaEval::NewName(const std::string& wanted) {
+  int& count = walk_.slots_applied[wanted];
+  std::string name;
+  do {  // a slot may itself be called "norm_2"
+    ++count;
+    name = count == 1 ? wanted : absl::StrCat(wanted, "_", count);
+  } while (!walk_.site_names.insert(name).second);
+  return name;
+}
+
+absl::StatusOr<FormulaEval::Site> FormulaEval::SiteOf(const Expr& expr) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, Indices(expr.index));
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] >= 0) continue;
+    return Error(expr.index[i], absl::StrCat(expr.name, "[", indices[i],
+                                             "]: an index here is in the "
+                                             "names of parameters; it cannot be negative"));
+  }
+  const std::string index = absl::StrJoin(indices, ".");
+  std::string& name = sites_[{current_, expr.offset, index}];
+  if (!name.empty()) return Site{name, true};
+  name = NewName(absl::StrCat(scope_.prefix, ".", expr.name, index.empty() ? "" : ".", index));
+  return Site{name, false};
+}
+
+absl::StatusOr<const NormBinding*> FormulaEval::NormOf(const Expr& expr) const {
+  const BlockSpec& block = *scope_.block;
+  if (const auto it = block.slots.find(expr.name); it != block.slots.end()) return &it->second;
+  if (block.norm.has_value()) return &*block.norm;
+  std::vector<std::string> callable = FunctionNames();
+  for (const auto& [name, site] : scope_.sublayers) callable.push_back(name);
+  for (const auto& [name, binding] : block.slots) callable.push_back(name);
+  return Error(
+      expr, absl::StrCat("the slot \"", expr.name, "\" has no norm; give the block (",
+                         block.place.ToString(), ") norm: \"...\" for all slots or slot { name: \"",
+                         expr.name, "\" norm: \"...\" }", DidYouMean(expr.name, callable)));
+}
+
+absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr) {
+  PLUMB_ASSIGN_OR_RETURN(const Quantity argument, OneTensorArgument(expr));
+  NormSite site;
+  PLUMB_ASSIGN_OR_RETURN(site.norm, NormOf(expr));
+  PLUMB_ASSIGN_OR_RETURN(const Site place, SiteOf(expr));
+  site.name = place.name;
+  site.again = place.again;
+  const size_t dot = place.name.rfind(absl::StrCat(".", expr.name));
+  site.slot = place.name.substr(dot + 1);
+  site.width = argument.width;
+  site.dim = argument.width;
+  const std::map<std::string, bool>& per_head = scope_.block->placement->slot_per_head;
+  if (const auto it = per_head.find(expr.name); it != per_head.end() && it->second) {
+    if (scope_.heads == 0) {
+      return Error(expr,
+                   absl::StrCat("the slot \"", expr.name,
+                                "\" normalizes per head; there are heads only inside attention"));
+    }
+    site.dim = scope_.model->dims.head_dim;
+    if (site.width % site.dim != 0) {
+      return Error(expr.args[0], absl::StrCat("the slot \"", expr.name, "\" normalizes heads of ",
+                                              site.dim, " channels; this is ", TypeName(argument)));
+    }
+  }
+  absl::StatusOr<TensorHandle> out = backend_->Norm(site, Materialize(argument));
+  if (!out.ok()) {
+    const std::string message(Error(expr, out.status().message()).message());
+    return absl::Status(out.status().code(), message);
+  }
+  return Quantity::Tensor(*out, argument.width);
+}
+
+absl::StatusOr<Quantity> FormulaEval::ApplyLinear(const Expr& expr, const LinearSpec& linear) {
+  PLUMB_ASSIGN_OR_RETURN(const Quantity argument, OneTensorArgument(expr));
+  LinearSite site;
+  PLUMB_ASSIGN_OR_RETURN(const Site place, SiteOf(expr));
+  site.name = place.name;
+  site.again = place.again;
+  site.spec = &linear;
+  site.scope = scope_.scalars;
+  site.in = argument.width;
+  PLUMB_ASSIGN_OR_RETURN(const double out, EvaluateScalar(linear.out, scope_.scalars));
+  if (out < 1 || out > 1e9 || out != static_cast<double>(static_cast<int64_t>(out))) {
+    return ErrorInText(linear.out.text, 0,
+                       absl::StrCat("linear \"", linear.name, "\": out is ", out,
+                                    scope_.scalars.Where(), "; it is a number of channels"));
+  }
+  site.out = static_cast<int64_t>(out);
+  PLUMB_ASSIGN_OR_RETURN(const TensorHandle y, backend_->Linear(site, Materialize(argument)));
+  return Quantity::Tensor(y, site.out);
+}
+
+}  // namespace plumb

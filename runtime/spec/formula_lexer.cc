@@ -1,0 +1,118 @@
+#include "runtime/spec/formula_lexer.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+// A formula is a line that a person wrote; longer text is not one.
+constexpr size_t kMaxLength = 2000;
+
+// The character at `i`, whole where it is UTF-8 and by its number where it cannot be shown.
+std::string ShowCharacter(const std::string& s, size_t i) {
+  const unsigned char first = static_cast<unsigned char>(s[i]);
+  if (absl::ascii_isprint(first)) return absl::StrCat("\"", s.substr(i, 1), "\"");
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
+  bool whole = length > 0 && first < 0xf5 && i + length <= s.size();
+  for (size_t k = 1; whole && k < length; ++k) {
+    whole = (static_cast<unsigned char>(s[i + k]) & 0xc0) == 0x80;
+  }
+  if (whole) return absl::StrCat("\"", s.substr(i, length), "\"");
+  return absl::StrFormat("the byte 0x%02x", first);
+}
+
+}  // namespace
+
+Precedence PrecedenceOf(const std::string& op) {
+  if (op == "or") return kOr;
+  if (op == "and") return kAnd;
+  if (op == "+" || op == "-") return kSum;
+  if (op == "*" || op == "/" || op == "%") return kTerm;
+  if (op == "^") return kPower;
+  const bool compares =
+      op == "==" || op == "!=" || op == "<" || op == "<=" || op == ">" || op == ">=";
+  return compares ? kComparison : kPrimary;
+}
+
+absl::StatusOr<std::vector<FormulaToken>> TokenizeFormula(const Text& source) {
+  const std::string& s = source.value;
+  if (s.size() > kMaxLength) {
+    return ErrorAt(source.place, absl::StrCat("a formula of ", s.size(), " characters; at most ",
+                                              kMaxLength, " are read"));
+  }
+  const auto at = [&s](size_t i) { return i < s.size() ? s[i] : '\0'; };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_name = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  std::vector<FormulaToken> tokens;
+  for (size_t i = 0; i < s.size();) {
+    FormulaToken token;
+    token.offset = i;
+    if (absl::ascii_isspace(static_cast<unsigned char>(s[i]))) {
+      ++i;
+      continue;
+    }
+    if (is_digit(s[i]) || (s[i] == '.' && is_digit(at(i + 1)))) {
+      size_t j = i;
+      // "0..n" is a range: its points are not the number's.
+      while (is_digit(at(j)) || (at(j) == '.' && at(j + 1) != '.')) ++j;
+      if (at(j) == 'e' || at(j) == 'E') {
+        size_t k = j + 1;
+        if (at(k) == '+' || at(k) == '-') ++k;
+        if (is_digit(at(k))) {
+          while (is_digit(at(k))) ++k;
+          j = k;
+        }
+      }
+      token.kind = FormulaToken::Kind::kNumber;
+      token.text = s.substr(i, j - i);
+      if (!absl::SimpleAtod(token.text, &token.number)) {
+        return ErrorInText(source, i, absl::StrCat("\"", token.text, "\" is not a number"));
+      }
+      if (!std::isfinite(token.number)) {
+        return ErrorInText(source, i, absl::StrCat("\"", token.text, "\" is too large a number"));
+      }
+      i = j;
+    } else if (is_name(s[i])) {
+      size_t j = i;
+      while (is_name(at(j))) ++j;
+      token.kind = FormulaToken::Kind::kName;
+      token.text = s.substr(i, j - i);
+      i = j;
+    } else {
+      token.kind = FormulaToken::Kind::kSymbol;
+      const std::string two = s.substr(i, 2);
+      if (two == "**") {
+        return ErrorInText(source, i, "\"**\" is not an operator; a power is written ^");
+      }
+      if (two == "==" || two == "!=" || two == "<=" || two == ">=" || two == "..") {
+        token.text = two;
+      } else if (std::string("+-*/%^(),=<>[]").find(s[i]) != std::string::npos) {
+        token.text = s.substr(i, 1);
+      } else {
+        std::string hint;
+        if (two == "&&") hint = "; write \"and\"";
+        if (two == "||") hint = "; write \"or\"";
+        if (two[0] == '!') hint = "; write \"not\"";
+        return ErrorInText(source, i,
+                           absl::StrCat("a formula cannot hold ", ShowCharacter(s, i), hint));
+      }
+      i += token.text.size();
+    }
+    tokens.push_back(std::move(token));
+  }
+  FormulaToken end;
+  end.offset = s.size();
+  tokens.push_back(end);
+  return tokens;
+}
+
+}  // namespace plumb

@@ -1,0 +1,211 @@
+// What the names in a formula are: variables, learned values, scalars.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/spec/formula_eval.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kMaxLearnedValues = 1000000;  // at one place
+
+// "a, b, c", the first few of them.
+std::string Listed(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 12;
+  std::string text = absl::StrJoin(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMost)),
+      ", ");
+  return names.size() > kMost ? absl::StrCat(text, ", ...") : text;
+}
+
+}  // namespace
+
+Variable* FormulaEval::FindVariable(const std::string& name) {
+  for (Variables* variables : {&locals_, &walk_.streams, &walk_.indexed}) {
+    if (const auto it = variables->find(name); it != variables->end()) return &it->second;
+  }
+  return nullptr;
+}
+
+const LearnedSpec* FormulaEval::FindLearned(const std::string& name) const {
+  for (const LearnedSpec& learned : scope_.block->placement->learned) {
+    if (learned.name == name) return &learned;
+  }
+  return nullptr;
+}
+
+const LinearSpec* FormulaEval::FindLinear(const std::string& name) const {
+  for (const LinearSpec& linear : scope_.block->placement->linear) {
+    if (linear.name == name) return &linear;
+  }
+  return nullptr;
+}
+
+Quantity FormulaEval::Read(Variable* variable) {
+  variable->read = true;
+  walk_.settings.Reads(variable->setting);
+  return variable->value;
+}
+
+absl::StatusOr<Quantity> FormulaEval::EvaluateName(const Expr& expr) {
+  if (Variable* variable = FindVariable(expr.name)) return Read(variable);
+  if (const LearnedSpec* learned = FindLearned(expr.name)) return LearnedValue(expr, *learned);
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<double> scalar, scalars_.Lookup(expr.name));
+  if (scalar.has_value()) return Quantity::Number(*scalar);
+  if (expr.name == "step") {
+    return Quantity::Tensor(backend_->Step(), 1, Quantity::Level::kVector);
+  }
+  if (scope_.sublayers.count(expr.name) > 0) {
+    return Error(expr,
+                 absl::StrCat("\"", expr.name, "\" is a sublayer; call it: ", expr.name, "(x)"));
+  }
+  if (FindLinear(expr.name) != nullptr) {
+    return Error(expr,
+                 absl::StrCat("\"", expr.name, "\" is a projection; call it: ", expr.name, "(x)"));
+  }
+  return Error(expr, absl::StrCat("unknown name \"", expr.name, "\"", HintFor(expr.name)));
+}
+
+absl::StatusOr<Quantity> FormulaEval::EvaluateIndexed(const Expr& expr) {
+  if (const LearnedSpec* learned = FindLearned(expr.name)) return LearnedValue(expr, *learned);
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, Indices(expr.index));
+  const std::string name = absl::StrCat(expr.name, "[", absl::StrJoin(indices, ", "), "]");
+  if (const auto it = walk_.indexed.find(name); it != walk_.indexed.end()) return Read(&it->second);
+  if (FindVariable(expr.name) != nullptr) {
+    return Error(expr, absl::StrCat("\"", expr.name, "\" has no index; parts of its channels are ",
+                                    "part(", expr.name, ", i, n)"));
+  }
+  std::vector<std::string> known;
+  const std::string prefix = expr.name + "[";
+  for (auto it = walk_.indexed.lower_bound(prefix);
+       it != walk_.indexed.end() && it->first.compare(0, prefix.size(), prefix) == 0; ++it) {
+    known.push_back(it->first);
+  }
+  if (!known.empty()) {
+    return Error(expr, absl::StrCat("\"", name, "\" is not set", scalars_.Where(), "; there are ",
+                                    Listed(known)));
+  }
+  return Error(expr,
+               absl::StrCat("\"", name, "\" is not set", scalars_.Where(), HintFor(expr.name)));
+}
+
+absl::StatusOr<Quantity> FormulaEval::LearnedValue(const Expr& expr, const LearnedSpec& learned) {
+  if (expr.index.size() != learned.index.size()) {
+    std::vector<std::string> indices;
+    for (const RangeText& range : learned.index) indices.push_back(range.range.variable);
+    return Error(expr,
+                 learned.index.empty()
+                     ? absl::StrCat("\"", learned.name, "\" has no index; declare one: learned ",
+                                    "{ name: \"", learned.name, "\" index: \"i = 1..n\" }")
+                     : absl::StrCat("\"", learned.name, "\" has an index: ", learned.name, "[",
+                                    absl::StrJoin(indices, ", "), "]"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, Indices(expr.index));
+  PLUMB_ASSIGN_OR_RETURN(const auto place, PlaceOf(expr, learned));
+  LearnedSite site{place, 0};
+  for (size_t k = 0; k < indices.size(); ++k) {
+    const int64_t i = indices[k] - place->firsts[k];
+    if (i < 0 || i >= place->extents[k]) {
+      return Error(expr.index[k],
+                   absl::StrCat(learned.name, ": ", learned.index[k].range.variable, " is in ",
+                                place->firsts[k], "..", place->firsts[k] + place->extents[k] - 1,
+                                ", and this is ", indices[k], scalars_.Where()));
+    }
+    site.index = site.index * place->extents[k] + i;
+  }
+  return Quantity::Tensor(backend_->Learned(site), place->width, Quantity::Level::kVector);
+}
+
+absl::StatusOr<std::shared_ptr<const LearnedPlace>> FormulaEval::PlaceOf(
+    const Expr& expr, const LearnedSpec& learned) {
+  int64_t width = learned.per_channel ? scope_.channels : 1;
+  if (learned.per_head) {
+    if (scope_.heads == 0) {
+      return Error(expr,
+                   absl::StrCat("\"", learned.name,
+                                "\" is learned per head; there are heads only inside attention"));
+    }
+    width = scope_.heads;
+  }
+  std::shared_ptr<const LearnedPlace>& known =
+      walk_.learned[absl::StrCat(scope_.prefix, ".", learned.name)];
+  if (known != nullptr) {
+    if (known->width == width) return known;
+    return Error(expr, absl::StrCat("\"", learned.name, "\" has ", known->width,
+                                    " elements elsewhere in this sublayer and would have ", width,
+                                    " here; use two names"));
+  }
+  auto place = std::make_shared<LearnedPlace>();
+  place->name = absl::StrCat(scope_.prefix, ".", learned.name);
+  place->width = width;
+  place->weight_decay = learned.weight_decay;
+  ScalarScope scalars = scope_.scalars;
+  int64_t count = 1;
+  for (const RangeText& text : learned.index) {
+    const auto end = [&](const Expr& end_expr) {
+      return EvaluateScalar({text.text, end_expr}, scalars);
+    };
+    PLUMB_ASSIGN_OR_RETURN(const double first, end(text.range.first));
+    PLUMB_ASSIGN_OR_RETURN(const double last, end(text.range.last));
+    const bool whole = first == std::floor(first) && last == std::floor(last);
+    if (!whole || last < first || last - first >= static_cast<double>(kMaxRangeValues) ||
+        std::abs(first) > 1e9) {
+      return ErrorInText(
+          text.text, text.range.offset,
+          absl::StrCat("learned \"", learned.name, "\": ", first, "..", last, scalars.Where(),
+                       " is not a range of 1 to ", kMaxRangeValues, " whole numbers"));
+    }
+    place->firsts.push_back(static_cast<int64_t>(first));
+    place->extents.push_back(static_cast<int64_t>(last - first) + 1);
+    count *= place->extents.back();
+    if (count > kMaxLearnedValues) {
+      return ErrorInText(text.text, text.range.offset,
+                         absl::StrCat("learned \"", learned.name, "\" would have ", count,
+                                      " values", scalars.Where()));
+    }
+  }
+  for (int64_t flat = 0; flat < count; ++flat) {
+    scalars.indices = scope_.scalars.indices;
+    int64_t inner = count, rest = flat;
+    for (size_t k = 0; k < place->extents.size(); ++k) {
+      inner /= place->extents[k];
+      scalars.indices.emplace_back(learned.index[k].range.variable,
+                                   static_cast<double>(place->firsts[k] + rest / inner));
+      rest %= inner;
+    }
+    PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(learned.init, scalars));
+    place->init.push_back(value);
+  }
+  return known = std::move(place);
+}
+
+std::vector<std::string> FormulaEval::KnownNames() const {
+  std::vector<std::string> names = scalars_.Names();
+  for (const auto& [name, variable] : locals_) names.push_back(name);
+  for (const auto& [name, variable] : walk_.streams) names.push_back(name);
+  for (const LearnedSpec& learned : scope_.block->placement->learned) names.push_back(learned.name);
+  return names;
+}
+
+std::string FormulaEval::HintFor(const std::string& name) const {
+  for (const Statement& statement : *statements_) {
+    if (statement.target != name || &statement == current_) continue;
+    if (&statement > current_) return "; it is set further down";
+    return absl::StrCat("; the condition under which it is set does not hold", scalars_.Where());
+  }
+  std::string hint = scalars_.Hint(name, KnownNames());
+  if (!hint.empty()) return hint;
+  std::vector<std::string> here;
+  for (const auto& [local, variable] : locals_) here.push_back(local);
+  for (const auto& [stream, variable] : walk_.streams) here.push_back(stream);
+  for (const LearnedSpec& learned : scope_.block->placement->learned) here.push_back(learned.name);
+  for (const Statement& let : scope_.block->placement->lets) here.push_back(let.target);
+  return absl::StrCat("; here there are ", Listed(here), ", and the model's dimensions");
+}
+
+}  // namespace plumb

@@ -1,0 +1,46 @@
+// Recipe: how a model is trained (plumb.v1.Train), as plumb.h completes it. A value. Private to
+// runtime/tools.
+#ifndef PLUMB_RUNTIME_TOOLS_RECIPE_H_
+#define PLUMB_RUNTIME_TOOLS_RECIPE_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "plumb.h"
+#include "plumb/v1/train.schema.h"
+#include "runtime/data/data.h"
+
+namespace plumb {
+
+struct Recipe {
+  // As plumb_recipe_text gives it: every field whose default is not zero is said.
+  std::string text;
+  v1::Train fields;  // of `text`
+};
+
+// `text` in protobuf text format, then `settings` ("max_steps", "200") in order. `name` stands for
+// the file in errors. Errors: as plumb_recipe_text.
+absl::StatusOr<Recipe> ParseRecipe(
+    absl::string_view text, const std::string& name,
+    const std::vector<std::pair<std::string, std::string>>& settings);
+
+// The same of a file; "": the defaults.
+absl::StatusOr<Recipe> ReadRecipe(const std::string& path,
+                                  const std::vector<std::pair<std::string, std::string>>& settings);
+
+// Which of the two.
+inline const char* DTypeOf(const Recipe& recipe) {
+  return recipe.fields.dtype() == v1::Train::BF16 ? "bf16" : "f32";
+}
+
+DatasetOptions ToDatasetOptions(const Recipe& recipe);
+
+// A trainer with this recipe, whose text must outlive them; the other options are 0.
+plumb_trainer_options ToTrainerOptions(const Recipe& recipe);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOOLS_RECIPE_H_

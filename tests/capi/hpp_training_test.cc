@@ -1,0 +1,125 @@
+// plumb.hpp's trainer: planned, stepped on short sequences, kept tensor by tensor, probed,
+// profiled.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plumb.hpp"
+#include "tests/capi/hpp_models.h"
+
+namespace {
+
+using plumb::Code;
+using plumb::Next;
+using plumb::State;
+using testing::HasSubstr;
+
+constexpr char kTwoMicroBatches[] = "batch_size: 2 gradient_accumulation_steps: 2 seed: 3";
+
+plumb::Trainer Train(plumb::Model& model, const std::string& more = "") {
+  plumb::TrainerOptions options;
+  options.recipe = std::string(kTwoMicroBatches) + more;
+  options.draw_weights = true;
+  return plumb::Trainer::Create(model, options).value();
+}
+
+// Rows of three tokens, then of seven.
+void FillShort(std::int64_t i, std::int32_t* inputs, std::int32_t* targets, std::int64_t& seq) {
+  seq = i == 0 ? 3 : 7;
+  const auto n = static_cast<std::size_t>(2 * seq);
+  Fill(i, {inputs, n}, {targets, n});
+}
+
+TEST(HppTrainingTest, ARecipeIsCompleted) {
+  const std::string whole = plumb::RecipeText("max_steps: 7", {{"beta1", "0.5"}}).value();
+  EXPECT_THAT(whole, HasSubstr("beta1: 0.5\n"));
+  EXPECT_EQ(plumb::RecipeText(whole).value(), whole);
+  const plumb::Error error = plumb::RecipeText("beta1: 2", {}, "train.pbtxt").error();
+  EXPECT_EQ(error.code(), Code::kInvalidArgument);
+  EXPECT_EQ(error.file(), "train.pbtxt");
+}
+
+TEST(HppTrainingTest, MemoryIsPlanned) {
+  plumb::Model model = MakeModel();
+  plumb::TrainerOptions options;
+  options.recipe = kTwoMicroBatches;
+  EXPECT_EQ(plumb::Trainer::Plan(model, options).value().total, Train(model).Memory().total);
+  options.seq = 99;
+  EXPECT_EQ(plumb::Trainer::Plan(model, options).error().code(), Code::kInvalidArgument);
+  EXPECT_GT(plumb::Evaluator::Plan(model).value(), 0);
+}
+
+TEST(HppTrainingTest, MicroBatchesMayBeShort) {
+  plumb::Model model = MakeModel();
+  plumb::Trainer trainer = Train(model);
+  EXPECT_EQ(trainer.StepFilled(FillShort).value().tokens, 20);
+  const auto none = [](std::int64_t, std::int32_t*, std::int32_t*, std::int64_t&) {
+    return Next::kStop;
+  };
+  EXPECT_EQ(trainer.StepFilled(none).error().code(), Code::kCancelled);
+  const auto throws = [](std::int64_t, std::int32_t*, std::int32_t*, std::int64_t&) {
+    throw std::string("thrown");
+  };
+  EXPECT_THROW((void)trainer.StepFilled(throws), std::string);
+  EXPECT_EQ(trainer.Steps(), 1);
+}
+
+TEST(HppTrainingTest, AStateGoesOnElsewhere) {
+  for (const char* const dtype : {" dtype: F32", " dtype: BF16"}) {
+    plumb::Model first = MakeModel(), second = MakeModel();
+    plumb::Trainer from = Train(first, dtype), to = Train(second, dtype);
+    from.StepFilled(FillShort).value();
+    for (const State state : {State::kModel, State::kOptimizer}) {
+      for (std::size_t i = 0;; ++i) {
+        const auto tensor = from.StateTensor(state, i);
+        if (!tensor) {
+          EXPECT_EQ(tensor.error().code(), Code::kOutOfRange);
+          EXPECT_GT(i, 0u);
+          break;
+        }
+        std::vector<float> values(static_cast<std::size_t>(tensor->shape[0] * tensor->shape[1]));
+        from.ReadState(state, i, 0, values).value();
+        EXPECT_TRUE(std::equal(tensor->data.begin(), tensor->data.end(), values.begin()));
+        to.WriteState(state, i, 0, values).value();
+      }
+    }
+    to.SetSteps(from.Steps()).value();
+    EXPECT_EQ(from.StepFilled(FillShort).value().loss, to.StepFilled(FillShort).value().loss);
+    EXPECT_EQ(from.StepFilled(FillShort).value().loss, to.StepFilled(FillShort).value().loss);
+    from.Check().value();
+  }
+}
+
+TEST(HppTrainingTest, RatesFiguresAndProfiles) {
+  plumb::Model model = MakeModel();
+  plumb::Trainer trainer = Train(model, " learning_rate: 0.5");
+  trainer.ScaleLearningRate(0.5).value();
+  EXPECT_EQ(trainer.LearningRate(), 0.25);
+  EXPECT_EQ(trainer.ScaleLearningRate(-1).error().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(trainer.ProfileRows().empty());
+  trainer.Profile(true).value();
+  trainer.SetProbe(3, {"logits"}).value();
+  EXPECT_TRUE(trainer.Probed().empty());
+  trainer.StepFilled(FillShort).value();
+  const std::vector<plumb::ProbeInfo> figures = trainer.Probed();
+  ASSERT_EQ(figures.size(), 1u);
+  EXPECT_STREQ(figures[0].name, "logits");
+  EXPECT_EQ(figures[0].elements, 2 * (3 + 7) * 5);
+  trainer.StepFilled(FillShort).value();
+  EXPECT_TRUE(trainer.Probed().empty());
+  const std::vector<plumb::ProfileRow> rows = trainer.ProfileRows();
+  ASSERT_GT(rows.size(), 3u);
+  EXPECT_EQ(rows[0].runs, 2);
+  EXPECT_STREQ(rows.back().name, "other");
+}
+
+TEST(HppTrainingTest, AModelIsTold) {
+  plumb::Model model = MakeModel();
+  EXPECT_THAT(model.Text().value(), HasSubstr("n_layer: 1"));
+  EXPECT_THAT(model.Norms().value(), HasSubstr("{\"rms_norm\":\""));
+}
+
+}  // namespace

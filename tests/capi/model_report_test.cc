@@ -1,0 +1,322 @@
+// What plumb.h says of norms, models and their passes, beside the modules that know it.
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/session/work.h"
+#include "tests/api/evaluate.h"
+#include "tests/capi/capi_fixture.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class ReportTest : public CapiTest {
+ protected:
+  // The text of a function that ends with buffer, capacity, needed and error.
+  template <class Function, class... Arguments>
+  static std::string Text(const Function& function, Arguments... arguments) {
+    size_t needed = 0;
+    EXPECT_PLUMB_OK(function(arguments..., nullptr, 0, &needed, err));
+    std::string text(needed + 1, '\0');
+    EXPECT_PLUMB_OK(function(arguments..., text.data(), text.size(), &needed, err));
+    EXPECT_EQ(needed + 1, text.size());
+    text.resize(needed);
+    return text;
+  }
+
+  EvaluatorHandle Evaluator(const ModelHandle& model, int32_t gradients, int32_t logits = 1) {
+    plumb_evaluator_options options = {};
+    options.struct_size = sizeof(options);
+    options.rows = 2;
+    options.logits = logits;
+    options.gradients = gradients;
+    EvaluatorHandle evaluator;
+    EXPECT_PLUMB_OK(plumb_evaluator_create(model.get, &options, &evaluator.get, err));
+    return evaluator;
+  }
+
+  // Of kTokens, whose last ones have no target.
+  static double Loss(plumb_evaluator* evaluator) {
+    std::vector<int32_t> inputs, targets;
+    for (const std::vector<int32_t>& row : kTokens) {
+      inputs.insert(inputs.end(), row.begin(), row.end());
+      targets.insert(targets.end(), row.begin() + 1, row.end());
+      targets.push_back(-1);
+    }
+    double loss = 0;
+    EXPECT_PLUMB_OK(
+        plumb_evaluator_run(evaluator, inputs.data(), targets.data(), inputs.size(), &loss, err));
+    return loss;
+  }
+
+  static inline const Tokens kTokens = RandomTokens(2, 6, 5);
+};
+
+TEST_F(ReportTest, ANormDescribesItself) {
+  const Json norm = Json::parse(Text(plumb_plugin_describe, runtime_.get, "layer_norm"));
+  for (const char* const field : {"id", "version", "vendor", "license", "doc", "path", "attributes",
+                                  "parameters", "buffers", "traits", "dtypes"}) {
+    EXPECT_TRUE(norm.contains(field)) << field;
+  }
+  EXPECT_EQ(norm["id"], "layer_norm");
+  EXPECT_EQ(norm["parameters"][0]["shape"], "[dim]");
+  EXPECT_THAT(norm["attributes"], Not(IsEmpty()));
+  EXPECT_TRUE(norm["attributes"][0].contains("required"));
+  const std::string unknown = Fails(PLUMB_NOT_FOUND, [&](plumb_error** error) {
+    return plumb_plugin_describe(runtime_.get, "layer_nrm", nullptr, 0, nullptr, error);
+  });
+  EXPECT_THAT(unknown, HasSubstr("did you mean \"layer_norm\""));
+  // Loaded from its file it is the same; a second time it is there already, and not before.
+  const std::string path = norm["path"];
+  RuntimeHandle other;
+  EXPECT_PLUMB_OK(plumb_runtime_create(nullptr, &other.get, err));
+  EXPECT_PLUMB_OK(plumb_plugin_load(other.get, path.c_str(), err));
+  EXPECT_EQ(Json::parse(Text(plumb_plugin_describe, other.get, "layer_norm")), norm);
+  EXPECT_THAT(Fails(PLUMB_NOT_FOUND,
+                    [&](plumb_error** error) {
+                      return plumb_plugin_load(other.get, "/not/there.so", error);
+                    }),
+              HasSubstr("/not/there.so"));
+}
+
+TEST_F(ReportTest, ARuntimeHasThreadsAndEngines) {
+  EXPECT_EQ(plumb_runtime_threads(runtime_.get), 2);
+  EXPECT_EQ(plumb_runtime_threads(nullptr), 0);
+  EXPECT_THAT(Text(plumb_runtime_gemm, runtime_.get), HasSubstr("kernels"));
+  double speed = 0;
+  const plumb_status status =
+      plumb_machine_speed(runtime_.get, PLUMB_SPEED_GEMM_F32, &speed, nullptr);
+  if (status != PLUMB_UNIMPLEMENTED) {  // no oneDNN
+    EXPECT_EQ(status, PLUMB_OK);
+    EXPECT_GT(speed, 1e8);
+  }
+  EXPECT_PLUMB_OK(plumb_machine_speed(runtime_.get, PLUMB_SPEED_READ, &speed, err));
+  EXPECT_GT(speed, 1e8);
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                    [&](plumb_error** error) {
+                      return plumb_machine_speed(runtime_.get, 7, &speed, error);
+                    }),
+              HasSubstr("speed 7"));
+}
+
+TEST_F(ReportTest, OutsideOfAnyCallThereIsNone) {
+  plumb_plugin_call call = {};
+  call.struct_size = sizeof(call);
+  EXPECT_EQ(plumb_plugin_call_here(&call, &call), 0);
+  EXPECT_EQ(plumb_plugin_calls(&call, 1), 0);
+  EXPECT_EQ(plumb_plugin_calls(nullptr, 1), 0);
+}
+
+TEST_F(ReportTest, AModelDescribesItself) {
+  const ModelHandle model = Create(TinyModel().Text());  // without weights
+  const Json json = Json::parse(Text(plumb_model_describe, model.get));
+  for (const char* const field :
+       {"name", "dims", "positions", "tied", "begin", "layers", "end", "norm_sites",
+        "identity_route", "norms_before_head", "tensors", "buffers", "totals"}) {
+    EXPECT_TRUE(json.contains(field)) << field;
+  }
+  plumb_model_info info = {};
+  info.struct_size = sizeof(info);
+  plumb_model_get_info(model.get, &info);
+  EXPECT_EQ(json["totals"]["parameters"], info.parameters);
+  EXPECT_EQ(json["totals"]["weight_bytes"], info.weight_bytes);
+  EXPECT_EQ(json["dims"]["n_layer"], 2);
+  EXPECT_EQ(json["dims"]["context_length"], 8);
+  EXPECT_EQ(json["layers"][0]["last"], 1);
+  EXPECT_EQ(json["layers"][0]["jacobian"], "(I + J_mlp J_norm) (I + J_attention J_norm)");
+  EXPECT_EQ(json["end"][0], "end: x = norm(x)");
+  ASSERT_EQ(json["tensors"].size(), plumb_model_tensor_count(model.get));
+  EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
+  for (size_t i = 0; i < json["tensors"].size(); ++i) {
+    plumb_tensor tensor = {};
+    tensor.struct_size = sizeof(tensor);
+    EXPECT_PLUMB_OK(plumb_model_tensor(model.get, i, &tensor, err));
+    EXPECT_EQ(json["tensors"][i]["name"], tensor.name);
+    EXPECT_EQ(json["tensors"][i]["shape"][0], tensor.shape[0]);
+  }
+}
+
+TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
+  const ModelHandle model = Create(TinyModel().Text());
+  plumb_explain_options options = {};
+  options.struct_size = sizeof(options);
+  for (const char* const stage : {"graph", "grad", "optimized", "plan", "exec", "prompt"}) {
+    options.stage = stage;
+    EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("layers.1.mlp.up"));
+  }
+  options.stage = "graph";
+  EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("i32[1, 8] tokens"));
+  options.batch = 3;
+  options.seq = 4;
+  EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("i32[3, 4] tokens"));
+  options.stage = "optimized";
+  options.recipe = "dtype: BF16";
+  options.recipe_size = std::strlen(options.recipe);
+  EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("bf16["));
+  const auto fails = [&] {
+    return Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** error) {
+      return plumb_model_explain(model.get, &options, nullptr, 0, nullptr, error);
+    });
+  };
+  options.recipe = "dtype: BF17";
+  EXPECT_THAT(fails(), HasSubstr("recipe:1:"));
+  options.recipe = nullptr;
+  options.seq = 9;
+  EXPECT_THAT(fails(), HasSubstr("seq must lie in 1..context_length (8), is 9"));
+  options.seq = 0;
+  options.stage = "graphs";
+  EXPECT_THAT(fails(), HasSubstr("did you mean \"graph\""));
+  options.stage = nullptr;
+  EXPECT_THAT(fails(), HasSubstr("stage is NULL"));
+}
+
+TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {
+  const auto internal = MakeRuntime(1);
+  const auto context = MakeContext(internal.get(), TinyModel().Text());
+  const ModelHandle model = Create(TinyModel().Text());
+  plumb_work work = {};
+  work.struct_size = sizeof(work);
+  BuildOptions program;
+  program.seq = 5;
+  EXPECT_PLUMB_OK(
+      plumb_model_work(model.get, PLUMB_PASS_TRAINING, 5, PLUMB_WEIGHTS_F32, &work, err));
+  EXPECT_EQ(work.flops, 3 * CountWork(*context, program)->forward_flops);
+  const int64_t f32 = work.weight_bytes;
+  program.program = Program::kCached;
+  EXPECT_PLUMB_OK(plumb_model_work(model.get, PLUMB_PASS_FEED, 5, PLUMB_WEIGHTS_BF16, &work, err));
+  EXPECT_EQ(work.flops, CountWork(*context, program)->forward_flops);
+  program.seq = 1;
+  EXPECT_EQ(f32, CountWork(*context, program)->weight_bytes);
+  program.weights = WeightFormat::kBf16;
+  EXPECT_EQ(work.weight_bytes, CountWork(*context, program)->weight_bytes);
+  EXPECT_LT(work.weight_bytes, f32);
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                    [&](plumb_error** error) {
+                      return plumb_model_work(model.get, PLUMB_PASS_FEED, 9, 0, &work, error);
+                    }),
+              HasSubstr("tokens must lie in 1..context_length (8), is 9"));
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                    [&](plumb_error** error) {
+                      return plumb_model_work(model.get, 2, 1, 0, &work, error);
+                    }),
+              HasSubstr("pass 2"));
+}
+
+TEST_F(ReportTest, GradientsAreThoseOfAStepAndChangeNothing) {
+  const auto internal = MakeRuntime(1);
+  const auto context = MakeContext(internal.get(), TinyModel().Text());
+  ParameterStore store(context->parameters, context->states);
+  DrawParameters(context->parameters, context->states, 3, 1, store);
+  const BatchOutputs expected =
+      RunBatch(*context, store, kTokens, /*with_gradients=*/true, 1).value();
+  const ModelHandle model = CreateWithWeights();
+  const std::vector<float> before = Weights(model.get);
+  const EvaluatorHandle evaluator = Evaluator(model, 1);
+  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+                    [&](plumb_error** error) {
+                      plumb_tensor none = {};
+                      none.struct_size = sizeof(none);
+                      return plumb_evaluator_gradient(evaluator.get, 0, &none, error);
+                    }),
+              HasSubstr("no run was done"));
+  for (int run = 0; run < 2; ++run) {
+    EXPECT_EQ(Loss(evaluator.get), expected.loss);
+    const float* const logits = plumb_evaluator_logits(evaluator.get);
+    EXPECT_EQ(std::vector<float>(logits, logits + expected.logits.size()), expected.logits);
+    for (size_t i = 0; i < context->parameters.size(); ++i) {
+      plumb_tensor gradient = {};
+      gradient.struct_size = sizeof(gradient);
+      EXPECT_PLUMB_OK(plumb_evaluator_gradient(evaluator.get, i, &gradient, err));
+      const ParameterLayout::Entry& entry = store.layout().entries[i];
+      EXPECT_EQ(gradient.name, entry.name);
+      EXPECT_EQ(0, std::memcmp(gradient.data, expected.gradients.data() + entry.begin,
+                               sizeof(float) * static_cast<size_t>(entry.end - entry.begin)))
+          << entry.name;
+    }
+  }
+  EXPECT_EQ(Weights(model.get), before);
+  EXPECT_NEAR(Loss(Evaluator(model, 0).get), expected.loss, 1e-5);
+}
+
+TEST_F(ReportTest, AnEvaluatorIsProbed) {
+  const ModelHandle model = CreateWithWeights();
+  const EvaluatorHandle evaluator = Evaluator(model, 1, 0);
+  struct Seen {
+    std::vector<std::string> names;
+    int32_t answer = 0;
+  } seen;
+  const plumb_probe_fn note = [](void* user, const plumb_probe* probe) -> int32_t {
+    EXPECT_EQ(probe->step, 0);
+    EXPECT_GT(probe->elements, 0);
+    EXPECT_NE(probe->data, nullptr);
+    static_cast<Seen*>(user)->names.push_back(absl::StrCat(probe->kind, " ", probe->name));
+    return static_cast<Seen*>(user)->answer;
+  };
+  const char* const points[] = {"logits", "grad.logits", "param.head.weight"};
+  EXPECT_PLUMB_OK(plumb_evaluator_probe(evaluator.get, points, 3, note, &seen, err));
+  const double loss = Loss(evaluator.get);
+  EXPECT_THAT(seen.names,
+              testing::ElementsAre("0 logits", "1 logits", "2 head.weight", "3 head.weight"));
+  // What it answers can stop, and no probe sees nothing.
+  seen.answer = 1;
+  std::vector<int32_t> ids(16, 1);
+  EXPECT_THAT(Fails(PLUMB_CANCELLED,
+                    [&](plumb_error** error) {
+                      return plumb_evaluator_run(evaluator.get, ids.data(), ids.data(), 16, nullptr,
+                                                 error);
+                    }),
+              HasSubstr("wants no more"));
+  EXPECT_PLUMB_OK(plumb_evaluator_probe(evaluator.get, nullptr, 0, nullptr, nullptr, err));
+  seen.names.clear();
+  EXPECT_EQ(Loss(evaluator.get), loss);
+  EXPECT_THAT(seen.names, IsEmpty());
+  const char* const unknown[] = {"logit"};
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                    [&](plumb_error** error) {
+                      return plumb_evaluator_probe(evaluator.get, unknown, 1, note, &seen, error);
+                    }),
+              HasSubstr("no probe point matches \"logit\""));
+}
+
+TEST_F(ReportTest, GradientsThatWereNotWantedAreNotThere) {
+  const ModelHandle model = CreateWithWeights();
+  const EvaluatorHandle evaluator = Evaluator(model, 0);
+  Loss(evaluator.get);
+  plumb_tensor tensor = {};
+  tensor.struct_size = sizeof(tensor);
+  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+                    [&](plumb_error** error) {
+                      return plumb_evaluator_gradient(evaluator.get, 0, &tensor, error);
+                    }),
+              HasSubstr("options.gradients"));
+  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+                    [&](plumb_error** error) {
+                      return plumb_evaluator_probe(evaluator.get, nullptr, 0, nullptr, nullptr,
+                                                   error);
+                    }),
+              HasSubstr("options.gradients"));
+  plumb_evaluator_options options = {};
+  options.struct_size = sizeof(options);
+  options.gradients = 1;
+  options.weights = PLUMB_WEIGHTS_INT8;
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                    [&](plumb_error** error) {
+                      plumb_evaluator* none = nullptr;
+                      return plumb_evaluator_create(model.get, &options, &none, error);
+                    }),
+              HasSubstr("PLUMB_WEIGHTS_F32"));
+  const EvaluatorHandle with = Evaluator(model, 1);
+  const std::vector<int32_t> ids(16, 1);
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                    [&](plumb_error** error) {
+                      return plumb_evaluator_run(with.get, ids.data(), nullptr, 16, nullptr, error);
+                    }),
+              HasSubstr("targets is NULL"));
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,155 @@
+// What a call wants of the stack, on threads as a host may start them: whatever a formula holds, it
+// is read, or refused with an error that says so, in what plumb.h promises.
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "tests/capi/host_life.h"
+
+namespace plumb {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+
+// What plumb.h says that a call wants, at most.
+constexpr size_t kPromised = size_t{1} << 20;
+
+// Runs `work` in a thread with a stack of `bytes`; how many of them it wrote to.
+size_t OnStack(size_t bytes, std::function<void()> work) {
+  constexpr char kUntouched = 0x5A;
+  void* const stack =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED) return 0;
+  std::memset(stack, kUntouched, bytes);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, stack, bytes);
+  pthread_t thread;
+  const auto run = [](void* argument) -> void* {
+    (*static_cast<std::function<void()>*>(argument))();
+    return nullptr;
+  };
+  EXPECT_EQ(pthread_create(&thread, &attributes, run, &work), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  const char* const begin = static_cast<char*>(stack);
+  const char* const end = begin + bytes;
+  const char* const lowest = std::find_if(begin, end, [](char c) { return c != kUntouched; });
+  const auto used = static_cast<size_t>(end - lowest);
+  munmap(stack, bytes);
+  return used;
+}
+
+std::string Repeated(const std::string& text, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+// A model whose placement has one `let` and the formula `each`.
+std::string ModelOf(const std::string& let, const std::string& each) {
+  return absl::StrCat(
+      "n_layer: 1 n_head: 1 d_model: 8 vocab_size: 9 context_length: 8\nplacement { name: \"p\" ",
+      let.empty() ? "" : absl::StrCat("let: \"c = ", let, "\" "), "each: \"", each,
+      "\" }\nblock { placement: \"p\" norm: \"rms_norm\" }\n");
+}
+
+class SmallStackTest : public CapiTest {
+ protected:
+  // Reads a model's text, builds the model and a session of it: "", or the error's message.
+  std::string Build(const std::string& text) {
+    ErrorHandle error;
+    SpecHandle spec;
+    ModelHandle model;
+    SessionHandle session;
+    if (plumb_spec_from_text(text.data(), text.size(), "m", &spec.get, &error.get) != PLUMB_OK ||
+        plumb_model_create(runtime_.get, spec.get, &model.get, &error.get) != PLUMB_OK ||
+        plumb_model_init(model.get, 1, &error.get) != PLUMB_OK ||
+        plumb_session_create(model.get, nullptr, &session.get, &error.get) != PLUMB_OK) {
+      return plumb_error_message(error.get);
+    }
+    return "";
+  }
+  // The same on a stack of kPromised bytes; what it used is told, and must leave some.
+  std::string BuildOnStack(const std::string& what, const std::string& text) {
+    std::string message;
+    const size_t used = OnStack(kPromised, [&] { message = Build(text); });
+    EXPECT_LT(used, kPromised / 8 * 7) << what;
+    std::cout << what << ": " << used / 1024 << " KiB of the stack, "
+              << (message.empty() ? "read" : "refused") << "\n";
+    return message;
+  }
+};
+
+TEST_F(SmallStackTest, FormulasThatNestAreReadOrRefused) {
+  struct Nest {
+    const char *what, *open, *inner, *close;
+  };
+  constexpr Nest kScalars[] = {{"parentheses", "(", "1", ")"},
+                               {"minus", "-", "1", ""},
+                               {"powers", "1 ^ ", "1", ""},
+                               {"calls", "max(1, ", "1", ")"},
+                               {"sums", "1 + (", "1", ")"}};
+  constexpr Nest kTensors[] = {
+      {"norms", "norm(", "x", ")"}, {"sums of x", "x + (", "x", ")"}, {"minus x", "-", "x", ""}};
+  constexpr Nest kConditions[] = {{"not", "not ", "1 < 2", ""}, {"not (", "not (", "1 < 2", ")"}};
+  for (const size_t depth : {10, 20, 101, 400}) {
+    const auto check = [&](const Nest& nest, const char* before, const char* after, bool in_let) {
+      const std::string text = absl::StrCat(before, Repeated(nest.open, depth), nest.inner,
+                                            Repeated(nest.close, depth), after);
+      const std::string message =
+          BuildOnStack(absl::StrCat(depth, " ", nest.what),
+                       in_let ? ModelOf(text, "x = x + c * f(norm(x))") : ModelOf("", text));
+      if (depth > 100) {
+        EXPECT_THAT(message, AnyOf(HasSubstr("nests too deep"), HasSubstr("at most"))) << nest.what;
+      } else {
+        EXPECT_EQ(message, "") << nest.what;
+      }
+    };
+    for (const Nest& nest : kScalars) check(nest, "", "", true);
+    for (const Nest& nest : kTensors) check(nest, "x = x + f(", ")", false);
+    for (const Nest& nest : kConditions) check(nest, "x = x + f(norm(x)) if ", "", false);
+  }
+}
+
+TEST_F(SmallStackTest, LongChainsAreReadOrRefused) {
+  struct Chain {
+    const char *what, *first, *next;
+  };
+  constexpr Chain kLets[] = {{"+", "1", "+1"}, {"*", "1", "*1"}, {"-", "1", "-1"}};
+  constexpr Chain kStatements[] = {{"+ x", "x = x + f(norm(x))", "+x"},
+                                   {"and", "x = x + f(norm(x)) if 1<2", " and 1<2"}};
+  for (const size_t terms : {200, 100000}) {
+    const auto check = [&](const Chain& chain, bool in_let) {
+      const std::string text = absl::StrCat(chain.first, Repeated(chain.next, terms));
+      const std::string message =
+          BuildOnStack(absl::StrCat(terms, " times ", chain.what),
+                       in_let ? ModelOf(text, "x = x + c * f(norm(x))") : ModelOf("", text));
+      if (terms > 1000) {
+        EXPECT_THAT(message, HasSubstr("at most")) << chain.what;
+      } else {
+        EXPECT_EQ(message, "") << chain.what;
+      }
+    };
+    for (const Chain& chain : kLets) check(chain, true);
+    for (const Chain& chain : kStatements) check(chain, false);
+  }
+}
+
+TEST_F(SmallStackTest, MessagesThatNestAreRefused) {
+  std::string message = BuildOnStack("messages", Repeated("block { inside {", 100000));
+  EXPECT_NE(message, "");
+  message = BuildOnStack("unknown messages", Repeated("a {", 100000));
+  EXPECT_THAT(message, HasSubstr("nest more than 50 deep"));
+  message = BuildOnStack("unknown lists", "a: " + Repeated("[", 100000));
+  EXPECT_THAT(message, HasSubstr("nest more than 50 deep"));
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,397 @@
+// Trainers that are planned, stepped on short sequences, kept tensor by tensor, probed without a
+// callback and profiled.
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "tests/capi/host_life.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr int64_t kWideVocabulary = 40;
+constexpr char kThreeSteps[] = "max_steps: 9 batch_size: 2 gradient_accumulation_steps: 2 seed: 3 ";
+
+// Micro-batches of `seqs` ids a row, by turns, that are other ones in each step.
+struct Filler {
+  std::vector<int64_t> seqs;
+  int64_t step = 0;
+  int32_t more = 0;  // than the vocabulary has
+  int32_t result = 0;
+
+  static int32_t Fill(void* self, int64_t i, int32_t* inputs, int32_t* targets, int64_t* seq) {
+    auto* const filler = static_cast<Filler*>(self);
+    if (!filler->seqs.empty()) {
+      *seq = filler->seqs[static_cast<size_t>(i) % filler->seqs.size()];
+    }
+    for (int64_t at = 0; at < 2 * *seq; ++at) {
+      inputs[at] = static_cast<int32_t>((at * 11 + i * 5 + filler->step * 3) % kWideVocabulary) +
+                   filler->more;
+      targets[at] = at % 5 == 0 ? -1 : static_cast<int32_t>((at * 7 + i) % kWideVocabulary);
+    }
+    return filler->result;
+  }
+};
+
+class TrainerStateTest : public CapiTest {
+ protected:
+  TrainerHandle Train(plumb_model* model, const std::string& recipe, int64_t seq = 0) {
+    plumb_trainer_options options = Recipe(recipe.c_str(), seq);
+    options.draw_weights = 1;
+    TrainerHandle trainer;
+    EXPECT_PLUMB_OK(plumb_trainer_create(model, &options, &trainer.get, err));
+    return trainer;
+  }
+  static plumb_step_info Step(plumb_trainer* trainer, Filler filler) {
+    filler.step = plumb_trainer_steps(trainer);
+    plumb_step_info info = {};
+    info.struct_size = sizeof(info);
+    EXPECT_PLUMB_OK(plumb_trainer_step_filled(trainer, Filler::Fill, &filler, &info, err));
+    return info;
+  }
+  std::string Saved(const plumb_trainer* trainer) {
+    const std::string path = absl::StrCat(scratch_.path(), "/trainer");
+    EXPECT_PLUMB_OK(plumb_trainer_save(trainer, path.c_str(), err));
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static std::vector<plumb_tensor> StateOf(const plumb_trainer* trainer, int32_t kind) {
+    std::vector<plumb_tensor> tensors;
+    plumb_tensor tensor = {};
+    tensor.struct_size = sizeof(tensor);
+    while (plumb_trainer_state(trainer, kind, tensors.size(), &tensor, nullptr) == PLUMB_OK) {
+      tensors.push_back(tensor);
+    }
+    return tensors;
+  }
+  static int64_t ElementsOf(const plumb_tensor& tensor) {
+    return tensor.shape[0] * tensor.shape[1] * tensor.shape[2] * tensor.shape[3];
+  }
+  static std::vector<plumb_probe> Probed(const plumb_trainer* trainer) {
+    std::vector<plumb_probe> figures;
+    plumb_probe probe = {};
+    probe.struct_size = sizeof(probe);
+    while (plumb_trainer_probed(trainer, figures.size(), &probe, nullptr) == PLUMB_OK) {
+      figures.push_back(probe);
+    }
+    return figures;
+  }
+
+  ScratchDir scratch_;
+};
+
+TEST_F(TrainerStateTest, ARecipeIsCompleted) {
+  const auto text = [](const std::string& recipe, const std::vector<const char*>& settings,
+                       plumb_error** error, std::string* to) {
+    size_t needed = 0;
+    const plumb_status asked =
+        plumb_recipe_text(recipe.data(), recipe.size(), "train.pbtxt", settings.data(),
+                          settings.size() / 2, nullptr, 0, &needed, error);
+    if (asked != PLUMB_OK) return asked;
+    to->resize(needed + 1);
+    const plumb_status told =
+        plumb_recipe_text(recipe.data(), recipe.size(), "train.pbtxt", settings.data(),
+                          settings.size() / 2, &(*to)[0], to->size(), nullptr, error);
+    to->resize(needed);
+    return told;
+  };
+  std::string whole, again;
+  EXPECT_PLUMB_OK(
+      text("max_steps: 7", {"learning_rate", "0.5", "data.format", "DOCUMENTS"}, err, &whole));
+  EXPECT_THAT(whole, StartsWith("max_steps: 7\nbatch_size: 1\n"));
+  EXPECT_THAT(whole, HasSubstr("learning_rate: 0.5\n"));
+  EXPECT_THAT(whole, HasSubstr("format: DOCUMENTS\n"));
+  EXPECT_THAT(whole, HasSubstr("decay_steps: 7\n"));
+  EXPECT_PLUMB_OK(text(whole, {}, err, &again));
+  EXPECT_EQ(again, whole);
+  const auto fails = [&](const std::string& recipe, const std::vector<const char*>& settings) {
+    return Fails(PLUMB_INVALID_ARGUMENT,
+                 [&](plumb_error** e) { return text(recipe, settings, e, &again); });
+  };
+  EXPECT_THAT(fails("max_steps: 7\n  beta1: 2", {}), StartsWith("train.pbtxt:2:3: beta1 must be"));
+  EXPECT_THAT(fails("max_step: 7", {}), HasSubstr("max_step"));
+  EXPECT_THAT(fails("", {"max_steps", "many"}), StartsWith("train.max_steps"));
+  EXPECT_THAT(fails("", {"max_steps", nullptr}), HasSubstr("NULL"));
+}
+
+TEST_F(TrainerStateTest, ATrainerTakesWhatWasPlannedAndLeavesTheReserve) {
+  const ModelHandle model = Create(WideModel());
+  plumb_trainer_options options = Recipe("batch_size: 2 gradient_accumulation_steps: 3", 16);
+  options.draw_weights = 1;
+  plumb_trainer_memory planned = {}, taken = {};
+  planned.struct_size = taken.struct_size = sizeof(planned);
+  EXPECT_PLUMB_OK(plumb_trainer_plan(model.get, &options, &planned, err));
+  EXPECT_GT(planned.workspace, 0);
+  EXPECT_EQ(planned.total, planned.weights + planned.gradients + planned.moments +
+                               planned.norm_states + planned.inputs + planned.workspace);
+  EXPECT_EQ(planned.moments, 2 * planned.weights);
+  EXPECT_EQ(planned.gradients, 2 * planned.weights);
+  plumb_evaluator_options evaluator = {};
+  evaluator.struct_size = sizeof(evaluator);
+  int64_t small = 0, large = 0;
+  EXPECT_PLUMB_OK(plumb_evaluator_plan(model.get, &evaluator, &small, err));
+  evaluator.logits = 1;
+  EXPECT_PLUMB_OK(plumb_evaluator_plan(model.get, &evaluator, &large, err));
+  EXPECT_GE(large - small, int64_t{4} * 64 * kWideVocabulary);
+  evaluator.gradients = 1;
+  int64_t largest = 0;
+  EXPECT_PLUMB_OK(plumb_evaluator_plan(model.get, &evaluator, &largest, err));
+  EXPECT_GE(largest - large, planned.weights);
+  // More than there is: refused, and the model has no trainer then.
+  options.reserve = std::numeric_limits<int64_t>::max() / 2;
+  TrainerHandle trainer;
+  const auto create = [&](plumb_error** e) {
+    return plumb_trainer_create(model.get, &options, &trainer.get, e);
+  };
+  EXPECT_THAT(Fails(PLUMB_RESOURCE_EXHAUSTED, create), HasSubstr("training takes"));
+  options.reserve = -1;
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("reserve"));
+  options.reserve = 0;
+  EXPECT_PLUMB_OK(create(err));
+  plumb_trainer_get_memory(trainer.get, &taken);
+  EXPECT_EQ(std::memcmp(&planned, &taken, sizeof(planned)), 0);
+}
+
+TEST_F(TrainerStateTest, DrawnWeightsAreThoseOfAnInitializedModel) {
+  for (const char* const dtype : {"dtype: F32", "dtype: BF16"}) {
+    const std::string recipe = absl::StrCat(kThreeSteps, dtype);
+    const ModelHandle drawn = Create(WideModel()), initialized = Create(WideModel());
+    const TrainerHandle drawing = Train(drawn.get, recipe);
+    EXPECT_PLUMB_OK(plumb_model_init(initialized.get, 3, err));
+    const plumb_trainer_options options = Recipe(recipe.c_str());
+    TrainerHandle other;
+    EXPECT_PLUMB_OK(plumb_trainer_create(initialized.get, &options, &other.get, err));
+    EXPECT_EQ(Saved(drawing.get), Saved(other.get));
+    EXPECT_EQ(Step(drawing.get, {}).loss, Step(other.get, {}).loss);
+    EXPECT_EQ(Saved(drawing.get), Saved(other.get));
+  }
+}
+
+TEST_F(TrainerStateTest, MicroBatchesMayBeShort) {
+  // All of one length: the bits of a trainer of that length.
+  const ModelHandle long_model = Create(WideModel()), short_model = Create(WideModel());
+  const TrainerHandle of_long = Train(long_model.get, kThreeSteps);
+  const TrainerHandle of_short = Train(short_model.get, kThreeSteps, 17);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Step(of_long.get, {{17}}).loss, Step(of_short.get, {}).loss);
+  }
+  EXPECT_EQ(Saved(of_long.get), Saved(of_short.get));
+  // Of two lengths: a target less for each fifth id.
+  EXPECT_EQ(Step(of_long.get, {{64, 5}}).tokens, 128 - 26 + 10 - 2);
+  EXPECT_EQ(Step(of_long.get, {{5, 64}}).tokens, 128 - 26 + 10 - 2);
+}
+
+TEST_F(TrainerStateTest, WhatCannotBeFilledChangesNothing) {
+  const ModelHandle model = Create(WideModel());
+  const TrainerHandle trainer = Train(model.get, kThreeSteps);
+  Step(trainer.get, {});
+  const std::string before = Saved(trainer.get);
+  const auto fails = [&](plumb_status code, Filler filler) {
+    std::string message = Fails(code, [&](plumb_error** e) {
+      return plumb_trainer_step_filled(trainer.get, Filler::Fill, &filler, nullptr, e);
+    });
+    EXPECT_EQ(Saved(trainer.get), before);
+    return message;
+  };
+  Filler none, foreign;
+  none.result = 1;
+  foreign.more = kWideVocabulary;
+  fails(PLUMB_CANCELLED, none);
+  EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, foreign), HasSubstr("inputs: id 40 at 0"));
+  EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, {{8, 0}}), HasSubstr("seq: must lie in 1..64"));
+  EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, {{65}}), HasSubstr("seq: must lie in 1..64"));
+  Step(trainer.get, {});
+  EXPECT_NE(Saved(trainer.get), before);
+}
+
+TEST_F(TrainerStateTest, AStateIsKeptTensorByTensor) {
+  for (const char* const dtype : {"dtype: F32", "dtype: BF16"}) {
+    const std::string recipe = absl::StrCat(kThreeSteps, dtype);
+    const ModelHandle first = Create(WideModel()), second = Create(WideModel());
+    const TrainerHandle from = Train(first.get, recipe);
+    for (int i = 0; i < 3; ++i) Step(from.get, {});
+    const TrainerHandle to =
+        Train(second.get, "batch_size: 2 gradient_accumulation_steps: 2 " + std::string(dtype));
+    bool is_split = false;
+    for (const int32_t kind : {PLUMB_STATE_MODEL, PLUMB_STATE_OPTIMIZER}) {
+      const std::vector<plumb_tensor> tensors = StateOf(from.get, kind);
+      const size_t parameters = plumb_model_tensor_count(first.get);
+      EXPECT_EQ(tensors.size(), kind == PLUMB_STATE_MODEL ? parameters : 2 * parameters);
+      for (size_t i = 0; i < tensors.size(); ++i) {
+        is_split |= tensors[i].data == nullptr;
+        std::vector<float> copy(static_cast<size_t>(ElementsOf(tensors[i])));
+        const auto n = static_cast<int64_t>(copy.size());
+        EXPECT_PLUMB_OK(plumb_trainer_read_state(from.get, kind, i, 0, n, copy.data(), err));
+        if (tensors[i].data != nullptr) {
+          EXPECT_EQ(std::memcmp(copy.data(), tensors[i].data, copy.size() * sizeof(float)), 0);
+        }
+        // In two pieces.
+        EXPECT_PLUMB_OK(plumb_trainer_write_state(to.get, kind, i, 0, 1, copy.data(), err));
+        EXPECT_PLUMB_OK(plumb_trainer_write_state(to.get, kind, i, 1, n - 1, &copy[1], err));
+      }
+    }
+    EXPECT_EQ(is_split, std::string(dtype) == "dtype: BF16");
+    EXPECT_PLUMB_OK(plumb_trainer_set_steps(to.get, 3, err));
+    EXPECT_EQ(plumb_trainer_steps(to.get), 3);
+    EXPECT_EQ(Saved(to.get), Saved(from.get));
+    Step(from.get, {});
+    Step(to.get, {});
+    EXPECT_EQ(Saved(to.get), Saved(from.get));
+  }
+}
+
+TEST_F(TrainerStateTest, WhatIsNotInAStateIsRefused) {
+  const ModelHandle model = Create(WideModel());
+  const TrainerHandle trainer = Train(model.get, kThreeSteps);
+  float value = 0;
+  const auto read = [&](int32_t kind, size_t i, int64_t begin, int64_t count) {
+    return [&, kind, i, begin, count](plumb_error** e) {
+      return plumb_trainer_read_state(trainer.get, kind, i, begin, count, &value, e);
+    };
+  };
+  Fails(PLUMB_INVALID_ARGUMENT, read(2, 0, 0, 1));
+  Fails(PLUMB_INVALID_ARGUMENT, read(-1, 0, 0, 1));
+  Fails(PLUMB_OUT_OF_RANGE, read(PLUMB_STATE_MODEL, 1000, 0, 1));
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const auto& [begin, count] :
+       {std::pair<int64_t, int64_t>{-1, 1}, {0, -1}, {1 << 20, 1}, {1, kMost}, {kMost, kMost}}) {
+    EXPECT_THAT(Fails(PLUMB_OUT_OF_RANGE, read(PLUMB_STATE_MODEL, 0, begin, count)),
+                HasSubstr("embedding"));
+  }
+  for (const int64_t steps : {int64_t{-1}, kMost}) {
+    Fails(PLUMB_INVALID_ARGUMENT,
+          [&](plumb_error** e) { return plumb_trainer_set_steps(trainer.get, steps, e); });
+  }
+}
+
+TEST_F(TrainerStateTest, ANumberThatIsNotFiniteIsNamed) {
+  const ModelHandle model = Create(WideModel());
+  const TrainerHandle trainer = Train(model.get, kThreeSteps);
+  EXPECT_PLUMB_OK(plumb_trainer_check(trainer.get, err));
+  const float nan = std::nanf("");
+  EXPECT_PLUMB_OK(
+      plumb_trainer_write_state(trainer.get, PLUMB_STATE_OPTIMIZER, 0, 7, 1, &nan, err));
+  EXPECT_THAT(
+      Fails(PLUMB_ABORTED, [&](plumb_error** e) { return plumb_trainer_check(trainer.get, e); }),
+      HasSubstr("Adam's first moment of embedding.token.weight"));
+}
+
+TEST_F(TrainerStateTest, TheLearningRateIsScaled) {
+  const ModelHandle model = Create(WideModel());
+  const TrainerHandle trainer =
+      Train(model.get, absl::StrCat(kThreeSteps, "learning_rate: 0.5 schedule: LINEAR"));
+  EXPECT_EQ(plumb_trainer_learning_rate(trainer.get), 0.5);
+  EXPECT_PLUMB_OK(plumb_trainer_scale_learning_rate(trainer.get, 0.25, err));
+  EXPECT_EQ(plumb_trainer_learning_rate(trainer.get), 0.125);
+  EXPECT_EQ(Step(trainer.get, {}).learning_rate, 0.125);
+  EXPECT_PLUMB_OK(plumb_trainer_set_steps(trainer.get, 9, err));
+  EXPECT_EQ(plumb_trainer_learning_rate(trainer.get), 0);
+  for (const double scale : {-1.0, std::nan(""), HUGE_VAL}) {
+    Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** e) {
+      return plumb_trainer_scale_learning_rate(trainer.get, scale, e);
+    });
+  }
+}
+
+TEST_F(TrainerStateTest, FiguresOfAStepAreOfAllItsMicroBatches) {
+  const ModelHandle model = Create(WideModel());
+  const TrainerHandle trainer = Train(model.get, kThreeSteps);
+  const char* const points[] = {"logits", "grad.logits", "param.head.weight"};
+  std::vector<plumb_probe> told;
+  const plumb_probe_fn tell = [](void* user, const plumb_probe* probe) -> int32_t {
+    static_cast<std::vector<plumb_probe>*>(user)->push_back(*probe);
+    return 0;
+  };
+  EXPECT_PLUMB_OK(plumb_trainer_probe(trainer.get, 2, points, 3, tell, &told, err));
+  EXPECT_TRUE(Probed(trainer.get).empty()) << "before a step";
+  Step(trainer.get, {});
+  const std::vector<plumb_probe> figures = Probed(trainer.get);
+  ASSERT_EQ(figures.size(), 4u);
+  ASSERT_EQ(told.size(), 6u);  // logits and their gradient twice
+  double squares = 0;
+  for (const plumb_probe& probe : told) {
+    if (probe.kind == PLUMB_PROBE_ACTIVATION) squares += probe.norm * probe.norm;
+  }
+  EXPECT_EQ(figures[0].kind, PLUMB_PROBE_ACTIVATION);
+  EXPECT_STREQ(figures[0].name, "logits");
+  EXPECT_EQ(figures[0].step, 1);
+  EXPECT_EQ(figures[0].elements, 2 * 2 * 64 * kWideVocabulary);
+  EXPECT_NEAR(figures[0].norm, std::sqrt(squares), 1e-9 * figures[0].norm);
+  EXPECT_NEAR(figures[0].rms, figures[0].norm / std::sqrt(static_cast<double>(figures[0].elements)),
+              1e-12);
+  EXPECT_EQ(figures[1].kind, PLUMB_PROBE_GRADIENT);
+  EXPECT_EQ(figures[2].kind, PLUMB_PROBE_PARAMETER);
+  EXPECT_EQ(figures[3].kind, PLUMB_PROBE_PARAMETER_GRADIENT);
+  EXPECT_NEAR(figures[3].norm, told.back().norm / 2, 1e-9) << "of the mean of two micro-batches";
+  // Without a callback: the same figures; and none of a step that is not probed.
+  const ModelHandle other = Create(WideModel());
+  const TrainerHandle quiet = Train(other.get, kThreeSteps);
+  EXPECT_PLUMB_OK(plumb_trainer_probe(quiet.get, 3, points, 3, nullptr, nullptr, err));
+  Step(quiet.get, {});
+  const std::vector<plumb_probe> same = Probed(quiet.get);
+  ASSERT_EQ(same.size(), figures.size());
+  for (size_t i = 0; i < same.size(); ++i) EXPECT_EQ(same[i].norm, figures[i].norm);
+  Step(quiet.get, {});
+  EXPECT_TRUE(Probed(quiet.get).empty());
+}
+
+TEST_F(TrainerStateTest, AProfileHasTheTimeOfTheSteps) {
+  const ModelHandle model = Create(WideModel()), plain = Create(WideModel());
+  const TrainerHandle trainer = Train(model.get, kThreeSteps),
+                      other = Train(plain.get, kThreeSteps);
+  plumb_profile_row row = {};
+  row.struct_size = sizeof(row);
+  const auto read = [&](size_t i) {
+    return [&, i](plumb_error** e) { return plumb_trainer_profile_row(trainer.get, i, &row, e); };
+  };
+  Fails(PLUMB_FAILED_PRECONDITION, read(0));
+  EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 1, err));
+  for (int i = 0; i < 3; ++i) Step(trainer.get, {});
+  EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 0, err));
+  Step(trainer.get, {});
+  EXPECT_PLUMB_OK(read(0)(err));
+  EXPECT_STREQ(row.name, "step");
+  EXPECT_EQ(row.runs, 3);
+  const double seconds = row.seconds;
+  double sum = 0, flops = 0;
+  std::string last;
+  for (size_t i = 1; read(i)(nullptr) == PLUMB_OK; ++i) {
+    sum += row.seconds;
+    if (row.in_graph == 1) flops += row.flops;
+    last = row.name;
+  }
+  EXPECT_EQ(last, "other");
+  EXPECT_GT(flops, 0);
+  EXPECT_NEAR(sum, seconds, 1e-6 * seconds);
+  for (int i = 0; i < 4; ++i) Step(other.get, {});
+  EXPECT_EQ(Saved(trainer.get), Saved(other.get));
+  // A new one has forgotten those steps.
+  EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 1, err));
+  EXPECT_PLUMB_OK(read(0)(err));
+  EXPECT_EQ(row.runs, 0);
+}
+
+TEST_F(TrainerStateTest, AModelsTextStandsAlone) {
+  const ModelHandle model = Create(TinyModel().Text());
+  const auto text = [](const plumb_model* of, auto function) {
+    size_t needed = 0;
+    EXPECT_PLUMB_OK(function(of, nullptr, 0, &needed, err));
+    std::string made(needed + 1, 'x');
+    EXPECT_PLUMB_OK(function(of, &made[0], made.size(), nullptr, err));
+    made.resize(needed);
+    return made;
+  };
+  const std::string whole = text(model.get, plumb_model_text);
+  EXPECT_THAT(whole, HasSubstr("each: \"x = x + f(norm(x))\""));  // what "pre" stands for
+  EXPECT_EQ(text(Create(whole).get, plumb_model_text), whole);
+  EXPECT_THAT(text(model.get, plumb_model_norms), StartsWith("{\"rms_norm\":\""));
+}
+
+}  // namespace
+}  // namespace plumb
