@@ -82,7 +82,11 @@ std::string FirstDifference(absl::string_view there, absl::string_view here) {
 }  // namespace
 
 absl::string_view WeightPrefix(const SafetensorsFile& file) {
-  return file.metadata().count("step") > 0 ? kWeight : "";
+  if (file.metadata().count("step") > 0) return kWeight;
+  const bool holds_average = std::any_of(
+      file.tensors().begin(), file.tensors().end(),
+      [](const TensorEntry& tensor) { return absl::StartsWith(tensor.name, kAverage); });
+  return holds_average ? kAverage : "";
 }
 
 absl::Status SaveTrainer(const TrainSession& session, const std::string& model,

@@ -387,7 +387,8 @@ PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, con
  * not lie at a multiple of 64 bytes are copied; in files of plumb's none does, if every dimension
  * is a multiple of 16. The file must not be cut or changed while the model lives (replacing it does
  * no harm). A trainer copies all. Errors too: PLUMB_FAILED_PRECONDITION while the model has a
- * trainer, sessions or evaluators. */
+ * trainer, sessions or evaluators. Of a file of PLUMB_STATE_OPTIMIZER, the average of the weights
+ * that a recipe's ema_decay keeps. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_map(plumb_model* model, const char* path,
                                                  plumb_error** error);
 /* Replaces the file at once: whatever happens it holds the old content or the new. */
