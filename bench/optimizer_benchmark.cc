@@ -63,7 +63,8 @@ int Run(int64_t n, int rounds) {
   SplitFloats(param.as<float>(), n, 1, SplitF32In(split_param.as<float>(), n));
   const std::vector<AdamWSegment> segments = {{0, n, 0.1f, 1.0f}};
   const std::vector<AdamWSegment> split_segments = {{0, n, 0.1f, 1.0f, true}};
-  AdamWStep step{1e-3f, 0.9f, 0.95f, 1e-8f, 10, 1.0f};
+  const AdamWGroup group{0.9f, 0.95f, 1e-8f, 1.0f};
+  AdamWStep step{1e-3f, 10, {&group, 1}};
   const AdamWBuffers plain{grad.as<float>(), param.as<float>(), m.as<float>(), v.as<float>()};
   AdamWBuffers split = plain;
   split.param = split_param.as<float>();

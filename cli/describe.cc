@@ -54,7 +54,8 @@ Json ToJson(const std::vector<TensorInfo>& tensors) {
   return json;
 }
 
-Json ToJson(const ModelDescription& model, const TrainingMemory& memory) {
+Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
+            const std::string& updates) {
   Json dims = Json::object();
   for (const auto& [name, value] : model.dims) dims[name] = value;
   Json layers = Json::array();
@@ -76,7 +77,8 @@ Json ToJson(const ModelDescription& model, const TrainingMemory& memory) {
             {"tensors", model.tensors.size()},
             {"buffer_elements", model.buffer_elements},
             {"weight_bytes", model.weight_bytes}}},
-          {"memory", MemoryJson(memory)}};
+          {"memory", MemoryJson(memory)},
+          {"updates", updates}};
 }
 
 void AppendLines(const char* indent, const std::vector<std::string>& lines, std::string* text) {
@@ -96,7 +98,9 @@ void AppendGroup(const LayerGroupInfo& group, std::string* text) {
                   group.jacobian, "\n");
 }
 
-std::string ToText(const ModelDescription& model, const TrainingMemory& memory) {
+// `updates`: shown when a recipe was given.
+std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
+                   const std::string* updates) {
   std::string text =
       absl::StrCat(model.name, "\n  ", absl::StrJoin(model.dims, ", ", absl::PairFormatter(" ")));
   absl::StrAppend(&text, "\n  positions ", model.positions, ", ",
@@ -126,6 +130,7 @@ std::string ToText(const ModelDescription& model, const TrainingMemory& memory) 
                     Count(static_cast<int64_t>(model.buffers.size()), "buffer"),
                     ", statistics that norms keep from training (not parameters)\n");
   }
+  if (updates != nullptr) absl::StrAppend(&text, "\n", *updates);
   absl::StrAppend(&text, "\n", MemoryTable(memory));
   return text;
 }
@@ -171,8 +176,12 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
   const absl::StatusOr<TrainingMemory> memory =
       (*model)->PlanTraining(options.train, settings->train);
   if (!memory.ok()) return memory.status();
-  const absl::Status printed = options.json ? PrintJson(ToJson(*description, *memory))
-                                            : PrintResult(ToText(*description, *memory));
+  const absl::StatusOr<std::string> updates =
+      (*model)->ExplainUpdates(options.train, settings->train);
+  if (!updates.ok()) return updates.status();
+  const auto* shown = options.train.empty() ? nullptr : &*updates;
+  const absl::Status printed = options.json ? PrintJson(ToJson(*description, *memory, *updates))
+                                            : PrintResult(ToText(*description, *memory, shown));
   if (!printed.ok()) return printed;
   return kExitOk;
 }
@@ -190,7 +199,8 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
               "Set a field, e.g. model.n_layer=4 or train.batch_size=8; repeatable");
   app->add_option(
          "--train", options->train,
-         "How it is to be trained (.pbtxt), for the memory; default: the schema's defaults")
+         "How it is to be trained (.pbtxt): shows what its rules do to each tensor; default: the "
+         "schema's defaults, for the memory")
       ->type_name("FILE");
   AddInt(app, "--batch", &options->batch, 1, 1 << 20,
          "Sequences a step; default: train.batch_size");

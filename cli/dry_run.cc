@@ -52,7 +52,7 @@ std::string MemoryTable(const TrainingMemory& memory) {
   };
   row("weights", memory.weights);
   row("gradients", memory.gradients);
-  row("AdamW's moments", memory.moments);
+  row("optimizer's moments", memory.moments);
   row("buffers of norms", memory.norm_states);
   row("token ids", memory.inputs);
   row("activations and scratch", memory.workspace);

@@ -25,6 +25,7 @@ struct EvalFlags {
   std::string weights;  // with data: a type; with tokens: a file
   std::string tokens, logits, grads;
   int64_t stride = 0;  // 0: side by side
+  bool ema = false;
   bool json = false;
 };
 
@@ -70,7 +71,7 @@ absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
     return absl::InvalidArgumentError(absl::StrCat("--weights: ", type.status().message()));
   }
   absl::StatusOr<std::unique_ptr<TrainedModel>> model =
-      TrainedModel::Open(runtime, options.subject);
+      TrainedModel::Open(runtime, options.subject, WeightType::kF32, options.ema);
   PrintWarnings(runtime);
   if (!model.ok()) return model.status();
   const absl::StatusOr<std::vector<SplitLoss>> losses =
@@ -169,6 +170,8 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
          "Read running text in windows that overlap, each with N new tokens, so that every "
          "token has at least the context's length less N before it; without, windows stand "
          "side by side and the first tokens of each have little");
+  app->add_flag("--ema", options->ema,
+                "Of RUN: with the average of the weights that the recipe's ema_decay kept");
   app->add_option("--tokens", options->tokens, "Token ids to run it on: JSON, [batch][seq]")
       ->type_name("FILE");
   app->add_option("--logits", options->logits,

@@ -27,6 +27,7 @@ struct SampleFlags {
   std::optional<uint64_t> seed;
   int64_t max_tokens = 0;
   std::string weights = "f32";
+  bool ema = false;
   bool json = false;
 };
 
@@ -81,7 +82,7 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
   absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<std::unique_ptr<TrainedModel>> opened =
-      TrainedModel::Open(runtime->get(), options.run, *weights);
+      TrainedModel::Open(runtime->get(), options.run, *weights, options.ema);
   PrintWarnings(runtime->get());
   if (!opened.ok()) return opened.status();
   TrainedModel* model = opened->get();
@@ -151,6 +152,8 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
         return type.ok() ? std::string() : std::string(type.status().message());
       })
       ->type_name("TYPE");
+  app->add_flag("--ema", options->ema,
+                "Sample with the average of the weights that the recipe's ema_decay kept");
   app->add_flag("--json", options->json, "Print all samples as one JSON object");
   AddGlobalOptions(app, invocation);
   app->footer(

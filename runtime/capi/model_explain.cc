@@ -12,10 +12,11 @@
 #include "runtime/base/suggest.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
-#include "runtime/compile/differentiate.h"
 #include "runtime/compile/memory_plan.h"
+#include "runtime/model/update_plan.h"
 #include "runtime/picture/picture.h"
 #include "runtime/session/probe.h"
+#include "runtime/session/program.h"
 #include "runtime/session/train_memory.h"
 #include "runtime/session/work.h"
 #include "runtime/spec/train_spec.h"
@@ -42,11 +43,11 @@ absl::StatusOr<std::string> ProbesText(const ModelContext& context) {
 }
 
 absl::Status UnknownStage(const std::string& stage) {
-  const std::vector<std::string> stages = {"graph", "grad",   "optimized", "plan",
-                                           "exec",  "prompt", "probes",    "svg"};
-  return absl::InvalidArgumentError(
-      absl::StrCat("options: unknown stage \"", stage, "\"", DidYouMean(stage, stages),
-                   "; the stages are graph, grad, optimized, plan, exec, prompt, probes, svg"));
+  const std::vector<std::string> stages = {"graph",  "grad",   "optimized", "plan",   "exec",
+                                           "prompt", "probes", "svg",       "updates"};
+  return absl::InvalidArgumentError(absl::StrCat(
+      "options: unknown stage \"", stage, "\"", DidYouMean(stage, stages),
+      "; the stages are graph, grad, optimized, plan, exec, prompt, probes, svg, updates"));
 }
 
 // "svg" draws a layer of each kind, "svg:3" layer 3.
@@ -70,7 +71,7 @@ absl::StatusOr<std::string> ExplainStage(const ModelContext& context, const std:
     PLUMB_ASSIGN_OR_RETURN(Graph graph,
                            BuildForward(context.model, context.parameters, *context.ops, program));
     if (stage == "graph") return ToString(graph);
-    PLUMB_ASSIGN_OR_RETURN(graph, Differentiate(std::move(graph), *context.ops, "loss"));
+    PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops));
     return ToString(graph);
   }
   if (stage == "prompt") {
@@ -80,6 +81,11 @@ absl::StatusOr<std::string> ExplainStage(const ModelContext& context, const std:
   }
   if (stage == "probes") return ProbesText(context);
   if (stage == "svg" || absl::StartsWith(stage, "svg:")) return Draw(context, stage);
+  if (stage == "updates") {
+    PLUMB_ASSIGN_OR_RETURN(const UpdatePlan plan,
+                           PlanUpdates(recipe, context.model, context.parameters));
+    return ToString(plan, recipe, context.parameters);
+  }
   if (stage != "optimized" && stage != "plan" && stage != "exec") return UnknownStage(stage);
   PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(context, program, /*gradients=*/true,
                                                    TrainPasses(context, recipe)));

@@ -41,11 +41,12 @@ std::unique_ptr<ParameterStore> LayOut(WeightFormat form, const ModelState& mode
   return other;
 }
 
+// With the average of the weights, where there is one, under "ema.": all that resuming needs.
 std::vector<TensorToWrite> OptimizerTensors(const TrainSession& session) {
-  const ParameterLayout& layout = session.parameters().layout();
-  std::vector<TensorToWrite> tensors = layout.Tensors("m.", session.first_moments());
-  for (TensorToWrite& second : layout.Tensors("v.", session.second_moments())) {
-    tensors.push_back(std::move(second));
+  std::vector<TensorToWrite> tensors = session.optimizer().Tensors();
+  if (session.average() == nullptr) return tensors;
+  for (TensorToWrite& tensor : session.average()->Tensors("ema.")) {
+    tensors.push_back(std::move(tensor));
   }
   return tensors;
 }
@@ -97,7 +98,7 @@ plumb_trainer_memory ToPublic(const TrainMemory& memory) {
   plumb_trainer_memory given = {};
   given.weights = memory.weights;
   given.gradients = memory.gradients;
-  given.moments = memory.moments;
+  given.moments = memory.moments + memory.average;
   given.norm_states = memory.norm_states;
   given.inputs = memory.inputs;
   given.workspace = memory.workspace;

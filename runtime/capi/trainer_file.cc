@@ -18,7 +18,7 @@
 namespace plumb::capi {
 namespace {
 
-constexpr char kWeight[] = "weight.", kFirst[] = "m.", kSecond[] = "v.";
+constexpr char kWeight[] = "weight.", kFirst[] = "m.", kSecond[] = "v.", kAverage[] = "ema.";
 
 void Append(std::vector<TensorToWrite> more, std::vector<TensorToWrite>* tensors) {
   for (TensorToWrite& tensor : more) tensors->push_back(std::move(tensor));
@@ -47,7 +47,7 @@ absl::Status CheckNumbers(const SafetensorsFile& file) {
   for (const TensorEntry& tensor : file.tensors()) {
     const bool is_square = absl::StartsWith(tensor.name, kSecond);
     if (!is_square && !absl::StartsWith(tensor.name, kWeight) &&
-        !absl::StartsWith(tensor.name, kFirst)) {
+        !absl::StartsWith(tensor.name, kFirst) && !absl::StartsWith(tensor.name, kAverage)) {
       continue;  // which nothing reads
     }
     const size_t bytes = piece.size() * sizeof(float);
@@ -82,16 +82,19 @@ std::string FirstDifference(absl::string_view there, absl::string_view here) {
 }  // namespace
 
 absl::string_view WeightPrefix(const SafetensorsFile& file) {
-  return file.metadata().count("step") > 0 ? kWeight : "";
+  if (file.metadata().count("step") > 0) return kWeight;
+  const bool holds_average = std::any_of(
+      file.tensors().begin(), file.tensors().end(),
+      [](const TensorEntry& tensor) { return absl::StartsWith(tensor.name, kAverage); });
+  return holds_average ? kAverage : "";
 }
 
 absl::Status SaveTrainer(const TrainSession& session, const std::string& model,
                          const std::string& path) {
   PLUMB_RETURN_IF_ERROR(session.CheckFinite());
-  const ParameterLayout& layout = session.parameters().layout();
   std::vector<TensorToWrite> tensors = session.parameters().Tensors(kWeight);
-  Append(layout.Tensors(kFirst, session.first_moments()), &tensors);
-  Append(layout.Tensors(kSecond, session.second_moments()), &tensors);
+  Append(session.optimizer().Tensors(), &tensors);
+  if (session.average() != nullptr) Append(session.average()->Tensors(kAverage), &tensors);
   return WriteSafetensors(
       path, tensors,
       {{"plumb", plumb_version()}, {"model", model}, {"step", absl::StrCat(session.step())}});
@@ -102,15 +105,14 @@ absl::Status LoadTrainer(const std::string& path, const std::string& model, Trai
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
   PLUMB_ASSIGN_OR_RETURN(const int64_t step, StepOf(file));
   const ParameterStore& parameters = session->parameters();
-  const ParameterLayout& layout = parameters.layout();
   PLUMB_RETURN_IF_ERROR(parameters.Check(file, kWeight));
-  PLUMB_RETURN_IF_ERROR(layout.Check(kFirst, file));
-  PLUMB_RETURN_IF_ERROR(layout.Check(kSecond, file));
+  PLUMB_RETURN_IF_ERROR(session->optimizer().Check(file));
+  const ParameterStore* const average = session->average();
+  if (average != nullptr) PLUMB_RETURN_IF_ERROR(average->Check(file, kAverage));
   PLUMB_RETURN_IF_ERROR(CheckNumbers(file));
   PLUMB_RETURN_IF_ERROR(parameters.Read(file, kWeight));
-  const TrainSession::Moments moments = session->moments();
-  PLUMB_RETURN_IF_ERROR(layout.Read(kFirst, file, moments.m));
-  PLUMB_RETURN_IF_ERROR(layout.Read(kSecond, file, moments.v));
+  PLUMB_RETURN_IF_ERROR(session->optimizer().Read(file));
+  if (average != nullptr) PLUMB_RETURN_IF_ERROR(average->Read(file, kAverage));
   session->ResumeAt(step);
   const auto trained = file.metadata().find("model");
   if (trained != file.metadata().end()) *difference = FirstDifference(trained->second, model);

@@ -12,7 +12,8 @@
 
 namespace plumb::capi {
 
-// The prefix of weights in the file: that of a trainer's, or "".
+// The prefix of weights in the file: that of a trainer's; that of an average of weights in a file
+// of a trainer's state without its weights; or "".
 absl::string_view WeightPrefix(const SafetensorsFile& file);
 
 // `model`: the text of the whole description. Replaces the file at once.

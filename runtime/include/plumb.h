@@ -335,11 +335,12 @@ typedef struct {
   size_t struct_size;
   /* What is to be seen of a training step's program: "graph", with "grad"ients, "optimized", its
    * memory "plan", the "exec"utable; "prompt": of a prompt, or, for a seq of 1, a step of decoding;
-   * "probes": what can be probed, a star before what is by default. Or the data flow of its blocks
-   * as an SVG file: "svg", a layer of each kind; "svg:3", layer 3 alone, from 0. */
+   * "probes": what can be probed, a star before what is by default; or how the recipe "updates" each
+   * tensor. Or the data flow of its blocks as an SVG file: "svg", a layer of each kind; "svg:3",
+   * layer 3 alone, from 0. */
   const char* stage;
   int64_t batch, seq; /* sequences, and tokens of each; 0: 1, the model's context_length */
-  const char* recipe; /* as plumb_trainer_options; of it dtype and recompute matter */
+  const char* recipe; /* as plumb_trainer_options */
   size_t recipe_size;
 } plumb_explain_options;
 
@@ -387,7 +388,8 @@ PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, con
  * not lie at a multiple of 64 bytes are copied; in files of plumb's none does, if every dimension
  * is a multiple of 16. The file must not be cut or changed while the model lives (replacing it does
  * no harm). A trainer copies all. Errors too: PLUMB_FAILED_PRECONDITION while the model has a
- * trainer, sessions or evaluators. */
+ * trainer, sessions or evaluators. Of a file of PLUMB_STATE_OPTIMIZER, the average of the weights
+ * that a recipe's ema_decay keeps. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_map(plumb_model* model, const char* path,
                                                  plumb_error** error);
 /* Replaces the file at once: whatever happens it holds the old content or the new. */

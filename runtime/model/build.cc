@@ -167,7 +167,7 @@ class Emitter : public FormulaBackend {
     ValueId logits = weights_.Matmul(x, weight, bias, "logits", /*f32_out=*/head_is_f32_);
     PLUMB_ASSIGN_OR_RETURN(logits, at_point(kHeadPoint, logits));
     if (cached || options_.output_logits) b_.Output("logits", logits);
-    if (!cached) b_.Output("loss", b_.Apply("cross_entropy", {logits, targets_}, {}, "loss"));
+    if (!cached) OutputLoss(logits);
     return absl::OkStatus();
   }
 
@@ -239,6 +239,16 @@ class Emitter : public FormulaBackend {
     inputs.insert(inputs.begin() + 1, state);
     const char* op = options_.program == Program::kTrain ? "cross_norm" : "cross_norm_eval";
     return b_.Apply(op, std::move(inputs), {{"instance", attr}}, absl::StrCat(site.name, ".out"));
+  }
+
+  void OutputLoss(ValueId logits) {
+    Attrs attrs;
+    if (options_.label_smoothing > 0) attrs.Set("label_smoothing", options_.label_smoothing);
+    if (options_.z_loss > 0) attrs.Set("z_loss", options_.z_loss);
+    const std::vector<ValueId> outputs =
+        b_.ApplyAll("cross_entropy", {logits, targets_}, std::move(attrs), "loss");
+    b_.Output("loss", outputs[0]);
+    if (options_.label_smoothing > 0 || options_.z_loss > 0) b_.Output("objective", outputs[2]);
   }
 
   const ResolvedModel& model_;

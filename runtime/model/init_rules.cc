@@ -9,7 +9,8 @@
 namespace plumb {
 namespace {
 
-absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, Fans fans, const ScalarScope& scope) {
+absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, const Fans* fans_or_none,
+                                  const ScalarScope& scope) {
   using Distribution = InitRule::Distribution;
   std::vector<double> v;
   for (const Expression& argument : rule.arguments) {
@@ -19,12 +20,25 @@ absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, Fans fans, const ScalarS
   const auto uniform = [](double bound) {
     return InitSpec{InitSpec::Kind::kUniform, -bound, bound};
   };
+  const bool uses_fans = rule.distribution == Distribution::kXavierNormal ||
+                         rule.distribution == Distribution::kXavierUniform ||
+                         rule.distribution == Distribution::kKaimingUniform;
+  if (uses_fans && fans_or_none == nullptr) {
+    return ErrorInText(rule.match, 0,
+                       "init: matches what is no weight and has no fans; say normal, uniform or "
+                       "constant");
+  }
+  const Fans fans = fans_or_none == nullptr ? Fans{1, 1} : *fans_or_none;
   const double fan_in = static_cast<double>(fans.in);
   const double fan_sum = static_cast<double>(fans.in + fans.out);
   switch (rule.distribution) {
     case Distribution::kNormal:
       if (v[1] < 0) return ErrorInText(rule.arguments[1].text, 0, "std is negative");
       return InitSpec{InitSpec::Kind::kNormal, v[0], v[1]};
+    case Distribution::kTruncatedNormal:
+      if (v[1] < 0) return ErrorInText(rule.arguments[1].text, 0, "std is negative");
+      if (v[2] < 1) return ErrorInText(rule.arguments[2].text, 0, "cut is below 1");
+      return InitSpec{InitSpec::Kind::kTruncatedNormal, v[0], v[1], {}, v[2]};
     case Distribution::kUniform:
       if (v[0] > v[1]) return ErrorInText(rule.arguments[0].text, 0, "low is above high");
       return InitSpec{InitSpec::Kind::kUniform, v[0], v[1]};
@@ -67,6 +81,18 @@ bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
 absl::StatusOr<InitSpec> InitRules::Apply(const std::string& name, Fans fans,
                                           const InitSpec& fallback, const ScalarScope& scope,
                                           const InitRule* own) {
+  return ApplyRules(name, &fans, fallback, scope, own, &matched_);
+}
+
+absl::StatusOr<InitSpec> InitRules::ApplyToOther(const std::string& name, const InitSpec& fallback,
+                                                 const ScalarScope& scope) {
+  return ApplyRules(name, nullptr, fallback, scope, nullptr, &matched_other_);
+}
+
+absl::StatusOr<InitSpec> InitRules::ApplyRules(const std::string& name, const Fans* fans,
+                                               const InitSpec& fallback, const ScalarScope& scope,
+                                               const InitRule* own,
+                                               std::set<const InitRule*>* matched) {
   InitSpec init = fallback;
   double scale = 1;
   std::vector<const InitRule*> rules;
@@ -78,7 +104,8 @@ absl::StatusOr<InitSpec> InitRules::Apply(const std::string& name, Fans fans,
   }
   for (const InitRule* rule : rules) {
     if (rule != own && !MatchesPattern(rule->match.value, name)) continue;
-    matched_.insert(rule);
+    if (fans == nullptr && matched_.count(rule) > 0) continue;  // it is about weights
+    matched->insert(rule);
     if (rule->distribution != InitRule::Distribution::kNone) {
       PLUMB_ASSIGN_OR_RETURN(init, Evaluate(*rule, fans, scope));
     }
@@ -93,9 +120,9 @@ absl::StatusOr<InitSpec> InitRules::Apply(const std::string& name, Fans fans,
 absl::Status InitRules::CheckAllMatched() const {
   const auto check = [this](const std::vector<InitRule>& rules) -> absl::Status {
     for (const InitRule& rule : rules) {
-      if (matched_.count(&rule) > 0) continue;
+      if (matched_.count(&rule) > 0 || matched_other_.count(&rule) > 0) continue;
       return ErrorInText(rule.match, 0,
-                         "init: matches no weight; names look like embedding.token.weight, "
+                         "init: matches nothing; names look like embedding.token.weight, "
                          "layers.0.attention.q.weight, layers.0.mlp.down.bias, head.weight");
     }
     return absl::OkStatus();

@@ -33,12 +33,23 @@ class InitRules {
   absl::StatusOr<InitSpec> Apply(const std::string& name, Fans fans, const InitSpec& fallback,
                                  const ScalarScope& scope, const InitRule* own = nullptr);
 
-  // After all weights: an error for the first rule that matched none.
+  // The same of a norm's parameter or a learned value, by the rules that match no weight. After all
+  // weights.
+  absl::StatusOr<InitSpec> ApplyToOther(const std::string& name, const InitSpec& fallback,
+                                        const ScalarScope& scope);
+
+  // After all of them: an error for the first rule that matched none.
   absl::Status CheckAllMatched() const;
 
  private:
+  // `fans`: null of what has none. `matched`: gets the rules that hold.
+  absl::StatusOr<InitSpec> ApplyRules(const std::string& name, const Fans* fans,
+                                      const InitSpec& fallback, const ScalarScope& scope,
+                                      const InitRule* own, std::set<const InitRule*>* matched);
+
   const ResolvedModel& model_;
-  std::set<const InitRule*> matched_;
+  std::set<const InitRule*> matched_;        // by a weight
+  std::set<const InitRule*> matched_other_;  // by anything else
   std::set<const PlacementSpec*> placements_;
 };
 

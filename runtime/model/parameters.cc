@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/hash_map.h"
 #include "runtime/base/place.h"
 #include "runtime/base/rng.h"
@@ -145,6 +150,11 @@ class Lister : public NullBackend {
 
   absl::StatusOr<ModelTensors> Finish() && {
     PLUMB_RETURN_IF_ERROR(status_);
+    for (ParameterSpec& parameter : parameters_) {
+      if (parameter.role == ParameterSpec::Role::kWeight) continue;
+      PLUMB_ASSIGN_OR_RETURN(parameter.init, rules_.ApplyToOther(parameter.name, parameter.init,
+                                                                 ScopeOf(parameter.name)));
+    }
     PLUMB_RETURN_IF_ERROR(rules_.CheckAllMatched());
     PLUMB_RETURN_IF_ERROR(CheckSize());
     return ModelTensors{std::move(parameters_), std::move(states_)};
@@ -201,6 +211,18 @@ class Lister : public NullBackend {
     ScalarScope scope;
     scope.dims = &model_.dims;
     scope.placement = placement;
+    return scope;
+  }
+
+  // Of a tensor that is no weight: its layer's, or that of the end of the stack where it stands.
+  ScalarScope ScopeOf(const std::string& name) const {
+    const int64_t layer = LayerOf(name);
+    const auto& layers = model_.layers;
+    ScalarScope scope =
+        StackScope(layer > 0 ? layers[static_cast<size_t>(layer - 1)]->placement.get()
+                   : absl::StartsWith(name, "begin.") ? layers.front()->placement.get()
+                                                      : layers.back()->placement.get());
+    scope.layer = layer;
     return scope;
   }
 
@@ -324,6 +346,29 @@ class Lister : public NullBackend {
   absl::Status status_;
 };
 
+// Normal draws of at most `cut` >= 1: draw i of the first of some streams in which it is small
+// enough. The first is that of an initial value that is not truncated.
+class TruncatedNormals {
+ public:
+  TruncatedNormals(double cut, uint64_t seed, const std::string& name) : cut_(cut) {
+    for (uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
+      streams_.emplace_back(seed, absl::StrCat("init ", name), attempt);
+    }
+  }
+  double Draw(uint64_t i) const {
+    for (const RngStream& stream : streams_) {
+      const double value = stream.Normal(i);
+      if (std::fabs(value) <= cut_) return value;
+    }
+    return 0;
+  }
+
+ private:
+  static constexpr uint64_t kAttempts = 64;  // which all miss once in 1e31 draws
+  const double cut_;
+  std::vector<RngStream> streams_;
+};
+
 // Elements `part` of the tensor `name`, which has `elements` in all.
 void Draw(const std::string& name, int64_t elements, Range part, const InitSpec& init,
           uint64_t seed, int threads, float* out) {
@@ -343,13 +388,16 @@ void Draw(const std::string& name, int64_t elements, Range part, const InitSpec&
   // Every draw is a function of its index, so it does not matter who makes it.
   const RngStream stream(seed, absl::StrCat("init ", name));
   const bool normal = init.kind == InitSpec::Kind::kNormal;
+  std::optional<TruncatedNormals> truncated;
+  if (init.kind == InitSpec::Kind::kTruncatedNormal) truncated.emplace(init.cut, seed, name);
   const int64_t tasks = TaskCount(n, n * kCostOfADraw);
   ParallelFor(tasks, threads, [&](int64_t task) {
     const Range range = TaskRange(n, tasks, task);
     for (int64_t i = range.begin; i < range.end; ++i) {
       const uint64_t index = static_cast<uint64_t>(part.begin + i);
-      const double value = normal ? init.a + init.b * stream.Normal(index)
-                                  : init.a + (init.b - init.a) * stream.Uniform(index);
+      const double value = truncated.has_value() ? init.a + init.b * truncated->Draw(index)
+                           : normal              ? init.a + init.b * stream.Normal(index)
+                                    : init.a + (init.b - init.a) * stream.Uniform(index);
       out[i] = static_cast<float>(value);
     }
   });
@@ -363,12 +411,21 @@ std::string InitSpec::ToString() const {
       return absl::StrCat("constant(", a, ")");
     case Kind::kNormal:
       return absl::StrCat("normal(", a, ", ", b, ")");
+    case Kind::kTruncatedNormal:
+      return absl::StrCat("truncated_normal(", a, ", ", b, ", cut ", cut, ")");
     case Kind::kTable:
       return absl::StrCat("table(", absl::StrJoin(table, ", "), ")");
     case Kind::kUniform:
       break;
   }
   return absl::StrCat("uniform(", a, ", ", b, ")");
+}
+
+int64_t LayerOf(const std::string& name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::MaxSplits('.', 2));
+  int64_t layer = 0;
+  if (parts.size() < 3 || parts[0] != "layers" || !absl::SimpleAtoi(parts[1], &layer)) return 0;
+  return layer + 1;
 }
 
 InitSpec InitSpec::Scaled(double factor) const {

@@ -19,10 +19,11 @@ namespace plumb {
 
 // One distribution with numbers for its arguments.
 struct InitSpec {
-  enum class Kind { kConstant, kNormal, kUniform, kTable } kind = Kind::kConstant;
+  enum class Kind { kConstant, kNormal, kUniform, kTruncatedNormal, kTable } kind = Kind::kConstant;
   double a = 0;                    // constant: the value; normal: mean; uniform: low
   double b = 0;                    // normal: standard deviation; uniform: high
   std::vector<double> table = {};  // table: one value after the other, each of as many elements
+  double cut = 0;  // truncated normal: no value is further from the mean than cut * b
 
   InitSpec Scaled(double factor) const;
   // "normal(0, 0.02)", "uniform(-0.25, 0.25)", "constant(1)", "table(0, 0, 1)"
@@ -57,6 +58,9 @@ struct NormStateSpec {
   int64_t elements = 0;
   std::vector<BufferSpec> buffers;
 };
+
+// 1..n_layer for a tensor of a layer, "layers.0.attention.q.weight"; 0 for others.
+int64_t LayerOf(const std::string& name);
 
 // The name of the state of the norm that is applied at `site`: "layers.0.attention.norm".
 std::string StateName(const std::string& site);

@@ -1,4 +1,5 @@
-// cross_entropy and cross_entropy_grad: mean negative log-likelihood of target tokens.
+// cross_entropy and cross_entropy_grad: mean negative log-likelihood of target tokens, and, beside
+// it, what may be minimized in its place: with label smoothing, with a z-loss.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -32,12 +33,31 @@ struct LogitRows {
   int64_t begin, end;
   int64_t n;
 };
+// What is minimized, if not the cross-entropy itself:
+//   1/n sum_r ((1 - e) (lse_r - x_r[t_r]) + e mean_j (lse_r - x_rj) + z lse_r^2)
+// with e label smoothing (Szegedy et al. 2016, as torch.nn.functional.cross_entropy has it) and z
+// the z-loss, which keeps the softmax's normalizer near 1 (Chowdhery et al., PaLM, section 5).
+struct Objective {
+  double label_smoothing;
+  double z_loss;
+
+  explicit Objective(const Attrs& attrs)
+      : label_smoothing(attrs.GetDouble("label_smoothing", 0)),
+        z_loss(attrs.GetDouble("z_loss", 0)) {}
+  bool IsCrossEntropy() const { return label_smoothing == 0 && z_loss == 0; }
+};
+
 struct CrossEntropyFns {
   // lse[r] for each row; `sums` is scratch for as many numbers, those of row r at sums[r].
   void (*log_sum_exp)(const LogitRows& rows, float* sums, float* lse);
+  // sums[r] = the sum of row r.
+  void (*sum)(const LogitRows& rows, float* sums);
   // y = (exp(logits - lse) - [j = target]) * factor, 0 in rows without a target; y may be `logits`.
   void (*gradient)(const LogitRows& rows, const int32_t* targets, const float* lse, float factor,
                    void* y);
+  // The same of the objective.
+  void (*objective_gradient)(const LogitRows& rows, const int32_t* targets, const float* lse,
+                             const Objective& objective, float factor, void* y);
 };
 
 inline float Widened(float x) { return x; }
@@ -166,8 +186,56 @@ void Gradient(const LogitRows& rows, const int32_t* targets, const float* lse, f
 }
 
 template <class T>
+void SumRows(const LogitRows& rows, float* sums) {
+  const D d;
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const T* x = static_cast<const T*>(rows.logits) + r * rows.n;
+    constexpr int64_t kSummed = 128;  // in f32; the sums of these in double
+    double sum = 0;
+    for (int64_t at = 0; at < rows.n; at += kSummed) {
+      V block = hn::Zero(d);
+      ForVectors(d, at, std::min(rows.n, at + kSummed),
+                 [&block, x, d](const auto& io, int64_t e)
+                     HWY_ATTR { block = hn::Add(block, io.Load(d, x + e)); });
+      sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, block)));
+    }
+    sums[r] = static_cast<float>(sum);
+  }
+}
+
+template <class T>
+void ObjectiveGradient(const LogitRows& rows, const int32_t* targets, const float* lse,
+                       const Objective& objective, float factor, void* to) {
+  const D d;
+  const int64_t n = rows.n;
+  const float uniform = static_cast<float>(objective.label_smoothing / static_cast<double>(n));
+  const float on_target = static_cast<float>(1 - objective.label_smoothing);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const T* x = static_cast<const T*>(rows.logits) + r * n;
+    T* y = static_cast<T*>(to) + r * n;
+    if (targets[r] < 0) {
+      std::fill(y, y + n, T{0});
+      continue;
+    }
+    const V lse_v = hn::Set(d, lse[r]), factor_v = hn::Set(d, factor);
+    const V of_p =
+        hn::Set(d, static_cast<float>(1 + 2 * objective.z_loss * static_cast<double>(lse[r])));
+    const V shift = hn::Set(d, uniform);
+    const V target = hn::Set(d, Widened(x[targets[r]]));
+    const V p = FastExp(d, hn::Sub(target, lse_v));
+    const V rest = hn::Sub(hn::MulSub(p, of_p, shift), hn::Set(d, on_target));
+    const float at_target = hn::GetLane(hn::Mul(rest, factor_v));
+    ForVectors(d, 0, n, [=](const auto& io, int64_t e) HWY_ATTR {
+      const V p_e = FastExp(d, hn::Sub(io.Load(d, x + e), lse_v));
+      io.Store(hn::Mul(hn::MulSub(p_e, of_p, shift), factor_v), d, y + e);
+    });
+    Put(at_target, y + targets[r]);
+  }
+}
+
+template <class T>
 CrossEntropyFns Fns() {
-  return {&LogSumExp<T>, &Gradient<T>};
+  return {&LogSumExp<T>, &SumRows<T>, &Gradient<T>, &ObjectiveGradient<T>};
 }
 
 CrossEntropyFns SelectCrossEntropy(DType dtype) {
@@ -201,7 +269,18 @@ absl::Status CheckLogitsAndTargets(const OpTypes& types) {
 
 absl::StatusOr<std::vector<TensorType>> InferCrossEntropy(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckLogitsAndTargets(types));
-  return std::vector<TensorType>{F32({1}), F32({types.in(0).shape.rows()})};
+  const Objective objective(types.attrs);
+  if (!(objective.label_smoothing >= 0 && objective.label_smoothing <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("label_smoothing is ", objective.label_smoothing, ", not in [0, 1]"));
+  }
+  if (!(objective.z_loss >= 0 && std::isfinite(objective.z_loss))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("z_loss is ", objective.z_loss, ", not zero or positive"));
+  }
+  std::vector<TensorType> outputs = {F32({1}), F32({types.in(0).shape.rows()})};
+  if (!objective.IsCrossEntropy()) outputs.push_back(F32({1}));
+  return outputs;
 }
 
 absl::StatusOr<std::vector<TensorType>> InferCrossEntropyGrad(const OpTypes& types) {
@@ -218,15 +297,25 @@ absl::StatusOr<std::vector<TensorType>> InferCrossEntropyGrad(const OpTypes& typ
 //
 // loss = 1/n sum_r (lse_r - x_r[t_r]) over the n rows with a target, and dlse_r/dx_rj =
 // softmax(x_r)_j, so
-//   dx_rj = dloss / n (exp(x_rj - lse_r) - [j = t_r]),  0 in rows without a target.
+//   dx_rj = dloss / n (exp(x_rj - lse_r) - [j = t_r]),  0 in rows without a target,
+// and of the objective, over V logits a row,
+//   dx_rj = dobjective / n (exp(x_rj - lse_r) (1 + 2 z lse_r) - e / V - (1 - e) [j = t_r]).
 // lse is kept for this purpose only and has no gradient.
 std::vector<ValueId> VjpCrossEntropy(GraphBuilder& b, const Node& node,
                                      absl::Span<const ValueId> d_outputs,
                                      const std::vector<bool>& wanted) {
-  if (!wanted[0] || d_outputs[0] == kNoValue) return {kNoValue, kNoValue};
-  return {b.Apply("cross_entropy_grad",
-                  {node.inputs[0], node.inputs[1], node.outputs[1], d_outputs[0]}),
-          kNoValue};
+  std::vector<ValueId> terms;
+  const auto add = [&](size_t output, const Attrs& attrs) {
+    if (!wanted[0] || output >= d_outputs.size() || d_outputs[output] == kNoValue) return;
+    terms.push_back(b.Apply("cross_entropy_grad",
+                            {node.inputs[0], node.inputs[1], node.outputs[1], d_outputs[output]},
+                            attrs));
+  };
+  add(0, {});
+  add(2, node.attrs);
+  if (terms.empty()) return {kNoValue, kNoValue};
+  if (terms.size() == 1) return {terms[0], kNoValue};
+  return {b.Apply("combine", terms, Attrs({{"coefs", std::vector<double>{1, 1}}})), kNoValue};
 }
 
 // The number of rows with a target, which must be tokens of the vocabulary.
@@ -246,8 +335,9 @@ absl::StatusOr<int64_t> CountTargets(const int32_t* targets, int64_t rows, int64
 
 class CrossEntropyKernel : public Kernel {
  public:
-  explicit CrossEntropyKernel(const TensorType& logits)
-      : rows_(logits.shape.rows()),
+  CrossEntropyKernel(const TensorType& logits, const Objective& objective)
+      : objective_(objective),
+        rows_(logits.shape.rows()),
         vocabulary_(logits.shape.last()),
         is_bf16_(logits.dtype == DType::kBF16),
         tasks_(TaskCount(rows_, 16 * rows_ * vocabulary_)),
@@ -259,23 +349,41 @@ class CrossEntropyKernel : public Kernel {
     const int32_t* targets = args.i32(1);
     float* lse = args.out_f32(1);
     PLUMB_ASSIGN_OR_RETURN(const int64_t count, CountTargets(targets, rows_, vocabulary_));
+    float* const scratch = static_cast<float*>(args.scratch);
     ParallelFor(tasks_, args.threads, [&](int64_t task) {
       const Range range = TaskRange(rows_, tasks_, task);
-      fns_.log_sum_exp({args.in[0], range.begin, range.end, vocabulary_},
-                       static_cast<float*>(args.scratch), lse);
+      const LogitRows rows = {args.in[0], range.begin, range.end, vocabulary_};
+      fns_.log_sum_exp(rows, scratch, lse);
+      if (objective_.label_smoothing > 0) fns_.sum(rows, scratch);
     });
-    double sum = 0;
+    double sum = 0, more = 0;
     for (int64_t r = 0; r < rows_; ++r) {
       if (targets[r] < 0) continue;
       const int64_t at = r * vocabulary_ + targets[r];
       const float logit = is_bf16_ ? FloatFromBf16(args.bf16(0)[at]) : args.f32(0)[at];
       sum += static_cast<double>(lse[r]) - static_cast<double>(logit);
+      if (!objective_.IsCrossEntropy()) more += MoreThan(lse[r], logit, scratch[r]);
     }
-    args.out_f32(0)[0] = count == 0 ? 0.0f : static_cast<float>(sum / static_cast<double>(count));
+    const auto mean = [count](double total) {
+      return count == 0 ? 0.0f : static_cast<float>(total / static_cast<double>(count));
+    };
+    args.out_f32(0)[0] = mean(sum);
+    if (!objective_.IsCrossEntropy()) args.out_f32(2)[0] = mean(sum + more);
     return absl::OkStatus();
   }
 
  private:
+  // What the objective of a row has more than its cross-entropy. `row_sum`: with label smoothing.
+  double MoreThan(float lse, float logit, float row_sum) const {
+    const double e = objective_.label_smoothing, l = static_cast<double>(lse);
+    const double smoothed =
+        e == 0 ? 0
+               : e * (static_cast<double>(logit) -
+                      static_cast<double>(row_sum) / static_cast<double>(vocabulary_));
+    return smoothed + objective_.z_loss * l * l;
+  }
+
+  const Objective objective_;
   const int64_t rows_;
   const int64_t vocabulary_;
   const bool is_bf16_;
@@ -284,13 +392,14 @@ class CrossEntropyKernel : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossEntropyKernel(const OpTypes& types) {
-  return std::make_unique<CrossEntropyKernel>(types.in(0));
+  return std::make_unique<CrossEntropyKernel>(types.in(0), Objective(types.attrs));
 }
 
 class CrossEntropyGradKernel : public Kernel {
  public:
-  explicit CrossEntropyGradKernel(const TensorType& logits)
-      : rows_(logits.shape.rows()),
+  CrossEntropyGradKernel(const TensorType& logits, const Objective& objective)
+      : objective_(objective),
+        rows_(logits.shape.rows()),
         vocabulary_(logits.shape.last()),
         tasks_(TaskCount(rows_, 12 * rows_ * vocabulary_)),
         fns_(HWY_DYNAMIC_DISPATCH(SelectCrossEntropy)(logits.dtype)) {}
@@ -304,13 +413,18 @@ class CrossEntropyGradKernel : public Kernel {
             : static_cast<float>(static_cast<double>(args.f32(3)[0]) / static_cast<double>(count));
     ParallelFor(tasks_, args.threads, [&](int64_t task) {
       const Range range = TaskRange(rows_, tasks_, task);
-      fns_.gradient({args.in[0], range.begin, range.end, vocabulary_}, targets, args.f32(2), factor,
-                    args.out[0]);
+      const LogitRows rows = {args.in[0], range.begin, range.end, vocabulary_};
+      if (objective_.IsCrossEntropy()) {
+        fns_.gradient(rows, targets, args.f32(2), factor, args.out[0]);
+      } else {
+        fns_.objective_gradient(rows, targets, args.f32(2), objective_, factor, args.out[0]);
+      }
     });
     return absl::OkStatus();
   }
 
  private:
+  const Objective objective_;
   const int64_t rows_;
   const int64_t vocabulary_;
   const int64_t tasks_;
@@ -318,7 +432,7 @@ class CrossEntropyGradKernel : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossEntropyGradKernel(const OpTypes& types) {
-  return std::make_unique<CrossEntropyGradKernel>(types.in(0));
+  return std::make_unique<CrossEntropyGradKernel>(types.in(0), Objective(types.attrs));
 }
 
 // -- References
@@ -326,7 +440,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossEntropyGradKernel(const OpTypes
 absl::Status ReferenceCrossEntropy(const ReferenceArgs& args) {
   const int64_t rows = args.shape(0).rows(), n = args.shape(0).last();
   PLUMB_ASSIGN_OR_RETURN(const int64_t count, CountTargets(args.i(1).data(), rows, n));
-  double sum = 0;
+  const Objective objective(args.attrs);
+  double sum = 0, objective_sum = 0;
   for (int64_t r = 0; r < rows; ++r) {
     const double* x = &args.f(0)[static_cast<size_t>(r * n)];
     const double top = *std::max_element(x, x + n);
@@ -336,22 +451,33 @@ absl::Status ReferenceCrossEntropy(const ReferenceArgs& args) {
     args.out(1)[static_cast<size_t>(r)] = lse;
     if (const int32_t target = args.i(1)[static_cast<size_t>(r)]; target >= 0) {
       sum += lse - x[target];
+      double mean = 0;
+      for (int64_t j = 0; j < n; ++j) mean += (lse - x[j]) / static_cast<double>(n);
+      const double e = objective.label_smoothing;
+      objective_sum += (1 - e) * (lse - x[target]) + e * mean + objective.z_loss * lse * lse;
     }
   }
   args.out(0)[0] = count == 0 ? 0 : sum / static_cast<double>(count);
+  if (!objective.IsCrossEntropy()) {
+    args.out(2)[0] = count == 0 ? 0 : objective_sum / static_cast<double>(count);
+  }
   return absl::OkStatus();
 }
 
 absl::Status ReferenceCrossEntropyGrad(const ReferenceArgs& args) {
   const int64_t rows = args.shape(0).rows(), n = args.shape(0).last();
   PLUMB_ASSIGN_OR_RETURN(const int64_t count, CountTargets(args.i(1).data(), rows, n));
+  const Objective objective(args.attrs);
+  const double e = objective.label_smoothing;
   for (int64_t r = 0; r < rows; ++r) {
     const int32_t target = args.i(1)[static_cast<size_t>(r)];
     if (target < 0) continue;
     for (int64_t j = 0; j < n; ++j) {
       const size_t at = static_cast<size_t>(r * n + j);
-      const double p = std::exp(args.f(0)[at] - args.f(2)[static_cast<size_t>(r)]);
-      args.out(0)[at] = args.f(3)[0] / static_cast<double>(count) * (p - (j == target ? 1 : 0));
+      const double lse = args.f(2)[static_cast<size_t>(r)], p = std::exp(args.f(0)[at] - lse);
+      args.out(0)[at] = args.f(3)[0] / static_cast<double>(count) *
+                        (p * (1 + 2 * objective.z_loss * lse) - e / static_cast<double>(n) -
+                         (j == target ? 1 - e : 0));
     }
   }
   return absl::OkStatus();

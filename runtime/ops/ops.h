@@ -88,7 +88,9 @@
 //       writes x at `positions`, as attention_cached does, and reads from the cache what is before. No gradient.
 //   cross_entropy(logits[..,V], targets i32[..]) -> loss[1], lse[R]   mean over targets >= 0 of
 //       lse - logit[target]; targets < 0 are ignored, others outside [0,V) fail; 0 when none is left
-//   cross_entropy_grad(logits, targets, lse, dloss[1]) -> like logits
+//       {label_smoothing, z_loss}: a third output, objective[1], the mean of (1 - label_smoothing)
+//       (lse - logit[target]) + label_smoothing (lse - mean of logits) + z_loss lse^2; loss is what it was
+//   cross_entropy_grad(logits, targets, lse, dloss[1]) {label_smoothing, z_loss} -> like logits
 //   fill() {dims=[..], value, (bf16)} -> f32[dims], or bf16[dims]
 //   last_token(x[B,T,d]) -> [B,1,d]                         or i32[B,T] -> [B,1]; no gradient
 //

@@ -63,13 +63,24 @@ absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options
   return absl::OkStatus();
 }
 
+absl::StatusOr<Graph> AddBackwardPass(Graph forward, const OpRegistry& ops) {
+  const auto is_objective = [](const GraphOutput& output) { return output.name == "objective"; };
+  const bool has_objective =
+      std::any_of(forward.outputs.begin(), forward.outputs.end(), is_objective);
+  PLUMB_ASSIGN_OR_RETURN(
+      Graph graph, Differentiate(std::move(forward), ops, has_objective ? "objective" : "loss"));
+  graph.outputs.erase(std::remove_if(graph.outputs.begin(), graph.outputs.end(), is_objective),
+                      graph.outputs.end());
+  return graph;
+}
+
 absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
                                    bool gradients, const OptimizeOptions& optimize) {
   PLUMB_RETURN_IF_ERROR(CheckSizes(context, options));
   PLUMB_ASSIGN_OR_RETURN(Graph graph,
                          BuildForward(context.model, context.parameters, *context.ops, options));
   if (gradients) {
-    PLUMB_ASSIGN_OR_RETURN(graph, Differentiate(std::move(graph), *context.ops, "loss"));
+    PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops));
   }
   return Optimize(std::move(graph), *context.ops, optimize);
 }

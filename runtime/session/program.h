@@ -33,6 +33,10 @@ struct ModelContext {
 // sizes are computed in 64 bits from here on.
 absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options);
 
+// A program of BuildForward with its backward pass: outputs "grad.<parameter>" of its objective,
+// where it has one, which is no output any longer, else of its loss.
+absl::StatusOr<Graph> AddBackwardPass(Graph forward, const OpRegistry& ops);
+
 // The optimized graph of a program; with `gradients` the backward pass too, as outputs
 // "grad.<parameter>". Errors: as CheckSizes.
 absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,

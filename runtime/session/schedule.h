@@ -5,26 +5,41 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "runtime/spec/train_spec.h"
 
 namespace plumb {
 
 struct ScheduleSpec {
-  enum class Kind { kConstant, kLinear, kCosine };
-
-  Kind kind = Kind::kConstant;
+  ScheduleKind kind = ScheduleKind::kConstant;
   double learning_rate = 1e-3;     // the peak
-  double min_learning_rate = 0.0;  // where linear and cosine end
+  double min_learning_rate = 0.0;  // where a decay ends
   int64_t warmup_steps = 0;
-  int64_t decay_steps = 0;  // the step at which linear and cosine get there
+  bool warmup_multiplies = false;
+  int64_t decay_steps = 0;     // the step at which a decay ends
+  int64_t cooldown_steps = 0;  // of kWsd: its steps up to there
+  CooldownKind cooldown = CooldownKind::kLinear;
+
+  ScheduleSpec() = default;
+  explicit ScheduleSpec(const TrainSpec& recipe);
 };
 
-// The learning rate of step t = 0, 1, 2, ...  With w = warmup_steps, d = decay_steps:
+// The learning rate of step t = 0, 1, 2, ...  With w = warmup_steps, d = decay_steps,
+// c = cooldown_steps, range = learning_rate - min:
 //
 //   t < w:     learning_rate * ((t + 1) / w)
 //   constant:  learning_rate
 //   else, with p = (t - w) / (d - w), and p = 1 from t = d on:
-//     linear:  min + (learning_rate - min) * (1 - p)
-//     cosine:  min + (learning_rate - min) * (1 + cos(pi * p)) / 2      (Loshchilov & Hutter, SGDR)
+//     linear:  min + range * (1 - p)
+//     cosine:  min + range * (1 + cos(pi * p)) / 2      (Loshchilov & Hutter, SGDR)
+//   WSD:       learning_rate before t = d - c; then, with p = (t - (d - c)) / c, the cooldown:
+//              min + range * (1 - p), (1 - sqrt(p)) or (1 + cos(pi * p)) / 2
+//              (Hu et al., MiniCPM; Hägele et al., "Scaling laws and compute-optimal training
+//              beyond fixed training durations")
+//   inverse square root:  max(min, learning_rate * sqrt(w' / (t + 1))), w' = max(1, w)
+//              (Vaswani et al., "Attention is all you need")
+//
+// A warm-up that multiplies: min(1, (t + 1) / w) times what the lines after the first give with
+// w = 0, but for the inverse square root, of which w is the scale: max(w', t + 1) for t + 1.
 //
 // Without warm-up and min, linear is learning_rate * (1 - t / d) to the last bit. A warm-up that is
 // as long as the decay or longer runs its course first. REQUIRES: a spec that CheckSchedule passes.

@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/compile/executable.h"
 #include "runtime/session/parameter_store.h"
+#include "runtime/session/weight_average.h"
 
 namespace plumb {
 namespace {
@@ -31,6 +32,8 @@ BuildOptions TrainProgram(const TrainSpec& spec) {
   options.program = Program::kTrain;
   options.weights = WeightFormatOf(spec);
   options.batch = spec.batch_size;
+  options.label_smoothing = spec.label_smoothing;
+  options.z_loss = spec.z_loss;
   return options;
 }
 
@@ -47,17 +50,18 @@ OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec) 
 
 absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
                                             int64_t seq) {
+  PLUMB_ASSIGN_OR_RETURN(const OptimizerPlan optimizer, PlanOptimizer(spec, context));
   BuildOptions options = TrainProgram(spec);
   options.seq = seq;
   PLUMB_ASSIGN_OR_RETURN(
       Graph graph, BuildProgram(context, options, /*gradients=*/true, TrainPasses(context, spec)));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
                          Executable::Compile(std::move(graph)));
-  return PlanTrainMemory(context, spec, seq, executable->workspace_bytes());
+  return PlanTrainMemory(context, spec, optimizer, seq, executable->workspace_bytes());
 }
 
-TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec, int64_t seq,
-                            int64_t workspace) {
+TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
+                            const OptimizerPlan& optimizer, int64_t seq, int64_t workspace) {
   const int64_t flat = ParameterLayout(context.parameters).size * SizeOf(DType::kF32);
   TrainMemory memory;
   memory.weights = flat;
@@ -65,10 +69,11 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec, 
   if (SumsSquaresInProgram(context)) {
     memory.gradients += static_cast<int64_t>(context.parameters.size()) * kAlignment;
   }
-  memory.moments = 2 * flat;
+  memory.moments = optimizer.state_bytes;
+  if (spec.ema_decay > 0) memory.average = WeightAverage::Bytes(context);
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
   memory.inputs = 3 * spec.batch_size * seq * SizeOf(DType::kI32) + kAlignment;
-  memory.workspace = workspace;
+  memory.workspace = workspace + optimizer.scratch_bytes;
   return memory;
 }
 

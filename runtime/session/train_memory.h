@@ -10,6 +10,7 @@
 #include "runtime/base/memory.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/model/build.h"
+#include "runtime/session/optimizer.h"
 #include "runtime/session/program.h"
 #include "runtime/spec/train_spec.h"
 
@@ -29,23 +30,25 @@ bool SumsSquaresInProgram(const ModelContext& context);
 struct TrainMemory {
   int64_t weights = 0;      // f32; in bf16 the program reads the high planes of matrices in place
   int64_t gradients = 0;    // with their sum over micro-batches, where there are several
-  int64_t moments = 0;      // AdamW's two
+  int64_t moments = 0;      // AdamW's two, Muon's one
+  int64_t average = 0;      // of the weights (ema_decay)
   int64_t norm_states = 0;  // with copies from before the step and before the micro-batch
   int64_t inputs = 0;       // tokens, positions, targets, the loss
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch
   int64_t validation = 0;   // inputs and workspace of an evaluation; 0 without one
 
   int64_t total() const {
-    return weights + gradients + moments + norm_states + inputs + workspace + validation;
+    return weights + gradients + moments + average + norm_states + inputs + workspace + validation;
   }
 };
 
 // Of steps on sequences of `seq` tokens at most. Compiles the program and allocates none of it.
 absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
                                             int64_t seq);
-// The same with the workspace of a program that is compiled, in bytes.
-TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec, int64_t seq,
-                            int64_t workspace);
+// The same with the optimizer that the recipe plans and the workspace of a program that is
+// compiled, in bytes.
+TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
+                            const OptimizerPlan& optimizer, int64_t seq, int64_t workspace);
 
 // kResourceExhausted when `memory` is more than `limit` says is left: what takes it, and what would
 // take less.

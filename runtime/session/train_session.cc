@@ -16,18 +16,6 @@
 namespace plumb {
 namespace {
 
-ScheduleSpec ToSchedule(const TrainSpec& spec) {
-  ScheduleSpec schedule;
-  schedule.kind = spec.schedule == ScheduleKind::kConstant ? ScheduleSpec::Kind::kConstant
-                  : spec.schedule == ScheduleKind::kLinear ? ScheduleSpec::Kind::kLinear
-                                                           : ScheduleSpec::Kind::kCosine;
-  schedule.learning_rate = spec.learning_rate;
-  schedule.min_learning_rate = spec.min_learning_rate;
-  schedule.warmup_steps = spec.warmup_steps;
-  schedule.decay_steps = spec.decay_steps;
-  return schedule;
-}
-
 constexpr int64_t kFloatsPerLine = kAlignment / SizeOf(DType::kF32);
 
 void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer& to) {
@@ -39,15 +27,17 @@ void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer&
 absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* context,
                                                           const BatchSource& batches,
                                                           const TrainSpec& spec, int64_t reserve) {
-  PLUMB_RETURN_IF_ERROR(CheckSchedule(ToSchedule(spec)));
+  PLUMB_RETURN_IF_ERROR(CheckSchedule(ScheduleSpec(spec)));
+  PLUMB_ASSIGN_OR_RETURN(OptimizerPlan optimizer, PlanOptimizer(spec, *context));
   ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
                               TrainPasses(*context, spec));
   PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(batches.max_seq()));
-  const TrainMemory memory = PlanTrainMemory(*context, spec, batches.max_seq(), workspace);
+  const TrainMemory memory =
+      PlanTrainMemory(*context, spec, optimizer, batches.max_seq(), workspace);
   TrainMemory with_reserve = memory;
   with_reserve.validation = reserve;
   PLUMB_RETURN_IF_ERROR(CheckFits(with_reserve, spec, ProcessMemoryLimit()));
-  return Plan{std::move(executables), memory};
+  return Plan{std::move(executables), memory, std::move(optimizer)};
 }
 
 absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelContext* context,
@@ -84,7 +74,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
                            Plan plan, int threads)
     : context_(context),
       spec_(spec),
-      schedule_(ToSchedule(spec)),
+      schedule_(spec),
       threads_(threads),
       parameters_(*parameters),
       weights_(*context, WeightFormatOf(spec), parameters_, threads),
@@ -92,11 +82,9 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       grad_sum_(spec.gradient_accumulation_steps > 1
                     ? parameters_.layout().size * SizeOf(DType::kF32)
                     : 0),
-      m_(parameters_.layout().size * SizeOf(DType::kF32)),
-      v_(parameters_.layout().size * SizeOf(DType::kF32)),
+      optimizer_(context->parameters, std::move(plan.optimizer), parameters_),
       states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
       states_before_batch_(states_before_step_.size()),
-      segments_(MakeSegments()),
       batches_(std::move(batches)),
       batch_(batches_->MakeBatch()),
       tokens_(spec.batch_size * batches_->max_seq() * SizeOf(DType::kF32)),
@@ -108,19 +96,12 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
                         ? static_cast<int64_t>(context->parameters.size()) * kAlignment
                         : 0),
       executables_(std::move(plan.executables)),
-      planned_memory_(plan.memory) {}
-
-std::vector<AdamWSegment> TrainSession::MakeSegments() const {
-  std::vector<AdamWSegment> segments;
-  for (size_t i = 0; i < context_->parameters.size(); ++i) {
-    const ParameterSpec& parameter = context_->parameters[i];
-    const ParameterLayout::Entry& entry = parameters_.layout().entries[i];
-    const bool decays = spec_.decay_everything || parameter.is_matrix() || parameter.weight_decay;
-    segments.push_back({entry.begin, entry.end,
-                        decays ? static_cast<float>(spec_.weight_decay) : 0.0f,
-                        static_cast<float>(parameter.lr_scale), parameters_.is_split(i)});
+      planned_memory_(plan.memory) {
+  const ScopedNoDenormals no_denormals;
+  optimizer_.Normalize(parameters_, threads_);
+  if (spec.ema_decay > 0) {
+    average_ = std::make_unique<WeightAverage>(*context, spec.ema_decay, parameters_);
   }
-  return segments;
 }
 
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
@@ -143,11 +124,12 @@ TrainMemory TrainSession::memory() const {
   TrainMemory memory;
   memory.weights = parameters_.layout().size * SizeOf(DType::kF32);
   memory.gradients = grad_.size() + grad_sum_.size() + grad_squares_.size();
-  memory.moments = m_.size() + v_.size();
+  memory.moments = optimizer_.state_bytes();
+  if (average_ != nullptr) memory.average = average_->bytes();
   memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
                        states_before_step_.size() + states_before_batch_.size();
   memory.inputs = tokens_.size() + positions_.size() + targets_.size() + loss_.size();
-  memory.workspace = executables_.workspace_bytes();
+  memory.workspace = executables_.workspace_bytes() + optimizer_.scratch_bytes();
   return memory;
 }
 
@@ -248,6 +230,7 @@ double TrainSession::GradSquare() const {
 }
 
 absl::StatusOr<StepResult> TrainSession::Step() {
+  PLUMB_RETURN_IF_ERROR(half_done_);
   CopyStates(parameters_.state_data(), states_before_step_.as<float>());
   absl::Cleanup restore = [this] {
     CopyStates(states_before_step_.as<float>(), parameters_.state_data());
@@ -294,26 +277,23 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   }
   result.grad_norm = std::sqrt(grad_square) * mean;
   if (probed_) probe_->End(step_ + 1, parameters_, grad, mean, threads_);
-  // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a tiny norm from dividing.
-  const double clip =
-      spec_.grad_clip > 0 ? std::min(1.0, spec_.grad_clip / (result.grad_norm + 1e-6)) : 1.0;
   result.learning_rate = NextLearningRate();
-  AdamWStep adamw;
-  adamw.learning_rate = static_cast<float>(result.learning_rate);
-  adamw.beta1 = static_cast<float>(spec_.beta1);
-  adamw.beta2 = static_cast<float>(spec_.beta2);
-  adamw.eps = static_cast<float>(spec_.eps);
-  adamw.step = step_ + 1;
-  adamw.grad_scale = static_cast<float>(mean * clip);
   const StageTimer timer(profile_, "optimizer");
   const ScopedNoDenormals no_denormals(!keeps_denormals_);
-  AdamWUpdate(segments_, adamw, {grad, parameters_.raw_storage(), m_.as<float>(), v_.as<float>()},
-              threads_);
+  const absl::Status updated = optimizer_.Update(
+      {grad, mean, result.grad_norm}, result.learning_rate, step_ + 1, parameters_, threads_);
+  if (!updated.ok()) {
+    half_done_ = absl::Status(
+        updated.code(), absl::StrCat("step ", step_ + 1, " is half done: ", updated.message()));
+    return half_done_;
+  }
   result.step = ++step_;
+  if (average_ != nullptr) average_->Update(parameters_, step_, threads_);
   return result;
 }
 
 absl::Status TrainSession::CheckFinite() const {
+  PLUMB_RETURN_IF_ERROR(half_done_);
   const auto error = [this](absl::string_view what) {
     return absl::AbortedError(absl::StrCat("diverged at step ", step_, ": its update overflowed; ",
                                            what, " is not finite though the gradient was"));
@@ -333,10 +313,10 @@ absl::Status TrainSession::CheckFinite() const {
                                     ? StatsOf(parameters_.split(i), n, threads_)
                                     : StatsOf(parameters_.floats(i), n, threads_),
                                 entry.name));
-    PLUMB_RETURN_IF_ERROR(check("Adam's first moment of ",
-                                StatsOf(m_.as<float>() + entry.begin, n, threads_), entry.name));
-    PLUMB_RETURN_IF_ERROR(check("Adam's second moment of ",
-                                StatsOf(v_.as<float>() + entry.begin, n, threads_), entry.name));
+    for (const Optimizer::State& state : optimizer_.StatesOf(i)) {
+      PLUMB_RETURN_IF_ERROR(check(absl::StrCat(state.what, " of "),
+                                  StatsOf(state.data, state.n, threads_), entry.name));
+    }
   }
   for (const StateLayout::Entry& entry : parameters_.states().entries) {
     PLUMB_RETURN_IF_ERROR(check(

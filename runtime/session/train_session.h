@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/data/batches.h"
-#include "runtime/kernels/simd/optimizer.h"
+#include "runtime/session/optimizer.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
@@ -24,6 +24,7 @@
 #include "runtime/session/schedule.h"
 #include "runtime/session/step_profile.h"
 #include "runtime/session/train_memory.h"
+#include "runtime/session/weight_average.h"
 #include "runtime/spec/train_spec.h"
 
 namespace plumb {
@@ -48,7 +49,8 @@ class TrainSession {
                                                               const TrainSpec& spec, int threads);
   // Trains the weights of `parameters`, called once a step is known to fit into memory: a store in
   // the form WeightFormatOf(spec), which must outlive the session, as must `context`; on `batches`
-  // of spec.batch_size rows. `reserve`: bytes that must fit into memory too.
+  // of spec.batch_size rows. What the recipe normalizes is normalized at once. `reserve`: bytes
+  // that must fit into memory too.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
                                                               StoreMaker parameters,
                                                               std::unique_ptr<BatchSource> batches,
@@ -74,7 +76,8 @@ class TrainSession {
 
   // One optimizer step on the next batches of the data. kAborted when the loss or a gradient is not
   // finite: the message names the first bad tensor, its place in the model and the op that made it.
-  // After any error weights, moments and norms' buffers are as they were before the step.
+  // After any error weights, moments and norms' buffers are as they were before the step; but when
+  // memory runs out in the middle of Muon's products, every later step and CheckFinite fail too.
   absl::StatusOr<StepResult> Step();
 
   int64_t step() const { return step_; }  // steps done
@@ -87,8 +90,15 @@ class TrainSession {
   // Of the last step, before clipping, summed over its micro-batches, in the parameters' layout.
   const float* gradients() const { return step_gradients(); }
   const ParameterStore& parameters() const { return parameters_; }
-  const float* first_moments() const { return m_.as<float>(); }
-  const float* second_moments() const { return v_.as<float>(); }
+  // The states of the optimizer. To resume after a step: write weights and norms' buffers into
+  // parameters(), read the states into it, and call ResumeAt.
+  const Optimizer& optimizer() const { return optimizer_; }
+  // The average of the weights, to be read and written like parameters(); null without ema_decay.
+  const ParameterStore* average() const {
+    return average_ == nullptr ? nullptr : &average_->store();
+  }
+  const float* first_moments() const { return optimizer_.first_moments(); }
+  const float* second_moments() const { return optimizer_.second_moments(); }
 
   // The memory allocated by now: the workspace is that of the lengths seen so far.
   TrainMemory memory() const;
@@ -99,14 +109,7 @@ class TrainSession {
   // The parameters as the session's programs read them: all of them in place.
   const PackedWeights& weights() const { return weights_; }
 
-  // To resume after a step: write weights and norms' buffers into parameters(), moments into
-  // these, which have its layout, and call ResumeAt with the number of steps done.
-  struct Moments {
-    float* m;
-    float* v;
-  };
-  Moments moments() const { return {m_.as<float>(), v_.as<float>()}; }
-  void ResumeAt(int64_t step) { step_ = step; }
+  void ResumeAt(int64_t step) { step_ = step; }  // steps done
 
   // The schedule's learning rate is multiplied by this; 1 at first.
   void ScaleLearningRate(double scale) { learning_rate_scale_ = scale; }
@@ -116,6 +119,7 @@ class TrainSession {
   struct Plan {
     ExecutableCache executables;
     TrainMemory memory;
+    OptimizerPlan optimizer;
   };
   static absl::StatusOr<Plan> MakePlan(const ModelContext* context, const BatchSource& batches,
                                        const TrainSpec& spec, int64_t reserve);
@@ -140,7 +144,6 @@ class TrainSession {
   absl::StatusOr<StepResult> TryStep();
   void CopyStates(const float* from, float* to) const;
   absl::Status Diverged(absl::string_view what, const Executable* executable);
-  std::vector<AdamWSegment> MakeSegments() const;
 
   const ModelContext* context_;
   TrainSpec spec_;
@@ -152,10 +155,11 @@ class TrainSession {
   std::unique_ptr<ParameterStore> own_parameters_;  // null: the caller's
   ParameterStore& parameters_;
   PackedWeights weights_;
-  AlignedBuffer grad_, grad_sum_, m_, v_;  // grad_sum_ only when gradients accumulate
+  AlignedBuffer grad_, grad_sum_;  // grad_sum_ only when gradients accumulate
+  Optimizer optimizer_;
+  std::unique_ptr<WeightAverage> average_;  // null: none is kept
   // The states of norms before the step and before the micro-batch that runs.
   AlignedBuffer states_before_step_, states_before_batch_;
-  std::vector<AdamWSegment> segments_;
 
   std::unique_ptr<BatchSource> batches_;
   Batch batch_;
@@ -169,6 +173,7 @@ class TrainSession {
   int64_t probe_every_ = 0;
   bool probed_ = false;  // the last step
   bool keeps_denormals_ = false;
+  absl::Status half_done_;  // an update that was left in its middle
 };
 
 }  // namespace plumb

@@ -180,6 +180,10 @@ absl::StatusOr<InitRule> ToUnmatchedInit(const v1::Init& message, const Located&
     case v1::Init::kNormal:
       rule.distribution = Distribution::kNormal;
       return WithArguments(rule, at.Nested("normal"), {{"mean", "0"}, {"std", "1"}});
+    case v1::Init::kTruncatedNormal:
+      rule.distribution = Distribution::kTruncatedNormal;
+      return WithArguments(rule, at.Nested("truncated_normal"),
+                           {{"mean", "0"}, {"std", "1"}, {"cut", "2"}});
     case v1::Init::kUniform:
       rule.distribution = Distribution::kUniform;
       return WithArguments(rule, at.Nested("uniform"), {{"low", "-1"}, {"high", "1"}});
@@ -200,7 +204,8 @@ absl::StatusOr<InitRule> ToUnmatchedInit(const v1::Init& message, const Located&
   }
   if (!rule.scale.has_value()) {
     return ErrorAt(at.At("match"),
-                   "init: needs a distribution (normal, uniform, xavier_normal, xavier_uniform, "
+                   "init: needs a distribution (normal, truncated_normal, uniform, xavier_normal, "
+                   "xavier_uniform, "
                    "kaiming_uniform, constant), a scale, or both");
   }
   return rule;

@@ -90,6 +90,7 @@ struct InitRule {
   enum class Distribution {
     kNone,  // only `scale`
     kNormal,
+    kTruncatedNormal,
     kUniform,
     kXavierNormal,
     kXavierUniform,
@@ -98,7 +99,8 @@ struct InitRule {
   };
   Text match;
   Distribution distribution = Distribution::kNone;
-  // Normal: mean, std. Uniform: low, high. Xavier: gain. Kaiming: a. Constant: value.
+  // Normal: mean, std. Truncated: and cut. Uniform: low, high. Xavier: gain. Kaiming: a. Constant:
+  // value.
   std::vector<Expression> arguments;
   std::optional<Expression> scale;
 };

@@ -1,11 +1,13 @@
 #include "runtime/spec/train_spec.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "plumb/v1/train.schema.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
+#include "runtime/spec/train_message.h"
 #include "runtime/textproto/located.h"
 #include "runtime/textproto/printer.h"
 #include "runtime/textproto/reader.h"
@@ -52,6 +54,13 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.weight_decay >= 0 && std::isfinite(s.weight_decay), "weight_decay", "zero or positive");
   require(s.grad_clip >= 0 && std::isfinite(s.grad_clip), "grad_clip", "zero or positive");
   require(s.warmup_steps >= 0, "warmup_steps", "zero or more");
+  if (s.schedule == ScheduleKind::kWsd) {
+    require(s.cooldown_steps >= 1 && s.cooldown_steps <= s.decay_steps, "cooldown_steps",
+            absl::StrCat("between 1 and decay_steps, ", s.decay_steps,
+                         ", with schedule: WSD: the steps in which it decays"));
+  } else {
+    require(s.cooldown_steps == 0, "cooldown_steps", "left out unless schedule is WSD");
+  }
   if (s.decay_steps != s.max_steps) require(s.decay_steps >= 1, "decay_steps", "at least 1");
   require(s.eval_interval >= 0, "eval_interval", "zero or more");
   require(s.eval_batches >= 0, "eval_batches", "zero or more");
@@ -66,8 +75,32 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.max_divergences >= 0, "max_divergences", "zero or more");
   require(s.step_back_learning_rate_scale > 0 && s.step_back_learning_rate_scale <= 1,
           "step_back_learning_rate_scale", "in (0, 1]");
+  require(s.label_smoothing >= 0 && s.label_smoothing <= 1, "label_smoothing", "in [0, 1]");
+  require(s.z_loss >= 0 && std::isfinite(s.z_loss), "z_loss", "zero or positive");
+  require(s.ema_decay >= 0 && s.ema_decay < 1, "ema_decay", "in [0, 1)");
   checks.Require(s.val_fraction >= 0 && s.val_fraction < 1, data, "val_fraction", "in [0, 1)");
   return checks.status();
+}
+
+constexpr std::pair<v1::Schedule, ScheduleKind> kSchedules[] = {
+    {v1::CONSTANT, ScheduleKind::kConstant},
+    {v1::LINEAR, ScheduleKind::kLinear},
+    {v1::COSINE, ScheduleKind::kCosine},
+    {v1::WSD, ScheduleKind::kWsd},
+    {v1::INVERSE_SQRT, ScheduleKind::kInverseSqrt}};
+
+ScheduleKind ToSchedule(v1::Schedule schedule) {
+  for (const auto& [message, kind] : kSchedules) {
+    if (message == schedule) return kind;
+  }
+  return ScheduleKind::kConstant;
+}
+
+v1::Schedule ToMessage(ScheduleKind kind) {
+  for (const auto& [message, schedule] : kSchedules) {
+    if (schedule == kind) return message;
+  }
+  return v1::CONSTANT;
 }
 
 }  // namespace
@@ -94,11 +127,14 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.has_weight_decay()) s.weight_decay = message.weight_decay();
   s.decay_everything = message.weight_decay_on() == v1::EVERYTHING;
   if (message.has_grad_clip()) s.grad_clip = message.grad_clip();
-  if (message.schedule() == v1::LINEAR) s.schedule = ScheduleKind::kLinear;
-  if (message.schedule() == v1::COSINE) s.schedule = ScheduleKind::kCosine;
+  s.schedule = ToSchedule(message.schedule());
   s.warmup_steps = message.warmup_steps();
+  s.warmup_multiplies = message.warmup() == v1::Train::MULTIPLIES;
   s.min_learning_rate = message.min_learning_rate();
   s.decay_steps = message.has_decay_steps() ? message.decay_steps() : s.max_steps;
+  s.cooldown_steps = message.cooldown_steps();
+  if (message.cooldown() == v1::Train::ONE_MINUS_SQRT) s.cooldown = CooldownKind::kOneMinusSqrt;
+  if (message.cooldown() == v1::Train::COSINE) s.cooldown = CooldownKind::kCosine;
   if (message.has_seed()) s.seed = message.seed();
   const v1::Data& data = message.data();
   if (data.format() == v1::Data::DOCUMENTS) s.format = DataFormat::kDocuments;
@@ -118,9 +154,26 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.has_step_back_learning_rate_scale()) {
     s.step_back_learning_rate_scale = message.step_back_learning_rate_scale();
   }
+  s.label_smoothing = message.label_smoothing();
+  s.z_loss = message.z_loss();
+  s.ema_decay = message.ema_decay();
   const Located at(file, message, &locations);
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
+  if (message.optimizer() == v1::MUON) s.optimizer = OptimizerKind::kMuon;
+  PLUMB_RETURN_IF_ERROR(ReadMuon(message.muon(), at.Nested("muon"), &s.muon));
+  PLUMB_RETURN_IF_ERROR(ReadRules(message, at, &s));
+  if (message.has_muon() && !s.UsesMuon()) {
+    return ErrorAt(at.At("muon"),
+                   "muon: no tensor is updated by it; say optimizer: MUON, in a rule "
+                   "or for all matrices of layers");
+  }
   return s;
+}
+
+bool TrainSpec::UsesMuon() const {
+  return optimizer == OptimizerKind::kMuon ||
+         std::any_of(rules.begin(), rules.end(),
+                     [](const TrainRule& rule) { return rule.optimizer == OptimizerKind::kMuon; });
 }
 
 std::string TrainSpec::ToText() const {
@@ -135,12 +188,17 @@ std::string TrainSpec::ToText() const {
   message.set_weight_decay(weight_decay);
   message.set_weight_decay_on(decay_everything ? v1::EVERYTHING : v1::MATRICES);
   message.set_grad_clip(grad_clip);
-  message.set_schedule(schedule == ScheduleKind::kConstant ? v1::CONSTANT
-                       : schedule == ScheduleKind::kLinear ? v1::LINEAR
-                                                           : v1::COSINE);
+  message.set_schedule(ToMessage(schedule));
   message.set_warmup_steps(static_cast<int32_t>(warmup_steps));
+  if (warmup_multiplies) message.set_warmup(v1::Train::MULTIPLIES);
   message.set_min_learning_rate(min_learning_rate);
   message.set_decay_steps(static_cast<int32_t>(decay_steps));
+  message.set_cooldown_steps(static_cast<int32_t>(cooldown_steps));
+  if (schedule == ScheduleKind::kWsd) {
+    message.set_cooldown(cooldown == CooldownKind::kLinear         ? v1::Train::LINEAR
+                         : cooldown == CooldownKind::kOneMinusSqrt ? v1::Train::ONE_MINUS_SQRT
+                                                                   : v1::Train::COSINE);
+  }
   message.set_seed(seed);
   v1::Data* data = message.mutable_data();
   data->set_format(format == DataFormat::kDocuments ? v1::Data::DOCUMENTS : v1::Data::TEXT);
@@ -160,6 +218,10 @@ std::string TrainSpec::ToText() const {
                                                                    : v1::Train::STEP_BACK);
   message.set_max_divergences(static_cast<int32_t>(max_divergences));
   message.set_step_back_learning_rate_scale(step_back_learning_rate_scale);
+  message.set_label_smoothing(label_smoothing);
+  message.set_z_loss(z_loss);
+  message.set_ema_decay(ema_decay);
+  WriteRules(*this, &message);
   return textproto::PrintText(message);
 }
 

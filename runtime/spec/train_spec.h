@@ -10,10 +10,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/tensor_type.h"
+#include "runtime/spec/train_rules.h"
 
 namespace plumb {
 
-enum class ScheduleKind { kConstant, kLinear, kCosine };
+enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
+enum class CooldownKind { kLinear, kOneMinusSqrt, kCosine };
 enum class DataFormat { kText, kDocuments };
 enum class VocabularyKind { kCharacters, kBytes };
 enum class OnDivergence { kStop, kSkip, kStepBack };
@@ -29,8 +31,11 @@ struct TrainSpec {
   double grad_clip = 1;           // 0 = never
   ScheduleKind schedule = ScheduleKind::kConstant;
   int64_t warmup_steps = 0;
+  bool warmup_multiplies = false;  // else the schedule begins after it
   double min_learning_rate = 0;
-  int64_t decay_steps = 0;  // filled in: max_steps when it was not said
+  int64_t decay_steps = 0;     // filled in: max_steps when it was not said
+  int64_t cooldown_steps = 0;  // of kWsd
+  CooldownKind cooldown = CooldownKind::kLinear;
   uint64_t seed = 1;
   DataFormat format = DataFormat::kText;
   VocabularyKind vocabulary = VocabularyKind::kCharacters;
@@ -46,6 +51,16 @@ struct TrainSpec {
   OnDivergence on_divergence = OnDivergence::kStop;
   int64_t max_divergences = 10;
   double step_back_learning_rate_scale = 1;
+  double label_smoothing = 0;
+  double z_loss = 0;
+  double ema_decay = 0;  // 0 = no average of the weights
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+  MuonSpec muon;
+  std::vector<Statement> lets;   // of the rules' expressions
+  std::vector<TrainRule> rules;  // the first that matches a tensor holds
+  std::vector<NormalizeRule> normalize;
+
+  bool UsesMuon() const;  // for any tensor
 
   // Every field whose default is not zero is said, so that a later change of a default changes
   // nothing.

@@ -54,10 +54,11 @@ struct SplitLoss {
 class TrainedModel {
  public:
   // `run`: a run directory, or one of its checkpoints. `weights`: the format that Generate decodes
-  // with.
+  // with. `average`: with the average of the weights (ema_decay); kNotFound where none was kept.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(HostRuntime* runtime,
                                                             const std::string& run,
-                                                            WeightType weights = WeightType::kF32);
+                                                            WeightType weights = WeightType::kF32,
+                                                            bool average = false);
   ~TrainedModel();
   TrainedModel(const TrainedModel&) = delete;
   TrainedModel& operator=(const TrainedModel&) = delete;

@@ -100,6 +100,18 @@ absl::StatusOr<TrainingMemory> Model::PlanTraining(
   });
 }
 
+absl::StatusOr<std::string> Model::ExplainUpdates(
+    const std::string& train_path,
+    const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
+  PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
+  auto options = Sized<plumb_explain_options>();
+  options.stage = "updates";
+  options.recipe = recipe.text.data();
+  options.recipe_size = recipe.text.size();
+  return OrOutOfMemory("the recipe",
+                       [&] { return TextOf(plumb_model_explain, handle(), &options); });
+}
+
 absl::StatusOr<std::string> Model::Explain(
     const std::string& stage, int64_t batch, int64_t seq,
     const std::vector<std::pair<std::string, std::string>>& train_overrides) const {

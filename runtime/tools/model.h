@@ -89,7 +89,7 @@ struct TrainingMemory {
   bool recompute_blocks = false;
   int64_t weights = 0;      // f32
   int64_t gradients = 0;    // with their sum, when several micro-batches make a step
-  int64_t moments = 0;      // AdamW's two
+  int64_t moments = 0;      // AdamW's two, Muon's one; the average of the weights
   int64_t norm_states = 0;  // buffers of norms, with copies from before the step
   int64_t inputs = 0;       // token ids
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch
@@ -115,6 +115,12 @@ class Model {
   // defaults), then the overrides. Errors: as TrainRun::Open for the recipe, and programs too large
   // to be addressed.
   absl::StatusOr<TrainingMemory> PlanTraining(
+      const std::string& train_path,
+      const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
+
+  // How it updates each tensor, by the recipe's rules, as text for people: plumb_model_explain's
+  // stage "updates". Errors: as PlanTraining, and rules that match nothing or cannot be evaluated.
+  absl::StatusOr<std::string> ExplainUpdates(
       const std::string& train_path,
       const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
@@ -53,6 +54,16 @@ absl::StatusOr<RunAndCheckpoint> Locate(const std::string& path) {
 absl::StatusOr<std::string> CheckedModelPath(const Checkpoint& checkpoint) {
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
   return file.path();
+}
+
+// The same of the file that holds the average of the weights.
+absl::StatusOr<std::string> CheckedAveragePath(const Checkpoint& checkpoint) {
+  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointOptimizer(checkpoint));
+  for (const TensorEntry& tensor : file.tensors()) {
+    if (absl::StartsWith(tensor.name, "ema.")) return file.path();
+  }
+  return absl::NotFoundError(absl::StrCat(
+      file.path(), ": holds no average of the weights: ema_decay was not set in the recipe"));
 }
 
 }  // namespace
@@ -219,7 +230,7 @@ TrainedModel::~TrainedModel() = default;
 
 absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* runtime,
                                                                  const std::string& run,
-                                                                 WeightType weights) {
+                                                                 WeightType weights, bool average) {
   PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, Locate(run));
   PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(where.run, {}));
   auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
@@ -238,7 +249,8 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
   }
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
   // Whole and unchanged, or this is an error: then the weights stay in the file.
-  PLUMB_ASSIGN_OR_RETURN(const std::string weights_path, CheckedModelPath(checkpoint));
+  PLUMB_ASSIGN_OR_RETURN(const std::string weights_path,
+                         average ? CheckedAveragePath(checkpoint) : CheckedModelPath(checkpoint));
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] {
     return CallPlumb(plumb_model_map, impl.model.get(), weights_path.c_str());
   }));

@@ -97,6 +97,30 @@ TEST_F(DescribeTest, SettingsApplyInOrder) {
   EXPECT_EQ(model["dims"]["d_ff"], 10);
 }
 
+TEST_F(DescribeTest, ARecipesRulesAreShownWithTheirTensorsAndNumbers) {
+  Write("recipe.pbtxt",
+        "learning_rate: 0.01\n"
+        "rule { match: '*.norm.weight' learning_rate: '0.1 * lr' weight_decay: '0.5' }\n"
+        "rule { match: 'layers.*.mlp.*' learning_rate: 'lr / fan_in' clip: '2' }\n");
+  const Finished text = RunPlumb({"describe", "pre.pbtxt", "--train", "recipe.pbtxt"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(
+      text.out,
+      AllOf(HasSubstr("  rule \"*.norm.weight\"\n"
+                      "    AdamW, learning rate 0.001 (0.1 lr), weight decay 0.5, betas 0.9 0.95, "
+                      "eps 1e-08, clip 1\n"
+                      "      layers.0..7.attention.norm.weight\n"
+                      "      layers.0..7.mlp.norm.weight\n"),
+            HasSubstr("learning rate 0.00015625 (0.015625 lr), weight decay 0.1, betas 0.9 0.95, "
+                      "eps 1e-08, clip 2 of the rule's own norm\n"
+                      "      layers.0..7.mlp.down.weight\n"),
+            HasSubstr("  no rule\n")));
+  Write("wrong.pbtxt", "rule { match: 'x' clip: '1' }");
+  const Finished wrong = RunPlumb({"describe", "pre.pbtxt", "--train", "wrong.pbtxt"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("rule: matches no tensor"));
+}
+
 TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
   Write("recipe.pbtxt", "batch_size: 4 gradient_accumulation_steps: 2");
   const auto memory = [this](const std::vector<std::string>& more) {

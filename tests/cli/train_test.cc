@@ -53,6 +53,51 @@ TEST_F(TrainTest, TheDTypeIsAnOptionThatARunKeeps) {
   EXPECT_EQ(Losses("again"), Losses("f32"));
 }
 
+// Every state that a recipe may have is in the checkpoint, and the average of the weights is
+// another model than the weights.
+TEST_F(TrainTest, ARecipeOfEverythingResumesExactlyAndItsAverageIsEvaluatedByChoice) {
+  Write("all.pbtxt",
+        "batch_size: 2 learning_rate: 0.01 schedule: WSD cooldown_steps: 20 optimizer: MUON\n"
+        "muon { learning_rate: '2 * lr' } ema_decay: 0.9 label_smoothing: 0.1 z_loss: 1e-3\n"
+        "rule { match: '*.norm.*' learning_rate: '0.1 * lr' clip: '0.5' }\n"
+        "normalize { match: 'head.weight' } import: 'mup' let: 'base_width = 16'\n"
+        "data { format: DOCUMENTS }");
+  const auto train = [this](const std::string& out, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"train",   "pre.pbtxt",          "--data", "names.txt",
+                                          "--train", "all.pbtxt",          "--out",  out,
+                                          "--set",   "train.max_steps=40", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  };
+  train("whole", {});
+  train("parts", {"--stop-at", "17"});
+  const Finished rest =
+      RunPlumb({"train", "--resume", "--out", "parts", "--data", "names.txt", "--json"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(Losses("parts"), Losses("whole"));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(Read(std::string("parts/checkpoints/step-000040/") + file),
+              Read(std::string("whole/checkpoints/step-000040/") + file))
+        << file;
+  }
+  EXPECT_EQ(Read("whole/train.pbtxt").find("import"), std::string::npos);
+
+  const auto eval = [this](const std::string& run, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"eval", run, "--data", "names.txt"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunPlumb(arguments);
+  };
+  const Finished plain = eval("whole", {}), average = eval("whole", {"--ema"});
+  EXPECT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_EQ(average.exit_code, 0) << average.err;
+  EXPECT_NE(plain.out, average.out);
+  EXPECT_EQ(RunPlumb({"sample", "whole", "--ema", "--num", "2"}).exit_code, 0);
+  Train("without");
+  EXPECT_THAT(eval("without", {"--ema"}).err,
+              HasSubstr("holds no average of the weights: ema_decay was not set in the recipe"));
+}
+
 TEST_F(TrainTest, StoppingAndResumingChangesNothing) {
   Train("whole");
   const Finished half = RunPlumb(TrainArguments("resumed", 60, {"--stop-at", "30"}));

@@ -29,20 +29,30 @@ struct State {
 
 // Segments of odd lengths with padding between them, and one of more than a task's elements.
 const std::vector<AdamWSegment> kSegments = {
-    {0, 1, 0.1f, 1.0f},       {16, 33, 0.0f, 0.5f},        {48, 64, 0.1f, 1.0f},
-    {64, 70007, 0.05f, 2.0f}, {70016, 100000, 0.0f, 1.0f},
+    {0, 1, 0.1f, 1.0f},
+    {16, 33, 0.0f, 0.5f},
+    {48, 64, 0.1f, 1.0f},
+    {64, 70007, 0.05f, 2.0f},
+    {70016, 90000, 0.0f, 1.0f},
+    // Of other groups, and with a part of the rate that is not scheduled.
+    {90000, 90009, 0.2f, 0.0f, false, 1e-3f, 1},
+    {90016, 100000, 0.1f, 0.5f, false, 2e-3f, 2},
 };
 constexpr int64_t kSize = 100000;
 
-AdamWStep StepNumber(int64_t t) {
-  AdamWStep step;
-  step.learning_rate = 3e-3f / static_cast<float>(t);
-  step.beta1 = 0.9f;
-  step.beta2 = 0.95f;
-  step.eps = 1e-8f;
-  step.step = t;
-  step.grad_scale = 0.25f * static_cast<float>(t);
-  return step;
+struct Step {
+  float learning_rate;
+  int64_t step;
+  std::vector<AdamWGroup> groups;
+
+  operator AdamWStep() const { return {learning_rate, step, groups}; }
+};
+
+Step StepNumber(int64_t t) {
+  const float scale = 0.25f * static_cast<float>(t);
+  return {3e-3f / static_cast<float>(t),
+          t,
+          {{0.9f, 0.95f, 1e-8f, scale}, {0.8f, 0.99f, 1e-3f, scale}, {0.9f, 0.95f, 1e-8f, 1.0f}}};
 }
 
 std::vector<float> GradientAt(int64_t t) {
@@ -77,15 +87,17 @@ TEST(AdamWTest, FollowsTheAlgorithmStepByStep) {
       const size_t at = static_cast<size_t>(i);
       double p = static_cast<double>(start[at]), m = 0, v = 0;
       for (int64_t t = 1; t <= kSteps; ++t) {
-        const AdamWStep step = StepNumber(t);
-        const double b1 = step.beta1, b2 = step.beta2;
-        const double lr = static_cast<double>(step.learning_rate) * segment.lr_scale;
+        const Step step = StepNumber(t);
+        const AdamWGroup& group = step.groups[static_cast<size_t>(segment.group)];
+        const double b1 = group.beta1, b2 = group.beta2;
+        const double lr =
+            static_cast<double>(step.learning_rate) * segment.lr_scale + segment.lr_offset;
         const double g =
-            static_cast<double>(grads[static_cast<size_t>(t - 1)][at]) * step.grad_scale;
+            static_cast<double>(grads[static_cast<size_t>(t - 1)][at]) * group.grad_scale;
         p *= 1 - lr * segment.weight_decay;
         m = b1 * m + (1 - b1) * g;
         v = b2 * v + (1 - b2) * g * g;
-        p -= lr * (m / (1 - std::pow(b1, t))) / (std::sqrt(v / (1 - std::pow(b2, t))) + step.eps);
+        p -= lr * (m / (1 - std::pow(b1, t))) / (std::sqrt(v / (1 - std::pow(b2, t))) + group.eps);
       }
       ASSERT_NEAR(got.param[at], p, 2e-6 * (1 + std::fabs(p))) << "element " << i;
       ASSERT_NEAR(got.m[at], m, 1e-6 * (1 + std::fabs(m))) << "element " << i;
@@ -97,9 +109,9 @@ TEST(AdamWTest, FollowsTheAlgorithmStepByStep) {
 TEST(AdamWTest, TakesAStepOfTheLearningRateFirst) {
   // Before any history m / sqrt(v) is the gradient's sign, whatever its size.
   std::vector<float> grad = {1e-3f, -5.0f, 2.0f}, param = {1, 1, 1}, m(3), v(3);
-  AdamWStep step = StepNumber(1);
+  Step step = StepNumber(1);
   step.learning_rate = 0.1f;
-  step.grad_scale = 1;
+  step.groups[0].grad_scale = 1;
   AdamWUpdate({{0, 3, 0.0f, 1.0f}}, step, {grad.data(), param.data(), m.data(), v.data()}, 1);
   EXPECT_THAT(param,
               testing::Pointwise(testing::FloatNear(1e-5f), std::vector<float>{0.9f, 1.1f, 0.9f}));

@@ -181,8 +181,8 @@ TEST_F(DescribeTest, TheNormsOfBeginAndEndAreThoseOfTheFirstAndTheLastGroup) {
   EXPECT_THAT(groups[1].norms, IsEmpty());
   EXPECT_THAT(groups[2].equations,
               ElementsAre("each: x = x + f(x)", "inside head.logits: logits = cap_norm(logits)"));
-  EXPECT_THAT(groups[2].norms,
-              ElementsAre(absl::StrCat("cap_norm", kRms, "[5]"), absl::StrCat("norm_end", kRms, "[8]")));
+  EXPECT_THAT(groups[2].norms, ElementsAre(absl::StrCat("cap_norm", kRms, "[5]"),
+                                           absl::StrCat("norm_end", kRms, "[8]")));
 }
 
 TEST_F(DescribeTest, NormsShowTheirAttributes) {

@@ -173,18 +173,51 @@ TEST_F(InitRulesTest, APatternThatMatchesNothingIsAnError) {
   EXPECT_THAT(
       std::string(ErrorOf(model_).message()),
       AllOf(HasSubstr("test.pbtxt:"), HasSubstr("*.attn.o.weight"), HasSubstr("matches no")));
-  // Norms and learned values bring their own initial values.
-  model_.more = "init { match: \"*.norm.weight\" scale: \"2\" }";
-  EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr("matches no"));
   model_.placement = "mine";
   model_.more = R"pbtxt(placement { name: "mine" each: "x = x + f(x)"
                                init { match: "*.mpl.*" scale: "2" } })pbtxt";
   EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr("*.mpl.*"));
 }
 
+// Trinity, Pangu: gains of norms that begin small.
+TEST_F(InitRulesTest, ARuleThatMatchesNoWeightIsAboutNormsAndLearnedValues) {
+  model_.placement = "mine";
+  model_.norm = "layer_norm";
+  model_.more = R"pbtxt(
+    placement {
+      name: "mine"
+      learned { name: "gate" init: 0.5 }
+      each: "x = x + gate * norm_out(f(norm(x)))"
+      end: "x = norm(x)"
+    }
+    init { match: "*.norm_out.weight" constant { value: "1 / sqrt(n_layer)" } }
+    init { match: "*.mlp.norm.weight" normal { mean: "layer" std: "0.1" } scale: "2" }
+    init { match: "*.gate" scale: "0.5" }
+    init { match: "layers.*" normal { std: "0.5" } })pbtxt";
+  EXPECT_EQ(InitOf(model_, "layers.1.mlp.norm_out.weight"),
+            absl::StrCat("constant(", 1 / std::sqrt(2.0), ")"));
+  EXPECT_EQ(InitOf(model_, "layers.1.mlp.norm.weight"), "normal(4, 0.2)");
+  EXPECT_EQ(InitOf(model_, "layers.0.attention.gate"), "constant(0.25)");
+  // A pattern that matches weights too is about weights alone.
+  EXPECT_EQ(InitOf(model_, "layers.0.attention.norm.weight"), "constant(1)");
+  EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "normal(0, 0.5)");
+  model_.more += " init { match: '*.norm_out.*' xavier_normal {} }";
+  EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr("has no fans"));
+}
+
+TEST_F(InitRulesTest, ATruncatedNormalHasItsCut) {
+  model_.more = R"pbtxt(
+    init { match: "*.q.weight" truncated_normal { mean: "1" std: "0.02" cut: "3" } scale: "2" }
+    init { match: "*.k.weight" truncated_normal { std: "1 / sqrt(d_model)" } })pbtxt";
+  EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "truncated_normal(2, 0.04, cut 3)");
+  EXPECT_THAT(InitOf(model_, "layers.0.attention.k.weight"), HasSubstr(", cut 2)"));
+}
+
 TEST_F(InitRulesTest, ExpressionsThatCannotBeDrawnFromAreErrors) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"init { match: \"*\" normal { std: \"-1\" } }", "std is negative"},
+      {"init { match: \"*\" truncated_normal { std: \"-1\" } }", "std is negative"},
+      {"init { match: \"*\" truncated_normal { cut: \"0.5\" } }", "cut is below 1"},
       {"init { match: \"*\" uniform { low: \"2\" high: \"1\" } }", "low is above high"},
       {"init { match: \"*\" scale: \"1 / (n_head - n_head)\" }", "zero"},
       {"init { match: \"head.weight\" scale: \"1 / layer\" }", "layer"},
@@ -224,6 +257,19 @@ TEST(DrawInitialValuesTest, NormalValuesHaveTheirMeanAndDeviation) {
   EXPECT_NEAR(m.deviation, 2, 5 * 2 / std::sqrt(80000.0));
   EXPECT_LT(m.low, 0.5 - 3 * 2);
   EXPECT_GT(m.high, 0.5 + 3 * 2);
+}
+
+TEST(DrawInitialValuesTest, TruncatedNormalValuesStayInTheirCut) {
+  const Moments m = Draw({InitSpec::Kind::kTruncatedNormal, 0.5, 2, {}, 1.5});
+  // The deviation of a normal that is cut at +-c: sqrt(1 - 2 c phi(c) / (2 Phi(c) - 1)).
+  const double phi = std::exp(-1.5 * 1.5 / 2) / std::sqrt(2 * 3.14159265358979323846);
+  const double deviation = 2 * std::sqrt(1 - 2 * 1.5 * phi / std::erf(1.5 / std::sqrt(2.0)));
+  EXPECT_NEAR(m.mean, 0.5, 5 * deviation / 200);
+  EXPECT_NEAR(m.deviation, deviation, 0.02);
+  EXPECT_GE(m.low, 0.5 - 3);
+  EXPECT_LT(m.low, 0.5 - 2.99);
+  EXPECT_LE(m.high, 0.5 + 3);
+  EXPECT_GT(m.high, 0.5 + 2.99);
 }
 
 TEST(DrawInitialValuesTest, UniformValuesFillTheirInterval) {

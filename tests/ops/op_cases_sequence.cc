@@ -291,6 +291,23 @@ void AddCrossEntropyCases(Shape logits, std::vector<int32_t> targets, const std:
   grad.inputs = {Random(logits), Ints({rows}, targets), Random({rows}, 3, 4), Random({1}, 0.5, 2)};
   cases->push_back(grad);
   cases->push_back(InBf16(grad, {0}));
+
+  for (const auto& [smoothing, z_loss] : {std::pair(0.1, 0.0), {0.0, 0.3}, {0.25, 0.2}}) {
+    OpCase objective = forward;
+    objective.name = absl::StrCat(forward.name, " smoothed ", smoothing, " z ", z_loss);
+    objective.attrs = {{"label_smoothing", smoothing}, {"z_loss", z_loss}};
+    objective.differentiated_outputs = {2};
+    cases->push_back(objective);
+    cases->push_back(InBf16(objective, {0}));
+    objective.name += " both";
+    objective.differentiated_outputs = {0, 2};
+    cases->push_back(objective);
+    OpCase its_grad = grad;
+    its_grad.name = absl::StrCat(grad.name, " smoothed ", smoothing, " z ", z_loss);
+    its_grad.attrs = objective.attrs;
+    cases->push_back(its_grad);
+    cases->push_back(InBf16(its_grad, {0}));
+  }
 }
 
 void AddCrossEntropies(std::vector<OpCase>* cases) {
@@ -316,6 +333,10 @@ void AddCrossEntropies(std::vector<OpCase>* cases) {
   blocks.checked_elements = 2;
   cases->push_back(blocks);
   cases->push_back(InBf16(blocks, {0}));
+  blocks.name = "blocks of a row, smoothed";
+  blocks.attrs = {{"label_smoothing", 0.5}, {"z_loss", 1e-3}};
+  blocks.differentiated_outputs = {2};
+  cases->push_back(blocks);
 }
 
 }  // namespace

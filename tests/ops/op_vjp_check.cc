@@ -54,8 +54,7 @@ void ExpectVjpMatchesDifferences(const OpRegistry& registry, const OpCase& c) {
   std::vector<bool> wanted;
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     wanted.push_back(!c.inputs[i].absent && !c.inputs[i].constant &&
-                     c.inputs[i].type.dtype == DType::kF32 &&
-                     !IsUpdated(*op, i));
+                     c.inputs[i].type.dtype == DType::kF32 && !IsUpdated(*op, i));
   }
   const absl::StatusOr<VjpGraph> vjp = BuildVjp(registry, c, wanted);
   ASSERT_TRUE(vjp.ok()) << vjp.status();

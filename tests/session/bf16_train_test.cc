@@ -154,8 +154,8 @@ TEST_F(Bf16TrainTest, ResumesFromItsBuffersBitForBit) {
   const auto second = Make(*context, data, other);
   const size_t bytes = static_cast<size_t>(first->parameters().layout().size) * sizeof(float);
   std::memcpy(second->parameters().raw_storage(), first->parameters().raw_storage(), bytes);
-  std::memcpy(second->moments().m, first->first_moments(), bytes);
-  std::memcpy(second->moments().v, first->second_moments(), bytes);
+  std::memcpy(second->optimizer().first_moments(), first->first_moments(), bytes);
+  std::memcpy(second->optimizer().second_moments(), first->second_moments(), bytes);
   second->ResumeAt(first->step());
   EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));
   EXPECT_EQ(Weights(*second), Weights(*whole));
@@ -177,8 +177,8 @@ TEST_F(Bf16TrainTest, ResumesFromAFileOfFloatsBitForBit) {
   const auto second = Make(*context, data, other);
   ASSERT_TRUE(second->parameters().Read(*SafetensorsFile::Open(dir.File("model"))).ok());
   const size_t bytes = static_cast<size_t>(layout.size) * sizeof(float);
-  std::memcpy(second->moments().m, first->first_moments(), bytes);
-  std::memcpy(second->moments().v, first->second_moments(), bytes);
+  std::memcpy(second->optimizer().first_moments(), first->first_moments(), bytes);
+  std::memcpy(second->optimizer().second_moments(), first->second_moments(), bytes);
   second->ResumeAt(first->step());
   EXPECT_EQ(Weights(*second), Weights(*first));
   EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));

@@ -156,8 +156,8 @@ TEST_F(NormStateTest, ASessionResumesFromTheStatesOfAnother) {
   const ParameterStore& to = rest->parameters();
   std::copy_n(from.data(), from.layout().size, to.data());
   std::copy_n(from.state_data(), from.states().size, to.state_data());
-  std::copy_n(whole->first_moments(), from.layout().size, rest->moments().m);
-  std::copy_n(whole->second_moments(), from.layout().size, rest->moments().v);
+  std::copy_n(whole->first_moments(), from.layout().size, rest->optimizer().first_moments());
+  std::copy_n(whole->second_moments(), from.layout().size, rest->optimizer().second_moments());
   rest->ResumeAt(4);
   Step(whole.get(), 4);
   Step(rest.get(), 4);

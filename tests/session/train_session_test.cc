@@ -338,8 +338,8 @@ TEST_F(TrainSessionTest, ResumesFromItsBuffersBitForBit) {
   const auto second = Make(*context, data, spec);
   const size_t bytes = static_cast<size_t>(first->parameters().layout().size) * sizeof(float);
   std::memcpy(second->parameters().data(), first->parameters().data(), bytes);
-  std::memcpy(second->moments().m, first->first_moments(), bytes);
-  std::memcpy(second->moments().v, first->second_moments(), bytes);
+  std::memcpy(second->optimizer().first_moments(), first->first_moments(), bytes);
+  std::memcpy(second->optimizer().second_moments(), first->second_moments(), bytes);
   second->ResumeAt(first->step());
   for (int i = 5; i < 8; ++i) EXPECT_EQ(second->Step()->loss, expected[static_cast<size_t>(2 * i)]);
   const ParameterStore& store = second->parameters();

@@ -359,8 +359,8 @@ TEST(ResolveErrorTest, ExpressionsOutsideFormulasHavePlacesToo) {
   EXPECT_EQ(ResolveError(absl::StrCat("init { normal {} }\n", kBlock)),
             "m.pbtxt: init: match is missing; it names weights, \"*\" for all");
   EXPECT_EQ(ResolveError(absl::StrCat("init { match: \"*\" }\n", kBlock)),
-            "m.pbtxt:2:8: init: needs a distribution (normal, uniform, xavier_normal, "
-            "xavier_uniform, kaiming_uniform, constant), a scale, or both");
+            "m.pbtxt:2:8: init: needs a distribution (normal, truncated_normal, uniform, "
+            "xavier_normal, xavier_uniform, kaiming_uniform, constant), a scale, or both");
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ constexpr char kEverything[] =
     "seed: 18446744073709551615 eval_interval: 20 eval_batches: 4 checkpoint_interval: 50\n"
     "keep_checkpoints: 3 dtype: BF16 recompute: BLOCK\n"
     "on_divergence: STEP_BACK max_divergences: 4 step_back_learning_rate_scale: 0.5\n"
+    "label_smoothing: 0.1 z_loss: 1e-4 ema_decay: 0.999\n"
     "data { format: DOCUMENTS vocabulary: BYTES val_fraction: 0.25 keep_order: true }\n";
 
 TEST(TrainSpecTest, TakesWhatIsSaid) {
@@ -87,6 +88,9 @@ TEST(TrainSpecTest, TakesWhatIsSaid) {
   EXPECT_EQ(s.min_learning_rate, 0.001);
   EXPECT_EQ(s.decay_steps, 150);
   EXPECT_EQ(s.seed, 18446744073709551615u);
+  EXPECT_EQ(s.label_smoothing, 0.1);
+  EXPECT_EQ(s.z_loss, 1e-4);
+  EXPECT_EQ(s.ema_decay, 0.999);
   EXPECT_EQ(s.format, DataFormat::kDocuments);
   EXPECT_EQ(s.vocabulary, VocabularyKind::kBytes);
   EXPECT_EQ(s.val_fraction, 0.25);
@@ -134,7 +138,149 @@ TEST(TrainSpecTest, ItsTextReadsBackAsTheSame) {
     EXPECT_EQ(again->dtype, s.dtype);
     EXPECT_EQ(again->recompute_blocks, s.recompute_blocks);
     EXPECT_EQ(again->keep_order, s.keep_order);
+    EXPECT_EQ(again->label_smoothing, s.label_smoothing);
+    EXPECT_EQ(again->z_loss, s.z_loss);
+    EXPECT_EQ(again->ema_decay, s.ema_decay);
   }
+}
+
+constexpr char kRules[] =
+    "let: 'base = 256' let: 'm = d_model / base'\n"
+    "rule { match: '*.norm.weight' learning_rate: '0.1 * lr' weight_decay: '0' }\n"
+    "rule { match: '*' tensors: MATRICES beta1: '0.8' beta2: '0.9' eps: 'eps / m' clip: '1.5' }\n"
+    "rule { match: '*' tensors: VECTORS clip: '2' }\n"
+    "normalize { match: '*.q.weight' axis: OUT } normalize { match: 'head.weight' }\n";
+
+TEST(TrainSpecTest, RulesAreKeptInOrderAndReadBackAsTheSame) {
+  const TrainSpec s = ParseTrainSpec(kRules, "t.pbtxt", {}).value();
+  ASSERT_EQ(s.rules.size(), 3u);
+  EXPECT_EQ(s.rules[0].match.value, "*.norm.weight");
+  EXPECT_EQ(s.rules[0].field(RuleField::kWeightDecay)->text.value, "0");
+  EXPECT_FALSE(s.rules[0].field(RuleField::kClip).has_value());
+  EXPECT_EQ(s.rules[1].tensors, TensorClass::kMatrices);
+  EXPECT_EQ(s.rules[2].tensors, TensorClass::kVectors);
+  const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
+  EXPECT_EQ(again.ToText(), s.ToText());
+  ASSERT_EQ(again.rules.size(), 3u);
+  EXPECT_EQ(again.lets.size(), 2u);
+  ASSERT_EQ(again.normalize.size(), 2u);
+  EXPECT_EQ(again.normalize[0].match.value, "*.q.weight");
+  EXPECT_TRUE(again.normalize[0].columns);
+  EXPECT_FALSE(again.normalize[1].columns);
+  for (const RuleField field : kRuleFields) {
+    for (size_t r = 0; r < 3; ++r) {
+      ASSERT_EQ(again.rules[r].field(field).has_value(), s.rules[r].field(field).has_value());
+      if (!s.rules[r].field(field).has_value()) continue;
+      EXPECT_EQ(again.rules[r].field(field)->root.ToString(),
+                s.rules[r].field(field)->root.ToString());
+    }
+  }
+}
+
+TEST(TrainSpecTest, ARuleCanBeSetAndALaterLetTakesThePlaceOfAnEarlierOne) {
+  const TrainSpec s = ParseTrainSpec(
+                          "let: 'a = 1' let: 'b = a' let: 'a = 2' rule { match: '*' "
+                          "clip: '1' }",
+                          "t.pbtxt", {{"rule[0].clip", "7"}})
+                          .value();
+  EXPECT_EQ(s.rules[0].field(RuleField::kClip)->text.value, "7");
+  ASSERT_EQ(s.lets.size(), 2u);
+  EXPECT_EQ(s.lets[0].text.value, "a = 2");
+}
+
+TEST(TrainSpecTest, RulesThatCannotBeReadAreMistakesWithTheirPlace) {
+  EXPECT_EQ(RecipeError("rule { clip: '1' }"),
+            "t.pbtxt:1:1: rule: match is missing; it names parameters, \"*\" for all");
+  EXPECT_EQ(RecipeError("rule { match: '*' tensors: ALL }"),
+            "t.pbtxt:1:8: rule: says nothing; give it learning_rate, weight_decay, beta1, beta2, "
+            "eps, clip or optimizer");
+  EXPECT_THAT(RecipeError("rule {\n match: '*'\n clip: '1 +' }"),
+              testing::StartsWith("t.pbtxt:3:2: "));
+  EXPECT_THAT(RecipeError("rule { match: '*' learning_rte: 'lr' }"),
+              testing::HasSubstr("did you mean \"learning_rate\"?"));
+  EXPECT_EQ(RecipeError("normalize { axis: IN }"),
+            "t.pbtxt:1:1: normalize: match is missing; it names matrices, \"*\" for all");
+  EXPECT_THAT(RecipeError("let: 'lr = 1'"),
+              testing::HasSubstr("\"lr\" is the recipe's learning_rate; a let needs a name"));
+  EXPECT_THAT(RecipeError("let: 'd_model = 1'"), testing::HasSubstr("a scalar of the model"));
+  EXPECT_THAT(RecipeError("let: 'fan_in = 1'"), testing::HasSubstr("a scalar of the tensor"));
+  EXPECT_THAT(RecipeError("let: 'sqrt = 1'"), testing::HasSubstr("is a function"));
+  EXPECT_THAT(RecipeError("let: 'a = 1 if n_layer > 2'"), testing::HasSubstr("no condition"));
+}
+
+TEST(TrainSpecTest, ImportedRulesComeAfterItsOwnAndTheirLetsBefore) {
+  const TrainSpec s =
+      ParseTrainSpec("import: 'mup' let: 'base_width = 64' rule { match: '*.q.*' clip: '1' }",
+                     "t.pbtxt", {})
+          .value();
+  ASSERT_EQ(s.rules.size(), 2u);
+  EXPECT_EQ(s.rules[0].match.value, "*.q.*");
+  EXPECT_EQ(s.rules[1].match.value, "layers.*");
+  EXPECT_EQ(s.rules[1].match.place.file, "mup.pbtxt");
+  ASSERT_EQ(s.lets.size(), 2u);
+  EXPECT_EQ(s.lets[0].text.value, "base_width = 64");
+  // What a run keeps imports nothing.
+  const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
+  EXPECT_EQ(again.ToText(), s.ToText());
+  EXPECT_EQ(again.ToText().find("import"), std::string::npos);
+  EXPECT_EQ(again.rules.size(), 2u);
+}
+
+TEST(TrainSpecTest, ImportsThatAreNotThereAreMistakesWithTheirPlace) {
+  EXPECT_EQ(RecipeError("max_steps: 3\nimport: 'mupp'"),
+            "t.pbtxt:2:1: import: no rules called \"mupp\" ship; did you mean \"mup\"?; there are "
+            "completep, mup, and a file's name ends in .pbtxt");
+  EXPECT_THAT(RecipeError("import: 'nowhere.pbtxt'"),
+              testing::AllOf(testing::StartsWith("t.pbtxt:1:1: import: "),
+                             testing::HasSubstr("nowhere.pbtxt")));
+}
+
+TEST(TrainSpecTest, MuonIsReadAndReadsBackAsTheSame) {
+  const TrainSpec s =
+      ParseTrainSpec(
+          "optimizer: MUON muon { momentum: 0.9 nesterov: false newton_schulz_steps: 3 "
+          "scale: MATCH_ADAMW learning_rate: '20 * lr' weight_decay: 'wd / 2' } "
+          "rule { match: '*.q.weight' optimizer: ADAMW }",
+          "t.pbtxt", {})
+          .value();
+  EXPECT_EQ(s.optimizer, OptimizerKind::kMuon);
+  EXPECT_EQ(s.rules[0].optimizer, OptimizerKind::kAdamW);
+  const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
+  EXPECT_EQ(again.ToText(), s.ToText());
+  EXPECT_EQ(again.muon.momentum, 0.9);
+  EXPECT_FALSE(again.muon.nesterov);
+  EXPECT_EQ(again.muon.newton_schulz_steps, 3);
+  EXPECT_TRUE(again.muon.matches_adamw);
+  EXPECT_EQ(again.muon.learning_rate->text.value, "20 * lr");
+  EXPECT_EQ(again.muon.weight_decay->text.value, "wd / 2");
+  const TrainSpec plain = ParseTrainSpec("", "t.pbtxt", {}).value();
+  EXPECT_EQ(plain.muon.momentum, 0.95);
+  EXPECT_TRUE(plain.muon.nesterov);
+  EXPECT_EQ(plain.muon.newton_schulz_steps, 5);
+  EXPECT_FALSE(plain.muon.matches_adamw);
+  EXPECT_EQ(plain.ToText().find("muon"), std::string::npos);
+  EXPECT_THAT(RecipeError("muon { momentum: 0.9 }"),
+              testing::StartsWith("t.pbtxt:1:1: muon: no tensor is updated by it; say optimizer"));
+  EXPECT_EQ(RecipeError("muon { momentum: 1 }"), "t.pbtxt:1:8: momentum must be in [0, 1)");
+  EXPECT_EQ(RecipeError("muon { newton_schulz_steps: 0 }"),
+            "t.pbtxt:1:8: newton_schulz_steps must be in 1..100");
+}
+
+TEST(TrainSpecTest, EverySchedulesTextReadsBackAsTheSame) {
+  for (const char* text :
+       {"schedule: WSD cooldown_steps: 7 cooldown: ONE_MINUS_SQRT warmup: MULTIPLIES",
+        "schedule: WSD cooldown_steps: 7 cooldown: COSINE warmup: FIRST",
+        "schedule: WSD cooldown_steps: 7", "schedule: INVERSE_SQRT warmup_steps: 3",
+        "schedule: LINEAR warmup: MULTIPLIES warmup_steps: 3"}) {
+    const TrainSpec s = ParseTrainSpec(text, "t.pbtxt", {}).value();
+    const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
+    EXPECT_EQ(again.ToText(), s.ToText());
+    EXPECT_EQ(again.schedule, s.schedule);
+    EXPECT_EQ(again.cooldown, s.cooldown);
+    EXPECT_EQ(again.cooldown_steps, s.cooldown_steps);
+    EXPECT_EQ(again.warmup_multiplies, s.warmup_multiplies);
+  }
+  EXPECT_TRUE(ParseTrainSpec("warmup: MULTIPLIES", "", {})->warmup_multiplies);
 }
 
 TEST(TrainSpecTest, OverridesComeLastAndInOrder) {
@@ -158,7 +304,7 @@ TEST(TrainSpecTest, OverridesSayWhatIsWrong) {
   EXPECT_EQ(RecipeError("", {{"max_steps", "many"}}),
             "train.max_steps: \"many\" is not a whole number");
   EXPECT_EQ(RecipeError("", {{"schedule", "step"}}),
-            "train.schedule: \"step\" is not one of CONSTANT, LINEAR, COSINE");
+            "train.schedule: \"step\" is not one of CONSTANT, LINEAR, COSINE, WSD, INVERSE_SQRT");
   EXPECT_EQ(RecipeError("", {{"seed", "-1"}}), "train.seed: \"-1\" is not a whole number >= 0");
   EXPECT_EQ(RecipeError("", {{"max_steps", "-6"}}), "t.pbtxt: max_steps must be at least 1");
 }
@@ -202,6 +348,17 @@ TEST(TrainSpecTest, EveryRangeIsChecked) {
   EXPECT_THAT(RecipeError("max_steps: 9\non_divergence: STEP_BACK"),
               testing::StartsWith("t.pbtxt:2:1: on_divergence must be used with "
                                   "checkpoint_interval when it is STEP_BACK"));
+  EXPECT_EQ(RecipeError("schedule: WSD"),
+            "t.pbtxt: cooldown_steps must be between 1 and decay_steps, 1000, with schedule: WSD: "
+            "the steps in which it decays");
+  EXPECT_THAT(RecipeError("schedule: WSD max_steps: 10\ncooldown_steps: 11"),
+              testing::StartsWith("t.pbtxt:2:1: cooldown_steps must be between 1 and decay_steps, "
+                                  "10"));
+  EXPECT_EQ(RecipeError("cooldown_steps: 3"),
+            "t.pbtxt:1:1: cooldown_steps must be left out unless schedule is WSD");
+  EXPECT_EQ(RecipeError("label_smoothing: 1.5"), "t.pbtxt:1:1: label_smoothing must be in [0, 1]");
+  EXPECT_EQ(RecipeError("ema_decay: 1"), "t.pbtxt:1:1: ema_decay must be in [0, 1)");
+  EXPECT_EQ(RecipeError("z_loss: -1"), "t.pbtxt:1:1: z_loss must be zero or positive");
   EXPECT_EQ(RecipeError("data { val_fraction: 1 }"), "t.pbtxt:1:8: val_fraction must be in [0, 1)");
 }
 
@@ -218,7 +375,8 @@ TEST(TrainSpecTest, FieldsAndValuesMustBeKnown) {
       "t.pbtxt:1:1: unknown field \"learnig_rate\" in Train; did you mean \"learning_rate\"?");
   EXPECT_EQ(
       RecipeError("schedule: COS"),
-      "t.pbtxt:1:11: unknown value \"COS\" for schedule; it is one of CONSTANT, LINEAR, COSINE");
+      "t.pbtxt:1:11: unknown value \"COS\" for schedule; it is one of CONSTANT, LINEAR, COSINE, "
+      "WSD, INVERSE_SQRT");
   EXPECT_EQ(RecipeError("data { format: CSV }"),
             "t.pbtxt:1:16: unknown value \"CSV\" for format; it is one of TEXT, DOCUMENTS");
 }

@@ -223,38 +223,64 @@ double SumOverTasks(int64_t n, int threads, const SumOf& sum_of) {
 
 }  // namespace
 
+namespace {
+
+// The factors of a segment's update: those of its group, computed when it changes, and its own.
+class FactorsOfSegments {
+ public:
+  explicit FactorsOfSegments(const AdamWStep& step) : step_(step) {}
+
+  const AdamWFactors& Of(const AdamWSegment& segment) {
+    if (segment.group != group_) SetGroup(segment.group);
+    const double scale = segment.lr_scale, offset = segment.lr_offset;
+    const double rate = static_cast<double>(step_.learning_rate) * scale + offset;
+    factors_.step_size = static_cast<float>(step_size_ * scale + offset / correction_);
+    factors_.decay = static_cast<float>(1 - rate * static_cast<double>(segment.weight_decay));
+    return factors_;
+  }
+
+ private:
+  void SetGroup(int32_t index) {
+    group_ = index;
+    const AdamWGroup& group = step_.groups[static_cast<size_t>(index)];
+    const double beta1 = group.beta1, beta2 = group.beta2, t = static_cast<double>(step_.step);
+    correction_ = 1 - std::pow(beta1, t);
+    step_size_ = step_.learning_rate / correction_;
+    factors_.grad_scale = group.grad_scale;
+    factors_.beta1 = group.beta1;
+    factors_.beta2 = group.beta2;
+    factors_.one_minus_beta1 = static_cast<float>(1 - beta1);
+    factors_.one_minus_beta2 = static_cast<float>(1 - beta2);
+    factors_.root_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t)));
+    factors_.eps = group.eps;
+  }
+
+  const AdamWStep step_;
+  int32_t group_ = -1;
+  double correction_ = 1, step_size_ = 0;
+  AdamWFactors factors_;
+};
+
+}  // namespace
+
 void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
                  const AdamWBuffers& buffers, int threads) {
   if (segments.empty()) return;
   const OptimizerFns fns = Functions();
-  const double beta1 = step.beta1, beta2 = step.beta2, t = static_cast<double>(step.step);
-  const double step_size = step.learning_rate / (1 - std::pow(beta1, t));
-  AdamWFactors shared;
-  shared.grad_scale = step.grad_scale;
-  shared.beta1 = step.beta1;
-  shared.beta2 = step.beta2;
-  shared.one_minus_beta1 = static_cast<float>(1 - beta1);
-  shared.one_minus_beta2 = static_cast<float>(1 - beta2);
-  shared.root_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t)));
-  shared.eps = step.eps;
-
   // Tasks are equal blocks of the buffers, independent of the segments.
   const int64_t first = segments.front().begin, last = segments.back().end;
   ParallelFor(Tasks(last - first), threads, [&](int64_t task) {
     const int64_t begin = first + task * kTaskElements;
     const int64_t end = std::min(last, begin + kTaskElements);
+    FactorsOfSegments factors_of(step);
     const AdamWSegment* segment = std::partition_point(
         segments.begin(), segments.end(), [&](const AdamWSegment& s) { return s.end <= begin; });
     for (; segment != segments.end() && segment->begin < end; ++segment) {
-      AdamWFactors factors = shared;
-      const double lr_scale = segment->lr_scale;
-      factors.step_size = static_cast<float>(step_size * lr_scale);
-      factors.decay = static_cast<float>(1 - static_cast<double>(step.learning_rate) * lr_scale *
-                                                 static_cast<double>(segment->weight_decay));
+      const AdamWFactors& factors = factors_of.Of(*segment);
       const int64_t from = std::max(begin, segment->begin);
       const int64_t to = std::min(end, segment->end);
-      const AdamWStretch stretch = {buffers.grad + from, buffers.m + from, buffers.v + from,
-                                    to - from};
+      const AdamWStretch stretch = {buffers.grad + from, buffers.m + from,
+                                    buffers.v + from + segment->v_offset, to - from};
       if (segment->is_split) {
         const SplitF32 all =
             SplitF32In(buffers.param + segment->begin, segment->end - segment->begin);

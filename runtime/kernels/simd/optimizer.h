@@ -12,7 +12,7 @@ namespace plumb {
 
 // A run of elements [begin, end) of the flat buffers that share hyperparameters. Segments are
 // disjoint, ascending, and start at multiples of 16 elements; what lies between two of them is
-// padding, zero in all buffers.
+// padding, zero in all buffers, or not the update's.
 struct AdamWSegment {
   int64_t begin;
   int64_t end;
@@ -21,16 +21,24 @@ struct AdamWSegment {
   // Whether its parameters are SplitF32In(param + begin, end - begin) (split_f32.h); the update is
   // the same to the bit. Such a segment, and the one after it, start at multiples of 32 elements.
   bool is_split = false;
+  float lr_offset = 0;   // its learning rate is lr_scale * learning_rate + lr_offset
+  int32_t group = 0;     // of AdamWStep::groups
+  int64_t v_offset = 0;  // the second moment of element i is v[i + v_offset]
+};
+
+// What segments have in common.
+struct AdamWGroup {
+  float beta1, beta2, eps;
+  float grad_scale;  // multiplies every gradient first (clipping, accumulation)
 };
 
 struct AdamWStep {
   float learning_rate;
-  float beta1, beta2, eps;
-  int64_t step;      // 1 for the first update; for the bias corrections
-  float grad_scale;  // multiplies every gradient first (clipping, accumulation)
+  int64_t step;  // 1 for the first update; for the bias corrections
+  absl::Span<const AdamWGroup> groups;
 };
 
-// The flat buffers of an update.
+// The flat buffers of an update; v may leave out what AdamW does not update.
 struct AdamWBuffers {
   const float* grad;
   float* param;

@@ -1,0 +1,109 @@
+// Optimizer: the updates of a model's parameters by a recipe: its rules with numbers, the clipping
+// of gradients by groups, and the states of its updates. An update allocates nothing, and its
+// results do not depend on the number of threads. Thread-compatible.
+#ifndef PLUMB_RUNTIME_SESSION_OPTIMIZER_H_
+#define PLUMB_RUNTIME_SESSION_OPTIMIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/aligned_buffer.h"
+#include "runtime/io/safetensors.h"
+#include "runtime/kernels/simd/optimizer.h"
+#include "runtime/model/update_plan.h"
+#include "runtime/session/newton_schulz.h"
+#include "runtime/session/parameter_store.h"
+#include "runtime/session/program.h"
+#include "runtime/spec/train_spec.h"
+
+namespace plumb {
+
+// What an optimizer will do and take, before it takes any memory.
+struct OptimizerPlan {
+  UpdatePlan updates;
+  MuonSpec muon;
+  std::unique_ptr<NewtonSchulz> newton_schulz;  // null: Muon updates nothing
+  int64_t state_bytes = 0;
+  int64_t scratch_bytes = 0;
+};
+
+// Errors: as PlanUpdates.
+absl::StatusOr<OptimizerPlan> PlanOptimizer(const TrainSpec& spec, const ModelContext& context);
+
+class Optimizer {
+ public:
+  // Of `parameters`, which must outlive it, as `store` lays them out.
+  Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan plan,
+            const ParameterStore& store);
+
+  // The memory that it takes, in bytes.
+  int64_t state_bytes() const { return m_.size() + v_.size(); }
+  int64_t scratch_bytes() const {
+    return plan_.newton_schulz == nullptr ? 0 : plan_.newton_schulz->bytes();
+  }
+
+  struct Gradients {
+    const float* sums;  // over micro-batches, in the layout of the parameters
+    double mean;        // 1 / their number
+    double norm;        // of the mean over all parameters
+  };
+  // Step `step`, 1 for the first, with the scheduled learning rate. kResourceExhausted where oneDNN
+  // finds no memory in the middle of it: some parameters are updated then, and others not.
+  absl::Status Update(const Gradients& gradients, double learning_rate, int64_t step,
+                      const ParameterStore& store, int threads);
+
+  // Gives the rows and columns of the recipe's `normalize` length 1: before the first step; Update
+  // does so after each.
+  void Normalize(const ParameterStore& store, int threads) const;
+
+  // The states for a file: "m.<parameter>", AdamW's first moment or Muon's momentum, and, of what
+  // AdamW updates, "v.<parameter>".
+  std::vector<TensorToWrite> Tensors() const;
+  // Copies them from a file. As ParameterLayout::Read; and the error that it would give.
+  absl::Status Read(const SafetensorsFile& file) const;
+  absl::Status Check(const SafetensorsFile& file) const;
+
+  // A state of one parameter: its name in words, its elements.
+  struct State {
+    std::string what;
+    const float* data;
+    int64_t n;
+  };
+  std::vector<State> StatesOf(size_t parameter) const;
+
+  float* first_moments() const { return m_.as<float>(); }  // in the layout of the parameters
+  // The same of the parameters that AdamW updates, packed.
+  float* second_moments() const { return v_.as<float>(); }
+
+ private:
+  // A matrix that Muon updates.
+  struct Matrix {
+    size_t parameter;
+    Shape shape;
+    float scale;  // of its learning rate
+    size_t clip_group;
+  };
+  void AddSegment(size_t parameter, int64_t v_begin, const ParameterStore& store);
+  double ClipOf(size_t group, const Gradients& gradients) const;
+  void SumSquares(const Gradients& gradients, int threads);
+  absl::Status UpdateMatrices(const Gradients& gradients, double learning_rate,
+                              const ParameterStore& store, int threads);
+
+  const OptimizerPlan plan_;
+  const ParameterLayout layout_;
+  const ParameterLayout v_layout_;  // of what AdamW updates
+  AlignedBuffer m_, v_;
+  std::vector<AdamWSegment> segments_;
+  std::vector<AdamWGroup> groups_;
+  std::vector<size_t> clip_of_group_;  // of the plan's
+  std::vector<Matrix> matrices_;
+  std::vector<double> squares_;  // of the gradients of each clip group; of one the caller knows it
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SESSION_OPTIMIZER_H_

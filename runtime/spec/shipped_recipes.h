@@ -1,0 +1,20 @@
+// The rules that ship for recipes to import: plugins/recipes, embedded when plumb is built, so that
+// a recipe needs no directory to be found. Internal to runtime/spec.
+#ifndef PLUMB_RUNTIME_SPEC_SHIPPED_RECIPES_H_
+#define PLUMB_RUNTIME_SPEC_SHIPPED_RECIPES_H_
+
+#include <string>
+#include <vector>
+
+namespace plumb {
+
+struct ShippedRecipe {
+  std::string name;  // "mup"
+  std::string text;  // of a plumb.v1.RecipeRules
+};
+
+std::vector<ShippedRecipe> ShippedRecipes();
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SPEC_SHIPPED_RECIPES_H_

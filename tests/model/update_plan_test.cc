@@ -1,0 +1,211 @@
+#include "runtime/model/update_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/api/test_models.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::HasSubstr;
+
+class UpdatePlanTest : public ::testing::Test {
+ protected:
+  static std::string Text() {
+    TinyModel model;  // d_model 8, d_ff 12, two layers
+    model.more = "mlp { bias: true }";
+    return model.Text();
+  }
+
+  absl::StatusOr<UpdatePlan> Plan(const std::string& recipe) const {
+    const absl::StatusOr<TrainSpec> spec = ParseTrainSpec(recipe, "t.pbtxt", {});
+    if (!spec.ok()) return spec.status();
+    return PlanUpdates(*spec, context_->model, context_->parameters);
+  }
+  std::string Error(const std::string& recipe) const {
+    const absl::StatusOr<UpdatePlan> plan = Plan(recipe);
+    if (plan.ok()) return "no error";
+    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(plan.status().message());
+  }
+  // Of one parameter.
+  ParameterUpdate Of(const std::string& recipe, const std::string& name) const {
+    const absl::StatusOr<UpdatePlan> plan = Plan(recipe);
+    if (!plan.ok()) {
+      ADD_FAILURE() << plan.status();
+      return {};
+    }
+    for (size_t i = 0; i < context_->parameters.size(); ++i) {
+      if (context_->parameters[i].name == name) return plan->parameters[i];
+    }
+    ADD_FAILURE() << "no parameter " << name;
+    return {};
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  const std::unique_ptr<ModelContext> context_ = MakeContext(runtime_.get(), Text());
+};
+
+constexpr char kQ[] = "layers.0.attention.q.weight";
+constexpr char kNorm[] = "layers.1.mlp.norm.weight";
+constexpr char kDownBias[] = "layers.1.mlp.down.bias";
+
+TEST_F(UpdatePlanTest, WithoutRulesMatricesDecayAndAllElseIsTheRecipes) {
+  const std::string recipe = "weight_decay: 0.2 beta1: 0.8 beta2: 0.9 eps: 1e-6 grad_clip: 3";
+  const ParameterUpdate q = Of(recipe, kQ), norm = Of(recipe, kNorm);
+  EXPECT_EQ(q.rule, -1);
+  EXPECT_EQ(q.weight_decay, 0.2);
+  EXPECT_EQ(norm.weight_decay, 0);
+  EXPECT_EQ(Of(recipe + " weight_decay_on: EVERYTHING", kNorm).weight_decay, 0.2);
+  for (const ParameterUpdate& update : {q, norm}) {
+    EXPECT_EQ(update.LearningRate(0.5), 0.5);
+    EXPECT_EQ(update.beta1, 0.8);
+    EXPECT_EQ(update.beta2, 0.9);
+    EXPECT_EQ(update.eps, 1e-6);
+    EXPECT_EQ(update.clip_group, 0);
+  }
+  EXPECT_EQ(Plan(recipe)->clips, std::vector<double>{3});
+}
+
+TEST_F(UpdatePlanTest, ExpressionsReadTheModelTheTensorAndTheRecipe) {
+  const auto rate = [this](const std::string& expression, const char* name) {
+    return Of(
+        absl::StrCat("learning_rate: 0.01 let: 'base = 4' rule { match: '*' tensors: MATRICES "
+                     "learning_rate: '",
+                     expression, "' } rule { match: '*.bias' learning_rate: '", expression, "' }"),
+        name);
+  };
+  EXPECT_DOUBLE_EQ(rate("0.1 * lr", kQ).LearningRate(0.01), 0.001);
+  EXPECT_DOUBLE_EQ(rate("lr * base / fan_in", kQ).LearningRate(0.01), 0.005);
+  EXPECT_DOUBLE_EQ(rate("lr / fan_out", "layers.0.mlp.up.weight").LearningRate(0.01), 0.01 / 12);
+  EXPECT_DOUBLE_EQ(rate("lr / fan_in", kDownBias).LearningRate(0.01), 0.01 / 12);
+  EXPECT_DOUBLE_EQ(rate("lr / (n_layer * d_model) + 1e-3", kQ).LearningRate(0.01), 0.001625);
+  EXPECT_DOUBLE_EQ(rate("0.002", kQ).LearningRate(0.01), 0.002);
+  EXPECT_EQ(rate("0", kQ).LearningRate(0.01), 0);
+
+  const char layers[] =
+      "rule { match: 'layers.*' learning_rate: 'lr / layer' weight_decay: 'wd * layer' "
+      "beta1: 'beta1 / 2' beta2: '0.5' eps: 'eps / layer' }";
+  const ParameterUpdate first = Of(layers, kQ), second = Of(layers, kNorm);
+  EXPECT_DOUBLE_EQ(first.LearningRate(1), 1);
+  EXPECT_DOUBLE_EQ(second.LearningRate(1), 0.5);
+  EXPECT_DOUBLE_EQ(first.weight_decay, 0.1);
+  EXPECT_DOUBLE_EQ(second.weight_decay, 0.2);  // a vector: the rule says that it decays
+  EXPECT_DOUBLE_EQ(second.beta1, 0.45);
+  EXPECT_DOUBLE_EQ(second.beta2, 0.5);
+  EXPECT_DOUBLE_EQ(second.eps, 5e-9);
+  EXPECT_EQ(Of(layers, "head.weight").rule, -1);
+}
+
+TEST_F(UpdatePlanTest, TheFirstRuleThatMatchesHoldsAlone) {
+  const char recipe[] =
+      "rule { match: '*.norm.weight' learning_rate: 'lr / 10' }"
+      "rule { match: 'layers.*' tensors: VECTORS weight_decay: '0.3' }"
+      "rule { match: '*' weight_decay: '0' clip: '0.5' }";
+  const ParameterUpdate norm = Of(recipe, kNorm), bias = Of(recipe, kDownBias), q = Of(recipe, kQ);
+  EXPECT_EQ(norm.rule, 0);
+  EXPECT_EQ(norm.weight_decay, 0);
+  EXPECT_EQ(bias.rule, 1);
+  EXPECT_EQ(bias.weight_decay, 0.3);
+  EXPECT_EQ(bias.clip_group, 0);
+  EXPECT_EQ(q.rule, 2);
+  EXPECT_EQ(q.weight_decay, 0);
+  EXPECT_EQ(q.clip_group, 1);
+  EXPECT_EQ(Plan(recipe)->clips, (std::vector<double>{1, 0.5}));
+}
+
+TEST_F(UpdatePlanTest, ARuleThatMatchesNothingIsAMistake) {
+  EXPECT_THAT(Error("max_steps: 3\nrule { match: 'layers.0.atention.q.weight' clip: '1' }"),
+              HasSubstr("t.pbtxt:2:8: rule: matches no tensor; did you mean "
+                        "\"layers.0.attention.q.weight\"?"));
+  EXPECT_THAT(Error("rule { match: '*.gamma' clip: '1' }"),
+              HasSubstr("rule: matches no tensor; names look like embedding.token.weight, "
+                        "head.weight; plumb describe lists them"));
+  EXPECT_THAT(Error("rule { match: '*.norm.weight' tensors: MATRICES clip: '1' }"),
+              HasSubstr("rule: matches no matrix"));
+  EXPECT_THAT(Error("rule { match: '*.q.*' clip: '1' }\nrule { match: '*.q.weight' clip: '2' }"),
+              HasSubstr("t.pbtxt:2:8: rule: matches only tensors that rules before it take: "
+                        "layers.0.attention.q.weight is the rule's for \"*.q.*\" (t.pbtxt:1:8)"));
+}
+
+TEST_F(UpdatePlanTest, WrongExpressionsAreMistakesWithTheirPlace) {
+  const auto error = [this](const std::string& field, const std::string& match = "*") {
+    return Error(absl::StrCat("rule { match: '", match, "'\n  ", field, " }"));
+  };
+  EXPECT_THAT(error("learning_rate: 'lr * d_modl'"),
+              HasSubstr("t.pbtxt:2:3: learning_rate: unknown scalar \"d_modl\"; did you mean "
+                        "\"d_model\"?\n  lr * d_modl\n       ^"));
+  EXPECT_THAT(error("learning_rate: 'lr * layer'"),
+              HasSubstr("unknown scalar \"layer\"; embedding.token.weight is in no layer"));
+  EXPECT_THAT(error("learning_rate: 'lr / fan_in'", "*.norm.weight"),
+              HasSubstr("is neither a weight nor the bias of one"));
+  EXPECT_THAT(error("weight_decay: '0.1 * lr'"),
+              HasSubstr("unknown scalar \"lr\"; it has a value in learning_rate only"));
+  EXPECT_THAT(error("clip: 'fan_in'"), HasSubstr("the bound is one for all tensors of the rule"));
+  EXPECT_THAT(error("learning_rate: 'sqrt(lr)'"), HasSubstr("learning_rate is not linear in lr"));
+  EXPECT_THAT(error("learning_rate: 'max(lr, 1e-4)'"), HasSubstr("is not linear in lr"));
+  EXPECT_THAT(error("learning_rate: '-lr'"), HasSubstr("is negative: -1 at lr = 1"));
+  EXPECT_THAT(error("learning_rate: '1 / lr'"), HasSubstr("division by zero"));
+  EXPECT_THAT(error("weight_decay: '-1'"), HasSubstr("it must be zero or positive"));
+  EXPECT_THAT(error("beta1: '1'"), HasSubstr("it must be in [0, 1)"));
+  EXPECT_THAT(error("eps: '0'"), HasSubstr("it must be positive"));
+  EXPECT_THAT(error("clip: '-2'"), HasSubstr("clip is negative: -2"));
+}
+
+TEST_F(UpdatePlanTest, MuonIsForTheMatricesOfLayers) {
+  const std::string recipe =
+      "weight_decay: 0.2 optimizer: MUON muon { learning_rate: '20 * lr' weight_decay: 'wd / 2' } ";
+  const ParameterUpdate q = Of(recipe, kQ);
+  EXPECT_EQ(q.optimizer, OptimizerKind::kMuon);
+  EXPECT_EQ(q.LearningRate(0.1), 2);
+  EXPECT_EQ(q.weight_decay, 0.1);
+  for (const char* name : {kNorm, kDownBias, "embedding.token.weight", "head.weight"}) {
+    const ParameterUpdate update = Of(recipe, name);
+    EXPECT_EQ(update.optimizer, OptimizerKind::kAdamW) << name;
+    EXPECT_EQ(update.LearningRate(0.1), 0.1) << name;
+  }
+  const std::string ruled = recipe +
+                            "rule { match: '*.q.weight' optimizer: ADAMW }"
+                            "rule { match: 'layers.*.k.weight' learning_rate: 'lr' }"
+                            "rule { match: 'head.weight' optimizer: MUON weight_decay: '0' }";
+  EXPECT_EQ(Of(ruled, kQ).optimizer, OptimizerKind::kAdamW);
+  EXPECT_EQ(Of(ruled, kQ).LearningRate(0.1), 0.1);
+  EXPECT_EQ(Of(ruled, "layers.0.attention.k.weight").optimizer, OptimizerKind::kMuon);
+  EXPECT_EQ(Of(ruled, "layers.0.attention.k.weight").LearningRate(0.1), 0.1);
+  EXPECT_EQ(Of(ruled, "layers.0.attention.k.weight").weight_decay, 0.1);
+  EXPECT_EQ(Of(ruled, "head.weight").LearningRate(0.1), 2);
+  EXPECT_EQ(Of(ruled, "head.weight").weight_decay, 0);
+  EXPECT_THAT(Error("rule { match: 'layers.*' optimizer: MUON }"),
+              HasSubstr("rule: MUON is for matrices, and layers.0.attention.norm.weight is none"));
+  EXPECT_THAT(Error("optimizer: MUON rule { match: '*.q.weight' beta1: '0.5' }"),
+              HasSubstr("beta1 is AdamW's, and layers.0.attention.q.weight is updated by Muon"));
+  EXPECT_THAT(Error("optimizer: MUON muon { learning_rate: 'lr * lr' }"),
+              HasSubstr("learning_rate is not linear in lr"));
+}
+
+TEST_F(UpdatePlanTest, MatricesAreNormalizedOnceAndByRowsOrColumns) {
+  const auto plan = Plan("normalize { match: '*.q.*' } normalize { match: '*.down.*' axis: OUT }");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (size_t i = 0; i < plan->parameters.size(); ++i) {
+    const std::string& name = context_->parameters[i].name;
+    EXPECT_EQ(plan->parameters[i].unit_length, absl::StrContains(name, ".q.") ? UnitLength::kRows
+                                               : absl::StrContains(name, ".down.weight")
+                                                   ? UnitLength::kColumns
+                                                   : UnitLength::kNothing)
+        << name;
+  }
+  EXPECT_THAT(Error("normalize { match: '*.norm.*' }"),
+              HasSubstr("t.pbtxt:1:13: normalize: matches no matrix"));
+  EXPECT_THAT(
+      Error("normalize { match: '*.q.*' }\nnormalize { match: 'layers.0.*' }"),
+      HasSubstr("t.pbtxt:2:13: normalize: layers.0.attention.q.weight is normalized already, "
+                "by \"*.q.*\""));
+}
+
+}  // namespace
+}  // namespace plumb
