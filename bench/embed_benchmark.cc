@@ -83,7 +83,8 @@ class Twins {
     store_ = std::make_unique<ParameterStore>(context_->parameters, context_->states);
     DrawParameters(context_->parameters, context_->states, 1, runtime->threads(), *store_);
     auto batches = std::make_unique<capi::GivenBatches>(
-        recipe.batch_size, context_->model.dims.context_length, recipe.gradient_accumulation_steps);
+        recipe.batch_size, context_->model.dims.context_length, recipe.gradient_accumulation_steps,
+        context_->model.dims.vocab_size);
     batches_ = batches.get();
     session_ = Value(TrainSession::Create(
         context_.get(), [this] { return store_.get(); }, std::move(batches), recipe,
@@ -93,7 +94,7 @@ class Twins {
       inputs_.push_back(static_cast<int32_t>(i * 7 % 20));
       targets_.push_back(static_cast<int32_t>((i * 7 + 3) % 20));
     }
-    batches_->Set(inputs_.data(), targets_.data());
+    if (!batches_->Set(inputs_.data(), targets_.data()).ok()) Die("a batch");
     weights_ = std::make_unique<PackedWeights>(*context_, WeightFormat::kF32, *store_);
     decode_ =
         std::make_unique<DecodeSession>(context_.get(), weights_.get(), 1, runtime->threads());

@@ -1,5 +1,6 @@
 #include "cli/plugin_faults.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -104,7 +105,8 @@ void WatchPlugins() {
                           (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
     if (is_taken) sigaction(fault.signal, &before, nullptr);
   }
-  // Registered first, so they run last: a plugin's own exit handlers may still end the process.
+  // For an exit() that the C library calls itself. Registered first, so they run last: a plugin's
+  // own exit handlers may still end the process.
   on_exit(
       [](int status, void*) {
         if (status != ended_with.load()) OnExit("exit()");
@@ -121,6 +123,16 @@ int WorkEnded(int exit_code) {
 }  // namespace plumb::cli
 
 // In place of the C library's, for all that is linked or loaded.
+//
+// exit() too: two threads that call it at once would run handlers and destructors side by side,
+// under other threads at work, and die of a fault before any handler tells. A process that is not
+// at work, a forked child say, gets the C library's.
+extern "C" void exit(int code) noexcept {
+  plumb::cli::OnExit("exit()");
+  using Exit = void (*)(int);
+  reinterpret_cast<Exit>(dlsym(RTLD_NEXT, "exit"))(code);
+  plumb::cli::EndProcess(code);
+}
 extern "C" void _exit(int code) {
   plumb::cli::OnExit("_exit()");
   plumb::cli::EndProcess(code);

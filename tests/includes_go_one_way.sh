@@ -55,7 +55,7 @@ wrong_includes() {
     # Who owns a header that is not plumb'"'"'s: the folders that may include it, or "" for anyone.
     function owners(header) {
       if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
-      if (header == "dlfcn.h") return "runtime/onednn runtime/plugin runtime/capi plugins/check"
+      if (header == "dlfcn.h") return "runtime/onednn runtime/plugin runtime/capi plugins/check cli"
       if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "proto"
       if (header ~ /^plumb\/v1\//) return "runtime/spec runtime/tools"
       if (header ~ /^hwy\//) return "runtime/kernels runtime/ops plugins/norms"

@@ -169,6 +169,14 @@ TEST_F(PluginFaultTest, EveryCommandThatRunsPluginsNamesThem) {
   EXPECT_FALSE(Exists("study/report.html"));
 }
 
+// Whose handlers take away what the runs beside it use.
+TEST_F(PluginFaultTest, AnExitIsToldBeforeTheFaultsThatItBringsToOthers) {
+  Ask("forward:exit_under_others");
+  ExpectNamed(RunPlumb({"compare", "row.pbtxt", "--data", "names.txt", "--seeds", "2", "--out",
+                        "study", "--set", "train.max_steps=2", "--plugin", Plugin("misbehaving")}),
+              "by exit()", "forward", kRowNorm, Plugin("misbehaving"));
+}
+
 // Workers have signals blocked and stacks of their own.
 TEST_F(PluginFaultTest, AFaultOnAWorkerThreadIsNamedToo) {
   if (!kHandlesFaults) GTEST_SKIP() << "the sanitizer handles faults";

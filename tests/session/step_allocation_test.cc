@@ -4,11 +4,17 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
+#include "runtime/base/thread_pool.h"
+#include "runtime/onednn/gemm.h"
+#include "runtime/onednn/library.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/train_session.h"
 #include "runtime/tools/run_trainer.h"
@@ -119,7 +125,30 @@ TEST_P(SessionAllocationTest, AStepOfARunAllocatesNothingOnceItsLengthWasSeen) {
   EXPECT_GT(seen_again, 100);
 }
 
+// One product by oneDNN on each of `threads` threads at once. Its OpenMP keeps something for a
+// thread from the thread's first product on; which step of a session has that is chance, as threads
+// take the tasks of the others.
+void MultiplyByOneDnnOnEach(int threads) {
+  if (!OneDnn().usable()) return;
+  struct Shared {
+    const int threads;
+    std::atomic<int> arrived{0};
+  } shared{threads};
+  const auto task = [](const void* context, int64_t, int) {
+    Shared& all = *static_cast<Shared*>(const_cast<void*>(context));
+    for (++all.arrived; all.arrived < all.threads;) std::this_thread::yield();
+    const std::vector<float> a(64 * 64, 1), b(a);
+    std::vector<float> c(a);
+    const GemmArgs product{false, false,    64, 64,    64,       a.data(),
+                           64,    b.data(), 64, false, c.data(), 64};
+    EXPECT_TRUE(OneDnnGemm(DType::kF32, product).ok());
+    EXPECT_EQ(c[0], 64);
+  };
+  RunOnPool(threads, threads, task, &shared);
+}
+
 TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
+  MultiplyByOneDnnOnEach(threads_);
   for (const std::string& text : {WideModel(), LargeVocabularyModel()}) {
     const auto context = MakeContext(runtime_.get(), text);
     const Dataset data = TextOf(2000, 26);
