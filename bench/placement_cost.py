@@ -7,8 +7,11 @@ The norms' own cost is what the profile of a step says of the ops with "norm" in
 placement is cheap when the rest of its step takes as long as that of `none`: "rest over none" is
 (step - norms) / (step of none - its norms), by rounds; 1.03 would be three percent.
 
+Part wiring: steps of rules that wire the stream otherwise over those of pre, beside the arithmetic and
+the bytes of operands that their ops add to those of pre's, by the same profile.
+
     placement_cost.py --build BUILD [--rounds 7] [--batch 4] [--seq 64] [--dtype f32]
-                      [--part placements|plugin] [--markdown] [--json FILE]
+                      [--part placements|plugin|wiring] [--markdown] [--json FILE]
 """
 import argparse
 import json
@@ -24,6 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..")
 MODEL = os.path.join(HERE, "models", "gpt2.pbtxt")
 PLACEMENTS = ["none", "pre", "post", "double"]
+WIRINGS = ["pre", "denseformer", "hc_static", "hyper_connections", "attention_residuals"]
 
 
 def start(args, name, extra):
@@ -33,19 +37,24 @@ def start(args, name, extra):
     return workers.Worker(name, command)
 
 
-def norm_seconds(worker, steps):
-    """Seconds of the norm ops in a mean step."""
+def profile(worker, steps):
+    """The ops of a mean step: (name, seconds, FLOPs, bytes)."""
     worker.process.stdin.write(f"profile {steps}\n")
     worker.process.stdin.flush()
-    seconds = 0.0
+    ops = []
     while True:
         line = worker.process.stdout.readline().strip()
         if not line:
-            return seconds / steps
+            return ops
         # Names of stages hold spaces; the five figures after them do not.
-        name, in_graph, _, taken, _, _ = line.rsplit(" ", 5)
-        if in_graph == "1" and "norm" in name:
-            seconds += float(taken)
+        name, in_graph, _, *figures = line.rsplit(" ", 5)
+        if in_graph == "1":
+            ops.append((name, *(float(figure) / steps for figure in figures)))
+
+
+def norm_seconds(worker, steps):
+    """Seconds of the norm ops in a mean step."""
+    return sum(seconds for name, seconds, _, _ in profile(worker, steps) if "norm" in name)
 
 
 def placements(args):
@@ -72,6 +81,29 @@ def placements(args):
                      f"{ratio[0]:.3f}", f"{ratio[1]:.3f} .. {ratio[2]:.3f}"])
         records.append({"placement": name, "step": step, "norms": alone, "rest_over_none": ratio})
     head = ["placement", "step", "its norms", "rest over none", "p10 .. p90"]
+    print(workers.table(head, rows, args.markdown))
+    return records
+
+
+def wiring(args):
+    started = [start(args, name, ["--set-model", f"block.placement={name}"]) for name in WIRINGS]
+    for worker in started:
+        worker.warm_up()
+    rounds = workers.interleave(started, args.rounds)
+    work = {worker.name: profile(worker, args.profiled_steps) for worker in started}
+    for worker in started:
+        worker.end()
+    sums = {name: [sum(op[i] for op in ops) for i in (2, 3)] for name, ops in work.items()}
+    rows, records = [], []
+    for name in WIRINGS:
+        ratio = workers.spread([r[name]["seconds"] / r["pre"]["seconds"] for r in rounds])
+        flops, size = (sums[name][i] / sums["pre"][i] for i in (0, 1))
+        step = workers.median([r[name]["seconds"] for r in rounds])
+        rows.append([name, workers.time_text(step), f"{ratio[0]:.3f}",
+                     f"{ratio[1]:.3f} .. {ratio[2]:.3f}", f"{flops:.3f}", f"{size:.3f}"])
+        records.append({"placement": name, "step": step, "over_pre": ratio, "flops_over_pre": flops,
+                        "bytes_over_pre": size})
+    head = ["placement", "step", "over pre", "p10 .. p90", "FLOPs over pre", "bytes over pre"]
     print(workers.table(head, rows, args.markdown))
     return records
 
@@ -130,18 +162,19 @@ def main():
     parser.add_argument("--n_layer", type=int, default=12)
     parser.add_argument("--dtype", default="f32")
     parser.add_argument("--profiled_steps", type=int, default=1, help="a round")
-    parser.add_argument("--part", choices=("placements", "plugin"))
+    parser.add_argument("--part", choices=("placements", "plugin", "wiring"))
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json")
     args = parser.parse_args()
     if not os.path.exists(os.path.join(args.build, "bin", "step_server")):
         sys.exit("step_server is not there: build it, or give --build")
+    parts = {"placements": placements, "plugin": plugin, "wiring": wiring}
     records = {}
-    if args.part != "plugin":
-        records["placements"] = placements(args)
+    for name, measure in parts.items():
+        if args.part not in (None, name):
+            continue
+        records[name] = measure(args)
         print()
-    if args.part != "placements":
-        records["plugin"] = plugin(args)
     if args.json:
         with open(args.json, "w") as out:
             json.dump(records, out, indent=1)
