@@ -142,6 +142,8 @@ shipped_names() {
       place = substr($0, 1, RLENGTH - 1); code = substr($0, RLENGTH + 1)
       if (code ~ /^[[:space:]]*#[[:space:]]*include/) next
       sub(/return "none";/, "", code)
+      # What formulas call functions that have other names in plumb.
+      sub(/\{"(dropout|stochastic_depth)", "write /, "{\"", code)
       # Literal by literal from the left, so that "//" inside one does not count as a comment.
       while (match(code, /\/\/|"([^"\\]|\\.)*"/)) {
         token = substr(code, RSTART, RLENGTH)

@@ -785,7 +785,8 @@ typedef struct {
   int32_t weights;   /* as plumb_session_options */
   int32_t logits;    /* 1: they are wanted; rows x seq x vocab_size floats of memory */
   int32_t gradients; /* 1: they are wanted, of f32 weights: a run is then the pass of a training
-                        step, in which norms over tokens take the statistics of these tokens */
+                        step, in which norms over tokens take the statistics of these tokens,
+                        but nothing is dropped */
 } plumb_evaluator_options;
 
 /* Errors: PLUMB_FAILED_PRECONDITION without weights; PLUMB_INVALID_ARGUMENT. */

@@ -97,7 +97,8 @@ class Emitter : public FormulaBackend {
   TensorHandle Drop(const DropSite& site, TensorHandle a) override {
     if (options_.program != Program::kTrain) return a;
     if (random_ == kNoValue) random_ = b_.Input(kRandomInput, I32({kRandomWords}));
-    return b_.Apply("drop", {a, random_}, {{"p", site.p}, {"path", site.path}, {"name", site.name}},
+    const double p = options_.drop ? site.p : 0;
+    return b_.Apply("drop", {a, random_}, {{"p", p}, {"path", site.path}, {"name", site.name}},
                     absl::StrCat(site.name, ".out"));
   }
 

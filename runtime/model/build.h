@@ -40,6 +40,7 @@ struct BuildOptions {
   int64_t batch = 1;
   int64_t seq = 1;
   bool output_logits = false;  // kTrain, kEval: output "logits" f32[batch, seq, vocab] too
+  bool drop = true;            // kTrain: false: as p = 0 in all of drop() and drop_path()
   // kTrain: with either above 0 an output "objective" too, whose gradient is to be taken then.
   double label_smoothing = 0, z_loss = 0;  // as op cross_entropy has them
 };

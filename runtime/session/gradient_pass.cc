@@ -16,6 +16,7 @@ BuildOptions TrainingProgram(int64_t rows, WeightFormat weights, bool logits) {
   options.batch = rows;
   options.weights = weights;
   options.output_logits = logits;
+  options.drop = false;
   return options;
 }
 
@@ -55,7 +56,6 @@ absl::Status GradientPass::Bind(Executable* executable) {
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
-  SetRandom(/*seed=*/0, /*micro_batch=*/0, &random_);
   PLUMB_RETURN_IF_ERROR(BindRandom(random_, executable));
   if (logits_.size() > 0) PLUMB_RETURN_IF_ERROR(executable->Bind("logits", logits_.data()));
   return executable->Bind("loss", loss_.data());

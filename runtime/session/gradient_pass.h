@@ -1,7 +1,7 @@
 // GradientPass: one pass of a training step, forward and backward, without the step: loss, logits
 // if wanted, and the gradient of every parameter. Weights, moments and norms' states stay as they
-// are; a norm with statistics over tokens takes those of the batch. Holds what a pass needs, so
-// that the next one of the same length allocates nothing. Thread-compatible.
+// are; a norm with statistics over tokens takes those of the batch, and nothing is dropped. Holds
+// what a pass needs, so that the next one of the same length allocates nothing. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_GRADIENT_PASS_H_
 #define PLUMB_RUNTIME_SESSION_GRADIENT_PASS_H_
 
@@ -49,7 +49,7 @@ class GradientPass {
   const int threads_;
   AlignedBuffer tokens_, positions_, targets_, loss_, logits_, gradients_;
   AlignedBuffer states_;  // of norms, into which the program writes
-  AlignedBuffer random_;  // of dropout
+  AlignedBuffer random_;  // an input of drop ops, here with p = 0
   ExecutableCache executables_;
 };
 

@@ -139,8 +139,8 @@ class Model {
   // Logits [batch, seq, vocab], the mean cross-entropy of the shifted tokens and, if wanted, its
   // gradients and their L2 norms for every parameter, for token ids [batch][seq]. With gradients it
   // is the pass of a training step, in which a norm with statistics over tokens takes those of
-  // `tokens`; without, that of an evaluation, in which it uses its buffers. Neither changes the
-  // model.
+  // `tokens`, but nothing is dropped; without, that of an evaluation, in which it uses its buffers.
+  // Neither changes the model.
   struct Outputs {
     int64_t batch = 0, seq = 0, vocab = 0;
     std::vector<float> logits;

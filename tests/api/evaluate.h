@@ -68,7 +68,8 @@ struct BatchOutputs {
 };
 
 // With gradients it is the pass of a training step, in which a norm with statistics over tokens
-// takes those of `tokens`; without, that of an evaluation, which uses the running statistics.
+// takes those of `tokens`, but nothing is dropped; without, that of an evaluation, which uses the
+// running statistics.
 // `parameters` are not changed. With gradients a `probe` of the same format may observe, and in
 // bf16 there are no logits: they are f32 only as an output that nothing reads. Errors: ragged or
 // too long rows, ids outside the vocabulary.

@@ -34,6 +34,7 @@ class Decoder:
         self.dtype = dtype
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters = OrderedDict()
+        self.buffers = OrderedDict()  # what a weights file holds besides
         self.smallest_relu_input = math.inf
 
     # ---- parameters
@@ -49,6 +50,11 @@ class Decoder:
     def learned(self, name, *shape):
         """A trained scalar, vector or table of them, away from 0 and 1."""
         return self.parameter(name, shape, center=0.6, spread=0.2)
+
+    def buffer(self, name, size, value):
+        """Numbers that a weights file holds and that are not trained."""
+        self.buffers[name] = torch.full([size], float(value), dtype=self.dtype)
+        return self.buffers[name]
 
     def project(self, x, name, size, bias=False):
         """A projection of a placement's own. To one channel: its weight is a vector."""

@@ -248,8 +248,8 @@ class Result:
     tokens: torch.Tensor
     logits: torch.Tensor
     loss: torch.Tensor
-    parameters: dict
-    gradients: dict = field(default_factory=dict)
+    weights: dict  # parameters and buffers
+    gradients: dict = field(default_factory=dict)  # of parameters
 
 
 def run(case, dtype=torch.float64):
@@ -264,7 +264,7 @@ def run(case, dtype=torch.float64):
     loss = next_token_loss(logits, tokens)
     loss.backward()
     assert decoder.smallest_relu_input > SMALLEST_RELU_INPUT, case.name
-    return Result(tokens, logits, loss, decoder.parameters,
+    return Result(tokens, logits, loss, {**decoder.parameters, **decoder.buffers},
                   {name: p.grad for name, p in decoder.parameters.items()})
 
 
@@ -276,7 +276,7 @@ def write(case):
         file.write(model_text(case))
     with open(os.path.join(folder, "tokens.json"), "w") as file:
         file.write(json.dumps(result.tokens.tolist()) + "\n")
-    tensor_file.write(os.path.join(folder, "weights.safetensors"), result.parameters)
+    tensor_file.write(os.path.join(folder, "weights.safetensors"), result.weights)
     expected = {"logits": result.logits, "loss": result.loss.reshape(1)}
     expected.update({"grad." + name: grad for name, grad in result.gradients.items()})
     tensor_file.write(os.path.join(folder, "expected.safetensors"), expected)

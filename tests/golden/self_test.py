@@ -73,11 +73,12 @@ def check_files(case, result):
     folder = os.path.join(generate.HERE, case.name)
     weights = read(os.path.join(folder, "weights.safetensors"))
     expected = read(os.path.join(folder, "expected.safetensors"))
-    assert list(weights) == list(result.parameters)
-    for name, value in result.parameters.items():
+    assert list(weights) == list(result.weights)
+    for name, value in result.weights.items():
         assert torch.equal(weights[name].double(), value), name  # exactly float32
-        torch.testing.assert_close(expected["grad." + name].double(), result.gradients[name],
-                                   rtol=1e-6, atol=1e-12)
+    for name, gradient in result.gradients.items():
+        torch.testing.assert_close(expected["grad." + name].double(), gradient, rtol=1e-6,
+                                   atol=1e-12)
     torch.testing.assert_close(expected["logits"].double(), result.logits, rtol=1e-6, atol=1e-12)
     with open(os.path.join(folder, "model.pbtxt")) as file:
         assert file.read() == generate.model_text(case)

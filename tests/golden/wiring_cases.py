@@ -42,6 +42,9 @@ def _branch_cases():
     yield _shipped(branches.admin, LAYER_NORM)
     yield _shipped(branches.mup, text='attention { scale: "8 / head_dim" }', attention_scale=2.0,
                    logits=branches.mup_logits)
+    yield _shipped(branches.prores)
+    for name in ("dropout", "stochastic_depth"):  # evaluation drops nothing
+        yield Case(name, branches.placements.pre, Config(norm=RMS_NORM), block(name))
     yield _shipped(branches.normformer_res_scale, LAYER_NORM)
     yield Case("command_r", branches.placements.parallel,
                Config(n_layer=3, norm=Norm("layer_norm", eps=1e-5, bias=False)),

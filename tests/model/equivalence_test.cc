@@ -37,7 +37,9 @@ class EquivalenceTest : public ::testing::Test {
     if (!description.ok()) return Failed(description.status());
     values_.clear();
     std::vector<TensorToWrite> tensors;
-    for (const TensorInfo& info : description->tensors) {
+    std::vector<TensorInfo> infos = description->tensors;
+    infos.insert(infos.end(), description->buffers.begin(), description->buffers.end());
+    for (const TensorInfo& info : infos) {
       values_[info.name] = Values(info, weights);
       tensors.push_back({info.name, F32(Shape(info.shape)), values_[info.name].data()});
     }
@@ -77,6 +79,7 @@ class EquivalenceTest : public ::testing::Test {
       if (!absl::EndsWith(info.name, ending)) continue;
       return std::vector<float>(static_cast<size_t>(info.elements), constant);
     }
+    if (info.role == "buffer") return std::vector<float>(static_cast<size_t>(info.elements), 0.0f);
     ParameterSpec parameter;
     parameter.name = absl::StrReplaceAll(info.name, weights.renamed);
     parameter.shape = Shape(info.shape);
@@ -242,7 +245,7 @@ TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) 
                                          "bloom",
                                          "double",
                                          "double_qk",
-
+                                         "dropout",
                                          "ds_init",
                                          "head_norm",
                                          "hybrid_norm",
@@ -259,21 +262,23 @@ TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) 
                                          "peri",
                                          "post",
                                          "pre",
+                                         "prores",
                                          "qk_norm",
                                          "qk_norm_full",
                                          "qk_norm_rotated",
                                          "qkv_norm",
                                          "rezero",
                                          "skip_init",
-
+                                         "stochastic_depth",
                                          "sub_ln",
                                          "svformer",
                                          "swin_v2",
                                          "unet_skip",
                                          "value_residual"};
   Weights weights;
-  weights.constants = {{".gate", 1.0f},  {".gamma", 1.0f}, {".head_scale", 1.0f}, {".omega", 1.0f},
-                       {".alpha", 1.0f}, {".beta", 1.0f},  {".res_scale", 1.0f}};
+  weights.constants = {{".gate", 1.0f},      {".gamma", 1.0f}, {".head_scale", 1.0f},
+                       {".omega", 1.0f},     {".alpha", 1.0f}, {".beta", 1.0f},
+                       {".res_scale", 1.0f}, {"step", 1000.0f}};
   const std::vector<float> none = Logits(Tiny("none", 1), weights);
   for (const std::string& placement : ShippedPlacements()) {
     TinyModel model = Tiny(placement, 1);  // one layer: KEEL's alpha and LayerNorm scaling are 1
@@ -291,9 +296,9 @@ TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) 
 // norm, which sees its eps.
 TEST_F(EquivalenceTest, WiringsBeginAsPre) {
   const std::vector<float> pre = LogitsAtInit(Tiny("pre"));
-  for (const char* placement :
-       {"denseformer", "frac_connections", "gpas", "hc_static", "hc_static_2", "hyper_connections",
-        "laurel_lr", "laurel_pa", "laurel_rw", "muddformer"}) {
+  for (const char* placement : {"denseformer", "dropout", "frac_connections", "gpas", "hc_static",
+                                "hc_static_2", "hyper_connections", "laurel_lr", "laurel_pa",
+                                "laurel_rw", "muddformer", "stochastic_depth"}) {
     EXPECT_LE(RelativeError(LogitsAtInit(Tiny(placement)), pre), 2e-5) << placement;
   }
   EXPECT_GT(RelativeError(LogitsAtInit(Tiny("x0_lambdas")), pre), 1e-3);

@@ -1,0 +1,270 @@
+// What runs give formulas besides tokens and weights: the step, and what dropout draws from.
+#include <cmath>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/io/safetensors.h"
+#include "runtime/model/build.h"
+#include "runtime/session/decode_session.h"
+#include "tests/api/evaluate.h"
+#include "tests/session/recipe_fixture.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+constexpr char kDropping[] =
+    "each: \"x = x + drop_path(drop(f(norm(x)), 0.2), 0.3 * layer / n_layer)\"";
+
+class FormulaInputsTest : public RecipeTest {
+ protected:
+  // A model whose placement is `pre` but for `text`.
+  static TinyModel Mine(const std::string& text) {
+    TinyModel model;
+    model.placement = "mine";
+    model.norm = "layer_norm";
+    model.vocab_size = 6;
+    model.more = absl::StrCat("placement { name: \"mine\" extends: \"pre\" ", text, " }");
+    return model;
+  }
+  // One whose work is shared between threads.
+  static TinyModel Wide(const std::string& text) {
+    TinyModel model = Mine(text);
+    model.n_layer = 3;
+    model.n_head = model.n_kv_head = 4;
+    model.d_model = 64;
+    model.d_ff = 192;
+    model.context_length = 32;
+    model.vocab_size = 26;
+    return model;
+  }
+  std::unique_ptr<ModelContext> Context(const TinyModel& model) {
+    return MakeContext(runtime_.get(), model.Text());
+  }
+  // One document: all batches are alike.
+  static Dataset OneDocument() {
+    DatasetOptions options;
+    options.format = DatasetOptions::Format::kDocuments;
+    return *Dataset::FromContent("abcde\n", "documents.txt", options);
+  }
+  // A recipe that leaves the weights as they are.
+  static TrainSpec Idle(const std::string& more = "") {
+    return Spec(absl::StrCat("batch_size: 2 learning_rate: 0 max_steps: 2000 ", more));
+  }
+  static std::vector<double> Losses(TrainSession* session, int steps) {
+    std::vector<double> losses;
+    for (int i = 0; i < steps; ++i) {
+      const auto step = session->Step();
+      EXPECT_TRUE(step.ok()) << step.status();
+      losses.push_back(step.ok() ? step->loss : 0);
+    }
+    return losses;
+  }
+};
+
+class DropTypeTest : public FormulaInputsTest, public ::testing::WithParamInterface<DType> {
+ protected:
+  static TrainSpec Recipe(const std::string& more = "") {
+    TrainSpec spec = Spec(absl::StrCat(
+        "batch_size: 4 learning_rate: 0.01 gradient_accumulation_steps: 2 max_steps: 100 ", more));
+    spec.dtype = GetParam();
+    return spec;
+  }
+  const Dataset data_ = TextOf(2000, 26);
+};
+
+TEST_P(DropTypeTest, TheSameIsDroppedForAnyNumberOfThreads) {
+  const auto context = Context(Wide(kDropping));
+  const auto one = Make(*context, data_, Recipe(), 1), three = Make(*context, data_, Recipe(), 3);
+  EXPECT_EQ(Losses(three.get(), 4), Losses(one.get(), 4));
+  EXPECT_EQ(Floats(three->parameters()), Floats(one->parameters()));
+}
+
+TEST_P(DropTypeTest, TheSameIsDroppedAfterResuming) {
+  const auto context = Context(Wide(kDropping));
+  const ScratchDir scratch;
+  const auto whole = Make(*context, data_, Recipe());
+  Losses(whole.get(), 3);
+  ASSERT_TRUE(WriteSafetensors(scratch.File("model"), whole->parameters().Tensors()).ok());
+  ASSERT_TRUE(WriteSafetensors(scratch.File("optimizer"), whole->optimizer().Tensors()).ok());
+
+  const auto rest = Make(*context, data_, Recipe());
+  ASSERT_TRUE(rest->parameters().Read(*SafetensorsFile::Open(scratch.File("model"))).ok());
+  ASSERT_TRUE(rest->optimizer().Read(*SafetensorsFile::Open(scratch.File("optimizer"))).ok());
+  rest->ResumeAt(3);
+  EXPECT_EQ(Losses(rest.get(), 3), Losses(whole.get(), 3));
+  EXPECT_EQ(Floats(rest->parameters()), Floats(whole->parameters()));
+}
+
+TEST_P(DropTypeTest, TheSameIsDroppedWhereBlocksAreComputedAgain) {
+  const auto context = Context(Wide(kDropping));
+  const auto plain = Make(*context, data_, Recipe());
+  const auto again = Make(*context, data_, Recipe("recompute: BLOCK"));
+  EXPECT_EQ(Losses(again.get(), 4), Losses(plain.get(), 4));
+  EXPECT_EQ(Floats(again->parameters()), Floats(plain->parameters()));
+  EXPECT_LT(again->memory().workspace, plain->memory().workspace);
+}
+
+TEST_P(DropTypeTest, EveryMicroBatchDropsOther) {
+  const auto context = Context(Mine(kDropping));
+  const Dataset data = OneDocument();
+  TrainSpec single = Idle(), pairs = Idle("gradient_accumulation_steps: 2");
+  single.dtype = pairs.dtype = GetParam();
+  const std::vector<double> losses = Losses(Make(*context, data, single).get(), 6);
+  EXPECT_EQ(std::set<double>(losses.begin(), losses.end()).size(), 6u);
+  const std::vector<double> means = Losses(Make(*context, data, pairs).get(), 3);
+  for (size_t i = 0; i < means.size(); ++i) {
+    EXPECT_NEAR(means[i], (losses[2 * i] + losses[2 * i + 1]) / 2, 1e-6) << i;
+  }
+  single.seed = 2;  // of the weights too
+  EXPECT_NE(Losses(Make(*context, data, single).get(), 6), losses);
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, DropTypeTest, ::testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& dtype) { return std::string(DTypeName(dtype.param)); });
+
+TEST_F(FormulaInputsTest, EveryPlaceHasAMaskOfItsOwn) {
+  const TinyModel model =
+      Mine("each: \"y = f(norm(x))\" each: \"x = x + drop(y, 0.1) + drop(y, 0.1)\"");
+  const std::string looped = absl::StrCat(
+      "n_head: 2 d_model: 8 d_ff: 12 vocab_size: 6 context_length: 8 "
+      "layers { repeat: 2 share: true block { placement: \"mine\" norm: \"layer_norm\" } } ",
+      model.more);
+  for (const std::string& text : {model.Text(), looped}) {
+    const auto context = MakeContext(runtime_.get(), text);
+    BuildOptions options;
+    options.batch = 2;
+    options.seq = 4;
+    const auto graph = BuildForward(context->model, context->parameters, *context->ops, options);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    int drops = 0;
+    std::set<std::string> names;
+    for (const Node& node : graph->nodes) {
+      if (node.op->name != "drop") continue;
+      ++drops;
+      names.insert(node.attrs.GetString("name"));
+    }
+    EXPECT_EQ(drops, 8) << text;  // two in each of two sublayers of two layers
+    EXPECT_EQ(names.size(), 8u) << text;
+  }
+}
+
+TEST_F(FormulaInputsTest, EvaluationDecodingAndGradientsDropNothing) {
+  const auto dropping = Context(Mine(kDropping)), plain = Context(Mine(""));
+  const Dataset data = TextOf(400, 6, 0.25);
+  const auto session = Make(*dropping, data, Spec("batch_size: 2 learning_rate: 0.01"));
+  Losses(session.get(), 3);
+  const ParameterStore& weights = session->parameters();
+  const auto loss = [&](const ModelContext& context) {
+    const auto eval = EvalSession::Create(&context, &weights, &data, Split::kValidation, 2, 1);
+    return (*eval)->Run(0)->loss;
+  };
+  EXPECT_EQ(loss(*dropping), loss(*plain));
+  const auto logits = [&](const ModelContext& context) {
+    DecodeSession decode(&context, &weights, 1);
+    EXPECT_TRUE(decode.Feed({1, 2, 3}).ok());
+    EXPECT_TRUE(decode.Feed({4}).ok());
+    return std::vector<float>(decode.logits(0), decode.logits(0) + 6);
+  };
+  EXPECT_EQ(logits(*dropping), logits(*plain));
+  const auto batch = [&](const ModelContext& context) {
+    return *RunBatch(context, weights, RandomTokens(2, 6, 6), /*with_gradients=*/true, 1);
+  };
+  const BatchOutputs a = batch(*dropping), b = batch(*plain);
+  EXPECT_LE(RelativeError(a.logits, b.logits), 1e-6);
+  EXPECT_LE(RelativeError(a.gradients, b.gradients), 1e-5);
+}
+
+// The step shows in the loss, as the logits are multiplied by it: `what` is an expression over it.
+std::string LogitsTimes(const std::string& what) {
+  return absl::StrCat("inside { point: \"head.logits\" rule: \"logits = (", what, ") * logits\" }");
+}
+
+class StepTest : public FormulaInputsTest, public ::testing::WithParamInterface<DType> {
+ protected:
+  TrainSpec Recipe() const {
+    TrainSpec spec = Idle();
+    spec.dtype = GetParam();
+    return spec;
+  }
+  // The loss of a training step where `step` is this number.
+  double LossAt(int64_t step) {
+    const auto context = Context(Mine(LogitsTimes(absl::StrCat(step))));
+    return Losses(Make(*context, data_, Recipe()).get(), 1)[0];
+  }
+  double EvalLoss(const ModelContext& context, const TrainSession& session) {
+    const auto eval =
+        EvalSession::Create(&context, &session.weights(), &data_, Split::kTrain, 1, 1);
+    return (*eval)->Run(0)->loss;
+  }
+
+  const Dataset data_ = OneDocument();
+  // Between a product with the step and one with the number may lie a rounding of bf16.
+  const double tolerance_ = GetParam() == DType::kBF16 ? 1e-2 : 1e-5;
+};
+
+TEST_P(StepTest, TrainingCountsFromOneAndEvaluationSeesTheLast) {
+  const auto context = Context(Mine(LogitsTimes("step")));
+  const auto session = Make(*context, data_, Recipe());
+  for (int64_t step = 0; step < 5; ++step) {
+    if (step > 0) {
+      EXPECT_GT(std::fabs(LossAt(step) - LossAt(step + 1)), 5 * tolerance_);
+      EXPECT_NEAR(EvalLoss(*context, *session), LossAt(step), tolerance_) << step;
+    }
+    EXPECT_NEAR(Losses(session.get(), 1)[0], LossAt(step + 1), tolerance_) << step;
+  }
+}
+
+TEST_P(StepTest, WithoutTrainingItIsZero) {
+  const auto context = Context(Mine(LogitsTimes("step")));
+  const auto session = Make(*context, data_, Recipe());
+  EXPECT_NEAR(EvalLoss(*context, *session), std::log(6), 1e-6) << "all logits are 0";
+}
+
+TEST_P(StepTest, ItIsSavedWithTheWeightsAndGoesOn) {
+  const auto context = Context(Mine(LogitsTimes("step")));
+  const ScratchDir scratch;
+  const auto first = Make(*context, data_, Recipe());
+  Losses(first.get(), 3);
+  ASSERT_TRUE(WriteSafetensors(scratch.File("model"), first->parameters().Tensors()).ok());
+  const SafetensorsFile file = *SafetensorsFile::Open(scratch.File("model"));
+  ASSERT_NE(file.Find("step"), nullptr);
+  EXPECT_EQ(file.Find("step")->data.size(), sizeof(float));
+
+  const auto second = Make(*context, data_, Recipe());
+  ASSERT_TRUE(second->parameters().Read(file).ok());
+  EXPECT_NEAR(EvalLoss(*context, *second), LossAt(3), tolerance_);
+  second->ResumeAt(3);
+  EXPECT_NEAR(Losses(second.get(), 1)[0], LossAt(4), tolerance_);
+}
+
+// 1001 is no number of bf16.
+TEST_P(StepTest, LargeStepsAreExact) {
+  const auto context = Context(Mine(LogitsTimes("1 + (step == 1001)")));
+  const auto session = Make(*context, data_, Recipe());
+  session->ResumeAt(999);
+  const std::vector<double> losses = Losses(session.get(), 3);
+  EXPECT_NEAR(losses[0], LossAt(1), tolerance_);
+  EXPECT_NEAR(losses[1], LossAt(2), tolerance_);
+  EXPECT_NEAR(losses[2], LossAt(1), tolerance_);
+}
+
+TEST_P(StepTest, DecodingSeesTheLast) {
+  const auto logits = [&](const std::string& text) {
+    const auto context = Context(Mine(text));
+    const auto session = Make(*context, data_, Recipe());
+    Losses(session.get(), 3);
+    DecodeSession decode(context.get(), &session->weights(), 1, 1);
+    EXPECT_TRUE(decode.Feed({1, 2, 3}).ok());
+    return std::vector<float>(decode.logits(0), decode.logits(0) + 6);
+  };
+  std::vector<float> expected = logits("");
+  for (float& logit : expected) logit *= 3;
+  EXPECT_LE(RelativeError(logits(LogitsTimes("step")), expected), tolerance_);
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, StepTest, ::testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& dtype) { return std::string(DTypeName(dtype.param)); });
+
+}  // namespace
+}  // namespace plumb
