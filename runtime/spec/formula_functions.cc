@@ -22,6 +22,11 @@ absl::StatusOr<Quantity> FormulaEval::ApplyFunction(const Expr& expr,
 // Numbers first, so that they are one.
 absl::StatusOr<Quantity> FormulaEval::Extremum(const Expr& expr,
                                                const std::vector<Quantity>& operands) {
+  constexpr size_t kMost = 16;  // as of numbers
+  if (operands.size() > kMost) {
+    return Error(
+        expr, absl::StrCat(expr.name, " takes 1 to ", kMost, " arguments, not ", operands.size()));
+  }
   std::vector<double> numbers;
   const Quantity* first = nullptr;
   for (const Quantity& operand : operands) {
@@ -37,6 +42,7 @@ absl::StatusOr<Quantity> FormulaEval::Extremum(const Expr& expr,
   if (numbers.empty()) return result;
   const double number = expr.name == "min" ? *std::min_element(numbers.begin(), numbers.end())
                                            : *std::max_element(numbers.begin(), numbers.end());
+  PLUMB_RETURN_IF_ERROR(Finite(expr, Quantity::Number(number)).status());
   return Applied({expr.name, {number}}, {Materialize(result)}, result);
 }
 
@@ -138,10 +144,10 @@ absl::StatusOr<Quantity> FormulaEval::DropOut(const Expr& expr) {
   PLUMB_ASSIGN_OR_RETURN(Quantity argument, TensorArgument(expr, expr.args[0]));
   PLUMB_ASSIGN_OR_RETURN(const Quantity p, Evaluate(expr.args[1]));
   if (!p.is_number() || !(p.constant >= 0 && p.constant < 1)) {
-    return Error(
-        expr.args[1],
-        absl::StrCat("the probability is a number from 0 to below 1; this is ",
-                     p.is_number() ? absl::StrCat(p.constant) : TypeName(p), scalars_.Where()));
+    return Error(expr.args[1],
+                 absl::StrCat("the probability is a number from 0 to below 1; this is ",
+                              p.is_number() ? absl::StrCat(p.constant) : TypeName(p),
+                              scalars_.Where(), StepHint(expr.args[1])));
   }
   if (p.constant == 0) return argument;
   DropSite site;
