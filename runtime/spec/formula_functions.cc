@@ -8,6 +8,11 @@
 #include "runtime/spec/formula_eval.h"
 
 namespace plumb {
+namespace {
+
+constexpr int64_t kMaxSoftmax = 1024;  // each of the weights is a part of one tensor
+
+}  // namespace
 
 // A function of numbers, of which some operand is none.
 absl::StatusOr<Quantity> FormulaEval::ApplyFunction(const Expr& expr,
@@ -160,6 +165,10 @@ absl::StatusOr<Quantity> FormulaEval::DropOut(const Expr& expr) {
 absl::StatusOr<Quantity> FormulaEval::EvaluateReduce(const Expr& expr) {
   PLUMB_ASSIGN_OR_RETURN(const Bounds bounds, Ends(expr.args[0], expr.args[1]));
   PLUMB_RETURN_IF_ERROR(Bind(expr.variable, expr.offset));
+  if (expr.name == "softmax" && bounds.last - bounds.first >= kMaxSoftmax) {
+    return Error(expr, absl::StrCat("softmax over ", bounds.last - bounds.first + 1, " values",
+                                    scope_.scalars.Where(), "; at most ", kMaxSoftmax));
+  }
   if (expr.name != "sum" && bounds.last < bounds.first) {
     return Error(expr, absl::StrCat(expr.name, " over nothing: ", expr.variable, " = ",
                                     bounds.first, "..", bounds.last, scope_.scalars.Where()));

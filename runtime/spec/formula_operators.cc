@@ -8,6 +8,11 @@
 #include "runtime/spec/formula_eval.h"
 
 namespace plumb {
+namespace {
+
+constexpr size_t kMaxTerms = 10000;  // finding a tensor among them takes as long
+
+}  // namespace
 
 TensorHandle FormulaEval::Materialize(const Quantity& quantity) {
   if (quantity.is_number()) return backend_->Apply({"constant", {quantity.constant}}, {});
@@ -92,6 +97,10 @@ absl::StatusOr<Quantity> FormulaEval::Sum(const Expr& expr, const Quantity& a, c
     } else {
       sum.terms.push_back({sign * term.coefficient, term.tensor});
     }
+  }
+  if (sum.terms.size() > kMaxTerms) {
+    return Error(expr,
+                 absl::StrCat("a sum of more than ", kMaxTerms, " tensors", scalars_.Where()));
   }
   return Finite(expr, std::move(sum));
 }
