@@ -192,6 +192,15 @@ TEST(FormulaRangeErrorTest, AnEmptySumIsZeroAndAnEmptySoftmaxAnError) {
             "                 ^");
 }
 
+TEST(FormulaRangeErrorTest, ASoftmaxHasABound) {
+  EXPECT_EQ(PlacementError("each: \"x = softmax(k = 0..1024, k, x) + f(x)\""),
+            "m.pbtxt:4:1: placement \"p\", each, attention: softmax over 1025 values at layer 1, "
+            "sublayer 1; at most 1024\n"
+            "  x = softmax(k = 0..1024, k, x) + f(x)\n"
+            "      ^");
+  EXPECT_EQ(PlacementError("each: \"x = softmax(k = 0..1023, k, x) + f(x)\""), "no error");
+}
+
 TEST(FormulaRangeErrorTest, ASumIsNoSumOverChannels) {
   EXPECT_EQ(PlacementError("each: \"x = x + f(x) + sum(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: sum runs over a range: sum(k = 1..n, "
