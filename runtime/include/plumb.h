@@ -11,7 +11,7 @@
  *   throw either. A save that meets a limit of file size or a pipe without a reader is an error:
  *   SIGXFSZ and SIGPIPE do not reach the host. So is, after two seconds, reading a pipe that nobody
  *   writes to.
- * - A call wants a stack of 1 MiB where formulas nest deeply; 128 KiB do for what people write.
+ * - A call wants a stack of 256 KiB where formulas nest deeply; 128 KiB do for what people write.
  * - Options are passed by pointer: NULL means all defaults, as 0 does in each field. `struct_size`
  *   is sizeof the struct, with which an old program runs on a new plumb.
  * - Texts are UTF-8. A `const char*` argument ends with 0; where a length is passed it need not.

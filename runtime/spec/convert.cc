@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
@@ -125,7 +126,11 @@ absl::Status AddLearned(const v1::Placement& message, const Located& at, Placeme
     out.name = learned.name();
     out.place = at.At("learned", i);
     if (!IsIdentifier(out.name)) {
-      return ErrorAt(out.place, absl::StrCat("learned: \"", out.name, "\" is not a name"));
+      return ErrorAt(out.place,
+                     absl::StrCat("learned: \"", out.name, "\" is not a name",
+                                  absl::StrContains(out.name, "[")
+                                      ? "; an index is declared with index: \"k = 0..n_layer\""
+                                      : ""));
     }
     PLUMB_RETURN_IF_ERROR(CheckNameIsFree(out.name, "learned", out.place, *spec));
     if (learned.per_channel() && learned.per_head()) {
@@ -152,6 +157,12 @@ absl::Status AddLearned(const v1::Placement& message, const Located& at, Placeme
                            absl::StrCat("\"", range.range.variable, "\" is ", taken,
                                         "; an index needs a name of its own"));
       }
+      for (const RangeText& other : out.index) {
+        if (other.range.variable != range.range.variable) continue;
+        return ErrorInText(range.text, range.range.offset,
+                           absl::StrCat("two indices are called \"", range.range.variable,
+                                        "\"; give them different names"));
+      }
       out.index.push_back(std::move(range));
     }
     spec->own_names.insert(out.name);
@@ -170,7 +181,8 @@ absl::StatusOr<InitRule> WithArguments(InitRule rule, const Located& at,
 }
 
 // All of an init rule but what it matches.
-absl::StatusOr<InitRule> ToUnmatchedInit(const v1::Init& message, const Located& at) {
+absl::StatusOr<InitRule> ToUnmatchedInit(const v1::Init& message, const Located& at,
+                                         const Place& place) {
   using Distribution = InitRule::Distribution;
   InitRule rule;
   if (!message.scale().empty()) {
@@ -203,7 +215,7 @@ absl::StatusOr<InitRule> ToUnmatchedInit(const v1::Init& message, const Located&
       break;
   }
   if (!rule.scale.has_value()) {
-    return ErrorAt(at.At("match"),
+    return ErrorAt(place,
                    "init: needs a distribution (normal, truncated_normal, uniform, xavier_normal, "
                    "xavier_uniform, "
                    "kaiming_uniform, constant), a scale, or both");
@@ -231,7 +243,7 @@ absl::Status AddLinear(const v1::Placement& message, const Located& at, Placemen
                                                       "\": its init has no match; it is for this "
                                                       "weight"));
       }
-      PLUMB_ASSIGN_OR_RETURN(out.init, ToUnmatchedInit(linear.init(), init));
+      PLUMB_ASSIGN_OR_RETURN(out.init, ToUnmatchedInit(linear.init(), init, here.At("init")));
     }
     if (!linear.bias_init().empty()) {
       if (!out.bias) {
@@ -323,7 +335,7 @@ absl::StatusOr<InitRule> ToInitRule(const v1::Init& message, const Located& at) 
   if (message.match().empty()) {
     return ErrorAt(at.At("match"), "init: match is missing; it names weights, \"*\" for all");
   }
-  PLUMB_ASSIGN_OR_RETURN(InitRule rule, ToUnmatchedInit(message, at));
+  PLUMB_ASSIGN_OR_RETURN(InitRule rule, ToUnmatchedInit(message, at, at.At("match")));
   rule.match = at.TextOf("match");
   return rule;
 }

@@ -37,7 +37,13 @@ class Parser {
     statement.target = Take().text;
     if (!Index(statement.target, &statement.index)) return status_;
     if (Peek().text != "=") {
-      return Error(absl::StrCat("expected \"=\" after \"", statement.target, "\""));
+      const std::string& op = Peek().text;
+      const bool updates =
+          (op == "+" || op == "-" || op == "*" || op == "/") && PeekAfter(1).text == "=";
+      return Error(absl::StrCat("expected \"=\" after \"", statement.target, "\"",
+                                updates ? absl::StrCat("; write ", statement.target, " = ",
+                                                       statement.target, " ", op, " ...")
+                                        : ""));
     }
     Take();
     if (!Parse(kSum, &statement.value)) return status_;
@@ -50,7 +56,9 @@ class Parser {
       if (!Parse(kOr, &statement.condition.emplace())) return status_;
     }
     if (Peek().text == "for") {
-      return Error("\"for\" stands before \"if\": \"h[i] = x for i = 1..n if layer > 1\"");
+      return Error(statement.range.has_value()
+                       ? "a statement has one range; write a statement for each value of the other"
+                       : "\"for\" stands before \"if\": \"h[i] = x for i = 1..n if layer > 1\"");
     }
     PLUMB_RETURN_IF_ERROR(ExpectEnd());
     return statement;
@@ -107,6 +115,9 @@ class Parser {
     if (Peek().text == "=") return Error("a second \"=\"; a comparison is written ==");
     if (Peek().text == "..") {
       return Error("\"..\" stands in a range: \"for i = 1..n\", \"sum(k = 1..n, h[k])\"");
+    }
+    if (Peek().text == "else") {
+      return Error("there is no \"else\"; write a second statement, with \"if not\"");
     }
     const Precedence level = PrecedenceOf(Peek().text);
     const bool condition = level == kComparison || level == kAnd || level == kOr;
@@ -174,7 +185,10 @@ class Parser {
     if (!IsName(Peek())) {
       return Fail(Peek().kind == Token::Kind::kEnd
                       ? "the formula ends where a value is expected"
-                      : absl::StrCat("expected a value, not \"", Peek().text, "\""));
+                      : absl::StrCat("expected a value, not \"", Peek().text, "\"",
+                                     Peek().text == "not" ? "; in an expression a condition stands "
+                                                            "in parentheses"
+                                                          : ""));
     }
     out->kind = Expr::Kind::kName;
     out->name = Take().text;
@@ -199,6 +213,12 @@ class Parser {
       if (Peek().text != ",") break;
       Take();
       if (Peek().text == ")") return Fail("expected a value, not \")\"");
+    }
+    const std::string& next = Peek().text;
+    if (next == "=" || next == "in" || next == "..") {
+      return Fail(
+          "a range stands first in sum(k = 1..n, ..), softmax(k = 1..n, .., ..) and "
+          "concat(k = 1..n, ..), and nowhere else in an expression");
     }
     return Expect(")", absl::StrCat("to close ", out->name, "(...)"));
   }

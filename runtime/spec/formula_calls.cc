@@ -8,47 +8,9 @@
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/spec/formula_eval.h"
+#include "runtime/spec/known_functions.h"
 
 namespace plumb {
-namespace {
-
-// What papers call functions that the language has under another name, or that are no formula's.
-struct Known {
-  const char* name;
-  const char* instead;
-};
-constexpr Known kKnown[] = {
-    {"relu", "write max(x, 0)"},
-    {"silu", "write x * sigmoid(x)"},
-    {"swish", "write x * sigmoid(x)"},
-    {"gelu", "write x * sigmoid(1.702 * x), or let the MLP do it: mlp { activation: GELU }"},
-    {"softplus", "write log(1 + exp(x))"},
-    {"square", "write x ^ 2"},
-    {"pow", "write x ^ 2"},
-    {"rsqrt", "write 1 / sqrt(x)"},
-    {"reciprocal", "write 1 / x"},
-    {"clamp", "write min(max(x, low), high)"},
-    {"clip", "write min(max(x, low), high)"},
-    {"where", "write c * a + (1 - c) * b, with a comparison for c: (x > 0)"},
-    {"sign", "write (x > 0) - (x < 0)"},
-    {"mean", "write dot(x, x) / d_model for a mean of squares; other means are norms' work"},
-    {"dropout", "write drop(x, 0.1)"},
-    {"droppath", "write drop_path(x, 0.1)"},
-    {"stochastic_depth", "write drop_path(x, 0.1)"},
-    {"detach", "write stop(x)"},
-    {"stop_gradient", "write stop(x)"},
-    {"sg", "write stop(x)"},
-    {"cat", "write concat(a, b)"},
-    {"chunk", "write part(x, i, n)"},
-    {"split", "write part(x, i, n)"},
-    {"linear", "declare a projection: linear { name: \"proj\" }, and call it: proj(x)"},
-    {"dense", "declare a projection: linear { name: \"proj\" }, and call it: proj(x)"},
-    {"conv", "a convolution over tokens is a sublayer, not a function of one token"},
-    {"matmul", "declare a projection: linear { name: \"proj\" }, and call it: proj(x)"},
-};
-
-}  // namespace
-
 absl::StatusOr<Quantity> FormulaEval::EvaluateCall(const Expr& expr) {
   const auto sublayer = scope_.sublayers.find(expr.name);
   const LinearSpec* linear = FindLinear(expr.name);
@@ -60,9 +22,10 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateCall(const Expr& expr) {
   if (sublayer != scope_.sublayers.end()) return ApplySublayer(expr, sublayer->second);
   if (IsScalarFunction(expr.name)) return EvaluateOperator(expr);
   if (IsFunction(expr.name)) return ApplyTensorFunction(expr);
-  if (linear != nullptr) return ApplyLinear(expr, *linear);
-  PLUMB_RETURN_IF_ERROR(CheckCallable(expr));
-  return ApplyNorm(expr);
+  if (linear == nullptr) PLUMB_RETURN_IF_ERROR(CheckCallable(expr));
+  // Here, and not in the functions below, so that a level of nesting takes little stack.
+  PLUMB_ASSIGN_OR_RETURN(const Quantity argument, OneTensorArgument(expr));
+  return linear != nullptr ? ApplyLinear(expr, *linear, argument) : ApplyNorm(expr, argument);
 }
 
 // Whether a name that is no sublayer, function or projection can be a norm slot.
@@ -96,12 +59,11 @@ absl::Status FormulaEval::CheckCallable(const Expr& expr) {
   const bool declared =
       block.placement->slot_per_head.count(name) > 0 || block.slots.count(name) > 0;
   if (declared || absl::StrContains(name, "norm")) return absl::OkStatus();
-  for (const Known& known : kKnown) {
-    if (name == known.name) {
-      return Error(expr, absl::StrCat("the language has no function ", name, "; ", known.instead));
-    }
+  if (const std::string instead = InsteadOf(name); !instead.empty()) {
+    return Error(expr, absl::StrCat("the language has no function ", name, "; ", instead));
   }
   std::vector<std::string> callable = FunctionNames();
+  callable.push_back("norm");
   for (const auto& [sublayer, site] : scope_.sublayers) callable.push_back(sublayer);
   for (const auto& [slot, binding] : block.slots) callable.push_back(slot);
   for (const LinearSpec& linear : block.placement->linear) callable.push_back(linear.name);
@@ -112,6 +74,7 @@ absl::Status FormulaEval::CheckCallable(const Expr& expr) {
                    !meant.empty() ? meant
                                   : absl::StrCat("; a norm slot has \"norm\" in its name, or is "
                                                  "declared: slot { name: \"",
+                                                 name, "\" }; a projection: linear { name: \"",
                                                  name, "\" }")));
 }
 
@@ -194,8 +157,7 @@ absl::StatusOr<const NormBinding*> FormulaEval::NormOf(const Expr& expr) const {
                          expr.name, "\" norm: \"...\" }", DidYouMean(expr.name, callable)));
 }
 
-absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr) {
-  PLUMB_ASSIGN_OR_RETURN(const Quantity argument, OneTensorArgument(expr));
+absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr, const Quantity& argument) {
   NormSite site;
   PLUMB_ASSIGN_OR_RETURN(site.norm, NormOf(expr));
   PLUMB_ASSIGN_OR_RETURN(const Site place, SiteOf(expr));
@@ -226,8 +188,8 @@ absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr) {
   return Quantity::Tensor(*out, argument.width);
 }
 
-absl::StatusOr<Quantity> FormulaEval::ApplyLinear(const Expr& expr, const LinearSpec& linear) {
-  PLUMB_ASSIGN_OR_RETURN(const Quantity argument, OneTensorArgument(expr));
+absl::StatusOr<Quantity> FormulaEval::ApplyLinear(const Expr& expr, const LinearSpec& linear,
+                                                  const Quantity& argument) {
   LinearSite site;
   PLUMB_ASSIGN_OR_RETURN(const Site place, SiteOf(expr));
   site.name = place.name;

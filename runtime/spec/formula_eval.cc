@@ -122,13 +122,20 @@ absl::StatusOr<int64_t> FormulaEval::Integer(const Expr& expr, absl::string_view
   PLUMB_ASSIGN_OR_RETURN(const Quantity value, Evaluate(expr));
   if (!value.is_number()) {
     return Error(expr, absl::StrCat(what, " is decided when the model is loaded; this is ",
-                                    TypeName(value)));
+                                    TypeName(value), StepHint(expr)));
   }
-  if (value.constant != std::floor(value.constant) || std::abs(value.constant) > 1e9) {
-    return Error(
-        expr, absl::StrCat(what, " is a whole number; this is ", value.constant, scalars_.Where()));
+  const bool whole = value.constant == std::floor(value.constant);
+  if (!whole || std::abs(value.constant) > 1e9) {
+    return Error(expr, absl::StrCat(what, " is a whole number", whole ? " of at most 1e9" : "",
+                                    "; this is ", value.constant, scalars_.Where()));
   }
   return static_cast<int64_t>(value.constant);
+}
+
+std::string FormulaEval::StepHint(const Expr& expr) {
+  std::set<std::string> names;
+  CollectNames(expr, Expr::Kind::kName, &names);
+  return names.count("step") == 0 ? "" : "; \"step\" changes while a model is trained";
 }
 
 absl::StatusOr<std::vector<int64_t>> FormulaEval::Indices(const std::vector<Expr>& index) {
@@ -145,7 +152,8 @@ absl::StatusOr<bool> FormulaEval::Holds(const Statement& statement) {
   PLUMB_ASSIGN_OR_RETURN(const Quantity condition, Evaluate(*statement.condition));
   if (!condition.is_number()) {
     return Error(*statement.condition,
-                 "a condition is decided when the model is loaded; it cannot read a tensor");
+                 absl::StrCat("a condition is decided when the model is loaded; it cannot read a ",
+                              "tensor", StepHint(*statement.condition)));
   }
   return condition.constant != 0;
 }

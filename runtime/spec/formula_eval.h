@@ -105,6 +105,7 @@ class FormulaEval {
   absl::StatusOr<std::shared_ptr<const LearnedPlace>> PlaceOf(const Expr& expr,
                                                               const LearnedSpec& learned);
   absl::StatusOr<int64_t> Integer(const Expr& expr, absl::string_view what);
+  static std::string StepHint(const Expr& expr);  // after "decided when the model is loaded"
   absl::StatusOr<std::vector<int64_t>> Indices(const std::vector<Expr>& index);
   struct Bounds {
     int64_t first, last;
@@ -115,6 +116,7 @@ class FormulaEval {
   const LearnedSpec* FindLearned(const std::string& name) const;
   const LinearSpec* FindLinear(const std::string& name) const;
   Quantity Read(Variable* variable);
+  std::vector<std::string> IndexedNames(const std::string& name) const;
   std::vector<std::string> KnownNames() const;
   std::string HintFor(const std::string& name) const;  // after `unknown name "nam"`
   absl::Status NeverCalled(const SublayerSite& site, const std::string& name,
@@ -124,8 +126,9 @@ class FormulaEval {
   absl::StatusOr<Quantity> EvaluateCall(const Expr& expr);
   absl::Status CheckCallable(const Expr& expr);
   absl::StatusOr<Quantity> ApplySublayer(const Expr& expr, const SublayerSite& site);
-  absl::StatusOr<Quantity> ApplyNorm(const Expr& expr);
-  absl::StatusOr<Quantity> ApplyLinear(const Expr& expr, const LinearSpec& linear);
+  absl::StatusOr<Quantity> ApplyNorm(const Expr& expr, const Quantity& argument);
+  absl::StatusOr<Quantity> ApplyLinear(const Expr& expr, const LinearSpec& linear,
+                                       const Quantity& argument);
   absl::StatusOr<const NormBinding*> NormOf(const Expr& expr) const;
   absl::StatusOr<Quantity> TensorArgument(const Expr& call, const Expr& argument);
   absl::StatusOr<Quantity> OneTensorArgument(const Expr& expr);

@@ -8,6 +8,11 @@
 #include "runtime/spec/formula_eval.h"
 
 namespace plumb {
+namespace {
+
+constexpr int64_t kMaxSoftmax = 1024;  // each of the weights is a part of one tensor
+
+}  // namespace
 
 // A function of numbers, of which some operand is none.
 absl::StatusOr<Quantity> FormulaEval::ApplyFunction(const Expr& expr,
@@ -22,6 +27,11 @@ absl::StatusOr<Quantity> FormulaEval::ApplyFunction(const Expr& expr,
 // Numbers first, so that they are one.
 absl::StatusOr<Quantity> FormulaEval::Extremum(const Expr& expr,
                                                const std::vector<Quantity>& operands) {
+  constexpr size_t kMost = 16;  // as of numbers
+  if (operands.size() > kMost) {
+    return Error(
+        expr, absl::StrCat(expr.name, " takes 1 to ", kMost, " arguments, not ", operands.size()));
+  }
   std::vector<double> numbers;
   const Quantity* first = nullptr;
   for (const Quantity& operand : operands) {
@@ -37,6 +47,7 @@ absl::StatusOr<Quantity> FormulaEval::Extremum(const Expr& expr,
   if (numbers.empty()) return result;
   const double number = expr.name == "min" ? *std::min_element(numbers.begin(), numbers.end())
                                            : *std::max_element(numbers.begin(), numbers.end());
+  PLUMB_RETURN_IF_ERROR(Finite(expr, Quantity::Number(number)).status());
   return Applied({expr.name, {number}}, {Materialize(result)}, result);
 }
 
@@ -138,10 +149,10 @@ absl::StatusOr<Quantity> FormulaEval::DropOut(const Expr& expr) {
   PLUMB_ASSIGN_OR_RETURN(Quantity argument, TensorArgument(expr, expr.args[0]));
   PLUMB_ASSIGN_OR_RETURN(const Quantity p, Evaluate(expr.args[1]));
   if (!p.is_number() || !(p.constant >= 0 && p.constant < 1)) {
-    return Error(
-        expr.args[1],
-        absl::StrCat("the probability is a number from 0 to below 1; this is ",
-                     p.is_number() ? absl::StrCat(p.constant) : TypeName(p), scalars_.Where()));
+    return Error(expr.args[1],
+                 absl::StrCat("the probability is a number from 0 to below 1; this is ",
+                              p.is_number() ? absl::StrCat(p.constant) : TypeName(p),
+                              scalars_.Where(), StepHint(expr.args[1])));
   }
   if (p.constant == 0) return argument;
   DropSite site;
@@ -154,6 +165,10 @@ absl::StatusOr<Quantity> FormulaEval::DropOut(const Expr& expr) {
 absl::StatusOr<Quantity> FormulaEval::EvaluateReduce(const Expr& expr) {
   PLUMB_ASSIGN_OR_RETURN(const Bounds bounds, Ends(expr.args[0], expr.args[1]));
   PLUMB_RETURN_IF_ERROR(Bind(expr.variable, expr.offset));
+  if (expr.name == "softmax" && bounds.last - bounds.first >= kMaxSoftmax) {
+    return Error(expr, absl::StrCat("softmax over ", bounds.last - bounds.first + 1, " values",
+                                    scope_.scalars.Where(), "; at most ", kMaxSoftmax));
+  }
   if (expr.name != "sum" && bounds.last < bounds.first) {
     return Error(expr, absl::StrCat(expr.name, " over nothing: ", expr.variable, " = ",
                                     bounds.first, "..", bounds.last, scope_.scalars.Where()));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
@@ -13,7 +14,7 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kMaxLearnedValues = 1000000;  // at one place
+constexpr int64_t kMaxLearnedValues = 100000;  // at one place
 
 // "a, b, c", the first few of them.
 std::string Listed(const std::vector<std::string>& names) {
@@ -74,6 +75,13 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateName(const Expr& expr) {
     return Error(expr,
                  absl::StrCat("\"", expr.name, "\" is a projection; call it: ", expr.name, "(x)"));
   }
+  if (IsFunction(expr.name)) {
+    return Error(expr,
+                 absl::StrCat("\"", expr.name, "\" is a function; call it: ", expr.name, "(...)"));
+  }
+  if (const std::vector<std::string> set = IndexedNames(expr.name); !set.empty()) {
+    return Error(expr, absl::StrCat("\"", expr.name, "\" has an index; there are ", Listed(set)));
+  }
   return Error(expr, absl::StrCat("unknown name \"", expr.name, "\"", HintFor(expr.name)));
 }
 
@@ -89,18 +97,27 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateIndexed(const Expr& expr) {
     return Error(expr, absl::StrCat("\"", expr.name, "\" has no index; parts of its channels are ",
                                     "part(", expr.name, ", i, n)"));
   }
-  std::vector<std::string> known;
-  const std::string prefix = expr.name + "[";
-  for (auto it = walk_.indexed.lower_bound(prefix);
-       it != walk_.indexed.end() && it->first.compare(0, prefix.size(), prefix) == 0; ++it) {
-    known.push_back(it->first);
-  }
-  if (!known.empty()) {
+  if (const std::vector<std::string> known = IndexedNames(expr.name); !known.empty()) {
     return Error(expr, absl::StrCat("\"", name, "\" is not set", scalars_.Where(), "; there are ",
                                     Listed(known)));
   }
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<double> scalar, scalars_.Lookup(expr.name));
+  if (scalar.has_value()) {
+    return Error(expr, absl::StrCat("\"", expr.name, "\" is a number; it has no index"));
+  }
   return Error(expr,
                absl::StrCat("\"", name, "\" is not set", scalars_.Where(), HintFor(expr.name)));
+}
+
+// What has been set under a name with an index: "h[0]", "h[1]".
+std::vector<std::string> FormulaEval::IndexedNames(const std::string& name) const {
+  std::vector<std::string> names;
+  const std::string prefix = name + "[";
+  for (auto it = walk_.indexed.lower_bound(prefix);
+       it != walk_.indexed.end() && it->first.compare(0, prefix.size(), prefix) == 0; ++it) {
+    names.push_back(it->first);
+  }
+  return names;
 }
 
 Quantity FormulaEval::TableRows(const TokenTable& table, int64_t layer) {
@@ -195,7 +212,7 @@ absl::StatusOr<std::shared_ptr<const LearnedPlace>> FormulaEval::PlaceOf(
     if (count > kMaxLearnedValues) {
       return ErrorInText(text.text, text.range.offset,
                          absl::StrCat("learned \"", learned.name, "\" would have ", count,
-                                      " values", scalars.Where()));
+                                      " values", scalars.Where(), "; at most ", kMaxLearnedValues));
     }
   }
   for (int64_t flat = 0; flat < count; ++flat) {
@@ -208,6 +225,11 @@ absl::StatusOr<std::shared_ptr<const LearnedPlace>> FormulaEval::PlaceOf(
       rest %= inner;
     }
     PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(learned.init, scalars));
+    if (!std::isfinite(static_cast<float>(value))) {
+      return ErrorInText(
+          learned.init.text, learned.init.root.offset,
+          absl::StrCat("an initial value of ", value, " is too large for f32", scalars.Where()));
+    }
     place->init.push_back(value);
   }
   return known = std::move(place);
@@ -217,6 +239,8 @@ std::vector<std::string> FormulaEval::KnownNames() const {
   std::vector<std::string> names = scalars_.Names();
   for (const auto& [name, variable] : locals_) names.push_back(name);
   for (const auto& [name, variable] : walk_.streams) names.push_back(name);
+  for (const auto& [name, variable] : walk_.indexed)
+    names.push_back(name.substr(0, name.find('[')));
   for (const LearnedSpec& learned : scope_.block->placement->learned) names.push_back(learned.name);
   for (const TokenTable& table : scope_.model->token_tables) names.push_back(table.name);
   return names;
@@ -228,11 +252,14 @@ std::string FormulaEval::HintFor(const std::string& name) const {
     if (&statement > current_) return "; it is set further down";
     return absl::StrCat("; the condition under which it is set does not hold", scalars_.Where());
   }
+  if (name == "input") return "; it is what a sublayer was given, and has a value only inside one";
   std::string hint = scalars_.Hint(name, KnownNames());
   if (!hint.empty()) return hint;
+  if (absl::StrContains(name, "norm")) return absl::StrCat("; a norm is called: ", name, "(x)");
   std::vector<std::string> here;
   for (const auto& [local, variable] : locals_) here.push_back(local);
   for (const auto& [stream, variable] : walk_.streams) here.push_back(stream);
+  for (const auto& [indexed, variable] : walk_.indexed) here.push_back(indexed);
   for (const LearnedSpec& learned : scope_.block->placement->learned) here.push_back(learned.name);
   for (const Statement& let : scope_.block->placement->lets) here.push_back(let.target);
   return absl::StrCat("; here there are ", Listed(here), ", and the model's dimensions");

@@ -8,6 +8,11 @@
 #include "runtime/spec/formula_eval.h"
 
 namespace plumb {
+namespace {
+
+constexpr size_t kMaxTerms = 10000;  // finding a tensor among them takes as long
+
+}  // namespace
 
 TensorHandle FormulaEval::Materialize(const Quantity& quantity) {
   if (quantity.is_number()) return backend_->Apply({"constant", {quantity.constant}}, {});
@@ -76,7 +81,7 @@ absl::StatusOr<Quantity> FormulaEval::Finite(const Expr& expr, Quantity quantity
   bool all = fits(quantity.constant);
   for (const Term& term : quantity.terms) all = all && fits(term.coefficient);
   if (all) return quantity;
-  return Error(expr, absl::StrCat("a coefficient is too large for f32", scalars_.Where()));
+  return Error(expr, absl::StrCat("a number is too large for f32", scalars_.Where()));
 }
 
 absl::StatusOr<Quantity> FormulaEval::Sum(const Expr& expr, const Quantity& a, const Quantity& b,
@@ -92,6 +97,10 @@ absl::StatusOr<Quantity> FormulaEval::Sum(const Expr& expr, const Quantity& a, c
     } else {
       sum.terms.push_back({sign * term.coefficient, term.tensor});
     }
+  }
+  if (sum.terms.size() > kMaxTerms) {
+    return Error(expr,
+                 absl::StrCat("a sum of more than ", kMaxTerms, " tensors", scalars_.Where()));
   }
   return Finite(expr, std::move(sum));
 }
@@ -129,6 +138,7 @@ absl::StatusOr<Quantity> FormulaEval::Power(const Expr& expr, const Quantity& a,
     return Error(expr.args[1], absl::StrCat("an exponent is a number; this is ", TypeName(b),
                                             "; a ^ b is exp(b * log(a))"));
   }
+  PLUMB_RETURN_IF_ERROR(Finite(expr, b).status());
   if (b.constant == 1) return a;
   const TensorHandle base = Materialize(a);
   if (b.constant == 2) return Quantity::Tensor(backend_->Multiply(base, base), a.width, a.level);

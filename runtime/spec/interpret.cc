@@ -55,6 +55,18 @@ class Walk {
  private:
   TensorHandle X() const { return state_.streams.at("x").value.terms[0].tensor; }
 
+  // In a call the sublayer would win.
+  static absl::Status CheckProjections(const BlockSpec& block) {
+    for (const LinearSpec& linear : block.placement->linear) {
+      for (const SublayerSpec& sublayer : block.sublayers) {
+        if (linear.name != sublayer.name) continue;
+        return ErrorAt(linear.place, absl::StrCat("linear \"", linear.name, "\": the name is that ",
+                                                  "of a sublayer; give it another"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   // A rule at a point that the block's sublayers have not would never run. Of attention and MLP a
   // block may well lack one.
   static absl::Status CheckPoints(const BlockSpec& block) {
@@ -77,6 +89,7 @@ class Walk {
     std::set<const PlacementSpec*> seen;
     for (const auto& block : model_.layers) {
       PLUMB_RETURN_IF_ERROR(CheckPoints(*block));
+      PLUMB_RETURN_IF_ERROR(CheckProjections(*block));
       const PlacementSpec& placement = *block->placement;
       if (!seen.insert(&placement).second) continue;
       const std::string name = absl::StrCat("placement \"", placement.name, "\": ");
@@ -296,10 +309,10 @@ class Walk {
       const PlacementSpec* placement = block->placement.get();
       const std::set<std::string>& slots = slots_of[placement];
       for (const auto& [slot, per_head] : placement->slot_per_head) {
-        if (!per_head || slots.count(slot) > 0) continue;
+        if (slots.count(slot) > 0) continue;
         return ErrorAt(placement->place,
                        absl::StrCat("placement \"", placement->name, "\": slot \"", slot,
-                                    "\" is per_head, but nothing applies it",
+                                    "\" is declared, but nothing applies it",
                                     DidYouMean(slot, {slots.begin(), slots.end()})));
       }
     }

@@ -93,6 +93,17 @@ size_t CountLets(const ScalarScope& scope) {
   return scope.placement == nullptr ? 0 : scope.placement->lets.size();
 }
 
+// Whether a name that is no scalar is one of a stream, a sublayer's input or a learned value.
+bool IsTensor(const std::string& name, const ScalarScope& scope) {
+  if (name == "x" || name == "input") return true;
+  if (scope.placement == nullptr) return false;
+  const PlacementSpec& placement = *scope.placement;
+  return std::any_of(placement.learned.begin(), placement.learned.end(),
+                     [&name](const LearnedSpec& learned) { return learned.name == name; }) ||
+         std::any_of(placement.begin.begin(), placement.begin.end(),
+                     [&name](const Statement& statement) { return statement.target == name; });
+}
+
 // `lets` says how many of them the expression may name.
 absl::StatusOr<double> Evaluate(const Text& text, const Expr& expr, Lookup lookup,
                                 const ScalarScope& scope, size_t lets) {
@@ -105,6 +116,10 @@ absl::StatusOr<double> Evaluate(const Text& text, const Expr& expr, Lookup looku
   if (expr.kind == Expr::Kind::kName) {
     PLUMB_ASSIGN_OR_RETURN(const std::optional<double> value, lookup(expr.name));
     if (value.has_value()) return *value;
+    if (IsTensor(expr.name, scope)) {
+      return ErrorInText(text, expr.offset,
+                         absl::StrCat("\"", expr.name, "\" is a tensor; a number is needed here"));
+    }
     std::string hint = scope.Hint(expr.name, KnownNames(scope, lets));
     for (size_t i = lets; i < CountLets(scope); ++i) {
       if (scope.placement->lets[i].target == expr.name)

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/rng.h"
 #include "runtime/session/decode_session.h"
+#include "runtime/session/evaluator.h"
 #include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
 

@@ -352,7 +352,7 @@ TEST(FormulaCheckTest, HeadsAreOnlyInsideAttention) {
 TEST(FormulaCheckTest, APerHeadSlotIsApplied) {
   EXPECT_EQ(Error("slot { name: \"q_nrom\" per_head: true } each: \"x = x + f(x)\""
                   "inside { point: \"attention.q\" rule: \"q = q_norm(q)\" }"),
-            "m.pbtxt:3:3: placement \"p\": slot \"q_nrom\" is per_head, but nothing applies it; "
+            "m.pbtxt:3:3: placement \"p\": slot \"q_nrom\" is declared, but nothing applies it; "
             "did you mean \"q_norm\"?");
 }
 
@@ -365,8 +365,8 @@ TEST(FormulaCheckTest, SlotsNeedNorms) {
                                          "}\n"
                                          "block { placement: \"p\"");
   EXPECT_EQ(ErrorOf(absl::StrCat(model, " }")),
-            "m.pbtxt:4:3: placement \"p\", each, attention: unknown function \"nrom\"; a norm slot "
-            "has \"norm\" in its name, or is declared: slot { name: \"nrom\" }\n"
+            "m.pbtxt:4:3: placement \"p\", each, attention: unknown function \"nrom\"; did you "
+            "mean \"norm\"?\n"
             "  x = x + f(nrom(x))\n"
             "            ^");
   EXPECT_EQ(ErrorOf(absl::StrCat(model, " slot { name: \"norm\" norm: \"none\" } }")),

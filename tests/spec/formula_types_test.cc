@@ -111,17 +111,17 @@ TEST(FormulaTypeTest, DivisionByZeroSaysAtWhichLayer) {
 
 TEST(FormulaTypeTest, CoefficientsFitTheTensors) {
   EXPECT_EQ(FormulaTypesError("each: \"x = x + 1e30 * (1e30 * f(x))\""),
-            "m.pbtxt:4:1: placement \"p\", each, attention: a coefficient is too large for f32 at "
+            "m.pbtxt:4:1: placement \"p\", each, attention: a number is too large for f32 at "
             "layer 1, sublayer 1\n"
             "  x = x + 1e30 * (1e30 * f(x))\n"
             "               ^");
   EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x) / 1e-30 / 1e-30\""),
-            "m.pbtxt:4:1: placement \"p\", each, attention: a coefficient is too large for f32 at "
+            "m.pbtxt:4:1: placement \"p\", each, attention: a number is too large for f32 at "
             "layer 1, sublayer 1\n"
             "  x = x + f(x) / 1e-30 / 1e-30\n"
             "                       ^");
   EXPECT_EQ(FormulaTypesError("each: \"x = x + f(x) + 1e300\""),
-            "m.pbtxt:4:1: placement \"p\", each, attention: a coefficient is too large for f32 at "
+            "m.pbtxt:4:1: placement \"p\", each, attention: a number is too large for f32 at "
             "layer 1, sublayer 1\n"
             "  x = x + f(x) + 1e300\n"
             "               ^");

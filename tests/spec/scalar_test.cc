@@ -169,7 +169,7 @@ TEST_F(ScalarTest, UnknownNamesAreErrorsWithSuggestions) {
             "  2 * n_layers\n"
             "      ^");
   EXPECT_EQ(Error("x"),
-            "p.pbtxt:7:5: unknown scalar \"x\"\n"
+            "p.pbtxt:7:5: \"x\" is a tensor; a number is needed here\n"
             "  x\n"
             "  ^");
   EXPECT_EQ(Error("norm(2)"),

@@ -122,6 +122,10 @@ std::string ErrorOf(absl::string_view model_text) {
   return std::string(model.status().message());
 }
 
+std::string PlacementError(absl::string_view placement_fields) {
+  return ErrorOf(ModelWith(placement_fields));
+}
+
 ScratchDirectory::ScratchDirectory() : path_(JoinPath(::testing::TempDir(), "plumb-spec-XXXXXX")) {
   if (mkdtemp(&path_[0]) == nullptr) ADD_FAILURE() << "cannot create " << path_;
 }

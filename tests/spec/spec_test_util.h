@@ -29,6 +29,8 @@ absl::StatusOr<ResolvedModel> ResolveText(absl::string_view text);
 
 // The message of the error, or "no error".
 std::string ErrorOf(absl::string_view model_text);
+// That of ModelWith.
+std::string PlacementError(absl::string_view placement_fields);
 
 // A directory of its own, deleted with everything in it.
 class ScratchDirectory {

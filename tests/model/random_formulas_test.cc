@@ -1,0 +1,169 @@
+// Random formulas, from text to a plan of memory and, for a sample, one pass of a training step
+// that agrees with the graph's reference. None may crash, hang or take much memory.
+//
+// PLUMB_RANDOM_FORMULAS=100000 runs as many, PLUMB_RANDOM_FORMULAS_FROM=n begins at the n-th.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/rng.h"
+#include "runtime/compile/memory_plan.h"
+#include "runtime/model/build.h"
+#include "runtime/tools/model.h"
+#include "tests/api/evaluate.h"
+#include "tests/api/test_models.h"
+#include "tests/model/random_placement.h"
+
+namespace plumb {
+namespace {
+
+constexpr int64_t kBatch = 2, kSeq = 4;
+constexpr double kMostSeconds = 20;  // for one model, on a busy machine
+constexpr int64_t kMostKiB = int64_t{1} << 20;
+
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  uint64_t value = 0;
+  return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
+}
+
+int64_t PeakKiB() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+class RandomFormulasTest : public ::testing::Test {
+ protected:
+  // Describes the model, builds its training step and plans its memory. Whether it is a model.
+  bool Compile(const std::string& text, bool describe) {
+    context_.reset();
+    absl::StatusOr<std::unique_ptr<ModelContext>> context = TryContext(runtime_.get(), text);
+    if (!context.ok()) {
+      EXPECT_EQ(context.status().code(), absl::StatusCode::kInvalidArgument) << context.status();
+      EXPECT_EQ(context.status().message().find("test.pbtxt"), 0u) << context.status();
+      return false;
+    }
+    context_ = *std::move(context);
+    if (describe) {
+      const auto spec = Spec::FromText(text, "test.pbtxt");
+      const auto model = Model::Create(host_.get(), *spec);
+      EXPECT_TRUE(model.ok() && (*model)->Describe().ok());
+    }
+    const absl::StatusOr<Graph> graph = Program();
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    if (!graph.ok()) return false;
+    const absl::StatusOr<MemoryPlan> plan = PlanMemory(*graph);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return true;
+  }
+
+  absl::StatusOr<Graph> Program() const {
+    BuildOptions options;
+    options.program = plumb::Program::kTrain;
+    options.batch = kBatch;
+    options.seq = kSeq;
+    options.output_logits = true;
+    return BuildProgram(*context_, options, /*gradients=*/true);
+  }
+
+  // One pass against the reference, where f32 can agree: values are of a moderate size, and the
+  // pass itself gives nearly the same where weights differ by little more than their rounding
+  // (gradients that are differences of large values, as in a saturated softmax, do not). Whether
+  // that was so.
+  bool AgreesWithTheReference() {
+    ParameterStore parameters = GenericParameters(*context_);
+    const Tokens tokens = RandomTokens(kBatch, kSeq, context_->model.dims.vocab_size);
+    ReferenceTensors feeds = Feeds(parameters, tokens);
+    feeds[kRandomInput] = {I32({kRandomWords}), {}, std::vector<int32_t>(kRandomWords, 0)};
+    const auto expected = ReferenceRun(*Program(), feeds);
+    EXPECT_TRUE(expected.ok()) << expected.status();
+    const auto outputs = RunBatch(*context_, parameters, tokens, /*with_gradients=*/true, 1);
+    EXPECT_TRUE(outputs.ok()) << outputs.status();
+    if (!expected.ok() || !outputs.ok()) return false;
+    const std::vector<double> gradients = Gradients(*expected, parameters.layout());
+    const std::vector<double>& logits = expected->at("logits").f;
+    if (!IsTame(logits) || !IsTame(gradients)) return false;
+    const RngStream stream(3, "nearby");
+    float* const values = parameters.data();
+    for (int64_t k = 0; k < parameters.layout().size; ++k) {
+      values[k] *= static_cast<float>(1 + 1e-6 * stream.Normal(static_cast<uint64_t>(k)));
+    }
+    const auto nearby = RunBatch(*context_, parameters, tokens, /*with_gradients=*/true, 1);
+    EXPECT_TRUE(nearby.ok()) << nearby.status();
+    if (!nearby.ok() || RelativeError(nearby->logits, outputs->logits) > 1e-4 ||
+        RelativeError(nearby->gradients, outputs->gradients) > 1e-4) {
+      return false;
+    }
+    EXPECT_LE(RelativeError(outputs->logits, logits), 1e-3);
+    EXPECT_LE(RelativeError(outputs->gradients, gradients), 1e-3);
+    return true;
+  }
+
+  static std::vector<double> Gradients(const ReferenceTensors& results,
+                                       const ParameterLayout& layout) {
+    std::vector<double> gradients(static_cast<size_t>(layout.size), 0);
+    for (const ParameterLayout::Entry& entry : layout.entries) {
+      const std::vector<double>& gradient = results.at("grad." + entry.name).f;
+      std::copy(gradient.begin(), gradient.end(), gradients.begin() + entry.begin);
+    }
+    return gradients;
+  }
+
+  static bool IsTame(const std::vector<double>& values) {
+    double largest = 0;
+    for (const double value : values) {
+      if (!std::isfinite(value)) return false;
+      largest = std::max(largest, std::fabs(value));
+    }
+    return largest > 1e-4 && largest < 1e3;
+  }
+
+  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
+  const std::unique_ptr<HostRuntime> host_ = MakeHostRuntime();
+  std::unique_ptr<ModelContext> context_;
+};
+
+TEST_F(RandomFormulasTest, AreReadOrRefusedAndAgreeWithTheReference) {
+  const uint64_t first = FromEnvironment("PLUMB_RANDOM_FORMULAS_FROM", 0);
+  const uint64_t count = FromEnvironment("PLUMB_RANDOM_FORMULAS", 3000);
+  uint64_t seen = 0;
+  int64_t accepted = 0, run = 0, compared = 0;
+  double slowest = 0;
+  for (uint64_t i = first; i < first + count; ++i) {
+    const std::string text = RandomModel(i);
+    ++seen;
+    SCOPED_TRACE(absl::StrCat("formulas ", i, ":\n", text));
+    const auto begin = std::chrono::steady_clock::now();
+    if (Compile(text, /*describe=*/i % 8 == 0)) {
+      ++accepted;
+      if (accepted % 10 == 0) {
+        ++run;
+        compared += AgreesWithTheReference();
+      }
+    }
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    slowest = std::max(slowest, taken.count());
+    ASSERT_LT(taken.count(), kMostSeconds);
+    ASSERT_LT(PeakKiB(), kMostKiB);
+    if (::testing::Test::HasFailure()) break;
+  }
+  std::cout << seen << " models: " << accepted << " accepted, " << run << " run, " << compared
+            << " compared; " << slowest << " s for the slowest, " << PeakKiB() / 1024 << " MiB\n";
+  if (seen < 1000) return;  // else the generator does what it is for
+  EXPECT_GT(accepted, static_cast<int64_t>(seen) / 3);
+  EXPECT_LT(accepted, static_cast<int64_t>(seen) * 9 / 10);
+  EXPECT_GT(compared, run / 2);
+}
+
+}  // namespace
+}  // namespace plumb
