@@ -2,21 +2,28 @@
 # Installs what is missing, builds, and runs the study of one folder here:
 #
 #   examples/run_study.sh why_normalise [OPTIONS OF plumb compare]
+#   examples/run_study.sh wiring/text --data FILE     another study of a folder, its text.pbtxt
 #
-# The report is OUT/report.html, OUT being build/studies/FOLDER unless --out says otherwise. A study
-# that was interrupted is resumed; of one that is finished only the report is written again.
+# The report is OUT/report.html, OUT being build/studies/FOLDER, or FOLDER_NAME of another study, unless
+# --out says otherwise. A study that was interrupted is resumed; of one that is finished only the
+# report is written again.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/.." && pwd)
 study=${1:-}
-if [ -z "$study" ] || [ ! -r "$here/$study/study.pbtxt" ]; then
+study=${study%/}
+case $study in
+  */*) file=$here/$study.pbtxt ;;
+  *) file=$here/$study/study.pbtxt ;;
+esac
+if [ -z "$study" ] || [ ! -r "$file" ]; then
   echo "usage: run_study.sh FOLDER [OPTIONS OF plumb compare]" >&2
   echo "FOLDER is one of: $(cd "$here" && printf '%s ' */study.pbtxt | sed 's|/study.pbtxt||g')" >&2
   exit 2
 fi
 shift
-out=(--out "$root/build/studies/$study")
+out=(--out "$root/build/studies/${study//\//_}")
 for word in "$@"; do
   case $word in --out | --out=*) out=() ;; esac
 done
@@ -25,4 +32,4 @@ done
   "$root/tools/install_dependencies.sh" run
   "$root/tools/build.sh" run
 } >&2
-exec "$root/build/release/bin/plumb" compare "$here/$study/study.pbtxt" "${out[@]}" "$@"
+exec "$root/build/release/bin/plumb" compare "$file" "${out[@]}" "$@"
