@@ -14,7 +14,7 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kMaxLearnedValues = 100000;  // at one place
+constexpr int64_t kMaxLearnedValues = 10000;  // at one place; each is a value of the graph
 
 // "a, b, c", the first few of them.
 std::string Listed(const std::vector<std::string>& names) {

@@ -217,7 +217,7 @@ TEST(FormulaIndexErrorTest, ATableHasItsRange) {
   EXPECT_EQ(PlacementError("learned { name: \"w\" index: \"k = 0..9999\" index: \"j = 0..9999\" } "
                            "each: \"x = x + w[0, 0] * f(x)\""),
             "m.pbtxt:4:42: learned \"w\" would have 100000000 values at layer 1, sublayer 1; at "
-            "most 100000\n"
+            "most 10000\n"
             "  j = 0..9999\n"
             "  ^");
 }
