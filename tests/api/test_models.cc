@@ -160,6 +160,7 @@ ReferenceTensors Feeds(const ParameterStore& parameters, const Tokens& tokens) {
       target.i.push_back(t + 1 < row.size() ? row[t + 1] : -1);
     }
   }
+  feeds[kRandomInput] = {I32({kRandomWords}), {}, std::vector<int32_t>(kRandomWords, 0)};
   feeds["tokens"] = std::move(token);
   feeds["positions"] = std::move(position);
   feeds["targets"] = std::move(target);

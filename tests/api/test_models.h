@@ -63,8 +63,8 @@ std::vector<float> Floats(const ParameterStore& store);
 
 Tokens RandomTokens(int64_t batch, int64_t seq, int64_t vocab_size, uint64_t seed = 1);
 
-// What ReferenceRun wants: the parameters, the states of norms, and for `tokens` the inputs and the
-// shifted targets (the last position of a row has none).
+// What ReferenceRun wants: the parameters, the states of norms, zeros for dropout to draw from, and
+// for `tokens` the inputs and the shifted targets (the last position of a row has none).
 ReferenceTensors Feeds(const ParameterStore& parameters, const Tokens& tokens);
 
 // The largest |a - b| over the largest |b|; infinite where the sizes differ or a is not finite.

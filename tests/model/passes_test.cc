@@ -107,6 +107,7 @@ class PassesTest : public ::testing::Test {
       positions.as<int32_t>()[i] = static_cast<int32_t>(i % kSeq);
       targets.as<int32_t>()[i] = t + 1 < tokens[row].size() ? tokens[row][t + 1] : -1;
     }
+    const AlignedBuffer random(kAlignment);
     AlignedBuffer loss(4), states(parameters.states().size * 4 + 4);
     AlignedBuffer grads(parameters.layout().size * 4);
     std::copy_n(parameters.state_data(), parameters.states().size, states.as<float>());
@@ -122,6 +123,7 @@ class PassesTest : public ::testing::Test {
           status.Update(made->Bind("positions", positions.data()));
           status.Update(made->Bind("targets", targets.data()));
           status.Update(made->Bind("loss", loss.data()));
+          status.Update(BindRandom(random, made));
           return status;
         });
     EXPECT_TRUE(executable.ok()) << executable.status();
@@ -140,6 +142,7 @@ class PassesTest : public ::testing::Test {
     options.batch = kBatch;
     options.seq = kSeq;
     options.weights = format;
+    options.drop = false;  // a loss of training is that of an evaluation
     return options;
   }
 

@@ -92,6 +92,7 @@ TEST_P(ProbePlacementTest, FiguresAreThoseOfTheReference) {
   BuildOptions options;
   options.batch = 2;
   options.seq = 6;
+  options.drop = false;
   Graph graph = *BuildForward(context->model, context->parameters, *context->ops, options);
   const std::vector<StreamPoint> streams =
       *ListStreams(context->model, context->parameters, *context->ops, options);
