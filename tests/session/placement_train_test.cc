@@ -2,12 +2,13 @@
 // is recomputed, nor on where it was interrupted and resumed.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "runtime/io/safetensors.h"
 #include "runtime/session/train_session.h"
 #include "tests/api/test_models.h"
+#include "tests/session/scratch_dir.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {
@@ -70,11 +71,12 @@ TEST_P(PlacementTrainTest, ARunThatIsResumedIsTheRunThatWasNot) {
   const std::vector<double> losses = Losses(whole.get(), kSteps);
   const auto first = Make();
   Losses(first.get(), kSteps / 2);
+  const ScratchDir scratch;
+  ASSERT_TRUE(WriteSafetensors(scratch.File("model"), first->parameters().Tensors()).ok());
+  ASSERT_TRUE(WriteSafetensors(scratch.File("optimizer"), first->optimizer().Tensors()).ok());
   const auto second = Make();
-  const size_t bytes = static_cast<size_t>(first->parameters().layout().size) * sizeof(float);
-  std::memcpy(second->parameters().data(), first->parameters().data(), bytes);
-  std::memcpy(second->moments().m, first->first_moments(), bytes);
-  std::memcpy(second->moments().v, first->second_moments(), bytes);
+  ASSERT_TRUE(second->parameters().Read(*SafetensorsFile::Open(scratch.File("model"))).ok());
+  ASSERT_TRUE(second->optimizer().Read(*SafetensorsFile::Open(scratch.File("optimizer"))).ok());
   second->ResumeAt(first->step());
   EXPECT_EQ(Losses(second.get(), kSteps - kSteps / 2),
             std::vector<double>(losses.begin() + kSteps / 2, losses.end()));
