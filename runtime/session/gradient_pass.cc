@@ -29,7 +29,7 @@ absl::StatusOr<int64_t> GradientPass::Plan(const ModelContext* context, WeightFo
   const int64_t floats = ParameterLayout(context->parameters).size +
                          StateLayout(context->states).size +
                          (logits ? rows * max_seq * context->model.dims.vocab_size : 0);
-  return workspace + 3 * rows * max_seq * kInt + kAlignment + floats * SizeOf(DType::kF32);
+  return workspace + 3 * rows * max_seq * kInt + 2 * kAlignment + floats * SizeOf(DType::kF32);
 }
 
 GradientPass::GradientPass(const ModelContext* context, const ParameterStore* parameters,

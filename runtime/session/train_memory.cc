@@ -72,7 +72,7 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
   memory.moments = optimizer.state_bytes;
   if (spec.ema_decay > 0) memory.average = WeightAverage::Bytes(context);
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
-  memory.inputs = 3 * spec.batch_size * seq * SizeOf(DType::kI32) + kAlignment;
+  memory.inputs = 3 * spec.batch_size * seq * SizeOf(DType::kI32) + 2 * kAlignment;
   memory.workspace = workspace + optimizer.scratch_bytes;
   return memory;
 }

@@ -128,7 +128,8 @@ TrainMemory TrainSession::memory() const {
   if (average_ != nullptr) memory.average = average_->bytes();
   memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
                        states_before_step_.size() + states_before_batch_.size();
-  memory.inputs = tokens_.size() + positions_.size() + targets_.size() + loss_.size();
+  memory.inputs =
+      tokens_.size() + positions_.size() + targets_.size() + random_.size() + loss_.size();
   memory.workspace = executables_.workspace_bytes() + optimizer_.scratch_bytes();
   return memory;
 }

@@ -75,11 +75,12 @@ TEST_F(CommandLineTest, HelpOfACommandIsItsHelp) {
 TEST_F(CommandLineTest, HelpOfAFileListsItsFields) {
   const Finished recipe = RunPlumb({"help", "recipe"});
   EXPECT_EQ(recipe.exit_code, 0);
-  EXPECT_THAT(recipe.out, AllOf(HasSubstr("\n  max_steps: whole number\n      Number of optimizer "
-                                          "steps. Default: 1000.\n"),
-                                HasSubstr("\n  schedule: CONSTANT, LINEAR or COSINE\n"),
-                                HasSubstr("\n      Default: CONSTANT.\n"),
-                                HasSubstr("\n  data { Data }\n"), HasSubstr("\n\nData\n")));
+  EXPECT_THAT(recipe.out,
+              AllOf(HasSubstr("\n  max_steps: whole number\n      Number of optimizer "
+                              "steps. Default: 1000.\n"),
+                    HasSubstr("\n  schedule: CONSTANT, LINEAR, COSINE, WSD or INVERSE_SQRT\n"),
+                    HasSubstr("\n      Default: CONSTANT.\n"), HasSubstr("\n  data { Data }\n"),
+                    HasSubstr("\n\nData\n")));
   EXPECT_THAT(RunPlumb({"help", "model"}).out,
               AllOf(HasSubstr("\n  n_layer: whole number\n"), HasSubstr("\n  block { Block }\n"),
                     HasSubstr("\n\nPlacement\n")));

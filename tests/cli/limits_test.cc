@@ -56,7 +56,7 @@ TEST_F(LimitsTest, AddressSpaceOfADescription) {
 TEST_F(LimitsTest, AddressSpaceOfATraining) {
   ASSERT_EQ(RunPlumb(TrainArguments("whole", 3)).exit_code, 0);
   const std::vector<double> losses = Losses("whole");
-  OverAddressSpaces(TrainArguments("run", 3, {"--quiet"}), "run", 16 * kMiB, 82 * kMiB, 2 * kMiB,
+  OverAddressSpaces(TrainArguments("run", 3, {"--quiet"}), "run", 12 * kMiB, 82 * kMiB, kMiB,
                     [&] { EXPECT_EQ(Losses("run"), losses); });
 }
 

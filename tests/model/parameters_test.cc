@@ -298,16 +298,14 @@ TEST_F(ParametersTest, RefusesASlotThatTakesTheNameOfAProjection) {
   TinyModel model;
   model.placement = "mine";
   const auto error_of = [&](const std::string& body) {
-    model.more = absl::StrCat(
-        "placement { name: \"mine\" slot { name: \"up\" } slot { name: \"q\" } "
-        "slot { name: \"o\" } ",
-        body, " }");
+    model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
     return ErrorOf(model.Text());
   };
   const std::pair<const char*, const char*> mistakes[] = {
-      {"each: \"x = x + f(up(x))\"", "layers.0.mlp.up.weight"},
-      {"each: \"x = x + q(f(x))\"", "layers.0.attention.q.weight"},
-      {"each: \"x = x + f(x)\" inside { point: \"attention.q\" rule: \"q = o(q)\" }",
+      {"slot { name: \"up\" } each: \"x = x + f(up(x))\"", "layers.0.mlp.up.weight"},
+      {"slot { name: \"q\" } each: \"x = x + q(f(x))\"", "layers.0.attention.q.weight"},
+      {"slot { name: \"o\" } each: \"x = x + f(x)\" inside { point: \"attention.q\" rule: \"q = "
+       "o(q)\" }",
        "layers.0.attention.o.weight"},
   };
   for (const auto& [body, name] : mistakes) {

@@ -73,6 +73,7 @@ class RandomFormulasTest : public ::testing::Test {
     options.batch = kBatch;
     options.seq = kSeq;
     options.output_logits = true;
+    options.drop = false;  // as the pass that it is compared with
     return BuildProgram(*context_, options, /*gradients=*/true);
   }
 

@@ -73,9 +73,11 @@ TEST_F(OpErrorsTest, CombineWantsACoefficientATerm) {
               HasSubstr("term 0 and term 1 must be alike"));
 }
 
-TEST_F(OpErrorsTest, MulWantsAVectorThatDividesTheWidth) {
-  EXPECT_THAT(ShapeError("mul", {Random({2, 6}), Random({4})}), HasSubstr("divides 6"));
-  EXPECT_THAT(ShapeError("mul", {Random({2, 6}), Random({2, 3})}), HasSubstr("divides 6"));
+TEST_F(OpErrorsTest, MulWantsWidthsThatDivideAndRowsAlike) {
+  EXPECT_THAT(ShapeError("mul", {Random({2, 6}), Random({4})}), HasSubstr("must divide 6"));
+  EXPECT_THAT(ShapeError("mul", {Random({2, 6}), Random({2, 4})}), HasSubstr("must divide 6"));
+  EXPECT_THAT(ShapeError("mul", {Random({2, 6}), Random({3, 6})}),
+              HasSubstr("differ in their rows"));
   EXPECT_THAT(
       ShapeError("mul_reduce", {Random({2, 6}), Random({2, 6})}, Attrs({{"size", int64_t{4}}})),
       HasSubstr("size must divide 6"));

@@ -156,9 +156,10 @@ TEST(ProjectionErrorTest, TheInitIsForTheWeight) {
       PlacementError(
           "linear { name: \"g\" init { match: \"*\" normal {} } } each: \"x = x + g(x) * f(x)\""),
       "m.pbtxt:4:27: linear \"g\": its init has no match; it is for this weight");
-  EXPECT_EQ(PlacementError("linear { name: \"g\" init { } } each: \"x = x + g(x) * f(x)\""),
-            "m.pbtxt:4:20: init: needs a distribution (normal, uniform, xavier_normal, "
-            "xavier_uniform, kaiming_uniform, constant), a scale, or both");
+  EXPECT_EQ(
+      PlacementError("linear { name: \"g\" init { } } each: \"x = x + g(x) * f(x)\""),
+      "m.pbtxt:4:20: init: needs a distribution (normal, truncated_normal, uniform, xavier_normal, "
+      "xavier_uniform, kaiming_uniform, constant), a scale, or both");
 }
 
 TEST(ProjectionErrorTest, ABiasIsAskedFor) {

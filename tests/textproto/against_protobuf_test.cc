@@ -77,7 +77,7 @@ TEST(AgainstProtobufTest, RandomMessagesThatProtobufPrints) {
   Oracle oracle;
   std::mt19937_64 random(kSeed);
   for (int i = 0; i < 4000; ++i) {
-    const std::string& type = Oracle::Types()[static_cast<size_t>(i) % 4];
+    const std::string& type = Oracle::Types()[static_cast<size_t>(i) % Oracle::Types().size()];
     const auto message = oracle.New(type);
     FillAtRandom(&random, message.get());
     const std::string text = PrintInSomeStyle(&random, *message);
@@ -92,7 +92,7 @@ TEST(AgainstProtobufTest, RandomMessagesThatPlumbPrints) {
   Oracle oracle;
   std::mt19937_64 random(kSeed + 1);
   for (int i = 0; i < 4000; ++i) {
-    const std::string& type = Oracle::Types()[static_cast<size_t>(i) % 4];
+    const std::string& type = Oracle::Types()[static_cast<size_t>(i) % Oracle::Types().size()];
     const auto message = oracle.New(type);
     FillAtRandom(&random, message.get());
     const auto own = NewMessage(type);
@@ -237,7 +237,7 @@ TEST(AgainstProtobufTest, MutatedTexts) {
   for (int i = 0; i < 40000; ++i) {
     auto [type, text] = shipped[random() % shipped.size()];
     if (i % 2 == 0) {
-      type = Oracle::Types()[random() % 4];
+      type = Oracle::Types()[random() % Oracle::Types().size()];
       const auto message = oracle.New(type);
       FillAtRandom(&random, message.get());
       text = PrintInSomeStyle(&random, *message);

@@ -164,7 +164,7 @@ Oracle::Oracle() : factory_(&pool_) {
 
 const std::vector<std::string>& Oracle::Types() {
   static const auto* const types =
-      new std::vector<std::string>{"Model", "Library", "Study", "Train"};
+      new std::vector<std::string>{"Model", "Library", "Study", "Train", "RecipeRules"};
   return *types;
 }
 
@@ -196,6 +196,7 @@ std::unique_ptr<textproto::Message> NewMessage(const std::string& type) {
   if (type == "Model") return std::make_unique<v1::Model>();
   if (type == "Library") return std::make_unique<v1::Library>();
   if (type == "Study") return std::make_unique<v1::Study>();
+  if (type == "RecipeRules") return std::make_unique<v1::RecipeRules>();
   return std::make_unique<v1::Train>();
 }
 
