@@ -5,6 +5,7 @@ share nothing with plumb. README.md says what the files hold.
 """
 
 import json
+import math
 import os
 import struct
 import sys
@@ -107,8 +108,11 @@ def is_hidden_matrix(name, p):
 
 
 def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoothing=0.0, z_loss=0.0,
-          ema_decay=0.0, normalized=lambda name: None):
-    """What is left after STEPS steps: parameters by name; `losses` gets each step's cross-entropy."""
+          ema_decay=0.0, normalized=lambda name: None, schedule=lambda t: 1.0):
+    """What is left after STEPS steps: parameters by name; `losses` gets each step's cross-entropy.
+
+    schedule(t), from t = 0: the learning rate's factor.
+    """
     p = read(os.path.join(HERE, "pre", "weights.safetensors"))
     with open(os.path.join(HERE, "recipes", "tokens.json"), encoding="utf-8") as file:
         tokens = torch.tensor(json.load(file))
@@ -119,6 +123,7 @@ def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoot
         [{"params": [q for q in rest if q.dim() == 2], "weight_decay": weight_decay},
          {"params": [q for q in rest if q.dim() == 1], "weight_decay": 0.0}],
         lr=lr, betas=(0.9, 0.95), eps=1e-8)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(adamw, schedule)
     for step in range(STEPS):
         output = logits(p, tokens[step][:, :-1]).flatten(0, 1)
         loss = F.cross_entropy(output, tokens[step][:, 1:].flatten())
@@ -134,6 +139,7 @@ def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoot
             for name in by_muon:
                 muon.update(name, p[name], muon_lr, weight_decay)
         adamw.step()
+        scheduler.step()
         normalize(p, normalized)
         if ema_decay:
             average = average if step else torch.optim.swa_utils.AveragedModel(
@@ -153,6 +159,21 @@ class Holder(torch.nn.Module):
         self.list = torch.nn.ParameterList(parameters.values())
 
 
+def cosine(t, warmup=4, floor=0.1):
+    """Linear warm-up, then half a cosine (Loshchilov & Hutter 2017, equation 5) to a tenth."""
+    if t < warmup:
+        return (t + 1) / warmup
+    p = (t - warmup) / (STEPS - warmup)
+    return floor + (1 - floor) * (1 + math.cos(math.pi * p)) / 2
+
+
+def wsd(t, warmup=4, cooldown=8):
+    """Warm-up, stable, decay by 1 - sqrt (Hägele et al. 2024, section 3)."""
+    if t < warmup:
+        return (t + 1) / warmup
+    return 1 - math.sqrt(max(0, t - (STEPS - cooldown)) / cooldown)
+
+
 # Each case beside the text that says the same to plumb.
 CASES = {
     "muon": (
@@ -163,6 +184,12 @@ CASES = {
         "muon { scale: MATCH_ADAMW nesterov: false momentum: 0.9 newton_schulz_steps: 4 }\n",
         lambda losses: train(losses, 0.003, Muon(0.9, nesterov=False, steps=4, matches_adamw=True),
                              muon_lr=0.003, weight_decay=0.2, clip=0.5)),
+    "cosine": (
+        f"learning_rate: 0.01 min_learning_rate: 0.001 schedule: COSINE warmup_steps: 4 max_steps: {STEPS}\n",
+        lambda losses: train(losses, 0.01, schedule=cosine)),
+    "wsd": (
+        f"learning_rate: 0.01 schedule: WSD warmup_steps: 4 cooldown_steps: 8 cooldown: ONE_MINUS_SQRT max_steps: {STEPS}\n",
+        lambda losses: train(losses, 0.01, schedule=wsd)),
     "label_smoothing": (
         "learning_rate: 0.01 label_smoothing: 0.1\n",
         lambda losses: train(losses, 0.01, smoothing=0.1)),
