@@ -47,6 +47,33 @@ class TrainMemoryTest : public ::testing::TestWithParam<Recipe> {
     return spec;
   }
 
+  // The session's buffers are as large as planned.
+  static void ExpectPlanned(const ModelContext& context) {
+    const Dataset data = TextOf(2000, 26);
+    // What threads have for themselves is there from the first step of a process on.
+    ASSERT_TRUE((*TrainSession::Create(&context, &data, Spec(), 2))->Step().ok());
+    const int64_t before = LiveAlignedBytes();
+    const auto session = *TrainSession::Create(&context, &data, Spec(), 2);
+    ASSERT_TRUE(session->Step().ok());
+    const TrainMemory memory = session->memory();
+    if (before >= 0) {
+      EXPECT_EQ(LiveAlignedBytes() - before, memory.total());
+      // And further steps take no more.
+      ASSERT_TRUE(session->Step().ok());
+      EXPECT_EQ(LiveAlignedBytes() - before, memory.total());
+    }
+
+    const auto planned = PlanTrainMemory(context, Spec(), 32);
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    EXPECT_EQ(planned->weights, memory.weights);
+    EXPECT_EQ(planned->gradients, memory.gradients);
+    EXPECT_EQ(planned->moments, memory.moments);
+    EXPECT_EQ(planned->norm_states, memory.norm_states);
+    EXPECT_EQ(planned->inputs, memory.inputs);
+    EXPECT_EQ(planned->workspace, memory.workspace);
+    EXPECT_EQ(planned->total(), memory.total());
+  }
+
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime(2);
 };
 
@@ -61,31 +88,17 @@ TinyModel Model() {
   return model;
 }
 
-TEST_P(TrainMemoryTest, IsWhatTheSessionsBuffersHoldToTheByte) {
-  const auto context = MakeContext(runtime_.get(), Model().Text());
-  const Dataset data = TextOf(2000, 26);
-  // What threads have for themselves is there from the first step of a process on.
-  ASSERT_TRUE((*TrainSession::Create(context.get(), &data, Spec(), 2))->Step().ok());
-  const int64_t before = LiveAlignedBytes();
-  const auto session = *TrainSession::Create(context.get(), &data, Spec(), 2);
-  ASSERT_TRUE(session->Step().ok());
-  const TrainMemory memory = session->memory();
-  if (before >= 0) {
-    EXPECT_EQ(LiveAlignedBytes() - before, memory.total());
-    // And further steps take no more.
-    ASSERT_TRUE(session->Step().ok());
-    EXPECT_EQ(LiveAlignedBytes() - before, memory.total());
-  }
+// Pre-norm, and rules that keep what layers have computed for later ones.
+constexpr const char* kPlacements[] = {"pre", "denseformer", "hyper_connections",
+                                       "attention_residuals", "value_residual"};
 
-  const auto planned = PlanTrainMemory(*context, Spec(), 32);
-  ASSERT_TRUE(planned.ok()) << planned.status();
-  EXPECT_EQ(planned->weights, memory.weights);
-  EXPECT_EQ(planned->gradients, memory.gradients);
-  EXPECT_EQ(planned->moments, memory.moments);
-  EXPECT_EQ(planned->norm_states, memory.norm_states);
-  EXPECT_EQ(planned->inputs, memory.inputs);
-  EXPECT_EQ(planned->workspace, memory.workspace);
-  EXPECT_EQ(planned->total(), memory.total());
+TEST_P(TrainMemoryTest, IsWhatTheSessionsBuffersHoldToTheByte) {
+  for (const char* placement : kPlacements) {
+    SCOPED_TRACE(placement);
+    TinyModel model = Model();
+    model.placement = placement;
+    ExpectPlanned(*MakeContext(runtime_.get(), model.Text()));
+  }
 }
 
 // Bytes of this process that are in memory now.
