@@ -115,7 +115,8 @@ absl::StatusOr<double> RunTrainer::ValidationLoss(int64_t max_batches) {
 }
 
 RunTrainer::GradientShare RunTrainer::LargestGradient() const {
-  std::vector<GradientShare> places;  // in the order of the parameters; share: the square for now
+  std::vector<GradientShare>
+      places;  // in the order of the parameters; share holds squares until their sum is known
   double sum = 0;
   auto gradient = Sized<plumb_tensor>();
   for (size_t i = 0; plumb_trainer_gradient(trainer_.get(), i, &gradient, nullptr) == PLUMB_OK;

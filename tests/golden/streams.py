@@ -171,7 +171,7 @@ def frac_connections(m, x):
 
 
 def altup(m, x):
-    """Two streams: predict both, compute one (they take turns), correct both."""
+    """Two streams: predict both, compute one (alternating), correct both."""
     streams = [x, x]
     for i in range(m.c.n_layer):
         p = m.learned(f"layers.{i}.p", 2, 2)  # [to, from]
