@@ -23,18 +23,6 @@ const char* RoleName(ParameterSpec::Role role) {
   return "learned";
 }
 
-std::string PositionsText(const ResolvedModel& model) {
-  switch (model.positions) {
-    case PositionKind::kLearned:
-      return "learned";
-    case PositionKind::kRope:
-      return absl::StrCat("rope(theta=", model.rope_theta, ")");
-    case PositionKind::kNone:
-      break;
-  }
-  return "none";
-}
-
 // `tensor`: a ParameterSpec or a BufferSpec.
 template <class Tensor>
 void Write(const Tensor& tensor, const char* role, JsonWriter* json) {
@@ -110,7 +98,7 @@ absl::StatusOr<std::string> DescribeModel(const ModelContext& context) {
   json.BeginObject();
   json.Text("name", model.name);
   Write(model.dims, &json);
-  json.Text("positions", PositionsText(model));
+  json.Text("positions", DescribePositions(model.positions));
   json.Flag("tied", model.tie_embeddings);
   json.TextList("begin", stack.begin);
   json.Name("layers");

@@ -304,7 +304,7 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   name
  *   dims            {n_layer, n_head, n_kv_head, d_model, d_ff, head_dim, vocab_size,
  *                   context_length}
- *   positions       learned, rope(theta=10000), none
+ *   positions       learned, rope(theta=10000, ..), none
  *   tied            whether the head's matrix is the embedding's
  *   begin, end      [statement], before the first layer and after the last
  *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], of
@@ -335,9 +335,9 @@ typedef struct {
   size_t struct_size;
   /* What is to be seen of a training step's program: "graph", with "grad"ients, "optimized", its
    * memory "plan", the "exec"utable; "prompt": of a prompt, or, for a seq of 1, a step of decoding;
-   * "probes": what can be probed, a star before what is by default; or how the recipe "updates" each
-   * tensor. Or the data flow of its blocks as an SVG file: "svg", a layer of each kind; "svg:3",
-   * layer 3 alone, from 0. */
+   * "probes": what can be probed, a star before what is by default; or how the recipe "updates"
+   * each tensor. Or the data flow of its blocks as an SVG file: "svg", a layer of each kind;
+   * "svg:3", layer 3 alone, from 0. */
   const char* stage;
   int64_t batch, seq; /* sequences, and tokens of each; 0: 1, the model's context_length */
   const char* recipe; /* as plumb_trainer_options */

@@ -206,7 +206,7 @@ class Emitter : public FormulaBackend {
     const ValueId token = weights_.Embedding("embedding.token", tokens_);
     std::vector<ValueId> parts = {token};
     std::vector<double> coefs = {embedding_scale_};
-    if (model_.positions == PositionKind::kLearned) {
+    if (model_.positions.kind == PositionKind::kLearned) {
       parts.push_back(weights_.Embedding("embedding.position", positions_));
       coefs.push_back(1);
     }

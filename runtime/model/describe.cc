@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/interpret.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
 namespace {
@@ -87,6 +88,43 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
   return absl::OkStatus();
 }
 
+std::string DescribeScaling(const RopeScaling& scaling) {
+  const std::string common =
+      absl::StrCat("factor=", scaling.factor, ", original=", scaling.original_context_length);
+  switch (scaling.kind) {
+    case RopeScaling::Kind::kLinear:
+      return absl::StrCat("linear(factor=", scaling.linear->root.ToString(), ")");
+    case RopeScaling::Kind::kLlama3:
+      return absl::StrCat("llama3(", common, ", low=", scaling.low_freq_factor,
+                          ", high=", scaling.high_freq_factor, ")");
+    case RopeScaling::Kind::kYarn:
+      return absl::StrCat("yarn(", common, ", beta_fast=", scaling.beta_fast,
+                          ", beta_slow=", scaling.beta_slow,
+                          ", attention_factor=", scaling.attention_factor,
+                          scaling.fractional ? ", fractional" : "", ")");
+    case RopeScaling::Kind::kNone:
+      break;
+  }
+  return "";
+}
+
+// Of the rotary embedding, what differs by layers, with its values there.
+absl::Status AddRope(const PositionSpec& positions, const ScalarScope& scope,
+                     const std::string& sublayer, std::vector<std::string>* lines) {
+  if (positions.kind != PositionKind::kRope) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, scope));
+  const auto add = [&](const char* field, const std::optional<Expression>& expression,
+                       double value) {
+    if (!expression.has_value()) return;
+    lines->push_back(
+        absl::StrCat(sublayer, ".", field, " = ", expression->root.ToString(), " = ", value));
+  };
+  add("rope_dims", positions.rope_dims, static_cast<double>(numbers.dims));
+  add("rope_base", positions.rope_base, numbers.base);
+  add("rope_scaling.linear", positions.rope_scaling.linear, numbers.linear_factor);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t first, int64_t last,
                                          const SlotCollector& slots) {
   const BlockSpec& block = *model.layers[static_cast<size_t>(first)];
@@ -126,6 +164,9 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
   }
   for (const SublayerSpec& sublayer : block.sublayers) {
     PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));
+    if (sublayer.kind == SublayerSpec::Kind::kAttention) {
+      PLUMB_RETURN_IF_ERROR(AddRope(model.positions, scope, sublayer.name, &group.scalars));
+    }
     ++scope.sublayer;
   }
   if (!block.share.empty()) {
@@ -138,6 +179,21 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
 }
 
 }  // namespace
+
+std::string DescribePositions(const PositionSpec& positions) {
+  if (positions.kind == PositionKind::kLearned) return "learned";
+  if (positions.kind == PositionKind::kNone) return "none";
+  std::string text = positions.rope_base.has_value()
+                         ? absl::StrCat("rope(base=", positions.rope_base->root.ToString())
+                         : absl::StrCat("rope(theta=", positions.rope_theta);
+  if (positions.rope_dims.has_value()) {
+    absl::StrAppend(&text, ", dims=", positions.rope_dims->root.ToString());
+  }
+  if (positions.rope_interleaved) absl::StrAppend(&text, ", interleaved");
+  const std::string scaling = DescribeScaling(positions.rope_scaling);
+  if (!scaling.empty()) absl::StrAppend(&text, ", ", scaling);
+  return absl::StrCat(text, ")");
+}
 
 absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   StackDescription description;

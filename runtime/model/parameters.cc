@@ -34,7 +34,7 @@ class Lister : public NullBackend {
     const InitSpec standard{InitSpec::Kind::kNormal, 0, 1};  // torch.nn.Embedding
     const ScalarScope scope = StackScope(model_.layers.front()->placement.get());
     Weight("embedding.token.weight", {d.vocab_size, d.d_model}, standard, scope);
-    if (model_.positions == PositionKind::kLearned) {
+    if (model_.positions.kind == PositionKind::kLearned) {
       Weight("embedding.position.weight", {d.context_length, d.d_model}, standard, scope);
     }
     return 0;

@@ -1,5 +1,6 @@
 #include "runtime/model/sublayers.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,12 +12,57 @@
 namespace plumb {
 namespace {
 
-ValueId Rope(const SublayerContext& context, ValueId x, const std::string& name) {
-  const ResolvedModel& model = *context.model;
-  if (model.positions != PositionKind::kRope) return x;
-  return context.b->Apply("rope", {x, context.positions},
-                          {{"head_dim", model.dims.head_dim}, {"theta", model.rope_theta}}, name);
+// What op rope is told about a scaling. Nothing where a linear one is of factor 1.
+void SetScaling(const RopeScaling& scaling, const RopeNumbers& numbers, Attrs* attrs) {
+  if (numbers.linear_factor != 1) {
+    attrs->Set("scaling", std::string("linear"));
+    attrs->Set("factor", numbers.linear_factor);
+  }
+  if (scaling.kind != RopeScaling::Kind::kLlama3 && scaling.kind != RopeScaling::Kind::kYarn)
+    return;
+  attrs->Set("factor", scaling.factor);
+  attrs->Set("original_context", scaling.original_context_length);
+  if (scaling.kind == RopeScaling::Kind::kLlama3) {
+    attrs->Set("scaling", std::string("llama3"));
+    attrs->Set("low_freq_factor", scaling.low_freq_factor);
+    attrs->Set("high_freq_factor", scaling.high_freq_factor);
+    return;
+  }
+  attrs->Set("scaling", std::string("yarn"));
+  attrs->Set("beta_fast", scaling.beta_fast);
+  attrs->Set("beta_slow", scaling.beta_slow);
+  attrs->Set("magnitude", scaling.attention_factor);
+  if (scaling.fractional) attrs->Set("fractional", true);
 }
+
+// Queries and keys of one layer, turned by their tokens' positions.
+class Rotation {
+ public:
+  static absl::StatusOr<Rotation> At(const SublayerContext& context, const SublayerSite& site) {
+    const PositionSpec& positions = context.model->positions;
+    if (positions.kind != PositionKind::kRope) return Rotation(context, std::nullopt);
+    PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, site.scope));
+    if (numbers.dims == 0) return Rotation(context, std::nullopt);
+    const int64_t head_dim = context.model->dims.head_dim;
+    Attrs attrs = {{"head_dim", head_dim}, {"theta", numbers.base}};
+    if (numbers.dims != head_dim) attrs.Set("dims", numbers.dims);
+    if (positions.rope_interleaved) attrs.Set("interleaved", true);
+    SetScaling(positions.rope_scaling, numbers, &attrs);
+    return Rotation(context, std::move(attrs));
+  }
+
+  ValueId Of(ValueId x, const std::string& name) const {
+    if (!attrs_.has_value()) return x;
+    return context_.b->Apply("rope", {x, context_.positions}, *attrs_, name);
+  }
+
+ private:
+  Rotation(const SublayerContext& context, std::optional<Attrs> attrs)
+      : context_(context), attrs_(std::move(attrs)) {}
+
+  const SublayerContext& context_;
+  std::optional<Attrs> attrs_;  // none: they stay as they are
+};
 
 // A row of `channels` for each token and head.
 TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t channels) {
@@ -40,9 +86,10 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k", k));
   ValueId v = weights.Linear(absl::StrCat(name, ".v"), of_v, spec.qkv_bias);
   PLUMB_ASSIGN_OR_RETURN(v, at_point("attention.v", v));
-  q = Rope(context, q, absl::StrCat(name, ".q.rope"));
+  PLUMB_ASSIGN_OR_RETURN(const Rotation rotation, Rotation::At(context, site));
+  q = rotation.Of(q, absl::StrCat(name, ".q.rope"));
   PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q_rot", q));
-  k = Rope(context, k, absl::StrCat(name, ".k.rope"));
+  k = rotation.Of(k, absl::StrCat(name, ".k.rope"));
   PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k_rot", k));
 
   PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers, EvaluateAttention(spec, site.scope));

@@ -66,9 +66,11 @@
 //       if the norm requires it, from those of this call; the state stays. No gradient.
 //   cross_norm_grad((x), (y), dy, state, (call_saved), (saved), params..) {instance}
 //       -> dx, state', dparams..          `state` is what cross_norm left, and is updated in place
-//   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, inverse} -> like x
-//       rotates (x_i, x_{i+c/2}) of each head by position * theta^(-2i/c) (RoFormer, in the half-split
-//       layout of GPT-NeoX and LLaMA); inverse rotates back
+//   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, dims=c, interleaved, scaling, magnitude=1, inverse}
+//       -> like x
+//       rotates (x_i, x_{i+dims/2}) of each head (RoFormer, in the half-split layout of GPT-NeoX and LLaMA) or
+//       (x_2i, x_{2i+1}) (interleaved) by position * theta^(-2i/dims), multiplied by the magnitude; elements
+//       from dims on stay. scaling: other frequencies (rope_frequencies.h). inverse rotates back
 //   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H])) {n_head, n_kv_head, scale, cap, window}
 //       -> context like q, lse[B,H,T]
 //       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) where cap > 0; where window > 0 a query

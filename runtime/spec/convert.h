@@ -33,6 +33,8 @@ absl::StatusOr<PlacementSpec> ToPlacement(const v1::Placement& message, const Lo
 absl::StatusOr<InsideSpec> ToInside(const v1::Inside& message, const Located& at);
 absl::StatusOr<InitRule> ToInitRule(const v1::Init& message, const Located& at);
 absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Located& at);
+// `at` is that of the message.
+absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Located& at);
 MlpSpec ToMlp(const v1::Mlp& message);
 absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at);
 // `place` is that of the whole message; the width is evaluated in `scope`.

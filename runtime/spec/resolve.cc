@@ -108,7 +108,9 @@ class Resolver {
     }
     d.head_dim = Dim("head_dim", message_.has_head_dim(), message_.head_dim(),
                      std::max<int64_t>(1, d.d_model / d.n_head));
-    if (message_.positions().kind() == v1::Positions::ROPE && d.head_dim % 2 != 0) {
+    const v1::Positions& positions = message_.positions();
+    if (positions.kind() == v1::Positions::ROPE && positions.rope_dims().empty() &&
+        d.head_dim % 2 != 0) {
       Complain("positions",
                absl::StrCat("positions: ROPE turns pairs; head_dim ", d.head_dim, " is odd"));
     }
@@ -139,22 +141,8 @@ class Resolver {
   }
 
   absl::Status ResolveEmbedding() {
-    const v1::Positions& positions = message_.positions();
-    switch (positions.kind()) {
-      case v1::Positions::ROPE:
-        model_.positions = PositionKind::kRope;
-        break;
-      case v1::Positions::NONE:
-        model_.positions = PositionKind::kNone;
-        break;
-      default:
-        model_.positions = PositionKind::kLearned;
-    }
-    if (positions.rope_theta() != 0) model_.rope_theta = positions.rope_theta();
-    if (!(model_.rope_theta > 0) || !std::isfinite(model_.rope_theta)) {
-      return ErrorAt(at_.Nested("positions").At("rope_theta"),
-                     "rope_theta must be positive and finite");
-    }
+    PLUMB_ASSIGN_OR_RETURN(model_.positions,
+                           ToPositions(message_.positions(), at_.Nested("positions")));
     model_.tie_embeddings = message_.tie_embeddings();
     model_.head_bias = message_.head_bias();
     if (!message_.embedding_scale().empty()) {

@@ -32,6 +32,28 @@ struct ModelDims {
 
 enum class PositionKind { kLearned, kRope, kNone };
 
+// What becomes of the frequencies of a rotary embedding.
+struct RopeScaling {
+  enum class Kind { kNone, kLinear, kLlama3, kYarn } kind = Kind::kNone;
+  std::optional<Expression> linear;  // the factor of kLinear
+  double factor = 1;                 // of the others
+  int64_t original_context_length = 0;
+  double low_freq_factor = 0, high_freq_factor = 0;            // kLlama3
+  double beta_fast = 32, beta_slow = 1, attention_factor = 1;  // kYarn
+  bool fractional = false;                                     // kYarn: no rounding to whole i
+};
+
+// What tells tokens where they stand.
+struct PositionSpec {
+  PositionKind kind = PositionKind::kLearned;
+  double rope_theta = 10000;
+  Place rope_theta_place;
+  std::optional<Expression> rope_base;  // absent: rope_theta
+  std::optional<Expression> rope_dims;  // absent: head_dim
+  bool rope_interleaved = false;
+  RopeScaling rope_scaling;
+};
+
 struct AttentionSpec {
   bool qkv_bias = false;
   bool out_bias = false;
@@ -152,8 +174,7 @@ struct TokenTable {
 struct ResolvedModel {
   std::string name;
   ModelDims dims;
-  PositionKind positions = PositionKind::kLearned;
-  double rope_theta = 10000;
+  PositionSpec positions;
   std::optional<Expression> embedding_scale;
   bool tie_embeddings = false;
   bool head_bias = false;

@@ -11,14 +11,26 @@
 namespace plumb {
 namespace {
 
+absl::Status ErrorIn(const Expression& field, absl::string_view message) {
+  return ErrorInText(field.text, field.root.offset, message);
+}
+
+// The field's value, which must be above 0; `fallback` where it is absent.
+absl::StatusOr<double> Positive(const std::optional<Expression>& field, const char* name,
+                                double fallback, const ScalarScope& scope) {
+  if (!field.has_value()) return fallback;
+  PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(*field, scope));
+  if (value > 0) return value;
+  return ErrorIn(*field, absl::StrCat(name, ": ", value, scope.Where(), " must be positive"));
+}
+
 // The field's value, which must be finite in f32 and not negative; 0 where it is absent.
 absl::StatusOr<double> NotNegative(const std::optional<Expression>& field, const char* name,
                                    const char* what, const ScalarScope& scope) {
   if (!field.has_value()) return 0.0;
   PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(*field, scope));
   if (value >= 0 && value <= static_cast<double>(std::numeric_limits<float>::max())) return value;
-  return ErrorInText(field->text, field->root.offset,
-                     absl::StrCat(name, ": ", value, scope.Where(), " must be ", what));
+  return ErrorIn(*field, absl::StrCat(name, ": ", value, scope.Where(), " must be ", what));
 }
 
 }  // namespace
@@ -35,11 +47,38 @@ absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
   constexpr char kWhat[] = "a whole number of tokens from 1 on, or 0 for all of them";
   PLUMB_ASSIGN_OR_RETURN(const double window, NotNegative(spec.window, "window", kWhat, scope));
   if (window != std::floor(window)) {
-    return ErrorInText(spec.window->text, spec.window->root.offset,
-                       absl::StrCat("window: ", window, scope.Where(), " must be ", kWhat));
+    return ErrorIn(*spec.window,
+                   absl::StrCat("window: ", window, scope.Where(), " must be ", kWhat));
   }
   const double context = static_cast<double>(scope.dims->context_length);
   numbers.window = window < context ? static_cast<int64_t>(window) : 0;
+  return numbers;
+}
+
+absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const ScalarScope& scope) {
+  RopeNumbers numbers;
+  numbers.dims = scope.dims->head_dim;
+  if (positions.rope_dims.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(const double dims, EvaluateScalar(*positions.rope_dims, scope));
+    if (!(dims >= 0 && dims <= static_cast<double>(scope.dims->head_dim)) ||
+        dims != 2 * std::floor(dims / 2)) {
+      return ErrorIn(
+          *positions.rope_dims,
+          absl::StrCat("rope_dims: ", dims, scope.Where(), " must be an even number of a head's ",
+                       scope.dims->head_dim, " elements, or 0 for none"));
+    }
+    numbers.dims = static_cast<int64_t>(dims);
+  }
+  PLUMB_ASSIGN_OR_RETURN(numbers.base,
+                         Positive(positions.rope_base, "rope_base", positions.rope_theta, scope));
+  const RopeScaling& scaling = positions.rope_scaling;
+  PLUMB_ASSIGN_OR_RETURN(numbers.linear_factor, Positive(scaling.linear, "linear", 1, scope));
+  if (scaling.kind == RopeScaling::Kind::kYarn && numbers.base <= 1) {
+    const std::string message =
+        absl::StrCat("yarn needs a base above 1, not ", numbers.base, scope.Where());
+    if (positions.rope_base.has_value()) return ErrorIn(*positions.rope_base, message);
+    return ErrorAt(positions.rope_theta_place, message);
+  }
   return numbers;
 }
 
@@ -53,6 +92,8 @@ absl::Status CheckSublayerNumbers(const ResolvedModel& model) {
       ++scope.sublayer;
       if (sublayer.kind != SublayerSpec::Kind::kAttention) continue;
       PLUMB_RETURN_IF_ERROR(EvaluateAttention(sublayer.attention, scope).status());
+      if (model.positions.kind != PositionKind::kRope) continue;
+      PLUMB_RETURN_IF_ERROR(EvaluateRope(model.positions, scope).status());
     }
   }
   return absl::OkStatus();

@@ -17,9 +17,19 @@ struct AttentionNumbers {
   int64_t window = 0;    // 0: none, or one as long as the context
 };
 
+// Of the rotary embedding in a layer.
+struct RopeNumbers {
+  int64_t dims = 0;  // elements of a head that turn, the first; even
+  double base = 10000;
+  double linear_factor = 1;  // of a linear scaling
+};
+
 // Errors point into the expression: it has no value, or one that the field cannot take.
 absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
                                                    const ScalarScope& scope);
+
+// REQUIRES: the positions are those of a rotary embedding.
+absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const ScalarScope& scope);
 
 // Evaluates them at every place of the model: OK, or the first mistake.
 absl::Status CheckSublayerNumbers(const ResolvedModel& model);

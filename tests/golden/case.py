@@ -21,6 +21,7 @@ class Config:
     context_length: int = 8
     learned_positions: bool = True
     rope_theta: float = None
+    rope: object = None  # (layer, heads) -> heads, turned; in place of rope_theta
     embedding_scale: float = None
     attention_scale: float = None
     score_cap: float = 0.0

@@ -114,8 +114,8 @@ class Decoder:
         keys = k(keys) if k else keys
         values = v(values) if v else values
         heads = causal_attention(
-            self._heads(queries, c.rope_theta, q_rot),
-            self._heads(keys, c.rope_theta, k_rot).repeat_interleave(c.n_head // c.n_kv_head, 1),
+            self._heads(queries, self._turn(layer), q_rot),
+            self._heads(keys, self._turn(layer), k_rot).repeat_interleave(c.n_head // c.n_kv_head, 1),
             self._heads(values).repeat_interleave(c.n_head // c.n_kv_head, 1),
             c.attention_scale or c.head_dim**-0.5, c.score_cap,
             c.windows[layer] if c.windows else 0,
@@ -124,13 +124,20 @@ class Decoder:
         joined = context(joined) if context else joined
         return self.linear(joined, name + ".o", c.d_model, c.out_bias)
 
-    def _heads(self, x, rope_theta=None, then=None):
-        """[batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim], rotated by position.
+    def _turn(self, layer):
+        """How heads of a layer turn by position; None: not at all."""
+        c = self.c
+        if c.rope is not None:
+            return lambda x: c.rope(layer, x)
+        return None if c.rope_theta is None else lambda x: rotate(x, c.rope_theta)
+
+    def _heads(self, x, turn=None, then=None):
+        """[batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim], turned.
 
         then: a function applied after the rotation, to the heads side by side.
         """
         x = x.unflatten(-1, (-1, self.c.head_dim)).transpose(1, 2)
-        x = x if rope_theta is None else rotate(x, rope_theta)
+        x = turn(x) if turn else x
         if then:
             joined = then(x.transpose(1, 2).flatten(-2))
             x = joined.unflatten(-1, (-1, self.c.head_dim)).transpose(1, 2)

@@ -14,6 +14,7 @@ import torch
 
 import features
 import placements
+import position_cases
 import tensor_file
 import wiring_cases
 from case import LAYER_NORM, RMS_NORM, Case, Config, block, model_text, norm_text, own
@@ -237,7 +238,7 @@ block {{
 
 
 def all_cases():
-    cases = [*placement_cases(), *wiring_cases.all_cases(), *schema_cases(), *rule_cases(),
+    cases = [*placement_cases(), *wiring_cases.all_cases(), *position_cases.all_cases(), *schema_cases(), *rule_cases(),
              *block_cases()]
     assert len({case.name for case in cases}) == len(cases)
     return cases

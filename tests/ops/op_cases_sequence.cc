@@ -29,6 +29,46 @@ OpCase Rope(int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim, int3
   return c;
 }
 
+// The case with other attributes beside its own.
+OpCase With(OpCase c, const std::string& what,
+            const std::vector<std::pair<const char*, Attr>>& attrs) {
+  absl::StrAppend(&c.name, " ", what);
+  for (const auto& [name, value] : attrs) c.attrs.Set(name, value);
+  return c;
+}
+
+// Layouts, parts of a head around whole vectors, and other frequencies.
+void AddRopeVariants(std::vector<OpCase>* cases) {
+  const auto text = [](const char* value) { return std::string(value); };
+  for (const bool inverse : {false, true}) {
+    for (const int64_t dims : {2, 6, 16, 18, 32, 34}) {
+      const OpCase partial =
+          With(Rope(2, 5, 3, 36, 7, inverse), absl::StrCat("dims ", dims), {{"dims", dims}});
+      cases->push_back(partial);
+      cases->push_back(With(partial, "interleaved", {{"interleaved", true}}));
+    }
+    cases->push_back(With(Rope(4, 64, 4, 64, 0, inverse), "interleaved", {{"interleaved", true}}));
+    const OpCase one = Rope(1, 9, 2, 20, 100, inverse);
+    cases->push_back(With(one, "linear", {{"scaling", text("linear")}, {"factor", 4.0}}));
+    cases->push_back(With(one, "llama3",
+                          {{"scaling", text("llama3")},
+                           {"factor", 8.0},
+                           {"original_context", int64_t{4000}},
+                           {"low_freq_factor", 1.0},
+                           {"high_freq_factor", 4.0}}));
+    const OpCase yarn = With(one, "yarn",
+                             {{"scaling", text("yarn")},
+                              {"factor", 8.0},
+                              {"original_context", int64_t{4000}},
+                              {"beta_fast", 32.0},
+                              {"beta_slow", 1.0},
+                              {"magnitude", 1.2}});
+    cases->push_back(yarn);
+    cases->push_back(With(yarn, "fractional",
+                          {{"fractional", true}, {"interleaved", true}, {"dims", int64_t{12}}}));
+  }
+}
+
 void AddRopes(std::vector<OpCase>* cases) {
   cases->push_back(Rope(1, 7, 4, 4, 0, false));
   cases->push_back(Rope(1, 3, 2, 2, 0, true));
@@ -36,6 +76,7 @@ void AddRopes(std::vector<OpCase>* cases) {
   cases->push_back(Rope(1, 1, 3, 20, 100000, false));
   cases->push_back(Rope(1, 4, 2, 34, 17, true));
   cases->push_back(Rope(4, 64, 4, 64, 0, false));  // several tasks
+  AddRopeVariants(cases);
   const size_t count = cases->size();
   for (size_t i = 0; i < count; ++i) cases->push_back(InBf16((*cases)[i], {0}));
 }

@@ -301,6 +301,66 @@ TEST_F(SequenceOpsTest, RotationRefusesAnOddHead) {
   c.inputs = {Random({1, 2, 9}), Ints({1, 2}, {0, 1})};
   c.attrs = {{"head_dim", int64_t{9}}, {"theta", 10000.0}};
   EXPECT_THAT(Refusal(c), HasSubstr("head_dim = 9"));
+  c.attrs.Set("dims", int64_t{3});
+  EXPECT_THAT(Refusal(c), HasSubstr("dims = 3 is odd"));
+  c.attrs.Set("dims", int64_t{10});
+  EXPECT_THAT(Refusal(c), HasSubstr("dims = 10 are more than head_dim = 9"));
+}
+
+// By hand, at position 1: of the frequencies 1, 0.1 and 0.01 the first turns so fast in 100 tokens
+// that it stays, the last so slowly that it is divided by 2, and the second is 1.59 turns on the
+// way from 1 to 4.
+TEST_F(SequenceOpsTest, RotationOfScaledFrequenciesByHand) {
+  OpCase c;
+  c.op = "rope";
+  c.inputs = {Random({1, 1, 6}), Ints({1, 1}, {1})};
+  c.inputs[0].values = {1, 1, 1, 0, 0, 0};
+  c.attrs = {{"head_dim", int64_t{6}},           {"theta", 1000.0},
+             {"scaling", std::string("llama3")}, {"factor", 2.0},
+             {"original_context", int64_t{100}}, {"low_freq_factor", 1.0},
+             {"high_freq_factor", 4.0}};
+  const auto llama3 = Run(c);
+  ASSERT_TRUE(llama3.ok()) << llama3.status();
+  const double share = (10 / 6.283185307179586 - 1) / 3, second = 0.05 + 0.05 * share;
+  EXPECT_THAT((*llama3)[0].f,
+              Pointwise(DoubleNear(1e-6), {std::cos(1), std::cos(second), std::cos(0.005),
+                                           std::sin(1), std::sin(second), std::sin(0.005)}));
+  // The ramp begins at floor(3 ln(100 / 2 pi 20) / ln 10) < 0 and ends at ceil(.. 4 ..) = 1.
+  c.attrs = {{"head_dim", int64_t{6}},
+             {"theta", 1000.0},
+             {"scaling", std::string("yarn")},
+             {"factor", 2.0},
+             {"original_context", int64_t{100}},
+             {"beta_fast", 20.0},
+             {"beta_slow", 10.0},
+             {"magnitude", 0.5}};
+  const auto yarn = Run(c);
+  ASSERT_TRUE(yarn.ok()) << yarn.status();
+  EXPECT_THAT((*yarn)[0].f, Pointwise(DoubleNear(1e-6),
+                                      {std::cos(1) / 2, std::cos(0.05) / 2, std::cos(0.005) / 2,
+                                       std::sin(1) / 2, std::sin(0.05) / 2, std::sin(0.005) / 2}));
+}
+
+TEST_F(SequenceOpsTest, RotationRefusesScalingsThatMeanNothing) {
+  OpCase c;
+  c.op = "rope";
+  c.inputs = {Random({1, 2, 8}), Ints({1, 2}, {0, 1})};
+  c.attrs = {{"head_dim", int64_t{8}}, {"theta", 10000.0}, {"scaling", std::string("linear")}};
+  EXPECT_THAT(Refusal(c), HasSubstr("factor = 0 is not a positive number"));
+  c.attrs.Set("factor", 2.0);
+  c.attrs.Set("scaling", std::string("ntk"));
+  c.attrs.Set("original_context", int64_t{10});
+  EXPECT_THAT(Refusal(c), HasSubstr("scaling = ntk is none of"));
+  c.attrs.Set("scaling", std::string("llama3"));
+  EXPECT_THAT(Refusal(c), HasSubstr("low_freq_factor = 0"));
+  c.attrs.Set("low_freq_factor", 4.0);
+  c.attrs.Set("high_freq_factor", 4.0);
+  EXPECT_THAT(Refusal(c), HasSubstr("low_freq_factor is not less than high_freq_factor"));
+  c.attrs.Set("scaling", std::string("yarn"));
+  c.attrs.Set("beta_slow", 1.0);
+  c.attrs.Set("beta_fast", 32.0);
+  c.attrs.Set("theta", 1.0);
+  EXPECT_THAT(Refusal(c), HasSubstr("theta must be above 1"));
 }
 
 // -- Cross entropy

@@ -1,0 +1,143 @@
+// The model's positions, from the schema's message.
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/spec/convert.h"
+
+namespace plumb {
+namespace {
+
+// A field that must be a finite number above 0, which has no default.
+absl::Status CheckPositive(const char* field, double value, const Located& at, const Place& place) {
+  if (value > 0 && std::isfinite(value)) return absl::OkStatus();
+  const Place own = at.At(field);
+  return ErrorAt(own.line > 0 ? own : place,
+                 value == 0 ? absl::StrCat("rope_scaling: ", field, " is missing")
+                            : absl::StrCat(field, ": ", value, " is not a positive number"));
+}
+
+absl::Status ToLlama3(const v1::RopeScaling::Llama3& message, const Located& at, const Place& place,
+                      RopeScaling* scaling) {
+  scaling->kind = RopeScaling::Kind::kLlama3;
+  scaling->factor = message.factor();
+  scaling->low_freq_factor = message.low_freq_factor();
+  scaling->high_freq_factor = message.high_freq_factor();
+  scaling->original_context_length = message.original_context_length();
+  PLUMB_RETURN_IF_ERROR(CheckPositive("factor", scaling->factor, at, place));
+  PLUMB_RETURN_IF_ERROR(CheckPositive("low_freq_factor", scaling->low_freq_factor, at, place));
+  PLUMB_RETURN_IF_ERROR(CheckPositive("high_freq_factor", scaling->high_freq_factor, at, place));
+  PLUMB_RETURN_IF_ERROR(
+      CheckPositive("original_context_length", message.original_context_length(), at, place));
+  if (scaling->low_freq_factor < scaling->high_freq_factor) return absl::OkStatus();
+  return ErrorAt(at.At("low_freq_factor"),
+                 absl::StrCat("low_freq_factor: ", scaling->low_freq_factor,
+                              " must be less than high_freq_factor ", scaling->high_freq_factor));
+}
+
+absl::Status ToYarn(const v1::RopeScaling::Yarn& message, const Located& at, const Place& place,
+                    RopeScaling* scaling) {
+  scaling->kind = RopeScaling::Kind::kYarn;
+  scaling->factor = message.factor();
+  scaling->original_context_length = message.original_context_length();
+  scaling->fractional = message.fractional();
+  PLUMB_RETURN_IF_ERROR(CheckPositive("factor", scaling->factor, at, place));
+  PLUMB_RETURN_IF_ERROR(
+      CheckPositive("original_context_length", message.original_context_length(), at, place));
+  if (message.beta_fast() != 0) scaling->beta_fast = message.beta_fast();
+  if (message.beta_slow() != 0) scaling->beta_slow = message.beta_slow();
+  // A context that is not extended needs no more attention than before.
+  scaling->attention_factor = scaling->factor <= 1 ? 1 : 0.1 * std::log(scaling->factor) + 1;
+  if (message.attention_factor() != 0) scaling->attention_factor = message.attention_factor();
+  PLUMB_RETURN_IF_ERROR(CheckPositive("beta_fast", scaling->beta_fast, at, place));
+  PLUMB_RETURN_IF_ERROR(CheckPositive("beta_slow", scaling->beta_slow, at, place));
+  PLUMB_RETURN_IF_ERROR(CheckPositive("attention_factor", scaling->attention_factor, at, place));
+  if (scaling->beta_slow < scaling->beta_fast) return absl::OkStatus();
+  return ErrorAt(at.At(message.beta_slow() != 0 ? "beta_slow" : "beta_fast"),
+                 absl::StrCat("beta_slow: ", scaling->beta_slow, " must be less than beta_fast ",
+                              scaling->beta_fast));
+}
+
+absl::StatusOr<RopeScaling> ToScaling(const v1::RopeScaling& message, const Located& at,
+                                      const Place& place) {
+  RopeScaling scaling;
+  switch (message.kind_case()) {
+    case v1::RopeScaling::kLinear: {
+      scaling.kind = RopeScaling::Kind::kLinear;
+      PLUMB_ASSIGN_OR_RETURN(scaling.linear, ParseExpression(at.TextOf("linear")));
+      return scaling;
+    }
+    case v1::RopeScaling::kLlama3:
+      PLUMB_RETURN_IF_ERROR(
+          ToLlama3(message.llama3(), at.Nested("llama3"), at.At("llama3"), &scaling));
+      return scaling;
+    case v1::RopeScaling::kYarn:
+      PLUMB_RETURN_IF_ERROR(ToYarn(message.yarn(), at.Nested("yarn"), at.At("yarn"), &scaling));
+      return scaling;
+    case v1::RopeScaling::KIND_NOT_SET:
+      break;
+  }
+  return ErrorAt(place, "rope_scaling: give linear: \"..\", llama3 { .. } or yarn { .. }");
+}
+
+// Fields that say nothing about positions of another kind.
+absl::Status CheckRopeFields(const v1::Positions& message, const Located& at) {
+  const std::pair<const char*, bool> fields[] = {
+      {"rope_dims", !message.rope_dims().empty()},
+      {"rope_interleaved", message.rope_interleaved()},
+      {"rope_base", !message.rope_base().empty()},
+      {"rope_scaling", message.has_rope_scaling()},
+  };
+  for (const auto& [field, given] : fields) {
+    if (!given) continue;
+    return ErrorAt(at.At(field), absl::StrCat(field, " is about the rotary embedding: it belongs ",
+                                              "beside kind: ROPE"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Located& at) {
+  PositionSpec spec;
+  switch (message.kind()) {
+    case v1::Positions::ROPE:
+      spec.kind = PositionKind::kRope;
+      break;
+    case v1::Positions::NONE:
+      spec.kind = PositionKind::kNone;
+      break;
+    default:
+      spec.kind = PositionKind::kLearned;
+  }
+  if (message.rope_theta() != 0) spec.rope_theta = message.rope_theta();
+  spec.rope_theta_place = at.At("rope_theta");
+  if (!(spec.rope_theta > 0) || !std::isfinite(spec.rope_theta)) {
+    return ErrorAt(spec.rope_theta_place, "rope_theta must be positive and finite");
+  }
+  if (spec.kind != PositionKind::kRope) {
+    PLUMB_RETURN_IF_ERROR(CheckRopeFields(message, at));
+    return spec;
+  }
+  if (!message.rope_base().empty() && message.rope_theta() != 0) {
+    return ErrorAt(at.At("rope_base"), "rope_base: rope_theta is there too; give one of the two");
+  }
+  if (!message.rope_base().empty()) {
+    PLUMB_ASSIGN_OR_RETURN(spec.rope_base, ParseExpression(at.TextOf("rope_base")));
+  }
+  if (!message.rope_dims().empty()) {
+    PLUMB_ASSIGN_OR_RETURN(spec.rope_dims, ParseExpression(at.TextOf("rope_dims")));
+  }
+  spec.rope_interleaved = message.rope_interleaved();
+  if (message.has_rope_scaling()) {
+    PLUMB_ASSIGN_OR_RETURN(
+        spec.rope_scaling,
+        ToScaling(message.rope_scaling(), at.Nested("rope_scaling"), at.At("rope_scaling")));
+  }
+  return spec;
+}
+
+}  // namespace plumb
