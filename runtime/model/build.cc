@@ -146,8 +146,8 @@ class Emitter : public FormulaBackend {
                                         absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override {
     const std::string outer = std::exchange(scope_, absl::StrCat(site.name, "."));
-    absl::StatusOr<TensorHandle> out =
-        EmitSublayer({&model_, &options_, &weights_, &b_, positions_}, site, inputs, at_point);
+    absl::StatusOr<TensorHandle> out = EmitSublayer(
+        {&model_, &options_, &weights_, &b_, positions_, &extra_losses_}, site, inputs, at_point);
     scope_ = outer;
     sublayer_ = site.name;
     return out;
@@ -249,7 +249,16 @@ class Emitter : public FormulaBackend {
     const std::vector<ValueId> outputs =
         b_.ApplyAll("cross_entropy", {logits, targets_}, std::move(attrs), "loss");
     b_.Output("loss", outputs[0]);
-    if (options_.label_smoothing > 0 || options_.z_loss > 0) b_.Output("objective", outputs[2]);
+    const bool has_objective = options_.label_smoothing > 0 || options_.z_loss > 0;
+    std::vector<ValueId> terms = {outputs[has_objective ? 2 : 0]};
+    terms.insert(terms.end(), extra_losses_.begin(), extra_losses_.end());
+    if (!has_objective && terms.size() == 1) return;
+    if (terms.size() > 1) {
+      const std::vector<double> coefs(terms.size(), 1.0);
+      terms = {b_.Apply("combine", std::move(terms), {{"coefs", coefs}, {"constant", 0.0}},
+                        "objective")};
+    }
+    b_.Output("objective", terms[0]);
   }
 
   const ResolvedModel& model_;
@@ -261,6 +270,7 @@ class Emitter : public FormulaBackend {
   std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // of values, by their number
   double embedding_scale_ = 1;
   HashMap<std::string, ValueId> tables_;  // over tokens, that were read: their rows
+  std::vector<ValueId> extra_losses_;     // of sublayers, beside the cross-entropy
   bool head_is_f32_ = false;              // the logits are, whatever the format
   std::string scope_;                     // of value names: "layers.3."
   std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"
@@ -274,7 +284,8 @@ DType StoredDType(const ParameterSpec& parameter, WeightFormat weights) {
   const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix() &&
                          !parameter.elementwise;
   if (!is_weight || weights == WeightFormat::kF32) return DType::kF32;
-  return weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kI8;
+  if (weights == WeightFormat::kBf16) return DType::kBF16;
+  return parameter.is_router ? DType::kF32 : DType::kI8;
 }
 
 std::string ScalesName(const std::string& matrix) { return absl::StrCat(matrix, ".scales"); }

@@ -31,7 +31,8 @@ enum class Program {
 // convolutions are always f32.
 //
 // kInt8, for kEval and kCached: a matrix is an i8 parameter of its name and an f32 parameter of its
-// scales, in tiles (runtime/kernels/gemv/quantize.h); all that is computed is f32.
+// scales, in tiles (runtime/kernels/gemv/quantize.h); all that is computed is f32. A router of
+// experts stays f32 there.
 enum class WeightFormat { kF32, kBf16, kInt8 };
 
 struct BuildOptions {
@@ -41,7 +42,8 @@ struct BuildOptions {
   int64_t seq = 1;
   bool output_logits = false;  // kTrain, kEval: output "logits" f32[batch, seq, vocab] too
   bool drop = true;            // kTrain: false: as p = 0 in all of drop() and drop_path()
-  // kTrain: with either above 0 an output "objective" too, whose gradient is to be taken then.
+  // kTrain: with either above 0, or with experts that have a balance loss, an output "objective"
+  // too, whose gradient is to be taken then.
   double label_smoothing = 0, z_loss = 0;  // as op cross_entropy has them
 };
 

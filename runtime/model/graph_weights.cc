@@ -55,6 +55,14 @@ ValueId GraphWeights::Linear(const std::string& name, ValueId x, bool bias) cons
                 bias ? Param(absl::StrCat(name, ".bias")) : kNoValue, name);
 }
 
+ValueId GraphWeights::ExpertLinear(const std::string& name, ValueId x, ValueId starts,
+                                   bool bias) const {
+  const std::string weight = absl::StrCat(name, ".weight");
+  std::vector<ValueId> inputs = {x, Param(weight), starts};
+  if (bias) inputs.push_back(Param(absl::StrCat(name, ".bias")));
+  return b_.Apply("expert_matmul", std::move(inputs), {{"transpose_b", true}}, name);
+}
+
 ValueId GraphWeights::Embedding(const std::string& name, ValueId ids, bool f32_out) const {
   const std::string table = absl::StrCat(name, ".weight");
   const auto int8 = int8_shapes_.find(table);

@@ -133,6 +133,74 @@ absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const SublayerSi
   return weights.Linear(absl::StrCat(name, ".down"), hidden, spec.bias);
 }
 
+// What the projections of all experts make of rows that are grouped by expert.
+ValueId EmitExpertRows(const SublayerContext& context, const SublayerSite& site, ValueId rows,
+                       ValueId starts) {
+  const MlpSpec& spec = site.spec->experts.mlp;
+  const auto project = [&](const char* which, ValueId x) {
+    return context.weights->ExpertLinear(absl::StrCat(site.name, ".experts.", which), x, starts,
+                                         spec.bias);
+  };
+  const Attrs kind = {{"kind", spec.activation}};
+  const std::string name = absl::StrCat(site.name, ".experts.hidden");
+  if (spec.gated) {
+    const ValueId gate = project("gate", rows), up = project("up", rows);
+    return project("down", context.b->Apply("gated", {gate, up}, kind, name));
+  }
+  return project("down", context.b->Apply("act", {project("up", rows)}, kind, name));
+}
+
+// The expert that every token takes.
+ValueId EmitSharedExpert(const SublayerContext& context, const SublayerSite& site, ValueId x) {
+  const ExpertsSpec& spec = site.spec->experts;
+  const GraphWeights& weights = *context.weights;
+  GraphBuilder& b = *context.b;
+  const std::string name = absl::StrCat(site.name, ".shared");
+  const Attrs kind = {{"kind", spec.mlp.activation}};
+  ValueId hidden = weights.Linear(absl::StrCat(name, ".up"), x, spec.mlp.bias);
+  const std::string hidden_name = absl::StrCat(name, ".hidden");
+  if (spec.mlp.gated) {
+    const ValueId gate = weights.Linear(absl::StrCat(name, ".gate"), x, spec.mlp.bias);
+    hidden = b.Apply("gated", {gate, hidden}, kind, hidden_name);
+  } else {
+    hidden = b.Apply("act", {hidden}, kind, hidden_name);
+  }
+  const ValueId out = weights.Linear(absl::StrCat(name, ".down"), hidden, spec.mlp.bias);
+  if (!spec.shared_gate) return out;
+  const ValueId logit = weights.Linear(absl::StrCat(site.name, ".shared_gate"), x, false);
+  const ValueId gate = b.Apply("act", {logit}, {{"kind", std::string("sigmoid")}});
+  return b.Apply("mul", {out, gate}, {}, absl::StrCat(name, ".gated"));
+}
+
+absl::StatusOr<ValueId> EmitExperts(const SublayerContext& context, const SublayerSite& site,
+                                    ValueId x) {
+  const ExpertsSpec& spec = site.spec->experts;
+  GraphBuilder& b = *context.b;
+  const std::string& name = site.name;
+  PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers, EvaluateExperts(spec, site.scope));
+  const ValueId logits = context.weights->Linear(absl::StrCat(name, ".router"), x, false);
+  const std::vector<ValueId> route =
+      b.ApplyAll("route", {logits},
+                 {{"top_k", numbers.top_k}, {"router", spec.router}, {"scale", numbers.scale}},
+                 absl::StrCat(name, ".route"));
+  if (!b.ok()) return kNoValue;
+  const ValueId weights = route[0], places = route[1], starts = route[2];
+  if (numbers.balance_loss > 0 && context.options->program == Program::kTrain) {
+    context.extra_losses->push_back(b.Apply("balance_loss", {logits, starts},
+                                            {{"coefficient", numbers.balance_loss}},
+                                            absl::StrCat(name, ".balance_loss")));
+  }
+  const ValueId rows = b.Apply("to_experts", {x, places}, {}, absl::StrCat(name, ".experts.in"));
+  const ValueId y = EmitExpertRows(context, site, rows, starts);
+  const ValueId routed =
+      b.Apply("from_experts", {y, places, weights}, {}, absl::StrCat(name, ".experts.out"));
+  if (numbers.shared_d_ff == 0) return routed;
+  const ValueId shared = EmitSharedExpert(context, site, x);
+  return b.Apply("combine", {routed, shared},
+                 {{"coefs", std::vector<double>{1, 1}}, {"constant", 0.0}},
+                 absl::StrCat(name, ".out"));
+}
+
 ValueId EmitConv(const SublayerContext& context, const SublayerSite& site, ValueId x) {
   const GraphWeights& weights = *context.weights;
   const std::string& name = site.name;
@@ -157,6 +225,8 @@ absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const Subla
       return EmitAttention(context, site, inputs, at_point);
     case SublayerSpec::Kind::kMlp:
       return EmitMlp(context, site, inputs[0], at_point);
+    case SublayerSpec::Kind::kExperts:
+      return EmitExperts(context, site, inputs[0]);
     case SublayerSpec::Kind::kConv:
       break;
   }

@@ -31,6 +31,10 @@ void RegisterOps(OpRegistry* registry, const GemmPolicy& policy) {
   RegisterCrossEntropy(registry);
   RegisterFill(registry);
   RegisterLastToken(registry);
+  RegisterRoute(registry);
+  RegisterExpertRows(registry);
+  RegisterExpertMatmul(registry, policy);
+  RegisterBalanceLoss(registry);
 }
 
 }  // namespace plumb

@@ -96,6 +96,23 @@
 //   fill() {dims=[..], value, (bf16)} -> f32[dims], or bf16[dims]
 //   last_token(x[B,T,d]) -> [B,1,d]                         or i32[B,T] -> [B,1]; no gradient
 //
+// Mixtures of experts: E experts, k of them a token, n = tokens * k assignments. Rows of tokens are grouped
+// by expert, a row an assignment: token t's j-th expert has row places[t,j], expert e the rows starts[e] to
+// starts[e+1]. Cost follows n, not E.
+//   route(logits[..,E]) {top_k=k, router, scale} -> weights f32[..,k], places i32[..,k], starts i32[E+1]
+//       the k largest logits, of equal ones the lower index; weights = scale u; router: softmax_of_top_k (u
+//       a softmax of the chosen), softmax (of all, as it is), sigmoid
+//   route_grad(logits, dweights) {..} -> like logits
+//   to_experts(x[..,d], places (, weights f32[..,k])) -> [n,d]     y[places[t,j]] = (weights[t,j]) x[t]
+//   from_experts(y[n,d], places (, weights)) -> [..,d]              sum_j (weights[t,j]) y[places[t,j]]
+//   expert_dot(y[n,d], x[..,d], places) -> f32[..,k]                y[places[t,j]] x[t]
+//   expert_matmul(x[n,K], w[E,K,N], starts (, bias f32[E,N])) {transpose_b} -> [n,N]
+//       matmul of the rows of each expert by its own matrix; x and w are both f32 or both bf16
+//   expert_outer(a[n,M], b[n,N], starts) -> f32[E,M,N]              sum over the rows of each of a^T b
+//   expert_sum(x[n,N], starts) -> f32[E,N]                          sum over the rows of each
+//   balance_loss(logits[..,E], starts) {coefficient} -> f32[1]      balance_loss.cc
+//   balance_loss_grad(logits, starts, dloss[1]) {coefficient} -> like logits
+//
 // With weights in int8, a matrix as its elements and its scales in tiles (quantize.h); no gradient:
 //   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d} -> f32[..,d]
 //   matmul_int8(x f32[..,K], w_1[N_1,K], scales_1, .. (, bias_1[N_1], ..)) {rows=[N_1, ..]}
@@ -146,6 +163,10 @@ void RegisterCausalConv(OpRegistry* registry);
 void RegisterCrossEntropy(OpRegistry* registry);
 void RegisterFill(OpRegistry* registry);
 void RegisterLastToken(OpRegistry* registry);
+void RegisterRoute(OpRegistry* registry);
+void RegisterExpertRows(OpRegistry* registry);
+void RegisterExpertMatmul(OpRegistry* registry, const GemmPolicy& policy);
+void RegisterBalanceLoss(OpRegistry* registry);
 
 // The `instance` attribute of the ops on norms.
 class NormAttr : public AttrObject {

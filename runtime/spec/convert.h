@@ -35,7 +35,9 @@ absl::StatusOr<InitRule> ToInitRule(const v1::Init& message, const Located& at);
 absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Located& at);
 // `at` is that of the message.
 absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Located& at);
-MlpSpec ToMlp(const v1::Mlp& message);
+absl::StatusOr<MlpSpec> ToMlp(const v1::Mlp& message, const Located& at);
+absl::StatusOr<ExpertsSpec> ToExperts(const v1::Experts& message, const Located& at,
+                                      const Place& place);
 absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at);
 // `place` is that of the whole message; the width is evaluated in `scope`.
 absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Located& at,

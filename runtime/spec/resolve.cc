@@ -298,7 +298,7 @@ class Resolver {
                                 const std::string& path, BlockSpec* block) {
     PLUMB_ASSIGN_OR_RETURN(const AttentionSpec attention,
                            ToAttention(message_.attention(), at_.Nested("attention")));
-    const MlpSpec mlp = ToMlp(message_.mlp());
+    PLUMB_ASSIGN_OR_RETURN(const MlpSpec mlp, ToMlp(message_.mlp(), at_.Nested("mlp")));
     std::set<std::string> names;
     for (int i = 0; i < message.sublayer_size(); ++i) {
       const v1::Sublayer& sublayer = message.sublayer(i);
@@ -340,21 +340,31 @@ class Resolver {
                                ToAttention(sublayer.attention(), at.Nested("attention")));
         return absl::OkStatus();
       }
-      case v1::Sublayer::kMlp:
+      case v1::Sublayer::kMlp: {
         spec->kind = SublayerSpec::Kind::kMlp;
         spec->name = "mlp";
-        if (!sublayer.mlp().IsEmpty()) spec->mlp = ToMlp(sublayer.mlp());
+        if (sublayer.mlp().IsEmpty()) return absl::OkStatus();
+        PLUMB_ASSIGN_OR_RETURN(spec->mlp, ToMlp(sublayer.mlp(), at.Nested("mlp")));
         return absl::OkStatus();
+      }
       case v1::Sublayer::kConv: {
         spec->kind = SublayerSpec::Kind::kConv;
         spec->name = "conv";
         PLUMB_ASSIGN_OR_RETURN(spec->conv, ToConv(sublayer.conv(), at.Nested("conv")));
         return absl::OkStatus();
       }
+      case v1::Sublayer::kExperts: {
+        spec->kind = SublayerSpec::Kind::kExperts;
+        spec->name = "mlp";
+        PLUMB_ASSIGN_OR_RETURN(spec->experts,
+                               ToExperts(sublayer.experts(), at.Nested("experts"), place));
+        return absl::OkStatus();
+      }
       case v1::Sublayer::KIND_NOT_SET:
         break;
     }
-    return ErrorAt(place, absl::StrCat(path, ": give attention {}, mlp {} or conv {}"));
+    return ErrorAt(place,
+                   absl::StrCat(path, ": give attention {}, mlp {}, experts {..} or conv {}"));
   }
 
   absl::StatusOr<NormBinding> ResolveNorm(const std::string& name, const Place& at,

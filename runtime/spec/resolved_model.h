@@ -67,6 +67,18 @@ struct MlpSpec {
   std::string activation;  // as op `act` calls it
   bool gated = false;
   bool bias = false;
+  std::optional<Expression> d_ff;  // absent: the model's
+};
+
+// A mixture of experts.
+struct ExpertsSpec {
+  MlpSpec mlp;         // what one expert is
+  std::string router;  // as op `route` calls it
+  Expression n_expert, top_k;
+  std::optional<Expression> shared_d_ff;  // absent: no shared expert
+  bool shared_gate = false;
+  std::optional<Expression> balance_loss;
+  std::optional<Expression> scale;
 };
 
 // A causal depthwise convolution.
@@ -76,11 +88,12 @@ struct ConvSpec {
 };
 
 struct SublayerSpec {
-  enum class Kind { kAttention, kMlp, kConv } kind = Kind::kAttention;
+  enum class Kind { kAttention, kMlp, kConv, kExperts } kind = Kind::kAttention;
   std::string name;  // "attention"
   AttentionSpec attention;
   MlpSpec mlp;
   ConvSpec conv = {};
+  ExpertsSpec experts = {};
 };
 
 // A norm as a slot holds it.

@@ -33,7 +33,48 @@ absl::StatusOr<double> NotNegative(const std::optional<Expression>& field, const
   return ErrorIn(*field, absl::StrCat(name, ": ", value, scope.Where(), " must be ", what));
 }
 
+// A whole number in least..most.
+absl::StatusOr<int64_t> WholeNumber(const Expression& field, const char* name, int64_t least,
+                                    int64_t most, const ScalarScope& scope) {
+  PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(field, scope));
+  if (value >= static_cast<double>(least) && value <= static_cast<double>(most) &&
+      value == std::floor(value)) {
+    return static_cast<int64_t>(value);
+  }
+  return ErrorIn(field, absl::StrCat(name, ": ", value, scope.Where(), " is no whole number in ",
+                                     least, "..", most));
+}
+
+constexpr int64_t kMaxWidth = int64_t{1} << 24;
+constexpr int64_t kMaxExperts = 1 << 16;
+
 }  // namespace
+
+absl::StatusOr<int64_t> EvaluateMlpWidth(const MlpSpec& spec, const ScalarScope& scope) {
+  if (!spec.d_ff.has_value()) return scope.dims->d_ff;
+  return WholeNumber(*spec.d_ff, "d_ff", 1, kMaxWidth, scope);
+}
+
+absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const ScalarScope& scope) {
+  ExpertsNumbers numbers;
+  PLUMB_ASSIGN_OR_RETURN(numbers.n_expert,
+                         WholeNumber(spec.n_expert, "n_expert", 1, kMaxExperts, scope));
+  PLUMB_ASSIGN_OR_RETURN(numbers.top_k,
+                         WholeNumber(spec.top_k, "top_k", 1, numbers.n_expert, scope));
+  PLUMB_ASSIGN_OR_RETURN(numbers.d_ff, EvaluateMlpWidth(spec.mlp, scope));
+  if (spec.shared_d_ff.has_value()) {
+    const int64_t least = spec.shared_gate ? 1 : 0;
+    PLUMB_ASSIGN_OR_RETURN(numbers.shared_d_ff,
+                           WholeNumber(*spec.shared_d_ff, "shared_d_ff", least, kMaxWidth, scope));
+  }
+  PLUMB_ASSIGN_OR_RETURN(numbers.balance_loss,
+                         NotNegative(spec.balance_loss, "balance_loss",
+                                     "a coefficient above 0, or 0 for no such loss", scope));
+  if (spec.scale.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(numbers.scale, EvaluateScalar(*spec.scale, scope));
+  }
+  return numbers;
+}
 
 absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
                                                    const ScalarScope& scope) {
@@ -90,10 +131,22 @@ absl::Status CheckSublayerNumbers(const ResolvedModel& model) {
     scope.placement = block->placement.get();
     for (const SublayerSpec& sublayer : block->sublayers) {
       ++scope.sublayer;
-      if (sublayer.kind != SublayerSpec::Kind::kAttention) continue;
-      PLUMB_RETURN_IF_ERROR(EvaluateAttention(sublayer.attention, scope).status());
-      if (model.positions.kind != PositionKind::kRope) continue;
-      PLUMB_RETURN_IF_ERROR(EvaluateRope(model.positions, scope).status());
+      switch (sublayer.kind) {
+        case SublayerSpec::Kind::kAttention:
+          PLUMB_RETURN_IF_ERROR(EvaluateAttention(sublayer.attention, scope).status());
+          if (model.positions.kind == PositionKind::kRope) {
+            PLUMB_RETURN_IF_ERROR(EvaluateRope(model.positions, scope).status());
+          }
+          break;
+        case SublayerSpec::Kind::kMlp:
+          PLUMB_RETURN_IF_ERROR(EvaluateMlpWidth(sublayer.mlp, scope).status());
+          break;
+        case SublayerSpec::Kind::kExperts:
+          PLUMB_RETURN_IF_ERROR(EvaluateExperts(sublayer.experts, scope).status());
+          break;
+        case SublayerSpec::Kind::kConv:
+          break;
+      }
     }
   }
   return absl::OkStatus();

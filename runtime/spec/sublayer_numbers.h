@@ -30,6 +30,17 @@ absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
 
 // REQUIRES: the positions are those of a rotary embedding.
 absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const ScalarScope& scope);
+// The hidden width of an MLP.
+absl::StatusOr<int64_t> EvaluateMlpWidth(const MlpSpec& spec, const ScalarScope& scope);
+
+struct ExpertsNumbers {
+  int64_t n_expert = 1, top_k = 1;
+  int64_t d_ff = 0;
+  int64_t shared_d_ff = 0;  // 0: no shared expert
+  double balance_loss = 0;
+  double scale = 1;
+};
+absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const ScalarScope& scope);
 
 // Evaluates them at every place of the model: OK, or the first mistake.
 absl::Status CheckSublayerNumbers(const ResolvedModel& model);
