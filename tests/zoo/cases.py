@@ -94,13 +94,13 @@ def expert_cases():
                      num_local_experts=4, num_experts_per_tok=2, intermediate_size=14,
                      sliding_window=None, attention_bias=ABSENT, head_dim=ABSENT, hidden_size=16,
                      num_hidden_layers=2)
-    qwen = dict(num_experts=5, num_experts_per_tok=3, moe_intermediate_size=9, decoder_sparse_step=1,
+    qwen = dict(num_experts=5, num_experts_per_tok=3, moe_intermediate_size=9, mlp_only_layers=[],
                 hidden_size=16, use_sliding_window=False, sliding_window=None, max_window_layers=2,
                 num_hidden_layers=2)
     yield llama_case("qwen3_moe", experts.Qwen3Moe, "Qwen3MoeForCausalLM", "qwen3_moe",
-                     norm_topk_prob=True, mlp_only_layers=[0], **qwen)
+                     norm_topk_prob=True, decoder_sparse_step=2, **qwen)
     yield llama_case("qwen3_moe_shares", experts.Qwen3Moe, "Qwen3MoeForCausalLM", "qwen3_moe",
-                     norm_topk_prob=False, mlp_only_layers=[], **qwen)
+                     norm_topk_prob=False, decoder_sparse_step=1, **qwen)
     yield llama_case("grok1", experts.Grok1, "Grok1ModelForCausalLM", "grok-1",
                      num_experts=4, num_experts_per_tok=2, intermediate_size=14, head_dim=ABSENT,
                      hidden_size=16, attention_bias=ABSENT, hidden_act=ABSENT, num_hidden_layers=2,
