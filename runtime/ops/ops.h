@@ -71,11 +71,12 @@
 //       rotates (x_i, x_{i+dims/2}) of each head (RoFormer, in the half-split layout of GPT-NeoX and LLaMA) or
 //       (x_2i, x_{2i+1}) (interleaved) by position * theta^(-2i/dims), multiplied by the magnitude; elements
 //       from dims on stay. scaling: other frequencies (rope_frequencies.h). inverse rotates back
-//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H])) {n_head, n_kv_head, scale, cap, window}
+//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H])) {n_head, n_kv_head, scale, cap, window, alibi}
 //       -> context like q, lse[B,H,T]
 //       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) where cap > 0; where window > 0 a query
-//       sees its own key and the window - 1 before it; a sink is one more score, of nothing; lse =
-//       log-sum-exp of the scores, the sink among them
+//       sees its own key and the window - 1 before it; where alibi > 0 scores are lowered by alibi times the
+//       slope of the head times the distance of query and key (ALiBi); a sink is one more score, of nothing;
+//       lse = log-sum-exp of the scores, the sink among them
 //   attention_grad(q, k, v, context, lse, dcontext) {..} -> dq, dk, dv
 //   attention_sink_grad(sink f32[H], context, lse, dcontext) -> like sink
 //   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}

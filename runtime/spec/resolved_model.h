@@ -30,7 +30,7 @@ struct ModelDims {
   int64_t context_length = 0;
 };
 
-enum class PositionKind { kLearned, kRope, kNone };
+enum class PositionKind { kLearned, kRope, kNone, kAlibi };
 
 // What becomes of the frequencies of a rotary embedding.
 struct RopeScaling {
@@ -52,6 +52,7 @@ struct PositionSpec {
   std::optional<Expression> rope_dims;  // absent: head_dim
   bool rope_interleaved = false;
   RopeScaling rope_scaling;
+  std::optional<Expression> alibi_scale;  // absent: 1
 };
 
 struct AttentionSpec {

@@ -53,5 +53,16 @@ def _rope_cases():
                                            interleaved=True, magnitude=0.8))
 
 
+def _alibi_cases():
+    yield _case("alibi", "positions { kind: ALIBI }", learned_positions=False, n_head=4,
+                n_kv_head=2, alibi=1.0, norm=LAYER_NORM)
+    # Falcon's, of heads that are no power of 2, beside what else there is.
+    yield _case("alibi_scaled",
+                'positions { kind: ALIBI alibi_scale: "1 / sqrt(head_dim)" }\n'
+                'attention { window: "4" score_cap: "2" sinks: true }', learned_positions=False,
+                n_head=6, head_dim=4, alibi=0.5, windows=(4, 4), score_cap=2.0, sinks=True)
+
+
 def all_cases():
     yield from _rope_cases()
+    yield from _alibi_cases()

@@ -145,6 +145,19 @@ TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
                           "attention.sink: learned per head"));
 }
 
+TEST_F(DescribeTest, AlibiIsShownAsWhatItDoesToScores) {
+  TinyModel model;
+  model.positions = "ALIBI";
+  const auto text = [&] {
+    return DescribePositions(MakeContext(runtime_.get(), model.Text())->model.positions);
+  };
+  EXPECT_EQ(text(), "alibi(score - slope of the head * distance)");
+  model.positions = "ALIBI alibi_scale: \"1 / layer\"";
+  EXPECT_EQ(text(), "alibi(score - (1 / layer) * slope of the head * distance)");
+  EXPECT_THAT(Of(model.Text()).groups[0].scalars,
+              ElementsAre("attention.alibi_scale = 1 / layer = 1"));
+}
+
 TEST_F(DescribeTest, PositionsAreShownWithWhatIsNotTheirDefault) {
   TinyModel model;
   const auto positions = [&](const std::string& fields) {

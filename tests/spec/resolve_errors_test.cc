@@ -51,7 +51,8 @@ TEST(ResolveErrorTest, ValuesOfEnumsMustBeKnown) {
             "m.pbtxt:1:19: unknown value \"GELU_ERF\" for activation; it is one of RELU, GELU, "
             "GELU_TANH, SILU");
   EXPECT_EQ(ErrorOf("positions { kind: rope }"),
-            "m.pbtxt:1:19: unknown value \"rope\" for kind; it is one of LEARNED, ROPE, NONE");
+            "m.pbtxt:1:19: unknown value \"rope\" for kind; it is one of LEARNED, ROPE, NONE, "
+            "ALIBI");
 }
 
 TEST(ResolveErrorTest, AllUnknownFieldsComeAtOnce) {
@@ -158,6 +159,19 @@ TEST(ResolveErrorTest, FieldsOfTheRotaryEmbeddingTakeNumbersThatMeanSomething) {
               absl::StrCat("m.pbtxt:2:13: ", name,
                            " is about the rotary embedding: it belongs beside kind: ROPE"));
   }
+}
+
+TEST(ResolveErrorTest, AlibisScaleIsPositive) {
+  const auto alibi = [](absl::string_view fields) {
+    return ResolveError(absl::StrCat("positions { ", fields, " }\n", kBlock));
+  };
+  EXPECT_EQ(alibi("kind: ALIBI alibi_scale: \"1 / sqrt(head_dim)\""), "no error");
+  EXPECT_EQ(FirstLine(alibi("kind: ALIBI alibi_scale: \"1 - layer\"")),
+            "m.pbtxt:2:25: alibi_scale: 0 at layer 1, sublayer 1 must be positive");
+  EXPECT_EQ(alibi("kind: ROPE alibi_scale: \"1\""),
+            "m.pbtxt:2:24: alibi_scale is about ALiBi: it belongs beside kind: ALIBI");
+  EXPECT_EQ(alibi("kind: ALIBI rope_dims: \"2\""),
+            "m.pbtxt:2:25: rope_dims is about the rotary embedding: it belongs beside kind: ROPE");
 }
 
 TEST(ResolveErrorTest, ScalingsOfTheRotaryEmbeddingNeedTheirNumbers) {
