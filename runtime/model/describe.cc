@@ -185,7 +185,10 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
 }  // namespace
 
 std::string DescribePositions(const PositionSpec& positions) {
-  if (positions.kind == PositionKind::kLearned) return "learned";
+  if (positions.kind == PositionKind::kLearned) {
+    return positions.offset == 0 ? "learned"
+                                 : absl::StrCat("learned(offset=", positions.offset, ")");
+  }
   if (positions.kind == PositionKind::kNone) return "none";
   if (positions.kind == PositionKind::kAlibi) {
     return absl::StrCat("alibi(score - ",
@@ -211,6 +214,10 @@ absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   SlotCollector slots;
   PLUMB_RETURN_IF_ERROR(RunStack(model, &slots));
   PLUMB_ASSIGN_OR_RETURN(description.routes, AnalyzeRoutes(model));
+  const int64_t width = model.embedding_width, d_model = model.dims.d_model;
+  if (width != d_model) {
+    description.begin.push_back(absl::StrCat("embedding.project: ", width, " to ", d_model));
+  }
   for (const TokenTable& table : model.token_tables) {
     description.begin.push_back(absl::StrCat("embedding ", table.name, ": ", table.width,
                                              " a token",
@@ -218,6 +225,9 @@ absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   }
   AddLines("begin", model.layers.front()->placement->begin, &description.begin);
   AddLines("end", model.layers.back()->placement->end, &description.end);
+  if (width != d_model) {
+    description.end.push_back(absl::StrCat("head.project: ", d_model, " to ", width));
+  }
   const int64_t n = model.dims.n_layer;
   for (int64_t first = 0; first < n;) {
     int64_t last = first;

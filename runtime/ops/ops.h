@@ -11,9 +11,9 @@
 // Kernels compute in f32.
 //
 // clang-format off
-//   embedding(table[V,d], ids i32[..]) {f32_out} -> [..,d]  y[t] = table[ids[t]]; an id outside [0,V) fails;
-//       f32_out: f32 from bf16 too
-//   embedding_grad(ids, dy, (acc f32[V,d])) {rows=V} -> f32[V,d]   (acc +) rows of dy added up by id
+//   embedding(table[V,d], ids i32[..]) {f32_out, offset=0} -> [..,d]  y[t] = table[offset + ids[t]]; an id
+//       outside [0, V - offset) fails; f32_out: f32 from bf16 too
+//   embedding_grad(ids, dy, (acc f32[V,d])) {rows=V, offset=0} -> f32[V,d]   (acc +) rows of dy added up by id
 //   matmul(a, b, (bias[N])) {transpose_a, transpose_b, f32_out} -> [..,N]   a and b seen as matrices
 //       [rows, last]; y = op(a) op(b) + bias; leading dimensions of a are kept unless transpose_a. A
 //       linear layer with weight [out, in] is matmul(x, w) {transpose_b}. a and b are both f32 or both
@@ -98,7 +98,7 @@
 //   last_token(x[B,T,d]) -> [B,1,d]                         or i32[B,T] -> [B,1]; no gradient
 //
 // With weights in int8, a matrix as its elements and its scales in tiles (quantize.h); no gradient:
-//   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d} -> f32[..,d]
+//   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d, offset=0} -> f32[..,d]
 //   matmul_int8(x f32[..,K], w_1[N_1,K], scales_1, .. (, bias_1[N_1], ..)) {rows=[N_1, ..]}
 //       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; where x has few rows it is rounded to 16
 //       bits (gemv_int8.h)

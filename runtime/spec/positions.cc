@@ -83,6 +83,7 @@ absl::StatusOr<RopeScaling> ToScaling(const v1::RopeScaling& message, const Loca
   return ErrorAt(place, "rope_scaling: give linear: \"..\", llama3 { .. } or yarn { .. }");
 }
 
+constexpr int64_t kMaxOffset = 1 << 24;
 constexpr char kRotary[] = "the rotary embedding: it belongs beside kind: ROPE";
 
 // A field that is there, and the kind of positions that it is about.
@@ -96,6 +97,8 @@ struct KindField {
 // Fields that say nothing about positions of another kind. (rope_theta is read and left alone.)
 absl::Status CheckFieldsFitKind(const v1::Positions& message, const Located& at) {
   const KindField fields[] = {
+      {"offset", message.offset() != 0, v1::Positions::LEARNED,
+       "a table of positions: it belongs beside kind: LEARNED"},
       {"rope_dims", !message.rope_dims().empty(), v1::Positions::ROPE, kRotary},
       {"rope_interleaved", message.rope_interleaved(), v1::Positions::ROPE, kRotary},
       {"rope_base", !message.rope_base().empty(), v1::Positions::ROPE, kRotary},
@@ -103,8 +106,10 @@ absl::Status CheckFieldsFitKind(const v1::Positions& message, const Located& at)
       {"alibi_scale", !message.alibi_scale().empty(), v1::Positions::ALIBI,
        "ALiBi: it belongs beside kind: ALIBI"},
   };
+  const v1::Positions::Kind kind =
+      message.kind() == v1::Positions::DEFAULT ? v1::Positions::LEARNED : message.kind();
   for (const KindField& field : fields) {
-    if (!field.given || field.kind == message.kind()) continue;
+    if (!field.given || field.kind == kind) continue;
     return ErrorAt(at.At(field.name), absl::StrCat(field.name, " is about ", field.about));
   }
   return absl::OkStatus();
@@ -133,6 +138,11 @@ absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Loc
     return ErrorAt(spec.rope_theta_place, "rope_theta must be positive and finite");
   }
   PLUMB_RETURN_IF_ERROR(CheckFieldsFitKind(message, at));
+  if (message.offset() < 0 || message.offset() > kMaxOffset) {
+    return ErrorAt(at.At("offset"),
+                   absl::StrCat("offset: ", message.offset(), " is not in 0..", kMaxOffset));
+  }
+  spec.offset = message.offset();
   if (!message.alibi_scale().empty()) {
     PLUMB_ASSIGN_OR_RETURN(spec.alibi_scale, ParseExpression(at.TextOf("alibi_scale")));
   }

@@ -46,6 +46,7 @@ struct RopeScaling {
 // What tells tokens where they stand.
 struct PositionSpec {
   PositionKind kind = PositionKind::kLearned;
+  int64_t offset = 0;  // of the rows of kLearned
   double rope_theta = 10000;
   Place rope_theta_place;
   std::optional<Expression> rope_base;  // absent: rope_theta
@@ -177,6 +178,7 @@ struct ResolvedModel {
   ModelDims dims;
   PositionSpec positions;
   std::optional<Expression> embedding_scale;
+  int64_t embedding_width = 0;  // d_model unless there are projections
   bool tie_embeddings = false;
   bool head_bias = false;
   std::vector<TokenTable> token_tables;

@@ -187,20 +187,27 @@ class Decoder:
 
     def embed(self, tokens):
         c, self.tokens = self.c, tokens
-        x = self.parameter("embedding.token.weight", [c.vocab_size, c.d_model])[tokens]
+        width = c.embedding_width or c.d_model
+        x = self.parameter("embedding.token.weight", [c.vocab_size, width])[tokens]
         if c.embedding_scale is not None:
             x = x * c.embedding_scale
+        if c.embedding_width:
+            x = self.linear(x, "embedding.project", c.d_model, bias=False)
         if c.learned_positions:
-            table = self.parameter("embedding.position.weight", [c.context_length, c.d_model])
-            x = x + table[:tokens.shape[1]]
+            rows = c.context_length + c.position_offset
+            table = self.parameter("embedding.position.weight", [rows, c.d_model])
+            x = x + table[c.position_offset:c.position_offset + tokens.shape[1]]
         return x
 
     def head(self, x):
         c = self.c
+        width = c.embedding_width or c.d_model
+        if c.embedding_width:
+            x = self.linear(x, "head.project", width, bias=False)
         if c.tied:
             logits = x @ self.parameters["embedding.token.weight"].t()
         else:
-            logits = x @ self.parameter("head.weight", [c.vocab_size, c.d_model]).t()
+            logits = x @ self.parameter("head.weight", [c.vocab_size, width]).t()
         return logits + self.parameter("head.bias", [c.vocab_size]) if c.head_bias else logits
 
 
