@@ -304,7 +304,7 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   name
  *   dims            {n_layer, n_head, n_kv_head, d_model, d_ff, head_dim, vocab_size,
  *                   context_length}
- *   positions       learned, rope(theta=10000, ..), none
+ *   positions       learned(..), rope(theta=10000, ..), alibi(..), none
  *   tied            whether the head's matrix is the embedding's
  *   begin, end      [statement], before the first layer and after the last
  *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], of

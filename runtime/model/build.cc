@@ -163,6 +163,7 @@ class Emitter : public FormulaBackend {
     // What the head reads of a table has the tokens and the type of the logits.
     tables_.clear();
     head_is_f32_ = cached || options_.output_logits;
+    if (HasProjections()) x = weights_.Linear("head.project", x, /*bias=*/false);
     const std::string weight = model_.tie_embeddings ? "embedding.token.weight" : "head.weight";
     const ValueId bias = model_.head_bias ? Param("head.bias") : kNoValue;
     ValueId logits = weights_.Matmul(x, weight, bias, "logits", /*f32_out=*/head_is_f32_);
@@ -202,12 +203,18 @@ class Emitter : public FormulaBackend {
     return known;
   }
 
+  // The token embedding is of another width than the stream.
+  bool HasProjections() const { return model_.embedding_width != model_.dims.d_model; }
+
   ValueId EmbedTokens() {
-    const ValueId token = weights_.Embedding("embedding.token", tokens_);
+    ValueId token = weights_.Embedding("embedding.token", tokens_);
+    // The scale may as well follow the projection.
+    if (HasProjections()) token = weights_.Linear("embedding.project", token, /*bias=*/false);
     std::vector<ValueId> parts = {token};
     std::vector<double> coefs = {embedding_scale_};
     if (model_.positions.kind == PositionKind::kLearned) {
-      parts.push_back(weights_.Embedding("embedding.position", positions_));
+      parts.push_back(weights_.Embedding("embedding.position", positions_, /*f32_out=*/false,
+                                         model_.positions.offset));
       coefs.push_back(1);
     }
     if (parts.size() == 1 && coefs[0] == 1) return token;

@@ -108,17 +108,21 @@ std::string DescribeScaling(const RopeScaling& scaling) {
   return "";
 }
 
-// Of the rotary embedding, what differs by layers, with its values there.
-absl::Status AddRope(const PositionSpec& positions, const ScalarScope& scope,
-                     const std::string& sublayer, std::vector<std::string>* lines) {
-  if (positions.kind != PositionKind::kRope) return absl::OkStatus();
-  PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, scope));
+// What may differ by layers of what attention knows of positions, with its values there.
+absl::Status AddPositions(const PositionSpec& positions, const ScalarScope& scope,
+                          const std::string& sublayer, std::vector<std::string>* lines) {
   const auto add = [&](const char* field, const std::optional<Expression>& expression,
                        double value) {
     if (!expression.has_value()) return;
     lines->push_back(
         absl::StrCat(sublayer, ".", field, " = ", expression->root.ToString(), " = ", value));
   };
+  if (positions.kind == PositionKind::kAlibi) {
+    PLUMB_ASSIGN_OR_RETURN(const double scale, EvaluateAlibi(positions, scope));
+    add("alibi_scale", positions.alibi_scale, scale);
+  }
+  if (positions.kind != PositionKind::kRope) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, scope));
   add("rope_dims", positions.rope_dims, static_cast<double>(numbers.dims));
   add("rope_base", positions.rope_base, numbers.base);
   add("rope_scaling.linear", positions.rope_scaling.linear, numbers.linear_factor);
@@ -165,7 +169,7 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
   for (const SublayerSpec& sublayer : block.sublayers) {
     PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));
     if (sublayer.kind == SublayerSpec::Kind::kAttention) {
-      PLUMB_RETURN_IF_ERROR(AddRope(model.positions, scope, sublayer.name, &group.scalars));
+      PLUMB_RETURN_IF_ERROR(AddPositions(model.positions, scope, sublayer.name, &group.scalars));
     }
     ++scope.sublayer;
   }
@@ -181,8 +185,18 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
 }  // namespace
 
 std::string DescribePositions(const PositionSpec& positions) {
-  if (positions.kind == PositionKind::kLearned) return "learned";
+  if (positions.kind == PositionKind::kLearned) {
+    return positions.offset == 0 ? "learned"
+                                 : absl::StrCat("learned(offset=", positions.offset, ")");
+  }
   if (positions.kind == PositionKind::kNone) return "none";
+  if (positions.kind == PositionKind::kAlibi) {
+    return absl::StrCat("alibi(score - ",
+                        positions.alibi_scale.has_value()
+                            ? absl::StrCat("(", positions.alibi_scale->root.ToString(), ") * ")
+                            : "",
+                        "slope of the head * distance)");
+  }
   std::string text = positions.rope_base.has_value()
                          ? absl::StrCat("rope(base=", positions.rope_base->root.ToString())
                          : absl::StrCat("rope(theta=", positions.rope_theta);
@@ -200,6 +214,10 @@ absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   SlotCollector slots;
   PLUMB_RETURN_IF_ERROR(RunStack(model, &slots));
   PLUMB_ASSIGN_OR_RETURN(description.routes, AnalyzeRoutes(model));
+  const int64_t width = model.embedding_width, d_model = model.dims.d_model;
+  if (width != d_model) {
+    description.begin.push_back(absl::StrCat("embedding.project: ", width, " to ", d_model));
+  }
   for (const TokenTable& table : model.token_tables) {
     description.begin.push_back(absl::StrCat("embedding ", table.name, ": ", table.width,
                                              " a token",
@@ -207,6 +225,9 @@ absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   }
   AddLines("begin", model.layers.front()->placement->begin, &description.begin);
   AddLines("end", model.layers.back()->placement->end, &description.end);
+  if (width != d_model) {
+    description.end.push_back(absl::StrCat("head.project: ", d_model, " to ", width));
+  }
   const int64_t n = model.dims.n_layer;
   for (int64_t first = 0; first < n;) {
     int64_t last = first;

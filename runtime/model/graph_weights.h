@@ -34,8 +34,9 @@ class GraphWeights {
   // [experts, out, in], "<name>.bias" [experts, out].
   ValueId ExpertLinear(const std::string& name, ValueId x, ValueId starts, bool bias) const;
 
-  // The rows `ids` of the table "<name>.weight".
-  ValueId Embedding(const std::string& name, ValueId ids, bool f32_out = false) const;
+  // The rows `ids`, counted from row `offset` on, of the table "<name>.weight".
+  ValueId Embedding(const std::string& name, ValueId ids, bool f32_out = false,
+                    int64_t offset = 0) const;
 
   WeightFormat format() const { return format_; }
 

@@ -34,9 +34,14 @@ class Lister : public NullBackend {
     const ModelDims& d = model_.dims;
     const InitSpec standard{InitSpec::Kind::kNormal, 0, 1};  // torch.nn.Embedding
     const ScalarScope scope = StackScope(model_.layers.front()->placement.get());
-    Weight("embedding.token.weight", {d.vocab_size, d.d_model}, standard, scope);
+    const int64_t width = model_.embedding_width;
+    Weight("embedding.token.weight", {d.vocab_size, width}, standard, scope);
+    if (width != d.d_model) {
+      Weight("embedding.project.weight", {d.d_model, width}, LinearInit(width), scope);
+    }
     if (model_.positions.kind == PositionKind::kLearned) {
-      Weight("embedding.position.weight", {d.context_length, d.d_model}, standard, scope);
+      const int64_t rows = d.context_length + model_.positions.offset;
+      Weight("embedding.position.weight", {rows, d.d_model}, standard, scope);
     }
     return 0;
   }
@@ -150,9 +155,14 @@ class Lister : public NullBackend {
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
     const ModelDims& d = model_.dims;
     const ScalarScope scope = StackScope(model_.layers.back()->placement.get());
-    const InitSpec init = LinearInit(d.d_model);
-    if (!model_.tie_embeddings) Weight("head.weight", {d.vocab_size, d.d_model}, init, scope);
-    if (model_.head_bias) Bias("head.bias", d.vocab_size, d.d_model, scope);
+    const int64_t width = model_.embedding_width;
+    if (width != d.d_model) {
+      Weight("head.project.weight", {width, d.d_model}, LinearInit(d.d_model), scope);
+    }
+    if (!model_.tie_embeddings) {
+      Weight("head.weight", {d.vocab_size, width}, LinearInit(width), scope);
+    }
+    if (model_.head_bias) Bias("head.bias", d.vocab_size, width, scope);
     PLUMB_RETURN_IF_ERROR(status_);
     return NullBackend::Head(x, at_point);
   }

@@ -96,6 +96,8 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", numbers.scale}};
   if (numbers.score_cap > 0) attrs.Set("cap", numbers.score_cap);
   if (numbers.window > 0) attrs.Set("window", numbers.window);
+  PLUMB_ASSIGN_OR_RETURN(const double alibi, EvaluateAlibi(context.model->positions, site.scope));
+  if (alibi > 0) attrs.Set("alibi", alibi);
   const bool is_cached = context.options->program == Program::kCached;
   std::vector<ValueId> inputs = {q, k, v};
   if (is_cached) {

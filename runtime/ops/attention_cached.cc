@@ -124,7 +124,7 @@ class AttentionCachedKernel : public Kernel {
     const int64_t first = args.i32(5)[(row + 1) * shape_.tokens - shape_.queries] + skipped;
     const float scale = static_cast<float>(shape_.scale);
     const SoftmaxVariant variant =
-        shape_.Variant(has_sinks_ ? args.f32(kCachedSink) + head : nullptr);
+        shape_.Variant(head, has_sinks_ ? args.f32(kCachedSink) + head : nullptr);
     const T* q = static_cast<const T*>(args.in[0]) + at;
     T* context = static_cast<T*>(args.out[0]) + at;
     if (packed_) {
@@ -218,7 +218,8 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
             dot +=
                 args.f(0)[static_cast<size_t>(q + e)] * args.out(1)[static_cast<size_t>(kv(j) + e)];
           }
-          weight.push_back(shape.Capped(shape.scale * dot));
+          weight.push_back(shape.Capped(shape.scale * dot) -
+                           shape.Slope(head) * static_cast<double>(position - j));
         }
         double top = *std::max_element(weight.begin(), weight.end());
         double total = 0;

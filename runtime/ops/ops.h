@@ -11,9 +11,9 @@
 // Kernels compute in f32.
 //
 // clang-format off
-//   embedding(table[V,d], ids i32[..]) {f32_out} -> [..,d]  y[t] = table[ids[t]]; an id outside [0,V) fails;
-//       f32_out: f32 from bf16 too
-//   embedding_grad(ids, dy, (acc f32[V,d])) {rows=V} -> f32[V,d]   (acc +) rows of dy added up by id
+//   embedding(table[V,d], ids i32[..]) {f32_out, offset=0} -> [..,d]  y[t] = table[offset + ids[t]]; an id
+//       outside [0, V - offset) fails; f32_out: f32 from bf16 too
+//   embedding_grad(ids, dy, (acc f32[V,d])) {rows=V, offset=0} -> f32[V,d]   (acc +) rows of dy added up by id
 //   matmul(a, b, (bias[N])) {transpose_a, transpose_b, f32_out} -> [..,N]   a and b seen as matrices
 //       [rows, last]; y = op(a) op(b) + bias; leading dimensions of a are kept unless transpose_a. A
 //       linear layer with weight [out, in] is matmul(x, w) {transpose_b}. a and b are both f32 or both
@@ -71,11 +71,12 @@
 //       rotates (x_i, x_{i+dims/2}) of each head (RoFormer, in the half-split layout of GPT-NeoX and LLaMA) or
 //       (x_2i, x_{2i+1}) (interleaved) by position * theta^(-2i/dims), multiplied by the magnitude; elements
 //       from dims on stay. scaling: other frequencies (rope_frequencies.h). inverse rotates back
-//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H])) {n_head, n_kv_head, scale, cap, window}
+//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H])) {n_head, n_kv_head, scale, cap, window, alibi}
 //       -> context like q, lse[B,H,T]
 //       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) where cap > 0; where window > 0 a query
-//       sees its own key and the window - 1 before it; a sink is one more score, of nothing; lse =
-//       log-sum-exp of the scores, the sink among them
+//       sees its own key and the window - 1 before it; where alibi > 0 scores are lowered by alibi times the
+//       slope of the head times the distance of query and key (ALiBi); a sink is one more score, of nothing;
+//       lse = log-sum-exp of the scores, the sink among them
 //   attention_grad(q, k, v, context, lse, dcontext) {..} -> dq, dk, dv
 //   attention_sink_grad(sink f32[H], context, lse, dcontext) -> like sink
 //   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}
@@ -114,7 +115,7 @@
 //   balance_loss_grad(logits, starts, dloss[1]) {coefficient} -> like logits
 //
 // With weights in int8, a matrix as its elements and its scales in tiles (quantize.h); no gradient:
-//   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d} -> f32[..,d]
+//   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d, offset=0} -> f32[..,d]
 //   matmul_int8(x f32[..,K], w_1[N_1,K], scales_1, .. (, bias_1[N_1], ..)) {rows=[N_1, ..]}
 //       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; where x has few rows it is rounded to 16
 //       bits (gemv_int8.h)

@@ -66,6 +66,19 @@ const char* ActivationName(v1::Mlp::Activation activation) {
   }
 }
 
+// The value of a table's width; `what` begins the error.
+absl::StatusOr<int64_t> EvaluateWidth(const Expression& expression, absl::string_view what,
+                                      const ScalarScope& scope) {
+  constexpr double kMaxWidth = 1 << 24;
+  PLUMB_ASSIGN_OR_RETURN(const double width, EvaluateScalar(expression, scope));
+  if (width >= 1 && width <= kMaxWidth && width == std::floor(width)) {
+    return static_cast<int64_t>(width);
+  }
+  return ErrorInText(expression.text, expression.root.offset,
+                     absl::StrCat(what, " ", width, " is no whole number in 1..",
+                                  static_cast<int64_t>(kMaxWidth)));
+}
+
 // What the language already means by a name that a let, a learned value or a projection wants; ""
 // if it is free.
 std::string TakenAs(const std::string& name) {
@@ -431,9 +444,13 @@ absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at) {
   return spec;
 }
 
+absl::StatusOr<int64_t> ToEmbeddingWidth(const Located& model, const ScalarScope& scope) {
+  PLUMB_ASSIGN_OR_RETURN(const Expression width, ToExpression(model, "embedding_width", "d_model"));
+  return EvaluateWidth(width, "embedding_width:", scope);
+}
+
 absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Located& at,
                                         const Place& place, const ScalarScope& scope) {
-  constexpr double kMaxWidth = 1 << 24;
   TokenTable table;
   table.name = message.name();
   table.place = message.name().empty() ? place : at.At("name");
@@ -445,13 +462,9 @@ absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Loca
                                              taken, "; give it another"));
   }
   PLUMB_ASSIGN_OR_RETURN(const Expression expression, ToExpression(at, "width", "d_model"));
-  PLUMB_ASSIGN_OR_RETURN(const double width, EvaluateScalar(expression, scope));
-  if (!(width >= 1 && width <= kMaxWidth) || width != std::floor(width)) {
-    return ErrorInText(expression.text, expression.root.offset,
-                       absl::StrCat("embedding \"", table.name, "\": width ", width,
-                                    " is no whole number in 1..", static_cast<int64_t>(kMaxWidth)));
-  }
-  table.width = static_cast<int64_t>(width);
+  PLUMB_ASSIGN_OR_RETURN(
+      table.width,
+      EvaluateWidth(expression, absl::StrCat("embedding \"", table.name, "\": width"), scope));
   table.per_layer = message.per_layer();
   return table;
 }

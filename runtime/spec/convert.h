@@ -39,6 +39,8 @@ absl::StatusOr<MlpSpec> ToMlp(const v1::Mlp& message, const Located& at);
 absl::StatusOr<ExpertsSpec> ToExperts(const v1::Experts& message, const Located& at,
                                       const Place& place);
 absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at);
+// The model's embedding_width, evaluated in `scope`.
+absl::StatusOr<int64_t> ToEmbeddingWidth(const Located& model, const ScalarScope& scope);
 // `place` is that of the whole message; the width is evaluated in `scope`.
 absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Located& at,
                                         const Place& place, const ScalarScope& scope);

@@ -83,18 +83,34 @@ absl::StatusOr<RopeScaling> ToScaling(const v1::RopeScaling& message, const Loca
   return ErrorAt(place, "rope_scaling: give linear: \"..\", llama3 { .. } or yarn { .. }");
 }
 
-// Fields that say nothing about positions of another kind.
-absl::Status CheckRopeFields(const v1::Positions& message, const Located& at) {
-  const std::pair<const char*, bool> fields[] = {
-      {"rope_dims", !message.rope_dims().empty()},
-      {"rope_interleaved", message.rope_interleaved()},
-      {"rope_base", !message.rope_base().empty()},
-      {"rope_scaling", message.has_rope_scaling()},
+constexpr int64_t kMaxOffset = 1 << 24;
+constexpr char kRotary[] = "the rotary embedding: it belongs beside kind: ROPE";
+
+// A field that is there, and the kind of positions that it is about.
+struct KindField {
+  const char* name;
+  bool given;
+  v1::Positions::Kind kind;
+  const char* about;
+};
+
+// Fields that say nothing about positions of another kind. (rope_theta is read and left alone.)
+absl::Status CheckFieldsFitKind(const v1::Positions& message, const Located& at) {
+  const KindField fields[] = {
+      {"offset", message.offset() != 0, v1::Positions::LEARNED,
+       "a table of positions: it belongs beside kind: LEARNED"},
+      {"rope_dims", !message.rope_dims().empty(), v1::Positions::ROPE, kRotary},
+      {"rope_interleaved", message.rope_interleaved(), v1::Positions::ROPE, kRotary},
+      {"rope_base", !message.rope_base().empty(), v1::Positions::ROPE, kRotary},
+      {"rope_scaling", message.has_rope_scaling(), v1::Positions::ROPE, kRotary},
+      {"alibi_scale", !message.alibi_scale().empty(), v1::Positions::ALIBI,
+       "ALiBi: it belongs beside kind: ALIBI"},
   };
-  for (const auto& [field, given] : fields) {
-    if (!given) continue;
-    return ErrorAt(at.At(field), absl::StrCat(field, " is about the rotary embedding: it belongs ",
-                                              "beside kind: ROPE"));
+  const v1::Positions::Kind kind =
+      message.kind() == v1::Positions::DEFAULT ? v1::Positions::LEARNED : message.kind();
+  for (const KindField& field : fields) {
+    if (!field.given || field.kind == kind) continue;
+    return ErrorAt(at.At(field.name), absl::StrCat(field.name, " is about ", field.about));
   }
   return absl::OkStatus();
 }
@@ -110,6 +126,9 @@ absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Loc
     case v1::Positions::NONE:
       spec.kind = PositionKind::kNone;
       break;
+    case v1::Positions::ALIBI:
+      spec.kind = PositionKind::kAlibi;
+      break;
     default:
       spec.kind = PositionKind::kLearned;
   }
@@ -118,9 +137,14 @@ absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Loc
   if (!(spec.rope_theta > 0) || !std::isfinite(spec.rope_theta)) {
     return ErrorAt(spec.rope_theta_place, "rope_theta must be positive and finite");
   }
-  if (spec.kind != PositionKind::kRope) {
-    PLUMB_RETURN_IF_ERROR(CheckRopeFields(message, at));
-    return spec;
+  PLUMB_RETURN_IF_ERROR(CheckFieldsFitKind(message, at));
+  if (message.offset() < 0 || message.offset() > kMaxOffset) {
+    return ErrorAt(at.At("offset"),
+                   absl::StrCat("offset: ", message.offset(), " is not in 0..", kMaxOffset));
+  }
+  spec.offset = message.offset();
+  if (!message.alibi_scale().empty()) {
+    PLUMB_ASSIGN_OR_RETURN(spec.alibi_scale, ParseExpression(at.TextOf("alibi_scale")));
   }
   if (!message.rope_base().empty() && message.rope_theta() != 0) {
     return ErrorAt(at.At("rope_base"), "rope_base: rope_theta is there too; give one of the two");

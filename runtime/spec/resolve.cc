@@ -157,7 +157,9 @@ class Resolver {
     ScalarScope scope;
     scope.dims = &model_.dims;
     scope.placement = model_.layers.front()->placement.get();
+    PLUMB_ASSIGN_OR_RETURN(model_.embedding_width, ToEmbeddingWidth(at_, scope));
     std::set<std::string> names = {"token", "position"};
+    if (model_.embedding_width != model_.dims.d_model) names.insert("project");
     for (int i = 0; i < message_.embedding_size(); ++i) {
       const Located at = at_.Nested("embedding", i);
       PLUMB_ASSIGN_OR_RETURN(

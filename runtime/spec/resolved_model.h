@@ -30,7 +30,7 @@ struct ModelDims {
   int64_t context_length = 0;
 };
 
-enum class PositionKind { kLearned, kRope, kNone };
+enum class PositionKind { kLearned, kRope, kNone, kAlibi };
 
 // What becomes of the frequencies of a rotary embedding.
 struct RopeScaling {
@@ -46,12 +46,14 @@ struct RopeScaling {
 // What tells tokens where they stand.
 struct PositionSpec {
   PositionKind kind = PositionKind::kLearned;
+  int64_t offset = 0;  // of the rows of kLearned
   double rope_theta = 10000;
   Place rope_theta_place;
   std::optional<Expression> rope_base;  // absent: rope_theta
   std::optional<Expression> rope_dims;  // absent: head_dim
   bool rope_interleaved = false;
   RopeScaling rope_scaling;
+  std::optional<Expression> alibi_scale;  // absent: 1
 };
 
 struct AttentionSpec {
@@ -189,6 +191,7 @@ struct ResolvedModel {
   ModelDims dims;
   PositionSpec positions;
   std::optional<Expression> embedding_scale;
+  int64_t embedding_width = 0;  // d_model unless there are projections
   bool tie_embeddings = false;
   bool head_bias = false;
   std::vector<TokenTable> token_tables;

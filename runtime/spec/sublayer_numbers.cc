@@ -123,6 +123,11 @@ absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const Sc
   return numbers;
 }
 
+absl::StatusOr<double> EvaluateAlibi(const PositionSpec& positions, const ScalarScope& scope) {
+  if (positions.kind != PositionKind::kAlibi) return 0.0;
+  return Positive(positions.alibi_scale, "alibi_scale", 1, scope);
+}
+
 absl::Status CheckSublayerNumbers(const ResolvedModel& model) {
   ScalarScope scope;
   scope.dims = &model.dims;
@@ -134,6 +139,7 @@ absl::Status CheckSublayerNumbers(const ResolvedModel& model) {
       switch (sublayer.kind) {
         case SublayerSpec::Kind::kAttention:
           PLUMB_RETURN_IF_ERROR(EvaluateAttention(sublayer.attention, scope).status());
+          PLUMB_RETURN_IF_ERROR(EvaluateAlibi(model.positions, scope).status());
           if (model.positions.kind == PositionKind::kRope) {
             PLUMB_RETURN_IF_ERROR(EvaluateRope(model.positions, scope).status());
           }

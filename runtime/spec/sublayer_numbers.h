@@ -42,6 +42,9 @@ struct ExpertsNumbers {
 };
 absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const ScalarScope& scope);
 
+// By how much the slopes of the model's positions are multiplied: 0 where they have none.
+absl::StatusOr<double> EvaluateAlibi(const PositionSpec& positions, const ScalarScope& scope);
+
 // Evaluates them at every place of the model: OK, or the first mistake.
 absl::Status CheckSublayerNumbers(const ResolvedModel& model);
 

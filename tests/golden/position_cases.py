@@ -53,5 +53,29 @@ def _rope_cases():
                                            interleaved=True, magnitude=0.8))
 
 
+def _alibi_cases():
+    yield _case("alibi", "positions { kind: ALIBI }", learned_positions=False, n_head=4,
+                n_kv_head=2, alibi=1.0, norm=LAYER_NORM)
+    # Falcon's, of heads that are no power of 2, beside what else there is.
+    yield _case("alibi_scaled",
+                'positions { kind: ALIBI alibi_scale: "1 / sqrt(head_dim)" }\n'
+                'attention { window: "4" score_cap: "2" sinks: true }', learned_positions=False,
+                n_head=6, head_dim=4, alibi=0.5, windows=(4, 4), score_cap=2.0, sinks=True)
+
+
+def _table_cases():
+    # OPT and RoBERTa leave two rows of their table to tokens that are padding.
+    yield _case("position_offset", "positions { offset: 2 }", position_offset=2, norm=LAYER_NORM)
+    # OPT-350M.
+    yield _case("embedding_width",
+                'positions { kind: LEARNED offset: 2 }\nembedding_width: "d_model / 4"\n'
+                'tie_embeddings: true', position_offset=2, embedding_width=4, tied=True)
+    yield _case("embedding_width_untied",
+                'embedding_width: "20"\nembedding_scale: "3"\nhead_bias: true',
+                embedding_width=20, embedding_scale=3.0, head_bias=True)
+
+
 def all_cases():
+    yield from _table_cases()
     yield from _rope_cases()
+    yield from _alibi_cases()

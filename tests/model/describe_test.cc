@@ -145,6 +145,26 @@ TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
                           "attention.sink: learned per head"));
 }
 
+TEST_F(DescribeTest, AnEmbeddingOfAnotherWidthIsShownWithItsProjections) {
+  TinyModel model;
+  model.more = "embedding_width: \"d_model / 2\"";
+  EXPECT_THAT(Of(model.Text()).begin, ElementsAre("embedding.project: 4 to 8"));
+  EXPECT_THAT(Of(model.Text()).end, ElementsAre("end: x = norm(x)", "head.project: 8 to 4"));
+}
+
+TEST_F(DescribeTest, AlibiIsShownAsWhatItDoesToScores) {
+  TinyModel model;
+  model.positions = "ALIBI";
+  const auto text = [&] {
+    return DescribePositions(MakeContext(runtime_.get(), model.Text())->model.positions);
+  };
+  EXPECT_EQ(text(), "alibi(score - slope of the head * distance)");
+  model.positions = "ALIBI alibi_scale: \"1 / layer\"";
+  EXPECT_EQ(text(), "alibi(score - (1 / layer) * slope of the head * distance)");
+  EXPECT_THAT(Of(model.Text()).groups[0].scalars,
+              ElementsAre("attention.alibi_scale = 1 / layer = 1"));
+}
+
 TEST_F(DescribeTest, PositionsAreShownWithWhatIsNotTheirDefault) {
   TinyModel model;
   const auto positions = [&](const std::string& fields) {
@@ -152,6 +172,9 @@ TEST_F(DescribeTest, PositionsAreShownWithWhatIsNotTheirDefault) {
     return DescribePositions(MakeContext(runtime_.get(), model.Text())->model.positions);
   };
   EXPECT_EQ(positions(""), "rope(theta=10000)");
+  model.positions = "LEARNED offset: 2";
+  EXPECT_EQ(DescribePositions(MakeContext(runtime_.get(), model.Text())->model.positions),
+            "learned(offset=2)");
   EXPECT_EQ(positions("rope_theta: 5e5 rope_interleaved: true rope_dims: \"head_dim / 2\""),
             "rope(theta=500000, dims=head_dim / 2, interleaved)");
   EXPECT_EQ(positions("rope_scaling { llama3 { factor: 8 low_freq_factor: 1 high_freq_factor: 4 "

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/rng.h"
 #include "runtime/session/decode_session.h"
@@ -91,6 +92,15 @@ std::vector<Kind> Kinds() {
       {"rope_yarn",
        absl::StrCat("n_layer: 2 positions { kind: ROPE rope_scaling { yarn { factor: 4 ",
                     "original_context_length: 9 } } } ", kPre)},
+      {"offset", absl::StrCat("n_layer: 2 positions { offset: 2 } ", kPre)},
+      {"embedding_width",
+       absl::StrCat("n_layer: 2 embedding_width: \"d_model / 2\" tie_embeddings: true ",
+                    "embedding_scale: \"2\" head_bias: true ", kPre)},
+      {"alibi", absl::StrCat("n_layer: 2 positions { kind: ALIBI } ", kPre)},
+      {"alibi_of_three_heads",
+       absl::StrCat("n_layer: 2 n_head: 3 head_dim: 4 positions { kind: ALIBI alibi_scale: ",
+                    "\"1 / layer\" } attention { window: \"5\" score_cap: \"2\" sinks: true } ",
+                    kPre)},
       {"canon", kCanon},
       {"tables", kTables},
       {"looped", kLooped},
@@ -135,9 +145,11 @@ class KindsTest : public ::testing::TestWithParam<Kind> {
   }
 
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime(3);
-  std::unique_ptr<ModelContext> context_ = MakeContext(
-      runtime_.get(), absl::StrCat("n_head: 4 d_model: 16 d_ff: 12 vocab_size: 7 context_length: ",
-                                   kContext, " ", GetParam().text));
+  std::unique_ptr<ModelContext> context_ =
+      MakeContext(runtime_.get(),
+                  absl::StrCat(absl::StrContains(GetParam().text, "n_head: 3") ? "" : "n_head: 4 ",
+                               "d_model: 16 d_ff: 12 vocab_size: 7 context_length: ", kContext, " ",
+                               GetParam().text));
   const ParameterStore parameters_ = GenericParameters(*context_);
 };
 

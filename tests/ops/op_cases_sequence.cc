@@ -103,12 +103,14 @@ struct Variant {
   double cap = 0;
   int64_t window = 0;
   bool sinks = false;
+  double alibi = 0;
 };
 
 std::string VariantName(const Variant& variant) {
   return absl::StrCat(variant.cap > 0 ? absl::StrCat(" cap ", variant.cap) : "",
                       variant.window > 0 ? absl::StrCat(" window ", variant.window) : "",
-                      variant.sinks ? " sinks" : "");
+                      variant.sinks ? " sinks" : "",
+                      variant.alibi > 0 ? absl::StrCat(" alibi ", variant.alibi) : "");
 }
 
 // The case with that variant; its last input is then the sinks. Sinks are large and small beside
@@ -117,6 +119,7 @@ OpCase WithVariant(OpCase c, const Variant& variant, int64_t heads) {
   absl::StrAppend(&c.name, VariantName(variant));
   if (variant.cap > 0) c.attrs.Set("cap", variant.cap);
   if (variant.window > 0) c.attrs.Set("window", variant.window);
+  if (variant.alibi > 0) c.attrs.Set("alibi", variant.alibi);
   if (variant.sinks && c.op != "attention_grad") c.inputs.push_back(Random({heads}, -8, 8));
   return c;
 }
@@ -223,6 +226,24 @@ void AddAttentionVariants(Draw draw, std::vector<OpCase>* cases) {
   AddSinkGrad(2, 5, 3, 7, draw, cases);
   AddSinkGrad(1, 1, 1, 1, draw, cases);
   AddSinkGrad(2, 70, 8, 64, draw, cases);  // several tasks
+}
+
+// Of few heads, of no power of 2, and far beyond the first block of keys.
+void AddAlibi(Draw draw, std::vector<OpCase>* cases) {
+  const Variant alibi = {0, 0, false, 1};
+  for (const int64_t tokens : {1, 5, 17, 70, 301}) {
+    AddAttentionCases(1, tokens, {2, 1}, 20, draw, cases, alibi);
+    AddAttentionCases(2, tokens, {6, 3}, 5, draw, cases, {1.5, tokens / 2, true, 0.3});
+  }
+  AddAttentionCases(1, 520, {1, 1}, 4, draw, cases, alibi);
+  AddAttentionCases(1, 130, {12, 12}, 8, draw, cases, alibi);
+  AddCachedAttentionCase({700}, 1, {8, 8}, 64, 1024, draw, cases, 0, alibi);
+  AddCachedAttentionCase({3}, 270, {3, 1}, 12, 280, draw, cases, 0, alibi);
+  AddCachedAttentionCase({61, 94}, 36, {2, 1}, 7, 130, draw, cases, 3, {0, 33, true, 2});
+  for (const int64_t head_dim : {1, 7, 20}) {
+    AddCachedAttentionCase({13, 2}, 1, {4, 2}, head_dim, 16, draw, cases, 0, alibi);
+    AddCachedAttentionCase({0, 5}, 9, {4, 2}, head_dim, 16, draw, cases, 0, {2, 5, true, 0.5});
+  }
 }
 
 void AddAttentions(Draw draw, std::vector<OpCase>* cases) {
@@ -388,7 +409,9 @@ std::vector<OpCase> SequenceOpCases() {
   AddAttentions(Random, &cases);
   AddAttentions(RandomBf16, &cases);
   AddAttentionVariants(Random, &cases);
+  AddAlibi(Random, &cases);
   AddAttentionVariants(RandomBf16, &cases);
+  AddAlibi(RandomBf16, &cases);
   AddConvs(&cases);
   AddCrossEntropies(&cases);
   return cases;

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/graph/builder.h"
+#include "runtime/ops/attention_shape.h"
 #include "runtime/ops/ops.h"
 #include "tests/ops/op_cases.h"
 #include "tests/ops/op_test_util.h"
@@ -276,6 +277,19 @@ TEST_F(SequenceOpsTest, AttentionSaysWhichOperandDoesNotFit) {
   c = CachedAttention(kSizes, 1, 0);
   c.inputs[4] = RandomBf16({2, 2, 96, 12});
   EXPECT_THAT(Refusal(c), HasSubstr("the caches are f32[2, 2, 96, 12] and bf16[2, 2, 96, 12]"));
+}
+
+// The figures of the paper: 1/2, 1/4, .. of 8 heads; those of 16, in turns, between them.
+TEST_F(SequenceOpsTest, SlopesOfAlibi) {
+  for (int64_t head = 0; head < 8; ++head) {
+    EXPECT_DOUBLE_EQ(AlibiSlope(head, 8), std::exp2(-static_cast<double>(head + 1)));
+    EXPECT_DOUBLE_EQ(AlibiSlope(head, 12), AlibiSlope(head, 8));
+  }
+  for (int64_t head = 8; head < 12; ++head) {
+    EXPECT_DOUBLE_EQ(AlibiSlope(head, 12), AlibiSlope(2 * (head - 8), 16));
+  }
+  EXPECT_DOUBLE_EQ(AlibiSlope(0, 1), std::exp2(-8));
+  EXPECT_DOUBLE_EQ(AlibiSlope(2, 3), std::exp2(-2));
 }
 
 // -- Rotary embedding

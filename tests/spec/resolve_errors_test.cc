@@ -51,7 +51,8 @@ TEST(ResolveErrorTest, ValuesOfEnumsMustBeKnown) {
             "m.pbtxt:1:19: unknown value \"GELU_ERF\" for activation; it is one of RELU, GELU, "
             "GELU_TANH, SILU");
   EXPECT_EQ(ErrorOf("positions { kind: rope }"),
-            "m.pbtxt:1:19: unknown value \"rope\" for kind; it is one of LEARNED, ROPE, NONE");
+            "m.pbtxt:1:19: unknown value \"rope\" for kind; it is one of LEARNED, ROPE, NONE, "
+            "ALIBI");
 }
 
 TEST(ResolveErrorTest, AllUnknownFieldsComeAtOnce) {
@@ -158,6 +159,45 @@ TEST(ResolveErrorTest, FieldsOfTheRotaryEmbeddingTakeNumbersThatMeanSomething) {
               absl::StrCat("m.pbtxt:2:13: ", name,
                            " is about the rotary embedding: it belongs beside kind: ROPE"));
   }
+}
+
+TEST(ResolveErrorTest, OnlyATableOfPositionsHasAnOffset) {
+  const auto positions = [](absl::string_view fields) {
+    return ResolveError(absl::StrCat("positions { ", fields, " }\n", kBlock));
+  };
+  EXPECT_EQ(positions("offset: 2"), "no error");
+  EXPECT_EQ(positions("kind: LEARNED offset: 2"), "no error");
+  EXPECT_EQ(positions("offset: -1"), "m.pbtxt:2:13: offset: -1 is not in 0..16777216");
+  EXPECT_EQ(positions("kind: NONE offset: 2"),
+            "m.pbtxt:2:24: offset is about a table of positions: it belongs beside kind: LEARNED");
+}
+
+TEST(ResolveErrorTest, TheEmbeddingsWidthIsAWholeNumber) {
+  const auto width = [](absl::string_view expression, absl::string_view more = "") {
+    return ResolveError(absl::StrCat("embedding_width: \"", expression, "\"\n", more, kBlock));
+  };
+  EXPECT_EQ(width("d_model / 2"), "no error");
+  EXPECT_EQ(width("d_model / 3"),
+            "m.pbtxt:2:1: embedding_width: 2.66667 is no whole number in 1..16777216\n"
+            "  d_model / 3\n"
+            "          ^");
+  EXPECT_EQ(FirstLine(width("d_modl")),
+            "m.pbtxt:2:1: unknown scalar \"d_modl\"; did you mean \"d_model\"?");
+  EXPECT_EQ(width("4", "embedding { name: \"project\" }\n"),
+            "m.pbtxt:3:13: embedding \"project\": there is one already; give it another name");
+}
+
+TEST(ResolveErrorTest, AlibisScaleIsPositive) {
+  const auto alibi = [](absl::string_view fields) {
+    return ResolveError(absl::StrCat("positions { ", fields, " }\n", kBlock));
+  };
+  EXPECT_EQ(alibi("kind: ALIBI alibi_scale: \"1 / sqrt(head_dim)\""), "no error");
+  EXPECT_EQ(FirstLine(alibi("kind: ALIBI alibi_scale: \"1 - layer\"")),
+            "m.pbtxt:2:25: alibi_scale: 0 at layer 1, sublayer 1 must be positive");
+  EXPECT_EQ(alibi("kind: ROPE alibi_scale: \"1\""),
+            "m.pbtxt:2:24: alibi_scale is about ALiBi: it belongs beside kind: ALIBI");
+  EXPECT_EQ(alibi("kind: ALIBI rope_dims: \"2\""),
+            "m.pbtxt:2:25: rope_dims is about the rotary embedding: it belongs beside kind: ROPE");
 }
 
 TEST(ResolveErrorTest, ScalingsOfTheRotaryEmbeddingNeedTheirNumbers) {

@@ -60,6 +60,7 @@ TEST(UnusedNamesTest, TheModelMayUseALetOfItsPlacement) {
        {"rope_base: \"a\"", "rope_dims: \"a\"", "rope_scaling { linear: \"a\" }"}) {
     EXPECT_EQ(error(absl::StrCat("positions { kind: ROPE ", field, " }"), ""), "no error");
   }
+  EXPECT_EQ(error("positions { kind: ALIBI alibi_scale: \"a\" }", ""), "no error");
   EXPECT_EQ(error("", "inside { point: \"mlp.hidden\" rule: \"hidden = a * hidden\" }"),
             "no error");
 }

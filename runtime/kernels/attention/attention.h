@@ -21,12 +21,13 @@ namespace plumb {
 struct SoftmaxVariant {
   float cap = 0;       // scores s become cap tanh(s / cap) (Gemma 2); 0: they stay
   int64_t window = 0;  // a query sees its own key and the window - 1 before it; 0: all before it
+  float slope = 0;     // scores are then lowered by slope times the distance of the key (ALiBi)
   // A logit that joins the denominator and weights nothing (gpt-oss); -infinity: none.
   float sink = -std::numeric_limits<float>::infinity();
 
   // A NaN is one, and passes on.
   bool has_sink() const { return sink != -std::numeric_limits<float>::infinity(); }
-  bool IsPlain() const { return cap == 0 && window == 0 && !has_sink(); }
+  bool IsPlain() const { return cap == 0 && window == 0 && slope == 0 && !has_sink(); }
 };
 
 // context_i = sum_j softmax_j(scale * q_i . k_j) v_j over keys j <= offset + i. Strides in
@@ -75,6 +76,7 @@ struct AttendGradArgs {
   int64_t head_dim;
   float scale;
   SoftmaxVariant variant;
+  const float* slopes = nullptr;  // [group], in place of the variant's, or null
 };
 template <class T>
 using AttendGradFn = void (*)(const AttendGradArgs<T>& args, float* scratch);

@@ -157,6 +157,10 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
       Tanh::Both(wide, y, &y, &slope);
       y = hn::Mul(y, hn::Set(wide, variant.cap));
     }
+    if (variant.slope != 0) {  // the last key is the query's own
+      y = hn::MulAdd(hn::Set(wide, variant.slope), hn::Iota(wide, static_cast<float>(i - n + 1)),
+                     y);
+    }
     return hn::IfThenElse(hn::FirstN(wide, static_cast<size_t>(left)), y, s);
   };
   W top = hn::Set(wide, -std::numeric_limits<float>::infinity());
