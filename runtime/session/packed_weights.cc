@@ -67,10 +67,10 @@ void PackedWeights::Refresh() {
 void PackedWeights::RefreshInt8(const Packed& packed, int64_t matrix) {
   const int64_t groups = Int8Groups(packed.width), first = matrix * packed.rows * packed.width;
   const int64_t first_tile = matrix * Int8Blocks(packed.rows) * groups;
-  auto* to = reinterpret_cast<int8_t*>(buffer_.data() + packed.begin) +
-             first_tile * kInt8TileElements;
-  auto* scales = reinterpret_cast<float*>(buffer_.data() + packed.scales_begin) +
-                 first_tile * kInt8TileRows;
+  auto* to =
+      reinterpret_cast<int8_t*>(buffer_.data() + packed.begin) + first_tile * kInt8TileElements;
+  auto* scales =
+      reinterpret_cast<float*>(buffer_.data() + packed.scales_begin) + first_tile * kInt8TileRows;
   if (!parameters_->is_split(packed.entry)) {
     QuantizeInt8(parameters_->floats(packed.entry) + first, packed.rows, packed.width, threads_, to,
                  scales);
