@@ -65,12 +65,13 @@ void Write(const ModelDims& dims, JsonWriter* json) {
 
 // The tensors, the buffers, and their totals.
 void WriteTensors(const ModelContext& context, JsonWriter* json) {
-  int64_t parameters = 0, buffer_elements = 0;
+  int64_t parameters = 0, active = 0, buffer_elements = 0;
   json->Name("tensors");
   json->BeginArray();
   for (const ParameterSpec& parameter : context.parameters) {
     Write(parameter, RoleName(parameter.role), json);
     parameters += parameter.shape.num_elements();
+    active += parameter.active_elements();
   }
   json->EndArray();
   json->Name("buffers");
@@ -85,6 +86,7 @@ void WriteTensors(const ModelContext& context, JsonWriter* json) {
   json->Name("totals");
   json->BeginObject();
   json->Number("parameters", parameters);
+  json->Number("active_parameters", active);
   json->Number("tensors", static_cast<int64_t>(context.parameters.size()));
   json->Number("buffer_elements", buffer_elements);
   json->Number("weight_bytes", parameters * static_cast<int64_t>(sizeof(float)));

@@ -316,7 +316,9 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   tensors         [{name, shape, dtype, init, role, elements}], in the order of
  *                   plumb_model_tensor; role: weight, norm, learned
  *   buffers         [the same], statistics that norms keep from training: saved, not trained
- *   totals          {parameters, tensors, buffer_elements, weight_bytes}; weight_bytes: in f32 */
+ *   totals          {parameters, active_parameters, tensors, buffer_elements, weight_bytes};
+ *                   active_parameters: without experts that a token does not take; weight_bytes:
+ *                   in f32 */
 PLUMB_USE PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
                                                       size_t capacity, size_t* needed,
                                                       plumb_error** error);

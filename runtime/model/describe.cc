@@ -62,16 +62,27 @@ std::string DescribeLinear(const LinearSpec& linear) {
                       linear.bias ? ", with bias" : "");
 }
 
+// "mlp(x) = 1.5 * sum over 2 of 4 experts e of p_e expert_e(x) + shared(x); p = softmax(router(x))"
+std::string ExpertsEquation(const SublayerSpec& sublayer, const ExpertsNumbers& numbers) {
+  const ExpertsSpec& experts = sublayer.experts;
+  const char* const weights = experts.router == "softmax"   ? "softmax(router(x))"
+                              : experts.router == "sigmoid" ? "sigmoid(router(x))"
+                                                            : "softmax of the chosen router(x)";
+  std::string text = absl::StrCat(sublayer.name, "(x) = ");
+  if (numbers.scale != 1) absl::StrAppend(&text, numbers.scale, " * ");
+  absl::StrAppend(&text, "sum over ", numbers.top_k, " of ", numbers.n_expert,
+                  " experts e of p_e expert_e(x)");
+  if (numbers.shared_d_ff > 0) {
+    absl::StrAppend(&text, " + ", experts.shared_gate ? "sigmoid(shared_gate(x)) * " : "",
+                    "shared(x)");
+  }
+  return absl::StrCat(text, "; p = ", weights);
+}
+
 // The fields of a sublayer that make it more than plain attention or an MLP, with their values
 // there.
 absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
                        std::vector<std::string>* lines) {
-  if (sublayer.kind == SublayerSpec::Kind::kConv) {
-    lines->push_back(absl::StrCat(sublayer.name, ": convolution over ", sublayer.conv.width,
-                                  sublayer.conv.width == 1 ? " token" : " tokens"));
-  }
-  if (sublayer.kind != SublayerSpec::Kind::kAttention) return absl::OkStatus();
-  const AttentionSpec& attention = sublayer.attention;
   const auto add = [&](const char* field, const std::optional<Expression>& expression) {
     if (!expression.has_value()) return absl::OkStatus();
     PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(*expression, scope));
@@ -79,11 +90,31 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
         absl::StrCat(sublayer.name, ".", field, " = ", expression->root.ToString(), " = ", value));
     return absl::OkStatus();
   };
-  PLUMB_RETURN_IF_ERROR(add("scale", attention.scale));
-  PLUMB_RETURN_IF_ERROR(add("score_cap", attention.score_cap));
-  PLUMB_RETURN_IF_ERROR(add("window", attention.window));
-  if (attention.sinks) {
-    lines->push_back(absl::StrCat(sublayer.name, ".sink: learned per head"));
+  switch (sublayer.kind) {
+    case SublayerSpec::Kind::kConv:
+      lines->push_back(absl::StrCat(sublayer.name, ": convolution over ", sublayer.conv.width,
+                                    sublayer.conv.width == 1 ? " token" : " tokens"));
+      break;
+    case SublayerSpec::Kind::kMlp:
+      PLUMB_RETURN_IF_ERROR(add("d_ff", sublayer.mlp.d_ff));
+      break;
+    case SublayerSpec::Kind::kExperts: {
+      PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers,
+                             EvaluateExperts(sublayer.experts, scope));
+      lines->push_back(ExpertsEquation(sublayer, numbers));
+      PLUMB_RETURN_IF_ERROR(add("d_ff", sublayer.experts.mlp.d_ff));
+      PLUMB_RETURN_IF_ERROR(add("shared_d_ff", sublayer.experts.shared_d_ff));
+      PLUMB_RETURN_IF_ERROR(add("balance_loss", sublayer.experts.balance_loss));
+      break;
+    }
+    case SublayerSpec::Kind::kAttention:
+      PLUMB_RETURN_IF_ERROR(add("scale", sublayer.attention.scale));
+      PLUMB_RETURN_IF_ERROR(add("score_cap", sublayer.attention.score_cap));
+      PLUMB_RETURN_IF_ERROR(add("window", sublayer.attention.window));
+      if (sublayer.attention.sinks) {
+        lines->push_back(absl::StrCat(sublayer.name, ".sink: learned per head"));
+      }
+      break;
   }
   return absl::OkStatus();
 }

@@ -58,8 +58,13 @@ ValueId GraphWeights::Linear(const std::string& name, ValueId x, bool bias) cons
 ValueId GraphWeights::ExpertLinear(const std::string& name, ValueId x, ValueId starts,
                                    bool bias) const {
   const std::string weight = absl::StrCat(name, ".weight");
+  const auto int8 = int8_shapes_.find(NameOf(weight));
   std::vector<ValueId> inputs = {x, Param(weight), starts};
+  if (int8 != int8_shapes_.end()) inputs.push_back(Param(ScalesName(weight)));
   if (bias) inputs.push_back(Param(absl::StrCat(name, ".bias")));
+  if (int8 != int8_shapes_.end()) {
+    return b_.Apply("expert_matmul_int8", std::move(inputs), {{"rows", int8->second[1]}}, name);
+  }
   return b_.Apply("expert_matmul", std::move(inputs), {{"transpose_b", true}}, name);
 }
 

@@ -135,7 +135,7 @@ class Lister : public NullBackend {
         break;
       case SublayerSpec::Kind::kMlp: {
         PLUMB_ASSIGN_OR_RETURN(const int64_t d_ff, EvaluateMlpWidth(site.spec->mlp, site.scope));
-        Mlp(site, site.name, site.spec->mlp, {0, d_ff});
+        Mlp(site, site.name, site.spec->mlp, d_ff);
         break;
       }
       case SublayerSpec::Kind::kExperts: {
@@ -195,21 +195,22 @@ class Lister : public NullBackend {
         site.scope);
   }
 
-  struct MlpSize {
-    int64_t experts;  // 0: it is no mixture's
-    int64_t d_ff;
+  // How many experts there are, and a token takes; 0: it is no mixture's.
+  struct Mixture {
+    int64_t experts, top_k;
   };
 
   // The projections of an MLP, or of all experts, under `name`.
-  void Mlp(const SublayerSite& site, const std::string& name, const MlpSpec& mlp, MlpSize size) {
+  void Mlp(const SublayerSite& site, const std::string& name, const MlpSpec& mlp, int64_t d_ff,
+           Mixture mixture = {0, 0}) {
     const int64_t d_model = model_.dims.d_model;
     const auto add = [&](const char* which, int64_t out, int64_t in) {
       const std::string projection = absl::StrCat(name, ".", which);
-      Projection(projection, {size.experts, out, in}, mlp.bias, site.scope);
+      Projection(projection, {out, in, mixture}, mlp.bias, site.scope);
     };
-    if (mlp.gated) add("gate", size.d_ff, d_model);
-    add("up", size.d_ff, d_model);
-    add("down", d_model, size.d_ff);
+    if (mlp.gated) add("gate", d_ff, d_model);
+    add("up", d_ff, d_model);
+    add("down", d_model, d_ff);
   }
 
   void Experts(const SublayerSite& site, const ExpertsNumbers& numbers) {
@@ -220,9 +221,10 @@ class Lister : public NullBackend {
     router.shape = Shape({numbers.n_expert, d_model});
     router.is_router = true;
     Add(std::move(router), {d_model, numbers.n_expert}, LinearInit(d_model), site.scope);
-    Mlp(site, absl::StrCat(site.name, ".experts"), experts.mlp, {numbers.n_expert, numbers.d_ff});
+    Mlp(site, absl::StrCat(site.name, ".experts"), experts.mlp, numbers.d_ff,
+        {numbers.n_expert, numbers.top_k});
     if (numbers.shared_d_ff == 0) return;
-    Mlp(site, absl::StrCat(site.name, ".shared"), experts.mlp, {0, numbers.shared_d_ff});
+    Mlp(site, absl::StrCat(site.name, ".shared"), experts.mlp, numbers.shared_d_ff);
     if (experts.shared_gate) Linear(site, "shared_gate", 1, d_model, false);
   }
 
@@ -376,8 +378,8 @@ class Lister : public NullBackend {
 
   // Weight and bias of a projection, or of as many as there are experts.
   struct ProjectionSize {
-    int64_t experts;  // 0: it is no mixture's
     int64_t out, in;
+    Mixture mixture;
   };
   void Projection(const std::string& name, ProjectionSize size, bool bias,
                   const ScalarScope& scope) {
@@ -385,8 +387,8 @@ class Lister : public NullBackend {
     const auto add = [&](const char* which, std::vector<int64_t> dims) {
       ParameterSpec parameter;
       parameter.name = absl::StrCat(name, which);
-      parameter.of_experts = size.experts > 0;
-      if (parameter.of_experts) dims.insert(dims.begin(), size.experts);
+      parameter.top_k = size.mixture.top_k;
+      if (parameter.top_k > 0) dims.insert(dims.begin(), size.mixture.experts);
       parameter.shape = Shape(dims);
       Add(std::move(parameter), fans, LinearInit(size.in), scope);
     };
@@ -395,7 +397,7 @@ class Lister : public NullBackend {
   }
 
   void Linear(const SublayerSite& site, const char* which, int64_t out, int64_t in, bool bias) {
-    Projection(absl::StrCat(site.name, ".", which), {0, out, in}, bias, site.scope);
+    Projection(absl::StrCat(site.name, ".", which), {out, in, {0, 0}}, bias, site.scope);
   }
 
   const ResolvedModel& model_;

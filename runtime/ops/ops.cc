@@ -34,6 +34,7 @@ void RegisterOps(OpRegistry* registry, const GemmPolicy& policy) {
   RegisterRoute(registry);
   RegisterExpertRows(registry);
   RegisterExpertMatmul(registry, policy);
+  RegisterExpertMatmulInt8(registry);
   RegisterBalanceLoss(registry);
 }
 

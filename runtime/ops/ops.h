@@ -119,6 +119,7 @@
 //   matmul_int8(x f32[..,K], w_1[N_1,K], scales_1, .. (, bias_1[N_1], ..)) {rows=[N_1, ..]}
 //       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; where x has few rows it is rounded to 16
 //       bits (gemv_int8.h)
+//   expert_matmul_int8(x f32[n,K], w[E,N,K], starts, scales (, bias f32[E,N])) {rows=N} -> f32[n,N]
 // clang-format on
 #ifndef PLUMB_RUNTIME_OPS_OPS_H_
 #define PLUMB_RUNTIME_OPS_OPS_H_
@@ -166,6 +167,7 @@ void RegisterFill(OpRegistry* registry);
 void RegisterLastToken(OpRegistry* registry);
 void RegisterRoute(OpRegistry* registry);
 void RegisterExpertRows(OpRegistry* registry);
+void RegisterExpertMatmulInt8(OpRegistry* registry);
 void RegisterExpertMatmul(OpRegistry* registry, const GemmPolicy& policy);
 void RegisterBalanceLoss(OpRegistry* registry);
 

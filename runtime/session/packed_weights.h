@@ -41,15 +41,16 @@ class PackedWeights {
   int64_t bytes() const { return buffer_.size(); }
 
  private:
-  // A matrix that is not read in place.
+  // A matrix, or one of each expert, that is not read in place.
   struct Packed {
     size_t entry;  // of the store's layout
     DType dtype;
-    int64_t rows, width;
+    int64_t matrices;
+    int64_t rows, width;   // of one
     int64_t begin;         // byte of buffer_
     int64_t scales_begin;  // the same, of the scales of int8
   };
-  void RefreshInt8(const Packed& packed);
+  void RefreshInt8(const Packed& packed, int64_t matrix);
 
   const WeightFormat format_;
   const ParameterStore* parameters_;

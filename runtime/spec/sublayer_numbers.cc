@@ -1,5 +1,6 @@
 #include "runtime/spec/sublayer_numbers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -43,6 +44,22 @@ absl::StatusOr<int64_t> WholeNumber(const Expression& field, const char* name, i
   }
   return ErrorIn(field, absl::StrCat(name, ": ", value, scope.Where(), " is no whole number in ",
                                      least, "..", most));
+}
+
+// visit(sublayer, scope) at every place of the model, until the first error.
+template <class Visit>
+absl::Status ForEachSublayer(const ResolvedModel& model, const Visit& visit) {
+  ScalarScope scope;
+  scope.dims = &model.dims;
+  for (const auto& block : model.layers) {
+    ++scope.layer;
+    scope.placement = block->placement.get();
+    for (const SublayerSpec& sublayer : block->sublayers) {
+      ++scope.sublayer;
+      PLUMB_RETURN_IF_ERROR(visit(sublayer, scope));
+    }
+  }
+  return absl::OkStatus();
 }
 
 constexpr int64_t kMaxWidth = int64_t{1} << 24;
@@ -128,34 +145,41 @@ absl::StatusOr<double> EvaluateAlibi(const PositionSpec& positions, const Scalar
   return Positive(positions.alibi_scale, "alibi_scale", 1, scope);
 }
 
+absl::StatusOr<int64_t> WidestHidden(const ResolvedModel& model) {
+  int64_t widest = 0;
+  PLUMB_RETURN_IF_ERROR(ForEachSublayer(
+      model, [&](const SublayerSpec& sublayer, const ScalarScope& scope) -> absl::Status {
+        if (sublayer.kind == SublayerSpec::Kind::kMlp) {
+          PLUMB_ASSIGN_OR_RETURN(const int64_t d_ff, EvaluateMlpWidth(sublayer.mlp, scope));
+          widest = std::max(widest, d_ff);
+        } else if (sublayer.kind == SublayerSpec::Kind::kExperts) {
+          PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers,
+                                 EvaluateExperts(sublayer.experts, scope));
+          widest = std::max({widest, numbers.top_k * numbers.d_ff, numbers.shared_d_ff});
+        }
+        return absl::OkStatus();
+      }));
+  return widest;
+}
+
 absl::Status CheckSublayerNumbers(const ResolvedModel& model) {
-  ScalarScope scope;
-  scope.dims = &model.dims;
-  for (const auto& block : model.layers) {
-    ++scope.layer;
-    scope.placement = block->placement.get();
-    for (const SublayerSpec& sublayer : block->sublayers) {
-      ++scope.sublayer;
-      switch (sublayer.kind) {
-        case SublayerSpec::Kind::kAttention:
-          PLUMB_RETURN_IF_ERROR(EvaluateAttention(sublayer.attention, scope).status());
-          PLUMB_RETURN_IF_ERROR(EvaluateAlibi(model.positions, scope).status());
-          if (model.positions.kind == PositionKind::kRope) {
-            PLUMB_RETURN_IF_ERROR(EvaluateRope(model.positions, scope).status());
-          }
-          break;
-        case SublayerSpec::Kind::kMlp:
-          PLUMB_RETURN_IF_ERROR(EvaluateMlpWidth(sublayer.mlp, scope).status());
-          break;
-        case SublayerSpec::Kind::kExperts:
-          PLUMB_RETURN_IF_ERROR(EvaluateExperts(sublayer.experts, scope).status());
-          break;
-        case SublayerSpec::Kind::kConv:
-          break;
-      }
-    }
-  }
-  return absl::OkStatus();
+  return ForEachSublayer(
+      model, [](const SublayerSpec& sublayer, const ScalarScope& scope) -> absl::Status {
+        switch (sublayer.kind) {
+          case SublayerSpec::Kind::kAttention:
+            PLUMB_RETURN_IF_ERROR(EvaluateAttention(sublayer.attention, scope).status());
+            PLUMB_RETURN_IF_ERROR(EvaluateAlibi(model.positions, scope).status());
+            if (model.positions.kind != PositionKind::kRope) break;
+            return EvaluateRope(model.positions, scope).status();
+          case SublayerSpec::Kind::kMlp:
+            return EvaluateMlpWidth(sublayer.mlp, scope).status();
+          case SublayerSpec::Kind::kExperts:
+            return EvaluateExperts(sublayer.experts, scope).status();
+          case SublayerSpec::Kind::kConv:
+            break;
+        }
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace plumb

@@ -74,6 +74,7 @@ struct ModelDescription {
   int64_t norms_before_head = 0;    // on that route, after the last layer
   std::vector<TensorInfo> tensors;  // in the order of the data
   int64_t parameters = 0;
+  int64_t active_parameters = 0;  // without experts that a token does not take
   // Statistics that norms keep from training for evaluation: saved like weights, not trained, and
   // not counted among the parameters.
   std::vector<TensorInfo> buffers;

@@ -35,6 +35,7 @@ class Decoder:
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters = OrderedDict()
         self.buffers = OrderedDict()  # what a weights file holds besides
+        self.extra_losses = []  # minimized beside the cross-entropy
         self.smallest_relu_input = math.inf
 
     # ---- parameters

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/rng.h"
+#include "runtime/kernels/gemv/quantize.h"
 #include "tests/ops/op_cases.h"
 
 namespace plumb {
@@ -130,6 +131,33 @@ void AddProducts(const Groups& groups, int64_t n, int64_t k, std::vector<OpCase>
   cases->push_back(InBf16(cases->back(), {0}));
 }
 
+// Elements of all values but -128, which quantization does not make.
+CaseInput Int8Matrices(Shape matrices) {
+  CaseInput input;
+  input.type = Int8Elements(matrices);
+  const RngStream draws(3, "int8 experts");
+  for (int64_t i = 0; i < input.type.num_elements(); ++i) {
+    input.ints.push_back(static_cast<int32_t>(draws.Below(static_cast<uint64_t>(i), 255)) - 127);
+  }
+  return input;
+}
+
+void AddInt8Products(const Groups& groups, int64_t n, int64_t k, std::vector<OpCase>* cases) {
+  const Shape w = {groups.count(), n, k};
+  OpCase c;
+  c.op = "expert_matmul_int8";
+  c.name = absl::StrCat(groups.ToString(), " rows ", n, "x", k);
+  c.inputs = {Random({groups.rows(), k}), Int8Matrices(w), groups.Starts(),
+              Random(Int8Scales(w).shape, 0.001, 0.02)};
+  c.attrs = {{"rows", n}};
+  c.tolerance = 4.0 / 65534;  // few rows of x are rounded to 16 bits
+  c.differentiated_outputs = {};
+  cases->push_back(c);
+  c.inputs.push_back(Random({groups.count(), n}));
+  absl::StrAppend(&c.name, " bias");
+  cases->push_back(std::move(c));
+}
+
 // -- The balance loss
 
 void AddBalanceLosses(Shape logits, const Groups& groups, std::vector<OpCase>* cases) {
@@ -156,6 +184,10 @@ std::vector<OpCase> ExpertOpCases() {
   AddProducts({{16, 17, 0, 1}}, 130, 64, &cases);  // GEMV and GEMM
   AddProducts({{150, 1, 70}}, 96, 160, &cases);    // several blocks of rows, columns in parts
   AddProducts({{0, 0, 600}}, 64, 48, &cases);      // all to one
+  AddInt8Products({{3, 0, 4, 1}}, 5, 7, &cases);
+  AddInt8Products({{1}}, 1, 1, &cases);
+  AddInt8Products({{16, 17, 0, 1}}, 130, 65, &cases);  // rounded rows and panels
+  AddInt8Products({{2, 40}}, 700, 640, &cases);        // several tasks
   AddBalanceLosses({7, 4}, {{3, 0, 4, 7}}, &cases);
   AddBalanceLosses({2, 5, 3}, {{10, 0, 0}}, &cases);
   AddBalanceLosses({400, 8}, {{100, 0, 50, 50, 300, 100, 100, 100}}, &cases);
