@@ -37,6 +37,9 @@ class Lister : public NullBackend {
     if (model_.positions == PositionKind::kLearned) {
       Weight("embedding.position.weight", {d.context_length, d.d_model}, standard, scope);
     }
+    if (model_.token_types > 0) {
+      Weight("embedding.type.weight", {model_.token_types, d.d_model}, standard, scope);
+    }
     return 0;
   }
 

@@ -18,6 +18,7 @@ struct SublayerContext {
   const GraphWeights* weights;
   GraphBuilder* b;
   ValueId positions;  // i32[batch, seq]
+  ValueId lengths;    // i32[batch], of bidirectional models, else kNoValue
 };
 
 // `inputs`: one, or, of an attention, those of its queries, keys and values.

@@ -50,7 +50,7 @@
 //   softmax_grad(y, dy) {parts} -> like y
 //   drop(x, random i32[4]) {p, path, name} -> like x        0 with probability p, else x / (1 - p); path: all
 //       of x[i] together. random: seed and step, 64 bits each, low word first
-//   act(x) {kind} -> like x         kind: relu, gelu (erf), gelu_tanh, silu, tanh, sigmoid
+//   act(x) {kind} -> like x         kind: relu, gelu (exact), gelu_tanh, silu, tanh, sigmoid, erf
 //   act_grad(x, dy) {kind} -> like x
 //   gated(gate, up) {kind} -> like up                       act(gate) * up
 //   gated_grad(gate, up, dy) {kind} -> dgate, dup
@@ -69,12 +69,13 @@
 //   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, inverse} -> like x
 //       rotates (x_i, x_{i+c/2}) of each head by position * theta^(-2i/c) (RoFormer, in the half-split
 //       layout of GPT-NeoX and LLaMA); inverse rotates back
-//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H])) {n_head, n_kv_head, scale, cap, window}
-//       -> context like q, lse[B,H,T]
+//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H]) (, lengths i32[B]))
+//       {n_head, n_kv_head, scale, cap, window} -> context like q, lse[B,H,T]
 //       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) where cap > 0; where window > 0 a query
 //       sees its own key and the window - 1 before it; a sink is one more score, of nothing; lse =
-//       log-sum-exp of the scores, the sink among them
-//   attention_grad(q, k, v, context, lse, dcontext) {..} -> dq, dk, dv
+//       log-sum-exp of the scores, the sink among them. With lengths it is not causal: every query sees
+//       the first lengths[b] keys, 1..T, of its sequence; there is no window then
+//   attention_grad(q, k, v, context, lse, dcontext (, lengths)) {..} -> dq, dk, dv
 //   attention_sink_grad(sink f32[H], context, lse, dcontext) -> like sink
 //   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}
 //       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),

@@ -157,6 +157,12 @@ class Resolver {
     }
     model_.tie_embeddings = message_.tie_embeddings();
     model_.head_bias = message_.head_bias();
+    model_.bidirectional = message_.bidirectional();
+    model_.token_types = message_.token_types();
+    if (model_.token_types < 0 || model_.token_types > kMaxDim) {
+      return ErrorAt(at_.At("token_types"),
+                     absl::StrCat("token_types: ", model_.token_types, " is not in 0..", kMaxDim));
+    }
     if (!message_.embedding_scale().empty()) {
       PLUMB_ASSIGN_OR_RETURN(model_.embedding_scale,
                              ParseExpression(at_.TextOf("embedding_scale")));
@@ -169,7 +175,7 @@ class Resolver {
     ScalarScope scope;
     scope.dims = &model_.dims;
     scope.placement = model_.layers.front()->placement.get();
-    std::set<std::string> names = {"token", "position"};
+    std::set<std::string> names = {"token", "position", "type"};
     for (int i = 0; i < message_.embedding_size(); ++i) {
       const Located at = at_.Nested("embedding", i);
       PLUMB_ASSIGN_OR_RETURN(

@@ -52,7 +52,14 @@ absl::Status CheckSublayerNumbers(const ResolvedModel& model) {
     for (const SublayerSpec& sublayer : block->sublayers) {
       ++scope.sublayer;
       if (sublayer.kind != SublayerSpec::Kind::kAttention) continue;
-      PLUMB_RETURN_IF_ERROR(EvaluateAttention(sublayer.attention, scope).status());
+      PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers,
+                             EvaluateAttention(sublayer.attention, scope));
+      if (!model.bidirectional || numbers.window == 0) continue;
+      const Expression& window = *sublayer.attention.window;
+      return ErrorInText(window.text, window.root.offset,
+                         absl::StrCat("window: ", numbers.window, scope.Where(),
+                                      " looks back from a token, and the model is bidirectional; ",
+                                      "leave one of the two out"));
     }
   }
   return absl::OkStatus();
