@@ -47,6 +47,17 @@ absl::Status ModelState::CheckTokens(const int32_t* tokens, size_t count, int32_
   return absl::OkStatus();
 }
 
+absl::Status ModelState::CheckInputs(const int32_t* inputs, size_t count, size_t seq) const {
+  const bool pads = context->model.bidirectional;
+  PLUMB_RETURN_IF_ERROR(Annotate(CheckTokens(inputs, count, pads ? -1 : 0), "inputs: "));
+  for (size_t i = 0; pads && i < count; ++i) {
+    if (i % seq == 0 || inputs[i - 1] >= 0 || inputs[i] < 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("inputs: id ", inputs[i], " at ", i, " comes after -1, the end of its row"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckRoom(absl::string_view what, double bytes) {
   const MemoryLimit limit = ProcessMemoryLimit();
   if (bytes <= static_cast<double>(limit.available)) return absl::OkStatus();
@@ -210,6 +221,8 @@ void plumb_model_get_info(const plumb_model* model, plumb_model_info* info) {
   }
   given.weight_bytes = given.parameters * static_cast<int64_t>(sizeof(float));
   given.cache_bytes = plumb::capi::CacheBytes(context.model);
+  given.bidirectional = context.model.bidirectional ? 1 : 0;
+  given.token_types = static_cast<int32_t>(context.model.token_types);
   plumb::capi::Give(given, info);
 }
 

@@ -288,6 +288,8 @@ typedef struct {
   int64_t parameters;   /* trained numbers */
   int64_t weight_bytes; /* of them in f32 */
   int64_t cache_bytes;  /* of the KV cache of one sequence; with PLUMB_WEIGHTS_BF16 it takes half */
+  int32_t bidirectional; /* 1: it is; there are no sessions on it */
+  int32_t token_types;   /* 0: it has none */
 } plumb_model_info;
 
 /* Resolves placements, norms and formulas; draws or reads no weights. Errors: the author's, with
@@ -545,7 +547,9 @@ PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer); /* done */
 PLUMB_API void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trainer_memory* memory);
 
 /* One optimizer step on inputs [micro-batch, row, position] and the target of each, the token after
- * it; -1: none, not part of the loss. `info` may be NULL. Errors: PLUMB_INVALID_ARGUMENT for n
+ * it; -1: none, not part of the loss. The rows of a bidirectional model may end in inputs of -1,
+ * padding that no token sees; with a recipe's masked_tokens its targets are chosen from the inputs,
+ * and the given ones not read. `info` may be NULL. Errors: PLUMB_INVALID_ARGUMENT for n
  * other than plumb_trainer_step_tokens, an id outside the vocabulary, or no target at all;
  * PLUMB_ABORTED when the loss or a gradient is not finite, with the first tensor that is not.
  * Nothing has changed then. */
@@ -804,12 +808,18 @@ PLUMB_USE PLUMB_API plumb_status plumb_evaluator_plan(const plumb_model* model,
                                                       const plumb_evaluator_options* options,
                                                       int64_t* bytes, plumb_error** error);
 
-/* One pass over inputs [rows, n / rows] and the target of each, the token after it; -1: none.
+/* One pass over inputs [rows, n / rows] and the target of each, the token after it; -1: none. The
+ * rows of a bidirectional model may end in inputs of -1, padding that no token sees.
  * `*loss` becomes the mean over the targets, in nats. Both may be NULL, when only logits are
  * wanted. Norms over tokens use their running statistics. Errors: PLUMB_INVALID_ARGUMENT. */
 PLUMB_USE PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* evaluator,
                                                      const int32_t* inputs, const int32_t* targets,
                                                      size_t n, double* loss, plumb_error** error);
+/* The token types of the inputs of all further runs, which then have n; 0: each has type 0, as at
+ * first. Errors: PLUMB_INVALID_ARGUMENT for one outside 0..token_types - 1. */
+PLUMB_USE PLUMB_API plumb_status plumb_evaluator_set_types(plumb_evaluator* evaluator,
+                                                           const int32_t* types, size_t n,
+                                                           plumb_error** error);
 /* Logits [rows, n / rows, vocab_size] of the last run, until the next one; NULL without one, or if
  * they were not wanted. */
 PLUMB_API const float* plumb_evaluator_logits(const plumb_evaluator* evaluator);

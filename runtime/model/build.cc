@@ -34,6 +34,8 @@ class Emitter : public FormulaBackend {
     tokens_ = b_.Input("tokens", I32(batch_by_seq));
     positions_ = b_.Input("positions", I32(batch_by_seq));
     if (options.program != Program::kCached) targets_ = b_.Input("targets", I32(batch_by_seq));
+    if (model.token_types > 0) types_ = b_.Input(kTypesInput, I32(batch_by_seq));
+    if (model.bidirectional) lengths_ = b_.Input(kLengthsInput, I32(Shape({options.batch})));
   }
 
   absl::StatusOr<Graph> Build() {
@@ -44,6 +46,12 @@ class Emitter : public FormulaBackend {
   absl::Status Run() {
     if (options_.weights == WeightFormat::kInt8 && options_.program == Program::kTrain) {
       return absl::InvalidArgumentError("int8 weights have no gradients: train in f32 or bf16");
+    }
+    if (model_.bidirectional && options_.program == Program::kCached) {
+      return absl::FailedPreconditionError(
+          "the model is bidirectional: each token sees those after it, so that it cannot be "
+          "sampled "
+          "from token by token; it can be trained and evaluated");
     }
     PLUMB_ASSIGN_OR_RETURN(embedding_scale_, EmbeddingScale());
     return RunStack(model_, this);
@@ -147,7 +155,8 @@ class Emitter : public FormulaBackend {
                                         AtPoint at_point) override {
     const std::string outer = std::exchange(scope_, absl::StrCat(site.name, "."));
     absl::StatusOr<TensorHandle> out = EmitSublayer(
-        {&model_, &options_, &weights_, &b_, positions_, &extra_losses_}, site, inputs, at_point);
+        {&model_, &options_, &weights_, &b_, positions_, lengths_, &extra_losses_}, site, inputs,
+        at_point);
     scope_ = outer;
     sublayer_ = site.name;
     return out;
@@ -217,6 +226,10 @@ class Emitter : public FormulaBackend {
                                          model_.positions.offset));
       coefs.push_back(1);
     }
+    if (model_.token_types > 0) {
+      parts.push_back(weights_.Embedding("embedding.type", types_));
+      coefs.push_back(1);
+    }
     if (parts.size() == 1 && coefs[0] == 1) return token;
     return b_.Apply("combine", std::move(parts), {{"coefs", coefs}, {"constant", 0.0}},
                     "embedding");
@@ -273,7 +286,8 @@ class Emitter : public FormulaBackend {
   GraphBuilder b_;
   const GraphWeights weights_;
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
-  ValueId step_ = kNoValue, random_ = kNoValue;  // none until a formula reads them
+  ValueId types_ = kNoValue, lengths_ = kNoValue;  // none where the model has none
+  ValueId step_ = kNoValue, random_ = kNoValue;    // none until a formula reads them
   std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // of values, by their number
   double embedding_scale_ = 1;
   HashMap<std::string, ValueId> tables_;  // over tokens, that were read: their rows

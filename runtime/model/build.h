@@ -54,7 +54,7 @@ DType StoredDType(const ParameterSpec& parameter, WeightFormat weights);
 std::string ScalesName(const std::string& matrix);
 
 // Inputs are i32[batch, seq]. Targets < 0 are not counted. Caches hold context_length rows a
-// sequence.
+// sequence. kFailedPrecondition for a kCached program of a model that is bidirectional.
 absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,
                                    const OpRegistry& registry, const BuildOptions& options);
@@ -74,6 +74,12 @@ absl::StatusOr<std::vector<StreamPoint>> ListStreams(const ResolvedModel& model,
                                                      const std::vector<ParameterSpec>& parameters,
                                                      const OpRegistry& registry,
                                                      const BuildOptions& options);
+
+// Inputs of programs of models that have them, besides "tokens", "positions" and "targets": types,
+// i32[batch, seq], of token_types; lengths, i32[batch], 1..seq, of bidirectional ones: what lies
+// beyond is padding, which no token sees.
+inline constexpr char kTypesInput[] = "types";
+inline constexpr char kLengthsInput[] = "lengths";
 
 // The input of training programs whose formulas drop something, besides "tokens", "positions" and
 // "targets": what dropout draws from, i32[4]: the run's seed and the number of the micro-batch, 64

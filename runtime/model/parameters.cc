@@ -43,6 +43,9 @@ class Lister : public NullBackend {
       const int64_t rows = d.context_length + model_.positions.offset;
       Weight("embedding.position.weight", {rows, d.d_model}, standard, scope);
     }
+    if (model_.token_types > 0) {
+      Weight("embedding.type.weight", {model_.token_types, d.d_model}, standard, scope);
+    }
     return 0;
   }
 

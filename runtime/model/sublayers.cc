@@ -107,6 +107,10 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
     inputs.insert(inputs.end(), {k_cache, v_cache, context.positions});
   }
   if (spec.sinks) inputs.push_back(weights.Param(absl::StrCat(name, ".sink")));
+  if (context.lengths != kNoValue) {
+    if (!spec.sinks) inputs.push_back(kNoValue);
+    inputs.push_back(context.lengths);
+  }
   ValueId attended = b.Apply(is_cached ? "attention_cached" : "attention", std::move(inputs),
                              std::move(attrs), absl::StrCat(name, ".context"));
   PLUMB_ASSIGN_OR_RETURN(attended, at_point("attention.context", attended));

@@ -20,6 +20,7 @@ struct SublayerContext {
   const GraphWeights* weights;
   GraphBuilder* b;
   ValueId positions;                   // i32[batch, seq]
+  ValueId lengths;                     // i32[batch], of bidirectional models, else kNoValue
   std::vector<ValueId>* extra_losses;  // f32[1] each; training minimizes them too
 };
 

@@ -256,7 +256,7 @@ void RegisterAttentionCached(OpRegistry* registry) {
   op.make_kernel = MakeAttentionCachedKernel;
   op.reference = ReferenceAttentionCached;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
-  op.flops = AttentionFlops;
+  op.flops = AttentionCachedFlops;
   registry->Add(std::move(op));
 }
 

@@ -69,6 +69,26 @@ double AlibiSlope(int64_t head, int64_t heads) {
   return std::exp2(-4.0 * static_cast<double>(step) / static_cast<double>(power));
 }
 
+absl::Status CheckLengths(const OpTypes& types, size_t i, const AttentionShape& shape) {
+  if (!types.has(i)) return absl::OkStatus();
+  if (types.in(i) != I32({shape.batch})) {
+    return absl::InvalidArgumentError(absl::StrCat("the lengths are ", types.in(i).ToString(),
+                                                   ", must be i32[", shape.batch, "]"));
+  }
+  if (shape.window == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "window = ", shape.window, ": queries that see all keys of their sequence have none"));
+}
+
+absl::Status CheckLengthValues(const int32_t* lengths, const AttentionShape& shape) {
+  for (int64_t row = 0; row < shape.batch; ++row) {
+    if (lengths[row] >= 1 && lengths[row] <= shape.tokens) continue;
+    return absl::InvalidArgumentError(absl::StrCat("length ", lengths[row], " of sequence ", row,
+                                                   " is not in 1..", shape.tokens));
+  }
+  return absl::OkStatus();
+}
+
 SoftmaxVariant AttentionShape::Variant(int64_t head, const float* sink) const {
   SoftmaxVariant variant;
   variant.cap = static_cast<float>(cap);

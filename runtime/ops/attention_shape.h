@@ -54,6 +54,11 @@ absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types);
 // Whether input i, the sinks, is absent or f32[H].
 absl::Status CheckSinks(const OpTypes& types, size_t i, const AttentionShape& shape);
 
+// Whether input i, how many tokens each sequence has, is absent or i32[B], without a window.
+absl::Status CheckLengths(const OpTypes& types, size_t i, const AttentionShape& shape);
+// Whether each lies in 1..T: a query sees at least one key.
+absl::Status CheckLengthValues(const int32_t* lengths, const AttentionShape& shape);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_OPS_ATTENTION_SHAPE_H_

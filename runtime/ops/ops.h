@@ -50,7 +50,7 @@
 //   softmax_grad(y, dy) {parts} -> like y
 //   drop(x, random i32[4]) {p, path, name} -> like x        0 with probability p, else x / (1 - p); path: all
 //       of x[i] together. random: seed and step, 64 bits each, low word first
-//   act(x) {kind} -> like x         kind: relu, gelu (erf), gelu_tanh, silu, tanh, sigmoid
+//   act(x) {kind} -> like x         kind: relu, gelu (exact), gelu_tanh, silu, tanh, sigmoid, erf
 //   act_grad(x, dy) {kind} -> like x
 //   gated(gate, up) {kind} -> like up                       act(gate) * up
 //   gated_grad(gate, up, dy) {kind} -> dgate, dup
@@ -71,13 +71,14 @@
 //       rotates (x_i, x_{i+dims/2}) of each head (RoFormer, in the half-split layout of GPT-NeoX and LLaMA) or
 //       (x_2i, x_{2i+1}) (interleaved) by position * theta^(-2i/dims), multiplied by the magnitude; elements
 //       from dims on stay. scaling: other frequencies (rope_frequencies.h). inverse rotates back
-//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H])) {n_head, n_kv_head, scale, cap, window, alibi}
-//       -> context like q, lse[B,H,T]
+//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H]) (, lengths i32[B]))
+//       {n_head, n_kv_head, scale, cap, window, alibi} -> context like q, lse[B,H,T]
 //       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) where cap > 0; where window > 0 a query
 //       sees its own key and the window - 1 before it; where alibi > 0 scores are lowered by alibi times the
 //       slope of the head times the distance of query and key (ALiBi); a sink is one more score, of nothing;
-//       lse = log-sum-exp of the scores, the sink among them
-//   attention_grad(q, k, v, context, lse, dcontext) {..} -> dq, dk, dv
+//       lse = log-sum-exp of the scores, the sink among them. With lengths it is not causal: every query sees
+//       the first lengths[b] keys, 1..T, of its sequence; there is no window then
+//   attention_grad(q, k, v, context, lse, dcontext (, lengths)) {..} -> dq, dk, dv
 //   attention_sink_grad(sink f32[H], context, lse, dcontext) -> like sink
 //   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}
 //       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),

@@ -35,8 +35,10 @@ DecodeSession::DecodeSession(const ModelContext* context, const PackedWeights* w
       tokens_(kLongestChunk * SizeOf(DType::kI32)),
       positions_(tokens_.size()),
       logits_(batch * context->model.dims.vocab_size * SizeOf(DType::kF32)),
-      chunk_logits_(batch == 1 ? 0 : logits_.size() / batch) {
+      chunk_logits_(batch == 1 ? 0 : logits_.size() / batch),
+      types_(context->model.token_types > 0 ? tokens_.size() : 0) {
   PLUMB_CHECK(batch >= 1 && batch <= kMaxBatch, "the number of sequences is out of range");
+  if (types_.size() > 0) std::memset(types_.data(), 0, static_cast<size_t>(types_.size()));
   chunk_tokens_.reserve(static_cast<size_t>(context_length()));
 }
 
@@ -51,6 +53,7 @@ absl::Status DecodeSession::BindCommon(Executable* executable) {
   PLUMB_RETURN_IF_ERROR(weights_->Bind(executable));
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
+  if (types_.size() > 0) PLUMB_RETURN_IF_ERROR(executable->Bind(kTypesInput, types_.data()));
   if (caches_.empty()) PlaceCaches(executable->graph());
   return absl::OkStatus();
 }

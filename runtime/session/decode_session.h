@@ -109,6 +109,7 @@ class DecodeSession {
   // All caches contiguously, for huge pages: reading every cache takes few TLB entries.
   AlignedBuffer cache_memory_, chunk_memory_;
   AlignedBuffer tokens_, positions_, logits_, chunk_logits_;
+  AlignedBuffer types_;  // zeros; empty where the model has no token types
   // The tokens of the chunk caches and of chunk_logits_, if they begin at position 0.
   std::vector<int32_t> chunk_tokens_;
   StepProfile* profile_ = nullptr;  // null: off

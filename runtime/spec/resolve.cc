@@ -145,6 +145,12 @@ class Resolver {
                            ToPositions(message_.positions(), at_.Nested("positions")));
     model_.tie_embeddings = message_.tie_embeddings();
     model_.head_bias = message_.head_bias();
+    model_.bidirectional = message_.bidirectional();
+    model_.token_types = message_.token_types();
+    if (model_.token_types < 0 || model_.token_types > kMaxDim) {
+      return ErrorAt(at_.At("token_types"),
+                     absl::StrCat("token_types: ", model_.token_types, " is not in 0..", kMaxDim));
+    }
     if (!message_.embedding_scale().empty()) {
       PLUMB_ASSIGN_OR_RETURN(model_.embedding_scale,
                              ParseExpression(at_.TextOf("embedding_scale")));
@@ -158,7 +164,7 @@ class Resolver {
     scope.dims = &model_.dims;
     scope.placement = model_.layers.front()->placement.get();
     PLUMB_ASSIGN_OR_RETURN(model_.embedding_width, ToEmbeddingWidth(at_, scope));
-    std::set<std::string> names = {"token", "position"};
+    std::set<std::string> names = {"token", "position", "type"};
     if (model_.embedding_width != model_.dims.d_model) names.insert("project");
     for (int i = 0; i < message_.embedding_size(); ++i) {
       const Located at = at_.Nested("embedding", i);

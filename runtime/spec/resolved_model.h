@@ -194,6 +194,8 @@ struct ResolvedModel {
   int64_t embedding_width = 0;  // d_model unless there are projections
   bool tie_embeddings = false;
   bool head_bias = false;
+  int64_t token_types = 0;     // rows of their table; 0: there is none
+  bool bidirectional = false;  // attention sees all tokens of a sequence
   std::vector<TokenTable> token_tables;
   std::vector<std::shared_ptr<const BlockSpec>> layers;  // n_layer of them; groups share a block
   // By layer, from 0: the first of those with which it shares parameters, or itself.

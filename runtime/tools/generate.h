@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/tools/host_runtime.h"
+#include "runtime/tools/model.h"
 
 namespace plumb {
 
@@ -28,6 +29,8 @@ absl::StatusOr<WeightType> ParseWeightType(absl::string_view text);
 
 struct GenerateOptions {
   std::string prompt;
+  // In place of `prompt`, if there are any: taken as they are, without a begin token before them.
+  std::vector<int32_t> prompt_tokens;
   double temperature = 1;  // 0: the most likely token
   int top_k = 0;           // 0: all
   double top_p = 1;        // 1: all
@@ -38,9 +41,10 @@ struct GenerateOptions {
 };
 
 struct GenerateResult {
-  std::string text;    // prompt included
-  int64_t tokens = 0;  // that were drawn, the end token included
-  bool ended = false;  // by the end token; else by max_tokens or a full context
+  std::string text;          // prompt included
+  int64_t tokens = 0;        // that were drawn, the end token included
+  std::vector<int32_t> ids;  // they
+  bool ended = false;        // by the end token; else by max_tokens or a full context
   double seconds = 0;
 };
 
@@ -88,6 +92,9 @@ class TrainedModel {
   absl::StatusOr<std::vector<SplitLoss>> Evaluate(const std::string& data_path,
                                                   WeightType weights = WeightType::kF32,
                                                   int64_t stride = 0);
+
+  // As Model::Run, with the weights of the checkpoint.
+  absl::StatusOr<Model::Outputs> Run(const TokenBatch& batch, bool with_gradients) const;
 
   struct Impl;
 

@@ -61,7 +61,7 @@ absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
   PLUMB_ASSIGN_OR_RETURN(Dataset dataset,
                          Dataset::Load(request.data_path, ToDatasetOptions(recipe)));
   data = std::make_unique<Dataset>(std::move(dataset));
-  PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), request.data_path, &spec));
+  PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), recipe, request.data_path, &spec));
   PLUMB_RETURN_IF_ERROR(CreateModel(spec));
   PLUMB_RETURN_IF_ERROR(CreateTrainer());
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));

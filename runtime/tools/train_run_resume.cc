@@ -30,7 +30,7 @@ absl::Status TrainRun::Impl::CheckSameModel(const TrainRequest& request,
         "--set model.* cannot change the model of a run that is resumed");
   }
   PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadModel(request.model_path, request.model_overrides));
-  PLUMB_RETURN_IF_ERROR(FitVocabulary(tokenizer, request.data_path, &spec));
+  PLUMB_RETURN_IF_ERROR(FitVocabulary(tokenizer, recipe, request.data_path, &spec));
   PLUMB_ASSIGN_OR_RETURN(const std::string other, WholeTextOf(spec));
   if (other == model_text) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

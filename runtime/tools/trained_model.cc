@@ -20,6 +20,7 @@
 #include "runtime/tools/run_directory.h"
 #include "runtime/tools/sequences.h"
 #include "runtime/tools/split_loss.h"
+#include "runtime/tools/token_pass.h"
 
 namespace plumb {
 namespace {
@@ -115,6 +116,12 @@ absl::StatusOr<plumb_sample_options> ToPlumb(const GenerateOptions& options, int
   return drawing;
 }
 
+// What a sample begins with.
+struct Prompt {
+  std::vector<int32_t> tokens;  // at least one
+  std::string text;
+};
+
 // One sample on its way.
 struct Sample {
   plumb_sample_options drawing;
@@ -122,12 +129,11 @@ struct Sample {
   GenerateResult result;
   Clock::time_point start = Clock::now();
 
-  // The sample `number` of those that begin with options.index.
-  Sample(const GenerateOptions& options, const plumb_sample_options& first, int64_t number,
-         std::vector<int32_t> prompt)
-      : drawing(first), tokens(std::move(prompt)) {
+  // The sample `number` of those that begin with the prompt's index.
+  Sample(const plumb_sample_options& first, int64_t number, const Prompt& prompt)
+      : drawing(first), tokens(prompt.tokens) {
     drawing.index += static_cast<uint64_t>(number);
-    result.text = options.prompt;
+    result.text = prompt.text;
   }
 
   bool WantsMore(const GenerateOptions& options) const {
@@ -141,6 +147,7 @@ struct Sample {
     drawing.drawn = result.tokens;
     PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
     ++result.tokens;
+    result.ids.push_back(token);
     result.ended = tokenizer.begin_end_token() == token;
     if (result.ended) return false;
     PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer.Decode(absl::MakeConstSpan(&token, 1)));
@@ -175,26 +182,34 @@ struct TrainedModel::Impl {
 
   explicit Impl(RunFiles run_files) : files(std::move(run_files)) {}
 
-  // The tokens that a sample begins with: there must be at least one.
-  absl::StatusOr<std::vector<int32_t>> PromptTokens(const std::string& prompt) const {
+  absl::StatusOr<Prompt> MakePrompt(const GenerateOptions& options) const {
     const Tokenizer& tokenizer = files.tokenizer;
-    absl::StatusOr<std::vector<int32_t>> text = tokenizer.Encode(prompt);
-    if (!text.ok()) return Annotate(text.status(), "prompt: ");
-    std::vector<int32_t> tokens;
-    if (tokenizer.begin_end_token().has_value()) tokens.push_back(*tokenizer.begin_end_token());
-    tokens.insert(tokens.end(), text->begin(), text->end());
-    if (tokens.empty()) {
+    Prompt prompt;
+    if (!options.prompt_tokens.empty()) {
+      prompt.tokens = options.prompt_tokens;
+      const absl::StatusOr<std::string> text = tokenizer.Decode(prompt.tokens);
+      if (!text.ok()) return Annotate(text.status(), "prompt: ");
+      prompt.text = *text;
+    } else {
+      absl::StatusOr<std::vector<int32_t>> text = tokenizer.Encode(options.prompt);
+      if (!text.ok()) return Annotate(text.status(), "prompt: ");
+      const absl::optional<int32_t> begin = tokenizer.begin_end_token();
+      if (begin.has_value()) prompt.tokens.push_back(*begin);
+      prompt.tokens.insert(prompt.tokens.end(), text->begin(), text->end());
+      prompt.text = options.prompt;
+    }
+    if (prompt.tokens.empty()) {
       // Without a begin token a line break is the best place to start from.
       const absl::StatusOr<std::vector<int32_t>> newline = tokenizer.Encode("\n");
-      tokens.push_back(newline.ok() ? newline->front() : 0);
+      prompt.tokens.push_back(newline.ok() ? newline->front() : 0);
     }
     const int64_t limit = info.context_length;
-    if (static_cast<int64_t>(tokens.size()) > limit) {
-      return absl::OutOfRangeError(absl::StrCat("prompt: ", tokens.size(),
+    if (static_cast<int64_t>(prompt.tokens.size()) > limit) {
+      return absl::OutOfRangeError(absl::StrCat("prompt: ", prompt.tokens.size(),
                                                 " tokens are more than the model's context_length ",
                                                 limit, "; shorten it"));
     }
-    return tokens;
+    return prompt;
   }
 
   // Draws come from the tokens that exist; a model's vocabulary may be larger.
@@ -204,6 +219,14 @@ struct TrainedModel::Impl {
 
   absl::StatusOr<Sequences> MakeSequences(int64_t count) const {
     return Sequences::Create(model.get(), ToPlumb(weights), count, info.context_length);
+  }
+
+  // Packs the weights.
+  absl::Status MakeOne() {
+    if (one.has_value()) return absl::OkStatus();
+    PLUMB_ASSIGN_OR_RETURN(one,
+                           OrOutOfMemory("the packed weights", [&] { return MakeSequences(1); }));
+    return absl::OkStatus();
   }
 
   int64_t SamplesAtOnce(int64_t count) const {
@@ -221,7 +244,8 @@ struct TrainedModel::Impl {
                                                                 &options);
                            }));
     Batch batch = batches.MakeBatch();
-    return MeasureLoss(batches, /*max_batches=*/0, evaluator.get(), &batch);
+    return MeasureLoss(batches, /*max_batches=*/0, MaskingOf(files.recipe, info), evaluator.get(),
+                       &batch);
   }
 };
 
@@ -256,8 +280,7 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
   }));
   impl.checkpoint = where.checkpoint;
   impl.step = checkpoint.step;
-  PLUMB_ASSIGN_OR_RETURN(
-      impl.one, OrOutOfMemory("the packed weights", [&] { return impl.MakeSequences(1); }));
+  if (impl.info.bidirectional == 0) PLUMB_RETURN_IF_ERROR(impl.MakeOne());
   return model;
 }
 
@@ -268,8 +291,9 @@ absl::StatusOr<GenerateResult> TrainedModel::Generate(
     const GenerateOptions& options, const std::function<bool(absl::string_view piece)>& on_text) {
   Impl& impl = *impl_;
   PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
-  PLUMB_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, impl.PromptTokens(options.prompt));
-  Sample sample(options, drawing, 0, std::move(prompt));
+  PLUMB_ASSIGN_OR_RETURN(const Prompt prompt, impl.MakePrompt(options));
+  PLUMB_RETURN_IF_ERROR(impl.MakeOne());
+  Sample sample(drawing, 0, prompt);
   Sequences& decode = *impl.one;
   PLUMB_RETURN_IF_ERROR(decode.Begin(0, sample.tokens));
   std::string piece;
@@ -303,7 +327,7 @@ absl::Status TrainedModel::GenerateMany(
     return absl::OkStatus();
   }
   PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, impl.PromptTokens(options.prompt));
+  PLUMB_ASSIGN_OR_RETURN(const Prompt prompt, impl.MakePrompt(options));
   if (!impl.many.has_value() || impl.many->count() != batch) {
     impl.many.reset();
     PLUMB_ASSIGN_OR_RETURN(impl.many, impl.MakeSequences(batch));
@@ -327,9 +351,9 @@ absl::Status TrainedModel::GenerateMany(
       while (slot.sample != nullptr || started < count) {
         if (slot.sample == nullptr) {
           slot.number = started++;
-          slot.sample = std::make_unique<Sample>(options, drawing, slot.number, prompt);
+          slot.sample = std::make_unique<Sample>(drawing, slot.number, prompt);
           ++running;
-          PLUMB_RETURN_IF_ERROR(decode.Begin(b, prompt));
+          PLUMB_RETURN_IF_ERROR(decode.Begin(b, prompt.tokens));
         }
         slot.full = decode.is_full(b);
         bool continues = slot.sample->WantsMore(options);
@@ -356,7 +380,7 @@ absl::Status TrainedModel::GenerateMany(
       const Slot& slot = slots[static_cast<size_t>(b)];
       const bool real = slot.sample != nullptr && !slot.full;
       if (!real) PLUMB_RETURN_IF_ERROR(decode.Reset(b));
-      inputs[static_cast<size_t>(b)] = real ? slot.sample->tokens.back() : prompt.back();
+      inputs[static_cast<size_t>(b)] = real ? slot.sample->tokens.back() : prompt.tokens.back();
     }
     PLUMB_RETURN_IF_ERROR(decode.FeedEach(inputs));
     for (int64_t b = 0; b < batch; ++b) {
@@ -374,6 +398,10 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,
       Dataset::Load(data_path, ToDatasetOptions(impl.files.recipe), &impl.files.tokenizer));
+  if (stride > 0 && impl.files.recipe.fields.has_masked_tokens()) {
+    return absl::InvalidArgumentError(
+        "a stride is for models that predict the next token; this one fills gaps (masked_tokens)");
+  }
   std::vector<SplitLoss> losses;
   for (Split split : {Split::kTrain, Split::kValidation}) {
     if (!data.has_targets(split)) continue;
@@ -381,12 +409,18 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
     options.batch_size = kEvalBatch;
     options.context_length = impl.info.context_length;
     options.stride = stride;
+    options.padding = impl.info.bidirectional != 0 ? -1 : 0;
     PLUMB_ASSIGN_OR_RETURN(const EvalBatches batches, EvalBatches::Create(&data, split, options));
     PLUMB_ASSIGN_OR_RETURN(SplitLoss loss, impl.Measure(batches, weights));
     loss.split = SplitName(split);
     losses.push_back(std::move(loss));
   }
   return losses;
+}
+
+absl::StatusOr<Model::Outputs> TrainedModel::Run(const TokenBatch& batch,
+                                                 bool with_gradients) const {
+  return RunTokens(impl_->model.get(), batch, with_gradients);
 }
 
 }  // namespace plumb

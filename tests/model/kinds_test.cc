@@ -164,7 +164,7 @@ class KindsTest : public ::testing::TestWithParam<Kind> {
     Evaluator evaluator(context_.get(), &weights, 1, kContext, /*logits=*/true, 1);
     std::vector<int32_t> positions(tokens.size()), targets(tokens.size(), 0);
     for (size_t i = 0; i < tokens.size(); ++i) positions[i] = static_cast<int32_t>(i);
-    const auto loss = evaluator.Run(tokens.data(), positions.data(), targets.data(),
+    const auto loss = evaluator.Run({tokens.data(), positions.data(), targets.data()},
                                     static_cast<int64_t>(tokens.size()));
     EXPECT_TRUE(loss.ok()) << loss.status();
     return {evaluator.logits(), evaluator.logits() + static_cast<int64_t>(tokens.size()) * vocab()};

@@ -294,30 +294,31 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
   PackQueries(args, head, s0, rows, x);
   if (!IsOneBlock(args)) ZeroRows(x.dq, RoundUp(rows, kRowTile), x.width);
 
-  const int64_t first_key = kPlain ? 0 : FirstKeyBlock(s0, x.window);
-  for (int64_t j0 = first_key; j0 < s0 + rows; j0 += kKeyBlock) {
-    const int64_t n_keys = std::min(kKeyBlock, s0 + rows - j0);
+  const auto [offset, keys] = PlaceQueries(s0, rows, args.keys);
+  const int64_t first_key = kPlain ? 0 : FirstKeyBlock(offset, x.window);
+  for (int64_t j0 = first_key; j0 < keys; j0 += kKeyBlock) {
+    const int64_t n_keys = std::min(kKeyBlock, keys - j0);
     PackRight<E>(args.k + j0 * stride, stride, n_keys, c, x.k_right, x.width);
     PackTransposed<E>(args.k + j0 * stride, stride, n_keys, c, x.k_transposed);
     PackTransposed<E>(args.v + j0 * stride, stride, n_keys, c, x.v_transposed);
     if (IsOneBlock(args)) {
-      DifferentiateBlock<E, true, kPlain>(args, 0, rows, n_keys, 0, x);
+      DifferentiateBlock<E, true, kPlain>(args, 0, rows, n_keys, offset, x);
       return;
     }
     ZeroRows(x.dk, RoundUp(n_keys, kRowTile), x.width);
     ZeroRows(x.dv, RoundUp(n_keys, kRowTile), x.width);
 
-    const int64_t from = std::max<int64_t>(0, j0 - s0);
+    const int64_t from = std::max<int64_t>(0, j0 - offset);
     // Where the tiles begin whose windows are past these keys.
     const int64_t end =
-        kPlain ? rows : std::min(rows, RoundUp(j0 + n_keys - s0 + x.window - 1, kRowTile));
+        kPlain ? rows : std::min(rows, RoundUp(j0 + n_keys - offset + x.window - 1, kRowTile));
     for (int64_t i0 = from; i0 < end; i0 += kGradRows) {
-      DifferentiateBlock<E, false, kPlain>(args, i0, std::min(kGradRows, end - i0), n_keys, s0 - j0,
-                                           x);
+      DifferentiateBlock<E, false, kPlain>(args, i0, std::min(kGradRows, end - i0), n_keys,
+                                           offset - j0, x);
     }
 
-    // These queries are the first to see the keys of their own blocks.
-    const bool add = head > 0 || j0 < s0;
+    // Causal queries are the first to see the keys of their own blocks.
+    const bool add = head > 0 || (args.keys > 0 ? s0 > 0 : j0 < s0);
     const auto add_to = [&](auto* dk, auto* dv, int64_t to_stride) {
       Unpack(x.dk, n_keys, x.width, args.scale, c, add, dk + j0 * to_stride, to_stride);
       Unpack(x.dv, n_keys, x.width, 1.0f, c, add, dv + j0 * to_stride, to_stride);
@@ -344,7 +345,7 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   const SoftmaxVariant& variant = args.variant;
   x.cap = variant.cap * kLog2E;
   x.scale = x.cap == 0 ? args.scale * kLog2E : args.scale / variant.cap;
-  x.window = WindowOf(variant, args.tokens);
+  x.window = WindowOf(variant, args.keys + args.tokens + kRowTile);
   x.q_right = x.q_left = take_packed(rows * width);
   x.dcontext_right = x.dcontext_left = take_packed(rows * width);
   x.dq = arena.Take<float>(rows * width);
@@ -384,10 +385,15 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
       }
     }
   }
+  const int64_t seen = args.keys > 0 ? args.keys : n;  // keys, by some query
   if (x.dk_total != nullptr) {
     Output *dk = reinterpret_cast<Output*>(args.dk), *dv = reinterpret_cast<Output*>(args.dv);
-    Unpack(x.dk_total, n, width, 1.0f, c, false, dk, args.kv_stride);
-    Unpack(x.dv_total, n, width, 1.0f, c, false, dv, args.kv_stride);
+    Unpack(x.dk_total, seen, width, 1.0f, c, false, dk, args.kv_stride);
+    Unpack(x.dv_total, seen, width, 1.0f, c, false, dv, args.kv_stride);
+  }
+  for (int64_t j = seen; j < n; ++j) {
+    std::fill_n(args.dk + j * args.kv_stride, c, typename E::Tensor{});
+    std::fill_n(args.dv + j * args.kv_stride, c, typename E::Tensor{});
   }
 }
 
