@@ -126,7 +126,9 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
   TensorRule rule;
   rule.to = at.TextOf("to");
   if (!tensor.source().empty()) rule.source = at.TextOf("source");
+  rule.older = tensor.older();
   rule.transpose = tensor.transpose();
+  rule.flat = tensor.flat();
   if (tensor.has_rows()) {
     PLUMB_ASSIGN_OR_RETURN(rule.rows, ReadPart(tensor.rows(), at.Nested("rows"), at.At("rows")));
   }

@@ -69,8 +69,9 @@ struct PartRule {
 };
 
 struct TensorRule {
-  Text to, source;  // source "": `fill` is there
-  bool transpose = false;
+  Text to, source;    // source "": `fill` is there
+  std::string older;  // the source's name in older files; "": the same
+  bool transpose = false, flat = false;
   std::optional<PartRule> rows, columns;
   std::optional<Expression> when, fill;
 };

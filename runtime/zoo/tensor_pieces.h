@@ -32,7 +32,9 @@ struct TensorPiece {
   std::string name;                  // plumb's
   Shape shape;                       // plumb's
   std::vector<std::string> sources;  // the checkpoint's, as export writes them; one an expert
+  std::string older;                 // the one source's name in older files; "": the same
   bool transpose = false;
+  bool flat = false;           // the source is a matrix, and plumb's a vector of its elements
   AxisPart rows, columns;      // of the source, after it was transposed
   std::optional<double> fill;  // of a tensor without a source
 

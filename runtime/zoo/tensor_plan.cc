@@ -36,6 +36,7 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
   piece.name = wanted.name;
   piece.shape = wanted.shape;
   piece.transpose = rule.transpose;
+  piece.flat = rule.flat;
   if (rule.fill.has_value()) {
     PLUMB_ASSIGN_OR_RETURN(piece.fill, Evaluate(*rule.fill, values, layer + 1));
     return piece;
@@ -51,6 +52,7 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
   for (int64_t i = 0; i < count; ++i) {
     piece.sources.push_back(FillTensorName(rule.source.value, layer, i));
   }
+  if (!stacked) piece.older = FillTensorName(rule.older, layer, 0);
   PLUMB_ASSIGN_OR_RETURN(piece.rows, PartOf(rule.rows, values, layer + 1));
   PLUMB_ASSIGN_OR_RETURN(piece.columns, PartOf(rule.columns, values, layer + 1));
   return piece;
@@ -97,6 +99,7 @@ class Planner {
     bool good = true;
     for (const std::string& name : piece.sources) {
       const CheckpointTensor* found = names_.Find(name);
+      if (found == nullptr && !piece.older.empty()) found = names_.Find(piece.older);
       if (found == nullptr) {
         if (missing_.insert(name).second) {
           mistakes_.push_back(absl::StrCat("missing: ", name, ", for ", piece.name,

@@ -22,6 +22,15 @@ def plumb(binary, *arguments):
     return run.stdout
 
 
+def failed_with(binary, words, *arguments):
+    """The error of a call that must fail, and say these words."""
+    run = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=300)
+    if run.returncode <= 0 or words not in run.stderr:
+        raise Failed(f"plumb {' '.join(arguments)}: {run.returncode}, and should fail with "
+                     f"{words!r}\n{run.stderr.strip()}")
+    return run.stderr
+
+
 def read_json(*path):
     with open(os.path.join(*path), encoding="utf-8") as file:
         return json.load(file)
