@@ -43,7 +43,7 @@ TEST(ResolveErrorTest, FieldsMustBeKnown) {
   EXPECT_EQ(ErrorOf("n_layer: 4\nblock {\n  placment: \"pre\"\n}"),
             "m.pbtxt:3:3: unknown field \"placment\" in Block; did you mean \"placement\"?");
   EXPECT_EQ(ErrorOf("mlp { dropout: 0.1 }"),
-            "m.pbtxt:1:7: unknown field \"dropout\" in Mlp; it has activation, gated, bias");
+            "m.pbtxt:1:7: unknown field \"dropout\" in Mlp; it has activation, gated, bias, d_ff");
 }
 
 TEST(ResolveErrorTest, ValuesOfEnumsMustBeKnown) {
@@ -321,7 +321,7 @@ TEST(ResolveErrorTest, SublayersHaveKindsAndNames) {
         absl::StrCat("block {\n  placement: \"pre\" norm: \"none\"\n  ", text, "\n}"));
   };
   EXPECT_EQ(sublayers("sublayer { name: \"a\" }"),
-            "m.pbtxt:4:3: block.sublayer[0]: give attention {}, mlp {} or conv {}");
+            "m.pbtxt:4:3: block.sublayer[0]: give attention {}, mlp {}, experts {..} or conv {}");
   EXPECT_EQ(sublayers("sublayer { mlp {} }\n  sublayer { mlp {} }"),
             "m.pbtxt:5:3: block.sublayer[1]: the name \"mlp\" is taken; give it another");
   EXPECT_EQ(sublayers("sublayer { name: \"f\" mlp {} }"),
@@ -385,6 +385,61 @@ TEST(ResolveErrorTest, ConvolutionsTakeAWidthAndABias) {
   EXPECT_EQ(conv("widht: 3"),
             "m.pbtxt:3:21: unknown field \"widht\" in Conv; did you mean \"width\"?");
   EXPECT_EQ(conv("} mlp { gated: true"), "m.pbtxt:3:23: mlp and conv (line 3) exclude each other");
+}
+
+TEST(ResolveErrorTest, ExpertsTakeNumbersThatMeanSomething) {
+  const auto experts = [](absl::string_view fields, absl::string_view block = "") {
+    return ResolveError(absl::StrCat("block { placement: \"pre\" norm: \"rms_norm\" ", block,
+                                     "\n  sublayer { attention {} }\n", "  sublayer { experts { ",
+                                     fields, " } }\n}"));
+  };
+  const std::string two_of_four = "n_expert: \"4\" top_k: \"2\" ";
+  EXPECT_EQ(experts(two_of_four + "shared_d_ff: \"0\" balance_loss: \"0\" scale: \"-1\""),
+            "no error");
+  EXPECT_EQ(experts("top_k: \"2\""),
+            "m.pbtxt:4:3: experts: n_expert is missing; it has the form experts { n_expert: \"8\" "
+            "top_k: \"2\" }");
+  EXPECT_EQ(experts("n_expert: \"2\""),
+            "m.pbtxt:4:3: experts: top_k is missing; it has the form experts { n_expert: \"8\" "
+            "top_k: \"2\" }");
+  EXPECT_EQ(experts("n_expert: \"4\" top_k: \"layer + 3\""),
+            "m.pbtxt:4:38: top_k: 5 at layer 2, sublayer 4 is no whole number in 1..4\n"
+            "  layer + 3\n"
+            "        ^");
+  EXPECT_EQ(experts("n_expert: \"2.5\" top_k: \"2\""),
+            "m.pbtxt:4:24: n_expert: 2.5 at layer 1, sublayer 2 is no whole number in 1..65536\n"
+            "  2.5\n"
+            "  ^");
+  EXPECT_EQ(experts("n_expert: \"1e9\" top_k: \"2\""),
+            "m.pbtxt:4:24: n_expert: 1e+09 at layer 1, sublayer 2 is no whole number in 1..65536\n"
+            "  1e9\n"
+            "  ^");
+  EXPECT_EQ(experts(two_of_four + "d_ff: \"0\""),
+            "m.pbtxt:4:49: d_ff: 0 at layer 1, sublayer 2 is no whole number in 1..16777216\n"
+            "  0\n"
+            "  ^");
+  EXPECT_EQ(experts(two_of_four + "balance_loss: \"-1\""),
+            "m.pbtxt:4:49: balance_loss: -1 at layer 1, sublayer 2 must be a coefficient above 0, "
+            "or 0 for no such loss\n"
+            "  -1\n"
+            "  ^");
+  EXPECT_EQ(experts(two_of_four + "shared_gate: true"),
+            "m.pbtxt:4:49: shared_gate: there is no shared expert; shared_d_ff: \"WIDTH\" makes "
+            "one");
+  EXPECT_EQ(experts(two_of_four + "router: SOFTMAX_OF_TOPK"),
+            "m.pbtxt:4:57: unknown value \"SOFTMAX_OF_TOPK\" for router; it is one of "
+            "SOFTMAX_OF_TOP_K, SOFTMAX, SIGMOID");
+  EXPECT_EQ(experts(two_of_four, "inside { point: \"mlp.hidden\" rule: \"hidden = 2 * hidden\" }"),
+            "m.pbtxt:2:52: inside mlp.hidden: the block has experts and no MLP; statements inside "
+            "experts are not possible");
+}
+
+TEST(ResolveErrorTest, AnMlpsWidthIsAWholeNumber) {
+  EXPECT_EQ(ResolveError(absl::StrCat("mlp { d_ff: \"4 * layer\" }\n", kBlock)), "no error");
+  EXPECT_EQ(ResolveError(absl::StrCat("mlp { d_ff: \"layer / 2\" }\n", kBlock)),
+            "m.pbtxt:2:7: d_ff: 0.5 at layer 1, sublayer 2 is no whole number in 1..16777216\n"
+            "  layer / 2\n"
+            "        ^");
 }
 
 TEST(ResolveErrorTest, SharingHasANameOrAGroup) {
