@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tests/ops/op_cases.h"
 
 namespace plumb {
@@ -197,6 +198,34 @@ void AddSinkGrad(int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim,
               draw(context, -2, 2)};
   c.tolerance = 1e-5;
   cases->push_back(c);
+}
+
+// All keys of sequences of those lengths, in `tokens`.
+void AddBidirectionalCases(std::vector<int32_t> lengths, int64_t tokens, Heads heads,
+                           int64_t head_dim, Draw draw, std::vector<OpCase>* cases,
+                           const Variant& variant = {}) {
+  const int64_t batch = static_cast<int64_t>(lengths.size());
+  const size_t first = cases->size();
+  AddAttentionCases(batch, tokens, heads, head_dim, draw, cases, variant);
+  for (size_t i = first; i < cases->size(); ++i) {
+    OpCase& c = (*cases)[i];
+    absl::StrAppend(&c.name, " lengths ", absl::StrJoin(lengths, ","));
+    if (c.op == "attention" && !variant.sinks) c.inputs.push_back(Absent());
+    c.inputs.push_back(Ints({batch}, lengths));
+  }
+}
+
+void AddBidirectional(Draw draw, std::vector<OpCase>* cases) {
+  const Variant cap = {3, 0, false}, sinks = {0, 0, true}, both = {1.5, 0, true};
+  AddBidirectionalCases({1}, 1, {1, 1}, 4, draw, cases);
+  AddBidirectionalCases({5, 1, 3}, 5, {2, 1}, 20, draw, cases);
+  for (const Variant& variant : {Variant{}, cap, sinks, both}) {
+    AddBidirectionalCases({17, 16, 9, 1}, 17, {2, 2}, 7, draw, cases, variant);
+    AddBidirectionalCases({64, 63}, 64, {2, 2}, 8, draw, cases, variant);
+    AddBidirectionalCases({129, 64, 65}, 129, {4, 2}, 8, draw, cases, variant);
+    AddBidirectionalCases({300, 257, 2}, 300, {2, 1}, 5, draw, cases, variant);
+  }
+  AddBidirectionalCases({64}, 64, {1, 1}, 64, draw, cases);
 }
 
 // Windows around the sizes of tiles, vectors and blocks, and each with each.
@@ -412,6 +441,8 @@ std::vector<OpCase> SequenceOpCases() {
   AddAlibi(Random, &cases);
   AddAttentionVariants(RandomBf16, &cases);
   AddAlibi(RandomBf16, &cases);
+  AddBidirectional(Random, &cases);
+  AddBidirectional(RandomBf16, &cases);
   AddConvs(&cases);
   AddCrossEntropies(&cases);
   return cases;

@@ -158,6 +158,7 @@ struct Erf {
     const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), hn::Add(tail, tail)), x);
     const V small = hn::Mul(hn::Mul(scale, x), Polynomial(d, square, kSeries));
     *value = hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large);
+    *value = hn::IfThenElse(hn::Eq(x, x), *value, x);  // the bound of a NaN is a number
     *derivative = hn::Mul(scale, density);
   }
 };
