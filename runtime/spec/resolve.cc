@@ -146,6 +146,11 @@ class Resolver {
     model_.tie_embeddings = message_.tie_embeddings();
     model_.head_bias = message_.head_bias();
     model_.bidirectional = message_.bidirectional();
+    if (model_.bidirectional && model_.positions.kind == PositionKind::kAlibi) {
+      return ErrorAt(at_.Nested("positions").At("kind"),
+                     "ALIBI says how far back a token is, and the model is bidirectional; "
+                     "use other positions");
+    }
     model_.token_types = message_.token_types();
     if (model_.token_types < 0 || model_.token_types > kMaxDim) {
       return ErrorAt(at_.At("token_types"),
