@@ -77,7 +77,8 @@ Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
             {"active_parameters", model.active_parameters},
             {"tensors", model.tensors.size()},
             {"buffer_elements", model.buffer_elements},
-            {"weight_bytes", model.weight_bytes}}},
+            {"weight_bytes", model.weight_bytes},
+            {"cache_bytes", model.cache_bytes}}},
           {"memory", MemoryJson(memory)},
           {"updates", updates}};
 }
@@ -135,6 +136,7 @@ std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
                     Count(static_cast<int64_t>(model.buffers.size()), "buffer"),
                     ", statistics that norms keep from training (not parameters)\n");
   }
+  absl::StrAppend(&text, "KV cache of a sequence: ", Bytes(model.cache_bytes), "\n");
   if (updates != nullptr) absl::StrAppend(&text, "\n", *updates);
   absl::StrAppend(&text, "\n", MemoryTable(memory));
   return text;

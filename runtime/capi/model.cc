@@ -15,6 +15,7 @@
 #include "runtime/capi/trainer_file.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/session/probe.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb::capi {
 
@@ -69,17 +70,28 @@ absl::Status CheckRoom(absl::string_view what, double bytes) {
 
 int64_t CacheBytes(const ResolvedModel& model) {
   const ModelDims& dims = model.dims;
-  double floats = 0;  // a token
+  const double context = static_cast<double>(dims.context_length);
+  double floats = 0;
+  ScalarScope scope;
+  scope.dims = &dims;
   for (const std::shared_ptr<const BlockSpec>& block : model.layers) {
+    ++scope.layer;
+    scope.placement = block->placement.get();
     for (const SublayerSpec& sublayer : block->sublayers) {
+      ++scope.sublayer;
       if (sublayer.kind == SublayerSpec::Kind::kAttention) {  // keys and values
-        floats += 2.0 * static_cast<double>(dims.n_kv_head) * static_cast<double>(dims.head_dim);
+        // A resolved model's numbers have values.
+        const auto numbers = EvaluateAttention(sublayer.attention, scope);
+        const double tokens =
+            numbers.ok() ? static_cast<double>(numbers->CachedTokens(dims)) : context;
+        floats +=
+            2 * tokens * static_cast<double>(dims.n_kv_head) * static_cast<double>(dims.head_dim);
       } else if (sublayer.kind == SublayerSpec::Kind::kConv) {  // what went in
-        floats += static_cast<double>(dims.d_model);
+        floats += context * static_cast<double>(dims.d_model);
       }
     }
   }
-  const double bytes = floats * static_cast<double>(dims.context_length) * sizeof(float);
+  const double bytes = floats * sizeof(float);
   constexpr double kMost = 9e18;  // below 2^63
   return bytes < kMost ? static_cast<int64_t>(bytes) : std::numeric_limits<int64_t>::max();
 }

@@ -90,6 +90,7 @@ void WriteTensors(const ModelContext& context, JsonWriter* json) {
   json->Number("tensors", static_cast<int64_t>(context.parameters.size()));
   json->Number("buffer_elements", buffer_elements);
   json->Number("weight_bytes", parameters * static_cast<int64_t>(sizeof(float)));
+  json->Number("cache_bytes", CacheBytes(context.model));
   json->EndObject();
 }
 

@@ -318,9 +318,9 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   tensors         [{name, shape, dtype, init, role, elements}], in the order of
  *                   plumb_model_tensor; role: weight, norm, learned
  *   buffers         [the same], statistics that norms keep from training: saved, not trained
- *   totals          {parameters, active_parameters, tensors, buffer_elements, weight_bytes};
- *                   active_parameters: without experts that a token does not take; weight_bytes:
- *                   in f32 */
+ *   totals          {parameters, active_parameters, tensors, buffer_elements, weight_bytes,
+ *                   cache_bytes}; active_parameters: without experts that a token does not take;
+ *                   weight_bytes: in f32; cache_bytes: as in plumb_model_info */
 PLUMB_USE PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
                                                       size_t capacity, size_t* needed,
                                                       plumb_error** error);
@@ -739,7 +739,8 @@ PLUMB_USE PLUMB_API plumb_status plumb_session_feed_each(plumb_session* session,
 PLUMB_API const float* plumb_session_logits(const plumb_session* session, int32_t sequence);
 /* Tokens in a sequence; -1 for one that there is not. */
 PLUMB_API int64_t plumb_session_length(const plumb_session* session, int32_t sequence);
-/* Takes all but the first `length` tokens back. There are no logits until more is fed. */
+/* Takes all but the first `length` tokens back. There are no logits until more is fed; if a layer's
+ * window has passed over tokens that it sees again, feeding computes the sequence anew. */
 PLUMB_USE PLUMB_API plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence,
                                                         int64_t length, plumb_error** error);
 

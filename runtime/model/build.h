@@ -21,7 +21,7 @@ enum class Program {
   kEval,   // the same inputs and output, nothing saved for a backward pass
   kCached,  // inputs tokens, positions; states "<sublayer>.k_cache", ".v_cache" and, of
             // convolutions,
-            // ".x_cache", [batch, heads, context_length, channels]; output "logits" of the last
+            // ".x_cache", [batch, heads, tokens, channels]; output "logits" of the last
             // token [batch, 1, vocab]. Prefill is a long seq, decoding a seq of 1.
 };
 
@@ -53,8 +53,9 @@ DType StoredDType(const ParameterSpec& parameter, WeightFormat weights);
 // The parameter that holds the scales of the int8 matrix `matrix`.
 std::string ScalesName(const std::string& matrix);
 
-// Inputs are i32[batch, seq]. Targets < 0 are not counted. Caches hold context_length rows a
-// sequence. kFailedPrecondition for a kCached program of a model that is bidirectional.
+// Inputs are i32[batch, seq]. Targets < 0 are not counted. Caches hold context_length tokens a
+// sequence, or, of attention with a window, those of the window: a ring, in which position p has
+// row p mod window. kFailedPrecondition for a kCached program of a model that is bidirectional.
 absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,
                                    const OpRegistry& registry, const BuildOptions& options);

@@ -64,11 +64,12 @@ class Rotation {
   std::optional<Attrs> attrs_;  // none: they stay as they are
 };
 
-// A row of `channels` for each token and head.
-TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t channels) {
+// A row of `channels` for each of `tokens` and head.
+TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t tokens,
+                     int64_t channels) {
   const BuildOptions& options = *context.options;
   return {options.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
-          Shape({options.batch, heads, context.model->dims.context_length, channels})};
+          Shape({options.batch, heads, tokens, channels})};
 }
 
 absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const SublayerSite& site,
@@ -101,7 +102,7 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   const bool is_cached = context.options->program == Program::kCached;
   std::vector<ValueId> inputs = {q, k, v};
   if (is_cached) {
-    const TensorType cache = CacheType(context, d.n_kv_head, d.head_dim);
+    const TensorType cache = CacheType(context, d.n_kv_head, numbers.CachedTokens(d), d.head_dim);
     const ValueId k_cache = b.State(absl::StrCat(name, ".k_cache"), cache);
     const ValueId v_cache = b.State(absl::StrCat(name, ".v_cache"), cache);
     inputs.insert(inputs.end(), {k_cache, v_cache, context.positions});
@@ -213,7 +214,8 @@ ValueId EmitConv(const SublayerContext& context, const SublayerSite& site, Value
   std::vector<ValueId> inputs = {x, weights.Param(absl::StrCat(name, ".weight"))};
   const bool is_cached = context.options->program == Program::kCached;
   if (is_cached) {
-    const TensorType cache = CacheType(context, 1, context.model->dims.d_model);
+    const ModelDims& d = context.model->dims;
+    const TensorType cache = CacheType(context, 1, d.context_length, d.d_model);
     inputs.push_back(context.b->State(absl::StrCat(name, ".x_cache"), cache));
     inputs.push_back(context.positions);
   }

@@ -83,7 +83,8 @@
 //   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}
 //       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),
 //       then attends to cache rows 0..position for the last Q <= T tokens; the caches are updated in place.
-//       A position outside [0,C) fails. No gradient.
+//       A position outside [0,C) fails. With a window, of at most C tokens, the caches are rings: position p has
+//       row p mod C, and may be any. No gradient.
 //   causal_conv(x[B,T,d], weight f32[d,W] (, bias f32[d])) -> like x     channel by channel,
 //       y_t = bias + sum_{i<W} weight_i x_{t-i}; there is nothing before the first token
 //   causal_conv_grad(dy[B,T,d], weight) -> like dy          dx_t = sum_i weight_i dy_{t+i}

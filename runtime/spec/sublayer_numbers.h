@@ -15,6 +15,11 @@ struct AttentionNumbers {
   double scale = 1;
   double score_cap = 0;  // 0: none
   int64_t window = 0;    // 0: none, or one as long as the context
+
+  // Tokens of which decoding keeps keys and values.
+  int64_t CachedTokens(const ModelDims& dims) const {
+    return window > 0 ? window : dims.context_length;
+  }
 };
 
 // Of the rotary embedding in a layer.

@@ -79,6 +79,7 @@ struct ModelDescription {
   std::vector<TensorInfo> buffers;
   int64_t buffer_elements = 0;
   int64_t weight_bytes = 0;  // in f32
+  int64_t cache_bytes = 0;   // of the KV cache of one sequence, in f32
 };
 
 // The memory of training, in bytes; all of it is allocated from the first step to the last, so that

@@ -125,6 +125,7 @@ class DescriptionReader : public nlohmann::json_sax<nlohmann::json> {
              : key_ == "active_parameters" ? &read.active_parameters
              : key_ == "buffer_elements"   ? &read.buffer_elements
              : key_ == "weight_bytes"      ? &read.weight_bytes
+             : key_ == "cache_bytes"       ? &read.cache_bytes
                                            : nullptr;
     }
     if (depth_ != 3) return nullptr;

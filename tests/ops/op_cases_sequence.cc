@@ -257,6 +257,25 @@ void AddAttentionVariants(Draw draw, std::vector<OpCase>* cases) {
   AddSinkGrad(2, 70, 8, 64, draw, cases);  // several tasks
 }
 
+// Caches that hold little more than the window, or no more, before and after they are full: one new
+// token, fewer and more than the window, and fewer and more than a kernel packs.
+void AddRings(Draw draw, std::vector<OpCase>* cases) {
+  for (const int64_t window : {1, 4, 16, 70}) {
+    for (const int64_t capacity : {window, window + 5}) {
+      const Variant variant = {0, window, false}, all = {2, window, true, 0.5};
+      for (const int32_t first : {0, 3, 69, 70, 200}) {
+        AddCachedAttentionCase({first, 100}, 1, {4, 2}, 7, capacity, draw, cases, 0, variant);
+        AddCachedAttentionCase({first}, 5, {2, 1}, 20, capacity, draw, cases, 0, all);
+        AddCachedAttentionCase({first, 9}, 36, {2, 1}, 8, capacity, draw, cases, 0, variant);
+        AddCachedAttentionCase({first}, 36, {4, 2}, 8, capacity, draw, cases, 1, all);
+        AddCachedAttentionCase({first}, 40, {4, 2}, 8, capacity, draw, cases, 9, variant);
+      }
+    }
+  }
+  AddCachedAttentionCase({77}, 300, {2, 1}, 12, 90, draw, cases, 0, {0, 90, true});
+  AddCachedAttentionCase({5000}, 1, {8, 8}, 64, 1000, draw, cases, 0, {0, 1000, false});
+}
+
 // Of few heads, of no power of 2, and far beyond the first block of keys.
 void AddAlibi(Draw draw, std::vector<OpCase>* cases) {
   const Variant alibi = {0, 0, false, 1};
@@ -439,10 +458,12 @@ std::vector<OpCase> SequenceOpCases() {
   AddAttentions(RandomBf16, &cases);
   AddAttentionVariants(Random, &cases);
   AddAlibi(Random, &cases);
+  AddRings(Random, &cases);
   AddAttentionVariants(RandomBf16, &cases);
   AddAlibi(RandomBf16, &cases);
   AddBidirectional(Random, &cases);
   AddBidirectional(RandomBf16, &cases);
+  AddRings(RandomBf16, &cases);
   AddConvs(&cases);
   AddCrossEntropies(&cases);
   return cases;

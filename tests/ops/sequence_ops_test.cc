@@ -1,4 +1,5 @@
 // What the cases of op_cases_sequence.cc cannot say: causality, caches, refusals.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -205,6 +206,44 @@ TEST_F(SequenceOpsTest, AttentionPassesOnANaNInASinkOfItsHead) {
     EXPECT_TRUE(std::isnan((*got)[0].f[static_cast<size_t>(kSizes.head_dim)])) << c.op;
     EXPECT_FALSE(std::isnan((*got)[0].f[static_cast<size_t>(2 * kSizes.head_dim)])) << c.op;
   }
+}
+
+// Chunks, shorter and longer than the window, fed to a ring of the window and to a cache of all
+// tokens. Not a bit may differ: a ring is where keys are, not how they are added up.
+TEST_F(SequenceOpsTest, ARingGivesTheBitsOfACacheOfAllTokens) {
+  constexpr int64_t kWindow = 20, kAll = 260;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    std::vector<ReferenceTensor> caches[2];
+    int32_t first = 0;
+    for (const int64_t tokens : {7, 1, 30, 1, 1, 70, 9, 1, 20, 100, 1}) {
+      OpCase all = CachedAttention({2, 0, 4, 2, 12, kAll}, tokens, first);
+      all.attrs.Set("window", kWindow);
+      all.attrs.Set("alibi", 0.5);
+      OpCase ring = all;
+      for (const size_t i : {size_t{3}, size_t{4}}) {
+        ring.inputs[i] = Random({2, 2, kWindow, 12});
+      }
+      for (size_t i = 0; i < 5; ++i) all.inputs[i].type.dtype = ring.inputs[i].type.dtype = dtype;
+      std::vector<ReferenceTensor> inputs[2] = {MakeInputs(all), MakeInputs(ring)};
+      std::copy_n(inputs[0].begin(), 3, inputs[1].begin());
+      std::vector<double> contexts[2];
+      for (const size_t i : {size_t{0}, size_t{1}}) {
+        if (!caches[i].empty()) std::copy_n(caches[i].begin(), 2, inputs[i].begin() + 3);
+        const auto got = Run(i == 0 ? all : ring, inputs[i]);
+        ASSERT_TRUE(got.ok()) << got.status();
+        contexts[i] = (*got)[0].f;
+        caches[i] = {(*got)[1], (*got)[2]};
+      }
+      EXPECT_EQ(contexts[1], contexts[0]) << tokens << " tokens from " << first;
+      first += static_cast<int32_t>(tokens);
+    }
+  }
+}
+
+TEST_F(SequenceOpsTest, ACacheMustHoldTheWindow) {
+  OpCase c = CachedAttention(kSizes, 1, 10);
+  c.attrs.Set("window", kSizes.capacity + 1);
+  EXPECT_THAT(Refusal(c), HasSubstr("caches of 96 tokens do not hold a window of 97"));
 }
 
 // A head whose sink is far above its scores attends to nothing, one whose sink is far below as if

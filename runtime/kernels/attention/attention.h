@@ -90,7 +90,8 @@ AttendGradFn<T> ChooseAttendGrad();
 int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element_bytes);
 
 // One query against `keys` rows of a cache: reads keys and values once, packs nothing. The window
-// is the caller's: that of the variant is not read.
+// is the caller's: that of the variant is not read. In a ring the rows from `straight` on stand
+// `ring` rows before where they would.
 template <class T>
 struct AttendOneArgs {
   const T* q;  // [head_dim]
@@ -101,6 +102,13 @@ struct AttendOneArgs {
   int64_t head_dim;
   float scale;
   SoftmaxVariant variant;
+  int64_t straight = std::numeric_limits<int64_t>::max();
+  int64_t ring = 0;
+
+  // Row j of `first`, which is k or v.
+  const T* Row(const T* first, int64_t j) const {
+    return first + (j < straight ? j : j - ring) * head_dim;
+  }
 };
 template <class T>
 using AttendOneFn = void (*)(const AttendOneArgs<T>& args, float* scratch);
