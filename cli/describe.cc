@@ -64,6 +64,8 @@ Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
           {"dims", dims},
           {"positions", model.positions},
           {"tied", model.tied},
+          {"bidirectional", model.bidirectional},
+          {"token_types", model.token_types},
           {"begin", model.begin},
           {"layers", layers},
           {"end", model.end},
@@ -106,7 +108,10 @@ std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
   std::string text =
       absl::StrCat(model.name, "\n  ", absl::StrJoin(model.dims, ", ", absl::PairFormatter(" ")));
   absl::StrAppend(&text, "\n  positions ", model.positions, ", ",
-                  model.tied ? "head tied to the embedding" : "head of its own", "\n\n");
+                  model.tied ? "head tied to the embedding" : "head of its own");
+  if (model.token_types > 0) absl::StrAppend(&text, ", ", model.token_types, " token types");
+  if (model.bidirectional) absl::StrAppend(&text, ", bidirectional");
+  absl::StrAppend(&text, "\n\n");
 
   absl::StrAppend(&text, "equations\n");
   AppendLines("  ", model.begin, &text);

@@ -103,6 +103,8 @@ absl::StatusOr<std::string> DescribeModel(const ModelContext& context) {
   Write(model.dims, &json);
   json.Text("positions", DescribePositions(model.positions));
   json.Flag("tied", model.tie_embeddings);
+  json.Flag("bidirectional", model.bidirectional);
+  json.Number("token_types", model.token_types);
   json.TextList("begin", stack.begin);
   json.Name("layers");
   json.BeginArray();

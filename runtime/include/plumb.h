@@ -308,6 +308,8 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *                   context_length}
  *   positions       learned(..), rope(theta=10000, ..), alibi(..), none
  *   tied            whether the head's matrix is the embedding's
+ *   bidirectional   whether a token sees those after it
+ *   token_types     how many there are; 0: the model has none
  *   begin, end      [statement], before the first layer and after the last
  *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], of
  *                   layers, counted from 0, that share a block; equations, scalars, norms: [text];

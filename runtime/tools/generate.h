@@ -70,6 +70,9 @@ class TrainedModel {
   int64_t step() const;  // of the checkpoint
   const std::string& checkpoint() const;
 
+  // Whether it predicts the next token, and not, being bidirectional, those that are hidden.
+  bool can_generate() const;
+
   // Draws one continuation. `on_text`, when given, gets each piece as it is drawn; return false to
   // stop. Errors: options out of range, a prompt with characters outside the vocabulary or too
   // long.

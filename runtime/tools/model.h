@@ -65,7 +65,8 @@ struct ModelDescription {
   std::string name;
   std::vector<std::pair<std::string, int64_t>> dims;  // "n_layer" ...
   std::string positions;
-  bool tied = false;
+  bool tied = false, bidirectional = false;
+  int64_t token_types = 0;
   std::vector<std::string> begin, end;  // statements before the first and after the last layer
   std::vector<LayerGroupInfo> layers;
   int64_t norm_sites = 0;           // norms that are applied in one forward pass

@@ -20,6 +20,7 @@ class DescriptionReader : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return true; }
   bool boolean(bool value) override {
     if (depth_ == 1 && key_ == "tied") read.tied = value;
+    if (depth_ == 1 && key_ == "bidirectional") read.bidirectional = value;
     return true;
   }
   bool number_integer(number_integer_t value) override { return Number(value); }
@@ -117,6 +118,7 @@ class DescriptionReader : public nlohmann::json_sax<nlohmann::json> {
   int64_t* NumberAt() {
     if (depth_ == 1) {
       return key_ == "norm_sites"          ? &read.norm_sites
+             : key_ == "token_types"       ? &read.token_types
              : key_ == "norms_before_head" ? &read.norms_before_head
                                            : nullptr;
     }

@@ -286,6 +286,7 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
 
 int64_t TrainedModel::step() const { return impl_->step; }
 const std::string& TrainedModel::checkpoint() const { return impl_->checkpoint; }
+bool TrainedModel::can_generate() const { return impl_->info.bidirectional == 0; }
 
 absl::StatusOr<GenerateResult> TrainedModel::Generate(
     const GenerateOptions& options, const std::function<bool(absl::string_view piece)>& on_text) {

@@ -337,6 +337,30 @@ TEST(ResolveErrorTest, SublayersHaveKindsAndNames) {
             "to call it");
 }
 
+TEST(ResolveErrorTest, BidirectionalModelsHaveNoWindow) {
+  const auto model = [](absl::string_view fields) {
+    return ResolveError(absl::StrCat(fields, "\n", kBlock));
+  };
+  EXPECT_EQ(model("bidirectional: true attention { window: \"0\" }"), "no error");
+  EXPECT_EQ(model("bidirectional: true attention { window: \"3 * (layer == 2)\" }"),
+            "m.pbtxt:2:33: window: 3 at layer 2, sublayer 3 looks back from a token, and the model "
+            "is bidirectional; leave one of the two out\n"
+            "  3 * (layer == 2)\n"
+            "    ^");
+}
+
+TEST(ResolveErrorTest, TokenTypesAreANumberOfRows) {
+  const auto model = [](absl::string_view fields) {
+    return ResolveError(absl::StrCat(fields, "\n", kBlock));
+  };
+  EXPECT_EQ(model("token_types: 2"), "no error");
+  EXPECT_EQ(model("token_types: -1"), "m.pbtxt:2:1: token_types: -1 is not in 0..16777216");
+  EXPECT_EQ(model("token_types: 20000000"),
+            "m.pbtxt:2:1: token_types: 20000000 is not in 0..16777216");
+  EXPECT_EQ(FirstLine(model("embedding { name: \"type\" }")),
+            "m.pbtxt:2:1: embedding \"type\": there is one already; give it another name");
+}
+
 TEST(ResolveErrorTest, FieldsOfAttentionTakeNumbersThatMeanSomething) {
   const auto attention = [](absl::string_view field) {
     return ResolveError(absl::StrCat("attention { ", field, " }\n", kBlock));
