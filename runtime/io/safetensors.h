@@ -70,6 +70,8 @@ struct TensorToWrite {
   // For a tensor that does not stand anywhere as the file has it (`data` is null): copies its
   // elements [begin, begin + n) to `to`.
   std::function<void(int64_t begin, int64_t n, void* to)> copy = nullptr;
+  // What the file calls elements of type.dtype's size, where it is not that dtype: "F16".
+  const char* dtype = nullptr;
 };
 
 // A safetensors file before it is written: its header, and where the tensors are, which must stay
