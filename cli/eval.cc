@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/arguments.h"
@@ -23,7 +24,7 @@ struct EvalFlags {
   std::string subject;  // RUN or MODEL.pbtxt
   std::string data;
   std::string weights;  // with data: a type; with tokens: a file
-  std::string tokens, logits, grads;
+  std::string tokens, logits, grads, gradients;
   int64_t stride = 0;  // 0: side by side
   bool ema = false;
   bool json = false;
@@ -88,22 +89,32 @@ absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
   return PrintLosses(options, **model, *losses, coarse);
 }
 
-absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, HostRuntime* runtime) {
+// A description with the weights of a file, or, without one, a run.
+absl::StatusOr<std::unique_ptr<Model>> ModelOf(const EvalFlags& options, HostRuntime* runtime) {
+  if (options.weights.empty()) return Model::OpenRun(runtime, options.subject, options.ema);
   absl::StatusOr<Spec> spec = ReadSpec(options.subject, {});
   if (!spec.ok()) return spec.status();
   absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
-  PrintWarnings(runtime);
   if (!model.ok()) return model.status();
   const absl::Status loaded = (*model)->LoadWeights(options.weights);
   if (!loaded.ok()) return loaded;
+  return model;
+}
+
+absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, HostRuntime* runtime) {
+  const absl::StatusOr<std::unique_ptr<Model>> model = ModelOf(options, runtime);
+  PrintWarnings(runtime);
+  if (!model.ok()) return model.status();
   const absl::StatusOr<std::vector<std::vector<int32_t>>> tokens = ReadTokens(options.tokens);
   if (!tokens.ok()) return tokens.status();
-  return (*model)->Run(*tokens, /*with_gradients=*/!options.grads.empty());
+  return (*model)->Run(*tokens, /*with_gradients=*/!options.grads.empty() || !options.gradients.empty());
 }
 
 absl::Status EvalTokens(const EvalFlags& options, HostRuntime* runtime) {
   const absl::Status distinct = CheckOutputFiles(
-      {{"--logits", options.logits}, {"--grads", options.grads}},
+      {{"--logits", options.logits},
+       {"--grads", options.grads},
+       {"--gradients", options.gradients}},
       {{"MODEL", options.subject}, {"--weights", options.weights}, {"--tokens", options.tokens}});
   if (!distinct.ok()) return distinct;
   const absl::StatusOr<Model::Outputs> outputs = RunModel(options, runtime);
@@ -116,28 +127,37 @@ absl::Status EvalTokens(const EvalFlags& options, HostRuntime* runtime) {
     const absl::Status written = WriteGradients(*outputs, options.grads);
     if (!written.ok()) return written;
   }
+  if (!options.gradients.empty()) {
+    const absl::Status written = Model::WriteGradients(*outputs, options.gradients);
+    if (!written.ok()) return written;
+  }
   if (options.json) {
     return PrintJson({{"loss", outputs->loss},
                       {"batch", outputs->batch},
                       {"seq", outputs->seq},
                       {"vocab", outputs->vocab}});
   }
-  if (!options.logits.empty() || !options.grads.empty()) return absl::OkStatus();
+  const bool wrote =
+      !options.logits.empty() || !options.grads.empty() || !options.gradients.empty();
+  if (wrote) return absl::OkStatus();
   return PrintResult(absl::StrFormat("loss %.4f\n", outputs->loss));
 }
 
 absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation) {
   const bool on_tokens =
-      !options.tokens.empty() || !options.logits.empty() || !options.grads.empty();
+      !options.tokens.empty() || !options.logits.empty() || !options.grads.empty() ||
+      !options.gradients.empty();
   if (on_tokens == !options.data.empty()) {
     return absl::InvalidArgumentError(
         "write either plumb eval RUN --data FILE [--weights bf16|int8] [--stride N]\n"
-        "or plumb eval MODEL.pbtxt --weights FILE --tokens FILE [--logits OUT] [--grads OUT]");
+        "or plumb eval RUN --tokens FILE [--logits OUT] [--grads OUT] [--gradients OUT]\n"
+        "or plumb eval MODEL.pbtxt --weights FILE --tokens FILE, with the same");
   }
-  if (on_tokens && (options.weights.empty() || options.tokens.empty())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.weights.empty() ? "--weights" : "--tokens",
-                     " is missing: a model needs weights and tokens"));
+  if (on_tokens && options.tokens.empty()) {
+    return absl::InvalidArgumentError("--tokens is missing: a model needs tokens");
+  }
+  if (on_tokens && options.weights.empty() && absl::EndsWith(options.subject, ".pbtxt")) {
+    return absl::InvalidArgumentError("--weights is missing: a model needs weights");
   }
   if (on_tokens && options.stride != 0) {
     return absl::InvalidArgumentError("--stride goes with --data: tokens are one window a row");
@@ -156,7 +176,7 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<EvalFlags>();
   CLI::App* app = program->add_subcommand("eval", "Measure a trained model's loss on data");
   app->add_option("SUBJECT", options->subject,
-                  "RUN, a run's directory or checkpoint; with --tokens: MODEL.pbtxt")
+                  "RUN, a run's directory or checkpoint; with --weights FILE: MODEL.pbtxt")
       ->required()
       ->type_name("");
   app->add_option("--data", options->data, "Text to measure the loss on")->type_name("FILE");
@@ -181,6 +201,9 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
          "--grads", options->grads,
          "Write the loss and the L2 norm of its gradient by parameter to this file (JSON); "
          "norms over tokens then take the statistics of these tokens, as in training")
+      ->type_name("OUT");
+  app->add_option("--gradients", options->gradients,
+                  "Write the gradient of the loss by every parameter to this file (safetensors)")
       ->type_name("OUT");
   app->add_flag("--json", options->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);

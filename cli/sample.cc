@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/command_tree.h"
+#include "cli/eval_tokens.h"
 #include "cli/output.h"
 #include "runtime/tools/generate.h"
 
@@ -19,8 +21,8 @@ namespace {
 
 struct SampleFlags {
   std::string run;
-  std::string prompt;
-  int64_t num = 20;
+  std::string prompt, prompt_tokens;
+  int64_t num = 0;  // 0: not said
   double temperature = 0.5;
   int64_t top_k = 0;
   double top_p = 1;
@@ -86,9 +88,17 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
   PrintWarnings(runtime->get());
   if (!opened.ok()) return opened.status();
   TrainedModel* model = opened->get();
-  const GenerateOptions generate = ToGenerateOptions(options);
+  GenerateOptions generate = ToGenerateOptions(options);
+  std::vector<std::vector<int32_t>> prompts(1);
+  if (!options.prompt_tokens.empty()) {
+    absl::StatusOr<std::vector<std::vector<int32_t>>> read = ReadTokens(options.prompt_tokens);
+    if (!read.ok()) return read.status();
+    prompts = *std::move(read);
+  }
+  // Prompts in a file are to be continued, once; without any, samples are to be looked at.
+  const int64_t num = options.num > 0 ? options.num : options.prompt_tokens.empty() ? 20 : 1;
 
-  if (options.num == 1 && !options.json && StdoutIsTerminal()) {
+  if (num == 1 && options.prompt_tokens.empty() && !options.json && StdoutIsTerminal()) {
     const absl::Status status = Stream(model, generate);
     PrintWarnings(runtime->get());
     if (!status.ok()) return status;
@@ -100,17 +110,24 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
     if (options.json) {
       samples.push_back({{"text", std::move(result.text)},
                          {"tokens", result.tokens},
+                         {"ids", std::move(result.ids)},
                          {"ended", result.ended},
-                         {"seconds", result.seconds}});
+                         {"seconds", result.seconds},
+                         {"first_seconds", result.first_seconds}});
       return true;
     }
-    printed = PrintSample(absl::StrCat(result.text, "\n"));
+    // Where the prompt was ids and nothing makes text of them, the sample is ids.
+    const std::string& text = result.text;
+    printed = PrintSample(absl::StrCat(text.empty() ? absl::StrJoin(result.ids, " ") : text, "\n"));
     return printed.ok();
   };
-  const absl::Status drawn = model->GenerateMany(generate, options.num, show);
-  PrintWarnings(runtime->get());
-  if (!printed.ok()) return printed;
-  if (!drawn.ok()) return drawn;
+  for (std::vector<int32_t>& prompt : prompts) {
+    generate.prompt_tokens = std::move(prompt);
+    const absl::Status drawn = model->GenerateMany(generate, num, show);
+    PrintWarnings(runtime->get());
+    if (!printed.ok()) return printed;
+    if (!drawn.ok()) return drawn;
+  }
   if (!options.json) return kExitOk;
   printed = PrintJson({{"checkpoint", model->checkpoint()},
                        {"step", model->step()},
@@ -132,7 +149,11 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
       ->type_name("");
   app->add_option("--prompt", options->prompt, "What every sample begins with; default: nothing")
       ->type_name("TEXT");
-  AddInt(app, "--num", &options->num, 1, 1000000, "How many samples; default 20");
+  app->add_option("--prompt-tokens", options->prompt_tokens,
+                  "Token ids instead of a text: JSON, [[id, ..], ..], each list a prompt")
+      ->type_name("FILE")
+      ->excludes("--prompt");
+  AddInt(app, "--num", &options->num, 1, 1000000, "How many samples; default 20, of --prompt-tokens 1 each");
   AddDouble(app, "--temperature", &options->temperature, 0, 1000,
             "Divides the logits; 0 always takes the most likely token; default 0.5");
   AddInt(app, "--top-k", &options->top_k, 0, std::numeric_limits<int32_t>::max(),

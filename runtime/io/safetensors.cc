@@ -83,6 +83,12 @@ const TensorEntry* SafetensorsFile::Find(absl::string_view name) const {
   return it == index_.end() ? nullptr : &tensors_[it->second];
 }
 
+absl::string_view SafetensorsFile::header() const {
+  const absl::string_view content = file_.content();
+  return tensors_.empty() ? content
+                          : content.substr(0, static_cast<size_t>(OffsetOf(tensors_.front())));
+}
+
 absl::Status SafetensorsFile::Read(absl::string_view name, const TensorType& type,
                                    void* destination) const {
   const TensorEntry* entry = Find(name);

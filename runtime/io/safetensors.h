@@ -47,6 +47,12 @@ class SafetensorsFile {
   }  // in the order of their data
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const TensorEntry* Find(absl::string_view name) const;  // nullptr when missing
+  // Of one of this file's tensors: where its data begin, in bytes from the file's beginning.
+  int64_t OffsetOf(const TensorEntry& tensor) const {
+    return tensor.data.data() - file_.content().data();
+  }
+  // What stands before the data: all that says which tensors there are, and where.
+  absl::string_view header() const;
 
   // Copies tensor `name` to `destination`, type.bytes() of it. NotFound when the file has no such
   // tensor, InvalidArgument when its dtype or shape is another.

@@ -28,6 +28,7 @@ absl::StatusOr<WeightType> ParseWeightType(absl::string_view text);
 
 struct GenerateOptions {
   std::string prompt;
+  std::vector<int32_t> prompt_tokens;  // not empty: instead of `prompt`
   double temperature = 1;  // 0: the most likely token
   int top_k = 0;           // 0: all
   double top_p = 1;        // 1: all
@@ -38,10 +39,12 @@ struct GenerateOptions {
 };
 
 struct GenerateResult {
-  std::string text;    // prompt included
-  int64_t tokens = 0;  // that were drawn, the end token included
+  std::string text;          // prompt included; of a run without a tokenizer of plumb's: empty
+  std::vector<int32_t> ids;  // that were drawn, the end token included
+  int64_t tokens = 0;        // how many
   bool ended = false;  // by the end token; else by max_tokens or a full context
   double seconds = 0;
+  double first_seconds = 0;  // of them, until the first token was drawn
 };
 
 struct SplitLoss {
@@ -53,7 +56,7 @@ struct SplitLoss {
 
 class TrainedModel {
  public:
-  // `run`: a run directory, or one of its checkpoints. `weights`: the format that Generate decodes
+  // `run`: a run directory, trained or imported, or one of its checkpoints. `weights`: the format that Generate decodes
   // with. `average`: with the average of the weights (ema_decay); kNotFound where none was kept.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(HostRuntime* runtime,
                                                             const std::string& run,
@@ -63,8 +66,8 @@ class TrainedModel {
   TrainedModel(const TrainedModel&) = delete;
   TrainedModel& operator=(const TrainedModel&) = delete;
 
-  int64_t step() const;  // of the checkpoint
-  const std::string& checkpoint() const;
+  int64_t step() const;                   // of the checkpoint; 0 of an imported run
+  const std::string& checkpoint() const;  // of an imported run: its directory
 
   // Draws one continuation. `on_text`, when given, gets each piece as it is drawn; return false to
   // stop. Errors: options out of range, a prompt with characters outside the vocabulary or too

@@ -101,6 +101,10 @@ class Model {
  public:
   // Resolves every name, checks the formulas. Errors are the author's mistakes, with places.
   static absl::StatusOr<std::unique_ptr<Model>> Create(HostRuntime* runtime, const Spec& spec);
+  // The model of a run, trained or imported, or of one of its checkpoints, with its weights.
+  // `average`: the average of the weights. Errors: as TrainedModel::Open.
+  static absl::StatusOr<std::unique_ptr<Model>> OpenRun(HostRuntime* runtime,
+                                                        const std::string& run, bool average);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -147,6 +151,7 @@ class Model {
     double loss = 0;
     std::vector<std::pair<std::string, double>> grad_l2;
     std::map<std::string, std::vector<float>> gradients;
+    std::map<std::string, std::vector<int64_t>> shapes;  // of the gradients
   };
   absl::StatusOr<Outputs> Run(const std::vector<std::vector<int32_t>>& tokens,
                               bool with_gradients = true) const;
@@ -161,6 +166,8 @@ class Model {
 
   // Writes outputs.logits as the tensor "logits".
   static absl::Status WriteLogits(const Outputs& outputs, const std::string& path);
+  // Writes the gradients, under the names of their parameters.
+  static absl::Status WriteGradients(const Outputs& outputs, const std::string& path);
 
   plumb_model* handle() const;
 

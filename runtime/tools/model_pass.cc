@@ -93,6 +93,7 @@ absl::Status TakeGradients(const plumb_evaluator* evaluator, size_t count, Model
     for (const float g : gradient) square += static_cast<double>(g) * static_cast<double>(g);
     out->grad_l2.emplace_back(tensor.name, std::sqrt(square));
     out->gradients[tensor.name] = std::move(gradient);
+    out->shapes[tensor.name].assign(tensor.shape, tensor.shape + tensor.rank);
   }
   return absl::OkStatus();
 }
@@ -172,6 +173,14 @@ absl::StatusOr<ProbeFigures> Model::Probe(const Tokens& tokens,
     PLUMB_RETURN_IF_ERROR(RunEvaluator(evaluator.get(), batch).status());
     return told.InOrder(all);
   });
+}
+
+absl::Status Model::WriteGradients(const Outputs& outputs, const std::string& path) {
+  std::vector<TensorToWrite> tensors;
+  for (const auto& [name, gradient] : outputs.gradients) {
+    tensors.push_back({name, F32(Shape(outputs.shapes.at(name))), gradient.data()});
+  }
+  return WriteSafetensors(path, tensors);
 }
 
 absl::Status Model::WriteLogits(const Outputs& outputs, const std::string& path) {
