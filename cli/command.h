@@ -51,6 +51,7 @@ void AddExplainCommand(CLI::App* program, Invocation* invocation);
 void AddTheoryCommand(CLI::App* program, Invocation* invocation);
 void AddImportCommand(CLI::App* program, Invocation* invocation);
 void AddExportCommand(CLI::App* program, Invocation* invocation);
+void AddZooCommand(CLI::App* program, Invocation* invocation);
 void AddBenchCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCommand(CLI::App* program, Invocation* invocation);
 void AddDoctorCommand(CLI::App* program, Invocation* invocation);

@@ -109,6 +109,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddTheoryCommand(program, invocation);
   AddImportCommand(program, invocation);
   AddExportCommand(program, invocation);
+  AddZooCommand(program, invocation);
   AddBenchCommand(program, invocation);
   AddPluginCommand(program, invocation);
   AddDoctorCommand(program, invocation);

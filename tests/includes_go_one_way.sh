@@ -42,7 +42,7 @@ wrong_includes() {
       only("tools", "base io data textproto zoo")
       # Of the tools, what the command line may include.
       count_of_tools = split("bench file generate host_runtime import model plugin_call probe profile study " \
-                             "text train",
+                             "text train zoo",
                              tool_headers, " ")
       for (i = 1; i <= count_of_tools; ++i) for_cli["runtime/tools/" tool_headers[i] ".h"] = 1
     }
