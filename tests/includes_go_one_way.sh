@@ -41,8 +41,8 @@ wrong_includes() {
       # The tools are a host of plumb.h, with files, data, the schema and checkpoints of others beside it.
       only("tools", "base io data textproto zoo")
       # Of the tools, what the command line may include.
-      count_of_tools = split("bench file generate host_runtime model plugin_call probe profile study " \
-                             "text train",
+      count_of_tools = split("bench file generate host_runtime import model plugin_call probe profile study " \
+                             "text train zoo",
                              tool_headers, " ")
       for (i = 1; i <= count_of_tools; ++i) for_cli["runtime/tools/" tool_headers[i] ".h"] = 1
     }

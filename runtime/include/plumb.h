@@ -398,6 +398,25 @@ PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, con
  * that a recipe's ema_decay keeps. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_map(plumb_model* model, const char* path,
                                                  plumb_error** error);
+
+enum { PLUMB_F16 = 1u << 3 }; /* IEEE 754 binary16, of files only */
+
+/* Where one of a model's tensors lies in a file. */
+typedef struct {
+  size_t struct_size;
+  const char* name; /* of plumb_model_tensor */
+  const char* path;
+  int64_t offset; /* of its first element, in bytes from the file's beginning; row-major from there */
+  int32_t dtype;  /* PLUMB_F32, PLUMB_BF16, PLUMB_F16; little-endian */
+} plumb_tensor_in_file;
+
+/* As plumb_model_map, of tensors anywhere in files, as in the checkpoints of other programs; each
+ * element's struct_size is that of tensors[0]. Matrices stay in their files: of 16 bits, too, where
+ * PLUMB_WEIGHTS_BF16 of bf16 are computed with; f32 of all of them are made when they are first
+ * asked for. Buffers of norms are as a new model has them. Errors: as plumb_model_map. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_map_tensors(plumb_model* model,
+                                                         const plumb_tensor_in_file* tensors,
+                                                         size_t count, plumb_error** error);
 /* Replaces the file at once: whatever happens it holds the old content or the new. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_save(const plumb_model* model, const char* path,
                                                   plumb_error** error);

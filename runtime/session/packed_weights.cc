@@ -30,7 +30,11 @@ PackedWeights::PackedWeights(const ModelContext& context, WeightFormat format,
                                              : parameter.shape.num_elements() * SizeOf(dtype);
     if (parameter.is_matrix()) matrix_bytes_ += size;
     if (dtype == (parameters.is_split(i) ? DType::kBF16 : DType::kF32)) {
-      in_place_.push_back(i);
+      in_place_.push_back({i, nullptr});
+      continue;
+    }
+    if (uint16_t* const narrow = parameters.narrow_bf16(i); narrow != nullptr && dtype == DType::kBF16) {
+      in_place_.push_back({i, narrow});
       continue;
     }
     const Shape one = parameter.one();
@@ -48,6 +52,9 @@ PackedWeights::PackedWeights(const ModelContext& context, WeightFormat format,
 
 void PackedWeights::Refresh() {
   const ScopedNoDenormals no_denormals;  // the same bits whatever the caller's mode
+  for (const InPlace& weight : in_place_) {
+    if (weight.narrow != nullptr) parameters_->RenewNarrow(weight.entry);
+  }
   for (const Packed& packed : packed_) {
     std::byte* const to = buffer_.data() + packed.begin;
     const int64_t n = packed.matrices * packed.rows * packed.width;
@@ -71,7 +78,7 @@ void PackedWeights::RefreshInt8(const Packed& packed, int64_t matrix) {
       reinterpret_cast<int8_t*>(buffer_.data() + packed.begin) + first_tile * kInt8TileElements;
   auto* scales =
       reinterpret_cast<float*>(buffer_.data() + packed.scales_begin) + first_tile * kInt8TileRows;
-  if (!parameters_->is_split(packed.entry)) {
+  if (!parameters_->is_split(packed.entry) && !parameters_->is_narrow(packed.entry)) {
     QuantizeInt8(parameters_->floats(packed.entry) + first, packed.rows, packed.width, threads_, to,
                  scales);
     return;
@@ -92,9 +99,10 @@ void PackedWeights::RefreshInt8(const Packed& packed, int64_t matrix) {
 
 absl::Status PackedWeights::BindWeights(Executable* executable) const {
   const ParameterLayout& layout = parameters_->layout();
-  for (const size_t i : in_place_) {
-    void* const weight = parameters_->is_split(i) ? static_cast<void*>(parameters_->split(i).high)
-                                                  : parameters_->floats(i);
+  for (const auto& [i, narrow] : in_place_) {
+    void* const weight = narrow != nullptr          ? static_cast<void*>(narrow)
+                         : parameters_->is_split(i) ? static_cast<void*>(parameters_->split(i).high)
+                                                    : parameters_->floats(i);
     PLUMB_RETURN_IF_ERROR(executable->Bind(layout.entries[i].name, weight));
   }
   for (const Packed& packed : packed_) {

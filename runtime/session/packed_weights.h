@@ -56,7 +56,11 @@ class PackedWeights {
   const ParameterStore* parameters_;
   const int threads_;
   std::vector<Packed> packed_;
-  std::vector<size_t> in_place_;  // entries of the store's layout
+  struct InPlace {
+    size_t entry;      // of the store's layout
+    uint16_t* narrow;  // in a file that has it as bf16; else null
+  };
+  std::vector<InPlace> in_place_;
   int64_t matrix_bytes_ = 0;
   AlignedBuffer buffer_;  // of the packed matrices
 };

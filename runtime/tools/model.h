@@ -112,6 +112,10 @@ class Model {
  public:
   // Resolves every name, checks the formulas. Errors are the author's mistakes, with places.
   static absl::StatusOr<std::unique_ptr<Model>> Create(HostRuntime* runtime, const Spec& spec);
+  // The model of a run, trained or imported, or of one of its checkpoints, with its weights.
+  // `average`: the average of the weights. Errors: as TrainedModel::Open.
+  static absl::StatusOr<std::unique_ptr<Model>> OpenRun(HostRuntime* runtime,
+                                                        const std::string& run, bool average);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;

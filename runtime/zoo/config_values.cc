@@ -158,7 +158,7 @@ class Reader {
                       value == std::floor(value);
     if (!good) {
       Mistake(absl::StrCat(what, " must be a whole number in ", least, "..",
-                           std::numeric_limits<int32_t>::max(), ", is ", NumberText(value)));
+                           std::numeric_limits<int32_t>::max(), ", is ", PlainNumber(value)));
     }
     return good;
   }
@@ -285,7 +285,7 @@ absl::StatusOr<int64_t> EvaluateCount(const Expression& expression, const Config
   PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(expression, values, layer));
   if (value < 0 || value > kMost || value != std::floor(value)) {
     return ErrorInText(expression.text, 0,
-                       absl::StrCat("must be a whole number from 0, is ", NumberText(value)));
+                       absl::StrCat("must be a whole number from 0, is ", PlainNumber(value)));
   }
   return static_cast<int64_t>(value);
 }

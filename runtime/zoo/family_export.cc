@@ -49,7 +49,7 @@ std::string TextOf(const Message& message, const Field& field) {
     case FieldType::kUint64:
       return absl::StrCat(message.Get<uint64_t>(field, 0));
     case FieldType::kDouble:
-      return NumberText(message.Get<double>(field, 0));
+      return PlainNumber(message.Get<double>(field, 0));
     case FieldType::kBool:
       return message.Get<bool>(field, 0) ? "1" : "0";
     case FieldType::kEnum: {

@@ -28,7 +28,7 @@ size_t PeriodOf(const std::vector<double>& values) {
 // An expression in `layer`, from 1, that has these values.
 std::string ByLayer(const std::vector<double>& values) {
   const size_t period = PeriodOf(values);
-  if (period == 1 || values.size() == 1) return NumberText(values[0]);
+  if (period == 1 || values.size() == 1) return PlainNumber(values[0]);
   std::map<double, std::vector<std::string>> where;
   const size_t count = period > 0 ? period : values.size();
   for (size_t i = 0; i < count; ++i) {
@@ -39,14 +39,14 @@ std::string ByLayer(const std::vector<double>& values) {
   }
   std::vector<std::string> terms;
   for (const auto& [value, conditions] : where) {
-    terms.push_back(absl::StrCat(NumberText(value), " * (", absl::StrJoin(conditions, " or "), ")"));
+    terms.push_back(absl::StrCat(PlainNumber(value), " * (", absl::StrJoin(conditions, " or "), ")"));
   }
   return terms.empty() ? "0" : absl::StrJoin(terms, " + ");
 }
 
 }  // namespace
 
-std::string NumberText(double value) {
+std::string PlainNumber(double value) {
   char text[32];
   // Whole numbers without an exponent, which fields of whole numbers do not take.
   constexpr double kExact = 9007199254740992.0;  // 2^53
@@ -71,7 +71,7 @@ absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues&
       absl::StrAppend(&rendered, ByLayer(by_layer->second));
     } else {
       PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(text.expressions[i], values, layer));
-      absl::StrAppend(&rendered, NumberText(value));
+      absl::StrAppend(&rendered, PlainNumber(value));
     }
     absl::StrAppend(&rendered, text.literals[i + 1]);
   }

@@ -12,7 +12,7 @@
 namespace plumb {
 
 // The shortest text that reads as the same number.
-std::string NumberText(double value);
+std::string PlainNumber(double value);
 
 // The text with its expressions' values: words as they are, numbers, and, of a scalar that has a
 // value for each layer, an expression in `layer`.
