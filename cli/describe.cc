@@ -64,6 +64,8 @@ Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
           {"dims", dims},
           {"positions", model.positions},
           {"tied", model.tied},
+          {"bidirectional", model.bidirectional},
+          {"token_types", model.token_types},
           {"begin", model.begin},
           {"layers", layers},
           {"end", model.end},
@@ -74,9 +76,11 @@ Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
           {"buffers", ToJson(model.buffers)},
           {"totals",
            {{"parameters", model.parameters},
+            {"active_parameters", model.active_parameters},
             {"tensors", model.tensors.size()},
             {"buffer_elements", model.buffer_elements},
-            {"weight_bytes", model.weight_bytes}}},
+            {"weight_bytes", model.weight_bytes},
+            {"cache_bytes", model.cache_bytes}}},
           {"memory", MemoryJson(memory)},
           {"updates", updates}};
 }
@@ -104,7 +108,10 @@ std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
   std::string text =
       absl::StrCat(model.name, "\n  ", absl::StrJoin(model.dims, ", ", absl::PairFormatter(" ")));
   absl::StrAppend(&text, "\n  positions ", model.positions, ", ",
-                  model.tied ? "head tied to the embedding" : "head of its own", "\n\n");
+                  model.tied ? "head tied to the embedding" : "head of its own");
+  if (model.token_types > 0) absl::StrAppend(&text, ", ", model.token_types, " token types");
+  if (model.bidirectional) absl::StrAppend(&text, ", bidirectional");
+  absl::StrAppend(&text, "\n\n");
 
   absl::StrAppend(&text, "equations\n");
   AppendLines("  ", model.begin, &text);
@@ -125,11 +132,16 @@ std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
   }
   absl::StrAppend(&text, Count(model.parameters, "parameter"), " in ",
                   Count(static_cast<int64_t>(model.tensors.size()), "tensor"), "\n");
+  if (model.active_parameters < model.parameters) {
+    absl::StrAppend(&text, Count(model.active_parameters, "parameter"),
+                    " active: those of the experts that a token takes, and all others\n");
+  }
   if (!model.buffers.empty()) {
     absl::StrAppend(&text, Count(model.buffer_elements, "number"), " in ",
                     Count(static_cast<int64_t>(model.buffers.size()), "buffer"),
                     ", statistics that norms keep from training (not parameters)\n");
   }
+  absl::StrAppend(&text, "KV cache of a sequence: ", Bytes(model.cache_bytes), "\n");
   if (updates != nullptr) absl::StrAppend(&text, "\n", *updates);
   absl::StrAppend(&text, "\n", MemoryTable(memory));
   return text;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/arguments.h"
@@ -23,7 +24,9 @@ struct EvalFlags {
   std::string subject;  // RUN or MODEL.pbtxt
   std::string data;
   std::string weights;  // with data: a type; with tokens: a file
-  std::string tokens, logits, grads;
+  std::string tokens, logits, gradients, grads;
+
+  bool wants_gradients() const { return !gradients.empty() || !grads.empty(); }
   int64_t stride = 0;  // 0: side by side
   bool ema = false;
   bool json = false;
@@ -88,56 +91,79 @@ absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
   return PrintLosses(options, **model, *losses, coarse);
 }
 
-absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, HostRuntime* runtime) {
+// A description with the weights of a file, or, without one, a run.
+absl::StatusOr<std::unique_ptr<Model>> ModelOf(const EvalFlags& options, HostRuntime* runtime) {
+  if (options.weights.empty()) return Model::OpenRun(runtime, options.subject, options.ema);
   absl::StatusOr<Spec> spec = ReadSpec(options.subject, {});
   if (!spec.ok()) return spec.status();
   absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
-  PrintWarnings(runtime);
   if (!model.ok()) return model.status();
   const absl::Status loaded = (*model)->LoadWeights(options.weights);
   if (!loaded.ok()) return loaded;
-  const absl::StatusOr<std::vector<std::vector<int32_t>>> tokens = ReadTokens(options.tokens);
+  return model;
+}
+
+absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, HostRuntime* runtime) {
+  const absl::StatusOr<std::unique_ptr<Model>> model = ModelOf(options, runtime);
+  PrintWarnings(runtime);
+  if (!model.ok()) return model.status();
+  const absl::StatusOr<TokenBatch> tokens = ReadTokens(options.tokens);
   if (!tokens.ok()) return tokens.status();
-  return (*model)->Run(*tokens, /*with_gradients=*/!options.grads.empty());
+  return (*model)->Run(*tokens, options.wants_gradients());
+}
+
+absl::Status WriteOutputs(const EvalFlags& options, const Model::Outputs& outputs) {
+  if (!options.logits.empty()) {
+    const absl::Status written = Model::WriteLogits(outputs, options.logits);
+    if (!written.ok()) return written;
+  }
+  if (!options.gradients.empty()) {
+    const absl::Status written = Model::WriteGradients(outputs, options.gradients);
+    if (!written.ok()) return written;
+  }
+  return options.grads.empty() ? absl::OkStatus() : WriteGradientNorms(outputs, options.grads);
 }
 
 absl::Status EvalTokens(const EvalFlags& options, HostRuntime* runtime) {
   const absl::Status distinct = CheckOutputFiles(
-      {{"--logits", options.logits}, {"--grads", options.grads}},
-      {{"MODEL", options.subject}, {"--weights", options.weights}, {"--tokens", options.tokens}});
+      {{"--logits", options.logits},
+       {"--gradients", options.gradients},
+       {"--grads", options.grads}},
+      {{"SUBJECT", options.subject}, {"--weights", options.weights}, {"--tokens", options.tokens}});
   if (!distinct.ok()) return distinct;
   const absl::StatusOr<Model::Outputs> outputs = RunModel(options, runtime);
   if (!outputs.ok()) return outputs.status();
-  if (!options.logits.empty()) {
-    const absl::Status written = Model::WriteLogits(*outputs, options.logits);
-    if (!written.ok()) return written;
-  }
-  if (!options.grads.empty()) {
-    const absl::Status written = WriteGradients(*outputs, options.grads);
-    if (!written.ok()) return written;
-  }
+  const absl::Status written = WriteOutputs(options, *outputs);
+  if (!written.ok()) return written;
   if (options.json) {
-    return PrintJson({{"loss", outputs->loss},
+    return PrintJson({{"loss", outputs->loss.has_value() ? Json(*outputs->loss) : Json(nullptr)},
                       {"batch", outputs->batch},
                       {"seq", outputs->seq},
                       {"vocab", outputs->vocab}});
   }
-  if (!options.logits.empty() || !options.grads.empty()) return absl::OkStatus();
-  return PrintResult(absl::StrFormat("loss %.4f\n", outputs->loss));
+  if (!options.logits.empty() || options.wants_gradients()) return absl::OkStatus();
+  if (!outputs->loss.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.tokens, ": no token has a target, so that there is no loss; --logits writes ",
+        "what is predicted, and \"targets\" in the file says what is to be"));
+  }
+  return PrintResult(absl::StrFormat("loss %.4f\n", *outputs->loss));
 }
 
 absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation) {
   const bool on_tokens =
-      !options.tokens.empty() || !options.logits.empty() || !options.grads.empty();
+      !options.tokens.empty() || !options.logits.empty() || options.wants_gradients();
   if (on_tokens == !options.data.empty()) {
     return absl::InvalidArgumentError(
         "write either plumb eval RUN --data FILE [--weights bf16|int8] [--stride N]\n"
-        "or plumb eval MODEL.pbtxt --weights FILE --tokens FILE [--logits OUT] [--grads OUT]");
+        "or plumb eval RUN --tokens FILE [--logits OUT] [--gradients OUT] [--grads OUT]\n"
+        "or plumb eval MODEL.pbtxt --weights FILE --tokens FILE [the same]");
   }
-  if (on_tokens && (options.weights.empty() || options.tokens.empty())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.weights.empty() ? "--weights" : "--tokens",
-                     " is missing: a model needs weights and tokens"));
+  if (on_tokens && options.tokens.empty()) {
+    return absl::InvalidArgumentError("--tokens is missing: a model needs weights and tokens");
+  }
+  if (on_tokens && options.weights.empty() && absl::EndsWith(options.subject, ".pbtxt")) {
+    return absl::InvalidArgumentError("--weights is missing: a model needs weights and tokens");
   }
   if (on_tokens && options.stride != 0) {
     return absl::InvalidArgumentError("--stride goes with --data: tokens are one window a row");
@@ -156,7 +182,7 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<EvalFlags>();
   CLI::App* app = program->add_subcommand("eval", "Measure a trained model's loss on data");
   app->add_option("SUBJECT", options->subject,
-                  "RUN, a run's directory or checkpoint; with --tokens: MODEL.pbtxt")
+                  "RUN, a run's directory or checkpoint; with --tokens and --weights: MODEL.pbtxt")
       ->required()
       ->type_name("");
   app->add_option("--data", options->data, "Text to measure the loss on")->type_name("FILE");
@@ -172,15 +198,26 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
          "side by side and the first tokens of each have little");
   app->add_flag("--ema", options->ema,
                 "Of RUN: with the average of the weights that the recipe's ema_decay kept");
-  app->add_option("--tokens", options->tokens, "Token ids to run it on: JSON, [batch][seq]")
+  app->add_option("--tokens", options->tokens,
+                  "Token ids to run it on: JSON, [[..], ..], or an object {\"sequences\": [[..], "
+                  "..], \"targets\": ..., \"token_types\": ...}; a target of null or -100 is none; "
+                  "without targets they are the next tokens, but none of a bidirectional model, "
+                  "whose sequences may differ in length")
       ->type_name("FILE");
   app->add_option("--logits", options->logits,
                   "Write the logits [batch, seq, vocab] to this file (safetensors)")
+      ->type_name("OUT");
+  app->add_option("--gradients", options->gradients,
+                  "Write the gradient of the loss by each parameter, by its name, to this file "
+                  "(safetensors)")
       ->type_name("OUT");
   app->add_option(
          "--grads", options->grads,
          "Write the loss and the L2 norm of its gradient by parameter to this file (JSON); "
          "norms over tokens then take the statistics of these tokens, as in training")
+      ->type_name("OUT");
+  app->add_option("--gradients", options->gradients,
+                  "Write the gradient of the loss by every parameter to this file (safetensors)")
       ->type_name("OUT");
   app->add_flag("--json", options->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);
@@ -189,6 +226,7 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
       "  plumb eval runs/pre --data names.txt\n"
       "  plumb eval runs/pre --data names.txt --weights int8\n"
       "  plumb eval runs/shakespeare --data shakespeare.txt --stride 16\n"
+      "  plumb eval runs/pre --tokens t.json --gradients grads.safetensors\n"
       "  plumb eval pre.pbtxt --weights w.safetensors --tokens t.json --grads grads.json");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] { return Eval(*options, *invocation); };

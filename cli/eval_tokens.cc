@@ -4,36 +4,61 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/nearest.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {
 namespace {
 
-// Takes [[id, ...], ...] from the parser event by event and stops at the first thing that is
+// Takes lists of lists of ids from the parser event by event and stops at the first thing that is
 // something else, so that no file, however deep or odd, becomes a tree in memory.
 class TokenReader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  std::vector<std::vector<int32_t>> tokens;
+  // `takes_one`: a list of ids is a sequence too.
+  explicit TokenReader(bool takes_one) : takes_one_(takes_one) {}
+
+  TokenBatch batch;
   std::string mistake;
 
-  bool number_integer(number_integer_t value) override { return Token(absl::StrCat(value), value); }
+  bool number_integer(number_integer_t value) override { return Id(absl::StrCat(value), value); }
   bool number_unsigned(number_unsigned_t value) override {
     const auto limit = static_cast<number_unsigned_t>(std::numeric_limits<int64_t>::max());
-    return Token(absl::StrCat(value), value > limit ? -1 : static_cast<int64_t>(value));
+    return Id(absl::StrCat(value), value > limit ? -1 : static_cast<int64_t>(value));
   }
-  bool number_float(number_float_t, const string_t& text) override { return Token(text, -1); }
-  bool null() override { return Unwanted("null"); }
+  bool number_float(number_float_t, const string_t& text) override { return Id(text, -1); }
+  bool null() override { return depth_ == 2 && IsTarget() ? Id("null", kNone) : Unwanted("null"); }
   bool boolean(bool value) override { return Unwanted(value ? "true" : "false"); }
   bool string(string_t&) override { return Unwanted("a string"); }
   bool binary(binary_t&) override { return Unwanted("binary data"); }
-  bool start_object(std::size_t) override { return Unwanted("an object"); }
-  bool key(string_t&) override { return Unwanted("a key"); }
-  bool end_object() override { return Unwanted("an object"); }
+  bool start_object(std::size_t) override {
+    if (depth_ > 0 || in_object_ || takes_one_) return Unwanted("an object");
+    in_object_ = true;
+    lists_ = nullptr;
+    return true;
+  }
+  bool key(string_t& name) override {
+    for (const Field& field : kFields) {
+      if (name != field.name) continue;
+      field_ = &field;
+      lists_ = &(batch.*field.lists);
+      if (lists_->empty()) return true;
+      mistake = absl::StrCat("\"", name, "\" is there twice");
+      return false;
+    }
+    mistake = absl::StrCat("unknown key ", nlohmann::json(name).dump(-1, ' ', true, kReplace),
+                           DidYouMean(name, {"sequences", "targets", "token_types"}),
+                           "; there are sequences, targets and token_types");
+    return false;
+  }
+  bool end_object() override { return true; }
   bool start_array(std::size_t) override {
-    if (++depth_ == 2) tokens.emplace_back();
-    return depth_ <= 2 || Unwanted("a list");
+    if (depth_ == 2 || (depth_ == 1 && is_one_)) return Unwanted("a list");
+    if (++depth_ == 2) lists_->emplace_back();
+    return true;
   }
   bool end_array() override {
     --depth_;
@@ -46,30 +71,57 @@ class TokenReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  static constexpr int64_t kNone = -100;  // PyTorch's ignore_index
+  static constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+  struct Field {
+    const char* name;
+    std::vector<std::vector<int32_t>> TokenBatch::*lists;
+    const char *list, *element;
+  };
+  static constexpr Field kFields[] = {
+      {"sequences", &TokenBatch::sequences, "a list of token ids", "a token id"},
+      {"targets", &TokenBatch::targets, "a list of targets", "a token id, -100 or null"},
+      {"token_types", &TokenBatch::types, "a list of token types", "a token type"}};
+
+  bool IsTarget() const { return field_ == &kFields[1]; }
   std::string Place() const {
-    if (depth_ == 0) return "the file";
-    if (depth_ == 1) return absl::StrCat("tokens[", tokens.size(), "]");
-    return absl::StrCat("tokens[", tokens.size() - 1, "][", tokens.back().size(), "]");
+    if (depth_ == 0) return in_object_ ? field_->name : "the file";
+    const std::string name = in_object_ ? field_->name : "tokens";
+    if (is_one_) return absl::StrCat(name, "[", lists_->back().size(), "]");
+    if (depth_ == 1) return absl::StrCat(name, "[", lists_->size(), "]");
+    return absl::StrCat(name, "[", lists_->size() - 1, "][", lists_->back().size(), "]");
   }
-  bool Token(const std::string& text, int64_t value) {
-    if (depth_ != 2) return Unwanted(text);
+  bool Id(const std::string& text, int64_t value) {
+    if (depth_ == 1 && takes_one_ && lists_->empty()) {
+      is_one_ = true;
+      lists_->emplace_back();
+    }
+    if (depth_ != 2 && !is_one_) return Unwanted(text);
+    if (IsTarget() && value == kNone) {
+      lists_->back().push_back(-1);
+      return true;
+    }
     if (value < 0 || value > std::numeric_limits<int32_t>::max()) {
-      mistake = absl::StrCat(Place(), ": ", text, " is not a token id");
+      mistake = absl::StrCat(Place(), ": ", text, " is not ", field_->element);
       return false;
     }
-    tokens.back().push_back(static_cast<int32_t>(value));
+    lists_->back().push_back(static_cast<int32_t>(value));
     return true;
   }
   bool Unwanted(const std::string& what) {
-    const int depth = depth_ > 2 ? 2 : depth_;
-    const char* wanted = depth == 0   ? "a list of sequences"
-                         : depth == 1 ? "a list of token ids"
-                                      : "a token id";
+    const std::string wanted = depth_ == 0               ? "a list of sequences"
+                               : depth_ == 1 && !is_one_ ? field_->list
+                                                         : field_->element;
     mistake = absl::StrCat(Place(), ": expected ", wanted, ", found ", what);
     return false;
   }
 
-  int depth_ = 0;
+  const Field* field_ = &kFields[0];
+  std::vector<std::vector<int32_t>>* lists_ = &batch.sequences;
+  const bool takes_one_;
+  bool is_one_ = false;  // the file is a list of ids
+  int depth_ = 0;        // of lists
+  bool in_object_ = false;
 };
 
 std::string ShortestNumber(double value) {
@@ -78,27 +130,44 @@ std::string ShortestNumber(double value) {
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<std::vector<int32_t>>> ReadTokens(const std::string& path) {
+absl::StatusOr<TokenBatch> Read(const std::string& path, bool takes_one) {
   const absl::StatusOr<std::string> text = ReadFile(path, kMaxResultBytes);
   if (!text.ok()) return text.status();
-  TokenReader reader;
+  TokenReader reader(takes_one);
   nlohmann::json::sax_parse(*text, &reader);
   if (!reader.mistake.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", reader.mistake));
   }
-  return std::move(reader.tokens);
+  return std::move(reader.batch);
 }
 
-absl::Status WriteGradients(const Model::Outputs& outputs, const std::string& path) {
-  std::string text = absl::StrCat("{\"loss\": ", ShortestNumber(outputs.loss), ", \"grad_l2\": {");
+}  // namespace
+
+absl::StatusOr<TokenBatch> ReadTokens(const std::string& path) {
+  return Read(path, /*takes_one=*/false);
+}
+
+absl::StatusOr<std::vector<std::vector<int32_t>>> ReadPrompts(const std::string& path) {
+  absl::StatusOr<TokenBatch> read = Read(path, /*takes_one=*/true);
+  if (!read.ok()) return read.status();
+  if (read->sequences.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": no tokens"));
+  for (size_t i = 0; i < read->sequences.size(); ++i) {
+    if (!read->sequences[i].empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": tokens[", i, "] is empty; a prompt needs a token"));
+  }
+  return std::move(read->sequences);
+}
+
+absl::Status WriteGradientNorms(const Model::Outputs& outputs, const std::string& path) {
+  std::string text =
+      absl::StrCat("{\"loss\": ", ShortestNumber(outputs.loss.value_or(NAN)), ", \"grad_l2\": {");
   const char* separator = "";
-  for (const auto& [name, l2] : outputs.grad_l2) {
-    absl::StrAppend(
-        &text, separator,
-        nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), ": ",
-        ShortestNumber(l2));
+  for (const Model::Gradient& gradient : outputs.gradients) {
+    absl::StrAppend(&text, separator,
+                    nlohmann::json(gradient.name)
+                        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                    ": ", ShortestNumber(gradient.l2));
     separator = ", ";
   }
   return WriteFile(path, absl::StrCat(text, "}}\n"));

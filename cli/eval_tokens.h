@@ -1,4 +1,4 @@
-// The outputs of a model for given tokens, as files to compare other implementations with.
+// Token ids as files, and what a model computes for them: to compare other implementations with.
 #ifndef PLUMB_CLI_EVAL_TOKENS_H_
 #define PLUMB_CLI_EVAL_TOKENS_H_
 
@@ -12,12 +12,17 @@
 
 namespace plumb::cli {
 
-// A JSON file [batch][seq] of token ids. Errors name the file, the place and the mistake.
-absl::StatusOr<std::vector<std::vector<int32_t>>> ReadTokens(const std::string& path);
+// A JSON file: a list of sequences of token ids, or an object of such lists, {"sequences": [[..]],
+// "targets": [[..]], "token_types": [[..]]}, the latter two as one wants. A target that is null or
+// -100 is none. Errors name the file, the place and the mistake.
+absl::StatusOr<TokenBatch> ReadTokens(const std::string& path);
+
+// A JSON file: a list of token ids, or several. None of them is empty.
+absl::StatusOr<std::vector<std::vector<int32_t>>> ReadPrompts(const std::string& path);
 
 // Writes {"loss": .., "grad_l2": {name: ..}}; numbers are the shortest that read back as the same
 // double.
-absl::Status WriteGradients(const Model::Outputs& outputs, const std::string& path);
+absl::Status WriteGradientNorms(const Model::Outputs& outputs, const std::string& path);
 
 }  // namespace plumb::cli
 

@@ -107,6 +107,9 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddDescribeCommand(program, invocation);
   AddExplainCommand(program, invocation);
   AddTheoryCommand(program, invocation);
+  AddImportCommand(program, invocation);
+  AddExportCommand(program, invocation);
+  AddZooCommand(program, invocation);
   AddBenchCommand(program, invocation);
   AddPluginCommand(program, invocation);
   AddDoctorCommand(program, invocation);

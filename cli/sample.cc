@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/command_tree.h"
+#include "cli/eval_tokens.h"
 #include "cli/output.h"
 #include "runtime/tools/generate.h"
 
@@ -19,8 +21,8 @@ namespace {
 
 struct SampleFlags {
   std::string run;
-  std::string prompt;
-  int64_t num = 20;
+  std::string prompt, prompt_tokens;
+  int64_t num = 0;  // 0: the default
   double temperature = 0.5;
   int64_t top_k = 0;
   double top_p = 1;
@@ -30,6 +32,10 @@ struct SampleFlags {
   bool ema = false;
   bool json = false;
 };
+
+int64_t SamplesOfAPrompt(const SampleFlags& options) {
+  return options.num > 0 ? options.num : options.prompt_tokens.empty() ? 20 : 1;
+}
 
 GenerateOptions ToGenerateOptions(const SampleFlags& options) {
   GenerateOptions generate;
@@ -76,9 +82,28 @@ absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
   return PrintSample(absl::StrCat(shown ? unseen : result->text, "\n"));
 }
 
+// What samples begin with: the text, or each list of tokens.
+absl::StatusOr<std::vector<GenerateOptions>> PromptsOf(const SampleFlags& options) {
+  const GenerateOptions generate = ToGenerateOptions(options);
+  if (options.prompt_tokens.empty()) return std::vector<GenerateOptions>{generate};
+  if (!options.prompt.empty()) {
+    return absl::InvalidArgumentError("give one of --prompt and --prompt-tokens");
+  }
+  absl::StatusOr<std::vector<std::vector<int32_t>>> read = ReadPrompts(options.prompt_tokens);
+  if (!read.ok()) return read.status();
+  std::vector<GenerateOptions> prompts;
+  for (std::vector<int32_t>& tokens : *read) {
+    prompts.push_back(generate);
+    prompts.back().prompt_tokens = std::move(tokens);
+  }
+  return prompts;
+}
+
 absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocation) {
   const absl::StatusOr<WeightType> weights = ParseWeightType(options.weights);
   if (!weights.ok()) return weights.status();
+  const absl::StatusOr<std::vector<GenerateOptions>> prompts = PromptsOf(options);
+  if (!prompts.ok()) return prompts.status();
   absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<std::unique_ptr<TrainedModel>> opened =
@@ -86,10 +111,10 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
   PrintWarnings(runtime->get());
   if (!opened.ok()) return opened.status();
   TrainedModel* model = opened->get();
-  const GenerateOptions generate = ToGenerateOptions(options);
+  const int64_t num = SamplesOfAPrompt(options);
 
-  if (options.num == 1 && !options.json && StdoutIsTerminal()) {
-    const absl::Status status = Stream(model, generate);
+  if (num == 1 && options.prompt_tokens.empty() && !options.json && StdoutIsTerminal()) {
+    const absl::Status status = Stream(model, prompts->front());
     PrintWarnings(runtime->get());
     if (!status.ok()) return status;
     return kExitOk;
@@ -100,21 +125,31 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
     if (options.json) {
       samples.push_back({{"text", std::move(result.text)},
                          {"tokens", result.tokens},
+                         {"ids", std::move(result.ids)},
                          {"ended", result.ended},
-                         {"seconds", result.seconds}});
+                         {"seconds", result.seconds},
+                         {"first_seconds", result.first_seconds}});
       return true;
     }
-    printed = PrintSample(absl::StrCat(result.text, "\n"));
+    // Where the prompt was ids and nothing makes text of them, the sample is ids.
+    const std::string& text = result.text;
+    printed = PrintSample(absl::StrCat(text.empty() ? absl::StrJoin(result.ids, " ") : text, "\n"));
     return printed.ok();
   };
-  const absl::Status drawn = model->GenerateMany(generate, options.num, show);
+  absl::Status drawn;
+  for (size_t i = 0; i < prompts->size() && printed.ok() && drawn.ok(); ++i) {
+    drawn = model->GenerateMany((*prompts)[i], num, show);
+    if (!drawn.ok() && prompts->size() > 1) {
+      drawn = absl::Status(drawn.code(), absl::StrCat("prompt ", i, ": ", drawn.message()));
+    }
+  }
   PrintWarnings(runtime->get());
   if (!printed.ok()) return printed;
   if (!drawn.ok()) return drawn;
   if (!options.json) return kExitOk;
   printed = PrintJson({{"checkpoint", model->checkpoint()},
                        {"step", model->step()},
-                       {"seed", generate.seed},
+                       {"seed", prompts->front().seed},
                        {"temperature", options.temperature},
                        {"weights", options.weights},
                        {"samples", std::move(samples)}});
@@ -132,7 +167,12 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
       ->type_name("");
   app->add_option("--prompt", options->prompt, "What every sample begins with; default: nothing")
       ->type_name("TEXT");
-  AddInt(app, "--num", &options->num, 1, 1000000, "How many samples; default 20");
+  app->add_option("--prompt-tokens", options->prompt_tokens,
+                  "Token ids that every sample begins with, as they are: JSON, [..], or [[..], ..] "
+                  "for several prompts, one after the other")
+      ->type_name("FILE");
+  AddInt(app, "--num", &options->num, 1, 1000000,
+         "How many samples; default 20, of each prompt of --prompt-tokens 1");
   AddDouble(app, "--temperature", &options->temperature, 0, 1000,
             "Divides the logits; 0 always takes the most likely token; default 0.5");
   AddInt(app, "--top-k", &options->top_k, 0, std::numeric_limits<int32_t>::max(),
@@ -154,11 +194,13 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
       ->type_name("TYPE");
   app->add_flag("--ema", options->ema,
                 "Sample with the average of the weights that the recipe's ema_decay kept");
-  app->add_flag("--json", options->json, "Print all samples as one JSON object");
+  app->add_flag("--json", options->json,
+                "Print all samples as one JSON object, with the ids of the tokens that were drawn");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
-      "  plumb sample runs/pre --num 5 --temperature 0.8 --seed 7\n\n"
+      "  plumb sample runs/pre --num 5 --temperature 0.8 --seed 7\n"
+      "  plumb sample runs/pre --prompt-tokens p.json --temperature 0 --max-tokens 16 --json\n\n"
       "Each sample ends with a line break; --json keeps those apart that have some inside.\n"
       "A terminal gets controls and bytes that are no UTF-8 escaped (\\u{1b}, \\xff); a file or a "
       "pipe\ngets every byte as it is.");

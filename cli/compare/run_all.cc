@@ -74,6 +74,7 @@ absl::Status DrawSamples(const Plan& plan, const PlanRun& run, int64_t context_l
   const absl::StatusOr<std::unique_ptr<TrainedModel>> model =
       TrainedModel::Open(runtime, run.directory);
   if (!model.ok()) return model.status();
+  if (!(*model)->can_generate()) return absl::OkStatus();
   for (int64_t i = 0; i < plan.study.samples; ++i) {
     GenerateOptions options;
     options.seed = run.seed;

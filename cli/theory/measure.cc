@@ -117,6 +117,14 @@ int64_t Dim(const ModelDescription& description, const std::string& wanted) {
   return 0;
 }
 
+// The targets are the next tokens, of bidirectional models too: at initialization they predict none
+// better than others.
+TokenBatch NextTokens(const std::vector<int32_t>& tokens) {
+  std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
+  targets.push_back(-1);
+  return {{tokens}, {std::move(targets)}, {}};
+}
+
 // Probes one pass for every seed and hands its figures to `use`.
 absl::Status ForSeeds(Model* model, const MeasureOptions& options,
                       const std::vector<std::string>& globs,
@@ -131,7 +139,7 @@ absl::Status ForSeeds(Model* model, const MeasureOptions& options,
     if (!status.ok()) return status;
     const std::vector<int32_t> tokens =
         DistinctTokens(options.seq, Dim(*description, "vocab_size"), static_cast<uint64_t>(seed));
-    const absl::StatusOr<ProbeFigures> figures = model->Probe({tokens}, globs);
+    const absl::StatusOr<ProbeFigures> figures = model->Probe(NextTokens(tokens), globs);
     if (!figures.ok()) return figures.status();
     use(*figures);
   }

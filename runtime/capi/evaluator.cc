@@ -24,6 +24,7 @@ struct plumb_evaluator {
   bool busy = false;                    // in a run
   bool wants_logits = false, has_run = false;
   std::vector<int32_t> positions, no_targets;  // of the last length
+  std::vector<int32_t> types;                  // empty: all are 0
 
   ~plumb_evaluator() {
     if (evaluator != nullptr || gradients != nullptr) --model->sessions;
@@ -107,15 +108,13 @@ absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
 // One pass, probed if that is on.
 absl::StatusOr<double> Pass(plumb_evaluator* evaluator, const int32_t* inputs,
                             const int32_t* targets, int64_t seq) {
-  const int32_t* const positions = evaluator->positions.data();
-  if (evaluator->gradients == nullptr) {
-    return evaluator->evaluator->Run(inputs, positions, targets, seq);
-  }
+  const BatchIds ids = {inputs, evaluator->positions.data(), targets,
+                        evaluator->types.empty() ? nullptr : evaluator->types.data()};
+  if (evaluator->gradients == nullptr) return evaluator->evaluator->Run(ids, seq);
   Probe* const probe = evaluator->probe.get();
   evaluator->stopped = false;
   if (probe != nullptr) probe->Begin();
-  PLUMB_ASSIGN_OR_RETURN(const double loss,
-                         evaluator->gradients->Run(inputs, positions, targets, seq, probe));
+  PLUMB_ASSIGN_OR_RETURN(const double loss, evaluator->gradients->Run(ids, seq, probe));
   if (probe != nullptr) {
     probe->End(0, *evaluator->model->parameters, evaluator->gradients->gradients(), 1,
                evaluator->model->threads());
@@ -132,7 +131,12 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
     return absl::InvalidArgumentError(absl::StrCat("a batch has ", rows, " rows of 1..", max_seq,
                                                    " ids, which ", n, " ids are not"));
   }
-  PLUMB_RETURN_IF_ERROR(Annotate(evaluator->model->CheckTokens(inputs, n, 0), "inputs: "));
+  PLUMB_RETURN_IF_ERROR(evaluator->model->CheckInputs(inputs, n, n / rows));
+  if (!evaluator->types.empty() && evaluator->types.size() != n) {
+    return absl::InvalidArgumentError(absl::StrCat("plumb_evaluator_set_types gave ",
+                                                   evaluator->types.size(), " token types for ", n,
+                                                   " inputs"));
+  }
   if (targets != nullptr) {
     PLUMB_RETURN_IF_ERROR(Annotate(evaluator->model->CheckTokens(targets, n, -1), "targets: "));
     if (std::all_of(targets, targets + n, [](int32_t id) { return id < 0; })) {
@@ -164,6 +168,18 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
   evaluator->model->runtime->TellOfPass();
   evaluator->has_run = true;
   if (loss != nullptr) *loss = mean;
+  return absl::OkStatus();
+}
+
+absl::Status SetTypes(plumb_evaluator* evaluator, const int32_t* types, size_t n) {
+  const int64_t rows = evaluator->model->context->model.token_types;
+  for (size_t i = 0; i < n; ++i) {
+    if (types[i] >= 0 && types[i] < rows) continue;
+    return absl::InvalidArgumentError(
+        rows == 0 ? "types: the model has no token_types"
+                  : absl::StrCat("types: ", types[i], " at ", i, " is not in 0..", rows - 1));
+  }
+  evaluator->types.assign(types, types + n);
   return absl::OkStatus();
 }
 
@@ -214,6 +230,16 @@ plumb_status plumb_evaluator_run(plumb_evaluator* evaluator, const int32_t* inpu
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(evaluator->busy, "evaluator"));
     const plumb::capi::InCall in_call(&evaluator->busy);
     return plumb::capi::RunEvaluator(evaluator, inputs, targets, n, loss);
+  });
+}
+
+plumb_status plumb_evaluator_set_types(plumb_evaluator* evaluator, const int32_t* types, size_t n,
+                                       plumb_error** error) {
+  return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
+    if (types == nullptr && n > 0) return NullArgument("types");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("n", n));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(evaluator->busy, "evaluator"));
+    return plumb::capi::SetTypes(evaluator, types, n);
   });
 }
 

@@ -19,9 +19,23 @@ absl::Status GivenBatches::CheckIds(absl::string_view name, const int32_t* ids, 
                                                  " is not in the vocabulary of ", vocabulary_));
 }
 
-absl::Status GivenBatches::Check(const int32_t* inputs, const int32_t* targets, int64_t n,
+absl::Status GivenBatches::Check(const int32_t* inputs, const int32_t* targets, int64_t seq,
                                  int64_t micro_batch) const {
-  PLUMB_RETURN_IF_ERROR(CheckIds("inputs", inputs, n, micro_batch, 0));
+  const int64_t n = rows_ * seq;
+  PLUMB_RETURN_IF_ERROR(CheckIds("inputs", inputs, n, micro_batch, kind_.pads ? -1 : 0));
+  for (int64_t i = 1; kind_.pads && i < n; ++i) {
+    if (i % seq == 0 || inputs[i - 1] >= 0 || inputs[i] < 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("inputs: micro-batch ", micro_batch, ": id ",
+                                                   inputs[i], " at ", i,
+                                                   " comes after -1, the end of its row"));
+  }
+  if (!kind_.has_targets) {
+    if (std::any_of(inputs, inputs + n, [](int32_t id) { return id >= 0; })) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("inputs: micro-batch ", micro_batch, " has none"));
+  }
   PLUMB_RETURN_IF_ERROR(CheckIds("targets", targets, n, micro_batch, -1));
   if (std::any_of(targets, targets + n, [](int32_t id) { return id >= 0; })) {
     return absl::OkStatus();
@@ -36,7 +50,7 @@ absl::Status GivenBatches::Set(const int32_t* inputs, const int32_t* targets) {
   targets_ = targets;
   const int64_t n = rows_ * max_seq_;
   for (int64_t i = 0; i < micro_batches_; ++i) {
-    PLUMB_RETURN_IF_ERROR(Check(inputs + i * n, targets + i * n, n, i));
+    PLUMB_RETURN_IF_ERROR(Check(inputs + i * n, targets + i * n, max_seq_, i));
   }
   return absl::OkStatus();
 }
@@ -95,7 +109,7 @@ absl::Status GivenBatches::TryFill(int64_t index, Batch* batch) {
   SetLength(seq, batch);
   const int64_t n = rows_ * seq;
   batch->valid_targets = n - std::count(batch->targets.begin(), batch->targets.end(), -1);
-  return Check(batch->tokens.data(), batch->targets.data(), n, micro_batch);
+  return Check(batch->tokens.data(), batch->targets.data(), seq, micro_batch);
 }
 
 }  // namespace plumb::capi

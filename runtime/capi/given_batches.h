@@ -15,8 +15,16 @@ namespace plumb::capi {
 // Thread-compatible.
 class GivenBatches : public BatchSource {
  public:
-  GivenBatches(int64_t rows, int64_t seq, int64_t micro_batches, int64_t vocabulary)
-      : rows_(rows), max_seq_(seq), micro_batches_(micro_batches), vocabulary_(vocabulary) {}
+  // `pads`: inputs may end in -1, padding. `has_targets`: they are read, and there must be some.
+  struct Kind {
+    bool pads = false, has_targets = true;
+  };
+  GivenBatches(int64_t rows, int64_t seq, int64_t micro_batches, int64_t vocabulary, Kind kind)
+      : rows_(rows),
+        max_seq_(seq),
+        micro_batches_(micro_batches),
+        vocabulary_(vocabulary),
+        kind_(kind) {}
 
   // Of the next step: all of its ids, [micro_batches, rows, seq]. kInvalidArgument for those that a
   // program would take for memory, and a micro-batch without a target.
@@ -32,14 +40,15 @@ class GivenBatches : public BatchSource {
   int64_t max_seq() const override { return max_seq_; }
 
  private:
-  // Of the `n` ids of a micro-batch.
-  absl::Status Check(const int32_t* inputs, const int32_t* targets, int64_t n,
+  // Of a micro-batch with rows of `seq` ids.
+  absl::Status Check(const int32_t* inputs, const int32_t* targets, int64_t seq,
                      int64_t micro_batch) const;
   absl::Status CheckIds(absl::string_view name, const int32_t* ids, int64_t n, int64_t micro_batch,
                         int32_t least) const;
   void SetLength(int64_t seq, Batch* batch) const;
 
   const int64_t rows_, max_seq_, micro_batches_, vocabulary_;
+  const Kind kind_;
   const int32_t* inputs_ = nullptr;
   const int32_t* targets_ = nullptr;
   plumb_micro_batch_fn fill_ = nullptr;  // null: inputs_ and targets_

@@ -89,6 +89,8 @@ struct ModelState {
   // The weights as programs of `format` read them, packed or up to date again.
   const PackedWeights* Pack(WeightFormat format);
   absl::Status CheckTokens(const int32_t* tokens, size_t count, int32_t least) const;
+  // The inputs of [count / seq] rows: ids, and, where the model is bidirectional, -1 at their ends.
+  absl::Status CheckInputs(const int32_t* inputs, size_t count, size_t seq) const;
 };
 
 // Of PLUMB_WEIGHTS_F32 and so on.

@@ -48,6 +48,12 @@ absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
                                                    options->sequences));
   }
   PLUMB_ASSIGN_OR_RETURN(const WeightFormat format, FormatOf(options->weights));
+  if (model->context->model.bidirectional) {
+    return absl::FailedPreconditionError(
+        "the model is bidirectional: each token sees those after it, so that nothing can be "
+        "sampled "
+        "from it token by token; it can be evaluated");
+  }
   PLUMB_RETURN_IF_ERROR(model->RequireWeights());
   PLUMB_RETURN_IF_ERROR(
       CheckRoom("the KV caches", static_cast<double>(CacheBytes(model->context->model)) *

@@ -124,7 +124,8 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
         "sessions first, and create them again afterwards");
   }
   auto batches = std::make_unique<GivenBatches>(
-      spec.batch_size, trainer->seq, spec.gradient_accumulation_steps, model->vocab_size());
+      spec.batch_size, trainer->seq, spec.gradient_accumulation_steps, model->vocab_size(),
+      GivenBatches::Kind{model->context->model.bidirectional, !spec.masked_tokens.has_value()});
   trainer->batches = batches.get();
   std::unique_ptr<ParameterStore> laid_out;  // the model's once nothing can fail
   const auto parameters = [&]() -> ParameterStore* {

@@ -54,12 +54,12 @@ Batch Reserved(int64_t rows, int64_t max_seq) {
 }
 
 // All padding.
-void Reset(int64_t rows, int64_t seq, Batch* batch) {
+void Reset(int64_t rows, int64_t seq, int32_t padding, Batch* batch) {
   batch->batch = rows;
   batch->seq = seq;
   batch->valid_targets = 0;
   const size_t size = static_cast<size_t>(rows * seq);
-  batch->tokens.assign(size, 0);
+  batch->tokens.assign(size, padding);
   batch->targets.assign(size, -1);
   batch->positions.resize(size);
   for (int64_t row = 0; row < rows; ++row) {
@@ -151,7 +151,7 @@ void TrainBatches::FillDocuments(int64_t index, Batch* batch) {
     longest = std::max(longest,
                        DocumentSeq(static_cast<int64_t>(document.size()), options_.context_length));
   }
-  Reset(options_.batch_size, longest, batch);
+  Reset(options_.batch_size, longest, options_.padding, batch);
   const int32_t begin_end = *dataset_->tokenizer().begin_end_token();
   for (size_t i = 0; i < rows_.size(); ++i) {
     PutDocument(dataset_->document(Split::kTrain, rows_[i]), begin_end, static_cast<int64_t>(i),
@@ -163,7 +163,7 @@ void TrainBatches::FillWindows(int64_t index, Batch* batch) const {
   const absl::Span<const int32_t> text = dataset_->text(Split::kTrain);
   const size_t length = static_cast<size_t>(options_.context_length);
   const RngStream stream(options_.seed, "window", static_cast<uint64_t>(index));
-  Reset(options_.batch_size, options_.context_length, batch);
+  Reset(options_.batch_size, options_.context_length, options_.padding, batch);
   for (int64_t row = 0; row < options_.batch_size; ++row) {
     const uint64_t start = stream.Below(static_cast<uint64_t>(row), text.size() - length);
     PutWindow(text.subspan(start, length + 1), 0, row, batch);
@@ -192,7 +192,8 @@ EvalBatches::EvalBatches(const Dataset* dataset, Split split, const Options& opt
     : dataset_(dataset),
       split_(split),
       context_length_(options.context_length),
-      stride_(options.stride > 0 ? options.stride : options.context_length) {
+      stride_(options.stride > 0 ? options.stride : options.context_length),
+      padding_(options.padding) {
   if (dataset->format() == DatasetOptions::Format::kText) {
     num_targets_ = std::max<int64_t>(dataset->num_tokens(split) - 1, 0);
     // The first window predicts a whole one, each after it a stride.
@@ -221,7 +222,7 @@ void EvalBatches::Fill(int64_t index, Batch* batch) const {
   const int64_t count = std::min(rows_, num_sequences_ - first);
   if (dataset_->format() == DatasetOptions::Format::kText) {
     const absl::Span<const int32_t> text = dataset_->text(split_);
-    Reset(rows_, max_seq_, batch);
+    Reset(rows_, max_seq_, padding_, batch);
     for (int64_t row = 0; row < count; ++row) {
       const int64_t window = first + row;
       PutWindow(text.subspan(static_cast<size_t>(window * stride_),
@@ -235,7 +236,7 @@ void EvalBatches::Fill(int64_t index, Batch* batch) const {
     const int64_t tokens = static_cast<int64_t>(dataset_->document(split_, first + row).size());
     longest = std::max(longest, DocumentSeq(tokens, context_length_));
   }
-  Reset(rows_, longest, batch);
+  Reset(rows_, longest, padding_, batch);
   const int32_t begin_end = *dataset_->tokenizer().begin_end_token();
   for (int64_t row = 0; row < count; ++row) {
     PutDocument(dataset_->document(split_, first + row), begin_end, row, batch);

@@ -16,8 +16,9 @@
 namespace plumb {
 
 // Sequences side by side, row-major [batch, seq]. Rows that are shorter than the longest end in
-// padding: token 0, target -1. Padding comes after everything else in its row, so in a causal model
-// no real position sees it, unless a norm takes statistics over tokens.
+// padding: token 0, or -1 where options say so, target -1. Padding comes after everything else in
+// its row, so in a causal model no real position sees it, unless a norm takes statistics over
+// tokens.
 struct Batch {
   int64_t batch = 0;
   int64_t seq = 0;
@@ -52,6 +53,7 @@ class TrainBatches : public BatchSource {
     int64_t context_length = 0;  // no sequence has more inputs
     uint64_t seed = 1;
     bool keep_order = false;  // documents in the order of the file in every epoch
+    int32_t padding = 0;      // the token of padding: -1 for models that are bidirectional
   };
   // InvalidArgument when the training split is empty, when a text has no window of context_length +
   // 1 tokens (the message says how many are missing), and for sizes that cannot be.
@@ -99,7 +101,8 @@ class EvalBatches {
   struct Options {
     int64_t batch_size = 1;
     int64_t context_length = 0;
-    int64_t stride = 0;  // of text: 1..context_length; 0: context_length, side by side
+    int64_t stride = 0;   // of text: 1..context_length; 0: context_length, side by side
+    int32_t padding = 0;  // as TrainBatches::Options
   };
   // InvalidArgument when the split has nothing to predict, for sizes that cannot be, and for a
   // stride of documents.
@@ -124,6 +127,7 @@ class EvalBatches {
   Split split_;
   int64_t context_length_;
   int64_t stride_;
+  int32_t padding_;
   int64_t rows_;
   int64_t max_seq_ = 0;
   int64_t num_sequences_ = 0;

@@ -288,6 +288,8 @@ typedef struct {
   int64_t parameters;   /* trained numbers */
   int64_t weight_bytes; /* of them in f32 */
   int64_t cache_bytes;  /* of the KV cache of one sequence; with PLUMB_WEIGHTS_BF16 it takes half */
+  int32_t bidirectional; /* 1: it is; there are no sessions on it */
+  int32_t token_types;   /* 0: it has none */
 } plumb_model_info;
 
 /* Resolves placements, norms and formulas; draws or reads no weights. Errors: the author's, with
@@ -304,8 +306,10 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   name
  *   dims            {n_layer, n_head, n_kv_head, d_model, d_ff, head_dim, vocab_size,
  *                   context_length}
- *   positions       learned, rope(theta=10000), none
+ *   positions       learned(..), rope(theta=10000, ..), alibi(..), none
  *   tied            whether the head's matrix is the embedding's
+ *   bidirectional   whether a token sees those after it
+ *   token_types     how many there are; 0: the model has none
  *   begin, end      [statement], before the first layer and after the last
  *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], of
  *                   layers, counted from 0, that share a block; equations, scalars, norms: [text];
@@ -316,7 +320,9 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   tensors         [{name, shape, dtype, init, role, elements}], in the order of
  *                   plumb_model_tensor; role: weight, norm, learned
  *   buffers         [the same], statistics that norms keep from training: saved, not trained
- *   totals          {parameters, tensors, buffer_elements, weight_bytes}; weight_bytes: in f32 */
+ *   totals          {parameters, active_parameters, tensors, buffer_elements, weight_bytes,
+ *                   cache_bytes}; active_parameters: without experts that a token does not take;
+ *                   weight_bytes: in f32; cache_bytes: as in plumb_model_info */
 PLUMB_USE PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
                                                       size_t capacity, size_t* needed,
                                                       plumb_error** error);
@@ -335,9 +341,9 @@ typedef struct {
   size_t struct_size;
   /* What is to be seen of a training step's program: "graph", with "grad"ients, "optimized", its
    * memory "plan", the "exec"utable; "prompt": of a prompt, or, for a seq of 1, a step of decoding;
-   * "probes": what can be probed, a star before what is by default; or how the recipe "updates" each
-   * tensor. Or the data flow of its blocks as an SVG file: "svg", a layer of each kind; "svg:3",
-   * layer 3 alone, from 0. */
+   * "probes": what can be probed, a star before what is by default; or how the recipe "updates"
+   * each tensor. Or the data flow of its blocks as an SVG file: "svg", a layer of each kind;
+   * "svg:3", layer 3 alone, from 0. */
   const char* stage;
   int64_t batch, seq; /* sequences, and tokens of each; 0: 1, the model's context_length */
   const char* recipe; /* as plumb_trainer_options */
@@ -392,6 +398,25 @@ PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, con
  * that a recipe's ema_decay keeps. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_map(plumb_model* model, const char* path,
                                                  plumb_error** error);
+
+enum { PLUMB_F16 = 1u << 3 }; /* IEEE 754 binary16, of files only */
+
+/* Where one of a model's tensors lies in a file. */
+typedef struct {
+  size_t struct_size;
+  const char* name; /* of plumb_model_tensor */
+  const char* path;
+  int64_t offset; /* of its first element, in bytes from the file's beginning; row-major from there */
+  int32_t dtype;  /* PLUMB_F32, PLUMB_BF16, PLUMB_F16; little-endian */
+} plumb_tensor_in_file;
+
+/* As plumb_model_map, of tensors anywhere in files, as in the checkpoints of other programs; each
+ * element's struct_size is that of tensors[0]. Matrices stay in their files: of 16 bits, too, where
+ * PLUMB_WEIGHTS_BF16 of bf16 are computed with; f32 of all of them are made when they are first
+ * asked for. Buffers of norms are as a new model has them. Errors: as plumb_model_map. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_map_tensors(plumb_model* model,
+                                                         const plumb_tensor_in_file* tensors,
+                                                         size_t count, plumb_error** error);
 /* Replaces the file at once: whatever happens it holds the old content or the new. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_save(const plumb_model* model, const char* path,
                                                   plumb_error** error);
@@ -543,7 +568,9 @@ PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer); /* done */
 PLUMB_API void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trainer_memory* memory);
 
 /* One optimizer step on inputs [micro-batch, row, position] and the target of each, the token after
- * it; -1: none, not part of the loss. `info` may be NULL. Errors: PLUMB_INVALID_ARGUMENT for n
+ * it; -1: none, not part of the loss. The rows of a bidirectional model may end in inputs of -1,
+ * padding that no token sees; with a recipe's masked_tokens its targets are chosen from the inputs,
+ * and the given ones not read. `info` may be NULL. Errors: PLUMB_INVALID_ARGUMENT for n
  * other than plumb_trainer_step_tokens, an id outside the vocabulary, or no target at all;
  * PLUMB_ABORTED when the loss or a gradient is not finite, with the first tensor that is not.
  * Nothing has changed then. */
@@ -733,7 +760,8 @@ PLUMB_USE PLUMB_API plumb_status plumb_session_feed_each(plumb_session* session,
 PLUMB_API const float* plumb_session_logits(const plumb_session* session, int32_t sequence);
 /* Tokens in a sequence; -1 for one that there is not. */
 PLUMB_API int64_t plumb_session_length(const plumb_session* session, int32_t sequence);
-/* Takes all but the first `length` tokens back. There are no logits until more is fed. */
+/* Takes all but the first `length` tokens back. There are no logits until more is fed; if a layer's
+ * window has passed over tokens that it sees again, feeding computes the sequence anew. */
 PLUMB_USE PLUMB_API plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence,
                                                         int64_t length, plumb_error** error);
 
@@ -802,12 +830,18 @@ PLUMB_USE PLUMB_API plumb_status plumb_evaluator_plan(const plumb_model* model,
                                                       const plumb_evaluator_options* options,
                                                       int64_t* bytes, plumb_error** error);
 
-/* One pass over inputs [rows, n / rows] and the target of each, the token after it; -1: none.
+/* One pass over inputs [rows, n / rows] and the target of each, the token after it; -1: none. The
+ * rows of a bidirectional model may end in inputs of -1, padding that no token sees.
  * `*loss` becomes the mean over the targets, in nats. Both may be NULL, when only logits are
  * wanted. Norms over tokens use their running statistics. Errors: PLUMB_INVALID_ARGUMENT. */
 PLUMB_USE PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* evaluator,
                                                      const int32_t* inputs, const int32_t* targets,
                                                      size_t n, double* loss, plumb_error** error);
+/* The token types of the inputs of all further runs, which then have n; 0: each has type 0, as at
+ * first. Errors: PLUMB_INVALID_ARGUMENT for one outside 0..token_types - 1. */
+PLUMB_USE PLUMB_API plumb_status plumb_evaluator_set_types(plumb_evaluator* evaluator,
+                                                           const int32_t* types, size_t n,
+                                                           plumb_error** error);
 /* Logits [rows, n / rows, vocab_size] of the last run, until the next one; NULL without one, or if
  * they were not wanted. */
 PLUMB_API const float* plumb_evaluator_logits(const plumb_evaluator* evaluator);

@@ -197,6 +197,12 @@ class Evaluator {
     if (!run) return run.error();
     return Logits();
   }
+  // The token types of the inputs of all further runs; none: 0.
+  Result<void> SetTypes(Span<const std::int32_t> types) {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_evaluator_set_types(handle_.get(), types.data(), types.size(), error);
+    });
+  }
   // Of the last run; empty without one, or if they were not wanted.
   Span<const float> Logits() const noexcept {
     const float* const logits = plumb_evaluator_logits(handle_.get());

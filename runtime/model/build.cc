@@ -34,6 +34,8 @@ class Emitter : public FormulaBackend {
     tokens_ = b_.Input("tokens", I32(batch_by_seq));
     positions_ = b_.Input("positions", I32(batch_by_seq));
     if (options.program != Program::kCached) targets_ = b_.Input("targets", I32(batch_by_seq));
+    if (model.token_types > 0) types_ = b_.Input(kTypesInput, I32(batch_by_seq));
+    if (model.bidirectional) lengths_ = b_.Input(kLengthsInput, I32(Shape({options.batch})));
   }
 
   absl::StatusOr<Graph> Build() {
@@ -44,6 +46,12 @@ class Emitter : public FormulaBackend {
   absl::Status Run() {
     if (options_.weights == WeightFormat::kInt8 && options_.program == Program::kTrain) {
       return absl::InvalidArgumentError("int8 weights have no gradients: train in f32 or bf16");
+    }
+    if (model_.bidirectional && options_.program == Program::kCached) {
+      return absl::FailedPreconditionError(
+          "the model is bidirectional: each token sees those after it, so that it cannot be "
+          "sampled "
+          "from token by token; it can be trained and evaluated");
     }
     PLUMB_ASSIGN_OR_RETURN(embedding_scale_, EmbeddingScale());
     return RunStack(model_, this);
@@ -146,8 +154,9 @@ class Emitter : public FormulaBackend {
                                         absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override {
     const std::string outer = std::exchange(scope_, absl::StrCat(site.name, "."));
-    absl::StatusOr<TensorHandle> out =
-        EmitSublayer({&model_, &options_, &weights_, &b_, positions_}, site, inputs, at_point);
+    absl::StatusOr<TensorHandle> out = EmitSublayer(
+        {&model_, &options_, &weights_, &b_, positions_, lengths_, &extra_losses_}, site, inputs,
+        at_point);
     scope_ = outer;
     sublayer_ = site.name;
     return out;
@@ -163,6 +172,7 @@ class Emitter : public FormulaBackend {
     // What the head reads of a table has the tokens and the type of the logits.
     tables_.clear();
     head_is_f32_ = cached || options_.output_logits;
+    if (HasProjections()) x = weights_.Linear("head.project", x, /*bias=*/false);
     const std::string weight = model_.tie_embeddings ? "embedding.token.weight" : "head.weight";
     const ValueId bias = model_.head_bias ? Param("head.bias") : kNoValue;
     ValueId logits = weights_.Matmul(x, weight, bias, "logits", /*f32_out=*/head_is_f32_);
@@ -202,12 +212,22 @@ class Emitter : public FormulaBackend {
     return known;
   }
 
+  // The token embedding is of another width than the stream.
+  bool HasProjections() const { return model_.embedding_width != model_.dims.d_model; }
+
   ValueId EmbedTokens() {
-    const ValueId token = weights_.Embedding("embedding.token", tokens_);
+    ValueId token = weights_.Embedding("embedding.token", tokens_);
+    // The scale may as well follow the projection.
+    if (HasProjections()) token = weights_.Linear("embedding.project", token, /*bias=*/false);
     std::vector<ValueId> parts = {token};
     std::vector<double> coefs = {embedding_scale_};
-    if (model_.positions == PositionKind::kLearned) {
-      parts.push_back(weights_.Embedding("embedding.position", positions_));
+    if (model_.positions.kind == PositionKind::kLearned) {
+      parts.push_back(weights_.Embedding("embedding.position", positions_, /*f32_out=*/false,
+                                         model_.positions.offset));
+      coefs.push_back(1);
+    }
+    if (model_.token_types > 0) {
+      parts.push_back(weights_.Embedding("embedding.type", types_));
       coefs.push_back(1);
     }
     if (parts.size() == 1 && coefs[0] == 1) return token;
@@ -249,7 +269,16 @@ class Emitter : public FormulaBackend {
     const std::vector<ValueId> outputs =
         b_.ApplyAll("cross_entropy", {logits, targets_}, std::move(attrs), "loss");
     b_.Output("loss", outputs[0]);
-    if (options_.label_smoothing > 0 || options_.z_loss > 0) b_.Output("objective", outputs[2]);
+    const bool has_objective = options_.label_smoothing > 0 || options_.z_loss > 0;
+    std::vector<ValueId> terms = {outputs[has_objective ? 2 : 0]};
+    terms.insert(terms.end(), extra_losses_.begin(), extra_losses_.end());
+    if (!has_objective && terms.size() == 1) return;
+    if (terms.size() > 1) {
+      const std::vector<double> coefs(terms.size(), 1.0);
+      terms = {b_.Apply("combine", std::move(terms), {{"coefs", coefs}, {"constant", 0.0}},
+                        "objective")};
+    }
+    b_.Output("objective", terms[0]);
   }
 
   const ResolvedModel& model_;
@@ -257,10 +286,12 @@ class Emitter : public FormulaBackend {
   GraphBuilder b_;
   const GraphWeights weights_;
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
-  ValueId step_ = kNoValue, random_ = kNoValue;  // none until a formula reads them
+  ValueId types_ = kNoValue, lengths_ = kNoValue;  // none where the model has none
+  ValueId step_ = kNoValue, random_ = kNoValue;    // none until a formula reads them
   std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // of values, by their number
   double embedding_scale_ = 1;
   HashMap<std::string, ValueId> tables_;  // over tokens, that were read: their rows
+  std::vector<ValueId> extra_losses_;     // of sublayers, beside the cross-entropy
   bool head_is_f32_ = false;              // the logits are, whatever the format
   std::string scope_;                     // of value names: "layers.3."
   std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"
@@ -274,7 +305,8 @@ DType StoredDType(const ParameterSpec& parameter, WeightFormat weights) {
   const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix() &&
                          !parameter.elementwise;
   if (!is_weight || weights == WeightFormat::kF32) return DType::kF32;
-  return weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kI8;
+  if (weights == WeightFormat::kBf16) return DType::kBF16;
+  return parameter.is_router ? DType::kF32 : DType::kI8;
 }
 
 std::string ScalesName(const std::string& matrix) { return absl::StrCat(matrix, ".scales"); }

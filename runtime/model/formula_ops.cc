@@ -70,7 +70,9 @@ ValueId EmitFunction(GraphBuilder* b, const Function& function, Operands operand
                      const std::string& scope) {
   const std::string& f = function.name;
   const std::string name = absl::StrCat(scope, f);
-  if (f == "tanh" || f == "sigmoid") return b->Apply("act", {operands[0]}, {{"kind", f}}, name);
+  if (f == "tanh" || f == "sigmoid" || f == "erf") {
+    return b->Apply("act", {operands[0]}, {{"kind", f}}, name);
+  }
   if (f == "dot") return EmitDot(b, operands, name);
   if (f == "stop") return b->Apply("stop", {operands[0]}, {}, name);
   if (f == "concat") return b->Apply("concat", Expanded(b, operands, 0), {}, name);

@@ -1,7 +1,9 @@
-// attention, attention_grad and attention_sink_grad: causal softmax attention over whole sequences.
+// attention, attention_grad and attention_sink_grad: softmax attention over whole sequences, causal
+// or, given their lengths, of all tokens that a sequence has.
 // Vaswani et al., "Attention is all you need" (2017), eq. 1; query heads that share keys: Ainslie
 // et al., "GQA" (2023); capped scores: Gemma Team, "Gemma 2" (2024); a window: Beltagy et al.,
-// "Longformer" (2020); sinks: Miller, "Attention is off by one" (2023), learned as in gpt-oss.
+// "Longformer" (2020); slopes: Press et al., "ALiBi" (2021); sinks: Miller, "Attention is off by
+// one" (2023), learned as in gpt-oss.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,7 +26,9 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kSink = 3;  // operand of attention
+constexpr size_t kSink = 3;         // operand of attention
+constexpr size_t kLengths = 4;      // the same
+constexpr size_t kGradLengths = 6;  // of attention_grad
 
 // -- Shape rules
 
@@ -35,6 +39,7 @@ TensorType LseType(const AttentionShape& shape) {
 absl::StatusOr<std::vector<TensorType>> InferAttention(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
   PLUMB_RETURN_IF_ERROR(CheckSinks(types, kSink, shape));
+  PLUMB_RETURN_IF_ERROR(CheckLengths(types, kLengths, shape));
   return std::vector<TensorType>{types.in(0), LseType(shape)};
 }
 
@@ -46,6 +51,7 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionGrad(const OpTypes& types)
                      " must be like q ", types.in(0).ToString(), ", and lse ",
                      types.in(4).ToString(), " must be ", LseType(shape).ToString()));
   }
+  PLUMB_RETURN_IF_ERROR(CheckLengths(types, kGradLengths, shape));
   return std::vector<TensorType>{types.in(0), types.in(1), types.in(2)};
 }
 
@@ -68,18 +74,18 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionSinkGrad(const OpTypes& ty
 //   dp_ij = do_i . v_j,  ds_ij = p_ij (dp_ij - sum_l p_il dp_il) = p_ij (dp_ij - do_i . o_i),
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i,  dv_j = sum_i p_ij do_i.
 // A capped score is a function of s_ij with the derivative 1 - tanh^2, by which ds_ij is
-// multiplied. A sink is a key with the value 0 and a score of its own, which has ds_i = -p_i do_i .
-// o_i of every query i. p is made anew from lse. lse itself is kept for this purpose only and has
-// no gradient.
+// multiplied. What ALiBi subtracts depends on no operand. A sink is a key with the value 0 and a
+// score of its own, which has ds_i = -p_i do_i . o_i of every query i. p is made anew from lse. lse
+// itself is kept for this purpose only and has no gradient.
 std::vector<ValueId> VjpAttention(GraphBuilder& b, const Node& node,
                                   absl::Span<const ValueId> d_outputs,
                                   const std::vector<bool>& wanted) {
   std::vector<ValueId> gradients(node.inputs.size(), kNoValue);
   if (d_outputs[0] == kNoValue) return gradients;
-  const std::vector<ValueId> d = b.ApplyAll("attention_grad",
-                                            {node.inputs[0], node.inputs[1], node.inputs[2],
-                                             node.outputs[0], node.outputs[1], d_outputs[0]},
-                                            node.attrs);
+  std::vector<ValueId> inputs = {node.inputs[0],  node.inputs[1],  node.inputs[2],
+                                 node.outputs[0], node.outputs[1], d_outputs[0]};
+  if (node.inputs.size() > kLengths) inputs.push_back(node.inputs[kLengths]);
+  const std::vector<ValueId> d = b.ApplyAll("attention_grad", std::move(inputs), node.attrs);
   std::copy_n(d.begin(), 3, gradients.begin());
   if (gradients.size() > kSink && node.inputs[kSink] != kNoValue && wanted[kSink]) {
     gradients[kSink] = b.Apply("attention_sink_grad", {node.inputs[kSink], node.outputs[0],
@@ -106,13 +112,21 @@ T* Result(const KernelArgs& args, size_t i) {
   return static_cast<T*>(args.out[i]);
 }
 
+// The lengths of the sequences, or null where attention is causal.
+absl::Status ReadLengths(const KernelArgs& args, size_t i, const AttentionShape& shape,
+                         bool has_lengths, const int32_t** lengths) {
+  *lengths = has_lengths ? args.i32(i) : nullptr;
+  return has_lengths ? CheckLengthValues(*lengths, shape) : absl::OkStatus();
+}
+
 // One item is a block of queries of one head.
 template <class T>
 class AttentionKernel : public Kernel {
  public:
-  AttentionKernel(const AttentionShape& shape, bool has_sinks)
+  AttentionKernel(const AttentionShape& shape, bool has_sinks, bool has_lengths)
       : shape_(shape),
         has_sinks_(has_sinks),
+        has_lengths_(has_lengths),
         attend_(ChooseAttend<T>()),
         heads_(shape.batch * shape.heads),
         blocks_(CeilDiv(shape.tokens, kQueryRows)),
@@ -123,8 +137,10 @@ class AttentionKernel : public Kernel {
   int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
 
   absl::Status Run(const KernelArgs& args) const override {
+    const int32_t* lengths = nullptr;
+    PLUMB_RETURN_IF_ERROR(ReadLengths(args, kLengths, shape_, has_lengths_, &lengths));
     ParallelFor(heads_ * blocks_, std::min(args.threads, slots_), [&](int64_t item, int slot) {
-      attend_(Call(args, item), Scratch(args, slot, slot_bytes_));
+      attend_(Call(args, lengths, item), Scratch(args, slot, slot_bytes_));
     });
     return absl::OkStatus();
   }
@@ -132,7 +148,7 @@ class AttentionKernel : public Kernel {
  private:
   // Items are ordered by row of the batch, head and block. A head's last blocks see the most keys:
   // they come first, and small ones fill the gaps.
-  AttendArgs<T> Call(const KernelArgs& args, int64_t item) const {
+  AttendArgs<T> Call(const KernelArgs& args, const int32_t* lengths, int64_t item) const {
     const int64_t index = item / blocks_, block = blocks_ - 1 - item % blocks_;
     const int64_t row = index / shape_.heads, head = index % shape_.heads;
     const int64_t first = block * kQueryRows;
@@ -150,14 +166,15 @@ class AttentionKernel : public Kernel {
     call.lse = args.out_f32(1) + index * shape_.tokens + first;
     call.queries = std::min(kQueryRows, shape_.tokens - first);
     call.offset = first;
+    if (lengths != nullptr) call.keys = lengths[row];
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
-    call.variant = shape_.Variant(has_sinks_ ? args.f32(kSink) + head : nullptr);
+    call.variant = shape_.Variant(head, has_sinks_ ? args.f32(kSink) + head : nullptr);
     return call;
   }
 
   const AttentionShape shape_;
-  const bool has_sinks_;
+  const bool has_sinks_, has_lengths_;
   const AttendFn<T> attend_;
   const int64_t heads_;
   const int64_t blocks_;
@@ -167,36 +184,43 @@ class AttentionKernel : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
-  const bool has_sinks = types.has(kSink);
+  const bool has_sinks = types.has(kSink), has_lengths = types.has(kLengths);
   if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<AttentionKernel<uint16_t>>(shape, has_sinks);
+    return std::make_unique<AttentionKernel<uint16_t>>(shape, has_sinks, has_lengths);
   }
-  return std::make_unique<AttentionKernel<float>>(shape, has_sinks);
+  return std::make_unique<AttentionKernel<float>>(shape, has_sinks, has_lengths);
 }
 
 // One item is a head of keys with all query heads that read it: nobody else writes its dk and dv.
 template <class T>
 class AttentionGradKernel : public Kernel {
  public:
-  explicit AttentionGradKernel(const AttentionShape& shape)
+  AttentionGradKernel(const AttentionShape& shape, bool has_lengths)
       : shape_(shape),
+        has_lengths_(has_lengths),
         attend_grad_(ChooseAttendGrad<T>()),
         kv_heads_(shape.batch * shape.kv_heads),
         slots_(SlotsFor(kv_heads_, 5 * shape.batch * shape.heads * shape.tokens * shape.tokens *
                                        shape.head_dim)),
-        slot_bytes_(AlignUp(AttendGradScratchBytes(shape.tokens, shape.head_dim, sizeof(T)))) {}
+        slot_bytes_(AlignUp(AttendGradScratchBytes(shape.tokens, shape.head_dim, sizeof(T)))) {
+    for (int64_t head = 0; shape.alibi > 0 && head < shape.heads; ++head) {
+      slopes_.push_back(static_cast<float>(shape.Slope(head)));
+    }
+  }
 
   int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
 
   absl::Status Run(const KernelArgs& args) const override {
+    const int32_t* lengths = nullptr;
+    PLUMB_RETURN_IF_ERROR(ReadLengths(args, kGradLengths, shape_, has_lengths_, &lengths));
     ParallelFor(kv_heads_, std::min(args.threads, slots_), [&](int64_t item, int slot) {
-      attend_grad_(Call(args, item), Scratch(args, slot, slot_bytes_));
+      attend_grad_(Call(args, lengths, item), Scratch(args, slot, slot_bytes_));
     });
     return absl::OkStatus();
   }
 
  private:
-  AttendGradArgs<T> Call(const KernelArgs& args, int64_t item) const {
+  AttendGradArgs<T> Call(const KernelArgs& args, const int32_t* lengths, int64_t item) const {
     const int64_t row = item / shape_.kv_heads, kv_head = item % shape_.kv_heads;
     const int64_t head = kv_head * shape_.group();
     const int64_t at = row * shape_.tokens * shape_.q_stride() + head * shape_.head_dim;
@@ -214,14 +238,18 @@ class AttentionGradKernel : public Kernel {
     call.kv_stride = shape_.kv_stride();
     call.lse = args.f32(4) + (row * shape_.heads + head) * shape_.tokens;
     call.tokens = shape_.tokens;
+    if (lengths != nullptr) call.keys = lengths[row];
     call.group = shape_.group();
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
-    call.variant = shape_.Variant(nullptr);
+    call.variant = shape_.Variant(head, nullptr);
+    call.slopes = slopes_.empty() ? nullptr : slopes_.data() + head;
     return call;
   }
 
   const AttentionShape shape_;
+  const bool has_lengths_;
+  std::vector<float> slopes_;  // by head, or none
   const AttendGradFn<T> attend_grad_;
   const int64_t kv_heads_;
   const int slots_;
@@ -231,9 +259,9 @@ class AttentionGradKernel : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGradKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
   if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<AttentionGradKernel<uint16_t>>(shape);
+    return std::make_unique<AttentionGradKernel<uint16_t>>(shape, types.has(kGradLengths));
   }
-  return std::make_unique<AttentionGradKernel<float>>(shape);
+  return std::make_unique<AttentionGradKernel<float>>(shape, types.has(kGradLengths));
 }
 
 // One item is a head: what its queries give is added up in order, in double.
@@ -306,6 +334,16 @@ struct Places {
   }
 };
 
+// The keys that a query sees.
+struct Keys {
+  int64_t begin, end;
+};
+Keys KeysOf(const ReferenceArgs& args, size_t lengths, const AttentionShape& shape, int64_t row,
+            int64_t query) {
+  if (args.has(lengths)) return {0, args.i(lengths)[static_cast<size_t>(row)]};
+  return {shape.first_key(query), query + 1};
+}
+
 double Dot(const double* a, const double* b, int64_t n) {
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
@@ -324,13 +362,18 @@ void ForEachQuery(const AttentionShape& shape, const Body& body) {
 
 absl::Status ReferenceAttention(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ShapeOf(args));
+  if (args.has(kLengths)) {
+    PLUMB_RETURN_IF_ERROR(CheckLengthValues(args.i(kLengths).data(), shape));
+  }
   const Places at{shape};
   const int64_t c = shape.head_dim;
   ForEachQuery(shape, [&](int64_t row, int64_t head, int64_t i) {
+    const Keys keys = KeysOf(args, kLengths, shape, row, i);
     std::vector<double> score;  // of the keys that the query sees, and of a sink
-    for (int64_t j = shape.first_key(i); j <= i; ++j) {
-      score.push_back(shape.Capped(
-          shape.scale * Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c)));
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
+      const double dot = Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c);
+      score.push_back(shape.Capped(shape.scale * dot) -
+                      shape.Slope(head) * static_cast<double>(i - j));
     }
     if (args.has(kSink)) score.push_back(args.f(kSink)[static_cast<size_t>(head)]);
     const double top = *std::max_element(score.begin(), score.end());
@@ -338,8 +381,8 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
     for (const double s : score) total += std::exp(s - top);
     const double lse = top + std::log(total);
     args.out(1)[static_cast<size_t>((row * shape.heads + head) * shape.tokens + i)] = lse;
-    for (int64_t j = shape.first_key(i); j <= i; ++j) {
-      const double p = std::exp(score[static_cast<size_t>(j - shape.first_key(i))] - lse);
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
+      const double p = std::exp(score[static_cast<size_t>(j - keys.begin)] - lse);
       for (int64_t e = 0; e < c; ++e) {
         args.out(0)[at.q(row, head, i) + static_cast<size_t>(e)] +=
             p * args.f(2)[at.kv(row, head, j) + static_cast<size_t>(e)];
@@ -351,19 +394,23 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
 
 absl::Status ReferenceAttentionGrad(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ShapeOf(args));
+  if (args.has(kGradLengths)) {
+    PLUMB_RETURN_IF_ERROR(CheckLengthValues(args.i(kGradLengths).data(), shape));
+  }
   const Places at{shape};
   const int64_t c = shape.head_dim;
   ForEachQuery(shape, [&](int64_t row, int64_t head, int64_t i) {
+    const Keys keys = KeysOf(args, kGradLengths, shape, row, i);
     const size_t qi = at.q(row, head, i);
     const double lse =
         args.f(4)[static_cast<size_t>((row * shape.heads + head) * shape.tokens + i)];
     const double dot = Dot(&args.f(5)[qi], &args.f(3)[qi], c);
-    for (int64_t j = shape.first_key(i); j <= i; ++j) {
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
       const size_t kj = at.kv(row, head, j);
       const double score = shape.Capped(shape.scale * Dot(&args.f(0)[qi], &args.f(1)[kj], c));
-      const double slope = shape.cap == 0 ? 1 : 1 - std::pow(score / shape.cap, 2);
-      const double p = std::exp(score - lse);
-      const double ds = p * (Dot(&args.f(5)[qi], &args.f(2)[kj], c) - dot) * slope;
+      const double derivative = shape.cap == 0 ? 1 : 1 - std::pow(score / shape.cap, 2);
+      const double p = std::exp(score - shape.Slope(head) * static_cast<double>(i - j) - lse);
+      const double ds = p * (Dot(&args.f(5)[qi], &args.f(2)[kj], c) - dot) * derivative;
       for (size_t e = 0; e < static_cast<size_t>(c); ++e) {
         args.out(0)[qi + e] += shape.scale * ds * args.f(1)[kj + e];
         args.out(1)[kj + e] += shape.scale * ds * args.f(0)[qi + e];
@@ -393,7 +440,7 @@ void RegisterAttention(OpRegistry* registry) {
   OpDef op;
   op.name = "attention";
   op.min_inputs = 3;
-  op.max_inputs = 4;
+  op.max_inputs = 5;
   op.infer = InferAttention;
   op.vjp = VjpAttention;
   op.make_kernel = MakeAttentionKernel;
@@ -403,7 +450,8 @@ void RegisterAttention(OpRegistry* registry) {
 
   OpDef grad;
   grad.name = "attention_grad";
-  grad.min_inputs = grad.max_inputs = 6;
+  grad.min_inputs = 6;
+  grad.max_inputs = 7;
   grad.infer = InferAttentionGrad;
   grad.make_kernel = MakeAttentionGradKernel;
   grad.reference = ReferenceAttentionGrad;

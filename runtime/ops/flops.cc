@@ -15,12 +15,13 @@ double ProductFlops(const Shape& a, const Shape& b, const Attrs& attrs) {
 }
 
 // The multiply-adds of one product over all pairs of a query and a key that it sees, times two.
-double PairFlops(const OpTypes& types) {
+// `is_causal`: else every query sees all keys, as far as types tell.
+double PairFlops(const OpTypes& types, bool is_causal) {
   const Shape& q = types.in(0).shape;  // [B, Q, H*c], of the last Q of the T tokens of k
   const double queries = static_cast<double>(q[1]);
   const double tokens = static_cast<double>(types.in(1).shape[1]);
   // Pairs, twice. A window w leaves w keys to the queries from position w - 1 on.
-  double pairs = queries * (2 * tokens - queries + 1);
+  double pairs = is_causal ? queries * (2 * tokens - queries + 1) : 2 * queries * tokens;
   if (types.attrs.Has("window")) {
     const double window = static_cast<double>(types.attrs.GetInt("window"));
     const double beyond = std::max(0.0, tokens - window);  // queries that do not see the first key
@@ -62,8 +63,10 @@ double MatmulSumFlops(const OpTypes& types) {
   return flops;
 }
 
-double AttentionFlops(const OpTypes& types) { return 2 * PairFlops(types); }
+double AttentionFlops(const OpTypes& types) { return 2 * PairFlops(types, !types.has(4)); }
 
-double AttentionGradFlops(const OpTypes& types) { return 5 * PairFlops(types); }
+double AttentionCachedFlops(const OpTypes& types) { return 2 * PairFlops(types, true); }
+
+double AttentionGradFlops(const OpTypes& types) { return 5 * PairFlops(types, !types.has(6)); }
 
 }  // namespace plumb

@@ -19,8 +19,10 @@ double MatmulInt8Flops(const OpTypes& types);
 
 // Scores and their product with the values: two products for each pair of a query and a key that
 // it sees, through a window only those in it. Each query sees the keys of its own call up to
-// itself; what a cache held before (which only the positions tell) comes on top and is not counted.
+// itself, or, given lengths, all of them; what a cache held before (which only the positions tell)
+// comes on top and is not counted.
 double AttentionFlops(const OpTypes& types);
+double AttentionCachedFlops(const OpTypes& types);
 // Five products a pair: the scores anew, and the gradients of weights, values, queries and keys.
 double AttentionGradFlops(const OpTypes& types);
 

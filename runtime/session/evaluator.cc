@@ -1,7 +1,5 @@
 #include "runtime/session/evaluator.h"
 
-#include <cstring>
-
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -17,9 +15,6 @@ BuildOptions EvaluatorProgram(int64_t rows, WeightFormat weights, bool logits) {
 }
 
 // Of an Evaluator's buffers.
-int64_t BytesOfIds(int64_t rows, int64_t seq) {
-  return rows * seq * static_cast<int64_t>(sizeof(int32_t));
-}
 int64_t BytesOfLogits(const ModelContext& context, int64_t rows, int64_t seq) {
   return rows * seq * context.model.dims.vocab_size * SizeOf(DType::kF32);
 }
@@ -31,7 +26,7 @@ absl::StatusOr<int64_t> Evaluator::Plan(const ModelContext* context, WeightForma
   ExecutableCache executables(context, EvaluatorProgram(rows, weights, logits),
                               /*gradients=*/false);
   PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(max_seq));
-  return workspace + 3 * BytesOfIds(rows, max_seq) + kAlignment +
+  return workspace + BatchInputs::Bytes(context->model, rows, max_seq) + kAlignment +
          (logits ? BytesOfLogits(*context, rows, max_seq) : 0);
 }
 
@@ -41,9 +36,7 @@ Evaluator::Evaluator(const ModelContext* context, const PackedWeights* weights, 
       rows_(rows),
       max_seq_(max_seq),
       threads_(threads),
-      tokens_(BytesOfIds(rows, max_seq)),
-      positions_(tokens_.size()),
-      targets_(tokens_.size()),
+      inputs_(context->model, rows, max_seq),
       loss_(kAlignment),
       logits_(logits ? BytesOfLogits(*context, rows, max_seq) : 0),
       executables_(context, EvaluatorProgram(rows, weights->format(), logits),
@@ -51,24 +44,16 @@ Evaluator::Evaluator(const ModelContext* context, const PackedWeights* weights, 
 
 absl::StatusOr<int64_t> Evaluator::Prepare() { return executables_.Prepare(max_seq_); }
 
-int64_t Evaluator::bytes() const {
-  return tokens_.size() + positions_.size() + targets_.size() + loss_.size() + logits_.size();
-}
+int64_t Evaluator::bytes() const { return inputs_.bytes() + loss_.size() + logits_.size(); }
 
-absl::StatusOr<double> Evaluator::Run(const int32_t* tokens, const int32_t* positions,
-                                      const int32_t* targets, int64_t seq) {
+absl::StatusOr<double> Evaluator::Run(const BatchIds& ids, int64_t seq) {
   const auto bind = [this](Executable* executable) -> absl::Status {
     PLUMB_RETURN_IF_ERROR(weights_->Bind(executable));
-    PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
-    PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
-    PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
+    PLUMB_RETURN_IF_ERROR(inputs_.Bind(executable));
     if (logits_.size() > 0) PLUMB_RETURN_IF_ERROR(executable->Bind("logits", logits_.data()));
     return executable->Bind("loss", loss_.data());
   };
-  const size_t bytes = static_cast<size_t>(rows_ * seq) * sizeof(int32_t);
-  std::memcpy(tokens_.data(), tokens, bytes);
-  std::memcpy(positions_.data(), positions, bytes);
-  std::memcpy(targets_.data(), targets, bytes);
+  inputs_.Set(ids, seq);
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, executables_.Get(seq, bind));
   PLUMB_RETURN_IF_ERROR(executable->Run(threads_));
   return static_cast<double>(*loss_.as<float>());

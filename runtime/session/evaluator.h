@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/session/batch_inputs.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/program.h"
 
@@ -29,10 +30,8 @@ class Evaluator {
   absl::StatusOr<int64_t> Prepare();
   int64_t bytes() const;  // of this object's buffers
 
-  // The mean loss over the targets that are not negative, in nats; not finite without any. All are
-  // [rows, seq].
-  absl::StatusOr<double> Run(const int32_t* tokens, const int32_t* positions,
-                             const int32_t* targets, int64_t seq);
+  // The mean loss over the targets that are not negative, in nats; not finite without any.
+  absl::StatusOr<double> Run(const BatchIds& ids, int64_t seq);
   // [rows, seq, vocab_size] of the last Run. REQUIRES: they were wanted.
   const float* logits() const { return logits_.as<float>(); }
 
@@ -43,7 +42,8 @@ class Evaluator {
   const PackedWeights* const weights_;
   const int64_t rows_, max_seq_;
   const int threads_;
-  AlignedBuffer tokens_, positions_, targets_, loss_, logits_;
+  BatchInputs inputs_;
+  AlignedBuffer loss_, logits_;
   ExecutableCache executables_;
 };
 

@@ -1,14 +1,11 @@
 #include "runtime/session/gradient_pass.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/base/status.h"
 
 namespace plumb {
 namespace {
-
-constexpr int64_t kInt = sizeof(int32_t);
 
 BuildOptions TrainingProgram(int64_t rows, WeightFormat weights, bool logits) {
   BuildOptions options;
@@ -29,7 +26,8 @@ absl::StatusOr<int64_t> GradientPass::Plan(const ModelContext* context, WeightFo
   const int64_t floats = ParameterLayout(context->parameters).size +
                          StateLayout(context->states).size +
                          (logits ? rows * max_seq * context->model.dims.vocab_size : 0);
-  return workspace + 3 * rows * max_seq * kInt + 2 * kAlignment + floats * SizeOf(DType::kF32);
+  return workspace + BatchInputs::Bytes(context->model, rows, max_seq) + 2 * kAlignment +
+         floats * SizeOf(DType::kF32);
 }
 
 GradientPass::GradientPass(const ModelContext* context, const ParameterStore* parameters,
@@ -37,11 +35,8 @@ GradientPass::GradientPass(const ModelContext* context, const ParameterStore* pa
                            int threads)
     : parameters_(parameters),
       weights_(weights),
-      rows_(rows),
       threads_(threads),
-      tokens_(rows * max_seq * kInt),
-      positions_(tokens_.size()),
-      targets_(tokens_.size()),
+      inputs_(context->model, rows, max_seq),
       loss_(kAlignment),
       logits_(logits ? rows * max_seq * context->model.dims.vocab_size * SizeOf(DType::kF32) : 0),
       gradients_(parameters->layout().size * SizeOf(DType::kF32)),
@@ -53,20 +48,14 @@ absl::Status GradientPass::Bind(Executable* executable) {
   PLUMB_RETURN_IF_ERROR(weights_->BindWeights(executable));
   PLUMB_RETURN_IF_ERROR(parameters_->states().Bind(states_.as<float>(), executable));
   PLUMB_RETURN_IF_ERROR(parameters_->layout().Bind("grad.", gradients_.as<float>(), executable));
-  PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
-  PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
-  PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
+  PLUMB_RETURN_IF_ERROR(inputs_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(BindRandom(random_, executable));
   if (logits_.size() > 0) PLUMB_RETURN_IF_ERROR(executable->Bind("logits", logits_.data()));
   return executable->Bind("loss", loss_.data());
 }
 
-absl::StatusOr<double> GradientPass::Run(const int32_t* tokens, const int32_t* positions,
-                                         const int32_t* targets, int64_t seq, Probe* probe) {
-  const size_t bytes = static_cast<size_t>(rows_ * seq * kInt);
-  std::memcpy(tokens_.data(), tokens, bytes);
-  std::memcpy(positions_.data(), positions, bytes);
-  std::memcpy(targets_.data(), targets, bytes);
+absl::StatusOr<double> GradientPass::Run(const BatchIds& ids, int64_t seq, Probe* probe) {
+  inputs_.Set(ids, seq);
   std::copy_n(parameters_->state_data(), parameters_->states().size, states_.as<float>());
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable,
                          executables_.Get(seq, [this](Executable* made) { return Bind(made); }));

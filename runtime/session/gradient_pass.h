@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/session/batch_inputs.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
@@ -30,10 +31,9 @@ class GradientPass {
                const PackedWeights* weights, int64_t rows, int64_t max_seq, bool logits,
                int threads);
 
-  // The mean loss over the targets that are not negative, in nats. All are [rows, seq]. `probe`, of
-  // the same context and format, may be null.
-  absl::StatusOr<double> Run(const int32_t* tokens, const int32_t* positions,
-                             const int32_t* targets, int64_t seq, Probe* probe);
+  // The mean loss over the targets that are not negative, in nats. `probe`, of the same context and
+  // format, may be null.
+  absl::StatusOr<double> Run(const BatchIds& ids, int64_t seq, Probe* probe);
 
   // Of the last Run: [rows, seq, vocab_size], REQUIRES: they were wanted; and in the layout of the
   // parameters.
@@ -45,9 +45,9 @@ class GradientPass {
 
   const ParameterStore* const parameters_;
   const PackedWeights* const weights_;
-  const int64_t rows_;
   const int threads_;
-  AlignedBuffer tokens_, positions_, targets_, loss_, logits_, gradients_;
+  BatchInputs inputs_;
+  AlignedBuffer loss_, logits_, gradients_;
   AlignedBuffer states_;  // of norms, into which the program writes
   AlignedBuffer random_;  // an input of drop ops, here with p = 0
   ExecutableCache executables_;

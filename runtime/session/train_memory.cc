@@ -12,6 +12,7 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/status.h"
 #include "runtime/compile/executable.h"
+#include "runtime/session/batch_inputs.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/weight_average.h"
 
@@ -72,7 +73,7 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
   memory.moments = optimizer.state_bytes;
   if (spec.ema_decay > 0) memory.average = WeightAverage::Bytes(context);
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
-  memory.inputs = 3 * spec.batch_size * seq * SizeOf(DType::kI32) + 2 * kAlignment;
+  memory.inputs = BatchInputs::Bytes(context.model, spec.batch_size, seq) + 2 * kAlignment;
   memory.workspace = workspace + optimizer.scratch_bytes;
   return memory;
 }

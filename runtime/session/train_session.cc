@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -18,8 +17,33 @@ namespace {
 
 constexpr int64_t kFloatsPerLine = kAlignment / SizeOf(DType::kF32);
 
-void CopyInput(const std::vector<int32_t>& from, int64_t n, const AlignedBuffer& to) {
-  std::memcpy(to.data(), from.data(), static_cast<size_t>(n) * sizeof(int32_t));
+std::optional<TokenMasking> MaskingOf(const TrainSpec& spec, int64_t vocab_size) {
+  if (!spec.masked_tokens.has_value()) return std::nullopt;
+  const MaskedTokensSpec& said = *spec.masked_tokens;
+  TokenMasking masking;
+  masking.seed = spec.seed;
+  masking.share = said.share;
+  masking.masked = said.masked;
+  masking.random = said.random;
+  masking.mask_token = static_cast<int32_t>(said.mask_token.value_or(vocab_size - 1));
+  masking.vocab_size = vocab_size;
+  masking.special_tokens = said.special_tokens;
+  return masking;
+}
+
+absl::Status CheckMasking(const TrainSpec& spec, const ResolvedModel& model) {
+  if (!spec.masked_tokens.has_value()) return absl::OkStatus();
+  if (!model.bidirectional) {
+    return absl::InvalidArgumentError(
+        "masked_tokens is for models that are bidirectional: one whose tokens see only those "
+        "before "
+        "them learns to predict the next; leave masked_tokens out of the recipe");
+  }
+  const int64_t vocabulary = model.dims.vocab_size;
+  const int64_t token = spec.masked_tokens->mask_token.value_or(vocabulary - 1);
+  if (token < vocabulary) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("masked_tokens: mask_token ", token,
+                                                 " is not in the vocabulary of ", vocabulary));
 }
 
 }  // namespace
@@ -28,6 +52,7 @@ absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* co
                                                           const BatchSource& batches,
                                                           const TrainSpec& spec, int64_t reserve) {
   PLUMB_RETURN_IF_ERROR(CheckSchedule(ScheduleSpec(spec)));
+  PLUMB_RETURN_IF_ERROR(CheckMasking(spec, context->model));
   PLUMB_ASSIGN_OR_RETURN(OptimizerPlan optimizer, PlanOptimizer(spec, *context));
   ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
                               TrainPasses(*context, spec));
@@ -49,6 +74,7 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   options.context_length = context->model.dims.context_length;
   options.seed = spec.seed;
   options.keep_order = spec.keep_order;
+  options.padding = context->model.bidirectional ? -1 : 0;
   PLUMB_ASSIGN_OR_RETURN(TrainBatches made, TrainBatches::Create(dataset, options));
   auto batches = std::make_unique<TrainBatches>(std::move(made));
   PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, /*reserve=*/0));
@@ -87,9 +113,8 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       states_before_batch_(states_before_step_.size()),
       batches_(std::move(batches)),
       batch_(batches_->MakeBatch()),
-      tokens_(spec.batch_size * batches_->max_seq() * SizeOf(DType::kF32)),
-      positions_(tokens_.size()),
-      targets_(tokens_.size()),
+      masking_(MaskingOf(spec, context->model.dims.vocab_size)),
+      inputs_(context->model, spec.batch_size, batches_->max_seq()),
       random_(kAlignment),
       loss_(kAlignment),
       grad_squares_(SumsSquaresInProgram(*context)
@@ -108,9 +133,7 @@ absl::Status TrainSession::BindExecutable(Executable* executable) const {
   if (keeps_denormals_) executable->KeepDenormals();
   PLUMB_RETURN_IF_ERROR(weights_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(parameters_.layout().Bind("grad.", grad_.as<float>(), executable));
-  PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
-  PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
-  PLUMB_RETURN_IF_ERROR(executable->Bind("targets", targets_.data()));
+  PLUMB_RETURN_IF_ERROR(inputs_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(BindRandom(random_, executable));
   for (size_t i = 0; grad_squares_.size() > 0 && i < context_->parameters.size(); ++i) {
     PLUMB_RETURN_IF_ERROR(
@@ -128,8 +151,7 @@ TrainMemory TrainSession::memory() const {
   if (average_ != nullptr) memory.average = average_->bytes();
   memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
                        states_before_step_.size() + states_before_batch_.size();
-  memory.inputs =
-      tokens_.size() + positions_.size() + targets_.size() + random_.size() + loss_.size();
+  memory.inputs = inputs_.bytes() + random_.size() + loss_.size();
   memory.workspace = executables_.workspace_bytes() + optimizer_.scratch_bytes();
   return memory;
 }
@@ -173,10 +195,10 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
 absl::Status TrainSession::FillInputs(int64_t index) {
   const StageTimer timer(profile_, "batches");
   PLUMB_RETURN_IF_ERROR(batches_->TryFill(index, &batch_));
-  const int64_t n = batch_.batch * batch_.seq;
-  CopyInput(batch_.tokens, n, tokens_);
-  CopyInput(batch_.positions, n, positions_);
-  CopyInput(batch_.targets, n, targets_);
+  if (masking_.has_value()) {
+    MaskTokens(*masking_, kTrainingMasks, index * spec_.batch_size, &batch_);
+  }
+  inputs_.Set({batch_.tokens.data(), batch_.positions.data(), batch_.targets.data()}, batch_.seq);
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/data/batches.h"
+#include "runtime/data/masked_tokens.h"
+#include "runtime/session/batch_inputs.h"
 #include "runtime/session/optimizer.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
@@ -163,7 +166,9 @@ class TrainSession {
 
   std::unique_ptr<BatchSource> batches_;
   Batch batch_;
-  AlignedBuffer tokens_, positions_, targets_, random_, loss_;
+  std::optional<TokenMasking> masking_;  // none: targets are the batches' own
+  BatchInputs inputs_;
+  AlignedBuffer random_, loss_;
   AlignedBuffer grad_squares_;  // a cache line each parameter; empty: the program sums no squares
   ExecutableCache executables_;
   TrainMemory planned_memory_;

@@ -35,7 +35,7 @@ struct Term {
 };
 
 // A function of tensors and numbers:
-//   exp log sqrt abs tanh sigmoid reciprocal (a)   elementwise
+//   exp log sqrt abs tanh sigmoid erf reciprocal (a)   elementwise
 //   pow (a) {exponent}; max, min (a) {number} or (a, b); < <= > >= == != (a) {number}, 1 or 0
 //   dot (a, b)         the sum over channels, width 1; operands of one width
 //   part (a) {i, n}    the i-th, from 0, of n equal parts of the channels

@@ -34,9 +34,9 @@ struct NamedFunction {
   const char* name;
   size_t min_args, max_args;
 };
-constexpr NamedFunction kFunctions[] = {{"sqrt", 1, 1}, {"exp", 1, 1},    {"log", 1, 1},
-                                        {"abs", 1, 1},  {"min", 1, 16},   {"max", 1, 16},
-                                        {"tanh", 1, 1}, {"sigmoid", 1, 1}};
+constexpr NamedFunction kFunctions[] = {{"sqrt", 1, 1}, {"exp", 1, 1},     {"log", 1, 1},
+                                        {"abs", 1, 1},  {"min", 1, 16},    {"max", 1, 16},
+                                        {"tanh", 1, 1}, {"sigmoid", 1, 1}, {"erf", 1, 1}};
 constexpr const char* kTensorFunctions[] = {"dot",  "part",      "concat", "stop",
                                             "drop", "drop_path", "sum",    "softmax"};
 
@@ -56,6 +56,7 @@ absl::StatusOr<double> CallFunction(const Expr& expr, absl::Span<const double> v
   if (expr.name == "min") return *std::min_element(v.begin(), v.end());
   if (expr.name == "max") return *std::max_element(v.begin(), v.end());
   if (expr.name == "tanh") return std::tanh(v[0]);
+  if (expr.name == "erf") return std::erf(v[0]);
   return 1 / (1 + std::exp(-v[0]));  // sigmoid
 }
 

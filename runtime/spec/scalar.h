@@ -36,7 +36,7 @@ struct ScalarScope {
 bool IsBuiltInScalar(const std::string& name);
 
 // Functions of numbers, which work on tensors too, elementwise: sqrt, exp, log, abs, tanh, sigmoid,
-// min, max.
+// erf, min, max.
 bool IsScalarFunction(const std::string& name);
 // All of the language's functions: also those of tensors alone, such as dot, and sum and softmax.
 bool IsFunction(const std::string& name);

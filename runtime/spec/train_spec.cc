@@ -82,6 +82,34 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   return checks.status();
 }
 
+absl::Status ReadMaskedTokens(const v1::MaskedTokens& message, const Located& at,
+                              MaskedTokensSpec* spec) {
+  if (message.has_share()) spec->share = message.share();
+  if (message.has_mask_token()) spec->mask_token = message.mask_token();
+  if (message.has_masked()) spec->masked = message.masked();
+  if (message.has_random()) spec->random = message.random();
+  for (const int32_t token : message.special_token()) spec->special_tokens.push_back(token);
+  RangeChecks checks;
+  checks.Require(spec->share > 0 && spec->share <= 1, at, "share", "in (0, 1]");
+  checks.Require(!spec->mask_token.has_value() || *spec->mask_token >= 0, at, "mask_token",
+                 "zero or positive");
+  checks.Require(spec->masked >= 0 && spec->masked <= 1, at, "masked", "in [0, 1]");
+  checks.Require(spec->random >= 0 && spec->random <= 1, at, "random", "in [0, 1]");
+  if (checks.status().ok()) {
+    checks.Require(spec->masked + spec->random <= 1 + 1e-12, at, "random",
+                   absl::StrCat("at most 1 - masked, ", 1 - spec->masked));
+  }
+  return checks.status();
+}
+
+void WriteMaskedTokens(const MaskedTokensSpec& spec, v1::MaskedTokens* message) {
+  message->set_share(spec.share);
+  if (spec.mask_token.has_value()) message->set_mask_token(static_cast<int32_t>(*spec.mask_token));
+  message->set_masked(spec.masked);
+  message->set_random(spec.random);
+  for (const int32_t token : spec.special_tokens) message->add_special_token(token);
+}
+
 constexpr std::pair<v1::Schedule, ScheduleKind> kSchedules[] = {
     {v1::CONSTANT, ScheduleKind::kConstant},
     {v1::LINEAR, ScheduleKind::kLinear},
@@ -159,6 +187,10 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   s.ema_decay = message.ema_decay();
   const Located at(file, message, &locations);
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
+  if (message.has_masked_tokens()) {
+    PLUMB_RETURN_IF_ERROR(ReadMaskedTokens(message.masked_tokens(), at.Nested("masked_tokens"),
+                                           &s.masked_tokens.emplace()));
+  }
   if (message.optimizer() == v1::MUON) s.optimizer = OptimizerKind::kMuon;
   PLUMB_RETURN_IF_ERROR(ReadMuon(message.muon(), at.Nested("muon"), &s.muon));
   PLUMB_RETURN_IF_ERROR(ReadRules(message, at, &s));
@@ -221,6 +253,9 @@ std::string TrainSpec::ToText() const {
   message.set_label_smoothing(label_smoothing);
   message.set_z_loss(z_loss);
   message.set_ema_decay(ema_decay);
+  if (masked_tokens.has_value()) {
+    WriteMaskedTokens(*masked_tokens, message.mutable_masked_tokens());
+  }
   WriteRules(*this, &message);
   return textproto::PrintText(message);
 }

@@ -3,6 +3,7 @@
 #define PLUMB_RUNTIME_SPEC_TRAIN_SPEC_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,14 @@ enum class CooldownKind { kLinear, kOneMinusSqrt, kCosine };
 enum class DataFormat { kText, kDocuments };
 enum class VocabularyKind { kCharacters, kBytes };
 enum class OnDivergence { kStop, kSkip, kStepBack };
+
+// BERT's objective.
+struct MaskedTokensSpec {
+  double share = 0.15;
+  std::optional<int64_t> mask_token;  // absent: the last of the vocabulary
+  double masked = 0.8, random = 0.1;  // of the chosen
+  std::vector<int32_t> special_tokens;
+};
 
 struct TrainSpec {
   int64_t max_steps = 1000;
@@ -53,7 +62,8 @@ struct TrainSpec {
   double step_back_learning_rate_scale = 1;
   double label_smoothing = 0;
   double z_loss = 0;
-  double ema_decay = 0;  // 0 = no average of the weights
+  std::optional<MaskedTokensSpec> masked_tokens;  // absent: targets are given
+  double ema_decay = 0;                           // 0 = no average of the weights
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   MuonSpec muon;
   std::vector<Statement> lets;   // of the rules' expressions

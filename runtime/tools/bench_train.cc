@@ -120,7 +120,8 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtim
   PLUMB_ASSIGN_OR_RETURN(
       Dataset data, MakeData(request, impl.recipe, model.vocab_size(), impl.info.context_length));
   impl.data = std::make_unique<Dataset>(std::move(data));
-  PLUMB_RETURN_IF_ERROR(FitVocabulary(impl.data->tokenizer(), request.data_path, &model));
+  PLUMB_RETURN_IF_ERROR(
+      FitVocabulary(impl.data->tokenizer(), impl.recipe, request.data_path, &model));
   PLUMB_ASSIGN_OR_RETURN(impl.model, Model::Create(runtime, model));
   plumb_model_get_info(impl.model->handle(), &impl.info);
   PLUMB_ASSIGN_OR_RETURN(

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/tools/host_runtime.h"
+#include "runtime/tools/model.h"
 
 namespace plumb {
 
@@ -28,6 +29,8 @@ absl::StatusOr<WeightType> ParseWeightType(absl::string_view text);
 
 struct GenerateOptions {
   std::string prompt;
+  // In place of `prompt`, if there are any: taken as they are, without a begin token before them.
+  std::vector<int32_t> prompt_tokens;
   double temperature = 1;  // 0: the most likely token
   int top_k = 0;           // 0: all
   double top_p = 1;        // 1: all
@@ -38,10 +41,12 @@ struct GenerateOptions {
 };
 
 struct GenerateResult {
-  std::string text;    // prompt included
-  int64_t tokens = 0;  // that were drawn, the end token included
-  bool ended = false;  // by the end token; else by max_tokens or a full context
+  std::string text;          // prompt included; of a run without a tokenizer of plumb's: empty
+  int64_t tokens = 0;        // that were drawn, the end token included
+  std::vector<int32_t> ids;  // they
+  bool ended = false;        // by the end token; else by max_tokens or a full context
   double seconds = 0;
+  double first_seconds = 0;  // of them, until the first token was drawn
 };
 
 struct SplitLoss {
@@ -53,7 +58,7 @@ struct SplitLoss {
 
 class TrainedModel {
  public:
-  // `run`: a run directory, or one of its checkpoints. `weights`: the format that Generate decodes
+  // `run`: a run directory, trained or imported, or one of its checkpoints. `weights`: the format that Generate decodes
   // with. `average`: with the average of the weights (ema_decay); kNotFound where none was kept.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(HostRuntime* runtime,
                                                             const std::string& run,
@@ -63,8 +68,11 @@ class TrainedModel {
   TrainedModel(const TrainedModel&) = delete;
   TrainedModel& operator=(const TrainedModel&) = delete;
 
-  int64_t step() const;  // of the checkpoint
-  const std::string& checkpoint() const;
+  int64_t step() const;                   // of the checkpoint; 0 of an imported run
+  const std::string& checkpoint() const;  // of an imported run: its directory
+
+  // Whether it predicts the next token, and not, being bidirectional, those that are hidden.
+  bool can_generate() const;
 
   // Draws one continuation. `on_text`, when given, gets each piece as it is drawn; return false to
   // stop. Errors: options out of range, a prompt with characters outside the vocabulary or too
@@ -88,6 +96,9 @@ class TrainedModel {
   absl::StatusOr<std::vector<SplitLoss>> Evaluate(const std::string& data_path,
                                                   WeightType weights = WeightType::kF32,
                                                   int64_t stride = 0);
+
+  // As Model::Run, with the weights of the checkpoint.
+  absl::StatusOr<Model::Outputs> Run(const TokenBatch& batch, bool with_gradients) const;
 
   struct Impl;
 

@@ -3,7 +3,6 @@
 #define PLUMB_RUNTIME_TOOLS_MODEL_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,7 +65,8 @@ struct ModelDescription {
   std::string name;
   std::vector<std::pair<std::string, int64_t>> dims;  // "n_layer" ...
   std::string positions;
-  bool tied = false;
+  bool tied = false, bidirectional = false;
+  int64_t token_types = 0;
   std::vector<std::string> begin, end;  // statements before the first and after the last layer
   std::vector<LayerGroupInfo> layers;
   int64_t norm_sites = 0;           // norms that are applied in one forward pass
@@ -74,11 +74,13 @@ struct ModelDescription {
   int64_t norms_before_head = 0;    // on that route, after the last layer
   std::vector<TensorInfo> tensors;  // in the order of the data
   int64_t parameters = 0;
+  int64_t active_parameters = 0;  // without experts that a token does not take
   // Statistics that norms keep from training for evaluation: saved like weights, not trained, and
   // not counted among the parameters.
   std::vector<TensorInfo> buffers;
   int64_t buffer_elements = 0;
   int64_t weight_bytes = 0;  // in f32
+  int64_t cache_bytes = 0;   // of the KV cache of one sequence, in f32
 };
 
 // The memory of training, in bytes; all of it is allocated from the first step to the last, so that
@@ -97,10 +99,23 @@ struct TrainingMemory {
   int64_t total = 0;
 };
 
+// Sequences of token ids to compute something of, with the target of each token, -1: none, and its
+// type.
+struct TokenBatch {
+  std::vector<std::vector<int32_t>> sequences = {};
+  // Empty: the next tokens; of bidirectional models none.
+  std::vector<std::vector<int32_t>> targets = {};
+  std::vector<std::vector<int32_t>> types = {};  // empty: 0
+};
+
 class Model {
  public:
   // Resolves every name, checks the formulas. Errors are the author's mistakes, with places.
   static absl::StatusOr<std::unique_ptr<Model>> Create(HostRuntime* runtime, const Spec& spec);
+  // The model of a run, trained or imported, or of one of its checkpoints, with its weights.
+  // `average`: the average of the weights. Errors: as TrainedModel::Open.
+  static absl::StatusOr<std::unique_ptr<Model>> OpenRun(HostRuntime* runtime,
+                                                        const std::string& run, bool average);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -136,31 +151,39 @@ class Model {
   absl::Status LoadWeights(const std::string& path);
   absl::Status SaveWeights(const std::string& path) const;
 
-  // Logits [batch, seq, vocab], the mean cross-entropy of the shifted tokens and, if wanted, its
-  // gradients and their L2 norms for every parameter, for token ids [batch][seq]. With gradients it
-  // is the pass of a training step, in which a norm with statistics over tokens takes those of
-  // `tokens`, but nothing is dropped; without, that of an evaluation, in which it uses its buffers.
-  // Neither changes the model.
+  // Logits [batch, seq, vocab], the mean cross-entropy of the targets and, if wanted, its gradients
+  // and their L2 norms for every parameter. With gradients it is the pass of a training step, in
+  // which a norm with statistics over tokens takes those of the batch, but nothing is dropped;
+  // without, that of an evaluation, in which it uses its buffers. Neither changes the model.
+  //
+  // Sequences of a bidirectional model may be of different lengths; logits beyond the end of one
+  // mean nothing. Errors name the sequence and the token.
+  struct Gradient {
+    std::string name;
+    std::vector<int64_t> shape;
+    std::vector<float> data;
+    double l2 = 0;
+  };
   struct Outputs {
     int64_t batch = 0, seq = 0, vocab = 0;
     std::vector<float> logits;
-    double loss = 0;
-    std::vector<std::pair<std::string, double>> grad_l2;
-    std::map<std::string, std::vector<float>> gradients;
+    std::optional<double> loss;  // none without a target
+    std::vector<Gradient> gradients;
   };
-  absl::StatusOr<Outputs> Run(const std::vector<std::vector<int32_t>>& tokens,
-                              bool with_gradients = true) const;
+  absl::StatusOr<Outputs> Run(const TokenBatch& batch, bool with_gradients = true) const;
   // The points that can be probed, in the order of the data, and those of them that are by default.
   absl::StatusOr<std::vector<std::string>> ProbePoints() const;
   absl::StatusOr<std::vector<std::string>> DefaultProbePoints() const;
 
-  // Probes one pass of a training step for token ids [batch][seq], as Run takes them; without the
-  // step. `points` as ProbeOptions::points.
-  absl::StatusOr<ProbeFigures> Probe(const std::vector<std::vector<int32_t>>& tokens,
+  // Probes one pass of a training step, as Run takes it; without the step. `points` as
+  // ProbeOptions::points.
+  absl::StatusOr<ProbeFigures> Probe(const TokenBatch& batch,
                                      const std::vector<std::string>& points = {}) const;
 
-  // Writes outputs.logits as the tensor "logits".
+  // Writes outputs.logits as the tensor "logits", a safetensors file; and outputs.gradients, each
+  // by the name of its parameter.
   static absl::Status WriteLogits(const Outputs& outputs, const std::string& path);
+  static absl::Status WriteGradients(const Outputs& outputs, const std::string& path);
 
   plumb_model* handle() const;
 

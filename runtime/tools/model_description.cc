@@ -20,6 +20,7 @@ class DescriptionReader : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return true; }
   bool boolean(bool value) override {
     if (depth_ == 1 && key_ == "tied") read.tied = value;
+    if (depth_ == 1 && key_ == "bidirectional") read.bidirectional = value;
     return true;
   }
   bool number_integer(number_integer_t value) override { return Number(value); }
@@ -117,14 +118,17 @@ class DescriptionReader : public nlohmann::json_sax<nlohmann::json> {
   int64_t* NumberAt() {
     if (depth_ == 1) {
       return key_ == "norm_sites"          ? &read.norm_sites
+             : key_ == "token_types"       ? &read.token_types
              : key_ == "norms_before_head" ? &read.norms_before_head
                                            : nullptr;
     }
     if (depth_ == 2 && section_ == "totals") {
-      return key_ == "parameters"        ? &read.parameters
-             : key_ == "buffer_elements" ? &read.buffer_elements
-             : key_ == "weight_bytes"    ? &read.weight_bytes
-                                         : nullptr;
+      return key_ == "parameters"          ? &read.parameters
+             : key_ == "active_parameters" ? &read.active_parameters
+             : key_ == "buffer_elements"   ? &read.buffer_elements
+             : key_ == "weight_bytes"      ? &read.weight_bytes
+             : key_ == "cache_bytes"       ? &read.cache_bytes
+                                           : nullptr;
     }
     if (depth_ != 3) return nullptr;
     if (section_ == "layers") {

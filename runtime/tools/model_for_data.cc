@@ -23,13 +23,17 @@ absl::StatusOr<std::string> NameOf(const std::string& model_text) {
   return fields.name();
 }
 
-absl::Status FitVocabulary(const Tokenizer& tokenizer, const std::string& data_path, Spec* model) {
-  const int64_t needed = tokenizer.vocab_size(), said = model->vocab_size();
+absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
+                           const std::string& data_path, Spec* model) {
+  const bool adds_mask =
+      recipe.fields.has_masked_tokens() && !recipe.fields.masked_tokens().has_mask_token();
+  const int64_t needed = tokenizer.vocab_size() + (adds_mask ? 1 : 0), said = model->vocab_size();
   if (said == 0) return model->Set("vocab_size", absl::StrCat(needed));
   if (said >= needed) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      data_path, ": has ", needed, " tokens (", tokenizer.Description(), "), but ", model->name(),
-      " says vocab_size: ", said, "; leave vocab_size out to take it from the data"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(data_path, ": has ", needed, " tokens (", tokenizer.Description(),
+                   adds_mask ? ", and the mask token" : "", "), but ", model->name(),
+                   " says vocab_size: ", said, "; leave vocab_size out to take it from the data"));
 }
 
 }  // namespace plumb

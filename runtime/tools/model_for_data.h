@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/data/tokenizer.h"
 #include "runtime/tools/model.h"
+#include "runtime/tools/recipe.h"
 
 namespace plumb {
 
@@ -21,9 +22,11 @@ absl::StatusOr<Spec> ReadModel(const std::string& path,
 // The name in a model's whole text (plumb_model_text).
 absl::StatusOr<std::string> NameOf(const std::string& model_text);
 
-// Sets vocab_size to the tokenizer's where the model leaves it out; one that is too small is an
-// error, which names `data_path`.
-absl::Status FitVocabulary(const Tokenizer& tokenizer, const std::string& data_path, Spec* model);
+// Sets vocab_size to the tokenizer's where the model leaves it out, and one more if the recipe
+// hides tokens behind one of their own (masked_tokens without mask_token); one that is too small is
+// an error, which names `data_path`.
+absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
+                           const std::string& data_path, Spec* model);
 
 }  // namespace plumb
 

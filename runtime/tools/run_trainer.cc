@@ -47,6 +47,12 @@ absl::StatusOr<std::unique_ptr<RunTrainer>> RunTrainer::Create(plumb_model* mode
   options.context_length = info.context_length;
   options.seed = recipe.fields.seed();
   options.keep_order = recipe.fields.data().keep_order();
+  options.padding = info.bidirectional != 0 ? -1 : 0;
+  if (info.bidirectional != 0 && !recipe.fields.has_masked_tokens()) {
+    return absl::InvalidArgumentError(
+        "the model is bidirectional: a token sees the next one, so that nothing is learned from "
+        "predicting it; write masked_tokens {} into the recipe to train it to fill gaps");
+  }
   PLUMB_ASSIGN_OR_RETURN(TrainBatches batches, TrainBatches::Create(data, options));
   auto made = std::unique_ptr<RunTrainer>(new RunTrainer(recipe, std::move(batches)));
   plumb_trainer_options of_trainer = ToTrainerOptions(made->recipe_);
@@ -75,10 +81,12 @@ absl::Status RunTrainer::PlanValidation(plumb_model* model, const Dataset* data)
   EvalBatches::Options options;
   options.batch_size = recipe_.fields.batch_size();
   options.context_length = info.context_length;
+  options.padding = info.bidirectional != 0 ? -1 : 0;
   PLUMB_ASSIGN_OR_RETURN(EvalBatches batches,
                          EvalBatches::Create(data, Split::kValidation, options));
   Batch batch = batches.MakeBatch();
-  validation_.emplace(Validation{std::move(batches), std::move(batch), nullptr, 0});
+  validation_.emplace(
+      Validation{std::move(batches), std::move(batch), nullptr, 0, MaskingOf(recipe_, info)});
   const plumb_evaluator_options of_evaluator = EvaluatorOptions();
   return CallPlumb(plumb_evaluator_plan, model, &of_evaluator, &validation_->bytes);
 }
@@ -111,8 +119,8 @@ absl::StatusOr<plumb_step_info> RunTrainer::Step(int64_t batch) {
 
 absl::StatusOr<double> RunTrainer::ValidationLoss(int64_t max_batches) {
   Validation& own = *validation_;
-  PLUMB_ASSIGN_OR_RETURN(const SplitLoss loss,
-                         MeasureLoss(own.batches, max_batches, own.evaluator.get(), &own.batch));
+  PLUMB_ASSIGN_OR_RETURN(const SplitLoss loss, MeasureLoss(own.batches, max_batches, own.masking,
+                                                           own.evaluator.get(), &own.batch));
   return loss.loss;
 }
 

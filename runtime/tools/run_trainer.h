@@ -17,6 +17,7 @@
 #include "runtime/tools/model.h"
 #include "runtime/tools/profile.h"
 #include "runtime/tools/recipe.h"
+#include "runtime/tools/split_loss.h"
 
 namespace plumb {
 
@@ -62,6 +63,7 @@ class RunTrainer {
     Batch batch;
     EvaluatorHandle evaluator;
     int64_t bytes = 0;
+    std::optional<TokenMasking> masking;
   };
   RunTrainer(const Recipe& recipe, TrainBatches batches);
   absl::Status PlanValidation(plumb_model* model, const Dataset* data);

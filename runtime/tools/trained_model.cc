@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
@@ -13,13 +12,14 @@
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/data/batches.h"
-#include "runtime/tools/checkpoint.h"
 #include "runtime/tools/generate.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_directory.h"
+#include "runtime/tools/run_model.h"
 #include "runtime/tools/sequences.h"
 #include "runtime/tools/split_loss.h"
+#include "runtime/tools/token_pass.h"
 
 namespace plumb {
 namespace {
@@ -32,39 +32,6 @@ constexpr int64_t kEvalBatch = 16;
 // caches would take more than this.
 constexpr int64_t kSamplesAtOnce = 8;
 constexpr int64_t kMaxCacheBytes = int64_t{1} << 30;
-
-// A run's directory and which of its checkpoints is meant.
-struct RunAndCheckpoint {
-  std::string run, checkpoint;
-};
-
-absl::StatusOr<RunAndCheckpoint> Locate(const std::string& path) {
-  if (FileExists(JoinPath(path, "state.json"))) {
-    return RunAndCheckpoint{JoinPath(path, "../.."), path};
-  }
-  if (!IsRunDirectory(path)) {
-    return NoRun(
-        path, absl::StrCat(path, ": is neither a run nor a checkpoint; plumb train makes a run"));
-  }
-  PLUMB_ASSIGN_OR_RETURN(std::string checkpoint, FindLatestCheckpoint(path));
-  return RunAndCheckpoint{path, std::move(checkpoint)};
-}
-
-// The file of the checkpoint's weights, after its size and hash were checked.
-absl::StatusOr<std::string> CheckedModelPath(const Checkpoint& checkpoint) {
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
-  return file.path();
-}
-
-// The same of the file that holds the average of the weights.
-absl::StatusOr<std::string> CheckedAveragePath(const Checkpoint& checkpoint) {
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointOptimizer(checkpoint));
-  for (const TensorEntry& tensor : file.tensors()) {
-    if (absl::StartsWith(tensor.name, "ema.")) return file.path();
-  }
-  return absl::NotFoundError(absl::StrCat(
-      file.path(), ": holds no average of the weights: ema_decay was not set in the recipe"));
-}
 
 }  // namespace
 
@@ -115,6 +82,12 @@ absl::StatusOr<plumb_sample_options> ToPlumb(const GenerateOptions& options, int
   return drawing;
 }
 
+// What a sample begins with.
+struct Prompt {
+  std::vector<int32_t> tokens;  // at least one
+  std::string text;
+};
+
 // One sample on its way.
 struct Sample {
   plumb_sample_options drawing;
@@ -122,12 +95,11 @@ struct Sample {
   GenerateResult result;
   Clock::time_point start = Clock::now();
 
-  // The sample `number` of those that begin with options.index.
-  Sample(const GenerateOptions& options, const plumb_sample_options& first, int64_t number,
-         std::vector<int32_t> prompt)
-      : drawing(first), tokens(std::move(prompt)) {
+  // The sample `number` of those that begin with the prompt's index.
+  Sample(const plumb_sample_options& first, int64_t number, const Prompt& prompt)
+      : drawing(first), tokens(prompt.tokens) {
     drawing.index += static_cast<uint64_t>(number);
-    result.text = options.prompt;
+    result.text = prompt.text;
   }
 
   bool WantsMore(const GenerateOptions& options) const {
@@ -136,15 +108,18 @@ struct Sample {
 
   // Draws the next token of `sequence`, notes it, and puts its text into `piece`. False when it is
   // the end token.
-  absl::StatusOr<bool> Draw(const Tokenizer& tokenizer, int64_t sequence, Sequences* sequences,
-                            std::string* piece) {
+  absl::StatusOr<bool> Draw(const absl::optional<Tokenizer>& tokenizer, int64_t sequence,
+                            Sequences* sequences, std::string* piece) {
     drawing.drawn = result.tokens;
     PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
-    ++result.tokens;
-    result.ended = tokenizer.begin_end_token() == token;
-    if (result.ended) return false;
-    PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer.Decode(absl::MakeConstSpan(&token, 1)));
-    result.text += *piece;
+    if (result.tokens++ == 0) result.first_seconds = Seconds();
+    result.ids.push_back(token);
+    if (tokenizer.has_value()) {
+      result.ended = tokenizer->begin_end_token() == token;
+      if (result.ended) return false;
+      PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer->Decode(absl::MakeConstSpan(&token, 1)));
+      result.text += *piece;
+    }
     tokens.push_back(token);
     return true;
   }
@@ -156,9 +131,11 @@ struct Sample {
   }
 
   GenerateResult Finish() {
-    result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    result.seconds = Seconds();
     return std::move(result);
   }
+
+  double Seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
 };
 
 }  // namespace
@@ -175,35 +152,67 @@ struct TrainedModel::Impl {
 
   explicit Impl(RunFiles run_files) : files(std::move(run_files)) {}
 
-  // The tokens that a sample begins with: there must be at least one.
-  absl::StatusOr<std::vector<int32_t>> PromptTokens(const std::string& prompt) const {
-    const Tokenizer& tokenizer = files.tokenizer;
-    absl::StatusOr<std::vector<int32_t>> text = tokenizer.Encode(prompt);
-    if (!text.ok()) return Annotate(text.status(), "prompt: ");
-    std::vector<int32_t> tokens;
-    if (tokenizer.begin_end_token().has_value()) tokens.push_back(*tokenizer.begin_end_token());
-    tokens.insert(tokens.end(), text->begin(), text->end());
-    if (tokens.empty()) {
+  absl::StatusOr<Prompt> PromptOfText(const std::string& text) const {
+    if (!files.tokenizer.has_value()) {
+      return absl::InvalidArgumentError(
+          "the run was imported without a tokenizer that plumb reads: say the prompt as token ids, "
+          "--prompt-tokens FILE.json");
+    }
+    const Tokenizer& tokenizer = *files.tokenizer;
+    absl::StatusOr<std::vector<int32_t>> encoded = tokenizer.Encode(text);
+    if (!encoded.ok()) return Annotate(encoded.status(), "prompt: ");
+    Prompt prompt;
+    prompt.text = text;
+    const absl::optional<int32_t> begin = tokenizer.begin_end_token();
+    if (begin.has_value()) prompt.tokens.push_back(*begin);
+    prompt.tokens.insert(prompt.tokens.end(), encoded->begin(), encoded->end());
+    if (prompt.tokens.empty()) {
       // Without a begin token a line break is the best place to start from.
       const absl::StatusOr<std::vector<int32_t>> newline = tokenizer.Encode("\n");
-      tokens.push_back(newline.ok() ? newline->front() : 0);
+      prompt.tokens.push_back(newline.ok() ? newline->front() : 0);
     }
+    return prompt;
+  }
+
+  // Taken as they are; their text is known where there is a tokenizer.
+  absl::StatusOr<Prompt> PromptOfTokens(const std::vector<int32_t>& tokens) const {
+    Prompt prompt{tokens, ""};
+    if (!files.tokenizer.has_value()) return prompt;
+    const absl::StatusOr<std::string> text = files.tokenizer->Decode(tokens);
+    if (!text.ok()) return Annotate(text.status(), "prompt: ");
+    prompt.text = *text;
+    return prompt;
+  }
+
+  absl::StatusOr<Prompt> MakePrompt(const GenerateOptions& options) const {
+    PLUMB_ASSIGN_OR_RETURN(Prompt prompt, options.prompt_tokens.empty()
+                                              ? PromptOfText(options.prompt)
+                                              : PromptOfTokens(options.prompt_tokens));
     const int64_t limit = info.context_length;
-    if (static_cast<int64_t>(tokens.size()) > limit) {
-      return absl::OutOfRangeError(absl::StrCat("prompt: ", tokens.size(),
+    if (static_cast<int64_t>(prompt.tokens.size()) > limit) {
+      return absl::OutOfRangeError(absl::StrCat("prompt: ", prompt.tokens.size(),
                                                 " tokens are more than the model's context_length ",
                                                 limit, "; shorten it"));
     }
-    return tokens;
+    return prompt;
   }
 
   // Draws come from the tokens that exist; a model's vocabulary may be larger.
   absl::StatusOr<plumb_sample_options> Drawing(const GenerateOptions& options) const {
-    return ToPlumb(options, files.tokenizer.vocab_size());
+    const bool has_tokenizer = files.tokenizer.has_value();
+    return ToPlumb(options, has_tokenizer ? files.tokenizer->vocab_size() : 0);
   }
 
   absl::StatusOr<Sequences> MakeSequences(int64_t count) const {
     return Sequences::Create(model.get(), ToPlumb(weights), count, info.context_length);
+  }
+
+  // Packs the weights.
+  absl::Status MakeOne() {
+    if (one.has_value()) return absl::OkStatus();
+    PLUMB_ASSIGN_OR_RETURN(one,
+                           OrOutOfMemory("the packed weights", [&] { return MakeSequences(1); }));
+    return absl::OkStatus();
   }
 
   int64_t SamplesAtOnce(int64_t count) const {
@@ -221,7 +230,8 @@ struct TrainedModel::Impl {
                                                                 &options);
                            }));
     Batch batch = batches.MakeBatch();
-    return MeasureLoss(batches, /*max_batches=*/0, evaluator.get(), &batch);
+    return MeasureLoss(batches, /*max_batches=*/0, MaskingOf(files.recipe, info), evaluator.get(),
+                       &batch);
   }
 };
 
@@ -231,7 +241,7 @@ TrainedModel::~TrainedModel() = default;
 absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* runtime,
                                                                  const std::string& run,
                                                                  WeightType weights, bool average) {
-  PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, Locate(run));
+  PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, LocateRun(run));
   PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(where.run, {}));
   auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
   model->impl_ = std::make_unique<Impl>(std::move(files));
@@ -241,35 +251,30 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
                                                              impl.files.model.handle()));
   runtime->ForgetWarningsAbout(RunModelPath(where.run));  // they were told when it was trained
   plumb_model_get_info(impl.model.get(), &impl.info);
-  if (impl.files.tokenizer.vocab_size() > impl.info.vocab_size) {
+  const absl::optional<Tokenizer>& tokenizer = impl.files.tokenizer;
+  if (tokenizer.has_value() && tokenizer->vocab_size() > impl.info.vocab_size) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where.run, ": tokenizer.json has ", impl.files.tokenizer.vocab_size(),
+        absl::StrCat(where.run, ": tokenizer.json has ", tokenizer->vocab_size(),
                      " tokens, more than the model's vocab_size ", impl.info.vocab_size,
                      "; is one of them of another run?"));
   }
-  PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
-  // Whole and unchanged, or this is an error: then the weights stay in the file.
-  PLUMB_ASSIGN_OR_RETURN(const std::string weights_path,
-                         average ? CheckedAveragePath(checkpoint) : CheckedModelPath(checkpoint));
-  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] {
-    return CallPlumb(plumb_model_map, impl.model.get(), weights_path.c_str());
-  }));
-  impl.checkpoint = where.checkpoint;
-  impl.step = checkpoint.step;
-  PLUMB_ASSIGN_OR_RETURN(
-      impl.one, OrOutOfMemory("the packed weights", [&] { return impl.MakeSequences(1); }));
+  PLUMB_ASSIGN_OR_RETURN(impl.step, MapRunWeights(where, average, impl.model.get()));
+  impl.checkpoint = where.checkpoint.empty() ? where.run : where.checkpoint;
+  if (impl.info.bidirectional == 0) PLUMB_RETURN_IF_ERROR(impl.MakeOne());
   return model;
 }
 
 int64_t TrainedModel::step() const { return impl_->step; }
 const std::string& TrainedModel::checkpoint() const { return impl_->checkpoint; }
+bool TrainedModel::can_generate() const { return impl_->info.bidirectional == 0; }
 
 absl::StatusOr<GenerateResult> TrainedModel::Generate(
     const GenerateOptions& options, const std::function<bool(absl::string_view piece)>& on_text) {
   Impl& impl = *impl_;
   PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
-  PLUMB_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, impl.PromptTokens(options.prompt));
-  Sample sample(options, drawing, 0, std::move(prompt));
+  PLUMB_ASSIGN_OR_RETURN(const Prompt prompt, impl.MakePrompt(options));
+  PLUMB_RETURN_IF_ERROR(impl.MakeOne());
+  Sample sample(drawing, 0, prompt);
   Sequences& decode = *impl.one;
   PLUMB_RETURN_IF_ERROR(decode.Begin(0, sample.tokens));
   std::string piece;
@@ -303,7 +308,7 @@ absl::Status TrainedModel::GenerateMany(
     return absl::OkStatus();
   }
   PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, impl.PromptTokens(options.prompt));
+  PLUMB_ASSIGN_OR_RETURN(const Prompt prompt, impl.MakePrompt(options));
   if (!impl.many.has_value() || impl.many->count() != batch) {
     impl.many.reset();
     PLUMB_ASSIGN_OR_RETURN(impl.many, impl.MakeSequences(batch));
@@ -327,9 +332,9 @@ absl::Status TrainedModel::GenerateMany(
       while (slot.sample != nullptr || started < count) {
         if (slot.sample == nullptr) {
           slot.number = started++;
-          slot.sample = std::make_unique<Sample>(options, drawing, slot.number, prompt);
+          slot.sample = std::make_unique<Sample>(drawing, slot.number, prompt);
           ++running;
-          PLUMB_RETURN_IF_ERROR(decode.Begin(b, prompt));
+          PLUMB_RETURN_IF_ERROR(decode.Begin(b, prompt.tokens));
         }
         slot.full = decode.is_full(b);
         bool continues = slot.sample->WantsMore(options);
@@ -356,7 +361,7 @@ absl::Status TrainedModel::GenerateMany(
       const Slot& slot = slots[static_cast<size_t>(b)];
       const bool real = slot.sample != nullptr && !slot.full;
       if (!real) PLUMB_RETURN_IF_ERROR(decode.Reset(b));
-      inputs[static_cast<size_t>(b)] = real ? slot.sample->tokens.back() : prompt.back();
+      inputs[static_cast<size_t>(b)] = real ? slot.sample->tokens.back() : prompt.tokens.back();
     }
     PLUMB_RETURN_IF_ERROR(decode.FeedEach(inputs));
     for (int64_t b = 0; b < batch; ++b) {
@@ -371,9 +376,18 @@ absl::Status TrainedModel::GenerateMany(
 absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string& data_path,
                                                               WeightType weights, int64_t stride) {
   Impl& impl = *impl_;
+  if (!impl.files.tokenizer.has_value()) {
+    return absl::InvalidArgumentError(
+        "the run was imported without a tokenizer that plumb reads: give token ids, --tokens "
+        "FILE.json");
+  }
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,
-      Dataset::Load(data_path, ToDatasetOptions(impl.files.recipe), &impl.files.tokenizer));
+      Dataset::Load(data_path, ToDatasetOptions(impl.files.recipe), &*impl.files.tokenizer));
+  if (stride > 0 && impl.files.recipe.fields.has_masked_tokens()) {
+    return absl::InvalidArgumentError(
+        "a stride is for models that predict the next token; this one fills gaps (masked_tokens)");
+  }
   std::vector<SplitLoss> losses;
   for (Split split : {Split::kTrain, Split::kValidation}) {
     if (!data.has_targets(split)) continue;
@@ -381,12 +395,18 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
     options.batch_size = kEvalBatch;
     options.context_length = impl.info.context_length;
     options.stride = stride;
+    options.padding = impl.info.bidirectional != 0 ? -1 : 0;
     PLUMB_ASSIGN_OR_RETURN(const EvalBatches batches, EvalBatches::Create(&data, split, options));
     PLUMB_ASSIGN_OR_RETURN(SplitLoss loss, impl.Measure(batches, weights));
     loss.split = SplitName(split);
     losses.push_back(std::move(loss));
   }
   return losses;
+}
+
+absl::StatusOr<Model::Outputs> TrainedModel::Run(const TokenBatch& batch,
+                                                 bool with_gradients) const {
+  return RunTokens(impl_->model.get(), batch, with_gradients);
 }
 
 }  // namespace plumb

@@ -55,9 +55,10 @@ absl::StatusOr<EvalResult> EvalSession::Run(int64_t max_batches) {
   EvalResult result;
   for (int64_t i = 0; i < count; ++i) {
     batches_.Fill(i, &batch_);
-    PLUMB_ASSIGN_OR_RETURN(const double loss,
-                           evaluator_.Run(batch_.tokens.data(), batch_.positions.data(),
-                                          batch_.targets.data(), batch_.seq));
+    PLUMB_ASSIGN_OR_RETURN(
+        const double loss,
+        evaluator_.Run({batch_.tokens.data(), batch_.positions.data(), batch_.targets.data()},
+                       batch_.seq));
     result.loss += loss * static_cast<double>(batch_.valid_targets);
     result.targets += batch_.valid_targets;
   }
@@ -108,14 +109,14 @@ absl::StatusOr<BatchOutputs> RunBatch(const ModelContext& context, const Paramet
   if (!with_gradients) {
     Evaluator pass(&context, &weights, out.batch, out.seq, /*logits=*/true, threads);
     PLUMB_ASSIGN_OR_RETURN(out.loss,
-                           pass.Run(ids.data(), positions.data(), targets.data(), out.seq));
+                           pass.Run({ids.data(), positions.data(), targets.data()}, out.seq));
     out.logits.assign(pass.logits(), pass.logits() + n * dims.vocab_size);
     return out;
   }
   const bool logits = format == WeightFormat::kF32;
   GradientPass pass(&context, &parameters, &weights, out.batch, out.seq, logits, threads);
   PLUMB_ASSIGN_OR_RETURN(out.loss,
-                         pass.Run(ids.data(), positions.data(), targets.data(), out.seq, probe));
+                         pass.Run({ids.data(), positions.data(), targets.data()}, out.seq, probe));
   if (logits) out.logits.assign(pass.logits(), pass.logits() + n * dims.vocab_size);
   out.gradients.assign(pass.gradients(), pass.gradients() + parameters.layout().size);
   return out;

@@ -108,18 +108,18 @@ TEST_F(ModelTest, EveryStageOfTheCompilerPrints) {
 TEST_F(ModelTest, WeightsAreWrittenAndReadBack) {
   const auto model = Make(TinyModel()), other = Make(TinyModel());
   const Tokens tokens = RandomTokens(2, 5, 5);
-  EXPECT_EQ(model->Run(tokens).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(model->Run({tokens}).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_FALSE(model->SaveWeights(dir_.File("w.safetensors")).ok());
   ASSERT_TRUE(model->Init(3).ok());
   ASSERT_TRUE(other->Init(4).ok());
-  const auto logits = model->Run(tokens)->logits;
+  const auto logits = model->Run({tokens})->logits;
   EXPECT_EQ(logits.size(), 2 * 5 * 5u);
-  EXPECT_NE(other->Run(tokens)->logits, logits);
+  EXPECT_NE(other->Run({tokens})->logits, logits);
   const std::string path = dir_.File("w.safetensors");
   ASSERT_TRUE(model->SaveWeights(path).ok());
   EXPECT_EQ(SafetensorsFile::Open(path)->metadata().at("format"), "pt");
   ASSERT_TRUE(other->LoadWeights(path).ok());
-  EXPECT_EQ(other->Run(tokens)->logits, logits);
+  EXPECT_EQ(other->Run({tokens})->logits, logits);
 }
 
 TEST_F(ModelTest, WeightsThatDoNotFitAreListedAtOnceAndChangeNothing) {
@@ -133,14 +133,14 @@ TEST_F(ModelTest, WeightsThatDoNotFitAreListedAtOnceAndChangeNothing) {
   const auto source = Make(three);
   ASSERT_TRUE(source->Init(1).ok());
   ASSERT_TRUE(source->SaveWeights(path).ok());
-  const auto before = model->Run(RandomTokens(1, 4, 5))->logits;
+  const auto before = model->Run({RandomTokens(1, 4, 5)})->logits;
   const absl::Status status = model->LoadWeights(path);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("w.safetensors"), HasSubstr("missing: end.norm.weight f32[8]"),
                     HasSubstr("missing: layers.1.mlp.up.weight"),
                     HasSubstr("misshapen: layers.0.mlp.up.weight is F32[16, 8]")));
-  EXPECT_EQ(model->Run(RandomTokens(1, 4, 5))->logits, before);
+  EXPECT_EQ(model->Run({RandomTokens(1, 4, 5)})->logits, before);
   const absl::Status surplus = [&] {
     EXPECT_TRUE(model->SaveWeights(path).ok());
     TinyModel pre;
@@ -154,13 +154,13 @@ TEST_F(ModelTest, WeightsThatDoNotFitAreListedAtOnceAndChangeNothing) {
 TEST_F(ModelTest, GradientNormsAreThoseOfTheGradients) {
   const auto model = Make(TinyModel());
   ASSERT_TRUE(model->Init(1).ok());
-  const auto outputs = model->Run(RandomTokens(2, 5, 5));
+  const auto outputs = model->Run({RandomTokens(2, 5, 5)});
   ASSERT_TRUE(outputs.ok()) << outputs.status();
-  ASSERT_EQ(outputs->grad_l2.size(), outputs->gradients.size());
-  for (const auto& [name, l2] : outputs->grad_l2) {
+  ASSERT_FALSE(outputs->gradients.empty());
+  for (const Model::Gradient& gradient : outputs->gradients) {
     double square = 0;
-    for (float g : outputs->gradients.at(name)) square += std::pow(static_cast<double>(g), 2);
-    EXPECT_NEAR(l2, std::sqrt(square), 1e-9) << name;
+    for (float g : gradient.data) square += std::pow(static_cast<double>(g), 2);
+    EXPECT_NEAR(gradient.l2, std::sqrt(square), 1e-9) << gradient.name;
   }
   const std::string path = dir_.File("logits.safetensors");
   ASSERT_TRUE(Model::WriteLogits(*outputs, path).ok());

@@ -212,15 +212,15 @@ TEST_F(NormBuffersTest, ABatchIsRunAsInTrainingOrAsInEvaluation) {
   const auto model = CreateModel("test.centering");
   ASSERT_TRUE(model->Init(1).ok());
   const Tokens tokens = RandomTokens(2, 6, 6);
-  const auto evaluation = model->Run(tokens, /*with_gradients=*/false);
+  const auto evaluation = model->Run({tokens}, /*with_gradients=*/false);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
-  EXPECT_THAT(evaluation->grad_l2, IsEmpty());
-  const auto training = model->Run(tokens);
+  EXPECT_THAT(evaluation->gradients, IsEmpty());
+  const auto training = model->Run({tokens});
   ASSERT_TRUE(training.ok()) << training.status();
   EXPECT_GT(training->gradients.size(), 0u);
   EXPECT_NE(training->loss, evaluation->loss);
-  EXPECT_EQ(model->Run(tokens, false)->loss, evaluation->loss);
-  EXPECT_EQ(model->Run(tokens)->loss, training->loss);
+  EXPECT_EQ(model->Run({tokens}, false)->loss, evaluation->loss);
+  EXPECT_EQ(model->Run({tokens})->loss, training->loss);
 }
 
 }  // namespace

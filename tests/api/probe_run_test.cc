@@ -198,22 +198,22 @@ TEST_F(ProbeRunTest, AModelListsItsPointsAndIsProbedWithoutTraining) {
   EXPECT_THAT(points, AllOf(Contains("layers.0.attention.q"), Contains("grad.logits")));
   EXPECT_LT(defaults.size(), points.size());
   for (const std::string& name : defaults) EXPECT_THAT(points, Contains(name));
-  EXPECT_TRUE(absl::IsFailedPrecondition(model->Probe({{1, 2, 3}}).status())) << "no weights yet";
+  EXPECT_TRUE(absl::IsFailedPrecondition(model->Probe({{{1, 2, 3}}}).status())) << "no weights yet";
   ASSERT_TRUE(model->Init(1).ok());
-  const auto figures = model->Probe({{1, 2, 3}, {4, 3, 2}});
+  const auto figures = model->Probe({{{1, 2, 3}, {4, 3, 2}}});
   ASSERT_TRUE(figures.ok()) << figures.status();
   EXPECT_EQ(figures->activations.size() + figures->gradients.size() + figures->parameters.size(),
             defaults.size());
   EXPECT_EQ(figures->activations[0].name, "embedding.residual");
   EXPECT_EQ(figures->activations[0].figures.elements, 2 * 3 * 8);
-  const Model::Outputs outputs = *model->Run({{1, 2, 3}, {4, 3, 2}});
-  for (size_t i = 0; i < outputs.grad_l2.size(); ++i) {
+  const Model::Outputs outputs = *model->Run({{{1, 2, 3}, {4, 3, 2}}});
+  for (size_t i = 0; i < outputs.gradients.size(); ++i) {
     const ProbedParameter& parameter = figures->parameters[i];
-    EXPECT_EQ(parameter.name, outputs.grad_l2[i].first);
+    EXPECT_EQ(parameter.name, outputs.gradients[i].name);
     const double elements = static_cast<double>(parameter.gradient.elements);
-    EXPECT_NEAR(parameter.gradient.rms * std::sqrt(elements), outputs.grad_l2[i].second, 1e-9);
+    EXPECT_NEAR(parameter.gradient.rms * std::sqrt(elements), outputs.gradients[i].l2, 1e-9);
   }
-  EXPECT_TRUE(absl::IsInvalidArgument(model->Probe({{1, 2, 3}}, {"nothing"}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(model->Probe({{{1, 2, 3}}}, {"nothing"}).status()));
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ TEST_F(ReportTest, AModelDescribesItself) {
   const ModelHandle model = Create(TinyModel().Text());  // without weights
   const Json json = Json::parse(Text(plumb_model_describe, model.get));
   for (const char* const field :
-       {"name", "dims", "positions", "tied", "begin", "layers", "end", "norm_sites",
+       {"name", "dims", "positions", "tied", "bidirectional", "token_types", "begin", "layers", "end", "norm_sites",
         "identity_route", "norms_before_head", "tensors", "buffers", "totals"}) {
     EXPECT_TRUE(json.contains(field)) << field;
   }
@@ -124,6 +124,7 @@ TEST_F(ReportTest, AModelDescribesItself) {
   plumb_model_get_info(model.get, &info);
   EXPECT_EQ(json["totals"]["parameters"], info.parameters);
   EXPECT_EQ(json["totals"]["weight_bytes"], info.weight_bytes);
+  EXPECT_EQ(json["totals"]["cache_bytes"], info.cache_bytes);
   EXPECT_EQ(json["dims"]["n_layer"], 2);
   EXPECT_EQ(json["dims"]["context_length"], 8);
   EXPECT_EQ(json["layers"][0]["last"], 1);
@@ -149,7 +150,8 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
     EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("layers.1.mlp.up"));
   }
   options.stage = "svg";
-  EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr(">layers 0..1: pre</text>"));
+  EXPECT_THAT(Text(plumb_model_explain, model.get, &options),
+              HasSubstr(">layers 0..1: pre</text>"));
   options.stage = "svg:1";
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr(">layer 1: pre</text>"));
   options.stage = "graph";

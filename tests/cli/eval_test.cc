@@ -152,6 +152,87 @@ TEST_F(EvalTest, PrintsTheLossWhenNothingIsToBeWritten) {
   EXPECT_NEAR(result["loss"].get<double>(), 2.995359, 1e-5);
 }
 
+// A run and its weights in a file give the same outputs.
+TEST_F(EvalTest, ARunIsEvaluatedOnTokensAsItsModelAndWeightsAre) {
+  const Finished trained = RunPlumb(TrainArguments("run", 5));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  Write("t.json", R"({"targets": [[2, null, -100, 4]], "sequences": [[1, 2, 3, 4]]})");
+  const Finished of_run = RunPlumb({"eval", "run", "--tokens", "t.json", "--json", "--logits",
+                                    "l.safetensors", "--gradients", "g.safetensors"});
+  ASSERT_EQ(of_run.exit_code, 0) << of_run.err;
+  const Finished of_model =
+      RunPlumb({"eval", "run/model.pbtxt", "--weights",
+                "run/checkpoints/step-000005/model.safetensors", "--tokens", "t.json", "--json",
+                "--logits", "l2.safetensors", "--gradients", "g2.safetensors"});
+  ASSERT_EQ(of_model.exit_code, 0) << of_model.err;
+  EXPECT_EQ(of_run.out, of_model.out);
+  EXPECT_EQ(Read("l.safetensors"), Read("l2.safetensors"));
+  EXPECT_EQ(Read("g.safetensors"), Read("g2.safetensors"));
+  EXPECT_THAT(Read("g.safetensors"),
+              AllOf(HasSubstr("\"layers.0.attention.q.weight\""), HasSubstr("\"head.weight\"")));
+  Write("next.json", "[[1, 2, 3, 4]]");
+  const Finished next = RunPlumb({"eval", "run", "--tokens", "next.json", "--json"});
+  EXPECT_NE(next.out, of_run.out);
+  Write("said.json", R"({"sequences": [[1, 2, 3, 4]], "targets": [[2, 3, 4, null]]})");
+  EXPECT_EQ(RunPlumb({"eval", "run", "--tokens", "said.json", "--json"}).out, next.out);
+}
+
+TEST_F(EvalTest, SequencesOfABidirectionalModelMayDifferInLength) {
+  const std::string golden = PLUMB_SOURCE_DIR "/tests/golden/bert/";
+  const auto eval = [&](const std::string& tokens, const std::vector<std::string>& more = {}) {
+    Write("t.json", tokens);
+    std::vector<std::string> arguments = {"eval",      golden + "model.pbtxt",
+                                          "--weights", golden + "weights.safetensors",
+                                          "--tokens",  "t.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunPlumb(arguments);
+  };
+  EXPECT_THAT(eval(R"({"sequences": [[1, 2], [3]], "targets": [[1, null], [0]]})").out,
+              StartsWith("loss "));
+  const Finished no_targets = eval("[[1, 2], [3]]");
+  EXPECT_EQ(no_targets.exit_code, 2);
+  EXPECT_THAT(no_targets.err, HasSubstr("no token has a target"));
+  EXPECT_EQ(eval("[[1, 2], [3]]", {"--logits", "l.safetensors"}).exit_code, 0);
+  EXPECT_THAT(eval("[[1, 2], [3]]", {"--logits", "l.safetensors", "--json"}).out,
+              HasSubstr("\"loss\": null"));
+  const auto error = [&](const std::string& tokens) {
+    const Finished result = eval(tokens, {"--gradients", "g.safetensors"});
+    EXPECT_EQ(result.exit_code, 2) << tokens;
+    EXPECT_FALSE(Exists("g.safetensors"));
+    return result.err;
+  };
+  EXPECT_THAT(error("[[1, 2]]"), HasSubstr("no loss to take gradients of"));
+  EXPECT_EQ(error(R"({"sequences": [[1, 2]], "targets": [[1]]})"),
+            "error: targets[0] has 1 elements for 2 tokens\n");
+  EXPECT_EQ(error(R"({"sequences": [[1, 2]], "targets": [[1, 1], [2]]})"),
+            "error: targets has 2 lists for 1 sequences\n");
+  EXPECT_EQ(error(R"({"sequences": [[1, 2]], "targets": [[1, 13]]})"),
+            "error: sequence 0, target 1: 13 is not in 0..12\n");
+  EXPECT_EQ(error(R"({"sequences": [[1, 2]], "targets": [[1, 1]], "token_types": [[0, 2]]})"),
+            "error: sequence 0, type 1: 2 is not in 0..1\n");
+  EXPECT_EQ(error(R"({"sequences": [[1, 13]], "targets": [[1, 1]]})"),
+            "error: sequence 0, token 1: 13 is not in 0..12\n");
+  EXPECT_EQ(error(R"({"sequences": [[1, 2], []], "targets": [[1, 1], []]})"),
+            "error: sequence 1 is empty\n");
+  EXPECT_EQ(error(R"({"sequences": [[1, -100]], "targets": [[1, 1]]})"),
+            "error: t.json: sequences[0][1]: -100 is not a token id\n");
+  EXPECT_EQ(error(R"({"sequences": [[1, 2]], "targets": [[1, -1]]})"),
+            "error: t.json: targets[0][1]: -1 is not a token id, -100 or null\n");
+  EXPECT_EQ(error(R"({"sequences": [[1, 2]], "token_types": [[0, null]]})"),
+            "error: t.json: token_types[0][1]: expected a token type, found null\n");
+  EXPECT_EQ(
+      error(R"({"sequences": [[1, 2]], "target": [[1, 1]]})"),
+      "error: t.json: unknown key \"target\"; did you mean \"targets\"?; there are sequences, "
+      "targets and token_types\n");
+  EXPECT_EQ(error(R"({"sequences": [[1]], "sequences": [[1]]})"),
+            "error: t.json: \"sequences\" is there twice\n");
+  EXPECT_EQ(error(R"({"sequences": 3})"),
+            "error: t.json: sequences: expected a list of sequences, found 3\n");
+  EXPECT_EQ(error("{}"), "error: no sequences\n");
+  Write("types.json", R"({"sequences": [[1, 2]], "token_types": [[0, 0]]})");
+  EXPECT_THAT(EvalTokens("types.json").err, HasSubstr("the model has no token_types"));
+}
+
 TEST_F(EvalTest, HostileTokensAreRefused) {
   for (const std::string& tokens :
        {std::string(), std::string("[[1,2],[1"), std::string("{\"tokens\": [[1, 2]]}"),

@@ -51,6 +51,54 @@ TEST_F(SampleTest, ContinuesThePrompt) {
   EXPECT_EQ(Sample({"--prompt=", "--num", "2"}), Sample({"--num", "2"}));
 }
 
+TEST_F(SampleTest, ContinuesTokens) {
+  // As the text "gra" is: the begin token, which is the last, and letters.
+  const std::vector<std::string> letters = ReadJson("run/tokenizer.json")["characters"];
+  const auto id = [&](const std::string& letter) {
+    return std::find(letters.begin(), letters.end(), letter) - letters.begin();
+  };
+  const std::string begin = std::to_string(letters.size());
+  const std::string gra = "[" + begin + ", " + std::to_string(id("g")) + ", " +
+                          std::to_string(id("r")) + ", " + std::to_string(id("a")) + "]";
+  const auto tokens = [&](const std::string& ids, const std::vector<std::string>& more = {}) {
+    Write("p.json", ids);
+    std::vector<std::string> arguments = {"--prompt-tokens", "p.json", "--temperature", "0",
+                                          "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return nlohmann::json::parse(Sample(arguments), nullptr, false);
+  };
+  const auto by_text = nlohmann::json::parse(
+      Sample({"--prompt", "gra", "--temperature", "0", "--num", "1", "--json"}), nullptr, false);
+  const auto by_ids = tokens(gra);
+  ASSERT_EQ(by_ids["samples"].size(), 1u);
+  EXPECT_EQ(by_ids["samples"][0]["text"], by_text["samples"][0]["text"]);
+  EXPECT_EQ(by_ids["samples"][0]["ids"], by_text["samples"][0]["ids"]);
+  EXPECT_EQ(by_ids["samples"][0]["ids"].size(), by_ids["samples"][0]["tokens"].get<size_t>());
+  const auto two = tokens("[" + gra + ", [" + begin + "]]", {"--max-tokens", "3"});
+  ASSERT_EQ(two["samples"].size(), 2u);
+  EXPECT_LE(two["samples"][0]["ids"].size(), 3u);
+  EXPECT_THAT(two["samples"][0]["text"].get<std::string>(), StartsWith("gra"));
+  EXPECT_EQ(tokens("[[0], [1]]", {"--num", "2"})["samples"].size(), 4u);
+
+  const auto error = [&](const std::string& ids, const std::vector<std::string>& more = {}) {
+    Write("p.json", ids);
+    std::vector<std::string> arguments = {"sample", "run", "--prompt-tokens", "p.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 2) << ids;
+    EXPECT_THAT(result.out, IsEmpty());
+    return result.err;
+  };
+  EXPECT_THAT(error("[0, 27]"), HasSubstr("prompt: token 27 at position 1 is outside"));
+  EXPECT_THAT(error("[0, -1]"), HasSubstr("p.json: tokens[1]: -1 is not a token id"));
+  EXPECT_THAT(error("[0, [1]]"), HasSubstr("tokens[1]: expected a token id, found a list"));
+  EXPECT_THAT(error("[[0], 1]"), HasSubstr("tokens[1]: expected a list of token ids, found 1"));
+  EXPECT_THAT(error("[]"), HasSubstr("p.json: no tokens"));
+  EXPECT_THAT(error("[[1], []]"), HasSubstr("tokens[1] is empty"));
+  EXPECT_THAT(error("{\"sequences\": [[1]]}"), HasSubstr("the file: expected"));
+  EXPECT_THAT(error("[1]", {"--prompt", "a"}), HasSubstr("give one of --prompt and"));
+}
+
 TEST_F(SampleTest, TheMostLikelyTokenIsAlwaysTheSame) {
   const std::string greedy = Sample({"--temperature", "0", "--num", "2"});
   EXPECT_EQ(greedy.substr(0, greedy.size() / 2), greedy.substr(greedy.size() / 2));

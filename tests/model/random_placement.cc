@@ -180,7 +180,7 @@ class Writer {
         return absl::StrCat(Pick({"max", "min"}), "(", a, ", ",
                             Chance(2) ? Number(1) : Tensor(depth - 1), ")");
       case 5:
-        return absl::StrCat(Pick({"tanh", "sigmoid", "abs"}), "(", a, ")");
+        return absl::StrCat(Pick({"tanh", "sigmoid", "abs", "erf"}), "(", a, ")");
       case 6:
         return absl::StrCat("exp(-abs(", a, "))");
       case 7:

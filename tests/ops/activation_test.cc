@@ -58,6 +58,7 @@ double TailExponent(ActivationKind kind, double x) {
       return -x;
     case ActivationKind::kRelu:
     case ActivationKind::kTanh:
+    case ActivationKind::kErf:
       return 0;
   }
   return 0;
@@ -102,7 +103,8 @@ TEST_P(ActivationTest, NanGivesNan) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ActivationTest,
-                         testing::Values("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"),
+                         testing::Values("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid",
+                                         "erf"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(ActivationKindTest, SuggestsANameForAMisspeltOne) {

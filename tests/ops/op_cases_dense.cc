@@ -16,9 +16,17 @@ void AddEmbedding(std::vector<OpCase>* cases) {
   for (int32_t t = 0; t < 2500; ++t) many.push_back(t * 31 % 65);
   AddCase(cases, "embedding", "many", {Random({65, 65}), Ints({25, 100}, many)});
 
-  AddCase(cases, "embedding", "f32 from f32", {Random({27, 7}), Ints({6}, ids)}, {{"f32_out", true}});
+  AddCase(cases, "embedding", "f32 from f32", {Random({27, 7}), Ints({6}, ids)},
+          {{"f32_out", true}});
   AddCase(cases, "embedding", "f32 from bf16", {RandomBf16({27, 37}), Ints({6}, ids)},
           {{"f32_out", true}});
+  AddCase(cases, "embedding", "from a row on", {Random({29, 16}), Ints({2, 3}, ids)},
+          {{"offset", int64_t{2}}});
+  AddCase(cases, "embedding", "from a row on, f32 from bf16",
+          {RandomBf16({29, 37}), Ints({6}, ids)}, {{"f32_out", true}, {"offset", int64_t{2}}});
+  AddCase(cases, "embedding_grad", "from a row on",
+          {Ints({6}, ids), Random({6, 17}), Random({30, 17})},
+          Attrs({{"rows", int64_t{30}}, {"offset", int64_t{3}}}));
   AddCase(cases, "embedding_grad", "repeated tokens", {Ints({2, 3}, ids), Random({2, 3, 16})},
           Attrs({{"rows", int64_t{27}}}));
   AddCase(cases, "embedding_grad", "odd width", {Ints({6}, ids), Random({6, 17})},
@@ -94,7 +102,7 @@ void AddMul(std::vector<OpCase>* cases) {
 }
 
 void AddActivations(std::vector<OpCase>* cases) {
-  for (const char* kind : {"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"}) {
+  for (const char* kind : {"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "erf"}) {
     const Attrs attrs({{"kind", std::string(kind)}});
     for (const int64_t n : {1, 17, 64}) {
       const Shape shape = {3, n};

@@ -362,6 +362,37 @@ TEST(TrainSpecTest, EveryRangeIsChecked) {
   EXPECT_EQ(RecipeError("data { val_fraction: 1 }"), "t.pbtxt:1:8: val_fraction must be in [0, 1)");
 }
 
+TEST(TrainSpecTest, MaskedTokensHaveBertsDefaults) {
+  EXPECT_FALSE(ParseTrainSpec("", "t.pbtxt", {})->masked_tokens.has_value());
+  const TrainSpec plain = ParseTrainSpec("masked_tokens {}", "t.pbtxt", {}).value();
+  ASSERT_TRUE(plain.masked_tokens.has_value());
+  EXPECT_EQ(plain.masked_tokens->share, 0.15);
+  EXPECT_EQ(plain.masked_tokens->masked, 0.8);
+  EXPECT_EQ(plain.masked_tokens->random, 0.1);
+  EXPECT_FALSE(plain.masked_tokens->mask_token.has_value());
+  const TrainSpec said =
+      ParseTrainSpec(
+          "masked_tokens { share: 0.5 mask_token: 0 masked: 1 random: 0 special_token: 3 "
+          "special_token: 4 }",
+          "t.pbtxt", {})
+          .value();
+  for (const TrainSpec& s : {said, ParseTrainSpec(said.ToText(), "run/train.pbtxt", {}).value()}) {
+    EXPECT_EQ(s.masked_tokens->share, 0.5);
+    EXPECT_EQ(s.masked_tokens->mask_token, 0);
+    EXPECT_EQ(s.masked_tokens->masked, 1);
+    EXPECT_EQ(s.masked_tokens->random, 0);
+    EXPECT_THAT(s.masked_tokens->special_tokens, testing::ElementsAre(3, 4));
+  }
+  EXPECT_EQ(ParseTrainSpec(plain.ToText(), "run/train.pbtxt", {})->ToText(), plain.ToText());
+  EXPECT_EQ(RecipeError("masked_tokens { share: 0\nmask_token: -1 masked: 2 random: nan }"),
+            "t.pbtxt:1:17: share must be in (0, 1]\n"
+            "t.pbtxt:2:1: mask_token must be zero or positive\n"
+            "t.pbtxt:2:16: masked must be in [0, 1]\n"
+            "t.pbtxt:2:26: random must be in [0, 1]");
+  EXPECT_EQ(RecipeError("masked_tokens { masked: 0.9 random: 0.2 }"),
+            "t.pbtxt:1:29: random must be at most 1 - masked, 0.1");
+}
+
 TEST(TrainSpecTest, AllMistakesOfRangeComeAtOnce) {
   EXPECT_EQ(RecipeError("max_steps: -1\nbeta1: 2\ndata {\n  val_fraction: -1\n}"),
             "t.pbtxt:1:1: max_steps must be at least 1\n"

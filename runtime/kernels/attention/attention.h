@@ -1,6 +1,7 @@
 // The SIMD kernels of attention: some queries of one head (or one group of heads that share keys),
-// one thread, causal, blocked over queries and keys so that no [T, T] matrix exists. Stateless; the
-// functions are chosen once for the machine and may run at once with different scratch.
+// one thread, causal or of all keys, blocked over queries and keys so that no [T, T] matrix exists.
+// Stateless; the functions are chosen once for the machine and may run at once with different
+// scratch.
 //
 // T is what tensors hold: float, or uint16_t for bf16. Sums, maxima and log-sum-exps are f32 either
 // way.
@@ -21,28 +22,30 @@ namespace plumb {
 struct SoftmaxVariant {
   float cap = 0;       // scores s become cap tanh(s / cap) (Gemma 2); 0: they stay
   int64_t window = 0;  // a query sees its own key and the window - 1 before it; 0: all before it
+  float slope = 0;     // scores are then lowered by slope times the distance of the key (ALiBi)
   // A logit that joins the denominator and weights nothing (gpt-oss); -infinity: none.
   float sink = -std::numeric_limits<float>::infinity();
 
   // A NaN is one, and passes on.
   bool has_sink() const { return sink != -std::numeric_limits<float>::infinity(); }
-  bool IsPlain() const { return cap == 0 && window == 0 && !has_sink(); }
+  bool IsPlain() const { return cap == 0 && window == 0 && slope == 0 && !has_sink(); }
 };
 
-// context_i = sum_j softmax_j(scale * q_i . k_j) v_j over keys j <= offset + i. Strides in
-// elements.
+// context_i = sum_j softmax_j(scale * q_i . k_j) v_j over keys j <= offset + i, or, where `keys`
+// says so, over keys j < keys. Strides in elements.
 template <class T>
 struct AttendArgs {
   const T* q;  // [queries, head_dim]
   int64_t q_stride;
-  const T* k;  // [offset + queries, head_dim]
+  const T* k;  // [offset + queries, head_dim], or [keys, head_dim]
   const T* v;  // like k
   int64_t kv_stride;
   T* context;  // like q
   int64_t context_stride;
-  float* lse;       // [queries] log-sum-exp of the scaled scores, or null
-  int64_t queries;  // at most kQueryRows
-  int64_t offset;   // keys that come before the first query's own
+  float* lse;        // [queries] log-sum-exp of the scaled scores, or null
+  int64_t queries;   // at most kQueryRows
+  int64_t offset;    // keys that come before the first query's own; not read where `keys` is not 0
+  int64_t keys = 0;  // that every query sees, in which case the variant has no window; 0: causal
   int64_t head_dim;
   float scale;
   SoftmaxVariant variant;
@@ -71,10 +74,12 @@ struct AttendGradArgs {
   int64_t kv_stride;
   const float* lse;
   int64_t tokens;
+  int64_t keys = 0;  // as that of AttendArgs; dk and dv of the others are 0
   int64_t group;
   int64_t head_dim;
   float scale;
   SoftmaxVariant variant;
+  const float* slopes = nullptr;  // [group], in place of the variant's, or null
 };
 template <class T>
 using AttendGradFn = void (*)(const AttendGradArgs<T>& args, float* scratch);
@@ -85,7 +90,8 @@ AttendGradFn<T> ChooseAttendGrad();
 int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element_bytes);
 
 // One query against `keys` rows of a cache: reads keys and values once, packs nothing. The window
-// is the caller's: that of the variant is not read.
+// is the caller's: that of the variant is not read. In a ring the rows from `straight` on stand
+// `ring` rows before where they would.
 template <class T>
 struct AttendOneArgs {
   const T* q;  // [head_dim]
@@ -96,6 +102,13 @@ struct AttendOneArgs {
   int64_t head_dim;
   float scale;
   SoftmaxVariant variant;
+  int64_t straight = std::numeric_limits<int64_t>::max();
+  int64_t ring = 0;
+
+  // Row j of `first`, which is k or v.
+  const T* Row(const T* first, int64_t j) const {
+    return first + (j < straight ? j : j - ring) * head_dim;
+  }
 };
 template <class T>
 using AttendOneFn = void (*)(const AttendOneArgs<T>& args, float* scratch);
@@ -103,6 +116,16 @@ using AttendOneFn = void (*)(const AttendOneArgs<T>& args, float* scratch);
 template <class T>
 AttendOneFn<T> ChooseAttendOne(int64_t head_dim);
 int64_t AttendOneScratchBytes(int64_t keys);
+
+// Where a block of queries stands among the keys.
+struct QueryPlace {
+  int64_t offset;  // query i sees the keys before offset + i + 1 ...
+  int64_t keys;    // ... of these
+};
+// Of queries that see all keys: as if they came after them.
+inline constexpr QueryPlace PlaceQueries(int64_t offset, int64_t queries, int64_t keys) {
+  return keys > 0 ? QueryPlace{keys, keys} : QueryPlace{offset, offset + queries};
+}
 
 // Block sizes. A block of keys and one of values fit the first-level cache together and are packed
 // once for kQueryRows queries, whose state fits the second-level cache. Backward takes kGradRows of

@@ -3,8 +3,8 @@
 //   dv_j = sum_i p_ij dcontext_i
 //   ds_ij = p_ij (dcontext_i . v_j - D_i),  D_i = dcontext_i . context_i
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i
-// and, where scores are capped, ds times 1 - tanh^2. E is the format of the products' operands;
-// kPlain: the variant of the softmax is plain.
+// and, where scores are capped, ds times 1 - tanh^2; s_ij is what the variant makes of it. E is the
+// format of the products' operands; kPlain: the variant of the softmax is plain.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
@@ -32,9 +32,10 @@ template <class E>
 struct Blocks {
   using Packed = typename E::Packed;
   int64_t width;
-  float scale;     // of the scores, over log 2; with a cap, of tanh's argument
-  float cap;       // over log 2; 0: none
-  int64_t window;  // not read where all is plain
+  float scale;           // of the scores, over log 2; with a cap, of tanh's argument
+  float cap;             // over log 2; 0: none
+  float distance_slope;  // over log 2, of the head at hand; 0: none
+  int64_t window;        // not read where all is plain
   // Of up to kQueryRows queries of one head, and packed as left and as right operands:
   Packed *q_left, *q_right;
   Packed *dcontext_left, *dcontext_right;
@@ -151,6 +152,9 @@ HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
                 Tanh::Both(d, hn::Mul(tile.acc[r + t][v], scale), &score, &slope);
                 hn::Store(slope, d, x.slopes + (r + t) * kKeyBlock + at);
                 score = hn::MulSub(score, hn::Set(d, x.cap), hn::Set(d, lse[r + t]));
+              }
+              if (!kPlain && x.distance_slope != 0) {
+                score = hn::Add(score, DistanceBias(x.distance_slope, mask.extent - 1 + r + t, at));
               }
               p[t] = mask(r + t, v0 + v, FastExp2(d, score));
               if (kTerms > 1) hn::Store(p[t], d, to.p + (r + t) * kKeyBlock + at);
@@ -290,30 +294,31 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
   PackQueries(args, head, s0, rows, x);
   if (!IsOneBlock(args)) ZeroRows(x.dq, RoundUp(rows, kRowTile), x.width);
 
-  const int64_t first_key = kPlain ? 0 : FirstKeyBlock(s0, x.window);
-  for (int64_t j0 = first_key; j0 < s0 + rows; j0 += kKeyBlock) {
-    const int64_t n_keys = std::min(kKeyBlock, s0 + rows - j0);
+  const auto [offset, keys] = PlaceQueries(s0, rows, args.keys);
+  const int64_t first_key = kPlain ? 0 : FirstKeyBlock(offset, x.window);
+  for (int64_t j0 = first_key; j0 < keys; j0 += kKeyBlock) {
+    const int64_t n_keys = std::min(kKeyBlock, keys - j0);
     PackRight<E>(args.k + j0 * stride, stride, n_keys, c, x.k_right, x.width);
     PackTransposed<E>(args.k + j0 * stride, stride, n_keys, c, x.k_transposed);
     PackTransposed<E>(args.v + j0 * stride, stride, n_keys, c, x.v_transposed);
     if (IsOneBlock(args)) {
-      DifferentiateBlock<E, true, kPlain>(args, 0, rows, n_keys, 0, x);
+      DifferentiateBlock<E, true, kPlain>(args, 0, rows, n_keys, offset, x);
       return;
     }
     ZeroRows(x.dk, RoundUp(n_keys, kRowTile), x.width);
     ZeroRows(x.dv, RoundUp(n_keys, kRowTile), x.width);
 
-    const int64_t from = std::max<int64_t>(0, j0 - s0);
+    const int64_t from = std::max<int64_t>(0, j0 - offset);
     // Where the tiles begin whose windows are past these keys.
     const int64_t end =
-        kPlain ? rows : std::min(rows, RoundUp(j0 + n_keys - s0 + x.window - 1, kRowTile));
+        kPlain ? rows : std::min(rows, RoundUp(j0 + n_keys - offset + x.window - 1, kRowTile));
     for (int64_t i0 = from; i0 < end; i0 += kGradRows) {
-      DifferentiateBlock<E, false, kPlain>(args, i0, std::min(kGradRows, end - i0), n_keys, s0 - j0,
-                                           x);
+      DifferentiateBlock<E, false, kPlain>(args, i0, std::min(kGradRows, end - i0), n_keys,
+                                           offset - j0, x);
     }
 
-    // These queries are the first to see the keys of their own blocks.
-    const bool add = head > 0 || j0 < s0;
+    // Causal queries are the first to see the keys of their own blocks.
+    const bool add = head > 0 || (args.keys > 0 ? s0 > 0 : j0 < s0);
     const auto add_to = [&](auto* dk, auto* dv, int64_t to_stride) {
       Unpack(x.dk, n_keys, x.width, args.scale, c, add, dk + j0 * to_stride, to_stride);
       Unpack(x.dv, n_keys, x.width, 1.0f, c, add, dv + j0 * to_stride, to_stride);
@@ -340,7 +345,7 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   const SoftmaxVariant& variant = args.variant;
   x.cap = variant.cap * kLog2E;
   x.scale = x.cap == 0 ? args.scale * kLog2E : args.scale / variant.cap;
-  x.window = WindowOf(variant, args.tokens);
+  x.window = WindowOf(variant, args.keys + args.tokens + kRowTile);
   x.q_right = x.q_left = take_packed(rows * width);
   x.dcontext_right = x.dcontext_left = take_packed(rows * width);
   x.dq = arena.Take<float>(rows * width);
@@ -368,8 +373,9 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   arena.CheckWithin(AttendGradScratchBytes(n, c, sizeof(typename E::Tensor)));
 
   // A sink is no key: with one alone, the softmax is plain but for its lse.
-  const bool is_plain = variant.cap == 0 && variant.window == 0;
+  const bool is_plain = variant.cap == 0 && variant.window == 0 && variant.slope == 0;
   for (int64_t head = 0; head < args.group; ++head) {
+    x.distance_slope = kLog2E * (args.slopes != nullptr ? args.slopes[head] : variant.slope);
     for (int64_t s0 = 0; s0 < n; s0 += kQueryRows) {
       const int64_t count = std::min(kQueryRows, n - s0);
       if (is_plain) {
@@ -379,10 +385,15 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
       }
     }
   }
+  const int64_t seen = args.keys > 0 ? args.keys : n;  // keys, by some query
   if (x.dk_total != nullptr) {
     Output *dk = reinterpret_cast<Output*>(args.dk), *dv = reinterpret_cast<Output*>(args.dv);
-    Unpack(x.dk_total, n, width, 1.0f, c, false, dk, args.kv_stride);
-    Unpack(x.dv_total, n, width, 1.0f, c, false, dv, args.kv_stride);
+    Unpack(x.dk_total, seen, width, 1.0f, c, false, dk, args.kv_stride);
+    Unpack(x.dv_total, seen, width, 1.0f, c, false, dv, args.kv_stride);
+  }
+  for (int64_t j = seen; j < n; ++j) {
+    std::fill_n(args.dk + j * args.kv_stride, c, typename E::Tensor{});
+    std::fill_n(args.dv + j * args.kv_stride, c, typename E::Tensor{});
   }
 }
 

@@ -33,6 +33,7 @@ struct QueryBlock {
   int64_t q_stride;
   float scale;         // of the scores, over log 2; with a cap, of tanh's argument
   float cap;           // over log 2; 0: none
+  float slope;         // over log 2; 0: none
   float sink;          // over log 2
   float* sum;          // [rows][width] values weighted with exponentials
   float* denominator;  // [rows][kDenominatorWidth] sum of the exponentials
@@ -147,6 +148,9 @@ HWY_INLINE bool ScoreTile(int64_t r0, int64_t head_dim, const KvBlock<E>& kv,
             Vf slope;
             Tanh::Both(d, hn::Mul(acc, scale), &score, &slope);
             score = hn::MulSub(score, hn::Set(d, x.cap), hn::Set(d, maximum[r]));
+          }
+          if (!kPlain && x.slope != 0) {
+            score = hn::Add(score, DistanceBias(x.slope, r0 + r + kv.diagonal, v * lanes));
           }
           if (!kPlain && !kWhole && (v >= whole_vectors || v < early_vectors)) {
             const int64_t row = r0 + r;
@@ -288,6 +292,7 @@ void AttendVariant(const AttendArgs<typename E::Tensor>& args, float* scratch) {
   x.width = PackedWidth(c);
   const SoftmaxVariant& variant = args.variant;
   x.cap = kPlain ? 0 : variant.cap * kLog2E;
+  x.slope = variant.slope * kLog2E;
   x.sink = variant.sink * kLog2E;
   x.scale = x.cap == 0 ? args.scale * kLog2E : args.scale / variant.cap;
   x.sum = arena.Take<float>(rows * x.width);
@@ -313,11 +318,10 @@ void AttendVariant(const AttendArgs<typename E::Tensor>& args, float* scratch) {
     x.q_stride = x.width / E::kTerms;
   }
   std::fill_n(x.maximum, PackedWidth(rows), 0.0f);
-  const int64_t n_keys = args.offset + args.queries;
-  const int64_t window = WindowOf(variant, n_keys);
-  for (int64_t j0 = FirstKeyBlock(args.offset, window); j0 < n_keys; j0 += kKeyBlock) {
-    const KvBlock<E> kv = {k,      v,      std::min(kKeyBlock, n_keys - j0), args.offset - j0,
-                           window, j0 == 0};
+  const auto [offset, n_keys] = PlaceQueries(args.offset, args.queries, args.keys);
+  const int64_t window = WindowOf(variant, offset + rows);
+  for (int64_t j0 = FirstKeyBlock(offset, window); j0 < n_keys; j0 += kKeyBlock) {
+    const KvBlock<E> kv = {k, v, std::min(kKeyBlock, n_keys - j0), offset - j0, window, j0 == 0};
     PackTransposed<E>(args.k + j0 * args.kv_stride, args.kv_stride, kv.count, c, k);
     PackRight<E>(args.v + j0 * args.kv_stride, args.kv_stride, kv.count, c, v, x.width);
 

@@ -13,6 +13,7 @@ namespace {
 constexpr double kSqrtHalf = 0.70710678118654752440;          // sqrt(1/2)
 constexpr double kSqrtTwoOverPi = 0.79788456080286535588;     // sqrt(2/pi)
 constexpr double kInverseSqrtTwoPi = 0.39894228040143267794;  // 1/sqrt(2 pi)
+constexpr double kTwoInverseSqrtPi = 1.12837916709551257390;  // 2/sqrt(pi)
 constexpr double kCubic = 0.044715;
 
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -28,9 +29,13 @@ absl::StatusOr<ActivationKind> ParseActivationKind(absl::string_view name) {
     const char* name;
     ActivationKind kind;
   } kKinds[] = {
-      {"relu", ActivationKind::kRelu},          {"gelu", ActivationKind::kGelu},
-      {"gelu_tanh", ActivationKind::kGeluTanh}, {"silu", ActivationKind::kSilu},
-      {"tanh", ActivationKind::kTanh},          {"sigmoid", ActivationKind::kSigmoid},
+      {"relu", ActivationKind::kRelu},
+      {"gelu", ActivationKind::kGelu},
+      {"gelu_tanh", ActivationKind::kGeluTanh},
+      {"silu", ActivationKind::kSilu},
+      {"tanh", ActivationKind::kTanh},
+      {"sigmoid", ActivationKind::kSigmoid},
+      {"erf", ActivationKind::kErf},
   };
   std::vector<std::string> known;
   for (const auto& entry : kKinds) {
@@ -55,6 +60,8 @@ double ReferenceActivation(ActivationKind kind, double x) {
       return std::tanh(x);
     case ActivationKind::kSigmoid:
       return Sigmoid(x);
+    case ActivationKind::kErf:
+      return std::erf(x);
   }
   return 0;
 }
@@ -76,6 +83,8 @@ double ReferenceActivationDerivative(ActivationKind kind, double x) {
       return 1 - std::tanh(x) * std::tanh(x);
     case ActivationKind::kSigmoid:
       return Sigmoid(x) * Sigmoid(-x);
+    case ActivationKind::kErf:
+      return kTwoInverseSqrtPi * std::exp(-x * x);
   }
   return 0;
 }

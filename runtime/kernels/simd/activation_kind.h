@@ -4,7 +4,7 @@
 //   gelu       x Phi(x), Phi the normal distribution function (Hendrycks & Gimpel 2016)
 //   gelu_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the same paper's approximation
 //   silu       x sigmoid(x)
-//   tanh, sigmoid
+//   tanh, sigmoid, erf
 #ifndef PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_KIND_H_
 #define PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_KIND_H_
 
@@ -13,7 +13,7 @@
 
 namespace plumb {
 
-enum class ActivationKind { kRelu, kGelu, kGeluTanh, kSilu, kTanh, kSigmoid };
+enum class ActivationKind { kRelu, kGelu, kGeluTanh, kSilu, kTanh, kSigmoid, kErf };
 
 // kInvalidArgument with a suggestion for an unknown name.
 absl::StatusOr<ActivationKind> ParseActivationKind(absl::string_view name);

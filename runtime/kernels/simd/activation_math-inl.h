@@ -61,15 +61,20 @@ struct Relu {
 // form keeps the tail's relative accuracy, which 1 + erf(x / sqrt(2)) loses; all coefficients are
 // positive, so that nothing cancels; and its exponential serves the derivative too:
 //   Phi(x) + x e^(-x^2/2) / sqrt(2 pi).
+template <class D, class V>
+HWY_INLINE V NormalTail(D d, V a, V density) {
+  static constexpr float kP[] = {1.44303780e-02f, 1.08375568e-01f, 3.42399433e-01f, 0.5f};
+  static constexpr float kQ[] = {3.61830778e-02f, 2.71272637e-01f, 8.99792846e-01f, 1.48268063e+00f,
+                                 1.0f};
+  return hn::Div(hn::Mul(density, Polynomial(d, a, kP)), Polynomial(d, a, kQ));
+}
+
 struct Gelu {
   template <class D, class V>
   static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
-    static constexpr float kP[] = {1.44303780e-02f, 1.08375568e-01f, 3.42399433e-01f, 0.5f};
-    static constexpr float kQ[] = {3.61830778e-02f, 2.71272637e-01f, 8.99792846e-01f,
-                                   1.48268063e+00f, 1.0f};
     const V a = MagnitudeAtMost(d, x, 14.0f);
     const V density = FastExp2(d, hn::Mul(hn::Mul(a, a), hn::Set(d, -0.5f * kLog2E)));
-    const V tail = hn::Div(hn::Mul(density, Polynomial(d, a, kP)), Polynomial(d, a, kQ));
+    const V tail = NormalTail(d, a, density);
     const V phi = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0f), tail));
     *value = hn::Mul(x, phi);
     *derivative = hn::MulAdd(hn::Mul(x, hn::Set(d, 0.398942280f)), density, phi);
@@ -138,6 +143,26 @@ struct Sigmoid {
   }
 };
 
+// Up to |x| = 0.625 the Maclaurin series, of which the first term left out is 2e-8 of erf; from
+// there on 1 - 2 Phi(-sqrt(2) |x|).
+struct Erf {
+  template <class D, class V>
+  static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
+    static constexpr float kSeries[] = {1.0f / 9360, -1.0f / 1320, 1.0f / 216, -1.0f / 42,
+                                        0.1f,        -1.0f / 3,    1.0f};
+    const V scale = hn::Set(d, 1.12837917f);  // 2 / sqrt(pi)
+    const V a = MagnitudeAtMost(d, x, 9.5f);
+    const V square = hn::Mul(a, a);
+    const V density = FastExp2(d, hn::Mul(square, hn::Set(d, -kLog2E)));
+    const V tail = NormalTail(d, hn::Mul(a, hn::Set(d, 1.41421356f)), density);
+    const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), hn::Add(tail, tail)), x);
+    const V small = hn::Mul(hn::Mul(scale, x), Polynomial(d, square, kSeries));
+    *value = hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large);
+    *value = hn::IfThenElse(hn::Eq(x, x), *value, x);  // the bound of a NaN is a number
+    *derivative = hn::Mul(scale, density);
+  }
+};
+
 // select(F()), F the function of that kind.
 template <class Select>
 auto WithActivation(ActivationKind kind, const Select& select) {
@@ -154,6 +179,8 @@ auto WithActivation(ActivationKind kind, const Select& select) {
       return select(Tanh());
     case ActivationKind::kSigmoid:
       return select(Sigmoid());
+    case ActivationKind::kErf:
+      return select(Erf());
   }
   return select(Relu());
 }
