@@ -115,8 +115,9 @@ TEST_F(ReportTest, AModelDescribesItself) {
   const ModelHandle model = Create(TinyModel().Text());  // without weights
   const Json json = Json::parse(Text(plumb_model_describe, model.get));
   for (const char* const field :
-       {"name", "dims", "positions", "tied", "bidirectional", "token_types", "begin", "layers", "end", "norm_sites",
-        "identity_route", "norms_before_head", "tensors", "buffers", "totals"}) {
+       {"name", "dims", "positions", "tied", "bidirectional", "token_types", "begin", "layers",
+        "end", "norm_sites", "identity_route", "norms_before_head", "tensors", "buffers",
+        "totals"}) {
     EXPECT_TRUE(json.contains(field)) << field;
   }
   plumb_model_info info = {};
@@ -149,7 +150,8 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
     EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("layers.1.mlp.up"));
   }
   options.stage = "svg";
-  EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr(">layers 0..1: pre</text>"));
+  EXPECT_THAT(Text(plumb_model_explain, model.get, &options),
+              HasSubstr(">layers 0..1: pre</text>"));
   options.stage = "svg:1";
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr(">layer 1: pre</text>"));
   options.stage = "graph";
