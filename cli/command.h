@@ -49,6 +49,7 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation);
 void AddDescribeCommand(CLI::App* program, Invocation* invocation);
 void AddExplainCommand(CLI::App* program, Invocation* invocation);
 void AddTheoryCommand(CLI::App* program, Invocation* invocation);
+void AddTokenizeCommand(CLI::App* program, Invocation* invocation);
 void AddBenchCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCommand(CLI::App* program, Invocation* invocation);
 void AddDoctorCommand(CLI::App* program, Invocation* invocation);

@@ -143,7 +143,7 @@ struct Sample {
     ++result.tokens;
     result.ended = tokenizer.begin_end_token() == token;
     if (result.ended) return false;
-    PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer.Decode(absl::MakeConstSpan(&token, 1)));
+    PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer.DecodeNext(absl::MakeConstSpan(&token, 1)));
     result.text += *piece;
     tokens.push_back(token);
     return true;
@@ -180,8 +180,12 @@ struct TrainedModel::Impl {
     const Tokenizer& tokenizer = files.tokenizer;
     absl::StatusOr<std::vector<int32_t>> text = tokenizer.Encode(prompt);
     if (!text.ok()) return Annotate(text.status(), "prompt: ");
-    std::vector<int32_t> tokens;
-    if (tokenizer.begin_end_token().has_value()) tokens.push_back(*tokenizer.begin_end_token());
+    const bool documents = files.recipe.fields.data().format() == v1::Data::DOCUMENTS;
+    const absl::optional<int32_t> begin = tokenizer.begin_end_token();
+    std::vector<int32_t> tokens = tokenizer.prompt_prefix();
+    // Vocabularies of subwords have a token that ends texts, whatever a model was trained on.
+    const bool wants_begin = tokenizer.subwords() != nullptr && (documents || text->empty());
+    if (tokens.empty() && begin.has_value() && wants_begin) tokens.push_back(*begin);
     tokens.insert(tokens.end(), text->begin(), text->end());
     if (tokens.empty()) {
       // Without a begin token a line break is the best place to start from.
