@@ -226,7 +226,8 @@ TEST_P(SessionAllocationTest, AProbedStepAllocatesNothingAfterTheFirst) {
 }
 
 TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
-  for (const std::string& text : {StudyModel(), WideModel(), LargeVocabularyModel()}) {
+  const std::string windowed = WideModel() + " attention { window: \"4\" }";
+  for (const std::string& text : {StudyModel(), WideModel(), LargeVocabularyModel(), windowed}) {
     const auto context = MakeContext(runtime_.get(), text);
     const ParameterStore parameters = GenericParameters(*context);
     DecodeSession decode(context.get(), &parameters, threads_);
