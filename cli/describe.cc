@@ -76,9 +76,11 @@ Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
           {"buffers", ToJson(model.buffers)},
           {"totals",
            {{"parameters", model.parameters},
+            {"active_parameters", model.active_parameters},
             {"tensors", model.tensors.size()},
             {"buffer_elements", model.buffer_elements},
-            {"weight_bytes", model.weight_bytes}}},
+            {"weight_bytes", model.weight_bytes},
+            {"cache_bytes", model.cache_bytes}}},
           {"memory", MemoryJson(memory)},
           {"updates", updates}};
 }
@@ -130,11 +132,16 @@ std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
   }
   absl::StrAppend(&text, Count(model.parameters, "parameter"), " in ",
                   Count(static_cast<int64_t>(model.tensors.size()), "tensor"), "\n");
+  if (model.active_parameters < model.parameters) {
+    absl::StrAppend(&text, Count(model.active_parameters, "parameter"),
+                    " active: those of the experts that a token takes, and all others\n");
+  }
   if (!model.buffers.empty()) {
     absl::StrAppend(&text, Count(model.buffer_elements, "number"), " in ",
                     Count(static_cast<int64_t>(model.buffers.size()), "buffer"),
                     ", statistics that norms keep from training (not parameters)\n");
   }
+  absl::StrAppend(&text, "KV cache of a sequence: ", Bytes(model.cache_bytes), "\n");
   if (updates != nullptr) absl::StrAppend(&text, "\n", *updates);
   absl::StrAppend(&text, "\n", MemoryTable(memory));
   return text;

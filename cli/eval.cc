@@ -91,26 +91,20 @@ absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
   return PrintLosses(options, **model, *losses, coarse);
 }
 
-bool IsModelFile(const EvalFlags& options) {
-  return absl::EndsWith(options.subject, ".pbtxt") || !options.weights.empty();
-}
-
-absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, HostRuntime* runtime) {
+// A description with the weights of a file, or, without one, a run.
+absl::StatusOr<std::unique_ptr<Model>> ModelOf(const EvalFlags& options, HostRuntime* runtime) {
+  if (options.weights.empty()) return Model::OpenRun(runtime, options.subject, options.ema);
   absl::StatusOr<Spec> spec = ReadSpec(options.subject, {});
   if (!spec.ok()) return spec.status();
   absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
-  PrintWarnings(runtime);
   if (!model.ok()) return model.status();
   const absl::Status loaded = (*model)->LoadWeights(options.weights);
   if (!loaded.ok()) return loaded;
-  const absl::StatusOr<TokenBatch> tokens = ReadTokens(options.tokens);
-  if (!tokens.ok()) return tokens.status();
-  return (*model)->Run(*tokens, options.wants_gradients());
+  return model;
 }
 
-absl::StatusOr<Model::Outputs> RunTrained(const EvalFlags& options, HostRuntime* runtime) {
-  const absl::StatusOr<std::unique_ptr<TrainedModel>> model =
-      TrainedModel::Open(runtime, options.subject, WeightType::kF32, options.ema);
+absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, HostRuntime* runtime) {
+  const absl::StatusOr<std::unique_ptr<Model>> model = ModelOf(options, runtime);
   PrintWarnings(runtime);
   if (!model.ok()) return model.status();
   const absl::StatusOr<TokenBatch> tokens = ReadTokens(options.tokens);
@@ -137,8 +131,7 @@ absl::Status EvalTokens(const EvalFlags& options, HostRuntime* runtime) {
        {"--grads", options.grads}},
       {{"SUBJECT", options.subject}, {"--weights", options.weights}, {"--tokens", options.tokens}});
   if (!distinct.ok()) return distinct;
-  const absl::StatusOr<Model::Outputs> outputs =
-      IsModelFile(options) ? RunModel(options, runtime) : RunTrained(options, runtime);
+  const absl::StatusOr<Model::Outputs> outputs = RunModel(options, runtime);
   if (!outputs.ok()) return outputs.status();
   const absl::Status written = WriteOutputs(options, *outputs);
   if (!written.ok()) return written;
@@ -169,7 +162,7 @@ absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation)
   if (on_tokens && options.tokens.empty()) {
     return absl::InvalidArgumentError("--tokens is missing: a model needs weights and tokens");
   }
-  if (on_tokens && IsModelFile(options) && options.weights.empty()) {
+  if (on_tokens && options.weights.empty() && absl::EndsWith(options.subject, ".pbtxt")) {
     return absl::InvalidArgumentError("--weights is missing: a model needs weights and tokens");
   }
   if (on_tokens && options.stride != 0) {
@@ -222,6 +215,9 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
          "--grads", options->grads,
          "Write the loss and the L2 norm of its gradient by parameter to this file (JSON); "
          "norms over tokens then take the statistics of these tokens, as in training")
+      ->type_name("OUT");
+  app->add_option("--gradients", options->gradients,
+                  "Write the gradient of the loss by every parameter to this file (safetensors)")
       ->type_name("OUT");
   app->add_flag("--json", options->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);

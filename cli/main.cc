@@ -107,6 +107,10 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddDescribeCommand(program, invocation);
   AddExplainCommand(program, invocation);
   AddTheoryCommand(program, invocation);
+  AddImportCommand(program, invocation);
+  AddExportCommand(program, invocation);
+  AddZooCommand(program, invocation);
+  AddTokenizeCommand(program, invocation);
   AddBenchCommand(program, invocation);
   AddPluginCommand(program, invocation);
   AddDoctorCommand(program, invocation);

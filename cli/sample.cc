@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/command_tree.h"
@@ -126,10 +127,13 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
                          {"tokens", result.tokens},
                          {"ids", std::move(result.ids)},
                          {"ended", result.ended},
-                         {"seconds", result.seconds}});
+                         {"seconds", result.seconds},
+                         {"first_seconds", result.first_seconds}});
       return true;
     }
-    printed = PrintSample(absl::StrCat(result.text, "\n"));
+    // Where the prompt was ids and nothing makes text of them, the sample is ids.
+    const std::string& text = result.text;
+    printed = PrintSample(absl::StrCat(text.empty() ? absl::StrJoin(result.ids, " ") : text, "\n"));
     return printed.ok();
   };
   absl::Status drawn;

@@ -30,7 +30,7 @@ namespace plumb::cli {
 namespace {
 
 struct TrainFlags {
-  std::string model, data, train, out;
+  std::string model, data, train, out, init;
   std::vector<std::string> settings;
   RunFormat format;
   std::optional<uint64_t> seed;
@@ -130,6 +130,7 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime*
     request.train_overrides.push_back(std::move(setting));
   }
   request.seed = options.seed;
+  request.init = options.init;
   request.resume = options.resume;
   request.accept_edits = options.accept_edits;
   request.probe = ToProbe(options);
@@ -191,6 +192,16 @@ absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrup
   return absl::OkStatus();
 }
 
+// What a run of --init begins with: the tensors that are new in it, one a line, and those that it has
+// no use for.
+std::string InitialText(const InitialWeights& initial) {
+  std::string text =
+      absl::StrCat("began with ", Count(initial.taken, "tensor"), " of ", initial.run);
+  for (const std::string& name : initial.drawn) absl::StrAppend(&text, "\n  new, drawn: ", name);
+  for (const std::string& name : initial.left) absl::StrAppend(&text, "\n  left out: ", name);
+  return text;
+}
+
 Json ToJson(const Outcome& outcome, const TrainRun& run) {
   const TrainInfo& info = run.info();
   const auto number = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
@@ -218,6 +229,12 @@ Json ToJson(const Outcome& outcome, const TrainRun& run) {
   json["spikes"] = incidents.spikes;
   json["skips"] = incidents.skips;
   json["step_backs"] = incidents.step_backs;
+  if (const InitialWeights& initial = info.initial; !initial.run.empty()) {
+    json["init"] = {{"run", initial.run},
+                    {"taken", initial.taken},
+                    {"drawn", initial.drawn},
+                    {"left", initial.left}};
+  }
   json["checkpoint"] = outcome.checkpoint.empty() ? Json() : Json(outcome.checkpoint);
   if (!outcome.error.ok()) json["error"] = std::string(outcome.error.message());
   return json;
@@ -312,6 +329,7 @@ absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocatio
   if (!opened.ok()) return opened.status();
   TrainRun* run = opened->get();
   const TrainInfo& info = run->info();
+  if (!info.initial.run.empty() && !options.quiet) PrintNote(InitialText(info.initial));
   if (options.dry_run) return DryRun(options, run);
   Interrupts interrupts("the training step");
 
@@ -356,7 +374,13 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   AddSeed(app, &options->seed, "Seed of everything random; default: train.seed");
   app->add_option("--out", options->out, "The run's directory; default: runs/<model name>")
       ->type_name("RUN");
-  app->add_flag("--resume", options->resume, "Resume from the run's last checkpoint");
+  CLI::Option* init = app->add_option(
+      "--init", options->init,
+      "Begin with the weights of this run, trained or imported, or checkpoint: tensors of the same "
+      "name and shape are taken, the others drawn and listed");
+  init->type_name("RUN");
+  app->add_flag("--resume", options->resume, "Resume from the run's last checkpoint")
+      ->excludes(init);
   app->add_flag(
       "--accept-edits", options->accept_edits,
       "Resume though the run's model.pbtxt or train.pbtxt was edited since its checkpoint");
@@ -384,7 +408,8 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   app->footer(
       "Example:\n"
       "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --set train.max_steps=200\n"
-      "  plumb train --resume --out runs/pre --data names.txt\n\n"
+      "  plumb train --resume --out runs/pre --data names.txt\n"
+      "  plumb train post.pbtxt --init runs/gpt2 --data names.txt\n\n"
       "Ctrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint and exit with 130; a second\n"
       "one kills, and so does a norm plugin that has not returned from one call 10 s later.\n"
       "Checkpoints are written once a minute, too: --set train.checkpoint_seconds=600.");

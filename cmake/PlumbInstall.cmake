@@ -18,6 +18,9 @@ install(TARGETS ${norms}
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/placements/"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/placements" COMPONENT norms
   FILES_MATCHING PATTERN "*.pbtxt")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/zoo/"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/zoo" COMPONENT norms
+  FILES_MATCHING PATTERN "*.pbtxt")
 
 # For hosts and for authors of norms.
 install(TARGETS plumb_norm_abi EXPORT plumb-targets)

@@ -141,6 +141,9 @@ void AddCaveats(const ModelDescription& description, Reading* reading) {
     reading->caveats.push_back(
         absl::StrFormat("d_ff is %.3g d_model, not d_model", d_ff / d_model));
   }
+  if (description.active_parameters < description.parameters) {
+    reading->caveats.push_back("the theory is of MLPs, and layers are mixtures of experts");
+  }
   AddInitCaveat(description, &reading->caveats);
 }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "runtime/capi/trainer_file.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/session/probe.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb::capi {
 
@@ -69,17 +72,28 @@ absl::Status CheckRoom(absl::string_view what, double bytes) {
 
 int64_t CacheBytes(const ResolvedModel& model) {
   const ModelDims& dims = model.dims;
-  double floats = 0;  // a token
+  const double context = static_cast<double>(dims.context_length);
+  double floats = 0;
+  ScalarScope scope;
+  scope.dims = &dims;
   for (const std::shared_ptr<const BlockSpec>& block : model.layers) {
+    ++scope.layer;
+    scope.placement = block->placement.get();
     for (const SublayerSpec& sublayer : block->sublayers) {
+      ++scope.sublayer;
       if (sublayer.kind == SublayerSpec::Kind::kAttention) {  // keys and values
-        floats += 2.0 * static_cast<double>(dims.n_kv_head) * static_cast<double>(dims.head_dim);
+        // A resolved model's numbers have values.
+        const auto numbers = EvaluateAttention(sublayer.attention, scope);
+        const double tokens =
+            numbers.ok() ? static_cast<double>(numbers->CachedTokens(dims)) : context;
+        floats +=
+            2 * tokens * static_cast<double>(dims.n_kv_head) * static_cast<double>(dims.head_dim);
       } else if (sublayer.kind == SublayerSpec::Kind::kConv) {  // what went in
-        floats += static_cast<double>(dims.d_model);
+        floats += context * static_cast<double>(dims.d_model);
       }
     }
   }
-  const double bytes = floats * static_cast<double>(dims.context_length) * sizeof(float);
+  const double bytes = floats * sizeof(float);
   constexpr double kMost = 9e18;  // below 2^63
   return bytes < kMost ? static_cast<int64_t>(bytes) : std::numeric_limits<int64_t>::max();
 }
@@ -154,11 +168,22 @@ absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model
   return absl::OkStatus();
 }
 
+absl::Status RequireUnused(const ModelState& model) {
+  if (model.trainers == 0 && model.sessions == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "weights are mapped before the model has trainers, sessions or evaluators");
+}
+
+void TakeStore(ParameterStore store, ModelState* model) {
+  const std::lock_guard<std::mutex> lock(model->mutex);
+  model->packed.clear();
+  model->parameters = std::make_unique<ParameterStore>(std::move(store));
+  model->has_weights = true;
+  ++model->version;
+}
+
 absl::Status Map(const char* path, ModelState* model) {
-  if (model->trainers > 0 || model->sessions > 0) {
-    return absl::FailedPreconditionError(
-        "weights are mapped before the model has trainers, sessions or evaluators");
-  }
+  PLUMB_RETURN_IF_ERROR(RequireUnused(*model));
   PLUMB_ASSIGN_OR_RETURN(SafetensorsFile file,
                          SafetensorsFile::Open(path, MappedFile::Access::kCopyOnWrite));
   const absl::string_view prefix = WeightPrefix(file);
@@ -166,11 +191,50 @@ absl::Status Map(const char* path, ModelState* model) {
   PLUMB_ASSIGN_OR_RETURN(
       ParameterStore store,
       ParameterStore::Map(context.parameters, context.states, std::move(file), prefix));
-  const std::lock_guard<std::mutex> lock(model->mutex);
-  model->packed.clear();
-  model->parameters = std::make_unique<ParameterStore>(std::move(store));
-  model->has_weights = true;
-  ++model->version;
+  TakeStore(std::move(store), model);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FloatFormat> FormatOfFile(const plumb_tensor_in_file& tensor) {
+  switch (static_cast<uint32_t>(tensor.dtype)) {
+    case PLUMB_F32:
+      return FloatFormat::kF32;
+    case PLUMB_BF16:
+      return FloatFormat::kBf16;
+    case PLUMB_F16:
+      return FloatFormat::kF16;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat(tensor.name, ": there is no dtype ", tensor.dtype, " of files"));
+  }
+}
+
+absl::Status MapEach(const plumb_tensor_in_file* tensors, size_t count, ModelState* model) {
+  PLUMB_RETURN_IF_ERROR(RequireUnused(*model));
+  std::map<std::string, std::shared_ptr<const MappedFile>> files;
+  std::vector<TensorInFile> given;
+  const size_t size = count > 0 ? tensors->struct_size : 0;
+  for (size_t i = 0; i < count; ++i) {
+    const auto* const at = reinterpret_cast<const char*>(tensors) + i * size;
+    PLUMB_ASSIGN_OR_RETURN(
+        const plumb_tensor_in_file tensor,
+        Complete(reinterpret_cast<const plumb_tensor_in_file*>(at)));
+    if (tensor.name == nullptr) return NullArgument("name");
+    if (tensor.path == nullptr) return NullArgument("path");
+    PLUMB_ASSIGN_OR_RETURN(const FloatFormat format, FormatOfFile(tensor));
+    std::shared_ptr<const MappedFile>& file = files[tensor.path];
+    if (file == nullptr) {
+      PLUMB_ASSIGN_OR_RETURN(MappedFile mapped,
+                             MappedFile::Open(tensor.path, MappedFile::Access::kCopyOnWrite));
+      file = std::make_shared<MappedFile>(std::move(mapped));
+    }
+    given.push_back({tensor.name, file, tensor.path, tensor.offset, format});
+  }
+  const ModelContext& context = *model->context;
+  PLUMB_ASSIGN_OR_RETURN(ParameterStore store,
+                         ParameterStore::MapEach(context.parameters, context.states, given,
+                                                 model->threads()));
+  TakeStore(std::move(store), model);
   return absl::OkStatus();
 }
 
@@ -255,6 +319,14 @@ plumb_status plumb_model_map(plumb_model* model, const char* path, plumb_error**
   return Call(model, "model", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     return plumb::capi::Map(path, model->state.get());
+  });
+}
+
+plumb_status plumb_model_map_tensors(plumb_model* model, const plumb_tensor_in_file* tensors,
+                                     size_t count, plumb_error** error) {
+  return Call(model, "model", error, [&]() -> absl::Status {
+    if (tensors == nullptr) return NullArgument("tensors");
+    return plumb::capi::MapEach(tensors, count, model->state.get());
   });
 }
 

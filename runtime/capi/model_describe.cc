@@ -23,18 +23,6 @@ const char* RoleName(ParameterSpec::Role role) {
   return "learned";
 }
 
-std::string PositionsText(const ResolvedModel& model) {
-  switch (model.positions) {
-    case PositionKind::kLearned:
-      return "learned";
-    case PositionKind::kRope:
-      return absl::StrCat("rope(theta=", model.rope_theta, ")");
-    case PositionKind::kNone:
-      break;
-  }
-  return "none";
-}
-
 // `tensor`: a ParameterSpec or a BufferSpec.
 template <class Tensor>
 void Write(const Tensor& tensor, const char* role, JsonWriter* json) {
@@ -77,12 +65,13 @@ void Write(const ModelDims& dims, JsonWriter* json) {
 
 // The tensors, the buffers, and their totals.
 void WriteTensors(const ModelContext& context, JsonWriter* json) {
-  int64_t parameters = 0, buffer_elements = 0;
+  int64_t parameters = 0, active = 0, buffer_elements = 0;
   json->Name("tensors");
   json->BeginArray();
   for (const ParameterSpec& parameter : context.parameters) {
     Write(parameter, RoleName(parameter.role), json);
     parameters += parameter.shape.num_elements();
+    active += parameter.active_elements();
   }
   json->EndArray();
   json->Name("buffers");
@@ -97,9 +86,11 @@ void WriteTensors(const ModelContext& context, JsonWriter* json) {
   json->Name("totals");
   json->BeginObject();
   json->Number("parameters", parameters);
+  json->Number("active_parameters", active);
   json->Number("tensors", static_cast<int64_t>(context.parameters.size()));
   json->Number("buffer_elements", buffer_elements);
   json->Number("weight_bytes", parameters * static_cast<int64_t>(sizeof(float)));
+  json->Number("cache_bytes", CacheBytes(context.model));
   json->EndObject();
 }
 
@@ -110,7 +101,7 @@ absl::StatusOr<std::string> DescribeModel(const ModelContext& context) {
   json.BeginObject();
   json.Text("name", model.name);
   Write(model.dims, &json);
-  json.Text("positions", PositionsText(model));
+  json.Text("positions", DescribePositions(model.positions));
   json.Flag("tied", model.tie_embeddings);
   json.Flag("bidirectional", model.bidirectional);
   json.Number("token_types", model.token_types);

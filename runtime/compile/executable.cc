@@ -129,6 +129,14 @@ void Executable::BindWorkspace(void* workspace) {
   }
 }
 
+int64_t Executable::AlignmentOf(size_t slot) const {
+  if (slot >= plan_.externals.size() || values_of_slot_[slot].empty()) return kAlignment;
+  const Value& value = graph_.value(values_of_slot_[slot].front());
+  // Kernels read matrices row by row, and rows begin anywhere.
+  const bool is_matrix = value.kind == ValueKind::kParameter && value.type.shape.rank() >= 2;
+  return is_matrix ? SizeOf(value.type.dtype) : kAlignment;
+}
+
 absl::Status Executable::Bind(absl::string_view name, void* data) {
   const auto at = bindings_.find(name);
   if (at == bindings_.end()) {
@@ -140,11 +148,12 @@ absl::Status Executable::Bind(absl::string_view name, void* data) {
     return absl::NotFoundError(
         absl::StrCat("the program has no parameter, input, state or output \"", name, "\""));
   }
-  if (data == nullptr || !IsAligned(data)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the memory for ", name, " is not aligned to ", kAlignment, " bytes"));
-  }
   const size_t slot = at->second;
+  const int64_t alignment = AlignmentOf(slot);
+  if (data == nullptr || reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the memory for ", name, " is not aligned to ", alignment, " bytes"));
+  }
   if (bound_[slot] == nullptr) --unbound_;
   bound_[slot] = data;
   if (slot >= plan_.externals.size()) return absl::OkStatus();

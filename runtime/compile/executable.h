@@ -43,7 +43,8 @@ class Executable {
   void BindWorkspace(void* workspace);
 
   // Binds a parameter, input, state (by value name) or output (by output name). The memory must
-  // hold the value's type, 64-byte aligned, and overlap no other. An output that is a state,
+  // hold the value's type, 64-byte aligned (a matrix that is a parameter: as its elements are), and
+  // overlap no other. An output that is a state,
   // updated in place, is found where the state is and is not bound itself. kNotFound for a name
   // that is unknown or not to be bound, kInvalidArgument for memory that is not aligned.
   absl::Status Bind(absl::string_view name, void* data);
@@ -90,6 +91,8 @@ class Executable {
   Executable() = default;
   absl::Status MakeSteps();
   void NameBindings();
+  // Of the memory that the slot takes.
+  int64_t AlignmentOf(size_t slot) const;
   absl::Status CheckBound() const;
   absl::Status RunStep(const Step& step, int threads) const;
   absl::Status StepError(const Step& step, const absl::Status& status) const;

@@ -306,7 +306,7 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   name
  *   dims            {n_layer, n_head, n_kv_head, d_model, d_ff, head_dim, vocab_size,
  *                   context_length}
- *   positions       learned, rope(theta=10000), none
+ *   positions       learned(..), rope(theta=10000, ..), alibi(..), none
  *   tied            whether the head's matrix is the embedding's
  *   bidirectional   whether a token sees those after it
  *   token_types     how many there are; 0: the model has none
@@ -320,7 +320,9 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   tensors         [{name, shape, dtype, init, role, elements}], in the order of
  *                   plumb_model_tensor; role: weight, norm, learned
  *   buffers         [the same], statistics that norms keep from training: saved, not trained
- *   totals          {parameters, tensors, buffer_elements, weight_bytes}; weight_bytes: in f32 */
+ *   totals          {parameters, active_parameters, tensors, buffer_elements, weight_bytes,
+ *                   cache_bytes}; active_parameters: without experts that a token does not take;
+ *                   weight_bytes: in f32; cache_bytes: as in plumb_model_info */
 PLUMB_USE PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
                                                       size_t capacity, size_t* needed,
                                                       plumb_error** error);
@@ -339,9 +341,9 @@ typedef struct {
   size_t struct_size;
   /* What is to be seen of a training step's program: "graph", with "grad"ients, "optimized", its
    * memory "plan", the "exec"utable; "prompt": of a prompt, or, for a seq of 1, a step of decoding;
-   * "probes": what can be probed, a star before what is by default; or how the recipe "updates" each
-   * tensor. Or the data flow of its blocks as an SVG file: "svg", a layer of each kind; "svg:3",
-   * layer 3 alone, from 0. */
+   * "probes": what can be probed, a star before what is by default; or how the recipe "updates"
+   * each tensor. Or the data flow of its blocks as an SVG file: "svg", a layer of each kind;
+   * "svg:3", layer 3 alone, from 0. */
   const char* stage;
   int64_t batch, seq; /* sequences, and tokens of each; 0: 1, the model's context_length */
   const char* recipe; /* as plumb_trainer_options */
@@ -396,6 +398,25 @@ PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, con
  * that a recipe's ema_decay keeps. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_map(plumb_model* model, const char* path,
                                                  plumb_error** error);
+
+enum { PLUMB_F16 = 1u << 3 }; /* IEEE 754 binary16, of files only */
+
+/* Where one of a model's tensors lies in a file. */
+typedef struct {
+  size_t struct_size;
+  const char* name; /* of plumb_model_tensor */
+  const char* path;
+  int64_t offset; /* of its first element, in bytes from the file's beginning; row-major from there */
+  int32_t dtype;  /* PLUMB_F32, PLUMB_BF16, PLUMB_F16; little-endian */
+} plumb_tensor_in_file;
+
+/* As plumb_model_map, of tensors anywhere in files, as in the checkpoints of other programs; each
+ * element's struct_size is that of tensors[0]. Matrices stay in their files: of 16 bits, too, where
+ * PLUMB_WEIGHTS_BF16 of bf16 are computed with; f32 of all of them are made when they are first
+ * asked for. Buffers of norms are as a new model has them. Errors: as plumb_model_map. */
+PLUMB_USE PLUMB_API plumb_status plumb_model_map_tensors(plumb_model* model,
+                                                         const plumb_tensor_in_file* tensors,
+                                                         size_t count, plumb_error** error);
 /* Replaces the file at once: whatever happens it holds the old content or the new. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_save(const plumb_model* model, const char* path,
                                                   plumb_error** error);
@@ -739,7 +760,8 @@ PLUMB_USE PLUMB_API plumb_status plumb_session_feed_each(plumb_session* session,
 PLUMB_API const float* plumb_session_logits(const plumb_session* session, int32_t sequence);
 /* Tokens in a sequence; -1 for one that there is not. */
 PLUMB_API int64_t plumb_session_length(const plumb_session* session, int32_t sequence);
-/* Takes all but the first `length` tokens back. There are no logits until more is fed. */
+/* Takes all but the first `length` tokens back. There are no logits until more is fed; if a layer's
+ * window has passed over tokens that it sees again, feeding computes the sequence anew. */
 PLUMB_USE PLUMB_API plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence,
                                                         int64_t length, plumb_error** error);
 

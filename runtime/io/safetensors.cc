@@ -21,7 +21,9 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are little
 constexpr size_t kLengthBytes = 8;
 constexpr int64_t kCopiedBytes = int64_t{1} << 20;  // at a time
 
-const char* SafetensorsDType(DType dtype) { return dtype == DType::kF32 ? "F32" : "I32"; }
+const char* SafetensorsDType(DType dtype) {
+  return dtype == DType::kF32 ? "F32" : dtype == DType::kBF16 ? "BF16" : "I32";
+}
 
 // The header's JSON within `content`.
 absl::StatusOr<absl::string_view> FindHeader(absl::string_view content) {
@@ -81,6 +83,12 @@ const TensorEntry* SafetensorsFile::Find(absl::string_view name) const {
   return it == index_.end() ? nullptr : &tensors_[it->second];
 }
 
+absl::string_view SafetensorsFile::header() const {
+  const absl::string_view content = file_.content();
+  return tensors_.empty() ? content
+                          : content.substr(0, static_cast<size_t>(OffsetOf(tensors_.front())));
+}
+
 absl::Status SafetensorsFile::Read(absl::string_view name, const TensorType& type,
                                    void* destination) const {
   const TensorEntry* entry = Find(name);
@@ -131,8 +139,9 @@ absl::StatusOr<SafetensorsImage> SafetensorsImage::Create(
     const int64_t bytes = tensor.type.bytes();
     PLUMB_CHECK(bytes == 0 || tensor.data != nullptr || tensor.copy != nullptr,
                 "a tensor to write has data");
-    header.tensors.push_back({tensor.name, SafetensorsDType(tensor.type.dtype), tensor.type.shape,
-                              offset, offset + bytes});
+    const char* const dtype =
+        tensor.dtype != nullptr ? tensor.dtype : SafetensorsDType(tensor.type.dtype);
+    header.tensors.push_back({tensor.name, dtype, tensor.type.shape, offset, offset + bytes});
     offset += bytes;
   }
   const std::string json = FormatSafetensorsHeader(header, static_cast<size_t>(kAlignment));

@@ -47,6 +47,12 @@ class SafetensorsFile {
   }  // in the order of their data
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const TensorEntry* Find(absl::string_view name) const;  // nullptr when missing
+  // Of one of this file's tensors: where its data begin, in bytes from the file's beginning.
+  int64_t OffsetOf(const TensorEntry& tensor) const {
+    return tensor.data.data() - file_.content().data();
+  }
+  // What stands before the data: all that says which tensors there are, and where.
+  absl::string_view header() const;
 
   // Copies tensor `name` to `destination`, type.bytes() of it. NotFound when the file has no such
   // tensor, InvalidArgument when its dtype or shape is another.
@@ -70,6 +76,8 @@ struct TensorToWrite {
   // For a tensor that does not stand anywhere as the file has it (`data` is null): copies its
   // elements [begin, begin + n) to `to`.
   std::function<void(int64_t begin, int64_t n, void* to)> copy = nullptr;
+  // What the file calls elements of type.dtype's size, where it is not that dtype: "F16".
+  const char* dtype = nullptr;
 };
 
 // A safetensors file before it is written: its header, and where the tensors are, which must stay

@@ -155,7 +155,8 @@ class Emitter : public FormulaBackend {
                                         AtPoint at_point) override {
     const std::string outer = std::exchange(scope_, absl::StrCat(site.name, "."));
     absl::StatusOr<TensorHandle> out = EmitSublayer(
-        {&model_, &options_, &weights_, &b_, positions_, lengths_}, site, inputs, at_point);
+        {&model_, &options_, &weights_, &b_, positions_, lengths_, &extra_losses_}, site, inputs,
+        at_point);
     scope_ = outer;
     sublayer_ = site.name;
     return out;
@@ -171,6 +172,7 @@ class Emitter : public FormulaBackend {
     // What the head reads of a table has the tokens and the type of the logits.
     tables_.clear();
     head_is_f32_ = cached || options_.output_logits;
+    if (HasProjections()) x = weights_.Linear("head.project", x, /*bias=*/false);
     const std::string weight = model_.tie_embeddings ? "embedding.token.weight" : "head.weight";
     const ValueId bias = model_.head_bias ? Param("head.bias") : kNoValue;
     ValueId logits = weights_.Matmul(x, weight, bias, "logits", /*f32_out=*/head_is_f32_);
@@ -210,12 +212,18 @@ class Emitter : public FormulaBackend {
     return known;
   }
 
+  // The token embedding is of another width than the stream.
+  bool HasProjections() const { return model_.embedding_width != model_.dims.d_model; }
+
   ValueId EmbedTokens() {
-    const ValueId token = weights_.Embedding("embedding.token", tokens_);
+    ValueId token = weights_.Embedding("embedding.token", tokens_);
+    // The scale may as well follow the projection.
+    if (HasProjections()) token = weights_.Linear("embedding.project", token, /*bias=*/false);
     std::vector<ValueId> parts = {token};
     std::vector<double> coefs = {embedding_scale_};
-    if (model_.positions == PositionKind::kLearned) {
-      parts.push_back(weights_.Embedding("embedding.position", positions_));
+    if (model_.positions.kind == PositionKind::kLearned) {
+      parts.push_back(weights_.Embedding("embedding.position", positions_, /*f32_out=*/false,
+                                         model_.positions.offset));
       coefs.push_back(1);
     }
     if (model_.token_types > 0) {
@@ -261,7 +269,16 @@ class Emitter : public FormulaBackend {
     const std::vector<ValueId> outputs =
         b_.ApplyAll("cross_entropy", {logits, targets_}, std::move(attrs), "loss");
     b_.Output("loss", outputs[0]);
-    if (options_.label_smoothing > 0 || options_.z_loss > 0) b_.Output("objective", outputs[2]);
+    const bool has_objective = options_.label_smoothing > 0 || options_.z_loss > 0;
+    std::vector<ValueId> terms = {outputs[has_objective ? 2 : 0]};
+    terms.insert(terms.end(), extra_losses_.begin(), extra_losses_.end());
+    if (!has_objective && terms.size() == 1) return;
+    if (terms.size() > 1) {
+      const std::vector<double> coefs(terms.size(), 1.0);
+      terms = {b_.Apply("combine", std::move(terms), {{"coefs", coefs}, {"constant", 0.0}},
+                        "objective")};
+    }
+    b_.Output("objective", terms[0]);
   }
 
   const ResolvedModel& model_;
@@ -274,6 +291,7 @@ class Emitter : public FormulaBackend {
   std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // of values, by their number
   double embedding_scale_ = 1;
   HashMap<std::string, ValueId> tables_;  // over tokens, that were read: their rows
+  std::vector<ValueId> extra_losses_;     // of sublayers, beside the cross-entropy
   bool head_is_f32_ = false;              // the logits are, whatever the format
   std::string scope_;                     // of value names: "layers.3."
   std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"
@@ -287,7 +305,8 @@ DType StoredDType(const ParameterSpec& parameter, WeightFormat weights) {
   const bool is_weight = parameter.role == ParameterSpec::Role::kWeight && parameter.is_matrix() &&
                          !parameter.elementwise;
   if (!is_weight || weights == WeightFormat::kF32) return DType::kF32;
-  return weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kI8;
+  if (weights == WeightFormat::kBf16) return DType::kBF16;
+  return parameter.is_router ? DType::kF32 : DType::kI8;
 }
 
 std::string ScalesName(const std::string& matrix) { return absl::StrCat(matrix, ".scales"); }

@@ -21,7 +21,7 @@ enum class Program {
   kEval,   // the same inputs and output, nothing saved for a backward pass
   kCached,  // inputs tokens, positions; states "<sublayer>.k_cache", ".v_cache" and, of
             // convolutions,
-            // ".x_cache", [batch, heads, context_length, channels]; output "logits" of the last
+            // ".x_cache", [batch, heads, tokens, channels]; output "logits" of the last
             // token [batch, 1, vocab]. Prefill is a long seq, decoding a seq of 1.
 };
 
@@ -31,7 +31,8 @@ enum class Program {
 // convolutions are always f32.
 //
 // kInt8, for kEval and kCached: a matrix is an i8 parameter of its name and an f32 parameter of its
-// scales, in tiles (runtime/kernels/gemv/quantize.h); all that is computed is f32.
+// scales, in tiles (runtime/kernels/gemv/quantize.h); all that is computed is f32. A router of
+// experts stays f32 there.
 enum class WeightFormat { kF32, kBf16, kInt8 };
 
 struct BuildOptions {
@@ -41,7 +42,8 @@ struct BuildOptions {
   int64_t seq = 1;
   bool output_logits = false;  // kTrain, kEval: output "logits" f32[batch, seq, vocab] too
   bool drop = true;            // kTrain: false: as p = 0 in all of drop() and drop_path()
-  // kTrain: with either above 0 an output "objective" too, whose gradient is to be taken then.
+  // kTrain: with either above 0, or with experts that have a balance loss, an output "objective"
+  // too, whose gradient is to be taken then.
   double label_smoothing = 0, z_loss = 0;  // as op cross_entropy has them
 };
 
@@ -51,8 +53,9 @@ DType StoredDType(const ParameterSpec& parameter, WeightFormat weights);
 // The parameter that holds the scales of the int8 matrix `matrix`.
 std::string ScalesName(const std::string& matrix);
 
-// Inputs are i32[batch, seq]. Targets < 0 are not counted. Caches hold context_length rows a
-// sequence. kFailedPrecondition for a kCached program of a model that is bidirectional.
+// Inputs are i32[batch, seq]. Targets < 0 are not counted. Caches hold context_length tokens a
+// sequence, or, of attention with a window, those of the window: a ring, in which position p has
+// row p mod window. kFailedPrecondition for a kCached program of a model that is bidirectional.
 absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,
                                    const OpRegistry& registry, const BuildOptions& options);

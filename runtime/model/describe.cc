@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/interpret.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
 namespace {
@@ -61,16 +62,27 @@ std::string DescribeLinear(const LinearSpec& linear) {
                       linear.bias ? ", with bias" : "");
 }
 
+// "mlp(x) = 1.5 * sum over 2 of 4 experts e of p_e expert_e(x) + shared(x); p = softmax(router(x))"
+std::string ExpertsEquation(const SublayerSpec& sublayer, const ExpertsNumbers& numbers) {
+  const ExpertsSpec& experts = sublayer.experts;
+  const char* const weights = experts.router == "softmax"   ? "softmax(router(x))"
+                              : experts.router == "sigmoid" ? "sigmoid(router(x))"
+                                                            : "softmax of the chosen router(x)";
+  std::string text = absl::StrCat(sublayer.name, "(x) = ");
+  if (numbers.scale != 1) absl::StrAppend(&text, numbers.scale, " * ");
+  absl::StrAppend(&text, "sum over ", numbers.top_k, " of ", numbers.n_expert,
+                  " experts e of p_e expert_e(x)");
+  if (numbers.shared_d_ff > 0) {
+    absl::StrAppend(&text, " + ", experts.shared_gate ? "sigmoid(shared_gate(x)) * " : "",
+                    "shared(x)");
+  }
+  return absl::StrCat(text, "; p = ", weights);
+}
+
 // The fields of a sublayer that make it more than plain attention or an MLP, with their values
 // there.
 absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
                        std::vector<std::string>* lines) {
-  if (sublayer.kind == SublayerSpec::Kind::kConv) {
-    lines->push_back(absl::StrCat(sublayer.name, ": convolution over ", sublayer.conv.width,
-                                  sublayer.conv.width == 1 ? " token" : " tokens"));
-  }
-  if (sublayer.kind != SublayerSpec::Kind::kAttention) return absl::OkStatus();
-  const AttentionSpec& attention = sublayer.attention;
   const auto add = [&](const char* field, const std::optional<Expression>& expression) {
     if (!expression.has_value()) return absl::OkStatus();
     PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(*expression, scope));
@@ -78,12 +90,73 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
         absl::StrCat(sublayer.name, ".", field, " = ", expression->root.ToString(), " = ", value));
     return absl::OkStatus();
   };
-  PLUMB_RETURN_IF_ERROR(add("scale", attention.scale));
-  PLUMB_RETURN_IF_ERROR(add("score_cap", attention.score_cap));
-  PLUMB_RETURN_IF_ERROR(add("window", attention.window));
-  if (attention.sinks) {
-    lines->push_back(absl::StrCat(sublayer.name, ".sink: learned per head"));
+  switch (sublayer.kind) {
+    case SublayerSpec::Kind::kConv:
+      lines->push_back(absl::StrCat(sublayer.name, ": convolution over ", sublayer.conv.width,
+                                    sublayer.conv.width == 1 ? " token" : " tokens"));
+      break;
+    case SublayerSpec::Kind::kMlp:
+      PLUMB_RETURN_IF_ERROR(add("d_ff", sublayer.mlp.d_ff));
+      break;
+    case SublayerSpec::Kind::kExperts: {
+      PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers,
+                             EvaluateExperts(sublayer.experts, scope));
+      lines->push_back(ExpertsEquation(sublayer, numbers));
+      PLUMB_RETURN_IF_ERROR(add("d_ff", sublayer.experts.mlp.d_ff));
+      PLUMB_RETURN_IF_ERROR(add("shared_d_ff", sublayer.experts.shared_d_ff));
+      PLUMB_RETURN_IF_ERROR(add("balance_loss", sublayer.experts.balance_loss));
+      break;
+    }
+    case SublayerSpec::Kind::kAttention:
+      PLUMB_RETURN_IF_ERROR(add("scale", sublayer.attention.scale));
+      PLUMB_RETURN_IF_ERROR(add("score_cap", sublayer.attention.score_cap));
+      PLUMB_RETURN_IF_ERROR(add("window", sublayer.attention.window));
+      if (sublayer.attention.sinks) {
+        lines->push_back(absl::StrCat(sublayer.name, ".sink: learned per head"));
+      }
+      break;
   }
+  return absl::OkStatus();
+}
+
+std::string DescribeScaling(const RopeScaling& scaling) {
+  const std::string common =
+      absl::StrCat("factor=", scaling.factor, ", original=", scaling.original_context_length);
+  switch (scaling.kind) {
+    case RopeScaling::Kind::kLinear:
+      return absl::StrCat("linear(factor=", scaling.linear->root.ToString(), ")");
+    case RopeScaling::Kind::kLlama3:
+      return absl::StrCat("llama3(", common, ", low=", scaling.low_freq_factor,
+                          ", high=", scaling.high_freq_factor, ")");
+    case RopeScaling::Kind::kYarn:
+      return absl::StrCat("yarn(", common, ", beta_fast=", scaling.beta_fast,
+                          ", beta_slow=", scaling.beta_slow,
+                          ", attention_factor=", scaling.attention_factor,
+                          scaling.fractional ? ", fractional" : "", ")");
+    case RopeScaling::Kind::kNone:
+      break;
+  }
+  return "";
+}
+
+// What may differ by layers of what attention knows of positions, with its values there.
+absl::Status AddPositions(const PositionSpec& positions, const ScalarScope& scope,
+                          const std::string& sublayer, std::vector<std::string>* lines) {
+  const auto add = [&](const char* field, const std::optional<Expression>& expression,
+                       double value) {
+    if (!expression.has_value()) return;
+    lines->push_back(
+        absl::StrCat(sublayer, ".", field, " = ", expression->root.ToString(), " = ", value));
+  };
+  if (positions.kind == PositionKind::kAlibi) {
+    PLUMB_ASSIGN_OR_RETURN(const double scale, EvaluateAlibi(positions, scope));
+    add("alibi_scale", positions.alibi_scale, scale);
+  }
+  if (positions.kind != PositionKind::kRope) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, scope));
+  add("rope_dims", positions.rope_dims, static_cast<double>(numbers.dims));
+  add("rope_base", positions.rope_base, numbers.base);
+  add("rope_scaling.linear", positions.rope_scaling.linear, numbers.linear_factor);
   return absl::OkStatus();
 }
 
@@ -126,6 +199,9 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
   }
   for (const SublayerSpec& sublayer : block.sublayers) {
     PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));
+    if (sublayer.kind == SublayerSpec::Kind::kAttention) {
+      PLUMB_RETURN_IF_ERROR(AddPositions(model.positions, scope, sublayer.name, &group.scalars));
+    }
     ++scope.sublayer;
   }
   if (!block.share.empty()) {
@@ -139,11 +215,40 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
 
 }  // namespace
 
+std::string DescribePositions(const PositionSpec& positions) {
+  if (positions.kind == PositionKind::kLearned) {
+    return positions.offset == 0 ? "learned"
+                                 : absl::StrCat("learned(offset=", positions.offset, ")");
+  }
+  if (positions.kind == PositionKind::kNone) return "none";
+  if (positions.kind == PositionKind::kAlibi) {
+    return absl::StrCat("alibi(score - ",
+                        positions.alibi_scale.has_value()
+                            ? absl::StrCat("(", positions.alibi_scale->root.ToString(), ") * ")
+                            : "",
+                        "slope of the head * distance)");
+  }
+  std::string text = positions.rope_base.has_value()
+                         ? absl::StrCat("rope(base=", positions.rope_base->root.ToString())
+                         : absl::StrCat("rope(theta=", positions.rope_theta);
+  if (positions.rope_dims.has_value()) {
+    absl::StrAppend(&text, ", dims=", positions.rope_dims->root.ToString());
+  }
+  if (positions.rope_interleaved) absl::StrAppend(&text, ", interleaved");
+  const std::string scaling = DescribeScaling(positions.rope_scaling);
+  if (!scaling.empty()) absl::StrAppend(&text, ", ", scaling);
+  return absl::StrCat(text, ")");
+}
+
 absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   StackDescription description;
   SlotCollector slots;
   PLUMB_RETURN_IF_ERROR(RunStack(model, &slots));
   PLUMB_ASSIGN_OR_RETURN(description.routes, AnalyzeRoutes(model));
+  const int64_t width = model.embedding_width, d_model = model.dims.d_model;
+  if (width != d_model) {
+    description.begin.push_back(absl::StrCat("embedding.project: ", width, " to ", d_model));
+  }
   for (const TokenTable& table : model.token_tables) {
     description.begin.push_back(absl::StrCat("embedding ", table.name, ": ", table.width,
                                              " a token",
@@ -151,6 +256,9 @@ absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   }
   AddLines("begin", model.layers.front()->placement->begin, &description.begin);
   AddLines("end", model.layers.back()->placement->end, &description.end);
+  if (width != d_model) {
+    description.end.push_back(absl::StrCat("head.project: ", d_model, " to ", width));
+  }
   const int64_t n = model.dims.n_layer;
   for (int64_t first = 0; first < n;) {
     int64_t last = first;

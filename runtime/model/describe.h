@@ -31,6 +31,9 @@ struct StackDescription {
   Routes routes;
 };
 
+// "learned", "rope(theta=10000)", with the fields that are not as by default, "none".
+std::string DescribePositions(const PositionSpec& positions);
+
 absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model);
 
 }  // namespace plumb

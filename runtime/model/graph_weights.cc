@@ -55,17 +55,34 @@ ValueId GraphWeights::Linear(const std::string& name, ValueId x, bool bias) cons
                 bias ? Param(absl::StrCat(name, ".bias")) : kNoValue, name);
 }
 
-ValueId GraphWeights::Embedding(const std::string& name, ValueId ids, bool f32_out) const {
+ValueId GraphWeights::ExpertLinear(const std::string& name, ValueId x, ValueId starts,
+                                   bool bias) const {
+  const std::string weight = absl::StrCat(name, ".weight");
+  const auto int8 = int8_shapes_.find(NameOf(weight));
+  std::vector<ValueId> inputs = {x, Param(weight), starts};
+  if (int8 != int8_shapes_.end()) inputs.push_back(Param(ScalesName(weight)));
+  if (bias) inputs.push_back(Param(absl::StrCat(name, ".bias")));
+  if (int8 != int8_shapes_.end()) {
+    return b_.Apply("expert_matmul_int8", std::move(inputs), {{"rows", int8->second[1]}}, name);
+  }
+  return b_.Apply("expert_matmul", std::move(inputs), {{"transpose_b", true}}, name);
+}
+
+ValueId GraphWeights::Embedding(const std::string& name, ValueId ids, bool f32_out,
+                                int64_t offset) const {
   const std::string table = absl::StrCat(name, ".weight");
   const auto int8 = int8_shapes_.find(table);
+  Attrs attrs;
+  if (offset > 0) attrs.Set("offset", offset);
   if (int8 == int8_shapes_.end()) {
-    Attrs attrs;
     if (f32_out && format_ == WeightFormat::kBf16) attrs.Set("f32_out", true);
     return b_.Apply("embedding", {Param(table), ids}, std::move(attrs), name);
   }
   const Shape& shape = int8->second;
-  return b_.Apply("embedding_int8", {Param(table), Param(ScalesName(table)), ids},
-                  {{"rows", shape.rows()}, {"width", shape.last()}}, name);
+  attrs.Set("rows", shape.rows());
+  attrs.Set("width", shape.last());
+  return b_.Apply("embedding_int8", {Param(table), Param(ScalesName(table)), ids}, std::move(attrs),
+                  name);
 }
 
 }  // namespace plumb

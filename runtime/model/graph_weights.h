@@ -30,8 +30,13 @@ class GraphWeights {
   // The same with "<name>.weight" and, if `bias`, "<name>.bias".
   ValueId Linear(const std::string& name, ValueId x, bool bias) const;
 
-  // The rows `ids` of the table "<name>.weight".
-  ValueId Embedding(const std::string& name, ValueId ids, bool f32_out = false) const;
+  // The same of rows that are grouped by expert, with the matrix of each row's: "<name>.weight" is
+  // [experts, out, in], "<name>.bias" [experts, out].
+  ValueId ExpertLinear(const std::string& name, ValueId x, ValueId starts, bool bias) const;
+
+  // The rows `ids`, counted from row `offset` on, of the table "<name>.weight".
+  ValueId Embedding(const std::string& name, ValueId ids, bool f32_out = false,
+                    int64_t offset = 0) const;
 
   WeightFormat format() const { return format_; }
 

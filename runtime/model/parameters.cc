@@ -20,6 +20,7 @@
 #include "runtime/model/init_rules.h"
 #include "runtime/model/shared_layers.h"
 #include "runtime/spec/interpret.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
 namespace {
@@ -33,9 +34,14 @@ class Lister : public NullBackend {
     const ModelDims& d = model_.dims;
     const InitSpec standard{InitSpec::Kind::kNormal, 0, 1};  // torch.nn.Embedding
     const ScalarScope scope = StackScope(model_.layers.front()->placement.get());
-    Weight("embedding.token.weight", {d.vocab_size, d.d_model}, standard, scope);
-    if (model_.positions == PositionKind::kLearned) {
-      Weight("embedding.position.weight", {d.context_length, d.d_model}, standard, scope);
+    const int64_t width = model_.embedding_width;
+    Weight("embedding.token.weight", {d.vocab_size, width}, standard, scope);
+    if (width != d.d_model) {
+      Weight("embedding.project.weight", {d.d_model, width}, LinearInit(width), scope);
+    }
+    if (model_.positions.kind == PositionKind::kLearned) {
+      const int64_t rows = d.context_length + model_.positions.offset;
+      Weight("embedding.position.weight", {rows, d.d_model}, standard, scope);
     }
     if (model_.token_types > 0) {
       Weight("embedding.type.weight", {model_.token_types, d.d_model}, standard, scope);
@@ -86,14 +92,14 @@ class Lister : public NullBackend {
     const Shape shape = site.out == 1 ? Shape({site.in}) : Shape({site.out, site.in});
     const Fans fans{site.in, site.out};
     const InitRule* own = linear.init.has_value() ? &*linear.init : nullptr;
-    Add(weight, shape, fans, LinearInit(site.in), site.scope, own);
+    Add(Named(weight, shape), fans, LinearInit(site.in), site.scope, own);
     if (linear.bias) {
       InitSpec init = LinearInit(site.in);
       if (linear.bias_init.has_value()) {
         PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(*linear.bias_init, site.scope));
         init = {InitSpec::Kind::kConstant, value, 0};
       }
-      Add(absl::StrCat(site.name, ".bias"), Shape({site.out}), fans, init, site.scope);
+      Add(Named(absl::StrCat(site.name, ".bias"), Shape({site.out})), fans, init, site.scope);
     }
     PLUMB_RETURN_IF_ERROR(status_);
     return 0;
@@ -130,9 +136,17 @@ class Lister : public NullBackend {
       case SublayerSpec::Kind::kAttention:
         Attention(site);
         break;
-      case SublayerSpec::Kind::kMlp:
-        Mlp(site);
+      case SublayerSpec::Kind::kMlp: {
+        PLUMB_ASSIGN_OR_RETURN(const int64_t d_ff, EvaluateMlpWidth(site.spec->mlp, site.scope));
+        Mlp(site, site.name, site.spec->mlp, d_ff);
         break;
+      }
+      case SublayerSpec::Kind::kExperts: {
+        PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers,
+                               EvaluateExperts(site.spec->experts, site.scope));
+        Experts(site, numbers);
+        break;
+      }
       case SublayerSpec::Kind::kConv:
         Conv(site);
         break;
@@ -144,9 +158,14 @@ class Lister : public NullBackend {
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
     const ModelDims& d = model_.dims;
     const ScalarScope scope = StackScope(model_.layers.back()->placement.get());
-    const InitSpec init = LinearInit(d.d_model);
-    if (!model_.tie_embeddings) Weight("head.weight", {d.vocab_size, d.d_model}, init, scope);
-    if (model_.head_bias) Bias("head.bias", d.vocab_size, d.d_model, scope);
+    const int64_t width = model_.embedding_width;
+    if (width != d.d_model) {
+      Weight("head.project.weight", {width, d.d_model}, LinearInit(d.d_model), scope);
+    }
+    if (!model_.tie_embeddings) {
+      Weight("head.weight", {d.vocab_size, width}, LinearInit(width), scope);
+    }
+    if (model_.head_bias) Bias("head.bias", d.vocab_size, width, scope);
     PLUMB_RETURN_IF_ERROR(status_);
     return NullBackend::Head(x, at_point);
   }
@@ -175,24 +194,50 @@ class Lister : public NullBackend {
     Linear(site, "o", d.d_model, q_width, attention.out_bias);
     if (!attention.sinks) return;
     const InitSpec zero{InitSpec::Kind::kConstant, 0, 0};
-    Add(absl::StrCat(site.name, ".sink"), Shape({d.n_head}), {d.n_head, d.n_head}, zero,
+    Add(Named(absl::StrCat(site.name, ".sink"), Shape({d.n_head})), {d.n_head, d.n_head}, zero,
         site.scope);
   }
 
-  void Mlp(const SublayerSite& site) {
-    const ModelDims& d = model_.dims;
-    const MlpSpec& mlp = site.spec->mlp;
-    if (mlp.gated) Linear(site, "gate", d.d_ff, d.d_model, mlp.bias);
-    Linear(site, "up", d.d_ff, d.d_model, mlp.bias);
-    Linear(site, "down", d.d_model, d.d_ff, mlp.bias);
+  // How many experts there are, and a token takes; 0: it is no mixture's.
+  struct Mixture {
+    int64_t experts, top_k;
+  };
+
+  // The projections of an MLP, or of all experts, under `name`.
+  void Mlp(const SublayerSite& site, const std::string& name, const MlpSpec& mlp, int64_t d_ff,
+           Mixture mixture = {0, 0}) {
+    const int64_t d_model = model_.dims.d_model;
+    const auto add = [&](const char* which, int64_t out, int64_t in) {
+      const std::string projection = absl::StrCat(name, ".", which);
+      Projection(projection, {out, in, mixture}, mlp.bias, site.scope);
+    };
+    if (mlp.gated) add("gate", d_ff, d_model);
+    add("up", d_ff, d_model);
+    add("down", d_model, d_ff);
+  }
+
+  void Experts(const SublayerSite& site, const ExpertsNumbers& numbers) {
+    const ExpertsSpec& experts = site.spec->experts;
+    const int64_t d_model = model_.dims.d_model;
+    ParameterSpec router;
+    router.name = absl::StrCat(site.name, ".router.weight");
+    router.shape = Shape({numbers.n_expert, d_model});
+    router.is_router = true;
+    Add(std::move(router), {d_model, numbers.n_expert}, LinearInit(d_model), site.scope);
+    Mlp(site, absl::StrCat(site.name, ".experts"), experts.mlp, numbers.d_ff,
+        {numbers.n_expert, numbers.top_k});
+    if (numbers.shared_d_ff == 0) return;
+    Mlp(site, absl::StrCat(site.name, ".shared"), experts.mlp, numbers.shared_d_ff);
+    if (experts.shared_gate) Linear(site, "shared_gate", 1, d_model, false);
   }
 
   // Initially torch.nn.Conv1d: uniform in +-1/sqrt(fan_in), fan_in the taps of one channel.
   void Conv(const SublayerSite& site) {
     const int64_t channels = model_.dims.d_model, width = site.spec->conv.width;
     const Fans fans = {width, channels * width};
-    Add(absl::StrCat(site.name, ".weight"), Shape({channels, width}), fans, LinearInit(width),
-        site.scope, /*own=*/nullptr, /*elementwise=*/true);
+    ParameterSpec weight = Named(absl::StrCat(site.name, ".weight"), Shape({channels, width}));
+    weight.elementwise = true;
+    Add(std::move(weight), fans, LinearInit(width), site.scope);
     if (site.spec->conv.bias) Bias(absl::StrCat(site.name, ".bias"), channels, width, site.scope);
   }
 
@@ -304,15 +349,18 @@ class Lister : public NullBackend {
     return absl::OkStatus();
   }
 
-  // A weight or a bias, drawn as in the first layer that brings it.
-  void Add(const std::string& name, Shape shape, Fans fans, const InitSpec& fallback,
-           const ScalarScope& scope, const InitRule* own = nullptr, bool elementwise = false) {
+  static ParameterSpec Named(const std::string& name, Shape shape) {
     ParameterSpec parameter;
     parameter.name = name;
     parameter.shape = std::move(shape);
-    parameter.elementwise = elementwise;
-    const std::string shared = shared_.NameOf(name, /*is_weight=*/true);
-    if (shared == name || at_.count(shared) == 0) {
+    return parameter;
+  }
+
+  // A weight or a bias, drawn as in the first layer that brings it.
+  void Add(ParameterSpec parameter, Fans fans, const InitSpec& fallback, const ScalarScope& scope,
+           const InitRule* own = nullptr) {
+    const std::string shared = shared_.NameOf(parameter.name, /*is_weight=*/true);
+    if (shared == parameter.name || at_.count(shared) == 0) {
       absl::StatusOr<InitSpec> init = rules_.Apply(shared, fans, fallback, scope, own);
       if (!init.ok()) return Keep(init.status());
       parameter.init = *init;
@@ -324,17 +372,35 @@ class Lister : public NullBackend {
   void Weight(const std::string& name, Shape shape, const InitSpec& fallback,
               const ScalarScope& scope) {
     const Fans fans{shape[1], shape[0]};
-    Add(name, std::move(shape), fans, fallback, scope);
+    Add(Named(name, std::move(shape)), fans, fallback, scope);
   }
 
   void Bias(const std::string& name, int64_t size, int64_t fan_in, const ScalarScope& scope) {
-    Add(name, Shape({size}), {fan_in, size}, LinearInit(fan_in), scope);
+    Add(Named(name, Shape({size})), {fan_in, size}, LinearInit(fan_in), scope);
+  }
+
+  // Weight and bias of a projection, or of as many as there are experts.
+  struct ProjectionSize {
+    int64_t out, in;
+    Mixture mixture;
+  };
+  void Projection(const std::string& name, ProjectionSize size, bool bias,
+                  const ScalarScope& scope) {
+    const Fans fans = {size.in, size.out};
+    const auto add = [&](const char* which, std::vector<int64_t> dims) {
+      ParameterSpec parameter;
+      parameter.name = absl::StrCat(name, which);
+      parameter.top_k = size.mixture.top_k;
+      if (parameter.top_k > 0) dims.insert(dims.begin(), size.mixture.experts);
+      parameter.shape = Shape(dims);
+      Add(std::move(parameter), fans, LinearInit(size.in), scope);
+    };
+    add(".weight", {size.out, size.in});
+    if (bias) add(".bias", {size.out});
   }
 
   void Linear(const SublayerSite& site, const char* which, int64_t out, int64_t in, bool bias) {
-    const std::string name = absl::StrCat(site.name, ".", which);
-    Weight(absl::StrCat(name, ".weight"), {out, in}, LinearInit(in), site.scope);
-    if (bias) Bias(absl::StrCat(name, ".bias"), out, in, site.scope);
+    Projection(absl::StrCat(site.name, ".", which), {out, in, {0, 0}}, bias, site.scope);
   }
 
   const ResolvedModel& model_;

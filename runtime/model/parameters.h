@@ -33,14 +33,24 @@ struct InitSpec {
 struct ParameterSpec {
   enum class Role { kWeight, kNorm, kLearned };
   std::string name;  // "layers.0.attention.q.weight"
-  Shape shape;       // weights are [out, in]
+  Shape shape;       // weights are [out, in], those of experts [n_expert, out, in]
   Role role = Role::kWeight;
   InitSpec init;
   bool weight_decay = false;  // of norms' parameters and learned values
   double lr_scale = 1;
   bool elementwise = false;  // a weight of a convolution, no operand of matrix products
+  bool is_router = false;    // chooses experts; in int8 it would choose others: it stays f32 there
+  // Above 0: the first dimension counts experts, and a token takes so many of them.
+  int64_t top_k = 0;
 
-  bool is_matrix() const { return shape.rank() >= 2; }
+  bool is_matrix() const { return one().rank() >= 2; }
+  // The shape of one expert's tensor, and of other parameters their own; how many there are.
+  Shape one() const { return top_k > 0 ? Shape(shape.dims().subspan(1)) : shape; }
+  int64_t count() const { return top_k > 0 ? shape[0] : 1; }
+  // The elements that one token uses.
+  int64_t active_elements() const {
+    return shape.num_elements() / count() * (top_k > 0 ? top_k : 1);
+  }
 };
 
 // One buffer of a norm at one place of the model.

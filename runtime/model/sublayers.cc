@@ -1,5 +1,6 @@
 #include "runtime/model/sublayers.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,18 +12,64 @@
 namespace plumb {
 namespace {
 
-ValueId Rope(const SublayerContext& context, ValueId x, const std::string& name) {
-  const ResolvedModel& model = *context.model;
-  if (model.positions != PositionKind::kRope) return x;
-  return context.b->Apply("rope", {x, context.positions},
-                          {{"head_dim", model.dims.head_dim}, {"theta", model.rope_theta}}, name);
+// What op rope is told about a scaling. Nothing where a linear one is of factor 1.
+void SetScaling(const RopeScaling& scaling, const RopeNumbers& numbers, Attrs* attrs) {
+  if (numbers.linear_factor != 1) {
+    attrs->Set("scaling", std::string("linear"));
+    attrs->Set("factor", numbers.linear_factor);
+  }
+  if (scaling.kind != RopeScaling::Kind::kLlama3 && scaling.kind != RopeScaling::Kind::kYarn)
+    return;
+  attrs->Set("factor", scaling.factor);
+  attrs->Set("original_context", scaling.original_context_length);
+  if (scaling.kind == RopeScaling::Kind::kLlama3) {
+    attrs->Set("scaling", std::string("llama3"));
+    attrs->Set("low_freq_factor", scaling.low_freq_factor);
+    attrs->Set("high_freq_factor", scaling.high_freq_factor);
+    return;
+  }
+  attrs->Set("scaling", std::string("yarn"));
+  attrs->Set("beta_fast", scaling.beta_fast);
+  attrs->Set("beta_slow", scaling.beta_slow);
+  attrs->Set("magnitude", scaling.attention_factor);
+  if (scaling.fractional) attrs->Set("fractional", true);
 }
 
-// A row of `channels` for each token and head.
-TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t channels) {
+// Queries and keys of one layer, turned by their tokens' positions.
+class Rotation {
+ public:
+  static absl::StatusOr<Rotation> At(const SublayerContext& context, const SublayerSite& site) {
+    const PositionSpec& positions = context.model->positions;
+    if (positions.kind != PositionKind::kRope) return Rotation(context, std::nullopt);
+    PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, site.scope));
+    if (numbers.dims == 0) return Rotation(context, std::nullopt);
+    const int64_t head_dim = context.model->dims.head_dim;
+    Attrs attrs = {{"head_dim", head_dim}, {"theta", numbers.base}};
+    if (numbers.dims != head_dim) attrs.Set("dims", numbers.dims);
+    if (positions.rope_interleaved) attrs.Set("interleaved", true);
+    SetScaling(positions.rope_scaling, numbers, &attrs);
+    return Rotation(context, std::move(attrs));
+  }
+
+  ValueId Of(ValueId x, const std::string& name) const {
+    if (!attrs_.has_value()) return x;
+    return context_.b->Apply("rope", {x, context_.positions}, *attrs_, name);
+  }
+
+ private:
+  Rotation(const SublayerContext& context, std::optional<Attrs> attrs)
+      : context_(context), attrs_(std::move(attrs)) {}
+
+  const SublayerContext& context_;
+  std::optional<Attrs> attrs_;  // none: they stay as they are
+};
+
+// A row of `channels` for each of `tokens` and head.
+TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t tokens,
+                     int64_t channels) {
   const BuildOptions& options = *context.options;
   return {options.weights == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32,
-          Shape({options.batch, heads, context.model->dims.context_length, channels})};
+          Shape({options.batch, heads, tokens, channels})};
 }
 
 absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const SublayerSite& site,
@@ -40,19 +87,22 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k", k));
   ValueId v = weights.Linear(absl::StrCat(name, ".v"), of_v, spec.qkv_bias);
   PLUMB_ASSIGN_OR_RETURN(v, at_point("attention.v", v));
-  q = Rope(context, q, absl::StrCat(name, ".q.rope"));
+  PLUMB_ASSIGN_OR_RETURN(const Rotation rotation, Rotation::At(context, site));
+  q = rotation.Of(q, absl::StrCat(name, ".q.rope"));
   PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q_rot", q));
-  k = Rope(context, k, absl::StrCat(name, ".k.rope"));
+  k = rotation.Of(k, absl::StrCat(name, ".k.rope"));
   PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k_rot", k));
 
   PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers, EvaluateAttention(spec, site.scope));
   Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", numbers.scale}};
   if (numbers.score_cap > 0) attrs.Set("cap", numbers.score_cap);
   if (numbers.window > 0) attrs.Set("window", numbers.window);
+  PLUMB_ASSIGN_OR_RETURN(const double alibi, EvaluateAlibi(context.model->positions, site.scope));
+  if (alibi > 0) attrs.Set("alibi", alibi);
   const bool is_cached = context.options->program == Program::kCached;
   std::vector<ValueId> inputs = {q, k, v};
   if (is_cached) {
-    const TensorType cache = CacheType(context, d.n_kv_head, d.head_dim);
+    const TensorType cache = CacheType(context, d.n_kv_head, numbers.CachedTokens(d), d.head_dim);
     const ValueId k_cache = b.State(absl::StrCat(name, ".k_cache"), cache);
     const ValueId v_cache = b.State(absl::StrCat(name, ".v_cache"), cache);
     inputs.insert(inputs.end(), {k_cache, v_cache, context.positions});
@@ -90,13 +140,82 @@ absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const SublayerSi
   return weights.Linear(absl::StrCat(name, ".down"), hidden, spec.bias);
 }
 
+// What the projections of all experts make of rows that are grouped by expert.
+ValueId EmitExpertRows(const SublayerContext& context, const SublayerSite& site, ValueId rows,
+                       ValueId starts) {
+  const MlpSpec& spec = site.spec->experts.mlp;
+  const auto project = [&](const char* which, ValueId x) {
+    return context.weights->ExpertLinear(absl::StrCat(site.name, ".experts.", which), x, starts,
+                                         spec.bias);
+  };
+  const Attrs kind = {{"kind", spec.activation}};
+  const std::string name = absl::StrCat(site.name, ".experts.hidden");
+  if (spec.gated) {
+    const ValueId gate = project("gate", rows), up = project("up", rows);
+    return project("down", context.b->Apply("gated", {gate, up}, kind, name));
+  }
+  return project("down", context.b->Apply("act", {project("up", rows)}, kind, name));
+}
+
+// The expert that every token takes.
+ValueId EmitSharedExpert(const SublayerContext& context, const SublayerSite& site, ValueId x) {
+  const ExpertsSpec& spec = site.spec->experts;
+  const GraphWeights& weights = *context.weights;
+  GraphBuilder& b = *context.b;
+  const std::string name = absl::StrCat(site.name, ".shared");
+  const Attrs kind = {{"kind", spec.mlp.activation}};
+  ValueId hidden = weights.Linear(absl::StrCat(name, ".up"), x, spec.mlp.bias);
+  const std::string hidden_name = absl::StrCat(name, ".hidden");
+  if (spec.mlp.gated) {
+    const ValueId gate = weights.Linear(absl::StrCat(name, ".gate"), x, spec.mlp.bias);
+    hidden = b.Apply("gated", {gate, hidden}, kind, hidden_name);
+  } else {
+    hidden = b.Apply("act", {hidden}, kind, hidden_name);
+  }
+  const ValueId out = weights.Linear(absl::StrCat(name, ".down"), hidden, spec.mlp.bias);
+  if (!spec.shared_gate) return out;
+  const ValueId logit = weights.Linear(absl::StrCat(site.name, ".shared_gate"), x, false);
+  const ValueId gate = b.Apply("act", {logit}, {{"kind", std::string("sigmoid")}});
+  return b.Apply("mul", {out, gate}, {}, absl::StrCat(name, ".gated"));
+}
+
+absl::StatusOr<ValueId> EmitExperts(const SublayerContext& context, const SublayerSite& site,
+                                    ValueId x) {
+  const ExpertsSpec& spec = site.spec->experts;
+  GraphBuilder& b = *context.b;
+  const std::string& name = site.name;
+  PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers, EvaluateExperts(spec, site.scope));
+  const ValueId logits = context.weights->Linear(absl::StrCat(name, ".router"), x, false);
+  const std::vector<ValueId> route =
+      b.ApplyAll("route", {logits},
+                 {{"top_k", numbers.top_k}, {"router", spec.router}, {"scale", numbers.scale}},
+                 absl::StrCat(name, ".route"));
+  if (!b.ok()) return kNoValue;
+  const ValueId weights = route[0], places = route[1], starts = route[2];
+  if (numbers.balance_loss > 0 && context.options->program == Program::kTrain) {
+    context.extra_losses->push_back(b.Apply("balance_loss", {logits, starts},
+                                            {{"coefficient", numbers.balance_loss}},
+                                            absl::StrCat(name, ".balance_loss")));
+  }
+  const ValueId rows = b.Apply("to_experts", {x, places}, {}, absl::StrCat(name, ".experts.in"));
+  const ValueId y = EmitExpertRows(context, site, rows, starts);
+  const ValueId routed =
+      b.Apply("from_experts", {y, places, weights}, {}, absl::StrCat(name, ".experts.out"));
+  if (numbers.shared_d_ff == 0) return routed;
+  const ValueId shared = EmitSharedExpert(context, site, x);
+  return b.Apply("combine", {routed, shared},
+                 {{"coefs", std::vector<double>{1, 1}}, {"constant", 0.0}},
+                 absl::StrCat(name, ".out"));
+}
+
 ValueId EmitConv(const SublayerContext& context, const SublayerSite& site, ValueId x) {
   const GraphWeights& weights = *context.weights;
   const std::string& name = site.name;
   std::vector<ValueId> inputs = {x, weights.Param(absl::StrCat(name, ".weight"))};
   const bool is_cached = context.options->program == Program::kCached;
   if (is_cached) {
-    const TensorType cache = CacheType(context, 1, context.model->dims.d_model);
+    const ModelDims& d = context.model->dims;
+    const TensorType cache = CacheType(context, 1, d.context_length, d.d_model);
     inputs.push_back(context.b->State(absl::StrCat(name, ".x_cache"), cache));
     inputs.push_back(context.positions);
   }
@@ -114,6 +233,8 @@ absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const Subla
       return EmitAttention(context, site, inputs, at_point);
     case SublayerSpec::Kind::kMlp:
       return EmitMlp(context, site, inputs[0], at_point);
+    case SublayerSpec::Kind::kExperts:
+      return EmitExperts(context, site, inputs[0]);
     case SublayerSpec::Kind::kConv:
       break;
   }

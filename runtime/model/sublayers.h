@@ -1,7 +1,9 @@
-// EmitSublayer: attention, MLPs and convolutions as ops. Part of BuildForward (build.h). Pure but
-// for the builder, to which it appends.
+// EmitSublayer: attention, MLPs, experts and convolutions as ops. Part of BuildForward (build.h).
+// Pure but for the builder, to which it appends.
 #ifndef PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 #define PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
+
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/graph/builder.h"
@@ -17,8 +19,9 @@ struct SublayerContext {
   const BuildOptions* options;
   const GraphWeights* weights;
   GraphBuilder* b;
-  ValueId positions;  // i32[batch, seq]
-  ValueId lengths;    // i32[batch], of bidirectional models, else kNoValue
+  ValueId positions;                   // i32[batch, seq]
+  ValueId lengths;                     // i32[batch], of bidirectional models, else kNoValue
+  std::vector<ValueId>* extra_losses;  // f32[1] each; training minimizes them too
 };
 
 // `inputs`: one, or, of an attention, those of its queries, keys and values.

@@ -212,14 +212,15 @@ class Planner {
   // The fans of a weight or, for a bias, of its weight; false where there are none.
   bool FansOf(const ParameterSpec& parameter, Fans* fans) const {
     if (parameter.role != ParameterSpec::Role::kWeight) return false;
+    const Shape one = parameter.one();
     if (parameter.is_matrix()) {
-      *fans = {parameter.shape[1], parameter.shape[0]};
+      *fans = {one[1], one[0]};
       return true;
     }
     const std::string weight = absl::StrCat(absl::StripSuffix(parameter.name, ".bias"), ".weight");
-    *fans = {model_.dims.d_model, parameter.shape[0]};  // of a head that is tied
+    *fans = {model_.dims.d_model, one[0]};  // of a head that is tied
     for (const ParameterSpec& other : parameters_) {
-      if (other.name == weight) *fans = {other.shape[1], other.shape[0]};
+      if (other.name == weight) *fans = {other.one()[1], other.one()[0]};
     }
     return true;
   }

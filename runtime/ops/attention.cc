@@ -2,7 +2,8 @@
 // or, given their lengths, of all tokens that a sequence has.
 // Vaswani et al., "Attention is all you need" (2017), eq. 1; query heads that share keys: Ainslie
 // et al., "GQA" (2023); capped scores: Gemma Team, "Gemma 2" (2024); a window: Beltagy et al.,
-// "Longformer" (2020); sinks: Miller, "Attention is off by one" (2023), learned as in gpt-oss.
+// "Longformer" (2020); slopes: Press et al., "ALiBi" (2021); sinks: Miller, "Attention is off by
+// one" (2023), learned as in gpt-oss.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -73,9 +74,9 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionSinkGrad(const OpTypes& ty
 //   dp_ij = do_i . v_j,  ds_ij = p_ij (dp_ij - sum_l p_il dp_il) = p_ij (dp_ij - do_i . o_i),
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i,  dv_j = sum_i p_ij do_i.
 // A capped score is a function of s_ij with the derivative 1 - tanh^2, by which ds_ij is
-// multiplied. A sink is a key with the value 0 and a score of its own, which has ds_i = -p_i do_i .
-// o_i of every query i. p is made anew from lse. lse itself is kept for this purpose only and has
-// no gradient.
+// multiplied. What ALiBi subtracts depends on no operand. A sink is a key with the value 0 and a
+// score of its own, which has ds_i = -p_i do_i . o_i of every query i. p is made anew from lse. lse
+// itself is kept for this purpose only and has no gradient.
 std::vector<ValueId> VjpAttention(GraphBuilder& b, const Node& node,
                                   absl::Span<const ValueId> d_outputs,
                                   const std::vector<bool>& wanted) {
@@ -168,7 +169,7 @@ class AttentionKernel : public Kernel {
     if (lengths != nullptr) call.keys = lengths[row];
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
-    call.variant = shape_.Variant(has_sinks_ ? args.f32(kSink) + head : nullptr);
+    call.variant = shape_.Variant(head, has_sinks_ ? args.f32(kSink) + head : nullptr);
     return call;
   }
 
@@ -201,7 +202,11 @@ class AttentionGradKernel : public Kernel {
         kv_heads_(shape.batch * shape.kv_heads),
         slots_(SlotsFor(kv_heads_, 5 * shape.batch * shape.heads * shape.tokens * shape.tokens *
                                        shape.head_dim)),
-        slot_bytes_(AlignUp(AttendGradScratchBytes(shape.tokens, shape.head_dim, sizeof(T)))) {}
+        slot_bytes_(AlignUp(AttendGradScratchBytes(shape.tokens, shape.head_dim, sizeof(T)))) {
+    for (int64_t head = 0; shape.alibi > 0 && head < shape.heads; ++head) {
+      slopes_.push_back(static_cast<float>(shape.Slope(head)));
+    }
+  }
 
   int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
 
@@ -237,12 +242,14 @@ class AttentionGradKernel : public Kernel {
     call.group = shape_.group();
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
-    call.variant = shape_.Variant(nullptr);
+    call.variant = shape_.Variant(head, nullptr);
+    call.slopes = slopes_.empty() ? nullptr : slopes_.data() + head;
     return call;
   }
 
   const AttentionShape shape_;
   const bool has_lengths_;
+  std::vector<float> slopes_;  // by head, or none
   const AttendGradFn<T> attend_grad_;
   const int64_t kv_heads_;
   const int slots_;
@@ -364,8 +371,9 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
     const Keys keys = KeysOf(args, kLengths, shape, row, i);
     std::vector<double> score;  // of the keys that the query sees, and of a sink
     for (int64_t j = keys.begin; j < keys.end; ++j) {
-      score.push_back(shape.Capped(
-          shape.scale * Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c)));
+      const double dot = Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c);
+      score.push_back(shape.Capped(shape.scale * dot) -
+                      shape.Slope(head) * static_cast<double>(i - j));
     }
     if (args.has(kSink)) score.push_back(args.f(kSink)[static_cast<size_t>(head)]);
     const double top = *std::max_element(score.begin(), score.end());
@@ -400,9 +408,9 @@ absl::Status ReferenceAttentionGrad(const ReferenceArgs& args) {
     for (int64_t j = keys.begin; j < keys.end; ++j) {
       const size_t kj = at.kv(row, head, j);
       const double score = shape.Capped(shape.scale * Dot(&args.f(0)[qi], &args.f(1)[kj], c));
-      const double slope = shape.cap == 0 ? 1 : 1 - std::pow(score / shape.cap, 2);
-      const double p = std::exp(score - lse);
-      const double ds = p * (Dot(&args.f(5)[qi], &args.f(2)[kj], c) - dot) * slope;
+      const double derivative = shape.cap == 0 ? 1 : 1 - std::pow(score / shape.cap, 2);
+      const double p = std::exp(score - shape.Slope(head) * static_cast<double>(i - j) - lse);
+      const double ds = p * (Dot(&args.f(5)[qi], &args.f(2)[kj], c) - dot) * derivative;
       for (size_t e = 0; e < static_cast<size_t>(c); ++e) {
         args.out(0)[qi + e] += shape.scale * ds * args.f(1)[kj + e];
         args.out(1)[kj + e] += shape.scale * ds * args.f(0)[qi + e];

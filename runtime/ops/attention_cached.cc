@@ -1,8 +1,13 @@
 // attention_cached: causal attention of new tokens to a cache of keys and values that they join
 // first. Prefill in chunks and decoding token by token are the same op with other T, and so is a
 // prompt of which only the last tokens' contexts are wanted, with fewer queries.
+//
+// With a window the cache is a ring: position p has row p mod capacity, which need not be more than
+// the window. One new token reads the ring where it is. Of several the last may take the rows of
+// keys that the first still sees: then what they see is laid out in scratch first.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -35,6 +40,10 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionCached(const OpTypes& type
                      ", both must be ", DTypeName(types.in(0).dtype), "[", shape.batch, ", ",
                      shape.kv_heads, ", capacity, ", shape.head_dim, "]"));
   }
+  if (k_cache.shape[2] < shape.window) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "caches of ", k_cache.shape[2], " tokens do not hold a window of ", shape.window));
+  }
   if (positions != I32({shape.batch, shape.tokens})) {
     return absl::InvalidArgumentError(absl::StrCat("positions are ", positions.ToString(),
                                                    ", must be i32[", shape.batch, ", ",
@@ -63,83 +72,156 @@ class AttentionCachedKernel : public Kernel {
         attend_(ChooseAttend<T>()),
         attend_one_(ChooseAttendOne<T>(shape.head_dim)),
         heads_(shape.batch * shape.heads),
+        kv_heads_(shape.batch * shape.kv_heads),
         blocks_(packed_ ? CeilDiv(shape.queries, kQueryRows) : 1),
+        laid_out_(shape.window > 0 && shape.tokens > 1
+                      ? kKeyBlock - 1 + shape.window - 1 + shape.queries
+                      : 0),
         slots_(PlannedSlots(TaskCount(heads_ * blocks_, Work(capacity)))),
         slot_bytes_(AlignUp(packed_ ? AttendScratchBytes(shape.queries, shape.head_dim)
                                     : AttendOneScratchBytes(capacity))) {}
 
-  int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
+  int64_t scratch_bytes() const override { return slots_ * slot_bytes_ + 2 * LaidOutBytes(); }
 
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* positions = args.i32(5);
-    PLUMB_RETURN_IF_ERROR(CheckPositions(positions, shape_.batch, shape_.tokens, capacity_));
+    // A ring holds any position.
+    const int64_t end = shape_.window > 0 ? std::numeric_limits<int32_t>::max() : capacity_;
+    PLUMB_RETURN_IF_ERROR(CheckPositions(positions, shape_.batch, shape_.tokens, end));
     int64_t keys = 0;
     for (int64_t row = 0; row < shape_.batch; ++row) {
       keys = std::max<int64_t>(keys, positions[row * shape_.tokens] + shape_.tokens);
     }
-    const int64_t kv_heads = shape_.batch * shape_.kv_heads;
-    const int64_t tasks = TaskCount(kv_heads, kv_heads * shape_.tokens * shape_.head_dim);
+    const bool lays_out = shape_.tokens > 1 && keys > capacity_;
+    const int64_t tasks = TaskCount(kv_heads_, kv_heads_ * shape_.tokens * shape_.head_dim);
     ParallelFor(tasks, args.threads, [&](int64_t i) {
-      const Range range = TaskRange(kv_heads, tasks, i);
-      for (int64_t index = range.begin; index < range.end; ++index) Join(args, index);
+      const Range range = TaskRange(kv_heads_, tasks, i);
+      for (int64_t index = range.begin; index < range.end; ++index) {
+        if (lays_out) LayOut(args, index);
+        Join(args, index);
+      }
     });
 
     const int64_t items = heads_ * blocks_;
-    const int64_t threads = std::min<int64_t>({args.threads, slots_, TaskCount(items, Work(keys))});
+    const int64_t seen = std::min(keys, capacity_ + shape_.tokens);
+    const int64_t threads = std::min<int64_t>({args.threads, slots_, TaskCount(items, Work(seen))});
     ParallelFor(items, static_cast<int>(threads), [&](int64_t item, int slot) {
       char* scratch = static_cast<char*>(args.scratch) + slot * slot_bytes_;
       // The last blocks see the most keys: they come first.
-      RunHead(args, item % heads_, blocks_ - 1 - item / heads_, reinterpret_cast<float*>(scratch));
+      const int64_t index = item % heads_, block = blocks_ - 1 - item / heads_;
+      const Keys of_head = lays_out ? LaidOut(args, index) : InCache(args, index);
+      RunHead(args, index, block, of_head, reinterpret_cast<float*>(scratch));
     });
     return absl::OkStatus();
   }
 
  private:
+  // Keys and values of one head, from position `first` on.
+  struct Keys {
+    const T* k;
+    const T* v;
+    int64_t first;
+  };
+
   int64_t Work(int64_t keys) const { return 4 * heads_ * shape_.queries * keys * shape_.head_dim; }
   static T* Cache(const KernelArgs& args, size_t i) { return static_cast<T*>(args.out[i]); }
 
-  // Where the keys of query head `index` of all rows' begin in the cache.
-  int64_t KeysAt(int64_t index) const {
-    return index / shape_.group() * capacity_ * shape_.head_dim;
+  // Bytes of the keys of all heads, laid out; 0 if they never are. A kernel takes blocks of keys:
+  // they begin where one does.
+  int64_t LaidOutBytes() const {
+    return AlignUp(kv_heads_ * laid_out_ * shape_.head_dim * static_cast<int64_t>(sizeof(T)));
+  }
+  T* LaidOutRows(const KernelArgs& args, int64_t which) const {
+    return reinterpret_cast<T*>(static_cast<char*>(args.scratch) + slots_ * slot_bytes_ +
+                                which * LaidOutBytes());
+  }
+  int64_t FirstPosition(const KernelArgs& args, int64_t row) const {
+    return args.i32(5)[row * shape_.tokens];
+  }
+  // The position of the first of the queries, and of the first key that is laid out.
+  int64_t FirstQuery(const KernelArgs& args, int64_t row) const {
+    return FirstPosition(args, row) + shape_.tokens - shape_.queries;
+  }
+  int64_t FirstLaidOut(const KernelArgs& args, int64_t row) const {
+    return shape_.first_key(FirstQuery(args, row)) / kKeyBlock * kKeyBlock;
   }
 
-  // Writes the new keys and values of head `index` of all rows' to the caches.
-  void Join(const KernelArgs& args, int64_t index) const {
+  // Keys of query head `index` of all rows'.
+  Keys LaidOut(const KernelArgs& args, int64_t index) const {
+    const int64_t at = index / shape_.group() * laid_out_ * shape_.head_dim;
+    return {LaidOutRows(args, 0) + at, LaidOutRows(args, 1) + at,
+            FirstLaidOut(args, index / shape_.heads)};
+  }
+  Keys InCache(const KernelArgs& args, int64_t index) const {
+    const int64_t at = index / shape_.group() * capacity_ * shape_.head_dim;
+    return {Cache(args, 1) + at, Cache(args, 2) + at, 0};
+  }
+
+  // Where a new token's keys or values of head `index` of all rows' stand in the operand.
+  int64_t NewRow(int64_t index, int64_t token) const {
     const int64_t row = index / shape_.kv_heads, head = index % shape_.kv_heads;
-    const int64_t first = args.i32(5)[row * shape_.tokens], c = shape_.head_dim;
-    int64_t from = row * shape_.tokens * shape_.kv_stride() + head * c;
-    int64_t to = (index * capacity_ + first) * c;
-    for (int64_t t = 0; t < shape_.tokens; ++t, from += shape_.kv_stride(), to += c) {
+    return (row * shape_.tokens + token) * shape_.kv_stride() + head * shape_.head_dim;
+  }
+  int64_t RingRow(int64_t index, int64_t position) const {
+    return (index * capacity_ + position % capacity_) * shape_.head_dim;
+  }
+
+  // Lays out keys and values of head `index` of all rows', old ones of the ring and new ones.
+  // What is before the window of the first query is in a block and not seen: zeros.
+  void LayOut(const KernelArgs& args, int64_t index) const {
+    const int64_t row = index / shape_.kv_heads, c = shape_.head_dim;
+    const int64_t first_new = FirstPosition(args, row), begin = FirstLaidOut(args, row);
+    const int64_t seen = shape_.first_key(FirstQuery(args, row));
+    for (const size_t which : {0, 1}) {
+      const T* added = static_cast<const T*>(args.in[1 + which]);
+      const T* cache = Cache(args, 1 + which);
+      T* to = LaidOutRows(args, static_cast<int64_t>(which)) + index * laid_out_ * c;
+      for (int64_t p = begin; p < first_new + shape_.tokens; ++p, to += c) {
+        if (p < seen) {
+          std::fill_n(to, c, T{0});
+        } else if (p < first_new) {
+          std::copy_n(cache + RingRow(index, p), c, to);
+        } else {
+          std::copy_n(added + NewRow(index, p - first_new), c, to);
+        }
+      }
+    }
+  }
+
+  // Writes the new keys and values of head `index` of all rows' to the caches, those that stay.
+  void Join(const KernelArgs& args, int64_t index) const {
+    const int64_t first = FirstPosition(args, index / shape_.kv_heads), c = shape_.head_dim;
+    for (int64_t t = std::max<int64_t>(0, shape_.tokens - capacity_); t < shape_.tokens; ++t) {
+      const int64_t from = NewRow(index, t), to = RingRow(index, first + t);
       std::copy_n(static_cast<const T*>(args.in[1]) + from, c, Cache(args, 1) + to);
       std::copy_n(static_cast<const T*>(args.in[2]) + from, c, Cache(args, 2) + to);
     }
   }
 
-  void RunHead(const KernelArgs& args, int64_t index, int64_t block, float* scratch) const {
+  void RunHead(const KernelArgs& args, int64_t index, int64_t block, const Keys& keys,
+               float* scratch) const {
     const int64_t row = index / shape_.heads, head = index % shape_.heads;
-    const int64_t skipped = block * kQueryRows;
-    const int64_t at =
-        (row * shape_.queries + skipped) * shape_.q_stride() + head * shape_.head_dim;
-    const int64_t kv_at = KeysAt(index);
-    const int64_t first = args.i32(5)[(row + 1) * shape_.tokens - shape_.queries] + skipped;
+    const int64_t skipped = block * kQueryRows, c = shape_.head_dim;
+    const int64_t at = (row * shape_.queries + skipped) * shape_.q_stride() + head * c;
+    const int64_t first = FirstQuery(args, row) + skipped;
     const float scale = static_cast<float>(shape_.scale);
     const SoftmaxVariant variant =
-        shape_.Variant(has_sinks_ ? args.f32(kCachedSink) + head : nullptr);
+        shape_.Variant(head, has_sinks_ ? args.f32(kCachedSink) + head : nullptr);
     const T* q = static_cast<const T*>(args.in[0]) + at;
     T* context = static_cast<T*>(args.out[0]) + at;
     if (packed_) {
       AttendArgs<T> call;
       call.q = q;
       call.q_stride = shape_.q_stride();
-      call.k = Cache(args, 1) + kv_at;
-      call.v = Cache(args, 2) + kv_at;
-      call.kv_stride = shape_.head_dim;
+      call.k = keys.k;
+      call.v = keys.v;
+      call.kv_stride = c;
       call.context = context;
       call.context_stride = shape_.q_stride();
       call.lse = nullptr;
       call.queries = std::min(kQueryRows, shape_.queries - skipped);
-      call.offset = first;
-      call.head_dim = shape_.head_dim;
+      call.offset = first - keys.first;
+      call.head_dim = c;
       call.scale = scale;
       call.variant = variant;
       attend_(call, scratch);
@@ -149,13 +231,19 @@ class AttentionCachedKernel : public Kernel {
       const int64_t first_key = shape_.first_key(first + t);
       AttendOneArgs<T> call;
       call.q = q + t * shape_.q_stride();
-      call.k = Cache(args, 1) + kv_at + first_key * shape_.head_dim;
-      call.v = Cache(args, 2) + kv_at + first_key * shape_.head_dim;
-      call.context = context + t * shape_.q_stride();
       call.keys = first + t + 1 - first_key;
-      call.head_dim = shape_.head_dim;
+      call.head_dim = c;
       call.scale = scale;
       call.variant = variant;
+      call.context = context + t * shape_.q_stride();
+      int64_t at_key = first_key - keys.first;
+      if (shape_.tokens == 1 && shape_.window > 0) {
+        at_key %= capacity_;
+        call.ring = capacity_;
+        call.straight = capacity_ - at_key;
+      }
+      call.k = keys.k + at_key * c;
+      call.v = keys.v + at_key * c;
       attend_one_(call, scratch);
     }
   }
@@ -167,7 +255,11 @@ class AttentionCachedKernel : public Kernel {
   const AttendFn<T> attend_;
   const AttendOneFn<T> attend_one_;
   const int64_t heads_;
+  const int64_t kv_heads_;
   const int64_t blocks_;
+  // The most keys and values of a head that are laid out: those that the queries see, from the
+  // beginning of a block on.
+  const int64_t laid_out_;
   const int slots_;
   const int64_t slot_bytes_;
 };
@@ -190,35 +282,36 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
                          ReadCachedAttentionShape(OpTypes{inputs, {}, args.attrs}));
   const int64_t capacity = args.shape(3)[2], c = shape.head_dim;
-  PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape.batch, shape.tokens, capacity));
+  const int64_t end = shape.window > 0 ? std::numeric_limits<int32_t>::max() : capacity;
+  PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape.batch, shape.tokens, end));
   for (int64_t row = 0; row < shape.batch; ++row) {
-    for (int64_t t = 0; t < shape.tokens; ++t) {
-      const int64_t position = args.i(5)[static_cast<size_t>(row * shape.tokens + t)];
-      for (int64_t e = 0; e < shape.kv_stride(); ++e) {
-        const int64_t head = row * shape.kv_heads + e / c;
-        const size_t from = static_cast<size_t>((row * shape.tokens + t) * shape.kv_stride() + e);
-        const size_t to = static_cast<size_t>((head * capacity + position) * c + e % c);
-        args.out(1)[to] = args.f(1)[from];
-        args.out(2)[to] = args.f(2)[from];
-      }
-    }
+    const int64_t first = args.i(5)[static_cast<size_t>(row * shape.tokens)];
+    // Element 0 of a head's key (which = 0) or value (1) at a position: new, or of the cache as it
+    // was, before new ones take their places in a ring.
+    const auto old_row = [&](int64_t head, int64_t position) {
+      const int64_t at = (row * shape.kv_heads + head) * capacity + position % capacity;
+      return static_cast<size_t>(at * c);
+    };
+    const auto new_row = [&](int64_t head, int64_t position) {
+      const int64_t at = row * shape.tokens + position - first;
+      return static_cast<size_t>(at * shape.kv_stride() + head * c);
+    };
+    const auto row_of = [&](size_t which, int64_t head, int64_t position) {
+      return position < first ? &args.f(3 + which)[old_row(head, position)]
+                              : &args.f(1 + which)[new_row(head, position)];
+    };
     for (int64_t t = 0; t < shape.queries; ++t) {
-      const int64_t token = (row + 1) * shape.tokens - shape.queries + t;
-      const int64_t position = args.i(5)[static_cast<size_t>(token)];
+      const int64_t position = first + shape.tokens - shape.queries + t;
       for (int64_t head = 0; head < shape.heads; ++head) {
         const int64_t q = ((row * shape.queries + t) * shape.heads + head) * c;
-        const auto kv = [&](int64_t j) {
-          return ((row * shape.kv_heads + head / shape.group()) * capacity + j) * c;
-        };
-        const int64_t first_key = shape.first_key(position);
+        const int64_t kv_head = head / shape.group(), first_key = shape.first_key(position);
         std::vector<double> weight;  // of the keys that the query sees
         for (int64_t j = first_key; j <= position; ++j) {
+          const double* key = row_of(0, kv_head, j);
           double dot = 0;
-          for (int64_t e = 0; e < c; ++e) {
-            dot +=
-                args.f(0)[static_cast<size_t>(q + e)] * args.out(1)[static_cast<size_t>(kv(j) + e)];
-          }
-          weight.push_back(shape.Capped(shape.scale * dot));
+          for (int64_t e = 0; e < c; ++e) dot += args.f(0)[static_cast<size_t>(q + e)] * key[e];
+          weight.push_back(shape.Capped(shape.scale * dot) -
+                           shape.Slope(head) * static_cast<double>(position - j));
         }
         double top = *std::max_element(weight.begin(), weight.end());
         double total = 0;
@@ -230,10 +323,16 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
         for (double& w : weight) total += w = std::exp(w - top);
         for (int64_t j = first_key; j <= position; ++j) {
           const double p = weight[static_cast<size_t>(j - first_key)] / total;
-          for (int64_t e = 0; e < c; ++e) {
-            args.out(0)[static_cast<size_t>(q + e)] +=
-                p * args.out(2)[static_cast<size_t>(kv(j) + e)];
-          }
+          const double* value = row_of(1, kv_head, j);
+          for (int64_t e = 0; e < c; ++e) args.out(0)[static_cast<size_t>(q + e)] += p * value[e];
+        }
+      }
+    }
+    for (int64_t position = first; position < first + shape.tokens; ++position) {
+      for (int64_t head = 0; head < shape.kv_heads; ++head) {
+        for (const size_t which : {0, 1}) {
+          std::copy_n(&args.f(1 + which)[new_row(head, position)], c,
+                      &args.out(1 + which)[old_row(head, position)]);
         }
       }
     }

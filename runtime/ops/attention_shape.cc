@@ -19,9 +19,11 @@ absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types) {
   shape.scale = types.attrs.GetDouble("scale");
   shape.cap = types.attrs.GetDouble("cap", 0);
   shape.window = types.attrs.Has("window") ? types.attrs.GetInt("window") : 0;
-  if (!(shape.cap >= 0) || shape.window < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cap = ", shape.cap, " and window = ", shape.window, " must not be negative"));
+  shape.alibi = types.attrs.GetDouble("alibi", 0);
+  if (!(shape.cap >= 0) || shape.window < 0 || !(shape.alibi >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("cap = ", shape.cap, ", window = ", shape.window,
+                                                   " and alibi = ", shape.alibi,
+                                                   " must not be negative"));
   }
   if (shape.heads < 1 || shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -60,6 +62,13 @@ absl::Status CheckSinks(const OpTypes& types, size_t i, const AttentionShape& sh
       absl::StrCat("the sinks are ", types.in(i).ToString(), ", must be f32[", shape.heads, "]"));
 }
 
+double AlibiSlope(int64_t head, int64_t heads) {
+  int64_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  const int64_t step = head < power ? 2 * (head + 1) : 2 * (head - power) + 1;
+  return std::exp2(-4.0 * static_cast<double>(step) / static_cast<double>(power));
+}
+
 absl::Status CheckLengths(const OpTypes& types, size_t i, const AttentionShape& shape) {
   if (!types.has(i)) return absl::OkStatus();
   if (types.in(i) != I32({shape.batch})) {
@@ -80,10 +89,11 @@ absl::Status CheckLengthValues(const int32_t* lengths, const AttentionShape& sha
   return absl::OkStatus();
 }
 
-SoftmaxVariant AttentionShape::Variant(const float* sink) const {
+SoftmaxVariant AttentionShape::Variant(int64_t head, const float* sink) const {
   SoftmaxVariant variant;
   variant.cap = static_cast<float>(cap);
   variant.window = window;
+  variant.slope = static_cast<float>(Slope(head));
   if (sink != nullptr) variant.sink = *sink;
   return variant;
 }

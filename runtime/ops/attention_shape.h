@@ -13,6 +13,11 @@
 
 namespace plumb {
 
+// ALiBi's slope of head 0..heads - 1. Press, Smith & Lewis, "Train short, test long" (2021): with n
+// heads, a power of 2, 2^(-8 (head + 1) / n); else those of the largest power of 2 below n, and
+// then every second one of twice as many.
+double AlibiSlope(int64_t head, int64_t heads);
+
 struct AttentionShape {
   int64_t batch;
   int64_t tokens;   // of k and v
@@ -23,6 +28,7 @@ struct AttentionShape {
   double scale;
   double cap;      // of the scores; 0: none
   int64_t window;  // keys that a query sees, its own the last; 0: all before it
+  double alibi;    // by how much the slopes of ALiBi are multiplied; 0: none
 
   int64_t group() const { return heads / kv_heads; }  // query heads that share keys
   int64_t q_stride() const { return heads * head_dim; }
@@ -31,14 +37,16 @@ struct AttentionShape {
   int64_t first_key(int64_t i) const {
     return window == 0 ? 0 : std::max<int64_t>(0, i - window + 1);
   }
-  // scale q . k as the softmax gets it.
+  // scale q . k, capped.
   double Capped(double score) const { return cap == 0 ? score : cap * std::tanh(score / cap); }
+  // By how much a score of that head is lowered for each token between query and key.
+  double Slope(int64_t head) const { return alibi == 0 ? 0 : alibi * AlibiSlope(head, heads); }
   // The kernels' variant for a head with that sink, or with none (null).
-  SoftmaxVariant Variant(const float* sink) const;
+  SoftmaxVariant Variant(int64_t head, const float* sink) const;
 };
 
 // All f32 or all bf16. From q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (inputs 0 to 2) and the attributes
-// n_head, n_kv_head, scale, cap, window. An error says which of them does not fit.
+// n_head, n_kv_head, scale, cap, window, alibi. An error says which of them does not fit.
 absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types);
 // The same of attention_cached, which takes q[B,Q,H*c] with Q <= T too.
 absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types);

@@ -22,6 +22,7 @@ absl::StatusOr<std::vector<TensorType>> InferEmbedding(const OpTypes& types) {
   if (types.in(0).shape.rank() != 2) {
     return absl::InvalidArgumentError("table must be [vocabulary, width]");
   }
+  PLUMB_RETURN_IF_ERROR(CheckRowOffset(types.attrs, types.in(0).shape[0]));
   const absl::Span<const int64_t> ids = types.in(1).shape.dims();
   std::vector<int64_t> dims(ids.begin(), ids.end());
   dims.push_back(types.in(0).shape[1]);
@@ -29,36 +30,38 @@ absl::StatusOr<std::vector<TensorType>> InferEmbedding(const OpTypes& types) {
   return std::vector<TensorType>{{f32_out ? DType::kF32 : types.in(0).dtype, Shape(dims)}};
 }
 
-// y_t = table[ids_t], so
-//   dL/dtable[v] = sum over t with ids_t = v of dL/dy_t.
+// y_t = table[offset + ids_t], so
+//   dL/dtable[offset + v] = sum over t with ids_t = v of dL/dy_t.
 std::vector<ValueId> VjpEmbedding(GraphBuilder& b, const Node& node,
                                   absl::Span<const ValueId> d_outputs,
                                   const std::vector<bool>& wanted) {
   if (!wanted[0]) return {kNoValue, kNoValue};
-  const int64_t rows = b.type(node.inputs[0]).shape[0];
-  return {b.Apply("embedding_grad", {node.inputs[1], d_outputs[0]}, Attrs({{"rows", rows}})),
-          kNoValue};
+  Attrs attrs = {{"rows", b.type(node.inputs[0]).shape[0]}};
+  if (const int64_t offset = RowOffset(node.attrs); offset > 0) attrs.Set("offset", offset);
+  return {b.Apply("embedding_grad", {node.inputs[1], d_outputs[0]}, std::move(attrs)), kNoValue};
 }
 
 class EmbeddingKernel : public Kernel {
  public:
-  EmbeddingKernel(const TensorType& table, bool f32_out, int64_t n)
-      : rows_(table.shape[0]),
+  EmbeddingKernel(const TensorType& table, const Attrs& attrs, int64_t n)
+      : offset_(RowOffset(attrs)),
+        rows_(table.shape[0] - offset_),
         width_(table.shape[1]),
         row_bytes_(width_ * SizeOf(table.dtype)),
-        widens_(f32_out && table.dtype == DType::kBF16),
+        widens_(attrs.GetBool("f32_out", false) && table.dtype == DType::kBF16),
         n_(n),
         tasks_(TaskCount(n, n * table.shape[1])) {}
 
   absl::Status Run(const KernelArgs& args) const override {
-    const char* table = static_cast<const char*>(args.in[0]);
+    const char* table = static_cast<const char*>(args.in[0]) + offset_ * row_bytes_;
+    const uint16_t* bf16 = reinterpret_cast<const uint16_t*>(table);
     const int32_t* ids = args.i32(1);
     char* y = static_cast<char*>(args.out[0]);
     PLUMB_RETURN_IF_ERROR(CheckIds(ids, n_, rows_));
     ParallelFor(tasks_, args.threads, [&](int64_t i) {
       const Range range = TaskRange(n_, tasks_, i);
       for (int64_t t = range.begin; widens_ && t < range.end; ++t) {
-        std::transform(args.bf16(0) + ids[t] * width_, args.bf16(0) + (ids[t] + 1) * width_,
+        std::transform(bf16 + ids[t] * width_, bf16 + (ids[t] + 1) * width_,
                        args.out_f32(0) + t * width_, FloatFromBf16);
       }
       for (int64_t t = range.begin; !widens_ && t < range.end; ++t) {
@@ -70,23 +73,23 @@ class EmbeddingKernel : public Kernel {
   }
 
  private:
-  int64_t rows_, width_, row_bytes_;
+  int64_t offset_, rows_, width_, row_bytes_;  // rows from the offset on
   bool widens_;
   int64_t n_, tasks_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeEmbeddingKernel(const OpTypes& types) {
-  return std::make_unique<EmbeddingKernel>(types.in(0), types.attrs.GetBool("f32_out", false),
-                                           types.in(1).num_elements());
+  return std::make_unique<EmbeddingKernel>(types.in(0), types.attrs, types.in(1).num_elements());
 }
 
 absl::Status ReferenceEmbedding(const ReferenceArgs& args) {
   const std::vector<int32_t>& ids = args.i(1);
-  const int64_t width = args.shape(0)[1];
-  PLUMB_RETURN_IF_ERROR(CheckIds(ids.data(), static_cast<int64_t>(ids.size()), args.shape(0)[0]));
+  const int64_t width = args.shape(0)[1], offset = RowOffset(args.attrs);
+  PLUMB_RETURN_IF_ERROR(
+      CheckIds(ids.data(), static_cast<int64_t>(ids.size()), args.shape(0)[0] - offset));
   for (size_t t = 0; t < ids.size(); ++t) {
     for (int64_t j = 0; j < width; ++j) {
-      args.out(0)[t * width + j] = args.f(0)[ids[t] * width + j];
+      args.out(0)[t * width + j] = args.f(0)[(offset + ids[t]) * width + j];
     }
   }
   return absl::OkStatus();
@@ -104,6 +107,7 @@ absl::StatusOr<std::vector<TensorType>> InferEmbeddingGrad(const OpTypes& types)
                                                    types.in(1).shape.rows()));
   }
   if (types.attrs.GetInt("rows") < 1) return absl::InvalidArgumentError("rows must be positive");
+  PLUMB_RETURN_IF_ERROR(CheckRowOffset(types.attrs, types.attrs.GetInt("rows")));
   const TensorType table = F32({types.attrs.GetInt("rows"), types.in(1).shape.last()});
   if (types.has(2) && types.in(2) != table) {
     return absl::InvalidArgumentError(absl::StrCat("acc is ", types.in(2).ToString(),
@@ -118,8 +122,9 @@ absl::StatusOr<std::vector<TensorType>> InferEmbeddingGrad(const OpTypes& types)
 // only the rows of tokens that occur are touched.
 class EmbeddingGradKernel : public Kernel {
  public:
-  EmbeddingGradKernel(int64_t rows, const TensorType& dy, int64_t n, bool has_acc)
+  EmbeddingGradKernel(int64_t rows, int64_t offset, const TensorType& dy, int64_t n, bool has_acc)
       : rows_(rows),
+        offset_(offset),
         width_(dy.shape.last()),
         element_bytes_(SizeOf(dy.dtype)),
         n_(n),
@@ -133,7 +138,7 @@ class EmbeddingGradKernel : public Kernel {
     const int32_t* ids = args.i32(0);
     const char* dy = static_cast<const char*>(args.in[1]);
     float* dtable = args.out_f32(0);
-    PLUMB_RETURN_IF_ERROR(CheckIds(ids, n_, rows_));
+    PLUMB_RETURN_IF_ERROR(CheckIds(ids, n_, rows_ - offset_));
     const float* acc = has_acc_ ? args.f32(2) : nullptr;
     if (acc != dtable) Start(acc, dtable, args.threads);
     ParallelFor(add_tasks_, args.threads, [&](int64_t i) {
@@ -142,7 +147,7 @@ class EmbeddingGradKernel : public Kernel {
                     end = std::min(width_, lines.end * kLineElements);
       for (int64_t t = 0; t < n_; ++t) {
         add_(dy + (t * width_ + begin) * element_bytes_, 1, end - begin, width_,
-             dtable + ids[t] * width_ + begin);
+             dtable + (offset_ + ids[t]) * width_ + begin);
       }
     });
     return absl::OkStatus();
@@ -164,26 +169,27 @@ class EmbeddingGradKernel : public Kernel {
   }
 
   static constexpr int64_t kLineElements = 32;  // whole cache lines of f32 and of bf16
-  int64_t rows_, width_, element_bytes_, n_;
+  int64_t rows_, offset_, width_, element_bytes_, n_;
   bool has_acc_;
   int64_t start_tasks_, add_tasks_;
   decltype(SumRowsFns::add) add_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeEmbeddingGradKernel(const OpTypes& types) {
-  return std::make_unique<EmbeddingGradKernel>(types.attrs.GetInt("rows"), types.in(1),
-                                               types.in(0).num_elements(), types.has(2));
+  return std::make_unique<EmbeddingGradKernel>(types.attrs.GetInt("rows"), RowOffset(types.attrs),
+                                               types.in(1), types.in(0).num_elements(),
+                                               types.has(2));
 }
 
 absl::Status ReferenceEmbeddingGrad(const ReferenceArgs& args) {
   const std::vector<int32_t>& ids = args.i(0);
-  const int64_t width = args.shape(1).last();
+  const int64_t width = args.shape(1).last(), offset = RowOffset(args.attrs);
   PLUMB_RETURN_IF_ERROR(
-      CheckIds(ids.data(), static_cast<int64_t>(ids.size()), args.attrs.GetInt("rows")));
+      CheckIds(ids.data(), static_cast<int64_t>(ids.size()), args.attrs.GetInt("rows") - offset));
   if (args.has(2)) args.out(0) = args.f(2);
   for (size_t t = 0; t < ids.size(); ++t) {
     for (int64_t j = 0; j < width; ++j) {
-      args.out(0)[ids[t] * width + j] += args.f(1)[t * width + j];
+      args.out(0)[(offset + ids[t]) * width + j] += args.f(1)[t * width + j];
     }
   }
   return absl::OkStatus();

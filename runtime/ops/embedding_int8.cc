@@ -12,6 +12,7 @@ absl::StatusOr<std::vector<TensorType>> InferEmbeddingInt8(const OpTypes& types)
   const int64_t rows = types.attrs.GetInt("rows"), width = types.attrs.GetInt("width");
   PLUMB_RETURN_IF_ERROR(CheckInt8Matrix(types, 0, "table", rows, width));
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 2, "ids"));
+  PLUMB_RETURN_IF_ERROR(CheckRowOffset(types.attrs, rows));
   const absl::Span<const int64_t> ids = types.in(2).shape.dims();
   std::vector<int64_t> dims(ids.begin(), ids.end());
   dims.push_back(width);
@@ -20,42 +21,43 @@ absl::StatusOr<std::vector<TensorType>> InferEmbeddingInt8(const OpTypes& types)
 
 class EmbeddingInt8Kernel : public Kernel {
  public:
-  EmbeddingInt8Kernel(int64_t rows, int64_t width, int64_t n)
-      : rows_(rows), width_(width), n_(n), tasks_(TaskCount(n, n * width_)) {}
+  EmbeddingInt8Kernel(int64_t rows, int64_t offset, int64_t width, int64_t n)
+      : rows_(rows), offset_(offset), width_(width), n_(n), tasks_(TaskCount(n, n * width_)) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const int8_t* table = static_cast<const int8_t*>(args.in[0]);
     const float* scales = args.f32(1);
     const int32_t* ids = args.i32(2);
     float* y = args.out_f32(0);
-    PLUMB_RETURN_IF_ERROR(CheckIds(ids, n_, rows_));
+    PLUMB_RETURN_IF_ERROR(CheckIds(ids, n_, rows_ - offset_));
     ParallelFor(tasks_, args.threads, [&](int64_t i) {
       const Range range = TaskRange(n_, tasks_, i);
       for (int64_t t = range.begin; t < range.end; ++t) {
-        ReadInt8Row(table, scales, ids[t], width_, y + t * width_);
+        ReadInt8Row(table, scales, offset_ + ids[t], width_, y + t * width_);
       }
     });
     return absl::OkStatus();
   }
 
  private:
-  int64_t rows_, width_, n_, tasks_;
+  int64_t rows_, offset_, width_, n_, tasks_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeEmbeddingInt8Kernel(const OpTypes& types) {
-  return std::make_unique<EmbeddingInt8Kernel>(
-      types.attrs.GetInt("rows"), types.attrs.GetInt("width"), types.in(2).num_elements());
+  return std::make_unique<EmbeddingInt8Kernel>(types.attrs.GetInt("rows"), RowOffset(types.attrs),
+                                               types.attrs.GetInt("width"),
+                                               types.in(2).num_elements());
 }
 
 absl::Status ReferenceEmbeddingInt8(const ReferenceArgs& args) {
   const std::vector<int32_t>&table = args.i(0), &ids = args.i(2);
   const int64_t rows = args.attrs.GetInt("rows"), width = args.attrs.GetInt("width");
-  const int64_t groups = Int8Groups(width);
-  PLUMB_RETURN_IF_ERROR(CheckIds(ids.data(), static_cast<int64_t>(ids.size()), rows));
+  const int64_t groups = Int8Groups(width), offset = RowOffset(args.attrs);
+  PLUMB_RETURN_IF_ERROR(CheckIds(ids.data(), static_cast<int64_t>(ids.size()), rows - offset));
   for (size_t t = 0; t < ids.size(); ++t) {
     for (int64_t i = 0; i < width; ++i) {
-      args.out(0)[t * width + i] =
-          table[Int8ElementAt(ids[t], i, groups)] * args.f(1)[Int8ScaleAt(ids[t], i, groups)];
+      args.out(0)[t * width + i] = table[Int8ElementAt(offset + ids[t], i, groups)] *
+                                   args.f(1)[Int8ScaleAt(offset + ids[t], i, groups)];
     }
   }
   return absl::OkStatus();

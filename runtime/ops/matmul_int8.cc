@@ -3,10 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
-#include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
-#include "runtime/kernels/gemm/small_gemm.h"
+#include "runtime/kernels/gemm/dequantized_gemm.h"
 #include "runtime/kernels/gemv/gemv.h"
 #include "runtime/kernels/gemv/gemv_int8.h"
 #include "runtime/kernels/gemv/gemv_job.h"
@@ -106,90 +105,48 @@ class GemvInt8Kernel : public Kernel {
   GemvJob<Int8Gemv> gemvs_;
 };
 
-// GEMM over panels of w, some rows each: a panel is dequantized and transposed in the cache and
-// multiplied by all of x, in MC blocks of its rows. N-parallel.
-class DequantizedGemm {
-  static constexpr int64_t kMostTasks = 32;
-  static constexpr int64_t kPanelFloats = 1 << 16;     // 256 KiB
-  static constexpr int64_t kRowBlockFloats = 1 << 17;  // of x
-
- public:
-  DequantizedGemm(int64_t m, int64_t n, int64_t k)
-      : m_(m),
-        n_(n),
-        k_(k),
-        groups_(Int8Groups(k)),
-        panel_(std::max<int64_t>(32, kPanelFloats / k / 32 * 32)),
-        tasks_(std::min(kMostTasks, CeilDiv(n, panel_))),
-        multiply_(SelectSmallGemm(false, false)) {}
-
-  int64_t scratch_bytes() const { return tasks_ * task_bytes(); }
-
-  struct Operands {
-    const float* x;
-    const int8_t* w;
-    const float* scales;
-    const float* bias;  // or null
-    float* y;
-  };
-  void Run(const Operands& operands, void* scratch, int threads) const {
-    const int64_t row_block =
-        std::max<int64_t>(8, kRowBlockFloats / std::min(k_, kMaxSmallGemmTerms));
-    const int64_t panels = CeilDiv(n_, panel_);
-    ParallelFor(tasks_, threads, [&](int64_t task) {
-      float* floats =
-          reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + task * task_bytes());
-      float* rest = floats + panel_ * groups_ * kInt8Group;
-      const Range range = TaskRange(panels, tasks_, task);
-      for (int64_t j = range.begin * panel_; j < std::min(n_, range.end * panel_); j += panel_) {
-        const int64_t n = std::min(panel_, n_ - j), tile = j / kInt8TileRows * groups_;
-        DequantizeTransposed(operands.w + tile * kInt8TileElements,
-                             operands.scales + tile * kInt8TileRows, Int8Blocks(n), groups_,
-                             floats);
-        const int64_t ldb = Int8Blocks(n) * kInt8TileRows;
-        for (int64_t i = 0; i < m_; i += row_block) {
-          multiply_({false, false, std::min(row_block, m_ - i), n, k_, operands.x + i * k_, k_,
-                     floats, ldb, false, operands.y + i * n_ + j, n_},
-                    operands.bias == nullptr ? nullptr : operands.bias + j, rest);
-        }
-      }
-    });
-  }
-
- private:
-  int64_t task_bytes() const {
-    return AlignUp((panel_ * groups_ * kInt8Group + SmallGemmScratch(k_)) * SizeOf(DType::kF32));
-  }
-
-  int64_t m_, n_, k_, groups_;
-  int64_t panel_, tasks_;  // rows of w in a panel: some tiles
-  SmallGemmFn multiply_;
-};
-
+// A task is some panels of w: N-parallel.
 class DequantizedGemmKernel : public Kernel {
  public:
   DequantizedGemmKernel(const OpTypes& types, const std::vector<int64_t>& rows)
-      : biases_(BiasesOf(types, rows.size())) {
-    const Shape& x = types.in(0).shape;
-    for (const int64_t n : rows) products_.emplace_back(x.rows(), n, x.last());
+      : m_(types.in(0).shape.rows()), biases_(BiasesOf(types, rows.size())) {
+    for (const int64_t n : rows) products_.emplace_back(n, types.in(0).shape.last());
   }
 
   int64_t scratch_bytes() const override {
     int64_t most = 0;
-    for (const DequantizedGemm& product : products_) most = std::max(most, product.scratch_bytes());
+    for (const DequantizedGemm& product : products_) {
+      most = std::max(most, TasksOf(product) * product.scratch_bytes());
+    }
     return most;
   }
 
   absl::Status Run(const KernelArgs& args) const override {
     for (size_t r = 0; r < products_.size(); ++r) {
-      products_[r].Run({args.f32(0), static_cast<const int8_t*>(args.in[WeightAt(r)]),
-                        args.f32(ScalesAt(r)), BiasOf(args, biases_, r), args.out_f32(r)},
-                       args.scratch, args.threads);
+      const DequantizedGemm& product = products_[r];
+      const DequantizedGemm::Operands operands = {
+          args.f32(0), static_cast<const int8_t*>(args.in[WeightAt(r)]), args.f32(ScalesAt(r)),
+          BiasOf(args, biases_, r), args.out_f32(r)};
+      const int64_t tasks = TasksOf(product);
+      ParallelFor(tasks, args.threads, [&](int64_t task) {
+        void* const scratch =
+            static_cast<std::byte*>(args.scratch) + task * product.scratch_bytes();
+        const Range panels = TaskRange(product.panels(), tasks, task);
+        for (int64_t i = panels.begin; i < panels.end; ++i) {
+          product.RunPanel(operands, m_, i, scratch);
+        }
+      });
     }
     return absl::OkStatus();
   }
 
  private:
+  static int64_t TasksOf(const DequantizedGemm& product) {
+    constexpr int64_t kMostTasks = 32;
+    return std::min(kMostTasks, product.panels());
+  }
+
+  const int64_t m_;
   const std::vector<bool> biases_;
   std::vector<DequantizedGemm> products_;
 };

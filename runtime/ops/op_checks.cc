@@ -60,6 +60,15 @@ absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i
                    " and ", types.in(j).ToString()));
 }
 
+int64_t RowOffset(const Attrs& attrs) { return attrs.Has("offset") ? attrs.GetInt("offset") : 0; }
+
+absl::Status CheckRowOffset(const Attrs& attrs, int64_t rows) {
+  const int64_t offset = RowOffset(attrs);
+  if (offset >= 0 && offset < rows) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("offset = ", offset, " is no row of a table of ", rows));
+}
+
 absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows) {
   for (int64_t t = 0; t < n; ++t) {
     if (ids[t] < 0 || ids[t] >= rows) {

@@ -27,6 +27,11 @@ absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view n
 absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,
                         absl::string_view name_j);
 
+// Attribute `offset` of the ops on tables: id 0 is that row. 0 where it is absent.
+int64_t RowOffset(const Attrs& attrs);
+// Whether a table of `rows` has it.
+absl::Status CheckRowOffset(const Attrs& attrs, int64_t rows);
+
 // Every one of the n ids is a row of a table of `rows`; the message names the first that is not.
 absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows);
 

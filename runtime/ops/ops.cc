@@ -31,6 +31,11 @@ void RegisterOps(OpRegistry* registry, const GemmPolicy& policy) {
   RegisterCrossEntropy(registry);
   RegisterFill(registry);
   RegisterLastToken(registry);
+  RegisterRoute(registry);
+  RegisterExpertRows(registry);
+  RegisterExpertMatmul(registry, policy);
+  RegisterExpertMatmulInt8(registry);
+  RegisterBalanceLoss(registry);
 }
 
 }  // namespace plumb

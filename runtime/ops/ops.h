@@ -11,9 +11,9 @@
 // Kernels compute in f32.
 //
 // clang-format off
-//   embedding(table[V,d], ids i32[..]) {f32_out} -> [..,d]  y[t] = table[ids[t]]; an id outside [0,V) fails;
-//       f32_out: f32 from bf16 too
-//   embedding_grad(ids, dy, (acc f32[V,d])) {rows=V} -> f32[V,d]   (acc +) rows of dy added up by id
+//   embedding(table[V,d], ids i32[..]) {f32_out, offset=0} -> [..,d]  y[t] = table[offset + ids[t]]; an id
+//       outside [0, V - offset) fails; f32_out: f32 from bf16 too
+//   embedding_grad(ids, dy, (acc f32[V,d])) {rows=V, offset=0} -> f32[V,d]   (acc +) rows of dy added up by id
 //   matmul(a, b, (bias[N])) {transpose_a, transpose_b, f32_out} -> [..,N]   a and b seen as matrices
 //       [rows, last]; y = op(a) op(b) + bias; leading dimensions of a are kept unless transpose_a. A
 //       linear layer with weight [out, in] is matmul(x, w) {transpose_b}. a and b are both f32 or both
@@ -66,21 +66,25 @@
 //       if the norm requires it, from those of this call; the state stays. No gradient.
 //   cross_norm_grad((x), (y), dy, state, (call_saved), (saved), params..) {instance}
 //       -> dx, state', dparams..          `state` is what cross_norm left, and is updated in place
-//   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, inverse} -> like x
-//       rotates (x_i, x_{i+c/2}) of each head by position * theta^(-2i/c) (RoFormer, in the half-split
-//       layout of GPT-NeoX and LLaMA); inverse rotates back
+//   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, dims=c, interleaved, scaling, magnitude=1, inverse}
+//       -> like x
+//       rotates (x_i, x_{i+dims/2}) of each head (RoFormer, in the half-split layout of GPT-NeoX and LLaMA) or
+//       (x_2i, x_{2i+1}) (interleaved) by position * theta^(-2i/dims), multiplied by the magnitude; elements
+//       from dims on stay. scaling: other frequencies (rope_frequencies.h). inverse rotates back
 //   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H]) (, lengths i32[B]))
-//       {n_head, n_kv_head, scale, cap, window} -> context like q, lse[B,H,T]
+//       {n_head, n_kv_head, scale, cap, window, alibi} -> context like q, lse[B,H,T]
 //       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) where cap > 0; where window > 0 a query
-//       sees its own key and the window - 1 before it; a sink is one more score, of nothing; lse =
-//       log-sum-exp of the scores, the sink among them. With lengths it is not causal: every query sees
+//       sees its own key and the window - 1 before it; where alibi > 0 scores are lowered by alibi times the
+//       slope of the head times the distance of query and key (ALiBi); a sink is one more score, of nothing;
+//       lse = log-sum-exp of the scores, the sink among them. With lengths it is not causal: every query sees
 //       the first lengths[b] keys, 1..T, of its sequence; there is no window then
 //   attention_grad(q, k, v, context, lse, dcontext (, lengths)) {..} -> dq, dk, dv
 //   attention_sink_grad(sink f32[H], context, lse, dcontext) -> like sink
 //   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}
 //       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),
 //       then attends to cache rows 0..position for the last Q <= T tokens; the caches are updated in place.
-//       A position outside [0,C) fails. No gradient.
+//       A position outside [0,C) fails. With a window, of at most C tokens, the caches are rings: position p has
+//       row p mod C, and may be any. No gradient.
 //   causal_conv(x[B,T,d], weight f32[d,W] (, bias f32[d])) -> like x     channel by channel,
 //       y_t = bias + sum_{i<W} weight_i x_{t-i}; there is nothing before the first token
 //   causal_conv_grad(dy[B,T,d], weight) -> like dy          dx_t = sum_i weight_i dy_{t+i}
@@ -95,11 +99,29 @@
 //   fill() {dims=[..], value, (bf16)} -> f32[dims], or bf16[dims]
 //   last_token(x[B,T,d]) -> [B,1,d]                         or i32[B,T] -> [B,1]; no gradient
 //
+// Mixtures of experts: E experts, k of them a token, n = tokens * k assignments. Rows of tokens are grouped
+// by expert, a row an assignment: token t's j-th expert has row places[t,j], expert e the rows starts[e] to
+// starts[e+1]. Cost follows n, not E.
+//   route(logits[..,E]) {top_k=k, router, scale} -> weights f32[..,k], places i32[..,k], starts i32[E+1]
+//       the k largest logits, of equal ones the lower index; weights = scale u; router: softmax_of_top_k (u
+//       a softmax of the chosen), softmax (of all, as it is), sigmoid
+//   route_grad(logits, dweights) {..} -> like logits
+//   to_experts(x[..,d], places (, weights f32[..,k])) -> [n,d]     y[places[t,j]] = (weights[t,j]) x[t]
+//   from_experts(y[n,d], places (, weights)) -> [..,d]              sum_j (weights[t,j]) y[places[t,j]]
+//   expert_dot(y[n,d], x[..,d], places) -> f32[..,k]                y[places[t,j]] x[t]
+//   expert_matmul(x[n,K], w[E,K,N], starts (, bias f32[E,N])) {transpose_b} -> [n,N]
+//       matmul of the rows of each expert by its own matrix; x and w are both f32 or both bf16
+//   expert_outer(a[n,M], b[n,N], starts) -> f32[E,M,N]              sum over the rows of each of a^T b
+//   expert_sum(x[n,N], starts) -> f32[E,N]                          sum over the rows of each
+//   balance_loss(logits[..,E], starts) {coefficient} -> f32[1]      balance_loss.cc
+//   balance_loss_grad(logits, starts, dloss[1]) {coefficient} -> like logits
+//
 // With weights in int8, a matrix as its elements and its scales in tiles (quantize.h); no gradient:
-//   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d} -> f32[..,d]
+//   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d, offset=0} -> f32[..,d]
 //   matmul_int8(x f32[..,K], w_1[N_1,K], scales_1, .. (, bias_1[N_1], ..)) {rows=[N_1, ..]}
 //       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; where x has few rows it is rounded to 16
 //       bits (gemv_int8.h)
+//   expert_matmul_int8(x f32[n,K], w[E,N,K], starts, scales (, bias f32[E,N])) {rows=N} -> f32[n,N]
 // clang-format on
 #ifndef PLUMB_RUNTIME_OPS_OPS_H_
 #define PLUMB_RUNTIME_OPS_OPS_H_
@@ -145,6 +167,11 @@ void RegisterCausalConv(OpRegistry* registry);
 void RegisterCrossEntropy(OpRegistry* registry);
 void RegisterFill(OpRegistry* registry);
 void RegisterLastToken(OpRegistry* registry);
+void RegisterRoute(OpRegistry* registry);
+void RegisterExpertRows(OpRegistry* registry);
+void RegisterExpertMatmulInt8(OpRegistry* registry);
+void RegisterExpertMatmul(OpRegistry* registry, const GemmPolicy& policy);
+void RegisterBalanceLoss(OpRegistry* registry);
 
 // The `instance` attribute of the ops on norms.
 class NormAttr : public AttrObject {

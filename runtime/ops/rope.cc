@@ -1,5 +1,5 @@
 // rope: rotary position embedding. Su et al., "RoFormer" (2021), eq. 34, with the two components of
-// a pair half a head apart, as in GPT-NeoX and LLaMA.
+// a pair half of what turns apart, as in GPT-NeoX and LLaMA, or side by side, as in GPT-J.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -12,6 +12,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/rope_frequencies.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/ops/rope.cc"
@@ -30,13 +31,16 @@ constexpr int64_t kAngles = 64;
 constexpr int64_t kSlack = 16;
 
 struct Rotation {
-  const void* x;  // [tokens, heads, 2 * half], f32 or bf16
+  const void* x;  // [tokens, heads, head_dim], f32 or bf16
   void* y;        // like x, may be x
   const int32_t* positions;
   int64_t heads;
-  int64_t half;
+  int64_t head_dim;
+  int64_t half;               // pairs; the elements after them stay
+  bool interleaved;           // pairs are (2i, 2i + 1), not (i, half + i)
   const double* frequencies;  // [half], followed by kSlack readable elements
   double sign;                // -1 rotates back
+  float magnitude;            // of what turns
 };
 // Tokens [begin, end). `scratch` holds RotateScratchBytes(half).
 using RotateFn = void (*)(const Rotation& rotation, int64_t begin, int64_t end, void* scratch);
@@ -45,8 +49,9 @@ using RotateFn = void (*)(const Rotation& rotation, int64_t begin, int64_t end, 
 constexpr int64_t AnglesOfRound(int64_t half) {
   return (std::max(kAngles, half) + 15) / 16 * 16 + kSlack;
 }
+// Angles, cosines and sines of a round; cosines and sines of one token, twice each.
 constexpr int64_t RotateScratchBytes(int64_t half) {
-  return AnglesOfRound(half) * static_cast<int64_t>(sizeof(double) + 2 * sizeof(float));
+  return AnglesOfRound(half) * static_cast<int64_t>(sizeof(double) + 6 * sizeof(float));
 }
 
 }  // namespace
@@ -78,17 +83,82 @@ void CosAndSin(const double* angles, int64_t n, float* cosines, float* sines) {
   }
 }
 
+// One head, with pairs (i, half + i).
+template <class T>
+HWY_INLINE void RotateHalves(const T* x, T* y, const float* cosine, const float* sine,
+                             int64_t half) {
+  const D d;
+  ForVectors(d, 0, half, [=](const auto& io, int64_t i) HWY_ATTR {
+    const V c = io.Load(d, cosine + i), s = io.Load(d, sine + i);
+    const V a = io.Load(d, x + i), b = io.Load(d, x + half + i);
+    io.Store(hn::NegMulAdd(b, s, hn::Mul(a, c)), d, y + i);
+    io.Store(hn::MulAdd(a, s, hn::Mul(b, c)), d, y + half + i);
+  });
+}
+
+// One head, with pairs (2i, 2i + 1). Element e is multiplied by cosine[e], and its partner by
+// sine[e].
+template <class T>
+HWY_INLINE void RotatePairs(const T* x, T* y, const float* cosine, const float* sine,
+                            int64_t half) {
+#if HWY_TARGET == HWY_SCALAR
+  const D d;
+  for (int64_t e = 0; e < 2 * half; e += 2) {
+    const V a = LoadFloats(d, x + e), b = LoadFloats(d, x + e + 1);
+    const V c = hn::LoadU(d, cosine + e), s = hn::LoadU(d, sine + e + 1);
+    StoreFloats(hn::NegMulAdd(b, s, hn::Mul(a, c)), d, y + e);
+    StoreFloats(hn::MulAdd(a, s, hn::Mul(b, c)), d, y + e + 1);
+  }
+#else
+  const D d;
+  ForVectors(d, 0, 2 * half, [=](const auto& io, int64_t e) HWY_ATTR {
+    const V own = io.Load(d, x + e), partner = hn::Reverse2(d, own);
+    const V turned = hn::Mul(own, io.Load(d, cosine + e));
+    io.Store(hn::MulAdd(partner, io.Load(d, sine + e), turned), d, y + e);
+  });
+#endif
+}
+
+// What RotatePairs takes.
+void SpreadOverPairs(const float* cosine, const float* sine, int64_t half, float* pair_cosine,
+                     float* pair_sine) {
+  for (int64_t i = 0; i < half; ++i) {
+    pair_cosine[2 * i] = pair_cosine[2 * i + 1] = cosine[i];
+    pair_sine[2 * i] = -sine[i];
+    pair_sine[2 * i + 1] = sine[i];
+  }
+}
+
+template <class T>
+void RotateToken(const Rotation& rotation, int64_t token, const float* cosine, const float* sine) {
+  const int64_t head_dim = rotation.head_dim, turning = 2 * rotation.half;
+  const T* x = static_cast<const T*>(rotation.x) + token * rotation.heads * head_dim;
+  T* y = static_cast<T*>(rotation.y) + token * rotation.heads * head_dim;
+  for (int64_t head = 0; head < rotation.heads; ++head, x += head_dim, y += head_dim) {
+    if (rotation.interleaved) {
+      RotatePairs(x, y, cosine, sine, rotation.half);
+    } else {
+      RotateHalves(x, y, cosine, sine, rotation.half);
+    }
+    if (x != y) std::copy(x + turning, x + head_dim, y + turning);
+  }
+}
+
+void Multiply(float magnitude, int64_t n, float* values) {
+  for (int64_t i = 0; i < n; ++i) values[i] *= magnitude;
+}
+
 template <class T>
 void Rotate(const Rotation& rotation, int64_t begin, int64_t end, void* scratch) {
-  const D d;
   const int64_t half = rotation.half;
   const hn::ScalableTag<double> wide;
   const int64_t wide_lanes = static_cast<int64_t>(hn::Lanes(wide));
   double* angles = static_cast<double*>(scratch);
   float* cosines = reinterpret_cast<float*>(angles + AnglesOfRound(half));
   float* sines = cosines + AnglesOfRound(half);
+  float* pair_cosines = sines + AnglesOfRound(half);
+  float* pair_sines = pair_cosines + 2 * AnglesOfRound(half);
   const int64_t round = std::max<int64_t>(1, kAngles / half);  // tokens
-  const int64_t width = rotation.heads * 2 * half;
   for (int64_t first = begin; first < end; first += round) {
     const int64_t tokens = std::min(round, end - first);
     for (int64_t t = 0; t < tokens; ++t) {
@@ -100,19 +170,17 @@ void Rotate(const Rotation& rotation, int64_t begin, int64_t end, void* scratch)
       }
     }
     CosAndSin(angles, tokens * half, cosines, sines);
+    if (rotation.magnitude != 1) {
+      Multiply(rotation.magnitude, tokens * half, cosines);
+      Multiply(rotation.magnitude, tokens * half, sines);
+    }
     for (int64_t t = 0; t < tokens; ++t) {
-      const float* cosine = cosines + t * half;
-      const float* sine = sines + t * half;
-      for (int64_t head = 0; head < rotation.heads; ++head) {
-        const int64_t at = (first + t) * width + head * 2 * half;
-        const T* x = static_cast<const T*>(rotation.x) + at;
-        T* y = static_cast<T*>(rotation.y) + at;
-        ForVectors(d, 0, half, [=](const auto& io, int64_t i) HWY_ATTR {
-          const V c = io.Load(d, cosine + i), s = io.Load(d, sine + i);
-          const V a = io.Load(d, x + i), b = io.Load(d, x + half + i);
-          io.Store(hn::NegMulAdd(b, s, hn::Mul(a, c)), d, y + i);
-          io.Store(hn::MulAdd(a, s, hn::Mul(b, c)), d, y + half + i);
-        });
+      const float *cosine = cosines + t * half, *sine = sines + t * half;
+      if (rotation.interleaved) {
+        SpreadOverPairs(cosine, sine, half, pair_cosines, pair_sines);
+        RotateToken<T>(rotation, first + t, pair_cosines, pair_sines);
+      } else {
+        RotateToken<T>(rotation, first + t, cosine, sine);
       }
     }
   }
@@ -140,10 +208,14 @@ absl::StatusOr<std::vector<TensorType>> InferRope(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 1, "positions"));
   const Shape &x = types.in(0).shape, &positions = types.in(1).shape;
-  const int64_t head_dim = types.attrs.GetInt("head_dim");
-  if (head_dim < 2 || head_dim % 2 != 0) {
+  const int64_t head_dim = types.attrs.GetInt("head_dim"), dims = RotatedElements(types.attrs);
+  if (dims < 2 || dims % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(types.attrs.Has("dims") ? "dims" : "head_dim",
+                                                   " = ", dims, " is odd: rotation needs pairs"));
+  }
+  if (dims > head_dim) {
     return absl::InvalidArgumentError(
-        absl::StrCat("head_dim = ", head_dim, " is odd: rotation needs pairs"));
+        absl::StrCat("dims = ", dims, " are more than head_dim = ", head_dim));
   }
   if (x.last() % head_dim != 0) {
     return absl::InvalidArgumentError(absl::StrCat("the last dimension of x, ", x.last(),
@@ -153,15 +225,13 @@ absl::StatusOr<std::vector<TensorType>> InferRope(const OpTypes& types) {
     return absl::InvalidArgumentError(absl::StrCat("positions ", positions.ToString(),
                                                    " do not match the tokens of x ", x.ToString()));
   }
-  if (const double theta = types.attrs.GetDouble("theta"); !(theta > 0) || std::isinf(theta)) {
-    return absl::InvalidArgumentError(absl::StrCat("theta = ", theta, " is not a positive number"));
-  }
+  PLUMB_RETURN_IF_ERROR(CheckRopeAttrs(types.attrs));
   return std::vector<TensorType>{types.in(0)};
 }
 
 // -- VJP
 //
-// y = R x with R a rotation, so dx = R^T dy = R^-1 dy.
+// y = m R x with R a rotation and m a magnitude, so dx = m R^T dy = m R^-1 dy.
 std::vector<ValueId> VjpRope(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
                              const std::vector<bool>& wanted) {
   if (!wanted[0] || d_outputs[0] == kNoValue) return {kNoValue, kNoValue};
@@ -174,29 +244,27 @@ std::vector<ValueId> VjpRope(GraphBuilder& b, const Node& node, absl::Span<const
 
 class RopeKernel : public Kernel {
  public:
-  RopeKernel(DType dtype, int64_t tokens, int64_t heads, int64_t head_dim, double theta,
-             bool inverse)
-      : tokens_(tokens),
-        heads_(heads),
-        half_(head_dim / 2),
+  RopeKernel(DType dtype, const Shape& x, const Attrs& attrs)
+      : tokens_(x.rows()),
+        head_dim_(attrs.GetInt("head_dim")),
+        heads_(x.last() / head_dim_),
+        half_(RotatedElements(attrs) / 2),
+        interleaved_(attrs.GetBool("interleaved", false)),
         // An element costs a few operations, the sine and cosine of a pair some fifty.
-        tasks_(TaskCount(tokens, tokens * half_ * (6 * heads + 50))),
-        sign_(inverse ? -1 : 1),
+        tasks_(TaskCount(tokens_, tokens_ * half_ * (6 * heads_ + 50))),
+        sign_(attrs.GetBool("inverse", false) ? -1 : 1),
+        magnitude_(static_cast<float>(attrs.GetDouble("magnitude", 1))),
         slot_bytes_(AlignUp(RotateScratchBytes(half_))),
+        frequencies_(RopeFrequencies(attrs)),
         rotate_(HWY_DYNAMIC_DISPATCH(SelectRotate)(dtype)) {
-    frequencies_.reserve(static_cast<size_t>(half_ + kSlack));
-    for (int64_t i = 0; i < half_; ++i) {
-      frequencies_.push_back(
-          std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim)));
-    }
     frequencies_.resize(static_cast<size_t>(half_ + kSlack));
   }
 
   int64_t scratch_bytes() const override { return tasks_ * slot_bytes_; }
 
   absl::Status Run(const KernelArgs& args) const override {
-    const Rotation rotation = {args.in[0], args.out[0],         args.i32(1), heads_,
-                               half_,      frequencies_.data(), sign_};
+    const Rotation rotation = {args.in[0], args.out[0],  args.i32(1),         heads_, head_dim_,
+                               half_,      interleaved_, frequencies_.data(), sign_,  magnitude_};
     ParallelFor(tasks_, args.threads, [&](int64_t task) {
       const Range range = TaskRange(tokens_, tasks_, task);
       rotate_(rotation, range.begin, range.end,
@@ -207,41 +275,43 @@ class RopeKernel : public Kernel {
 
  private:
   const int64_t tokens_;
+  const int64_t head_dim_;
   const int64_t heads_;
   const int64_t half_;
+  const bool interleaved_;
   const int64_t tasks_;
   const double sign_;
+  const float magnitude_;
   const int64_t slot_bytes_;
   std::vector<double> frequencies_;
   const RotateFn rotate_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeRopeKernel(const OpTypes& types) {
-  const Shape& x = types.in(0).shape;
-  const int64_t head_dim = types.attrs.GetInt("head_dim");
-  return std::make_unique<RopeKernel>(types.in(0).dtype, x.rows(), x.last() / head_dim, head_dim,
-                                      types.attrs.GetDouble("theta"),
-                                      types.attrs.GetBool("inverse", false));
+  return std::make_unique<RopeKernel>(types.in(0).dtype, types.in(0).shape, types.attrs);
 }
 
 // -- Reference
 
 absl::Status ReferenceRope(const ReferenceArgs& args) {
-  const int64_t c = args.attrs.GetInt("head_dim");
-  const double theta = args.attrs.GetDouble("theta");
+  const int64_t c = args.attrs.GetInt("head_dim"), half = RotatedElements(args.attrs) / 2;
+  const bool interleaved = args.attrs.GetBool("interleaved", false);
+  const std::vector<double> frequencies = RopeFrequencies(args.attrs);
   const double sign = args.attrs.GetBool("inverse", false) ? -1 : 1;
+  const double magnitude = args.attrs.GetDouble("magnitude", 1);
   const int64_t width = args.shape(0).last();
+  args.out(0) = args.f(0);
   for (int64_t t = 0; t < args.shape(0).rows(); ++t) {
     for (int64_t head = 0; head < width / c; ++head) {
-      for (int64_t i = 0; i < c / 2; ++i) {
+      for (int64_t i = 0; i < half; ++i) {
         const double angle =
-            sign * args.i(1)[static_cast<size_t>(t)] *
-            std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(c));
-        const size_t a = static_cast<size_t>(t * width + head * c + i);
-        const size_t b = a + static_cast<size_t>(c / 2);
+            sign * args.i(1)[static_cast<size_t>(t)] * frequencies[static_cast<size_t>(i)];
+        const size_t first = static_cast<size_t>(t * width + head * c);
+        const size_t a = first + static_cast<size_t>(interleaved ? 2 * i : i);
+        const size_t b = first + static_cast<size_t>(interleaved ? 2 * i + 1 : half + i);
         const double xa = args.f(0)[a], xb = args.f(0)[b];
-        args.out(0)[a] = xa * std::cos(angle) - xb * std::sin(angle);
-        args.out(0)[b] = xb * std::cos(angle) + xa * std::sin(angle);
+        args.out(0)[a] = magnitude * (xa * std::cos(angle) - xb * std::sin(angle));
+        args.out(0)[b] = magnitude * (xb * std::cos(angle) + xa * std::sin(angle));
       }
     }
   }

@@ -69,6 +69,12 @@ absl::StatusOr<std::vector<std::string>> FieldMarks(const SublayerSite& site) {
   if (site.spec->kind == SublayerSpec::Kind::kConv) {
     marks.push_back(absl::StrCat(site.spec->conv.width, " tokens"));
   }
+  if (site.spec->kind == SublayerSpec::Kind::kExperts) {
+    PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers,
+                           EvaluateExperts(site.spec->experts, site.scope));
+    marks.push_back(absl::StrCat(numbers.top_k, " of ", numbers.n_expert, " experts"));
+    if (numbers.shared_d_ff > 0) marks.push_back("shared expert");
+  }
   if (site.spec->kind != SublayerSpec::Kind::kAttention) return marks;
   PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers,
                          EvaluateAttention(site.spec->attention, site.scope));

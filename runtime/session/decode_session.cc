@@ -30,6 +30,8 @@ DecodeSession::DecodeSession(const ModelContext* context, const PackedWeights* w
       weights_(weights),
       threads_(threads),
       lengths_(static_cast<size_t>(batch)),
+      written_(lengths_.size()),
+      fed_(lengths_.size()),
       chunk_executables_(context, CachedProgram(weights->format(), 1), /*gradients=*/false),
       step_executable_(context, CachedProgram(weights->format(), batch), /*gradients=*/false),
       tokens_(kLongestChunk * SizeOf(DType::kI32)),
@@ -61,6 +63,7 @@ absl::Status DecodeSession::BindCommon(Executable* executable) {
 void DecodeSession::PlaceCaches(const Graph& graph) {
   std::map<std::string, Cache> caches;
   int64_t total = 0;  // of one sequence
+  int64_t shortest_ring = 0;
   for (const Value& value : graph.values) {
     if (value.kind != ValueKind::kState) continue;
     if (weights_->parameters().states().Find(value.name) != nullptr) continue;  // of a norm
@@ -68,14 +71,21 @@ void DecodeSession::PlaceCaches(const Graph& graph) {
     // [batch, heads, tokens, channels]
     cache.heads = value.type.shape[1];
     cache.head_bytes = value.type.bytes() / (value.type.shape[0] * cache.heads);
-    cache.row_bytes = cache.head_bytes / context_length();
+    cache.rows = value.type.shape[2];
+    cache.row_bytes = cache.head_bytes / cache.rows;
     total += AlignUp(cache.bytes());
+    if (cache.rows == context_length()) continue;
+    shortest_ring = shortest_ring == 0 ? cache.rows : std::min(shortest_ring, cache.rows);
+  }
+  for (auto& tokens : fed_) {
+    if (shortest_ring > 0) tokens.reserve(static_cast<size_t>(context_length()));
   }
   AlignedBuffer memory(batch() * total), chunk_memory(batch() > 1 ? total : 0);
   // All memory is there: from here on nothing fails, so that caches are placed whole or not at all.
   cache_memory_ = std::move(memory);
   chunk_memory_ = std::move(chunk_memory);
   caches_ = std::move(caches);
+  shortest_ring_ = shortest_ring;
   int64_t at = 0;
   for (auto& [name, cache] : caches_) {
     cache.memory = cache_memory_.data() + batch() * at;
@@ -110,13 +120,20 @@ absl::Status DecodeSession::CheckLength(int64_t sequence, int64_t tokens) const 
 
 void DecodeSession::CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk) {
   for (auto& [name, cache] : caches_) {
-    const size_t bytes = static_cast<size_t>((end - begin) * cache.row_bytes);
-    for (int64_t head = 0; head < cache.heads; ++head) {
-      const int64_t at = head * cache.head_bytes + begin * cache.row_bytes;
-      std::byte* const own = cache.memory + sequence * cache.bytes() + at;
-      std::byte* const chunk = cache.chunk + at;
-      std::memcpy(to_chunk ? chunk : own, to_chunk ? own : chunk, bytes);
-    }
+    const auto copy = [&, &cache = cache](int64_t first_row, int64_t rows) {
+      const size_t bytes = static_cast<size_t>(rows * cache.row_bytes);
+      for (int64_t head = 0; head < cache.heads; ++head) {
+        const int64_t at = head * cache.head_bytes + first_row * cache.row_bytes;
+        std::byte* const own = cache.memory + sequence * cache.bytes() + at;
+        std::byte* const chunk = cache.chunk + at;
+        std::memcpy(to_chunk ? chunk : own, to_chunk ? own : chunk, bytes);
+      }
+    };
+    // Of a ring the last of them, which may go on at its beginning.
+    const int64_t rows = std::min(end - begin, cache.rows), row = (end - rows) % cache.rows;
+    const int64_t straight = std::min(rows, cache.rows - row);
+    copy(row, straight);
+    copy(0, rows - straight);
   }
 }
 
@@ -135,21 +152,52 @@ absl::Status DecodeSession::RunChunk(int64_t position, absl::Span<const int32_t>
   return Run(*executable);
 }
 
+absl::Status DecodeSession::RunChunks(int64_t sequence, int64_t begin,
+                                      absl::Span<const int32_t> tokens) {
+  int64_t& written = written_[static_cast<size_t>(sequence)];
+  const int64_t end = begin + static_cast<int64_t>(tokens.size());
+  for (int64_t at = begin; at < end;) {
+    const int64_t n = std::min(end - at, kLongestChunk);
+    written = std::max(written, at + n);
+    PLUMB_RETURN_IF_ERROR(
+        RunChunk(at, tokens.subspan(static_cast<size_t>(at - begin), static_cast<size_t>(n))));
+    at += n;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeSession::RestoreRings(int64_t sequence) {
+  const int64_t n = length(sequence);
+  int64_t& written = written_[static_cast<size_t>(sequence)];
+  if (n == 0) written = 0;
+  // A ring of r rows has the last r tokens that were written, and token n needs r - 1 before it.
+  if (shortest_ring_ == 0 || written <= shortest_ring_ || written <= n + 1) return absl::OkStatus();
+  chunk_tokens_.clear();
+  const auto tokens = absl::MakeConstSpan(fed_[static_cast<size_t>(sequence)]);
+  PLUMB_RETURN_IF_ERROR(RunChunks(sequence, 0, tokens.subspan(0, static_cast<size_t>(n))));
+  if (batch() > 1) CopyCaches(sequence, 0, n, /*to_chunk=*/false);
+  written = n;
+  return absl::OkStatus();
+}
+
+void DecodeSession::Remember(int64_t sequence, absl::Span<const int32_t> tokens) {
+  if (shortest_ring_ == 0) return;
+  std::vector<int32_t>& fed = fed_[static_cast<size_t>(sequence)];
+  fed.resize(static_cast<size_t>(length(sequence)));
+  fed.insert(fed.end(), tokens.begin(), tokens.end());
+}
+
 absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tokens) {
   if (tokens.empty()) return absl::InvalidArgumentError("no tokens to feed");
   PLUMB_RETURN_IF_ERROR(CheckLength(sequence, static_cast<int64_t>(tokens.size())));
+  PLUMB_RETURN_IF_ERROR(RestoreRings(sequence));
   int64_t& length = lengths_[static_cast<size_t>(sequence)];
   const int64_t end = length + static_cast<int64_t>(tokens.size());
   const bool copies = batch() > 1, from_start = length == 0;
   if (!copies || !from_start || absl::MakeConstSpan(chunk_tokens_) != tokens) {
     chunk_tokens_.clear();
     if (copies) CopyCaches(sequence, 0, length, /*to_chunk=*/true);
-    for (int64_t at = length; at < end;) {
-      const int64_t n = std::min(end - at, kLongestChunk);
-      PLUMB_RETURN_IF_ERROR(
-          RunChunk(at, tokens.subspan(static_cast<size_t>(at - length), static_cast<size_t>(n))));
-      at += n;
-    }
+    PLUMB_RETURN_IF_ERROR(RunChunks(sequence, length, tokens));
     if (copies && from_start) chunk_tokens_.assign(tokens.begin(), tokens.end());
   }
   if (copies) {
@@ -157,6 +205,8 @@ absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tok
     std::memcpy(logits_.as<float>() + sequence * context_->model.dims.vocab_size,
                 chunk_logits_.data(), static_cast<size_t>(chunk_logits_.size()));
   }
+  Remember(sequence, tokens);
+  written_[static_cast<size_t>(sequence)] = std::max(written_[static_cast<size_t>(sequence)], end);
   length = end;
   return absl::OkStatus();
 }
@@ -169,13 +219,20 @@ absl::Status DecodeSession::FeedEach(absl::Span<const int32_t> tokens) {
   if (batch() == 1) return Feed(0, tokens);
   for (int64_t b = 0; b < batch(); ++b) {
     PLUMB_RETURN_IF_ERROR(CheckLength(b, 1));
+  }
+  for (int64_t b = 0; b < batch(); ++b) PLUMB_RETURN_IF_ERROR(RestoreRings(b));
+  for (int64_t b = 0; b < batch(); ++b) {
     positions_.as<int32_t>()[b] = static_cast<int32_t>(length(b));
+    written_[static_cast<size_t>(b)] = std::max(written_[static_cast<size_t>(b)], length(b) + 1);
   }
   const auto bind = [this](Executable* executable) { return BindStep(executable); };
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, step_executable_.Get(1, bind));
   std::memcpy(tokens_.data(), tokens.data(), tokens.size() * sizeof(int32_t));
   PLUMB_RETURN_IF_ERROR(Run(*executable));
-  for (int64_t& length : lengths_) ++length;
+  for (int64_t b = 0; b < batch(); ++b) {
+    Remember(b, tokens.subspan(static_cast<size_t>(b), 1));
+    ++lengths_[static_cast<size_t>(b)];
+  }
   return absl::OkStatus();
 }
 

@@ -37,9 +37,9 @@ class DecodeSession {
   DecodeSession(const ModelContext* context, const ParameterStore* parameters, int threads);
 
   // Forgets a sequence, or all. The next token stands at position 0.
-  void Reset(int64_t sequence) { lengths_[static_cast<size_t>(sequence)] = 0; }
+  void Reset(int64_t sequence) { Truncate(sequence, 0); }
   void Reset() {
-    lengths_.assign(lengths_.size(), 0);
+    for (int64_t b = 0; b < batch(); ++b) Reset(b);
     ForgetPrompts();
   }
 
@@ -47,7 +47,8 @@ class DecodeSession {
   void ForgetPrompts() { chunk_tokens_.clear(); }
 
   // Forgets all but the first `length` tokens of a sequence. Its logits are not those of the token
-  // after them until more is fed. REQUIRES: 0 <= length <= this->length(sequence).
+  // after them until more is fed. Where a layer's window has passed over what it sees again, the
+  // tokens are computed anew then. REQUIRES: 0 <= length <= this->length(sequence).
   void Truncate(int64_t sequence, int64_t length) {
     lengths_[static_cast<size_t>(sequence)] = length;
   }
@@ -82,7 +83,8 @@ class DecodeSession {
     std::byte* memory = nullptr;  // of all sequences
     std::byte* chunk = nullptr;   // of the one that a chunk is fed to: `memory` where there is one
     int64_t heads = 0;            // of keys and values; 1 of a convolution
-    int64_t head_bytes = 0;       // of one head of one sequence: rows, a token each
+    int64_t head_bytes = 0;       // of one head of one sequence
+    int64_t rows = 0;             // of a head: a token each; a ring if fewer than the context's
     int64_t row_bytes = 0;
 
     int64_t bytes() const { return heads * head_bytes; }  // of one sequence
@@ -96,14 +98,26 @@ class DecodeSession {
   absl::Status BindCommon(Executable* executable);
   // Finds the caches' sizes in a program and gives them memory.
   void PlaceCaches(const Graph& graph);
-  // Copies rows [begin, end) of a sequence's caches to those of the chunks, or back.
+  // Copies what the caches have of tokens [begin, end) of a sequence to those of the chunks, or
+  // back.
   void CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk);
+  // Feeds tokens whose rows of the caches are [begin, begin + their number), in chunks.
+  absl::Status RunChunks(int64_t sequence, int64_t begin, absl::Span<const int32_t> tokens);
+  // Computes a sequence anew if rings have lost what its next token sees.
+  absl::Status RestoreRings(int64_t sequence);
+  // What was fed, kept for that where there are rings.
+  void Remember(int64_t sequence, absl::Span<const int32_t> tokens);
 
   const ModelContext* context_;
   std::unique_ptr<const PackedWeights> own_weights_;  // null: the caller's
   const PackedWeights* weights_;
   int threads_;
   std::vector<int64_t> lengths_;  // by sequence
+  // By sequence: where the last token stands that was ever written to its rings, plus 1, since they
+  // were computed from the beginning.
+  std::vector<int64_t> written_;
+  int64_t shortest_ring_ = 0;              // rows; 0: there is none
+  std::vector<std::vector<int32_t>> fed_;  // by sequence, with rings: its tokens
   ExecutableCache chunk_executables_, step_executable_;
   std::map<std::string, Cache> caches_;  // by the name of the state
   // All caches contiguously, for huge pages: reading every cache takes few TLB entries.

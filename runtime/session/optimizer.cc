@@ -42,7 +42,7 @@ absl::StatusOr<OptimizerPlan> PlanOptimizer(const TrainSpec& spec, const ModelCo
   plan.muon = spec.muon;
   std::vector<Shape> matrices;
   for (size_t i = 0; i < context.parameters.size(); ++i) {
-    if (IsMuons(plan.updates.parameters[i])) matrices.push_back(context.parameters[i].shape);
+    if (IsMuons(plan.updates.parameters[i])) matrices.push_back(context.parameters[i].one());
   }
   if (!matrices.empty()) {
     PLUMB_ASSIGN_OR_RETURN(plan.newton_schulz,
@@ -67,10 +67,14 @@ Optimizer::Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan
   size_t adamw = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ParameterUpdate& update = plan_.updates.parameters[i];
+    const Shape shape = parameters[i].one();
+    one_.push_back(shape);
     if (IsMuons(update)) {
-      const Shape& shape = parameters[i].shape;
-      matrices_.push_back({i, shape, static_cast<float>(ScaleOf(plan_.muon, shape)),
-                           static_cast<size_t>(update.clip_group)});
+      for (int64_t e = 0; e < parameters[i].count(); ++e) {
+        matrices_.push_back({i, e * shape.num_elements(), shape,
+                             static_cast<float>(ScaleOf(plan_.muon, shape)),
+                             static_cast<size_t>(update.clip_group)});
+      }
     } else {
       AddSegment(i, v_layout_.entries[adamw++].begin, store);
     }
@@ -139,15 +143,18 @@ void Optimizer::Normalize(const ParameterStore& store, int threads) const {
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     const UnitLength unit_length = plan_.updates.parameters[i].unit_length;
     if (unit_length == UnitLength::kNothing) continue;
-    const Shape& shape = layout_.entries[i].shape;
-    MatrixInPlace matrix{nullptr, {nullptr, nullptr}, shape[0], shape[1]};
-    if (store.is_split(i)) {
-      matrix.split = store.split(i);
-    } else {
-      matrix.floats = store.floats(i);
+    const Shape& shape = one_[i];
+    const int64_t elements = layout_.entries[i].end - layout_.entries[i].begin;
+    for (int64_t at = 0; at < elements; at += shape.num_elements()) {
+      MatrixInPlace matrix{nullptr, {nullptr, nullptr}, shape[0], shape[1]};
+      if (store.is_split(i)) {
+        matrix.split = store.split(i) + at;
+      } else {
+        matrix.floats = store.floats(i) + at;
+      }
+      unit_length == UnitLength::kRows ? NormalizeRows(matrix, threads)
+                                       : NormalizeColumns(matrix, threads);
     }
-    unit_length == UnitLength::kRows ? NormalizeRows(matrix, threads)
-                                     : NormalizeColumns(matrix, threads);
   }
 }
 
@@ -156,7 +163,7 @@ absl::Status Optimizer::UpdateMatrices(const Gradients& gradients, double learni
   for (const Matrix& matrix : matrices_) {
     const NewtonSchulz& newton_schulz = *plan_.newton_schulz;
     const ParameterUpdate& update = plan_.updates.parameters[matrix.parameter];
-    const int64_t begin = layout_.entries[matrix.parameter].begin;
+    const int64_t begin = layout_.entries[matrix.parameter].begin + matrix.offset;
     const int64_t n = matrix.shape.num_elements();
     const double clip = ClipOf(matrix.clip_group, gradients);
     const MuonMomentum momentum = {static_cast<float>(gradients.mean * clip),
@@ -169,10 +176,10 @@ absl::Status Optimizer::UpdateMatrices(const Gradients& gradients, double learni
     const float step_size = static_cast<float>(rate * static_cast<double>(matrix.scale));
     if (store.is_split(matrix.parameter)) {
       StepAlong(newton_schulz.output(), decay, step_size, n, threads,
-                store.split(matrix.parameter));
+                store.split(matrix.parameter) + matrix.offset);
     } else {
       StepAlong(newton_schulz.output(), decay, step_size, n, threads,
-                store.floats(matrix.parameter));
+                store.floats(matrix.parameter) + matrix.offset);
     }
   }
   return absl::OkStatus();

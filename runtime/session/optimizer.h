@@ -80,9 +80,10 @@ class Optimizer {
   float* second_moments() const { return v_.as<float>(); }
 
  private:
-  // A matrix that Muon updates.
+  // A matrix that Muon updates: a parameter, or one expert's part of it.
   struct Matrix {
     size_t parameter;
+    int64_t offset;  // of its first element in the parameter
     Shape shape;
     float scale;  // of its learning rate
     size_t clip_group;
@@ -100,6 +101,7 @@ class Optimizer {
   std::vector<AdamWSegment> segments_;
   std::vector<AdamWGroup> groups_;
   std::vector<size_t> clip_of_group_;  // of the plan's
+  std::vector<Shape> one_;             // of a parameter, or of one expert's part of it
   std::vector<Matrix> matrices_;
   std::vector<double> squares_;  // of the gradients of each clip group; of one the caller knows it
 };

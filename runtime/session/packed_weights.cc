@@ -30,10 +30,15 @@ PackedWeights::PackedWeights(const ModelContext& context, WeightFormat format,
                                              : parameter.shape.num_elements() * SizeOf(dtype);
     if (parameter.is_matrix()) matrix_bytes_ += size;
     if (dtype == (parameters.is_split(i) ? DType::kBF16 : DType::kF32)) {
-      in_place_.push_back(i);
+      in_place_.push_back({i, nullptr});
       continue;
     }
-    Packed packed{i, dtype, parameter.shape.rows(), parameter.shape.last(), place(size), 0};
+    if (uint16_t* const narrow = parameters.narrow_bf16(i); narrow != nullptr && dtype == DType::kBF16) {
+      in_place_.push_back({i, narrow});
+      continue;
+    }
+    const Shape one = parameter.one();
+    Packed packed{i, dtype, parameter.count(), one.rows(), one.last(), place(size), 0};
     if (dtype == DType::kI8) {
       const int64_t scales = Int8Scales(parameter.shape).bytes();
       packed.scales_begin = place(scales);
@@ -47,9 +52,12 @@ PackedWeights::PackedWeights(const ModelContext& context, WeightFormat format,
 
 void PackedWeights::Refresh() {
   const ScopedNoDenormals no_denormals;  // the same bits whatever the caller's mode
+  for (const InPlace& weight : in_place_) {
+    if (weight.narrow != nullptr) parameters_->RenewNarrow(weight.entry);
+  }
   for (const Packed& packed : packed_) {
     std::byte* const to = buffer_.data() + packed.begin;
-    const int64_t n = packed.rows * packed.width;
+    const int64_t n = packed.matrices * packed.rows * packed.width;
     switch (packed.dtype) {
       case DType::kF32:
         JoinFloats(parameters_->split(packed.entry), n, threads_, reinterpret_cast<float*>(to));
@@ -58,16 +66,20 @@ void PackedWeights::Refresh() {
         HighBf16(parameters_->floats(packed.entry), n, threads_, reinterpret_cast<uint16_t*>(to));
         break;
       default:
-        RefreshInt8(packed);
+        for (int64_t i = 0; i < packed.matrices; ++i) RefreshInt8(packed, i);
     }
   }
 }
 
-void PackedWeights::RefreshInt8(const Packed& packed) {
-  auto* to = reinterpret_cast<int8_t*>(buffer_.data() + packed.begin);
-  auto* scales = reinterpret_cast<float*>(buffer_.data() + packed.scales_begin);
-  if (!parameters_->is_split(packed.entry)) {
-    QuantizeInt8(parameters_->floats(packed.entry), packed.rows, packed.width, threads_, to,
+void PackedWeights::RefreshInt8(const Packed& packed, int64_t matrix) {
+  const int64_t groups = Int8Groups(packed.width), first = matrix * packed.rows * packed.width;
+  const int64_t first_tile = matrix * Int8Blocks(packed.rows) * groups;
+  auto* to =
+      reinterpret_cast<int8_t*>(buffer_.data() + packed.begin) + first_tile * kInt8TileElements;
+  auto* scales =
+      reinterpret_cast<float*>(buffer_.data() + packed.scales_begin) + first_tile * kInt8TileRows;
+  if (!parameters_->is_split(packed.entry) && !parameters_->is_narrow(packed.entry)) {
+    QuantizeInt8(parameters_->floats(packed.entry) + first, packed.rows, packed.width, threads_, to,
                  scales);
     return;
   }
@@ -77,8 +89,9 @@ void PackedWeights::RefreshInt8(const Packed& packed) {
   const AlignedBuffer floats(at_once * packed.width * SizeOf(DType::kF32));
   for (int64_t row = 0; row < packed.rows; row += at_once) {
     const int64_t rows = std::min(at_once, packed.rows - row);
-    parameters_->Read(packed.entry, row * packed.width, rows * packed.width, floats.as<float>());
-    const int64_t tile = row / kInt8TileRows * Int8Groups(packed.width);
+    parameters_->Read(packed.entry, first + row * packed.width, rows * packed.width,
+                      floats.as<float>());
+    const int64_t tile = row / kInt8TileRows * groups;
     QuantizeInt8(floats.as<float>(), rows, packed.width, threads_, to + tile * kInt8TileElements,
                  scales + tile * kInt8TileRows);
   }
@@ -86,9 +99,10 @@ void PackedWeights::RefreshInt8(const Packed& packed) {
 
 absl::Status PackedWeights::BindWeights(Executable* executable) const {
   const ParameterLayout& layout = parameters_->layout();
-  for (const size_t i : in_place_) {
-    void* const weight = parameters_->is_split(i) ? static_cast<void*>(parameters_->split(i).high)
-                                                  : parameters_->floats(i);
+  for (const auto& [i, narrow] : in_place_) {
+    void* const weight = narrow != nullptr          ? static_cast<void*>(narrow)
+                         : parameters_->is_split(i) ? static_cast<void*>(parameters_->split(i).high)
+                                                    : parameters_->floats(i);
     PLUMB_RETURN_IF_ERROR(executable->Bind(layout.entries[i].name, weight));
   }
   for (const Packed& packed : packed_) {

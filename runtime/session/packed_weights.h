@@ -41,21 +41,26 @@ class PackedWeights {
   int64_t bytes() const { return buffer_.size(); }
 
  private:
-  // A matrix that is not read in place.
+  // A matrix, or one of each expert, that is not read in place.
   struct Packed {
     size_t entry;  // of the store's layout
     DType dtype;
-    int64_t rows, width;
+    int64_t matrices;
+    int64_t rows, width;   // of one
     int64_t begin;         // byte of buffer_
     int64_t scales_begin;  // the same, of the scales of int8
   };
-  void RefreshInt8(const Packed& packed);
+  void RefreshInt8(const Packed& packed, int64_t matrix);
 
   const WeightFormat format_;
   const ParameterStore* parameters_;
   const int threads_;
   std::vector<Packed> packed_;
-  std::vector<size_t> in_place_;  // entries of the store's layout
+  struct InPlace {
+    size_t entry;      // of the store's layout
+    uint16_t* narrow;  // in a file that has it as bf16; else null
+  };
+  std::vector<InPlace> in_place_;
   int64_t matrix_bytes_ = 0;
   AlignedBuffer buffer_;  // of the packed matrices
 };

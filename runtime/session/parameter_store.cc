@@ -8,6 +8,8 @@
 #include "runtime/base/check.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/float_mode.h"
+#include "runtime/base/hash_map.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/io/wanted_tensors.h"
 
@@ -94,6 +96,57 @@ std::vector<TensorToRead> TensorsOf(const ParameterStore& store, absl::string_vi
         {absl::StrCat(prefix, buffer.name), buffer.shape, store.state_data() + buffer.begin});
   }
   return tensors;
+}
+
+char* DataOf(const TensorInFile& tensor) {
+  // The pages are this process's own as soon as they are written to.
+  return const_cast<char*>(tensor.file->content().data()) + tensor.offset;
+}
+
+// Whether programs read the tensor where it lies. Norms' vectors are their plugins', which may want
+// them aligned.
+bool StaysInFile(const ParameterSpec& parameter, const TensorInFile& tensor) {
+  if (!parameter.is_matrix() || parameter.role != ParameterSpec::Role::kWeight) return false;
+  return reinterpret_cast<uintptr_t>(DataOf(tensor)) %
+             static_cast<uintptr_t>(SizeOf(tensor.format)) ==
+         0;
+}
+
+// The tensor of each entry.
+absl::StatusOr<std::vector<const TensorInFile*>> FindEntries(
+    const ParameterLayout& layout, absl::Span<const TensorInFile> tensors) {
+  HashMap<std::string, const TensorInFile*> by_name;
+  std::vector<std::string> mistakes;
+  for (const TensorInFile& tensor : tensors) {
+    if (!by_name.emplace(tensor.name, &tensor).second) {
+      mistakes.push_back(absl::StrCat("given twice: ", tensor.name));
+    }
+  }
+  std::vector<const TensorInFile*> found;
+  for (const ParameterLayout::Entry& entry : layout.entries) {
+    const auto at = by_name.find(entry.name);
+    if (at == by_name.end()) {
+      mistakes.push_back(absl::StrCat("missing: ", entry.name, entry.shape.ToString()));
+      continue;
+    }
+    const TensorInFile& tensor = *at->second;
+    const auto size = static_cast<int64_t>(tensor.file->content().size());
+    const int64_t bytes = (entry.end - entry.begin) * SizeOf(tensor.format);
+    if (tensor.offset < 0 || bytes > size || tensor.offset > size - bytes) {
+      mistakes.push_back(absl::StrCat("beyond the end of ", tensor.path, ": ", entry.name,
+                                      entry.shape.ToString()));
+    }
+    found.push_back(&tensor);
+    by_name.erase(at);
+  }
+  for (const TensorInFile& tensor : tensors) {
+    if (by_name.count(tensor.name) == 0) continue;
+    by_name.erase(tensor.name);
+    mistakes.push_back(absl::StrCat("surplus: ", tensor.name));
+  }
+  if (mistakes.empty()) return found;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the tensors in files do not fit the model:\n  ", ListMistakes(mistakes, "\n  ")));
 }
 
 }  // namespace
@@ -207,6 +260,65 @@ absl::StatusOr<ParameterStore> ParameterStore::Map(const std::vector<ParameterSp
   return store;
 }
 
+absl::StatusOr<ParameterStore> ParameterStore::MapEach(
+    const std::vector<ParameterSpec>& parameters, const std::vector<NormStateSpec>& states,
+    absl::Span<const TensorInFile> tensors, int threads) {
+  const ParameterLayout layout(parameters);
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<const TensorInFile*> by_entry,
+                         FindEntries(layout, tensors));
+  ParameterStore store(parameters, states, by_entry);
+  std::vector<NarrowWeights::Entry> narrow(parameters.size());
+  float* next = store.buffer_.as<float>();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const TensorInFile& tensor = *by_entry[i];
+    const int64_t n = layout.entries[i].end - layout.entries[i].begin;
+    char* const data = DataOf(tensor);
+    if (StaysInFile(parameters[i], tensor)) {
+      store.at_.push_back(tensor.format == FloatFormat::kF32 ? reinterpret_cast<float*>(data)
+                                                             : nullptr);
+      if (tensor.format != FloatFormat::kF32) narrow[i] = {tensor.format, data, n};
+      continue;
+    }
+    WidenFloats(tensor.format, data, n, threads, next);
+    store.at_.push_back(next);
+    next += WholeLines(n);
+  }
+  store.narrow_ = std::make_unique<NarrowWeights>(std::move(narrow), threads);
+  for (size_t i = 0; i < states.size(); ++i) {
+    for (const BufferSpec& buffer : states[i].buffers) {
+      DrawInitialValues(buffer, /*seed=*/0, threads,
+                        store.state_data() + store.states_.entries[i].begin + buffer.offset);
+    }
+  }
+  return store;
+}
+
+ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
+                               const std::vector<NormStateSpec>& states,
+                               const std::vector<const TensorInFile*>& tensors)
+    : layout_(parameters),
+      states_(states),
+      form_(WeightFormat::kF32),
+      is_split_(parameters.size(), false),
+      state_buffer_(states_.size * SizeOf(DType::kF32)) {
+  int64_t copied = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!StaysInFile(parameters[i], *tensors[i])) {
+      copied += WholeLines(parameters[i].shape.num_elements());
+    }
+    files_.push_back(tensors[i]->file);
+  }
+  buffer_ = AlignedBuffer(copied * SizeOf(DType::kF32));
+}
+
+uint16_t* ParameterStore::narrow_bf16(size_t entry) const {
+  return is_narrow(entry) ? narrow_->bf16(entry) : nullptr;
+}
+
+void ParameterStore::RenewNarrow(size_t entry) const {
+  if (is_narrow(entry)) narrow_->Renew(entry);
+}
+
 float* ParameterStore::InFile(size_t entry, absl::string_view prefix) const {
   const TensorEntry* const found = file_->Find(absl::StrCat(prefix, layout_.entries[entry].name));
   if (found == nullptr) return nullptr;
@@ -224,12 +336,15 @@ SplitF32 ParameterStore::split(size_t entry) const {
 
 float* ParameterStore::floats(size_t entry) const {
   PLUMB_CHECK(!is_split(entry), "the tensor is split");
+  if (is_narrow(entry)) return narrow_->floats(entry);
   return at_[entry];
 }
 
 void ParameterStore::Read(size_t entry, int64_t begin, int64_t n, float* to) const {
   if (is_split(entry)) {
     JoinFloats(split(entry) + begin, n, 1, to);
+  } else if (is_narrow(entry)) {
+    narrow_->Read(entry, begin, n, to);
   } else {
     std::copy_n(floats(entry) + begin, n, to);
   }
@@ -257,9 +372,10 @@ std::vector<TensorToWrite> ParameterStore::Tensors(absl::string_view prefix) con
   std::vector<TensorToWrite> tensors;
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     const ParameterLayout::Entry& entry = layout_.entries[i];
+    const bool converts = is_split(i) || is_narrow(i);
     tensors.push_back(
-        {absl::StrCat(prefix, entry.name), F32(entry.shape), is_split(i) ? nullptr : floats(i)});
-    if (!is_split(i)) continue;
+        {absl::StrCat(prefix, entry.name), F32(entry.shape), converts ? nullptr : floats(i)});
+    if (!converts) continue;
     tensors[i].copy = [this, i](int64_t begin, int64_t n, void* to) {
       Read(i, begin, n, static_cast<float*>(to));
     };

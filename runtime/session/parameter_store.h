@@ -6,6 +6,7 @@
 #define PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/file.h"
 #include "runtime/compile/executable.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/kernels/simd/split_f32.h"
 #include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
+#include "runtime/session/narrow_weights.h"
 
 namespace plumb {
 
@@ -77,6 +80,15 @@ inline WeightFormat FormToKeep(WeightFormat format) {
   return format == WeightFormat::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
 }
 
+// Where one of a model's tensors lies, row-major, in a file that was opened for copying on write.
+struct TensorInFile {
+  std::string name;
+  std::shared_ptr<const MappedFile> file;
+  std::string path;    // of the file, for messages
+  int64_t offset = 0;  // in bytes, from its beginning
+  FloatFormat format = FloatFormat::kF32;
+};
+
 // Thread-compatible. Weights are f32 to the bit, and take four bytes each, in either form:
 //   kF32   all are floats;
 //   kBf16  those that programs of this format read as bf16 are split (split_f32.h): such programs
@@ -95,17 +107,31 @@ class ParameterStore {
                                             const std::vector<NormStateSpec>& states,
                                             SafetensorsFile file, absl::string_view prefix = "");
 
+  // The same of tensors anywhere in files. Matrices of f32 stay where they lie at an address for
+  // floats; those of 16 bits until their f32 are asked for; vectors are copied. Buffers of norms are
+  // what they begin with. Errors: kInvalidArgument that lists what is missing, surplus, or beyond
+  // its file's end.
+  static absl::StatusOr<ParameterStore> MapEach(const std::vector<ParameterSpec>& parameters,
+                                                const std::vector<NormStateSpec>& states,
+                                                absl::Span<const TensorInFile> tensors,
+                                                int threads);
+
   const ParameterLayout& layout() const { return layout_; }
   // The entry's form. REQUIRES, of the other two: the entry has that form.
   bool is_split(size_t entry) const { return is_split_[entry]; }
   SplitF32 split(size_t entry) const;
   float* floats(size_t entry) const;
+  // Whether the entry lies in a file in 16 bits; its bf16 there, as programs read them, else null.
+  bool is_narrow(size_t entry) const { return narrow_ != nullptr && narrow_->has(entry); }
+  uint16_t* narrow_bf16(size_t entry) const;
+  // Before programs read narrow_bf16 after floats were written to.
+  void RenewNarrow(size_t entry) const;
 
   // Elements [begin, begin + n) of an entry of either form, as floats; on the calling thread.
   void Read(size_t entry, int64_t begin, int64_t n, float* to) const;
   void Write(size_t entry, int64_t begin, int64_t n, const float* from) const;
 
-  bool is_mapped() const { return file_.has_value(); }
+  bool is_mapped() const { return file_.has_value() || !files_.empty(); }
   // All weights of a store in kF32, in the layout. REQUIRES: it is not mapped.
   float* data() const;
   // The buffer of a store in either form, as AdamWBuffers::param. REQUIRES: it is not mapped.
@@ -127,6 +153,10 @@ class ParameterStore {
   ParameterStore(const std::vector<ParameterSpec>& parameters,
                  const std::vector<NormStateSpec>& states, SafetensorsFile file,
                  absl::string_view prefix, Mapped);
+  // For MapEach, which fills at_.
+  ParameterStore(const std::vector<ParameterSpec>& parameters,
+                 const std::vector<NormStateSpec>& states,
+                 const std::vector<const TensorInFile*>& tensors);
   // Where the entry lies in the file, if that will do, else null.
   float* InFile(size_t entry, absl::string_view prefix) const;
 
@@ -134,7 +164,9 @@ class ParameterStore {
   StateLayout states_;
   WeightFormat form_;
   std::vector<bool> is_split_;            // by entry
-  absl::optional<SafetensorsFile> file_;  // of a mapped store
+  absl::optional<SafetensorsFile> file_;  // of a mapped store, or
+  std::vector<std::shared_ptr<const MappedFile>> files_;
+  std::unique_ptr<NarrowWeights> narrow_;  // of entries in 16 bits
   AlignedBuffer buffer_, state_buffer_;   // of a mapped store: what is not read in the file
   std::vector<float*> at_;                // by entry: its first element
 };

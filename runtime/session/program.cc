@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/compile/differentiate.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
 namespace {
@@ -42,10 +43,11 @@ absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options
     const char* name;
     int64_t width;
   };
+  PLUMB_ASSIGN_OR_RETURN(const int64_t hidden, WidestHidden(context.model));
   // Tensors that grow with the batch; per layer, since training keeps all of them.
   double kept = 0;
   for (const Tensor& tensor :
-       {Tensor{"vocab_size", d.vocab_size}, Tensor{"d_ff", d.d_ff}, Tensor{"d_model", d.d_model},
+       {Tensor{"vocab_size", d.vocab_size}, Tensor{"hidden", hidden}, Tensor{"d_model", d.d_model},
         Tensor{"n_head * head_dim", d.n_head * d.head_dim}}) {
     const double bytes = product({options.batch, options.seq, tensor.width});
     if (bytes > kMaxBytes) {

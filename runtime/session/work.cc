@@ -26,6 +26,26 @@ double AttentionFlops(const Graph& graph, const Node& node) {
   return 4 * static_cast<double>(q.num_elements()) * static_cast<double>(keys);
 }
 
+bool IsOfExperts(const Node& node) {
+  return node.op->name == "expert_matmul" || node.op->name == "expert_matmul_int8";
+}
+
+// The product of each row of x with the matrix of its expert, [experts, out, in] or int8.
+double ExpertFlops(const Graph& graph, const Node& node) {
+  const Shape& x = graph.value(node.inputs[0]).type.shape;
+  const Shape& y = graph.value(node.outputs[0]).type.shape;
+  return 2 * static_cast<double>(x.num_elements()) * static_cast<double>(y.last());
+}
+
+// Of a parameter that the node reads: whole, or, of experts, as many as there are rows for.
+int64_t BytesRead(const Graph& graph, const Node& node, ValueId parameter) {
+  const int64_t bytes = graph.value(parameter).type.bytes();
+  if (!IsOfExperts(node)) return bytes;
+  const int64_t experts = graph.value(node.inputs[2]).type.num_elements() - 1;
+  const int64_t rows = graph.value(node.inputs[0]).type.shape.rows();
+  return bytes / experts * std::min(experts, rows);
+}
+
 }  // namespace
 
 absl::StatusOr<ModelWork> CountWork(const ModelContext& context, const BuildOptions& options) {
@@ -39,13 +59,14 @@ absl::StatusOr<ModelWork> CountWork(const ModelContext& context, const BuildOpti
   for (const Node& node : graph.nodes) {
     const std::string& op = node.op->name;
     if (op == "matmul") work.forward_flops += LinearFlops(graph, node);
+    if (IsOfExperts(node)) work.forward_flops += ExpertFlops(graph, node);
     if (op == "attention" || op == "attention_cached") {
       work.forward_flops += AttentionFlops(graph, node);
     }
     if (op == "embedding" || op == "embedding_int8") continue;
     for (const ValueId id : node.inputs) {
       if (id == kNoValue || graph.value(id).kind != ValueKind::kParameter) continue;
-      if (read.insert(id).second) work.weight_bytes += graph.value(id).type.bytes();
+      if (read.insert(id).second) work.weight_bytes += BytesRead(graph, node, id);
     }
   }
   return work;

@@ -13,13 +13,15 @@ namespace plumb {
 
 struct ModelWork {
   // Multiplications and additions of the matrix products of one forward pass over [batch, seq]:
-  // linear layers (2 a weight and token) and attention, counted as if every token attended to all
-  // `seq` tokens (Chowdhery et al. 2022, PaLM, appendix B), or to as many as its window has. A
-  // training step is three times that. Of a prompt, whose logits are the last token's, the last
-  // layer's queries and what follows them are counted for that token alone.
+  // linear layers (2 a weight and token; of experts, a token has those that it chose) and
+  // attention, counted as if every token attended to all `seq` tokens (Chowdhery et al. 2022, PaLM,
+  // appendix B), or to as many as its window has. A training step is three times that. Of a prompt,
+  // whose logits are the last token's, the last layer's queries and what follows them are counted
+  // for that token alone.
   double forward_flops = 0;
   // Bytes of all parameters that a forward pass reads whole: everything but tables of embeddings
-  // that are not the head too.
+  // that are not the head too. Of experts as many as tokens can choose: those of one token, where
+  // there is one.
   int64_t weight_bytes = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -41,6 +42,41 @@ absl::StatusOr<Expression> ToExpression(const Located& at, const char* field,
   Text text = at.TextOf(field);
   if (text.value.empty()) text.value = fallback;
   return ParseExpression(text);
+}
+
+// The field's expression, if it has one.
+absl::StatusOr<std::optional<Expression>> OptionalExpression(const Located& at, const char* field) {
+  const Text text = at.TextOf(field);
+  if (text.value.empty()) return std::optional<Expression>();
+  PLUMB_ASSIGN_OR_RETURN(Expression expression, ParseExpression(text));
+  return std::optional<Expression>(std::move(expression));
+}
+
+// As op `act` calls it.
+const char* ActivationName(v1::Mlp::Activation activation) {
+  switch (activation) {
+    case v1::Mlp::RELU:
+      return "relu";
+    case v1::Mlp::GELU:
+      return "gelu";
+    case v1::Mlp::SILU:
+      return "silu";
+    default:
+      return "gelu_tanh";
+  }
+}
+
+// The value of a table's width; `what` begins the error.
+absl::StatusOr<int64_t> EvaluateWidth(const Expression& expression, absl::string_view what,
+                                      const ScalarScope& scope) {
+  constexpr double kMaxWidth = 1 << 24;
+  PLUMB_ASSIGN_OR_RETURN(const double width, EvaluateScalar(expression, scope));
+  if (width >= 1 && width <= kMaxWidth && width == std::floor(width)) {
+    return static_cast<int64_t>(width);
+  }
+  return ErrorInText(expression.text, expression.root.offset,
+                     absl::StrCat(what, " ", width, " is no whole number in 1..",
+                                  static_cast<int64_t>(kMaxWidth)));
 }
 
 // What the language already means by a name that a let, a learned value or a projection wants; ""
@@ -344,35 +380,54 @@ absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Lo
   AttentionSpec spec;
   spec.qkv_bias = message.bias() || message.qkv_bias();
   spec.out_bias = message.bias() || message.out_bias();
-  if (!message.scale().empty()) {
-    PLUMB_ASSIGN_OR_RETURN(spec.scale, ToExpression(at, "scale", "1"));
-  }
-  if (!message.score_cap().empty()) {
-    PLUMB_ASSIGN_OR_RETURN(spec.score_cap, ToExpression(at, "score_cap", "0"));
-  }
-  if (!message.window().empty()) {
-    PLUMB_ASSIGN_OR_RETURN(spec.window, ToExpression(at, "window", "0"));
-  }
+  PLUMB_ASSIGN_OR_RETURN(spec.scale, OptionalExpression(at, "scale"));
+  PLUMB_ASSIGN_OR_RETURN(spec.score_cap, OptionalExpression(at, "score_cap"));
+  PLUMB_ASSIGN_OR_RETURN(spec.window, OptionalExpression(at, "window"));
   spec.sinks = message.sinks();
   return spec;
 }
 
-MlpSpec ToMlp(const v1::Mlp& message) {
+absl::StatusOr<MlpSpec> ToMlp(const v1::Mlp& message, const Located& at) {
   MlpSpec spec;
   spec.gated = message.gated();
   spec.bias = message.bias();
-  switch (message.activation()) {
-    case v1::Mlp::RELU:
-      spec.activation = "relu";
+  spec.activation = ActivationName(message.activation());
+  PLUMB_ASSIGN_OR_RETURN(spec.d_ff, OptionalExpression(at, "d_ff"));
+  return spec;
+}
+
+absl::StatusOr<ExpertsSpec> ToExperts(const v1::Experts& message, const Located& at,
+                                      const Place& place) {
+  ExpertsSpec spec;
+  spec.mlp.gated = message.gated();
+  spec.mlp.bias = message.bias();
+  spec.mlp.activation = ActivationName(message.activation());
+  PLUMB_ASSIGN_OR_RETURN(spec.mlp.d_ff, OptionalExpression(at, "d_ff"));
+  switch (message.router()) {
+    case v1::Experts::SOFTMAX:
+      spec.router = "softmax";
       break;
-    case v1::Mlp::GELU:
-      spec.activation = "gelu";
-      break;
-    case v1::Mlp::SILU:
-      spec.activation = "silu";
+    case v1::Experts::SIGMOID:
+      spec.router = "sigmoid";
       break;
     default:
-      spec.activation = "gelu_tanh";
+      spec.router = "softmax_of_top_k";
+  }
+  if (message.n_expert().empty() || message.top_k().empty()) {
+    return ErrorAt(
+        place,
+        absl::StrCat("experts: ", message.n_expert().empty() ? "n_expert" : "top_k",
+                     " is missing; it has the form experts { n_expert: \"8\" ", "top_k: \"2\" }"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(spec.n_expert, ToExpression(at, "n_expert", "1"));
+  PLUMB_ASSIGN_OR_RETURN(spec.top_k, ToExpression(at, "top_k", "1"));
+  PLUMB_ASSIGN_OR_RETURN(spec.shared_d_ff, OptionalExpression(at, "shared_d_ff"));
+  PLUMB_ASSIGN_OR_RETURN(spec.balance_loss, OptionalExpression(at, "balance_loss"));
+  PLUMB_ASSIGN_OR_RETURN(spec.scale, OptionalExpression(at, "scale"));
+  spec.shared_gate = message.shared_gate();
+  if (spec.shared_gate && !spec.shared_d_ff.has_value()) {
+    return ErrorAt(at.At("shared_gate"),
+                   "shared_gate: there is no shared expert; shared_d_ff: \"WIDTH\" makes one");
   }
   return spec;
 }
@@ -389,9 +444,13 @@ absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at) {
   return spec;
 }
 
+absl::StatusOr<int64_t> ToEmbeddingWidth(const Located& model, const ScalarScope& scope) {
+  PLUMB_ASSIGN_OR_RETURN(const Expression width, ToExpression(model, "embedding_width", "d_model"));
+  return EvaluateWidth(width, "embedding_width:", scope);
+}
+
 absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Located& at,
                                         const Place& place, const ScalarScope& scope) {
-  constexpr double kMaxWidth = 1 << 24;
   TokenTable table;
   table.name = message.name();
   table.place = message.name().empty() ? place : at.At("name");
@@ -403,13 +462,9 @@ absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Loca
                                              taken, "; give it another"));
   }
   PLUMB_ASSIGN_OR_RETURN(const Expression expression, ToExpression(at, "width", "d_model"));
-  PLUMB_ASSIGN_OR_RETURN(const double width, EvaluateScalar(expression, scope));
-  if (!(width >= 1 && width <= kMaxWidth) || width != std::floor(width)) {
-    return ErrorInText(expression.text, expression.root.offset,
-                       absl::StrCat("embedding \"", table.name, "\": width ", width,
-                                    " is no whole number in 1..", static_cast<int64_t>(kMaxWidth)));
-  }
-  table.width = static_cast<int64_t>(width);
+  PLUMB_ASSIGN_OR_RETURN(
+      table.width,
+      EvaluateWidth(expression, absl::StrCat("embedding \"", table.name, "\": width"), scope));
   table.per_layer = message.per_layer();
   return table;
 }

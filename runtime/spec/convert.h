@@ -33,8 +33,14 @@ absl::StatusOr<PlacementSpec> ToPlacement(const v1::Placement& message, const Lo
 absl::StatusOr<InsideSpec> ToInside(const v1::Inside& message, const Located& at);
 absl::StatusOr<InitRule> ToInitRule(const v1::Init& message, const Located& at);
 absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Located& at);
-MlpSpec ToMlp(const v1::Mlp& message);
+// `at` is that of the message.
+absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Located& at);
+absl::StatusOr<MlpSpec> ToMlp(const v1::Mlp& message, const Located& at);
+absl::StatusOr<ExpertsSpec> ToExperts(const v1::Experts& message, const Located& at,
+                                      const Place& place);
 absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at);
+// The model's embedding_width, evaluated in `scope`.
+absl::StatusOr<int64_t> ToEmbeddingWidth(const Located& model, const ScalarScope& scope);
 // `place` is that of the whole message; the width is evaluated in `scope`.
 absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Located& at,
                                         const Place& place, const ScalarScope& scope);

@@ -12,6 +12,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/spec/formula_eval.h"
+#include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
 namespace {
@@ -70,7 +71,18 @@ class Walk {
   // A rule at a point that the block's sublayers have not would never run. Of attention and MLP a
   // block may well lack one.
   static absl::Status CheckPoints(const BlockSpec& block) {
+    const auto has = [&block](SublayerSpec::Kind kind) {
+      return std::any_of(block.sublayers.begin(), block.sublayers.end(),
+                         [kind](const SublayerSpec& s) { return s.kind == kind; });
+    };
     for (const InsideSpec& inside : block.inside) {
+      if (absl::StartsWith(inside.point, "mlp.") && has(SublayerSpec::Kind::kExperts) &&
+          !has(SublayerSpec::Kind::kMlp)) {
+        return ErrorAt(inside.place,
+                       absl::StrCat("inside ", inside.point,
+                                    ": the block has experts and no MLP; statements inside ",
+                                    "experts are not possible"));
+      }
       if (inside.point != kGatedMlpPoints[0]) continue;
       const bool gated = std::any_of(
           block.sublayers.begin(), block.sublayers.end(),
@@ -176,8 +188,14 @@ class Walk {
   absl::StatusOr<TensorHandle> CallSublayer(const SublayerSite& site,
                                             absl::Span<const TensorHandle> inputs) {
     const BlockSpec& block = *model_.layers[static_cast<size_t>(site.layer_index)];
-    const auto at_point = [&](absl::string_view point, TensorHandle tensor) {
-      return RunInside(block, site.name, site.scope, point, tensor, &inputs[0]);
+    const auto at_point = [&](absl::string_view point,
+                              TensorHandle tensor) -> absl::StatusOr<TensorHandle> {
+      int64_t hidden = 0;
+      if (site.spec->kind == SublayerSpec::Kind::kMlp) {
+        PLUMB_ASSIGN_OR_RETURN(hidden, EvaluateMlpWidth(site.spec->mlp, site.scope));
+      }
+      const InsideSite inside = {site.name, site.scope, &inputs[0], hidden};
+      return RunInside(block, inside, point, tensor);
     };
     return backend_->Sublayer(site, inputs, at_point);
   }
@@ -191,33 +209,39 @@ class Walk {
     scope.dims = &model_.dims;
     scope.placement = last.placement.get();
     const auto at_point = [&](absl::string_view point, TensorHandle tensor) {
-      return RunInside(last, "head", scope, point, tensor, /*input=*/nullptr);
+      return RunInside(last, {"head", scope, nullptr, 0}, point, tensor);
     };
     return backend_->Head(x, at_point);
   }
 
+  // Where statements run inside a sublayer or the head.
+  struct InsideSite {
+    std::string prefix;
+    ScalarScope scalars;
+    const TensorHandle* input;  // what the sublayer was given; null in the head
+    int64_t hidden;             // width of an MLP's hidden layer
+  };
+
   // The width of the tensor at a point, and the number of heads in it (0: none).
-  std::pair<int64_t, int64_t> WidthAt(absl::string_view point) const {
+  std::pair<int64_t, int64_t> WidthAt(absl::string_view point, int64_t hidden) const {
     const ModelDims& dims = model_.dims;
     if (point == "attention.k" || point == "attention.v" || point == "attention.k_rot") {
       return {dims.n_kv_head * dims.head_dim, dims.n_kv_head};
     }
-    if (absl::StartsWith(point, "mlp.")) return {dims.d_ff, 0};
+    if (absl::StartsWith(point, "mlp.")) return {hidden, 0};
     if (point == kHeadPoint) return {dims.vocab_size, 0};
     return {dims.n_head * dims.head_dim, dims.n_head};
   }
 
-  // `input`: what the sublayer was given; null in the head.
-  absl::StatusOr<TensorHandle> RunInside(const BlockSpec& block, const std::string& prefix,
-                                         const ScalarScope& scalars, absl::string_view point,
-                                         TensorHandle tensor, const TensorHandle* input) {
-    const auto [width, heads] = WidthAt(point);
+  absl::StatusOr<TensorHandle> RunInside(const BlockSpec& block, const InsideSite& site,
+                                         absl::string_view point, TensorHandle tensor) {
+    const auto [width, heads] = WidthAt(point, site.hidden);
     for (const InsideSpec& inside : block.inside) {
       if (inside.point != point) continue;
       FormulaScope scope =
           MakeScope(FormulaScope::Kind::kInside, block, absl::StrCat("inside ", point));
-      scope.prefix = prefix;
-      scope.scalars = scalars;
+      scope.prefix = site.prefix;
+      scope.scalars = site.scalars;
       scope.channels = width;
       scope.heads = heads;
       scope.point = LastName(point);
@@ -226,8 +250,8 @@ class Walk {
       };
       FormulaEval eval(scope, backend_, &state_, no_sublayers);
       eval.locals()[scope.point] = {Quantity::Tensor(tensor, width), false, -1};
-      if (input != nullptr) {
-        eval.locals()["input"] = {Quantity::Tensor(*input, model_.dims.d_model), true, -1};
+      if (site.input != nullptr) {
+        eval.locals()["input"] = {Quantity::Tensor(*site.input, model_.dims.d_model), true, -1};
       }
       PLUMB_RETURN_IF_ERROR(eval.Run(inside.statements));
       const Variable& after = eval.locals().at(scope.point);

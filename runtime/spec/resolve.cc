@@ -108,7 +108,9 @@ class Resolver {
     }
     d.head_dim = Dim("head_dim", message_.has_head_dim(), message_.head_dim(),
                      std::max<int64_t>(1, d.d_model / d.n_head));
-    if (message_.positions().kind() == v1::Positions::ROPE && d.head_dim % 2 != 0) {
+    const v1::Positions& positions = message_.positions();
+    if (positions.kind() == v1::Positions::ROPE && positions.rope_dims().empty() &&
+        d.head_dim % 2 != 0) {
       Complain("positions",
                absl::StrCat("positions: ROPE turns pairs; head_dim ", d.head_dim, " is odd"));
     }
@@ -139,25 +141,16 @@ class Resolver {
   }
 
   absl::Status ResolveEmbedding() {
-    const v1::Positions& positions = message_.positions();
-    switch (positions.kind()) {
-      case v1::Positions::ROPE:
-        model_.positions = PositionKind::kRope;
-        break;
-      case v1::Positions::NONE:
-        model_.positions = PositionKind::kNone;
-        break;
-      default:
-        model_.positions = PositionKind::kLearned;
-    }
-    if (positions.rope_theta() != 0) model_.rope_theta = positions.rope_theta();
-    if (!(model_.rope_theta > 0) || !std::isfinite(model_.rope_theta)) {
-      return ErrorAt(at_.Nested("positions").At("rope_theta"),
-                     "rope_theta must be positive and finite");
-    }
+    PLUMB_ASSIGN_OR_RETURN(model_.positions,
+                           ToPositions(message_.positions(), at_.Nested("positions")));
     model_.tie_embeddings = message_.tie_embeddings();
     model_.head_bias = message_.head_bias();
     model_.bidirectional = message_.bidirectional();
+    if (model_.bidirectional && model_.positions.kind == PositionKind::kAlibi) {
+      return ErrorAt(at_.Nested("positions").At("kind"),
+                     "ALIBI says how far back a token is, and the model is bidirectional; "
+                     "use other positions");
+    }
     model_.token_types = message_.token_types();
     if (model_.token_types < 0 || model_.token_types > kMaxDim) {
       return ErrorAt(at_.At("token_types"),
@@ -175,7 +168,9 @@ class Resolver {
     ScalarScope scope;
     scope.dims = &model_.dims;
     scope.placement = model_.layers.front()->placement.get();
+    PLUMB_ASSIGN_OR_RETURN(model_.embedding_width, ToEmbeddingWidth(at_, scope));
     std::set<std::string> names = {"token", "position", "type"};
+    if (model_.embedding_width != model_.dims.d_model) names.insert("project");
     for (int i = 0; i < message_.embedding_size(); ++i) {
       const Located at = at_.Nested("embedding", i);
       PLUMB_ASSIGN_OR_RETURN(
@@ -316,7 +311,7 @@ class Resolver {
                                 const std::string& path, BlockSpec* block) {
     PLUMB_ASSIGN_OR_RETURN(const AttentionSpec attention,
                            ToAttention(message_.attention(), at_.Nested("attention")));
-    const MlpSpec mlp = ToMlp(message_.mlp());
+    PLUMB_ASSIGN_OR_RETURN(const MlpSpec mlp, ToMlp(message_.mlp(), at_.Nested("mlp")));
     std::set<std::string> names;
     for (int i = 0; i < message.sublayer_size(); ++i) {
       const v1::Sublayer& sublayer = message.sublayer(i);
@@ -358,21 +353,31 @@ class Resolver {
                                ToAttention(sublayer.attention(), at.Nested("attention")));
         return absl::OkStatus();
       }
-      case v1::Sublayer::kMlp:
+      case v1::Sublayer::kMlp: {
         spec->kind = SublayerSpec::Kind::kMlp;
         spec->name = "mlp";
-        if (!sublayer.mlp().IsEmpty()) spec->mlp = ToMlp(sublayer.mlp());
+        if (sublayer.mlp().IsEmpty()) return absl::OkStatus();
+        PLUMB_ASSIGN_OR_RETURN(spec->mlp, ToMlp(sublayer.mlp(), at.Nested("mlp")));
         return absl::OkStatus();
+      }
       case v1::Sublayer::kConv: {
         spec->kind = SublayerSpec::Kind::kConv;
         spec->name = "conv";
         PLUMB_ASSIGN_OR_RETURN(spec->conv, ToConv(sublayer.conv(), at.Nested("conv")));
         return absl::OkStatus();
       }
+      case v1::Sublayer::kExperts: {
+        spec->kind = SublayerSpec::Kind::kExperts;
+        spec->name = "mlp";
+        PLUMB_ASSIGN_OR_RETURN(spec->experts,
+                               ToExperts(sublayer.experts(), at.Nested("experts"), place));
+        return absl::OkStatus();
+      }
       case v1::Sublayer::KIND_NOT_SET:
         break;
     }
-    return ErrorAt(place, absl::StrCat(path, ": give attention {}, mlp {} or conv {}"));
+    return ErrorAt(place,
+                   absl::StrCat(path, ": give attention {}, mlp {}, experts {..} or conv {}"));
   }
 
   absl::StatusOr<NormBinding> ResolveNorm(const std::string& name, const Place& at,

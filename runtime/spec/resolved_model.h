@@ -30,7 +30,31 @@ struct ModelDims {
   int64_t context_length = 0;
 };
 
-enum class PositionKind { kLearned, kRope, kNone };
+enum class PositionKind { kLearned, kRope, kNone, kAlibi };
+
+// What becomes of the frequencies of a rotary embedding.
+struct RopeScaling {
+  enum class Kind { kNone, kLinear, kLlama3, kYarn } kind = Kind::kNone;
+  std::optional<Expression> linear;  // the factor of kLinear
+  double factor = 1;                 // of the others
+  int64_t original_context_length = 0;
+  double low_freq_factor = 0, high_freq_factor = 0;            // kLlama3
+  double beta_fast = 32, beta_slow = 1, attention_factor = 1;  // kYarn
+  bool fractional = false;                                     // kYarn: no rounding to whole i
+};
+
+// What tells tokens where they stand.
+struct PositionSpec {
+  PositionKind kind = PositionKind::kLearned;
+  int64_t offset = 0;  // of the rows of kLearned
+  double rope_theta = 10000;
+  Place rope_theta_place;
+  std::optional<Expression> rope_base;  // absent: rope_theta
+  std::optional<Expression> rope_dims;  // absent: head_dim
+  bool rope_interleaved = false;
+  RopeScaling rope_scaling;
+  std::optional<Expression> alibi_scale;  // absent: 1
+};
 
 struct AttentionSpec {
   bool qkv_bias = false;
@@ -45,6 +69,18 @@ struct MlpSpec {
   std::string activation;  // as op `act` calls it
   bool gated = false;
   bool bias = false;
+  std::optional<Expression> d_ff;  // absent: the model's
+};
+
+// A mixture of experts.
+struct ExpertsSpec {
+  MlpSpec mlp;         // what one expert is
+  std::string router;  // as op `route` calls it
+  Expression n_expert, top_k;
+  std::optional<Expression> shared_d_ff;  // absent: no shared expert
+  bool shared_gate = false;
+  std::optional<Expression> balance_loss;
+  std::optional<Expression> scale;
 };
 
 // A causal depthwise convolution.
@@ -54,11 +90,12 @@ struct ConvSpec {
 };
 
 struct SublayerSpec {
-  enum class Kind { kAttention, kMlp, kConv } kind = Kind::kAttention;
+  enum class Kind { kAttention, kMlp, kConv, kExperts } kind = Kind::kAttention;
   std::string name;  // "attention"
   AttentionSpec attention;
   MlpSpec mlp;
   ConvSpec conv = {};
+  ExpertsSpec experts = {};
 };
 
 // A norm as a slot holds it.
@@ -152,9 +189,9 @@ struct TokenTable {
 struct ResolvedModel {
   std::string name;
   ModelDims dims;
-  PositionKind positions = PositionKind::kLearned;
-  double rope_theta = 10000;
+  PositionSpec positions;
   std::optional<Expression> embedding_scale;
+  int64_t embedding_width = 0;  // d_model unless there are projections
   bool tie_embeddings = false;
   bool head_bias = false;
   int64_t token_types = 0;     // rows of their table; 0: there is none

@@ -1,5 +1,6 @@
 #include "runtime/spec/sublayer_numbers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -11,17 +12,86 @@
 namespace plumb {
 namespace {
 
+absl::Status ErrorIn(const Expression& field, absl::string_view message) {
+  return ErrorInText(field.text, field.root.offset, message);
+}
+
+// The field's value, which must be above 0; `fallback` where it is absent.
+absl::StatusOr<double> Positive(const std::optional<Expression>& field, const char* name,
+                                double fallback, const ScalarScope& scope) {
+  if (!field.has_value()) return fallback;
+  PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(*field, scope));
+  if (value > 0) return value;
+  return ErrorIn(*field, absl::StrCat(name, ": ", value, scope.Where(), " must be positive"));
+}
+
 // The field's value, which must be finite in f32 and not negative; 0 where it is absent.
 absl::StatusOr<double> NotNegative(const std::optional<Expression>& field, const char* name,
                                    const char* what, const ScalarScope& scope) {
   if (!field.has_value()) return 0.0;
   PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(*field, scope));
   if (value >= 0 && value <= static_cast<double>(std::numeric_limits<float>::max())) return value;
-  return ErrorInText(field->text, field->root.offset,
-                     absl::StrCat(name, ": ", value, scope.Where(), " must be ", what));
+  return ErrorIn(*field, absl::StrCat(name, ": ", value, scope.Where(), " must be ", what));
 }
 
+// A whole number in least..most.
+absl::StatusOr<int64_t> WholeNumber(const Expression& field, const char* name, int64_t least,
+                                    int64_t most, const ScalarScope& scope) {
+  PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(field, scope));
+  if (value >= static_cast<double>(least) && value <= static_cast<double>(most) &&
+      value == std::floor(value)) {
+    return static_cast<int64_t>(value);
+  }
+  return ErrorIn(field, absl::StrCat(name, ": ", value, scope.Where(), " is no whole number in ",
+                                     least, "..", most));
+}
+
+// visit(sublayer, scope) at every place of the model, until the first error.
+template <class Visit>
+absl::Status ForEachSublayer(const ResolvedModel& model, const Visit& visit) {
+  ScalarScope scope;
+  scope.dims = &model.dims;
+  for (const auto& block : model.layers) {
+    ++scope.layer;
+    scope.placement = block->placement.get();
+    for (const SublayerSpec& sublayer : block->sublayers) {
+      ++scope.sublayer;
+      PLUMB_RETURN_IF_ERROR(visit(sublayer, scope));
+    }
+  }
+  return absl::OkStatus();
+}
+
+constexpr int64_t kMaxWidth = int64_t{1} << 24;
+constexpr int64_t kMaxExperts = 1 << 16;
+
 }  // namespace
+
+absl::StatusOr<int64_t> EvaluateMlpWidth(const MlpSpec& spec, const ScalarScope& scope) {
+  if (!spec.d_ff.has_value()) return scope.dims->d_ff;
+  return WholeNumber(*spec.d_ff, "d_ff", 1, kMaxWidth, scope);
+}
+
+absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const ScalarScope& scope) {
+  ExpertsNumbers numbers;
+  PLUMB_ASSIGN_OR_RETURN(numbers.n_expert,
+                         WholeNumber(spec.n_expert, "n_expert", 1, kMaxExperts, scope));
+  PLUMB_ASSIGN_OR_RETURN(numbers.top_k,
+                         WholeNumber(spec.top_k, "top_k", 1, numbers.n_expert, scope));
+  PLUMB_ASSIGN_OR_RETURN(numbers.d_ff, EvaluateMlpWidth(spec.mlp, scope));
+  if (spec.shared_d_ff.has_value()) {
+    const int64_t least = spec.shared_gate ? 1 : 0;
+    PLUMB_ASSIGN_OR_RETURN(numbers.shared_d_ff,
+                           WholeNumber(*spec.shared_d_ff, "shared_d_ff", least, kMaxWidth, scope));
+  }
+  PLUMB_ASSIGN_OR_RETURN(numbers.balance_loss,
+                         NotNegative(spec.balance_loss, "balance_loss",
+                                     "a coefficient above 0, or 0 for no such loss", scope));
+  if (spec.scale.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(numbers.scale, EvaluateScalar(*spec.scale, scope));
+  }
+  return numbers;
+}
 
 absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
                                                    const ScalarScope& scope) {
@@ -35,34 +105,95 @@ absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
   constexpr char kWhat[] = "a whole number of tokens from 1 on, or 0 for all of them";
   PLUMB_ASSIGN_OR_RETURN(const double window, NotNegative(spec.window, "window", kWhat, scope));
   if (window != std::floor(window)) {
-    return ErrorInText(spec.window->text, spec.window->root.offset,
-                       absl::StrCat("window: ", window, scope.Where(), " must be ", kWhat));
+    return ErrorIn(*spec.window,
+                   absl::StrCat("window: ", window, scope.Where(), " must be ", kWhat));
   }
   const double context = static_cast<double>(scope.dims->context_length);
   numbers.window = window < context ? static_cast<int64_t>(window) : 0;
   return numbers;
 }
 
-absl::Status CheckSublayerNumbers(const ResolvedModel& model) {
-  ScalarScope scope;
-  scope.dims = &model.dims;
-  for (const auto& block : model.layers) {
-    ++scope.layer;
-    scope.placement = block->placement.get();
-    for (const SublayerSpec& sublayer : block->sublayers) {
-      ++scope.sublayer;
-      if (sublayer.kind != SublayerSpec::Kind::kAttention) continue;
-      PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers,
-                             EvaluateAttention(sublayer.attention, scope));
-      if (!model.bidirectional || numbers.window == 0) continue;
-      const Expression& window = *sublayer.attention.window;
-      return ErrorInText(window.text, window.root.offset,
-                         absl::StrCat("window: ", numbers.window, scope.Where(),
-                                      " looks back from a token, and the model is bidirectional; ",
-                                      "leave one of the two out"));
+absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const ScalarScope& scope) {
+  RopeNumbers numbers;
+  numbers.dims = scope.dims->head_dim;
+  if (positions.rope_dims.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(const double dims, EvaluateScalar(*positions.rope_dims, scope));
+    if (!(dims >= 0 && dims <= static_cast<double>(scope.dims->head_dim)) ||
+        dims != 2 * std::floor(dims / 2)) {
+      return ErrorIn(
+          *positions.rope_dims,
+          absl::StrCat("rope_dims: ", dims, scope.Where(), " must be an even number of a head's ",
+                       scope.dims->head_dim, " elements, or 0 for none"));
     }
+    numbers.dims = static_cast<int64_t>(dims);
   }
-  return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(numbers.base,
+                         Positive(positions.rope_base, "rope_base", positions.rope_theta, scope));
+  const RopeScaling& scaling = positions.rope_scaling;
+  PLUMB_ASSIGN_OR_RETURN(numbers.linear_factor, Positive(scaling.linear, "linear", 1, scope));
+  if (scaling.kind == RopeScaling::Kind::kYarn && numbers.base <= 1) {
+    const std::string message =
+        absl::StrCat("yarn needs a base above 1, not ", numbers.base, scope.Where());
+    if (positions.rope_base.has_value()) return ErrorIn(*positions.rope_base, message);
+    return ErrorAt(positions.rope_theta_place, message);
+  }
+  return numbers;
+}
+
+absl::StatusOr<double> EvaluateAlibi(const PositionSpec& positions, const ScalarScope& scope) {
+  if (positions.kind != PositionKind::kAlibi) return 0.0;
+  return Positive(positions.alibi_scale, "alibi_scale", 1, scope);
+}
+
+absl::StatusOr<int64_t> WidestHidden(const ResolvedModel& model) {
+  int64_t widest = 0;
+  PLUMB_RETURN_IF_ERROR(ForEachSublayer(
+      model, [&](const SublayerSpec& sublayer, const ScalarScope& scope) -> absl::Status {
+        if (sublayer.kind == SublayerSpec::Kind::kMlp) {
+          PLUMB_ASSIGN_OR_RETURN(const int64_t d_ff, EvaluateMlpWidth(sublayer.mlp, scope));
+          widest = std::max(widest, d_ff);
+        } else if (sublayer.kind == SublayerSpec::Kind::kExperts) {
+          PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers,
+                                 EvaluateExperts(sublayer.experts, scope));
+          widest = std::max({widest, numbers.top_k * numbers.d_ff, numbers.shared_d_ff});
+        }
+        return absl::OkStatus();
+      }));
+  return widest;
+}
+
+namespace {
+
+absl::Status CheckWindow(const ResolvedModel& model, const AttentionSpec& attention,
+                         const ScalarScope& scope) {
+  PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers, EvaluateAttention(attention, scope));
+  if (!model.bidirectional || numbers.window == 0) return absl::OkStatus();
+  return ErrorIn(*attention.window,
+                 absl::StrCat("window: ", numbers.window, scope.Where(),
+                              " looks back from a token, and the model is bidirectional; ",
+                              "leave one of the two out"));
+}
+
+}  // namespace
+
+absl::Status CheckSublayerNumbers(const ResolvedModel& model) {
+  return ForEachSublayer(
+      model, [&](const SublayerSpec& sublayer, const ScalarScope& scope) -> absl::Status {
+        switch (sublayer.kind) {
+          case SublayerSpec::Kind::kAttention:
+            PLUMB_RETURN_IF_ERROR(CheckWindow(model, sublayer.attention, scope));
+            PLUMB_RETURN_IF_ERROR(EvaluateAlibi(model.positions, scope).status());
+            if (model.positions.kind != PositionKind::kRope) break;
+            return EvaluateRope(model.positions, scope).status();
+          case SublayerSpec::Kind::kMlp:
+            return EvaluateMlpWidth(sublayer.mlp, scope).status();
+          case SublayerSpec::Kind::kExperts:
+            return EvaluateExperts(sublayer.experts, scope).status();
+          case SublayerSpec::Kind::kConv:
+            break;
+        }
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace plumb

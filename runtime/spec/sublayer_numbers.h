@@ -15,11 +15,44 @@ struct AttentionNumbers {
   double scale = 1;
   double score_cap = 0;  // 0: none
   int64_t window = 0;    // 0: none, or one as long as the context
+
+  // Tokens of which decoding keeps keys and values.
+  int64_t CachedTokens(const ModelDims& dims) const {
+    return window > 0 ? window : dims.context_length;
+  }
+};
+
+// Of the rotary embedding in a layer.
+struct RopeNumbers {
+  int64_t dims = 0;  // elements of a head that turn, the first; even
+  double base = 10000;
+  double linear_factor = 1;  // of a linear scaling
 };
 
 // Errors point into the expression: it has no value, or one that the field cannot take.
 absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
                                                    const ScalarScope& scope);
+
+// REQUIRES: the positions are those of a rotary embedding.
+absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const ScalarScope& scope);
+// The hidden width of an MLP.
+absl::StatusOr<int64_t> EvaluateMlpWidth(const MlpSpec& spec, const ScalarScope& scope);
+
+struct ExpertsNumbers {
+  int64_t n_expert = 1, top_k = 1;
+  int64_t d_ff = 0;
+  int64_t shared_d_ff = 0;  // 0: no shared expert
+  double balance_loss = 0;
+  double scale = 1;
+};
+absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const ScalarScope& scope);
+
+// By how much the slopes of the model's positions are multiplied: 0 where they have none.
+absl::StatusOr<double> EvaluateAlibi(const PositionSpec& positions, const ScalarScope& scope);
+
+// The most hidden elements that a token has in one sublayer: d_ff of an MLP, top_k * d_ff of experts.
+// REQUIRES: the numbers are checked.
+absl::StatusOr<int64_t> WidestHidden(const ResolvedModel& model);
 
 // Evaluates them at every place of the model: OK, or the first mistake.
 absl::Status CheckSublayerNumbers(const ResolvedModel& model);

@@ -68,6 +68,11 @@ absl::Status CheckNamesAreUsed(const ResolvedModel& model) {
   Names of_model;  // may name a let of any placement
   Add(model.embedding_scale, &of_model);
   Add(model.init, &of_model);
+  const PositionSpec& positions = model.positions;
+  for (const auto* field : {&positions.rope_base, &positions.rope_dims,
+                            &positions.rope_scaling.linear, &positions.alibi_scale}) {
+    Add(*field, &of_model);
+  }
   std::map<const PlacementSpec*, Names> used;
   std::set<const BlockSpec*> seen;
   for (const auto& block : model.layers) {

@@ -41,11 +41,12 @@ struct GenerateOptions {
 };
 
 struct GenerateResult {
-  std::string text;          // prompt included
+  std::string text;          // prompt included; of a run without a tokenizer of plumb's: empty
   int64_t tokens = 0;        // that were drawn, the end token included
   std::vector<int32_t> ids;  // they
   bool ended = false;        // by the end token; else by max_tokens or a full context
   double seconds = 0;
+  double first_seconds = 0;  // of them, until the first token was drawn
 };
 
 struct SplitLoss {
@@ -57,7 +58,7 @@ struct SplitLoss {
 
 class TrainedModel {
  public:
-  // `run`: a run directory, or one of its checkpoints. `weights`: the format that Generate decodes
+  // `run`: a run directory, trained or imported, or one of its checkpoints. `weights`: the format that Generate decodes
   // with. `average`: with the average of the weights (ema_decay); kNotFound where none was kept.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(HostRuntime* runtime,
                                                             const std::string& run,
@@ -67,8 +68,8 @@ class TrainedModel {
   TrainedModel(const TrainedModel&) = delete;
   TrainedModel& operator=(const TrainedModel&) = delete;
 
-  int64_t step() const;  // of the checkpoint
-  const std::string& checkpoint() const;
+  int64_t step() const;                   // of the checkpoint; 0 of an imported run
+  const std::string& checkpoint() const;  // of an imported run: its directory
 
   // Whether it predicts the next token, and not, being bidirectional, those that are hidden.
   bool can_generate() const;

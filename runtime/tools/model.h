@@ -74,11 +74,13 @@ struct ModelDescription {
   int64_t norms_before_head = 0;    // on that route, after the last layer
   std::vector<TensorInfo> tensors;  // in the order of the data
   int64_t parameters = 0;
+  int64_t active_parameters = 0;  // without experts that a token does not take
   // Statistics that norms keep from training for evaluation: saved like weights, not trained, and
   // not counted among the parameters.
   std::vector<TensorInfo> buffers;
   int64_t buffer_elements = 0;
   int64_t weight_bytes = 0;  // in f32
+  int64_t cache_bytes = 0;   // of the KV cache of one sequence, in f32
 };
 
 // The memory of training, in bytes; all of it is allocated from the first step to the last, so that
@@ -110,6 +112,10 @@ class Model {
  public:
   // Resolves every name, checks the formulas. Errors are the author's mistakes, with places.
   static absl::StatusOr<std::unique_ptr<Model>> Create(HostRuntime* runtime, const Spec& spec);
+  // The model of a run, trained or imported, or of one of its checkpoints, with its weights.
+  // `average`: the average of the weights. Errors: as TrainedModel::Open.
+  static absl::StatusOr<std::unique_ptr<Model>> OpenRun(HostRuntime* runtime,
+                                                        const std::string& run, bool average);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;

@@ -123,10 +123,12 @@ class DescriptionReader : public nlohmann::json_sax<nlohmann::json> {
                                            : nullptr;
     }
     if (depth_ == 2 && section_ == "totals") {
-      return key_ == "parameters"        ? &read.parameters
-             : key_ == "buffer_elements" ? &read.buffer_elements
-             : key_ == "weight_bytes"    ? &read.weight_bytes
-                                         : nullptr;
+      return key_ == "parameters"          ? &read.parameters
+             : key_ == "active_parameters" ? &read.active_parameters
+             : key_ == "buffer_elements"   ? &read.buffer_elements
+             : key_ == "weight_bytes"      ? &read.weight_bytes
+             : key_ == "cache_bytes"       ? &read.cache_bytes
+                                           : nullptr;
     }
     if (depth_ != 3) return nullptr;
     if (section_ == "layers") {

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/io/strict_json.h"
+#include "runtime/tokenizer/tokenizer_file.h"
+#include "runtime/tools/import_json.h"
 
 namespace plumb {
 namespace {
@@ -15,7 +17,8 @@ namespace {
 // What a run writes, run.json first and model.pbtxt last.
 constexpr absl::string_view kRunNames[] = {
     "run.json",     "tokenizer.json", "train.pbtxt", "model.pbtxt", "metrics.jsonl",
-    "probes.jsonl", "checkpoints",    "latest",      "last_good",   "incidents.jsonl"};
+    "probes.jsonl", "checkpoints",    "latest",      "last_good",   "incidents.jsonl",
+    "import.json"};
 
 std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokenizer.json"); }
 
@@ -56,6 +59,11 @@ absl::Status CheckMayBegin(const std::string& run) {
     return absl::InvalidArgumentError(
         absl::StrCat(run, ": is the root of the file system; choose another --out"));
   }
+  if (IsImportedRun(run)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(run, ": holds an imported model; choose another --out, and --init ", run,
+                     " to begin with its weights"));
+  }
   const bool ours = HoldsRunJson(run);
   if (IsRunDirectory(run) && ours) {
     return absl::AlreadyExistsError(absl::StrCat(
@@ -94,6 +102,10 @@ absl::StatusOr<RunFiles> ReadRunFiles(
                                    "); plumb train makes one"));
   }
   PLUMB_ASSIGN_OR_RETURN(Spec model, Spec::FromFile(RunModelPath(run)));
+  if (IsImportedRun(run)) {
+    PLUMB_ASSIGN_OR_RETURN(Recipe defaults, ReadRecipe("", train_overrides));
+    return RunFiles{std::move(model), std::move(defaults), ReadTokenizer(run), "{}"};
+  }
   PLUMB_ASSIGN_OR_RETURN(Recipe recipe, ReadRecipe(RunTrainPath(run), train_overrides));
   PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(TokenizerPath(run), kMaxStateBytes));
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromJson(json);

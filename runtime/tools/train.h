@@ -36,6 +36,9 @@ struct TrainRequest {
   std::string train_path;  // may be empty: defaults
   Overrides model_overrides, train_overrides;
   std::optional<uint64_t> seed;  // over train.seed
+  // A run, trained or imported, or a checkpoint: the weights that it has under the same name with the
+  // same shape are what training begins with; the others are drawn. "": all are. Not with resume.
+  std::string init;
   std::string out;               // "": no files are written
   // Errors when resuming: kNotFound without a run, or without a checkpoint of it; kInvalidArgument
   // when model.pbtxt or train.pbtxt was edited since the checkpoint, unless accept_edits.
@@ -58,6 +61,14 @@ struct TrainingDisk {
   int64_t available = -1;   // on the disk of `out`; -1: not known
 };
 
+// What TrainRequest::init came to.
+struct InitialWeights {
+  std::string run;                 // "": all weights were drawn
+  int64_t taken = 0;               // tensors
+  std::vector<std::string> drawn;  // new in this model: "layers.6.mlp.norm.weight[768]"
+  std::vector<std::string> left;   // of the run, which this model has not
+};
+
 struct TrainInfo {
   std::string model_name, out, data;  // data: "3,700 documents, 26 characters ..."
   int64_t parameters = 0;
@@ -72,6 +83,7 @@ struct TrainInfo {
   TrainingMemory memory;    // of the longest step
   MemoryRoom room;          // before any of it was taken
   TrainingDisk disk;        // of the whole run from its beginning
+  InitialWeights initial;   // of a new run
 };
 
 // What went wrong in a run that goes on.

@@ -8,6 +8,7 @@
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
 #include "runtime/tools/describe_data.h"
+#include "runtime/tools/init_from_run.h"
 #include "runtime/tools/model_for_data.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_room.h"
@@ -49,7 +50,7 @@ absl::Status TrainRun::Impl::CreateModel(const Spec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
+absl::Status TrainRun::Impl::OpenNew(HostRuntime* warned, const TrainRequest& request) {
   if (request.model_path.empty()) {
     return absl::InvalidArgumentError("a model is missing: model_path is empty");
   }
@@ -64,6 +65,9 @@ absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
   PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), recipe, request.data_path, &spec));
   PLUMB_RETURN_IF_ERROR(CreateModel(spec));
   PLUMB_RETURN_IF_ERROR(CreateTrainer());
+  if (!request.init.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(info.initial, InitFromRun(warned, request.init, trainer->get()));
+  }
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
   info.disk = PlanDisk(info.memory, recipe, request.out);
   if (request.out.empty()) return absl::OkStatus();
@@ -138,6 +142,10 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runt
   if (request.resume && request.out.empty()) {
     return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
   }
+  if (request.resume && !request.init.empty()) {
+    return absl::InvalidArgumentError(
+        "a resumed run has its own weights: init is for a new one, and resume is set too");
+  }
   if (request.resume && request.dry_run) {
     return absl::InvalidArgumentError("a dry run is one of a new run: resume is set too");
   }
@@ -151,7 +159,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runt
   impl.info.threads = runtime->threads();
   impl.matmul = runtime->matmul();
   PLUMB_RETURN_IF_ERROR(request.resume ? impl.OpenExisting(runtime, request)
-                                       : impl.OpenNew(request));
+                                       : impl.OpenNew(runtime, request));
   for (const std::string& warning : impl.warnings) runtime->Warn(warning);
   auto of_model = Sized<plumb_model_info>();
   plumb_model_get_info(impl.model.get(), &of_model);

@@ -62,7 +62,7 @@ struct TrainRun::Impl {
   const v1::Train& fields() const { return recipe.fields; }
   int64_t step() const { return trainer->steps(); }
 
-  absl::Status OpenNew(const TrainRequest& request);
+  absl::Status OpenNew(HostRuntime* warned, const TrainRequest& request);
   absl::Status OpenExisting(HostRuntime* warned, const TrainRequest& request);
   absl::Status CheckSameTraining(HostRuntime* warned, const TrainRequest& request) const;
   absl::Status CheckSameModel(const TrainRequest& request, const Tokenizer& tokenizer) const;

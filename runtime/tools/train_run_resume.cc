@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/tools/import_json.h"
 #include "runtime/tools/model_for_data.h"
 #include "runtime/tools/text_difference.h"
 #include "runtime/tools/train_run_impl.h"
@@ -58,6 +59,11 @@ absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainReques
     PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
     PLUMB_RETURN_IF_ERROR(RemoveRunTemporaries(request.out));
   }
+  if (IsImportedRun(request.out)) {
+    return absl::NotFoundError(absl::StrCat(
+        request.out, ": was imported, so there is no training to resume; plumb train MODEL --init ",
+        request.out, " --out RUN begins with its weights"));
+  }
   PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(request.out, request.train_overrides));
   recipe = std::move(files.recipe);
   if (request.seed.has_value() && *request.seed != fields().seed()) {
@@ -66,9 +72,9 @@ absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainReques
   }
   PLUMB_RETURN_IF_ERROR(CheckSameTraining(warned, request));
   PLUMB_RETURN_IF_ERROR(CreateModel(files.model));
-  PLUMB_RETURN_IF_ERROR(CheckSameModel(request, files.tokenizer));
+  PLUMB_RETURN_IF_ERROR(CheckSameModel(request, *files.tokenizer));
   PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(request.data_path, ToDatasetOptions(recipe),
-                                                        &files.tokenizer));
+                                                        &*files.tokenizer));
   data = std::make_unique<Dataset>(std::move(dataset));
   PLUMB_RETURN_IF_ERROR(CreateTrainer());
   info.out = request.out;

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
@@ -13,11 +12,11 @@
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/data/batches.h"
-#include "runtime/tools/checkpoint.h"
 #include "runtime/tools/generate.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_directory.h"
+#include "runtime/tools/run_model.h"
 #include "runtime/tools/sequences.h"
 #include "runtime/tools/split_loss.h"
 #include "runtime/tools/token_pass.h"
@@ -33,39 +32,6 @@ constexpr int64_t kEvalBatch = 16;
 // caches would take more than this.
 constexpr int64_t kSamplesAtOnce = 8;
 constexpr int64_t kMaxCacheBytes = int64_t{1} << 30;
-
-// A run's directory and which of its checkpoints is meant.
-struct RunAndCheckpoint {
-  std::string run, checkpoint;
-};
-
-absl::StatusOr<RunAndCheckpoint> Locate(const std::string& path) {
-  if (FileExists(JoinPath(path, "state.json"))) {
-    return RunAndCheckpoint{JoinPath(path, "../.."), path};
-  }
-  if (!IsRunDirectory(path)) {
-    return NoRun(
-        path, absl::StrCat(path, ": is neither a run nor a checkpoint; plumb train makes a run"));
-  }
-  PLUMB_ASSIGN_OR_RETURN(std::string checkpoint, FindLatestCheckpoint(path));
-  return RunAndCheckpoint{path, std::move(checkpoint)};
-}
-
-// The file of the checkpoint's weights, after its size and hash were checked.
-absl::StatusOr<std::string> CheckedModelPath(const Checkpoint& checkpoint) {
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
-  return file.path();
-}
-
-// The same of the file that holds the average of the weights.
-absl::StatusOr<std::string> CheckedAveragePath(const Checkpoint& checkpoint) {
-  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointOptimizer(checkpoint));
-  for (const TensorEntry& tensor : file.tensors()) {
-    if (absl::StartsWith(tensor.name, "ema.")) return file.path();
-  }
-  return absl::NotFoundError(absl::StrCat(
-      file.path(), ": holds no average of the weights: ema_decay was not set in the recipe"));
-}
 
 }  // namespace
 
@@ -142,16 +108,18 @@ struct Sample {
 
   // Draws the next token of `sequence`, notes it, and puts its text into `piece`. False when it is
   // the end token.
-  absl::StatusOr<bool> Draw(const Tokenizer& tokenizer, int64_t sequence, Sequences* sequences,
-                            std::string* piece) {
+  absl::StatusOr<bool> Draw(const absl::StatusOr<Tokenizer>& tokenizer, int64_t sequence,
+                            Sequences* sequences, std::string* piece) {
     drawing.drawn = result.tokens;
     PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
-    ++result.tokens;
+    if (result.tokens++ == 0) result.first_seconds = Seconds();
     result.ids.push_back(token);
-    result.ended = tokenizer.begin_end_token() == token;
-    if (result.ended) return false;
-    PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer.Decode(absl::MakeConstSpan(&token, 1)));
-    result.text += *piece;
+    if (tokenizer.ok()) {
+      result.ended = tokenizer->begin_end_token() == token;
+      if (result.ended) return false;
+      PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer->DecodeNext(absl::MakeConstSpan(&token, 1)));
+      result.text += *piece;
+    }
     tokens.push_back(token);
     return true;
   }
@@ -163,9 +131,11 @@ struct Sample {
   }
 
   GenerateResult Finish() {
-    result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    result.seconds = Seconds();
     return std::move(result);
   }
+
+  double Seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
 };
 
 }  // namespace
@@ -182,27 +152,45 @@ struct TrainedModel::Impl {
 
   explicit Impl(RunFiles run_files) : files(std::move(run_files)) {}
 
-  absl::StatusOr<Prompt> MakePrompt(const GenerateOptions& options) const {
-    const Tokenizer& tokenizer = files.tokenizer;
-    Prompt prompt;
-    if (!options.prompt_tokens.empty()) {
-      prompt.tokens = options.prompt_tokens;
-      const absl::StatusOr<std::string> text = tokenizer.Decode(prompt.tokens);
-      if (!text.ok()) return Annotate(text.status(), "prompt: ");
-      prompt.text = *text;
-    } else {
-      absl::StatusOr<std::vector<int32_t>> text = tokenizer.Encode(options.prompt);
-      if (!text.ok()) return Annotate(text.status(), "prompt: ");
-      const absl::optional<int32_t> begin = tokenizer.begin_end_token();
-      if (begin.has_value()) prompt.tokens.push_back(*begin);
-      prompt.tokens.insert(prompt.tokens.end(), text->begin(), text->end());
-      prompt.text = options.prompt;
+  // The tokens that a sample begins with: there must be at least one.
+  absl::StatusOr<Prompt> PromptOfText(const std::string& text) const {
+    if (!files.tokenizer.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the imported run's tokenizer: ", files.tokenizer.status().message(),
+                       "\nsay the prompt as token ids, --prompt-tokens FILE.json"));
     }
+    const Tokenizer& tokenizer = *files.tokenizer;
+    absl::StatusOr<std::vector<int32_t>> encoded = tokenizer.Encode(text);
+    if (!encoded.ok()) return Annotate(encoded.status(), "prompt: ");
+    Prompt prompt{tokenizer.prompt_prefix(), text};
+    const bool documents = files.recipe.fields.data().format() == v1::Data::DOCUMENTS;
+    const absl::optional<int32_t> begin = tokenizer.begin_end_token();
+    // Vocabularies of subwords have a token that ends texts, whatever a model was trained on.
+    const bool wants_begin = tokenizer.subwords() != nullptr && (documents || encoded->empty());
+    if (prompt.tokens.empty() && begin.has_value() && wants_begin) prompt.tokens.push_back(*begin);
+    prompt.tokens.insert(prompt.tokens.end(), encoded->begin(), encoded->end());
     if (prompt.tokens.empty()) {
       // Without a begin token a line break is the best place to start from.
       const absl::StatusOr<std::vector<int32_t>> newline = tokenizer.Encode("\n");
       prompt.tokens.push_back(newline.ok() ? newline->front() : 0);
     }
+    return prompt;
+  }
+
+  // Taken as they are; their text is known where there is a tokenizer.
+  absl::StatusOr<Prompt> PromptOfTokens(const std::vector<int32_t>& tokens) const {
+    Prompt prompt{tokens, ""};
+    if (!files.tokenizer.ok()) return prompt;
+    const absl::StatusOr<std::string> text = files.tokenizer->Decode(tokens);
+    if (!text.ok()) return Annotate(text.status(), "prompt: ");
+    prompt.text = *text;
+    return prompt;
+  }
+
+  absl::StatusOr<Prompt> MakePrompt(const GenerateOptions& options) const {
+    PLUMB_ASSIGN_OR_RETURN(Prompt prompt, options.prompt_tokens.empty()
+                                              ? PromptOfText(options.prompt)
+                                              : PromptOfTokens(options.prompt_tokens));
     const int64_t limit = info.context_length;
     if (static_cast<int64_t>(prompt.tokens.size()) > limit) {
       return absl::OutOfRangeError(absl::StrCat("prompt: ", prompt.tokens.size(),
@@ -214,7 +202,8 @@ struct TrainedModel::Impl {
 
   // Draws come from the tokens that exist; a model's vocabulary may be larger.
   absl::StatusOr<plumb_sample_options> Drawing(const GenerateOptions& options) const {
-    return ToPlumb(options, files.tokenizer.vocab_size());
+    const bool has_tokenizer = files.tokenizer.ok();
+    return ToPlumb(options, has_tokenizer ? files.tokenizer->vocab_size() : 0);
   }
 
   absl::StatusOr<Sequences> MakeSequences(int64_t count) const {
@@ -255,7 +244,7 @@ TrainedModel::~TrainedModel() = default;
 absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* runtime,
                                                                  const std::string& run,
                                                                  WeightType weights, bool average) {
-  PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, Locate(run));
+  PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, LocateRun(run));
   PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(where.run, {}));
   auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
   model->impl_ = std::make_unique<Impl>(std::move(files));
@@ -265,21 +254,15 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
                                                              impl.files.model.handle()));
   runtime->ForgetWarningsAbout(RunModelPath(where.run));  // they were told when it was trained
   plumb_model_get_info(impl.model.get(), &impl.info);
-  if (impl.files.tokenizer.vocab_size() > impl.info.vocab_size) {
+  const absl::StatusOr<Tokenizer>& tokenizer = impl.files.tokenizer;
+  if (tokenizer.ok() && tokenizer->vocab_size() > impl.info.vocab_size) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where.run, ": tokenizer.json has ", impl.files.tokenizer.vocab_size(),
+        absl::StrCat(where.run, ": tokenizer.json has ", tokenizer->vocab_size(),
                      " tokens, more than the model's vocab_size ", impl.info.vocab_size,
                      "; is one of them of another run?"));
   }
-  PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
-  // Whole and unchanged, or this is an error: then the weights stay in the file.
-  PLUMB_ASSIGN_OR_RETURN(const std::string weights_path,
-                         average ? CheckedAveragePath(checkpoint) : CheckedModelPath(checkpoint));
-  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] {
-    return CallPlumb(plumb_model_map, impl.model.get(), weights_path.c_str());
-  }));
-  impl.checkpoint = where.checkpoint;
-  impl.step = checkpoint.step;
+  PLUMB_ASSIGN_OR_RETURN(impl.step, MapRunWeights(where, average, impl.model.get()));
+  impl.checkpoint = where.checkpoint.empty() ? where.run : where.checkpoint;
   if (impl.info.bidirectional == 0) PLUMB_RETURN_IF_ERROR(impl.MakeOne());
   return model;
 }
@@ -396,9 +379,14 @@ absl::Status TrainedModel::GenerateMany(
 absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string& data_path,
                                                               WeightType weights, int64_t stride) {
   Impl& impl = *impl_;
+  if (!impl.files.tokenizer.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the imported run's tokenizer: ", impl.files.tokenizer.status().message(),
+                     "\ngive token ids, --tokens FILE.json"));
+  }
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,
-      Dataset::Load(data_path, ToDatasetOptions(impl.files.recipe), &impl.files.tokenizer));
+      Dataset::Load(data_path, ToDatasetOptions(impl.files.recipe), &*impl.files.tokenizer));
   if (stride > 0 && impl.files.recipe.fields.has_masked_tokens()) {
     return absl::InvalidArgumentError(
         "a stride is for models that predict the next token; this one fills gaps (masked_tokens)");

@@ -62,13 +62,13 @@ class TestAllocator {
   int64_t calls_ = 0, fails_at_ = -1;
 };
 
-TEST(HostTest, TheInfoOfAModelTellsWhatTheCacheOfASequenceTakes) {
+// As the info says, in every format.
+void ExpectCachesOf(const std::string& text) {
   TestAllocator allocator;
   const plumb_allocator given = allocator.Get();
   const RuntimeHandle runtime = MakeHostRuntime(nullptr, &given);
   SpecHandle spec;
   ModelHandle model;
-  const std::string text = WideModel();
   EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
   EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 9, err));
@@ -90,6 +90,11 @@ TEST(HostTest, TheInfoOfAModelTellsWhatTheCacheOfASequenceTakes) {
     EXPECT_PLUMB_OK(plumb_session_feed_each(session.get, tokens, 5, err));
     EXPECT_EQ(allocator.LiveOf(5 * one), before + 1) << weights;
   }
+}
+
+TEST(HostTest, TheInfoOfAModelTellsWhatTheCacheOfASequenceTakes) {
+  ExpectCachesOf(WideModel());
+  ExpectCachesOf(WideModel() + " attention { window: \"5 * (layer % 2)\" }");
 }
 
 TEST(HostMemoryTest, EveryAllocationOfTheHostMayFail) {

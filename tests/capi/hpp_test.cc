@@ -96,6 +96,19 @@ TEST(HppTest, CachesKeepWhatWentIntoConvolutions) {
   EXPECT_EQ(plumb::Model::Create(runtime, spec).value().Info().cache_bytes, 3 * 16 * 8 * 4);
 }
 
+// Of the windows 4, none and one that is longer than the context.
+TEST(HppTest, CachesOfWindowsKeepTheWindows) {
+  plumb::Runtime runtime = MakeRuntime();
+  const plumb::Spec spec =
+      plumb::Spec::FromText(
+          "n_layer: 3 n_head: 2 n_kv_head: 1 d_model: 8 vocab_size: 5 context_length: 16 "
+          "attention { window: \"4 * (layer == 1) + 99 * (layer == 3)\" } "
+          "block { placement: \"none\" }")
+          .value();
+  EXPECT_EQ(plumb::Model::Create(runtime, spec).value().Info().cache_bytes,
+            2 * 4 * (4 + 16 + 16) * 4);
+}
+
 // The handles of the runtime and the model are gone before the trainer and the session are used.
 TEST(HppTest, TrainsAndSamplesByCallbacks) {
   plumb::Model model = MakeModel();

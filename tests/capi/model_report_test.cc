@@ -125,6 +125,7 @@ TEST_F(ReportTest, AModelDescribesItself) {
   plumb_model_get_info(model.get, &info);
   EXPECT_EQ(json["totals"]["parameters"], info.parameters);
   EXPECT_EQ(json["totals"]["weight_bytes"], info.weight_bytes);
+  EXPECT_EQ(json["totals"]["cache_bytes"], info.cache_bytes);
   EXPECT_EQ(json["dims"]["n_layer"], 2);
   EXPECT_EQ(json["dims"]["context_length"], 8);
   EXPECT_EQ(json["layers"][0]["last"], 1);

@@ -21,6 +21,10 @@ class Config:
     context_length: int = 8
     learned_positions: bool = True
     rope_theta: float = None
+    rope: object = None  # (layer, heads) -> heads, turned; in place of rope_theta
+    alibi: float = 0.0  # by how much the slopes are multiplied
+    position_offset: int = 0
+    embedding_width: int = 0  # 0: d_model
     embedding_scale: float = None
     attention_scale: float = None
     score_cap: float = 0.0

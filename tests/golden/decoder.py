@@ -35,6 +35,7 @@ class Decoder:
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters = OrderedDict()
         self.buffers = OrderedDict()  # what a weights file holds besides
+        self.extra_losses = []  # minimized beside the cross-entropy
         self.smallest_relu_input = math.inf
 
     # ---- parameters
@@ -114,23 +115,31 @@ class Decoder:
         keys = k(keys) if k else keys
         values = v(values) if v else values
         heads = causal_attention(
-            self._heads(queries, c.rope_theta, q_rot),
-            self._heads(keys, c.rope_theta, k_rot).repeat_interleave(c.n_head // c.n_kv_head, 1),
+            self._heads(queries, self._turn(layer), q_rot),
+            self._heads(keys, self._turn(layer), k_rot).repeat_interleave(c.n_head // c.n_kv_head, 1),
             self._heads(values).repeat_interleave(c.n_head // c.n_kv_head, 1),
             c.attention_scale or c.head_dim**-0.5, c.score_cap,
             c.windows[layer] if c.windows else 0,
-            self.parameter(name + ".sink", [c.n_head], spread=1.0) if c.sinks else None)
+            self.parameter(name + ".sink", [c.n_head], spread=1.0) if c.sinks else None,
+            [c.alibi * s for s in alibi_slopes(c.n_head)] if c.alibi else None)
         joined = heads.transpose(1, 2).flatten(-2)
         joined = context(joined) if context else joined
         return self.linear(joined, name + ".o", c.d_model, c.out_bias)
 
-    def _heads(self, x, rope_theta=None, then=None):
-        """[batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim], rotated by position.
+    def _turn(self, layer):
+        """How heads of a layer turn by position; None: not at all."""
+        c = self.c
+        if c.rope is not None:
+            return lambda x: c.rope(layer, x)
+        return None if c.rope_theta is None else lambda x: rotate(x, c.rope_theta)
+
+    def _heads(self, x, turn=None, then=None):
+        """[batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim], turned.
 
         then: a function applied after the rotation, to the heads side by side.
         """
         x = x.unflatten(-1, (-1, self.c.head_dim)).transpose(1, 2)
-        x = x if rope_theta is None else rotate(x, rope_theta)
+        x = turn(x) if turn else x
         if then:
             joined = then(x.transpose(1, 2).flatten(-2))
             x = joined.unflatten(-1, (-1, self.c.head_dim)).transpose(1, 2)
@@ -179,20 +188,27 @@ class Decoder:
 
     def embed(self, tokens):
         c, self.tokens = self.c, tokens
-        x = self.parameter("embedding.token.weight", [c.vocab_size, c.d_model])[tokens]
+        width = c.embedding_width or c.d_model
+        x = self.parameter("embedding.token.weight", [c.vocab_size, width])[tokens]
         if c.embedding_scale is not None:
             x = x * c.embedding_scale
+        if c.embedding_width:
+            x = self.linear(x, "embedding.project", c.d_model, bias=False)
         if c.learned_positions:
-            table = self.parameter("embedding.position.weight", [c.context_length, c.d_model])
-            x = x + table[:tokens.shape[1]]
+            rows = c.context_length + c.position_offset
+            table = self.parameter("embedding.position.weight", [rows, c.d_model])
+            x = x + table[c.position_offset:c.position_offset + tokens.shape[1]]
         return x
 
     def head(self, x):
         c = self.c
+        width = c.embedding_width or c.d_model
+        if c.embedding_width:
+            x = self.linear(x, "head.project", width, bias=False)
         if c.tied:
             logits = x @ self.parameters["embedding.token.weight"].t()
         else:
-            logits = x @ self.parameter("head.weight", [c.vocab_size, c.d_model]).t()
+            logits = x @ self.parameter("head.weight", [c.vocab_size, width]).t()
         return logits + self.parameter("head.bias", [c.vocab_size]) if c.head_bias else logits
 
 
@@ -206,15 +222,32 @@ def rotate(x, theta):
     return x * angle.cos() + torch.cat([-second, first], -1) * angle.sin()
 
 
-def causal_attention(q, k, v, scale, cap=0.0, window=0, sink=None):
+def alibi_slopes(heads):
+    """As get_slopes in the code of Press et al. 2021."""
+    def of_power(n):
+        first = 2 ** (-(2 ** -(math.log2(n) - 3)))
+        return [first * first**i for i in range(n)]
+
+    if math.log2(heads).is_integer():
+        return of_power(heads)
+    nearest = 2 ** math.floor(math.log2(heads))
+    return of_power(nearest) + alibi_slopes(2 * nearest)[0::2][:heads - nearest]
+
+
+def causal_attention(q, k, v, scale, cap=0.0, window=0, sink=None, slopes=None):
     """softmax(scale q k^T) v over [batch, heads, seq, head_dim]; no token sees a later one.
 
     cap: Gemma 2's bound on the scores. window: how many tokens one sees, itself the last of them; 0: all.
+    slopes: of ALiBi, a head each.
     sink: a logit a head that takes part in the softmax and is then dropped, as in gpt-oss.
     """
     scores = scale * q @ k.transpose(-1, -2)
     if cap:
         scores = cap * torch.tanh(scores / cap)
+    if slopes:
+        position = torch.arange(scores.shape[-1], dtype=scores.dtype)
+        distance = position[:, None] - position
+        scores = scores - torch.tensor(slopes, dtype=scores.dtype)[:, None, None] * distance
     hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
     if window:
         hidden = hidden | torch.ones(scores.shape[-2:], dtype=torch.bool).tril(-window)

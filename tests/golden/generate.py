@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+import experts
 import features
 import placements
+import position_cases
 import tensor_file
 import wiring_cases
 from case import LAYER_NORM, RMS_NORM, Case, Config, block, model_text, norm_text, own
@@ -236,9 +238,37 @@ block {{
         "pre", 'inside { point: "attention.v" rule: "v = v_norm(v)" } '))
 
 
+def expert_cases():
+    """Mixtures of experts as published families have them."""
+    def case(name, fields, placement="pre", n_layer=2, activation="SILU"):
+        sublayer = f"experts {{ {fields} }}"
+        return Case(name, getattr(experts, name), Config(n_layer=n_layer, activation=activation,
+                                                         norm=RMS_NORM), f"""
+block {{
+  placement: "{placement}"
+  norm: "norm"
+  sublayer {{ attention {{}} }}
+  sublayer {{
+    {sublayer}
+  }}
+}}""")
+
+    gated = "gated: true activation: SILU"
+    yield case("mixtral", f'n_expert: "4" top_k: "2" d_ff: "12" {gated}')
+    yield case("qwen3_moe", f'n_expert: "16" top_k: "3" d_ff: "4" {gated}')
+    yield case("qwen2_moe", f'n_expert: "6" top_k: "2" d_ff: "6" {gated} router: SOFTMAX '
+               'shared_d_ff: "10" shared_gate: true')
+    yield case("grok_1", 'n_expert: "8" top_k: "2" d_ff: "14" gated: true activation: GELU_TANH '
+               "router: SOFTMAX", placement="double", activation="GELU_TANH")
+    yield case("switch", 'n_expert: "4" top_k: "1" d_ff: "10" activation: GELU router: SOFTMAX '
+               'balance_loss: "0.3"', activation="GELU")
+    yield case("balanced", f'n_expert: "5" top_k: "2" d_ff: "4 * layer" {gated} scale: "2.5" '
+               'balance_loss: "layer / 10"')
+
+
 def all_cases():
-    cases = [*placement_cases(), *wiring_cases.all_cases(), *schema_cases(), *rule_cases(),
-             *block_cases()]
+    cases = [*placement_cases(), *wiring_cases.all_cases(), *position_cases.all_cases(),
+             *schema_cases(), *rule_cases(), *block_cases(), *expert_cases()]
     assert len({case.name for case in cases}) == len(cases)
     return cases
 
@@ -262,7 +292,7 @@ def run(case, dtype=torch.float64):
     if case.logits:
         logits = case.logits(decoder, logits)
     loss = next_token_loss(logits, tokens)
-    loss.backward()
+    (loss + sum(decoder.extra_losses)).backward()
     assert decoder.smallest_relu_input > SMALLEST_RELU_INPUT, case.name
     return Result(tokens, logits, loss, {**decoder.parameters, **decoder.buffers},
                   {name: p.grad for name, p in decoder.parameters.items()})

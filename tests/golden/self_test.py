@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 import decoder
 import generate
+import rope
 
 
 def check_attention():
@@ -38,6 +39,20 @@ def check_rotation():
     angle = position * 100.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
     turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angle), angle)
     torch.testing.assert_close(decoder.rotate(x, 100.0), torch.cat([turned.real, turned.imag], -1))
+
+
+def check_other_rotations():
+    """The plain case of rope.py is decoder.py's; a scaling by 1, or of no pair, leaves it."""
+    x = torch.randn(1, 2, 6, 8, dtype=torch.float64)
+    plain = rope.frequencies(100.0, 8)
+    torch.testing.assert_close(rope.turn(x, plain), decoder.rotate(x, 100.0))
+    halves = torch.cat([x[..., 0::2], x[..., 1::2]], -1)
+    turned = decoder.rotate(halves, 100.0)
+    pairs = torch.stack([turned[..., :4], turned[..., 4:]], -1).flatten(-2)
+    torch.testing.assert_close(rope.turn(x, plain, interleaved=True), pairs)
+    torch.testing.assert_close(rope.turn(x, plain[:2])[..., 4:], x[..., 4:])
+    torch.testing.assert_close(rope.llama3(plain, 1, 1, 4, 40), plain)
+    torch.testing.assert_close(rope.yarn(100, 8, 1, 40), plain)
 
 
 def check_grouped_queries():
@@ -88,6 +103,7 @@ def main():
     torch.manual_seed(0)
     check_attention()
     check_rotation()
+    check_other_rotations()
     check_grouped_queries()
     worst_logit = worst_gradient = 0.0
     for case in generate.all_cases():

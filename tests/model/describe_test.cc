@@ -145,6 +145,51 @@ TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
                           "attention.sink: learned per head"));
 }
 
+TEST_F(DescribeTest, AnEmbeddingOfAnotherWidthIsShownWithItsProjections) {
+  TinyModel model;
+  model.more = "embedding_width: \"d_model / 2\"";
+  EXPECT_THAT(Of(model.Text()).begin, ElementsAre("embedding.project: 4 to 8"));
+  EXPECT_THAT(Of(model.Text()).end, ElementsAre("end: x = norm(x)", "head.project: 8 to 4"));
+}
+
+TEST_F(DescribeTest, AlibiIsShownAsWhatItDoesToScores) {
+  TinyModel model;
+  model.positions = "ALIBI";
+  const auto text = [&] {
+    return DescribePositions(MakeContext(runtime_.get(), model.Text())->model.positions);
+  };
+  EXPECT_EQ(text(), "alibi(score - slope of the head * distance)");
+  model.positions = "ALIBI alibi_scale: \"1 / layer\"";
+  EXPECT_EQ(text(), "alibi(score - (1 / layer) * slope of the head * distance)");
+  EXPECT_THAT(Of(model.Text()).groups[0].scalars,
+              ElementsAre("attention.alibi_scale = 1 / layer = 1"));
+}
+
+TEST_F(DescribeTest, PositionsAreShownWithWhatIsNotTheirDefault) {
+  TinyModel model;
+  const auto positions = [&](const std::string& fields) {
+    model.positions = absl::StrCat("ROPE ", fields);
+    return DescribePositions(MakeContext(runtime_.get(), model.Text())->model.positions);
+  };
+  EXPECT_EQ(positions(""), "rope(theta=10000)");
+  model.positions = "LEARNED offset: 2";
+  EXPECT_EQ(DescribePositions(MakeContext(runtime_.get(), model.Text())->model.positions),
+            "learned(offset=2)");
+  EXPECT_EQ(positions("rope_theta: 5e5 rope_interleaved: true rope_dims: \"head_dim / 2\""),
+            "rope(theta=500000, dims=head_dim / 2, interleaved)");
+  EXPECT_EQ(positions("rope_scaling { llama3 { factor: 8 low_freq_factor: 1 high_freq_factor: 4 "
+                      "original_context_length: 8192 } }"),
+            "rope(theta=10000, llama3(factor=8, original=8192, low=1, high=4))");
+  EXPECT_EQ(positions("rope_scaling { yarn { factor: 1 original_context_length: 64 } }"),
+            "rope(theta=10000, yarn(factor=1, original=64, beta_fast=32, beta_slow=1, "
+            "attention_factor=1))");
+  EXPECT_EQ(positions("rope_base: \"100 * layer\" rope_scaling { linear: \"2\" }"),
+            "rope(base=100 * layer, linear(factor=2))");
+  EXPECT_THAT(Of(model.Text()).groups[0].scalars,
+              ElementsAre("attention.rope_base = 100 * layer = 100",
+                          "attention.rope_scaling.linear = 2 = 2"));
+}
+
 // A formula may leave a scalar alone where it has no value; so must its description.
 TEST_F(DescribeTest, AScalarWithoutAValueInTheFirstLayerIsShownWithoutOne) {
   const StackDescription description = OfBody(

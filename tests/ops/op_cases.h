@@ -64,6 +64,8 @@ std::vector<OpCase> BroadcastOpCases();
 std::vector<OpCase> SequenceOpCases();
 // op_cases_int8.cc: products and embeddings with int8 weights.
 std::vector<OpCase> Int8OpCases();
+// op_cases_experts.cc: routers, rows grouped by expert, their products, the balance loss.
+std::vector<OpCase> ExpertOpCases();
 
 }  // namespace plumb
 

@@ -20,6 +20,13 @@ void AddEmbedding(std::vector<OpCase>* cases) {
           {{"f32_out", true}});
   AddCase(cases, "embedding", "f32 from bf16", {RandomBf16({27, 37}), Ints({6}, ids)},
           {{"f32_out", true}});
+  AddCase(cases, "embedding", "from a row on", {Random({29, 16}), Ints({2, 3}, ids)},
+          {{"offset", int64_t{2}}});
+  AddCase(cases, "embedding", "from a row on, f32 from bf16",
+          {RandomBf16({29, 37}), Ints({6}, ids)}, {{"f32_out", true}, {"offset", int64_t{2}}});
+  AddCase(cases, "embedding_grad", "from a row on",
+          {Ints({6}, ids), Random({6, 17}), Random({30, 17})},
+          Attrs({{"rows", int64_t{30}}, {"offset", int64_t{3}}}));
   AddCase(cases, "embedding_grad", "repeated tokens", {Ints({2, 3}, ids), Random({2, 3, 16})},
           Attrs({{"rows", int64_t{27}}}));
   AddCase(cases, "embedding_grad", "odd width", {Ints({6}, ids), Random({6, 17})},

@@ -84,7 +84,13 @@ std::vector<OpCase> Int8OpCases() {
     c.name = absl::StrCat("width ", width);
     c.inputs = {RandomInt8(27, width), Scales(27, width), Ints({2, 3}, {3, 0, 26, 3, 3, 7})};
     c.attrs = Attrs({{"rows", int64_t{27}}, {"width", width}});
+    OpCase offset = c;
+    offset.name += " from a row on";
+    offset.inputs[0] = RandomInt8(29, width);
+    offset.inputs[1] = Scales(29, width);
+    offset.attrs = Attrs({{"rows", int64_t{29}}, {"width", width}, {"offset", int64_t{2}}});
     cases.push_back(Undifferentiated(std::move(c)));
+    cases.push_back(Undifferentiated(std::move(offset)));
   }
   return cases;
 }

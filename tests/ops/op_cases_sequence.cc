@@ -30,6 +30,46 @@ OpCase Rope(int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim, int3
   return c;
 }
 
+// The case with other attributes beside its own.
+OpCase With(OpCase c, const std::string& what,
+            const std::vector<std::pair<const char*, Attr>>& attrs) {
+  absl::StrAppend(&c.name, " ", what);
+  for (const auto& [name, value] : attrs) c.attrs.Set(name, value);
+  return c;
+}
+
+// Layouts, parts of a head around whole vectors, and other frequencies.
+void AddRopeVariants(std::vector<OpCase>* cases) {
+  const auto text = [](const char* value) { return std::string(value); };
+  for (const bool inverse : {false, true}) {
+    for (const int64_t dims : {2, 6, 16, 18, 32, 34}) {
+      const OpCase partial =
+          With(Rope(2, 5, 3, 36, 7, inverse), absl::StrCat("dims ", dims), {{"dims", dims}});
+      cases->push_back(partial);
+      cases->push_back(With(partial, "interleaved", {{"interleaved", true}}));
+    }
+    cases->push_back(With(Rope(4, 64, 4, 64, 0, inverse), "interleaved", {{"interleaved", true}}));
+    const OpCase one = Rope(1, 9, 2, 20, 100, inverse);
+    cases->push_back(With(one, "linear", {{"scaling", text("linear")}, {"factor", 4.0}}));
+    cases->push_back(With(one, "llama3",
+                          {{"scaling", text("llama3")},
+                           {"factor", 8.0},
+                           {"original_context", int64_t{4000}},
+                           {"low_freq_factor", 1.0},
+                           {"high_freq_factor", 4.0}}));
+    const OpCase yarn = With(one, "yarn",
+                             {{"scaling", text("yarn")},
+                              {"factor", 8.0},
+                              {"original_context", int64_t{4000}},
+                              {"beta_fast", 32.0},
+                              {"beta_slow", 1.0},
+                              {"magnitude", 1.2}});
+    cases->push_back(yarn);
+    cases->push_back(With(yarn, "fractional",
+                          {{"fractional", true}, {"interleaved", true}, {"dims", int64_t{12}}}));
+  }
+}
+
 void AddRopes(std::vector<OpCase>* cases) {
   cases->push_back(Rope(1, 7, 4, 4, 0, false));
   cases->push_back(Rope(1, 3, 2, 2, 0, true));
@@ -37,6 +77,7 @@ void AddRopes(std::vector<OpCase>* cases) {
   cases->push_back(Rope(1, 1, 3, 20, 100000, false));
   cases->push_back(Rope(1, 4, 2, 34, 17, true));
   cases->push_back(Rope(4, 64, 4, 64, 0, false));  // several tasks
+  AddRopeVariants(cases);
   const size_t count = cases->size();
   for (size_t i = 0; i < count; ++i) cases->push_back(InBf16((*cases)[i], {0}));
 }
@@ -63,12 +104,14 @@ struct Variant {
   double cap = 0;
   int64_t window = 0;
   bool sinks = false;
+  double alibi = 0;
 };
 
 std::string VariantName(const Variant& variant) {
   return absl::StrCat(variant.cap > 0 ? absl::StrCat(" cap ", variant.cap) : "",
                       variant.window > 0 ? absl::StrCat(" window ", variant.window) : "",
-                      variant.sinks ? " sinks" : "");
+                      variant.sinks ? " sinks" : "",
+                      variant.alibi > 0 ? absl::StrCat(" alibi ", variant.alibi) : "");
 }
 
 // The case with that variant; its last input is then the sinks. Sinks are large and small beside
@@ -77,6 +120,7 @@ OpCase WithVariant(OpCase c, const Variant& variant, int64_t heads) {
   absl::StrAppend(&c.name, VariantName(variant));
   if (variant.cap > 0) c.attrs.Set("cap", variant.cap);
   if (variant.window > 0) c.attrs.Set("window", variant.window);
+  if (variant.alibi > 0) c.attrs.Set("alibi", variant.alibi);
   if (variant.sinks && c.op != "attention_grad") c.inputs.push_back(Random({heads}, -8, 8));
   return c;
 }
@@ -211,6 +255,43 @@ void AddAttentionVariants(Draw draw, std::vector<OpCase>* cases) {
   AddSinkGrad(2, 5, 3, 7, draw, cases);
   AddSinkGrad(1, 1, 1, 1, draw, cases);
   AddSinkGrad(2, 70, 8, 64, draw, cases);  // several tasks
+}
+
+// Caches that hold little more than the window, or no more, before and after they are full: one new
+// token, fewer and more than the window, and fewer and more than a kernel packs.
+void AddRings(Draw draw, std::vector<OpCase>* cases) {
+  for (const int64_t window : {1, 4, 16, 70}) {
+    for (const int64_t capacity : {window, window + 5}) {
+      const Variant variant = {0, window, false}, all = {2, window, true, 0.5};
+      for (const int32_t first : {0, 3, 69, 70, 200}) {
+        AddCachedAttentionCase({first, 100}, 1, {4, 2}, 7, capacity, draw, cases, 0, variant);
+        AddCachedAttentionCase({first}, 5, {2, 1}, 20, capacity, draw, cases, 0, all);
+        AddCachedAttentionCase({first, 9}, 36, {2, 1}, 8, capacity, draw, cases, 0, variant);
+        AddCachedAttentionCase({first}, 36, {4, 2}, 8, capacity, draw, cases, 1, all);
+        AddCachedAttentionCase({first}, 40, {4, 2}, 8, capacity, draw, cases, 9, variant);
+      }
+    }
+  }
+  AddCachedAttentionCase({77}, 300, {2, 1}, 12, 90, draw, cases, 0, {0, 90, true});
+  AddCachedAttentionCase({5000}, 1, {8, 8}, 64, 1000, draw, cases, 0, {0, 1000, false});
+}
+
+// Of few heads, of no power of 2, and far beyond the first block of keys.
+void AddAlibi(Draw draw, std::vector<OpCase>* cases) {
+  const Variant alibi = {0, 0, false, 1};
+  for (const int64_t tokens : {1, 5, 17, 70, 301}) {
+    AddAttentionCases(1, tokens, {2, 1}, 20, draw, cases, alibi);
+    AddAttentionCases(2, tokens, {6, 3}, 5, draw, cases, {1.5, tokens / 2, true, 0.3});
+  }
+  AddAttentionCases(1, 520, {1, 1}, 4, draw, cases, alibi);
+  AddAttentionCases(1, 130, {12, 12}, 8, draw, cases, alibi);
+  AddCachedAttentionCase({700}, 1, {8, 8}, 64, 1024, draw, cases, 0, alibi);
+  AddCachedAttentionCase({3}, 270, {3, 1}, 12, 280, draw, cases, 0, alibi);
+  AddCachedAttentionCase({61, 94}, 36, {2, 1}, 7, 130, draw, cases, 3, {0, 33, true, 2});
+  for (const int64_t head_dim : {1, 7, 20}) {
+    AddCachedAttentionCase({13, 2}, 1, {4, 2}, head_dim, 16, draw, cases, 0, alibi);
+    AddCachedAttentionCase({0, 5}, 9, {4, 2}, head_dim, 16, draw, cases, 0, {2, 5, true, 0.5});
+  }
 }
 
 void AddAttentions(Draw draw, std::vector<OpCase>* cases) {
@@ -376,9 +457,13 @@ std::vector<OpCase> SequenceOpCases() {
   AddAttentions(Random, &cases);
   AddAttentions(RandomBf16, &cases);
   AddAttentionVariants(Random, &cases);
+  AddAlibi(Random, &cases);
+  AddRings(Random, &cases);
   AddAttentionVariants(RandomBf16, &cases);
+  AddAlibi(RandomBf16, &cases);
   AddBidirectional(Random, &cases);
   AddBidirectional(RandomBf16, &cases);
+  AddRings(RandomBf16, &cases);
   AddConvs(&cases);
   AddCrossEntropies(&cases);
   return cases;

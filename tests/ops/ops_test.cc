@@ -21,6 +21,7 @@ std::vector<OpCase> AllCases() {
   for (OpCase& c : BroadcastOpCases()) cases.push_back(std::move(c));
   for (OpCase& c : SequenceOpCases()) cases.push_back(std::move(c));
   for (OpCase& c : Int8OpCases()) cases.push_back(std::move(c));
+  for (OpCase& c : ExpertOpCases()) cases.push_back(std::move(c));
   for (OpCase& c : NormOpCases()) cases.push_back(std::move(c));
   return cases;
 }

@@ -1,4 +1,5 @@
 // What the cases of op_cases_sequence.cc cannot say: causality, caches, refusals.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/graph/builder.h"
+#include "runtime/ops/attention_shape.h"
 #include "runtime/ops/ops.h"
 #include "tests/ops/op_cases.h"
 #include "tests/ops/op_test_util.h"
@@ -206,6 +208,44 @@ TEST_F(SequenceOpsTest, AttentionPassesOnANaNInASinkOfItsHead) {
   }
 }
 
+// Chunks, shorter and longer than the window, fed to a ring of the window and to a cache of all
+// tokens. Not a bit may differ: a ring is where keys are, not how they are added up.
+TEST_F(SequenceOpsTest, ARingGivesTheBitsOfACacheOfAllTokens) {
+  constexpr int64_t kWindow = 20, kAll = 260;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    std::vector<ReferenceTensor> caches[2];
+    int32_t first = 0;
+    for (const int64_t tokens : {7, 1, 30, 1, 1, 70, 9, 1, 20, 100, 1}) {
+      OpCase all = CachedAttention({2, 0, 4, 2, 12, kAll}, tokens, first);
+      all.attrs.Set("window", kWindow);
+      all.attrs.Set("alibi", 0.5);
+      OpCase ring = all;
+      for (const size_t i : {size_t{3}, size_t{4}}) {
+        ring.inputs[i] = Random({2, 2, kWindow, 12});
+      }
+      for (size_t i = 0; i < 5; ++i) all.inputs[i].type.dtype = ring.inputs[i].type.dtype = dtype;
+      std::vector<ReferenceTensor> inputs[2] = {MakeInputs(all), MakeInputs(ring)};
+      std::copy_n(inputs[0].begin(), 3, inputs[1].begin());
+      std::vector<double> contexts[2];
+      for (const size_t i : {size_t{0}, size_t{1}}) {
+        if (!caches[i].empty()) std::copy_n(caches[i].begin(), 2, inputs[i].begin() + 3);
+        const auto got = Run(i == 0 ? all : ring, inputs[i]);
+        ASSERT_TRUE(got.ok()) << got.status();
+        contexts[i] = (*got)[0].f;
+        caches[i] = {(*got)[1], (*got)[2]};
+      }
+      EXPECT_EQ(contexts[1], contexts[0]) << tokens << " tokens from " << first;
+      first += static_cast<int32_t>(tokens);
+    }
+  }
+}
+
+TEST_F(SequenceOpsTest, ACacheMustHoldTheWindow) {
+  OpCase c = CachedAttention(kSizes, 1, 10);
+  c.attrs.Set("window", kSizes.capacity + 1);
+  EXPECT_THAT(Refusal(c), HasSubstr("caches of 96 tokens do not hold a window of 97"));
+}
+
 // A head whose sink is far above its scores attends to nothing, one whose sink is far below as if
 // there were none.
 TEST_F(SequenceOpsTest, SinksThatAreFarFromTheScoresDecide) {
@@ -278,6 +318,19 @@ TEST_F(SequenceOpsTest, AttentionSaysWhichOperandDoesNotFit) {
   EXPECT_THAT(Refusal(c), HasSubstr("the caches are f32[2, 2, 96, 12] and bf16[2, 2, 96, 12]"));
 }
 
+// The figures of the paper: 1/2, 1/4, .. of 8 heads; those of 16, in turns, between them.
+TEST_F(SequenceOpsTest, SlopesOfAlibi) {
+  for (int64_t head = 0; head < 8; ++head) {
+    EXPECT_DOUBLE_EQ(AlibiSlope(head, 8), std::exp2(-static_cast<double>(head + 1)));
+    EXPECT_DOUBLE_EQ(AlibiSlope(head, 12), AlibiSlope(head, 8));
+  }
+  for (int64_t head = 8; head < 12; ++head) {
+    EXPECT_DOUBLE_EQ(AlibiSlope(head, 12), AlibiSlope(2 * (head - 8), 16));
+  }
+  EXPECT_DOUBLE_EQ(AlibiSlope(0, 1), std::exp2(-8));
+  EXPECT_DOUBLE_EQ(AlibiSlope(2, 3), std::exp2(-2));
+}
+
 // -- Rotary embedding
 
 TEST_F(SequenceOpsTest, RotationByTheInverseRestores) {
@@ -301,6 +354,66 @@ TEST_F(SequenceOpsTest, RotationRefusesAnOddHead) {
   c.inputs = {Random({1, 2, 9}), Ints({1, 2}, {0, 1})};
   c.attrs = {{"head_dim", int64_t{9}}, {"theta", 10000.0}};
   EXPECT_THAT(Refusal(c), HasSubstr("head_dim = 9"));
+  c.attrs.Set("dims", int64_t{3});
+  EXPECT_THAT(Refusal(c), HasSubstr("dims = 3 is odd"));
+  c.attrs.Set("dims", int64_t{10});
+  EXPECT_THAT(Refusal(c), HasSubstr("dims = 10 are more than head_dim = 9"));
+}
+
+// By hand, at position 1: of the frequencies 1, 0.1 and 0.01 the first turns so fast in 100 tokens
+// that it stays, the last so slowly that it is divided by 2, and the second is 1.59 turns on the
+// way from 1 to 4.
+TEST_F(SequenceOpsTest, RotationOfScaledFrequenciesByHand) {
+  OpCase c;
+  c.op = "rope";
+  c.inputs = {Random({1, 1, 6}), Ints({1, 1}, {1})};
+  c.inputs[0].values = {1, 1, 1, 0, 0, 0};
+  c.attrs = {{"head_dim", int64_t{6}},           {"theta", 1000.0},
+             {"scaling", std::string("llama3")}, {"factor", 2.0},
+             {"original_context", int64_t{100}}, {"low_freq_factor", 1.0},
+             {"high_freq_factor", 4.0}};
+  const auto llama3 = Run(c);
+  ASSERT_TRUE(llama3.ok()) << llama3.status();
+  const double share = (10 / 6.283185307179586 - 1) / 3, second = 0.05 + 0.05 * share;
+  EXPECT_THAT((*llama3)[0].f,
+              Pointwise(DoubleNear(1e-6), {std::cos(1), std::cos(second), std::cos(0.005),
+                                           std::sin(1), std::sin(second), std::sin(0.005)}));
+  // The ramp begins at floor(3 ln(100 / 2 pi 20) / ln 10) < 0 and ends at ceil(.. 4 ..) = 1.
+  c.attrs = {{"head_dim", int64_t{6}},
+             {"theta", 1000.0},
+             {"scaling", std::string("yarn")},
+             {"factor", 2.0},
+             {"original_context", int64_t{100}},
+             {"beta_fast", 20.0},
+             {"beta_slow", 10.0},
+             {"magnitude", 0.5}};
+  const auto yarn = Run(c);
+  ASSERT_TRUE(yarn.ok()) << yarn.status();
+  EXPECT_THAT((*yarn)[0].f, Pointwise(DoubleNear(1e-6),
+                                      {std::cos(1) / 2, std::cos(0.05) / 2, std::cos(0.005) / 2,
+                                       std::sin(1) / 2, std::sin(0.05) / 2, std::sin(0.005) / 2}));
+}
+
+TEST_F(SequenceOpsTest, RotationRefusesScalingsThatMeanNothing) {
+  OpCase c;
+  c.op = "rope";
+  c.inputs = {Random({1, 2, 8}), Ints({1, 2}, {0, 1})};
+  c.attrs = {{"head_dim", int64_t{8}}, {"theta", 10000.0}, {"scaling", std::string("linear")}};
+  EXPECT_THAT(Refusal(c), HasSubstr("factor = 0 is not a positive number"));
+  c.attrs.Set("factor", 2.0);
+  c.attrs.Set("scaling", std::string("ntk"));
+  c.attrs.Set("original_context", int64_t{10});
+  EXPECT_THAT(Refusal(c), HasSubstr("scaling = ntk is none of"));
+  c.attrs.Set("scaling", std::string("llama3"));
+  EXPECT_THAT(Refusal(c), HasSubstr("low_freq_factor = 0"));
+  c.attrs.Set("low_freq_factor", 4.0);
+  c.attrs.Set("high_freq_factor", 4.0);
+  EXPECT_THAT(Refusal(c), HasSubstr("low_freq_factor is not less than high_freq_factor"));
+  c.attrs.Set("scaling", std::string("yarn"));
+  c.attrs.Set("beta_slow", 1.0);
+  c.attrs.Set("beta_fast", 32.0);
+  c.attrs.Set("theta", 1.0);
+  EXPECT_THAT(Refusal(c), HasSubstr("theta must be above 1"));
 }
 
 // -- Cross entropy

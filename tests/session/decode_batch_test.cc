@@ -38,6 +38,14 @@ TinyModel Wide() {
   return model;
 }
 
+// Its layers in turns keep a window of the keys.
+TinyModel Windowed() {
+  TinyModel model = Study();
+  model.positions = "ALIBI";
+  model.more = "attention { window: \"5 * (layer % 2)\" }";
+  return model;
+}
+
 struct Case {
   std::string name;
   TinyModel model;
@@ -172,6 +180,7 @@ std::vector<Case> Cases() {
         {"Int8", WeightFormat::kInt8}}) {
     cases.push_back({std::string("Study") + name, Study(), format, 1});
     cases.push_back({std::string("Wide") + name, Wide(), format, 2});
+    cases.push_back({std::string("Windowed") + name, Windowed(), format, 2});
   }
   return cases;
 }

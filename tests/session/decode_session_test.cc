@@ -141,6 +141,95 @@ TEST_F(DecodeSessionTest, APromptMayBeLongerThanTheLongestChunk) {
       1e-5);
 }
 
+// Layers of windows 3 and 5, whose caches are rings, and one that sees all.
+std::string WindowedModel() {
+  TinyModel model;
+  model.n_layer = 3;
+  model.context_length = 600;
+  model.positions = "ROPE";
+  model.more = "attention { window: \"(1 + 2 * layer) * (layer < 3)\" }";
+  return model.Text();
+}
+
+TEST_F(DecodeSessionTest, LayersWithAWindowKeepNoMoreThanIt) {
+  const auto context = MakeContext(runtime_.get(), WindowedModel());
+  BuildOptions options;
+  options.program = Program::kCached;
+  const auto graph = BuildForward(context->model, context->parameters, *context->ops, options);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const auto rows = [&graph](int layer) {
+    const ValueId cache = graph->FindValue(absl::StrCat("layers.", layer, ".attention.k_cache"));
+    return graph->value(cache).type.shape[2];
+  };
+  EXPECT_EQ(rows(0), 3);
+  EXPECT_EQ(rows(1), 5);
+  EXPECT_EQ(rows(2), 600);
+}
+
+// In chunks and steps, and after tokens were taken back whose rows newer ones had taken.
+TEST_F(DecodeSessionTest, WindowsThatHavePassedAreComputedAnewWhereTokensAreTakenBack) {
+  const auto context = MakeContext(runtime_.get(), WindowedModel());
+  const ParameterStore parameters = GenericParameters(*context);
+  const std::vector<int32_t> tokens = RandomTokens(1, 560, 5, 1)[0];
+  const std::vector<int32_t> others = RandomTokens(1, 560, 5, 2)[0];
+  const PackedWeights weights(*context, WeightFormat::kF32, parameters);
+  for (const int64_t batch : {1, 2}) {
+    DecodeSession decode(context.get(), &weights, batch, 1);
+    const int64_t sequence = batch - 1;
+    const auto feed = [&](const std::vector<int32_t>& from, size_t count) {
+      const size_t at = static_cast<size_t>(decode.length(sequence));
+      ASSERT_TRUE(decode.Feed(sequence, absl::MakeConstSpan(from).subspan(at, count)).ok());
+    };
+    // The sequence is then the first `kept` tokens and others.
+    const auto expect = [&](size_t kept) {
+      std::vector<int32_t> sequence_tokens(tokens.begin(),
+                                           tokens.begin() + static_cast<int64_t>(kept));
+      const size_t length = static_cast<size_t>(decode.length(sequence));
+      for (size_t i = kept; i < length; ++i) sequence_tokens.push_back(others[i]);
+      const auto full =
+          RunBatch(*context, parameters, {sequence_tokens}, /*with_gradients=*/true, 1);
+      ASSERT_TRUE(full.ok()) << full.status();
+      const std::vector<float> want(full->logits.end() - 5, full->logits.end());
+      const std::vector<float> got(decode.logits(sequence), decode.logits(sequence) + 5);
+      EXPECT_LE(RelativeError(got, want), 1e-5) << "kept " << kept << " of " << length;
+    };
+    feed(tokens, 530);
+    expect(530);
+    for (int i = 0; i < 9; ++i) feed(tokens, 1);
+    expect(539);
+    for (const size_t kept : {size_t{538}, size_t{537}, size_t{400}, size_t{2}}) {
+      decode.Truncate(sequence, static_cast<int64_t>(kept));
+      feed(others, 1);
+      expect(kept);
+      feed(others, 6);
+      expect(kept);
+      decode.Truncate(sequence, static_cast<int64_t>(kept));
+      feed(tokens, 560 - kept);
+      expect(560);
+    }
+  }
+}
+
+// A feed that fails has written rows; the sequence goes on as if it had not been.
+TEST_F(DecodeSessionTest, AFailedFeedLeavesRingsAsTheyWere) {
+  const auto context = MakeContext(runtime_.get(), WindowedModel());
+  const ParameterStore parameters = GenericParameters(*context);
+  std::vector<int32_t> tokens = RandomTokens(1, 600, 5)[0];
+  DecodeSession decode(context.get(), &parameters, 1), fresh(context.get(), &parameters, 1);
+  const auto part = [&tokens](size_t from, size_t to) {
+    return absl::MakeConstSpan(tokens).subspan(from, to - from);
+  };
+  ASSERT_TRUE(decode.Feed(part(0, 20)).ok());
+  const int32_t right = std::exchange(tokens[550], 5);
+  EXPECT_FALSE(decode.Feed(part(20, 600)).ok());  // in the second chunk
+  tokens[550] = right;
+  EXPECT_EQ(decode.length(), 20);
+  ASSERT_TRUE(decode.Feed(part(20, 40)).ok());
+  ASSERT_TRUE(fresh.Feed(part(0, 20)).ok());
+  ASSERT_TRUE(fresh.Feed(part(20, 40)).ok());
+  EXPECT_EQ(Logits(decode), Logits(fresh));
+}
+
 TEST_F(DecodeSessionTest, ResetForgetsTheSequence) {
   DecodeSession decode(context_.get(), &parameters_, 1), fresh(context_.get(), &parameters_, 1);
   ASSERT_TRUE(decode.Feed({1, 2, 3, 4}).ok());

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/session/train_session.h"
 #include "tests/api/test_models.h"
@@ -99,6 +100,17 @@ TEST_P(TrainMemoryTest, IsWhatTheSessionsBuffersHoldToTheByte) {
     model.placement = placement;
     ExpectPlanned(*MakeContext(runtime_.get(), model.Text()));
   }
+}
+
+TEST_P(TrainMemoryTest, OfExpertsTooWhereverTokensGo) {
+  std::string text = Model().Text();
+  text.resize(text.find("block"));
+  ExpectPlanned(*MakeContext(
+      runtime_.get(),
+      absl::StrCat(
+          text, "block { placement: \"pre\" norm: \"rms_norm\" sublayer { attention {} } ",
+          "sublayer { experts { n_expert: \"5\" top_k: \"2\" d_ff: \"40\" gated: true bias: true ",
+          "shared_d_ff: \"16\" shared_gate: true balance_loss: \"0.1\" } } }")));
 }
 
 // Bytes of this process that are in memory now.

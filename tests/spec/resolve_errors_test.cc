@@ -1,6 +1,8 @@
 // Descriptions that are wrong, and what is said of them.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -41,7 +43,7 @@ TEST(ResolveErrorTest, FieldsMustBeKnown) {
   EXPECT_EQ(ErrorOf("n_layer: 4\nblock {\n  placment: \"pre\"\n}"),
             "m.pbtxt:3:3: unknown field \"placment\" in Block; did you mean \"placement\"?");
   EXPECT_EQ(ErrorOf("mlp { dropout: 0.1 }"),
-            "m.pbtxt:1:7: unknown field \"dropout\" in Mlp; it has activation, gated, bias");
+            "m.pbtxt:1:7: unknown field \"dropout\" in Mlp; it has activation, gated, bias, d_ff");
 }
 
 TEST(ResolveErrorTest, ValuesOfEnumsMustBeKnown) {
@@ -49,7 +51,8 @@ TEST(ResolveErrorTest, ValuesOfEnumsMustBeKnown) {
             "m.pbtxt:1:19: unknown value \"GELU_ERF\" for activation; it is one of RELU, GELU, "
             "GELU_TANH, SILU");
   EXPECT_EQ(ErrorOf("positions { kind: rope }"),
-            "m.pbtxt:1:19: unknown value \"rope\" for kind; it is one of LEARNED, ROPE, NONE");
+            "m.pbtxt:1:19: unknown value \"rope\" for kind; it is one of LEARNED, ROPE, NONE, "
+            "ALIBI");
 }
 
 TEST(ResolveErrorTest, AllUnknownFieldsComeAtOnce) {
@@ -122,6 +125,112 @@ TEST(ResolveErrorTest, RotaryEmbeddingTurnsPairs) {
             "m.pbtxt:2:24: rope_theta must be positive and finite");
   EXPECT_EQ(ResolveError(absl::StrCat("positions { kind: ROPE rope_theta: inf }\n", kBlock)),
             "m.pbtxt:2:24: rope_theta must be positive and finite");
+}
+
+// head_dim is 4.
+TEST(ResolveErrorTest, FieldsOfTheRotaryEmbeddingTakeNumbersThatMeanSomething) {
+  const auto rope = [](absl::string_view fields) {
+    return ResolveError(absl::StrCat("positions { kind: ROPE ", fields, " }\n", kBlock));
+  };
+  EXPECT_EQ(rope("rope_dims: \"2 * (layer - 1)\" rope_interleaved: true"), "no error");
+  EXPECT_EQ(rope("rope_base: \"10000 + 990000 * (layer % 6 == 0)\""), "no error");
+  EXPECT_EQ(
+      rope("rope_dims: \"1 + layer\""),
+      "m.pbtxt:2:24: rope_dims: 3 at layer 2, sublayer 3 must be an even number of a head's 4 "
+      "elements, or 0 for none\n"
+      "  1 + layer\n"
+      "    ^");
+  EXPECT_EQ(
+      FirstLine(rope("rope_dims: \"6\"")),
+      "m.pbtxt:2:24: rope_dims: 6 at layer 1, sublayer 1 must be an even number of a head's 4 "
+      "elements, or 0 for none");
+  EXPECT_EQ(FirstLine(rope("rope_dims: \"head_dims\"")),
+            "m.pbtxt:2:24: unknown scalar \"head_dims\"; did you mean \"head_dim\"?");
+  EXPECT_EQ(FirstLine(rope("rope_base: \"layer - 1\"")),
+            "m.pbtxt:2:24: rope_base: 0 at layer 1, sublayer 1 must be positive");
+  EXPECT_EQ(rope("rope_theta: 5 rope_base: \"5\""),
+            "m.pbtxt:2:38: rope_base: rope_theta is there too; give one of the two");
+  EXPECT_EQ(rope("rop_base: \"5\""),
+            "m.pbtxt:2:24: unknown field \"rop_base\" in Positions; did you mean \"rope_base\"?");
+  for (const char* field : {"rope_dims: \"2\"", "rope_interleaved: true", "rope_base: \"5\"",
+                            "rope_scaling { linear: \"2\" }"}) {
+    const std::string name(field, std::strcspn(field, ": "));
+    EXPECT_EQ(ResolveError(absl::StrCat("positions { ", field, " }\n", kBlock)),
+              absl::StrCat("m.pbtxt:2:13: ", name,
+                           " is about the rotary embedding: it belongs beside kind: ROPE"));
+  }
+}
+
+TEST(ResolveErrorTest, OnlyATableOfPositionsHasAnOffset) {
+  const auto positions = [](absl::string_view fields) {
+    return ResolveError(absl::StrCat("positions { ", fields, " }\n", kBlock));
+  };
+  EXPECT_EQ(positions("offset: 2"), "no error");
+  EXPECT_EQ(positions("kind: LEARNED offset: 2"), "no error");
+  EXPECT_EQ(positions("offset: -1"), "m.pbtxt:2:13: offset: -1 is not in 0..16777216");
+  EXPECT_EQ(positions("kind: NONE offset: 2"),
+            "m.pbtxt:2:24: offset is about a table of positions: it belongs beside kind: LEARNED");
+}
+
+TEST(ResolveErrorTest, TheEmbeddingsWidthIsAWholeNumber) {
+  const auto width = [](absl::string_view expression, absl::string_view more = "") {
+    return ResolveError(absl::StrCat("embedding_width: \"", expression, "\"\n", more, kBlock));
+  };
+  EXPECT_EQ(width("d_model / 2"), "no error");
+  EXPECT_EQ(width("d_model / 3"),
+            "m.pbtxt:2:1: embedding_width: 2.66667 is no whole number in 1..16777216\n"
+            "  d_model / 3\n"
+            "          ^");
+  EXPECT_EQ(FirstLine(width("d_modl")),
+            "m.pbtxt:2:1: unknown scalar \"d_modl\"; did you mean \"d_model\"?");
+  EXPECT_EQ(width("4", "embedding { name: \"project\" }\n"),
+            "m.pbtxt:3:13: embedding \"project\": there is one already; give it another name");
+}
+
+TEST(ResolveErrorTest, AlibisScaleIsPositive) {
+  const auto alibi = [](absl::string_view fields) {
+    return ResolveError(absl::StrCat("positions { ", fields, " }\n", kBlock));
+  };
+  EXPECT_EQ(alibi("kind: ALIBI alibi_scale: \"1 / sqrt(head_dim)\""), "no error");
+  EXPECT_EQ(FirstLine(alibi("kind: ALIBI alibi_scale: \"1 - layer\"")),
+            "m.pbtxt:2:25: alibi_scale: 0 at layer 1, sublayer 1 must be positive");
+  EXPECT_EQ(alibi("kind: ROPE alibi_scale: \"1\""),
+            "m.pbtxt:2:24: alibi_scale is about ALiBi: it belongs beside kind: ALIBI");
+  EXPECT_EQ(alibi("kind: ALIBI rope_dims: \"2\""),
+            "m.pbtxt:2:25: rope_dims is about the rotary embedding: it belongs beside kind: ROPE");
+}
+
+TEST(ResolveErrorTest, ScalingsOfTheRotaryEmbeddingNeedTheirNumbers) {
+  const auto scaling = [](absl::string_view fields) {
+    return ResolveError(
+        absl::StrCat("positions { kind: ROPE rope_scaling {\n", fields, " } }\n", kBlock));
+  };
+  EXPECT_EQ(scaling("linear: \"2\""), "no error");
+  EXPECT_EQ(scaling("llama3 { factor: 8 low_freq_factor: 1 high_freq_factor: 4 "
+                    "original_context_length: 8192 }"),
+            "no error");
+  EXPECT_EQ(scaling("yarn { factor: 4 original_context_length: 4096 }"), "no error");
+  EXPECT_EQ(scaling(""),
+            "m.pbtxt:2:24: rope_scaling: give linear: \"..\", llama3 { .. } or yarn { .. }");
+  EXPECT_EQ(FirstLine(scaling("linear: \"1 - layer\"")),
+            "m.pbtxt:3:1: linear: 0 at layer 1, sublayer 1 must be positive");
+  EXPECT_EQ(scaling("llama3 { factor: 8 low_freq_factor: 1 high_freq_factor: 4 }"),
+            "m.pbtxt:3:1: rope_scaling: original_context_length is missing");
+  EXPECT_EQ(scaling("llama3 { factor: -8 }"), "m.pbtxt:3:10: factor: -8 is not a positive number");
+  EXPECT_EQ(scaling("llama3 { factor: 8 low_freq_factor: 4 high_freq_factor: 4 "
+                    "original_context_length: 8192 }"),
+            "m.pbtxt:3:20: low_freq_factor: 4 must be less than high_freq_factor 4");
+  EXPECT_EQ(scaling("yarn { original_context_length: 4096 }"),
+            "m.pbtxt:3:1: rope_scaling: factor is missing");
+  EXPECT_EQ(scaling("yarn { factor: 4 original_context_length: 4096 beta_fast: inf }"),
+            "m.pbtxt:3:48: beta_fast: inf is not a positive number");
+  EXPECT_EQ(scaling("yarn { factor: 4 original_context_length: 4096 beta_slow: 32 }"),
+            "m.pbtxt:3:48: beta_slow: 32 must be less than beta_fast 32");
+  EXPECT_EQ(ResolveError(absl::StrCat(
+                "positions { kind: ROPE rope_theta: 1\n rope_scaling { yarn { factor: 4 "
+                "original_context_length: 4096 } } }\n",
+                kBlock)),
+            "m.pbtxt:2:24: yarn needs a base above 1, not 1 at layer 1, sublayer 1");
 }
 
 TEST(ResolveErrorTest, AModelHasOneBlockOrGroupsOfLayers) {
@@ -212,7 +321,7 @@ TEST(ResolveErrorTest, SublayersHaveKindsAndNames) {
         absl::StrCat("block {\n  placement: \"pre\" norm: \"none\"\n  ", text, "\n}"));
   };
   EXPECT_EQ(sublayers("sublayer { name: \"a\" }"),
-            "m.pbtxt:4:3: block.sublayer[0]: give attention {}, mlp {} or conv {}");
+            "m.pbtxt:4:3: block.sublayer[0]: give attention {}, mlp {}, experts {..} or conv {}");
   EXPECT_EQ(sublayers("sublayer { mlp {} }\n  sublayer { mlp {} }"),
             "m.pbtxt:5:3: block.sublayer[1]: the name \"mlp\" is taken; give it another");
   EXPECT_EQ(sublayers("sublayer { name: \"f\" mlp {} }"),
@@ -300,6 +409,61 @@ TEST(ResolveErrorTest, ConvolutionsTakeAWidthAndABias) {
   EXPECT_EQ(conv("widht: 3"),
             "m.pbtxt:3:21: unknown field \"widht\" in Conv; did you mean \"width\"?");
   EXPECT_EQ(conv("} mlp { gated: true"), "m.pbtxt:3:23: mlp and conv (line 3) exclude each other");
+}
+
+TEST(ResolveErrorTest, ExpertsTakeNumbersThatMeanSomething) {
+  const auto experts = [](absl::string_view fields, absl::string_view block = "") {
+    return ResolveError(absl::StrCat("block { placement: \"pre\" norm: \"rms_norm\" ", block,
+                                     "\n  sublayer { attention {} }\n", "  sublayer { experts { ",
+                                     fields, " } }\n}"));
+  };
+  const std::string two_of_four = "n_expert: \"4\" top_k: \"2\" ";
+  EXPECT_EQ(experts(two_of_four + "shared_d_ff: \"0\" balance_loss: \"0\" scale: \"-1\""),
+            "no error");
+  EXPECT_EQ(experts("top_k: \"2\""),
+            "m.pbtxt:4:3: experts: n_expert is missing; it has the form experts { n_expert: \"8\" "
+            "top_k: \"2\" }");
+  EXPECT_EQ(experts("n_expert: \"2\""),
+            "m.pbtxt:4:3: experts: top_k is missing; it has the form experts { n_expert: \"8\" "
+            "top_k: \"2\" }");
+  EXPECT_EQ(experts("n_expert: \"4\" top_k: \"layer + 3\""),
+            "m.pbtxt:4:38: top_k: 5 at layer 2, sublayer 4 is no whole number in 1..4\n"
+            "  layer + 3\n"
+            "        ^");
+  EXPECT_EQ(experts("n_expert: \"2.5\" top_k: \"2\""),
+            "m.pbtxt:4:24: n_expert: 2.5 at layer 1, sublayer 2 is no whole number in 1..65536\n"
+            "  2.5\n"
+            "  ^");
+  EXPECT_EQ(experts("n_expert: \"1e9\" top_k: \"2\""),
+            "m.pbtxt:4:24: n_expert: 1e+09 at layer 1, sublayer 2 is no whole number in 1..65536\n"
+            "  1e9\n"
+            "  ^");
+  EXPECT_EQ(experts(two_of_four + "d_ff: \"0\""),
+            "m.pbtxt:4:49: d_ff: 0 at layer 1, sublayer 2 is no whole number in 1..16777216\n"
+            "  0\n"
+            "  ^");
+  EXPECT_EQ(experts(two_of_four + "balance_loss: \"-1\""),
+            "m.pbtxt:4:49: balance_loss: -1 at layer 1, sublayer 2 must be a coefficient above 0, "
+            "or 0 for no such loss\n"
+            "  -1\n"
+            "  ^");
+  EXPECT_EQ(experts(two_of_four + "shared_gate: true"),
+            "m.pbtxt:4:49: shared_gate: there is no shared expert; shared_d_ff: \"WIDTH\" makes "
+            "one");
+  EXPECT_EQ(experts(two_of_four + "router: SOFTMAX_OF_TOPK"),
+            "m.pbtxt:4:57: unknown value \"SOFTMAX_OF_TOPK\" for router; it is one of "
+            "SOFTMAX_OF_TOP_K, SOFTMAX, SIGMOID");
+  EXPECT_EQ(experts(two_of_four, "inside { point: \"mlp.hidden\" rule: \"hidden = 2 * hidden\" }"),
+            "m.pbtxt:2:52: inside mlp.hidden: the block has experts and no MLP; statements inside "
+            "experts are not possible");
+}
+
+TEST(ResolveErrorTest, AnMlpsWidthIsAWholeNumber) {
+  EXPECT_EQ(ResolveError(absl::StrCat("mlp { d_ff: \"4 * layer\" }\n", kBlock)), "no error");
+  EXPECT_EQ(ResolveError(absl::StrCat("mlp { d_ff: \"layer / 2\" }\n", kBlock)),
+            "m.pbtxt:2:7: d_ff: 0.5 at layer 1, sublayer 2 is no whole number in 1..16777216\n"
+            "  layer / 2\n"
+            "        ^");
 }
 
 TEST(ResolveErrorTest, SharingHasANameOrAGroup) {

@@ -29,8 +29,8 @@ TEST(ResolveTest, FillsInWhatIsNotSaid) {
   EXPECT_EQ(model.dims.n_kv_head, 4);
   EXPECT_EQ(model.dims.d_ff, 128);
   EXPECT_EQ(model.dims.head_dim, 8);
-  EXPECT_EQ(model.positions, PositionKind::kLearned);
-  EXPECT_EQ(model.rope_theta, 10000);
+  EXPECT_EQ(model.positions.kind, PositionKind::kLearned);
+  EXPECT_EQ(model.positions.rope_theta, 10000);
   EXPECT_FALSE(model.embedding_scale.has_value());
   EXPECT_FALSE(model.tie_embeddings);
   EXPECT_FALSE(model.head_bias);
@@ -60,8 +60,8 @@ TEST(ResolveTest, TakesWhatIsSaid) {
   EXPECT_EQ(model.dims.n_kv_head, 2);
   EXPECT_EQ(model.dims.d_ff, 7);
   EXPECT_EQ(model.dims.head_dim, 6);  // d_model need not be a multiple of n_head then
-  EXPECT_EQ(model.positions, PositionKind::kRope);
-  EXPECT_EQ(model.rope_theta, 500);
+  EXPECT_EQ(model.positions.kind, PositionKind::kRope);
+  EXPECT_EQ(model.positions.rope_theta, 500);
   EXPECT_EQ(model.embedding_scale->root.ToString(), "sqrt(d_model)");
   EXPECT_TRUE(model.tie_embeddings);
   EXPECT_TRUE(model.head_bias);

@@ -152,9 +152,9 @@ std::string Print(const ResolvedModel& model) {
       model.name, ": n_layer ", d.n_layer, " n_sublayer ", d.n_sublayer, " n_head ", d.n_head,
       " n_kv_head ", d.n_kv_head, " d_model ", d.d_model, " d_ff ", d.d_ff, " head_dim ",
       d.head_dim, " vocab_size ", d.vocab_size, " context_length ", d.context_length, "\n");
-  absl::StrAppend(&out, "positions ", static_cast<int>(model.positions), " ", model.rope_theta,
-                  " scale ", Print(model.embedding_scale), " tie ", model.tie_embeddings, " bias ",
-                  model.head_bias, "\n", Print(model.init));
+  absl::StrAppend(&out, "positions ", static_cast<int>(model.positions.kind), " ",
+                  model.positions.rope_theta, " scale ", Print(model.embedding_scale), " tie ",
+                  model.tie_embeddings, " bias ", model.head_bias, "\n", Print(model.init));
   for (const auto& block : model.layers) absl::StrAppend(&out, Print(*block));
   return out;
 }

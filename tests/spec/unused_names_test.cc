@@ -56,6 +56,11 @@ TEST(UnusedNamesTest, TheModelMayUseALetOfItsPlacement) {
   for (const char* field : {"scale", "score_cap", "window"}) {
     EXPECT_EQ(error(absl::StrCat("attention { ", field, ": \"a\" }"), ""), "no error");
   }
+  for (const char* field :
+       {"rope_base: \"a\"", "rope_dims: \"a\"", "rope_scaling { linear: \"a\" }"}) {
+    EXPECT_EQ(error(absl::StrCat("positions { kind: ROPE ", field, " }"), ""), "no error");
+  }
+  EXPECT_EQ(error("positions { kind: ALIBI alibi_scale: \"a\" }", ""), "no error");
   EXPECT_EQ(error("", "inside { point: \"mlp.hidden\" rule: \"hidden = a * hidden\" }"),
             "no error");
 }

@@ -22,12 +22,13 @@ namespace plumb {
 struct SoftmaxVariant {
   float cap = 0;       // scores s become cap tanh(s / cap) (Gemma 2); 0: they stay
   int64_t window = 0;  // a query sees its own key and the window - 1 before it; 0: all before it
+  float slope = 0;     // scores are then lowered by slope times the distance of the key (ALiBi)
   // A logit that joins the denominator and weights nothing (gpt-oss); -infinity: none.
   float sink = -std::numeric_limits<float>::infinity();
 
   // A NaN is one, and passes on.
   bool has_sink() const { return sink != -std::numeric_limits<float>::infinity(); }
-  bool IsPlain() const { return cap == 0 && window == 0 && !has_sink(); }
+  bool IsPlain() const { return cap == 0 && window == 0 && slope == 0 && !has_sink(); }
 };
 
 // context_i = sum_j softmax_j(scale * q_i . k_j) v_j over keys j <= offset + i, or, where `keys`
@@ -78,6 +79,7 @@ struct AttendGradArgs {
   int64_t head_dim;
   float scale;
   SoftmaxVariant variant;
+  const float* slopes = nullptr;  // [group], in place of the variant's, or null
 };
 template <class T>
 using AttendGradFn = void (*)(const AttendGradArgs<T>& args, float* scratch);
@@ -88,7 +90,8 @@ AttendGradFn<T> ChooseAttendGrad();
 int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element_bytes);
 
 // One query against `keys` rows of a cache: reads keys and values once, packs nothing. The window
-// is the caller's: that of the variant is not read.
+// is the caller's: that of the variant is not read. In a ring the rows from `straight` on stand
+// `ring` rows before where they would.
 template <class T>
 struct AttendOneArgs {
   const T* q;  // [head_dim]
@@ -99,6 +102,13 @@ struct AttendOneArgs {
   int64_t head_dim;
   float scale;
   SoftmaxVariant variant;
+  int64_t straight = std::numeric_limits<int64_t>::max();
+  int64_t ring = 0;
+
+  // Row j of `first`, which is k or v.
+  const T* Row(const T* first, int64_t j) const {
+    return first + (j < straight ? j : j - ring) * head_dim;
+  }
 };
 template <class T>
 using AttendOneFn = void (*)(const AttendOneArgs<T>& args, float* scratch);

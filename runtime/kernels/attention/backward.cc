@@ -3,8 +3,8 @@
 //   dv_j = sum_i p_ij dcontext_i
 //   ds_ij = p_ij (dcontext_i . v_j - D_i),  D_i = dcontext_i . context_i
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i
-// and, where scores are capped, ds times 1 - tanh^2. E is the format of the products' operands;
-// kPlain: the variant of the softmax is plain.
+// and, where scores are capped, ds times 1 - tanh^2; s_ij is what the variant makes of it. E is the
+// format of the products' operands; kPlain: the variant of the softmax is plain.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
@@ -32,9 +32,10 @@ template <class E>
 struct Blocks {
   using Packed = typename E::Packed;
   int64_t width;
-  float scale;     // of the scores, over log 2; with a cap, of tanh's argument
-  float cap;       // over log 2; 0: none
-  int64_t window;  // not read where all is plain
+  float scale;           // of the scores, over log 2; with a cap, of tanh's argument
+  float cap;             // over log 2; 0: none
+  float distance_slope;  // over log 2, of the head at hand; 0: none
+  int64_t window;        // not read where all is plain
   // Of up to kQueryRows queries of one head, and packed as left and as right operands:
   Packed *q_left, *q_right;
   Packed *dcontext_left, *dcontext_right;
@@ -151,6 +152,9 @@ HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
                 Tanh::Both(d, hn::Mul(tile.acc[r + t][v], scale), &score, &slope);
                 hn::Store(slope, d, x.slopes + (r + t) * kKeyBlock + at);
                 score = hn::MulSub(score, hn::Set(d, x.cap), hn::Set(d, lse[r + t]));
+              }
+              if (!kPlain && x.distance_slope != 0) {
+                score = hn::Add(score, DistanceBias(x.distance_slope, mask.extent - 1 + r + t, at));
               }
               p[t] = mask(r + t, v0 + v, FastExp2(d, score));
               if (kTerms > 1) hn::Store(p[t], d, to.p + (r + t) * kKeyBlock + at);
@@ -369,8 +373,9 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   arena.CheckWithin(AttendGradScratchBytes(n, c, sizeof(typename E::Tensor)));
 
   // A sink is no key: with one alone, the softmax is plain but for its lse.
-  const bool is_plain = variant.cap == 0 && variant.window == 0;
+  const bool is_plain = variant.cap == 0 && variant.window == 0 && variant.slope == 0;
   for (int64_t head = 0; head < args.group; ++head) {
+    x.distance_slope = kLog2E * (args.slopes != nullptr ? args.slopes[head] : variant.slope);
     for (int64_t s0 = 0; s0 < n; s0 += kQueryRows) {
       const int64_t count = std::min(kQueryRows, n - s0);
       if (is_plain) {

@@ -33,6 +33,7 @@ struct QueryBlock {
   int64_t q_stride;
   float scale;         // of the scores, over log 2; with a cap, of tanh's argument
   float cap;           // over log 2; 0: none
+  float slope;         // over log 2; 0: none
   float sink;          // over log 2
   float* sum;          // [rows][width] values weighted with exponentials
   float* denominator;  // [rows][kDenominatorWidth] sum of the exponentials
@@ -147,6 +148,9 @@ HWY_INLINE bool ScoreTile(int64_t r0, int64_t head_dim, const KvBlock<E>& kv,
             Vf slope;
             Tanh::Both(d, hn::Mul(acc, scale), &score, &slope);
             score = hn::MulSub(score, hn::Set(d, x.cap), hn::Set(d, maximum[r]));
+          }
+          if (!kPlain && x.slope != 0) {
+            score = hn::Add(score, DistanceBias(x.slope, r0 + r + kv.diagonal, v * lanes));
           }
           if (!kPlain && !kWhole && (v >= whole_vectors || v < early_vectors)) {
             const int64_t row = r0 + r;
@@ -288,6 +292,7 @@ void AttendVariant(const AttendArgs<typename E::Tensor>& args, float* scratch) {
   x.width = PackedWidth(c);
   const SoftmaxVariant& variant = args.variant;
   x.cap = kPlain ? 0 : variant.cap * kLog2E;
+  x.slope = variant.slope * kLog2E;
   x.sink = variant.sink * kLog2E;
   x.scale = x.cap == 0 ? args.scale * kLog2E : args.scale / variant.cap;
   x.sum = arena.Take<float>(rows * x.width);

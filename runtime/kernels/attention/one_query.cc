@@ -51,7 +51,7 @@ class Prefetcher {
       from = args_.v;
     }
     if (row >= args_.keys) return;
-    from += row * args_.head_dim;
+    from = args_.Row(from, row);
     for (int64_t e = 0; e < kKeyTile * args_.head_dim; e += kLine) {
       __builtin_prefetch(from + e, 0, 2);
     }
@@ -75,7 +75,7 @@ HWY_INLINE void SumValues(D d, const AttendOneArgs<T>& args, const float* weight
   for (int r = 0; r < kVectors; ++r) sum[r][0] = sum[r][1] = hn::Zero(d);
   const auto add = [&](int64_t row, int chain) HWY_ATTR {
     const V weight = hn::Set(d, weights[row]);
-    const T* const v = args.v + row * args.head_dim;
+    const T* const v = args.Row(args.v, row);
 #pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
       sum[r][chain] =
@@ -117,14 +117,15 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   int64_t j = 0;
   for (; j + kKeyTile <= n; j += kKeyTile) {
     prefetcher.Step(j);
-    const T* k = args.k + j * c;
+    const T *k0 = args.Row(args.k, j), *k1 = args.Row(args.k, j + 1);
+    const T *k2 = args.Row(args.k, j + 2), *k3 = args.Row(args.k, j + 3);
     V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     for (int64_t e = 0; e <= last; e += lanes) {
       const V q = LoadChannels(d, args.q, e, last, tail);
-      s0 = hn::MulAdd(q, LoadChannels(d, k, e, last, tail), s0);
-      s1 = hn::MulAdd(q, LoadChannels(d, k + c, e, last, tail), s1);
-      s2 = hn::MulAdd(q, LoadChannels(d, k + 2 * c, e, last, tail), s2);
-      s3 = hn::MulAdd(q, LoadChannels(d, k + 3 * c, e, last, tail), s3);
+      s0 = hn::MulAdd(q, LoadChannels(d, k0, e, last, tail), s0);
+      s1 = hn::MulAdd(q, LoadChannels(d, k1, e, last, tail), s1);
+      s2 = hn::MulAdd(q, LoadChannels(d, k2, e, last, tail), s2);
+      s3 = hn::MulAdd(q, LoadChannels(d, k3, e, last, tail), s3);
     }
     FoldLanes(d, s0, s1, s2, s3, Sum(), scores + j);
   }
@@ -132,7 +133,7 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
     V s = hn::Zero(d);
     for (int64_t e = 0; e <= last; e += lanes) {
       s = hn::MulAdd(LoadChannels(d, args.q, e, last, tail),
-                     LoadChannels(d, args.k + j * c, e, last, tail), s);
+                     LoadChannels(d, args.Row(args.k, j), e, last, tail), s);
     }
     scores[j] = hn::GetLane(hn::SumOfLanes(d, s));
   }
@@ -156,6 +157,10 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
       W slope;
       Tanh::Both(wide, y, &y, &slope);
       y = hn::Mul(y, hn::Set(wide, variant.cap));
+    }
+    if (variant.slope != 0) {  // the last key is the query's own
+      y = hn::MulAdd(hn::Set(wide, variant.slope), hn::Iota(wide, static_cast<float>(i - n + 1)),
+                     y);
     }
     return hn::IfThenElse(hn::FirstN(wide, static_cast<size_t>(left)), y, s);
   };

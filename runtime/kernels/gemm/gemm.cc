@@ -8,8 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/aligned_buffer.h"
-#include "runtime/base/divide.h"
-#include "runtime/kernels/gemv/gemv.h"
 
 namespace plumb {
 namespace {
@@ -35,23 +33,16 @@ const void* At(const void* matrix, int64_t row, int64_t column, int64_t ld, DTyp
   return static_cast<const char*>(matrix) + (row * ld + column) * SizeOf(dtype);
 }
 
-// A part of a bf16 matrix as floats, rows `columns` apart.
-void WidenPart(const void* from, int64_t ld, int64_t rows, int64_t columns, float* to) {
-  for (int64_t i = 0; i < rows; ++i) {
-    WidenFromBf16(static_cast<const uint16_t*>(from) + i * ld, columns, to + i * columns);
-  }
-}
-
 }  // namespace
 
 Gemm::Gemm(GemmSpec spec, const GemmPolicy& policy)
     : spec_(std::move(spec)),
-      small_(SelectSmallGemm(spec_.transpose_a, spec_.transpose_b)),
       epilogue_(SelectEpilogue(spec_.epilogue, spec_.activation, spec_.out)) {
   const std::vector<GemmShape> shapes = ShapesOf(spec_);
   for (size_t r = 0; r < shapes.size(); ++r) {
     const GemmPlan plan = PlanGemm(shapes[r], policy);
     const GemmResult& result = spec_.results[r];
+    const BlockProduct product(plan, spec_.operands, spec_.transpose_a, spec_.transpose_b);
     for (int64_t j = 0; j < plan.columns; ++j) {
       for (int64_t i = 0; i < plan.rows; ++i) {
         const Task task = {r, plan.RowsOf(shapes[r], i), plan.ColumnsOf(shapes[r], j)};
@@ -62,17 +53,12 @@ Gemm::Gemm(GemmSpec spec, const GemmPolicy& policy)
           sum_bytes_ = std::max(sum_bytes_, AlignUp(rows * columns * kFloat));
         }
         for (const GemmTerm& term : result.terms) {
-          int64_t bytes = 0;
-          if (plan.widens) {
-            const int64_t k = std::min(term.k, plan.k_block);
-            bytes += AlignUp(k * rows * kFloat) + AlignUp(k * columns * kFloat);
-          }
-          if (plan.engine == GemmEngine::kSmall) bytes += SmallGemmScratch(term.k) * kFloat;
-          engine_bytes_ = std::max(engine_bytes_, AlignUp(bytes));
+          engine_bytes_ = std::max(engine_bytes_, product.scratch_bytes(rows, columns, term.k));
         }
       }
     }
     plans_.push_back(plan);
+    products_.push_back(product);
   }
   // A thread's tasks are adjacent, so that the rows it writes are in its cache in the next op.
   std::stable_sort(tasks_.begin(), tasks_.end(),
@@ -113,8 +99,7 @@ absl::Status Gemm::RunTask(const void* const* in, void* const* out, const Task& 
       direct ? BeginSums(in, task, direct, static_cast<float*>(out[result.out]) + first, result.n)
              : BeginSums(in, task, direct, reinterpret_cast<float*>(scratch), columns);
   for (const GemmTerm& term : result.terms) {
-    absl::Status status =
-        AddTerm(in, term, task, sums, reinterpret_cast<float*>(scratch + sum_bytes_));
+    absl::Status status = AddTerm(in, term, task, sums, scratch + sum_bytes_);
     if (!status.ok()) return status;
     sums.initialized = true;
     sums.bias = nullptr;
@@ -138,7 +123,7 @@ Gemm::Sums Gemm::BeginSums(const void* const* in, const Task& task, bool direct,
   int64_t ld_from = 0;
   if (result.bias >= 0) {
     from = static_cast<const float*>(in[result.bias]) + task.columns.begin;
-    if (plans_[task.result].engine == GemmEngine::kSmall) return {at, ld, false, from};
+    if (products_[task.result].engine() == GemmEngine::kSmall) return {at, ld, false, from};
   } else if (direct && result.operand >= 0) {
     ld_from = result.n;
     from = static_cast<const float*>(in[result.operand]) + task.rows.begin * ld_from +
@@ -153,53 +138,16 @@ Gemm::Sums Gemm::BeginSums(const void* const* in, const Task& task, bool direct,
 }
 
 absl::Status Gemm::AddTerm(const void* const* in, const GemmTerm& term, const Task& task,
-                           const Sums& sums, float* scratch) const {
-  const GemmPlan& plan = plans_[task.result];
+                           const Sums& sums, char* scratch) const {
   const DType dtype = spec_.operands;
   const void* const a = spec_.transpose_a ? At(in[term.a], 0, task.rows.begin, term.lda, dtype)
                                           : At(in[term.a], task.rows.begin, 0, term.lda, dtype);
   const void* const b = spec_.transpose_b ? At(in[term.b], task.columns.begin, 0, term.ldb, dtype)
                                           : At(in[term.b], 0, task.columns.begin, term.ldb, dtype);
-  if (plan.widens) return AddWidened(a, b, term, task, sums, scratch);
-  return Multiply(plan.engine, dtype,
-                  {spec_.transpose_a, spec_.transpose_b, Size(task.rows), Size(task.columns),
-                   term.k, a, term.lda, b, term.ldb, sums.initialized, sums.at, sums.ld},
-                  sums.bias, scratch);
-}
-
-// The same with k_block terms of both bf16 operands widened at a time. a and b: those of the task.
-absl::Status Gemm::AddWidened(const void* a, const void* b, const GemmTerm& term, const Task& task,
-                              const Sums& sums, float* scratch) const {
-  const GemmPlan& plan = plans_[task.result];
-  const int64_t rows = Size(task.rows), columns = Size(task.columns);
-  const bool ta = spec_.transpose_a, tb = spec_.transpose_b;
-  const int64_t k_block = std::min(term.k, plan.k_block);
-  float* const wide_a = scratch;
-  float* const wide_b = wide_a + AlignUp(k_block * rows * kFloat) / kFloat;
-  float* const rest = wide_b + AlignUp(k_block * columns * kFloat) / kFloat;
-  const int64_t parts = CeilDiv(term.k, plan.k_block);
-  for (int64_t part = 0; part < parts; ++part) {
-    const Range range = TaskRange(term.k, parts, part);
-    const int64_t k = Size(range), k0 = range.begin;
-    WidenPart(ta ? At(a, k0, 0, term.lda, DType::kBF16) : At(a, 0, k0, term.lda, DType::kBF16),
-              term.lda, ta ? k : rows, ta ? rows : k, wide_a);
-    WidenPart(tb ? At(b, 0, k0, term.ldb, DType::kBF16) : At(b, k0, 0, term.ldb, DType::kBF16),
-              term.ldb, tb ? columns : k, tb ? k : columns, wide_b);
-    absl::Status status =
-        Multiply(plan.engine, DType::kF32,
-                 {ta, tb, rows, columns, k, wide_a, ta ? rows : k, wide_b, tb ? k : columns,
-                  sums.initialized || part > 0, sums.at, sums.ld},
-                 part == 0 ? sums.bias : nullptr, rest);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Gemm::Multiply(GemmEngine engine, DType operands, const GemmArgs& args,
-                            const float* bias, float* scratch) const {
-  if (engine == GemmEngine::kOneDnn) return OneDnnGemm(operands, args);
-  small_(args, bias, scratch);
-  return absl::OkStatus();
+  return products_[task.result].Run(
+      {spec_.transpose_a, spec_.transpose_b, Size(task.rows), Size(task.columns), term.k, a,
+       term.lda, b, term.ldb, sums.initialized, sums.at, sums.ld},
+      sums.bias, scratch);
 }
 
 std::string Gemm::ToString() const {

@@ -3,8 +3,8 @@
 // block of sums while it is in the cache.
 //
 // One driver for all: PlanGemm (gemm_plan.h) partitions the results into blocks, each a task for
-// one thread, and chooses the engine that multiplies a block: oneDNN, or small_gemm.h. The driver
-// widens bf16 operands to f32 where the plan says so, and runs the epilogue.
+// one thread, and chooses the engine that multiplies a block (block_product.h): oneDNN, or
+// small_gemm.h. The driver runs the epilogue.
 //
 // Rounding: an element is a function of shape, processor, engine and oneDNN's version. The number
 // of threads never changes it. The small engine computes one ascending-k FMA chain per element,
@@ -19,11 +19,10 @@
 #include "absl/status/status.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/tensor_type.h"
+#include "runtime/kernels/gemm/block_product.h"
 #include "runtime/kernels/gemm/epilogue.h"
 #include "runtime/kernels/gemm/gemm_plan.h"
 #include "runtime/kernels/gemm/gemm_policy.h"
-#include "runtime/kernels/gemm/small_gemm.h"
-#include "runtime/onednn/gemm.h"
 
 namespace plumb {
 
@@ -87,16 +86,12 @@ class Gemm {
                        char* scratch) const;
   Sums BeginSums(const void* const* in, const Task& task, bool direct, float* at, int64_t ld) const;
   absl::Status AddTerm(const void* const* in, const GemmTerm& term, const Task& task,
-                       const Sums& sums, float* scratch) const;
-  absl::Status AddWidened(const void* a, const void* b, const GemmTerm& term, const Task& task,
-                          const Sums& sums, float* scratch) const;
-  absl::Status Multiply(GemmEngine engine, DType operands, const GemmArgs& args, const float* bias,
-                        float* scratch) const;
+                       const Sums& sums, char* scratch) const;
 
   const GemmSpec spec_;
-  std::vector<GemmPlan> plans_;  // of each result
+  std::vector<GemmPlan> plans_;         // of each result
+  std::vector<BlockProduct> products_;  // of each result
   std::vector<Task> tasks_;
-  SmallGemmFn small_;
   EpilogueFn epilogue_;
   int slots_ = 1;
   int64_t sum_bytes_ = 0;     // of a slot: accumulators, if not in the result's own memory

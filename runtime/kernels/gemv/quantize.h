@@ -20,14 +20,18 @@ inline int64_t Int8Groups(int64_t width) { return CeilDiv(width, kInt8Group); }
 // the 16 rows' elements 0 and 1, then 2 and 3, ...; its 16 scales lie as one. Rows that fill up the
 // last tiles are zeros.
 //   elements i8[blocks, groups, 1024], each tile [32, 16, 2]; scales f32[blocks, groups, 16]
+// Several matrices [n, rows, width], of experts, lie one after the other, each in tiles of its own.
 inline constexpr int64_t kInt8TileRows = 16;
 inline constexpr int64_t kInt8TileElements = kInt8TileRows * kInt8Group;
 inline int64_t Int8Blocks(int64_t rows) { return CeilDiv(rows, kInt8TileRows); }
+inline int64_t Int8BlocksOf(const Shape& matrix) {
+  return matrix.rank() == 3 ? matrix[0] * Int8Blocks(matrix[1]) : Int8Blocks(matrix.rows());
+}
 inline TensorType Int8Elements(const Shape& matrix) {
-  return I8({Int8Blocks(matrix.rows()), Int8Groups(matrix.last()), kInt8TileElements});
+  return I8({Int8BlocksOf(matrix), Int8Groups(matrix.last()), kInt8TileElements});
 }
 inline TensorType Int8Scales(const Shape& matrix) {
-  return F32({Int8Blocks(matrix.rows()), Int8Groups(matrix.last()), kInt8TileRows});
+  return F32({Int8BlocksOf(matrix), Int8Groups(matrix.last()), kInt8TileRows});
 }
 // Where element [row, i] and its scale lie.
 inline int64_t Int8ElementAt(int64_t row, int64_t i, int64_t groups) {

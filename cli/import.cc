@@ -1,0 +1,139 @@
+// plumb import and plumb export: checkpoints of other programs to runs of plumb's, and back.
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "runtime/tools/import.h"
+
+namespace plumb::cli {
+namespace {
+
+struct ImportFlags {
+  ImportRequest request;
+  bool json = false;
+};
+
+absl::StatusOr<int> Import(const ImportFlags& flags, const Invocation& invocation) {
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  const absl::StatusOr<ImportReport> report = ImportCheckpoint(runtime->get(), flags.request);
+  PrintWarnings(runtime->get());
+  if (!report.ok()) return report.status();
+  absl::Status printed;
+  if (flags.json) {
+    printed = PrintJson({{"run", flags.request.out},
+                         {"family", report->family},
+                         {"family_file", report->family_file},
+                         {"parameters", report->parameters},
+                         {"tensors", report->tensors},
+                         {"dtypes", report->dtypes},
+                         {"mapped_bytes", report->mapped_bytes},
+                         {"written_bytes", report->written_bytes},
+                         {"ignored", report->ignored}});
+  } else {
+    printed = PrintResult(absl::StrCat(
+        report->family, ": ", WithCommas(report->parameters), " parameters in ",
+        Count(report->tensors, "tensor"), ", ", absl::StrJoin(report->dtypes, ", "), "\n",
+        Bytes(report->mapped_bytes), " stay in ", flags.request.directory, ", ",
+        Bytes(report->written_bytes), " were laid out anew\nwrote ", flags.request.out, "\n"));
+  }
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+struct ExportFlags {
+  ExportRequest request;
+  std::string family;  // a name or a file
+  bool json = false;
+};
+
+absl::StatusOr<int> Export(const ExportFlags& flags, const Invocation& invocation) {
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  ExportRequest request = flags.request;
+  const bool is_file = absl::EndsWith(flags.family, ".pbtxt");
+  (is_file ? request.family_file : request.family) = flags.family;
+  const absl::StatusOr<ExportReport> report = ExportRun(runtime->get(), request);
+  PrintWarnings(runtime->get());
+  if (!report.ok()) return report.status();
+  absl::Status printed;
+  if (flags.json) {
+    printed = PrintJson({{"directory", request.out},
+                         {"family", report->family},
+                         {"tensors", report->tensors},
+                         {"bytes", report->bytes}});
+  } else {
+    printed = PrintResult(absl::StrCat("wrote ", request.out, ": ", report->family, ", ",
+                                       Count(report->tensors, "tensor"), ", ",
+                                       Bytes(report->bytes), "\n"));
+  }
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddImportCommand(CLI::App* program, Invocation* invocation) {
+  const auto flags = std::make_shared<ImportFlags>();
+  CLI::App* app = program->add_subcommand("import", "Make a run of another program's checkpoint");
+  app->add_option("DIR", flags->request.directory,
+                  "A directory with config.json and model.safetensors, or shards with their index")
+      ->required()
+      ->type_name("");
+  app->add_option("--out", flags->request.out, "Directory of the run; new or empty")
+      ->required()
+      ->type_name("RUN");
+  app->add_option("--family", flags->request.family_file,
+                  "How such checkpoints are laid out, over what plumb ships (docs/zoo.md)")
+      ->type_name("FILE");
+  app->add_flag("--copy", flags->request.copy,
+                "Copy all weights into the run; without, those that lie as plumb reads them stay in "
+                "DIR, which the run then needs");
+  app->add_flag("--json", flags->json, "Print what was done as JSON");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Example:\n"
+      "  plumb import gpt2 --out runs/gpt2\n"
+      "  plumb sample runs/gpt2 --prompt-tokens prompt.json --temperature 0 --max-tokens 50\n\n"
+      "sample, eval and train --init take the run as one that plumb trained. import.json in it says\n"
+      "what every tensor of DIR became.");
+  app->callback([flags, invocation] {
+    invocation->run = [flags, invocation] { return Import(*flags, *invocation); };
+  });
+}
+
+void AddExportCommand(CLI::App* program, Invocation* invocation) {
+  const auto flags = std::make_shared<ExportFlags>();
+  CLI::App* app =
+      program->add_subcommand("export", "Write a run as a checkpoint that other programs read");
+  app->add_option("RUN", flags->request.run, "A run's directory, or one of its checkpoints")
+      ->required()
+      ->type_name("");
+  app->add_option("--out", flags->request.out, "Directory of the checkpoint; new or empty")
+      ->required()
+      ->type_name("DIR");
+  app->add_option("--family", flags->family,
+                  "In whose layout: the name of a family, or a file of one; default: that which the "
+                  "run was imported from")
+      ->type_name("NAME|FILE");
+  app->add_flag("--ema", flags->request.average,
+                "The average of the weights that the recipe's ema_decay kept");
+  app->add_flag("--json", flags->json, "Print what was done as JSON");
+  AddGlobalOptions(app, invocation);
+  app->footer(
+      "Example:\n"
+      "  plumb export runs/gpt2 --out gpt2-tuned\n"
+      "  plumb export runs/mine --family llama --out mine-llama\n\n"
+      "A model that the family's config.json cannot describe is refused, with the first op that\n"
+      "differs.");
+  app->callback([flags, invocation] {
+    invocation->run = [flags, invocation] { return Export(*flags, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

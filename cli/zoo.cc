@@ -1,0 +1,168 @@
+// plumb zoo: the models of published sizes that plumb ships, and what they are made of.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "runtime/tools/zoo.h"
+
+namespace plumb::cli {
+namespace {
+
+struct ZooFlags {
+  std::string name;
+  bool json = false;
+};
+
+// What the table has of a model.
+struct Row {
+  std::string name, parameters, placement, norm, equations;
+};
+
+template <class Part>
+std::string JoinParts(const std::vector<LayerGroupInfo>& groups, const Part& part,
+                      const char* separator) {
+  std::vector<std::string> parts;
+  for (const LayerGroupInfo& group : groups) {
+    std::string text = part(group);
+    if (std::find(parts.begin(), parts.end(), text) == parts.end()) parts.push_back(std::move(text));
+  }
+  return absl::StrJoin(parts, separator);
+}
+
+// "layer_norm" of "slot norm: layer_norm(affine=true, ..)[768]".
+std::string NormName(const std::string& slot) {
+  const size_t colon = slot.find(": ");
+  const std::string norm = colon == std::string::npos ? slot : slot.substr(colon + 2);
+  return norm.substr(0, norm.find('('));
+}
+
+Row RowOf(const ZooModel& model) {
+  const ModelDescription& description = model.description;
+  Row row;
+  row.name = model.name;
+  row.parameters = WithCommas(description.parameters);
+  row.placement = JoinParts(
+      description.layers, [](const LayerGroupInfo& group) { return group.placement; }, ", ");
+  row.norm = JoinParts(
+      description.layers,
+      [](const LayerGroupInfo& group) {
+        std::vector<std::string> names;
+        for (const std::string& norm : group.norms) {
+          std::string name = NormName(norm);
+          if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+        }
+        return absl::StrJoin(names, ", ");
+      },
+      ", ");
+  row.equations = JoinParts(
+      description.layers,
+      [](const LayerGroupInfo& group) { return absl::StrJoin(group.equations, "; "); }, " | ");
+  return row;
+}
+
+Json ToJson(const ZooModel& model) {
+  const Row row = RowOf(model);
+  Json dims = Json::object();
+  for (const auto& [name, value] : model.description.dims) dims[name] = value;
+  return {{"name", model.name},
+          {"file", model.path},
+          {"parameters", model.description.parameters},
+          {"dims", dims},
+          {"placement", row.placement},
+          {"norm", row.norm},
+          {"equations", row.equations},
+          {"positions", model.description.positions}};
+}
+
+absl::StatusOr<int> List(const ZooFlags& flags, const Invocation& invocation) {
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  const absl::StatusOr<std::vector<ZooModel>> models = ListZoo(runtime->get());
+  PrintWarnings(runtime->get());
+  if (!models.ok()) return models.status();
+  absl::Status printed;
+  if (flags.json) {
+    Json list = Json::array();
+    for (const ZooModel& model : *models) list.push_back(ToJson(model));
+    printed = PrintJson({{"models", list}, {"families", ListFamilies(**runtime)}});
+  } else {
+    std::vector<Row> rows = {{"model", "parameters", "placement", "norm", "equations"}};
+    for (const ZooModel& model : *models) rows.push_back(RowOf(model));
+    size_t name = 0, parameters = 0, placement = 0, norm = 0;
+    for (const Row& row : rows) {
+      name = std::max(name, row.name.size());
+      parameters = std::max(parameters, row.parameters.size());
+      placement = std::max(placement, row.placement.size());
+      norm = std::max(norm, row.norm.size());
+    }
+    std::string text;
+    for (const Row& row : rows) {
+      absl::StrAppendFormat(&text, "%-*s  %*s  %-*s  %-*s  %s\n", static_cast<int>(name), row.name,
+                            static_cast<int>(parameters), row.parameters,
+                            static_cast<int>(placement), row.placement, static_cast<int>(norm),
+                            row.norm, row.equations);
+    }
+    absl::StrAppend(&text, "\nfamilies that plumb import reads: ",
+                    absl::StrJoin(ListFamilies(**runtime), ", "), "\n");
+    printed = PrintResult(text);
+  }
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+absl::StatusOr<int> Show(const ZooFlags& flags, const Invocation& invocation) {
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  const absl::StatusOr<ZooModel> model = FindZooModel(runtime->get(), flags.name);
+  PrintWarnings(runtime->get());
+  if (!model.ok()) return model.status();
+  absl::Status printed;
+  if (flags.json) {
+    Json json = ToJson(*model);
+    json["text"] = model->text;
+    printed = PrintJson(json);
+  } else {
+    printed = PrintResult(absl::StrCat("# ", model->path, "\n# ",
+                                       WithCommas(model->description.parameters),
+                                       " parameters\n", model->text));
+  }
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddZooCommand(CLI::App* program, Invocation* invocation) {
+  CLI::App* app = program->add_subcommand("zoo", "Models of published sizes, side by side");
+  app->require_subcommand(1);
+  AddGlobalOptions(app, invocation);
+
+  const auto listed = std::make_shared<ZooFlags>();
+  CLI::App* list = app->add_subcommand(
+      "list", "Parameters, placement, norm and equations of every model, and families of "
+              "checkpoints");
+  list->add_flag("--json", listed->json, "Print them as JSON");
+  AddGlobalOptions(list, invocation);
+  list->callback([listed, invocation] {
+    invocation->run = [listed, invocation] { return List(*listed, *invocation); };
+  });
+
+  const auto shown = std::make_shared<ZooFlags>();
+  CLI::App* show = app->add_subcommand("show", "The description of one model, to copy and change");
+  show->add_option("NAME", shown->name, "As plumb zoo list has it")->required()->type_name("");
+  show->add_flag("--json", shown->json, "Print it as JSON");
+  AddGlobalOptions(show, invocation);
+  show->footer("Example:\n  plumb zoo show gpt2 > mine.pbtxt");
+  show->callback([shown, invocation] {
+    invocation->run = [shown, invocation] { return Show(*shown, *invocation); };
+  });
+}
+
+}  // namespace plumb::cli

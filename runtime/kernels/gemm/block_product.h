@@ -1,0 +1,44 @@
+// BlockProduct: one block of a matrix product on the calling thread, by the engine that a plan
+// chose. It widens bf16 operands to f32 where the plan says so. Immutable, thread-safe.
+#ifndef PLUMB_RUNTIME_KERNELS_GEMM_BLOCK_PRODUCT_H_
+#define PLUMB_RUNTIME_KERNELS_GEMM_BLOCK_PRODUCT_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "runtime/base/tensor_type.h"
+#include "runtime/kernels/gemm/gemm_plan.h"
+#include "runtime/kernels/gemm/small_gemm.h"
+#include "runtime/onednn/gemm.h"
+
+namespace plumb {
+
+class BlockProduct {
+ public:
+  // `plan` is that of products of these operands; its grid is the caller's.
+  BlockProduct(const GemmPlan& plan, DType operands, bool transpose_a, bool transpose_b);
+
+  // Of a block of at most these sizes, a multiple of 64.
+  int64_t scratch_bytes(int64_t rows, int64_t columns, int64_t k) const;
+
+  // `args` has the transposes of the constructor. c starts from `bias` [n], if that is not null; of
+  // the small engine only, and not when products accumulate.
+  absl::Status Run(const GemmArgs& args, const float* bias, void* scratch) const;
+
+  GemmEngine engine() const { return engine_; }
+
+ private:
+  absl::Status RunWidened(const GemmArgs& args, const float* bias, float* scratch) const;
+  absl::Status Multiply(DType operands, const GemmArgs& args, const float* bias,
+                        float* scratch) const;
+
+  DType operands_;
+  GemmEngine engine_;
+  bool widens_;
+  int64_t k_block_;
+  SmallGemmFn small_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_KERNELS_GEMM_BLOCK_PRODUCT_H_

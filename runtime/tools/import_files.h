@@ -1,0 +1,34 @@
+// What import and export share: a family's model, its tensors, and the tokenizer's files. Private to
+// runtime/tools.
+#ifndef PLUMB_RUNTIME_TOOLS_IMPORT_FILES_H_
+#define PLUMB_RUNTIME_TOOLS_IMPORT_FILES_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/io/wanted_tensors.h"
+#include "runtime/tools/host_runtime.h"
+#include "runtime/tools/model.h"
+#include "runtime/zoo/config_values.h"
+#include "runtime/zoo/family.h"
+
+namespace plumb {
+
+// The model that the family's template describes. Its errors are the family's author's, or of sizes
+// in config.json that no model has.
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(HostRuntime* runtime, const Family& family,
+                                                 const ConfigValues& values);
+
+// The weights of a model, in its order. kInvalidArgument for one that keeps statistics of norms,
+// which no family has.
+absl::StatusOr<std::vector<WantedTensor>> TensorsOfModel(const Model& model);
+
+// Copies the files of a tokenizer that `from` has to `to`.
+absl::Status CopyTokenizerFiles(const std::string& from, const std::string& to);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOOLS_IMPORT_FILES_H_

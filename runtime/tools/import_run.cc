@@ -1,0 +1,119 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+#include "runtime/tools/families.h"
+#include "runtime/tools/handles.h"
+#include "runtime/tools/import.h"
+#include "runtime/tools/import_files.h"
+#include "runtime/tools/import_json.h"
+#include "runtime/tools/model.h"
+#include "runtime/tools/out_of_memory.h"
+#include "runtime/tools/run_directory.h"
+#include "runtime/tools/staged_directory.h"
+#include "runtime/zoo/config_values.h"
+#include "runtime/zoo/family_template.h"
+#include "runtime/zoo/tensor_plan.h"
+
+namespace plumb {
+namespace {
+
+// The tensors that have to be laid out anew, as they are written.
+std::vector<TensorToWrite> TensorsToWrite(const TensorPlan& plan, bool copy_all) {
+  std::vector<TensorToWrite> tensors;
+  for (const PlannedTensor& tensor : plan.tensors) {
+    if (!copy_all && StaysFrom(tensor) >= 0) continue;
+    const bool is_f32 = tensor.dtype == "F32";
+    TensorToWrite write;
+    write.name = tensor.piece.name;
+    write.type = {is_f32 ? DType::kF32 : DType::kBF16, tensor.piece.shape};
+    write.dtype = tensor.dtype.c_str();
+    if (tensor.piece.fill.has_value()) {
+      const auto value = static_cast<float>(*tensor.piece.fill);
+      write.copy = [value](int64_t /*begin*/, int64_t n, void* to) {
+        std::fill_n(static_cast<float*>(to), n, value);
+      };
+    } else {
+      std::vector<absl::string_view> data;
+      for (const CheckpointTensor* source : tensor.sources) data.push_back(source->entry->data);
+      const int64_t size = SizeOf(write.type.dtype);
+      write.copy = [&tensor, data = std::move(data), size](int64_t begin, int64_t n, void* to) {
+        CopyPiece(tensor.piece, tensor.sources[0]->entry->shape, data, size, begin, n,
+                  static_cast<char*>(to));
+      };
+    }
+    tensors.push_back(std::move(write));
+  }
+  return tensors;
+}
+
+ImportReport ReportOf(const Family& family, const TensorPlan& plan, bool copy_all) {
+  ImportReport report;
+  report.family = family.name;
+  report.family_file = family.file;
+  std::set<std::string> dtypes;
+  for (const PlannedTensor& tensor : plan.tensors) {
+    const int64_t n = tensor.piece.shape.num_elements();
+    const int64_t bytes = n * (tensor.dtype == "F32" ? 4 : 2);
+    report.parameters += n;
+    (!copy_all && StaysFrom(tensor) >= 0 ? report.mapped_bytes : report.written_bytes) += bytes;
+    if (!tensor.sources.empty()) dtypes.insert(tensor.dtype);
+  }
+  report.tensors = static_cast<int64_t>(plan.tensors.size());
+  report.dtypes.assign(dtypes.begin(), dtypes.end());
+  for (const TensorPlan::Ignored& ignored : plan.ignored) {
+    report.ignored.push_back(ignored.tensor->entry->name);
+  }
+  return report;
+}
+
+absl::Status WriteRun(const ImportRequest& request, const Family& family, const std::string& model,
+                      const CheckpointDirectory& checkpoint, const TensorPlan& plan) {
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<StagedDirectory> staged,
+                         StagedDirectory::Create(request.out));
+  const std::string& run = staged->path();
+  const std::vector<TensorToWrite> tensors = TensorsToWrite(plan, request.copy);
+  if (!tensors.empty()) {
+    PLUMB_RETURN_IF_ERROR(WriteSafetensors(JoinPath(run, kImportedWeights), tensors,
+                                           {{"plumb", plumb_version()}, {"family", family.name}}));
+  }
+  PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(request.directory, run));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(run, kImportFile),
+                                            ImportJson(family, checkpoint, plan, request.copy)));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunModelPath(run), model));
+  return staged->Commit();
+}
+
+absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& request) {
+  PLUMB_RETURN_IF_ERROR(StagedDirectory::CheckFree(request.out));
+  PLUMB_ASSIGN_OR_RETURN(const CheckpointDirectory checkpoint,
+                         CheckpointDirectory::Open(request.directory));
+  absl::StatusOr<Family> family =
+      request.family_file.empty()
+          ? FindFamily(*runtime, checkpoint.config(), checkpoint.config_path())
+          : ReadFamily(request.family_file);
+  if (!family.ok()) return family.status();
+  PLUMB_ASSIGN_OR_RETURN(
+      const ConfigValues values,
+      ReadConfigValues(*family, checkpoint.config(), checkpoint.config_path()));
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
+                         MakeModel(runtime, *family, values));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(*model));
+  PLUMB_ASSIGN_OR_RETURN(const TensorPlan plan, PlanTensors(*family, values, wanted, checkpoint));
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ModelText(*family, values));
+  PLUMB_RETURN_IF_ERROR(WriteRun(request, *family, text, checkpoint, plan));
+  return ReportOf(*family, plan, request.copy);
+}
+
+}  // namespace
+
+absl::StatusOr<ImportReport> ImportCheckpoint(HostRuntime* runtime, const ImportRequest& request) {
+  return OrOutOfMemory("the checkpoint", [&] { return Import(runtime, request); });
+}
+
+}  // namespace plumb

@@ -1,0 +1,64 @@
+#include "runtime/tools/init_from_run.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+#include "runtime/tools/handles.h"
+#include "runtime/tools/run_model.h"
+
+namespace plumb {
+namespace {
+
+int64_t ElementsOf(const plumb_tensor& tensor) {
+  int64_t n = 1;
+  for (const int64_t size : tensor.shape) n *= size;
+  return n;
+}
+
+bool SameShape(const plumb_tensor& a, const plumb_tensor& b) {
+  return a.rank == b.rank && std::equal(a.shape, a.shape + 4, b.shape);
+}
+
+std::string NameWithShape(const plumb_tensor& tensor) {
+  return absl::StrCat(tensor.name, "[",
+                      absl::StrJoin(tensor.shape, tensor.shape + tensor.rank, ", "), "]");
+}
+
+}  // namespace
+
+absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::string& run,
+                                           plumb_trainer* trainer) {
+  PLUMB_ASSIGN_OR_RETURN(const RunModel opened, OpenRunModel(runtime, run, /*average=*/false));
+  std::map<std::string, plumb_tensor> theirs;
+  const size_t count = plumb_model_tensor_count(opened.model->handle());
+  for (size_t i = 0; i < count; ++i) {
+    auto tensor = Sized<plumb_tensor>();
+    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_model_tensor, opened.model->handle(), i, &tensor));
+    theirs.emplace(tensor.name, tensor);
+  }
+  InitialWeights initial;
+  initial.run = run;
+  auto own = Sized<plumb_tensor>();
+  for (size_t i = 0;
+       plumb_trainer_state(trainer, PLUMB_STATE_MODEL, i, &own, nullptr) == PLUMB_OK; ++i) {
+    const auto at = theirs.find(own.name);
+    if (at == theirs.end() || !SameShape(at->second, own)) {
+      initial.drawn.push_back(NameWithShape(own));
+      continue;
+    }
+    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_trainer_write_state, trainer, PLUMB_STATE_MODEL, i,
+                                    int64_t{0}, ElementsOf(own), at->second.data));
+    theirs.erase(at);
+    ++initial.taken;
+  }
+  for (const auto& each : theirs) initial.left.push_back(NameWithShape(each.second));
+  if (initial.taken > 0) return initial;
+  return absl::InvalidArgumentError(
+      absl::StrCat(run, ": has no tensor of the model's, by name and shape; it has ",
+                   initial.left.empty() ? std::string("no tensor") : initial.left.front(), " .."));
+}
+
+}  // namespace plumb

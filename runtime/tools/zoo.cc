@@ -1,0 +1,76 @@
+#include "runtime/tools/zoo.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/base/utf8.h"
+#include "runtime/tools/families.h"
+
+namespace plumb {
+namespace {
+
+constexpr absl::string_view kModel = ".pbtxt", kImport = ".import.pbtxt";
+
+// Paths of models, by name.
+std::vector<std::pair<std::string, std::string>> ModelFiles(const HostRuntime& runtime) {
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const std::string& path : ZooFiles(runtime, kModel)) {
+    if (absl::EndsWith(path, kImport)) continue;
+    const std::string name = path.substr(path.rfind('/') + 1);
+    files.emplace_back(absl::StripSuffix(name, kModel), path);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+absl::StatusOr<ZooModel> Describe(HostRuntime* runtime, const std::string& name,
+                                  const std::string& path) {
+  ZooModel model;
+  model.name = name;
+  model.path = path;
+  PLUMB_ASSIGN_OR_RETURN(model.text, ReadFile(path, kMaxTextBytes));
+  PLUMB_ASSIGN_OR_RETURN(const Spec spec, Spec::FromFile(path));
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> made, Model::Create(runtime, spec));
+  PLUMB_ASSIGN_OR_RETURN(model.description, made->Describe());
+  return model;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ZooModel>> ListZoo(HostRuntime* runtime) {
+  std::vector<ZooModel> models;
+  for (const auto& [name, path] : ModelFiles(*runtime)) {
+    PLUMB_ASSIGN_OR_RETURN(ZooModel model, Describe(runtime, name, path));
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+absl::StatusOr<ZooModel> FindZooModel(HostRuntime* runtime, const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& [each, path] : ModelFiles(*runtime)) {
+    if (each == name) return Describe(runtime, name, path);
+    names.push_back(each);
+  }
+  return absl::NotFoundError(absl::StrCat("there is no model ", QuoteName(name), " in the zoo",
+                                          DidYouMean(name, names), "; plumb zoo list has them"));
+}
+
+std::vector<std::string> ListFamilies(const HostRuntime& runtime) {
+  std::vector<std::string> names;
+  for (const std::string& path : ZooFiles(runtime, kImport)) {
+    const std::string file = path.substr(path.rfind('/') + 1);
+    names.emplace_back(absl::StripSuffix(file, kImport));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace plumb

@@ -1,0 +1,29 @@
+// The models that plumb ships, *.pbtxt in the directories "zoo" beside those of placements.
+#ifndef PLUMB_RUNTIME_TOOLS_ZOO_H_
+#define PLUMB_RUNTIME_TOOLS_ZOO_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/tools/host_runtime.h"
+#include "runtime/tools/model.h"
+
+namespace plumb {
+
+struct ZooModel {
+  std::string name, path;  // name: of the file, without ".pbtxt"
+  std::string text;
+  ModelDescription description;
+};
+
+// All of them, by name. Errors: those of a file, with its place.
+absl::StatusOr<std::vector<ZooModel>> ListZoo(HostRuntime* runtime);
+// kNotFound with a suggestion.
+absl::StatusOr<ZooModel> FindZooModel(HostRuntime* runtime, const std::string& name);
+// Names of the families whose checkpoints can be imported, sorted.
+std::vector<std::string> ListFamilies(const HostRuntime& runtime);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOOLS_ZOO_H_

@@ -1,0 +1,203 @@
+#include "runtime/zoo/checkpoint_directory.h"
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "runtime/base/mistakes.h"
+#include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
+#include "runtime/io/strict_json.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kConfig[] = "config.json";
+constexpr char kWeights[] = "model.safetensors";
+constexpr char kIndex[] = "model.safetensors.index.json";
+constexpr char kPickled[] = "pytorch_model.bin";
+constexpr int kMaxDepth = 32;
+// Shards are all open at once.
+constexpr size_t kMaxShards = 1000;
+
+absl::StatusOr<Json> ReadJsonObject(const std::string& path, int64_t max_bytes) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, max_bytes));
+  absl::StatusOr<Json> json = ParseStrictJson(text, kMaxDepth);
+  if (!json.ok()) return Annotate(json.status(), absl::StrCat(path, ": "));
+  if (!json->is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a JSON object"));
+  }
+  return json;
+}
+
+// Whether `path` is below `directory`, both canonical.
+bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& directory) {
+  const std::filesystem::path relative = path.lexically_relative(directory);
+  return !relative.empty() && *relative.begin() != ".." && relative != ".";
+}
+
+bool IsPlainName(absl::string_view name) {
+  return !name.empty() && name != "." && name != ".." && !absl::StrContains(name, '/') &&
+         !absl::StrContains(name, '\\') && name.find('\0') == absl::string_view::npos &&
+         name.size() <= 255;
+}
+
+// The shards that an index names, and which of them has each tensor.
+struct ShardIndex {
+  std::set<std::string> shards;
+  std::map<std::string, std::string> shard_of;  // by tensor
+};
+
+absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(const Json json, ReadJsonObject(path, kMaxStateBytes));
+  const Json* map = FindMember(json, "weight_map");
+  if (map == nullptr || !map->is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": \"weight_map\" is missing"));
+  }
+  ShardIndex index;
+  std::vector<std::string> mistakes;
+  for (const auto& [tensor, shard] : map->get_ref<const Json::object_t&>()) {
+    const std::string name = shard.is_string() ? shard.get<std::string>() : "";
+    if (!IsPlainName(name) || !absl::EndsWith(name, ".safetensors")) {
+      mistakes.push_back(absl::StrCat(
+          QuoteName(tensor), " is in ",
+          shard.is_string() ? QuoteName(name) : std::string("what is no text"),
+          "; a shard is a file of this directory whose name ends with .safetensors"));
+      continue;
+    }
+    index.shards.insert(name);
+    index.shard_of.emplace(tensor, name);
+  }
+  if (index.shards.size() > kMaxShards) {
+    mistakes.push_back(
+        absl::StrCat("names ", index.shards.size(), " shards; at most ", kMaxShards, " are read"));
+  }
+  if (mistakes.empty()) return index;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ":\n  ", ListMistakes(mistakes, "\n  ")));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> PathInside(const std::string& directory, absl::string_view name) {
+  const std::string path = JoinPath(directory, name);
+  if (!IsPlainName(name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(QuoteName(name), " is not the name of a file in ", directory));
+  }
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::canonical(path, error);
+  if (error) return absl::NotFoundError(absl::StrCat(path, ": there is no such file"));
+  const std::filesystem::path inside = std::filesystem::canonical(directory, error);
+  if (error) return absl::NotFoundError(absl::StrCat(directory, ": there is no such directory"));
+  if (!std::filesystem::is_regular_file(whole, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
+  }
+  const bool in_cache = inside.parent_path().filename() == "snapshots" &&
+                        IsBelow(whole, inside.parent_path().parent_path() / "blobs");
+  if (!IsBelow(whole, inside) && !in_cache) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is a link that leads out of the directory"));
+  }
+  return path;
+}
+
+std::string CheckpointDirectory::config_path() const { return JoinPath(path_, kConfig); }
+
+absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string& path) {
+  if (!FileExists(path)) {
+    return absl::NotFoundError(absl::StrCat(path, ": there is no such directory"));
+  }
+  if (!IsDirectory(path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is not a directory; a checkpoint is one with config.json"));
+  }
+  CheckpointDirectory made;
+  made.path_ = path;
+  absl::StatusOr<std::string> config = PathInside(path, kConfig);
+  if (absl::IsNotFound(config.status())) {
+    return absl::NotFoundError(
+        absl::StrCat(path, ": holds no config.json, so it is not a checkpoint"));
+  }
+  if (!config.ok()) return config.status();
+  PLUMB_ASSIGN_OR_RETURN(made.config_, ReadJsonObject(*config, kMaxTextBytes));
+  PLUMB_RETURN_IF_ERROR(made.OpenFiles());
+  return made;
+}
+
+absl::Status CheckpointDirectory::OpenFiles() {
+  const std::string index = JoinPath(path_, kIndex);
+  if (FileExists(JoinPath(path_, kWeights))) return AddFile(kWeights);
+  if (FileExists(index)) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string inside, PathInside(path_, kIndex));
+    return OpenShards(inside);
+  }
+  const bool pickled = FileExists(JoinPath(path_, kPickled));
+  return absl::NotFoundError(absl::StrCat(
+      path_, ": holds neither ", kWeights, " nor ", kIndex,
+      pickled ? "; pytorch_model.bin is a program of pickled objects, which plumb does not run: "
+                "save the model with safe_serialization=True"
+              : ""));
+}
+
+absl::Status CheckpointDirectory::OpenShards(const std::string& index_path) {
+  PLUMB_ASSIGN_OR_RETURN(const ShardIndex index, ReadIndex(index_path));
+  std::vector<std::string> mistakes;
+  for (const std::string& shard : index.shards) {
+    const absl::Status added = AddFile(shard);
+    if (absl::IsNotFound(added)) {
+      mistakes.push_back(absl::StrCat("the shard ", QuoteName(shard), " is missing"));
+      continue;
+    }
+    PLUMB_RETURN_IF_ERROR(added);
+  }
+  for (const auto& [tensor, shard] : index.shard_of) {
+    const CheckpointTensor* found = Find(tensor);
+    if (found == nullptr) {
+      mistakes.push_back(absl::StrCat(QuoteName(tensor), " is not in ", shard));
+    } else if (file_names_[found->file] != shard) {
+      mistakes.push_back(
+          absl::StrCat(QuoteName(tensor), " is in ", file_names_[found->file], ", not in ", shard));
+    }
+  }
+  for (const CheckpointTensor& tensor : tensors_) {
+    if (index.shard_of.count(tensor.entry->name) > 0) continue;
+    mistakes.push_back(absl::StrCat(QuoteName(tensor.entry->name), " of ",
+                                    file_names_[tensor.file], " is not in the index"));
+  }
+  if (mistakes.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(index_path, ": does not fit its shards:\n  ", ListMistakes(mistakes, "\n  ")));
+}
+
+absl::Status CheckpointDirectory::AddFile(const std::string& name) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string path, PathInside(path_, name));
+  PLUMB_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::Open(path));
+  files_.push_back(std::make_unique<SafetensorsFile>(std::move(opened)));
+  file_names_.push_back(name);
+  const size_t number = files_.size() - 1;
+  for (const TensorEntry& entry : files_.back()->tensors()) {
+    const auto [at, added] = index_.emplace(entry.name, tensors_.size());
+    if (!added) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", QuoteName(entry.name), " is in ",
+                                                     file_names_[tensors_[at->second].file],
+                                                     " too"));
+    }
+    tensors_.push_back({number, &entry});
+  }
+  return absl::OkStatus();
+}
+
+const CheckpointTensor* CheckpointDirectory::Find(absl::string_view name) const {
+  const auto at = index_.find(std::string(name));
+  return at == index_.end() ? nullptr : &tensors_[at->second];
+}
+
+}  // namespace plumb

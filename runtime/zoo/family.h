@@ -1,0 +1,110 @@
+// Family: how the checkpoints of one family of models are laid out, as a .import.pbtxt file says it
+// (schema plumb.v1.Import). A value, read once and checked as far as that goes without a checkpoint;
+// config_values.h, family_template.h and tensor_plan.h apply it.
+#ifndef PLUMB_RUNTIME_ZOO_FAMILY_H_
+#define PLUMB_RUNTIME_ZOO_FAMILY_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/place.h"
+#include "runtime/spec/formula.h"
+
+namespace plumb {
+
+// A text with ${expressions} in it: literals[0] expressions[0] literals[1] ...
+struct TextTemplate {
+  Text text;
+  std::vector<std::string> literals;  // one more than expressions
+  std::vector<Expression> expressions;
+};
+
+enum class ScalarKind { kNumber, kSize, kCount, kFlag };
+
+// What a text of config.json means.
+struct ScalarChoice {
+  std::string is;
+  Expression value;
+};
+
+struct ScalarRule {
+  Text name;
+  std::vector<std::string> fields;  // none: `value` is there
+  ScalarKind kind = ScalarKind::kNumber;
+  std::optional<Expression> absent, value, otherwise;
+  std::vector<ScalarChoice> choices;
+  bool per_layer = false;
+  std::string from_model;  // "": nowhere
+};
+
+struct WordChoice {
+  std::string is, text;
+  std::optional<Expression> when;  // of a word without a field
+};
+
+struct WordRule {
+  Text name;
+  std::vector<std::string> fields;
+  std::optional<std::string> absent;
+  std::vector<WordChoice> choices;
+  std::string from_model;
+};
+
+struct RefusalRule {
+  Expression when;
+  TextTemplate reason;
+};
+
+struct LinesRule {
+  std::optional<Expression> when;
+  std::vector<TextTemplate> lines;
+};
+
+struct PartRule {
+  std::optional<Expression> groups, first;
+  Expression count;
+};
+
+struct TensorRule {
+  Text to, source;    // source "": `fill` is there
+  std::string older;  // the source's name in older files; "": the same
+  bool transpose = false, flat = false;
+  std::optional<PartRule> rows, columns;
+  std::optional<Expression> when, fill;
+};
+
+struct IgnoredRule {
+  Text name;
+  std::string same_as;  // "": nothing
+  std::optional<Expression> when;
+  std::string reason;
+};
+
+struct ConfigRule {
+  std::string field;
+  TextTemplate json;
+  std::optional<Expression> when;
+};
+
+struct Family {
+  std::string file, name, doc;
+  std::vector<std::string> model_types, architectures;
+  std::vector<ScalarRule> scalars;
+  std::vector<WordRule> words;
+  std::vector<RefusalRule> refusals;
+  std::vector<LinesRule> model;
+  std::vector<std::string> prefixes;
+  std::vector<TensorRule> tensors;
+  std::vector<IgnoredRule> ignored;
+  std::vector<ConfigRule> config;
+};
+
+// `text` in protobuf text format; `file` names it in errors. Errors: kInvalidArgument, with places.
+absl::StatusOr<Family> ParseFamily(absl::string_view text, const std::string& file);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_ZOO_FAMILY_H_

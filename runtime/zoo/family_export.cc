@@ -1,0 +1,214 @@
+#include "runtime/zoo/family_export.h"
+
+#include <cmath>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "plumb/v1/model.schema.h"
+#include "runtime/base/status.h"
+#include "runtime/io/strict_json.h"
+#include "runtime/textproto/reader.h"
+#include "runtime/zoo/config_values.h"
+#include "runtime/zoo/family_template.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+using textproto::Field;
+using textproto::FieldType;
+using textproto::Message;
+
+// Which element of a repeated message `name` is: its number, or the one that is called so; -1: none.
+int ElementOf(const Message& message, const Field& field, absl::string_view name) {
+  int index;
+  if (absl::SimpleAtoi(name, &index)) {
+    return index >= 0 && index < message.Size(field) ? index : -1;
+  }
+  for (int i = 0; i < message.Size(field); ++i) {
+    const Message& element = message.GetMessage(field, i);
+    const Field* own = element.Type().Find("name");
+    if (own != nullptr && own->type == FieldType::kString &&
+        element.Get<std::string>(*own, 0) == name) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+std::string TextOf(const Message& message, const Field& field) {
+  switch (field.type) {
+    case FieldType::kInt32:
+      return absl::StrCat(message.Get<int32_t>(field, 0));
+    case FieldType::kUint64:
+      return absl::StrCat(message.Get<uint64_t>(field, 0));
+    case FieldType::kDouble:
+      return PlainNumber(message.Get<double>(field, 0));
+    case FieldType::kBool:
+      return message.Get<bool>(field, 0) ? "1" : "0";
+    case FieldType::kEnum: {
+      const textproto::EnumValue* value = field.enum_type->Find(message.Get<int32_t>(field, 0));
+      return value == nullptr ? "" : value->name;
+    }
+    case FieldType::kString:
+      return message.Get<std::string>(field, 0);
+    case FieldType::kMessage:
+      break;
+  }
+  return "";
+}
+
+// What the description has at a path; nullopt: nothing.
+std::optional<std::string> FindInModel(const Message& model, absl::string_view path) {
+  const std::vector<absl::string_view> names = absl::StrSplit(path, '.');
+  const Message* at = &model;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Field* field = at->Type().Find(names[i]);
+    if (field == nullptr) return std::nullopt;
+    if (field->type != FieldType::kMessage) {
+      if (i + 1 < names.size() || field->repeated()) return std::nullopt;
+      // A flag that is not set is one that is off.
+      if (!at->Has(*field) && field->type != FieldType::kBool) return std::nullopt;
+      return TextOf(*at, *field);
+    }
+    int element = 0;
+    if (field->repeated()) {
+      if (++i >= names.size()) return std::nullopt;
+      element = ElementOf(*at, *field, names[i]);
+      if (element < 0) return std::nullopt;
+    } else if (!at->Has(*field)) {
+      return std::nullopt;
+    }
+    at = &at->GetMessage(*field, element);
+  }
+  return std::nullopt;
+}
+
+void SetField(absl::string_view path, Json value, Json* config) {
+  Json* at = config;
+  const std::vector<std::string> names = absl::StrSplit(path, '.');
+  for (size_t i = 0; i + 1 < names.size(); ++i) {
+    if (!(*at)[names[i]].is_object()) (*at)[names[i]] = Json::object();
+    at = &(*at)[names[i]];
+  }
+  (*at)[names.back()] = std::move(value);
+}
+
+// As config.json has a number of that kind.
+Json NumberJson(ScalarKind kind, double value) {
+  if (kind == ScalarKind::kFlag) return value != 0;
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (value == std::floor(value) && std::abs(value) < kExact && kind != ScalarKind::kNumber) {
+    return static_cast<int64_t>(value);
+  }
+  return value;
+}
+
+class Writer {
+ public:
+  Writer(const Family& family, const v1::Model& model, const std::map<std::string, int64_t>& dims,
+         Json config)
+      : family_(family), model_(model), dims_(dims), config_(std::move(config)) {}
+
+  absl::StatusOr<Json> Write() {
+    if (!family_.model_types.empty()) config_["model_type"] = family_.model_types.front();
+    if (!family_.architectures.empty()) {
+      config_["architectures"] = Json::array({family_.architectures.front()});
+    }
+    for (const ScalarRule& rule : family_.scalars) PLUMB_RETURN_IF_ERROR(WriteScalar(rule));
+    for (const WordRule& rule : family_.words) WriteWord(rule);
+    // What it now says decides what is beside it.
+    PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
+                           ReadConfigValues(family_, config_, "the config.json of this model"));
+    for (const ConfigRule& rule : family_.config) {
+      if (rule.when.has_value()) {
+        PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*rule.when, values));
+        if (holds == 0) continue;
+      }
+      PLUMB_ASSIGN_OR_RETURN(const std::string text, Render(rule.json, values));
+      constexpr int kDepth = 16;
+      absl::StatusOr<Json> json = ParseStrictJson(text, kDepth);
+      if (!json.ok()) return ErrorAt(rule.json.text.place, json.status().message());
+      SetField(rule.field, *std::move(json), &config_);
+    }
+    return std::move(config_);
+  }
+
+ private:
+  absl::Status WriteScalar(const ScalarRule& rule) {
+    if (rule.from_model.empty() || rule.fields.empty() || rule.per_layer) return absl::OkStatus();
+    std::optional<double> value;
+    if (const auto dim = dims_.find(rule.from_model); dim != dims_.end()) {
+      value = static_cast<double>(dim->second);
+    } else if (const std::optional<std::string> text = FindInModel(model_, rule.from_model)) {
+      double number;
+      // An expression is left to the comparison of the two models.
+      if (absl::SimpleAtod(*text, &number) && std::isfinite(number)) value = number;
+    }
+    if (!value.has_value()) return absl::OkStatus();
+    // The other fields would be read where the first is taken away; they say the same no more.
+    for (size_t i = 1; i < rule.fields.size(); ++i) Erase(rule.fields[i]);
+    if (rule.choices.empty()) {
+      SetField(rule.fields.front(), NumberJson(rule.kind, *value), &config_);
+      return absl::OkStatus();
+    }
+    const ConfigValues none;
+    for (const ScalarChoice& choice : rule.choices) {
+      const absl::StatusOr<double> means = Evaluate(choice.value, none);
+      if (!means.ok() || *means != *value) continue;
+      const bool is_flag = choice.is == "true" || choice.is == "false";
+      SetField(rule.fields.front(), is_flag ? Json(choice.is == "true") : Json(choice.is), &config_);
+      return absl::OkStatus();
+    }
+    return absl::OkStatus();
+  }
+
+  void WriteWord(const WordRule& rule) {
+    if (rule.from_model.empty() || rule.fields.empty()) return;
+    const std::optional<std::string> text = FindInModel(model_, rule.from_model);
+    if (!text.has_value()) return;
+    const Json* now = FindField(config_, rule.fields.front());
+    for (const WordChoice& choice : rule.choices) {  // what it says may mean the same already
+      if (now != nullptr && *now == choice.is && choice.text == *text) return;
+    }
+    for (const WordChoice& choice : rule.choices) {
+      if (choice.text != *text) continue;
+      SetField(rule.fields.front(), choice.is, &config_);
+      return;
+    }
+  }
+
+  void Erase(const std::string& path) {
+    Json* at = &config_;
+    const std::vector<std::string> names = absl::StrSplit(path, '.');
+    for (size_t i = 0; i + 1 < names.size(); ++i) {
+      if (!at->is_object() || !at->contains(names[i])) return;
+      at = &(*at)[names[i]];
+    }
+    if (at->is_object()) at->erase(names.back());
+  }
+
+  const Family& family_;
+  const v1::Model& model_;
+  const std::map<std::string, int64_t>& dims_;
+  Json config_;
+};
+
+}  // namespace
+
+absl::StatusOr<Json> ConfigForModel(const Family& family, absl::string_view model_text,
+                                    const std::map<std::string, int64_t>& dims,
+                                    const Json& config) {
+  v1::Model model;
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(model_text, "model.pbtxt", &model, &locations));
+  return Writer(family, model, dims, config).Write();
+}
+
+}  // namespace plumb

@@ -1,0 +1,81 @@
+#include "runtime/zoo/tensor_names.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+namespace plumb {
+namespace {
+
+constexpr absl::string_view kLayer = "{layer}", kExpert = "{expert}";
+
+// Takes a number without leading zeros off the front of `name`.
+std::optional<int64_t> ConsumeNumber(absl::string_view* name) {
+  size_t digits = 0;
+  while (digits < name->size() && absl::ascii_isdigit(static_cast<unsigned char>((*name)[digits]))) {
+    ++digits;
+  }
+  int64_t number;
+  if (digits == 0 || digits > 9 || (digits > 1 && (*name)[0] == '0')) return std::nullopt;
+  if (!absl::SimpleAtoi(name->substr(0, digits), &number)) return std::nullopt;
+  name->remove_prefix(digits);
+  return number;
+}
+
+bool Match(absl::string_view pattern, absl::string_view name, int64_t* layer) {
+  while (!pattern.empty()) {
+    if (absl::ConsumePrefix(&pattern, kLayer)) {
+      const std::optional<int64_t> number = ConsumeNumber(&name);
+      if (!number.has_value() || (*layer >= 0 && *layer != *number)) return false;
+      *layer = *number;
+    } else if (absl::ConsumePrefix(&pattern, kExpert)) {
+      if (!ConsumeNumber(&name).has_value()) return false;
+    } else if (absl::ConsumePrefix(&pattern, "*")) {
+      if (pattern.empty()) return true;
+      // Patterns have one or two stars, and names are short.
+      for (size_t skipped = 0; skipped <= name.size(); ++skipped) {
+        int64_t of_rest = *layer;
+        if (!Match(pattern, name.substr(skipped), &of_rest)) continue;
+        *layer = of_rest;
+        return true;
+      }
+      return false;
+    } else {
+      if (name.empty() || name[0] != pattern[0]) return false;
+      name.remove_prefix(1);
+      pattern.remove_prefix(1);
+    }
+  }
+  return name.empty();
+}
+
+}  // namespace
+
+std::optional<int64_t> MatchTensorName(absl::string_view pattern, absl::string_view name) {
+  constexpr size_t kLongest = 4096;  // what stars take is bounded by it
+  int64_t layer = -1;
+  if (name.size() > kLongest) return std::nullopt;
+  if (!Match(pattern, name, &layer)) return std::nullopt;
+  return layer;
+}
+
+std::string FillTensorName(absl::string_view pattern, int64_t layer, int64_t expert) {
+  return absl::StrReplaceAll(pattern, {{kLayer, absl::StrCat(layer)}, {kExpert, absl::StrCat(expert)}});
+}
+
+bool NamesExperts(absl::string_view pattern) { return absl::StrContains(pattern, kExpert); }
+
+absl::string_view WithoutPrefix(absl::string_view name, const std::vector<std::string>& prefixes) {
+  size_t longest = 0;
+  for (const std::string& prefix : prefixes) {
+    if (absl::StartsWith(name, prefix)) longest = std::max(longest, prefix.size());
+  }
+  return name.substr(longest);
+}
+
+}  // namespace plumb

@@ -1,0 +1,168 @@
+#include "runtime/zoo/tensor_pieces.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumb {
+namespace {
+
+// The axis of a source that plumb's axis of `part` was cut from.
+class Axis {
+ public:
+  Axis(const AxisPart& part, int64_t size)
+      : group_(part.all() ? size : size / std::max<int64_t>(1, part.groups)),
+        first_(part.all() ? 0 : part.first),
+        count_(part.all() ? size : part.count) {}
+
+  // Where plumb's element i lies.
+  int64_t operator()(int64_t i) const {
+    return count_ == 0 ? 0 : i / count_ * group_ + first_ + i % count_;
+  }
+  bool whole() const { return first_ == 0 && count_ == group_; }
+
+ private:
+  int64_t group_, first_, count_;
+};
+
+// Plumb's elements that an axis of `size` gives; -1: it has not so many.
+int64_t Taken(const AxisPart& part, int64_t size) {
+  if (part.all()) return size;
+  if (part.groups < 1 || size % part.groups != 0) return -1;
+  const int64_t group = size / part.groups;
+  if (part.count > group || part.first > group - part.count) return -1;
+  return part.groups * part.count;
+}
+
+// Of a source, after it was transposed.
+MatrixDims SourceDims(const TensorPiece& piece, const Shape& source) {
+  MatrixDims dims = DimsOf(source);
+  if (piece.transpose) std::swap(dims.rows, dims.columns);
+  return dims;
+}
+
+// plumb's dimensions and where its elements lie in a source.
+struct Geometry {
+  MatrixDims source, own;
+  Axis row, column;
+  bool transpose, stacked;
+
+  Geometry(const TensorPiece& piece, const Shape& shape)
+      : source(SourceDims(piece, shape)),
+        own{piece.stacked() ? static_cast<int64_t>(piece.sources.size()) : source.batch,
+            Taken(piece.rows, source.rows), Taken(piece.columns, source.columns)},
+        row(piece.rows, source.rows),
+        column(piece.columns, source.columns),
+        transpose(piece.transpose),
+        stacked(piece.stacked()) {}
+
+  // Of the element in its source.
+  int64_t At(int64_t batch, int64_t r, int64_t c) const {
+    const int64_t matrix = (stacked ? 0 : batch) * source.rows * source.columns;
+    return matrix + (transpose ? column(c) * source.rows + row(r)
+                               : row(r) * source.columns + column(c));
+  }
+};
+
+// Elements of `size` bytes that the compiler copies by one instruction.
+template <int64_t size>
+void CopyRows(const Geometry& at, const char* from, int64_t batch, int64_t r0, int64_t rows,
+              char* to) {
+  const int64_t width = at.own.columns;
+  for (int64_t c = 0; c < width; ++c) {  // the outer loop: transposed rows lie side by side
+    for (int64_t r = 0; r < rows; ++r) {
+      std::memcpy(to + (r * width + c) * size, from + at.At(batch, r0 + r, c) * size, size);
+    }
+  }
+}
+
+}  // namespace
+
+MatrixDims DimsOf(const Shape& shape) {
+  MatrixDims dims;
+  const int rank = shape.rank();
+  if (rank == 1) dims.rows = shape[0];
+  if (rank >= 2) {
+    dims.rows = shape[rank - 2];
+    dims.columns = shape[rank - 1];
+  }
+  for (int i = 0; i + 2 < rank; ++i) dims.batch *= shape[i];
+  return dims;
+}
+
+std::string TensorPiece::WhyNot(const Shape& source) const {
+  const MatrixDims from = SourceDims(*this, source), own = DimsOf(shape);
+  const int64_t rows_taken = Taken(rows, from.rows), columns_taken = Taken(columns, from.columns);
+  if (rows_taken < 0 || columns_taken < 0) {
+    const AxisPart& part = rows_taken < 0 ? rows : columns;
+    return absl::StrCat("has no ", part.first, "..", part.first + part.count, " in each of ",
+                        part.groups, " groups of its ", rows_taken < 0 ? "rows" : "columns");
+  }
+  const int64_t batch = stacked() ? static_cast<int64_t>(sources.size()) * from.batch : from.batch;
+  if (batch == own.batch && rows_taken == own.rows && columns_taken == own.columns) return "";
+  if (flat && batch == 1 && own.columns == 1 && rows_taken * columns_taken == own.rows) return "";
+  // A vector may be a matrix of one row.
+  if (shape.rank() == 1 && batch == 1 && rows_taken == 1 && columns_taken == own.rows) return "";
+  if (source.rank() == 1 && batch == 1 && own.rows == 1 && rows_taken == own.columns) return "";
+  return absl::StrCat("would be [", batch > 1 ? absl::StrCat(batch, ", ") : "", rows_taken, ", ",
+                      columns_taken, "]");
+}
+
+int64_t TensorPiece::ContiguousFrom(const Shape& source) const {
+  const Geometry at(*this, source);
+  if (stacked() || (transpose && at.source.rows > 1 && at.source.columns > 1)) return -1;
+  if (!at.column.whole()) return -1;
+  if (at.row.whole()) return 0;
+  const bool one = rows.groups == 1 && at.own.batch == 1;
+  return one ? rows.first * at.source.columns : -1;
+}
+
+void CopyPiece(const TensorPiece& piece, const Shape& source,
+               absl::Span<const absl::string_view> data, int64_t size, int64_t begin, int64_t n,
+               char* to) {
+  constexpr int64_t kRowsAtOnce = 64;
+  const Geometry at(piece, source);
+  const int64_t width = at.own.columns, rows = at.own.rows;
+  const bool by_rows = !at.transpose && at.column.whole();
+  while (n > 0) {
+    const int64_t c = begin % width, r = begin / width % rows, batch = begin / width / rows;
+    const char* const from = data[static_cast<size_t>(at.stacked ? batch : 0)].data();
+    int64_t copied;
+    if (by_rows || c > 0 || n < width) {
+      copied = std::min(width - c, n);
+      if (by_rows) {
+        std::memcpy(to, from + at.At(batch, r, c) * size, static_cast<size_t>(copied * size));
+      } else {
+        for (int64_t i = 0; i < copied; ++i) {
+          std::memcpy(to + i * size, from + at.At(batch, r, c + i) * size,
+                      static_cast<size_t>(size));
+        }
+      }
+    } else {
+      const int64_t whole = std::min({n / width, rows - r, kRowsAtOnce});
+      size == 2 ? CopyRows<2>(at, from, batch, r, whole, to)
+                : CopyRows<4>(at, from, batch, r, whole, to);
+      copied = whole * width;
+    }
+    begin += copied;
+    n -= copied;
+    to += copied * size;
+  }
+}
+
+void ScatterPiece(const TensorPiece& piece, const Shape& source, int64_t number, const float* from,
+                  float* to) {
+  const Geometry at(piece, source);
+  const int64_t each = at.own.rows * at.own.columns;
+  const int64_t first = at.stacked ? number : 0, last = at.stacked ? number + 1 : at.own.batch;
+  for (int64_t batch = first; batch < last; ++batch) {
+    for (int64_t r = 0; r < at.own.rows; ++r) {
+      for (int64_t c = 0; c < at.own.columns; ++c) {
+        to[at.At(batch, r, c)] = from[batch * each + r * at.own.columns + c];
+      }
+    }
+  }
+}
+
+}  // namespace plumb

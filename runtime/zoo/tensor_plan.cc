@@ -1,0 +1,253 @@
+#include "runtime/zoo/tensor_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/mistakes.h"
+#include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/base/utf8.h"
+#include "runtime/zoo/tensor_names.h"
+
+namespace plumb {
+namespace {
+
+absl::StatusOr<AxisPart> PartOf(const std::optional<PartRule>& rule, const ConfigValues& values,
+                                int64_t layer) {
+  AxisPart part;
+  if (!rule.has_value()) return part;
+  if (rule->groups.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(part.groups, EvaluateCount(*rule->groups, values, layer));
+  }
+  if (rule->first.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(part.first, EvaluateCount(*rule->first, values, layer));
+  }
+  PLUMB_ASSIGN_OR_RETURN(part.count, EvaluateCount(rule->count, values, layer));
+  return part;
+}
+
+absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& values,
+                                    const WantedTensor& wanted, int64_t layer) {
+  TensorPiece piece;
+  piece.name = wanted.name;
+  piece.shape = wanted.shape;
+  piece.transpose = rule.transpose;
+  piece.flat = rule.flat;
+  if (rule.fill.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(piece.fill, Evaluate(*rule.fill, values, layer + 1));
+    return piece;
+  }
+  const bool stacked = NamesExperts(rule.source.value);
+  constexpr int64_t kMostExperts = 65536;  // each is a name
+  const int64_t count = stacked && wanted.shape.rank() > 0 ? wanted.shape[0] : 1;
+  if (count > kMostExperts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(wanted.name, wanted.shape.ToString(), ": has more than ", kMostExperts,
+                     " experts"));
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    piece.sources.push_back(FillTensorName(rule.source.value, layer, i));
+  }
+  if (!stacked) piece.older = FillTensorName(rule.older, layer, 0);
+  PLUMB_ASSIGN_OR_RETURN(piece.rows, PartOf(rule.rows, values, layer + 1));
+  PLUMB_ASSIGN_OR_RETURN(piece.columns, PartOf(rule.columns, values, layer + 1));
+  return piece;
+}
+
+// Tensors of a checkpoint by their names without prefixes.
+class SourceNames {
+ public:
+  SourceNames(const Family& family, const CheckpointDirectory& checkpoint) : family_(family) {
+    for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+      by_name_.emplace(WithoutPrefix(tensor.entry->name, family.prefixes), &tensor);
+    }
+  }
+
+  const CheckpointTensor* Find(absl::string_view name) const {
+    const auto at = by_name_.find(WithoutPrefix(name, family_.prefixes));
+    return at == by_name_.end() ? nullptr : at->second;
+  }
+
+ private:
+  const Family& family_;
+  std::map<absl::string_view, const CheckpointTensor*> by_name_;
+};
+
+class Planner {
+ public:
+  Planner(const Family& family, const ConfigValues& values, const CheckpointDirectory& checkpoint)
+      : family_(family), values_(values), checkpoint_(checkpoint), names_(family, checkpoint) {}
+
+  absl::StatusOr<TensorPlan> Plan(std::vector<TensorPiece> pieces) {
+    for (TensorPiece& piece : pieces) Find(std::move(piece));
+    CheckCovered();
+    PLUMB_RETURN_IF_ERROR(FindSurplus());
+    if (mistakes_.empty()) return std::move(plan_);
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint_.path(), ": its tensors are not those that config.json makes of ",
+                     family_.name, ":\n  ", ListMistakes(mistakes_, "\n  ")));
+  }
+
+ private:
+  void Find(TensorPiece piece) {
+    PlannedTensor planned;
+    planned.dtype = "F32";
+    bool good = true;
+    for (const std::string& name : piece.sources) {
+      const CheckpointTensor* found = names_.Find(name);
+      if (found == nullptr && !piece.older.empty()) found = names_.Find(piece.older);
+      if (found == nullptr) {
+        if (missing_.insert(name).second) {
+          mistakes_.push_back(absl::StrCat("missing: ", name, ", for ", piece.name,
+                                           piece.shape.ToString()));
+        }
+        good = false;
+        continue;
+      }
+      used_.insert(found);
+      good = Check(piece, *found, planned.sources) && good;
+      planned.sources.push_back(found);
+    }
+    if (!good) return;
+    if (!planned.sources.empty()) planned.dtype = planned.sources[0]->entry->dtype;
+    for (const CheckpointTensor* source : planned.sources) {
+      covered_[source] += piece.shape.num_elements() / static_cast<int64_t>(piece.sources.size());
+    }
+    planned.piece = std::move(piece);
+    plan_.tensors.push_back(std::move(planned));
+  }
+
+  bool Check(const TensorPiece& piece, const CheckpointTensor& found,
+             const std::vector<const CheckpointTensor*>& before) {
+    const TensorEntry& entry = *found.entry;
+    if (entry.dtype != "F32" && entry.dtype != "BF16" && entry.dtype != "F16") {
+      mistakes_.push_back(absl::StrCat("of another type: ", QuoteName(entry.name), " is ",
+                                       entry.dtype, "; F32, BF16 and F16 are read"));
+      return false;
+    }
+    const std::string why = piece.WhyNot(entry.shape);
+    if (!why.empty()) {
+      mistakes_.push_back(absl::StrCat("misshapen: ", QuoteName(entry.name), " is ",
+                                       entry.shape.ToString(), ", and ", why, "; ", piece.name,
+                                       " is ", piece.shape.ToString()));
+      return false;
+    }
+    if (before.empty()) return true;
+    const TensorEntry& first = *before[0]->entry;
+    if (first.dtype == entry.dtype && first.shape == entry.shape) return true;
+    mistakes_.push_back(absl::StrCat("of another type: ", QuoteName(entry.name), " is ",
+                                     entry.dtype, entry.shape.ToString(), ", ",
+                                     QuoteName(first.name), " ", first.dtype,
+                                     first.shape.ToString(), "; they are one tensor of plumb's"));
+    return false;
+  }
+
+  // Elements that no piece takes would be lost silently.
+  void CheckCovered() {
+    if (!mistakes_.empty()) return;
+    for (const auto& [source, elements] : covered_) {
+      const int64_t all = source->entry->shape.num_elements();
+      if (elements == all) continue;
+      mistakes_.push_back(absl::StrCat("misshapen: ", QuoteName(source->entry->name), " is ",
+                                       source->entry->shape.ToString(), ", ", all,
+                                       " elements, and the model takes ", elements));
+    }
+  }
+
+  absl::Status FindSurplus() {
+    for (const CheckpointTensor& tensor : checkpoint_.tensors()) {
+      const bool used = used_.count(&tensor) > 0;
+      PLUMB_ASSIGN_OR_RETURN(const IgnoredRule* rule, RuleToIgnore(tensor));
+      if (used) continue;
+      if (rule == nullptr) {
+        mistakes_.push_back(absl::StrCat("surplus: ", QuoteName(tensor.entry->name), " ",
+                                         tensor.entry->dtype, tensor.entry->shape.ToString()));
+        continue;
+      }
+      CheckSame(tensor, *rule);
+      plan_.ignored.push_back({&tensor, rule->reason});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<const IgnoredRule*> RuleToIgnore(const CheckpointTensor& tensor) const {
+    for (const IgnoredRule& rule : family_.ignored) {
+      const absl::string_view pattern = WithoutPrefix(rule.name.value, family_.prefixes);
+      const std::optional<int64_t> layer =
+          MatchTensorName(pattern, WithoutPrefix(tensor.entry->name, family_.prefixes));
+      if (!layer.has_value()) continue;
+      if (!rule.when.has_value()) return &rule;
+      PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*rule.when, values_, Layer(*layer)));
+      if (holds != 0) return &rule;
+    }
+    return nullptr;
+  }
+
+  // For expressions: a layer that there is, else none.
+  int64_t Layer(int64_t layer) const {
+    return layer >= 0 && layer < values_.n_layer() ? layer + 1 : 0;
+  }
+
+  void CheckSame(const CheckpointTensor& tensor, const IgnoredRule& rule) {
+    if (rule.same_as.empty()) return;
+    const CheckpointTensor* other = names_.Find(rule.same_as);
+    if (other == nullptr) return;  // it is missing, and said so
+    const TensorEntry &a = *tensor.entry, &b = *other->entry;
+    if (a.dtype == b.dtype && a.shape == b.shape && a.data == b.data) return;
+    mistakes_.push_back(absl::StrCat("surplus: ", QuoteName(a.name), " should be the same as ",
+                                     QuoteName(b.name), ", and is not"));
+  }
+
+  const Family& family_;
+  const ConfigValues& values_;
+  const CheckpointDirectory& checkpoint_;
+  const SourceNames names_;
+  TensorPlan plan_;
+  std::vector<std::string> mistakes_;
+  std::set<std::string> missing_;
+  std::set<const CheckpointTensor*> used_;
+  std::map<const CheckpointTensor*, int64_t> covered_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<TensorPiece>> ResolvePieces(const Family& family,
+                                                       const ConfigValues& values,
+                                                       absl::Span<const WantedTensor> wanted) {
+  std::vector<TensorPiece> pieces;
+  std::vector<std::string> mistakes;
+  for (const WantedTensor& tensor : wanted) {
+    const size_t before = pieces.size();
+    for (const TensorRule& rule : family.tensors) {
+      const std::optional<int64_t> layer = MatchTensorName(rule.to.value, tensor.name);
+      if (!layer.has_value()) continue;
+      if (rule.when.has_value()) {
+        PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*rule.when, values, *layer + 1));
+        if (holds == 0) continue;
+      }
+      PLUMB_ASSIGN_OR_RETURN(TensorPiece piece, Resolve(rule, values, tensor, *layer));
+      pieces.push_back(std::move(piece));
+    }
+    if (pieces.size() - before != 1) {
+      mistakes.push_back(absl::StrCat(tensor.name, tensor.shape.ToString(),
+                                      pieces.size() == before ? ": has none of the file's rules"
+                                                              : ": has two of the file's rules"));
+    }
+  }
+  if (mistakes.empty()) return pieces;
+  return absl::InvalidArgumentError(absl::StrCat(
+      family.file, ": does not fit its own model:\n  ", ListMistakes(mistakes, "\n  ")));
+}
+
+absl::StatusOr<TensorPlan> PlanTensors(const Family& family, const ConfigValues& values,
+                                       absl::Span<const WantedTensor> wanted,
+                                       const CheckpointDirectory& checkpoint) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<TensorPiece> pieces, ResolvePieces(family, values, wanted));
+  return Planner(family, values, checkpoint).Plan(std::move(pieces));
+}
+
+}  // namespace plumb

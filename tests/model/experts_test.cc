@@ -1,0 +1,305 @@
+// Mixtures of experts as a model has them: parameters, how they are drawn and updated, and that
+// cost follows what a token takes. kinds_test has what holds for every kind of sublayer.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/compile/executable.h"
+#include "runtime/compile/node_cost.h"
+#include "runtime/model/describe.h"
+#include "runtime/model/update_plan.h"
+#include "runtime/session/newton_schulz.h"
+#include "runtime/session/work.h"
+#include "tests/api/evaluate.h"
+#include "tests/session/recipe_fixture.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int64_t kTokens = 24, kWidth = 8, kHidden = 12, kLayers = 2;
+
+std::string Text(const std::string& experts, const std::string& more = "") {
+  TinyModel model;
+  model.context_length = kTokens;
+  model.vocab_size = 6;
+  model.more = more;
+  const std::string text = model.Text();
+  const size_t block = text.find("block");
+  return absl::StrCat(text.substr(0, block),
+                      "block { placement: \"pre\" norm: \"rms_norm\" sublayer { attention {} } ",
+                      "sublayer { experts { ", experts, " } } }");
+}
+
+class ExpertsTest : public RecipeTest {
+ protected:
+  std::unique_ptr<ModelContext> Context(const std::string& experts, const std::string& more = "") {
+    return MakeContext(runtime_.get(), Text(experts, more));
+  }
+  static const ParameterSpec& Of(const ModelContext& context, const std::string& name) {
+    const auto at =
+        std::find_if(context.parameters.begin(), context.parameters.end(),
+                     [&name](const ParameterSpec& parameter) { return parameter.name == name; });
+    if (at == context.parameters.end()) ADD_FAILURE() << "no parameter " << name;
+    return at == context.parameters.end() ? context.parameters.front() : *at;
+  }
+};
+
+TEST_F(ExpertsTest, ParametersOfExpertsLieInOneTensorAndAreDrawnAsOneExperts) {
+  const auto context = Context(
+      "n_expert: \"3\" top_k: \"2\" d_ff: \"5\" gated: true bias: true shared_d_ff: \"7\" "
+      "shared_gate: true",
+      "init { match: \"*.experts.up.weight\" xavier_normal {} }");
+  std::vector<std::string> names;
+  for (const ParameterSpec& parameter : context->parameters) {
+    if (absl::StartsWith(parameter.name, "layers.1.mlp.") &&
+        parameter.role == ParameterSpec::Role::kWeight) {
+      names.push_back(absl::StrCat(parameter.name.substr(13), parameter.shape.ToString()));
+    }
+  }
+  EXPECT_THAT(names, ElementsAre("router.weight[3, 8]", "experts.gate.weight[3, 5, 8]",
+                                 "experts.gate.bias[3, 5]", "experts.up.weight[3, 5, 8]",
+                                 "experts.up.bias[3, 5]", "experts.down.weight[3, 8, 5]",
+                                 "experts.down.bias[3, 8]", "shared.gate.weight[7, 8]",
+                                 "shared.gate.bias[7]", "shared.up.weight[7, 8]",
+                                 "shared.up.bias[7]", "shared.down.weight[8, 7]",
+                                 "shared.down.bias[8]", "shared_gate.weight[1, 8]"));
+  const ParameterSpec& down = Of(*context, "layers.0.mlp.experts.down.weight");
+  EXPECT_EQ(down.init.ToString(), Of(*context, "layers.0.mlp.experts.down.bias").init.ToString());
+  EXPECT_NEAR(down.init.b, 1 / std::sqrt(5.0), 1e-12);
+  EXPECT_NEAR(Of(*context, "layers.0.mlp.experts.up.weight").init.b, std::sqrt(2.0 / 13), 1e-12);
+  EXPECT_EQ(down.active_elements(), 2 * 8 * 5);
+  EXPECT_TRUE(down.is_matrix());
+  EXPECT_FALSE(Of(*context, "layers.0.mlp.experts.down.bias").is_matrix());
+  EXPECT_EQ(StoredDType(Of(*context, "layers.0.mlp.experts.down.bias"), WeightFormat::kBf16),
+            DType::kF32);
+  EXPECT_EQ(StoredDType(Of(*context, "layers.0.mlp.router.weight"), WeightFormat::kInt8),
+            DType::kF32);
+}
+
+TEST_F(ExpertsTest, AWidthOfItsOwnMayDifferFromLayerToLayer) {
+  TinyModel model;
+  model.more = "mlp { d_ff: \"6 * layer\" bias: true }";
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  EXPECT_EQ(Of(*context, "layers.0.mlp.up.weight").shape, Shape({6, 8}));
+  EXPECT_EQ(Of(*context, "layers.1.mlp.down.weight").shape, Shape({8, 12}));
+  EXPECT_EQ(Of(*context, "layers.1.mlp.up.bias").shape, Shape({12}));
+  const auto description = DescribeStack(context->model);
+  ASSERT_TRUE(description.ok()) << description.status();
+  EXPECT_THAT(description->groups[0].scalars, ElementsAre("mlp.d_ff = 6 * layer = 6"));
+}
+
+TEST_F(ExpertsTest, DescribedByTheirEquation) {
+  const auto lines = [this](const std::string& fields) {
+    const auto context = Context(fields);
+    return DescribeStack(context->model)->groups[0].scalars;
+  };
+  EXPECT_THAT(lines("n_expert: \"4\" top_k: \"n_head\""),
+              ElementsAre("mlp(x) = sum over 2 of 4 experts e of p_e expert_e(x); "
+                          "p = softmax of the chosen router(x)"));
+  EXPECT_THAT(lines("n_expert: \"4\" top_k: \"1\" router: SIGMOID shared_d_ff: \"5\" d_ff: \"6\""),
+              ElementsAre("mlp(x) = sum over 1 of 4 experts e of p_e expert_e(x) + shared(x); "
+                          "p = sigmoid(router(x))",
+                          "mlp.d_ff = 6 = 6", "mlp.shared_d_ff = 5 = 5"));
+  EXPECT_THAT(lines("n_expert: \"4\" top_k: \"1\" router: SOFTMAX shared_d_ff: \"5\" "
+                    "shared_gate: true scale: \"5 / 2\" balance_loss: \"layer / 10\""),
+              ElementsAre("mlp(x) = 2.5 * sum over 1 of 4 experts e of p_e expert_e(x) + "
+                          "sigmoid(shared_gate(x)) * shared(x); p = softmax(router(x))",
+                          "mlp.shared_d_ff = 5 = 5", "mlp.balance_loss = layer / 10 = 0.1"));
+}
+
+// -- Cost
+
+double FlopsOf(const Graph& graph) {
+  double flops = 0;
+  for (const NodeTime& node : NodeCosts(graph)) flops += node.flops;
+  return flops;
+}
+
+BuildOptions Train(WeightFormat format) {
+  BuildOptions options;
+  options.seq = kTokens;
+  options.weights = format;
+  return options;
+}
+
+// More experts cost the router's products, and in training the gradients of their weights.
+TEST_F(ExpertsTest, FlopsAndActivationsFollowTheExpertsThatATokenTakes) {
+  const auto few = Context("n_expert: \"4\" top_k: \"2\""),
+             many = Context("n_expert: \"64\" top_k: \"2\""),
+             twice = Context("n_expert: \"4\" top_k: \"4\"");
+  constexpr double kRouter = 2.0 * 60 * kWidth * kTokens * kLayers;
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16}) {
+    const auto program = [&](const ModelContext& context, bool gradients) {
+      return *BuildProgram(context, Train(format), gradients);
+    };
+    EXPECT_EQ(FlopsOf(program(*many, false)) - FlopsOf(program(*few, false)), kRouter);
+    EXPECT_EQ(FlopsOf(program(*many, true)) - FlopsOf(program(*few, true)), 3 * kRouter);
+    constexpr double kTwoExperts = 2 * 2.0 * 2 * kHidden * kWidth * kTokens * kLayers;
+    EXPECT_EQ(FlopsOf(program(*twice, false)) - FlopsOf(program(*few, false)), kTwoExperts);
+    EXPECT_EQ(FlopsOf(program(*twice, true)) - FlopsOf(program(*few, true)), 3 * kTwoExperts);
+  }
+  // Rows grouped by expert are as many as a token takes.
+  const Graph graph =
+      *BuildForward(many->model, many->parameters, *many->ops, Train(WeightFormat::kF32));
+  int products = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.op->name != "expert_matmul") continue;
+    ++products;
+    EXPECT_EQ(graph.value(node.outputs[0]).type.shape[0], 2 * kTokens);
+  }
+  EXPECT_EQ(products, 2 * kLayers);
+}
+
+TEST_F(ExpertsTest, DecodingReadsTheExpertsThatATokenTakes) {
+  const auto few = Context("n_expert: \"4\" top_k: \"2\" bias: true"),
+             many = Context("n_expert: \"64\" top_k: \"2\" bias: true");
+  constexpr int64_t kRouter = 60 * kWidth * kLayers;
+  const auto work = [](const ModelContext& context, int64_t batch, WeightFormat format) {
+    BuildOptions options;
+    options.program = Program::kCached;
+    options.batch = batch;
+    options.weights = format;
+    return *CountWork(context, options);
+  };
+  for (const auto& [format, size] : {std::make_pair(WeightFormat::kF32, int64_t{4}),
+                                     std::make_pair(WeightFormat::kBf16, int64_t{2}),
+                                     std::make_pair(WeightFormat::kInt8, int64_t{4})}) {
+    EXPECT_EQ(work(*many, 1, format).weight_bytes - work(*few, 1, format).weight_bytes,
+              kRouter * size);
+    EXPECT_EQ(work(*many, 1, format).forward_flops - work(*few, 1, format).forward_flops,
+              2 * kRouter);
+  }
+  // Three tokens may take six of 64.
+  constexpr int64_t kExpert = 2 * kHidden * kWidth + kHidden + kWidth;
+  EXPECT_EQ(work(*many, 3, WeightFormat::kF32).weight_bytes -
+                work(*many, 1, WeightFormat::kF32).weight_bytes,
+            4 * 4 * kExpert * kLayers);
+}
+
+// -- The balance loss
+
+TEST_F(ExpertsTest, TheBalanceLossIsMinimizedAndNotReported) {
+  const std::string fields = "n_expert: \"4\" top_k: \"2\"";
+  const auto plain = Context(fields), balanced = Context(fields + " balance_loss: \"0.5 * layer\"");
+  const Tokens tokens = RandomTokens(2, 6, 6);
+  const auto run = [&tokens](const ModelContext& context, const ParameterStore& parameters) {
+    BuildOptions options;
+    options.batch = 2;
+    options.seq = 6;
+    return *ReferenceRun(*BuildForward(context.model, context.parameters, *context.ops, options),
+                         Feeds(parameters, tokens));
+  };
+  const ParameterStore parameters = GenericParameters(*plain);
+  const auto outputs = run(*balanced, parameters);
+  EXPECT_EQ(outputs.at("loss").f, run(*plain, parameters).at("loss").f);
+  EXPECT_EQ(run(*plain, parameters).count("objective"), 0u);
+  EXPECT_GT(outputs.at("objective").f[0], outputs.at("loss").f[0]);
+  // Where all probabilities are equal it is its coefficient, whatever was chosen: 0.5 + 1.
+  ParameterStore even = GenericParameters(*plain);
+  for (size_t i = 0; i < plain->parameters.size(); ++i) {
+    if (!plain->parameters[i].is_router) continue;
+    std::fill_n(even.floats(i), plain->parameters[i].shape.num_elements(), 0.0f);
+  }
+  const auto at_rest = run(*balanced, even);
+  EXPECT_NEAR(at_rest.at("objective").f[0] - at_rest.at("loss").f[0], 1.5, 1e-9);
+
+  const auto evaluated = RunBatch(*balanced, parameters, tokens, /*with_gradients=*/false, 1);
+  ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+  EXPECT_NEAR(evaluated->loss, outputs.at("loss").f[0], 1e-5);
+}
+
+TEST_F(ExpertsTest, TrainingWithTheBalanceLossSpreadsTheChoices) {
+  const Dataset data = Documents(200, 5, 5, 0);
+  const auto balance = [&](const std::string& fields) {
+    const auto context = Context("n_expert: \"6\" top_k: \"1\" router: SOFTMAX " + fields);
+    const auto session = Make(*context, data, Spec("batch_size: 8 learning_rate: 0.02"));
+    for (int i = 0; i < 60; ++i) EXPECT_TRUE(session->Step().ok());
+    BuildOptions options;
+    options.batch = 8;
+    options.seq = 7;
+    const auto measured =
+        Context("n_expert: \"6\" top_k: \"1\" router: SOFTMAX balance_loss: \"1\"");
+    const auto outputs =
+        *ReferenceRun(*BuildForward(measured->model, measured->parameters, *measured->ops, options),
+                      Feeds(session->parameters(), StepTokens(data, 0, 8)));
+    return outputs.at("objective").f[0] - outputs.at("loss").f[0];
+  };
+  const double without = balance(""), with = balance("balance_loss: \"0.3\"");
+  EXPECT_LT(with, 2.2) << "two layers that are used alike have 2";
+  EXPECT_GT(without, with);
+}
+
+// -- Updates
+
+TEST_F(ExpertsTest, RulesSeeTheFansOfOneExpert) {
+  const auto context = Context("n_expert: \"3\" top_k: \"1\" d_ff: \"5\" bias: true");
+  const TrainSpec spec = Spec(
+      "optimizer: MUON rule { match: '*.experts.*' tensors: VECTORS learning_rate: 'lr / fan_in' } "
+      "rule { match: '*.down.weight' learning_rate: 'lr * fan_out / fan_in' }");
+  const auto plan = PlanUpdates(spec, context->model, context->parameters);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (size_t i = 0; i < context->parameters.size(); ++i) {
+    const ParameterUpdate& update = plan->parameters[i];
+    const std::string& name = context->parameters[i].name;
+    if (absl::EndsWith(name, "experts.down.weight")) {
+      EXPECT_DOUBLE_EQ(update.LearningRate(1), 8.0 / 5);
+      EXPECT_EQ(update.optimizer, OptimizerKind::kMuon);
+    } else if (absl::EndsWith(name, "experts.down.bias")) {
+      EXPECT_DOUBLE_EQ(update.LearningRate(1), 1.0 / 5);
+      EXPECT_EQ(update.optimizer, OptimizerKind::kAdamW);
+      EXPECT_EQ(update.weight_decay, 0);
+    }
+  }
+}
+
+TEST_F(ExpertsTest, MuonUpdatesEachExpertsMatrixByItself) {
+  const auto context = Context("n_expert: \"3\" top_k: \"2\" gated: true");
+  const Dataset data = Documents(40, 5, 5, 0);
+  const TrainSpec spec = Spec(
+      "optimizer: MUON batch_size: 4 learning_rate: 0.5 weight_decay: 0 grad_clip: 0 "
+      "data { keep_order: true }");
+  const auto session = Make(*context, data, spec);
+  const std::vector<float> before = Floats(session->parameters());
+  const auto outputs =
+      RunBatch(*context, session->parameters(), StepTokens(data, 0, 4), /*with_gradients=*/true, 1);
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  ASSERT_TRUE(session->Step().ok());
+  const std::vector<float> after = Floats(session->parameters());
+
+  const ParameterLayout& layout = session->parameters().layout();
+  int matrices = 0;
+  for (size_t i = 0; i < context->parameters.size(); ++i) {
+    const ParameterSpec& parameter = context->parameters[i];
+    if (parameter.top_k == 0) continue;
+    const Shape shape = parameter.one();
+    const auto newton_schulz = *NewtonSchulz::Create(*context->ops, {shape}, 5);
+    newton_schulz->Allocate();
+    const int64_t n = shape.num_elements();
+    for (int64_t e = 0; e < parameter.count(); ++e) {
+      const size_t at = static_cast<size_t>(layout.entries[i].begin + e * n);
+      std::copy_n(outputs->gradients.begin() + static_cast<int64_t>(at), n, newton_schulz->input());
+      ASSERT_TRUE(newton_schulz->Run(shape, 1).ok());
+      const double rate =
+          0.5 *
+          std::sqrt(std::max(1.0, static_cast<double>(shape[0]) / static_cast<double>(shape[1])));
+      for (int64_t j = 0; j < n; ++j) {
+        const size_t k = at + static_cast<size_t>(j);
+        ASSERT_NEAR(before[k] - after[k], rate * static_cast<double>(newton_schulz->output()[j]),
+                    1e-3)
+            << parameter.name << " of expert " << e;
+      }
+      ++matrices;
+    }
+  }
+  EXPECT_EQ(matrices, 3 * 3 * kLayers);
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,106 @@
+"""Attention and positions, as pure functions on [batch, heads, seq, head_dim]."""
+
+import math
+
+import torch
+
+
+def split(x, heads):
+    """[batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim]"""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def join(x):
+    return x.transpose(1, 2).flatten(-2)
+
+
+def attend(q, k, v, scale, cap=None, window=None, bias=None, causal=True, lengths=None):
+    """softmax(scale q k^T) v, where key heads are shared by groups of query heads.
+
+    cap: bound on the scaled scores. window: how many keys a token sees, its own the last of them.
+    bias: added to the scaled scores. lengths: of the sequences; keys beyond them are not seen.
+    """
+    groups = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    scores = scale * (q @ k.transpose(-1, -2))
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
+    if bias is not None:
+        scores = scores + bias
+    query = torch.arange(q.shape[2])[:, None]
+    key = torch.arange(k.shape[2])[None, :]
+    seen = key <= query if causal else torch.ones(len(query), key.shape[1], dtype=torch.bool)
+    if window is not None:
+        seen = seen & (key > query - window)
+    if lengths is not None:
+        seen = seen & (key < torch.tensor(lengths)[:, None, None, None])
+    return torch.where(seen, scores, torch.tensor(-math.inf, dtype=scores.dtype)).softmax(-1) @ v
+
+
+def frequencies(dims, base, scaling=None, context_length=None):
+    """The angle a position of each pair, and what the cosines and sines are multiplied by."""
+    plain = base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
+    kind = (scaling or {}).get("rope_type", (scaling or {}).get("type", "default"))
+    if kind == "default":
+        return plain, 1.0
+    factor = scaling["factor"]
+    if kind == "linear":
+        return plain / factor, 1.0
+    if kind == "llama3":
+        return _llama3(plain, factor, scaling), 1.0
+    assert kind == "yarn", kind
+    original = scaling.get("original_max_position_embeddings", context_length)
+    stretch = scaling.get("attention_factor") or 0.1 * math.log(factor) + 1
+    return _yarn(plain, dims, base, factor, original, scaling), stretch
+
+
+def _llama3(plain, factor, scaling):
+    """Long waves are stretched, short ones kept, and between the two they are mixed."""
+    original = scaling["original_max_position_embeddings"]
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    turns = original * plain / (2 * math.pi)
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return kept * plain + (1 - kept) * plain / factor
+
+
+def _yarn(plain, dims, base, factor, original, scaling):
+    def pair(turns):
+        """The pair that makes so many turns within the original context."""
+        return dims * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+    low = max(math.floor(pair(scaling.get("beta_fast") or 32)), 0)
+    high = min(math.ceil(pair(scaling.get("beta_slow") or 1)), dims - 1)
+    high = high + 0.001 if high == low else high
+    stretched = ((torch.arange(dims // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
+    return stretched * plain / factor + (1 - stretched) * plain
+
+
+def rotate(x, angles, stretch=1.0, interleaved=False):
+    """Rotary embedding of the first 2 * len(angles) elements of each head."""
+    dims = 2 * len(angles)
+    angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * angles
+    cos, sin = angle.cos() * stretch, angle.sin() * stretch
+    turned, rest = x[..., :dims], x[..., dims:]
+    if interleaved:
+        a, b = turned[..., 0::2], turned[..., 1::2]
+        turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+    else:
+        a, b = turned[..., :dims // 2], turned[..., dims // 2:]
+        turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    return torch.cat([turned, rest], -1)
+
+
+def alibi_slopes(heads):
+    """Press et al. 2021: for a head count that is no power of 2, slopes of the next power fill up."""
+    def of_power(n):
+        start = 2.0 ** (-8.0 / n)
+        return [start ** (i + 1) for i in range(n)]
+
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = of_power(power) + of_power(2 * power)[0::2][:heads - power]
+    return torch.tensor(slopes, dtype=torch.float64)
+
+
+def alibi(heads, seq):
+    """A bias that grows with the key's position; of a row only differences matter."""
+    return alibi_slopes(heads)[:, None, None] * torch.arange(seq, dtype=torch.float64)

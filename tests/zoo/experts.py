@@ -1,0 +1,93 @@
+"""Mixtures of experts: Mixtral, Qwen3-MoE, Grok-1. Every token goes through its experts one by one."""
+
+import torch
+import torch.nn.functional as F
+
+from activation import activate, gated_mlp
+from attention import attend, frequencies, join, rotate, split
+from llama_like import Llama, Mistral, Qwen3
+
+
+def route(m, logits, top_k, renormalized):
+    """Weights [.., n_expert], zero for the experts that are not taken."""
+    ordered = logits.sort(-1, descending=True).values
+    margin = (ordered[..., top_k - 1] - ordered[..., top_k]).min().item()
+    m.smallest_margin = min(m.smallest_margin, margin)
+    shares = logits.softmax(-1)
+    taken = torch.zeros_like(shares).scatter(-1, shares.topk(top_k, -1).indices, 1.0)
+    shares = shares * taken
+    return shares / shares.sum(-1, keepdim=True) if renormalized else shares
+
+
+def mixture(m, x, router, n_expert, top_k, renormalized, expert):
+    weights = route(m, m.linear(x, router, n_expert), top_k, renormalized)
+    return sum(weights[..., e:e + 1] * expert(x, e) for e in range(n_expert))
+
+
+class Mixtral(Mistral):
+    def mlp(self, x, name, layer):
+        m, c, at = self.m, self.c, name + ".block_sparse_moe"
+
+        def expert(x, e):
+            gate = activate(m, c.hidden_act, m.linear(x, f"{at}.experts.{e}.w1",
+                                                      c.intermediate_size))
+            up = m.linear(x, f"{at}.experts.{e}.w3", c.intermediate_size)
+            return m.linear(gate * up, f"{at}.experts.{e}.w2", c.hidden_size)
+
+        return mixture(m, x, at + ".gate", c.num_local_experts, c.num_experts_per_tok, True, expert)
+
+
+class Qwen3Moe(Qwen3):
+    def mlp(self, x, name, layer):
+        m, c, at = self.m, self.c, name + ".mlp"
+        sparse = (layer not in c.mlp_only_layers and c.num_experts > 0
+                  and (layer + 1) % c.decoder_sparse_step == 0)
+        if not sparse:
+            return gated_mlp(m, x, at, c.intermediate_size, c.hidden_act)
+
+        def expert(x, e):
+            return gated_mlp(m, x, f"{at}.experts.{e}", c.moe_intermediate_size, c.hidden_act)
+
+        return mixture(m, x, at + ".gate", c.num_experts, c.num_experts_per_tok, c.norm_topk_prob,
+                       expert)
+
+
+class Grok1(Llama):
+    """Double norms, scores that are scaled and then capped, weights of a softmax over all experts."""
+
+    def norm(self, x, name):
+        return self.m.rms_norm(x, name, self.c.rms_norm_eps, parameter="scale")
+
+    def attention(self, x, name, layer):
+        m, c, at = self.m, self.c, name + ".attn"
+        q = split(m.linear(x, at + ".q_proj", self.n_head * self.head_dim), self.n_head)
+        k = split(m.linear(x, at + ".k_proj", self.n_kv_head * self.head_dim), self.n_kv_head)
+        v = split(m.linear(x, at + ".v_proj", self.n_kv_head * self.head_dim), self.n_kv_head)
+        angles, _ = frequencies(self.head_dim, c.rope_theta)
+        y = attend(rotate(q, angles), rotate(k, angles), v, c.attn_output_multiplier,
+                   cap=c.max_attn_value)
+        return m.linear(join(y), at + ".o_proj", c.hidden_size)
+
+    def mlp(self, x, name, layer):
+        m, c, at = self.m, self.c, name + ".moe_block"
+
+        def expert(x, e):
+            gate = F.gelu(m.linear(x, f"{at}.experts.{e}.linear", c.intermediate_size),
+                          approximate="tanh")
+            up = m.linear(x, f"{at}.experts.{e}.linear_v", c.intermediate_size)
+            return m.linear(gate * up, f"{at}.experts.{e}.linear_1", c.hidden_size)
+
+        return mixture(m, x, at + ".gate", c.num_experts, c.num_experts_per_tok, False, expert)
+
+    def layer(self, x, i):
+        name = f"model.layers.{i}"
+        y = self.attention(self.norm(x, name + ".pre_attn_norm"), name, i)
+        x = x + self.norm(y, name + ".post_attn_norm")
+        y = self.mlp(self.norm(x, name + ".pre_moe_norm"), name, i)
+        return x + self.norm(y, name + ".post_moe_norm")
+
+    def embedded(self, x):
+        return x * self.c.embedding_multiplier_scale
+
+    def logits(self, x):
+        return x * self.c.output_multiplier_scale

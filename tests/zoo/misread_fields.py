@@ -1,0 +1,162 @@
+"""What is easily misread, misread: misread_fields.py PLUMB FAMILIES
+
+Each case edits one field of a tiny checkpoint's config.json, or one line of its family's file, in the
+way in which it is mistaken. The numbers must then be others than the independent implementation's, by
+far more than run_family.py lets pass: so that it would fail if plumb made the mistake.
+FAMILIES is the directory plugins/zoo.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+from plumb_cli import CHECKPOINTS, Failed, largest_difference, plumb, read_json, read_safetensors
+from run_family import LOGITS, evaluate, meaningful
+
+# In units of what passes.
+TIMES = 10
+
+
+def config(name, case, **fields):
+    """Fields of config.json with other values."""
+    return name, case, fields, None
+
+
+def family(name, case, old, new):
+    """Text of the family's file with other text in its place."""
+    return name, case, {}, (old, new)
+
+
+CASES = [
+    config("norm eps", "llama", rms_norm_eps=1e-5),
+    config("norm eps of a layer norm", "gpt2", layer_norm_epsilon=1e-5),
+    family("gain less 1", "gemma", ' attr { name: "unit_offset" flag: true }', ""),
+    config("a window that is one longer", "mistral", sliding_window=6),
+    config("a window that is one shorter", "mistral", sliding_window=4),
+    config("which layers slide, by number", "qwen2", max_window_layers=2),
+    config("whether layers slide", "qwen2", use_sliding_window=False),
+    family("which layers slide, by turns", "gemma2", 'absent: "layer % 2"',
+           'absent: "(layer + 1) % 2"'),
+    config("which layers slide, by a pattern", "gemma3_text", sliding_window_pattern=2),
+    family("which layers turn with which base", "gemma3_text",
+           "(${local_theta} - ${rope_theta}) * (${slides})", "0 * ${local_theta}"),
+    family("which layers have the scaling", "gemma3_text", "(1 - ${rope_factor}) * (${slides})", "0"),
+    family("scale after the cap", "gemma2", "score_cap: \\\"${cap}\\\"",
+           "score_cap: \\\"${cap} / sqrt(${query_scale})\\\""),
+    family("scale after the cap, with experts", "grok1", "score_cap: \\\"${cap}\\\"",
+           "score_cap: \\\"${cap} * ${scale}\\\""),
+    config("scale of the scores by head_dim", "gemma2", query_pre_attn_scalar=6),
+    config("cap of the logits", "gemma2", final_logit_softcapping=None),
+    family("scale of the embedding", "gemma", 'line: "embedding_scale: \\"sqrt(d_model)\\""', ""),
+    config("scale of the logits", "cohere", logit_scale=1.0),
+    family("rope layout, halves as pairs", "llama", 'line: "  kind: ROPE"',
+           'line: "  kind: ROPE rope_interleaved: true"'),
+    family("rope layout, pairs as halves", "gptj", " rope_interleaved: true", ""),
+    family("rope layout, pairs as halves", "cohere", 'line: "  rope_interleaved: true"', ""),
+    config("a part of each head turns", "gpt_neox", rotary_pct=1.0),
+    config("a part of each head turns", "phi", partial_rotary_factor=1.0),
+    config("base of the rotary embedding", "llama3", rope_theta=10000.0),
+    config("scaling of the rotary embedding", "llama2", rope_scaling=None),
+    config("scaling of Llama 3", "llama3_2", rope_scaling=None),
+    config("scaling of YaRN", "qwen3", rope_scaling=None),
+    family("magnitude of YaRN", "qwen3", "attention_factor: ${rope_attention}", "attention_factor: 1"),
+    config("layers without positions", "smollm3", no_rope_layers=[1, 1, 1, 0]),
+    family("first row of the positions", "opt", "offset: 2", "offset: 0"),
+    family("order of q, k and v: heads one after the other", "gpt_neox", 'groups: "n_head" first: "0"',
+           'groups: "1" first: "0"'),
+    family("order of q, k and v: groups one after the other", "falcon_40b",
+           'groups: "n_kv_head"\n    first: "0"', 'groups: "1"\n    first: "0"'),
+    family("slopes of ALiBi scaled", "falcon_rw", " alibi_scale: \\\"1 / sqrt(head_dim)\\\"", ""),
+    config("top-k weights renormalized", "qwen3_moe_shares", norm_topk_prob=True),
+    config("top-k weights not renormalized", "qwen3_moe", norm_topk_prob=False),
+    family("top-k before softmax", "grok1", "router: SOFTMAX", "router: SOFTMAX_OF_TOP_K"),
+    config("number of experts taken", "mixtral", num_experts_per_tok=1),
+    config("activation, tanh or erf", "gpt2", activation_function="gelu"),
+    config("post- or pre-norm", "gpt_neox_serial", use_parallel_residual=True),
+    config("scale of the residual", "granite", residual_multiplier=1.0),
+    config("scale of the scores", "granite", attention_multiplier=0.5),
+    config("scale by layer", "gpt2_scaled", scale_attn_by_inverse_layer_idx=False),
+]
+# Whose misreading is an error, as tensors are then missing or left over.
+REFUSED = [
+    config("a tied head", "llama3_2", tie_word_embeddings=False),
+    config("a head of its own", "llama", tie_word_embeddings=True),
+    config("biases of queries, keys and values", "llama3", attention_bias=False),
+    config("post-norm", "opt_350m", do_layer_norm_before=True),
+    config("two norms of a parallel block", "falcon_40b", num_ln_in_parallel_attn=1),
+    config("heads of keys", "qwen3", num_key_value_heads=4),
+    config("norms of queries and keys", "cohere_plus", use_qk_norm=False),
+    config("which layers have experts", "qwen3_moe", decoder_sparse_step=1),
+    config("embeddings of another width", "opt_350m", word_embed_proj_dim=20),
+]
+
+
+def edited(case, fields, text, families, scratch):
+    """Arguments of `plumb import` for the edited checkpoint."""
+    source = os.path.join(CHECKPOINTS, case)
+    settings = read_json(source, "config.json")
+    arguments = []
+    if text is not None:
+        path = os.path.join(families, settings["model_type"] + ".import.pbtxt")
+        with open(path, encoding="utf-8") as file:
+            whole = file.read()
+        if text[0] not in whole:
+            raise Failed(f"{path} has no {text[0]}")
+        path = os.path.join(scratch, "edited.import.pbtxt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(whole.replace(*text))
+        arguments = ["--family", path]
+    for name in fields.keys() - settings.keys():
+        if name not in ("num_ln_in_parallel_attn",):  # it is absent where it has its default
+            raise Failed(f"config.json has no {name}")
+    directory = os.path.join(scratch, "checkpoint")
+    os.mkdir(directory)
+    shutil.copy(os.path.join(source, "model.safetensors"), directory)
+    with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as file:
+        json.dump({**settings, **fields}, file)
+    return [directory, *arguments]
+
+
+def difference(binary, case, fields, text, families, scratch):
+    """How far the logits of the edited checkpoint are from the original's."""
+    arguments = edited(case, fields, text, families, scratch)
+    source, run = os.path.join(CHECKPOINTS, case), os.path.join(scratch, "run")
+    expected = read_json(source, "expected.json")
+    _, reference = read_safetensors(os.path.join(source, "expected.safetensors"))["logits"]
+    plumb(binary, "import", *arguments, "--out", run)
+    _, logits, _ = evaluate(binary, run, expected, scratch)
+    vocab = read_json(source, "config.json")["vocab_size"]
+    return largest_difference(meaningful(logits, expected, vocab),
+                              meaningful(reference, expected, vocab))
+
+
+def run_case(binary, families, name, case, fields, text, refused):
+    """What is wrong, or None."""
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            found = difference(binary, case, fields, text, families, scratch)
+        except Failed as error:
+            said = any(word in str(error) for word in ("missing: ", "surplus: ", "misshapen: "))
+            return None if refused and said else str(error)
+    if refused:
+        return "is not refused"
+    return None if found > TIMES * LOGITS else f"logits differ by {found:.3g} only"
+
+
+def main():
+    binary, families = sys.argv[1:]
+    wrong = 0
+    for refused, cases in ((False, CASES), (True, REFUSED)):
+        for name, case, fields, text in cases:
+            why = run_case(binary, families, name, case, fields, text, refused)
+            if why is not None:
+                wrong += 1
+                print(f"{case}, {name}: {why}")
+    print(f"{len(CASES) + len(REFUSED)} fields, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

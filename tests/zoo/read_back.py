@@ -1,0 +1,53 @@
+"""A directory that plumb exported, read by the independent implementation.
+
+read_back.py PLUMB [CASE]: imports the case (gpt2), exports it, and computes its logits in PyTorch from the
+exported files. They must be those of the original. Skipped, and said so, without PyTorch.
+"""
+
+import os
+import sys
+import tempfile
+
+from plumb_cli import CHECKPOINTS, Failed, largest_difference, plumb, read_json, read_safetensors
+
+try:
+    import torch
+except ImportError:
+    print("skipped: PyTorch was not found")
+    sys.exit(0)
+
+import cases  # noqa: E402
+from checkpoint import Checkpoint, Config  # noqa: E402
+
+
+def logits_of(folder, model_class, tokens):
+    """The forward pass over the tensors of a directory; one that it lacks is an error."""
+    checkpoint = Checkpoint(Config(read_json(folder, "config.json")), seed=0)
+    for name, (shape, values) in read_safetensors(os.path.join(folder, "model.safetensors")).items():
+        checkpoint.parameters[name] = torch.tensor(values, dtype=torch.float64).reshape(shape)
+    given = set(checkpoint.parameters)
+    with torch.no_grad():
+        logits = model_class(checkpoint).forward(torch.tensor(tokens))
+    drawn = set(checkpoint.parameters) - given
+    if drawn:
+        raise Failed(f"not exported: {', '.join(sorted(drawn))}")
+    return logits.flatten().tolist()
+
+
+def main():
+    binary, name = sys.argv[1], (sys.argv[2:] or ["gpt2"])[0]
+    source = os.path.join(CHECKPOINTS, name)
+    model_class = next(model for case, model, _ in cases.all_cases() if case == name)
+    with tempfile.TemporaryDirectory() as scratch:
+        run, exported = os.path.join(scratch, "run"), os.path.join(scratch, "exported")
+        plumb(binary, "import", source, "--out", run)
+        plumb(binary, "export", run, "--out", exported)
+        computed = logits_of(exported, model_class, read_json(source, "expected.json")["tokens"])
+    _, expected = read_safetensors(os.path.join(source, "expected.safetensors"))["logits"]
+    difference = largest_difference(computed, expected)
+    print(f"{name}: read back, logits differ by {difference:.2g}")
+    return 0 if difference < 1e-6 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
