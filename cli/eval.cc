@@ -25,11 +25,11 @@ struct EvalFlags {
   std::string data;
   std::string weights;  // with data: a type; with tokens: a file
   std::string tokens, logits, gradients, grads;
-
-  bool wants_gradients() const { return !gradients.empty() || !grads.empty(); }
   int64_t stride = 0;  // 0: side by side
   bool ema = false;
   bool json = false;
+
+  bool wants_gradients() const { return !gradients.empty() || !grads.empty(); }
 };
 
 // `coarse`: with the weights of --weights, split by split; empty if it was not said.
@@ -215,9 +215,6 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
          "--grads", options->grads,
          "Write the loss and the L2 norm of its gradient by parameter to this file (JSON); "
          "norms over tokens then take the statistics of these tokens, as in training")
-      ->type_name("OUT");
-  app->add_option("--gradients", options->gradients,
-                  "Write the gradient of the loss by every parameter to this file (safetensors)")
       ->type_name("OUT");
   app->add_flag("--json", options->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);
