@@ -107,7 +107,8 @@ absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, HostRuntime* r
   if (!model.ok()) return model.status();
   const absl::StatusOr<std::vector<std::vector<int32_t>>> tokens = ReadTokens(options.tokens);
   if (!tokens.ok()) return tokens.status();
-  return (*model)->Run(*tokens, /*with_gradients=*/!options.grads.empty() || !options.gradients.empty());
+  return (*model)->Run(*tokens,
+                       /*with_gradients=*/!options.grads.empty() || !options.gradients.empty());
 }
 
 absl::Status EvalTokens(const EvalFlags& options, HostRuntime* runtime) {
@@ -144,9 +145,8 @@ absl::Status EvalTokens(const EvalFlags& options, HostRuntime* runtime) {
 }
 
 absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation) {
-  const bool on_tokens =
-      !options.tokens.empty() || !options.logits.empty() || !options.grads.empty() ||
-      !options.gradients.empty();
+  const bool on_tokens = !options.tokens.empty() || !options.logits.empty() ||
+                         !options.grads.empty() || !options.gradients.empty();
   if (on_tokens == !options.data.empty()) {
     return absl::InvalidArgumentError(
         "write either plumb eval RUN --data FILE [--weights bf16|int8] [--stride N]\n"

@@ -153,7 +153,8 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
                   "Token ids instead of a text: JSON, [[id, ..], ..], each list a prompt")
       ->type_name("FILE")
       ->excludes("--prompt");
-  AddInt(app, "--num", &options->num, 1, 1000000, "How many samples; default 20, of --prompt-tokens 1 each");
+  AddInt(app, "--num", &options->num, 1, 1000000,
+         "How many samples; default 20, of --prompt-tokens 1 each");
   AddDouble(app, "--temperature", &options->temperature, 0, 1000,
             "Divides the logits; 0 always takes the most likely token; default 0.5");
   AddInt(app, "--top-k", &options->top_k, 0, std::numeric_limits<int32_t>::max(),

@@ -29,9 +29,9 @@ absl::StatusOr<WeightType> ParseWeightType(absl::string_view text);
 struct GenerateOptions {
   std::string prompt;
   std::vector<int32_t> prompt_tokens;  // not empty: instead of `prompt`
-  double temperature = 1;  // 0: the most likely token
-  int top_k = 0;           // 0: all
-  double top_p = 1;        // 1: all
+  double temperature = 1;              // 0: the most likely token
+  int top_k = 0;                       // 0: all
+  double top_p = 1;                    // 1: all
   uint64_t seed = 1;
   // The index of the sample among those of this seed: each has a random stream of its own.
   int64_t index = 0;
@@ -42,7 +42,7 @@ struct GenerateResult {
   std::string text;          // prompt included; of a run without a tokenizer of plumb's: empty
   std::vector<int32_t> ids;  // that were drawn, the end token included
   int64_t tokens = 0;        // how many
-  bool ended = false;  // by the end token; else by max_tokens or a full context
+  bool ended = false;        // by the end token; else by max_tokens or a full context
   double seconds = 0;
   double first_seconds = 0;  // of them, until the first token was drawn
 };
@@ -56,8 +56,9 @@ struct SplitLoss {
 
 class TrainedModel {
  public:
-  // `run`: a run directory, trained or imported, or one of its checkpoints. `weights`: the format that Generate decodes
-  // with. `average`: with the average of the weights (ema_decay); kNotFound where none was kept.
+  // `run`: a run directory, trained or imported, or one of its checkpoints. `weights`: the format
+  // that Generate decodes with. `average`: with the average of the weights (ema_decay); kNotFound
+  // where none was kept.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(HostRuntime* runtime,
                                                             const std::string& run,
                                                             WeightType weights = WeightType::kF32,

@@ -21,7 +21,7 @@ struct RunFiles {
   Spec model;
   Recipe recipe;
   absl::optional<Tokenizer> tokenizer;  // none of an imported run, which may have one of others'
-  std::string initial_state;  // run.json: a JSON object
+  std::string initial_state;            // run.json: a JSON object
 };
 
 std::string RunModelPath(const std::string& run);
@@ -51,7 +51,8 @@ absl::Status NoRun(const std::string& run, absl::string_view text);
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
                            const Recipe& recipe, const Tokenizer& tokenizer,
                            const std::string& initial_state);
-// `train_overrides` are applied to the run's train.pbtxt, of an imported one to the defaults. kNotFound if there is no run.
+// `train_overrides` are applied to the run's train.pbtxt, of an imported one to the defaults.
+// kNotFound if there is no run.
 absl::StatusOr<RunFiles> ReadRunFiles(
     const std::string& run,
     const std::vector<std::pair<std::string, std::string>>& train_overrides);

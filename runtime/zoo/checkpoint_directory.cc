@@ -66,10 +66,10 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
   for (const auto& [tensor, shard] : map->get_ref<const Json::object_t&>()) {
     const std::string name = shard.is_string() ? shard.get<std::string>() : "";
     if (!IsPlainName(name) || !absl::EndsWith(name, ".safetensors")) {
-      mistakes.push_back(absl::StrCat(
-          QuoteName(tensor), " is in ",
-          shard.is_string() ? QuoteName(name) : std::string("what is no text"),
-          "; a shard is a file of this directory whose name ends with .safetensors"));
+      mistakes.push_back(
+          absl::StrCat(QuoteName(tensor), " is in ",
+                       shard.is_string() ? QuoteName(name) : std::string("what is no text"),
+                       "; a shard is a file of this directory whose name ends with .safetensors"));
       continue;
     }
     index.shards.insert(name);
@@ -80,8 +80,7 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
         absl::StrCat("names ", index.shards.size(), " shards; at most ", kMaxShards, " are read"));
   }
   if (mistakes.empty()) return index;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ":\n  ", ListMistakes(mistakes, "\n  ")));
+  return absl::InvalidArgumentError(absl::StrCat(path, ":\n  ", ListMistakes(mistakes, "\n  ")));
 }
 
 }  // namespace
@@ -169,8 +168,8 @@ absl::Status CheckpointDirectory::OpenShards(const std::string& index_path) {
   }
   for (const CheckpointTensor& tensor : tensors_) {
     if (index.shard_of.count(tensor.entry->name) > 0) continue;
-    mistakes.push_back(absl::StrCat(QuoteName(tensor.entry->name), " of ",
-                                    file_names_[tensor.file], " is not in the index"));
+    mistakes.push_back(absl::StrCat(QuoteName(tensor.entry->name), " of ", file_names_[tensor.file],
+                                    " is not in the index"));
   }
   if (mistakes.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
