@@ -26,6 +26,8 @@ constexpr char kPickled[] = "pytorch_model.bin";
 constexpr int kMaxDepth = 32;
 // Shards are all open at once.
 constexpr size_t kMaxShards = 1000;
+// Of an index: a hundred thousand tensors take ten megabytes, and their tree a multiple of it.
+constexpr int64_t kMaxIndexBytes = int64_t{32} << 20;
 
 absl::StatusOr<Json> ReadJsonObject(const std::string& path, int64_t max_bytes) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, max_bytes));
@@ -56,7 +58,7 @@ struct ShardIndex {
 };
 
 absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(const Json json, ReadJsonObject(path, kMaxStateBytes));
+  PLUMB_ASSIGN_OR_RETURN(const Json json, ReadJsonObject(path, kMaxIndexBytes));
   const Json* map = FindMember(json, "weight_map");
   if (map == nullptr || !map->is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": \"weight_map\" is missing"));
