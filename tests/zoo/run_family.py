@@ -84,8 +84,8 @@ def continued(binary, run, expected, scratch):
     path = os.path.join(scratch, "prompt.json")
     write_json(path, expected["prompt"])
     sampled = json.loads(plumb(binary, "sample", run, "--prompt-tokens", path, "--temperature", "0",
-                               "--max-tokens", str(len(expected["greedy"])), "--num", "1", "--json"))
-    return sampled["samples"][0]["tokens"]
+                               "--max-tokens", str(len(expected["greedy"])), "--json"))
+    return sampled["samples"][0]["ids"]
 
 
 def lost_tensors(source, exported, prefixes):
