@@ -52,6 +52,7 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation);
 void AddImportCommand(CLI::App* program, Invocation* invocation);
 void AddExportCommand(CLI::App* program, Invocation* invocation);
 void AddZooCommand(CLI::App* program, Invocation* invocation);
+void AddTokenizeCommand(CLI::App* program, Invocation* invocation);
 void AddBenchCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCommand(CLI::App* program, Invocation* invocation);
 void AddDoctorCommand(CLI::App* program, Invocation* invocation);

@@ -110,6 +110,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddImportCommand(program, invocation);
   AddExportCommand(program, invocation);
   AddZooCommand(program, invocation);
+  AddTokenizeCommand(program, invocation);
   AddBenchCommand(program, invocation);
   AddPluginCommand(program, invocation);
   AddDoctorCommand(program, invocation);

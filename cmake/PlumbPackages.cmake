@@ -52,7 +52,7 @@ set(CPACK_DEBIAN_TOOL_PACKAGE_RECOMMENDS "${loaded_libraries}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library} (= ${version})")
 # What libplumb.a is linked with.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
-  "g++, libabsl-dev, libhwy-dev, pkg-config, cmake")
+  "g++, libabsl-dev, libhwy-dev, libpcre2-dev, pkg-config, cmake")
 
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME "${library}")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)

@@ -14,7 +14,7 @@ purpose=${1:-test}
 packages=(
   g++ cmake ninja-build
   libdnnl-dev ocl-icd-opencl-dev libprotobuf-dev protobuf-compiler libabsl-dev libcli11-dev libhwy-dev
-  nlohmann-json3-dev make pkg-config
+  nlohmann-json3-dev libpcre2-dev make pkg-config
 )
 test_packages=(
   ccache clang libomp-dev locales python3 python3-numpy curl rustc libcpp-httplib-dev

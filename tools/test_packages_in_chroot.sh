@@ -110,7 +110,7 @@ cc -std=c99 -Wall -Werror host.c -o host $(pkg-config --cflags --libs plumb)
 dpkg-query -S "$(ldd host | awk '/libplumb/ { print $3 }' | xargs realpath)"
 
 say "the same, with the static library and what libplumb-dev suggests"
-apt_get install -y --no-install-recommends g++ libabsl-dev libhwy-dev
+apt_get install -y --no-install-recommends g++ libabsl-dev libhwy-dev libpcre2-dev
 cc host.c -o static_host $(pkg-config --cflags --libs --static plumb | sed 's/-lplumb /-l:libplumb.a /')
 cmp <(./host) <(./static_host)
 ! ldd static_host | grep libplumb

@@ -19,7 +19,7 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/machine_speed.h"
-#include "runtime/data/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"

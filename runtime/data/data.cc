@@ -101,11 +101,12 @@ absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const st
 
   Dataset dataset(name, options.format, *tokenizer);
   dataset.data_hash_ = data_hash;
-  dataset.tokens_.reserve(content.size());
+  if (tokenizer->subwords() == nullptr) dataset.tokens_.reserve(content.size());
+  TokenEncoder encoder(tokenizer);
   for (absl::string_view text : texts) {
     dataset.document_begin_.push_back(static_cast<int64_t>(dataset.tokens_.size()));
     size_t bad_byte = 0;
-    const absl::Status status = tokenizer->AppendTokens(text, &dataset.tokens_, &bad_byte);
+    const absl::Status status = encoder.Append(text, &dataset.tokens_, &bad_byte);
     if (!status.ok()) {
       const size_t offset = static_cast<size_t>(text.data() - content.data()) + bad_byte;
       const TextPlace place = PlaceOf(content, offset);

@@ -93,7 +93,8 @@ absl::StatusOr<TrainingMemory> Model::PlanTraining(
     PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
     const plumb_trainer_options options = ToTrainerOptions(recipe);
     auto planned = Sized<plumb_trainer_memory>();
-    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_trainer_plan, handle(), &options, &planned));
+    PLUMB_RETURN_IF_ERROR(
+        recipe.InFile(CallPlumb(plumb_trainer_plan, handle(), &options, &planned)));
     auto info = Sized<plumb_model_info>();
     plumb_model_get_info(handle(), &info);
     return ToPublic(planned, recipe, info.context_length);
@@ -108,8 +109,11 @@ absl::StatusOr<std::string> Model::ExplainUpdates(
   options.stage = "updates";
   options.recipe = recipe.text.data();
   options.recipe_size = recipe.text.size();
-  return OrOutOfMemory("the recipe",
-                       [&] { return TextOf(plumb_model_explain, handle(), &options); });
+  return OrOutOfMemory("the recipe", [&]() -> absl::StatusOr<std::string> {
+    absl::StatusOr<std::string> text = TextOf(plumb_model_explain, handle(), &options);
+    if (!text.ok()) return recipe.InFile(text.status());
+    return text;
+  });
 }
 
 absl::StatusOr<std::string> Model::Explain(

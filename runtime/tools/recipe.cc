@@ -1,11 +1,92 @@
 #include "runtime/tools/recipe.h"
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/textproto/reader.h"
 #include "runtime/tools/handles.h"
 
 namespace plumb {
+namespace {
+
+using textproto::Field;
+using textproto::FieldType;
+using textproto::Location;
+using textproto::Locations;
+using textproto::Message;
+
+// A message, and where its fields stand in a text.
+struct Written {
+  const Message& message;
+  const Locations& locations;
+};
+
+std::string LineAndColumn(const Location& location) {
+  return absl::StrCat(location.line, ":", location.column);
+}
+
+// Which element of the file's is element `index` of a completed recipe, which has more: lets of
+// imports come before the file's own, rules after them. -1: it is an import's.
+int OwnIndex(const Field& field, int index, const Written& own, const Written& completed) {
+  if (!field.repeated()) return index;
+  const int own_size = own.message.Size(field);
+  if (field.type == FieldType::kString) index -= completed.message.Size(field) - own_size;
+  return index < own_size ? std::max(index, -1) : -1;
+}
+
+void AddPlaces(const std::string& file, const Written& own, const Written& completed,
+               std::map<std::string, std::string>* places) {
+  for (const Field& field : completed.message.Type().fields) {
+    for (int i = 0; i < completed.message.Size(field); ++i) {
+      const int own_index = OwnIndex(field, i, own, completed);
+      if (own_index < 0) continue;
+      const Location in_text = completed.locations.At(field, i);
+      const Location in_file = own.locations.At(field, own_index);
+      if (in_text.line == 0 || in_file.line == 0) continue;
+      (*places)[LineAndColumn(in_text)] = absl::StrCat(file, ":", LineAndColumn(in_file));
+      if (field.type != FieldType::kMessage) continue;
+      const Locations* const text_fields = completed.locations.Nested(field, i);
+      const Locations* const file_fields = own.locations.Nested(field, own_index);
+      if (text_fields == nullptr || file_fields == nullptr) continue;
+      AddPlaces(file, {own.message.GetMessage(field, own_index), *file_fields},
+                {completed.message.GetMessage(field, i), *text_fields}, places);
+    }
+  }
+}
+
+// Where "12:3" ends that begins at `at`.
+size_t EndOfPlace(absl::string_view message, size_t at) {
+  const auto skip_number = [&] {
+    while (at < message.size() && absl::ascii_isdigit(message[at])) ++at;
+  };
+  skip_number();
+  if (at < message.size() && message[at] == ':') ++at;
+  skip_number();
+  return at;
+}
+
+}  // namespace
+
+absl::Status Recipe::InFile(const absl::Status& status) const {
+  constexpr absl::string_view kFile = "recipe:";
+  const absl::string_view message = status.message();
+  std::string out;
+  size_t at = 0;
+  for (size_t found; (found = message.find(kFile, at)) != message.npos;) {
+    const size_t place = found + kFile.size();
+    const size_t end = EndOfPlace(message, place);
+    const auto in_file = places.find(std::string(message.substr(place, end - place)));
+    absl::StrAppend(&out, message.substr(at, found - at),
+                    in_file == places.end() ? message.substr(found, end - found)
+                                            : absl::string_view(in_file->second));
+    at = end;
+  }
+  absl::StrAppend(&out, message.substr(at));
+  return absl::Status(status.code(), out);
+}
 
 absl::StatusOr<Recipe> ParseRecipe(
     absl::string_view text, const std::string& name,
@@ -18,8 +99,11 @@ absl::StatusOr<Recipe> ParseRecipe(
   Recipe recipe;
   PLUMB_ASSIGN_OR_RETURN(recipe.text, TextOf(plumb_recipe_text, text.data(), text.size(),
                                              name.c_str(), pairs.data(), settings.size()));
-  textproto::Locations locations;
-  PLUMB_RETURN_IF_ERROR(textproto::ReadText(recipe.text, name, &recipe.fields, &locations));
+  Locations completed, own;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(recipe.text, name, &recipe.fields, &completed));
+  v1::Train said;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, name, &said, &own));
+  AddPlaces(name, {said, own}, {recipe.fields, completed}, &recipe.places);
   return recipe;
 }
 

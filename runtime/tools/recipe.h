@@ -3,10 +3,12 @@
 #ifndef PLUMB_RUNTIME_TOOLS_RECIPE_H_
 #define PLUMB_RUNTIME_TOOLS_RECIPE_H_
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "plumb.h"
@@ -19,6 +21,11 @@ struct Recipe {
   // As plumb_recipe_text gives it: every field whose default is not zero is said.
   std::string text;
   v1::Train fields;  // of `text`
+  // Places of fields in `text`, "12:3", and those that the file says, "train.pbtxt:4:1".
+  std::map<std::string, std::string> places;
+
+  // plumb.h's errors of a model's recipe point into `text`, "recipe:12:3"; this, into the file.
+  absl::Status InFile(const absl::Status& status) const;
 };
 
 // `text` in protobuf text format, then `settings` ("max_steps", "200") in order. `name` stands for

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/io/strict_json.h"
+#include "runtime/tokenizer/tokenizer_file.h"
 #include "runtime/tools/import_json.h"
 
 namespace plumb {
@@ -103,7 +104,7 @@ absl::StatusOr<RunFiles> ReadRunFiles(
   PLUMB_ASSIGN_OR_RETURN(Spec model, Spec::FromFile(RunModelPath(run)));
   if (IsImportedRun(run)) {
     PLUMB_ASSIGN_OR_RETURN(Recipe defaults, ReadRecipe("", train_overrides));
-    return RunFiles{std::move(model), std::move(defaults), absl::nullopt, "{}"};
+    return RunFiles{std::move(model), std::move(defaults), ReadTokenizer(run), "{}"};
   }
   PLUMB_ASSIGN_OR_RETURN(Recipe recipe, ReadRecipe(RunTrainPath(run), train_overrides));
   PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(TokenizerPath(run), kMaxStateBytes));

@@ -9,9 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/optional.h"
 #include "runtime/base/file.h"
-#include "runtime/data/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/recipe.h"
 
@@ -20,7 +19,8 @@ namespace plumb {
 struct RunFiles {
   Spec model;
   Recipe recipe;
-  absl::optional<Tokenizer> tokenizer;  // none of an imported run, which may have one of others'
+  absl::StatusOr<Tokenizer>
+      tokenizer;              // an imported run's, which may have none, is read or an error
   std::string initial_state;  // run.json: a JSON object
 };
 
@@ -51,7 +51,8 @@ absl::Status NoRun(const std::string& run, absl::string_view text);
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
                            const Recipe& recipe, const Tokenizer& tokenizer,
                            const std::string& initial_state);
-// `train_overrides` are applied to the run's train.pbtxt, of an imported one to the defaults. kNotFound if there is no run.
+// `train_overrides` are applied to the run's train.pbtxt, of an imported one to the defaults.
+// kNotFound if there is no run.
 absl::StatusOr<RunFiles> ReadRunFiles(
     const std::string& run,
     const std::vector<std::pair<std::string, std::string>>& train_overrides);

@@ -62,8 +62,10 @@ absl::StatusOr<std::unique_ptr<RunTrainer>> RunTrainer::Create(plumb_model* mode
     PLUMB_RETURN_IF_ERROR(made->PlanValidation(model, data));
     of_trainer.reserve = made->validation_->bytes;
   }
-  PLUMB_ASSIGN_OR_RETURN(made->trainer_,
-                         MakeHandle<TrainerHandle>(plumb_trainer_create, model, &of_trainer));
+  absl::StatusOr<TrainerHandle> trainer =
+      MakeHandle<TrainerHandle>(plumb_trainer_create, model, &of_trainer);
+  if (!trainer.ok()) return recipe.InFile(trainer.status());
+  made->trainer_ = *std::move(trainer);
   if (made->validates()) {
     const plumb_evaluator_options of_evaluator = made->EvaluatorOptions();
     PLUMB_ASSIGN_OR_RETURN(

@@ -107,16 +107,16 @@ struct Sample {
 
   // Draws the next token of `sequence`, notes it, and puts its text into `piece`. False when it is
   // the end token.
-  absl::StatusOr<bool> Draw(const absl::optional<Tokenizer>& tokenizer, int64_t sequence,
+  absl::StatusOr<bool> Draw(const absl::StatusOr<Tokenizer>& tokenizer, int64_t sequence,
                             Sequences* sequences, std::string* piece) {
     drawing.drawn = result.tokens;
     PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
     if (result.tokens++ == 0) result.first_seconds = Seconds();
     result.ids.push_back(token);
-    if (tokenizer.has_value()) {
+    if (tokenizer.ok()) {
       result.ended = tokenizer->begin_end_token() == token;
       if (result.ended) return false;
-      PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer->Decode(absl::MakeConstSpan(&token, 1)));
+      PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer->DecodeNext(absl::MakeConstSpan(&token, 1)));
       result.text += *piece;
     }
     tokens.push_back(token);
@@ -151,19 +151,22 @@ struct TrainedModel::Impl {
 
   explicit Impl(RunFiles run_files) : files(std::move(run_files)) {}
 
+  // The tokens that a sample begins with: there must be at least one.
   absl::StatusOr<Prompt> PromptOfText(const std::string& text) const {
-    if (!files.tokenizer.has_value()) {
+    if (!files.tokenizer.ok()) {
       return absl::InvalidArgumentError(
-          "the run was imported without a tokenizer that plumb reads: say the prompt as token ids, "
-          "--prompt-tokens FILE.json");
+          absl::StrCat("the imported run's tokenizer: ", files.tokenizer.status().message(),
+                       "\nsay the prompt as token ids, --prompt-tokens FILE.json"));
     }
     const Tokenizer& tokenizer = *files.tokenizer;
     absl::StatusOr<std::vector<int32_t>> encoded = tokenizer.Encode(text);
     if (!encoded.ok()) return Annotate(encoded.status(), "prompt: ");
-    Prompt prompt;
-    prompt.text = text;
+    Prompt prompt{tokenizer.prompt_prefix(), text};
+    const bool documents = files.recipe.fields.data().format() == v1::Data::DOCUMENTS;
     const absl::optional<int32_t> begin = tokenizer.begin_end_token();
-    if (begin.has_value()) prompt.tokens.push_back(*begin);
+    // Vocabularies of subwords have a token that ends texts, whatever a model was trained on.
+    const bool wants_begin = tokenizer.subwords() != nullptr && (documents || encoded->empty());
+    if (prompt.tokens.empty() && begin.has_value() && wants_begin) prompt.tokens.push_back(*begin);
     prompt.tokens.insert(prompt.tokens.end(), encoded->begin(), encoded->end());
     if (prompt.tokens.empty()) {
       // Without a begin token a line break is the best place to start from.
@@ -176,7 +179,7 @@ struct TrainedModel::Impl {
   // Taken as they are; their text is known where there is a tokenizer.
   absl::StatusOr<Prompt> PromptOfTokens(const std::vector<int32_t>& tokens) const {
     Prompt prompt{tokens, ""};
-    if (!files.tokenizer.has_value()) return prompt;
+    if (!files.tokenizer.ok()) return prompt;
     const absl::StatusOr<std::string> text = files.tokenizer->Decode(tokens);
     if (!text.ok()) return Annotate(text.status(), "prompt: ");
     prompt.text = *text;
@@ -198,7 +201,7 @@ struct TrainedModel::Impl {
 
   // Draws come from the tokens that exist; a model's vocabulary may be larger.
   absl::StatusOr<plumb_sample_options> Drawing(const GenerateOptions& options) const {
-    const bool has_tokenizer = files.tokenizer.has_value();
+    const bool has_tokenizer = files.tokenizer.ok();
     return ToPlumb(options, has_tokenizer ? files.tokenizer->vocab_size() : 0);
   }
 
@@ -250,8 +253,8 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
                                                              impl.files.model.handle()));
   runtime->ForgetWarningsAbout(RunModelPath(where.run));  // they were told when it was trained
   plumb_model_get_info(impl.model.get(), &impl.info);
-  const absl::optional<Tokenizer>& tokenizer = impl.files.tokenizer;
-  if (tokenizer.has_value() && tokenizer->vocab_size() > impl.info.vocab_size) {
+  const absl::StatusOr<Tokenizer>& tokenizer = impl.files.tokenizer;
+  if (tokenizer.ok() && tokenizer->vocab_size() > impl.info.vocab_size) {
     return absl::InvalidArgumentError(
         absl::StrCat(where.run, ": tokenizer.json has ", tokenizer->vocab_size(),
                      " tokens, more than the model's vocab_size ", impl.info.vocab_size,
@@ -375,10 +378,10 @@ absl::Status TrainedModel::GenerateMany(
 absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string& data_path,
                                                               WeightType weights, int64_t stride) {
   Impl& impl = *impl_;
-  if (!impl.files.tokenizer.has_value()) {
+  if (!impl.files.tokenizer.ok()) {
     return absl::InvalidArgumentError(
-        "the run was imported without a tokenizer that plumb reads: give token ids, --tokens "
-        "FILE.json");
+        absl::StrCat("the imported run's tokenizer: ", impl.files.tokenizer.status().message(),
+                     "\ngive token ids, --tokens FILE.json"));
   }
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,

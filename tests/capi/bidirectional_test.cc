@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kTokens = 5;  // of the vocabulary
+constexpr int kVocabularySize = 5;  // of the vocabulary
 
 class BidirectionalApiTest : public CapiTest {
  protected:
@@ -60,10 +60,10 @@ TEST_F(BidirectionalApiTest, PaddingIsSeenByNoToken) {
   EXPECT_PLUMB_OK(plumb_evaluator_set_types(one.get, types + 4, 2, err));
   EXPECT_PLUMB_OK(plumb_evaluator_run(one.get, inputs + 4, targets + 4, 2, &second, err));
   EXPECT_NEAR(both, (2 * first + second) / 3, 1e-6);
-  const float* const together = plumb_evaluator_logits(two.get) + 4 * kTokens;
+  const float* const together = plumb_evaluator_logits(two.get) + 4 * kVocabularySize;
   const float* const alone = plumb_evaluator_logits(one.get);
-  EXPECT_EQ(std::vector<float>(together, together + 2 * kTokens),
-            std::vector<float>(alone, alone + 2 * kTokens));
+  EXPECT_EQ(std::vector<float>(together, together + 2 * kVocabularySize),
+            std::vector<float>(alone, alone + 2 * kVocabularySize));
   // Without types all are 0.
   const int32_t zeros[2] = {};
   double without = 0, with = 0;

@@ -118,7 +118,16 @@ TEST_F(DescribeTest, ARecipesRulesAreShownWithTheirTensorsAndNumbers) {
   Write("wrong.pbtxt", "rule { match: 'x' clip: '1' }");
   const Finished wrong = RunPlumb({"describe", "pre.pbtxt", "--train", "wrong.pbtxt"});
   EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("rule: matches no tensor"));
+  EXPECT_THAT(wrong.err, HasSubstr("wrong.pbtxt:1:8: rule: matches no tensor"));
+  // The place is the file's, whatever is added to it: rules of an import after its own, and what
+  // the command line sets. A message may name two.
+  Write("twice.pbtxt",
+        "import: 'mup'\nlet: 'a = 1'\n# text\n\nrule { match: '*.norm.weight' clip: '1' }\n"
+        "rule {\n  match: '*.norm.weight'\n  clip: 'a'\n}");
+  const Finished twice =
+      RunPlumb({"describe", "pre.pbtxt", "--train", "twice.pbtxt", "--set", "train.max_steps=7"});
+  EXPECT_THAT(twice.err, AllOf(HasSubstr("error: twice.pbtxt:7:3: rule: matches only tensors"),
+                               HasSubstr("(twice.pbtxt:5:8)")));
 }
 
 TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {

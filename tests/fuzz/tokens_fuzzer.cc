@@ -1,4 +1,4 @@
-// Token ids as JSON, of `plumb eval --tokens`.
+// Token ids as JSON, of `plumb eval --tokens` and `plumb sample --prompt-tokens`.
 #include "cli/eval_tokens.h"
 #include "runtime/base/check.h"
 #include "tests/fuzz/fuzz.h"
@@ -10,6 +10,9 @@ PLUMB_FUZZER(tokens) {
   const MemoryFile memory(AsText(data, size));
   const auto tokens = cli::ReadTokens(memory.path());
   PLUMB_CHECK(tokens.ok() || !tokens.status().message().empty(), "an error without words");
+  const auto prompts = cli::ReadPrompts(memory.path());
+  PLUMB_CHECK(prompts.ok() ? !prompts->empty() : !prompts.status().message().empty(),
+              "neither a prompt nor an error with words");
 }
 
 }  // namespace

@@ -197,8 +197,10 @@ class Writer {
       case 12:
         return absl::StrCat("stop(", a, ")");
       case 13:
-        return absl::StrCat("(", a, " ", Pick({">", "<", ">=", "<=", "==", "!="}), " ", Number(0),
-                            ") * (", Tensor(depth - 1), ")");
+        // With a number that no value takes: whether a sigmoid of 20 is below 1 is a matter of
+        // rounding.
+        return absl::StrCat("(", a, " ", Pick({">", "<", ">=", "<=", "==", "!="}), " 0.37 * ",
+                            Number(0), " + 0.011) * (", Tensor(depth - 1), ")");
       case 14:
         return absl::StrCat("sqrt((", a, ") ^ 2 + 1)");
       case 15:

@@ -117,13 +117,13 @@ TEST(MaskedTrainingTest, LearnsToFillGaps) {
   spec.masked_tokens.emplace();
   const auto session = *TrainSession::Create(context.get(), &data, spec, 1);
   double last = 0;
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     const auto step = session->Step();
     ASSERT_TRUE(step.ok()) << step.status();
     EXPECT_EQ(step->tokens, 16 * 2);  // round(0.15 * 12) a row
-    if (i >= 250) last += step->loss / 50;
+    if (i >= 950) last += step->loss / 50;
   }
-  EXPECT_LT(last, 1.5);  // without the neighbours: log(8) = 2.08
+  EXPECT_LT(last, 1.1);  // 0.95 after more steps; without the neighbours log(8) = 2.08
 }
 
 TEST(MaskedTrainingTest, RefusesAModelThatIsNotBidirectionalAndAMaskThatIsNoToken) {

@@ -358,7 +358,7 @@ TEST(ResolveErrorTest, TokenTypesAreANumberOfRows) {
   EXPECT_EQ(model("token_types: 20000000"),
             "m.pbtxt:2:1: token_types: 20000000 is not in 0..16777216");
   EXPECT_EQ(FirstLine(model("embedding { name: \"type\" }")),
-            "m.pbtxt:2:1: embedding \"type\": there is one already; give it another name");
+            "m.pbtxt:2:13: embedding \"type\": there is one already; give it another name");
 }
 
 TEST(ResolveErrorTest, FieldsOfAttentionTakeNumbersThatMeanSomething) {

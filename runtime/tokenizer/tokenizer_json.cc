@@ -7,8 +7,8 @@
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
-#include "runtime/data/tokenizer.h"
 #include "runtime/io/strict_json.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 namespace plumb {
 namespace {
@@ -16,6 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kVersion = 1;
+constexpr int kMaxJsonDepth = 16;  // of other programs' files
 
 absl::Status Error(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("tokenizer: ", what));
@@ -62,6 +63,7 @@ absl::StatusOr<std::vector<uint32_t>> ParseCharacters(const Json& root) {
 }  // namespace
 
 std::string Tokenizer::ToJson() const {
+  if (subwords_ != nullptr) return subwords_->json();
   nlohmann::ordered_json root;
   root["format"] = "plumb-tokenizer";
   root["version"] = kVersion;
@@ -85,12 +87,20 @@ std::string Tokenizer::ToJson() const {
 }
 
 absl::StatusOr<Tokenizer> Tokenizer::FromJson(absl::string_view json) {
-  absl::StatusOr<Json> parsed = ParseStrictJson(json, /*max_depth=*/2);
+  absl::StatusOr<Json> parsed = ParseStrictJson(json, kMaxJsonDepth);
   if (!parsed.ok()) return Annotate(parsed.status(), "tokenizer: not valid JSON: ");
   const Json& root = *parsed;
   const Json* format = FindMember(root, "format");
+  if (format == nullptr && FindMember(root, "model") != nullptr) {
+    absl::StatusOr<std::shared_ptr<const SubwordTokenizer>> subwords =
+        SubwordTokenizer::FromParsed(json, root);
+    if (!subwords.ok()) return Annotate(subwords.status(), "tokenizer: ");
+    return Subwords(*std::move(subwords));
+  }
   if (format == nullptr || !format->is_string() || *format != "plumb-tokenizer") {
-    return Error("\"format\" is not \"plumb-tokenizer\"; a tokenizer.json of another program?");
+    return Error(
+        "\"format\" is not \"plumb-tokenizer\", and there is no \"model\" as in Hugging Face's "
+        "files");
   }
   const Json* version = FindMember(root, "version");
   if (version == nullptr || AsInt64(*version) != kVersion) {

@@ -1,18 +1,21 @@
 // Tokenizer: text to token ids and back. A value: copies, compares, prints; immutable.
 //
-// Two kinds: `characters` (one token for each Unicode character of a given text, in the order of
-// their code points) and `bytes` (token b is byte b). Either may have one more token, the last,
-// that marks where a document begins and where it ends; one token serves for both.
+// Three kinds: `characters` (one token for each Unicode character of a given text, in the order of
+// their code points), `bytes` (token b is byte b) and `subwords` (subword_tokenizer.h). Either of
+// the first two may have one more token, the last, that marks where a document begins and where it
+// ends; one token serves for both. Of subwords that is the one that ends texts.
 //
-// As JSON (`tokenizer.json` of a run):
+// As JSON (`tokenizer.json` of a run), of subwords what they were read from, else:
 //
 //   {"format": "plumb-tokenizer", "version": 1, "kind": "characters",
-//    "characters": ["a", "b", ...],     // only for kind "characters": strictly ascending code
-//    points "begin_end_token": 26,             // or null; always the last id "vocab_size": 27}
-#ifndef PLUMB_RUNTIME_DATA_TOKENIZER_H_
-#define PLUMB_RUNTIME_DATA_TOKENIZER_H_
+//    "characters": ["a", "b", ...],  // only for kind "characters": strictly ascending code points
+//    "begin_end_token": 26,          // or null; always the last id
+//    "vocab_size": 27}
+#ifndef PLUMB_RUNTIME_TOKENIZER_TOKENIZER_H_
+#define PLUMB_RUNTIME_TOKENIZER_TOKENIZER_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,22 +24,29 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "runtime/tokenizer/subword_tokenizer.h"
 
 namespace plumb {
 
 class Tokenizer {
  public:
-  enum class Kind { kCharacters, kBytes };
+  enum class Kind { kCharacters, kBytes, kSubwords };
 
   // The characters that `texts` hold. InvalidArgument when there are none or a text is not UTF-8
   // (the message gives line and byte within it).
   static absl::StatusOr<Tokenizer> Characters(absl::Span<const absl::string_view> texts,
                                               bool with_begin_end);
   static Tokenizer Bytes(bool with_begin_end);
+  // REQUIRES: not null.
+  static Tokenizer Subwords(std::shared_ptr<const SubwordTokenizer> subwords);
 
   Kind kind() const { return kind_; }
   int32_t vocab_size() const { return num_symbols() + (has_begin_end_ ? 1 : 0); }
   absl::optional<int32_t> begin_end_token() const;
+  // Of kind subwords, else null.
+  const SubwordTokenizer* subwords() const { return subwords_.get(); }
+  // What a prompt begins with: of subwords what their post-processor puts there, <s> for one.
+  std::vector<int32_t> prompt_prefix() const;
 
   // The tokens of `text`, none added. InvalidArgument for a character outside the vocabulary, with
   // the character, its position in the text, and the vocabulary.
@@ -47,9 +57,11 @@ class Tokenizer {
   absl::Status AppendTokens(absl::string_view text, std::vector<int32_t>* tokens,
                             size_t* bad_byte) const;
 
-  // The text of `tokens`; the begin/end token stands for no text. Of kind bytes the result need not
-  // be UTF-8. InvalidArgument for an id outside [0, vocab_size).
+  // The text of `tokens`; the begin/end token and special tokens stand for no text. Of kinds bytes
+  // and subwords the result need not be UTF-8. InvalidArgument for an id outside [0, vocab_size).
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> tokens) const;
+  // What `tokens` add to a text that is already there: of some subwords a space more.
+  absl::StatusOr<std::string> DecodeNext(absl::Span<const int32_t> tokens) const;
 
   // A token as a person should see it: `a`, `\n`, `\xff`, `<begin/end>`; `<invalid>` outside the
   // vocabulary.
@@ -64,14 +76,17 @@ class Tokenizer {
 
   friend bool operator==(const Tokenizer& a, const Tokenizer& b) {
     return a.kind_ == b.kind_ && a.has_begin_end_ == b.has_begin_end_ &&
-           a.characters_ == b.characters_;
+           a.characters_ == b.characters_ && (a.subwords_ == nullptr) == (b.subwords_ == nullptr) &&
+           (a.subwords_ == nullptr || a.subwords_->json() == b.subwords_->json());
   }
   friend bool operator!=(const Tokenizer& a, const Tokenizer& b) { return !(a == b); }
 
  private:
   Tokenizer(Kind kind, std::vector<uint32_t> characters, bool has_begin_end);
 
+  absl::StatusOr<std::string> DecodeAs(absl::Span<const int32_t> tokens, bool continues) const;
   int32_t num_symbols() const {
+    if (subwords_ != nullptr) return subwords_->vocab_size();
     return kind_ == Kind::kBytes ? 256 : static_cast<int32_t>(characters_.size());
   }
 
@@ -79,8 +94,25 @@ class Tokenizer {
   bool has_begin_end_;
   std::vector<uint32_t> characters_;  // code points, ascending; of kind bytes empty
   std::vector<int32_t> token_of_;     // code point -> token, or -1; up to the largest in use
+  std::shared_ptr<const SubwordTokenizer> subwords_;
+};
+
+// What one thread encodes many texts with: AppendTokens, without beginning anew each time.
+// Thread-compatible; borrows the tokenizer.
+class TokenEncoder {
+ public:
+  explicit TokenEncoder(const Tokenizer* tokenizer);
+  absl::Status Append(absl::string_view text, std::vector<int32_t>* tokens, size_t* bad_byte);
+  // Of subwords as SubwordEncoder::Encode; of the other kinds there are no options.
+  absl::Status Append(absl::string_view text, const SubwordEncoder::Options& options,
+                      std::vector<int32_t>* tokens, size_t* bad_byte,
+                      SubwordEncoder::Progress progress);
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::unique_ptr<SubwordEncoder> subwords_;
 };
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_DATA_TOKENIZER_H_
+#endif  // PLUMB_RUNTIME_TOKENIZER_TOKENIZER_H_

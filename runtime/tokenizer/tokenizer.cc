@@ -1,9 +1,11 @@
-#include "runtime/data/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 
 namespace plumb {
@@ -42,7 +44,20 @@ Tokenizer Tokenizer::Bytes(bool with_begin_end) {
   return Tokenizer(Kind::kBytes, {}, with_begin_end);
 }
 
+Tokenizer Tokenizer::Subwords(std::shared_ptr<const SubwordTokenizer> subwords) {
+  Tokenizer tokenizer(Kind::kSubwords, {}, /*has_begin_end=*/false);
+  tokenizer.subwords_ = std::move(subwords);
+  return tokenizer;
+}
+
+std::vector<int32_t> Tokenizer::prompt_prefix() const {
+  if (subwords_ != nullptr) return subwords_->post_processor().before;
+  if (has_begin_end_) return {num_symbols()};
+  return {};
+}
+
 absl::optional<int32_t> Tokenizer::begin_end_token() const {
+  if (subwords_ != nullptr) return subwords_->end_of_text();
   if (!has_begin_end_) return absl::nullopt;
   return num_symbols();
 }
@@ -53,6 +68,9 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text) c
   size_t bad_byte = 0;
   const absl::Status status = AppendTokens(text, &tokens, &bad_byte);
   if (status.ok()) return tokens;
+  if (subwords_ != nullptr) {
+    return Annotate(status, absl::StrCat("at byte ", bad_byte, ": "));
+  }
   // Every character before the bad one gave one token.
   return absl::Status(status.code(),
                       absl::StrCat("character ", tokens.size() + 1, ": ", status.message()));
@@ -60,6 +78,9 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text) c
 
 absl::Status Tokenizer::AppendTokens(absl::string_view text, std::vector<int32_t>* tokens,
                                      size_t* bad_byte) const {
+  if (subwords_ != nullptr) {
+    return SubwordEncoder(subwords_.get()).Encode(text, {}, tokens, bad_byte);
+  }
   if (kind_ == Kind::kBytes) {
     for (char c : text) tokens->push_back(static_cast<unsigned char>(c));
     return absl::OkStatus();
@@ -83,6 +104,14 @@ absl::Status Tokenizer::AppendTokens(absl::string_view text, std::vector<int32_t
 }
 
 absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> tokens) const {
+  return DecodeAs(tokens, /*continues=*/false);
+}
+absl::StatusOr<std::string> Tokenizer::DecodeNext(absl::Span<const int32_t> tokens) const {
+  return DecodeAs(tokens, /*continues=*/true);
+}
+
+absl::StatusOr<std::string> Tokenizer::DecodeAs(absl::Span<const int32_t> tokens,
+                                                bool continues) const {
   std::string text;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const int32_t token = tokens[i];
@@ -91,18 +120,20 @@ absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> tokens) 
                                                      " is outside the vocabulary of ", vocab_size(),
                                                      " tokens"));
     }
-    if (token >= num_symbols()) continue;
+    if (token >= num_symbols() || subwords_ != nullptr) continue;
     if (kind_ == Kind::kBytes) {
       text.push_back(static_cast<char>(token));
     } else {
       AppendUtf8(characters_[static_cast<size_t>(token)], &text);
     }
   }
+  if (subwords_ != nullptr) return subwords_->Decode(tokens, {continues, /*skip_special=*/true});
   return text;
 }
 
 std::string Tokenizer::TokenText(int32_t token) const {
   if (token < 0 || token >= vocab_size()) return "<invalid>";
+  if (subwords_ != nullptr) return subwords_->TextOf(token);
   if (token >= num_symbols()) return "<begin/end>";
   if (kind_ == Kind::kCharacters) return DisplayCharacter(characters_[static_cast<size_t>(token)]);
   if (token >= 0x80) return absl::StrFormat("\\x%02x", token);
@@ -111,6 +142,9 @@ std::string Tokenizer::TokenText(int32_t token) const {
 
 std::string Tokenizer::Description() const {
   constexpr size_t kShown = 100;
+  if (subwords_ != nullptr) {
+    return absl::StrCat(subwords_->model_name(), " of ", vocab_size(), " tokens");
+  }
   const char* more = has_begin_end_ ? ", and a begin/end token" : "";
   if (kind_ == Kind::kBytes) return absl::StrCat("256 bytes", more);
   std::string shown;
@@ -121,6 +155,38 @@ std::string Tokenizer::Description() const {
   return absl::StrCat(characters_.size(),
                       characters_.size() == 1 ? " character \"" : " characters \"", shown, "\"",
                       more);
+}
+
+TokenEncoder::TokenEncoder(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {
+  if (tokenizer->subwords() == nullptr) return;
+  subwords_ = std::make_unique<SubwordEncoder>(tokenizer->subwords());
+}
+
+absl::Status TokenEncoder::Append(absl::string_view text, std::vector<int32_t>* tokens,
+                                  size_t* bad_byte) {
+  return subwords_ != nullptr ? subwords_->Encode(text, {}, tokens, bad_byte)
+                              : tokenizer_->AppendTokens(text, tokens, bad_byte);
+}
+
+absl::Status TokenEncoder::Append(absl::string_view text, const SubwordEncoder::Options& options,
+                                  std::vector<int32_t>* tokens, size_t* bad_byte,
+                                  SubwordEncoder::Progress progress) {
+  if (subwords_ != nullptr) {
+    return subwords_->Encode(text, options, tokens, bad_byte, progress);
+  }
+  // In blocks, which begin where characters do.
+  constexpr size_t kBlock = size_t{1} << 20;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = std::min(text.size(), at + kBlock);
+    while (end < text.size() && end > at + 1 && (text[end] & 0xC0) == 0x80) --end;
+    const absl::Status status =
+        tokenizer_->AppendTokens(text.substr(at, end - at), tokens, bad_byte);
+    *bad_byte += at;
+    PLUMB_RETURN_IF_ERROR(status);
+    at = end;
+    PLUMB_RETURN_IF_ERROR(progress(tokens, at));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace plumb

@@ -1,0 +1,270 @@
+// plumb tokenize: texts to tokens and back, with the tokenizers that models are published with.
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/command_tree.h"
+#include "cli/output.h"
+#include "cli/output_files.h"
+#include "cli/tokenize_progress.h"
+#include "runtime/tools/file.h"
+#include "runtime/tools/tokenize.h"
+
+namespace plumb::cli {
+namespace {
+
+struct TokenizeFlags {
+  std::string tokenizer;
+  std::string file = "-";
+  std::string out, layout;
+  bool plain = false, post_process = false, skip_special = false, pieces = false;
+  bool json = false, quiet = false;
+  int64_t top = 20;
+};
+
+TokenizeOptions ToOptions(const TokenizeFlags& flags) {
+  return {/*finds_added=*/!flags.plain, flags.post_process};
+}
+
+double Ratio(int64_t a, int64_t b) {
+  return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
+}
+
+// Token by token, as words or lines of a text or as a list.
+absl::Status PrintTokens(const TokenizeFlags& flags, const TextTokenizer& tokenizer,
+                         TokenizeProgressLine* progress) {
+  bool first = true;
+  const auto sink = [&](absl::Span<const int32_t> tokens) {
+    std::string text;
+    for (const int32_t token : tokens) {
+      if (flags.pieces) {
+        absl::StrAppend(&text, token, "\t", tokenizer.token_text(token), "\n");
+      } else {
+        absl::StrAppend(&text, first ? "" : flags.json ? ", " : " ", token);
+      }
+      first = false;
+    }
+    return PrintResult(text);
+  };
+  if (flags.json) {
+    if (const absl::Status begun = PrintResult("{\"tokens\": ["); !begun.ok()) return begun;
+  }
+  const absl::StatusOr<TokenizeProgress> done = tokenizer.EncodeFile(
+      flags.file, ToOptions(flags), sink, [&](const auto& now) { return progress->Show(now); });
+  if (!done.ok()) return done.status();
+  progress->End();
+  if (flags.json) return PrintResult("]}\n");
+  return flags.pieces || first ? absl::OkStatus() : PrintResult("\n");
+}
+
+absl::StatusOr<int> EncodeText(const TokenizeFlags& flags) {
+  if (flags.pieces && flags.json) {
+    return absl::InvalidArgumentError("--pieces is a list to read; --json has the ids alone");
+  }
+  if (flags.out.empty() && !flags.layout.empty()) {
+    return absl::InvalidArgumentError("--layout is of the file that --out names");
+  }
+  const absl::Status distinct = CheckOutputFiles(
+      {{"--out", flags.out}}, {{"TOKENIZER", flags.tokenizer}, {"FILE", flags.file}});
+  if (!distinct.ok()) return distinct;
+  const auto tokenizer = TextTokenizer::Open(flags.tokenizer);
+  if (!tokenizer.ok()) return tokenizer.status();
+  TokenizeProgressLine progress(flags.quiet || flags.out.empty());
+  if (flags.out.empty()) {
+    const absl::Status printed = PrintTokens(flags, **tokenizer, &progress);
+    if (!printed.ok()) return printed;
+    return kExitOk;
+  }
+  const absl::StatusOr<TokenizeProgress> done =
+      (*tokenizer)
+          ->WriteTokens(flags.file, ToOptions(flags), flags.layout, flags.out,
+                        [&](const auto& now) { return progress.Show(now); });
+  if (!done.ok()) return done.status();
+  progress.End();
+  const absl::Status printed =
+      flags.json ? PrintJson({{"out", flags.out}, {"tokens", done->tokens}, {"bytes", done->bytes}})
+                 : PrintResult(absl::StrCat(flags.out, ": ", Count(done->tokens, "token"), " of ",
+                                            Count(done->bytes, "byte"), "\n"));
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+absl::StatusOr<int> DecodeIds(const TokenizeFlags& flags) {
+  const auto tokenizer = TextTokenizer::Open(flags.tokenizer);
+  if (!tokenizer.ok()) return tokenizer.status();
+  const absl::StatusOr<std::vector<int32_t>> ids = (*tokenizer)->ReadIds(flags.file, flags.layout);
+  if (!ids.ok()) return ids.status();
+  const absl::StatusOr<std::string> text = (*tokenizer)->Decode(*ids, !flags.skip_special);
+  if (!text.ok()) {
+    return absl::Status(text.status().code(),
+                        absl::StrCat(flags.file, ": ", text.status().message()));
+  }
+  const absl::Status printed = !flags.out.empty() ? WriteFile(flags.out, *text)
+                               : flags.json       ? PrintJson({{"text", *text}})
+                                                  : PrintSample(*text);
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+// How often each token is in a file.
+struct Statistics {
+  TokenizeProgress done;
+  std::vector<int64_t> counts;
+  double seconds = 0;
+};
+
+absl::StatusOr<Statistics> Measure(const TokenizeFlags& flags, const TextTokenizer& tokenizer) {
+  Statistics found;
+  found.counts.resize(static_cast<size_t>(tokenizer.vocab_size()));
+  TokenizeProgressLine progress(flags.quiet);
+  const auto start = std::chrono::steady_clock::now();
+  const absl::StatusOr<TokenizeProgress> done = tokenizer.EncodeFile(
+      flags.file, ToOptions(flags),
+      [&](absl::Span<const int32_t> tokens) {
+        for (const int32_t token : tokens) ++found.counts[static_cast<size_t>(token)];
+        return absl::OkStatus();
+      },
+      [&](const auto& now) { return progress.Show(now); });
+  if (!done.ok()) return done.status();
+  progress.End();
+  found.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  found.done = *done;
+  return found;
+}
+
+absl::StatusOr<int> CountTokens(const TokenizeFlags& flags) {
+  const auto tokenizer = TextTokenizer::Open(flags.tokenizer);
+  if (!tokenizer.ok()) return tokenizer.status();
+  const absl::StatusOr<Statistics> found = Measure(flags, **tokenizer);
+  if (!found.ok()) return found.status();
+  const TokenizeProgress& done = found->done;
+  const absl::Status printed =
+      flags.json
+          ? PrintJson({{"tokens", done.tokens}, {"bytes", done.bytes}, {"seconds", found->seconds}})
+          : PrintResult(absl::StrFormat("%s, %s, %.3f bytes a token\n", Count(done.tokens, "token"),
+                                        Count(done.bytes, "byte"), Ratio(done.bytes, done.tokens)));
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+absl::StatusOr<int> ShowStatistics(const TokenizeFlags& flags) {
+  const auto tokenizer = TextTokenizer::Open(flags.tokenizer);
+  if (!tokenizer.ok()) return tokenizer.status();
+  const absl::StatusOr<Statistics> found = Measure(flags, **tokenizer);
+  if (!found.ok()) return found.status();
+  std::vector<int32_t> order;
+  for (size_t token = 0; token < found->counts.size(); ++token) {
+    if (found->counts[token] > 0) order.push_back(static_cast<int32_t>(token));
+  }
+  const auto count = [&](int32_t token) { return found->counts[static_cast<size_t>(token)]; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return count(a) > count(b); });
+  const size_t shown = std::min(order.size(), static_cast<size_t>(flags.top));
+  const TokenizeProgress& done = found->done;
+  Json list = Json::array();
+  std::string text = absl::StrFormat(
+      "tokenizer        %s\ntext             %s\ntokens           %s (%.3f bytes each)\n"
+      "vocabulary used  %s of %s\n",
+      (*tokenizer)->description(), Count(done.bytes, "byte"), WithCommas(done.tokens),
+      Ratio(done.bytes, done.tokens), WithCommas(static_cast<int64_t>(order.size())),
+      WithCommas((*tokenizer)->vocab_size()));
+  for (size_t i = 0; i < shown; ++i) {
+    const std::string name = (*tokenizer)->token_text(order[i]);
+    list.push_back({{"token", order[i]}, {"text", name}, {"count", count(order[i])}});
+    absl::StrAppendFormat(&text, "%12s  %5.2f %%  %6d  \"%s\"\n", WithCommas(count(order[i])),
+                          100 * Ratio(count(order[i]), done.tokens), order[i], name);
+  }
+  const absl::Status printed = flags.json ? PrintJson({{"tokenizer", (*tokenizer)->description()},
+                                                       {"vocab_size", (*tokenizer)->vocab_size()},
+                                                       {"bytes", done.bytes},
+                                                       {"tokens", done.tokens},
+                                                       {"vocabulary_used", order.size()},
+                                                       {"most_frequent", list}})
+                                          : PrintResult(text);
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+using Flags = std::shared_ptr<TokenizeFlags>;
+
+CLI::App* AddCommand(CLI::App* app, const Flags& flags, const char* name, const char* what,
+                     const char* file, absl::StatusOr<int> (*run)(const TokenizeFlags&),
+                     Invocation* invocation) {
+  CLI::App* command = app->add_subcommand(name, what);
+  command
+      ->add_option("TOKENIZER", flags->tokenizer,
+                   "tokenizer.json, or a directory or run that has one, or a vocab.json and a "
+                   "merges.txt")
+      ->required()
+      ->type_name("");
+  command->add_option("FILE", flags->file, file)->type_name("");
+  command->add_flag("--json", flags->json, "Print the result as JSON");
+  command->callback(
+      [flags, run, invocation] { invocation->run = [flags, run] { return run(*flags); }; });
+  return command;
+}
+
+void AddTextOptions(CLI::App* command, const Flags& flags) {
+  command->add_flag("--plain", flags->plain,
+                    "Names of special and added tokens in the text are text");
+  command->add_flag("--post-process", flags->post_process,
+                    "With what the tokenizer puts before a text and after, [CLS] for one");
+  command->add_flag("--quiet", flags->quiet, "No progress");
+}
+
+}  // namespace
+
+void AddTokenizeCommand(CLI::App* program, Invocation* invocation) {
+  const auto flags = std::make_shared<TokenizeFlags>();
+  CLI::App* app = program->add_subcommand("tokenize", "Turn text into tokens and back");
+  app->require_subcommand(1);
+  app->footer(
+      "Example:\n"
+      "  plumb tokenize count gpt2/tokenizer.json shakespeare.txt\n"
+      "  plumb tokenize encode gpt2/ shakespeare.txt --out shakespeare.bin");
+  const char* text = "The text; \"-\", the default: standard input";
+  CLI::App* encode =
+      AddCommand(app, flags, "encode", "Print a text's tokens, or write them to a file", text,
+                 EncodeText, invocation);
+  AddTextOptions(encode, flags);
+  encode->add_flag("--pieces", flags->pieces, "A line for each token, with its text");
+  encode->add_option("--out", flags->out, "Write a token file, which plumb train takes as data")
+      ->type_name("OUT");
+  SetChoices(encode->add_option("--layout", flags->layout,
+                                "Of the token file: uint16 (nanoGPT's), uint32, or llm.c; default: "
+                                "uint16 if the vocabulary fits"),
+             {"uint16", "uint32", "llm.c"});
+  encode->footer("Example:\n  echo \"Hello world\" | plumb tokenize encode gpt2/ --pieces");
+
+  CLI::App* decode =
+      AddCommand(app, flags, "decode", "Print the text of tokens",
+                 "Token ids: a JSON list, or with spaces between; \"-\", the default: "
+                 "standard input",
+                 DecodeIds, invocation);
+  SetChoices(decode->add_option("--layout", flags->layout, "FILE is a token file, in this layout"),
+             {"uint16", "uint32", "llm.c"});
+  decode->add_flag("--skip-special", flags->skip_special, "Leave special tokens out");
+  decode->add_option("--out", flags->out, "Write the text to this file")->type_name("OUT");
+  decode->footer("Example:\n  echo 15496 995 | plumb tokenize decode gpt2/");
+
+  CLI::App* count =
+      AddCommand(app, flags, "count", "Count a text's tokens", text, CountTokens, invocation);
+  AddTextOptions(count, flags);
+  count->footer("Example:\n  plumb tokenize count gpt2/ shakespeare.txt --json");
+
+  CLI::App* stats = AddCommand(app, flags, "stats", "Show which tokens a text has", text,
+                               ShowStatistics, invocation);
+  AddTextOptions(stats, flags);
+  AddInt(stats, "--top", &flags->top, 0, 1 << 20, "So many of the most frequent; default 20");
+  stats->footer("Example:\n  plumb tokenize stats gpt2/ shakespeare.txt --top 50");
+}
+
+}  // namespace plumb::cli

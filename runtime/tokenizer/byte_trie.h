@@ -1,0 +1,61 @@
+// ByteTrie: which of a vocabulary's pieces a text begins with. Built once; thread-safe for lookups.
+#ifndef PLUMB_RUNTIME_TOKENIZER_BYTE_TRIE_H_
+#define PLUMB_RUNTIME_TOKENIZER_BYTE_TRIE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "runtime/tokenizer/flat_table.h"
+
+namespace plumb {
+
+class ByteTrie {
+ public:
+  // The first value of a key stays.
+  void Insert(absl::string_view key, int32_t value) {
+    uint64_t node = 0;
+    for (const char c : key) {
+      const uint64_t edge = Edge(node, c);
+      uint64_t next = edges_.Find(edge);
+      if (next == FlatTable::kNone) {
+        next = values_.size();
+        values_.push_back(-1);
+        edges_.Insert(edge, next);
+      }
+      node = next;
+    }
+    if (values_[node] < 0) values_[node] = value;
+  }
+
+  // Calls visit(length, value) for every key that `text` begins with, shortest first.
+  template <class Visit>
+  void VisitPrefixes(absl::string_view text, Visit visit) const {
+    uint64_t node = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      node = edges_.Find(Edge(node, text[i]));
+      if (node == FlatTable::kNone) return;
+      if (values_[node] >= 0) visit(i + 1, values_[node]);
+    }
+  }
+
+  // The value of the longest of them and its length; -1 when there is none.
+  int32_t LongestPrefix(absl::string_view text, size_t* length) const {
+    int32_t found = -1;
+    VisitPrefixes(text, [&](size_t n, int32_t value) {
+      *length = n;
+      found = value;
+    });
+    return found;
+  }
+
+ private:
+  static uint64_t Edge(uint64_t node, char c) { return node << 8 | static_cast<unsigned char>(c); }
+
+  std::vector<int32_t> values_ = {-1};  // by node; -1: no key ends there
+  FlatTable edges_;                     // node and byte to node
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOKENIZER_BYTE_TRIE_H_

@@ -1,0 +1,221 @@
+#include "runtime/tokenizer/decoder.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "runtime/base/status.h"
+#include "runtime/tokenizer/byte_alphabet.h"
+#include "runtime/tokenizer/json_fields.h"
+#include "runtime/tokenizer/json_pattern.h"
+#include "runtime/tokenizer/normalizer.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+using Pieces = std::vector<std::string>;
+using MadeDecoder = absl::StatusOr<std::unique_ptr<const Decoder>>;
+
+class SequenceDecoder : public Decoder {
+ public:
+  std::vector<std::unique_ptr<const Decoder>> steps;
+  absl::Status Apply(bool continues, Pieces* pieces) const override {
+    for (const auto& step : steps) PLUMB_RETURN_IF_ERROR(step->Apply(continues, pieces));
+    return absl::OkStatus();
+  }
+};
+
+class SpacesDecoder : public Decoder {
+  absl::Status Apply(bool continues, Pieces* pieces) const override {
+    for (size_t i = continues ? 0 : 1; i < pieces->size(); ++i) (*pieces)[i].insert(0, " ");
+    return absl::OkStatus();
+  }
+};
+
+class ByteLevelDecoder : public Decoder {
+  absl::Status Apply(bool, Pieces* pieces) const override {
+    for (std::string& piece : *pieces) {
+      absl::optional<std::string> bytes = FromByteAlphabet(piece);
+      if (bytes) piece = *std::move(bytes);
+    }
+    return absl::OkStatus();
+  }
+};
+
+// "<0x0A>" is that byte.
+class ByteFallbackDecoder : public Decoder {
+  absl::Status Apply(bool, Pieces* pieces) const override {
+    for (std::string& piece : *pieces) {
+      uint32_t byte = 0;
+      if (piece.size() == 6 && absl::StartsWith(piece, "<0x") && piece[5] == '>' &&
+          absl::SimpleHexAtoi(piece.substr(3, 2), &byte)) {
+        piece.assign(1, static_cast<char>(byte));
+      }
+    }
+    return absl::OkStatus();
+  }
+};
+
+class FuseDecoder : public Decoder {
+  absl::Status Apply(bool, Pieces* pieces) const override {
+    pieces->assign(1, absl::StrJoin(*pieces, ""));
+    return absl::OkStatus();
+  }
+};
+
+class StripDecoder : public Decoder {
+ public:
+  StripDecoder(std::string content, int64_t first, int64_t last)
+      : content_(std::move(content)), first_(first), last_(last) {}
+  absl::Status Apply(bool continues, Pieces* pieces) const override {
+    for (std::string& piece : *pieces) {
+      for (int64_t i = 0; !continues && i < first_ && absl::StartsWith(piece, content_); ++i) {
+        piece.erase(0, content_.size());
+      }
+      for (int64_t i = 0; i < last_ && absl::EndsWith(piece, content_); ++i) {
+        piece.resize(piece.size() - content_.size());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string content_;
+  int64_t first_, last_;
+};
+
+class ReplaceDecoder : public Decoder {
+ public:
+  explicit ReplaceDecoder(std::unique_ptr<Normalizer> replace) : replace_(std::move(replace)) {}
+  absl::Status Apply(bool, Pieces* pieces) const override {
+    for (std::string& piece : *pieces) {
+      if (replace_->Keeps(piece)) continue;
+      std::string replaced;
+      PLUMB_RETURN_IF_ERROR(replace_->Append(piece, /*begins=*/true, &replaced));
+      piece.swap(replaced);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::unique_ptr<Normalizer> replace_;
+};
+
+class MetaspaceDecoder : public Decoder {
+ public:
+  MetaspaceDecoder(std::string mark, bool prefixes) : mark_(std::move(mark)), prefixes_(prefixes) {}
+  absl::Status Apply(bool continues, Pieces* pieces) const override {
+    for (size_t i = 0; i < pieces->size(); ++i) {
+      std::string& piece = (*pieces)[i];
+      if (i == 0 && prefixes_ && !continues && absl::StartsWith(piece, mark_)) {
+        piece.erase(0, mark_.size());
+      }
+      piece = absl::StrReplaceAll(piece, {{mark_, " "}});
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string mark_;
+  bool prefixes_;
+};
+
+class WordPieceDecoder : public Decoder {
+ public:
+  WordPieceDecoder(std::string prefix, bool cleans) : prefix_(std::move(prefix)), cleans_(cleans) {}
+  absl::Status Apply(bool continues, Pieces* pieces) const override {
+    for (size_t i = 0; i < pieces->size(); ++i) {
+      std::string& piece = (*pieces)[i];
+      if (i > 0 || continues) {
+        if (absl::StartsWith(piece, prefix_)) {
+          piece.erase(0, prefix_.size());
+        } else {
+          piece.insert(0, " ");
+        }
+      }
+      if (!cleans_) continue;
+      for (const auto& [from, to] : kCleaned) piece = absl::StrReplaceAll(piece, {{from, to}});
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // English as it is written, one rule after the other.
+  static constexpr std::pair<absl::string_view, absl::string_view> kCleaned[] = {
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  std::string prefix_;
+  bool cleans_;
+};
+
+MadeDecoder ReadDecoders(JsonFields* fields) {
+  PLUMB_ASSIGN_OR_RETURN(const Json* list, fields->NeededArray("decoders"));
+  auto sequence = std::make_unique<SequenceDecoder>();
+  for (size_t i = 0; i < list->size(); ++i) {
+    PLUMB_ASSIGN_OR_RETURN(
+        auto step,
+        Decoder::Read(&(*list)[i], absl::StrCat(fields->PlaceOf("decoders"), "[", i, "]")));
+    sequence->steps.push_back(std::move(step));
+  }
+  return std::unique_ptr<const Decoder>(std::move(sequence));
+}
+
+MadeDecoder ReadMetaspaceDecoder(JsonFields* fields) {
+  PLUMB_ASSIGN_OR_RETURN(std::string mark, fields->String("replacement", "\u2581"));
+  PLUMB_ASSIGN_OR_RETURN(const bool prefix, fields->Bool("add_prefix_space", true));
+  PLUMB_ASSIGN_OR_RETURN(const std::string scheme,
+                         fields->String("prepend_scheme", prefix ? "always" : "never"));
+  for (const char* name : {"split", "str_rep"}) fields->Ignore(name);
+  if (mark.empty()) return fields->Error("replacement is empty");
+  return std::make_unique<MetaspaceDecoder>(std::move(mark), scheme != "never");
+}
+
+MadeDecoder ReadDecoder(const Json& json, const std::string& type, JsonFields* fields) {
+  if (type == "Sequence") return ReadDecoders(fields);
+  if (type == "ByteFallback") return std::make_unique<ByteFallbackDecoder>();
+  if (type == "Fuse") return std::make_unique<FuseDecoder>();
+  if (type == "Metaspace") return ReadMetaspaceDecoder(fields);
+  if (type == "ByteLevel") {
+    for (const char* name : {"add_prefix_space", "trim_offsets", "use_regex"}) fields->Ignore(name);
+    return std::make_unique<ByteLevelDecoder>();
+  }
+  if (type == "Strip") {
+    PLUMB_ASSIGN_OR_RETURN(std::string content, fields->NeededString("content"));
+    PLUMB_ASSIGN_OR_RETURN(const int64_t first, fields->Int("start", 0));
+    PLUMB_ASSIGN_OR_RETURN(const int64_t last, fields->Int("stop", 0));
+    if (content.empty()) return fields->Error("content is empty");
+    return std::make_unique<StripDecoder>(std::move(content), first, last);
+  }
+  if (type == "Replace") {
+    for (const char* name : {"pattern", "content"}) fields->Ignore(name);
+    PLUMB_ASSIGN_OR_RETURN(auto replace, Normalizer::Read(&json, fields->place()));
+    return std::make_unique<ReplaceDecoder>(std::move(replace));
+  }
+  if (type == "WordPiece") {
+    PLUMB_ASSIGN_OR_RETURN(std::string prefix, fields->String("prefix", "##"));
+    PLUMB_ASSIGN_OR_RETURN(const bool cleans, fields->Bool("cleanup", true));
+    return std::make_unique<WordPieceDecoder>(std::move(prefix), cleans);
+  }
+  return UnsupportedType(*fields, type,
+                         {"Sequence", "ByteLevel", "ByteFallback", "Fuse", "Strip", "Replace",
+                          "Metaspace", "WordPiece"});
+}
+
+}  // namespace
+
+MadeDecoder Decoder::Read(const Json* json, const std::string& place) {
+  if (json == nullptr || json->is_null()) return std::make_unique<SpacesDecoder>();
+  PLUMB_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(*json, place));
+  PLUMB_ASSIGN_OR_RETURN(const std::string type, fields.NeededString("type"));
+  PLUMB_ASSIGN_OR_RETURN(auto decoder, ReadDecoder(*json, type, &fields));
+  PLUMB_RETURN_IF_ERROR(fields.Finish());
+  return decoder;
+}
+
+}  // namespace plumb

@@ -1,0 +1,61 @@
+// FlatTable: 64-bit keys to 64-bit values in one array, which is filled once and then looked up a
+// hundred million times. Open addressing, half full. A value; thread-safe for lookups.
+#ifndef PLUMB_RUNTIME_TOKENIZER_FLAT_TABLE_H_
+#define PLUMB_RUNTIME_TOKENIZER_FLAT_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace plumb {
+
+class FlatTable {
+ public:
+  static constexpr uint64_t kNone = ~uint64_t{0};  // no key and no value is this
+
+  FlatTable() { Resize(16); }
+
+  // Sets the value of a key unless it has one; false then.
+  bool Insert(uint64_t key, uint64_t value) {
+    if (2 * (size_ + 1) > slots_.size()) Resize(2 * slots_.size());
+    Slot& slot = slots_[Place(key)];
+    if (slot.key == key) return false;
+    slot = {key, value};
+    ++size_;
+    return true;
+  }
+
+  // kNone for a key that is not there.
+  uint64_t Find(uint64_t key) const { return slots_[Place(key)].value; }
+
+ private:
+  struct Slot {
+    uint64_t key = kNone;
+    uint64_t value = kNone;
+  };
+
+  // Of the key, or the free one where it belongs.
+  size_t Place(uint64_t key) const {
+    size_t at = static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> shift_);
+    while (slots_[at].key != key && slots_[at].key != kNone) at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+
+  void Resize(size_t slots) {
+    std::vector<Slot> old(slots);
+    old.swap(slots_);
+    shift_ = 64;
+    for (size_t n = slots; n > 1; n /= 2) --shift_;
+    for (const Slot& slot : old) {
+      if (slot.key != kNone) slots_[Place(slot.key)] = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  size_t size_ = 0;
+  int shift_ = 0;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_TOKENIZER_FLAT_TABLE_H_
