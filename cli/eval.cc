@@ -216,9 +216,6 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
          "Write the loss and the L2 norm of its gradient by parameter to this file (JSON); "
          "norms over tokens then take the statistics of these tokens, as in training")
       ->type_name("OUT");
-  app->add_option("--gradients", options->gradients,
-                  "Write the gradient of the loss by every parameter to this file (safetensors)")
-      ->type_name("OUT");
   app->add_flag("--json", options->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);
   app->footer(
