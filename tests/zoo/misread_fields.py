@@ -16,7 +16,7 @@ from plumb_cli import CHECKPOINTS, Failed, largest_difference, plumb, read_json,
 from run_family import LOGITS, evaluate, meaningful
 
 # In units of what passes.
-TIMES = 10
+TIMES = 5
 
 
 def config(name, case, **fields):

@@ -120,7 +120,9 @@ def check(binary, name, scratch):
         if tokens != expected["greedy"]:
             wrong.append(f"greedily goes on with {tokens}, not {expected['greedy']}")
     else:
-        failed_with(binary, "bidirectional", "sample", run)
+        path = os.path.join(scratch, "prompt.json")
+        write_json(path, expected["tokens"][0])
+        failed_with(binary, "bidirectional", "sample", run, "--prompt-tokens", path)
     return wrong + check_round_trip(binary, run, source, expected, logits, scratch)
 
 
