@@ -372,8 +372,7 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
     std::vector<double> score;  // of the keys that the query sees, and of a sink
     for (int64_t j = keys.begin; j < keys.end; ++j) {
       const double dot = Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c);
-      score.push_back(shape.Capped(shape.scale * dot) -
-                      shape.Slope(head) * static_cast<double>(i - j));
+      score.push_back(shape.Capped(shape.scale * dot) + shape.DistanceBias(head, i, j));
     }
     if (args.has(kSink)) score.push_back(args.f(kSink)[static_cast<size_t>(head)]);
     const double top = *std::max_element(score.begin(), score.end());
@@ -409,7 +408,7 @@ absl::Status ReferenceAttentionGrad(const ReferenceArgs& args) {
       const size_t kj = at.kv(row, head, j);
       const double score = shape.Capped(shape.scale * Dot(&args.f(0)[qi], &args.f(1)[kj], c));
       const double derivative = shape.cap == 0 ? 1 : 1 - std::pow(score / shape.cap, 2);
-      const double p = std::exp(score - shape.Slope(head) * static_cast<double>(i - j) - lse);
+      const double p = std::exp(score + shape.DistanceBias(head, i, j) - lse);
       const double ds = p * (Dot(&args.f(5)[qi], &args.f(2)[kj], c) - dot) * derivative;
       for (size_t e = 0; e < static_cast<size_t>(c); ++e) {
         args.out(0)[qi + e] += shape.scale * ds * args.f(1)[kj + e];

@@ -310,8 +310,7 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
           const double* key = row_of(0, kv_head, j);
           double dot = 0;
           for (int64_t e = 0; e < c; ++e) dot += args.f(0)[static_cast<size_t>(q + e)] * key[e];
-          weight.push_back(shape.Capped(shape.scale * dot) -
-                           shape.Slope(head) * static_cast<double>(position - j));
+          weight.push_back(shape.Capped(shape.scale * dot) + shape.DistanceBias(head, position, j));
         }
         double top = *std::max_element(weight.begin(), weight.end());
         double total = 0;

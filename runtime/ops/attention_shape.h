@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,6 +42,9 @@ struct AttentionShape {
   double Capped(double score) const { return cap == 0 ? score : cap * std::tanh(score / cap); }
   // By how much a score of that head is lowered for each token between query and key.
   double Slope(int64_t head) const { return alibi == 0 ? 0 : alibi * AlibiSlope(head, heads); }
+  double DistanceBias(int64_t head, int64_t query, int64_t key) const {
+    return -Slope(head) * static_cast<double>(std::abs(query - key));
+  }
   // The kernels' variant for a head with that sink, or with none (null).
   SoftmaxVariant Variant(int64_t head, const float* sink) const;
 };

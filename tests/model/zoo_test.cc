@@ -86,11 +86,20 @@ std::vector<ZooModel> Zoo() {
         vocab_size: 262144 context_length: 32768 tie_embeddings: true
         positions { kind: ROPE } mlp { activation: GELU_TANH gated: true }
         block { placement: "double_qk" norm: "rms_norm" })pbtxt"},
-      // Positions begin at row 2 of its table.
       {"opt_125m", 125239296, R"pbtxt(
-        n_layer: 12 n_head: 12 d_model: 768 vocab_size: 50272 context_length: 2050
-        tie_embeddings: true attention { bias: true } mlp { activation: RELU bias: true }
+        n_layer: 12 n_head: 12 d_model: 768 vocab_size: 50272 context_length: 2048
+        positions { offset: 2 } tie_embeddings: true attention { bias: true } mlp { activation: RELU bias: true }
         block { placement: "pre" norm: "layer_norm" })pbtxt"},
+      {"opt_350m", 331196416, R"pbtxt(
+        n_layer: 24 n_head: 16 d_model: 1024 vocab_size: 50272 context_length: 2048
+        embedding_width: "512" positions { offset: 2 } tie_embeddings: true
+        attention { bias: true } mlp { activation: RELU bias: true }
+        block { placement: "post" norm: "layer_norm" })pbtxt"},
+      {"bloom_560m", 559214592, R"pbtxt(
+        n_layer: 24 n_head: 16 d_model: 1024 vocab_size: 250880 context_length: 2048
+        positions { kind: ALIBI } tie_embeddings: true
+        attention { bias: true } mlp { bias: true }
+        block { placement: "bloom" norm: "layer_norm" })pbtxt"},
       {"bert_base_body_with_token_and_position_embedding", 108891648 - 2 * 768, R"pbtxt(
         n_layer: 12 n_head: 12 d_model: 768 vocab_size: 30522 context_length: 512
         tie_embeddings: true attention { bias: true } mlp { activation: GELU bias: true }

@@ -257,8 +257,9 @@ TEST_P(SessionAllocationTest, AProbedStepAllocatesNothingAfterTheFirst) {
 }
 
 TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
+  const std::string windowed = WideModel() + " attention { window: \"4\" }";
   for (const std::string& text :
-       {StudyModel(), WideModel(), LargeVocabularyModel(), ExpertsModel()}) {
+       {StudyModel(), WideModel(), LargeVocabularyModel(), ExpertsModel(), windowed}) {
     const auto context = MakeContext(runtime_.get(), text);
     const ParameterStore parameters = GenericParameters(*context);
     DecodeSession decode(context.get(), &parameters, threads_);

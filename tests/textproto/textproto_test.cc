@@ -71,7 +71,7 @@ TEST(TextprotoErrorTest, NamesTheFieldAndWhatItTakes) {
             "f:1:12: expected true or false for head_bias, found \"yes\"");
   EXPECT_EQ(ModelError("name: pre"), "f:1:7: expected text in quotes for name, found \"pre\"");
   EXPECT_EQ(ModelError("positions { kind: \"ROPE\" }"),
-            "f:1:19: expected one of LEARNED, ROPE, NONE for kind, found the text \"ROPE\"");
+            "f:1:19: expected one of LEARNED, ROPE, NONE, ALIBI for kind, found the text \"ROPE\"");
   EXPECT_EQ(ModelError("block: 4"), "f:1:8: expected \"{\" after block, found \"4\"");
   EXPECT_EQ(ModelError("import: [\"a\" \"b\", 'c' 4]"),
             "f:1:23: expected \",\" or \"]\" in the list of import, found \"4\"");
@@ -123,7 +123,7 @@ TEST(TextprotoErrorTest, FindsAllUnknownFieldsUpToTheFirstOtherMistake) {
       "f:1:1: unknown field \"a\" in Model; it has name, import, n_layer, n_head, n_kv_head, "
       "d_model, d_ff, head_dim, vocab_size, context_length, positions, embedding_scale, "
       "tie_embeddings, head_bias, attention, mlp, norm, placement, block, layers, init, "
-      "embedding\n" +
+      "embedding, embedding_width\n" +
           [] {
             std::string others;
             const std::string known = ModelError("a: 1").substr(24);

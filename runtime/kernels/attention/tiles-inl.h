@@ -244,7 +244,8 @@ HWY_INLINE void Unpack(const float* from, int64_t rows, int64_t width, float fac
 // What ALiBi adds to the scores of lanes from key `at` on of the query whose own key is `own`.
 HWY_INLINE Vf DistanceBias(float slope, int64_t own, int64_t at) {
   const Df d;
-  return hn::Mul(hn::Set(d, slope), hn::Iota(d, static_cast<float>(at - own)));
+  const Vf distance = hn::Abs(hn::Iota(d, static_cast<float>(at - own)));
+  return hn::Mul(hn::Set(d, -slope), distance);
 }
 // Without a window, as wide as no window that hides anything.
 HWY_INLINE int64_t WindowOf(const SoftmaxVariant& variant, int64_t keys) {
