@@ -60,8 +60,8 @@ struct Geometry {
   // Of the element in its source.
   int64_t At(int64_t batch, int64_t r, int64_t c) const {
     const int64_t matrix = (stacked ? 0 : batch) * source.rows * source.columns;
-    return matrix + (transpose ? column(c) * source.rows + row(r)
-                               : row(r) * source.columns + column(c));
+    return matrix +
+           (transpose ? column(c) * source.rows + row(r) : row(r) * source.columns + column(c));
   }
 };
 
