@@ -161,6 +161,7 @@ class Assembly {
     const MatrixDims own = DimsOf(piece.shape);
     int64_t rows = Length(own.rows, piece.rows, rows_reach);
     int64_t columns = Length(own.columns, piece.columns, columns_reach);
+    if (piece.flat_rows > 0) return {piece.flat_rows, own.rows / piece.flat_rows};
     if (piece.shape.rank() == 1) return {rows};
     if (piece.transpose) std::swap(rows, columns);
     if (piece.shape.rank() == 3 && !piece.stacked()) return {own.batch, rows, columns};

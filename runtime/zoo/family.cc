@@ -129,7 +129,6 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
   if (!tensor.source().empty()) rule.source = at.TextOf("source");
   rule.older = tensor.older();
   rule.transpose = tensor.transpose();
-  rule.flat = tensor.flat();
   if (tensor.has_rows()) {
     PLUMB_ASSIGN_OR_RETURN(rule.rows, ReadPart(tensor.rows(), at.Nested("rows"), at.At("rows")));
   }
@@ -139,6 +138,7 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
   }
   PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(at, tensor.when(), "when"));
   PLUMB_ASSIGN_OR_RETURN(rule.fill, Optional(at, tensor.fill(), "fill"));
+  PLUMB_ASSIGN_OR_RETURN(rule.flat_rows, Optional(at, tensor.flat_rows(), "flat_rows"));
   return rule;
 }
 

@@ -71,9 +71,9 @@ struct PartRule {
 struct TensorRule {
   Text to, source;    // source "": `fill` is there
   std::string older;  // the source's name in older files; "": the same
-  bool transpose = false, flat = false;
+  bool transpose = false;
   std::optional<PartRule> rows, columns;
-  std::optional<Expression> when, fill;
+  std::optional<Expression> when, fill, flat_rows;
 };
 
 struct IgnoredRule {

@@ -36,7 +36,9 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
   piece.name = wanted.name;
   piece.shape = wanted.shape;
   piece.transpose = rule.transpose;
-  piece.flat = rule.flat;
+  if (rule.flat_rows.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(piece.flat_rows, EvaluateCount(*rule.flat_rows, values, layer + 1));
+  }
   if (rule.fill.has_value()) {
     PLUMB_ASSIGN_OR_RETURN(piece.fill, Evaluate(*rule.fill, values, layer + 1));
     return piece;
