@@ -211,6 +211,8 @@ def word_piece(plumb):
                             "max_input_chars_per_word": 100, "vocab": vocab},
         normalizer={"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
                     "lowercase": True},
+        added_tokens=[{"id": i, "content": words[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                       "special": True} for i in range(3)],
         pre_tokenizer={"type": "BertPreTokenizer"}, decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
         post_processor={"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]})
     texts = {name: data for name, data in hostile().items()}
