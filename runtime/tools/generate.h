@@ -12,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/tools/host_runtime.h"
-#include "runtime/tools/model.h"
 
 namespace plumb {
 
@@ -96,9 +95,6 @@ class TrainedModel {
   absl::StatusOr<std::vector<SplitLoss>> Evaluate(const std::string& data_path,
                                                   WeightType weights = WeightType::kF32,
                                                   int64_t stride = 0);
-
-  // As Model::Run, with the weights of the checkpoint.
-  absl::StatusOr<Model::Outputs> Run(const TokenBatch& batch, bool with_gradients) const;
 
   struct Impl;
 

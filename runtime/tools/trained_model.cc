@@ -19,7 +19,6 @@
 #include "runtime/tools/run_model.h"
 #include "runtime/tools/sequences.h"
 #include "runtime/tools/split_loss.h"
-#include "runtime/tools/token_pass.h"
 
 namespace plumb {
 namespace {
@@ -405,11 +404,6 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
     losses.push_back(std::move(loss));
   }
   return losses;
-}
-
-absl::StatusOr<Model::Outputs> TrainedModel::Run(const TokenBatch& batch,
-                                                 bool with_gradients) const {
-  return RunTokens(impl_->model.get(), batch, with_gradients);
 }
 
 }  // namespace plumb
