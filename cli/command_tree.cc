@@ -57,7 +57,8 @@ std::string Metavariable(CLI::Option* option) {
 Takes WhatItTakes(CLI::Option* option) {
   const std::string name = Metavariable(option);
   if (name == "MODEL") return Takes::kModelFile;
-  if (name == "FILE" || name == "OUT" || name == "TYPE|FILE" || name == "SUBJECT") {
+  if (name == "FILE" || name == "OUT" || name == "TYPE|FILE" || name == "NAME|FILE" ||
+      name == "SUBJECT") {
     return Takes::kFile;
   }
   if (name == "DIR" || name == "RUN") return Takes::kDirectory;

@@ -77,7 +77,7 @@ void AddHelpCommand(CLI::App* program, Invocation* invocation) {
       program->add_subcommand("help", "Show how to begin, or the help of a command or file");
   app->add_option("COMMAND", options->words,
                   "The command, as in plumb help plugin new; or a file that is written by hand: "
-                  "model, recipe, study or formula, whose fields are listed")
+                  "model, recipe, study, formula or family, whose fields are listed")
       ->type_name("");
   app->add_flag("--man", options->man, "Print it as a manual page, for man -l -");
   app->add_option("--man-pages", options->man_pages, "Write all manual pages into this directory")

@@ -69,8 +69,8 @@ absl::StatusOr<int> Export(const ExportFlags& flags, const Invocation& invocatio
                          {"bytes", report->bytes}});
   } else {
     printed = PrintResult(absl::StrCat("wrote ", request.out, ": ", report->family, ", ",
-                                       Count(report->tensors, "tensor"), ", ",
-                                       Bytes(report->bytes), "\n"));
+                                       Count(report->tensors, "tensor"), ", ", Bytes(report->bytes),
+                                       "\n"));
   }
   if (!printed.ok()) return printed;
   return kExitOk;
@@ -91,16 +91,18 @@ void AddImportCommand(CLI::App* program, Invocation* invocation) {
   app->add_option("--family", flags->request.family_file,
                   "How such checkpoints are laid out, over what plumb ships (docs/zoo.md)")
       ->type_name("FILE");
-  app->add_flag("--copy", flags->request.copy,
-                "Copy all weights into the run; without, those that lie as plumb reads them stay in "
-                "DIR, which the run then needs");
+  app->add_flag(
+      "--copy", flags->request.copy,
+      "Copy all weights into the run; without, those that lie as plumb reads them stay in "
+      "DIR, which the run then needs");
   app->add_flag("--json", flags->json, "Print what was done as JSON");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
       "  plumb import gpt2 --out runs/gpt2\n"
       "  plumb sample runs/gpt2 --prompt-tokens prompt.json --temperature 0 --max-tokens 50\n\n"
-      "sample, eval and train --init take the run as one that plumb trained. import.json in it says\n"
+      "sample, eval and train --init take the run as one that plumb trained. import.json in it "
+      "says\n"
       "what every tensor of DIR became.");
   app->callback([flags, invocation] {
     invocation->run = [flags, invocation] { return Import(*flags, *invocation); };
@@ -117,9 +119,10 @@ void AddExportCommand(CLI::App* program, Invocation* invocation) {
   app->add_option("--out", flags->request.out, "Directory of the checkpoint; new or empty")
       ->required()
       ->type_name("DIR");
-  app->add_option("--family", flags->family,
-                  "In whose layout: the name of a family, or a file of one; default: that which the "
-                  "run was imported from")
+  app->add_option(
+         "--family", flags->family,
+         "In whose layout: the name of a family, or a file of one; default: that which the "
+         "run was imported from")
       ->type_name("NAME|FILE");
   app->add_flag("--ema", flags->request.average,
                 "The average of the weights that the recipe's ema_decay kept");

@@ -96,7 +96,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
       "prints.\n"
       "\"plumb help COMMAND\" explains a command, \"plumb help recipe\" the fields of a recipe; "
       "model,\n"
-      "study and formula likewise.");
+      "study, formula and family likewise.");
   AddGlobalOptions(program, invocation);
   AddHelpCommand(program, invocation);
   AddDemoCommand(program, invocation);

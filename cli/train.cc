@@ -192,8 +192,8 @@ absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrup
   return absl::OkStatus();
 }
 
-// What a run of --init begins with: the tensors that are new in it, one a line, and those that it has
-// no use for.
+// What a run of --init begins with: the tensors that are new in it, one a line, and those that it
+// has no use for.
 std::string InitialText(const InitialWeights& initial) {
   std::string text =
       absl::StrCat("began with ", Count(initial.taken, "tensor"), " of ", initial.run);

@@ -31,7 +31,8 @@ std::string JoinParts(const std::vector<LayerGroupInfo>& groups, const Part& par
   std::vector<std::string> parts;
   for (const LayerGroupInfo& group : groups) {
     std::string text = part(group);
-    if (std::find(parts.begin(), parts.end(), text) == parts.end()) parts.push_back(std::move(text));
+    if (std::find(parts.begin(), parts.end(), text) == parts.end())
+      parts.push_back(std::move(text));
   }
   return absl::StrJoin(parts, separator);
 }
@@ -130,8 +131,8 @@ absl::StatusOr<int> Show(const ZooFlags& flags, const Invocation& invocation) {
     printed = PrintJson(json);
   } else {
     printed = PrintResult(absl::StrCat("# ", model->path, "\n# ",
-                                       WithCommas(model->description.parameters),
-                                       " parameters\n", model->text));
+                                       WithCommas(model->description.parameters), " parameters\n",
+                                       model->text));
   }
   if (!printed.ok()) return printed;
   return kExitOk;
@@ -146,8 +147,9 @@ void AddZooCommand(CLI::App* program, Invocation* invocation) {
 
   const auto listed = std::make_shared<ZooFlags>();
   CLI::App* list = app->add_subcommand(
-      "list", "Parameters, placement, norm and equations of every model, and families of "
-              "checkpoints");
+      "list",
+      "Parameters, placement, norm and equations of every model, and families of "
+      "checkpoints");
   list->add_flag("--json", listed->json, "Print them as JSON");
   AddGlobalOptions(list, invocation);
   list->callback([listed, invocation] {

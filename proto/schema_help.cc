@@ -32,6 +32,9 @@ constexpr Topic kTopics[] = {
     {"model", "plumb.v1.Model", "The fields of a model's description, as in plumb train MODEL."},
     {"recipe", "plumb.v1.Train", "The fields of a recipe, as in plumb train --train FILE."},
     {"study", "plumb.v1.Study", "The fields of a study, as in plumb compare STUDY."},
+    {"family", "plumb.v1.Import",
+     "The fields of a family of checkpoints, as in plumb import --family FILE; docs/zoo.md "
+     "explains them."},
     {"formula", "plumb.v1.Placement",
      "The fields of a placement, whose formulas docs/placements.md explains. plumb describe shows "
      "a "

@@ -216,9 +216,8 @@ absl::Status MapEach(const plumb_tensor_in_file* tensors, size_t count, ModelSta
   const size_t size = count > 0 ? tensors->struct_size : 0;
   for (size_t i = 0; i < count; ++i) {
     const auto* const at = reinterpret_cast<const char*>(tensors) + i * size;
-    PLUMB_ASSIGN_OR_RETURN(
-        const plumb_tensor_in_file tensor,
-        Complete(reinterpret_cast<const plumb_tensor_in_file*>(at)));
+    PLUMB_ASSIGN_OR_RETURN(const plumb_tensor_in_file tensor,
+                           Complete(reinterpret_cast<const plumb_tensor_in_file*>(at)));
     if (tensor.name == nullptr) return NullArgument("name");
     if (tensor.path == nullptr) return NullArgument("path");
     PLUMB_ASSIGN_OR_RETURN(const FloatFormat format, FormatOfFile(tensor));
@@ -231,9 +230,9 @@ absl::Status MapEach(const plumb_tensor_in_file* tensors, size_t count, ModelSta
     given.push_back({tensor.name, file, tensor.path, tensor.offset, format});
   }
   const ModelContext& context = *model->context;
-  PLUMB_ASSIGN_OR_RETURN(ParameterStore store,
-                         ParameterStore::MapEach(context.parameters, context.states, given,
-                                                 model->threads()));
+  PLUMB_ASSIGN_OR_RETURN(
+      ParameterStore store,
+      ParameterStore::MapEach(context.parameters, context.states, given, model->threads()));
   TakeStore(std::move(store), model);
   return absl::OkStatus();
 }

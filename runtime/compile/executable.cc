@@ -150,7 +150,8 @@ absl::Status Executable::Bind(absl::string_view name, void* data) {
   }
   const size_t slot = at->second;
   const int64_t alignment = AlignmentOf(slot);
-  if (data == nullptr || reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment) != 0) {
+  if (data == nullptr ||
+      reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("the memory for ", name, " is not aligned to ", alignment, " bytes"));
   }

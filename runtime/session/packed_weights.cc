@@ -33,7 +33,8 @@ PackedWeights::PackedWeights(const ModelContext& context, WeightFormat format,
       in_place_.push_back({i, nullptr});
       continue;
     }
-    if (uint16_t* const narrow = parameters.narrow_bf16(i); narrow != nullptr && dtype == DType::kBF16) {
+    if (uint16_t* const narrow = parameters.narrow_bf16(i);
+        narrow != nullptr && dtype == DType::kBF16) {
       in_place_.push_back({i, narrow});
       continue;
     }

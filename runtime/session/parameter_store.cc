@@ -145,8 +145,8 @@ absl::StatusOr<std::vector<const TensorInFile*>> FindEntries(
     mistakes.push_back(absl::StrCat("surplus: ", tensor.name));
   }
   if (mistakes.empty()) return found;
-  return absl::InvalidArgumentError(
-      absl::StrCat("the tensors in files do not fit the model:\n  ", ListMistakes(mistakes, "\n  ")));
+  return absl::InvalidArgumentError(absl::StrCat("the tensors in files do not fit the model:\n  ",
+                                                 ListMistakes(mistakes, "\n  ")));
 }
 
 }  // namespace
@@ -260,9 +260,10 @@ absl::StatusOr<ParameterStore> ParameterStore::Map(const std::vector<ParameterSp
   return store;
 }
 
-absl::StatusOr<ParameterStore> ParameterStore::MapEach(
-    const std::vector<ParameterSpec>& parameters, const std::vector<NormStateSpec>& states,
-    absl::Span<const TensorInFile> tensors, int threads) {
+absl::StatusOr<ParameterStore> ParameterStore::MapEach(const std::vector<ParameterSpec>& parameters,
+                                                       const std::vector<NormStateSpec>& states,
+                                                       absl::Span<const TensorInFile> tensors,
+                                                       int threads) {
   const ParameterLayout layout(parameters);
   PLUMB_ASSIGN_OR_RETURN(const std::vector<const TensorInFile*> by_entry,
                          FindEntries(layout, tensors));

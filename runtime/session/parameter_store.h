@@ -108,9 +108,9 @@ class ParameterStore {
                                             SafetensorsFile file, absl::string_view prefix = "");
 
   // The same of tensors anywhere in files. Matrices of f32 stay where they lie at an address for
-  // floats; those of 16 bits until their f32 are asked for; vectors are copied. Buffers of norms are
-  // what they begin with. Errors: kInvalidArgument that lists what is missing, surplus, or beyond
-  // its file's end.
+  // floats; those of 16 bits until their f32 are asked for; vectors are copied. Buffers of norms
+  // are what they begin with. Errors: kInvalidArgument that lists what is missing, surplus, or
+  // beyond its file's end.
   static absl::StatusOr<ParameterStore> MapEach(const std::vector<ParameterSpec>& parameters,
                                                 const std::vector<NormStateSpec>& states,
                                                 absl::Span<const TensorInFile> tensors,
@@ -167,8 +167,8 @@ class ParameterStore {
   absl::optional<SafetensorsFile> file_;  // of a mapped store, or
   std::vector<std::shared_ptr<const MappedFile>> files_;
   std::unique_ptr<NarrowWeights> narrow_;  // of entries in 16 bits
-  AlignedBuffer buffer_, state_buffer_;   // of a mapped store: what is not read in the file
-  std::vector<float*> at_;                // by entry: its first element
+  AlignedBuffer buffer_, state_buffer_;    // of a mapped store: what is not read in the file
+  std::vector<float*> at_;                 // by entry: its first element
 };
 
 // Draws every initial value; `parameters` and `states` are those of the store.

@@ -3,10 +3,11 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/file.h"
@@ -67,9 +68,35 @@ absl::Status CheckSameModel(const Family& family, const Model& model, const Mode
                                                    : std::string("nothing more");
   };
   return absl::InvalidArgumentError(absl::StrCat(
-      family.name, " cannot express this model: what it would compute differs, first in\n  this model: ",
-      line(own), "\n  ", family.name, ":", std::string(family.name.size() < 10 ? 10 - family.name.size() : 0, ' '),
-      " ", line(other)));
+      family.name,
+      " cannot express this model: what it would compute differs, first in\n  this model: ",
+      line(own), "\n  ", family.name, ":",
+      std::string(family.name.size() < 10 ? 10 - family.name.size() : 0, ' '), " ", line(other)));
+}
+
+// Dimensions, and the attributes that all norms in the layers have alike.
+std::map<std::string, double> FactsOf(const ModelDescription& description) {
+  std::map<std::string, double> facts;
+  std::set<std::string> differ;
+  for (const LayerGroupInfo& group : description.layers) {
+    for (const std::string& slot :
+         group.norms) {  // "slot norm: rms_norm(affine=true, eps=1e-05)[32]"
+      const size_t open = slot.find('('), close = slot.rfind(')');
+      if (open == std::string::npos || close == std::string::npos || close < open) continue;
+      const std::string attributes = slot.substr(open + 1, close - open - 1);
+      for (const absl::string_view attribute : absl::StrSplit(attributes, ", ")) {
+        const std::pair<std::string, std::string> parts = absl::StrSplit(attribute, '=');
+        double value;
+        if (!absl::SimpleAtod(parts.second, &value)) continue;
+        const std::string name = absl::StrCat("norm_attr.", parts.first);
+        const auto [at, added] = facts.emplace(name, value);
+        if (!added && at->second != value) differ.insert(name);
+      }
+    }
+  }
+  for (const std::string& name : differ) facts.erase(name);
+  for (const auto& [name, value] : description.dims) facts[name] = static_cast<double>(value);
+  return facts;
 }
 
 // Tensors of the checkpoint, put together from the model's.
@@ -134,6 +161,7 @@ class Assembly {
     const MatrixDims own = DimsOf(piece.shape);
     int64_t rows = Length(own.rows, piece.rows, rows_reach);
     int64_t columns = Length(own.columns, piece.columns, columns_reach);
+    if (piece.flat_rows > 0) return {piece.flat_rows, own.rows / piece.flat_rows};
     if (piece.shape.rank() == 1) return {rows};
     if (piece.transpose) std::swap(rows, columns);
     if (piece.shape.rank() == 3 && !piece.stacked()) return {own.batch, rows, columns};
@@ -152,7 +180,8 @@ class Assembly {
     }
     // One after the other: a tensor is put together when its first element is asked for.
     auto whole = std::make_shared<std::vector<float>>();
-    write.copy = [this, &parts, shape = write.type.shape, whole](int64_t begin, int64_t n, void* to) {
+    write.copy = [this, &parts, shape = write.type.shape, whole](int64_t begin, int64_t n,
+                                                                 void* to) {
       const int64_t all = shape.num_elements();
       if (begin == 0) {
         whole->assign(static_cast<size_t>(all), 0.0f);
@@ -191,8 +220,8 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
     return target;
   }
   if (name.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(run, ": was trained here, not imported: --family says whose layout is wanted"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        run, ": was trained here, not imported: --family says whose layout is wanted"));
   }
   PLUMB_ASSIGN_OR_RETURN(target.family, FindFamilyNamed(runtime, name));
   return target;
@@ -205,12 +234,10 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_ASSIGN_OR_RETURN(const Target target, FindTarget(*runtime, request, opened.run));
   const Family& family = target.family;
   PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, opened.model->Describe());
-  const std::map<std::string, int64_t> dims(description.dims.begin(), description.dims.end());
   PLUMB_ASSIGN_OR_RETURN(Json config,
-                         ConfigForModel(family, opened.text, dims, target.config));
-  PLUMB_ASSIGN_OR_RETURN(
-      const ConfigValues values,
-      ReadConfigValues(family, config, "the config.json of this model"));
+                         ConfigForModel(family, opened.text, FactsOf(description), target.config));
+  PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
+                         ReadConfigValues(family, config, "the config.json of this model"));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> of_family,
                          MakeModel(runtime, family, values));
   PLUMB_RETURN_IF_ERROR(CheckSameModel(family, *opened.model, *of_family));
@@ -224,10 +251,9 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
                          StagedDirectory::Create(request.out));
   const std::string weights = JoinPath(staged->path(), "model.safetensors");
   PLUMB_RETURN_IF_ERROR(WriteSafetensors(weights, tensors));
-  PLUMB_RETURN_IF_ERROR(
-      WriteFileAtomically(JoinPath(staged->path(), "config.json"),
-                          absl::StrCat(config.dump(2, ' ', false, Json::error_handler_t::replace),
-                                       "\n")));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(
+      JoinPath(staged->path(), "config.json"),
+      absl::StrCat(config.dump(2, ' ', false, Json::error_handler_t::replace), "\n")));
   if (IsImportedRun(opened.run)) {  // in the form that others read
     PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(opened.run, staged->path()));
   }

@@ -109,9 +109,9 @@ absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config
   if (found.size() == 1) return *found.front();
   const std::vector<std::string> names = NamesOf(families);
   if (!found.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        config_path, ": is for two families, ", found[0]->file, " and ", found[1]->file,
-        "; --family FILE says which"));
+    return absl::InvalidArgumentError(absl::StrCat(config_path, ": is for two families, ",
+                                                   found[0]->file, " and ", found[1]->file,
+                                                   "; --family FILE says which"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
       config_path, ": model_type ", QuoteName(type), ": there is no family of models for it",

@@ -57,8 +57,9 @@ struct SplitLoss {
 
 class TrainedModel {
  public:
-  // `run`: a run directory, trained or imported, or one of its checkpoints. `weights`: the format that Generate decodes
-  // with. `average`: with the average of the weights (ema_decay); kNotFound where none was kept.
+  // `run`: a run directory, trained or imported, or one of its checkpoints. `weights`: the format
+  // that Generate decodes with. `average`: with the average of the weights (ema_decay); kNotFound
+  // where none was kept.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(HostRuntime* runtime,
                                                             const std::string& run,
                                                             WeightType weights = WeightType::kF32,

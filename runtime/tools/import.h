@@ -28,15 +28,15 @@ struct ImportReport {
   std::string family;
   std::string family_file;
   int64_t parameters = 0;
-  int64_t tensors = 0;                           // of plumb's
-  int64_t mapped_bytes = 0, written_bytes = 0;   // of weights: left in the checkpoint, laid out anew
-  std::vector<std::string> ignored;              // tensors of the checkpoint
-  std::vector<std::string> dtypes;               // of the checkpoint's weights: "F32"
+  int64_t tensors = 0;                          // of plumb's
+  int64_t mapped_bytes = 0, written_bytes = 0;  // of weights: left in the checkpoint, laid out anew
+  std::vector<std::string> ignored;             // tensors of the checkpoint
+  std::vector<std::string> dtypes;              // of the checkpoint's weights: "F32"
 };
 
 // Writes the run, whole or not at all. Errors: what the family refuses, or cannot read, all at once
-// where that is possible (kInvalidArgument), a damaged file (kDataLoss), no such file (kNotFound), a
-// directory that is not empty (kAlreadyExists).
+// where that is possible (kInvalidArgument), a damaged file (kDataLoss), no such file (kNotFound),
+// a directory that is not empty (kAlreadyExists).
 absl::StatusOr<ImportReport> ImportCheckpoint(HostRuntime* runtime, const ImportRequest& request);
 
 struct ExportRequest {

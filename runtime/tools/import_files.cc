@@ -9,9 +9,13 @@
 namespace plumb {
 namespace {
 
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer_config.json",
-                                           "special_tokens_map.json", "added_tokens.json",
-                                           "vocab.json", "merges.txt", "vocab.txt",
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "vocab.txt",
                                            "tokenizer.model"};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What import and export share: a family's model, its tensors, and the tokenizer's files. Private to
-// runtime/tools.
+// What import and export share: a family's model, its tensors, and the tokenizer's files. Private
+// to runtime/tools.
 #ifndef PLUMB_RUNTIME_TOOLS_IMPORT_FILES_H_
 #define PLUMB_RUNTIME_TOOLS_IMPORT_FILES_H_
 

@@ -147,9 +147,10 @@ class InFiles {
     if (at != open_.end()) return &at->second;
     const absl::StatusOr<std::string> path = PathInside(source_, name);
     if (absl::IsNotFound(path.status())) {
-      return absl::DataLossError(absl::StrCat(
-          JoinPath(source_, name), ": is gone, and ", run_, " reads its weights there; import it again, "
-          "or with --copy, which makes a run that needs no other directory"));
+      return absl::DataLossError(
+          absl::StrCat(JoinPath(source_, name), ": is gone, and ", run_,
+                       " reads its weights there; import it again, "
+                       "or with --copy, which makes a run that needs no other directory"));
     }
     if (!path.ok()) return path.status();
     PLUMB_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(*path));
@@ -219,14 +220,10 @@ std::string ImportJson(const Family& family, const CheckpointDirectory& checkpoi
     files[checkpoint.file_names()[i]] = {
         {"header", HexDigits(ContentHash(checkpoint.file(i).header()))}};
   }
-  const Json json = {{"format", "plumb-import"},
-                     {"version", kImportVersion},
-                     {"family", family.name},
-                     {"source", Absolute(checkpoint.path())},
-                     {"files", files},
-                     {"config", checkpoint.config()},
-                     {"tensors", tensors},
-                     {"filled", filled}};
+  const Json json = {{"format", "plumb-import"}, {"version", kImportVersion},
+                     {"family", family.name},    {"source", Absolute(checkpoint.path())},
+                     {"files", files},           {"config", checkpoint.config()},
+                     {"tensors", tensors},       {"filled", filled}};
   return absl::StrCat(json.dump(1, ' ', false, Json::error_handler_t::replace), "\n");
 }
 

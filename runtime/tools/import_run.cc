@@ -98,11 +98,9 @@ absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& r
           ? FindFamily(*runtime, checkpoint.config(), checkpoint.config_path())
           : ReadFamily(request.family_file);
   if (!family.ok()) return family.status();
-  PLUMB_ASSIGN_OR_RETURN(
-      const ConfigValues values,
-      ReadConfigValues(*family, checkpoint.config(), checkpoint.config_path()));
-  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
-                         MakeModel(runtime, *family, values));
+  PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
+                         ReadConfigValues(*family, checkpoint.config(), checkpoint.config_path()));
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, MakeModel(runtime, *family, values));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(*model));
   PLUMB_ASSIGN_OR_RETURN(const TensorPlan plan, PlanTensors(*family, values, wanted, checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ModelText(*family, values));

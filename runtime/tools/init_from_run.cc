@@ -42,8 +42,8 @@ absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::stri
   InitialWeights initial;
   initial.run = run;
   auto own = Sized<plumb_tensor>();
-  for (size_t i = 0;
-       plumb_trainer_state(trainer, PLUMB_STATE_MODEL, i, &own, nullptr) == PLUMB_OK; ++i) {
+  for (size_t i = 0; plumb_trainer_state(trainer, PLUMB_STATE_MODEL, i, &own, nullptr) == PLUMB_OK;
+       ++i) {
     const auto at = theirs.find(own.name);
     if (at == theirs.end() || !SameShape(at->second, own)) {
       initial.drawn.push_back(NameWithShape(own));

@@ -15,10 +15,10 @@ namespace plumb {
 namespace {
 
 // What a run writes, run.json first and model.pbtxt last.
-constexpr absl::string_view kRunNames[] = {
-    "run.json",     "tokenizer.json", "train.pbtxt", "model.pbtxt", "metrics.jsonl",
-    "probes.jsonl", "checkpoints",    "latest",      "last_good",   "incidents.jsonl",
-    "import.json"};
+constexpr absl::string_view kRunNames[] = {"run.json",        "tokenizer.json", "train.pbtxt",
+                                           "model.pbtxt",     "metrics.jsonl",  "probes.jsonl",
+                                           "checkpoints",     "latest",         "last_good",
+                                           "incidents.jsonl", "import.json"};
 
 std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokenizer.json"); }
 

@@ -1,5 +1,5 @@
-// The model of a run with its weights: of its newest checkpoint, of one of its checkpoints, or of an
-// import. Private to runtime/tools.
+// The model of a run with its weights: of its newest checkpoint, of one of its checkpoints, or of
+// an import. Private to runtime/tools.
 #ifndef PLUMB_RUNTIME_TOOLS_RUN_MODEL_H_
 #define PLUMB_RUNTIME_TOOLS_RUN_MODEL_H_
 

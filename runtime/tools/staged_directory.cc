@@ -1,8 +1,8 @@
 #include "runtime/tools/staged_directory.h"
 
+#include <unistd.h>
 #include <filesystem>
 #include <system_error>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -45,8 +45,7 @@ absl::Status StagedDirectory::Commit() {
   std::error_code error;
   std::filesystem::rename(staged_, path_, error);  // over an empty directory, too
   if (error) {
-    return absl::UnavailableError(
-        absl::StrCat(path_, ": cannot be made: ", error.message()));
+    return absl::UnavailableError(absl::StrCat(path_, ": cannot be made: ", error.message()));
   }
   committed_ = true;
   return SyncDirectory(DirectoryOf(path_));

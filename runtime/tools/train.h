@@ -36,10 +36,11 @@ struct TrainRequest {
   std::string train_path;  // may be empty: defaults
   Overrides model_overrides, train_overrides;
   std::optional<uint64_t> seed;  // over train.seed
-  // A run, trained or imported, or a checkpoint: the weights that it has under the same name with the
-  // same shape are what training begins with; the others are drawn. "": all are. Not with resume.
+  // A run, trained or imported, or a checkpoint: the weights that it has under the same name with
+  // the same shape are what training begins with; the others are drawn. "": all are. Not with
+  // resume.
   std::string init;
-  std::string out;               // "": no files are written
+  std::string out;  // "": no files are written
   // Errors when resuming: kNotFound without a run, or without a checkpoint of it; kInvalidArgument
   // when model.pbtxt or train.pbtxt was edited since the checkpoint, unless accept_edits.
   bool resume = false;

@@ -26,6 +26,8 @@ constexpr char kPickled[] = "pytorch_model.bin";
 constexpr int kMaxDepth = 32;
 // Shards are all open at once.
 constexpr size_t kMaxShards = 1000;
+// Of an index: a hundred thousand tensors take ten megabytes, and their tree a multiple of it.
+constexpr int64_t kMaxIndexBytes = int64_t{32} << 20;
 
 absl::StatusOr<Json> ReadJsonObject(const std::string& path, int64_t max_bytes) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, max_bytes));
@@ -56,7 +58,7 @@ struct ShardIndex {
 };
 
 absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(const Json json, ReadJsonObject(path, kMaxStateBytes));
+  PLUMB_ASSIGN_OR_RETURN(const Json json, ReadJsonObject(path, kMaxIndexBytes));
   const Json* map = FindMember(json, "weight_map");
   if (map == nullptr || !map->is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": \"weight_map\" is missing"));
@@ -66,10 +68,10 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
   for (const auto& [tensor, shard] : map->get_ref<const Json::object_t&>()) {
     const std::string name = shard.is_string() ? shard.get<std::string>() : "";
     if (!IsPlainName(name) || !absl::EndsWith(name, ".safetensors")) {
-      mistakes.push_back(absl::StrCat(
-          QuoteName(tensor), " is in ",
-          shard.is_string() ? QuoteName(name) : std::string("what is no text"),
-          "; a shard is a file of this directory whose name ends with .safetensors"));
+      mistakes.push_back(
+          absl::StrCat(QuoteName(tensor), " is in ",
+                       shard.is_string() ? QuoteName(name) : std::string("what is no text"),
+                       "; a shard is a file of this directory whose name ends with .safetensors"));
       continue;
     }
     index.shards.insert(name);
@@ -80,8 +82,7 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
         absl::StrCat("names ", index.shards.size(), " shards; at most ", kMaxShards, " are read"));
   }
   if (mistakes.empty()) return index;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ":\n  ", ListMistakes(mistakes, "\n  ")));
+  return absl::InvalidArgumentError(absl::StrCat(path, ":\n  ", ListMistakes(mistakes, "\n  ")));
 }
 
 }  // namespace
@@ -169,8 +170,8 @@ absl::Status CheckpointDirectory::OpenShards(const std::string& index_path) {
   }
   for (const CheckpointTensor& tensor : tensors_) {
     if (index.shard_of.count(tensor.entry->name) > 0) continue;
-    mistakes.push_back(absl::StrCat(QuoteName(tensor.entry->name), " of ",
-                                    file_names_[tensor.file], " is not in the index"));
+    mistakes.push_back(absl::StrCat(QuoteName(tensor.entry->name), " of ", file_names_[tensor.file],
+                                    " is not in the index"));
   }
   if (mistakes.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(

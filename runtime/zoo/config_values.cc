@@ -53,8 +53,8 @@ class Reader {
     }
     if (mistakes_.empty()) PLUMB_RETURN_IF_ERROR(FindRefusals());
     if (mistakes_.empty()) return std::move(values_);
-    return absl::InvalidArgumentError(absl::StrCat(
-        file, ": ", mistakes_.size() == 1 ? "" : "\n  ", ListMistakes(mistakes_, "\n  ")));
+    return absl::InvalidArgumentError(absl::StrCat(file, ": ", mistakes_.size() == 1 ? "" : "\n  ",
+                                                   ListMistakes(mistakes_, "\n  ")));
   }
 
  private:
@@ -99,7 +99,8 @@ class Reader {
     if (layers == values_.scalars.end()) return absl::OkStatus();  // it is missing, and said so
     std::vector<double> by_layer;
     const int64_t n_layer = values_.n_layer();
-    if (found != nullptr && (!found->is_array() || static_cast<int64_t>(found->size()) != n_layer)) {
+    if (found != nullptr &&
+        (!found->is_array() || static_cast<int64_t>(found->size()) != n_layer)) {
       Mistake(absl::StrCat("\"", field, "\" must be a list with an element for each of ", n_layer,
                            " layers, is ", Shown(*found)));
       return absl::OkStatus();

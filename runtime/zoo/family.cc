@@ -42,7 +42,8 @@ absl::StatusOr<TextTemplate> ParseTemplate(const Text& text) {
   size_t at = 0;
   for (;;) {
     const size_t begin = text.value.find("${", at);
-    parsed.literals.push_back(text.value.substr(at, begin == std::string::npos ? begin : begin - at));
+    parsed.literals.push_back(
+        text.value.substr(at, begin == std::string::npos ? begin : begin - at));
     if (begin == std::string::npos) return parsed;
     const size_t end = text.value.find('}', begin);
     if (end == std::string::npos) return ErrorInText(text, begin, "${ without a }");
@@ -128,7 +129,6 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
   if (!tensor.source().empty()) rule.source = at.TextOf("source");
   rule.older = tensor.older();
   rule.transpose = tensor.transpose();
-  rule.flat = tensor.flat();
   if (tensor.has_rows()) {
     PLUMB_ASSIGN_OR_RETURN(rule.rows, ReadPart(tensor.rows(), at.Nested("rows"), at.At("rows")));
   }
@@ -138,6 +138,7 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
   }
   PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(at, tensor.when(), "when"));
   PLUMB_ASSIGN_OR_RETURN(rule.fill, Optional(at, tensor.fill(), "fill"));
+  PLUMB_ASSIGN_OR_RETURN(rule.flat_rows, Optional(at, tensor.flat_rows(), "flat_rows"));
   return rule;
 }
 
@@ -163,8 +164,8 @@ absl::Status ReadRules(const v1::Import& message, const Located& at, Family* fam
   for (int i = 0; i < message.refuse_size(); ++i) {
     const Located in = at.Nested("refuse", i);
     RefusalRule rule;
-    PLUMB_ASSIGN_OR_RETURN(
-        rule.when, Required(in, message.refuse(i).when(), "when", at.At("refuse", i)));
+    PLUMB_ASSIGN_OR_RETURN(rule.when,
+                           Required(in, message.refuse(i).when(), "when", at.At("refuse", i)));
     PLUMB_ASSIGN_OR_RETURN(rule.reason, ParseTemplate(in.TextOf("reason")));
     family->refusals.push_back(std::move(rule));
   }

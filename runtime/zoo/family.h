@@ -1,6 +1,6 @@
 // Family: how the checkpoints of one family of models are laid out, as a .import.pbtxt file says it
-// (schema plumb.v1.Import). A value, read once and checked as far as that goes without a checkpoint;
-// config_values.h, family_template.h and tensor_plan.h apply it.
+// (schema plumb.v1.Import). A value, read once and checked as far as that goes without a
+// checkpoint; config_values.h, family_template.h and tensor_plan.h apply it.
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_H_
 
@@ -71,9 +71,9 @@ struct PartRule {
 struct TensorRule {
   Text to, source;    // source "": `fill` is there
   std::string older;  // the source's name in older files; "": the same
-  bool transpose = false, flat = false;
+  bool transpose = false;
   std::optional<PartRule> rows, columns;
-  std::optional<Expression> when, fill;
+  std::optional<Expression> when, fill, flat_rows;
 };
 
 struct IgnoredRule {

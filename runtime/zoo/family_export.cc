@@ -25,7 +25,8 @@ using textproto::Field;
 using textproto::FieldType;
 using textproto::Message;
 
-// Which element of a repeated message `name` is: its number, or the one that is called so; -1: none.
+// Which element of a repeated message `name` is: its number, or the one that is called so; -1:
+// none.
 int ElementOf(const Message& message, const Field& field, absl::string_view name) {
   int index;
   if (absl::SimpleAtoi(name, &index)) {
@@ -110,11 +111,19 @@ Json NumberJson(ScalarKind kind, double value) {
   return value;
 }
 
+// The name of the fact that a path stands for: "norm_attr.eps" of "norm.ln.attr.eps.number".
+std::string FactOf(const std::string& path) {
+  const std::vector<std::string> names = absl::StrSplit(path, '.');
+  const bool is_attribute =
+      names.size() == 5 && names[0] == "norm" && names[2] == "attr" && names[4] == "number";
+  return is_attribute ? absl::StrCat("norm_attr.", names[3]) : path;
+}
+
 class Writer {
  public:
-  Writer(const Family& family, const v1::Model& model, const std::map<std::string, int64_t>& dims,
+  Writer(const Family& family, const v1::Model& model, const std::map<std::string, double>& facts,
          Json config)
-      : family_(family), model_(model), dims_(dims), config_(std::move(config)) {}
+      : family_(family), model_(model), facts_(facts), config_(std::move(config)) {}
 
   absl::StatusOr<Json> Write() {
     if (!family_.model_types.empty()) config_["model_type"] = family_.model_types.front();
@@ -126,6 +135,7 @@ class Writer {
     // What it now says decides what is beside it.
     PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
                            ReadConfigValues(family_, config_, "the config.json of this model"));
+    WriteDefaults(values);
     for (const ConfigRule& rule : family_.config) {
       if (rule.when.has_value()) {
         PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*rule.when, values));
@@ -144,8 +154,8 @@ class Writer {
   absl::Status WriteScalar(const ScalarRule& rule) {
     if (rule.from_model.empty() || rule.fields.empty() || rule.per_layer) return absl::OkStatus();
     std::optional<double> value;
-    if (const auto dim = dims_.find(rule.from_model); dim != dims_.end()) {
-      value = static_cast<double>(dim->second);
+    if (const auto fact = facts_.find(FactOf(rule.from_model)); fact != facts_.end()) {
+      value = fact->second;
     } else if (const std::optional<std::string> text = FindInModel(model_, rule.from_model)) {
       double number;
       // An expression is left to the comparison of the two models.
@@ -163,10 +173,25 @@ class Writer {
       const absl::StatusOr<double> means = Evaluate(choice.value, none);
       if (!means.ok() || *means != *value) continue;
       const bool is_flag = choice.is == "true" || choice.is == "false";
-      SetField(rule.fields.front(), is_flag ? Json(choice.is == "true") : Json(choice.is), &config_);
+      SetField(rule.fields.front(), is_flag ? Json(choice.is == "true") : Json(choice.is),
+               &config_);
       return absl::OkStatus();
     }
     return absl::OkStatus();
+  }
+
+  // What describes the model, though neither it nor its description says it: readers of config.json
+  // need not have the same defaults.
+  void WriteDefaults(const ConfigValues& values) {
+    for (const ScalarRule& rule : family_.scalars) {
+      const auto value = values.scalars.find(rule.name.value);
+      if (rule.from_model.empty() || rule.fields.empty() || value == values.scalars.end()) continue;
+      bool is_there = !rule.choices.empty();
+      for (const std::string& field : rule.fields) {
+        is_there = is_there || FindField(config_, field) != nullptr;
+      }
+      if (!is_there) SetField(rule.fields.front(), NumberJson(rule.kind, value->second), &config_);
+    }
   }
 
   void WriteWord(const WordRule& rule) {
@@ -196,19 +221,19 @@ class Writer {
 
   const Family& family_;
   const v1::Model& model_;
-  const std::map<std::string, int64_t>& dims_;
+  const std::map<std::string, double>& facts_;
   Json config_;
 };
 
 }  // namespace
 
 absl::StatusOr<Json> ConfigForModel(const Family& family, absl::string_view model_text,
-                                    const std::map<std::string, int64_t>& dims,
+                                    const std::map<std::string, double>& facts,
                                     const Json& config) {
   v1::Model model;
   textproto::Locations locations;
   PLUMB_RETURN_IF_ERROR(textproto::ReadText(model_text, "model.pbtxt", &model, &locations));
-  return Writer(family, model, dims, config).Write();
+  return Writer(family, model, facts, config).Write();
 }
 
 }  // namespace plumb

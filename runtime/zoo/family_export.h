@@ -14,11 +14,13 @@
 namespace plumb {
 
 // Fields of `config` replaced by those that the model's description has (Scalar.from_model), with
-// what the family's config.json has beside them. `dims`: the model's, by the names of the formula
-// language, defaults included. The result need not describe the model: whoever asks makes the model
+// what the family's config.json has beside them. `facts`: numbers of the model that its description
+// need not say, over those that it does: dimensions by the names of the formula language, and
+// "norm_attr.eps", an attribute that all of its norms have alike, which stands for
+// "norm.NAME.attr.eps.number". The result need not describe the model: whoever asks makes the model
 // of it (ReadConfigValues, ModelText) and compares the two.
 absl::StatusOr<nlohmann::json> ConfigForModel(const Family& family, absl::string_view model_text,
-                                              const std::map<std::string, int64_t>& dims,
+                                              const std::map<std::string, double>& facts,
                                               const nlohmann::json& config);
 
 }  // namespace plumb

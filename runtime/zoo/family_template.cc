@@ -33,13 +33,14 @@ std::string ByLayer(const std::vector<double>& values) {
   const size_t count = period > 0 ? period : values.size();
   for (size_t i = 0; i < count; ++i) {
     if (values[i] == 0) continue;
-    where[values[i]].push_back(
-        period > 0 ? absl::StrCat("layer % ", period, " == ", (i + 1) % period)
-                   : absl::StrCat("layer == ", i + 1));
+    where[values[i]].push_back(period > 0
+                                   ? absl::StrCat("layer % ", period, " == ", (i + 1) % period)
+                                   : absl::StrCat("layer == ", i + 1));
   }
   std::vector<std::string> terms;
   for (const auto& [value, conditions] : where) {
-    terms.push_back(absl::StrCat(PlainNumber(value), " * (", absl::StrJoin(conditions, " or "), ")"));
+    terms.push_back(
+        absl::StrCat(PlainNumber(value), " * (", absl::StrJoin(conditions, " or "), ")"));
   }
   return terms.empty() ? "0" : absl::StrJoin(terms, " + ");
 }

@@ -17,7 +17,8 @@ constexpr absl::string_view kLayer = "{layer}", kExpert = "{expert}";
 // Takes a number without leading zeros off the front of `name`.
 std::optional<int64_t> ConsumeNumber(absl::string_view* name) {
   size_t digits = 0;
-  while (digits < name->size() && absl::ascii_isdigit(static_cast<unsigned char>((*name)[digits]))) {
+  while (digits < name->size() &&
+         absl::ascii_isdigit(static_cast<unsigned char>((*name)[digits]))) {
     ++digits;
   }
   int64_t number;
@@ -65,7 +66,8 @@ std::optional<int64_t> MatchTensorName(absl::string_view pattern, absl::string_v
 }
 
 std::string FillTensorName(absl::string_view pattern, int64_t layer, int64_t expert) {
-  return absl::StrReplaceAll(pattern, {{kLayer, absl::StrCat(layer)}, {kExpert, absl::StrCat(expert)}});
+  return absl::StrReplaceAll(pattern,
+                             {{kLayer, absl::StrCat(layer)}, {kExpert, absl::StrCat(expert)}});
 }
 
 bool NamesExperts(absl::string_view pattern) { return absl::StrContains(pattern, kExpert); }

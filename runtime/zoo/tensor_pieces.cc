@@ -60,8 +60,8 @@ struct Geometry {
   // Of the element in its source.
   int64_t At(int64_t batch, int64_t r, int64_t c) const {
     const int64_t matrix = (stacked ? 0 : batch) * source.rows * source.columns;
-    return matrix + (transpose ? column(c) * source.rows + row(r)
-                               : row(r) * source.columns + column(c));
+    return matrix +
+           (transpose ? column(c) * source.rows + row(r) : row(r) * source.columns + column(c));
   }
 };
 
@@ -101,7 +101,8 @@ std::string TensorPiece::WhyNot(const Shape& source) const {
   }
   const int64_t batch = stacked() ? static_cast<int64_t>(sources.size()) * from.batch : from.batch;
   if (batch == own.batch && rows_taken == own.rows && columns_taken == own.columns) return "";
-  if (flat && batch == 1 && own.columns == 1 && rows_taken * columns_taken == own.rows) return "";
+  const bool is_flat = flat_rows > 0 && rows_taken == flat_rows && shape.rank() == 1;
+  if (is_flat && batch == 1 && rows_taken * columns_taken == own.rows) return "";
   // A vector may be a matrix of one row.
   if (shape.rank() == 1 && batch == 1 && rows_taken == 1 && columns_taken == own.rows) return "";
   if (source.rank() == 1 && batch == 1 && own.rows == 1 && rows_taken == own.columns) return "";

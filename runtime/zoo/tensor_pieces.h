@@ -34,7 +34,7 @@ struct TensorPiece {
   std::vector<std::string> sources;  // the checkpoint's, as export writes them; one an expert
   std::string older;                 // the one source's name in older files; "": the same
   bool transpose = false;
-  bool flat = false;           // the source is a matrix, and plumb's a vector of its elements
+  int64_t flat_rows = 0;       // not 0: the source is a matrix of so many rows, plumb's a vector
   AxisPart rows, columns;      // of the source, after it was transposed
   std::optional<double> fill;  // of a tensor without a source
 

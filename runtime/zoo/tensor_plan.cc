@@ -36,7 +36,9 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
   piece.name = wanted.name;
   piece.shape = wanted.shape;
   piece.transpose = rule.transpose;
-  piece.flat = rule.flat;
+  if (rule.flat_rows.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(piece.flat_rows, EvaluateCount(*rule.flat_rows, values, layer + 1));
+  }
   if (rule.fill.has_value()) {
     PLUMB_ASSIGN_OR_RETURN(piece.fill, Evaluate(*rule.fill, values, layer + 1));
     return piece;
@@ -45,9 +47,8 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
   constexpr int64_t kMostExperts = 65536;  // each is a name
   const int64_t count = stacked && wanted.shape.rank() > 0 ? wanted.shape[0] : 1;
   if (count > kMostExperts) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(wanted.name, wanted.shape.ToString(), ": has more than ", kMostExperts,
-                     " experts"));
+    return absl::InvalidArgumentError(absl::StrCat(wanted.name, wanted.shape.ToString(),
+                                                   ": has more than ", kMostExperts, " experts"));
   }
   for (int64_t i = 0; i < count; ++i) {
     piece.sources.push_back(FillTensorName(rule.source.value, layer, i));
@@ -102,8 +103,8 @@ class Planner {
       if (found == nullptr && !piece.older.empty()) found = names_.Find(piece.older);
       if (found == nullptr) {
         if (missing_.insert(name).second) {
-          mistakes_.push_back(absl::StrCat("missing: ", name, ", for ", piece.name,
-                                           piece.shape.ToString()));
+          mistakes_.push_back(
+              absl::StrCat("missing: ", name, ", for ", piece.name, piece.shape.ToString()));
         }
         good = false;
         continue;
@@ -239,8 +240,8 @@ absl::StatusOr<std::vector<TensorPiece>> ResolvePieces(const Family& family,
     }
   }
   if (mistakes.empty()) return pieces;
-  return absl::InvalidArgumentError(absl::StrCat(
-      family.file, ": does not fit its own model:\n  ", ListMistakes(mistakes, "\n  ")));
+  return absl::InvalidArgumentError(absl::StrCat(family.file, ": does not fit its own model:\n  ",
+                                                 ListMistakes(mistakes, "\n  ")));
 }
 
 absl::StatusOr<TensorPlan> PlanTensors(const Family& family, const ConfigValues& values,

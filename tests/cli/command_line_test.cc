@@ -90,7 +90,7 @@ TEST_F(CommandLineTest, HelpOfAFileListsItsFields) {
   const Finished misspelt = RunPlumb({"help", "recipy"});
   EXPECT_EQ(misspelt.exit_code, 2);
   EXPECT_THAT(misspelt.err, AllOf(HasSubstr("did you mean \"recipe\"?"),
-                                  HasSubstr("formula, model, recipe, study")));
+                                  HasSubstr("family, formula, model, recipe, study")));
   EXPECT_EQ(RunPlumb({"help", "model", "train"}).exit_code, 2);
   EXPECT_EQ(RunPlumb({"help", "--man", "model"}).exit_code, 2);
 }

@@ -14,7 +14,7 @@ class Gpt2:
 
     def layer(self, x, i):
         m, c, name = self.m, self.c, f"h.{i}"
-        length = c.n_ctx
+        length = c.n_positions
         m.buffer(f"{name}.attn.bias", torch.ones(length, length).tril()[None, None])
         y = m.layer_norm(x, name + ".ln_1", c.layer_norm_epsilon)
         q, k, v = m.conv1d(y, name + ".attn.c_attn", 3 * c.n_embd).chunk(3, -1)

@@ -84,8 +84,8 @@ def continued(binary, run, expected, scratch):
     path = os.path.join(scratch, "prompt.json")
     write_json(path, expected["prompt"])
     sampled = json.loads(plumb(binary, "sample", run, "--prompt-tokens", path, "--temperature", "0",
-                               "--max-tokens", str(len(expected["greedy"])), "--num", "1", "--json"))
-    return sampled["samples"][0]["tokens"]
+                               "--max-tokens", str(len(expected["greedy"])), "--json"))
+    return sampled["samples"][0]["ids"]
 
 
 def lost_tensors(source, exported, prefixes):
@@ -120,7 +120,9 @@ def check(binary, name, scratch):
         if tokens != expected["greedy"]:
             wrong.append(f"greedily goes on with {tokens}, not {expected['greedy']}")
     else:
-        failed_with(binary, "bidirectional", "sample", run)
+        path = os.path.join(scratch, "prompt.json")
+        write_json(path, expected["tokens"][0])
+        failed_with(binary, "bidirectional", "sample", run, "--prompt-tokens", path)
     return wrong + check_round_trip(binary, run, source, expected, logits, scratch)
 
 

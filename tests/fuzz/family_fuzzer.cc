@@ -1,0 +1,69 @@
+// Families of checkpoints and their config.json: "FAMILY\n---\nJSON", or a JSON alone, which is
+// then read by the shipped families. Whatever is read makes a model's description in text format.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "plumb/v1/model.schema.h"
+#include "runtime/base/check.h"
+#include "runtime/base/file.h"
+#include "runtime/io/strict_json.h"
+#include "runtime/textproto/reader.h"
+#include "runtime/zoo/config_values.h"
+#include "runtime/zoo/family.h"
+#include "runtime/zoo/family_template.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace plumb {
+namespace {
+
+const std::vector<Family>& ShippedFamilies() {
+  static const std::vector<Family>& families = *new std::vector<Family>([] {
+    std::vector<Family> read;
+    for (const char* name : {"gpt2", "llama"}) {
+      const std::string path =
+          std::string(PLUMB_SOURCE_DIR) + "/plugins/zoo/" + name + ".import.pbtxt";
+      const absl::StatusOr<std::string> text = ReadFile(path, kMaxTextBytes);
+      PLUMB_CHECK(text.ok(), "a family that ships is there");
+      absl::StatusOr<Family> family = ParseFamily(*text, path);
+      PLUMB_CHECK(family.ok(), "a family that ships is one");
+      read.push_back(*std::move(family));
+    }
+    return read;
+  }());
+  return families;
+}
+
+// `trusted`: the family's lines are a description whatever the config says.
+void Apply(const Family& family, absl::string_view json, bool trusted) {
+  constexpr int kDepth = 32;
+  const absl::StatusOr<nlohmann::json> config = ParseStrictJson(json, kDepth);
+  if (!config.ok() || !config->is_object()) return;
+  const absl::StatusOr<ConfigValues> values = ReadConfigValues(family, *config, "config.json");
+  if (!values.ok()) {
+    PLUMB_CHECK(!values.status().message().empty(), "an error without words");
+    return;
+  }
+  const absl::StatusOr<std::string> text = ModelText(family, *values);
+  if (!trusted) return;
+  PLUMB_CHECK(text.ok(), "what was read has a description");
+  v1::Model model;
+  textproto::Locations locations;
+  PLUMB_CHECK(textproto::ReadText(*text, "model", &model, &locations).ok(),
+              "a description is text format");
+}
+
+PLUMB_FUZZER(family) {
+  const absl::string_view text = AsText(data, size);
+  constexpr absl::string_view kBetween = "\n---\n";
+  const size_t at = text.find(kBetween);
+  if (at == absl::string_view::npos) {
+    for (const Family& family : ShippedFamilies()) Apply(family, text, /*trusted=*/true);
+    return;
+  }
+  const absl::StatusOr<Family> family = ParseFamily(text.substr(0, at), "family");
+  if (family.ok()) Apply(*family, text.substr(at + kBetween.size()), /*trusted=*/false);
+}
+
+}  // namespace
+}  // namespace plumb
