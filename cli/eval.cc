@@ -25,11 +25,11 @@ struct EvalFlags {
   std::string data;
   std::string weights;  // with data: a type; with tokens: a file
   std::string tokens, logits, gradients, grads;
-
-  bool wants_gradients() const { return !gradients.empty() || !grads.empty(); }
   int64_t stride = 0;  // 0: side by side
   bool ema = false;
   bool json = false;
+
+  bool wants_gradients() const { return !gradients.empty() || !grads.empty(); }
 };
 
 // `coarse`: with the weights of --weights, split by split; empty if it was not said.

@@ -15,6 +15,7 @@
 #include "cli/output.h"
 #include "cli/output_files.h"
 #include "cli/tokenize_progress.h"
+#include "cli/tokenize_train.h"
 #include "runtime/tools/file.h"
 #include "runtime/tools/tokenize.h"
 
@@ -229,7 +230,8 @@ void AddTokenizeCommand(CLI::App* program, Invocation* invocation) {
   app->footer(
       "Example:\n"
       "  plumb tokenize count gpt2/tokenizer.json shakespeare.txt\n"
-      "  plumb tokenize encode gpt2/ shakespeare.txt --out shakespeare.bin");
+      "  plumb tokenize encode gpt2/ shakespeare.txt --out shakespeare.bin\n"
+      "  plumb tokenize train shakespeare.txt --vocab-size 2048 --out bpe.json");
   const char* text = "The text; \"-\", the default: standard input";
   CLI::App* encode =
       AddCommand(app, flags, "encode", "Print a text's tokens, or write them to a file", text,
@@ -265,6 +267,8 @@ void AddTokenizeCommand(CLI::App* program, Invocation* invocation) {
   AddTextOptions(stats, flags);
   AddInt(stats, "--top", &flags->top, 0, 1 << 20, "So many of the most frequent; default 20");
   stats->footer("Example:\n  plumb tokenize stats gpt2/ shakespeare.txt --top 50");
+
+  AddTokenizeTrainCommand(app, invocation);
 }
 
 }  // namespace plumb::cli

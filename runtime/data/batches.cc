@@ -80,12 +80,17 @@ void PutDocument(absl::Span<const int32_t> document, int32_t begin_end, int64_t 
   batch->valid_targets += length;
 }
 
-// `text` has one token more than the window has inputs, of which the first `context` predict
-// nothing.
-void PutWindow(absl::Span<const int32_t> text, int64_t context, int64_t row, Batch* batch) {
-  const int64_t length = static_cast<int64_t>(text.size()) - 1, at = row * batch->seq;
-  std::copy_n(text.begin(), length, batch->tokens.begin() + at);
-  std::copy_n(text.begin() + 1 + context, length - context, batch->targets.begin() + at + context);
+// The window of a split that begins at `begin` and has `length` inputs, of which the first
+// `context` predict nothing.
+void PutWindow(const Dataset& dataset, Split split, int64_t begin, int64_t length, int64_t context,
+               int64_t row, Batch* batch) {
+  const int64_t at = row * batch->seq;
+  const auto part = [](std::vector<int32_t>* of, int64_t from, int64_t count) {
+    return absl::MakeSpan(of->data() + from, static_cast<size_t>(count));
+  };
+  dataset.ReadText(split, begin, part(&batch->tokens, at, length));
+  dataset.ReadText(split, begin + 1 + context,
+                   part(&batch->targets, at + context, length - context));
   batch->valid_targets += length - context;
 }
 
@@ -94,7 +99,7 @@ void PutWindow(absl::Span<const int32_t> text, int64_t context, int64_t row, Bat
 absl::StatusOr<TrainBatches> TrainBatches::Create(const Dataset* dataset, const Options& options) {
   PLUMB_RETURN_IF_ERROR(CheckSizes(options.batch_size, options.context_length));
   if (dataset->num_tokens(Split::kTrain) == 0) return EmptySplit(*dataset, Split::kTrain);
-  if (dataset->format() == DatasetOptions::Format::kText) {
+  if (dataset->is_running()) {
     const int64_t n = dataset->num_tokens(Split::kTrain);
     if (n <= options.context_length) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -108,7 +113,7 @@ absl::StatusOr<TrainBatches> TrainBatches::Create(const Dataset* dataset, const 
 
 TrainBatches::TrainBatches(const Dataset* dataset, const Options& options)
     : dataset_(dataset), options_(options), max_seq_(options.context_length) {
-  if (dataset->format() == DatasetOptions::Format::kText) return;
+  if (dataset->is_running()) return;
   max_seq_ = DocumentSeq(dataset->longest_document(Split::kTrain), options.context_length);
   rows_.resize(static_cast<size_t>(options.batch_size));
   if (!options.keep_order) {
@@ -120,7 +125,7 @@ Batch TrainBatches::MakeBatch() const { return Reserved(options_.batch_size, max
 
 void TrainBatches::Fill(int64_t index, Batch* batch) {
   PLUMB_CHECK(index >= 0, "batches are counted from 0");
-  if (dataset_->format() == DatasetOptions::Format::kText) {
+  if (dataset_->is_running()) {
     FillWindows(index, batch);
   } else {
     FillDocuments(index, batch);
@@ -160,13 +165,13 @@ void TrainBatches::FillDocuments(int64_t index, Batch* batch) {
 }
 
 void TrainBatches::FillWindows(int64_t index, Batch* batch) const {
-  const absl::Span<const int32_t> text = dataset_->text(Split::kTrain);
-  const size_t length = static_cast<size_t>(options_.context_length);
+  const int64_t length = options_.context_length;
+  const int64_t starts = dataset_->num_tokens(Split::kTrain) - length;
   const RngStream stream(options_.seed, "window", static_cast<uint64_t>(index));
   Reset(options_.batch_size, options_.context_length, options_.padding, batch);
   for (int64_t row = 0; row < options_.batch_size; ++row) {
-    const uint64_t start = stream.Below(static_cast<uint64_t>(row), text.size() - length);
-    PutWindow(text.subspan(start, length + 1), 0, row, batch);
+    const uint64_t start = stream.Below(static_cast<uint64_t>(row), static_cast<uint64_t>(starts));
+    PutWindow(*dataset_, Split::kTrain, static_cast<int64_t>(start), length, 0, row, batch);
   }
 }
 
@@ -177,7 +182,7 @@ absl::StatusOr<EvalBatches> EvalBatches::Create(const Dataset* dataset, Split sp
     return absl::InvalidArgumentError(absl::StrCat(
         "a stride must be 1 to context_length ", options.context_length, ", not ", options.stride));
   }
-  if (options.stride > 0 && dataset->format() != DatasetOptions::Format::kText) {
+  if (options.stride > 0 && !dataset->is_running()) {
     return absl::InvalidArgumentError(
         absl::StrCat(dataset->name(),
                      ": a stride is for running text; these are documents, each "
@@ -194,7 +199,7 @@ EvalBatches::EvalBatches(const Dataset* dataset, Split split, const Options& opt
       context_length_(options.context_length),
       stride_(options.stride > 0 ? options.stride : options.context_length),
       padding_(options.padding) {
-  if (dataset->format() == DatasetOptions::Format::kText) {
+  if (dataset->is_running()) {
     num_targets_ = std::max<int64_t>(dataset->num_tokens(split) - 1, 0);
     // The first window predicts a whole one, each after it a stride.
     const int64_t rest = std::max<int64_t>(num_targets_ - context_length_, 0);
@@ -220,13 +225,11 @@ void EvalBatches::Fill(int64_t index, Batch* batch) const {
   PLUMB_CHECK(index >= 0 && index < size(), "the split has such a batch");
   const int64_t first = index * rows_;
   const int64_t count = std::min(rows_, num_sequences_ - first);
-  if (dataset_->format() == DatasetOptions::Format::kText) {
-    const absl::Span<const int32_t> text = dataset_->text(split_);
+  if (dataset_->is_running()) {
     Reset(rows_, max_seq_, padding_, batch);
     for (int64_t row = 0; row < count; ++row) {
-      const int64_t window = first + row;
-      PutWindow(text.subspan(static_cast<size_t>(window * stride_),
-                             static_cast<size_t>(context_length_) + 1),
+      const int64_t window = first + row, begin = window * stride_;
+      PutWindow(*dataset_, split_, begin, std::min(context_length_, num_targets_ - begin),
                 window > 0 ? context_length_ - stride_ : 0, row, batch);
     }
     return;

@@ -14,6 +14,8 @@
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/io/hash.h"
+#include "runtime/tokenizer/bpe_trainer.h"
+#include "runtime/tokenizer/tokenizer_file.h"
 
 namespace plumb {
 namespace {
@@ -44,6 +46,19 @@ absl::Status CheckEncoding(absl::string_view content, const std::string& name) {
                                         : "; convert the file to UTF-8 or use vocabulary: BYTES"));
 }
 
+absl::StatusOr<Tokenizer> TrainBpe(const std::vector<absl::string_view>& texts, int64_t vocab_size,
+                                   const std::string& name) {
+  BpeTrainer::Options options;
+  options.vocab_size = vocab_size;
+  const auto quiet = [](int64_t) { return absl::OkStatus(); };
+  PLUMB_ASSIGN_OR_RETURN(const auto trainer, BpeTrainer::Create(options));
+  for (const absl::string_view text : texts) {
+    PLUMB_RETURN_IF_ERROR(Annotate(trainer->Count(text, quiet), absl::StrCat(name, ": ")));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::string json, trainer->Train(quiet));
+  return Tokenizer::FromJson(json);
+}
+
 // How many of n >= 1 train.
 int64_t TrainCount(int64_t n, double val_fraction) {
   const int64_t count = static_cast<int64_t>(static_cast<double>(n) * (1.0 - val_fraction));
@@ -56,6 +71,17 @@ const char* SplitName(Split split) { return split == Split::kTrain ? "training" 
 
 absl::StatusOr<Dataset> Dataset::Load(const std::string& path, const DatasetOptions& options,
                                       const Tokenizer* tokenizer) {
+  absl::optional<Tokenizer> read;
+  if (tokenizer == nullptr && !options.tokenizer_path.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(read, ReadTokenizer(options.tokenizer_path));
+    tokenizer = &*read;
+  }
+  if (options.format == DatasetOptions::Format::kTokens) {
+    if (tokenizer == nullptr) {
+      return Error(path, "token files need a tokenizer, whose ids they have: data.tokenizer");
+    }
+    return LoadTokens(path, options, *tokenizer);
+  }
   // A byte becomes a token of four, and the tokens of other than ASCII are copied once.
   constexpr int64_t kTimesItsSize = 6;
   PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadData(path, kTimesItsSize));
@@ -65,6 +91,22 @@ absl::StatusOr<Dataset> Dataset::Load(const std::string& path, const DatasetOpti
     return absl::ResourceExhaustedError(absl::StrCat(
         path, ": no memory for the tokens of its ", content.size(), " bytes; ", MemoryLimitText()));
   }
+}
+
+absl::StatusOr<Dataset> Dataset::LoadTokens(const std::string& path, const DatasetOptions& options,
+                                            const Tokenizer& tokenizer) {
+  constexpr int32_t kNarrowTokens = 65536;
+  const bool wide = options.token_bits == 32 ||
+                    (options.token_bits == 0 && tokenizer.vocab_size() > kNarrowTokens);
+  PLUMB_ASSIGN_OR_RETURN(TokenShards shards, TokenShards::Open(path, wide ? TokenLayout::kUint32
+                                                                          : TokenLayout::kUint16));
+  Dataset dataset(path, options.format, tokenizer);
+  dataset.data_hash_ = shards.Hash();
+  dataset.validation_begin_ = shards.validation_begin() < shards.size()
+                                  ? shards.validation_begin()
+                                  : TrainCount(shards.size(), options.val_fraction);
+  dataset.shards_ = std::make_shared<const TokenShards>(std::move(shards));
+  return dataset;
 }
 
 absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const std::string& name,
@@ -89,6 +131,9 @@ absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const st
   if (kind == Tokenizer::Kind::kCharacters) PLUMB_RETURN_IF_ERROR(CheckEncoding(content, name));
   absl::optional<Tokenizer> own;
   if (tokenizer == nullptr && kind == Tokenizer::Kind::kBytes) own = Tokenizer::Bytes(documents);
+  if (tokenizer == nullptr && kind == Tokenizer::Kind::kSubwords) {
+    PLUMB_ASSIGN_OR_RETURN(own, TrainBpe(texts, options.bpe_vocab_size, name));
+  }
   if (tokenizer == nullptr && kind == Tokenizer::Kind::kCharacters) {
     PLUMB_ASSIGN_OR_RETURN(own, Tokenizer::Characters(texts, documents));
   }
@@ -139,12 +184,14 @@ void Dataset::SplitDocuments(double val_fraction) {
 }
 
 bool Dataset::has_targets(Split split) const {
-  return format_ == DatasetOptions::Format::kText ? text(split).size() >= 2
-                                                  : num_documents(split) > 0;
+  return is_running() ? num_tokens(split) >= 2 : num_documents(split) > 0;
 }
 
 int64_t Dataset::num_tokens(Split split) const {
-  if (format_ == DatasetOptions::Format::kText) return static_cast<int64_t>(text(split).size());
+  if (is_running()) {
+    const int64_t all = shards_ != nullptr ? shards_->size() : static_cast<int64_t>(tokens_.size());
+    return split == Split::kTrain ? validation_begin_ : all - validation_begin_;
+  }
   int64_t count = 0;
   for (int64_t i = 0; i < num_documents(split); ++i) {
     count += static_cast<int64_t>(document(split, i).size());
@@ -152,11 +199,13 @@ int64_t Dataset::num_tokens(Split split) const {
   return count;
 }
 
-absl::Span<const int32_t> Dataset::text(Split split) const {
-  PLUMB_CHECK(format_ == DatasetOptions::Format::kText, "only a text is one sequence");
-  const absl::Span<const int32_t> all = tokens_;
-  const size_t begin = static_cast<size_t>(validation_begin_);
-  return split == Split::kTrain ? all.first(begin) : all.subspan(begin);
+void Dataset::ReadText(Split split, int64_t begin, absl::Span<int32_t> out) const {
+  PLUMB_CHECK(is_running(), "only a text is one sequence");
+  PLUMB_CHECK(begin >= 0 && begin + static_cast<int64_t>(out.size()) <= num_tokens(split),
+              "the split has these tokens");
+  if (split == Split::kValidation) begin += validation_begin_;
+  if (shards_ != nullptr) return shards_->Read(begin, out);
+  std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
 }
 
 int64_t Dataset::num_documents(Split split) const {

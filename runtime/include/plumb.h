@@ -463,7 +463,7 @@ PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_create(int32_t kind, const char
                                                         int32_t with_begin_end,
                                                         plumb_tokenizer** tokenizer,
                                                         plumb_error** error);
-/* From the text of a run's tokenizer.json. */
+/* From the text of a run's tokenizer.json, or of one that a model is published with. */
 PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_from_json(const char* json, size_t size,
                                                            plumb_tokenizer** tokenizer,
                                                            plumb_error** error);

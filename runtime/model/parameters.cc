@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -15,7 +14,6 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/hash_map.h"
 #include "runtime/base/place.h"
-#include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/model/init_rules.h"
 #include "runtime/model/shared_layers.h"
@@ -415,63 +413,6 @@ class Lister : public NullBackend {
   absl::Status status_;
 };
 
-// Normal draws of at most `cut` >= 1: draw i of the first of some streams in which it is small
-// enough. The first is that of an initial value that is not truncated.
-class TruncatedNormals {
- public:
-  TruncatedNormals(double cut, uint64_t seed, const std::string& name) : cut_(cut) {
-    for (uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
-      streams_.emplace_back(seed, absl::StrCat("init ", name), attempt);
-    }
-  }
-  double Draw(uint64_t i) const {
-    for (const RngStream& stream : streams_) {
-      const double value = stream.Normal(i);
-      if (std::fabs(value) <= cut_) return value;
-    }
-    return 0;
-  }
-
- private:
-  static constexpr uint64_t kAttempts = 64;  // which all miss once in 1e31 draws
-  const double cut_;
-  std::vector<RngStream> streams_;
-};
-
-// Elements `part` of the tensor `name`, which has `elements` in all.
-void Draw(const std::string& name, int64_t elements, Range part, const InitSpec& init,
-          uint64_t seed, int threads, float* out) {
-  constexpr int64_t kCostOfADraw = 64;  // scalar operations, roughly
-  const int64_t n = part.end - part.begin;
-  if (init.kind == InitSpec::Kind::kConstant) {
-    std::fill_n(out, n, static_cast<float>(init.a));
-    return;
-  }
-  if (init.kind == InitSpec::Kind::kTable) {
-    const int64_t width = elements / static_cast<int64_t>(init.table.size());
-    for (int64_t i = 0; i < n; ++i) {
-      out[i] = static_cast<float>(init.table[static_cast<size_t>((part.begin + i) / width)]);
-    }
-    return;
-  }
-  // Every draw is a function of its index, so it does not matter who makes it.
-  const RngStream stream(seed, absl::StrCat("init ", name));
-  const bool normal = init.kind == InitSpec::Kind::kNormal;
-  std::optional<TruncatedNormals> truncated;
-  if (init.kind == InitSpec::Kind::kTruncatedNormal) truncated.emplace(init.cut, seed, name);
-  const int64_t tasks = TaskCount(n, n * kCostOfADraw);
-  ParallelFor(tasks, threads, [&](int64_t task) {
-    const Range range = TaskRange(n, tasks, task);
-    for (int64_t i = range.begin; i < range.end; ++i) {
-      const uint64_t index = static_cast<uint64_t>(part.begin + i);
-      const double value = truncated.has_value() ? init.a + init.b * truncated->Draw(index)
-                           : normal              ? init.a + init.b * stream.Normal(index)
-                                    : init.a + (init.b - init.a) * stream.Uniform(index);
-      out[i] = static_cast<float>(value);
-    }
-  });
-}
-
 }  // namespace
 
 std::string InitSpec::ToString() const {
@@ -516,20 +457,6 @@ absl::StatusOr<ModelTensors> ListTensors(const ResolvedModel& model) {
 absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& model) {
   PLUMB_ASSIGN_OR_RETURN(ModelTensors tensors, ListTensors(model));
   return std::move(tensors.parameters);
-}
-
-void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads, float* out) {
-  DrawInitialValues(parameter, {0, parameter.shape.num_elements()}, seed, threads, out);
-}
-
-void DrawInitialValues(const ParameterSpec& parameter, Range range, uint64_t seed, int threads,
-                       float* out) {
-  Draw(parameter.name, parameter.shape.num_elements(), range, parameter.init, seed, threads, out);
-}
-
-void DrawInitialValues(const BufferSpec& buffer, uint64_t seed, int threads, float* out) {
-  Draw(buffer.name, buffer.shape.num_elements(), {0, buffer.shape.num_elements()}, buffer.init,
-       seed, threads, out);
 }
 
 }  // namespace plumb

@@ -118,11 +118,10 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   return weights.Linear(absl::StrCat(name, ".o"), attended, spec.out_bias);
 }
 
-absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const SublayerSite& site, ValueId x,
-                                AtPoint at_point) {
-  const MlpSpec& spec = site.spec->mlp;
+// With the projections under `name`.
+absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const std::string& name,
+                                const MlpSpec& spec, ValueId x, AtPoint at_point) {
   const GraphWeights& weights = *context.weights;
-  const std::string& name = site.name;
   const Attrs kind = {{"kind", spec.activation}};
   ValueId hidden;
   if (spec.gated) {
@@ -158,23 +157,17 @@ ValueId EmitExpertRows(const SublayerContext& context, const SublayerSite& site,
 }
 
 // The expert that every token takes.
-ValueId EmitSharedExpert(const SublayerContext& context, const SublayerSite& site, ValueId x) {
+absl::StatusOr<ValueId> EmitSharedExpert(const SublayerContext& context, const SublayerSite& site,
+                                         ValueId x) {
   const ExpertsSpec& spec = site.spec->experts;
-  const GraphWeights& weights = *context.weights;
   GraphBuilder& b = *context.b;
   const std::string name = absl::StrCat(site.name, ".shared");
-  const Attrs kind = {{"kind", spec.mlp.activation}};
-  ValueId hidden = weights.Linear(absl::StrCat(name, ".up"), x, spec.mlp.bias);
-  const std::string hidden_name = absl::StrCat(name, ".hidden");
-  if (spec.mlp.gated) {
-    const ValueId gate = weights.Linear(absl::StrCat(name, ".gate"), x, spec.mlp.bias);
-    hidden = b.Apply("gated", {gate, hidden}, kind, hidden_name);
-  } else {
-    hidden = b.Apply("act", {hidden}, kind, hidden_name);
-  }
-  const ValueId out = weights.Linear(absl::StrCat(name, ".down"), hidden, spec.mlp.bias);
+  const auto no_statements = [](absl::string_view, TensorHandle tensor) {
+    return absl::StatusOr<TensorHandle>(tensor);
+  };
+  PLUMB_ASSIGN_OR_RETURN(const ValueId out, EmitMlp(context, name, spec.mlp, x, no_statements));
   if (!spec.shared_gate) return out;
-  const ValueId logit = weights.Linear(absl::StrCat(site.name, ".shared_gate"), x, false);
+  const ValueId logit = context.weights->Linear(absl::StrCat(site.name, ".shared_gate"), x, false);
   const ValueId gate = b.Apply("act", {logit}, {{"kind", std::string("sigmoid")}});
   return b.Apply("mul", {out, gate}, {}, absl::StrCat(name, ".gated"));
 }
@@ -202,7 +195,7 @@ absl::StatusOr<ValueId> EmitExperts(const SublayerContext& context, const Sublay
   const ValueId routed =
       b.Apply("from_experts", {y, places, weights}, {}, absl::StrCat(name, ".experts.out"));
   if (numbers.shared_d_ff == 0) return routed;
-  const ValueId shared = EmitSharedExpert(context, site, x);
+  PLUMB_ASSIGN_OR_RETURN(const ValueId shared, EmitSharedExpert(context, site, x));
   return b.Apply("combine", {routed, shared},
                  {{"coefs", std::vector<double>{1, 1}}, {"constant", 0.0}},
                  absl::StrCat(name, ".out"));
@@ -232,7 +225,7 @@ absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const Subla
     case SublayerSpec::Kind::kAttention:
       return EmitAttention(context, site, inputs, at_point);
     case SublayerSpec::Kind::kMlp:
-      return EmitMlp(context, site, inputs[0], at_point);
+      return EmitMlp(context, site.name, site.spec->mlp, inputs[0], at_point);
     case SublayerSpec::Kind::kExperts:
       return EmitExperts(context, site, inputs[0]);
     case SublayerSpec::Kind::kConv:

@@ -1,5 +1,6 @@
 #include "runtime/ops/route.h"
 
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -44,8 +45,14 @@ absl::Status CheckRouter(const OpTypes& types) {
     return absl::InvalidArgumentError("router must be softmax_of_top_k, softmax or sigmoid");
   }
   const int64_t top_k = types.attrs.GetInt("top_k"), experts = types.in(0).shape.last();
-  if (top_k >= 1 && top_k <= experts) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("top_k ", top_k, " is not in 1..", experts));
+  if (top_k < 1 || top_k > experts) {
+    return absl::InvalidArgumentError(absl::StrCat("top_k ", top_k, " is not in 1..", experts));
+  }
+  // Places are 32 bits.
+  const int64_t rows = types.in(0).shape.rows();
+  if (rows <= std::numeric_limits<int32_t>::max() / top_k) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(rows, " tokens of ", top_k, " experts each are too many at once"));
 }
 
 absl::StatusOr<std::vector<TensorType>> InferRoute(const OpTypes& types) {

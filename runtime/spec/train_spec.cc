@@ -78,6 +78,15 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.label_smoothing >= 0 && s.label_smoothing <= 1, "label_smoothing", "in [0, 1]");
   require(s.z_loss >= 0 && std::isfinite(s.z_loss), "z_loss", "zero or positive");
   require(s.ema_decay >= 0 && s.ema_decay < 1, "ema_decay", "in [0, 1)");
+  const bool named = s.vocabulary == VocabularyKind::kTokenizer;
+  checks.Require(named == !s.tokenizer.empty(), data, "tokenizer",
+                 "the file of vocabulary TOKENIZER, and of no other");
+  checks.Require(s.format != DataFormat::kTokens || named, data, "tokenizer",
+                 "said for format TOKENS: whose ids they are");
+  checks.Require(s.bpe_vocab_size >= 257 && s.bpe_vocab_size <= 1 << 22, data, "bpe_vocab_size",
+                 "from 257, the bytes and <|endoftext|>, to 4194304");
+  checks.Require(s.token_bits == 0 || s.token_bits == 16 || s.token_bits == 32, data, "token_bits",
+                 "16 or 32, or 0: what the vocabulary needs");
   checks.Require(s.val_fraction >= 0 && s.val_fraction < 1, data, "val_fraction", "in [0, 1)");
   return checks.status();
 }
@@ -166,7 +175,17 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.has_seed()) s.seed = message.seed();
   const v1::Data& data = message.data();
   if (data.format() == v1::Data::DOCUMENTS) s.format = DataFormat::kDocuments;
+  if (data.format() == v1::Data::TOKENS) s.format = DataFormat::kTokens;
+  // A file that is named is the vocabulary's.
+  if (data.vocabulary() == v1::Data::TOKENIZER || !data.tokenizer().empty()) {
+    s.vocabulary = VocabularyKind::kTokenizer;
+  }
   if (data.vocabulary() == v1::Data::BYTES) s.vocabulary = VocabularyKind::kBytes;
+  if (data.vocabulary() == v1::Data::BPE) s.vocabulary = VocabularyKind::kBpe;
+  if (data.vocabulary() == v1::Data::CHARACTERS) s.vocabulary = VocabularyKind::kCharacters;
+  s.tokenizer = data.tokenizer();
+  if (data.has_bpe_vocab_size()) s.bpe_vocab_size = data.bpe_vocab_size();
+  s.token_bits = data.token_bits();
   if (data.has_val_fraction()) s.val_fraction = data.val_fraction();
   s.keep_order = data.keep_order();
   s.eval_interval = message.eval_interval();
@@ -233,9 +252,18 @@ std::string TrainSpec::ToText() const {
   }
   message.set_seed(seed);
   v1::Data* data = message.mutable_data();
-  data->set_format(format == DataFormat::kDocuments ? v1::Data::DOCUMENTS : v1::Data::TEXT);
-  data->set_vocabulary(vocabulary == VocabularyKind::kBytes ? v1::Data::BYTES
-                                                            : v1::Data::CHARACTERS);
+  data->set_format(format == DataFormat::kDocuments ? v1::Data::DOCUMENTS
+                   : format == DataFormat::kTokens  ? v1::Data::TOKENS
+                                                    : v1::Data::TEXT);
+  data->set_vocabulary(vocabulary == VocabularyKind::kBytes       ? v1::Data::BYTES
+                       : vocabulary == VocabularyKind::kTokenizer ? v1::Data::TOKENIZER
+                       : vocabulary == VocabularyKind::kBpe       ? v1::Data::BPE
+                                                                  : v1::Data::CHARACTERS);
+  data->set_tokenizer(tokenizer);
+  if (vocabulary == VocabularyKind::kBpe) {
+    data->set_bpe_vocab_size(static_cast<int32_t>(bpe_vocab_size));
+  }
+  data->set_token_bits(static_cast<int32_t>(token_bits));
   data->set_val_fraction(val_fraction);
   data->set_keep_order(keep_order);
   message.set_eval_interval(static_cast<int32_t>(eval_interval));

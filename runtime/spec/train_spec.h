@@ -17,8 +17,8 @@ namespace plumb {
 
 enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 enum class CooldownKind { kLinear, kOneMinusSqrt, kCosine };
-enum class DataFormat { kText, kDocuments };
-enum class VocabularyKind { kCharacters, kBytes };
+enum class DataFormat { kText, kDocuments, kTokens };
+enum class VocabularyKind { kCharacters, kBytes, kTokenizer, kBpe };
 enum class OnDivergence { kStop, kSkip, kStepBack };
 
 // BERT's objective.
@@ -48,6 +48,9 @@ struct TrainSpec {
   uint64_t seed = 1;
   DataFormat format = DataFormat::kText;
   VocabularyKind vocabulary = VocabularyKind::kCharacters;
+  std::string tokenizer;  // its path, of kTokenizer
+  int64_t bpe_vocab_size = 4096;
+  int64_t token_bits = 0;
   double val_fraction = 0.1;
   bool keep_order = false;
   int64_t eval_interval = 0;

@@ -119,10 +119,15 @@ absl::StatusOr<Recipe> ReadRecipe(
 DatasetOptions ToDatasetOptions(const Recipe& recipe) {
   const v1::Data& data = recipe.fields.data();
   DatasetOptions options;
-  options.format = data.format() == v1::Data::DOCUMENTS ? DatasetOptions::Format::kDocuments
-                                                        : DatasetOptions::Format::kText;
-  options.vocabulary =
-      data.vocabulary() == v1::Data::BYTES ? Tokenizer::Kind::kBytes : Tokenizer::Kind::kCharacters;
+  if (data.format() == v1::Data::DOCUMENTS) options.format = DatasetOptions::Format::kDocuments;
+  if (data.format() == v1::Data::TOKENS) options.format = DatasetOptions::Format::kTokens;
+  if (data.vocabulary() == v1::Data::BYTES) options.vocabulary = Tokenizer::Kind::kBytes;
+  if (data.vocabulary() == v1::Data::TOKENIZER || data.vocabulary() == v1::Data::BPE) {
+    options.vocabulary = Tokenizer::Kind::kSubwords;
+  }
+  options.tokenizer_path = data.tokenizer();
+  options.bpe_vocab_size = data.bpe_vocab_size();
+  options.token_bits = data.token_bits();
   options.val_fraction = data.val_fraction();
   return options;
 }

@@ -10,6 +10,7 @@
 #include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
 #include "runtime/data/token_file.h"
+#include "runtime/tokenizer/bpe_trainer.h"
 #include "runtime/tokenizer/tokenizer_file.h"
 #include "runtime/tools/out_of_memory.h"
 
@@ -195,6 +196,35 @@ absl::StatusOr<std::vector<int32_t>> TextTokenizer::ReadIds(const std::string& p
     ids.push_back(id);
   }
   return ids;
+}
+
+absl::StatusOr<TrainedTokenizer> TrainTokenizerFile(const std::string& path,
+                                                    const TokenizerTraining& training,
+                                                    const std::string& out,
+                                                    TokenizeObserver observer) {
+  return OrOutOfMemory("the vocabulary", [&]() -> absl::StatusOr<TrainedTokenizer> {
+    PLUMB_ASSIGN_OR_RETURN(const auto trainer,
+                           BpeTrainer::Create({training.vocab_size, training.min_frequency,
+                                               training.pattern, training.special}));
+    PLUMB_ASSIGN_OR_RETURN(const TextFile file, OpenText(path));
+    TokenizeProgress progress;
+    progress.total_bytes = static_cast<int64_t>(file.content().size());
+    const auto counted = [&](int64_t bytes) {
+      progress.bytes = bytes;
+      return observer(progress);
+    };
+    const auto merged = [&](int64_t merges) {
+      progress.tokens = merges;
+      return observer(progress);
+    };
+    PLUMB_RETURN_IF_ERROR(
+        Annotate(trainer->Count(file.content(), counted), absl::StrCat(file.name, ": ")));
+    PLUMB_ASSIGN_OR_RETURN(const std::string json, trainer->Train(merged));
+    PLUMB_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::FromJson(json));
+    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(out, json));
+    return TrainedTokenizer{tokenizer.vocab_size(), progress.total_bytes,
+                            trainer->distinct_pieces()};
+  });
 }
 
 }  // namespace plumb

@@ -67,6 +67,21 @@ class TextTokenizer {
   std::unique_ptr<Impl> impl_;
 };
 
+// A byte-level BPE vocabulary trained on a text (runtime/tokenizer/bpe_trainer.h).
+struct TokenizerTraining {
+  int64_t vocab_size = 0, min_frequency = 2;
+  std::string pattern = "gpt2";
+  std::vector<std::string> special = {"<|endoftext|>"};
+};
+struct TrainedTokenizer {
+  int64_t vocab_size = 0, bytes = 0, distinct_pieces = 0;
+};
+// Writes it to `out`. The progress is that of counting; its tokens are merges.
+absl::StatusOr<TrainedTokenizer> TrainTokenizerFile(const std::string& path,
+                                                    const TokenizerTraining& training,
+                                                    const std::string& out,
+                                                    TokenizeObserver observer);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_TOOLS_TOKENIZE_H_

@@ -392,6 +392,26 @@ TEST(HppTest, NormsModelsAndPassesAreReported) {
   EXPECT_EQ(training.weight_bytes, feeding.weight_bytes);
 }
 
+TEST(HppTest, AnEvaluatorTakesTokenTypes) {
+  plumb::Runtime runtime = MakeRuntime();
+  const std::string text = std::string(kHppModel) + "bidirectional: true token_types: 2";
+  plumb::Spec spec = plumb::Spec::FromText(text, "bert.pbtxt").value();
+  plumb::Model model = plumb::Model::Create(runtime, spec).value();
+  model.Init(1).value();
+  EXPECT_EQ(model.Info().bidirectional, 1);
+  EXPECT_EQ(model.Info().token_types, 2);
+  plumb::Evaluator evaluator = plumb::Evaluator::Create(model).value();
+  const std::vector<std::int32_t> inputs = {1, 2, -1}, targets = {3, 4, -1}, types = {0, 1, 0};
+  const double without = evaluator.Loss(inputs, targets).value();
+  evaluator.SetTypes(types).value();
+  EXPECT_NE(evaluator.Loss(inputs, targets).value(), without);
+  evaluator.SetTypes({}).value();
+  EXPECT_EQ(evaluator.Loss(inputs, targets).value(), without);
+  const std::vector<std::int32_t> wrong = {0, 2, 0};
+  EXPECT_EQ(evaluator.SetTypes(wrong).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(plumb::Session::Create(model).error().code(), Code::kFailedPrecondition);
+}
+
 TEST(HppTest, AnEvaluatorHasTheGradientsOfAStep) {
   plumb::Model model = MakeModel(), trained = MakeModel();
   plumb::EvaluatorOptions options;

@@ -33,7 +33,7 @@ void RunOneStep(Model* model, int64_t vocab_size, int64_t context_length) {
     }
   }
   if (!model->Init(1).ok()) return;
-  const absl::StatusOr<Model::Outputs> outputs = model->Run(tokens);
+  const absl::StatusOr<Model::Outputs> outputs = model->Run({tokens, tokens, {}});
   if (!outputs.ok()) return;
   PLUMB_CHECK(outputs->logits.size() == static_cast<size_t>(2 * seq * vocab_size),
               "logits of another shape");

@@ -75,7 +75,7 @@ TEST(ChosenKernelsTest, Bf16AttentionMultipliesPairsWhereTheyAreFast) {
   AlignedBuffer scratch(
       std::max(AttendScratchBytes(1, kDim), AttendGradScratchBytes(1, kDim, sizeof(uint16_t))));
   const AttendArgs<uint16_t> forward{
-      ones.data(), kDim, ones.data(), denormals.data(), kDim, context.data(), kDim, &lse, 1, 0,
+      ones.data(), kDim, ones.data(), denormals.data(), kDim, context.data(), kDim, &lse, 1, 0, 0,
       kDim,        1.0f, {}};
   ChooseAttend<uint16_t>()(forward, scratch.as<float>());
   EXPECT_EQ(context[0] == 0, kHas.pairs);
@@ -84,8 +84,8 @@ TEST(ChosenKernelsTest, Bf16AttentionMultipliesPairsWhereTheyAreFast) {
                                           dq.data(),   kDim,        ones.data(),
                                           ones.data(), dk.data(),   dv.data(),
                                           kDim,        &lse,        1,
-                                          1,           kDim,        1.0f,
-                                          {}};
+                                          0,           1,           kDim,
+                                          1.0f,        {}};
   ChooseAttendGrad<uint16_t>()(backward, scratch.as<float>());
   EXPECT_EQ(dv[0] == 0, kHas.pairs);
 }

@@ -46,7 +46,7 @@ class EquivalenceTest : public ::testing::Test {
     const std::string path = dir_.File("weights.safetensors");
     if (const auto status = WriteSafetensors(path, tensors); !status.ok()) return Failed(status);
     if (const auto status = (*model)->LoadWeights(path); !status.ok()) return Failed(status);
-    const auto outputs = (*model)->Run(RandomTokens(2, 6, 5));
+    const auto outputs = (*model)->Run({RandomTokens(2, 6, 5)});
     if (!outputs.ok()) return Failed(outputs.status());
     return outputs->logits;
   }
@@ -61,7 +61,7 @@ class EquivalenceTest : public ::testing::Test {
     const auto model = Model::Create(runtime_.get(), *spec);
     if (!model.ok()) return Failed(model.status());
     if (const auto status = (*model)->Init(1); !status.ok()) return Failed(status);
-    const auto outputs = (*model)->Run(RandomTokens(2, 6, 5));
+    const auto outputs = (*model)->Run({RandomTokens(2, 6, 5)});
     if (!outputs.ok()) return Failed(outputs.status());
     return outputs->logits;
   }

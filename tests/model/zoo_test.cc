@@ -15,6 +15,7 @@ struct ZooModel {
   const char* name;
   int64_t parameters;
   std::string text;
+  int64_t active = 0;  // of those, in a token's computation; 0: all
 };
 
 void PrintTo(const ZooModel& model, std::ostream* out) { *out << model.name; }
@@ -105,6 +106,47 @@ std::vector<ZooModel> Zoo() {
         tie_embeddings: true attention { bias: true } mlp { activation: GELU bias: true }
         placement { name: "bert" extends: "post" begin: "x = norm(x)" }
         block { placement: "bert" norm: "layer_norm" })pbtxt"},
+      {"mixtral_8x7b", 46702792704, R"pbtxt(
+        n_layer: 32 n_head: 32 n_kv_head: 8 d_model: 4096 d_ff: 14336 vocab_size: 32000
+        context_length: 32768 positions { kind: ROPE rope_theta: 1e6 }
+        block {
+          placement: "pre" norm: "rms_norm" sublayer { attention {} }
+          sublayer { experts { n_expert: "8" top_k: "2" gated: true activation: SILU } }
+        })pbtxt",
+       12879925248},
+      {"olmoe_1b_7b", 6919161856, R"pbtxt(
+        n_layer: 16 n_head: 16 d_model: 2048 vocab_size: 50304 context_length: 4096
+        positions { kind: ROPE }
+        block {
+          placement: "qk_norm_full" norm: "rms_norm" sublayer { attention {} }
+          sublayer {
+            experts {
+              n_expert: "64" top_k: "8" d_ff: "1024" gated: true activation: SILU router: SOFTMAX
+            }
+          }
+        })pbtxt",
+       1282017280},
+      {"qwen_1_5_moe_a2_7b", 14315784192, R"pbtxt(
+        n_layer: 24 n_head: 16 d_model: 2048 vocab_size: 151936 context_length: 8192
+        positions { kind: ROPE rope_theta: 1e6 } attention { qkv_bias: true }
+        block {
+          placement: "pre" norm: "rms_norm" sublayer { attention {} }
+          sublayer {
+            experts {
+              n_expert: "60" top_k: "4" d_ff: "1408" gated: true activation: SILU router: SOFTMAX
+              shared_d_ff: "5632" shared_gate: true
+            }
+          }
+        })pbtxt",
+       2689173504},
+      {"qwen_3_30b_a3b", 30532122624, R"pbtxt(
+        n_layer: 48 n_head: 32 n_kv_head: 4 head_dim: 128 d_model: 2048 vocab_size: 151936
+        context_length: 40960 positions { kind: ROPE rope_theta: 1e6 }
+        block {
+          placement: "qk_norm" norm: "rms_norm" sublayer { attention {} }
+          sublayer { experts { n_expert: "128" top_k: "8" d_ff: "768" gated: true activation: SILU } }
+        })pbtxt",
+       3353032704},
   };
 }
 
@@ -117,6 +159,10 @@ TEST_P(ZooTest, HasThePublishedNumberOfParameters) {
   const auto context = TryContext(runtime.get(), GetParam().text);
   ASSERT_TRUE(context.ok()) << context.status();
   EXPECT_EQ(ParameterLayout((*context)->parameters).num_parameters(), GetParam().parameters);
+  int64_t active = 0;
+  for (const ParameterSpec& parameter : (*context)->parameters)
+    active += parameter.active_elements();
+  EXPECT_EQ(active, GetParam().active > 0 ? GetParam().active : GetParam().parameters);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ZooTest, ::testing::ValuesIn(Zoo()), ZooName);

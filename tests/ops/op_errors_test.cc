@@ -154,5 +154,39 @@ TEST_F(OpErrorsTest, EmbeddingRefusesTokensOutsideTheVocabulary) {
           .ok());
 }
 
+TEST_F(OpErrorsTest, OpsOfExpertsWantRowsAndGroupsThatFit) {
+  const auto route = [](int64_t top_k, const char* router) {
+    return Attrs({{"top_k", top_k}, {"router", std::string(router)}});
+  };
+  EXPECT_THAT(ShapeError("route", {Random({3, 4})}, route(5, "softmax")),
+              HasSubstr("top_k 5 is not in 1..4"));
+  EXPECT_THAT(ShapeError("route", {Random({3, 4})}, route(2, "top_k")),
+              HasSubstr("router must be softmax_of_top_k, softmax or sigmoid"));
+  EXPECT_THAT(ShapeError("to_experts", {Random({3, 4}), Ints({2, 1}, {0, 1})}),
+              HasSubstr("x and places must have the same tokens"));
+  EXPECT_THAT(ShapeError("from_experts", {Random({3, 4}), Ints({2, 1}, {0, 1})}),
+              HasSubstr("y must have 2 rows, one a place"));
+  EXPECT_THAT(ShapeError("from_experts", {Random({2, 4}), Ints({2, 1}, {0, 1}), Random({2, 2})}),
+              HasSubstr("weights must be f32[2, 1]"));
+  EXPECT_THAT(
+      ShapeError("expert_matmul", {Random({3, 4}), Random({2, 5, 6}), Ints({3}, {0, 1, 3})}),
+      HasSubstr("inner sizes differ: 4 and 5"));
+  EXPECT_THAT(ShapeError("expert_matmul", {Random({3, 4}), Random({2, 4, 6}), Ints({2}, {0, 3})}),
+              HasSubstr("starts must be [3], one more than there are experts"));
+  // What another kernel has not made.
+  EXPECT_THAT(std::string(RunError("to_experts", {Random({2, 4}), Ints({2, 1}, {0, 2})}).message()),
+              HasSubstr("2"));
+  for (const std::vector<int32_t>& starts :
+       {std::vector<int32_t>{0, 2, 1}, {1, 2, 3}, {0, 4, 3}, {0, -1, 3}, {0, 1, 4}}) {
+    const absl::Status status =
+        RunError("expert_matmul", {Random({3, 4}), Random({2, 4, 6}), Ints({3}, starts)});
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("starts do not ascend from 0 to the 3 rows there are"));
+    EXPECT_FALSE(
+        RunError("expert_outer", {Random({3, 4}), Random({3, 5}), Ints({3}, starts)}).ok());
+    EXPECT_FALSE(RunError("expert_sum", {Random({3, 4}), Ints({3}, starts)}).ok());
+  }
+}
+
 }  // namespace
 }  // namespace plumb

@@ -97,7 +97,9 @@ TEST(DatasetTest, TheVocabularyIsThatOfTheWholeFile) {
   EXPECT_EQ(dataset->tokenizer(), *Tokenizer::Characters({"az"}, false));
   EXPECT_EQ(dataset->num_tokens(Split::kTrain), 9);
   ASSERT_EQ(dataset->num_tokens(Split::kValidation), 1);
-  EXPECT_EQ(dataset->text(Split::kValidation)[0], 1);
+  int32_t first = -1;
+  dataset->ReadText(Split::kValidation, 0, absl::MakeSpan(&first, 1));
+  EXPECT_EQ(first, 1);
 }
 
 TEST(DatasetTest, SplitsTextWhereNanoGptDoes) {

@@ -70,7 +70,8 @@ TEST_F(EvaluateTest, TheLossOfDocumentsIsWeightedByTheirLength) {
 
 TEST_F(EvaluateTest, TheLossOfATextCountsEveryTokenButTheFirstOnce) {
   const Dataset data = TextOf(48, 5, /*val_fraction=*/1);  // windows of 14, 14, 14 and 5 targets
-  const auto text = data.text(Split::kValidation);
+  std::vector<int32_t> text(static_cast<size_t>(data.num_tokens(Split::kValidation)));
+  data.ReadText(Split::kValidation, 0, absl::MakeSpan(text));
   double sum = 0;
   int64_t targets = 0;
   for (size_t start = 0; start + 1 < text.size(); start += 14) {

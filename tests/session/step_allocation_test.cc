@@ -215,6 +215,24 @@ TEST_P(SessionAllocationTest, AStepOfARecipeOfEverythingAllocatesNothingAfterThe
   }
 }
 
+TEST_P(SessionAllocationTest, AStepWithMaskedTokensAllocatesNothingOnceItsLengthWasSeen) {
+  TinyModel model;
+  model.vocab_size = 7;
+  model.more = "bidirectional: true token_types: 2";
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const Dataset data = Documents(40, 7, 7);
+  const TrainSpec spec =
+      *ParseTrainSpec("batch_size: 4 masked_tokens { special_token: 5 }", "t.pbtxt", {});
+  const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
+  ASSERT_TRUE(session->Step().ok());
+  bool ok = true;
+  EXPECT_EQ(CountAllocations([&] {
+              for (int step = 0; step < 3; ++step) ok = session->Step().ok() && ok;
+            }),
+            0);
+  EXPECT_TRUE(ok);
+}
+
 // Groups of other sizes in every step, of whose products oneDNN packs more or less.
 TEST_P(SessionAllocationTest, AStepOfExpertsAllocatesNothingAfterTheFirstWhereverTokensGo) {
   const auto context = MakeContext(runtime_.get(), ExpertsModel());

@@ -78,7 +78,7 @@ class Tokenizer {
   static Result<Tokenizer> Bytes(bool begin_end = false) {
     return Create(PLUMB_BYTES, {}, begin_end);
   }
-  // From the text of a run's tokenizer.json.
+  // From the text of a run's tokenizer.json, or of one that a model is published with.
   static Result<Tokenizer> FromJson(std::string_view json) {
     return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
       return plumb_tokenizer_from_json(json.data(), json.size(), tokenizer, error);

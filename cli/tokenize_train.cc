@@ -1,0 +1,80 @@
+#include "cli/tokenize_train.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/arguments.h"
+#include "cli/command_tree.h"
+#include "cli/output.h"
+#include "cli/output_files.h"
+#include "cli/tokenize_progress.h"
+#include "runtime/tools/tokenize.h"
+
+namespace plumb::cli {
+namespace {
+
+struct TokenizeTrainFlags {
+  std::string file, out;
+  int64_t vocab_size = 0, min_frequency = 2;
+  std::string pattern = "gpt2";
+  std::vector<std::string> special;
+  bool quiet = false, json = false;
+};
+
+absl::StatusOr<int> TrainTokenizer(const TokenizeTrainFlags& flags) {
+  const absl::Status distinct = CheckOutputFiles({{"--out", flags.out}}, {{"FILE", flags.file}});
+  if (!distinct.ok()) return distinct;
+  TokenizerTraining training;
+  training.vocab_size = flags.vocab_size;
+  training.min_frequency = flags.min_frequency;
+  training.pattern = flags.pattern;
+  if (!flags.special.empty()) training.special = flags.special;
+  TokenizeProgressLine progress(flags.quiet);
+  const absl::StatusOr<TrainedTokenizer> trained = TrainTokenizerFile(
+      flags.file, training, flags.out, [&](const auto& now) { return progress.Show(now); });
+  progress.End();
+  if (!trained.ok()) return trained.status();
+  const absl::Status printed =
+      flags.json
+          ? PrintJson({{"out", flags.out},
+                       {"vocab_size", trained->vocab_size},
+                       {"bytes", trained->bytes},
+                       {"distinct_pieces", trained->distinct_pieces}})
+          : PrintResult(absl::StrCat(flags.out, ": ", Count(trained->vocab_size, "token"),
+                                     ", from ", Count(trained->distinct_pieces, "distinct piece"),
+                                     " of ", Count(trained->bytes, "byte"), "\n"));
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddTokenizeTrainCommand(CLI::App* tokenize, Invocation* invocation) {
+  const auto flags = std::make_shared<TokenizeTrainFlags>();
+  CLI::App* app = tokenize->add_subcommand("train", "Train a byte-level BPE vocabulary on a text");
+  app->add_option("FILE", flags->file, "The text; \"-\": standard input")
+      ->required()
+      ->type_name("");
+  AddInt(app, "--vocab-size", &flags->vocab_size, 257, 1 << 22,
+         "Tokens, the 256 bytes and the special ones included")
+      ->required();
+  app->add_option("--out", flags->out, "Write the vocabulary to this file (tokenizer.json)")
+      ->required()
+      ->type_name("OUT");
+  app->add_option("--pattern", flags->pattern,
+                  "How the text is cut to words: gpt2 (the default), llama3 (which is GPT-4's), "
+                  "qwen2, or a regular expression");
+  AddRepeated(app, "--special", "TEXT", &flags->special,
+              "A special token, which is never cut; without any: <|endoftext|>");
+  AddInt(app, "--min-frequency", &flags->min_frequency, 1, INT32_MAX,
+         "How often a pair must be there to become a token; default 2");
+  app->add_flag("--quiet", flags->quiet, "No progress");
+  app->add_flag("--json", flags->json, "Print the result as JSON");
+  app->footer("Example:\n  plumb tokenize train shakespeare.txt --vocab-size 2048 --out bpe.json");
+  app->callback(
+      [flags, invocation] { invocation->run = [flags] { return TrainTokenizer(*flags); }; });
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,87 @@
+#include "runtime/tokenizer/split_pattern.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace plumb {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> Matches(const std::string& pattern, const std::string& text,
+                                 bool interpreted = false) {
+  const auto compiled = SplitPattern::Compile(pattern);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  SplitMatcher matcher(*compiled);
+  if (interpreted) matcher.UseInterpreter();
+  std::vector<std::string> found;
+  size_t begin = 0, end = 0;
+  while (true) {
+    const auto more = matcher.Find(text, end, &begin, &end);
+    EXPECT_TRUE(more.ok()) << more.status();
+    if (!more.ok() || !*more) return found;
+    found.push_back(text.substr(begin, end - begin));
+  }
+}
+
+TEST(SplitPatternTest, SpacesAreUnicodesAndNotPerls) {
+  // U+180E was a space long ago, U+001C is one in Python.
+  EXPECT_THAT(Matches(R"(\s)", "a\u180e\x1c\u3000"), ElementsAre("\u3000"));
+  EXPECT_THAT(Matches(R"([^\S\n]+)", " \n\t\n"), ElementsAre(" ", "\t"));
+}
+
+TEST(SplitPatternTest, WordsHaveMarks) {
+  EXPECT_THAT(Matches(R"(\w+)", "e\u0301a_1!b"), ElementsAre("e\u0301a_1", "b"));
+  EXPECT_THAT(Matches(R"(\W+)", "a!?b"), ElementsAre("!?"));
+}
+
+TEST(SplitPatternTest, EmptyMatchesAreNone) {
+  EXPECT_THAT(Matches("a*", "\u00e9aa\u00e9a"), ElementsAre("aa", "a"));
+}
+
+TEST(SplitPatternTest, TheInterpreterFindsTheSame) {
+  const std::string pattern = R"('s| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+  const std::string text = "It's  12 \u00e9t\u00e9s,   and\n\n  \U0001F600!";
+  EXPECT_EQ(Matches(pattern, text), Matches(pattern, text, /*interpreted=*/true));
+}
+
+// Machine code has a stack of a fixed size; the interpreter takes over.
+TEST(SplitPatternTest, AMatchBeyondTheStackIsFound) {
+  const std::string text(200000, 'a');
+  EXPECT_THAT(Matches("(a|b)+", text), ElementsAre(text));
+}
+
+TEST(SplitPatternTest, AMatchWithoutEndIsAnError) {
+  const auto pattern = SplitPattern::Compile("(a+)+$");
+  ASSERT_TRUE(pattern.ok());
+  for (const bool interpreted : {false, true}) {
+    SplitMatcher matcher(*pattern);
+    if (interpreted) matcher.UseInterpreter();
+    size_t begin = 0, end = 0;
+    const auto found = matcher.Find(std::string(60, 'a') + "b", 0, &begin, &end);
+    EXPECT_EQ(found.status().code(), absl::StatusCode::kResourceExhausted) << found.status();
+  }
+}
+
+TEST(SplitPatternTest, MistakesHaveTheirPlace) {
+  EXPECT_THAT(SplitPattern::Compile("a(b").status().message(), HasSubstr("byte 3"));
+  EXPECT_THAT(SplitPattern::Compile("[\\W]").status().message(), HasSubstr("not supported"));
+  EXPECT_FALSE(SplitPattern::Compile("\\C").ok());
+}
+
+TEST(SplitPatternTest, ALiteralIsNoExpression) {
+  const auto pattern = SplitPattern::Literal("a.\u00e9(");
+  ASSERT_TRUE(pattern.ok());
+  SplitMatcher matcher(*pattern);
+  size_t begin = 0, end = 0;
+  const auto found = matcher.Find("ax\u00e9(a.\u00e9(", 0, &begin, &end);
+  ASSERT_TRUE(found.ok() && *found);
+  EXPECT_EQ(begin, 5u);
+}
+
+}  // namespace
+}  // namespace plumb
