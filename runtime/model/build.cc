@@ -154,9 +154,9 @@ class Emitter : public FormulaBackend {
                                         absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override {
     const std::string outer = std::exchange(scope_, absl::StrCat(site.name, "."));
-    absl::StatusOr<TensorHandle> out = EmitSublayer(
-        {&model_, &options_, &weights_, &b_, positions_, lengths_, &extra_losses_}, site, inputs,
-        at_point);
+    absl::StatusOr<TensorHandle> out =
+        EmitSublayer({&model_, &options_, &weights_, &b_, positions_, lengths_, &extra_losses_},
+                     site, inputs, at_point);
     scope_ = outer;
     sublayer_ = site.name;
     return out;

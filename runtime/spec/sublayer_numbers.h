@@ -50,8 +50,8 @@ absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const Sc
 // By how much the slopes of the model's positions are multiplied: 0 where they have none.
 absl::StatusOr<double> EvaluateAlibi(const PositionSpec& positions, const ScalarScope& scope);
 
-// The most hidden elements that a token has in one sublayer: d_ff of an MLP, top_k * d_ff of experts.
-// REQUIRES: the numbers are checked.
+// The most hidden elements that a token has in one sublayer: d_ff of an MLP, top_k * d_ff of
+// experts. REQUIRES: the numbers are checked.
 absl::StatusOr<int64_t> WidestHidden(const ResolvedModel& model);
 
 // Evaluates them at every place of the model: OK, or the first mistake.

@@ -310,7 +310,7 @@ class HostileInput(Case):
         for field, value in {
             "n_layer": -1, "n_embd": 0, "n_head": 2**40, "vocab_size": 1.5, "n_positions": "24", "n_inner": True,
             "n_layer ": None, "layer_norm_epsilon": "1e-5", "tie_word_embeddings": 1, "activation_function": "tanh",
-            "scale_attn_by_inverse_layer_idx": True,
+            "add_cross_attention": True,
         }.items():
             with self.subTest(field=field):
                 if value is None:
