@@ -37,7 +37,7 @@ const PluginRegistry& Plugins(int level) {
     const std::vector<std::string> directories[] = {
         {PLUMB_LEVELS_DIR "/0"},
         {PLUMB_LEVELS_DIR "/1"},
-        {PLUMB_TEST_PLUGIN_DIR, PLUMB_README_PLUGIN_DIR}};
+        {PLUMB_TEST_PLUGIN_DIR, PLUMB_README_PLUGIN_DIR, PLUMB_LEVELS_DIR "/2"}};
     for (int i = 0; i < 3; ++i) {
       for (const std::string& directory : directories[i]) {
         const auto names = ListDirectory(directory);
