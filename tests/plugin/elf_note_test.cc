@@ -10,6 +10,7 @@
 #include <cstring>
 #include <random>
 
+#include "plumb/norm_plugin.h"
 #include "runtime/base/file.h"
 
 namespace plumb {
