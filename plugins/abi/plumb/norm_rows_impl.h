@@ -34,6 +34,8 @@ PLUMB_ROWS_INLINE double plumb_fma_f64_(double a, double b, double c) { return f
 /* y may be x and dx may be dy, but element i only ever meets element i. */
 #if defined(__clang__)
 #define PLUMB_ROWS_IVDEP_ _Pragma("clang loop vectorize(assume_safety)")
+/* Where a loop stays as it is, with little optimization or a sanitizer, there is nothing to do. */
+#pragma clang diagnostic ignored "-Wpass-failed"
 #elif defined(__GNUC__)
 #define PLUMB_ROWS_IVDEP_ _Pragma("GCC ivdep")
 #else
