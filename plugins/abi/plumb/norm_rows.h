@@ -47,8 +47,8 @@
  * Sums are taken in an order that depends on the number of elements alone, and a multiplication is
  * not fused with an addition if the compiler has -ffp-contract=off, as plumb_add_norm_plugin() and
  * pkg-config plumb-norm give it: a row then has the same bits in any range, at any address and by
- * every instruction set. y may be x and dx may be dy. (Parentheses round a product keep clang-format
- * from taking it for a pointer's declaration.)
+ * every instruction set. y may be x and dx may be dy. (Parentheses round a product keep
+ * clang-format from taking it for a pointer's declaration.)
  *
  * Instruction sets: AVX-512, AVX2 and the compiler's own on x86-64 with gcc and clang; elsewhere
  * the compiler's own alone. PLUMB_ROWS_MAX_LEVEL (0, 1, 2) as a macro keeps to the lower ones.
