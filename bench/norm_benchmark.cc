@@ -4,13 +4,17 @@
 // once. bench/norm_peers.py interleaves the same cases with PyTorch's.
 //
 //   norm_benchmark [Google Benchmark's flags]
+//   norm_benchmark --outside  a table: norms as others write them beside the shipped one and memcpy
 //   norm_benchmark --serve    reads cases from standard input: "BY NORM PASS DTYPE ROWS DIM THREADS
 //                             RUNS", a line each; answers with the nanoseconds of a run, or "none"
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iomanip>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <string>
@@ -96,6 +100,15 @@ BENCHMARK_CAPTURE(OneRow, rms_norm, "rms_norm")
     ->ArgNames({"rows", "dim"})
     ->ArgsProduct({{0, 1, 64}, {16, 768}});
 
+// The nanoseconds of a run, of `runs` in a row.
+double Nanoseconds(const std::function<void()>& run, int64_t runs) {
+  run();  // operands in cache where they fit, threads awake
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < runs; ++i) run();
+  const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
+  return time.count() / static_cast<double>(runs);
+}
+
 int Serve() {
   std::map<std::string, std::function<void()>> cases;
   std::string line;
@@ -115,11 +128,47 @@ int Serve() {
       std::cout << "none" << std::endl;
       continue;
     }
-    run();  // operands in cache where they fit, threads awake
-    const auto start = std::chrono::steady_clock::now();
-    for (int64_t i = 0; i < runs; ++i) run();
-    const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
-    std::cout << time.count() / static_cast<double>(runs) << std::endl;
+    std::cout << Nanoseconds(run, runs) << std::endl;
+  }
+  return 0;
+}
+
+// The best of interleaved rounds on one thread, as the speed of memcpy of the same bytes.
+void PrintOutsideRow(NormCase c, int64_t runs) {
+  const char* const norms[] = {"-", "rms_norm", "outside_rms_norm", "my_norm", "mix_norm"};
+  constexpr int kRounds = 15;
+  std::vector<std::function<void()>> cases;
+  for (const char* norm : norms) {
+    c.by = cases.empty() ? "memcpy" : "plumb";
+    c.norm = norm;
+    cases.push_back(plumb::MakeNormCase(c));
+  }
+  std::vector<double> best(cases.size(), std::numeric_limits<double>::infinity());
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < cases.size(); ++i) {
+      best[i] = std::min(best[i], Nanoseconds(cases[i], runs));
+    }
+  }
+  std::cout << std::left << std::setw(30)
+            << c.pass + "/" + c.dtype + "/" + std::to_string(c.rows) + "x" + std::to_string(c.dim)
+            << std::right << std::fixed << std::setprecision(1) << std::setw(10) << best[0] / 1e3;
+  for (size_t i = 1; i < best.size(); ++i) {
+    std::cout << std::setw(17) << std::setprecision(0) << 100 * best[0] / best[i] << "%";
+  }
+  std::cout << std::setw(17) << std::setprecision(2) << best[2] / best[1] << std::endl;
+}
+
+int PrintOutside() {
+  std::cout << std::left << std::setw(30) << "" << std::right << std::setw(10) << "memcpy us";
+  for (const char* norm : {"rms_norm", "outside_rms_norm", "my_norm", "mix_norm"}) {
+    std::cout << std::setw(18) << norm;
+  }
+  std::cout << std::setw(17) << "outside/shipped" << std::endl;
+  for (const char* dtype : {"f32", "bf16"}) {
+    for (const char* pass : {"forward", "backward"}) {
+      PrintOutsideRow({"", "", pass, dtype, 8192, 768, 1}, 4);
+      PrintOutsideRow({"", "", pass, dtype, 512, 256, 1}, 200);
+    }
   }
   return 0;
 }
@@ -128,6 +177,7 @@ int Serve() {
 
 int main(int argc, char** argv) {
   if (argc == 2 && argv[1] == std::string("--serve")) return Serve();
+  if (argc == 2 && argv[1] == std::string("--outside")) return PrintOutside();
   RegisterCases();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -281,7 +282,10 @@ std::function<void()> MakeNormCase(const NormCase& c) {
 }
 
 OneNorm LoadNorm(const std::string& id, int64_t dim) {
-  const std::string file = std::string(PLUMB_BENCH_PLUGIN_DIR) + "/" + id + ".so";
+  std::string file = std::string(PLUMB_BENCH_PLUGIN_DIR) + "/" + id + ".so";
+  if (access(file.c_str(), R_OK) != 0) {
+    file = std::string(PLUMB_BENCH_OUTSIDE_DIR) + "/" + id + ".so";
+  }
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* entry = library == nullptr ? nullptr : dlsym(library, PLUMB_NORM_ENTRY_SYMBOL);
   if (entry == nullptr) {

@@ -28,8 +28,9 @@ int64_t BytesOf(const NormCase& c);
 // Runs the case once. Empty when there is no such case.
 std::function<void()> MakeNormCase(const NormCase& c);
 
-// A norm of the build's plugin directory with its default attributes, on f32 rows of its own: what
-// a call through the ABI costs. Ends the process when the plugin cannot be loaded.
+// A norm of the build's plugin directory, or of the benchmark's own, by the name of its file, with
+// its default attributes: what a call through the ABI costs. Ends the process when the plugin
+// cannot be loaded.
 struct OneNorm {
   const plumb_norm_plugin* plugin;
   plumb_norm_instance* instance;

@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/plugin_check.h"
 #include "cli/plugin_new.h"
+#include "cli/plugin_note.h"
 
 namespace plumb::cli {
 namespace {
@@ -167,6 +168,14 @@ absl::StatusOr<int> New(const PluginFlags& options) {
   return kExitOk;
 }
 
+absl::StatusOr<int> Note(const PluginFlags& options) {
+  const absl::StatusOr<std::string> text = NoteAssembly(options.id);
+  if (!text.ok()) return text.status();
+  const absl::Status printed = PrintResult(*text);
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
 }  // namespace
 
 void AddPluginCommand(CLI::App* program, Invocation* invocation) {
@@ -198,6 +207,17 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   });
 
   AddPluginCheckCommand(app, invocation);
+
+  CLI::App* note =
+      app->add_subcommand("note", "Print a norm's ELF note, for languages other than C");
+  note->add_option("ID", options->id, "The norm's id")->required()->type_name("");
+  note->footer(
+      "Writes to standard output the assembler text of what PLUMB_NORM_NOTE(ID) is in C and "
+      "C++.\n\n"
+      "Example:\n"
+      "  plumb plugin note org.example.my_norm > note.s\n"
+      "  cc -c note.s && ... link note.o into the norm's library");
+  note->callback([options, invocation] { invocation->run = [options] { return Note(*options); }; });
 
   CLI::App* fresh = app->add_subcommand("new", "Begin a norm: write the project of a plugin");
   fresh->add_option("DIR", options->directory, "The project's directory, new or empty")

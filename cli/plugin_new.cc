@@ -43,24 +43,6 @@ absl::Status CheckName(const std::string& name) {
                    "\" is not; try --name ", AsWord(name)));
 }
 
-absl::Status CheckId(const std::string& id) {
-  const std::vector<std::string> parts = absl::StrSplit(id, '.');
-  bool good = id.size() <= kMaxIdLength && IsWord(parts[0], false);
-  for (const std::string& part : parts) good = good && IsWord(part, true);
-  if (!good) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an id is words of a-z, 0-9 and _ with points between them, at most ",
-                     kMaxIdLength, " characters, as in org.example.my_norm; \"", id, "\" is not"));
-  }
-  if (parts.size() == 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ids of one word are those of the norms that ship with plumb; begin yours with a domain of "
-        "yours, reversed: --id org.example.",
-        id));
-  }
-  return absl::OkStatus();
-}
-
 // One pass, so that what is put in is not looked at again.
 std::string Renamed(absl::string_view text, const std::string& name, const std::string& id) {
   std::string out;
@@ -83,6 +65,24 @@ absl::Status Failure(const std::string& path, const std::error_code& error) {
 }
 
 }  // namespace
+
+absl::Status CheckId(const std::string& id) {
+  const std::vector<std::string> parts = absl::StrSplit(id, '.');
+  bool good = id.size() <= kMaxIdLength && IsWord(parts[0], false);
+  for (const std::string& part : parts) good = good && IsWord(part, true);
+  if (!good) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an id is words of a-z, 0-9 and _ with points between them, at most ",
+                     kMaxIdLength, " characters, as in org.example.my_norm; \"", id, "\" is not"));
+  }
+  if (parts.size() == 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ids of one word are those of the norms that ship with plumb; begin yours with a domain of "
+        "yours, reversed: --id org.example.",
+        id));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name,
                                                      const std::string& id) {

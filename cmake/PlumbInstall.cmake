@@ -1,5 +1,5 @@
 # What is installed, by package (PlumbPackages.cmake): for programs that embed plumb libplumb, plumb.h,
-# find_package(plumb) and pkg-config plumb; for authors of norms the header, plumb_add_norm_plugin() and
+# find_package(plumb) and pkg-config plumb; for authors of norms the headers, plumb_add_norm_plugin() and
 # pkg-config plumb-norm; the norms and placements that all of them use; and the command line tool. All of
 # it finds itself by where it lies, so the installed tree may be moved.
 include(CMakePackageConfigHelpers)
@@ -29,8 +29,8 @@ install(TARGETS plumb_static EXPORT plumb-static-targets
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development
   FILES_MATCHING REGEX "\\.(h|hpp)$")
-install(FILES "${PROJECT_SOURCE_DIR}/plugins/abi/plumb/norm_plugin.h"
-  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/plumb" COMPONENT development)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/abi/plumb/"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/plumb" COMPONENT development FILES_MATCHING PATTERN "*.h")
 install(FILES "${PROJECT_SOURCE_DIR}/examples/embed_python/plumb.py"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/python" COMPONENT development)
 foreach(export plumb-targets plumb-static-targets)

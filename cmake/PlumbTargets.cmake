@@ -47,9 +47,8 @@ endfunction()
 
 # plumb_norm_plugin(<id> SOURCES <files> [LIBRARIES <targets>])
 #   A norm that ships with plumb: what plumb_add_norm_plugin() makes for anyone, as <id>.so in the build's
-#   plugin directory. It sees the C header and, on request, Highway, and nothing else of the project.
-#   -O3: norms are short loops over rows, and that is where gcc turns them into vector code. Those that
-#   use Highway are vector code already.
+#   plugin directory. It sees the C headers, and nothing else of the project. -O3: norms are short loops
+#   over rows, and that is where gcc turns them into vector code.
 include("${PROJECT_SOURCE_DIR}/cmake/sdk/PlumbNormPlugin.cmake")
 set(PLUMB_PLUGIN_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
 function(plumb_norm_plugin id)
@@ -58,11 +57,7 @@ function(plumb_norm_plugin id)
     SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
   set_target_properties(plumb_norm_${id} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}")
-  set(level -O3)
-  if("hwy::hwy" IN_LIST arg_LIBRARIES)
-    set(level -O2)
-  endif()
-  target_compile_options(plumb_norm_${id} PRIVATE $<$<CONFIG:Release>:${level}>)
+  target_compile_options(plumb_norm_${id} PRIVATE $<$<CONFIG:Release>:-O3>)
   # The loader refuses a library that others may write to, whatever the umask here is.
   add_custom_command(TARGET plumb_norm_${id} POST_BUILD
     COMMAND chmod go-w "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}" "$<TARGET_FILE:plumb_norm_${id}>")

@@ -28,6 +28,8 @@ function(plumb_add_norm_plugin target)
   set_target_properties(${target} PROPERTIES
     OUTPUT_NAME "${arg_OUTPUT_NAME}" PREFIX "" SUFFIX ".so"
     C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  # One result on every processor: plumb/norm_rows.h.
+  target_compile_options(${target} PRIVATE -ffp-contract=off)
   target_link_options(${target} PRIVATE
     -Wl,-z,now "-Wl,--version-script=${PLUMB_NORM_PLUGIN_MAP}")
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${PLUMB_NORM_PLUGIN_MAP}")

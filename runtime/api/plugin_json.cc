@@ -18,6 +18,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 std::string ToText(const NormAttrValue& value) {
   if (const double* number = std::get_if<double>(&value)) return absl::StrCat(*number);
+  if (const int64_t* integer = std::get_if<int64_t>(&value)) return absl::StrCat(*integer);
   if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   return std::get<std::string>(value);
 }

@@ -102,11 +102,12 @@ std::vector<ValueId> VjpCrossNorm(GraphBuilder& b, const Node& node,
 // What is alike in both phases.
 class CrossNormKernelBase : public Kernel {
  public:
-  CrossNormKernelBase(const OpTypes& types, const NormInstance& instance, const TensorType& rows)
+  CrossNormKernelBase(const OpTypes& types, const NormInstance& instance, const TensorType& rows,
+                      int64_t max_chunks)
       : attr_(types.attrs.GetObject("instance")),
         instance_(instance),
         runner_(instance, rows.dtype),
-        partition_(rows.num_elements() / instance.dim(), instance.dim()),
+        partition_(rows.num_elements() / instance.dim(), instance.dim(), max_chunks),
         stats_(runner_, partition_),
         slot_bytes_(AlignUp(runner_.scratch_bytes(std::max(
             partition_.rows_per_task(), std::min(partition_.rows, partition_.chunk_rows))))),
@@ -139,7 +140,7 @@ class CrossNormKernelBase : public Kernel {
 class CrossNormKernel : public CrossNormKernelBase {
  public:
   CrossNormKernel(const OpTypes& types, const NormInstance& instance, bool train)
-      : CrossNormKernelBase(types, instance, types.in(0)),
+      : CrossNormKernelBase(types, instance, types.in(0), 0),
         train_(train),
         takes_statistics_(train || instance.cross_row_eval()) {
     if (train) prototype_.flags |= PLUMB_CALL_TRAIN;
@@ -186,7 +187,7 @@ class CrossNormKernel : public CrossNormKernelBase {
 class CrossNormGradKernel : public CrossNormKernelBase {
  public:
   CrossNormGradKernel(const OpTypes& types, const NormInstance& instance)
-      : CrossNormKernelBase(types, instance, types.in(kGradDy)),
+      : CrossNormKernelBase(types, instance, types.in(kGradDy), instance.max_chunks()),
         partials_(instance, partition_.chunks) {}
 
   int64_t scratch_bytes() const override { return partials_at() + partials_.bytes(); }

@@ -40,11 +40,11 @@ absl::Status NormStatistics::Take(uint32_t phase, const plumb_norm_call& call, c
   });
   PLUMB_RETURN_IF_ERROR(taken);
   char* const all = Partial(memory, 0);
-  for (int64_t chunk = 1; chunk < partition_.chunks; ++chunk) {
-    PLUMB_RETURN_IF_ERROR(runner_.StatsCombine(phase, call, all, Partial(memory, chunk)));
-  }
   plumb_norm_call mine = call;
   CallErrorText error(&mine);
+  for (int64_t chunk = 1; chunk < partition_.chunks; ++chunk) {
+    PLUMB_RETURN_IF_ERROR(runner_.StatsCombine(phase, mine, all, Partial(memory, chunk)));
+  }
   mine.scratch = slots;
   return runner_.StatsFinalize(phase, mine, all);
 }

@@ -44,9 +44,11 @@ TensorType NormSavedType(const TensorType& x, const NormInstance& instance);
 // The partition of a call's rows. Chunks are the unit of summation of parameter gradients and
 // statistics, tasks the unit of scheduling: some adjacent chunks. Both depend on the shape only.
 struct NormPartition {
-  NormPartition(int64_t rows_in, int64_t dim)
+  // `max_chunks`: of NormInstance, for a backward call.
+  NormPartition(int64_t rows_in, int64_t dim, int64_t max_chunks = 0)
       : rows(rows_in),
-        chunk_rows(std::max<int64_t>(8, CeilDiv(rows, 64))),
+        chunk_rows(std::max<int64_t>(
+            8, CeilDiv(rows, max_chunks == 0 ? 64 : std::min<int64_t>(64, max_chunks)))),
         chunks(CeilDiv(rows, chunk_rows)),
         tasks(TaskCount(chunks, 8 * rows * dim)) {}
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/mistakes.h"
@@ -20,6 +21,9 @@ constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
 std::string Describe(const NormAttrValue& value) {
   if (const double* number = std::get_if<double>(&value))
     return absl::StrCat("the number ", *number);
+  if (const int64_t* integer = std::get_if<int64_t>(&value)) {
+    return absl::StrCat("the number ", *integer);
+  }
   if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   return absl::StrCat("the text \"", std::get<std::string>(value), "\"");
 }
@@ -37,8 +41,32 @@ std::string CheckNumber(const NormAttrSpec& spec, double value) {
   }
   if (spec.type != NormAttrType::kInt) return "";
   if (value != std::trunc(value)) return absl::StrCat("must be a whole number, not ", value);
-  if (std::fabs(value) > kLargestExactInteger) return absl::StrCat("is too large: ", value);
+  if (std::fabs(value) > kLargestExactInteger) {
+    return absl::StrCat("is too large for a number: ", value, "; give its digits as text");
+  }
   return "";
+}
+
+std::string CheckInteger(const NormAttrSpec& spec, int64_t value) {
+  const auto wide = static_cast<long double>(value);  // exact, unlike a double
+  if (wide < static_cast<long double>(spec.min) || wide > static_cast<long double>(spec.max)) {
+    return absl::StrCat("must be ", DescribeRange(spec), ", not ", value);
+  }
+  return "";
+}
+
+// The value as an attribute of that type holds it: of an integer as an integer, which may also be
+// given as a number without a fraction, and as its digits.
+NormAttrValue AsTyped(const NormAttrSpec& spec, const NormAttrValue& value) {
+  if (spec.type != NormAttrType::kInt) return value;
+  int64_t integer = 0;
+  const std::string* text = std::get_if<std::string>(&value);
+  if (text != nullptr && absl::SimpleAtoi(*text, &integer)) return integer;
+  const double* number = std::get_if<double>(&value);
+  if (number != nullptr && CheckNumber(spec, *number).empty()) {
+    return static_cast<int64_t>(*number);
+  }
+  return value;
 }
 
 std::string CheckText(const NormAttrSpec& spec, const std::string& text) {
@@ -56,11 +84,13 @@ std::string CheckText(const NormAttrSpec& spec, const std::string& text) {
 // What is wrong with giving `value` to the attribute; "" if nothing is.
 std::string Objection(const NormAttrSpec& spec, const NormAttrValue& value) {
   const double* number = std::get_if<double>(&value);
+  const int64_t* integer = std::get_if<int64_t>(&value);
   const std::string* text = std::get_if<std::string>(&value);
   switch (spec.type) {
     case NormAttrType::kDouble:
     case NormAttrType::kInt:
       if (number != nullptr) return CheckNumber(spec, *number);
+      if (integer != nullptr) return CheckInteger(spec, *integer);
       break;
     case NormAttrType::kBool:
       if (std::holds_alternative<bool>(value)) return "";
@@ -114,11 +144,12 @@ absl::StatusOr<std::vector<NormAttrValue>> NormPlugin::CheckAttrs(const NormAttr
       values.push_back(spec.default_value);
       continue;
     }
-    const std::string objection = Objection(spec, given->second);
+    const NormAttrValue value = AsTyped(spec, given->second);
+    const std::string objection = Objection(spec, value);
     if (!objection.empty()) {
       mistakes.push_back(absl::StrCat(id_, ": attribute \"", spec.name, "\" ", objection));
     }
-    values.push_back(given->second);
+    values.push_back(value);
   }
   if (!mistakes.empty()) return absl::InvalidArgumentError(ListMistakes(mistakes));
   return values;

@@ -155,7 +155,7 @@ absl::Status ReadTypeAndDefault(const plumb_attr_def& def, NormAttrSpec* spec) {
       return spec->required ? absl::OkStatus() : CheckNumber(def.def.f, *spec);
     case PLUMB_ATTR_I64:
       spec->type = NormAttrType::kInt;
-      spec->default_value = static_cast<double>(def.def.i);
+      spec->default_value = def.def.i;
       return spec->required ? absl::OkStatus() : CheckNumber(static_cast<double>(def.def.i), *spec);
     case PLUMB_ATTR_BOOL:
       spec->type = NormAttrType::kBool;
@@ -209,7 +209,10 @@ absl::Status ReadInit(const plumb_tensor_def& def, NormParam* param) {
       }
       return absl::OkStatus();
     default:
-      return Refused(absl::StrCat("has the unknown initializer ", def.init));
+      return Refused(
+          absl::StrFormat("starts from initial values of kind %d, which norm ABI %d.%d, that of "
+                          "this plumb, has not",
+                          def.init, PLUMB_NORM_ABI_MAJOR, PLUMB_NORM_ABI_MINOR));
   }
 }
 
@@ -299,6 +302,14 @@ absl::StatusOr<std::vector<NormParam>> ReadTensors(absl::string_view what,
   return tensors;
 }
 
+// What the plugin has under that id, null when nothing.
+absl::StatusOr<const void*> FindExtension(const plumb_norm_plugin& table, const char* id) {
+  const void* found = nullptr;
+  if (table.get_extension == nullptr) return found;
+  PLUMB_RETURN_IF_ERROR(Guarded("get_extension", [&] { found = table.get_extension(id); }));
+  return found;
+}
+
 }  // namespace
 
 absl::StatusOr<plumb_norm_plugin> ReadTable(const plumb_norm_plugin* table) {
@@ -370,19 +381,42 @@ absl::StatusOr<NormTensors> ReadLayout(const plumb_norm_layout& layout, int64_t 
   return tensors;
 }
 
-absl::StatusOr<plumb_norm_residual> ReadResidual(const plumb_norm_plugin& table) {
-  const plumb_norm_residual none{};
-  if (table.get_extension == nullptr || (table.flags & PLUMB_NORM_CROSS_ROW) != 0) return none;
-  const void* found = nullptr;
-  PLUMB_RETURN_IF_ERROR(
-      Guarded("get_extension", [&] { found = table.get_extension(PLUMB_EXT_RESIDUAL); }));
+plumb_norm_residual KnownResidual(const void* found) {
+  plumb_norm_residual known{};
   const auto* residual = static_cast<const plumb_norm_residual*>(found);
   if (residual == nullptr || !PLUMB_HAS(plumb_norm_residual, residual, backward) ||
       residual->forward == nullptr || residual->backward == nullptr) {
-    return none;
+    return known;
   }
-  plumb_norm_residual known{};
   std::memcpy(&known, residual, std::min<size_t>(residual->struct_size, sizeof(known)));
+  return known;
+}
+
+absl::StatusOr<plumb_norm_residual> ReadResidual(const plumb_norm_plugin& table) {
+  if ((table.flags & PLUMB_NORM_CROSS_ROW) != 0) return plumb_norm_residual{};
+  PLUMB_ASSIGN_OR_RETURN(const void* found, FindExtension(table, PLUMB_EXT_RESIDUAL));
+  return KnownResidual(found);
+}
+
+absl::StatusOr<plumb_norm_combine> ReadCombine(const plumb_norm_plugin& table) {
+  plumb_norm_combine known{};
+  if ((table.flags & PLUMB_NORM_CROSS_ROW) == 0) return known;
+  PLUMB_ASSIGN_OR_RETURN(const void* found, FindExtension(table, PLUMB_EXT_COMBINE));
+  const auto* combine = static_cast<const plumb_norm_combine*>(found);
+  if (combine == nullptr || !PLUMB_HAS(plumb_norm_combine, combine, combine)) return known;
+  std::memcpy(&known, combine, std::min<size_t>(combine->struct_size, sizeof(known)));
+  return known;
+}
+
+absl::StatusOr<plumb_norm_instance_extensions> ReadInstanceExtensions(
+    const plumb_norm_plugin& table) {
+  plumb_norm_instance_extensions known{};
+  PLUMB_ASSIGN_OR_RETURN(const void* found, FindExtension(table, PLUMB_EXT_INSTANCE));
+  const auto* extensions = static_cast<const plumb_norm_instance_extensions*>(found);
+  if (extensions == nullptr || !PLUMB_HAS(plumb_norm_instance_extensions, extensions, get)) {
+    return known;
+  }
+  std::memcpy(&known, extensions, std::min<size_t>(extensions->struct_size, sizeof(known)));
   return known;
 }
 

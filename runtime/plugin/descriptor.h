@@ -62,6 +62,17 @@ absl::StatusOr<NormTensors> ReadLayout(const plumb_norm_layout& layout, int64_t 
 // exception that leaves it is an error.
 absl::StatusOr<plumb_norm_residual> ReadResidual(const plumb_norm_plugin& table);
 
+// The table's "plumb.norm.combine/1"; null where the plugin has none or is no cross-row norm. Calls
+// get_extension, as does the next.
+absl::StatusOr<plumb_norm_combine> ReadCombine(const plumb_norm_plugin& table);
+
+// The table's "plumb.norm.instance/1"; null where the plugin has none.
+absl::StatusOr<plumb_norm_instance_extensions> ReadInstanceExtensions(
+    const plumb_norm_plugin& table);
+
+// What `found` points to as a residual extension: null functions when it is null or not whole.
+plumb_norm_residual KnownResidual(const void* found);
+
 // A status that a plugin returned, with its message if it gave one.
 absl::Status FromPlugin(plumb_status code, absl::string_view message);
 

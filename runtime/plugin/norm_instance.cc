@@ -32,6 +32,7 @@ std::string NumberToText(double value) {
 
 std::string ValueToText(const NormAttrValue& value) {
   if (const double* number = std::get_if<double>(&value)) return NumberToText(*number);
+  if (const int64_t* integer = std::get_if<int64_t>(&value)) return absl::StrCat(*integer);
   if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   return absl::StrCat("\"", absl::CHexEscape(std::get<std::string>(value)), "\"");
 }
@@ -47,17 +48,14 @@ std::string InstanceText(const std::string& id, const std::vector<NormAttrSpec>&
 }
 
 // The values as the ABI wants them. Their strings belong to `values`.
-std::vector<plumb_attr_value> ToAbi(const std::vector<NormAttrSpec>& specs,
-                                    const std::vector<NormAttrValue>& values) {
+std::vector<plumb_attr_value> ToAbi(const std::vector<NormAttrValue>& values) {
   std::vector<plumb_attr_value> out(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     out[i] = {};
     if (const double* number = std::get_if<double>(&values[i])) {
-      if (specs[i].type == NormAttrType::kInt) {
-        out[i].i = static_cast<int64_t>(*number);
-      } else {
-        out[i].f = *number;
-      }
+      out[i].f = *number;
+    } else if (const int64_t* integer = std::get_if<int64_t>(&values[i])) {
+      out[i].i = *integer;
     } else if (const bool* flag = std::get_if<bool>(&values[i])) {
       out[i].i = *flag ? 1 : 0;
     } else {
@@ -109,10 +107,9 @@ absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(
   plumb_norm_instance* handle = nullptr;
   PLUMB_RETURN_IF_ERROR(Annotate(Guarded(Record(NormFunction::kCreate),
                                          [&] {
-                                           code =
-                                               table_.create(&host_, static_cast<uint32_t>(dim),
-                                                             ToAbi(attrs_, values).data(), &handle,
-                                                             error.text, sizeof(error.text));
+                                           code = table_.create(&host_, static_cast<uint32_t>(dim),
+                                                                ToAbi(values).data(), &handle,
+                                                                error.text, sizeof(error.text));
                                          }),
                                  where));
   if (code != PLUMB_OK) return Annotate(FromPlugin(code, error.view()), where);
@@ -130,8 +127,10 @@ absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(
         Annotate(Guarded("layout", [&] { code = table_.layout(handle, &layout); }), where));
     PLUMB_RETURN_IF_ERROR(Annotate(FromPlugin(code, "layout failed"), where));
     PLUMB_RETURN_IF_ERROR(Annotate(instance->ReadTensors(layout), where));
+    PLUMB_RETURN_IF_ERROR(Annotate(instance->ReadExtensions(), where));
   }
   instance->saved_per_row_ = layout.saved_per_row;
+  instance->max_chunks_ = layout.max_chunks;
   instance->saved_per_call_ = layout.saved_per_call;
   instance->partial_elems_ = layout.partial_elems;
   instance->backward_needs_x_ = (layout.backward_needs & PLUMB_BWD_X) != 0;
@@ -160,6 +159,17 @@ absl::Status NormInstance::ReadTensors(const plumb_norm_layout& layout) {
         "has buffers of ", state_elements_, " numbers; the most is ", kMaxNormParamElements));
   }
   state_elements_ = std::max(state_elements_, kBufferAlignment);
+  return absl::OkStatus();
+}
+
+absl::Status NormInstance::ReadExtensions() {
+  residual_ = plugin_->residual_;
+  if (plugin_->of_instance_.get == nullptr || cross_row()) return absl::OkStatus();
+  const void* found = nullptr;
+  PLUMB_RETURN_IF_ERROR(Guarded("get of plumb.norm.instance/1", [&] {
+    found = plugin_->of_instance_.get(handle_, PLUMB_EXT_RESIDUAL);
+  }));
+  residual_ = KnownResidual(found);
   return absl::OkStatus();
 }
 
@@ -194,20 +204,21 @@ absl::Status NormInstance::Call(NormFunction which, uint32_t phase, const CallOp
     case NormFunction::kBackward:
       return Run(which, call, [&] { return table.backward(handle_, call, r0, r1); });
     case NormFunction::kResidualForward:
-      return Run(which, call, [&] {
-        return plugin_->residual_.forward(handle_, call, operands.residual, r0, r1);
-      });
+      return Run(which, call,
+                 [&] { return residual_.forward(handle_, call, operands.residual, r0, r1); });
     case NormFunction::kResidualBackward:
-      return Run(which, call, [&] {
-        return plugin_->residual_.backward(handle_, call, operands.residual, r0, r1);
-      });
+      return Run(which, call,
+                 [&] { return residual_.backward(handle_, call, operands.residual, r0, r1); });
     case NormFunction::kStatsPartial:
       return Run(which, call,
                  [&] { return table.stats_partial(handle_, phase, call, r0, r1, operands.acc); });
     case NormFunction::kStatsCombine:
-      return Run(which, nullptr, [&] {
+      return Run(which, call, [&] {
+        if (plugin_->combine_.combine != nullptr) {
+          return plugin_->combine_.combine(handle_, phase, call, operands.acc, operands.partial);
+        }
         table.stats_combine(handle_, phase, call, operands.acc, operands.partial);
-        return PLUMB_OK;
+        return plumb_status{PLUMB_OK};
       });
     case NormFunction::kStatsFinalize:
       return Run(which, call,

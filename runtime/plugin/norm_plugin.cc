@@ -79,6 +79,12 @@ absl::StatusOr<std::unique_ptr<NormPlugin>> NormPlugin::Create(const plumb_norm_
   absl::StatusOr<plumb_norm_residual> residual = ReadResidual(*known);
   if (!residual.ok()) return Annotate(residual.status(), where);
   plugin->residual_ = *residual;
+  absl::StatusOr<plumb_norm_combine> combine = ReadCombine(*known);
+  if (!combine.ok()) return Annotate(combine.status(), where);
+  plugin->combine_ = *combine;
+  absl::StatusOr<plumb_norm_instance_extensions> of_instance = ReadInstanceExtensions(*known);
+  if (!of_instance.ok()) return Annotate(of_instance.status(), where);
+  plugin->of_instance_ = *of_instance;
   return plugin;
 }
 

@@ -24,8 +24,9 @@
 
 namespace plumb {
 
-// What a user wrote: numbers, booleans or text. Converted to the schema's type when they agree.
-using NormAttrValue = std::variant<double, bool, std::string, NeverHeld>;
+// What a user wrote: numbers, booleans or text. Converted to the schema's type when they agree: the
+// value of an integer attribute is an int64_t then.
+using NormAttrValue = std::variant<double, bool, std::string, int64_t, NeverHeld>;
 using NormAttrs = std::map<std::string, NormAttrValue>;
 
 enum class NormAttrType { kDouble, kInt, kBool, kEnum, kString };
@@ -87,6 +88,8 @@ class NormInstance {
   int64_t dim() const { return dim_; }
   const std::vector<NormParam>& params() const { return params_; }
   int64_t saved_per_row() const { return saved_per_row_; }
+  // The most chunks of rows that a backward call may be cut into; 0: any number.
+  int64_t max_chunks() const { return max_chunks_; }
   bool backward_needs_x() const { return backward_needs_x_; }
   bool backward_needs_y() const { return backward_needs_y_; }
   int64_t scratch_bytes(int64_t rows) const {
@@ -114,8 +117,9 @@ class NormInstance {
   absl::Status Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
   absl::Status Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
 
-  // The same with the sum before the norm (PLUMB_EXT_RESIDUAL). REQUIRES: has_residual().
-  bool has_residual() const;
+  // The same with the sum before the norm (PLUMB_EXT_RESIDUAL), which an instance may lack though
+  // its norm has it. REQUIRES: has_residual().
+  bool has_residual() const { return residual_.forward != nullptr; }
   absl::Status ForwardResidual(const plumb_norm_call& call, const plumb_residual_call& residual,
                                int64_t r0, int64_t r1) const;
   absl::Status BackwardResidual(const plumb_norm_call& call, const plumb_residual_call& residual,
@@ -135,6 +139,7 @@ class NormInstance {
   template <class Function>
   absl::Status Run(NormFunction which, const plumb_norm_call* call, const Function& function) const;
   absl::Status ReadTensors(const plumb_norm_layout& layout);
+  absl::Status ReadExtensions();
 
   // What a function on rows or statistics is given; null where it is not.
   struct CallOperands {
@@ -158,7 +163,9 @@ class NormInstance {
   std::vector<NormParam> buffers_;
   std::vector<int64_t> buffer_offsets_;
   int64_t state_elements_ = 0;
+  plumb_norm_residual residual_{};  // null functions when this instance has it not
   int64_t saved_per_row_ = 0;
+  int64_t max_chunks_ = 0;
   int64_t saved_per_call_ = 0;
   int64_t partial_elems_ = 0;
   bool backward_needs_x_ = false;
@@ -226,7 +233,9 @@ class NormPlugin {
 
   bool guards_calls_ = false;
   plumb_norm_plugin table_{};       // normalized: fields that the plugin does not know are null
-  plumb_norm_residual residual_{};  // null functions when it is not offered
+  plumb_norm_residual residual_{};  // null functions when it is not offered, here and below
+  plumb_norm_combine combine_{};
+  plumb_norm_instance_extensions of_instance_{};
   std::string id_, version_, vendor_, license_, doc_, path_;
   std::array<PluginCall, std::size(kNormFunctionNames)> records_;
   std::vector<NormAttrSpec> attrs_;
@@ -235,7 +244,6 @@ class NormPlugin {
 
 inline bool NormInstance::cross_row() const { return plugin_->cross_row(); }
 inline bool NormInstance::cross_row_eval() const { return plugin_->cross_row_eval(); }
-inline bool NormInstance::has_residual() const { return plugin_->has_residual(); }
 
 }  // namespace plumb
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "tests/ops/norm_cases.h"
 #include "tests/ops/op_cases.h"
 #include "tests/ops/op_test_util.h"
+#include "tests/ops/tanh_norm_plugin.h"
 
 namespace plumb {
 namespace {
@@ -126,6 +129,62 @@ TEST_F(NormOpsTest, NormGradWithDsumIsAGradientAndASumToTheBit) {
         }
       }
     }
+  }
+}
+
+// -- Fewer chunks on request (ABI 1.1)
+
+// test.tanh, which asks for `most` chunks and remembers into how many places it added gradients.
+struct FewChunks {
+  static inline uint32_t most = 0;
+  static inline std::mutex mutex;
+  static inline std::set<const void*> places;
+
+  static std::shared_ptr<const NormAttr> Attr(uint32_t max_chunks, int64_t dim) {
+    static const plumb_norm_plugin table = [] {
+      plumb_norm_plugin copy = *TanhNorm();
+      copy.layout = [](const plumb_norm_instance* instance, plumb_norm_layout* out) {
+        const plumb_status status = TanhNorm()->layout(instance, out);
+        if (PLUMB_HAS(plumb_norm_layout, out, max_chunks)) out->max_chunks = most;
+        return status;
+      };
+      copy.backward = [](const plumb_norm_instance* instance, const plumb_norm_call* call,
+                         int64_t r0, int64_t r1) {
+        {
+          const std::lock_guard<std::mutex> lock(mutex);
+          places.insert(call->dparams[1]);
+        }
+        return TanhNorm()->backward(instance, call, r0, r1);
+      };
+      return copy;
+    }();
+    static const NormPlugin* const plugin = NormPlugin::Create(&table, "").value().release();
+    most = max_chunks;
+    places.clear();
+    return std::make_shared<NormAttr>(plugin->Instantiate(dim, {}).value());
+  }
+};
+
+TEST_F(NormOpsTest, NormGradCutsRowsIntoNoMoreChunksThanTheNormWants) {
+  const Shape x = {800, 16};
+  std::vector<std::vector<ReferenceTensor>> results;
+  for (const uint32_t most : {0, 1, 3, 1000}) {
+    OpCase c = NormCase("norm_grad", "test.tanh",
+                        {Random(x), Random(x, -0.9, 0.9), Random(x), Absent(), Absent()}, 16);
+    c.attrs.Set("instance", std::shared_ptr<const AttrObject>(FewChunks::Attr(most, 16)));
+    const auto got = Run(c, MakeInputs(c), 4);
+    ASSERT_TRUE(got.ok()) << got.status();
+    const size_t places = FewChunks::places.size();
+    if (most == 1 || most == 3) {
+      EXPECT_LE(places, most);
+    } else {
+      EXPECT_GT(places, 40u) << most;
+    }
+    results.push_back(*got);
+  }
+  for (size_t i = 1; i < results.size(); ++i) {
+    EXPECT_EQ(results[i][0].f, results[0][0].f) << "dx does not depend on chunks";
+    EXPECT_THAT(results[i][2].f, Pointwise(DoubleNear(1e-3), results[0][2].f));
   }
 }
 

@@ -29,7 +29,7 @@ TEST_F(AttrCheckTest, FillsInDefaultsInTheSchemasOrder) {
   ASSERT_TRUE(values.ok()) << values.status();
   ASSERT_EQ(values->size(), 5u);
   EXPECT_EQ(std::get<double>((*values)[0]), 1e-5);
-  EXPECT_EQ(std::get<double>((*values)[1]), 4);
+  EXPECT_EQ(std::get<int64_t>((*values)[1]), 4);
   EXPECT_EQ(std::get<bool>((*values)[2]), true);
   EXPECT_EQ(std::get<std::string>((*values)[3]), "row");
   EXPECT_EQ(std::get<std::string>((*values)[4]), "");
@@ -63,6 +63,10 @@ TEST_F(AttrCheckTest, AcceptsTheEndsOfARange) {
 TEST_F(AttrCheckTest, TakesOnlyWholeNumbersForAnInteger) {
   EXPECT_THAT(MessageFor({{"groups", 2.5}}), HasSubstr("must be a whole number, not 2.5"));
   EXPECT_THAT(MessageFor({{"groups", 1e300}}), HasSubstr("is too large"));
+  EXPECT_THAT(MessageFor({{"groups", std::string("four")}}), HasSubstr("wants integer"));
+  EXPECT_THAT(MessageFor({{"groups", std::string("0")}}), HasSubstr("must be at least 1, not 0"));
+  EXPECT_THAT(MessageFor({{"groups", std::string("9223372036854775808")}}),
+              HasSubstr("wants integer"));
   EXPECT_TRUE(plugin_->CheckAttrs({{"groups", 8.0}}).ok());
 }
 

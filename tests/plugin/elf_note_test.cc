@@ -10,6 +10,7 @@
 #include <cstring>
 #include <random>
 
+#include "plumb/norm_plugin.h"
 #include "runtime/base/file.h"
 
 namespace plumb {
@@ -35,7 +36,7 @@ TEST(ElfNoteTest, ReadsTheIdAndTheAbi) {
   ASSERT_EQ(notes->size(), 1u);
   EXPECT_EQ((*notes)[0].id, "none");
   EXPECT_EQ((*notes)[0].abi_major, 1u);
-  EXPECT_EQ((*notes)[0].abi_minor, 0u);
+  EXPECT_EQ((*notes)[0].abi_minor, uint32_t{PLUMB_NORM_ABI_MINOR});
 }
 
 TEST(ElfNoteTest, ReadsANoteOfAnotherMajor) {

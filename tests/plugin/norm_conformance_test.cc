@@ -1,6 +1,7 @@
 // Every row-wise norm in the build's plugin directory, with its default attributes and with each of
 // its bools negated: it needs no more than a file there for a new norm to be tested. Numbers
-// worth trying besides are listed in OtherAttributes().
+// worth trying besides are listed in OtherAttributes(). Norms on plumb/norm_rows.h also run
+// compiled for lower instruction sets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +10,6 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "hwy/targets.h"
 #include "runtime/base/file.h"
 #include "runtime/plugin/registry.h"
 #include "tests/plugin/norm_harness.h"
@@ -24,42 +24,40 @@ constexpr int64_t kRows[] = {0, 1, 3, 7};
 struct Case {
   std::string id;
   NormAttrs attrs;
-  int64_t target;    // Highway's bit for the instruction set
+  int level;         // PLUMB_ROWS_MAX_LEVEL, 2 where nothing is held back
   std::string name;  // as gtest wants it
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-// All plugins of the build and the one that plugins/README.md prints. Loaded by file, so that the
-// builder's umask does not matter.
-const PluginRegistry& Plugins() {
-  static const PluginRegistry* const registry = [] {
-    auto* r = new PluginRegistry();
-    for (const char* directory : {PLUMB_TEST_PLUGIN_DIR, PLUMB_README_PLUGIN_DIR}) {
-      const auto names = ListDirectory(directory);
-      if (!names.ok()) continue;
-      for (const std::string& name : *names) {
-        const absl::Status status = r->LoadFile(JoinPath(directory, name));
-        if (!status.ok()) ADD_FAILURE() << status;
+// All plugins of the build and the one that plugins/README.md prints; or, at a lower level, those
+// on plumb/norm_rows.h. Loaded by file, so that the builder's umask does not matter.
+const PluginRegistry& Plugins(int level) {
+  static const PluginRegistry* const registries = [] {
+    auto* all = new PluginRegistry[3];
+    const std::vector<std::string> directories[] = {
+        {PLUMB_LEVELS_DIR "/0"},
+        {PLUMB_LEVELS_DIR "/1"},
+        {PLUMB_TEST_PLUGIN_DIR, PLUMB_README_PLUGIN_DIR, PLUMB_LEVELS_DIR "/2"}};
+    for (int i = 0; i < 3; ++i) {
+      for (const std::string& directory : directories[i]) {
+        const auto names = ListDirectory(directory);
+        if (!names.ok()) continue;
+        for (const std::string& name : *names) {
+          const absl::Status status = all[i].LoadFile(JoinPath(directory, name));
+          if (!status.ok()) ADD_FAILURE() << status;
+        }
       }
     }
-    return r;
+    return all;
   }();
-  return *registry;
+  return registries[level];
 }
 
-const NormPlugin* Find(const std::string& id) {
-  for (const NormPlugin* plugin : Plugins().Loaded()) {
+const NormPlugin* Find(const std::string& id, int level = 2) {
+  for (const NormPlugin* plugin : Plugins(level).Loaded()) {
     if (plugin->id() == id) return plugin;
   }
   return nullptr;
-}
-
-std::vector<int64_t> Targets() {
-  std::vector<int64_t> targets;
-  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SCALAR}) {
-    if (target == HWY_SCALAR || (hwy::SupportedTargets() & target) != 0) targets.push_back(target);
-  }
-  return targets;
 }
 
 std::vector<std::pair<std::string, NormAttrs>> OtherAttributes() {
@@ -68,29 +66,34 @@ std::vector<std::pair<std::string, NormAttrs>> OtherAttributes() {
           {"group_norm", {{"groups", 4.0}}}, {"group_norm", {{"affine", false}, {"groups", 2.0}}}};
 }
 
+std::vector<Case> CasesOf(const NormPlugin& plugin, int level) {
+  std::string word = plugin.id();
+  std::replace(word.begin(), word.end(), '.', '_');
+  const std::string suffix = level == 2 ? "" : absl::StrCat("_level_", level);
+  std::vector<Case> cases = {{plugin.id(), {}, level, word + suffix}};
+  for (const NormAttrSpec& spec : plugin.attrs()) {
+    if (spec.type != NormAttrType::kBool) continue;
+    const bool negated = !std::get<bool>(spec.default_value);
+    cases.push_back({plugin.id(),
+                     {{spec.name, negated}},
+                     level,
+                     absl::StrCat(word, negated ? "_with_" : "_without_", spec.name, suffix)});
+  }
+  int number = 0;
+  for (const auto& [id, attrs] : OtherAttributes()) {
+    ++number;
+    if (id != plugin.id()) continue;
+    cases.push_back({id, attrs, level, absl::StrCat(word, "_otherwise_", number, suffix)});
+  }
+  return cases;
+}
+
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const NormPlugin* plugin : Plugins().Loaded()) {
-    if (plugin->cross_row()) continue;
-    std::string word = plugin->id();
-    std::replace(word.begin(), word.end(), '.', '_');
-    for (const int64_t target : Targets()) {
-      const std::string suffix = absl::StrCat("_", hwy::TargetName(target));
-      cases.push_back({plugin->id(), {}, target, word + suffix});
-      for (const NormAttrSpec& spec : plugin->attrs()) {
-        if (spec.type != NormAttrType::kBool) continue;
-        const bool negated = !std::get<bool>(spec.default_value);
-        cases.push_back({plugin->id(),
-                         {{spec.name, negated}},
-                         target,
-                         absl::StrCat(word, negated ? "_with_" : "_without_", spec.name, suffix)});
-      }
-      int number = 0;
-      for (const auto& [id, attrs] : OtherAttributes()) {
-        ++number;
-        if (id != plugin->id()) continue;
-        cases.push_back({id, attrs, target, absl::StrCat(word, "_otherwise_", number, suffix)});
-      }
+  for (const int level : {0, 1, 2}) {
+    for (const NormPlugin* plugin : Plugins(level).Loaded()) {
+      if (plugin->cross_row()) continue;
+      for (Case& each : CasesOf(*plugin, level)) cases.push_back(std::move(each));
     }
   }
   return cases;
@@ -109,14 +112,12 @@ class NormConformanceTest : public ::testing::TestWithParam<Case> {
     EXPECT_THAT(dims, ::testing::IsSupersetOf({8, 16, 64, 100, 768}));
     return dims;
   }
-  // A plugin that asks Highway does so at creation, and is told of one target only.
   std::shared_ptr<const NormInstance> Make(int64_t dim) const {
-    hwy::GetChosenTarget().Update(GetParam().target);
     auto instance = plugin_->Instantiate(dim, GetParam().attrs);
     EXPECT_TRUE(instance.ok()) << instance.status();
     return instance.value();
   }
-  const NormPlugin* plugin_ = Find(GetParam().id);
+  const NormPlugin* plugin_ = Find(GetParam().id, GetParam().level);
 };
 
 TEST_P(NormConformanceTest, AgreesWithItsEquation) {
@@ -490,6 +491,28 @@ TEST(ShippedNormsTest, RmsNormRefusesAnOffsetOfNoGain) {
       Find("rms_norm")->Instantiate(16, {{"affine", false}, {"unit_offset", true}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("unit_offset"));
+}
+
+// The order of sums is the header's, not the instruction set's. dyt and derf use PLUMB_FMA.
+TEST(NormRowsTest, GiveTheSameBitsAtEveryLevel) {
+  for (const char* id : {"group_norm", "l2_norm", "layer_norm", "p_rms_norm", "rms_norm",
+                         "scale_norm", "std_norm"}) {
+    for (const int64_t dim : {2, 31, 33, 64, 100, 768}) {
+      std::vector<NormValues<float>> results;
+      for (const int level : {0, 1, 2}) {
+        const auto instance = Find(id, level)->Instantiate(dim, {}).value();
+        NormHarness<float> harness(*instance, 5);
+        NormValues<float> v = harness.Random(4);
+        harness.Run(&v);
+        results.push_back(v);
+      }
+      for (const int level : {0, 1}) {
+        EXPECT_EQ(results[level].y, results[2].y) << id << " dim " << dim << " level " << level;
+        EXPECT_EQ(results[level].dx, results[2].dx) << id << " dim " << dim << " level " << level;
+        EXPECT_EQ(results[level].dparams, results[2].dparams) << id << " dim " << dim;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 #!/bin/sh
 # The norm ABI header compiles on its own, without a warning, as every C and C++ that a plugin may
-# be written in. Usage: norm_header_compiles.sh INCLUDE_DIRECTORY
+# be written in, and so does a norm on norm_rows.h. Usage:
+#   norm_header_compiles.sh INCLUDE_DIRECTORY NORM_IN_C NORM_IN_CPP
 set -u
-include="$1"
+include="$1" rows_c="$2" rows_cpp="$3"
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
@@ -27,13 +28,13 @@ cp "$work/norm.c" "$work/norm.cc"
 flags="-pedantic -Werror -Wall -Wextra -Wshadow -Wconversion -fPIC -shared -fvisibility=hidden"
 compilers=0
 failures=0
-compile() {  # compiler standard source
-  if ! "$1" "-std=$2" $flags -I "$include" "$3" -o "$work/norm.so"; then
+compile() {  # compiler standard source notes
+  if ! "$1" "-std=$2" $flags ${5:-} -I "$include" "$3" -o "$work/norm.so" -lm; then
     echo "FAILED: $1 -std=$2" >&2
     failures=$((failures + 1))
   elif command -v readelf > /dev/null &&
-       [ "$(readelf -n "$work/norm.so" | grep -c '^ *plumb ')" != 2 ]; then
-    echo "FAILED: $1 -std=$2: the file does not carry two notes" >&2
+       [ "$(readelf -n "$work/norm.so" | grep -c '^ *plumb ')" != "$4" ]; then
+    echo "FAILED: $1 -std=$2: the file does not carry $4 notes" >&2
     failures=$((failures + 1))
   fi
 }
@@ -42,10 +43,16 @@ for pair in gcc:g++ clang:clang++; do
   cxx=${pair#*:}
   if command -v "$c" > /dev/null; then
     compilers=$((compilers + 1))
-    for standard in c11 c17; do compile "$c" "$standard" "$work/norm.c"; done
+    for standard in c11 c17; do
+      compile "$c" "$standard" "$work/norm.c" 2
+      for level in 0 2; do compile "$c" "$standard" "$rows_c" 1 "-DPLUMB_ROWS_MAX_LEVEL=$level"; done
+    done
   fi
   if command -v "$cxx" > /dev/null; then
-    for standard in c++11 c++14 c++17 c++20; do compile "$cxx" "$standard" "$work/norm.cc"; done
+    for standard in c++11 c++14 c++17 c++20; do
+      compile "$cxx" "$standard" "$work/norm.cc" 2
+      compile "$cxx" "$standard" "$rows_cpp" 1 -O1
+    done
   fi
 done
 if [ "$compilers" = 0 ]; then

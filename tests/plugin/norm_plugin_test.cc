@@ -52,6 +52,85 @@ TEST_F(NormPluginTest, HandsOverCompleteValuesInTheSchemasOrder) {
   EXPECT_EQ(test_norm::last_values[2].i, 0);
 }
 
+TEST_F(NormPluginTest, HandsOverAllBitsOfAnInteger) {
+  constexpr int64_t kOdd = (int64_t{1} << 53) + 1;  // no double
+  const auto instance = plugin_->Instantiate(4, {{"groups", std::string("9007199254740993")}});
+  ASSERT_TRUE(instance.ok()) << instance.status();
+  EXPECT_EQ(test_norm::last_values[1].i, kOdd);
+  EXPECT_THAT((*instance)->ToString(), HasSubstr("groups=9007199254740993"));
+}
+
+// A layout as a plugin of 1.0 fills it says nothing of chunks.
+TEST_F(NormPluginTest, KnowsHowFewChunksAnInstanceWants) {
+  EXPECT_EQ(plugin_->Instantiate(4, {}).value()->max_chunks(), 0);
+  test_norm::layout_answer.max_chunks = 3;
+  EXPECT_EQ(plugin_->Instantiate(4, {}).value()->max_chunks(), 3);
+}
+
+TEST_F(NormPluginTest, NamesInitialValuesOfAKindThatItDoesNotKnow) {
+  plumb_tensor_def tensor{};
+  tensor.name = "weight";
+  tensor.init = 77;
+  tensor.lr_scale = 1;
+  test_norm::layout_answer.n_params = 1;
+  test_norm::layout_answer.params = &tensor;
+  test_norm::layout_answer.tensor_stride = sizeof(tensor);
+  EXPECT_THAT(std::string(plugin_->Instantiate(4, {}).status().message()),
+              AllOf(HasSubstr("parameter weight"), HasSubstr("kind 77"), HasSubstr("ABI 1.")));
+}
+
+// -- Extensions of 1.1
+
+TEST_F(NormPluginTest, CombinesStatisticsWithAStatusWhereTheNormHasOne) {
+  static const plumb_norm_combine combine = {
+      sizeof(plumb_norm_combine), 0,
+      [](const plumb_norm_instance*, uint32_t, const plumb_norm_call* call, void*,
+         const void*) -> plumb_status {
+        std::snprintf(call->err, call->err_cap, "variance of nothing");
+        return PLUMB_OUT_OF_RANGE;
+      }};
+  table_.flags = PLUMB_NORM_CROSS_ROW;
+  test_norm::AddStatistics(&table_);
+  test_norm::layout_answer.partial_elems = 1;
+  char text[64] = "";
+  plumb_norm_call call{};
+  call.err = text;
+  call.err_cap = sizeof(text);
+  plugin_ = NormPlugin::Create(&table_, "").value();
+  EXPECT_TRUE(plugin_->Instantiate(4, {}).value()->StatsCombine(PLUMB_FWD, call, text, text).ok());
+  table_.get_extension = [](const char* id) -> const void* {
+    return std::strcmp(id, PLUMB_EXT_COMBINE) == 0 ? &combine : nullptr;
+  };
+  plugin_ = NormPlugin::Create(&table_, "").value();
+  const absl::Status status =
+      plugin_->Instantiate(4, {}).value()->StatsCombine(PLUMB_FWD, call, text, text);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("stats_combine: variance of nothing"));
+}
+
+// The instance without a gain can fuse the sum, the one with a gain cannot.
+TEST_F(NormPluginTest, AsksAnInstanceForItsExtensions) {
+  static const plumb_norm_instance_extensions of_instance = {
+      sizeof(plumb_norm_instance_extensions), 0,
+      [](const plumb_norm_instance* instance, const char* id) -> const void* {
+        return instance->values[2].i == 0 ? test_norm::GetExtension(id) : nullptr;
+      }};
+  test_norm::residual_answer = test_norm::Residual();
+  table_.get_extension = [](const char* id) -> const void* {
+    return std::strcmp(id, PLUMB_EXT_INSTANCE) == 0 ? &of_instance : nullptr;
+  };
+  plugin_ = NormPlugin::Create(&table_, "").value();
+  EXPECT_FALSE(plugin_->has_residual());
+  const auto with = plugin_->Instantiate(4, {{"affine", true}}).value();
+  const auto without = plugin_->Instantiate(4, {{"affine", false}}).value();
+  EXPECT_FALSE(with->has_residual());
+  ASSERT_TRUE(without->has_residual());
+  EXPECT_TRUE(without->ForwardResidual({}, {}, 0, 0).ok());
+  table_.get_extension = test_norm::GetExtension;  // as 1.0 has it: all instances alike
+  plugin_ = NormPlugin::Create(&table_, "").value();
+  EXPECT_TRUE(plugin_->Instantiate(4, {}).value()->has_residual());
+}
+
 TEST_F(NormPluginTest, RefusesImpossibleDimensions) {
   for (const int64_t dim : {int64_t{0}, int64_t{-5}, int64_t{1} << 40}) {
     EXPECT_EQ(plugin_->Instantiate(dim, {}).status().code(), absl::StatusCode::kInvalidArgument);

@@ -29,6 +29,12 @@ for compiler in gcc clang; do
     fi
     plumb train "$name/model.pbtxt" --data words.txt --plugin "$file" --out "$name/run" \
       --set train.max_steps=20
+    # Elsewhere when it is asked to.
+    if [ "$tool" = cmake ]; then
+      cmake --install "$name/build" --prefix "$work/elsewhere"
+      [ -n "$(find "$work/elsewhere" -name "$name.so")" ]
+      [ -z "$(find "$prefix" -name "$name.so")" ]
+    fi
     # Installed, it is found by its id; and it exports the entry and nothing else.
     if [ "$tool" = cmake ]; then cmake --install "$name/build"; else make -C "$name" PLUMB="$prefix" install; fi
     plumb plugin describe "org.example.of.$name" | grep -F "$(realpath "$prefix")"

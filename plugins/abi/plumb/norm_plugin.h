@@ -1,4 +1,4 @@
-/* plumb/norm_plugin.h: the contract between plumb and a normalization plugin, ABI major 1.
+/* plumb/norm_plugin.h: the contract between plumb and a normalization plugin, ABI 1.1.
  *
  * A norm plugin is a shared library that exports one function, plumb_norm_plugin_v1(). This header
  * is all that it needs: C11 or C++11 and later, <stddef.h> and <stdint.h>, nothing of plumb's own.
@@ -40,6 +40,9 @@
  *     [hot]. A plugin leaves the mode as it is, and does not depend on denormals: one may count as
  *     zero at any time.
  *   - The host never unloads a library.
+ *   - Words for the host go to `err`, at most `cap` (`err_cap`) bytes with the NUL. It is the
+ * host's, lives until the function returns, and may be NULL, with 0 bytes: no words wanted. A
+ * plugin keeps no pointer to it.
  *
  * How it grows. `struct_size` comes first in every struct that crosses the border; whoever fills a
  * struct writes sizeof(struct) as it was compiled. Structs grow at the end only and fields keep
@@ -48,6 +51,13 @@
  * does not fit is an extension, found by a string id that ends in its revision and is final from
  * the first draft. An incompatible change is a new major with a new entry symbol, and one file may
  * export both.
+ *
+ * New in 1.1 ([1.1] below), all of it optional for both sides. A 1.0 host runs a plugin with these
+ * parts as if they were not there; where that would be wrong, the plugin says so by min_host_minor
+ * = 1, and a 1.0 host refuses it. A 1.1 host takes a 1.0 plugin as it always was.
+ *   - plumb_norm_layout.max_chunks: fewer copies of parameters' gradients
+ *   - extension "plumb.norm.combine/1": stats_combine that can fail
+ *   - extension "plumb.norm.instance/1": extensions of one instance
  */
 #ifndef PLUMB_NORM_PLUGIN_H
 #define PLUMB_NORM_PLUGIN_H
@@ -60,7 +70,7 @@ extern "C" {
 #endif
 
 #define PLUMB_NORM_ABI_MAJOR 1 /* also in the name of the entry symbol */
-#define PLUMB_NORM_ABI_MINOR 0 /* counts additions; never by itself a reason to refuse */
+#define PLUMB_NORM_ABI_MINOR 1 /* counts additions; never by itself a reason to refuse */
 
 #if defined(__GNUC__)
 #define PLUMB_EXPORT __attribute__((visibility("default")))
@@ -157,7 +167,7 @@ enum {
 
 enum {
   PLUMB_ATTR_F64 = 1,   /* value in f */
-  PLUMB_ATTR_I64 = 2,   /* value in i */
+  PLUMB_ATTR_I64 = 2,   /* value in i, all of its 64 bits; min and max are doubles */
   PLUMB_ATTR_BOOL = 3,  /* value in i, 0 or 1 */
   PLUMB_ATTR_ENUM = 4,  /* value in s, one of `choices` */
   PLUMB_ATTR_STRING = 5 /* value in s */
@@ -186,7 +196,9 @@ typedef struct plumb_attr_def {
 
 /* -- What an instance needs -------------------------------------------------------------------- */
 
-/* Initial values are drawn by the host, so that one seed gives one model whatever the norm. */
+/* Initial values are drawn by the host, so that one seed gives one model whatever the norm. A host
+ * refuses an instance with a kind that it does not know, and names the tensor and the kind: values
+ * are never guessed. */
 enum {
   PLUMB_INIT_ZEROS = 0,
   PLUMB_INIT_ONES = 1,
@@ -231,6 +243,11 @@ typedef struct plumb_norm_layout {
   uint32_t backward_needs; /* PLUMB_BWD_* */
   size_t scratch_bytes;    /* scratch for one range of rows: scratch_bytes ... */
   size_t scratch_bytes_per_row; /* ... + scratch_bytes_per_row * (r1 - r0) */
+  /* [1.1] At most so many zeroed copies of dparams, and so many ranges that share none, in one
+   * backward call; 0: as the host likes. For norms with large parameters, which would rather be cut
+   * into few ranges. A host may have fewer. */
+  uint32_t max_chunks;
+  uint32_t reserved;
 } plumb_norm_layout;
 
 /* -- One call ---------------------------------------------------------------------------------- */
@@ -345,9 +362,10 @@ typedef struct plumb_norm_plugin {
 
   /* [any-thread] Makes an instance for rows of `dim` >= 1 elements. `values` holds one value for
    * each attribute, in the schema's order, defaults filled in, types and ranges checked; it and its
-   * strings live until create returns. `host` lives until destroy returns. On success *out is the
-   * instance, to be given to destroy once; on failure *out is untouched, and `err` (`cap` bytes)
-   * may say why. PLUMB_INVALID_ARGUMENT: this dim or this combination of values makes no sense. */
+   * strings live until create returns, so that what an instance keeps of them it copies. `host`
+   * lives until destroy returns. On success *out is the instance, to be given to destroy once; on
+   * failure *out is untouched, and `err` (`cap` bytes) may say why. PLUMB_INVALID_ARGUMENT: this
+   * dim or this combination of values makes no sense. */
   plumb_status (*create)(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                          plumb_norm_instance** out, char* err, size_t cap);
 
@@ -433,6 +451,36 @@ typedef struct plumb_norm_residual {
                            const plumb_residual_call* residual, int64_t r0, int64_t r1);
 } plumb_norm_residual;
 
+/* -- Extension "plumb.norm.combine/1" [1.1] ---------------------------------------------------- */
+
+/* stats_combine with a status. get_extension(PLUMB_EXT_COMBINE) returns a plumb_norm_combine, whose
+ * function a host that knows it calls in place of stats_combine, which is there for those that do
+ * not. Cross-row norms only. */
+#define PLUMB_EXT_COMBINE "plumb.norm.combine/1"
+typedef struct plumb_norm_combine {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [hot] As plumb_norm_plugin.stats_combine. On failure the call has failed, and what `acc` holds
+   * no longer matters; words go to call->err. */
+  plumb_status (*combine)(const plumb_norm_instance* instance, uint32_t phase,
+                          const plumb_norm_call* call, void* acc, const void* partial);
+} plumb_norm_combine;
+
+/* -- Extension "plumb.norm.instance/1" [1.1] --------------------------------------------------- */
+
+/* Extensions that depend on the configuration. get_extension(PLUMB_EXT_INSTANCE) returns a
+ * plumb_norm_instance_extensions, and its function decides for one instance: an extension that it
+ * does not return this instance does not have, whatever get_extension says of the norm. A host that
+ * does not know it takes get_extension's word, so that a norm offers there what all of its
+ * instances can do. */
+#define PLUMB_EXT_INSTANCE "plumb.norm.instance/1"
+typedef struct plumb_norm_instance_extensions {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] An extension of the instance, or NULL. Lives as long as the instance. */
+  const void* (*get)(const plumb_norm_instance* instance, const char* id);
+} plumb_norm_instance_extensions;
+
 /* -- The ELF note ------------------------------------------------------------------------------ */
 
 /* Puts the norm's id and ABI where a host can read them without running any code of the file: an
@@ -472,12 +520,14 @@ typedef struct plumb_norm_note {
 PLUMB_STATIC_ASSERT(sizeof(plumb_attr_value) == 24, "plumb_attr_value, for ever");
 PLUMB_STATIC_ASSERT(sizeof(plumb_attr_def) == 72, "plumb_attr_def");
 PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_def) == 80, "plumb_tensor_def");
-PLUMB_STATIC_ASSERT(sizeof(plumb_norm_layout) == 64, "plumb_norm_layout");
+PLUMB_STATIC_ASSERT(sizeof(plumb_norm_layout) == 72, "plumb_norm_layout");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_call) == 168, "plumb_norm_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_host) == 32, "plumb_host");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_plugin) == 160, "plumb_norm_plugin");
 PLUMB_STATIC_ASSERT(sizeof(plumb_residual_call) == 56, "plumb_residual_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_residual) == 24, "plumb_norm_residual");
+PLUMB_STATIC_ASSERT(sizeof(plumb_norm_combine) == 16, "plumb_norm_combine");
+PLUMB_STATIC_ASSERT(sizeof(plumb_norm_instance_extensions) == 16, "plumb_norm_instance_extensions");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_note) == 92, "plumb_norm_note");
 #endif
 

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plumb/norm_plugin.h"
+#include "plumb/norm_rows.h"
 
 PLUMB_NORM_NOTE("group_norm");
 
@@ -48,152 +48,42 @@ struct plumb_norm_instance {
   plumb_tensor_def params[2];
 };
 
-/* sum = the sum of `term` over i < n, kept in S. In many partial sums, because the compiler may not
- * reorder additions and would otherwise do one after the other. */
-#define SUM(S, sum, n, term)                                         \
-  do {                                                               \
-    enum { kParts = 128 / sizeof(S) };                               \
-    S part[kParts] = {0}, rest = 0;                                  \
-    size_t start = 0;                                                \
-    for (; start + kParts <= (n); start += kParts) {                 \
-      for (size_t k = 0; k < kParts; ++k) {                          \
-        const size_t i = start + k;                                  \
-        part[k] += (S)(term);                                        \
-      }                                                              \
-    }                                                                \
-    for (size_t i = start; i < (n); ++i) rest += (S)(term);          \
-    for (size_t width = kParts / 2; width > 0; width /= 2) {         \
-      for (size_t k = 0; k < width; ++k) part[k] += part[k + width]; \
-    }                                                                \
-    (sum) = (double)(part[0] + rest);                                \
-  } while (0)
-
-/* for (i = begin; i < end; ++i). y may be x and dx may be dy, but element i only ever meets element
- * i: the iterations are independent, which the compiler cannot know. */
-#if defined(__clang__)
-#define EACH(i, begin, end) \
-  _Pragma("clang loop vectorize(assume_safety)") for (size_t i = (begin); i < (end); ++i)
-#elif defined(__GNUC__)
-#define EACH(i, begin, end) _Pragma("GCC ivdep") for (size_t i = (begin); i < (end); ++i)
-#else
-#define EACH(i, begin, end) for (size_t i = (begin); i < (end); ++i)
-#endif
-
-/* Compiled three times, and the one for this machine is chosen as the library is loaded. All give
- * the same bits if the compiler fuses no multiplication with an addition: -ffp-contract=off. */
-#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
-#define HOT __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define HOT
-#endif
-
-/* The rows, written once for the three element types. T is the element; REAL what it is computed
- * in, with LOAD and STORE between the two; S what sums over a row are kept in. AFFINE is known to
- * the compiler, so that no loop asks. */
-#define ROWS(SUFFIX, AFFINE, T, REAL, S, LOAD, STORE)                                            \
-  HOT static void Forward##SUFFIX(const plumb_norm_instance* norm, const plumb_norm_call* call,  \
-                                  int64_t r0, int64_t r1) {                                      \
-    const size_t n = norm->dim / norm->groups;                                                   \
-    const int affine = AFFINE;                                                                   \
-    for (int64_t row = r0; row < r1; ++row) {                                                    \
-      REAL* saved = call->saved ? PLUMB_ROW(REAL, call->saved, call->saved_pitch, row) : NULL;   \
-      for (size_t group = 0; group < norm->groups; ++group) {                                    \
-        const T* x = PLUMB_CONST_ROW(T, call->x, call->x_pitch, row) + group * n;                \
-        T* y = PLUMB_ROW(T, call->y, call->y_pitch, row) + group * n;                            \
-        double sum, squares;                                                                     \
-        SUM(S, sum, n, LOAD(x[i]));                                                              \
-        const REAL mean = (REAL)(sum / (double)n);                                               \
-        SUM(S, squares, n, (S)(LOAD(x[i]) - mean) * (S)(LOAD(x[i]) - mean));                     \
-        const REAL r = (REAL)(1 / sqrt(squares / (double)n + norm->eps));                        \
-        if (saved != NULL) {                                                                     \
-          saved[2 * group] = mean;                                                               \
-          saved[2 * group + 1] = r;                                                              \
-        }                                                                                        \
-        if (affine) {                                                                            \
-          const REAL* weight = (const REAL*)call->params[0] + group * n;                         \
-          const REAL* bias = (const REAL*)call->params[1] + group * n;                           \
-          EACH(i, 0, n) y[i] = STORE(weight[i] * ((LOAD(x[i]) - mean) * r) + bias[i]);           \
-        } else {                                                                                 \
-          EACH(i, 0, n) y[i] = STORE((LOAD(x[i]) - mean) * r);                                   \
-        }                                                                                        \
-      }                                                                                          \
-    }                                                                                            \
-  }                                                                                              \
-  HOT static void Backward##SUFFIX(const plumb_norm_instance* norm, const plumb_norm_call* call, \
-                                   int64_t r0, int64_t r1) {                                     \
-    const size_t n = norm->dim / norm->groups;                                                   \
-    const int affine = AFFINE;                                                                   \
-    const int accumulate = (call->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;                        \
-    for (int64_t row = r0; row < r1; ++row) {                                                    \
-      const REAL* saved = PLUMB_CONST_ROW(REAL, call->saved, call->saved_pitch, row);            \
-      for (size_t group = 0; group < norm->groups; ++group) {                                    \
-        const T* x = PLUMB_CONST_ROW(T, call->x, call->x_pitch, row) + group * n;                \
-        const T* dy = PLUMB_CONST_ROW(T, call->dy, call->dy_pitch, row) + group * n;             \
-        T* dx = PLUMB_ROW(T, call->dx, call->dx_pitch, row) + group * n;                         \
-        const REAL mean = saved[2 * group], r = saved[2 * group + 1];                            \
-        const REAL* weight = affine ? (const REAL*)call->params[0] + group * n : NULL;           \
-        double sum_u, sum_uh;                                                                    \
-        SUM(S, sum_u, n, affine ? LOAD(dy[i]) * weight[i] : LOAD(dy[i]));                        \
-        SUM(S, sum_uh, n,                                                                        \
-            (affine ? LOAD(dy[i]) * weight[i] : LOAD(dy[i])) * ((LOAD(x[i]) - mean) * r));       \
-        const REAL mean_u = (REAL)(sum_u / (double)n), mean_uh = (REAL)(sum_uh / (double)n);     \
-        if (affine) {                                                                            \
-          REAL* dweight = (REAL*)call->dparams[0] + group * n;                                   \
-          REAL* dbias = (REAL*)call->dparams[1] + group * n;                                     \
-          EACH(i, 0, n) {                                                                        \
-            dweight[i] += LOAD(dy[i]) * ((LOAD(x[i]) - mean) * r);                               \
-            dbias[i] += LOAD(dy[i]);                                                             \
-          }                                                                                      \
-        }                                                                                        \
-        EACH(i, 0, n) {                                                                          \
-          const REAL u = affine ? LOAD(dy[i]) * weight[i] : LOAD(dy[i]);                         \
-          const REAL gradient = r * (u - mean_u - (LOAD(x[i]) - mean) * r * mean_uh);            \
-          dx[i] = STORE(accumulate ? LOAD(dx[i]) + gradient : gradient);                         \
-        }                                                                                        \
-      }                                                                                          \
-    }                                                                                            \
+/* Piece by piece; the variant says whether there are a gain and a bias. */
+#define FORWARD_Group                                                                         \
+  const size_t n = norm->dim / norm->groups;                                                  \
+  const real* weight = variant ? PLUMB_PARAM(0) : NULL;                                       \
+  const real* bias = variant ? PLUMB_PARAM(1) : NULL;                                         \
+  PLUMB_EACH_ROW {                                                                            \
+    for (size_t group = 0; group < norm->groups; ++group) {                                   \
+      const size_t begin = group * n, end = begin + n;                                        \
+      double sum, squares;                                                                    \
+      PLUMB_SUM(sum_type, sum, begin, end, x);                                                \
+      const real mean = (real)(sum / (double)n);                                              \
+      PLUMB_SUM(sum_type, squares, begin, end, (sum_type)(x - mean) * (sum_type)(x - mean));  \
+      const real r = (real)(1 / sqrt(squares / (double)n + norm->eps));                       \
+      PLUMB_SAVE(2 * group, mean);                                                            \
+      PLUMB_SAVE(2 * group + 1, r);                                                           \
+      PLUMB_Y(begin, end, variant ? weight[i] * ((x - mean) * r) + bias[i] : (x - mean) * r); \
+    }                                                                                         \
   }
-#define AS_IT_IS(value) (value)
-ROWS(F32, 0, float, float, double, AS_IT_IS, AS_IT_IS)
-ROWS(F32Affine, 1, float, float, double, AS_IT_IS, AS_IT_IS)
-ROWS(BF16, 0, plumb_bf16, float, float, plumb_bf16_to_float, plumb_bf16_from_float)
-ROWS(BF16Affine, 1, plumb_bf16, float, float, plumb_bf16_to_float, plumb_bf16_from_float)
-ROWS(F64, 0, double, double, double, AS_IT_IS, AS_IT_IS)
-ROWS(F64Affine, 1, double, double, double, AS_IT_IS, AS_IT_IS)
-
-static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
-                            int64_t r0, int64_t r1) {
-  switch (call->dtype) {
-    case PLUMB_F32:
-      (norm->affine ? ForwardF32Affine : ForwardF32)(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_BF16:
-      (norm->affine ? ForwardBF16Affine : ForwardBF16)(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_F64:
-      (norm->affine ? ForwardF64Affine : ForwardF64)(norm, call, r0, r1);
-      return PLUMB_OK;
-    default:
-      return PLUMB_UNIMPLEMENTED;
+#define U (variant ? dy * weight[i] : dy)
+#define BACKWARD_Group                                                                     \
+  const size_t n = norm->dim / norm->groups;                                               \
+  const real* weight = variant ? PLUMB_PARAM(0) : NULL;                                    \
+  real* dweight = variant ? PLUMB_DPARAM(0) : NULL;                                        \
+  real* dbias = variant ? PLUMB_DPARAM(1) : NULL;                                          \
+  PLUMB_EACH_ROW {                                                                         \
+    for (size_t group = 0; group < norm->groups; ++group) {                                \
+      const size_t begin = group * n, end = begin + n;                                     \
+      const real mean = PLUMB_SAVED(2 * group), r = PLUMB_SAVED(2 * group + 1);            \
+      double sum_u, sum_uh;                                                                \
+      PLUMB_SUM2(sum_type, sum_u, sum_uh, begin, end, U, (U * ((x - mean) * r)));          \
+      const real mean_u = (real)(sum_u / (double)n), mean_uh = (real)(sum_uh / (double)n); \
+      PLUMB_DX(begin, end, (r * (U - mean_u - (x - mean) * r * mean_uh)),                  \
+               if (variant)(dweight[i] += dy * ((x - mean) * r), dbias[i] += dy));         \
+    }                                                                                      \
   }
-}
-
-static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
-                             int64_t r0, int64_t r1) {
-  switch (call->dtype) {
-    case PLUMB_F32:
-      (norm->affine ? BackwardF32Affine : BackwardF32)(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_BF16:
-      (norm->affine ? BackwardBF16Affine : BackwardBF16)(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_F64:
-      (norm->affine ? BackwardF64Affine : BackwardF64)(norm, call, r0, r1);
-      return PLUMB_OK;
-    default:
-      return PLUMB_UNIMPLEMENTED;
-  }
-}
+PLUMB_NORM_ROWS(Group, norm->affine)
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
@@ -258,17 +148,17 @@ static const plumb_norm_plugin the_norm = {
     .doc =
         "Layer norm on each of `groups` pieces of the row; Wu & He 2018, arXiv:1803.08494, per "
         "token.",
-    .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
-             PLUMB_NORM_SCALE_INVARIANT | PLUMB_NORM_SHIFT_INVARIANT,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .flags = PLUMB_ROWS_FLAGS | PLUMB_NORM_SCALE_INVARIANT | PLUMB_NORM_SHIFT_INVARIANT,
+    .dtypes = PLUMB_ROWS_DTYPES,
     .n_attrs = kAttributeCount,
     .attr_stride = sizeof(plumb_attr_def),
     .attrs = the_attributes,
     .create = Create,
     .destroy = Destroy,
     .layout = Layout,
-    .forward = Forward,
-    .backward = Backward,
+    .forward = GroupForward,
+    .backward = GroupBackward,
+    .get_extension = GroupGetExtension,
 };
 
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {

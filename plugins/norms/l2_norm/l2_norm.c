@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plumb/norm_plugin.h"
+#include "plumb/norm_rows.h"
 
 PLUMB_NORM_NOTE("l2_norm");
 
@@ -42,130 +42,32 @@ struct plumb_norm_instance {
   double eps, scale;
 };
 
-/* sum = the sum of `term` over i < n, kept in S. In many partial sums, because the compiler may not
- * reorder additions and would otherwise do one after the other. */
-#define SUM(S, sum, n, term)                                         \
-  do {                                                               \
-    enum { kParts = 128 / sizeof(S) };                               \
-    S part[kParts] = {0}, rest = 0;                                  \
-    size_t start = 0;                                                \
-    for (; start + kParts <= (n); start += kParts) {                 \
-      for (size_t k = 0; k < kParts; ++k) {                          \
-        const size_t i = start + k;                                  \
-        part[k] += (S)(term);                                        \
-      }                                                              \
-    }                                                                \
-    for (size_t i = start; i < (n); ++i) rest += (S)(term);          \
-    for (size_t width = kParts / 2; width > 0; width /= 2) {         \
-      for (size_t k = 0; k < width; ++k) part[k] += part[k + width]; \
-    }                                                                \
-    (sum) = (double)(part[0] + rest);                                \
-  } while (0)
-
-/* for (i = begin; i < end; ++i). y may be x and dx may be dy, but element i only ever meets element
- * i: the iterations are independent, which the compiler cannot know. */
-#if defined(__clang__)
-#define EACH(i, begin, end) \
-  _Pragma("clang loop vectorize(assume_safety)") for (size_t i = (begin); i < (end); ++i)
-#elif defined(__GNUC__)
-#define EACH(i, begin, end) _Pragma("GCC ivdep") for (size_t i = (begin); i < (end); ++i)
-#else
-#define EACH(i, begin, end) for (size_t i = (begin); i < (end); ++i)
-#endif
-
-/* Compiled three times, and the one for this machine is chosen as the library is loaded. All give
- * the same bits if the compiler fuses no multiplication with an addition: -ffp-contract=off. */
-#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
-#define HOT __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define HOT
-#endif
-
-/* The rows, written once for the three element types. T is the element; REAL what it is computed
- * in, with LOAD and STORE between the two; S what sums over a row are kept in. */
-#define ROWS(SUFFIX, T, REAL, S, LOAD, STORE)                                                    \
-  HOT static void Forward##SUFFIX(const plumb_norm_instance* norm, const plumb_norm_call* call,  \
-                                  int64_t r0, int64_t r1) {                                      \
-    const size_t dim = norm->dim;                                                                \
-    const REAL a = (REAL)norm->scale, largest = (REAL)(1 / norm->eps); /* may be infinite */     \
-    for (int64_t row = r0; row < r1; ++row) {                                                    \
-      const T* x = PLUMB_CONST_ROW(T, call->x, call->x_pitch, row);                              \
-      T* y = PLUMB_ROW(T, call->y, call->y_pitch, row);                                          \
-      double squares;                                                                            \
-      SUM(S, squares, dim, (S)LOAD(x[i]) * (S)LOAD(x[i]));                                       \
-      /* Squares of floats do not always fit a float. */                                         \
-      if (!(squares > 1e-30 && squares < 1e30)) {                                                \
-        SUM(double, squares, dim, (double)LOAD(x[i]) * (double)LOAD(x[i]));                      \
-      }                                                                                          \
-      REAL r = (REAL)(1 / sqrt(squares));                                                        \
-      if (r > largest) r = largest; /* a NaN stays one */                                        \
-      if (r > (REAL)1e30) r = 0;                                                                 \
-      if (call->saved != NULL) *PLUMB_ROW(REAL, call->saved, call->saved_pitch, row) = r;        \
-      const REAL ar = a * r;                                                                     \
-      EACH(i, 0, dim) y[i] = STORE(ar * LOAD(x[i]));                                             \
-    }                                                                                            \
-  }                                                                                              \
-  HOT static void Backward##SUFFIX(const plumb_norm_instance* norm, const plumb_norm_call* call, \
-                                   int64_t r0, int64_t r1) {                                     \
-    const size_t dim = norm->dim;                                                                \
-    const int accumulate = (call->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;                        \
-    const REAL a = (REAL)norm->scale, largest = (REAL)(1 / norm->eps);                           \
-    for (int64_t row = r0; row < r1; ++row) {                                                    \
-      const T* x = PLUMB_CONST_ROW(T, call->x, call->x_pitch, row);                              \
-      const T* dy = PLUMB_CONST_ROW(T, call->dy, call->dy_pitch, row);                           \
-      T* dx = PLUMB_ROW(T, call->dx, call->dx_pitch, row);                                       \
-      const REAL r = *PLUMB_CONST_ROW(REAL, call->saved, call->saved_pitch, row), ar = a * r;    \
-      double sum;                                                                                \
-      SUM(S, sum, dim, LOAD(dy[i]) * (LOAD(x[i]) * r));                                          \
-      const REAL c = r >= largest ? 0 : (REAL)sum;                                               \
-      if (accumulate) {                                                                          \
-        EACH(i, 0, dim) {                                                                        \
-          const REAL gradient = ar * (LOAD(dy[i]) - LOAD(x[i]) * r * c);                         \
-          dx[i] = STORE(LOAD(dx[i]) + gradient);                                                 \
-        }                                                                                        \
-      } else {                                                                                   \
-        EACH(i, 0, dim) dx[i] = STORE(ar * (LOAD(dy[i]) - LOAD(x[i]) * r * c));                  \
-      }                                                                                          \
-    }                                                                                            \
+/* Squares of floats do not always fit a float. A NaN stays one. */
+#define FORWARD_L2                                                                         \
+  const real a = (real)norm->scale, largest = (real)(1 / norm->eps); /* may be infinite */ \
+  PLUMB_EACH_ROW {                                                                         \
+    double squares;                                                                        \
+    PLUMB_SUM(sum_type, squares, 0, dim, ((sum_type)x * (sum_type)x));                     \
+    if (!(squares > 1e-30 && squares < 1e30)) {                                            \
+      PLUMB_SUM(double, squares, 0, dim, ((double)x * (double)x));                         \
+    }                                                                                      \
+    real r = (real)(1 / sqrt(squares));                                                    \
+    if (r > largest) r = largest;                                                          \
+    if (r > (real)1e30) r = 0;                                                             \
+    PLUMB_SAVE(0, r);                                                                      \
+    const real ar = a * r;                                                                 \
+    PLUMB_Y(0, dim, (ar * x));                                                             \
   }
-#define AS_IT_IS(value) (value)
-ROWS(F32, float, float, double, AS_IT_IS, AS_IT_IS)
-ROWS(BF16, plumb_bf16, float, float, plumb_bf16_to_float, plumb_bf16_from_float)
-ROWS(F64, double, double, double, AS_IT_IS, AS_IT_IS)
-
-static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
-                            int64_t r0, int64_t r1) {
-  switch (call->dtype) {
-    case PLUMB_F32:
-      ForwardF32(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_BF16:
-      ForwardBF16(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_F64:
-      ForwardF64(norm, call, r0, r1);
-      return PLUMB_OK;
-    default:
-      return PLUMB_UNIMPLEMENTED;
+#define BACKWARD_L2                                                  \
+  const real a = (real)norm->scale, largest = (real)(1 / norm->eps); \
+  PLUMB_EACH_ROW {                                                   \
+    const real r = PLUMB_SAVED(0), ar = a * r;                       \
+    double sum;                                                      \
+    PLUMB_SUM(sum_type, sum, 0, dim, (dy * (x * r)));                \
+    const real c = r >= largest ? 0 : (real)sum;                     \
+    PLUMB_DX(0, dim, (ar * (dy - x * r * c)), (void)0);              \
   }
-}
-
-static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
-                             int64_t r0, int64_t r1) {
-  switch (call->dtype) {
-    case PLUMB_F32:
-      BackwardF32(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_BF16:
-      BackwardBF16(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_F64:
-      BackwardF64(norm, call, r0, r1);
-      return PLUMB_OK;
-    default:
-      return PLUMB_UNIMPLEMENTED;
-  }
-}
+PLUMB_NORM_ROWS(L2, 0)
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
@@ -205,17 +107,17 @@ static const plumb_norm_plugin the_norm = {
     .vendor = "plumb",
     .license = "Apache-2.0",
     .doc = "y = scale x / max(|x|, eps); Loshchilov et al. 2024 (nGPT), arXiv:2410.01131.",
-    .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
-             PLUMB_NORM_SCALE_INVARIANT,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .flags = PLUMB_ROWS_FLAGS | PLUMB_NORM_SCALE_INVARIANT,
+    .dtypes = PLUMB_ROWS_DTYPES,
     .n_attrs = kAttributeCount,
     .attr_stride = sizeof(plumb_attr_def),
     .attrs = the_attributes,
     .create = Create,
     .destroy = Destroy,
     .layout = Layout,
-    .forward = Forward,
-    .backward = Backward,
+    .forward = L2Forward,
+    .backward = L2Backward,
+    .get_extension = L2GetExtension,
 };
 
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plumb/norm_plugin.h"
+#include "plumb/norm_rows.h"
 
 PLUMB_NORM_NOTE("std_norm");
 
@@ -42,134 +42,34 @@ struct plumb_norm_instance {
   plumb_tensor_def params[2];
 };
 
-/* sum = the sum of `term` over i < n, kept in S. In many partial sums, because the compiler may not
- * reorder additions and would otherwise do one after the other. */
-#define SUM(S, sum, n, term)                                         \
-  do {                                                               \
-    enum { kParts = 128 / sizeof(S) };                               \
-    S part[kParts] = {0}, rest = 0;                                  \
-    size_t start = 0;                                                \
-    for (; start + kParts <= (n); start += kParts) {                 \
-      for (size_t k = 0; k < kParts; ++k) {                          \
-        const size_t i = start + k;                                  \
-        part[k] += (S)(term);                                        \
-      }                                                              \
-    }                                                                \
-    for (size_t i = start; i < (n); ++i) rest += (S)(term);          \
-    for (size_t width = kParts / 2; width > 0; width /= 2) {         \
-      for (size_t k = 0; k < width; ++k) part[k] += part[k + width]; \
-    }                                                                \
-    (sum) = (double)(part[0] + rest);                                \
-  } while (0)
-
-/* for (i = begin; i < end; ++i). y may be x and dx may be dy, but element i only ever meets element
- * i: the iterations are independent, which the compiler cannot know. */
-#if defined(__clang__)
-#define EACH(i, begin, end) \
-  _Pragma("clang loop vectorize(assume_safety)") for (size_t i = (begin); i < (end); ++i)
-#elif defined(__GNUC__)
-#define EACH(i, begin, end) _Pragma("GCC ivdep") for (size_t i = (begin); i < (end); ++i)
-#else
-#define EACH(i, begin, end) for (size_t i = (begin); i < (end); ++i)
-#endif
-
-/* Compiled three times, and the one for this machine is chosen as the library is loaded. All give
- * the same bits if the compiler fuses no multiplication with an addition: -ffp-contract=off. */
-#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
-#define HOT __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define HOT
-#endif
-
-/* The rows, written once for the three element types. T is the element; REAL what it is computed
- * in, with LOAD and STORE between the two; S what sums over a row are kept in. */
-#define ROWS(SUFFIX, T, REAL, S, LOAD, STORE)                                                    \
-  HOT static void Forward##SUFFIX(const plumb_norm_instance* norm, const plumb_norm_call* call,  \
-                                  int64_t r0, int64_t r1) {                                      \
-    const size_t dim = norm->dim;                                                                \
-    const REAL *weight = call->params[0], *bias = call->params[1];                               \
-    for (int64_t row = r0; row < r1; ++row) {                                                    \
-      const T* x = PLUMB_CONST_ROW(T, call->x, call->x_pitch, row);                              \
-      T* y = PLUMB_ROW(T, call->y, call->y_pitch, row);                                          \
-      double sum, squares;                                                                       \
-      SUM(S, sum, dim, LOAD(x[i]));                                                              \
-      const REAL mean = (REAL)(sum / (double)dim);                                               \
-      SUM(S, squares, dim, (S)(LOAD(x[i]) - mean) * (S)(LOAD(x[i]) - mean));                     \
-      const REAL sigma = (REAL)sqrt(squares / norm->n),                                          \
-                 s = (REAL)(1 / ((double)sigma + norm->eps));                                    \
-      if (call->saved != NULL) {                                                                 \
-        REAL* saved = PLUMB_ROW(REAL, call->saved, call->saved_pitch, row);                      \
-        saved[0] = mean;                                                                         \
-        saved[1] = sigma;                                                                        \
-      }                                                                                          \
-      EACH(i, 0, dim) y[i] = STORE(weight[i] * ((LOAD(x[i]) - mean) * s) + bias[i]);             \
-    }                                                                                            \
-  }                                                                                              \
-  HOT static void Backward##SUFFIX(const plumb_norm_instance* norm, const plumb_norm_call* call, \
-                                   int64_t r0, int64_t r1) {                                     \
-    const size_t dim = norm->dim;                                                                \
-    const int accumulate = (call->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;                        \
-    const REAL* weight = call->params[0];                                                        \
-    REAL *dweight = call->dparams[0], *dbias = call->dparams[1];                                 \
-    for (int64_t row = r0; row < r1; ++row) {                                                    \
-      const T* x = PLUMB_CONST_ROW(T, call->x, call->x_pitch, row);                              \
-      const T* dy = PLUMB_CONST_ROW(T, call->dy, call->dy_pitch, row);                           \
-      T* dx = PLUMB_ROW(T, call->dx, call->dx_pitch, row);                                       \
-      const REAL* saved = PLUMB_CONST_ROW(REAL, call->saved, call->saved_pitch, row);            \
-      const REAL mean = saved[0], s = (REAL)(1 / ((double)saved[1] + norm->eps));                \
-      const double sigma = (double)saved[1];                                                     \
-      double sum_u, sum_uh;                                                                      \
-      SUM(S, sum_u, dim, LOAD(dy[i]) * weight[i]);                                               \
-      SUM(S, sum_uh, dim, LOAD(dy[i]) * weight[i] * ((LOAD(x[i]) - mean) * s));                  \
-      const REAL mean_u = (REAL)(sum_u / (double)dim);                                           \
-      const REAL c = sigma == 0 ? 0 : (REAL)(sum_uh / (norm->n * sigma));                        \
-      EACH(i, 0, dim) {                                                                          \
-        const REAL g = LOAD(dy[i]), h = (LOAD(x[i]) - mean) * s;                                 \
-        const REAL gradient = s * (g * weight[i] - mean_u) - h * c;                              \
-        dweight[i] += g * h;                                                                     \
-        dbias[i] += g;                                                                           \
-        dx[i] = STORE(accumulate ? LOAD(dx[i]) + gradient : gradient);                           \
-      }                                                                                          \
-    }                                                                                            \
+#define FORWARD_Std                                                                    \
+  const real *weight = PLUMB_PARAM(0), *bias = PLUMB_PARAM(1);                         \
+  PLUMB_EACH_ROW {                                                                     \
+    double sum, squares;                                                               \
+    PLUMB_SUM(sum_type, sum, 0, dim, x);                                               \
+    const real mean = (real)(sum / (double)dim);                                       \
+    PLUMB_SUM(sum_type, squares, 0, dim, (sum_type)(x - mean) * (sum_type)(x - mean)); \
+    const real sigma = (real)sqrt(squares / norm->n);                                  \
+    const real s = (real)(1 / ((double)sigma + norm->eps));                            \
+    PLUMB_SAVE(0, mean);                                                               \
+    PLUMB_SAVE(1, sigma);                                                              \
+    PLUMB_Y(0, dim, weight[i] * ((x - mean) * s) + bias[i]);                           \
   }
-#define AS_IT_IS(value) (value)
-ROWS(F32, float, float, double, AS_IT_IS, AS_IT_IS)
-ROWS(BF16, plumb_bf16, float, float, plumb_bf16_to_float, plumb_bf16_from_float)
-ROWS(F64, double, double, double, AS_IT_IS, AS_IT_IS)
-
-static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
-                            int64_t r0, int64_t r1) {
-  switch (call->dtype) {
-    case PLUMB_F32:
-      ForwardF32(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_BF16:
-      ForwardBF16(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_F64:
-      ForwardF64(norm, call, r0, r1);
-      return PLUMB_OK;
-    default:
-      return PLUMB_UNIMPLEMENTED;
+#define BACKWARD_Std                                                                        \
+  const real* weight = PLUMB_PARAM(0);                                                      \
+  real *dweight = PLUMB_DPARAM(0), *dbias = PLUMB_DPARAM(1);                                \
+  PLUMB_EACH_ROW {                                                                          \
+    const real mean = PLUMB_SAVED(0), s = (real)(1 / ((double)PLUMB_SAVED(1) + norm->eps)); \
+    const double sigma = (double)PLUMB_SAVED(1);                                            \
+    double sum_u, sum_uh;                                                                   \
+    PLUMB_SUM2(sum_type, sum_u, sum_uh, 0, dim, (dy * weight[i]),                           \
+               (dy * weight[i] * ((x - mean) * s)));                                        \
+    const real mean_u = (real)(sum_u / (double)dim);                                        \
+    const real c = sigma == 0 ? 0 : (real)(sum_uh / (norm->n * sigma));                     \
+    PLUMB_DX(0, dim, (s * (dy * weight[i] - mean_u) - (x - mean) * s * c),                  \
+             (dweight[i] += dy * ((x - mean) * s), dbias[i] += dy));                        \
   }
-}
-
-static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
-                             int64_t r0, int64_t r1) {
-  switch (call->dtype) {
-    case PLUMB_F32:
-      BackwardF32(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_BF16:
-      BackwardBF16(norm, call, r0, r1);
-      return PLUMB_OK;
-    case PLUMB_F64:
-      BackwardF64(norm, call, r0, r1);
-      return PLUMB_OK;
-    default:
-      return PLUMB_UNIMPLEMENTED;
-  }
-}
+PLUMB_NORM_ROWS(Std, 0)
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
@@ -231,17 +131,17 @@ static const plumb_norm_plugin the_norm = {
     .vendor = "plumb",
     .license = "Apache-2.0",
     .doc = "y = gamma (x - mean) / (sigma + eps) + beta; Rush 2018, The Annotated Transformer.",
-    .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
-             PLUMB_NORM_SCALE_INVARIANT | PLUMB_NORM_SHIFT_INVARIANT,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .flags = PLUMB_ROWS_FLAGS | PLUMB_NORM_SCALE_INVARIANT | PLUMB_NORM_SHIFT_INVARIANT,
+    .dtypes = PLUMB_ROWS_DTYPES,
     .n_attrs = kAttributeCount,
     .attr_stride = sizeof(plumb_attr_def),
     .attrs = the_attributes,
     .create = Create,
     .destroy = Destroy,
     .layout = Layout,
-    .forward = Forward,
-    .backward = Backward,
+    .forward = StdForward,
+    .backward = StdBackward,
+    .get_extension = StdGetExtension,
 };
 
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {

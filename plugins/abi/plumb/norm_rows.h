@@ -1,0 +1,266 @@
+/* plumb/norm_rows.h: the rows of a norm, so that its author writes the equations and nothing else.
+ *
+ * Optional, beside plumb/norm_plugin.h: C11 or C++11 and later, no library. The author says in two
+ * macros what happens to a row; PLUMB_NORM_ROWS makes of them the functions of the table, for f32,
+ * bf16 and f64, for several instruction sets of which the best is taken when a range is run, with
+ * the accumulation of dx and the residual extension. RMSNorm without attributes is
+ *
+ *   #define FORWARD_Rms                                                \
+ *     const real* gain = PLUMB_PARAM(0);                               \
+ *     PLUMB_EACH_ROW {                                                 \
+ *       real sum;                                                      \
+ *       PLUMB_SUM(real, sum, 0, dim, (x * x));                         \
+ *       const real s = 1 / plumb_sqrt(sum / (real)dim + (real)1e-5);   \
+ *       PLUMB_SAVE(0, s);                                              \
+ *       PLUMB_Y(0, dim, (x * s * gain[i]));                            \
+ *     }
+ *   #define BACKWARD_Rms                                               \
+ *     const real* gain = PLUMB_PARAM(0);                               \
+ *     real* dgain = PLUMB_DPARAM(0);                                   \
+ *     PLUMB_EACH_ROW {                                                 \
+ *       const real s = PLUMB_SAVED(0);                                 \
+ *       real sum;                                                      \
+ *       PLUMB_SUM(real, sum, 0, dim, (dy * gain[i] * (x * s)));        \
+ *       const real mean = sum / (real)dim;                             \
+ *       PLUMB_DX(0, dim, (s * (dy * gain[i] - x * s * mean)),          \
+ *                dgain[i] += dy * (x * s));                            \
+ *     }
+ *   PLUMB_NORM_ROWS(Rms, 0)
+ *
+ * and its table has .forward = RmsForward, .backward = RmsBackward, .get_extension =
+ * RmsGetExtension, .dtypes = PLUMB_ROWS_DTYPES, .flags |= PLUMB_ROWS_FLAGS. The layout's
+ * backward_needs is PLUMB_BWD_X.
+ *
+ * What the two macros may use.
+ *   norm, call           the instance and the call
+ *   dim                  the length of a row
+ *   variant              what the second argument of PLUMB_NORM_ROWS says of the instance: an
+ *                        expression over `norm` with the value 0, 1 or 2. A constant wherever it is
+ *                        used: the code of each is compiled apart, and no loop asks.
+ *   real, element        the accumulate type, and the type in memory (not to be computed with)
+ *   wide                 a type that holds squares and sums of any `real`, slowly
+ *   sum_type             double for f32 and f64, float for bf16
+ *   fused                whether the instruction set multiplies and adds in one step, for PLUMB_FMA
+ *   i, x, dy             in the expressions of the loops below: the element's index, its value in
+ *                        x, and (backward) in dy
+ *
+ * Sums are taken in an order that depends on the number of elements alone, and a multiplication is
+ * not fused with an addition if the compiler has -ffp-contract=off, as plumb_add_norm_plugin() and
+ * pkg-config plumb-norm give it: a row then has the same bits in any range, at any address and by
+ * every instruction set. y may be x and dx may be dy. (Parentheses round a product keep
+ * clang-format from taking it for a pointer's declaration.)
+ *
+ * Instruction sets: AVX-512, AVX2 and the compiler's own on x86-64 with gcc and clang; elsewhere
+ * the compiler's own alone. PLUMB_ROWS_MAX_LEVEL (0, 1, 2) as a macro keeps to the lower ones.
+ */
+#ifndef PLUMB_NORM_ROWS_H
+#define PLUMB_NORM_ROWS_H
+
+#include <math.h>
+#include <string.h>
+
+#include "plumb/norm_plugin.h"
+
+#define PLUMB_ROWS_DTYPES (PLUMB_F32 | PLUMB_BF16 | PLUMB_F64)
+#define PLUMB_ROWS_FLAGS (PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED)
+
+/* -- The author's words ------------------------------------------------------------------------ */
+
+#define PLUMB_PARAM(k) ((const real*)call->params[k])
+#define PLUMB_DPARAM(k) ((real*)call->dparams[k])
+
+/* The loop over the rows of the range; its body works on one of them. */
+#define PLUMB_EACH_ROW for (int64_t row = r0; row < r1 && PLUMB_ROWS_ENTER_(row); ++row)
+
+/* Number k of what forward leaves for backward, saved_per_row numbers a row. PLUMB_SAVE does
+ * nothing in calls that save nothing. */
+#define PLUMB_SAVE(k, value)                                             \
+  do {                                                                   \
+    if (call->saved != NULL) {                                           \
+      PLUMB_ROW(real, call->saved, call->saved_pitch, row)[k] = (value); \
+    }                                                                    \
+  } while (0)
+#define PLUMB_SAVED(k) (PLUMB_CONST_ROW(real, call->saved, call->saved_pitch, row)[k])
+
+/* Element k of the row, outside of the loops below. */
+#define PLUMB_X(k) plumb_rows_load_(x_row[k])
+
+/* sum = the sum of `term` over begin <= i < end, taken in type S: float, double, real or sum_type.
+ * Partial sums lie side by side, 128 bytes of them, as vector instructions want them. */
+#define PLUMB_SUM(S, sum, begin, end, term)                                \
+  do {                                                                     \
+    PLUMB_ROWS_PARTS_(S, plumb_part)                                       \
+    size_t plumb_at = (begin);                                             \
+    const size_t plumb_end = (end);                                        \
+    for (; plumb_at + plumb_parts <= plumb_end; plumb_at += plumb_parts) { \
+      S plumb_term[plumb_parts];                                           \
+      PLUMB_ROWS_IVDEP_                                                    \
+      for (size_t plumb_k = 0; plumb_k < plumb_parts; ++plumb_k) {         \
+        PLUMB_ROWS_ELEMENT_(plumb_at + plumb_k)                            \
+        plumb_term[plumb_k] = (S)(term);                                   \
+      }                                                                    \
+      PLUMB_ROWS_ADD_PARTS_(plumb_part, plumb_term)                        \
+    }                                                                      \
+    S plumb_rest = 0;                                                      \
+    for (; plumb_at < plumb_end; ++plumb_at) {                             \
+      PLUMB_ROWS_ELEMENT_(plumb_at)                                        \
+      plumb_rest += (S)(term);                                             \
+    }                                                                      \
+    (sum) = PLUMB_ROWS_FOLD_(S, plumb_part) + plumb_rest;                  \
+  } while (0)
+
+/* Two sums from one reading of the row. */
+#define PLUMB_SUM2(S, sum, other, begin, end, term, other_term)            \
+  do {                                                                     \
+    PLUMB_ROWS_PARTS_(S, plumb_part)                                       \
+    PLUMB_ROWS_MORE_PARTS_(S, plumb_more)                                  \
+    size_t plumb_at = (begin);                                             \
+    const size_t plumb_end = (end);                                        \
+    for (; plumb_at + plumb_parts <= plumb_end; plumb_at += plumb_parts) { \
+      S plumb_term[plumb_parts], plumb_other[plumb_parts];                 \
+      PLUMB_ROWS_IVDEP_                                                    \
+      for (size_t plumb_k = 0; plumb_k < plumb_parts; ++plumb_k) {         \
+        PLUMB_ROWS_ELEMENT_(plumb_at + plumb_k)                            \
+        plumb_term[plumb_k] = (S)(term);                                   \
+        plumb_other[plumb_k] = (S)(other_term);                            \
+      }                                                                    \
+      PLUMB_ROWS_ADD_PARTS_(plumb_part, plumb_term)                        \
+      PLUMB_ROWS_ADD_PARTS_(plumb_more, plumb_other)                       \
+    }                                                                      \
+    S plumb_rest = 0, plumb_more_rest = 0;                                 \
+    for (; plumb_at < plumb_end; ++plumb_at) {                             \
+      PLUMB_ROWS_ELEMENT_(plumb_at)                                        \
+      plumb_rest += (S)(term);                                             \
+      plumb_more_rest += (S)(other_term);                                  \
+    }                                                                      \
+    (sum) = PLUMB_ROWS_FOLD_(S, plumb_part) + plumb_rest;                  \
+    (other) = PLUMB_ROWS_FOLD_(S, plumb_more) + plumb_more_rest;           \
+  } while (0)
+
+/* The same sum in `wide`, one element after the other, for rows whose numbers leave the range of
+ * the fast one. */
+#define PLUMB_WIDE_SUM(sum, begin, end, term)                       \
+  do {                                                              \
+    (sum) = 0;                                                      \
+    for (size_t plumb_at = (begin); plumb_at < (end); ++plumb_at) { \
+      PLUMB_ROWS_ELEMENT_(plumb_at)                                 \
+      (sum) += (wide)(term);                                        \
+    }                                                               \
+  } while (0)
+
+/* y = `value` for begin <= i < end. */
+#define PLUMB_Y(begin, end, value)                                                     \
+  do {                                                                                 \
+    const size_t plumb_end = (end);                                                    \
+    size_t plumb_at = (begin);                                                         \
+    for (; plumb_at + PLUMB_ROWS_BLOCK_ <= plumb_end; plumb_at += PLUMB_ROWS_BLOCK_) { \
+      plumb_rows_prefetch_(later_row + plumb_at, PLUMB_ROWS_BLOCK_ * sizeof(element)); \
+      if (stream) {                                                                    \
+        element plumb_out[PLUMB_ROWS_BLOCK_];                                          \
+        PLUMB_ROWS_FOR_BLOCK_(plumb_rows_store_(plumb_out + plumb_k, (value)))         \
+        plumb_rows_stream_(y_row + plumb_at, plumb_out, sizeof(plumb_out));            \
+      } else {                                                                         \
+        PLUMB_ROWS_FOR_BLOCK_(plumb_rows_store_(y_row + i, (value)))                   \
+      }                                                                                \
+    }                                                                                  \
+    PLUMB_ROWS_FOR_REST_(plumb_rows_store_(y_row + i, (value)))                        \
+  } while (0)
+
+/* dx = `gradient` for begin <= i < end, added to what is there when the call says so; and the
+ * statements `update` before it, for each element: they add to element i of parameters' gradients,
+ * and may define what `gradient` uses; or (void)0. */
+#define PLUMB_DX(begin, end, gradient, update)                                                   \
+  do {                                                                                           \
+    const size_t plumb_end = (end);                                                              \
+    size_t plumb_at = (begin);                                                                   \
+    for (; plumb_at + PLUMB_ROWS_BLOCK_ <= plumb_end; plumb_at += PLUMB_ROWS_BLOCK_) {           \
+      if (add_row != NULL) {                                                                     \
+        PLUMB_ROWS_FOR_BLOCK_(update;                                                            \
+                              plumb_rows_store_(dx_row + i, PLUMB_ROWS_MORE_ + (gradient)))      \
+      } else if (stream) {                                                                       \
+        element plumb_out[PLUMB_ROWS_BLOCK_];                                                    \
+        PLUMB_ROWS_FOR_BLOCK_(update; plumb_rows_store_(plumb_out + plumb_k, (gradient)))        \
+        plumb_rows_stream_(dx_row + plumb_at, plumb_out, sizeof(plumb_out));                     \
+      } else {                                                                                   \
+        PLUMB_ROWS_FOR_BLOCK_(update; plumb_rows_store_(dx_row + i, (gradient)))                 \
+      }                                                                                          \
+    }                                                                                            \
+    if (add_row != NULL) {                                                                       \
+      PLUMB_ROWS_FOR_REST_(update; plumb_rows_store_(dx_row + i, PLUMB_ROWS_MORE_ + (gradient))) \
+    } else {                                                                                     \
+      PLUMB_ROWS_FOR_REST_(update; plumb_rows_store_(dx_row + i, (gradient)))                    \
+    }                                                                                            \
+  } while (0)
+
+/* The same without passing by the caches, with the sums, as PLUMB_SUM2 has them, of two terms that
+ * are made of what `gradient` is made of, and which would cost as much again by themselves. */
+#define PLUMB_DX_SUM2(S, sum, other, begin, end, gradient, update, term, other_term)            \
+  do {                                                                                          \
+    PLUMB_ROWS_PARTS_(S, plumb_part)                                                            \
+    PLUMB_ROWS_MORE_PARTS_(S, plumb_more)                                                       \
+    S plumb_rest = 0, plumb_more_rest = 0;                                                      \
+    const size_t plumb_end = (end);                                                             \
+    size_t plumb_at = (begin);                                                                  \
+    for (; plumb_at + plumb_parts <= plumb_end; plumb_at += plumb_parts) {                      \
+      S plumb_term[plumb_parts], plumb_other[plumb_parts];                                      \
+      if (add_row != NULL) {                                                                    \
+        PLUMB_ROWS_FOR_PARTS_(update; plumb_term[plumb_k] = (S)(term);                          \
+                              plumb_other[plumb_k] = (S)(other_term);                           \
+                              plumb_rows_store_(dx_row + i, PLUMB_ROWS_MORE_ + (gradient)))     \
+      } else {                                                                                  \
+        PLUMB_ROWS_FOR_PARTS_(update; plumb_term[plumb_k] = (S)(term);                          \
+                              plumb_other[plumb_k] = (S)(other_term);                           \
+                              plumb_rows_store_(dx_row + i, (gradient)))                        \
+      }                                                                                         \
+      PLUMB_ROWS_ADD_PARTS_(plumb_part, plumb_term)                                             \
+      PLUMB_ROWS_ADD_PARTS_(plumb_more, plumb_other)                                            \
+    }                                                                                           \
+    PLUMB_ROWS_FOR_REST_(                                                                       \
+        update; plumb_rest += (S)(term); plumb_more_rest += (S)(other_term); plumb_rows_store_( \
+            dx_row + i, add_row == NULL ? (gradient) : PLUMB_ROWS_MORE_ + (gradient)))          \
+    (sum) = PLUMB_ROWS_FOLD_(S, plumb_part) + plumb_rest;                                       \
+    (other) = PLUMB_ROWS_FOLD_(S, plumb_more) + plumb_more_rest;                                \
+  } while (0)
+#define PLUMB_ROWS_MORE_ plumb_rows_load_(add_row[i])
+
+/* Functions that the two macros call are declared so. */
+#if defined(__GNUC__)
+#define PLUMB_ROWS_INLINE static inline __attribute__((always_inline, unused))
+#else
+#define PLUMB_ROWS_INLINE static inline
+#endif
+
+/* a b + c, rounded once if `fused`, else twice: faster in long polynomials, and the bits then
+ * differ between processors with AVX2 and those without. */
+#define PLUMB_FMA(fused, a, b, c) ((fused) ? plumb_fma_((a), (b), (c)) : (a) * (b) + (c))
+
+/* Also: plumb_abs(v) and plumb_sqrt(v), of a float or a double. */
+
+#include "plumb/norm_rows_impl.h"
+
+/* -- The functions of the table: NAMEForward, NAMEBackward, NAMEGetExtension ------------------- */
+
+#define PLUMB_NORM_ROWS(NAME, VARIANT)                                                             \
+  PLUMB_ROWS_BODY_(NAME##ForwardF32, FORWARD_##NAME, 0, float, float, double, double)              \
+  PLUMB_ROWS_BODY_(NAME##ForwardBf16, FORWARD_##NAME, 0, plumb_bf16, float, double, float)         \
+  PLUMB_ROWS_BODY_(NAME##ForwardF64, FORWARD_##NAME, 0, double, double, long double, double)       \
+  PLUMB_ROWS_BODY_(NAME##BackwardF32, BACKWARD_##NAME, 1, float, float, double, double)            \
+  PLUMB_ROWS_BODY_(NAME##BackwardBf16, BACKWARD_##NAME, 1, plumb_bf16, float, double, float)       \
+  PLUMB_ROWS_BODY_(NAME##BackwardF64, BACKWARD_##NAME, 1, double, double, long double, double)     \
+  PLUMB_ROWS_LEVELS_(NAME##Forward, VARIANT)                                                       \
+  PLUMB_ROWS_LEVELS_(NAME##Backward, VARIANT)                                                      \
+  static plumb_status NAME##Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,  \
+                                    int64_t r0, int64_t r1) {                                      \
+    return NAME##ForwardRows(norm, call, NULL, r0, r1);                                            \
+  }                                                                                                \
+  static plumb_status NAME##Backward(const plumb_norm_instance* norm, const plumb_norm_call* call, \
+                                     int64_t r0, int64_t r1) {                                     \
+    return NAME##BackwardRows(norm, call, NULL, r0, r1);                                           \
+  }                                                                                                \
+  PLUMB_ROWS_INLINE const void* NAME##GetExtension(const char* id) {                               \
+    static const plumb_norm_residual residual = {sizeof(plumb_norm_residual), 0,                   \
+                                                 NAME##ForwardRows, NAME##BackwardRows};           \
+    return strcmp(id, PLUMB_EXT_RESIDUAL) == 0 ? &residual : NULL;                                 \
+  }
+
+#endif /* PLUMB_NORM_ROWS_H */
