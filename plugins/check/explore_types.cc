@@ -1,0 +1,178 @@
+// X1 and X4: an element type against a wider one.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plugins/check/explore_checks.h"
+#include "plugins/check/numeric_cases.h"
+#include "plugins/check/point_run.h"
+
+namespace plumb::check {
+namespace {
+
+using Values = std::vector<double>;
+
+uint32_t WidestType(const plumb_norm_plugin& norm) {
+  return (norm.dtypes & PLUMB_F64) != 0 ? PLUMB_F64 : PLUMB_F32;
+}
+
+// The operands, each moved by its f32 rounding: what the results then move by, rounding may do.
+Operands Moved(const Operands& operands, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Operands moved = operands;
+  const auto move = [&random](Values* values) {
+    for (double& value : *values) value *= 1 + std::ldexp((random() & 1) != 0 ? 1 : -1, -23);
+  };
+  move(&moved.x);
+  move(&moved.dy);
+  for (Values& values : moved.params) move(&values);
+  return moved;
+}
+
+struct Allowance {
+  double of_row;      // of the largest of the row of the reference
+  double of_moved;    // of the largest move of the row
+  double of_element;  // of the element and of what it was added to: its own rounding
+  double added;
+};
+
+// "" where `got` is within the tolerance of `must`; rows that are not finite say nothing.
+std::string Compare(const char* name, const Values& got, const Values& must, const Values& moved,
+                    int64_t width, const Allowance& t) {
+  const size_t w = static_cast<size_t>(std::max<int64_t>(width, 1));
+  for (size_t start = 0; start < must.size(); start += w) {
+    double largest = 0, most_moved = 0;
+    for (size_t i = start; i < start + w; ++i) {
+      largest = std::max(largest, std::abs(must[i]));
+      most_moved = std::max(most_moved, std::abs(moved[i] - must[i]));
+      if (!std::isfinite(must[i]) || !std::isfinite(moved[i])) largest = HUGE_VAL;
+    }
+    if (largest > 1e18 || most_moved > 0.01 * largest) continue;
+    for (size_t i = start; i < start + w; ++i) {
+      const double allowed = t.of_row * largest + t.of_moved * most_moved +
+                             t.of_element * (std::abs(must[i]) + t.added) + 1e-30;
+      if (std::abs(got[i] - must[i]) <= allowed) continue;
+      return absl::StrFormat("%s is %.9g, must be %.9g (+- %.2g)",
+                             PlaceInTensor(name, i, must.size(), width), got[i], must[i], allowed);
+    }
+  }
+  return "";
+}
+
+std::optional<std::string> AgreesWithWidest(const plumb_norm_plugin& norm, const Point& point) {
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  const uint32_t type = TypeOf(point), widest = WidestType(norm);
+  const Operands operands = OperandsAt(*instance, point);
+  const PointResult got = RunAt(*instance, point, type, operands);
+  if (!got.problem.empty()) return got.problem;
+  const Outcome must = RunAt(*instance, Plain(point), widest, operands).outcome;
+  const Outcome moved =
+      RunAt(*instance, Plain(point), widest, Moved(operands, static_cast<uint64_t>(point[kSeed])))
+          .outcome;
+  const bool wide = type == PLUMB_F64;
+  // The moves are those of f32, which f64 needs none of.
+  const Allowance y = {wide ? 1e-10 : 3e-5, wide ? 0.01 : 40, Epsilon(type), 0};
+  std::string text = Compare("y", got.outcome.y, must.y, moved.y, point[kDim], y);
+  if (text.empty() && point[kEvaluation] == 0) {
+    Allowance dx = y;
+    dx.added = point[kAdd] != 0 ? 1 : 0;
+    // y itself was rounded.
+    if (type == PLUMB_BF16 && (instance->layout().backward_needs & PLUMB_BWD_Y)) dx.of_row = 0.05;
+    text = Compare("dx", got.outcome.dx, must.dx, moved.dx, point[kDim], dx);
+    Allowance sums = dx;
+    sums.of_row = std::max(dx.of_row, wide ? 1e-10 : 2e-4);
+    sums.of_element = 0;
+    for (size_t i = 0; i < must.dparams.size() && text.empty(); ++i) {
+      const std::string name = absl::StrCat("dparams[", i, "]");
+      text = Compare(name.c_str(), got.outcome.dparams[i], must.dparams[i], moved.dparams[i],
+                     static_cast<int64_t>(must.dparams[i].size()), sums);
+    }
+  }
+  if (text.empty()) return text;
+  return absl::StrCat(TypeName(type), " dim=", point[kDim], " rows=", point[kRows],
+                      " in ranges: ", text, " as in ", TypeName(widest), ", in one range");
+}
+
+// Errors of bf16 values against f32 ones, in units of the last place of bf16.
+struct Bias {
+  double sum = 0;
+  int64_t count = 0;
+};
+
+std::string CompareRounding(const char* name, const Values& narrow, const Values& wide,
+                            int64_t width, Bias* bias) {
+  const size_t w = static_cast<size_t>(width);
+  for (size_t start = 0; start < wide.size(); start += w) {
+    double largest = 0;
+    for (size_t i = start; i < start + w; ++i) largest = std::max(largest, std::abs(wide[i]));
+    if (!(largest < 1e30)) continue;
+    for (size_t i = start; i < start + w; ++i) {
+      if (std::abs(wide[i]) < 1e-30) continue;
+      const double ulp = std::ldexp(1, std::ilogb(wide[i]) - 7);
+      const double error = (std::abs(narrow[i]) - std::abs(wide[i])) / ulp;
+      // Another order of additions may end on the other side of a tie.
+      const double slack = 2e-5 * largest / ulp;
+      if (std::abs(narrow[i] - wide[i]) / ulp > 0.5 + slack) {
+        return absl::StrFormat("%s is %.9g, %.2f ulp from %.9g as in f32: not the nearest",
+                               PlaceInTensor(name, i, wide.size(), width), narrow[i], error,
+                               wide[i]);
+      }
+      if (RoundTo(PLUMB_BF16, wide[i]) == wide[i] || slack > 0.1) continue;
+      bias->sum += error;
+      ++bias->count;
+    }
+  }
+  if (bias->count < 1000) return "";
+  const double mean = bias->sum / static_cast<double>(bias->count);
+  if (std::abs(mean) < 0.05 + 2 / std::sqrt(static_cast<double>(bias->count))) return "";
+  return absl::StrFormat(
+      "%s has a mean error of %.2f ulp of its magnitude: it is not rounded to "
+      "the nearest",
+      name, mean);
+}
+
+std::optional<std::string> IsRounded(const plumb_norm_plugin& norm, Point point) {
+  point[kType] = 1;
+  point[kAdd] = 0;
+  if ((norm.dtypes & PLUMB_F32) == 0) return std::nullopt;
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  const Operands operands = OperandsAt(*instance, point);
+  const Outcome narrow = RunAt(*instance, point, PLUMB_BF16, operands).outcome;
+  const Outcome wide = RunAt(*instance, Plain(point), PLUMB_F32, operands).outcome;
+  // Sums that nearly cancel are another thing (X1).
+  const bool far_from_zero = point[kX] == 3 || point[kX] == 6;
+  if (far_from_zero) return std::nullopt;
+  Bias bias;
+  std::string text = CompareRounding("y", narrow.y, wide.y, point[kDim], &bias);
+  const bool needs_y = (instance->layout().backward_needs & PLUMB_BWD_Y) != 0;
+  if (text.empty() && !needs_y && point[kEvaluation] == 0) {
+    Bias of_dx;
+    text = CompareRounding("dx", narrow.dx, wide.dx, point[kDim], &of_dx);
+  }
+  if (text.empty()) return text;
+  return absl::StrCat("bf16 dim=", point[kDim], " rows=", point[kRows], ": ", text);
+}
+
+}  // namespace
+
+void ExploreTypes(const Subject& subject, Report* report) {
+  Explore(
+      subject, "X1", [&](const Point& point) { return AgreesWithWidest(*subject.norm, point); },
+      report);
+}
+
+void ExploreRounding(const Subject& subject, Report* report) {
+  if ((subject.norm->dtypes & PLUMB_BF16) == 0) return report->Skip("it does not offer bf16");
+  Explore(
+      subject, "X4", [&](const Point& point) { return IsRounded(*subject.norm, point); }, report);
+}
+
+}  // namespace plumb::check
