@@ -191,7 +191,7 @@ std::string ForgetStrings(const plumb_norm_plugin& norm, const Point& point,
 
 std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point) {
   if (InstanceAt(norm, point) == nullptr) return std::nullopt;
-  const std::vector<AttributeCase> cases = AttributeCases(norm);
+  const std::vector<AttributeCase> cases = ExploredCases(norm);
   const AttributeCase& attributes = cases[static_cast<size_t>(point[kAttributes])];
   const auto dim = static_cast<uint32_t>(point[kDim]);
   std::string text = WatchLife(norm, dim, attributes.values, "");

@@ -66,7 +66,7 @@ bool CreateMayCall(const SystemCall& call) {
 }
 
 std::string TraceCreate(const plumb_norm_plugin& norm, const Point& point, bool* traced) {
-  const std::vector<AttributeCase> cases = AttributeCases(norm);
+  const std::vector<AttributeCase> cases = ExploredCases(norm);
   const AttributeCase& c = cases[static_cast<size_t>(point[kAttributes])];
   const std::optional<SystemCall> found = FirstSystemCall(
       [&] {

@@ -44,7 +44,7 @@ struct Allowance {
 
 // "" where `got` is within the tolerance of `must`; rows that are not finite say nothing.
 std::string Compare(const char* name, const Values& got, const Values& must, const Values& moved,
-                    int64_t width, const Allowance& t) {
+                    int64_t width, const Allowance& t, const Values* terms = nullptr) {
   const size_t w = static_cast<size_t>(std::max<int64_t>(width, 1));
   for (size_t start = 0; start < must.size(); start += w) {
     double largest = 0, most_moved = 0;
@@ -55,7 +55,8 @@ std::string Compare(const char* name, const Values& got, const Values& must, con
     }
     if (largest > 1e18 || most_moved > 0.01 * largest) continue;
     for (size_t i = start; i < start + w; ++i) {
-      const double allowed = t.of_row * largest + t.of_moved * most_moved +
+      const double term = terms == nullptr ? 0 : (*terms)[start / w];
+      const double allowed = t.of_row * largest + term + t.of_moved * most_moved +
                              t.of_element * (std::abs(must[i]) + t.added) + 1e-30;
       if (std::abs(got[i] - must[i]) <= allowed) continue;
       return absl::StrFormat("%s is %.9g, must be %.9g (+- %.2g)",
@@ -63,6 +64,40 @@ std::string Compare(const char* name, const Values& got, const Values& must, con
     }
   }
   return "";
+}
+
+// What the rounding of a term may do to dx, row by row, where terms cancel: a term is about dy
+// times what y is of x.
+Values RoundingOfTerms(const Operands& operands, const Values& y, int64_t dim, double relative) {
+  const size_t w = static_cast<size_t>(dim);
+  Values terms;
+  for (size_t start = 0; start < y.size(); start += w) {
+    double most_y = 0, most_x = 0, most_dy = 0;
+    for (size_t i = start; i < start + w; ++i) {
+      most_y = std::max(most_y, std::abs(y[i]));
+      most_x = std::max(most_x, std::abs(operands.x[i]));
+      most_dy = std::max(most_dy, std::abs(operands.dy[i]));
+    }
+    terms.push_back(most_x > 0 ? relative * most_dy * most_y / most_x : 0);
+  }
+  return terms;
+}
+
+// The same where columns are normalized over rows: for all rows what the narrowest column needs.
+Values RoundingOfColumns(const Operands& operands, const Values& y, int64_t dim, double relative) {
+  const size_t w = static_cast<size_t>(dim);
+  double narrowest = HUGE_VAL, most_y = 0, most_dy = 0;
+  for (size_t column = 0; column < w; ++column) {
+    double low = HUGE_VAL, high = -HUGE_VAL;
+    for (size_t i = column; i < y.size(); i += w) {
+      low = std::min(low, operands.x[i]);
+      high = std::max(high, operands.x[i]);
+      most_y = std::max(most_y, std::abs(y[i]));
+      most_dy = std::max(most_dy, std::abs(operands.dy[i]));
+    }
+    if (high > low) narrowest = std::min(narrowest, high - low);
+  }
+  return Values(y.size() / w, relative * most_dy * most_y / narrowest);
 }
 
 std::optional<std::string> AgreesWithWidest(const plumb_norm_plugin& norm, const Point& point) {
@@ -85,7 +120,10 @@ std::optional<std::string> AgreesWithWidest(const plumb_norm_plugin& norm, const
     dx.added = point[kAdd] != 0 ? 1 : 0;
     // y itself was rounded.
     if (type == PLUMB_BF16 && (instance->layout().backward_needs & PLUMB_BWD_Y)) dx.of_row = 0.05;
-    text = Compare("dx", got.outcome.dx, must.dx, moved.dx, point[kDim], dx);
+    const bool columns = (norm.flags & PLUMB_NORM_CROSS_ROW) != 0;
+    const Values terms = (columns ? RoundingOfColumns : RoundingOfTerms)(
+        operands, must.y, point[kDim], wide ? 1e-13 : 4e-6);
+    text = Compare("dx", got.outcome.dx, must.dx, moved.dx, point[kDim], dx, &terms);
     Allowance sums = dx;
     sums.of_row = std::max(dx.of_row, wide ? 1e-10 : 2e-4);
     sums.of_element = 0;
@@ -107,18 +145,19 @@ struct Bias {
 };
 
 std::string CompareRounding(const char* name, const Values& narrow, const Values& wide,
-                            int64_t width, Bias* bias) {
+                            int64_t width, const Values& terms, Bias* bias) {
   const size_t w = static_cast<size_t>(width);
   for (size_t start = 0; start < wide.size(); start += w) {
     double largest = 0;
     for (size_t i = start; i < start + w; ++i) largest = std::max(largest, std::abs(wide[i]));
-    if (!(largest < 1e30)) continue;
+    // Where terms cancel, the rounding of f32 is what is left of them.
+    if (!(largest < 1e30) || largest < 0.02 * terms[start / w]) continue;
     for (size_t i = start; i < start + w; ++i) {
       if (std::abs(wide[i]) < 1e-30) continue;
       const double ulp = std::ldexp(1, std::ilogb(wide[i]) - 7);
       const double error = (std::abs(narrow[i]) - std::abs(wide[i])) / ulp;
       // Another order of additions may end on the other side of a tie.
-      const double slack = 2e-5 * largest / ulp;
+      const double slack = (2e-5 * largest + 4e-6 * terms[start / w]) / ulp;
       if (std::abs(narrow[i] - wide[i]) / ulp > 0.5 + slack) {
         return absl::StrFormat("%s is %.9g, %.2f ulp from %.9g as in f32: not the nearest",
                                PlaceInTensor(name, i, wide.size(), width), narrow[i], error,
@@ -151,11 +190,13 @@ std::optional<std::string> IsRounded(const plumb_norm_plugin& norm, Point point)
   const bool far_from_zero = point[kX] == 3 || point[kX] == 6;
   if (far_from_zero) return std::nullopt;
   Bias bias;
-  std::string text = CompareRounding("y", narrow.y, wide.y, point[kDim], &bias);
+  std::string text = CompareRounding("y", narrow.y, wide.y, point[kDim],
+                                     Values(static_cast<size_t>(point[kRows]), 0), &bias);
   const bool needs_y = (instance->layout().backward_needs & PLUMB_BWD_Y) != 0;
   if (text.empty() && !needs_y && point[kEvaluation] == 0) {
     Bias of_dx;
-    text = CompareRounding("dx", narrow.dx, wide.dx, point[kDim], &of_dx);
+    text = CompareRounding("dx", narrow.dx, wide.dx, point[kDim],
+                           RoundingOfTerms(operands, wide.y, point[kDim], 1), &of_dx);
   }
   if (text.empty()) return text;
   return absl::StrCat("bf16 dim=", point[kDim], " rows=", point[kRows], ": ", text);

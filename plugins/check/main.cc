@@ -92,6 +92,7 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--seconds", run->seconds,
                   "For the checks that explore (X), all of a norm together (default 20)")
       ->check(CLI::Range(0.1, 36000.0))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name("SECONDS");
   app->add_flag_function(
       "--quick", [run](int64_t) { run->seconds = 5; }, "The same as --seconds 5");

@@ -22,7 +22,7 @@ enum Axis {
   kFrom,  // the range that is called first: rows [kFrom, kTo), then those before and after
   kTo,
   kType,        // 0: f32, 1: bf16, 2: f64
-  kAttributes,  // index into AttributeCases()
+  kAttributes,  // index into ExploredCases()
   kEvaluation,  // 0: training
   kFlushed,     // denormals
   kPlace,    // 0: 64-byte aligned, 1: packed, 2: odd offset and pitch, 3: ends at unreadable memory
