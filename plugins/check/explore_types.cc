@@ -1,10 +1,12 @@
 // X1 and X4: an element type against a wider one.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -66,6 +68,9 @@ std::string Compare(const char* name, const Values& got, const Values& must, con
   return "";
 }
 
+// Beside a slope of 1: what 1 - tanh(x)^2 keeps of its terms where x is large.
+constexpr double kSaturated = 0.06;
+
 // What the rounding of a term may do to dx, row by row, where terms cancel: a term is about dy
 // times what y is of x.
 Values RoundingOfTerms(const Operands& operands, const Values& y, int64_t dim, double relative) {
@@ -78,7 +83,8 @@ Values RoundingOfTerms(const Operands& operands, const Values& y, int64_t dim, d
       most_x = std::max(most_x, std::abs(operands.x[i]));
       most_dy = std::max(most_dy, std::abs(operands.dy[i]));
     }
-    terms.push_back(most_x > 0 ? relative * most_dy * most_y / most_x : 0);
+    terms.push_back(most_x > 0 ? relative * most_dy * most_y * std::max(1 / most_x, kSaturated)
+                               : 0);
   }
   return terms;
 }
@@ -138,11 +144,18 @@ std::optional<std::string> AgreesWithWidest(const plumb_norm_plugin& norm, const
                       " in ranges: ", text, " as in ", TypeName(widest), ", in one range");
 }
 
-// Errors of bf16 values against f32 ones, in units of the last place of bf16.
-struct Bias {
+// Errors of bf16 values against f32 ones, in units of the last place of bf16: sum and number for
+// each bf16 value, so that a value that many elements have, as at saturation, counts once.
+using Bias = std::map<double, std::pair<double, int64_t>>;
+
+// Fewer values say nothing of their mean.
+constexpr size_t kFewestValues = 300;
+
+double MeanError(const Bias& bias) {
   double sum = 0;
-  int64_t count = 0;
-};
+  for (const auto& [value, errors] : bias) sum += errors.first / static_cast<double>(errors.second);
+  return sum / static_cast<double>(bias.size());
+}
 
 std::string CompareRounding(const char* name, const Values& narrow, const Values& wide,
                             int64_t width, const Values& terms, Bias* bias) {
@@ -164,13 +177,14 @@ std::string CompareRounding(const char* name, const Values& narrow, const Values
                                wide[i]);
       }
       if (RoundTo(PLUMB_BF16, wide[i]) == wide[i] || slack > 0.1) continue;
-      bias->sum += error;
-      ++bias->count;
+      auto& [sum, count] = (*bias)[narrow[i]];
+      sum += error;
+      ++count;
     }
   }
-  if (bias->count < 1000) return "";
-  const double mean = bias->sum / static_cast<double>(bias->count);
-  if (std::abs(mean) < 0.05 + 2 / std::sqrt(static_cast<double>(bias->count))) return "";
+  if (bias->size() < kFewestValues) return "";
+  const double mean = MeanError(*bias);
+  if (std::abs(mean) < 0.05 + 2 / std::sqrt(static_cast<double>(bias->size()))) return "";
   return absl::StrFormat(
       "%s has a mean error of %.2f ulp of its magnitude: it is not rounded to "
       "the nearest",
