@@ -21,6 +21,7 @@ const std::vector<Check>& AllChecks() {
              NumericChecks,
              ModeChecks,
              RobustnessChecks,
+             ExploringChecks,
              PerformanceChecks,
          }) {
       const std::vector<Check> part = list();

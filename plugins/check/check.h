@@ -26,6 +26,8 @@ struct Subject {
   plumb_norm_plugin_v1_fn entry = nullptr;  // null for Scope::kFile
   const plumb_norm_plugin* norm = nullptr;  // null unless Scope::kNorm
   uint64_t seed = 0;                        // of every random choice that the check makes
+  double seconds = 1;                       // for a check that explores
+  std::string point;                        // the only one that it is to try (points.h), or ""
 };
 
 // Collects the findings of one check. A check that reports nothing has passed.
@@ -57,9 +59,10 @@ struct Check {
   void (*run)(const Subject& subject, Report* report);
   bool timed = false;        // measures time: runs while no other check does
   bool in_any_mode = false;  // runs once more with denormals flushed, as a host's steps do
+  bool explores = false;     // takes Subject::seconds
 };
 
-// All checks, in the order in which they are reported: E, M, N, R, P. Put together from the lists
+// All checks, in the order in which they are reported: E, M, N, R, X, P. Put together from the lists
 // of the files that implement them.
 const std::vector<Check>& AllChecks();
 

@@ -96,6 +96,8 @@ void PerformOrThrow(const Task& task, Report* report, std::vector<ListedNorm>* n
   Subject subject;
   subject.path = task.path;
   subject.seed = task.seed;
+  subject.seconds = task.seconds;
+  subject.point = task.point;
   if (task.check == nullptr || task.check->scope == Scope::kNorm) {
     const absl::StatusOr<plumb_norm_plugin_v1_fn> entry = Load(task.path);
     if (!entry.ok()) throw CheckEnded{std::string(entry.status().message())};
@@ -153,20 +155,26 @@ TaskResult Perform(const Task& task) {
 }
 
 std::vector<std::string> ChildArguments(const Task& task) {
-  return {task.check == nullptr ? kListWord : task.check->id, absl::StrCat(task.norm_index),
-          absl::StrCat(task.seed), task.path};
+  return {task.check == nullptr ? kListWord : task.check->id,
+          absl::StrCat(task.norm_index),
+          absl::StrCat(task.seed),
+          absl::StrCat(task.seconds),
+          task.point,
+          task.path};
 }
 
 int ChildMain(const std::vector<std::string>& words) {
   Task task;
   int findings = -1, trace = -1;
-  if (words.size() != 6 || !absl::SimpleAtoi(words[1], &task.norm_index) ||
-      !absl::SimpleAtoi(words[2], &task.seed) || !absl::SimpleAtoi(words[4], &findings) ||
-      !absl::SimpleAtoi(words[5], &trace) || !UseTracePage(trace)) {
+  if (words.size() != 8 || !absl::SimpleAtoi(words[1], &task.norm_index) ||
+      !absl::SimpleAtoi(words[2], &task.seed) || !absl::SimpleAtod(words[3], &task.seconds) ||
+      !absl::SimpleAtoi(words[6], &findings) || !absl::SimpleAtoi(words[7], &trace) ||
+      !UseTracePage(trace)) {
     return EXIT_FAILURE;
   }
   close(trace);
-  task.path = words[3];
+  task.point = words[4];
+  task.path = words[5];
   task.check = FindCheck(words[0]);
   if (task.check == nullptr && words[0] != kListWord) return EXIT_FAILURE;
   InstallCrashHandlers();

@@ -26,6 +26,8 @@ struct Task {
   uint32_t norm_index = 0;  // Scope::kNorm
   std::string path;
   uint64_t seed = 0;
+  double seconds = 1;  // Subject::seconds
+  std::string point;   // Subject::point
 };
 
 // What it found.

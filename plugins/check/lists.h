@@ -13,6 +13,7 @@ std::vector<Check> MetadataChecks();     // M1-M5: what the norm says of itself
 std::vector<Check> NumericChecks();      // N1-N9: values, gradients, memory
 std::vector<Check> ModeChecks();         // N10-N17: training, aliasing, element types, odd data
 std::vector<Check> RobustnessChecks();   // R1-R7: allocation, state, failures
+std::vector<Check> ExploringChecks();    // X1-X7: points drawn from a space of calls
 std::vector<Check> PerformanceChecks();  // P1, P2
 
 }  // namespace plumb::check

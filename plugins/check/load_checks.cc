@@ -18,41 +18,13 @@
 #include "plugins/check/guarded.h"
 #include "plugins/check/library.h"
 #include "plugins/check/process_state.h"
+#include "plugins/check/silence.h"
 
 namespace plumb::check {
 namespace {
 
 constexpr double kMostLoadSeconds = 0.1;
 constexpr int kLoads = 3;
-
-// stdout and stderr go to memory while it lives.
-class Silence {
- public:
-  Silence() : memory_(memfd_create("printed", MFD_CLOEXEC)) {
-    std::fflush(nullptr);
-    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-      saved_[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-      dup2(memory_, fd);
-    }
-  }
-  // Ends it; the number of bytes that were printed.
-  int64_t End() {
-    std::fflush(nullptr);
-    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-      if (saved_[fd] < 0) continue;
-      dup2(saved_[fd], fd);
-      close(saved_[fd]);
-    }
-    struct stat info = {};
-    const int64_t printed = fstat(memory_, &info) == 0 ? info.st_size : 0;
-    close(memory_);
-    return printed;
-  }
-
- private:
-  int memory_;
-  int saved_[STDERR_FILENO + 1] = {-1, -1, -1};
-};
 
 // Loads the file in a process of its own, since in one process a file is loaded once. Negative if
 // that does not work.

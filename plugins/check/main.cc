@@ -89,8 +89,23 @@ void AddOptions(CLI::App* app, Options* options) {
                   "Seconds after which one call counts as a hang (default 10)")
       ->check(CLI::Range(0.1, 3600.0))
       ->type_name("SECONDS");
+  app->add_option("--seconds", run->seconds,
+                  "For the checks that explore (X), all of a norm together (default 20)")
+      ->check(CLI::Range(0.1, 36000.0))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->type_name("SECONDS");
+  app->add_flag_function(
+      "--quick", [run](int64_t) { run->seconds = 5; }, "The same as --seconds 5");
+  app->add_flag_function(
+      "--thorough", [run](int64_t) { run->seconds = 300; }, "The same as --seconds 300");
+  app->add_option("--point", run->point,
+                  "Have the checks that explore try this point only, as a failure prints it")
+      ->type_name("POINT");
   app->add_flag("--list", options->list, "List the checks and exit");
   app->footer(
+      "X checks try corners first, then random calls from --seed until the time is over; a "
+      "failure\n"
+      "is shrunk, and printed with the command that repeats it.\n\n"
       "Every check runs in a process of its own: a crash or a hang of the plugin is a finding.\n\n"
       "Example:\n"
       "  plumb plugin check ./my_norm.so\n"

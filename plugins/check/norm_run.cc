@@ -54,6 +54,12 @@ void Perturb(std::mt19937_64* random, Rows* tensor) {
   }
 }
 
+// `n` different gaps more between rows, in whole 64 bytes where rows are aligned.
+Place WithGap(Place place, int64_t n) {
+  place.gap += place.aligned64 ? 32 * n : n;
+  return place;
+}
+
 bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
 std::string Number(double value) {
@@ -150,12 +156,13 @@ void Scratch::Refill() {
 }
 
 NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_t seed,
-                 const Place& place)
+                 const Place& place, bool own_pitches)
     : x(dtype, rows, instance.dim(), place),
-      y(dtype, rows, instance.dim(), place),
-      dy(dtype, rows, instance.dim(), place),
-      dx(dtype, rows, instance.dim(), place),
-      saved(AccumulateType(dtype), rows, instance.layout().saved_per_row),
+      y(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 1 : 0)),
+      dy(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 2 : 0)),
+      dx(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 3 : 0)),
+      saved(AccumulateType(dtype), rows, instance.layout().saved_per_row,
+            WithGap({}, own_pitches ? 3 : 0)),
       call_saved(AccumulateType(dtype), 1, instance.layout().saved_per_call),
       instance_(instance),
       dtype_(dtype),

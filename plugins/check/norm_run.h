@@ -49,9 +49,9 @@ class NormRun {
   // whatever the rows; for different types they are the same before rounding. x, dy: standard
   // normal. Parameters: drawn as their descriptors say, then moved by a normal number of a fifth of
   // their size (at least 0.2). y, dx, saved and call_saved: NaN. dparams: 0. Buffers: as their
-  // descriptors say.
+  // descriptors say. With `own_pitches` no two operands have the same pitch.
   NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_t seed,
-          const Place& place = {});
+          const Place& place = {}, bool own_pitches = false);
   NormRun(const NormRun&) = delete;
   NormRun& operator=(const NormRun&) = delete;
 

@@ -104,6 +104,31 @@ std::vector<AttributeCase> AttributeCases(const plumb_norm_plugin& norm) {
   return cases;
 }
 
+std::vector<AttributeCase> ExploredCases(const plumb_norm_plugin& norm) {
+  std::vector<AttributeCase> cases = AttributeCases(norm);
+  std::vector<plumb_attr_value> together = DefaultValues(norm);
+  const auto add = [&](std::vector<plumb_attr_value> values) {
+    AttributeCase c;
+    c.name = NameOfCase(norm, values);
+    c.values = std::move(values);
+    if (!c.is_default()) cases.push_back(std::move(c));
+  };
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    const plumb_attr_def& def = AttrOf(norm, i);
+    if (def.type != PLUMB_ATTR_F64) continue;
+    for (const double bound : {def.min, def.max}) {
+      if (!std::isfinite(bound) || std::abs(bound) > 1e6) continue;
+      std::vector<plumb_attr_value> values = DefaultValues(norm);
+      values[i].f = bound;
+      add(std::move(values));
+    }
+    const std::vector<double> others = NumbersOf(def, together[i].f);
+    if (!others.empty()) together[i].f = others.front();
+  }
+  add(std::move(together));
+  return cases;
+}
+
 std::vector<std::unique_ptr<Instance>> UsualInstances(const plumb_norm_plugin& norm) {
   std::vector<std::unique_ptr<Instance>> instances;
   instances.push_back(FirstInstance(norm, {17, 16, 12, 8, 32, 6, 4, 64, 2, 1, 128, 100, 768}));

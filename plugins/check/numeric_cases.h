@@ -24,6 +24,10 @@ struct AttributeCase {
 // accepts a combination is for the caller to try.
 std::vector<AttributeCase> AttributeCases(const plumb_norm_plugin& norm);
 
+// The same and, for checks that explore, each number at its bounds, and all numbers at other values
+// at once.
+std::vector<AttributeCase> ExploredCases(const plumb_norm_plugin& norm);
+
 // Two instances with default attributes, where the norm has two: a short odd dim and a longer one,
 // or what comes nearest to them.
 std::vector<std::unique_ptr<Instance>> UsualInstances(const plumb_norm_plugin& norm);

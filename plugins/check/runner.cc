@@ -84,7 +84,13 @@ class Runner {
 
  private:
   Task TaskFor(const Check* check, uint32_t norm_index = 0) const {
-    return {check, norm_index, options_.path, options_.seed};
+    const auto explores = [](const Check* each) { return each->explores; };
+    const auto sharing = std::count_if(selected_.begin(), selected_.end(), explores);
+    const double share =
+        options_.seconds * options_.parallel / static_cast<double>(std::max<ptrdiff_t>(sharing, 1));
+    return {
+        check,         norm_index, options_.path, options_.seed, std::min(share, options_.seconds),
+        options_.point};
   }
 
   // Checks of the file that need not load it, and loading.

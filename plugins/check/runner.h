@@ -22,6 +22,8 @@ struct RunnerOptions {
   bool in_process = false;        // for a debugger: here, one after the other
   int parallel = 1;               // processes at once
   double timeout_seconds = 10;    // for one call of the plugin
+  double seconds = 20;            // for all exploring checks of a norm together
+  std::string point;              // the only point that they try, or ""
   // Told after every check; may be empty.
   std::function<void(size_t done, size_t total, const std::string& what)> progress;
 };

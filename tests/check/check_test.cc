@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -19,6 +20,8 @@ using ::testing::IsEmpty;
 
 // Speed is not measured unless it is asked for.
 bool IsPerformance(const std::string& check) { return check[0] == 'P'; }
+
+bool Explores(const std::string& check) { return check[0] == 'X'; }
 
 class SabotageTest : public ::testing::TestWithParam<Sabotage> {};
 
@@ -38,13 +41,17 @@ TEST_P(SabotageTest, TripsItsCheckAndNoOther) {
   if (sabotage.name() == "e3_executable_stack" && !report.at("load_problem").is_null()) {
     EXPECT_EQ(failed.erase("E4"), 1u) << run.out;
   }
+  // Those that explore may find it too, wherever it is.
+  for (auto it = failed.begin(); it != failed.end();) {
+    it = Explores(*it) && sabotage.verdict != "pass" ? failed.erase(it) : std::next(it);
+  }
   if (sabotage.verdict == "fail") {
     EXPECT_THAT(failed, ElementsAre(sabotage.check)) << run.out;
     EXPECT_NE(run.exit_code, 0);
     return;
   }
   EXPECT_THAT(failed, IsEmpty()) << run.out;
-  EXPECT_EQ(run.exit_code, 0);
+  if (sabotage.verdict == "pass") EXPECT_EQ(run.exit_code, 0);
   if (sabotage.verdict == "warn") {
     EXPECT_THAT(ChecksWith("warn", report), Contains(sabotage.check)) << run.out;
   }
@@ -57,6 +64,7 @@ TEST(SabotageListTest, CoversEveryCheck) {
   std::set<std::string> covered;
   for (const Sabotage& sabotage : AllSabotages()) covered.insert(sabotage.check);
   for (const Check& check : AllChecks()) {
+    if (check.explores) continue;  // twins_test
     EXPECT_THAT(covered, Contains(check.id)) << check.title;
   }
 }

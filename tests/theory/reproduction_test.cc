@@ -204,7 +204,7 @@ TEST_F(ReproductionTest, AStackOfClosedGatesIsTheIdentity) {
 // R20. Nguyen & Salazar 2019, arXiv:1910.05895: ScaleNorm with g = sqrt(d), where the plugin
 // starts, is RMSNorm with gain 1. To 1e-6, in the logits of a whole stack.
 TEST_F(ReproductionTest, ScaleNormWithTheRootOfTheWidthIsRmsNorm) {
-  const std::vector<std::vector<int32_t>> tokens = RandomTokens(2, 16, 64);
+  const TokenBatch tokens{RandomTokens(2, 16, 64)};
   std::map<std::string, std::vector<float>> logits;
   for (const char* norm : {"scale_norm", "rms_norm"}) {
     // A row's length, about 8, and its mean square, about 1, are far from both eps.

@@ -1,0 +1,221 @@
+// X6: create, layout and destroy, in any dim and with any attributes, refused ones too: what they
+// leave of the process, of memory, of strings that the host frees, and of each other.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plugins/check/explore_checks.h"
+#include "plugins/check/float_state.h"
+#include "plugins/check/guarded.h"
+#include "plugins/check/malloc_hooks.h"
+#include "plugins/check/numeric_cases.h"
+#include "plugins/check/point_run.h"
+#include "plugins/check/process_state.h"
+#include "plugins/check/silence.h"
+
+namespace plumb::check {
+namespace {
+
+using AttributeValues = std::vector<plumb_attr_value>;
+
+// The values with strings of their own, which are overwritten when the object ends.
+class HeapValues {
+ public:
+  explicit HeapValues(AttributeValues values) : values_(std::move(values)) {
+    for (plumb_attr_value& value : values_) {
+      if (value.s == nullptr) continue;
+      copies_.push_back(std::make_unique<std::string>(value.s));
+      value.s = copies_.back()->c_str();
+    }
+  }
+  ~HeapValues() {
+    for (const auto& copy : copies_) std::fill(copy->begin(), copy->end(), '?');
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    std::fill(values_.begin(), values_.end(), plumb_attr_value{nan, -1, nullptr});
+  }
+  HeapValues(const HeapValues&) = delete;
+  HeapValues& operator=(const HeapValues&) = delete;
+  const plumb_attr_value* data() const { return values_.data(); }
+
+ private:
+  AttributeValues values_;
+  std::vector<std::unique_ptr<std::string>> copies_;
+};
+
+// Values that the schema forbids, one attribute each.
+std::vector<AttributeValues> RefusedValues(const plumb_norm_plugin& norm) {
+  std::vector<AttributeValues> all;
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    const plumb_attr_def& def = AttrOf(norm, i);
+    AttributeValues values = DefaultValues(norm);
+    if (def.type == PLUMB_ATTR_F64) {
+      values[i].f = std::isnan(def.max) ? std::numeric_limits<double>::quiet_NaN() : def.max + 1;
+    } else if (def.type == PLUMB_ATTR_I64 && !std::isnan(def.min)) {
+      values[i].i = static_cast<int64_t>(def.min) - 1;
+    } else if (def.type == PLUMB_ATTR_ENUM) {
+      values[i].s = "no such choice";
+    } else {
+      continue;
+    }
+    all.push_back(std::move(values));
+  }
+  return all;
+}
+
+// create, layout and destroy; `err` as given. What was left behind by it, in blocks.
+int64_t Live(const plumb_norm_plugin& norm, uint32_t dim, const plumb_attr_value* values, char* err,
+             size_t cap) {
+  plumb_norm_instance* instance = nullptr;
+  plumb_norm_layout layout{};
+  layout.struct_size = sizeof(layout);
+  AllocationWatch watch;
+  const plumb_status status = Guarded(Function::kCreate, dim, [&] {
+    return norm.create(&TestHost(), dim, values, &instance, err, cap);
+  });
+  if (status != PLUMB_OK) return watch.outstanding();
+  Guarded(Function::kLayout, dim, [&] { return norm.layout(instance, &layout); });
+  Guarded(Function::kDestroy, dim, [&] { norm.destroy(instance); });
+  return watch.outstanding();
+}
+
+// Something between two moments of the process.
+class ProcessWatch {
+ public:
+  ProcessWatch() : before_(ProcessState::Take()) {}
+  std::string End() {
+    const FloatState floats = FloatState::Current();
+    floats_.Apply();
+    const int64_t printed = silence_.End();
+    std::vector<std::string> changes = before_.ChangesTo(ProcessState::Take());
+    if (!(floats == floats_)) {
+      changes.push_back(
+          absl::StrCat("floating-point modes are ", floats.Text(), ", were ", floats_.Text()));
+    }
+    if (printed > 0) changes.push_back(absl::StrCat(printed, " bytes are printed"));
+    return absl::StrJoin(changes, "; ");
+  }
+
+ private:
+  const ProcessState before_;
+  const FloatState floats_ = FloatState::Current();
+  Silence silence_;
+};
+
+std::string WatchLife(const plumb_norm_plugin& norm, uint32_t dim, const AttributeValues& values,
+                      const char* which) {
+  char err[256] = {};
+  // The first time may make what all share.
+  Live(norm, dim, values.data(), err, sizeof(err));
+  ProcessWatch watch;
+  const int64_t left = Live(norm, dim, values.data(), err, sizeof(err));
+  Live(norm, dim, values.data(), nullptr, 0);  // a host may not want words
+  const std::string changes = watch.End();
+  const std::string where = absl::StrCat("create and destroy with dim=", dim, which);
+  if (!changes.empty()) return absl::StrCat(where, " change the process: ", changes);
+  if (AllocationsAreSeen() && left > 0) {
+    return absl::StrCat(where, " leave ", left, " blocks of memory");
+  }
+  return "";
+}
+
+// Every number of a layout: a copy that can be compared.
+std::string TextOfLayout(const Instance& instance) {
+  const plumb_norm_layout& l = instance.layout();
+  std::string text = absl::StrCat(l.saved_per_row, " ", l.saved_per_call, " ", l.partial_elems, " ",
+                                  l.scratch_bytes, " ", l.scratch_bytes_per_row);
+  for (uint32_t i = 0; i < l.n_params; ++i) {
+    absl::StrAppend(&text, " ", instance.param(i).name, ":", instance.param(i).dims[0]);
+  }
+  for (uint32_t i = 0; i < l.n_buffers; ++i) {
+    absl::StrAppend(&text, " ", instance.buffer(i).name, ":", instance.buffer(i).dims[0]);
+  }
+  return text;
+}
+
+// Several threads create instances of different dims at once; each must get its own.
+std::string CreateAtOnce(const plumb_norm_plugin& norm, const AttributeValues& values,
+                         const std::vector<uint32_t>& dims) {
+  constexpr int kTimes = 40;
+  std::vector<std::string> must;
+  for (const uint32_t dim : dims) must.push_back(TextOfLayout(Instance(norm, dim, values)));
+  std::atomic<int> wrong{-1};
+  std::vector<std::thread> threads;
+  for (size_t k = 0; k < dims.size(); ++k) {
+    threads.emplace_back([&, k] {
+      try {
+        for (int i = 0; i < kTimes && wrong < 0; ++i) {
+          const Instance instance(norm, dims[k], values);
+          if (TextOfLayout(instance) != must[k]) wrong = static_cast<int>(k);
+        }
+      } catch (const CheckEnded&) {
+        wrong = static_cast<int>(k);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (wrong < 0) return "";
+  return absl::StrCat("create dim=", dims[static_cast<size_t>(wrong.load())],
+                      " while other threads create gives another layout");
+}
+
+// y of an instance whose attributes' strings are gone.
+std::string ForgetStrings(const plumb_norm_plugin& norm, const Point& point,
+                          const AttributeValues& values) {
+  const Instance kept(norm, static_cast<uint32_t>(point[kDim]), values);
+  std::unique_ptr<Instance> forgotten;
+  {
+    const HeapValues heap(values);
+    forgotten =
+        std::make_unique<Instance>(norm, static_cast<uint32_t>(point[kDim]),
+                                   AttributeValues(heap.data(), heap.data() + values.size()));
+  }
+  Point small = Plain(point);
+  small[kRows] = small[kTo] = std::min<int64_t>(point[kRows], 4);
+  const Operands operands = OperandsAt(kept, small);
+  const Outcome must = RunAt(kept, small, TypeOf(point), operands).outcome;
+  const Outcome got = RunAt(*forgotten, small, TypeOf(point), operands).outcome;
+  const std::string text = FirstDifference(got, must, point[kDim]);
+  return text.empty() ? text
+                      : absl::StrCat("dim=", point[kDim],
+                                     " after the strings given to create were overwritten: ", text);
+}
+
+std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point) {
+  if (InstanceAt(norm, point) == nullptr) return std::nullopt;
+  const std::vector<AttributeCase> cases = ExploredCases(norm);
+  const AttributeCase& attributes = cases[static_cast<size_t>(point[kAttributes])];
+  const auto dim = static_cast<uint32_t>(point[kDim]);
+  std::string text = WatchLife(norm, dim, attributes.values, "");
+  for (const AttributeValues& refused : RefusedValues(norm)) {
+    if (!text.empty()) return text;
+    text = WatchLife(norm, dim, refused, ", refused attributes");
+  }
+  if (text.empty()) text = ForgetStrings(norm, point, attributes.values);
+  std::vector<uint32_t> dims;
+  for (const uint32_t other : {dim, dim * 2, dim * 3, dim * 4}) {
+    Point at = point;
+    at[kDim] = other;
+    if (InstanceAt(norm, at) != nullptr) dims.push_back(other);
+  }
+  if (text.empty() && point[kSeed] % 4 == 0) text = CreateAtOnce(norm, attributes.values, dims);
+  return text;
+}
+
+}  // namespace
+
+void ExploreLife(const Subject& subject, Report* report) {
+  Explore(
+      subject, "X6", [&](const Point& point) { return LeavesNothing(*subject.norm, point); },
+      report);
+}
+
+}  // namespace plumb::check

@@ -1,0 +1,181 @@
+// X2: dx and dparams, of calls in ranges, against central differences of forward in f64.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plugins/check/explore_checks.h"
+#include "plugins/check/point_run.h"
+
+namespace plumb::check {
+namespace {
+
+using Values = std::vector<double>;
+
+// Steps as a part of the largest number of what is moved. The difference between both says how far
+// a slope may be trusted.
+constexpr double kSteps[] = {1e-4, 5e-5};
+
+// A slope by two steps, and the gradient's answer.
+struct Slope {
+  double by_step[2] = {0, 0};
+  double gradient = 0;
+  double size = 0;   // sum of the magnitudes of the gradient's terms
+  double noise = 0;  // what rounding of y may do
+};
+
+// By how much the gradient misses the slope, as a part of `size`; 0 where that cannot be told.
+double Miss(const Slope& s) {
+  const double slope = s.by_step[1], trust = std::abs(s.by_step[0] - s.by_step[1]);
+  const double size = s.size + std::abs(slope);
+  if (!std::isfinite(size) || !std::isfinite(trust) || trust > 1e-3 * size) return 0;
+  const double miss = std::abs(s.gradient - slope);
+  return miss <= 30 * trust + 1e-6 * size + s.noise + 1e-290 ? 0 : miss / size;
+}
+
+double Largest(const double* values, int64_t n) {
+  double largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(values[i]));
+  return largest;
+}
+
+double Sign(std::mt19937_64* random) { return ((*random)() & 1) != 0 ? 1 : -1; }
+
+// y of a forward call in f64 with these operands.
+Values Y(const Instance& instance, const Point& point, const Operands& operands) {
+  NormRun run(instance, PLUMB_F64, point[kRows], 1);
+  run.x.Assign(operands.x);
+  for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+  run.Forward(true);
+  return run.y.Values();
+}
+
+// dy . (up - down) / (2 step) over elements [from, to).
+void AddSlope(const Values& dy, const Values& up, const Values& down, size_t from, size_t to,
+              double step, int which, Slope* slope) {
+  for (size_t i = from; i < to; ++i) {
+    slope->by_step[which] += dy[i] * (up[i] - down[i]) / (2 * step);
+    slope->noise += 1e-15 * std::abs(dy[i] * up[i]) / step;
+  }
+}
+
+// Along a random direction of x: one slope a row, or one for all where rows depend on each other.
+std::string MissInX(const Instance& instance, const Point& point, const Operands& operands,
+                    const Values& dx, double* worst) {
+  const int64_t dim = point[kDim];
+  const size_t rows = static_cast<size_t>(point[kRows]), width = static_cast<size_t>(dim);
+  const bool together = (instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0;
+  std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + 17);
+  Values direction(operands.x.size());
+  std::vector<double> sizes(rows);
+  for (size_t r = 0; r < rows; ++r) {
+    const double largest = together ? 1 : Largest(&operands.x[r * width], dim);
+    sizes[r] = largest > 0 ? largest : 1e-3;
+    for (size_t i = r * width; i < (r + 1) * width; ++i) direction[i] = Sign(&random) * sizes[r];
+  }
+  std::vector<Slope> slopes(together ? 1 : rows);
+  for (int which = 0; which < 2; ++which) {
+    Operands up = operands, down = operands;
+    for (size_t i = 0; i < direction.size(); ++i) {
+      up.x[i] += kSteps[which] * direction[i];
+      down.x[i] -= kSteps[which] * direction[i];
+    }
+    const Values above = Y(instance, point, up), below = Y(instance, point, down);
+    for (size_t r = 0; r < rows; ++r) {
+      AddSlope(operands.dy, above, below, r * width, (r + 1) * width, kSteps[which], which,
+               &slopes[together ? 0 : r]);
+    }
+  }
+  for (size_t i = 0; i < direction.size(); ++i) {
+    Slope& slope = slopes[together ? 0 : i / width];
+    slope.gradient += dx[i] * direction[i];
+    slope.size += std::abs(dx[i] * direction[i]);
+  }
+  for (size_t r = 0; r < slopes.size(); ++r) {
+    const Slope& s = slopes[r];
+    // A NaN in dx where y is fine is a finding too.
+    const bool lost = !std::isfinite(s.gradient) && std::isfinite(s.by_step[1]) &&
+                      std::abs(s.by_step[0] - s.by_step[1]) <= 1e-3 * std::abs(s.by_step[1]);
+    const double miss = lost ? HUGE_VAL : Miss(s);
+    *worst = std::max(*worst, miss);
+    if (miss > 0) {
+      return absl::StrFormat("dx of row %d: the slope along a direction is %.9g, dx gives %.9g", r,
+                             s.by_step[1], s.gradient);
+    }
+  }
+  return "";
+}
+
+std::string MissInParam(const Instance& instance, const Point& point, const Operands& operands,
+                        size_t param, const Values& dparam, double* worst) {
+  std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + 31);
+  const Values& values = operands.params[param];
+  const double largest = Largest(values.data(), static_cast<int64_t>(values.size()));
+  Values direction(values.size());
+  for (double& v : direction) v = Sign(&random) * (largest > 0 ? largest : 1);
+  Slope slope;
+  for (int which = 0; which < 2; ++which) {
+    Operands up = operands, down = operands;
+    for (size_t i = 0; i < direction.size(); ++i) {
+      up.params[param][i] += kSteps[which] * direction[i];
+      down.params[param][i] -= kSteps[which] * direction[i];
+    }
+    AddSlope(operands.dy, Y(instance, point, up), Y(instance, point, down), 0, operands.dy.size(),
+             kSteps[which], which, &slope);
+  }
+  for (size_t i = 0; i < direction.size(); ++i) {
+    slope.gradient += dparam[i] * direction[i];
+    slope.size += std::abs(dparam[i] * direction[i]);
+  }
+  const double miss = Miss(slope);
+  *worst = std::max(*worst, miss);
+  if (miss == 0) return "";
+  return absl::StrFormat("dparams[%d] in ranges: the slope along a direction is %.9g, not %.9g",
+                         param, slope.by_step[1], slope.gradient);
+}
+
+std::optional<std::string> HasSlopes(const plumb_norm_plugin& norm, Point point, double* worst) {
+  point[kType] = 2;
+  point[kEvaluation] = 0;
+  point[kFlushed] = 0;
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  const Operands operands = OperandsAt(*instance, point);
+  const PointResult got = RunAt(*instance, point, PLUMB_F64, operands);
+  if (!got.problem.empty()) return got.problem;
+  std::string text = MissInX(*instance, point, operands, got.outcome.dx, worst);
+  for (size_t i = 0; i < operands.params.size() && text.empty(); ++i) {
+    text = MissInParam(*instance, point, operands, i, got.outcome.dparams[i], worst);
+  }
+  if (text.empty()) return text;
+  return absl::StrCat("f64 dim=", point[kDim], " rows=", point[kRows], ": ", text);
+}
+
+}  // namespace
+
+void ExploreSlopes(const Subject& subject, Report* report) {
+  const plumb_norm_plugin& norm = *subject.norm;
+  if ((norm.dtypes & PLUMB_F64) == 0) return report->Skip("it does not offer f64");
+  const bool approximate = (norm.flags & PLUMB_NORM_APPROXIMATE_GRADIENT) != 0;
+  double worst = 0;
+  Explore(
+      subject, "X2",
+      [&](const Point& point) -> std::optional<std::string> {
+        const std::optional<std::string> text = HasSlopes(norm, point, &worst);
+        // By design it is not the slope: how far it is from it is what can be said.
+        if (approximate && text.has_value()) return "";
+        return text;
+      },
+      report);
+  if (approximate) {
+    report->Note(absl::StrFormat(
+        "an approximate gradient: it misses slopes by up to %.3g of their terms' sum", worst));
+  }
+}
+
+}  // namespace plumb::check

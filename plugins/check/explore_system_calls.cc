@@ -1,0 +1,123 @@
+// X7: hot functions allocate nothing, call nothing of the system and leave the floating-point modes
+// alone, at any size; create and destroy only read files and ask for memory.
+#include <fcntl.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "plugins/check/explore_checks.h"
+#include "plugins/check/float_state.h"
+#include "plugins/check/hot_calls.h"
+#include "plugins/check/malloc_hooks.h"
+#include "plugins/check/numeric_cases.h"
+#include "plugins/check/point_run.h"
+#include "plugins/check/system_calls.h"
+
+namespace plumb::check {
+namespace {
+
+class AllocationCount : public CallWatcher {
+ public:
+  void Before() override {
+    modes_ = FloatState::Current();
+    watch_ = std::make_unique<AllocationWatch>();
+  }
+  void After(const char* function) override {
+    const int64_t n = watch_->allocations() + watch_->frees();
+    watch_.reset();
+    const bool same = FloatState::Current() == modes_;
+    modes_.Apply();
+    if (problem_.empty() && n > 0) problem_ = absl::StrCat(function, " allocates or frees memory");
+    if (problem_.empty() && !same)
+      problem_ = absl::StrCat(function, " changes rounding or flushing");
+  }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  std::unique_ptr<AllocationWatch> watch_;
+  FloatState modes_;
+  std::string problem_;
+};
+
+class SystemCallMarks : public CallWatcher {
+ public:
+  void Before() override { BeginTraced(); }
+  void After(const char*) override { EndTraced(); }
+};
+
+// What an author may need to make an instance: memory, locks, files to read.
+bool CreateMayCall(const SystemCall& call) {
+  constexpr long kFree[] = {
+      SYS_brk,        SYS_mmap,       SYS_munmap,        SYS_mprotect,
+      SYS_madvise,    SYS_mremap,     SYS_futex,         SYS_getrandom,
+      SYS_read,       SYS_pread64,    SYS_close,         SYS_fstat,
+      SYS_newfstatat, SYS_lseek,      SYS_clock_gettime, SYS_sched_getaffinity,
+      SYS_gettid,     SYS_getpid,     SYS_uname,         SYS_sysinfo,
+      SYS_rseq,       SYS_sched_yield};
+  if (call.number == SYS_openat) {
+    return (call.arguments[2] & (O_ACCMODE | O_CREAT | O_TRUNC)) == O_RDONLY;
+  }
+  return std::find(std::begin(kFree), std::end(kFree), call.number) != std::end(kFree);
+}
+
+std::string TraceCreate(const plumb_norm_plugin& norm, const Point& point, bool* traced) {
+  const std::vector<AttributeCase> cases = ExploredCases(norm);
+  const AttributeCase& c = cases[static_cast<size_t>(point[kAttributes])];
+  const std::optional<SystemCall> found = FirstSystemCall(
+      [&] {
+        BeginTraced();
+        const Instance instance(norm, static_cast<uint32_t>(point[kDim]), c.values);
+        EndTraced();
+        BeginTraced();
+      },
+      CreateMayCall, traced);
+  if (!found.has_value()) return "";
+  return absl::StrCat("create, layout or destroy with dim=", point[kDim], " ",
+                      NameOfSystemCall(*found));
+}
+
+std::string TraceHotCalls(const Instance& instance, const Point& point, bool* traced) {
+  const std::optional<SystemCall> found = FirstSystemCall(
+      [&] {
+        NormRun run(instance, TypeOf(point), point[kRows], 1);
+        SystemCallMarks marks;
+        MakeHotCalls(&run, &marks);
+      },
+      [](const SystemCall&) { return false; }, traced);
+  if (!found.has_value()) return "";
+  return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows],
+                      ": forward, backward or statistics ", NameOfSystemCall(*found));
+}
+
+std::optional<std::string> CallsNothing(const plumb_norm_plugin& norm, const Point& point,
+                                        bool* traced) {
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  NormRun run(*instance, TypeOf(point), point[kRows], 1);
+  AllocationCount count;
+  MakeHotCalls(&run, &count);
+  if (!count.problem().empty()) return absl::StrCat(run.Name(), ": ", count.problem());
+  std::string text;
+  if (*traced) text = TraceHotCalls(*instance, point, traced);
+  if (*traced && text.empty()) text = TraceCreate(norm, point, traced);
+  return text;
+}
+
+}  // namespace
+
+void ExploreSystemCalls(const Subject& subject, Report* report) {
+  bool traced = true;
+  Explore(
+      subject, "X7",
+      [&](const Point& point) { return CallsNothing(*subject.norm, point, &traced); }, report);
+  if (!traced) {
+    report->Note("this system does not let a process be traced: system calls were not watched");
+  }
+}
+
+}  // namespace plumb::check

@@ -1,0 +1,42 @@
+// One call of a norm at a point of the space (points.h): operands, placement, ranges, results.
+// Thread-compatible.
+#ifndef PLUMB_PLUGINS_CHECK_POINT_RUN_H_
+#define PLUMB_PLUGINS_CHECK_POINT_RUN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugins/check/norm_run.h"
+#include "plugins/check/points.h"
+
+namespace plumb::check {
+
+uint32_t TypeOf(const Point& point);
+
+// The instance of a point; null where create() refuses it or the norm lacks the element type.
+std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point& point);
+
+// The operands of a point, rounded to its element type, so that every type can hold them.
+struct Operands {
+  std::vector<double> x, dy;                // [rows, dim]
+  std::vector<std::vector<double>> params;  // of f32
+};
+Operands OperandsAt(const Instance& instance, const Point& point);
+
+// The point made simple: aligned operands with one pitch, nothing aliased or added, one range.
+Point Plain(Point point);
+
+struct PointResult {
+  Outcome outcome;      // dx without what it was added to
+  std::string problem;  // something outside the range or the rows was touched
+};
+// Calls forward, and in training backward, at the point in `dtype`: the range first, then the rows
+// before and behind it. What dx is added to is in the results already subtracted, in double.
+PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
+                  const Operands& operands);
+
+}  // namespace plumb::check
+
+#endif  // PLUMB_PLUGINS_CHECK_POINT_RUN_H_

@@ -1,0 +1,243 @@
+#include "plugins/check/points.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "plugins/check/calls.h"
+#include "plugins/check/float_state.h"
+#include "plugins/check/numeric_cases.h"
+
+namespace plumb::check {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kNames[kAxes] = {"dim",  "rows",  "from",   "to",    "type",  "attributes",
+                                       "eval", "flush", "place",  "pitch", "alias", "add",
+                                       "x",    "dy",    "params", "seed"};
+// Of axes that are a choice, how many there are.
+constexpr int64_t kChoices[kAxes] = {0, 0, 0, 0, 3, 0, 2, 2, 4, 2, 2, 2, 8, 4, 5, 0};
+constexpr uint32_t kMostDim = 8192;
+constexpr int64_t kMostRows = 20000;
+constexpr int kMostShrinks = 300;
+constexpr double kShrinkSeconds = 3;
+// Elements of an operand: most points are small, so that there are many of them.
+constexpr int64_t kUsualElements = 40000, kLargestPoint = 1300000;
+
+// Widths of registers and lengths of models, and their neighbours, where loops have their ends.
+constexpr int64_t kDims[] = {1,   2,    3,    7,    8,    15,   16,   17,   31,   32,   33,   48,
+                             63,  64,   65,   127,  128,  129,  255,  256,  257,  512,  767,  768,
+                             769, 1023, 1024, 1025, 1280, 2048, 2049, 4095, 4096, 4097, 8191, 8192};
+
+int64_t Simplest(int axis) { return axis == kDim || axis == kRows || axis == kTo ? 1 : 0; }
+
+int64_t Below(std::mt19937_64* random, int64_t n) {
+  return static_cast<int64_t>((*random)() % static_cast<uint64_t>(std::max<int64_t>(n, 1)));
+}
+
+int64_t LogUniform(std::mt19937_64* random, int64_t most) {
+  const double u = std::uniform_real_distribution<double>(0, 1)(*random);
+  return std::clamp<int64_t>(
+      static_cast<int64_t>(std::exp(u * std::log(static_cast<double>(most) + 1))), 1, most);
+}
+
+// A range of one row, all rows, or any.
+void DrawRange(std::mt19937_64* random, Point* point) {
+  const int64_t rows = (*point)[kRows];
+  (*point)[kFrom] = Below(random, 3) == 0 ? 0 : Below(random, rows);
+  const int64_t left = rows - (*point)[kFrom];
+  const int64_t kind = Below(random, 3);
+  (*point)[kTo] = (*point)[kFrom] + (kind == 0 ? 1 : kind == 1 ? left : 1 + Below(random, left));
+}
+
+Point Simple() {
+  Point point;
+  for (int axis = 0; axis < kAxes; ++axis) point[static_cast<size_t>(axis)] = Simplest(axis);
+  return point;
+}
+
+// Corner `i`: long and odd dims, many rows, each type; the other axes walk with coprime strides, in
+// every other corner of the first round.
+Point Corner(size_t i, int64_t attribute_cases) {
+  constexpr int64_t kShapes[][2] = {{1, 9},     {16, 5},    {65, 3},    {256, 2},   {768, 3},
+                                    {15, 330},  {4097, 2},  {1024, 9},  {17, 1200}, {64, 1},
+                                    {128, 33},  {101, 9},   {8192, 2},  {32, 260},  {2049, 3},
+                                    {1025, 70}, {12, 4200}, {3, 10500}, {100, 40},  {640, 12}};
+  Point point = Simple();
+  const auto& shape = kShapes[i % std::size(kShapes)];
+  point[kDim] = shape[0];
+  point[kRows] = shape[1];
+  point[kTo] = shape[1];
+  if (i % 2 == 1) {
+    point[kFrom] = shape[1] / 3;
+    point[kTo] = i % 4 == 1 ? shape[1] / 3 + 1 : shape[1];
+  }
+  const int64_t k = static_cast<int64_t>(i / std::size(kShapes) + i);
+  point[kType] = k % 3;
+  point[kAttributes] = k % std::max<int64_t>(attribute_cases, 1);
+  point[kSeed] = static_cast<int64_t>(i);
+  if (i < std::size(kShapes) && i % 2 == 0) return point;
+  point[kPlace] = k % 4;
+  point[kPitches] = k / 2 % 2;
+  point[kAdd] = k / 3 % 2;
+  point[kAlias] = k % 5 == 0 ? 1 : 0;
+  point[kX] = k % 8;
+  point[kDy] = k / 2 % 4;
+  point[kParams] = k % 5;
+  point[kEvaluation] = k % 7 == 0 ? 1 : 0;
+  return point;
+}
+constexpr size_t kCorners = 60;
+
+Point Draw(std::mt19937_64* random, int64_t attribute_cases) {
+  Point point = Simple();
+  point[kDim] = Below(random, 2) == 0 ? kDims[static_cast<size_t>(Below(random, std::size(kDims)))]
+                                      : LogUniform(random, kMostDim);
+  const int64_t most = Below(random, 12) == 0 ? kLargestPoint : kUsualElements;
+  const int64_t most_rows = std::clamp<int64_t>(most / point[kDim], 1, kMostRows);
+  // The largest as often as one decade of the others: what a count of rows decides is there.
+  point[kRows] = Below(random, 5) == 0 ? most_rows : LogUniform(random, most_rows);
+  DrawRange(random, &point);
+  // Each choice is left at its simplest half of the time, so that conditions meet by themselves.
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    if (kChoices[axis] > 0 && Below(random, 2) == 0) point[axis] = Below(random, kChoices[axis]);
+  }
+  if (Below(random, 2) == 0) point[kAttributes] = Below(random, attribute_cases);
+  if (Below(random, 3) != 0) point[kType] = Below(random, 3);
+  point[kSeed] = Below(random, 1000000);
+  return point;
+}
+
+bool IsLegal(const Point& p) {
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    if (p[axis] < 0 || (kChoices[axis] > 0 && p[axis] >= kChoices[axis])) return false;
+  }
+  return p[kDim] >= 1 && p[kDim] <= 1 << 20 && p[kRows] >= 1 && p[kRows] <= 1 << 20 &&
+         p[kFrom] < p[kTo] && p[kTo] <= p[kRows];
+}
+
+// The property with what ends a check as a failure of the point.
+std::optional<std::string> Try(const Property& property, const Point& point) {
+  const ScopedFlushing flushing(point[kFlushed] != 0);
+  try {
+    return property(point);
+  } catch (const CheckEnded& ended) {
+    return ended.text;
+  }
+}
+
+// Smaller values of an axis, the smallest first.
+std::vector<int64_t> Smaller(const Point& point, size_t axis) {
+  const int64_t value = point[axis], simplest = Simplest(static_cast<int>(axis));
+  if (value == simplest) return {};
+  if (axis != kDim && axis != kRows && axis != kFrom && axis != kTo) return {simplest};
+  std::vector<int64_t> values = {simplest};
+  for (int64_t step = (value - simplest) / 2; step > 0; step /= 2) values.push_back(value - step);
+  return values;
+}
+
+// The smallest point near `point` that fails too; *text is what is wrong there.
+Point Shrink(const Property& property, Point point, std::string* text) {
+  const auto start = Clock::now();
+  int tries = 0;
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (const size_t axis :
+         {size_t{kRows}, size_t{kDim}, size_t{kX}, size_t{kDy}, size_t{kParams}, size_t{kPitches},
+          size_t{kPlace}, size_t{kAlias}, size_t{kAdd}, size_t{kFlushed}, size_t{kAttributes},
+          size_t{kEvaluation}, size_t{kFrom}, size_t{kTo}, size_t{kType}}) {
+      for (const int64_t value : Smaller(point, axis)) {
+        if (++tries > kMostShrinks ||
+            Clock::now() - start > std::chrono::duration<double>(kShrinkSeconds)) {
+          return point;
+        }
+        Point next = point;
+        next[axis] = value;
+        next[kTo] = std::min(next[kTo], next[kRows]);
+        next[kFrom] = std::min(next[kFrom], next[kTo] - 1);
+        if (!IsLegal(next)) continue;
+        const std::optional<std::string> found = Try(property, next);
+        if (!found.has_value() || found->empty()) continue;
+        point = next;
+        *text = *found;
+        smaller = true;
+        break;
+      }
+    }
+  }
+  return point;
+}
+
+void FailAt(const Subject& subject, const char* check, const Point& point, const std::string& text,
+            Report* report) {
+  report->Fail(absl::StrCat(text, "\nrepeat: plumb plugin check ", subject.path, " --check ", check,
+                            " --point ", NameOfPoint(point)));
+}
+
+}  // namespace
+
+std::string NameOfPoint(const Point& point) {
+  std::string text;
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    if (point[axis] == Simplest(static_cast<int>(axis)) && axis > kRows) continue;
+    absl::StrAppend(&text, text.empty() ? "" : ",", kNames[axis], "=");
+    constexpr const char* kTypes[] = {"f32", "bf16", "f64"};
+    if (axis == kType) {
+      absl::StrAppend(&text, kTypes[point[axis]]);
+    } else {
+      absl::StrAppend(&text, point[axis]);
+    }
+  }
+  return text;
+}
+
+std::optional<Point> ParsePoint(const std::string& text) {
+  Point point = Simple();
+  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    const std::vector<std::string> words = absl::StrSplit(part, '=');
+    const auto* name = std::find(std::begin(kNames), std::end(kNames), words[0]);
+    if (words.size() != 2 || name == std::end(kNames)) return std::nullopt;
+    int64_t& value = point[static_cast<size_t>(name - kNames)];
+    if (words[1] == "f32" || words[1] == "bf16" || words[1] == "f64") {
+      value = words[1] == "f32" ? 0 : words[1] == "bf16" ? 1 : 2;
+    } else if (!absl::SimpleAtoi(words[1], &value)) {
+      return std::nullopt;
+    }
+  }
+  return IsLegal(point) ? std::optional<Point>(point) : std::nullopt;
+}
+
+void Explore(const Subject& subject, const char* check, const Property& property, Report* report) {
+  if (!subject.point.empty()) {
+    const std::optional<Point> point = ParsePoint(subject.point);
+    if (!point.has_value()) return report->Fail(absl::StrCat("no such point: ", subject.point));
+    const std::optional<std::string> text = Try(property, *point);
+    if (!text.has_value()) return report->Skip("nothing to see at this point");
+    if (!text->empty()) FailAt(subject, check, *point, *text, report);
+    return;
+  }
+  const auto end = Clock::now() + std::chrono::duration<double>(subject.seconds);
+  const int64_t attribute_cases = static_cast<int64_t>(ExploredCases(*subject.norm).size());
+  std::mt19937_64 random(subject.seed * 0x9e3779b97f4a7c15u + 1);
+  int64_t tried = 0, refused = 0;
+  for (size_t i = 0; i == 0 || Clock::now() < end; ++i) {
+    const Point point = i < kCorners ? Corner(i, attribute_cases) : Draw(&random, attribute_cases);
+    std::optional<std::string> text = Try(property, point);
+    ++(text.has_value() ? tried : refused);
+    if (!text.has_value() || text->empty()) continue;
+    FailAt(subject, check, Shrink(property, point, &*text), *text, report);
+    return;
+  }
+  report->Note(absl::StrCat("held at ", tried, " points",
+                            refused > 0 ? absl::StrCat(", ", refused, " did not apply") : ""));
+}
+
+}  // namespace plumb::check

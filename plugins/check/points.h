@@ -1,0 +1,54 @@
+// The space that the exploring checks (X1 to X7) draw from: a point is one call of a norm, with its
+// shape, its operands and the way it is made. Fixed corners come first, random points then until
+// the time is over; a point that fails is shrunk, and named so that --point repeats it.
+// Points are values; exploring uses one thread.
+#ifndef PLUMB_PLUGINS_CHECK_POINTS_H_
+#define PLUMB_PLUGINS_CHECK_POINTS_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "plugins/check/check.h"
+
+namespace plumb::check {
+
+// The simplest value of an axis is 0; of kDim, kRows and kTo it is 1.
+enum Axis {
+  kDim,
+  kRows,
+  kFrom,  // the range that is called first: rows [kFrom, kTo), then those before and after
+  kTo,
+  kType,        // 0: f32, 1: bf16, 2: f64
+  kAttributes,  // index into ExploredCases()
+  kEvaluation,  // 0: training
+  kFlushed,     // denormals
+  kPlace,    // 0: 64-byte aligned, 1: packed, 2: odd offset and pitch, 3: ends at unreadable memory
+  kPitches,  // 1: every operand has a pitch of its own
+  kAlias,    // y is x, dx is dy, where the norm offers it
+  kAdd,      // PLUMB_CALL_DX_ACCUMULATE
+  kX,        // what x is drawn from, see DrawX
+  kDy,       // 1: some rows of zeros, 2: large, 3: small
+  kParams,   // 1: either sign, 2: some zeros, 3: large, 4: small
+  kSeed,     // of the operands
+  kAxes
+};
+using Point = std::array<int64_t, kAxes>;
+
+// "dim=768,rows=33,to=8,type=bf16,seed=5": axes at their simplest value are left out.
+std::string NameOfPoint(const Point& point);
+std::optional<Point> ParsePoint(const std::string& text);
+
+// What must hold at a point. "" if it does, else what is wrong; none where there is nothing to see,
+// as where create() refuses the dim.
+using Property = std::function<std::optional<std::string>(const Point&)>;
+
+// Tries `property` at Subject::point if that is given, else at corners and random points for
+// Subject::seconds. Fails `report` with the smallest failing point, and notes how many were tried.
+void Explore(const Subject& subject, const char* check, const Property& property, Report* report);
+
+}  // namespace plumb::check
+
+#endif  // PLUMB_PLUGINS_CHECK_POINTS_H_

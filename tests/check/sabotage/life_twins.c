@@ -1,0 +1,58 @@
+/* Bugs outside the hot functions: a correct norm whose create, destroy or flags do what a host does
+ * not expect. TWIN is the number of the one that is built. */
+#include <fenv.h>
+#include <locale.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifdef TWIN_FLAGS
+#define BASE_FLAGS (TWIN_FLAGS)
+#endif
+#define BASE_CREATE SpoiltCreate
+#define BASE_DESTROY SpoiltDestroy
+#include "base_norm.h"
+
+static volatile int busy;
+
+static void* Nothing(void* argument) {
+  pause();
+  return argument;
+}
+
+static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
+                                 const plumb_attr_value* values, plumb_norm_instance** out,
+                                 char* err, size_t cap) {
+  static double shared[4]; /* TWIN 75: not reentrant */
+  pthread_t thread;
+  FILE* file;
+  const int refused = !(values[0].f >= 0 && values[0].f <= 1);
+  if (TWIN == 75) {
+    shared[0] = dim;
+    for (int i = 0; i < 20000; ++i) ++busy;
+    dim = (uint32_t)shared[0];
+  }
+  switch (TWIN) {
+    case 67: if (dim > 64) fesetround(FE_UPWARD); break;
+    case 68: if (dim > 500) setlocale(LC_ALL, "C.UTF-8"); break;
+    case 69: setenv("BASE_NORM_DIM", "1", 1); break;
+    case 70: if (dim % 16 == 0) printf("created\n"), fflush(stdout); break;
+    case 71: if (dim > 100 && (file = fopen("/dev/null", "a")) != NULL) fclose(file); break;
+    case 72: if (refused) err[0] = '?'; break;
+    case 73: if (refused) *(volatile char*)malloc(100) = 1; break;
+    case 74: if (refused) fesetround(FE_DOWNWARD); break;
+    case 76: if (dim > 1000) umask(0); break;
+    case 77: if (dim > 200) pthread_create(&thread, NULL, Nothing, NULL); break;
+    case 78: if (dim == 256) chdir("/"); break;
+    default: break;
+  }
+  return BaseCreate(host, dim, values, out, err, cap);
+}
+
+static void SpoiltDestroy(plumb_norm_instance* instance) {
+  const uint32_t dim = instance->dim;
+  if (TWIN == 79 && dim > 128) feraiseexcept(FE_DIVBYZERO), fesetround(FE_TOWARDZERO);
+  if (TWIN == 80 && dim > 300) return; /* a leak */
+  if (TWIN == 81 && dim > 64) fprintf(stderr, "destroyed\n");
+  BaseDestroy(instance);
+}

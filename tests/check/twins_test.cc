@@ -1,0 +1,85 @@
+// Bugs behind a condition are found, clean norms are not accused, and a failure can be repeated.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugins/check/points.h"
+#include "tests/check/checker_process.h"
+
+namespace plumb::check {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+std::string Twin(int number) {
+  return std::string(PLUMB_TWIN_DIR) + "/twin_" + std::to_string(number) + ".so";
+}
+
+CheckerRun RunFor(const std::string& path, const std::string& check, int seed) {
+  return RunChecker(
+      {"--json", "--check", check, "--seconds", "3", "--seed", std::to_string(seed), path});
+}
+
+struct Case {
+  int twin;
+  const char* check;
+};
+
+class TwinTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(TwinTest, IsFound) {
+  const CheckerRun run = RunFor(Twin(GetParam().twin), GetParam().check, GetParam().twin);
+  const nlohmann::json report = nlohmann::json::parse(run.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << run.out << run.err;
+  EXPECT_THAT(ChecksWith("fail", report), Contains(GetParam().check)) << run.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Some, TwinTest,
+                         ::testing::Values(Case{1, "X2"}, Case{5, "X1"}, Case{14, "X1"},
+                                           Case{19, "X3"}, Case{22, "X1"}, Case{24, "X4"},
+                                           Case{69, "X6"}, Case{73, "X6"}, Case{82, "X5"},
+                                           Case{84, "X5"}, Case{66, "X7"}),
+                         [](const auto& twin) {
+                           return "Twin" + std::to_string(twin.param.twin) + twin.param.check;
+                         });
+
+TEST(CleanNormTest, IsNotAccused) {
+  for (const char* name : {"honest", "honest_cross", "honest_cpp"}) {
+    for (const int seed : {11, 12}) {
+      const CheckerRun run = RunChecker(
+          {"--only-failed", "--seconds", "2", "--seed", std::to_string(seed), SabotagePath(name)});
+      EXPECT_EQ(run.exit_code, 0) << name << " " << seed << "\n" << run.out << run.err;
+    }
+  }
+}
+
+TEST(ExploreTest, PrintsACommandThatRepeatsTheFailure) {
+  const CheckerRun run = RunChecker({"--check", "X2", "--seconds", "3", Twin(1)});
+  const std::string word = " --point ";
+  const size_t at = run.out.find(word);
+  ASSERT_NE(at, std::string::npos) << run.out;
+  const size_t from = at + word.size();
+  const std::string point = run.out.substr(from, run.out.find('\n', from) - from);
+  EXPECT_THAT(point, HasSubstr("dim=16,")) << "the smallest that fails";
+  EXPECT_EQ(RunChecker({"--check", "X2", "--point", point, Twin(1)}).exit_code, 1);
+  EXPECT_EQ(RunChecker({"--check", "X2", "--point", "dim=17,rows=1", Twin(1)}).exit_code, 0);
+}
+
+TEST(ExploreTest, PointsAreRead) {
+  const std::optional<Point> point = ParsePoint("dim=33,rows=7,from=2,to=3,type=bf16,x=4");
+  ASSERT_TRUE(point.has_value());
+  EXPECT_EQ((*point)[kDim], 33);
+  EXPECT_EQ((*point)[kType], 1);
+  EXPECT_EQ(NameOfPoint(*point), "dim=33,rows=7,from=2,to=3,type=bf16,x=4");
+  for (const char* bad : {"dim=0", "rows=2,to=3", "size=3", "type=4", "dim", "dim=x"}) {
+    EXPECT_FALSE(ParsePoint(bad).has_value()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace plumb::check
