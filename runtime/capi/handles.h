@@ -19,11 +19,11 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/machine_speed.h"
-#include "runtime/tokenizer/tokenizer.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
 #include "runtime/spec/model_spec.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 namespace plumb::capi {
 

@@ -74,17 +74,24 @@ class StripDecoder : public Decoder {
       : content_(std::move(content)), first_(first), last_(last) {}
   absl::Status Apply(bool continues, Pieces* pieces) const override {
     for (std::string& piece : *pieces) {
-      for (int64_t i = 0; !continues && i < first_ && absl::StartsWith(piece, content_); ++i) {
-        piece.erase(0, content_.size());
+      size_t begin = 0, end = piece.size();
+      for (int64_t i = 0; !continues && i < first_ && HasAt(piece, begin); ++i) {
+        begin += content_.size();
       }
-      for (int64_t i = 0; i < last_ && absl::EndsWith(piece, content_); ++i) {
-        piece.resize(piece.size() - content_.size());
+      for (int64_t i = 0;
+           i < last_ && end >= begin + content_.size() && HasAt(piece, end - content_.size());
+           ++i) {
+        end -= content_.size();
       }
+      piece = piece.substr(begin, end - begin);
     }
     return absl::OkStatus();
   }
 
  private:
+  bool HasAt(const std::string& piece, size_t at) const {
+    return piece.compare(at, content_.size(), content_) == 0;
+  }
   std::string content_;
   int64_t first_, last_;
 };

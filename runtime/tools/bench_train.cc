@@ -34,6 +34,7 @@ absl::StatusOr<Recipe> ToRecipe(const TrainBenchRequest& request) {
   if (request.data_path.empty()) {
     overrides.emplace_back("data.format", "TEXT");
     overrides.emplace_back("data.vocabulary", "CHARACTERS");
+    overrides.emplace_back("data.tokenizer", "");
     overrides.emplace_back("data.val_fraction", "0");
   }
   overrides.emplace_back("seed", absl::StrCat(request.seed));
