@@ -127,6 +127,12 @@ TEST(ResolveErrorTest, RotaryEmbeddingTurnsPairs) {
             "m.pbtxt:2:24: rope_theta must be positive and finite");
 }
 
+TEST(ResolveErrorTest, ABidirectionalModelHasNoAlibi) {
+  EXPECT_EQ(ResolveError(absl::StrCat("bidirectional: true\npositions { kind: ALIBI }\n", kBlock)),
+            "m.pbtxt:3:13: ALIBI says how far back a token is, and the model is bidirectional; use "
+            "other positions");
+}
+
 // head_dim is 4.
 TEST(ResolveErrorTest, FieldsOfTheRotaryEmbeddingTakeNumbersThatMeanSomething) {
   const auto rope = [](absl::string_view fields) {
