@@ -122,6 +122,8 @@ Values RoundingOfColumns(const Operands& operands, const Values& y, int64_t dim,
 }
 
 std::optional<std::string> AgreesWithWidest(const plumb_norm_plugin& norm, const Point& point) {
+  // Of a column of few rows two may be so near that f32 cannot tell their spread.
+  if ((norm.flags & PLUMB_NORM_CROSS_ROW) != 0 && point[kRows] < 8) return std::nullopt;
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
   const uint32_t type = TypeOf(point), widest = WidestType(norm);
