@@ -190,7 +190,14 @@ std::string ForgetStrings(const plumb_norm_plugin& norm, const Point& point,
 }
 
 std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point) {
+  // The very first creation is in this: a variable that is set once shows here.
+  const ProcessState before = ProcessState::Take();
   if (InstanceAt(norm, point) == nullptr) return std::nullopt;
+  const std::vector<std::string> changes = before.ChangesTo(ProcessState::Take());
+  if (!changes.empty()) {
+    return absl::StrCat("create and destroy with dim=", point[kDim],
+                        " change the process: ", absl::StrJoin(changes, "; "));
+  }
   const std::vector<AttributeCase> cases = ExploredCases(norm);
   const AttributeCase& attributes = cases[static_cast<size_t>(point[kAttributes])];
   const auto dim = static_cast<uint32_t>(point[kDim]);
