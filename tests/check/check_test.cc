@@ -51,7 +51,9 @@ TEST_P(SabotageTest, TripsItsCheckAndNoOther) {
     return;
   }
   EXPECT_THAT(failed, IsEmpty()) << run.out;
-  if (sabotage.verdict == "pass") EXPECT_EQ(run.exit_code, 0);
+  if (sabotage.verdict == "pass") {
+    EXPECT_EQ(run.exit_code, 0);
+  }
   if (sabotage.verdict == "warn") {
     EXPECT_THAT(ChecksWith("warn", report), Contains(sabotage.check)) << run.out;
   }
