@@ -84,7 +84,7 @@ class Twins {
     DrawParameters(context_->parameters, context_->states, 1, runtime->threads(), *store_);
     auto batches = std::make_unique<capi::GivenBatches>(
         recipe.batch_size, context_->model.dims.context_length, recipe.gradient_accumulation_steps,
-        context_->model.dims.vocab_size);
+        context_->model.dims.vocab_size, capi::GivenBatches::Kind{});
     batches_ = batches.get();
     session_ = Value(TrainSession::Create(
         context_.get(), [this] { return store_.get(); }, std::move(batches), recipe,
