@@ -32,6 +32,7 @@ std::string CommandText(const CompareFlags& options) {
   for (const std::string& file : study.files) absl::StrAppend(&text, " ", Quoted(file));
   if (!study.data.empty()) add("--data", study.data);
   if (!study.train.empty()) add("--train", study.train);
+  if (!study.init.empty()) add("--init", study.init);
   for (const std::string& setting : study.settings) add("--set", setting);
   if (!study.dtype.empty()) add("--dtype", study.dtype);
   for (const std::string& axis : study.grid) add("--grid", axis);
@@ -113,6 +114,10 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   app->add_option("--data", study->data, "Text to train on")->type_name("FILE");
   app->add_option("--train", study->train, "How to train (.pbtxt); default: the schema's defaults")
       ->type_name("FILE");
+  app->add_option("--init", study->init,
+                  "Every model begins with the weights of this run, trained or imported, or "
+                  "checkpoint: tensors of the same name and shape are taken, the others drawn")
+      ->type_name("RUN");
   AddRepeated(app, "--set", "FIELD=VALUE", &study->settings,
               "Set a field in every run, e.g. train.max_steps=200; repeatable");
   AddDType(app, &study->dtype);

@@ -306,6 +306,7 @@ TrainRequest Plan::Request(const PlanRun& run) const {
   request.model_path = models[group.model].file;
   request.data_path = study.data;
   request.train_path = study.train;
+  request.init = study.init;
   request.model_overrides = group.model_overrides;
   request.train_overrides = group.train_overrides;
   request.seed = run.seed;
@@ -321,6 +322,7 @@ std::string Plan::StudyText() const {
   for (std::string& model : absolute.models) model = Absolute(model);
   absolute.data = Absolute(study.data);
   absolute.train = Absolute(study.train);
+  absolute.init = Absolute(study.init);
   std::string text = absl::StrCat(
       "# What plumb compare was asked for, and which contents the files had. The runs beside this\n"
       "# file belong to it; another study belongs into another directory.\n",

@@ -58,12 +58,13 @@ absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const Plan& plan, const PlanRu
   TrainRequest request = plan.Request(run);
   const absl::StatusOr<bool> resumes = HasCheckpoint(run.directory);
   if (!resumes.ok()) return resumes.status();
-  request.resume = *resumes;
-  if (request.resume) {
-    absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime, request);
+  if (*resumes) {
+    TrainRequest resumed = request;
+    resumed.init.clear();  // the run's own weights go on
+    absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime, resumed);
     if (!absl::IsDataLoss(opened.status())) return opened;
-    request.resume = false;
   }
+  request.resume = false;
   if (const absl::Status removed = RemoveTree(run.directory); !removed.ok()) return removed;
   return TrainRun::Open(runtime, request);
 }

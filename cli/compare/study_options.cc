@@ -120,6 +120,7 @@ absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
   if (!study.ok()) return study.status();
   if (!options.data.empty()) study->data = options.data;
   if (!options.train.empty()) study->train = options.train;
+  if (!options.init.empty()) study->init = options.init;
   for (const std::string& word : options.settings) {
     auto split = Split("--set", word, "train.max_steps=200");
     if (!split.ok()) return split.status();

@@ -14,7 +14,7 @@ namespace plumb::cli {
 
 struct StudyOptions {
   std::vector<std::string> files;  // models, or one study
-  std::string data, train;         // "": not said
+  std::string data, train, init;   // "": not said
   std::vector<std::string> settings, grid;
   std::string dtype;  // "f32", "bf16"; "": not said
   int64_t seeds = 0;  // 0: not said

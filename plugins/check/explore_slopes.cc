@@ -17,9 +17,11 @@ namespace {
 
 using Values = std::vector<double>;
 
-// Steps as a part of the largest number of what is moved. The difference between both says how far
-// a slope may be trusted.
-constexpr double kSteps[] = {1e-4, 5e-5};
+// Pairs of steps, as a part of the largest number of what is moved. The difference between both of
+// a pair says how far a slope may be trusted. A kink, as of |x| at an x of almost 0, is stepped
+// over by large ones and not by small ones, which round more: a gradient that is the slope by any
+// pair is right.
+constexpr double kSteps[][2] = {{1e-4, 5e-5}, {2e-6, 1e-6}, {2e-8, 1e-8}};
 
 // A slope by two steps, and the gradient's answer.
 struct Slope {
@@ -64,30 +66,21 @@ void AddSlope(const Values& dy, const Values& up, const Values& down, size_t fro
   }
 }
 
-// Along a random direction of x: one slope a row, or one for all where rows depend on each other.
-std::string MissInX(const Instance& instance, const Point& point, const Operands& operands,
-                    const Values& dx, double* worst) {
-  const int64_t dim = point[kDim];
-  const size_t rows = static_cast<size_t>(point[kRows]), width = static_cast<size_t>(dim);
-  const bool together = (instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0;
-  std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + 17);
-  Values direction(operands.x.size());
-  std::vector<double> sizes(rows);
-  for (size_t r = 0; r < rows; ++r) {
-    const double largest = together ? 1 : Largest(&operands.x[r * width], dim);
-    sizes[r] = largest > 0 ? largest : 1e-3;
-    for (size_t i = r * width; i < (r + 1) * width; ++i) direction[i] = Sign(&random) * sizes[r];
-  }
+// Slopes along a direction of x: one a row, or one for all where rows depend on each other.
+std::vector<Slope> SlopesInX(const Instance& instance, const Point& point, const Operands& operands,
+                             const Values& dx, const Values& direction, bool together,
+                             const double (&steps)[2]) {
+  const size_t rows = static_cast<size_t>(point[kRows]), width = static_cast<size_t>(point[kDim]);
   std::vector<Slope> slopes(together ? 1 : rows);
   for (int which = 0; which < 2; ++which) {
     Operands up = operands, down = operands;
     for (size_t i = 0; i < direction.size(); ++i) {
-      up.x[i] += kSteps[which] * direction[i];
-      down.x[i] -= kSteps[which] * direction[i];
+      up.x[i] += steps[which] * direction[i];
+      down.x[i] -= steps[which] * direction[i];
     }
     const Values above = Y(instance, point, up), below = Y(instance, point, down);
     for (size_t r = 0; r < rows; ++r) {
-      AddSlope(operands.dy, above, below, r * width, (r + 1) * width, kSteps[which], which,
+      AddSlope(operands.dy, above, below, r * width, (r + 1) * width, steps[which], which,
                &slopes[together ? 0 : r]);
     }
   }
@@ -96,19 +89,42 @@ std::string MissInX(const Instance& instance, const Point& point, const Operands
     slope.gradient += dx[i] * direction[i];
     slope.size += std::abs(dx[i] * direction[i]);
   }
-  for (size_t r = 0; r < slopes.size(); ++r) {
-    const Slope& s = slopes[r];
-    // A NaN in dx where y is fine is a finding too.
-    const bool lost = !std::isfinite(s.gradient) && std::isfinite(s.by_step[1]) &&
-                      std::abs(s.by_step[0] - s.by_step[1]) <= 1e-3 * std::abs(s.by_step[1]);
-    const double miss = lost ? HUGE_VAL : Miss(s);
-    *worst = std::max(*worst, miss);
-    if (miss > 0) {
-      return absl::StrFormat("dx of row %d: the slope along a direction is %.9g, dx gives %.9g", r,
-                             s.by_step[1], s.gradient);
-    }
+  return slopes;
+}
+
+// By how much dx misses the slope along a random direction, in the worst row.
+std::string MissInX(const Instance& instance, const Point& point, const Operands& operands,
+                    const Values& dx, double* worst) {
+  const int64_t dim = point[kDim];
+  const size_t rows = static_cast<size_t>(point[kRows]), width = static_cast<size_t>(dim);
+  const bool together = (instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0;
+  std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + 17);
+  Values direction(operands.x.size());
+  for (size_t r = 0; r < rows; ++r) {
+    const double largest = together ? 1 : Largest(&operands.x[r * width], dim);
+    const double size = largest > 0 ? largest : 1e-3;
+    for (size_t i = r * width; i < (r + 1) * width; ++i) direction[i] = Sign(&random) * size;
   }
-  return "";
+  std::vector<Slope> first;                                  // by the first pair
+  std::vector<double> least(together ? 1 : rows, HUGE_VAL);  // miss, by any pair
+  for (const auto& steps : kSteps) {
+    const std::vector<Slope> slopes =
+        SlopesInX(instance, point, operands, dx, direction, together, steps);
+    if (first.empty()) first = slopes;
+    for (size_t r = 0; r < slopes.size(); ++r) {
+      const Slope& s = slopes[r];
+      // A NaN in dx where y is fine is a finding too.
+      const bool lost = !std::isfinite(s.gradient) && std::isfinite(s.by_step[1]) &&
+                        std::abs(s.by_step[0] - s.by_step[1]) <= 1e-3 * std::abs(s.by_step[1]);
+      if (!lost) least[r] = std::min(least[r], Miss(s));
+    }
+    if (std::all_of(least.begin(), least.end(), [](double miss) { return miss == 0; })) return "";
+  }
+  const size_t r =
+      static_cast<size_t>(std::max_element(least.begin(), least.end()) - least.begin());
+  *worst = std::max(*worst, least[r]);
+  return absl::StrFormat("dx of row %d: the slope along a direction is %.9g, dx gives %.9g", r,
+                         first[r].by_step[1], first[r].gradient);
 }
 
 std::string MissInParam(const Instance& instance, const Point& point, const Operands& operands,
@@ -118,23 +134,27 @@ std::string MissInParam(const Instance& instance, const Point& point, const Oper
   const double largest = Largest(values.data(), static_cast<int64_t>(values.size()));
   Values direction(values.size());
   for (double& v : direction) v = Sign(&random) * (largest > 0 ? largest : 1);
+  double least = HUGE_VAL;
   Slope slope;
-  for (int which = 0; which < 2; ++which) {
-    Operands up = operands, down = operands;
-    for (size_t i = 0; i < direction.size(); ++i) {
-      up.params[param][i] += kSteps[which] * direction[i];
-      down.params[param][i] -= kSteps[which] * direction[i];
+  for (const auto& steps : kSteps) {
+    slope = Slope();
+    for (int which = 0; which < 2; ++which) {
+      Operands up = operands, down = operands;
+      for (size_t i = 0; i < direction.size(); ++i) {
+        up.params[param][i] += steps[which] * direction[i];
+        down.params[param][i] -= steps[which] * direction[i];
+      }
+      AddSlope(operands.dy, Y(instance, point, up), Y(instance, point, down), 0, operands.dy.size(),
+               steps[which], which, &slope);
     }
-    AddSlope(operands.dy, Y(instance, point, up), Y(instance, point, down), 0, operands.dy.size(),
-             kSteps[which], which, &slope);
+    for (size_t i = 0; i < direction.size(); ++i) {
+      slope.gradient += dparam[i] * direction[i];
+      slope.size += std::abs(dparam[i] * direction[i]);
+    }
+    least = std::min(least, Miss(slope));
+    if (least == 0) return "";
   }
-  for (size_t i = 0; i < direction.size(); ++i) {
-    slope.gradient += dparam[i] * direction[i];
-    slope.size += std::abs(dparam[i] * direction[i]);
-  }
-  const double miss = Miss(slope);
-  *worst = std::max(*worst, miss);
-  if (miss == 0) return "";
+  *worst = std::max(*worst, least);
   return absl::StrFormat("dparams[%d] in ranges: the slope along a direction is %.9g, not %.9g",
                          param, slope.by_step[1], slope.gradient);
 }

@@ -35,6 +35,7 @@ absl::StatusOr<Study> Study::FromFile(const std::string& path) {
   for (const std::string& model : spec.models) study.models.push_back(resolve(model));
   study.data = resolve(spec.data);
   study.train = resolve(spec.train);
+  study.init = resolve(spec.init);
   for (const Text& setting : spec.settings) {
     PLUMB_ASSIGN_OR_RETURN(StudySetting added, ToSetting(setting));
     study.settings.push_back(std::move(added));
@@ -57,6 +58,7 @@ std::string Study::ToText() const {
   spec.models = models;
   spec.data = data;
   spec.train = train;
+  spec.init = init;
   for (const StudySetting& setting : settings) {
     spec.settings.push_back({absl::StrCat(setting.field, "=", setting.value), {}});
   }

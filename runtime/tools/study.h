@@ -28,6 +28,7 @@ struct StudyAxis {
 struct Study {
   std::vector<std::string> models;
   std::string data, train;  // train "": defaults
+  std::string init;         // as TrainRequest::init, of every run
   std::vector<StudySetting> settings;
   std::vector<StudyAxis> grid;
   std::vector<uint64_t> seeds;  // empty: not said

@@ -83,6 +83,7 @@ absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::stri
   spec.models.assign(message.model().begin(), message.model().end());
   spec.data = message.data();
   spec.train = message.train();
+  spec.init = message.init();
   for (int i = 0; i < message.set_size(); ++i) spec.settings.push_back(at.TextOf("set", i));
   for (int i = 0; i < message.grid_size(); ++i) {
     const v1::Grid& grid = message.grid(i);
@@ -102,6 +103,7 @@ std::string StudySpec::ToText() const {
   for (const std::string& model : models) message.add_model(model);
   message.set_data(data);
   message.set_train(train);
+  message.set_init(init);
   for (const Text& setting : settings) message.add_set(setting.value);
   for (const Grid& axis : grid) {
     v1::Grid* added = message.add_grid();

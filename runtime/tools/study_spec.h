@@ -21,7 +21,7 @@ struct StudySpec {
   };
 
   std::vector<std::string> models;  // paths as the file says them
-  std::string data, train;
+  std::string data, train, init;
   std::vector<Text> settings;  // "model.n_layer=4"
   std::vector<Grid> grid;
   std::optional<int64_t> seeds;  // 1 to N

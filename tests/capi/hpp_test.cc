@@ -259,6 +259,8 @@ TEST(HppTest, WeightsAreMappedAndChanged) {
   plumb::Model mapped = MakeModel(runtime, 4);
   mapped.Map(file).value();
   EXPECT_EQ(Weights(mapped), Weights(model));
+  EXPECT_EQ(mapped.MapTensors({}).error().code(), Code::kInvalidArgument);  // all are missing
+  EXPECT_EQ(Weights(mapped), Weights(model));
   plumb::Session session = plumb::Session::Create(mapped, {1, plumb::Weights::kBf16}).value();
   EXPECT_EQ(mapped.Map(file).error().code(), Code::kFailedPrecondition);
   std::remove(file.c_str());

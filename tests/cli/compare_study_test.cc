@@ -56,6 +56,32 @@ TEST_F(CompareStudyTest, TwoModelsWithThreeSeedsEndInTablesAndAPage) {
   EXPECT_EQ(report["paired"][0]["runs"], 3);
 }
 
+TEST_F(CompareStudyTest, ModelsAreFineTunedFromARun) {
+  ASSERT_EQ(RunPlumb(TrainArguments("base", 200)).exit_code, 0);
+  const Finished compared =
+      Compare({"pre.pbtxt", "post.pbtxt", "--init", "base", "--seed", "7"}, "tuned");
+  ASSERT_EQ(compared.exit_code, 0) << compared.err;
+  const Json report = ReadJson("tuned/report.json");
+  ASSERT_EQ(Compare({"pre.pbtxt", "--seed", "7"}, "drawn").exit_code, 0);
+  const Json drawn = ReadJson("drawn/report.json");
+  EXPECT_LT(report["runs"][0]["loss"][0].get<double>(),
+            drawn["runs"][0]["loss"][0].get<double>() - 0.2);
+  ASSERT_EQ(
+      RunPlumb({"train", "pre.pbtxt", "--data", "names.txt", "--train", "train.pbtxt", "--set",
+                "train.max_steps=30", "--seed", "7", "--init", "base", "--out", "alone"})
+          .exit_code,
+      0);
+  EXPECT_EQ(Read("alone/checkpoints/step-000030/model.safetensors"),
+            Read("tuned/runs/pre-seed7/checkpoints/step-000030/model.safetensors"));
+  // Of a study that goes on, the runs that began keep their own weights.
+  const Finished again =
+      Compare({"pre.pbtxt", "post.pbtxt", "--init", "base", "--seed", "7"}, "tuned");
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  const Finished missing = Compare({"pre.pbtxt", "--init", "nowhere"}, "none");
+  EXPECT_EQ(missing.exit_code, 1) << missing.out;
+  EXPECT_THAT(missing.err, HasSubstr("nowhere"));
+}
+
 TEST_F(CompareStudyTest, ARunOfAStudyIsTheRunThatTrainMakes) {
   ASSERT_EQ(Compare({"pre.pbtxt", "--seed", "7"}).exit_code, 0);
   ASSERT_EQ(RunPlumb(TrainArguments("alone", 30, {"--seed", "7"})).exit_code, 0);
@@ -164,15 +190,21 @@ TEST_F(CompareStudyTest, AStudyFileStandsForTheCommandLine) {
   EXPECT_EQ(again.exit_code, 0) << again.err;
 }
 
-// Names of a and b at the beginning of the file and of c at its end, which a run in the file's order
-// reads last: its two steps have to predict a, b and the end alike.
+// Names of a and b at the beginning of the file and of c at its end, which a run in the file's
+// order reads last: its two steps have to predict a, b and the end alike.
 TEST_F(CompareStudyTest, TheUnigramEntropyIsThatOfTheTokensOfTheLastSteps) {
   Write("uneven.txt", "ab\nba\nccccc\nccccc\nccccc\nccccc\n");
-  const Finished result =
-      RunPlumb({"compare", "pre.pbtxt", "--data", "uneven.txt", "--train", "train.pbtxt", "--set",
-                "train.max_steps=2", "--set", "train.data.keep_order=true", "--set",
-                "train.batch_size=1", "--set", "train.data.val_fraction=0", "--set",
-                "train.learning_rate=0", "--seeds", "1", "--out", "study", "--json"});
+  const Finished result = RunPlumb({"compare", "pre.pbtxt",
+                                    "--data",  "uneven.txt",
+                                    "--train", "train.pbtxt",
+                                    "--set",   "train.max_steps=2",
+                                    "--set",   "train.data.keep_order=true",
+                                    "--set",   "train.batch_size=1",
+                                    "--set",   "train.data.val_fraction=0",
+                                    "--set",   "train.learning_rate=0",
+                                    "--seeds", "1",
+                                    "--out",   "study",
+                                    "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json group = Json::parse(result.out)["groups"][0];
   EXPECT_NEAR(group["unigram_entropy"], std::log(3), 1e-12);

@@ -13,7 +13,7 @@ touch pre.pbtxt notes.txt
 
 # Each case: the line up to the cursor, "|", and words of which all, in this order, are the answer.
 cases='plumb tra|train
-plumb |help demo train compare sample eval describe doctor explain theory import export zoo bench plugin completion
+plumb |help demo train compare sample eval describe doctor explain theory import export zoo tokenize bench plugin completion
 plumb --plug|--plugin --plugin-guard
 plumb train --dt|--dtype
 plumb train --dtype b|bf16

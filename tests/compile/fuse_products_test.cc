@@ -415,8 +415,8 @@ TEST_F(FuseProductsTest, AWindowLeavesItsPairs) {
   const auto flops = [this](int64_t queries, int64_t window) {
     GraphBuilder b(&ops_);
     const ValueId q = b.Input("q", F32({1, queries, 4})), kv = b.Input("kv", F32({1, 5, 4}));
-    const ValueId cache = b.State("cache", F32({1, 1, 8, 4}));
-    const ValueId v_cache = b.State("v_cache", F32({1, 1, 8, 4}));
+    const TensorType rows = F32({1, 1, std::max<int64_t>(window, 8), 4});
+    const ValueId cache = b.State("cache", rows), v_cache = b.State("v_cache", rows);
     b.Apply(
         "attention_cached", {q, kv, kv, cache, v_cache, b.Input("positions", I32({1, 5}))},
         {{"n_head", int64_t{1}}, {"n_kv_head", int64_t{1}}, {"scale", 1.0}, {"window", window}});

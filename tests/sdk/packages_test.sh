@@ -34,7 +34,7 @@ fi
 
 deb() { find "$packages" -name "$1_*.deb"; }
 field() { dpkg-deb --field "$(deb "$1")" "$2"; }
-has() { dpkg-deb --contents "$(deb "$1")" | awk '{print $6}' | grep -qE "^\./usr/$2\$" || fail "$1 has no usr/$2"; }
+has() { dpkg-deb --contents "$(deb "$1")" | awk '{print $6}' | grep -E "^\./usr/$2\$" > /dev/null || fail "$1 has no usr/$2"; }
 is() { [[ $(field "$1" "$2") =~ $3 ]] || fail "$1: $2 is \"$(field "$1" "$2")\""; }
 [ "$(find "$packages" -name '*.deb' ! -name '*-dbgsym_*' | wc -l)" = 4 ] || fail "packages: $(ls "$packages")"
 

@@ -409,7 +409,7 @@ TEST(TrainSpecTest, FieldsAndValuesMustBeKnown) {
       "t.pbtxt:1:11: unknown value \"COS\" for schedule; it is one of CONSTANT, LINEAR, COSINE, "
       "WSD, INVERSE_SQRT");
   EXPECT_EQ(RecipeError("data { format: CSV }"),
-            "t.pbtxt:1:16: unknown value \"CSV\" for format; it is one of TEXT, DOCUMENTS");
+            "t.pbtxt:1:16: unknown value \"CSV\" for format; it is one of TEXT, DOCUMENTS, TOKENS");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "plumb/v1/import.schema.h"
 #include "plumb/v1/model.schema.h"
 #include "plumb/v1/study.schema.h"
 #include "plumb/v1/train.schema.h"
@@ -164,7 +165,7 @@ Oracle::Oracle() : factory_(&pool_) {
 
 const std::vector<std::string>& Oracle::Types() {
   static const auto* const types =
-      new std::vector<std::string>{"Model", "Library", "Study", "Train", "RecipeRules"};
+      new std::vector<std::string>{"Model", "Library", "Study", "Train", "RecipeRules", "Import"};
   return *types;
 }
 
@@ -197,6 +198,7 @@ std::unique_ptr<textproto::Message> NewMessage(const std::string& type) {
   if (type == "Library") return std::make_unique<v1::Library>();
   if (type == "Study") return std::make_unique<v1::Study>();
   if (type == "RecipeRules") return std::make_unique<v1::RecipeRules>();
+  if (type == "Import") return std::make_unique<v1::Import>();
   return std::make_unique<v1::Train>();
 }
 
@@ -245,7 +247,8 @@ void FillAtRandom(Random* random, pb::Message* message) {
       const bool repeated = field->is_repeated();
       switch (field->cpp_type()) {
         case FieldDescriptor::CPPTYPE_INT32:
-          r.SetInt32(message, field, SomeInt32(random));
+          repeated ? r.AddInt32(message, field, SomeInt32(random))
+                   : r.SetInt32(message, field, SomeInt32(random));
           break;
         case FieldDescriptor::CPPTYPE_UINT64:
           repeated ? r.AddUInt64(message, field, (*random)() >> Below(random, 64))

@@ -123,7 +123,7 @@ TEST(TextprotoErrorTest, FindsAllUnknownFieldsUpToTheFirstOtherMistake) {
       "f:1:1: unknown field \"a\" in Model; it has name, import, n_layer, n_head, n_kv_head, "
       "d_model, d_ff, head_dim, vocab_size, context_length, positions, embedding_scale, "
       "tie_embeddings, head_bias, attention, mlp, norm, placement, block, layers, init, "
-      "embedding, embedding_width\n" +
+      "embedding, embedding_width, token_types, bidirectional\n" +
           [] {
             std::string others;
             const std::string known = ModelError("a: 1").substr(24);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "plumb.h"
 #include "plumb/base.hpp"
@@ -106,6 +107,13 @@ class Model {
   Result<void> Map(const std::string& path) {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_map(handle_.get(), path.c_str(), error); });
+  }
+  // The same of tensors anywhere in files; their struct_size is set here.
+  Result<void> MapTensors(std::vector<plumb_tensor_in_file> tensors) {
+    for (plumb_tensor_in_file& tensor : tensors) tensor.struct_size = sizeof(tensor);
+    return internal::Call([&](plumb_error** error) {
+      return plumb_model_map_tensors(handle_.get(), tensors.data(), tensors.size(), error);
+    });
   }
   Result<void> Save(const std::string& path) const {
     return internal::Call(
