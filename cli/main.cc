@@ -3,7 +3,6 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -33,17 +32,6 @@ constexpr rlim_t kLeastStack = rlim_t{1} << 20;
 void TouchStack() {
   volatile char pages[kLeastStack / 2];
   for (size_t i = 0; i < sizeof(pages); i += 4096) pages[i] = 0;
-}
-
-// Ends the program where not even an error could be made: exceptions, too, are allocated.
-void RequireSomeMemory() {
-  void* const room = mmap(nullptr, kLeastStack, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) {
-    constexpr absl::string_view kText = "error: out of memory; plumb needs more to begin\n";
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
-    _exit(kExitFailed);
-  }
-  munmap(room, kLeastStack);
 }
 
 // Takes the descriptors 0 to 2 if the caller closed them, so that no checkpoint gets one of them
@@ -188,7 +176,6 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   plumb::cli::GuardStandardStreams();
-  plumb::cli::RequireSomeMemory();
   plumb::cli::WatchPlugins();
   // A reader that goes away is a failed write, not the end of a training run.
   std::signal(SIGPIPE, SIG_IGN);

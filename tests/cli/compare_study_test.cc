@@ -78,7 +78,7 @@ TEST_F(CompareStudyTest, ModelsAreFineTunedFromARun) {
       Compare({"pre.pbtxt", "post.pbtxt", "--init", "base", "--seed", "7"}, "tuned");
   EXPECT_EQ(again.exit_code, 0) << again.err;
   const Finished missing = Compare({"pre.pbtxt", "--init", "nowhere"}, "none");
-  EXPECT_EQ(missing.exit_code, 1) << missing.out;
+  EXPECT_EQ(missing.exit_code, 2) << missing.out;
   EXPECT_THAT(missing.err, HasSubstr("nowhere"));
 }
 

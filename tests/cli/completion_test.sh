@@ -22,7 +22,7 @@ plumb --threads 2 train --recompute |none block
 plumb bench x --only |train prompt decode
 plumb sample --weights i|int8
 plumb explain --stage g|graph grad
-plumb plugin |list describe check new
+plumb plugin |list describe check new note
 plumb zoo |list show
 plumb help plugin d|describe
 plumb help re|recipe
