@@ -22,7 +22,7 @@ std::string Twin(int number) {
 
 CheckerRun RunFor(const std::string& path, const std::string& check, int seed) {
   return RunChecker(
-      {"--json", "--check", check, "--seconds", "3", "--seed", std::to_string(seed), path});
+      {"--json", "--check", check, "--seconds", "30", "--seed", std::to_string(seed), path});
 }
 
 struct Case {
@@ -59,7 +59,7 @@ TEST(CleanNormTest, IsNotAccused) {
 }
 
 TEST(ExploreTest, PrintsACommandThatRepeatsTheFailure) {
-  const CheckerRun run = RunChecker({"--check", "X2", "--seconds", "3", Twin(1)});
+  const CheckerRun run = RunChecker({"--check", "X2", "--seconds", "30", Twin(1)});
   const std::string word = " --point ";
   const size_t at = run.out.find(word);
   ASSERT_NE(at, std::string::npos) << run.out;
