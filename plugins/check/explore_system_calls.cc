@@ -1,5 +1,5 @@
 // X7: hot functions allocate nothing, call nothing of the system and leave the floating-point modes
-// alone, at any size; create and destroy only read files and ask for memory.
+// alone, at any size; create and destroy read files and allocate, no more.
 #include <fcntl.h>
 #include <sys/syscall.h>
 

@@ -118,7 +118,7 @@ def check(binary, name, scratch):
     if "greedy" in expected:
         tokens = continued(binary, run, expected, scratch)
         if tokens != expected["greedy"]:
-            wrong.append(f"greedily goes on with {tokens}, not {expected['greedy']}")
+            wrong.append(f"the greedy continuation is {tokens}, not {expected['greedy']}")
     else:
         path = os.path.join(scratch, "prompt.json")
         write_json(path, expected["tokens"][0])
