@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
+#include "runtime/spec/cross_token.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
@@ -430,11 +431,7 @@ class Resolver {
     const bool allowed = entry != nullptr && entry->message->allow_cross_token();
     if (!allowed && !plugin.cross_row()) return absl::OkStatus();
     if (!allowed) {
-      const std::string why = absl::StrCat(
-          "\"", plugin.id(),
-          "\" takes statistics over tokens: in training a token's output depends ",
-          "on later tokens of its sequence and on the other sequences of the batch, so a causal ",
-          "model sees the future that it is to predict. If that is wanted, ");
+      const std::string why = CrossTokenRefusal(plugin);
       if (entry == nullptr) {
         return ErrorAt(
             binding.place,
@@ -446,23 +443,9 @@ class Resolver {
                                   "add allow_cross_token: true to the norm"));
     }
     if (!warned_norms_.insert(binding.name).second) return absl::OkStatus();
-    std::string warning = absl::StrCat(entry->at.At("allow_cross_token").ToString(), ": norm \"",
-                                       binding.name, "\": ");
-    if (!plugin.cross_row()) {
-      // Not an error: a norm may change its plugin from run to run, and a permission that is not
-      // made use of changes nothing.
-      absl::StrAppend(&warning, "allow_cross_token has no effect; \"", plugin.id(),
-                      "\" takes no statistics over tokens");
-    } else {
-      absl::StrAppend(&warning, "\"", plugin.id(),
-                      "\" takes statistics over tokens; in training a ",
-                      "token's output depends on later tokens, so training losses are those of a ",
-                      "model that sees the future",
-                      plugin.cross_row_eval()
-                          ? "; so are its losses in evaluation, and nothing can be sampled from it"
-                          : "");
-    }
-    model_.warnings.push_back(std::move(warning));
+    model_.warnings.push_back(absl::StrCat(entry->at.At("allow_cross_token").ToString(),
+                                           ": norm \"", binding.name,
+                                           "\": ", CrossTokenWarning(plugin)));
     return absl::OkStatus();
   }
 
