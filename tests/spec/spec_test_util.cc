@@ -122,6 +122,10 @@ std::string ErrorOf(absl::string_view model_text) {
   return std::string(model.status().message());
 }
 
+std::string ResolveError(absl::string_view rest) { return ErrorOf(absl::StrCat(kDims, rest)); }
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 std::string PlacementError(absl::string_view placement_fields) {
   return ErrorOf(ModelWith(placement_fields));
 }

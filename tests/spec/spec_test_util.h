@@ -17,6 +17,8 @@ namespace plumb {
 inline constexpr char kDims[] =
     "n_layer: 2 n_head: 2 d_model: 8 d_ff: 16 vocab_size: 11 context_length: 4\n";
 
+inline constexpr char kBlock[] = "block { placement: \"pre\" norm: \"rms_norm\" }\n";
+
 // A model with a placement "p" of these fields, which begin on line 4, and one norm for all slots.
 std::string ModelWith(absl::string_view placement_fields);
 
@@ -29,6 +31,10 @@ absl::StatusOr<ResolvedModel> ResolveText(absl::string_view text);
 
 // The message of the error, or "no error".
 std::string ErrorOf(absl::string_view model_text);
+// That of a plain model with more in it, from line 2 on.
+std::string ResolveError(absl::string_view rest);
+// The first line: the others list what this build has.
+std::string FirstLine(const std::string& text);
 // That of ModelWith.
 std::string PlacementError(absl::string_view placement_fields);
 
