@@ -19,12 +19,13 @@ includes() {
 wrong_includes() {
   includes runtime plugins cli proto | awk '
     BEGIN {
-      order = "base onednn kernels graph plugin ops io tokenizer data textproto spec zoo model picture compile session api capi tools"
+      order = "base ranks onednn kernels graph plugin ops io tokenizer data textproto spec zoo model picture compile session api capi tools"
       count = split(order, modules, " ")
       for (i = 1; i <= count; ++i) {
         known[modules[i]] = 1
         for (j = 1; j <= i; ++j) may[modules[i], modules[j]] = 1
       }
+      only("ranks", "base")
       only("onednn", "base")
       only("kernels", "base onednn")
       only("graph", "base")
@@ -40,7 +41,7 @@ wrong_includes() {
       only("picture", "base plugin spec")
       only("compile", "base graph")
       # The tools are a host of plumb.h, with files, data, the schema and checkpoints of others beside it.
-      only("tools", "base io tokenizer data textproto zoo")
+      only("tools", "base ranks io tokenizer data textproto zoo")
       # Of the tools, what the command line may include.
       count_of_tools = split("bench file generate host_runtime import model plugin_call probe profile study " \
                              "text tokenize train zoo",
