@@ -113,7 +113,9 @@ void Optimizer::SumSquares(const Gradients& gradients, int threads) {
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     const ParameterLayout::Entry& entry = layout_.entries[i];
     squares_[static_cast<size_t>(plan_.updates.parameters[i].clip_group)] +=
-        SumOfSquares(gradients.sums + entry.begin, entry.end - entry.begin, threads);
+        gradients.squares != nullptr
+            ? gradients.squares[i]
+            : SumOfSquares(gradients.sums + entry.begin, entry.end - entry.begin, threads);
   }
 }
 

@@ -47,9 +47,11 @@ class Optimizer {
   }
 
   struct Gradients {
-    const float* sums;  // over micro-batches, in the layout of the parameters
+    const float* sums;  // over units, in the layout of the parameters
     double mean;        // 1 / their number
     double norm;        // of the mean over all parameters
+    // Of the squares of each parameter's sums, added; null: not known yet.
+    const double* squares = nullptr;
   };
   // Step `step`, 1 for the first, with the scheduled learning rate. kResourceExhausted where oneDNN
   // finds no memory in the middle of it: some parameters are updated then, and others not.

@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/compile/executable.h"
 #include "runtime/session/batch_inputs.h"
+#include "runtime/session/gradient_sums.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/weight_average.h"
 
@@ -32,7 +33,7 @@ BuildOptions TrainProgram(const TrainSpec& spec) {
   BuildOptions options;
   options.program = Program::kTrain;
   options.weights = WeightFormatOf(spec);
-  options.batch = spec.batch_size;
+  options.batch = spec.unit_rows();
   options.label_smoothing = spec.label_smoothing;
   options.z_loss = spec.z_loss;
   return options;
@@ -66,14 +67,16 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
   const int64_t flat = ParameterLayout(context.parameters).size * SizeOf(DType::kF32);
   TrainMemory memory;
   memory.weights = flat;
-  memory.gradients = spec.gradient_accumulation_steps > 1 ? 2 * flat : flat;
+  const int64_t units = spec.num_units();
+  memory.gradients =
+      GradientSums::Bytes(ParameterLayout(context.parameters).size, units, {0, units});
   if (SumsSquaresInProgram(context)) {
     memory.gradients += static_cast<int64_t>(context.parameters.size()) * kAlignment;
   }
   memory.moments = optimizer.state_bytes;
   if (spec.ema_decay > 0) memory.average = WeightAverage::Bytes(context);
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
-  memory.inputs = BatchInputs::Bytes(context.model, spec.batch_size, seq) + 2 * kAlignment;
+  memory.inputs = BatchInputs::Bytes(context.model, spec.unit_rows(), seq) + 2 * kAlignment;
   memory.workspace = workspace + optimizer.scratch_bytes;
   return memory;
 }
@@ -86,7 +89,7 @@ absl::Status CheckFits(const TrainMemory& memory, const TrainSpec& spec, const M
   };
   std::vector<std::string> remedies;
   if (memory.workspace + memory.validation > memory.total() / 4) {
-    if (spec.batch_size > 1) {
+    if (spec.unit_rows() > 1) {
       remedies.push_back("a smaller train.batch_size (with train.gradient_accumulation_steps)");
     }
     if (!spec.recompute_blocks) remedies.push_back("train.recompute: BLOCK");

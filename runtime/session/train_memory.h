@@ -18,7 +18,7 @@ namespace plumb {
 
 WeightFormat WeightFormatOf(const TrainSpec& spec);
 
-// The training program of a micro-batch; `seq` is to be set.
+// The training program of a unit; `seq` is to be set.
 BuildOptions TrainProgram(const TrainSpec& spec);
 // Its compiler passes: those of the context and those that the recipe enables.
 OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec);
@@ -29,10 +29,10 @@ bool SumsSquaresInProgram(const ModelContext& context);
 // Bytes that a training session allocates. All are allocated from the first step to the last.
 struct TrainMemory {
   int64_t weights = 0;      // f32; in bf16 the program reads the high planes of matrices in place
-  int64_t gradients = 0;    // with their sum over micro-batches, where there are several
+  int64_t gradients = 0;    // with their sums over units, where there are several
   int64_t moments = 0;      // AdamW's two, Muon's one
   int64_t average = 0;      // of the weights (ema_decay)
-  int64_t norm_states = 0;  // with copies from before the step and before the micro-batch
+  int64_t norm_states = 0;  // with copies from before the step and before the unit
   int64_t inputs = 0;       // tokens, positions, targets, the loss
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch
   int64_t validation = 0;   // inputs and workspace of an evaluation; 0 without one

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -104,17 +105,16 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       threads_(threads),
       parameters_(*parameters),
       weights_(*context, WeightFormatOf(spec), parameters_, threads),
-      grad_(parameters_.layout().size * SizeOf(DType::kF32)),
-      grad_sum_(spec.gradient_accumulation_steps > 1
-                    ? parameters_.layout().size * SizeOf(DType::kF32)
-                    : 0),
+      range_({0, spec.num_units()}),
+      sums_(parameters_.layout(), spec.num_units(), range_, spec.wire),
+      squares_(parameters_.layout().entries.size()),
       optimizer_(context->parameters, std::move(plan.optimizer), parameters_),
       states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
-      states_before_batch_(states_before_step_.size()),
+      states_before_unit_(states_before_step_.size()),
       batches_(std::move(batches)),
       batch_(batches_->MakeBatch()),
       masking_(MaskingOf(spec, context->model.dims.vocab_size)),
-      inputs_(context->model, spec.batch_size, batches_->max_seq()),
+      inputs_(context->model, spec.unit_rows(), batches_->max_seq()),
       random_(kAlignment),
       loss_(kAlignment),
       grad_squares_(SumsSquaresInProgram(*context)
@@ -132,7 +132,7 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
   if (keeps_denormals_) executable->KeepDenormals();
   PLUMB_RETURN_IF_ERROR(weights_.Bind(executable));
-  PLUMB_RETURN_IF_ERROR(parameters_.layout().Bind("grad.", grad_.as<float>(), executable));
+  PLUMB_RETURN_IF_ERROR(parameters_.layout().Bind("grad.", sums_.pass(), executable));
   PLUMB_RETURN_IF_ERROR(inputs_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(BindRandom(random_, executable));
   for (size_t i = 0; grad_squares_.size() > 0 && i < context_->parameters.size(); ++i) {
@@ -146,11 +146,11 @@ absl::Status TrainSession::BindExecutable(Executable* executable) const {
 TrainMemory TrainSession::memory() const {
   TrainMemory memory;
   memory.weights = parameters_.layout().size * SizeOf(DType::kF32);
-  memory.gradients = grad_.size() + grad_sum_.size() + grad_squares_.size();
+  memory.gradients = sums_.bytes() + grad_squares_.size();
   memory.moments = optimizer_.state_bytes();
   if (average_ != nullptr) memory.average = average_->bytes();
   memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
-                       states_before_step_.size() + states_before_batch_.size();
+                       states_before_step_.size() + states_before_unit_.size();
   memory.inputs = inputs_.bytes() + random_.size() + loss_.size();
   memory.workspace = executables_.workspace_bytes() + optimizer_.scratch_bytes();
   return memory;
@@ -174,14 +174,14 @@ absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string>
 
 absl::Status TrainSession::Diverged(absl::string_view what, const Executable* executable) {
   // The states that the failed run left would be reported as the first non-finite tensor.
-  CopyStates(states_before_batch_.as<float>(), parameters_.state_data());
+  CopyStates(states_before_unit_.as<float>(), parameters_.state_data());
   PLUMB_ASSIGN_OR_RETURN(const Executable::NonFinite first,
                          executable->RunAndFindNonFinite(threads_));
   if (probe_ != nullptr) {
-    CopyStates(states_before_batch_.as<float>(), parameters_.state_data());
+    CopyStates(states_before_unit_.as<float>(), parameters_.state_data());
     probe_->Begin();
     PLUMB_RETURN_IF_ERROR(probe_->Run(*executable, threads_));
-    probe_->End(step_ + 1, parameters_, grad_.as<float>(), 1, threads_);
+    probe_->End(step_ + 1, parameters_, sums_.pass(), 1, threads_);
     probe_->set_diverged();
     probed_ = true;
   }
@@ -192,14 +192,26 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
           : absl::StrCat("; the first tensor that is not finite is ", DescribeNonFinite(first))));
 }
 
-absl::Status TrainSession::FillInputs(int64_t index) {
+absl::Status TrainSession::FillInputs(int64_t unit, int64_t* tokens) {
   const StageTimer timer(profile_, "batches");
-  PLUMB_RETURN_IF_ERROR(batches_->TryFill(index, &batch_));
-  if (masking_.has_value()) {
-    MaskTokens(*masking_, kTrainingMasks, index * spec_.batch_size, &batch_);
+  const int64_t parts = spec_.units_a_micro_batch();
+  const int64_t index = step_ * spec_.gradient_accumulation_steps + unit / parts;
+  if (batch_index_ != index) {
+    batch_index_ = -1;
+    PLUMB_RETURN_IF_ERROR(batches_->TryFill(index, &batch_));
+    if (masking_.has_value()) {
+      MaskTokens(*masking_, kTrainingMasks, index * spec_.batch_size, &batch_);
+    }
+    batch_index_ = index;
   }
-  inputs_.Set({batch_.tokens.data(), batch_.positions.data(), batch_.targets.data()}, batch_.seq);
-  return absl::OkStatus();
+  const int64_t n = spec_.unit_rows() * batch_.seq, at = unit % parts * n;
+  const int32_t* const targets = batch_.targets.data() + at;
+  inputs_.Set({batch_.tokens.data() + at, batch_.positions.data() + at, targets}, batch_.seq);
+  *tokens = std::count_if(targets, targets + n, [](int32_t target) { return target >= 0; });
+  if (*tokens > 0 || parts == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("step ", step_ + 1, ": unit ", unit + 1, " of ", spec_.num_units(),
+                   " has no target; fewer train.units have more sequences each"));
 }
 
 absl::StatusOr<const Executable*> TrainSession::ProgramOf(int64_t seq) {
@@ -222,22 +234,24 @@ void TrainSession::SetFormulaInputs(int64_t index) {
   if (step != nullptr) parameters_.state_data()[step->begin] = static_cast<float>(step_ + 1);
 }
 
-absl::StatusOr<TrainSession::MicroBatch> TrainSession::RunMicroBatch(int64_t index) {
-  PLUMB_RETURN_IF_ERROR(FillInputs(index));
+absl::StatusOr<TrainSession::Unit> TrainSession::RunUnit(int64_t unit) {
+  Unit done = {};
+  PLUMB_RETURN_IF_ERROR(FillInputs(unit, &done.tokens));
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, ProgramOf(batch_.seq));
-  CopyStates(parameters_.state_data(), states_before_batch_.as<float>());
-  SetFormulaInputs(index);
+  CopyStates(parameters_.state_data(), states_before_unit_.as<float>());
+  SetFormulaInputs(step_ * spec_.num_units() + unit);
   PLUMB_RETURN_IF_ERROR(RunProgram(*executable));
-  const double loss = static_cast<double>(*loss_.as<float>());
-  if (!std::isfinite(loss)) return Diverged(absl::StrCat("the loss is ", loss), executable);
-  double grad_square = 0;
+  done.loss = static_cast<double>(*loss_.as<float>());
+  if (!std::isfinite(done.loss)) {
+    return Diverged(absl::StrCat("the loss is ", done.loss), executable);
+  }
   {
     const StageTimer timer(profile_, "gradient norm");
     const ScopedNoDenormals no_denormals(!keeps_denormals_);
-    grad_square = GradSquare();
+    done.grad_square = GradSquare();
   }
-  if (!std::isfinite(grad_square)) return Diverged("a gradient is not finite", executable);
-  return MicroBatch{loss, grad_square};
+  if (!std::isfinite(done.grad_square)) return Diverged("a gradient is not finite", executable);
+  return done;
 }
 
 double TrainSession::GradSquare() const {
@@ -249,7 +263,7 @@ double TrainSession::GradSquare() const {
   // range, with a margin below, squares are summed again in double.
   constexpr double kLeast = 1e-30;
   if (std::isfinite(sum) && sum > kLeast) return sum;
-  return SumOfSquares(grad_.as<float>(), parameters_.layout().size, threads_);
+  return SumOfSquares(sums_.pass(), parameters_.layout().size, threads_);
 }
 
 absl::StatusOr<StepResult> TrainSession::Step() {
@@ -269,42 +283,49 @@ absl::StatusOr<StepResult> TrainSession::Step() {
   return result;
 }
 
+absl::Status TrainSession::RunUnits(StepResult* result) {
+  const double mean = 1 / static_cast<double>(spec_.num_units());
+  batch_index_ = -1;
+  sums_.Begin();
+  double grad_square = 0;
+  for (int64_t unit = range_.begin; unit < range_.end; ++unit) {
+    PLUMB_ASSIGN_OR_RETURN(const Unit done, RunUnit(unit));
+    result->loss += done.loss * mean;
+    result->tokens += done.tokens;
+    grad_square = done.grad_square;
+    if (!SumsSquaresByParameter()) break;
+    const StageTimer timer(profile_, "gradient accumulation");
+    const ScopedNoDenormals no_denormals(!keeps_denormals_);
+    if (unit + 1 < range_.end) {
+      sums_.Add(threads_);
+    } else {
+      sums_.AddLast({0, parameters_.layout().size}, threads_, squares_.data());
+    }
+  }
+  if (SumsSquaresByParameter()) {
+    grad_square = std::accumulate(squares_.begin(), squares_.end(), 0.0);
+  }
+  if (!std::isfinite(grad_square)) {
+    return absl::AbortedError(absl::StrCat("diverged at step ", step_ + 1,
+                                           ": the sum of the units' gradients is not finite"));
+  }
+  result->grad_norm = std::sqrt(grad_square) * mean;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<StepResult> TrainSession::TryStep() {
-  const int64_t n = parameters_.layout().size;
-  const int64_t micro_batches = spec_.gradient_accumulation_steps;
-  const double mean = 1 / static_cast<double>(micro_batches);
   probed_ = probe_ != nullptr && (step_ == 0 || (step_ + 1) % probe_every_ == 0);
   if (probed_) probe_->Begin();
   StepResult result;
-  float* grad = grad_.as<float>();
-  double grad_square = 0;
-  for (int64_t i = 0; i < micro_batches; ++i) {
-    PLUMB_ASSIGN_OR_RETURN(const MicroBatch micro, RunMicroBatch(step_ * micro_batches + i));
-    result.loss += micro.loss * mean;
-    result.tokens += batch_.valid_targets;
-    grad_square = micro.grad_square;
-    if (micro_batches == 1) break;
-    const StageTimer timer(profile_, "gradient accumulation");
-    const ScopedNoDenormals no_denormals(!keeps_denormals_);
-    if (i == 0) {
-      Copy(grad, grad_sum_.as<float>(), n, threads_);
-    } else {
-      grad_square = Accumulate(grad, grad_sum_.as<float>(), n, threads_);
-    }
-  }
-  if (micro_batches > 1) grad = grad_sum_.as<float>();
-  if (!std::isfinite(grad_square)) {
-    return absl::AbortedError(absl::StrCat("diverged at step ", step_ + 1,
-                                           ": the sum of the micro-batches' gradients is not "
-                                           "finite"));
-  }
-  result.grad_norm = std::sqrt(grad_square) * mean;
-  if (probed_) probe_->End(step_ + 1, parameters_, grad, mean, threads_);
+  PLUMB_RETURN_IF_ERROR(RunUnits(&result));
+  const double mean = 1 / static_cast<double>(spec_.num_units());
+  if (probed_) probe_->End(step_ + 1, parameters_, gradients(), mean, threads_);
   result.learning_rate = NextLearningRate();
   const StageTimer timer(profile_, "optimizer");
   const ScopedNoDenormals no_denormals(!keeps_denormals_);
   const absl::Status updated = optimizer_.Update(
-      {grad, mean, result.grad_norm}, result.learning_rate, step_ + 1, parameters_, threads_);
+      {gradients(), mean, result.grad_norm, SumsSquaresByParameter() ? squares_.data() : nullptr},
+      result.learning_rate, step_ + 1, parameters_, threads_);
   if (!updated.ok()) {
     half_done_ = absl::Status(
         updated.code(), absl::StrCat("step ", step_ + 1, " is half done: ", updated.message()));

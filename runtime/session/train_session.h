@@ -19,6 +19,7 @@
 #include "runtime/data/batches.h"
 #include "runtime/data/masked_tokens.h"
 #include "runtime/session/batch_inputs.h"
+#include "runtime/session/gradient_sums.h"
 #include "runtime/session/optimizer.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
@@ -27,6 +28,7 @@
 #include "runtime/session/schedule.h"
 #include "runtime/session/step_profile.h"
 #include "runtime/session/train_memory.h"
+#include "runtime/session/unit_tree.h"
 #include "runtime/session/weight_average.h"
 #include "runtime/spec/train_spec.h"
 
@@ -90,8 +92,8 @@ class TrainSession {
   // overflowed though its gradient was finite: the message names the first. Reads all of them.
   absl::Status CheckFinite() const;
 
-  // Of the last step, before clipping, summed over its micro-batches, in the parameters' layout.
-  const float* gradients() const { return step_gradients(); }
+  // Of the last step, before clipping, summed over its units, in the parameters' layout.
+  const float* gradients() const { return sums_.sum(0); }
   const ParameterStore& parameters() const { return parameters_; }
   // The states of the optimizer. To resume after a step: write weights and norms' buffers into
   // parameters(), read the states into it, and call ResumeAt.
@@ -129,22 +131,24 @@ class TrainSession {
   TrainSession(const ModelContext* context, const TrainSpec& spec, ParameterStore* parameters,
                std::unique_ptr<BatchSource> batches, Plan plan, int threads);
   absl::Status BindExecutable(Executable* executable) const;
-  struct MicroBatch {
+  struct Unit {
     double loss;
+    int64_t tokens;      // targets
     double grad_square;  // of the gradient's norm
   };
-  absl::Status FillInputs(int64_t index);
+  absl::Status FillInputs(int64_t unit, int64_t* tokens);
   absl::StatusOr<const Executable*> ProgramOf(int64_t seq);
   absl::Status RunProgram(const Executable& executable);
   // What formulas read besides tokens and weights: the step, and what dropout draws from.
   void SetFormulaInputs(int64_t index);
-  absl::StatusOr<MicroBatch> RunMicroBatch(int64_t index);
+  // Unit `unit` of the step.
+  absl::StatusOr<Unit> RunUnit(int64_t unit);
   double GradSquare() const;
-  // The gradients of the whole step: summed over its micro-batches.
-  const float* step_gradients() const {
-    return spec_.gradient_accumulation_steps > 1 ? grad_sum_.as<float>() : grad_.as<float>();
-  }
+  // Of the step's gradient; else that of the only unit's is the step's.
+  bool SumsSquaresByParameter() const { return spec_.num_units() > 1 || spec_.wire != DType::kF32; }
   absl::StatusOr<StepResult> TryStep();
+  // Of the units of the step, whose gradients are summed after it.
+  absl::Status RunUnits(StepResult* result);
   void CopyStates(const float* from, float* to) const;
   absl::Status Diverged(absl::string_view what, const Executable* executable);
 
@@ -158,14 +162,17 @@ class TrainSession {
   std::unique_ptr<ParameterStore> own_parameters_;  // null: the caller's
   ParameterStore& parameters_;
   PackedWeights weights_;
-  AlignedBuffer grad_, grad_sum_;  // grad_sum_ only when gradients accumulate
+  const UnitRange range_;  // of the step's units
+  GradientSums sums_;
+  std::vector<double> squares_;  // of each parameter's gradient of the step; with several units
   Optimizer optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null: none is kept
-  // The states of norms before the step and before the micro-batch that runs.
-  AlignedBuffer states_before_step_, states_before_batch_;
+  // The states of norms before the step and before the unit that runs.
+  AlignedBuffer states_before_step_, states_before_unit_;
 
   std::unique_ptr<BatchSource> batches_;
-  Batch batch_;
+  Batch batch_;                          // the micro-batch of the unit that runs
+  int64_t batch_index_ = -1;             // its number, while the step lasts
   std::optional<TokenMasking> masking_;  // none: targets are the batches' own
   BatchInputs inputs_;
   AlignedBuffer random_, loss_;

@@ -41,9 +41,20 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.max_steps >= 1, "max_steps", "at least 1");
   require(s.batch_size >= 1 && s.batch_size <= 1 << 20, "batch_size", "in 1..1048576");
   require(s.gradient_accumulation_steps >= 1, "gradient_accumulation_steps", "at least 1");
+  // A bad value that another is measured by is one mistake.
+  if (s.batch_size >= 1 && s.gradient_accumulation_steps >= 1) {
+    require(
+        s.units >= 0 && s.units % s.gradient_accumulation_steps == 0, "units",
+        absl::StrCat("a multiple of gradient_accumulation_steps, ", s.gradient_accumulation_steps));
+    require(s.units <= 0 || s.units % s.gradient_accumulation_steps != 0 ||
+                s.batch_size % s.units_a_micro_batch() == 0,
+            "units",
+            absl::StrCat("such that each has as many of the ", s.batch_size, " x ",
+                         s.gradient_accumulation_steps,
+                         " sequences of a step (batch_size x gradient_accumulation_steps)"));
+  }
   require(std::isfinite(s.learning_rate) && s.learning_rate >= 0, "learning_rate",
           "zero or positive");
-  // A bad value that another is measured by is one mistake.
   if (s.learning_rate >= 0) {
     require(s.min_learning_rate >= 0 && s.min_learning_rate <= s.learning_rate, "min_learning_rate",
             absl::StrCat("between 0 and learning_rate, ", s.learning_rate));
@@ -157,6 +168,10 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.has_gradient_accumulation_steps()) {
     s.gradient_accumulation_steps = message.gradient_accumulation_steps();
   }
+  s.units = message.units();
+  if (message.shard() == v1::OPTIMIZER) s.shard = Shard::kOptimizer;
+  if (message.shard() == v1::GRADIENTS) s.shard = Shard::kGradients;
+  if (message.wire() == v1::Train::BF16) s.wire = DType::kBF16;
   if (message.has_learning_rate()) s.learning_rate = message.learning_rate();
   if (message.has_beta1()) s.beta1 = message.beta1();
   if (message.has_beta2()) s.beta2 = message.beta2();
@@ -232,6 +247,11 @@ std::string TrainSpec::ToText() const {
   message.set_max_steps(static_cast<int32_t>(max_steps));
   message.set_batch_size(static_cast<int32_t>(batch_size));
   message.set_gradient_accumulation_steps(static_cast<int32_t>(gradient_accumulation_steps));
+  message.set_units(static_cast<int32_t>(units));
+  message.set_shard(shard == Shard::kOptimizer   ? v1::OPTIMIZER
+                    : shard == Shard::kGradients ? v1::GRADIENTS
+                                                 : v1::NONE);
+  message.set_wire(wire == DType::kBF16 ? v1::Train::BF16 : v1::Train::F32);
   message.set_learning_rate(learning_rate);
   message.set_beta1(beta1);
   message.set_beta2(beta2);

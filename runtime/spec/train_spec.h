@@ -19,6 +19,7 @@ enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 enum class CooldownKind { kLinear, kOneMinusSqrt, kCosine };
 enum class DataFormat { kText, kDocuments, kTokens };
 enum class VocabularyKind { kCharacters, kBytes, kTokenizer, kBpe };
+enum class Shard { kNone, kOptimizer, kGradients };
 enum class OnDivergence { kStop, kSkip, kStepBack };
 
 // BERT's objective.
@@ -33,6 +34,9 @@ struct TrainSpec {
   int64_t max_steps = 1000;
   int64_t batch_size = 1;
   int64_t gradient_accumulation_steps = 1;
+  int64_t units = 0;  // 0: gradient_accumulation_steps
+  Shard shard = Shard::kNone;
+  DType wire = DType::kF32;  // or kBF16
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double weight_decay = 0.1;
@@ -74,6 +78,11 @@ struct TrainSpec {
   std::vector<NormalizeRule> normalize;
 
   bool UsesMuon() const;  // for any tensor
+
+  // Passes of a step, and the sequences of each.
+  int64_t num_units() const { return units == 0 ? gradient_accumulation_steps : units; }
+  int64_t unit_rows() const { return batch_size / units_a_micro_batch(); }
+  int64_t units_a_micro_batch() const { return num_units() / gradient_accumulation_steps; }
 
   // Every field whose default is not zero is said, so that a later change of a default changes
   // nothing.

@@ -1,0 +1,105 @@
+#include "runtime/session/gradient_sums.h"
+
+#include <algorithm>
+
+#include "runtime/base/bf16.h"
+#include "runtime/base/check.h"
+#include "runtime/base/parallel.h"
+#include "runtime/kernels/simd/optimizer.h"
+
+namespace plumb {
+
+GradientSums::GradientSums(const ParameterLayout& layout, int64_t units, const UnitRange& range,
+                           DType wire)
+    : layout_(layout), wire_(wire), pass_(layout.size * SizeOf(DType::kF32)) {
+  PLUMB_CHECK(range.size() > 0, "a rank has units");
+  for (int64_t unit = range.begin; unit < range.end; ++unit) {
+    Unit& added = units_.emplace_back();
+    added.below = nodes_.size();
+    added.sums = PushNode(units, {unit, unit + 1}, &nodes_);
+  }
+  for (int64_t i = 0; i < SumsToKeep(units, range); ++i) {
+    stack_.emplace_back(layout.size * SizeOf(DType::kF32));
+  }
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const bool is_pass = i + 1 == nodes_.size() && units_.back().sums == 0;
+    sums_.push_back(is_pass ? pass_.as<float>() : stack_[i].as<float>());
+  }
+}
+
+int64_t GradientSums::bytes() const {
+  int64_t bytes = pass_.size();
+  for (const AlignedBuffer& sum : stack_) bytes += sum.size();
+  return bytes;
+}
+
+template <class Body>
+void GradientSums::ForEachParameter(const ElementRange& part, const Body& body) const {
+  for (size_t i = 0; i < layout_.entries.size(); ++i) {
+    const ParameterLayout::Entry& entry = layout_.entries[i];
+    if (entry.begin >= part.begin && entry.end <= part.end) body(i, entry);
+  }
+}
+
+void GradientSums::RoundToWire(float* data, const ElementRange& part, int threads) const {
+  if (wire_ != DType::kBF16) return;
+  constexpr int64_t kBlock = 1 << 14;
+  const int64_t blocks = (part.size() + kBlock - 1) / kBlock;
+  ParallelFor(blocks, threads, [&](int64_t block) {
+    const int64_t begin = part.begin + block * kBlock;
+    const int64_t end = std::min(part.end, begin + kBlock);
+    for (int64_t i = begin; i < end; ++i) data[i] = FloatFromBf16(Bf16FromFloat(data[i]));
+  });
+}
+
+void GradientSums::AddTo(const float* from, const ElementRange& part, int threads, float* to,
+                         double* squares) const {
+  if (squares == nullptr) {
+    Accumulate(from + part.begin, to + part.begin, part.size(), threads);
+    RoundToWire(to, part, threads);
+    return;
+  }
+  ForEachParameter(part, [&](size_t i, const ParameterLayout::Entry& entry) {
+    const int64_t n = entry.end - entry.begin;
+    squares[i] = Accumulate(from + entry.begin, to + entry.begin, n, threads);
+    if (wire_ != DType::kBF16) return;
+    RoundToWire(to, {entry.begin, entry.end}, threads);
+    squares[i] = SumOfSquares(to + entry.begin, n, threads);
+  });
+}
+
+void GradientSums::Fold(float* top, size_t below, int sums, const ElementRange& part, int threads,
+                        double* squares) const {
+  const float* from = top;
+  for (int i = 0; i < sums; ++i) {
+    float* const to = stack_[--below].as<float>();
+    AddTo(from, part, threads, to, i + 1 == sums ? squares : nullptr);
+    from = to;
+  }
+}
+
+void GradientSums::Add(int threads) {
+  const Unit& unit = units_[next_++];
+  PLUMB_CHECK(next_ < units_.size(), "the last unit is added by AddLast");
+  const ElementRange all = {0, layout_.size};
+  RoundToWire(pass(), all, threads);
+  if (unit.sums == 0) {
+    Copy(pass(), stack_[unit.below].as<float>(), layout_.size, threads);
+  } else {
+    Fold(pass(), unit.below, unit.sums, all, threads, nullptr);
+  }
+}
+
+void GradientSums::AddLast(const ElementRange& part, int threads, double* squares) const {
+  const Unit& unit = units_.back();
+  RoundToWire(pass(), part, threads);
+  if (unit.sums > 0) {
+    Fold(pass(), unit.below, unit.sums, part, threads, squares);
+  } else if (squares != nullptr) {
+    ForEachParameter(part, [&](size_t i, const ParameterLayout::Entry& entry) {
+      squares[i] = SumOfSquares(pass() + entry.begin, entry.end - entry.begin, threads);
+    });
+  }
+}
+
+}  // namespace plumb

@@ -1,0 +1,41 @@
+// UnitTree: the one order in which the gradients of a step's units are summed, whoever computes
+// them: a binary tree over [0, units) whose node [begin, end) is the sum of [begin, m) and [m,
+// end), m = begin + the largest power of two below end - begin. Values and pure functions.
+#ifndef PLUMB_RUNTIME_SESSION_UNIT_TREE_H_
+#define PLUMB_RUNTIME_SESSION_UNIT_TREE_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace plumb {
+
+// Units [begin, end).
+struct UnitRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const UnitRange& other) const { return begin == other.begin && end == other.end; }
+};
+
+// The units of rank `rank` of `ranks`: as equal as can be, in the order of the ranks.
+inline UnitRange UnitsOfRank(int64_t units, int rank, int ranks) {
+  return {rank * units / ranks, (rank + 1) * units / ranks};
+}
+
+// Whether the tree over `units` units has a node that is the sum of the nodes `left` and `right`.
+bool AreSiblings(int64_t units, const UnitRange& left, const UnitRange& right);
+
+// Sums on a stack: after the node `next` was pushed on nodes that lie before it, how often the two
+// at the top are one sum. Does so, and returns how often.
+int PushNode(int64_t units, const UnitRange& next, std::vector<UnitRange>* stack);
+
+// The largest nodes of the tree within `range`, in its order: what is left on a stack of its units.
+std::vector<UnitRange> MaximalNodes(int64_t units, const UnitRange& range);
+
+// The sums that must be kept beside the gradients of the unit that is computed, units of `range`
+// computed one after the other.
+int64_t SumsToKeep(int64_t units, const UnitRange& range);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_SESSION_UNIT_TREE_H_
