@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/api/runtime.h"
 #include "runtime/api/runtime_impl.h"
+#include "runtime/base/check.h"
 #include "runtime/compile/node_cost.h"
 #include "runtime/kernels/gemv/read_speed.h"
 #include "runtime/onednn/gemm_speed.h"
@@ -169,7 +170,10 @@ void Run(Options options) {
   const auto context = (*runtime)->impl().MakeContext(*spec);
   if (!context.ok()) Die(context.status());
   const ParameterStore parameters((*context)->parameters, (*context)->states);
-  DrawParameters((*context)->parameters, (*context)->states, 1, options.threads, parameters);
+  PLUMB_CHECK(
+      DrawParameters((*context)->parameters, (*context)->states, 1, options.threads, parameters)
+          .ok(),
+      "initial values");
   for (const std::string& name : options.weights) {
     const PackedWeights weights(**context, FormatOf(name), parameters, options.threads);
     for (const std::string& batch : options.batches) {

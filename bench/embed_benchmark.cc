@@ -15,6 +15,7 @@
 #include "plumb.h"
 #include "runtime/api/runtime.h"
 #include "runtime/api/runtime_impl.h"
+#include "runtime/base/check.h"
 #include "runtime/capi/given_batches.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/train_session.h"
@@ -81,7 +82,9 @@ class Twins {
     context_ = Value(runtime->impl().MakeContext(own_spec));
     const TrainSpec recipe = Value(ParseTrainSpec(of.recipe, "recipe", {}));
     store_ = std::make_unique<ParameterStore>(context_->parameters, context_->states);
-    DrawParameters(context_->parameters, context_->states, 1, runtime->threads(), *store_);
+    PLUMB_CHECK(
+        DrawParameters(context_->parameters, context_->states, 1, runtime->threads(), *store_).ok(),
+        "initial values");
     auto batches = std::make_unique<capi::GivenBatches>(
         recipe.batch_size, context_->model.dims.context_length, recipe.gradient_accumulation_steps,
         context_->model.dims.vocab_size, capi::GivenBatches::Kind{});

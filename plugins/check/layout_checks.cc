@@ -55,6 +55,8 @@ std::string InitProblem(const plumb_tensor_def& def) {
       return std::isfinite(def.init_a) && std::isfinite(def.init_b) && def.init_a <= def.init_b
                  ? ""
                  : "starts from an impossible uniform distribution";
+    case PLUMB_INIT_FILL:
+      return def.fill != nullptr ? "" : "is to be filled and has no fill function";
     default:
       return absl::StrCat("has the unknown initializer ", def.init);
   }

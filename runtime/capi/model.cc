@@ -299,8 +299,10 @@ plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** e
       }
       PLUMB_RETURN_IF_ERROR(plumb::capi::CheckRoom("the weights", bytes));
     }
-    plumb::DrawParameters(state.context->parameters, state.context->states, seed, state.threads(),
-                          plumb::capi::StoreOf(&state));
+    state.has_weights = false;  // until all of them are drawn
+    PLUMB_RETURN_IF_ERROR(plumb::DrawParameters(state.context->parameters, state.context->states,
+                                                seed, state.threads(),
+                                                plumb::capi::StoreOf(&state)));
     state.has_weights = true;
     ++state.version;
     return absl::OkStatus();

@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
       GivenBatches::Kind{model->context->model.bidirectional, !spec.masked_tokens.has_value()});
   trainer->batches = batches.get();
   std::unique_ptr<ParameterStore> laid_out;  // the model's once nothing can fail
-  const auto parameters = [&]() -> ParameterStore* {
+  const auto parameters = [&]() -> absl::StatusOr<ParameterStore*> {
     const ModelContext& context = *model->context;
     if (lays_out && !request.draws_weights) laid_out = LayOut(form, *model);
     if (lays_out && request.draws_weights) {
@@ -136,7 +136,9 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
     }
     ParameterStore* const store = lays_out ? laid_out.get() : model->parameters.get();
     if (request.draws_weights) {
-      DrawParameters(context.parameters, context.states, spec.seed, model->threads(), *store);
+      if (!lays_out) model->has_weights = false;  // until all of them are drawn
+      PLUMB_RETURN_IF_ERROR(
+          DrawParameters(context.parameters, context.states, spec.seed, model->threads(), *store));
     }
     return store;
   };

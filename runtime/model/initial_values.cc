@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/rng.h"
+#include "runtime/base/status.h"
 #include "runtime/model/parameters.h"
 
 namespace plumb {
@@ -36,21 +38,36 @@ class TruncatedNormals {
   std::vector<RngStream> streams_;
 };
 
+// What the norm writes: the whole tensor, of which `part` is kept.
+absl::Status Fill(const std::string& name, int64_t elements, Range part, const InitSpec& init,
+                  uint64_t seed, float* out) {
+  const uint64_t own_seed = RngStream(seed, absl::StrCat("fill ", name)).Bits(0);
+  std::vector<float> values(static_cast<size_t>(elements));
+  PLUMB_RETURN_IF_ERROR(
+      Annotate(init.norm->Fill(init.tensor, own_seed, elements, values.data()), name + ": "));
+  for (int64_t i = part.begin; i < part.end; ++i) {
+    out[i - part.begin] =
+        static_cast<float>(init.a * static_cast<double>(values[static_cast<size_t>(i)]));
+  }
+  return absl::OkStatus();
+}
+
 // Elements `part` of the tensor `name`, which has `elements` in all.
-void Draw(const std::string& name, int64_t elements, Range part, const InitSpec& init,
-          uint64_t seed, int threads, float* out) {
+absl::Status Draw(const std::string& name, int64_t elements, Range part, const InitSpec& init,
+                  uint64_t seed, int threads, float* out) {
   constexpr int64_t kCostOfADraw = 64;  // scalar operations, roughly
   const int64_t n = part.end - part.begin;
+  if (init.kind == InitSpec::Kind::kFill) return Fill(name, elements, part, init, seed, out);
   if (init.kind == InitSpec::Kind::kConstant) {
     std::fill_n(out, n, static_cast<float>(init.a));
-    return;
+    return absl::OkStatus();
   }
   if (init.kind == InitSpec::Kind::kTable) {
     const int64_t width = elements / static_cast<int64_t>(init.table.size());
     for (int64_t i = 0; i < n; ++i) {
       out[i] = static_cast<float>(init.table[static_cast<size_t>((part.begin + i) / width)]);
     }
-    return;
+    return absl::OkStatus();
   }
   // Every draw is a function of its index, so it does not matter who makes it.
   const RngStream stream(seed, absl::StrCat("init ", name));
@@ -68,22 +85,25 @@ void Draw(const std::string& name, int64_t elements, Range part, const InitSpec&
       out[i] = static_cast<float>(value);
     }
   });
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads, float* out) {
-  DrawInitialValues(parameter, {0, parameter.shape.num_elements()}, seed, threads, out);
+absl::Status DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads,
+                               float* out) {
+  return DrawInitialValues(parameter, {0, parameter.shape.num_elements()}, seed, threads, out);
 }
 
-void DrawInitialValues(const ParameterSpec& parameter, Range range, uint64_t seed, int threads,
-                       float* out) {
-  Draw(parameter.name, parameter.shape.num_elements(), range, parameter.init, seed, threads, out);
+absl::Status DrawInitialValues(const ParameterSpec& parameter, Range range, uint64_t seed,
+                               int threads, float* out) {
+  return Draw(parameter.name, parameter.shape.num_elements(), range, parameter.init, seed, threads,
+              out);
 }
 
-void DrawInitialValues(const BufferSpec& buffer, uint64_t seed, int threads, float* out) {
-  Draw(buffer.name, buffer.shape.num_elements(), {0, buffer.shape.num_elements()}, buffer.init,
-       seed, threads, out);
+absl::Status DrawInitialValues(const BufferSpec& buffer, uint64_t seed, int threads, float* out) {
+  return Draw(buffer.name, buffer.shape.num_elements(), {0, buffer.shape.num_elements()},
+              buffer.init, seed, threads, out);
 }
 
 }  // namespace plumb

@@ -113,17 +113,18 @@ class Lister : public NullBackend {
           "apply it more than once; give each application its own: ", site.slot, "[k](..)"));
     }
     if (site.again) return 0;
-    for (const NormParam& param : instance->params()) {
+    for (size_t i = 0; i < instance->params().size(); ++i) {
+      const NormParam& param = instance->params()[i];
       ParameterSpec parameter;
       parameter.name = absl::StrCat(site.name, ".", param.name);
       parameter.shape = Shape(absl::MakeConstSpan(param.dims));
       parameter.role = ParameterSpec::Role::kNorm;
-      parameter.init = ToInit(param);
+      parameter.init = ToInit(param, instance, i);
       parameter.weight_decay = param.weight_decay;
       parameter.lr_scale = param.lr_scale;
       PLUMB_RETURN_IF_ERROR(Append(std::move(parameter)));
     }
-    if (instance->cross_row()) PLUMB_RETURN_IF_ERROR(AppendState(site.name, *instance));
+    if (instance->cross_row()) PLUMB_RETURN_IF_ERROR(AppendState(site.name, instance));
     return 0;
   }
 
@@ -272,7 +273,9 @@ class Lister : public NullBackend {
     return scope;
   }
 
-  static InitSpec ToInit(const NormParam& param) {
+  // Of tensor `i` of the norm (NormInstance::Fill).
+  static InitSpec ToInit(const NormParam& param,
+                         const std::shared_ptr<const NormInstance>& instance, size_t i) {
     switch (param.init) {
       case NormParam::Init::kZeros:
         return {InitSpec::Kind::kConstant, 0, 0};
@@ -282,6 +285,8 @@ class Lister : public NullBackend {
         return {InitSpec::Kind::kConstant, param.init_a, 0};
       case NormParam::Init::kNormal:
         return {InitSpec::Kind::kNormal, param.init_a, param.init_b};
+      case NormParam::Init::kFill:
+        return {InitSpec::Kind::kFill, 1, 0, {}, 0, instance, i};
       case NormParam::Init::kUniform:
         break;
     }
@@ -328,18 +333,19 @@ class Lister : public NullBackend {
     if (status_.ok()) status_ = std::move(status);
   }
 
-  absl::Status AppendState(const std::string& site, const NormInstance& instance) {
+  absl::Status AppendState(const std::string& site,
+                           const std::shared_ptr<const NormInstance>& instance) {
     NormStateSpec state;
     state.name = StateName(site);
-    state.elements = instance.state_elements();
+    state.elements = instance->state_elements();
     PLUMB_RETURN_IF_ERROR(TakeName(state.name));  // a name of the graph, as parameters' are
-    for (size_t i = 0; i < instance.buffers().size(); ++i) {
-      const NormParam& def = instance.buffers()[i];
+    for (size_t i = 0; i < instance->buffers().size(); ++i) {
+      const NormParam& def = instance->buffers()[i];
       BufferSpec buffer;
       buffer.name = absl::StrCat(site, ".", def.name);
       buffer.shape = Shape(absl::MakeConstSpan(def.dims));
-      buffer.init = ToInit(def);
-      buffer.offset = instance.buffer_offset(i);
+      buffer.init = ToInit(def, instance, instance->params().size() + i);
+      buffer.offset = instance->buffer_offset(i);
       PLUMB_RETURN_IF_ERROR(TakeName(buffer.name));
       state.buffers.push_back(std::move(buffer));
     }
@@ -425,6 +431,9 @@ std::string InitSpec::ToString() const {
       return absl::StrCat("truncated_normal(", a, ", ", b, ", cut ", cut, ")");
     case Kind::kTable:
       return absl::StrCat("table(", absl::StrJoin(table, ", "), ")");
+    case Kind::kFill:
+      return absl::StrCat("fill(", norm->plugin().id(), ")",
+                          a == 1 ? std::string() : absl::StrCat(" * ", a));
     case Kind::kUniform:
       break;
   }

@@ -7,26 +7,40 @@
 #define PLUMB_RUNTIME_MODEL_PARAMETERS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/tensor_type.h"
+#include "runtime/plugin/norm_plugin.h"
 #include "runtime/spec/resolved_model.h"
 
 namespace plumb {
 
 // One distribution with numbers for its arguments.
 struct InitSpec {
-  enum class Kind { kConstant, kNormal, kUniform, kTruncatedNormal, kTable } kind = Kind::kConstant;
-  double a = 0;                    // constant: the value; normal: mean; uniform: low
-  double b = 0;                    // normal: standard deviation; uniform: high
+  enum class Kind {
+    kConstant,
+    kNormal,
+    kUniform,
+    kTruncatedNormal,
+    kTable,
+    kFill
+  } kind = Kind::kConstant;
+  double a = 0;  // constant: the value; normal: mean; uniform: low; fill: a factor
+  double b = 0;  // normal: standard deviation; uniform: high
   std::vector<double> table = {};  // table: one value after the other, each of as many elements
   double cut = 0;  // truncated normal: no value is further from the mean than cut * b
+  // Fill: the norm that writes the values, and which of its tensors it is (NormInstance::Fill).
+  std::shared_ptr<const NormInstance> norm = nullptr;
+  size_t tensor = 0;
 
   InitSpec Scaled(double factor) const;
-  // "normal(0, 0.02)", "uniform(-0.25, 0.25)", "constant(1)", "table(0, 0, 1)"
+  // "normal(0, 0.02)", "uniform(-0.25, 0.25)", "constant(1)", "table(0, 0, 1)",
+  // "fill(org.example.norm)"
   std::string ToString() const;
 };
 
@@ -91,12 +105,14 @@ absl::StatusOr<ModelTensors> ListTensors(const ResolvedModel& model);
 // Its parameters alone.
 absl::StatusOr<std::vector<ParameterSpec>> ListParameters(const ResolvedModel& model);
 
-// Fills `out` (shape.num_elements() floats) from the stream of (seed, name).
-void DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads, float* out);
+// Fills `out` (shape.num_elements() floats) from the stream of (seed, name). Errors: of a norm that
+// writes its values itself.
+absl::Status DrawInitialValues(const ParameterSpec& parameter, uint64_t seed, int threads,
+                               float* out);
 // The elements of `range` alone, into range.end - range.begin floats.
-void DrawInitialValues(const ParameterSpec& parameter, Range range, uint64_t seed, int threads,
-                       float* out);
-void DrawInitialValues(const BufferSpec& buffer, uint64_t seed, int threads, float* out);
+absl::Status DrawInitialValues(const ParameterSpec& parameter, Range range, uint64_t seed,
+                               int threads, float* out);
+absl::Status DrawInitialValues(const BufferSpec& buffer, uint64_t seed, int threads, float* out);
 
 }  // namespace plumb
 

@@ -208,6 +208,11 @@ absl::Status ReadInit(const plumb_tensor_def& def, NormParam* param) {
         return Refused("starts from an impossible uniform distribution");
       }
       return absl::OkStatus();
+    case PLUMB_INIT_FILL:
+      param->init = NormParam::Init::kFill;
+      param->fill = def.fill;
+      if (def.fill == nullptr) return Refused("is to be filled and has no fill function");
+      return absl::OkStatus();
     default:
       return Refused(
           absl::StrFormat("starts from initial values of kind %d, which norm ABI %d.%d, that of "

@@ -1,9 +1,13 @@
 // NormInstance's calls with guarded operands: what each function may read and write, as the ABI has
 // it (plugins/abi/plumb/norm_plugin.h), and nothing beside it.
+#include <cstring>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/plugin/descriptor.h"
+#include "runtime/plugin/guarded_call.h"
 #include "runtime/plugin/norm_plugin.h"
 #include "runtime/plugin/operand_guard.h"
 #include "runtime/plugin/plugin_call.h"
@@ -22,6 +26,13 @@ int64_t Elements(const NormParam& tensor) {
   int64_t n = 1;
   for (const int64_t size : tensor.dims) n *= size;
   return n;
+}
+
+absl::Status WroteOutside(const PluginCall& record, const std::string& damage) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      *record.file == '\0' ? "norm linked into the host" : record.file, ": ", record.function,
+      "() of the norm \"", record.norm, "\" wrote outside of its operands: ", damage,
+      *record.file == '\0' ? "" : absl::StrCat("\nsee: plumb plugin check ", record.file)));
 }
 
 // While one lives, a fault of this thread is looked up in the guard.
@@ -117,13 +128,32 @@ absl::Status NormInstance::RunGuarded(NormFunction which, uint32_t phase, CallOp
     status = Call(which, phase, operands, r0, r1);
   }
   if (const std::string damage = guard.Damage(); !damage.empty()) {
-    const PluginCall& record = plugin_->Record(which);
-    return absl::FailedPreconditionError(absl::StrCat(
-        *record.file == '\0' ? "norm linked into the host" : record.file, ": ", record.function,
-        "() of the norm \"", record.norm, "\" wrote outside of its operands: ", damage, ", ", text_,
-        ", rows ", r0, " to ", r1,
-        *record.file == '\0' ? "" : absl::StrCat("\nsee: plumb plugin check ", record.file)));
+    return WroteOutside(plugin_->Record(which),
+                        absl::StrCat(damage, ", ", text_, ", rows ", r0, " to ", r1));
   }
+  guard.CopyBack();
+  return status;
+}
+
+absl::Status NormInstance::FillGuarded(const NormParam& tensor, plumb_fill_call call) const {
+  const PluginCall& record = plugin_->Record(NormFunction::kFill);
+  OperandGuard guard;
+  void* values = call.values;
+  const auto bytes = call.elements * static_cast<int64_t>(sizeof(*call.values));
+  guard.AddVector("values", Access::kWrite, bytes, &values);
+  guard.AddVector("err", Access::kWrite, static_cast<int64_t>(call.err_cap), &call.err);
+  if (!guard.Seal()) return absl::ResourceExhaustedError("no memory for guarded values");
+  call.values = static_cast<float*>(values);
+  plumb_status code = PLUMB_OK;
+  absl::Status status;
+  {
+    const GuardScope scope(&guard);
+    status = Guarded(record, [&] { code = tensor.fill(handle_, &call); });
+  }
+  if (const std::string damage = guard.Damage(); !damage.empty()) {
+    return WroteOutside(record, absl::StrCat(damage, ", ", text_));
+  }
+  if (status.ok()) status = FromPlugin(code, {call.err, strnlen(call.err, call.err_cap)});
   guard.CopyBack();
   return status;
 }

@@ -1,5 +1,7 @@
 // NormInstance: a norm's instance made, read, and called.
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -85,6 +87,8 @@ std::string NormParam::InitToString() const {
       return absl::StrCat("normal(", NumberToText(init_a), ", ", NumberToText(init_b), ")");
     case Init::kUniform:
       return absl::StrCat("uniform(", NumberToText(init_a), ", ", NumberToText(init_b), ")");
+    case Init::kFill:
+      return "fill";
   }
   return "";
 }
@@ -271,6 +275,39 @@ absl::Status NormInstance::StatsCombine(uint32_t phase, const plumb_norm_call& c
 absl::Status NormInstance::StatsFinalize(uint32_t phase, const plumb_norm_call& call,
                                          void* acc) const {
   return CallOrGuard(NormFunction::kStatsFinalize, phase, {&call, nullptr, acc}, 0, 0);
+}
+
+absl::Status NormInstance::Fill(size_t tensor, uint64_t seed, int64_t elements,
+                                float* values) const {
+  const bool is_param = tensor < params_.size();
+  const NormParam& def = is_param ? params_[tensor] : buffers_[tensor - params_.size()];
+  char error[256] = "";
+  plumb_fill_call call{};
+  call.struct_size = sizeof(call);
+  call.tensor = static_cast<uint32_t>(tensor);
+  call.seed = seed;
+  call.elements = elements;
+  call.values = values;
+  call.err = error;
+  call.err_cap = sizeof(error);
+  std::fill_n(values, elements, 0.0f);
+  const std::string where =
+      absl::StrCat(text_, ": fill of ", is_param ? "parameter " : "buffer ", def.name);
+  if (plugin_->guards_calls()) {
+    PLUMB_RETURN_IF_ERROR(Annotate(FillGuarded(def, call), absl::StrCat(where, ": ")));
+  } else {
+    plumb_status code = PLUMB_OK;
+    PLUMB_RETURN_IF_ERROR(Annotate(
+        Guarded(plugin_->Record(NormFunction::kFill), [&] { code = def.fill(handle_, &call); }),
+        absl::StrCat(where, ": ")));
+    PLUMB_RETURN_IF_ERROR(Annotate(FromPlugin(code, {error, strnlen(error, sizeof(error))}),
+                                   absl::StrCat(where, ": ")));
+  }
+  const float* const wrong =
+      std::find_if_not(values, values + elements, [](float value) { return std::isfinite(value); });
+  if (wrong == values + elements) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(where, ": value ", wrong - values, " is not finite: ", *wrong));
 }
 
 }  // namespace plumb

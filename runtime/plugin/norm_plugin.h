@@ -49,13 +49,15 @@ struct NormParam {
   std::string name;  // "weight"
   std::string doc;
   std::vector<int64_t> dims;
-  enum class Init { kZeros, kOnes, kConstant, kNormal, kUniform } init = Init::kOnes;
+  enum class Init { kZeros, kOnes, kConstant, kNormal, kUniform, kFill } init = Init::kOnes;
   double init_a = 0, init_b = 0;  // constant: a; normal: mean a, deviation b; uniform: [a, b)
   bool weight_decay = false;
   double lr_scale = 1;
   double offset = 0;  // what the norm adds to the stored numbers: 1 where the gain is 1 + weight
+  // kFill: writes the values; NormInstance::Fill calls it.
+  plumb_status (*fill)(const plumb_norm_instance*, const plumb_fill_call*) = nullptr;
 
-  std::string InitToString() const;  // "ones", "normal(0, 0.02)"
+  std::string InitToString() const;  // "ones", "normal(0, 0.02)", "fill"
 };
 
 class NormPlugin;
@@ -71,12 +73,20 @@ enum class NormFunction {
   kResidualBackward,
   kStatsPartial,
   kStatsCombine,
-  kStatsFinalize
+  kStatsFinalize,
+  kFill
 };
-inline constexpr const char* kNormFunctionNames[] = {
-    "create",        "layout",           "destroy",           "forward",
-    "backward",      "residual forward", "residual backward", "stats_partial",
-    "stats_combine", "stats_finalize"};
+inline constexpr const char* kNormFunctionNames[] = {"create",
+                                                     "layout",
+                                                     "destroy",
+                                                     "forward",
+                                                     "backward",
+                                                     "residual forward",
+                                                     "residual backward",
+                                                     "stats_partial",
+                                                     "stats_combine",
+                                                     "stats_finalize",
+                                                     "fill"};
 
 class NormInstance {
  public:
@@ -107,6 +117,11 @@ class NormInstance {
   int64_t buffer_offset(size_t i) const { return buffer_offsets_[i]; }
   int64_t saved_per_call() const { return saved_per_call_; }
   int64_t partial_elems() const { return partial_elems_; }
+
+  // Writes the initial values of a tensor, params()[tensor] or, beyond them, of buffers(), whose
+  // init is kFill: `elements` floats, that of its dims. Errors: the plugin's; a value that is not
+  // finite.
+  absl::Status Fill(size_t tensor, uint64_t seed, int64_t elements, float* values) const;
 
   // "rms_norm(eps=1e-05)[16]": all attributes, defaults included; equal text, equal behaviour.
   const std::string& ToString() const { return text_; }
@@ -153,6 +168,7 @@ class NormInstance {
   // The same with copies of the operands, and the error when the plugin left them.
   absl::Status RunGuarded(NormFunction which, uint32_t phase, CallOperands operands, int64_t r0,
                           int64_t r1) const;
+  absl::Status FillGuarded(const NormParam& tensor, plumb_fill_call call) const;
   absl::Status CallOrGuard(NormFunction which, uint32_t phase, const CallOperands& operands,
                            int64_t r0, int64_t r1) const;
 

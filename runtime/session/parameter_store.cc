@@ -287,8 +287,9 @@ absl::StatusOr<ParameterStore> ParameterStore::MapEach(const std::vector<Paramet
   store.narrow_ = std::make_unique<NarrowWeights>(std::move(narrow), threads);
   for (size_t i = 0; i < states.size(); ++i) {
     for (const BufferSpec& buffer : states[i].buffers) {
-      DrawInitialValues(buffer, /*seed=*/0, threads,
-                        store.state_data() + store.states_.entries[i].begin + buffer.offset);
+      PLUMB_RETURN_IF_ERROR(
+          DrawInitialValues(buffer, /*seed=*/0, threads,
+                            store.state_data() + store.states_.entries[i].begin + buffer.offset));
     }
   }
   return store;
@@ -396,26 +397,30 @@ absl::Status ParameterStore::Check(const SafetensorsFile& file, absl::string_vie
   return CheckTensors(TensorsOf(*this, prefix), prefix, file);
 }
 
-void DrawParameters(const std::vector<ParameterSpec>& parameters,
-                    const std::vector<NormStateSpec>& states, uint64_t seed, int threads,
-                    const ParameterStore& store) {
+absl::Status DrawParameters(const std::vector<ParameterSpec>& parameters,
+                            const std::vector<NormStateSpec>& states, uint64_t seed, int threads,
+                            const ParameterStore& store) {
   const ScopedNoDenormals no_denormals;  // the same weights whatever the caller's mode
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!store.is_split(i)) {
-      DrawInitialValues(parameters[i], seed, threads, store.floats(i));
+      PLUMB_RETURN_IF_ERROR(DrawInitialValues(parameters[i], seed, threads, store.floats(i)));
       continue;
     }
+    absl::Status status;
     ForEachBlock(parameters[i].shape.num_elements(), [&](int64_t begin, int64_t n, float* buffer) {
-      DrawInitialValues(parameters[i], {begin, begin + n}, seed, threads, buffer);
+      if (!status.ok()) return;
+      status = DrawInitialValues(parameters[i], {begin, begin + n}, seed, threads, buffer);
       store.Write(i, begin, n, buffer);
     });
+    PLUMB_RETURN_IF_ERROR(status);
   }
   for (size_t i = 0; i < states.size(); ++i) {
     float* state = store.state_data() + store.states().entries[i].begin;
     for (const BufferSpec& buffer : states[i].buffers) {
-      DrawInitialValues(buffer, seed, threads, state + buffer.offset);
+      PLUMB_RETURN_IF_ERROR(DrawInitialValues(buffer, seed, threads, state + buffer.offset));
     }
   }
+  return absl::OkStatus();
 }
 
 }  // namespace plumb

@@ -171,10 +171,11 @@ class ParameterStore {
   std::vector<float*> at_;                 // by entry: its first element
 };
 
-// Draws every initial value; `parameters` and `states` are those of the store.
-void DrawParameters(const std::vector<ParameterSpec>& parameters,
-                    const std::vector<NormStateSpec>& states, uint64_t seed, int threads,
-                    const ParameterStore& store);
+// Draws every initial value; `parameters` and `states` are those of the store. Errors: of a norm
+// that writes its values itself.
+absl::Status DrawParameters(const std::vector<ParameterSpec>& parameters,
+                            const std::vector<NormStateSpec>& states, uint64_t seed, int threads,
+                            const ParameterStore& store);
 
 }  // namespace plumb
 

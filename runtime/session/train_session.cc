@@ -81,7 +81,8 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, /*reserve=*/0));
   auto parameters =
       std::make_unique<ParameterStore>(context->parameters, context->states, WeightFormatOf(spec));
-  DrawParameters(context->parameters, context->states, spec.seed, threads, *parameters);
+  PLUMB_RETURN_IF_ERROR(
+      DrawParameters(context->parameters, context->states, spec.seed, threads, *parameters));
   auto session = std::unique_ptr<TrainSession>(new TrainSession(
       context, spec, parameters.get(), std::move(batches), std::move(plan), threads));
   session->own_parameters_ = std::move(parameters);
@@ -92,8 +93,9 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(
     const ModelContext* context, StoreMaker parameters, std::unique_ptr<BatchSource> batches,
     const TrainSpec& spec, int threads, int64_t reserve) {
   PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, reserve));
+  PLUMB_ASSIGN_OR_RETURN(ParameterStore * store, parameters());
   return std::unique_ptr<TrainSession>(
-      new TrainSession(context, spec, parameters(), std::move(batches), std::move(plan), threads));
+      new TrainSession(context, spec, store, std::move(batches), std::move(plan), threads));
 }
 
 TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,

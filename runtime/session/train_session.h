@@ -44,7 +44,7 @@ struct StepResult {
 
 class TrainSession {
  public:
-  using StoreMaker = absl::FunctionRef<ParameterStore*()>;
+  using StoreMaker = absl::FunctionRef<absl::StatusOr<ParameterStore*>()>;
 
   // `context` and `dataset` must outlive the session. Weights are drawn from spec.seed. Compiles
   // the longest step. kResourceExhausted when this process has not the memory for it, before any is

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/api/runtime_impl.h"
+#include "runtime/base/check.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/model_spec.h"
@@ -108,7 +109,8 @@ std::vector<float> GenericValues(const ParameterSpec& parameter, uint64_t seed) 
 
 ParameterStore GenericParameters(const ModelContext& context, uint64_t seed) {
   ParameterStore store(context.parameters, context.states);
-  DrawParameters(context.parameters, context.states, seed, /*threads=*/1, store);
+  PLUMB_CHECK(DrawParameters(context.parameters, context.states, seed, /*threads=*/1, store).ok(),
+              "initial values");
   for (size_t i = 0; i < context.parameters.size(); ++i) {
     const std::vector<float> values = GenericValues(context.parameters[i], seed);
     std::copy(values.begin(), values.end(), store.data() + store.layout().entries[i].begin);

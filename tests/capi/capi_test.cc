@@ -80,7 +80,7 @@ TEST_F(CapiTest, DecodesToTheBitsOfASession) {
   const auto internal = MakeRuntime(1);
   const auto context = MakeContext(internal.get(), TinyModel().Text());
   ParameterStore store(context->parameters, context->states);
-  DrawParameters(context->parameters, context->states, 3, 1, store);
+  ASSERT_TRUE(DrawParameters(context->parameters, context->states, 3, 1, store).ok());
   const ModelHandle model = CreateWithWeights();
   const int32_t formats[] = {PLUMB_WEIGHTS_F32, PLUMB_WEIGHTS_BF16, PLUMB_WEIGHTS_INT8};
   const WeightFormat internal_formats[] = {WeightFormat::kF32, WeightFormat::kBf16,

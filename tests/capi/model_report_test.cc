@@ -222,7 +222,7 @@ TEST_F(ReportTest, GradientsAreThoseOfAStepAndChangeNothing) {
   const auto internal = MakeRuntime(1);
   const auto context = MakeContext(internal.get(), TinyModel().Text());
   ParameterStore store(context->parameters, context->states);
-  DrawParameters(context->parameters, context->states, 3, 1, store);
+  ASSERT_TRUE(DrawParameters(context->parameters, context->states, 3, 1, store).ok());
   const BatchOutputs expected =
       RunBatch(*context, store, kTokens, /*with_gradients=*/true, 1).value();
   const ModelHandle model = CreateWithWeights();

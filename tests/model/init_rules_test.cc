@@ -241,7 +241,7 @@ Moments Draw(InitSpec init) {
   parameter.shape = Shape({200, 200});
   parameter.init = init;
   std::vector<float> values(40000);
-  DrawInitialValues(parameter, 3, /*threads=*/1, values.data());
+  EXPECT_TRUE(DrawInitialValues(parameter, 3, /*threads=*/1, values.data()).ok());
   Moments m;
   for (float v : values) m.mean += static_cast<double>(v) / 40000;
   for (float v : values) m.deviation += std::pow(static_cast<double>(v) - m.mean, 2) / 40000;
@@ -288,8 +288,8 @@ TEST(DrawInitialValuesTest, ValuesDoNotDependOnTheNumberOfThreads) {
   parameter.shape = Shape({123, 457});
   parameter.init = {InitSpec::Kind::kNormal, 0, 1};
   std::vector<float> one(123 * 457), four(one.size());
-  DrawInitialValues(parameter, 9, /*threads=*/1, one.data());
-  DrawInitialValues(parameter, 9, /*threads=*/4, four.data());
+  EXPECT_TRUE(DrawInitialValues(parameter, 9, /*threads=*/1, one.data()).ok());
+  EXPECT_TRUE(DrawInitialValues(parameter, 9, /*threads=*/4, four.data()).ok());
   EXPECT_EQ(one, four);
 }
 
@@ -310,7 +310,7 @@ TEST_F(InitRulesTest, SharedWeightsDrawTheSameValuesUnderEveryPlacement) {
       if (parameter.role != ParameterSpec::Role::kWeight) continue;
       std::vector<float>& drawn = values[parameter.name];
       drawn.resize(static_cast<size_t>(parameter.shape.num_elements()));
-      DrawInitialValues(parameter, seed, /*threads=*/1, drawn.data());
+      EXPECT_TRUE(DrawInitialValues(parameter, seed, /*threads=*/1, drawn.data()).ok());
     }
     return values;
   };

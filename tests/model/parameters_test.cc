@@ -140,10 +140,21 @@ TEST_F(ParametersTest, ANormThatDeclaresItselfTheIdentityHasNoParameters) {
 // What a plugin says of its parameters reaches initial values and optimizer.
 TEST_F(ParametersTest, ANormsParametersAreAsItsPluginDeclaresThem) {
   plumb_tensor_def params[] = {
-      {"number", "", 0, 0, {}, PLUMB_INIT_CONST, 0, 0.25, 0, 1, 0},
-      {"vector", "", PLUMB_PARAM_WEIGHT_DECAY, 1, {3}, PLUMB_INIT_NORMAL, 0, 1, 0.5, 0.125, 0},
-      {"matrix", "", 0, 2, {2, 3}, PLUMB_INIT_UNIFORM, 0, -1, 2, 1, 0},
-      {"zeros", "", 0, 1, {4}, PLUMB_INIT_ZEROS, 0, 0, 0, 1, 0},
+      {"number", "", 0, 0, {}, PLUMB_INIT_CONST, 0, 0.25, 0, 1, 0, nullptr},
+      {"vector",
+       "",
+       PLUMB_PARAM_WEIGHT_DECAY,
+       1,
+       {3},
+       PLUMB_INIT_NORMAL,
+       0,
+       1,
+       0.5,
+       0.125,
+       0,
+       nullptr},
+      {"matrix", "", 0, 2, {2, 3}, PLUMB_INIT_UNIFORM, 0, -1, 2, 1, 0, nullptr},
+      {"zeros", "", 0, 1, {4}, PLUMB_INIT_ZEROS, 0, 0, 0, 1, 0, nullptr},
   };
   test_norm::layout_answer = {};
   test_norm::layout_answer.tensor_stride = sizeof(plumb_tensor_def);

@@ -79,6 +79,71 @@ TEST_F(NormPluginTest, NamesInitialValuesOfAKindThatItDoesNotKnow) {
               AllOf(HasSubstr("parameter weight"), HasSubstr("kind 77"), HasSubstr("ABI 1.")));
 }
 
+// -- Initial values that the norm writes
+
+class FillTest : public NormPluginTest {
+ protected:
+  // An instance of one parameter, of five numbers, that `fill` writes.
+  absl::StatusOr<std::shared_ptr<const NormInstance>> With(
+      plumb_status (*fill)(const plumb_norm_instance*, const plumb_fill_call*)) {
+    tensor_.name = "weight";
+    tensor_.ndim = 1;
+    tensor_.dims[0] = 5;
+    tensor_.init = PLUMB_INIT_FILL;
+    tensor_.fill = fill;
+    tensor_.lr_scale = 1;
+    test_norm::layout_answer.n_params = 1;
+    test_norm::layout_answer.params = &tensor_;
+    test_norm::layout_answer.tensor_stride = sizeof(tensor_);
+    return plugin_->Instantiate(4, {});
+  }
+
+  plumb_tensor_def tensor_{};
+};
+
+TEST_F(FillTest, HandsOverSeedSizeAndZeros) {
+  const auto instance = With([](const plumb_norm_instance*, const plumb_fill_call* call) {
+    for (int64_t i = 0; i < call->elements; ++i) {
+      call->values[i] += static_cast<float>(call->seed) + static_cast<float>(call->tensor);
+    }
+    return plumb_status{PLUMB_OK};
+  });
+  ASSERT_TRUE(instance.ok()) << instance.status();
+  EXPECT_EQ((*instance)->params()[0].InitToString(), "fill");
+  for (const bool guarded : {false, true}) {
+    if (guarded) plugin_->GuardCalls();
+    std::array<float, 5> values = {9, 9, 9, 9, 9};
+    ASSERT_TRUE((*instance)->Fill(0, 3, 5, values.data()).ok());
+    EXPECT_EQ(values, (std::array<float, 5>{3, 3, 3, 3, 3}));
+  }
+}
+
+TEST_F(FillTest, RefusesAFillWithoutFunction) {
+  EXPECT_THAT(std::string(With(nullptr).status().message()),
+              AllOf(HasSubstr("parameter weight"), HasSubstr("no fill function")));
+}
+
+TEST_F(FillTest, RefusesNumbersThatAreNotFinite) {
+  const auto instance = With([](const plumb_norm_instance*, const plumb_fill_call* call) {
+    call->values[2] = INFINITY;
+    return plumb_status{PLUMB_OK};
+  });
+  std::array<float, 5> values;
+  EXPECT_THAT(std::string((*instance)->Fill(0, 3, 5, values.data()).message()),
+              AllOf(HasSubstr("fill of parameter weight"), HasSubstr("value 2 is not finite")));
+}
+
+TEST_F(FillTest, AGuardSeesAFillThatWritesTooMuch) {
+  const auto instance = With([](const plumb_norm_instance*, const plumb_fill_call* call) {
+    call->values[5] = 1;
+    return plumb_status{PLUMB_OK};
+  });
+  plugin_->GuardCalls();
+  std::array<float, 6> values = {};
+  EXPECT_THAT(std::string((*instance)->Fill(0, 3, 5, values.data()).message()),
+              AllOf(HasSubstr("fill()"), HasSubstr("wrote outside")));
+}
+
 // -- Extensions of 1.1
 
 TEST_F(NormPluginTest, CombinesStatisticsWithAStatusWhereTheNormHasOne) {

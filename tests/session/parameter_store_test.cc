@@ -31,7 +31,7 @@ class ParameterStoreTest : public ::testing::Test {
  protected:
   ParameterStoreTest() {
     for (const ParameterStore* store : {&floats_, &split_}) {
-      DrawParameters(parameters_, {}, 5, /*threads=*/2, *store);
+      EXPECT_TRUE(DrawParameters(parameters_, {}, 5, /*threads=*/2, *store).ok());
     }
   }
 

@@ -242,7 +242,8 @@ TEST_F(TrainSessionTest, WeightDecayIsOnMatricesOrOnEverything) {
     return session;
   };
   ParameterStore start(context->parameters, context->states);
-  DrawParameters(context->parameters, context->states, spec.seed, /*threads=*/1, start);
+  ASSERT_TRUE(
+      DrawParameters(context->parameters, context->states, spec.seed, /*threads=*/1, start).ok());
   const auto none = step(0, false), matrices = step(0.5, false), all = step(0.5, true);
   const auto expect_decay = [&](const TrainSession& session, const ParameterLayout::Entry& entry,
                                 double decay) {

@@ -58,6 +58,7 @@
  *   - plumb_norm_layout.max_chunks: fewer copies of parameters' gradients
  *   - extension "plumb.norm.combine/1": stats_combine that can fail
  *   - extension "plumb.norm.instance/1": extensions of one instance
+ *   - PLUMB_INIT_FILL: initial values that the plugin writes
  */
 #ifndef PLUMB_NORM_PLUGIN_H
 #define PLUMB_NORM_PLUGIN_H
@@ -196,19 +197,37 @@ typedef struct plumb_attr_def {
 
 /* -- What an instance needs -------------------------------------------------------------------- */
 
-/* Initial values are drawn by the host, so that one seed gives one model whatever the norm. A host
- * refuses an instance with a kind that it does not know, and names the tensor and the kind: values
- * are never guessed. */
+/* Initial values are drawn by the host, so that one seed gives one model whatever the norm, or
+ * written by the plugin, from a seed of the host's. A host refuses an instance with a kind that it
+ * does not know, and names the tensor and the kind: values are never guessed. */
 enum {
   PLUMB_INIT_ZEROS = 0,
   PLUMB_INIT_ONES = 1,
   PLUMB_INIT_CONST = 2,  /* init_a */
   PLUMB_INIT_NORMAL = 3, /* mean init_a, standard deviation init_b */
-  PLUMB_INIT_UNIFORM = 4 /* [init_a, init_b) */
+  PLUMB_INIT_UNIFORM = 4, /* [init_a, init_b) */
+  PLUMB_INIT_FILL = 5     /* [1.1] what `fill` of the definition writes */
 };
 enum {
   PLUMB_PARAM_WEIGHT_DECAY = 1u << 0
 }; /* without it: no weight decay, as is usual for norms */
+
+/* A norm with its attributes and dimension. The plugin defines this struct; nobody else looks
+ * inside. */
+typedef struct plumb_norm_instance plumb_norm_instance;
+
+/* [1.1] A tensor whose initial values are to be written. */
+typedef struct plumb_fill_call {
+  uint32_t struct_size;
+  uint32_t tensor; /* which: a parameter's index in the layout, or n_params + a buffer's */
+  /* Of this tensor at its place in the model: another tensor or place has another one, another seed
+   * of the user's too. */
+  uint64_t seed;
+  int64_t elements; /* the product of the definition's dims */
+  float* values;    /* [elements], the last dimension innermost; zeros until written */
+  char* err;        /* as plumb_norm_call's */
+  size_t err_cap;
+} plumb_fill_call;
 
 /* A trainable parameter, or a buffer that is kept with the checkpoint. */
 typedef struct plumb_tensor_def {
@@ -224,6 +243,10 @@ typedef struct plumb_tensor_def {
   /* What the norm adds to the stored numbers before it uses them: 1 where the gain is 1 + weight.
    * The plugin does the addition; it is stated here for whoever reads or shows a checkpoint. */
   double offset;
+  /* [1.1] [any-thread] PLUMB_INIT_FILL: writes finite numbers to call->values, a pure function of
+   * (attributes, dim, tensor, seed), the same bits on every machine. Called when a model is
+   * initialized, and not where a checkpoint brings the values. NULL with the other kinds. */
+  plumb_status (*fill)(const plumb_norm_instance* instance, const plumb_fill_call* call);
 } plumb_tensor_def;
 
 enum { PLUMB_BWD_X = 1u << 0, PLUMB_BWD_Y = 1u << 1 }; /* which of x and y backward() reads */
@@ -308,10 +331,6 @@ typedef struct plumb_norm_call {
   char* err;        /* on failure: NUL-terminated text of at most err_cap bytes may be put here */
   size_t err_cap;   /* 0 with err NULL: no text wanted */
 } plumb_norm_call;
-
-/* A norm with its attributes and dimension. The plugin defines this struct; nobody else looks
- * inside. */
-typedef struct plumb_norm_instance plumb_norm_instance;
 
 /* -- Host services ----------------------------------------------------------------------------- */
 
@@ -519,7 +538,8 @@ typedef struct plumb_norm_note {
 #if UINTPTR_MAX == 0xffffffffffffffffu
 PLUMB_STATIC_ASSERT(sizeof(plumb_attr_value) == 24, "plumb_attr_value, for ever");
 PLUMB_STATIC_ASSERT(sizeof(plumb_attr_def) == 72, "plumb_attr_def");
-PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_def) == 80, "plumb_tensor_def");
+PLUMB_STATIC_ASSERT(sizeof(plumb_fill_call) == 48, "plumb_fill_call");
+PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_def) == 88, "plumb_tensor_def");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_layout) == 72, "plumb_norm_layout");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_call) == 168, "plumb_norm_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_host) == 32, "plumb_host");

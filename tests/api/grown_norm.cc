@@ -1,0 +1,123 @@
+#include "tests/api/grown_norm.h"
+
+#include <cmath>
+#include <cstdio>
+
+struct plumb_norm_instance {
+  uint32_t dim;
+  bool fails;
+  plumb_tensor_def gain;
+};
+
+namespace plumb {
+namespace {
+
+plumb_status Fill(const plumb_norm_instance* instance, const plumb_fill_call* call) {
+  if (instance->fails) {
+    std::snprintf(call->err, call->err_cap, "no values today");
+    return PLUMB_FAILED_PRECONDITION;
+  }
+  for (int64_t i = 0; i < call->elements; ++i) call->values[i] = FilledGain(call->seed, i);
+  return PLUMB_OK;
+}
+
+plumb_status Create(const plumb_host*, uint32_t dim, const plumb_attr_value* values,
+                    plumb_norm_instance** out, char*, size_t) {
+  plumb_tensor_def gain{};
+  gain.name = "gain";
+  gain.doc = "";
+  gain.ndim = 1;
+  gain.dims[0] = dim;
+  gain.init = PLUMB_INIT_FILL;
+  gain.fill = Fill;
+  gain.lr_scale = 1;
+  *out = new plumb_norm_instance{dim, values[0].i != 0, gain};
+  return PLUMB_OK;
+}
+
+void Destroy(plumb_norm_instance* instance) { delete instance; }
+
+plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out) {
+  out->tensor_stride = sizeof(plumb_tensor_def);
+  out->n_params = 1;
+  out->params = &instance->gain;
+  out->backward_needs = PLUMB_BWD_X;
+  return PLUMB_OK;
+}
+
+template <class T>
+void ForwardAs(const plumb_norm_call& c, int64_t r0, int64_t r1) {
+  const T* gain = static_cast<const T*>(c.params[0]);
+  for (int64_t r = r0; r < r1; ++r) {
+    const T* x = PLUMB_CONST_ROW(T, c.x, c.x_pitch, r);
+    T* y = PLUMB_ROW(T, c.y, c.y_pitch, r);
+    for (uint32_t i = 0; i < c.dim; ++i) y[i] = gain[i] * std::tanh(x[i]);
+  }
+}
+
+template <class T>
+void BackwardAs(const plumb_norm_call& c, int64_t r0, int64_t r1) {
+  const T* gain = static_cast<const T*>(c.params[0]);
+  T* dgain = static_cast<T*>(c.dparams[0]);
+  const bool add = (c.flags & PLUMB_CALL_DX_ACCUMULATE) != 0;
+  for (int64_t r = r0; r < r1; ++r) {
+    const T* x = PLUMB_CONST_ROW(T, c.x, c.x_pitch, r);
+    const T* dy = PLUMB_CONST_ROW(T, c.dy, c.dy_pitch, r);
+    T* dx = PLUMB_ROW(T, c.dx, c.dx_pitch, r);
+    for (uint32_t i = 0; i < c.dim; ++i) {
+      const T z = std::tanh(x[i]);
+      const T d = dy[i] * gain[i] * (1 - z * z);
+      dgain[i] += dy[i] * z;
+      dx[i] = add ? dx[i] + d : d;
+    }
+  }
+}
+
+plumb_status Forward(const plumb_norm_instance*, const plumb_norm_call* c, int64_t r0, int64_t r1) {
+  if (c->dtype == PLUMB_BF16) return PLUMB_UNIMPLEMENTED;
+  c->dtype == PLUMB_F64 ? ForwardAs<double>(*c, r0, r1) : ForwardAs<float>(*c, r0, r1);
+  return PLUMB_OK;
+}
+
+plumb_status Backward(const plumb_norm_instance*, const plumb_norm_call* c, int64_t r0,
+                      int64_t r1) {
+  if (c->dtype == PLUMB_BF16) return PLUMB_UNIMPLEMENTED;
+  c->dtype == PLUMB_F64 ? BackwardAs<double>(*c, r0, r1) : BackwardAs<float>(*c, r0, r1);
+  return PLUMB_OK;
+}
+
+const plumb_attr_def kAttributes[] = {
+    {"fails", "", PLUMB_ATTR_BOOL, 0, 0, 0, {0, 0, nullptr}, nullptr},
+};
+
+plumb_norm_plugin Table(const char* id) {
+  plumb_norm_plugin table{};
+  table.struct_size = sizeof(table);
+  table.min_host_minor = 1;
+  table.id = id;
+  table.name = table.version = table.vendor = table.license = table.doc = "";
+  table.dtypes = PLUMB_F32 | PLUMB_F64;
+  table.n_attrs = 1;
+  table.attr_stride = sizeof(plumb_attr_def);
+  table.attrs = kAttributes;
+  table.create = Create;
+  table.destroy = Destroy;
+  table.layout = Layout;
+  table.forward = Forward;
+  table.backward = Backward;
+  return table;
+}
+
+}  // namespace
+
+float FilledGain(uint64_t seed, int64_t i) {
+  const uint64_t bits = (seed ^ static_cast<uint64_t>(i)) * 0x9e3779b97f4a7c15u;
+  return 1 + static_cast<float>(bits >> 40) * 0x1p-24f;
+}
+
+const plumb_norm_plugin* GrownNorm() {
+  static const plumb_norm_plugin table = Table("test.grown");
+  return &table;
+}
+
+}  // namespace plumb

@@ -1,0 +1,18 @@
+// Norms of ABI 1.1 that are linked into the tests: they use what 1.0 has not.
+#ifndef PLUMB_TESTS_API_GROWN_NORM_H_
+#define PLUMB_TESTS_API_GROWN_NORM_H_
+
+#include "plumb/norm_plugin.h"
+
+namespace plumb {
+
+// "test.grown": y = gain tanh(x). The gain is written by the plugin: FilledGain(seed, i), or, where
+// the attribute `fails` is set, nothing.
+const plumb_norm_plugin* GrownNorm();
+
+// Element i of a gain that was filled with this seed.
+float FilledGain(uint64_t seed, int64_t i);
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_API_GROWN_NORM_H_
