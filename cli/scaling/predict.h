@@ -1,0 +1,59 @@
+// The time of a data-parallel step, from what one rank measures and the link between ranks: the
+// model of docs/machines.md. A step is simulated as the runtime runs it: each rank passes over its
+// units; the buckets of gradients leave in the order in which the last pass finishes them, each for
+// the rank that owns it, which adds what the others send; the norm of the gradients goes round; and
+// sums, or the weights that their owner updated, come back. Pure functions.
+#ifndef PLUMB_CLI_SCALING_PREDICT_H_
+#define PLUMB_CLI_SCALING_PREDICT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cli/scaling/link.h"
+
+namespace plumb::cli {
+
+enum class Sharding { kNone, kOptimizer, kGradients };  // train.shard
+
+// Gradients that travel together.
+struct BucketCost {
+  int64_t bytes = 0;          // of f32
+  double ready_seconds = 0;   // from the start of a unit's pass to the last of its gradients
+  double update_seconds = 0;  // of its parameters, by the optimizer
+};
+
+// What one rank measures when it is alone.
+struct StepCosts {
+  int64_t units = 1;
+  double pass_seconds = 0;          // forward and backward, of one unit
+  double other_seconds = 0;         // of a step, on every rank: batches, norms' states
+  double add_bytes_per_second = 0;  // of gradients, added to a sum
+  std::vector<BucketCost> buckets;  // in the order in which a pass finishes them
+};
+
+struct Cluster {
+  Link link;
+  int64_t ranks = 1;
+  Sharding shard = Sharding::kNone;
+  bool wire_bf16 = false;  // train.wire
+  // How much slower a rank computes than alone: 2 where four ranks of one thread share two
+  // processors.
+  double slowdown = 1;
+};
+
+// Seconds of one step.
+struct StepTime {
+  double passes = 0;   // of the rank with the most units
+  double waiting = 0;  // for gradients, after its last pass
+  double update = 0;
+  double gathering = 0;  // of sums or weights
+  double other = 0;
+  double total() const { return passes + waiting + update + gathering + other; }
+};
+
+// REQUIRES: 1 <= ranks <= units; rates are above zero.
+StepTime PredictStep(const StepCosts& costs, const Cluster& cluster);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_SCALING_PREDICT_H_
