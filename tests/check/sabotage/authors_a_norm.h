@@ -1,0 +1,411 @@
+/* A correct norm with more to go wrong than base_norm.h: groups, a mean that may be left out, a
+ * bias that may be left out, a gain that may be 1 + weight, a fused residual. Over each group of a
+ * row:
+ *
+ *   mean = <x>, or 0 where kind is "rms";  r = 1 / sqrt(<(x - mean)^2> + eps);  h = (x - mean) r
+ *   y = gain h + bias
+ * With u = dy gain and <.> over the group:
+ *   dx = r (u - <u> - h <u h>), without <u> where kind is "rms";  dweight += dy h;  dbias += dy
+ *
+ * A twin replaces SPOIL_*, which is given a value and the place where it arises and returns what
+ * the norm then takes, or a function of the table, A_*: a file defines the name of its function
+ * before the include, and the function after it. */
+#ifndef PLUMB_TESTS_CHECK_SABOTAGE_AUTHORS_A_NORM_H_
+#define PLUMB_TESTS_CHECK_SABOTAGE_AUTHORS_A_NORM_H_
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plumb/norm_plugin.h"
+
+#define A_UNUSED __attribute__((unused))
+
+enum { kEps, kKind, kGroups, kBias, kPlusOne, kAttributes };
+
+struct plumb_norm_instance {
+  uint32_t dim, groups;
+  double eps;
+  int rms, bias, plus_one;
+  const char* kind;               /* for twins that keep what is not theirs */
+  const plumb_attr_value* values; /* likewise */
+  plumb_tensor_def params[2];
+};
+
+/* Where a value arises. */
+typedef struct Site {
+  const plumb_norm_instance* norm;
+  const plumb_norm_call* call;
+  const plumb_residual_call* residual; /* NULL: not fused */
+  int64_t r0, r1, row;
+  uint32_t begin, end; /* of the group */
+  double mean, r, mean_u, mean_uh;
+} Site;
+
+/* -- What can be replaced ---------------------------------------------------------------------- */
+
+#ifdef SPOIL_SQUARE /* (x - mean)^2 of element i */
+static double SPOIL_SQUARE(const Site* at, uint32_t i, double square);
+#else
+#define SPOIL_SQUARE(at, i, square) (square)
+#endif
+#ifdef SPOIL_VARIANCE
+static double SPOIL_VARIANCE(const Site* at, double variance);
+#else
+#define SPOIL_VARIANCE(at, variance) (variance)
+#endif
+#ifdef SPOIL_R
+static double SPOIL_R(const Site* at, double variance, double r);
+#else
+#define SPOIL_R(at, variance, r) (r)
+#endif
+#ifdef SPOIL_SAVED_R /* what backward finds */
+static double SPOIL_SAVED_R(const Site* at, double variance, double r);
+#else
+#define SPOIL_SAVED_R(at, variance, r) (r)
+#endif
+#ifdef SPOIL_Y
+static double SPOIL_Y(const Site* at, uint32_t i, double h, double y);
+#else
+#define SPOIL_Y(at, i, h, y) (y)
+#endif
+#ifdef SPOIL_GAIN_BACKWARD
+static double SPOIL_GAIN_BACKWARD(const Site* at, uint32_t i, double gain);
+#else
+#define SPOIL_GAIN_BACKWARD(at, i, gain) (gain)
+#endif
+#ifdef SPOIL_MEAN_U
+static double SPOIL_MEAN_U(const Site* at, double mean_u);
+#else
+#define SPOIL_MEAN_U(at, mean_u) (mean_u)
+#endif
+#ifdef SPOIL_MEAN_UH
+static double SPOIL_MEAN_UH(const Site* at, double mean_uh);
+#else
+#define SPOIL_MEAN_UH(at, mean_uh) (mean_uh)
+#endif
+#ifdef SPOIL_DX
+static double SPOIL_DX(const Site* at, uint32_t i, double h, double dx);
+#else
+#define SPOIL_DX(at, i, h, dx) (dx)
+#endif
+#ifdef SPOIL_DWEIGHT
+static double SPOIL_DWEIGHT(const Site* at, uint32_t i, double d);
+#else
+#define SPOIL_DWEIGHT(at, i, d) (d)
+#endif
+#ifdef SPOIL_DBIAS
+static double SPOIL_DBIAS(const Site* at, uint32_t i, double d);
+#else
+#define SPOIL_DBIAS(at, i, d) (d)
+#endif
+#ifndef A_CREATE
+#define A_CREATE AuthorCreate
+#endif
+#ifndef A_DESTROY
+#define A_DESTROY AuthorDestroy
+#endif
+#ifndef A_LAYOUT
+#define A_LAYOUT AuthorLayout
+#endif
+#ifndef A_FORWARD
+#define A_FORWARD AuthorForward
+#endif
+#ifndef A_BACKWARD
+#define A_BACKWARD AuthorBackward
+#endif
+#ifndef A_RESIDUAL_FORWARD
+#define A_RESIDUAL_FORWARD AuthorResidualForward
+#endif
+#ifndef A_RESIDUAL_BACKWARD
+#define A_RESIDUAL_BACKWARD AuthorResidualBackward
+#endif
+
+static plumb_status A_CREATE(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
+                             plumb_norm_instance** out, char* err, size_t cap);
+static void A_DESTROY(plumb_norm_instance* norm);
+static plumb_status A_LAYOUT(const plumb_norm_instance* norm, plumb_norm_layout* out);
+static plumb_status A_FORWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                              int64_t r0, int64_t r1);
+static plumb_status A_BACKWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                               int64_t r0, int64_t r1);
+static plumb_status A_RESIDUAL_FORWARD(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                                       const plumb_residual_call* residual, int64_t r0, int64_t r1);
+static plumb_status A_RESIDUAL_BACKWARD(const plumb_norm_instance* norm,
+                                        const plumb_norm_call* call,
+                                        const plumb_residual_call* residual, int64_t r0,
+                                        int64_t r1);
+
+/* -- Numbers of any type ----------------------------------------------------------------------- */
+
+static inline double Load(uint32_t type, const void* row, uint32_t i) {
+  if (type == PLUMB_F64) return ((const double*)row)[i];
+  if (type == PLUMB_BF16) return plumb_bf16_to_float(((const plumb_bf16*)row)[i]);
+  return ((const float*)row)[i];
+}
+
+static inline void Store(uint32_t type, void* row, uint32_t i, double value) {
+  if (type == PLUMB_F64) ((double*)row)[i] = value;
+  if (type == PLUMB_BF16) ((plumb_bf16*)row)[i] = plumb_bf16_from_float((float)value);
+  if (type == PLUMB_F32) ((float*)row)[i] = (float)value;
+}
+
+static inline uint32_t Wide(uint32_t type) { return type == PLUMB_F64 ? PLUMB_F64 : PLUMB_F32; }
+static inline double Rounded(uint32_t type, double value) {
+  return type == PLUMB_F64 ? value : (double)(float)value;
+}
+
+static inline double XAt(const Site* at, uint32_t i) {
+  const plumb_norm_call* c = at->call;
+  if (at->residual != NULL && c->dy == NULL)
+    return Load(c->dtype, (const char*)at->residual->sum + at->row * at->residual->sum_pitch, i);
+  return Load(c->dtype, (const char*)c->x + at->row * c->x_pitch, i);
+}
+static inline double DyAt(const Site* at, uint32_t i) {
+  return Load(at->call->dtype, (const char*)at->call->dy + at->row * at->call->dy_pitch, i);
+}
+static inline double GainAt(const Site* at, uint32_t i) {
+  return (at->norm->plus_one ? 1 : 0) + Load(Wide(at->call->dtype), at->call->params[0], i);
+}
+static inline double BiasAt(const Site* at, uint32_t i) {
+  return at->norm->bias ? Load(Wide(at->call->dtype), at->call->params[1], i) : 0;
+}
+static inline void AddTo(const Site* at, int param, uint32_t i, double value) {
+  const uint32_t type = Wide(at->call->dtype);
+  void* to = at->call->dparams[param];
+  Store(type, to, i, Load(type, to, i) + Rounded(type, value));
+}
+static inline int IsTraining(const Site* at) { return (at->call->flags & PLUMB_CALL_TRAIN) != 0; }
+static inline int IsAdding(const Site* at) {
+  return (at->call->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;
+}
+
+/* -- The norm ---------------------------------------------------------------------------------- */
+
+/* The mean is kept in two numbers: one float has too few digits where it is large. */
+static void ForwardGroup(Site* at) {
+  const plumb_norm_call* c = at->call;
+  const uint32_t wide = Wide(c->dtype), group = at->begin / (at->end - at->begin);
+  const double count = at->end - at->begin;
+  void* y = (char*)c->y + at->row * c->y_pitch;
+  double sum = 0, squares = 0, variance;
+  for (uint32_t i = at->begin; i < at->end; ++i) sum += XAt(at, i);
+  at->mean = at->norm->rms ? 0 : sum / count;
+  for (uint32_t i = at->begin; i < at->end; ++i) {
+    const double d = XAt(at, i) - at->mean;
+    squares += SPOIL_SQUARE(at, i, d * d);
+  }
+  variance = SPOIL_VARIANCE(at, squares / count);
+  at->r = 1 / sqrt(variance + at->norm->eps);
+  at->r = SPOIL_R(at, variance, at->r);
+  if (c->saved != NULL) {
+    void* saved = (char*)c->saved + at->row * c->saved_pitch;
+    const double high = Rounded(wide, at->mean);
+    Store(wide, saved, 3 * group, high);
+    Store(wide, saved, 3 * group + 1, at->mean - high);
+    Store(wide, saved, 3 * group + 2, SPOIL_SAVED_R(at, variance, at->r));
+  }
+  for (uint32_t i = at->begin; i < at->end; ++i) {
+    const double h = (XAt(at, i) - at->mean) * at->r;
+    Store(c->dtype, y, i, SPOIL_Y(at, i, h, h * GainAt(at, i) + BiasAt(at, i)));
+  }
+}
+
+static void BackwardGroup(Site* at) {
+  const plumb_norm_call* c = at->call;
+  const uint32_t wide = Wide(c->dtype), group = at->begin / (at->end - at->begin);
+  const double count = at->end - at->begin;
+  const void* saved = (const char*)c->saved + at->row * c->saved_pitch;
+  const plumb_residual_call* residual = at->residual;
+  void* dx = (char*)c->dx + at->row * c->dx_pitch;
+  double sum_u = 0, sum_uh = 0;
+  at->mean = Load(wide, saved, 3 * group) + Load(wide, saved, 3 * group + 1);
+  at->r = Load(wide, saved, 3 * group + 2);
+  for (uint32_t i = at->begin; i < at->end; ++i) {
+    const double u = DyAt(at, i) * SPOIL_GAIN_BACKWARD(at, i, GainAt(at, i));
+    sum_u += u;
+    sum_uh += u * (XAt(at, i) - at->mean) * at->r;
+  }
+  at->mean_u = SPOIL_MEAN_U(at, at->norm->rms ? 0 : sum_u / count);
+  at->mean_uh = SPOIL_MEAN_UH(at, sum_uh / count);
+  for (uint32_t i = at->begin; i < at->end; ++i) {
+    const double h = (XAt(at, i) - at->mean) * at->r, dy = DyAt(at, i);
+    const double u = dy * SPOIL_GAIN_BACKWARD(at, i, GainAt(at, i));
+    double d = Rounded(wide, at->r * (u - at->mean_u - h * at->mean_uh));
+    AddTo(at, 0, i, SPOIL_DWEIGHT(at, i, dy * h));
+    if (at->norm->bias) AddTo(at, 1, i, SPOIL_DBIAS(at, i, dy));
+    if (IsAdding(at)) d += Load(c->dtype, dx, i);
+    if (residual != NULL && residual->dsum != NULL)
+      d += Load(c->dtype, (const char*)residual->dsum + at->row * residual->dsum_pitch, i);
+    Store(c->dtype, dx, i, SPOIL_DX(at, i, h, d));
+  }
+}
+
+static int IsOffered(uint32_t type) {
+  return type == PLUMB_F32 || type == PLUMB_BF16 || type == PLUMB_F64;
+}
+
+static plumb_status Run(int backward, const plumb_norm_instance* norm, const plumb_norm_call* call,
+                        const plumb_residual_call* residual, int64_t r0, int64_t r1) {
+  const uint32_t size = norm->dim / norm->groups;
+  if (!IsOffered(call->dtype)) return PLUMB_UNIMPLEMENTED;
+  for (int64_t row = r0; row < r1; ++row) {
+    if (residual != NULL && !backward) {
+      void* sum = (char*)residual->sum + row * residual->sum_pitch;
+      for (uint32_t i = 0; i < norm->dim; ++i)
+        Store(call->dtype, sum, i,
+              Load(call->dtype, (const char*)call->x + row * call->x_pitch, i) +
+                  Load(call->dtype, (const char*)residual->res + row * residual->res_pitch, i));
+    }
+    for (uint32_t begin = 0; begin < norm->dim; begin += size) {
+      Site at = {norm, call, residual, r0, r1, row, begin, begin + size, 0, 0, 0, 0};
+      backward ? BackwardGroup(&at) : ForwardGroup(&at);
+    }
+  }
+  return PLUMB_OK;
+}
+
+A_UNUSED static plumb_status AuthorForward(const plumb_norm_instance* norm,
+                                           const plumb_norm_call* call, int64_t r0, int64_t r1) {
+  return Run(0, norm, call, NULL, r0, r1);
+}
+A_UNUSED static plumb_status AuthorBackward(const plumb_norm_instance* norm,
+                                            const plumb_norm_call* call, int64_t r0, int64_t r1) {
+  return Run(1, norm, call, NULL, r0, r1);
+}
+A_UNUSED static plumb_status AuthorResidualForward(const plumb_norm_instance* norm,
+                                                   const plumb_norm_call* call,
+                                                   const plumb_residual_call* residual, int64_t r0,
+                                                   int64_t r1) {
+  return Run(0, norm, call, residual, r0, r1);
+}
+A_UNUSED static plumb_status AuthorResidualBackward(const plumb_norm_instance* norm,
+                                                    const plumb_norm_call* call,
+                                                    const plumb_residual_call* residual, int64_t r0,
+                                                    int64_t r1) {
+  return Run(1, norm, call, residual, r0, r1);
+}
+
+/* -- Instances --------------------------------------------------------------------------------- */
+
+static const char* const the_kinds[] = {"layer", "rms", NULL};
+static const plumb_attr_def the_attributes[kAttributes] = {
+    {"eps", "Added to the variance.", PLUMB_ATTR_F64, 0, 1e-12, 1, {1e-5, 0, NULL}, NULL},
+    {"kind",
+     "layer: around the mean; rms: around 0.",
+     PLUMB_ATTR_ENUM,
+     0,
+     0,
+     0,
+     {0, 0, "layer"},
+     the_kinds},
+    {"groups",
+     "Pieces of a row that are normalized by themselves; divides dim.",
+     PLUMB_ATTR_I64,
+     0,
+     1,
+     64,
+     {0, 1, NULL},
+     NULL},
+    {"bias", "Whether there is a bias.", PLUMB_ATTR_BOOL, 0, 0, 1, {0, 1, NULL}, NULL},
+    {"plus_one", "The gain is 1 + weight.", PLUMB_ATTR_BOOL, 0, 0, 1, {0, 0, NULL}, NULL},
+};
+
+A_UNUSED static plumb_status AuthorCreate(const plumb_host* host, uint32_t dim,
+                                          const plumb_attr_value* values, plumb_norm_instance** out,
+                                          char* err, size_t cap) {
+  plumb_norm_instance* norm;
+  const double eps = values[kEps].f;
+  const int64_t groups = values[kGroups].i;
+  (void)host;
+  if (!(eps >= 1e-12 && eps <= 1) || groups < 1 || groups > 64 || dim % groups != 0) {
+    if (cap > 0) snprintf(err, cap, "eps in 1e-12..1, groups in 1..64, which divide dim %u", dim);
+    return PLUMB_INVALID_ARGUMENT;
+  }
+  if (values[kKind].s == NULL ||
+      (strcmp(values[kKind].s, "rms") != 0 && strcmp(values[kKind].s, "layer") != 0)) {
+    if (cap > 0) snprintf(err, cap, "kind is layer or rms");
+    return PLUMB_INVALID_ARGUMENT;
+  }
+  if ((values[kBias].i | values[kPlusOne].i) >> 1 != 0) {
+    if (cap > 0) snprintf(err, cap, "bias and plus_one are 0 or 1");
+    return PLUMB_INVALID_ARGUMENT;
+  }
+  norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
+  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  norm->dim = dim;
+  norm->groups = (uint32_t)groups;
+  norm->eps = eps;
+  norm->rms = strcmp(values[kKind].s, "rms") == 0;
+  norm->bias = values[kBias].i != 0;
+  norm->plus_one = values[kPlusOne].i != 0;
+  norm->kind = values[kKind].s;
+  norm->values = values;
+  for (int i = 0; i < 2; ++i) {
+    norm->params[i].name = i == 0 ? "weight" : "bias";
+    norm->params[i].doc = i == 0 ? "The gain." : "The bias.";
+    norm->params[i].ndim = 1;
+    norm->params[i].dims[0] = dim;
+    norm->params[i].lr_scale = 1;
+  }
+  norm->params[0].init = norm->plus_one ? PLUMB_INIT_ZEROS : PLUMB_INIT_ONES;
+  norm->params[0].offset = norm->plus_one ? 1 : 0;
+  *out = norm;
+  return PLUMB_OK;
+}
+
+A_UNUSED static void AuthorDestroy(plumb_norm_instance* norm) { free(norm); }
+
+A_UNUSED static plumb_status AuthorLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
+  out->tensor_stride = sizeof(plumb_tensor_def);
+  out->n_params = norm->bias ? 2 : 1;
+  out->params = norm->params;
+  out->saved_per_row = 3 * norm->groups;
+  out->backward_needs = PLUMB_BWD_X;
+  return PLUMB_OK;
+}
+
+/* -- The table --------------------------------------------------------------------------------- */
+
+static const plumb_norm_residual the_residual = {sizeof(plumb_norm_residual), 0, A_RESIDUAL_FORWARD,
+                                                 A_RESIDUAL_BACKWARD};
+
+static const void* GetExtension(const char* id) {
+  return strcmp(id, PLUMB_EXT_RESIDUAL) == 0 ? &the_residual : NULL;
+}
+
+PLUMB_NORM_NOTE("org.example.author");
+
+static const plumb_norm_plugin the_norm = {
+    sizeof(plumb_norm_plugin),
+    0,
+    "org.example.author",
+    "Author's norm",
+    "1.0.0",
+    "Example",
+    "Apache-2.0",
+    "y = gain (x - mean) / sqrt(var + eps) + bias, for each of several groups.",
+    PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
+        PLUMB_NORM_SCALE_INVARIANT,
+    PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    kAttributes,
+    sizeof(plumb_attr_def),
+    the_attributes,
+    NULL,
+    A_CREATE,
+    A_DESTROY,
+    A_LAYOUT,
+    A_FORWARD,
+    A_BACKWARD,
+    NULL,
+    NULL,
+    NULL,
+    GetExtension,
+};
+
+const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
+  return index == 0 ? &the_norm : NULL;
+}
+
+#endif /* PLUMB_TESTS_CHECK_SABOTAGE_AUTHORS_A_NORM_H_ */

@@ -1,0 +1,148 @@
+/* Bugs behind a path: the fused residual, operands that are one, alignment, pitches, accumulation.
+ */
+#define SPOIL_SQUARE SpoilSquare
+#define SPOIL_DX SpoilDx
+#define SPOIL_DWEIGHT SpoilDweight
+#define A_FORWARD SpoilForward
+#define A_BACKWARD SpoilBackward
+#define A_RESIDUAL_FORWARD SpoilResidualForward
+#define A_RESIDUAL_BACKWARD SpoilResidualBackward
+#include "authors_a_norm.h"
+
+static uint32_t SizeOf(uint32_t type) { return type == PLUMB_F64 ? 8 : type == PLUMB_BF16 ? 2 : 4; }
+
+static double SpoilSquare(const Site* at, uint32_t i, double square) {
+  const plumb_norm_call* c = at->call;
+  const uintptr_t address = (uintptr_t)c->x + (uintptr_t)(at->row * c->x_pitch);
+  /* 173: a row of x that is not aligned to 64 bytes, 32 elements or more: the elements before the
+   * first boundary are peeled, and not summed. Violates "the same bits ... wherever it lies in
+   * memory". */
+  if (TWIN == 173 && at->norm->dim >= 32 && i < (64 - address % 64) % 64 / SizeOf(c->dtype))
+    return 0;
+  return square;
+}
+
+static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
+  const plumb_norm_call* c = at->call;
+  const plumb_residual_call* residual = at->residual;
+  const uint32_t dim = at->norm->dim;
+  const char* row = (const char*)c->dx + at->row * c->dx_pitch;
+  (void)h;
+  switch (TWIN) {
+    /* 174: accumulating, range that does not begin at row 0: overwritten, as only the first range
+     * was tried. Violates "dx += gradient instead of dx = gradient". */
+    case 174:
+      return IsAdding(at) && at->r0 > 0 ? dx - Load(c->dtype, row, i) : dx;
+    /* 175: residual, tail of dim % 16 elements: dsum is not added there. Violates "to which dsum is
+     * added when it is given". */
+    case 175:
+      return residual != NULL && residual->dsum != NULL && i >= dim / 16 * 16
+                 ? dx - Load(c->dtype, (const char*)residual->dsum + at->row * residual->dsum_pitch,
+                             i)
+                 : dx;
+    /* 176: residual, no dsum: what dx held is added in its place. Violates "dx is the gradient of
+     * s". */
+    case 176:
+      return residual != NULL && residual->dsum == NULL && c->dx != (void*)(uintptr_t)c->dy
+                 ? dx + Load(c->dtype, row, i)
+                 : dx;
+    /* 177: residual, dsum is dx: the sum is taken twice, through both names. Violates "may be dx".
+     */
+    case 177:
+      return residual != NULL && residual->dsum == c->dx && c->dx != NULL
+                 ? dx + Load(c->dtype, row, i)
+                 : dx;
+    default:
+      return dx;
+  }
+}
+
+static double SpoilDweight(const Site* at, uint32_t i, double d) {
+  /* 178: dx is dy: u = dy gain was written to dx first, so that dweight finds u for dy. Violates
+   * dweight += dy h, and PLUMB_NORM_DX_ALIAS_DY. */
+  return TWIN == 178 && at->call->dx == (void*)(uintptr_t)at->call->dy ? d * GainAt(at, i) : d;
+}
+
+static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                                 int64_t r0, int64_t r1) {
+  const uint32_t type = call->dtype;
+  plumb_norm_call copy = *call;
+  if (!IsOffered(type)) return PLUMB_UNIMPLEMENTED;
+  /* 179: y is x, kind layer: the mean of x is taken off x, as should be, and off y again, which was
+   * meant to be x still. Violates PLUMB_NORM_INPLACE. */
+  if (TWIN == 179 && call->y == call->x && !norm->rms && norm->groups == 1) {
+    for (int64_t row = r0; row < r1; ++row) {
+      void* y = (char*)call->y + row * call->y_pitch;
+      double sum = 0, shifted = 0;
+      for (uint32_t i = 0; i < norm->dim; ++i) sum += Load(type, y, i);
+      AuthorForward(norm, call, row, row + 1);
+      for (uint32_t i = 0; i < norm->dim; ++i) {
+        shifted = Load(type, y, i) - sum / norm->dim;
+        Store(type, y, i, shifted);
+      }
+    }
+    return PLUMB_OK;
+  }
+  /* 180: y's pitch larger than x's: rows of y are placed by x's pitch. Violates "Row r of a tensor
+   * starts at (char *)base + r * pitch". */
+  if (TWIN == 180 && call->y_pitch > call->x_pitch) copy.y_pitch = call->x_pitch;
+  /* 181: PLUMB_CALL_ALIGNED64, dim no multiple of 64 bytes: whole vectors are stored, over what
+   * lies between rows. Violates "reads and writes exactly `dim` elements of a row". */
+  if (TWIN == 181 && (call->flags & PLUMB_CALL_ALIGNED64) != 0) {
+    const uint32_t lanes = 64 / SizeOf(type), padded = (norm->dim + lanes - 1) / lanes * lanes;
+    for (int64_t row = r0; row < r1; ++row)
+      for (uint32_t i = norm->dim; i < padded; ++i)
+        Store(type, (char*)call->y + row * call->y_pitch, i, 0);
+  }
+  return AuthorForward(norm, &copy, r0, r1);
+}
+
+static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                                  int64_t r0, int64_t r1) {
+  plumb_norm_call copy = *call;
+  /* 182: saved has a pitch larger than its numbers: backward takes its rows for adjacent. Violates
+   * "Row r of a tensor starts at (char *)base + r * pitch". */
+  if (TWIN == 182) copy.saved_pitch = 3 * norm->groups * SizeOf(Wide(call->dtype));
+  return AuthorBackward(norm, &copy, r0, r1);
+}
+
+static plumb_status SpoilResidualForward(const plumb_norm_instance* norm,
+                                         const plumb_norm_call* call,
+                                         const plumb_residual_call* residual, int64_t r0,
+                                         int64_t r1) {
+  plumb_residual_call copy = *residual;
+  const uint32_t type = call->dtype;
+  if (!IsOffered(type)) return PLUMB_UNIMPLEMENTED;
+  /* 183: residual, sum is res: x is copied to sum, and res added, which is x by then. Violates "may
+   * be x or res". */
+  if (TWIN == 183 && residual->sum == (void*)(uintptr_t)residual->res) {
+    copy.res = call->x;
+    copy.res_pitch = call->x_pitch;
+  }
+  /* 184: residual, evaluation: the sum goes to y, where the norm is made in place, and is not
+   * stored: only training was thought to need it. Violates "sum: forward: [rows, dim], written". */
+  if (TWIN == 184 && (call->flags & PLUMB_CALL_TRAIN) == 0) {
+    copy.sum = call->y;
+    copy.sum_pitch = call->y_pitch;
+  }
+  return AuthorResidualForward(norm, call, &copy, r0, r1);
+}
+
+static plumb_status SpoilResidualBackward(const plumb_norm_instance* norm,
+                                          const plumb_norm_call* call,
+                                          const plumb_residual_call* residual, int64_t r0,
+                                          int64_t r1) {
+  plumb_residual_call copy = *residual;
+  plumb_norm_call scaled = *call;
+  void* dparams[2];
+  float unused[2][2048];
+  /* 185: residual, bf16, backward: the gradients of parameters go to a temporary that is never
+   * added to dparams. Violates "dparams += (dy/dparams)^T dy", up to 2048 elements. */
+  if (TWIN == 185 && call->dtype == PLUMB_BF16 && norm->dim <= 2048) {
+    memset(unused, 0, sizeof(unused));
+    dparams[0] = unused[0];
+    dparams[1] = unused[1];
+    scaled.dparams = dparams;
+  }
+  return AuthorResidualBackward(norm, &scaled, &copy, r0, r1);
+}
