@@ -116,7 +116,8 @@ void Launch::Impl::Watch() {
       SendAlive();
       NoteWaits();
     }
-    LookForTheDead();
+    // Not in a look in the middle of which this process was stopped: the next one sees that.
+    if (Clock::now() - now < beat_) LookForTheDead();
     EndAfterFailure();
     std::this_thread::sleep_for(kLook);
   }
@@ -319,6 +320,7 @@ int Launch::Impl::End(const absl::Status& status, int exit_code) {
 
 int Launch::Impl::LeaveInOrder(int exit_code) {
   const bool first = ranks_.rank() == 0;
+  int code = 0;
   if (!first) Send(0, {kLeft, exit_code, 0, -1, 0}, "");
   {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -338,9 +340,9 @@ int Launch::Impl::LeaveInOrder(int exit_code) {
     } else if (ended_ || *verdict_ < 0) {  // aborted
       return *verdict_ < 0 ? exit_code : *verdict_;
     }
+    code = *verdict_;
     stop_ = true;
   }
-  const int code = *verdict_;
   for (int rank = 1; first && rank < ranks_.size(); ++rank)
     Send(rank, {kVerdict, code, 0, -1, 0}, "");
   thread_.join();
