@@ -15,6 +15,19 @@ add_library(plumb_pcre2 UNKNOWN IMPORTED)
 set_target_properties(plumb_pcre2 PROPERTIES
   IMPORTED_LOCATION "${PLUMB_PCRE2_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${PLUMB_PCRE2_INCLUDE_DIR}"
   INTERFACE_COMPILE_DEFINITIONS PCRE2_CODE_UNIT_WIDTH=8)
+# Any MPI of version 3. Only libplumb-mpi.so is linked with it, so builds with and without one are alike
+# but for that file.                                          # runtime/ranks/mpi
+set(PLUMB_HAS_MPI OFF)
+if(NOT PLUMB_MPI MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "PLUMB_MPI is \"${PLUMB_MPI}\"; it can be AUTO, ON or OFF")
+elseif(PLUMB_MPI STREQUAL "ON")
+  find_package(MPI 3 REQUIRED COMPONENTS C)
+elseif(PLUMB_MPI STREQUAL "AUTO")
+  find_package(MPI 3 QUIET COMPONENTS C)
+endif()
+if(PLUMB_MPI AND MPI_C_FOUND)
+  set(PLUMB_HAS_MPI ON)
+endif()
 if(PLUMB_BUILD_CLI)
   find_package(CLI11 REQUIRED)                                # cli, plugins/check
 endif()

@@ -19,6 +19,7 @@ packages=(
 test_packages=(
   ccache clang libomp-dev locales python3 python3-numpy curl rustc libcpp-httplib-dev
   libgtest-dev libgmock-dev libbenchmark-dev chromium
+  libopenmpi-dev openmpi-bin iproute2  # several processes and, in network namespaces, several hosts
   zsh fish mandoc groff-base lintian abigail-tools  # completion, manual pages, packages, ABI
 )
 case $purpose in

@@ -487,6 +487,49 @@ PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_decode(const plumb_tokenizer* t
                                                         size_t* needed, plumb_error** error);
 PLUMB_API void plumb_tokenizer_free(plumb_tokenizer* tokenizer);
 
+/* --- Ranks ------------------------------------------------------------------------------------ */
+
+/* Carries messages between the processes (ranks) of one job, on one machine or on several: by MPI,
+ * as libplumb-mpi.so does for the command line, or by anything else. Every rank makes the same
+ * calls of plumb with a communicator of the same job. plumb calls it from one thread at a time,
+ * within the call that it was given to, and no copy of it is kept afterwards; a trainer keeps what
+ * it was created with, which must live as long.
+ *
+ * A function that can fail returns PLUMB_OK or another plumb_status: PLUMB_UNAVAILABLE where a rank
+ * or the network is gone. `error` says more of the last failure on this rank.
+ *
+ * Messages of one tag between two ranks arrive in the order in which their sends were started. A
+ * rank may send to itself. Messages may be empty, or longer than 2 GiB. */
+typedef struct {
+  size_t struct_size;
+  void* context;
+  int32_t rank;     /* 0 .. size - 1 */
+  int32_t size;     /* of the job, in ranks */
+  const char* host; /* the name of this rank's machine, for messages */
+
+  /* Start to send to rank `to`, or to receive from rank `from`, and return at once with
+   * `*transfer`, which is never NULL. The data stay where they are until it is over. A receive has
+   * the size of its message: another is an error, PLUMB_INTERNAL, of `test` or `wait`. */
+  plumb_status (*start_send)(void* context, int32_t to, int32_t tag, const void* data, size_t size,
+                             void** transfer);
+  plumb_status (*start_receive)(void* context, int32_t from, int32_t tag, void* data, size_t size,
+                                void** transfer);
+  /* Whether it is over, to `*over`; at once. Carries on the other transfers, too. */
+  plumb_status (*test)(void* context, void* transfer, int32_t* over);
+  /* Returns when it is over. After this, after `*over` was 1 and after a failure of either there is
+   * no such transfer any more. */
+  plumb_status (*wait)(void* context, void* transfer);
+  /* Whether a message of this tag has arrived, from anyone, for which no receive was started, to
+   * `*found`; from whom, and its size. At once. */
+  plumb_status (*probe)(void* context, int32_t tag, int32_t* found, int32_t* from, size_t* size);
+  /* Returns when all ranks have called it. */
+  plumb_status (*barrier)(void* context);
+  /* Ends the job: all ranks exit with `code` as soon as possible. Need not return. */
+  void (*abort)(void* context, int32_t code);
+  /* What failed last, for people; until the next call. NULL: it says nothing. */
+  const char* (*error)(void* context);
+} plumb_communicator;
+
 /* --- Training --------------------------------------------------------------------------------- */
 
 /* The training of a model's weights, which sessions see after each step. One thread at a time, but

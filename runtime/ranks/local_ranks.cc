@@ -109,6 +109,7 @@ class LocalRank : public Communicator {
 
   absl::Status Barrier() override {
     std::unique_lock<std::mutex> lock(job_->mutex);
+    if (job_->aborted) return job_->Aborted();
     const int64_t now = job_->barriers;
     if (++job_->at_barrier == job_->size) {
       job_->at_barrier = 0;

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The messages of MPI are those of the interface: mpi_ranks.cc under a launcher, with one to five ranks.
+#
+#   mpi_test.sh MPI_RANKS LIBPLUMB_MPI
+set -euo pipefail
+program=$1 library=$2
+# shellcheck source=tests/ranks/mpi.sh
+. "$(dirname "$0")/mpi.sh"
+
+fail() {
+  echo "$*" >&2
+  exit 1
+}
+
+for n in 1 2 3 5; do
+  "${launch[@]}" -n $n "$program" "$library" messages
+done
+# 2 GiB twice, in shared memory and out of it again.
+if [ "$(awk '/MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)" -ge 12 ]; then
+  "${launch[@]}" -n 2 "$program" "$library" large
+else
+  echo "not tried: a message of 2 GiB, which wants 12 GiB of memory"
+fi
+code=0
+"${launch[@]}" -n 3 "$program" "$library" abort > /dev/null 2>&1 || code=$?
+[ $code = 42 ] || fail "Abort(42): mpirun exits with $code"
+# Without the library there is an error, and no crash.
+"$program" /nowhere/libplumb-mpi.so messages > /dev/null 2>&1 && fail "a library that is not there was loaded"
+echo ok
