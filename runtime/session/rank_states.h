@@ -43,9 +43,6 @@ class RankStates : public Optimizer::Remote {
   void Read(const Optimizer::StateId& state, int64_t begin, int64_t n, float* to) override;
   void Write(const Optimizer::StateId& state, int64_t begin, int64_t n, const float* from) override;
 
-  // The first error of messages in Use.
-  const absl::Status& status() const { return status_; }
-
  private:
   struct Request;
   int OwnerOf(size_t parameter) const;
