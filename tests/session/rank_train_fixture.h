@@ -90,6 +90,19 @@ class RankTrainTest : public ::testing::Test {
     return traces;
   }
 
+  // Why sessions of `ranks` ranks cannot be created, on each of them.
+  static std::vector<absl::Status> Refused(int ranks, const ModelContext& context,
+                                           const Dataset& data,
+                                           const std::function<TrainSpec(int rank)>& recipe) {
+    std::vector<absl::Status> refused(static_cast<size_t>(ranks));
+    RunRanks(ranks, [&](Communicator* rank) {
+      refused[static_cast<size_t>(rank->rank())] =
+          TrainSession::Create(&context, &data, recipe(rank->rank()), 1, rank).status();
+      return absl::OkStatus();
+    });
+    return refused;
+  }
+
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
 };
 

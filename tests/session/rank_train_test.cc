@@ -4,6 +4,7 @@
 
 #include "runtime/session/step_profile.h"
 #include "tests/session/rank_train_fixture.h"
+#include "tests/spec/centering_norm.h"
 
 namespace plumb {
 namespace {
@@ -105,12 +106,9 @@ TEST_F(RankTrainTest, MoreRanksThanUnitsAreRefusedOnAllRanks) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const TrainSpec spec = Recipe("", {{"units", "2"}});
-  const auto results = RunRanks(3, [&](Communicator* rank) {
-    return TrainSession::Create(&*context, &data, spec, 1, rank).status();
-  });
-  for (const absl::Status& result : results) {
-    EXPECT_EQ(result.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(result.message()),
+  for (const absl::Status& refused : Refused(3, *context, data, [&](int) { return spec; })) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
                 HasSubstr("3 ranks, and a step of 2 units: each rank computes one unit or more"));
   }
 }
@@ -118,13 +116,16 @@ TEST_F(RankTrainTest, MoreRanksThanUnitsAreRefusedOnAllRanks) {
 TEST_F(RankTrainTest, RanksThatWouldTrainDifferentThingsAreRefused) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
-  const auto results = RunRanks(2, [&](Communicator* rank) {
-    const TrainSpec spec = Recipe(rank->rank() == 1 ? "beta1: 0.8" : "");
-    return TrainSession::Create(&*context, &data, spec, 1, rank).status();
-  });
-  for (const absl::Status& result : results) {
-    EXPECT_EQ(result.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(result.message()), HasSubstr("the recipe differs between ranks"));
+  const auto recipe = [](int rank) { return Recipe(rank == 1 ? "beta1: 0.8" : ""); };
+  for (const absl::Status& refused : Refused(2, *context, data, recipe)) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("the recipe differs between ranks"));
+  }
+  const auto seed = [](int rank) {
+    return Recipe("", {{"seed", "4"}, {"learning_rate", rank == 1 ? "0.02" : "0.01"}});
+  };
+  for (const absl::Status& refused : Refused(2, *context, data, seed)) {
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("the recipe differs between ranks"));
   }
 }
 
@@ -169,19 +170,71 @@ TEST_F(RankTrainTest, ARankThatIsGoneIsAnErrorAndNoDivergence) {
 }
 
 TEST_F(RankTrainTest, NormsThatKeepStatisticsAreRefused) {
+  ASSERT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
   TinyModel model = Model();
-  model.norm = "batch_norm";
-  model.more = "norms { allow_cross_token: true }";
-  auto context = TryContext(runtime_.get(), model.Text());
-  if (!context.ok()) GTEST_SKIP() << context.status();
+  model.norm = "n";
+  model.more = "norm { name: \"n\" plugin: \"test.centering\" allow_cross_token: true }";
+  const auto context = MakeContext(runtime_.get(), model.Text());
   const Dataset data = TextOf(2000, 26);
-  EXPECT_FALSE(TraceOfOne(**context, data, Recipe(""), 1).empty());
-  const auto results = RunRanks(2, [&](Communicator* rank) {
-    return TrainSession::Create(&**context, &data, Recipe(""), 1, rank).status();
-  });
-  for (const absl::Status& result : results) {
-    EXPECT_THAT(std::string(result.message()), HasSubstr("keeps statistics from one unit"));
+  EXPECT_FALSE(TraceOfOne(*context, data, Recipe(""), 1).empty());
+  for (const absl::Status& refused : Refused(2, *context, data, [](int) { return Recipe(""); })) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("layers.0.attention.norm keeps statistics from one unit"));
   }
+}
+
+TEST_F(RankTrainTest, AProfileSaysWhatRanksWaitedFor) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(
+        const auto session,
+        TrainSession::Create(&*context, &data, Recipe("shard: OPTIMIZER"), 1, rank));
+    StepProfile profile;
+    session->SetProfile(&profile);
+    PLUMB_RETURN_IF_ERROR(session->Step().status());
+    std::vector<std::string> stages;
+    for (const StepProfile::Row& row : profile.Rows()) {
+      if (!row.in_graph) stages.push_back(row.name);
+    }
+    for (const char* stage : {"gradients: sending", "gradients: adding", "gradients: waiting",
+                              "results: sending and waiting", "weights: sending and waiting"}) {
+      EXPECT_THAT(stages, ::testing::Contains(stage));
+    }
+    return absl::OkStatus();
+  });
+  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+}
+
+TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRankOrIsRefused) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const auto gradient_squares = [](const TrainSession& session) {
+    std::vector<double> squares;
+    for (const auto& parameter : session.probe()->parameters) {
+      squares.push_back(parameter.gradient.sum_squares);
+    }
+    return squares;
+  };
+  const auto one = *TrainSession::Create(&*context, &data, Recipe(""), 1);
+  ASSERT_TRUE(one->SetProbe(1, {}).ok());
+  ASSERT_TRUE(one->Step().ok());
+  const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(const auto session,
+                           TrainSession::Create(&*context, &data, Recipe(""), 1, rank));
+    if (rank->rank() == 0) PLUMB_RETURN_IF_ERROR(session->SetProbe(1, {}));
+    PLUMB_RETURN_IF_ERROR(session->Step().status());
+    if (rank->rank() == 0) {
+      EXPECT_EQ(gradient_squares(*session), gradient_squares(*one));
+    }
+    PLUMB_ASSIGN_OR_RETURN(
+        const auto sharded,
+        TrainSession::Create(&*context, &data, Recipe("shard: GRADIENTS"), 1, rank));
+    EXPECT_THAT(std::string(sharded->SetProbe(1, {}).message()), HasSubstr("shard: GRADIENTS"));
+    return absl::OkStatus();
+  });
+  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
 TEST_F(RankTrainTest, GradientsTravelWhileTheRestOfThePassIsComputed) {
