@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -29,6 +30,8 @@ struct DescribeFlags {
   std::vector<std::string> settings;
   std::string train;
   int64_t batch = 0;  // 0: not said
+  int64_t ranks = 1;
+  std::string shard;
   RunFormat format;
   bool json = false;
   std::string svg;     // "-": stdout
@@ -184,9 +187,12 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
   const absl::StatusOr<ModelDescription> description = (*model)->Describe();
   if (!description.ok()) return description.status();
   if (options.batch > 0) settings->train.emplace_back("batch_size", absl::StrCat(options.batch));
+  if (!options.shard.empty()) {
+    settings->train.emplace_back("shard", absl::AsciiStrToUpper(options.shard));
+  }
   for (auto& setting : options.format.Settings()) settings->train.push_back(std::move(setting));
   const absl::StatusOr<TrainingMemory> memory =
-      (*model)->PlanTraining(options.train, settings->train);
+      (*model)->PlanTraining(options.train, settings->train, static_cast<int32_t>(options.ranks));
   if (!memory.ok()) return memory.status();
   const absl::StatusOr<std::string> updates =
       (*model)->ExplainUpdates(options.train, settings->train);
@@ -216,6 +222,14 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
       ->type_name("FILE");
   AddInt(app, "--batch", &options->batch, 1, 1 << 20,
          "Sequences a step; default: train.batch_size");
+  AddInt(app, "--ranks", &options->ranks, 1, 1 << 20,
+         "Memory of each of so many processes that train together; default: 1");
+  SetChoices(app->add_option("--shard", options->shard,
+                             "What ranks keep but one of them: none, optimizer, gradients; "
+                             "default: train.shard")
+                 ->check(CLI::IsMember({"none", "optimizer", "gradients"}))
+                 ->type_name("WHAT"),
+             {"none", "optimizer", "gradients"});
   AddDType(app, &options->format.dtype);
   AddRecompute(app, &options->format.recompute);
   CLI::Option* json =

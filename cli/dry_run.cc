@@ -33,12 +33,13 @@ absl::StatusOr<StepTime> TimeStep(TrainRun* run) {
 
 Json MemoryJson(const TrainingMemory& memory) {
   return {
-      {"batch", memory.batch},           {"seq", memory.seq},
-      {"dtype", memory.dtype},           {"recompute", memory.recompute_blocks ? "block" : "none"},
-      {"weights", memory.weights},       {"gradients", memory.gradients},
-      {"moments", memory.moments},       {"norm_states", memory.norm_states},
-      {"inputs", memory.inputs},         {"workspace", memory.workspace},
-      {"validation", memory.validation}, {"total", memory.total}};
+      {"batch", memory.batch},         {"seq", memory.seq},
+      {"dtype", memory.dtype},         {"recompute", memory.recompute_blocks ? "block" : "none"},
+      {"weights", memory.weights},     {"gradients", memory.gradients},
+      {"moments", memory.moments},     {"norm_states", memory.norm_states},
+      {"exchange", memory.exchange},   {"inputs", memory.inputs},
+      {"workspace", memory.workspace}, {"validation", memory.validation},
+      {"total", memory.total}};
 }
 
 std::string MemoryTable(const TrainingMemory& memory) {
@@ -52,6 +53,7 @@ std::string MemoryTable(const TrainingMemory& memory) {
   };
   row("weights", memory.weights);
   row("gradients", memory.gradients);
+  row("gradients of other ranks", memory.exchange);
   row("optimizer's moments", memory.moments);
   row("buffers of norms", memory.norm_states);
   row("token ids", memory.inputs);

@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/trainer_handle.h"
+#include "runtime/ranks/host_communicator.h"
 
 namespace plumb::capi {
 namespace {
@@ -65,6 +66,8 @@ struct TrainerRequest {
   TrainSpec spec;
   int64_t seq = 0, reserve = 0;
   bool draws_weights = false;
+  std::unique_ptr<Communicator> communicator;  // null: this process alone
+  int ranks = 1;
 };
 
 absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
@@ -91,6 +94,15 @@ absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
     return absl::InvalidArgumentError(
         absl::StrCat("options: reserve must be zero or positive, is ", request.reserve));
   }
+  if (options.ranks < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options: ranks must be zero or positive, is ", options.ranks));
+  }
+  if (options.communicator != nullptr) {
+    PLUMB_ASSIGN_OR_RETURN(request.communicator, FromHost(*options.communicator));
+    request.ranks = request.communicator->size();
+  }
+  if (options.ranks > 0) request.ranks = options.ranks;
   return request;
 }
 
@@ -102,6 +114,7 @@ plumb_trainer_memory ToPublic(const TrainMemory& memory) {
   given.norm_states = memory.norm_states;
   given.inputs = memory.inputs;
   given.workspace = memory.workspace;
+  given.exchange = memory.exchange;
   given.total = memory.total();
   return given;
 }
@@ -115,6 +128,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   auto trainer = std::make_unique<plumb_trainer>();
   trainer->spec = request.spec;
   trainer->seq = request.seq;
+  trainer->ranks = std::move(request.communicator);
   const TrainSpec& spec = trainer->spec;
   const WeightFormat form = WeightFormatOf(spec);
   const bool lays_out = model->parameters == nullptr || MustLayOut(form, *model->parameters);
@@ -142,9 +156,10 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
     }
     return store;
   };
-  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainSession> session,
-                         TrainSession::Create(model->context.get(), parameters, std::move(batches),
-                                              spec, model->threads(), request.reserve));
+  PLUMB_ASSIGN_OR_RETURN(
+      std::unique_ptr<TrainSession> session,
+      TrainSession::Create(model->context.get(), parameters, std::move(batches), spec,
+                           model->threads(), request.reserve, trainer->ranks.get()));
   model->runtime->TellOfPass();
   TellOfBf16(spec, *model->runtime);
   trainer->state[PLUMB_STATE_MODEL] = session->parameters().Tensors();
@@ -174,6 +189,9 @@ absl::Status CheckWhole(const plumb_trainer& trainer, size_t n) {
 
 // On the batches that were set.
 absl::Status Step(plumb_trainer* trainer, plumb_step_info* info) {
+  if (trainer->shares_states) {
+    return absl::FailedPreconditionError("plumb_trainer_share_states: there are no steps in it");
+  }
   const auto begin = std::chrono::steady_clock::now();
   PLUMB_ASSIGN_OR_RETURN(const StepResult result, trainer->session->Step());
   trainer->has_gradients = true;
@@ -252,8 +270,9 @@ plumb_status plumb_trainer_plan(const plumb_model* model, const plumb_trainer_op
     const ModelState& state = *model->state;
     PLUMB_ASSIGN_OR_RETURN(const plumb::capi::TrainerRequest request,
                            plumb::capi::CheckOptions(state, options));
-    PLUMB_ASSIGN_OR_RETURN(const plumb::TrainMemory planned,
-                           plumb::PlanTrainMemory(*state.context, request.spec, request.seq));
+    PLUMB_ASSIGN_OR_RETURN(
+        const plumb::TrainMemory planned,
+        plumb::PlanTrainMemory(*state.context, request.spec, request.seq, request.ranks));
     plumb::capi::Give(plumb::capi::ToPublic(planned), memory);
     return absl::OkStatus();
   });
@@ -330,6 +349,11 @@ plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i, plum
     if (tensor == nullptr) return NullArgument("tensor");
     if (!trainer->has_gradients) {
       return absl::FailedPreconditionError("no step was done, so there is no gradient");
+    }
+    if (!trainer->session->has_all_gradients()) {
+      return absl::FailedPreconditionError(
+          "with train.shard: GRADIENTS each rank has the gradients of some parameters only; "
+          "OPTIMIZER and NONE keep all on every rank");
     }
     const auto& entries = trainer->model->parameters->layout().entries;
     const int64_t begin = i < entries.size() ? entries[i].begin : 0;

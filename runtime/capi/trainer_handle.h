@@ -12,6 +12,7 @@
 #include "runtime/capi/handles.h"
 #include "runtime/capi/profile_rows.h"
 #include "runtime/io/safetensors.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/session/train_session.h"
 #include "runtime/spec/train_spec.h"
 
@@ -19,11 +20,13 @@ struct plumb_trainer {
   std::shared_ptr<plumb::capi::ModelState> model;
   plumb::TrainSpec spec;
   int64_t seq = 0;
+  std::unique_ptr<plumb::Communicator> ranks;    // null: this process alone
   plumb::capi::GivenBatches* batches = nullptr;  // the session's
   std::unique_ptr<plumb::TrainSession> session;
   std::atomic<bool> cancelled{false};
   bool has_gradients = false;
-  bool busy = false;  // in a call
+  bool busy = false;           // in a call
+  bool shares_states = false;  // in plumb_trainer_share_states
 
   // The tensors of its state, by kind (PLUMB_STATE_MODEL, ...), as a file has them.
   std::vector<plumb::TensorToWrite> state[2];

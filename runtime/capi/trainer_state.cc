@@ -37,6 +37,12 @@ absl::StatusOr<const TensorToWrite*> FindElements(const plumb_trainer& trainer, 
   return tensor;
 }
 
+// Whether it can be read and written: states of the optimizer may lie on other ranks.
+absl::Status CheckIsHere(const plumb_trainer& trainer, int32_t kind, const TensorToWrite& tensor) {
+  if (kind != PLUMB_STATE_OPTIMIZER || tensor.data != nullptr) return absl::OkStatus();
+  return trainer.session->CheckStatesAreHere();
+}
+
 // What a file only reads belongs to the trainer.
 float* DataOf(const TensorToWrite& tensor) {
   return static_cast<float*>(const_cast<void*>(tensor.data));
@@ -54,6 +60,7 @@ plumb_status plumb_trainer_save(const plumb_trainer* trainer, const char* path,
                                 plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
+    PLUMB_RETURN_IF_ERROR(trainer->session->CheckStatesAreHere());
     return plumb::capi::SaveTrainer(*trainer->session,
                                     trainer->model->context->model.self_contained_text, path);
   });
@@ -63,6 +70,8 @@ plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path, plumb_
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
+    PLUMB_RETURN_IF_ERROR(trainer->session->CheckStatesAreHere());
+    trainer->session->SetStatesWritten();
     const plumb::capi::ModelState& model = *trainer->model;
     std::string difference;
     PLUMB_RETURN_IF_ERROR(plumb::capi::LoadTrainer(path, model.context->model.self_contained_text,
@@ -99,6 +108,7 @@ plumb_status plumb_trainer_read_state(const plumb_trainer* trainer, int32_t kind
     if (to == nullptr) return NullArgument("to");
     PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const found,
                            plumb::capi::FindElements(*trainer, kind, i, begin, count));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckIsHere(*trainer, kind, *found));
     if (found->data == nullptr) {
       found->copy(begin, count, to);
     } else {
@@ -116,7 +126,12 @@ plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind, siz
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
     PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const found,
                            plumb::capi::FindElements(*trainer, kind, i, begin, count));
-    if (found->data == nullptr) {  // a weight, which stand before all else
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckIsHere(*trainer, kind, *found));
+    trainer->session->SetStatesWritten();
+    if (found->data == nullptr && kind == PLUMB_STATE_OPTIMIZER) {  // on another rank
+      const plumb::Optimizer& optimizer = trainer->session->optimizer();
+      optimizer.Write(optimizer.states()[i], begin, count, from);
+    } else if (found->data == nullptr) {  // a weight, which stand before all else
       trainer->model->parameters->Write(i, begin, count, from);
     } else {
       std::copy_n(from, count, DataOf(*found) + begin);
@@ -150,6 +165,22 @@ plumb_status plumb_trainer_scale_learning_rate(plumb_trainer* trainer, double sc
           absl::StrCat("scale: must be zero or positive, is ", scale));
     }
     trainer->session->ScaleLearningRate(scale);
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_trainer_share_states(plumb_trainer* trainer, int32_t (*use)(void* user),
+                                        void* user, plumb_error** error) {
+  return Call(trainer, "trainer", error, [&]() -> absl::Status {
+    if (use == nullptr) return NullArgument("use");
+    PLUMB_RETURN_IF_ERROR(
+        plumb::capi::CheckNotInCall(trainer->busy || trainer->shares_states, "trainer"));
+    const plumb::capi::InCall shares_states(&trainer->shares_states);
+    PLUMB_RETURN_IF_ERROR(trainer->session->ShareStates([&]() -> absl::Status {
+      if (use(user) == 0) return absl::OkStatus();
+      return absl::CancelledError("the callback of plumb_trainer_share_states failed");
+    }));
+    ++trainer->model->version;
     return absl::OkStatus();
   });
 }

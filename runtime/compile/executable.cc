@@ -195,6 +195,30 @@ absl::Status Executable::Run(int threads) const {
   return absl::OkStatus();
 }
 
+absl::Status Executable::Run(int threads, AfterNode after) const {
+  PLUMB_RETURN_IF_ERROR(CheckBound());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    {
+      const ScopedNoDenormals no_denormals(!keeps_denormals_);
+      PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
+    }
+    after(i);
+  }
+  CopyOutputs();
+  return absl::OkStatus();
+}
+
+size_t Executable::NodeOfOutput(absl::string_view output) const {
+  const auto at = std::find_if(graph_.outputs.begin(), graph_.outputs.end(),
+                               [output](const GraphOutput& each) { return each.name == output; });
+  PLUMB_CHECK(at != graph_.outputs.end(), "the program has the output");
+  const auto& copied = plan_.copied_outputs;
+  const auto k = static_cast<int32_t>(at - graph_.outputs.begin());
+  const int32_t last = plan_.places[Index(at->value)].last;
+  if (last < 0 || std::find(copied.begin(), copied.end(), k) != copied.end()) return steps_.size();
+  return Index(last);
+}
+
 absl::Status Executable::RunAndObserve(int threads, absl::Span<const ValueId> values,
                                        Observer observe) const {
   PLUMB_RETURN_IF_ERROR(CheckBound());
@@ -214,16 +238,22 @@ absl::Status Executable::RunAndObserve(int threads, absl::Span<const ValueId> va
 }
 
 absl::Status Executable::RunAndTime(int threads, absl::Span<double> seconds_by_node) const {
+  return RunAndTime(threads, seconds_by_node, [](size_t) {});
+}
+
+absl::Status Executable::RunAndTime(int threads, absl::Span<double> seconds_by_node,
+                                    AfterNode after) const {
   using Clock = std::chrono::steady_clock;
   PLUMB_RETURN_IF_ERROR(CheckBound());
   PLUMB_CHECK(seconds_by_node.size() == steps_.size(), "there is one time for each node");
-  const ScopedNoDenormals no_denormals(!keeps_denormals_);
-  Clock::time_point start = Clock::now();
   for (size_t i = 0; i < steps_.size(); ++i) {
-    PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
-    const Clock::time_point end = Clock::now();
-    seconds_by_node[i] += std::chrono::duration<double>(end - start).count();
-    start = end;
+    const Clock::time_point start = Clock::now();
+    {
+      const ScopedNoDenormals no_denormals(!keeps_denormals_);
+      PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
+    }
+    seconds_by_node[i] += std::chrono::duration<double>(Clock::now() - start).count();
+    after(i);
   }
   CopyOutputs();
   return absl::OkStatus();

@@ -57,6 +57,15 @@ class Executable {
   // undefined.
   absl::Status Run(int threads) const;
 
+  // Runs like Run, to the same bits, and calls after(i) when node i has run, in the caller's
+  // floating-point mode. What it changes must not be read or written by the nodes after it.
+  using AfterNode = absl::FunctionRef<void(size_t node)>;
+  absl::Status Run(int threads, AfterNode after) const;
+
+  // The node after which an output has its value and no node reads it any more; the number of
+  // nodes: it has only when the run is over. REQUIRES: the program has the output.
+  size_t NodeOfOutput(absl::string_view output) const;
+
   // Runs like Run, to the same bits, and calls observe(i, data) for every values[i] right after the
   // node that makes it, in the caller's floating-point mode: its memory may be reused later.
   // REQUIRES: kComputed values of graph(), sorted by producer.
@@ -66,6 +75,8 @@ class Executable {
   // Runs like Run, to the same bits, and adds to seconds_by_node[i] how long node i took.
   // REQUIRES: one element a node.
   absl::Status RunAndTime(int threads, absl::Span<double> seconds_by_node) const;
+  // The same, and calls after(i) as Run does; what that takes is not added.
+  absl::Status RunAndTime(int threads, absl::Span<double> seconds_by_node, AfterNode after) const;
 
   // Runs like Run, looks at every value as it is made, and returns the first that holds a NaN or an
   // infinity (no name if none does). When a parameter, input or state holds one already, it returns

@@ -406,8 +406,9 @@ typedef struct {
   size_t struct_size;
   const char* name; /* of plumb_model_tensor */
   const char* path;
-  int64_t offset; /* of its first element, in bytes from the file's beginning; row-major from there */
-  int32_t dtype;  /* PLUMB_F32, PLUMB_BF16, PLUMB_F16; little-endian */
+  int64_t
+      offset; /* of its first element, in bytes from the file's beginning; row-major from there */
+  int32_t dtype; /* PLUMB_F32, PLUMB_BF16, PLUMB_F16; little-endian */
 } plumb_tensor_in_file;
 
 /* As plumb_model_map, of tensors anywhere in files, as in the checkpoints of other programs; each
@@ -548,18 +549,28 @@ typedef struct {
    * trained; the model need not have any. */
   int32_t draw_weights;
   int64_t reserve; /* bytes that memory must hold beside the trainer: of an evaluator, say */
+  /* Of several processes that train together; NULL: this one alone. Each computes its units of
+   * every step (the recipe's units), and all have the losses and weights that one would have, to
+   * the bit. Every rank creates the same trainer, of the same weights, and calls
+   * plumb_trainer_step, or _step_filled or _run, and plumb_trainer_share_states as often as the
+   * others. Where one fails all do, with its message, "rank 2 on host b: ..."; PLUMB_UNAVAILABLE: a
+   * rank is gone, and the trainer is of no use any more. */
+  const plumb_communicator* communicator;
+  int32_t ranks; /* for plumb_trainer_plan: of so many, the one that takes most; 0: one, or the
+                    communicator's */
 } plumb_trainer_options;
 
 /* The memory of a trainer, in bytes; all of it is taken from the first step to the last. */
 typedef struct {
   size_t struct_size;
   int64_t weights;     /* f32 */
-  int64_t gradients;   /* with their sum over micro-batches, where a step has several */
+  int64_t gradients;   /* with their sums over units, where a step has several */
   int64_t moments;     /* AdamW's two */
-  int64_t norm_states; /* with copies from before the step and before the micro-batch */
+  int64_t norm_states; /* with copies from before the step and before the unit */
   int64_t inputs;      /* ids, positions, the loss */
-  int64_t workspace;   /* activations, their gradients, scratch: of a micro-batch of options.seq */
+  int64_t workspace;   /* activations, their gradients, scratch: of a unit of options.seq */
   int64_t total;
+  int64_t exchange; /* of several ranks: gradients that come from others */
 } plumb_trainer_memory;
 
 typedef struct {
@@ -597,8 +608,9 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_plan(const plumb_model* model,
 
 /* Errors: PLUMB_FAILED_PRECONDITION without weights, while the model has another trainer, or, with
  * dtype BF16, sessions (it lays the matrices out anew, and plumb_model_tensor has them no more);
- * PLUMB_INVALID_ARGUMENT for the recipe; PLUMB_RESOURCE_EXHAUSTED where memory does not hold the
- * step and options.reserve, before any is taken. */
+ * PLUMB_INVALID_ARGUMENT for the recipe, and for more ranks than it has units;
+ * PLUMB_RESOURCE_EXHAUSTED where memory does not hold the step and options.reserve, before any is
+ * taken. Of several ranks: PLUMB_FAILED_PRECONDITION where recipes, models or weights differ. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_create(plumb_model* model,
                                                       const plumb_trainer_options* options,
                                                       plumb_trainer** trainer, plumb_error** error);
@@ -642,9 +654,10 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_run(plumb_trainer* trainer, plumb
 /* Ends plumb_trainer_run after its step. Any thread, and signal handlers. */
 PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
 
-/* The gradient of the i-th parameter in the last step, before clipping: of its loss, or, summed
- * over gradient_accumulation_steps micro-batches, of the sum of theirs. Until the next step. As
- * plumb_model_tensor; PLUMB_FAILED_PRECONDITION before the first step. */
+/* The gradient of the i-th parameter in the last step, before clipping: of its loss, or, where a
+ * step has several units, of the sum of theirs. Until the next step. As plumb_model_tensor;
+ * PLUMB_FAILED_PRECONDITION before the first step, and where several ranks share gradients
+ * (shard: GRADIENTS). */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i,
                                                         plumb_tensor* tensor, plumb_error** error);
 
@@ -696,6 +709,17 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_write_state(plumb_trainer* traine
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* trainer, int64_t steps,
                                                          plumb_error** error);
 
+/* For trainers of several ranks, one of which keeps their state in files. All ranks call it; rank 0
+ * calls `use`, and in it reads and writes states, saves, loads and sets steps as if it were alone,
+ * while the others, which do not call `use`, answer. What was written, the number of steps and the
+ * scale of the learning rate all ranks have afterwards. Without a communicator it calls `use`.
+ * Outside of it states that lie on other ranks (a recipe with shard) cannot be read or written,
+ * with PLUMB_FAILED_PRECONDITION; in it there are no steps. `use` returns 0; or another number, and
+ * all ranks fail with PLUMB_CANCELLED. */
+PLUMB_USE PLUMB_API plumb_status plumb_trainer_share_states(plumb_trainer* trainer,
+                                                            int32_t (*use)(void* user), void* user,
+                                                            plumb_error** error);
+
 enum {
   PLUMB_PROBE_ACTIVATION = 0,
   PLUMB_PROBE_GRADIENT = 1, /* of the micro-batch's loss, by an activation */
@@ -723,7 +747,9 @@ typedef struct {
  * plumb_trainer_cancel. */
 typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
 
-/* From now on probes step 1 and every `every`-th one, and one that diverges; 0: none. `points` are
+/* Of several ranks, each sees its own units; PLUMB_FAILED_PRECONDITION where they share gradients
+ * (shard: GRADIENTS). From now on probes step 1 and every `every`-th one, and one that diverges; 0:
+ * none. `points` are
  * names, in which * is any text and ? any character, after "grad." for a gradient and "param." for
  * a parameter and its gradient; none: streams, norms, logits and parameters. Losses and weights are
  * the same bits. `probe` may be NULL: plumb_trainer_probed has the figures. Errors:

@@ -41,30 +41,30 @@ void GradientSums::ForEachParameter(const ElementRange& part, const Body& body) 
   }
 }
 
-void GradientSums::RoundToWire(float* data, const ElementRange& part, int threads) const {
+void GradientSums::RoundToWire(float* data, int64_t n, int threads) const {
   if (wire_ != DType::kBF16) return;
   constexpr int64_t kBlock = 1 << 14;
-  const int64_t blocks = (part.size() + kBlock - 1) / kBlock;
-  ParallelFor(blocks, threads, [&](int64_t block) {
-    const int64_t begin = part.begin + block * kBlock;
-    const int64_t end = std::min(part.end, begin + kBlock);
-    for (int64_t i = begin; i < end; ++i) data[i] = FloatFromBf16(Bf16FromFloat(data[i]));
+  ParallelFor((n + kBlock - 1) / kBlock, threads, [&](int64_t block) {
+    const int64_t end = std::min(n, (block + 1) * kBlock);
+    for (int64_t i = block * kBlock; i < end; ++i) {
+      data[i] = FloatFromBf16(Bf16FromFloat(data[i]));
+    }
   });
 }
 
 void GradientSums::AddTo(const float* from, const ElementRange& part, int threads, float* to,
                          double* squares) const {
   if (squares == nullptr) {
-    Accumulate(from + part.begin, to + part.begin, part.size(), threads);
-    RoundToWire(to, part, threads);
+    Accumulate(from, to, part.size(), threads);
+    RoundToWire(to, part.size(), threads);
     return;
   }
   ForEachParameter(part, [&](size_t i, const ParameterLayout::Entry& entry) {
-    const int64_t n = entry.end - entry.begin;
-    squares[i] = Accumulate(from + entry.begin, to + entry.begin, n, threads);
+    const int64_t n = entry.end - entry.begin, at = entry.begin - part.begin;
+    squares[i] = Accumulate(from + at, to + at, n, threads);
     if (wire_ != DType::kBF16) return;
-    RoundToWire(to, {entry.begin, entry.end}, threads);
-    squares[i] = SumOfSquares(to + entry.begin, n, threads);
+    RoundToWire(to + at, n, threads);
+    squares[i] = SumOfSquares(to + at, n, threads);
   });
 }
 
@@ -73,7 +73,7 @@ void GradientSums::Fold(float* top, size_t below, int sums, const ElementRange& 
   const float* from = top;
   for (int i = 0; i < sums; ++i) {
     float* const to = stack_[--below].as<float>();
-    AddTo(from, part, threads, to, i + 1 == sums ? squares : nullptr);
+    AddTo(from + part.begin, part, threads, to + part.begin, i + 1 == sums ? squares : nullptr);
     from = to;
   }
 }
@@ -82,7 +82,7 @@ void GradientSums::Add(int threads) {
   const Unit& unit = units_[next_++];
   PLUMB_CHECK(next_ < units_.size(), "the last unit is added by AddLast");
   const ElementRange all = {0, layout_.size};
-  RoundToWire(pass(), all, threads);
+  RoundToWire(pass(), layout_.size, threads);
   if (unit.sums == 0) {
     Copy(pass(), stack_[unit.below].as<float>(), layout_.size, threads);
   } else {
@@ -92,7 +92,7 @@ void GradientSums::Add(int threads) {
 
 void GradientSums::AddLast(const ElementRange& part, int threads, double* squares) const {
   const Unit& unit = units_.back();
-  RoundToWire(pass(), part, threads);
+  RoundToWire(pass() + part.begin, part.size(), threads);
   if (unit.sums > 0) {
     Fold(pass(), unit.below, unit.sums, part, threads, squares);
   } else if (squares != nullptr) {

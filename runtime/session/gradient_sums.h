@@ -48,7 +48,8 @@ class GradientSums {
   const std::vector<UnitRange>& nodes() const { return nodes_; }
   float* sum(size_t node) const { return sums_[node]; }
 
-  // to[part] += from[part], rounded as the wire wants it.
+  // Elements `part` of one sum += those of another, rounded as the wire wants it; `to` and `from`
+  // point at the first of them.
   void AddTo(const float* from, const ElementRange& part, int threads, float* to,
              double* squares) const;
 
@@ -56,7 +57,7 @@ class GradientSums {
   // What happens after a unit: sums are added to those before them.
   void Fold(float* top, size_t below, int sums, const ElementRange& part, int threads,
             double* squares) const;
-  void RoundToWire(float* data, const ElementRange& part, int threads) const;
+  void RoundToWire(float* data, int64_t n, int threads) const;
   template <class Body>
   void ForEachParameter(const ElementRange& part, const Body& body) const;
 

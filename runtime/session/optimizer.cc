@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
+#include "runtime/io/wanted_tensors.h"
 #include "runtime/kernels/simd/muon.h"
 #include "runtime/kernels/simd/unit_rows.h"
 
@@ -17,14 +19,17 @@ constexpr char kFirst[] = "m.", kSecond[] = "v.";
 
 bool IsMuons(const ParameterUpdate& update) { return update.optimizer == OptimizerKind::kMuon; }
 
-// Those that AdamW updates: what has second moments.
-std::vector<ParameterSpec> AdamWParameters(const std::vector<ParameterSpec>& parameters,
-                                           const UpdatePlan& updates) {
-  std::vector<ParameterSpec> adamw;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!IsMuons(updates.parameters[i])) adamw.push_back(parameters[i]);
+// Where the states of each parameter begin in a buffer of those that `has` says; else -1.
+template <class Has>
+std::vector<int64_t> PlaceStates(const ParameterLayout& layout, const Has& has, int64_t* size) {
+  std::vector<int64_t> begins;
+  *size = 0;
+  for (size_t i = 0; i < layout.entries.size(); ++i) {
+    begins.push_back(has(i) ? *size : -1);
+    const int64_t next = i + 1 < layout.entries.size() ? layout.entries[i + 1].begin : layout.size;
+    if (has(i)) *size += next - layout.entries[i].begin;
   }
-  return adamw;
+  return begins;
 }
 
 // The factor of a matrix's learning rate.
@@ -50,39 +55,56 @@ absl::StatusOr<OptimizerPlan> PlanOptimizer(const TrainSpec& spec, const ModelCo
                                                 static_cast<int>(spec.muon.newton_schulz_steps)));
     plan.scratch_bytes = plan.newton_schulz->bytes();
   }
-  const int64_t elements = ParameterLayout(context.parameters).size +
-                           ParameterLayout(AdamWParameters(context.parameters, plan.updates)).size;
-  plan.state_bytes = elements * SizeOf(DType::kF32);
+  plan.state_bytes = Optimizer::StateBytes(context.parameters, plan, {});
   return plan;
 }
 
+int64_t Optimizer::StateBytes(const std::vector<ParameterSpec>& parameters,
+                              const OptimizerPlan& plan, const std::vector<bool>& owned) {
+  const ParameterLayout layout(parameters);
+  const auto is_owned = [&owned](size_t i) { return owned.empty() || owned[i]; };
+  int64_t m = 0, v = 0;
+  PlaceStates(layout, is_owned, &m);
+  PlaceStates(
+      layout, [&](size_t i) { return is_owned(i) && !IsMuons(plan.updates.parameters[i]); }, &v);
+  return (m + v) * SizeOf(DType::kF32);
+}
+
 Optimizer::Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan plan,
-                     const ParameterStore& store)
+                     const ParameterStore& store, std::vector<bool> owned)
     : plan_(std::move(plan)),
       layout_(parameters),
-      v_layout_(AdamWParameters(parameters, plan_.updates)),
-      m_(layout_.size * SizeOf(DType::kF32)),
-      v_(v_layout_.size * SizeOf(DType::kF32)),
+      owned_(std::move(owned)),
       squares_(plan_.updates.clips.size()) {
-  size_t adamw = 0;
+  int64_t m = 0, v = 0;
+  m_begin_ = PlaceStates(
+      layout_, [this](size_t i) { return IsOwned(i); }, &m);
+  v_begin_ = PlaceStates(
+      layout_, [this](size_t i) { return IsOwned(i) && !IsMuons(plan_.updates.parameters[i]); },
+      &v);
+  m_ = AlignedBuffer(m * SizeOf(DType::kF32));
+  v_ = AlignedBuffer(v * SizeOf(DType::kF32));
+  for (size_t i = 0; i < parameters.size(); ++i) states_.push_back({i, false});
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ParameterUpdate& update = plan_.updates.parameters[i];
     const Shape shape = parameters[i].one();
     one_.push_back(shape);
-    if (IsMuons(update)) {
-      for (int64_t e = 0; e < parameters[i].count(); ++e) {
-        matrices_.push_back({i, e * shape.num_elements(), shape,
-                             static_cast<float>(ScaleOf(plan_.muon, shape)),
-                             static_cast<size_t>(update.clip_group)});
-      }
-    } else {
-      AddSegment(i, v_layout_.entries[adamw++].begin, store);
+    if (!IsMuons(update)) {
+      states_.push_back({i, true});
+      if (IsOwned(i)) AddSegment(i, m_begin_[i], v_begin_[i], store);
+      continue;
+    }
+    for (int64_t e = 0; IsOwned(i) && e < parameters[i].count(); ++e) {
+      matrices_.push_back({i, e * shape.num_elements(), shape,
+                           static_cast<float>(ScaleOf(plan_.muon, shape)),
+                           static_cast<size_t>(update.clip_group)});
     }
   }
   if (plan_.newton_schulz != nullptr) plan_.newton_schulz->Allocate();
 }
 
-void Optimizer::AddSegment(size_t parameter, int64_t v_begin, const ParameterStore& store) {
+void Optimizer::AddSegment(size_t parameter, int64_t m_begin, int64_t v_begin,
+                           const ParameterStore& store) {
   const ParameterUpdate& update = plan_.updates.parameters[parameter];
   const AdamWGroup group = {static_cast<float>(update.beta1), static_cast<float>(update.beta2),
                             static_cast<float>(update.eps), 1};
@@ -105,6 +127,7 @@ void Optimizer::AddSegment(size_t parameter, int64_t v_begin, const ParameterSto
   segment.is_split = store.is_split(parameter);
   segment.group = static_cast<int32_t>(g);
   segment.v_offset = v_begin - segment.begin;
+  segment.m_offset = m_begin - segment.begin;
   segments_.push_back(segment);
 }
 
@@ -137,26 +160,30 @@ absl::Status Optimizer::Update(const Gradients& gradients, double learning_rate,
   }
   AdamWUpdate(segments_, {static_cast<float>(learning_rate), step, groups_},
               {gradients.sums, store.raw_storage(), m_.as<float>(), v_.as<float>()}, threads);
-  Normalize(store, threads);
+  for (size_t i = 0; i < layout_.entries.size(); ++i) {
+    if (IsOwned(i)) Normalize(i, store, threads);
+  }
   return absl::OkStatus();
 }
 
 void Optimizer::Normalize(const ParameterStore& store, int threads) const {
-  for (size_t i = 0; i < layout_.entries.size(); ++i) {
-    const UnitLength unit_length = plan_.updates.parameters[i].unit_length;
-    if (unit_length == UnitLength::kNothing) continue;
-    const Shape& shape = one_[i];
-    const int64_t elements = layout_.entries[i].end - layout_.entries[i].begin;
-    for (int64_t at = 0; at < elements; at += shape.num_elements()) {
-      MatrixInPlace matrix{nullptr, {nullptr, nullptr}, shape[0], shape[1]};
-      if (store.is_split(i)) {
-        matrix.split = store.split(i) + at;
-      } else {
-        matrix.floats = store.floats(i) + at;
-      }
-      unit_length == UnitLength::kRows ? NormalizeRows(matrix, threads)
-                                       : NormalizeColumns(matrix, threads);
+  for (size_t i = 0; i < layout_.entries.size(); ++i) Normalize(i, store, threads);
+}
+
+void Optimizer::Normalize(size_t parameter, const ParameterStore& store, int threads) const {
+  const UnitLength unit_length = plan_.updates.parameters[parameter].unit_length;
+  if (unit_length == UnitLength::kNothing) return;
+  const Shape& shape = one_[parameter];
+  const int64_t elements = layout_.entries[parameter].end - layout_.entries[parameter].begin;
+  for (int64_t at = 0; at < elements; at += shape.num_elements()) {
+    MatrixInPlace matrix{nullptr, {nullptr, nullptr}, shape[0], shape[1]};
+    if (store.is_split(parameter)) {
+      matrix.split = store.split(parameter) + at;
+    } else {
+      matrix.floats = store.floats(parameter) + at;
     }
+    unit_length == UnitLength::kRows ? NormalizeRows(matrix, threads)
+                                     : NormalizeColumns(matrix, threads);
   }
 }
 
@@ -170,7 +197,8 @@ absl::Status Optimizer::UpdateMatrices(const Gradients& gradients, double learni
     const double clip = ClipOf(matrix.clip_group, gradients);
     const MuonMomentum momentum = {static_cast<float>(gradients.mean * clip),
                                    static_cast<float>(plan_.muon.momentum), plan_.muon.nesterov};
-    UpdateMomentum(momentum, gradients.sums + begin, n, threads, m_.as<float>() + begin,
+    UpdateMomentum(momentum, gradients.sums + begin, n, threads,
+                   m_.as<float>() + m_begin_[matrix.parameter] + matrix.offset,
                    newton_schulz.input());
     PLUMB_RETURN_IF_ERROR(newton_schulz.Run(matrix.shape, threads));
     const double rate = update.LearningRate(learning_rate);
@@ -187,35 +215,75 @@ absl::Status Optimizer::UpdateMatrices(const Gradients& gradients, double learni
   return absl::OkStatus();
 }
 
+std::string Optimizer::NameOf(const StateId& state) const {
+  return absl::StrCat(state.is_second ? kSecond : kFirst, layout_.entries[state.parameter].name);
+}
+
+float* Optimizer::DataOf(const StateId& state) const {
+  const int64_t begin = (state.is_second ? v_begin_ : m_begin_)[state.parameter];
+  return begin < 0 ? nullptr : (state.is_second ? v_ : m_).as<float>() + begin;
+}
+
 std::vector<TensorToWrite> Optimizer::Tensors() const {
-  std::vector<TensorToWrite> tensors = layout_.Tensors(kFirst, m_.as<float>());
-  for (TensorToWrite& tensor : v_layout_.Tensors(kSecond, v_.as<float>())) {
-    tensors.push_back(std::move(tensor));
+  std::vector<TensorToWrite> tensors;
+  for (const StateId& state : states_) {
+    TensorToWrite& tensor = tensors.emplace_back();
+    tensor.name = NameOf(state);
+    tensor.type = F32(layout_.entries[state.parameter].shape);
+    tensor.data = DataOf(state);
+    if (tensor.data != nullptr) continue;
+    tensor.copy = [this, state](int64_t begin, int64_t n, void* to) {
+      PLUMB_CHECK(remote_ != nullptr, "the states of other ranks can be reached");
+      remote_->Read(state, begin, n, static_cast<float*>(to));
+    };
   }
   return tensors;
 }
 
+void Optimizer::Write(const StateId& state, int64_t begin, int64_t n, const float* from) const {
+  if (float* const data = DataOf(state); data != nullptr) {
+    std::copy_n(from, n, data + begin);
+    return;
+  }
+  PLUMB_CHECK(remote_ != nullptr, "the states of other ranks can be reached");
+  remote_->Write(state, begin, n, from);
+}
+
 absl::Status Optimizer::Read(const SafetensorsFile& file) const {
-  PLUMB_RETURN_IF_ERROR(layout_.Read(kFirst, file, m_.as<float>()));
-  return v_layout_.Read(kSecond, file, v_.as<float>());
+  PLUMB_RETURN_IF_ERROR(Check(file));
+  std::vector<float> piece(size_t{1} << 16);
+  for (const StateId& state : states_) {
+    const absl::string_view data = file.Find(NameOf(state))->data;
+    constexpr size_t kFloat = sizeof(float);
+    for (size_t at = 0; at < data.size(); at += piece.size() * kFloat) {
+      const absl::string_view part = data.substr(at, piece.size() * kFloat);
+      std::memcpy(piece.data(), part.data(), part.size());
+      Write(state, static_cast<int64_t>(at / kFloat), static_cast<int64_t>(part.size() / kFloat),
+            piece.data());
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Optimizer::Check(const SafetensorsFile& file) const {
-  PLUMB_RETURN_IF_ERROR(layout_.Check(kFirst, file));
-  return v_layout_.Check(kSecond, file);
+  for (const bool is_second : {false, true}) {
+    std::vector<WantedTensor> wanted;
+    for (const StateId& state : states_) {
+      if (state.is_second != is_second) continue;
+      wanted.push_back({NameOf(state), layout_.entries[state.parameter].shape});
+    }
+    PLUMB_RETURN_IF_ERROR(CheckTensorsFit(file, wanted, is_second ? kSecond : kFirst));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<Optimizer::State> Optimizer::StatesOf(size_t parameter) const {
+  if (!IsOwned(parameter)) return {};
   const ParameterLayout::Entry& entry = layout_.entries[parameter];
   const int64_t n = entry.end - entry.begin;
-  const float* const m = m_.as<float>() + entry.begin;
+  const float* const m = DataOf({parameter, false});
   if (IsMuons(plan_.updates.parameters[parameter])) return {{"Muon's momentum", m, n}};
-  const auto segment =
-      std::find_if(segments_.begin(), segments_.end(),
-                   [&entry](const AdamWSegment& s) { return s.begin == entry.begin; });
-  PLUMB_CHECK(segment != segments_.end(), "AdamW updates what Muon does not");
-  return {{"Adam's first moment", m, n},
-          {"Adam's second moment", v_.as<float>() + entry.begin + segment->v_offset, n}};
+  return {{"Adam's first moment", m, n}, {"Adam's second moment", DataOf({parameter, true}), n}};
 }
 
 }  // namespace plumb

@@ -36,9 +36,14 @@ absl::StatusOr<OptimizerPlan> PlanOptimizer(const TrainSpec& spec, const ModelCo
 
 class Optimizer {
  public:
-  // Of `parameters`, which must outlive it, as `store` lays them out.
+  // Of `parameters`, which must outlive it, as `store` lays them out. `owned`: those that this rank
+  // updates, and has the states of; empty: all.
   Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan plan,
-            const ParameterStore& store);
+            const ParameterStore& store, std::vector<bool> owned = {});
+
+  // Bytes of the states of those parameters.
+  static int64_t StateBytes(const std::vector<ParameterSpec>& parameters, const OptimizerPlan& plan,
+                            const std::vector<bool>& owned);
 
   // The memory that it takes, in bytes.
   int64_t state_bytes() const { return m_.size() + v_.size(); }
@@ -58,16 +63,40 @@ class Optimizer {
   absl::Status Update(const Gradients& gradients, double learning_rate, int64_t step,
                       const ParameterStore& store, int threads);
 
-  // Gives the rows and columns of the recipe's `normalize` length 1: before the first step; Update
-  // does so after each.
+  // Gives the rows and columns of the recipe's `normalize` length 1, of all parameters: before the
+  // first step; Update does so after each.
   void Normalize(const ParameterStore& store, int threads) const;
 
+  // One of the states of a parameter.
+  struct StateId {
+    size_t parameter;
+    bool is_second;  // of AdamW; else its first moment or Muon's momentum
+  };
+  // Whether some of the states lie on other ranks.
+  bool is_sharded() const { return !owned_.empty(); }
+  // In the order of Tensors().
+  const std::vector<StateId>& states() const { return states_; }
+  // Where it lies; null: on another rank.
+  float* DataOf(const StateId& state) const;
+
+  // States that lie on other ranks: elements [begin, begin + n), read or written.
+  class Remote {
+   public:
+    virtual ~Remote() = default;
+    virtual void Read(const StateId& state, int64_t begin, int64_t n, float* to) = 0;
+    virtual void Write(const StateId& state, int64_t begin, int64_t n, const float* from) = 0;
+  };
+  // Must outlive this. REQUIRES: there is one before states of others are asked for.
+  void SetRemote(Remote* remote) { remote_ = remote; }
+
   // The states for a file: "m.<parameter>", AdamW's first moment or Muon's momentum, and, of what
-  // AdamW updates, "v.<parameter>".
+  // AdamW updates, "v.<parameter>". Those of other ranks are copied from there.
   std::vector<TensorToWrite> Tensors() const;
   // Copies them from a file. As ParameterLayout::Read; and the error that it would give.
   absl::Status Read(const SafetensorsFile& file) const;
   absl::Status Check(const SafetensorsFile& file) const;
+  // Elements [begin, begin + n) of a state.
+  void Write(const StateId& state, int64_t begin, int64_t n, const float* from) const;
 
   // A state of one parameter: its name in words, its elements.
   struct State {
@@ -75,9 +104,9 @@ class Optimizer {
     const float* data;
     int64_t n;
   };
-  std::vector<State> StatesOf(size_t parameter) const;
+  std::vector<State> StatesOf(size_t parameter) const;  // none: they lie on another rank
 
-  float* first_moments() const { return m_.as<float>(); }  // in the layout of the parameters
+  float* first_moments() const { return m_.as<float>(); }  // packed, of those it owns
   // The same of the parameters that AdamW updates, packed.
   float* second_moments() const { return v_.as<float>(); }
 
@@ -90,7 +119,10 @@ class Optimizer {
     float scale;  // of its learning rate
     size_t clip_group;
   };
-  void AddSegment(size_t parameter, int64_t v_begin, const ParameterStore& store);
+  void AddSegment(size_t parameter, int64_t m_begin, int64_t v_begin, const ParameterStore& store);
+  bool IsOwned(size_t parameter) const { return owned_.empty() || owned_[parameter]; }
+  std::string NameOf(const StateId& state) const;
+  void Normalize(size_t parameter, const ParameterStore& store, int threads) const;
   double ClipOf(size_t group, const Gradients& gradients) const;
   void SumSquares(const Gradients& gradients, int threads);
   absl::Status UpdateMatrices(const Gradients& gradients, double learning_rate,
@@ -98,8 +130,11 @@ class Optimizer {
 
   const OptimizerPlan plan_;
   const ParameterLayout layout_;
-  const ParameterLayout v_layout_;  // of what AdamW updates
+  const std::vector<bool> owned_;
+  std::vector<StateId> states_;
+  std::vector<int64_t> m_begin_, v_begin_;  // by parameter, in elements; < 0: it is not here
   AlignedBuffer m_, v_;
+  Remote* remote_ = nullptr;
   std::vector<AdamWSegment> segments_;
   std::vector<AdamWGroup> groups_;
   std::vector<size_t> clip_of_group_;  // of the plan's

@@ -72,6 +72,9 @@ class ExecutableCache {
   // allocate, in bytes.
   absl::StatusOr<int64_t> Prepare(int64_t seq);
 
+  // What Prepare compiled. REQUIRES: there was no Get of it yet.
+  const Executable& prepared(int64_t seq) const { return *prepared_.at(seq); }
+
   int64_t workspace_bytes() const { return workspace_.size(); }
 
  private:

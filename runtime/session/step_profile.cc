@@ -18,10 +18,11 @@ std::vector<StepProfile::Row> LongestFirst(const std::map<std::string, StepProfi
 
 }  // namespace
 
-absl::Status StepProfile::Run(const Executable& executable, int threads) {
+absl::Status StepProfile::Run(const Executable& executable, int threads,
+                              Executable::AfterNode after) {
   const std::vector<NodeTime> costs = NodeCosts(executable.graph());
   seconds_by_node_.assign(costs.size(), 0.0);
-  PLUMB_RETURN_IF_ERROR(executable.RunAndTime(threads, absl::MakeSpan(seconds_by_node_)));
+  PLUMB_RETURN_IF_ERROR(executable.RunAndTime(threads, absl::MakeSpan(seconds_by_node_), after));
   for (size_t i = 0; i < costs.size(); ++i) {
     Row& row = ops_[costs[i].op];
     row.name = costs[i].op;

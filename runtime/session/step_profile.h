@@ -28,7 +28,10 @@ class StepProfile {
   };
 
   // Runs the executable, to the same bits as its Run, and adds the times of its nodes. Allocates.
-  absl::Status Run(const Executable& executable, int threads);
+  absl::Status Run(const Executable& executable, int threads) {
+    return Run(executable, threads, [](size_t) {});
+  }
+  absl::Status Run(const Executable& executable, int threads, Executable::AfterNode after);
 
   // Adds a run of a stage outside of the graph.
   void Add(absl::string_view stage, double seconds);

@@ -13,8 +13,10 @@
 #include "runtime/base/status.h"
 #include "runtime/compile/executable.h"
 #include "runtime/session/batch_inputs.h"
+#include "runtime/session/bucket_plan.h"
 #include "runtime/session/gradient_sums.h"
 #include "runtime/session/parameter_store.h"
+#include "runtime/session/rank_step.h"
 #include "runtime/session/weight_average.h"
 
 namespace plumb {
@@ -39,6 +41,14 @@ BuildOptions TrainProgram(const TrainSpec& spec) {
   return options;
 }
 
+GradientExchange::Options ExchangeOptions(const TrainSpec& spec) {
+  GradientExchange::Options options;
+  options.units = spec.num_units();
+  options.wire = spec.wire;
+  options.sends_back = spec.shard != Shard::kGradients;
+  return options;
+}
+
 bool SumsSquaresInProgram(const ModelContext& context) {
   return ParameterLayout(context.parameters).size >= kManyElements;
 }
@@ -51,7 +61,8 @@ OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec) 
 }
 
 absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
-                                            int64_t seq) {
+                                            int64_t seq, int ranks) {
+  PLUMB_RETURN_IF_ERROR(CheckRanks(context, spec, ranks));
   PLUMB_ASSIGN_OR_RETURN(const OptimizerPlan optimizer, PlanOptimizer(spec, context));
   BuildOptions options = TrainProgram(spec);
   options.seq = seq;
@@ -59,12 +70,20 @@ absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const T
       Graph graph, BuildProgram(context, options, /*gradients=*/true, TrainPasses(context, spec)));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
                          Executable::Compile(std::move(graph)));
-  return PlanTrainMemory(context, spec, optimizer, seq, executable->workspace_bytes());
+  TrainMemory most;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const TrainMemory memory =
+        PlanTrainMemory(context, spec, optimizer, seq, executable->workspace_bytes(), rank, ranks);
+    if (rank == 0 || memory.total() > most.total()) most = memory;
+  }
+  return most;
 }
 
 TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
-                            const OptimizerPlan& optimizer, int64_t seq, int64_t workspace) {
-  const int64_t flat = ParameterLayout(context.parameters).size * SizeOf(DType::kF32);
+                            const OptimizerPlan& optimizer, int64_t seq, int64_t workspace,
+                            int rank, int ranks) {
+  const ParameterLayout layout(context.parameters);
+  const int64_t flat = layout.size * SizeOf(DType::kF32);
   TrainMemory memory;
   memory.weights = flat;
   const int64_t units = spec.num_units();
@@ -74,6 +93,13 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
     memory.gradients += static_cast<int64_t>(context.parameters.size()) * kAlignment;
   }
   memory.moments = optimizer.state_bytes;
+  if (ranks > 1) {
+    const BucketPlan buckets = BucketPlan::Of(layout, ranks);
+    memory.exchange = GradientExchange::Bytes(buckets, ExchangeOptions(spec), rank, ranks);
+    if (spec.shard != Shard::kNone) {
+      memory.moments = Optimizer::StateBytes(context.parameters, optimizer, buckets.OwnedBy(rank));
+    }
+  }
   if (spec.ema_decay > 0) memory.average = WeightAverage::Bytes(context);
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
   memory.inputs = BatchInputs::Bytes(context.model, spec.unit_rows(), seq) + 2 * kAlignment;

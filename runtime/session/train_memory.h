@@ -10,6 +10,7 @@
 #include "runtime/base/memory.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/model/build.h"
+#include "runtime/session/gradient_exchange.h"
 #include "runtime/session/optimizer.h"
 #include "runtime/session/program.h"
 #include "runtime/spec/train_spec.h"
@@ -31,6 +32,7 @@ struct TrainMemory {
   int64_t weights = 0;      // f32; in bf16 the program reads the high planes of matrices in place
   int64_t gradients = 0;    // with their sums over units, where there are several
   int64_t moments = 0;      // AdamW's two, Muon's one
+  int64_t exchange = 0;     // gradients that come from other ranks, or go there as bf16
   int64_t average = 0;      // of the weights (ema_decay)
   int64_t norm_states = 0;  // with copies from before the step and before the unit
   int64_t inputs = 0;       // tokens, positions, targets, the loss
@@ -38,17 +40,23 @@ struct TrainMemory {
   int64_t validation = 0;   // inputs and workspace of an evaluation; 0 without one
 
   int64_t total() const {
-    return weights + gradients + moments + average + norm_states + inputs + workspace + validation;
+    return weights + gradients + exchange + moments + average + norm_states + inputs + workspace +
+           validation;
   }
 };
 
-// Of steps on sequences of `seq` tokens at most. Compiles the program and allocates none of it.
+// How a session's gradients are exchanged between ranks.
+GradientExchange::Options ExchangeOptions(const TrainSpec& spec);
+
+// Of steps on sequences of `seq` tokens at most, on the one of `ranks` ranks that takes most.
+// Compiles the program and allocates none of it. Errors: also as CheckRanks.
 absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
-                                            int64_t seq);
-// The same with the optimizer that the recipe plans and the workspace of a program that is
-// compiled, in bytes.
+                                            int64_t seq, int ranks = 1);
+// The same of one rank, with the optimizer that the recipe plans and the workspace of a program
+// that is compiled, in bytes.
 TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
-                            const OptimizerPlan& optimizer, int64_t seq, int64_t workspace);
+                            const OptimizerPlan& optimizer, int64_t seq, int64_t workspace,
+                            int rank = 0, int ranks = 1);
 
 // kResourceExhausted when `memory` is more than `limit` says is left: what takes it, and what would
 // take less.

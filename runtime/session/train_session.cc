@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/simd/tensor_stats.h"
+#include "runtime/ranks/collectives.h"
 #include "runtime/session/divergence.h"
 
 namespace plumb {
@@ -49,27 +51,50 @@ absl::Status CheckMasking(const TrainSpec& spec, const ResolvedModel& model) {
 
 }  // namespace
 
-absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* context,
-                                                          const BatchSource& batches,
-                                                          const TrainSpec& spec, int64_t reserve) {
+absl::StatusOr<TrainSession::Plan> TrainSession::MakeOwnPlan(const ModelContext* context,
+                                                             const BatchSource& batches,
+                                                             const TrainSpec& spec, int64_t reserve,
+                                                             int rank, int ranks) {
   PLUMB_RETURN_IF_ERROR(CheckSchedule(ScheduleSpec(spec)));
   PLUMB_RETURN_IF_ERROR(CheckMasking(spec, context->model));
+  PLUMB_RETURN_IF_ERROR(CheckRanks(*context, spec, ranks));
   PLUMB_ASSIGN_OR_RETURN(OptimizerPlan optimizer, PlanOptimizer(spec, *context));
   ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
                               TrainPasses(*context, spec));
   PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(batches.max_seq()));
   const TrainMemory memory =
-      PlanTrainMemory(*context, spec, optimizer, batches.max_seq(), workspace);
+      PlanTrainMemory(*context, spec, optimizer, batches.max_seq(), workspace, rank, ranks);
   TrainMemory with_reserve = memory;
   with_reserve.validation = reserve;
   PLUMB_RETURN_IF_ERROR(CheckFits(with_reserve, spec, ProcessMemoryLimit()));
-  return Plan{std::move(executables), memory, std::move(optimizer)};
+  Plan plan{std::move(executables), memory, std::move(optimizer), {}, {}};
+  if (ranks == 1) return plan;
+  const ParameterLayout layout(context->parameters);
+  plan.buckets = BucketPlan::Of(layout, ranks);
+  for (const BucketPlan::Ready& ready :
+       plan.buckets.ReadyIn(plan.executables.prepared(batches.max_seq()), layout)) {
+    plan.order.push_back(ready.bucket);
+  }
+  return plan;
+}
+
+absl::StatusOr<TrainSession::Plan> TrainSession::MakePlan(const ModelContext* context,
+                                                          const BatchSource& batches,
+                                                          const TrainSpec& spec, int64_t reserve,
+                                                          Communicator* ranks) {
+  if (ranks == nullptr) return MakeOwnPlan(context, batches, spec, reserve, 0, 1);
+  absl::StatusOr<Plan> plan =
+      MakeOwnPlan(context, batches, spec, reserve, ranks->rank(), ranks->size());
+  PLUMB_RETURN_IF_ERROR(AllOk(ranks, plan.status()));
+  return plan;
 }
 
 absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelContext* context,
                                                                    const Dataset* dataset,
                                                                    const TrainSpec& spec,
-                                                                   int threads) {
+                                                                   int threads,
+                                                                   Communicator* ranks) {
+  if (ranks != nullptr && ranks->size() == 1) ranks = nullptr;
   TrainBatches::Options options;
   options.batch_size = spec.batch_size;
   options.context_length = context->model.dims.context_length;
@@ -78,39 +103,51 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   options.padding = context->model.bidirectional ? -1 : 0;
   PLUMB_ASSIGN_OR_RETURN(TrainBatches made, TrainBatches::Create(dataset, options));
   auto batches = std::make_unique<TrainBatches>(std::move(made));
-  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, /*reserve=*/0));
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, /*reserve=*/0, ranks));
   auto parameters =
       std::make_unique<ParameterStore>(context->parameters, context->states, WeightFormatOf(spec));
   PLUMB_RETURN_IF_ERROR(
       DrawParameters(context->parameters, context->states, spec.seed, threads, *parameters));
+  if (ranks != nullptr) {
+    PLUMB_RETURN_IF_ERROR(AgreeToTrain(ranks, *context, spec, batches->max_seq(), *parameters));
+  }
   auto session = std::unique_ptr<TrainSession>(new TrainSession(
-      context, spec, parameters.get(), std::move(batches), std::move(plan), threads));
+      context, spec, parameters.get(), std::move(batches), std::move(plan), threads, ranks));
   session->own_parameters_ = std::move(parameters);
   return session;
 }
 
 absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(
     const ModelContext* context, StoreMaker parameters, std::unique_ptr<BatchSource> batches,
-    const TrainSpec& spec, int threads, int64_t reserve) {
-  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, reserve));
-  PLUMB_ASSIGN_OR_RETURN(ParameterStore * store, parameters());
+    const TrainSpec& spec, int threads, int64_t reserve, Communicator* ranks) {
+  if (ranks != nullptr && ranks->size() == 1) ranks = nullptr;
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, reserve, ranks));
+  PLUMB_ASSIGN_OR_RETURN(ParameterStore* const store, parameters());
+  if (ranks != nullptr) {
+    PLUMB_RETURN_IF_ERROR(AgreeToTrain(ranks, *context, spec, batches->max_seq(), *store));
+  }
   return std::unique_ptr<TrainSession>(
-      new TrainSession(context, spec, store, std::move(batches), std::move(plan), threads));
+      new TrainSession(context, spec, store, std::move(batches), std::move(plan), threads, ranks));
 }
 
 TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
                            ParameterStore* parameters, std::unique_ptr<BatchSource> batches,
-                           Plan plan, int threads)
+                           Plan plan, int threads, Communicator* ranks)
     : context_(context),
       spec_(spec),
       schedule_(spec),
       threads_(threads),
       parameters_(*parameters),
       weights_(*context, WeightFormatOf(spec), parameters_, threads),
-      range_({0, spec.num_units()}),
+      ranks_(ranks),
+      range_(ranks == nullptr ? UnitRange{0, spec.num_units()}
+                              : UnitsOfRank(spec.num_units(), ranks->rank(), ranks->size())),
       sums_(parameters_.layout(), spec.num_units(), range_, spec.wire),
       squares_(parameters_.layout().entries.size()),
-      optimizer_(context->parameters, std::move(plan.optimizer), parameters_),
+      optimizer_(context->parameters, std::move(plan.optimizer), parameters_,
+                 ranks == nullptr || spec.shard == Shard::kNone
+                     ? std::vector<bool>()
+                     : plan.buckets.OwnedBy(ranks->rank())),
       states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
       states_before_unit_(states_before_step_.size()),
       batches_(std::move(batches)),
@@ -129,6 +166,13 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
   if (spec.ema_decay > 0) {
     average_ = std::make_unique<WeightAverage>(*context, spec.ema_decay, parameters_);
   }
+  if (ranks == nullptr) return;
+  const GradientExchange::Options options = ExchangeOptions(spec);
+  exchange_ = std::make_unique<GradientExchange>(ranks, std::move(plan.buckets),
+                                                 std::move(plan.order), options, &sums_, threads);
+  rank_states_ =
+      std::make_unique<RankStates>(ranks, exchange_->plan(), &optimizer_, &parameters_, average());
+  optimizer_.SetRemote(rank_states_.get());
 }
 
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
@@ -145,19 +189,6 @@ absl::Status TrainSession::BindExecutable(Executable* executable) const {
   return executable->Bind("loss", loss_.data());
 }
 
-TrainMemory TrainSession::memory() const {
-  TrainMemory memory;
-  memory.weights = parameters_.layout().size * SizeOf(DType::kF32);
-  memory.gradients = sums_.bytes() + grad_squares_.size();
-  memory.moments = optimizer_.state_bytes();
-  if (average_ != nullptr) memory.average = average_->bytes();
-  memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
-                       states_before_step_.size() + states_before_unit_.size();
-  memory.inputs = inputs_.bytes() + random_.size() + loss_.size();
-  memory.workspace = executables_.workspace_bytes() + optimizer_.scratch_bytes();
-  return memory;
-}
-
 void TrainSession::CopyStates(const float* from, float* to) const {
   std::copy_n(from, parameters_.states().size, to);
 }
@@ -169,6 +200,12 @@ absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string>
   probed_ = false;
   probe_every_ = every;
   if (every == 0) return absl::OkStatus();
+  if (!has_all_gradients()) {
+    return absl::FailedPreconditionError(
+        "a probe takes the gradients of all parameters, and with train.shard: GRADIENTS no rank "
+        "has "
+        "them; probe with OPTIMIZER or NONE");
+  }
   PLUMB_ASSIGN_OR_RETURN(probe_, Probe::Create(*context_, globs, weights_.format()));
   probe_->SetObserver(std::move(observer));
   return absl::OkStatus();
@@ -222,12 +259,26 @@ absl::StatusOr<const Executable*> TrainSession::ProgramOf(int64_t seq) {
   return executables_.Get(seq, bind);
 }
 
-absl::Status TrainSession::RunProgram(const Executable& executable) {
+absl::Status TrainSession::RunProgram(const Executable& executable, bool sends) {
   if (probed_) {
     const StageTimer timer(profile_, "probed passes");
     return probe_->Run(executable, threads_);
   }
-  return profile_ != nullptr ? profile_->Run(executable, threads_) : executable.Run(threads_);
+  if (!sends) {
+    return profile_ != nullptr ? profile_->Run(executable, threads_) : executable.Run(threads_);
+  }
+  std::vector<BucketPlan::Ready>& ready = ready_[&executable];
+  if (ready.empty()) ready = exchange_->plan().ReadyIn(executable, parameters_.layout());
+  size_t there = 0;
+  const auto after = [&](size_t node) {
+    const ScopedNoDenormals no_denormals(!keeps_denormals_);
+    for (; there < ready.size() && ready[there].node <= node; ++there) {
+      exchange_->SetReady(ready[there].bucket);
+    }
+    exchange_->Progress();
+  };
+  return profile_ != nullptr ? profile_->Run(executable, threads_, after)
+                             : executable.Run(threads_, after);
 }
 
 void TrainSession::SetFormulaInputs(int64_t index) {
@@ -236,24 +287,29 @@ void TrainSession::SetFormulaInputs(int64_t index) {
   if (step != nullptr) parameters_.state_data()[step->begin] = static_cast<float>(step_ + 1);
 }
 
-absl::StatusOr<TrainSession::Unit> TrainSession::RunUnit(int64_t unit) {
+absl::StatusOr<TrainSession::Unit> TrainSession::RunUnit(int64_t unit, bool sends) {
   Unit done = {};
   PLUMB_RETURN_IF_ERROR(FillInputs(unit, &done.tokens));
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, ProgramOf(batch_.seq));
+  PLUMB_ASSIGN_OR_RETURN(done.executable, ProgramOf(batch_.seq));
   CopyStates(parameters_.state_data(), states_before_unit_.as<float>());
   SetFormulaInputs(step_ * spec_.num_units() + unit);
-  PLUMB_RETURN_IF_ERROR(RunProgram(*executable));
+  PLUMB_RETURN_IF_ERROR(RunProgram(*done.executable, sends));
   done.loss = static_cast<double>(*loss_.as<float>());
-  if (!std::isfinite(done.loss)) {
-    return Diverged(absl::StrCat("the loss is ", done.loss), executable);
-  }
-  {
-    const StageTimer timer(profile_, "gradient norm");
-    const ScopedNoDenormals no_denormals(!keeps_denormals_);
-    done.grad_square = GradSquare();
-  }
-  if (!std::isfinite(done.grad_square)) return Diverged("a gradient is not finite", executable);
+  if (sends) return done;
+  const StageTimer timer(profile_, "gradient norm");
+  const ScopedNoDenormals no_denormals(!keeps_denormals_);
+  done.grad_square = std::isfinite(done.loss) ? GradSquare() : 0;
   return done;
+}
+
+absl::Status TrainSession::CheckUnit(const Unit& unit) {
+  if (!std::isfinite(unit.loss)) {
+    return Diverged(absl::StrCat("the loss is ", unit.loss), unit.executable);
+  }
+  if (!std::isfinite(unit.grad_square)) {
+    return Diverged("a gradient is not finite", unit.executable);
+  }
+  return absl::OkStatus();
 }
 
 double TrainSession::GradSquare() const {
@@ -285,90 +341,103 @@ absl::StatusOr<StepResult> TrainSession::Step() {
   return result;
 }
 
-absl::Status TrainSession::RunUnits(StepResult* result) {
-  const double mean = 1 / static_cast<double>(spec_.num_units());
-  batch_index_ = -1;
-  sums_.Begin();
-  double grad_square = 0;
+absl::Status TrainSession::RunUnits(StepShare* share) {
   for (int64_t unit = range_.begin; unit < range_.end; ++unit) {
-    PLUMB_ASSIGN_OR_RETURN(const Unit done, RunUnit(unit));
-    result->loss += done.loss * mean;
-    result->tokens += done.tokens;
-    grad_square = done.grad_square;
-    if (!SumsSquaresByParameter()) break;
+    const bool is_last = unit + 1 == range_.end, sends = is_last && ranks_ != nullptr;
+    PLUMB_ASSIGN_OR_RETURN(Unit done, RunUnit(unit, sends));
+    if (sends) {
+      // Before the pass is repeated to explain what is not finite.
+      PLUMB_RETURN_IF_ERROR(FinishExchange());
+      done.grad_square = exchange_->unit_square();
+    }
+    PLUMB_RETURN_IF_ERROR(CheckUnit(done));
+    share->losses.push_back(done.loss);
+    share->tokens += done.tokens;
+    if (sends) continue;
+    if (!SumsSquaresByParameter()) {
+      share->squares.assign(1, done.grad_square);
+      continue;
+    }
     const StageTimer timer(profile_, "gradient accumulation");
     const ScopedNoDenormals no_denormals(!keeps_denormals_);
-    if (unit + 1 < range_.end) {
-      sums_.Add(threads_);
+    if (is_last) {
+      sums_.AddLast({0, parameters_.layout().size}, threads_, share->squares.data());
     } else {
-      sums_.AddLast({0, parameters_.layout().size}, threads_, squares_.data());
+      sums_.Add(threads_);
     }
   }
-  if (SumsSquaresByParameter()) {
-    grad_square = std::accumulate(squares_.begin(), squares_.end(), 0.0);
-  }
-  if (!std::isfinite(grad_square)) {
-    return absl::AbortedError(absl::StrCat("diverged at step ", step_ + 1,
-                                           ": the sum of the units' gradients is not finite"));
-  }
-  result->grad_norm = std::sqrt(grad_square) * mean;
   return absl::OkStatus();
+}
+
+absl::Status TrainSession::FinishExchange() {
+  const ScopedNoDenormals no_denormals(!keeps_denormals_);
+  return exchange_->Finish();
+}
+
+absl::Status TrainSession::RunAllUnits(StepShare* share) {
+  batch_index_ = -1;
+  sums_.Begin();
+  if (ranks_ == nullptr) return RunUnits(share);
+  exchange_->Begin(profile_);
+  try {
+    share->status = RunUnits(share);
+  } catch (const std::bad_alloc&) {
+    share->status = absl::ResourceExhaustedError("no memory is left for a step");
+  }
+  // Also after an error: other ranks wait for what comes from here.
+  PLUMB_RETURN_IF_ERROR(FinishExchange());
+  for (size_t i = 0; i < squares_.size(); ++i) share->squares[i] = exchange_->squares()[i];
+  const StageTimer timer(profile_, "results: sending and waiting");
+  return ShareStep(ranks_, exchange_->plan(), spec_.num_units(), share);
+}
+
+absl::Status TrainSession::Update(const StepResult& result) {
+  const double mean = 1 / static_cast<double>(spec_.num_units());
+  absl::Status updated;
+  {
+    const StageTimer timer(profile_, "optimizer");
+    const ScopedNoDenormals no_denormals(!keeps_denormals_);
+    updated = optimizer_.Update(
+        {gradients(), mean, result.grad_norm, SumsSquaresByParameter() ? squares_.data() : nullptr},
+        result.learning_rate, step_ + 1, parameters_, threads_);
+  }
+  // Muon's products may fail; on any rank.
+  if (ranks_ != nullptr && spec_.UsesMuon()) updated = RankError(AllOk(ranks_, updated));
+  if (!updated.ok() || !optimizer_.is_sharded()) return updated;
+  return exchange_->GatherFromOwners(parameters_.raw_storage());
 }
 
 absl::StatusOr<StepResult> TrainSession::TryStep() {
   probed_ = probe_ != nullptr && (step_ == 0 || (step_ + 1) % probe_every_ == 0);
   if (probed_) probe_->Begin();
+  StepShare share;
+  share.squares.resize(squares_.size());
+  PLUMB_RETURN_IF_ERROR(RunAllUnits(&share));
   StepResult result;
-  PLUMB_RETURN_IF_ERROR(RunUnits(&result));
   const double mean = 1 / static_cast<double>(spec_.num_units());
+  for (const double loss : share.losses) result.loss += loss * mean;
+  result.tokens = share.tokens;
+  const double grad_square = std::accumulate(share.squares.begin(), share.squares.end(), 0.0);
+  if (SumsSquaresByParameter()) squares_ = share.squares;
+  if (!std::isfinite(grad_square)) {
+    return absl::AbortedError(absl::StrCat("diverged at step ", step_ + 1,
+                                           ": the sum of the units' gradients is not finite"));
+  }
+  result.grad_norm = std::sqrt(grad_square) * mean;
   if (probed_) probe_->End(step_ + 1, parameters_, gradients(), mean, threads_);
   result.learning_rate = NextLearningRate();
-  const StageTimer timer(profile_, "optimizer");
-  const ScopedNoDenormals no_denormals(!keeps_denormals_);
-  const absl::Status updated = optimizer_.Update(
-      {gradients(), mean, result.grad_norm, SumsSquaresByParameter() ? squares_.data() : nullptr},
-      result.learning_rate, step_ + 1, parameters_, threads_);
-  if (!updated.ok()) {
+  if (const absl::Status updated = Update(result); !updated.ok()) {
     half_done_ = absl::Status(
         updated.code(), absl::StrCat("step ", step_ + 1, " is half done: ", updated.message()));
     return half_done_;
   }
   result.step = ++step_;
-  if (average_ != nullptr) average_->Update(parameters_, step_, threads_);
+  if (average_ != nullptr) {
+    const StageTimer timer(profile_, "average of weights");
+    const ScopedNoDenormals no_denormals(!keeps_denormals_);
+    average_->Update(parameters_, step_, threads_);
+  }
   return result;
-}
-
-absl::Status TrainSession::CheckFinite() const {
-  PLUMB_RETURN_IF_ERROR(half_done_);
-  const auto error = [this](absl::string_view what) {
-    return absl::AbortedError(absl::StrCat("diverged at step ", step_, ": its update overflowed; ",
-                                           what, " is not finite though the gradient was"));
-  };
-  const auto check = [&](absl::string_view kind, const TensorStats& stats,
-                         const std::string& name) {
-    if (stats.nonfinite == 0) return absl::OkStatus();
-    const std::string place = PlaceOf(name);
-    return error(absl::StrCat(kind, name, place.empty() ? "" : absl::StrCat(" (", place, ")")));
-  };
-  const ParameterLayout& layout = parameters_.layout();
-  for (size_t i = 0; i < layout.entries.size(); ++i) {
-    const ParameterLayout::Entry& entry = layout.entries[i];
-    const int64_t n = entry.end - entry.begin;
-    PLUMB_RETURN_IF_ERROR(check("",
-                                parameters_.is_split(i)
-                                    ? StatsOf(parameters_.split(i), n, threads_)
-                                    : StatsOf(parameters_.floats(i), n, threads_),
-                                entry.name));
-    for (const Optimizer::State& state : optimizer_.StatesOf(i)) {
-      PLUMB_RETURN_IF_ERROR(check(absl::StrCat(state.what, " of "),
-                                  StatsOf(state.data, state.n, threads_), entry.name));
-    }
-  }
-  for (const StateLayout::Entry& entry : parameters_.states().entries) {
-    PLUMB_RETURN_IF_ERROR(check(
-        "", StatsOf(parameters_.state_data() + entry.begin, entry.elements, threads_), entry.name));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace plumb

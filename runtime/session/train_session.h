@@ -6,6 +6,7 @@
 #define PLUMB_RUNTIME_SESSION_TRAIN_SESSION_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,13 +19,18 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/masked_tokens.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/session/batch_inputs.h"
+#include "runtime/session/bucket_plan.h"
+#include "runtime/session/gradient_exchange.h"
 #include "runtime/session/gradient_sums.h"
 #include "runtime/session/optimizer.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/probe.h"
 #include "runtime/session/program.h"
+#include "runtime/session/rank_states.h"
+#include "runtime/session/rank_step.h"
 #include "runtime/session/schedule.h"
 #include "runtime/session/step_profile.h"
 #include "runtime/session/train_memory.h"
@@ -49,19 +55,25 @@ class TrainSession {
   // `context` and `dataset` must outlive the session. Weights are drawn from spec.seed. Compiles
   // the longest step. kResourceExhausted when this process has not the memory for it, before any is
   // taken.
+  // `ranks` (null: this process alone), which must outlive the session: the job that trains
+  // together, each rank its units of every step, to the same bits for any number of ranks. All of
+  // them create the same session, on weights that are equal, and what is said to be collective all
+  // of them call in the same order: Create, Step, ShareStates. An error of one is everyone's, "rank
+  // 2 on host b: ..."; one of messages (kUnavailable) is the end of the job.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
                                                               const Dataset* dataset,
-                                                              const TrainSpec& spec, int threads);
+                                                              const TrainSpec& spec, int threads,
+                                                              Communicator* ranks = nullptr);
   // Trains the weights of `parameters`, called once a step is known to fit into memory: a store in
   // the form WeightFormatOf(spec), which must outlive the session, as must `context`; on `batches`
   // of spec.batch_size rows. What the recipe normalizes is normalized at once. `reserve`: bytes
   // that must fit into memory too.
-  static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
-                                                              StoreMaker parameters,
-                                                              std::unique_ptr<BatchSource> batches,
-                                                              const TrainSpec& spec, int threads,
-                                                              int64_t reserve = 0);
+  static absl::StatusOr<std::unique_ptr<TrainSession>> Create(
+      const ModelContext* context, StoreMaker parameters, std::unique_ptr<BatchSource> batches,
+      const TrainSpec& spec, int threads, int64_t reserve = 0, Communicator* ranks = nullptr);
 
+  // The figures of one rank are those of its units alone; kFailedPrecondition where it has not the
+  // gradients of all parameters (Shard::kGradients).
   // From now on the points of `globs` (none: the default ones) are probed in step 1 and in every
   // `every`-th step; never when it is 0. The bits of losses and weights do not change. A step
   // that diverges is probed too.
@@ -79,10 +91,11 @@ class TrainSession {
   // denormals. REQUIRES: no step was done.
   void KeepDenormals() { keeps_denormals_ = true; }
 
-  // One optimizer step on the next batches of the data. kAborted when the loss or a gradient is not
-  // finite: the message names the first bad tensor, its place in the model and the op that made it.
-  // After any error weights, moments and norms' buffers are as they were before the step; but when
-  // memory runs out in the middle of Muon's products, every later step and CheckFinite fail too.
+  // Collective. One optimizer step on the next batches of the data. kAborted when the loss or a
+  // gradient is not finite: the message names the first bad tensor, its place in the model and the
+  // op that made it. After any error weights, moments and norms' buffers are as they were before
+  // the step; but when memory runs out in the middle of Muon's products, every later step and
+  // CheckFinite fail too.
   absl::StatusOr<StepResult> Step();
 
   int64_t step() const { return step_; }  // steps done
@@ -92,9 +105,25 @@ class TrainSession {
   // overflowed though its gradient was finite: the message names the first. Reads all of them.
   absl::Status CheckFinite() const;
 
-  // Of the last step, before clipping, summed over its units, in the parameters' layout.
+  // Of the last step, before clipping, summed over its units, in the parameters' layout. Of what
+  // this rank owns where has_all_gradients() is false.
   const float* gradients() const { return sums_.sum(0); }
+  bool has_all_gradients() const {
+    return exchange_ == nullptr || spec_.shard != Shard::kGradients;
+  }
   const ParameterStore& parameters() const { return parameters_; }
+
+  // Collective: rank 0 calls `use`, the others do not and answer: in it all states of the job are
+  // read and written as if they were all here (optimizer(), average(), parameters()), and what was
+  // written, and the number of steps, all ranks have afterwards. Its error is everyone's. With one
+  // rank it calls `use`.
+  absl::Status ShareStates(absl::FunctionRef<absl::Status()> use);
+  // Before states are read; before or after they were written. kFailedPrecondition where they lie
+  // on several ranks, and this is not rank 0 in ShareStates.
+  absl::Status CheckStatesAreHere() const;
+  void SetStatesWritten() {
+    if (rank_states_ != nullptr) rank_states_->SetWritten();
+  }
   // The states of the optimizer. To resume after a step: write weights and norms' buffers into
   // parameters(), read the states into it, and call ResumeAt.
   const Optimizer& optimizer() const { return optimizer_; }
@@ -125,30 +154,43 @@ class TrainSession {
     ExecutableCache executables;
     TrainMemory memory;
     OptimizerPlan optimizer;
+    BucketPlan buckets;         // of several ranks
+    std::vector<size_t> order;  // in which they are sent
   };
+  // With its errors those of all ranks.
   static absl::StatusOr<Plan> MakePlan(const ModelContext* context, const BatchSource& batches,
-                                       const TrainSpec& spec, int64_t reserve);
+                                       const TrainSpec& spec, int64_t reserve, Communicator* ranks);
+  static absl::StatusOr<Plan> MakeOwnPlan(const ModelContext* context, const BatchSource& batches,
+                                          const TrainSpec& spec, int64_t reserve, int rank,
+                                          int ranks);
   TrainSession(const ModelContext* context, const TrainSpec& spec, ParameterStore* parameters,
-               std::unique_ptr<BatchSource> batches, Plan plan, int threads);
+               std::unique_ptr<BatchSource> batches, Plan plan, int threads, Communicator* ranks);
   absl::Status BindExecutable(Executable* executable) const;
   struct Unit {
     double loss;
     int64_t tokens;      // targets
     double grad_square;  // of the gradient's norm
+    const Executable* executable;
   };
   absl::Status FillInputs(int64_t unit, int64_t* tokens);
   absl::StatusOr<const Executable*> ProgramOf(int64_t seq);
-  absl::Status RunProgram(const Executable& executable);
+  // `sends`: gradients travel to other ranks as they are made.
+  absl::Status RunProgram(const Executable& executable, bool sends);
   // What formulas read besides tokens and weights: the step, and what dropout draws from.
   void SetFormulaInputs(int64_t index);
   // Unit `unit` of the step.
-  absl::StatusOr<Unit> RunUnit(int64_t unit);
+  absl::StatusOr<Unit> RunUnit(int64_t unit, bool sends);
+  // kAborted where it is not finite.
+  absl::Status CheckUnit(const Unit& unit);
   double GradSquare() const;
   // Of the step's gradient; else that of the only unit's is the step's.
   bool SumsSquaresByParameter() const { return spec_.num_units() > 1 || spec_.wire != DType::kF32; }
   absl::StatusOr<StepResult> TryStep();
-  // Of the units of the step, whose gradients are summed after it.
-  absl::Status RunUnits(StepResult* result);
+  // This rank's units, and all of the step's: whose gradients are summed then.
+  absl::Status RunUnits(StepShare* share);
+  absl::Status RunAllUnits(StepShare* share);
+  absl::Status FinishExchange();
+  absl::Status Update(const StepResult& result);
   void CopyStates(const float* from, float* to) const;
   absl::Status Diverged(absl::string_view what, const Executable* executable);
 
@@ -162,9 +204,13 @@ class TrainSession {
   std::unique_ptr<ParameterStore> own_parameters_;  // null: the caller's
   ParameterStore& parameters_;
   PackedWeights weights_;
-  const UnitRange range_;  // of the step's units
+  Communicator* const ranks_;  // null: one rank
+  const UnitRange range_;      // of the step's units
   GradientSums sums_;
   std::vector<double> squares_;  // of each parameter's gradient of the step; with several units
+  std::unique_ptr<GradientExchange> exchange_;  // null: one rank
+  std::map<const Executable*, std::vector<BucketPlan::Ready>> ready_;
+  std::unique_ptr<RankStates> rank_states_;
   Optimizer optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null: none is kept
   // The states of norms before the step and before the unit that runs.

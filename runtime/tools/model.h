@@ -86,11 +86,12 @@ struct ModelDescription {
 // The memory of training, in bytes; all of it is allocated from the first step to the last, so that
 // the total is the peak of a step. Text and its tokens, and the program, are not counted.
 struct TrainingMemory {
-  int64_t batch = 0, seq = 0;  // of a micro-batch; seq is the model's context_length
+  int64_t batch = 0, seq = 0;  // of a unit; seq is the model's context_length
   std::string dtype;           // "f32", "bf16"
   bool recompute_blocks = false;
   int64_t weights = 0;      // f32
-  int64_t gradients = 0;    // with their sum, when several micro-batches make a step
+  int64_t gradients = 0;    // with their sums, when several units make a step
+  int64_t exchange = 0;     // of several ranks: gradients that come from others
   int64_t moments = 0;      // AdamW's two, Muon's one; the average of the weights
   int64_t norm_states = 0;  // buffers of norms, with copies from before the step
   int64_t inputs = 0;       // token ids
@@ -127,11 +128,12 @@ class Model {
   absl::StatusOr<std::string> Draw(std::optional<int64_t> layer = std::nullopt) const;
 
   // The memory that training with a recipe takes: the file `train_path` ("": the schema's
-  // defaults), then the overrides. Errors: as TrainRun::Open for the recipe, and programs too large
+  // defaults), then the overrides; on each of `ranks` ranks, or the one that takes most. Errors: as TrainRun::Open for the recipe, and programs too large
   // to be addressed.
   absl::StatusOr<TrainingMemory> PlanTraining(
       const std::string& train_path,
-      const std::vector<std::pair<std::string, std::string>>& train_overrides) const;
+      const std::vector<std::pair<std::string, std::string>>& train_overrides,
+      int32_t ranks = 1) const;
 
   // How it updates each tensor, by the recipe's rules, as text for people: plumb_model_explain's
   // stage "updates". Errors: as PlanTraining, and rules that match nothing or cannot be evaluated.

@@ -167,12 +167,15 @@ TrainingMemory RunTrainer::memory() const {
 
 TrainingMemory ToPublic(const plumb_trainer_memory& memory, const Recipe& recipe, int64_t seq) {
   TrainingMemory out;
-  out.batch = recipe.fields.batch_size();
+  const int64_t micro_batches = recipe.fields.gradient_accumulation_steps();
+  const int64_t units = recipe.fields.units() == 0 ? micro_batches : recipe.fields.units();
+  out.batch = recipe.fields.batch_size() * micro_batches / units;
   out.seq = seq;
   out.dtype = DTypeOf(recipe);
   out.recompute_blocks = recipe.fields.recompute() == v1::Train::BLOCK;
   out.weights = memory.weights;
   out.gradients = memory.gradients;
+  out.exchange = memory.exchange;
   out.moments = memory.moments;
   out.norm_states = memory.norm_states;
   out.inputs = memory.inputs;

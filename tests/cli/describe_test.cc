@@ -142,7 +142,7 @@ TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
     const nlohmann::json table = model["memory"];
     int64_t sum = 0;
     for (const char* part :
-         {"weights", "gradients", "moments", "norm_states", "inputs", "workspace"}) {
+         {"weights", "gradients", "exchange", "moments", "norm_states", "inputs", "workspace"}) {
       sum += table[part].get<int64_t>();
     }
     EXPECT_EQ(table["total"], sum);
@@ -163,6 +163,20 @@ TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
   const auto again = memory({"--recompute", "block"});
   EXPECT_EQ(again["recompute"], "block");
   EXPECT_LT(again["workspace"], plain["workspace"]);
+  const auto ranks = memory({"--ranks", "2"});
+  EXPECT_EQ(ranks["gradients"], plain["weights"]) << "each rank has one of two units";
+  EXPECT_GT(ranks["exchange"], 0);
+  EXPECT_EQ(ranks["moments"], plain["moments"]);
+  const auto sharded = memory({"--ranks", "2", "--shard", "optimizer"});
+  EXPECT_LT(sharded["moments"], plain["moments"].get<int64_t>() * 3 / 4);
+  EXPECT_EQ(sharded["exchange"], ranks["exchange"]);
+  const auto units = memory({"--ranks", "4", "--set", "train.units=4"});
+  EXPECT_EQ(units["batch"], 2);
+  EXPECT_LT(units["workspace"], plain["workspace"]);
+  const Finished many =
+      RunPlumb({"describe", "pre.pbtxt", "--train", "recipe.pbtxt", "--ranks", "3"});
+  EXPECT_EQ(many.exit_code, 2);
+  EXPECT_THAT(many.err, HasSubstr("3 ranks, and a step of 2 units"));
   const Finished text = RunPlumb({"describe", "pre.pbtxt", "--batch", "8", "--dtype", "bf16"});
   EXPECT_THAT(text.out,
               AllOf(HasSubstr("memory of a training step: 8 sequences of 16 tokens, bf16"),

@@ -61,8 +61,23 @@ TEST(TrainSpecTest, AZeroThatIsSaidIsNotTheDefault) {
   EXPECT_EQ(RecipeError("", {{"max_steps", "0"}}), "t.pbtxt: max_steps must be at least 1");
 }
 
+TEST(TrainSpecTest, UnitsDivideAStepsSequences) {
+  EXPECT_EQ(RecipeError("batch_size: 4 gradient_accumulation_steps: 2 units: 3"),
+            "t.pbtxt:1:46: units must be a multiple of gradient_accumulation_steps, 2");
+  EXPECT_EQ(RecipeError("batch_size: 4 gradient_accumulation_steps: 2 units: 6"),
+            "t.pbtxt:1:46: units must be such that each has as many of the 4 x 2 sequences of a "
+            "step (batch_size x gradient_accumulation_steps)");
+  EXPECT_EQ(RecipeError("units: -1"),
+            "t.pbtxt:1:1: units must be a multiple of gradient_accumulation_steps, 1");
+  const TrainSpec s =
+      ParseTrainSpec("batch_size: 6 gradient_accumulation_steps: 2", "t", {}).value();
+  EXPECT_EQ(s.num_units(), 2);
+  EXPECT_EQ(s.unit_rows(), 6);
+}
+
 constexpr char kEverything[] =
     "max_steps: 200 batch_size: 8 gradient_accumulation_steps: 2 learning_rate: 0.01 beta1: 0.85\n"
+    "units: 16 shard: GRADIENTS wire: BF16\n"
     "beta2: 0.99 eps: 1e-5 weight_decay: 0.123456789 weight_decay_on: EVERYTHING grad_clip: 0.5\n"
     "schedule: COSINE warmup_steps: 10 min_learning_rate: 0.001 decay_steps: 150\n"
     "seed: 18446744073709551615 eval_interval: 20 eval_batches: 4 checkpoint_interval: 50\n"
@@ -76,6 +91,10 @@ TEST(TrainSpecTest, TakesWhatIsSaid) {
   EXPECT_EQ(s.max_steps, 200);
   EXPECT_EQ(s.batch_size, 8);
   EXPECT_EQ(s.gradient_accumulation_steps, 2);
+  EXPECT_EQ(s.num_units(), 16);
+  EXPECT_EQ(s.unit_rows(), 1);
+  EXPECT_EQ(s.shard, Shard::kGradients);
+  EXPECT_EQ(s.wire, DType::kBF16);
   EXPECT_EQ(s.learning_rate, 0.01);
   EXPECT_EQ(s.beta1, 0.85);
   EXPECT_EQ(s.beta2, 0.99);

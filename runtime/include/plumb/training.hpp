@@ -52,6 +52,9 @@ struct TrainerOptions {
   std::int64_t seq = 0;       // tokens of a sequence, at most; 0: the model's context_length
   bool draw_weights = false;  // from the recipe's seed, whatever the model has
   std::int64_t reserve = 0;   // bytes that memory must hold beside the trainer
+  // Of several processes that train together, as plumb.h says; must outlive the trainer.
+  const plumb_communicator* communicator = nullptr;
+  std::int32_t ranks = 0;  // for Plan: of so many; 0: one, or the communicator's
 };
 
 using StepInfo = plumb_step_info;
@@ -187,6 +190,21 @@ class Trainer {
     });
   }
 
+  // All ranks call it; rank 0 calls use(), which may read and write all states, save and load. It
+  // returns nothing or Next: Next::kStop is Code::kCancelled on all ranks.
+  template <class Use>
+  Result<void> ShareStates(Use&& use) {
+    struct User {
+      std::remove_reference_t<Use>& use;
+    } user = {use};
+    const auto call = [](void* self) -> std::int32_t {
+      return internal::Stops([&] { return static_cast<User*>(self)->use(); });
+    };
+    return internal::Call([&](plumb_error** error) {
+      return plumb_trainer_share_states(handle_.get(), call, &user, error);
+    });
+  }
+
   // From now on tells probe(info), a const ProbeInfo&, of step 1 and every `every`-th; 0: of none.
   // Next::kStop ends a run. `points`, none: streams, norms, logits and parameters.
   template <class Probe>
@@ -284,6 +302,8 @@ class Trainer {
     given.seq = options.seq;
     given.draw_weights = options.draw_weights ? 1 : 0;
     given.reserve = options.reserve;
+    given.communicator = options.communicator;
+    given.ranks = options.ranks;
     return given;
   }
   using Handle = internal::Handle<plumb_trainer, plumb_trainer_free>;

@@ -23,7 +23,8 @@ struct AdamWSegment {
   bool is_split = false;
   float lr_offset = 0;   // its learning rate is lr_scale * learning_rate + lr_offset
   int32_t group = 0;     // of AdamWStep::groups
-  int64_t v_offset = 0;  // the second moment of element i is v[i + v_offset]
+  int64_t v_offset = 0;  // the second moment of element i is v[i + v_offset],
+  int64_t m_offset = 0;  // the first m[i + m_offset]
 };
 
 // What segments have in common.
@@ -38,7 +39,7 @@ struct AdamWStep {
   absl::Span<const AdamWGroup> groups;
 };
 
-// The flat buffers of an update; v may leave out what AdamW does not update.
+// The flat buffers of an update; m and v may leave out what AdamW does not update.
 struct AdamWBuffers {
   const float* grad;
   float* param;

@@ -1,0 +1,77 @@
+// What a TrainSession holds between steps: how much it is, whether it is finite, and who has it.
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/simd/tensor_stats.h"
+#include "runtime/session/divergence.h"
+#include "runtime/session/train_session.h"
+
+namespace plumb {
+
+TrainMemory TrainSession::memory() const {
+  TrainMemory memory;
+  memory.weights = parameters_.layout().size * SizeOf(DType::kF32);
+  memory.gradients = sums_.bytes() + grad_squares_.size();
+  if (exchange_ != nullptr) memory.exchange = exchange_->bytes();
+  memory.moments = optimizer_.state_bytes();
+  if (average_ != nullptr) memory.average = average_->bytes();
+  memory.norm_states = parameters_.states().size * SizeOf(DType::kF32) +
+                       states_before_step_.size() + states_before_unit_.size();
+  memory.inputs = inputs_.bytes() + random_.size() + loss_.size();
+  memory.workspace = executables_.workspace_bytes() + optimizer_.scratch_bytes();
+  return memory;
+}
+
+absl::Status TrainSession::ShareStates(absl::FunctionRef<absl::Status()> use) {
+  if (ranks_ == nullptr) return use();
+  RankStates::Standing standing = {step_, learning_rate_scale_};
+  const auto at_root = [&] {
+    const absl::Status used = use();
+    standing = {step_, learning_rate_scale_};
+    return used;
+  };
+  PLUMB_RETURN_IF_ERROR(rank_states_->Use(at_root, &standing));
+  step_ = standing.steps;
+  learning_rate_scale_ = standing.learning_rate_scale;
+  return absl::OkStatus();
+}
+
+absl::Status TrainSession::CheckStatesAreHere() const {
+  return optimizer_.is_sharded() ? rank_states_->CheckInUse() : absl::OkStatus();
+}
+
+absl::Status TrainSession::CheckFinite() const {
+  PLUMB_RETURN_IF_ERROR(half_done_);
+  const auto error = [this](absl::string_view what) {
+    return absl::AbortedError(absl::StrCat("diverged at step ", step_, ": its update overflowed; ",
+                                           what, " is not finite though the gradient was"));
+  };
+  const auto check = [&](absl::string_view kind, const TensorStats& stats,
+                         const std::string& name) {
+    if (stats.nonfinite == 0) return absl::OkStatus();
+    const std::string place = PlaceOf(name);
+    return error(absl::StrCat(kind, name, place.empty() ? "" : absl::StrCat(" (", place, ")")));
+  };
+  const ParameterLayout& layout = parameters_.layout();
+  for (size_t i = 0; i < layout.entries.size(); ++i) {
+    const ParameterLayout::Entry& entry = layout.entries[i];
+    const int64_t n = entry.end - entry.begin;
+    PLUMB_RETURN_IF_ERROR(check("",
+                                parameters_.is_split(i)
+                                    ? StatsOf(parameters_.split(i), n, threads_)
+                                    : StatsOf(parameters_.floats(i), n, threads_),
+                                entry.name));
+    for (const Optimizer::State& state : optimizer_.StatesOf(i)) {
+      PLUMB_RETURN_IF_ERROR(check(absl::StrCat(state.what, " of "),
+                                  StatsOf(state.data, state.n, threads_), entry.name));
+    }
+  }
+  for (const StateLayout::Entry& entry : parameters_.states().entries) {
+    PLUMB_RETURN_IF_ERROR(check(
+        "", StatsOf(parameters_.state_data() + entry.begin, entry.elements, threads_), entry.name));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plumb

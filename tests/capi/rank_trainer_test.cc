@@ -1,0 +1,255 @@
+// Trainers of several ranks, which are threads, through plumb.h.
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/ranks/host_communicator.h"
+#include "runtime/ranks/local_ranks.h"
+#include "tests/capi/capi_fixture.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kUnits[] =
+    "max_steps: 9 batch_size: 4 gradient_accumulation_steps: 2 units: 4 seed: 3 "
+    "learning_rate: 0.01 ";
+
+// A process of a job: what each has for itself.
+struct RankOfJob {
+  RankOfJob(Communicator* ranks, const std::string& model_text) : host(ranks) {
+    plumb_runtime_options options = {};
+    options.struct_size = sizeof(options);
+    options.flags = PLUMB_NO_ENVIRONMENT;
+    options.threads = 1;
+    EXPECT_PLUMB_OK(plumb_runtime_create(&options, &runtime.get, err));
+    SpecHandle spec;
+    EXPECT_PLUMB_OK(
+        plumb_spec_from_text(model_text.data(), model_text.size(), "model", &spec.get, err));
+    EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+  }
+  plumb_status Train(const std::string& recipe, plumb_error** error) {
+    plumb_trainer_options options = Recipe(recipe.c_str());
+    options.draw_weights = 1;
+    options.communicator = host.get();
+    return plumb_trainer_create(model.get, &options, &trainer.get, error);
+  }
+  plumb_step_info Step() {
+    const size_t n = plumb_trainer_step_tokens(trainer.get);
+    std::vector<int32_t> inputs(n), targets(n);
+    for (size_t i = 0; i < n; ++i) {
+      inputs[i] =
+          static_cast<int32_t>((i * 7 + static_cast<size_t>(plumb_trainer_steps(trainer.get))) % 5);
+      targets[i] = static_cast<int32_t>((i * 3 + 1) % 5);
+    }
+    plumb_step_info info = {};
+    info.struct_size = sizeof(info);
+    EXPECT_PLUMB_OK(plumb_trainer_step(trainer.get, inputs.data(), targets.data(), n, &info, err));
+    return info;
+  }
+  // On rank 0, while the others answer.
+  plumb_status TryShare(std::function<int32_t()> use, plumb_error** error) {
+    const auto call = [](void* user) { return (*static_cast<std::function<int32_t()>*>(user))(); };
+    return plumb_trainer_share_states(trainer.get, call, &use, error);
+  }
+
+  void Share(const std::function<int32_t()>& use) { EXPECT_PLUMB_OK(TryShare(use, err)); }
+
+  const ForHost host;
+  RuntimeHandle runtime;
+  ModelHandle model;
+  TrainerHandle trainer;
+};
+
+class RankTrainerTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void Run(int size, const std::function<void(RankOfJob*)>& body) {
+    const std::string text = TinyModel().Text();
+    for (const absl::Status& result : RunRanks(size, [&](Communicator* ranks) {
+           RankOfJob rank(ranks, text);
+           body(&rank);
+           return absl::OkStatus();
+         })) {
+      EXPECT_TRUE(result.ok()) << result;
+    }
+  }
+  std::string Path(const std::string& name) const {
+    return absl::StrCat(scratch_.path(), "/", name);
+  }
+  static std::string Content(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // The file of `size` ranks after so many steps, from `start` on.
+  std::string Train(int size, const std::string& recipe, const std::string& start, int steps,
+                    std::vector<double>* losses) {
+    const std::string path = Path(absl::StrCat("of", size));
+    Run(size, [&](RankOfJob* rank) {
+      EXPECT_PLUMB_OK(rank->Train(recipe, err));
+      rank->Share([&] {
+        if (start.empty()) return 0;
+        EXPECT_EQ(rank->host.get()->rank, 0);
+        EXPECT_PLUMB_OK(plumb_trainer_load(rank->trainer.get, start.c_str(), err));
+        return 0;
+      });
+      for (int i = 0; i < steps; ++i) {
+        const plumb_step_info info = rank->Step();
+        if (rank->host.get()->rank == size - 1) losses->push_back(info.loss);
+      }
+      rank->Share([&] {
+        EXPECT_PLUMB_OK(plumb_trainer_save(rank->trainer.get, path.c_str(), err));
+        return 0;
+      });
+    });
+    return Content(path);
+  }
+
+  const ScratchDir scratch_;
+};
+
+TEST_P(RankTrainerTest, FilesAreThoseOfOneRankAndGoOnOnAnyOtherNumber) {
+  const std::string recipe = absl::StrCat(kUnits, GetParam());
+  std::vector<double> expected_losses;
+  const std::string expected = Train(1, recipe, "", 3, &expected_losses);
+  ASSERT_GT(expected.size(), 1000u);
+  const std::string start = Path("start");
+  std::ofstream(start, std::ios::binary) << expected;
+  std::vector<double> later_losses;
+  const std::string later = Train(1, recipe, start, 2, &later_losses);
+  EXPECT_NE(later, expected);
+  for (const int size : {2, 3, 4}) {
+    SCOPED_TRACE(size);
+    std::vector<double> losses;
+    EXPECT_EQ(Train(size, recipe, "", 3, &losses), expected);
+    EXPECT_EQ(losses, expected_losses);
+    losses.clear();
+    EXPECT_EQ(Train(size, recipe, start, 2, &losses), later);
+    EXPECT_EQ(losses, later_losses);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RankTrainerTest,
+                         ::testing::Values("", "shard: OPTIMIZER ema_decay: 0.9",
+                                           "shard: GRADIENTS optimizer: MUON dtype: BF16",
+                                           "shard: GRADIENTS wire: BF16"));
+
+using RanksTrainerTest = RankTrainerTest;
+
+TEST_F(RanksTrainerTest, TensorsOfOtherRanksAreReadAndWrittenWhenAllShareThemOnly) {
+  Run(2, [&](RankOfJob* rank) {
+    EXPECT_PLUMB_OK(rank->Train(absl::StrCat(kUnits, "shard: GRADIENTS"), err));
+    rank->Step();
+    plumb_trainer* const trainer = rank->trainer.get;
+    // Some of the first moments lie on the other rank.
+    size_t remote = 0;
+    float value = 0;
+    for (plumb_tensor tensor = {}; true; ++remote) {
+      tensor.struct_size = sizeof(tensor);
+      EXPECT_PLUMB_OK(plumb_trainer_state(trainer, PLUMB_STATE_OPTIMIZER, remote, &tensor, err));
+      if (tensor.data == nullptr) break;
+    }
+    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+                      [&](plumb_error** error) {
+                        return plumb_trainer_read_state(trainer, PLUMB_STATE_OPTIMIZER, remote, 0,
+                                                        1, &value, error);
+                      }),
+                HasSubstr("plumb_trainer_share_states"));
+    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+                      [&](plumb_error** error) {
+                        plumb_tensor tensor = {};
+                        tensor.struct_size = sizeof(tensor);
+                        return plumb_trainer_gradient(trainer, 0, &tensor, error);
+                      }),
+                HasSubstr("shard: GRADIENTS"));
+    rank->Share([&] {
+      const float half = 0.5f;
+      EXPECT_PLUMB_OK(
+          plumb_trainer_write_state(trainer, PLUMB_STATE_OPTIMIZER, remote, 1, 1, &half, err));
+      EXPECT_PLUMB_OK(
+          plumb_trainer_read_state(trainer, PLUMB_STATE_OPTIMIZER, remote, 1, 1, &value, err));
+      EXPECT_EQ(value, 0.5f);
+      EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+                        [&](plumb_error** error) {
+                          const std::vector<int32_t> ids(plumb_trainer_step_tokens(trainer));
+                          return plumb_trainer_step(trainer, ids.data(), ids.data(), ids.size(),
+                                                    nullptr, error);
+                        }),
+                  HasSubstr("there are no steps in it"));
+      return 0;
+    });
+    ErrorHandle error;
+    EXPECT_EQ(rank->TryShare([] { return 1; }, &error.get), PLUMB_CANCELLED);
+  });
+}
+
+TEST_F(RanksTrainerTest, MistakesAreRefused) {
+  Run(2, [&](RankOfJob* rank) {
+    ErrorHandle error;
+    EXPECT_EQ(rank->Train("batch_size: 4", &error.get), PLUMB_INVALID_ARGUMENT);
+    EXPECT_THAT(plumb_error_message(error.get), HasSubstr("2 ranks, and a step of 1 unit"));
+    plumb_communicator broken = *rank->host.get();
+    broken.wait = nullptr;
+    plumb_trainer_options options = Recipe(kUnits);
+    options.communicator = &broken;
+    EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                      [&](plumb_error** e) {
+                        TrainerHandle trainer;
+                        return plumb_trainer_create(rank->model.get, &options, &trainer.get, e);
+                      }),
+                HasSubstr("NULL"));
+    options.communicator = nullptr;
+    options.ranks = -1;
+    plumb_trainer_memory memory = {};
+    memory.struct_size = sizeof(memory);
+    EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                      [&](plumb_error** e) {
+                        return plumb_trainer_plan(rank->model.get, &options, &memory, e);
+                      }),
+                HasSubstr("ranks must be zero or positive"));
+  });
+}
+
+TEST_F(RanksTrainerTest, WithoutACommunicatorStatesAreSharedWithNobody) {
+  Run(1, [&](RankOfJob* rank) {
+    plumb_trainer_options options = Recipe(kUnits);
+    options.draw_weights = 1;
+    EXPECT_PLUMB_OK(plumb_trainer_create(rank->model.get, &options, &rank->trainer.get, err));
+    int calls = 0;
+    rank->Share([&] { return calls++; });
+    EXPECT_EQ(calls, 1);
+    EXPECT_THAT(Fails(PLUMB_CANCELLED,
+                      [&](plumb_error** error) { return rank->TryShare([] { return 1; }, error); }),
+                HasSubstr("plumb_trainer_share_states"));
+  });
+}
+
+TEST_F(RanksTrainerTest, WhatRanksTakeIsPlannedWithoutThem) {
+  for (const char* shard : {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16"}) {
+    const std::string recipe = absl::StrCat(kUnits, shard);
+    plumb_trainer_options options = Recipe(recipe.c_str());
+    int64_t planned = 0, most = 0;
+    std::mutex mutex;
+    Run(4, [&](RankOfJob* rank) {
+      EXPECT_PLUMB_OK(rank->Train(recipe, err));
+      plumb_trainer_memory memory = {};
+      memory.struct_size = sizeof(memory);
+      plumb_trainer_get_memory(rank->trainer.get, &memory);
+      EXPECT_GT(memory.exchange, 0);
+      const std::lock_guard<std::mutex> lock(mutex);
+      most = std::max(most, memory.total);
+      if (rank->host.get()->rank != 0) return;
+      plumb_trainer_options of_four = options;
+      of_four.ranks = 4;
+      EXPECT_PLUMB_OK(plumb_trainer_plan(rank->model.get, &of_four, &memory, err));
+      planned = memory.total;
+    });
+    EXPECT_EQ(planned, most) << shard;
+  }
+}
+
+}  // namespace
+}  // namespace plumb

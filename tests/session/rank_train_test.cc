@@ -1,0 +1,257 @@
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "runtime/session/step_profile.h"
+#include "tests/session/rank_train_fixture.h"
+#include "tests/spec/centering_norm.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Case {
+  const char* name;
+  const char* recipe;
+  std::vector<std::pair<std::string, std::string>> settings = {};
+};
+
+const Case kCases[] = {
+    {"f32", ""},
+    {"bf16", "dtype: BF16"},
+    {"muon", "optimizer: MUON"},
+    {"clip_groups", "rule { match: '*.norm.*' clip: '0.1' } rule { match: 'head.*' clip: '0.2' }"},
+    {"average", "ema_decay: 0.9"},
+    {"normalized", "normalize { match: '*.mlp.up.weight' }"},
+    {"wire", "wire: BF16"},
+    {"units_as_micro_batches",
+     "",
+     {{"units", "0"}, {"gradient_accumulation_steps", "8"}, {"batch_size", "2"}}},
+    {"ten_units",
+     "",
+     {{"units", "10"}, {"gradient_accumulation_steps", "1"}, {"batch_size", "10"}}},
+    {"bf16_muon", "dtype: BF16 optimizer: MUON ema_decay: 0.5"},
+};
+
+class RankTrainCaseTest : public RankTrainTest,
+                          public ::testing::WithParamInterface<std::tuple<Case, const char*>> {
+ protected:
+  static TrainSpec Spec() {
+    const auto& [recipe, shard] = GetParam();
+    return Recipe(absl::StrCat(recipe.recipe, " shard: ", shard), recipe.settings);
+  }
+};
+
+TEST_P(RankTrainCaseTest, AnyNumberOfRanksAndThreadsGivesTheBitsOfOne) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const TrainSpec spec = Spec();
+  const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(TraceOfOne(*context, data, spec, 3, 2), expected);
+  for (const int ranks : {2, 3, 4, 8}) {
+    for (const int threads : {1, 2}) {
+      SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", threads, " threads"));
+      for (const auto& trace : TraceOfRanks(*context, data, spec, 3, ranks, threads)) {
+        EXPECT_EQ(trace, expected);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RankTrainCaseTest,
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::Values("NONE", "OPTIMIZER", "GRADIENTS")),
+                         [](const auto& at) {
+                           return absl::StrCat(std::get<0>(at.param).name, "_",
+                                               std::get<1>(at.param));
+                         });
+
+TEST_F(RankTrainTest, SequencesOfDifferentLengthsGiveTheBitsOfOne) {
+  TinyModel model = Model();
+  model.vocab_size = 6;
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const Dataset data = Documents(60, 2, 10);
+  const TrainSpec spec = Recipe("");
+  const std::vector<double> expected = TraceOfOne(*context, data, spec, 4);
+  for (const auto& trace : TraceOfRanks(*context, data, spec, 4, 4, 1)) EXPECT_EQ(trace, expected);
+}
+
+TEST_F(RankTrainTest, AModelOfManyParametersGivesTheBitsOfOne) {
+  TinyModel model = Model();
+  model.d_model = 128;
+  model.d_ff = 512;
+  model.n_layer = 4;
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  ASSERT_TRUE(SumsSquaresInProgram(*context)) << "the program sums squares of gradients";
+  const Dataset data = TextOf(2000, 26);
+  const TrainSpec spec = Recipe("", {{"batch_size", "2"}, {"units", "4"}});
+  const std::vector<double> expected = TraceOfOne(*context, data, spec, 2);
+  for (const int ranks : {2, 4}) {
+    for (const auto& trace : TraceOfRanks(*context, data, spec, 2, ranks, 1)) {
+      EXPECT_EQ(trace, expected);
+    }
+  }
+}
+
+TEST_F(RankTrainTest, TheWireChangesNumbersAndHowManyRanksThereAreDoesNot) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  EXPECT_NE(TraceOfOne(*context, data, Recipe("wire: BF16"), 2),
+            TraceOfOne(*context, data, Recipe(""), 2));
+}
+
+TEST_F(RankTrainTest, MoreRanksThanUnitsAreRefusedOnAllRanks) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const TrainSpec spec = Recipe("", {{"units", "2"}});
+  for (const absl::Status& refused : Refused(3, *context, data, [&](int) { return spec; })) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("3 ranks, and a step of 2 units: each rank computes one unit or more"));
+  }
+}
+
+TEST_F(RankTrainTest, RanksThatWouldTrainDifferentThingsAreRefused) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const auto recipe = [](int rank) { return Recipe(rank == 1 ? "beta1: 0.8" : ""); };
+  for (const absl::Status& refused : Refused(2, *context, data, recipe)) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("the recipe differs between ranks"));
+  }
+  const auto seed = [](int rank) {
+    return Recipe("", {{"seed", "4"}, {"learning_rate", rank == 1 ? "0.02" : "0.01"}});
+  };
+  for (const absl::Status& refused : Refused(2, *context, data, seed)) {
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("the recipe differs between ranks"));
+  }
+}
+
+TEST_F(RankTrainTest, ADivergedUnitIsTheErrorOfAllAndChangesNothing) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const auto results = RunRanks(4, [&](Communicator* rank) -> absl::Status {
+    const TrainSpec spec = Recipe("");
+    PLUMB_ASSIGN_OR_RETURN(const auto session,
+                           TrainSession::Create(&*context, &data, spec, 1, rank));
+    PLUMB_RETURN_IF_ERROR(session->Step().status());
+    // On one rank alone, which is not how it happens, but whose error it is can be seen.
+    float* const weight = session->parameters().floats(0);
+    const float kept = *weight;
+    if (rank->rank() == 2) {
+      std::fill_n(weight, 26 * 32, std::numeric_limits<float>::quiet_NaN());
+    }
+    const absl::Status failed = session->Step().status();
+    EXPECT_EQ(failed.code(), absl::StatusCode::kAborted) << failed;
+    EXPECT_THAT(std::string(failed.message()),
+                HasSubstr("rank 2 on host host2: diverged at step 2"));
+    EXPECT_EQ(session->step(), 1);
+    EXPECT_EQ(*weight == kept, rank->rank() != 2);
+    return absl::OkStatus();
+  });
+  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+}
+
+TEST_F(RankTrainTest, ARankThatIsGoneIsAnErrorAndNoDivergence) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(const auto session,
+                           TrainSession::Create(&*context, &data, Recipe(""), 1, rank));
+    PLUMB_RETURN_IF_ERROR(session->Step().status());
+    if (rank->rank() == 1) return absl::OkStatus();
+    const absl::Status failed = session->Step().status();
+    EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable) << failed;
+    return absl::OkStatus();
+  });
+  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+}
+
+TEST_F(RankTrainTest, NormsThatKeepStatisticsAreRefused) {
+  ASSERT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
+  TinyModel model = Model();
+  model.norm = "n";
+  model.more = "norm { name: \"n\" plugin: \"test.centering\" allow_cross_token: true }";
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const Dataset data = TextOf(2000, 26);
+  EXPECT_FALSE(TraceOfOne(*context, data, Recipe(""), 1).empty());
+  for (const absl::Status& refused : Refused(2, *context, data, [](int) { return Recipe(""); })) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("layers.0.attention.norm keeps statistics from one unit"));
+  }
+}
+
+TEST_F(RankTrainTest, AProfileSaysWhatRanksWaitedFor) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(
+        const auto session,
+        TrainSession::Create(&*context, &data, Recipe("shard: OPTIMIZER"), 1, rank));
+    StepProfile profile;
+    session->SetProfile(&profile);
+    PLUMB_RETURN_IF_ERROR(session->Step().status());
+    std::vector<std::string> stages;
+    for (const StepProfile::Row& row : profile.Rows()) {
+      if (!row.in_graph) stages.push_back(row.name);
+    }
+    for (const char* stage : {"gradients: sending", "gradients: adding", "gradients: waiting",
+                              "results: sending and waiting", "weights: sending and waiting"}) {
+      EXPECT_THAT(stages, ::testing::Contains(stage));
+    }
+    return absl::OkStatus();
+  });
+  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+}
+
+TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRankOrIsRefused) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const auto gradient_squares = [](const TrainSession& session) {
+    std::vector<double> squares;
+    for (const auto& parameter : session.probe()->parameters) {
+      squares.push_back(parameter.gradient.sum_squares);
+    }
+    return squares;
+  };
+  const auto one = *TrainSession::Create(&*context, &data, Recipe(""), 1);
+  ASSERT_TRUE(one->SetProbe(1, {}).ok());
+  ASSERT_TRUE(one->Step().ok());
+  const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(const auto session,
+                           TrainSession::Create(&*context, &data, Recipe(""), 1, rank));
+    if (rank->rank() == 0) PLUMB_RETURN_IF_ERROR(session->SetProbe(1, {}));
+    PLUMB_RETURN_IF_ERROR(session->Step().status());
+    if (rank->rank() == 0) {
+      EXPECT_EQ(gradient_squares(*session), gradient_squares(*one));
+    }
+    PLUMB_ASSIGN_OR_RETURN(
+        const auto sharded,
+        TrainSession::Create(&*context, &data, Recipe("shard: GRADIENTS"), 1, rank));
+    EXPECT_THAT(std::string(sharded->SetProbe(1, {}).message()), HasSubstr("shard: GRADIENTS"));
+    return absl::OkStatus();
+  });
+  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+}
+
+TEST_F(RankTrainTest, GradientsTravelWhileTheRestOfThePassIsComputed) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const BucketPlan plan = BucketPlan::Of(ParameterLayout(context->parameters), 4);
+  EXPECT_GT(plan.buckets.size(), 4u);
+  BuildOptions options = TrainProgram(Recipe(""));
+  options.seq = 12;
+  const auto program = *Executable::Compile(
+      *BuildProgram(*context, options, /*gradients=*/true, TrainPasses(*context, Recipe(""))));
+  const auto ready = plan.ReadyIn(*program, ParameterLayout(context->parameters));
+  ASSERT_EQ(ready.size(), plan.buckets.size());
+  EXPECT_LT(ready.front().node, program->graph().nodes.size() * 3 / 4)
+      << "the first bucket is there long before the end of the pass";
+  EXPECT_GT(ready.back().node, ready.front().node);
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,68 @@
+#include "runtime/session/unit_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumb {
+namespace {
+
+// The tree as its definition says, in parentheses.
+std::string Text(int64_t begin, int64_t end) {
+  if (end - begin == 1) return absl::StrCat(begin);
+  int64_t half = 1;
+  while (2 * half < end - begin) half *= 2;
+  return absl::StrCat("(", Text(begin, begin + half), "+", Text(begin + half, end), ")");
+}
+
+TEST(UnitTreeTest, AStackOfUnitsIsTheTreeOfItsDefinition) {
+  for (int64_t units = 1; units <= 70; ++units) {
+    std::vector<UnitRange> stack;
+    std::vector<std::string> texts;
+    for (int64_t unit = 0; unit < units; ++unit) {
+      texts.push_back(absl::StrCat(unit));
+      for (int sums = PushNode(units, {unit, unit + 1}, &stack); sums > 0; --sums) {
+        const std::string right = texts.back();
+        texts.pop_back();
+        texts.back() = absl::StrCat("(", texts.back(), "+", right, ")");
+      }
+    }
+    ASSERT_EQ(texts.size(), 1u) << units;
+    EXPECT_EQ(texts[0], Text(0, units));
+  }
+}
+
+TEST(UnitTreeTest, TheNodesOfAllRanksMakeTheSameTree) {
+  for (int64_t units = 1; units <= 33; ++units) {
+    for (int ranks = 1; ranks <= units; ++ranks) {
+      std::vector<UnitRange> stack;
+      int64_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const UnitRange mine = UnitsOfRank(units, rank, ranks);
+        EXPECT_EQ(mine.begin, next);
+        EXPECT_GE(mine.size(), units / ranks);
+        next = mine.end;
+        for (const UnitRange& node : MaximalNodes(units, mine)) PushNode(units, node, &stack);
+      }
+      EXPECT_EQ(next, units);
+      ASSERT_EQ(stack.size(), 1u) << units << " units, " << ranks << " ranks";
+      EXPECT_EQ(stack[0], (UnitRange{0, units}));
+    }
+  }
+}
+
+TEST(UnitTreeTest, KeepsLogarithmicallyManySums) {
+  EXPECT_EQ(SumsToKeep(1, {0, 1}), 0);
+  EXPECT_EQ(SumsToKeep(2, {0, 2}), 1);
+  EXPECT_EQ(SumsToKeep(3, {0, 3}), 1);
+  EXPECT_EQ(SumsToKeep(4, {0, 4}), 2);
+  EXPECT_EQ(SumsToKeep(8, {0, 8}), 3);
+  EXPECT_EQ(SumsToKeep(1024, {0, 1024}), 10);
+  EXPECT_EQ(SumsToKeep(8, {4, 5}), 0);
+}
+
+}  // namespace
+}  // namespace plumb
