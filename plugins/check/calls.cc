@@ -159,8 +159,8 @@ plumb_status StatsFinalize(const Instance& instance, uint32_t phase, const plumb
 }
 
 const plumb_host& TestHost() {
-  static const plumb_host host = {sizeof(plumb_host), PLUMB_NORM_ABI_MINOR, nullptr, HostLog,
-                                  HostGetExtension};
+  static const plumb_host host = {
+      sizeof(plumb_host), PLUMB_NORM_ABI_MINOR, nullptr, HostLog, HostGetExtension, 0, 0};
   return host;
 }
 

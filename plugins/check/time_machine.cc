@@ -53,10 +53,12 @@ class Aged {
     if (map == MAP_FAILED) throw CheckEnded{"the check has no memory"};
     map_ = static_cast<char*>(map);
     mprotect(map_ + page, page, PROT_NONE);
-    at_ = map_ + page - kSizeV1<T> - tail_;
-    std::memcpy(at_, &value, kSizeV1<T>);
-    std::memset(at_ + kSizeV1<T>, kTailByte, tail_);
-    const auto size = static_cast<uint32_t>(kSizeV1<T> + tail_);
+    // A newer host knows all that this header has, and more behind it.
+    const size_t known = tail_ == 0 ? kSizeV1<T> : sizeof(T);
+    at_ = map_ + page - known - tail_;
+    std::memcpy(at_, &value, known);
+    std::memset(at_ + known, kTailByte, tail_);
+    const auto size = static_cast<uint32_t>(known + tail_);
     std::memcpy(at_, &size, sizeof(size));  // struct_size is the first field of every struct
   }
   ~Aged() { munmap(map_, size_); }
@@ -65,10 +67,10 @@ class Aged {
 
   T* get() { return reinterpret_cast<T*>(at_); }
   T& operator*() { return *get(); }
-  // Whether anything has been written behind what v1.0 has.
+  // Whether anything has been written behind what this header has.
   bool TailTouched() const {
     for (size_t i = 0; i < tail_; ++i) {
-      if (static_cast<unsigned char>(at_[kSizeV1<T> + i]) != kTailByte) return true;
+      if (static_cast<unsigned char>(at_[sizeof(T) + i]) != kTailByte) return true;
     }
     return false;
   }

@@ -138,7 +138,7 @@ class Emitter : public FormulaBackend {
     // A norm that declares itself the identity is not there.
     if (site.norm->plugin->identity()) return a;
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
-                           site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
+                           site.norm->plugin->Instantiate(site.dim, site.norm->attrs, site.heads));
     std::vector<ValueId> inputs = {a};
     for (const NormParam& param : instance->params()) {
       inputs.push_back(Param(absl::StrCat(site.name, ".", param.name)));

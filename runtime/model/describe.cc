@@ -20,7 +20,7 @@ class SlotCollector : public NullBackend {
  public:
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
-                           site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
+                           site.norm->plugin->Instantiate(site.dim, site.norm->attrs, site.heads));
     slots_[layer_].insert(absl::StrCat(site.slot, ": ", instance->ToString()));
     return a;
   }

@@ -105,7 +105,7 @@ class Lister : public NullBackend {
 
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle) override {
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
-                           site.norm->plugin->Instantiate(site.dim, site.norm->attrs));
+                           site.norm->plugin->Instantiate(site.dim, site.norm->attrs, site.heads));
     if (site.again && instance->cross_row()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "norm \"", site.norm->name,

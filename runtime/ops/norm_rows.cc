@@ -32,6 +32,11 @@ absl::Status CheckNormRows(const OpTypes& types, size_t i, absl::string_view nam
         "the last dimension of ", name, ", ", types.in(i).shape.last(),
         ", is not a multiple of the ", instance.dim(), " that ", instance.ToString(), " takes"));
   }
+  if (instance.heads() > 0 && types.in(i).shape.last() != instance.heads() * instance.dim()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the last dimension of ", name, ", ", types.in(i).shape.last(),
+                     ", is not that of all heads of ", instance.ToString()));
+  }
   return absl::OkStatus();
 }
 

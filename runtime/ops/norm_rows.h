@@ -28,7 +28,8 @@ const NormInstance& NormInstanceOf(const Attrs& attrs);
 
 // The instance is a cross-row norm, or is none, as the op wants it.
 absl::Status CheckNormKind(const NormInstance& instance, bool cross_row);
-// Input i is f32 or bf16 and its last dimension is a multiple of the instance's.
+// Input i is f32 or bf16 and its last dimension is a multiple of the instance's, or that of all its
+// heads.
 absl::Status CheckNormRows(const OpTypes& types, size_t i, absl::string_view name,
                            const NormInstance& instance);
 // The inputs from `first` on are the instance's parameters.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/check.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/status.h"
 #include "runtime/plugin/descriptor.h"
@@ -40,13 +41,13 @@ std::string ValueToText(const NormAttrValue& value) {
 }
 
 std::string InstanceText(const std::string& id, const std::vector<NormAttrSpec>& specs,
-                         const std::vector<NormAttrValue>& values, int64_t dim) {
+                         const std::vector<NormAttrValue>& values, const std::string& size) {
   std::vector<std::string> parts;
   for (size_t i = 0; i < specs.size(); ++i) {
     parts.push_back(absl::StrCat(specs[i].name, "=", ValueToText(values[i])));
   }
   std::sort(parts.begin(), parts.end());
-  return absl::StrCat(id, "(", absl::StrJoin(parts, ", "), ")[", dim, "]");
+  return absl::StrCat(id, "(", absl::StrJoin(parts, ", "), ")[", size, "]");
 }
 
 // The values as the ABI wants them. Their strings belong to `values`.
@@ -93,8 +94,10 @@ std::string NormParam::InitToString() const {
   return "";
 }
 
-absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(
-    int64_t dim, const NormAttrs& attrs) const {
+absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(int64_t dim,
+                                                                            const NormAttrs& attrs,
+                                                                            int64_t heads) const {
+  PLUMB_CHECK(heads >= 0 && heads <= std::numeric_limits<int32_t>::max(), "a number of heads");
   if (dim < 1 || dim > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(
         absl::StrCat(id_, ": cannot normalize rows of ", dim, " elements"));
@@ -104,18 +107,20 @@ absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(
   std::shared_ptr<NormInstance> instance(new NormInstance());
   instance->plugin_ = this;
   instance->dim_ = dim;
-  instance->text_ = InstanceText(id_, attrs_, values, dim);
+  instance->host_ = host_;
+  instance->host_.heads = static_cast<uint32_t>(heads);
+  instance->text_ = InstanceText(id_, attrs_, values, absl::StrCat(dim));
   const std::string where = absl::StrCat(instance->text_, ": ");
   ErrorText error;
   plumb_status code = PLUMB_OK;
   plumb_norm_instance* handle = nullptr;
-  PLUMB_RETURN_IF_ERROR(Annotate(Guarded(Record(NormFunction::kCreate),
-                                         [&] {
-                                           code = table_.create(&host_, static_cast<uint32_t>(dim),
-                                                                ToAbi(values).data(), &handle,
-                                                                error.text, sizeof(error.text));
-                                         }),
-                                 where));
+  PLUMB_RETURN_IF_ERROR(Annotate(
+      Guarded(Record(NormFunction::kCreate),
+              [&] {
+                code = table_.create(&instance->host_, static_cast<uint32_t>(dim),
+                                     ToAbi(values).data(), &handle, error.text, sizeof(error.text));
+              }),
+      where));
   if (code != PLUMB_OK) return Annotate(FromPlugin(code, error.view()), where);
   if (handle == nullptr) {
     return absl::InternalError(absl::StrCat(where, "create succeeded without an instance"));
@@ -130,8 +135,16 @@ absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(
     PLUMB_RETURN_IF_ERROR(
         Annotate(Guarded("layout", [&] { code = table_.layout(handle, &layout); }), where));
     PLUMB_RETURN_IF_ERROR(Annotate(FromPlugin(code, "layout failed"), where));
+    if (layout.heads != 0 && layout.heads != heads) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("%sis for %d heads; there are %d here", where, layout.heads, heads));
+    }
     PLUMB_RETURN_IF_ERROR(Annotate(instance->ReadTensors(layout), where));
     PLUMB_RETURN_IF_ERROR(Annotate(instance->ReadExtensions(), where));
+  }
+  instance->heads_ = layout.heads;
+  if (layout.heads != 0) {
+    instance->text_ = InstanceText(id_, attrs_, values, absl::StrCat(heads, " x ", dim));
   }
   instance->saved_per_row_ = layout.saved_per_row;
   instance->max_chunks_ = layout.max_chunks;

@@ -62,8 +62,8 @@ absl::StatusOr<std::unique_ptr<NormPlugin>> NormPlugin::Create(const plumb_norm_
   absl::StatusOr<std::vector<NormAttrSpec>> attrs = ReadAttrSchema(*known);
   if (!attrs.ok()) return Annotate(attrs.status(), where);
   plugin->attrs_ = *std::move(attrs);
-  plugin->host_ = {sizeof(plumb_host), PLUMB_NORM_ABI_MINOR, plugin.get(), LogFromPlugin,
-                   NoExtension};
+  plugin->host_ = {
+      sizeof(plumb_host), PLUMB_NORM_ABI_MINOR, plugin.get(), LogFromPlugin, NoExtension, 0, 0};
 
   if (known->available != nullptr) {
     ErrorText error;

@@ -96,6 +96,9 @@ class NormInstance {
 
   const NormPlugin& plugin() const { return *plugin_; }
   int64_t dim() const { return dim_; }
+  // How many heads of dim() elements a token has where the instance tells them apart: row r is of
+  // head r % heads(). 0: all rows alike.
+  int64_t heads() const { return heads_; }
   const std::vector<NormParam>& params() const { return params_; }
   int64_t saved_per_row() const { return saved_per_row_; }
   // The most chunks of rows that a backward call may be cut into; 0: any number.
@@ -123,7 +126,8 @@ class NormInstance {
   // finite.
   absl::Status Fill(size_t tensor, uint64_t seed, int64_t elements, float* values) const;
 
-  // "rms_norm(eps=1e-05)[16]": all attributes, defaults included; equal text, equal behaviour.
+  // "rms_norm(eps=1e-05)[16]", with heads() "[4 x 16]": all attributes, defaults included; equal
+  // text, equal behaviour.
   const std::string& ToString() const { return text_; }
 
   // Rows [r0, r1) of `call`. The hot path: one indirect call, no checks but the status.
@@ -174,7 +178,9 @@ class NormInstance {
 
   const NormPlugin* plugin_ = nullptr;
   plumb_norm_instance* handle_ = nullptr;
+  plumb_host host_{};  // what create() is given; its context is the plugin
   int64_t dim_ = 0;
+  int64_t heads_ = 0;
   std::vector<NormParam> params_;
   std::vector<NormParam> buffers_;
   std::vector<int64_t> buffer_offsets_;
@@ -234,10 +240,12 @@ class NormPlugin {
   // missing; all mistakes in one message, one a line. Returns them complete, in the schema's order.
   absl::StatusOr<std::vector<NormAttrValue>> CheckAttrs(const NormAttrs& attrs) const;
 
-  // An instance for vectors of `dim` elements; dim >= 1. kInvalidArgument also when the plugin
-  // itself refuses (its own message is passed on). REQUIRES: this plugin outlives the instance.
+  // An instance for vectors of `dim` elements; dim >= 1; `heads` of them a token in a slot of
+  // heads, 0 in others. kInvalidArgument also when the plugin itself refuses (its own message is
+  // passed on). REQUIRES: this plugin outlives the instance.
   absl::StatusOr<std::shared_ptr<const NormInstance>> Instantiate(int64_t dim,
-                                                                  const NormAttrs& attrs) const;
+                                                                  const NormAttrs& attrs,
+                                                                  int64_t heads = 0) const;
 
  private:
   friend class NormInstance;
@@ -255,7 +263,7 @@ class NormPlugin {
   std::string id_, version_, vendor_, license_, doc_, path_;
   std::array<PluginCall, std::size(kNormFunctionNames)> records_;
   std::vector<NormAttrSpec> attrs_;
-  plumb_host host_{};  // what create() is given; its context is this plugin
+  plumb_host host_{};  // what instances make theirs of; its context is this plugin
 };
 
 inline bool NormInstance::cross_row() const { return plugin_->cross_row(); }

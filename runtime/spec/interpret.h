@@ -55,6 +55,7 @@ struct NormSite {
   const NormBinding* norm;
   int64_t dim;         // elements that are normalized together
   int64_t width;       // of the tensor: a multiple of dim
+  int64_t heads = 0;   // in the width, in a slot of heads; 0 in others
   bool again = false;  // the same place of the text once more, in a range: the same parameters
 };
 

@@ -5,6 +5,7 @@
 
 struct plumb_norm_instance {
   uint32_t dim;
+  uint32_t heads;
   bool fails;
   plumb_tensor_def gain;
 };
@@ -21,17 +22,19 @@ plumb_status Fill(const plumb_norm_instance* instance, const plumb_fill_call* ca
   return PLUMB_OK;
 }
 
-plumb_status Create(const plumb_host*, uint32_t dim, const plumb_attr_value* values,
+plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                     plumb_norm_instance** out, char*, size_t) {
   plumb_tensor_def gain{};
   gain.name = "gain";
   gain.doc = "";
-  gain.ndim = 1;
-  gain.dims[0] = dim;
+  const uint32_t heads = PLUMB_HAS(plumb_host, host, heads) ? host->heads : 0;
+  gain.ndim = heads > 0 ? 2 : 1;
+  gain.dims[0] = heads > 0 ? heads : dim;
+  gain.dims[1] = heads > 0 ? dim : 0;
   gain.init = PLUMB_INIT_FILL;
   gain.fill = Fill;
   gain.lr_scale = 1;
-  *out = new plumb_norm_instance{dim, values[0].i != 0, gain};
+  *out = new plumb_norm_instance{dim, heads, values[0].i != 0, gain};
   return PLUMB_OK;
 }
 
@@ -42,13 +45,19 @@ plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out)
   out->n_params = 1;
   out->params = &instance->gain;
   out->backward_needs = PLUMB_BWD_X;
+  if (PLUMB_HAS(plumb_norm_layout, out, heads)) out->heads = instance->heads;
   return PLUMB_OK;
 }
 
+// Where the gain of row `r` begins.
+int64_t GainAt(const plumb_norm_instance& norm, int64_t r) {
+  return norm.heads == 0 ? 0 : r % norm.heads * norm.dim;
+}
+
 template <class T>
-void ForwardAs(const plumb_norm_call& c, int64_t r0, int64_t r1) {
-  const T* gain = static_cast<const T*>(c.params[0]);
+void ForwardAs(const plumb_norm_instance& norm, const plumb_norm_call& c, int64_t r0, int64_t r1) {
   for (int64_t r = r0; r < r1; ++r) {
+    const T* gain = static_cast<const T*>(c.params[0]) + GainAt(norm, r);
     const T* x = PLUMB_CONST_ROW(T, c.x, c.x_pitch, r);
     T* y = PLUMB_ROW(T, c.y, c.y_pitch, r);
     for (uint32_t i = 0; i < c.dim; ++i) y[i] = gain[i] * std::tanh(x[i]);
@@ -56,12 +65,12 @@ void ForwardAs(const plumb_norm_call& c, int64_t r0, int64_t r1) {
 }
 
 template <class T>
-void BackwardAs(const plumb_norm_call& c, int64_t r0, int64_t r1) {
-  const T* gain = static_cast<const T*>(c.params[0]);
-  T* dgain = static_cast<T*>(c.dparams[0]);
+void BackwardAs(const plumb_norm_instance& norm, const plumb_norm_call& c, int64_t r0, int64_t r1) {
   const bool add = (c.flags & PLUMB_CALL_DX_ACCUMULATE) != 0;
   for (int64_t r = r0; r < r1; ++r) {
     const T* x = PLUMB_CONST_ROW(T, c.x, c.x_pitch, r);
+    const T* gain = static_cast<const T*>(c.params[0]) + GainAt(norm, r);
+    T* dgain = static_cast<T*>(c.dparams[0]) + GainAt(norm, r);
     const T* dy = PLUMB_CONST_ROW(T, c.dy, c.dy_pitch, r);
     T* dx = PLUMB_ROW(T, c.dx, c.dx_pitch, r);
     for (uint32_t i = 0; i < c.dim; ++i) {
@@ -73,16 +82,19 @@ void BackwardAs(const plumb_norm_call& c, int64_t r0, int64_t r1) {
   }
 }
 
-plumb_status Forward(const plumb_norm_instance*, const plumb_norm_call* c, int64_t r0, int64_t r1) {
+plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* c, int64_t r0,
+                     int64_t r1) {
   if (c->dtype == PLUMB_BF16) return PLUMB_UNIMPLEMENTED;
-  c->dtype == PLUMB_F64 ? ForwardAs<double>(*c, r0, r1) : ForwardAs<float>(*c, r0, r1);
+  c->dtype == PLUMB_F64 ? ForwardAs<double>(*norm, *c, r0, r1)
+                        : ForwardAs<float>(*norm, *c, r0, r1);
   return PLUMB_OK;
 }
 
-plumb_status Backward(const plumb_norm_instance*, const plumb_norm_call* c, int64_t r0,
+plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* c, int64_t r0,
                       int64_t r1) {
   if (c->dtype == PLUMB_BF16) return PLUMB_UNIMPLEMENTED;
-  c->dtype == PLUMB_F64 ? BackwardAs<double>(*c, r0, r1) : BackwardAs<float>(*c, r0, r1);
+  c->dtype == PLUMB_F64 ? BackwardAs<double>(*norm, *c, r0, r1)
+                        : BackwardAs<float>(*norm, *c, r0, r1);
   return PLUMB_OK;
 }
 

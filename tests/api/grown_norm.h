@@ -6,8 +6,8 @@
 
 namespace plumb {
 
-// "test.grown": y = gain tanh(x). The gain is written by the plugin: FilledGain(seed, i), or, where
-// the attribute `fails` is set, nothing.
+// "test.grown": y = gain tanh(x), the gain [dim], or, in a slot of heads, [heads, dim]. The gain is
+// written by the plugin: FilledGain(seed, i), or, where the attribute `fails` is set, nothing.
 const plumb_norm_plugin* GrownNorm();
 
 // Element i of a gain that was filled with this seed.

@@ -2,13 +2,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/compile/reference_run.h"
+#include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
 #include "runtime/session/parameter_store.h"
+#include "runtime/session/program.h"
+#include "tests/api/evaluate.h"
 #include "tests/api/grown_norm.h"
 #include "tests/api/test_models.h"
 
@@ -94,6 +100,94 @@ TEST_F(GrownNormTest, SaysWhichTensorWasNotFilled) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("layers.0.attention.norm.gain"), HasSubstr("test.grown"),
                     HasSubstr("no values today")));
+}
+
+// -- Gradients, against central differences of the reference, and the executable against both
+
+constexpr int64_t kBatch = 2, kSeq = 4;
+
+class GradientOfGrownNorm : public GrownNormTest {
+ protected:
+  void Use(TinyModel model) {
+    model.context_length = kSeq;
+    context_ = MakeContext(runtime_.get(), model.Text());
+    parameters_ = std::make_unique<ParameterStore>(GenericParameters(*context_, 1));
+    for (const StateLayout::Entry& state : parameters_->states().entries) {
+      if (state.name == StateName(kStepBuffer)) parameters_->state_data()[state.begin] = 5;
+    }
+    tokens_ = RandomTokens(kBatch, kSeq, model.vocab_size);
+    feeds_ = Feeds(*parameters_, tokens_);
+  }
+
+  static BuildOptions Options() {
+    BuildOptions options;
+    options.batch = kBatch;
+    options.seq = kSeq;
+    options.output_logits = true;
+    return options;
+  }
+
+  void CheckGradients() {
+    const auto analytic = ReferenceRun(*BuildProgram(*context_, Options(), true), feeds_);
+    ASSERT_TRUE(analytic.ok()) << analytic.status();
+    const Graph forward =
+        *BuildForward(context_->model, context_->parameters, *context_->ops, Options());
+    for (const ParameterSpec& parameter : context_->parameters) {
+      const std::vector<double>& gradient = analytic->at("grad." + parameter.name).f;
+      std::vector<double>& values = feeds_[parameter.name].f;
+      for (size_t i = 0; i < gradient.size(); ++i) {
+        const double start = values[i];
+        const auto loss_at = [&](double step) {
+          values[i] = start + step;
+          const double loss = ReferenceRun(forward, feeds_)->at("loss").f[0];
+          values[i] = start;
+          return loss;
+        };
+        const double h = 1e-3;
+        const double slope =
+            (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
+        ASSERT_NEAR(slope, gradient[i], 1e-7) << parameter.name << "[" << i << "]";
+      }
+    }
+  }
+
+  void CheckExecutable() {
+    const auto expected = ReferenceRun(*BuildProgram(*context_, Options(), true), feeds_);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    for (const int threads : {1, 3}) {
+      const auto outputs =
+          RunBatch(*context_, *parameters_, tokens_, /*with_gradients=*/true, threads);
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+      EXPECT_LE(RelativeError(outputs->logits, expected->at("logits").f), 1e-5);
+      std::vector<double> gradients(outputs->gradients.size(), 0);
+      for (const ParameterLayout::Entry& entry : parameters_->layout().entries) {
+        const std::vector<double>& gradient = expected->at("grad." + entry.name).f;
+        std::copy(gradient.begin(), gradient.end(), gradients.begin() + entry.begin);
+      }
+      EXPECT_LE(RelativeError(outputs->gradients, gradients), 1e-5);
+    }
+  }
+
+  std::unique_ptr<ModelContext> context_;
+  std::unique_ptr<ParameterStore> parameters_;
+  Tokens tokens_;
+  ReferenceTensors feeds_;
+};
+
+TEST_F(GradientOfGrownNorm, OfAGainPerHead) {
+  TinyModel model = Model();
+  model.placement = "qk_norm";
+  model.n_kv_head = 1;
+  Use(model);
+  std::map<std::string, std::string> shapes;
+  for (const ParameterSpec& parameter : context_->parameters) {
+    shapes[parameter.name] = parameter.shape.ToString();
+  }
+  EXPECT_EQ(shapes["layers.0.attention.q_norm.gain"], "[2, 4]");
+  EXPECT_EQ(shapes["layers.0.attention.k_norm.gain"], "[1, 4]");
+  EXPECT_EQ(shapes["layers.0.attention.norm.gain"], "[8]");
+  CheckGradients();
+  CheckExecutable();
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace plumb {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class NormPluginTest : public ::testing::Test {
@@ -77,6 +78,29 @@ TEST_F(NormPluginTest, NamesInitialValuesOfAKindThatItDoesNotKnow) {
   test_norm::layout_answer.tensor_stride = sizeof(tensor);
   EXPECT_THAT(std::string(plugin_->Instantiate(4, {}).status().message()),
               AllOf(HasSubstr("parameter weight"), HasSubstr("kind 77"), HasSubstr("ABI 1.")));
+}
+
+// -- Heads
+
+TEST_F(NormPluginTest, TellsAnInstanceOfItsHeads) {
+  static uint32_t told;
+  table_.create = [](const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
+                     plumb_norm_instance** out, char* err, size_t cap) {
+    told = host->heads;
+    return test_norm::Create(host, dim, values, out, err, cap);
+  };
+  plugin_ = NormPlugin::Create(&table_, "").value();
+  const auto alike = plugin_->Instantiate(4, {}, 3).value();
+  EXPECT_EQ(told, 3u);
+  EXPECT_EQ(alike->heads(), 0);  // as a norm of 1.0 answers
+  EXPECT_THAT(alike->ToString(), EndsWith("[4]"));
+  test_norm::layout_answer.heads = 3;
+  const auto apart = plugin_->Instantiate(4, {}, 3).value();
+  EXPECT_EQ(apart->heads(), 3);
+  EXPECT_THAT(apart->ToString(), EndsWith("[3 x 4]"));
+  EXPECT_THAT(std::string(plugin_->Instantiate(4, {}, 2).status().message()),
+              HasSubstr("is for 3 heads; there are 2 here"));
+  EXPECT_FALSE(plugin_->Instantiate(4, {}).ok());
 }
 
 // -- Initial values that the norm writes

@@ -59,6 +59,7 @@
  *   - extension "plumb.norm.combine/1": stats_combine that can fail
  *   - extension "plumb.norm.instance/1": extensions of one instance
  *   - PLUMB_INIT_FILL: initial values that the plugin writes
+ *   - plumb_host.heads, plumb_norm_layout.heads: parameters of each head, [heads, dim]
  */
 #ifndef PLUMB_NORM_PLUGIN_H
 #define PLUMB_NORM_PLUGIN_H
@@ -244,15 +245,15 @@ typedef struct plumb_tensor_def {
    * The plugin does the addition; it is stated here for whoever reads or shows a checkpoint. */
   double offset;
   /* [1.1] [any-thread] PLUMB_INIT_FILL: writes finite numbers to call->values, a pure function of
-   * (attributes, dim, tensor, seed), the same bits on every machine. Called when a model is
+   * (attributes, dim, heads, tensor, seed), the same bits on every machine. Called when a model is
    * initialized, and not where a checkpoint brings the values. NULL with the other kinds. */
   plumb_status (*fill)(const plumb_norm_instance* instance, const plumb_fill_call* call);
 } plumb_tensor_def;
 
 enum { PLUMB_BWD_X = 1u << 0, PLUMB_BWD_Y = 1u << 1 }; /* which of x and y backward() reads */
 
-/* What an instance needs: a pure function of (attributes, dim), so that dims are the plugin's rule
- * for the length of each tensor. */
+/* What an instance needs: a pure function of (attributes, dim, heads), so that dims are the plugin's
+ * rule for the length of each tensor. */
 typedef struct plumb_norm_layout {
   uint32_t struct_size;
   uint32_t tensor_stride; /* sizeof(plumb_tensor_def) of the plugin */
@@ -271,6 +272,11 @@ typedef struct plumb_norm_layout {
    * into few ranges. A host may have fewer. */
   uint32_t max_chunks;
   uint32_t reserved;
+  /* [1.1] plumb_host.heads where the instance tells heads apart, by parameters such as a gain
+   * [heads, dim]: row r of a call is of head r % heads then, and rows is a multiple of heads; ranges
+   * begin and end anywhere. 0: all rows alike. */
+  uint32_t heads;
+  uint32_t reserved_2;
 } plumb_norm_layout;
 
 /* -- One call ---------------------------------------------------------------------------------- */
@@ -348,6 +354,10 @@ typedef struct plumb_host {
   void (*log)(void* ctx, int32_t level, const char* msg);
   /* [any-thread] A host extension, or NULL when it is not offered. Lives as long as this struct. */
   const void* (*get_extension)(void* ctx, const char* id);
+  /* [1.1] How many heads each token has where the instance normalizes heads of `dim` elements (in a
+   * slot of queries, say), 0 where it normalizes whole rows. */
+  uint32_t heads;
+  uint32_t reserved;
 } plumb_host;
 
 /* -- The norm ---------------------------------------------------------------------------------- */
@@ -540,9 +550,9 @@ PLUMB_STATIC_ASSERT(sizeof(plumb_attr_value) == 24, "plumb_attr_value, for ever"
 PLUMB_STATIC_ASSERT(sizeof(plumb_attr_def) == 72, "plumb_attr_def");
 PLUMB_STATIC_ASSERT(sizeof(plumb_fill_call) == 48, "plumb_fill_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_def) == 88, "plumb_tensor_def");
-PLUMB_STATIC_ASSERT(sizeof(plumb_norm_layout) == 72, "plumb_norm_layout");
+PLUMB_STATIC_ASSERT(sizeof(plumb_norm_layout) == 80, "plumb_norm_layout");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_call) == 168, "plumb_norm_call");
-PLUMB_STATIC_ASSERT(sizeof(plumb_host) == 32, "plumb_host");
+PLUMB_STATIC_ASSERT(sizeof(plumb_host) == 40, "plumb_host");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_plugin) == 160, "plumb_norm_plugin");
 PLUMB_STATIC_ASSERT(sizeof(plumb_residual_call) == 56, "plumb_residual_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_residual) == 24, "plumb_norm_residual");
