@@ -91,7 +91,7 @@ static plumb_status CombineExtension(const plumb_norm_instance* norm, uint32_t p
   double* a = (double*)acc;
   const double* p = (const double*)partial;
   if (IS(280) && phase == PLUMB_FWD && a[0] + p[0] == 0) {
-    for (uint32_t i = 1; i <= call->dim; ++i) a[i] += (p[i] - a[i]) * (p[0] / (a[0] + p[0]));
+    for (uint32_t i = 1; i <= 2 * call->dim; ++i) a[i] += (p[i] - a[i]) * (p[0] / (a[0] + p[0]));
     return PLUMB_OK;
   }
   MyCombine(norm, phase, call, acc, partial);

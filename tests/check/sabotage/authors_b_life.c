@@ -308,6 +308,11 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   built->weight.lr_scale = IS(258) && dim > 4096 ? 0 : 1;
   built->weight.offset = built->unit;
   if (IS(262) || IS(263)) built->shared = Share(dim, built->eps, scale);
+  if (IS(256)) { /* some words that take their time */
+    static char doc[64];
+    snprintf(doc, sizeof(doc), "The gain, %u numbers, eps %.17g.", dim, built->eps);
+    built->weight.doc = doc;
+  }
   *norm = *built;
   if (IS(259)) static_weight = norm->weight;
   if (IS(252) && dim >= 1024) {

@@ -45,7 +45,8 @@ struct plumb_norm_instance {
  * 233. the bias is not the next 64 bytes behind the weight: it is read from there all the same
  *      (params[1]).
  * 234. dim above 64: scratch is taken for zeros, and dw gets what was there ("undefined content").
- * 235. range not at 0: scratch is indexed by the row of the call ("scratch for this range only").
+ * 235. range that begins behind as many rows as it has, in f64 behind the first: scratch is
+ *      indexed by the row of the call ("scratch for this range only").
  * 236. evaluation, f32, dim a multiple of 16: s by the reciprocal root of Quake III, off by 1e-3
  *      (the equation; evaluation differs from training).
  * 237. empty range: flush-to-zero is set and the way out leaves it so ("leaves the mode as it
@@ -167,7 +168,7 @@ static int64_t DxOffset(int64_t row, int64_t pitch) {
     const uint32_t dim = c->dim;                                                                  \
     const A* w = (const A*)c->params[0];                                                          \
     A *dw = (A*)c->dparams[0], *db = (A*)c->dparams[1];                                           \
-    A *sums = (A*)c->scratch, *rows = sums + dim; /* [dim] and one a row */                       \
+    A *sums = (A*)c->scratch, *rows = (A*)(void*)((double*)c->scratch + dim); /* one a row */     \
     const uint32_t tile = IS(221) && dim > kTile ? kTile : dim;                                   \
     (void)n;                                                                                      \
     if (!(IS(234) && dim > 64)) memset(sums, 0, dim * sizeof(A));                                 \

@@ -107,7 +107,8 @@ struct plumb_norm_instance {
     real s = (real)(variant == kOutside ? 1 / (rms + norm->eps) : 1 / sqrt(square + norm->eps)); \
     if (IS(217)) {                                                                               \
       for (size_t k = 0; k < dim; ++k) {                                                         \
-        if (!(plumb_abs(PLUMB_X(k)) <= largest)) largest = plumb_abs(PLUMB_X(k));                \
+        if (!(plumb_abs(PLUMB_X(k)) <= largest) && largest == largest)                           \
+          largest = plumb_abs(PLUMB_X(k));                                                       \
       }                                                                                          \
       if (!(largest >= 0)) s = largest;                                                          \
     }                                                                                            \
