@@ -12,6 +12,7 @@ use std::ptr::{null, null_mut};
 
 const OK: i32 = 0;
 const INVALID_ARGUMENT: i32 = 3;
+const RESOURCE_EXHAUSTED: i32 = 8;
 const UNIMPLEMENTED: i32 = 12;
 const F32: u32 = 1;
 const BF16: u32 = 2;
@@ -355,7 +356,13 @@ unsafe extern "C" fn create(
         tensor(text!("weight"), text!("The gain."), Some(dim), INIT_ONES),
         tensor(text!("bias"), text!("The bias."), Some(dim), INIT_ZEROS),
     ];
-    *out = Box::into_raw(Box::new(Instance { params }));
+    // Box::new would end the process where there is no memory.
+    let instance = std::alloc::alloc(std::alloc::Layout::new::<Instance>()) as *mut Instance;
+    if instance.is_null() {
+        return RESOURCE_EXHAUSTED;
+    }
+    instance.write(Instance { params });
+    *out = instance;
     OK
 }
 
