@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gives every twin (sabotage/twins.c, life_twins.c, cross_twins.c, authors_a_*.c) to the checker with
+# Gives every twin (sabotage/twins.c, life_twins.c, cross_twins.c, authors_*.c) to the checker with
 # several seeds, and prints a table: which checks find it, with which seeds. Exit code 1: one was not
 # found.
 #
