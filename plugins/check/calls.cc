@@ -1,7 +1,9 @@
 #include "plugins/check/calls.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -81,6 +83,9 @@ Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim,
     return norm.create(&TestHost(), dim, values.data(), &handle, err, sizeof(err));
   });
   err[sizeof(err) - 1] = '\0';
+  // They lived until create returned.
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::fill(values.begin(), values.end(), plumb_attr_value{nan, INT64_MIN, nullptr});
   if (created != PLUMB_OK || handle == nullptr) {
     throw CheckEnded{absl::StrFormat("create(dim=%d) answers %s%s%s", dim, StatusText(created),
                                      err[0] == '\0' ? "" : ": ", err)};

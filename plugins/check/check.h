@@ -28,6 +28,7 @@ struct Subject {
   uint64_t seed = 0;                        // of every random choice that the check makes
   double seconds = 1;                       // for a check that explores
   std::string point;                        // the only one that it is to try (points.h), or ""
+  bool shrinks = false;                     // from that one, which ended the process, to a smaller
 };
 
 // Collects the findings of one check. A check that reports nothing has passed.
@@ -62,8 +63,8 @@ struct Check {
   bool explores = false;     // takes Subject::seconds
 };
 
-// All checks, in the order in which they are reported: E, M, N, R, X, P. Put together from the lists
-// of the files that implement them.
+// All checks, in the order in which they are reported: E, M, N, R, X, P. Put together from the
+// lists of the files that implement them.
 const std::vector<Check>& AllChecks();
 
 }  // namespace plumb::check

@@ -98,6 +98,7 @@ void PerformOrThrow(const Task& task, Report* report, std::vector<ListedNorm>* n
   subject.seed = task.seed;
   subject.seconds = task.seconds;
   subject.point = task.point;
+  subject.shrinks = task.shrinks;
   if (task.check == nullptr || task.check->scope == Scope::kNorm) {
     const absl::StatusOr<plumb_norm_plugin_v1_fn> entry = Load(task.path);
     if (!entry.ok()) throw CheckEnded{std::string(entry.status().message())};
@@ -160,21 +161,23 @@ std::vector<std::string> ChildArguments(const Task& task) {
           absl::StrCat(task.seed),
           absl::StrCat(task.seconds),
           task.point,
+          task.shrinks ? "1" : "0",
           task.path};
 }
 
 int ChildMain(const std::vector<std::string>& words) {
   Task task;
   int findings = -1, trace = -1;
-  if (words.size() != 8 || !absl::SimpleAtoi(words[1], &task.norm_index) ||
+  if (words.size() != 9 || !absl::SimpleAtoi(words[1], &task.norm_index) ||
       !absl::SimpleAtoi(words[2], &task.seed) || !absl::SimpleAtod(words[3], &task.seconds) ||
-      !absl::SimpleAtoi(words[6], &findings) || !absl::SimpleAtoi(words[7], &trace) ||
+      !absl::SimpleAtoi(words[7], &findings) || !absl::SimpleAtoi(words[8], &trace) ||
       !UseTracePage(trace)) {
     return EXIT_FAILURE;
   }
   close(trace);
   task.point = words[4];
-  task.path = words[5];
+  task.shrinks = words[5] == "1";
+  task.path = words[6];
   task.check = FindCheck(words[0]);
   if (task.check == nullptr && words[0] != kListWord) return EXIT_FAILURE;
   InstallCrashHandlers();

@@ -28,6 +28,7 @@ struct Task {
   uint64_t seed = 0;
   double seconds = 1;  // Subject::seconds
   std::string point;   // Subject::point
+  bool shrinks = false;
 };
 
 // What it found.

@@ -53,12 +53,12 @@ class SystemCallMarks : public CallWatcher {
 // What an author may need to make an instance: memory, locks, files to read.
 bool CreateMayCall(const SystemCall& call) {
   constexpr long kFree[] = {
-      SYS_brk,        SYS_mmap,       SYS_munmap,        SYS_mprotect,
-      SYS_madvise,    SYS_mremap,     SYS_futex,         SYS_getrandom,
-      SYS_read,       SYS_pread64,    SYS_close,         SYS_fstat,
-      SYS_newfstatat, SYS_lseek,      SYS_clock_gettime, SYS_sched_getaffinity,
-      SYS_gettid,     SYS_getpid,     SYS_uname,         SYS_sysinfo,
-      SYS_rseq,       SYS_sched_yield};
+      SYS_brk, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_mremap, SYS_futex,
+      SYS_getrandom, SYS_read, SYS_pread64, SYS_close, SYS_fstat, SYS_newfstatat, SYS_lseek,
+      SYS_clock_gettime, SYS_sched_getaffinity, SYS_gettid, SYS_getpid, SYS_uname, SYS_sysinfo,
+      SYS_rseq, SYS_sched_yield,
+      // a thread that is joined before create returns
+      SYS_clone, SYS_clone3, SYS_set_robust_list, SYS_rt_sigprocmask, SYS_exit};
   if (call.number == SYS_openat) {
     return (call.arguments[2] & (O_ACCMODE | O_CREAT | O_TRUNC)) == O_RDONLY;
   }

@@ -62,7 +62,7 @@ void CheckLoadEffects(const Subject& subject, Report* report) {
   const absl::StatusOr<void*> library = Open(subject.path);
   const int64_t printed = silence.End();
   if (!library.ok()) return report->Skip("it does not load (E4)");
-  for (const std::string& change : before.ChangesTo(ProcessState::Take())) {
+  for (const std::string& change : before.ChangesSince()) {
     report->Fail(absl::StrCat("loading it changes the process: ", change));
   }
   if (printed > 0) report->Fail(absl::StrFormat("loading it prints %d bytes", printed));

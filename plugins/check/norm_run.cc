@@ -16,7 +16,7 @@
 namespace plumb::check {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr uint64_t kPoisonBits = 0x7ffd600000000000u;  // bf16 has all of its digits
 
 int64_t SizeOf(const plumb_tensor_def& def) {
   int64_t size = 1;
@@ -60,6 +60,16 @@ Place WithGap(Place place, int64_t n) {
   return place;
 }
 
+// null when it is not offered.
+const plumb_norm_combine* CombineOf(const plumb_norm_plugin& norm) {
+  if (!PLUMB_HAS(plumb_norm_plugin, &norm, get_extension) || norm.get_extension == nullptr) {
+    return nullptr;
+  }
+  const auto* extension = static_cast<const plumb_norm_combine*>(
+      Guarded(Function::kGetExtension, 0, [&] { return norm.get_extension(PLUMB_EXT_COMBINE); }));
+  return extension != nullptr && extension->combine != nullptr ? extension : nullptr;
+}
+
 bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
 std::string Number(double value) {
@@ -101,6 +111,14 @@ void InParallel(int threads, int64_t count, uint64_t delay_seed,
 }
 
 }  // namespace
+
+double Poison() {
+  double value;
+  std::memcpy(&value, &kPoisonBits, sizeof(value));
+  return value;
+}
+
+bool IsPoison(double value) { return SameBits(value, Poison()); }
 
 std::string PlaceInTensor(const char* name, size_t i, size_t size, int64_t width) {
   const size_t w = static_cast<size_t>(std::max<int64_t>(width, 1));
@@ -156,7 +174,7 @@ void Scratch::Refill() {
 }
 
 NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_t seed,
-                 const Place& place, bool own_pitches)
+                 const Place& place, bool own_pitches, bool draw)
     : x(dtype, rows, instance.dim(), place),
       y(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 1 : 0)),
       dy(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 2 : 0)),
@@ -172,8 +190,8 @@ NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_
       scratch_(instance.layout(), rows) {
   // Drawn apart, so that parameters do not depend on the number of rows.
   std::mt19937_64 random(seed ^ 0x5bd1e995), random_rows(seed);
-  x.FillNormal(&random_rows);
-  dy.FillNormal(&random_rows);
+  if (draw) x.FillNormal(&random_rows);
+  if (draw) dy.FillNormal(&random_rows);
   for (uint32_t i = 0; i < instance.layout().n_params; ++i) {
     params.push_back(TensorOf(instance.param(i), AccumulateType(dtype)));
     dparams.push_back(TensorOf(instance.param(i), AccumulateType(dtype)));
@@ -190,7 +208,7 @@ NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_
 }
 
 void NormRun::Reset() {
-  for (Rows* rows : {&y, &dx, &saved, &call_saved}) rows->Fill(kNan);
+  for (Rows* rows : {&y, &dx, &saved, &call_saved}) rows->Fill(Poison());
   for (Rows& rows : dparams) rows.Fill(0);
   std::mt19937_64 random(seed_ + 1);
   for (uint32_t i = 0; i < buffers.size(); ++i) {
@@ -304,16 +322,16 @@ void NormRun::Forward(bool train) {
 }
 
 void NormRun::Backward(bool accumulate) {
-  if (TakesStatistics(true)) Statistics(PLUMB_BWD, true, ChunkRows(), 1, 0, accumulate);
+  if (TakesStatistics(true)) Statistics(PLUMB_BWD, true, ChunkRows(), 1, 0, accumulate, false);
   BackwardRange(accumulate, 0, rows_);
 }
 
-void NormRun::Statistics(uint32_t phase, bool train, int64_t chunk) {
-  Statistics(phase, train, chunk, 1, 0, false);
+void NormRun::Statistics(uint32_t phase, bool train, int64_t chunk, bool by_extension) {
+  Statistics(phase, train, chunk, 1, 0, false, by_extension);
 }
 
 void NormRun::Statistics(uint32_t phase, bool train, int64_t chunk, int threads,
-                         uint64_t delay_seed, bool accumulate) {
+                         uint64_t delay_seed, bool accumulate, bool by_extension) {
   const plumb_norm_call all = phase == PLUMB_FWD ? ForwardCall(train) : BackwardCall(accumulate);
   const int64_t count = (rows_ + chunk - 1) / chunk;
   std::vector<Rows> partials;
@@ -333,8 +351,19 @@ void NormRun::Statistics(uint32_t phase, bool train, int64_t chunk, int threads,
            "stats_partial", r0, r1);
   });
   Rows& total = partials.back();
+  const plumb_norm_combine* extension = by_extension ? CombineOf(instance_.norm()) : nullptr;
   for (int64_t i = 0; i < count; ++i) {
-    StatsCombine(instance_, phase, all, total.data(), partials[static_cast<size_t>(i)].data());
+    const void* partial = partials[static_cast<size_t>(i)].data();
+    if (extension == nullptr) {
+      StatsCombine(instance_, phase, all, total.data(), partial);
+      continue;
+    }
+    Expect(Guarded(Function::kStatsCombine, all, 0, rows_,
+                   [&] {
+                     return extension->combine(instance_.handle(), phase, &all, total.data(),
+                                               partial);
+                   }),
+           "plumb.norm.combine/1", i * chunk, std::min(rows_, (i + 1) * chunk));
   }
   Expect(StatsFinalize(instance_, phase, all, total.data()), "stats_finalize", 0, rows_);
   for (const Rows& partial : partials) {
@@ -349,7 +378,7 @@ void NormRun::Step(int threads, uint64_t delay_seed) {
   std::vector<std::vector<Rows>> partials(static_cast<size_t>(count));
   for (uint32_t phase : {uint32_t{PLUMB_FWD}, uint32_t{PLUMB_BWD}}) {
     const bool forward = phase == PLUMB_FWD;
-    if (TakesStatistics(true)) Statistics(phase, true, chunk, threads, delay_seed, false);
+    if (TakesStatistics(true)) Statistics(phase, true, chunk, threads, delay_seed, false, false);
     const plumb_norm_call all = forward ? ForwardCall(true) : BackwardCall(false);
     InParallel(threads, count, delay_seed, [&](int64_t i) {
       const int64_t r0 = i * chunk, r1 = std::min(rows_, r0 + chunk);

@@ -43,15 +43,20 @@ class Scratch {
   Rows bytes_;
 };
 
+// What outputs hold before a call: a NaN of its own bits, in every element type.
+double Poison();
+bool IsPoison(double value);
+
 class NormRun {
  public:
   // Operands and parameters are the same numbers for the same seed, whatever the place, parameters
   // whatever the rows; for different types they are the same before rounding. x, dy: standard
   // normal. Parameters: drawn as their descriptors say, then moved by a normal number of a fifth of
-  // their size (at least 0.2). y, dx, saved and call_saved: NaN. dparams: 0. Buffers: as their
-  // descriptors say. With `own_pitches` no two operands have the same pitch.
+  // their size (at least 0.2). y, dx, saved and call_saved: poison. dparams: 0. Buffers: as their
+  // descriptors say. With `own_pitches` no two operands have the same pitch. Without `draw` x and
+  // dy are for the caller to fill.
   NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_t seed,
-          const Place& place = {}, bool own_pitches = false);
+          const Place& place = {}, bool own_pitches = false, bool draw = true);
   NormRun(const NormRun&) = delete;
   NormRun& operator=(const NormRun&) = delete;
 
@@ -78,8 +83,9 @@ class NormRun {
   // The parts of it. Ranges without statistics:
   void ForwardRange(bool train, int64_t r0, int64_t r1);
   void BackwardRange(bool accumulate, int64_t r0, int64_t r1);
-  // Statistics of all rows, in chunks of `chunk` rows: partials, combined in order, finalized.
-  void Statistics(uint32_t phase, bool train, int64_t chunk);
+  // Statistics of all rows, in chunks of `chunk` rows: partials, combined in order, finalized. With
+  // `by_extension` combined by plumb.norm.combine, where the norm offers it.
+  void Statistics(uint32_t phase, bool train, int64_t chunk, bool by_extension = false);
   // Whether forward needs statistics of this call.
   bool TakesStatistics(bool train) const;
   // Rows in a chunk, as the host cuts: max(8, ceil(rows / 64)).
@@ -109,13 +115,13 @@ class NormRun {
   std::string PaddingDamage() const;
   void FillPadding(Rows::Padding pattern);
 
-  // y, dx, saved, call_saved: NaN again; dparams: 0; buffers: as their descriptors say.
+  // y, dx, saved, call_saved: poison again; dparams: 0; buffers: as their descriptors say.
   void Reset();
 
  private:
   plumb_norm_call Call(uint32_t flags);
   void Statistics(uint32_t phase, bool train, int64_t chunk, int threads, uint64_t delay_seed,
-                  bool accumulate);
+                  bool accumulate, bool by_extension);
 
   const Instance& instance_;
   uint32_t dtype_;

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <cstring>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plugins/check/guarded.h"
 #include "plugins/check/numeric_cases.h"
 
 namespace plumb::check {
 namespace {
-
-constexpr double kBefore = 0.75;  // dx before a gradient is added to it
 
 Place PlaceOf(const Point& point) {
   Place place;
@@ -25,8 +24,12 @@ Place PlaceOf(const Point& point) {
 // Of a row: quick to seed, since there are many.
 using RowRandom = std::minstd_rand;
 
-// x of one row, by kX: 0 normal; 1 huge; 2 tiny; 3, 6 far from zero; 4 some rows of zeros; 5 rows
-// of any size; 7 some elements zero.
+enum { kHugeX = 8, kVanishingX, kDenormalX, kNarrowX, kConstantX, kOutlierX };
+enum { kHugeDy = 4, kVanishingDy, kDenormalDy };
+
+// x of one row, by kX: 0 normal; 1 large; 2 small; 3, 6 far from zero; 4 some rows of zeros; 5 rows
+// of any size; 7 some elements zero; 8, 9 sizes whose squares f32 has not; 10 denormals; 11 far
+// from zero with a small spread; 12 all elements alike; 13 one element far from the others.
 void DrawX(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform(0, 1);
@@ -37,34 +40,53 @@ void DrawX(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   if (kind == 6) mean = -20;
   if (kind == 4 && uniform(*random) < 0.5) size = 0;
   if (kind == 5) size = std::pow(10, 9 * uniform(*random) - 4.5);
+  if (kind == kHugeX) size = 1e30;
+  if (kind == kVanishingX) size = 1e-30;
+  if (kind == kDenormalX) size = 3e-40;
+  if (kind == kNarrowX) mean = uniform(*random) < 0.5 ? 100 : -1000, size = 0.5;
+  if (kind == kConstantX) mean = normal(*random), size = 0;
   for (int64_t i = 0; i < dim; ++i) {
     row[i] = mean + size * normal(*random);
     if (kind == 7 && uniform(*random) < 0.5) row[i] = 0;
   }
+  if (kind == kOutlierX) row[(*random)() % static_cast<uint64_t>(dim)] *= 1000;
 }
 
+// dy of one row, by kDy: 0 normal; 1 some rows of zeros; 2 large; 3 small; 4, 5 sizes at the ends
+// of f32; 6 denormals; 7 some elements zero.
 void DrawDy(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   std::normal_distribution<double> normal;
   double size = kind == 2 ? 1e4 : kind == 3 ? 1e-4 : 1;
   if (kind == 1 && (*random)() % 2 == 0) size = 0;
-  for (int64_t i = 0; i < dim; ++i) row[i] = size * normal(*random);
+  if (kind == kHugeDy) size = 1e30;
+  if (kind == kVanishingDy) size = 1e-30;
+  if (kind == kDenormalDy) size = 3e-40;
+  for (int64_t i = 0; i < dim; ++i) {
+    row[i] = size * normal(*random);
+    if (kind == 7 && (*random)() % 2 == 0) row[i] = 0;
+  }
 }
 
-double Changed(int64_t kind, std::mt19937_64* random, double value) {
+// A parameter, by kParams: 0 as it is; 1 either sign; 2 some zeros; 3 large; 4 small; 5 none is
+// positive; 6 all zero; 7 one is zero.
+double Changed(int64_t kind, std::mt19937_64* random, size_t i, double value) {
   const bool half = (*random)() % 2 == 0;
   if (kind == 1 && half) return -value;
-  if (kind == 2 && half) return 0;
+  if ((kind == 2 && half) || kind == 6) return 0;
+  if (kind == 5) return -std::abs(value);
+  if (kind == 7 && i == 0) return 0;
   return kind == 3 ? value * 16 : kind == 4 ? value * 0.25 : value;
 }
 
-// The first row outside of [r0, r1) that is not as it was, NaN or kBefore; -1: none.
+bool EqualBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+
+// The first row outside of [r0, r1) that is not as it was; -1: none.
 int64_t TouchedOutside(const Rows& rows, int64_t r0, int64_t r1, double before) {
   for (int64_t r = 0; r < rows.rows(); ++r) {
     if (r == r0) r = r1;
     if (r >= rows.rows()) break;
     for (int64_t i = 0; i < rows.width(); ++i) {
-      const double value = rows.Get(r, i);
-      if (std::isnan(before) ? !std::isnan(value) : value != before) return r;
+      if (!EqualBits(rows.Get(r, i), before)) return r;
     }
   }
   return -1;
@@ -78,61 +100,231 @@ std::string Outside(const NormRun& run, const char* name, const Rows& rows, int6
                       ", outside of the range, was written");
 }
 
+// "" unless the poison that an output held before the call is still there.
+std::string NotWritten(const NormRun& run, const char* name, const std::vector<double>& values,
+                       int64_t width) {
+  const auto it = std::find_if(values.begin(), values.end(), IsPoison);
+  if (it == values.end()) return "";
+  return absl::StrCat(
+      run.Name(), ": ",
+      PlaceInTensor(name, static_cast<size_t>(it - values.begin()), values.size(), width),
+      " was not written, or is of what was not");
+}
+
 struct Range {
   int64_t from, to;
 };
 
-std::vector<Range> RangesOf(const Point& point) {
-  std::vector<Range> ranges = {{point[kFrom], point[kTo]}};
+// Rows in a chunk where pieces are cut as a host cuts them: no more chunks than the norm asks for.
+int64_t HostChunk(const NormRun& run) {
+  const int64_t most = run.instance().layout().max_chunks;
+  const int64_t chunk = run.ChunkRows();
+  return most > 0 ? std::max(chunk, (run.rows() + most - 1) / most) : chunk;
+}
+
+std::vector<Range> RangesOf(const NormRun& run, const Point& point) {
+  std::vector<Range> ranges;
+  if (point[kPieces] == 2) {
+    const int64_t chunk = HostChunk(run);
+    for (int64_t r = 0; r < point[kRows]; r += chunk) {
+      ranges.push_back({r, std::min(point[kRows], r + chunk)});
+    }
+    return ranges;
+  }
+  ranges = {{point[kFrom], point[kTo]}};
   if (point[kFrom] > 0) ranges.push_back({0, point[kFrom]});
   if (point[kTo] < point[kRows]) ranges.push_back({point[kTo], point[kRows]});
   return ranges;
 }
 
-void CallForward(NormRun* run, const Point& point, const Operands& operands, std::string* problem) {
-  const bool train = point[kEvaluation] == 0;
+// Statistics in chunks of the range's length, at most a few hundred.
+void TakeStatistics(NormRun* run, const Point& point, uint32_t phase, bool train) {
+  const int64_t own = std::max(point[kTo] - point[kFrom], point[kRows] / 300 + 1);
+  const bool pieces = point[kPieces] == 1;
+  run->Statistics(phase, train, pieces ? own : run->ChunkRows(), pieces);
+}
+
+// The sum that a norm takes itself.
+class Residual {
+ public:
+  // Not offered: extension() is null.
+  Residual(const NormRun& run, const Point& point, const Operands& operands)
+      : terms_(run.dtype(), point[kResidual] != 0 ? run.rows() : 0, run.dim(), PlaceOf(point)),
+        sum_(run.dtype(), terms_.rows(), run.dim(), PlaceOf(point)) {
+    const plumb_norm_plugin& norm = run.instance().norm();
+    if (point[kResidual] == 0 || (norm.flags & PLUMB_NORM_CROSS_ROW) != 0) return;
+    extension_ = Find(norm, PLUMB_EXT_RESIDUAL, run.instance());
+    if (extension_ == nullptr) return;
+    // x = first + second exactly, whatever x is.
+    first_ = second_ = operands.x;
+    for (size_t i = 0; i < first_.size(); ++i) {
+      const bool small = std::abs(first_[i]) < 1e-30;
+      const size_t way = (i * 7 + i / 5) % 5;
+      const double part = way == 0   ? 0
+                          : way == 1 ? 1
+                          : small    ? 0
+                          : way == 2 ? 0.5
+                          : way == 3 ? 2
+                                     : -1;
+      first_[i] = part * operands.x[i];
+      second_[i] = (1 - part) * operands.x[i];
+    }
+    terms_.Assign(second_);
+    sum_.Fill(Poison());
+  }
+  const plumb_norm_residual* extension() const { return extension_; }
+  const std::vector<double>& first() const { return first_; }
+  Rows* terms() { return &terms_; }
+  Rows* sum() { return &sum_; }
+
+ private:
+  static const plumb_norm_residual* Find(const plumb_norm_plugin& norm, const char* id,
+                                         const Instance& instance) {
+    if (norm.get_extension == nullptr) return nullptr;
+    return Guarded(Function::kGetExtension, 0, [&]() -> const plumb_norm_residual* {
+      const auto* of_instance = static_cast<const plumb_norm_instance_extensions*>(
+          norm.get_extension(PLUMB_EXT_INSTANCE));
+      const void* found = of_instance != nullptr && of_instance->get != nullptr
+                              ? of_instance->get(instance.handle(), id)
+                              : norm.get_extension(id);
+      const auto* residual = static_cast<const plumb_norm_residual*>(found);
+      const bool whole =
+          residual != nullptr && residual->forward != nullptr && residual->backward != nullptr;
+      return whole ? residual : nullptr;
+    });
+  }
+
+  const plumb_norm_residual* extension_ = nullptr;
+  std::vector<double> first_, second_;
+  Rows terms_, sum_;
+};
+
+void CallForward(NormRun* run, const Point& point, const Operands& operands, Residual* residual,
+                 std::string* problem) {
+  const bool train = point[kEvaluation] == 0, fused = residual->extension() != nullptr;
   // Backward gets x where it needs it: a host that runs in place has kept a copy.
   const bool in_place =
-      point[kAlias] != 0 && (run->instance().norm().flags & PLUMB_NORM_INPLACE) != 0;
-  if (run->TakesStatistics(train)) run->Statistics(PLUMB_FWD, train, run->ChunkRows());
+      point[kAlias] != 0 && !fused && (run->instance().norm().flags & PLUMB_NORM_INPLACE) != 0;
+  if (run->TakesStatistics(train)) TakeStatistics(run, point, PLUMB_FWD, train);
   if (in_place) run->y.Assign(operands.x);
+  if (fused) run->x.Assign(residual->first());
+  // The sum may take the place of one of its terms.
+  Rows* sum = point[kAlias] != 0 ? &run->x : residual->sum();
+  plumb_residual_call sums{};
+  sums.struct_size = sizeof(sums);
+  if (fused) {
+    sums.res = residual->terms()->data(), sums.res_pitch = residual->terms()->pitch();
+    sums.sum = sum->data(), sums.sum_pitch = sum->pitch();
+  }
   bool first = true;
-  for (const Range& range : RangesOf(point)) {
+  for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->ForwardCall(train);
     if (in_place) call.x = call.y, call.x_pitch = call.y_pitch;
-    run->Expect(check::Forward(run->instance(), call, range.from, range.to), "forward", range.from,
-                range.to);
+    const auto forward = [&] {
+      if (!fused) return check::Forward(run->instance(), call, range.from, range.to);
+      return Guarded(Function::kResidualForward, call, range.from, range.to, [&] {
+        return residual->extension()->forward(run->instance().handle(), &call, &sums, range.from,
+                                              range.to);
+      });
+    };
+    run->Expect(forward(), "forward", range.from, range.to);
     if (first && !in_place) {
-      const double nan = std::numeric_limits<double>::quiet_NaN();
-      *problem = Outside(*run, "y", run->y, range.from, range.to, nan);
+      *problem = Outside(*run, "y", run->y, range.from, range.to, Poison());
       if (problem->empty()) {
-        *problem = Outside(*run, "saved", run->saved, range.from, range.to, nan);
+        *problem = Outside(*run, "saved", run->saved, range.from, range.to, Poison());
+      }
+      if (problem->empty() && fused && point[kAlias] == 0) {
+        *problem = Outside(*run, "sum", *sum, range.from, range.to, Poison());
       }
     }
     first = false;
   }
+  if (!fused) return;
+  const std::string text = FirstDifference("sum", sum->Values(), operands.x, run->dim());
+  // Denormals may have counted as zero.
+  if (!text.empty() && problem->empty() && point[kX] != kDenormalX) {
+    *problem = absl::StrCat(run->Name(), ", residual: ", text);
+  }
+  run->x.Assign(sum->Values());
 }
 
-void CallBackward(NormRun* run, const Point& point, const Operands& operands,
+// Adds what a range of its own has added to zeros, and makes it zeros again.
+void Collect(const NormRun& run, std::vector<std::vector<double>>* totals) {
+  const uint32_t type = AccumulateType(run.dtype());
+  for (size_t k = 0; k < run.dparams.size(); ++k) {
+    const std::vector<double> part = run.dparams[k].Values();
+    for (size_t i = 0; i < part.size(); ++i) {
+      (*totals)[k][i] = RoundTo(type, (*totals)[k][i] + part[i]);
+    }
+  }
+}
+
+void CallBackward(NormRun* run, const Point& point, const Operands& operands, Residual* residual,
                   std::string* problem) {
+  const bool fused = residual->extension() != nullptr;
   const bool add = point[kAdd] != 0;
-  const bool alias =
-      point[kAlias] != 0 && !add && (run->instance().norm().flags & PLUMB_NORM_DX_ALIAS_DY);
-  const double before = add ? kBefore : std::numeric_limits<double>::quiet_NaN();
-  if (run->TakesStatistics(true)) run->Statistics(PLUMB_BWD, true, run->ChunkRows());
+  const bool alias = point[kAlias] != 0 && !add && !fused &&
+                     (run->instance().norm().flags & PLUMB_NORM_DX_ALIAS_DY) != 0;
+  const double before = add ? kAddedTo : Poison();
+  if (run->TakesStatistics(true)) TakeStatistics(run, point, PLUMB_BWD, true);
   if (alias) run->dx.Assign(operands.dy);
   if (!alias) run->dx.Fill(before);
+  // What a fused norm adds to is dsum, which may be dx.
+  plumb_residual_call sums{};
+  sums.struct_size = sizeof(sums);
+  const bool apart = point[kAlias] == 0;
+  if (apart && fused) residual->sum()->Fill(before);
+  if (fused && add) {
+    sums.dsum = apart ? residual->sum()->data() : run->dx.data();
+    sums.dsum_pitch = apart ? residual->sum()->pitch() : run->dx.pitch();
+    if (apart) run->dx.Fill(Poison());
+  }
+  const double outside = fused && add && apart ? Poison() : before;
+  const bool own = point[kPieces] != 0 && !run->dparams.empty();
+  std::vector<std::vector<double>> totals;
+  for (const Rows& rows : run->dparams) totals.push_back(rows.Values());
+  if (own) {
+    for (Rows& rows : run->dparams) rows.Fill(0);
+  }
   bool first = true;
-  for (const Range& range : RangesOf(point)) {
-    plumb_norm_call call = run->BackwardCall(add);
+  for (const Range& range : RangesOf(*run, point)) {
+    plumb_norm_call call = run->BackwardCall(add && !fused);
     if (alias) call.dy = call.dx, call.dy_pitch = call.dx_pitch;
-    run->Expect(check::Backward(run->instance(), call, range.from, range.to), "backward",
-                range.from, range.to);
+    const auto backward = [&] {
+      if (!fused) return check::Backward(run->instance(), call, range.from, range.to);
+      return Guarded(Function::kResidualBackward, call, range.from, range.to, [&] {
+        return residual->extension()->backward(run->instance().handle(), &call, &sums, range.from,
+                                               range.to);
+      });
+    };
+    run->Expect(backward(), "backward", range.from, range.to);
     if (first && !alias && problem->empty()) {
-      *problem = Outside(*run, "dx", run->dx, range.from, range.to, before);
+      *problem = Outside(*run, "dx", run->dx, range.from, range.to, outside);
+    }
+    if (own) {
+      Collect(*run, &totals);
+      for (Rows& rows : run->dparams) rows.Fill(0);
     }
     first = false;
   }
+  if (!own) return;
+  for (size_t k = 0; k < totals.size(); ++k) run->dparams[k].Assign(totals[k]);
+}
+
+// What may only be read, and is another number after the calls.
+std::string Overwritten(const NormRun& run, const Point& point, const Operands& operands) {
+  const auto compare = [](const char* name, const Rows& rows, std::vector<double> must) {
+    for (double& value : must) value = RoundTo(rows.dtype(), value);
+    return FirstDifference(name, rows.Values(), must, rows.width());
+  };
+  std::string text = compare("x", run.x, operands.x);
+  if (text.empty()) text = compare("dy", run.dy, operands.dy);
+  for (size_t i = 0; i < operands.params.size() && text.empty(); ++i) {
+    text = compare(absl::StrCat("params[", i, "]").c_str(), run.params[i], operands.params[i]);
+  }
+  // Of a residual sum denormals may have counted as zero.
+  if (text.empty() || (point[kResidual] != 0 && point[kX] == kDenormalX)) return "";
+  return absl::StrCat(run.Name(), ": ", text, ", as it was before the calls");
 }
 
 }  // namespace
@@ -173,37 +365,99 @@ Operands OperandsAt(const Instance& instance, const Point& point) {
   std::mt19937_64 random(seed);
   for (const Rows& param : drawn.params) {
     operands.params.push_back(param.Values());
-    for (double& value : operands.params.back()) {
-      value = Changed(point[kParams], &random, value);
+    std::vector<double>& values = operands.params.back();
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = Changed(point[kParams], &random, i, values[i]);
     }
   }
   return operands;
 }
 
 Point Plain(Point point) {
-  for (const size_t axis : {kPlace, kPitches, kAlias, kAdd, kFrom}) point[axis] = 0;
+  for (const size_t axis : {kPlace, kPitches, kAlias, kAdd, kResidual, kPieces, kFrom})
+    point[axis] = 0;
   point[kTo] = point[kRows];
   return point;
 }
 
+bool IsExtremeX(const Point& point) {
+  return point[kX] == kHugeX || point[kX] == kVanishingX || point[kX] == kDenormalX;
+}
+
+bool IsExtremeDy(const Point& point) {
+  return point[kDy] == kHugeDy || point[kDy] == kVanishingDy || point[kDy] == kDenormalDy;
+}
+
 PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
                   const Operands& operands) {
-  NormRun run(instance, dtype, point[kRows], 1, PlaceOf(point), point[kPitches] != 0);
+  NormRun run(instance, dtype, point[kRows], 1, PlaceOf(point), point[kPitches] != 0, false);
   run.x.Assign(operands.x);
   run.dy.Assign(operands.dy);
   for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
   PointResult result;
-  CallForward(&run, point, operands, &result.problem);
-  if (point[kEvaluation] == 0) CallBackward(&run, point, operands, &result.problem);
+  const bool train = point[kEvaluation] == 0;
+  Residual residual(run, point, operands);
+  CallForward(&run, point, operands, &residual, &result.problem);
+  const std::vector<double> forward = run.y.Values();
+  if (train) CallBackward(&run, point, operands, &residual, &result.problem);
   if (result.problem.empty()) {
     const std::string damage = run.PaddingDamage();
     if (!damage.empty()) result.problem = absl::StrCat(run.Name(), ": written: ", damage);
   }
   result.outcome = run.Results();
-  if (point[kAdd] != 0 && point[kEvaluation] == 0) {
-    for (double& value : result.outcome.dx) value -= kBefore;
+  if (result.problem.empty() && train) {
+    const std::string text = FirstDifference("y", result.outcome.y, forward, run.dim());
+    if (!text.empty()) {
+      result.problem = absl::StrCat(run.Name(), ": ", text, ", as it was before backward");
+    }
+  }
+  if (result.problem.empty()) result.problem = Overwritten(run, point, operands);
+  result.outcome.y = forward;
+  if (result.problem.empty()) result.problem = NotWritten(run, "y", forward, run.dim());
+  if (result.problem.empty() && train) {
+    result.problem = NotWritten(run, "dx", result.outcome.dx, run.dim());
+  }
+  for (size_t i = 0; i < run.dparams.size() && result.problem.empty(); ++i) {
+    const std::string name = absl::StrCat("dparams[", i, "]");
+    result.problem =
+        NotWritten(run, name.c_str(), result.outcome.dparams[i], run.dparams[i].width());
+  }
+  for (size_t i = 0; i < run.buffers.size() && result.problem.empty(); ++i) {
+    const std::string name = absl::StrCat("buffers[", i, "]");
+    result.problem =
+        NotWritten(run, name.c_str(), result.outcome.buffers[i], run.buffers[i].width());
+  }
+  if (point[kAdd] != 0 && train) {
+    for (double& value : result.outcome.dx) value -= kAddedTo;
   }
   return result;
+}
+
+Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
+                 const Operands& operands, const std::vector<double>* y) {
+  NormRun run(instance, dtype, point[kRows], 1, {}, false, false);
+  run.x.Assign(operands.x);
+  run.dy.Assign(operands.dy);
+  for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+  const bool train = point[kEvaluation] == 0;
+  run.Forward(train);
+  Outcome outcome;
+  outcome.y = run.y.Values();
+  if (y != nullptr) run.y.Assign(*y);
+  if (train) run.Backward();
+  outcome.dx = run.dx.Values();
+  for (const Rows& rows : run.dparams) outcome.dparams.push_back(rows.Values());
+  for (const Rows& rows : run.buffers) outcome.buffers.push_back(rows.Values());
+  return outcome;
+}
+
+std::vector<double> PlainY(const Instance& instance, const Point& point, uint32_t dtype,
+                           const Operands& operands) {
+  NormRun run(instance, dtype, point[kRows], 1, {}, false, false);
+  run.x.Assign(operands.x);
+  for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+  run.Forward(point[kEvaluation] == 0);
+  return run.y.Values();
 }
 
 }  // namespace plumb::check

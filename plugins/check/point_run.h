@@ -25,17 +25,35 @@ struct Operands {
 };
 Operands OperandsAt(const Instance& instance, const Point& point);
 
+// Whether x has squares that f32 has not, or is a denormal.
+bool IsExtremeX(const Point& point);
+// Whether dy is of such a size.
+bool IsExtremeDy(const Point& point);
+
 // The point made simple: aligned operands with one pitch, nothing aliased or added, one range.
 Point Plain(Point point);
 
 struct PointResult {
   Outcome outcome;      // dx without what it was added to
-  std::string problem;  // something outside the range or the rows was touched
+  std::string problem;  // something outside the range or the rows was touched, or was not written
 };
+// What dx is before a gradient is added to it.
+inline constexpr double kAddedTo = 0.75;
+
 // Calls forward, and in training backward, at the point in `dtype`: the range first, then the rows
-// before and behind it. What dx is added to is in the results already subtracted, in double.
+// before and behind it, or the host's chunks. What dx is added to is in the results already
+// subtracted, in double.
 PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
                   const Operands& operands);
+
+// The same of one plain range, for its numbers alone: nothing else is looked at. Where it is given,
+// backward reads `y`, as another element type has it.
+Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
+                 const Operands& operands, const std::vector<double>* y = nullptr);
+
+// y alone, of a plain call of all rows.
+std::vector<double> PlainY(const Instance& instance, const Point& point, uint32_t dtype,
+                           const Operands& operands);
 
 }  // namespace plumb::check
 

@@ -1,5 +1,9 @@
 #include "plugins/check/points.h"
 
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,28 +18,34 @@
 #include "plugins/check/calls.h"
 #include "plugins/check/float_state.h"
 #include "plugins/check/numeric_cases.h"
+#include "plugins/check/trace.h"
 
 namespace plumb::check {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kNames[kAxes] = {"dim",  "rows",  "from",   "to",    "type",  "attributes",
-                                       "eval", "flush", "place",  "pitch", "alias", "add",
-                                       "x",    "dy",    "params", "seed"};
+constexpr const char* kNames[kAxes] = {
+    "dim",   "rows",  "from", "to",       "type",   "attributes", "eval", "flush",  "place",
+    "pitch", "alias", "add",  "residual", "pieces", "x",          "dy",   "params", "seed"};
 // Of axes that are a choice, how many there are.
-constexpr int64_t kChoices[kAxes] = {0, 0, 0, 0, 3, 0, 2, 2, 4, 2, 2, 2, 8, 4, 5, 0};
-constexpr uint32_t kMostDim = 8192;
-constexpr int64_t kMostRows = 20000;
+constexpr int64_t kChoices[kAxes] = {
+    0, 0, 0, 0, 3, 0, 2, 2, 4, 2, 2, 2, 2, 3, kKindsOfX, kKindsOfDy, kKindsOfParams, 0};
+constexpr int64_t kMostDim = 16384;
+constexpr int64_t kMostRows = 66000;
 constexpr int kMostShrinks = 300;
 constexpr double kShrinkSeconds = 3;
 // Elements of an operand: most points are small, so that there are many of them.
 constexpr int64_t kUsualElements = 40000, kLargestPoint = 1300000;
 
 // Widths of registers and lengths of models, and their neighbours, where loops have their ends.
-constexpr int64_t kDims[] = {1,   2,    3,    7,    8,    15,   16,   17,   31,   32,   33,   48,
-                             63,  64,   65,   127,  128,  129,  255,  256,  257,  512,  767,  768,
-                             769, 1023, 1024, 1025, 1280, 2048, 2049, 4095, 4096, 4097, 8191, 8192};
+constexpr int64_t kDims[] = {1,    2,    3,    4,    5,    7,    8,    15,    16,    17,
+                             31,   32,   33,   48,   63,   64,   65,   100,   127,   128,
+                             129,  255,  256,  257,  511,  512,  513,  640,   767,   768,
+                             769,  1023, 1024, 1025, 1280, 1536, 2047, 2048,  2049,  3072,
+                             4095, 4096, 4097, 5120, 8191, 8192, 8193, 12288, 16383, 16384};
+// Loops end where a dim is no multiple of these, and paths of their own begin where it is.
+constexpr int64_t kUnits[] = {8, 16, 32, 64, 100, 256, 768, 1000, 1024, 4096};
 
 int64_t Simplest(int axis) { return axis == kDim || axis == kRows || axis == kTo ? 1 : 0; }
 
@@ -49,10 +59,21 @@ int64_t LogUniform(std::mt19937_64* random, int64_t most) {
       static_cast<int64_t>(std::exp(u * std::log(static_cast<double>(most) + 1))), 1, most);
 }
 
+// A known length, a multiple of a unit or its neighbour, or any.
+int64_t DrawDim(std::mt19937_64* random) {
+  const int64_t kind = Below(random, 4);
+  if (kind < 2) return kDims[static_cast<size_t>(Below(random, std::size(kDims)))];
+  if (kind == 2) return LogUniform(random, kMostDim);
+  const int64_t unit = kUnits[static_cast<size_t>(Below(random, std::size(kUnits)))];
+  const int64_t multiple = unit * LogUniform(random, kMostDim / unit);
+  return std::clamp<int64_t>(multiple + Below(random, 3) - 1, 1, kMostDim);
+}
+
 // A range of one row, all rows, or any.
 void DrawRange(std::mt19937_64* random, Point* point) {
   const int64_t rows = (*point)[kRows];
   (*point)[kFrom] = Below(random, 3) == 0 ? 0 : Below(random, rows);
+  if (Below(random, 4) == 0) (*point)[kFrom] = Below(random, std::min<int64_t>(rows, 20));
   const int64_t left = rows - (*point)[kFrom];
   const int64_t kind = Below(random, 3);
   (*point)[kTo] = (*point)[kFrom] + (kind == 0 ? 1 : kind == 1 ? left : 1 + Below(random, left));
@@ -67,10 +88,10 @@ Point Simple() {
 // Corner `i`: long and odd dims, many rows, each type; the other axes walk with coprime strides, in
 // every other corner of the first round.
 Point Corner(size_t i, int64_t attribute_cases) {
-  constexpr int64_t kShapes[][2] = {{1, 9},     {16, 5},    {65, 3},    {256, 2},   {768, 3},
-                                    {15, 330},  {4097, 2},  {1024, 9},  {17, 1200}, {64, 1},
-                                    {128, 33},  {101, 9},   {8192, 2},  {32, 260},  {2049, 3},
-                                    {1025, 70}, {12, 4200}, {3, 10500}, {100, 40},  {640, 12}};
+  constexpr int64_t kShapes[][2] = {
+      {1, 9},     {16, 5},    {65, 3},   {256, 2},  {768, 3},   {15, 330}, {4097, 2}, {1024, 9},
+      {17, 1200}, {64, 1},    {128, 33}, {101, 9},  {8192, 2},  {32, 260}, {2049, 3}, {1025, 70},
+      {12, 4200}, {3, 10500}, {100, 40}, {640, 12}, {2, 66000}, {16384, 2}};
   Point point = Simple();
   const auto& shape = kShapes[i % std::size(kShapes)];
   point[kDim] = shape[0];
@@ -89,18 +110,19 @@ Point Corner(size_t i, int64_t attribute_cases) {
   point[kPitches] = k / 2 % 2;
   point[kAdd] = k / 3 % 2;
   point[kAlias] = k % 5 == 0 ? 1 : 0;
-  point[kX] = k % 8;
-  point[kDy] = k / 2 % 4;
-  point[kParams] = k % 5;
+  point[kX] = k % kKindsOfX;
+  point[kDy] = k / 2 % kKindsOfDy;
+  point[kParams] = k % kKindsOfParams;
+  point[kResidual] = k % 6 == 1 ? 1 : 0;
+  point[kPieces] = k % 3;
   point[kEvaluation] = k % 7 == 0 ? 1 : 0;
   return point;
 }
-constexpr size_t kCorners = 60;
+constexpr size_t kCorners = 66;
 
 Point Draw(std::mt19937_64* random, int64_t attribute_cases) {
   Point point = Simple();
-  point[kDim] = Below(random, 2) == 0 ? kDims[static_cast<size_t>(Below(random, std::size(kDims)))]
-                                      : LogUniform(random, kMostDim);
+  point[kDim] = DrawDim(random);
   const int64_t most = Below(random, 12) == 0 ? kLargestPoint : kUsualElements;
   const int64_t most_rows = std::clamp<int64_t>(most / point[kDim], 1, kMostRows);
   // The largest as often as one decade of the others: what a count of rows decides is there.
@@ -152,8 +174,9 @@ Point Shrink(const Property& property, Point point, std::string* text) {
     smaller = false;
     for (const size_t axis :
          {size_t{kRows}, size_t{kDim}, size_t{kX}, size_t{kDy}, size_t{kParams}, size_t{kPitches},
-          size_t{kPlace}, size_t{kAlias}, size_t{kAdd}, size_t{kFlushed}, size_t{kAttributes},
-          size_t{kEvaluation}, size_t{kFrom}, size_t{kTo}, size_t{kType}}) {
+          size_t{kPlace}, size_t{kAlias}, size_t{kAdd}, size_t{kResidual}, size_t{kPieces},
+          size_t{kFlushed}, size_t{kAttributes}, size_t{kEvaluation}, size_t{kFrom}, size_t{kTo},
+          size_t{kType}}) {
       for (const int64_t value : Smaller(point, axis)) {
         if (++tries > kMostShrinks ||
             Clock::now() - start > std::chrono::duration<double>(kShrinkSeconds)) {
@@ -176,13 +199,47 @@ Point Shrink(const Property& property, Point point, std::string* text) {
   return point;
 }
 
+// The property in a process of its own: its end is a failure of the point.
+std::optional<std::string> TryApart(const Property& property, const Point& point) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  ForgetTrace();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const std::optional<std::string> text = Try(property, point);
+    // '+' for a point at which there is something to see.
+    const std::string line = text.has_value() ? "+" + text->substr(0, 4000) : "-";
+    const bool written = write(ends[1], line.data(), line.size()) > 0;
+    _exit(written ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string line;
+  char buffer[4096];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof(buffer))) > 0;) {
+    line.append(buffer, static_cast<size_t>(n));
+  }
+  close(ends[0]);
+  int status = 0;
+  if (pid < 0 || waitpid(pid, &status, 0) != pid) return std::nullopt;
+  if (WIFSIGNALED(status)) return DescribeCrash(*ThisTracePage(), WTERMSIG(status));
+  if (line.empty()) {
+    return absl::StrCat("ended the process with exit status ", WEXITSTATUS(status), " during ",
+                        DescribeRunning(*ThisTracePage()));
+  }
+  return line[0] == '+' ? std::optional<std::string>(line.substr(1)) : std::nullopt;
+}
+
 void FailAt(const Subject& subject, const char* check, const Point& point, const std::string& text,
             Report* report) {
-  report->Fail(absl::StrCat(text, "\nrepeat: plumb plugin check ", subject.path, " --check ", check,
-                            " --point ", NameOfPoint(point)));
+  report->Fail(absl::StrCat(text, RepeatCommand(subject.path, check, NameOfPoint(point))));
 }
 
 }  // namespace
+
+std::string RepeatCommand(const std::string& path, const char* check, const std::string& point) {
+  return absl::StrCat("\nrepeat: plumb plugin check ", path, " --check ", check, " --point ",
+                      point);
+}
 
 std::string NameOfPoint(const Point& point) {
   std::string text;
@@ -219,6 +276,15 @@ void Explore(const Subject& subject, const char* check, const Property& property
   if (!subject.point.empty()) {
     const std::optional<Point> point = ParsePoint(subject.point);
     if (!point.has_value()) return report->Fail(absl::StrCat("no such point: ", subject.point));
+    if (subject.shrinks) {
+      const Property apart = [&](const Point& each) { return TryApart(property, each); };
+      std::optional<std::string> text = apart(*point);
+      if (!text.has_value() || text->empty()) return;  // not again
+      const Point smallest = Shrink(apart, *point, &*text);
+      ForgetTrace();
+      return FailAt(subject, check, smallest, *text, report);
+    }
+    TracePoint(NameOfPoint(*point));
     const std::optional<std::string> text = Try(property, *point);
     if (!text.has_value()) return report->Skip("nothing to see at this point");
     if (!text->empty()) FailAt(subject, check, *point, *text, report);
@@ -230,6 +296,7 @@ void Explore(const Subject& subject, const char* check, const Property& property
   int64_t tried = 0, refused = 0;
   for (size_t i = 0; i == 0 || Clock::now() < end; ++i) {
     const Point point = i < kCorners ? Corner(i, attribute_cases) : Draw(&random, attribute_cases);
+    TracePoint(NameOfPoint(point));
     std::optional<std::string> text = Try(property, point);
     ++(text.has_value() ? tried : refused);
     if (!text.has_value() || text->empty()) continue;

@@ -29,13 +29,20 @@ enum Axis {
   kPitches,  // 1: every operand has a pitch of its own
   kAlias,    // y is x, dx is dy, where the norm offers it
   kAdd,      // PLUMB_CALL_DX_ACCUMULATE
-  kX,        // what x is drawn from, see DrawX
-  kDy,       // 1: some rows of zeros, 2: large, 3: small
-  kParams,   // 1: either sign, 2: some zeros, 3: large, 4: small
-  kSeed,     // of the operands
+  kResidual,  // x is a sum that the norm takes itself, where it offers plumb.norm.residual
+  kPieces,    // 1: ranges have dparams of their own, statistics are of ranges; 2: as the host cuts
+  kX,         // what x is drawn from, see DrawX
+  kDy,        // what dy is drawn from, see DrawDy
+  kParams,    // what parameters are, see Changed
+  kSeed,      // of the operands
   kAxes
 };
+// How many kinds of operands there are (point_run.cc).
+inline constexpr int64_t kKindsOfX = 14, kKindsOfDy = 8, kKindsOfParams = 8;
 using Point = std::array<int64_t, kAxes>;
+
+// "\nrepeat: plumb plugin check FILE --check X1 --point ...".
+std::string RepeatCommand(const std::string& path, const char* check, const std::string& point);
 
 // "dim=768,rows=33,to=8,type=bf16,seed=5": axes at their simplest value are left out.
 std::string NameOfPoint(const Point& point);
@@ -46,7 +53,9 @@ std::optional<Point> ParsePoint(const std::string& text);
 using Property = std::function<std::optional<std::string>(const Point&)>;
 
 // Tries `property` at Subject::point if that is given, else at corners and random points for
-// Subject::seconds. Fails `report` with the smallest failing point, and notes how many were tried.
+// Subject::seconds. The point is in the trace while it is tried. With Subject::shrinks each try is
+// a process of its own, so that one that crashes can be made smaller. Fails `report` with the
+// smallest failing point, and notes how many were tried.
 void Explore(const Subject& subject, const char* check, const Property& property, Report* report);
 
 }  // namespace plumb::check

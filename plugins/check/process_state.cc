@@ -5,10 +5,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <clocale>
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,6 +19,8 @@
 
 namespace plumb::check {
 namespace {
+
+constexpr char kThreads[] = "the number of threads";
 
 using States = std::map<std::string, std::string>;
 
@@ -46,7 +51,7 @@ void AddStatusLines(States* values) {
     if (colon == std::string::npos) continue;
     const std::string key = line.substr(0, colon);
     if (key == "Umask") (*values)["the umask"] = line.substr(colon + 2);
-    if (key == "Threads") (*values)["the number of threads"] = line.substr(colon + 2);
+    if (key == "Threads") (*values)[kThreads] = line.substr(colon + 2);
   }
 }
 
@@ -104,6 +109,20 @@ std::vector<std::string> ProcessState::ChangesTo(const ProcessState& after) cons
   }
   for (const auto& [what, value] : after.values_) {
     if (values_.count(what) == 0) changes.push_back(absl::StrCat(what, " is new: ", value));
+  }
+  return changes;
+}
+
+std::vector<std::string> ProcessState::ChangesSince() const {
+  constexpr int kTries = 200;
+  std::vector<std::string> changes = ChangesTo(Take());
+  const auto is_of_threads = [](const std::string& change) {
+    return change.rfind(kThreads, 0) == 0;
+  };
+  for (int i = 0; i < kTries; ++i) {
+    if (std::none_of(changes.begin(), changes.end(), is_of_threads)) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    changes = ChangesTo(Take());
   }
   return changes;
 }

@@ -16,6 +16,8 @@ class ProcessState {
 
   // What differs in `after`: "floating-point control is 0x9fc0, was 0x1f80", "SIGPIPE ...".
   std::vector<std::string> ChangesTo(const ProcessState& after) const;
+  // What differs now. A thread that has been joined may be counted for a moment yet: waits for it.
+  std::vector<std::string> ChangesSince() const;
 
  private:
   std::map<std::string, std::string> values_;

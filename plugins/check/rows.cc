@@ -32,6 +32,24 @@ void PatternOf(Rows::Padding pattern, uint32_t dtype, unsigned char* bytes) {
   if (dtype == PLUMB_BF16) std::memcpy(bytes, &bf16, sizeof(bf16));
 }
 
+// Elements at any address.
+template <class T>
+void Load(const char* from, int64_t n, double* to) {
+  for (int64_t i = 0; i < n; ++i) {
+    T value;
+    std::memcpy(&value, from + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    to[i] = static_cast<double>(value);
+  }
+}
+
+template <class T>
+void Store(const double* from, int64_t n, char* to) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T value = static_cast<T>(from[i]);
+    std::memcpy(to + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+  }
+}
+
 }  // namespace
 
 const char* TypeName(uint32_t dtype) {
@@ -142,24 +160,37 @@ void Rows::Set(int64_t row, int64_t i, double value) {
 
 std::vector<double> Rows::Values() const {
   std::vector<double> values(static_cast<size_t>(rows_ * width_));
-  size_t k = 0;
-  for (int64_t r = 0; r < rows_; ++r) {
-    for (int64_t i = 0; i < width_; ++i) values[k++] = Get(r, i);
+  double* to = values.data();
+  for (int64_t r = 0; r < rows_; ++r, to += width_) {
+    if (dtype_ == PLUMB_F64) {
+      std::memcpy(to, Row(r), static_cast<size_t>(width_) * sizeof(double));
+    } else if (dtype_ == PLUMB_F32) {
+      Load<float>(Row(r), width_, to);
+    } else {
+      for (int64_t i = 0; i < width_; ++i) to[i] = Get(r, i);
+    }
   }
   return values;
 }
 
 void Rows::Assign(const std::vector<double>& values) {
-  size_t k = 0;
-  for (int64_t r = 0; r < rows_; ++r) {
-    for (int64_t i = 0; i < width_; ++i) Set(r, i, values[k++]);
+  const double* from = values.data();
+  for (int64_t r = 0; r < rows_; ++r, from += width_) {
+    if (dtype_ == PLUMB_F64) {
+      std::memcpy(Row(r), from, static_cast<size_t>(width_) * sizeof(double));
+    } else if (dtype_ == PLUMB_F32) {
+      Store<float>(from, width_, Row(r));
+    } else {
+      for (int64_t i = 0; i < width_; ++i) Set(r, i, from[i]);
+    }
   }
 }
 
 void Rows::Fill(double value) {
-  for (int64_t r = 0; r < rows_; ++r) {
-    for (int64_t i = 0; i < width_; ++i) Set(r, i, value);
-  }
+  if (rows_ == 0 || width_ == 0) return;
+  for (int64_t i = 0; i < width_; ++i) Set(0, i, value);
+  const size_t bytes = static_cast<size_t>(width_) * TypeSize(dtype_);
+  for (int64_t r = 1; r < rows_; ++r) std::memcpy(Row(r), Row(0), bytes);
 }
 
 void Rows::FillNormal(std::mt19937_64* random, double mean, double deviation) {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "plugins/check/child.h"
+#include "plugins/check/points.h"
 #include "plugins/check/subprocess.h"
 #include "runtime/base/status.h"
 #include "runtime/plugin/elf_note.h"
@@ -263,10 +264,36 @@ class Runner {
     SubprocessOptions options;
     options.parallel = parallel;
     options.timeout_seconds = options_.timeout_seconds;
-    return RunChildren(jobs, options, [this, batch](size_t i, Ended ended) {
+    std::vector<size_t> crashed;
+    PLUMB_RETURN_IF_ERROR(RunChildren(jobs, options, [&](size_t i, Ended ended) {
       batch->results[i] = ResultOf(ended);
       batch->seconds[i] = ended.seconds;
-      Tell(batch->tasks[i]);
+      Task& task = batch->tasks[i];
+      Tell(task);
+      const bool dead = !ended.death.empty() || !ParseTaskResult(ended.findings).ok();
+      if (!dead || ended.point.empty() || task.check == nullptr) return;
+      batch->results[i].findings.back().text +=
+          RepeatCommand(task.path, task.check->id, ended.point);
+      // What hung would hang again at each try.
+      if (!ended.stopped && task.point.empty()) crashed.push_back(i);
+      task.point = ended.point;
+    }));
+    return Shrink(crashed, options, batch);
+  }
+
+  // Looks for a smaller point where one ended its process; what it finds is the result then.
+  absl::Status Shrink(const std::vector<size_t>& crashed, const SubprocessOptions& options,
+                      Batch* batch) {
+    std::vector<std::vector<std::string>> jobs;
+    for (const size_t i : crashed) {
+      Task task = batch->tasks[i];
+      task.shrinks = true;
+      jobs.push_back(ChildArguments(task));
+    }
+    return RunChildren(jobs, options, [&](size_t job, Ended ended) {
+      const absl::StatusOr<TaskResult> result = ParseTaskResult(ended.findings);
+      if (!result.ok() || !ended.death.empty() || result->findings.empty()) return;
+      batch->results[crashed[job]] = *result;
     });
   }
 

@@ -218,6 +218,9 @@ bool Reap(Child* child) {
   child->ended.seconds = SecondsSince(child->start);
   const std::string running = DescribeRunning(*child->page);
   child->ended.last_call = running;
+  const TracePage& page = *child->page;
+  child->ended.point.assign(page.point, strnlen(page.point, sizeof(page.point)));
+  child->ended.stopped = !child->stopped.empty();
   if (!child->stopped.empty()) {
     child->ended.death = child->stopped;
   } else if (WIFSIGNALED(status)) {

@@ -20,6 +20,8 @@ struct Ended {
   // "does not return from create dim=8: stopped after 10 s", "exit status 3 during forward ...".
   std::string death;
   std::string last_call;  // the call in which it ended, "" if in none
+  std::string point;      // the point that it last tried (points.h), "" if none
+  bool stopped = false;   // because it hung
   double seconds = 0;
 };
 

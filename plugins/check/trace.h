@@ -54,12 +54,18 @@ struct TracePage {
   uint64_t address;
   bool has_address, is_write;
   char words[256];  // of std::terminate
+  char point[256];  // that an exploring check tries (points.h), "": none
 };
 
 // The page of this process: memory of its own until UseTracePage has been called.
 TracePage* ThisTracePage();
 // Maps the page behind a file descriptor for good. False if that is impossible.
 bool UseTracePage(int fd);
+
+// Writes the point down.
+void TracePoint(const std::string& point);
+// Forgets what a process that shares the page, and has ended, has left there.
+void ForgetTrace();
 
 // From construction to destruction this thread is inside a call of the plugin.
 class Trace {

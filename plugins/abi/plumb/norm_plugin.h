@@ -162,7 +162,8 @@ enum {
 
   PLUMB_NORM_CROSS_ROW = 1u << 16, /* training: statistics over rows; the stats functions exist */
   PLUMB_NORM_CROSS_ROW_EVAL = 1u << 17, /* evaluation too: no decoding token by token */
-  PLUMB_NORM_STOCHASTIC = 1u << 18      /* draws numbers, from call->rng_key and the row only */
+  PLUMB_NORM_STOCHASTIC = 1u << 18      /* reserved: draws numbers, from call->rng_key and the row
+                                           only. No host gives keys yet, and all refuse the norm */
 };
 
 /* -- Attributes -------------------------------------------------------------------------------- */

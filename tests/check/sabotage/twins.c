@@ -142,7 +142,11 @@ static plumb_status SpoiltForward(const plumb_norm_instance* n, const plumb_norm
       break;
     /* paths */
     case 56: if (in_place) Set(y, r0, last, kept); break;
-    case 65: if (d > 1000 && !in_place) free(malloc(d)); break;
+    case 65: if (d > 1000 && !in_place) {
+        void* volatile block = malloc(d); /* a compiler would leave both out */
+        free(block);
+      }
+      break;
     case 66: if (c->rows > 64 && r0 == 0) {
         FILE* file = fopen("/dev/null", "w");
         if (file != NULL) fclose(file);
