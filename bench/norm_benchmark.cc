@@ -4,7 +4,9 @@
 // once. bench/norm_peers.py interleaves the same cases with PyTorch's.
 //
 //   norm_benchmark [Google Benchmark's flags]
-//   norm_benchmark --outside  a table: norms as others write them beside the shipped one and memcpy
+//   norm_benchmark --outside [--json]
+//                             a table: norms as others write them beside the shipped ones and
+//                             memcpy
 //   norm_benchmark --serve    reads cases from standard input: "BY NORM PASS DTYPE ROWS DIM THREADS
 //                             RUNS", a line each; answers with the nanoseconds of a run, or "none"
 #include <benchmark/benchmark.h>
@@ -14,7 +16,7 @@
 #include <chrono>
 #include <iomanip>
 #include <iostream>
-#include <limits>
+#include <iterator>
 #include <map>
 #include <sstream>
 #include <string>
@@ -133,43 +135,79 @@ int Serve() {
   return 0;
 }
 
-// The best of interleaved rounds on one thread, as the speed of memcpy of the same bytes.
-void PrintOutsideRow(NormCase c, int64_t runs) {
-  const char* const norms[] = {"-", "rms_norm", "outside_rms_norm", "my_norm", "mix_norm"};
-  constexpr int kRounds = 15;
-  std::vector<std::function<void()>> cases;
-  for (const char* norm : norms) {
-    c.by = cases.empty() ? "memcpy" : "plumb";
-    c.norm = norm;
-    cases.push_back(plumb::MakeNormCase(c));
-  }
-  std::vector<double> best(cases.size(), std::numeric_limits<double>::infinity());
-  for (int round = 0; round < kRounds; ++round) {
-    for (size_t i = 0; i < cases.size(); ++i) {
-      best[i] = std::min(best[i], Nanoseconds(cases[i], runs));
-    }
-  }
-  std::cout << std::left << std::setw(30)
-            << c.pass + "/" + c.dtype + "/" + std::to_string(c.rows) + "x" + std::to_string(c.dim)
-            << std::right << std::fixed << std::setprecision(1) << std::setw(10) << best[0] / 1e3;
-  for (size_t i = 1; i < best.size(); ++i) {
-    std::cout << std::setw(17) << std::setprecision(0) << 100 * best[0] / best[i] << "%";
-  }
-  std::cout << std::setw(17) << std::setprecision(2) << best[2] / best[1] << std::endl;
+struct Compared {
+  const char *title, *norm;  // norm: the name of the plugin's file
+};
+constexpr Compared kCompared[] = {{"template", "my_norm"},
+                                  {"tutorial", "mix_norm"},
+                                  {"outside", "outside_rms_norm"},
+                                  {"shipped", "rms_norm"},
+                                  {"layer_norm", "layer_norm"}};
+constexpr size_t kOutside = 2, kShipped = 3;
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
-int PrintOutside() {
-  std::cout << std::left << std::setw(30) << "" << std::right << std::setw(10) << "memcpy us";
-  for (const char* norm : {"rms_norm", "outside_rms_norm", "my_norm", "mix_norm"}) {
-    std::cout << std::setw(18) << norm;
+// Rounds in which memcpy and every norm take their turn on one thread. What is printed are medians
+// of rounds: of memcpy's time, and of quotients of times of the same round.
+void PrintOutsideRow(NormCase c, int64_t runs, bool json, bool first) {
+  constexpr int kRounds = 31;
+  c.by = "memcpy";
+  std::vector<std::function<void()>> cases = {plumb::MakeNormCase(c)};
+  c.by = "plumb";
+  for (const Compared& each : kCompared) {
+    c.norm = each.norm;
+    cases.push_back(plumb::MakeNormCase(c));
   }
-  std::cout << std::setw(17) << "outside/shipped" << std::endl;
+  std::vector<double> copies, outside;
+  std::vector<std::vector<double>> shares(std::size(kCompared));
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<double> times;
+    for (const std::function<void()>& run : cases) times.push_back(Nanoseconds(run, runs));
+    copies.push_back(times[0]);
+    for (size_t i = 0; i < shares.size(); ++i) shares[i].push_back(times[0] / times[i + 1]);
+    outside.push_back(times[1 + kOutside] / times[1 + kShipped]);
+  }
+  const double copy = Median(copies), gigabytes = static_cast<double>(plumb::BytesOf(c)) / copy;
+  const std::string shape = std::to_string(c.rows) + "x" + std::to_string(c.dim);
+  std::cout << std::fixed;
+  if (json) {
+    std::cout << (first ? "[\n" : ",\n") << std::setprecision(3) << "{\"pass\": \"" << c.pass
+              << "\", \"dtype\": \"" << c.dtype << "\", \"rows\": " << c.rows
+              << ", \"dim\": " << c.dim << ", \"bytes\": " << plumb::BytesOf(c)
+              << ", \"memcpy_us\": " << copy / 1e3;
+    for (size_t i = 0; i < shares.size(); ++i) {
+      std::cout << ", \"" << kCompared[i].title << "_of_memcpy\": " << Median(shares[i]);
+    }
+    std::cout << ", \"outside_over_shipped\": " << Median(outside) << "}" << std::flush;
+    return;
+  }
+  std::cout << std::left << std::setw(24) << c.pass + "/" + c.dtype + "/" + shape << std::right
+            << std::setprecision(1) << std::setw(10) << copy / 1e3 << std::setw(7) << gigabytes;
+  for (const std::vector<double>& each : shares) {
+    std::cout << std::setw(11) << std::setprecision(0) << 100 * Median(each) << "%";
+  }
+  std::cout << std::setw(17) << std::setprecision(2) << Median(outside) << std::endl;
+}
+
+int PrintOutside(bool json) {
+  if (!json) {
+    std::cout << std::left << std::setw(24) << "" << std::right << std::setw(10) << "memcpy us"
+              << std::setw(7) << "GB/s";
+    for (const Compared& each : kCompared) std::cout << std::setw(12) << each.title;
+    std::cout << std::setw(17) << "outside/shipped" << std::endl;
+  }
+  bool first = true;
   for (const char* dtype : {"f32", "bf16"}) {
     for (const char* pass : {"forward", "backward"}) {
-      PrintOutsideRow({"", "", pass, dtype, 8192, 768, 1}, 4);
-      PrintOutsideRow({"", "", pass, dtype, 512, 256, 1}, 200);
+      PrintOutsideRow({"", "", pass, dtype, 8192, 768, 1}, 4, json, first);
+      first = false;
+      PrintOutsideRow({"", "", pass, dtype, 512, 256, 1}, 200, json, first);
     }
   }
+  if (json) std::cout << "\n]" << std::endl;
   return 0;
 }
 
@@ -177,7 +215,10 @@ int PrintOutside() {
 
 int main(int argc, char** argv) {
   if (argc == 2 && argv[1] == std::string("--serve")) return Serve();
-  if (argc == 2 && argv[1] == std::string("--outside")) return PrintOutside();
+  if (argc >= 2 && argv[1] == std::string("--outside")) {
+    if (argc == 2) return PrintOutside(false);
+    if (argc == 3 && argv[2] == std::string("--json")) return PrintOutside(true);
+  }
   RegisterCases();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

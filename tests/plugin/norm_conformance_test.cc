@@ -24,7 +24,7 @@ constexpr int64_t kRows[] = {0, 1, 3, 7};
 struct Case {
   std::string id;
   NormAttrs attrs;
-  int level;         // PLUMB_ROWS_MAX_LEVEL, 2 where nothing is held back
+  int level;         // PLUMB_ROWS_MAX_LEVEL, 3 where nothing is held back
   std::string name;  // as gtest wants it
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -33,12 +33,13 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 // on plumb/norm_rows.h. Loaded by file, so that the builder's umask does not matter.
 const PluginRegistry& Plugins(int level) {
   static const PluginRegistry* const registries = [] {
-    auto* all = new PluginRegistry[3];
+    auto* all = new PluginRegistry[4];
     const std::vector<std::string> directories[] = {
         {PLUMB_LEVELS_DIR "/0"},
         {PLUMB_LEVELS_DIR "/1"},
-        {PLUMB_TEST_PLUGIN_DIR, PLUMB_README_PLUGIN_DIR, PLUMB_LEVELS_DIR "/2"}};
-    for (int i = 0; i < 3; ++i) {
+        {PLUMB_LEVELS_DIR "/2"},
+        {PLUMB_TEST_PLUGIN_DIR, PLUMB_README_PLUGIN_DIR, PLUMB_LEVELS_DIR "/3"}};
+    for (int i = 0; i < 4; ++i) {
       for (const std::string& directory : directories[i]) {
         const auto names = ListDirectory(directory);
         if (!names.ok()) continue;
@@ -53,7 +54,7 @@ const PluginRegistry& Plugins(int level) {
   return registries[level];
 }
 
-const NormPlugin* Find(const std::string& id, int level = 2) {
+const NormPlugin* Find(const std::string& id, int level = 3) {
   for (const NormPlugin* plugin : Plugins(level).Loaded()) {
     if (plugin->id() == id) return plugin;
   }
@@ -69,7 +70,7 @@ std::vector<std::pair<std::string, NormAttrs>> OtherAttributes() {
 std::vector<Case> CasesOf(const NormPlugin& plugin, int level) {
   std::string word = plugin.id();
   std::replace(word.begin(), word.end(), '.', '_');
-  const std::string suffix = level == 2 ? "" : absl::StrCat("_level_", level);
+  const std::string suffix = level == 3 ? "" : absl::StrCat("_level_", level);
   std::vector<Case> cases = {{plugin.id(), {}, level, word + suffix}};
   for (const NormAttrSpec& spec : plugin.attrs()) {
     if (spec.type != NormAttrType::kBool) continue;
@@ -90,7 +91,7 @@ std::vector<Case> CasesOf(const NormPlugin& plugin, int level) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const int level : {0, 1, 2}) {
+  for (const int level : {0, 1, 2, 3}) {
     for (const NormPlugin* plugin : Plugins(level).Loaded()) {
       if (plugin->cross_row()) continue;
       for (Case& each : CasesOf(*plugin, level)) cases.push_back(std::move(each));
@@ -499,7 +500,7 @@ TEST(NormRowsTest, GiveTheSameBitsAtEveryLevel) {
                          "scale_norm", "std_norm"}) {
     for (const int64_t dim : {2, 31, 33, 64, 100, 768}) {
       std::vector<NormValues<float>> results;
-      for (const int level : {0, 1, 2}) {
+      for (const int level : {0, 1, 3}) {
         const auto instance = Find(id, level)->Instantiate(dim, {}).value();
         NormHarness<float> harness(*instance, 5);
         NormValues<float> v = harness.Random(4);

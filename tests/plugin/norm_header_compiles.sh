@@ -45,7 +45,7 @@ for pair in gcc:g++ clang:clang++; do
     compilers=$((compilers + 1))
     for standard in c11 c17; do
       compile "$c" "$standard" "$work/norm.c" 2
-      for level in 0 2; do compile "$c" "$standard" "$rows_c" 1 "-DPLUMB_ROWS_MAX_LEVEL=$level"; done
+      for level in 0 3; do compile "$c" "$standard" "$rows_c" 1 "-DPLUMB_ROWS_MAX_LEVEL=$level"; done
     done
   fi
   if command -v "$cxx" > /dev/null; then

@@ -50,8 +50,9 @@
  * every instruction set. y may be x and dx may be dy. (Parentheses round a product keep
  * clang-format from taking it for a pointer's declaration.)
  *
- * Instruction sets: AVX-512, AVX2 and the compiler's own on x86-64 with gcc and clang; elsewhere
- * the compiler's own alone. PLUMB_ROWS_MAX_LEVEL (0, 1, 2) as a macro keeps to the lower ones.
+ * Instruction sets: AVX-512 with and without bf16, AVX2 and the compiler's own on x86-64 with gcc
+ * and clang; elsewhere the compiler's own alone. PLUMB_ROWS_MAX_LEVEL (0 to 3) as a macro keeps to
+ * the lower ones.
  */
 #ifndef PLUMB_NORM_ROWS_H
 #define PLUMB_NORM_ROWS_H
@@ -94,47 +95,32 @@
     const size_t plumb_end = (end);                                        \
     for (; plumb_at + plumb_parts <= plumb_end; plumb_at += plumb_parts) { \
       S plumb_term[plumb_parts];                                           \
-      PLUMB_ROWS_IVDEP_                                                    \
-      for (size_t plumb_k = 0; plumb_k < plumb_parts; ++plumb_k) {         \
-        PLUMB_ROWS_ELEMENT_(plumb_at + plumb_k)                            \
-        plumb_term[plumb_k] = (S)(term);                                   \
-      }                                                                    \
+      PLUMB_ROWS_FOR_BLOCK_(plumb_parts, plumb_term[plumb_k] = (S)(term)); \
       PLUMB_ROWS_ADD_PARTS_(plumb_part, plumb_term)                        \
     }                                                                      \
     S plumb_rest = 0;                                                      \
-    for (; plumb_at < plumb_end; ++plumb_at) {                             \
-      PLUMB_ROWS_ELEMENT_(plumb_at)                                        \
-      plumb_rest += (S)(term);                                             \
-    }                                                                      \
-    (sum) = PLUMB_ROWS_FOLD_(S, plumb_part) + plumb_rest;                  \
+    PLUMB_ROWS_FOR_REST_(plumb_rest += (S)(term))                          \
+    PLUMB_ROWS_FOLD_(S, sum, plumb_part, plumb_rest);                      \
   } while (0)
 
 /* Two sums from one reading of the row. */
-#define PLUMB_SUM2(S, sum, other, begin, end, term, other_term)            \
-  do {                                                                     \
-    PLUMB_ROWS_PARTS_(S, plumb_part)                                       \
-    PLUMB_ROWS_MORE_PARTS_(S, plumb_more)                                  \
-    size_t plumb_at = (begin);                                             \
-    const size_t plumb_end = (end);                                        \
-    for (; plumb_at + plumb_parts <= plumb_end; plumb_at += plumb_parts) { \
-      S plumb_term[plumb_parts], plumb_other[plumb_parts];                 \
-      PLUMB_ROWS_IVDEP_                                                    \
-      for (size_t plumb_k = 0; plumb_k < plumb_parts; ++plumb_k) {         \
-        PLUMB_ROWS_ELEMENT_(plumb_at + plumb_k)                            \
-        plumb_term[plumb_k] = (S)(term);                                   \
-        plumb_other[plumb_k] = (S)(other_term);                            \
-      }                                                                    \
-      PLUMB_ROWS_ADD_PARTS_(plumb_part, plumb_term)                        \
-      PLUMB_ROWS_ADD_PARTS_(plumb_more, plumb_other)                       \
-    }                                                                      \
-    S plumb_rest = 0, plumb_more_rest = 0;                                 \
-    for (; plumb_at < plumb_end; ++plumb_at) {                             \
-      PLUMB_ROWS_ELEMENT_(plumb_at)                                        \
-      plumb_rest += (S)(term);                                             \
-      plumb_more_rest += (S)(other_term);                                  \
-    }                                                                      \
-    (sum) = PLUMB_ROWS_FOLD_(S, plumb_part) + plumb_rest;                  \
-    (other) = PLUMB_ROWS_FOLD_(S, plumb_more) + plumb_more_rest;           \
+#define PLUMB_SUM2(S, sum, other, begin, end, term, other_term)                       \
+  do {                                                                                \
+    PLUMB_ROWS_PARTS_(S, plumb_part)                                                  \
+    PLUMB_ROWS_MORE_PARTS_(S, plumb_more)                                             \
+    size_t plumb_at = (begin);                                                        \
+    const size_t plumb_end = (end);                                                   \
+    for (; plumb_at + plumb_parts <= plumb_end; plumb_at += plumb_parts) {            \
+      S plumb_term[plumb_parts], plumb_other[plumb_parts];                            \
+      PLUMB_ROWS_FOR_BLOCK_(plumb_parts, plumb_term[plumb_k] = (S)(term);             \
+                            plumb_other[plumb_k] = (S)(other_term));                  \
+      PLUMB_ROWS_ADD_PARTS_(plumb_part, plumb_term)                                   \
+      PLUMB_ROWS_ADD_PARTS_(plumb_more, plumb_other)                                  \
+    }                                                                                 \
+    S plumb_rest = 0, plumb_more_rest = 0;                                            \
+    PLUMB_ROWS_FOR_REST_(plumb_rest += (S)(term); plumb_more_rest += (S)(other_term)) \
+    PLUMB_ROWS_FOLD_(S, sum, plumb_part, plumb_rest);                                 \
+    PLUMB_ROWS_FOLD_(S, other, plumb_more, plumb_more_rest);                          \
   } while (0)
 
 /* The same sum in `wide`, one element after the other, for rows whose numbers leave the range of
@@ -149,21 +135,16 @@
   } while (0)
 
 /* y = `value` for begin <= i < end. */
-#define PLUMB_Y(begin, end, value)                                                     \
-  do {                                                                                 \
-    const size_t plumb_end = (end);                                                    \
-    size_t plumb_at = (begin);                                                         \
-    for (; plumb_at + PLUMB_ROWS_BLOCK_ <= plumb_end; plumb_at += PLUMB_ROWS_BLOCK_) { \
-      plumb_rows_prefetch_(later_row + plumb_at, PLUMB_ROWS_BLOCK_ * sizeof(element)); \
-      if (stream) {                                                                    \
-        element plumb_out[PLUMB_ROWS_BLOCK_];                                          \
-        PLUMB_ROWS_FOR_BLOCK_(plumb_rows_store_(plumb_out + plumb_k, (value)))         \
-        plumb_rows_stream_(y_row + plumb_at, plumb_out, sizeof(plumb_out));            \
-      } else {                                                                         \
-        PLUMB_ROWS_FOR_BLOCK_(plumb_rows_store_(y_row + i, (value)))                   \
-      }                                                                                \
-    }                                                                                  \
-    PLUMB_ROWS_FOR_REST_(plumb_rows_store_(y_row + i, (value)))                        \
+#define PLUMB_Y(begin, end, value)                              \
+  do {                                                          \
+    const size_t plumb_end = (end);                             \
+    size_t plumb_at = (begin);                                  \
+    if (stream) {                                               \
+      PLUMB_ROWS_BLOCKS_(1, y_row, (void)0, (value))            \
+    } else {                                                    \
+      PLUMB_ROWS_BLOCKS_(0, y_row, (void)0, (value))            \
+    }                                                           \
+    PLUMB_ROWS_FOR_REST_(plumb_rows_store_(y_row + i, (value))) \
   } while (0)
 
 /* dx = `gradient` for begin <= i < end, added to what is there when the call says so; and the
@@ -173,23 +154,15 @@
   do {                                                                                           \
     const size_t plumb_end = (end);                                                              \
     size_t plumb_at = (begin);                                                                   \
-    for (; plumb_at + PLUMB_ROWS_BLOCK_ <= plumb_end; plumb_at += PLUMB_ROWS_BLOCK_) {           \
-      if (add_row != NULL) {                                                                     \
-        PLUMB_ROWS_FOR_BLOCK_(update;                                                            \
-                              plumb_rows_store_(dx_row + i, PLUMB_ROWS_MORE_ + (gradient)))      \
-      } else if (stream) {                                                                       \
-        element plumb_out[PLUMB_ROWS_BLOCK_];                                                    \
-        PLUMB_ROWS_FOR_BLOCK_(update; plumb_rows_store_(plumb_out + plumb_k, (gradient)))        \
-        plumb_rows_stream_(dx_row + plumb_at, plumb_out, sizeof(plumb_out));                     \
-      } else {                                                                                   \
-        PLUMB_ROWS_FOR_BLOCK_(update; plumb_rows_store_(dx_row + i, (gradient)))                 \
-      }                                                                                          \
-    }                                                                                            \
     if (add_row != NULL) {                                                                       \
+      PLUMB_ROWS_BLOCKS_(0, dx_row, update, PLUMB_ROWS_MORE_ + (gradient))                       \
       PLUMB_ROWS_FOR_REST_(update; plumb_rows_store_(dx_row + i, PLUMB_ROWS_MORE_ + (gradient))) \
+    } else if (stream) {                                                                         \
+      PLUMB_ROWS_BLOCKS_(1, dx_row, update, (gradient))                                          \
     } else {                                                                                     \
-      PLUMB_ROWS_FOR_REST_(update; plumb_rows_store_(dx_row + i, (gradient)))                    \
+      PLUMB_ROWS_BLOCKS_(0, dx_row, update, (gradient))                                          \
     }                                                                                            \
+    PLUMB_ROWS_FOR_REST_(update; plumb_rows_store_(dx_row + i, (gradient)))                      \
   } while (0)
 
 /* The same without passing by the caches, with the sums, as PLUMB_SUM2 has them, of two terms that
@@ -204,13 +177,13 @@
     for (; plumb_at + plumb_parts <= plumb_end; plumb_at += plumb_parts) {                      \
       S plumb_term[plumb_parts], plumb_other[plumb_parts];                                      \
       if (add_row != NULL) {                                                                    \
-        PLUMB_ROWS_FOR_PARTS_(update; plumb_term[plumb_k] = (S)(term);                          \
+        PLUMB_ROWS_FOR_BLOCK_(plumb_parts, update; plumb_term[plumb_k] = (S)(term);             \
                               plumb_other[plumb_k] = (S)(other_term);                           \
-                              plumb_rows_store_(dx_row + i, PLUMB_ROWS_MORE_ + (gradient)))     \
+                              plumb_rows_store_(dx_row + i, PLUMB_ROWS_MORE_ + (gradient)));    \
       } else {                                                                                  \
-        PLUMB_ROWS_FOR_PARTS_(update; plumb_term[plumb_k] = (S)(term);                          \
+        PLUMB_ROWS_FOR_BLOCK_(plumb_parts, update; plumb_term[plumb_k] = (S)(term);             \
                               plumb_other[plumb_k] = (S)(other_term);                           \
-                              plumb_rows_store_(dx_row + i, (gradient)))                        \
+                              plumb_rows_store_(dx_row + i, (gradient)));                       \
       }                                                                                         \
       PLUMB_ROWS_ADD_PARTS_(plumb_part, plumb_term)                                             \
       PLUMB_ROWS_ADD_PARTS_(plumb_more, plumb_other)                                            \
@@ -218,8 +191,8 @@
     PLUMB_ROWS_FOR_REST_(                                                                       \
         update; plumb_rest += (S)(term); plumb_more_rest += (S)(other_term); plumb_rows_store_( \
             dx_row + i, add_row == NULL ? (gradient) : PLUMB_ROWS_MORE_ + (gradient)))          \
-    (sum) = PLUMB_ROWS_FOLD_(S, plumb_part) + plumb_rest;                                       \
-    (other) = PLUMB_ROWS_FOLD_(S, plumb_more) + plumb_more_rest;                                \
+    PLUMB_ROWS_FOLD_(S, sum, plumb_part, plumb_rest);                                           \
+    PLUMB_ROWS_FOLD_(S, other, plumb_more, plumb_more_rest);                                    \
   } while (0)
 #define PLUMB_ROWS_MORE_ plumb_rows_load_(add_row[i])
 
@@ -241,14 +214,8 @@
 /* -- The functions of the table: NAMEForward, NAMEBackward, NAMEGetExtension ------------------- */
 
 #define PLUMB_NORM_ROWS(NAME, VARIANT)                                                             \
-  PLUMB_ROWS_BODY_(NAME##ForwardF32, FORWARD_##NAME, 0, float, float, double, double)              \
-  PLUMB_ROWS_BODY_(NAME##ForwardBf16, FORWARD_##NAME, 0, plumb_bf16, float, double, float)         \
-  PLUMB_ROWS_BODY_(NAME##ForwardF64, FORWARD_##NAME, 0, double, double, long double, double)       \
-  PLUMB_ROWS_BODY_(NAME##BackwardF32, BACKWARD_##NAME, 1, float, float, double, double)            \
-  PLUMB_ROWS_BODY_(NAME##BackwardBf16, BACKWARD_##NAME, 1, plumb_bf16, float, double, float)       \
-  PLUMB_ROWS_BODY_(NAME##BackwardF64, BACKWARD_##NAME, 1, double, double, long double, double)     \
-  PLUMB_ROWS_LEVELS_(NAME##Forward, VARIANT)                                                       \
-  PLUMB_ROWS_LEVELS_(NAME##Backward, VARIANT)                                                      \
+  PLUMB_ROWS_LEVELS_(NAME##Forward, VARIANT, 0, FORWARD_##NAME)                                    \
+  PLUMB_ROWS_LEVELS_(NAME##Backward, VARIANT, 1, BACKWARD_##NAME)                                  \
   static plumb_status NAME##Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,  \
                                     int64_t r0, int64_t r1) {                                      \
     return NAME##ForwardRows(norm, call, NULL, r0, r1);                                            \

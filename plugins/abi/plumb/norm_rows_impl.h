@@ -13,22 +13,15 @@
 #include <string.h>
 
 #include "plumb/norm_plugin.h"
+#include "plumb/norm_rows_vectors.h"
 
 PLUMB_ROWS_INLINE float plumb_abs_f32_(float v) { return fabsf(v); }
 PLUMB_ROWS_INLINE double plumb_abs_f64_(double v) { return fabs(v); }
-PLUMB_ROWS_INLINE float plumb_sqrt_f32_(float v) { return sqrtf(v); }
-PLUMB_ROWS_INLINE double plumb_sqrt_f64_(double v) { return sqrt(v); }
 PLUMB_ROWS_INLINE float plumb_fma_f32_(float a, float b, float c) { return fmaf(a, b, c); }
 PLUMB_ROWS_INLINE double plumb_fma_f64_(double a, double b, double c) { return fma(a, b, c); }
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <emmintrin.h>
-#define PLUMB_ROWS_X86_ 1
-#else
-#define PLUMB_ROWS_X86_ 0
-#endif
 #ifndef PLUMB_ROWS_MAX_LEVEL
-#define PLUMB_ROWS_MAX_LEVEL 2
+#define PLUMB_ROWS_MAX_LEVEL 3
 #endif
 
 /* y may be x and dx may be dy, but element i only ever meets element i. */
@@ -43,36 +36,97 @@ PLUMB_ROWS_INLINE double plumb_fma_f64_(double a, double b, double c) { return f
 #endif
 
 enum {
-  PLUMB_ROWS_BLOCK_ = 64,        /* elements that are computed before they are stored */
-  PLUMB_ROWS_AHEAD_ = 4,         /* rows between the one that is written and the one prefetched */
+  PLUMB_ROWS_AHEAD_ = 2,         /* rows between the one that is written and the one prefetched */
   PLUMB_ROWS_STREAM_ = 20 << 20, /* results of so many bytes a call pass by the caches: two thirds
                                     of a last-level cache of 32 MiB, where it begins to pay */
 };
 
+/* The one of functions NAME0_, NAME1_, NAME##two##_ and NAME##three##_ for the level, a constant.
+ */
+#if PLUMB_ROWS_X86_
+#define PLUMB_ROWS_BY_LEVEL_(NAME, two, three, ...) \
+  do {                                              \
+    if (plumb_level == 3) {                         \
+      NAME##three##_(__VA_ARGS__);                  \
+    } else if (plumb_level == 2) {                  \
+      NAME##two##_(__VA_ARGS__);                    \
+    } else if (plumb_level == 1) {                  \
+      NAME##1_(__VA_ARGS__);                        \
+    } else {                                        \
+      NAME##0_(__VA_ARGS__);                        \
+    }                                               \
+  } while (0)
+#else
+#define PLUMB_ROWS_BY_LEVEL_(NAME, two, three, ...) NAME##0_(__VA_ARGS__)
+#endif
+
+/* An element outside of blocks. */
 #define PLUMB_ROWS_ELEMENT_(at)                                           \
   const size_t i = (at);                                                  \
   const real x = plumb_rows_load_(x_row[i]);                              \
   const real dy = plumb_backward ? plumb_rows_load_(dy_row[i]) : (real)0; \
   (void)i, (void)x, (void)dy;
 
-/* `statement` for the elements that go to partial sums, for those of a block, and for those after
- * the last of either. */
-#define PLUMB_ROWS_FOR_PARTS_(statement)                       \
-  PLUMB_ROWS_IVDEP_                                            \
-  for (size_t plumb_k = 0; plumb_k < plumb_parts; ++plumb_k) { \
-    PLUMB_ROWS_ELEMENT_(plumb_at + plumb_k)                    \
-    statement;                                                 \
-  }
-#define PLUMB_ROWS_FOR_BLOCK_(statement)                             \
-  PLUMB_ROWS_IVDEP_                                                  \
-  for (size_t plumb_k = 0; plumb_k < PLUMB_ROWS_BLOCK_; ++plumb_k) { \
-    PLUMB_ROWS_ELEMENT_(plumb_at + plumb_k)                          \
-    statement;                                                       \
-  }
+/* `statement` for the `n` elements of a block from plumb_at on, numbered by plumb_k; bf16 is made
+ * float for all of them first. */
+#define PLUMB_ROWS_FOR_BLOCK_(n, statement)                                                      \
+  do {                                                                                           \
+    float plumb_x[n], plumb_dy[n];                                                               \
+    if (sizeof(element) == 2) {                                                                  \
+      PLUMB_ROWS_BY_LEVEL_(plumb_rows_widen_, 2, 3, plumb_x,                                     \
+                           (const plumb_bf16*)(const void*)x_row + plumb_at, n);                 \
+      if (plumb_backward) {                                                                      \
+        PLUMB_ROWS_BY_LEVEL_(plumb_rows_widen_, 2, 3, plumb_dy,                                  \
+                             (const plumb_bf16*)(const void*)dy_row + plumb_at, n);              \
+      }                                                                                          \
+    }                                                                                            \
+    PLUMB_ROWS_IVDEP_                                                                            \
+    for (size_t plumb_k = 0; plumb_k < (n); ++plumb_k) {                                         \
+      const size_t i = plumb_at + plumb_k;                                                       \
+      const real x = sizeof(element) == 2 ? (real)plumb_x[plumb_k] : plumb_rows_load_(x_row[i]); \
+      const real dy = !plumb_backward        ? (real)0                                           \
+                      : sizeof(element) == 2 ? (real)plumb_dy[plumb_k]                           \
+                                             : plumb_rows_load_(dy_row[i]);                      \
+      (void)i, (void)x, (void)dy;                                                                \
+      statement;                                                                                 \
+    }                                                                                            \
+  } while (0)
 #define PLUMB_ROWS_FOR_REST_(statement)      \
   for (; plumb_at < plumb_end; ++plumb_at) { \
     PLUMB_ROWS_ELEMENT_(plumb_at)            \
     statement;                               \
+  }
+
+/* A block of results, computed in `real`, to the row: bf16, or past the caches. */
+#define PLUMB_ROWS_PUT_(past, row, from, n)                                                        \
+  do {                                                                                             \
+    element* const plumb_to = (row) + plumb_at;                                                    \
+    const float* const plumb_wide = (const float*)(const void*)(from);                             \
+    if (sizeof(element) != 2) {                                                                    \
+      PLUMB_ROWS_BY_LEVEL_(plumb_rows_stream_, 2, 2, plumb_to, from, (n) * sizeof(element));       \
+    } else if (past) {                                                                             \
+      plumb_bf16 plumb_narrow[n];                                                                  \
+      PLUMB_ROWS_BY_LEVEL_(plumb_rows_narrow_, 2, 3, plumb_narrow, plumb_wide, n);                 \
+      PLUMB_ROWS_BY_LEVEL_(plumb_rows_stream_, 2, 2, plumb_to, plumb_narrow, (n)*2);               \
+    } else {                                                                                       \
+      PLUMB_ROWS_BY_LEVEL_(plumb_rows_narrow_, 2, 3, (plumb_bf16*)(void*)plumb_to, plumb_wide, n); \
+    }                                                                                              \
+  } while (0)
+
+/* The blocks of a row of results, `value` after the statements `update`, written past the caches
+ * or not. What is to be written so comes from memory: a later row of x is asked for. */
+#define PLUMB_ROWS_BLOCKS_(past, row, update, value)                                     \
+  for (; plumb_at + plumb_block <= plumb_end; plumb_at += plumb_block) {                 \
+    if ((past) && !plumb_backward) {                                                     \
+      plumb_rows_prefetch_(later_row + plumb_at, plumb_block * sizeof(element));         \
+    }                                                                                    \
+    if (sizeof(element) == 2 || (past)) {                                                \
+      real plumb_out[plumb_block];                                                       \
+      PLUMB_ROWS_FOR_BLOCK_(plumb_block, update; plumb_out[plumb_k] = (value));          \
+      PLUMB_ROWS_PUT_(past, row, plumb_out, plumb_block);                                \
+    } else {                                                                             \
+      PLUMB_ROWS_FOR_BLOCK_(plumb_block, update; plumb_rows_store_((row) + i, (value))); \
+    }                                                                                    \
   }
 
 PLUMB_ROWS_INLINE void plumb_rows_prefetch_(const void* at, size_t bytes) {
@@ -80,28 +134,6 @@ PLUMB_ROWS_INLINE void plumb_rows_prefetch_(const void* at, size_t bytes) {
   for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch((const char*)at + k);
 #else
   (void)at, (void)bytes;
-#endif
-}
-
-/* Past the caches where the place is a whole number of lines. */
-PLUMB_ROWS_INLINE void plumb_rows_stream_(void* to, const void* from, size_t bytes) {
-#if PLUMB_ROWS_X86_
-  if (((uintptr_t)to & 63) == 0) {
-    for (size_t k = 0; k < bytes; k += 16) {
-      _mm_stream_si128((__m128i*)(void*)((char*)to + k),
-                       _mm_loadu_si128((const __m128i*)(const void*)((const char*)from + k)));
-    }
-    return;
-  }
-#endif
-  memcpy(to, from, bytes);
-}
-
-PLUMB_ROWS_INLINE void plumb_rows_fence_(int stream) {
-#if PLUMB_ROWS_X86_
-  if (stream) _mm_sfence();
-#else
-  (void)stream;
 #endif
 }
 
@@ -123,8 +155,7 @@ PLUMB_ROWS_FOR_TYPE_(f32, float, float, PLUMB_ROWS_SAME_, PLUMB_ROWS_SAME_)
 PLUMB_ROWS_FOR_TYPE_(bf16, plumb_bf16, float, plumb_bf16_to_float, plumb_bf16_from_float)
 PLUMB_ROWS_FOR_TYPE_(f64, double, double, PLUMB_ROWS_SAME_, PLUMB_ROWS_SAME_)
 
-/* Partial sums are folded by adding halves to halves until one number is left. With gcc they are
- * two vectors of 64 bytes, as it would leave an array in memory. */
+/* With gcc partial sums are two vectors of 64 bytes, as it would leave an array in memory. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define PLUMB_ROWS_PARTS_(S, part)                        \
   enum { plumb_parts = (int)(128 / sizeof(S)) };          \
@@ -137,31 +168,6 @@ PLUMB_ROWS_FOR_TYPE_(f64, double, double, PLUMB_ROWS_SAME_, PLUMB_ROWS_SAME_)
     memcpy(plumb_pair, term, sizeof(plumb_pair));       \
     part[0] += plumb_pair[0], part[1] += plumb_pair[1]; \
   }
-PLUMB_ROWS_INLINE float plumb_rows_fold_f32(const void* parts) {
-  typedef float lanes __attribute__((vector_size(64)));
-  typedef int32_t order __attribute__((vector_size(64)));
-  const order by8 = {8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7};
-  const order by4 = {4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11};
-  const order by2 = {2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13};
-  lanes v[2];
-  memcpy(v, parts, sizeof(v));
-  lanes s = v[0] + v[1];
-  s += __builtin_shuffle(s, by8);
-  s += __builtin_shuffle(s, by4);
-  s += __builtin_shuffle(s, by2);
-  return s[0] + s[1];
-}
-PLUMB_ROWS_INLINE double plumb_rows_fold_f64(const void* parts) {
-  typedef double lanes __attribute__((vector_size(64)));
-  typedef int64_t order __attribute__((vector_size(64)));
-  const order by4 = {4, 5, 6, 7, 0, 1, 2, 3}, by2 = {2, 3, 0, 1, 6, 7, 4, 5};
-  lanes v[2];
-  memcpy(v, parts, sizeof(v));
-  lanes s = v[0] + v[1];
-  s += __builtin_shuffle(s, by4);
-  s += __builtin_shuffle(s, by2);
-  return s[0] + s[1];
-}
 #else
 #define PLUMB_ROWS_PARTS_(S, part)               \
   enum { plumb_parts = (int)(128 / sizeof(S)) }; \
@@ -169,23 +175,19 @@ PLUMB_ROWS_INLINE double plumb_rows_fold_f64(const void* parts) {
 #define PLUMB_ROWS_MORE_PARTS_(S, part) S part[plumb_parts] = {0};
 #define PLUMB_ROWS_ADD_PARTS_(part, term) \
   for (size_t plumb_k = 0; plumb_k < plumb_parts; ++plumb_k) part[plumb_k] += term[plumb_k];
-PLUMB_ROWS_INLINE float plumb_rows_fold_f32(void* parts) {
-  float* part = (float*)parts;
-  for (size_t width = 16; width > 0; width /= 2) {
-    for (size_t k = 0; k < width; ++k) part[k] += part[k + width];
-  }
-  return part[0];
-}
-PLUMB_ROWS_INLINE double plumb_rows_fold_f64(void* parts) {
-  double* part = (double*)parts;
-  for (size_t width = 8; width > 0; width /= 2) {
-    for (size_t k = 0; k < width; ++k) part[k] += part[k + width];
-  }
-  return part[0];
-}
 #endif
-#define PLUMB_ROWS_FOLD_(S, part) \
-  (S)(sizeof(S) == 4 ? (S)plumb_rows_fold_f32(part) : (S)plumb_rows_fold_f64(part))
+#define PLUMB_ROWS_FOLD_(S, sum, part, rest)                                \
+  do {                                                                      \
+    if (sizeof(S) == 4) {                                                   \
+      float plumb_total;                                                    \
+      PLUMB_ROWS_BY_LEVEL_(plumb_total = plumb_rows_fold_f32_, 1, 1, part); \
+      (sum) = (S)plumb_total + (rest);                                      \
+    } else {                                                                \
+      double plumb_total;                                                   \
+      PLUMB_ROWS_BY_LEVEL_(plumb_total = plumb_rows_fold_f64_, 1, 1, part); \
+      (sum) = (S)plumb_total + (rest);                                      \
+    }                                                                       \
+  } while (0)
 
 #ifdef __cplusplus
 #define PLUMB_ROWS_OVERLOADS_(S, ELEMENT, REAL)                                                  \
@@ -236,28 +238,42 @@ PLUMB_ROWS_INLINE double plumb_fma_(double a, double b, double c) {
           1))
 
 /* One direction for one type; inlined into a function for each instruction set and variant. */
-#define PLUMB_ROWS_BODY_(FUNCTION, ROWS, BACKWARD, ELEMENT, REAL, WIDE, SUM_TYPE)               \
-  PLUMB_ROWS_INLINE void FUNCTION(const plumb_norm_instance* norm, const plumb_norm_call* call, \
-                                  const plumb_residual_call* residual, int64_t r0, int64_t r1,  \
-                                  const int variant, const int fused) {                         \
-    typedef ELEMENT element;                                                                    \
-    typedef REAL real;                                                                          \
-    typedef WIDE wide;                                                                          \
-    typedef SUM_TYPE sum_type;                                                                  \
-    enum { plumb_backward = BACKWARD };                                                         \
-    const size_t dim = call->dim;                                                               \
-    const element *x_row = NULL, *dy_row = NULL, *add_row = NULL, *later_row = NULL;            \
-    element *y_row = NULL, *dx_row = NULL;                                                      \
-    const int accumulate = (call->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;                       \
-    const void* add = accumulate ? call->dx : residual == NULL ? NULL : residual->dsum;         \
-    const int64_t add_pitch = accumulate         ? call->dx_pitch                               \
-                              : residual == NULL ? 0                                            \
-                                                 : residual->dsum_pitch;                        \
-    const int stream = plumb_rows_streams_(call, residual, sizeof(element), plumb_backward);    \
-    (void)norm, (void)variant, (void)fused, (void)dim, (void)add_pitch;                         \
-    (void)x_row, (void)dy_row, (void)add_row, (void)later_row, (void)y_row, (void)dx_row;       \
-    (void)sizeof(wide), (void)sizeof(sum_type);                                                 \
-    ROWS plumb_rows_fence_(stream);                                                             \
+#define PLUMB_ROWS_TYPES_(ELEMENT, REAL, WIDE, SUM_TYPE) \
+  typedef ELEMENT element;                               \
+  typedef REAL real;                                     \
+  typedef WIDE wide;                                     \
+  typedef SUM_TYPE sum_type;                             \
+  (void)sizeof(wide), (void)sizeof(sum_type);
+#define PLUMB_ROWS_TYPES_F32 PLUMB_ROWS_TYPES_(float, float, double, double)
+#define PLUMB_ROWS_TYPES_BF16 PLUMB_ROWS_TYPES_(plumb_bf16, float, double, float)
+#define PLUMB_ROWS_TYPES_F64 PLUMB_ROWS_TYPES_(double, double, long double, double)
+
+#define PLUMB_ROWS_PARAMETERS_                                  \
+  const plumb_norm_instance *norm, const plumb_norm_call *call, \
+      const plumb_residual_call *residual, int64_t r0, int64_t r1
+
+/* One direction for one type and level; inlined into a function for each variant. */
+#define PLUMB_ROWS_BODY_(FUNCTION, TARGET, LEVEL, BACKWARD, TYPE, ...)                        \
+  PLUMB_ROWS_INLINE TARGET void FUNCTION##TYPE##_##LEVEL##_(PLUMB_ROWS_PARAMETERS_,           \
+                                                            const int variant) {              \
+    PLUMB_ROWS_TYPES_##TYPE enum {                                                            \
+      plumb_backward = BACKWARD,                                                              \
+      plumb_level = LEVEL,                                                                    \
+      plumb_block = sizeof(element) == 2 ? 32 : 64, /* elements computed before one stored */ \
+      fused = LEVEL > 0                                                                       \
+    };                                                                                        \
+    const size_t dim = call->dim;                                                             \
+    const element *x_row = NULL, *dy_row = NULL, *add_row = NULL, *later_row = NULL;          \
+    element *y_row = NULL, *dx_row = NULL;                                                    \
+    const int accumulate = (call->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;                     \
+    const void* add = accumulate ? call->dx : residual == NULL ? NULL : residual->dsum;       \
+    const int64_t add_pitch = accumulate         ? call->dx_pitch                             \
+                              : residual == NULL ? 0                                          \
+                                                 : residual->dsum_pitch;                      \
+    const int stream = plumb_rows_streams_(call, residual, sizeof(element), plumb_backward);  \
+    (void)norm, (void)variant, (void)dim, (void)add_pitch;                                    \
+    (void)x_row, (void)dy_row, (void)add_row, (void)later_row, (void)y_row, (void)dx_row;     \
+    __VA_ARGS__ plumb_rows_fence_(stream);                                                    \
   }
 
 /* May results be stored past the caches? Not over operands, which are in them. */
@@ -269,68 +285,76 @@ PLUMB_ROWS_INLINE int plumb_rows_streams_(const plumb_norm_call* call,
   const void* in = backward ? call->dy : residual != NULL ? residual->sum : call->x;
   const void* out = backward ? call->dx : call->y;
   return (call->flags & PLUMB_CALL_ALIGNED64) != 0 && in != out && !(backward && adds) &&
-         call->rows >= PLUMB_ROWS_STREAM_ / (int64_t)(call->dim * element_bytes);
+         (call->rows >= PLUMB_ROWS_STREAM_ ||
+          call->rows * (int64_t)(call->dim * element_bytes) >= PLUMB_ROWS_STREAM_);
 }
 
-#define PLUMB_ROWS_PARAMETERS_                                  \
-  const plumb_norm_instance *norm, const plumb_norm_call *call, \
-      const plumb_residual_call *residual, int64_t r0, int64_t r1
-#define PLUMB_ROWS_VARIANTS_(FUNCTION, VARIANT, FUSED)  \
-  switch (VARIANT) {                                    \
-    case 0:                                             \
-      FUNCTION(norm, call, residual, r0, r1, 0, FUSED); \
-      return PLUMB_OK;                                  \
-    case 1:                                             \
-      FUNCTION(norm, call, residual, r0, r1, 1, FUSED); \
-      return PLUMB_OK;                                  \
-    default:                                            \
-      FUNCTION(norm, call, residual, r0, r1, 2, FUSED); \
-      return PLUMB_OK;                                  \
+#define PLUMB_ROWS_VARIANTS_(FUNCTION, VARIANT)  \
+  switch (VARIANT) {                             \
+    case 0:                                      \
+      FUNCTION(norm, call, residual, r0, r1, 0); \
+      return PLUMB_OK;                           \
+    case 1:                                      \
+      FUNCTION(norm, call, residual, r0, r1, 1); \
+      return PLUMB_OK;                           \
+    default:                                     \
+      FUNCTION(norm, call, residual, r0, r1, 2); \
+      return PLUMB_OK;                           \
   }
-/* The functions of level 0: the instruction set that the compiler is told of. */
-#define PLUMB_ROWS_BASE_(FUNCTION, VARIANT)                                         \
+/* FUNCTIONRows, which chooses, and what it chooses from; the author's macro comes last. */
+#define PLUMB_ROWS_BASE_(FUNCTION, VARIANT, BACKWARD, ...)                          \
+  PLUMB_ROWS_BODY_(FUNCTION, , 0, BACKWARD, F32, __VA_ARGS__)                       \
+  PLUMB_ROWS_BODY_(FUNCTION, , 0, BACKWARD, BF16, __VA_ARGS__)                      \
+  PLUMB_ROWS_BODY_(FUNCTION, , 0, BACKWARD, F64, __VA_ARGS__)                       \
   static plumb_status FUNCTION##Base(PLUMB_ROWS_PARAMETERS_) {                      \
-    if (call->dtype == PLUMB_F32) PLUMB_ROWS_VARIANTS_(FUNCTION##F32, VARIANT, 0)   \
-    if (call->dtype == PLUMB_BF16) PLUMB_ROWS_VARIANTS_(FUNCTION##Bf16, VARIANT, 0) \
-    if (call->dtype == PLUMB_F64) PLUMB_ROWS_VARIANTS_(FUNCTION##F64, VARIANT, 0)   \
+    if (call->dtype == PLUMB_F32) PLUMB_ROWS_VARIANTS_(FUNCTION##F32_0_, VARIANT)   \
+    if (call->dtype == PLUMB_BF16) PLUMB_ROWS_VARIANTS_(FUNCTION##BF16_0_, VARIANT) \
+    if (call->dtype == PLUMB_F64) PLUMB_ROWS_VARIANTS_(FUNCTION##F64_0_, VARIANT)   \
     return PLUMB_UNIMPLEMENTED;                                                     \
-  }
-#define PLUMB_ROWS_FAST_(FUNCTION, TYPE, VARIANT, TARGET)                                \
-  __attribute__((target(TARGET))) static plumb_status FUNCTION(PLUMB_ROWS_PARAMETERS_) { \
-    PLUMB_ROWS_VARIANTS_(TYPE, VARIANT, 1)                                               \
   }
 
 #if PLUMB_ROWS_X86_ && PLUMB_ROWS_MAX_LEVEL > 0
-#define PLUMB_ROWS_AVX2_ "avx2,fma"
-#define PLUMB_ROWS_AVX512_ "avx512f,avx512bw,avx512dq,avx512vl,fma"
 PLUMB_ROWS_INLINE int plumb_rows_level_(void) {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-  return PLUMB_ROWS_MAX_LEVEL > 1 && __builtin_cpu_supports("avx512f") &&
-                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                 __builtin_cpu_supports("avx512vl")
-             ? 2
-             : 1;
+  if (PLUMB_ROWS_MAX_LEVEL < 2 || !__builtin_cpu_supports("avx512f") ||
+      !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512vl")) {
+    return 1;
+  }
+  return PLUMB_ROWS_MAX_LEVEL > 2 && __builtin_cpu_supports("avx512bf16") &&
+                 __builtin_cpu_supports("avx512vbmi")
+             ? 3
+             : 2;
 }
-#define PLUMB_ROWS_LEVELS_(FUNCTION, VARIANT)                                                     \
-  PLUMB_ROWS_BASE_(FUNCTION, VARIANT)                                                             \
-  PLUMB_ROWS_FAST_(FUNCTION##F32Avx2, FUNCTION##F32, VARIANT, PLUMB_ROWS_AVX2_)                   \
-  PLUMB_ROWS_FAST_(FUNCTION##F32Avx512, FUNCTION##F32, VARIANT, PLUMB_ROWS_AVX512_)               \
-  PLUMB_ROWS_FAST_(FUNCTION##Bf16Avx2, FUNCTION##Bf16, VARIANT, PLUMB_ROWS_AVX2_)                 \
-  PLUMB_ROWS_FAST_(FUNCTION##Bf16Avx512, FUNCTION##Bf16, VARIANT, PLUMB_ROWS_AVX512_)             \
-  static plumb_status FUNCTION##Rows(PLUMB_ROWS_PARAMETERS_) {                                    \
-    const int level = plumb_rows_level_();                                                        \
-    if (level > 0 && call->dtype == PLUMB_F32) {                                                  \
-      return (level > 1 ? FUNCTION##F32Avx512 : FUNCTION##F32Avx2)(norm, call, residual, r0, r1); \
-    }                                                                                             \
-    if (level > 0 && call->dtype == PLUMB_BF16) {                                                 \
-      return (level > 1 ? FUNCTION##Bf16Avx512 : FUNCTION##Bf16Avx2)(norm, call, residual, r0,    \
-                                                                     r1);                         \
-    }                                                                                             \
-    return FUNCTION##Base(norm, call, residual, r0, r1);                                          \
+#define PLUMB_ROWS_FAST_(FUNCTION, TARGET, LEVEL, TYPE, VARIANT, BACKWARD, ...)                   \
+  PLUMB_ROWS_BODY_(FUNCTION, __attribute__((target(TARGET))), LEVEL, BACKWARD, TYPE, __VA_ARGS__) \
+  __attribute__((target(TARGET))) static plumb_status FUNCTION##TYPE##Level##LEVEL(               \
+      PLUMB_ROWS_PARAMETERS_) {                                                                   \
+    PLUMB_ROWS_VARIANTS_(FUNCTION##TYPE##_##LEVEL##_, VARIANT)                                    \
+  }
+#define PLUMB_ROWS_LEVELS_(FUNCTION, VARIANT, BACKWARD, ...)                                   \
+  PLUMB_ROWS_BASE_(FUNCTION, VARIANT, BACKWARD, __VA_ARGS__)                                   \
+  PLUMB_ROWS_FAST_(FUNCTION, PLUMB_ROWS_AVX2_, 1, F32, VARIANT, BACKWARD, __VA_ARGS__)         \
+  PLUMB_ROWS_FAST_(FUNCTION, PLUMB_ROWS_AVX512_, 2, F32, VARIANT, BACKWARD, __VA_ARGS__)       \
+  PLUMB_ROWS_FAST_(FUNCTION, PLUMB_ROWS_AVX2_, 1, BF16, VARIANT, BACKWARD, __VA_ARGS__)        \
+  PLUMB_ROWS_FAST_(FUNCTION, PLUMB_ROWS_AVX512_, 2, BF16, VARIANT, BACKWARD, __VA_ARGS__)      \
+  PLUMB_ROWS_FAST_(FUNCTION, PLUMB_ROWS_BF16_, 3, BF16, VARIANT, BACKWARD, __VA_ARGS__)        \
+  static plumb_status FUNCTION##Rows(PLUMB_ROWS_PARAMETERS_) {                                 \
+    const int level = plumb_rows_level_();                                                     \
+    if (level > 0 && call->dtype == PLUMB_F32) {                                               \
+      return (level > 1 ? FUNCTION##F32Level2 : FUNCTION##F32Level1)(norm, call, residual, r0, \
+                                                                     r1);                      \
+    }                                                                                          \
+    if (level > 0 && call->dtype == PLUMB_BF16) {                                              \
+      return (level > 2   ? FUNCTION##BF16Level3                                               \
+              : level > 1 ? FUNCTION##BF16Level2                                               \
+                          : FUNCTION##BF16Level1)(norm, call, residual, r0, r1);               \
+    }                                                                                          \
+    return FUNCTION##Base(norm, call, residual, r0, r1);                                       \
   }
 #else
-#define PLUMB_ROWS_LEVELS_(FUNCTION, VARIANT)                  \
-  PLUMB_ROWS_BASE_(FUNCTION, VARIANT)                          \
+#define PLUMB_ROWS_LEVELS_(FUNCTION, VARIANT, BACKWARD, ...)   \
+  PLUMB_ROWS_BASE_(FUNCTION, VARIANT, BACKWARD, __VA_ARGS__)   \
   static plumb_status FUNCTION##Rows(PLUMB_ROWS_PARAMETERS_) { \
     return FUNCTION##Base(norm, call, residual, r0, r1);       \
   }
