@@ -87,8 +87,7 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
   TrainMemory memory;
   memory.weights = flat;
   const int64_t units = spec.num_units();
-  memory.gradients =
-      GradientSums::Bytes(ParameterLayout(context.parameters).size, units, {0, units});
+  memory.gradients = GradientSums::Bytes(layout.size, units, UnitsOfRank(units, rank, ranks));
   if (SumsSquaresInProgram(context)) {
     memory.gradients += static_cast<int64_t>(context.parameters.size()) * kAlignment;
   }

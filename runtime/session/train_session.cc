@@ -143,7 +143,6 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       range_(ranks == nullptr ? UnitRange{0, spec.num_units()}
                               : UnitsOfRank(spec.num_units(), ranks->rank(), ranks->size())),
       sums_(parameters_.layout(), spec.num_units(), range_, spec.wire),
-      squares_(parameters_.layout().entries.size()),
       optimizer_(context->parameters, std::move(plan.optimizer), parameters_,
                  ranks == nullptr || spec.shard == Shard::kNone
                      ? std::vector<bool>()
@@ -161,6 +160,8 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
                         : 0),
       executables_(std::move(plan.executables)),
       planned_memory_(plan.memory) {
+  share_.losses.reserve(static_cast<size_t>(spec.num_units()));
+  share_.squares.resize(SumsSquaresByParameter() ? parameters_.layout().entries.size() : 1);
   const ScopedNoDenormals no_denormals;
   optimizer_.Normalize(parameters_, threads_);
   if (spec.ema_decay > 0) {
@@ -341,7 +342,7 @@ absl::StatusOr<StepResult> TrainSession::Step() {
   return result;
 }
 
-absl::Status TrainSession::RunUnits(StepShare* share) {
+absl::Status TrainSession::RunUnits() {
   for (int64_t unit = range_.begin; unit < range_.end; ++unit) {
     const bool is_last = unit + 1 == range_.end, sends = is_last && ranks_ != nullptr;
     PLUMB_ASSIGN_OR_RETURN(Unit done, RunUnit(unit, sends));
@@ -351,17 +352,17 @@ absl::Status TrainSession::RunUnits(StepShare* share) {
       done.grad_square = exchange_->unit_square();
     }
     PLUMB_RETURN_IF_ERROR(CheckUnit(done));
-    share->losses.push_back(done.loss);
-    share->tokens += done.tokens;
+    share_.losses.push_back(done.loss);
+    share_.tokens += done.tokens;
     if (sends) continue;
     if (!SumsSquaresByParameter()) {
-      share->squares.assign(1, done.grad_square);
+      share_.squares[0] = done.grad_square;
       continue;
     }
     const StageTimer timer(profile_, "gradient accumulation");
     const ScopedNoDenormals no_denormals(!keeps_denormals_);
     if (is_last) {
-      sums_.AddLast({0, parameters_.layout().size}, threads_, share->squares.data());
+      sums_.AddLast({0, parameters_.layout().size}, threads_, share_.squares.data());
     } else {
       sums_.Add(threads_);
     }
@@ -374,21 +375,24 @@ absl::Status TrainSession::FinishExchange() {
   return exchange_->Finish();
 }
 
-absl::Status TrainSession::RunAllUnits(StepShare* share) {
+absl::Status TrainSession::RunAllUnits() {
   batch_index_ = -1;
   sums_.Begin();
-  if (ranks_ == nullptr) return RunUnits(share);
+  share_.status = absl::OkStatus();
+  share_.losses.clear();
+  share_.tokens = 0;
+  if (ranks_ == nullptr) return RunUnits();
   exchange_->Begin(profile_);
   try {
-    share->status = RunUnits(share);
+    share_.status = RunUnits();
   } catch (const std::bad_alloc&) {
-    share->status = absl::ResourceExhaustedError("no memory is left for a step");
+    share_.status = absl::ResourceExhaustedError("no memory is left for a step");
   }
   // Also after an error: other ranks wait for what comes from here.
   PLUMB_RETURN_IF_ERROR(FinishExchange());
-  for (size_t i = 0; i < squares_.size(); ++i) share->squares[i] = exchange_->squares()[i];
+  share_.squares = exchange_->squares();
   const StageTimer timer(profile_, "results: sending and waiting");
-  return ShareStep(ranks_, exchange_->plan(), spec_.num_units(), share);
+  return ShareStep(ranks_, exchange_->plan(), spec_.num_units(), &share_);
 }
 
 absl::Status TrainSession::Update(const StepResult& result) {
@@ -397,9 +401,9 @@ absl::Status TrainSession::Update(const StepResult& result) {
   {
     const StageTimer timer(profile_, "optimizer");
     const ScopedNoDenormals no_denormals(!keeps_denormals_);
-    updated = optimizer_.Update(
-        {gradients(), mean, result.grad_norm, SumsSquaresByParameter() ? squares_.data() : nullptr},
-        result.learning_rate, step_ + 1, parameters_, threads_);
+    updated = optimizer_.Update({gradients(), mean, result.grad_norm,
+                                 SumsSquaresByParameter() ? share_.squares.data() : nullptr},
+                                result.learning_rate, step_ + 1, parameters_, threads_);
   }
   // Muon's products may fail; on any rank.
   if (ranks_ != nullptr && spec_.UsesMuon()) updated = RankError(AllOk(ranks_, updated));
@@ -410,15 +414,12 @@ absl::Status TrainSession::Update(const StepResult& result) {
 absl::StatusOr<StepResult> TrainSession::TryStep() {
   probed_ = probe_ != nullptr && (step_ == 0 || (step_ + 1) % probe_every_ == 0);
   if (probed_) probe_->Begin();
-  StepShare share;
-  share.squares.resize(squares_.size());
-  PLUMB_RETURN_IF_ERROR(RunAllUnits(&share));
+  PLUMB_RETURN_IF_ERROR(RunAllUnits());
   StepResult result;
   const double mean = 1 / static_cast<double>(spec_.num_units());
-  for (const double loss : share.losses) result.loss += loss * mean;
-  result.tokens = share.tokens;
-  const double grad_square = std::accumulate(share.squares.begin(), share.squares.end(), 0.0);
-  if (SumsSquaresByParameter()) squares_ = share.squares;
+  for (const double loss : share_.losses) result.loss += loss * mean;
+  result.tokens = share_.tokens;
+  const double grad_square = std::accumulate(share_.squares.begin(), share_.squares.end(), 0.0);
   if (!std::isfinite(grad_square)) {
     return absl::AbortedError(absl::StrCat("diverged at step ", step_ + 1,
                                            ": the sum of the units' gradients is not finite"));

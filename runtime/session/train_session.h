@@ -187,8 +187,8 @@ class TrainSession {
   bool SumsSquaresByParameter() const { return spec_.num_units() > 1 || spec_.wire != DType::kF32; }
   absl::StatusOr<StepResult> TryStep();
   // This rank's units, and all of the step's: whose gradients are summed then.
-  absl::Status RunUnits(StepShare* share);
-  absl::Status RunAllUnits(StepShare* share);
+  absl::Status RunUnits();
+  absl::Status RunAllUnits();
   absl::Status FinishExchange();
   absl::Status Update(const StepResult& result);
   void CopyStates(const float* from, float* to) const;
@@ -207,7 +207,8 @@ class TrainSession {
   Communicator* const ranks_;  // null: one rank
   const UnitRange range_;      // of the step's units
   GradientSums sums_;
-  std::vector<double> squares_;  // of each parameter's gradient of the step; with several units
+  // Of the step that is done. squares[0] is that of all parameters where a step has one unit.
+  StepShare share_;
   std::unique_ptr<GradientExchange> exchange_;  // null: one rank
   std::map<const Executable*, std::vector<BucketPlan::Ready>> ready_;
   std::unique_ptr<RankStates> rank_states_;
