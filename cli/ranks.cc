@@ -4,17 +4,16 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cli/arguments.h"
 #include "cli/installation.h"
 #include "cli/output.h"
 
 namespace plumb::cli {
 
 void AddRankOptions(CLI::App* app, RankOptions* options) {
-  app->add_option("--rank-grace", options->grace_seconds,
-                  "Under mpirun: a rank that has not answered for so long is taken for dead, and "
-                  "ends all; default 60; 0: never")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 1e9));
+  AddDouble(app, "--rank-grace", &options->grace_seconds, 0, 1e9,
+            "Under mpirun: a rank that has not answered for so many seconds is taken for dead, and "
+            "ends all; default 60; 0: never");
 }
 
 absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
