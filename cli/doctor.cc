@@ -1,19 +1,40 @@
 // plumb doctor: what plumb runs on here, what it found and refused, and what would go wrong or
 // slow.
 
+#include <cmath>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/ranks.h"
+#include "runtime/tools/launch.h"
 
 namespace plumb::cli {
 namespace {
 
 constexpr char kUnknown[] = "unknown";
+
+// How many "0-3,8" names; 0 if it cannot be said.
+int64_t ProcessorsIn(const std::string& list) {
+  int64_t count = 0;
+  for (const absl::string_view range : absl::StrSplit(list, ',', absl::SkipEmpty())) {
+    const std::vector<absl::string_view> ends = absl::StrSplit(range, '-');
+    int64_t first = 0, last = 0;
+    if (!absl::SimpleAtoi(ends.front(), &first) || !absl::SimpleAtoi(ends.back(), &last)) return 0;
+    count += last - first + 1;
+  }
+  return count;
+}
 
 // Rows of a label and a value; further values of a label stand below the first.
 class Rows {
@@ -165,6 +186,26 @@ void AddFound(const Json& report, Rows* rows) {
   }
 }
 
+// Under mpirun: a row for each rank and each link.
+void AddRankRows(const Json& report, Rows* rows) {
+  if (!report.contains("ranks")) return;
+  for (const Json& rank : report["ranks"]) {
+    rows->Add("ranks",
+              absl::StrCat(Text(rank["rank"]), " on ", Text(rank["host"]), ", process ",
+                           Text(rank["pid"]), ": ", Count(rank["threads"].get<int64_t>(), "thread"),
+                           " on processors ", Text(rank["processors"])));
+    rows->Add("ranks",
+              absl::StrCat("  ", Text(rank["processor"]), ", kernels ", Text(rank["kernels"])));
+  }
+  for (const Json& link : report["links"]) {
+    rows->Add("links",
+              absl::StrCat(Text(link["ranks"][0]), " and ", Text(link["ranks"][1]), " (",
+                           Text(link["hosts"][0]), ", ", Text(link["hosts"][1]),
+                           "): ", absl::StrFormat("%.1f us, ", link["latency"].get<double>() * 1e6),
+                           Bytes(link["bandwidth"].get<int64_t>()), "/s"));
+  }
+}
+
 std::string ProblemsText(const Json& problems) {
   if (problems.empty()) return "No problems found.\n";
   std::string text = absl::StrCat(Count(static_cast<int64_t>(problems.size()), "problem"), ":\n");
@@ -185,8 +226,70 @@ std::string ToText(const Json& report) {
   AddProcessor(report, &rows);
   AddLibraries(report, &rows);
   AddLimits(report, &rows);
+  AddRankRows(report, &rows);
   AddFound(report, &rows);
   return absl::StrCat(rows.text(), "\n", ProblemsText(report["problems"]));
+}
+
+// Mistakes in how ranks are laid out.
+void AddRankProblems(const std::vector<RankFacts>& ranks, Json* problems) {
+  for (const RankFacts& each : ranks) {
+    const RankFacts& first = ranks[0];
+    if (each.matmul == first.matmul && each.isa == first.isa && each.processor == first.processor) {
+      continue;
+    }
+    problems->push_back(
+        {{"fatal", false},
+         {"what",
+          absl::StrCat("rank ", each.rank, " on ", each.host,
+                       " computes on another kind of processor, or with another oneDNN, "
+                       "than rank 0 on ",
+                       first.host, ": results may have other bits than those of one machine")},
+         {"do", "give mpirun hosts of one kind, or do without equal bits"}});
+    break;
+  }
+  // Threads of the ranks that have the same processors.
+  std::map<std::pair<std::string, std::string>, int64_t> threads;
+  for (const RankFacts& each : ranks) threads[{each.host, each.processors}] += each.threads;
+  for (const auto& [where, sum] : threads) {
+    const int64_t processors = ProcessorsIn(where.second);
+    if (processors == 0 || sum <= processors) continue;
+    problems->push_back(
+        {{"fatal", false},
+         {"what", absl::StrCat("on ", where.first, " ranks have ", sum, " threads in all on ",
+                               processors, " processors (", where.second, ")")},
+         {"do",
+          "say --threads, or start fewer ranks a host: both wait for each "
+          "other, and it is slow"}});
+  }
+}
+
+// What there is to say of several ranks, in rank 0's report. All ranks call it.
+absl::Status AddRanksTo(Launch* launch, const HostRuntime& runtime, Json* report) {
+  const absl::StatusOr<std::vector<RankFacts>> ranks = launch->AllFacts(FactsOf(runtime));
+  if (!ranks.ok()) return ranks.status();
+  const absl::StatusOr<std::vector<RankLink>> links = launch->MeasureAllLinks();
+  if (!links.ok()) return links.status();
+  Json& of_ranks = (*report)["ranks"] = Json::array();
+  for (const RankFacts& each : *ranks) {
+    of_ranks.push_back({{"rank", each.rank},
+                        {"host", each.host},
+                        {"pid", each.pid},
+                        {"processor", each.processor},
+                        {"kernels", each.isa},
+                        {"gemm", each.matmul},
+                        {"threads", each.threads},
+                        {"processors", each.processors}});
+  }
+  Json& of_links = (*report)["links"] = Json::array();
+  for (const RankLink& each : *links) {
+    of_links.push_back({{"ranks", {each.a, each.b}},
+                        {"hosts", {launch->hosts()[each.a], launch->hosts()[each.b]}},
+                        {"latency", each.latency_seconds},
+                        {"bandwidth", std::floor(each.bytes_per_second)}});
+  }
+  AddRankProblems(*ranks, &(*report)["problems"]);
+  return absl::OkStatus();
 }
 
 // The runtime as the options want it; or, if that is not to be had, one without what can fail, and
@@ -202,9 +305,10 @@ absl::StatusOr<std::unique_ptr<HostRuntime>> AnyRuntime(const Invocation& invoca
   return bare.CreateRuntime();
 }
 
-absl::StatusOr<int> Doctor(bool json, const Invocation& invocation) {
+absl::StatusOr<int> Report(bool json, const Invocation& invocation, Launch* launch) {
   std::string refused;
-  const absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = AnyRuntime(invocation, &refused);
+  const absl::StatusOr<std::unique_ptr<HostRuntime>> runtime =
+      AnyRuntime(ForRank(invocation, *launch), &refused);
   if (!runtime.ok()) return runtime.status();
   (*runtime)->matmul();  // loads oneDNN, for the report to say whether that can be done
   Json report = Json::parse((*runtime)->DescribeJson());
@@ -214,12 +318,23 @@ absl::StatusOr<int> Doctor(bool json, const Invocation& invocation) {
         problems.begin(),
         Json({{"fatal", true}, {"what", refused}, {"do", "mend it, or leave the option out"}}));
   }
+  if (launch->size() > 1) {
+    if (const absl::Status added = AddRanksTo(launch, **runtime, &report); !added.ok())
+      return added;
+  }
+  if (!launch->is_first()) return kExitOk;
   const absl::Status printed = json ? PrintJson(report) : PrintResult(ToText(report));
   if (!printed.ok()) return printed;
   for (const Json& problem : problems) {
     if (problem["fatal"].get<bool>()) return kExitFailed;
   }
   return kExitOk;
+}
+
+absl::StatusOr<int> Doctor(bool json, const Invocation& invocation, const RankOptions& options) {
+  const absl::StatusOr<std::unique_ptr<Launch>> launch = JoinRanks(options);
+  if (!launch.ok()) return launch.status();
+  return EndRanks(launch->get(), Report(json, invocation, launch->get()));
 }
 
 }  // namespace
@@ -229,14 +344,20 @@ void AddDoctorCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* app = program->add_subcommand(
       "doctor", "Show what plumb runs on, what it found and refused, and what to do about it");
   app->add_flag("--json", *json, "Print it as JSON, with the fields of plumb_runtime_describe");
+  const auto options = std::make_shared<RankOptions>();
+  AddRankOptions(app, options.get());
   AddGlobalOptions(app, invocation);
   app->footer(
       "Exit code 1 if plumb is of no use here, else 0, whatever would merely be slow.\n\n"
+      "Under mpirun: rank 0's report, and of all ranks their hosts, processors and threads, and "
+      "how\n"
+      "fast the links between them are.\n\n"
       "Example:\n"
       "  plumb doctor\n"
-      "  plumb doctor --plugin ./my_norm.so");
-  app->callback([json, invocation] {
-    invocation->run = [json, invocation] { return Doctor(*json, *invocation); };
+      "  plumb doctor --plugin ./my_norm.so\n"
+      "  mpirun -n 4 plumb doctor");
+  app->callback([json, options, invocation] {
+    invocation->run = [json, options, invocation] { return Doctor(*json, *invocation, *options); };
   });
 }
 

@@ -21,6 +21,7 @@
 #include "cli/plugin_faults.h"
 #include "cli/usage.h"
 #include "runtime/tools/host_runtime.h"
+#include "runtime/tools/launch.h"
 
 namespace plumb::cli {
 namespace {
@@ -133,7 +134,10 @@ std::vector<std::string> ReversedWords(int argc, char** argv) {
 }
 
 int Finish(const absl::Status& status) {
-  if (!status.ok() && !IsReaderGone(status)) PrintError(status.message());
+  // Without a message: another rank has said it.
+  if (!status.ok() && !status.message().empty() && !IsReaderGone(status)) {
+    PrintError(status.message());
+  }
   return ExitCodeOf(status);
 }
 
@@ -160,6 +164,7 @@ int Run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return Finish(PrintResult(absl::StrCat(version.what(), "\n")));
   } catch (const CLI::ParseError& error) {
+    if (Launch::LaunchedRank() > 0) return kExitUsage;  // rank 0 says it
     if (argc == 1) {
       PrintNote(FirstHelp());
     } else {

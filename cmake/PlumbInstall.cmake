@@ -62,6 +62,11 @@ foreach(name plumb plumb-norm)
     DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT development)
 endforeach()
 
+# MPI for the tool, which finds it where it is laid out.
+if(PLUMB_HAS_MPI)
+  install(TARGETS plumb_mpi LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/plumb" COMPONENT mpi)
+endif()
+
 # The tool.
 if(PLUMB_BUILD_CLI)
   install(TARGETS plumb RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tool)

@@ -7,6 +7,8 @@
 #                  tool has them without the library
 #   libplumb-dev   headers, libplumb.a, CMake package, pkg-config
 #   plumb          the tool, its manual pages and completion
+#   plumb-mpi      libplumb-mpi.so, by which the tool runs on several machines: the only one that depends on
+#                  an MPI. There is none in a build without (PLUMB_MPI)
 #   *-dbgsym       debug symbols of each, if the build has some: functions and lines (-g1), in the preset
 get_target_property(soversion plumb_shared SOVERSION)
 set(library "libplumb${soversion}")
@@ -17,6 +19,9 @@ set(CPACK_PACKAGE_VERSION "${PROJECT_VERSION}")
 set(CPACK_PACKAGE_DIRECTORY "${PROJECT_BINARY_DIR}/packages")
 set(CPACK_PACKAGING_INSTALL_PREFIX "/usr")
 set(CPACK_COMPONENTS_ALL library norms development tool)
+if(PLUMB_HAS_MPI)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+endif()
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 if("${CMAKE_CXX_FLAGS}" MATCHES "-g")
@@ -50,6 +55,9 @@ set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "${loaded_libraries}")
 set(CPACK_DEBIAN_TOOL_PACKAGE_DEPENDS "plumb-norms (>= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_TOOL_PACKAGE_RECOMMENDS "${loaded_libraries}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library} (= ${version})")
+set(CPACK_DEBIAN_TOOL_PACKAGE_SUGGESTS "plumb-mpi")
+set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "plumb (= ${version})")
+set(CPACK_DEBIAN_MPI_PACKAGE_RECOMMENDS "openmpi-bin | mpi-default-bin")
 # What libplumb.a is linked with.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
   "g++, libabsl-dev, libhwy-dev, libpcre2-dev, pkg-config, cmake")
@@ -88,6 +96,15 @@ what it computes and how fast.
 
 This package contains the command line tool.")
 
+set(CPACK_DEBIAN_MPI_PACKAGE_NAME plumb-mpi)
+set(CPACK_DEBIAN_MPI_PACKAGE_SECTION science)
+set(CPACK_COMPONENT_MPI_DESCRIPTION "MPI for plumb
+plumb runs transformers on CPUs whose normalization placement is a formula
+in a text file.
+
+This package contains the library by which the command line tool trains on
+several machines, when mpirun starts it.")
+
 # (The first lines become the synopses: finish.cmake.)
 
 # Control files that cpack has no words for.
@@ -100,6 +117,9 @@ set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA
 
 # Copyright, changelog, compression and times of the files, before; what cpack gets wrong, after.
 set(CPACK_PLUMB_COMPONENTS "library=${library};norms=plumb-norms;development=libplumb-dev;tool=plumb")
+if(PLUMB_HAS_MPI)
+  list(APPEND CPACK_PLUMB_COMPONENTS "mpi=plumb-mpi")
+endif()
 set(CPACK_PLUMB_PACKAGING_DIR "${PROJECT_SOURCE_DIR}/cmake/packages")
 set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/cmake/packages/stage.cmake")
 set(CPACK_POST_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/cmake/packages/finish.cmake")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes Debian packages of the sources in this tree: libplumb1, plumb-norms, libplumb-dev and plumb, in
-# build/package/packages. The same sources give the same packages: their time is that of the commit, or
+# Makes Debian packages of the sources in this tree: libplumb1, plumb-norms, libplumb-dev, plumb and, where
+# there is an MPI, plumb-mpi, in build/package/packages. The same sources give the same packages: their time is that of the commit, or
 # SOURCE_DATE_EPOCH.
 #
 #   tools/make_packages.sh [CMAKE_ARGUMENT...]     -DPLUMB_PACKAGE_MAINTAINER="Name <name@domain>", say

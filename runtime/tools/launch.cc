@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
+#include "runtime/ranks/links.h"
 #include "runtime/ranks/mpi_library.h"
 #include "runtime/ranks/single.h"
 #include "runtime/tools/launch_impl.h"
@@ -57,6 +58,15 @@ int Launch::default_threads() const { return impl_->default_threads(); }
 Communicator* Launch::ranks() { return impl_->ranks(); }
 const plumb_communicator* Launch::communicator() const {
   return size() == 1 ? nullptr : impl_->communicator();
+}
+
+absl::StatusOr<std::vector<RankLink>> Launch::MeasureAllLinks() {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<LinkSpeed> speeds, MeasureLinks(ranks(), hosts()));
+  std::vector<RankLink> links;
+  for (const LinkSpeed& each : speeds) {
+    links.push_back({each.a, each.b, each.latency_seconds, each.bytes_per_second});
+  }
+  return links;
 }
 
 absl::StatusOr<bool> Launch::Any(bool mine) {

@@ -46,6 +46,12 @@ struct RankFacts {
   int64_t threads = 0;     // of a call
   std::string processors;  // that it may run on: "0-3,8"
 };
+// Between two ranks: ranks/links.h.
+struct RankLink {
+  int a = 0, b = 0;
+  double latency_seconds = 0, bytes_per_second = 0;
+};
+
 // Of this process. Loads oneDNN.
 RankFacts FactsOf(const HostRuntime& runtime);
 
@@ -83,6 +89,9 @@ class Launch {
 
   // Everyone's, everywhere, in the order of ranks. All ranks call it.
   absl::StatusOr<std::vector<RankFacts>> AllFacts(const RankFacts& mine);
+  // How fast messages are: of one pair of ranks on each host, and between hosts. All ranks call it,
+  // while they have nothing else to do.
+  absl::StatusOr<std::vector<RankLink>> MeasureAllLinks();
   // Whether `mine` is true on any rank: a signal has come, say. All ranks call it.
   absl::StatusOr<bool> Any(bool mine);
 

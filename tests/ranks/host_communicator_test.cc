@@ -1,6 +1,7 @@
 #include "runtime/ranks/host_communicator.h"
 
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

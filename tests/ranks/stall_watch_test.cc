@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,7 +27,10 @@ TEST(StallWatchTest, SaysForWhomARankWaitsAndSinceWhen) {
   std::thread receiver(
       [&] { EXPECT_TRUE(Receive(ranks[0].get(), 2, kTagStudy, &received, sizeof(int)).ok()); });
   std::optional<StallWatch::Waiting> waiting;
-  while (!waiting.has_value() || waiting->seconds < 0.05) waiting = ranks[0]->waiting();
+  while (!waiting.has_value() || waiting->seconds < 0.05) {
+    std::this_thread::yield();
+    waiting = ranks[0]->waiting();
+  }
   EXPECT_EQ(waiting->peer, 2);
   EXPECT_FALSE(ranks[2]->waiting().has_value());
   EXPECT_TRUE(Send(ranks[2].get(), 0, kTagStudy, &sent, sizeof(int)).ok());
@@ -49,7 +54,10 @@ TEST(StallWatchTest, ABarrierWaitsForAllAndNamesOne) {
   }
   // Rank 0 receives from the last one in the first round.
   std::optional<StallWatch::Waiting> waiting;
-  while (!waiting.has_value()) waiting = ranks[0]->waiting();
+  while (!waiting.has_value()) {
+    std::this_thread::yield();
+    waiting = ranks[0]->waiting();
+  }
   EXPECT_EQ(waiting->peer, kRanks - 1);
   EXPECT_EQ(passed, 0);
   EXPECT_TRUE(ranks[kRanks - 1]->Barrier().ok());

@@ -36,7 +36,10 @@ deb() { find "$packages" -name "$1_*.deb"; }
 field() { dpkg-deb --field "$(deb "$1")" "$2"; }
 has() { dpkg-deb --contents "$(deb "$1")" | awk '{print $6}' | grep -E "^\./usr/$2\$" > /dev/null || fail "$1 has no usr/$2"; }
 is() { [[ $(field "$1" "$2") =~ $3 ]] || fail "$1: $2 is \"$(field "$1" "$2")\""; }
-[ "$(find "$packages" -name '*.deb' ! -name '*-dbgsym_*' | wc -l)" = 4 ] || fail "packages: $(ls "$packages")"
+names=(libplumb1 libplumb-dev plumb-norms plumb)
+[ -z "$(deb plumb-mpi)" ] || names+=(plumb-mpi)  # where there was an MPI to build with
+[ -n "$(deb plumb-mpi)" ] || ! grep -q '^PLUMB_MPI:.*=ON' "$build/CMakeCache.txt" || fail "no plumb-mpi"
+[ "$(find "$packages" -name '*.deb' ! -name '*-dbgsym_*' | wc -l)" = ${#names[@]} ] || fail "packages: $(ls "$packages")"
 
 libdir='lib(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?'
 has libplumb1 "$libdir/libplumb.so.1"
@@ -49,7 +52,8 @@ for file in bin/plumb libexec/plumb/plumb-norm-check share/man/man1/plumb.1.gz s
   share/bash-completion/completions/plumb 'share/zsh/[a-z-]+/_plumb' share/fish/vendor_completions.d/plumb.fish; do
   has plumb "$file"
 done
-for package in libplumb1 libplumb-dev plumb-norms plumb; do
+[ ${#names[@]} = 4 ] || has plumb-mpi "$libdir/plumb/libplumb-mpi.so"
+for package in "${names[@]}"; do
   for file in copyright changelog.Debian.gz; do has "$package" "share/doc/$package/$file"; done
   dpkg-deb --contents "$(deb "$package")" | awk '$2 != "root/root" || substr($1, 6, 1) == "w" || substr($1, 9, 1) == "w" { if (substr($1, 1, 1) != "l") { print; bad = 1 } } END { exit bad }' ||
     fail "$package: owners or rights"
@@ -74,6 +78,10 @@ done
 
 is libplumb1 Depends '^plumb-norms \(>= .*, libc6 \(>= .*, libstdc\+\+6'
 is plumb Depends '^plumb-norms \(>= .*, libc6 \(>= '
+[ ${#names[@]} = 4 ] || is plumb-mpi Depends '^plumb \(= .*mpi'
+for package in libplumb1 libplumb-dev plumb-norms plumb; do  # nothing else is linked with MPI
+  [[ ! $(field $package Depends) =~ mpi ]] || fail "$package depends on MPI"
+done
 is libplumb-dev Depends "^libplumb1 \(= $(field libplumb1 Version)\)\$"
 is libplumb1 Section '^libs$'
 is libplumb1 Multi-Arch '^same$'

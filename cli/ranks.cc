@@ -1,0 +1,47 @@
+#include "cli/ranks.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/arguments.h"
+#include "cli/installation.h"
+#include "cli/output.h"
+
+namespace plumb::cli {
+
+void AddRankOptions(CLI::App* app, RankOptions* options) {
+  AddDouble(app, "--rank-grace", &options->grace_seconds, 0, 1e9,
+            "Under mpirun: a rank that has not answered for so many seconds is taken for dead, and "
+            "ends all; default 60; 0: never");
+}
+
+absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
+  LaunchOptions launch_options;
+  launch_options.grace_seconds = options.grace_seconds;
+  launch_options.mpi_library =
+      absl::StrCat(InstallPrefix(), "/" PLUMB_LIB_DIR "/plumb/libplumb-mpi.so");
+  launch_options.print_error = [](const std::string& text) { PrintError(text); };
+  launch_options.print_note = [](const std::string& text) { PrintNote(text); };
+  absl::StatusOr<std::unique_ptr<Launch>> launch = Launch::Find(launch_options);
+  if (!launch.ok() && Launch::LaunchedRank() > 0) return absl::Status(launch.status().code(), "");
+  return launch;
+}
+
+int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code) {
+  if (exit_code.ok()) return launch->End(absl::OkStatus(), *exit_code);
+  const absl::Status& status = exit_code.status();
+  return launch->End(IsReaderGone(status) ? absl::Status(status.code(), "") : status,
+                     ExitCodeOf(status));
+}
+
+Invocation ForRank(const Invocation& invocation, const Launch& launch) {
+  Invocation mine = invocation;
+  // OMP_NUM_THREADS is the user's word, too.
+  if (mine.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) {
+    mine.threads = launch.default_threads();
+  }
+  return mine;
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,35 @@
+// Commands that run as several ranks, where mpirun or srun has started them: runtime/tools/launch.h
+// with this program's options, paths and exit codes.
+#ifndef PLUMB_CLI_RANKS_H_
+#define PLUMB_CLI_RANKS_H_
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cli/command.h"
+#include "runtime/tools/launch.h"
+
+namespace plumb::cli {
+
+struct RankOptions {
+  double grace_seconds = 60;
+};
+
+// --rank-grace.
+void AddRankOptions(CLI::App* app, RankOptions* options);
+
+// The job that this process is a rank of. All ranks call it, before anything that may fail for one
+// of them alone. An error has a message on rank 0 only.
+absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options);
+
+// The end of `launch`, with what the command came to: Launch::End, which prints the error.
+int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code);
+
+// `invocation` with the threads that are this rank's where --threads does not say: several ranks of
+// a machine share its processors.
+Invocation ForRank(const Invocation& invocation, const Launch& launch);
+
+}  // namespace plumb::cli
+
+#endif  // PLUMB_CLI_RANKS_H_

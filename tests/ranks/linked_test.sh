@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Nothing is linked with MPI but libplumb-mpi.so, whatever was built; and it exports its two functions alone.
+#
+#   linked_test.sh PLUMB LIBPLUMB [LIBPLUMB_MPI]
+set -euo pipefail
+fail() {
+  echo "$*" >&2
+  exit 1
+}
+# What MPI's libraries are called: Open MPI, MPICH, Intel MPI, and what they stand on.
+pattern='libmpi|libmpich|libopen-(rte|pal)|libpmix|libprrte|libhwloc|libucp'
+for file in "$1" "$2"; do
+  linked=$(ldd "$file") || fail "ldd $file"
+  grep -q libc.so <<< "$linked" || fail "ldd says nothing of $file"
+  ! grep -E "$pattern" <<< "$linked" || fail "$file is linked with MPI"
+done
+# Running it where no launcher is loads none.
+loaded=$(LD_DEBUG=files "$1" doctor 2>&1 || true)
+grep -q 'libc.so' <<< "$loaded" || fail "LD_DEBUG says nothing"
+! grep -E "calling init: .*($pattern|libplumb-mpi)" <<< "$loaded" || fail "without a launcher MPI is loaded"
+if [ $# -ge 3 ]; then
+  ldd "$3" | grep -qE "$pattern" || fail "$3 is not linked with MPI"
+  exported=$(nm -D --defined-only "$3" | awk '{ print $3 }' | sort | tr '\n' ' ')
+  [ "$exported" = "plumb_mpi_communicator plumb_mpi_release " ] || fail "$3 exports $exported"
+fi
+echo ok
