@@ -298,7 +298,7 @@ typedef struct plumb_norm_layout {
 typedef struct plumb_norm_context {
   uint32_t struct_size;
   uint32_t rows_per_token;  /* at least 1: row r is of token r / rows_per_token of the call; more
-                               than  one where heads are normalized */
+                               than one where heads are normalized */
   const int32_t* positions; /* [rows / rows_per_token], of each token in its sequence, from 0; NULL:
                                unknown */
   /* The number of the training step, from 1; in evaluation and decoding that of the last one, 0
