@@ -145,7 +145,9 @@ void CheckSizes(const Instance& instance, const std::string& where, Report* repo
         "%d",
         where, layout.scratch_bytes, layout.scratch_bytes_per_row, kMaxScratch, 256 * dim + 4096));
   }
-  if ((layout.backward_needs & ~(PLUMB_BWD_X | PLUMB_BWD_Y)) != 0) {
+  const bool two_inputs = (instance.norm().flags & PLUMB_NORM_TWO_INPUTS) != 0;
+  const uint32_t operands = PLUMB_BWD_X | PLUMB_BWD_Y | (two_inputs ? PLUMB_BWD_X2 : 0);
+  if ((layout.backward_needs & ~operands) != 0) {
     report->Fail(
         absl::StrFormat("%s: backward_needs has unknown bits: %#x", where, layout.backward_needs));
   }

@@ -21,8 +21,8 @@ constexpr uint32_t kTableSizeV1 = 160;
 constexpr uint32_t kAttrDefSizeV1 = 72;
 constexpr uint32_t kMaxStride = 4096;
 constexpr uint32_t kMaxAttrs = 64;
-constexpr uint32_t kKnownMandatoryFlags =
-    PLUMB_NORM_CROSS_ROW | PLUMB_NORM_CROSS_ROW_EVAL | PLUMB_NORM_STOCHASTIC;
+constexpr uint32_t kKnownMandatoryFlags = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_CROSS_ROW_EVAL |
+                                          PLUMB_NORM_STOCHASTIC | PLUMB_NORM_TWO_INPUTS;
 
 std::string MissingFunctions(const plumb_norm_plugin& table) {
   std::vector<std::string> missing;

@@ -44,6 +44,10 @@ void Initialize(const plumb_tensor_def& def, std::mt19937_64* random, Rows* tens
   }
 }
 
+bool TwoInputs(const Instance& instance) {
+  return (instance.norm().flags & PLUMB_NORM_TWO_INPUTS) != 0;
+}
+
 // Away from special values, without a change of sign or of size: a parameter may have to be
 // positive, and its descriptor cannot say so.
 void Perturb(std::mt19937_64* random, Rows* tensor) {
@@ -179,6 +183,8 @@ NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_
       y(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 1 : 0)),
       dy(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 2 : 0)),
       dx(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 3 : 0)),
+      x2(dtype, TwoInputs(instance) ? rows : 0, instance.dim(), place),
+      dx2(dtype, TwoInputs(instance) ? rows : 0, instance.dim(), place),
       saved(AccumulateType(dtype), rows, instance.layout().saved_per_row,
             WithGap({}, own_pitches ? 3 : 0)),
       call_saved(AccumulateType(dtype), 1, instance.layout().saved_per_call),
@@ -192,6 +198,10 @@ NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_
   std::mt19937_64 random(seed ^ 0x5bd1e995), random_rows(seed);
   if (draw) x.FillNormal(&random_rows);
   if (draw) dy.FillNormal(&random_rows);
+  // Alike in all rows, so that a row may move, and exact in every type.
+  for (int64_t r = 0; TwoInputs(instance) && r < rows; ++r) {
+    for (int64_t i = 0; i < x2.width(); ++i) x2.Set(r, i, 0.25 * static_cast<double>(i % 7 - 3));
+  }
   for (uint32_t i = 0; i < instance.layout().n_params; ++i) {
     params.push_back(TensorOf(instance.param(i), AccumulateType(dtype)));
     dparams.push_back(TensorOf(instance.param(i), AccumulateType(dtype)));
@@ -235,6 +245,10 @@ plumb_norm_call NormRun::Call(uint32_t flags) {
   call.dtype = dtype_;
   call.dim = instance_.dim();
   call.rows = rows_;
+  if (TwoInputs(instance_)) {
+    call.x2 = x2.data();
+    call.x2_pitch = x2.pitch();
+  }
   call.params = param_pointers_.data();
   call.buffers = buffer_pointers_.data();
   call.rng_key = seed_;
@@ -285,6 +299,11 @@ plumb_norm_call NormRun::BackwardCall(bool accumulate) {
   call.dy_pitch = dy.pitch();
   call.dx = dx.data();
   call.dx_pitch = dx.pitch();
+  if (TwoInputs(instance_)) {
+    call.dx2 = dx2.data();
+    call.dx2_pitch = dx2.pitch();
+    if ((needs & PLUMB_BWD_X2) == 0) call.x2 = nullptr;
+  }
   call.dparams = dparam_pointers_.data();
   if (saved.width() > 0) {
     call.saved = saved.data();

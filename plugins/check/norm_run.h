@@ -68,6 +68,7 @@ class NormRun {
 
   // Operands, of the element type; the rest, of the accumulate type. Checks may change them all.
   Rows x, y, dy, dx;
+  Rows x2, dx2;                                // of a norm of two inputs, else without rows
   Rows saved;                                  // [rows, saved_per_row]
   Rows call_saved;                             // [1, saved_per_call]
   std::vector<Rows> params, dparams, buffers;  // [1, size] each

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -217,11 +218,13 @@ void CompareAges(const Instance& model, uint32_t dtype, uint64_t seed, const cha
                  const std::function<Outcome(const AgedInstance&, const Age&, NormRun*)>& step,
                  Report* report) {
   Outcome must;
+  bool is_first = true;
   for (const Age& age : kAges) {
+    if (age.minor < model.norm().min_host_minor) continue;  // that host refuses the norm
     AgedInstance instance(model, age);
     NormRun run(model, dtype, kTimeRows, seed);
     const Outcome got = step(instance, age, &run);
-    if (&age == &kAges[0]) must = got;
+    if (std::exchange(is_first, false)) must = got;
     const std::string difference = FirstDifference(got, must, run.dim());
     if (!difference.empty()) {
       report->Fail(
@@ -272,7 +275,10 @@ void CheckTimeMachine(const Subject& subject, Report* report) {
   for (const uint32_t dim : kTimeDims) {
     if (!AcceptsDim(norm, dim)) continue;
     const Instance model(norm, dim);
-    for (const Age& age : kAges) AgedInstance(model, age).CompareLayout(model, age, report);
+    for (const Age& age : kAges) {
+      if (age.minor < norm.min_host_minor) continue;
+      AgedInstance(model, age).CompareLayout(model, age, report);
+    }
     for (const uint32_t dtype : {PLUMB_F32, PLUMB_BF16, PLUMB_F64}) {
       if ((norm.dtypes & dtype) == 0) continue;
       CompareAges(model, dtype, subject.seed, "", TrainingStep, report);

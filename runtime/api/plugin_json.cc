@@ -70,6 +70,7 @@ std::vector<std::string> TraitsOf(const NormPlugin& plugin) {
   } traits[] = {{plugin.identity(), "identity"},
                 {plugin.cross_row(), "cross-row"},
                 {plugin.cross_row_eval(), "cross-row in evaluation"},
+                {plugin.two_inputs(), "two inputs"},
                 {plugin.scale_invariant(), "scale-invariant"},
                 {plugin.shift_invariant(), "shift-invariant"},
                 {plugin.approximate_gradient(), "approximate gradient"},

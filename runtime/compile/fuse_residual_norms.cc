@@ -52,8 +52,12 @@ class ResidualNormFusion {
       const bool ready = std::all_of(norm.inputs.begin() + 1, norm.inputs.end(), [&](ValueId id) {
         return graph_.value(id).producer < static_cast<int32_t>(sum_node);
       });
+      // The sum may take a term's memory, which the norm must not read then.
+      const bool reads_a_term = std::any_of(
+          norm.inputs.begin() + 1, norm.inputs.end(),
+          [&](ValueId id) { return std::count(sum.inputs.begin(), sum.inputs.end(), id) > 0; });
       const ValueId y = norm.outputs[0];
-      if (!ready || (readers_[Index(y)].empty() && !is_output_[Index(y)])) continue;
+      if (!ready || reads_a_term || (readers_[Index(y)].empty() && !is_output_[Index(y)])) continue;
 
       Node fused = {add_norm_, sum.inputs, sum.outputs, norm.attrs};
       fused.inputs.insert(fused.inputs.end(), norm.inputs.begin() + 1, norm.inputs.end());

@@ -134,18 +134,22 @@ class Emitter : public FormulaBackend {
     return at->second;
   }
 
-  absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site,
+                                    absl::Span<const TensorHandle> inputs) override {
     // A norm that declares itself the identity is not there.
-    if (site.norm->plugin->identity()) return a;
+    if (site.norm->plugin->identity()) return inputs[0];
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
                            site.norm->plugin->Instantiate(site.dim, site.norm->attrs, site.heads));
-    std::vector<ValueId> inputs = {a};
+    std::vector<ValueId> operands = {inputs[0]};
     for (const NormParam& param : instance->params()) {
-      inputs.push_back(Param(absl::StrCat(site.name, ".", param.name)));
+      operands.push_back(Param(absl::StrCat(site.name, ".", param.name)));
     }
+    if (instance->two_inputs()) operands.push_back(inputs[1]);
+    if (instance->wants_positions()) operands.push_back(Positions());
+    if (instance->wants_step()) operands.push_back(Step());
     const std::shared_ptr<const AttrObject> attr = std::make_shared<NormAttr>(instance);
-    if (instance->cross_row()) return CrossNorm(site, *instance, std::move(inputs), attr);
-    return b_.Apply("norm", std::move(inputs),
+    if (instance->cross_row()) return CrossNorm(site, *instance, std::move(operands), attr);
+    return b_.Apply("norm", std::move(operands),
                     {{"instance", attr}, {"train", options_.program == Program::kTrain}},
                     absl::StrCat(site.name, ".out"));
   }
@@ -169,6 +173,7 @@ class Emitter : public FormulaBackend {
       if (!model_.token_tables.empty())
         tokens_ = b_.Apply("last_token", {tokens_}, {}, "head.token");
     }
+    head_is_last_ = cached && options_.seq > 1;
     // What the head reads of a table has the tokens and the type of the logits.
     tables_.clear();
     head_is_f32_ = cached || options_.output_logits;
@@ -192,6 +197,15 @@ class Emitter : public FormulaBackend {
   }
 
  private:
+  // Those of the tokens that formulas see here.
+  ValueId Positions() {
+    if (!head_is_last_) return positions_;
+    if (head_positions_ == kNoValue) {
+      head_positions_ = b_.Apply("last_token", {positions_}, {}, "head.position");
+    }
+    return head_positions_;
+  }
+
   // A place keeps what the last statement there has set.
   void SetPoint(const std::string& name, ValueId value) {
     if (value == kNoValue) return;  // the builder holds an error
@@ -286,12 +300,14 @@ class Emitter : public FormulaBackend {
   GraphBuilder b_;
   const GraphWeights weights_;
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
+  ValueId head_positions_ = kNoValue;              // none until a norm in the head asks
   ValueId types_ = kNoValue, lengths_ = kNoValue;  // none where the model has none
   ValueId step_ = kNoValue, random_ = kNoValue;    // none until a formula reads them
   std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // of values, by their number
   double embedding_scale_ = 1;
   HashMap<std::string, ValueId> tables_;  // over tokens, that were read: their rows
   std::vector<ValueId> extra_losses_;     // of sublayers, beside the cross-entropy
+  bool head_is_last_ = false;             // the head has the last token alone
   bool head_is_f32_ = false;              // the logits are, whatever the format
   std::string scope_;                     // of value names: "layers.3."
   std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"

@@ -18,11 +18,12 @@ namespace {
 // leaves out is not among them.
 class SlotCollector : public NullBackend {
  public:
-  absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site,
+                                    absl::Span<const TensorHandle> inputs) override {
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
                            site.norm->plugin->Instantiate(site.dim, site.norm->attrs, site.heads));
     slots_[layer_].insert(absl::StrCat(site.slot, ": ", instance->ToString()));
-    return a;
+    return inputs[0];
   }
   void BeginLayer(int64_t layer_index, TensorHandle) override { layer_ = layer_index; }
 

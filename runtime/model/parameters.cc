@@ -103,7 +103,7 @@ class Lister : public NullBackend {
     return 0;
   }
 
-  absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle) override {
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site, absl::Span<const TensorHandle>) override {
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
                            site.norm->plugin->Instantiate(site.dim, site.norm->attrs, site.heads));
     if (site.again && instance->cross_row()) {
@@ -113,6 +113,7 @@ class Lister : public NullBackend {
           "apply it more than once; give each application its own: ", site.slot, "[k](..)"));
     }
     if (site.again) return 0;
+    if (instance->wants_step()) Step();
     for (size_t i = 0; i < instance->params().size(); ++i) {
       const NormParam& param = instance->params()[i];
       ParameterSpec parameter;

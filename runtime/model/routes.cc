@@ -96,10 +96,13 @@ class RouteBackend : public FormulaBackend {
 
   TensorHandle TokenEmbedding(const TokenEmbeddingSite&) override { return Add(Tracked()); }
 
-  absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
-    if (site.norm->plugin->identity()) return a;
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site,
+                                    absl::Span<const TensorHandle> inputs) override {
+    if (site.norm->plugin->identity()) return inputs[0];
     ++routes_.norm_sites;
-    Tracked out = at(a);
+    Tracked out = at(inputs[0]);
+    // A route goes through either input.
+    if (inputs.size() == 2 && Shorter(at(inputs[1]).route, out.route)) out = at(inputs[1]);
     ++(after_layers_ ? out.route.end_norms : out.route.norms);
     Prepend(absl::StrCat("J_", site.slot), &out.jacobian);
     return Add(std::move(out));

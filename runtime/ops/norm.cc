@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<TensorType>> InferNorm(const OpTypes& types) {
   const NormInstance& instance = NormInstanceOf(types.attrs);
   PLUMB_RETURN_IF_ERROR(CheckNormKind(instance, false));
   PLUMB_RETURN_IF_ERROR(CheckNormRows(types, 0, "x", instance));
-  PLUMB_RETURN_IF_ERROR(CheckNormParams(types, 1, instance));
+  PLUMB_RETURN_IF_ERROR(CheckNormOperands(types, 1, instance, types.in(0), true));
   std::vector<TensorType> outputs = {types.in(0)};
   if (SavesRows(types.attrs)) {
     outputs.push_back(NormSavedType(types.in(0), instance));
@@ -44,13 +44,16 @@ absl::StatusOr<std::vector<TensorType>> InferNormAdd(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckNormRows(types, 0, "x", instance));
   PLUMB_RETURN_IF_ERROR(CheckNormRows(types, 1, "res", instance));
   PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "x", 1, "res"));
-  PLUMB_RETURN_IF_ERROR(CheckNormParams(types, 2, instance));
+  PLUMB_RETURN_IF_ERROR(CheckNormOperands(types, 2, instance, types.in(0), true));
   std::vector<TensorType> outputs = {types.in(0), types.in(0)};
   if (SavesRows(types.attrs)) {
     outputs.push_back(NormSavedType(types.in(0), instance));
   }
   return outputs;
 }
+
+// Of norm_grad (norm_grad.cc).
+constexpr size_t kNormGradParams = 5;
 
 // -- VJPs
 //
@@ -73,6 +76,9 @@ std::vector<ValueId> Gradient(GraphBuilder& b, const Node& node, ValueId x, size
                                  has_saved ? node.outputs[y + 1] : kNoValue, dsum};
   inputs.insert(inputs.end(), node.inputs.begin() + static_cast<int64_t>(first_param),
                 node.inputs.end());
+  if (instance.two_inputs() && !instance.backward_needs_x2()) {
+    inputs[NormExtras(instance, kNormGradParams).x2] = kNoValue;
+  }
   return b.ApplyAll("norm_grad", std::move(inputs),
                     {{"instance", node.attrs.GetObject("instance")}});
 }
@@ -82,6 +88,7 @@ std::vector<ValueId> VjpNorm(GraphBuilder& b, const Node& node, absl::Span<const
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
   if (d_outputs[0] == kNoValue) return d_inputs;
   const std::vector<ValueId> d = Gradient(b, node, node.inputs[0], 0, d_outputs[0], kNoValue, 1);
+  // Those of x, the parameters and x2; positions and step have none.
   for (size_t i = 0; i < std::min(d.size(), d_inputs.size()); ++i) d_inputs[i] = d[i];
   return d_inputs;
 }
@@ -99,7 +106,7 @@ std::vector<ValueId> VjpAdd(GraphBuilder& b, const Node& node, absl::Span<const 
       Gradient(b, node, node.outputs[0], 1, d_outputs[1], d_outputs[0], 2);
   if (d.empty()) return d_inputs;
   d_inputs[0] = d[0];
-  for (size_t i = 1; i < d_inputs.size(); ++i) d_inputs[i] = d[i - 1];
+  for (size_t i = 1; i < std::min(d.size() + 1, d_inputs.size()); ++i) d_inputs[i] = d[i - 1];
   return d_inputs;
 }
 
@@ -107,12 +114,15 @@ std::vector<ValueId> VjpAdd(GraphBuilder& b, const Node& node, absl::Span<const 
 
 class NormKernel : public Kernel {
  public:
-  NormKernel(const OpTypes& types, const NormInstance& instance)
+  NormKernel(const OpTypes& types, const NormInstance& instance, size_t first_param = 1)
       : attr_(types.attrs.GetObject("instance")),
         instance_(instance),
         runner_(instance, types.in(0).dtype),
         partition_(types.in(0).num_elements() / instance.dim(), instance.dim()),
         saves_(SavesRows(types.attrs)),
+        first_param_(first_param),
+        extras_(instance, first_param),
+        context_(types.in(0), instance, extras_),
         slot_bytes_(AlignUp(runner_.scratch_bytes(partition_.rows_per_task()))),
         prototype_(runner_.CallPrototype(partition_.rows)) {
     if (Trains(types.attrs)) prototype_.flags |= PLUMB_CALL_TRAIN;
@@ -125,8 +135,10 @@ class NormKernel : public Kernel {
       plumb_norm_call call = prototype_;
       CallErrorText error(&call);
       call.x = args.in[0];
+      const plumb_norm_context context = SetExtras(args, &call);
+      call.context = &context;
       call.y = args.out[0];
-      call.params = args.in + 1;
+      call.params = args.in + first_param_;
       call.saved = saves_ ? args.out[1] : nullptr;
       call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
       const Range range = partition_.Rows(partition_.TaskChunks(task));
@@ -135,11 +147,20 @@ class NormKernel : public Kernel {
   }
 
  protected:
+  // Sets x2; returns the context.
+  plumb_norm_context SetExtras(const KernelArgs& args, plumb_norm_call* call) const {
+    if (extras_.x2 != NormExtras::kNone) call->x2 = args.in[extras_.x2];
+    return context_.At(args.in);
+  }
+
   const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
   const NormInstance& instance_;
   const NormRunner runner_;
   const NormPartition partition_;
   const bool saves_;
+  const size_t first_param_;
+  const NormExtras extras_;
+  const NormContext context_;
   const int64_t slot_bytes_;
   plumb_norm_call prototype_;
 };
@@ -149,14 +170,16 @@ class NormKernel : public Kernel {
 class AddNormKernel : public NormKernel {
  public:
   AddNormKernel(const OpTypes& types, const NormInstance& instance)
-      : NormKernel(types, instance), add_(SelectNormRowFns(types.in(0).dtype).add) {}
+      : NormKernel(types, instance, 2), add_(SelectNormRowFns(types.in(0).dtype).add) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     return RunTasks(partition_.tasks, args.threads, [&](int64_t task) {
       plumb_norm_call call = prototype_;
       CallErrorText error(&call);
+      const plumb_norm_context context = SetExtras(args, &call);
+      call.context = &context;
       call.y = args.out[1];
-      call.params = args.in + 2;
+      call.params = args.in + first_param_;
       call.saved = saves_ ? args.out[2] : nullptr;
       call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
       const Range range = partition_.Rows(partition_.TaskChunks(task));
@@ -207,8 +230,11 @@ absl::Status ReferenceOf(const ReferenceArgs& args, const std::vector<double>& x
   run.call().y = run.Lend(args.out(y));
   const bool saves = args.outputs.size() > y + 1;
   if (saves) run.call().saved = run.Lend(args.out(y + 1));
+  run.LendExtras(args, first_param, args.inputs[0]->type, instance);
   std::vector<const void*> params;
-  for (size_t i = first_param; i < args.inputs.size(); ++i) params.push_back(run.Lend(args.f(i)));
+  for (size_t i = 0; i < instance.params().size(); ++i) {
+    params.push_back(run.Lend(args.f(first_param + i)));
+  }
   run.call().params = params.data();
   PLUMB_RETURN_IF_ERROR(instance.Forward(run.call(), 0, run.call().rows));
   run.Return(run.call().y, &args.out(y));
@@ -230,6 +256,18 @@ absl::Status ReferenceNormAdd(const ReferenceArgs& args) {
   return ReferenceOf(args, args.out(0), 1, 2);
 }
 
+// The inputs with tokens, of which the first `rows` are rows.
+std::vector<size_t> TokenWise(const OpTypes& types, size_t rows) {
+  if (SavesRows(types.attrs)) return {};
+  const NormExtras extras(NormInstanceOf(types.attrs), rows);
+  std::vector<size_t> inputs;
+  for (size_t i = 0; i < rows; ++i) inputs.push_back(i);
+  for (const size_t i : {extras.x2, extras.positions}) {
+    if (i != NormExtras::kNone) inputs.push_back(i);
+  }
+  return inputs;
+}
+
 }  // namespace
 
 // -- Registration
@@ -243,9 +281,7 @@ void RegisterNorm(OpRegistry* registry) {
   op.vjp = VjpNorm;
   op.make_kernel = MakeNormKernel;
   op.reference = ReferenceNorm;
-  op.token_wise = [](const OpTypes& types) {
-    return SavesRows(types.attrs) ? std::vector<size_t>{} : std::vector<size_t>{0};
-  };
+  op.token_wise = [](const OpTypes& types) { return TokenWise(types, 1); };
   registry->Add(std::move(op));
 
   OpDef add;
@@ -257,9 +293,7 @@ void RegisterNorm(OpRegistry* registry) {
   add.vjp = VjpAdd;
   add.make_kernel = MakeNormAddKernel;
   add.reference = ReferenceNormAdd;
-  add.token_wise = [](const OpTypes& types) {
-    return SavesRows(types.attrs) ? std::vector<size_t>{} : std::vector<size_t>{0, 1};
-  };
+  add.token_wise = [](const OpTypes& types) { return TokenWise(types, 2); };
   registry->Add(std::move(add));
 }
 

@@ -31,9 +31,11 @@ absl::StatusOr<std::vector<TensorType>> InferNormGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckWanted(types, kSaved, "saved", instance.saved_per_row() > 0,
                                     NormSavedType(dy, instance)));
   PLUMB_RETURN_IF_ERROR(CheckWanted(types, kDsum, "dsum", types.has(kDsum), dy));
-  PLUMB_RETURN_IF_ERROR(CheckNormParams(types, kParams, instance));
+  PLUMB_RETURN_IF_ERROR(
+      CheckNormOperands(types, kParams, instance, dy, instance.backward_needs_x2()));
   std::vector<TensorType> outputs = {dy};
-  for (size_t i = kParams; i < types.inputs.size(); ++i) outputs.push_back(types.in(i));
+  for (size_t i = 0; i < instance.params().size(); ++i) outputs.push_back(types.in(kParams + i));
+  if (instance.two_inputs()) outputs.push_back(dy);
   return outputs;
 }
 
@@ -50,6 +52,8 @@ class NormGradKernel : public Kernel {
         partials_(instance, partition_.chunks),
         by_chunk_(partition_.chunks > 1 && !partials_.empty()),
         has_dsum_(types.has(kDsum)),
+        extras_(instance, kParams),
+        context_(types.in(kDy), instance, extras_),
         slot_bytes_(AlignUp(
             runner_.scratch_bytes(by_chunk_ ? std::min(partition_.rows, partition_.chunk_rows)
                                             : partition_.rows_per_task()))),
@@ -80,6 +84,12 @@ class NormGradKernel : public Kernel {
     call.saved = const_cast<void*>(args.in[kSaved]);
     call.params = args.in + kParams;
     call.dparams = args.out + 1;
+    if (extras_.x2 != NormExtras::kNone) {
+      call.x2 = args.in[extras_.x2];
+      call.dx2 = args.out[1 + instance_.params().size()];
+    }
+    const plumb_norm_context context = context_.At(args.in);
+    call.context = &context;
     call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
     const Range chunks = partition_.TaskChunks(task);
     if (!by_chunk_) return Backward(args, call, partition_.Rows(chunks));
@@ -123,6 +133,8 @@ class NormGradKernel : public Kernel {
   const NormPartialGradients partials_;
   const bool by_chunk_;
   const bool has_dsum_;
+  const NormExtras extras_;
+  const NormContext context_;
   const int64_t slot_bytes_;
   plumb_norm_call prototype_;
 };
@@ -142,14 +154,18 @@ absl::Status ReferenceNormGrad(const ReferenceArgs& args) {
   run.call().dx = run.Lend(args.out(0));
   std::vector<const void*> params;
   std::vector<void*> dparams;
-  for (size_t i = kParams; i < args.inputs.size(); ++i) {
-    params.push_back(run.Lend(args.f(i)));
-    dparams.push_back(run.Lend(args.out(1 + i - kParams)));  // zero-filled
+  const size_t n_params = instance.params().size();
+  for (size_t i = 0; i < n_params; ++i) {
+    params.push_back(run.Lend(args.f(kParams + i)));
+    dparams.push_back(run.Lend(args.out(1 + i)));  // zero-filled
   }
+  run.LendExtras(args, kParams, args.inputs[kDy]->type, instance);
+  if (instance.two_inputs()) run.call().dx2 = run.Lend(args.out(1 + n_params));
   run.call().params = params.data();
   run.call().dparams = dparams.data();
   PLUMB_RETURN_IF_ERROR(instance.Backward(run.call(), 0, run.call().rows));
   run.Return(run.call().dx, &args.out(0));
+  if (instance.two_inputs()) run.Return(run.call().dx2, &args.out(1 + n_params));
   for (size_t i = 0; i < dparams.size(); ++i) run.Return(dparams[i], &args.out(1 + i));
   if (args.has(kDsum)) {
     for (size_t e = 0; e < args.out(0).size(); ++e) args.out(0)[e] += args.f(kDsum)[e];

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "plumb/norm_plugin.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/graph/op.h"
+#include "runtime/ops/norm_rows.h"
 #include "runtime/plugin/norm_plugin.h"
 
 namespace plumb {
@@ -24,6 +27,7 @@ class NormReference {
     call_.dim = static_cast<uint32_t>(instance.dim());
     call_.rows = rows;
     call_.x_pitch = call_.y_pitch = call_.dy_pitch = call_.dx_pitch = instance.dim() * size;
+    if (instance.two_inputs()) call_.x2_pitch = call_.dx2_pitch = call_.x_pitch;
     call_.saved_pitch = instance.saved_per_row() * size;
     call_.scratch = scratch_.data();
     call_.err = error_;
@@ -33,6 +37,25 @@ class NormReference {
   NormReference& operator=(const NormReference&) = delete;
 
   plumb_norm_call& call() { return call_; }
+
+  // x2 and what a call is told of its rows, from the inputs of a node whose first parameter is
+  // input `first`, and whose rows are of type `x`.
+  void LendExtras(const ReferenceArgs& args, size_t first, const TensorType& x,
+                  const NormInstance& instance) {
+    const NormExtras extras(instance, first);
+    context_of_.emplace(x, instance, extras);
+    if (extras.x2 != NormExtras::kNone && args.has(extras.x2)) call_.x2 = Lend(args.f(extras.x2));
+    std::vector<const void*> in(args.inputs.size(), nullptr);
+    if (extras.positions != NormExtras::kNone) {
+      in[extras.positions] = args.i(extras.positions).data();
+    }
+    if (extras.step != NormExtras::kNone) {
+      step_ = static_cast<float>(args.f(extras.step)[0]);
+      in[extras.step] = &step_;
+    }
+    context_ = context_of_->At(in.data());
+    call_.context = &context_;
+  }
 
   // A copy of `values` in the call's element type, alive as long as this.
   void* Lend(const std::vector<double>& values) {
@@ -63,6 +86,9 @@ class NormReference {
   AlignedBuffer scratch_;
   std::vector<AlignedBuffer> buffers_;
   plumb_norm_call call_{};
+  std::optional<NormContext> context_of_;
+  plumb_norm_context context_{};
+  float step_ = 0;
   char error_[256];
 };
 

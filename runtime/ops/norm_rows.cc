@@ -40,12 +40,63 @@ absl::Status CheckNormRows(const OpTypes& types, size_t i, absl::string_view nam
   return absl::OkStatus();
 }
 
-absl::Status CheckNormParams(const OpTypes& types, size_t first, const NormInstance& instance) {
+NormExtras::NormExtras(const NormInstance& instance, size_t first) {
+  const size_t begin = first + instance.params().size();
+  if (instance.two_inputs()) x2 = begin + count++;
+  if (instance.wants_positions()) positions = begin + count++;
+  if (instance.wants_step()) step = begin + count++;
+}
+
+absl::Status CheckNormOperands(const OpTypes& types, size_t first, const NormInstance& instance,
+                               const TensorType& x, bool has_x2) {
+  const NormExtras extras(instance, first);
+  PLUMB_RETURN_IF_ERROR(CheckNormParams(types, first, instance, extras.count));
+  if (extras.x2 != NormExtras::kNone) {
+    PLUMB_RETURN_IF_ERROR(CheckWanted(types, extras.x2, "x2", has_x2, x));
+  }
+  if (extras.positions != NormExtras::kNone &&
+      (!types.has(extras.positions) || types.in(extras.positions).dtype != DType::kI32 ||
+       types.in(extras.positions).num_elements() != x.num_elements() / x.shape.last())) {
+    return absl::InvalidArgumentError("positions must be i32, one for each token of x");
+  }
+  if (extras.step != NormExtras::kNone &&
+      (!types.has(extras.step) || types.in(extras.step) != F32({1}))) {
+    return absl::InvalidArgumentError("step must be f32[1]");
+  }
+  return absl::OkStatus();
+}
+
+NormContext::NormContext(const TensorType& x, const NormInstance& instance,
+                         const NormExtras& extras)
+    : extras_(extras) {
+  context_.struct_size = sizeof(context_);
+  context_.rows_per_token = static_cast<uint32_t>(x.shape.last() / instance.dim());
+  context_.step = -1;
+  if (x.shape.rank() != 3) return;
+  for (int64_t s = 0; s <= x.shape[0]; ++s) offsets_.push_back(s * x.shape[1]);
+  context_.n_sequences = x.shape[0];
+}
+
+plumb_norm_context NormContext::At(const void* const* in) const {
+  plumb_norm_context context = context_;
+  if (!offsets_.empty()) context.sequence_offsets = offsets_.data();
+  if (extras_.positions != NormExtras::kNone) {
+    context.positions = static_cast<const int32_t*>(in[extras_.positions]);
+  }
+  if (extras_.step != NormExtras::kNone) {
+    context.step = static_cast<int64_t>(*static_cast<const float*>(in[extras_.step]));
+  }
+  return context;
+}
+
+absl::Status CheckNormParams(const OpTypes& types, size_t first, const NormInstance& instance,
+                             size_t more) {
   const std::vector<NormParam>& params = instance.params();
-  if (types.inputs.size() != first + params.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(instance.ToString(), " has ", params.size(),
-                                                   " parameters, the node has ",
-                                                   types.inputs.size() - first));
+  if (types.inputs.size() != first + params.size() + more) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(instance.ToString(), " has ", params.size(), " parameters",
+                     more == 0 ? std::string() : absl::StrCat(" and ", more, " further operands"),
+                     ", the node has ", types.inputs.size() - first));
   }
   for (size_t i = 0; i < params.size(); ++i) {
     const Shape want(params[i].dims);

@@ -32,8 +32,24 @@ absl::Status CheckNormKind(const NormInstance& instance, bool cross_row);
 // heads.
 absl::Status CheckNormRows(const OpTypes& types, size_t i, absl::string_view name,
                            const NormInstance& instance);
-// The inputs from `first` on are the instance's parameters.
-absl::Status CheckNormParams(const OpTypes& types, size_t first, const NormInstance& instance);
+// The inputs from `first` on are the instance's parameters, and `more` that are none.
+absl::Status CheckNormParams(const OpTypes& types, size_t first, const NormInstance& instance,
+                             size_t more = 0);
+// The inputs behind the parameters of a row-wise norm, those of ABI 1.1: each is there where the
+// instance wants it, in this order. kNone: it is not.
+struct NormExtras {
+  // `first`: the first parameter.
+  NormExtras(const NormInstance& instance, size_t first);
+  static constexpr size_t kNone = ~size_t{0};
+
+  size_t x2 = kNone;         // like x; of norm_grad it may be absent
+  size_t positions = kNone;  // i32, one for each token
+  size_t step = kNone;       // f32[1]
+  size_t count = 0;
+};
+// Parameters and extras, for rows of type `x`; has_x2: x2 is not absent.
+absl::Status CheckNormOperands(const OpTypes& types, size_t first, const NormInstance& instance,
+                               const TensorType& x, bool has_x2);
 // Input i has the type, or is absent: exactly when it is not wanted.
 absl::Status CheckWanted(const OpTypes& types, size_t i, absl::string_view name, bool wanted,
                          const TensorType& type);
@@ -105,6 +121,20 @@ class CallErrorText {
 
  private:
   char text_[256];
+};
+
+// What a call is told of its rows. Immutable.
+class NormContext {
+ public:
+  NormContext(const TensorType& x, const NormInstance& instance, const NormExtras& extras);
+
+  // Lives as long as this and `in`, the inputs of the node.
+  plumb_norm_context At(const void* const* in) const;
+
+ private:
+  const NormExtras extras_;
+  std::vector<int64_t> offsets_;  // empty: x is not [batch, tokens, ..]
+  plumb_norm_context context_{};
 };
 
 // -- Gradients of parameters

@@ -29,6 +29,7 @@ plumb_norm_call NormRunner::CallPrototype(int64_t rows) const {
   call.dim = static_cast<uint32_t>(instance_.dim());
   call.rows = rows;
   call.x_pitch = call.y_pitch = call.dy_pitch = call.dx_pitch = pitch;
+  if (instance_.two_inputs()) call.x2_pitch = call.dx2_pitch = pitch;
   call.saved_pitch = instance_.saved_per_row() * SizeOf(DType::kF32);
   return call;
 }
@@ -44,7 +45,7 @@ int64_t NormRunner::block_bytes() const {
 // Layout of a converting call: the row blocks, the statistic of one, and the plugin's own scratch.
 int64_t NormRunner::scratch_bytes(int64_t rows) const {
   if (!converts_) return instance_.scratch_bytes(rows);
-  return AlignUp(instance_.scratch_bytes(BlockRows(rows))) + kOperands * block_bytes() +
+  return AlignUp(instance_.scratch_bytes(BlockRows(rows))) + operands() * block_bytes() +
          FloatBytes(instance_.partial_elems());
 }
 
@@ -55,9 +56,10 @@ plumb_norm_call NormRunner::InF32(const plumb_norm_call& call) const {
   in_f32.flags &= ~uint32_t{PLUMB_CALL_ALIGNED64};
   if (pitch % kAlignment == 0) in_f32.flags |= PLUMB_CALL_ALIGNED64;
   in_f32.x_pitch = in_f32.y_pitch = in_f32.dy_pitch = in_f32.dx_pitch = pitch;
+  if (instance_.two_inputs()) in_f32.x2_pitch = in_f32.dx2_pitch = pitch;
   // The row blocks come first, at offsets that do not depend on the rows of a range.
   if (call.scratch != nullptr) {
-    in_f32.scratch = static_cast<char*>(call.scratch) + kOperands * block_bytes() +
+    in_f32.scratch = static_cast<char*>(call.scratch) + operands() * block_bytes() +
                      FloatBytes(instance_.partial_elems());
   }
   return in_f32;
@@ -88,6 +90,7 @@ absl::Status NormRunner::Forward(const plumb_norm_call& call, int64_t r0, int64_
         float* const y = RowBlock(call, kY, nullptr, begin, end);
         in_f32.x = Base(RowBlock(call, kX, call.x, begin, end), begin);
         in_f32.y = Base(y, begin);
+        if (call.x2 != nullptr) in_f32.x2 = Base(RowBlock(call, kX2, call.x2, begin, end), begin);
         PLUMB_RETURN_IF_ERROR(instance_.Forward(in_f32, begin, end));
         fns_.round(y, static_cast<uint16_t*>(call.y) + begin * dim, (end - begin) * dim);
         return absl::OkStatus();
@@ -106,8 +109,17 @@ absl::Status NormRunner::Backward(const plumb_norm_call& call, int64_t r0, int64
         float* const dx = RowBlock(call, kDx, accumulates ? call.dx : nullptr, begin, end);
         in_f32.dy = Base(RowBlock(call, kDy, call.dy, begin, end), begin);
         in_f32.dx = Base(dx, begin);
+        if (call.x2 != nullptr) in_f32.x2 = Base(RowBlock(call, kX2, call.x2, begin, end), begin);
+        float* dx2 = nullptr;
+        if (call.dx2 != nullptr) {
+          dx2 = RowBlock(call, kDx2, nullptr, begin, end);
+          in_f32.dx2 = Base(dx2, begin);
+        }
         PLUMB_RETURN_IF_ERROR(instance_.Backward(in_f32, begin, end));
         fns_.round(dx, static_cast<uint16_t*>(call.dx) + begin * dim, (end - begin) * dim);
+        if (dx2 != nullptr) {
+          fns_.round(dx2, static_cast<uint16_t*>(call.dx2) + begin * dim, (end - begin) * dim);
+        }
         return absl::OkStatus();
       });
 }
@@ -116,7 +128,7 @@ absl::Status NormRunner::StatsPartial(uint32_t phase, const plumb_norm_call& cal
                                       int64_t r1, void* partial) const {
   if (!converts_) return instance_.StatsPartial(phase, call, r0, r1, partial);
   plumb_norm_call in_f32 = InF32(call);
-  char* const of_block = static_cast<char*>(call.scratch) + kOperands * block_bytes();
+  char* const of_block = static_cast<char*>(call.scratch) + operands() * block_bytes();
   const int64_t block_rows = NormBlockRows(instance_.dim());
   return ForEachRowBlock({r0, r1}, block_rows, [&](int64_t begin, int64_t end) -> absl::Status {
     if (call.x != nullptr) in_f32.x = Base(RowBlock(call, kX, call.x, begin, end), begin);

@@ -48,7 +48,8 @@ class NormRunner {
   absl::Status StatsFinalize(uint32_t phase, const plumb_norm_call& call, void* acc) const;
 
  private:
-  enum Operand { kX, kY, kDy, kDx, kOperands };
+  enum Operand { kX, kY, kDy, kDx, kX2, kDx2 };
+  int64_t operands() const { return instance_.two_inputs() ? 6 : 4; }
 
   plumb_norm_call InF32(const plumb_norm_call& call) const;
   int64_t BlockRows(int64_t rows) const;

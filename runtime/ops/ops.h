@@ -54,10 +54,12 @@
 //   act_grad(x, dy) {kind} -> like x
 //   gated(gate, up) {kind} -> like up                       act(gate) * up
 //   gated_grad(gate, up, dy) {kind} -> dgate, dup
-//   norm(x, params..) {instance, train} -> y (, saved[R, saved_per_row])   rows of instance.dim elements
-//       (x's last dimension is a multiple of it); `saved` exists when train and saved_per_row > 0
-//   add_norm(x, res, params..) {instance, train} -> sum, y (, saved)     sum = x + res, y = norm(sum)
-//   norm_grad((x), (y), dy, (saved), (dsum), params..) {instance} -> dx, dparams..
+//   norm(x, params.. (, x2) (, positions i32[B,T]) (, step f32[1])) {instance, train}
+//       -> y (, saved[R, saved_per_row])   rows of instance.dim elements (x's last dimension is a multiple of
+//       it); `saved` exists when train and saved_per_row > 0; x2, positions and step are there where the
+//       instance wants them, here and below
+//   add_norm(x, res, params.., ..) {instance, train} -> sum, y (, saved)     sum = x + res, y = norm(sum)
+//   norm_grad((x), (y), dy, (saved), (dsum), params.. (, (x2)) ..) {instance} -> dx, dparams.. (, dx2)
 //       dsum: added to dx; the gradient of the norm's input from its other readers
 //   cross_norm(x, state, params..) {instance} -> y, state' (, call_saved[saved_per_call]) (, saved)
 //       a norm with statistics over all rows, in training; `state` f32[state_elements], its buffers, is

@@ -243,10 +243,13 @@ absl::StatusOr<TensorHandle> FlowRecorder::Linear(const LinearSite& site, Tensor
                  indexed ? FirstParts(FirstParts(site.name)) : FirstParts(site.name));
 }
 
-absl::StatusOr<TensorHandle> FlowRecorder::Norm(const NormSite& site, TensorHandle a) {
-  if (site.norm->plugin->identity()) return a;
+absl::StatusOr<TensorHandle> FlowRecorder::Norm(const NormSite& site,
+                                                absl::Span<const TensorHandle> inputs) {
+  if (site.norm->plugin->identity()) return inputs[0];
+  std::vector<Reading> readings;
+  for (const TensorHandle input : inputs) readings.push_back(Read(input));
   const bool indexed = absl::StrContains(site.slot, "[");
-  return AddNode(FlowKind::kNorm, indexed ? site.slot : LastPart(site.name), {Read(a)},
+  return AddNode(FlowKind::kNorm, indexed ? site.slot : LastPart(site.name), std::move(readings),
                  indexed ? FirstParts(FirstParts(site.name)) : FirstParts(site.name));
 }
 

@@ -25,7 +25,8 @@ class FlowRecorder : public FormulaBackend {
   TensorHandle Drop(const DropSite& site, TensorHandle a) override;
   TensorHandle Learned(const LearnedSite& site) override;
   absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) override;
-  absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override;
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site,
+                                    absl::Span<const TensorHandle> inputs) override;
   absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
                                         absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override;

@@ -23,7 +23,8 @@ constexpr size_t kMaxStride = 4096;
 constexpr size_t kMaxNameLength = 63;
 constexpr size_t kMaxChoices = 64;
 constexpr uint32_t kHintFlags = 0x0000ffffu;
-constexpr uint32_t kUnderstoodMandatoryFlags = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_CROSS_ROW_EVAL;
+constexpr uint32_t kUnderstoodMandatoryFlags =
+    PLUMB_NORM_CROSS_ROW | PLUMB_NORM_CROSS_ROW_EVAL | PLUMB_NORM_TWO_INPUTS;
 
 absl::Status Refused(absl::string_view why) { return absl::FailedPreconditionError(why); }
 
@@ -49,6 +50,10 @@ absl::Status CheckFlags(uint32_t flags) {
   }
   if (cross_row && (flags & PLUMB_NORM_IDENTITY) != 0) {
     return Refused("calls itself the identity and a cross-row norm");
+  }
+  if ((flags & PLUMB_NORM_TWO_INPUTS) != 0 && (cross_row || (flags & PLUMB_NORM_IDENTITY) != 0)) {
+    return Refused(absl::StrCat("has the flag TWO_INPUTS together with ",
+                                cross_row ? "CROSS_ROW" : "IDENTITY"));
   }
   return absl::OkStatus();
 }
@@ -264,7 +269,7 @@ absl::Status CheckStatistics(const plumb_norm_layout& layout, int64_t dim, bool 
   return absl::OkStatus();
 }
 
-absl::Status CheckSizes(const plumb_norm_layout& layout, int64_t dim) {
+absl::Status CheckSizes(const plumb_norm_layout& layout, int64_t dim, bool two_inputs) {
   if (layout.saved_per_row > MaxNormSavedPerRow(dim)) {
     return Refused(absl::StrFormat("asks to save %d numbers a row; the most for dim %d is %d",
                                    layout.saved_per_row, dim, MaxNormSavedPerRow(dim)));
@@ -277,7 +282,8 @@ absl::Status CheckSizes(const plumb_norm_layout& layout, int64_t dim) {
     return Refused(absl::StrFormat("asks for %d bytes of scratch a row; the most for dim %d is %d",
                                    layout.scratch_bytes_per_row, dim, MaxNormScratchPerRow(dim)));
   }
-  if ((layout.backward_needs & ~(PLUMB_BWD_X | PLUMB_BWD_Y)) != 0) {
+  const uint32_t operands = PLUMB_BWD_X | PLUMB_BWD_Y | (two_inputs ? PLUMB_BWD_X2 : 0);
+  if ((layout.backward_needs & ~operands) != 0) {
     return Refused("needs an operand in backward that this host does not know");
   }
   return absl::OkStatus();
@@ -372,10 +378,10 @@ absl::StatusOr<std::vector<NormAttrSpec>> ReadAttrSchema(const plumb_norm_plugin
   return specs;
 }
 
-absl::StatusOr<NormTensors> ReadLayout(const plumb_norm_layout& layout, int64_t dim,
-                                       bool cross_row) {
+absl::StatusOr<NormTensors> ReadLayout(const plumb_norm_layout& layout, int64_t dim, bool cross_row,
+                                       bool two_inputs) {
   PLUMB_RETURN_IF_ERROR(CheckStatistics(layout, dim, cross_row));
-  PLUMB_RETURN_IF_ERROR(CheckSizes(layout, dim));
+  PLUMB_RETURN_IF_ERROR(CheckSizes(layout, dim, two_inputs));
   NormTensors tensors;
   std::set<std::string> names;
   PLUMB_ASSIGN_OR_RETURN(tensors.params, ReadTensors("parameter", layout.params, layout.n_params,
@@ -398,7 +404,9 @@ plumb_norm_residual KnownResidual(const void* found) {
 }
 
 absl::StatusOr<plumb_norm_residual> ReadResidual(const plumb_norm_plugin& table) {
-  if ((table.flags & PLUMB_NORM_CROSS_ROW) != 0) return plumb_norm_residual{};
+  if ((table.flags & (PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS)) != 0) {
+    return plumb_norm_residual{};
+  }
   PLUMB_ASSIGN_OR_RETURN(const void* found, FindExtension(table, PLUMB_EXT_RESIDUAL));
   return KnownResidual(found);
 }

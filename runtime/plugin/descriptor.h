@@ -53,13 +53,13 @@ struct NormTensors {
 
 // The tensors of an instance of `dim`, their names unique over both kinds; also checks everything
 // else that the layout says. `cross_row`: the norm has PLUMB_NORM_CROSS_ROW; without it there are
-// no buffers and no statistics.
-absl::StatusOr<NormTensors> ReadLayout(const plumb_norm_layout& layout, int64_t dim,
-                                       bool cross_row);
+// no buffers and no statistics. `two_inputs`: it has PLUMB_NORM_TWO_INPUTS.
+absl::StatusOr<NormTensors> ReadLayout(const plumb_norm_layout& layout, int64_t dim, bool cross_row,
+                                       bool two_inputs = false);
 
 // The table's "plumb.norm.residual/1"; null where the plugin has none, has half of it, or is a
-// cross-row norm, whose rows cannot be added and normalized in one go. Calls get_extension; an
-// exception that leaves it is an error.
+// cross-row norm, whose rows cannot be added and normalized in one go, or one of two inputs. Calls
+// get_extension; an exception that leaves it is an error.
 absl::StatusOr<plumb_norm_residual> ReadResidual(const plumb_norm_plugin& table);
 
 // The table's "plumb.norm.combine/1"; null where the plugin has none or is no cross-row norm. Calls

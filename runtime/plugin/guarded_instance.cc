@@ -93,6 +93,7 @@ absl::Status NormInstance::RunGuarded(NormFunction which, uint32_t phase, CallOp
   };
   // What is written comes first: what is only read may be the same memory.
   rows("dx", is_backward, row, &call.dx, &call.dx_pitch);
+  rows("dx2", is_backward, row, &call.dx2, &call.dx2_pitch);
   rows("sum", is_forward, row, &residual.sum, &residual.sum_pitch);
   rows("y", is_forward, row, &call.y, &call.y_pitch);
   rows("saved", is_forward, saved_row, &call.saved, &call.saved_pitch);
@@ -112,9 +113,24 @@ absl::Status NormInstance::RunGuarded(NormFunction which, uint32_t phase, CallOp
       GuardTensors("parameter", Access::kRead, params_, number, call.params, &names, &guard);
   if (call.params != nullptr) call.params = params.data();
   rows("x", false, row, &call.x, &call.x_pitch);
+  rows("x2", false, row, &call.x2, &call.x2_pitch);
   rows("dy", false, row, &call.dy, &call.dy_pitch);
   rows("res", false, row, &residual.res, &residual.res_pitch);
   rows("dsum", false, row, &residual.dsum, &residual.dsum_pitch);
+  plumb_norm_context context{};
+  if (call.context != nullptr) {
+    context = *call.context;
+    const void* positions = context.positions;
+    guard.AddVector("positions", Access::kRead,
+                    call.rows / context.rows_per_token * static_cast<int64_t>(sizeof(int32_t)),
+                    &positions);
+    const void* offsets = context.sequence_offsets;
+    guard.AddVector("sequence_offsets", Access::kRead,
+                    (context.n_sequences + 1) * static_cast<int64_t>(sizeof(int64_t)), &offsets);
+    context.positions = static_cast<const int32_t*>(positions);
+    context.sequence_offsets = static_cast<const int64_t*>(offsets);
+    call.context = &context;
+  }
   if (!guard.Seal()) {
     return absl::ResourceExhaustedError(absl::StrCat(text_, ": no memory for guarded operands of ",
                                                      plugin_->Record(which).function, "()"));

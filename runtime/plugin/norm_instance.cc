@@ -148,6 +148,8 @@ absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(int6
   }
   instance->saved_per_row_ = layout.saved_per_row;
   instance->max_chunks_ = layout.max_chunks;
+  instance->backward_needs_x2_ = (layout.backward_needs & PLUMB_BWD_X2) != 0;
+  if (!cross_row()) instance->context_wants_ = layout.context_wants;
   instance->saved_per_call_ = layout.saved_per_call;
   instance->partial_elems_ = layout.partial_elems;
   instance->backward_needs_x_ = (layout.backward_needs & PLUMB_BWD_X) != 0;
@@ -158,7 +160,7 @@ absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(int6
 }
 
 absl::Status NormInstance::ReadTensors(const plumb_norm_layout& layout) {
-  PLUMB_ASSIGN_OR_RETURN(NormTensors tensors, ReadLayout(layout, dim_, cross_row()));
+  PLUMB_ASSIGN_OR_RETURN(NormTensors tensors, ReadLayout(layout, dim_, cross_row(), two_inputs()));
   if (plugin_->identity() && (!tensors.params.empty() || layout.saved_per_row != 0)) {
     return absl::FailedPreconditionError("calls itself the identity but has parameters or state");
   }
@@ -181,7 +183,7 @@ absl::Status NormInstance::ReadTensors(const plumb_norm_layout& layout) {
 
 absl::Status NormInstance::ReadExtensions() {
   residual_ = plugin_->residual_;
-  if (plugin_->of_instance_.get == nullptr || cross_row()) return absl::OkStatus();
+  if (plugin_->of_instance_.get == nullptr || cross_row() || two_inputs()) return absl::OkStatus();
   const void* found = nullptr;
   PLUMB_RETURN_IF_ERROR(Guarded("get of plumb.norm.instance/1", [&] {
     found = plugin_->of_instance_.get(handle_, PLUMB_EXT_RESIDUAL);

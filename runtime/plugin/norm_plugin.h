@@ -105,6 +105,12 @@ class NormInstance {
   int64_t max_chunks() const { return max_chunks_; }
   bool backward_needs_x() const { return backward_needs_x_; }
   bool backward_needs_y() const { return backward_needs_y_; }
+  // norm(x, x2).
+  bool two_inputs() const;
+  bool backward_needs_x2() const { return backward_needs_x2_; }
+  // What of plumb_norm_context the norm makes use of; false for cross-row norms.
+  bool wants_positions() const { return (context_wants_ & PLUMB_CONTEXT_POSITIONS) != 0; }
+  bool wants_step() const { return (context_wants_ & PLUMB_CONTEXT_STEP) != 0; }
   int64_t scratch_bytes(int64_t rows) const {
     return scratch_bytes_ + scratch_bytes_per_row_ * rows;
   }
@@ -192,6 +198,8 @@ class NormInstance {
   int64_t partial_elems_ = 0;
   bool backward_needs_x_ = false;
   bool backward_needs_y_ = false;
+  bool backward_needs_x2_ = false;
+  uint32_t context_wants_ = 0;
   int64_t scratch_bytes_ = 0;
   int64_t scratch_bytes_per_row_ = 0;
   std::string text_;
@@ -228,6 +236,8 @@ class NormPlugin {
   // Statistics over rows, in training; and in evaluation too.
   bool cross_row() const { return Has(PLUMB_NORM_CROSS_ROW); }
   bool cross_row_eval() const { return Has(PLUMB_NORM_CROSS_ROW_EVAL); }
+  // Is applied to two tensors, norm(x, y).
+  bool two_inputs() const { return Has(PLUMB_NORM_TWO_INPUTS); }
   // Calls on operands are made with guarded copies of them (operand_guard.h), which is slow: a
   // plugin that writes outside of them is an error, kFailedPrecondition, that says where; or a
   // fault.
@@ -266,6 +276,7 @@ class NormPlugin {
   plumb_host host_{};  // what instances make theirs of; its context is this plugin
 };
 
+inline bool NormInstance::two_inputs() const { return plugin_->two_inputs(); }
 inline bool NormInstance::cross_row() const { return plugin_->cross_row(); }
 inline bool NormInstance::cross_row_eval() const { return plugin_->cross_row_eval(); }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -23,9 +24,10 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateCall(const Expr& expr) {
   if (IsScalarFunction(expr.name)) return EvaluateOperator(expr);
   if (IsFunction(expr.name)) return ApplyTensorFunction(expr);
   if (linear == nullptr) PLUMB_RETURN_IF_ERROR(CheckCallable(expr));
+  if (linear == nullptr && expr.args.size() == 2) return ApplyNormOfTwo(expr);
   // Here, and not in the functions below, so that a level of nesting takes little stack.
   PLUMB_ASSIGN_OR_RETURN(const Quantity argument, OneTensorArgument(expr));
-  return linear != nullptr ? ApplyLinear(expr, *linear, argument) : ApplyNorm(expr, argument);
+  return linear != nullptr ? ApplyLinear(expr, *linear, argument) : ApplyNorm(expr, {&argument, 1});
 }
 
 // Whether a name that is no sublayer, function or projection can be a norm slot.
@@ -157,9 +159,40 @@ absl::StatusOr<const NormBinding*> FormulaEval::NormOf(const Expr& expr) const {
                          expr.name, "\" norm: \"...\" }", DidYouMean(expr.name, callable)));
 }
 
-absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr, const Quantity& argument) {
+absl::StatusOr<Quantity> FormulaEval::ApplyNormOfTwo(const Expr& expr) {
+  PLUMB_ASSIGN_OR_RETURN(const Quantity x, TensorArgument(expr, expr.args[0]));
+  PLUMB_ASSIGN_OR_RETURN(const Quantity y, TensorArgument(expr, expr.args[1]));
+  const Quantity both[] = {x, y};
+  return ApplyNorm(expr, both);
+}
+
+// As many as the norm's descriptor says, and of one width.
+absl::Status FormulaEval::CheckNormInputs(const Expr& expr, const NormBinding& norm,
+                                          absl::Span<const Quantity> arguments) const {
+  const std::string& name = norm.name;
+  if (norm.plugin->two_inputs() && arguments.size() == 1) {
+    return Error(expr, absl::StrCat("the norm \"", name, "\" has two inputs: ", expr.name,
+                                    "(x, y); here it is given one"));
+  }
+  if (arguments.size() == 1) return absl::OkStatus();
+  if (!norm.plugin->two_inputs()) {
+    return Error(expr.args[1],
+                 absl::StrCat("the norm \"", name, "\" has one input, ", expr.name,
+                              "(x); two are for norms that say so (plumb plugin describe shows "
+                              "the trait \"two inputs\")"));
+  }
+  if (arguments[0].width == arguments[1].width) return absl::OkStatus();
+  return Error(expr.args[1],
+               absl::StrCat(expr.name, " takes two tensors of one width, ", arguments[0].width,
+                            "; this is ", TypeName(arguments[1])));
+}
+
+absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr,
+                                                absl::Span<const Quantity> arguments) {
   NormSite site;
   PLUMB_ASSIGN_OR_RETURN(site.norm, NormOf(expr));
+  PLUMB_RETURN_IF_ERROR(CheckNormInputs(expr, *site.norm, arguments));
+  const Quantity& argument = arguments[0];
   PLUMB_ASSIGN_OR_RETURN(const Site place, SiteOf(expr));
   site.name = place.name;
   site.again = place.again;
@@ -181,7 +214,9 @@ absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr, const Quantity
                                               site.dim, " channels; this is ", TypeName(argument)));
     }
   }
-  absl::StatusOr<TensorHandle> out = backend_->Norm(site, Materialize(argument));
+  absl::InlinedVector<TensorHandle, 2> inputs;
+  for (const Quantity& input : arguments) inputs.push_back(Materialize(input));
+  absl::StatusOr<TensorHandle> out = backend_->Norm(site, inputs);
   if (!out.ok()) {
     const std::string message(Error(expr, out.status().message()).message());
     return absl::Status(out.status().code(), message);

@@ -126,7 +126,10 @@ class FormulaEval {
   absl::StatusOr<Quantity> EvaluateCall(const Expr& expr);
   absl::Status CheckCallable(const Expr& expr);
   absl::StatusOr<Quantity> ApplySublayer(const Expr& expr, const SublayerSite& site);
-  absl::StatusOr<Quantity> ApplyNorm(const Expr& expr, const Quantity& argument);
+  absl::StatusOr<Quantity> ApplyNorm(const Expr& expr, absl::Span<const Quantity> arguments);
+  absl::StatusOr<Quantity> ApplyNormOfTwo(const Expr& expr);
+  absl::Status CheckNormInputs(const Expr& expr, const NormBinding& norm,
+                               absl::Span<const Quantity> arguments) const;
   absl::StatusOr<Quantity> ApplyLinear(const Expr& expr, const LinearSpec& linear,
                                        const Quantity& argument);
   absl::StatusOr<const NormBinding*> NormOf(const Expr& expr) const;

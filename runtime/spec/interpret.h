@@ -130,7 +130,9 @@ class FormulaBackend {
   virtual TensorHandle Drop(const DropSite& site, TensorHandle a) = 0;
   virtual TensorHandle Learned(const LearnedSite& site) = 0;
   virtual absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) = 0;
-  virtual absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) = 0;
+  // `inputs`: one, or two of one width, of a norm of two inputs.
+  virtual absl::StatusOr<TensorHandle> Norm(const NormSite& site,
+                                            absl::Span<const TensorHandle> inputs) = 0;
   // `inputs`: one, or, of an attention, those of its queries, keys and values.
   virtual absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
                                                 absl::Span<const TensorHandle> inputs,
@@ -177,7 +179,9 @@ class NullBackend : public FormulaBackend {
   TensorHandle Drop(const DropSite&, TensorHandle) override { return 0; }
   TensorHandle Learned(const LearnedSite&) override { return 0; }
   absl::StatusOr<TensorHandle> Linear(const LinearSite&, TensorHandle) override { return 0; }
-  absl::StatusOr<TensorHandle> Norm(const NormSite&, TensorHandle) override { return 0; }
+  absl::StatusOr<TensorHandle> Norm(const NormSite&, absl::Span<const TensorHandle>) override {
+    return 0;
+  }
   absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
                                         absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override;

@@ -8,7 +8,12 @@ namespace plumb {
 
 // "test.grown": y = gain tanh(x), the gain [dim], or, in a slot of heads, [heads, dim]. The gain is
 // written by the plugin: FilledGain(seed, i), or, where the attribute `fails` is set, nothing.
+// Where the attribute `aware` is set, it is, as far as position and step are known,
+//     y = (gain + position / 8 + step / 16) tanh(x)
 const plumb_norm_plugin* GrownNorm();
+
+// "test.pair", of two inputs: y = (gain + x2 ^ 2 + ..) tanh(x), otherwise alike.
+const plumb_norm_plugin* PairNorm();
 
 // Element i of a gain that was filled with this seed.
 float FilledGain(uint64_t seed, int64_t i);

@@ -175,6 +175,21 @@ TEST_F(FuseResidualNormsTest, WaitsForParametersThatAreNotThereYet) {
             "combine sum_rows norm");
 }
 
+// The sum may take the memory of a term, which the norm must not read then.
+TEST_F(FuseResidualNormsTest, LeavesASumAloneWhoseTermIsTheSecondInputOfItsNorm) {
+  const auto pair = MakeNormAttr("test.pair", kDim);
+  const auto ops_with = [&](const char* second) {
+    return OpsAfter([&](GraphBuilder& b) {
+      const ValueId x = Leaf(b, "x"), f = Leaf(b, "f"), g = Leaf(b, "g");
+      const ValueId x2 = second == std::string("f") ? f : g;
+      b.Output("out", b.Apply("norm", {Sum(b, {x, f}), b.Parameter("gain", F32({kDim})), x2},
+                              {{"instance", std::shared_ptr<const AttrObject>(pair)}}));
+    });
+  };
+  EXPECT_EQ(ops_with("g"), "add_norm");
+  EXPECT_EQ(ops_with("f"), "combine norm");
+}
+
 // -- Backward
 
 TEST_F(FuseResidualNormsTest, AddsTheGradientThatPassesANormByInTheNormsOwnGradient) {

@@ -7,11 +7,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/compile/reference_run.h"
 #include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
+#include "runtime/session/decode_session.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
 #include "tests/api/evaluate.h"
@@ -26,7 +29,10 @@ using ::testing::HasSubstr;
 
 class GrownNormTest : public ::testing::Test {
  protected:
-  GrownNormTest() { EXPECT_TRUE(runtime_->RegisterPlugin(GrownNorm()).ok()); }
+  GrownNormTest() {
+    EXPECT_TRUE(runtime_->RegisterPlugin(GrownNorm()).ok());
+    EXPECT_TRUE(runtime_->RegisterPlugin(PairNorm()).ok());
+  }
 
   // The gains of a model as it starts, by name.
   std::map<std::string, std::vector<float>> Gains(const ModelContext& context, uint64_t seed) {
@@ -48,8 +54,30 @@ class GrownNormTest : public ::testing::Test {
     return model;
   }
 
+  // Norms that read positions and the step, in the placement whose fields these are.
+  static TinyModel Aware(const std::string& plugin, const std::string& placement) {
+    TinyModel model;
+    model.placement = "p";
+    model.norm = "n";
+    model.more = absl::StrCat("norm { name: \"n\" plugin: \"", plugin,
+                              "\" attr { name: \"aware\" flag: true } } ",
+                              "placement { name: \"p\" ", placement, " }");
+    return model;
+  }
+
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
 };
+
+constexpr char kEverywhere[] =
+    "slot { name: \"q_norm\" per_head: true } inside { point: \"attention.q\" rule: \"q = "
+    "q_norm(q)\" } "
+    "inside { point: \"head.logits\" rule: \"logits = head_norm(logits)\" } "
+    "each: \"x = x + f(norm(x))\" end: \"x = norm(x)\"";
+// The block's input, the sum before the norm, and a sum of which one term is the second input.
+constexpr char kPairs[] =
+    "begin: \"e = x\" each: \"y = f(x)\" each: \"x = norm(x + y, e) + norm[1](y, x)\" "
+    "end: \"x = norm(x, e)\"";
+constexpr char kSame[] = "each: \"x = x + f(norm(x, x))\" end: \"x = norm(x, x)\"";
 
 // -- Initial values
 
@@ -188,6 +216,70 @@ TEST_F(GradientOfGrownNorm, OfAGainPerHead) {
   EXPECT_EQ(shapes["layers.0.attention.norm.gain"], "[8]");
   CheckGradients();
   CheckExecutable();
+}
+
+TEST_F(GradientOfGrownNorm, ThatKnowsPositionsAndTheStep) {
+  Use(Aware("test.grown", kEverywhere));
+  const auto logits = [this](double step) {
+    feeds_[StateName(kStepBuffer)].f = {step};
+    return ReferenceRun(*BuildProgram(*context_, Options(), true), feeds_)->at("logits").f;
+  };
+  EXPECT_NE(logits(3), logits(5));
+  CheckGradients();
+  CheckExecutable();
+}
+
+TEST_F(GradientOfGrownNorm, OfTwoInputs) {
+  for (const char* placement : {kPairs, kSame}) {
+    Use(Aware("test.pair", placement));
+    CheckGradients();
+    CheckExecutable();
+  }
+}
+
+// Prompts and tokens that are decoded get the positions that a pass over all of them has.
+TEST_F(GradientOfGrownNorm, DecodesWithTheContextOfAFullPass) {
+  for (const auto& [plugin, placement] :
+       {std::pair("test.grown", kEverywhere), std::pair("test.pair", kPairs)}) {
+    Use(Aware(plugin, placement));
+    const auto full = RunBatch(*context_, *parameters_, tokens_, /*with_gradients=*/false, 1);
+    ASSERT_TRUE(full.ok()) << full.status();
+    const int64_t vocab = context_->model.dims.vocab_size;
+    const std::vector<int32_t>& row = tokens_[0];
+    for (int64_t prompt = 1; prompt <= kSeq; ++prompt) {
+      DecodeSession decode(context_.get(), parameters_.get(), 1);
+      for (int64_t t = prompt; t <= kSeq; ++t) {
+        const auto begin = row.begin() + (t == prompt ? 0 : t - 1);
+        ASSERT_TRUE(decode.Feed(std::vector<int32_t>(begin, row.begin() + t)).ok());
+        const std::vector<float> got(decode.logits(), decode.logits() + vocab);
+        const auto at = full->logits.begin() + (t - 1) * vocab;
+        EXPECT_LE(RelativeError(got, std::vector<float>(at, at + vocab)), 1e-6)
+            << plugin << " " << prompt << " " << t;
+      }
+    }
+  }
+}
+
+// -- Two inputs: mistakes
+
+TEST_F(GrownNormTest, SaysWhereANormHasTooManyOrTooFewInputs) {
+  const auto error = [this](const std::string& norm, const std::string& placement) {
+    TinyModel model;
+    model.placement = "p";
+    model.norm = norm;
+    model.more = absl::StrCat("placement { name: \"p\" ", placement, " }");
+    return std::string(TryContext(runtime_.get(), model.Text()).status().message());
+  };
+  EXPECT_THAT(error("rms_norm", "each: \"x = x + f(norm(x, x))\""),
+              AllOf(HasSubstr("the norm \"rms_norm\" has one input, norm(x)"),
+                    HasSubstr("x = x + f(norm(x, x))"), HasSubstr("test.pbtxt")));
+  EXPECT_THAT(error("test.pair", "each: \"x = x + f(norm(x))\""),
+              HasSubstr("the norm \"test.pair\" has two inputs: norm(x, y); here it is given one"));
+  EXPECT_THAT(
+      error("test.pair", "linear { name: \"l\" out: \"4\" } each: \"x = x + f(norm(x, l(x)))\""),
+      HasSubstr("norm takes two tensors of one width, 8"));
+  EXPECT_THAT(error("test.pair", "each: \"x = x + f(norm(x, x, x))\""),
+              HasSubstr("norm takes one tensor, not 3 arguments"));
 }
 
 }  // namespace

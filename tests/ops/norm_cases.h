@@ -14,7 +14,8 @@ namespace plumb {
 
 // The `instance` attribute of a norm op: the plugin with this id with default attributes, for rows
 // of `dim`. Keeps its plugin alive.
-std::shared_ptr<const NormAttr> MakeNormAttr(const std::string& id, int64_t dim);
+std::shared_ptr<const NormAttr> MakeNormAttr(const std::string& id, int64_t dim,
+                                             const NormAttrs& attrs = {}, int64_t heads = 0);
 
 // Of norm, add_norm, norm_grad and the three ops on cross-row norms (op_cases_norm.cc).
 std::vector<OpCase> NormOpCases();

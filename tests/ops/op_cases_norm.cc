@@ -13,8 +13,9 @@ namespace {
 
 // An instance, and operands for it.
 struct Norm {
-  Norm(const std::string& id, const Shape& x_shape, int64_t dim)
-      : attr(MakeNormAttr(id, dim)),
+  Norm(const std::string& id, const Shape& x_shape, int64_t dim, const NormAttrs& attrs = {},
+       int64_t heads = 0)
+      : attr(MakeNormAttr(id, dim, attrs, heads)),
         instance(attr->instance()),
         name(absl::StrCat(id, " ", x_shape.ToString(), " by ", dim)),
         x(x_shape),
@@ -28,6 +29,18 @@ struct Norm {
     for (const NormParam& param : instance.params()) {
       c.inputs.push_back(Random(Shape(param.dims), 0.5, 1.5));
     }
+    if (instance.two_inputs()) {
+      const bool reads = op != "norm_grad" || instance.backward_needs_x2();
+      c.inputs.push_back(reads ? Random(x) : Absent());
+    }
+    if (instance.wants_positions()) {
+      std::vector<int32_t> positions;
+      for (int64_t t = 0; t < x.num_elements() / x.last(); ++t) {
+        positions.push_back(static_cast<int32_t>(t * 5 % 11));
+      }
+      c.inputs.push_back(Ints(Shape({x[0], x[1]}), std::move(positions)));
+    }
+    if (instance.wants_step()) c.inputs.push_back(Values({1}, {5.5}));
     c.attrs = {{"instance", std::shared_ptr<const AttrObject>(attr)}};
     c.tolerance = tolerance;
     return c;
@@ -87,6 +100,11 @@ void AddInBf16(size_t first, std::vector<OpCase>* cases) {
     if (c.op == "add_norm") rows = {0, 1};
     if (c.op == "norm_grad") rows = {0, 1, 2, 4};
     if (c.op == "cross_norm_grad") rows = {0, 1, 2};
+    const auto attr = std::dynamic_pointer_cast<const NormAttr>(c.attrs.GetObject("instance"));
+    if (attr->instance().two_inputs()) {
+      const size_t first_param = c.op == "norm" ? 1 : c.op == "add_norm" ? 2 : 5;
+      rows.push_back(first_param + attr->instance().params().size());
+    }
     cases->push_back(InBf16(c, rows));
   }
 }
@@ -127,6 +145,18 @@ std::vector<OpCase> NormOpCases() {
   for (const char* id : {"layer_norm", "rms_norm", "none", "test.tanh", "test.tanh_residual"}) {
     const size_t first = cases.size();
     for_all_shapes([&](const Shape& x, int64_t dim) { AddCases(Norm(id, x, dim), &cases); });
+    AddInBf16(first, &cases);
+  }
+  // What ABI 1.1 has: parameters of each head, positions and step, two inputs.
+  for (const char* id : {"test.grown", "test.pair"}) {
+    const size_t first = cases.size();
+    for_all_shapes([&](const Shape& x, int64_t dim) {
+      const int64_t heads = x.last() == dim ? 0 : x.last() / dim;
+      AddCases(Norm(id, x, dim, {{"aware", true}}, heads), &cases);
+    });
+    Norm unaware(id, Shape({2, 5, 33}), 33);
+    unaware.name += " without context";
+    AddCases(unaware, &cases);
     AddInBf16(first, &cases);
   }
   for (const char* id : {"test.batch", "test.batch_eval"}) {

@@ -120,6 +120,19 @@ TEST(DescriptorTest, RefusesFlagsThatContradictEachOther) {
   EXPECT_TRUE((*plugin)->cross_row_eval());
 }
 
+TEST(DescriptorTest, KnowsNormsOfTwoInputs) {
+  plumb_norm_plugin table = test_norm::Table();
+  table.flags = PLUMB_NORM_TWO_INPUTS;
+  const auto plugin = NormPlugin::Create(&table, "");
+  ASSERT_TRUE(plugin.ok()) << plugin.status();
+  EXPECT_TRUE((*plugin)->two_inputs());
+  table.flags |= PLUMB_NORM_IDENTITY;
+  EXPECT_THAT(Refusal(table), HasSubstr("TWO_INPUTS together with IDENTITY"));
+  table.flags = PLUMB_NORM_TWO_INPUTS | PLUMB_NORM_CROSS_ROW;
+  test_norm::AddStatistics(&table);
+  EXPECT_THAT(Refusal(table), HasSubstr("TWO_INPUTS together with CROSS_ROW"));
+}
+
 TEST(DescriptorTest, ReadsHintsAndElementTypes) {
   plumb_norm_plugin table = test_norm::Table();
   table.dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64;
@@ -332,6 +345,12 @@ TEST_F(LayoutTest, RefusesImpossibleParameters) {
   EXPECT_THAT(Refusal(), HasSubstr("parameter weight is there twice"));
   layout_.n_params = 1u << 30;
   EXPECT_THAT(Refusal(), HasSubstr("parameters; the most"));
+}
+
+TEST_F(LayoutTest, OnlyNormsOfTwoInputsReadTheSecond) {
+  layout_.backward_needs = PLUMB_BWD_X | PLUMB_BWD_X2;
+  EXPECT_THAT(Refusal(), HasSubstr("does not know"));
+  EXPECT_TRUE(ReadLayout(layout_, 16, cross_row_, /*two_inputs=*/true).ok());
 }
 
 TEST_F(LayoutTest, RefusesAnOperandItDoesNotKnow) {

@@ -51,9 +51,10 @@ class Recorder : public FormulaBackend {
     return Log(absl::StrCat("linear ", site.name, "[", site.out, " of ", site.in, "](t", a, ")",
                             site.again ? " again" : ""));
   }
-  absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle a) override {
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site,
+                                    absl::Span<const TensorHandle> inputs) override {
     return Log(absl::StrCat(site.norm->name, " ", site.name, "[", site.dim, " of ", site.width,
-                            "](t", a, ")", site.again ? " again" : ""));
+                            "](", Handles(inputs), ")", site.again ? " again" : ""));
   }
   absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
                                         absl::Span<const TensorHandle> inputs,

@@ -250,7 +250,7 @@ TEST(RunStackTest, GroupsOfLayersHaveTheirOwnPlacements) {
 // A backend that refuses: its error must come out with the formula.
 class RefusesNorms : public NullBackend {
  public:
-  absl::StatusOr<TensorHandle> Norm(const NormSite& site, TensorHandle) override {
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site, absl::Span<const TensorHandle>) override {
     return absl::InvalidArgumentError(absl::StrCat(site.name, " cannot be"));
   }
 };

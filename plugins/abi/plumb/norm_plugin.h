@@ -8,7 +8,8 @@
  *
  * A plugin runs with all rights of the process that loads it.
  *
- * What a norm is. It maps rows of `dim` numbers to rows of `dim` numbers, y = norm(x; params), each
+ * What a norm is. It maps rows of `dim` numbers to rows of `dim` numbers, y = norm(x; params), or,
+ * for a norm of two inputs, y = norm(x, x2; params), each
  * row on its own, or, for a cross-row norm, with statistics over all rows of a call. The host owns
  * memory, threads, random numbers and parameters; the plugin owns the mathematics, and nothing
  * else.
@@ -60,6 +61,8 @@
  *   - extension "plumb.norm.instance/1": extensions of one instance
  *   - PLUMB_INIT_FILL: initial values that the plugin writes
  *   - plumb_host.heads, plumb_norm_layout.heads: parameters of each head, [heads, dim]
+ *   - plumb_norm_call.context: where the rows stand in their sequences, and the training step
+ *   - PLUMB_NORM_TWO_INPUTS, plumb_norm_call.x2 and dx2: norm(x, y). A 1.0 host refuses the flag
  */
 #ifndef PLUMB_NORM_PLUGIN_H
 #define PLUMB_NORM_PLUGIN_H
@@ -162,8 +165,10 @@ enum {
 
   PLUMB_NORM_CROSS_ROW = 1u << 16, /* training: statistics over rows; the stats functions exist */
   PLUMB_NORM_CROSS_ROW_EVAL = 1u << 17, /* evaluation too: no decoding token by token */
-  PLUMB_NORM_STOCHASTIC = 1u << 18      /* reserved: draws numbers, from call->rng_key and the row
+  PLUMB_NORM_STOCHASTIC = 1u << 18,     /* reserved: draws numbers, from call->rng_key and the row
                                            only. No host gives keys yet, and all refuse the norm */
+  /* [1.1] y = norm(x, x2): call->x2 is given in every call. Not with CROSS_ROW or IDENTITY. */
+  PLUMB_NORM_TWO_INPUTS = 1u << 19
 };
 
 /* -- Attributes -------------------------------------------------------------------------------- */
@@ -205,8 +210,8 @@ typedef struct plumb_attr_def {
 enum {
   PLUMB_INIT_ZEROS = 0,
   PLUMB_INIT_ONES = 1,
-  PLUMB_INIT_CONST = 2,  /* init_a */
-  PLUMB_INIT_NORMAL = 3, /* mean init_a, standard deviation init_b */
+  PLUMB_INIT_CONST = 2,   /* init_a */
+  PLUMB_INIT_NORMAL = 3,  /* mean init_a, standard deviation init_b */
   PLUMB_INIT_UNIFORM = 4, /* [init_a, init_b) */
   PLUMB_INIT_FILL = 5     /* [1.1] what `fill` of the definition writes */
 };
@@ -251,10 +256,14 @@ typedef struct plumb_tensor_def {
   plumb_status (*fill)(const plumb_norm_instance* instance, const plumb_fill_call* call);
 } plumb_tensor_def;
 
-enum { PLUMB_BWD_X = 1u << 0, PLUMB_BWD_Y = 1u << 1 }; /* which of x and y backward() reads */
+/* Which of x, y and x2 backward() reads; X2 [1.1]: norms of two inputs only. */
+enum { PLUMB_BWD_X = 1u << 0, PLUMB_BWD_Y = 1u << 1, PLUMB_BWD_X2 = 1u << 2 };
 
-/* What an instance needs: a pure function of (attributes, dim, heads), so that dims are the plugin's
- * rule for the length of each tensor. */
+/* [1.1] What of plumb_norm_context an instance makes use of. */
+enum { PLUMB_CONTEXT_POSITIONS = 1u << 0, PLUMB_CONTEXT_STEP = 1u << 1 };
+
+/* What an instance needs: a pure function of (attributes, dim, heads), so that dims are the
+ * plugin's rule for the length of each tensor. */
 typedef struct plumb_norm_layout {
   uint32_t struct_size;
   uint32_t tensor_stride; /* sizeof(plumb_tensor_def) of the plugin */
@@ -274,13 +283,33 @@ typedef struct plumb_norm_layout {
   uint32_t max_chunks;
   uint32_t reserved;
   /* [1.1] plumb_host.heads where the instance tells heads apart, by parameters such as a gain
-   * [heads, dim]: row r of a call is of head r % heads then, and rows is a multiple of heads; ranges
-   * begin and end anywhere. 0: all rows alike. */
+   * [heads, dim]: row r of a call is of head r % heads then, and rows is a multiple of heads;
+   * ranges begin and end anywhere. 0: all rows alike. */
   uint32_t heads;
-  uint32_t reserved_2;
+  /* [1.1] PLUMB_CONTEXT_*, row-wise norms only. A host that knows them gives these fields of the
+   * context; the others may be unknown. A norm works without: a bit is a wish. */
+  uint32_t context_wants;
 } plumb_norm_layout;
 
 /* -- One call ---------------------------------------------------------------------------------- */
+
+/* [1.1] What is known of the rows of a call beside their numbers. A row's y, saved values and dx
+ * are a function of its own position and the step, not of those of other rows, nor of what else is
+ * in the call: a prompt, a token that is decoded and a batch give the same bits. */
+typedef struct plumb_norm_context {
+  uint32_t struct_size;
+  uint32_t rows_per_token;  /* at least 1: row r is of token r / rows_per_token of the call; more
+                               than one where heads are normalized */
+  const int32_t* positions; /* [rows / rows_per_token], of each token in its sequence, from 0; NULL:
+                               unknown */
+  /* The number of the training step, from 1; in evaluation and decoding that of the last one, 0
+   * before the first; -1: unknown. */
+  int64_t step;
+  int64_t n_sequences; /* in this call; 0: unknown */
+  /* [n_sequences + 1]: sequence s has the call's tokens [offsets[s], offsets[s + 1]), which may be
+   * a part of it (those of a prompt's chunk, one that is decoded); NULL: unknown. */
+  const int64_t* sequence_offsets;
+} plumb_norm_context;
 
 enum {
   PLUMB_CALL_TRAIN = 1u << 0,     /* fill `saved`: a backward call will follow */
@@ -304,6 +333,9 @@ enum {
  *   forward    read           write          -     -             read    -        write if TRAIN
  *   backward   read if BWD_X  read if BWD_Y  read  write or add  read    add      read
  *   otherwise  NULL           NULL           NULL  NULL                  NULL     NULL
+ *
+ * Norms of two inputs: forward reads x2 too; backward reads it if BWD_X2 and writes dx2, the
+ * gradient of x2, which is never added to and shares no memory with another operand. x2 may be x.
  *
  * Cross-row norms: when statistics are taken (in training; with PLUMB_NORM_CROSS_ROW_EVAL always),
  * forward and backward read call_saved, as stats_finalize left it. Otherwise call_saved is NULL,
@@ -337,6 +369,14 @@ typedef struct plumb_norm_call {
   uint64_t rng_key; /* PLUMB_NORM_STOCHASTIC: the same key and row give the same numbers */
   char* err;        /* on failure: NUL-terminated text of at most err_cap bytes may be put here */
   size_t err_cap;   /* 0 with err NULL: no text wanted */
+  /* [1.1] PLUMB_NORM_TWO_INPUTS. Element type, alignment and flags as those of x and dx. */
+  const void* x2; /* [rows, dim] */
+  int64_t x2_pitch;
+  void* dx2; /* [rows, dim]; written in backward, whatever PLUMB_CALL_DX_ACCUMULATE says */
+  int64_t dx2_pitch;
+  /* [1.1] NULL: nothing is known, as for cross-row norms. The host's, until the function returns.
+   */
+  const plumb_norm_context* context;
 } plumb_norm_call;
 
 /* -- Host services ----------------------------------------------------------------------------- */
@@ -456,7 +496,8 @@ typedef const plumb_norm_plugin* (*plumb_norm_plugin_v1_fn)(uint32_t index);
  * backward call->x is s where PLUMB_BWD_X asks for x, and dx is the gradient of s (and so of both
  * x and res), to which dsum is added when it is given; PLUMB_CALL_DX_ACCUMULATE is not set. For
  * PLUMB_F32 and PLUMB_F64 the results are those of an addition and a norm one after the other, bit
- * for bit: gradient and dsum are each rounded before they are added. Row-wise norms only. */
+ * for bit: gradient and dsum are each rounded before they are added. Row-wise norms of one input
+ * only. */
 #define PLUMB_EXT_RESIDUAL "plumb.norm.residual/1"
 typedef struct plumb_residual_call {
   uint32_t struct_size;
@@ -552,7 +593,8 @@ PLUMB_STATIC_ASSERT(sizeof(plumb_attr_def) == 72, "plumb_attr_def");
 PLUMB_STATIC_ASSERT(sizeof(plumb_fill_call) == 48, "plumb_fill_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_def) == 88, "plumb_tensor_def");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_layout) == 80, "plumb_norm_layout");
-PLUMB_STATIC_ASSERT(sizeof(plumb_norm_call) == 168, "plumb_norm_call");
+PLUMB_STATIC_ASSERT(sizeof(plumb_norm_call) == 208, "plumb_norm_call");
+PLUMB_STATIC_ASSERT(sizeof(plumb_norm_context) == 40, "plumb_norm_context");
 PLUMB_STATIC_ASSERT(sizeof(plumb_host) == 40, "plumb_host");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_plugin) == 160, "plumb_norm_plugin");
 PLUMB_STATIC_ASSERT(sizeof(plumb_residual_call) == 56, "plumb_residual_call");
