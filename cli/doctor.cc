@@ -349,9 +349,8 @@ void AddDoctorCommand(CLI::App* program, Invocation* invocation) {
   AddGlobalOptions(app, invocation);
   app->footer(
       "Exit code 1 if plumb is of no use here, else 0, whatever would merely be slow.\n\n"
-      "Under mpirun: rank 0's report, and of all ranks their hosts, processors and threads, and "
-      "how\n"
-      "fast the links between them are.\n\n"
+      "Under mpirun: rank 0's report, and of all ranks hosts, processors and threads,\n"
+      "and how fast the links between them are.\n\n"
       "Example:\n"
       "  plumb doctor\n"
       "  plumb doctor --plugin ./my_norm.so\n"

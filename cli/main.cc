@@ -19,6 +19,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
+#include "cli/ranks.h"
 #include "cli/usage.h"
 #include "runtime/tools/host_runtime.h"
 #include "runtime/tools/launch.h"
@@ -134,10 +135,7 @@ std::vector<std::string> ReversedWords(int argc, char** argv) {
 }
 
 int Finish(const absl::Status& status) {
-  // Without a message: another rank has said it.
-  if (!status.ok() && !status.message().empty() && !IsReaderGone(status)) {
-    PrintError(status.message());
-  }
+  if (!status.ok() && !IsReaderGone(status)) PrintError(status.message());
   return ExitCodeOf(status);
 }
 
@@ -164,7 +162,8 @@ int Run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return Finish(PrintResult(absl::StrCat(version.what(), "\n")));
   } catch (const CLI::ParseError& error) {
-    if (Launch::LaunchedRank() > 0) return kExitUsage;  // rank 0 says it
+    LetRankZeroSpeak();
+    if (Launch::LaunchedRank() > 0) return kExitUsage;
     if (argc == 1) {
       PrintNote(FirstHelp());
     } else {

@@ -1,7 +1,9 @@
 #include "cli/ranks.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
@@ -24,8 +26,15 @@ absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
   launch_options.print_error = [](const std::string& text) { PrintError(text); };
   launch_options.print_note = [](const std::string& text) { PrintNote(text); };
   absl::StatusOr<std::unique_ptr<Launch>> launch = Launch::Find(launch_options);
-  if (!launch.ok() && Launch::LaunchedRank() > 0) return absl::Status(launch.status().code(), "");
-  return launch;
+  if (launch.ok() || Launch::LaunchedRank() == 0) return launch;
+  // Where rank 0 is well, it is this host that is not.
+  LetRankZeroSpeak();
+  return absl::Status(launch.status().code(), absl::StrCat("rank ", Launch::LaunchedRank(), ": ",
+                                                           launch.status().message()));
+}
+
+void LetRankZeroSpeak() {
+  if (Launch::LaunchedRank() > 0) std::this_thread::sleep_for(std::chrono::seconds(5));
 }
 
 int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code) {

@@ -20,8 +20,12 @@ struct RankOptions {
 void AddRankOptions(CLI::App* app, RankOptions* options);
 
 // The job that this process is a rank of. All ranks call it, before anything that may fail for one
-// of them alone. An error has a message on rank 0 only.
+// of them alone.
 absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options);
+
+// Before a job is joined every rank may find the same mistake. The launcher ends all when the first
+// of them exits: the others wait here for rank 0 to say what it is.
+void LetRankZeroSpeak();
 
 // The end of `launch`, with what the command came to: Launch::End, which prints the error.
 int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code);

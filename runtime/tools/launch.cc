@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<Launch>> Launch::Find(const LaunchOptions& option
   const std::string library = MpiLibrary(options);
   if (!IsLaunched() || library.empty()) return Of(SingleRank(), options);
   if (access(library.c_str(), R_OK) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::UnimplementedError(absl::StrCat(
         "started as one of several ranks, and this plumb has no MPI: there is no ", library,
         "; build with -DPLUMB_MPI=ON, install the package plumb-mpi, or name one by "
         "PLUMB_MPI_LIBRARY (empty: ranks that know nothing of each other)"));

@@ -63,7 +63,7 @@ class Launch {
   static bool IsLaunched();
   static int LaunchedRank();
 
-  // All ranks call it. Errors: kFailedPrecondition where there is a launcher and no
+  // All ranks call it. Errors: kUnimplemented where there is a launcher and no
   // libplumb-mpi.so.
   static absl::StatusOr<std::unique_ptr<Launch>> Find(const LaunchOptions& options);
   // The job of these ranks, for tests: what ends it ends no process.

@@ -29,9 +29,7 @@ constexpr Seconds kSettleIfItFollows(3);
 // For MPI to end this process: where it cannot reach the others it may wait for them.
 constexpr Seconds kAbortWithin(5);
 
-bool MayFollow(const absl::Status& status) {
-  return absl::IsAborted(status) || absl::IsUnavailable(status);
-}
+bool MayFollow(const absl::Status& status) { return absl::IsUnavailable(status); }
 
 double SecondsSince(std::chrono::steady_clock::time_point then) {
   return Seconds(std::chrono::steady_clock::now() - then).count();
@@ -367,9 +365,11 @@ int Launch::Impl::LeaveWithError(const absl::Status& status, int exit_code) {
       if (follows) {
         changed_.wait_for(lock, kSettleIfItFollows, [&] {
           const Failure* const other = FirstFailure();
-          return verdict_.has_value() || ended_ || (other != nullptr && !other->follows);
+          return verdict_.has_value() || ended_ || (other != nullptr && !other->follows) ||
+                 failures_.size() + 1 >= peers_.size();
         });
-        if (const Failure* const other = FirstFailure()) failure = *other;
+        const Failure* const other = FirstFailure();
+        if (other != nullptr && !other->follows) failure = *other;
       }
     }
     EndAll(failure.rank == 0 ? failure.text : absl::StrCat(Named(failure.rank), ": ", failure.text),

@@ -113,6 +113,18 @@ TEST(LaunchTest, AnErrorOfAllIsToldOnceWithoutARank) {
   EXPECT_THAT(outcome.codes, Each(2));
 }
 
+// As a step that diverges, which it does on all ranks alike; and what each sees in its own words.
+TEST(LaunchTest, WhatAllRanksSeeIsToldInTheWordsOfTheFirst) {
+  for (const absl::StatusCode code : {absl::StatusCode::kAborted, absl::StatusCode::kUnavailable}) {
+    const Outcome outcome = RunJob(3, 60, [code](Launch* launch) -> Ends {
+      if (launch->is_first()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return {absl::Status(code, absl::StrCat("seen by ", launch->rank())), 4};
+    });
+    EXPECT_THAT(outcome.errors, ElementsAre("seen by 0"));
+    EXPECT_THAT(outcome.codes, Each(4));
+  }
+}
+
 TEST(LaunchTest, ACauseIsToldRatherThanWhatFollowsFromIt) {
   const Outcome outcome = RunJob(3, 60, [](Launch* launch) -> Ends {
     switch (launch->rank()) {
@@ -221,7 +233,7 @@ TEST(LaunchTest, ALauncherWithoutTheLibraryIsAnErrorThatSaysWhatToDo) {
     LaunchOptions options;
     options.mpi_library = "/nowhere/libplumb-mpi.so";
     const auto launch = Launch::Find(options);
-    EXPECT_EQ(launch.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(launch.status().code(), absl::StatusCode::kUnimplemented);
     EXPECT_THAT(launch.status().message(), HasSubstr("-DPLUMB_MPI=ON"));
     const EnvironmentVariable none("PLUMB_MPI_LIBRARY", "");
     EXPECT_TRUE(Launch::Find(options).ok());
