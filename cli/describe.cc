@@ -224,9 +224,10 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
          "Sequences a step; default: train.batch_size");
   AddInt(app, "--ranks", &options->ranks, 1, 1 << 20,
          "Memory of each of so many processes that train together; default: 1");
-  SetChoices(app->add_option("--shard", options->shard,
-                             "What ranks keep but one of them: none, optimizer, gradients; "
-                             "default: train.shard")
+  SetChoices(app->add_option(
+                    "--shard", options->shard,
+                    "optimizer: each rank has the moments of a part of the tensors; gradients: and "
+                    "their gradients; none: all. Default: train.shard")
                  ->check(CLI::IsMember({"none", "optimizer", "gradients"}))
                  ->type_name("WHAT"),
              {"none", "optimizer", "gradients"});

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "runtime/session/step_profile.h"
@@ -181,6 +182,31 @@ TEST_F(RankTrainTest, NormsThatKeepStatisticsAreRefused) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(refused.message()),
                 HasSubstr("layers.0.attention.norm keeps statistics from one unit"));
+  }
+}
+
+TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  for (const char* recipe : {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16"}) {
+    const TrainSpec spec = Recipe(recipe);
+    std::vector<int64_t> totals(3);
+    const auto results = RunRanks(3, [&](Communicator* rank) -> absl::Status {
+      PLUMB_ASSIGN_OR_RETURN(const auto session,
+                             TrainSession::Create(&*context, &data, spec, 1, rank));
+      PLUMB_RETURN_IF_ERROR(session->Step().status());
+      const TrainMemory memory = session->memory(), &planned = session->planned_memory();
+      EXPECT_EQ(memory.gradients, planned.gradients);
+      EXPECT_EQ(memory.exchange, planned.exchange);
+      EXPECT_EQ(memory.moments, planned.moments);
+      EXPECT_EQ(memory.total(), planned.total());
+      totals[static_cast<size_t>(rank->rank())] = memory.total();
+      return absl::OkStatus();
+    });
+    for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+    const auto most = PlanTrainMemory(*context, spec, 12, 3);
+    ASSERT_TRUE(most.ok()) << most.status();
+    EXPECT_EQ(most->total(), *std::max_element(totals.begin(), totals.end())) << recipe;
   }
 }
 
