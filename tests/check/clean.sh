@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Gives norms that are right to the checker with many seeds: no check may fail.
+# Gives norms that are right to the checker with many seeds, and prints a table: how often a check
+# failed, and which. Exit code 1: one failed.
 #
 #   tests/check/clean.sh [--build DIR] [--seeds N] [--seconds S] [FILE...]
 #
-# FILE: plugins; default: the clean ones of sabotage/, in C and C++, and all that ship.
+# FILE: plugins; default: those of clean/, in C, C++ and (where there is a rustc) Rust, the clean ones
+# of sabotage/, and all that ship.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=build/release seeds=50 seconds=20
@@ -16,17 +18,25 @@ while [ $# -gt 0 ]; do
   esac
 done
 if [ $# = 0 ]; then
-  set -- "$build"/tests/check/sabotage/plugins/honest*.so "$build"/lib/plumb/norm-v1/*.so
+  set -- "$build"/tests/check/clean/plugins/*.so "$build"/tests/check/sabotage/plugins/{honest,authors_b_}*.so \
+    "$build"/lib/plumb/norm-v1/*.so
 fi
+words=$(mktemp) details=$(mktemp)
+trap 'rm -f "$words" "$details"' EXIT
 accused=0
+printf '%-20s %5s %6s  %s\n' norm seeds alarms checks
 for file in "$@"; do
+  alarms=0 checks=
+  [ -f "$file" ] || { echo "$file: there is no such file" >&2; exit 2; }
   for ((seed = 0; seed < seeds; ++seed)); do
-    "$build/bin/plumb-norm-check" "$file" --only-failed --seed "$seed" --seconds "$seconds" > /tmp/clean.$$ && continue
-    accused=$((accused + 1))
-    echo "$file, seed $seed:"
-    cat /tmp/clean.$$
+    "$build/bin/plumb-norm-check" "$file" --only-failed --seed "$seed" --seconds "$seconds" > "$words" 2>&1 && continue
+    alarms=$((alarms + 1))
+    checks="$checks $(awk -v s="$seed" '$2 == "FAIL" { printf "%s(seed %d) ", $1, s }' "$words")"
+    { echo; echo "$file, seed $seed:"; cat "$words"; } >> "$details"
   done
+  accused=$((accused + alarms))
+  printf '%-20s %5d %6d  %s\n' "$(basename "$file" .so)" "$seeds" "$alarms" "$checks"
 done
-rm -f /tmp/clean.$$
+cat "$details"
 echo "accused: $accused"
 [ "$accused" = 0 ]

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Gives every twin (sabotage/twins.c, life_twins.c, cross_twins.c, authors_a_*.c) to the checker with
-# several seeds, and prints a table: which checks find it, with which seeds. Exit code 1: one was not
-# found.
+# Gives every twin (sabotage/twins.c, life_twins.c, cross_twins.c, authors_a_*.c, authors_b_*.c) to the checker with several seeds,
+# and prints a table: which checks find it, with which seeds. Exit code 1: one was not found.
 #
 #   tests/check/twins.sh [--build DIR] [--seeds N] [--seconds S] [TWIN...]
 set -uo pipefail
