@@ -1,6 +1,7 @@
 #include "plugins/check/calls.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,7 +18,9 @@ namespace {
 // Smallest tensor definition that a plugin of any minor has.
 constexpr size_t kTensorDefSizeV1 = 80;
 
-void HostLog(void*, int32_t, const char*) {}
+std::atomic<int64_t> host_logs{0};
+
+void HostLog(void*, int32_t, const char*) { ++host_logs; }
 
 const void* HostGetExtension(void*, const char*) { return nullptr; }
 
@@ -162,6 +165,8 @@ plumb_status StatsFinalize(const Instance& instance, uint32_t phase, const plumb
     return instance.norm().stats_finalize(instance.handle(), phase, &call, acc);
   });
 }
+
+int64_t HostLogs() { return host_logs; }
 
 const plumb_host& TestHost() {
   static const plumb_host host = {

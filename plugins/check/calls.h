@@ -65,6 +65,8 @@ void StatsCombine(const Instance& instance, uint32_t phase, const plumb_norm_cal
 plumb_status StatsFinalize(const Instance& instance, uint32_t phase, const plumb_norm_call& call,
                            void* acc);
 
+// Lines that plugins have given to that host's log so far.
+int64_t HostLogs();
 // A host for create(): logs are counted and forgotten, extensions are not offered.
 const plumb_host& TestHost();
 

@@ -78,6 +78,7 @@ struct RowSizes {
   double slope = 0;             // L
   double terms = 0;             // T
   double growth = 0;            // G
+  bool saturated = false;       // y hardly moves with x
 
   double cancelled() const {  // K
     return y > 0 ? std::max(1.0, slope * x / y) : 1;

@@ -1,6 +1,7 @@
 // X3: y, saved and dx of a row, bit for bit, in one aligned range, at the point, in a call of its
 // own, and in evaluation.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +53,99 @@ std::string CompareSmallCall(const Instance& instance, const Point& point, const
                       : absl::StrCat("rows ", from, "..", to, " in a call of their own: ", text);
 }
 
+// The host's chunks on several threads.
+std::string CompareThreads(const Instance& instance, const Point& point, const Operands& operands) {
+  if (point[kRows] * point[kDim] > 60000 || point[kRows] < 2) return "";
+  NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
+  Outcome outcomes[2];
+  for (const int threads : {1, 3}) {
+    run.Reset();
+    run.x.Assign(operands.x);
+    run.dy.Assign(operands.dy);
+    for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+    run.Step(threads, threads == 1 ? 0 : static_cast<uint64_t>(point[kSeed]) + 1);
+    outcomes[threads == 1 ? 0 : 1] = run.Results();
+  }
+  const std::string text = FirstDifference(outcomes[1], outcomes[0], point[kDim]);
+  return text.empty() ? text : absl::StrCat("on 3 threads: ", text, ", as on one");
+}
+
+// Rows one by one, as in decoding, twice each.
+std::string CompareSingleRows(const Instance& instance, const Point& point,
+                              const Operands& operands, const Outcome& whole) {
+  constexpr int64_t kTimes = 40;
+  NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
+  run.x.Assign(operands.x);
+  run.dy.Assign(operands.dy);
+  for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+  const bool train = point[kEvaluation] == 0;
+  std::string text;
+  const int64_t dim = point[kDim];
+  for (int64_t k = 0; k < kTimes && text.empty(); ++k) {
+    const int64_t row = (point[kFrom] + k / 2) % point[kRows];
+    run.ForwardRange(train, row, row + 1);
+    if (train) run.BackwardRange(false, row, row + 1);
+    for (int64_t i = 0; i < dim && text.empty(); ++i) {
+      const auto at = static_cast<size_t>(row * dim + i);
+      text = FirstDifference("y", {run.y.Get(row, i)}, {whole.y[at]}, dim);
+      if (text.empty() && train) {
+        text = FirstDifference("dx", {run.dx.Get(row, i)}, {whole.dx[at]}, dim);
+      }
+      if (!text.empty()) {
+        text = absl::StrCat("row ", row, " alone, call ", k + 1, ": element ", i, ": ", text);
+      }
+    }
+  }
+  return text;
+}
+
+// Rows with a NaN in x leave the others as they are without it.
+std::string CompareIsolation(const Instance& instance, const Point& point, const Operands& operands,
+                             const Outcome& whole) {
+  Operands clean = operands;
+  for (double& value : clean.x) value = std::isfinite(value) ? value : 1;
+  const Outcome must = OfRows(PlainRun(instance, point, TypeOf(point), clean));
+  const size_t dim = static_cast<size_t>(point[kDim]);
+  for (size_t start = 0; start < must.y.size(); start += dim) {
+    bool is_clean = true;
+    for (size_t i = start; i < start + dim; ++i)
+      is_clean = is_clean && std::isfinite(operands.x[i]);
+    if (!is_clean) continue;
+    for (size_t i = start; i < start + dim; ++i) {
+      std::string text = FirstDifference("y", {whole.y[i]}, {must.y[i]}, 1);
+      if (text.empty() && point[kEvaluation] == 0) {
+        text = FirstDifference("dx", {whole.dx[i]}, {must.dx[i]}, 1);
+      }
+      if (text.empty()) continue;
+      return absl::StrCat("NaN or infinity in another row: row ", start / dim, ", element ",
+                          i - start, ": ", text);
+    }
+  }
+  return "";
+}
+
+// Statistics by stats_combine and by the extension that can fail.
+std::string CompareCombine(const Instance& instance, const Point& point, const Operands& operands) {
+  const bool train = point[kEvaluation] == 0;
+  Outcome outcomes[2];
+  for (const bool by_extension : {false, true}) {
+    NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
+    if (!run.TakesStatistics(train)) return "";
+    run.x.Assign(operands.x);
+    run.dy.Assign(operands.dy);
+    for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+    run.Statistics(PLUMB_FWD, train, run.ChunkRows(), by_extension);
+    run.ForwardRange(train, 0, run.rows());
+    if (train) {
+      run.Statistics(PLUMB_BWD, train, run.ChunkRows(), by_extension);
+      run.BackwardRange(false, 0, run.rows());
+    }
+    outcomes[by_extension] = run.Results();
+  }
+  const std::string text = FirstDifference(outcomes[1], outcomes[0], point[kDim]);
+  return text.empty() ? text : absl::StrCat("by ", PLUMB_EXT_COMBINE, ": ", text);
+}
+
 std::optional<std::string> SameBits(const plumb_norm_plugin& norm, Point point) {
   point[kAdd] = 0;  // N3 and X1 add
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
@@ -75,6 +169,13 @@ std::optional<std::string> SameBits(const plumb_norm_plugin& norm, Point point) 
     text = FirstDifference("y", phase.y, must.y, point[kDim]);
     if (!text.empty()) text += ", in training and in evaluation";
   }
+  if (text.empty() && row_wise) text = CompareSingleRows(*instance, point, operands, must);
+  const bool isolates = row_wise || (norm.flags & PLUMB_NORM_NAN_ISOLATED) != 0;
+  if (text.empty() && isolates && point[kX] >= kNanX) {
+    text = CompareIsolation(*instance, point, operands, must);
+  }
+  if (text.empty() && !row_wise) text = CompareCombine(*instance, point, operands);
+  if (text.empty() && point[kSeed] % 3 == 0) text = CompareThreads(*instance, point, operands);
   if (text.empty()) return text;
   return absl::StrCat(TypeName(type), " dim=", point[kDim], " rows=", point[kRows], ": ", text);
 }

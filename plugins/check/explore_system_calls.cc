@@ -8,14 +8,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "plugins/check/explore_checks.h"
 #include "plugins/check/float_state.h"
 #include "plugins/check/hot_calls.h"
 #include "plugins/check/malloc_hooks.h"
 #include "plugins/check/numeric_cases.h"
 #include "plugins/check/point_run.h"
+#include "plugins/check/process_state.h"
 #include "plugins/check/system_calls.h"
 
 namespace plumb::check {
@@ -25,6 +28,7 @@ class AllocationCount : public CallWatcher {
  public:
   void Before() override {
     modes_ = FloatState::Current();
+    logs_ = HostLogs();
     watch_ = std::make_unique<AllocationWatch>();
   }
   void After(const char* function) override {
@@ -33,6 +37,9 @@ class AllocationCount : public CallWatcher {
     const bool same = FloatState::Current() == modes_;
     modes_.Apply();
     if (problem_.empty() && n > 0) problem_ = absl::StrCat(function, " allocates or frees memory");
+    if (problem_.empty() && HostLogs() != logs_) {
+      problem_ = absl::StrCat(function, " writes to the host's log");
+    }
     if (problem_.empty() && !same)
       problem_ = absl::StrCat(function, " changes rounding or flushing");
   }
@@ -41,6 +48,7 @@ class AllocationCount : public CallWatcher {
  private:
   std::unique_ptr<AllocationWatch> watch_;
   FloatState modes_;
+  int64_t logs_ = 0;
   std::string problem_;
 };
 
@@ -81,12 +89,34 @@ std::string TraceCreate(const plumb_norm_plugin& norm, const Point& point, bool*
                       NameOfSystemCall(*found));
 }
 
-std::string TraceHotCalls(const Instance& instance, const Point& point, bool* traced) {
+// The calls of a point, with its operands, whatever they are.
+void MakeCalls(const Instance& instance, const Point& point, const Operands& operands,
+               CallWatcher* watcher) {
+  NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
+  run.x.Assign(operands.x);
+  run.dy.Assign(operands.dy);
+  for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+  MakeHotCalls(&run, watcher);
+}
+
+// Calls in element types that the norm does not offer.
+void MakeRefusedCalls(const Instance& instance, CallWatcher* watcher) {
+  for (const uint32_t type : {uint32_t{PLUMB_F32}, uint32_t{PLUMB_BF16}, uint32_t{PLUMB_F64}}) {
+    if ((instance.norm().dtypes & type) != 0) continue;
+    NormRun run(instance, type, 2, 1);
+    const plumb_norm_call call = run.ForwardCall(true);
+    watcher->Before();
+    Forward(instance, call, 0, 2);
+    watcher->After("forward in a type that is not offered");
+  }
+}
+
+std::string TraceHotCalls(const Instance& instance, const Point& point, const Operands& operands,
+                          bool* traced) {
   const std::optional<SystemCall> found = FirstSystemCall(
       [&] {
-        NormRun run(instance, TypeOf(point), point[kRows], 1);
         SystemCallMarks marks;
-        MakeHotCalls(&run, &marks);
+        MakeCalls(instance, point, operands, &marks);
       },
       [](const SystemCall&) { return false; }, traced);
   if (!found.has_value()) return "";
@@ -98,12 +128,20 @@ std::optional<std::string> CallsNothing(const plumb_norm_plugin& norm, const Poi
                                         bool* traced) {
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
-  NormRun run(*instance, TypeOf(point), point[kRows], 1);
+  const Operands operands = OperandsAt(*instance, point);
+  const std::string name =
+      absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows], ": ");
+  const ProcessState before = ProcessState::Take();
   AllocationCount count;
-  MakeHotCalls(&run, &count);
-  if (!count.problem().empty()) return absl::StrCat(run.Name(), ": ", count.problem());
+  MakeCalls(*instance, point, operands, &count);
+  MakeRefusedCalls(*instance, &count);
+  if (!count.problem().empty()) return absl::StrCat(name, count.problem());
+  const std::vector<std::string> changes = before.ChangesSince();
+  if (!changes.empty()) {
+    return absl::StrCat(name, "hot calls change the process: ", absl::StrJoin(changes, "; "));
+  }
   std::string text;
-  if (*traced) text = TraceHotCalls(*instance, point, traced);
+  if (*traced) text = TraceHotCalls(*instance, point, operands, traced);
   if (*traced && text.empty()) text = TraceCreate(norm, point, traced);
   return text;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/check/guarded.h"
 #include "plugins/check/mode_checks.h"
 #include "plugins/check/norm_run.h"
 
@@ -68,7 +69,7 @@ std::string SameNumbers(const Rows& got, const std::vector<double>& must) {
 }
 
 // The statistic of no rows is all zeros, and neutral in stats_combine.
-void CheckNoRows(NormRun* run, Report* report) {
+void CheckNoRows(NormRun* run, const plumb_norm_combine* extension, Report* report) {
   StepInPieces(run, kStatisticsRows);  // leaves what backward's statistics read
   const Instance& instance = run->instance();
   const uint32_t type = AccumulateType(run->dtype());
@@ -91,10 +92,18 @@ void CheckNoRows(NormRun* run, Report* report) {
     };
     expect("stats_partial of no rows wrote", SameNumbers(none, zeros));
     none.Fill(0);
-    StatsCombine(instance, phase, call, some.data(), none.data());
+    const auto combine = [&](void* acc, const void* partial) {
+      if (extension == nullptr) return StatsCombine(instance, phase, call, acc, partial);
+      run->Expect(
+          Guarded(
+              Function::kStatsCombine, call, 0, kStatisticsRows,
+              [&] { return extension->combine(instance.handle(), phase, &call, acc, partial); }),
+          PLUMB_EXT_COMBINE, 0, kStatisticsRows);
+    };
+    combine(some.data(), none.data());
     expect("combined with the statistic of no rows, a partial changed", SameNumbers(some, before));
     some.Assign(before);
-    StatsCombine(instance, phase, call, none.data(), some.data());
+    combine(none.data(), some.data());
     expect("the statistic of no rows, combined with a partial, is not that partial",
            SameNumbers(none, before));
     expect("stats_combine changed its second operand", SameNumbers(some, before));
@@ -112,7 +121,8 @@ void CheckStatistics(const Subject& subject, Report* report) {
     const std::unique_ptr<Instance> instance = TryInstance(norm, dim, &refusal);
     if (instance == nullptr) continue;
     NormRun run(*instance, f64 ? PLUMB_F64 : PLUMB_F32, kStatisticsRows, subject.seed);
-    CheckNoRows(&run, report);
+    CheckNoRows(&run, nullptr, report);
+    if (CombineOf(norm) != nullptr) CheckNoRows(&run, CombineOf(norm), report);
     const Outcome whole = StepInPieces(&run, kStatisticsRows);
     for (int64_t chunk = 1; chunk < kStatisticsRows && !report->failed(); ++chunk) {
       const std::string text = FirstFarther(StepInPieces(&run, chunk), whole, f64 ? 1e-12 : 1e-4);

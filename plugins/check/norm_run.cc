@@ -64,16 +64,6 @@ Place WithGap(Place place, int64_t n) {
   return place;
 }
 
-// null when it is not offered.
-const plumb_norm_combine* CombineOf(const plumb_norm_plugin& norm) {
-  if (!PLUMB_HAS(plumb_norm_plugin, &norm, get_extension) || norm.get_extension == nullptr) {
-    return nullptr;
-  }
-  const auto* extension = static_cast<const plumb_norm_combine*>(
-      Guarded(Function::kGetExtension, 0, [&] { return norm.get_extension(PLUMB_EXT_COMBINE); }));
-  return extension != nullptr && extension->combine != nullptr ? extension : nullptr;
-}
-
 bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
 std::string Number(double value) {
@@ -115,6 +105,15 @@ void InParallel(int threads, int64_t count, uint64_t delay_seed,
 }
 
 }  // namespace
+
+const plumb_norm_combine* CombineOf(const plumb_norm_plugin& norm) {
+  if (!PLUMB_HAS(plumb_norm_plugin, &norm, get_extension) || norm.get_extension == nullptr) {
+    return nullptr;
+  }
+  const auto* extension = static_cast<const plumb_norm_combine*>(
+      Guarded(Function::kGetExtension, 0, [&] { return norm.get_extension(PLUMB_EXT_COMBINE); }));
+  return extension != nullptr && extension->combine != nullptr ? extension : nullptr;
+}
 
 double Poison() {
   double value;

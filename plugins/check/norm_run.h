@@ -43,6 +43,9 @@ class Scratch {
   Rows bytes_;
 };
 
+// The norm's extension plumb.norm.combine, null when it is not offered.
+const plumb_norm_combine* CombineOf(const plumb_norm_plugin& norm);
+
 // What outputs hold before a call: a NaN of its own bits, in every element type.
 double Poison();
 bool IsPoison(double value);

@@ -11,6 +11,7 @@ namespace plumb::check {
 namespace {
 
 constexpr size_t kMostChoices = 12;
+constexpr size_t kMostExplored = 150;
 
 // All values of a boolean or enum.
 std::vector<plumb_attr_value> Choices(const plumb_attr_def& def) {
@@ -50,6 +51,37 @@ std::string TextOf(const plumb_attr_def& def, const plumb_attr_value& value) {
     default:
       return absl::StrCat(def.name, "=", value.s == nullptr ? "" : value.s);
   }
+}
+
+// All that is tried of an attribute, without what is usual.
+std::vector<plumb_attr_value> OtherValues(const plumb_attr_def& def,
+                                          const plumb_attr_value& usual) {
+  std::vector<plumb_attr_value> values;
+  if (def.type == PLUMB_ATTR_I64) {
+    std::set<int64_t> numbers = {2, 3, 4, 5, 8, 16, 32, 64, usual.i + 1, usual.i * 2};
+    for (const double bound : {def.min, def.max}) {
+      if (std::abs(bound) <= 1e6) numbers.insert(static_cast<int64_t>(bound));
+    }
+    for (const int64_t number : numbers) {
+      const double value = static_cast<double>(number);
+      if (number != usual.i && !(value < def.min) && !(value > def.max)) {
+        values.push_back({0, number, nullptr});
+      }
+    }
+  } else if (def.type == PLUMB_ATTR_F64) {
+    for (const double number : NumbersOf(def, usual.f)) values.push_back({number, 0, nullptr});
+    for (const double bound : {def.min, def.max}) {
+      if (std::abs(bound) <= 1e6 && bound != usual.f) values.push_back({bound, 0, nullptr});
+    }
+  } else {
+    for (const plumb_attr_value& value : Choices(def)) {
+      const bool same = def.type == PLUMB_ATTR_BOOL
+                            ? value.i == usual.i
+                            : usual.s != nullptr && std::string(value.s) == usual.s;
+      if (!same) values.push_back(value);
+    }
+  }
+  return values;
 }
 
 bool Same(const plumb_attr_value& a, const plumb_attr_value& b) {
@@ -105,27 +137,42 @@ std::vector<AttributeCase> AttributeCases(const plumb_norm_plugin& norm) {
 }
 
 std::vector<AttributeCase> ExploredCases(const plumb_norm_plugin& norm) {
+  const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
   std::vector<AttributeCase> cases = AttributeCases(norm);
-  std::vector<plumb_attr_value> together = DefaultValues(norm);
+  std::set<std::string> known;
+  for (const AttributeCase& c : cases) known.insert(c.name);
   const auto add = [&](std::vector<plumb_attr_value> values) {
     AttributeCase c;
     c.name = NameOfCase(norm, values);
     c.values = std::move(values);
-    if (!c.is_default()) cases.push_back(std::move(c));
+    if (cases.size() < kMostExplored && known.insert(c.name).second) cases.push_back(std::move(c));
   };
+  std::vector<std::vector<plumb_attr_value>> others;  // of each attribute
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
-    const plumb_attr_def& def = AttrOf(norm, i);
-    if (def.type != PLUMB_ATTR_F64) continue;
-    for (const double bound : {def.min, def.max}) {
-      if (!std::isfinite(bound) || std::abs(bound) > 1e6) continue;
-      std::vector<plumb_attr_value> values = DefaultValues(norm);
-      values[i].f = bound;
+    others.push_back(OtherValues(AttrOf(norm, i), defaults[i]));
+    for (const plumb_attr_value& value : others.back()) {
+      std::vector<plumb_attr_value> values = defaults;
+      values[i] = value;
       add(std::move(values));
     }
-    const std::vector<double> others = NumbersOf(def, together[i].f);
-    if (!others.empty()) together[i].f = others.front();
+  }
+  std::vector<plumb_attr_value> together = defaults;
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (!others[i].empty()) together[i] = others[i].front();
   }
   add(std::move(together));
+  // Each two attributes, values of the one against those of the other.
+  for (size_t i = 0; i < others.size(); ++i) {
+    for (size_t j = i + 1; j < others.size(); ++j) {
+      const size_t pairs = std::max(others[i].size(), others[j].size());
+      for (size_t k = 0; k < pairs && !others[i].empty() && !others[j].empty(); ++k) {
+        std::vector<plumb_attr_value> values = defaults;
+        values[i] = others[i][k % others[i].size()];
+        values[j] = others[j][k % others[j].size()];
+        add(std::move(values));
+      }
+    }
+  }
   return cases;
 }
 

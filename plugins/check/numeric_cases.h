@@ -24,8 +24,8 @@ struct AttributeCase {
 // accepts a combination is for the caller to try.
 std::vector<AttributeCase> AttributeCases(const plumb_norm_plugin& norm);
 
-// The same and, for checks that explore, each number at its bounds, and all numbers at other values
-// at once.
+// The same and, for checks that explore, more numbers, bounds, each two attributes at other values,
+// and all of them at once; at most 150.
 std::vector<AttributeCase> ExploredCases(const plumb_norm_plugin& norm);
 
 // Two instances with default attributes, where the norm has two: a short odd dim and a longer one,

@@ -25,6 +25,11 @@ struct Operands {
 };
 Operands OperandsAt(const Instance& instance, const Point& point);
 
+// The values of kX, kDy and kParams that checks ask for (point_run.cc says what all are).
+enum { kHugeX = 8, kVanishingX, kDenormalX, kNarrowX, kConstantX, kOutlierX, kNanX, kInfX };
+enum { kHugeDy = 4, kVanishingDy, kDenormalDy };
+enum { kHugeParams = 8 };
+
 // Whether x has squares that f32 has not, or is a denormal.
 bool IsExtremeX(const Point& point);
 // Whether dy is of such a size.

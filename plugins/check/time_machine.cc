@@ -242,7 +242,12 @@ void CheckUnknownExtensions(const plumb_norm_plugin& norm, Report* report) {
   for (const std::string& id :
        {std::string("org.example.no_such_extension/1"), std::string(),
         std::string(PLUMB_EXT_RESIDUAL "x"), std::string("plumb.norm.residual/999"),
-        std::string("plumb.norm.residual"), std::string(5000, 'x')}) {
+        std::string("plumb.norm.residual"), std::string(5000, 'x'),
+        std::string(PLUMB_EXT_RESIDUAL "0"), std::string(PLUMB_EXT_COMBINE "0"),
+        std::string(PLUMB_EXT_COMBINE "x"), std::string("plumb.norm.combine"),
+        std::string("plumb.norm.combine/2"), std::string(PLUMB_EXT_INSTANCE "0"),
+        std::string(PLUMB_EXT_INSTANCE "x"), std::string("plumb.norm.instance"),
+        std::string("plumb.norm.instance/2")}) {
     if (ExtensionOf(norm, id) == nullptr) continue;
     report->Fail(absl::StrCat("get_extension(\"", id.substr(0, 60),
                               "\") is not NULL: no such extension exists"));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -43,13 +44,14 @@ INSTANTIATE_TEST_SUITE_P(Some, TwinTest,
                          ::testing::Values(Case{1, "X2"}, Case{5, "X1"}, Case{14, "X1"},
                                            Case{19, "X3"}, Case{22, "X1"}, Case{24, "X4"},
                                            Case{69, "X6"}, Case{73, "X6"}, Case{82, "X5"},
-                                           Case{84, "X5"}, Case{66, "X7"}),
+                                           Case{84, "X5"}, Case{66, "X7"}, Case{85, "X2"},
+                                           Case{101, "X2"}, Case{108, "X3"}, Case{127, "X1"}),
                          [](const auto& twin) {
                            return "Twin" + std::to_string(twin.param.twin) + twin.param.check;
                          });
 
 TEST(CleanNormTest, IsNotAccused) {
-  for (const char* name : {"honest", "honest_cross", "honest_cpp"}) {
+  for (const char* name : {"honest", "honest_cross", "honest_cpp", "joins_a_thread"}) {
     for (const int seed : {11, 12}) {
       const CheckerRun run = RunChecker(
           {"--only-failed", "--seconds", "2", "--seed", std::to_string(seed), SabotagePath(name)});
@@ -68,6 +70,18 @@ TEST(ExploreTest, PrintsACommandThatRepeatsTheFailure) {
   EXPECT_THAT(point, HasSubstr("dim=16,")) << "the smallest that fails";
   EXPECT_EQ(RunChecker({"--check", "X2", "--point", point, Twin(1)}).exit_code, 1);
   EXPECT_EQ(RunChecker({"--check", "X2", "--point", "dim=17,rows=1", Twin(1)}).exit_code, 0);
+}
+
+TEST(ExploreTest, ACrashIsShrunkAndPrintsItsCommandToo) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer's own report stands there";
+#endif
+  setenv("MISBEHAVE", "crash", 1);
+  const CheckerRun run = RunChecker({"--check", "X3", SabotagePath("misbehaves")});
+  unsetenv("MISBEHAVE");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.out, HasSubstr("SIGSEGV in forward f32 dim=1 rows 0..1"));
+  EXPECT_THAT(run.out, HasSubstr(" --check X3 --point dim=1,rows=1"));
 }
 
 TEST(ExploreTest, PointsAreRead) {
