@@ -26,12 +26,14 @@ Division Divide(int threads, size_t runs, int64_t memory, int64_t available) {
   return division;
 }
 
-absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
+absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, const Shard& shard, int threads) {
   Requirements out;
-  out.runs = plan.runs.size();
   out.room = Memory();
   int64_t memory = 0;
-  for (const PlanRun& run : plan.runs) {
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (!shard.Has(i)) continue;
+    ++out.runs;
+    const PlanRun& run = plan.runs[i];
     const absl::StatusOr<std::optional<RunResult>> result = ReadRunResult(run.directory);
     if (!result.ok()) return result.status();
     if (result->has_value()) {
