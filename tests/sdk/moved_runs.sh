@@ -18,7 +18,7 @@ for file in "$libdir"/libplumb.{so,so.1,a} "$libdir/plumb/norm-v1/rms_norm.so" "
   "$prefix/share/zsh/site-functions/_plumb" "$prefix/share/fish/vendor_completions.d/plumb.fish"; do
   [ -s "$file" ] || fail "$file is missing"
 done
-[ "$(find "$prefix/include" -name '*.h' | wc -l)" = 4 ] || fail "headers that are not public: $(ls -R "$prefix/include")"
+[ "$(find "$prefix/include" -name '*.h' | wc -l)" = 5 ] || fail "headers that are not public: $(ls -R "$prefix/include")"
 if grep -rlF "$installed" "$prefix"; then fail "these name the directory of installation"; fi
 # The names of sources in debug information are no paths that anything opens.
 for file in $(cd "$prefix" && find . -type f ! -name '* *'); do
