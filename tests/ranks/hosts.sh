@@ -40,7 +40,7 @@ make_hosts() {
   local n=$1 i list=
   [ "$(id -u)" = 0 ] || skip_hosts "this is not root"
   command -v ip > /dev/null || skip_hosts "there is no ip (iproute2)"
-  mpirun --version 2> /dev/null | grep -q 'Open MPI' || skip_hosts "the launcher is not Open MPI's"
+  mpirun --version 2> /dev/null | grep 'Open MPI' > /dev/null || skip_hosts "the launcher is not Open MPI's"
   for i in $(seq 1 "$n"); do
     ip netns add "$hosts_prefix-$i" 2> "$hosts_scratch/why" || skip_hosts "$(cat "$hosts_scratch/why")"
     n_hosts=$i

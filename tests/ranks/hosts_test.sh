@@ -42,6 +42,6 @@ date +"mpirun ended at %T"
 [ $code != 0 ] || fail "a host cut off: exit code 0"  # mpirun's own, which has lost a daemon
 [ "$(grep -c '^error: ' "$scratch/out")" = 1 ] || fail "a host cut off: not one message"
 grep -q '^error: rank 2 on host plumb-host3 has not answered for 6 s' "$scratch/out" || fail "a host cut off: not named"
-while ip netns pids "$hosts_prefix-3" | xargs -r ps -o comm= -p | grep -q launch_ranks; do sleep 0.2; done
+while ip netns pids "$hosts_prefix-3" | xargs -r ps -o comm= -p | grep launch_ranks > /dev/null; do sleep 0.2; done
 date +"its rank ended at %T"
 echo ok

@@ -8,7 +8,7 @@ command -v mpirun > /dev/null || {
 }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 launch=(mpirun)
-if mpirun --version 2> /dev/null | grep -q 'Open MPI'; then
+if mpirun --version 2> /dev/null | grep 'Open MPI' > /dev/null; then
   launch+=(--oversubscribe --bind-to none)
 fi
 # Ranks of this machine share memory; its network is not looked for.
