@@ -3,13 +3,11 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/compare/merge.h"
 #include "cli/compare/plan.h"
 #include "cli/compare/results.h"
 #include "cli/compare/study_options.h"
@@ -21,8 +19,7 @@ namespace {
 
 struct CompareFlags {
   StudyOptions study;
-  std::string out, shard;
-  std::vector<std::string> merged;
+  std::string out;
   bool dry_run = false, json = false, quiet = false;
 };
 
@@ -45,9 +42,6 @@ std::string CommandText(const CompareFlags& options) {
   if (study.probe) absl::StrAppend(&text, " --probe");
   if (study.probe_every >= 0) add("--probe-every", absl::StrCat(study.probe_every));
   if (study.tensorboard) absl::StrAppend(&text, " --tensorboard");
-  if (!options.shard.empty()) add("--shard", options.shard);
-  if (!options.merged.empty()) absl::StrAppend(&text, " --merge");
-  for (const std::string& directory : options.merged) add("", directory);
   add("--out", options.out);
   return text;
 }
@@ -86,35 +80,12 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   const StudyTimer timer;
   absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
-  StudyOptions study_options = options.study;
-  if (study_options.files.empty()) {
-    if (options.merged.empty()) {
-      return absl::InvalidArgumentError(
-          "MODEL: is missing; write plumb compare A.pbtxt B.pbtxt --data FILE --out DIR");
-    }
-    // That all directories have the same one is seen later, with what differs.
-    const absl::StatusOr<std::string> common = CommonStudyText({options.merged.front()});
-    if (!common.ok()) return common.status();
-    study_options.files = {absl::StrCat(options.merged.front(), "/study.pbtxt")};
-  }
-  const absl::StatusOr<Study> study = MakeStudy(study_options);
+  const absl::StatusOr<Study> study = MakeStudy(options.study);
   if (!study.ok()) return study.status();
-  const absl::StatusOr<Shard> shard = ParseShard(options.shard);
-  if (!shard.ok()) return shard.status();
-  const StudyRequest request = {*study,        options.out, CommandText(options),
-                                options.quiet, *shard,      options.merged};
+  const StudyRequest request = {*study, options.out, CommandText(options), options.quiet};
   if (options.dry_run) {
     const absl::Status status = PrintStudyDryRun(request, options.json, invocation, runtime->get());
     return status.ok() ? absl::StatusOr<int>(kExitOk) : status;
-  }
-  if (!options.shard.empty()) {
-    const absl::StatusOr<std::string> done = RunShard(request, invocation, runtime->get());
-    if (absl::IsCancelled(done.status())) return kExitInterrupted;
-    if (!done.ok()) return done.status();
-    const absl::Status printed = options.json
-                                     ? PrintJson({{"out", options.out}, {"shard", shard->ToText()}})
-                                     : PrintResult(*done);
-    return printed.ok() ? absl::StatusOr<int>(kExitOk) : printed;
   }
   const absl::StatusOr<StudyOutcome> outcome = RunStudy(request, timer, invocation, runtime->get());
   if (!outcome.ok()) {
@@ -138,6 +109,7 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   app->add_option(
          "MODEL", study->files,
          "Descriptions of models (.pbtxt), or one study (.pbtxt, proto/plumb/v1/study.proto)")
+      ->required()
       ->type_name("");
   app->add_option("--data", study->data, "Text to train on")->type_name("FILE");
   app->add_option("--train", study->train, "How to train (.pbtxt); default: the schema's defaults")
@@ -162,22 +134,9 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
          absl::StrCat("Probe step 1 and every N-th; default ", kDefaultProbeInterval));
   app->add_flag("--tensorboard", study->tensorboard, "Write TensorBoard event files into the runs");
   app->add_option("--out", options->out, "The study's directory")->required()->type_name("DIR");
-  CLI::Option* sharded =
-      app->add_option("--shard", options->shard,
-                      "Train only the runs whose number has the remainder I when it is divided by "
-                      "N; I from 0. The shards of a study are brought together by --merge")
-          ->type_name("I/N");
-  CLI::Option* merge =
-      app->add_option("--merge", options->merged,
-                      "Train nothing: take the runs from these directories, which have the shards "
-                      "of one study; without MODEL it is the study that they were trained for")
-          ->type_name("DIR");
-  merge->excludes(sharded);
-  CLI::Option* dry = app->add_flag(
-      "--dry-run", options->dry_run,
-      "Check everything, time some steps of each group, print what the study would take "
-      "of memory, time and the disk, and write nothing");
-  merge->excludes(dry);
+  app->add_flag("--dry-run", options->dry_run,
+                "Check everything, time some steps of each group, print what the study would take "
+                "of memory, time and the disk, and write nothing");
   app->add_flag("--json", options->json, "Print the summary as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
   AddGlobalOptions(app, invocation);
@@ -187,10 +146,7 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       "    --seeds 20 --out studies/norms\n"
       "  plumb compare pre.pbtxt post.pbtxt --data names.txt --grid model.n_layer=4,8 --probe \\\n"
       "    --out studies/depth\n"
-      "  plumb compare study.pbtxt --out studies/mine\n"
-      "  plumb compare study.pbtxt --shard 0/2 --out studies/half0   # one machine\n"
-      "  plumb compare study.pbtxt --shard 1/2 --out studies/half1   # another\n"
-      "  plumb compare --merge studies/half0 studies/half1 --out studies/mine\n\n"
+      "  plumb compare study.pbtxt --out studies/mine\n\n"
       "Writes report.html, table.md, table.csv, timing.csv, metrics.jsonl, report.json and runs/\n"
       "into DIR. Runs with the same seed see the same data in the same order and begin with the\n"
       "same weights where the models share them. Ctrl-C (exit code 130) or a crash loses little:\n"

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "cli/compare/merge.h"
 #include "cli/compare/report_data.h"
 #include "cli/compare/requirements.h"
 #include "cli/compare/run_all.h"
@@ -55,55 +54,6 @@ absl::Status CheckIsNoRun(const std::string& out) {
       absl::StrCat(out, ": holds a single run; choose another --out for the study"));
 }
 
-absl::StatusOr<Plan> PlanStudy(const StudyRequest& request, HostRuntime* runtime) {
-  if (const absl::Status status = CheckIsNoRun(request.out); !status.ok()) return status;
-  absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
-  if (!request.quiet) PrintWarnings(runtime);
-  if (!plan.ok() || request.merged.empty()) return plan;
-  // What is merged was trained before: files may have changed since.
-  const absl::StatusOr<std::string> text = CommonStudyText(request.merged);
-  if (!text.ok()) return text.status();
-  const absl::Status same =
-      CheckSameStudy(*text, plan->StudyText(),
-                     absl::StrCat(request.merged.front(),
-                                  "/study.pbtxt: is not the study that its files are now."));
-  if (!same.ok()) return same;
-  return plan;
-}
-
-// The directory is this study's from here on.
-absl::StatusOr<StudyLock> Claim(const StudyRequest& request, const Plan& plan,
-                                HostRuntime* runtime) {
-  if (request.merged.empty()) {
-    const absl::StatusOr<Requirements> needs =
-        RequirementsOf(plan, request.shard, runtime->threads());
-    if (!needs.ok()) return needs.status();
-    if (absl::Status fits = CheckFits(*needs, plan); !fits.ok()) return fits;
-  }
-  absl::StatusOr<StudyLock> lock = StudyLock::Acquire(request.out);
-  if (!lock.ok()) return lock;
-  const absl::Status claimed = ClaimDirectory(request.out, plan.StudyText());
-  if (!claimed.ok()) return claimed;
-  return lock;
-}
-
-absl::Status Train(const StudyRequest& request, const Plan& plan, const Invocation& invocation,
-                   HostRuntime* runtime) {
-  const absl::StatusOr<Requirements> needs =
-      RequirementsOf(plan, request.shard, runtime->threads());
-  if (!needs.ok()) return needs.status();
-  RunAllOptions options;
-  options.shard = request.shard;
-  options.division = needs->division;
-  options.quiet = request.quiet;
-  options.create_runtime = [&invocation](int threads) { return WithThreads(invocation, threads); };
-  const absl::Status ran = RunAll(plan, options);
-  if (absl::IsCancelled(ran) && !request.quiet) {
-    PrintNote(absl::StrCat("interrupted; the same command resumes it:\n  ", request.command));
-  }
-  return ran;
-}
-
 }  // namespace
 
 std::string Quoted(const std::string& word) {
@@ -122,12 +72,26 @@ StudyTimer::StudyTimer() : begin(std::chrono::steady_clock::now()), started(UtcN
 
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
                                       const Invocation& invocation, HostRuntime* runtime) {
-  absl::StatusOr<Plan> plan = PlanStudy(request, runtime);
+  if (const absl::Status status = CheckIsNoRun(request.out); !status.ok()) return status;
+  absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
+  if (!request.quiet) PrintWarnings(runtime);
   if (!plan.ok()) return plan.status();
-  const absl::StatusOr<StudyLock> lock = Claim(request, *plan, runtime);
+  const absl::StatusOr<Requirements> requirements = RequirementsOf(*plan, runtime->threads());
+  if (!requirements.ok()) return requirements.status();
+  if (absl::Status fits = CheckFits(*requirements, *plan); !fits.ok()) return fits;
+  const absl::StatusOr<StudyLock> lock = StudyLock::Acquire(request.out);
   if (!lock.ok()) return lock.status();
-  const absl::Status ran = request.merged.empty() ? Train(request, *plan, invocation, runtime)
-                                                  : MergeStudies(*plan, request.merged);
+  const absl::Status claimed = ClaimDirectory(request.out, plan->StudyText());
+  if (!claimed.ok()) return claimed;
+
+  RunAllOptions options;
+  options.division = requirements->division;
+  options.quiet = request.quiet;
+  options.create_runtime = [&invocation](int threads) { return WithThreads(invocation, threads); };
+  const absl::Status ran = RunAll(*plan, options);
+  if (absl::IsCancelled(ran) && !request.quiet) {
+    PrintNote(absl::StrCat("interrupted; the same command resumes it:\n  ", request.command));
+  }
   if (!ran.ok()) return ran;
   absl::StatusOr<StudyResults> results = CollectResults(*plan);
   if (!results.ok()) return results.status();
@@ -147,20 +111,6 @@ absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTi
     return written;
   }
   return StudyOutcome{*std::move(plan), *std::move(results), std::move(report)};
-}
-
-absl::StatusOr<std::string> RunShard(const StudyRequest& request, const Invocation& invocation,
-                                     HostRuntime* runtime) {
-  const absl::StatusOr<Plan> plan = PlanStudy(request, runtime);
-  if (!plan.ok()) return plan.status();
-  const absl::StatusOr<StudyLock> lock = Claim(request, *plan, runtime);
-  if (!lock.ok()) return lock.status();
-  const absl::Status ran = Train(request, *plan, invocation, runtime);
-  if (!ran.ok()) return ran;
-  int64_t runs = 0;
-  for (size_t i = 0; i < plan->runs.size(); ++i) runs += request.shard.Has(i) ? 1 : 0;
-  return absl::StrCat(Count(runs, "run"), " of shard ", request.shard.ToText(), " in ", request.out,
-                      "; plumb compare --merge brings the shards together\n");
 }
 
 std::string OutcomeText(const StudyOutcome& outcome) {

@@ -5,13 +5,11 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/command.h"
 #include "cli/compare/plan.h"
 #include "cli/compare/results.h"
-#include "cli/compare/shard.h"
 #include "cli/output.h"
 #include "runtime/tools/host_runtime.h"
 #include "runtime/tools/study.h"
@@ -33,8 +31,6 @@ struct StudyRequest {
   std::string out;
   std::string command;  // which resumes it, as it would be typed
   bool quiet = false;   // no progress on stderr
-  Shard shard = {};
-  std::vector<std::string> merged = {};  // directories whose runs are taken; empty: runs are trained
 };
 
 struct StudyOutcome {
@@ -51,17 +47,12 @@ absl::StatusOr<std::unique_ptr<HostRuntime>> WithThreads(Invocation invocation, 
 absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, const Invocation& invocation,
                               HostRuntime* runtime);
 
-// Trains what has not been trained yet, or takes it from the merged directories, and writes the
-// tables and the report into `out`. kCancelled when it was interrupted, which it says on stderr
-// with the command that resumes; other errors: as MakePlan, and a directory that holds something
-// else. `runtime` is for plan and report; the runs have their own, of `invocation`.
+// Trains what has not been trained yet, and writes the tables and the report into `out`. kCancelled
+// when it was interrupted, which it says on stderr with the command that resumes; other errors: as
+// MakePlan, and a directory that holds something else. `runtime` is for plan and report; the runs
+// have their own, of `invocation`.
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
                                       const Invocation& invocation, HostRuntime* runtime);
-
-// Trains what has not been trained yet of a shard, and writes no tables: MergeStudies brings shards
-// together. Returns what was done, "4 runs of shard 0/3". Errors: as RunStudy.
-absl::StatusOr<std::string> RunShard(const StudyRequest& request, const Invocation& invocation,
-                                     HostRuntime* runtime);
 
 // The summary, the paired differences, and where the report is.
 std::string OutcomeText(const StudyOutcome& outcome);

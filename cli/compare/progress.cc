@@ -29,11 +29,9 @@ std::string Cut(std::string line, size_t columns) {
 
 }  // namespace
 
-StudyProgress::StudyProgress(const Plan* plan, const std::vector<RunState>* states, Shard shard,
-                             bool quiet)
+StudyProgress::StudyProgress(const Plan* plan, const std::vector<RunState>* states, bool quiet)
     : plan_(plan),
       states_(states),
-      shard_(shard),
       quiet_(quiet),
       terminal_(StderrIsTerminal()),
       begin_(Clock::now()),
@@ -76,11 +74,10 @@ void StudyProgress::Redraw() {
 }
 
 std::string StudyProgress::Summary() const {
-  size_t runs = 0, ended = 0, found = 0;
+  const size_t runs = states_->size();
+  size_t ended = 0, found = 0;
   double done = 0, before = 0;  // in runs
-  for (size_t i = 0; i < states_->size(); ++i) {
-    if (!shard_.Has(i)) continue;
-    ++runs;
+  for (size_t i = 0; i < runs; ++i) {
     const RunState& state = (*states_)[i];
     const bool has_ended = HasEnded(state.phase);
     ended += has_ended ? 1 : 0;
@@ -105,7 +102,7 @@ std::string StudyProgress::GroupLine(size_t group, size_t width) const {
   double sum = 0;
   std::string running;
   for (size_t i = 0; i < states_->size(); ++i) {
-    if (plan_->runs[i].group != group || !shard_.Has(i)) continue;
+    if (plan_->runs[i].group != group) continue;
     const RunState& state = (*states_)[i];
     const RunPhase phase = state.phase;
     ++all;

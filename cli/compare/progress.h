@@ -12,7 +12,6 @@
 
 #include "absl/strings/string_view.h"
 #include "cli/compare/plan.h"
-#include "cli/compare/shard.h"
 
 namespace plumb::cli {
 
@@ -28,7 +27,7 @@ struct RunState {
 class StudyProgress {
  public:
   // Both must outlive it.
-  StudyProgress(const Plan* plan, const std::vector<RunState>* states, Shard shard, bool quiet);
+  StudyProgress(const Plan* plan, const std::vector<RunState>* states, bool quiet);
 
   // Shows what has changed; on a terminal at most ten times a second, unless `now`.
   void Update(bool now);
@@ -46,7 +45,6 @@ class StudyProgress {
 
   const Plan* plan_;
   const std::vector<RunState>* states_;
-  const Shard shard_;  // whose runs are counted
   const bool quiet_, terminal_;
   const Clock::time_point begin_;
   Clock::time_point shown_at_;

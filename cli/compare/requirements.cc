@@ -26,14 +26,12 @@ Division Divide(int threads, size_t runs, int64_t memory, int64_t available) {
   return division;
 }
 
-absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, const Shard& shard, int threads) {
+absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
   Requirements out;
+  out.runs = plan.runs.size();
   out.room = Memory();
   int64_t memory = 0;
-  for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (!shard.Has(i)) continue;
-    ++out.runs;
-    const PlanRun& run = plan.runs[i];
+  for (const PlanRun& run : plan.runs) {
     const absl::StatusOr<std::optional<RunResult>> result = ReadRunResult(run.directory);
     if (!result.ok()) return result.status();
     if (result->has_value()) {

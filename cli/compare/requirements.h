@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/compare/plan.h"
-#include "cli/compare/shard.h"
 #include "runtime/tools/host_runtime.h"
 
 namespace plumb::cli {
@@ -24,7 +23,7 @@ struct Division {
 Division Divide(int threads, size_t runs, int64_t memory, int64_t available);
 
 struct Requirements {
-  size_t runs = 0, ended = 0;  // all of the shard; those that have a result
+  size_t runs = 0, ended = 0;  // all of the plan; those that have a result
   Division division;
   int64_t memory = 0;      // bytes, of the runs at a time
   int64_t disk = 0;        // bytes, of the runs that have not ended
@@ -33,7 +32,7 @@ struct Requirements {
 };
 
 // Errors: of the system.
-absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, const Shard& shard, int threads);
+absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads);
 
 // kResourceExhausted when the disk has no room. (That a run's memory is there, MakePlan has seen.)
 absl::Status CheckFits(const Requirements& requirements, const Plan& plan);

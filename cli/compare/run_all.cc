@@ -239,14 +239,14 @@ absl::Status StartThreads(const Plan& plan,
 
 // Fills the queue with what has not ended: seed by seed, so that what is there early compares all
 // groups.
-absl::Status FindWork(const Plan& plan, const Shard& shard, Shared* shared) {
+absl::Status FindWork(const Plan& plan, Shared* shared) {
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     RunState& state = shared->states[i];
     const absl::StatusOr<std::optional<RunResult>> read = ReadRunResult(plan.runs[i].directory);
     if (!read.ok()) return read.status();
     const std::optional<RunResult>& result = *read;
     if (!result) {
-      if (shard.Has(i)) shared->queue.push_back(i);
+      shared->queue.push_back(i);
       continue;
     }
     LossSummary losses;
@@ -273,7 +273,7 @@ void ShowWarnings(Shared* shared, std::set<std::string>* shown, StudyProgress* p
 
 absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   Shared shared(plan.runs.size());
-  if (const absl::Status found = FindWork(plan, options.shard, &shared); !found.ok()) return found;
+  if (const absl::Status found = FindWork(plan, &shared); !found.ok()) return found;
   std::vector<std::unique_ptr<HostRuntime>> runtimes;
   for (int i = 0; i < options.division.workers; ++i) {
     absl::StatusOr<std::unique_ptr<HostRuntime>> runtime =
@@ -282,7 +282,7 @@ absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
     runtimes.push_back(*std::move(runtime));
   }
 
-  StudyProgress progress(&plan, &shared.states, options.shard, options.quiet);
+  StudyProgress progress(&plan, &shared.states, options.quiet);
   const Interrupts interrupts("the training steps of the runs, or their checkpoints");
   std::set<std::string> shown;
   std::vector<std::thread> threads;
@@ -305,12 +305,11 @@ absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   progress.Update(true);
   if (!shared.error.ok()) return shared.error;
   if (shared.out_of_memory) return absl::ResourceExhaustedError("out of memory");
-  for (size_t i = 0; i < shared.states.size(); ++i) {
-    const RunPhase phase = shared.states[i].phase;
-    const bool has_ended = phase == RunPhase::kFinished || phase == RunPhase::kDiverged;
-    if (options.shard.Has(i) && !has_ended) return absl::CancelledError("interrupted");
-  }
-  return absl::OkStatus();
+  const bool all_ended =
+      std::all_of(shared.states.begin(), shared.states.end(), [](const RunState& state) {
+        return state.phase == RunPhase::kFinished || state.phase == RunPhase::kDiverged;
+      });
+  return all_ended ? absl::OkStatus() : absl::CancelledError("interrupted");
 }
 
 }  // namespace plumb::cli

@@ -43,6 +43,17 @@ std::string String(const Json& object, const char* name) {
   return member != object.end() && member->is_string() ? member->get<std::string>() : "";
 }
 
+// A line of metrics.jsonl without its braces and without the time, which is another in every run.
+std::string WithoutTime(absl::string_view line) {
+  line = absl::StripAsciiWhitespace(line);
+  if (line.size() < 2) return "";
+  std::string members(line.substr(1, line.size() - 2));
+  const size_t begin = members.find(",\"seconds\":");
+  if (begin == std::string::npos) return members;
+  const size_t end = members.find(',', begin + 1);
+  return members.substr(0, begin) + (end == std::string::npos ? "" : members.substr(end));
+}
+
 // "layers.3" of "layers.3.mlp.up.weight"; "" of what is in no layer.
 std::string LayerOf(absl::string_view name) {
   if (!absl::StartsWith(name, "layers.")) return "";
@@ -115,16 +126,6 @@ std::pair<int64_t, int64_t> CountCharacters(const std::string& text) {
 }
 
 }  // namespace
-
-std::string WithoutTime(absl::string_view line) {
-  line = absl::StripAsciiWhitespace(line);
-  if (line.size() < 2) return "";
-  std::string members(line.substr(1, line.size() - 2));
-  const size_t begin = members.find(",\"seconds\":");
-  if (begin == std::string::npos) return members;
-  const size_t end = members.find(',', begin + 1);
-  return members.substr(0, begin) + (end == std::string::npos ? "" : members.substr(end));
-}
 
 absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& directory) {
   const absl::StatusOr<std::string> text = ReadIfThere(ResultPath(directory));

@@ -17,7 +17,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 
 namespace plumb::cli {
 
@@ -61,9 +60,6 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
 // kDataLoss when the directory's files do not tell of all steps that the result says were done.
 // `head` begins each line of `metrics`: "\"group\":\"pre\",\"seed\":1".
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head);
-
-// A line of metrics.jsonl without its braces and without the time, which is another in every run.
-std::string WithoutTime(absl::string_view line);
 
 // "", or why `text` is not worth reading.
 std::string Degenerate(const std::string& text);

@@ -68,16 +68,11 @@ absl::Status ClaimDirectory(const std::string& directory, const std::string& tex
   }
   const absl::StatusOr<std::string> begun = ReadFile(path, kMaxResultBytes);
   if (!begun.ok()) return begun.status();
-  return CheckSameStudy(
-      *begun, text,
-      absl::StrCat(path, ": is another study; choose another --out, or delete ", directory, "."));
-}
-
-absl::Status CheckSameStudy(const std::string& there, const std::string& text,
-                            std::string message) {
-  if (there == text) return absl::OkStatus();
-  const std::vector<std::string> before = absl::StrSplit(there, '\n');
+  if (*begun == text) return absl::OkStatus();
+  const std::vector<std::string> before = absl::StrSplit(*begun, '\n');
   const std::vector<std::string> now = absl::StrSplit(text, '\n');
+  std::string message =
+      absl::StrCat(path, ": is another study; choose another --out, or delete ", directory, ".");
   const std::vector<std::string> gone = OnlyIn(before, now), added = OnlyIn(now, before);
   if (gone.empty() && added.empty()) {
     absl::StrAppend(&message, " It has the same lines in another order.");

@@ -28,10 +28,6 @@ class StudyLock {
 // holds another study (the message lists the differences), or a file that a study would overwrite.
 absl::Status ClaimDirectory(const std::string& directory, const std::string& text);
 
-// kInvalidArgument with `message` and the lines that differ, unless both texts of study.pbtxt are
-// equal.
-absl::Status CheckSameStudy(const std::string& there, const std::string& text, std::string message);
-
 }  // namespace plumb::cli
 
 #endif  // PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_

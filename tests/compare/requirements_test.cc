@@ -41,7 +41,7 @@ TEST(RequirementsTest, ARunThatHasBegunWritesACheckpointMoreAndOneThatEndedNothi
     plan.runs.push_back({group, 1, scratch.File("run" + std::to_string(plan.runs.size()))});
     ASSERT_TRUE(MakeDirectories(plan.runs.back().directory).ok());
   }
-  const Requirements fresh = RequirementsOf(plan, Shard(), 8).value();
+  const Requirements fresh = RequirementsOf(plan, 8).value();
   EXPECT_EQ(fresh.runs, 3u);
   EXPECT_EQ(fresh.ended, 0u);
   EXPECT_EQ(fresh.disk, 3 * 350);
@@ -49,11 +49,11 @@ TEST(RequirementsTest, ARunThatHasBegunWritesACheckpointMoreAndOneThatEndedNothi
   EXPECT_EQ(fresh.memory, 3 * 7000);
 
   scratch.Write("run0/model.pbtxt", "");  // which a run writes last when it begins
-  EXPECT_EQ(RequirementsOf(plan, Shard(), 8)->disk, 100 + 2 * 350);
+  EXPECT_EQ(RequirementsOf(plan, 8)->disk, 100 + 2 * 350);
   RunResult result;
   result.step = 1;
   ASSERT_TRUE(WriteRunResult(plan.runs[2].directory, result).ok());
-  const Requirements rest = RequirementsOf(plan, Shard(), 8).value();
+  const Requirements rest = RequirementsOf(plan, 8).value();
   EXPECT_EQ(rest.ended, 1u);
   EXPECT_EQ(rest.disk, 100 + 350);
   EXPECT_EQ(rest.division.workers, 2);

@@ -46,7 +46,7 @@ class CompareFaultsTest : public ::testing::Test {
     RunAllOptions options;
     options.quiet = true;
     options.create_runtime = [](int threads) { return MakeHostRuntime(threads); };
-    const absl::StatusOr<Requirements> requirements = RequirementsOf(*plan, Shard(), 1);
+    const absl::StatusOr<Requirements> requirements = RequirementsOf(*plan, 1);
     if (!requirements.ok()) return requirements.status();
     options.division = requirements->division;
     const absl::Status ran = RunAll(*plan, options);
