@@ -123,6 +123,11 @@ Division DivisionOfRank(const StudyRequest& request, const Plan& plan, int64_t l
   return Divide(threads, mine, memory, Memory().available / here);
 }
 
+void TellInterrupted(const StudyRequest& request) {
+  if (request.quiet) return;
+  PrintNote(absl::StrCat("interrupted; the same command resumes it:\n  ", request.command));
+}
+
 absl::Status RunAllHere(const StudyRequest& request, const Plan& plan, Division division,
                         const Invocation& invocation) {
   const Interrupts interrupts("the training steps of the runs, or their checkpoints");
@@ -130,9 +135,19 @@ absl::Status RunAllHere(const StudyRequest& request, const Plan& plan, Division 
   options.division = division;
   options.quiet = request.quiet;
   options.create_runtime = [&invocation](int threads) { return WithThreads(invocation, threads); };
-  options.interrupted = [&interrupts] { return interrupts.requested(); };
+  bool told = false;
+  options.interrupted = [&] {
+    // At once: a launcher gives its ranks little time, mpirun a second.
+    if (interrupts.requested() && request.is_shared() && request.leads() && !told) {
+      told = true;
+      TellInterrupted(request);
+    }
+    return interrupts.requested();
+  };
   if (request.is_shared()) options.ranks = request.launch->ranks();
-  return RunAll(plan, options);
+  const absl::Status ran = RunAll(plan, options);
+  if (absl::IsCancelled(ran) && !told) TellInterrupted(request);
+  return ran;
 }
 
 // `lock` is held from then on.
@@ -157,11 +172,7 @@ absl::Status TrainRuns(const StudyRequest& request, const Plan& plan, const Invo
     if (!told.ok()) return told;
     division = DivisionOfRank(request, plan, left, runtime->threads());
   }
-  const absl::Status ran = RunAllHere(request, plan, division, invocation);
-  if (absl::IsCancelled(ran) && !request.quiet) {
-    PrintNote(absl::StrCat("interrupted; the same command resumes it:\n  ", request.command));
-  }
-  return ran;
+  return RunAllHere(request, plan, division, invocation);
 }
 
 // A directory that is gone afterwards.
