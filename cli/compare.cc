@@ -3,15 +3,20 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/compare/merge.h"
 #include "cli/compare/plan.h"
 #include "cli/compare/results.h"
 #include "cli/compare/study_options.h"
 #include "cli/output.h"
+#include "cli/ranks.h"
 #include "cli/study_run.h"
 
 namespace plumb::cli {
@@ -20,6 +25,9 @@ namespace {
 struct CompareFlags {
   StudyOptions study;
   std::string out;
+  Shard shard = {};
+  std::vector<std::string> merge;
+  RankOptions ranks;
   bool dry_run = false, json = false, quiet = false;
 };
 
@@ -42,12 +50,18 @@ std::string CommandText(const CompareFlags& options) {
   if (study.probe) absl::StrAppend(&text, " --probe");
   if (study.probe_every >= 0) add("--probe-every", absl::StrCat(study.probe_every));
   if (study.tensorboard) absl::StrAppend(&text, " --tensorboard");
+  if (options.shard.count > 1) {
+    add("--shard", absl::StrCat(options.shard.index, "/", options.shard.count));
+  }
+  if (!options.merge.empty()) absl::StrAppend(&text, " --merge");
+  for (const std::string& directory : options.merge) absl::StrAppend(&text, " ", Quoted(directory));
   add("--out", options.out);
   return text;
 }
 
 // The report without what is long.
-Json Summary(const Plan& plan, const Json& report, const StudyResults& results) {
+Json Summary(const StudyOutcome& outcome) {
+  const auto& [plan, results, report, provenance] = outcome;
   Json groups = Json::array();
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const GroupFigures& group = results.groups[i];
@@ -71,32 +85,73 @@ Json Summary(const Plan& plan, const Json& report, const StudyResults& results) 
   }
   return {{"out", plan.out},
           {"report", absl::StrCat(plan.out, "/report.html")},
-          {"seconds", report["provenance"]["seconds"]},
+          {"seconds", provenance["seconds"]},
           {"groups", std::move(groups)},
           {"paired", report["paired"]}};
 }
 
-absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invocation) {
+absl::Status PrintOutcome(const StudyOutcome& outcome, bool json) {
+  return json ? PrintJson(Summary(outcome)) : PrintResult(OutcomeText(outcome));
+}
+
+absl::Status PrintShard(const Plan& plan, bool json) {
+  const Shard& shard = plan.shard;
+  int64_t runs = 0;
+  for (size_t i = 0; i < plan.runs.size(); ++i) runs += shard.Has(i) ? 1 : 0;
+  if (json) {
+    return PrintJson({{"out", plan.out},
+                      {"shard", {{"index", shard.index}, {"count", shard.count}}},
+                      {"runs", runs},
+                      {"runs_of_the_study", plan.runs.size()}});
+  }
+  return PrintResult(absl::StrCat(
+      "shard ", shard.index, "/", shard.count, ": ", runs, " of ",
+      Count(static_cast<int64_t>(plan.runs.size()), "run"), ", done\nruns    ", plan.out,
+      "/runs\nwhen all shards are: plumb compare --merge ", Quoted(plan.out), " … --out DIR\n"));
+}
+
+// kCancelled was told where it came up.
+absl::StatusOr<int> CodeOf(const absl::Status& status) {
+  if (status.ok()) return kExitOk;
+  return absl::IsCancelled(status) ? absl::StatusOr<int>(kExitInterrupted) : status;
+}
+
+absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invocation,
+                            Launch* launch) {
+  // What trains nothing, rank 0 does.
+  if (!launch->is_first() && (options.dry_run || !options.merge.empty())) return kExitOk;
   const StudyTimer timer;
   absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
-  const absl::StatusOr<Study> study = MakeStudy(options.study);
+  const absl::StatusOr<Study> study =
+      options.merge.empty() ? MakeStudy(options.study) : StudyOfDirectory(options.merge.front());
   if (!study.ok()) return study.status();
-  const StudyRequest request = {*study, options.out, CommandText(options), options.quiet};
+  const StudyRequest request = {*study,        options.out,   CommandText(options),
+                                options.quiet, options.shard, launch};
+  if (!launch->is_first()) return CodeOf(FollowStudy(request, invocation, runtime->get()));
   if (options.dry_run) {
-    const absl::Status status = PrintStudyDryRun(request, options.json, invocation, runtime->get());
-    return status.ok() ? absl::StatusOr<int>(kExitOk) : status;
+    return CodeOf(PrintStudyDryRun(request, options.json, invocation, runtime->get()));
   }
-  const absl::StatusOr<StudyOutcome> outcome = RunStudy(request, timer, invocation, runtime->get());
-  if (!outcome.ok()) {
-    return absl::IsCancelled(outcome.status()) ? absl::StatusOr<int>(kExitInterrupted)
-                                               : outcome.status();
+  if (options.shard.count > 1) {
+    const absl::StatusOr<Plan> plan = RunShard(request, invocation, runtime->get());
+    return CodeOf(plan.ok() ? PrintShard(*plan, options.json) : plan.status());
   }
-  const absl::Status printed =
-      options.json ? PrintJson(Summary(outcome->plan, outcome->report, outcome->results))
-                   : PrintResult(OutcomeText(*outcome));
-  if (!printed.ok()) return printed;
-  return kExitOk;
+  const absl::StatusOr<StudyOutcome> outcome =
+      options.merge.empty() ? RunStudy(request, timer, invocation, runtime->get())
+                            : MergeStudy(request, options.merge, timer, runtime->get());
+  return CodeOf(outcome.ok() ? PrintOutcome(*outcome, options.json) : outcome.status());
+}
+
+// "1/3". Returns what is wrong, or "".
+std::string ParseShard(const std::string& text, Shard* shard) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
+  int64_t index = -1, count = 0;
+  if (!absl::SimpleAtoi(parts.first, &index) || !absl::SimpleAtoi(parts.second, &count) ||
+      count < 1 || index < 0 || index >= count) {
+    return absl::StrCat("\"", text, "\": write I/N, with I from 0 to N - 1, such as 0/3");
+  }
+  *shard = {static_cast<size_t>(index), static_cast<size_t>(count)};
+  return "";
 }
 
 }  // namespace
@@ -109,7 +164,6 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   app->add_option(
          "MODEL", study->files,
          "Descriptions of models (.pbtxt), or one study (.pbtxt, proto/plumb/v1/study.proto)")
-      ->required()
       ->type_name("");
   app->add_option("--data", study->data, "Text to train on")->type_name("FILE");
   app->add_option("--train", study->train, "How to train (.pbtxt); default: the schema's defaults")
@@ -133,12 +187,32 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   AddInt(app, "--probe-every", &study->probe_every, 0, INT32_MAX,
          absl::StrCat("Probe step 1 and every N-th; default ", kDefaultProbeInterval));
   app->add_flag("--tensorboard", study->tensorboard, "Write TensorBoard event files into the runs");
+  app->add_option_function<std::string>(
+         "--shard",
+         [options](const std::string& text) {
+           const std::string wrong = ParseShard(text, &options->shard);
+           if (!wrong.empty()) throw CLI::ValidationError("--shard", wrong);
+         },
+         "Train only every N-th run of the study, from the I-th on (0 to N - 1), into DIR, and "
+         "write no tables: for N jobs, each with a DIR of its own, and --merge")
+      ->type_name("I/N");
+  std::vector<CLI::Option*> of_a_study = app->get_options();
+  of_a_study.erase(of_a_study.begin());  // --help
+  CLI::Option* const merge =
+      app->add_option(
+             "--merge", options->merge,
+             "Gather the runs of these directories of shards in --out, and write tables "
+             "and report. The study is theirs: no MODEL, no option that says what to train")
+          ->expected(1, -1)
+          ->type_name("DIR");
+  for (CLI::Option* option : of_a_study) merge->excludes(option);
   app->add_option("--out", options->out, "The study's directory")->required()->type_name("DIR");
   app->add_flag("--dry-run", options->dry_run,
                 "Check everything, time some steps of each group, print what the study would take "
                 "of memory, time and the disk, and write nothing");
   app->add_flag("--json", options->json, "Print the summary as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
+  AddRankOptions(app, &options->ranks);
   AddGlobalOptions(app, invocation);
   app->footer(
       "Examples:\n"
@@ -146,13 +220,26 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       "    --seeds 20 --out studies/norms\n"
       "  plumb compare pre.pbtxt post.pbtxt --data names.txt --grid model.n_layer=4,8 --probe \\\n"
       "    --out studies/depth\n"
-      "  plumb compare study.pbtxt --out studies/mine\n\n"
-      "Writes report.html, table.md, table.csv, timing.csv, metrics.jsonl, report.json and runs/\n"
-      "into DIR. Runs with the same seed see the same data in the same order and begin with the\n"
+      "  plumb compare study.pbtxt --out studies/mine\n"
+      "  mpirun -n 16 plumb compare study.pbtxt --out studies/mine\n"
+      "  plumb compare study.pbtxt --shard 0/3 --out part0  # and 1/3, 2/3, anywhere; then\n"
+      "  plumb compare --merge part0 part1 part2 --out studies/mine\n\n"
+      "Writes report.html, table.md, table.csv, timing.csv, provenance.json, metrics.jsonl,\n"
+      "report.json and runs/ into DIR. Runs with the same seed see the same data in the same order "
+      "and begin with the\n"
       "same weights where the models share them. Ctrl-C (exit code 130) or a crash loses little:\n"
       "the same command resumes. A run that diverges is a result; the others continue.");
   app->callback([options, invocation] {
-    invocation->run = [options, invocation] { return Compare(*options, *invocation); };
+    if (options->study.files.empty() && options->merge.empty()) throw CLI::RequiredError("MODEL");
+    if (options->dry_run && !options->merge.empty()) {
+      throw CLI::ValidationError("--dry-run", "of --merge there is none: it trains nothing");
+    }
+    invocation->run = [options, invocation] {
+      return RunRanks(options->ranks, *invocation,
+                      [&options](Launch* launch, const Invocation& mine) {
+                        return Compare(*options, mine, launch);
+                      });
+    };
   });
 }
 

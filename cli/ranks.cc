@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -51,6 +52,27 @@ Invocation ForRank(const Invocation& invocation, const Launch& launch) {
     mine.threads = launch.default_threads();
   }
   return mine;
+}
+
+absl::StatusOr<int> RunRanks(
+    const RankOptions& options, const Invocation& invocation,
+    const std::function<absl::StatusOr<int>(Launch* launch, const Invocation& invocation)>& work) {
+  absl::StatusOr<std::unique_ptr<Launch>> launch = JoinRanks(options);
+  if (!launch.ok()) return launch.status();
+  const auto call = [&]() -> absl::StatusOr<int> {
+    try {
+      return work(launch->get(), ForRank(invocation, **launch));
+    } catch (const std::bad_alloc&) {
+      if ((*launch)->size() == 1) throw;
+      const MemoryRoom memory = Memory();
+      return absl::ResourceExhaustedError(absl::StrCat("out of memory; this process may use ",
+                                                       Bytes(memory.limit), " (",
+                                                       memory.limited_by, ")"));
+    }
+  };
+  const absl::StatusOr<int> code = call();
+  // One process alone ends as every command does.
+  return (*launch)->size() == 1 ? code : EndRanks(launch->get(), code);
 }
 
 }  // namespace plumb::cli

@@ -4,6 +4,7 @@
 #define PLUMB_CLI_RANKS_H_
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -33,6 +34,12 @@ int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code);
 // `invocation` with the threads that are this rank's where --threads does not say: several ranks of
 // a machine share its processors.
 Invocation ForRank(const Invocation& invocation, const Launch& launch);
+
+// The whole of a command: joins the job, calls `work` with it and with this rank's invocation, and
+// ends the job. Memory that is short on one rank is an error as any other.
+absl::StatusOr<int> RunRanks(
+    const RankOptions& options, const Invocation& invocation,
+    const std::function<absl::StatusOr<int>(Launch* launch, const Invocation& invocation)>& work);
 
 }  // namespace plumb::cli
 

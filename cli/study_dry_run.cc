@@ -99,9 +99,10 @@ Json ToJson(const Plan& plan, const Requirements& needs, const std::vector<Group
 
 absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, const Invocation& invocation,
                               HostRuntime* runtime) {
-  const absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
+  absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
   if (!request.quiet) PrintWarnings(runtime);
   if (!plan.ok()) return plan.status();
+  plan->shard = request.shard;
   const absl::StatusOr<Requirements> needs = RequirementsOf(*plan, runtime->threads());
   if (!needs.ok()) return needs.status();
   if (absl::Status fits = CheckFits(*needs, *plan); !fits.ok()) return fits;
@@ -112,8 +113,12 @@ absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, const Invo
       TimeGroups(*plan, request.quiet, worker->get());
   if (!times.ok()) return times.status();
   double seconds = 0;
-  for (const PlanRun& run : plan->runs) seconds += (*times)[run.group].run;
-  seconds *= static_cast<double>(needs->runs - needs->ended) / static_cast<double>(needs->runs);
+  for (size_t i = 0; i < plan->runs.size(); ++i) {
+    if (plan->shard.Has(i)) seconds += (*times)[plan->runs[i].group].run;
+  }
+  if (needs->runs > 0) {
+    seconds *= static_cast<double>(needs->runs - needs->ended) / static_cast<double>(needs->runs);
+  }
   seconds /= needs->division.workers;
   return json ? PrintJson(ToJson(*plan, *needs, *times, seconds))
               : PrintResult(ToText(*plan, *needs, *times, seconds));

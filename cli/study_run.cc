@@ -1,20 +1,30 @@
 #include "cli/study_run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "cli/compare/merge.h"
 #include "cli/compare/report_data.h"
 #include "cli/compare/requirements.h"
 #include "cli/compare/run_all.h"
+#include "cli/compare/run_files.h"
+#include "cli/compare/sha256.h"
 #include "cli/compare/study_directory.h"
 #include "cli/compare/tables.h"
+#include "cli/interrupt.h"
 #include "cli/report/report.h"
+#include "runtime/ranks/collectives.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {
@@ -29,13 +39,20 @@ std::string UtcNow() {
   return text;
 }
 
+std::string ThisHost() {
+  char name[256] = "";
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
 // Everything but study.pbtxt and the runs.
-absl::Status WriteFiles(const Plan& plan, const StudyResults& results, const Json& report) {
+absl::Status WriteFiles(const Plan& plan, const StudyResults& results, const Json& report,
+                        const Json& provenance) {
   std::string metrics;
   for (const RunRecord& record : results.records) metrics += record.metrics;
   const std::pair<const char*, std::string> files[] = {
       {"metrics.jsonl", std::move(metrics)},
       {"timing.csv", TimingCsv(plan, results)},
+      {"provenance.json", provenance.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"},
       {"report.json", report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"},
       {"report.html", RenderReport(report)},
       {"table.csv", TableCsv(plan, results)},
@@ -52,6 +69,160 @@ absl::Status CheckIsNoRun(const std::string& out) {
   if (!std::filesystem::exists(absl::StrCat(out, "/model.pbtxt"), error)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(out, ": holds a single run; choose another --out for the study"));
+}
+
+absl::StatusOr<Plan> PlanStudy(const StudyRequest& request, HostRuntime* runtime) {
+  if (const absl::Status status = CheckIsNoRun(request.out); !status.ok()) return status;
+  absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
+  if (!request.quiet) PrintWarnings(runtime);
+  if (plan.ok()) plan->shard = request.shard;
+  return plan;
+}
+
+// The lock on a study's directory, and no rests there of a process that was ended.
+absl::StatusOr<StudyLock> OpenDirectory(const std::string& out) {
+  absl::StatusOr<StudyLock> lock = StudyLock::Acquire(out);
+  if (!lock.ok()) return lock;
+  if (absl::Status removed = RemoveIncomingRuns(out); !removed.ok()) return removed;
+  return lock;
+}
+
+// All ranks of a job. What differs between them is an error, but the kind of processor.
+absl::Status CheckRanksAgree(const StudyRequest& request, const Plan& plan, HostRuntime* runtime) {
+  std::vector<Fact> facts = {{"version of plumb", VersionText()}};
+  for (const PlanGroup& group : plan.groups) {
+    facts.emplace_back(absl::StrCat("model of ", group.name), group.fingerprint);
+    facts.emplace_back(absl::StrCat("recipe of ", group.name),
+                       Sha256(group.training.train_text).substr(0, 16));
+    facts.emplace_back("data", group.training.data_hash);
+  }
+  facts.emplace_back("study", Sha256(plan.StudyText()).substr(0, 16));
+  Communicator* const ranks = request.launch->ranks();
+  if (absl::Status agree = AllAgree(ranks, facts); !agree.ok()) {
+    // No plugin's doing, as the exit code would say.
+    return absl::IsFailedPrecondition(agree) ? absl::InvalidArgumentError(agree.message()) : agree;
+  }
+  const std::vector<Fact> roundings = {{"rounding", std::string(runtime->matmul())}};
+  const absl::Status rounding = AllAgree(ranks, roundings);
+  if (!absl::IsFailedPrecondition(rounding)) return rounding;
+  if (request.leads() && !request.quiet) {
+    PrintNote(absl::StrCat("warning: ", rounding.message(),
+                           "; a run's numbers depend on the rank that trains it"));
+  }
+  return absl::OkStatus();
+}
+
+// How many runs a rank has at a time, of the `left` that nobody has trained.
+Division DivisionOfRank(const StudyRequest& request, const Plan& plan, int64_t left, int threads) {
+  const std::vector<std::string>& hosts = request.launch->hosts();
+  const auto here = std::count(hosts.begin(), hosts.end(), hosts[request.launch->rank()]);
+  int64_t memory = 0;
+  for (const PlanGroup& group : plan.groups) memory = std::max(memory, group.memory.total);
+  const int64_t size = request.launch->size();
+  const auto mine = static_cast<size_t>((left + size - 1) / size);
+  return Divide(threads, mine, memory, Memory().available / here);
+}
+
+void TellInterrupted(const StudyRequest& request) {
+  if (request.quiet) return;
+  PrintNote(absl::StrCat("interrupted; the same command resumes it:\n  ", request.command));
+}
+
+absl::Status RunAllHere(const StudyRequest& request, const Plan& plan, Division division,
+                        const Invocation& invocation) {
+  const Interrupts interrupts("the training steps of the runs, or their checkpoints");
+  RunAllOptions options;
+  options.division = division;
+  options.quiet = request.quiet;
+  options.create_runtime = [&invocation](int threads) { return WithThreads(invocation, threads); };
+  bool told = false;
+  options.interrupted = [&] {
+    // At once: a launcher gives its ranks little time, mpirun a second.
+    if (interrupts.requested() && request.is_shared() && request.leads() && !told) {
+      told = true;
+      TellInterrupted(request);
+    }
+    return interrupts.requested();
+  };
+  if (request.is_shared()) options.ranks = request.launch->ranks();
+  const absl::Status ran = RunAll(plan, options);
+  if (absl::IsCancelled(ran) && !told) TellInterrupted(request);
+  return ran;
+}
+
+// `lock` is held from then on.
+absl::Status TrainRuns(const StudyRequest& request, const Plan& plan, const Invocation& invocation,
+                       HostRuntime* runtime, std::optional<StudyLock>* lock) {
+  if (request.is_shared()) {
+    const absl::Status agree = CheckRanksAgree(request, plan, runtime);
+    if (!agree.ok()) return agree;
+  }
+  const absl::StatusOr<Requirements> requirements = RequirementsOf(plan, runtime->threads());
+  if (!requirements.ok()) return requirements.status();
+  if (absl::Status fits = CheckFits(*requirements, plan); !fits.ok()) return fits;
+  absl::StatusOr<StudyLock> opened = OpenDirectory(request.out);
+  if (!opened.ok()) return opened.status();
+  lock->emplace(*std::move(opened));
+  const absl::Status claimed = ClaimDirectory(request.out, plan.StudyText());
+  if (!claimed.ok()) return claimed;
+  Division division = requirements->division;
+  if (request.is_shared()) {
+    auto left = static_cast<int64_t>(requirements->runs - requirements->ended);
+    const absl::Status told = Broadcast(request.launch->ranks(), 0, &left, sizeof(left));
+    if (!told.ok()) return told;
+    division = DivisionOfRank(request, plan, left, runtime->threads());
+  }
+  return RunAllHere(request, plan, division, invocation);
+}
+
+// A directory that is gone afterwards.
+class TemporaryDirectory {
+ public:
+  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make() {
+    std::error_code error;
+    const std::filesystem::path place = std::filesystem::temp_directory_path(error);
+    std::string path = (place / "plumb-compare-XXXXXX").string();
+    if (error || mkdtemp(path.data()) == nullptr) {
+      return absl::UnavailableError(
+          absl::StrCat(path, ": cannot be made; TMPDIR names the place of temporary directories"));
+    }
+    return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(path));
+  }
+  ~TemporaryDirectory() { (void)RemoveTree(path_); }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+};
+
+absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const StudyTimer& timer,
+                                           Plan plan, HostRuntime* runtime) {
+  absl::StatusOr<StudyResults> results = CollectResults(plan);
+  if (!results.ok()) return results.status();
+  Provenance provenance;
+  provenance.command = request.command;
+  provenance.started = timer.started;
+  provenance.threads = runtime->threads();
+  provenance.hosts = {ThisHost()};
+  if (request.is_shared()) {
+    const std::vector<std::string>& hosts = request.launch->hosts();
+    const std::set<std::string> different(hosts.begin(), hosts.end());
+    provenance.hosts.assign(different.begin(), different.end());
+  }
+  // The time of all runs, in this process or before the study was resumed.
+  double trained = 0;
+  for (const RunRecord& record : results->records) trained += record.seconds;
+  provenance.seconds = std::max(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - timer.begin).count(),
+      trained / provenance.threads);
+  Json report = ReportData(plan, *results, runtime);
+  Json origin = ProvenanceData(plan, *results, provenance);
+  const absl::Status written = WriteFiles(plan, *results, report, origin);
+  if (!written.ok()) return written;
+  return StudyOutcome{std::move(plan), *std::move(results), std::move(report), std::move(origin)};
 }
 
 }  // namespace
@@ -72,49 +243,53 @@ StudyTimer::StudyTimer() : begin(std::chrono::steady_clock::now()), started(UtcN
 
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
                                       const Invocation& invocation, HostRuntime* runtime) {
-  if (const absl::Status status = CheckIsNoRun(request.out); !status.ok()) return status;
-  absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
-  if (!request.quiet) PrintWarnings(runtime);
+  absl::StatusOr<Plan> plan = PlanStudy(request, runtime);
   if (!plan.ok()) return plan.status();
-  const absl::StatusOr<Requirements> requirements = RequirementsOf(*plan, runtime->threads());
-  if (!requirements.ok()) return requirements.status();
-  if (absl::Status fits = CheckFits(*requirements, *plan); !fits.ok()) return fits;
-  const absl::StatusOr<StudyLock> lock = StudyLock::Acquire(request.out);
+  std::optional<StudyLock> lock;
+  const absl::Status trained = TrainRuns(request, *plan, invocation, runtime, &lock);
+  if (!trained.ok()) return trained;
+  return ConcludeStudy(request, timer, *std::move(plan), runtime);
+}
+
+absl::StatusOr<Plan> RunShard(const StudyRequest& request, const Invocation& invocation,
+                              HostRuntime* runtime) {
+  absl::StatusOr<Plan> plan = PlanStudy(request, runtime);
+  if (!plan.ok()) return plan;
+  std::optional<StudyLock> lock;
+  const absl::Status trained = TrainRuns(request, *plan, invocation, runtime, &lock);
+  if (!trained.ok()) return trained;
+  return plan;
+}
+
+absl::Status FollowStudy(const StudyRequest& request, const Invocation& invocation,
+                         HostRuntime* runtime) {
+  const absl::StatusOr<std::unique_ptr<TemporaryDirectory>> directory = TemporaryDirectory::Make();
+  if (!directory.ok()) return directory.status();
+  const absl::StatusOr<Plan> plan = MakePlan(request.study, (*directory)->path(), runtime);
+  if (!plan.ok()) return plan.status();
+  const absl::Status agree = CheckRanksAgree(request, *plan, runtime);
+  if (!agree.ok()) return agree;
+  int64_t left = 0;
+  const absl::Status told = Broadcast(request.launch->ranks(), 0, &left, sizeof(left));
+  if (!told.ok()) return told;
+  const Division division = DivisionOfRank(request, *plan, left, runtime->threads());
+  return RunAllHere(request, *plan, division, invocation);
+}
+
+absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
+                                        const std::vector<std::string>& directories,
+                                        const StudyTimer& timer, HostRuntime* runtime) {
+  absl::StatusOr<Plan> plan = PlanStudy(request, runtime);
+  if (!plan.ok()) return plan.status();
+  const absl::StatusOr<StudyLock> lock = OpenDirectory(request.out);
   if (!lock.ok()) return lock.status();
-  const absl::Status claimed = ClaimDirectory(request.out, plan->StudyText());
-  if (!claimed.ok()) return claimed;
-
-  RunAllOptions options;
-  options.division = requirements->division;
-  options.quiet = request.quiet;
-  options.create_runtime = [&invocation](int threads) { return WithThreads(invocation, threads); };
-  const absl::Status ran = RunAll(*plan, options);
-  if (absl::IsCancelled(ran) && !request.quiet) {
-    PrintNote(absl::StrCat("interrupted; the same command resumes it:\n  ", request.command));
-  }
-  if (!ran.ok()) return ran;
-  absl::StatusOr<StudyResults> results = CollectResults(*plan);
-  if (!results.ok()) return results.status();
-
-  Provenance provenance;
-  provenance.command = request.command;
-  provenance.started = timer.started;
-  provenance.threads = runtime->threads();
-  // The time of all runs, in this process or before the study was resumed.
-  double trained = 0;
-  for (const RunRecord& record : results->records) trained += record.seconds;
-  provenance.seconds = std::max(
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - timer.begin).count(),
-      trained / provenance.threads);
-  Json report = ReportData(*plan, *results, provenance, runtime);
-  if (const absl::Status written = WriteFiles(*plan, *results, report); !written.ok()) {
-    return written;
-  }
-  return StudyOutcome{*std::move(plan), *std::move(results), std::move(report)};
+  const absl::Status merged = MergeRuns(*plan, directories);
+  if (!merged.ok()) return merged;
+  return ConcludeStudy(request, timer, *std::move(plan), runtime);
 }
 
 std::string OutcomeText(const StudyOutcome& outcome) {
-  const auto& [plan, results, report] = outcome;
+  const auto& [plan, results, report, origin] = outcome;
   std::string text = ToText(SummaryTable(plan, results, /*with_times=*/true));
   if (!results.paired.empty()) absl::StrAppend(&text, "\n", ToText(PairedTable(plan, results)));
   absl::StrAppend(&text, "\nreport  ", plan.out, "/report.html\n");

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/command.h"
@@ -12,6 +13,7 @@
 #include "cli/compare/results.h"
 #include "cli/output.h"
 #include "runtime/tools/host_runtime.h"
+#include "runtime/tools/launch.h"
 #include "runtime/tools/study.h"
 
 namespace plumb::cli {
@@ -31,12 +33,19 @@ struct StudyRequest {
   std::string out;
   std::string command;  // which resumes it, as it would be typed
   bool quiet = false;   // no progress on stderr
+  Shard shard = {};
+  // Where several ranks share the study; else null. `out` is looked at by rank 0 alone.
+  Launch* launch = nullptr;
+
+  bool is_shared() const { return launch != nullptr && launch->size() > 1; }
+  bool leads() const { return launch == nullptr || launch->is_first(); }
 };
 
 struct StudyOutcome {
   Plan plan;
   StudyResults results;
-  Json report;  // the data of report.html
+  Json report;      // the data of report.html
+  Json provenance;  // of provenance.json
 };
 
 // A HostRuntime as the command line asks for, but with so many threads.
@@ -53,6 +62,20 @@ absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, const Invo
 // have their own, of `invocation`.
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
                                       const Invocation& invocation, HostRuntime* runtime);
+
+// The same of one shard: trains its runs and writes no tables. Returns the plan.
+absl::StatusOr<Plan> RunShard(const StudyRequest& request, const Invocation& invocation,
+                              HostRuntime* runtime);
+
+// The part of a rank that rank 0 gives runs to, whichever of the two it is that rank 0 does.
+absl::Status FollowStudy(const StudyRequest& request, const Invocation& invocation,
+                         HostRuntime* runtime);
+
+// Gathers the runs of shards (cli/compare/merge.h) and writes tables and report. The request's
+// study is StudyOfDirectory of the first.
+absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
+                                        const std::vector<std::string>& directories,
+                                        const StudyTimer& timer, HostRuntime* runtime);
 
 // The summary, the paired differences, and where the report is.
 std::string OutcomeText(const StudyOutcome& outcome);

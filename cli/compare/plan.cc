@@ -84,13 +84,6 @@ std::vector<Overrides> Combinations(const std::vector<StudyAxis>& grid) {
   return combinations;
 }
 
-std::string Absolute(const std::string& path) {
-  if (path.empty()) return path;
-  std::error_code error;
-  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  return error ? path : absolute.lexically_normal().string();
-}
-
 class Planner {
  public:
   Planner(Plan* plan, HostRuntime* runtime) : plan_(*plan), runtime_(runtime) {}
@@ -292,6 +285,13 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRu
   return plan;
 }
 
+std::string AbsolutePath(const std::string& path) {
+  if (path.empty()) return path;
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
+}
+
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const Plan& plan, size_t group,
                                                            HostRuntime* runtime) {
   TrainRequest request = plan.Request({group, plan.study.seeds.front(), ""});
@@ -319,10 +319,10 @@ TrainRequest Plan::Request(const PlanRun& run) const {
 
 std::string Plan::StudyText() const {
   Study absolute = study;
-  for (std::string& model : absolute.models) model = Absolute(model);
-  absolute.data = Absolute(study.data);
-  absolute.train = Absolute(study.train);
-  absolute.init = Absolute(study.init);
+  for (std::string& model : absolute.models) model = AbsolutePath(model);
+  absolute.data = AbsolutePath(study.data);
+  absolute.train = AbsolutePath(study.train);
+  absolute.init = AbsolutePath(study.init);
   std::string text = absl::StrCat(
       "# What plumb compare was asked for, and which contents the files had. The runs beside this\n"
       "# file belong to it; another study belongs into another directory.\n",

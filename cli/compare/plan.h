@@ -44,12 +44,20 @@ struct PlanRun {
   std::string directory;  // "OUT/runs/pre-n_layer=4-seed1"
 };
 
+// Of a study that several jobs train, each into a directory of its own: the runs whose index leaves
+// this remainder.
+struct Shard {
+  size_t index = 0, count = 1;
+  bool Has(size_t run) const { return run % count == index; }
+};
+
 struct Plan {
   Study study;
   std::string out;
   std::vector<PlanModel> models;
   std::vector<PlanGroup> groups;
   std::vector<PlanRun> runs;  // group by group, each in the order of the seeds
+  Shard shard;                // of them, those to train here
 
   TrainRequest Request(const PlanRun& run) const;
   // The content of OUT/study.pbtxt: the study, and the hashes of its files.
@@ -58,6 +66,9 @@ struct Plan {
 
 // Errors: files that are not there or not right, fields that are unknown, values out of range.
 absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRuntime* runtime);
+
+// A path that means the same in any working directory.
+std::string AbsolutePath(const std::string& path);
 
 // A run of a group with the study's first seed that writes nothing.
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const Plan& plan, size_t group,

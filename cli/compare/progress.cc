@@ -74,11 +74,12 @@ void StudyProgress::Redraw() {
 }
 
 std::string StudyProgress::Summary() const {
-  const size_t runs = states_->size();
-  size_t ended = 0, found = 0;
+  size_t runs = 0, ended = 0, found = 0;
   double done = 0, before = 0;  // in runs
-  for (size_t i = 0; i < runs; ++i) {
+  for (size_t i = 0; i < states_->size(); ++i) {
     const RunState& state = (*states_)[i];
+    if (state.phase == RunPhase::kElsewhere) continue;
+    ++runs;
     const bool has_ended = HasEnded(state.phase);
     ended += has_ended ? 1 : 0;
     found += state.found ? 1 : 0;
@@ -105,6 +106,7 @@ std::string StudyProgress::GroupLine(size_t group, size_t width) const {
     if (plan_->runs[i].group != group) continue;
     const RunState& state = (*states_)[i];
     const RunPhase phase = state.phase;
+    if (phase == RunPhase::kElsewhere) continue;
     ++all;
     ended += HasEnded(phase) ? 1 : 0;
     diverged += phase == RunPhase::kDiverged ? 1 : 0;

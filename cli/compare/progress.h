@@ -15,7 +15,8 @@
 
 namespace plumb::cli {
 
-enum class RunPhase { kWaiting, kRunning, kFinished, kDiverged };
+// kElsewhere: not of this shard.
+enum class RunPhase { kWaiting, kRunning, kFinished, kDiverged, kElsewhere };
 
 struct RunState {
   std::atomic<RunPhase> phase{RunPhase::kWaiting};

@@ -72,21 +72,18 @@ Json Plugins(const Plan& plan, HostRuntime* runtime) {
   return plugins;
 }
 
-Json ProvenanceData(const Plan& plan, const Provenance& provenance, HostRuntime* runtime) {
+// What decides the numbers. Where and when they were made: ProvenanceData.
+Json OriginData(const Plan& plan, HostRuntime* runtime) {
   const TrainingPreview& training = plan.groups.front().training;
   return {{"plumb", VersionOf("plumb")},
           {"onednn", VersionOf("oneDNN")},
           {"kernels", VersionOf("kernels")},
           {"products", runtime->matmul()},
-          {"cpu", ProcessorName()},
-          {"threads", provenance.threads},
           {"data",
-           {{"path", plan.study.data},
+           {{"path", AbsolutePath(plan.study.data)},
             {"description", training.data},
             {"sha256", Sha256OfFile(plan.study.data)}}},
-          {"plugins", Plugins(plan, runtime)},
-          {"started", provenance.started},
-          {"seconds", provenance.seconds}};
+          {"plugins", Plugins(plan, runtime)}};
 }
 
 std::string Route(const ModelDescription& model) {
@@ -112,7 +109,7 @@ Json ModelData(const PlanModel& model) {
     absl::StrAppend(&route, "; Jacobian of a layer: ", description.layers.front().jacobian);
   }
   Json data = {{"name", model.name},
-               {"file", model.file},
+               {"file", AbsolutePath(model.file)},
                {"parameters", description.parameters},
                {"equations", equations},
                {"route", route}};
@@ -183,8 +180,6 @@ Json RunData(const PlanRun& run, const RunRecord& record, const RunFigures& figu
           {"step_backs", record.result.step_backs},
           {"loss", std::move(losses)},
           {"validation", std::move(validation)},
-          {"seconds", record.seconds},
-          {"tokens_per_second", record.TokensPerSecond()},
           {"collapsed", figures.collapsed},
           {"samples", std::move(samples)},
           {"probes", ProbeData(record.probes)}};
@@ -231,8 +226,22 @@ std::string StudyTitle(const Plan& plan) {
   return plan.models.size() > kNamed ? title + ", …" : title;
 }
 
-nlohmann::ordered_json ReportData(const Plan& plan, const StudyResults& results,
-                                  const Provenance& provenance, HostRuntime* runtime) {
+Json ProvenanceData(const Plan& plan, const StudyResults& results, const Provenance& provenance) {
+  Json runs = Json::array();
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const RunRecord& record = results.records[i];
+    runs.push_back({{"group", plan.groups[plan.runs[i].group].name},
+                    {"seed", plan.runs[i].seed},
+                    {"seconds", record.seconds},
+                    {"tokens_per_second", record.TokensPerSecond()}});
+  }
+  return {{"command", provenance.command}, {"hosts", provenance.hosts},
+          {"cpu", ProcessorName()},        {"threads", provenance.threads},
+          {"started", provenance.started}, {"seconds", provenance.seconds},
+          {"runs", std::move(runs)}};
+}
+
+Json ReportData(const Plan& plan, const StudyResults& results, HostRuntime* runtime) {
   int64_t steps = 0;
   for (const PlanGroup& group : plan.groups) steps = std::max(steps, group.training.max_steps);
   Json models = Json::array(), runs = Json::array();
@@ -241,8 +250,8 @@ nlohmann::ordered_json ReportData(const Plan& plan, const StudyResults& results,
     runs.push_back(RunData(plan.runs[i], results.records[i], results.runs[i]));
   }
   return {{"title", StudyTitle(plan)},
-          {"command", provenance.command},
-          {"provenance", ProvenanceData(plan, provenance, runtime)},
+          {"command", "plumb compare study.pbtxt --out DIR"},  // the file is beside the page
+          {"provenance", OriginData(plan, runtime)},
           {"steps", steps},
           {"smoothing", kSmoothing},
           {"windows",
@@ -251,7 +260,7 @@ nlohmann::ordered_json ReportData(const Plan& plan, const StudyResults& results,
           {"differences", DifferenceData(plan)},
           {"groups", GroupData(plan)},
           {"runs", std::move(runs)},
-          {"table", TableData(SummaryTable(plan, results, /*with_times=*/true))},
+          {"table", TableData(SummaryTable(plan, results, /*with_times=*/false))},
           {"paired", PairedData(results)}};
 }
 

@@ -28,10 +28,12 @@ Division Divide(int threads, size_t runs, int64_t memory, int64_t available) {
 
 absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
   Requirements out;
-  out.runs = plan.runs.size();
   out.room = Memory();
   int64_t memory = 0;
-  for (const PlanRun& run : plan.runs) {
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (!plan.shard.Has(i)) continue;
+    ++out.runs;
+    const PlanRun& run = plan.runs[i];
     const absl::StatusOr<std::optional<RunResult>> result = ReadRunResult(run.directory);
     if (!result.ok()) return result.status();
     if (result->has_value()) {

@@ -23,7 +23,7 @@ struct Division {
 Division Divide(int threads, size_t runs, int64_t memory, int64_t available);
 
 struct Requirements {
-  size_t runs = 0, ended = 0;  // all of the plan; those that have a result
+  size_t runs = 0, ended = 0;  // of the shard; those that have a result
   Division division;
   int64_t memory = 0;      // bytes, of the runs at a time
   int64_t disk = 0;        // bytes, of the runs that have not ended

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -15,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/compare/progress.h"
 #include "cli/compare/run_record.h"
-#include "cli/interrupt.h"
+#include "cli/compare/study_ranks.h"
 #include "cli/loss_summary.h"
 #include "cli/output.h"
 #include "runtime/tools/file.h"
@@ -38,6 +40,10 @@ struct Shared {
   std::condition_variable changed;
   size_t working = 0;  // threads
   size_t willing = 0;  // of them, those that will look into the queue again
+  size_t idle = 0;     // of them, those that wait for one
+  bool closed = true;  // nothing will be added to the queue
+  std::condition_variable filled;
+  std::vector<size_t> ended;  // by this process, or stopped with a checkpoint
   absl::Status error;
   bool out_of_memory = false;
   std::vector<std::string> warnings;
@@ -155,7 +161,12 @@ absl::Status TrainOne(const Plan& plan, size_t index, HostRuntime* runtime, Shar
 
 void WorkInQueue(const Plan& plan, HostRuntime* runtime, Shared* shared) {
   std::unique_lock<std::mutex> lock(shared->mutex);
-  while (!shared->queue.empty() && !shared->stop) {
+  while (true) {
+    ++shared->idle;
+    shared->filled.wait(
+        lock, [shared] { return shared->stop || shared->closed || !shared->queue.empty(); });
+    --shared->idle;
+    if (shared->stop || shared->queue.empty()) break;
     const size_t index = shared->queue.front();
     shared->queue.pop_front();
     lock.unlock();
@@ -182,14 +193,17 @@ void WorkInQueue(const Plan& plan, HostRuntime* runtime, Shared* shared) {
           absl::StrCat("a run waits until another has ended: ", status.message()));
       shared->states[index].phase = RunPhase::kWaiting;
       shared->queue.push_front(index);
+      shared->filled.notify_one();
       break;
     }
+    if (status.ok()) shared->ended.push_back(index);
     if (!status.ok() && shared->error.ok()) {
       const PlanRun& run = plan.runs[index];
       shared->error = absl::Status(
           status.code(), absl::StrCat(status.message(), "\nin the run of ",
                                       plan.groups[run.group].name, " with seed ", run.seed));
       shared->stop = true;
+      shared->filled.notify_all();
     }
     shared->changed.notify_one();
   }
@@ -207,6 +221,7 @@ void Work(const Plan& plan, HostRuntime* runtime, Shared* shared) {
   const std::lock_guard<std::mutex> lock(shared->mutex);
   shared->out_of_memory |= out_of_memory;
   shared->stop = shared->stop || out_of_memory;
+  shared->filled.notify_all();
   --shared->working;
   shared->changed.notify_one();
 }
@@ -242,6 +257,10 @@ absl::Status StartThreads(const Plan& plan,
 absl::Status FindWork(const Plan& plan, Shared* shared) {
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     RunState& state = shared->states[i];
+    if (!plan.shard.Has(i)) {
+      state.phase = RunPhase::kElsewhere;
+      continue;
+    }
     const absl::StatusOr<std::optional<RunResult>> read = ReadRunResult(plan.runs[i].directory);
     if (!read.ok()) return read.status();
     const std::optional<RunResult>& result = *read;
@@ -269,11 +288,149 @@ void ShowWarnings(Shared* shared, std::set<std::string>* shown, StudyProgress* p
   shared->warnings.clear();
 }
 
+std::vector<size_t> Running(const Shared& shared) {
+  std::vector<size_t> running;
+  for (size_t i = 0; i < shared.states.size(); ++i) {
+    if (shared.states[i].phase == RunPhase::kRunning) running.push_back(i);
+  }
+  return running;
+}
+
+// What a rank has to do with the others between two looks at its workers.
+class Exchange {
+ public:
+  Exchange(const Plan& plan, const RunAllOptions& options, Shared* shared)
+      : shared_(*shared), interrupted_(options.interrupted) {
+    if (options.ranks == nullptr || options.ranks->size() == 1) return;
+    if (options.ranks->rank() == 0) {
+      leader_.emplace(&plan, options.ranks);
+    } else {
+      follower_.emplace(&plan, options.ranks);
+      shared_.closed = false;
+    }
+  }
+
+  bool leads() const { return leader_.has_value(); }
+  bool follows() const { return follower_.has_value(); }
+  // Whether others are at work.
+  bool busy() const { return leads() && !leader_->all_left(); }
+
+  absl::Status Go() {
+    if (interrupted_ != nullptr && interrupted_()) was_interrupted_ = true;
+    if (was_interrupted_) Stop();
+    if (leads()) return Lead();
+    if (follows()) return Follow(/*leaves=*/false);
+    return absl::OkStatus();
+  }
+  // The last call of a rank that follows and whose workers have ended.
+  absl::Status Leave() { return Follow(/*leaves=*/true); }
+
+ private:
+  void Stop() {
+    const std::lock_guard<std::mutex> lock(shared_.mutex);
+    shared_.stop = true;
+    shared_.filled.notify_all();
+  }
+
+  absl::Status Lead() {
+    StudyLeader::Desk desk;
+    desk.states = &shared_.states;
+    desk.stop = shared_.stop;
+    desk.take = [this]() -> std::optional<size_t> {
+      const std::lock_guard<std::mutex> lock(shared_.mutex);
+      if (shared_.queue.empty()) return std::nullopt;
+      const size_t run = shared_.queue.front();
+      shared_.queue.pop_front();
+      return run;
+    };
+    desk.warn = [this](std::string warning) {
+      const std::lock_guard<std::mutex> lock(shared_.mutex);
+      shared_.warnings.push_back(std::move(warning));
+    };
+    const absl::Status served = leader_->Serve(desk);
+    if (leader_->interrupted()) Stop();
+    return served;
+  }
+
+  absl::Status Follow(bool leaves) {
+    RankReport report;
+    report.leaves = leaves;
+    report.interrupted = was_interrupted_;
+    {
+      const std::lock_guard<std::mutex> lock(shared_.mutex);
+      if (!shared_.closed && !shared_.stop && shared_.idle > shared_.queue.size()) {
+        report.free = static_cast<int64_t>(shared_.idle - shared_.queue.size());
+      }
+      const auto now = std::chrono::steady_clock::now();
+      const bool has_news = leaves || report.free > 0 || !shared_.ended.empty() ||
+                            was_interrupted_ || now - reported_ > std::chrono::milliseconds(200);
+      if (!has_news) return absl::OkStatus();
+      reported_ = now;
+      report.ended.swap(shared_.ended);
+      report.warnings.swap(shared_.warnings);
+    }
+    for (size_t run : Running(shared_)) {
+      const bool is_told = std::count(report.ended.begin(), report.ended.end(), run) > 0;
+      if (!is_told) report.running.push_back(run);
+    }
+    const absl::StatusOr<RankAnswer> answer = follower_->Report(report, shared_.states);
+    if (!answer.ok()) return answer.status();
+    for (size_t run : report.ended) {
+      if (shared_.states[run].phase == RunPhase::kRunning) {
+        shared_.states[run].phase = RunPhase::kWaiting;  // no more here
+      }
+    }
+    const std::lock_guard<std::mutex> lock(shared_.mutex);
+    shared_.queue.insert(shared_.queue.end(), answer->runs.begin(), answer->runs.end());
+    shared_.closed = shared_.closed || answer->closed;
+    shared_.stop = shared_.stop || answer->stop;
+    shared_.filled.notify_all();
+    return absl::OkStatus();
+  }
+
+  Shared& shared_;
+  const std::function<bool()> interrupted_;
+  std::optional<StudyLeader> leader_;
+  std::optional<StudyFollower> follower_;
+  bool was_interrupted_ = false;
+  std::chrono::steady_clock::time_point reported_;
+};
+
+// Until the workers have ended, and the other ranks if this one leads.
+void Attend(Exchange* exchange, Shared* shared, StudyProgress* progress) {
+  std::set<std::string> shown;
+  const auto interval = std::chrono::milliseconds(exchange->leads() ? 10 : 50);
+  std::unique_lock<std::mutex> lock(shared->mutex);
+  bool talks = true;
+  while (shared->working > 0 || (talks && shared->error.ok() && exchange->busy())) {
+    shared->changed.wait_for(lock, interval);
+    if (!exchange->follows()) ShowWarnings(shared, &shown, progress);
+    lock.unlock();
+    const absl::Status went = talks ? exchange->Go() : absl::OkStatus();
+    progress->Update(false);
+    lock.lock();
+    if (went.ok()) continue;
+    talks = false;
+    if (shared->error.ok()) shared->error = went;
+    shared->stop = true;
+    shared->filled.notify_all();
+  }
+  if (!exchange->follows()) return ShowWarnings(shared, &shown, progress);
+  if (!shared->error.ok()) return;
+  lock.unlock();
+  const absl::Status left = exchange->Leave();
+  lock.lock();
+  if (!left.ok()) shared->error = left;
+}
+
 }  // namespace
 
 absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   Shared shared(plan.runs.size());
-  if (const absl::Status found = FindWork(plan, &shared); !found.ok()) return found;
+  Exchange exchange(plan, options, &shared);
+  if (!exchange.follows()) {
+    if (const absl::Status found = FindWork(plan, &shared); !found.ok()) return found;
+  }
   std::vector<std::unique_ptr<HostRuntime>> runtimes;
   for (int i = 0; i < options.division.workers; ++i) {
     absl::StatusOr<std::unique_ptr<HostRuntime>> runtime =
@@ -282,32 +439,21 @@ absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
     runtimes.push_back(*std::move(runtime));
   }
 
-  StudyProgress progress(&plan, &shared.states, options.quiet);
-  const Interrupts interrupts("the training steps of the runs, or their checkpoints");
-  std::set<std::string> shown;
+  StudyProgress progress(&plan, &shared.states, options.quiet || exchange.follows());
   std::vector<std::thread> threads;
   if (absl::Status started = StartThreads(plan, runtimes, &shared, &threads); !started.ok()) {
     return started;
   }
-  {
-    std::unique_lock<std::mutex> lock(shared.mutex);
-    while (shared.working > 0) {
-      shared.changed.wait_for(lock, std::chrono::milliseconds(50));
-      if (interrupts.requested()) shared.stop = true;
-      ShowWarnings(&shared, &shown, &progress);
-      lock.unlock();
-      progress.Update(false);
-      lock.lock();
-    }
-  }
+  Attend(&exchange, &shared, &progress);
   for (std::thread& thread : threads) thread.join();
-  ShowWarnings(&shared, &shown, &progress);
   progress.Update(true);
   if (!shared.error.ok()) return shared.error;
   if (shared.out_of_memory) return absl::ResourceExhaustedError("out of memory");
+  if (exchange.follows()) return absl::OkStatus();  // rank 0 knows whether all have ended
   const bool all_ended =
       std::all_of(shared.states.begin(), shared.states.end(), [](const RunState& state) {
-        return state.phase == RunPhase::kFinished || state.phase == RunPhase::kDiverged;
+        const RunPhase phase = state.phase;
+        return phase != RunPhase::kWaiting && phase != RunPhase::kRunning;
       });
   return all_ended ? absl::OkStatus() : absl::CancelledError("interrupted");
 }

@@ -12,8 +12,9 @@ namespace plumb::cli {
 namespace {
 
 // What a study writes beside study.pbtxt and runs.
-constexpr const char* kResultNames[] = {"metrics.jsonl", "timing.csv", "report.json",
-                                        "report.html",   "table.csv",  "table.md"};
+constexpr const char* kResultNames[] = {"metrics.jsonl",  "timing.csv", "report.json",
+                                        "report.html",    "table.csv",  "table.md",
+                                        "provenance.json"};
 
 // The lines that only one of two texts has; each line counts as often as it stands there.
 std::vector<std::string> OnlyIn(const std::vector<std::string>& lines,
@@ -68,11 +69,16 @@ absl::Status ClaimDirectory(const std::string& directory, const std::string& tex
   }
   const absl::StatusOr<std::string> begun = ReadFile(path, kMaxResultBytes);
   if (!begun.ok()) return begun.status();
-  if (*begun == text) return absl::OkStatus();
-  const std::vector<std::string> before = absl::StrSplit(*begun, '\n');
+  return CheckSameStudy(path, *begun, text,
+                        absl::StrCat("choose another --out, or delete ", directory, "."));
+}
+
+absl::Status CheckSameStudy(const std::string& path, const std::string& begun,
+                            const std::string& text, const std::string& advice) {
+  if (begun == text) return absl::OkStatus();
+  const std::vector<std::string> before = absl::StrSplit(begun, '\n');
   const std::vector<std::string> now = absl::StrSplit(text, '\n');
-  std::string message =
-      absl::StrCat(path, ": is another study; choose another --out, or delete ", directory, ".");
+  std::string message = absl::StrCat(path, ": is another study; ", advice);
   const std::vector<std::string> gone = OnlyIn(before, now), added = OnlyIn(now, before);
   if (gone.empty() && added.empty()) {
     absl::StrAppend(&message, " It has the same lines in another order.");

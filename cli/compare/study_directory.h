@@ -28,6 +28,10 @@ class StudyLock {
 // holds another study (the message lists the differences), or a file that a study would overwrite.
 absl::Status ClaimDirectory(const std::string& directory, const std::string& text);
 
+// kInvalidArgument, with the differences, when `begun`, the content of `path`, is not `text`.
+absl::Status CheckSameStudy(const std::string& path, const std::string& begun,
+                            const std::string& text, const std::string& advice);
+
 }  // namespace plumb::cli
 
 #endif  // PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_

@@ -171,8 +171,6 @@ export function makeReport({
         message: diverged ? "the loss is not finite (after a gradient norm of 3.1e+19)" : "",
         loss,
         validation: at,
-        seconds: 0.05 + 0.001 * seed,
-        tokens_per_second: 160000 + 500 * seed,
         collapsed,
         samples: withSamples && !diverged ? samples(model, seed, collapsed) : [],
         probes: withProbes && seed <= 3 && !diverged ? probes(kindOf(model), seed, steps, 8) : null,
@@ -196,8 +194,6 @@ export function makeReport({
       plumb: "0.1.0",
       onednn: "2.6.3",
       kernels: "AVX3",
-      cpu: "Example CPU @ 2.50GHz",
-      threads: 2,
       data: { path: "names.txt", description: "32,033 names", sha256: "5f3a".repeat(16) },
       plugins: [
         {
@@ -207,8 +203,6 @@ export function makeReport({
           sha256: "09ab".repeat(16),
         },
       ],
-      started: "2026-01-01T00:00:00Z",
-      seconds: 12.3,
     },
     steps,
     smoothing: 0.98,
@@ -253,7 +247,6 @@ export function makeReport({
         "max of first 20",
         "min",
         "validation",
-        "tokens/s",
         "diverged",
         "collapsed",
       ],
@@ -270,10 +263,6 @@ export function makeReport({
           cell(own.map((run) => finite(run).reduce((a, b) => Math.min(a, b)))),
           cell(
             own.filter((run) => run.validation.length > 0).map((run) => run.validation.at(-1)[1]),
-          ),
-          cell(
-            own.map((run) => run.tokens_per_second),
-            0,
           ),
           ...["diverged", "collapsed"].map((what) => {
             const n = own.filter(

@@ -29,13 +29,6 @@ const format = (() => {
 
   const difference = (value) => (isNumber(value) && value > 0 ? "+" : "") + loss(value);
 
-  function seconds(value) {
-    if (!isNumber(value)) return "–";
-    if (value < 120) return `${value < 10 ? value.toFixed(2) : value.toFixed(1)} s`;
-    const minutes = Math.round(value / 60);
-    return minutes < 120 ? `${minutes} min` : `${(value / 3600).toFixed(1)} h`;
-  }
-
   const plural = (n, word, words = `${word}s`) => `${count(n)} ${n === 1 ? word : words}`;
 
   // ["a", "b", "c"] -> "a, b and c"; beyond `most`, "a, b and 4 more".
@@ -48,10 +41,5 @@ const format = (() => {
       : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
   }
 
-  function date(text) {
-    const match = /^(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2})/.exec(text || "");
-    return match ? `${match[1]} ${match[2]} UTC` : String(text || "");
-  }
-
-  return { isNumber, count, loss, size, difference, seconds, plural, list, date };
+  return { isNumber, count, loss, size, difference, plural, list };
 })();

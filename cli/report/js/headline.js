@@ -9,8 +9,6 @@ function headlineSection(report) {
     format.plural(report.steps ?? 0, "step"),
     format.plural(runs.length, "run"),
     report.provenance?.data?.path?.split("/").pop() ?? report.provenance?.data?.description,
-    format.isNumber(report.provenance?.seconds) &&
-      `${format.seconds(report.provenance.seconds)} to train`,
   ].filter(Boolean);
   const title =
     report.title || groups.map((group) => group.name).join(", ") || "An empty comparison";

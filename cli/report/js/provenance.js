@@ -6,10 +6,6 @@ function provenanceSection(report) {
     ["oneDNN", p.onednn],
     ["kernels", p.kernels],
     ["matrix products", p.products],
-    ["CPU", p.cpu],
-    ["threads", p.threads],
-    ["started", format.date(p.started)],
-    ["training took", p.seconds && format.seconds(p.seconds)],
     ["data", p.data && [p.data.description, p.data.path].filter(Boolean).join(", ")],
     ["data SHA-256", p.data?.sha256 && dom.el("code", { class: "hash" }, p.data.sha256)],
   ].filter(([, value]) => value !== undefined && value !== null && value !== "");
@@ -64,8 +60,6 @@ function runsTable(report) {
       "status",
       { text: "step", number: true },
       { text: "last loss", number: true },
-      { text: "seconds", number: true },
-      { text: "tokens/s", number: true },
       "message",
     ],
     report.runs.map((run) => [
@@ -74,8 +68,6 @@ function runsTable(report) {
       run.status + (run.collapsed ? ", collapsed" : ""),
       format.count(run.step),
       format.loss((run.loss ?? []).findLast(format.isNumber)),
-      format.size(run.seconds),
-      format.count(run.tokens_per_second),
       run.message ?? "",
     ]),
   ]);
