@@ -77,8 +77,8 @@ void ForwardAs(const plumb_norm_instance& norm, const plumb_norm_call& c, int64_
     const T* x2 = norm.two_inputs ? PLUMB_CONST_ROW(T, c.x2, c.x2_pitch, r) : nullptr;
     const T added = static_cast<T>(Added(norm, c, r));
     for (uint32_t i = 0; i < c.dim; ++i) {
-      const T square = x2 == nullptr ? 0 : x2[i] * x2[i];
-      y[i] = (gain[i] + added + square) * std::tanh(x[i]);
+      const T other = x2 == nullptr ? 0 : std::tanh(x2[i]);
+      y[i] = (gain[i] + added + other) * std::tanh(x[i]);
     }
   }
 }
@@ -97,9 +97,9 @@ void BackwardAs(const plumb_norm_instance& norm, const plumb_norm_call& c, int64
     const T added = static_cast<T>(Added(norm, c, r));
     for (uint32_t i = 0; i < c.dim; ++i) {
       const T z = std::tanh(x[i]);
-      const T square = x2 == nullptr ? 0 : x2[i] * x2[i];
-      const T d = dy[i] * (gain[i] + added + square) * (1 - z * z);
-      if (x2 != nullptr) dx2[i] = dy[i] * z * 2 * x2[i];
+      const T other = x2 == nullptr ? 0 : std::tanh(x2[i]);
+      const T d = dy[i] * (gain[i] + added + other) * (1 - z * z);
+      if (x2 != nullptr) dx2[i] = dy[i] * z * (1 - other * other);
       dgain[i] += dy[i] * z;
       dx[i] = add ? dx[i] + d : d;
     }

@@ -12,7 +12,7 @@ namespace plumb {
 //     y = (gain + position / 8 + step / 16) tanh(x)
 const plumb_norm_plugin* GrownNorm();
 
-// "test.pair", of two inputs: y = (gain + x2 ^ 2 + ..) tanh(x), otherwise alike.
+// "test.pair", of two inputs: y = (gain + tanh(x2) + ..) tanh(x), otherwise alike.
 const plumb_norm_plugin* PairNorm();
 
 // Element i of a gain that was filled with this seed.

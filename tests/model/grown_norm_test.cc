@@ -224,7 +224,8 @@ TEST_F(GradientOfGrownNorm, ThatKnowsPositionsAndTheStep) {
     feeds_[StateName(kStepBuffer)].f = {step};
     return ReferenceRun(*BuildProgram(*context_, Options(), true), feeds_)->at("logits").f;
   };
-  EXPECT_NE(logits(3), logits(5));
+  const auto of_step_3 = logits(3);
+  EXPECT_NE(of_step_3, logits(5));  // the step that parameters_ has, from here on
   CheckGradients();
   CheckExecutable();
 }

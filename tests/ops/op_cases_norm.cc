@@ -40,7 +40,11 @@ struct Norm {
       }
       c.inputs.push_back(Ints(Shape({x[0], x[1]}), std::move(positions)));
     }
-    if (instance.wants_step()) c.inputs.push_back(Values({1}, {5.5}));
+    if (instance.wants_step()) {
+      CaseInput step = Values({1}, {5.5});
+      step.constant = true;
+      c.inputs.push_back(std::move(step));
+    }
     c.attrs = {{"instance", std::shared_ptr<const AttrObject>(attr)}};
     c.tolerance = tolerance;
     return c;

@@ -147,11 +147,10 @@ TEST(FormulaTypeTest, SublayersAndNormsTakeOneTensor) {
             "m.pbtxt:4:1: placement \"p\", each, attention: norm takes a tensor; this is a number\n"
             "  x = x + f(norm(n_layer))\n"
             "                 ^");
-  EXPECT_EQ(
-      FormulaTypesError("each: \"x = x + f(norm(x, 2))\""),
-      "m.pbtxt:4:1: placement \"p\", each, attention: norm takes one tensor, not 2 arguments\n"
-      "  x = x + f(norm(x, 2))\n"
-      "            ^");
+  EXPECT_EQ(FormulaTypesError("each: \"x = x + f(norm(x, 2))\""),
+            "m.pbtxt:4:1: placement \"p\", each, attention: norm takes a tensor; this is a number\n"
+            "  x = x + f(norm(x, 2))\n"
+            "                    ^");
   EXPECT_EQ(
       FormulaTypesError("learned { name: \"g\" per_channel: true } each: \"x = x + f(norm(g))\""),
       "m.pbtxt:4:41: placement \"p\", each, attention: norm takes a tensor; this is learned [8]\n"
