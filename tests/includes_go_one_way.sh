@@ -43,7 +43,7 @@ wrong_includes() {
       # The tools are a host of plumb.h, with files, data, the schema and checkpoints of others beside it.
       only("tools", "base ranks io tokenizer data textproto zoo")
       # Of the tools, what the command line may include.
-      count_of_tools = split("bench file generate host_runtime import model plugin_call probe profile study " \
+      count_of_tools = split("bench file generate host_runtime import launch model plugin_call probe profile study " \
                              "text tokenize train zoo",
                              tool_headers, " ")
       for (i = 1; i <= count_of_tools; ++i) for_cli["runtime/tools/" tool_headers[i] ".h"] = 1

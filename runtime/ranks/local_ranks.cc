@@ -65,7 +65,7 @@ class LocalRank : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return job_->size; }
   std::string host() const override {
-    return job_->size == 1 ? HostName() : absl::StrCat("host", rank_);
+    return job_->size == 1 ? OwnHostName() : absl::StrCat("host", rank_);
   }
 
   absl::StatusOr<Transfer> StartSend(int to, int tag, const void* data, size_t bytes) override {

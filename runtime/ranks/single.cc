@@ -11,7 +11,7 @@ namespace plumb {
 
 std::unique_ptr<Communicator> SingleRank() { return std::move(LocalRanks(1).front()); }
 
-std::string HostName() {
+std::string OwnHostName() {
   char name[256] = "";
   if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
   return name;

@@ -12,7 +12,7 @@ namespace plumb {
 std::unique_ptr<Communicator> SingleRank();
 
 // Name of this machine, as its kernel has it.
-std::string HostName();
+std::string OwnHostName();
 
 }  // namespace plumb
 

@@ -1,0 +1,232 @@
+#include "runtime/tools/launch.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/ranks/collectives.h"
+#include "runtime/ranks/local_ranks.h"
+#include "runtime/ranks/tags.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// What the ranks of a job printed, and with which codes they ended.
+struct Outcome {
+  std::vector<int> codes;
+  std::vector<std::string> errors, notes;
+};
+
+// `run` on each rank, a thread; what it returns goes to End.
+struct Ends {
+  absl::Status status;
+  int code = 0;
+};
+Outcome RunJob(int size, double grace_seconds, const std::function<Ends(Launch*)>& run) {
+  Outcome outcome;
+  outcome.codes.resize(size);
+  std::mutex mutex;
+  LaunchOptions options;
+  options.grace_seconds = grace_seconds;
+  options.print_error = [&](const std::string& text) {
+    std::lock_guard<std::mutex> lock(mutex);
+    outcome.errors.push_back(text);
+  };
+  options.print_note = [&](const std::string& text) {
+    std::lock_guard<std::mutex> lock(mutex);
+    outcome.notes.push_back(text);
+  };
+  auto ranks = LocalRanks(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto launch = Launch::Of(std::move(ranks[rank]), options);
+      ASSERT_TRUE(launch.ok()) << launch.status();
+      const Ends ends = run(launch->get());
+      outcome.codes[rank] = (*launch)->End(ends.status, ends.code);
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  return outcome;
+}
+
+absl::Status WaitFor(Launch* launch, int rank) {
+  int number = 0;
+  return Receive(launch->ranks(), rank, kTagStudy, &number, sizeof(number));
+}
+
+TEST(LaunchTest, RanksThatAreWellEndTogether) {
+  for (int size : {1, 2, 5}) {
+    const Outcome outcome = RunJob(size, 60, [](Launch* launch) -> Ends {
+      EXPECT_TRUE(launch->ranks()->Barrier().ok());
+      EXPECT_EQ(launch->communicator() == nullptr, launch->size() == 1);
+      return {};
+    });
+    EXPECT_THAT(outcome.codes, Each(0));
+    EXPECT_THAT(outcome.errors, IsEmpty());
+  }
+}
+
+TEST(LaunchTest, TheFirstCodeThatIsNotZeroIsEveryones) {
+  const Outcome outcome = RunJob(4, 60, [](Launch* launch) -> Ends {
+    return {absl::OkStatus(), launch->rank() < 2 ? 0 : 128 + launch->rank()};
+  });
+  EXPECT_THAT(outcome.codes, Each(130));
+  EXPECT_THAT(outcome.errors, IsEmpty());
+}
+
+// Others wait for the rank that fails, as in the middle of a step.
+TEST(LaunchTest, AnErrorOfOneRankIsToldOnceAndEndsAll) {
+  for (int bad = 0; bad < 3; ++bad) {
+    const Outcome outcome = RunJob(3, 60, [bad](Launch* launch) -> Ends {
+      if (launch->rank() == bad) return {absl::NotFoundError("no file x"), 2};
+      return {WaitFor(launch, bad), 1};
+    });
+    EXPECT_THAT(outcome.errors, ElementsAre(bad == 0 ? "no file x"
+                                                     : absl::StrCat("rank ", bad, " on host host",
+                                                                    bad, ": no file x")));
+    EXPECT_EQ(outcome.codes[bad], 2);
+  }
+}
+
+TEST(LaunchTest, AnErrorOfAllIsToldOnceWithoutARank) {
+  const Outcome outcome = RunJob(4, 60, [](Launch*) -> Ends {
+    return {absl::InvalidArgumentError("model.pbtxt:1:1: no such field"), 2};
+  });
+  EXPECT_THAT(outcome.errors, ElementsAre("model.pbtxt:1:1: no such field"));
+  EXPECT_THAT(outcome.codes, Each(2));
+}
+
+TEST(LaunchTest, ACauseIsToldRatherThanWhatFollowsFromIt) {
+  const Outcome outcome = RunJob(3, 60, [](Launch* launch) -> Ends {
+    switch (launch->rank()) {
+      case 0:
+        return {absl::UnavailableError("receiving from rank 1: it is gone"), 1};
+      case 1:
+        return {absl::UnavailableError("sending to rank 2: it is gone"), 1};
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return {absl::ResourceExhaustedError("the disk is full"), 7};
+  });
+  EXPECT_THAT(outcome.errors, ElementsAre("rank 2 on host host2: the disk is full"));
+}
+
+TEST(LaunchTest, ALongWaitForARankThatIsAliveIsToldAndEndsNothing) {
+  const Outcome outcome = RunJob(3, 0.3, [](Launch* launch) -> Ends {
+    int number = 5;
+    if (launch->rank() != 1) return {WaitFor(launch, 1), 0};
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    for (int to : {0, 2}) {
+      EXPECT_TRUE(Send(launch->ranks(), to, kTagStudy, &number, sizeof(number)).ok());
+    }
+    return {};
+  });
+  EXPECT_THAT(outcome.errors, IsEmpty());
+  EXPECT_THAT(outcome.codes, Each(0));
+  ASSERT_FALSE(outcome.notes.empty());
+  EXPECT_THAT(outcome.notes[0], HasSubstr("for rank 1 on host host1, which is alive and at work"));
+}
+
+// A rank whose process is there and runs nothing, not even the thread that answers.
+TEST(LaunchTest, ARankThatDoesNotAnswerIsNamedAndEndsAll) {
+  auto ranks = LocalRanks(3);
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  LaunchOptions options;
+  options.grace_seconds = 1;
+  options.print_error = [&](const std::string& text) {
+    std::lock_guard<std::mutex> lock(mutex);
+    errors.push_back(text);
+  };
+  std::atomic<int> ended{0};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto launch = Launch::Of(std::move(ranks[rank]), options);
+      const absl::Status status = WaitFor(launch->get(), 2);
+      EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+      EXPECT_EQ((*launch)->End(status, 1), 1);
+      ++ended;
+    });
+  }
+  // Rank 2 takes part in the beginning, as Launch does, and never says anything again.
+  ASSERT_TRUE(AllGather(ranks[2].get(), "host2").ok());
+  while (ended < 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (std::thread& each : threads) each.join();
+  EXPECT_THAT(errors, ElementsAre(HasSubstr("rank 2 on host host2 has not answered for 1 s")));
+}
+
+TEST(LaunchTest, FactsAndWishesOfAllRanks) {
+  const Outcome outcome = RunJob(3, 60, [](Launch* launch) -> Ends {
+    RankFacts mine;
+    mine.pid = 100 + launch->rank();
+    mine.processor = absl::StrCat("kind ", launch->rank());
+    mine.threads = 2;
+    mine.processors = "0-3";
+    const auto all = launch->AllFacts(mine);
+    EXPECT_EQ(all->size(), 3u);
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ((*all)[rank].pid, 100 + rank);
+      EXPECT_EQ((*all)[rank].host, absl::StrCat("host", rank));
+      EXPECT_EQ((*all)[rank].processor, absl::StrCat("kind ", rank));
+      EXPECT_EQ((*all)[rank].processors, "0-3");
+    }
+    EXPECT_EQ(*launch->Any(launch->rank() == 2), true);
+    EXPECT_EQ(*launch->Any(false), false);
+    return {};
+  });
+  EXPECT_THAT(outcome.codes, Each(0));
+}
+
+class EnvironmentVariable {
+ public:
+  EnvironmentVariable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~EnvironmentVariable() { unsetenv(name_); }
+
+ private:
+  const char* const name_;
+};
+
+TEST(LaunchTest, WithoutALauncherThereIsOneRank) {
+  ASSERT_FALSE(Launch::IsLaunched());
+  LaunchOptions options;
+  options.mpi_library = "/nowhere/libplumb-mpi.so";
+  const auto launch = Launch::Find(options);
+  ASSERT_TRUE(launch.ok()) << launch.status();
+  EXPECT_EQ((*launch)->size(), 1);
+  EXPECT_EQ((*launch)->End(absl::OkStatus(), 4), 4);
+}
+
+TEST(LaunchTest, ALauncherWithoutTheLibraryIsAnErrorThatSaysWhatToDo) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    const EnvironmentVariable rank(name, "3");
+    EXPECT_TRUE(Launch::IsLaunched());
+    EXPECT_EQ(Launch::LaunchedRank(), 3);
+    LaunchOptions options;
+    options.mpi_library = "/nowhere/libplumb-mpi.so";
+    const auto launch = Launch::Find(options);
+    EXPECT_EQ(launch.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(launch.status().message(), HasSubstr("-DPLUMB_MPI=ON"));
+    const EnvironmentVariable none("PLUMB_MPI_LIBRARY", "");
+    EXPECT_TRUE(Launch::Find(options).ok());
+  }
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The end of a job under a real launcher: one message, one exit code, and no rank is left, whatever happens
+# to a rank.
+#
+#   launch_test.sh LAUNCH_RANKS LIBPLUMB_MPI
+set -euo pipefail
+program=$1
+export PLUMB_MPI_LIBRARY=$2
+# shellcheck source=tests/ranks/mpi.sh
+. "$(dirname "$0")/mpi.sh"
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+fail() {
+  echo "$*" >&2
+  cat "$scratch/out" >&2
+  exit 1
+}
+
+# run CODE MESSAGE ARGUMENTS: the job exits with CODE and prints MESSAGE, once; "" for no error.
+run() {
+  local wanted=$1 message=$2 code=0 count
+  shift 2
+  "${launch[@]}" -n 3 "$program" "$@" > "$scratch/out" 2>&1 || code=$?
+  [ $code = "$wanted" ] || fail "$*: exit code $code and not $wanted"
+  count=$(grep -c '^error: ' "$scratch/out" || true)
+  if [ -z "$message" ]; then
+    [ "$count" = 0 ] || fail "$*: an error"
+  else
+    [ "$count" = 1 ] || fail "$*: $count errors"
+    grep -q "^error: $message" "$scratch/out" || fail "$*: not \"$message\""
+  fi
+}
+
+host=$(hostname)
+run 0 '' 60 well
+run 4 '' 60 code 2
+run 0 '' 60 threads
+[ "$(grep -c '^threads [1-9]' "$scratch/out")" = 3 ] || fail "ranks of one machine do not share its processors"
+run 7 'no file x' 60 error 0
+run 7 "rank 2 on host $host: no file x" 60 error 2
+run 1 "rank 1 on host $host has not answered for 5 s" 5 stop 1
+run 1 "rank 0 on host $host has not answered for 5 s" 5 stop 0
+run 0 '' 3 busy 1
+grep -q "^note: ranks 0, 2 have waited .* s for rank 1 on host $host, which is alive" "$scratch/out" ||
+  fail "a long wait was not told"
+# mpirun sees it, and says so in its own words.
+run 137 '' 60 kill 1
+
+# A signal to one rank.
+code=0
+"${launch[@]}" -n 3 "$program" 60 loop > "$scratch/out" 2>&1 &
+job=$!
+until grep -q looping "$scratch/out"; do
+  kill -0 $job 2> /dev/null || fail "loop: ended"
+  sleep 0.1
+done
+kill -USR1 "$(pgrep -P $job | tail -n 1)"
+wait $job || code=$?
+[ $code = 130 ] || fail "loop: exit code $code and not 130"
+
+# Nobody is left.
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  pgrep -f "^$program" > /dev/null || break
+  sleep 1
+done
+! pgrep -f "^$program" || fail "ranks are left"
+echo ok
