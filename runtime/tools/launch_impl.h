@@ -83,6 +83,9 @@ class Launch::Impl {
   // Prints and ends everyone. Returns where ranks are threads.
   void EndAll(const std::string& text, int code);
   void AbortAll(int code);
+  // mpirun ends a job by telling its daemons, and waits for one that it cannot reach until TCP
+  // gives up, a quarter of an hour. If it runs here and is still there in a while, it is ended.
+  static void EndLauncherLater();
   int LeaveInOrder(int exit_code);
   int LeaveWithError(const absl::Status& status, int exit_code);
 

@@ -221,6 +221,7 @@ void Launch::Impl::LookForTheDead() {
     }
   }
   if (dead < 0) return;
+  if (is_process_) EndLauncherLater();
   EndAll(absl::StrCat(Named(dead), " has not answered for ", SecondsText(options_.grace_seconds),
                       ": it has died or hangs, or the network is cut",
                       first ? "" : absl::StrCat(" (says ", Named(ranks_.rank()), ")")),

@@ -1,0 +1,83 @@
+# shellcheck shell=bash
+# Several hosts on one machine, for tests; sourced after mpi.sh. As root: each is a network namespace with a
+# host name of its own, on a switch that is in the first one. Where that cannot be it says so and ends the
+# test as skipped (77).
+#
+#   make_hosts N   hosts 1 to N: names plumb-host1 ..., addresses 10.77.0.1 ...
+#   on_host I COMMAND...
+#   cut_host I, mend_host I   its cable
+#   "${launch_hosts[@]}" -n M PROGRAM   one rank a host; from host 1
+#   remove_hosts   and all that runs on them
+hosts_scratch=$(mktemp -d)
+hosts_prefix=plumb$$
+n_hosts=0
+
+skip_hosts() {
+  echo "skipped: no network namespaces: $*"
+  remove_hosts
+  exit 77
+}
+
+on_host() {
+  local i=$1
+  shift
+  # shellcheck disable=SC2016
+  ip netns exec "$hosts_prefix-$i" unshare --uts sh -c 'hostname "$0" && exec "$@"' "plumb-host$i" "$@"
+}
+
+remove_hosts() {
+  local i pids
+  for i in $(seq 1 "$n_hosts"); do
+    pids=$(ip netns pids "$hosts_prefix-$i" 2> /dev/null || true)
+    # shellcheck disable=SC2086
+    [ -z "$pids" ] || kill -9 $pids 2> /dev/null || true
+  done
+  for i in $(seq 1 "$n_hosts"); do ip netns del "$hosts_prefix-$i" 2> /dev/null || true; done
+  rm -rf "$hosts_scratch" /tmp/ompi.plumb-host*."$(id -u)"
+}
+
+make_hosts() {
+  local n=$1 i list=
+  [ "$(id -u)" = 0 ] || skip_hosts "this is not root"
+  command -v ip > /dev/null || skip_hosts "there is no ip (iproute2)"
+  mpirun --version 2> /dev/null | grep -q 'Open MPI' || skip_hosts "the launcher is not Open MPI's"
+  for i in $(seq 1 "$n"); do
+    ip netns add "$hosts_prefix-$i" 2> "$hosts_scratch/why" || skip_hosts "$(cat "$hosts_scratch/why")"
+    n_hosts=$i
+    ip -n "$hosts_prefix-$i" link set lo up
+  done
+  ip -n "$hosts_prefix-1" link add switch type bridge 2> "$hosts_scratch/why" ||
+    skip_hosts "$(cat "$hosts_scratch/why")"
+  ip -n "$hosts_prefix-1" addr add 10.77.0.1/24 dev switch
+  ip -n "$hosts_prefix-1" link set switch up
+  for i in $(seq 2 "$n"); do
+    ip -n "$hosts_prefix-1" link add "cable$i" type veth peer name eth0 netns "$hosts_prefix-$i"
+    ip -n "$hosts_prefix-1" link set "cable$i" master switch up
+    ip -n "$hosts_prefix-$i" addr add "10.77.0.$i/24" dev eth0
+    ip -n "$hosts_prefix-$i" link set eth0 up
+  done
+  for i in $(seq 1 "$n"); do list+=${list:+,}10.77.0.$i:1; done
+  # What mpirun calls in the place of ssh: HOST COMMAND.
+  cat > "$hosts_scratch/agent" <<EOF
+#!/bin/sh
+i=\${1##*.}
+shift
+exec ip netns exec "$hosts_prefix-\$i" unshare --uts sh -c "hostname plumb-host\$i && \$*"
+EOF
+  chmod +x "$hosts_scratch/agent"
+  # shellcheck disable=SC2034  # who sources this uses it
+  launch_hosts=(on_host 1 mpirun --bind-to none --host "$list" --mca plm_rsh_agent "$hosts_scratch/agent"
+    --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24)
+}
+
+cut_host() { ip -n "$hosts_prefix-1" link set "cable$1" down; }
+mend_host() { ip -n "$hosts_prefix-1" link set "cable$1" up; }
+
+# limit_hosts RATE: of every cable, both ways, "100mbit"; 1 where this kernel cannot.
+limit_hosts() {
+  local i
+  for i in $(seq 2 "$n_hosts"); do
+    tc -n "$hosts_prefix-1" qdisc replace dev "cable$i" root tbf rate "$1" burst 64kbit latency 50ms 2> /dev/null &&
+      tc -n "$hosts_prefix-$i" qdisc replace dev eth0 root tbf rate "$1" burst 64kbit latency 50ms || return 1
+  done
+}
