@@ -22,6 +22,7 @@
 #include "cli/output.h"
 #include "cli/profile_table.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/probe.h"
 #include "runtime/tools/train.h"
@@ -41,6 +42,8 @@ struct TrainFlags {
   bool profile = false;
   bool resume = false, accept_edits = false, tensorboard = false, dry_run = false;
   bool json = false, quiet = false;
+  RankOptions ranks;
+  bool require_same_bits = false;
 };
 
 enum class Ending { kFinished, kStopped, kInterrupted, kDiverged };
@@ -66,6 +69,7 @@ struct Outcome {
   double step_seconds = 0;  // inside steps
   double seconds = 0;       // in all
   std::string checkpoint;
+  bool stop_wanted = false;  // by another rank
   Ending ending = Ending::kFinished;
   absl::Status error;  // of kDiverged
 
@@ -136,6 +140,7 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime*
   request.probe = ToProbe(options);
   request.tensorboard = options.tensorboard;
   request.dry_run = options.dry_run;
+  request.require_same_bits = options.require_same_bits;
   request.out = options.out;
   if (request.out.empty()) {
     if (options.model.empty()) {
@@ -174,7 +179,8 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
 // Steps until the run is done, stop_at is reached, or somebody wants to stop.
 absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrupts,
                       TrainProgress* progress, Outcome* outcome) {
-  while (!run->done() && run->step() < stop_at && !interrupts.requested()) {
+  while (!run->done() && run->step() < stop_at && !interrupts.requested() &&
+         !outcome->stop_wanted) {
     const absl::StatusOr<StepReport> report = run->Step();
     if (!report.ok()) return report.status();
     for (const TrainIncident& incident : report->incidents) {
@@ -188,6 +194,7 @@ absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrup
     outcome->tokens += report->tokens;
     outcome->step_seconds += report->seconds;
     progress->Step(*report);
+    outcome->stop_wanted = report->stop_wanted;
   }
   return absl::OkStatus();
 }
@@ -318,16 +325,9 @@ absl::StatusOr<int> DryRun(const TrainFlags& options, TrainRun* run) {
   return kExitOk;
 }
 
-absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocation) {
-  const auto begin = std::chrono::steady_clock::now();
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  absl::StatusOr<TrainRequest> request = MakeRequest(options, runtime->get());
-  if (!request.ok()) return request.status();
-  absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime->get(), *request);
-  PrintWarnings(runtime->get());
-  if (!opened.ok()) return opened.status();
-  TrainRun* run = opened->get();
+// Of rank 0, or of the only one.
+absl::StatusOr<int> Lead(const TrainFlags& options, std::chrono::steady_clock::time_point begin,
+                         TrainRun* run) {
   const TrainInfo& info = run->info();
   if (!info.initial.run.empty() && !options.quiet) PrintNote(InitialText(info.initial));
   if (options.dry_run) return DryRun(options, run);
@@ -350,9 +350,35 @@ absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocatio
   } else if (!status.ok()) {
     return status;
   } else if (!run->done()) {
-    outcome.ending = interrupts.requested() ? Ending::kInterrupted : Ending::kStopped;
+    const bool interrupted = interrupts.requested() || outcome.stop_wanted;
+    outcome.ending = interrupted ? Ending::kInterrupted : Ending::kStopped;
   }
   return Conclude(options, run, &outcome);
+}
+
+absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocation, Launch* launch) {
+  const auto begin = std::chrono::steady_clock::now();
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  absl::StatusOr<TrainRequest> request = MakeRequest(options, runtime->get());
+  if (!request.ok()) return request.status();
+  request->launch = launch;
+  absl::StatusOr<std::unique_ptr<TrainRun>> run = TrainRun::Open(runtime->get(), *request);
+  if (launch->is_first()) PrintWarnings(runtime->get());
+  if (!run.ok()) return run.status();
+  if (!launch->is_first()) {
+    const Interrupts interrupts("the training step");
+    return (*run)->Follow([&interrupts] { return interrupts.requested(); });
+  }
+  absl::StatusOr<int> code = Lead(options, begin, run->get());
+  if (launch->size() > 1 && absl::IsAborted(code.status())) {
+    // The ranks are well, the run is not: the job ends in order.
+    PrintError(code.status().message());
+    code = kExitDiverged;
+  }
+  if (!code.ok()) return code;
+  if (const absl::Status ended = (*run)->EndFollowers(*code); !ended.ok()) return ended;
+  return code;
 }
 
 }  // namespace
@@ -404,17 +430,27 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       ->excludes("--resume");
   app->add_flag("--json", options->json, "Print the summary as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
+  AddRankOptions(app, &options->ranks);
+  app->add_flag("--require-same-bits", options->require_same_bits,
+                "Under mpirun: do not begin where processors of different kinds would round "
+                "differently");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
       "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --set train.max_steps=200\n"
       "  plumb train --resume --out runs/pre --data names.txt\n"
-      "  plumb train post.pbtxt --init runs/gpt2 --data names.txt\n\n"
+      "  plumb train post.pbtxt --init runs/gpt2 --data names.txt\n"
+      "  mpirun -n 4 plumb train pre.pbtxt --data names.txt --set train.units=8\n\n"
       "Ctrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint and exit with 130; a second\n"
       "one kills, and so does a norm plugin that has not returned from one call 10 s later.\n"
       "Checkpoints are written once a minute, too: --set train.checkpoint_seconds=600.");
   app->callback([options, invocation] {
-    invocation->run = [options, invocation] { return Train(*options, *invocation); };
+    invocation->run = [options, invocation] {
+      return RunRanks(options->ranks, *invocation,
+                      [options](Launch* launch, const Invocation& own) {
+                        return Train(*options, own, launch);
+                      });
+    };
   });
 }
 

@@ -24,7 +24,7 @@ RankStates::RankStates(Communicator* ranks, const BucketPlan& plan, const Optimi
     : ranks_(ranks), plan_(plan), optimizer_(optimizer), weights_(weights), average_(average) {}
 
 absl::Status RankStates::CheckInUse() const {
-  if (in_use_) return absl::OkStatus();
+  if (in_use_) return status_;  // what failed before is nothing to go on with
   return absl::FailedPreconditionError(
       "the states of this recipe's optimizer lie on several ranks: rank 0 reads and writes them "
       "while the others answer (plumb_trainer_share_states)");

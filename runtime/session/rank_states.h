@@ -34,7 +34,8 @@ class RankStates : public Optimizer::Remote {
 
   // Whether this is rank 0 in Use.
   bool in_use() const { return in_use_; }
-  // Whether states of other ranks can be read and written: kFailedPrecondition outside of Use.
+  // Whether states of other ranks can be read and written: kFailedPrecondition outside of Use, and
+  // in it the first error of the messages.
   absl::Status CheckInUse() const;
   // Something was written, or may have been.
   void SetWritten() { written_ = true; }

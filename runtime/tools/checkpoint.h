@@ -21,6 +21,7 @@
 #define PLUMB_RUNTIME_TOOLS_CHECKPOINT_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -40,6 +41,9 @@ struct CheckpointContents {
   absl::Span<const TensorToWrite> optimizer;    // may be empty
   std::string state = "{}";                     // a JSON object of the caller's
   std::map<std::string, std::string> metadata;  // of both safetensors files
+  // Whether the tensors were what they are to be, asked when they are written and before the
+  // checkpoint has its name. null: they were.
+  std::function<absl::Status()> check;
 };
 
 // Writes RUN/checkpoints/step-<step> (over an older one of the same step), makes it the latest,

@@ -119,7 +119,8 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContent
   PLUMB_RETURN_IF_ERROR(MakeDirectories(checkpoints));
   PLUMB_RETURN_IF_ERROR(RemoveLeftovers(checkpoints));
   PLUMB_RETURN_IF_ERROR(MakeDirectories(temporary));
-  const absl::Status written = WriteFiles(temporary, contents);
+  absl::Status written = WriteFiles(temporary, contents);
+  if (written.ok() && contents.check != nullptr) written = contents.check();
   if (!written.ok()) {
     RemoveTree(temporary).IgnoreError();  // the first error is the one to report
     return written;

@@ -38,8 +38,8 @@ RunTrainer::RunTrainer(const Recipe& recipe, TrainBatches batches)
 
 absl::StatusOr<std::unique_ptr<RunTrainer>> RunTrainer::Create(plumb_model* model,
                                                                const Dataset* data,
-                                                               const Recipe& recipe,
-                                                               bool validates) {
+                                                               const Recipe& recipe, bool validates,
+                                                               const plumb_communicator* ranks) {
   auto info = Sized<plumb_model_info>();
   plumb_model_get_info(model, &info);
   TrainBatches::Options options;
@@ -58,6 +58,7 @@ absl::StatusOr<std::unique_ptr<RunTrainer>> RunTrainer::Create(plumb_model* mode
   plumb_trainer_options of_trainer = ToTrainerOptions(made->recipe_);
   of_trainer.seq = made->batches_.max_seq();
   of_trainer.draw_weights = 1;
+  of_trainer.communicator = ranks;
   if (validates && data->has_targets(Split::kValidation)) {
     PLUMB_RETURN_IF_ERROR(made->PlanValidation(model, data));
     of_trainer.reserve = made->validation_->bytes;
@@ -137,6 +138,7 @@ RunTrainer::GradientShare RunTrainer::LargestGradient() const {
     places.back().share += square;
     sum += square;
   }
+  if (places.empty()) return {};
   GradientShare largest = *std::max_element(
       places.begin(), places.end(),
       [](const GradientShare& a, const GradientShare& b) { return a.share < b.share; });

@@ -26,9 +26,11 @@ class RunTrainer {
  public:
   // `model`, of the data's vocabulary, and `data` must outlive it. Weights are drawn from the
   // recipe's seed. `validates`: what is held out, if anything is, will be evaluated.
-  // kResourceExhausted when this process has not the memory for all of it, before any is taken.
-  static absl::StatusOr<std::unique_ptr<RunTrainer>> Create(plumb_model* model, const Dataset* data,
-                                                            const Recipe& recipe, bool validates);
+  // `ranks`, which must outlive it: of plumb_trainer_options. kResourceExhausted when this process
+  // has not the memory for all of it, before any is taken.
+  static absl::StatusOr<std::unique_ptr<RunTrainer>> Create(
+      plumb_model* model, const Dataset* data, const Recipe& recipe, bool validates,
+      const plumb_communicator* ranks = nullptr);
 
   // One optimizer step on batch `batch` of the data, from 1: of gradient_accumulation_steps
   // micro-batches. Errors: as plumb_trainer_step.
@@ -41,7 +43,8 @@ class RunTrainer {
   absl::StatusOr<double> ValidationLoss(int64_t max_batches);
 
   // The layer, or the embedding or the head, with the largest norm of the last step's gradients,
-  // and its share of the square of the whole. REQUIRES: a step was done, and none has failed since.
+  // and its share of the square of the whole. No place where each rank has the gradients of some
+  // parameters only. REQUIRES: a step was done, and none has failed since.
   struct GradientShare {
     std::string place;  // "layer 3", "head"
     double share = 0;

@@ -12,6 +12,7 @@
 #define PLUMB_RUNTIME_TOOLS_TRAIN_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/tools/host_runtime.h"
+#include "runtime/tools/launch.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/probe.h"
 #include "runtime/tools/profile.h"
@@ -52,6 +54,12 @@ struct TrainRequest {
   // Write nothing, though all is checked as if it were, `out` and the room on its disk included.
   // Not with resume.
   bool dry_run = false;
+  // The ranks that train this run together; it must outlive the run. Every rank opens the run with
+  // the same request. Rank 0 has the directory, and takes steps; the others Follow. null: this
+  // process alone.
+  Launch* launch = nullptr;
+  // Of ranks whose processors round differently: kInvalidArgument, and no warning.
+  bool require_same_bits = false;
 };
 
 // What a run writes, in bytes.
@@ -113,13 +121,15 @@ struct StepReport {
   const ProbeFigures* probe = nullptr;   // of a probed step, until the next one; else null
   std::string checkpoint;                // path of the checkpoint that this step wrote, or ""
   std::vector<TrainIncident> incidents;  // since the step before
+  bool stop_wanted = false;              // by another rank, which has got a signal
 };
 
 class TrainRun {
  public:
-  // Errors: bad text or data (kInvalidArgument), a directory that already holds a run
-  // (kAlreadyExists), nothing to resume (kNotFound), a damaged checkpoint (kDataLoss), other data
-  // or another model than the run's, less memory or disk than the run takes (kResourceExhausted).
+  // Errors: bad text or data, or ranks that differ (kInvalidArgument), a directory that already
+  // holds a run (kAlreadyExists), nothing to resume (kNotFound), a damaged checkpoint (kDataLoss),
+  // other data or another model than the run's, less memory or disk than the run takes
+  // (kResourceExhausted).
   static absl::StatusOr<std::unique_ptr<TrainRun>> Open(HostRuntime* runtime,
                                                         const TrainRequest& request);
   ~TrainRun();
@@ -147,6 +157,12 @@ class TrainRun {
 
   // Loss of the validation split, over all of it.
   absl::StatusOr<double> ValidationLoss();
+
+  // Of ranks but 0, instead of all the above but info(): does what rank 0's run does, until that
+  // is at its end; returns its exit code. `wants_stop` is asked after each step.
+  absl::StatusOr<int> Follow(const std::function<bool()>& wants_stop);
+  // Of rank 0, the last call: what Follow is to return. Nothing where there is one rank.
+  absl::Status EndFollowers(int exit_code);
 
   struct Impl;
 

@@ -50,11 +50,10 @@ absl::Status TrainRun::Impl::CreateModel(const Spec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::OpenNew(HostRuntime* warned, const TrainRequest& request) {
+absl::Status TrainRun::Impl::ReadNew(const TrainRequest& request) {
   if (request.model_path.empty()) {
     return absl::InvalidArgumentError("a model is missing: model_path is empty");
   }
-  if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
   Overrides settings = request.train_overrides;
   if (request.seed.has_value()) settings.emplace_back("seed", absl::StrCat(*request.seed));
   PLUMB_ASSIGN_OR_RETURN(recipe, ReadRecipe(request.train_path, settings));
@@ -63,10 +62,20 @@ absl::Status TrainRun::Impl::OpenNew(HostRuntime* warned, const TrainRequest& re
                          Dataset::Load(request.data_path, ToDatasetOptions(recipe)));
   data = std::make_unique<Dataset>(std::move(dataset));
   PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), recipe, request.data_path, &spec));
-  PLUMB_RETURN_IF_ERROR(CreateModel(spec));
+  return CreateModel(spec);
+}
+
+absl::Status TrainRun::Impl::OpenNew(HostRuntime* warned, const TrainRequest& request) {
+  if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
+  PLUMB_RETURN_IF_ERROR(WhereAllAreWell(ReadNew(request)));
+  PLUMB_RETURN_IF_ERROR(CheckRanksAgree(warned, request));
   PLUMB_RETURN_IF_ERROR(CreateTrainer());
   if (!request.init.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(info.initial, InitFromRun(warned, request.init, trainer->get()));
+    const auto init = [&]() -> absl::Status {
+      PLUMB_ASSIGN_OR_RETURN(info.initial, InitFromRun(warned, request.init, trainer->get()));
+      return absl::OkStatus();
+    };
+    PLUMB_RETURN_IF_ERROR(WithStates(init));
   }
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
   info.disk = PlanDisk(info.memory, recipe, request.out);
@@ -107,8 +116,10 @@ absl::Status TrainRun::Impl::OpenEvents(const TrainRequest& request) {
 absl::Status TrainRun::Impl::CreateTrainer() {
   const MemoryLimit limit = ProcessMemoryLimit();
   info.room = {limit.bytes, limit.available, limit.by};
+  const plumb_communicator* const ranks = launch == nullptr ? nullptr : launch->communicator();
+  const bool validates = launch == nullptr || launch->is_first();
   PLUMB_ASSIGN_OR_RETURN(trainer,
-                         RunTrainer::Create(model.get(), data.get(), recipe, /*validates=*/true));
+                         RunTrainer::Create(model.get(), data.get(), recipe, validates, ranks));
   info.memory = trainer->memory();
   return absl::OkStatus();
 }
@@ -158,6 +169,11 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runt
   impl.runtime = runtime->handle();
   impl.info.threads = runtime->threads();
   impl.matmul = runtime->matmul();
+  if (request.launch != nullptr && request.launch->size() > 1) impl.launch = request.launch;
+  if (impl.launch != nullptr && !impl.launch->is_first()) {
+    PLUMB_RETURN_IF_ERROR(impl.OpenFollower(runtime, request));
+    return run;
+  }
   PLUMB_RETURN_IF_ERROR(request.resume ? impl.OpenExisting(runtime, request)
                                        : impl.OpenNew(runtime, request));
   for (const std::string& warning : impl.warnings) runtime->Warn(warning);
@@ -209,7 +225,8 @@ Profile TrainRun::profile() const { return impl_->trainer->profile(); }
 absl::StatusOr<plumb_step_info> TrainRun::Impl::StepUntilFinite(StepReport* report) {
   for (;;) {
     const Clock::time_point start = Clock::now();
-    absl::StatusOr<plumb_step_info> stepped = trainer->Step(step() + 1 + incidents.batches_skipped);
+    absl::StatusOr<plumb_step_info> stepped =
+        StepTogether(step() + 1 + incidents.batches_skipped, report);
     report->seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (absl::IsAborted(stepped.status())) {
       // Its probe is logged too; the error returned is the divergence.
@@ -296,12 +313,14 @@ absl::Status TrainRun::Impl::WriteCheckpointNow() {
   contents.last_good = incidents.last_good;
   contents.model = model_tensors;
   contents.optimizer = optimizer;
+  contents.check = [this] { return CheckStatesWereHere(trainer->get()); };
   contents.state = WithIncidents(WithTraining(state, recipe), incidents);
   contents.metadata = {{"plumb", plumb_version()},
                        {"model", model_text},
                        {"data_hash", data->data_hash()},
                        {"seed", absl::StrCat(fields().seed())}};
-  PLUMB_RETURN_IF_ERROR(WriteCheckpoint(info.out, contents, fields().keep_checkpoints()));
+  PLUMB_RETURN_IF_ERROR(
+      WithStates([&] { return WriteCheckpoint(info.out, contents, fields().keep_checkpoints()); }));
   checkpoint_path = CheckpointPath(info.out, step());
   checkpoint_step = step();
   saved_at = Clock::now();

@@ -1,19 +1,23 @@
 // What a TrainRun holds. train_run.cc begins runs and takes their steps, train_run_resume.cc
-// resumes them, train_run_incidents.cc outlives divergences.
+// resumes them, train_run_incidents.cc outlives divergences, train_run_ranks.cc is where several
+// ranks train.
 #ifndef PLUMB_RUNTIME_TOOLS_TRAIN_RUN_IMPL_H_
 #define PLUMB_RUNTIME_TOOLS_TRAIN_RUN_IMPL_H_
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "runtime/base/file.h"
 #include "runtime/tools/checkpoint.h"
 #include "runtime/tools/handles.h"
+#include "runtime/tools/launch.h"
 #include "runtime/tools/metrics.h"
 #include "runtime/tools/recipe.h"
 #include "runtime/tools/run_directory.h"
@@ -40,6 +44,7 @@ struct TrainRun::Impl {
   TrainInfo info;
   Recipe recipe;
   plumb_runtime* runtime = nullptr;  // of the HostRuntime, which outlives this
+  Launch* launch = nullptr;          // null: this process alone
   ModelHandle model;
   std::string model_text;  // with all that it refers to inside
   std::unique_ptr<Dataset> data;
@@ -64,6 +69,8 @@ struct TrainRun::Impl {
 
   absl::Status OpenNew(HostRuntime* warned, const TrainRequest& request);
   absl::Status OpenExisting(HostRuntime* warned, const TrainRequest& request);
+  // Of a new run: its recipe, data and model.
+  absl::Status ReadNew(const TrainRequest& request);
   absl::Status CheckSameTraining(HostRuntime* warned, const TrainRequest& request) const;
   absl::Status CheckSameModel(const TrainRequest& request, const Tokenizer& tokenizer) const;
   absl::Status CreateModel(const Spec& spec);
@@ -79,8 +86,24 @@ struct TrainRun::Impl {
   absl::Status ReadTensors(const Checkpoint& checkpoint);
   // Writes a checkpoint of this step, over one that is there.
   absl::Status WriteCheckpointNow();
-  // kAborted when a weight, a moment or a norm's buffer is not finite.
-  absl::Status CheckFinite() const { return CallPlumb(plumb_trainer_check, trainer->get()); }
+  // kAborted when a weight, a moment or a norm's buffer is not finite, on any rank.
+  absl::Status CheckFinite() const;
+
+  // --- Of several ranks; of one the same without messages ---
+
+  // This rank's status, or, if that is OK, the first one of all ranks that is not. All call it.
+  absl::Status WhereAllAreWell(const absl::Status& mine) const;
+  // Whether all ranks train the same in the same way; the first difference. All call it.
+  absl::Status CheckRanksAgree(HostRuntime* warned, const TrainRequest& request);
+  // Of rank 0: what the others need of a run that is resumed.
+  absl::Status SendRunFiles(const Tokenizer& tokenizer);
+  // Of the other ranks.
+  absl::Status OpenFollower(HostRuntime* warned, const TrainRequest& request);
+  absl::StatusOr<int> Follow(const std::function<bool()>& wants_stop);
+  // Of rank 0, while the others follow. `use` may read and write all of the trainer's states.
+  absl::StatusOr<plumb_step_info> StepTogether(int64_t batch, StepReport* report);
+  absl::Status WithStates(absl::FunctionRef<absl::Status()> use);
+
   // Whether the checkpoint that is being written is the last good one.
   void JudgeCheckpoint();
   // What the recipe says of a step that diverged; OK if the run goes on. `weights_are_lost`: they

@@ -67,7 +67,6 @@ absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& diverge
   const std::string path = CheckpointPath(info.out, good);
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
   PLUMB_ASSIGN_OR_RETURN(const IncidentState then, IncidentsOf(checkpoint.state));
-  PLUMB_RETURN_IF_ERROR(ReadTensors(checkpoint));
   std::string message =
       absl::StrCat(divergence.message(), "; back to step ", good, ", leaving out batches ",
                    good + then.batches_skipped + 1, " to ", batch);
@@ -80,7 +79,11 @@ absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& diverge
     absl::StrAppend(&message, "; learning rate x ", incidents.learning_rate_scale);
   }
   ++incidents.counts.step_backs;
-  PLUMB_RETURN_IF_ERROR(ApplyIncidents(good));
+  const auto read = [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(ReadTensors(checkpoint));
+    return ApplyIncidents(good);
+  };
+  PLUMB_RETURN_IF_ERROR(WithStates(read));
   // In this order: whenever it is killed, the run resumes from before or from after the step back.
   PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "step_back", message, good}));
   PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
@@ -109,10 +112,12 @@ absl::Status TrainRun::Impl::NoteSpike(StepReport* report) {
   if (!incidents.losses.Add(report->loss)) return absl::OkStatus();
   ++incidents.counts.spikes;
   const RunTrainer::GradientShare largest = trainer->LargestGradient();
-  std::string message = absl::StrFormat(
-      "the loss jumps at step %d to %.4g, from a median of %.4g; %.0f %% of its gradient's square "
-      "is in %s",
-      report->step, report->loss, incidents.losses.level(), 100 * largest.share, largest.place);
+  std::string message = absl::StrFormat("the loss jumps at step %d to %.4g, from a median of %.4g",
+                                        report->step, report->loss, incidents.losses.level());
+  if (!largest.place.empty()) {
+    absl::StrAppendFormat(&message, "; %.0f %% of its gradient's square is in %s",
+                          100 * largest.share, largest.place);
+  }
   PLUMB_RETURN_IF_ERROR(LogIncident(
       {report->step, report->step + incidents.batches_skipped, "spike", message, std::nullopt}));
   report->incidents.push_back({TrainIncident::Kind::kSpike, report->step, std::move(message)});

@@ -73,9 +73,12 @@ absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainReques
   PLUMB_RETURN_IF_ERROR(CheckSameTraining(warned, request));
   PLUMB_RETURN_IF_ERROR(CreateModel(files.model));
   PLUMB_RETURN_IF_ERROR(CheckSameModel(request, *files.tokenizer));
+  PLUMB_RETURN_IF_ERROR(SendRunFiles(*files.tokenizer));
   PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(request.data_path, ToDatasetOptions(recipe),
                                                         &*files.tokenizer));
   data = std::make_unique<Dataset>(std::move(dataset));
+  PLUMB_RETURN_IF_ERROR(WhereAllAreWell(absl::OkStatus()));
+  PLUMB_RETURN_IF_ERROR(CheckRanksAgree(warned, request));
   PLUMB_RETURN_IF_ERROR(CreateTrainer());
   info.out = request.out;
   PLUMB_RETURN_IF_ERROR(CheckState(files.initial_state, RunJsonPath(request.out)));
@@ -216,9 +219,12 @@ absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request) {
     PLUMB_RETURN_IF_ERROR(
         CheckEdits(request, checkpoint, text == weights.metadata().end() ? "" : text->second));
   }
-  PLUMB_RETURN_IF_ERROR(ReadTensors(checkpoint));
   incidents = *std::move(then);
-  PLUMB_RETURN_IF_ERROR(ApplyIncidents(checkpoint.step));
+  const auto read = [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(ReadTensors(checkpoint));
+    return ApplyIncidents(checkpoint.step);
+  };
+  PLUMB_RETURN_IF_ERROR(WithStates(read));
   checkpoint_step = checkpoint.step;
   checkpoint_path = *path;
   return absl::OkStatus();

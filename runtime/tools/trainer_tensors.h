@@ -15,6 +15,10 @@ namespace plumb {
 // `trainer`, which must outlive them.
 std::vector<TensorToWrite> StateTensors(const plumb_trainer* trainer, int32_t kind);
 
+// Whether those of the optimizer that lie on other ranks could be read, up to now; else they are
+// zeros, and this is why.
+absl::Status CheckStatesWereHere(const plumb_trainer* trainer);
+
 // Copies all of them from a file that has no others. What is missing, surplus or misshapen is
 // listed whole in one error, and nothing is copied then.
 absl::Status ReadState(const SafetensorsFile& file, plumb_trainer* trainer, int32_t kind);

@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+"""plumb train by several processes under mpirun: to the bits of one, whatever happens to a rank.
+
+  train_ranks.py BUILD bits   [--steps N] [--ranks 1,2,3,4,8] [--threads 1,2] [--text FILE]
+  train_ranks.py BUILD kills  [--steps N] [--kills N] [--random SEED]
+  train_ranks.py BUILD faults
+
+bits: trains two recipes in f32 and bf16 with all numbers of ranks and threads and all shards, and resumes on
+other ranks; prints the one md5 of losses, weights and optimizer states of each, or fails. kills: ends a random
+rank at a random moment with SIGKILL, resumes on another number of ranks, and again, until KILLS are done; the
+files are those of a run that nobody disturbed. faults: mistakes and signals on one rank end the job with one
+message and one code. Exits with 77 where there is no mpirun.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SHARDS = ["NONE", "OPTIMIZER", "GRADIENTS"]
+
+
+class Plumb:
+    def __init__(self, build, scratch):
+        self.program = str(build / "bin" / "plumb")
+        self.scratch = scratch
+        self.environment = dict(
+            os.environ,
+            OMPI_ALLOW_RUN_AS_ROOT="1",
+            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+            OMPI_MCA_btl="self,vader,tcp",  # its network is not looked for
+            OMPI_MCA_pml="ob1",
+        )
+        self.environment.pop("PLUMB_MPI_LIBRARY", None)
+        self.launcher = ["mpirun"]
+        version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
+        if "Open MPI" in version:
+            self.launcher += ["--oversubscribe", "--bind-to", "none"]
+
+    def command(self, ranks, words):
+        """0 ranks: without mpirun. A list of lists of words: those of each rank."""
+        if ranks == 0:
+            return [self.program] + words
+        if isinstance(words[0], str):
+            return self.launcher + ["-n", str(ranks), self.program] + words
+        command = list(self.launcher)
+        for rank, own in enumerate(words):
+            command += ([":"] if rank else []) + ["-n", "1"] + own
+        return command
+
+    def start(self, ranks, words):
+        log = open(self.scratch / "log", "w+")
+        process = subprocess.Popen(
+            self.command(ranks, words), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
+        )
+        return process, log
+
+    def end(self, process, log):
+        code = process.wait()
+        log.seek(0)
+        return code, log.read()
+
+    def run(self, ranks, words):
+        return self.end(*self.start(ranks, words))
+
+    def succeed(self, ranks, words):
+        code, text = self.run(ranks, words)
+        if code != 0:
+            fail(f"{' '.join(self.command(ranks, words))}: exit code {code}\n{text}")
+        return text
+
+
+def fail(text):
+    print("failed:", text, file=sys.stderr)
+    sys.exit(1)
+
+
+def expect(condition, text):
+    if not condition:
+        fail(text)
+
+
+def rank_pids(process):
+    """The processes of a job's ranks, by rank. Empty until they have started."""
+    pids = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent != process.pid or (entry / "comm").read_text().strip() != "plumb":
+                continue
+            variables = (entry / "environ").read_bytes().split(b"\0")
+        except (OSError, IndexError, ValueError):
+            continue
+        for variable in variables:
+            name, _, value = variable.partition(b"=")
+            if name in (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK"):
+                pids[int(value)] = int(entry.name)
+    return pids
+
+
+def losses_of(run):
+    lines = []
+    metrics = run / "metrics.jsonl"
+    for line in metrics.read_text().splitlines():
+        values = json.loads(line)
+        values.pop("seconds")
+        lines.append(json.dumps(values))
+    return lines
+
+
+def content_of(run):
+    """md5 of the losses and of the last checkpoint's weights and optimizer states."""
+    digest = hashlib.md5("\n".join(losses_of(run)).encode())
+    checkpoint = run / "checkpoints" / (run / "latest").read_text().strip()
+    for name in sorted(path.name for path in checkpoint.iterdir() if path.suffix == ".safetensors"):
+        digest.update(name.encode())
+        digest.update((checkpoint / name).read_bytes())
+    return digest.hexdigest()
+
+
+def recipes(text):
+    """Name, and the words of plumb train: the study's and a small one of characters."""
+    study = SOURCE / "examples" / "why_normalise"
+    shakespeare = SOURCE / "examples" / "shakespeare"
+    common = ["--quiet", "--set", "train.units=8", "--set", "train.checkpoint_interval=0"]
+    return {
+        "names": [str(study / "pre.pbtxt"), "--train", str(study / "train.pbtxt")]
+        + ["--data", str(SOURCE / "examples" / "data" / "names.txt"), "--set", "train.batch_size=8"]
+        + common,
+        "text": [str(shakespeare / "model.pbtxt"), "--train", str(shakespeare / "train.pbtxt"), "--data", str(text)]
+        + ["--set", "model.n_layer=2", "--set", "model.d_model=48", "--set", "model.context_length=32"]
+        + ["--set", "train.batch_size=8", "--set", "train.gradient_accumulation_steps=2"]
+        + ["--set", "train.eval_interval=7", "--set", "train.eval_batches=2"]
+        + common,
+    }
+
+
+def bits(plumb, options):
+    for name, words in recipes(options.text).items():
+        for dtype in ["f32", "bf16"]:
+            words_here = words + ["--dtype", dtype, "--set", f"train.max_steps={options.steps}"]
+            found, runs = {}, 0
+            out = plumb.scratch / "run"
+            for ranks in [0] + options.ranks:
+                for threads in options.threads:
+                    for shard in SHARDS if ranks > 1 else SHARDS[:1]:
+                        shutil.rmtree(out, ignore_errors=True)
+                        more = ["--threads", str(threads), "--set", f"train.shard={shard}", "--out", str(out)]
+                        plumb.succeed(ranks, ["train"] + words_here + more)
+                        found.setdefault(content_of(out), []).append(f"{ranks} ranks, {threads} threads, {shard}")
+                        runs += 1
+            # On so many ranks to the middle, on others to the end.
+            middle = max(1, options.steps // 2)
+            several = [ranks for ranks in options.ranks if ranks > 1]
+            for first, second, shards in zip([0] + several, several[::-1] + [0], SHARDS * 9):
+                shutil.rmtree(out, ignore_errors=True)
+                more = ["--set", f"train.shard={shards}", "--out", str(out), "--stop-at", str(middle)]
+                plumb.succeed(first, ["train"] + words_here + more)
+                again = ["train", "--quiet", "--data", words[words.index("--data") + 1], "--out", str(out), "--resume"]
+                plumb.succeed(second, again)
+                found.setdefault(content_of(out), []).append(f"{first} ranks, then {second}, {shards}")
+                runs += 1
+            if len(found) != 1:
+                fail(f"{name} {dtype}: {json.dumps(found, indent=1)}")
+            print(f"{name} {dtype}: {next(iter(found))}  ({runs} runs of {options.steps} steps)", flush=True)
+
+
+def kills(plumb, options):
+    chance = random.Random(options.random)
+    words = recipes(options.text)["text"] + ["--set", f"train.max_steps={options.steps}"]
+    words += ["--set", "train.checkpoint_interval=3", "--set", "train.checkpoint_seconds=0"]
+    data = words[words.index("--data") + 1]
+    undisturbed, out = plumb.scratch / "undisturbed", plumb.scratch / "run"
+    plumb.succeed(0, ["train"] + words + ["--out", str(undisturbed)])
+    wanted = content_of(undisturbed)
+    killed = finished = begun = 0
+    longest = 0.0
+    while True:
+        last = killed >= options.kills
+        ranks = chance.choice([2, 3, 4])
+        threads = ["--threads", str(chance.choice([1, 2]))]
+        if (out / "latest").exists():
+            begin = ["train", "--quiet", "--data", data, "--resume", "--out", str(out)] + threads
+            begin += ["--set", f"train.shard={chance.choice(SHARDS)}"]
+        else:
+            shutil.rmtree(out, ignore_errors=True)
+            begin = ["train"] + words + threads + ["--out", str(out), "--set", f"train.shard={chance.choice(SHARDS)}"]
+            begun += 1
+        steps_before = len(losses_of(out)) if (out / "metrics.jsonl").exists() else 0
+        process, log = plumb.start(ranks, begin)
+        # Mostly in the middle of training, else at any moment.
+        trains = chance.random() < 0.8
+        wait = chance.uniform(0, 0.5) if trains else chance.uniform(0, 2)
+        while not last and trains and process.poll() is None:
+            metrics = out / "metrics.jsonl"
+            if metrics.exists() and metrics.read_bytes().count(b"\n") not in (0, steps_before):
+                break
+            time.sleep(0.01)
+        if not last:
+            time.sleep(wait)
+        pids = {} if last else rank_pids(process)
+        if pids:
+            victim = chance.choice(sorted(pids))
+            try:
+                os.kill(pids[victim], signal.SIGKILL)
+                begin_of_end = time.monotonic()
+                code, text = plumb.end(process, log)
+            except ProcessLookupError:
+                code, text = plumb.end(process, log)
+            if code != 0:
+                killed += 1
+                longest = max(longest, time.monotonic() - begin_of_end)
+                expect(text.strip(), "a killed rank was not told of")
+                continue
+        else:
+            code, text = plumb.end(process, log)
+        if not last and code != 0:  # killed before any rank was there: nothing was done
+            fail(f"exit code {code}\n{text}")
+        expect(code == 0, f"the undisturbed end: exit code {code}\n{text}")
+        finished += 1
+        expect(content_of(out) == wanted, f"after {killed} kills: {content_of(out)}, not {wanted}")
+        expect(losses_of(out) == losses_of(undisturbed), "losses")
+        shutil.rmtree(out)
+        if last:
+            break
+    print(f"{wanted}: {killed} kills, {begun} runs begun, {finished} finished to these bits, ", end="")
+    print(f"a job had ended {longest:.1f} s after a kill at the latest")
+
+
+class Faults:
+    def __init__(self, plumb, options):
+        self.plumb = plumb
+        self.words = recipes(options.text)["text"] + ["--set", "train.max_steps=4"]
+        self.out = plumb.scratch / "run"
+        self.host = os.uname().nodename
+
+    def train(self, *more):
+        return [self.plumb.program, "train"] + self.words + ["--out", str(self.out)] + list(more)
+
+    def check(self, what, ranks, words, code, *texts):
+        shutil.rmtree(self.out, ignore_errors=True)
+        got, text = self.plumb.run(ranks, words)
+        self.judge(what, got, text, code, *texts)
+
+    def judge(self, what, got, text, code, *texts):
+        expect(got == code, f"{what}: exit code {got}, not {code}\n{text}")
+        errors = [line for line in text.splitlines() if line.startswith("error: ")]
+        expect(len(errors) == (1 if texts else 0), f"{what}: {len(errors)} errors\n{text}")
+        for each in texts:
+            expect(each in text, f'{what}: not "{each}"\n{text}')
+        print(f"{what}: exit code {got}; {errors[0] if errors else 'no error'}", flush=True)
+
+    def differing(self):
+        good = self.train()
+        rank = f"rank 1 on host {self.host}: "
+        other = self.plumb.scratch / "other.txt"
+        other.write_text("Other words than those.\n" * 400)
+        data = good.index("--data") + 1
+
+        def on_rank_1(what, command, code, *texts):
+            self.check(what, 3, [good, command, good], code, *texts)
+
+        on_rank_1("no data", good[:data] + ["/no/such/file"] + good[data + 1 :], 2, rank, "/no/such/file")
+        on_rank_1("other data", good[:data] + [str(other)] + good[data + 1 :], 2, rank, "")
+        on_rank_1("other recipe", self.train("--set", "train.learning_rate=0.002"), 2, rank, "recipe", "0.002")
+        on_rank_1("other model", self.train("--set", "model.n_layer=1"), 2, rank, "model", "n_layer: 1")
+        on_rank_1("other products", self.train("--gemm", "small"), 2, rank.rstrip(" "), "matrices are multiplied")
+        on_rank_1("no plugin", self.train("--plugin", "/no/such/plugin.so"), 3, rank, "/no/such/plugin.so")
+        limited = ["bash", "-c", 'ulimit -v 900000; exec "$@"', "bash"] + self.train(
+            "--set", "model.d_model=1024", "--set", "model.n_layer=8"
+        )
+        large = self.train("--set", "model.d_model=1024", "--set", "model.n_layer=8")
+        self.check("ulimit -v", 3, [large, limited, large], 1, rank, "memory")
+        self.check("too many ranks", 3, ["train"] + self.words + ["--set", "train.units=2", "--out", str(self.out)],
+                   2, "3 ranks")
+        self.check("divergence", 3, ["train"] + self.words + ["--set", "train.learning_rate=1e30", "--set",
+                   "train.grad_clip=0", "--set", "train.warmup_steps=0", "--out", str(self.out)], 4, "diverged")
+
+    def signals(self):
+        # So long that nobody ends by himself.
+        words = ["train"] + self.words + ["--set", "train.max_steps=10000000", "--out", str(self.out)]
+        words += ["--rank-grace", "4"]
+
+        def training():
+            shutil.rmtree(self.out, ignore_errors=True)
+            process, log = self.plumb.start(3, words)
+            metrics = self.out / "metrics.jsonl"
+            while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 2):
+                expect(process.poll() is None, "the job has ended")
+                time.sleep(0.05)
+            return process, log, rank_pids(process)
+
+        for rank, number in [(0, signal.SIGINT), (1, signal.SIGINT), (2, signal.SIGTERM)]:
+            process, log, pids = training()
+            os.kill(pids[rank], number)
+            self.judge(f"{number.name} to rank {rank}", *self.plumb.end(process, log), 130)
+            steps = len(losses_of(self.out))
+            latest = (self.out / "latest").read_text().strip()
+            expect(latest.endswith(str(steps)), f"{number.name}: {latest} and {steps} steps")
+        process, log, pids = training()
+        os.kill(pids[1], signal.SIGSTOP)
+        self.judge("SIGSTOP to rank 1", *self.plumb.end(process, log), 1, f"rank 1 on host {self.host} has not answered")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("what", choices=["bits", "kills", "faults"])
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--ranks", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2, 3, 4, 8])
+    parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--random", type=int, default=1)
+    parser.add_argument("--text", type=pathlib.Path, default=SOURCE / "docs" / "placements.md")
+    options = parser.parse_args()
+    if shutil.which("mpirun") is None:
+        print("skipped: there is no mpirun")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as scratch:
+        plumb = Plumb(options.build.resolve(), pathlib.Path(scratch))
+        if options.what == "bits":
+            bits(plumb, options)
+        elif options.what == "kills":
+            kills(plumb, options)
+        else:
+            faults = Faults(plumb, options)
+            faults.differing()
+            faults.signals()
+
+
+if __name__ == "__main__":
+    main()
