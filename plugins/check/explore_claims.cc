@@ -88,10 +88,10 @@ std::optional<std::string> Claims(const plumb_norm_plugin& norm, Point point) {
     text = CompareWithOriginal("SHIFT_INVARIANT", *instance, point, operands, x, moved);
   }
   if (text.empty() && (norm.flags & PLUMB_NORM_SCALE_INVARIANT)) {
-    // So large that eps is nothing beside it.
+    // So large that eps is nothing beside the smallest of many rows.
     std::vector<double> large = operands.x, larger = operands.x;
-    const double by = std::ldexp(1, 15 + static_cast<int>(point[kSeed] % 25));
-    for (double& v : large) v *= 0x1p14;
+    const double by = std::ldexp(1, 31 + static_cast<int>(point[kSeed] % 16));
+    for (double& v : large) v *= 0x1p30;
     for (double& v : larger) v *= by;
     text = CompareWithOriginal("SCALE_INVARIANT", *instance, point, operands, large, larger);
   }

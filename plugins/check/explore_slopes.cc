@@ -100,6 +100,12 @@ std::string MissInX(const Instance& instance, const Point& point, const Operands
     const double size = largest > 0 ? largest : 1e-3;
     for (size_t i = r * width; i < (r + 1) * width; ++i) direction[i] = Sign(&random) * size;
   }
+  // Where y is NaN at x itself, as of zeros with an eps of 0, dx may be too.
+  const Values y = PlainY(instance, point, PLUMB_F64, operands);
+  std::vector<bool> fine(together ? 1 : rows, true);
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (!std::isfinite(y[i])) fine[together ? 0 : i / width] = false;
+  }
   std::vector<Slope> first;                                  // by the first pair
   std::vector<double> least(together ? 1 : rows, HUGE_VAL);  // miss, by any pair
   for (const auto& steps : kSteps) {
@@ -109,7 +115,7 @@ std::string MissInX(const Instance& instance, const Point& point, const Operands
     for (size_t r = 0; r < slopes.size(); ++r) {
       const Slope& s = slopes[r];
       // A NaN in dx where y is fine is a finding too.
-      const bool lost = !std::isfinite(s.gradient) && std::isfinite(s.by_step[1]) &&
+      const bool lost = fine[r] && !std::isfinite(s.gradient) && std::isfinite(s.by_step[1]) &&
                         std::abs(s.by_step[0] - s.by_step[1]) <= 1e-3 * std::abs(s.by_step[1]);
       if (!lost) least[r] = std::min(least[r], Miss(s));
     }

@@ -1,4 +1,5 @@
 /* Bugs of a norm over rows: its statistics, their merging, its buffers, and evaluation. */
+#include "call_copy.h"
 #include "plumb/norm_plugin.h"
 
 /* The norm as it is, under another entry; its functions are called by those below. */
@@ -110,7 +111,7 @@ static plumb_status SpoilFinalize(const plumb_norm_instance* norm, uint32_t phas
                                   const plumb_norm_call* call, void* acc) {
   const uint32_t dim = call->dim;
   const double *a = (const double*)acc, rows = (double)call->rows;
-  plumb_norm_call evaluation = *call;
+  plumb_norm_call evaluation = CopyOfCall(call);
   plumb_status status;
   if (!IsOffered(call)) return PLUMB_UNIMPLEMENTED;
   evaluation.flags &= ~(uint32_t)PLUMB_CALL_TRAIN;

@@ -5,6 +5,7 @@
 #define A_LAYOUT SpoilLayout
 #define A_FORWARD SpoilForward
 #define A_BACKWARD SpoilBackward
+#include "call_copy.h"
 #include "authors_a_norm.h"
 
 #include <fenv.h>
@@ -119,7 +120,7 @@ static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layo
 static void ThroughLane(const plumb_norm_instance* norm, const plumb_norm_call* call, int64_t r0,
                         int64_t r1) {
   for (int64_t row = r0; row < r1; ++row) {
-    plumb_norm_call copy = *call;
+    plumb_norm_call copy = CopyOfCall(call);
     memcpy(lane, PLUMB_CONST_ROW(float, call->x, call->x_pitch, row), norm->dim * sizeof(float));
     copy.x = (const char*)lane - row * call->x_pitch;
     AuthorForward(norm, &copy, row, row + 1);
@@ -129,7 +130,7 @@ static void ThroughLane(const plumb_norm_instance* norm, const plumb_norm_call* 
 static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                  int64_t r0, int64_t r1) {
   const uint32_t dim = norm->dim;
-  plumb_norm_call copy = *call;
+  plumb_norm_call copy = CopyOfCall(call);
   const void* params[2];
   /* 161: several threads in f32, dim > 512: rows go through one static buffer. Violates "[hot]:
    * called from any number of threads at once", "no mutable global". */

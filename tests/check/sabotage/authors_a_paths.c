@@ -7,6 +7,7 @@
 #define A_BACKWARD SpoilBackward
 #define A_RESIDUAL_FORWARD SpoilResidualForward
 #define A_RESIDUAL_BACKWARD SpoilResidualBackward
+#include "call_copy.h"
 #include "authors_a_norm.h"
 
 static uint32_t SizeOf(uint32_t type) { return type == PLUMB_F64 ? 8 : type == PLUMB_BF16 ? 2 : 4; }
@@ -66,7 +67,7 @@ static double SpoilDweight(const Site* at, uint32_t i, double d) {
 static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                  int64_t r0, int64_t r1) {
   const uint32_t type = call->dtype;
-  plumb_norm_call copy = *call;
+  plumb_norm_call copy = CopyOfCall(call);
   if (!IsOffered(type)) return PLUMB_UNIMPLEMENTED;
   /* 179: y is x, kind layer: the mean of x is taken off x, as should be, and off y again, which was
    * meant to be x still. Violates PLUMB_NORM_INPLACE. */
@@ -99,7 +100,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
 
 static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  plumb_norm_call copy = *call;
+  plumb_norm_call copy = CopyOfCall(call);
   /* 182: saved has a pitch larger than its numbers: backward takes its rows for adjacent. Violates
    * "Row r of a tensor starts at (char *)base + r * pitch". */
   if (TWIN == 182) copy.saved_pitch = 3 * norm->groups * SizeOf(Wide(call->dtype));
@@ -133,7 +134,7 @@ static plumb_status SpoilResidualBackward(const plumb_norm_instance* norm,
                                           const plumb_residual_call* residual, int64_t r0,
                                           int64_t r1) {
   plumb_residual_call copy = *residual;
-  plumb_norm_call scaled = *call;
+  plumb_norm_call scaled = CopyOfCall(call);
   void* dparams[2];
   float unused[2][2048];
   /* 185: residual, bf16, backward: the gradients of parameters go to a temporary that is never

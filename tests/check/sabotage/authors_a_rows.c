@@ -7,6 +7,7 @@
 #define SPOIL_DBIAS SpoilDbias
 #define A_FORWARD SpoilForward
 #define A_BACKWARD SpoilBackward
+#include "call_copy.h"
 #include "authors_a_norm.h"
 
 static double SpoilSquare(const Site* at, uint32_t i, double square) {
@@ -139,7 +140,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   if (TWIN != 116 || call->saved == NULL || call->rows <= 1024)
     return AuthorForward(norm, call, r0, r1);
   for (int64_t row = r0; row < r1; ++row) {
-    plumb_norm_call copy = *call;
+    plumb_norm_call copy = CopyOfCall(call);
     copy.saved = (char*)call->saved + ((row & 1023) - row) * call->saved_pitch;
     AuthorForward(norm, &copy, row, row + 1);
   }
@@ -148,7 +149,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
 
 static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  plumb_norm_call copy = *call;
+  plumb_norm_call copy = CopyOfCall(call);
   if (TWIN == 116 && call->rows > 1024) {
     for (int64_t row = r0; row < r1; ++row) {
       copy.saved = (char*)call->saved + ((row & 1023) - row) * call->saved_pitch;

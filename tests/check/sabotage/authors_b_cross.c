@@ -1,6 +1,7 @@
 /* Bugs of norms over rows, each put round one function of base_cross_norm.h, a batch norm. Partial
  * statistics are [n, mean, squares] in doubles; call_saved is [mean, r, <u>, <u h>]. Each twin:
  * condition: bug (what it violates). */
+#include "call_copy.h"
 #include "plumb/norm_plugin.h"
 #define plumb_norm_plugin_v1 HonestEntry
 #include "base_cross_norm.h"
@@ -137,14 +138,14 @@ static plumb_status MyFinalize(const plumb_norm_instance* norm, uint32_t phase,
 
 static plumb_status MyForward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                               int64_t r0, int64_t r1) {
-  plumb_norm_call mine = *call;
+  plumb_norm_call mine = CopyOfCall(call);
   if (IS(276) && call->rows == 1) mine.call_saved = NULL;
   return Forward(norm, &mine, r0, r1);
 }
 
 static plumb_status MyBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                int64_t r0, int64_t r1) {
-  plumb_norm_call mine = *call;
+  plumb_norm_call mine = CopyOfCall(call);
   if (IS(283) && r0 > 0) mine.flags &= ~(uint32_t)PLUMB_CALL_DX_ACCUMULATE;
   return Backward(norm, &mine, r0, r1);
 }

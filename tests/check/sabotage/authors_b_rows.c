@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "call_copy.h"
 #include "plumb/norm_rows.h"
 
 #ifndef TWIN
@@ -191,7 +192,7 @@ static plumb_status ResidualForward(const plumb_norm_instance* norm, const plumb
                                     const plumb_residual_call* residual, int64_t r0, int64_t r1) {
   const uint32_t t = call->dtype;
   if (IS(209) && residual->sum != call->x) {
-    plumb_norm_call of_sum = *call;
+    plumb_norm_call of_sum = CopyOfCall(call);
     const plumb_status status = BForwardRows(norm, call, residual, r0, r1);
     of_sum.x = residual->sum;
     if (call->x_pitch > residual->sum_pitch) return status;

@@ -3,6 +3,7 @@
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward
 #define BASE_GET_EXTENSION SpoiltGetExtension
+#include "call_copy.h"
 #include "base_norm.h"
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
@@ -20,7 +21,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 static plumb_status ResidualForward(const plumb_norm_instance* instance,
                                     const plumb_norm_call* call,
                                     const plumb_residual_call* residual, int64_t r0, int64_t r1) {
-  plumb_norm_call of_sum = *call;
+  plumb_norm_call of_sum = CopyOfCall(call);
   for (int64_t row = r0; row < r1; ++row) {
     const float* x = PLUMB_CONST_ROW(float, call->x, call->x_pitch, row);
     const float* res = PLUMB_CONST_ROW(float, residual->res, residual->res_pitch, row);

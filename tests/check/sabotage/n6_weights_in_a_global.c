@@ -1,6 +1,7 @@
 /* Keeps the weights of the call that runs in a global. Threads that share a call do not notice; two
  * calls do. Nothing is left in it afterwards. */
 #define BASE_FORWARD SpoiltForward
+#include "call_copy.h"
 #include "base_norm.h"
 
 #include <stdatomic.h>
@@ -10,7 +11,7 @@ static atomic_int running;
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  plumb_norm_call spoilt = *call;
+  plumb_norm_call spoilt = CopyOfCall(call);
   plumb_status status = BaseForward(instance, call, r0, r0); /* of the element type */
   const void* params[1];
   spoilt.params = params;

@@ -7,6 +7,7 @@
 #endif
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward
+#include "call_copy.h"
 #include "base_norm.h"
 
 typedef struct { /* an operand of any type */
@@ -88,7 +89,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* n, const plumb_norm
             bf16 = c->dtype == PLUMB_BF16, in_place = c->x == c->y;
   double largest[2] = {0, 0}, mean = 0; /* of row r0 */
   double kept = 0;
-  plumb_norm_call whole = *c;
+  plumb_norm_call whole = CopyOfCall(c);
   if (r0 == r1) return PLUMB_OK;
   if (in_place && TWIN == 56) kept = Get(x, r0, last);
   if (!in_place || TWIN == 43 || TWIN == 46 || TWIN == 48) {
@@ -166,7 +167,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
   const int add = (c->flags & PLUMB_CALL_DX_ACCUMULATE) != 0, f32 = c->dtype == PLUMB_F32,
             f64 = c->dtype == PLUMB_F64, bf16 = c->dtype == PLUMB_BF16, alias = c->dx == c->dy;
   double largest_dy, largest_x, kept_dx, mean;
-  plumb_norm_call other = *c;
+  plumb_norm_call other = CopyOfCall(c);
   if (r0 == r1) return PLUMB_OK;
   largest_dy = Largest(dy, d, r0), largest_x = Largest(x, d, r0), mean = Mean(x, d, r0);
   kept_dx = Get(dx, r0, last);
