@@ -16,6 +16,10 @@ void WatchPlugins();
 // Last thing in main: from here on the process may exit, with this code and no other. Returns it.
 int WorkEnded(int exit_code);
 
+// The process may exit with any code from here on: MPI ends it when a job of several ranks is
+// aborted.
+void LeaveExitsAlone();
+
 }  // namespace plumb::cli
 
 #endif  // PLUMB_CLI_PLUGIN_FAULTS_H_

@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/installation.h"
 #include "cli/output.h"
+#include "cli/plugin_faults.h"
 
 namespace plumb::cli {
 
@@ -24,7 +25,11 @@ absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
   launch_options.grace_seconds = options.grace_seconds;
   launch_options.mpi_library =
       absl::StrCat(InstallPrefix(), "/" PLUMB_LIB_DIR "/plumb/libplumb-mpi.so");
-  launch_options.print_error = [](const std::string& text) { PrintError(text); };
+  // The abort that follows is no plugin's doing.
+  launch_options.print_error = [](const std::string& text) {
+    PrintError(text);
+    LeaveExitsAlone();
+  };
   launch_options.print_note = [](const std::string& text) { PrintNote(text); };
   absl::StatusOr<std::unique_ptr<Launch>> launch = Launch::Find(launch_options);
   if (launch.ok() || Launch::LaunchedRank() == 0) return launch;
@@ -66,8 +71,8 @@ absl::StatusOr<int> RunRanks(
       if ((*launch)->size() == 1) throw;
       const MemoryRoom memory = Memory();
       return absl::ResourceExhaustedError(absl::StrCat("out of memory; this process may use ",
-                                                       Bytes(memory.limit), " (",
-                                                       memory.limited_by, ")"));
+                                                       Bytes(memory.limit), " (", memory.limited_by,
+                                                       ")"));
     }
   };
   const absl::StatusOr<int> code = call();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -72,6 +73,12 @@ Json Plugins(const Plan& plan, HostRuntime* runtime) {
   return plugins;
 }
 
+// With the file's name alone, however the command line named it.
+std::string DataDescription(const std::string& path, absl::string_view description) {
+  if (!absl::ConsumePrefix(&description, path)) return std::string(description);
+  return absl::StrCat(std::filesystem::path(path).filename().string(), description);
+}
+
 // What decides the numbers. Where and when they were made: ProvenanceData.
 Json OriginData(const Plan& plan, HostRuntime* runtime) {
   const TrainingPreview& training = plan.groups.front().training;
@@ -81,7 +88,7 @@ Json OriginData(const Plan& plan, HostRuntime* runtime) {
           {"products", runtime->matmul()},
           {"data",
            {{"path", AbsolutePath(plan.study.data)},
-            {"description", training.data},
+            {"description", DataDescription(plan.study.data, training.data)},
             {"sha256", Sha256OfFile(plan.study.data)}}},
           {"plugins", Plugins(plan, runtime)}};
 }

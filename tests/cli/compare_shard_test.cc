@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <string>
 
 #include "tests/cli/plumb_process.h"
 
@@ -55,7 +58,12 @@ class CompareShardTest : public PlumbTest {
          {"study.pbtxt", "metrics.jsonl", "table.csv", "table.md", "report.json", "report.html"}) {
       const std::string name = file;
       EXPECT_FALSE(Read(a + "/" + name).empty()) << name;
-      EXPECT_EQ(Read(a + "/" + name), Read(b + "/" + name)) << name;
+      // Whole, they would fill screens.
+      const std::string left = Read(a + "/" + name), right = Read(b + "/" + name);
+      const auto at = std::mismatch(left.begin(), left.end(), right.begin(), right.end()).first;
+      const size_t begin = static_cast<size_t>(std::max<std::ptrdiff_t>(at - left.begin() - 40, 0));
+      EXPECT_TRUE(left == right) << name << ": " << left.substr(begin, 120) << "\nand\n"
+                                 << (begin < right.size() ? right.substr(begin, 120) : "");
     }
   }
 

@@ -174,7 +174,8 @@ class GradientOfGrownNorm : public GrownNormTest {
         const double h = 1e-3;
         const double slope =
             (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
-        ASSERT_NEAR(slope, gradient[i], 1e-7) << parameter.name << "[" << i << "]";
+        ASSERT_NEAR(slope, gradient[i], 1e-7 * (1 + std::abs(slope)))
+            << parameter.name << "[" << i << "]";
       }
     }
   }
@@ -254,7 +255,7 @@ TEST_F(GradientOfGrownNorm, DecodesWithTheContextOfAFullPass) {
         ASSERT_TRUE(decode.Feed(std::vector<int32_t>(begin, row.begin() + t)).ok());
         const std::vector<float> got(decode.logits(), decode.logits() + vocab);
         const auto at = full->logits.begin() + (t - 1) * vocab;
-        EXPECT_LE(RelativeError(got, std::vector<float>(at, at + vocab)), 1e-6)
+        EXPECT_LE(RelativeError(got, std::vector<float>(at, at + vocab)), 5e-6)
             << plugin << " " << prompt << " " << t;
       }
     }
