@@ -11,20 +11,28 @@ namespace plumb {
 
 GradientSums::GradientSums(const ParameterLayout& layout, int64_t units, const UnitRange& range,
                            DType wire)
-    : layout_(layout), wire_(wire), pass_(layout.size * SizeOf(DType::kF32)) {
+    : layout_(layout),
+      wire_(wire),
+      all_units_(units),
+      range_(range),
+      nodes_(MaximalNodes(units, range)),
+      pass_(layout.size * SizeOf(DType::kF32)),
+      next_(range.begin) {
   PLUMB_CHECK(range.size() > 0, "a rank has units");
-  for (int64_t unit = range.begin; unit < range.end; ++unit) {
-    Unit& added = units_.emplace_back();
-    added.below = nodes_.size();
-    added.sums = PushNode(units, {unit, unit + 1}, &nodes_);
-  }
-  for (int64_t i = 0; i < SumsToKeep(units, range); ++i) {
+  const int64_t kept = SumsToKeep(units, range);
+  for (int64_t i = 0; i < kept; ++i) {
     stack_.emplace_back(layout.size * SizeOf(DType::kF32));
   }
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    const bool is_pass = i + 1 == nodes_.size() && units_.back().sums == 0;
+    const bool is_pass = i + 1 == nodes_.size() && UnitAt(range.end - 1).sums == 0;
     sums_.push_back(is_pass ? pass_.as<float>() : stack_[i].as<float>());
   }
+}
+
+GradientSums::Unit GradientSums::UnitAt(int64_t unit) const {
+  const int64_t before = CountMaximalNodes(all_units_, {range_.begin, unit});
+  const int64_t after = CountMaximalNodes(all_units_, {range_.begin, unit + 1});
+  return {static_cast<size_t>(before), static_cast<int>(before + 1 - after)};
 }
 
 int64_t GradientSums::bytes() const {
@@ -79,8 +87,8 @@ void GradientSums::Fold(float* top, size_t below, int sums, const ElementRange& 
 }
 
 void GradientSums::Add(int threads) {
-  const Unit& unit = units_[next_++];
-  PLUMB_CHECK(next_ < units_.size(), "the last unit is added by AddLast");
+  const Unit unit = UnitAt(next_++);
+  PLUMB_CHECK(next_ < range_.end, "the last unit is added by AddLast");
   const ElementRange all = {0, layout_.size};
   RoundToWire(pass(), layout_.size, threads);
   if (unit.sums == 0) {
@@ -91,7 +99,7 @@ void GradientSums::Add(int threads) {
 }
 
 void GradientSums::AddLast(const ElementRange& part, int threads, double* squares) const {
-  const Unit& unit = units_.back();
+  const Unit unit = UnitAt(range_.end - 1);
   RoundToWire(pass() + part.begin, part.size(), threads);
   if (unit.sums > 0) {
     Fold(pass(), unit.below, unit.sums, part, threads, squares);

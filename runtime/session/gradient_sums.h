@@ -35,7 +35,7 @@ class GradientSums {
   float* pass() const { return pass_.as<float>(); }
 
   // Before the first unit of a step.
-  void Begin() { next_ = 0; }
+  void Begin() { next_ = range_.begin; }
   // Adds the unit that was computed to the sums. REQUIRES: it is not the last of the range.
   void Add(int threads);
   // Adds the last unit of the range to the sums, of elements `part` only. `squares` (may be null):
@@ -67,12 +67,16 @@ class GradientSums {
     size_t below = 0;  // sums on the stack before it
     int sums = 0;      // that it completes
   };
-  std::vector<Unit> units_;
+  // Of one unit of the range.
+  Unit UnitAt(int64_t unit) const;
+
+  int64_t all_units_;
+  UnitRange range_;
   std::vector<UnitRange> nodes_;
   std::vector<float*> sums_;  // of nodes_
   AlignedBuffer pass_;
   std::vector<AlignedBuffer> stack_;
-  size_t next_ = 0;  // unit, from the range's first
+  int64_t next_ = 0;  // unit
 };
 
 }  // namespace plumb

@@ -12,6 +12,43 @@ int64_t MiddleOf(const UnitRange& node) {
   return node.begin + half;
 }
 
+void AddMaximalNodes(const UnitRange& node, const UnitRange& range, std::vector<UnitRange>* nodes) {
+  if (node.end <= range.begin || node.begin >= range.end) return;
+  if (node.begin >= range.begin && node.end <= range.end) {
+    nodes->push_back(node);
+    return;
+  }
+  const int64_t middle = MiddleOf(node);
+  AddMaximalNodes({node.begin, middle}, range, nodes);
+  AddMaximalNodes({middle, node.end}, range, nodes);
+}
+
+// The most sums on the stack after any unit of a whole node of `n` units but its last.
+int64_t MostOfWhole(int64_t n) {
+  if (n == 1) return 0;
+  const int64_t half = MiddleOf({0, n});
+  return std::max({MostOfWhole(half), int64_t{1}, 1 + MostOfWhole(n - half)});
+}
+
+struct Stack {
+  int64_t most = 0;  // sums on it after any unit but the last of the range
+  int64_t left = 0;  // after all
+};
+
+// Of the units of `range` in `node`.
+Stack StackOf(const UnitRange& node, const UnitRange& range) {
+  if (node.end <= range.begin || node.begin >= range.end) return {};
+  if (node.begin >= range.begin && node.end <= range.end) {
+    const int64_t most = MostOfWhole(node.size());
+    return {node.end == range.end ? most : std::max<int64_t>(most, 1), 1};
+  }
+  const int64_t middle = MiddleOf(node);
+  const Stack first = StackOf({node.begin, middle}, range);
+  const Stack second = StackOf({middle, node.end}, range);
+  return {std::max(first.most, second.left == 0 ? 0 : first.left + second.most),
+          first.left + second.left};
+}
+
 }  // namespace
 
 bool AreSiblings(int64_t units, const UnitRange& left, const UnitRange& right) {
@@ -45,21 +82,18 @@ int PushNode(int64_t units, const UnitRange& next, std::vector<UnitRange>* stack
 }
 
 std::vector<UnitRange> MaximalNodes(int64_t units, const UnitRange& range) {
-  std::vector<UnitRange> stack;
-  for (int64_t unit = range.begin; unit < range.end; ++unit) {
-    PushNode(units, {unit, unit + 1}, &stack);
-  }
-  return stack;
+  std::vector<UnitRange> nodes;
+  if (range.size() > 0) AddMaximalNodes({0, units}, range, &nodes);
+  return nodes;
+}
+
+int64_t CountMaximalNodes(int64_t units, const UnitRange& range) {
+  return range.size() == 0 ? 0 : StackOf({0, units}, range).left;
 }
 
 int64_t SumsToKeep(int64_t units, const UnitRange& range) {
-  std::vector<UnitRange> stack;
-  size_t most = 0;
-  for (int64_t unit = range.begin; unit + 1 < range.end; ++unit) {
-    PushNode(units, {unit, unit + 1}, &stack);
-    most = std::max(most, stack.size());
-  }
-  return static_cast<int64_t>(most);
+  if (range.size() == 0) return 0;
+  return StackOf({0, units}, range).most;
 }
 
 }  // namespace plumb

@@ -31,6 +31,8 @@ int PushNode(int64_t units, const UnitRange& next, std::vector<UnitRange>* stack
 
 // The largest nodes of the tree within `range`, in its order: what is left on a stack of its units.
 std::vector<UnitRange> MaximalNodes(int64_t units, const UnitRange& range);
+// How many they are. Neither looks at every unit.
+int64_t CountMaximalNodes(int64_t units, const UnitRange& range);
 
 // The sums that must be kept beside the gradients of the unit that is computed, units of `range`
 // computed one after the other.

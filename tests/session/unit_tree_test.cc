@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -52,6 +53,25 @@ TEST(UnitTreeTest, TheNodesOfAllRanksMakeTheSameTree) {
       EXPECT_EQ(stack[0], (UnitRange{0, units}));
     }
   }
+}
+
+TEST(UnitTreeTest, WhatIsSaidOfARangeIsWhatAStackOfItsUnitsDoes) {
+  for (int64_t units = 1; units <= 40; ++units) {
+    for (int64_t begin = 0; begin < units; ++begin) {
+      std::vector<UnitRange> stack;
+      int64_t most = 0;
+      for (int64_t end = begin + 1; end <= units; ++end) {
+        const UnitRange range = {begin, end};
+        EXPECT_EQ(SumsToKeep(units, range), most) << units << ": " << begin << ".." << end;
+        PushNode(units, {end - 1, end}, &stack);
+        EXPECT_EQ(MaximalNodes(units, range), stack) << units << ": " << begin << ".." << end;
+        EXPECT_EQ(CountMaximalNodes(units, range), static_cast<int64_t>(stack.size()));
+        most = std::max(most, static_cast<int64_t>(stack.size()));
+      }
+    }
+  }
+  // Of any number, at once.
+  EXPECT_EQ(SumsToKeep(int64_t{1} << 40, {0, int64_t{1} << 40}), 40);
 }
 
 TEST(UnitTreeTest, KeepsLogarithmicallyManySums) {
