@@ -25,9 +25,11 @@ void AddMaximalNodes(const UnitRange& node, const UnitRange& range, std::vector<
 
 // The most sums on the stack after any unit of a whole node of `n` units but its last.
 int64_t MostOfWhole(int64_t n) {
-  if (n == 1) return 0;
-  const int64_t half = MiddleOf({0, n});
-  return std::max({MostOfWhole(half), int64_t{1}, 1 + MostOfWhole(n - half)});
+  int64_t log = 0;
+  while ((int64_t{1} << log) < n) ++log;
+  if ((int64_t{1} << log) == n) return log;
+  // The first half is a power of two.
+  return std::max({log - 1, int64_t{1}, 1 + MostOfWhole(n - (int64_t{1} << (log - 1)))});
 }
 
 struct Stack {
