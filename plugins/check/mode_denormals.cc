@@ -13,6 +13,7 @@
 #include "plugins/check/mode_checks.h"
 #include "plugins/check/norm_run.h"
 #include "plugins/check/timing.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {

@@ -7,6 +7,7 @@
 #include "plugins/check/hot_calls.h"
 #include "plugins/check/mode_checks.h"
 #include "plugins/check/norm_run.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {

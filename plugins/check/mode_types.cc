@@ -9,6 +9,7 @@
 
 #include "plugins/check/mode_checks.h"
 #include "plugins/check/norm_run.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {

@@ -1,5 +1,7 @@
 #include "plugins/check/numeric_cases.h"
 
+#include "plugins/check/try_instance.h"
+
 #include <algorithm>
 #include <cmath>
 #include <set>

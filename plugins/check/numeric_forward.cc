@@ -9,6 +9,7 @@
 #include "plugins/check/numeric_cases.h"
 #include "plugins/check/numeric_checks.h"
 #include "plugins/check/references.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {

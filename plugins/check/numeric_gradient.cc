@@ -13,6 +13,7 @@
 #include "plugins/check/norm_run.h"
 #include "plugins/check/numeric_cases.h"
 #include "plugins/check/numeric_checks.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {

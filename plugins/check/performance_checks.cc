@@ -18,6 +18,7 @@
 #include "plugins/check/lists.h"
 #include "plugins/check/norm_run.h"
 #include "plugins/check/timing.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {

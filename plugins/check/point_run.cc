@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "plugins/check/guarded.h"
 #include "plugins/check/numeric_cases.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {

@@ -10,6 +10,7 @@
 #include "plugins/check/hot_calls.h"
 #include "plugins/check/norm_run.h"
 #include "plugins/check/robustness_checks.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {

@@ -15,6 +15,7 @@
 #include "plugins/check/malloc_hooks.h"
 #include "plugins/check/norm_run.h"
 #include "plugins/check/robustness_checks.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {

@@ -71,18 +71,6 @@ bool AreSiblings(int64_t units, const UnitRange& left, const UnitRange& right) {
   return MiddleOf(node) == left.end;
 }
 
-int PushNode(int64_t units, const UnitRange& next, std::vector<UnitRange>* stack) {
-  stack->push_back(next);
-  int sums = 0;
-  while (stack->size() > 1 && AreSiblings(units, stack->end()[-2], stack->back())) {
-    const int64_t end = stack->back().end;
-    stack->pop_back();
-    stack->back().end = end;
-    ++sums;
-  }
-  return sums;
-}
-
 std::vector<UnitRange> MaximalNodes(int64_t units, const UnitRange& range) {
   std::vector<UnitRange> nodes;
   if (range.size() > 0) AddMaximalNodes({0, units}, range, &nodes);

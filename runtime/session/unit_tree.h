@@ -25,11 +25,7 @@ inline UnitRange UnitsOfRank(int64_t units, int rank, int ranks) {
 // Whether the tree over `units` units has a node that is the sum of the nodes `left` and `right`.
 bool AreSiblings(int64_t units, const UnitRange& left, const UnitRange& right);
 
-// Sums on a stack: after the node `next` was pushed on nodes that lie before it, how often the two
-// at the top are one sum. Does so, and returns how often.
-int PushNode(int64_t units, const UnitRange& next, std::vector<UnitRange>* stack);
-
-// The largest nodes of the tree within `range`, in its order: what is left on a stack of its units.
+// The largest nodes of the tree within `range`, in its order.
 std::vector<UnitRange> MaximalNodes(int64_t units, const UnitRange& range);
 // How many they are. Neither looks at every unit.
 int64_t CountMaximalNodes(int64_t units, const UnitRange& range);

@@ -19,6 +19,20 @@ std::string Text(int64_t begin, int64_t end) {
   return absl::StrCat("(", Text(begin, begin + half), "+", Text(begin + half, end), ")");
 }
 
+// Sums on a stack, as a rank that computes unit after unit has them: adds `next`, and those at the
+// top that are one node's two parts become it. How many do.
+int PushNode(int64_t units, const UnitRange& next, std::vector<UnitRange>* stack) {
+  stack->push_back(next);
+  int sums = 0;
+  while (stack->size() > 1 && AreSiblings(units, stack->end()[-2], stack->back())) {
+    const int64_t end = stack->back().end;
+    stack->pop_back();
+    stack->back().end = end;
+    ++sums;
+  }
+  return sums;
+}
+
 TEST(UnitTreeTest, AStackOfUnitsIsTheTreeOfItsDefinition) {
   for (int64_t units = 1; units <= 70; ++units) {
     std::vector<UnitRange> stack;
