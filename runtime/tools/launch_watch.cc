@@ -88,7 +88,7 @@ std::string Launch::Impl::Named(int rank) const {
 // --- The thread ---
 
 void Launch::Impl::Watch() {
-  Clock::time_point last = Clock::now();
+  Clock::time_point last = last_beat_;  // the process may be stopped before this thread begins
   for (;;) {
     const Clock::time_point now = Clock::now();
     {

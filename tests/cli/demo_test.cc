@@ -48,7 +48,8 @@ TEST_F(DemoTest, MakesAReportAndSaysWhatNext) {
                     HasSubstr("plumb describe plumb-demo/pre.pbtxt"), HasSubstr("plumb compare ")));
   EXPECT_THAT(result.err, AllOf(HasSubstr("pre, seed 1: loss "), HasSubstr("none, seed 1: loss "),
                                 Not(HasSubstr("opening"))));
-  EXPECT_THAT(Read("plumb-demo/report.html"), HasSubstr("plumb demo --out plumb-demo --seeds 1"));
+  EXPECT_THAT(Read("plumb-demo/provenance.json"),
+              HasSubstr("plumb demo --out plumb-demo --seeds 1"));
   for (const char* name : {"pre.pbtxt", "post.pbtxt", "none.pbtxt", "train.pbtxt"}) {
     EXPECT_EQ(Read(std::string("plumb-demo/") + name),
               ReadFile(PLUMB_SOURCE_DIR "/examples/why_normalise/" + std::string(name)));
