@@ -31,8 +31,10 @@
 //
 // dparams. A sum over rows of terms dy h. dy is drawn with random signs, so that partial sums of N
 // terms stay within 4 S, S = sqrt(sum t^2), and the sum's rounding within 4 S G(N) u. S is
-// measured: the same with signs of dy flipped at random is a sum with this standard deviation. Each
-// h is off as in y, by random parts again. So |error of dparams| <= 4 u S (G(N) + (k + 4 G) K).
+// measured: the same with signs of dy flipped at random is a sum with this standard deviation; of a
+// parameter with fewer elements than a row, whose h may be a difference of statistics, it is at
+// least that of dy y. Each h is off as in y, by random parts again. So |error of dparams| <= 4 u S
+// (G(N) + (k + 4 G) K).
 //
 // L is measured on three points: each x moved by a few u (in f64), dy/dx of the element; adjacent
 // elements of a row, and of a column of norms over rows, with parameters that are all alike,
@@ -78,7 +80,6 @@ struct RowSizes {
   double slope = 0;             // L
   double terms = 0;             // T
   double growth = 0;            // G
-  bool saturated = false;       // y hardly moves with x
 
   double cancelled() const {  // K
     return y > 0 ? std::max(1.0, slope * x / y) : 1;

@@ -171,8 +171,12 @@ std::optional<std::string> SameBits(const plumb_norm_plugin& norm, Point point) 
   }
   if (text.empty() && row_wise) text = CompareSingleRows(*instance, point, operands, must);
   const bool isolates = row_wise || (norm.flags & PLUMB_NORM_NAN_ISOLATED) != 0;
-  if (text.empty() && isolates && point[kX] >= kNanX) {
-    text = CompareIsolation(*instance, point, operands, must);
+  if (text.empty() && isolates && point[kSeed] % 3 == 1) {
+    Point odd = point;
+    odd[kX] = kNanX + point[kSeed] / 3 % 2;
+    const Operands of_odd = OperandsAt(*instance, odd);
+    text = CompareIsolation(*instance, odd, of_odd,
+                            OfRows(RunAt(*instance, Plain(odd), type, of_odd).outcome));
   }
   if (text.empty() && !row_wise) text = CompareCombine(*instance, point, operands);
   if (text.empty() && point[kSeed] % 3 == 0) text = CompareThreads(*instance, point, operands);

@@ -1,6 +1,7 @@
 // X2: dx and dparams, of calls in ranges, against central differences of forward in f64.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <random>
@@ -97,7 +98,14 @@ std::string MissInX(const Instance& instance, const Point& point, const Operands
   Values direction(operands.x.size());
   for (size_t r = 0; r < rows; ++r) {
     const double largest = together ? 1 : Largest(&operands.x[r * width], dim);
-    const double size = largest > 0 ? largest : 1e-3;
+    double size = largest > 0 ? largest : 1e-3;
+    // An eps may be so small that a row of zeros, or without spread, is a kink.
+    const double first_x = operands.x[r * width];
+    const bool is_constant =
+        std::all_of(operands.x.begin() + static_cast<std::ptrdiff_t>(r * width),
+                    operands.x.begin() + static_cast<std::ptrdiff_t>((r + 1) * width),
+                    [first_x](double x) { return x == first_x; });
+    if (point[kAttributes] != 0 && is_constant && (width > 1 || first_x == 0)) size = 0;
     for (size_t i = r * width; i < (r + 1) * width; ++i) direction[i] = Sign(&random) * size;
   }
   // Where y is NaN at x itself, as of zeros with an eps of 0, dx may be too.
@@ -166,6 +174,8 @@ std::optional<std::string> HasSlopes(const plumb_norm_plugin& norm, Point point,
   point[kType] = 2;
   point[kEvaluation] = 0;
   point[kFlushed] = 0;
+  // Steps are no smaller for numbers so large: values and gradients of those are X1's.
+  if (IsExtremeX(point)) point[kX] = 0;
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
   const Operands operands = OperandsAt(*instance, point);

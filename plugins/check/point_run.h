@@ -13,6 +13,9 @@
 
 namespace plumb::check {
 
+// The kinds of x beyond those that points have: some rows have a NaN, or an infinity.
+inline constexpr int64_t kNanX = 14;
+
 uint32_t TypeOf(const Point& point);
 
 // The instance of a point; null where create() refuses it or the norm lacks the element type.
@@ -24,11 +27,6 @@ struct Operands {
   std::vector<std::vector<double>> params;  // of f32
 };
 Operands OperandsAt(const Instance& instance, const Point& point);
-
-// The values of kX, kDy and kParams that checks ask for (point_run.cc says what all are).
-enum { kHugeX = 8, kVanishingX, kDenormalX, kNarrowX, kConstantX, kOutlierX, kNanX, kInfX };
-enum { kHugeDy = 4, kVanishingDy, kDenormalDy };
-enum { kHugeParams = 8 };
 
 // Whether x has squares that f32 has not, or is a denormal.
 bool IsExtremeX(const Point& point);

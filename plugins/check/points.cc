@@ -32,7 +32,7 @@ constexpr const char* kNames[kAxes] = {
 constexpr int64_t kChoices[kAxes] = {
     0, 0, 0, 0, 3, 0, 2, 2, 4, 2, 2, 2, 2, 3, kKindsOfX, kKindsOfDy, kKindsOfParams, 0};
 constexpr int64_t kMostDim = 16384;
-constexpr int64_t kMostRows = 100000;
+constexpr int64_t kMostRows = 66000;
 constexpr int kMostShrinks = 300;
 constexpr double kShrinkSeconds = 3;
 // Elements of an operand: most points are small, so that there are many of them.
@@ -85,32 +85,13 @@ Point Simple() {
   return point;
 }
 
-// Short rows with each kind of operands, in each type: the first corners, since they cost little.
-Point Sweep(int64_t i, int64_t attribute_cases) {
-  constexpr int64_t kShort[] = {8, 5, 16, 33, 64, 3, 48, 17};
-  Point point = Simple();
-  point[kDim] = kShort[i % static_cast<int64_t>(std::size(kShort))];
-  point[kRows] = point[kTo] = 9;
-  point[kX] = i % kKindsOfX;
-  // Every other kind of dy meets a plain x, and every other of x a plain dy.
-  point[kDy] = i % 2 == 0 ? i / 2 % kKindsOfDy : 0;
-  if (i % 4 == 2) point[kX] = 0;
-  point[kParams] = i % 3 == 0 ? i / 3 % kKindsOfParams : 0;
-  point[kType] = i % 5 == 4 ? 1 : i % 5 == 2 ? 2 : 0;
-  point[kAttributes] = i % 4 == 3 ? i % std::max<int64_t>(attribute_cases, 1) : 0;
-  point[kEvaluation] = i % 7 == 5 ? 1 : 0;
-  point[kSeed] = i;
-  return point;
-}
-constexpr size_t kSweeps = 48;
-
 // Corner `i`: long and odd dims, many rows, each type; the other axes walk with coprime strides, in
 // every other corner of the first round.
 Point Corner(size_t i, int64_t attribute_cases) {
   constexpr int64_t kShapes[][2] = {
-      {1, 9},     {16, 5},    {65, 3},   {256, 2},  {768, 3},    {15, 330}, {4097, 2}, {1024, 9},
-      {17, 1200}, {64, 1},    {128, 33}, {101, 9},  {8192, 2},   {32, 260}, {2049, 3}, {1025, 70},
-      {12, 4200}, {3, 10500}, {100, 40}, {640, 12}, {2, 100000}, {16384, 2}};
+      {1, 9},     {16, 5},    {65, 3},   {256, 2},  {768, 3},   {15, 330}, {4097, 2}, {1024, 9},
+      {17, 1200}, {64, 1},    {128, 33}, {101, 9},  {8192, 2},  {32, 260}, {2049, 3}, {1025, 70},
+      {12, 4200}, {3, 10500}, {100, 40}, {640, 12}, {2, 66000}, {16384, 2}};
   Point point = Simple();
   const auto& shape = kShapes[i % std::size(kShapes)];
   point[kDim] = shape[0];
@@ -139,31 +120,9 @@ Point Corner(size_t i, int64_t attribute_cases) {
 }
 constexpr size_t kCorners = 66;
 
-// A multiple of the whole numbers among the attributes of the point: groups divide a dim.
-void FitDim(std::mt19937_64* random, const plumb_norm_plugin& norm, const AttributeCase& c,
-            Point* point) {
-  int64_t unit = 1;
-  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
-    const int64_t value = AttrOf(norm, i).type == PLUMB_ATTR_I64 ? c.values[i].i : 1;
-    if (value > 1 && value * unit <= kMostDim) unit *= value;
-  }
-  if (unit == 1) return;
-  constexpr int64_t kMultiples[] = {1, 2, 3, 4, 7, 8, 15, 16, 17, 24, 31, 100, 513};
-  int64_t multiple = (*point)[kDim] / unit;
-  if (multiple == 0 || Below(random, 3) != 0) {
-    multiple = kMultiples[static_cast<size_t>(Below(random, std::size(kMultiples)))];
-  }
-  (*point)[kDim] = std::clamp<int64_t>(multiple, 1, kMostDim / unit) * unit;
-}
-
-Point Draw(std::mt19937_64* random, const plumb_norm_plugin& norm,
-           const std::vector<AttributeCase>& cases) {
+Point Draw(std::mt19937_64* random, int64_t attribute_cases) {
   Point point = Simple();
   point[kDim] = DrawDim(random);
-  if (Below(random, 2) == 0) {
-    point[kAttributes] = Below(random, static_cast<int64_t>(cases.size()));
-    FitDim(random, norm, cases[static_cast<size_t>(point[kAttributes])], &point);
-  }
   const int64_t most = Below(random, 12) == 0 ? kLargestPoint : kUsualElements;
   const int64_t most_rows = std::clamp<int64_t>(most / point[kDim], 1, kMostRows);
   // The largest as often as one decade of the others: what a count of rows decides is there.
@@ -173,20 +132,10 @@ Point Draw(std::mt19937_64* random, const plumb_norm_plugin& norm,
   for (size_t axis = 0; axis < kAxes; ++axis) {
     if (kChoices[axis] > 0 && Below(random, 2) == 0) point[axis] = Below(random, kChoices[axis]);
   }
+  if (Below(random, 2) == 0) point[kAttributes] = Below(random, attribute_cases);
   if (Below(random, 3) != 0) point[kType] = Below(random, 3);
   point[kSeed] = Below(random, 1000000);
   return point;
-}
-
-// Sweeps first, corners then, and random points.
-Point PointAt(size_t i, const plumb_norm_plugin& norm, const std::vector<AttributeCase>& cases,
-              std::mt19937_64* random) {
-  const auto n = static_cast<int64_t>(cases.size());
-  // Random ones among them, so that no axis waits for the end of the corners.
-  if (i < kSweeps) return Sweep(static_cast<int64_t>(i), n);
-  i -= kSweeps;
-  if (i % 2 == 0 && i / 2 < kCorners) return Corner(i / 2, n);
-  return Draw(random, norm, cases);
 }
 
 bool IsLegal(const Point& p) {
@@ -342,11 +291,11 @@ void Explore(const Subject& subject, const char* check, const Property& property
     return;
   }
   const auto end = Clock::now() + std::chrono::duration<double>(subject.seconds);
-  const std::vector<AttributeCase> cases = ExploredCases(*subject.norm);
+  const int64_t attribute_cases = static_cast<int64_t>(ExploredCases(*subject.norm).size());
   std::mt19937_64 random(subject.seed * 0x9e3779b97f4a7c15u + 1);
   int64_t tried = 0, refused = 0;
   for (size_t i = 0; i == 0 || Clock::now() < end; ++i) {
-    const Point point = PointAt(i, *subject.norm, cases, &random);
+    const Point point = i < kCorners ? Corner(i, attribute_cases) : Draw(&random, attribute_cases);
     TracePoint(NameOfPoint(point));
     std::optional<std::string> text = Try(property, point);
     ++(text.has_value() ? tried : refused);

@@ -38,7 +38,7 @@ enum Axis {
   kAxes
 };
 // How many kinds of operands there are (point_run.cc).
-inline constexpr int64_t kKindsOfX = 16, kKindsOfDy = 8, kKindsOfParams = 9;
+inline constexpr int64_t kKindsOfX = 14, kKindsOfDy = 8, kKindsOfParams = 8;
 using Point = std::array<int64_t, kAxes>;
 
 // "\nrepeat: plumb plugin check FILE --check X1 --point ...".

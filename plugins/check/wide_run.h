@@ -37,7 +37,7 @@ class WideRun {
   void MeasureSums(const std::vector<double>& y);
   std::string Compare(const char* name, const std::vector<double>& got,
                       const std::vector<double>& must, const std::vector<double>& zero,
-                      int64_t width, const std::vector<double>& allowed, uint32_t type) const;
+                      int64_t width, const std::vector<double>& allowed) const;
   bool MayOverflow(const RowSizes& row) const;
 
   const Instance& instance_;
