@@ -107,6 +107,15 @@ std::optional<std::string> BuffersAreUsed(const plumb_norm_plugin& norm, Point p
   NormRun run(*instance, TypeOf(point), point[kRows], 1);
   const Outcome before = run.Results();
   if (run.TakesStatistics(true)) run.Statistics(PLUMB_FWD, true, run.ChunkRows());
+  // A call of no rows does nothing.
+  NormRun none(*instance, TypeOf(point), 0, 1);
+  const Outcome of_none = none.Results();
+  for (const uint32_t phase : {uint32_t{PLUMB_FWD}, uint32_t{PLUMB_BWD}}) {
+    if (none.TakesStatistics(true)) none.Statistics(phase, true, 8);
+  }
+  if (none.Results().buffers != of_none.buffers) {
+    return absl::StrCat(none.Name(), ": training changes buffers");
+  }
   if (run.Results().buffers == before.buffers) {
     return absl::StrCat(run.Name(), ": training changes no buffer");
   }
