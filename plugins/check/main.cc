@@ -80,6 +80,8 @@ void AddOptions(CLI::App* app, Options* options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
   app->add_flag("--only-failed", options->only_failed, "Show only what fails or warns");
+  app->add_flag("--fail-fast", run->fail_fast,
+                "End at the first check that fails: for scripts that ask yes or no");
   app->add_flag("--in-process", run->in_process,
                 "Load the plugin into this process: for a debugger, with --check");
   app->add_option("--jobs", run->parallel, "Processes at once (default: one a core)")

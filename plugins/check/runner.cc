@@ -33,6 +33,7 @@ struct Batch {
   std::vector<Task> tasks;
   std::vector<TaskResult> results;
   std::vector<double> seconds;
+  bool may_end_early = false;  // at a failure, when one is enough
 };
 
 // What a child says on its last line before it dies of an assertion or a sanitizer.
@@ -142,6 +143,7 @@ class Runner {
 
   absl::Status RunTheRest(FileResult* file) {
     Batch together, alone;
+    together.may_end_early = alone.may_end_early = true;
     for (const Check* check : selected_) {
       if (check->scope != Scope::kLibrary || IsGate(*check)) continue;
       (check->timed ? alone : together).tasks.push_back(TaskFor(check));
@@ -240,6 +242,16 @@ class Runner {
         [&place](const CheckResult& a, const CheckResult& b) { return place(a) < place(b); });
   }
 
+  bool Ends(const Batch& batch) const { return enough_ && batch.may_end_early; }
+
+  void NoteFailure(const TaskResult& result) {
+    enough_ = enough_ ||
+              (options_.fail_fast && std::any_of(result.findings.begin(), result.findings.end(),
+                                                 [](const Finding& finding) {
+                                                   return finding.verdict == Verdict::kFail;
+                                                 }));
+  }
+
   void Tell(const Task& task) {
     if (task.check == nullptr) return;
     ++done_;
@@ -250,12 +262,16 @@ class Runner {
   }
 
   absl::Status RunBatch(int parallel, Batch* batch) {
-    batch->results.resize(batch->tasks.size());
+    TaskResult not_run;
+    not_run.findings.push_back({Verdict::kSkip, "another check failed before it ended"});
+    batch->results.assign(batch->tasks.size(), not_run);
     batch->seconds.resize(batch->tasks.size());
+    if (Ends(*batch)) return absl::OkStatus();
     if (options_.in_process) {
-      for (size_t i = 0; i < batch->tasks.size(); ++i) {
+      for (size_t i = 0; i < batch->tasks.size() && !Ends(*batch); ++i) {
         batch->results[i] = Perform(batch->tasks[i]);
         Tell(batch->tasks[i]);
+        NoteFailure(batch->results[i]);
       }
       return absl::OkStatus();
     }
@@ -270,13 +286,15 @@ class Runner {
       batch->seconds[i] = ended.seconds;
       Task& task = batch->tasks[i];
       Tell(task);
+      NoteFailure(batch->results[i]);
       const bool dead = !ended.death.empty() || !ParseTaskResult(ended.findings).ok();
-      if (!dead || ended.point.empty() || task.check == nullptr) return;
+      if (!dead || ended.point.empty() || task.check == nullptr) return !Ends(*batch);
       batch->results[i].findings.back().text +=
           RepeatCommand(task.path, task.check->id, ended.point);
       // What hung would hang again at each try.
       if (!ended.stopped && task.point.empty()) crashed.push_back(i);
       task.point = ended.point;
+      return !Ends(*batch);
     }));
     return Shrink(crashed, options, batch);
   }
@@ -292,8 +310,10 @@ class Runner {
     }
     return RunChildren(jobs, options, [&](size_t job, Ended ended) {
       const absl::StatusOr<TaskResult> result = ParseTaskResult(ended.findings);
-      if (!result.ok() || !ended.death.empty() || result->findings.empty()) return;
-      batch->results[crashed[job]] = *result;
+      if (result.ok() && ended.death.empty() && !result->findings.empty()) {
+        batch->results[crashed[job]] = *result;
+      }
+      return true;
     });
   }
 
@@ -301,6 +321,7 @@ class Runner {
   std::vector<const Check*> selected_;
   std::vector<ListedNorm> norms_;
   size_t done_ = 0, total_ = 0;
+  bool enough_ = false;  // a check failed, and one is enough
 };
 
 }  // namespace

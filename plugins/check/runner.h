@@ -24,6 +24,7 @@ struct RunnerOptions {
   double timeout_seconds = 10;    // for one call of the plugin
   double seconds = 20;            // for all exploring checks of a norm together
   std::string point;              // the only point that they try, or ""
+  bool fail_fast = false;         // skip what has not ended when a check fails
   // Told after every check; may be empty.
   std::function<void(size_t done, size_t total, const std::string& what)> progress;
 };

@@ -202,6 +202,14 @@ void StopIfHung(const SubprocessOptions& options, Child* child) {
   kill(child->pid, SIGKILL);
 }
 
+// Ends a child whose findings nobody wants.
+void Kill(const Child* child) {
+  kill(-child->pid, SIGKILL);
+  kill(child->pid, SIGKILL);
+  while (waitpid(child->pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
 // Has the child ended? Then fills child->ended.
 bool Reap(Child* child) {
   siginfo_t info = {};
@@ -246,7 +254,7 @@ void WaitABit(const std::vector<std::unique_ptr<Child>>& children) {
 
 absl::Status RunChildren(const std::vector<std::vector<std::string>>& jobs,
                          const SubprocessOptions& options,
-                         const std::function<void(size_t, Ended)>& done) {
+                         const std::function<bool(size_t, Ended)>& done) {
   std::vector<std::unique_ptr<Child>> running;
   size_t next = 0;
   absl::Status problem;
@@ -272,8 +280,11 @@ absl::Status RunChildren(const std::vector<std::vector<std::string>>& jobs,
         ++i;
         continue;
       }
-      done(child->job, std::move(child->ended));
+      const bool more = done(child->job, std::move(child->ended));
       running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
+      if (more) continue;
+      for (const auto& other : running) Kill(other.get());
+      return absl::OkStatus();
     }
   }
   return absl::OkStatus();

@@ -35,11 +35,12 @@ struct SubprocessOptions {
 // them come the descriptors of findings and of the trace page.
 inline constexpr char kChildWord[] = "--child";
 
-// Runs every job to its end and calls `done` with its number as it ends. Error: this system gives
-// no processes, pipes or memory.
+// Runs every job to its end and calls `done` with its number as it ends. Once `done` returns false,
+// what runs is killed and nothing more is started. Error: this system gives no processes, pipes or
+// memory.
 absl::Status RunChildren(const std::vector<std::vector<std::string>>& jobs,
                          const SubprocessOptions& options,
-                         const std::function<void(size_t, Ended)>& done);
+                         const std::function<bool(size_t, Ended)>& done);
 
 }  // namespace plumb::check
 

@@ -76,6 +76,18 @@ TEST(RunnerTest, ProcessesThatAPluginLeavesBehindDoNotHoldTheCheckerUp) {
   EXPECT_EQ(FindingWhenItDoes("fork"), "pass");
 }
 
+TEST(RunnerTest, FailFastEndsAtTheFirstFailure) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer's own report stands there";
+#endif
+  setenv("MISBEHAVE", "exit", 1);
+  const nlohmann::json report = Report({"--fail-fast", "--jobs", "1", "--check", "N9", "--check",
+                                        "X1", "--check", "N1", SabotagePath("misbehaves")});
+  unsetenv("MISBEHAVE");
+  EXPECT_THAT(ChecksWith("fail", report), ElementsAre("N1"));
+  EXPECT_THAT(ChecksWith("skip", report), ElementsAre("N9", "X1"));
+}
+
 TEST(RunnerTest, AFileThatIsNoPluginCannotBeLoaded) {
   const CheckerRun run = RunChecker({"--json", PLUMB_SOURCE_DIR "/CMakeLists.txt"});
   EXPECT_EQ(run.exit_code, 2);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Gives every twin (sabotage/twins.c, life_twins.c, cross_twins.c, authors_*.c) to the checker with
-# several seeds, and prints a table: which checks find it, with which seeds. Exit code 1: one was not
+# several seeds, and prints a table: which check finds it first, with
+# which seeds. Exit code 1: one was not
 # found.
 #
 #   tests/check/twins.sh [--build DIR] [--seeds N] [--seconds S] [TWIN...]
@@ -25,7 +26,7 @@ for number in "$@"; do
   line=
   for ((seed = 0; seed < seeds; ++seed)); do
     found=$("$checker" "$build/tests/check/sabotage/twins/twin_$number.so" \
-      --only-failed --seed "$seed" --seconds "$seconds" | awk '$2 == "FAIL" { printf "%s%s", s, $1; s = "," }')
+      --only-failed --fail-fast --seed "$seed" --seconds "$seconds" | awk '$2 == "FAIL" { printf "%s%s", s, $1; s = "," }')
     [ -n "$found" ] || missed=$((missed + 1))
     line="$line ${found:-MISSED}"
   done
