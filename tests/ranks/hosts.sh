@@ -4,13 +4,17 @@
 # test as skipped (77).
 #
 #   make_hosts N   hosts 1 to N: names plumb-host1 ..., addresses 10.77.0.1 ...
+#   make_hosts N SLOW_LINK BITS_A_SECOND DELAY_SECONDS   the same; their cables are of that rate and delay
+#                  (the program of slow_link.c)
 #   on_host I COMMAND...
 #   cut_host I, mend_host I   its cable
 #   "${launch_hosts[@]}" -n M PROGRAM   one rank a host; from host 1
+#   launch_on I...   launch_hosts is on these hosts from now on
 #   remove_hosts   and all that runs on them
 hosts_scratch=$(mktemp -d)
 hosts_prefix=plumb$$
 n_hosts=0
+hosts_cables=()
 
 skip_hosts() {
   echo "skipped: no network namespaces: $*"
@@ -32,12 +36,29 @@ remove_hosts() {
     # shellcheck disable=SC2086
     [ -z "$pids" ] || kill -9 $pids 2> /dev/null || true
   done
+  [ ${#hosts_cables[@]} = 0 ] || kill -9 "${hosts_cables[@]}" 2> /dev/null || true
   for i in $(seq 1 "$n_hosts"); do ip netns del "$hosts_prefix-$i" 2> /dev/null || true; done
   rm -rf "$hosts_scratch" /tmp/ompi.plumb-host*."$(id -u)"
 }
 
+# Host, then as make_hosts.
+slow_cable() {
+  local i=$1 program=$2
+  "$program" "$hosts_prefix-1" "cable$i" "$hosts_prefix-$i" eth0 "${@:3}" > "$hosts_scratch/cable$i" \
+    2> "$hosts_scratch/why" &
+  hosts_cables+=($!)
+  disown
+  until [ -s "$hosts_scratch/cable$i" ]; do
+    kill -0 "${hosts_cables[-1]}" 2> /dev/null || skip_hosts "$(cat "$hosts_scratch/why")"
+    sleep 0.05
+  done
+  # Frames are copied one by one: large ones.
+  ip -n "$hosts_prefix-1" link set "cable$i" mtu 9000
+  ip -n "$hosts_prefix-$i" link set eth0 mtu 9000
+}
+
 make_hosts() {
-  local n=$1 i list=
+  local n=$1 i
   [ "$(id -u)" = 0 ] || skip_hosts "this is not root"
   command -v ip > /dev/null || skip_hosts "there is no ip (iproute2)"
   mpirun --version 2> /dev/null | grep 'Open MPI' > /dev/null || skip_hosts "the launcher is not Open MPI's"
@@ -51,12 +72,15 @@ make_hosts() {
   ip -n "$hosts_prefix-1" addr add 10.77.0.1/24 dev switch
   ip -n "$hosts_prefix-1" link set switch up
   for i in $(seq 2 "$n"); do
-    ip -n "$hosts_prefix-1" link add "cable$i" type veth peer name eth0 netns "$hosts_prefix-$i"
+    if [ $# -gt 1 ]; then
+      slow_cable "$i" "${@:2}"
+    else
+      ip -n "$hosts_prefix-1" link add "cable$i" type veth peer name eth0 netns "$hosts_prefix-$i"
+    fi
     ip -n "$hosts_prefix-1" link set "cable$i" master switch up
     ip -n "$hosts_prefix-$i" addr add "10.77.0.$i/24" dev eth0
     ip -n "$hosts_prefix-$i" link set eth0 up
   done
-  for i in $(seq 1 "$n"); do list+=${list:+,}10.77.0.$i:1; done
   # What mpirun calls in the place of ssh: HOST COMMAND.
   cat > "$hosts_scratch/agent" <<EOF
 #!/bin/sh
@@ -65,6 +89,13 @@ shift
 exec ip netns exec "$hosts_prefix-\$i" unshare --uts sh -c "hostname plumb-host\$i && \$*"
 EOF
   chmod +x "$hosts_scratch/agent"
+  # shellcheck disable=SC2046
+  launch_on $(seq 1 "$n")
+}
+
+launch_on() {
+  local i list=
+  for i in "$@"; do list+=${list:+,}10.77.0.$i:1; done
   # shellcheck disable=SC2034  # who sources this uses it
   launch_hosts=(on_host 1 mpirun --bind-to none --host "$list" --mca plm_rsh_agent "$hosts_scratch/agent"
     --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24)
@@ -72,12 +103,3 @@ EOF
 
 cut_host() { ip -n "$hosts_prefix-1" link set "cable$1" down; }
 mend_host() { ip -n "$hosts_prefix-1" link set "cable$1" up; }
-
-# limit_hosts RATE: of every cable, both ways, "100mbit"; 1 where this kernel cannot.
-limit_hosts() {
-  local i
-  for i in $(seq 2 "$n_hosts"); do
-    tc -n "$hosts_prefix-1" qdisc replace dev "cable$i" root tbf rate "$1" burst 64kbit latency 50ms 2> /dev/null &&
-      tc -n "$hosts_prefix-$i" qdisc replace dev eth0 root tbf rate "$1" burst 64kbit latency 50ms || return 1
-  done
-}

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# plumb train and plumb compare on several hosts: the files of one process, over slow cables too; a host that is cut
+# off in the middle, and the run that goes on without it.
+#
+#   hosts_train_test.sh PLUMB LIBPLUMB_MPI SLOW_LINK
+set -euo pipefail
+plumb=$1 slow_link=$3
+export PLUMB_MPI_LIBRARY=$2 OMP_NUM_THREADS=1
+root=$(realpath "$(dirname "$0")/../..")
+# shellcheck source=tests/ranks/mpi.sh
+. "$root/tests/ranks/mpi.sh"
+# shellcheck source=tests/ranks/hosts.sh
+. "$root/tests/ranks/hosts.sh"
+scratch=$(mktemp -d)
+trap 'remove_hosts; rm -rf "$scratch"' EXIT
+make_hosts 3 "$slow_link" 200e6 0.001
+exported=(-x PLUMB_MPI_LIBRARY -x OMP_NUM_THREADS)
+job=("${launch_hosts[@]}" "${exported[@]}")
+
+fail() {
+  echo "$*" >&2
+  cat "$scratch/out" >&2
+  exit 1
+}
+
+# run WHAT COMMAND...: succeeds, or the test fails with what it printed.
+run() {
+  local what=$1 code=0
+  shift
+  "$@" > "$scratch/out" 2>&1 || code=$?
+  [ $code = 0 ] || fail "$what: exit code $code"
+}
+
+# What a run has computed: its losses, and the weights and optimizer's states of its last checkpoint.
+content() {
+  sed 's/,"seconds":[^,}]*//' "$1/metrics.jsonl"
+  (cd "$1/checkpoints/$(cat "$1/latest")" && md5sum ./*.safetensors)
+}
+
+study=$root/examples/why_normalise
+recipe=("$study/pre.pbtxt" --train "$study/train.pbtxt" --data "$root/examples/data/names.txt" --quiet
+  --set train.batch_size=8 --set train.units=8 --set train.checkpoint_interval=5 --set train.checkpoint_seconds=0)
+
+train=(train "${recipe[@]}" --set train.max_steps=20)
+run "one process" "$plumb" "${train[@]}" --out "$scratch/one"
+for shard in NONE OPTIMIZER GRADIENTS; do
+  run "train on 3 hosts, $shard" "${job[@]}" -n 3 "$plumb" "${train[@]}" --set "train.shard=$shard" --out "$scratch/three"
+  diff <(content "$scratch/one") <(content "$scratch/three") > "$scratch/out" || fail "train on 3 hosts, $shard: other files"
+  rm -r "$scratch/three"
+done
+echo "train on 3 hosts: the files of one process"
+
+compare=(compare "$study/pre.pbtxt" "$study/post.pbtxt" --train "$study/train.pbtxt" --data "$root/examples/data/names.txt"
+  --seeds 2 --samples 2 --threads 1 --set train.max_steps=10)
+run "compare, one process" "$plumb" "${compare[@]}" --out "$scratch/study1"
+run "compare on 3 hosts" "${job[@]}" -n 3 "$plumb" "${compare[@]}" --out "$scratch/study3"
+for file in "$scratch"/study1/*; do
+  name=${file##*/}
+  # These tell of time, host and speed.
+  case $name in runs | timing.csv | provenance.json) continue ;; esac
+  diff -r "$file" "$scratch/study3/$name" > "$scratch/out" || fail "compare on 3 hosts: another $name"
+done
+echo "compare on 3 hosts: the files of one process"
+
+# A cut cable in the middle; then the two hosts that are left go on, and one process ends it.
+code=0
+"${job[@]}" -n 3 "$plumb" train "${recipe[@]}" --set train.max_steps=100000 --rank-grace 5 --out "$scratch/cut" \
+  > "$scratch/out" 2>&1 &
+mpirun=$!
+until [ -s "$scratch/cut/latest" ]; do
+  kill -0 $mpirun 2> /dev/null || fail "train: ended before it was cut off"
+  sleep 0.1
+done
+cut_host 3
+begin=$SECONDS
+wait $mpirun || code=$?
+echo "a host cut off: mpirun ended after $((SECONDS - begin)) s with exit code $code"
+[ $code != 0 ] || fail "a host cut off: exit code 0"
+[ "$(grep -c '^error: ' "$scratch/out")" = 1 ] || fail "a host cut off: not one message"
+grep -q '^error: rank 2 on host plumb-host3 has not answered for 5 s' "$scratch/out" || fail "a host cut off: not named"
+done_steps=$(sed 's/[^0-9]*0*//' "$scratch/cut/latest")
+resume=(train --quiet --data "$root/examples/data/names.txt" --resume --out "$scratch/cut")
+launch_on 1 2
+run "two hosts go on" "${launch_hosts[@]}" "${exported[@]}" -n 2 "$plumb" "${resume[@]}" --stop-at $((done_steps + 10))
+run "one goes on" "$plumb" "${resume[@]}" --stop-at $((done_steps + 20))
+run "undisturbed" "$plumb" train "${recipe[@]}" --set train.max_steps=100000 --stop-at $((done_steps + 20)) --out "$scratch/whole"
+diff <(content "$scratch/whole") <(content "$scratch/cut") > "$scratch/out" || fail "after a cut: other files"
+echo "cut off after $done_steps steps or more, gone on by two hosts and by one: the files of an undisturbed run"
