@@ -15,13 +15,17 @@
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/bench_figures.h"
+#include "cli/bench_ranks.h"
 #include "cli/command.h"
 #include "cli/command_tree.h"
 #include "cli/interrupt.h"
 #include "cli/nearest.h"
 #include "cli/output.h"
 #include "cli/profile_table.h"
+#include "cli/ranks.h"
+#include "cli/reads_between.h"
 #include "runtime/tools/bench.h"
+#include "runtime/tools/launch.h"
 #include "runtime/tools/text.h"
 
 namespace plumb::cli {
@@ -32,7 +36,6 @@ constexpr double kRoundSeconds = 0.25;
 constexpr int kWarmUpSteps = 3;
 constexpr double kWarmUpSeconds = 0.3;  // documents have many lengths to compile
 constexpr int kMachineRuns = 3;         // of which the best is the yardstick of a round
-constexpr double kBetweenReads = 0.05;  // seconds of decoding
 
 struct BenchFlags {
   std::string model, data, train, only;
@@ -43,6 +46,9 @@ struct BenchFlags {
   int64_t rounds = 7;
   std::optional<uint64_t> seed;
   bool profile = false, json = false, quiet = false;
+  std::string ranks, link;
+  bool fixed_batch = false;
+  RankOptions rank_options;
 };
 
 std::vector<std::string> Passes() { return {"train", "prompt", "decode"}; }
@@ -85,33 +91,6 @@ absl::StatusOr<double> Best(const Measure& measure) {
   }
   return best;
 }
-
-// The speed of reads interleaved with the measurement that it is compared with: the bandwidth of
-// shared memory varies twofold from moment to moment, so averages over the same time are compared.
-class ReadsBetween {
- public:
-  explicit ReadsBetween(MachineSpeed* machine) : machine_(machine) {}
-
-  // Reads, unless less than kBetweenReads has been spent since the last time.
-  absl::Status Turn() {
-    if (reads_ > 0 && spent_ < kBetweenReads) return absl::OkStatus();
-    const absl::StatusOr<double> speed = machine_->MeasureRead();
-    if (!speed.ok()) return speed.status();
-    seconds_a_byte_ += 1 / *speed;
-    ++reads_;
-    spent_ = 0;
-    return absl::OkStatus();
-  }
-  void Spend(double seconds) { spent_ += seconds; }
-
-  // REQUIRES: a turn.
-  double speed() const { return reads_ / seconds_a_byte_; }
-
- private:
-  MachineSpeed* const machine_;
-  double spent_ = 0, seconds_a_byte_ = 0;
-  int reads_ = 0;
-};
 
 // The yardstick of a round: a machine that does not have it leaves the share out.
 absl::Status AddMachine(const absl::StatusOr<double>& speed, double rate, PassFigures* figures) {
@@ -338,7 +317,31 @@ std::string TrainingOption(const BenchFlags& options, const Settings& settings) 
   return settings.train.empty() ? "" : absl::StrCat("--set train.", settings.train[0].first);
 }
 
-absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocation) {
+// Training on many ranks, where any are asked for or there.
+absl::StatusOr<int> MeasureRanks(const BenchFlags& options, const Overrides& overrides,
+                                 const Spec& spec, HostRuntime* runtime, Launch* launch) {
+  if (!options.only.empty() && options.only != "train") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--only ", options.only, ": ranks share training and nothing else"));
+  }
+  RankBenchOptions of_ranks;
+  of_ranks.model = options.model;
+  of_ranks.counts = options.ranks;
+  of_ranks.link = options.link;
+  of_ranks.fixed_batch = options.fixed_batch;
+  of_ranks.rounds = options.rounds;
+  of_ranks.profile = options.profile;
+  of_ranks.json = options.json;
+  of_ranks.request = ToRequest(options, overrides);
+  const Interrupts interrupts("the step that is timed");
+  absl::StatusOr<int> code = BenchRanks(of_ranks, spec, runtime, launch, interrupts);
+  if (launch->is_first()) PrintWarnings(runtime);
+  if (absl::IsCancelled(code.status())) return kExitInterrupted;
+  return code;
+}
+
+absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocation,
+                            Launch* launch) {
   absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
   if (!runtime.ok()) return runtime.status();
   absl::StatusOr<Settings> settings = ParseSettings(options.settings);
@@ -356,12 +359,22 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
     const absl::Status set = spec->Set("vocab_size", absl::StrCat(options.vocab));
     if (!set.ok()) return set;
   }
-  if (spec->vocab_size() == 0 && (options.data.empty() || options.only != "train")) {
+  const bool on_ranks = !options.ranks.empty() || launch->size() > 1;
+  if (!on_ranks && (!options.link.empty() || options.fixed_batch)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.link.empty() ? "--fixed-batch" : "--link",
+                     " is about ranks: say how many, for example --ranks 1..64"));
+  }
+  const bool only_trains = on_ranks || options.only == "train";
+  if (spec->vocab_size() == 0 && (options.data.empty() || !only_trains)) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.model, ": vocab_size is missing, and ",
         options.data.empty() ? "there is no data to take it from; say it with --vocab N"
                              : "only training takes it from --data: say it with --vocab N, or "
                                "measure training alone with --only train"));
+  }
+  if (on_ranks) {
+    return MeasureRanks(options, settings->train, *spec, runtime->get(), launch);
   }
   const Interrupts interrupts("the pass that is timed");
   Bench bench{options, runtime->get(), *std::move(spec), Progress(options.quiet), interrupts};
@@ -437,13 +450,27 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
               "Set a field, e.g. model.n_layer=4 or train.grad_clip=0; repeatable");
   AddSeed(app, &options->seed, "Seed of weights and tokens; default 1");
   app->add_flag("--profile", options->profile, "Also a table of each pass's time by op");
+  app->add_option(
+         "--ranks", options->ranks,
+         "Training on so many ranks, predicted: 1,2,4 or 1..1024; under mpirun also measured")
+      ->type_name("COUNTS");
+  app->add_option(
+         "--link", options->link,
+         "What connects ranks: rate and latency, such as 25Gbit,20us; default under mpirun: "
+         "measured")
+      ->type_name("RATE,TIME");
+  app->add_flag("--fixed-batch", options->fixed_batch,
+                "Ranks share the units of one batch; default: each has a batch");
+  AddRankOptions(app, &options->rank_options);
   app->add_flag("--json", options->json, "Print the figures as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
       "  plumb bench model.pbtxt --vocab 65 --batch 12\n"
-      "  plumb bench gpt2.pbtxt --only decode --weights int8 --tokens 128\n\n"
+      "  plumb bench gpt2.pbtxt --only decode --weights int8 --tokens 128\n"
+      "  plumb bench gpt2.pbtxt --batch 8 --ranks 1..1024 --link 25Gbit,20us\n"
+      "  mpirun -n 4 plumb bench gpt2.pbtxt --batch 8\n\n"
       "Weights are random. Shares are of a 2048 x 2048 x 2048 matrix product of the same type, "
       "for\n"
       "decoding of a pass that only reads memory, both measured in the same rounds. FLOPs are 6 a\n"
@@ -451,7 +478,12 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
       "last\n"
       "layer, all but keys and values is for its last token alone, and counted so.");
   app->callback([options, invocation] {
-    invocation->run = [options, invocation] { return Measure(*options, *invocation); };
+    invocation->run = [options, invocation] {
+      return RunRanks(options->rank_options, *invocation,
+                      [options](Launch* launch, const Invocation& own) {
+                        return Measure(*options, own, launch);
+                      });
+    };
   });
 }
 

@@ -51,7 +51,7 @@ std::string InItsUnit(double value, const std::array<Unit, 4>& units) {
       chosen = &unit;
     }
   }
-  return absl::StrFormat("%g %s", value / chosen->factor, chosen->name);
+  return absl::StrFormat("%.3g %s", value / chosen->factor, chosen->name);
 }
 
 }  // namespace

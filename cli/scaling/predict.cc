@@ -3,17 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 
 namespace plumb::cli {
 namespace {
 
-// The rank that owns a bucket: each in turn takes the next, as long as it has the fewest bytes.
+// The rank that owns each bucket: the largest first, each to who has least.
 std::vector<int64_t> Owners(const std::vector<BucketCost>& buckets, int64_t ranks) {
-  std::vector<int64_t> bytes(static_cast<size_t>(ranks)), owners;
-  for (const BucketCost& bucket : buckets) {
+  std::vector<size_t> order(buckets.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&buckets](size_t a, size_t b) { return buckets[a].bytes > buckets[b].bytes; });
+  std::vector<int64_t> bytes(static_cast<size_t>(ranks)), owners(buckets.size());
+  for (const size_t b : order) {
     const auto least = std::min_element(bytes.begin(), bytes.end());
-    *least += bucket.bytes;
-    owners.push_back(least - bytes.begin());
+    *least += buckets[b].bytes;
+    owners[b] = least - bytes.begin();
   }
   return owners;
 }
@@ -30,11 +35,11 @@ double AgreementSeconds(const Cluster& cluster) {
 
 }  // namespace
 
-StepTime PredictStep(const StepCosts& costs, const Cluster& cluster) {
+RankStepTime PredictStep(const StepCosts& costs, const Cluster& cluster) {
   const size_t ranks = static_cast<size_t>(cluster.ranks);
   const bool is_alone = ranks == 1;
   const std::vector<int64_t> owners = Owners(costs.buckets, cluster.ranks);
-  StepTime time;
+  RankStepTime time;
   const int64_t units = (costs.units + cluster.ranks - 1) / cluster.ranks;
   const double pass = costs.pass_seconds * cluster.slowdown;
   time.passes = static_cast<double>(units) * pass;

@@ -42,7 +42,7 @@ struct Cluster {
 };
 
 // Seconds of one step.
-struct StepTime {
+struct RankStepTime {
   double passes = 0;   // of the rank with the most units
   double waiting = 0;  // for gradients, after its last pass
   double update = 0;
@@ -52,7 +52,7 @@ struct StepTime {
 };
 
 // REQUIRES: 1 <= ranks <= units; rates are above zero.
-StepTime PredictStep(const StepCosts& costs, const Cluster& cluster);
+RankStepTime PredictStep(const StepCosts& costs, const Cluster& cluster);
 
 }  // namespace plumb::cli
 

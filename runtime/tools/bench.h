@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -48,6 +49,9 @@ struct TrainBenchRequest {
   std::string data_path;
   std::string train_path;     // "": defaults, and a learning rate that moves little
   Overrides train_overrides;  // over both; the fields above take precedence
+  // The ranks that train together, each with a bench of the same request; it must outlive the
+  // bench. null: this process alone.
+  const plumb_communicator* ranks = nullptr;
 };
 
 struct BenchStep {
@@ -70,8 +74,12 @@ class TrainBench {
 
   int64_t parameters() const;
   int64_t batch() const;
-  int64_t seq() const;        // of the longest batch
-  std::string dtype() const;  // "f32" or "bf16"
+  int64_t seq() const;                           // of the longest batch
+  std::string dtype() const;                     // "f32" or "bf16"
+  int64_t units() const;                         // of a step: train.units
+  std::string shard() const;                     // train.shard: "NONE", "OPTIMIZER", "GRADIENTS"
+  std::string wire() const;                      // train.wire: "F32", "BF16"
+  std::vector<int64_t> tensor_elements() const;  // of each weight, in the model's order
   // One whole step: batch, passes, clipping, optimizer. The first of a length compiles it.
   absl::StatusOr<BenchStep> Step();
   // The same, timed op by op.

@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtim
       impl.trainer,
       OrOutOfMemory("the parameters, the optimizer state and the training program", [&] {
         return RunTrainer::Create(impl.model->handle(), impl.data.get(), impl.recipe,
-                                  /*validates=*/false);
+                                  /*validates=*/false, request.ranks);
       }));
   return bench;
 }
@@ -138,6 +138,32 @@ int64_t TrainBench::parameters() const { return impl_->info.parameters; }
 int64_t TrainBench::batch() const { return impl_->recipe.fields.batch_size(); }
 int64_t TrainBench::seq() const { return impl_->info.context_length; }
 std::string TrainBench::dtype() const { return DTypeOf(impl_->recipe); }
+int64_t TrainBench::units() const {
+  const v1::Train& fields = impl_->recipe.fields;
+  return fields.units() == 0 ? fields.gradient_accumulation_steps() : fields.units();
+}
+std::string TrainBench::shard() const {
+  const v1::Shard shard = impl_->recipe.fields.shard();
+  return shard == v1::OPTIMIZER ? "OPTIMIZER" : shard == v1::GRADIENTS ? "GRADIENTS" : "NONE";
+}
+std::string TrainBench::wire() const {
+  return impl_->recipe.fields.wire() == v1::Train::BF16 ? "BF16" : "F32";
+}
+std::vector<int64_t> TrainBench::tensor_elements() const {
+  std::vector<int64_t> elements;
+  for (size_t i = 0; i < plumb_model_tensor_count(impl_->model->handle()); ++i) {
+    auto tensor = Sized<plumb_tensor>();
+    if (!CallPlumb(plumb_trainer_state, impl_->trainer->get(), int32_t{PLUMB_STATE_MODEL}, i,
+                   &tensor)
+             .ok()) {
+      break;
+    }
+    int64_t n = 1;
+    for (const int64_t size : tensor.shape) n *= size;
+    elements.push_back(n);
+  }
+  return elements;
+}
 absl::StatusOr<BenchStep> TrainBench::Step() {
   impl_->trainer->StopProfile();
   impl_->profiles = false;

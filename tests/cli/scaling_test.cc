@@ -4,7 +4,9 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <vector>
 
+#include "cli/scaling/costs.h"
 #include "cli/scaling/link.h"
 #include "cli/scaling/predict.h"
 
@@ -43,8 +45,56 @@ TEST(LinkTest, SaysWhatIsWrong) {
   }
 }
 
+TEST(CostsTest, BucketsHoldEveryTensorOnce) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 500; ++i) {
+    std::vector<int64_t> tensors(1 + random() % 60);
+    int64_t all = 0;
+    for (int64_t& elements : tensors) all += elements = 1 + random() % 1000000;
+    const int64_t ranks = 1 + static_cast<int64_t>(random() % 64);
+    const StepCosts costs = CostsOf({0.6, 0.01, 0.002}, 4, tensors, 1e10, ranks);
+    EXPECT_DOUBLE_EQ(costs.pass_seconds, 0.15);
+    int64_t bytes = 0;
+    double ready = 0.05, update = 0;
+    for (const BucketCost& bucket : costs.buckets) {
+      bytes += bucket.bytes;
+      update += bucket.update_seconds;
+      EXPECT_GT(bucket.ready_seconds, ready);
+      ready = bucket.ready_seconds;
+    }
+    EXPECT_EQ(bytes, 4 * all);
+    EXPECT_NEAR(update, 0.01, 1e-12);
+    EXPECT_NEAR(ready, 0.15, 1e-12);
+  }
+}
+
+TEST(CostsTest, AProfilesProportions) {
+  Profile profile;
+  profile.steps = 2;
+  profile.rows = {{"matmul", true, 2, 3.0},
+                  {"norm", true, 2, 1.0},
+                  {"optimizer", false, 2, 0.5},
+                  {"batches", false, 2, 0.25},
+                  {"other", false, 2, 0.25}};
+  const StepShares shares = SharesOf(profile, 10);
+  EXPECT_DOUBLE_EQ(shares.passes, 8);
+  EXPECT_DOUBLE_EQ(shares.update, 1);
+  EXPECT_DOUBLE_EQ(shares.other, 1);
+}
+
+TEST(CostsTest, RankCountsAreNumbersAndRanges) {
+  using Counts = std::vector<int64_t>;
+  EXPECT_EQ(ParseRankCounts("4").value(), Counts({4}));
+  EXPECT_EQ(ParseRankCounts("4,1,4").value(), Counts({1, 4}));
+  EXPECT_EQ(ParseRankCounts("1..8").value(), Counts({1, 2, 4, 8}));
+  EXPECT_EQ(ParseRankCounts("3..10,5").value(), Counts({3, 4, 5, 8, 10}));
+  for (const char* bad : {"", "0", "-1", "1..", "..4", "4..1", "1,,2", "1...4", "1e3", "2000000"}) {
+    EXPECT_EQ(ParseRankCounts(bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+}
+
 TEST(PredictTest, AloneIsWhatWasMeasured) {
-  const StepTime time = PredictStep(Costs(4, 10), {{1e9, 1e-5}, 1});
+  const RankStepTime time = PredictStep(Costs(4, 10), {{1e9, 1e-5}, 1});
   EXPECT_DOUBLE_EQ(time.passes, 0.4);
   EXPECT_NEAR(time.update, 0.01, 1e-12);
   EXPECT_EQ(time.waiting, 0);
@@ -67,7 +117,7 @@ TEST(PredictTest, AFastLinkLeavesTheUnitsOfTheBusiestRank) {
 TEST(PredictTest, OneBucketByHand) {
   const StepCosts costs = Costs(2, 1);
   const double s = static_cast<double>(1 << 20), rate = 1e8, latency = 1e-3;
-  const StepTime time = PredictStep(costs, {{rate, latency}, 2});
+  const RankStepTime time = PredictStep(costs, {{rate, latency}, 2});
   EXPECT_DOUBLE_EQ(time.passes, 0.1);
   // Nothing overlaps: the bucket is ready when the pass ends. It travels, is added, and the norm
   // goes to rank 0 and back.

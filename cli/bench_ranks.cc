@@ -1,0 +1,362 @@
+#include "cli/bench_ranks.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/bench_figures.h"
+#include "cli/output.h"
+#include "cli/profile_table.h"
+#include "cli/scaling/costs.h"
+#include "cli/scaling/link.h"
+#include "cli/scaling/predict.h"
+#include "runtime/ranks/collectives.h"
+
+namespace plumb::cli {
+namespace {
+
+constexpr double kSecondsOfARound = 0.25;
+constexpr int kFirstSteps = 3;
+// To add a gradient to a sum two numbers are read and one is written.
+constexpr double kReadsAnAddition = 3;
+constexpr double kHalf = 0.5;
+
+// What a rank measures without the others.
+struct Alone {
+  StepShares shares;
+  double add_bytes_per_second = 0;
+  int64_t batch = 0, seq = 0, units = 0;
+  std::vector<int64_t> tensors;
+  Cluster exchange;  // how gradients travel
+
+  double seconds() const { return shares.passes + shares.update + shares.other; }
+};
+
+// What all ranks measure together.
+struct Together {
+  Series seconds;
+  std::optional<Profile> profile;
+};
+
+// Seconds of a step, round by round. All ranks take the same steps, so an interruption ends the
+// rounds of all.
+absl::StatusOr<Series> TimeSteps(TrainBench* bench, int64_t rounds, int64_t steps, Launch* launch,
+                                 const Interrupts& interrupts) {
+  Series seconds;
+  for (int64_t round = 0; round < rounds; ++round) {
+    const absl::StatusOr<bool> interrupted = launch->Any(interrupts.requested());
+    if (!interrupted.ok()) return interrupted.status();
+    if (*interrupted) return absl::CancelledError("interrupted");
+    double sum = 0;
+    for (int64_t i = 0; i < steps; ++i) {
+      const absl::StatusOr<BenchStep> step = bench->Step();
+      if (!step.ok()) return step.status();
+      sum += step->seconds;
+    }
+    seconds.Add(sum / static_cast<double>(steps));
+  }
+  return seconds;
+}
+
+absl::StatusOr<Profile> ProfileSteps(TrainBench* bench, int64_t steps) {
+  for (int64_t i = 0; i < steps; ++i) {
+    const absl::StatusOr<BenchStep> step = bench->ProfiledStep();
+    if (!step.ok()) return step.status();
+  }
+  return bench->TakeProfile();
+}
+
+// The same number on all ranks.
+absl::StatusOr<int64_t> StepsOfARound(double seconds_a_step, Launch* launch) {
+  const absl::StatusOr<std::vector<double>> all = AllGather(launch->ranks(), {seconds_a_step});
+  if (!all.ok()) return all.status();
+  const double slowest = *std::max_element(all->begin(), all->end());
+  return std::clamp<int64_t>(static_cast<int64_t>(kSecondsOfARound / slowest), 1, 10000);
+}
+
+// The last of some steps.
+absl::StatusOr<double> TakeFirstSteps(TrainBench* bench) {
+  double last = 0;
+  for (int i = 0; i < kFirstSteps; ++i) {
+    const absl::StatusOr<BenchStep> step = bench->Step();
+    if (!step.ok()) return step.status();
+    last = step->seconds;
+  }
+  return last;
+}
+
+Sharding ShardingOf(const std::string& shard) {
+  if (shard == "OPTIMIZER") return Sharding::kOptimizer;
+  return shard == "GRADIENTS" ? Sharding::kGradients : Sharding::kNone;
+}
+
+// All ranks at once, each for itself: those of one machine slow each other down as they will in
+// training. The slowest rank's.
+absl::StatusOr<Alone> MeasureAlone(const RankBenchOptions& options, const Spec& spec,
+                                   HostRuntime* runtime, Launch* launch,
+                                   const Interrupts& interrupts) {
+  Alone alone;
+  std::vector<double> mine;
+  const auto measure = [&]() -> absl::Status {
+    absl::StatusOr<std::unique_ptr<TrainBench>> bench =
+        TrainBench::Open(runtime, spec, options.request);
+    if (!bench.ok()) return bench.status();
+    alone.batch = (*bench)->batch();
+    alone.seq = (*bench)->seq();
+    alone.units = (*bench)->units();
+    alone.tensors = (*bench)->tensor_elements();
+    alone.exchange.shard = ShardingOf((*bench)->shard());
+    alone.exchange.wire_bf16 = (*bench)->wire() == "BF16";
+    const absl::StatusOr<double> once = TakeFirstSteps(bench->get());
+    if (!once.ok()) return once.status();
+    const absl::StatusOr<int64_t> steps = StepsOfARound(*once, launch);
+    if (!steps.ok()) return steps.status();
+    const absl::StatusOr<Series> seconds =
+        TimeSteps(bench->get(), options.rounds, *steps, launch, interrupts);
+    if (!seconds.ok()) return seconds.status();
+    const absl::StatusOr<Profile> profile = ProfileSteps(bench->get(), options.rounds * *steps);
+    if (!profile.ok()) return profile.status();
+    const absl::StatusOr<double> read = MachineSpeed(runtime).MeasureRead();
+    if (!read.ok()) return read.status();
+    const StepShares shares = SharesOf(*profile, seconds->Median());
+    mine = {shares.passes, shares.update, shares.other, *read / kReadsAnAddition};
+    return absl::OkStatus();
+  };
+  const absl::Status measured = measure();
+  if (!measured.ok()) return measured;
+  const absl::StatusOr<std::vector<double>> all = AllGather(launch->ranks(), mine);
+  if (!all.ok()) return all.status();
+  for (size_t i = 0; i < all->size(); i += mine.size()) {
+    const StepShares shares = {(*all)[i], (*all)[i + 1], (*all)[i + 2]};
+    if (shares.passes + shares.update + shares.other < alone.seconds()) continue;
+    alone.shares = shares;
+    alone.add_bytes_per_second = (*all)[i + 3];
+  }
+  return alone;
+}
+
+// The batch of all, in as many units.
+TrainBenchRequest RequestOfAll(const RankBenchOptions& options, const Alone& alone,
+                               Launch* launch) {
+  TrainBenchRequest request = options.request;
+  request.ranks = launch->communicator();
+  if (options.fixed_batch) return request;
+  request.batch = alone.batch * launch->size();
+  request.train_overrides.emplace_back("units", absl::StrCat(alone.units * launch->size()));
+  return request;
+}
+
+absl::StatusOr<Together> MeasureTogether(const RankBenchOptions& options, const Spec& spec,
+                                         const Alone& alone, HostRuntime* runtime, Launch* launch,
+                                         const Interrupts& interrupts) {
+  absl::StatusOr<std::unique_ptr<TrainBench>> bench =
+      TrainBench::Open(runtime, spec, RequestOfAll(options, alone, launch));
+  if (!bench.ok()) return bench.status();
+  const absl::StatusOr<double> once = TakeFirstSteps(bench->get());
+  if (!once.ok()) return once.status();
+  const absl::StatusOr<int64_t> steps = StepsOfARound(*once, launch);
+  if (!steps.ok()) return steps.status();
+  absl::StatusOr<Series> seconds =
+      TimeSteps(bench->get(), options.rounds, *steps, launch, interrupts);
+  if (!seconds.ok()) return seconds.status();
+  Together together;
+  together.seconds = *std::move(seconds);
+  if (!options.profile) return together;
+  absl::StatusOr<Profile> profile = ProfileSteps(bench->get(), options.rounds * *steps);
+  if (!profile.ok()) return profile.status();
+  together.profile = *std::move(profile);
+  return together;
+}
+
+// --link, else the slowest of those that are there; ranks of a machine have one, too.
+absl::StatusOr<Link> LinkOf(const RankBenchOptions& options, Launch* launch) {
+  if (!options.link.empty()) return ParseLink(options.link);
+  const absl::StatusOr<std::vector<RankLink>> links = launch->MeasureAllLinks();
+  if (!links.ok()) return links.status();
+  Link slowest = {links->at(0).bytes_per_second, 0};
+  for (const RankLink& each : *links) {
+    slowest.bytes_per_second = std::min(slowest.bytes_per_second, each.bytes_per_second);
+    slowest.latency = std::max(slowest.latency, each.latency_seconds);
+  }
+  return slowest;
+}
+
+struct PredictedStep {
+  int64_t ranks = 0, batch = 0;
+  RankStepTime time;
+  double tokens_per_second = 0;
+  double efficiency = 0;  // of a rank, against one that is alone
+  std::optional<double> measured;
+};
+
+std::vector<PredictedStep> Predict(const RankBenchOptions& options, const Alone& alone,
+                                   Cluster cluster, const std::vector<int64_t>& counts) {
+  const auto row = [&](int64_t ranks) {
+    PredictedStep made;
+    made.ranks = ranks;
+    cluster.ranks = ranks;
+    const int64_t batches = options.fixed_batch ? 1 : ranks;
+    made.batch = alone.batch * batches;
+    StepCosts costs =
+        CostsOf(alone.shares, alone.units, alone.tensors, alone.add_bytes_per_second, ranks);
+    costs.units *= batches;
+    made.time = PredictStep(costs, cluster);
+    made.tokens_per_second = static_cast<double>(made.batch * alone.seq) / made.time.total();
+    return made;
+  };
+  const double one = row(1).tokens_per_second;
+  std::vector<PredictedStep> rows;
+  for (const int64_t ranks : counts) {
+    rows.push_back(row(ranks));
+    rows.back().efficiency = rows.back().tokens_per_second / one / static_cast<double>(ranks);
+  }
+  return rows;
+}
+
+std::string Ms(double seconds) { return absl::StrFormat("%.2f ms", seconds * 1e3); }
+
+std::string ToText(const RankBenchOptions& options, const Alone& alone, const Cluster& cluster,
+                   const std::vector<PredictedStep>& rows, int64_t here) {
+  std::string text =
+      absl::StrFormat("%6s %9s %12s %12s %9s %11s %12s %11s\n", "ranks", "batch", "step",
+                      "tokens/s", "speedup", "efficiency", "not hidden", "measured");
+  const PredictedStep* low = nullptr;
+  for (const PredictedStep& row : rows) {
+    if (low == nullptr && row.efficiency < kHalf) low = &row;
+    absl::StrAppendFormat(&text, "%6d %9d %12s %12.0f %9.2f %9.0f %% %12s %11s", row.ranks,
+                          row.batch, Ms(row.time.total()), row.tokens_per_second,
+                          row.efficiency * static_cast<double>(row.ranks), row.efficiency * 100,
+                          Ms(row.time.waiting + row.time.gathering),
+                          row.measured.has_value() ? Ms(*row.measured) : "-");
+    if (row.measured.has_value()) {
+      absl::StrAppendFormat(&text, "  predicted / measured %.2f", row.time.total() / *row.measured);
+    }
+    text += '\n';
+  }
+  int64_t elements = 0;
+  for (const int64_t each : alone.tensors) elements += each;
+  absl::StrAppendFormat(
+      &text,
+      "\nOne rank alone: passes of %d unit%s %s, optimizer %s, the rest %s%s.\n"
+      "Links of %s; %.1f MB of gradients%s. %s.\n"
+      "Assumed: every rank is as fast as the slowest here, on a machine of its own unless it was\n"
+      "measured so; no link is shared; gradients are done evenly over the last two thirds of a "
+      "pass.\n",
+      alone.units, alone.units == 1 ? "" : "s", Ms(alone.shares.passes), Ms(alone.shares.update),
+      Ms(alone.shares.other),
+      here > 1 ? absl::StrCat(" (the slowest of ", here, " that compute at once)") : "",
+      LinkText(cluster.link), static_cast<double>(elements) * 4e-6,
+      cluster.wire_bf16 ? ", half as much on the wire" : "",
+      options.fixed_batch ? "The batch is shared: ranks do not change the numbers"
+                          : "Every rank has a batch of its own: the step's grows with the ranks");
+  if (low != nullptr) {
+    absl::StrAppendFormat(&text, "From %d ranks on more than half of the time is lost.\n",
+                          low->ranks);
+  }
+  return text;
+}
+
+Json ToJson(const RankBenchOptions& options, const Alone& alone, const Cluster& cluster,
+            const std::vector<PredictedStep>& rows, const Together& together, int64_t threads) {
+  Json json = {
+      {"model", options.model},
+      {"threads", threads},
+      {"rounds", options.rounds},
+      {"fixed_batch", options.fixed_batch},
+      {"link",
+       {{"bytes_per_second", cluster.link.bytes_per_second}, {"latency", cluster.link.latency}}},
+      {"alone",
+       {{"passes", alone.shares.passes},
+        {"update", alone.shares.update},
+        {"other", alone.shares.other},
+        {"units", alone.units},
+        {"batch", alone.batch},
+        {"add_bytes_per_second", alone.add_bytes_per_second}}},
+      {"ranks", Json::array()}};
+  for (const PredictedStep& row : rows) {
+    Json each = {{"ranks", row.ranks},
+                 {"batch", row.batch},
+                 {"seconds", row.time.total()},
+                 {"passes", row.time.passes},
+                 {"waiting", row.time.waiting},
+                 {"update", row.time.update},
+                 {"gathering", row.time.gathering},
+                 {"other", row.time.other},
+                 {"tokens_per_second", row.tokens_per_second},
+                 {"efficiency", row.efficiency}};
+    if (row.measured.has_value()) each["measured"] = together.seconds.ToJson();
+    json["ranks"].push_back(std::move(each));
+  }
+  if (together.profile.has_value()) json["profile"] = ProfileJson(*together.profile);
+  return json;
+}
+
+absl::StatusOr<std::vector<int64_t>> CountsOf(const RankBenchOptions& options, int64_t here) {
+  if (options.counts.empty()) return std::vector<int64_t>{here};
+  absl::StatusOr<std::vector<int64_t>> counts = ParseRankCounts(options.counts);
+  if (!counts.ok()) return counts.status();
+  if (here > 1 && std::find(counts->begin(), counts->end(), here) == counts->end()) {
+    counts->push_back(here);
+    std::sort(counts->begin(), counts->end());
+  }
+  return counts;
+}
+
+// Of a fixed batch ranks share units.
+absl::Status CheckUnits(const RankBenchOptions& options, const Alone& alone,
+                        const std::vector<int64_t>& counts) {
+  if (!options.fixed_batch || counts.back() <= alone.units) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--ranks: ", counts.back(), " ranks cannot share a batch of ", alone.units,
+                   alone.units == 1 ? " unit" : " units", ": --set train.units=", counts.back(),
+                   " makes as many, and without --fixed-batch every rank has a batch of its own"));
+}
+
+}  // namespace
+
+absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const Spec& spec,
+                               HostRuntime* runtime, Launch* launch, const Interrupts& interrupts) {
+  const int64_t here = launch->size();
+  if (options.link.empty() && here == 1) {
+    return absl::InvalidArgumentError(
+        "--link is missing: which link do ranks have? For example --link 25Gbit,20us (under mpirun "
+        "the links that are there are measured)");
+  }
+  const absl::StatusOr<std::vector<int64_t>> counts = CountsOf(options, here);
+  if (!counts.ok()) return counts.status();
+  const absl::StatusOr<Link> link = LinkOf(options, launch);
+  if (!link.ok()) return link.status();
+  const absl::StatusOr<Alone> alone = MeasureAlone(options, spec, runtime, launch, interrupts);
+  if (!alone.ok()) return alone.status();
+  const absl::Status units = CheckUnits(options, *alone, *counts);
+  if (!units.ok()) return units;
+  Together together;
+  if (here > 1) {
+    absl::StatusOr<Together> measured =
+        MeasureTogether(options, spec, *alone, runtime, launch, interrupts);
+    if (!measured.ok()) return measured.status();
+    together = *std::move(measured);
+  }
+  if (!launch->is_first()) return kExitOk;
+  Cluster cluster = alone->exchange;
+  cluster.link = *link;
+  std::vector<PredictedStep> rows = Predict(options, *alone, cluster, *counts);
+  for (PredictedStep& row : rows) {
+    if (here > 1 && row.ranks == here) row.measured = together.seconds.Median();
+  }
+  std::string text = ToText(options, *alone, cluster, rows, here);
+  if (together.profile.has_value()) {
+    absl::StrAppend(&text, "\nRank 0:\n", ProfileTable(*together.profile));
+  }
+  const absl::Status printed =
+      options.json ? PrintJson(ToJson(options, *alone, cluster, rows, together, runtime->threads()))
+                   : PrintResult(text);
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
+}  // namespace plumb::cli
