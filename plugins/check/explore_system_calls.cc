@@ -93,9 +93,7 @@ std::string TraceCreate(const plumb_norm_plugin& norm, const Point& point, bool*
 void MakeCalls(const Instance& instance, const Point& point, const Operands& operands,
                CallWatcher* watcher) {
   NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
-  run.x.Assign(operands.x);
-  run.dy.Assign(operands.dy);
-  for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+  AssignTo(operands, &run);
   MakeHotCalls(&run, watcher);
 }
 

@@ -67,6 +67,7 @@ WideRun::WideRun(const Instance& instance, const Point& point, uint32_t widest, 
   MeasureSlopes();
   MeasureRows(y);
   if (point[kEvaluation] == 0) MeasureSums(y);
+  if (point[kEvaluation] == 0) MeasureSecond();
 }
 
 // L of each row.
@@ -135,6 +136,25 @@ void WideRun::MeasureRows(const Values& y) {
     all.growth = row.growth;
   }
   if (columns_) std::fill(rows_.begin(), rows_.end(), all);
+}
+
+// T of dx2, of all rows together: by how much y moves with x2, and what parameters make of dy,
+// which may cancel in a short row.
+void WideRun::MeasureSecond() {
+  if (operands_.x2.empty()) return;
+  const double largest = LargestMagnitude(operands_.x2),
+               largest_dy = LargestMagnitude(operands_.dy);
+  const double step = (widest_ == PLUMB_F64 ? 0x1p-40 : 0x1p-10) * (largest > 0 ? largest : 1e-3);
+  std::mt19937_64 random(static_cast<uint64_t>(point_[kSeed]) + 7);
+  Operands moved = operands_;
+  for (double& value : moved.x2) value += (random() & 1) != 0 ? step : -step;
+  const Values y = PlainY(instance_, point_, widest_, moved);
+  double slope = largest_param_;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const double here = std::abs(y[i] - outcome_.y[i]) / step;
+    slope = std::max(slope, std::isfinite(here) ? here : HUGE_VAL);
+  }
+  terms_of_second_ = std::max(slope * largest_dy, LargestMagnitude(outcome_.dx2));
 }
 
 // S of each element of dparams.
@@ -238,6 +258,21 @@ std::string WideRun::CompareDx(const Values& got, double added) const {
     if (added != 0) allowed[i] += HalfUlp(dtype_, size + added);
   }
   return Compare("dx", got, outcome_.dx, of_zero_.dx, point_[kDim], allowed);
+}
+
+std::string WideRun::CompareDx2(const Values& got) const {
+  Values allowed(got.size());
+  RowSizes sizes;
+  for (const RowSizes& row : rows_) {
+    sizes.growth = std::max(sizes.growth, row.growth);
+    sizes.terms = std::max(sizes.terms, row.cancelled() * terms_of_second_);
+  }
+  const bool unknown = IsExtremeX(point_) || IsExtremeDy(point_);
+  const double bound = unknown ? HUGE_VAL : BoundOfDx(u_, sizes);
+  for (size_t i = 0; i < got.size(); ++i) {
+    allowed[i] = bound + HalfUlp(dtype_, std::abs(outcome_.dx2[i]) + bound);
+  }
+  return Compare("dx2", got, outcome_.dx2, {}, point_[kDim], allowed);
 }
 
 std::string WideRun::CompareSums(const std::vector<Values>& got) const {
