@@ -65,6 +65,7 @@ WideRun::WideRun(const Instance& instance, const Point& point, uint32_t widest, 
   }
   rows_.resize(static_cast<size_t>(point[kRows]));
   MeasureSlopes();
+  MeasureInputs();
   MeasureRows(y);
   if (point[kEvaluation] == 0) MeasureSums(y);
   if (point[kEvaluation] == 0) MeasureSecond();
@@ -98,6 +99,31 @@ void WideRun::MeasureSlopes() {
   const double least = 1e-9 * of_all;
   if (width_ > 1) AddPairs(x, of_alike, width_, 1, least, &rows_);
   if (columns_) AddPairs(x, of_alike, width_, width_, least, &rows_);
+}
+
+// L and C by what x and x2 do alone.
+void WideRun::MeasureInputs() {
+  if (operands_.x2.empty()) return;
+  const Values none(operands_.x2.size(), 0);
+  Operands without = operands_;
+  for (const bool has_second : {true, false}) {
+    without.x2 = has_second ? operands_.x2 : none;
+    without.x = operands_.x;
+    const Values both = PlainY(instance_, point_, widest_, without);
+    without.x = none;
+    const Values alone = PlainY(instance_, point_, widest_, without);
+    double x = 0;
+    for (size_t i = 0; i < both.size(); ++i) {
+      RowSizes& row = rows_[i / width_];
+      if (i % width_ == 0) x = LargestOf(operands_.x, i, width_);
+      const double gain = std::abs(both[i] - alone[i]) / x;
+      if (std::isfinite(gain)) row.slope = std::max(row.slope, gain);
+      for (const double y : {both[i], alone[i]}) {
+        if (std::isfinite(y)) row.second = std::max(row.second, std::abs(y));
+      }
+      row.second = std::max(row.second, largest_param_ * std::abs(operands_.x2[i]));
+    }
+  }
 }
 
 // The other sizes of each row.

@@ -35,6 +35,7 @@ class WideRun {
  private:
   void MeasureRows(const std::vector<double>& y);
   void MeasureSlopes();
+  void MeasureInputs();
   void MeasureSecond();
   void MeasureSums(const std::vector<double>& y);
   std::string Compare(const char* name, const std::vector<double>& got,
