@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -74,16 +75,24 @@ bool AcceptsDim(const plumb_norm_plugin& norm, uint32_t dim) {
   return status != PLUMB_INVALID_ARGUMENT;
 }
 
+namespace {
+plumb_host HostOf(uint32_t heads) {
+  plumb_host host = TestHost();
+  host.heads = heads;
+  return host;
+}
+}  // namespace
+
 Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim)
     : Instance(norm, dim, DefaultValues(norm)) {}
 
 Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim,
-                   std::vector<plumb_attr_value> values)
-    : norm_(norm), dim_(dim) {
+                   std::vector<plumb_attr_value> values, uint32_t heads)
+    : norm_(norm), host_(HostOf(heads)), dim_(dim) {
   char err[512] = "";
   plumb_norm_instance* handle = nullptr;
   const plumb_status created = Guarded(Function::kCreate, dim, [&] {
-    return norm.create(&TestHost(), dim, values.data(), &handle, err, sizeof(err));
+    return norm.create(&host_, dim, values.data(), &handle, err, sizeof(err));
   });
   err[sizeof(err) - 1] = '\0';
   // They lived until create returned.
@@ -132,6 +141,30 @@ const plumb_tensor_def& Instance::param(uint32_t i) const {
 
 const plumb_tensor_def& Instance::buffer(uint32_t i) const {
   return TensorOf(layout_.buffers, layout_.tensor_stride, i);
+}
+
+const plumb_tensor_def& Instance::tensor(uint32_t i) const {
+  return i < layout_.n_params ? param(i) : buffer(i - layout_.n_params);
+}
+
+int64_t ElementsOf(const plumb_tensor_def& def) {
+  int64_t size = 1;
+  for (uint32_t i = 0; i < def.ndim; ++i) size *= def.dims[i];
+  return size;
+}
+
+bool IsFilled(const Instance& instance, uint32_t tensor) {
+  return instance.tensor(tensor).init == PLUMB_INIT_FILL && FillOf(instance, tensor) != nullptr;
+}
+
+FillFunction FillOf(const Instance& instance, uint32_t tensor) {
+  constexpr size_t kEnd = offsetof(plumb_tensor_def, fill) + sizeof(FillFunction);
+  return instance.layout().tensor_stride >= kEnd ? instance.tensor(tensor).fill : nullptr;
+}
+
+plumb_status Fill(const Instance& instance, const plumb_fill_call& call) {
+  const FillFunction fill = FillOf(instance, call.tensor);
+  return Guarded(Function::kFill, instance.dim(), [&] { return fill(instance.handle(), &call); });
 }
 
 plumb_status Forward(const Instance& instance, const plumb_norm_call& call, int64_t r0,

@@ -35,7 +35,9 @@ class Instance {
  public:
   // Ends the check when create or layout fail.
   Instance(const plumb_norm_plugin& norm, uint32_t dim);
-  Instance(const plumb_norm_plugin& norm, uint32_t dim, std::vector<plumb_attr_value> values);
+  // `heads`: of the host that makes it, 0: it tells of none.
+  Instance(const plumb_norm_plugin& norm, uint32_t dim, std::vector<plumb_attr_value> values,
+           uint32_t heads = 0);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -46,9 +48,12 @@ class Instance {
   uint32_t dim() const { return dim_; }
   const plumb_tensor_def& param(uint32_t i) const;  // by the plugin's stride
   const plumb_tensor_def& buffer(uint32_t i) const;
+  // Parameter `i`, or buffer i - n_params.
+  const plumb_tensor_def& tensor(uint32_t i) const;
 
  private:
   const plumb_norm_plugin& norm_;
+  const plumb_host host_;
   uint32_t dim_;
   plumb_norm_instance* handle_ = nullptr;
   plumb_norm_layout layout_{};
@@ -64,6 +69,15 @@ void StatsCombine(const Instance& instance, uint32_t phase, const plumb_norm_cal
                   const void* partial);
 plumb_status StatsFinalize(const Instance& instance, uint32_t phase, const plumb_norm_call& call,
                            void* acc);
+
+// How many elements a tensor has.
+int64_t ElementsOf(const plumb_tensor_def& def);
+// Whether the norm writes the tensor's initial values itself.
+bool IsFilled(const Instance& instance, uint32_t tensor);
+// The function that does; null where the plugin's definition has none.
+using FillFunction = decltype(plumb_tensor_def::fill);
+FillFunction FillOf(const Instance& instance, uint32_t tensor);
+plumb_status Fill(const Instance& instance, const plumb_fill_call& call);
 
 // Lines that plugins have given to that host's log so far.
 int64_t HostLogs();

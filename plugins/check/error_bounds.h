@@ -43,6 +43,12 @@
 // moves by less than a quarter of what x does, and 1 - y^2 is off by u where it is almost 0: L is
 // then at least the product of two parameters.
 //
+// A second input moves gain and shift, and either may come to nothing that is made of terms which
+// do not: y counts as C more, the largest of |y| where x2 is 0, of |y| where x is 0, and of |x2|
+// times a parameter. L is at least |y(x, x2) - y(0, x2)| / |x|, the gain, with x2 as it is and with
+// 0. dx2 is made of terms as large as dy times what y moves with x2, or times a parameter: T of it,
+// of all rows together.
+//
 // Denormals may count as themselves or zero: any product or sum of f32 may miss the smallest normal
 // number, and what a row makes of that is (1 + L)^3 (1 + max|x|) of it at most.
 #ifndef PLUMB_PLUGINS_CHECK_ERROR_BOUNDS_H_
@@ -79,6 +85,7 @@ struct RowSizes {
   double x = 0, y = 0, dy = 0;  // the largest magnitudes
   double slope = 0;             // L
   double terms = 0;             // T
+  double second = 0;            // C
   double growth = 0;            // G
 
   double cancelled() const {  // K
@@ -91,7 +98,8 @@ inline constexpr double kSumsOfY = 2, kSumsOfDx = 4;
 
 // Of y, without its own rounding to the element type.
 inline double BoundOfY(double u, const RowSizes& row) {
-  return u * ((kRoundings + kSumsOfY * row.growth) * row.slope * row.x + kRoundings * row.y);
+  return u * ((kRoundings + kSumsOfY * row.growth) * row.slope * row.x +
+              kRoundings * (row.y + row.second));
 }
 
 // Of dx, without its own rounding.

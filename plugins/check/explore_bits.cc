@@ -20,6 +20,7 @@ Operands Slice(const Operands& all, int64_t dim, int64_t from, int64_t to) {
   Operands part = all;
   part.x.assign(all.x.begin() + from * dim, all.x.begin() + to * dim);
   part.dy.assign(all.dy.begin() + from * dim, all.dy.begin() + to * dim);
+  if (!all.x2.empty()) part.x2.assign(all.x2.begin() + from * dim, all.x2.begin() + to * dim);
   return part;
 }
 
@@ -47,6 +48,7 @@ std::string CompareSmallCall(const Instance& instance, const Point& point, const
   Outcome must;
   must.y = RowsOf(whole.y, rows, from, to);
   must.dx = RowsOf(whole.dx, rows, from, to);
+  must.dx2 = RowsOf(whole.dx2, rows, from, to);
   must.saved = RowsOf(whole.saved, rows, from, to);
   const std::string text = FirstDifference(got, must, point[kDim]);
   return text.empty() ? text
@@ -60,9 +62,7 @@ std::string CompareThreads(const Instance& instance, const Point& point, const O
   Outcome outcomes[2];
   for (const int threads : {1, 3}) {
     run.Reset();
-    run.x.Assign(operands.x);
-    run.dy.Assign(operands.dy);
-    for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+    AssignTo(operands, &run);
     run.Step(threads, threads == 1 ? 0 : static_cast<uint64_t>(point[kSeed]) + 1);
     outcomes[threads == 1 ? 0 : 1] = run.Results();
   }
@@ -75,9 +75,7 @@ std::string CompareSingleRows(const Instance& instance, const Point& point,
                               const Operands& operands, const Outcome& whole) {
   constexpr int64_t kTimes = 40;
   NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
-  run.x.Assign(operands.x);
-  run.dy.Assign(operands.dy);
-  for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+  AssignTo(operands, &run);
   const bool train = point[kEvaluation] == 0;
   std::string text;
   const int64_t dim = point[kDim];
@@ -131,9 +129,7 @@ std::string CompareCombine(const Instance& instance, const Point& point, const O
   for (const bool by_extension : {false, true}) {
     NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
     if (!run.TakesStatistics(train)) return "";
-    run.x.Assign(operands.x);
-    run.dy.Assign(operands.dy);
-    for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+    AssignTo(operands, &run);
     run.Statistics(PLUMB_FWD, train, run.ChunkRows(), by_extension);
     run.ForwardRange(train, 0, run.rows());
     if (train) {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "plugins/check/explore_checks.h"
 #include "plugins/check/float_state.h"
+#include "plugins/check/fresh_process.h"
 #include "plugins/check/guarded.h"
 #include "plugins/check/malloc_hooks.h"
 #include "plugins/check/numeric_cases.h"
@@ -315,7 +316,41 @@ std::string ForgetStrings(const plumb_norm_plugin& norm, const Point& point,
                                      " after the strings given to create were overwritten: ", text);
 }
 
-std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point) {
+// What a process sees of an instance whose first it is: its layout, and y.
+std::string TextOf(const std::string& layout, const std::vector<double>& y) {
+  return absl::StrCat(
+      layout, "\n", std::string(reinterpret_cast<const char*>(y.data()), y.size() * sizeof(y[0])));
+}
+
+std::string AnswerAt(const plumb_norm_plugin& norm, const std::string& name) {
+  const std::optional<Point> point = ParsePoint(name);
+  if (!point.has_value()) throw CheckEnded{"no such point: " + name};
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, *point);
+  if (instance == nullptr) throw CheckEnded{"no instance at " + name};
+  const Operands operands = OperandsAt(*instance, *point);
+  return TextOf(TextOfLayout(*instance), PlainY(*instance, *point, PLUMB_F32, operands));
+}
+
+// Instances are the same whatever was created before them: what a cache keeps is of one of them.
+std::string CompareWithFresh(const plumb_norm_plugin& norm, const Point& point,
+                             FreshProcess* fresh) {
+  const auto cases = static_cast<int64_t>(ExploredCases(norm).size());
+  for (const int64_t further : {int64_t{0}, int64_t{5}}) {
+    Point at = point;
+    at[kAttributes] = (point[kAttributes] + further) % cases;
+    for (const Creation& own : CreationsAt(norm, at)) {
+      const std::optional<std::string> alone = fresh->Answer(NameOfPoint(own.point));
+      if (!alone.has_value() || *alone == TextOf(own.layout, own.y)) continue;
+      return absl::StrCat("dim=", own.dim,
+                          ": an instance computes or is laid out otherwise than in a process that "
+                          "has created no other before");
+    }
+  }
+  return "";
+}
+
+std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point,
+                                         FreshProcess* fresh) {
   // The very first creation is in this: a variable that is set once shows here.
   const ProcessState before = ProcessState::Take();
   if (InstanceAt(norm, point) == nullptr) return std::nullopt;
@@ -335,14 +370,17 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
   if (text.empty()) text = ForgetStrings(norm, point, attributes.values);
   if (text.empty()) text = LiveTogether(norm, point);
   if (text.empty() && point[kSeed] % 2 == 0) text = CreateAtOnce(norm, point);
+  if (text.empty() && point[kSeed] % 2 == 1) text = CompareWithFresh(norm, point, fresh);
   return text;
 }
 
 }  // namespace
 
 void ExploreLife(const Subject& subject, Report* report) {
+  const plumb_norm_plugin& norm = *subject.norm;
+  FreshProcess fresh([&](const std::string& name) { return AnswerAt(norm, name); });
   Explore(
-      subject, "X6", [&](const Point& point) { return LeavesNothing(*subject.norm, point); },
+      subject, "X6", [&](const Point& point) { return LeavesNothing(norm, point, &fresh); },
       report);
 }
 

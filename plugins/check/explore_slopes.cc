@@ -13,6 +13,7 @@
 #include "plugins/check/error_bounds.h"
 #include "plugins/check/explore_checks.h"
 #include "plugins/check/point_run.h"
+#include "plugins/check/slopes.h"
 
 namespace plumb::check {
 namespace {
@@ -59,17 +60,26 @@ void AddSlope(const Values& dy, const Values& up, const Values& down, size_t fro
   }
 }
 
-// Slopes along a direction of x: one a row, or one for all where rows depend on each other.
-std::vector<Slope> SlopesInX(const Instance& instance, const Point& point, const Operands& operands,
-                             const Values& dx, const Values& direction, bool together,
-                             const double (&steps)[2]) {
+// An input, as a member of the operands, and its gradient.
+struct Input {
+  const char* name;
+  Values Operands::*values;
+  const Values& gradient;
+  bool is_added;  // to what was there, and that subtracted again
+};
+
+// Slopes along a direction of an input: one a row, or one for all where rows depend on each other.
+std::vector<Slope> SlopesInInput(const Instance& instance, const Point& point,
+                                 const Operands& operands, const Input& input,
+                                 const Values& direction, bool together, const double (&steps)[2]) {
+  const Values& dx = input.gradient;
   const size_t rows = static_cast<size_t>(point[kRows]), width = static_cast<size_t>(point[kDim]);
   std::vector<Slope> slopes(together ? 1 : rows);
   for (int which = 0; which < 2; ++which) {
     Operands up = operands, down = operands;
     for (size_t i = 0; i < direction.size(); ++i) {
-      up.x[i] += steps[which] * direction[i];
-      down.x[i] -= steps[which] * direction[i];
+      (up.*input.values)[i] += steps[which] * direction[i];
+      (down.*input.values)[i] -= steps[which] * direction[i];
     }
     const Values above = PlainY(instance, point, PLUMB_F64, up),
                  below = PlainY(instance, point, PLUMB_F64, down);
@@ -82,29 +92,28 @@ std::vector<Slope> SlopesInX(const Instance& instance, const Point& point, const
     Slope& slope = slopes[together ? 0 : i / width];
     slope.gradient += dx[i] * direction[i];
     slope.size += std::abs(dx[i] * direction[i]);
-    // What dx was added to, and subtracted from it again.
-    if (point[kAdd] != 0) slope.noise += 2 * UnitRoundoff(PLUMB_F64) * std::abs(direction[i]);
+    if (input.is_added) slope.noise += 2 * UnitRoundoff(PLUMB_F64) * std::abs(direction[i]);
   }
   return slopes;
 }
 
-// By how much dx misses the slope along a random direction, in the worst row.
-std::string MissInX(const Instance& instance, const Point& point, const Operands& operands,
-                    const Values& dx, double* worst) {
+// By how much the gradient of an input misses the slope along a random direction, in the worst row.
+std::string MissInInput(const Instance& instance, const Point& point, const Operands& operands,
+                        const Input& input, double* worst) {
+  const Values& x = operands.*input.values;
   const int64_t dim = point[kDim];
   const size_t rows = static_cast<size_t>(point[kRows]), width = static_cast<size_t>(dim);
   const bool together = (instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0;
   std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + 17);
-  Values direction(operands.x.size());
+  Values direction(x.size());
   for (size_t r = 0; r < rows; ++r) {
-    const double largest = together ? 1 : Largest(&operands.x[r * width], dim);
+    const double largest = together ? 1 : Largest(&x[r * width], dim);
     double size = largest > 0 ? largest : 1e-3;
     // An eps may be so small that a row of zeros, or without spread, is a kink.
-    const double first_x = operands.x[r * width];
-    const bool is_constant =
-        std::all_of(operands.x.begin() + static_cast<std::ptrdiff_t>(r * width),
-                    operands.x.begin() + static_cast<std::ptrdiff_t>((r + 1) * width),
-                    [first_x](double x) { return x == first_x; });
+    const double first_x = x[r * width];
+    const bool is_constant = std::all_of(x.begin() + static_cast<std::ptrdiff_t>(r * width),
+                                         x.begin() + static_cast<std::ptrdiff_t>((r + 1) * width),
+                                         [first_x](double value) { return value == first_x; });
     if (point[kAttributes] != 0 && is_constant && (width > 1 || first_x == 0)) size = 0;
     for (size_t i = r * width; i < (r + 1) * width; ++i) direction[i] = Sign(&random) * size;
   }
@@ -118,7 +127,7 @@ std::string MissInX(const Instance& instance, const Point& point, const Operands
   std::vector<double> least(together ? 1 : rows, HUGE_VAL);  // miss, by any pair
   for (const auto& steps : kSteps) {
     const std::vector<Slope> slopes =
-        SlopesInX(instance, point, operands, dx, direction, together, steps);
+        SlopesInInput(instance, point, operands, input, direction, together, steps);
     if (first.empty()) first = slopes;
     for (size_t r = 0; r < slopes.size(); ++r) {
       const Slope& s = slopes[r];
@@ -132,8 +141,8 @@ std::string MissInX(const Instance& instance, const Point& point, const Operands
   const size_t r =
       static_cast<size_t>(std::max_element(least.begin(), least.end()) - least.begin());
   *worst = std::max(*worst, least[r]);
-  return absl::StrFormat("dx of row %d: the slope along a direction is %.9g, dx gives %.9g", r,
-                         first[r].by_step[1], first[r].gradient);
+  return absl::StrFormat("%s of row %d: the slope along a direction is %.9g, it gives %.9g",
+                         input.name, r, first[r].by_step[1], first[r].gradient);
 }
 
 std::string MissInParam(const Instance& instance, const Point& point, const Operands& operands,
@@ -171,26 +180,41 @@ std::string MissInParam(const Instance& instance, const Point& point, const Oper
 
 std::optional<std::string> HasSlopes(const plumb_norm_plugin& norm, Point point, double* worst,
                                      bool* is_problem) {
+  point = ForSlopes(point);
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  return SlopeProblem(*instance, point, OperandsAt(*instance, point), worst, is_problem);
+}
+
+}  // namespace
+
+Point ForSlopes(Point point) {
   point[kType] = 2;
   point[kEvaluation] = 0;
   point[kFlushed] = 0;
   // Steps are no smaller for numbers so large: values and gradients of those are X1's.
   if (IsExtremeX(point)) point[kX] = 0;
-  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-  if (instance == nullptr) return std::nullopt;
-  const Operands operands = OperandsAt(*instance, point);
-  const PointResult got = RunAt(*instance, point, PLUMB_F64, operands);
+  return point;
+}
+
+std::string SlopeProblem(const Instance& instance, const Point& point, const Operands& operands,
+                         double* worst, bool* is_problem) {
+  const PointResult got = RunAt(instance, point, PLUMB_F64, operands);
   *is_problem = !got.problem.empty();
   if (*is_problem) return got.problem;
-  std::string text = MissInX(*instance, point, operands, got.outcome.dx, worst);
+  const Outcome& outcome = got.outcome;
+  std::string text = MissInInput(instance, point, operands,
+                                 {"dx", &Operands::x, outcome.dx, point[kAdd] != 0}, worst);
+  if (text.empty() && !operands.x2.empty()) {
+    text =
+        MissInInput(instance, point, operands, {"dx2", &Operands::x2, outcome.dx2, false}, worst);
+  }
   for (size_t i = 0; i < operands.params.size() && text.empty(); ++i) {
-    text = MissInParam(*instance, point, operands, i, got.outcome.dparams[i], worst);
+    text = MissInParam(instance, point, operands, i, outcome.dparams[i], worst);
   }
   if (text.empty()) return text;
   return absl::StrCat("f64 dim=", point[kDim], " rows=", point[kRows], ": ", text);
 }
-
-}  // namespace
 
 void ExploreSlopes(const Subject& subject, Report* report) {
   const plumb_norm_plugin& norm = *subject.norm;

@@ -35,6 +35,7 @@ std::optional<std::string> AgreesWithWidest(const plumb_norm_plugin& norm, const
   std::string text = wide.CompareY(got.outcome.y);
   if (point[kEvaluation] == 0) {
     if (text.empty()) text = wide.CompareDx(got.outcome.dx, point[kAdd] != 0 ? kAddedTo : 0);
+    if (text.empty()) text = wide.CompareDx2(got.outcome.dx2);
     if (text.empty()) text = wide.CompareSums(got.outcome.dparams);
     if (text.empty()) text = wide.CompareBuffers(got.outcome.buffers);
   }

@@ -154,6 +154,8 @@ std::vector<Check> MetadataChecks() {
       {"M3", 1, Scope::kNorm, "refuses bad attributes, with words", CheckBadAttributes},
       {"M4", 1, Scope::kNorm, "layout is sound, and a function of attributes and dim", CheckLayout},
       {"M5", 1, Scope::kNorm, "works with older and newer hosts", CheckTimeMachine},
+      {"M6", 1, Scope::kNorm, "initial values that it writes are a function of the seed",
+       CheckFill},
   };
 }
 

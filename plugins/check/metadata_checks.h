@@ -11,6 +11,7 @@ void CheckSchema(const Subject& subject, Report* report);         // M2
 void CheckBadAttributes(const Subject& subject, Report* report);  // M3
 void CheckLayout(const Subject& subject, Report* report);         // M4
 void CheckTimeMachine(const Subject& subject, Report* report);    // M5
+void CheckFill(const Subject& subject, Report* report);           // M6
 
 // [a-z][a-z0-9_]*, at most 63 characters: what attributes and tensors are called.
 bool IsName(const char* name);

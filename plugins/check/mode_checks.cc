@@ -23,6 +23,11 @@ std::vector<Check> ModeChecks() {
        CheckStatistics},
       {"N17", kNumeric, Scope::kNorm, "denormal operands give what zeros give",
        CheckDenormalOperands},
+      {"N18", kNumeric, Scope::kNorm, "a second input is an input, and its gradient overwritten",
+       CheckSecondInput},
+      {"N19", kNumeric, Scope::kNorm, "rows of heads, told apart or all alike", CheckHeads},
+      {"N20", kNumeric, Scope::kNorm, "a row depends on its own position and the step, if it asks",
+       CheckContext},
   };
   for (Check& check : checks) {
     // Those two set the mode themselves.

@@ -15,6 +15,9 @@ void CheckNotANumber(const Subject& subject, Report* report);        // N14
 void CheckDenormals(const Subject& subject, Report* report);         // N15
 void CheckStatistics(const Subject& subject, Report* report);        // N16
 void CheckDenormalOperands(const Subject& subject, Report* report);  // N17
+void CheckSecondInput(const Subject& subject, Report* report);       // N18
+void CheckHeads(const Subject& subject, Report* report);             // N19
+void CheckContext(const Subject& subject, Report* report);           // N20
 
 }  // namespace plumb::check
 

@@ -52,9 +52,9 @@ std::string FirstFarther(const Outcome& got, const Outcome& must, double toleran
 Outcome StepInPieces(NormRun* run, int64_t chunk) {
   run->Reset();
   run->Statistics(PLUMB_FWD, /*train=*/true, chunk);
-  run->ForwardRange(/*train=*/true, 0, kStatisticsRows);
+  run->ForwardRange(/*train=*/true, 0, run->rows());
   run->Statistics(PLUMB_BWD, /*train=*/true, chunk);
-  run->BackwardRange(/*accumulate=*/false, 0, kStatisticsRows);
+  run->BackwardRange(/*accumulate=*/false, 0, run->rows());
   return run->Results();
 }
 
@@ -108,7 +108,27 @@ void CheckNoRows(NormRun* run, const plumb_norm_combine* extension, Report* repo
     expect("the statistic of no rows, combined with a partial, is not that partial",
            SameNumbers(none, before));
     expect("stats_combine changed its second operand", SameNumbers(some, before));
+    none.Fill(0);
+    some.Fill(0);
+    combine(none.data(), some.data());
+    expect("the statistic of no rows, combined with that of none", SameNumbers(none, zeros));
   }
+}
+
+// Of so many rows that products of two counts are no int32: a batch of long sequences.
+std::string CompareManyRows(const plumb_norm_plugin& norm, uint64_t seed) {
+  constexpr int64_t kManyRows = 140001;
+  std::string refusal;
+  const std::unique_ptr<Instance> instance = TryInstance(norm, 1, &refusal);
+  if (instance == nullptr) return "";
+  NormRun run(*instance, PLUMB_F64, kManyRows, seed);
+  const Outcome whole = StepInPieces(&run, kManyRows);
+  for (const int64_t chunk : {(kManyRows + 1) / 2, run.ChunkRows(), int64_t{70}}) {
+    const std::string text = FirstFarther(StepInPieces(&run, chunk), whole, 1e-9);
+    if (text.empty()) continue;
+    return run.Name() + ", statistics in pieces of " + std::to_string(chunk) + " rows: " + text;
+  }
+  return "";
 }
 
 }  // namespace
@@ -133,6 +153,9 @@ void CheckStatistics(const Subject& subject, Report* report) {
     }
     if (report->failed()) return;
   }
+  if (!f64) return;
+  const std::string text = CompareManyRows(norm, subject.seed);
+  if (!text.empty()) report->Fail(text);
 }
 
 }  // namespace plumb::check

@@ -17,16 +17,28 @@ namespace plumb::check {
 namespace {
 
 constexpr uint64_t kPoisonBits = 0x7ffd600000000000u;  // bf16 has all of its digits
+constexpr uint64_t kFillSeed = 0x1234567890abcdefu;
 
-int64_t SizeOf(const plumb_tensor_def& def) {
-  int64_t size = 1;
-  for (uint32_t i = 0; i < def.ndim; ++i) size *= def.dims[i];
-  return size;
+Rows TensorOf(const plumb_tensor_def& def, uint32_t dtype) {
+  return Rows(dtype, 1, ElementsOf(def));
 }
 
-Rows TensorOf(const plumb_tensor_def& def, uint32_t dtype) { return Rows(dtype, 1, SizeOf(def)); }
+// What the norm writes itself.
+void FillAsTheNorm(const Instance& instance, uint32_t index, Rows* tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor->width()), 0.0f);
+  plumb_fill_call call{};
+  call.struct_size = sizeof(call);
+  call.tensor = index;
+  call.seed = kFillSeed;
+  call.elements = tensor->width();
+  call.values = values.data();
+  Fill(instance, call);  // M6 looks at it
+  tensor->Assign({values.begin(), values.end()});
+}
 
-void Initialize(const plumb_tensor_def& def, std::mt19937_64* random, Rows* tensor) {
+void Initialize(const Instance& instance, uint32_t index, std::mt19937_64* random, Rows* tensor) {
+  const plumb_tensor_def& def = instance.tensor(index);
+  if (IsFilled(instance, index)) return FillAsTheNorm(instance, index, tensor);
   switch (def.init) {
     case PLUMB_INIT_ONES:
       return tensor->Fill(1);
@@ -147,6 +159,7 @@ std::string FirstDifference(const Outcome& got, const Outcome& must, int64_t dim
   std::string text = FirstDifference("y", got.y, must.y, dim);
   if (text.empty()) text = FirstDifference("saved", got.saved, must.saved, saved_width);
   if (text.empty()) text = FirstDifference("dx", got.dx, must.dx, dim);
+  if (text.empty()) text = FirstDifference("dx2", got.dx2, must.dx2, dim);
   const auto list = [&text](const char* name, const std::vector<std::vector<double>>& a,
                             const std::vector<std::vector<double>>& b) {
     for (size_t i = 0; i < b.size() && text.empty(); ++i) {
@@ -182,8 +195,10 @@ NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_
       y(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 1 : 0)),
       dy(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 2 : 0)),
       dx(dtype, rows, instance.dim(), WithGap(place, own_pitches ? 3 : 0)),
-      x2(dtype, TwoInputs(instance) ? rows : 0, instance.dim(), place),
-      dx2(dtype, TwoInputs(instance) ? rows : 0, instance.dim(), place),
+      x2(dtype, TwoInputs(instance) ? rows : 0, instance.dim(),
+         WithGap(place, own_pitches ? 4 : 0)),
+      dx2(dtype, TwoInputs(instance) ? rows : 0, instance.dim(),
+          WithGap(place, own_pitches ? 5 : 0)),
       saved(AccumulateType(dtype), rows, instance.layout().saved_per_row,
             WithGap({}, own_pitches ? 3 : 0)),
       call_saved(AccumulateType(dtype), 1, instance.layout().saved_per_call),
@@ -204,7 +219,7 @@ NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_
   for (uint32_t i = 0; i < instance.layout().n_params; ++i) {
     params.push_back(TensorOf(instance.param(i), AccumulateType(dtype)));
     dparams.push_back(TensorOf(instance.param(i), AccumulateType(dtype)));
-    Initialize(instance.param(i), &random, &params.back());
+    Initialize(instance, i, &random, &params.back());
     Perturb(&random, &params.back());
     param_pointers_.push_back(params.back().data());
     dparam_pointers_.push_back(dparams.back().data());
@@ -217,11 +232,11 @@ NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_
 }
 
 void NormRun::Reset() {
-  for (Rows* rows : {&y, &dx, &saved, &call_saved}) rows->Fill(Poison());
+  for (Rows* rows : {&y, &dx, &dx2, &saved, &call_saved}) rows->Fill(Poison());
   for (Rows& rows : dparams) rows.Fill(0);
   std::mt19937_64 random(seed_ + 1);
   for (uint32_t i = 0; i < buffers.size(); ++i) {
-    Initialize(instance_.buffer(i), &random, &buffers[i]);
+    Initialize(instance_, instance_.layout().n_params + i, &random, &buffers[i]);
   }
 }
 
@@ -250,6 +265,7 @@ plumb_norm_call NormRun::Call(uint32_t flags) {
   }
   call.params = param_pointers_.data();
   call.buffers = buffer_pointers_.data();
+  call.context = context;
   call.rng_key = seed_;
   err_[0] = '\0';
   call.err = err_;
@@ -258,7 +274,7 @@ plumb_norm_call NormRun::Call(uint32_t flags) {
 }
 
 plumb_norm_call NormRun::ForwardCall(bool train) {
-  const bool aligned = tell_aligned_ && x.aligned64() && y.aligned64();
+  const bool aligned = tell_aligned_ && x.aligned64() && y.aligned64() && x2.aligned64();
   plumb_norm_call call = Call((train ? uint32_t{PLUMB_CALL_TRAIN} : 0) |
                               (aligned ? uint32_t{PLUMB_CALL_ALIGNED64} : 0));
   call.x = x.data();
@@ -277,7 +293,8 @@ plumb_norm_call NormRun::ForwardCall(bool train) {
 
 plumb_norm_call NormRun::BackwardCall(bool accumulate) {
   const uint32_t needs = instance_.layout().backward_needs;
-  bool aligned = tell_aligned_ && dy.aligned64() && dx.aligned64();
+  bool aligned =
+      tell_aligned_ && dy.aligned64() && dx.aligned64() && x2.aligned64() && dx2.aligned64();
   plumb_norm_call call = Call(0);
   if (needs & PLUMB_BWD_X) {
     call.x = x.data();
@@ -430,7 +447,8 @@ void NormRun::Step(int threads, uint64_t delay_seed) {
 }
 
 Outcome NormRun::Results() const {
-  Outcome outcome{y.Values(), saved.Values(), dx.Values(), call_saved.Values(), {}, {}};
+  Outcome outcome{y.Values(), saved.Values(), dx.Values(), call_saved.Values(), {},
+                  {},         dx2.Values()};
   for (const Rows& rows : dparams) outcome.dparams.push_back(rows.Values());
   for (const Rows& rows : buffers) outcome.buffers.push_back(rows.Values());
   return outcome;
@@ -446,6 +464,8 @@ std::string NormRun::PaddingDamage() const {
                                                        {"y", &y},
                                                        {"dy", &dy},
                                                        {"dx", &dx},
+                                                       {"x2", &x2},
+                                                       {"dx2", &dx2},
                                                        {"saved", &saved},
                                                        {"call_saved", &call_saved},
                                                        {"scratch", &scratch_.bytes()}};
@@ -464,7 +484,7 @@ std::string NormRun::PaddingDamage() const {
 }
 
 void NormRun::FillPadding(Rows::Padding pattern) {
-  for (Rows* rows : {&x, &y, &dy, &dx, &saved}) rows->FillPadding(pattern);
+  for (Rows* rows : {&x, &y, &dy, &dx, &x2, &dx2, &saved}) rows->FillPadding(pattern);
 }
 
 }  // namespace plumb::check

@@ -20,6 +20,7 @@ namespace plumb::check {
 struct Outcome {
   std::vector<double> y, saved, dx, call_saved;
   std::vector<std::vector<double>> dparams, buffers;
+  std::vector<double> dx2;  // of a norm of two inputs
 };
 // Empty when all bits are equal, else the first difference: "dx[4][2] is 0.5, must be 0.25". `dim`
 // is the length of a row of y and dx.
@@ -71,10 +72,11 @@ class NormRun {
 
   // Operands, of the element type; the rest, of the accumulate type. Checks may change them all.
   Rows x, y, dy, dx;
-  Rows x2, dx2;                                // of a norm of two inputs, else without rows
-  Rows saved;                                  // [rows, saved_per_row]
-  Rows call_saved;                             // [1, saved_per_call]
-  std::vector<Rows> params, dparams, buffers;  // [1, size] each
+  Rows x2, dx2;                                 // of a norm of two inputs, else without rows
+  Rows saved;                                   // [rows, saved_per_row]
+  Rows call_saved;                              // [1, saved_per_call]
+  std::vector<Rows> params, dparams, buffers;   // [1, size] each
+  const plumb_norm_context* context = nullptr;  // what calls tell of their rows; null: nothing
 
   // -- One after the other, on this thread. Any status but PLUMB_OK ends the check. --------------
 
@@ -119,7 +121,7 @@ class NormRun {
   std::string PaddingDamage() const;
   void FillPadding(Rows::Padding pattern);
 
-  // y, dx, saved, call_saved: poison again; dparams: 0; buffers: as their descriptors say.
+  // y, dx, dx2, saved, call_saved: poison again; dparams: 0; buffers: as their descriptors say.
   void Reset();
 
  private:

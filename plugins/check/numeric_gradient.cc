@@ -87,6 +87,11 @@ std::vector<Coordinate> Coordinates(NormRun* run) {
       all.push_back({&run->x, r, i, absl::StrCat("x[", r, "][", i, "]")});
     }
   }
+  for (int64_t r = 0; r < run->x2.rows(); ++r) {
+    for (int64_t i = 0; i < run->dim(); ++i) {
+      all.push_back({&run->x2, r, i, absl::StrCat("x2[", r, "][", i, "]")});
+    }
+  }
   for (size_t p = 0; p < run->params.size(); ++p) {
     for (int64_t i = 0; i < run->params[p].width(); ++i) {
       const char* name = run->instance().param(static_cast<uint32_t>(p)).name;
@@ -99,6 +104,8 @@ std::vector<Coordinate> Coordinates(NormRun* run) {
 // The gradients that backward() left, in the order of Coordinates.
 std::vector<double> FlatGradients(const NormRun& run) {
   std::vector<double> flat = run.dx.Values();
+  const std::vector<double> of_x2 = run.dx2.Values();
+  flat.insert(flat.end(), of_x2.begin(), of_x2.end());
   for (const Rows& rows : run.dparams) {
     const std::vector<double> values = rows.Values();
     flat.insert(flat.end(), values.begin(), values.end());
@@ -146,11 +153,16 @@ Worst Directions(NormRun* run, const Tolerances& t, uint64_t seed) {
   const std::vector<double> gradients = FlatGradients(*run);
   std::vector<double> start;
   for (const Coordinate& c : coordinates) start.push_back(c.tensor->Get(c.row, c.i));
-  const size_t groups = run->params.size() + 2;
+  // All, x, x2 where there is one, and then the parameters.
+  std::vector<const Rows*> groups_of = {nullptr, &run->x};
+  if (run->x2.rows() > 0) groups_of.push_back(&run->x2);
+  const size_t first_param = groups_of.size();
+  for (const Rows& param : run->params) groups_of.push_back(&param);
+  const size_t groups = groups_of.size();
   Worst worst;
   for (size_t k = 0; k < std::max<size_t>(8, groups); ++k) {
-    const size_t group = k % groups;  // 0: all, 1: x, then the parameters
-    const Rows* only = group == 0 ? nullptr : group == 1 ? &run->x : &run->params[group - 2];
+    const size_t group = k % groups;
+    const Rows* only = groups_of[group];
     std::vector<double> v;
     double derivative = 0, size = 0;
     for (size_t c = 0; c < coordinates.size(); ++c) {
@@ -174,9 +186,11 @@ Worst Directions(NormRun* run, const Tolerances& t, uint64_t seed) {
     const double scale = t.dtype == PLUMB_F32 ? std::max(1.0, size) : 1;
     worst.Compare(derivative, must, t, scale, [&] {
       const std::string of =
-          group == 0   ? "x and all parameters"
+          group == 0   ? "all inputs and parameters"
           : group == 1 ? "x"
-                       : std::string(run->instance().param(static_cast<uint32_t>(group - 2)).name);
+          : group < first_param
+              ? "x2"
+              : std::string(run->instance().param(static_cast<uint32_t>(group - first_param)).name);
       return absl::StrCat("the derivative along a random direction of ", of);
     });
   }

@@ -45,6 +45,7 @@ std::string RowDifference(const NormRun& got, int64_t row_got, const NormRun& mu
   std::string text = compare("y", got.y, must.y);
   if (train && text.empty()) text = compare("saved", got.saved, must.saved);
   if (train && text.empty()) text = compare("dx", got.dx, must.dx);
+  if (train && text.empty() && must.dx2.rows() > 0) text = compare("dx2", got.dx2, must.dx2);
   return text;
 }
 

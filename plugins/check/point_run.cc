@@ -74,6 +74,19 @@ void DrawDy(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   }
 }
 
+// x2, where the norm reads one: of the kinds whose sizes leave an x of any kind as it is.
+void DrawSecond(const Instance& instance, const Point& point, Operands* operands) {
+  if ((instance.norm().flags & PLUMB_NORM_TWO_INPUTS) == 0) return;
+  constexpr int64_t kKinds[] = {0, 7, 4, 0, 3};
+  operands->x2.resize(operands->x.size());
+  for (int64_t r = 0; r < point[kRows]; ++r) {
+    const uint64_t mixed = static_cast<uint64_t>(point[kSeed] * 2 + r) * 0xd1342543de82ef95u;
+    RowRandom random(static_cast<uint32_t>(mixed >> 33));
+    DrawX(kKinds[point[kSeed] % 5], &random, &operands->x2[static_cast<size_t>(r * point[kDim])],
+          point[kDim]);
+  }
+}
+
 // A parameter, by kParams: 0 as it is; 1 either sign; 2 some zeros; 3 large; 4 small; 5 none is
 // positive; 6 all zero; 7 one is zero.
 double Changed(int64_t kind, std::mt19937_64* random, size_t i, double value) {
@@ -159,7 +172,8 @@ class Residual {
       : terms_(run.dtype(), point[kResidual] != 0 ? run.rows() : 0, run.dim(), PlaceOf(point)),
         sum_(run.dtype(), terms_.rows(), run.dim(), PlaceOf(point)) {
     const plumb_norm_plugin& norm = run.instance().norm();
-    if (point[kResidual] == 0 || (norm.flags & PLUMB_NORM_CROSS_ROW) != 0) return;
+    constexpr uint32_t kWithoutSums = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS;
+    if (point[kResidual] == 0 || (norm.flags & kWithoutSums) != 0) return;
     extension_ = Find(norm, PLUMB_EXT_RESIDUAL, run.instance());
     if (extension_ == nullptr) return;
     // x = first + second exactly, whatever x is.
@@ -308,6 +322,9 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
     if (first && !alias && problem->empty()) {
       *problem = Outside(*run, "dx", run->dx, range.from, range.to, outside);
     }
+    if (first && problem->empty()) {
+      *problem = Outside(*run, "dx2", run->dx2, range.from, range.to, Poison());
+    }
     if (own) {
       Collect(*run, &totals);
       for (Rows& rows : run->dparams) rows.Fill(0);
@@ -326,6 +343,7 @@ std::string Overwritten(const NormRun& run, const Point& point, const Operands& 
   };
   std::string text = compare("x", run.x, operands.x);
   if (text.empty()) text = compare("dy", run.dy, operands.dy);
+  if (text.empty()) text = compare("x2", run.x2, operands.x2);
   for (size_t i = 0; i < operands.params.size() && text.empty(); ++i) {
     text = compare(absl::StrCat("params[", i, "]").c_str(), run.params[i], operands.params[i]);
   }
@@ -364,8 +382,9 @@ Operands OperandsAt(const Instance& instance, const Point& point) {
     DrawX(point[kX], &random, &operands.x[static_cast<size_t>(r * point[kDim])], point[kDim]);
     DrawDy(point[kDy], &random, &operands.dy[static_cast<size_t>(r * point[kDim])], point[kDim]);
   }
+  DrawSecond(instance, point, &operands);
   const uint32_t type = point[kType] == 2 ? uint32_t{PLUMB_F32} : TypeOf(point);
-  for (std::vector<double>* values : {&operands.x, &operands.dy}) {
+  for (std::vector<double>* values : {&operands.x, &operands.dy, &operands.x2}) {
     for (double& value : *values) value = RoundTo(type, value);
   }
   const NormRun drawn(instance, PLUMB_F32, 1, seed);
@@ -378,6 +397,14 @@ Operands OperandsAt(const Instance& instance, const Point& point) {
     }
   }
   return operands;
+}
+
+void AssignTo(const Operands& operands, NormRun* run) {
+  run->x.Assign(operands.x);
+  run->dy.Assign(operands.dy);
+  if (!operands.x2.empty()) run->x2.Assign(operands.x2);
+  for (size_t i = 0; i < run->params.size(); ++i) run->params[i].Assign(operands.params[i]);
+  run->context = operands.context;
 }
 
 Point Plain(Point point) {
@@ -398,9 +425,7 @@ bool IsExtremeDy(const Point& point) {
 PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
                   const Operands& operands) {
   NormRun run(instance, dtype, point[kRows], 1, PlaceOf(point), point[kPitches] != 0, false);
-  run.x.Assign(operands.x);
-  run.dy.Assign(operands.dy);
-  for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+  AssignTo(operands, &run);
   PointResult result;
   const bool train = point[kEvaluation] == 0;
   Residual residual(run, point, operands);
@@ -424,6 +449,9 @@ PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
   if (result.problem.empty() && train) {
     result.problem = NotWritten(run, "dx", result.outcome.dx, run.dim());
   }
+  if (result.problem.empty() && train) {
+    result.problem = NotWritten(run, "dx2", result.outcome.dx2, run.dim());
+  }
   for (size_t i = 0; i < run.dparams.size() && result.problem.empty(); ++i) {
     const std::string name = absl::StrCat("dparams[", i, "]");
     result.problem =
@@ -443,9 +471,7 @@ PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
 Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
                  const Operands& operands, const std::vector<double>* y) {
   NormRun run(instance, dtype, point[kRows], 1, {}, false, false);
-  run.x.Assign(operands.x);
-  run.dy.Assign(operands.dy);
-  for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+  AssignTo(operands, &run);
   const bool train = point[kEvaluation] == 0;
   run.Forward(train);
   Outcome outcome;
@@ -453,6 +479,7 @@ Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
   if (y != nullptr) run.y.Assign(*y);
   if (train) run.Backward();
   outcome.dx = run.dx.Values();
+  outcome.dx2 = run.dx2.Values();
   for (const Rows& rows : run.dparams) outcome.dparams.push_back(rows.Values());
   for (const Rows& rows : run.buffers) outcome.buffers.push_back(rows.Values());
   return outcome;
@@ -461,8 +488,7 @@ Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
 std::vector<double> PlainY(const Instance& instance, const Point& point, uint32_t dtype,
                            const Operands& operands) {
   NormRun run(instance, dtype, point[kRows], 1, {}, false, false);
-  run.x.Assign(operands.x);
-  for (size_t i = 0; i < run.params.size(); ++i) run.params[i].Assign(operands.params[i]);
+  AssignTo(operands, &run);
   run.Forward(point[kEvaluation] == 0);
   return run.y.Values();
 }

@@ -25,8 +25,13 @@ std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point&
 struct Operands {
   std::vector<double> x, dy;                // [rows, dim]
   std::vector<std::vector<double>> params;  // of f32
+  std::vector<double> x2;                   // [rows, dim] of a norm of two inputs, else empty
+  const plumb_norm_context* context = nullptr;
 };
 Operands OperandsAt(const Instance& instance, const Point& point);
+
+// The operands into a run of as many rows.
+void AssignTo(const Operands& operands, NormRun* run);
 
 // Whether x has squares that f32 has not, or is a denormal.
 bool IsExtremeX(const Point& point);

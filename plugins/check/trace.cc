@@ -130,6 +130,8 @@ const char* NameOf(Function function) {
       return "residual forward";
     case Function::kResidualBackward:
       return "residual backward";
+    case Function::kFill:
+      return "fill";
   }
   return "?";
 }

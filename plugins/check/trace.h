@@ -29,6 +29,7 @@ enum class Function : uint32_t {
   kGetExtension,
   kResidualForward,
   kResidualBackward,
+  kFill,
 };
 const char* NameOf(Function function);    // "forward"
 const char* NameOfDtype(uint32_t dtype);  // "f32"; "dtype?" for no single known one

@@ -19,16 +19,18 @@ std::unique_ptr<Instance> TryInstance(const plumb_norm_plugin& norm, uint32_t di
 
 std::unique_ptr<Instance> TryInstance(const plumb_norm_plugin& norm, uint32_t dim,
                                       const std::vector<plumb_attr_value>& values,
-                                      std::string* refusal) {
+                                      std::string* refusal, uint32_t heads) {
+  plumb_host host = TestHost();
+  host.heads = heads;
   char err[256] = {};
   plumb_norm_instance* trial = nullptr;
   const plumb_status status = Guarded(Function::kCreate, dim, [&] {
-    return norm.create(&TestHost(), dim, values.data(), &trial, err, sizeof(err));
+    return norm.create(&host, dim, values.data(), &trial, err, sizeof(err));
   });
   err[sizeof(err) - 1] = '\0';
   if (status == PLUMB_OK) {
     Guarded(Function::kDestroy, dim, [&] { norm.destroy(trial); });
-    return std::make_unique<Instance>(norm, dim, values);
+    return std::make_unique<Instance>(norm, dim, values, heads);
   }
   if (status != PLUMB_INVALID_ARGUMENT) {
     throw CheckEnded{"create(dim=" + std::to_string(dim) + ") answers " + StatusText(status) +

@@ -20,7 +20,7 @@ std::unique_ptr<Instance> TryInstance(const plumb_norm_plugin& norm, uint32_t di
                                       std::string* refusal);
 std::unique_ptr<Instance> TryInstance(const plumb_norm_plugin& norm, uint32_t dim,
                                       const std::vector<plumb_attr_value>& values,
-                                      std::string* refusal);
+                                      std::string* refusal, uint32_t heads = 0);
 // The first of `dims` that create accepts. Ends the check when it accepts none.
 std::unique_ptr<Instance> FirstInstance(const plumb_norm_plugin& norm,
                                         const std::vector<uint32_t>& dims);

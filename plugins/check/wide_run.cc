@@ -65,8 +65,10 @@ WideRun::WideRun(const Instance& instance, const Point& point, uint32_t widest, 
   }
   rows_.resize(static_cast<size_t>(point[kRows]));
   MeasureSlopes();
+  MeasureInputs();
   MeasureRows(y);
   if (point[kEvaluation] == 0) MeasureSums(y);
+  if (point[kEvaluation] == 0) MeasureSecond();
 }
 
 // L of each row.
@@ -97,6 +99,31 @@ void WideRun::MeasureSlopes() {
   const double least = 1e-9 * of_all;
   if (width_ > 1) AddPairs(x, of_alike, width_, 1, least, &rows_);
   if (columns_) AddPairs(x, of_alike, width_, width_, least, &rows_);
+}
+
+// L and C by what x and x2 do alone.
+void WideRun::MeasureInputs() {
+  if (operands_.x2.empty()) return;
+  const Values none(operands_.x2.size(), 0);
+  Operands without = operands_;
+  for (const bool has_second : {true, false}) {
+    without.x2 = has_second ? operands_.x2 : none;
+    without.x = operands_.x;
+    const Values both = PlainY(instance_, point_, widest_, without);
+    without.x = none;
+    const Values alone = PlainY(instance_, point_, widest_, without);
+    double x = 0;
+    for (size_t i = 0; i < both.size(); ++i) {
+      RowSizes& row = rows_[i / width_];
+      if (i % width_ == 0) x = LargestOf(operands_.x, i, width_);
+      const double gain = std::abs(both[i] - alone[i]) / x;
+      if (std::isfinite(gain)) row.slope = std::max(row.slope, gain);
+      for (const double y : {both[i], alone[i]}) {
+        if (std::isfinite(y)) row.second = std::max(row.second, std::abs(y));
+      }
+      row.second = std::max(row.second, largest_param_ * std::abs(operands_.x2[i]));
+    }
+  }
 }
 
 // The other sizes of each row.
@@ -135,6 +162,25 @@ void WideRun::MeasureRows(const Values& y) {
     all.growth = row.growth;
   }
   if (columns_) std::fill(rows_.begin(), rows_.end(), all);
+}
+
+// T of dx2, of all rows together: by how much y moves with x2, and what parameters make of dy,
+// which may cancel in a short row.
+void WideRun::MeasureSecond() {
+  if (operands_.x2.empty()) return;
+  const double largest = LargestMagnitude(operands_.x2),
+               largest_dy = LargestMagnitude(operands_.dy);
+  const double step = (widest_ == PLUMB_F64 ? 0x1p-40 : 0x1p-10) * (largest > 0 ? largest : 1e-3);
+  std::mt19937_64 random(static_cast<uint64_t>(point_[kSeed]) + 7);
+  Operands moved = operands_;
+  for (double& value : moved.x2) value += (random() & 1) != 0 ? step : -step;
+  const Values y = PlainY(instance_, point_, widest_, moved);
+  double slope = largest_param_;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const double here = std::abs(y[i] - outcome_.y[i]) / step;
+    slope = std::max(slope, std::isfinite(here) ? here : HUGE_VAL);
+  }
+  terms_of_second_ = std::max(slope * largest_dy, LargestMagnitude(outcome_.dx2));
 }
 
 // S of each element of dparams.
@@ -238,6 +284,21 @@ std::string WideRun::CompareDx(const Values& got, double added) const {
     if (added != 0) allowed[i] += HalfUlp(dtype_, size + added);
   }
   return Compare("dx", got, outcome_.dx, of_zero_.dx, point_[kDim], allowed);
+}
+
+std::string WideRun::CompareDx2(const Values& got) const {
+  Values allowed(got.size());
+  RowSizes sizes;
+  for (const RowSizes& row : rows_) {
+    sizes.growth = std::max(sizes.growth, row.growth);
+    sizes.terms = std::max(sizes.terms, row.cancelled() * terms_of_second_);
+  }
+  const bool unknown = IsExtremeX(point_) || IsExtremeDy(point_);
+  const double bound = unknown ? HUGE_VAL : BoundOfDx(u_, sizes);
+  for (size_t i = 0; i < got.size(); ++i) {
+    allowed[i] = bound + HalfUlp(dtype_, std::abs(outcome_.dx2[i]) + bound);
+  }
+  return Compare("dx2", got, outcome_.dx2, {}, point_[kDim], allowed);
 }
 
 std::string WideRun::CompareSums(const std::vector<Values>& got) const {

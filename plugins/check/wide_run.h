@@ -24,6 +24,7 @@ class WideRun {
   // "" where the results are within their bounds, else the first that is not.
   std::string CompareY(const std::vector<double>& got) const;
   std::string CompareDx(const std::vector<double>& got, double added) const;  // to what is there
+  std::string CompareDx2(const std::vector<double>& got) const;
   std::string CompareSums(const std::vector<std::vector<double>>& got) const;
   std::string CompareBuffers(const std::vector<std::vector<double>>& got) const;
 
@@ -34,6 +35,8 @@ class WideRun {
  private:
   void MeasureRows(const std::vector<double>& y);
   void MeasureSlopes();
+  void MeasureInputs();
+  void MeasureSecond();
   void MeasureSums(const std::vector<double>& y);
   std::string Compare(const char* name, const std::vector<double>& got,
                       const std::vector<double>& must, const std::vector<double>& zero,
@@ -49,6 +52,7 @@ class WideRun {
   const bool columns_;    // statistics over rows
   bool extreme_ = false;  // x has squares that the accumulate type has not
   double largest_param_ = 1;
+  double terms_of_second_ = 0;  // T of dx2, of all rows
   Outcome outcome_, of_zero_;
   std::vector<RowSizes> rows_;
   std::vector<std::vector<double>> roots_;  // S of each element of dparams

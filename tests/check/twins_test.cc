@@ -40,15 +40,16 @@ TEST_P(TwinTest, IsFound) {
   EXPECT_THAT(ChecksWith("fail", report), Contains(GetParam().check)) << run.out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Some, TwinTest,
-                         ::testing::Values(Case{1, "X2"}, Case{5, "X1"}, Case{14, "X1"},
-                                           Case{19, "X3"}, Case{22, "X1"}, Case{24, "X4"},
-                                           Case{69, "X6"}, Case{73, "X6"}, Case{82, "X5"},
-                                           Case{84, "X5"}, Case{66, "X7"}, Case{85, "X2"},
-                                           Case{101, "X2"}, Case{108, "X3"}, Case{127, "X1"}),
-                         [](const auto& twin) {
-                           return "Twin" + std::to_string(twin.param.twin) + twin.param.check;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Some, TwinTest,
+    ::testing::Values(Case{1, "X2"}, Case{5, "X1"}, Case{14, "X1"}, Case{19, "X3"}, Case{22, "X1"},
+                      Case{24, "X4"}, Case{69, "X6"}, Case{73, "X6"}, Case{82, "X5"},
+                      Case{84, "X5"}, Case{66, "X7"}, Case{85, "X2"}, Case{101, "X2"},
+                      Case{108, "X3"}, Case{127, "X1"}, Case{262, "X6"}, Case{264, "X7"},
+                      Case{267, "X7"}, Case{272, "N16"}, Case{280, "N16"}, Case{281, "X5"},
+                      Case{285, "X5"}, Case{290, "X2"}, Case{291, "X1"}, Case{293, "X1"},
+                      Case{294, "X3"}),
+    [](const auto& twin) { return "Twin" + std::to_string(twin.param.twin) + twin.param.check; });
 
 TEST(CleanNormTest, IsNotAccused) {
   for (const char* name : {"honest", "honest_cross", "honest_cpp", "joins_a_thread"}) {

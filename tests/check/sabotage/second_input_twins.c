@@ -1,0 +1,71 @@
+/* Bugs of a norm of two inputs, tests/sdk/v1_1/adaptive_norm.c, each put round its functions. Each
+ * twin: condition: bug (what it violates). */
+#include <string.h>
+
+#include "call_copy.h"
+#include "plumb/norm_plugin.h"
+static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                            int64_t r0, int64_t r1);
+static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                             int64_t r0, int64_t r1);
+#define Forward(norm, call, r0, r1) HonestForward(norm, call, r0, r1)
+#define Backward(norm, call, r0, r1) HonestBackward(norm, call, r0, r1)
+#include "tests/sdk/v1_1/adaptive_norm.c"
+#undef Forward
+#undef Backward
+
+#ifndef TWIN
+#define TWIN 0
+#endif
+#define IS(n) (TWIN == (n))
+
+/* clang-format off */
+/* 290. dim of 512 and more: dx2 lacks what the shift adds (the derivative).
+ * 291. range not at 0: dx2 of its first row is not written ("written in backward").
+ * 292. x2 has a wider pitch than x: it is read by x's pitch (x2_pitch).
+ * 293. f32, dim above 256: dx2 is rounded to bf16 (element type).
+ * 294. evaluation, more than 64 rows: x2 of the second row is read for the last one (row r). */
+/* clang-format on */
+
+static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                            int64_t r0, int64_t r1) {
+  plumb_norm_call mine = CopyOfCall(call);
+  if (IS(292) && call->x2_pitch > call->x_pitch) mine.x2_pitch = call->x_pitch;
+  if (IS(294) && (call->flags & PLUMB_CALL_TRAIN) == 0 && r1 - r0 > 64) {
+    const plumb_status status = HonestForward(norm, &mine, r0, r1 - 1);
+    if (status != PLUMB_OK) return status;
+    mine.x2 = (const char*)mine.x2 - (r1 - 2 - r0) * mine.x2_pitch;
+    return HonestForward(norm, &mine, r1 - 1, r1);
+  }
+  return HonestForward(norm, &mine, r0, r1);
+}
+
+#define SPOIL(NAME, REAL)                                                           \
+  static void Spoil##NAME(const plumb_norm_call* call, int64_t r0, int64_t r1) {    \
+    const REAL* b = (const REAL*)call->params[1];                                   \
+    for (int64_t r = r0; r < r1; ++r) {                                             \
+      const REAL* dy = PLUMB_CONST_ROW(REAL, call->dy, call->dy_pitch, r);          \
+      REAL* dx2 = PLUMB_ROW(REAL, call->dx2, call->dx2_pitch, r);                   \
+      for (uint32_t i = 0; i < call->dim; ++i) {                                    \
+        if (IS(290) && call->dim >= 512) dx2[i] -= dy[i] * b[i];                    \
+        if (IS(293) && call->dtype == PLUMB_F32 && call->dim > 256)                 \
+          dx2[i] = (REAL)plumb_bf16_to_float(plumb_bf16_from_float((float)dx2[i])); \
+      }                                                                             \
+    }                                                                               \
+  }
+SPOIL(F32, float)
+SPOIL(F64, double)
+
+static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                             int64_t r0, int64_t r1) {
+  const size_t width = call->dim * (call->dtype == PLUMB_F64 ? sizeof(double) : sizeof(float));
+  char before[8 * 16384];
+  const int skips = IS(291) && r0 > 0 && r1 > r0 && width <= sizeof(before);
+  if (skips) memcpy(before, PLUMB_ROW(char, call->dx2, call->dx2_pitch, r0), width);
+  const plumb_status status = HonestBackward(norm, call, r0, r1);
+  if (status != PLUMB_OK) return status;
+  if (call->dtype == PLUMB_F32) SpoilF32(call, r0, r1);
+  if (call->dtype == PLUMB_F64) SpoilF64(call, r0, r1);
+  if (skips) memcpy(PLUMB_ROW(char, call->dx2, call->dx2_pitch, r0), before, width);
+  return PLUMB_OK;
+}
