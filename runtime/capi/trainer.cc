@@ -9,6 +9,7 @@
 #include "runtime/capi/error.h"
 #include "runtime/capi/trainer_handle.h"
 #include "runtime/ranks/host_communicator.h"
+#include "runtime/session/train_memory.h"
 
 namespace plumb::capi {
 namespace {

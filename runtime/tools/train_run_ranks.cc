@@ -18,6 +18,7 @@
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/text_difference.h"
 #include "runtime/tools/train_run_impl.h"
+#include "runtime/tools/trainer_tensors.h"
 
 namespace plumb {
 namespace {

@@ -181,7 +181,7 @@ def bits(plumb, options):
 def kills(plumb, options):
     chance = random.Random(options.random)
     words = recipes(options.text)["text"] + ["--set", f"train.max_steps={options.steps}"]
-    words += ["--set", "train.checkpoint_interval=3", "--set", "train.checkpoint_seconds=0"]
+    words += ["--set", "train.checkpoint_interval=1", "--set", "train.checkpoint_seconds=0"]
     data = words[words.index("--data") + 1]
     undisturbed, out = plumb.scratch / "undisturbed", plumb.scratch / "run"
     plumb.succeed(0, ["train"] + words + ["--out", str(undisturbed)])
@@ -294,6 +294,21 @@ def checkpoints(plumb, options):
             expect(code != 0, "rank 1 does not see the directory")
             expect(f"rank 1 on host {host}: does not see" in text, text)
         print(f"{dtype}: {len(wanted)} files of two checkpoints are equal, whoever writes them", flush=True)
+
+    # The same path, and another file system there.
+    hidden = plumb.scratch / "hidden"
+    hidden.mkdir()
+    mount = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "sh"]
+    if shutil.which("unshare") and subprocess.run(mount + ["true"], capture_output=True).returncode == 0:
+        here = train("--set", "train.shard=OPTIMIZER", to=hidden / "run")
+        code, text = run("", 3, [here, mount + here, here])
+        expect(code == 0, f"tmpfs: exit code {code}\n{text}")
+        expect(checkpoint_files(hidden / "run") == wanted, "tmpfs over the directory of rank 1")
+        code, text = run("ALL", 3, [here[:-1] + [str(hidden / "all")]] + [mount + here[:-1] + [str(hidden / "all")]] * 2)
+        expect(code != 0 and f"rank 1 on host {host}: does not see" in text, f"tmpfs: {text}")
+        print("tmpfs over the directory of rank 1: the same files", flush=True)
+    else:
+        print("tmpfs over the directory of rank 1: skipped, mounts are not permitted", flush=True)
 
     # A rank that cannot write: the last checkpoint stays, and nothing else does. Only it: rank 0's files are larger.
     for rank in [1, 2]:
