@@ -25,6 +25,7 @@ class FileSystem {
   virtual ssize_t ReadAt(int fd, void* buffer, size_t n, off_t offset);
   // Raises no signal: EPIPE and EFBIG are errors, also where SIGPIPE and SIGXFSZ would end a host.
   virtual ssize_t Write(int fd, const void* data, size_t n);
+  virtual ssize_t WriteAt(int fd, const void* data, size_t n, off_t offset);  // the same
   virtual int Poll(int fd, short events, int timeout_ms);  // of one descriptor; -1: no timeout
   virtual int Sync(int fd);
   virtual int Truncate(int fd, off_t size);

@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
   made->max_seq = request.seq;
   made->wants_logits = request.logits;
   const ModelContext* const context = model->context.get();
-  const PackedWeights* const weights = model->Pack(request.format);
+  PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const weights, model->Pack(request.format));
   if (request.gradients) {
     made->gradients =
         std::make_unique<GradientPass>(context, model->parameters.get(), weights, request.rows,
@@ -160,7 +160,8 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
     evaluator->positions = std::move(positions);
   }
   evaluator->has_run = false;
-  evaluator->model->Pack(evaluator->format);  // after a training step
+  // After a training step.
+  PLUMB_RETURN_IF_ERROR(evaluator->model->Pack(evaluator->format).status());
   PLUMB_ASSIGN_OR_RETURN(
       const double mean,
       Pass(evaluator, inputs, targets != nullptr ? targets : evaluator->no_targets.data(),

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "plumb.h"
 #include "runtime/api/runtime.h"
@@ -86,8 +87,9 @@ struct ModelState {
   int threads() const { return runtime->runtime->threads(); }
   int64_t vocab_size() const { return context->model.dims.vocab_size; }
   absl::Status RequireWeights() const;
-  // The weights as programs of `format` read them, packed or up to date again.
-  const PackedWeights* Pack(WeightFormat format);
+  // The weights as programs of `format` read them, packed or up to date again. Errors: as
+  // ParameterStore::CheckWhole, of other formats than bf16.
+  absl::StatusOr<const PackedWeights*> Pack(WeightFormat format);
   absl::Status CheckTokens(const int32_t* tokens, size_t count, int32_t least) const;
   // The inputs of [count / seq] rows: ids, and, where the model is bidirectional, -1 at their ends.
   absl::Status CheckInputs(const int32_t* inputs, size_t count, size_t seq) const;

@@ -27,7 +27,8 @@ absl::Status ModelState::RequireWeights() const {
       "the model has no weights yet: plumb_model_init or plumb_model_load first");
 }
 
-const PackedWeights* ModelState::Pack(WeightFormat format) {
+absl::StatusOr<const PackedWeights*> ModelState::Pack(WeightFormat format) {
+  if (format != WeightFormat::kBf16) PLUMB_RETURN_IF_ERROR(parameters->CheckWhole());
   const std::lock_guard<std::mutex> lock(mutex);
   Packed& of_format = packed[format];
   const int64_t now = version;
@@ -152,17 +153,26 @@ absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Mod
 }
 
 // The store that weights are drawn or read into: made once, so that what points to it stays valid.
-ParameterStore& StoreOf(ModelState* model) {
-  if (model->parameters == nullptr) {
+absl::StatusOr<ParameterStore*> StoreOf(ModelState* model) {
+  const bool is_partial = model->parameters != nullptr && !model->parameters->is_whole();
+  if (is_partial && (model->trainers > 0 || model->sessions > 0)) {
+    return absl::FailedPreconditionError(
+        "the f32 of the model's weights lie on several ranks: write them in "
+        "plumb_trainer_share_states (plumb_trainer_load), or free its trainer and sessions first");
+  }
+  if (model->parameters == nullptr || is_partial) {
+    const std::lock_guard<std::mutex> lock(model->mutex);
+    model->packed.clear();
     model->parameters =
         std::make_unique<ParameterStore>(model->context->parameters, model->context->states);
   }
-  return *model->parameters;
+  return model->parameters.get();
 }
 
 absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model) {
   PLUMB_RETURN_IF_ERROR(file.status());
-  PLUMB_RETURN_IF_ERROR(StoreOf(model).Read(*file, WeightPrefix(*file)));
+  PLUMB_ASSIGN_OR_RETURN(ParameterStore* const store, StoreOf(model));
+  PLUMB_RETURN_IF_ERROR(store->Read(*file, WeightPrefix(*file)));
   model->has_weights = true;
   ++model->version;
   return absl::OkStatus();
@@ -299,10 +309,10 @@ plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** e
       }
       PLUMB_RETURN_IF_ERROR(plumb::capi::CheckRoom("the weights", bytes));
     }
+    PLUMB_ASSIGN_OR_RETURN(plumb::ParameterStore* const store, plumb::capi::StoreOf(&state));
     state.has_weights = false;  // until all of them are drawn
     PLUMB_RETURN_IF_ERROR(plumb::DrawParameters(state.context->parameters, state.context->states,
-                                                seed, state.threads(),
-                                                plumb::capi::StoreOf(&state)));
+                                                seed, state.threads(), *store));
     state.has_weights = true;
     ++state.version;
     return absl::OkStatus();
@@ -347,6 +357,7 @@ plumb_status plumb_model_save(const plumb_model* model, const char* path, plumb_
   return Call(model, "model", error, [&]() -> absl::Status {
     if (path == nullptr) return NullArgument("path");
     PLUMB_RETURN_IF_ERROR(model->state->RequireWeights());
+    PLUMB_RETURN_IF_ERROR(model->state->parameters->CheckWhole());
     return plumb::WriteSafetensors(
         path, model->state->parameters->Tensors(),
         {{"plumb", plumb::PlumbVersion()}, {"model", model->state->context->model.name}});

@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
   auto session = std::make_unique<plumb_session>();
   session->format = format;
   session->has_logits.resize(static_cast<size_t>(options->sequences));
-  const PackedWeights* const weights = model->Pack(session->format);
+  PLUMB_ASSIGN_OR_RETURN(const PackedWeights* const weights, model->Pack(session->format));
   session->decode = std::make_unique<DecodeSession>(model->context.get(), weights,
                                                     options->sequences, model->threads());
   session->model = model;
@@ -77,12 +77,13 @@ absl::Status CheckSequence(const plumb_session& session, int32_t sequence) {
 }
 
 // Before tokens are fed: weights that have changed, by a training step say, are taken.
-void TakeWeights(plumb_session* session) {
-  session->model->Pack(session->format);
+absl::Status TakeWeights(plumb_session* session) {
+  PLUMB_RETURN_IF_ERROR(session->model->Pack(session->format).status());
   const int64_t version = session->model->version;
-  if (session->version == version) return;
+  if (session->version == version) return absl::OkStatus();
   session->decode->ForgetPrompts();
   session->version = version;
+  return absl::OkStatus();
 }
 
 // `pass` is one step of the profile, if there is one.
@@ -99,7 +100,7 @@ absl::Status Profiled(plumb_session* session, const Pass& pass) {
 
 // Feeds one sequence, and notes that it has logits.
 absl::Status Feed(plumb_session* session, int32_t sequence, absl::Span<const int32_t> tokens) {
-  TakeWeights(session);
+  PLUMB_RETURN_IF_ERROR(TakeWeights(session));
   PLUMB_RETURN_IF_ERROR(Profiled(session, [&] { return session->decode->Feed(sequence, tokens); }));
   session->model->runtime->TellOfPass();
   session->has_logits[static_cast<size_t>(sequence)] = true;
@@ -112,7 +113,7 @@ absl::Status FeedEach(plumb_session* session, absl::Span<const int32_t> tokens) 
         "a token for each of the ", session->decode->batch(), " sequences, not ", tokens.size()));
   }
   PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), 0));
-  TakeWeights(session);
+  PLUMB_RETURN_IF_ERROR(TakeWeights(session));
   PLUMB_RETURN_IF_ERROR(Profiled(session, [&] { return session->decode->FeedEach(tokens); }));
   session->model->runtime->TellOfPass();
   session->has_logits.assign(session->has_logits.size(), true);

@@ -9,24 +9,29 @@
 #include "runtime/capi/error.h"
 #include "runtime/capi/trainer_handle.h"
 #include "runtime/ranks/host_communicator.h"
+#include "runtime/session/train_memory.h"
 
 namespace plumb::capi {
 namespace {
 
-// Whether programs of `form` cannot train the weights where they lie.
-bool MustLayOut(WeightFormat form, const ParameterStore& parameters) {
+// Whether programs of `form`, on a rank of which the weights `owned` are, cannot train the weights
+// where they lie.
+bool MustLayOut(WeightFormat form, const std::vector<bool>& owned,
+                const ParameterStore& parameters) {
   // Which form a store has, its matrices tell; a model without any is alike in both.
   bool is_split = false;
   for (size_t i = 0; i < parameters.layout().entries.size(); ++i) {
     is_split |= parameters.is_split(i);
   }
-  return is_split != (form == WeightFormat::kBf16) || parameters.is_mapped();
+  return is_split != (form == WeightFormat::kBf16) || parameters.is_mapped() ||
+         owned != parameters.owned();
 }
 
 // The weights as programs of `form` read them in place.
-std::unique_ptr<ParameterStore> LayOut(WeightFormat form, const ModelState& model) {
+std::unique_ptr<ParameterStore> LayOut(WeightFormat form, const std::vector<bool>& owned,
+                                       const ModelState& model) {
   const std::vector<ParameterSpec>& specs = model.context->parameters;
-  auto other = std::make_unique<ParameterStore>(specs, model.context->states, form);
+  auto other = std::make_unique<ParameterStore>(specs, model.context->states, form, owned);
   constexpr int64_t kPiece = 1 << 16;
   std::vector<float> piece(kPiece);
   const std::vector<ParameterLayout::Entry>& entries = other->layout().entries;
@@ -131,7 +136,12 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   trainer->ranks = std::move(request.communicator);
   const TrainSpec& spec = trainer->spec;
   const WeightFormat form = WeightFormatOf(spec);
-  const bool lays_out = model->parameters == nullptr || MustLayOut(form, *model->parameters);
+  const std::vector<bool> owned =
+      trainer->ranks == nullptr
+          ? std::vector<bool>()
+          : OwnedWeights(*model->context, spec, trainer->ranks->rank(), trainer->ranks->size());
+  const bool lays_out = model->parameters == nullptr || MustLayOut(form, owned, *model->parameters);
+  if (lays_out && !request.draws_weights) PLUMB_RETURN_IF_ERROR(model->parameters->CheckWhole());
   if (lays_out && model->sessions > 0) {
     return absl::FailedPreconditionError(
         "training in bf16, or of weights that are mapped, lays them out anew: free the model's "
@@ -144,9 +154,9 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   std::unique_ptr<ParameterStore> laid_out;  // the model's once nothing can fail
   const auto parameters = [&]() -> absl::StatusOr<ParameterStore*> {
     const ModelContext& context = *model->context;
-    if (lays_out && !request.draws_weights) laid_out = LayOut(form, *model);
+    if (lays_out && !request.draws_weights) laid_out = LayOut(form, owned, *model);
     if (lays_out && request.draws_weights) {
-      laid_out = std::make_unique<ParameterStore>(context.parameters, context.states, form);
+      laid_out = std::make_unique<ParameterStore>(context.parameters, context.states, form, owned);
     }
     ParameterStore* const store = lays_out ? laid_out.get() : model->parameters.get();
     if (request.draws_weights) {

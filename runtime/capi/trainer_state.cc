@@ -37,9 +37,12 @@ absl::StatusOr<const TensorToWrite*> FindElements(const plumb_trainer& trainer, 
   return tensor;
 }
 
-// Whether it can be read and written: states of the optimizer may lie on other ranks.
-absl::Status CheckIsHere(const plumb_trainer& trainer, int32_t kind, const TensorToWrite& tensor) {
-  if (kind != PLUMB_STATE_OPTIMIZER || tensor.data != nullptr) return absl::OkStatus();
+// Whether it can be read and written: states of the optimizer, and the f32 of weights, may lie on
+// other ranks.
+absl::Status CheckIsHere(const plumb_trainer& trainer, int32_t kind, size_t i,
+                         const TensorToWrite& tensor) {
+  if (tensor.data != nullptr) return absl::OkStatus();
+  if (kind == PLUMB_STATE_MODEL && !trainer.session->IsElsewhere(i)) return absl::OkStatus();
   return trainer.session->CheckStatesAreHere();
 }
 
@@ -108,7 +111,7 @@ plumb_status plumb_trainer_read_state(const plumb_trainer* trainer, int32_t kind
     if (to == nullptr) return NullArgument("to");
     PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const found,
                            plumb::capi::FindElements(*trainer, kind, i, begin, count));
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckIsHere(*trainer, kind, *found));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckIsHere(*trainer, kind, i, *found));
     if (found->data == nullptr) {
       found->copy(begin, count, to);
     } else {
@@ -126,7 +129,7 @@ plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind, siz
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
     PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const found,
                            plumb::capi::FindElements(*trainer, kind, i, begin, count));
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckIsHere(*trainer, kind, *found));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckIsHere(*trainer, kind, i, *found));
     trainer->session->SetStatesWritten();
     if (found->data == nullptr && kind == PLUMB_STATE_OPTIMIZER) {  // on another rank
       const plumb::Optimizer& optimizer = trainer->session->optimizer();

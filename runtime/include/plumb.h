@@ -563,7 +563,7 @@ typedef struct {
 /* The memory of a trainer, in bytes; all of it is taken from the first step to the last. */
 typedef struct {
   size_t struct_size;
-  int64_t weights;     /* f32 */
+  int64_t weights;     /* f32; with dtype BF16 and shard, bf16 of the matrices that others own */
   int64_t gradients;   /* with their sums over units, where a step has several */
   int64_t moments;     /* AdamW's two */
   int64_t norm_states; /* with copies from before the step and before the unit */
@@ -714,8 +714,10 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* trainer,
  * while the others, which do not call `use`, answer. What was written, the number of steps and the
  * scale of the learning rate all ranks have afterwards. Without a communicator it calls `use`.
  * Outside of it states that lie on other ranks (a recipe with shard) cannot be read or written,
- * with PLUMB_FAILED_PRECONDITION; in it there are no steps. `use` returns 0; or another number, and
- * all ranks fail with PLUMB_CANCELLED. */
+ * with PLUMB_FAILED_PRECONDITION; in it there are no steps. With dtype BF16 these are the f32 of
+ * weights too, which sessions and evaluators of other formats than bf16, plumb_model_save and
+ * another trainer need: they fail the same way, also once the trainer is freed. `use` returns 0; or
+ * another number, and all ranks fail with PLUMB_CANCELLED. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_share_states(plumb_trainer* trainer,
                                                             int32_t (*use)(void* user), void* user,
                                                             plumb_error** error);

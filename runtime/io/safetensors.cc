@@ -157,23 +157,37 @@ absl::StatusOr<SafetensorsImage> SafetensorsImage::Create(
   return image;
 }
 
+namespace {
+
+// `buffer` is kept from one tensor to the next.
+absl::Status ProduceTensorIn(const TensorToWrite& tensor, PieceSink sink, AlignedBuffer* buffer) {
+  if (tensor.data != nullptr) {
+    return sink(absl::string_view(static_cast<const char*>(tensor.data),
+                                  static_cast<size_t>(tensor.type.bytes())));
+  }
+  if (buffer->size() == 0) *buffer = AlignedBuffer(kCopiedBytes);
+  const int64_t size = SizeOf(tensor.type.dtype), all = tensor.type.shape.num_elements();
+  for (int64_t begin = 0; begin < all; begin += kCopiedBytes / size) {
+    const int64_t n = std::min(kCopiedBytes / size, all - begin);
+    tensor.copy(begin, n, buffer->data());
+    PLUMB_RETURN_IF_ERROR(
+        sink(absl::string_view(buffer->as<const char>(), static_cast<size_t>(n * size))));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ProduceTensor(const TensorToWrite& tensor, PieceSink sink) {
+  AlignedBuffer buffer;
+  return ProduceTensorIn(tensor, sink, &buffer);
+}
+
 absl::Status SafetensorsImage::Produce(PieceSink sink) const {
   PLUMB_RETURN_IF_ERROR(sink(prefix_));
   AlignedBuffer buffer;
   for (const TensorToWrite& tensor : tensors_) {
-    if (tensor.data != nullptr) {
-      PLUMB_RETURN_IF_ERROR(sink(absl::string_view(static_cast<const char*>(tensor.data),
-                                                   static_cast<size_t>(tensor.type.bytes()))));
-      continue;
-    }
-    if (buffer.size() == 0) buffer = AlignedBuffer(kCopiedBytes);
-    const int64_t size = SizeOf(tensor.type.dtype), all = tensor.type.shape.num_elements();
-    for (int64_t begin = 0; begin < all; begin += kCopiedBytes / size) {
-      const int64_t n = std::min(kCopiedBytes / size, all - begin);
-      tensor.copy(begin, n, buffer.data());
-      PLUMB_RETURN_IF_ERROR(
-          sink(absl::string_view(buffer.as<const char>(), static_cast<size_t>(n * size))));
-    }
+    PLUMB_RETURN_IF_ERROR(ProduceTensorIn(tensor, sink, &buffer));
   }
   return absl::OkStatus();
 }

@@ -94,12 +94,17 @@ class SafetensorsImage {
   // goes through a buffer of one megabyte.
   absl::Status Produce(PieceSink sink) const;
   int64_t bytes() const { return bytes_; }
+  // What stands before the data.
+  absl::string_view header() const { return prefix_; }
 
  private:
   std::string prefix_;  // header length and header
   std::vector<TensorToWrite> tensors_;
   int64_t bytes_ = 0;
 };
+
+// Gives the data of one tensor to `sink`, as SafetensorsImage::Produce does.
+absl::Status ProduceTensor(const TensorToWrite& tensor, PieceSink sink);
 
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const TensorToWrite> tensors,
                               const std::map<std::string, std::string>& metadata = {});

@@ -11,6 +11,7 @@ enum RankTag : int {
   kTagGradients,
   kTagWeights,
   kTagStates,
+  kTagCheckpoint,  // the hash of a file, from one of its writers to the next
   kTagStudy,       // runs that are handed out, and what came of them
   kTagLinks,       // measurements of latency and bandwidth
   kTagCollective,  // collectives.h

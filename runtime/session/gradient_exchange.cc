@@ -307,19 +307,19 @@ absl::Status GradientExchange::Finish() {
   return status_;
 }
 
-absl::Status GradientExchange::GatherFromOwners(float* data) {
+absl::Status GradientExchange::GatherFromOwners(const ParameterStore& weights) {
   const StageTimer timer(profile_, "weights: sending and waiting");
   std::vector<Communicator::Transfer> transfers;
   for (const BucketPlan::Bucket& bucket : plan_.buckets) {
-    float* const at = data + bucket.range.begin;
-    const auto bytes = static_cast<size_t>(bucket.range.size() * SizeOf(DType::kF32));
-    if (bucket.owner != me()) {
-      Start(ranks_->StartReceive(bucket.owner, kTagWeights, at, bytes), &transfers);
-      continue;
-    }
-    for (int rank = 0; rank < ranks_->size() && status_.ok(); ++rank) {
-      if (rank == me()) continue;
-      Start(ranks_->StartSend(rank, kTagWeights, at, bytes), &transfers);
+    for (const absl::Span<std::byte> part : weights.Storage(bucket.first, bucket.end)) {
+      for (int rank = 0; rank < ranks_->size() && status_.ok(); ++rank) {
+        if (rank == me()) continue;
+        if (bucket.owner == me()) {
+          Start(ranks_->StartSend(rank, kTagWeights, part.data(), part.size()), &transfers);
+        } else if (bucket.owner == rank) {
+          Start(ranks_->StartReceive(rank, kTagWeights, part.data(), part.size()), &transfers);
+        }
+      }
     }
   }
   WaitAll(&transfers);

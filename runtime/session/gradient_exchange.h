@@ -17,6 +17,7 @@
 #include "runtime/ranks/communicator.h"
 #include "runtime/session/bucket_plan.h"
 #include "runtime/session/gradient_sums.h"
+#include "runtime/session/parameter_store.h"
 #include "runtime/session/step_profile.h"
 #include "runtime/session/unit_tree.h"
 
@@ -59,8 +60,8 @@ class GradientExchange {
   double unit_square() const { return unit_square_; }
   const std::vector<double>& squares() const { return squares_; }  // by parameter
 
-  // Each owner's elements of `data`, in the layout of the parameters, to all.
-  absl::Status GatherFromOwners(float* data);
+  // Each owner's weights to all: where low planes are not kept by all, what programs read.
+  absl::Status GatherFromOwners(const ParameterStore& weights);
 
  private:
   // A sum of the tree that some rank sends.

@@ -125,6 +125,11 @@ void Optimizer::AddSegment(size_t parameter, int64_t m_begin, int64_t v_begin,
   segment.lr_scale = static_cast<float>(update.lr_scale);
   segment.lr_offset = static_cast<float>(update.lr_offset);
   segment.is_split = store.is_split(parameter);
+  if (segment.is_split) {
+    segment.planes = store.split(parameter);
+  } else {
+    segment.floats = store.floats(parameter);
+  }
   segment.group = static_cast<int32_t>(g);
   segment.v_offset = v_begin - segment.begin;
   segment.m_offset = m_begin - segment.begin;
@@ -159,7 +164,7 @@ absl::Status Optimizer::Update(const Gradients& gradients, double learning_rate,
     groups_[g].grad_scale = static_cast<float>(gradients.mean * clip);
   }
   AdamWUpdate(segments_, {static_cast<float>(learning_rate), step, groups_},
-              {gradients.sums, store.raw_storage(), m_.as<float>(), v_.as<float>()}, threads);
+              {gradients.sums, nullptr, m_.as<float>(), v_.as<float>()}, threads);
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     if (IsOwned(i)) Normalize(i, store, threads);
   }
@@ -167,7 +172,9 @@ absl::Status Optimizer::Update(const Gradients& gradients, double learning_rate,
 }
 
 void Optimizer::Normalize(const ParameterStore& store, int threads) const {
-  for (size_t i = 0; i < layout_.entries.size(); ++i) Normalize(i, store, threads);
+  for (size_t i = 0; i < layout_.entries.size(); ++i) {
+    if (store.is_here(i)) Normalize(i, store, threads);
+  }
 }
 
 void Optimizer::Normalize(size_t parameter, const ParameterStore& store, int threads) const {

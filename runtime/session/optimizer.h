@@ -64,7 +64,7 @@ class Optimizer {
                       const ParameterStore& store, int threads);
 
   // Gives the rows and columns of the recipe's `normalize` length 1, of all parameters: before the
-  // first step; Update does so after each.
+  // first step; Update does so after each. Not of those whose f32 lie on another rank.
   void Normalize(const ParameterStore& store, int threads) const;
 
   // One of the states of a parameter.

@@ -215,17 +215,51 @@ absl::Status StateLayout::Bind(float* data, Executable* executable) const {
 }
 
 ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
-                               const std::vector<NormStateSpec>& states, WeightFormat form)
+                               const std::vector<NormStateSpec>& states, WeightFormat form,
+                               std::vector<bool> owned)
     : layout_(parameters),
       states_(states),
       form_(form),
-      buffer_(layout_.size * SizeOf(DType::kF32)),
-      state_buffer_(states_.size * SizeOf(DType::kF32)) {
+      buffer_(Bytes(parameters, form, owned)),
+      state_buffer_(states_.size * SizeOf(DType::kF32)),
+      low_(parameters.size(), nullptr),
+      owned_(std::move(owned)) {
   PLUMB_CHECK(form != WeightFormat::kInt8, "int8 does not hold weights to the bit");
+  PLUMB_CHECK(owned_.empty() || form == WeightFormat::kBf16, "floats are whole");
+  // What programs read, then the low planes.
+  int64_t next = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     is_split_.push_back(StoredDType(parameters[i], form) == DType::kBF16);
-    at_.push_back(buffer_.as<float>() + layout_.entries[i].begin);
+    at_.push_back(reinterpret_cast<float*>(buffer_.data() + next));
+    next += WholeLines(parameters[i].shape.num_elements()) *
+            SizeOf(is_split_[i] ? DType::kBF16 : DType::kF32);
   }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!is_split_[i] || (!owned_.empty() && !owned_[i])) continue;
+    low_[i] = reinterpret_cast<uint16_t*>(buffer_.data() + next);
+    next += WholeLines(parameters[i].shape.num_elements()) * SizeOf(DType::kBF16);
+  }
+  PLUMB_CHECK(next == buffer_.size(), "the planes are as large as planned");
+}
+
+int64_t ParameterStore::Bytes(const std::vector<ParameterSpec>& parameters, WeightFormat form,
+                              const std::vector<bool>& owned) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const bool is_high_only =
+        !owned.empty() && !owned[i] && StoredDType(parameters[i], form) == DType::kBF16;
+    bytes += WholeLines(parameters[i].shape.num_elements()) *
+             SizeOf(is_high_only ? DType::kBF16 : DType::kF32);
+  }
+  return bytes;
+}
+
+absl::Status ParameterStore::CheckWhole() const {
+  if (is_whole()) return absl::OkStatus();
+  if (remote_ != nullptr) return remote_->CheckInUse();
+  return absl::FailedPreconditionError(
+      "the f32 of these weights lay on several ranks (train.shard in bf16), and their trainer is "
+      "freed: save them before, in plumb_trainer_share_states; here they are bf16 only");
 }
 
 ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
@@ -236,7 +270,8 @@ ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
       form_(WeightFormat::kF32),
       is_split_(parameters.size(), false),
       file_(std::move(file)),
-      state_buffer_(states_.size * SizeOf(DType::kF32)) {
+      state_buffer_(states_.size * SizeOf(DType::kF32)),
+      low_(parameters.size(), nullptr) {
   int64_t copied = 0;
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     at_.push_back(InFile(i, prefix));
@@ -302,7 +337,8 @@ ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
       states_(states),
       form_(WeightFormat::kF32),
       is_split_(parameters.size(), false),
-      state_buffer_(states_.size * SizeOf(DType::kF32)) {
+      state_buffer_(states_.size * SizeOf(DType::kF32)),
+      low_(parameters.size(), nullptr) {
   int64_t copied = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!StaysInFile(parameters[i], *tensors[i])) {
@@ -332,8 +368,7 @@ float* ParameterStore::InFile(size_t entry, absl::string_view prefix) const {
 
 SplitF32 ParameterStore::split(size_t entry) const {
   PLUMB_CHECK(is_split(entry), "the tensor is not split");
-  const ParameterLayout::Entry& at = layout_.entries[entry];
-  return SplitF32In(at_[entry], at.end - at.begin);
+  return {reinterpret_cast<uint16_t*>(at_[entry]), low_[entry]};
 }
 
 float* ParameterStore::floats(size_t entry) const {
@@ -343,7 +378,12 @@ float* ParameterStore::floats(size_t entry) const {
 }
 
 void ParameterStore::Read(size_t entry, int64_t begin, int64_t n, float* to) const {
-  if (is_split(entry)) {
+  if (!is_here(entry)) {
+    PLUMB_CHECK(remote_ != nullptr, "the low plane can be reached");
+    std::vector<uint16_t> low(static_cast<size_t>(n));
+    remote_->ReadLow(entry, begin, n, low.data());
+    JoinFloats({split(entry).high + begin, low.data()}, n, 1, to);
+  } else if (is_split(entry)) {
     JoinFloats(split(entry) + begin, n, 1, to);
   } else if (is_narrow(entry)) {
     narrow_->Read(entry, begin, n, to);
@@ -353,7 +393,11 @@ void ParameterStore::Read(size_t entry, int64_t begin, int64_t n, float* to) con
 }
 
 void ParameterStore::Write(size_t entry, int64_t begin, int64_t n, const float* from) const {
-  if (is_split(entry)) {
+  if (!is_here(entry)) {
+    std::vector<uint16_t> low(static_cast<size_t>(n));
+    SplitFloats(from, n, 1, {split(entry).high + begin, low.data()});
+    if (remote_ != nullptr) remote_->WriteLow(entry, begin, n, low.data());
+  } else if (is_split(entry)) {
     SplitFloats(from, n, 1, split(entry) + begin);
   } else {
     std::copy_n(from, n, floats(entry) + begin);
@@ -362,12 +406,25 @@ void ParameterStore::Write(size_t entry, int64_t begin, int64_t n, const float* 
 
 float* ParameterStore::data() const {
   PLUMB_CHECK(form_ == WeightFormat::kF32, "some of the weights are split");
-  return raw_storage();
-}
-
-float* ParameterStore::raw_storage() const {
   PLUMB_CHECK(!is_mapped(), "the weights lie in a file");
   return buffer_.as<float>();
+}
+
+std::vector<absl::Span<std::byte>> ParameterStore::Storage(size_t first, size_t end) const {
+  PLUMB_CHECK(!is_mapped(), "the weights lie in a file");
+  std::byte* const read = reinterpret_cast<std::byte*>(at_[first]);
+  std::byte* low = nullptr;
+  size_t read_bytes = 0, low_bytes = 0;
+  for (size_t i = first; i < end; ++i) {
+    const int64_t n = WholeLines(layout_.entries[i].end - layout_.entries[i].begin);
+    read_bytes += static_cast<size_t>(n * SizeOf(is_split_[i] ? DType::kBF16 : DType::kF32));
+    if (!is_whole() || low_[i] == nullptr) continue;
+    if (low == nullptr) low = reinterpret_cast<std::byte*>(low_[i]);
+    low_bytes += static_cast<size_t>(n * SizeOf(DType::kBF16));
+  }
+  std::vector<absl::Span<std::byte>> parts = {{read, read_bytes}};
+  if (low_bytes > 0) parts.emplace_back(low, low_bytes);
+  return parts;
 }
 
 std::vector<TensorToWrite> ParameterStore::Tensors(absl::string_view prefix) const {

@@ -5,6 +5,7 @@
 #ifndef PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 #define PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/file.h"
 #include "runtime/compile/executable.h"
@@ -89,7 +91,8 @@ struct TensorInFile {
   FloatFormat format = FloatFormat::kF32;
 };
 
-// Thread-compatible. Weights are f32 to the bit, and take four bytes each, in either form:
+// Thread-compatible. Weights are f32 to the bit, and take four bytes each (but those whose low
+// planes lie on another rank), in either form:
 //   kF32   all are floats;
 //   kBf16  those that programs of this format read as bf16 are split (split_f32.h): such programs
 //          read the high planes in place, and no copy is kept. Only the payload of a NaN may
@@ -99,7 +102,12 @@ class ParameterStore {
  public:
   ParameterStore(const std::vector<ParameterSpec>& parameters,
                  const std::vector<NormStateSpec>& states,
-                 WeightFormat form = WeightFormat::kF32);  // kF32 or kBf16
+                 WeightFormat form = WeightFormat::kF32,  // kF32 or kBf16
+                 std::vector<bool> owned = {});
+  // `owned`, of one rank of several in kBf16: the entries whose f32 it keeps; empty: all. Of others
+  // that are split it has the high planes only.
+  static int64_t Bytes(const std::vector<ParameterSpec>& parameters, WeightFormat form,
+                       const std::vector<bool>& owned);
   // A store in kF32 whose weights stay in the file, which was opened for copying on write, where
   // they lie at a multiple of kAlignment; others are copied, as are norms' states. Errors: as Read.
   // Tensors are called `prefix` + name there.
@@ -121,6 +129,23 @@ class ParameterStore {
   bool is_split(size_t entry) const { return is_split_[entry]; }
   SplitF32 split(size_t entry) const;
   float* floats(size_t entry) const;
+  // Whether the entry's f32 are here; else split(entry).low is null.
+  bool is_here(size_t entry) const { return !is_split_[entry] || low_[entry] != nullptr; }
+  bool is_whole() const { return owned_.empty(); }
+  const std::vector<bool>& owned() const { return owned_; }
+  // Whether the f32 of all entries can be read: kFailedPrecondition where some lie on other ranks,
+  // which do not answer now.
+  absl::Status CheckWhole() const;
+  // Low planes that lie on other ranks.
+  class Remote {
+   public:
+    virtual ~Remote() = default;
+    virtual absl::Status CheckInUse() const = 0;
+    virtual void ReadLow(size_t entry, int64_t begin, int64_t n, uint16_t* to) = 0;
+    virtual void WriteLow(size_t entry, int64_t begin, int64_t n, const uint16_t* from) = 0;
+  };
+  // null: none can be reached.
+  void SetRemote(Remote* remote) { remote_ = remote; }
   // Whether the entry lies in a file in 16 bits; its bf16 there, as programs read them, else null.
   bool is_narrow(size_t entry) const { return narrow_ != nullptr && narrow_->has(entry); }
   uint16_t* narrow_bf16(size_t entry) const;
@@ -128,14 +153,18 @@ class ParameterStore {
   void RenewNarrow(size_t entry) const;
 
   // Elements [begin, begin + n) of an entry of either form, as floats; on the calling thread.
+  // REQUIRES, to read what is not here: CheckWhole(). Without a remote only the high plane of what
+  // is not here is written.
   void Read(size_t entry, int64_t begin, int64_t n, float* to) const;
   void Write(size_t entry, int64_t begin, int64_t n, const float* from) const;
 
   bool is_mapped() const { return file_.has_value() || !files_.empty(); }
   // All weights of a store in kF32, in the layout. REQUIRES: it is not mapped.
   float* data() const;
-  // The buffer of a store in either form, as AdamWBuffers::param. REQUIRES: it is not mapped.
-  float* raw_storage() const;
+  // Where entries [first, end) of a store that is not mapped lie: what programs read, side by side,
+  // and, where the store is whole, the low planes, side by side too.
+  std::vector<absl::Span<std::byte>> Storage(size_t first, size_t end) const;
+  int64_t bytes() const { return buffer_.size(); }  // of the weights
 
   const StateLayout& states() const { return states_; }
   float* state_data() const { return state_buffer_.as<float>(); }  // [states().size]
@@ -168,7 +197,10 @@ class ParameterStore {
   std::vector<std::shared_ptr<const MappedFile>> files_;
   std::unique_ptr<NarrowWeights> narrow_;  // of entries in 16 bits
   AlignedBuffer buffer_, state_buffer_;    // of a mapped store: what is not read in the file
-  std::vector<float*> at_;                 // by entry: its first element
+  std::vector<float*> at_;                 // by entry: its first element, or high plane
+  std::vector<uint16_t*> low_;             // by entry; null: it has none here
+  std::vector<bool> owned_;                // by entry; empty: all
+  Remote* remote_ = nullptr;
 };
 
 // Draws every initial value; `parameters` and `states` are those of the store. Errors: of a norm

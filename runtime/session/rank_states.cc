@@ -1,6 +1,7 @@
 #include "runtime/session/rank_states.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/cleanup/cleanup.h"
 #include "runtime/base/check.h"
@@ -14,19 +15,34 @@ namespace plumb {
 // From rank 0; equal processes on all ranks, so it is sent as it lies.
 struct RankStates::Request {
   enum Kind : int64_t { kRead, kWrite, kDone } kind;
-  int64_t parameter = 0, is_second = 0, begin = 0, count = 0;  // kRead, kWrite
-  int64_t written = 0;                                         // kDone
+  enum What : int64_t { kFirst, kSecond, kLowPlane } what = kFirst;  // kRead, kWrite
+  int64_t parameter = 0, begin = 0, count = 0;
+  int64_t written = 0;  // kDone
   Standing standing;
+
+  static Request Of(Kind kind, What what, size_t parameter, int64_t begin, int64_t count) {
+    return {kind, what, static_cast<int64_t>(parameter), begin, count, 0, {}};
+  }
+  size_t bytes() const {
+    return static_cast<size_t>(count) * (what == kLowPlane ? sizeof(uint16_t) : sizeof(float));
+  }
 };
 
 RankStates::RankStates(Communicator* ranks, const BucketPlan& plan, const Optimizer* optimizer,
-                       const ParameterStore* weights, const ParameterStore* average)
-    : ranks_(ranks), plan_(plan), optimizer_(optimizer), weights_(weights), average_(average) {}
+                       ParameterStore* weights, const ParameterStore* average)
+    : ranks_(ranks), plan_(plan), optimizer_(optimizer), weights_(weights), average_(average) {
+  if (!weights_->is_whole()) weights_->SetRemote(this);
+}
+
+RankStates::~RankStates() {
+  if (!weights_->is_whole()) weights_->SetRemote(nullptr);
+}
 
 absl::Status RankStates::CheckInUse() const {
   if (in_use_) return status_;  // what failed before is nothing to go on with
   return absl::FailedPreconditionError(
-      "the states of this recipe's optimizer lie on several ranks: rank 0 reads and writes them "
+      "the states of this recipe's optimizer, and in bf16 its weights' f32, lie on several ranks: "
+      "rank 0 reads and writes them "
       "while the others answer (plumb_trainer_share_states)");
 }
 
@@ -43,38 +59,56 @@ void RankStates::Send(int to, const Request& request) {
   }
 }
 
-void RankStates::Read(const Optimizer::StateId& state, int64_t begin, int64_t n, float* to) {
+void RankStates::Ask(const Request& request, void* to) {
   PLUMB_CHECK(in_use_, "states of other ranks are read in Use");
-  const int owner = OwnerOf(state.parameter);
-  Send(owner, {Request::kRead,
-               static_cast<int64_t>(state.parameter),
-               state.is_second ? 1 : 0,
-               begin,
-               n,
-               0,
-               {}});
-  if (!status_.ok()) {
-    std::fill_n(to, n, 0.0f);
-    return;
-  }
-  status_ =
-      RankError(Receive(ranks_, owner, kTagStates, to, static_cast<size_t>(n) * sizeof(float)));
+  const int owner = OwnerOf(static_cast<size_t>(request.parameter));
+  Send(owner, request);
+  if (status_.ok()) status_ = RankError(Receive(ranks_, owner, kTagStates, to, request.bytes()));
+  if (!status_.ok()) std::memset(to, 0, request.bytes());
+}
+
+void RankStates::Give(const Request& request, const void* from) {
+  PLUMB_CHECK(in_use_, "states of other ranks are written in Use");
+  const int owner = OwnerOf(static_cast<size_t>(request.parameter));
+  Send(owner, request);
+  if (!status_.ok()) return;
+  status_ = RankError(plumb::Send(ranks_, owner, kTagStates, from, request.bytes()));
+}
+
+void RankStates::Read(const Optimizer::StateId& state, int64_t begin, int64_t n, float* to) {
+  Ask(Request::Of(Request::kRead, state.is_second ? Request::kSecond : Request::kFirst,
+                  state.parameter, begin, n),
+      to);
 }
 
 void RankStates::Write(const Optimizer::StateId& state, int64_t begin, int64_t n,
                        const float* from) {
-  PLUMB_CHECK(in_use_, "states of other ranks are written in Use");
-  const int owner = OwnerOf(state.parameter);
-  Send(owner, {Request::kWrite,
-               static_cast<int64_t>(state.parameter),
-               state.is_second ? 1 : 0,
-               begin,
-               n,
-               0,
-               {}});
-  if (!status_.ok()) return;
-  status_ = RankError(
-      plumb::Send(ranks_, owner, kTagStates, from, static_cast<size_t>(n) * sizeof(float)));
+  Give(Request::Of(Request::kWrite, state.is_second ? Request::kSecond : Request::kFirst,
+                   state.parameter, begin, n),
+       from);
+}
+
+void RankStates::ReadLow(size_t entry, int64_t begin, int64_t n, uint16_t* to) {
+  Ask(Request::Of(Request::kRead, Request::kLowPlane, entry, begin, n), to);
+}
+
+void RankStates::WriteLow(size_t entry, int64_t begin, int64_t n, const uint16_t* from) {
+  // Its high plane the owner gets with those of all.
+  Give(Request::Of(Request::kWrite, Request::kLowPlane, entry, begin, n), from);
+}
+
+absl::Span<std::byte> RankStates::DataOf(const Request& request) const {
+  const auto parameter = static_cast<size_t>(request.parameter);
+  std::byte* data;
+  if (request.what == Request::kLowPlane) {
+    PLUMB_CHECK(weights_->is_here(parameter), "rank 0 asks the owner");
+    data = reinterpret_cast<std::byte*>(weights_->split(parameter).low + request.begin);
+  } else {
+    float* const all = optimizer_->DataOf({parameter, request.what == Request::kSecond});
+    PLUMB_CHECK(all != nullptr, "rank 0 asks the owner");
+    data = reinterpret_cast<std::byte*>(all + request.begin);
+  }
+  return {data, request.bytes()};
 }
 
 absl::Status RankStates::Answer(Standing* standing, bool* written) {
@@ -86,13 +120,10 @@ absl::Status RankStates::Answer(Standing* standing, bool* written) {
       *written = request.written != 0;
       return absl::OkStatus();
     }
-    float* const data =
-        optimizer_->DataOf({static_cast<size_t>(request.parameter), request.is_second != 0});
-    PLUMB_CHECK(data != nullptr, "rank 0 asks the owner");
-    const size_t bytes = static_cast<size_t>(request.count) * sizeof(float);
+    const absl::Span<std::byte> data = DataOf(request);
     PLUMB_RETURN_IF_ERROR(request.kind == Request::kRead
-                              ? plumb::Send(ranks_, 0, kTagStates, data + request.begin, bytes)
-                              : Receive(ranks_, 0, kTagStates, data + request.begin, bytes));
+                              ? plumb::Send(ranks_, 0, kTagStates, data.data(), data.size())
+                              : Receive(ranks_, 0, kTagStates, data.data(), data.size()));
   }
 }
 
@@ -100,9 +131,12 @@ absl::Status RankStates::SendWritten() {
   const auto share = [this](float* data, int64_t n) {
     return RankError(Broadcast(ranks_, 0, data, static_cast<size_t>(n) * sizeof(float)));
   };
-  for (const ParameterStore* store : {weights_, average_}) {
+  for (const ParameterStore* store : {static_cast<const ParameterStore*>(weights_), average_}) {
     if (store == nullptr) continue;
-    PLUMB_RETURN_IF_ERROR(share(store->raw_storage(), store->layout().size));
+    // Low planes that lie on one rank alone it has already.
+    for (const absl::Span<std::byte> part : store->Storage(0, store->layout().entries.size())) {
+      PLUMB_RETURN_IF_ERROR(RankError(Broadcast(ranks_, 0, part.data(), part.size())));
+    }
     PLUMB_RETURN_IF_ERROR(share(store->state_data(), store->states().size));
   }
   for (const Optimizer::StateId& state : optimizer_->states()) {
@@ -126,7 +160,7 @@ absl::Status RankStates::Use(absl::FunctionRef<absl::Status()> use, Standing* st
       used = use();
     }
     written = written_;
-    const Request done = {Request::kDone, 0, 0, 0, 0, written ? 1 : 0, *standing};
+    const Request done = {Request::kDone, {}, 0, 0, 0, written ? 1 : 0, *standing};
     for (int rank = 1; rank < ranks_->size(); ++rank) Send(rank, done);
     PLUMB_RETURN_IF_ERROR(status_);
   } else {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/kernels/simd/tensor_stats.h"
 #include "runtime/ranks/communicator.h"
 #include "runtime/session/bucket_plan.h"
 #include "runtime/session/parameter_store.h"
@@ -30,12 +31,19 @@ struct StepShare {
   absl::Status status;
   std::vector<double> losses;  // of its units
   int64_t tokens = 0;
+  bool probes = false;          // some rank wants to know of weights
   std::vector<double> squares;  // of each parameter's gradient, of which those it owns are its own
 };
 // Makes it that of all ranks: the losses of all units in their order, all squares. Where a rank has
 // an error: everywhere the error of the first that has one.
 absl::Status ShareStep(Communicator* ranks, const BucketPlan& plan, int64_t units,
                        StepShare* share);
+
+// Of all weights, where each rank has the f32 of its own only. In the order of the layout.
+absl::StatusOr<std::vector<TensorStats>> ShareWeightStats(Communicator* ranks,
+                                                          const BucketPlan& plan,
+                                                          const ParameterStore& weights,
+                                                          int threads);
 
 }  // namespace plumb
 

@@ -31,6 +31,13 @@ WeightFormat WeightFormatOf(const TrainSpec& spec) {
   return spec.dtype == DType::kBF16 ? WeightFormat::kBf16 : WeightFormat::kF32;
 }
 
+std::vector<bool> OwnedWeights(const ModelContext& context, const TrainSpec& spec, int rank,
+                               int ranks) {
+  if (ranks == 1 || spec.shard == Shard::kNone || spec.dtype != DType::kBF16) return {};
+  if (spec.ema_decay > 0) return {};
+  return BucketPlan::Of(ParameterLayout(context.parameters), ranks).OwnedBy(rank);
+}
+
 BuildOptions TrainProgram(const TrainSpec& spec) {
   BuildOptions options;
   options.program = Program::kTrain;
@@ -83,9 +90,9 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
                             const OptimizerPlan& optimizer, int64_t seq, int64_t workspace,
                             int rank, int ranks) {
   const ParameterLayout layout(context.parameters);
-  const int64_t flat = layout.size * SizeOf(DType::kF32);
   TrainMemory memory;
-  memory.weights = flat;
+  memory.weights = ParameterStore::Bytes(context.parameters, WeightFormatOf(spec),
+                                         OwnedWeights(context, spec, rank, ranks));
   const int64_t units = spec.num_units();
   memory.gradients = GradientSums::Bytes(layout.size, units, UnitsOfRank(units, rank, ranks));
   if (SumsSquaresInProgram(context)) {

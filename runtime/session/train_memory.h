@@ -4,6 +4,7 @@
 #define PLUMB_RUNTIME_SESSION_TRAIN_MEMORY_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,9 +28,15 @@ OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec);
 // while it is in the cache. Of small models a pass over all gradients costs less than the nodes do.
 bool SumsSquaresInProgram(const ModelContext& context);
 
+// The parameters whose f32 rank `rank` keeps, where train.shard divides them; else empty: all. In
+// f32 programs read all of them, and an average of the weights (ema_decay) is of all.
+std::vector<bool> OwnedWeights(const ModelContext& context, const TrainSpec& spec, int rank,
+                               int ranks);
+
 // Bytes that a training session allocates. All are allocated from the first step to the last.
 struct TrainMemory {
-  int64_t weights = 0;      // f32; in bf16 the program reads the high planes of matrices in place
+  int64_t weights = 0;      // f32; in bf16 the program reads the high planes of matrices in place,
+                            // and with train.shard only a matrix's owner has the low one
   int64_t gradients = 0;    // with their sums over units, where there are several
   int64_t moments = 0;      // AdamW's two, Muon's one
   int64_t exchange = 0;     // gradients that come from other ranks, or go there as bf16

@@ -104,8 +104,10 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   PLUMB_ASSIGN_OR_RETURN(TrainBatches made, TrainBatches::Create(dataset, options));
   auto batches = std::make_unique<TrainBatches>(std::move(made));
   PLUMB_ASSIGN_OR_RETURN(Plan plan, MakePlan(context, *batches, spec, /*reserve=*/0, ranks));
-  auto parameters =
-      std::make_unique<ParameterStore>(context->parameters, context->states, WeightFormatOf(spec));
+  auto parameters = std::make_unique<ParameterStore>(
+      context->parameters, context->states, WeightFormatOf(spec),
+      ranks == nullptr ? std::vector<bool>()
+                       : OwnedWeights(*context, spec, ranks->rank(), ranks->size()));
   PLUMB_RETURN_IF_ERROR(
       DrawParameters(context->parameters, context->states, spec.seed, threads, *parameters));
   if (ranks != nullptr) {
@@ -114,6 +116,7 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   auto session = std::unique_ptr<TrainSession>(new TrainSession(
       context, spec, parameters.get(), std::move(batches), std::move(plan), threads, ranks));
   session->own_parameters_ = std::move(parameters);
+  PLUMB_RETURN_IF_ERROR(session->ShareNormalized());
   return session;
 }
 
@@ -126,8 +129,14 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(
   if (ranks != nullptr) {
     PLUMB_RETURN_IF_ERROR(AgreeToTrain(ranks, *context, spec, batches->max_seq(), *store));
   }
-  return std::unique_ptr<TrainSession>(
+  auto session = std::unique_ptr<TrainSession>(
       new TrainSession(context, spec, store, std::move(batches), std::move(plan), threads, ranks));
+  PLUMB_RETURN_IF_ERROR(session->ShareNormalized());
+  return session;
+}
+
+absl::Status TrainSession::ShareNormalized() {
+  return parameters_.is_whole() ? absl::OkStatus() : exchange_->GatherFromOwners(parameters_);
 }
 
 TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
@@ -381,6 +390,7 @@ absl::Status TrainSession::RunAllUnits() {
   share_.status = absl::OkStatus();
   share_.losses.clear();
   share_.tokens = 0;
+  share_.probes = probed_;
   if (ranks_ == nullptr) return RunUnits();
   exchange_->Begin(profile_);
   try {
@@ -408,7 +418,19 @@ absl::Status TrainSession::Update(const StepResult& result) {
   // Muon's products may fail; on any rank.
   if (ranks_ != nullptr && spec_.UsesMuon()) updated = RankError(AllOk(ranks_, updated));
   if (!updated.ok() || !optimizer_.is_sharded()) return updated;
-  return exchange_->GatherFromOwners(parameters_.raw_storage());
+  return exchange_->GatherFromOwners(parameters_);
+}
+
+absl::Status TrainSession::EndProbe() {
+  std::vector<TensorStats> weights;
+  if (share_.probes && !parameters_.is_whole()) {
+    PLUMB_ASSIGN_OR_RETURN(weights,
+                           ShareWeightStats(ranks_, exchange_->plan(), parameters_, threads_));
+  }
+  if (!probed_) return absl::OkStatus();
+  const double mean = 1 / static_cast<double>(spec_.num_units());
+  probe_->End(step_ + 1, parameters_, gradients(), mean, threads_, weights);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StepResult> TrainSession::TryStep() {
@@ -425,7 +447,7 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
                                            ": the sum of the units' gradients is not finite"));
   }
   result.grad_norm = std::sqrt(grad_square) * mean;
-  if (probed_) probe_->End(step_ + 1, parameters_, gradients(), mean, threads_);
+  PLUMB_RETURN_IF_ERROR(EndProbe());
   result.learning_rate = NextLearningRate();
   if (const absl::Status updated = Update(result); !updated.ok()) {
     half_done_ = absl::Status(

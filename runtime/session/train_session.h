@@ -65,7 +65,8 @@ class TrainSession {
                                                               const TrainSpec& spec, int threads,
                                                               Communicator* ranks = nullptr);
   // Trains the weights of `parameters`, called once a step is known to fit into memory: a store in
-  // the form WeightFormatOf(spec), which must outlive the session, as must `context`; on `batches`
+  // the form WeightFormatOf(spec), of OwnedWeights, which must outlive the session, as must
+  // `context`; on `batches`
   // of spec.batch_size rows. What the recipe normalizes is normalized at once. `reserve`: bytes
   // that must fit into memory too.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(
@@ -73,7 +74,8 @@ class TrainSession {
       const TrainSpec& spec, int threads, int64_t reserve = 0, Communicator* ranks = nullptr);
 
   // The figures of one rank are those of its units alone; kFailedPrecondition where it has not the
-  // gradients of all parameters (Shard::kGradients).
+  // gradients of all parameters (Shard::kGradients). Weights whose f32 lie on other ranks are told
+  // by those, but of a step that diverges rounded to bf16.
   // From now on the points of `globs` (none: the default ones) are probed in step 1 and in every
   // `every`-th step; never when it is 0. The bits of losses and weights do not change. A step
   // that diverges is probed too.
@@ -121,6 +123,8 @@ class TrainSession {
   // Before states are read; before or after they were written. kFailedPrecondition where they lie
   // on several ranks, and this is not rank 0 in ShareStates.
   absl::Status CheckStatesAreHere() const;
+  // Whether the f32 of a weight is on another rank alone.
+  bool IsElsewhere(size_t weight) const { return !parameters_.is_here(weight); }
   void SetStatesWritten() {
     if (rank_states_ != nullptr) rank_states_->SetWritten();
   }
@@ -165,6 +169,8 @@ class TrainSession {
                                           int ranks);
   TrainSession(const ModelContext* context, const TrainSpec& spec, ParameterStore* parameters,
                std::unique_ptr<BatchSource> batches, Plan plan, int threads, Communicator* ranks);
+  // What only its owners have normalized, to all.
+  absl::Status ShareNormalized();
   absl::Status BindExecutable(Executable* executable) const;
   struct Unit {
     double loss;
@@ -191,6 +197,7 @@ class TrainSession {
   absl::Status RunAllUnits();
   absl::Status FinishExchange();
   absl::Status Update(const StepResult& result);
+  absl::Status EndProbe();
   void CopyStates(const float* from, float* to) const;
   absl::Status Diverged(absl::string_view what, const Executable* executable);
 

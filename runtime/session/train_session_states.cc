@@ -11,7 +11,7 @@ namespace plumb {
 
 TrainMemory TrainSession::memory() const {
   TrainMemory memory;
-  memory.weights = parameters_.layout().size * SizeOf(DType::kF32);
+  memory.weights = parameters_.bytes();
   memory.gradients = sums_.bytes() + grad_squares_.size();
   if (exchange_ != nullptr) memory.exchange = exchange_->bytes();
   memory.moments = optimizer_.state_bytes();
@@ -57,6 +57,7 @@ absl::Status TrainSession::CheckFinite() const {
   for (size_t i = 0; i < layout.entries.size(); ++i) {
     const ParameterLayout::Entry& entry = layout.entries[i];
     const int64_t n = entry.end - entry.begin;
+    if (IsElsewhere(i)) continue;  // its owner looks
     PLUMB_RETURN_IF_ERROR(check("",
                                 parameters_.is_split(i)
                                     ? StatsOf(parameters_.split(i), n, threads_)

@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
@@ -34,6 +35,13 @@
 
 namespace plumb {
 
+// Writes a file of tensors at JoinPath(directory, name), durably; gives the hash of its content.
+using TensorFileWriter = absl::FunctionRef<absl::StatusOr<uint64_t>(
+    const std::string& directory, const char* name, const SafetensorsImage& image)>;
+// As this process does alone.
+absl::StatusOr<uint64_t> WriteTensorFile(const std::string& directory, const char* name,
+                                         const SafetensorsImage& image);
+
 struct CheckpointContents {
   int64_t step = 0;        // optimizer steps done
   int64_t last_good = -1;  // the step of the checkpoint to keep and to name in last_good; -1: none
@@ -41,9 +49,10 @@ struct CheckpointContents {
   absl::Span<const TensorToWrite> optimizer;    // may be empty
   std::string state = "{}";                     // a JSON object of the caller's
   std::map<std::string, std::string> metadata;  // of both safetensors files
-  // Whether the tensors were what they are to be, asked when they are written and before the
-  // checkpoint has its name. null: they were.
-  std::function<absl::Status()> check;
+  // Calls `write`, which writes all files into `directory`, before the checkpoint has its name; its
+  // error is that of the checkpoint. null: it is called with WriteTensorFile.
+  using Write = absl::FunctionRef<absl::Status(TensorFileWriter)>;
+  std::function<absl::Status(const std::string& directory, Write write)> around;
 };
 
 // Writes RUN/checkpoints/step-<step> (over an older one of the same step), makes it the latest,

@@ -171,6 +171,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runt
   impl.matmul = runtime->matmul();
   if (request.launch != nullptr && request.launch->size() > 1) impl.launch = request.launch;
   if (impl.launch != nullptr && !impl.launch->is_first()) {
+    impl.info.out = request.out;
     PLUMB_RETURN_IF_ERROR(impl.OpenFollower(runtime, request));
     return run;
   }
@@ -313,14 +314,15 @@ absl::Status TrainRun::Impl::WriteCheckpointNow() {
   contents.last_good = incidents.last_good;
   contents.model = model_tensors;
   contents.optimizer = optimizer;
-  contents.check = [this] { return CheckStatesWereHere(trainer->get()); };
+  contents.around = [this](const std::string& directory, CheckpointContents::Write write) {
+    return WriteStates(directory, write);
+  };
   contents.state = WithIncidents(WithTraining(state, recipe), incidents);
   contents.metadata = {{"plumb", plumb_version()},
                        {"model", model_text},
                        {"data_hash", data->data_hash()},
                        {"seed", absl::StrCat(fields().seed())}};
-  PLUMB_RETURN_IF_ERROR(
-      WithStates([&] { return WriteCheckpoint(info.out, contents, fields().keep_checkpoints()); }));
+  PLUMB_RETURN_IF_ERROR(WriteCheckpoint(info.out, contents, fields().keep_checkpoints()));
   checkpoint_path = CheckpointPath(info.out, step());
   checkpoint_step = step();
   saved_at = Clock::now();

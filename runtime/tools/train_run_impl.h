@@ -16,6 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "runtime/base/file.h"
 #include "runtime/tools/checkpoint.h"
+#include "runtime/tools/checkpoint_writers.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/launch.h"
 #include "runtime/tools/metrics.h"
@@ -99,10 +100,14 @@ struct TrainRun::Impl {
   absl::Status SendRunFiles(const Tokenizer& tokenizer);
   // Of the other ranks.
   absl::Status OpenFollower(HostRuntime* warned, const TrainRequest& request);
+  bool ranks_are_alike = true;  // what several of them have is equal to the bit
   absl::StatusOr<int> Follow(const std::function<bool()>& wants_stop);
   // Of rank 0, while the others follow. `use` may read and write all of the trainer's states.
   absl::StatusOr<plumb_step_info> StepTogether(int64_t batch, StepReport* report);
   absl::Status WithStates(absl::FunctionRef<absl::Status()> use);
+  // Of rank 0: the files of a checkpoint, by all ranks where all see the directory, else alone.
+  absl::Status WriteStates(const std::string& directory, CheckpointContents::Write write);
+  CheckpointWriters Writers();
 
   // Whether the checkpoint that is being written is the last good one.
   void JudgeCheckpoint();

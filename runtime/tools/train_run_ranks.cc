@@ -1,6 +1,7 @@
 // A TrainRun of several ranks. Rank 0 has the run: its directory, its clock, whatever is decided.
 // The others do what it tells them, by one small message for each step, and nothing else.
 #include <cstdint>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -12,9 +13,12 @@
 #include "runtime/base/status.h"
 #include "runtime/io/hash.h"
 #include "runtime/ranks/collectives.h"
+#include "runtime/tools/checkpoint_layout.h"
+#include "runtime/tools/checkpoint_writers.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/text_difference.h"
 #include "runtime/tools/train_run_impl.h"
+#include "runtime/tools/trainer_tensors.h"
 
 namespace plumb {
 namespace {
@@ -23,7 +27,7 @@ using FactsObject = nlohmann::json;
 
 // Of rank 0, to the others: they run the same program, so it is sent as it lies.
 struct RankOrder {
-  enum Kind : int64_t { kStep = 1, kCheckFinite, kShareStates, kEnd } kind;
+  enum Kind : int64_t { kStep = 1, kCheckFinite, kShareStates, kCheckpoint, kEnd } kind;
   int64_t argument = 0;  // kStep: the batch; kEnd: the exit code
 };
 
@@ -110,6 +114,7 @@ absl::Status TrainRun::Impl::CheckRanksAgree(HostRuntime* warned, const TrainReq
         return absl::InvalidArgumentError(absl::StrCat(text, " (--require-same-bits)"));
       }
       absl::StrAppend(&text, "; train.shard: OPTIMIZER keeps the weights of all ranks equal");
+      ranks_are_alike = false;
       if (launch->is_first()) warnings.push_back(std::move(text));
       return absl::OkStatus();
     }
@@ -182,6 +187,47 @@ absl::Status TrainRun::Impl::WithStates(absl::FunctionRef<absl::Status()> use) {
   return states.status.ok() ? shared : states.status;
 }
 
+CheckpointWriters TrainRun::Impl::Writers() {
+  return {launch->ranks(), trainer->get(), info.out, plumb_model_tensor_count(model.get())};
+}
+
+absl::Status TrainRun::Impl::WriteStates(const std::string& directory,
+                                         CheckpointContents::Write write) {
+  constexpr char kVariable[] = "PLUMB_CHECKPOINT_WRITERS";
+  const char* const said = std::getenv(kVariable);
+  const absl::string_view writers_wanted = said == nullptr ? "" : said;
+  if (!writers_wanted.empty() && writers_wanted != "ONE" && writers_wanted != "ALL") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kVariable, ": is ONE, ALL or nothing, not ", writers_wanted));
+  }
+  if (launch != nullptr && ranks_are_alike && writers_wanted != "ONE") {
+    PLUMB_RETURN_IF_ERROR(TellRanks(launch, {RankOrder::kCheckpoint}));
+    CheckpointWriters writers = Writers();
+    const size_t name = directory.rfind('/') + 1;
+    PLUMB_ASSIGN_OR_RETURN(const int blind, writers.Begin(directory.substr(name)));
+    if (blind < 0) {
+      const auto together = [&](const std::string&, const char* file,
+                                const SafetensorsImage& image) {
+        const bool is_model = absl::string_view(file) == kModelFile;
+        return writers.Write(file, is_model ? PLUMB_STATE_MODEL : PLUMB_STATE_OPTIMIZER, image);
+      };
+      const absl::Status written = write(together);
+      const absl::Status ended = writers.End();
+      return written.ok() ? ended : written;
+    }
+    if (writers_wanted == "ALL") {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", blind, " on host ", launch->hosts()[static_cast<size_t>(blind)],
+                       ": does not see ", directory, ", which all ranks are to write (", kVariable,
+                       "=ALL); without that rank 0 writes alone"));
+    }
+  }
+  return WithStates([&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(write(&WriteTensorFile));
+    return CheckStatesWereHere(trainer->get());
+  });
+}
+
 absl::StatusOr<int> TrainRun::Impl::Follow(const std::function<bool()>& wants_stop) {
   for (;;) {
     RankOrder order = {};
@@ -209,6 +255,9 @@ absl::StatusOr<int> TrainRun::Impl::Follow(const std::function<bool()>& wants_st
         if (!shared.ok() && !absl::IsCancelled(shared)) return shared;
         break;
       }
+      case RankOrder::kCheckpoint:
+        PLUMB_RETURN_IF_ERROR(Writers().Follow());
+        break;
       case RankOrder::kEnd:
         return static_cast<int>(order.argument);
       default:

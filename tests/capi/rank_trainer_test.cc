@@ -186,6 +186,75 @@ TEST_F(RanksTrainerTest, TensorsOfOtherRanksAreReadAndWrittenWhenAllShareThemOnl
   });
 }
 
+TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly) {
+  Run(2, [&](RankOfJob* rank) {
+    const std::string recipe = absl::StrCat(kUnits, "dtype: BF16 shard: OPTIMIZER");
+    EXPECT_PLUMB_OK(rank->Train(recipe, err));
+    rank->Step();
+    plumb_trainer* const trainer = rank->trainer.get;
+    const bool leads = rank->host.get()->rank == 0;
+    float value = 0;
+    const auto read = [&](size_t i, plumb_error** error) {
+      return plumb_trainer_read_state(trainer, PLUMB_STATE_MODEL, i, 0, 1, &value, error);
+    };
+    // Some weights are here, and others are not.
+    size_t remote = 0, here = 0;
+    const size_t count = plumb_model_tensor_count(rank->model.get);
+    for (size_t i = 0; i < count; ++i) {
+      ErrorHandle error;
+      const plumb_status status = read(i, &error.get);
+      (status == PLUMB_OK ? here : remote) = i;
+      if (status == PLUMB_OK) continue;
+      EXPECT_EQ(status, PLUMB_FAILED_PRECONDITION);
+      EXPECT_THAT(plumb_error_message(error.get), HasSubstr("plumb_trainer_share_states"));
+    }
+    EXPECT_NE(here, remote);
+    const std::string path = Path(leads ? "saved0" : "saved1");
+    const auto save = [&](plumb_error** error) {
+      return plumb_model_save(rank->model.get, path.c_str(), error);
+    };
+    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, save), HasSubstr("plumb_trainer_share_states"));
+    plumb_session_options options = {};
+    options.struct_size = sizeof(options);
+    SessionHandle floats, bf16;
+    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+                      [&](plumb_error** error) {
+                        return plumb_session_create(rank->model.get, &options, &floats.get, error);
+                      }),
+                HasSubstr("plumb_trainer_share_states"));
+    options.weights = PLUMB_WEIGHTS_BF16;
+    EXPECT_PLUMB_OK(plumb_session_create(rank->model.get, &options, &bf16.get, err));
+    rank->Share([&] {
+      const float half = 0.3f;  // which bf16 is not
+      EXPECT_PLUMB_OK(
+          plumb_trainer_write_state(trainer, PLUMB_STATE_MODEL, remote, 0, 1, &half, err));
+      EXPECT_PLUMB_OK(read(remote, err));
+      EXPECT_EQ(value, half);
+      EXPECT_PLUMB_OK(save(err));
+      // Written by rank 0 for its owner, it is what all programs read.
+      SessionHandle whole;
+      options.weights = PLUMB_WEIGHTS_F32;
+      EXPECT_PLUMB_OK(plumb_session_create(rank->model.get, &options, &whole.get, err));
+      return 0;
+    });
+    if (leads) {
+      EXPECT_GT(Content(path).size(), 1000u);
+    }
+    plumb_session_free(bf16.get);
+    bf16.get = nullptr;
+    plumb_trainer_free(trainer);
+    rank->trainer.get = nullptr;
+    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, save), HasSubstr("their trainer is freed"));
+    ErrorHandle error;
+    plumb_trainer_options alone = Recipe(kUnits);
+    EXPECT_EQ(plumb_trainer_create(rank->model.get, &alone, &rank->trainer.get, &error.get),
+              PLUMB_FAILED_PRECONDITION);
+    // New weights are whole.
+    EXPECT_PLUMB_OK(plumb_model_init(rank->model.get, 1, err));
+    EXPECT_PLUMB_OK(save(err));
+  });
+}
+
 TEST_F(RanksTrainerTest, MistakesAreRefused) {
   Run(2, [&](RankOfJob* rank) {
     ErrorHandle error;
@@ -228,7 +297,8 @@ TEST_F(RanksTrainerTest, WithoutACommunicatorStatesAreSharedWithNobody) {
 }
 
 TEST_F(RanksTrainerTest, WhatRanksTakeIsPlannedWithoutThem) {
-  for (const char* shard : {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16"}) {
+  for (const char* shard :
+       {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16", "shard: OPTIMIZER dtype: BF16"}) {
     const std::string recipe = absl::StrCat(kUnits, shard);
     plumb_trainer_options options = Recipe(recipe.c_str());
     int64_t planned = 0, most = 0;

@@ -3,12 +3,14 @@
 
   train_ranks.py BUILD bits   [--steps N] [--ranks 1,2,3,4,8] [--threads 1,2] [--text FILE]
   train_ranks.py BUILD kills  [--steps N] [--kills N] [--random SEED]
+  train_ranks.py BUILD checkpoints
   train_ranks.py BUILD faults
 
 bits: trains two recipes in f32 and bf16 with all numbers of ranks and threads and all shards, and resumes on
 other ranks; prints the one md5 of losses, weights and optimizer states of each, or fails. kills: ends a random
 rank at a random moment with SIGKILL, resumes on another number of ranks, and again, until KILLS are done; the
-files are those of a run that nobody disturbed. faults: mistakes and signals on one rank end the job with one
+files are those of a run that nobody disturbed. checkpoints: written by all ranks or by rank 0, they are
+the same bytes; a rank that does not see the directory, or cannot write, is told of. faults: mistakes and signals on one rank end the job with one
 message and one code. Exits with 77 where there is no mpirun.
 """
 
@@ -179,7 +181,7 @@ def bits(plumb, options):
 def kills(plumb, options):
     chance = random.Random(options.random)
     words = recipes(options.text)["text"] + ["--set", f"train.max_steps={options.steps}"]
-    words += ["--set", "train.checkpoint_interval=3", "--set", "train.checkpoint_seconds=0"]
+    words += ["--set", "train.checkpoint_interval=1", "--set", "train.checkpoint_seconds=0"]
     data = words[words.index("--data") + 1]
     undisturbed, out = plumb.scratch / "undisturbed", plumb.scratch / "run"
     plumb.succeed(0, ["train"] + words + ["--out", str(undisturbed)])
@@ -236,6 +238,100 @@ def kills(plumb, options):
             break
     print(f"{wanted}: {killed} kills, {begun} runs begun, {finished} finished to these bits, ", end="")
     print(f"a job had ended {longest:.1f} s after a kill at the latest")
+
+
+def checkpoint_files(run):
+    """The bytes of all checkpoints' tensors, and what state.json says of them."""
+    files = {}
+    for path in sorted((run / "checkpoints").rglob("*")):
+        if path.suffix == ".safetensors":
+            files[str(path.relative_to(run))] = hashlib.md5(path.read_bytes()).hexdigest()
+        elif path.name == "state.json":
+            files[str(path.relative_to(run))] = json.dumps(json.loads(path.read_text())["files"])
+        elif not path.is_dir():
+            fail(f"{path}: does not belong to a checkpoint")
+    return files
+
+
+def checkpoints(plumb, options):
+    host = os.uname().nodename
+    out, other = plumb.scratch / "run", plumb.scratch / "other"
+    variable = "PLUMB_CHECKPOINT_WRITERS"
+
+    def train(*more, to=out):
+        return [plumb.program, "train"] + words + list(more) + ["--out", str(to)]
+
+    def run(writers, ranks, command):
+        plumb.environment.pop(variable, None)
+        if writers:
+            plumb.environment[variable] = writers
+        return plumb.run(ranks, command)
+
+    for dtype, more in [("f32", ["--set", "train.ema_decay=0.9"]), ("bf16", [])]:
+        words = recipes(options.text)["text"] + ["--set", "train.max_steps=4", "--set", "train.checkpoint_interval=2"]
+        words += ["--set", "train.checkpoint_seconds=0", "--dtype", dtype] + more
+        shutil.rmtree(out, ignore_errors=True)
+        plumb.succeed(0, train()[1:])
+        wanted = checkpoint_files(out)
+        expect(len(wanted) == 6, f"two checkpoints: {list(wanted)}")
+        for shard in SHARDS:
+            here = train("--set", f"train.shard={shard}")
+            elsewhere = train("--set", f"train.shard={shard}", to=other)
+            for what, writers, commands in [
+                ("by rank 0", "ONE", [here] * 3),
+                ("by all", "ALL", [here] * 3),
+                ("by whom it may be", "", [here] * 2),
+                ("by rank 0, which alone sees the directory", "", [here, elsewhere, here]),
+            ]:
+                shutil.rmtree(out, ignore_errors=True)
+                code, text = run(writers, len(commands), commands)
+                expect(code == 0, f"{what}: exit code {code}\n{text}")
+                found = checkpoint_files(out)
+                expect(found == wanted, f"{dtype} {shard}, {what}: {json.dumps([found, wanted], indent=1)}")
+                expect(not other.exists(), "rank 1 made a directory")
+            shutil.rmtree(out, ignore_errors=True)
+            code, text = run("ALL", 3, [here, elsewhere, here])
+            expect(code != 0, "rank 1 does not see the directory")
+            expect(f"rank 1 on host {host}: does not see" in text, text)
+        print(f"{dtype}: {len(wanted)} files of two checkpoints are equal, whoever writes them", flush=True)
+
+    # The same path, and another file system there.
+    hidden = plumb.scratch / "hidden"
+    hidden.mkdir()
+    mount = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "sh"]
+    if shutil.which("unshare") and subprocess.run(mount + ["true"], capture_output=True).returncode == 0:
+        here = train("--set", "train.shard=OPTIMIZER", to=hidden / "run")
+        code, text = run("", 3, [here, mount + here, here])
+        expect(code == 0, f"tmpfs: exit code {code}\n{text}")
+        expect(checkpoint_files(hidden / "run") == wanted, "tmpfs over the directory of rank 1")
+        code, text = run("ALL", 3, [here[:-1] + [str(hidden / "all")]] + [mount + here[:-1] + [str(hidden / "all")]] * 2)
+        expect(code != 0 and f"rank 1 on host {host}: does not see" in text, f"tmpfs: {text}")
+        print("tmpfs over the directory of rank 1: the same files", flush=True)
+    else:
+        print("tmpfs over the directory of rank 1: skipped, mounts are not permitted", flush=True)
+
+    # A rank that cannot write: the last checkpoint stays, and nothing else does. Only it: rank 0's files are larger.
+    for rank in [1, 2]:
+        shutil.rmtree(out, ignore_errors=True)
+        code, text = run("ALL", 3, [train("--stop-at", "2")] * 3)
+        expect(code == 0, text)
+        again = [plumb.program, "train", "--quiet", "--data", words[words.index("--data") + 1], "--resume"]
+        again += ["--out", str(out)]
+        commands = [again] * 3
+        commands[rank] = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash"] + again
+        plumb.environment["OMPI_MCA_btl"] = "self,tcp"  # its shared memory is a file too
+        code, text = run("ALL", 3, commands)
+        plumb.environment["OMPI_MCA_btl"] = "self,vader,tcp"
+        expect(code == 1, f"ulimit -f: exit code {code}\n{text}")
+        errors = [line for line in text.splitlines() if line.startswith("error: ")]
+        expect(len(errors) == 1 and f"rank {rank} on host {host}: " in errors[0], f"ulimit -f:\n{text}")
+        expect("cannot write" in errors[0], errors[0])
+        left = sorted(path.name for path in (out / "checkpoints").iterdir())
+        expect(left == ["step-000002"] and (out / "latest").read_text() == "step-000002\n", f"left: {left}")
+        code, text = run("ALL", 3, [again] * 3)
+        expect(code == 0, text)
+        expect(checkpoint_files(out) == wanted, "after a failed checkpoint")
+        print(f"ulimit -f on rank {rank}: {errors[0]}", flush=True)
 
 
 class Faults:
@@ -316,7 +412,7 @@ class Faults:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("what", choices=["bits", "kills", "faults"])
+    parser.add_argument("what", choices=["bits", "kills", "checkpoints", "faults"])
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--ranks", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2, 3, 4, 8])
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
@@ -333,6 +429,8 @@ def main():
             bits(plumb, options)
         elif options.what == "kills":
             kills(plumb, options)
+        elif options.what == "checkpoints":
+            checkpoints(plumb, options)
         else:
             faults = Faults(plumb, options)
             faults.differing()

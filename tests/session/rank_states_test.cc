@@ -107,7 +107,9 @@ INSTANTIATE_TEST_SUITE_P(All, RankStatesTest,
                          ::testing::Values("ema_decay: 0.9", "shard: OPTIMIZER",
                                            "shard: GRADIENTS ema_decay: 0.9",
                                            "shard: GRADIENTS optimizer: MUON",
-                                           "shard: OPTIMIZER dtype: BF16"));
+                                           "shard: OPTIMIZER dtype: BF16",
+                                           "shard: GRADIENTS dtype: BF16 optimizer: MUON",
+                                           "shard: OPTIMIZER dtype: BF16 ema_decay: 0.9"));
 
 TEST_F(RankTrainTest, StatesOfOtherRanksAreThereWhenAllShareThemOnly) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
@@ -116,6 +118,10 @@ TEST_F(RankTrainTest, StatesOfOtherRanksAreThereWhenAllShareThemOnly) {
     PLUMB_ASSIGN_OR_RETURN(
         const auto session,
         TrainSession::Create(context.get(), &data, Recipe("shard: OPTIMIZER"), 1, rank));
+    PLUMB_ASSIGN_OR_RETURN(const auto bf16,
+                           TrainSession::Create(context.get(), &data,
+                                                Recipe("shard: OPTIMIZER dtype: BF16"), 1, rank));
+    EXPECT_EQ(bf16->parameters().CheckWhole().code(), absl::StatusCode::kFailedPrecondition);
     const absl::Status refused = session->CheckStatesAreHere();
     EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(refused.message()), HasSubstr("plumb_trainer_share_states"));

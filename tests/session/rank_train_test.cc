@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "runtime/session/step_profile.h"
@@ -25,6 +26,8 @@ const Case kCases[] = {
     {"clip_groups", "rule { match: '*.norm.*' clip: '0.1' } rule { match: 'head.*' clip: '0.2' }"},
     {"average", "ema_decay: 0.9"},
     {"normalized", "normalize { match: '*.mlp.up.weight' }"},
+    {"bf16_normalized", "dtype: BF16 normalize { match: '*.mlp.up.weight' }"},
+    {"bf16_muon_only", "dtype: BF16 optimizer: MUON"},
     {"wire", "wire: BF16"},
     {"units_as_micro_batches",
      "",
@@ -188,7 +191,9 @@ TEST_F(RankTrainTest, NormsThatKeepStatisticsAreRefused) {
 TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
-  for (const char* recipe : {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16"}) {
+  for (const char* recipe :
+       {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16", "dtype: BF16",
+        "dtype: BF16 shard: OPTIMIZER", "dtype: BF16 shard: GRADIENTS ema_decay: 0.5"}) {
     const TrainSpec spec = Recipe(recipe);
     std::vector<int64_t> totals(3);
     const auto results = RunRanks(3, [&](Communicator* rank) -> absl::Status {
@@ -196,6 +201,7 @@ TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
                              TrainSession::Create(&*context, &data, spec, 1, rank));
       PLUMB_RETURN_IF_ERROR(session->Step().status());
       const TrainMemory memory = session->memory(), &planned = session->planned_memory();
+      EXPECT_EQ(memory.weights, planned.weights);
       EXPECT_EQ(memory.gradients, planned.gradients);
       EXPECT_EQ(memory.exchange, planned.exchange);
       EXPECT_EQ(memory.moments, planned.moments);
@@ -208,6 +214,46 @@ TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
     ASSERT_TRUE(most.ok()) << most.status();
     EXPECT_EQ(most->total(), *std::max_element(totals.begin(), totals.end())) << recipe;
   }
+}
+
+// Of what ranks take, all of which are threads of this process.
+TEST_F(RankTrainTest, LowPlanesThatOtherRanksOwnAreNotAllocated) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const auto weights_of = [&](const char* recipe) {
+    const TrainSpec spec = Recipe(recipe);
+    std::atomic<int64_t> bytes{0}, said{0};
+    const auto results = RunRanks(4, [&](Communicator* rank) -> absl::Status {
+      const std::vector<bool> owned = OwnedWeights(*context, spec, rank->rank(), 4);
+      const ParameterStore store(context->parameters, context->states, WeightFormatOf(spec), owned);
+      bytes += store.bytes();
+      PLUMB_ASSIGN_OR_RETURN(const auto session,
+                             TrainSession::Create(&*context, &data, spec, 1, rank));
+      said += session->memory().weights;
+      for (size_t i = 0; i < store.layout().entries.size(); ++i) {
+        if (!store.is_split(i)) continue;
+        EXPECT_EQ(session->parameters().split(i).low == nullptr, !owned.empty() && !owned[i]);
+      }
+      return absl::OkStatus();
+    });
+    for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+    EXPECT_EQ(bytes, said);
+    return said.load();
+  };
+  const int64_t all = weights_of("dtype: BF16");
+  const ParameterLayout layout(context->parameters);
+  EXPECT_EQ(all, 4 * layout.size * 4);
+  int64_t matrices = 0;  // bytes of their low planes
+  for (const ParameterSpec& parameter : context->parameters) {
+    if (StoredDType(parameter, WeightFormat::kBf16) != DType::kBF16) continue;
+    matrices += AlignUp(parameter.shape.num_elements() * SizeOf(DType::kBF16));
+  }
+  EXPECT_GT(matrices, layout.size) << "most of the weights";
+  EXPECT_EQ(all - weights_of("dtype: BF16 shard: OPTIMIZER"), 3 * matrices);
+  EXPECT_EQ(all - weights_of("dtype: BF16 shard: GRADIENTS"), 3 * matrices);
+  // Programs read all of the f32; the average is of them.
+  EXPECT_EQ(weights_of("shard: OPTIMIZER"), all);
+  EXPECT_EQ(weights_of("dtype: BF16 shard: OPTIMIZER ema_decay: 0.5"), all);
 }
 
 TEST_F(RankTrainTest, AProfileSaysWhatRanksWaitedFor) {
@@ -258,6 +304,35 @@ TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRankOrIsRefused) {
         const auto sharded,
         TrainSession::Create(&*context, &data, Recipe("shard: GRADIENTS"), 1, rank));
     EXPECT_THAT(std::string(sharded->SetProbe(1, {}).message()), HasSubstr("shard: GRADIENTS"));
+    return absl::OkStatus();
+  });
+  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+}
+
+TEST_F(RankTrainTest, AProbeTellsOfWeightsWhoseFloatsLieElsewhere) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const auto values = [](const TrainSession& session) {
+    std::vector<double> figures;
+    for (const auto& parameter : session.probe()->parameters) {
+      const TensorStats& value = parameter.value;
+      figures.insert(figures.end(), {static_cast<double>(value.count), value.sum, value.sum_squares,
+                                     static_cast<double>(value.max_abs)});
+    }
+    return figures;
+  };
+  const auto one = *TrainSession::Create(&*context, &data, Recipe("dtype: BF16"), 1);
+  ASSERT_TRUE(one->SetProbe(2, {}).ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(one->Step().ok());
+  const auto results = RunRanks(3, [&](Communicator* rank) -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(
+        const auto session,
+        TrainSession::Create(&*context, &data, Recipe("dtype: BF16 shard: OPTIMIZER"), 1, rank));
+    if (rank->rank() == 0) PLUMB_RETURN_IF_ERROR(session->SetProbe(2, {}));
+    for (int i = 0; i < 2; ++i) PLUMB_RETURN_IF_ERROR(session->Step().status());
+    if (rank->rank() == 0) {
+      EXPECT_EQ(values(*session), values(*one));
+    }
     return absl::OkStatus();
   });
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;

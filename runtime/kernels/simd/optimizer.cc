@@ -283,10 +283,14 @@ void AdamWUpdate(absl::Span<const AdamWSegment> segments, const AdamWStep& step,
                                     buffers.v + (from + segment->v_offset), to - from};
       if (segment->is_split) {
         const SplitF32 all =
-            SplitF32In(buffers.param + segment->begin, segment->end - segment->begin);
+            segment->planes.high != nullptr
+                ? segment->planes
+                : SplitF32In(buffers.param + segment->begin, segment->end - segment->begin);
         fns.adamw_split(factors, stretch, all + (from - segment->begin));
       } else {
-        fns.adamw(factors, stretch, buffers.param + from);
+        float* const all =
+            segment->floats != nullptr ? segment->floats : buffers.param + segment->begin;
+        fns.adamw(factors, stretch, all + (from - segment->begin));
       }
     }
   });

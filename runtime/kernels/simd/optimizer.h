@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "runtime/kernels/simd/split_f32.h"
 
 namespace plumb {
 
@@ -25,6 +26,9 @@ struct AdamWSegment {
   int32_t group = 0;     // of AdamWStep::groups
   int64_t v_offset = 0;  // the second moment of element i is v[i + v_offset],
   int64_t m_offset = 0;  // the first m[i + m_offset]
+  // Its parameters, where they lie elsewhere than in `param`: of one that is split the planes.
+  float* floats = nullptr;
+  SplitF32 planes = {nullptr, nullptr};
 };
 
 // What segments have in common.
