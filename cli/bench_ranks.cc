@@ -111,6 +111,7 @@ absl::StatusOr<Alone> MeasureAlone(const RankBenchOptions& options, const Spec& 
     alone.tensors = (*bench)->tensor_elements();
     alone.exchange.shard = ShardingOf((*bench)->shard());
     alone.exchange.wire_bf16 = (*bench)->wire() == "BF16";
+    alone.exchange.weights_bf16 = (*bench)->dtype() == "bf16";
     const absl::StatusOr<double> once = TakeFirstSteps(bench->get());
     if (!once.ok()) return once.status();
     const absl::StatusOr<int64_t> steps = StepsOfARound(*once, launch);

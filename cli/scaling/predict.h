@@ -35,7 +35,8 @@ struct Cluster {
   Link link;
   int64_t ranks = 1;
   Sharding shard = Sharding::kNone;
-  bool wire_bf16 = false;  // train.wire
+  bool wire_bf16 = false;     // train.wire
+  bool weights_bf16 = false;  // train.dtype
   // How much slower a rank computes than alone: 2 where four ranks of one thread share two
   // processors.
   double slowdown = 1;

@@ -39,7 +39,9 @@
 // L is measured on three points: each x moved by a few u (in f64), dy/dx of the element; adjacent
 // elements of a row, and of a column of norms over rows, with parameters that are all alike,
 // |y - y'| / |x - x'|: in a short row or group that is normalized to +-1 a small move changes
-// nothing, while 1/sigma is large. And |y| / |x|. Where a whole row is saturated, as by tanh, y
+// nothing, while 1/sigma is large. And |y| / |x| of each element of
+// rows of eight or fewer: of n equal elements the slope is 1 - 1/n of that, and of groups of one
+// almost nothing. Where a whole row is saturated, as by tanh, y
 // moves by less than a quarter of what x does, and 1 - y^2 is off by u where it is almost 0: L is
 // then at least the product of two parameters.
 //

@@ -151,7 +151,9 @@ std::string MissInParam(const Instance& instance, const Point& point, const Oper
   const Values& values = operands.params[param];
   const double largest = Largest(values.data(), static_cast<int64_t>(values.size()));
   Values direction(values.size());
-  for (double& v : direction) v = Sign(&random) * (largest > 0 ? largest : 1);
+  // Of different sizes: with equal ones two gradients that are swapped are the same slope.
+  std::uniform_real_distribution<double> size(0.4, 1);
+  for (double& v : direction) v = Sign(&random) * size(random) * (largest > 0 ? largest : 1);
   double least = HUGE_VAL;
   Slope slope;
   for (const auto& steps : kSteps) {

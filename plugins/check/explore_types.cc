@@ -1,6 +1,8 @@
 // X1 and X4: an element type against a wider one.
 #include <cmath>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +26,23 @@ uint32_t WidestType(const plumb_norm_plugin& norm) {
   return (norm.dtypes & PLUMB_F64) != 0 ? PLUMB_F64 : PLUMB_F32;
 }
 
+// Of x without anything special about it, and attributes whose numbers are the defaults, y is
+// finite: create() refuses a dim, or a combination, for which a norm is none.
+std::string NotFinite(const plumb_norm_plugin& norm, const Point& point, const Values& y) {
+  if (point[kX] != 0 || point[kParams] != 0) return "";
+  const std::vector<AttributeCase> cases = ExploredCases(norm);
+  const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
+  const AttributeCase& used = cases[static_cast<size_t>(point[kAttributes]) % cases.size()];
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    if (AttrOf(norm, i).type == PLUMB_ATTR_F64 && used.values[i].f != defaults[i].f) return "";
+  }
+  size_t at = 0;
+  if (AllFinite(y, &at)) return "";
+  return absl::StrFormat("%s is %g, of ordinary x%s%s",
+                         PlaceInTensor("y", at, y.size(), point[kDim]), y[at],
+                         used.name.empty() ? "" : ", with ", used.name);
+}
+
 std::optional<std::string> AgreesWithWidest(const plumb_norm_plugin& norm, const Point& point) {
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
@@ -31,6 +50,9 @@ std::optional<std::string> AgreesWithWidest(const plumb_norm_plugin& norm, const
   const Operands operands = OperandsAt(*instance, point);
   const PointResult got = RunAt(*instance, point, type, operands);
   if (!got.problem.empty()) return got.problem;
+  if (const std::string lost = NotFinite(norm, point, got.outcome.y); !lost.empty()) {
+    return absl::StrCat(TypeName(type), " dim=", point[kDim], " rows=", point[kRows], ": ", lost);
+  }
   const WideRun wide(*instance, point, widest, type, operands, got.outcome.y);
   std::string text = wide.CompareY(got.outcome.y);
   if (point[kEvaluation] == 0) {
@@ -116,6 +138,54 @@ std::optional<std::string> IsRounded(const plumb_norm_plugin& norm, Point point)
   return absl::StrCat("bf16 dim=", point[kDim], " rows=", point[kRows], ": ", text);
 }
 
+// Numbers of parameters that show how a result is rounded.
+Values ShowingParams(int64_t kind, size_t n) {
+  const double between = RoundTo(PLUMB_F32, 1 + std::ldexp(1, -8));
+  const double above = RoundTo(PLUMB_F32, 1 + std::ldexp(3, -8));
+  const double most = std::numeric_limits<float>::max();
+  float nan;
+  const uint32_t all_ones = 0x7fffffff;
+  std::memcpy(&nan, &all_ones, sizeof(nan));
+  const Values kinds[] = {{between, above, -between, -above, 4 * between}, {most, -most}, {nan}};
+  const Values& of = kinds[kind];
+  Values values(n);
+  for (size_t i = 0; i < n; ++i) values[i] = of[i % of.size()];
+  return values;
+}
+
+// Rows of zeros: y is 0, or a bias as it stands, which bf16 rounds exactly: to even between two
+// numbers, to infinity beyond the largest; and a NaN stays one, whatever its bits.
+std::string RoundsBiases(const plumb_norm_plugin& norm) {
+  for (const int64_t dim : {1, 2, 8, 17, 33, 256, 768}) {
+    Point point{};
+    point[kDim] = dim;
+    point[kRows] = point[kTo] = 2;
+    point[kType] = 1;
+    const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+    if (instance == nullptr) continue;
+    Operands operands = OperandsAt(*instance, point);
+    operands.x.assign(operands.x.size(), 0);
+    for (int64_t kind = 0; kind < 3; ++kind) {
+      for (Values& param : operands.params) param = ShowingParams(kind, param.size());
+      const Values narrow = PlainY(*instance, point, PLUMB_BF16, operands);
+      const Values wide = PlainY(*instance, point, PLUMB_F32, operands);
+      const Values widest = PlainY(*instance, point, WidestType(norm), operands);
+      for (size_t i = 0; i < wide.size(); ++i) {
+        const bool is_nan = std::isnan(wide[i]) && std::isnan(widest[i]);
+        if (is_nan ? std::isnan(narrow[i])
+                   : wide[i] != widest[i] || narrow[i] == RoundTo(PLUMB_BF16, wide[i])) {
+          continue;
+        }
+        return absl::StrFormat(
+            "bf16 dim=%d, rows of zeros: %s is %.9g, and %.9g as in f32: not rounded to the "
+            "nearest, or to even between two",
+            dim, PlaceInTensor("y", i, wide.size(), dim), narrow[i], wide[i]);
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 void ExploreTypes(const Subject& subject, Report* report) {
@@ -125,7 +195,14 @@ void ExploreTypes(const Subject& subject, Report* report) {
 }
 
 void ExploreRounding(const Subject& subject, Report* report) {
+  const uint32_t both = PLUMB_BF16 | PLUMB_F32;
   if ((subject.norm->dtypes & PLUMB_BF16) == 0) return report->Skip("it does not offer bf16");
+  const bool row_by_row =
+      (subject.norm->flags & (PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS)) == 0;
+  if (subject.point.empty() && row_by_row && (subject.norm->dtypes & both) == both) {
+    const std::string text = RoundsBiases(*subject.norm);
+    if (!text.empty()) return report->Fail(text);
+  }
   Explore(
       subject, "X4", [&](const Point& point) { return IsRounded(*subject.norm, point); }, report);
 }

@@ -1,6 +1,7 @@
 // M4: what layout() answers.
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "plugins/check/calls.h"
 #include "plugins/check/guarded.h"
 #include "plugins/check/metadata_checks.h"
+#include "plugins/check/numeric_cases.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {
@@ -52,7 +55,7 @@ std::string InitProblem(const plumb_tensor_def& def) {
                  ? ""
                  : "starts from an impossible normal distribution";
     case PLUMB_INIT_UNIFORM:
-      return std::isfinite(def.init_a) && std::isfinite(def.init_b) && def.init_a <= def.init_b
+      return std::isfinite(def.init_a) && std::isfinite(def.init_b) && def.init_a < def.init_b
                  ? ""
                  : "starts from an impossible uniform distribution";
     case PLUMB_INIT_FILL:
@@ -183,6 +186,18 @@ void CheckLayout(const Subject& subject, Report* report) {
                                 Describe(second)));
     }
     if (report->failed()) return;  // the same again for every other dim
+  }
+  // What other attributes change of it.
+  for (const AttributeCase& each : ExploredCases(norm)) {
+    for (const uint32_t dim : {64u, 768u}) {
+      std::string refusal;
+      const std::unique_ptr<Instance> instance = TryInstance(norm, dim, each.values, &refusal);
+      if (instance == nullptr) continue;
+      const std::string where = absl::StrCat("dim=", dim, " ", each.name);
+      CheckSizes(*instance, where, report);
+      CheckTensors(*instance, where, report);
+      if (report->failed()) return;
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plugins/check/error_bounds.h"
 #include "plugins/check/guarded.h"
 #include "plugins/check/numeric_cases.h"
 #include "plugins/check/try_instance.h"
@@ -15,10 +16,12 @@
 namespace plumb::check {
 namespace {
 
-Place PlaceOf(const Point& point) {
+// `gap`: elements that make an operand's pitch its own, where every one has its own.
+Place PlaceOf(const Point& point, int64_t gap = 0) {
   Place place;
   place.aligned64 = point[kPlace] == 0;
-  if (point[kPlace] == 2) place.offset = 1, place.gap = 3;
+  if (point[kPitches] != 0) place.gap = place.aligned64 ? 32 * gap : gap;
+  if (point[kPlace] == 2) place.offset = 1, place.gap += 3;
   if (point[kPlace] == 3) place.flush = Place::Flush::kEnd;
   return place;
 }
@@ -169,16 +172,22 @@ class Residual {
  public:
   // Not offered: extension() is null.
   Residual(const NormRun& run, const Point& point, const Operands& operands)
-      : terms_(run.dtype(), point[kResidual] != 0 ? run.rows() : 0, run.dim(), PlaceOf(point)),
-        sum_(run.dtype(), terms_.rows(), run.dim(), PlaceOf(point)) {
+      : terms_(run.dtype(), point[kResidual] != 0 ? run.rows() : 0, run.dim(), PlaceOf(point, 6)),
+        sum_(run.dtype(), terms_.rows(), run.dim(), PlaceOf(point, 7)) {
     const plumb_norm_plugin& norm = run.instance().norm();
     constexpr uint32_t kWithoutSums = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS;
     if (point[kResidual] == 0 || (norm.flags & kWithoutSums) != 0) return;
     extension_ = Find(norm, PLUMB_EXT_RESIDUAL, run.instance());
     if (extension_ == nullptr) return;
-    // x = first + second exactly, whatever x is.
+    // x is the sum as it is stored: exactly first + second, or what that is rounded to, all sums to
+    // the same side, so that a norm of sums that were not rounded is off by nearly half an ulp.
     first_ = second_ = operands.x;
+    const bool rounded = point[kSeed] % 3 == 2 && !IsExtremeX(point);
     for (size_t i = 0; i < first_.size(); ++i) {
+      if (rounded) {
+        second_[i] = std::copysign(0.85 * HalfUlp(run.dtype(), operands.x[i]), operands.x[i]);
+        continue;
+      }
       const bool small = std::abs(first_[i]) < 1e-30;
       const size_t way = (i * 7 + i / 5) % 5;
       const double part = way == 0   ? 0

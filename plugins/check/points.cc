@@ -61,7 +61,8 @@ int64_t LogUniform(std::mt19937_64* random, int64_t most) {
 
 // A known length, a multiple of a unit or its neighbour, or any.
 int64_t DrawDim(std::mt19937_64* random) {
-  const int64_t kind = Below(random, 4);
+  const int64_t kind = Below(random, 5);
+  if (kind == 4) return 1 + Below(random, 8);
   if (kind < 2) return kDims[static_cast<size_t>(Below(random, std::size(kDims)))];
   if (kind == 2) return LogUniform(random, kMostDim);
   const int64_t unit = kUnits[static_cast<size_t>(Below(random, std::size(kUnits)))];
@@ -86,13 +87,26 @@ Point Simple() {
 }
 
 // Corner `i`: long and odd dims, many rows, each type; the other axes walk with coprime strides, in
-// every other corner of the first round.
-Point Corner(size_t i, int64_t attribute_cases) {
+// every other corner of the first round. The last corners are the shortest rows.
+constexpr size_t kCorners = 82;
+
+Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
   constexpr int64_t kShapes[][2] = {
       {1, 9},     {16, 5},    {65, 3},   {256, 2},  {768, 3},   {15, 330}, {4097, 2}, {1024, 9},
       {17, 1200}, {64, 1},    {128, 33}, {101, 9},  {8192, 2},  {32, 260}, {2049, 3}, {1025, 70},
       {12, 4200}, {3, 10500}, {100, 40}, {640, 12}, {2, 66000}, {16384, 2}};
   Point point = Simple();
+  // Rows as short as code is unrolled for.
+  constexpr size_t kShortest = 8;
+  if (i >= kCorners - 2 * kShortest) {
+    const int64_t k = static_cast<int64_t>(i - (kCorners - 2 * kShortest));
+    point[kDim] = 1 + k % static_cast<int64_t>(kShortest);
+    point[kRows] = point[kTo] = 3 + k % 3;
+    point[kType] = k < static_cast<int64_t>(kShortest) ? 2 : k % 3;
+    if (k >= static_cast<int64_t>(kShortest)) point[kAttributes] = Below(random, attribute_cases);
+    point[kSeed] = static_cast<int64_t>(i);
+    return point;
+  }
   const auto& shape = kShapes[i % std::size(kShapes)];
   point[kDim] = shape[0];
   point[kRows] = shape[1];
@@ -118,11 +132,30 @@ Point Corner(size_t i, int64_t attribute_cases) {
   point[kEvaluation] = k % 7 == 0 ? 1 : 0;
   return point;
 }
-constexpr size_t kCorners = 66;
 
-Point Draw(std::mt19937_64* random, int64_t attribute_cases) {
+// Of each case the whole number that it sets, if any: a count of groups, say. A row of as many
+// elements is a corner.
+std::vector<int64_t> WholeNumbers(const plumb_norm_plugin& norm) {
+  const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
+  std::vector<int64_t> numbers;
+  for (const AttributeCase& each : ExploredCases(norm)) {
+    numbers.push_back(0);
+    for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+      const bool is_set =
+          AttrOf(norm, i).type == PLUMB_ATTR_I64 && each.values[i].i != defaults[i].i;
+      if (is_set) numbers.back() = each.values[i].i;
+    }
+  }
+  return numbers;
+}
+
+Point Draw(std::mt19937_64* random, const std::vector<int64_t>& numbers) {
+  const int64_t attribute_cases = static_cast<int64_t>(numbers.size());
   Point point = Simple();
   point[kDim] = DrawDim(random);
+  if (Below(random, 2) == 0) point[kAttributes] = Below(random, attribute_cases);
+  const int64_t number = numbers[static_cast<size_t>(point[kAttributes])];
+  if (number > 0 && number <= 4096 && Below(random, 4) == 0) point[kDim] = number;
   const int64_t most = Below(random, 12) == 0 ? kLargestPoint : kUsualElements;
   const int64_t most_rows = std::clamp<int64_t>(most / point[kDim], 1, kMostRows);
   // The largest as often as one decade of the others: what a count of rows decides is there.
@@ -132,7 +165,6 @@ Point Draw(std::mt19937_64* random, int64_t attribute_cases) {
   for (size_t axis = 0; axis < kAxes; ++axis) {
     if (kChoices[axis] > 0 && Below(random, 2) == 0) point[axis] = Below(random, kChoices[axis]);
   }
-  if (Below(random, 2) == 0) point[kAttributes] = Below(random, attribute_cases);
   if (Below(random, 3) != 0) point[kType] = Below(random, 3);
   point[kSeed] = Below(random, 1000000);
   return point;
@@ -291,11 +323,12 @@ void Explore(const Subject& subject, const char* check, const Property& property
     return;
   }
   const auto end = Clock::now() + std::chrono::duration<double>(subject.seconds);
-  const int64_t attribute_cases = static_cast<int64_t>(ExploredCases(*subject.norm).size());
+  const std::vector<int64_t> numbers = WholeNumbers(*subject.norm);
+  const int64_t attribute_cases = static_cast<int64_t>(numbers.size());
   std::mt19937_64 random(subject.seed * 0x9e3779b97f4a7c15u + 1);
   int64_t tried = 0, refused = 0;
   for (size_t i = 0; i == 0 || Clock::now() < end; ++i) {
-    const Point point = i < kCorners ? Corner(i, attribute_cases) : Draw(&random, attribute_cases);
+    const Point point = i < kCorners ? Corner(i, attribute_cases, &random) : Draw(&random, numbers);
     TracePoint(NameOfPoint(point));
     std::optional<std::string> text = Try(property, point);
     ++(text.has_value() ? tried : refused);

@@ -145,7 +145,13 @@ void WideRun::MeasureRows(const Values& y) {
     row.x = LargestOf(operands_.x, start, width_);
     row.y = LargestOf(outcome_.y, start, width_);
     row.growth = SumGrowth(n) + (columns_ ? SumGrowth(count) : 0);
-    if (width_ == 1 && row.x > 0) row.slope = std::max(row.slope, row.y / row.x);
+    // Of a short row, or of groups of one or two elements, moving one of them turns much of what it
+    // scales back.
+    constexpr size_t kShort = 8;
+    for (size_t i = start; width_ <= kShort && i < start + width_; ++i) {
+      const double scale = std::abs(outcome_.y[i] / operands_.x[i]);
+      if (std::isfinite(scale)) row.slope = std::max(row.slope, scale);
+    }
     if (row.slope * row.x < 0.25 * row.y) {
       row.slope = std::max(row.slope, largest_param_ * largest_param_);
     }

@@ -126,6 +126,10 @@ TEST(PredictTest, OneBucketByHand) {
   Cluster narrow = {{rate, latency}, 2};
   narrow.wire_bf16 = true;
   EXPECT_NEAR(time.waiting - PredictStep(costs, narrow).waiting, s / rate / 2, 1e-12);
+  Cluster sharded = {{rate, latency}, 2, Sharding::kOptimizer};
+  EXPECT_NEAR(PredictStep(costs, sharded).gathering, latency + s / rate, 1e-12);
+  sharded.weights_bf16 = true;
+  EXPECT_NEAR(PredictStep(costs, sharded).gathering, latency + s / rate / 2, 1e-12);
 }
 
 TEST(PredictTest, EarlyBucketsTravelWhileThePassGoesOn) {
