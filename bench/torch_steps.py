@@ -176,7 +176,7 @@ def peak_memory():
     return 0
 
 
-def main():
+def parse_options():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("n_layer", "n_head", "d_model", "vocab", "context", "batch", "threads"):
         parser.add_argument("--" + name, type=int, required=True)
@@ -187,7 +187,11 @@ def main():
     parser.add_argument("--data")
     for name in ("tied", "bias", "clip", "decay_everything"):
         parser.add_argument("--" + name, action="store_true")
-    c = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    c = parse_options()
     torch.set_num_threads(c.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
