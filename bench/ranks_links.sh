@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A training step of 1, 2 and 4 ranks over links of several rates and delays: predicted (from the link as it is measured)
-# and measured by plumb bench, a host a rank. The hosts are network namespaces of this machine, so ranks share its processors, and so does what delays
-# the links. Last, two ranks of one thread against one rank of two threads, and PyTorch's DistributedDataParallel against
-# both, where there is one (PLUMB_PYTHON_TORCH, /usr/bin/python3). As root; with Open MPI.
+# A training step of 2 and 4 ranks over links of several rates and delays: predicted, from the link as it is measured, and
+# measured by plumb bench, a host a rank. The hosts are network namespaces of this machine, so ranks share its
+# processors, and so does what delays the links. Last, two ranks of one thread against one rank of two threads, and
+# PyTorch's DistributedDataParallel against two ranks, where there is one (PLUMB_PYTHON_TORCH, /usr/bin/python3). As
+# root; with Open MPI.
 #
 #   bench/ranks_links.sh [BUILD_DIRECTORY [OPTIONS OF plumb bench]]
 set -euo pipefail
