@@ -333,8 +333,11 @@ absl::StatusOr<int> MeasureRanks(const BenchFlags& options, const Overrides& ove
   of_ranks.profile = options.profile;
   of_ranks.json = options.json;
   of_ranks.request = ToRequest(options, overrides);
+  Progress progress(options.quiet);
+  of_ranks.progress = [&progress](const std::string& what) { progress.Show(what); };
   const Interrupts interrupts("the step that is timed");
   absl::StatusOr<int> code = BenchRanks(of_ranks, spec, runtime, launch, interrupts);
+  progress.End();
   if (launch->is_first()) PrintWarnings(runtime);
   if (absl::IsCancelled(code.status())) return kExitInterrupted;
   return code;

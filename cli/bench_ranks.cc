@@ -44,10 +44,14 @@ struct Together {
 
 // Seconds of a step, round by round. All ranks take the same steps, so an interruption ends the
 // rounds of all.
-absl::StatusOr<Series> TimeSteps(TrainBench* bench, int64_t rounds, int64_t steps, Launch* launch,
+absl::StatusOr<Series> TimeSteps(const char* what, const RankBenchOptions& options,
+                                 TrainBench* bench, int64_t steps, Launch* launch,
                                  const Interrupts& interrupts) {
   Series seconds;
-  for (int64_t round = 0; round < rounds; ++round) {
+  for (int64_t round = 0; round < options.rounds; ++round) {
+    if (launch->is_first()) {
+      options.progress(absl::StrCat(what, ": round ", round + 1, " of ", options.rounds));
+    }
     const absl::StatusOr<bool> interrupted = launch->Any(interrupts.requested());
     if (!interrupted.ok()) return interrupted.status();
     if (*interrupted) return absl::CancelledError("interrupted");
@@ -94,47 +98,54 @@ Sharding ShardingOf(const std::string& shard) {
   return shard == "GRADIENTS" ? Sharding::kGradients : Sharding::kNone;
 }
 
+// Of a fixed batch ranks share units.
+absl::Status CheckUnits(const RankBenchOptions& options, const Alone& alone,
+                        const std::vector<int64_t>& counts) {
+  if (!options.fixed_batch || counts.back() <= alone.units) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--ranks: ", counts.back(), " ranks cannot share a batch of ", alone.units,
+                   alone.units == 1 ? " unit" : " units", ": --set train.units=", counts.back(),
+                   " makes as many, and without --fixed-batch every rank has a batch of its own"));
+}
+
 // All ranks at once, each for itself: those of one machine slow each other down as they will in
 // training. The slowest rank's.
 absl::StatusOr<Alone> MeasureAlone(const RankBenchOptions& options, const Spec& spec,
-                                   HostRuntime* runtime, Launch* launch,
-                                   const Interrupts& interrupts) {
+                                   const std::vector<int64_t>& counts, HostRuntime* runtime,
+                                   Launch* launch, const Interrupts& interrupts) {
   Alone alone;
-  std::vector<double> mine;
-  const auto measure = [&]() -> absl::Status {
-    absl::StatusOr<std::unique_ptr<TrainBench>> bench =
-        TrainBench::Open(runtime, spec, options.request);
-    if (!bench.ok()) return bench.status();
-    alone.batch = (*bench)->batch();
-    alone.seq = (*bench)->seq();
-    alone.units = (*bench)->units();
-    alone.tensors = (*bench)->tensor_elements();
-    alone.exchange.shard = ShardingOf((*bench)->shard());
-    alone.exchange.wire_bf16 = (*bench)->wire() == "BF16";
-    alone.exchange.weights_bf16 = (*bench)->dtype() == "bf16";
-    const absl::StatusOr<double> once = TakeFirstSteps(bench->get());
-    if (!once.ok()) return once.status();
-    const absl::StatusOr<int64_t> steps = StepsOfARound(*once, launch);
-    if (!steps.ok()) return steps.status();
-    const absl::StatusOr<Series> seconds =
-        TimeSteps(bench->get(), options.rounds, *steps, launch, interrupts);
-    if (!seconds.ok()) return seconds.status();
-    const absl::StatusOr<Profile> profile = ProfileSteps(bench->get(), options.rounds * *steps);
-    if (!profile.ok()) return profile.status();
-    const absl::StatusOr<double> read = MachineSpeed(runtime).MeasureRead();
-    if (!read.ok()) return read.status();
-    const StepShares shares = SharesOf(*profile, seconds->Median());
-    mine = {shares.passes, shares.update, shares.other, *read / kReadsAnAddition};
-    return absl::OkStatus();
-  };
-  const absl::Status measured = measure();
-  if (!measured.ok()) return measured;
+  absl::StatusOr<std::unique_ptr<TrainBench>> bench =
+      TrainBench::Open(runtime, spec, options.request);
+  if (!bench.ok()) return bench.status();
+  alone.batch = (*bench)->batch();
+  alone.seq = (*bench)->seq();
+  alone.units = (*bench)->units();
+  alone.tensors = (*bench)->tensor_elements();
+  alone.exchange.shard = ShardingOf((*bench)->shard());
+  alone.exchange.wire_bf16 = (*bench)->wire() == "BF16";
+  alone.exchange.weights_bf16 = (*bench)->dtype() == "bf16";
+  const absl::Status units = CheckUnits(options, alone, counts);
+  if (!units.ok()) return units;
+  const absl::StatusOr<double> once = TakeFirstSteps(bench->get());
+  if (!once.ok()) return once.status();
+  const absl::StatusOr<int64_t> steps = StepsOfARound(*once, launch);
+  if (!steps.ok()) return steps.status();
+  const absl::StatusOr<Series> seconds =
+      TimeSteps("alone", options, bench->get(), *steps, launch, interrupts);
+  if (!seconds.ok()) return seconds.status();
+  const absl::StatusOr<Profile> profile = ProfileSteps(bench->get(), options.rounds * *steps);
+  if (!profile.ok()) return profile.status();
+  const absl::StatusOr<double> read = MachineSpeed(runtime).MeasureRead();
+  if (!read.ok()) return read.status();
+  const StepShares shares = SharesOf(*profile, seconds->Median());
+  const std::vector<double> mine = {shares.passes, shares.update, shares.other,
+                                    *read / kReadsAnAddition};
   const absl::StatusOr<std::vector<double>> all = AllGather(launch->ranks(), mine);
   if (!all.ok()) return all.status();
   for (size_t i = 0; i < all->size(); i += mine.size()) {
-    const StepShares shares = {(*all)[i], (*all)[i + 1], (*all)[i + 2]};
-    if (shares.passes + shares.update + shares.other < alone.seconds()) continue;
-    alone.shares = shares;
+    const StepShares of_rank = {(*all)[i], (*all)[i + 1], (*all)[i + 2]};
+    if (of_rank.passes + of_rank.update + of_rank.other < alone.seconds()) continue;
+    alone.shares = of_rank;
     alone.add_bytes_per_second = (*all)[i + 3];
   }
   return alone;
@@ -162,7 +173,7 @@ absl::StatusOr<Together> MeasureTogether(const RankBenchOptions& options, const 
   const absl::StatusOr<int64_t> steps = StepsOfARound(*once, launch);
   if (!steps.ok()) return steps.status();
   absl::StatusOr<Series> seconds =
-      TimeSteps(bench->get(), options.rounds, *steps, launch, interrupts);
+      TimeSteps("together", options, bench->get(), *steps, launch, interrupts);
   if (!seconds.ok()) return seconds.status();
   Together together;
   together.seconds = *std::move(seconds);
@@ -307,16 +318,6 @@ absl::StatusOr<std::vector<int64_t>> CountsOf(const RankBenchOptions& options, i
   return counts;
 }
 
-// Of a fixed batch ranks share units.
-absl::Status CheckUnits(const RankBenchOptions& options, const Alone& alone,
-                        const std::vector<int64_t>& counts) {
-  if (!options.fixed_batch || counts.back() <= alone.units) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--ranks: ", counts.back(), " ranks cannot share a batch of ", alone.units,
-                   alone.units == 1 ? " unit" : " units", ": --set train.units=", counts.back(),
-                   " makes as many, and without --fixed-batch every rank has a batch of its own"));
-}
-
 }  // namespace
 
 absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const Spec& spec,
@@ -331,10 +332,9 @@ absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const Spec& spec
   if (!counts.ok()) return counts.status();
   const absl::StatusOr<Link> link = LinkOf(options, launch);
   if (!link.ok()) return link.status();
-  const absl::StatusOr<Alone> alone = MeasureAlone(options, spec, runtime, launch, interrupts);
+  const absl::StatusOr<Alone> alone =
+      MeasureAlone(options, spec, *counts, runtime, launch, interrupts);
   if (!alone.ok()) return alone.status();
-  const absl::Status units = CheckUnits(options, *alone, *counts);
-  if (!units.ok()) return units;
   Together together;
   if (here > 1) {
     absl::StatusOr<Together> measured =
@@ -349,6 +349,7 @@ absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const Spec& spec
   for (PredictedStep& row : rows) {
     if (here > 1 && row.ranks == here) row.measured = together.seconds.Median();
   }
+  options.progress("");
   std::string text = ToText(options, *alone, cluster, rows, here);
   if (together.profile.has_value()) {
     absl::StrAppend(&text, "\nRank 0:\n", ProfileTable(*together.profile));

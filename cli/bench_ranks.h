@@ -4,6 +4,7 @@
 #define PLUMB_CLI_BENCH_RANKS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -21,11 +22,12 @@ struct RankBenchOptions {
   bool fixed_batch = false;  // a step's batch is shared; else each rank has one
   int64_t rounds = 7;
   bool profile = false, json = false;
-  TrainBenchRequest request;  // of one rank
+  TrainBenchRequest request;                              // of one rank
+  std::function<void(const std::string& what)> progress;  // never null
 };
 
-// All ranks of the job call it; the first prints. kInvalidArgument: counts or link that are none, or
-// more ranks than units of a fixed batch.
+// All ranks of the job call it; the first prints. kInvalidArgument: counts or link that are none,
+// or more ranks than units of a fixed batch.
 absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const Spec& spec,
                                HostRuntime* runtime, Launch* launch, const Interrupts& interrupts);
 

@@ -1,8 +1,6 @@
 // X1 and X4: an element type against a wider one.
 #include <cmath>
-#include <cstring>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +13,7 @@
 #include "plugins/check/explore_checks.h"
 #include "plugins/check/numeric_cases.h"
 #include "plugins/check/point_run.h"
+#include "plugins/check/rounding_of_biases.h"
 #include "plugins/check/wide_run.h"
 
 namespace plumb::check {
@@ -22,17 +21,13 @@ namespace {
 
 using Values = std::vector<double>;
 
-uint32_t WidestType(const plumb_norm_plugin& norm) {
-  return (norm.dtypes & PLUMB_F64) != 0 ? PLUMB_F64 : PLUMB_F32;
-}
-
 // Of x without anything special about it, and attributes whose numbers are the defaults, y is
 // finite: create() refuses a dim, or a combination, for which a norm is none.
 std::string NotFinite(const plumb_norm_plugin& norm, const Point& point, const Values& y) {
   if (point[kX] != 0 || point[kParams] != 0) return "";
   const std::vector<AttributeCase> cases = ExploredCases(norm);
   const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
-  const AttributeCase& used = cases[static_cast<size_t>(point[kAttributes]) % cases.size()];
+  const AttributeCase& used = cases[static_cast<size_t>(point[kAttributes])];
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
     if (AttrOf(norm, i).type == PLUMB_ATTR_F64 && used.values[i].f != defaults[i].f) return "";
   }
@@ -138,54 +133,6 @@ std::optional<std::string> IsRounded(const plumb_norm_plugin& norm, Point point)
   return absl::StrCat("bf16 dim=", point[kDim], " rows=", point[kRows], ": ", text);
 }
 
-// Numbers of parameters that show how a result is rounded.
-Values ShowingParams(int64_t kind, size_t n) {
-  const double between = RoundTo(PLUMB_F32, 1 + std::ldexp(1, -8));
-  const double above = RoundTo(PLUMB_F32, 1 + std::ldexp(3, -8));
-  const double most = std::numeric_limits<float>::max();
-  float nan;
-  const uint32_t all_ones = 0x7fffffff;
-  std::memcpy(&nan, &all_ones, sizeof(nan));
-  const Values kinds[] = {{between, above, -between, -above, 4 * between}, {most, -most}, {nan}};
-  const Values& of = kinds[kind];
-  Values values(n);
-  for (size_t i = 0; i < n; ++i) values[i] = of[i % of.size()];
-  return values;
-}
-
-// Rows of zeros: y is 0, or a bias as it stands, which bf16 rounds exactly: to even between two
-// numbers, to infinity beyond the largest; and a NaN stays one, whatever its bits.
-std::string RoundsBiases(const plumb_norm_plugin& norm) {
-  for (const int64_t dim : {1, 2, 8, 17, 33, 256, 768}) {
-    Point point{};
-    point[kDim] = dim;
-    point[kRows] = point[kTo] = 2;
-    point[kType] = 1;
-    const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-    if (instance == nullptr) continue;
-    Operands operands = OperandsAt(*instance, point);
-    operands.x.assign(operands.x.size(), 0);
-    for (int64_t kind = 0; kind < 3; ++kind) {
-      for (Values& param : operands.params) param = ShowingParams(kind, param.size());
-      const Values narrow = PlainY(*instance, point, PLUMB_BF16, operands);
-      const Values wide = PlainY(*instance, point, PLUMB_F32, operands);
-      const Values widest = PlainY(*instance, point, WidestType(norm), operands);
-      for (size_t i = 0; i < wide.size(); ++i) {
-        const bool is_nan = std::isnan(wide[i]) && std::isnan(widest[i]);
-        if (is_nan ? std::isnan(narrow[i])
-                   : wide[i] != widest[i] || narrow[i] == RoundTo(PLUMB_BF16, wide[i])) {
-          continue;
-        }
-        return absl::StrFormat(
-            "bf16 dim=%d, rows of zeros: %s is %.9g, and %.9g as in f32: not rounded to the "
-            "nearest, or to even between two",
-            dim, PlaceInTensor("y", i, wide.size(), dim), narrow[i], wide[i]);
-      }
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 void ExploreTypes(const Subject& subject, Report* report) {
@@ -195,13 +142,11 @@ void ExploreTypes(const Subject& subject, Report* report) {
 }
 
 void ExploreRounding(const Subject& subject, Report* report) {
-  const uint32_t both = PLUMB_BF16 | PLUMB_F32;
   if ((subject.norm->dtypes & PLUMB_BF16) == 0) return report->Skip("it does not offer bf16");
-  const bool row_by_row =
-      (subject.norm->flags & (PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS)) == 0;
-  if (subject.point.empty() && row_by_row && (subject.norm->dtypes & both) == both) {
-    const std::string text = RoundsBiases(*subject.norm);
-    if (!text.empty()) return report->Fail(text);
+  const std::string of_biases = subject.point.empty() ? RoundingOfBiases(*subject.norm) : "";
+  if (!of_biases.empty()) {
+    return report->Fail(
+        absl::StrCat(of_biases, "\nrepeat: plumb plugin check ", subject.path, " --check X4"));
   }
   Explore(
       subject, "X4", [&](const Point& point) { return IsRounded(*subject.norm, point); }, report);

@@ -8,23 +8,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "plugins/check/error_bounds.h"
 #include "plugins/check/guarded.h"
 #include "plugins/check/numeric_cases.h"
+#include "plugins/check/residual_sum.h"
 #include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {
-
-// `gap`: elements that make an operand's pitch its own, where every one has its own.
-Place PlaceOf(const Point& point, int64_t gap = 0) {
-  Place place;
-  place.aligned64 = point[kPlace] == 0;
-  if (point[kPitches] != 0) place.gap = place.aligned64 ? 32 * gap : gap;
-  if (point[kPlace] == 2) place.offset = 1, place.gap += 3;
-  if (point[kPlace] == 3) place.flush = Place::Flush::kEnd;
-  return place;
-}
 
 // Of a row: quick to seed, since there are many.
 using RowRandom = std::minstd_rand;
@@ -167,69 +157,7 @@ void TakeStatistics(NormRun* run, const Point& point, uint32_t phase, bool train
   run->Statistics(phase, train, pieces ? own : run->ChunkRows(), pieces);
 }
 
-// The sum that a norm takes itself.
-class Residual {
- public:
-  // Not offered: extension() is null.
-  Residual(const NormRun& run, const Point& point, const Operands& operands)
-      : terms_(run.dtype(), point[kResidual] != 0 ? run.rows() : 0, run.dim(), PlaceOf(point, 6)),
-        sum_(run.dtype(), terms_.rows(), run.dim(), PlaceOf(point, 7)) {
-    const plumb_norm_plugin& norm = run.instance().norm();
-    constexpr uint32_t kWithoutSums = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS;
-    if (point[kResidual] == 0 || (norm.flags & kWithoutSums) != 0) return;
-    extension_ = Find(norm, PLUMB_EXT_RESIDUAL, run.instance());
-    if (extension_ == nullptr) return;
-    // x is the sum as it is stored: exactly first + second, or what that is rounded to, all sums to
-    // the same side, so that a norm of sums that were not rounded is off by nearly half an ulp.
-    first_ = second_ = operands.x;
-    const bool rounded = point[kSeed] % 3 == 2 && !IsExtremeX(point);
-    for (size_t i = 0; i < first_.size(); ++i) {
-      if (rounded) {
-        second_[i] = std::copysign(0.85 * HalfUlp(run.dtype(), operands.x[i]), operands.x[i]);
-        continue;
-      }
-      const bool small = std::abs(first_[i]) < 1e-30;
-      const size_t way = (i * 7 + i / 5) % 5;
-      const double part = way == 0   ? 0
-                          : way == 1 ? 1
-                          : small    ? 0
-                          : way == 2 ? 0.5
-                          : way == 3 ? 2
-                                     : -1;
-      first_[i] = part * operands.x[i];
-      second_[i] = (1 - part) * operands.x[i];
-    }
-    terms_.Assign(second_);
-    sum_.Fill(Poison());
-  }
-  const plumb_norm_residual* extension() const { return extension_; }
-  const std::vector<double>& first() const { return first_; }
-  Rows* terms() { return &terms_; }
-  Rows* sum() { return &sum_; }
-
- private:
-  static const plumb_norm_residual* Find(const plumb_norm_plugin& norm, const char* id,
-                                         const Instance& instance) {
-    if (norm.get_extension == nullptr) return nullptr;
-    return Guarded(Function::kGetExtension, 0, [&]() -> const plumb_norm_residual* {
-      const auto* of_instance = static_cast<const plumb_norm_instance_extensions*>(
-          norm.get_extension(PLUMB_EXT_INSTANCE));
-      const void* found = of_instance != nullptr && of_instance->get != nullptr
-                              ? of_instance->get(instance.handle(), id)
-                              : norm.get_extension(id);
-      const auto* residual = static_cast<const plumb_norm_residual*>(found);
-      const bool whole =
-          residual != nullptr && residual->forward != nullptr && residual->backward != nullptr;
-      return whole ? residual : nullptr;
-    });
-  }
-
-  const plumb_norm_residual* extension_ = nullptr;
-  std::vector<double> first_, second_;
-  Rows terms_, sum_;
-};
-
-void CallForward(NormRun* run, const Point& point, const Operands& operands, Residual* residual,
+void CallForward(NormRun* run, const Point& point, const Operands& operands, ResidualSum* residual,
                  std::string* problem) {
   const bool train = point[kEvaluation] == 0, fused = residual->extension() != nullptr;
   // Backward gets x where it needs it: a host that runs in place has kept a copy.
@@ -289,7 +217,7 @@ void Collect(const NormRun& run, std::vector<std::vector<double>>* totals) {
   }
 }
 
-void CallBackward(NormRun* run, const Point& point, const Operands& operands, Residual* residual,
+void CallBackward(NormRun* run, const Point& point, const Operands& operands, ResidualSum* residual,
                   std::string* problem) {
   const bool fused = residual->extension() != nullptr;
   const bool add = point[kAdd] != 0;
@@ -363,6 +291,10 @@ std::string Overwritten(const NormRun& run, const Point& point, const Operands& 
 
 }  // namespace
 
+uint32_t WidestType(const plumb_norm_plugin& norm) {
+  return (norm.dtypes & PLUMB_F64) != 0 ? PLUMB_F64 : PLUMB_F32;
+}
+
 uint32_t TypeOf(const Point& point) {
   return point[kType] == 0   ? uint32_t{PLUMB_F32}
          : point[kType] == 1 ? uint32_t{PLUMB_BF16}
@@ -376,6 +308,15 @@ std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point&
   std::string refusal;
   return TryInstance(norm, static_cast<uint32_t>(point[kDim]),
                      cases[static_cast<size_t>(point[kAttributes])].values, &refusal);
+}
+
+Place PlaceOf(const Point& point, int64_t gap) {
+  Place place;
+  place.aligned64 = point[kPlace] == 0;
+  if (point[kPitches] != 0) place.gap = place.aligned64 ? 32 * gap : gap;
+  if (point[kPlace] == 2) place.offset = 1, place.gap += 3;
+  if (point[kPlace] == 3) place.flush = Place::Flush::kEnd;
+  return place;
 }
 
 Operands OperandsAt(const Instance& instance, const Point& point) {
@@ -437,7 +378,7 @@ PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
   AssignTo(operands, &run);
   PointResult result;
   const bool train = point[kEvaluation] == 0;
-  Residual residual(run, point, operands);
+  ResidualSum residual(run, point, operands);
   CallForward(&run, point, operands, &residual, &result.problem);
   const std::vector<double> forward = run.y.Values();
   if (train) CallBackward(&run, point, operands, &residual, &result.problem);

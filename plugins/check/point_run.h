@@ -10,6 +10,7 @@
 
 #include "plugins/check/norm_run.h"
 #include "plugins/check/points.h"
+#include "plugins/check/rows.h"
 
 namespace plumb::check {
 
@@ -18,8 +19,15 @@ inline constexpr int64_t kNanX = 14;
 
 uint32_t TypeOf(const Point& point);
 
+// f64, or f32 where the norm does not offer it.
+uint32_t WidestType(const plumb_norm_plugin& norm);
+
 // The instance of a point; null where create() refuses it or the norm lacks the element type.
 std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point& point);
+
+// Where an operand of a point lies. `gap`: elements that make its pitch its own, where every
+// operand has its own.
+Place PlaceOf(const Point& point, int64_t gap = 0);
 
 // The operands of a point, rounded to its element type, so that every type can hold them.
 struct Operands {

@@ -10,24 +10,13 @@ plumb=$1
 root=$(realpath "$(dirname "$0")/../..")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-fail() {
-  echo "$*" >&2
-  cat "$scratch"/* >&2
-  exit 1
-}
-run() { # CODE ARGUMENTS
-  local wanted=$1 code=0
-  shift
-  "${launch[@]}" -n 2 "$plumb" bench "$root/examples/why_normalise/pre.pbtxt" --vocab 27 --batch 2 --rounds 2 --threads 1 \
-    "$@" > "$scratch/out" 2> "$scratch/err" || code=$?
-  [ $code = "$wanted" ] || fail "$*: exit code $code and not $wanted"
-}
+bench=("$plumb" bench "$root/examples/why_normalise/pre.pbtxt" --vocab 27 --batch 2 --rounds 2 --threads 1)
 for more in "" "--fixed-batch --set train.units=2" "--set train.shard=OPTIMIZER --dtype bf16" \
   "--set train.shard=GRADIENTS --set train.wire=BF16"; do
   # shellcheck disable=SC2086
   counts=1,2,64
   case $more in *fixed*) counts=1,2 ;; esac
-  run 0 --json --profile --ranks $counts --link 1Gbit,50us $more
+  ends_with 0 2 "${bench[@]}" --json --profile --ranks $counts --link 1Gbit,50us $more
   python3 - "$scratch/out" << 'END' || fail "the JSON of $more"
 import json, sys
 report = json.load(open(sys.argv[1]))
@@ -38,10 +27,10 @@ waits = {row["name"]: row["seconds"] for row in report["profile"]["rows"] if "wa
 assert waits and all(seconds > 0 for seconds in waits.values()), waits
 END
 done
-run 0
+ends_with 0 2 "${bench[@]}"
 [ "$(grep -c '^ranks\|^ *ranks ' "$scratch/out")" = 1 ] || fail "not one table"
 grep -q 'predicted / measured' "$scratch/out" || fail "nothing was measured"
 grep -q 'the slowest of 2 that compute at once' "$scratch/out" || fail "the assumption is missing"
-run 2 --only decode
+ends_with 2 2 "${bench[@]}" --only decode
 [ "$(grep -c '^error: ' "$scratch/err")" = 1 ] || fail "not one error"
 echo ok

@@ -10,18 +10,7 @@ plumb=$1
 export NO_COLOR=1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-fail() {
-  echo "$*" >&2
-  cat "$scratch"/* >&2
-  exit 1
-}
-run() { # CODE ARGUMENTS
-  local wanted=$1 code=0
-  shift
-  "${launch[@]}" -n 3 "$@" > "$scratch/out" 2> "$scratch/err" || code=$?
-  [ $code = "$wanted" ] || fail "$*: exit code $code and not $wanted"
-}
-run 0 "$plumb" doctor --threads 64
+ends_with 0 3 "$plumb" doctor --threads 64
 [ "$(grep -c '^processor  ' "$scratch/out")" = 1 ] || fail "not one report"
 for rank in 0 1 2; do
   grep -qE "^(ranks| ) +$rank on $(hostname), process [0-9]+: 64 threads on processors [0-9]" "$scratch/out" ||
@@ -29,7 +18,7 @@ for rank in 0 1 2; do
 done
 grep -qE '^links +0 and 1 \(.*\): [0-9.]+ us, .*iB/s$' "$scratch/out" || fail "the link is missing"
 grep -q 'ranks have 192 threads in all' "$scratch/out" || fail "too many threads are no problem"
-run 0 "$plumb" doctor --json
+ends_with 0 3 "$plumb" doctor --json
 python3 - "$scratch/out" << 'END' || fail "the JSON"
 import json, sys
 report = json.load(open(sys.argv[1]))
@@ -38,13 +27,13 @@ assert len({r["pid"] for r in report["ranks"]}) == 3
 link, = report["links"]
 assert link["ranks"] == [0, 1] and link["latency"] > 0 and link["bandwidth"] > 0
 END
-run 2 "$plumb" doctor --no-such-option
+ends_with 2 3 "$plumb" doctor --no-such-option
 [ "$(grep -c '^error: ' "$scratch/err")" = 1 ] || fail "a mistake of usage is not told once"
 export PLUMB_MPI_LIBRARY=/nowhere/libplumb-mpi.so
 code=0
 "${launch[@]}" -n 3 "$plumb" doctor > "$scratch/out" 2> "$scratch/err" || code=$?
 [ $code != 0 ] || fail "without the library there is no error"
 [ "$(grep -c '^error: .*no /nowhere/libplumb-mpi.so' "$scratch/err")" = 1 ] || fail "that there is no library is not told once"
-PLUMB_MPI_LIBRARY='' run 0 "$plumb" doctor
+PLUMB_MPI_LIBRARY='' ends_with 0 3 "$plumb" doctor
 [ "$(grep -c '^processor  ' "$scratch/out")" = 3 ] || fail "ranks that know nothing of each other"
 echo ok

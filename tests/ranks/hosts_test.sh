@@ -13,12 +13,6 @@ scratch=$(mktemp -d)
 trap 'remove_hosts; rm -rf "$scratch"' EXIT
 make_hosts 3
 
-fail() {
-  echo "$*" >&2
-  cat "$scratch/out" >&2
-  exit 1
-}
-
 job=("${launch_hosts[@]}" -x PLUMB_MPI_LIBRARY -n 3)
 "${job[@]}" "$messages" "$PLUMB_MPI_LIBRARY" messages
 

@@ -17,12 +17,6 @@ make_hosts 3 "$slow_link" 200e6 0.001
 exported=(-x PLUMB_MPI_LIBRARY -x OMP_NUM_THREADS)
 job=("${launch_hosts[@]}" "${exported[@]}")
 
-fail() {
-  echo "$*" >&2
-  cat "$scratch/out" >&2
-  exit 1
-}
-
 # run WHAT COMMAND...: succeeds, or the test fails with what it printed.
 run() {
   local what=$1 code=0

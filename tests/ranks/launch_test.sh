@@ -12,12 +12,6 @@ export PLUMB_MPI_LIBRARY=$2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-fail() {
-  echo "$*" >&2
-  cat "$scratch/out" >&2
-  exit 1
-}
-
 # run CODE MESSAGE ARGUMENTS: the job exits with CODE and prints MESSAGE, once; "" for no error.
 run() {
   local wanted=$1 message=$2 code=0 count

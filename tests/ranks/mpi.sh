@@ -13,3 +13,18 @@ if mpirun --version 2> /dev/null | grep 'Open MPI' > /dev/null; then
 fi
 # Ranks of this machine share memory; its network is not looked for.
 export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_pml=ob1
+
+# fail WHAT: with what the last command printed, which is in "$scratch/out" and "$scratch/err".
+fail() {
+  echo "$*" >&2
+  cat "$scratch"/{out,err} >&2 2> /dev/null || true
+  exit 1
+}
+
+# ends_with CODE RANKS COMMAND...: the job, or the test fails.
+ends_with() {
+  local wanted=$1 ranks=$2 code=0
+  shift 2
+  "${launch[@]}" -n "$ranks" "$@" > "$scratch/out" 2> "$scratch/err" || code=$?
+  [ $code = "$wanted" ] || fail "$*: exit code $code and not $wanted"
+}
