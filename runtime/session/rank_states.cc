@@ -15,7 +15,11 @@ namespace plumb {
 // From rank 0; equal processes on all ranks, so it is sent as it lies.
 struct RankStates::Request {
   enum Kind : int64_t { kRead, kWrite, kDone } kind;
-  enum What : int64_t { kFirst, kSecond, kLowPlane } what = kFirst;  // kRead, kWrite
+  enum What : int64_t {
+    kFirstMoment,
+    kSecondMoment,
+    kLowPlane
+  } what = kFirstMoment;  // kRead, kWrite
   int64_t parameter = 0, begin = 0, count = 0;
   int64_t written = 0;  // kDone
   Standing standing;
@@ -76,16 +80,17 @@ void RankStates::Give(const Request& request, const void* from) {
 }
 
 void RankStates::Read(const Optimizer::StateId& state, int64_t begin, int64_t n, float* to) {
-  Ask(Request::Of(Request::kRead, state.is_second ? Request::kSecond : Request::kFirst,
+  Ask(Request::Of(Request::kRead, state.is_second ? Request::kSecondMoment : Request::kFirstMoment,
                   state.parameter, begin, n),
       to);
 }
 
 void RankStates::Write(const Optimizer::StateId& state, int64_t begin, int64_t n,
                        const float* from) {
-  Give(Request::Of(Request::kWrite, state.is_second ? Request::kSecond : Request::kFirst,
-                   state.parameter, begin, n),
-       from);
+  Give(
+      Request::Of(Request::kWrite, state.is_second ? Request::kSecondMoment : Request::kFirstMoment,
+                  state.parameter, begin, n),
+      from);
 }
 
 void RankStates::ReadLow(size_t entry, int64_t begin, int64_t n, uint16_t* to) {
@@ -104,7 +109,7 @@ absl::Span<std::byte> RankStates::DataOf(const Request& request) const {
     PLUMB_CHECK(weights_->is_here(parameter), "rank 0 asks the owner");
     data = reinterpret_cast<std::byte*>(weights_->split(parameter).low + request.begin);
   } else {
-    float* const all = optimizer_->DataOf({parameter, request.what == Request::kSecond});
+    float* const all = optimizer_->DataOf({parameter, request.what == Request::kSecondMoment});
     PLUMB_CHECK(all != nullptr, "rank 0 asks the owner");
     data = reinterpret_cast<std::byte*>(all + request.begin);
   }
