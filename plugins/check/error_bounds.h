@@ -29,6 +29,10 @@
 // normalized, where K = max(1, L max|x| / max|y|) says how much of x went away when the mean was
 // subtracted. So |error of dx| <= half ulp(dx) + u (k + 4 G) K T.
 //
+// Where an equation has a bend, as |x - m| at m, dx jumps if rounding puts an element on the other
+// side. An error beyond the bound is held to a second one, larger by as much as dx moves if each x
+// moves to either side by u (k + G) max|x|, as far as statistics may be off.
+//
 // dparams. A sum over rows of terms dy h. dy is drawn with random signs, so that partial sums of N
 // terms stay within 4 S, S = sqrt(sum t^2), and the sum's rounding within 4 S G(N) u. S is
 // measured: the same with signs of dy flipped at random is a sum with this standard deviation; of a
@@ -36,14 +40,18 @@
 // least that of dy y. Each h is off as in y, by random parts again. So |error of dparams| <= 4 u S
 // (G(N) + (k + 4 G) K).
 //
-// L is measured on three points: each x moved by a few u (in f64), dy/dx of the element; adjacent
-// elements of a row, and of a column of norms over rows, with parameters that are all alike,
-// |y - y'| / |x - x'|: in a short row or group that is normalized to +-1 a small move changes
-// nothing, while 1/sigma is large. And |y| / |x| of each element of
-// rows of eight or fewer: of n equal elements the slope is 1 - 1/n of that, and of groups of one
-// almost nothing. Where a whole row is saturated, as by tanh, y
-// moves by less than a quarter of what x does, and 1 - y^2 is off by u where it is almost 0: L is
-// then at least the product of two parameters.
+// L is measured on four points: each x moved by a few u (in f64) to random and to alternating
+// sides, dy/dx of the element; adjacent elements of a row, and of a column of norms over rows, with
+// parameters that are all alike, and not zero, |y - y'| / |x - x'|: in a short row or group that is
+// normalized to +-1 a small move changes nothing, while 1/sigma is large. And |y| / |x| of each
+// element of rows of eight or fewer, and of equal elements: of n equal ones the slope is 1 - 1/n of
+// that, and of groups of one almost nothing. Where a whole row is saturated, as by tanh, y moves by
+// less than half of what x does (of eight or fewer: by less than x), and 1 - y^2 is off by u
+// where it is almost 0: L is then at least the product of two parameters.
+//
+// Short rows, of eight or fewer elements. There are so many of them in a point that the worst is
+// met, and roundings of a few operations do not cancel: G is 2 more. A bias may take y away in all
+// of its elements: C is at least the largest parameter.
 //
 // A second input moves gain and shift, and either may come to nothing that is made of terms which
 // do not: y counts as C more, the largest of |y| where x2 is 0, of |y| where x is 0, and of |x2|
@@ -86,12 +94,15 @@ inline double SmallestNormal(uint32_t dtype) {
 struct RowSizes {
   double x = 0, y = 0, dy = 0;  // the largest magnitudes
   double slope = 0;             // L
+  double moved = 0;             // of it, what moving x and pairs of elements show
+  double alike = 0;             // the largest |y| with parameters that are all alike, and not zero
   double terms = 0;             // T
   double second = 0;            // C
   double growth = 0;            // G
 
   double cancelled() const {  // K
-    return y > 0 ? std::max(1.0, slope * x / y) : 1;
+    const double of = y > 0 ? y : alike;
+    return of > 0 ? std::max(1.0, slope * x / of) : 1;
   }
 };
 

@@ -1,5 +1,6 @@
 #include "plugins/check/wide_run.h"
 
+#include <functional>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -76,26 +77,37 @@ void WideRun::MeasureSlopes() {
   const Values& x = operands_.x;
   const double relative = widest_ == PLUMB_F64 ? 0x1p-40 : 0x1p-10;
   std::mt19937_64 random(static_cast<uint64_t>(point_[kSeed]) + 3);
-  Operands moved = operands_;
   std::vector<double> steps;
   const double of_all = LargestMagnitude(x);
   for (size_t r = 0; r < rows_.size(); ++r) {
     const double largest = columns_ ? of_all : LargestOf(x, r * width_, width_);
     steps.push_back(relative * (largest > 0 ? largest : 1e-3));
-    for (size_t i = r * width_; i < (r + 1) * width_; ++i) {
-      moved.x[i] += (random() & 1) != 0 ? steps[r] : -steps[r];
+  }
+  // Of two elements, random signs are equal half of the time, and then a mean takes the move away.
+  for (const bool alternates : {false, true}) {
+    Operands moved = operands_;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const bool up = alternates ? (i % width_ + i / width_) % 2 == 0 : (random() & 1) != 0;
+      moved.x[i] += up ? steps[i / width_] : -steps[i / width_];
+    }
+    const Values y = PlainY(instance_, point_, widest_, moved);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t r = i / width_;
+      const double slope = std::abs(y[i] - outcome_.y[i]) / steps[r];
+      // A row that has no slope says nothing.
+      rows_[r].slope = std::max(rows_[r].slope, std::isfinite(slope) ? slope : HUGE_VAL);
     }
   }
-  const Values y = PlainY(instance_, point_, widest_, moved);
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t r = i / width_;
-    const double slope = std::abs(y[i] - outcome_.y[i]) / steps[r];
-    // A row that has no slope says nothing.
-    rows_[r].slope = std::max(rows_[r].slope, std::isfinite(slope) ? slope : HUGE_VAL);
-  }
   Operands alike = operands_;
-  for (Values& values : alike.params) values.assign(values.size(), LargestMagnitude(values));
+  for (Values& values : alike.params) {
+    // With gains of zero y says nothing of what dparams is made of.
+    const double largest = LargestMagnitude(values);
+    values.assign(values.size(), largest > 0 ? largest : 1);
+  }
   const Values of_alike = PlainY(instance_, point_, widest_, alike);
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    rows_[r].alike = LargestOf(of_alike, r * width_, width_);
+  }
   const double least = 1e-9 * of_all;
   if (width_ > 1) AddPairs(x, of_alike, width_, 1, least, &rows_);
   if (columns_) AddPairs(x, of_alike, width_, width_, least, &rows_);
@@ -145,14 +157,24 @@ void WideRun::MeasureRows(const Values& y) {
     row.x = LargestOf(operands_.x, start, width_);
     row.y = LargestOf(outcome_.y, start, width_);
     row.growth = SumGrowth(n) + (columns_ ? SumGrowth(count) : 0);
+    row.moved = row.slope;
     // Of a short row, or of groups of one or two elements, moving one of them turns much of what it
-    // scales back.
+    // scales back; and with a bias little may be left of y, as nothing may of its slope.
     constexpr size_t kShort = 8;
-    for (size_t i = start; width_ <= kShort && i < start + width_; ++i) {
+    const bool is_short = width_ <= kShort;
+    const auto from = operands_.x.begin() + static_cast<std::ptrdiff_t>(start);
+    const double first = *from;
+    const bool is_constant = std::all_of(from, from + static_cast<std::ptrdiff_t>(width_),
+                                         [first](double value) { return value == first; });
+    for (size_t i = start; (is_short || is_constant) && i < start + width_; ++i) {
       const double scale = std::abs(outcome_.y[i] / operands_.x[i]);
       if (std::isfinite(scale)) row.slope = std::max(row.slope, scale);
     }
-    if (row.slope * row.x < 0.25 * row.y) {
+    if (is_short) {
+      row.second = std::max(row.second, largest_param_);
+      row.growth += 2;
+    }
+    if (row.moved * row.x < (is_short ? 1 : 0.5) * row.y) {
       row.slope = std::max(row.slope, largest_param_ * largest_param_);
     }
     if (!aligned.empty()) {
@@ -164,6 +186,8 @@ void WideRun::MeasureRows(const Values& y) {
     all.y = std::max(all.y, row.y);
     all.dy = std::max(all.dy, row.dy);
     all.slope = std::max(all.slope, row.slope);
+    all.moved = std::max(all.moved, row.moved);
+    all.alike = std::max(all.alike, row.alike);
     all.terms = std::max({all.terms, row.terms, all.slope * all.dy});
     all.growth = row.growth;
   }
@@ -198,7 +222,7 @@ void WideRun::MeasureSums(const Values& y) {
   double saturated = 0;  // what 1 - y^2 of u instead of nothing adds
   for (const RowSizes& row : rows_) {
     const double all = largest_param_ * largest_param_ * row.dy * row.x;
-    if (row.slope * row.x < row.y) saturated += all * all * static_cast<double>(width_);
+    if (row.moved * row.x < row.y) saturated += all * all * static_cast<double>(width_);
   }
   // Differences of statistics that come to nothing, as of one number for all elements: their terms
   // are as large as what y is made of.
@@ -289,7 +313,33 @@ std::string WideRun::CompareDx(const Values& got, double added) const {
     // The gradient is rounded, and the sum again.
     if (added != 0) allowed[i] += HalfUlp(dtype_, size + added);
   }
+  const std::string text = Compare("dx", got, outcome_.dx, of_zero_.dx, point_[kDim], allowed);
+  if (text.empty()) return text;
+  const Values jumps = Jumps();
+  for (size_t i = 0; i < allowed.size(); ++i) allowed[i] += jumps[i];
   return Compare("dx", got, outcome_.dx, of_zero_.dx, point_[kDim], allowed);
+}
+
+// By how much dx moves with an x that moves as far as its statistics are off.
+Values WideRun::Jumps() const {
+  const bool reads_y = (instance_.layout().backward_needs & PLUMB_BWD_Y) != 0;
+  const double of_all = LargestMagnitude(operands_.x);
+  std::mt19937_64 random(static_cast<uint64_t>(point_[kSeed]) + 11);
+  Operands up = operands_, down = operands_;
+  for (size_t i = 0; i < operands_.x.size(); ++i) {
+    const RowSizes& row = rows_[i / width_];
+    const double step = u_ * (kRoundings + row.growth) * (columns_ ? of_all : row.x);
+    const double move = (random() & 1) != 0 ? step : -step;
+    up.x[i] += move;
+    down.x[i] -= move;
+  }
+  Values jumps(operands_.x.size(), 0);
+  for (const Operands& moved : {std::cref(up), std::cref(down)}) {
+    const Values y = reads_y ? PlainY(instance_, point_, widest_, moved) : Values();
+    const Values dx = PlainRun(instance_, point_, widest_, moved, reads_y ? &y : nullptr).dx;
+    for (size_t i = 0; i < jumps.size(); ++i) jumps[i] += std::abs(dx[i] - outcome_.dx[i]);
+  }
+  return jumps;
 }
 
 std::string WideRun::CompareDx2(const Values& got) const {

@@ -38,6 +38,7 @@ class WideRun {
   void MeasureInputs();
   void MeasureSecond();
   void MeasureSums(const std::vector<double>& y);
+  std::vector<double> Jumps() const;
   std::string Compare(const char* name, const std::vector<double>& got,
                       const std::vector<double>& must, const std::vector<double>& zero,
                       int64_t width, const std::vector<double>& allowed) const;
