@@ -17,6 +17,7 @@ namespace {
 // Handlers see nothing but globals. The process that is watched: a child that was forked ends as it
 // likes. 0: none yet.
 std::atomic<pid_t> watched_process{0};
+std::atomic<bool> only_in_calls{false};
 constexpr int kAtWork = -1;
 std::atomic<int> ended_with{kAtWork};
 std::atomic_flag is_ending = ATOMIC_FLAG_INIT;
@@ -77,9 +78,10 @@ extern "C" void OnFault(int signal, siginfo_t* info, void*) {
 void OnExit(const char* function) {
   if (watched_process.load() != getpid()) return;
   if (const int code = ended_with.load(); code != kAtWork) EndProcess(code);
+  const PluginCallInfo call = PluginCallInProgress();
+  if (!call.any() && only_in_calls) return;
   BeOnlyOneEnding();
   SignalText text;
-  const PluginCallInfo call = PluginCallInProgress();
   if (call.any()) {
     text.Add("error: a plugin ended the process by ").Add(function).Add(" in ").AddCall(call);
   } else {
@@ -120,7 +122,7 @@ int WorkEnded(int exit_code) {
   return exit_code;
 }
 
-void LeaveExitsAlone() { watched_process = 0; }
+void LeaveExitsOutsidePluginsAlone() { only_in_calls = true; }
 
 }  // namespace plumb::cli
 

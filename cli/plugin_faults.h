@@ -16,9 +16,9 @@ void WatchPlugins();
 // Last thing in main: from here on the process may exit, with this code and no other. Returns it.
 int WorkEnded(int exit_code);
 
-// The process may exit with any code from here on: MPI ends it when a job of several ranks is
-// aborted.
-void LeaveExitsAlone();
+// From here on the process may exit outside of calls of plugins: MPI ends the ranks of a job that is
+// aborted, from within any of its own functions.
+void LeaveExitsOutsidePluginsAlone();
 
 }  // namespace plumb::cli
 

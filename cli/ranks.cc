@@ -25,12 +25,9 @@ absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
   launch_options.grace_seconds = options.grace_seconds;
   launch_options.mpi_library =
       absl::StrCat(InstallPrefix(), "/" PLUMB_LIB_DIR "/plumb/libplumb-mpi.so");
-  // The abort that follows is no plugin's doing.
-  launch_options.print_error = [](const std::string& text) {
-    PrintError(text);
-    LeaveExitsAlone();
-  };
+  launch_options.print_error = [](const std::string& text) { PrintError(text); };
   launch_options.print_note = [](const std::string& text) { PrintNote(text); };
+  if (Launch::IsLaunched()) LeaveExitsOutsidePluginsAlone();
   absl::StatusOr<std::unique_ptr<Launch>> launch = Launch::Find(launch_options);
   if (launch.ok() || Launch::LaunchedRank() == 0) return launch;
   // Where rank 0 is well, it is this host that is not.

@@ -12,13 +12,18 @@ export PLUMB_MPI_LIBRARY=$2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# run CODE MESSAGE ARGUMENTS: the job exits with CODE and prints MESSAGE, once; "" for no error.
+# run CODE MESSAGE ARGUMENTS: the job exits with CODE and prints MESSAGE, once; "" for no error. "aborted
+# CODE": not all ranks end by themselves. Then MPICH's mpirun has a code of its own, and takes so long
+# that several ranks may tell.
 run() {
-  local wanted=$1 message=$2 code=0 count
+  local wanted=${1#aborted } message=$2 code=0 count
+  [ "$1" = "$wanted" ] || [ -n "$is_open_mpi" ] || wanted="[1-9]*"
   shift 2
   "${launch[@]}" -n 3 "$program" "$@" > "$scratch/out" 2>&1 || code=$?
-  [ $code = "$wanted" ] || fail "$*: exit code $code and not $wanted"
+  # shellcheck disable=SC2053
+  [[ $code == $wanted ]] || fail "$*: exit code $code and not $wanted"
   count=$(grep -c '^error: ' "$scratch/out" || true)
+  case $wanted in *'*') [ "$count" = 0 ] || count=1 ;; esac
   if [ -z "$message" ]; then
     [ "$count" = 0 ] || fail "$*: an error"
   else
@@ -32,15 +37,15 @@ run 0 '' 60 well
 run 4 '' 60 code 2
 run 0 '' 60 threads
 [ "$(grep -c '^threads [1-9]' "$scratch/out")" = 3 ] || fail "ranks of one machine do not share its processors"
-run 7 'no file x' 60 error 0
-run 7 "rank 2 on host $host: no file x" 60 error 2
-run 1 "rank 1 on host $host has not answered for 5 s" 5 stop 1
-run 1 "rank 0 on host $host has not answered for 5 s" 5 stop 0
+run 'aborted 7' 'no file x' 60 error 0
+run 'aborted 7' "rank 2 on host $host: no file x" 60 error 2
+run 'aborted 1' "rank 1 on host $host has not answered for 5 s" 5 stop 1
+run 'aborted 1' "rank 0 on host $host has not answered for 5 s" 5 stop 0
 run 0 '' 3 busy 1
 grep -q "^note: ranks 0, 2 have waited .* s for rank 1 on host $host, which is alive" "$scratch/out" ||
   fail "a long wait was not told"
 # mpirun sees it, and says so in its own words.
-run 137 '' 60 kill 1
+run 'aborted 137' '' 60 kill 1
 
 # A signal to one rank.
 code=0

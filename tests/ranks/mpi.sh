@@ -1,15 +1,17 @@
 # shellcheck shell=bash
 # What tests under a launcher have in common; sourced. Sets the array `launch`: Open MPI's or MPICH's mpirun
-# on this machine, more ranks than it has processors if need be. Where there is none it says so and ends
+# on this machine, more ranks than it has processors if need be, and `is_open_mpi`. Where there is none it says so and ends
 # the test as skipped (77).
 command -v mpirun > /dev/null || {
   echo "skipped: there is no mpirun"
   exit 77
 }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-launch=(mpirun)
+launch=(mpirun) is_open_mpi=
 if mpirun --version 2> /dev/null | grep 'Open MPI' > /dev/null; then
   launch+=(--oversubscribe --bind-to none)
+  # shellcheck disable=SC2034
+  is_open_mpi=yes
 fi
 # Ranks of this machine share memory; its network is not looked for.
 export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_pml=ob1

@@ -174,6 +174,12 @@ static plumb_status Initialize(int* by_us, char* problem, size_t capacity) {
              "MPI cannot be called from several threads in turn, which plumb does");
     return PLUMB_UNIMPLEMENTED;
   }
+  /* A failure is a value: what is done about it is not MPI's business. Where MPI is a host's, so are
+   * failures that are of no communicator; MPICH has such, of messages of a rank to itself. */
+  if (*by_us) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  }
   return PLUMB_OK;
 }
 
@@ -194,7 +200,6 @@ plumb_status plumb_mpi_communicator(const void* comm, plumb_communicator* commun
     free(job);
     return status;
   }
-  /* A failure is a value: what is done about it is not MPI's business. */
   MPI_Comm_set_errhandler(job->comm, MPI_ERRORS_RETURN);
   int rank = 0, size = 1, length = 0;
   MPI_Comm_rank(job->comm, &rank);
