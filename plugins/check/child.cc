@@ -1,5 +1,6 @@
 #include "plugins/check/child.h"
 
+#include <locale.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,8 +92,19 @@ void RunCheck(const Check& check, const Subject& subject, Report* report) {
   }
 }
 
+// Gives the process the environment of a user whose locale is not "C", so that a plugin that takes
+// it over is seen to. Where the system has none that is always there, it stays as it is.
+void SetUsersLocale() {
+  constexpr char kLocale[] = "C.UTF-8";
+  const locale_t locale = newlocale(LC_ALL_MASK, kLocale, nullptr);
+  if (locale == nullptr) return;
+  freelocale(locale);
+  setenv("LC_ALL", kLocale, 1);
+}
+
 // All that can go wrong on the way is thrown.
 void PerformOrThrow(const Task& task, Report* report, std::vector<ListedNorm>* norms) {
+  SetUsersLocale();
   Subject subject;
   subject.path = task.path;
   subject.seed = task.seed;

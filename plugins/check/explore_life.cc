@@ -54,7 +54,7 @@ class HeapValues {
   std::vector<std::unique_ptr<std::string>> copies_;
 };
 
-// Values that the schema forbids, one attribute each.
+// Values that the schema forbids, one attribute each, and strings, of which a norm may take any.
 std::vector<AttributeValues> RefusedValues(const plumb_norm_plugin& norm) {
   std::vector<AttributeValues> all;
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
@@ -66,6 +66,11 @@ std::vector<AttributeValues> RefusedValues(const plumb_norm_plugin& norm) {
       values[i].i = static_cast<int64_t>(def.min) - 1;
     } else if (def.type == PLUMB_ATTR_ENUM) {
       values[i].s = "no such choice";
+    } else if (def.type == PLUMB_ATTR_STRING) {
+      // A number, which is read by the rules of a locale, and no number.
+      values[i].s = "0.75";
+      all.push_back(values);
+      values[i].s = "no such word";
     } else {
       continue;
     }
@@ -134,9 +139,9 @@ std::string WordsBeyond(const plumb_norm_plugin& norm, uint32_t dim,
 std::string WatchLife(const plumb_norm_plugin& norm, uint32_t dim, const AttributeValues& values,
                       const char* which) {
   char err[256] = {};
-  // The first time may make what all share.
-  Live(norm, dim, values.data(), err, sizeof(err));
   ProcessWatch watch;
+  // The first time may allocate what all share.
+  Live(norm, dim, values.data(), err, sizeof(err));
   const int64_t left = Live(norm, dim, values.data(), err, sizeof(err));
   const std::string room(sizeof(err), 0x55);
   std::memcpy(err, room.data(), sizeof(err));
@@ -365,7 +370,7 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
   std::string text = WatchLife(norm, dim, attributes.values, "");
   for (const AttributeValues& refused : RefusedValues(norm)) {
     if (!text.empty()) return text;
-    text = WatchLife(norm, dim, refused, ", refused attributes");
+    text = WatchLife(norm, dim, refused, ", attributes that it may refuse");
   }
   if (text.empty()) text = ForgetStrings(norm, point, attributes.values);
   if (text.empty()) text = LiveTogether(norm, point);

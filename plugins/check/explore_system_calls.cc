@@ -97,15 +97,27 @@ void MakeCalls(const Instance& instance, const Point& point, const Operands& ope
   MakeHotCalls(&run, watcher);
 }
 
-// Calls in element types that the norm does not offer.
+// Calls in element types that the norm does not offer, one of which no header has yet, with room
+// for words and without.
 void MakeRefusedCalls(const Instance& instance, CallWatcher* watcher) {
-  for (const uint32_t type : {uint32_t{PLUMB_F32}, uint32_t{PLUMB_BF16}, uint32_t{PLUMB_F64}}) {
+  constexpr uint32_t kLaterType = 1u << 3;
+  for (const uint32_t type :
+       {uint32_t{PLUMB_F32}, uint32_t{PLUMB_BF16}, uint32_t{PLUMB_F64}, kLaterType}) {
     if ((instance.norm().dtypes & type) != 0) continue;
-    NormRun run(instance, type, 2, 1);
-    const plumb_norm_call call = run.ForwardCall(true);
-    watcher->Before();
-    Forward(instance, call, 0, 2);
-    watcher->After("forward in a type that is not offered");
+    // Memory of the widest type: whatever the plugin takes the elements for, it stays inside.
+    NormRun run(instance, PLUMB_F64, 2, 1);
+    const auto call = [&](bool forward, bool words) {
+      plumb_norm_call refused = forward ? run.ForwardCall(true) : run.BackwardCall(false);
+      refused.dtype = type;
+      if (!words) refused.err = nullptr, refused.err_cap = 0;
+      watcher->Before();
+      forward ? Forward(instance, refused, 0, 2) : Backward(instance, refused, 0, 2);
+      watcher->After(forward ? "forward in a type that is not offered"
+                             : "backward in a type that is not offered");
+    };
+    for (const bool forward : {true, false}) {
+      for (const bool words : {true, false}) call(forward, words);
+    }
   }
 }
 

@@ -16,6 +16,7 @@ void CheckDeterminism(const Subject& subject, Report* report);   // N5
 void CheckConcurrency(const Subject& subject, Report* report);   // N6
 void CheckBounds(const Subject& subject, Report* report);        // N7
 void CheckAlignment(const Subject& subject, Report* report);     // N8
+void CheckFarRows(const Subject& subject, Report* report);       // N8, rows gigabytes apart
 void CheckShapes(const Subject& subject, Report* report);        // N9
 
 // The nine above, in order.

@@ -125,6 +125,7 @@ void CheckBounds(const Subject& subject, Report* report) { AtDims(subject, repor
 
 void CheckAlignment(const Subject& subject, Report* report) {
   AtDims(subject, report, CheckPlaces);
+  if (!report->failed()) CheckFarRows(subject, report);
 }
 
 }  // namespace plumb::check

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <limits.h>
+#include <locale.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -91,6 +92,9 @@ ProcessState ProcessState::Take() {
   AddEnvironment(values);
   const char* locale = std::setlocale(LC_ALL, nullptr);
   (*values)["the locale"] = locale == nullptr ? "" : locale;
+  (*values)["the thread's locale"] =
+      uselocale(nullptr) == LC_GLOBAL_LOCALE ? "the process's" : "one of its own";
+  (*values)["the decimal point"] = std::localeconv()->decimal_point;
   char directory[PATH_MAX] = "";
   (*values)["the working directory"] =
       getcwd(directory, sizeof(directory)) == nullptr ? "" : directory;

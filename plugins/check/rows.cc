@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -120,6 +121,28 @@ Rows::Rows(Rows&& other) noexcept
       inner_size_(other.inner_size_),
       data_(other.data_),
       padding_(other.padding_) {}
+
+std::string Rows::MoveApart(int64_t pitch, int64_t room) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t before = RoundUp(room, page);
+  const size_t size = static_cast<size_t>(before + RoundUp(rows_ * pitch, page));
+  void* map = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) {
+    return std::to_string(size >> 30) + " GiB of addresses: " + std::strerror(errno);
+  }
+  // A huge page for each row would be megabytes of zeros. A system without them answers EINVAL.
+  madvise(map, size, MADV_NOHUGEPAGE);
+  char* const data = static_cast<char*>(map) + before;
+  const size_t row_bytes = static_cast<size_t>(width_) * TypeSize(dtype_);
+  for (int64_t r = 0; r < rows_; ++r) std::memcpy(data + r * pitch, Row(r), row_bytes);
+  munmap(map_, map_size_);
+  map_ = inner_ = static_cast<char*>(map);
+  map_size_ = inner_size_ = size;
+  data_ = data;
+  pitch_ = pitch;
+  return "";
+}
 
 bool Rows::aligned64() const {
   return reinterpret_cast<uintptr_t>(data_) % kAlignment == 0 && pitch_ % kAlignment == 0;

@@ -51,6 +51,12 @@ class Rows {
   double Get(int64_t row, int64_t i) const;
   void Set(int64_t row, int64_t i, double value);  // rounded to the element type
 
+  // Moves the rows, with what they hold, `pitch` bytes from each other into memory of which no more
+  // is touched than them, so that they may be gigabytes apart. As many bytes as `room`
+  // before the first row may be touched too, and all between rows; they are zeros. "", or why the
+  // system gives no such memory: the rows stay where they are then.
+  std::string MoveApart(int64_t pitch, int64_t room);
+
   // All elements, row after row. Conversions are exact, so that equal bits are equal numbers.
   std::vector<double> Values() const;
   void Assign(const std::vector<double>& values);
@@ -61,6 +67,7 @@ class Rows {
   enum class Padding { kCanary, kSignallingNan };
   void FillPadding(Padding pattern);
   // Empty when the padding is as it was filled, else where it was written: "3 bytes behind row 4".
+  // Not of rows that were moved apart.
   std::string PaddingDamage() const;
 
  private:

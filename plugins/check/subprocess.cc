@@ -111,11 +111,11 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Checks may raise it, up to what this process has.
 void Limit(__rlimit_resource resource, rlim_t most) {
   rlimit limit = {};
   if (getrlimit(resource, &limit) != 0) return;
   limit.rlim_cur = std::min(most, limit.rlim_max);
-  limit.rlim_max = limit.rlim_cur;
   setrlimit(resource, &limit);
 }
 

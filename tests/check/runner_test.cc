@@ -2,10 +2,12 @@
 // and of files that are none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -153,6 +155,25 @@ TEST(RunnerTest, ListsItsChecks) {
 }
 
 // Files that end early or lie about themselves are refused, not loaded and not crashed upon.
+TEST(RunnerTest, RowsGigabytesApartAreTriedWhereTheSystemAllowsSoManyAddresses) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer itself needs more addresses";
+#endif
+  const std::vector<std::string> arguments = {"--check", "N8", SabotagePath("honest")};
+  EXPECT_THAT(RunChecker(arguments).out, Not(HasSubstr("apart")));
+  // In a process that ends with it: a limit cannot be raised again.
+  const auto run_with_few = [&arguments] {
+    rlimit few = {};
+    few.rlim_cur = few.rlim_max = rlim_t{4} << 30;
+    setrlimit(RLIMIT_AS, &few);
+    const CheckerRun run = RunChecker(arguments);
+    std::cerr << run.out << run.err;
+    std::_Exit(run.exit_code);
+  };
+  EXPECT_EXIT(run_with_few(), ::testing::ExitedWithCode(0),
+              "rows gigabytes apart were not tried: no .* GiB of addresses");
+}
+
 TEST(RunnerTest, ATruncatedPluginIsRefused) {
   std::ifstream stream(SabotagePath("honest"), std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), {});

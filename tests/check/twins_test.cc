@@ -50,7 +50,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{285, "X5"}, Case{290, "X2"}, Case{291, "N4"}, Case{114, "X2"},
                       Case{294, "X1"}, Case{143, "X1"}, Case{151, "M4"}, Case{154, "M4"},
                       Case{209, "X1"}, Case{211, "X1"}, Case{225, "X4"}, Case{227, "X4"},
-                      Case{228, "X4"}),
+                      Case{228, "X4"}, Case{42, "X2"}, Case{75, "X6"}, Case{222, "N8"},
+                      Case{223, "N8"}, Case{246, "X6"}, Case{247, "X7"}),
     [](const auto& twin) { return "Twin" + std::to_string(twin.param.twin) + twin.param.check; });
 
 TEST(CleanNormTest, IsNotAccused) {

@@ -23,7 +23,7 @@ static void* Nothing(void* argument) {
 static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
                                  const plumb_attr_value* values, plumb_norm_instance** out,
                                  char* err, size_t cap) {
-  static double shared[4]; /* TWIN 75: not reentrant */
+  static volatile double shared[4]; /* TWIN 75: not reentrant; a compiler must read it again */
   pthread_t thread;
   FILE* file;
   const int refused = !(values[0].f >= 0 && values[0].f <= 1);
