@@ -5,7 +5,8 @@
 //
 //   norm_benchmark [Google Benchmark's flags]
 //   norm_benchmark --outside [--json]
-//                             a table: norms as others write them beside the shipped ones and
+//                             a table: norms as others write them beside the shipped ones, an
+//                             RMSNorm by hand (`limit`: what the processor lets one have) and
 //                             memcpy
 //   norm_benchmark --serve    reads cases from standard input: "BY NORM PASS DTYPE ROWS DIM THREADS
 //                             RUNS", a line each; answers with the nanoseconds of a run, or "none"
@@ -14,12 +15,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iomanip>
 #include <iostream>
 #include <iterator>
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/norm_benchmark_cases.h"
@@ -138,12 +141,51 @@ int Serve() {
 struct Compared {
   const char *title, *norm;  // norm: the name of the plugin's file
 };
-constexpr Compared kCompared[] = {{"template", "my_norm"},
-                                  {"tutorial", "mix_norm"},
-                                  {"outside", "outside_rms_norm"},
-                                  {"shipped", "rms_norm"},
-                                  {"layer_norm", "layer_norm"}};
-constexpr size_t kOutside = 2, kShipped = 3;
+constexpr Compared kCompared[] = {{"template", "my_norm"},         {"tutorial", "mix_norm"},
+                                  {"outside", "outside_rms_norm"}, {"shipped", "rms_norm"},
+                                  {"limit", "limit_rms_norm"},     {"layer_norm", "layer_norm"}};
+constexpr size_t kOutside = 2, kShipped = 3, kLimit = 4;
+
+// Whether `got` is `expected` but for another order of sums, and the last place of bf16.
+bool Agree(const std::string& what, const std::vector<float>& expected,
+           const std::vector<float>& got, float relative) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (i < got.size() &&
+        std::abs(got[i] - expected[i]) <= relative * std::abs(expected[i]) + 3e-5f) {
+      continue;
+    }
+    std::cerr << what << "[" << i << "] is "
+              << (i < got.size() ? std::to_string(got[i]) : "missing") << ", rms_norm has "
+              << expected[i] << std::endl;
+    return false;
+  }
+  return true;
+}
+
+// Whether the norm by hand computes what the shipped one does, by every instruction set that is
+// here: in cache, past the caches, for rows that are left over, and by plain loops.
+bool LimitIsRmsNorm() {
+  bool agrees = true;
+  for (const char* pass : {"forward", "backward"}) {
+    for (const char* dtype : {"f32", "bf16"}) {
+      for (const auto& [rows, dim] : {std::pair(512, 256), {8192, 768}, {37, 128}, {5, 96}}) {
+        NormCase c{"plumb", "rms_norm", pass, dtype, rows, dim, 1};
+        const plumb::NormResults expected = plumb::ResultsOf(c);
+        for (const char* norm :
+             {"limit_rms_norm", "limit_rms_norm_2", "limit_rms_norm_1", "limit_rms_norm_0"}) {
+          c.norm = norm;
+          const plumb::NormResults got = plumb::ResultsOf(c);
+          const std::string name = NameOf(c) + ": ";
+          agrees &=
+              Agree(name + "rows", expected.rows, got.rows, dtype[0] == 'b' ? 0x1p-7f : 1e-5f) &&
+              Agree(name + "saved", expected.saved, got.saved, 1e-5f) &&
+              Agree(name + "gradients", expected.gradients, got.gradients, 1e-5f);
+        }
+      }
+    }
+  }
+  return agrees;
+}
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -161,7 +203,7 @@ void PrintOutsideRow(NormCase c, int64_t runs, bool json, bool first) {
     c.norm = each.norm;
     cases.push_back(plumb::MakeNormCase(c));
   }
-  std::vector<double> copies, outside;
+  std::vector<double> copies, outside, limit;
   std::vector<std::vector<double>> shares(std::size(kCompared));
   for (int round = 0; round < kRounds; ++round) {
     std::vector<double> times;
@@ -169,6 +211,7 @@ void PrintOutsideRow(NormCase c, int64_t runs, bool json, bool first) {
     copies.push_back(times[0]);
     for (size_t i = 0; i < shares.size(); ++i) shares[i].push_back(times[0] / times[i + 1]);
     outside.push_back(times[1 + kOutside] / times[1 + kShipped]);
+    limit.push_back(times[1 + kLimit] / times[1 + kShipped]);
   }
   const double copy = Median(copies), gigabytes = static_cast<double>(plumb::BytesOf(c)) / copy;
   const std::string shape = std::to_string(c.rows) + "x" + std::to_string(c.dim);
@@ -181,7 +224,8 @@ void PrintOutsideRow(NormCase c, int64_t runs, bool json, bool first) {
     for (size_t i = 0; i < shares.size(); ++i) {
       std::cout << ", \"" << kCompared[i].title << "_of_memcpy\": " << Median(shares[i]);
     }
-    std::cout << ", \"outside_over_shipped\": " << Median(outside) << "}" << std::flush;
+    std::cout << ", \"outside_over_shipped\": " << Median(outside)
+              << ", \"shipped_of_limit\": " << Median(limit) << "}" << std::flush;
     return;
   }
   std::cout << std::left << std::setw(24) << c.pass + "/" + c.dtype + "/" + shape << std::right
@@ -189,15 +233,18 @@ void PrintOutsideRow(NormCase c, int64_t runs, bool json, bool first) {
   for (const std::vector<double>& each : shares) {
     std::cout << std::setw(11) << std::setprecision(0) << 100 * Median(each) << "%";
   }
-  std::cout << std::setw(17) << std::setprecision(2) << Median(outside) << std::endl;
+  std::cout << std::setw(17) << std::setprecision(2) << Median(outside) << std::setw(14)
+            << std::setprecision(0) << 100 * Median(limit) << "%" << std::endl;
 }
 
 int PrintOutside(bool json) {
+  if (!LimitIsRmsNorm()) return 1;
   if (!json) {
     std::cout << std::left << std::setw(24) << "" << std::right << std::setw(10) << "memcpy us"
               << std::setw(7) << "GB/s";
     for (const Compared& each : kCompared) std::cout << std::setw(12) << each.title;
-    std::cout << std::setw(17) << "outside/shipped" << std::endl;
+    std::cout << std::setw(17) << "outside/shipped" << std::setw(15) << "shipped/limit"
+              << std::endl;
   }
   bool first = true;
   for (const char* dtype : {"f32", "bf16"}) {

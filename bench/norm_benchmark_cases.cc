@@ -83,7 +83,9 @@ struct Plumb {
         saved(c.rows * std::max<int64_t>(1, norm.layout.saved_per_row) * kFloat),
         weights(norm.layout.n_params * vector_bytes()),
         partials(64 * norm.layout.n_params * vector_bytes()) {
-    std::fill_n(weights.as<float>(), weights.size() / kFloat, 1.0f);
+    for (int64_t i = 0; i < weights.size() / kFloat; ++i) {
+      weights.as<float>()[i] = 0.75f + static_cast<float>(i % 7) / 16;
+    }
     for (uint32_t i = 0; i < norm.layout.n_params; ++i) {
       params.push_back(weights.data() + i * vector_bytes());
     }
@@ -279,6 +281,23 @@ std::function<void()> MakeNormCase(const NormCase& c) {
   } catch (const dnnl::error&) {  // no such primitive on this processor
     return nullptr;
   }
+}
+
+NormResults ResultsOf(const NormCase& c) {
+  const Plumb ran(c);
+  std::memset(ran.partials.data(), 0, static_cast<size_t>(ran.partials.size()));
+  ran.Run();
+  NormResults results;
+  for (int64_t i = 0; i < c.rows * c.dim; ++i) {
+    results.rows.push_back(c.dtype == "bf16" ? plumb_bf16_to_float(ran.result.as<plumb_bf16>()[i])
+                                             : ran.result.as<float>()[i]);
+  }
+  const float *saved = ran.saved.as<float>(), *gradients = ran.partials.as<float>();
+  results.saved.assign(saved, saved + c.rows * ran.norm.layout.saved_per_row);
+  if (c.pass == "backward") {
+    results.gradients.assign(gradients, gradients + ran.partials.size() / kFloat);
+  }
+  return results;
 }
 
 OneNorm LoadNorm(const std::string& id, int64_t dim) {

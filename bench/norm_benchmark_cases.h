@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "plumb/norm_plugin.h"
 
@@ -27,6 +28,13 @@ int64_t BytesOf(const NormCase& c);
 
 // Runs the case once. Empty when there is no such case.
 std::function<void()> MakeNormCase(const NormCase& c);
+
+// What a pass of plumb's leaves: y or dx, what forward saves, and the parameters' gradients of each
+// range of rows.
+struct NormResults {
+  std::vector<float> rows, saved, gradients;
+};
+NormResults ResultsOf(const NormCase& c);
 
 // A norm of the build's plugin directory, or of the benchmark's own, by the name of its file, with
 // its default attributes: what a call through the ABI costs. Ends the process when the plugin

@@ -155,18 +155,21 @@ PLUMB_ROWS_FOR_TYPE_(f32, float, float, PLUMB_ROWS_SAME_, PLUMB_ROWS_SAME_)
 PLUMB_ROWS_FOR_TYPE_(bf16, plumb_bf16, float, plumb_bf16_to_float, plumb_bf16_from_float)
 PLUMB_ROWS_FOR_TYPE_(f64, double, double, PLUMB_ROWS_SAME_, PLUMB_ROWS_SAME_)
 
-/* With gcc partial sums are two vectors of 64 bytes, as it would leave an array in memory. */
+/* With gcc partial sums are vectors of the level's registers, as it would leave an array in memory,
+ * and wider vectors too. */
 #if defined(__GNUC__) && !defined(__clang__)
-#define PLUMB_ROWS_PARTS_(S, part)                        \
-  enum { plumb_parts = (int)(128 / sizeof(S)) };          \
-  typedef S plumb_lanes __attribute__((vector_size(64))); \
+#define PLUMB_ROWS_PARTS_(S, part)                                    \
+  enum { plumb_parts = (int)(128 / sizeof(S)) };                      \
+  typedef S plumb_lanes __attribute__((vector_size(plumb_register))); \
   PLUMB_ROWS_MORE_PARTS_(S, part)
-#define PLUMB_ROWS_MORE_PARTS_(S, part) plumb_lanes part[2] = {{0}, {0}};
-#define PLUMB_ROWS_ADD_PARTS_(part, term)               \
-  {                                                     \
-    plumb_lanes plumb_pair[2];                          \
-    memcpy(plumb_pair, term, sizeof(plumb_pair));       \
-    part[0] += plumb_pair[0], part[1] += plumb_pair[1]; \
+#define PLUMB_ROWS_MORE_PARTS_(S, part) plumb_lanes part[128 / plumb_register] = {{0}};
+#define PLUMB_ROWS_ADD_PARTS_(part, term)                                                      \
+  {                                                                                            \
+    plumb_lanes plumb_added[128 / plumb_register];                                             \
+    memcpy(plumb_added, term, sizeof(plumb_added));                                            \
+    _Pragma("GCC unroll 8") for (int plumb_k = 0; plumb_k < 128 / plumb_register; ++plumb_k) { \
+      part[plumb_k] += plumb_added[plumb_k];                                                   \
+    }                                                                                          \
   }
 #else
 #define PLUMB_ROWS_PARTS_(S, part)               \
@@ -260,6 +263,9 @@ PLUMB_ROWS_INLINE double plumb_fma_(double a, double b, double c) {
       plumb_backward = BACKWARD,                                                              \
       plumb_level = LEVEL,                                                                    \
       plumb_block = sizeof(element) == 2 ? 32 : 64, /* elements computed before one stored */ \
+      plumb_register = LEVEL > 1   ? 64                                                       \
+                       : LEVEL > 0 ? 32                                                       \
+                                   : 16, /* bytes */                                          \
       fused = LEVEL > 0                                                                       \
     };                                                                                        \
     const size_t dim = call->dim;                                                             \
