@@ -6,7 +6,7 @@
 //   norm_benchmark [Google Benchmark's flags]
 //   norm_benchmark --outside [--json]
 //                             a table: norms as others write them beside the shipped ones, an
-//                             RMSNorm by hand (`limit`: what the processor lets one have) and
+//                             RMSNorm by hand (`limit`: how far careful work comes) and
 //                             memcpy
 //   norm_benchmark --serve    reads cases from standard input: "BY NORM PASS DTYPE ROWS DIM THREADS
 //                             RUNS", a line each; answers with the nanoseconds of a run, or "none"
