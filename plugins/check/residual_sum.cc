@@ -14,6 +14,8 @@ const plumb_norm_residual* Find(const plumb_norm_plugin& norm, const char* id,
                                 const Instance& instance) {
   if (norm.get_extension == nullptr) return nullptr;
   return Guarded(Function::kGetExtension, 0, [&]() -> const plumb_norm_residual* {
+    // What has an answer to everything may answer anything: M5 tells.
+    if (norm.get_extension("org.example.no_such_extension/1") != nullptr) return nullptr;
     const auto* of_instance =
         static_cast<const plumb_norm_instance_extensions*>(norm.get_extension(PLUMB_EXT_INSTANCE));
     const void* found = of_instance != nullptr && of_instance->get != nullptr
