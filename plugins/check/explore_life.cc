@@ -354,15 +354,15 @@ std::string CompareWithFresh(const plumb_norm_plugin& norm, const Point& point,
   return "";
 }
 
+// `before`: of the process when nothing had been created.
 std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point,
-                                         FreshProcess* fresh) {
-  // The very first creation is in this: a variable that is set once shows here.
-  const ProcessState before = ProcessState::Take();
+                                         const ProcessState& before, FreshProcess* fresh) {
   if (InstanceAt(norm, point) == nullptr) return std::nullopt;
   const std::vector<std::string> changes = before.ChangesSince();
   if (!changes.empty()) {
-    return absl::StrCat("create and destroy with dim=", point[kDim],
-                        " change the process: ", absl::StrJoin(changes, "; "));
+    return absl::StrCat(
+        "create and destroy with dim=", point[kDim],
+        ", or a dim tried before, change the process: ", absl::StrJoin(changes, "; "));
   }
   const std::vector<AttributeCase> cases = ExploredCases(norm);
   const AttributeCase& attributes = cases[static_cast<size_t>(point[kAttributes])];
@@ -384,8 +384,11 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
 void ExploreLife(const Subject& subject, Report* report) {
   const plumb_norm_plugin& norm = *subject.norm;
   FreshProcess fresh([&](const std::string& name) { return AnswerAt(norm, name); });
+  // The very first creation is after this, which looks for the dims that the norm takes: what is
+  // set once shows.
+  const ProcessState before = ProcessState::Take();
   Explore(
-      subject, "X6", [&](const Point& point) { return LeavesNothing(norm, point, &fresh); },
+      subject, "X6", [&](const Point& point) { return LeavesNothing(norm, point, before, &fresh); },
       report);
 }
 
