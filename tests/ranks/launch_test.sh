@@ -55,7 +55,7 @@ until grep -q looping "$scratch/out"; do
   kill -0 $job 2> /dev/null || fail "loop: ended"
   sleep 0.1
 done
-kill -USR1 "$(pgrep -P $job | tail -n 1)"
+kill -USR1 "$(pgrep -n -f "^$program")"
 wait $job || code=$?
 [ $code = 130 ] || fail "loop: exit code $code and not 130"
 

@@ -98,13 +98,15 @@ def expect(condition, text):
 
 def rank_pids(process):
     """The processes of a job's ranks, by rank. Empty until they have started."""
-    pids = {}
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
+    pids, below = {}, {process.pid}
+    # A parent is older; MPICH's ranks are below a proxy.
+    for entry in sorted(pathlib.Path("/proc").glob("[0-9]*"), key=lambda entry: int(entry.name)):
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent != process.pid or (entry / "comm").read_text().strip() != "plumb":
+            if parent not in below:
+                continue
+            below.add(int(entry.name))
+            if (entry / "comm").read_text().strip() != "plumb":
                 continue
             variables = (entry / "environ").read_bytes().split(b"\0")
         except (OSError, IndexError, ValueError):
