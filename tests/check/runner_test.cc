@@ -154,7 +154,6 @@ TEST(RunnerTest, ListsItsChecks) {
   for (const Check& check : AllChecks()) EXPECT_THAT(run.out, HasSubstr(check.title));
 }
 
-// Files that end early or lie about themselves are refused, not loaded and not crashed upon.
 TEST(RunnerTest, RowsGigabytesApartAreTriedWhereTheSystemAllowsSoManyAddresses) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer itself needs more addresses";
@@ -174,6 +173,7 @@ TEST(RunnerTest, RowsGigabytesApartAreTriedWhereTheSystemAllowsSoManyAddresses) 
               "rows gigabytes apart were not tried: no .* GiB of addresses");
 }
 
+// Files that end early or lie about themselves are refused, not loaded and not crashed upon.
 TEST(RunnerTest, ATruncatedPluginIsRefused) {
   std::ifstream stream(SabotagePath("honest"), std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), {});

@@ -5,13 +5,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/file.h"
 #include "runtime/plugin/registry.h"
+#include "tests/plugin/built_plugins.h"
 #include "tests/plugin/norm_harness.h"
 #include "tests/plugin/norm_references.h"
 
@@ -28,38 +33,6 @@ struct Case {
   std::string name;  // as gtest wants it
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
-// All plugins of the build and the one that plugins/README.md prints; or, at a lower level, those
-// on plumb/norm_rows.h. Loaded by file, so that the builder's umask does not matter.
-const PluginRegistry& Plugins(int level) {
-  static const PluginRegistry* const registries = [] {
-    auto* all = new PluginRegistry[4];
-    const std::vector<std::string> directories[] = {
-        {PLUMB_LEVELS_DIR "/0"},
-        {PLUMB_LEVELS_DIR "/1"},
-        {PLUMB_LEVELS_DIR "/2"},
-        {PLUMB_TEST_PLUGIN_DIR, PLUMB_README_PLUGIN_DIR, PLUMB_LEVELS_DIR "/3"}};
-    for (int i = 0; i < 4; ++i) {
-      for (const std::string& directory : directories[i]) {
-        const auto names = ListDirectory(directory);
-        if (!names.ok()) continue;
-        for (const std::string& name : *names) {
-          const absl::Status status = all[i].LoadFile(JoinPath(directory, name));
-          if (!status.ok()) ADD_FAILURE() << status;
-        }
-      }
-    }
-    return all;
-  }();
-  return registries[level];
-}
-
-const NormPlugin* Find(const std::string& id, int level = 3) {
-  for (const NormPlugin* plugin : Plugins(level).Loaded()) {
-    if (plugin->id() == id) return plugin;
-  }
-  return nullptr;
-}
 
 std::vector<std::pair<std::string, NormAttrs>> OtherAttributes() {
   return {{"scale_norm", {{"eps", 1.0}}},    {"l2_norm", {{"eps", 1.0}, {"scale", 3.0}}},
@@ -92,7 +65,7 @@ std::vector<Case> CasesOf(const NormPlugin& plugin, int level) {
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const int level : {0, 1, 2, 3}) {
-    for (const NormPlugin* plugin : Plugins(level).Loaded()) {
+    for (const NormPlugin* plugin : BuiltPlugins(level).Loaded()) {
       if (plugin->cross_row()) continue;
       for (Case& each : CasesOf(*plugin, level)) cases.push_back(std::move(each));
     }
@@ -118,7 +91,7 @@ class NormConformanceTest : public ::testing::TestWithParam<Case> {
     EXPECT_TRUE(instance.ok()) << instance.status();
     return instance.value();
   }
-  const NormPlugin* plugin_ = Find(GetParam().id, GetParam().level);
+  const NormPlugin* plugin_ = FindBuilt(GetParam().id, GetParam().level);
 };
 
 TEST_P(NormConformanceTest, AgreesWithItsEquation) {
@@ -421,100 +394,6 @@ TEST_P(NormConformanceTest, DescribesItself) {
 
 INSTANTIATE_TEST_SUITE_P(Shipped, NormConformanceTest, ::testing::ValuesIn(AllCases()),
                          [](const auto& test) { return test.param.name; });
-
-TEST(ShippedNormsTest, AreThere) {
-  for (const char* id :
-       {"batch_norm", "derf", "dyt", "group_norm", "l2_norm", "layer_norm", "none",
-        "org.example.l2_norm", "p_rms_norm", "power_norm", "rms_norm", "scale_norm", "std_norm"}) {
-    ASSERT_NE(Find(id), nullptr) << id;
-  }
-  EXPECT_EQ(Find("rms_norm")->Instantiate(16, {}).value()->ToString(),
-            "rms_norm(affine=true, eps=1e-05, unit_offset=false)[16]");
-}
-
-TEST(ShippedNormsTest, HaveTheParametersOfTheirPapers) {
-  const auto params = [](const char* id, const NormAttrs& attrs) {
-    std::string text;
-    const auto instance = Find(id)->Instantiate(16, attrs).value();
-    for (const NormParam& p : instance->params()) {
-      absl::StrAppend(&text, p.name, " ", p.InitToString(), "; ");
-    }
-    return text;
-  };
-  EXPECT_EQ(params("layer_norm", {}), "weight ones; bias zeros; ");
-  EXPECT_EQ(params("layer_norm", {{"bias", false}}), "weight ones; ");
-  EXPECT_EQ(params("layer_norm", {{"affine", false}}), "");
-  EXPECT_EQ(params("rms_norm", {}), "weight ones; ");
-  EXPECT_EQ(params("rms_norm", {{"unit_offset", true}}), "weight zeros; ");
-  EXPECT_EQ(params("none", {}), "");
-  EXPECT_EQ(params("scale_norm", {}), "scale constant(4); ");
-  EXPECT_EQ(params("l2_norm", {}), "");
-  EXPECT_EQ(params("p_rms_norm", {}), "weight ones; ");
-  EXPECT_EQ(params("group_norm", {{"groups", 4.0}}), "weight ones; bias zeros; ");
-  EXPECT_EQ(params("group_norm", {{"affine", false}}), "");
-  EXPECT_EQ(params("std_norm", {}), "weight ones; bias zeros; ");
-  EXPECT_EQ(params("dyt", {}), "alpha constant(0.5); weight ones; bias zeros; ");
-  EXPECT_EQ(params("dyt", {{"alpha_init", 0.2}, {"bias", false}}),
-            "alpha constant(0.2); weight ones; ");
-  EXPECT_EQ(params("derf", {{"affine", false}}), "alpha constant(0.5); shift constant(0); ");
-}
-
-TEST(ShippedNormsTest, RefuseADimensionThatTheyCannotDo) {
-  const auto refusal = [](const char* id, int64_t dim, const NormAttrs& attrs) {
-    const absl::Status status = Find(id)->Instantiate(dim, attrs).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    return std::string(status.message());
-  };
-  EXPECT_THAT(refusal("group_norm", 10, {{"groups", 4.0}}),
-              ::testing::HasSubstr("groups is 4, and must divide dim, which is 10"));
-  EXPECT_THAT(refusal("std_norm", 1, {}), ::testing::HasSubstr("unbiased"));
-  EXPECT_TRUE(Find("std_norm")->Instantiate(1, {{"unbiased", false}}).ok());
-}
-
-// A direction for a row that has none, and a step for one that moves nothing.
-TEST(ShippedNormsTest, L2NormKeepsARowOfZerosAndPassesNoGradientOn) {
-  const auto run = [](const NormAttrs& attrs) {
-    const auto instance = Find("l2_norm")->Instantiate(3, attrs).value();
-    NormHarness<float> harness(*instance, 1);
-    NormValues<float> v = harness.Random(12);
-    v.x = {0, 0, 0};
-    v.dy = {1, 2, 3};
-    harness.Run(&v);
-    EXPECT_THAT(v.y, ::testing::Each(0.0f));
-    return v.dx;
-  };
-  EXPECT_THAT(run({}), ::testing::Each(0.0f));
-  EXPECT_THAT(run({{"eps", 0.5}}), ::testing::ElementsAre(2, 4, 6));
-}
-
-TEST(ShippedNormsTest, RmsNormRefusesAnOffsetOfNoGain) {
-  const absl::Status status =
-      Find("rms_norm")->Instantiate(16, {{"affine", false}, {"unit_offset", true}}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("unit_offset"));
-}
-
-// The order of sums is the header's, not the instruction set's. dyt and derf use PLUMB_FMA.
-TEST(NormRowsTest, GiveTheSameBitsAtEveryLevel) {
-  for (const char* id : {"group_norm", "l2_norm", "layer_norm", "p_rms_norm", "rms_norm",
-                         "scale_norm", "std_norm"}) {
-    for (const int64_t dim : {2, 31, 33, 64, 100, 768}) {
-      std::vector<NormValues<float>> results;
-      for (const int level : {0, 1, 3}) {
-        const auto instance = Find(id, level)->Instantiate(dim, {}).value();
-        NormHarness<float> harness(*instance, 5);
-        NormValues<float> v = harness.Random(4);
-        harness.Run(&v);
-        results.push_back(v);
-      }
-      for (const int level : {0, 1}) {
-        EXPECT_EQ(results[level].y, results[2].y) << id << " dim " << dim << " level " << level;
-        EXPECT_EQ(results[level].dx, results[2].dx) << id << " dim " << dim << " level " << level;
-        EXPECT_EQ(results[level].dparams, results[2].dparams) << id << " dim " << dim;
-      }
-    }
-  }
-}
 
 }  // namespace
 }  // namespace plumb
