@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -53,10 +54,19 @@ Outcome RunJob(int size, double grace_seconds, const std::function<Ends(Launch*)
     outcome.notes.push_back(text);
   };
   auto ranks = LocalRanks(size);
+  // One that ends the job before another has joined it is another story.
+  std::condition_variable joined;
+  int begun = 0;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       auto launch = Launch::Of(std::move(ranks[rank]), options);
+      {
+        std::unique_lock<std::mutex> lock(mutex);
+        ++begun;
+        joined.notify_all();
+        joined.wait(lock, [&] { return begun == size; });
+      }
       ASSERT_TRUE(launch.ok()) << launch.status();
       const Ends ends = run(launch->get());
       outcome.codes[rank] = (*launch)->End(ends.status, ends.code);
