@@ -27,12 +27,17 @@ PLUMB_ROWS_INLINE double plumb_fma_f64_(double a, double b, double c) { return f
 /* y may be x and dx may be dy, but element i only ever meets element i. */
 #if defined(__clang__)
 #define PLUMB_ROWS_IVDEP_ _Pragma("clang loop vectorize(assume_safety)")
+/* The same of a block of results: what clang unrolls before it looks for vectors it leaves scalar.
+ * A loop of sums it vectorizes either way. */
+#define PLUMB_ROWS_IVDEP_ROLLED_ _Pragma("clang loop vectorize(assume_safety) unroll(disable)")
 /* Where a loop stays as it is, with little optimization or a sanitizer, there is nothing to do. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #elif defined(__GNUC__)
 #define PLUMB_ROWS_IVDEP_ _Pragma("GCC ivdep")
+#define PLUMB_ROWS_IVDEP_ROLLED_ PLUMB_ROWS_IVDEP_
 #else
 #define PLUMB_ROWS_IVDEP_
+#define PLUMB_ROWS_IVDEP_ROLLED_
 #endif
 
 enum {
@@ -69,7 +74,8 @@ enum {
 
 /* `statement` for the `n` elements of a block from plumb_at on, numbered by plumb_k; bf16 is made
  * float for all of them first. */
-#define PLUMB_ROWS_FOR_BLOCK_(n, statement)                                                      \
+#define PLUMB_ROWS_FOR_BLOCK_(n, statement) PLUMB_ROWS_LOOP_(PLUMB_ROWS_IVDEP_, n, statement)
+#define PLUMB_ROWS_LOOP_(PRAGMA, n, statement)                                                   \
   do {                                                                                           \
     float plumb_x[n], plumb_dy[n];                                                               \
     if (sizeof(element) == 2) {                                                                  \
@@ -80,7 +86,7 @@ enum {
                              (const plumb_bf16*)(const void*)dy_row + plumb_at, n);              \
       }                                                                                          \
     }                                                                                            \
-    PLUMB_ROWS_IVDEP_                                                                            \
+    PRAGMA                                                                                       \
     for (size_t plumb_k = 0; plumb_k < (n); ++plumb_k) {                                         \
       const size_t i = plumb_at + plumb_k;                                                       \
       const real x = sizeof(element) == 2 ? (real)plumb_x[plumb_k] : plumb_rows_load_(x_row[i]); \
@@ -122,7 +128,8 @@ enum {
     }                                                                                    \
     if (sizeof(element) == 2 || (past)) {                                                \
       real plumb_out[plumb_block];                                                       \
-      PLUMB_ROWS_FOR_BLOCK_(plumb_block, update; plumb_out[plumb_k] = (value));          \
+      PLUMB_ROWS_LOOP_(PLUMB_ROWS_IVDEP_ROLLED_, plumb_block, update;                    \
+                       plumb_out[plumb_k] = (value));                                    \
       PLUMB_ROWS_PUT_(past, row, plumb_out, plumb_block);                                \
     } else {                                                                             \
       PLUMB_ROWS_FOR_BLOCK_(plumb_block, update; plumb_rows_store_((row) + i, (value))); \
