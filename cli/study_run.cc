@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "cli/compare/merge.h"
 #include "cli/compare/report_data.h"
 #include "cli/compare/requirements.h"
@@ -94,6 +95,8 @@ absl::Status CheckRanksAgree(const StudyRequest& request, const Plan& plan, Host
     facts.emplace_back(absl::StrCat("model of ", group.name), group.fingerprint);
     facts.emplace_back(absl::StrCat("recipe of ", group.name),
                        Sha256(group.training.train_text).substr(0, 16));
+    facts.emplace_back(absl::StrCat("choice of norm plugins of ", group.name),
+                       absl::StrReplaceAll(absl::StripSuffix(group.norms, "\n"), {{"\n", ", "}}));
     facts.emplace_back("data", group.training.data_hash);
   }
   facts.emplace_back("study", Sha256(plan.StudyText()).substr(0, 16));

@@ -2,7 +2,6 @@
 // The others do what it tells them, by one small message for each step, and nothing else.
 #include <cstdint>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,10 +10,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "runtime/io/hash.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/tools/checkpoint_layout.h"
 #include "runtime/tools/checkpoint_writers.h"
+#include "runtime/tools/norm_files.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/text_difference.h"
 #include "runtime/tools/train_run_impl.h"
@@ -22,8 +21,6 @@
 
 namespace plumb {
 namespace {
-
-using FactsObject = nlohmann::json;
 
 // Of rank 0, to the others: they run the same program, so it is sent as it lies.
 struct RankOrder {
@@ -62,22 +59,6 @@ absl::Status CheckSameText(Launch* launch, absl::string_view what, const std::st
   return AllOk(launch->ranks(), same);
 }
 
-// The norms of a model as their files have them: equal texts, equal plugins. A line for each.
-absl::StatusOr<std::string> NormsText(HostRuntime* runtime, const std::string& norms) {
-  std::string text;
-  const FactsObject versions = FactsObject::parse(norms);
-  for (const auto& [id, version] : versions.items()) {
-    PLUMB_ASSIGN_OR_RETURN(const PluginInfo plugin, runtime->DescribePlugin(id));
-    absl::StrAppend(&text, id, " ", version.dump());
-    if (!plugin.path.empty()) {
-      PLUMB_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(plugin.path, int64_t{1} << 30));
-      absl::StrAppend(&text, ", a file of hash ", HexDigits(ContentHash(bytes)));
-    }
-    absl::StrAppend(&text, "\n");
-  }
-  return text;
-}
-
 std::string ProcessorText(const RankFacts& facts) {
   return absl::StrCat(facts.processor, ", kernels ", facts.isa);
 }
@@ -97,8 +78,7 @@ absl::Status TrainRun::Impl::CheckRanksAgree(HostRuntime* warned, const TrainReq
   PLUMB_RETURN_IF_ERROR(CheckSameText(launch, "model", model_text));
   PLUMB_RETURN_IF_ERROR(
       CheckSameText(launch, absl::StrCat(data->name(), ": hash of the data"), data->data_hash()));
-  PLUMB_ASSIGN_OR_RETURN(const std::string norms, TextOf(plumb_model_norms, model.get()));
-  const absl::StatusOr<std::string> files = NormsText(warned, norms);
+  const absl::StatusOr<std::string> files = NormFilesText(warned, model.get());
   PLUMB_RETURN_IF_ERROR(WhereAllAreWell(files.status()));
   PLUMB_RETURN_IF_ERROR(CheckSameText(launch, "norms", *files));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<RankFacts> all, launch->AllFacts(FactsOf(*warned)));

@@ -76,6 +76,20 @@ class Study:
         return subprocess.Popen(self.command(ranks, out), env=self.environment, stdout=subprocess.DEVNULL,
                                 stderr=subprocess.PIPE, text=True, start_new_session=True)
 
+    def expect_other_plugin_refused(self, out):
+        """The norm of rank 1 is the same and its file another, by one byte."""
+        norm = self.scratch / "rms_norm.so"
+        norm.write_bytes((self.plumb.parents[1] / "lib/plumb/norm-v1/rms_norm.so").read_bytes() + b"\0")
+        first = self.command(1, out)
+        other = self.command(1, out, ["--plugin", norm])
+        result = subprocess.run([*first, ":", *other[other.index("-n"):]], env=self.environment, capture_output=True, text=True)
+        told = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+        if result.returncode == 0 or len(told) != 1 or "norm plugins of pre differs between ranks" not in told[0]:
+            fail(f"another plugin on rank 1: exit code {result.returncode}\n{result.stderr}")
+        if out.exists():
+            fail(f"another plugin on rank 1: {out} was made")
+        print(f"another plugin on rank 1: {told[0]}", flush=True)
+
     def merge(self, directories, out):
         words = [str(self.plumb), "compare", "--merge", *map(str, directories), "--out", str(out)]
         result = subprocess.run(words, env=self.environment, capture_output=True, text=True)
@@ -148,6 +162,7 @@ def main():
         for ranks in map(int, options.ranks.split(",")):
             study.run(ranks, scratch / f"ranks{ranks}")
             expect_equal(whole, scratch / f"ranks{ranks}", f"{ranks} ranks")
+        study.expect_other_plugin_refused(scratch / "refused")
         for index in range(3):
             study.run(0, scratch / f"part{index}", ["--shard", f"{index}/3"])
         study.merge([scratch / f"part{index}" for index in range(3)], scratch / "merged")
