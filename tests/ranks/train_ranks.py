@@ -2,14 +2,14 @@
 """plumb train by several processes under mpirun: to the bits of one, whatever happens to a rank.
 
   train_ranks.py BUILD bits   [--steps N] [--ranks 1,2,3,4,8] [--threads 1,2] [--text FILE]
-  train_ranks.py BUILD kills  [--steps N] [--kills N] [--random SEED]
+  train_ranks.py BUILD kills  [--steps N] [--kills N] [--random SEED] [--recipes names,text] [--dtypes f32,bf16]
   train_ranks.py BUILD checkpoints
   train_ranks.py BUILD faults
 
 bits: trains two recipes in f32 and bf16 with all numbers of ranks and threads and all shards, and resumes on
 other ranks; prints the one md5 of losses, weights and optimizer states of each, or fails. kills: ends a random
-rank at a random moment with SIGKILL, resumes on another number of ranks, and again, until KILLS are done; the
-files are those of a run that nobody disturbed. checkpoints: written by all ranks or by rank 0, they are
+rank at a random moment with SIGKILL, resumes on another number of ranks, and again, until KILLS are done for each recipe and
+type; the files are those of a run that nobody disturbed. checkpoints: written by all ranks or by rank 0, they are
 the same bytes; a rank that does not see the directory, or cannot write, is told of. faults: mistakes and signals on one rank end the job with one
 message and one code. Exits with 77 where there is no mpirun.
 """
@@ -186,9 +186,17 @@ def bits(plumb, options):
 
 
 def kills(plumb, options):
+    for recipe in options.recipes:
+        for dtype in options.dtypes:
+            words = recipes(options.text)[recipe] + ["--dtype", dtype]
+            words += ["--set", f"train.max_steps={options.steps}"]
+            words += ["--set", "train.checkpoint_interval=1", "--set", "train.checkpoint_seconds=0"]
+            print(f"{recipe} {dtype}: {kill_ranks(plumb, options, words)}", flush=True)
+
+
+def kill_ranks(plumb, options, words):
+    """Says what happened to the runs that `words` begin."""
     chance = random.Random(options.random)
-    words = recipes(options.text)["text"] + ["--set", f"train.max_steps={options.steps}"]
-    words += ["--set", "train.checkpoint_interval=1", "--set", "train.checkpoint_seconds=0"]
     data = words[words.index("--data") + 1]
     undisturbed, out = plumb.scratch / "undisturbed", plumb.scratch / "run"
     plumb.succeed(0, ["train"] + words + ["--out", str(undisturbed)])
@@ -243,8 +251,9 @@ def kills(plumb, options):
         shutil.rmtree(out)
         if last:
             break
-    print(f"{wanted}: {killed} kills, {begun} runs begun, {finished} finished to these bits, ", end="")
-    print(f"a job had ended {longest:.1f} s after a kill at the latest")
+    shutil.rmtree(undisturbed)
+    return (f"{wanted}: {killed} kills, {begun} runs begun, {finished} finished to these bits, "
+            f"a job had ended {longest:.1f} s after a kill at the latest")
 
 
 def checkpoint_files(run):
@@ -429,6 +438,8 @@ def main():
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--random", type=int, default=1)
+    parser.add_argument("--recipes", type=lambda text: text.split(","), default=["text"])
+    parser.add_argument("--dtypes", type=lambda text: text.split(","), default=["f32"])
     parser.add_argument("--text", type=pathlib.Path, default=SOURCE / "docs" / "placements.md")
     options = parser.parse_args()
     if shutil.which("mpirun") is None:
