@@ -95,6 +95,13 @@ int64_t Live(const plumb_norm_plugin& norm, uint32_t dim, const plumb_attr_value
   return watch.outstanding();
 }
 
+void NameFloats(const FloatState& before, const FloatState& after,
+                std::vector<std::string>* changes) {
+  if (after == before) return;
+  changes->push_back(
+      absl::StrCat("floating-point modes are ", after.Text(), ", were ", before.Text()));
+}
+
 // Something between two moments of the process.
 class ProcessWatch {
  public:
@@ -104,10 +111,7 @@ class ProcessWatch {
     floats_.Apply();
     const int64_t printed = silence_.End();
     std::vector<std::string> changes = before_.ChangesSince();
-    if (!(floats == floats_)) {
-      changes.push_back(
-          absl::StrCat("floating-point modes are ", floats.Text(), ", were ", floats_.Text()));
-    }
+    NameFloats(floats_, floats, &changes);
     if (printed > 0) changes.push_back(absl::StrCat(printed, " bytes are printed"));
     return absl::StrJoin(changes, "; ");
   }
@@ -354,11 +358,28 @@ std::string CompareWithFresh(const plumb_norm_plugin& norm, const Point& point,
   return "";
 }
 
-// `before`: of the process when nothing had been created.
+// The process when nothing had been created.
+struct Beginning {
+  const ProcessState process = ProcessState::Take();
+  const FloatState floats = FloatState::Current();
+};
+
+// What differs from the beginning, but for the floating-point modes, which are to be `floats`.
+std::vector<std::string> ChangesSince(const Beginning& before, const FloatState& floats) {
+  const FloatState now = FloatState::Current();
+  before.floats.Apply();
+  std::vector<std::string> changes = before.process.ChangesSince();
+  floats.Apply();
+  NameFloats(floats, now, &changes);
+  return changes;
+}
+
 std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point,
-                                         const ProcessState& before, FreshProcess* fresh) {
+                                         const Beginning& before, FreshProcess* fresh) {
+  // Of a point that flushes denormals, those that it has set.
+  const FloatState floats = point[kFlushed] == 0 ? before.floats : FloatState::Current();
   if (InstanceAt(norm, point) == nullptr) return std::nullopt;
-  const std::vector<std::string> changes = before.ChangesSince();
+  const std::vector<std::string> changes = ChangesSince(before, floats);
   if (!changes.empty()) {
     return absl::StrCat(
         "create and destroy with dim=", point[kDim],
@@ -386,7 +407,7 @@ void ExploreLife(const Subject& subject, Report* report) {
   FreshProcess fresh([&](const std::string& name) { return AnswerAt(norm, name); });
   // The very first creation is after this, which looks for the dims that the norm takes: what is
   // set once shows.
-  const ProcessState before = ProcessState::Take();
+  const Beginning before;
   Explore(
       subject, "X6", [&](const Point& point) { return LeavesNothing(norm, point, before, &fresh); },
       report);

@@ -19,7 +19,6 @@ namespace {
 // Of a row: quick to seed, since there are many.
 using RowRandom = std::minstd_rand;
 
-enum { kHugeX = 8, kVanishingX, kDenormalX, kNarrowX, kConstantX, kOutlierX };
 enum { kHugeDy = 4, kVanishingDy, kDenormalDy };
 
 // x of one row, by kX: 0 normal; 1 large; 2 small; 3, 6 far from zero; 4 some rows of zeros; 5 rows

@@ -149,18 +149,24 @@ std::vector<int64_t> WholeNumbers(const plumb_norm_plugin& norm) {
   return numbers;
 }
 
-// Rows as long as the whole number of a case: as many groups as elements, say.
-std::vector<Point> RowsOfTheirNumber(const std::vector<int64_t>& numbers) {
-  constexpr int64_t kLongest = 64;
+// Of each case: rows far from zero, where a difference of sums loses most, and rows as long as its
+// whole number: as many groups as elements, say.
+std::vector<Point> CornersOfCases(const std::vector<int64_t>& numbers) {
+  constexpr int64_t kLongest = 64, kUsual = 16;
   std::vector<Point> points;
   for (size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] < 2 || numbers[i] > kLongest) continue;
     Point point = Simple();
-    point[kDim] = numbers[i];
     point[kRows] = point[kTo] = 3;
-    point[kType] = static_cast<int64_t>(i % 3);
-    point[kAttributes] = static_cast<int64_t>(i);
-    point[kSeed] = static_cast<int64_t>(i);
+    point[kAttributes] = point[kSeed] = static_cast<int64_t>(i);
+    if (numbers[i] > 1 && numbers[i] <= kLongest) {
+      point[kDim] = numbers[i];
+      point[kType] = static_cast<int64_t>(i % 3);
+      points.push_back(point);
+    }
+    const bool divides = numbers[i] < 2 || kUsual % numbers[i] == 0 || numbers[i] > kLongest;
+    point[kDim] = divides ? kUsual : 4 * numbers[i];
+    point[kType] = 0;
+    point[kX] = kNarrowX;
     points.push_back(point);
   }
   return points;
@@ -341,14 +347,14 @@ void Explore(const Subject& subject, const char* check, const Property& property
   }
   const auto end = Clock::now() + std::chrono::duration<double>(subject.seconds);
   const std::vector<int64_t> numbers = WholeNumbers(*subject.norm);
-  const std::vector<Point> of_numbers = RowsOfTheirNumber(numbers);
+  const std::vector<Point> of_cases = CornersOfCases(numbers);
   const int64_t attribute_cases = static_cast<int64_t>(numbers.size());
   std::mt19937_64 random(subject.seed * 0x9e3779b97f4a7c15u + 1);
   int64_t tried = 0, refused = 0;
   for (size_t i = 0; i == 0 || Clock::now() < end; ++i) {
-    const Point point = i < kCorners                       ? Corner(i, attribute_cases, &random)
-                        : i - kCorners < of_numbers.size() ? of_numbers[i - kCorners]
-                                                           : Draw(&random, numbers);
+    const Point point = i < kCorners                     ? Corner(i, attribute_cases, &random)
+                        : i - kCorners < of_cases.size() ? of_cases[i - kCorners]
+                                                         : Draw(&random, numbers);
     TracePoint(NameOfPoint(point));
     std::optional<std::string> text = Try(property, point);
     ++(text.has_value() ? tried : refused);

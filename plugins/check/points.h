@@ -37,6 +37,8 @@ enum Axis {
   kSeed,      // of the operands
   kAxes
 };
+// Of kX, those that have a name.
+enum KindOfX { kHugeX = 8, kVanishingX, kDenormalX, kNarrowX, kConstantX, kOutlierX };
 // How many kinds of operands there are (point_run.cc).
 inline constexpr int64_t kKindsOfX = 14, kKindsOfDy = 8, kKindsOfParams = 8;
 using Point = std::array<int64_t, kAxes>;
