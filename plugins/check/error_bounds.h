@@ -31,7 +31,9 @@
 //
 // Where an equation has a bend, as |x - m| at m, dx jumps if rounding puts an element on the other
 // side. An error beyond the bound is held to a second one, larger by as much as dx moves if each x
-// moves to either side by u (k + G) max|x|, as far as statistics may be off.
+// moves to either side by u (k + G) max|x|, as far as statistics may be off. And where a norm takes
+// each element by itself, 1 - y^2 of a saturated one is made of terms that are as large as the
+// slope near 0: T is larger by that times |dy|, for the element.
 //
 // dparams. A sum over rows of terms dy h. dy is drawn with random signs, so that partial sums of N
 // terms stay within 4 S, S = sqrt(sum t^2), and the sum's rounding within 4 S G(N) u. S is

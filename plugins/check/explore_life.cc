@@ -334,6 +334,7 @@ std::string TextOf(const std::string& layout, const std::vector<double>& y) {
 std::string AnswerAt(const plumb_norm_plugin& norm, const std::string& name) {
   const std::optional<Point> point = ParsePoint(name);
   if (!point.has_value()) throw CheckEnded{"no such point: " + name};
+  const ScopedFlushing flushing((*point)[kFlushed] != 0);
   const std::unique_ptr<Instance> instance = InstanceAt(norm, *point);
   if (instance == nullptr) throw CheckEnded{"no instance at " + name};
   const Operands operands = OperandsAt(*instance, *point);

@@ -315,8 +315,13 @@ std::string WideRun::CompareDx(const Values& got, double added) const {
   }
   const std::string text = Compare("dx", got, outcome_.dx, of_zero_.dx, point_[kDim], allowed);
   if (text.empty()) return text;
-  const Values jumps = Jumps();
-  for (size_t i = 0; i < allowed.size(); ++i) allowed[i] += jumps[i];
+  const Values jumps = Jumps(), slopes = SlopesNearZero();
+  for (size_t i = 0; i < allowed.size(); ++i) {
+    allowed[i] += jumps[i];
+    RowSizes row = rows_[i / width_];
+    row.terms = slopes.empty() ? 0 : slopes[i] * std::abs(operands_.dy[i]);
+    allowed[i] += BoundOfDx(u_, row);
+  }
   return Compare("dx", got, outcome_.dx, of_zero_.dx, point_[kDim], allowed);
 }
 
@@ -340,6 +345,30 @@ Values WideRun::Jumps() const {
     for (size_t i = 0; i < jumps.size(); ++i) jumps[i] += std::abs(dx[i] - outcome_.dx[i]);
   }
   return jumps;
+}
+
+// dy/dx of each element near 0, of a norm that takes each by itself; else empty.
+Values WideRun::SlopesNearZero() const {
+  if (columns_ || width_ == 1 || !operands_.x2.empty()) return {};
+  Operands other = operands_;
+  for (const size_t changed : {size_t{0}, size_t{1}}) {
+    other.x = operands_.x;
+    for (size_t i = 0; i < other.x.size(); ++i) {
+      if (i % width_ % 2 == changed) other.x[i] = 1.5 * other.x[i] + 0.25;
+    }
+    const Values y = PlainY(instance_, point_, widest_, other);
+    for (size_t i = 0; i < y.size(); ++i) {
+      if (i % width_ % 2 != changed && y[i] != outcome_.y[i]) return {};
+    }
+  }
+  constexpr double kNear = 0x1p-20;
+  const double step = kNear * LargestMagnitude(operands_.x);
+  other.x.assign(operands_.x.size(), 0);
+  const Values of_zero = PlainY(instance_, point_, widest_, other);
+  other.x.assign(operands_.x.size(), step);
+  Values slopes = PlainY(instance_, point_, widest_, other);
+  for (size_t i = 0; i < slopes.size(); ++i) slopes[i] = std::abs(slopes[i] - of_zero[i]) / step;
+  return slopes;
 }
 
 std::string WideRun::CompareDx2(const Values& got) const {

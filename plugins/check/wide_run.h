@@ -39,6 +39,7 @@ class WideRun {
   void MeasureSecond();
   void MeasureSums(const std::vector<double>& y);
   std::vector<double> Jumps() const;
+  std::vector<double> SlopesNearZero() const;
   std::string Compare(const char* name, const std::vector<double>& got,
                       const std::vector<double>& must, const std::vector<double>& zero,
                       int64_t width, const std::vector<double>& allowed) const;

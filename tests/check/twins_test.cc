@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "plugins/check/points.h"
 #include "tests/check/checker_process.h"
 
@@ -62,20 +61,6 @@ TEST(CleanNormTest, IsNotAccused) {
       const CheckerRun run = RunChecker(
           {"--only-failed", "--seconds", "2", "--seed", std::to_string(seed), SabotagePath(name)});
       EXPECT_EQ(run.exit_code, 0) << name << " " << seed << "\n" << run.out << run.err;
-    }
-  }
-}
-
-// A point of each check away from the corners, which a busy machine may never leave.
-TEST(CleanNormTest, IsNotAccusedWhereDenormalsAreFlushed) {
-  for (const char* name : {"honest", "honest_cross"}) {
-    for (const char* check : {"X1", "X2", "X3", "X4", "X5", "X6", "X7"}) {
-      for (const char* seed : {"717298", "717299"}) {
-        const CheckerRun run = RunChecker({"--check", check, "--point",
-                                           absl::StrCat("dim=16,rows=3,flush=1,eval=1,seed=", seed),
-                                           SabotagePath(name)});
-        EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
-      }
     }
   }
 }
