@@ -13,7 +13,6 @@
 #include "cli/compare/sha256.h"
 #include "cli/compare/statistics.h"
 #include "cli/nearest.h"
-#include "runtime/tools/norm_files.h"
 
 namespace plumb::cli {
 namespace {
@@ -155,7 +154,7 @@ class Planner {
     const absl::StatusOr<std::string> graph = (*made)->Explain("graph", 1, 1);
     if (!graph.ok()) return graph.status();
     group.fingerprint = Sha256(absl::StrCat(spec->ToText(), *graph)).substr(0, 16);
-    absl::StatusOr<std::string> norms = NormFilesText(runtime_, (*made)->handle());
+    absl::StatusOr<std::string> norms = (*made)->NormFiles(runtime_);
     if (!norms.ok()) return norms.status();
     group.norms = *std::move(norms);
     group.parameters = description->parameters;

@@ -36,7 +36,7 @@ struct PlanGroup {
   TrainingMemory memory;                  // of one run
   TrainingDisk disk;                      // of one run
   std::string fingerprint;                // of the model as resolved
-  std::string norms;                      // NormFilesText
+  std::string norms;                      // Model::NormFiles
 };
 
 struct PlanRun {

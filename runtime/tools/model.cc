@@ -15,6 +15,7 @@
 #include "runtime/textproto/set_field.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/model_description.h"
+#include "runtime/tools/norm_files.h"
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/recipe.h"
 #include "runtime/tools/run_room.h"
@@ -84,6 +85,10 @@ absl::StatusOr<ModelDescription> Model::Describe() const {
     PLUMB_ASSIGN_OR_RETURN(const std::string text, TextOf(plumb_model_describe, handle()));
     return ReadDescription(text);
   });
+}
+
+absl::StatusOr<std::string> Model::NormFiles(HostRuntime* runtime) const {
+  return NormFilesText(runtime, handle());
 }
 
 absl::StatusOr<TrainingMemory> Model::PlanTraining(

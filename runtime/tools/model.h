@@ -123,13 +123,16 @@ class Model {
 
   absl::StatusOr<ModelDescription> Describe() const;
 
+  // Which norm plugins it has, to the byte: a line for each with its version and its file's hash.
+  absl::StatusOr<std::string> NormFiles(HostRuntime* runtime) const;
+
   // The data flow of the blocks as an SVG file: of each kind of layer, or of the one layer, from 0.
   // Errors: kInvalidArgument for a layer that is not there and a block too large to be drawn.
   absl::StatusOr<std::string> Draw(std::optional<int64_t> layer = std::nullopt) const;
 
   // The memory that training with a recipe takes: the file `train_path` ("": the schema's
-  // defaults), then the overrides; on each of `ranks` ranks, or the one that takes most. Errors: as TrainRun::Open for the recipe, and programs too large
-  // to be addressed.
+  // defaults), then the overrides; on each of `ranks` ranks, or the one that takes most. Errors: as
+  // TrainRun::Open for the recipe, and programs too large to be addressed.
   absl::StatusOr<TrainingMemory> PlanTraining(
       const std::string& train_path,
       const std::vector<std::pair<std::string, std::string>>& train_overrides,
