@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -136,6 +137,13 @@ std::string LoaderName(const LibraryFile& file) {
   return access(name.c_str(), R_OK) == 0 ? name : file.path;
 }
 
+// What the loader knows of libraries is read under it. The loader has a lock of its own, which the
+// thread sanitizer does not see; as there, an initializer may load a further library.
+std::recursive_mutex& LoaderMutex() {
+  static auto* const mutex = new std::recursive_mutex;
+  return *mutex;
+}
+
 // False where the library had been loaded before, by another name.
 bool IsLoadedAs(const std::string& name, void* handle) {
   struct link_map* map = nullptr;
@@ -203,6 +211,7 @@ absl::StatusOr<plumb_norm_plugin_v1_fn> LoadLibrary(const LibraryFile& file) {
   void* handle = nullptr;
   const std::string ids = file.NormIds();
   const PluginCall record = {"dlopen", ids.c_str(), file.path.c_str()};
+  const std::lock_guard<std::recursive_mutex> lock(LoaderMutex());
   const absl::Status left = Guarded(record, [&] {
     const FloatingPointGuard guard;
     handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
