@@ -95,30 +95,37 @@ int64_t Live(const plumb_norm_plugin& norm, uint32_t dim, const plumb_attr_value
   return watch.outstanding();
 }
 
-void NameFloats(const FloatState& before, const FloatState& after,
-                std::vector<std::string>* changes) {
-  if (after == before) return;
-  changes->push_back(
-      absl::StrCat("floating-point modes are ", after.Text(), ", were ", before.Text()));
-}
+// The process at a moment.
+struct Moment {
+  const ProcessState process = ProcessState::Take();
+  const FloatState floats = FloatState::Current();
+
+  // What differs now, but for the floating-point modes, which must be `wanted` and are left so.
+  std::vector<std::string> ChangesSince(const FloatState& wanted) const {
+    const FloatState now = FloatState::Current();
+    floats.Apply();
+    std::vector<std::string> changes = process.ChangesSince();
+    wanted.Apply();
+    if (!(now == wanted)) {
+      changes.push_back(
+          absl::StrCat("floating-point modes are ", now.Text(), ", were ", wanted.Text()));
+    }
+    return changes;
+  }
+};
 
 // Something between two moments of the process.
 class ProcessWatch {
  public:
-  ProcessWatch() : before_(ProcessState::Take()) {}
   std::string End() {
-    const FloatState floats = FloatState::Current();
-    floats_.Apply();
     const int64_t printed = silence_.End();
-    std::vector<std::string> changes = before_.ChangesSince();
-    NameFloats(floats_, floats, &changes);
+    std::vector<std::string> changes = before_.ChangesSince(before_.floats);
     if (printed > 0) changes.push_back(absl::StrCat(printed, " bytes are printed"));
     return absl::StrJoin(changes, "; ");
   }
 
  private:
-  const ProcessState before_;
-  const FloatState floats_ = FloatState::Current();
+  const Moment before_;
   Silence silence_;
 };
 
@@ -359,28 +366,13 @@ std::string CompareWithFresh(const plumb_norm_plugin& norm, const Point& point,
   return "";
 }
 
-// The process when nothing had been created.
-struct Beginning {
-  const ProcessState process = ProcessState::Take();
-  const FloatState floats = FloatState::Current();
-};
-
-// What differs from the beginning, but for the floating-point modes, which are to be `floats`.
-std::vector<std::string> ChangesSince(const Beginning& before, const FloatState& floats) {
-  const FloatState now = FloatState::Current();
-  before.floats.Apply();
-  std::vector<std::string> changes = before.process.ChangesSince();
-  floats.Apply();
-  NameFloats(floats, now, &changes);
-  return changes;
-}
-
+// `before`: when nothing had been created.
 std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point,
-                                         const Beginning& before, FreshProcess* fresh) {
+                                         const Moment& before, FreshProcess* fresh) {
   // Of a point that flushes denormals, those that it has set.
   const FloatState floats = point[kFlushed] == 0 ? before.floats : FloatState::Current();
   if (InstanceAt(norm, point) == nullptr) return std::nullopt;
-  const std::vector<std::string> changes = ChangesSince(before, floats);
+  const std::vector<std::string> changes = before.ChangesSince(floats);
   if (!changes.empty()) {
     return absl::StrCat(
         "create and destroy with dim=", point[kDim],
@@ -408,7 +400,7 @@ void ExploreLife(const Subject& subject, Report* report) {
   FreshProcess fresh([&](const std::string& name) { return AnswerAt(norm, name); });
   // The very first creation is after this, which looks for the dims that the norm takes: what is
   // set once shows.
-  const Beginning before;
+  const Moment before;
   Explore(
       subject, "X6", [&](const Point& point) { return LeavesNothing(norm, point, before, &fresh); },
       report);

@@ -158,13 +158,13 @@ std::vector<Point> CornersOfCases(const std::vector<int64_t>& numbers) {
     Point point = Simple();
     point[kRows] = point[kTo] = 3;
     point[kAttributes] = point[kSeed] = static_cast<int64_t>(i);
-    if (numbers[i] > 1 && numbers[i] <= kLongest) {
+    const bool has_length = numbers[i] > 1 && numbers[i] <= kLongest;
+    if (has_length) {
       point[kDim] = numbers[i];
       point[kType] = static_cast<int64_t>(i % 3);
       points.push_back(point);
     }
-    const bool divides = numbers[i] < 2 || kUsual % numbers[i] == 0 || numbers[i] > kLongest;
-    point[kDim] = divides ? kUsual : 4 * numbers[i];
+    point[kDim] = has_length ? 4 * numbers[i] : kUsual;
     point[kType] = 0;
     point[kX] = kNarrowX;
     points.push_back(point);

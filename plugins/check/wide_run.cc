@@ -319,7 +319,7 @@ std::string WideRun::CompareDx(const Values& got, double added) const {
   for (size_t i = 0; i < allowed.size(); ++i) {
     allowed[i] += jumps[i];
     RowSizes row = rows_[i / width_];
-    row.terms = slopes.empty() ? 0 : slopes[i] * std::abs(operands_.dy[i]);
+    row.terms = slopes[i] * std::abs(operands_.dy[i]);
     allowed[i] += BoundOfDx(u_, row);
   }
   return Compare("dx", got, outcome_.dx, of_zero_.dx, point_[kDim], allowed);
@@ -347,9 +347,11 @@ Values WideRun::Jumps() const {
   return jumps;
 }
 
-// dy/dx of each element near 0, of a norm that takes each by itself; else empty.
+// dy/dx of each element near 0, of a norm that takes each by itself; else zeros.
 Values WideRun::SlopesNearZero() const {
-  if (columns_ || width_ == 1 || !operands_.x2.empty()) return {};
+  Values slopes(operands_.x.size(), 0);
+  const double largest = LargestMagnitude(operands_.x);
+  if (columns_ || width_ == 1 || !operands_.x2.empty() || largest == 0) return slopes;
   Operands other = operands_;
   for (const size_t changed : {size_t{0}, size_t{1}}) {
     other.x = operands_.x;
@@ -358,16 +360,19 @@ Values WideRun::SlopesNearZero() const {
     }
     const Values y = PlainY(instance_, point_, widest_, other);
     for (size_t i = 0; i < y.size(); ++i) {
-      if (i % width_ % 2 != changed && y[i] != outcome_.y[i]) return {};
+      if (i % width_ % 2 != changed && y[i] != outcome_.y[i]) return slopes;
     }
   }
   constexpr double kNear = 0x1p-20;
-  const double step = kNear * LargestMagnitude(operands_.x);
+  const double step = kNear * largest;
   other.x.assign(operands_.x.size(), 0);
   const Values of_zero = PlainY(instance_, point_, widest_, other);
   other.x.assign(operands_.x.size(), step);
-  Values slopes = PlainY(instance_, point_, widest_, other);
-  for (size_t i = 0; i < slopes.size(); ++i) slopes[i] = std::abs(slopes[i] - of_zero[i]) / step;
+  const Values near = PlainY(instance_, point_, widest_, other);
+  for (size_t i = 0; i < slopes.size(); ++i) {
+    const double slope = std::abs(near[i] - of_zero[i]) / step;
+    if (std::isfinite(slope)) slopes[i] = slope;
+  }
   return slopes;
 }
 
