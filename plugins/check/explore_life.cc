@@ -125,7 +125,7 @@ class ProcessWatch {
   }
 
  private:
-  const Moment before_;
+  const Moment before_ = {};
   Silence silence_;
 };
 
@@ -400,7 +400,7 @@ void ExploreLife(const Subject& subject, Report* report) {
   FreshProcess fresh([&](const std::string& name) { return AnswerAt(norm, name); });
   // The very first creation is after this, which looks for the dims that the norm takes: what is
   // set once shows.
-  const Moment before;
+  const Moment before = {};
   Explore(
       subject, "X6", [&](const Point& point) { return LeavesNothing(norm, point, before, &fresh); },
       report);
