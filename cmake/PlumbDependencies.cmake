@@ -1,5 +1,24 @@
 # Third-party libraries, all packages of Debian 12 and 13. One library, one folder that includes it: the
 # folder is named beside each.
+
+# plumb_library_file(TARGET RESULT)
+#   Sets RESULT to the path of an imported library, "/usr/lib/x86_64-linux-gnu/libdnnl.so.2.6".
+function(plumb_library_file target result)
+  get_target_property(types "${target}" IMPORTED_CONFIGURATIONS)
+  set(location)
+  foreach(suffix "" ${types})  # any build type: the file is the same
+    string(TOUPPER "_${suffix}" suffix)
+    string(REGEX REPLACE "^_$" "" suffix "${suffix}")
+    if(NOT location)
+      get_target_property(location "${target}" "IMPORTED_LOCATION${suffix}")
+    endif()
+  endforeach()
+  if(NOT location)
+    message(FATAL_ERROR "The CMake package of ${target} does not name the library's file.")
+  endif()
+  set(${result} "${location}" PARENT_SCOPE)
+endfunction()
+
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)                                # runtime/base
 find_package(absl REQUIRED)                                   # everywhere
@@ -38,3 +57,12 @@ if(PLUMB_BUILD_BENCH)
   find_package(benchmark REQUIRED)                            # bench
   find_package(OpenMP REQUIRED COMPONENTS CXX)                # bench (oneDNN is built on it)
 endif()
+
+# The name by which plumb loads oneDNN is read from the library's file, because it does not follow from the
+# version: 3.7 is libdnnl.so.3.6 in Debian 13 and libdnnl.so.3 elsewhere.
+plumb_library_file(DNNL::dnnl PLUMB_ONEDNN_FILE)
+execute_process(COMMAND "${CMAKE_READELF}" --dynamic "${PLUMB_ONEDNN_FILE}" OUTPUT_VARIABLE PLUMB_ONEDNN_SONAME)
+if(NOT PLUMB_ONEDNN_SONAME MATCHES "\\(SONAME\\)[^\n]*\\[([^]\n]+)\\]")
+  message(FATAL_ERROR "oneDNN must be a shared library with a SONAME, and ${PLUMB_ONEDNN_FILE} has none.")
+endif()
+set(PLUMB_ONEDNN_SONAME "${CMAKE_MATCH_1}")

@@ -43,11 +43,10 @@ set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${PLUMB_PACKAGE_MAINTAINER}")
 
 # What dpkg-shlibdeps cannot see, package by package. oneDNN is here where it is loaded when first needed and
 # not linked: all works without it, more slowly. The package is that of the Debian that builds, libdnnl2 in
-# 12, libdnnl3 in 13.
+# 12, libdnnl3.6 in 13.
 set(loaded_libraries "")
 if(NOT "-ldnnl" IN_LIST PLUMB_STATIC_LIBRARIES)
-  plumb_library_file(DNNL::dnnl onednn)
-  string(REGEX REPLACE "^(.*)\\.so\\.([0-9]+).*$" "\\1\\2" loaded_libraries "${onednn}")
+  string(REPLACE ".so." "" loaded_libraries "${PLUMB_ONEDNN_SONAME}")  # policy 8.1 names the package so
 endif()
 set(version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "plumb-norms (>= ${PROJECT_VERSION})")

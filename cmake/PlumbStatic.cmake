@@ -2,24 +2,6 @@
 # plumb in. What such a host must link beside it is PLUMB_STATIC_LIBRARIES, as plain -l flags: a host
 # needs no CMake package and no pkg-config file of these libraries, but only the libraries.
 
-# plumb_library_file(TARGET RESULT): "libdnnl.so.2.6", of an imported library.
-function(plumb_library_file target result)
-  get_target_property(types "${target}" IMPORTED_CONFIGURATIONS)
-  set(location)
-  foreach(suffix "" ${types})  # of whatever build type: the name is the same
-    string(TOUPPER "_${suffix}" suffix)
-    string(REGEX REPLACE "^_$" "" suffix "${suffix}")
-    if(NOT location)
-      get_target_property(location "${target}" "IMPORTED_LOCATION${suffix}")
-    endif()
-  endforeach()
-  if(NOT location)
-    message(FATAL_ERROR "which file is the library ${target}?")
-  endif()
-  get_filename_component(name "${location}" NAME)
-  set(${result} "${name}" PARENT_SCOPE)
-endfunction()
-
 # Appends to PLUMB_STATIC_MODULES and PLUMB_STATIC_LIBRARIES what `item` consists of and links, a
 # dependency before what depends on it.
 function(plumb_static_closure item)
@@ -54,7 +36,8 @@ function(plumb_static_closure item)
     if(NOT imported AND type STREQUAL "STATIC_LIBRARY")
       list(APPEND PLUMB_STATIC_MODULES "${item}")
     elseif(imported AND NOT type STREQUAL "INTERFACE_LIBRARY")
-      plumb_library_file("${item}" name)
+      plumb_library_file("${item}" file)
+      get_filename_component(name "${file}" NAME)
       string(REGEX REPLACE "^lib|\\.(so|a)[.0-9]*$" "" name "${name}")
       list(PREPEND PLUMB_STATIC_LIBRARIES "-l${name}")
     endif()

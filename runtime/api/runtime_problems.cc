@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "runtime/api/runtime_report.h"
 
 namespace plumb {
@@ -36,7 +37,7 @@ void AboutLibraries(const RuntimeReport& report, Problems* problems) {
     problems->Add(
         absl::StrCat("oneDNN cannot be used: ", onednn.problem),
         absl::StrCat("install the package that has ", onednn.wanted, " (Debian: libdnnl",
-                     onednn.wanted.substr(onednn.wanted.rfind('.') + 1),
+                     absl::StripPrefix(onednn.wanted, "libdnnl.so."),
                      "), or take what hides it from LD_LIBRARY_PATH; without it large matrix "
                      "products are slower, and rounded otherwise"));
   }

@@ -33,7 +33,12 @@ extern "C" const char* __asan_default_options() { return "intercept_tls_get_addr
 namespace plumb {
 namespace {
 
-constexpr char kFileName[] = "libdnnl.so." PLUMB_TEXT(DNNL_VERSION_MAJOR);
+constexpr char kFileName[] = PLUMB_ONEDNN_SONAME;
+// Names to try in this order, because plumb may run on a system that names oneDNN differently. Load()
+// refuses a library of another major version.
+constexpr const char* kFileNames[] = {
+    kFileName, "libdnnl.so." PLUMB_TEXT(DNNL_VERSION_MAJOR),
+    "libdnnl.so." PLUMB_TEXT(DNNL_VERSION_MAJOR) "." PLUMB_TEXT(DNNL_VERSION_MINOR), "libdnnl.so"};
 
 struct Loaded {
   OneDnnLibrary library;
@@ -73,17 +78,25 @@ bool IsInstrumented(void* global) {
 // host's. So ours is to look at itself first, where there is another: only there, since malloc and
 // its like of a host are passed over as well then, and since sanitizers refuse it.
 struct Opened {
-  void* handle;
-  bool itself_first;
+  void* handle = nullptr;
+  bool itself_first = false;
+  std::string problem;  // the error of the first name, if no name could be opened
 };
 Opened Open(void* global) {
-  if (void* handle = dlopen(kFileName, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
-    return {handle, false};  // the host's is ours
+  Opened opened;
+  for (const char* name : kFileNames) {
+    opened.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (opened.handle != nullptr) return opened;  // the host has loaded it
   }
-  dlerror();
-  const bool another = dlsym(global, "dnnl_version") != nullptr && !IsInstrumented(global);
-  dlerror();
-  return {dlopen(kFileName, RTLD_NOW | RTLD_LOCAL | (another ? RTLD_DEEPBIND : 0)), another};
+  opened.itself_first = dlsym(global, "dnnl_version") != nullptr && !IsInstrumented(global);
+  dlerror();  // discards the errors so far
+  for (const char* name : kFileNames) {
+    opened.handle =
+        dlopen(name, RTLD_NOW | RTLD_LOCAL | (opened.itself_first ? RTLD_DEEPBIND : 0));
+    if (opened.handle != nullptr) return opened;
+    if (opened.problem.empty()) opened.problem = LoaderError();
+  }
+  return opened;
 }
 
 // Type-checked by the caller's pointer; a function pointer and a data pointer have one size here.
@@ -169,7 +182,7 @@ void Load(Loaded* loaded) {
   void* const global = GlobalScope();
   const Opened opened = Open(global);
   if (opened.handle == nullptr) {
-    library.problem = LoaderError();
+    library.problem = opened.problem;
     return;
   }
   library.file = kFileName;

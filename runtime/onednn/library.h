@@ -29,7 +29,7 @@ struct OneDnnLibrary {
   bool usable() const { return problem.empty(); }
 };
 
-// The file name that the loader looks for: of the major version that plumb was compiled against,
+// Returns the file name that is tried first, the SONAME of the library that plumb was built with:
 // "libdnnl.so.2".
 const char* OneDnnFileName();
 

@@ -65,9 +65,11 @@ equal "a host with another oneDNN, sampling" "$(./other sample | digest)" "$samp
 # The name that plumb looks for, in directories that come before the system's.
 file=$(sed -n 's/^mapped \(.*libdnnl.*\)/\1/p' trained)
 soname=$(readelf -d "$file" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
-major=${soname##*.}
+major=${soname#libdnnl.so.}
+major=${major%%.*}
 mkdir broken version
-echo "not a library" > "broken/$soname"
+# Each name that plumb tries, so that it does not find the system's by another name.
+for name in "$soname" "${file##*/}" "libdnnl.so.$major" libdnnl.so; do echo "not a library" > "broken/$name"; done
 cc -shared -fPIC -x c - -o "version/$soname" << END
 typedef struct { int major, minor, patch; const char* hash; unsigned runtimes[2]; } version_t;
 const version_t* dnnl_version(void) { static const version_t v = {$((major + 1)), 2, 1, "", {0, 0}}; return &v; }

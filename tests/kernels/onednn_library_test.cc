@@ -1,4 +1,6 @@
-// oneDNN under a limit of the address space (ulimit -v), each in a process that has it fresh.
+// Loading of oneDNN: the library that plumb was built with, and limits of the address space (ulimit
+// -v), each in a process that has not loaded it yet.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -14,6 +16,15 @@
 
 namespace plumb {
 namespace {
+
+// The headers were there when this was built, and the package that has them needs the library. The
+// name must be the library's own: distributions choose different ones for the same version.
+TEST(OneDnnLibraryTest, LoadsTheLibraryOfTheBuildByItsName) {
+  EXPECT_TRUE(OneDnn().usable()) << OneDnn().problem;
+  void* const handle = dlopen(OneDnnFileName(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(handle, nullptr) << dlerror();
+  if (handle != nullptr) dlclose(handle);
+}
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need terabytes of it
 
