@@ -51,8 +51,10 @@ endif()
 # kernels that want a fused multiply-add call one.
 set(CMAKE_CXX_FLAGS_RELEASE "-Og -DNDEBUG")
 set(CMAKE_C_FLAGS_RELEASE "-Og -DNDEBUG")
+# Warnings are errors where CMAKE_COMPILE_WARNING_AS_ERROR is set, in the presets of developers and in .ci/run.
+# A compiler that we have not seen warns of new things, and must not stop a user's build.
 if(PROJECT_IS_TOP_LEVEL)
-  add_compile_options(-Wall -Wextra -Werror -Wshadow -Wconversion -Wno-sign-conversion)
+  add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
 else()
   # The host's flags come first: its warnings are not about plumb, and its arithmetic is not plumb's.
   add_compile_options(-w -fno-fast-math)

@@ -4,6 +4,8 @@
 #
 #   tools/install_dependencies.sh run      to build and run plumb
 #   tools/install_dependencies.sh test     and to test and measure it (the default)
+#   tools/install_dependencies.sh fuzz     and to run the fuzzers
+#   tools/install_dependencies.sh ci       and to run tools/test_in_chroot.sh: all that .ci/run needs
 #
 # make and pkg-config serve norms of one's own, clang the tests of what their authors are given, libomp-dev, locales,
 # rustc, libcpp-httplib-dev, numpy and curl those of programs that embed plumb, chromium those of the report; these also
@@ -26,8 +28,9 @@ case $purpose in
   run) ;;
   test) packages+=("${test_packages[@]}") ;;
   fuzz) packages+=("${test_packages[@]}" libclang-rt-dev) ;;
+  ci) packages+=("${test_packages[@]}" libclang-rt-dev debootstrap git) ;;
   *)
-    echo "usage: install_dependencies.sh [run|test|fuzz]" >&2
+    echo "usage: install_dependencies.sh [run|test|fuzz|ci]" >&2
     exit 2
     ;;
 esac

@@ -20,15 +20,16 @@ enum class RouterKind {
 // "softmax_of_top_k", "softmax", "sigmoid"; false for another.
 bool ParseRouterKind(absl::string_view name, RouterKind* kind);
 
-// The indices of the k largest of n logits, the largest first; of equal ones the lower index.
+// Finds the indices of the k largest of n logits, the largest first; of equal ones the lower index.
 // `taken` is scratch of n bytes. A NaN is chosen or not, but no index is chosen twice.
+// Requires: k <= n.
 template <class T>
 void TopK(const T* logits, int64_t n, int64_t k, uint8_t* taken, int32_t* chosen) {
   std::fill_n(taken, n, uint8_t{0});
   for (int64_t j = 0; j < k; ++j) {
-    int64_t best = -1;
-    for (int64_t e = 0; e < n; ++e) {
-      if (taken[e] == 0 && (best < 0 || logits[e] > logits[best])) best = e;
+    int64_t best = std::find(taken, taken + n, uint8_t{0}) - taken;
+    for (int64_t e = best + 1; e < n; ++e) {
+      if (taken[e] == 0 && logits[e] > logits[best]) best = e;
     }
     taken[best] = 1;
     chosen[j] = static_cast<int32_t>(best);
