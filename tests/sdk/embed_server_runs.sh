@@ -16,7 +16,7 @@ CXXFLAGS="-O1 -Wall -Wextra -Wconversion -Wshadow -Wpedantic -Werror" cmake -S e
   -DCMAKE_PREFIX_PATH="$prefix" > cmake.log || { cat cmake.log; exit 1; }
 cmake --build server --parallel 2 > build.log || { cat build.log; exit 1; }
 # What links it without CMake.
-read -ra flags <<< "$(pkg-config --cflags --libs plumb cpp-httplib)"
+read -ra flags <<< "$(pkg-config --cflags --libs plumb cpp-httplib libcrypto)"
 c++ server/CMakeFiles/embed_server.dir/*.o -o by_pkg_config "${flags[@]}" -pthread
 
 plumb train "$source/examples/embed_cpp/model.pbtxt" --data "$source/examples/data/names.txt" --out "$work/names" \
