@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+from train_ranks import command_by_rank
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 # What tells of time, host or speed (docs/report.md), of the study and of a run.
 OF_THE_PLACE = ("timing.csv", "provenance.json")
@@ -80,9 +82,10 @@ class Study:
         """The norm of rank 1 is the same and its file another, by one byte."""
         norm = self.scratch / "rms_norm.so"
         norm.write_bytes((self.plumb.parents[1] / "lib/plumb/norm-v1/rms_norm.so").read_bytes() + b"\0")
-        first = self.command(1, out)
-        other = self.command(1, out, ["--plugin", norm])
-        result = subprocess.run([*first, ":", *other[other.index("-n"):]], env=self.environment, capture_output=True, text=True)
+        first = self.command(0, out)
+        launcher = self.command(2, out)[:-len(first)]
+        commands = [first, self.command(0, out, ["--plugin", norm])]
+        result = subprocess.run([*launcher, *command_by_rank(commands)], env=self.environment, capture_output=True, text=True)
         told = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
         if result.returncode == 0 or len(told) != 1 or "norm plugins of pre differs between ranks" not in told[0]:
             fail(f"another plugin on rank 1: exit code {result.returncode}\n{result.stderr}")

@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -55,10 +56,7 @@ class Plumb:
             return [self.program] + words
         if isinstance(words[0], str):
             return self.launcher + ["-n", str(ranks), self.program] + words
-        command = list(self.launcher)
-        for rank, own in enumerate(words):
-            command += ([":"] if rank else []) + ["-n", "1"] + own
-        return command
+        return self.launcher + ["-n", str(len(words))] + command_by_rank(words)
 
     def start(self, ranks, words):
         log = open(self.scratch / "log", "w+")
@@ -84,6 +82,13 @@ class Plumb:
         if code != 0:
             fail(f"{' '.join(self.command(ranks, words))}: exit code {code}\n{text}")
         return text
+
+
+def command_by_rank(commands):
+    """A command that runs on each rank that rank's own command. Not mpirun's "A : B", with which the mpirun of Open MPI
+    5.0.7 (Debian 13) crashes: prterun formats a null string when it sets the environment of the first rank."""
+    cases = " ".join(f"{rank}) exec {shlex.join(command)};;" for rank, command in enumerate(commands))
+    return ["sh", "-c", f"case ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} in {cases} esac"]
 
 
 def fail(text):
