@@ -8,7 +8,8 @@ usage() {
   cat << 'END'
 usage: tools/test_in_chroot.sh [OPTIONS] 12|13
 
-Runs examples/why_normalise/run.sh and then tests/run.sh on a fresh Debian 12 or 13, without ccache.
+Runs examples/why_normalise/run.sh and then tests/run.sh on a fresh Debian 12 or 13, without ccache. Fails
+if one of them fails, if the compiler warns, or if plumb does not load oneDNN.
 
   --only demo|tests      one of the two commands
   --as root|user|both    who runs them (root). For a user, who has no sudo, root installs the
@@ -246,6 +247,23 @@ make_chroot() {
   chroot "$chroot_directory" chown -R "$user:$user" "${home#"$chroot_directory"}/plumb"
 }
 
+# check_build USER LOG: fails if the build warned, or if its plumb does not load oneDNN, which the models
+# of the demo are too small to need.
+check_build() {
+  local user=$1 log=$2
+  if grep -h 'warning:' "$log/build.log"; then
+    echo "the compiler warns: see above"
+    return 1
+  fi
+  # shellcheck disable=SC2016 # expanded by that shell
+  enter "$chroot_directory" "$user" sh -c '"$HOME/plumb/build/release/bin/plumb" doctor' > "$log/doctor.log" 2>&1 || true
+  if ! grep -q '^oneDNN .*libdnnl' "$log/doctor.log"; then
+    cat "$log/doctor.log"
+    echo "plumb does not load oneDNN: see above"
+    return 1
+  fi
+}
+
 # run_command USER NAME: one row of the table.
 run_command() {
   local user=$1 name=$2 command=() purpose log=$logs/$1-$2 status=0 before after
@@ -268,14 +286,8 @@ run_command() {
   if [ "$status" = 0 ]; then
     enter "$chroot_directory" "$user" timed "${command[@]}" >> "$log/command.log" 2>&1 || status=$?
   fi
-  # The models of the demo are too small to need oneDNN, so that it would not be missed.
-  if [ "$status" = 0 ] && [ "$name" = demo ] &&
-    ! enter "$chroot_directory" "$user" "${home#"$chroot_directory"}/plumb/build/release/bin/plumb" doctor 2>&1 |
-    tee "$log/doctor.log" | grep -q '^oneDNN .*libdnnl'; then
-    { echo "plumb does not load oneDNN here:" && cat "$log/doctor.log"; } >> "$log/command.log"
-    status=1
-  fi
   cp "$chroot_directory"/phases/log/* "$log"
+  if [ "$status" = 0 ]; then check_build "$user" "$log" >> "$log/command.log" 2>&1 || status=$?; fi
   after=$(installed "$chroot_directory")
   if [ "$status" != 0 ]; then
     tail -n 20 "$log/command.log" >&2
