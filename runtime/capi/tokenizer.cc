@@ -69,7 +69,7 @@ int32_t plumb_tokenizer_vocab_size(const plumb_tokenizer* tokenizer) {
 }
 
 int32_t plumb_tokenizer_begin_end(const plumb_tokenizer* tokenizer) {
-  return tokenizer == nullptr ? -1 : tokenizer->tokenizer.begin_end_token().value_or(-1);
+  return tokenizer == nullptr ? -1 : tokenizer->tokenizer.end_token().value_or(-1);
 }
 
 plumb_status plumb_tokenizer_encode(const plumb_tokenizer* tokenizer, const char* text, size_t size,

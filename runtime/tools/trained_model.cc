@@ -12,6 +12,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/data/batches.h"
+#include "runtime/tokenizer/stop_texts.h"
 #include "runtime/tools/generate.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/out_of_memory.h"
@@ -91,12 +92,14 @@ struct Prompt {
 struct Sample {
   plumb_sample_options drawing;
   std::vector<int32_t> tokens;  // so far, the prompt's included
+  StopTexts stops;
   GenerateResult result;
   Clock::time_point start = Clock::now();
 
   // The sample `number` of those that begin with the prompt's index.
-  Sample(const plumb_sample_options& first, int64_t number, const Prompt& prompt)
-      : drawing(first), tokens(prompt.tokens) {
+  Sample(const plumb_sample_options& first, int64_t number, const Prompt& prompt,
+         const StopTexts& stop_texts)
+      : drawing(first), tokens(prompt.tokens), stops(stop_texts) {
     drawing.index += static_cast<uint64_t>(number);
     result.text = prompt.text;
   }
@@ -105,22 +108,26 @@ struct Sample {
     return options.max_tokens == 0 || result.tokens < options.max_tokens;
   }
 
-  // Draws the next token of `sequence`, notes it, and puts its text into `piece`. False when it is
-  // the end token.
-  absl::StatusOr<bool> Draw(const absl::StatusOr<Tokenizer>& tokenizer, int64_t sequence,
-                            Sequences* sequences, std::string* piece) {
+  // Draws the next token of `sequence`, notes it, and puts the text that can be shown by now into
+  // `piece`. Returns false at an end token, and when a stop text is complete.
+  absl::StatusOr<bool> Draw(const RunFiles& files, int64_t sequence, Sequences* sequences,
+                            std::string* piece) {
+    piece->clear();
     drawing.drawn = result.tokens;
     PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
     if (result.tokens++ == 0) result.first_seconds = Seconds();
     result.ids.push_back(token);
-    if (tokenizer.ok()) {
-      result.ended = tokenizer->begin_end_token() == token;
-      if (result.ended) return false;
-      PLUMB_ASSIGN_OR_RETURN(*piece, tokenizer->DecodeNext(absl::MakeConstSpan(&token, 1)));
+    result.ended = files.special.Ends(token);
+    if (result.ended) return false;
+    if (files.tokenizer.ok()) {
+      PLUMB_ASSIGN_OR_RETURN(const std::string text,
+                             files.tokenizer->DecodeNext(absl::MakeConstSpan(&token, 1)));
+      *piece = stops.Add(text);
       result.text += *piece;
+      result.ended = stops.stopped();
     }
     tokens.push_back(token);
-    return true;
+    return !result.ended;
   }
 
   // The newer half of a full context, from which a text continues.
@@ -129,7 +136,15 @@ struct Sample {
     return absl::MakeConstSpan(tokens).last(static_cast<size_t>(keep));
   }
 
+  // Ends the text: returns what was held back, which is part of it after all.
+  std::string TakeRest() {
+    std::string rest = stops.Rest();
+    result.text += rest;
+    return rest;
+  }
+
   GenerateResult Finish() {
+    TakeRest();
     result.seconds = Seconds();
     return std::move(result);
   }
@@ -162,11 +177,12 @@ struct TrainedModel::Impl {
     absl::StatusOr<std::vector<int32_t>> encoded = tokenizer.Encode(text);
     if (!encoded.ok()) return Annotate(encoded.status(), "prompt: ");
     Prompt prompt{tokenizer.prompt_prefix(), text};
+    const absl::optional<int32_t> begin = tokenizer.begin_token();
+    // A document begins as those did that the model was trained on. The vocabulary of a running
+    // text has such a token only if it is of subwords, and the model has seen it, if ever, there.
     const bool documents = files.recipe.fields.data().format() == v1::Data::DOCUMENTS;
-    const absl::optional<int32_t> begin = tokenizer.begin_end_token();
-    // Vocabularies of subwords have a token that ends texts, whatever a model was trained on.
-    const bool wants_begin = tokenizer.subwords() != nullptr && (documents || encoded->empty());
-    if (prompt.tokens.empty() && begin.has_value() && wants_begin) prompt.tokens.push_back(*begin);
+    const bool wants_begin = prompt.tokens.empty() && encoded->empty();
+    if (begin.has_value() && (documents || wants_begin)) prompt.tokens = {*begin};
     prompt.tokens.insert(prompt.tokens.end(), encoded->begin(), encoded->end());
     if (prompt.tokens.empty()) {
       // Without a begin token a line break is the best place to start from.
@@ -197,6 +213,16 @@ struct TrainedModel::Impl {
                                                 limit, "; shorten it"));
     }
     return prompt;
+  }
+
+  // Stop texts are looked for in text: without a tokenizer they are an error.
+  absl::StatusOr<StopTexts> MakeStopTexts(const GenerateOptions& options) const {
+    if (!options.stop_texts.empty() && !files.tokenizer.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the imported run's tokenizer: ", files.tokenizer.status().message(),
+                       "\nwithout one there is no text in which a stop text could be found"));
+    }
+    return StopTexts::Create(options.stop_texts);
   }
 
   // Draws come from the tokens that exist; a model's vocabulary may be larger.
@@ -274,16 +300,18 @@ absl::StatusOr<GenerateResult> TrainedModel::Generate(
     const GenerateOptions& options, const std::function<bool(absl::string_view piece)>& on_text) {
   Impl& impl = *impl_;
   PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
+  PLUMB_ASSIGN_OR_RETURN(const StopTexts stops, impl.MakeStopTexts(options));
   PLUMB_ASSIGN_OR_RETURN(const Prompt prompt, impl.MakePrompt(options));
   PLUMB_RETURN_IF_ERROR(impl.MakeOne());
-  Sample sample(drawing, 0, prompt);
+  Sample sample(drawing, 0, prompt, stops);
   Sequences& decode = *impl.one;
   PLUMB_RETURN_IF_ERROR(decode.Begin(0, sample.tokens));
   std::string piece;
   while (sample.WantsMore(options)) {
-    PLUMB_ASSIGN_OR_RETURN(const bool continues,
-                           sample.Draw(impl.files.tokenizer, 0, &decode, &piece));
-    if (!continues || (on_text != nullptr && !on_text(piece))) break;
+    PLUMB_ASSIGN_OR_RETURN(const bool continues, sample.Draw(impl.files, 0, &decode, &piece));
+    const bool tells = on_text != nullptr && (continues || !piece.empty());
+    if (tells && !on_text(piece)) return sample.Finish();
+    if (!continues) break;
     if (!decode.is_full(0)) {
       PLUMB_RETURN_IF_ERROR(decode.Feed(0, absl::MakeConstSpan(sample.tokens).last(1)));
       continue;
@@ -291,6 +319,8 @@ absl::StatusOr<GenerateResult> TrainedModel::Generate(
     if (options.max_tokens == 0) break;
     PLUMB_RETURN_IF_ERROR(decode.Begin(0, sample.NewerHalf(impl.info.context_length)));
   }
+  piece = sample.TakeRest();
+  if (on_text != nullptr && !piece.empty()) on_text(piece);
   return sample.Finish();
 }
 
@@ -310,6 +340,7 @@ absl::Status TrainedModel::GenerateMany(
     return absl::OkStatus();
   }
   PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
+  PLUMB_ASSIGN_OR_RETURN(const StopTexts stops, impl.MakeStopTexts(options));
   PLUMB_ASSIGN_OR_RETURN(const Prompt prompt, impl.MakePrompt(options));
   if (!impl.many.has_value() || impl.many->count() != batch) {
     impl.many.reset();
@@ -334,7 +365,7 @@ absl::Status TrainedModel::GenerateMany(
       while (slot.sample != nullptr || started < count) {
         if (slot.sample == nullptr) {
           slot.number = started++;
-          slot.sample = std::make_unique<Sample>(drawing, slot.number, prompt);
+          slot.sample = std::make_unique<Sample>(drawing, slot.number, prompt, stops);
           ++running;
           PLUMB_RETURN_IF_ERROR(decode.Begin(b, prompt.tokens));
         }
@@ -342,7 +373,7 @@ absl::Status TrainedModel::GenerateMany(
         bool continues = slot.sample->WantsMore(options);
         if (continues) {
           PLUMB_ASSIGN_OR_RETURN(continues,
-                                 slot.sample->Draw(impl.files.tokenizer, b, &decode, &piece));
+                                 slot.sample->Draw(impl.files, b, &decode, &piece));
         }
         continues =
             continues && slot.sample->WantsMore(options) && (!slot.full || options.max_tokens > 0);
