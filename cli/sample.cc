@@ -1,6 +1,5 @@
 // plumb sample: text from a trained model.
 
-#include <algorithm>
 #include <limits>
 #include <memory>
 #include <string>
@@ -50,38 +49,19 @@ GenerateOptions ToGenerateOptions(const SampleFlags& options) {
   return generate;
 }
 
-// The bytes at the end of `text` that begin a UTF-8 character of which more may come: a token may
-// be one byte.
-size_t IncompleteEnd(absl::string_view text) {
-  for (size_t bytes = 1; bytes <= std::min<size_t>(3, text.size()); ++bytes) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - bytes]);
-    if ((byte & 0xC0) == 0x80) continue;
-    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
-    return bytes < length ? bytes : 0;
-  }
-  return 0;
-}
-
-// One sample, shown piece by piece as it is drawn, whole characters at a time.
+// Draws one sample, which is shown piece by piece.
 absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
-  std::string unseen = options.prompt;
   bool shown = false;
   absl::Status printed;
   const auto show = [&](absl::string_view piece) {
-    absl::StrAppend(&unseen, piece);
-    const size_t whole = unseen.size() - IncompleteEnd(unseen);
-    printed = PrintSample(unseen.substr(0, whole));
-    unseen.erase(0, whole);
+    printed = PrintSample(std::string(piece));
     shown = true;
     return printed.ok();
   };
   const absl::StatusOr<GenerateResult> result = model->Generate(options, show);
   if (!printed.ok()) return printed;
-  if (!result.ok()) {
-    if (shown) PrintSample(absl::StrCat(unseen, "\n")).IgnoreError();
-    return result.status();
-  }
-  return PrintSample(absl::StrCat(shown ? unseen : result->text, "\n"));
+  const absl::Status ended = shown ? PrintSample("\n") : absl::OkStatus();
+  return result.ok() ? ended : result.status();
 }
 
 // What samples begin with: the text, or each list of tokens.

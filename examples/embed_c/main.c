@@ -15,6 +15,7 @@ enum { kSeq = 12, kPrompt = 3 };
 static int32_t ids[sizeof(kText)];
 static size_t count;
 static plumb_tokenizer* tokenizer;
+static plumb_decoder* decoder;
 static plumb_error* error;
 
 static int32_t FillBatch(void* user, int64_t step, int32_t* inputs, int32_t* targets, size_t n) {
@@ -35,12 +36,12 @@ static int32_t PrintLoss(void* user, const plumb_step_info* info) {
 }
 
 static int32_t PrintToken(void* user, int32_t token) {
-  char text[8];
+  const char* text = NULL;
+  size_t size = 0;
   (void)user;
-  if (plumb_tokenizer_decode(tokenizer, &token, 1, text, sizeof(text), NULL, NULL) == PLUMB_OK) {
-    fputs(text, stdout);
-    fflush(stdout);
-  }
+  if (plumb_decoder_next(decoder, &token, 1, &text, &size, NULL) != PLUMB_OK) return 1;
+  fwrite(text, 1, size, stdout);
+  fflush(stdout);
   return 0;
 }
 
@@ -81,12 +82,16 @@ int main(void) {
   plumb_trainer_free(trainer);
   plumb_model_free(model);
   Must(plumb_session_feed(session, 0, ids, kPrompt, &error));
+  Must(plumb_decoder_create(tokenizer, ids, kPrompt, &decoder, &error));
   printf("%.*s", (int)kPrompt, kText);
-  const plumb_sample_options sampling = {
-      .struct_size = sizeof(sampling), .max_tokens = 9, .greedy = 1};
+  /* The temperature is 0: always the most likely token. */
+  const plumb_sample_options sampling = {.struct_size = sizeof(sampling), .max_tokens = 9};
   Must(plumb_session_generate(session, 0, &sampling, PrintToken, NULL, &error));
-  putchar('\n');
+  const char* rest = NULL;
+  Must(plumb_decoder_finish(decoder, &rest, NULL, &error));
+  puts(rest);
   plumb_session_free(session);
   plumb_tokenizer_free(tokenizer);
+  plumb_decoder_free(decoder);
   return 0;
 }

@@ -48,7 +48,12 @@ std::vector<std::string> Sample(plumb::Model& model, const plumb::Tokenizer& tok
   constexpr std::size_t kSequences = 4;
   plumb::Session session = plumb::Session::Create(model, {kSequences}).value();
   std::vector<std::string> names(kSequences);
-  std::vector<std::int32_t> next(kSequences, tokenizer.Encode("\n").value()[0]);
+  const std::vector<std::int32_t> prompt = tokenizer.Encode("\n").value();
+  std::vector<std::int32_t> next(kSequences, prompt[0]);
+  std::vector<plumb::Decoder> decoders;
+  for (std::size_t i = 0; i < kSequences; ++i) {
+    decoders.push_back(plumb::Decoder::Create(tokenizer, prompt).value());
+  }
   plumb::SampleOptions draw;
   draw.max_tokens = 1;
   draw.temperature = 0.7;
@@ -58,7 +63,7 @@ std::vector<std::string> Sample(plumb::Model& model, const plumb::Tokenizer& tok
     for (draw.index = 0; draw.index < kSequences; ++draw.index) {
       const auto sequence = static_cast<std::int32_t>(draw.index);
       session.Generate(sequence, draw, [&](auto token) { next[draw.index] = token; }).value();
-      names[draw.index] += tokenizer.Decode(next[draw.index]).value();
+      names[draw.index] += decoders[draw.index].Next(next[draw.index]).value();
     }
   }
   // What comes after a line break is the next name.

@@ -67,15 +67,17 @@ int main() try {
   }
 
   plumb::Session session = plumb::Session::Create(model).value();
-  session.Feed(0, tokenizer.Encode("she ").value()).value();
+  const std::vector<std::int32_t> prompt = tokenizer.Encode("she ").value();
+  session.Feed(0, prompt).value();
+  plumb::Decoder decoder = plumb::Decoder::Create(tokenizer, prompt).value();
   plumb::SampleOptions likeliest;
   likeliest.temperature = 0;
   std::printf("she ");
   const auto print = [&](std::int32_t token) {
-    std::printf("%s", tokenizer.Decode(token).value().c_str());
+    std::printf("%s", decoder.Next(token).value().c_str());
   };
   session.Generate(0, likeliest, print).value();
-  std::printf("\n");
+  std::printf("%s\n", decoder.Finish().value().c_str());
   return 0;
 } catch (const plumb::Error& error) {
   std::fprintf(stderr, "embed_plugin: %s\n", error.what());

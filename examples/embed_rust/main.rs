@@ -1,6 +1,6 @@
 // A host in Rust, without crates: declares what it calls of plumb.h, trains 20 steps, and samples.
 //   rustc main.rs -o embed_rust $(pkg-config --libs plumb)
-use std::{ffi::CStr, mem::size_of, os::raw::c_char, os::raw::c_void, ptr::null_mut};
+use std::{ffi::CStr, mem::size_of, os::raw::c_char, os::raw::c_void, ptr::null, ptr::null_mut};
 type Handle = *mut c_void;
 #[repr(C)]
 struct TrainerOptions { size: usize, recipe: *const u8, recipe_size: usize, seq: i64 }
@@ -19,6 +19,12 @@ extern "C" {
     fn plumb_session_feed(s: Handle, sequence: i32, ids: *const i32, n: usize, error: Out) -> i32;
     fn plumb_session_generate(session: Handle, sequence: i32, options: Handle, token: Token,
                               user: Handle, error: Out) -> i32;
+    fn plumb_tokenizer_create(kind: i32, text: *const u8, n: usize, begin_end: i32,
+                              tokenizer: Out, error: Out) -> i32;
+    fn plumb_decoder_create(tokenizer: Handle, prompt: *const i32, n: usize, decoder: Out,
+                            error: Out) -> i32;
+    fn plumb_decoder_next(decoder: Handle, ids: *const i32, n: usize, text: &mut *const c_char,
+                          size: Handle, error: Out) -> i32;
 }
 
 fn must(call: impl FnOnce(Out) -> i32) {
@@ -27,8 +33,10 @@ fn must(call: impl FnOnce(Out) -> i32) {
         panic!("{}", unsafe { CStr::from_ptr(plumb_error_message(error)) }.to_string_lossy());
     }
 }
-extern "C" fn keep(user: Handle, token: i32) -> i32 {
-    unsafe { (*(user as *mut Vec<i32>)).push(token) };
+extern "C" fn print(decoder: Handle, token: i32) -> i32 {
+    let mut text = null();
+    must(|e| unsafe { plumb_decoder_next(decoder, &token, 1, &mut text, null_mut(), e) });
+    print!("{}", unsafe { CStr::from_ptr(text) }.to_string_lossy());
     0
 }
 
@@ -37,7 +45,8 @@ fn main() {
                 block { placement: \"pre\" norm: \"rms_norm\" }";
     let recipe = "batch_size: 1 learning_rate: 0.03";
     let (mut runtime, mut spec, mut model) = (null_mut(), null_mut(), null_mut());
-    let (mut trainer, mut session, mut drawn) = (null_mut(), null_mut(), Vec::<i32>::new());
+    let (mut trainer, mut session) = (null_mut(), null_mut());
+    let (mut tokenizer, mut decoder) = (null_mut(), null_mut());
     let digits: Vec<i32> = (0..9).collect(); // the text: one row of inputs and targets
     unsafe {
         must(|e| plumb_runtime_create(null_mut(), &mut runtime, e));
@@ -53,8 +62,10 @@ fn main() {
         }
         must(|e| plumb_session_create(model, null_mut(), &mut session, e));
         must(|e| plumb_session_feed(session, 0, digits.as_ptr(), 4, e));
-        let user = &mut drawn as *mut _ as Handle;
-        must(|e| plumb_session_generate(session, 0, null_mut(), keep, user, e));
+        must(|e| plumb_tokenizer_create(0, "0123456789".as_ptr(), 10, 0, &mut tokenizer, e));
+        must(|e| plumb_decoder_create(tokenizer, digits.as_ptr(), 4, &mut decoder, e));
+        print!("0123, and then ");
+        must(|e| plumb_session_generate(session, 0, null_mut(), print, decoder, e));
+        println!();
     }
-    println!("0 1 2 3, and then {:?}", drawn);
 }

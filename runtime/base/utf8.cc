@@ -110,6 +110,17 @@ absl::optional<size_t> FindInvalidUtf8(absl::string_view text) {
   return absl::nullopt;
 }
 
+size_t IncompleteUtf8End(absl::string_view text) {
+  for (size_t bytes = 1; bytes <= std::min<size_t>(3, text.size()); ++bytes) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - bytes]);
+    if ((byte & 0xC0) == 0x80) continue;  // not the first byte of its character
+    if (byte < 0xC2 || byte > 0xF4) return 0;
+    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
+    return bytes < length ? bytes : 0;
+  }
+  return 0;
+}
+
 absl::Status CheckUtf8(absl::string_view text) {
   const absl::optional<size_t> bad = FindInvalidUtf8(text);
   if (!bad) return absl::OkStatus();

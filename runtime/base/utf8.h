@@ -25,6 +25,9 @@ void AppendUtf8(uint32_t code_point, std::string* text);
 // The first byte that no valid UTF-8 has there; nullopt when all of `text` is valid.
 absl::optional<size_t> FindInvalidUtf8(absl::string_view text);
 
+// Number of bytes at the end of `text` that begin a character of which more bytes may follow: 0..3.
+size_t IncompleteUtf8End(absl::string_view text);
+
 // OK, or `line 3, byte 41 (0xe9) is not valid UTF-8`, bytes of the whole text counted from 0.
 absl::Status CheckUtf8(absl::string_view text);
 

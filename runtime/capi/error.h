@@ -39,8 +39,10 @@ plumb_status Guard(plumb_error** error, const Body& body) {
 // kInvalidArgument: "runtime is NULL".
 absl::Status NullArgument(absl::string_view name);
 
-// kInvalidArgument for more bytes than anything has: a host's -1.
-absl::Status CheckSize(absl::string_view name, size_t size);
+// Fails with kInvalidArgument for more elements of so many bytes than an array can have, as for -1
+// in a size_t. Every argument that counts what a pointer points to is checked by this before the
+// first element is read, so that no product of it overflows.
+absl::Status CheckSize(absl::string_view name, size_t size, size_t element_bytes = 1);
 
 // `options` as far as they reach, the rest 0; NULL: all 0. kInvalidArgument when struct_size is not
 // set, or when a caller of a newer header sets what this version does not know.

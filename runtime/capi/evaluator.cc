@@ -173,6 +173,11 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
 }
 
 absl::Status SetTypes(plumb_evaluator* evaluator, const int32_t* types, size_t n) {
+  const auto max = static_cast<size_t>(evaluator->rows * evaluator->max_seq);
+  if (n > max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("n is ", n, ": a batch has at most ", max, " inputs"));
+  }
   const int64_t rows = evaluator->model->context->model.token_types;
   for (size_t i = 0; i < n; ++i) {
     if (types[i] >= 0 && types[i] < rows) continue;
@@ -238,7 +243,7 @@ plumb_status plumb_evaluator_set_types(plumb_evaluator* evaluator, const int32_t
                                        plumb_error** error) {
   return Call(evaluator, "evaluator", error, [&]() -> absl::Status {
     if (types == nullptr && n > 0) return NullArgument("types");
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("n", n));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("n", n, sizeof(*types)));
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(evaluator->busy, "evaluator"));
     return plumb::capi::SetTypes(evaluator, types, n);
   });

@@ -159,7 +159,7 @@ struct plumb_model {
   std::shared_ptr<plumb::capi::ModelState> state;
 };
 struct plumb_tokenizer {
-  plumb::Tokenizer tokenizer;
+  std::shared_ptr<const plumb::Tokenizer> tokenizer;  // kept by its decoders
 };
 
 inline const plumb::capi::RuntimeState& RuntimeOf(const plumb_runtime& runtime) {

@@ -337,6 +337,7 @@ plumb_status plumb_model_map_tensors(plumb_model* model, const plumb_tensor_in_f
                                      size_t count, plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
     if (tensors == nullptr) return NullArgument("tensors");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count, sizeof(*tensors)));
     return plumb::capi::MapEach(tensors, count, model->state.get());
   });
 }

@@ -110,6 +110,7 @@ absl::StatusOr<std::string> Explain(const ModelContext& context,
     return absl::InvalidArgumentError(absl::StrCat("options: seq must lie in 1..context_length (",
                                                    context_length, "), is ", seq));
   }
+  PLUMB_RETURN_IF_ERROR(CheckSize("options: recipe_size", options.recipe_size));
   const absl::string_view text = options.recipe == nullptr
                                      ? absl::string_view()
                                      : absl::string_view(options.recipe, options.recipe_size);

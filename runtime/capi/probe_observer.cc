@@ -53,7 +53,7 @@ plumb_probe ToProbe(const ObservedTensor& seen, int64_t step) {
 
 absl::StatusOr<std::vector<std::string>> ProbeGlobs(const char* const* points, size_t count) {
   if (points == nullptr && count > 0) return NullArgument("points");
-  PLUMB_RETURN_IF_ERROR(CheckSize("count", count));
+  PLUMB_RETURN_IF_ERROR(CheckSize("count", count, sizeof(*points)));
   std::vector<std::string> globs;
   for (size_t i = 0; i < count; ++i) {
     if (points[i] == nullptr) return NullArgument("points[i]");

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ struct plumb_session {
   std::unique_ptr<plumb::DecodeSession> decode;
   int64_t version = 0;                          // of the weights that were fed with last
   std::vector<bool> has_logits;                 // by sequence
+  int32_t finish_reason = PLUMB_FINISH_NONE;    // of the last plumb_session_generate
   absl::optional<plumb::TokenSampler> sampler;  // of the last draw
   std::atomic<bool> cancelled{false};
   bool busy = false;  // in a call that calls back
@@ -98,13 +100,35 @@ absl::Status Profiled(plumb_session* session, const Pass& pass) {
   return absl::OkStatus();
 }
 
-// Feeds one sequence, and notes that it has logits.
-absl::Status Feed(plumb_session* session, int32_t sequence, absl::Span<const int32_t> tokens) {
+// Feeds one sequence by `pass`, and notes that it has logits.
+template <class Pass>
+absl::Status FeedBy(plumb_session* session, int32_t sequence, const Pass& pass) {
   PLUMB_RETURN_IF_ERROR(TakeWeights(session));
-  PLUMB_RETURN_IF_ERROR(Profiled(session, [&] { return session->decode->Feed(sequence, tokens); }));
+  const int64_t length = session->decode->length(sequence);
+  const absl::Status fed = Profiled(session, pass);
+  if (!fed.ok()) {
+    // A sequence that should have begun again with its newer half has lost the tokens before.
+    if (session->decode->length(sequence) != length) {
+      session->has_logits[static_cast<size_t>(sequence)] = false;
+    }
+    return fed;
+  }
   session->model->runtime->TellOfPass();
   session->has_logits[static_cast<size_t>(sequence)] = true;
   return absl::OkStatus();
+}
+
+absl::Status Feed(plumb_session* session, int32_t sequence, const int32_t* tokens, size_t count) {
+  PLUMB_RETURN_IF_ERROR(CheckSize("count", count, sizeof(*tokens)));
+  PLUMB_RETURN_IF_ERROR(session->decode->CheckLength(sequence, static_cast<int64_t>(count)));
+  PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens, count, 0));
+  return FeedBy(session, sequence, [&] {
+    return session->decode->Feed(sequence, absl::MakeConstSpan(tokens, count));
+  });
+}
+
+absl::Status Append(plumb_session* session, int32_t sequence, int32_t token) {
+  return FeedBy(session, sequence, [&] { return session->decode->Append(sequence, token); });
 }
 
 absl::Status FeedEach(plumb_session* session, absl::Span<const int32_t> tokens) {
@@ -132,8 +156,7 @@ absl::StatusOr<TokenSampler*> SamplerOf(plumb_session* session,
     return absl::InvalidArgumentError("options: max_tokens and drawn cannot be negative");
   }
   SamplingOptions sampling;
-  sampling.temperature =
-      options.greedy != 0 ? 0 : (options.temperature == 0 ? 1 : options.temperature);
+  sampling.temperature = options.greedy != 0 ? 0 : options.temperature;
   sampling.top_k = options.top_k;
   sampling.top_p = options.top_p == 0 ? 1 : options.top_p;
   const int32_t drawn_from =
@@ -148,8 +171,20 @@ absl::StatusOr<TokenSampler*> SamplerOf(plumb_session* session,
   return &*sampler;
 }
 
+absl::StatusOr<absl::Span<const int32_t>> EndTokensOf(const plumb_session& session,
+                                                      const plumb_sample_options& options) {
+  const int32_t* const tokens = options.end_tokens;
+  const size_t count = options.end_token_count;
+  if (tokens == nullptr && count > 0) return NullArgument("options: end_tokens");
+  PLUMB_RETURN_IF_ERROR(CheckSize("options: end_token_count", count, sizeof(*tokens)));
+  PLUMB_RETURN_IF_ERROR(
+      Annotate(session.model->CheckTokens(tokens, count, 0), "options: end_tokens: "));
+  return absl::MakeConstSpan(tokens, count);
+}
+
 absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_sample_options* given,
                       plumb_token_fn token, void* user) {
+  session->finish_reason = PLUMB_FINISH_NONE;
   PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
   const absl::StatusOr<plumb_sample_options> options = Complete(given);
   if (!options.ok()) return options.status();
@@ -157,20 +192,29 @@ absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_samp
     return absl::FailedPreconditionError(
         absl::StrCat("sequence ", sequence, " has no logits: feed it a token first"));
   }
+  PLUMB_ASSIGN_OR_RETURN(const absl::Span<const int32_t> end_tokens,
+                         EndTokensOf(*session, *options));
   PLUMB_ASSIGN_OR_RETURN(TokenSampler* const sampler, SamplerOf(session, *options));
   const RngStream stream(options->seed, "sample", options->index);
   DecodeSession& decode = *session->decode;
-  for (int64_t i = 0; options->max_tokens == 0 || i < options->max_tokens; ++i) {
+  for (int64_t i = 0;; ++i) {
     if (session->cancelled.exchange(false)) return absl::CancelledError("plumb_session_cancel");
     PLUMB_ASSIGN_OR_RETURN(
         const int32_t drawn,
         sampler->Draw(decode.logits(sequence), stream, static_cast<uint64_t>(options->drawn + i)));
-    const bool is_last = i + 1 == options->max_tokens;
-    if (token(user, drawn) != 0 || is_last) return absl::OkStatus();
-    if (decode.length(sequence) == decode.context_length()) return absl::OkStatus();
-    PLUMB_RETURN_IF_ERROR(Feed(session, sequence, absl::MakeConstSpan(&drawn, 1)));
+    const bool is_full = decode.length(sequence) == decode.context_length();
+    const auto finish = [session](int32_t reason) {
+      session->finish_reason = reason;
+      return absl::OkStatus();
+    };
+    if (std::find(end_tokens.begin(), end_tokens.end(), drawn) != end_tokens.end()) {
+      return finish(PLUMB_FINISH_STOP);
+    }
+    if (token(user, drawn) != 0) return finish(PLUMB_FINISH_STOP);
+    if (i + 1 == options->max_tokens) return finish(PLUMB_FINISH_LENGTH);
+    if (options->max_tokens == 0 && is_full) return finish(PLUMB_FINISH_CONTEXT);
+    PLUMB_RETURN_IF_ERROR(Append(session, sequence, drawn));
   }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -199,8 +243,17 @@ plumb_status plumb_session_feed(plumb_session* session, int32_t sequence, const 
     if (tokens == nullptr && count > 0) return NullArgument("tokens");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
     PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
-    PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens, count, 0));
-    return plumb::capi::Feed(session, sequence, absl::MakeConstSpan(tokens, count));
+    return plumb::capi::Feed(session, sequence, tokens, count);
+  });
+}
+
+plumb_status plumb_session_append(plumb_session* session, int32_t sequence, int32_t token,
+                                  plumb_error** error) {
+  return Call(session, "session", error, [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
+    PLUMB_RETURN_IF_ERROR(CheckSequence(*session, sequence));
+    PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(&token, 1, 0));
+    return plumb::capi::Append(session, sequence, token);
   });
 }
 
@@ -250,6 +303,10 @@ plumb_status plumb_session_generate(plumb_session* session, int32_t sequence,
     const plumb::capi::InCall in_call(&session->busy);
     return plumb::capi::Generate(session, sequence, options, token, user);
   });
+}
+
+int32_t plumb_session_finish_reason(const plumb_session* session) {
+  return session == nullptr ? PLUMB_FINISH_NONE : session->finish_reason;
 }
 
 void plumb_session_cancel(plumb_session* session) {

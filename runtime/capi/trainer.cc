@@ -79,6 +79,7 @@ absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
                                             const plumb_trainer_options* given) {
   PLUMB_ASSIGN_OR_RETURN(const plumb_trainer_options options, Complete(given));
   TrainerRequest request;
+  PLUMB_RETURN_IF_ERROR(CheckSize("options: recipe_size", options.recipe_size));
   const absl::string_view recipe = options.recipe == nullptr
                                        ? absl::string_view()
                                        : absl::string_view(options.recipe, options.recipe_size);
@@ -257,7 +258,7 @@ plumb_status plumb_recipe_text(const char* text, size_t size, const char* name,
     if (text == nullptr && size > 0) return NullArgument("text");
     if (settings == nullptr && count > 0) return NullArgument("settings");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
-    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count, 2 * sizeof(*settings)));
     std::vector<std::pair<std::string, std::string>> pairs;
     for (size_t i = 0; i < count; ++i) {
       const char* const field = settings[2 * i];

@@ -14,6 +14,8 @@
  * - A call wants a stack of 256 KiB where formulas nest deeply; 128 KiB do for what people write.
  * - Options are passed by pointer: NULL means all defaults, as 0 does in each field. `struct_size`
  *   is sizeof the struct, with which an old program runs on a new plumb.
+ * - A number of elements, or a size, that no memory can hold is PLUMB_INVALID_ARGUMENT, before any
+ *   element is read.
  * - Texts are UTF-8. A `const char*` argument ends with 0; where a length is passed it need not.
  * - A text that is returned goes to `buffer` of `capacity` bytes, cut and ended with 0, and
  *   `*needed` (may be NULL) is its length without the 0, so that capacity 0 asks for the length.
@@ -468,25 +470,78 @@ PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_create(int32_t kind, const char
 PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_from_json(const char* json, size_t size,
                                                            plumb_tokenizer** tokenizer,
                                                            plumb_error** error);
+/* From a directory: a run, or a published model, whose special tokens are those that its
+ * generation_config.json, config.json, tokenizer_config.json or special_tokens_map.json says, in
+ * this order. From a text alone they are guessed. Errors: PLUMB_NOT_FOUND. */
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_from_directory(const char* path,
+                                                                plumb_tokenizer** tokenizer,
+                                                                plumb_error** error);
 PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer,
                                                       char* buffer, size_t capacity, size_t* needed,
                                                       plumb_error** error);
 PLUMB_API int32_t plumb_tokenizer_vocab_size(const plumb_tokenizer* tokenizer);
-/* The begin/end token; -1 without one. */
+/* The token that ends a document of training data; -1 without one. With characters and bytes it
+ * begins one, too. */
 PLUMB_API int32_t plumb_tokenizer_begin_end(const plumb_tokenizer* tokenizer);
-/* At most `capacity` ids go to `tokens`; *needed is how many there are. Errors:
- * PLUMB_INVALID_ARGUMENT for a character that is not in the vocabulary. */
+/* The tokens each of which ends a text that a model generates, that one first: for the end_tokens
+ * of plumb_sample_options. At most `capacity` ids go to `tokens`; *needed is how many there are. */
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_end_tokens(const plumb_tokenizer* tokenizer,
+                                                            int32_t* tokens, size_t capacity,
+                                                            size_t* needed, plumb_error** error);
+/* The tokens that a prompt begins with, before those of plumb_tokenizer_encode: what the file's
+ * post-processor puts before a text, <s> for example, or the begin/end token of a tokenizer of
+ * characters or bytes. At most `capacity` ids go to `tokens`; *needed is how many there are. */
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_prefix(const plumb_tokenizer* tokenizer,
+                                                        int32_t* tokens, size_t capacity,
+                                                        size_t* needed, plumb_error** error);
+/* At most `capacity` ids go to `tokens`; *needed is how many there are, which may be more than the
+ * text has bytes. Errors: PLUMB_INVALID_ARGUMENT for a character that is not in the vocabulary. */
 PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_encode(const plumb_tokenizer* tokenizer,
                                                         const char* text, size_t size,
                                                         int32_t* tokens, size_t capacity,
                                                         size_t* needed, plumb_error** error);
 /* The text of some tokens, which for bytes need not be UTF-8 and may hold 0. A begin/end token has
- * none. Errors: PLUMB_INVALID_ARGUMENT for an id that is not in the vocabulary. */
+ * none. The texts of single tokens, put together, are not the text of all: tokens that come one by
+ * one are for plumb_decoder. Errors: PLUMB_INVALID_ARGUMENT for an id that is not in the
+ * vocabulary. */
 PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_decode(const plumb_tokenizer* tokenizer,
                                                         const int32_t* tokens, size_t count,
                                                         char* buffer, size_t capacity,
                                                         size_t* needed, plumb_error** error);
 PLUMB_API void plumb_tokenizer_free(plumb_tokenizer* tokenizer);
+
+/* Makes text of tokens that come one by one, as from plumb_session_generate. The texts that it
+ * gives, put together, are what plumb_tokenizer_decode makes of all tokens at once, to the byte.
+ * One thread at a time. */
+typedef struct plumb_decoder plumb_decoder;
+
+/* Begins a text after the `count` tokens of a prompt (may be none), whose text is not given again:
+ * a space, or the rest of a character, depends on what came before. Errors:
+ * PLUMB_INVALID_ARGUMENT for an id that is not in the vocabulary. */
+PLUMB_USE PLUMB_API plumb_status plumb_decoder_create(const plumb_tokenizer* tokenizer,
+                                                      const int32_t* prompt, size_t count,
+                                                      plumb_decoder** decoder, plumb_error** error);
+/* Sets *text and *size (each may be NULL) to the text that is complete with `tokens`, "" where more
+ * must come: a character may be spread over several tokens. The text ends with 0, which *size does
+ * not count, and lives until the next call on the decoder. Errors: PLUMB_INVALID_ARGUMENT for an
+ * id that is not in the vocabulary; the decoder is as before. */
+PLUMB_USE PLUMB_API plumb_status plumb_decoder_next(plumb_decoder* decoder, const int32_t* tokens,
+                                                    size_t count, const char** text, size_t* size,
+                                                    plumb_error** error);
+/* The same of the text that was held back; bytes of a character that is not whole are as they are.
+ * The decoder then begins a new text, after no prompt. */
+PLUMB_USE PLUMB_API plumb_status plumb_decoder_finish(plumb_decoder* decoder, const char** text,
+                                                      size_t* size, plumb_error** error);
+/* From now on a text ends before the first of the `count` texts that it contains, wherever tokens
+ * begin and end; what may still become one of them is held back. Copies the texts; with none, texts
+ * do not end. Errors: PLUMB_INVALID_ARGUMENT for one that is empty or not UTF-8. */
+PLUMB_USE PLUMB_API plumb_status plumb_decoder_stop_at(plumb_decoder* decoder,
+                                                       const char* const* texts, size_t count,
+                                                       plumb_error** error);
+/* 1 once the text has come to such a text, after which plumb_decoder_next gives "" until
+ * plumb_decoder_finish; else 0. */
+PLUMB_API int32_t plumb_decoder_stopped(const plumb_decoder* decoder);
+PLUMB_API void plumb_decoder_free(plumb_decoder* decoder);
 
 /* --- Ranks ------------------------------------------------------------------------------------ */
 
@@ -822,6 +877,11 @@ PLUMB_API void plumb_session_free(plumb_session* session);
 PLUMB_USE PLUMB_API plumb_status plumb_session_feed(plumb_session* session, int32_t sequence,
                                                     const int32_t* tokens, size_t count,
                                                     plumb_error** error);
+/* Appends one token, as plumb_session_generate does: a sequence whose context is full begins again
+ * with the newer half of its tokens, this one included (context_length / 2 of them). Errors: as
+ * plumb_session_feed, but that there is always room. */
+PLUMB_USE PLUMB_API plumb_status plumb_session_append(plumb_session* session, int32_t sequence,
+                                                      int32_t token, plumb_error** error);
 /* Appends tokens[s] to every sequence s, in one pass over the weights; `count` is their number. */
 PLUMB_USE PLUMB_API plumb_status plumb_session_feed_each(plumb_session* session,
                                                          const int32_t* tokens, size_t count,
@@ -836,30 +896,48 @@ PLUMB_API int64_t plumb_session_length(const plumb_session* session, int32_t seq
 PLUMB_USE PLUMB_API plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence,
                                                         int64_t length, plumb_error** error);
 
+/* All fields 0, or NULL instead of options: the most likely token, until the context is full.
+ * PLUMB_SAMPLE_OPTIONS_INIT draws from the model's distribution. */
 typedef struct {
   size_t struct_size;
-  int64_t max_tokens;   /* 0: until the context is full */
-  int32_t greedy;       /* 1: always the most likely token */
+  int64_t max_tokens;   /* past the context, if need be; 0: until the context is full */
+  int32_t greedy;       /* 1: as temperature 0 */
   int32_t top_k;        /* of the k most likely tokens; 0: of all */
-  double temperature;   /* 0: 1. For the most likely token, `greedy` */
+  double temperature;   /* divides the logits; 0: always the most likely token */
   double top_p;         /* of the fewest likeliest tokens with this share; 0: 1 */
   uint64_t seed, index; /* of the random stream; samples of one seed differ by their index */
   int64_t drawn;        /* tokens that were drawn from the stream before */
   int32_t vocabulary;   /* tokens that may be drawn: the ids below this; 0: all of the model's */
+  const int32_t* end_tokens; /* drawing one of these ends the text; it is not told */
+  size_t end_token_count;
 } plumb_sample_options;
+
+/* plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;  temperature and top_p are 1. */
+#define PLUMB_SAMPLE_OPTIONS_INIT \
+  {sizeof(plumb_sample_options), 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0, NULL, 0}
+
+/* Why plumb_session_generate ended. */
+enum {
+  PLUMB_FINISH_NONE = 0,   /* it failed, or has not been called */
+  PLUMB_FINISH_STOP = 1,   /* an end token was drawn, or `token` wants no more */
+  PLUMB_FINISH_LENGTH = 2, /* max_tokens were drawn */
+  PLUMB_FINISH_CONTEXT = 3 /* the context is full, and max_tokens is 0 */
+};
 
 /* Each token as it is drawn. Returns 0 to go on, else no more are drawn. */
 typedef int32_t (*plumb_token_fn)(void* user, int32_t token);
 
-/* Draws a token after those of a sequence, tells `token`, appends it, and so on. The last one,
- * after which `token` or max_tokens wants no more, or the context is full, is told and not
- * appended. Draw i (from 0, or options->drawn) is a function of logits, options and i. Errors:
- * PLUMB_FAILED_PRECONDITION for a sequence without logits; PLUMB_CANCELLED after
- * plumb_session_cancel. */
+/* Draws a token after those of a sequence, tells `token`, appends it (plumb_session_append), and so
+ * on, as `plumb sample` does. The last one, after which `token` or max_tokens wants no more, or, if
+ * max_tokens is 0, the context is full, is told and not appended. Draw i (from 0, or
+ * options->drawn) is a function of logits, options and i. Errors: PLUMB_FAILED_PRECONDITION for a
+ * sequence without logits; PLUMB_CANCELLED after plumb_session_cancel. */
 PLUMB_USE PLUMB_API plumb_status plumb_session_generate(plumb_session* session, int32_t sequence,
                                                         const plumb_sample_options* options,
                                                         plumb_token_fn token, void* user,
                                                         plumb_error** error);
+/* PLUMB_FINISH_STOP, ...: of the last plumb_session_generate. */
+PLUMB_API int32_t plumb_session_finish_reason(const plumb_session* session);
 /* Ends plumb_session_generate after its token. Any thread, and signal handlers. */
 PLUMB_API void plumb_session_cancel(plumb_session* session);
 

@@ -46,14 +46,22 @@ struct SessionOptions {
 };
 
 struct SampleOptions {
-  std::int64_t max_tokens = 0;  // 0: until the context is full
+  std::int64_t max_tokens = 0;  // past the context, if need be; 0: until the context is full
   double temperature = 1;       // 0: always the most likely token
   std::int32_t top_k = 0;       // of the k most likely tokens; 0: of all
-  double top_p = 1;             // of the fewest likeliest tokens with this share
+  double top_p = 1;             // of the fewest likeliest tokens with this share, above 0
   std::uint64_t seed = 0;       // of the random stream
   std::uint64_t index = 0;      // by which samples of one seed differ
   std::int64_t drawn = 0;       // tokens that were drawn from the stream before
   std::int32_t vocabulary = 0;  // ids below this may be drawn; 0: all
+  std::vector<std::int32_t> end_tokens;  // drawing one of these ends the text; it is not told
+};
+
+// Why Session::Generate ended.
+enum class FinishReason : std::int32_t {
+  kStop = PLUMB_FINISH_STOP,       // the callback wants no more
+  kLength = PLUMB_FINISH_LENGTH,   // max_tokens were drawn
+  kContext = PLUMB_FINISH_CONTEXT  // the context is full, and max_tokens is 0
 };
 
 class Session {
@@ -75,6 +83,12 @@ class Session {
   Result<void> Feed(std::int32_t sequence, Span<const std::int32_t> tokens) {
     return internal::Call([&](plumb_error** error) {
       return plumb_session_feed(handle_.get(), sequence, tokens.data(), tokens.size(), error);
+    });
+  }
+  // Appends one token; a full sequence begins again with the newer half of its tokens.
+  Result<void> Append(std::int32_t sequence, std::int32_t token) {
+    return internal::Call([&](plumb_error** error) {
+      return plumb_session_append(handle_.get(), sequence, token, error);
     });
   }
   // Appends tokens[s] to every sequence s, in one pass over the weights.
@@ -99,12 +113,18 @@ class Session {
     });
   }
 
-  // Draws tokens, appends all but the last, and tells each: token(std::int32_t).
+  // Draws tokens, appends all but the last, and tells each: token(std::int32_t). Texts are made of
+  // them by a Decoder.
   template <class Token>
-  Result<void> Generate(std::int32_t sequence, const SampleOptions& options, Token&& token) {
+  Result<FinishReason> Generate(std::int32_t sequence, const SampleOptions& options,
+                                Token&& token) {
+    // In C, 0 is the default.
+    if (options.top_p == 0) {
+      return Error(Code::kInvalidArgument,
+                   "top_p must be above 0 and at most 1 (1 keeps all tokens), is 0");
+    }
     auto given = internal::Sized<plumb_sample_options>();
     given.max_tokens = options.max_tokens;
-    given.greedy = options.temperature == 0 ? 1 : 0;
     given.top_k = options.top_k;
     given.temperature = options.temperature;
     given.top_p = options.top_p;
@@ -112,6 +132,8 @@ class Session {
     given.index = options.index;
     given.drawn = options.drawn;
     given.vocabulary = options.vocabulary;
+    given.end_tokens = options.end_tokens.data();
+    given.end_token_count = options.end_tokens.size();
     using Callback = std::remove_reference_t<Token>;
     struct User {
       Callback& token;
@@ -119,9 +141,11 @@ class Session {
     const plumb_token_fn tell = [](void* callback, std::int32_t drawn) {
       return internal::Stops([&] { return static_cast<User*>(callback)->token(drawn); });
     };
-    return internal::Call([&](plumb_error** error) {
+    const Result<void> generated = internal::Call([&](plumb_error** error) {
       return plumb_session_generate(handle_.get(), sequence, &given, tell, &user, error);
     });
+    if (!generated) return generated.error();
+    return static_cast<FinishReason>(plumb_session_finish_reason(handle_.get()));
   }
   // Any thread, and signal handlers.
   void Cancel() const noexcept { plumb_session_cancel(handle_.get()); }

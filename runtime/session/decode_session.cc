@@ -77,9 +77,7 @@ void DecodeSession::PlaceCaches(const Graph& graph) {
     if (cache.rows == context_length()) continue;
     shortest_ring = shortest_ring == 0 ? cache.rows : std::min(shortest_ring, cache.rows);
   }
-  for (auto& tokens : fed_) {
-    if (shortest_ring > 0) tokens.reserve(static_cast<size_t>(context_length()));
-  }
+  for (auto& tokens : fed_) tokens.reserve(static_cast<size_t>(context_length()));
   AlignedBuffer memory(batch() * total), chunk_memory(batch() > 1 ? total : 0);
   // All memory is there: from here on nothing fails, so that caches are placed whole or not at all.
   cache_memory_ = std::move(memory);
@@ -111,8 +109,8 @@ absl::Status DecodeSession::BindStep(Executable* executable) {
 }
 
 absl::Status DecodeSession::CheckLength(int64_t sequence, int64_t tokens) const {
-  const int64_t total = length(sequence) + tokens;
-  if (total <= context_length()) return absl::OkStatus();
+  if (tokens <= context_length() - length(sequence)) return absl::OkStatus();
+  const auto total = static_cast<uint64_t>(length(sequence)) + static_cast<uint64_t>(tokens);
   return absl::OutOfRangeError(absl::StrCat("a sequence of ", total,
                                             " tokens is longer than the model's context_length ",
                                             context_length()));
@@ -181,7 +179,6 @@ absl::Status DecodeSession::RestoreRings(int64_t sequence) {
 }
 
 void DecodeSession::Remember(int64_t sequence, absl::Span<const int32_t> tokens) {
-  if (shortest_ring_ == 0) return;
   std::vector<int32_t>& fed = fed_[static_cast<size_t>(sequence)];
   fed.resize(static_cast<size_t>(length(sequence)));
   fed.insert(fed.end(), tokens.begin(), tokens.end());
@@ -209,6 +206,17 @@ absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tok
   written_[static_cast<size_t>(sequence)] = std::max(written_[static_cast<size_t>(sequence)], end);
   length = end;
   return absl::OkStatus();
+}
+
+absl::Status DecodeSession::Append(int64_t sequence, int32_t token) {
+  const int64_t n = length(sequence);
+  if (n < context_length()) return Feed(sequence, absl::MakeConstSpan(&token, 1));
+  const int64_t kept = std::max<int64_t>(1, context_length() / 2) - 1;
+  const auto fed = fed_[static_cast<size_t>(sequence)].begin();
+  std::vector<int32_t> newer(fed + (n - kept), fed + n);
+  newer.push_back(token);
+  Truncate(sequence, 0);
+  return Feed(sequence, newer);
 }
 
 absl::Status DecodeSession::FeedEach(absl::Span<const int32_t> tokens) {

@@ -53,6 +53,10 @@ class DecodeSession {
     lengths_[static_cast<size_t>(sequence)] = length;
   }
 
+  // Fails with kOutOfRange if a sequence with so many more tokens would outgrow the model's
+  // context_length.
+  absl::Status CheckLength(int64_t sequence, int64_t tokens) const;
+
   // Appends tokens to one sequence; its logits are then the distribution of the token after them.
   // Of several sequences that begin with the same tokens, only the first computes them.
   // kOutOfRange, with nothing appended, when the sequence would outgrow the model's context_length;
@@ -60,6 +64,10 @@ class DecodeSession {
   // over tokens in evaluation too.
   absl::Status Feed(int64_t sequence, absl::Span<const int32_t> tokens);
   absl::Status Feed(absl::Span<const int32_t> tokens) { return Feed(0, tokens); }
+
+  // Appends one token. A sequence whose context is full begins again with the newer half of its
+  // tokens, this one included, so that it may grow without end. Errors as above.
+  absl::Status Append(int64_t sequence, int32_t token);
 
   // Appends tokens[b] to every sequence b; errors as above, of all or none.
   absl::Status FeedEach(absl::Span<const int32_t> tokens);
@@ -90,7 +98,6 @@ class DecodeSession {
     int64_t bytes() const { return heads * head_bytes; }  // of one sequence
   };
 
-  absl::Status CheckLength(int64_t sequence, int64_t tokens) const;
   absl::Status Run(const Executable& executable);
   absl::Status RunChunk(int64_t position, absl::Span<const int32_t> tokens);
   absl::Status BindChunk(Executable* executable);
@@ -105,7 +112,7 @@ class DecodeSession {
   absl::Status RunChunks(int64_t sequence, int64_t begin, absl::Span<const int32_t> tokens);
   // Computes a sequence anew if rings have lost what its next token sees.
   absl::Status RestoreRings(int64_t sequence);
-  // What was fed, kept for that where there are rings.
+  // Keeps what was fed, for sequences that are computed again.
   void Remember(int64_t sequence, absl::Span<const int32_t> tokens);
 
   const ModelContext* context_;
@@ -117,7 +124,7 @@ class DecodeSession {
   // were computed from the beginning.
   std::vector<int64_t> written_;
   int64_t shortest_ring_ = 0;              // rows; 0: there is none
-  std::vector<std::vector<int32_t>> fed_;  // by sequence, with rings: its tokens
+  std::vector<std::vector<int32_t>> fed_;  // by sequence: its tokens, the first length(sequence)
   ExecutableCache chunk_executables_, step_executable_;
   std::map<std::string, Cache> caches_;  // by the name of the state
   // All caches contiguously, for huge pages: reading every cache takes few TLB entries.

@@ -1,5 +1,6 @@
 #include "runtime/tokenizer/decoder.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -28,6 +29,16 @@ class SequenceDecoder : public Decoder {
     for (const auto& step : steps) PLUMB_RETURN_IF_ERROR(step->Apply(continues, pieces));
     return absl::OkStatus();
   }
+  bool Streams(bool fused) const override {
+    for (const auto& step : steps) {
+      if (!step->Streams(fused)) return false;
+      fused = fused || step->Fuses();
+    }
+    return true;
+  }
+  bool Fuses() const override {
+    return std::any_of(steps.begin(), steps.end(), [](const auto& step) { return step->Fuses(); });
+  }
 };
 
 class SpacesDecoder : public Decoder {
@@ -35,6 +46,7 @@ class SpacesDecoder : public Decoder {
     for (size_t i = continues ? 0 : 1; i < pieces->size(); ++i) (*pieces)[i].insert(0, " ");
     return absl::OkStatus();
   }
+  bool Streams(bool fused) const override { return !fused; }
 };
 
 class ByteLevelDecoder : public Decoder {
@@ -45,6 +57,7 @@ class ByteLevelDecoder : public Decoder {
     }
     return absl::OkStatus();
   }
+  bool Streams(bool fused) const override { return !fused; }
 };
 
 // "<0x0A>" is that byte.
@@ -59,6 +72,7 @@ class ByteFallbackDecoder : public Decoder {
     }
     return absl::OkStatus();
   }
+  bool Streams(bool fused) const override { return !fused; }
 };
 
 class FuseDecoder : public Decoder {
@@ -66,18 +80,20 @@ class FuseDecoder : public Decoder {
     pieces->assign(1, absl::StrJoin(*pieces, ""));
     return absl::OkStatus();
   }
+  bool Streams(bool) const override { return true; }
+  bool Fuses() const override { return true; }
 };
 
+// Strips each piece, or, of pieces that have been fused, the text.
 class StripDecoder : public Decoder {
  public:
-  StripDecoder(std::string content, int64_t first, int64_t last)
-      : content_(std::move(content)), first_(first), last_(last) {}
+  StripDecoder(std::string content, int64_t first, int64_t last, bool fused)
+      : content_(std::move(content)), first_(first), last_(last), fused_(fused) {}
   absl::Status Apply(bool continues, Pieces* pieces) const override {
+    const int64_t first = fused_ && continues ? 0 : first_;
     for (std::string& piece : *pieces) {
       size_t begin = 0, end = piece.size();
-      for (int64_t i = 0; !continues && i < first_ && HasAt(piece, begin); ++i) {
-        begin += content_.size();
-      }
+      for (int64_t i = 0; i < first && HasAt(piece, begin); ++i) begin += content_.size();
       for (int64_t i = 0;
            i < last_ && end >= begin + content_.size() && HasAt(piece, end - content_.size());
            ++i) {
@@ -87,6 +103,11 @@ class StripDecoder : public Decoder {
     }
     return absl::OkStatus();
   }
+  // The content at a text's beginning may come in parts if it has several bytes, and its end is
+  // not known before all pieces are.
+  bool Streams(bool fused) const override {
+    return !fused || (content_.size() == 1 && last_ == 0);
+  }
 
  private:
   bool HasAt(const std::string& piece, size_t at) const {
@@ -94,6 +115,7 @@ class StripDecoder : public Decoder {
   }
   std::string content_;
   int64_t first_, last_;
+  bool fused_;
 };
 
 class ReplaceDecoder : public Decoder {
@@ -108,6 +130,7 @@ class ReplaceDecoder : public Decoder {
     }
     return absl::OkStatus();
   }
+  bool Streams(bool fused) const override { return !fused; }
 
  private:
   std::unique_ptr<Normalizer> replace_;
@@ -126,6 +149,7 @@ class MetaspaceDecoder : public Decoder {
     }
     return absl::OkStatus();
   }
+  bool Streams(bool fused) const override { return !fused; }
 
  private:
   std::string mark_;
@@ -150,6 +174,7 @@ class WordPieceDecoder : public Decoder {
     }
     return absl::OkStatus();
   }
+  bool Streams(bool fused) const override { return !fused; }
 
  private:
   // English as it is written, one rule after the other.
@@ -161,13 +186,17 @@ class WordPieceDecoder : public Decoder {
   bool cleans_;
 };
 
-MadeDecoder ReadDecoders(JsonFields* fields) {
+// Reads the object at `place`. `fused`: the step before, or one before that, joins all pieces.
+MadeDecoder ReadStep(const Json* json, const std::string& place, bool fused);
+
+MadeDecoder ReadDecoders(JsonFields* fields, bool fused) {
   PLUMB_ASSIGN_OR_RETURN(const Json* list, fields->NeededArray("decoders"));
   auto sequence = std::make_unique<SequenceDecoder>();
   for (size_t i = 0; i < list->size(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(
         auto step,
-        Decoder::Read(&(*list)[i], absl::StrCat(fields->PlaceOf("decoders"), "[", i, "]")));
+        ReadStep(&(*list)[i], absl::StrCat(fields->PlaceOf("decoders"), "[", i, "]"), fused));
+    fused = fused || step->Fuses();
     sequence->steps.push_back(std::move(step));
   }
   return std::unique_ptr<const Decoder>(std::move(sequence));
@@ -183,8 +212,9 @@ MadeDecoder ReadMetaspaceDecoder(JsonFields* fields) {
   return std::make_unique<MetaspaceDecoder>(std::move(mark), scheme != "never");
 }
 
-MadeDecoder ReadDecoder(const Json& json, const std::string& type, JsonFields* fields) {
-  if (type == "Sequence") return ReadDecoders(fields);
+MadeDecoder ReadDecoder(const Json& json, const std::string& type, bool fused,
+                        JsonFields* fields) {
+  if (type == "Sequence") return ReadDecoders(fields, fused);
   if (type == "ByteFallback") return std::make_unique<ByteFallbackDecoder>();
   if (type == "Fuse") return std::make_unique<FuseDecoder>();
   if (type == "Metaspace") return ReadMetaspaceDecoder(fields);
@@ -197,7 +227,7 @@ MadeDecoder ReadDecoder(const Json& json, const std::string& type, JsonFields* f
     PLUMB_ASSIGN_OR_RETURN(const int64_t first, fields->Int("start", 0));
     PLUMB_ASSIGN_OR_RETURN(const int64_t last, fields->Int("stop", 0));
     if (content.empty()) return fields->Error("content is empty");
-    return std::make_unique<StripDecoder>(std::move(content), first, last);
+    return std::make_unique<StripDecoder>(std::move(content), first, last, fused);
   }
   if (type == "Replace") {
     for (const char* name : {"pattern", "content"}) fields->Ignore(name);
@@ -214,15 +244,19 @@ MadeDecoder ReadDecoder(const Json& json, const std::string& type, JsonFields* f
                           "Metaspace", "WordPiece"});
 }
 
-}  // namespace
-
-MadeDecoder Decoder::Read(const Json* json, const std::string& place) {
+MadeDecoder ReadStep(const Json* json, const std::string& place, bool fused) {
   if (json == nullptr || json->is_null()) return std::make_unique<SpacesDecoder>();
   PLUMB_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(*json, place));
   PLUMB_ASSIGN_OR_RETURN(const std::string type, fields.NeededString("type"));
-  PLUMB_ASSIGN_OR_RETURN(auto decoder, ReadDecoder(*json, type, &fields));
+  PLUMB_ASSIGN_OR_RETURN(auto decoder, ReadDecoder(*json, type, fused, &fields));
   PLUMB_RETURN_IF_ERROR(fields.Finish());
   return decoder;
+}
+
+}  // namespace
+
+MadeDecoder Decoder::Read(const Json* json, const std::string& place) {
+  return ReadStep(json, place, /*fused=*/false);
 }
 
 }  // namespace plumb

@@ -21,6 +21,17 @@ class Decoder {
   // whether they are UTF-8 or not.
   virtual absl::Status Apply(bool continues, std::vector<std::string>* pieces) const = 0;
 
+  // Returns true if pieces may be applied one after the other: Apply(false, all) gives the text of
+  // Apply(false, the first), followed by those of Apply(true, each further one), where "the first"
+  // are as many as it takes until their text is not empty. `fused`: the pieces have been joined to
+  // one before. A decoder that does not override this has its text only when all pieces are known.
+  virtual bool Streams(bool fused) const {
+    static_cast<void>(fused);
+    return false;
+  }
+  // Returns true if it joins all pieces to one.
+  virtual bool Fuses() const { return false; }
+
   // Reads the object at `place`; null puts spaces between pieces. InvalidArgument names what is not
   // supported.
   static absl::StatusOr<std::unique_ptr<const Decoder>> Read(const nlohmann::json* json,

@@ -57,4 +57,10 @@ std::string StopTexts::Add(absl::string_view text) {
 
 std::string StopTexts::Rest() { return std::exchange(held_, ""); }
 
+void StopTexts::Restart() {
+  for (Stop& stop : stops_) stop.matched = 0;
+  held_.clear();
+  stopped_ = false;
+}
+
 }  // namespace plumb

@@ -28,6 +28,8 @@ class StopTexts {
   bool stopped() const { return stopped_; }
   // Returns what is still held back, when no more text comes.
   std::string Rest();
+  // Begins a new text.
+  void Restart();
 
  private:
   struct Stop {

@@ -61,6 +61,8 @@ class SubwordTokenizer {
     bool continues = false;     // what came before has been decoded already
     bool skip_special = false;  // leave special tokens out
   };
+  // Returns true if tokens may be decoded one after the other (Decoder::Streams).
+  bool streams() const { return decoder_->Streams(/*fused=*/false); }
   // REQUIRES: tokens in [0, vocab_size).
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> tokens,
                                      const DecodeOptions& options) const;

@@ -142,31 +142,30 @@ absl::Status Tokenizer::AppendTokens(absl::string_view text, std::vector<int32_t
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> tokens) const {
-  return DecodeAs(tokens, /*continues=*/false);
-}
-absl::StatusOr<std::string> Tokenizer::DecodeNext(absl::Span<const int32_t> tokens) const {
-  return DecodeAs(tokens, /*continues=*/true);
+absl::Status Tokenizer::CheckTokens(absl::Span<const int32_t> tokens) const {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < vocab_size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("token ", tokens[i], " at position ", i,
+                                                   " is outside the vocabulary of ", vocab_size(),
+                                                   " tokens"));
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Tokenizer::DecodeAs(absl::Span<const int32_t> tokens,
-                                                bool continues) const {
+absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const int32_t> tokens) const {
+  PLUMB_RETURN_IF_ERROR(CheckTokens(tokens));
+  if (subwords_ != nullptr) {
+    return subwords_->Decode(tokens, {/*continues=*/false, /*skip_special=*/true});
+  }
   std::string text;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const int32_t token = tokens[i];
-    if (token < 0 || token >= vocab_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("token ", token, " at position ", i,
-                                                     " is outside the vocabulary of ", vocab_size(),
-                                                     " tokens"));
-    }
-    if (token >= num_symbols() || subwords_ != nullptr) continue;
+  for (const int32_t token : tokens) {
+    if (token >= num_symbols()) continue;
     if (kind_ == Kind::kBytes) {
       text.push_back(static_cast<char>(token));
     } else {
       AppendUtf8(characters_[static_cast<size_t>(token)], &text);
     }
   }
-  if (subwords_ != nullptr) return subwords_->Decode(tokens, {continues, /*skip_special=*/true});
   return text;
 }
 

@@ -55,7 +55,8 @@ class Tokenizer {
   bool has_begin_end() const { return has_begin_end_; }
   // Of kind subwords, else null.
   const SubwordTokenizer* subwords() const { return subwords_.get(); }
-  // What a prompt begins with: of subwords what their post-processor puts there, <s> for one.
+  // The tokens that a prompt begins with: those that a post-processor of subwords puts before a
+  // text, such as <s>, or the begin/end token of the other kinds.
   std::vector<int32_t> prompt_prefix() const;
 
   // The token of this name: a piece as a tokenizer.json has it ("<|im_end|>"), a character, a byte.
@@ -74,9 +75,10 @@ class Tokenizer {
 
   // The text of `tokens`; the begin/end token and special tokens stand for no text. Of kinds bytes
   // and subwords the result need not be UTF-8. InvalidArgument for an id outside [0, vocab_size).
+  // For tokens that come one after the other there is TokenDecoder.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> tokens) const;
-  // What `tokens` add to a text that is already there: of some subwords a space more.
-  absl::StatusOr<std::string> DecodeNext(absl::Span<const int32_t> tokens) const;
+  // Fails with InvalidArgument, naming the first id outside [0, vocab_size) and its position.
+  absl::Status CheckTokens(absl::Span<const int32_t> tokens) const;
 
   // A token as a person should see it: `a`, `\n`, `\xff`, `<begin/end>`; `<invalid>` outside the
   // vocabulary.
@@ -100,7 +102,6 @@ class Tokenizer {
  private:
   Tokenizer(Kind kind, std::vector<uint32_t> characters, bool has_begin_end);
 
-  absl::StatusOr<std::string> DecodeAs(absl::Span<const int32_t> tokens, bool continues) const;
   int32_t num_symbols() const {
     if (subwords_ != nullptr) return subwords_->vocab_size();
     return kind_ == Kind::kBytes ? 256 : static_cast<int32_t>(characters_.size());

@@ -76,9 +76,11 @@ class TrainedModel {
   // Whether it predicts the next token, and not, being bidirectional, those that are hidden.
   bool can_generate() const;
 
-  // Draws one continuation. `on_text`, when given, gets each piece as it is drawn, and what may be
-  // the beginning of a stop text once that is known; return false to stop. Errors: options out of
-  // range, a prompt with characters outside the vocabulary or too long.
+  // Draws one continuation. `on_text`, when given, gets the text piece by piece, whole characters
+  // of it: the prompt's with the first token, and then what each token completes, which may be
+  // nothing; what may be the beginning of a stop text it gets once that is known. Return false to
+  // stop. Errors: options out of range, a prompt with characters outside the vocabulary or too
+  // long.
   absl::StatusOr<GenerateResult> Generate(
       const GenerateOptions& options,
       const std::function<bool(absl::string_view piece)>& on_text = nullptr);

@@ -23,6 +23,10 @@ absl::Status Sequences::Feed(int64_t sequence, absl::Span<const int32_t> tokens)
                    tokens.size());
 }
 
+absl::Status Sequences::Append(int64_t sequence, int32_t token) {
+  return CallPlumb(plumb_session_append, session_.get(), Index(sequence), token);
+}
+
 absl::Status Sequences::Begin(int64_t sequence, absl::Span<const int32_t> tokens) {
   PLUMB_RETURN_IF_ERROR(Reset(sequence));
   return Feed(sequence, tokens);

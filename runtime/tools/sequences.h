@@ -32,6 +32,8 @@ class Sequences {
   // Forgets a sequence.
   absl::Status Reset(int64_t sequence);
   absl::Status Feed(int64_t sequence, absl::Span<const int32_t> tokens);
+  // Appends a token; a sequence whose context is full begins again with its newer half.
+  absl::Status Append(int64_t sequence, int32_t token);
   // Forgets a sequence and feeds it these tokens.
   absl::Status Begin(int64_t sequence, absl::Span<const int32_t> tokens);
   // A token for every sequence, in one pass over the weights.

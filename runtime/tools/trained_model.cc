@@ -11,8 +11,10 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
+#include "runtime/base/utf8.h"
 #include "runtime/data/batches.h"
 #include "runtime/tokenizer/stop_texts.h"
+#include "runtime/tokenizer/token_decoder.h"
 #include "runtime/tools/generate.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/out_of_memory.h"
@@ -72,7 +74,6 @@ absl::StatusOr<plumb_sample_options> ToPlumb(const GenerateOptions& options, int
   }
   auto drawing = Sized<plumb_sample_options>();
   drawing.max_tokens = 1;
-  drawing.greedy = options.temperature == 0;
   drawing.temperature = options.temperature;
   drawing.top_k = options.top_k;
   drawing.top_p = options.top_p;
@@ -85,13 +86,15 @@ absl::StatusOr<plumb_sample_options> ToPlumb(const GenerateOptions& options, int
 // What a sample begins with.
 struct Prompt {
   std::vector<int32_t> tokens;  // at least one
-  std::string text;
+  std::string text;             // whole characters; more bytes come with the first tokens drawn
+  absl::optional<TokenDecoder> decoder;  // of what follows; none without a tokenizer
 };
 
 // One sample on its way.
 struct Sample {
   plumb_sample_options drawing;
   std::vector<int32_t> tokens;  // so far, the prompt's included
+  absl::optional<TokenDecoder> decoder;
   StopTexts stops;
   GenerateResult result;
   Clock::time_point start = Clock::now();
@@ -99,7 +102,7 @@ struct Sample {
   // The sample `number` of those that begin with the prompt's index.
   Sample(const plumb_sample_options& first, int64_t number, const Prompt& prompt,
          const StopTexts& stop_texts)
-      : drawing(first), tokens(prompt.tokens), stops(stop_texts) {
+      : drawing(first), tokens(prompt.tokens), decoder(prompt.decoder), stops(stop_texts) {
     drawing.index += static_cast<uint64_t>(number);
     result.text = prompt.text;
   }
@@ -108,22 +111,19 @@ struct Sample {
     return options.max_tokens == 0 || result.tokens < options.max_tokens;
   }
 
-  // Draws the next token of `sequence`, notes it, and puts the text that can be shown by now into
-  // `piece`. Returns false at an end token, and when a stop text is complete.
-  absl::StatusOr<bool> Draw(const RunFiles& files, int64_t sequence, Sequences* sequences,
-                            std::string* piece) {
-    piece->clear();
+  // Draws the next token of `sequence`, notes it, and appends the text that is complete with it.
+  // Returns false at an end token, and when the text has come to a stop text.
+  absl::StatusOr<bool> Draw(const SpecialTokens& special, int64_t sequence, Sequences* sequences) {
     drawing.drawn = result.tokens;
     PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
     if (result.tokens++ == 0) result.first_seconds = Seconds();
     result.ids.push_back(token);
-    result.ended = files.special.Ends(token);
+    result.ended = special.Ends(token);
     if (result.ended) return false;
-    if (files.tokenizer.ok()) {
-      PLUMB_ASSIGN_OR_RETURN(const std::string text,
-                             files.tokenizer->DecodeNext(absl::MakeConstSpan(&token, 1)));
-      *piece = stops.Add(text);
-      result.text += *piece;
+    if (decoder.has_value()) {
+      std::string text;
+      PLUMB_RETURN_IF_ERROR(decoder->Append(absl::MakeConstSpan(&token, 1), &text));
+      result.text += stops.Add(text);
       result.ended = stops.stopped();
     }
     tokens.push_back(token);
@@ -136,17 +136,19 @@ struct Sample {
     return absl::MakeConstSpan(tokens).last(static_cast<size_t>(keep));
   }
 
-  // Ends the text: returns what was held back, which is part of it after all.
-  std::string TakeRest() {
-    std::string rest = stops.Rest();
-    result.text += rest;
-    return rest;
-  }
-
-  GenerateResult Finish() {
-    TakeRest();
+  // Ends the text, of which nothing more comes.
+  absl::Status Finish() {
     result.seconds = Seconds();
-    return std::move(result);
+    if (!decoder.has_value() || stops.stopped()) return absl::OkStatus();
+    std::string text;
+    PLUMB_RETURN_IF_ERROR(decoder->Finish(&text));
+    result.text += stops.Add(text);
+    if (stops.stopped()) {
+      result.ended = true;
+    } else {
+      result.text += stops.Rest();
+    }
+    return absl::OkStatus();
   }
 
   double Seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -176,10 +178,9 @@ struct TrainedModel::Impl {
     const Tokenizer& tokenizer = *files.tokenizer;
     absl::StatusOr<std::vector<int32_t>> encoded = tokenizer.Encode(text);
     if (!encoded.ok()) return Annotate(encoded.status(), "prompt: ");
-    Prompt prompt{tokenizer.prompt_prefix(), text};
+    Prompt prompt{tokenizer.prompt_prefix(), text, absl::nullopt};
     const absl::optional<int32_t> begin = tokenizer.begin_token();
-    // A document begins as those did that the model was trained on. The vocabulary of a running
-    // text has such a token only if it is of subwords, and the model has seen it, if ever, there.
+    // A document begins as those did that the model was trained on.
     const bool documents = files.recipe.fields.data().format() == v1::Data::DOCUMENTS;
     const bool wants_begin = prompt.tokens.empty() && encoded->empty();
     if (begin.has_value() && (documents || wants_begin)) prompt.tokens = {*begin};
@@ -194,7 +195,7 @@ struct TrainedModel::Impl {
 
   // Taken as they are; their text is known where there is a tokenizer.
   absl::StatusOr<Prompt> PromptOfTokens(const std::vector<int32_t>& tokens) const {
-    Prompt prompt{tokens, ""};
+    Prompt prompt{tokens, "", absl::nullopt};
     if (!files.tokenizer.ok()) return prompt;
     const absl::StatusOr<std::string> text = files.tokenizer->Decode(tokens);
     if (!text.ok()) return Annotate(text.status(), "prompt: ");
@@ -212,6 +213,9 @@ struct TrainedModel::Impl {
                                                 " tokens are more than the model's context_length ",
                                                 limit, "; shorten it"));
     }
+    if (!files.tokenizer.ok()) return prompt;
+    PLUMB_ASSIGN_OR_RETURN(prompt.decoder, TokenDecoder::Create(&*files.tokenizer, prompt.tokens));
+    prompt.text.resize(prompt.text.size() - IncompleteUtf8End(prompt.text));
     return prompt;
   }
 
@@ -306,22 +310,22 @@ absl::StatusOr<GenerateResult> TrainedModel::Generate(
   Sample sample(drawing, 0, prompt, stops);
   Sequences& decode = *impl.one;
   PLUMB_RETURN_IF_ERROR(decode.Begin(0, sample.tokens));
-  std::string piece;
+  size_t told = 0;  // bytes of the text
+  const auto tell = [&] {
+    const absl::string_view piece = absl::string_view(sample.result.text).substr(told);
+    told = sample.result.text.size();
+    return on_text == nullptr || on_text(piece);
+  };
+  bool stopped = false;
   while (sample.WantsMore(options)) {
-    PLUMB_ASSIGN_OR_RETURN(const bool continues, sample.Draw(impl.files, 0, &decode, &piece));
-    const bool tells = on_text != nullptr && (continues || !piece.empty());
-    if (tells && !on_text(piece)) return sample.Finish();
-    if (!continues) break;
-    if (!decode.is_full(0)) {
-      PLUMB_RETURN_IF_ERROR(decode.Feed(0, absl::MakeConstSpan(sample.tokens).last(1)));
-      continue;
-    }
-    if (options.max_tokens == 0) break;
-    PLUMB_RETURN_IF_ERROR(decode.Begin(0, sample.NewerHalf(impl.info.context_length)));
+    PLUMB_ASSIGN_OR_RETURN(const bool continues, sample.Draw(impl.files.special, 0, &decode));
+    stopped = continues && !tell();
+    if (!continues || stopped || (decode.is_full(0) && options.max_tokens == 0)) break;
+    PLUMB_RETURN_IF_ERROR(decode.Append(0, sample.tokens.back()));
   }
-  piece = sample.TakeRest();
-  if (on_text != nullptr && !piece.empty()) on_text(piece);
-  return sample.Finish();
+  PLUMB_RETURN_IF_ERROR(sample.Finish());
+  if (!stopped) tell();
+  return std::move(sample.result);
 }
 
 absl::Status TrainedModel::GenerateMany(
@@ -357,7 +361,6 @@ absl::Status TrainedModel::GenerateMany(
   std::vector<int32_t> inputs(static_cast<size_t>(batch));
   std::map<int64_t, GenerateResult> complete;  // by number; waiting for those before them
   int64_t started = 0, delivered = 0, running = 0;
-  std::string piece;
   while (delivered < count) {
     for (int64_t b = 0; b < batch; ++b) {
       Slot& slot = slots[static_cast<size_t>(b)];
@@ -373,12 +376,13 @@ absl::Status TrainedModel::GenerateMany(
         bool continues = slot.sample->WantsMore(options);
         if (continues) {
           PLUMB_ASSIGN_OR_RETURN(continues,
-                                 slot.sample->Draw(impl.files, b, &decode, &piece));
+                                 slot.sample->Draw(impl.files.special, b, &decode));
         }
         continues =
             continues && slot.sample->WantsMore(options) && (!slot.full || options.max_tokens > 0);
         if (continues) break;
-        complete.emplace(slot.number, slot.sample->Finish());
+        PLUMB_RETURN_IF_ERROR(slot.sample->Finish());
+        complete.emplace(slot.number, std::move(slot.sample->result));
         slot.sample.reset();
         --running;
       }

@@ -168,8 +168,9 @@ TEST_F(TrainedModelTest, AGeneratedTextBeginsWithItsPromptAndArrivesInPieces) {
     return true;
   });
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->text, absl::StrCat("ab", pieces));
-  EXPECT_EQ(result->tokens, static_cast<int64_t>(pieces.size()) + (result->ended ? 1 : 0));
+  EXPECT_EQ(result->text, pieces);
+  ASSERT_EQ(pieces.substr(0, 2), "ab");
+  EXPECT_EQ(result->tokens, static_cast<int64_t>(pieces.size()) - 2 + (result->ended ? 1 : 0));
   EXPECT_LE(result->tokens, 5);
   // Told to stop, it stops.
   int calls = 0;

@@ -44,6 +44,20 @@ TEST(Utf8Test, RefusesWhatRfc3629Forbids) {
   }
 }
 
+TEST(Utf8Test, KnowsCharactersThatAreNotComplete) {
+  for (const std::string character : {"é", "中", "😀"}) {
+    for (size_t n = 0; n <= character.size(); ++n) {
+      const size_t expected = n == character.size() ? 0 : n;
+      EXPECT_EQ(IncompleteUtf8End(character.substr(0, n)), expected);
+      EXPECT_EQ(IncompleteUtf8End("é" + character.substr(0, n)), expected);
+    }
+  }
+  // No more bytes make characters of these.
+  for (const char* const bad : {"\x80", "\xc0", "\xf5", "\xff", "\xc3(", "\xe2\x82\x82\x82"}) {
+    EXPECT_EQ(IncompleteUtf8End(bad), 0u);
+  }
+}
+
 TEST(Utf8Test, ErrorsSayLineAndByte) {
   EXPECT_TRUE(CheckUtf8("h\u00e9llo\n").ok());
   EXPECT_EQ(CheckUtf8("ab\ncd\xe9z").message(), "line 2, byte 5 (0xe9) is not valid UTF-8");

@@ -235,7 +235,7 @@ TEST_F(CapiTest, SamplesAreAFunctionOfSeedAndIndex) {
     EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, &begin, 1, err));
     return Generate(session.get, options);
   };
-  plumb_sample_options options = {};
+  plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
   options.seed = 5;
   options.index = 2;
   const std::vector<int32_t> whole = draw(options);
@@ -250,7 +250,7 @@ TEST_F(CapiTest, SamplesAreAFunctionOfSeedAndIndex) {
   const std::vector<int32_t> rest = Generate(session.get, options);
   parts.insert(parts.end(), rest.begin(), rest.end());
   EXPECT_EQ(parts, whole);
-  options = {};
+  options = PLUMB_SAMPLE_OPTIONS_INIT;
   options.vocabulary = 2;
   for (const int32_t token : draw(options)) EXPECT_LT(token, 2);
 }
@@ -304,7 +304,7 @@ TEST_F(CapiTest, SeveralThreadsDecodeOneModel) {
     SessionHandle session;
     EXPECT_PLUMB_OK(plumb_session_create(model.get, nullptr, &session.get, err));
     EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, &first, 1, err));
-    plumb_sample_options options = {};
+    plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
     options.seed = static_cast<uint64_t>(first);
     return Generate(session.get, options);
   };

@@ -141,8 +141,7 @@ std::vector<int32_t> FourSessions(plumb_model* model, int thread) {
       plumb_session* const session = sessions[static_cast<size_t>(s)].get;
       const int32_t prompt[] = {thread, s, turn};
       EXPECT_PLUMB_OK(plumb_session_feed(session, s % 2, prompt, 3, err));
-      plumb_sample_options options = {};
-      options.struct_size = sizeof(options);
+      plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
       options.max_tokens = 6;
       options.seed = static_cast<uint64_t>(100 * thread + 10 * s + turn);
       const auto keep = [](void* user, int32_t token) {

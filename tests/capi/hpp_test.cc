@@ -346,6 +346,77 @@ TEST(HppTest, TextsBecomeTokensAndTextsAgain) {
   EXPECT_EQ(bytes.Encode("").value().size(), 0u);
 }
 
+TEST(HppTest, TokensOneByOneHaveTheTextOfAll) {
+  // WordPiece: a space before each word but the first, and none before a part of one.
+  const auto words = plumb::Tokenizer::FromJson(R"({"decoder": {"type": "WordPiece"},
+      "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                "vocab": {"[UNK]": 0, "play": 1, "##ing": 2, "a": 3}}})")
+                         .value();
+  const std::vector<std::int32_t> tokens = {3, 1, 2, 3};
+  plumb::Decoder decoder = plumb::Decoder::Create(words).value();
+  std::string text;
+  for (const std::int32_t token : tokens) text += decoder.Next(token).value();
+  EXPECT_EQ(text + decoder.Finish().value(), "a playing a");
+  EXPECT_EQ(words.Decode(tokens).value(), "a playing a");
+  EXPECT_THAT(words.Prefix().value(), ElementsAreArray(std::vector<std::int32_t>{}));
+  const std::vector<std::int32_t> prompt = {3};
+  plumb::Decoder after = plumb::Decoder::Create(words, prompt).value();
+  EXPECT_EQ(after.Next(1).value(), " play");
+  EXPECT_EQ(after.Next({2, 3}).value(), "ing a");
+  EXPECT_EQ(after.Next(4).error().code(), Code::kInvalidArgument);
+
+  const auto bytes = plumb::Tokenizer::Bytes(true).value();
+  EXPECT_THAT(bytes.Prefix().value(), ElementsAreArray({256}));
+  plumb::Decoder of_bytes = plumb::Decoder::Create(bytes).value();
+  EXPECT_EQ(of_bytes.Next({0xC3}).value(), "");
+  EXPECT_EQ(of_bytes.Next(0xA9).value(), "é");
+  EXPECT_EQ(of_bytes.Next({'a', 0, 0xC3}).value(), std::string("a\0", 2));
+  EXPECT_EQ(of_bytes.Finish().value(), "\xc3");
+  // NOLINTBEGIN(bugprone-use-after-move): it is what is tested
+  const plumb::Decoder taken = std::move(of_bytes);
+  EXPECT_EQ(of_bytes.Next(1).error().code(), Code::kInvalidArgument);
+  // NOLINTEND(bugprone-use-after-move)
+}
+
+TEST(HppTest, GeneratingSaysWhyItEnded) {
+  using plumb::FinishReason;
+  plumb::Model model = MakeModel();
+  plumb::Session session = plumb::Session::Create(model).value();
+  std::vector<std::int32_t> drawn;
+  const auto generate = [&](const plumb::SampleOptions& options, std::size_t most) {
+    drawn.clear();
+    session.Truncate(0, 0).value();
+    session.Feed(0, {1}).value();
+    return session
+        .Generate(0, options,
+                  [&](std::int32_t token) {
+                    drawn.push_back(token);
+                    return drawn.size() == most ? Next::kStop : Next::kGoOn;
+                  })
+        .value();
+  };
+  plumb::SampleOptions options;
+  EXPECT_EQ(generate(options, 99), FinishReason::kContext);
+  EXPECT_EQ(drawn.size(), 8u);
+  EXPECT_EQ(generate(options, 3), FinishReason::kStop);
+  options.max_tokens = 30;
+  EXPECT_EQ(generate(options, 99), FinishReason::kLength);
+  ASSERT_EQ(drawn.size(), 30u) << "past the context of 8";
+  // The same, appended by the host.
+  std::vector<std::int32_t> appended;
+  session.Truncate(0, 0).value();
+  session.Feed(0, {1}).value();
+  options.max_tokens = 1;
+  for (; options.drawn < 30; ++options.drawn) {
+    session.Generate(0, options, [&](std::int32_t token) { appended.push_back(token); }).value();
+    session.Append(0, appended.back()).value();
+  }
+  EXPECT_EQ(appended, drawn);
+  options.top_p = 0;
+  EXPECT_EQ(session.Generate(0, options, [](std::int32_t) {}).error().code(),
+            Code::kInvalidArgument);
+}
+
 TEST(HppTest, BadOptionsAreErrors) {
   plumb::RuntimeOptions options;
   options.gemm = "fastest";

@@ -1,8 +1,13 @@
 // The program that README.md shows trains a model. Like one that embeds plumb, it is compiled
 // against plumb.hpp and linked to libplumb.so alone.
-#include "tests/docs/readme_snippet.inc"
-
 #include <gtest/gtest.h>
+
+#include "plumb.hpp"
+// A program that decodes token by token does so with a Decoder: Tokenizer::Decode of single tokens
+// loses spaces and characters, and does not compile here.
+#define Decode DecodeOfSingleTokens
+#include "tests/docs/readme_snippet.inc"
+#undef Decode
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,5 +1,6 @@
 // Tokenizers, from their file and from a text; what they encode they decode.
 #include "runtime/base/check.h"
+#include "runtime/tokenizer/token_decoder.h"
 #include "runtime/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -14,8 +15,16 @@ void CheckTokens(const Tokenizer& tokenizer, absl::string_view text) {
     PLUMB_CHECK(token >= 0 && token < tokenizer.vocab_size(), "a token outside the vocabulary");
     PLUMB_CHECK(!tokenizer.TokenText(token).empty(), "a token without a text");
   }
-  (void)tokenizer.Decode(*tokens);
-  (void)tokenizer.DecodeNext(*tokens);
+  const auto decoded = tokenizer.Decode(*tokens);
+  if (!decoded.ok()) return;
+  auto decoder = TokenDecoder::Create(&tokenizer);
+  PLUMB_CHECK(decoder.ok(), "no decoder");
+  std::string pieces;
+  for (const int32_t token : *tokens) {
+    if (!decoder->Append(absl::MakeConstSpan(&token, 1), &pieces).ok()) return;
+  }
+  if (!decoder->Finish(&pieces).ok()) return;
+  PLUMB_CHECK(pieces == *decoded, "tokens one by one have another text");
 }
 
 void CheckRoundTrip(const Tokenizer& tokenizer, absl::string_view text) {

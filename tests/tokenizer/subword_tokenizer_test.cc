@@ -34,7 +34,6 @@ TEST(SubwordTokenizerTest, ARunGoesOnWithATextAndItsSpaces) {
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_THAT(*tokens, ElementsAre(2, 2, 3));
   EXPECT_EQ(*tokenizer->Decode(*tokens), "a ab");
-  EXPECT_EQ(*tokenizer->DecodeNext({2}), " a");
   EXPECT_EQ(*tokenizer->Decode({4, 2, 5}), "a");  // special tokens stand for no text
   EXPECT_THAT(tokenizer->prompt_prefix(), ElementsAre(4));
   EXPECT_EQ(tokenizer->end_token(), 5);

@@ -84,6 +84,12 @@ class Tokenizer {
       return plumb_tokenizer_from_json(json.data(), json.size(), tokenizer, error);
     });
   }
+  // From a run's directory, or a published model's, with the special tokens that its files say.
+  static Result<Tokenizer> FromDirectory(const std::string& path) {
+    return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
+      return plumb_tokenizer_from_directory(path.c_str(), tokenizer, error);
+    });
+  }
 
   Result<std::string> Json() const {
     return internal::Text(
@@ -95,21 +101,28 @@ class Tokenizer {
   // The begin/end token; -1 without one.
   std::int32_t BeginEnd() const noexcept { return plumb_tokenizer_begin_end(handle_.get()); }
 
-  Result<std::vector<std::int32_t>> Encode(std::string_view text) const {
-    std::vector<std::int32_t> tokens(text.size());
-    for (;;) {
-      std::size_t needed = 0;
-      const Result<void> encoded = internal::Call([&](plumb_error** error) {
-        return plumb_tokenizer_encode(handle_.get(), text.data(), text.size(), tokens.data(),
-                                      tokens.size(), &needed, error);
-      });
-      if (!encoded) return encoded.error();
-      const bool fits = needed <= tokens.size();
-      tokens.resize(needed);
-      if (fits) return tokens;
-    }
+  // The tokens each of which ends a text: for SampleOptions::end_tokens.
+  Result<std::vector<std::int32_t>> EndTokens() const {
+    return Ids(4, [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
+                      plumb_error** error) {
+      return plumb_tokenizer_end_tokens(handle_.get(), tokens, capacity, needed, error);
+    });
   }
-  // For bytes not always UTF-8.
+  // The tokens that a prompt begins with, before those of Encode: <s> for example.
+  Result<std::vector<std::int32_t>> Prefix() const {
+    return Ids(4, [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
+                      plumb_error** error) {
+      return plumb_tokenizer_prefix(handle_.get(), tokens, capacity, needed, error);
+    });
+  }
+  Result<std::vector<std::int32_t>> Encode(std::string_view text) const {
+    return Ids(text.size(), [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
+                                plumb_error** error) {
+      return plumb_tokenizer_encode(handle_.get(), text.data(), text.size(), tokens, capacity,
+                                    needed, error);
+    });
+  }
+  // For bytes not always UTF-8. Tokens that come one by one are for a Decoder.
   Result<std::string> Decode(Span<const std::int32_t> tokens) const {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
@@ -126,6 +139,21 @@ class Tokenizer {
  private:
   using Handle = internal::Handle<plumb_tokenizer, plumb_tokenizer_free>;
   explicit Tokenizer(Handle handle) : handle_(std::move(handle)) {}
+  // The ids that `function` puts into a buffer, at the second try if they are more than `expected`.
+  template <class Function>
+  static Result<std::vector<std::int32_t>> Ids(std::size_t expected, const Function& function) {
+    std::vector<std::int32_t> tokens(expected);
+    for (;;) {
+      std::size_t needed = 0;
+      const Result<void> put = internal::Call([&](plumb_error** error) {
+        return function(tokens.data(), tokens.size(), &needed, error);
+      });
+      if (!put) return put.error();
+      const bool fits = needed <= tokens.size();
+      tokens.resize(needed);
+      if (fits) return tokens;
+    }
+  }
   static Result<Tokenizer> Create(std::int32_t kind, std::string_view text, bool begin_end) {
     return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
       return plumb_tokenizer_create(kind, text.data(), text.size(), begin_end ? 1 : 0, tokenizer,
@@ -137,6 +165,63 @@ class Tokenizer {
     auto made = internal::Make<Handle>(function);
     if (!made) return made.error();
     return Tokenizer(*std::move(made));
+  }
+  Handle handle_;
+};
+
+// Text of tokens that come one by one: what Next and Finish return, put together, is what
+// Tokenizer::Decode makes of all tokens at once.
+class Decoder {
+ public:
+  // Begins a text after the tokens of a prompt, whose text is not returned again.
+  static Result<Decoder> Create(const Tokenizer& tokenizer, Span<const std::int32_t> prompt = {}) {
+    auto made = internal::Make<Handle>([&](plumb_decoder** decoder, plumb_error** error) {
+      return plumb_decoder_create(tokenizer.get(), prompt.data(), prompt.size(), decoder, error);
+    });
+    if (!made) return made.error();
+    return Decoder(*std::move(made));
+  }
+
+  // The text that is complete with these tokens, often "".
+  Result<std::string> Next(Span<const std::int32_t> tokens) {
+    return Given([&](const char** text, std::size_t* size, plumb_error** error) {
+      return plumb_decoder_next(handle_.get(), tokens.data(), tokens.size(), text, size, error);
+    });
+  }
+  Result<std::string> Next(std::int32_t token) {
+    return Next(Span<const std::int32_t>(&token, 1));
+  }
+  // The text that was held back. The next token begins a new text.
+  Result<std::string> Finish() {
+    return Given([&](const char** text, std::size_t* size, plumb_error** error) {
+      return plumb_decoder_finish(handle_.get(), text, size, error);
+    });
+  }
+
+  // From now on a text ends before the first of these in it; what may become one is held back.
+  Result<void> StopAt(const std::vector<std::string>& texts) {
+    std::vector<const char*> given;
+    for (const std::string& text : texts) given.push_back(text.c_str());
+    return internal::Call([&](plumb_error** error) {
+      return plumb_decoder_stop_at(handle_.get(), given.data(), given.size(), error);
+    });
+  }
+  // True once the text has come to one.
+  bool Stopped() const noexcept { return plumb_decoder_stopped(handle_.get()) != 0; }
+
+  plumb_decoder* get() const noexcept { return handle_.get(); }
+
+ private:
+  using Handle = internal::Handle<plumb_decoder, plumb_decoder_free>;
+  explicit Decoder(Handle handle) : handle_(std::move(handle)) {}
+  template <class Function>
+  static Result<std::string> Given(const Function& function) {
+    const char* text = nullptr;
+    std::size_t size = 0;
+    const Result<void> given =
+        internal::Call([&](plumb_error** error) { return function(&text, &size, error); });
+    if (!given) return given.error();
+    return std::string(text, size);
   }
   Handle handle_;
 };

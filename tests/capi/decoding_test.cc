@@ -1,0 +1,336 @@
+// plumb.h gives the text of tokens that come one by one, and generates past the context.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+
+#include "tests/capi/capi_fixture.h"
+
+namespace plumb {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using DecoderHandle = Handle<plumb_decoder, plumb_decoder_free>;
+
+// As Llama's: marks for spaces, tokens for bytes, <s> before a text.
+constexpr char kTokenizer[] = R"({
+  "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+    {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+  "post_processor": {"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+    "special_tokens": {"<s>": {"ids": [8]}}},
+  "decoder": {"type": "Sequence", "decoders": [
+    {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+    {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+  "added_tokens": [{"id": 8, "content": "<s>", "special": true}],
+  "model": {"type": "BPE", "byte_fallback": true, "merges": ["▁ a"], "vocab": {"▁": 0, "a": 1,
+    "▁a": 2, "b": 3, "<0xF0>": 4, "<0x9F>": 5, "<0x98>": 6, "<0x80>": 7}}})";
+
+TokenizerHandle MakeTokenizer(const std::string& json = kTokenizer) {
+  TokenizerHandle tokenizer;
+  EXPECT_PLUMB_OK(plumb_tokenizer_from_json(json.data(), json.size(), &tokenizer.get, err));
+  return tokenizer;
+}
+
+std::string Next(plumb_decoder* decoder, int32_t token) {
+  const char* text = nullptr;
+  size_t size = 99;
+  EXPECT_PLUMB_OK(plumb_decoder_next(decoder, &token, 1, &text, &size, err));
+  EXPECT_EQ(std::strlen(text), size);
+  return std::string(text, size);
+}
+
+TEST(DecodingTest, TokensOneByOneHaveTheTextOfAll) {
+  DecoderHandle decoder, after;
+  {
+    const TokenizerHandle tokenizer = MakeTokenizer();
+    EXPECT_PLUMB_OK(plumb_decoder_create(tokenizer.get, nullptr, 0, &decoder.get, err));
+    const int32_t prompt[] = {8, 2, 4};  // <s>, "a", and the first byte of a character
+    EXPECT_PLUMB_OK(plumb_decoder_create(tokenizer.get, prompt, 3, &after.get, err));
+  }  // a decoder keeps its tokenizer
+  std::vector<std::string> texts;
+  for (const int32_t token : {8, 2, 2, 3, 4, 5, 6, 7, 4}) {
+    texts.push_back(Next(decoder.get, token));
+  }
+  EXPECT_THAT(texts, ElementsAre("", "a", " a", "b", "", "", "", "😀", ""));
+  const char* rest = nullptr;
+  EXPECT_PLUMB_OK(plumb_decoder_finish(decoder.get, &rest, nullptr, err));
+  EXPECT_STREQ(rest, "\xf0");
+  EXPECT_EQ(Next(decoder.get, 2), "a") << "it begins a new text";
+  EXPECT_EQ(Next(after.get, 5), "");
+  EXPECT_EQ(Next(after.get, 6), "");
+  EXPECT_EQ(Next(after.get, 7), "😀");
+  EXPECT_EQ(Next(after.get, 2), " a");
+  const auto fails = [&](const int32_t* tokens, size_t count) {
+    return Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** e) {
+      return plumb_decoder_next(after.get, tokens, count, nullptr, nullptr, e);
+    });
+  };
+  const int32_t outside = 9;
+  EXPECT_THAT(fails(&outside, 1), HasSubstr("outside the vocabulary"));
+  EXPECT_THAT(fails(nullptr, 1), HasSubstr("tokens is NULL"));
+  EXPECT_EQ(Next(after.get, 3), "b");
+}
+
+TEST(DecodingTest, ATextMayHoldZeros) {
+  TokenizerHandle bytes;
+  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_BYTES, nullptr, 0, 0, &bytes.get, err));
+  DecoderHandle decoder;
+  EXPECT_PLUMB_OK(plumb_decoder_create(bytes.get, nullptr, 0, &decoder.get, err));
+  const int32_t tokens[] = {'a', 0, 'b'};
+  const char* text = nullptr;
+  size_t size = 0;
+  EXPECT_PLUMB_OK(plumb_decoder_next(decoder.get, tokens, 3, &text, &size, err));
+  EXPECT_EQ(std::string(text, size), std::string("a\0b", 3));
+}
+
+TEST(DecodingTest, AnEncodedPromptHasAPrefix) {
+  const TokenizerHandle tokenizer = MakeTokenizer();
+  int32_t ids[8] = {};
+  size_t needed = 0;
+  EXPECT_PLUMB_OK(plumb_tokenizer_prefix(tokenizer.get, nullptr, 0, &needed, err));
+  EXPECT_EQ(needed, 1u);
+  EXPECT_PLUMB_OK(plumb_tokenizer_prefix(tokenizer.get, ids, 8, &needed, err));
+  EXPECT_EQ(ids[0], 8);
+  TokenizerHandle documents, text;
+  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_BYTES, nullptr, 0, 1, &documents.get, err));
+  EXPECT_PLUMB_OK(plumb_tokenizer_prefix(documents.get, ids, 8, &needed, err));
+  EXPECT_EQ(needed, 1u);
+  EXPECT_EQ(ids[0], 256);
+  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_BYTES, nullptr, 0, 0, &text.get, err));
+  EXPECT_PLUMB_OK(plumb_tokenizer_prefix(text.get, ids, 8, &needed, err));
+  EXPECT_EQ(needed, 0u);
+}
+
+// Of a session on CapiTest's model, whose context is 8 tokens.
+class GeneratingTest : public CapiTest {
+ protected:
+  GeneratingTest() : model_(CreateWithWeights()) {
+    EXPECT_PLUMB_OK(plumb_session_create(model_.get, nullptr, &session_.get, err));
+  }
+
+  void Begin(const std::vector<int32_t>& prompt) {
+    EXPECT_PLUMB_OK(plumb_session_truncate(session_.get, 0, 0, err));
+    EXPECT_PLUMB_OK(plumb_session_feed(session_.get, 0, prompt.data(), prompt.size(), err));
+  }
+
+  // Draws until there are `most`, by options as they are.
+  std::vector<int32_t> Generate(const plumb_sample_options* options, size_t most = 1000) {
+    struct User {
+      std::vector<int32_t> tokens;
+      size_t most;
+    } user = {{}, most};
+    EXPECT_PLUMB_OK(plumb_session_generate(
+        session_.get, 0, options,
+        [](void* to, int32_t token) {
+          auto* const into = static_cast<User*>(to);
+          into->tokens.push_back(token);
+          return into->tokens.size() == into->most ? 1 : 0;
+        },
+        &user, err));
+    return user.tokens;
+  }
+
+  int32_t Likeliest() const {
+    const std::vector<float> logits = Logits(session_.get, 0, 5);
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+
+  ModelHandle model_;
+  SessionHandle session_;
+};
+
+TEST_F(GeneratingTest, ItSaysWhyItEnded) {
+  EXPECT_EQ(plumb_session_finish_reason(nullptr), PLUMB_FINISH_NONE);
+  EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_NONE);
+  plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
+  Begin({1});
+  EXPECT_EQ(Generate(&options).size(), 8u);
+  EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_CONTEXT);
+  Begin({1});
+  EXPECT_EQ(Generate(&options, 3).size(), 3u);
+  EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_STOP);
+  options.max_tokens = 3;
+  Begin({1});
+  EXPECT_EQ(Generate(&options).size(), 3u);
+  EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_LENGTH);
+  plumb_session_cancel(session_.get);
+  const auto ignore = [](void*, int32_t) { return 0; };
+  EXPECT_EQ(plumb_session_generate(session_.get, 0, &options, ignore, nullptr, nullptr),
+            PLUMB_CANCELLED);
+  EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_NONE);
+}
+
+// As `plumb sample` does: the newer half of a full context is fed as a new sequence.
+TEST_F(GeneratingTest, MaxTokensReachPastTheContext) {
+  plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
+  options.max_tokens = 40;
+  options.seed = 3;
+  const std::vector<int32_t> prompt = {1, 4, 2};
+  Begin(prompt);
+  const std::vector<int32_t> whole = Generate(&options);
+  ASSERT_EQ(whole.size(), 40u);
+  EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_LENGTH);
+
+  SessionHandle fresh;
+  std::swap(fresh.get, session_.get);
+  EXPECT_PLUMB_OK(plumb_session_create(model_.get, nullptr, &session_.get, err));
+  std::vector<int32_t> context = prompt, by_hand, appended;
+  options.max_tokens = 1;
+  Begin(context);
+  for (options.drawn = 0; options.drawn < 40; ++options.drawn) {
+    by_hand.push_back(Generate(&options).front());
+    context.push_back(by_hand.back());
+    if (context.size() > 8) context.erase(context.begin(), context.end() - 4);
+    if (context.size() == 4) {
+      Begin(context);
+    } else {
+      EXPECT_PLUMB_OK(plumb_session_feed(session_.get, 0, &context.back(), 1, err));
+    }
+  }
+  EXPECT_EQ(by_hand, whole);
+  Begin(prompt);
+  for (options.drawn = 0; options.drawn < 40; ++options.drawn) {
+    appended.push_back(Generate(&options).front());
+    EXPECT_PLUMB_OK(plumb_session_append(session_.get, 0, appended.back(), err));
+    EXPECT_LE(plumb_session_length(session_.get, 0), 8);
+  }
+  EXPECT_EQ(appended, whole);
+}
+
+TEST_F(GeneratingTest, AppendedTokensAreOfTheVocabulary) {
+  const auto append = [&](int32_t sequence, int32_t token) {
+    return [&, sequence, token](plumb_error** e) {
+      return plumb_session_append(session_.get, sequence, token, e);
+    };
+  };
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, append(0, 5)), HasSubstr("not in the vocabulary"));
+  EXPECT_THAT(Fails(PLUMB_OUT_OF_RANGE, append(1, 0)), HasSubstr("no sequence 1"));
+  EXPECT_PLUMB_OK(plumb_session_append(session_.get, 0, 3, err));
+  EXPECT_EQ(plumb_session_length(session_.get, 0), 1);
+}
+
+TEST_F(GeneratingTest, TemperatureZeroIsTheMostLikelyToken) {
+  plumb_sample_options zeros = {};
+  zeros.struct_size = sizeof(zeros);
+  plumb_sample_options greedy = PLUMB_SAMPLE_OPTIONS_INIT;
+  greedy.greedy = 1;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    zeros.seed = greedy.seed = seed;
+    Begin({1, 4});
+    const int32_t likeliest = Likeliest();
+    EXPECT_EQ(Generate(&zeros, 1), std::vector<int32_t>{likeliest});
+    Begin({1, 4});
+    const std::vector<int32_t> whole = Generate(&greedy);
+    Begin({1, 4});
+    EXPECT_EQ(Generate(&zeros), whole);
+    Begin({1, 4});
+    EXPECT_EQ(Generate(nullptr), whole) << "NULL is all zeros";
+  }
+  // The initializer draws.
+  plumb_sample_options drawn = PLUMB_SAMPLE_OPTIONS_INIT;
+  EXPECT_EQ(drawn.struct_size, sizeof(drawn));
+  EXPECT_EQ(drawn.temperature, 1);
+  EXPECT_EQ(drawn.top_p, 1);
+  std::vector<int32_t> first;
+  for (drawn.seed = 0; drawn.seed < 20; ++drawn.seed) {
+    Begin({1, 4});
+    first.push_back(Generate(&drawn, 1).front());
+  }
+  EXPECT_GT(*std::max_element(first.begin(), first.end()),
+            *std::min_element(first.begin(), first.end()));
+}
+
+// A host's -1, or the end of a computation that overflowed, in every number of elements.
+TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
+  constexpr size_t kMax = std::numeric_limits<size_t>::max();
+  const TokenizerHandle tokenizer = MakeTokenizer();
+  DecoderHandle decoder;
+  EXPECT_PLUMB_OK(plumb_decoder_create(tokenizer.get, nullptr, 0, &decoder.get, err));
+  plumb_evaluator_options evaluating = {};
+  evaluating.struct_size = sizeof(evaluating);
+  evaluating.gradients = 1;
+  EvaluatorHandle evaluator;
+  EXPECT_PLUMB_OK(plumb_evaluator_create(model_.get, &evaluating, &evaluator.get, err));
+  const ModelHandle bare = Create(TinyModel().Text());
+  TrainerHandle trainer;
+  const plumb_trainer_options training = Recipe("batch_size: 1");
+  EXPECT_PLUMB_OK(plumb_trainer_create(model_.get, &training, &trainer.get, err));
+  const int32_t id = 1;
+  const char byte = 'a';
+  const char* const word = "logits";
+  plumb_tensor_in_file in_file = {};
+  in_file.struct_size = sizeof(in_file);
+  double loss = 0;
+  // Largest counts, and those whose bytes are one too many, or wrap round to a few.
+  for (const size_t n : {kMax, kMax / 2, kMax / 2 + 2, kMax / 4 + 2, kMax / 8 + 2}) {
+    SCOPED_TRACE(n);
+    plumb_trainer_options recipe = training;
+    recipe.recipe_size = kMax - 1;
+    plumb_explain_options explain = {};
+    explain.struct_size = sizeof(explain);
+    explain.stage = "graph";
+    explain.recipe = word;
+    explain.recipe_size = kMax - 1;
+    plumb_trainer_memory memory = {};
+    memory.struct_size = sizeof(memory);
+    const std::vector<std::function<plumb_status(plumb_error**)>> calls = {
+        [&](plumb_error** e) { return plumb_session_feed(session_.get, 0, &id, n, e); },
+        [&](plumb_error** e) { return plumb_session_feed_each(session_.get, &id, n, e); },
+        [&](plumb_error** e) {
+          return plumb_tokenizer_decode(tokenizer.get, &id, n, nullptr, 0, nullptr, e);
+        },
+        [&](plumb_error** e) {
+          return plumb_decoder_next(decoder.get, &id, n, nullptr, nullptr, e);
+        },
+        [&](plumb_error** e) {
+          plumb_decoder* none = nullptr;
+          return plumb_decoder_create(tokenizer.get, &id, n, &none, e);
+        },
+        [&](plumb_error** e) {
+          return plumb_evaluator_run(evaluator.get, &id, &id, n, &loss, e);
+        },
+        [&](plumb_error** e) { return plumb_evaluator_set_types(evaluator.get, &id, n, e); },
+        [&](plumb_error** e) {
+          return plumb_trainer_step(trainer.get, &id, &id, n, nullptr, e);
+        },
+        [&](plumb_error** e) { return plumb_model_map_tensors(bare.get, &in_file, n, e); },
+        [&](plumb_error** e) {
+          return plumb_trainer_probe(trainer.get, 1, &word, n, nullptr, nullptr, e);
+        },
+        [&](plumb_error** e) {
+          const plumb_probe_fn see = [](void*, const plumb_probe*) -> int32_t { return 0; };
+          return plumb_evaluator_probe(evaluator.get, &word, n, see, nullptr, e);
+        },
+        [&](plumb_error** e) {
+          return plumb_recipe_text(&byte, 0, nullptr, &word, n, nullptr, 0, nullptr, e);
+        },
+        [&](plumb_error** e) { return plumb_trainer_plan(model_.get, &recipe, &memory, e); },
+        [&](plumb_error** e) {
+          return plumb_model_explain(model_.get, &explain, nullptr, 0, nullptr, e);
+        },
+    };
+    for (size_t i = 0; i < calls.size(); ++i) {
+      SCOPED_TRACE(i);
+      const plumb_status status = calls[i](nullptr);
+      EXPECT_TRUE(status == PLUMB_INVALID_ARGUMENT || status == PLUMB_OUT_OF_RANGE) << status;
+    }
+  }
+  // Texts, whose elements are bytes.
+  plumb_spec* spec = nullptr;
+  plumb_tokenizer* made = nullptr;
+  EXPECT_EQ(plumb_spec_from_text(&byte, kMax, "x", &spec, nullptr), PLUMB_INVALID_ARGUMENT);
+  EXPECT_EQ(plumb_tokenizer_from_json(&byte, kMax, &made, nullptr), PLUMB_INVALID_ARGUMENT);
+  EXPECT_EQ(plumb_tokenizer_create(PLUMB_CHARACTERS, &byte, kMax, 0, &made, nullptr),
+            PLUMB_INVALID_ARGUMENT);
+  EXPECT_EQ(plumb_tokenizer_encode(tokenizer.get, &byte, kMax, nullptr, 0, nullptr, nullptr),
+            PLUMB_INVALID_ARGUMENT);
+  EXPECT_EQ(plumb_recipe_text(&byte, kMax, nullptr, nullptr, 0, nullptr, 0, nullptr, nullptr),
+            PLUMB_INVALID_ARGUMENT);
+  EXPECT_EQ(plumb_model_load_memory(bare.get, &byte, kMax, nullptr), PLUMB_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace plumb
