@@ -52,11 +52,12 @@ def main():
     for index in range(5):
         session.truncate(0)
         session.feed(end)
+        decoder = tokenizer.decoder(end)
         for token in session.stream(temperature=0.7, seed=1, index=index):
             if token == end[0]:
                 break
-            print(tokenizer.decode(token), end="", flush=True)
-        print()
+            print(decoder.next(token), end="", flush=True)
+        print(decoder.finish())
 
 
 if __name__ == "__main__":

@@ -10,9 +10,12 @@ One file and the standard library; copy it. numpy is used where it is asked for 
     spec["vocab_size"] = tokenizer.vocab_size
     model = plumb.Model(runtime, spec, seed=1)
     plumb.Trainer(model, "max_steps: 100").run(batches)
-    session = plumb.Session(model)
-    session.feed(tokenizer.encode("once"))
-    print(tokenizer.decode(session.generate(temperature=0.8, seed=1)))
+    session, prompt = plumb.Session(model), tokenizer.prefix + tokenizer.encode("once")
+    session.feed(prompt)
+    decoder = tokenizer.decoder(prompt)
+    for token in session.stream(temperature=0.8, seed=1):
+        print(decoder.next(token), end="")
+    print(decoder.finish(), session.finish_reason)
 
 Mistakes are plumb.Error, with the place in the text: file, line, column. What plumb has to say goes to
 the logger "plumb". Objects close with `with`, close() or when nothing refers to them, in any order;
@@ -43,7 +46,7 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64
 from typing import NamedTuple, Tuple
 
 __all__ = ["Code", "Error", "Cancelled", "Runtime", "Spec", "Model", "ModelInfo", "Tensor", "Tokenizer", "Trainer",
-           "StepInfo", "Probe", "Session", "Evaluator", "load", "version"]
+           "Decoder", "StepInfo", "Probe", "Session", "Evaluator", "load", "version"]
 
 
 # --- The library --------------------------------------------------------------------------------------
@@ -163,8 +166,12 @@ _STATUS = {
     "tokenizer_create": [c_int32, c_char_p, c_size_t, c_int32, _made],
     "tokenizer_from_json": [c_char_p, c_size_t, _made],
     "tokenizer_json": [c_void_p, c_void_p, c_size_t, _size],
+    "tokenizer_prefix": [c_void_p, _ids, c_size_t, _size],
     "tokenizer_encode": [c_void_p, c_char_p, c_size_t, _ids, c_size_t, _size],
     "tokenizer_decode": [c_void_p, _ids, c_size_t, c_void_p, c_size_t, _size],
+    "decoder_create": [c_void_p, _ids, c_size_t, _made],
+    "decoder_next": [c_void_p, _ids, c_size_t, _made, _size],
+    "decoder_finish": [c_void_p, _made, _size],
     "model_text": [c_void_p, c_void_p, c_size_t, _size],
     "model_norms": [c_void_p, c_void_p, c_size_t, _size],
     "recipe_text": [c_char_p, c_size_t, c_char_p, POINTER(c_char_p), c_size_t, c_void_p, c_size_t, _size],
@@ -190,6 +197,7 @@ _STATUS = {
     "session_profile_row": [c_void_p, c_size_t, POINTER(_ProfileRow)],
     "session_create": [c_void_p, POINTER(_SessionOptions), _made],
     "session_feed": [c_void_p, c_int32, _ids, c_size_t],
+    "session_append": [c_void_p, c_int32, c_int32],
     "session_feed_each": [c_void_p, _ids, c_size_t],
     "session_truncate": [c_void_p, c_int32, c_int64],
     "session_generate": [c_void_p, c_int32, POINTER(_SampleOptions), _TokenFn, c_void_p],
@@ -219,10 +227,11 @@ _PLAIN = {
     "trainer_cancel": ([c_void_p], None),
     "session_logits": ([c_void_p, c_int32], POINTER(c_float)),
     "session_length": ([c_void_p, c_int32], c_int64),
+    "session_finish_reason": ([c_void_p], c_int32),
     "session_cancel": ([c_void_p], None),
     "evaluator_logits": ([c_void_p], POINTER(c_float)),
 }
-_FREED = ("error", "runtime", "spec", "model", "tokenizer", "trainer", "session", "evaluator")
+_FREED = ("error", "runtime", "spec", "model", "tokenizer", "decoder", "trainer", "session", "evaluator")
 
 _library = None
 _library_lock = threading.Lock()
@@ -311,13 +320,16 @@ def _call(name, *arguments):
     library = load()
     error = c_void_p()
     status = getattr(library, "plumb_" + name)(*arguments, byref(error))
+    raised, _thread.raised = getattr(_thread, "raised", None), None
     try:
-        raised, _thread.raised = getattr(_thread, "raised", None), None
         if raised is not None:
             raise raised
         if status != 0:
             raise _error(library, error)
     finally:
+        # The traceback of what was raised holds this frame, whose variables must not hold it: all of them, the
+        # handle too, would live until the collector of cycles runs.
+        raised = None
         library.plumb_error_free(error)
 
 
@@ -335,7 +347,7 @@ def _in_python(message):
     """A message that advises a function of plumb.h, with what it is called here."""
     message = message.replace("plumb_model_init or plumb_model_load first",
                               "give Model a seed= or weights=, or call its init(), load() or map() first")
-    return re.sub(r"\bplumb_(model|tokenizer|trainer|session|evaluator)_(\w+)",
+    return re.sub(r"\bplumb_(model|tokenizer|decoder|trainer|session|evaluator)_(\w+)",
                   lambda name: f"{name[1].capitalize()}.{name[2]}", message)
 
 
@@ -556,6 +568,17 @@ def _text(name, *arguments):
         if needed.value < capacity:
             return buffer.raw[:needed.value]
         capacity = needed.value + 1
+
+
+def _ids_of(name, expected, *arguments):
+    """Ids that a function puts into a buffer, at the second try if they are more than `expected`."""
+    needed = c_size_t(expected)
+    while True:
+        ids = array.array("i", bytes(4 * needed.value))
+        pointer, count, _ = _tokens(ids)
+        _call(name, *arguments, pointer, count, byref(needed))
+        if needed.value <= count:
+            return ids[:needed.value]
 
 
 # --- Describing ---------------------------------------------------------------------------------------
@@ -859,18 +882,52 @@ class Tokenizer(_Object):
         token = load().plumb_tokenizer_begin_end(self._live())
         return None if token < 0 else token
 
+    @property
+    def prefix(self):
+        """The ids that a prompt begins with, before those of encode(), as array.array("i"): of <s> for example."""
+        return _ids_of("tokenizer_prefix", 4, self._live())
+
     def encode(self, text):
-        """Ids, as array.array("i")."""
-        text, needed = _utf8(text), c_size_t()
-        ids = array.array("i", bytes(4 * len(text)))
-        pointer, count, _ = _tokens(ids)
-        _call("tokenizer_encode", self._live(), text, len(text), pointer, count, byref(needed))
-        return ids[:needed.value]
+        """Ids, as array.array("i"); they may be more than the text has characters."""
+        text = _utf8(text)
+        return _ids_of("tokenizer_encode", len(text), self._live(), text, len(text))
 
     def decode(self, ids, errors="replace"):
-        """Text; what is no UTF-8, which tokens of bytes may be, becomes what `errors` says (bytes.decode)."""
+        """Text; what is no UTF-8, which tokens of bytes may be, becomes what `errors` says (bytes.decode). For tokens
+        that come one by one there is decoder()."""
         pointer, count, _kept = _tokens(ids)
         return _text("tokenizer_decode", self._live(), pointer, count).decode("utf-8", errors)
+
+    def decoder(self, prompt=(), errors="replace"):
+        """A Decoder of tokens that follow those of `prompt`."""
+        return Decoder(self, prompt, errors)
+
+
+class Decoder(_Object):
+    """Text of tokens that come one by one after those of `prompt`: what next() and finish() return, put together, is
+    what Tokenizer.decode() makes of all tokens at once, without the prompt's text. For one thread at a time."""
+    _kind = "decoder"
+
+    def __init__(self, tokenizer, prompt=(), errors="replace"):
+        (pointer, count, _kept), made = _tokens(prompt, "prompt"), c_void_p()
+        _call("decoder_create", _is(tokenizer, Tokenizer, "tokenizer")._live(), pointer, count, byref(made))
+        self._take(made)
+        self._errors = errors
+
+    def next(self, ids):
+        """The text that is complete with these tokens, or with this one; "" where more must come."""
+        pointer, count, _kept = _tokens(ids)
+        return self._text("decoder_next", pointer, count)
+
+    def finish(self):
+        """The text that was held back. The next token begins a new text, after no prompt."""
+        return self._text("decoder_finish")
+
+    def _text(self, name, *arguments):
+        text, size = c_void_p(), c_size_t()
+        with self._use() as handle:
+            _call(name, handle, *arguments, byref(text), byref(size))
+            return ctypes.string_at(text, size.value).decode("utf-8", self._errors)
 
 
 # --- Training and sampling ----------------------------------------------------------------------------
@@ -1242,6 +1299,9 @@ def _floats(pointer, count, handle):
     return memoryview(memory).cast("B")
 
 
+_FINISH_REASONS = (None, "stop", "length", "context")
+
+
 class Session(_Object):
     """`sequences` (1 to 16) that grow token by token, computed with `weights` of "f32", "bf16" or "int8"."""
     _kind = "session"
@@ -1251,6 +1311,7 @@ class Session(_Object):
         self._info, self._count, self._weights = _is(model, Model, "model").info, options.sequences or 1, weights
         _call("session_create", model._live(), byref(options), byref(made))
         self._take(made, keep=model._live())
+        self._finish_reason = None
 
     def _figures(self):
         lengths = ", ".join(str(self.length(sequence)) for sequence in range(self._count))
@@ -1261,6 +1322,11 @@ class Session(_Object):
         ids, count, _kept = _tokens(ids)
         with self._use() as handle:
             _call("session_feed", handle, _sequence(sequence), ids, count)
+
+    def append(self, token, sequence=0):
+        """Appends one token; a sequence whose context is full begins again with the newer half of its tokens."""
+        with self._use() as handle:
+            _call("session_append", handle, _sequence(sequence), _integer(token, "token", -2**31, 2**31 - 1))
 
     def feed_each(self, ids):
         """Appends ids[s] to every sequence s, in one pass over the weights."""
@@ -1287,30 +1353,44 @@ class Session(_Object):
 
     def generate(self, sequence=0, *, on_token=None, max_tokens=0, temperature=1.0, top_k=0, top_p=1.0, seed=0,
                  index=0, drawn=0, vocabulary=0):
-        """Draws tokens and appends all but the last. Ends at max_tokens, when the context is full, or when
-        on_token(id) returns False. Temperature 0: always the most likely token. Samples of one seed differ by their
-        index. Returns the ids."""
-        options = _SampleOptions(max_tokens=max_tokens, greedy=temperature == 0, top_k=top_k, temperature=temperature,
-                                 top_p=top_p, seed=seed, index=index, drawn=drawn, vocabulary=vocabulary)
+        """Draws tokens and appends all but the last. Ends after max_tokens, past the context if need be, or, if that
+        is 0, when the context is full; or when on_token(id) returns False: `finish_reason` says which. Temperature 0:
+        always the most likely token. Samples of one seed differ by their index. Returns the ids."""
+        if top_p == 0:  # in C, 0 is the default
+            raise ValueError("top_p must be above 0 and at most 1 (1 keeps all tokens), is 0")
+        options = _SampleOptions(max_tokens=max_tokens, top_k=top_k, temperature=temperature, top_p=top_p, seed=seed,
+                                 index=index, drawn=drawn, vocabulary=vocabulary)
         ids = []
         with self._use() as handle, _Interruptible() as interrupt:
             def told(_user, token):
                 ids.append(token)
                 return 1 if interrupt.stops() else _guarded(on_token, token) if on_token else 0
 
+            self._finish_reason = None
             _call("session_generate", handle, _sequence(sequence), byref(options), _TokenFn(told), None)
+            self._finish_reason = _FINISH_REASONS[load().plumb_session_finish_reason(handle)]
         return ids
 
     def stream(self, sequence=0, *, max_tokens=0, drawn=0, **options):
         """The tokens of generate(), one by one, as they are drawn."""
         end = drawn + max_tokens if max_tokens else None
         while True:
-            [token] = self.generate(sequence, max_tokens=1, drawn=drawn, **options)
-            yield token
+            ids = self.generate(sequence, max_tokens=1, drawn=drawn, **options)
             drawn += 1
-            if drawn == end or self.length(sequence) == self._info.context_length:
+            is_full = end is None and self.length(sequence) == self._info.context_length
+            stops = self._finish_reason == "stop"
+            if not stops and drawn != end:
+                self._finish_reason = "context" if is_full else "stop"  # by whoever takes no more of them
+            yield from ids
+            if stops or drawn == end or is_full:
                 return
-            self.feed(token, sequence)
+            self.append(ids[0], sequence)
+
+    @property
+    def finish_reason(self):
+        """Why the last generate() or stream() ended: "stop" (on_token, or whoever took the tokens, wanted no more),
+        "length" (max_tokens), "context" (it is full, and max_tokens is 0). None: it failed, or none was called."""
+        return self._finish_reason
 
     def profile(self, on=True):
         """From now on passes that feed tokens are timed, into a new profile; or no more."""

@@ -84,7 +84,8 @@ absl::Status NullArgument(absl::string_view name) {
 absl::Status CheckSize(absl::string_view name, size_t size, size_t element_bytes) {
   constexpr auto kMaxBytes = static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max());
   if (size <= kMaxBytes / element_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, " is ", size, ", more than memory can hold"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", size, ", more than memory can hold"));
 }
 
 void GiveText(absl::string_view text, char* buffer, size_t capacity, size_t* needed) {

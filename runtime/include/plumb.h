@@ -914,7 +914,7 @@ typedef struct {
 
 /* plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;  temperature and top_p are 1. */
 #define PLUMB_SAMPLE_OPTIONS_INIT \
-  {sizeof(plumb_sample_options), 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0, NULL, 0}
+  { sizeof(plumb_sample_options), 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0, NULL, 0 }
 
 /* Why plumb_session_generate ended. */
 enum {

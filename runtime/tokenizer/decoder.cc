@@ -105,9 +105,7 @@ class StripDecoder : public Decoder {
   }
   // The content at a text's beginning may come in parts if it has several bytes, and its end is
   // not known before all pieces are.
-  bool Streams(bool fused) const override {
-    return !fused || (content_.size() == 1 && last_ == 0);
-  }
+  bool Streams(bool fused) const override { return !fused || (content_.size() == 1 && last_ == 0); }
 
  private:
   bool HasAt(const std::string& piece, size_t at) const {
@@ -212,8 +210,7 @@ MadeDecoder ReadMetaspaceDecoder(JsonFields* fields) {
   return std::make_unique<MetaspaceDecoder>(std::move(mark), scheme != "never");
 }
 
-MadeDecoder ReadDecoder(const Json& json, const std::string& type, bool fused,
-                        JsonFields* fields) {
+MadeDecoder ReadDecoder(const Json& json, const std::string& type, bool fused, JsonFields* fields) {
   if (type == "Sequence") return ReadDecoders(fields, fused);
   if (type == "ByteFallback") return std::make_unique<ByteFallbackDecoder>();
   if (type == "Fuse") return std::make_unique<FuseDecoder>();

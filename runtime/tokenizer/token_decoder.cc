@@ -54,8 +54,8 @@ absl::Status TokenDecoder::Finish(std::string* text) {
   if (!streams_) {
     PLUMB_ASSIGN_OR_RETURN(held_, tokenizer_->Decode(tokens_));
     // The rules may change even the prompt's end once more tokens follow it.
-    const auto same = std::mismatch(held_.begin(), held_.end(), prompt_text_.begin(),
-                                    prompt_text_.end());
+    const auto same =
+        std::mismatch(held_.begin(), held_.end(), prompt_text_.begin(), prompt_text_.end());
     held_.erase(held_.begin(), same.first);
     prompt_text_.clear();
   }

@@ -375,8 +375,7 @@ absl::Status TrainedModel::GenerateMany(
         slot.full = decode.is_full(b);
         bool continues = slot.sample->WantsMore(options);
         if (continues) {
-          PLUMB_ASSIGN_OR_RETURN(continues,
-                                 slot.sample->Draw(impl.files.special, b, &decode));
+          PLUMB_ASSIGN_OR_RETURN(continues, slot.sample->Draw(impl.files.special, b, &decode));
         }
         continues =
             continues && slot.sample->WantsMore(options) && (!slot.full || options.max_tokens > 0);

@@ -289,13 +289,9 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
           plumb_decoder* none = nullptr;
           return plumb_decoder_create(tokenizer.get, &id, n, &none, e);
         },
-        [&](plumb_error** e) {
-          return plumb_evaluator_run(evaluator.get, &id, &id, n, &loss, e);
-        },
+        [&](plumb_error** e) { return plumb_evaluator_run(evaluator.get, &id, &id, n, &loss, e); },
         [&](plumb_error** e) { return plumb_evaluator_set_types(evaluator.get, &id, n, e); },
-        [&](plumb_error** e) {
-          return plumb_trainer_step(trainer.get, &id, &id, n, nullptr, e);
-        },
+        [&](plumb_error** e) { return plumb_trainer_step(trainer.get, &id, &id, n, nullptr, e); },
         [&](plumb_error** e) { return plumb_model_map_tensors(bare.get, &in_file, n, e); },
         [&](plumb_error** e) {
           return plumb_trainer_probe(trainer.get, 1, &word, n, nullptr, nullptr, e);

@@ -4,6 +4,7 @@ embed_python_runs.sh sets PYTHONPATH and PLUMB_LIBRARY."""
 import array
 import ctypes
 import gc
+import json
 import logging
 import os
 import signal
@@ -15,6 +16,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+import weakref
 
 import plumb
 
@@ -29,6 +31,20 @@ COUNT = [i % 5 for i in range(17)]
 
 def model(**weights):
     return plumb.Model(plumb.Runtime(threads=1), plumb.Spec(MODEL), **(weights or {"seed": 3}))
+
+
+# As Llama's: marks for spaces, tokens for bytes, <s> before a text.
+LLAMA = json.dumps({
+    "normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+    "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+                       "special_tokens": {"<s>": {"ids": [7]}}},
+    "decoder": {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+    "added_tokens": [{"id": 7, "content": "<s>", "special": True}],
+    "model": {"type": "BPE", "byte_fallback": True, "merges": ["▁ a"], "vocab": {
+        "▁": 0, "a": 1, "▁a": 2, "<0xF0>": 3, "<0x9F>": 4, "<0x98>": 5, "<0x80>": 6}}})
 
 
 def counting(rows=2):
@@ -179,6 +195,48 @@ class Describing(unittest.TestCase):
         text = "any \0 length " * 100
         self.assertEqual(tokenizer.decode(tokenizer.encode(text)), text)
         self.assertEqual(tokenizer.decode([255]), "\ufffd")
+
+
+class Streaming(unittest.TestCase):
+    def test_tokens_one_by_one_have_the_text_of_all(self):
+        tokenizer = plumb.Tokenizer(LLAMA)
+        decoder = tokenizer.decoder()
+        ids = [7, 2, 2, 1, 3, 4, 5, 6, 3]
+        pieces = [decoder.next(token) for token in ids]
+        self.assertEqual(pieces, ["", "a", " a", "a", "", "", "", "😀", ""])
+        self.assertEqual(decoder.finish(), "\N{REPLACEMENT CHARACTER}")
+        self.assertEqual("".join(pieces) + "\N{REPLACEMENT CHARACTER}", tokenizer.decode(ids))
+        self.assertEqual(decoder.next([2, 2]), "a a")  # it begins a new text
+        after = tokenizer.decoder([7, 2])
+        tokenizer.close()
+        self.assertEqual(after.next(2), " a")
+        with self.assertRaises(plumb.Error):
+            after.next(8)
+        after.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            after.next(2)
+
+    def test_bytes_are_held_back_until_a_character_is_whole(self):
+        tokenizer = plumb.Tokenizer.bytes()
+        text = "a\0é€😀 \n"
+        for given in (text, "z" + text):
+            ids = tokenizer.encode(given)
+            for prompt in range(len(ids) + 1):
+                decoder = tokenizer.decoder(ids[:prompt], errors="strict")
+                pieces = [decoder.next(token) for token in ids[prompt:]] + [decoder.finish()]
+                known = bytes(list(ids[:prompt])).decode(errors="ignore")
+                self.assertEqual(known + "".join(pieces), given)
+
+    def test_there_may_be_more_tokens_than_characters(self):
+        tokenizer = plumb.Tokenizer(LLAMA.replace('"\\u2581 a"', ""))
+        self.assertEqual(list(tokenizer.encode("a")), [0, 1])
+        self.assertEqual(list(tokenizer.encode("")), [])
+        self.assertEqual(list(tokenizer.encode("a a")), [0, 1, 0, 1])
+
+    def test_a_prompt_has_a_prefix(self):
+        self.assertEqual(list(plumb.Tokenizer(LLAMA).prefix), [7])
+        self.assertEqual(list(plumb.Tokenizer.bytes().prefix), [])
+        self.assertEqual(list(plumb.Tokenizer.bytes(begin_end=True).prefix), [256])
 
 
 class Training(unittest.TestCase):
@@ -482,6 +540,62 @@ class Sampling(unittest.TestCase):
             session.feed(1)
             self.assertEqual(list(session.stream(**options)), whole)
 
+    def test_a_generation_says_why_it_ended(self):
+        session = plumb.Session(model())
+        self.assertIsNone(session.finish_reason)
+        for options, reason, drawn in (({}, "context", 8), ({"max_tokens": 3}, "length", 3), ({"max_tokens": 20}, "length", 20)):
+            session.truncate(0)
+            session.feed(1)
+            self.assertEqual(len(session.generate(seed=1, **options)), drawn)
+            self.assertEqual(session.finish_reason, reason)
+            session.truncate(0)
+            session.feed(1)
+            self.assertEqual(len(list(session.stream(seed=1, **options))), drawn)
+            self.assertEqual(session.finish_reason, reason)
+        session.truncate(0)
+        session.feed(1)
+        self.assertEqual(len(session.generate(on_token=lambda _: False)), 1)
+        self.assertEqual(session.finish_reason, "stop")
+        for _ in session.stream(max_tokens=3):
+            break
+        self.assertEqual(session.finish_reason, "stop")
+        with self.assertRaises(plumb.Error):
+            session.generate(temperature=-1)
+        self.assertIsNone(session.finish_reason)
+
+    def test_a_text_may_be_longer_than_the_context(self):
+        session, by_hand = plumb.Session(model()), plumb.Session(model())
+        session.feed([1, 2])
+        drawn = session.generate(max_tokens=40, seed=2)
+        self.assertEqual(len(drawn), 40)
+        self.assertLessEqual(session.length(), 8)
+        session.truncate(0)
+        session.feed([1, 2])
+        self.assertEqual(list(session.stream(max_tokens=40, seed=2)), drawn)
+        context = [1, 2]  # of 8; a full one goes on with its newer half
+        by_hand.feed(context)
+        for i, token in enumerate(drawn):
+            self.assertEqual(by_hand.generate(max_tokens=1, drawn=i, seed=2), [token])
+            context.append(token)
+            if len(context) > 8:
+                context = context[-4:]
+                by_hand.truncate(0)
+                by_hand.feed(context)
+            else:
+                by_hand.feed(token)
+        with self.assertRaises(plumb.Error):
+            by_hand.feed([1] * 8)
+
+    def test_temperature_zero_is_the_likeliest_and_top_p_zero_is_nothing(self):
+        session = plumb.Session(model())
+        for seed in range(5):
+            session.truncate(0)
+            session.feed(1)
+            logits = session.logits().tolist()
+            self.assertEqual(session.generate(temperature=0, max_tokens=1, seed=seed), [logits.index(max(logits))])
+            with self.assertRaisesRegex(ValueError, "top_p"):
+                session.generate(top_p=0)
+
     def test_several_sequences_grow_together(self):
         made = model()
         session, alone = plumb.Session(made, sequences=3), plumb.Session(made)
@@ -654,6 +768,58 @@ class Misuse(unittest.TestCase):
         steps = []
         trainer.run(counting(), lambda info: (steps.append(info.step), trainer.close()) and None)
         self.assertEqual(steps, [1, 2, 3])
+
+    def test_what_a_callback_raises_keeps_nothing(self):
+        def raises(*_):
+            raise KeyError("mine")
+
+        def train(made):
+            trainer = plumb.Trainer(made, "batch_size: 2")
+            return trainer, lambda: trainer.run(counting(), raises)
+
+        def fill(made):
+            trainer = plumb.Trainer(made, "batch_size: 2")
+            return trainer, lambda: trainer.run(map(raises, [1]))
+
+        def micro_batches(made):
+            trainer = plumb.Trainer(made, "batch_size: 2")
+            return trainer, lambda: trainer.step_micro_batches([([[1]] * 3, [[1]] * 3)])
+
+        def probe(made):
+            trainer = plumb.Trainer(made, "batch_size: 2")
+            trainer.probe(1, raises, ["logits"])
+            return trainer, lambda: trainer.step(*next(counting()))
+
+        def evaluate(made):
+            evaluator = plumb.Evaluator(made, gradients=True)
+            evaluator.probe(raises, ["logits"])
+            return evaluator, lambda: evaluator.loss(COUNT[:8], COUNT[1:9])
+
+        def sample(made):
+            session = plumb.Session(made)
+            session.feed(1)
+            return session, lambda: session.generate(on_token=raises)
+
+        def fail(made):
+            session = plumb.Session(made)
+            return session, lambda: session.feed([1] * 99)
+
+        gc.collect()
+        gc.disable()
+        try:
+            for make in (train, fill, micro_batches, probe, evaluate, sample, fail):
+                made = model()
+                used, call = make(made)
+                try:  # assertRaises would clear the frames of the traceback
+                    call()
+                    self.fail(make.__name__)
+                except (KeyError, ValueError, plumb.Error):
+                    pass
+                handles = [weakref.ref(used._handle), weakref.ref(made._handle)]
+                del used, call, made
+                self.assertEqual([handle() for handle in handles], [None, None], make.__name__)
+        finally:
+            gc.enable()
 
     def test_closing_in_any_order_and_collecting(self):
         for order in range(4):

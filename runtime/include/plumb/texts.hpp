@@ -188,9 +188,7 @@ class Decoder {
       return plumb_decoder_next(handle_.get(), tokens.data(), tokens.size(), text, size, error);
     });
   }
-  Result<std::string> Next(std::int32_t token) {
-    return Next(Span<const std::int32_t>(&token, 1));
-  }
+  Result<std::string> Next(std::int32_t token) { return Next(Span<const std::int32_t>(&token, 1)); }
   // The text that was held back. The next token begins a new text.
   Result<std::string> Finish() {
     return Given([&](const char** text, std::size_t* size, plumb_error** error) {
