@@ -27,6 +27,7 @@ struct SampleFlags {
   double top_p = 1;
   std::optional<uint64_t> seed;
   int64_t max_tokens = 0;
+  std::vector<std::string> stop;
   std::string weights = "f32";
   bool ema = false;
   bool json = false;
@@ -44,6 +45,7 @@ GenerateOptions ToGenerateOptions(const SampleFlags& options) {
   generate.top_p = options.top_p;
   generate.seed = options.seed.value_or(1);
   generate.max_tokens = options.max_tokens;
+  generate.stop_texts = options.stop;
   return generate;
 }
 
@@ -161,7 +163,14 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
             "Draw from the likeliest tokens that hold this share; 1 (default): from all");
   AddSeed(app, &options->seed, "Seed of the samples; default 1");
   AddInt(app, "--max-tokens", &options->max_tokens, 0, std::numeric_limits<int32_t>::max(),
-         "Longest sample in tokens; 0 (default): until the end token, or the context is full");
+         "Longest sample in tokens; 0 (default): until an end token, or the context is full");
+  app->add_option("--stop", options->stop,
+                  "Ends each sample before this text, which is not printed; may be given several "
+                  "times")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   SetChoices(app->add_option(
                  "--weights", options->weights,
                  "What to hold the weights as: f32 (default), bf16 or int8; fewer bits are faster, "
@@ -181,6 +190,9 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
       "Example:\n"
       "  plumb sample runs/pre --num 5 --temperature 0.8 --seed 7\n"
       "  plumb sample runs/pre --prompt-tokens p.json --temperature 0 --max-tokens 16 --json\n\n"
+      "A sample ends at any of the model's end tokens, which are not printed: those that the\n"
+      "checkpoint's generation_config.json, config.json or tokenizer_config.json says (in this\n"
+      "order), or data.end_token of the recipe.\n"
       "Each sample ends with a line break; --json keeps those apart that have some inside.\n"
       "A terminal gets controls and bytes that are no UTF-8 escaped (\\u{1b}, \\xff); a file or a "
       "pipe\ngets every byte as it is.");

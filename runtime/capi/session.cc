@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -170,6 +171,17 @@ absl::StatusOr<TokenSampler*> SamplerOf(plumb_session* session,
   return &*sampler;
 }
 
+absl::StatusOr<absl::Span<const int32_t>> EndTokensOf(const plumb_session& session,
+                                                      const plumb_sample_options& options) {
+  const int32_t* const tokens = options.end_tokens;
+  const size_t count = options.end_token_count;
+  if (tokens == nullptr && count > 0) return NullArgument("options: end_tokens");
+  PLUMB_RETURN_IF_ERROR(CheckSize("options: end_token_count", count, sizeof(*tokens)));
+  PLUMB_RETURN_IF_ERROR(
+      Annotate(session.model->CheckTokens(tokens, count, 0), "options: end_tokens: "));
+  return absl::MakeConstSpan(tokens, count);
+}
+
 absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_sample_options* given,
                       plumb_token_fn token, void* user) {
   session->finish_reason = PLUMB_FINISH_NONE;
@@ -180,6 +192,8 @@ absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_samp
     return absl::FailedPreconditionError(
         absl::StrCat("sequence ", sequence, " has no logits: feed it a token first"));
   }
+  PLUMB_ASSIGN_OR_RETURN(const absl::Span<const int32_t> end_tokens,
+                         EndTokensOf(*session, *options));
   PLUMB_ASSIGN_OR_RETURN(TokenSampler* const sampler, SamplerOf(session, *options));
   const RngStream stream(options->seed, "sample", options->index);
   DecodeSession& decode = *session->decode;
@@ -193,6 +207,9 @@ absl::Status Generate(plumb_session* session, int32_t sequence, const plumb_samp
       session->finish_reason = reason;
       return absl::OkStatus();
     };
+    if (std::find(end_tokens.begin(), end_tokens.end(), drawn) != end_tokens.end()) {
+      return finish(PLUMB_FINISH_STOP);
+    }
     if (token(user, drawn) != 0) return finish(PLUMB_FINISH_STOP);
     if (i + 1 == options->max_tokens) return finish(PLUMB_FINISH_LENGTH);
     if (options->max_tokens == 0 && is_full) return finish(PLUMB_FINISH_CONTEXT);

@@ -9,7 +9,9 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
+#include "runtime/tokenizer/stop_texts.h"
 #include "runtime/tokenizer/token_decoder.h"
+#include "runtime/tokenizer/tokenizer_file.h"
 
 namespace plumb::capi {
 namespace {
@@ -41,6 +43,8 @@ struct plumb_decoder {
   const std::shared_ptr<const plumb::Tokenizer> tokenizer;
   plumb::TokenDecoder decoder;
   std::string text;  // that the last call gave
+  plumb::StopTexts stops;
+  bool has_finished = false;  // the next token begins a new text
 
   // Lets the caller see the text until the next call.
   void Give(const char** to, size_t* size) const {
@@ -80,6 +84,17 @@ plumb_status plumb_tokenizer_from_json(const char* json, size_t size, plumb_toke
   });
 }
 
+plumb_status plumb_tokenizer_from_directory(const char* path, plumb_tokenizer** tokenizer,
+                                            plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (path == nullptr) return NullArgument("path");
+    if (tokenizer == nullptr) return NullArgument("tokenizer");
+    absl::StatusOr<Tokenizer> made = plumb::ReadTokenizer(path);
+    if (made.ok()) *tokenizer = plumb::capi::NewHandle(*std::move(made));
+    return made.status();
+  });
+}
+
 plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer, char* buffer, size_t capacity,
                                   size_t* needed, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
@@ -94,7 +109,7 @@ int32_t plumb_tokenizer_vocab_size(const plumb_tokenizer* tokenizer) {
 }
 
 int32_t plumb_tokenizer_begin_end(const plumb_tokenizer* tokenizer) {
-  return tokenizer == nullptr ? -1 : tokenizer->tokenizer->begin_end_token().value_or(-1);
+  return tokenizer == nullptr ? -1 : tokenizer->tokenizer->end_token().value_or(-1);
 }
 
 plumb_status plumb_tokenizer_prefix(const plumb_tokenizer* tokenizer, int32_t* tokens,
@@ -103,6 +118,16 @@ plumb_status plumb_tokenizer_prefix(const plumb_tokenizer* tokenizer, int32_t* t
     if (tokenizer == nullptr) return NullArgument("tokenizer");
     if (tokens == nullptr && capacity > 0) return NullArgument("tokens");
     plumb::capi::GiveTokens(tokenizer->tokenizer->prompt_prefix(), tokens, capacity, needed);
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_tokenizer_end_tokens(const plumb_tokenizer* tokenizer, int32_t* tokens,
+                                        size_t capacity, size_t* needed, plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (tokenizer == nullptr) return NullArgument("tokenizer");
+    if (tokens == nullptr && capacity > 0) return NullArgument("tokens");
+    plumb::capi::GiveTokens(tokenizer->tokenizer->special_tokens().end, tokens, capacity, needed);
     return absl::OkStatus();
   });
 }
@@ -150,7 +175,7 @@ plumb_status plumb_decoder_create(const plumb_tokenizer* tokenizer, const int32_
     const std::shared_ptr<const Tokenizer>& shared = tokenizer->tokenizer;
     absl::StatusOr<plumb::TokenDecoder> made =
         plumb::TokenDecoder::Create(shared.get(), absl::MakeConstSpan(prompt, count));
-    if (made.ok()) *decoder = new plumb_decoder{shared, *std::move(made), ""};
+    if (made.ok()) *decoder = new plumb_decoder{shared, *std::move(made), "", {}};
     return made.status();
   });
 }
@@ -163,7 +188,8 @@ plumb_status plumb_decoder_next(plumb_decoder* decoder, const int32_t* tokens, s
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count, sizeof(*tokens)));
     std::string next;
     PLUMB_RETURN_IF_ERROR(decoder->decoder.Append(absl::MakeConstSpan(tokens, count), &next));
-    decoder->text.swap(next);
+    if (std::exchange(decoder->has_finished, false)) decoder->stops.Restart();
+    decoder->text = decoder->stops.stopped() ? "" : decoder->stops.Add(next);
     decoder->Give(text, size);
     return absl::OkStatus();
   });
@@ -175,10 +201,33 @@ plumb_status plumb_decoder_finish(plumb_decoder* decoder, const char** text, siz
     if (decoder == nullptr) return NullArgument("decoder");
     std::string rest;
     PLUMB_RETURN_IF_ERROR(decoder->decoder.Finish(&rest));
-    decoder->text.swap(rest);
+    if (std::exchange(decoder->has_finished, true)) decoder->stops.Restart();
+    plumb::StopTexts& stops = decoder->stops;
+    decoder->text = stops.stopped() ? "" : stops.Add(rest);
+    if (!stops.stopped()) decoder->text += stops.Rest();
     decoder->Give(text, size);
     return absl::OkStatus();
   });
+}
+
+plumb_status plumb_decoder_stop_at(plumb_decoder* decoder, const char* const* texts, size_t count,
+                                   plumb_error** error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (decoder == nullptr) return NullArgument("decoder");
+    if (texts == nullptr && count > 0) return NullArgument("texts");
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("count", count, sizeof(*texts)));
+    std::vector<std::string> stops;
+    for (size_t i = 0; i < count; ++i) {
+      if (texts[i] == nullptr) return NullArgument("texts[i]");
+      stops.emplace_back(texts[i]);
+    }
+    PLUMB_ASSIGN_OR_RETURN(decoder->stops, plumb::StopTexts::Create(stops));
+    return absl::OkStatus();
+  });
+}
+
+int32_t plumb_decoder_stopped(const plumb_decoder* decoder) {
+  return decoder != nullptr && decoder->stops.stopped() ? 1 : 0;
 }
 
 void plumb_decoder_free(plumb_decoder* decoder) { delete decoder; }

@@ -39,7 +39,7 @@ absl::Status EmptySplit(const Dataset& dataset, Split split) {
                    " split has nothing to predict; change val_fraction or use more data"));
 }
 
-// Inputs of a document: the begin/end token and the document, cut.
+// Number of inputs of a document: the begin token and the document, cut.
 int64_t DocumentSeq(int64_t tokens, int64_t context_length) {
   return std::min(tokens + 1, context_length);
 }
@@ -68,15 +68,25 @@ void Reset(int64_t rows, int64_t seq, int32_t padding, Batch* batch) {
   }
 }
 
-void PutDocument(absl::Span<const int32_t> document, int32_t begin_end, int64_t row, Batch* batch) {
+// The tokens around a document.
+struct Marks {
+  int32_t begin, end;
+};
+
+// REQUIRES: a tokenizer of documents, which has both.
+Marks MarksOf(const Tokenizer& tokenizer) {
+  return {*tokenizer.begin_token(), *tokenizer.end_token()};
+}
+
+void PutDocument(absl::Span<const int32_t> document, Marks marks, int64_t row, Batch* batch) {
   const int64_t n = static_cast<int64_t>(document.size());
   const int64_t length = std::min(n + 1, batch->seq);
   int32_t* tokens = batch->tokens.data() + row * batch->seq;
   int32_t* targets = batch->targets.data() + row * batch->seq;
-  tokens[0] = begin_end;
+  tokens[0] = marks.begin;
   std::copy_n(document.begin(), length - 1, tokens + 1);
   std::copy_n(document.begin(), std::min(n, length), targets);
-  if (length == n + 1) targets[n] = begin_end;
+  if (length == n + 1) targets[n] = marks.end;
   batch->valid_targets += length;
 }
 
@@ -157,9 +167,9 @@ void TrainBatches::FillDocuments(int64_t index, Batch* batch) {
                        DocumentSeq(static_cast<int64_t>(document.size()), options_.context_length));
   }
   Reset(options_.batch_size, longest, options_.padding, batch);
-  const int32_t begin_end = *dataset_->tokenizer().begin_end_token();
+  const Marks marks = MarksOf(dataset_->tokenizer());
   for (size_t i = 0; i < rows_.size(); ++i) {
-    PutDocument(dataset_->document(Split::kTrain, rows_[i]), begin_end, static_cast<int64_t>(i),
+    PutDocument(dataset_->document(Split::kTrain, rows_[i]), marks, static_cast<int64_t>(i),
                 batch);
   }
 }
@@ -240,9 +250,9 @@ void EvalBatches::Fill(int64_t index, Batch* batch) const {
     longest = std::max(longest, DocumentSeq(tokens, context_length_));
   }
   Reset(rows_, longest, padding_, batch);
-  const int32_t begin_end = *dataset_->tokenizer().begin_end_token();
+  const Marks marks = MarksOf(dataset_->tokenizer());
   for (int64_t row = 0; row < count; ++row) {
-    PutDocument(dataset_->document(split_, first + row), begin_end, row, batch);
+    PutDocument(dataset_->document(split_, first + row), marks, row, batch);
   }
 }
 

@@ -64,8 +64,8 @@ class TrainBatches : public BatchSource {
   // Index counts micro-batches over the whole run (step
   // * gradient_accumulation_steps + micro-step). Row i is sequence s = index * batch_size + i.
   //   documents: sequence s is document s mod n of epoch s / n, whose order is
-  //     Permutation(RngStream(seed, "document-order", epoch), n); its inputs are the begin/end
-  //     token and the document, its targets the document and the begin/end token, both cut to
+  //     Permutation(RngStream(seed, "document-order", epoch), n); its inputs are the begin
+  //     token and the document, its targets the document and the end token, both cut to
   //     context_length. seq is the length of the longest row.
   //   text: a window of context_length inputs, start RngStream(seed, "window", index).Below(i, n -
   //     context_length) of n tokens. seq is context_length.

@@ -59,6 +59,26 @@ absl::StatusOr<Tokenizer> TrainBpe(const std::vector<absl::string_view>& texts, 
   return Tokenizer::FromJson(json);
 }
 
+// Gives the tokenizer the begin and end tokens that the options name.
+absl::Status NameSpecialTokens(const DatasetOptions& options, Tokenizer* tokenizer) {
+  SpecialTokens special = tokenizer->special_tokens();
+  if (!options.begin_token.empty()) {
+    const absl::StatusOr<int32_t> token = tokenizer->FindNamed(options.begin_token);
+    if (!token.ok()) return Annotate(token.status(), "data.begin_token: ");
+    special.begin = *token;
+  }
+  if (!options.end_token.empty()) {
+    const absl::StatusOr<int32_t> token = tokenizer->FindNamed(options.end_token);
+    if (!token.ok()) return Annotate(token.status(), "data.end_token: ");
+    special.end = {*token};
+    special.end_source.clear();
+  }
+  tokenizer->set_special_tokens(special);
+  special.begin = tokenizer->begin_token();
+  tokenizer->set_special_tokens(std::move(special));
+  return absl::OkStatus();
+}
+
 // How many of n >= 1 train.
 int64_t TrainCount(int64_t n, double val_fraction) {
   const int64_t count = static_cast<int64_t>(static_cast<double>(n) * (1.0 - val_fraction));
@@ -101,6 +121,7 @@ absl::StatusOr<Dataset> Dataset::LoadTokens(const std::string& path, const Datas
   PLUMB_ASSIGN_OR_RETURN(TokenShards shards, TokenShards::Open(path, wide ? TokenLayout::kUint32
                                                                           : TokenLayout::kUint16));
   Dataset dataset(path, options.format, tokenizer);
+  PLUMB_RETURN_IF_ERROR(NameSpecialTokens(options, &dataset.tokenizer_));
   dataset.data_hash_ = shards.Hash();
   dataset.validation_begin_ = shards.validation_begin() < shards.size()
                                   ? shards.validation_begin()
@@ -138,13 +159,15 @@ absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const st
     PLUMB_ASSIGN_OR_RETURN(own, Tokenizer::Characters(texts, documents));
   }
   if (tokenizer == nullptr) tokenizer = &*own;
-  if (documents && !tokenizer->begin_end_token()) {
+  Dataset dataset(name, options.format, *tokenizer);
+  PLUMB_RETURN_IF_ERROR(NameSpecialTokens(options, &dataset.tokenizer_));
+  tokenizer = &dataset.tokenizer_;
+  if (documents && !tokenizer->end_token()) {
     return Error(name,
-                 "documents need a tokenizer with a begin/end token, but this one was made "
-                 "for a text; read the file with format: TEXT");
+                 "documents need a tokenizer with an end token, and no file says which token that "
+                 "is; name it with data.end_token, or read the file with format: TEXT");
   }
 
-  Dataset dataset(name, options.format, *tokenizer);
   dataset.data_hash_ = data_hash;
   if (tokenizer->subwords() == nullptr) dataset.tokens_.reserve(content.size());
   TokenEncoder encoder(tokenizer);

@@ -31,6 +31,8 @@ struct DatasetOptions {
   // byte-level BPE of bpe_vocab_size tokens.
   Tokenizer::Kind vocabulary = Tokenizer::Kind::kCharacters;
   std::string tokenizer_path;
+  // Names of the tokens that begin and end a document, in place of the tokenizer's; "": its own.
+  std::string begin_token, end_token;
   int64_t bpe_vocab_size = 4096;
   // Bits of an id in token files without a header: 16, 32, or 0: as many as the vocabulary needs.
   int64_t token_bits = 0;
@@ -46,7 +48,7 @@ const char* SplitName(Split split);  // "training", "validation"
 class Dataset {
  public:
   // Reads `path`; of tokens, maps it, a file or a directory of shards. With `tokenizer`, characters
-  // outside its vocabulary are errors; documents need one with a begin/end token. Errors carry
+  // outside its vocabulary are errors; documents need one with an end token. Errors carry
   // `path:line:column`: an empty file, one without a document, text that is not UTF-8 under a
   // vocabulary of characters.
   static absl::StatusOr<Dataset> Load(const std::string& path, const DatasetOptions& options,
@@ -68,7 +70,7 @@ class Dataset {
   // Whether a split has something to predict: two tokens of a text, or a document, however short.
   bool has_targets(Split split) const;
 
-  // Tokens of a split; of documents without begin/end tokens.
+  // Tokens of a split; of documents without begin and end tokens.
   int64_t num_tokens(Split split) const;
 
   // Running text: copies tokens [begin, begin + out.size()) of a split. Allocates nothing.
@@ -76,11 +78,11 @@ class Dataset {
   void ReadText(Split split, int64_t begin, absl::Span<int32_t> out) const;
 
   // Format documents: how many a split has, and the i-th of them in the order of the file, without
-  // begin/end tokens, never empty.
+  // begin and end tokens, never empty.
   int64_t num_documents(Split split) const;
   absl::Span<const int32_t> document(Split split, int64_t i) const;
   int64_t longest_document(Split split) const;  // in tokens; 0 for an empty split
-  // How many documents do not fit: with a begin/end token on either side they have more than
+  // How many documents do not fit: with a token on either side they have more than
   // context_length targets, and a batch keeps only the first context_length of them.
   int64_t num_cropped(Split split, int64_t context_length) const;
 

@@ -470,12 +470,24 @@ PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_create(int32_t kind, const char
 PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_from_json(const char* json, size_t size,
                                                            plumb_tokenizer** tokenizer,
                                                            plumb_error** error);
+/* From a directory: a run, or a published model, whose special tokens are those that its
+ * generation_config.json, config.json, tokenizer_config.json or special_tokens_map.json says, in
+ * this order. From a text alone they are guessed. Errors: PLUMB_NOT_FOUND. */
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_from_directory(const char* path,
+                                                                plumb_tokenizer** tokenizer,
+                                                                plumb_error** error);
 PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer,
                                                       char* buffer, size_t capacity, size_t* needed,
                                                       plumb_error** error);
 PLUMB_API int32_t plumb_tokenizer_vocab_size(const plumb_tokenizer* tokenizer);
-/* The begin/end token; -1 without one. */
+/* The token that ends a document of training data; -1 without one. With characters and bytes it
+ * begins one, too. */
 PLUMB_API int32_t plumb_tokenizer_begin_end(const plumb_tokenizer* tokenizer);
+/* The tokens each of which ends a text that a model generates, that one first: for the end_tokens
+ * of plumb_sample_options. At most `capacity` ids go to `tokens`; *needed is how many there are. */
+PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_end_tokens(const plumb_tokenizer* tokenizer,
+                                                            int32_t* tokens, size_t capacity,
+                                                            size_t* needed, plumb_error** error);
 /* The tokens that a prompt begins with, before those of plumb_tokenizer_encode: what the file's
  * post-processor puts before a text, <s> for example, or the begin/end token of a tokenizer of
  * characters or bytes. At most `capacity` ids go to `tokens`; *needed is how many there are. */
@@ -520,6 +532,15 @@ PLUMB_USE PLUMB_API plumb_status plumb_decoder_next(plumb_decoder* decoder, cons
  * The decoder then begins a new text, after no prompt. */
 PLUMB_USE PLUMB_API plumb_status plumb_decoder_finish(plumb_decoder* decoder, const char** text,
                                                       size_t* size, plumb_error** error);
+/* From now on a text ends before the first of the `count` texts that it contains, wherever tokens
+ * begin and end; what may still become one of them is held back. Copies the texts; with none, texts
+ * do not end. Errors: PLUMB_INVALID_ARGUMENT for one that is empty or not UTF-8. */
+PLUMB_USE PLUMB_API plumb_status plumb_decoder_stop_at(plumb_decoder* decoder,
+                                                       const char* const* texts, size_t count,
+                                                       plumb_error** error);
+/* 1 once the text has come to such a text, after which plumb_decoder_next gives "" until
+ * plumb_decoder_finish; else 0. */
+PLUMB_API int32_t plumb_decoder_stopped(const plumb_decoder* decoder);
 PLUMB_API void plumb_decoder_free(plumb_decoder* decoder);
 
 /* --- Ranks ------------------------------------------------------------------------------------ */
@@ -887,16 +908,18 @@ typedef struct {
   uint64_t seed, index; /* of the random stream; samples of one seed differ by their index */
   int64_t drawn;        /* tokens that were drawn from the stream before */
   int32_t vocabulary;   /* tokens that may be drawn: the ids below this; 0: all of the model's */
+  const int32_t* end_tokens; /* drawing one of these ends the text; it is not told */
+  size_t end_token_count;
 } plumb_sample_options;
 
 /* plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;  temperature and top_p are 1. */
 #define PLUMB_SAMPLE_OPTIONS_INIT \
-  { sizeof(plumb_sample_options), 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0 }
+  { sizeof(plumb_sample_options), 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0, NULL, 0 }
 
 /* Why plumb_session_generate ended. */
 enum {
   PLUMB_FINISH_NONE = 0,   /* it failed, or has not been called */
-  PLUMB_FINISH_STOP = 1,   /* `token` wants no more */
+  PLUMB_FINISH_STOP = 1,   /* an end token was drawn, or `token` wants no more */
   PLUMB_FINISH_LENGTH = 2, /* max_tokens were drawn */
   PLUMB_FINISH_CONTEXT = 3 /* the context is full, and max_tokens is 0 */
 };

@@ -201,6 +201,8 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   s.tokenizer = data.tokenizer();
   if (data.has_bpe_vocab_size()) s.bpe_vocab_size = data.bpe_vocab_size();
   s.token_bits = data.token_bits();
+  s.begin_token = data.begin_token();
+  s.end_token = data.end_token();
   if (data.has_val_fraction()) s.val_fraction = data.val_fraction();
   s.keep_order = data.keep_order();
   s.eval_interval = message.eval_interval();
@@ -284,6 +286,8 @@ std::string TrainSpec::ToText() const {
     data->set_bpe_vocab_size(static_cast<int32_t>(bpe_vocab_size));
   }
   data->set_token_bits(static_cast<int32_t>(token_bits));
+  data->set_begin_token(begin_token);
+  data->set_end_token(end_token);
   data->set_val_fraction(val_fraction);
   data->set_keep_order(keep_order);
   message.set_eval_interval(static_cast<int32_t>(eval_interval));

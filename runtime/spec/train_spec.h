@@ -55,6 +55,7 @@ struct TrainSpec {
   std::string tokenizer;  // its path, of kTokenizer
   int64_t bpe_vocab_size = 4096;
   int64_t token_bits = 0;
+  std::string begin_token, end_token;  // names; "": the tokenizer's own
   double val_fraction = 0.1;
   bool keep_order = false;
   int64_t eval_interval = 0;

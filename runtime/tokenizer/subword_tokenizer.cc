@@ -50,12 +50,6 @@ void SubwordTokenizer::AddPieces(const std::vector<AddedToken>& added) {
   }
   special_.resize(pieces_.size());
   for (const AddedToken& token : added) special_[static_cast<size_t>(token.id)] = token.special;
-  for (const absl::string_view name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
-                                       "<|im_end|>", "<|END_OF_TURN_TOKEN|>", "[SEP]"}) {
-    for (const AddedToken& token : added) {
-      if (!end_of_text_ && token.content == name) end_of_text_ = token.id;
-    }
-  }
 }
 
 absl::StatusOr<std::shared_ptr<const SubwordTokenizer>> SubwordTokenizer::FromJson(

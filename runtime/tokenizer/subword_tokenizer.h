@@ -21,7 +21,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "runtime/tokenizer/added_tokens.h"
 #include "runtime/tokenizer/decoder.h"
@@ -49,9 +48,6 @@ class SubwordTokenizer {
   const char* model_name() const { return model_->name(); }
   // What a post-processor puts before a text and after.
   const PostProcessor& post_processor() const { return post_processor_; }
-  // The token that ends a text: the first there is of those that vocabularies are published with
-  // (<|endoftext|>, <|end_of_text|>, </s>, <eos>, <|im_end|>, <|END_OF_TURN_TOKEN|>, [SEP]).
-  absl::optional<int32_t> end_of_text() const { return end_of_text_; }
   // Whether every text comes back byte for byte.
   bool is_byte_level() const { return pre_tokenizer_->byte_level(); }
   bool is_special(int32_t token) const { return special_[static_cast<size_t>(token)]; }
@@ -85,7 +81,6 @@ class SubwordTokenizer {
   PostProcessor post_processor_;
   std::vector<std::string> pieces_;
   std::vector<bool> special_;
-  absl::optional<int32_t> end_of_text_;
   bool cuts_at_marks_ = false;  // no token crosses SentencePiece's mark for a space
 };
 

@@ -6,12 +6,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
 
 namespace plumb {
 
 Tokenizer::Tokenizer(Kind kind, std::vector<uint32_t> characters, bool has_begin_end)
     : kind_(kind), has_begin_end_(has_begin_end), characters_(std::move(characters)) {
+  if (has_begin_end_) {
+    special_.begin = num_symbols();
+    special_.end = {num_symbols()};
+  }
   if (characters_.empty()) return;
   token_of_.assign(characters_.back() + 1, -1);
   for (size_t i = 0; i < characters_.size(); ++i) {
@@ -47,6 +52,7 @@ Tokenizer Tokenizer::Bytes(bool with_begin_end) {
 Tokenizer Tokenizer::Subwords(std::shared_ptr<const SubwordTokenizer> subwords) {
   Tokenizer tokenizer(Kind::kSubwords, {}, /*has_begin_end=*/false);
   tokenizer.subwords_ = std::move(subwords);
+  tokenizer.special_.end = GuessEndTokens(*tokenizer.subwords_);
   return tokenizer;
 }
 
@@ -56,10 +62,43 @@ std::vector<int32_t> Tokenizer::prompt_prefix() const {
   return {};
 }
 
-absl::optional<int32_t> Tokenizer::begin_end_token() const {
-  if (subwords_ != nullptr) return subwords_->end_of_text();
-  if (!has_begin_end_) return absl::nullopt;
-  return num_symbols();
+absl::optional<int32_t> Tokenizer::end_token() const {
+  if (special_.end.empty()) return absl::nullopt;
+  return special_.end.front();
+}
+
+absl::optional<int32_t> Tokenizer::begin_token() const {
+  if (special_.begin) return special_.begin;
+  const std::vector<int32_t> prefix = prompt_prefix();
+  return prefix.size() == 1 ? absl::optional<int32_t>(prefix.front()) : end_token();
+}
+
+absl::optional<int32_t> Tokenizer::Find(absl::string_view name) const {
+  if (subwords_ == nullptr) {
+    for (int32_t token = 0; token < vocab_size(); ++token) {
+      const absl::StatusOr<std::string> text = Decode(absl::MakeConstSpan(&token, 1));
+      if (text.ok() && !text->empty() && *text == name) return token;
+    }
+    return absl::nullopt;
+  }
+  absl::optional<int32_t> found;
+  for (int32_t token = 0; token < vocab_size(); ++token) {
+    if (subwords_->piece(token) != name || name.empty()) continue;
+    if (subwords_->is_special(token)) return token;
+    if (!found) found = token;
+  }
+  return found;
+}
+
+absl::StatusOr<int32_t> Tokenizer::FindNamed(absl::string_view name) const {
+  if (const absl::optional<int32_t> found = Find(name)) return *found;
+  std::vector<std::string> special;
+  for (int32_t token = 0; subwords_ != nullptr && token < vocab_size(); ++token) {
+    if (subwords_->is_special(token)) special.push_back(subwords_->piece(token));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the vocabulary (", Description(),
+                                                 ") has no token ", QuoteName(name),
+                                                 DidYouMean(name, special)));
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text) const {

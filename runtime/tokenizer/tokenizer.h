@@ -3,7 +3,7 @@
 // Three kinds: `characters` (one token for each Unicode character of a given text, in the order of
 // their code points), `bytes` (token b is byte b) and `subwords` (subword_tokenizer.h). Either of
 // the first two may have one more token, the last, that marks where a document begins and where it
-// ends; one token serves for both. Of subwords that is the one that ends texts.
+// ends; one token serves for both. Subwords have the special tokens that special_tokens.h describes.
 //
 // As JSON (`tokenizer.json` of a run), of subwords what they were read from, else:
 //
@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,6 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "runtime/tokenizer/special_tokens.h"
 #include "runtime/tokenizer/subword_tokenizer.h"
 
 namespace plumb {
@@ -42,12 +44,25 @@ class Tokenizer {
 
   Kind kind() const { return kind_; }
   int32_t vocab_size() const { return num_symbols() + (has_begin_end_ ? 1 : 0); }
-  absl::optional<int32_t> begin_end_token() const;
+  // The tokens that begin, end and pad a text. Subwords begin with no more than a guess.
+  const SpecialTokens& special_tokens() const { return special_; }
+  void set_special_tokens(SpecialTokens tokens) { special_ = std::move(tokens); }
+  // The token that ends a document of training data, and the one that begins it: without one of its
+  // own, what the post-processor puts there if that is one token, else the end token.
+  absl::optional<int32_t> end_token() const;
+  absl::optional<int32_t> begin_token() const;
+  // True for characters and bytes with a last token that begins and ends a document.
+  bool has_begin_end() const { return has_begin_end_; }
   // Of kind subwords, else null.
   const SubwordTokenizer* subwords() const { return subwords_.get(); }
   // The tokens that a prompt begins with: those that a post-processor of subwords puts before a
   // text, such as <s>, or the begin/end token of the other kinds.
   std::vector<int32_t> prompt_prefix() const;
+
+  // The token of this name: a piece as a tokenizer.json has it ("<|im_end|>"), a character, a byte.
+  absl::optional<int32_t> Find(absl::string_view name) const;
+  // The same; without such a token kInvalidArgument with a suggestion.
+  absl::StatusOr<int32_t> FindNamed(absl::string_view name) const;
 
   // The tokens of `text`, none added. InvalidArgument for a character outside the vocabulary, with
   // the character, its position in the text, and the vocabulary.
@@ -78,7 +93,8 @@ class Tokenizer {
 
   friend bool operator==(const Tokenizer& a, const Tokenizer& b) {
     return a.kind_ == b.kind_ && a.has_begin_end_ == b.has_begin_end_ &&
-           a.characters_ == b.characters_ && (a.subwords_ == nullptr) == (b.subwords_ == nullptr) &&
+           a.characters_ == b.characters_ && a.special_ == b.special_ &&
+           (a.subwords_ == nullptr) == (b.subwords_ == nullptr) &&
            (a.subwords_ == nullptr || a.subwords_->json() == b.subwords_->json());
   }
   friend bool operator!=(const Tokenizer& a, const Tokenizer& b) { return !(a == b); }
@@ -96,6 +112,7 @@ class Tokenizer {
   std::vector<uint32_t> characters_;  // code points, ascending; of kind bytes empty
   std::vector<int32_t> token_of_;     // code point -> token, or -1; up to the largest in use
   std::shared_ptr<const SubwordTokenizer> subwords_;
+  SpecialTokens special_;
 };
 
 // What one thread encodes many texts with: AppendTokens, without beginning anew each time.

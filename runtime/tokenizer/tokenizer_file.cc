@@ -24,9 +24,7 @@ absl::StatusOr<Tokenizer> FromVocabAndMerges(const std::string& vocab_path,
   return FromText(*json, DirectoryOf(vocab_path));
 }
 
-}  // namespace
-
-absl::StatusOr<Tokenizer> ReadTokenizer(const std::string& path) {
+absl::StatusOr<Tokenizer> ReadWithoutConfigs(const std::string& path) {
   std::string file = path;
   if (IsDirectory(path)) {
     file = JoinPath(path, "tokenizer.json");
@@ -39,6 +37,17 @@ absl::StatusOr<Tokenizer> ReadTokenizer(const std::string& path) {
   }
   PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(file));
   return FromText(json, file);
+}
+
+}  // namespace
+
+absl::StatusOr<Tokenizer> ReadTokenizer(const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadWithoutConfigs(path));
+  if (!IsDirectory(path)) return tokenizer;
+  PLUMB_ASSIGN_OR_RETURN(SpecialTokens special,
+                         ReadSpecialTokens(path, nullptr, &tokenizer, tokenizer.vocab_size()));
+  tokenizer.set_special_tokens(std::move(special));
+  return tokenizer;
 }
 
 }  // namespace plumb

@@ -10,7 +10,8 @@
 namespace plumb {
 
 // Reads a tokenizer.json (Hugging Face's, or a run's), or what a directory has: that, or a
-// vocab.json with a merges.txt. Errors name the file.
+// vocab.json with a merges.txt. The special tokens are those that the other files of the directory
+// say. Errors name the file.
 absl::StatusOr<Tokenizer> ReadTokenizer(const std::string& path);
 
 }  // namespace plumb

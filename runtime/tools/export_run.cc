@@ -14,6 +14,8 @@
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/io/safetensors.h"
+#include "runtime/tokenizer/library_json.h"
+#include "runtime/tokenizer/special_tokens.h"
 #include "runtime/tools/families.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/import.h"
@@ -21,6 +23,7 @@
 #include "runtime/tools/import_json.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/out_of_memory.h"
+#include "runtime/tools/run_directory.h"
 #include "runtime/tools/run_model.h"
 #include "runtime/tools/staged_directory.h"
 #include "runtime/zoo/config_values.h"
@@ -200,6 +203,34 @@ class Assembly {
   std::map<std::string, std::vector<Part>> sources_;
 };
 
+// Gives config.json the ids of the run's special tokens, null for none: without them readers assume
+// ids of their own. What the imported config.json or the family says already stays.
+void PutMissingIds(const SpecialTokens& special, Json* config) {
+  Json ids = Json::object();
+  PutSpecialTokenIds(special, &ids);
+  for (auto& [key, value] : ids.items()) {
+    if (!config->contains(key)) (*config)[key] = value;
+  }
+}
+
+// Writes the tokenizer's files and generation_config.json: as an imported run has them, else made.
+absl::Status WriteTokenizerFiles(const std::string& run, const RunFiles& files,
+                                 int64_t context_length, const std::string& out) {
+  if (IsImportedRun(run)) PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(run, out));
+  const auto write = [&out](const char* name, const std::string& text) -> absl::Status {
+    const std::string path = JoinPath(out, name);
+    return FileExists(path) ? absl::OkStatus() : WriteFileAtomically(path, text);
+  };
+  PLUMB_RETURN_IF_ERROR(write(kGenerationConfigFile, GenerationConfigJson(files.special)));
+  if (!files.tokenizer.ok()) return absl::OkStatus();
+  const bool begins_texts = files.recipe.fields.data().format() == v1::Data::DOCUMENTS;
+  PLUMB_ASSIGN_OR_RETURN(const std::string tokenizer,
+                         LibraryTokenizerJson(*files.tokenizer, begins_texts));
+  PLUMB_RETURN_IF_ERROR(write("tokenizer.json", tokenizer));
+  return write("tokenizer_config.json",
+               LibraryTokenizerConfig(*files.tokenizer, context_length));
+}
+
 struct Target {
   Family family;
   Json config = Json::object();
@@ -234,8 +265,8 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_ASSIGN_OR_RETURN(const Target target, FindTarget(*runtime, request, opened.run));
   const Family& family = target.family;
   PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, opened.model->Describe());
-  PLUMB_ASSIGN_OR_RETURN(Json config,
-                         ConfigForModel(family, opened.text, FactsOf(description), target.config));
+  const std::map<std::string, double> facts = FactsOf(description);
+  PLUMB_ASSIGN_OR_RETURN(Json config, ConfigForModel(family, opened.text, facts, target.config));
   PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
                          ReadConfigValues(family, config, "the config.json of this model"));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> of_family,
@@ -247,6 +278,8 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_ASSIGN_OR_RETURN(const std::vector<TensorToWrite> tensors, assembly.Tensors());
 
   config["torch_dtype"] = "float32";
+  PLUMB_ASSIGN_OR_RETURN(const RunFiles files, ReadRunFiles(opened.run, {}));
+  PutMissingIds(files.special, &config);
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<StagedDirectory> staged,
                          StagedDirectory::Create(request.out));
   const std::string weights = JoinPath(staged->path(), "model.safetensors");
@@ -254,9 +287,8 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(
       JoinPath(staged->path(), "config.json"),
       absl::StrCat(config.dump(2, ' ', false, Json::error_handler_t::replace), "\n")));
-  if (IsImportedRun(opened.run)) {  // in the form that others read
-    PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(opened.run, staged->path()));
-  }
+  PLUMB_RETURN_IF_ERROR(WriteTokenizerFiles(
+      opened.run, files, static_cast<int64_t>(facts.at("context_length")), staged->path()));
   PLUMB_RETURN_IF_ERROR(staged->Commit());
   ExportReport report{family.name, static_cast<int64_t>(tensors.size()), 0};
   for (const TensorToWrite& tensor : tensors) report.bytes += tensor.type.bytes();

@@ -36,14 +36,16 @@ struct GenerateOptions {
   uint64_t seed = 1;
   // The index of the sample among those of this seed: each has a random stream of its own.
   int64_t index = 0;
-  int64_t max_tokens = 0;  // 0: until the end token, or the context is full
+  int64_t max_tokens = 0;  // 0: until an end token, or the context is full
+  // The sample ends before the first of these in the text that was drawn. None is empty.
+  std::vector<std::string> stop_texts;
 };
 
 struct GenerateResult {
   std::string text;          // prompt included; of a run without a tokenizer of plumb's: empty
-  int64_t tokens = 0;        // that were drawn, the end token included
+  int64_t tokens = 0;        // that were drawn, an end token and those of a stop text included
   std::vector<int32_t> ids;  // they
-  bool ended = false;        // by the end token; else by max_tokens or a full context
+  bool ended = false;        // by an end token or a stop text; else by max_tokens or the context
   double seconds = 0;
   double first_seconds = 0;  // of them, until the first token was drawn
 };
@@ -76,8 +78,9 @@ class TrainedModel {
 
   // Draws one continuation. `on_text`, when given, gets the text piece by piece, whole characters
   // of it: the prompt's with the first token, and then what each token completes, which may be
-  // nothing; return false to stop. Errors: options out of range, a prompt with characters outside
-  // the vocabulary or too long.
+  // nothing; what may be the beginning of a stop text it gets once that is known. Return false to
+  // stop. Errors: options out of range, a prompt with characters outside the vocabulary or too
+  // long.
   absl::StatusOr<GenerateResult> Generate(
       const GenerateOptions& options,
       const std::function<bool(absl::string_view piece)>& on_text = nullptr);

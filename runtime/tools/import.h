@@ -2,7 +2,7 @@
 // (docs/zoo.md), which is data: shipped, or a file of the user's.
 //
 // An imported run holds model.pbtxt, import.json (which tensor of the checkpoint became what), the
-// tokenizer's files as they were, and weights.safetensors with what had to be laid out anew; the
+// tokenizer's files and generation_config.json as they were, and weights.safetensors with what had to be laid out anew; the
 // other weights stay where they are, in the checkpoint.
 #ifndef PLUMB_RUNTIME_TOOLS_IMPORT_H_
 #define PLUMB_RUNTIME_TOOLS_IMPORT_H_
@@ -32,6 +32,8 @@ struct ImportReport {
   int64_t mapped_bytes = 0, written_bytes = 0;  // of weights: left in the checkpoint, laid out anew
   std::vector<std::string> ignored;             // tensors of the checkpoint
   std::vector<std::string> dtypes;              // of the checkpoint's weights: "F32"
+  std::vector<int32_t> end_tokens;              // at which generation stops
+  std::string end_tokens_from;  // "generation_config.json"; "": guessed among the special tokens
 };
 
 // Writes the run, whole or not at all. Errors: what the family refuses, or cannot read, all at once
@@ -53,8 +55,8 @@ struct ExportReport {
   int64_t bytes = 0;    // of model.safetensors
 };
 
-// Writes config.json, model.safetensors (f32) and the tokenizer's files that the run has, whole or
-// not at all. kInvalidArgument with the reason where the family cannot express the model.
+// Writes config.json, generation_config.json, model.safetensors (f32) and the tokenizer's files,
+// whole or not at all. kInvalidArgument with the reason where the family cannot express the model.
 absl::StatusOr<ExportReport> ExportRun(HostRuntime* runtime, const ExportRequest& request);
 
 }  // namespace plumb

@@ -3,13 +3,16 @@
 #ifndef PLUMB_RUNTIME_TOOLS_IMPORT_FILES_H_
 #define PLUMB_RUNTIME_TOOLS_IMPORT_FILES_H_
 
+#include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/io/wanted_tensors.h"
+#include "runtime/tokenizer/special_tokens.h"
 #include "runtime/tools/host_runtime.h"
 #include "runtime/tools/model.h"
 #include "runtime/zoo/config_values.h"
@@ -26,8 +29,13 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(HostRuntime* runtime, const Fam
 // which no family has.
 absl::StatusOr<std::vector<WantedTensor>> TensorsOfModel(const Model& model);
 
-// Copies the files of a tokenizer that `from` has to `to`.
+// Copies the files of a tokenizer that `from` has to `to`, and generation_config.json.
 absl::Status CopyTokenizerFiles(const std::string& from, const std::string& to);
+
+// Returns the special tokens of a new run that has the files above, of a checkpoint with `config`.
+// The run's generation_config.json says them afterwards; what it said already stays.
+absl::StatusOr<SpecialTokens> KeepSpecialTokens(const std::string& run,
+                                                const nlohmann::json& config, int64_t vocab_size);
 
 }  // namespace plumb
 

@@ -72,8 +72,12 @@ ImportReport ReportOf(const Family& family, const TensorPlan& plan, bool copy_al
   return report;
 }
 
-absl::Status WriteRun(const ImportRequest& request, const Family& family, const std::string& model,
-                      const CheckpointDirectory& checkpoint, const TensorPlan& plan) {
+// Returns the special tokens that the run's files say.
+absl::StatusOr<SpecialTokens> WriteRun(const ImportRequest& request, const Family& family,
+                                       const std::string& model,
+                                       const CheckpointDirectory& checkpoint,
+                                       const TensorPlan& plan) {
+  PLUMB_ASSIGN_OR_RETURN(const Spec spec, Spec::FromText(model, "the model"));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<StagedDirectory> staged,
                          StagedDirectory::Create(request.out));
   const std::string& run = staged->path();
@@ -83,10 +87,13 @@ absl::Status WriteRun(const ImportRequest& request, const Family& family, const 
                                            {{"plumb", plumb_version()}, {"family", family.name}}));
   }
   PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(request.directory, run));
+  PLUMB_ASSIGN_OR_RETURN(SpecialTokens special,
+                         KeepSpecialTokens(run, checkpoint.config(), spec.vocab_size()));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(run, kImportFile),
                                             ImportJson(family, checkpoint, plan, request.copy)));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunModelPath(run), model));
-  return staged->Commit();
+  PLUMB_RETURN_IF_ERROR(staged->Commit());
+  return special;
 }
 
 absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& request) {
@@ -104,8 +111,12 @@ absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& r
   PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(*model));
   PLUMB_ASSIGN_OR_RETURN(const TensorPlan plan, PlanTensors(*family, values, wanted, checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ModelText(*family, values));
-  PLUMB_RETURN_IF_ERROR(WriteRun(request, *family, text, checkpoint, plan));
-  return ReportOf(*family, plan, request.copy);
+  PLUMB_ASSIGN_OR_RETURN(SpecialTokens special,
+                         WriteRun(request, *family, text, checkpoint, plan));
+  ImportReport report = ReportOf(*family, plan, request.copy);
+  report.end_tokens = std::move(special.end);
+  report.end_tokens_from = std::move(special.end_source);
+  return report;
 }
 
 }  // namespace

@@ -128,6 +128,8 @@ DatasetOptions ToDatasetOptions(const Recipe& recipe) {
   options.tokenizer_path = data.tokenizer();
   options.bpe_vocab_size = data.bpe_vocab_size();
   options.token_bits = data.token_bits();
+  options.begin_token = data.begin_token();
+  options.end_token = data.end_token();
   options.val_fraction = data.val_fraction();
   return options;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/io/strict_json.h"
+#include "runtime/tokenizer/special_tokens.h"
 #include "runtime/tokenizer/tokenizer_file.h"
 #include "runtime/tools/import_json.h"
 
@@ -18,9 +19,28 @@ namespace {
 constexpr absl::string_view kRunNames[] = {"run.json",        "tokenizer.json", "train.pbtxt",
                                            "model.pbtxt",     "metrics.jsonl",  "probes.jsonl",
                                            "checkpoints",     "latest",         "last_good",
-                                           "incidents.jsonl", "import.json"};
+                                           "incidents.jsonl", "import.json",
+                                           kGenerationConfigFile};
 
 std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokenizer.json"); }
+
+// Reads the special tokens of a run, and gives them to its tokenizer.
+absl::Status ReadSpecial(const std::string& run, RunFiles* files) {
+  absl::optional<ImportedFamily> imported;
+  if (IsImportedRun(run)) {
+    PLUMB_ASSIGN_OR_RETURN(imported, ReadImportedFamily(run));
+  }
+  const Tokenizer* const tokenizer = files->tokenizer.ok() ? &*files->tokenizer : nullptr;
+  PLUMB_ASSIGN_OR_RETURN(
+      files->special, ReadSpecialTokens(run, imported ? &imported->config : nullptr, tokenizer,
+                                        files->model.vocab_size()));
+  // Runs from before plumb wrote the file began documents with the token that ends them.
+  if (!imported && !FileExists(JoinPath(run, kGenerationConfigFile)) && !files->special.end.empty()) {
+    files->special.begin = files->special.end.front();
+  }
+  if (tokenizer != nullptr) files->tokenizer->set_special_tokens(files->special);
+  return absl::OkStatus();
+}
 
 // Whether run.json is one that plumb wrote.
 bool HoldsRunJson(const std::string& run) {
@@ -90,6 +110,8 @@ absl::Status WriteRunFiles(const std::string& run, const std::string& model_text
                            const std::string& initial_state) {
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(run), absl::StrCat(initial_state, "\n")));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(TokenizerPath(run), tokenizer.ToJson()));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(run, kGenerationConfigFile),
+                                            GenerationConfigJson(tokenizer.special_tokens())));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(run), recipe.text));
   return WriteFileAtomically(RunModelPath(run), model_text);
 }
@@ -104,7 +126,9 @@ absl::StatusOr<RunFiles> ReadRunFiles(
   PLUMB_ASSIGN_OR_RETURN(Spec model, Spec::FromFile(RunModelPath(run)));
   if (IsImportedRun(run)) {
     PLUMB_ASSIGN_OR_RETURN(Recipe defaults, ReadRecipe("", train_overrides));
-    return RunFiles{std::move(model), std::move(defaults), ReadTokenizer(run), "{}"};
+    RunFiles files{std::move(model), std::move(defaults), ReadTokenizer(run), "{}", {}};
+    PLUMB_RETURN_IF_ERROR(ReadSpecial(run, &files));
+    return files;
   }
   PLUMB_ASSIGN_OR_RETURN(Recipe recipe, ReadRecipe(RunTrainPath(run), train_overrides));
   PLUMB_ASSIGN_OR_RETURN(const std::string json, ReadFile(TokenizerPath(run), kMaxStateBytes));
@@ -113,8 +137,10 @@ absl::StatusOr<RunFiles> ReadRunFiles(
     return Annotate(tokenizer.status(), absl::StrCat(TokenizerPath(run), ": "));
   }
   PLUMB_ASSIGN_OR_RETURN(std::string initial_state, ReadFile(RunJsonPath(run), kMaxStateBytes));
-  return RunFiles{std::move(model), std::move(recipe), *std::move(tokenizer),
-                  std::move(initial_state)};
+  RunFiles files{std::move(model), std::move(recipe), *std::move(tokenizer),
+                 std::move(initial_state), {}};
+  PLUMB_RETURN_IF_ERROR(ReadSpecial(run, &files));
+  return files;
 }
 
 }  // namespace plumb

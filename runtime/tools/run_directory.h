@@ -22,6 +22,7 @@ struct RunFiles {
   absl::StatusOr<Tokenizer>
       tokenizer;              // an imported run's, which may have none, is read or an error
   std::string initial_state;  // run.json: a JSON object
+  SpecialTokens special;      // the tokenizer's; those that files say by ids without one, too
 };
 
 std::string RunModelPath(const std::string& run);

@@ -110,7 +110,8 @@ absl::Status TrainRun::Impl::CheckRanksAgree(HostRuntime* warned, const TrainReq
 absl::Status TrainRun::Impl::SendRunFiles(const Tokenizer& tokenizer) {
   if (launch == nullptr) return absl::OkStatus();
   std::string vocabulary = tokenizer.ToJson();
-  for (std::string* text : {&recipe.text, &model_text, &vocabulary}) {
+  std::string special = GenerationConfigJson(tokenizer.special_tokens());
+  for (std::string* text : {&recipe.text, &model_text, &vocabulary, &special}) {
     PLUMB_RETURN_IF_ERROR(Broadcast(launch->ranks(), 0, text));
   }
   return absl::OkStatus();
@@ -120,8 +121,8 @@ absl::Status TrainRun::Impl::OpenFollower(HostRuntime* warned, const TrainReques
   if (!request.resume) {
     PLUMB_RETURN_IF_ERROR(WhereAllAreWell(ReadNew(request)));
   } else {
-    std::string train_text, whole_model, vocabulary;
-    for (std::string* text : {&train_text, &whole_model, &vocabulary}) {
+    std::string train_text, whole_model, vocabulary, special_text;
+    for (std::string* text : {&train_text, &whole_model, &vocabulary, &special_text}) {
       PLUMB_RETURN_IF_ERROR(Broadcast(launch->ranks(), 0, text));
     }
     const auto read = [&]() -> absl::Status {
@@ -129,7 +130,11 @@ absl::Status TrainRun::Impl::OpenFollower(HostRuntime* warned, const TrainReques
       PLUMB_ASSIGN_OR_RETURN(const Spec spec,
                              Spec::FromText(whole_model, RunModelPath(request.out)));
       PLUMB_RETURN_IF_ERROR(CreateModel(spec));
-      PLUMB_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::FromJson(vocabulary));
+      PLUMB_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::FromJson(vocabulary));
+      PLUMB_ASSIGN_OR_RETURN(
+          SpecialTokens special,
+          SpecialTokensOfJson(special_text, "special tokens", tokenizer.vocab_size()));
+      tokenizer.set_special_tokens(std::move(special));
       PLUMB_ASSIGN_OR_RETURN(
           Dataset dataset, Dataset::Load(request.data_path, ToDatasetOptions(recipe), &tokenizer));
       data = std::make_unique<Dataset>(std::move(dataset));

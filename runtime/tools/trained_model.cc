@@ -13,6 +13,7 @@
 #include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
 #include "runtime/data/batches.h"
+#include "runtime/tokenizer/stop_texts.h"
 #include "runtime/tokenizer/token_decoder.h"
 #include "runtime/tools/generate.h"
 #include "runtime/tools/handles.h"
@@ -94,12 +95,14 @@ struct Sample {
   plumb_sample_options drawing;
   std::vector<int32_t> tokens;  // so far, the prompt's included
   absl::optional<TokenDecoder> decoder;
+  StopTexts stops;
   GenerateResult result;
   Clock::time_point start = Clock::now();
 
   // The sample `number` of those that begin with the prompt's index.
-  Sample(const plumb_sample_options& first, int64_t number, const Prompt& prompt)
-      : drawing(first), tokens(prompt.tokens), decoder(prompt.decoder) {
+  Sample(const plumb_sample_options& first, int64_t number, const Prompt& prompt,
+         const StopTexts& stop_texts)
+      : drawing(first), tokens(prompt.tokens), decoder(prompt.decoder), stops(stop_texts) {
     drawing.index += static_cast<uint64_t>(number);
     result.text = prompt.text;
   }
@@ -109,20 +112,22 @@ struct Sample {
   }
 
   // Draws the next token of `sequence`, notes it, and appends the text that is complete with it.
-  // Returns false when it is the end token.
-  absl::StatusOr<bool> Draw(const absl::StatusOr<Tokenizer>& tokenizer, int64_t sequence,
-                            Sequences* sequences) {
+  // Returns false at an end token, and when the text has come to a stop text.
+  absl::StatusOr<bool> Draw(const SpecialTokens& special, int64_t sequence, Sequences* sequences) {
     drawing.drawn = result.tokens;
     PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
     if (result.tokens++ == 0) result.first_seconds = Seconds();
     result.ids.push_back(token);
-    if (tokenizer.ok()) {
-      result.ended = tokenizer->begin_end_token() == token;
-      if (result.ended) return false;
-      PLUMB_RETURN_IF_ERROR(decoder->Append(absl::MakeConstSpan(&token, 1), &result.text));
+    result.ended = special.Ends(token);
+    if (result.ended) return false;
+    if (decoder.has_value()) {
+      std::string text;
+      PLUMB_RETURN_IF_ERROR(decoder->Append(absl::MakeConstSpan(&token, 1), &text));
+      result.text += stops.Add(text);
+      result.ended = stops.stopped();
     }
     tokens.push_back(token);
-    return true;
+    return !result.ended;
   }
 
   // The newer half of a full context, from which a text continues.
@@ -134,7 +139,16 @@ struct Sample {
   // Ends the text, of which nothing more comes.
   absl::Status Finish() {
     result.seconds = Seconds();
-    return decoder.has_value() ? decoder->Finish(&result.text) : absl::OkStatus();
+    if (!decoder.has_value() || stops.stopped()) return absl::OkStatus();
+    std::string text;
+    PLUMB_RETURN_IF_ERROR(decoder->Finish(&text));
+    result.text += stops.Add(text);
+    if (stops.stopped()) {
+      result.ended = true;
+    } else {
+      result.text += stops.Rest();
+    }
+    return absl::OkStatus();
   }
 
   double Seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -165,11 +179,11 @@ struct TrainedModel::Impl {
     absl::StatusOr<std::vector<int32_t>> encoded = tokenizer.Encode(text);
     if (!encoded.ok()) return Annotate(encoded.status(), "prompt: ");
     Prompt prompt{tokenizer.prompt_prefix(), text, absl::nullopt};
+    const absl::optional<int32_t> begin = tokenizer.begin_token();
+    // A document begins as those did that the model was trained on.
     const bool documents = files.recipe.fields.data().format() == v1::Data::DOCUMENTS;
-    const absl::optional<int32_t> begin = tokenizer.begin_end_token();
-    // Vocabularies of subwords have a token that ends texts, whatever a model was trained on.
-    const bool wants_begin = tokenizer.subwords() != nullptr && (documents || encoded->empty());
-    if (prompt.tokens.empty() && begin.has_value() && wants_begin) prompt.tokens.push_back(*begin);
+    const bool wants_begin = prompt.tokens.empty() && encoded->empty();
+    if (begin.has_value() && (documents || wants_begin)) prompt.tokens = {*begin};
     prompt.tokens.insert(prompt.tokens.end(), encoded->begin(), encoded->end());
     if (prompt.tokens.empty()) {
       // Without a begin token a line break is the best place to start from.
@@ -203,6 +217,16 @@ struct TrainedModel::Impl {
     PLUMB_ASSIGN_OR_RETURN(prompt.decoder, TokenDecoder::Create(&*files.tokenizer, prompt.tokens));
     prompt.text.resize(prompt.text.size() - IncompleteUtf8End(prompt.text));
     return prompt;
+  }
+
+  // Stop texts are looked for in text: without a tokenizer they are an error.
+  absl::StatusOr<StopTexts> MakeStopTexts(const GenerateOptions& options) const {
+    if (!options.stop_texts.empty() && !files.tokenizer.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the imported run's tokenizer: ", files.tokenizer.status().message(),
+                       "\nwithout one there is no text in which a stop text could be found"));
+    }
+    return StopTexts::Create(options.stop_texts);
   }
 
   // Draws come from the tokens that exist; a model's vocabulary may be larger.
@@ -280,9 +304,10 @@ absl::StatusOr<GenerateResult> TrainedModel::Generate(
     const GenerateOptions& options, const std::function<bool(absl::string_view piece)>& on_text) {
   Impl& impl = *impl_;
   PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
+  PLUMB_ASSIGN_OR_RETURN(const StopTexts stops, impl.MakeStopTexts(options));
   PLUMB_ASSIGN_OR_RETURN(const Prompt prompt, impl.MakePrompt(options));
   PLUMB_RETURN_IF_ERROR(impl.MakeOne());
-  Sample sample(drawing, 0, prompt);
+  Sample sample(drawing, 0, prompt, stops);
   Sequences& decode = *impl.one;
   PLUMB_RETURN_IF_ERROR(decode.Begin(0, sample.tokens));
   size_t told = 0;  // bytes of the text
@@ -293,7 +318,7 @@ absl::StatusOr<GenerateResult> TrainedModel::Generate(
   };
   bool stopped = false;
   while (sample.WantsMore(options)) {
-    PLUMB_ASSIGN_OR_RETURN(const bool continues, sample.Draw(impl.files.tokenizer, 0, &decode));
+    PLUMB_ASSIGN_OR_RETURN(const bool continues, sample.Draw(impl.files.special, 0, &decode));
     stopped = continues && !tell();
     if (!continues || stopped || (decode.is_full(0) && options.max_tokens == 0)) break;
     PLUMB_RETURN_IF_ERROR(decode.Append(0, sample.tokens.back()));
@@ -319,6 +344,7 @@ absl::Status TrainedModel::GenerateMany(
     return absl::OkStatus();
   }
   PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
+  PLUMB_ASSIGN_OR_RETURN(const StopTexts stops, impl.MakeStopTexts(options));
   PLUMB_ASSIGN_OR_RETURN(const Prompt prompt, impl.MakePrompt(options));
   if (!impl.many.has_value() || impl.many->count() != batch) {
     impl.many.reset();
@@ -342,14 +368,14 @@ absl::Status TrainedModel::GenerateMany(
       while (slot.sample != nullptr || started < count) {
         if (slot.sample == nullptr) {
           slot.number = started++;
-          slot.sample = std::make_unique<Sample>(drawing, slot.number, prompt);
+          slot.sample = std::make_unique<Sample>(drawing, slot.number, prompt, stops);
           ++running;
           PLUMB_RETURN_IF_ERROR(decode.Begin(b, prompt.tokens));
         }
         slot.full = decode.is_full(b);
         bool continues = slot.sample->WantsMore(options);
         if (continues) {
-          PLUMB_ASSIGN_OR_RETURN(continues, slot.sample->Draw(impl.files.tokenizer, b, &decode));
+          PLUMB_ASSIGN_OR_RETURN(continues, slot.sample->Draw(impl.files.special, b, &decode));
         }
         continues =
             continues && slot.sample->WantsMore(options) && (!slot.full || options.max_tokens > 0);

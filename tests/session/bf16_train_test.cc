@@ -346,7 +346,7 @@ TEST_F(Bf16TrainTest, TheNormOfTheGradientIsThatOfTheGradient) {
     TrainSpec spec = Spec(dtype);
     spec.keep_order = true;
     const auto session = Make(*context, data, spec);
-    const int32_t mark = *data.tokenizer().begin_end_token();
+    const int32_t mark = *data.tokenizer().end_token();
     Tokens tokens;
     for (int64_t i = 0; i < 4; ++i) {
       const auto document = data.document(Split::kTrain, i);

@@ -48,7 +48,7 @@ class EvaluateTest : public ::testing::Test {
 
 TEST_F(EvaluateTest, TheLossOfDocumentsIsWeightedByTheirLength) {
   const Dataset data = Documents(11, 1, 12, /*val_fraction=*/1);
-  const int32_t mark = *data.tokenizer().begin_end_token();
+  const int32_t mark = *data.tokenizer().end_token();
   double sum = 0;
   int64_t targets = 0;
   for (int64_t i = 0; i < 11; ++i) {

@@ -41,7 +41,7 @@ class RecipeTest : public ::testing::Test {
   }
   // Documents of five letters, in order: the tokens that RunBatch needs to give a step's gradient.
   static Tokens StepTokens(const Dataset& data, int64_t step, int64_t batch) {
-    const int32_t mark = *data.tokenizer().begin_end_token();
+    const int32_t mark = *data.tokenizer().end_token();
     Tokens tokens;
     for (int64_t i = step * batch; i < (step + 1) * batch; ++i) {
       const auto document = data.document(Split::kTrain, i);

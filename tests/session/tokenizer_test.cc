@@ -23,10 +23,10 @@ std::string Message(const absl::Status& status) { return std::string(status.mess
 TEST(TokenizerTest, CharactersAreSortedAndTheBeginEndTokenIsLast) {
   const Tokenizer tokenizer = CharactersOf("qwertyuiopasdfghjklzxcvbnm", true);
   EXPECT_EQ(tokenizer.vocab_size(), 27);
-  EXPECT_EQ(tokenizer.begin_end_token(), absl::optional<int32_t>(26));
+  EXPECT_EQ(tokenizer.end_token(), absl::optional<int32_t>(26));
   EXPECT_THAT(*tokenizer.Encode("abz"), ElementsAre(0, 1, 25));
   EXPECT_EQ(CharactersOf("ab", false).vocab_size(), 2);
-  EXPECT_EQ(CharactersOf("ab", false).begin_end_token(), absl::nullopt);
+  EXPECT_EQ(CharactersOf("ab", false).end_token(), absl::nullopt);
 }
 
 TEST(TokenizerTest, CharactersAreCodePoints) {

@@ -36,7 +36,7 @@ TEST(SubwordTokenizerTest, ARunGoesOnWithATextAndItsSpaces) {
   EXPECT_EQ(*tokenizer->Decode(*tokens), "a ab");
   EXPECT_EQ(*tokenizer->Decode({4, 2, 5}), "a");  // special tokens stand for no text
   EXPECT_THAT(tokenizer->prompt_prefix(), ElementsAre(4));
-  EXPECT_EQ(tokenizer->begin_end_token(), 5);
+  EXPECT_EQ(tokenizer->end_token(), 5);
   EXPECT_EQ(tokenizer->vocab_size(), 6);
   EXPECT_EQ(tokenizer->Description(), "BPE of 6 tokens");
   EXPECT_EQ(tokenizer->ToJson(), kMarks);
@@ -66,7 +66,7 @@ TEST(BpeTrainerTest, EqualCountsGoByTheLowerIds) {
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_EQ(tokenizer->TokenText(256), "ab");
   EXPECT_EQ(tokenizer->TokenText(257), "cd");
-  EXPECT_EQ(tokenizer->begin_end_token(), 258);
+  EXPECT_EQ(tokenizer->end_token(), 258);
 }
 
 TEST(BpeTrainerTest, SizesThatCannotBeAreErrors) {

@@ -84,6 +84,12 @@ class Tokenizer {
       return plumb_tokenizer_from_json(json.data(), json.size(), tokenizer, error);
     });
   }
+  // From a run's directory, or a published model's, with the special tokens that its files say.
+  static Result<Tokenizer> FromDirectory(const std::string& path) {
+    return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
+      return plumb_tokenizer_from_directory(path.c_str(), tokenizer, error);
+    });
+  }
 
   Result<std::string> Json() const {
     return internal::Text(
@@ -95,6 +101,13 @@ class Tokenizer {
   // The begin/end token; -1 without one.
   std::int32_t BeginEnd() const noexcept { return plumb_tokenizer_begin_end(handle_.get()); }
 
+  // The tokens each of which ends a text: for SampleOptions::end_tokens.
+  Result<std::vector<std::int32_t>> EndTokens() const {
+    return Ids(4, [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
+                      plumb_error** error) {
+      return plumb_tokenizer_end_tokens(handle_.get(), tokens, capacity, needed, error);
+    });
+  }
   // The tokens that a prompt begins with, before those of Encode: <s> for example.
   Result<std::vector<std::int32_t>> Prefix() const {
     return Ids(4, [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
@@ -182,6 +195,17 @@ class Decoder {
       return plumb_decoder_finish(handle_.get(), text, size, error);
     });
   }
+
+  // From now on a text ends before the first of these in it; what may become one is held back.
+  Result<void> StopAt(const std::vector<std::string>& texts) {
+    std::vector<const char*> given;
+    for (const std::string& text : texts) given.push_back(text.c_str());
+    return internal::Call([&](plumb_error** error) {
+      return plumb_decoder_stop_at(handle_.get(), given.data(), given.size(), error);
+    });
+  }
+  // True once the text has come to one.
+  bool Stopped() const noexcept { return plumb_decoder_stopped(handle_.get()) != 0; }
 
   plumb_decoder* get() const noexcept { return handle_.get(); }
 
