@@ -164,6 +164,11 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
   progress->Note(absl::StrCat(
       info.first_step > 0 ? "resuming " : "writing to ", info.out,
       info.first_step > 0 ? absl::StrCat(" after step ", info.first_step) : std::string()));
+  if (info.chosen_units > 0) {
+    progress->Note(absl::StrCat("train.units: ", info.chosen_units,
+                                ", chosen for the ranks of this job and kept in the run; --set "
+                                "train.units=N chooses another number"));
+  }
   if (info.probe_every > 0) {
     progress->Note(absl::StrCat("probing step 1 and every ", info.probe_every, " into ", info.out,
                                 "/probes.jsonl"));
@@ -440,7 +445,7 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --set train.max_steps=200\n"
       "  plumb train --resume --out runs/pre --data names.txt\n"
       "  plumb train post.pbtxt --init runs/gpt2 --data names.txt\n"
-      "  mpirun -n 4 plumb train pre.pbtxt --data names.txt --set train.units=8\n\n"
+      "  mpirun -n 4 plumb train pre.pbtxt --data names.txt --set train.batch_size=32\n\n"
       "Ctrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint and exit with 130; a second\n"
       "one kills, and so does a norm plugin that has not returned from one call 10 s later.\n"
       "Checkpoints are written once a minute, too: --set train.checkpoint_seconds=600.");
