@@ -164,11 +164,6 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
   progress->Note(absl::StrCat(
       info.first_step > 0 ? "resuming " : "writing to ", info.out,
       info.first_step > 0 ? absl::StrCat(" after step ", info.first_step) : std::string()));
-  if (info.chosen_units > 0) {
-    progress->Note(absl::StrCat("train.units: ", info.chosen_units,
-                                ", chosen for the ranks of this job and kept in the run; --set "
-                                "train.units=N chooses another number"));
-  }
   if (info.probe_every > 0) {
     progress->Note(absl::StrCat("probing step 1 and every ", info.probe_every, " into ", info.out,
                                 "/probes.jsonl"));
@@ -335,6 +330,11 @@ absl::StatusOr<int> Lead(const TrainFlags& options, std::chrono::steady_clock::t
                          TrainRun* run) {
   const TrainInfo& info = run->info();
   if (!info.initial.run.empty() && !options.quiet) PrintNote(InitialText(info.initial));
+  if (info.chosen_units > 0 && !options.quiet) {
+    PrintNote(absl::StrCat("train.units: ", info.chosen_units,
+                           ", chosen for the ranks of this job and kept in the run; --set "
+                           "train.units=N chooses another number"));
+  }
   if (options.dry_run) return DryRun(options, run);
   Interrupts interrupts("the training step");
 
