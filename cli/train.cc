@@ -330,6 +330,11 @@ absl::StatusOr<int> Lead(const TrainFlags& options, std::chrono::steady_clock::t
                          TrainRun* run) {
   const TrainInfo& info = run->info();
   if (!info.initial.run.empty() && !options.quiet) PrintNote(InitialText(info.initial));
+  if (info.chosen_units > 0 && !options.quiet) {
+    PrintNote(absl::StrCat("train.units: ", info.chosen_units,
+                           ", chosen for the ranks of this job and kept in the run; --set "
+                           "train.units=N chooses another number"));
+  }
   if (options.dry_run) return DryRun(options, run);
   Interrupts interrupts("the training step");
 
@@ -440,7 +445,7 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --set train.max_steps=200\n"
       "  plumb train --resume --out runs/pre --data names.txt\n"
       "  plumb train post.pbtxt --init runs/gpt2 --data names.txt\n"
-      "  mpirun -n 4 plumb train pre.pbtxt --data names.txt --set train.units=8\n\n"
+      "  mpirun -n 4 plumb train pre.pbtxt --data names.txt --set train.batch_size=32\n\n"
       "Ctrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint and exit with 130; a second\n"
       "one kills, and so does a norm plugin that has not returned from one call 10 s later.\n"
       "Checkpoints are written once a minute, too: --set train.checkpoint_seconds=600.");

@@ -74,7 +74,8 @@ RankStepTime PredictStep(const StepCosts& costs, const Cluster& cluster) {
     return time;
   }
   const double summed = std::max(outgoing, *std::max_element(added.begin(), added.end()));
-  time.waiting = std::max(0.0, summed - time.passes) + AgreementSeconds(cluster);
+  // The numbers of targets go round before the first pass, and squares of gradients after the last.
+  time.waiting = std::max(0.0, summed - time.passes) + 2 * AgreementSeconds(cluster);
   const bool is_sharded = cluster.shard != Sharding::kNone;
   time.update = is_sharded ? *std::max_element(update.begin(), update.end()) : all_updates;
   // An owner sends what it has to every other rank, which receives what it does not have.

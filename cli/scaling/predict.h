@@ -1,8 +1,9 @@
 // The time of a data-parallel step, from what one rank measures and the link between ranks: the
-// model of docs/machines.md. A step is simulated as the runtime runs it: each rank passes over its
-// units; the buckets of gradients leave in the order in which the last pass finishes them, each for
-// the rank that owns it, which adds what the others send; the norm of the gradients goes round; and
-// sums, or the weights that their owner updated, come back. Pure functions.
+// model of docs/machines.md. A step is simulated as the runtime runs it: ranks tell each other how
+// many targets their units have; each passes over its units; the buckets of gradients leave in the
+// order in which the last pass finishes them, each for the rank that owns it, which adds what the
+// others send; the norm of the gradients goes round; and sums, or the weights that their owner
+// updated, come back. Pure functions.
 #ifndef PLUMB_CLI_SCALING_PREDICT_H_
 #define PLUMB_CLI_SCALING_PREDICT_H_
 
@@ -45,7 +46,7 @@ struct Cluster {
 // Seconds of one step.
 struct RankStepTime {
   double passes = 0;   // of the rank with the most units
-  double waiting = 0;  // for gradients, after its last pass
+  double waiting = 0;  // for numbers of targets before the first pass, for gradients after the last
   double update = 0;
   double gathering = 0;  // of sums or weights
   double other = 0;

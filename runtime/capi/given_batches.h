@@ -15,7 +15,7 @@ namespace plumb::capi {
 // Thread-compatible.
 class GivenBatches : public BatchSource {
  public:
-  // `pads`: inputs may end in -1, padding. `has_targets`: they are read, and there must be some.
+  // `pads`: inputs may end in -1, padding. `has_targets`: they are read.
   struct Kind {
     bool pads = false, has_targets = true;
   };
@@ -26,8 +26,8 @@ class GivenBatches : public BatchSource {
         vocabulary_(vocabulary),
         kind_(kind) {}
 
-  // Of the next step: all of its ids, [micro_batches, rows, seq]. kInvalidArgument for those that a
-  // program would take for memory, and a micro-batch without a target.
+  // Sets all ids of the next step, [micro_batches, rows, seq]. kInvalidArgument for those that a
+  // program would take for memory.
   absl::Status Set(const int32_t* inputs, const int32_t* targets);
   // Of the next step: who fills them.
   void Set(plumb_micro_batch_fn fill, void* user);

@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/trainer_handle.h"
+#include "runtime/ranks/collectives.h"
 #include "runtime/ranks/host_communicator.h"
 #include "runtime/session/train_memory.h"
 
@@ -100,15 +101,19 @@ absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
     return absl::InvalidArgumentError(
         absl::StrCat("options: reserve must be zero or positive, is ", request.reserve));
   }
-  if (options.ranks < 0) {
+  if (options.ranks < 0 || options.ranks > kMaxRanks) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options: ranks must be zero or positive, is ", options.ranks));
+        absl::StrCat("options: ranks must lie in 0..", kMaxRanks, ", is ", options.ranks));
   }
   if (options.communicator != nullptr) {
     PLUMB_ASSIGN_OR_RETURN(request.communicator, FromHost(*options.communicator));
     request.ranks = request.communicator->size();
   }
   if (options.ranks > 0) request.ranks = options.ranks;
+  TrainSpec& spec = request.spec;
+  if (spec.units == 0) {
+    spec.units = ChooseUnits(spec.batch_size, spec.gradient_accumulation_steps, request.ranks);
+  }
   return request;
 }
 

@@ -108,6 +108,7 @@ void PutWindow(const Dataset& dataset, Split split, int64_t begin, int64_t lengt
 
 absl::StatusOr<TrainBatches> TrainBatches::Create(const Dataset* dataset, const Options& options) {
   PLUMB_RETURN_IF_ERROR(CheckSizes(options.batch_size, options.context_length));
+  PLUMB_CHECK(options.micro_batches >= 1, "a step has micro-batches");
   if (dataset->num_tokens(Split::kTrain) == 0) return EmptySplit(*dataset, Split::kTrain);
   if (dataset->is_running()) {
     const int64_t n = dataset->num_tokens(Split::kTrain);
@@ -177,10 +178,13 @@ void TrainBatches::FillDocuments(int64_t index, Batch* batch) {
 void TrainBatches::FillWindows(int64_t index, Batch* batch) const {
   const int64_t length = options_.context_length;
   const int64_t starts = dataset_->num_tokens(Split::kTrain) - length;
-  const RngStream stream(options_.seed, "window", static_cast<uint64_t>(index));
+  const int64_t step = index / options_.micro_batches;
+  const int64_t first_row = index % options_.micro_batches * options_.batch_size;
+  const RngStream stream(options_.seed, "window", static_cast<uint64_t>(step));
   Reset(options_.batch_size, options_.context_length, options_.padding, batch);
   for (int64_t row = 0; row < options_.batch_size; ++row) {
-    const uint64_t start = stream.Below(static_cast<uint64_t>(row), static_cast<uint64_t>(starts));
+    const uint64_t start =
+        stream.Below(static_cast<uint64_t>(first_row + row), static_cast<uint64_t>(starts));
     PutWindow(*dataset_, Split::kTrain, static_cast<int64_t>(start), length, 0, row, batch);
   }
 }

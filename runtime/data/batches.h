@@ -26,6 +26,15 @@ struct Batch {
   std::vector<int32_t> tokens;     // inputs
   std::vector<int32_t> targets;    // the token after each input; -1: none, not part of the loss
   std::vector<int32_t> positions;  // 0, 1, 2, ... in every row
+
+  // The memory of one, and of one with room for `rows` rows of `max_seq` tokens, in bytes.
+  int64_t bytes() const {
+    const size_t ids = tokens.capacity() + targets.capacity() + positions.capacity();
+    return static_cast<int64_t>(ids * sizeof(int32_t));
+  }
+  static int64_t Bytes(int64_t rows, int64_t max_seq) {
+    return 3 * rows * max_seq * static_cast<int64_t>(sizeof(int32_t));
+  }
 };
 
 // Where a training session's batches come from.
@@ -50,6 +59,7 @@ class TrainBatches : public BatchSource {
  public:
   struct Options {
     int64_t batch_size = 1;
+    int64_t micro_batches = 1;   // batches that make up one step
     int64_t context_length = 0;  // no sequence has more inputs
     uint64_t seed = 1;
     bool keep_order = false;  // documents in the order of the file in every epoch
@@ -61,14 +71,15 @@ class TrainBatches : public BatchSource {
 
   Batch MakeBatch() const override;
 
-  // Index counts micro-batches over the whole run (step
-  // * gradient_accumulation_steps + micro-step). Row i is sequence s = index * batch_size + i.
+  // `index` counts micro-batches over the whole run (step * micro_batches + micro-step, steps from
+  // 0). Row i is sequence s = index * batch_size + i of the run, and row s mod (micro_batches *
+  // batch_size) of its step. So the sequences of a step do not depend on how it is divided.
   //   documents: sequence s is document s mod n of epoch s / n, whose order is
   //     Permutation(RngStream(seed, "document-order", epoch), n); its inputs are the begin
   //     token and the document, its targets the document and the end token, both cut to
   //     context_length. seq is the length of the longest row.
-  //   text: a window of context_length inputs, start RngStream(seed, "window", index).Below(i, n -
-  //     context_length) of n tokens. seq is context_length.
+  //   text: a window of context_length inputs, start RngStream(seed, "window", step).Below(row of
+  //     the step, n - context_length) of n tokens. seq is context_length.
   void Fill(int64_t index, Batch* batch) override;
 
   int64_t max_seq() const override { return max_seq_; }

@@ -560,7 +560,7 @@ typedef struct {
   size_t struct_size;
   void* context;
   int32_t rank;     /* 0 .. size - 1 */
-  int32_t size;     /* of the job, in ranks */
+  int32_t size;     /* of the job, in ranks: 1 .. 1048576 */
   const char* host; /* the name of this rank's machine, for messages */
 
   /* Start to send to rank `to`, or to receive from rank `from`, and return at once with
@@ -604,9 +604,10 @@ typedef struct {
    * trained; the model need not have any. */
   int32_t draw_weights;
   int64_t reserve; /* bytes that memory must hold beside the trainer: of an evaluator, say */
-  /* Of several processes that train together; NULL: this one alone. Each computes its units of
-   * every step (the recipe's units), and all have the losses and weights that one would have, to
-   * the bit. Every rank creates the same trainer, of the same weights, and calls
+  /* The processes that train together; NULL: this one alone. Each computes its units of every step
+   * (the recipe's units; if it says none and there are more ranks than micro-batches, as many as
+   * these ranks need), and all have the losses and weights that one process with these units would
+   * have, to the bit. Every rank creates the same trainer, of the same weights, and calls
    * plumb_trainer_step, or _step_filled or _run, and plumb_trainer_share_states as often as the
    * others. Where one fails all do, with its message, "rank 2 on host b: ..."; PLUMB_UNAVAILABLE: a
    * rank is gone, and the trainer is of no use any more. */
@@ -622,7 +623,7 @@ typedef struct {
   int64_t gradients;   /* with their sums over units, where a step has several */
   int64_t moments;     /* AdamW's two */
   int64_t norm_states; /* with copies from before the step and before the unit */
-  int64_t inputs;      /* ids, positions, the loss */
+  int64_t inputs;      /* ids and positions of a step's micro-batches and of a unit, the loss */
   int64_t workspace;   /* activations, their gradients, scratch: of a unit of options.seq */
   int64_t total;
   int64_t exchange; /* of several ranks: gradients that come from others */
@@ -632,7 +633,7 @@ typedef struct {
   size_t struct_size;
   int64_t step;         /* 1 for the first */
   int64_t tokens;       /* targets */
-  double loss;          /* mean over the targets, before the update, in nats */
+  double loss;          /* mean over all targets of the step, before the update, in nats */
   double gradient_norm; /* of all gradients, before clipping */
   double learning_rate;
   double seconds;
@@ -663,7 +664,7 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_plan(const plumb_model* model,
 
 /* Errors: PLUMB_FAILED_PRECONDITION without weights, while the model has another trainer, or, with
  * dtype BF16, sessions (it lays the matrices out anew, and plumb_model_tensor has them no more);
- * PLUMB_INVALID_ARGUMENT for the recipe, and for more ranks than it has units;
+ * PLUMB_INVALID_ARGUMENT for the recipe, and for more ranks than it has units or sequences;
  * PLUMB_RESOURCE_EXHAUSTED where memory does not hold the step and options.reserve, before any is
  * taken. Of several ranks: PLUMB_FAILED_PRECONDITION where recipes, models or weights differ. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_create(plumb_model* model,
@@ -694,8 +695,10 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_step(plumb_trainer* trainer, cons
 typedef int32_t (*plumb_micro_batch_fn)(void* user, int64_t i, int32_t* inputs, int32_t* targets,
                                         int64_t* seq);
 /* As plumb_trainer_step, with micro-batches that are asked for one by one and may be of different
- * lengths: for sequences that are shorter than options.seq. The first of a length takes a moment,
- * since its program is compiled. Errors too: PLUMB_CANCELLED where `fill` has none. */
+ * lengths: for sequences that are shorter than options.seq. All of a step are asked for before its
+ * first pass, since its loss is the mean over the targets of all of them; a micro-batch may have
+ * none. The first of a length takes a moment, since its program is compiled. Errors too:
+ * PLUMB_CANCELLED where `fill` has none. */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_step_filled(plumb_trainer* trainer,
                                                            plumb_micro_batch_fn fill, void* user,
                                                            plumb_step_info* info,
@@ -709,8 +712,8 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_run(plumb_trainer* trainer, plumb
 /* Ends plumb_trainer_run after its step. Any thread, and signal handlers. */
 PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
 
-/* The gradient of the i-th parameter in the last step, before clipping: of its loss, or, where a
- * step has several units, of the sum of theirs. Until the next step. As plumb_model_tensor;
+/* The gradient of the last step's loss by the i-th parameter, before clipping, however the step was
+ * divided. Until the next step. As plumb_model_tensor;
  * PLUMB_FAILED_PRECONDITION before the first step, and where several ranks share gradients
  * (shard: GRADIENTS). */
 PLUMB_USE PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i,
@@ -779,7 +782,7 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_share_states(plumb_trainer* train
 
 enum {
   PLUMB_PROBE_ACTIVATION = 0,
-  PLUMB_PROBE_GRADIENT = 1, /* of the micro-batch's loss, by an activation */
+  PLUMB_PROBE_GRADIENT = 1, /* of the step's loss, by an activation of a unit */
   PLUMB_PROBE_PARAMETER = 2,
   PLUMB_PROBE_PARAMETER_GRADIENT = 3 /* as plumb_trainer_gradient */
 };

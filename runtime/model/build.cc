@@ -286,11 +286,15 @@ class Emitter : public FormulaBackend {
     const bool has_objective = options_.label_smoothing > 0 || options_.z_loss > 0;
     std::vector<ValueId> terms = {outputs[has_objective ? 2 : 0]};
     terms.insert(terms.end(), extra_losses_.begin(), extra_losses_.end());
-    if (!has_objective && terms.size() == 1) return;
+    if (!has_objective && terms.size() == 1 && !options_.weighs_loss) return;
     if (terms.size() > 1) {
       const std::vector<double> coefs(terms.size(), 1.0);
       terms = {b_.Apply("combine", std::move(terms), {{"coefs", coefs}, {"constant", 0.0}},
                         "objective")};
+    }
+    if (options_.weighs_loss) {
+      const ValueId weight = b_.Input(kLossWeightInput, F32({1}));
+      terms = {b_.Apply("mul", {terms[0], weight}, {}, "weighted_objective")};
     }
     b_.Output("objective", terms[0]);
   }

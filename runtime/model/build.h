@@ -45,6 +45,9 @@ struct BuildOptions {
   // kTrain: with either above 0, or with experts that have a balance loss, an output "objective"
   // too, whose gradient is to be taken then.
   double label_smoothing = 0, z_loss = 0;  // as op cross_entropy has them
+  // kTrain: the program is one of several passes of a step, whose input kLossWeightInput says which
+  // share of the step it is. Has an output "objective" too then: what is minimized, times that.
+  bool weighs_loss = false;
 };
 
 // The element type of the parameter in a program.
@@ -82,11 +85,15 @@ absl::StatusOr<std::vector<StreamPoint>> ListStreams(const ResolvedModel& model,
 inline constexpr char kTypesInput[] = "types";
 inline constexpr char kLengthsInput[] = "lengths";
 
-// The input of training programs whose formulas drop something, besides "tokens", "positions" and
-// "targets": what dropout draws from, i32[4]: the run's seed and the number of the micro-batch, 64
-// bits each, low word first.
+// Input of training programs with weighs_loss, f32[1]: the targets of this pass divided by those of
+// the step.
+inline constexpr char kLossWeightInput[] = "loss_weight";
+
+// Input of training programs whose formulas drop something: the numbers that dropout draws from,
+// i32[6], as op drop reads them: the run's seed and the step, 64 bits each, low word first; the row
+// of the step that is the first of this pass; and the positions that every row counts as.
 inline constexpr char kRandomInput[] = "random";
-inline constexpr int64_t kRandomWords = 4;
+inline constexpr int64_t kRandomWords = 6;
 
 }  // namespace plumb
 

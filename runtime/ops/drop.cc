@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -11,15 +12,17 @@
 #include "runtime/ops/ops.h"
 
 // Dropout (Srivastava et al. 2014, inverted), and of whole sequences, stochastic depth (Huang et
-// al. 2016). Which elements are dropped is a function of the run's seed, the step, the op's name
-// and the element alone, so that the backward pass draws it again, and threads and resuming change
-// nothing.
+// al. 2016). An element is dropped or not as a function of the run's seed, the step, the op's name,
+// the row of the step, the position and the channel. So the backward pass repeats the forward
+// pass's draws, and neither threads, nor resuming, nor the division of a step into passes change
+// them.
 
 namespace plumb {
 namespace {
 
-// What `random` holds.
-constexpr int64_t kSeedLow = 0, kSeedHigh = 1, kStepLow = 2, kStepHigh = 3, kWords = 4;
+// Words of `random`.
+constexpr int64_t kSeedLow = 0, kSeedHigh = 1, kStepLow = 2, kStepHigh = 3, kFirstRow = 4,
+                  kPositions = 5, kWords = 6;
 
 absl::StatusOr<std::vector<TensorType>> InferDrop(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
@@ -46,31 +49,57 @@ RngStream StreamOf(const Attrs& attrs, const int32_t* random) {
   return RngStream(word(kSeedLow, kSeedHigh), attrs.GetString("name"), word(kStepLow, kStepHigh));
 }
 
-// Elements that share a draw: one, or all of a sequence.
-int64_t ElementsOfDraw(const Shape& shape, const Attrs& attrs) {
-  return attrs.GetBool("path", false) ? shape.num_elements() / shape[0] : 1;
-}
+// The numbers of the draws of a tensor's elements.
+class DrawNumbers {
+ public:
+  DrawNumbers(const Shape& shape, const Attrs& attrs)
+      : of_row_(shape.num_elements() / shape[0]),
+        positions_(shape.rank() > 1 ? shape[1] : 1),
+        path_(attrs.GetBool("path", false)) {}
+
+  int64_t of_row() const { return of_row_; }  // elements
+  bool path() const { return path_; }         // all elements of a row share the draw of its first
+
+  // The number of the first element of a row; those of the others follow it.
+  uint64_t OfRow(int64_t row, const int32_t* random) const {
+    const uint64_t row_of_step =
+        uint64_t{static_cast<uint32_t>(random[kFirstRow])} + static_cast<uint64_t>(row);
+    if (path_) return row_of_step;
+    const int64_t positions = std::max<int64_t>(positions_, random[kPositions]);
+    return row_of_step * static_cast<uint64_t>(of_row_ / positions_ * positions);
+  }
+
+ private:
+  int64_t of_row_, positions_;
+  bool path_;
+};
 
 class DropKernel : public Kernel {
  public:
   explicit DropKernel(const OpTypes& types)
       : attrs_(types.attrs),
         elements_(types.in(0).num_elements()),
-        of_draw_(ElementsOfDraw(types.in(0).shape, types.attrs)),
+        draws_(types.in(0).shape, types.attrs),
         p_(types.attrs.GetDouble("p")),
         bf16_(types.in(0).dtype == DType::kBF16),
-        tasks_(TaskCount(elements_, elements_ * (of_draw_ == 1 ? 64 : 2))) {}
+        tasks_(TaskCount(elements_, elements_ * (draws_.path() ? 2 : 64))) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const RngStream stream = StreamOf(attrs_, args.i32(1));
     const float scale = static_cast<float>(1 / (1 - p_));
     ParallelFor(tasks_, args.threads, [&](int64_t task) {
       const Range range = TaskRange(elements_, tasks_, task);
+      const auto factor = [&](uint64_t draw) { return stream.Uniform(draw) < p_ ? 0.0f : scale; };
       int64_t i = range.begin;
       while (i < range.end) {
-        const int64_t draw = i / of_draw_, end = std::min(range.end, (draw + 1) * of_draw_);
-        const float factor = stream.Uniform(static_cast<uint64_t>(draw)) < p_ ? 0.0f : scale;
-        for (; i < end; ++i) Write(args, i, factor);
+        const int64_t row = i / draws_.of_row(), begin = row * draws_.of_row();
+        const int64_t end = std::min(range.end, begin + draws_.of_row());
+        const uint64_t first = draws_.OfRow(row, args.i32(1));
+        if (draws_.path()) {
+          const float of_all = factor(first);
+          for (; i < end; ++i) Write(args, i, of_all);
+        }
+        for (; i < end; ++i) Write(args, i, factor(first + static_cast<uint64_t>(i - begin)));
       }
     });
     return absl::OkStatus();
@@ -87,7 +116,8 @@ class DropKernel : public Kernel {
   }
 
   const Attrs attrs_;
-  int64_t elements_, of_draw_;
+  int64_t elements_;
+  DrawNumbers draws_;
   double p_;
   bool bf16_;
   int64_t tasks_;
@@ -100,9 +130,11 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeDropKernel(const OpTypes& types) {
 absl::Status ReferenceDrop(const ReferenceArgs& args) {
   const RngStream stream = StreamOf(args.attrs, args.i(1).data());
   const double p = args.attrs.GetDouble("p");
-  const int64_t of_draw = ElementsOfDraw(args.shape(0), args.attrs);
+  const DrawNumbers draws(args.shape(0), args.attrs);
+  const auto of_row = static_cast<size_t>(draws.of_row());
   for (size_t i = 0; i < args.out(0).size(); ++i) {
-    const bool dropped = stream.Uniform(i / static_cast<size_t>(of_draw)) < p;
+    const uint64_t first = draws.OfRow(static_cast<int64_t>(i / of_row), args.i(1).data());
+    const bool dropped = stream.Uniform(first + (draws.path() ? 0 : i % of_row)) < p;
     args.out(0)[i] = dropped ? 0 : args.f(0)[i] / (1 - p);
   }
   return absl::OkStatus();

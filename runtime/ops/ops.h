@@ -48,8 +48,10 @@
 //   extremum_grad(a, b, dy) {max} -> da, db                 halves where a = b
 //   softmax(x[..,n*w]) {parts=n} -> like x                  over the n parts of w channels
 //   softmax_grad(y, dy) {parts} -> like y
-//   drop(x, random i32[4]) {p, path, name} -> like x        0 with probability p, else x / (1 - p); path: all
-//       of x[i] together. random: seed and step, 64 bits each, low word first
+//   drop(x [B,T,..], random i32[6]) {p, path, name} -> like x   0 with probability p, else x / (1 - p); path: all
+//       of x[i] together. random: seed and step, 64 bits each, low word first; then the row of the step that
+//       x[0] is, and the T from which elements are numbered, so that neither the rows nor the T of a pass
+//       change a draw (at least T is taken)
 //   act(x) {kind} -> like x         kind: relu, gelu (exact), gelu_tanh, silu, tanh, sigmoid, erf
 //   act_grad(x, dy) {kind} -> like x
 //   gated(gate, up) {kind} -> like up                       act(gate) * up

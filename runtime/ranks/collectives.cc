@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/check.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/tags.h"
 
@@ -186,6 +187,21 @@ absl::Status AllAgree(Communicator* ranks, absl::Span<const Fact> facts) {
         })));
   }
   return absl::OkStatus();
+}
+
+int64_t ChooseUnits(int64_t batch_size, int64_t micro_batches, int ranks) {
+  if (micro_batches >= ranks) return micro_batches;
+  int64_t best = 0, fewest = 0;
+  for (int64_t parts = 2; parts <= batch_size; ++parts) {
+    const int64_t units = micro_batches * parts;
+    if (batch_size % parts != 0 || units < ranks) continue;
+    const int64_t busiest = CeilDiv(units, ranks) * (batch_size / parts);
+    if (best == 0 || busiest < fewest) {
+      best = units;
+      fewest = busiest;
+    }
+  }
+  return best;
 }
 
 }  // namespace plumb

@@ -45,6 +45,12 @@ using Fact = std::pair<std::string, std::string>;
 // rank 2 (host b)".
 absl::Status AllAgree(Communicator* ranks, absl::Span<const Fact> facts);
 
+// Units of a step, for a recipe that does not say how many, of `micro_batches` micro-batches of
+// `batch_size` sequences: the micro-batches themselves where each of `ranks` ranks gets one; else
+// the number of units with which the busiest rank has the fewest sequences, and of several such
+// numbers the smallest. 0 if the step has fewer sequences than there are ranks. No messages.
+int64_t ChooseUnits(int64_t batch_size, int64_t micro_batches, int ranks);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_RANKS_COLLECTIVES_H_

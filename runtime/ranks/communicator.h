@@ -13,6 +13,10 @@
 
 namespace plumb {
 
+// Number of ranks above which a job is refused: a size that is not meant, over which loops would
+// not end.
+inline constexpr int kMaxRanks = 1 << 20;
+
 // One rank of a job. Messages of one tag between two ranks arrive in the order in which their sends
 // were started. Not thread-safe: one thread at a time. Errors: kAborted after an Abort() by any
 // rank, kUnavailable where a rank or the network is gone, kInternal for a receive of another size.

@@ -82,6 +82,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> FromHost(const plumb_communicator&
   plumb_communicator known;
   std::memset(&known, 0, sizeof(known));
   std::memcpy(&known, &host, host.struct_size < sizeof(known) ? host.struct_size : sizeof(known));
+  if (known.size > kMaxRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("communicator: size is ", known.size, ", more than ", kMaxRanks,
+                     " ranks; set it to the number of processes of the job"));
+  }
   if (known.size < 1 || known.rank < 0 || known.rank >= known.size) {
     return absl::InvalidArgumentError(
         absl::StrCat("communicator: rank ", known.rank, " of ", known.size));

@@ -14,7 +14,7 @@ namespace plumb {
 
 // A communicator that calls the functions of `host`, which is copied; what its context points to
 // must outlive it. Errors: kInvalidArgument where a function is missing or rank and size make no
-// sense.
+// sense: for more than kMaxRanks, too.
 absl::StatusOr<std::unique_ptr<Communicator>> FromHost(const plumb_communicator& host);
 
 // `ranks` as plumb.h has it. Thread class of `ranks`, which must outlive it.

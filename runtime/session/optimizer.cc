@@ -143,14 +143,13 @@ void Optimizer::SumSquares(const Gradients& gradients, int threads) {
     squares_[static_cast<size_t>(plan_.updates.parameters[i].clip_group)] +=
         gradients.squares != nullptr
             ? gradients.squares[i]
-            : SumOfSquares(gradients.sums + entry.begin, entry.end - entry.begin, threads);
+            : SumOfSquares(gradients.values + entry.begin, entry.end - entry.begin, threads);
   }
 }
 
 double Optimizer::ClipOf(size_t group, const Gradients& gradients) const {
   const double bound = plan_.updates.clips[group];
-  const double norm =
-      squares_.size() == 1 ? gradients.norm : std::sqrt(squares_[group]) * gradients.mean;
+  const double norm = squares_.size() == 1 ? gradients.norm : std::sqrt(squares_[group]);
   // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a tiny norm from dividing.
   return bound > 0 ? std::min(1.0, bound / (norm + 1e-6)) : 1.0;
 }
@@ -161,10 +160,10 @@ absl::Status Optimizer::Update(const Gradients& gradients, double learning_rate,
   PLUMB_RETURN_IF_ERROR(UpdateMatrices(gradients, learning_rate, store, threads));
   for (size_t g = 0; g < groups_.size(); ++g) {
     const double clip = ClipOf(clip_of_group_[g], gradients);
-    groups_[g].grad_scale = static_cast<float>(gradients.mean * clip);
+    groups_[g].grad_scale = static_cast<float>(clip);
   }
   AdamWUpdate(segments_, {static_cast<float>(learning_rate), step, groups_},
-              {gradients.sums, nullptr, m_.as<float>(), v_.as<float>()}, threads);
+              {gradients.values, nullptr, m_.as<float>(), v_.as<float>()}, threads);
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     if (IsOwned(i)) Normalize(i, store, threads);
   }
@@ -202,9 +201,9 @@ absl::Status Optimizer::UpdateMatrices(const Gradients& gradients, double learni
     const int64_t begin = layout_.entries[matrix.parameter].begin + matrix.offset;
     const int64_t n = matrix.shape.num_elements();
     const double clip = ClipOf(matrix.clip_group, gradients);
-    const MuonMomentum momentum = {static_cast<float>(gradients.mean * clip),
+    const MuonMomentum momentum = {static_cast<float>(clip),
                                    static_cast<float>(plan_.muon.momentum), plan_.muon.nesterov};
-    UpdateMomentum(momentum, gradients.sums + begin, n, threads,
+    UpdateMomentum(momentum, gradients.values + begin, n, threads,
                    m_.as<float>() + m_begin_[matrix.parameter] + matrix.offset,
                    newton_schulz.input());
     PLUMB_RETURN_IF_ERROR(newton_schulz.Run(matrix.shape, threads));

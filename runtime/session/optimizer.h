@@ -52,10 +52,9 @@ class Optimizer {
   }
 
   struct Gradients {
-    const float* sums;  // over units, in the layout of the parameters
-    double mean;        // 1 / their number
-    double norm;        // of the mean over all parameters
-    // Of the squares of each parameter's sums, added; null: not known yet.
+    const float* values;  // in the layout of the parameters
+    double norm;          // over all parameters
+    // Sum of the squares of each parameter's gradient; null: not known yet.
     const double* squares = nullptr;
   };
   // Step `step`, 1 for the first, with the scheduled learning rate. kResourceExhausted where oneDNN

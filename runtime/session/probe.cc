@@ -136,13 +136,6 @@ std::vector<ProbePoint> Take(std::vector<ProbePoint> points, const std::vector<b
   return taken;
 }
 
-TensorStats Scaled(TensorStats stats, double factor) {
-  stats.sum *= factor;
-  stats.sum_squares *= factor * factor;
-  stats.max_abs *= static_cast<float>(factor);
-  return stats;
-}
-
 }  // namespace
 
 std::string ProbePoint::FullName() const { return absl::StrCat(Prefix(kind), name); }
@@ -299,14 +292,14 @@ void Probe::Observe(size_t slot, const TensorType& type, const void* data,
 }
 
 const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
-                              const float* gradients, double gradient_scale, int threads,
+                              const float* gradients, int threads,
                               absl::Span<const TensorStats> weights) {
   result_.step = step;
   for (size_t i = 0; i < activation_slots_.size(); ++i) {
     result_.activations[i].stats = slot_stats_[activation_slots_[i]];
   }
   for (size_t i = 0; i < gradient_slots_.size(); ++i) {
-    result_.gradients[i].stats = Scaled(slot_stats_[gradient_slots_[i]], gradient_scale);
+    result_.gradients[i].stats = slot_stats_[gradient_slots_[i]];
   }
   // Both lists are in the order of the model.
   size_t i = 0;
@@ -321,14 +314,13 @@ const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
                       : !parameters.is_split(e) ? StatsOf(parameters.floats(e), n, threads)
                       : !parameters.is_here(e)  ? StatsOf(parameters.split(e).high, n, threads)
                                                 : StatsOf(parameters.split(e), n, threads);
-    const TensorStats gradient = StatsOf(gradients + entry.begin, n, threads);
-    parameter.gradient = Scaled(gradient, gradient_scale);
+    parameter.gradient = StatsOf(gradients + entry.begin, n, threads);
     if (observer_ != nullptr) {
       const TensorType type = F32(entry.shape);
       observer_({ObservedTensor::Kind::kParameter, &parameter.name, parameter.value, type,
                  parameters.is_split(e) ? nullptr : parameters.floats(e)});
-      observer_({ObservedTensor::Kind::kParameterGradient, &parameter.name, gradient, type,
-                 gradients + entry.begin});
+      observer_({ObservedTensor::Kind::kParameterGradient, &parameter.name, parameter.gradient,
+                 type, gradients + entry.begin});
     }
     ++i;
   }

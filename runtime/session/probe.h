@@ -92,13 +92,11 @@ class Probe {
   // of the context's training program in the probe's format, and is told from others by its
   // address.
   absl::Status Run(const Executable& executable, int threads);
-  // Ends the step. `gradients` are sums over its micro-batches, in the layout of the parameters;
-  // times `gradient_scale` (1 / their number) they, and those of the activations, are of its loss.
-  // `weights`: figures of the parameters; empty: they are found here, and are those of bf16 where
-  // the f32 lie on another rank.
+  // Ends the step. `gradients` are those of its loss, in the layout of the parameters. `weights`:
+  // figures of the parameters; empty: they are found here, and are those of bf16 where the f32 lie
+  // on another rank.
   const ProbeResult& End(int64_t step, const ParameterStore& parameters, const float* gradients,
-                         double gradient_scale, int threads,
-                         absl::Span<const TensorStats> weights = {});
+                         int threads, absl::Span<const TensorStats> weights = {});
 
   void set_diverged() { result_.diverged = true; }  // until Begin
   const ProbeResult& result() const { return result_; }

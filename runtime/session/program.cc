@@ -139,12 +139,15 @@ absl::StatusOr<const Executable*> ExecutableCache::Get(int64_t seq, Binder bind)
   return added;
 }
 
-void SetRandom(uint64_t seed, uint64_t micro_batch, AlignedBuffer* random) {
+void SetRandom(const RandomKey& key, AlignedBuffer* random) {
   uint32_t* words = random->as<uint32_t>();
-  words[0] = static_cast<uint32_t>(seed);
-  words[1] = static_cast<uint32_t>(seed >> 32);
-  words[2] = static_cast<uint32_t>(micro_batch);
-  words[3] = static_cast<uint32_t>(micro_batch >> 32);
+  const auto step = static_cast<uint64_t>(key.step);
+  words[0] = static_cast<uint32_t>(key.seed);
+  words[1] = static_cast<uint32_t>(key.seed >> 32);
+  words[2] = static_cast<uint32_t>(step);
+  words[3] = static_cast<uint32_t>(step >> 32);
+  words[4] = static_cast<uint32_t>(key.first_row);
+  words[5] = static_cast<uint32_t>(key.max_positions);
 }
 
 absl::Status BindRandom(const AlignedBuffer& random, Executable* executable) {

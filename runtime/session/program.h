@@ -45,9 +45,15 @@ absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptio
 absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
                                    bool gradients);
 
-// What dropout draws from (kRandomInput): a function of the run's seed and the number of the
-// micro-batch, so that resuming draws the same.
-void SetRandom(uint64_t seed, uint64_t micro_batch, AlignedBuffer* random);
+// Identity of a pass for dropout (kRandomInput): with it a draw is a function of the run's seed,
+// the step and the row of the step, so that neither resuming nor the division of a step changes it.
+struct RandomKey {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int64_t first_row = 0;      // row of the step that is the first of the pass
+  int64_t max_positions = 0;  // positions of the longest pass of the run
+};
+void SetRandom(const RandomKey& key, AlignedBuffer* random);
 // Binds it to an executable whose formulas drop something. `random`: of kAlignment bytes.
 absl::Status BindRandom(const AlignedBuffer& random, Executable* executable);
 

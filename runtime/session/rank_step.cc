@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/check.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/status.h"
 #include "runtime/io/hash.h"
 #include "runtime/ranks/collectives.h"
@@ -16,6 +17,13 @@ namespace plumb {
 
 absl::Status CheckRanks(const ModelContext& context, const TrainSpec& spec, int ranks) {
   if (ranks <= 1) return absl::OkStatus();
+  const int64_t sequences = spec.batch_size * spec.gradient_accumulation_steps;
+  if (ranks > sequences) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ranks, " ranks, and a step of ", sequences, sequences == 1 ? " sequence" : " sequences",
+        ": each rank computes one or more; start fewer ranks, or set train.batch_size to at least ",
+        CeilDiv(ranks, spec.gradient_accumulation_steps)));
+  }
   if (ranks > spec.num_units()) {
     return absl::InvalidArgumentError(
         absl::StrCat(ranks, " ranks, and a step of ", spec.num_units(),
@@ -66,13 +74,34 @@ absl::Status AgreeToTrain(Communicator* ranks, const ModelContext& context, cons
   return RankError(AllAgree(ranks, facts));
 }
 
+absl::Status ShareTargets(Communicator* ranks, const absl::Status& status, const UnitRange& mine,
+                          std::vector<int64_t>* targets) {
+  // Counts are below 2^53.
+  std::vector<double> own(targets->begin() + mine.begin, targets->begin() + mine.end);
+  own.push_back(status.ok() ? 0 : 1);
+  const absl::StatusOr<std::vector<double>> all = AllGather(ranks, own);
+  if (!all.ok()) return RankError(all.status());
+  PLUMB_CHECK(all->size() == targets->size() + static_cast<size_t>(ranks->size()),
+              "ranks tell what each other expects");
+  bool failed = false;
+  auto next = all->begin();
+  for (int rank = 0; rank < ranks->size(); ++rank) {
+    const auto units = static_cast<int64_t>(targets->size());
+    const UnitRange range = UnitsOfRank(units, rank, ranks->size());
+    for (int64_t unit = range.begin; unit < range.end; ++unit) {
+      (*targets)[static_cast<size_t>(unit)] = static_cast<int64_t>(*next++);
+    }
+    failed |= *next++ != 0;
+  }
+  return failed ? AllOk(ranks, status) : absl::OkStatus();
+}
+
 absl::Status ShareStep(Communicator* ranks, const BucketPlan& plan, int64_t units,
                        StepShare* share) {
   const auto units_of = [&](int rank) {
     return static_cast<size_t>(UnitsOfRank(units, rank, ranks->size()).size());
   };
-  std::vector<double> mine = {share->status.ok() ? 0.0 : 1.0, share->probes ? 1.0 : 0.0,
-                              static_cast<double>(share->tokens)};
+  std::vector<double> mine = {share->status.ok() ? 0.0 : 1.0, share->probes ? 1.0 : 0.0};
   share->losses.resize(units_of(ranks->rank()));  // after an error some are not there
   mine.insert(mine.end(), share->losses.begin(), share->losses.end());
   for (const BucketPlan::Bucket& bucket : plan.buckets) {
@@ -83,12 +112,10 @@ absl::Status ShareStep(Communicator* ranks, const BucketPlan& plan, int64_t unit
   if (!all.ok()) return RankError(all.status());
   bool failed = false;
   share->losses.clear();
-  share->tokens = 0;
   size_t at = 0;
   for (int rank = 0; rank < ranks->size(); ++rank) {
     failed |= (*all)[at++] != 0;
     share->probes |= (*all)[at++] != 0;
-    share->tokens += static_cast<int64_t>((*all)[at++]);
     for (size_t i = 0; i < units_of(rank); ++i) share->losses.push_back((*all)[at++]);
     for (const BucketPlan::Bucket& bucket : plan.buckets) {
       if (bucket.owner != rank) continue;

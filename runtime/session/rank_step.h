@@ -13,6 +13,7 @@
 #include "runtime/session/bucket_plan.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
+#include "runtime/session/unit_tree.h"
 #include "runtime/spec/train_spec.h"
 
 namespace plumb {
@@ -26,11 +27,16 @@ absl::Status CheckRanks(const ModelContext& context, const TrainSpec& spec, int 
 absl::Status AgreeToTrain(Communicator* ranks, const ModelContext& context, const TrainSpec& spec,
                           int64_t max_seq, const ParameterStore& weights);
 
+// Sends `targets` of this rank's units, the numbers of their targets, to all ranks, and sets those
+// of all other units, so that every rank knows which part of the step its units are. Where a rank
+// has an error: everywhere the error of the first that has one.
+absl::Status ShareTargets(Communicator* ranks, const absl::Status& status, const UnitRange& mine,
+                          std::vector<int64_t>* targets);
+
 // What a rank knows of a step that was computed.
 struct StepShare {
   absl::Status status;
-  std::vector<double> losses;  // of its units
-  int64_t tokens = 0;
+  std::vector<double> losses;   // of its units
   bool probes = false;          // some rank wants to know of weights
   std::vector<double> squares;  // of each parameter's gradient, of which those it owns are its own
 };

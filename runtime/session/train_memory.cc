@@ -10,8 +10,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/divide.h"
 #include "runtime/base/status.h"
 #include "runtime/compile/executable.h"
+#include "runtime/data/batches.h"
 #include "runtime/session/batch_inputs.h"
 #include "runtime/session/bucket_plan.h"
 #include "runtime/session/gradient_sums.h"
@@ -45,7 +47,13 @@ BuildOptions TrainProgram(const TrainSpec& spec) {
   options.batch = spec.unit_rows();
   options.label_smoothing = spec.label_smoothing;
   options.z_loss = spec.z_loss;
+  options.weighs_loss = spec.num_units() > 1;
   return options;
+}
+
+UnitRange MicroBatchesOf(const TrainSpec& spec, const UnitRange& units) {
+  const int64_t parts = spec.units_a_micro_batch();
+  return {units.begin / parts, CeilDiv(units.end, parts)};
 }
 
 GradientExchange::Options ExchangeOptions(const TrainSpec& spec) {
@@ -108,7 +116,9 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
   }
   if (spec.ema_decay > 0) memory.average = WeightAverage::Bytes(context);
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
-  memory.inputs = BatchInputs::Bytes(context.model, spec.unit_rows(), seq) + 2 * kAlignment;
+  memory.inputs = BatchInputs::Bytes(context.model, spec.unit_rows(), seq) + 3 * kAlignment +
+                  MicroBatchesOf(spec, UnitsOfRank(units, rank, ranks)).size() *
+                      Batch::Bytes(spec.batch_size, seq);
   memory.workspace = workspace + optimizer.scratch_bytes;
   return memory;
 }

@@ -14,11 +14,15 @@
 #include "runtime/session/gradient_exchange.h"
 #include "runtime/session/optimizer.h"
 #include "runtime/session/program.h"
+#include "runtime/session/unit_tree.h"
 #include "runtime/spec/train_spec.h"
 
 namespace plumb {
 
 WeightFormat WeightFormatOf(const TrainSpec& spec);
+
+// Micro-batches of a step that units `units` are parts of.
+UnitRange MicroBatchesOf(const TrainSpec& spec, const UnitRange& units);
 
 // The training program of a unit; `seq` is to be set.
 BuildOptions TrainProgram(const TrainSpec& spec);

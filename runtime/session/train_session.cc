@@ -49,6 +49,15 @@ absl::Status CheckMasking(const TrainSpec& spec, const ResolvedModel& model) {
                                                  " is not in the vocabulary of ", vocabulary));
 }
 
+// An error for other ranks, which wait for what this one sends after it.
+absl::Status OrOutOfMemory(absl::FunctionRef<absl::Status()> work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("no memory is left for a step");
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<TrainSession::Plan> TrainSession::MakeOwnPlan(const ModelContext* context,
@@ -97,6 +106,7 @@ absl::StatusOr<std::unique_ptr<TrainSession>> TrainSession::Create(const ModelCo
   if (ranks != nullptr && ranks->size() == 1) ranks = nullptr;
   TrainBatches::Options options;
   options.batch_size = spec.batch_size;
+  options.micro_batches = spec.gradient_accumulation_steps;
   options.context_length = context->model.dims.context_length;
   options.seed = spec.seed;
   options.keep_order = spec.keep_order;
@@ -159,16 +169,21 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       states_before_step_(parameters_.states().size * SizeOf(DType::kF32)),
       states_before_unit_(states_before_step_.size()),
       batches_(std::move(batches)),
-      batch_(batches_->MakeBatch()),
+      first_micro_batch_(MicroBatchesOf(spec, range_).begin),
+      targets_(static_cast<size_t>(spec.num_units())),
       masking_(MaskingOf(spec, context->model.dims.vocab_size)),
       inputs_(context->model, spec.unit_rows(), batches_->max_seq()),
       random_(kAlignment),
       loss_(kAlignment),
+      loss_weight_(kAlignment),
       grad_squares_(SumsSquaresInProgram(*context)
                         ? static_cast<int64_t>(context->parameters.size()) * kAlignment
                         : 0),
       executables_(std::move(plan.executables)),
       planned_memory_(plan.memory) {
+  for (int64_t i = 0; i < MicroBatchesOf(spec, range_).size(); ++i) {
+    micro_batches_.push_back(batches_->MakeBatch());
+  }
   share_.losses.reserve(static_cast<size_t>(spec.num_units()));
   share_.squares.resize(SumsSquaresByParameter() ? parameters_.layout().entries.size() : 1);
   const ScopedNoDenormals no_denormals;
@@ -191,6 +206,9 @@ absl::Status TrainSession::BindExecutable(Executable* executable) const {
   PLUMB_RETURN_IF_ERROR(parameters_.layout().Bind("grad.", sums_.pass(), executable));
   PLUMB_RETURN_IF_ERROR(inputs_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(BindRandom(random_, executable));
+  if (spec_.num_units() > 1) {
+    PLUMB_RETURN_IF_ERROR(executable->Bind(kLossWeightInput, loss_weight_.data()));
+  }
   for (size_t i = 0; grad_squares_.size() > 0 && i < context_->parameters.size(); ++i) {
     PLUMB_RETURN_IF_ERROR(
         executable->Bind(absl::StrCat("grad_square.", context_->parameters[i].name),
@@ -230,7 +248,7 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
     CopyStates(states_before_unit_.as<float>(), parameters_.state_data());
     probe_->Begin();
     PLUMB_RETURN_IF_ERROR(probe_->Run(*executable, threads_));
-    probe_->End(step_ + 1, parameters_, sums_.pass(), 1, threads_);
+    probe_->End(step_ + 1, parameters_, sums_.pass(), threads_);
     probe_->set_diverged();
     probed_ = true;
   }
@@ -241,26 +259,46 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
           : absl::StrCat("; the first tensor that is not finite is ", DescribeNonFinite(first))));
 }
 
-absl::Status TrainSession::FillInputs(int64_t unit, int64_t* tokens) {
-  const StageTimer timer(profile_, "batches");
+TrainSession::UnitIds TrainSession::IdsOf(int64_t unit) const {
   const int64_t parts = spec_.units_a_micro_batch();
-  const int64_t index = step_ * spec_.gradient_accumulation_steps + unit / parts;
-  if (batch_index_ != index) {
-    batch_index_ = -1;
-    PLUMB_RETURN_IF_ERROR(batches_->TryFill(index, &batch_));
+  const Batch& batch = micro_batches_[static_cast<size_t>(unit / parts - first_micro_batch_)];
+  const int64_t n = spec_.unit_rows() * batch.seq, at = unit % parts * n;
+  return {batch.tokens.data() + at, batch.positions.data() + at,
+          absl::MakeConstSpan(batch.targets.data() + at, static_cast<size_t>(n)), batch.seq};
+}
+
+absl::Status TrainSession::FillBatches() {
+  const StageTimer timer(profile_, "batches");
+  int64_t index = step_ * spec_.gradient_accumulation_steps + first_micro_batch_;
+  for (Batch& batch : micro_batches_) {
+    PLUMB_RETURN_IF_ERROR(batches_->TryFill(index, &batch));
     if (masking_.has_value()) {
-      MaskTokens(*masking_, kTrainingMasks, index * spec_.batch_size, &batch_);
+      MaskTokens(*masking_, kTrainingMasks, index * spec_.batch_size, &batch);
     }
-    batch_index_ = index;
+    ++index;
   }
-  const int64_t n = spec_.unit_rows() * batch_.seq, at = unit % parts * n;
-  const int32_t* const targets = batch_.targets.data() + at;
-  inputs_.Set({batch_.tokens.data() + at, batch_.positions.data() + at, targets}, batch_.seq);
-  *tokens = std::count_if(targets, targets + n, [](int32_t target) { return target >= 0; });
-  if (*tokens > 0 || parts == 1) return absl::OkStatus();
+  for (int64_t unit = range_.begin; unit < range_.end; ++unit) {
+    const absl::Span<const int32_t> targets = IdsOf(unit).targets;
+    targets_[static_cast<size_t>(unit)] =
+        std::count_if(targets.begin(), targets.end(), [](int32_t target) { return target >= 0; });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainSession::BeginStep() {
+  if (ranks_ == nullptr) {
+    PLUMB_RETURN_IF_ERROR(FillBatches());
+  } else {
+    const absl::Status filled = OrOutOfMemory([this] { return FillBatches(); });
+    const StageTimer timer(profile_, "results: sending and waiting");
+    PLUMB_RETURN_IF_ERROR(ShareTargets(ranks_, filled, range_, &targets_));
+  }
+  step_targets_ = std::accumulate(targets_.begin(), targets_.end(), int64_t{0});
+  if (step_targets_ > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("step ", step_ + 1, ": unit ", unit + 1, " of ", spec_.num_units(),
-                   " has no target; fewer train.units have more sequences each"));
+      absl::StrCat("step ", step_ + 1,
+                   masking_.has_value() ? ": has no token that can be masked; a step needs one"
+                                        : ": all targets are -1; a step needs one that is not"));
 }
 
 absl::StatusOr<const Executable*> TrainSession::ProgramOf(int64_t seq) {
@@ -291,18 +329,21 @@ absl::Status TrainSession::RunProgram(const Executable& executable, bool sends) 
                              : executable.Run(threads_, after);
 }
 
-void TrainSession::SetFormulaInputs(int64_t index) {
-  SetRandom(spec_.seed, static_cast<uint64_t>(index), &random_);
+int64_t TrainSession::SetInputs(int64_t unit) {
+  const StageTimer timer(profile_, "batches");
+  const UnitIds ids = IdsOf(unit);
+  inputs_.Set({ids.tokens, ids.positions, ids.targets.data()}, ids.seq);
+  *loss_weight_.as<float>() = static_cast<float>(ShareOf(unit));
+  SetRandom({spec_.seed, step_, unit * spec_.unit_rows(), batches_->max_seq()}, &random_);
   const StateLayout::Entry* step = parameters_.states().Find(StateName(kStepBuffer));
   if (step != nullptr) parameters_.state_data()[step->begin] = static_cast<float>(step_ + 1);
+  return ids.seq;
 }
 
 absl::StatusOr<TrainSession::Unit> TrainSession::RunUnit(int64_t unit, bool sends) {
   Unit done = {};
-  PLUMB_RETURN_IF_ERROR(FillInputs(unit, &done.tokens));
-  PLUMB_ASSIGN_OR_RETURN(done.executable, ProgramOf(batch_.seq));
+  PLUMB_ASSIGN_OR_RETURN(done.executable, ProgramOf(SetInputs(unit)));
   CopyStates(parameters_.state_data(), states_before_unit_.as<float>());
-  SetFormulaInputs(step_ * spec_.num_units() + unit);
   PLUMB_RETURN_IF_ERROR(RunProgram(*done.executable, sends));
   done.loss = static_cast<double>(*loss_.as<float>());
   if (sends) return done;
@@ -362,7 +403,6 @@ absl::Status TrainSession::RunUnits() {
     }
     PLUMB_RETURN_IF_ERROR(CheckUnit(done));
     share_.losses.push_back(done.loss);
-    share_.tokens += done.tokens;
     if (sends) continue;
     if (!SumsSquaresByParameter()) {
       share_.squares[0] = done.grad_square;
@@ -385,19 +425,14 @@ absl::Status TrainSession::FinishExchange() {
 }
 
 absl::Status TrainSession::RunAllUnits() {
-  batch_index_ = -1;
+  PLUMB_RETURN_IF_ERROR(BeginStep());
   sums_.Begin();
   share_.status = absl::OkStatus();
   share_.losses.clear();
-  share_.tokens = 0;
   share_.probes = probed_;
   if (ranks_ == nullptr) return RunUnits();
   exchange_->Begin(profile_);
-  try {
-    share_.status = RunUnits();
-  } catch (const std::bad_alloc&) {
-    share_.status = absl::ResourceExhaustedError("no memory is left for a step");
-  }
+  share_.status = OrOutOfMemory([this] { return RunUnits(); });
   // Also after an error: other ranks wait for what comes from here.
   PLUMB_RETURN_IF_ERROR(FinishExchange());
   share_.squares = exchange_->squares();
@@ -406,14 +441,13 @@ absl::Status TrainSession::RunAllUnits() {
 }
 
 absl::Status TrainSession::Update(const StepResult& result) {
-  const double mean = 1 / static_cast<double>(spec_.num_units());
   absl::Status updated;
   {
     const StageTimer timer(profile_, "optimizer");
     const ScopedNoDenormals no_denormals(!keeps_denormals_);
-    updated = optimizer_.Update({gradients(), mean, result.grad_norm,
-                                 SumsSquaresByParameter() ? share_.squares.data() : nullptr},
-                                result.learning_rate, step_ + 1, parameters_, threads_);
+    updated = optimizer_.Update(
+        {gradients(), result.grad_norm, SumsSquaresByParameter() ? share_.squares.data() : nullptr},
+        result.learning_rate, step_ + 1, parameters_, threads_);
   }
   // Muon's products may fail; on any rank.
   if (ranks_ != nullptr && spec_.UsesMuon()) updated = RankError(AllOk(ranks_, updated));
@@ -428,8 +462,7 @@ absl::Status TrainSession::EndProbe() {
                            ShareWeightStats(ranks_, exchange_->plan(), parameters_, threads_));
   }
   if (!probed_) return absl::OkStatus();
-  const double mean = 1 / static_cast<double>(spec_.num_units());
-  probe_->End(step_ + 1, parameters_, gradients(), mean, threads_, weights);
+  probe_->End(step_ + 1, parameters_, gradients(), threads_, weights);
   return absl::OkStatus();
 }
 
@@ -438,15 +471,16 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   if (probed_) probe_->Begin();
   PLUMB_RETURN_IF_ERROR(RunAllUnits());
   StepResult result;
-  const double mean = 1 / static_cast<double>(spec_.num_units());
-  for (const double loss : share_.losses) result.loss += loss * mean;
-  result.tokens = share_.tokens;
+  for (int64_t unit = 0; unit < spec_.num_units(); ++unit) {
+    result.loss += share_.losses[static_cast<size_t>(unit)] * ShareOf(unit);
+  }
+  result.tokens = step_targets_;
   const double grad_square = std::accumulate(share_.squares.begin(), share_.squares.end(), 0.0);
   if (!std::isfinite(grad_square)) {
     return absl::AbortedError(absl::StrCat("diverged at step ", step_ + 1,
                                            ": the sum of the units' gradients is not finite"));
   }
-  result.grad_norm = std::sqrt(grad_square) * mean;
+  result.grad_norm = std::sqrt(grad_square);
   PLUMB_RETURN_IF_ERROR(EndProbe());
   result.learning_rate = NextLearningRate();
   if (const absl::Status updated = Update(result); !updated.ok()) {

@@ -107,8 +107,8 @@ class TrainSession {
   // overflowed though its gradient was finite: the message names the first. Reads all of them.
   absl::Status CheckFinite() const;
 
-  // Of the last step, before clipping, summed over its units, in the parameters' layout. Of what
-  // this rank owns where has_all_gradients() is false.
+  // Gradient of the last step's mean loss over its targets, before clipping, in the parameters'
+  // layout. If has_all_gradients() is false, only what this rank owns is valid.
   const float* gradients() const { return sums_.sum(0); }
   bool has_all_gradients() const {
     return exchange_ == nullptr || spec_.shard != Shard::kGradients;
@@ -173,23 +173,39 @@ class TrainSession {
   absl::Status ShareNormalized();
   absl::Status BindExecutable(Executable* executable) const;
   struct Unit {
-    double loss;
-    int64_t tokens;      // targets
-    double grad_square;  // of the gradient's norm
+    double loss;         // mean over its targets
+    double grad_square;  // of the norm of its part of the step's gradient
     const Executable* executable;
   };
-  absl::Status FillInputs(int64_t unit, int64_t* tokens);
+  // Rows of a micro-batch that are a unit.
+  struct UnitIds {
+    const int32_t* tokens;
+    const int32_t* positions;
+    absl::Span<const int32_t> targets;
+    int64_t seq;
+  };
+  UnitIds IdsOf(int64_t unit) const;
+  // Fills the micro-batches of this rank's units, and counts the targets of these units.
+  absl::Status FillBatches();
+  // Fills them on all ranks, and counts the targets of all units. Fails where the step has none.
+  absl::Status BeginStep();
+  // Part of the step that a unit is: its targets divided by those of the step.
+  double ShareOf(int64_t unit) const {
+    return static_cast<double>(targets_[static_cast<size_t>(unit)]) /
+           static_cast<double>(step_targets_);
+  }
   absl::StatusOr<const Executable*> ProgramOf(int64_t seq);
   // `sends`: gradients travel to other ranks as they are made.
   absl::Status RunProgram(const Executable& executable, bool sends);
-  // What formulas read besides tokens and weights: the step, and what dropout draws from.
-  void SetFormulaInputs(int64_t index);
+  // Sets what the programs of a unit read besides weights. Returns the length of its sequences.
+  int64_t SetInputs(int64_t unit);
   // Unit `unit` of the step.
   absl::StatusOr<Unit> RunUnit(int64_t unit, bool sends);
   // kAborted where it is not finite.
   absl::Status CheckUnit(const Unit& unit);
   double GradSquare() const;
-  // Of the step's gradient; else that of the only unit's is the step's.
+  // True if the squares of the step's gradient are summed per parameter, after its units are added
+  // up. A step of one unit has them from its pass.
   bool SumsSquaresByParameter() const { return spec_.num_units() > 1 || spec_.wire != DType::kF32; }
   absl::StatusOr<StepResult> TryStep();
   // This rank's units, and all of the step's: whose gradients are summed then.
@@ -225,11 +241,13 @@ class TrainSession {
   AlignedBuffer states_before_step_, states_before_unit_;
 
   std::unique_ptr<BatchSource> batches_;
-  Batch batch_;                          // the micro-batch of the unit that runs
-  int64_t batch_index_ = -1;             // its number, while the step lasts
+  int64_t first_micro_batch_;            // number within the step of micro_batches_[0]
+  std::vector<Batch> micro_batches_;     // of the step, those that this rank's units are parts of
+  std::vector<int64_t> targets_;         // of each unit of the step
+  int64_t step_targets_ = 0;             // their sum
   std::optional<TokenMasking> masking_;  // none: targets are the batches' own
   BatchInputs inputs_;
-  AlignedBuffer random_, loss_;
+  AlignedBuffer random_, loss_, loss_weight_;
   AlignedBuffer grad_squares_;  // a cache line each parameter; empty: the program sums no squares
   ExecutableCache executables_;
   TrainMemory planned_memory_;

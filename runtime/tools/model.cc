@@ -95,7 +95,7 @@ absl::StatusOr<TrainingMemory> Model::PlanTraining(
     const std::string& train_path,
     const std::vector<std::pair<std::string, std::string>>& train_overrides, int32_t ranks) const {
   return OrOutOfMemory("the training program", [&]() -> absl::StatusOr<TrainingMemory> {
-    PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
+    PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides, ranks));
     plumb_trainer_options options = ToTrainerOptions(recipe);
     options.ranks = ranks;
     auto planned = Sized<plumb_trainer_memory>();

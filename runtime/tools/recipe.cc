@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/ranks/collectives.h"
 #include "runtime/textproto/reader.h"
 #include "runtime/tools/handles.h"
 
@@ -107,13 +108,22 @@ absl::StatusOr<Recipe> ParseRecipe(
   return recipe;
 }
 
-absl::StatusOr<Recipe> ReadRecipe(
-    const std::string& path, const std::vector<std::pair<std::string, std::string>>& settings) {
+absl::StatusOr<Recipe> ReadRecipe(const std::string& path,
+                                  const std::vector<std::pair<std::string, std::string>>& settings,
+                                  int ranks) {
   std::string text;
   if (!path.empty()) {
     PLUMB_ASSIGN_OR_RETURN(text, ReadFile(path, kMaxTextBytes));
   }
-  return ParseRecipe(text, path, settings);
+  PLUMB_ASSIGN_OR_RETURN(Recipe recipe, ParseRecipe(text, path, settings));
+  const int64_t micro_batches = recipe.fields.gradient_accumulation_steps();
+  const int64_t units = ChooseUnits(recipe.fields.batch_size(), micro_batches, ranks);
+  if (recipe.fields.units() > 0 || units <= micro_batches) return recipe;
+  std::vector<std::pair<std::string, std::string>> more = settings;
+  more.emplace_back("units", absl::StrCat(units));
+  PLUMB_ASSIGN_OR_RETURN(recipe, ParseRecipe(text, path, more));
+  recipe.chosen_units = units;
+  return recipe;
 }
 
 DatasetOptions ToDatasetOptions(const Recipe& recipe) {

@@ -3,6 +3,7 @@
 #ifndef PLUMB_RUNTIME_TOOLS_RECIPE_H_
 #define PLUMB_RUNTIME_TOOLS_RECIPE_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@ struct Recipe {
   v1::Train fields;  // of `text`
   // Places of fields in `text`, "12:3", and those that the file says, "train.pbtxt:4:1".
   std::map<std::string, std::string> places;
+  int64_t chosen_units = 0;  // the units of `fields`, if they were chosen for ranks; else 0
 
   // plumb.h's errors of a model's recipe point into `text`, "recipe:12:3"; this, into the file.
   absl::Status InFile(const absl::Status& status) const;
@@ -34,9 +36,12 @@ absl::StatusOr<Recipe> ParseRecipe(
     absl::string_view text, const std::string& name,
     const std::vector<std::pair<std::string, std::string>>& settings);
 
-// The same of a file; "": the defaults.
+// The same of a file; "": the defaults. If the recipe leaves units open and has fewer micro-batches
+// than there are ranks, units are chosen and become part of it, so that a run that keeps it can be
+// resumed on any number of ranks.
 absl::StatusOr<Recipe> ReadRecipe(const std::string& path,
-                                  const std::vector<std::pair<std::string, std::string>>& settings);
+                                  const std::vector<std::pair<std::string, std::string>>& settings,
+                                  int ranks = 1);
 
 // Which of the two.
 inline const char* DTypeOf(const Recipe& recipe) {

@@ -44,6 +44,7 @@ absl::StatusOr<std::unique_ptr<RunTrainer>> RunTrainer::Create(plumb_model* mode
   plumb_model_get_info(model, &info);
   TrainBatches::Options options;
   options.batch_size = recipe.fields.batch_size();
+  options.micro_batches = recipe.fields.gradient_accumulation_steps();
   options.context_length = info.context_length;
   options.seed = recipe.fields.seed();
   options.keep_order = recipe.fields.data().keep_order();

@@ -88,11 +88,12 @@ struct TrainInfo {
   int threads = 1;
   int64_t cropped_documents = 0;  // training documents longer than the context
   int64_t context_length = 0;
-  int64_t probe_every = 0;  // steps from probe to probe; 0: none
-  TrainingMemory memory;    // of the longest step
-  MemoryRoom room;          // before any of it was taken
-  TrainingDisk disk;        // of the whole run from its beginning
-  InitialWeights initial;   // of a new run
+  int64_t probe_every = 0;   // steps from probe to probe; 0: none
+  int64_t chosen_units = 0;  // of a step, where the recipe does not say and ranks need more; else 0
+  TrainingMemory memory;     // of the longest step
+  MemoryRoom room;           // before any of it was taken
+  TrainingDisk disk;         // of the whole run from its beginning
+  InitialWeights initial;    // of a new run
 };
 
 // What went wrong in a run that goes on.

@@ -56,7 +56,9 @@ absl::Status TrainRun::Impl::ReadNew(const TrainRequest& request) {
   }
   Overrides settings = request.train_overrides;
   if (request.seed.has_value()) settings.emplace_back("seed", absl::StrCat(*request.seed));
-  PLUMB_ASSIGN_OR_RETURN(recipe, ReadRecipe(request.train_path, settings));
+  PLUMB_ASSIGN_OR_RETURN(
+      recipe, ReadRecipe(request.train_path, settings, launch == nullptr ? 1 : launch->size()));
+  info.chosen_units = recipe.chosen_units;
   PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadModel(request.model_path, request.model_overrides));
   PLUMB_ASSIGN_OR_RETURN(Dataset dataset,
                          Dataset::Load(request.data_path, ToDatasetOptions(recipe)));

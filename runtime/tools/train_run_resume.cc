@@ -45,7 +45,12 @@ absl::Status TrainRun::Impl::CheckSameTraining(HostRuntime* warned,
   if (request.train_path.empty()) return absl::OkStatus();
   Overrides settings = request.train_overrides;
   settings.emplace_back("seed", absl::StrCat(fields().seed()));
-  PLUMB_ASSIGN_OR_RETURN(const Recipe given, ReadRecipe(request.train_path, settings));
+  PLUMB_ASSIGN_OR_RETURN(Recipe given, ReadRecipe(request.train_path, settings));
+  if (given.fields.units() == 0 && fields().units() > 0) {
+    // They were chosen for the ranks that the run was started on.
+    settings.emplace_back("units", absl::StrCat(fields().units()));
+    PLUMB_ASSIGN_OR_RETURN(given, ReadRecipe(request.train_path, settings));
+  }
   if (given.text != recipe.text) {
     warned->Warn(
         absl::StrCat(request.train_path, ": differs from ", RunTrainPath(request.out),

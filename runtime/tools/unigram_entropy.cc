@@ -44,6 +44,7 @@ absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_pat
   const int64_t begin = std::max<int64_t>(0, end - steps * batches_a_step);
   TrainBatches::Options options;
   options.batch_size = recipe.fields.batch_size();
+  options.micro_batches = batches_a_step;
   options.context_length = context_length;
   options.keep_order = recipe.fields.data().keep_order();
   std::vector<double> entropies;

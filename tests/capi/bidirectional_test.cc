@@ -127,7 +127,7 @@ TEST_F(BidirectionalApiTest, ARecipeChoosesTheTargets) {
                     return plumb_trainer_step(trainer.get, padding.data(), none.data(), 10, &info,
                                               error);
                   }),
-            "inputs: micro-batch 0 has none");
+            "step 2: has no token that can be masked; a step needs one");
   const int32_t gap[] = {1, -1, 3, 0, 1, 3, 2, -1, -1, -1};
   EXPECT_EQ(Fails(PLUMB_INVALID_ARGUMENT,
                   [&](plumb_error** error) {

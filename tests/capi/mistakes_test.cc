@@ -49,7 +49,7 @@ TEST_F(CapiTest, MistakesAreErrorsWithPlaces) {
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, step(8)), HasSubstr("inputs: id 5 at 3"));
   inputs[3] = 1;
   targets.assign(8, -1);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, step(8)), HasSubstr("has none"));
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, step(8)), HasSubstr("all targets are -1"));
   EXPECT_EQ(Weights(model.get), before);
   EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
                     [&](plumb_error** e) {

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
@@ -319,6 +320,55 @@ TEST_F(RanksTrainerTest, WhatRanksTakeIsPlannedWithoutThem) {
     });
     EXPECT_EQ(planned, most) << shard;
   }
+}
+
+// Messages of such a job are never reached: it is refused before any.
+TEST(RankTrainerSizeTest, AJobOfAbsurdSizeIsRefused) {
+  for (const absl::Status& result : RunRanks(1, [&](Communicator* ranks) {
+         RankOfJob rank(ranks, TinyModel().Text());
+         plumb_communicator absurd = *rank.host.get();
+         absurd.size = std::numeric_limits<int32_t>::max();
+         absurd.start_send = [](void*, int32_t, int32_t, const void*, size_t, void** transfer) {
+           *transfer = transfer;
+           return plumb_status{PLUMB_OK};
+         };
+         absurd.start_receive = [](void*, int32_t, int32_t, void*, size_t, void** transfer) {
+           *transfer = transfer;
+           return plumb_status{PLUMB_OK};
+         };
+         absurd.wait = [](void*, void*) { return plumb_status{PLUMB_OK}; };
+         plumb_trainer_options options = Recipe("batch_size: 2");
+         options.draw_weights = 1;
+         options.communicator = &absurd;
+         EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                           [&](plumb_error** error) {
+                             return plumb_trainer_create(rank.model.get, &options,
+                                                         &rank.trainer.get, error);
+                           }),
+                     HasSubstr("communicator: size is 2147483647"));
+         options.communicator = nullptr;
+         options.ranks = std::numeric_limits<int32_t>::max();
+         plumb_trainer_memory memory = {};
+         memory.struct_size = sizeof(memory);
+         EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+                           [&](plumb_error** error) {
+                             return plumb_trainer_plan(rank.model.get, &options, &memory, error);
+                           }),
+                     HasSubstr("options: ranks must lie in 0..1048576"));
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(result.ok()) << result;
+  }
+}
+
+// A recipe without units has those that the ranks need, and the losses of one process with as many.
+TEST_P(RankTrainerTest, UnitsAreChosenForTheRanks) {
+  const std::string recipe =
+      absl::StrCat("max_steps: 9 batch_size: 6 seed: 3 learning_rate: 0.01 ", GetParam());
+  std::vector<double> expected, losses;
+  const std::string one = Train(1, absl::StrCat(recipe, " units: 6"), "", 2, &expected);
+  EXPECT_EQ(Train(4, recipe, "", 2, &losses), one);
+  EXPECT_EQ(losses, expected);
 }
 
 }  // namespace

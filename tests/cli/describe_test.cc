@@ -173,10 +173,15 @@ TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
   const auto units = memory({"--ranks", "4", "--set", "train.units=4"});
   EXPECT_EQ(units["batch"], 2);
   EXPECT_LT(units["workspace"], plain["workspace"]);
-  const Finished many =
-      RunPlumb({"describe", "pre.pbtxt", "--train", "recipe.pbtxt", "--ranks", "3"});
-  EXPECT_EQ(many.exit_code, 2);
-  EXPECT_THAT(many.err, HasSubstr("3 ranks, and a step of 2 units"));
+  EXPECT_EQ(memory({"--ranks", "4"}), units) << "chosen for the ranks";
+  const auto refused = [&](const char* ranks, const char* setting) {
+    const Finished finished = RunPlumb(
+        {"describe", "pre.pbtxt", "--train", "recipe.pbtxt", "--ranks", ranks, "--set", setting});
+    EXPECT_EQ(finished.exit_code, 2);
+    return finished.err;
+  };
+  EXPECT_THAT(refused("3", "train.units=2"), HasSubstr("3 ranks, and a step of 2 units"));
+  EXPECT_THAT(refused("9", "train.units=0"), HasSubstr("9 ranks, and a step of 8 sequences"));
   const Finished text = RunPlumb({"describe", "pre.pbtxt", "--batch", "8", "--dtype", "bf16"});
   EXPECT_THAT(text.out,
               AllOf(HasSubstr("memory of a training step: 8 sequences of 16 tokens, bf16"),

@@ -119,9 +119,9 @@ TEST(PredictTest, OneBucketByHand) {
   const double s = static_cast<double>(1 << 20), rate = 1e8, latency = 1e-3;
   const RankStepTime time = PredictStep(costs, {{rate, latency}, 2});
   EXPECT_DOUBLE_EQ(time.passes, 0.1);
-  // Nothing overlaps: the bucket is ready when the pass ends. It travels, is added, and the norm
-  // goes to rank 0 and back.
-  EXPECT_NEAR(time.waiting, latency + s / rate + s / 1e10 + 2 * latency, 1e-12);
+  // Nothing overlaps: the bucket is ready when the pass ends. It travels and is added. The numbers
+  // of targets and the norm go to rank 0 and back.
+  EXPECT_NEAR(time.waiting, latency + s / rate + s / 1e10 + 4 * latency, 1e-12);
   EXPECT_NEAR(time.gathering, latency + s / rate, 1e-12);
   Cluster narrow = {{rate, latency}, 2};
   narrow.wire_bf16 = true;

@@ -78,7 +78,7 @@ class GradientTest : public ::testing::TestWithParam<Case> {
       if (state.name == StateName(kStepBuffer)) parameters_->state_data()[state.begin] = 1200;
     }
     feeds_ = Feeds(*parameters_, tokens_);
-    feeds_[kRandomInput] = {I32({kRandomWords}), {}, {1, 0, 2, 0}};
+    feeds_[kRandomInput] = {I32({kRandomWords}), {}, {1, 0, 2, 0, 0, 0}};
   }
 
   Graph Build(bool gradients, bool drop = true) const {

@@ -22,12 +22,15 @@ class DropTest : public testing::Test {
 
   struct Where {
     std::string place = "layers.0.attention.drop";
-    std::vector<int32_t> random = {1, 0, 0, 0};  // seed and micro-batch, low words first
+    std::vector<int32_t> random = {1, 0, 0, 0};  // seed and step, low words first
+    int32_t first_row = 0, positions = 0;
   };
   std::vector<double> Drop(const CaseInput& x, double p, bool path, const Where& where) {
     OpCase c;
     c.op = "drop";
-    c.inputs = {x, Ints(Shape({4}), where.random)};
+    std::vector<int32_t> random = where.random;
+    random.insert(random.end(), {where.first_row, where.positions});
+    c.inputs = {x, Ints(Shape({6}), random)};
     c.attrs = {{"p", p}, {"path", path}, {"name", where.place}};
     const auto graph = BuildCase(registry_, c);
     EXPECT_TRUE(graph.ok()) << graph.status();
@@ -85,7 +88,7 @@ TEST_F(DropTest, DropPathDropsWholeSequences) {
   }
 }
 
-TEST_F(DropTest, MasksOfPlacesSeedsAndMicroBatchesAreIndependent) {
+TEST_F(DropTest, MasksOfPlacesSeedsAndStepsAreIndependent) {
   const std::vector<Where> all = {{},
                                   {"layers.1.attention.drop"},
                                   {"layers.0.mlp.drop"},
@@ -107,6 +110,25 @@ TEST_F(DropTest, MasksOfPlacesSeedsAndMicroBatchesAreIndependent) {
                   kDeviations * std::sqrt(0.25 / kElements))
           << other << " and " << masks.size() - 1;
     }
+  }
+}
+
+// Rows 3 and 4 of a step in a pass of their own, whose sequences are shorter than the longest.
+TEST_F(DropTest, ADrawDoesNotDependOnTheOtherRowsNorOnPadding) {
+  constexpr size_t kWidth = 3, kLong = 7, kShort = 5;
+  for (const bool path : {false, true}) {
+    const std::vector<double> all =
+        Drop(Ones(Shape({6, kLong, kWidth})), 0.5, path, {"a", {1, 0, 2, 0}, 0, kLong});
+    const std::vector<double> part =
+        Drop(Ones(Shape({2, kShort, kWidth})), 0.5, path, {"a", {1, 0, 2, 0}, 3, kLong});
+    size_t kept = 0;
+    for (size_t row = 0; row < 2; ++row) {
+      for (size_t i = 0; i < kShort * kWidth; ++i) {
+        EXPECT_EQ(part[row * kShort * kWidth + i], all[(row + 3) * kLong * kWidth + i]) << row;
+        kept += part[row * kShort * kWidth + i] != 0;
+      }
+    }
+    if (!path) EXPECT_TRUE(kept > 0 && kept < part.size()) << kept;
   }
 }
 

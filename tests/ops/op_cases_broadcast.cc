@@ -172,7 +172,7 @@ void AddParts(std::vector<OpCase>* cases) {
 }
 
 void AddDrop(std::vector<OpCase>* cases) {
-  const CaseInput random = Ints({4}, {7, -1, 3, 0});
+  const CaseInput random = Ints({6}, {7, -1, 3, 0, 5, 9});
   for (const double p : {0.0, 0.3, 0.9}) {
     AddCase(cases, "drop", absl::StrCat("p ", p), {Random({2, 5, 17}), random},
             Attrs({{"p", p}, {"path", false}, {"name", std::string("layers.0.drop")}}));

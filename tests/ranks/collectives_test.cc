@@ -117,5 +117,33 @@ TEST(AllAgreeTest, NamesTheFactAndTheRanksThatDiffer) {
   }
 }
 
+// Units divide each micro-batch; the rank with most sequences has as few as can be.
+TEST(ChooseUnitsTest, EveryRankHasAUnitAndTheBusiestTheFewestSequences) {
+  EXPECT_EQ(ChooseUnits(8, 1, 1), 1);
+  EXPECT_EQ(ChooseUnits(8, 1, 2), 2);
+  EXPECT_EQ(ChooseUnits(8, 1, 3), 4);
+  EXPECT_EQ(ChooseUnits(8, 1, 4), 4);
+  EXPECT_EQ(ChooseUnits(12, 1, 5), 12) << "3 sequences at most, and 4 with 6 units";
+  EXPECT_EQ(ChooseUnits(7, 1, 2), 7) << "4 sequences at most";
+  EXPECT_EQ(ChooseUnits(2, 4, 4), 4) << "a micro-batch each";
+  EXPECT_EQ(ChooseUnits(4, 3, 2), 3);
+  EXPECT_EQ(ChooseUnits(4, 3, 4), 12);
+  EXPECT_EQ(ChooseUnits(1, 3, 4), 0);
+  for (int64_t batch_size = 1; batch_size <= 12; ++batch_size) {
+    for (int64_t micro_batches = 1; micro_batches <= 4; ++micro_batches) {
+      for (int ranks = 1; ranks <= 50; ++ranks) {
+        const int64_t units = ChooseUnits(batch_size, micro_batches, ranks);
+        if (batch_size * micro_batches < ranks) {
+          EXPECT_EQ(units, 0);
+          continue;
+        }
+        EXPECT_GE(units, ranks);
+        EXPECT_EQ(units % micro_batches, 0);
+        EXPECT_EQ(batch_size * micro_batches % units, 0);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plumb

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,6 +79,9 @@ TEST(HostCommunicatorTest, RefusesWhatIsIncomplete) {
   host = *for_host.get();
   host.rank = 2;
   EXPECT_THAT(FromHost(host).status().message(), HasSubstr("rank 2 of 2"));
+  // A loop over so many ranks would not end.
+  host.size = std::numeric_limits<int32_t>::max();
+  EXPECT_THAT(FromHost(host).status().message(), HasSubstr("size is 2147483647, more than"));
   // A program with an older header, whose struct ends before the functions.
   host = *for_host.get();
   host.struct_size = offsetof(plumb_communicator, start_send);

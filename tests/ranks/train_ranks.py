@@ -2,12 +2,16 @@
 """plumb train by several processes under mpirun: to the bits of one, whatever happens to a rank.
 
   train_ranks.py BUILD bits   [--steps N] [--ranks 1,2,3,4,8] [--threads 1,2] [--text FILE]
+  train_ranks.py BUILD split
   train_ranks.py BUILD kills  [--steps N] [--kills N] [--random SEED] [--recipes names,text] [--dtypes f32,bf16]
   train_ranks.py BUILD checkpoints
   train_ranks.py BUILD faults
 
 bits: trains two recipes in f32 and bf16 with all numbers of ranks and threads and all shards, and resumes on
-other ranks; prints the one md5 of losses, weights and optimizer states of each, or fails. kills: ends a random
+other ranks; prints the one md5 of losses, weights and optimizer states of each, or fails. split: a step of four sequences
+as 4 x 1, 2 x 2 and 1 x 4 (batch_size x gradient_accumulation_steps), as units and on ranks, which choose their units, has
+one loss and one gradient norm but for rounding, of text, documents, token files and masked tokens; plumb eval measures the
+same loss. kills: ends a random
 rank at a random moment with SIGKILL, resumes on another number of ranks, and again, until KILLS are done for each recipe and
 type; the files are those of a run that nobody disturbed. checkpoints: written by all ranks or by rank 0, they are
 the same bytes; a rank that does not see the directory, or cannot write, is told of. faults: mistakes and signals on one rank end the job with one
@@ -188,6 +192,89 @@ def bits(plumb, options):
             if len(found) != 1:
                 fail(f"{name} {dtype}: {json.dumps(found, indent=1)}")
             print(f"{name} {dtype}: {next(iter(found))}  ({runs} runs of {options.steps} steps)", flush=True)
+
+
+# batch_size, gradient_accumulation_steps, units (0: left out), ranks (0: without mpirun) of a step of four sequences.
+DIVISIONS = [(4, 1, 0, 0), (2, 2, 0, 0), (1, 4, 0, 0), (4, 1, 2, 0), (4, 1, 4, 0)]
+DIVISIONS += [(4, 1, 0, 1), (4, 1, 0, 2), (2, 2, 0, 2), (4, 1, 0, 3), (1, 4, 0, 3)]
+CONTEXT = 32
+
+
+def kinds_of_data(plumb, text):
+    """By name: the words of plumb train, the data, and whether a step has all of it, so that plumb eval can be compared."""
+    shakespeare = SOURCE / "examples" / "shakespeare"
+    words = [str(shakespeare / "model.pbtxt"), "--train", str(shakespeare / "train.pbtxt")]
+    words += ["--set", "model.n_layer=2", "--set", "model.d_model=48", "--set", f"model.context_length={CONTEXT}"]
+    for setting in ["warmup_steps=0", "eval_interval=0", "checkpoint_interval=0", "data.val_fraction=0",
+                    "data.vocabulary=BYTES", "eps=1e-3"]:
+        words += ["--set", f"train.{setting}"]
+    documents = plumb.scratch / "documents.txt"
+    documents.write_text("a\n" + "the quick brown fox jumps over.\n" + "four\n" + "twelve bytes\n")
+    window = plumb.scratch / "window.txt"
+    window.write_bytes(text.read_bytes()[1000 : 1000 + CONTEXT + 1])
+    tokens = plumb.scratch / "tokens.bin"
+    tokens.write_bytes(b"".join(byte.to_bytes(2, "little") for byte in text.read_bytes()[:5000]))
+    of_documents = words + ["--set", "train.data.format=DOCUMENTS"]
+    # The vocabulary of a run trained on bytes.
+    of_tokens = words + ["--set", "train.data.format=TOKENS", "--set", "train.data.token_bits=16"]
+    of_tokens += ["--set", "train.data.vocabulary=TOKENIZER", "--set", f"train.data.tokenizer={plumb.scratch / 'bytes'}"]
+    plumb.succeed(0, ["train"] + words + ["--quiet", "--set", "train.max_steps=1", "--data", str(text), "--out",
+                                          str(plumb.scratch / "bytes")])
+    masked = of_documents + ["--set", "model.bidirectional=true"]
+    all_of_them = ["--set", "train.masked_tokens.share=1", "--set", "train.masked_tokens.masked=0", "--set",
+                   "train.masked_tokens.random=0"]
+    return {
+        "text": (words, text, False),
+        "one window of text": (words, window, True),
+        "documents": (of_documents, documents, True),
+        "tokens": (of_tokens, tokens, False),
+        "masked tokens": (masked + ["--set", "train.masked_tokens.share=0.3"], documents, False),
+        "masked tokens, all": (masked + all_of_them, documents, True),
+    }
+
+
+def split(plumb, options):
+    out = plumb.scratch / "run"
+
+    def train(words, data, ranks, *more):
+        shutil.rmtree(out, ignore_errors=True)
+        text = plumb.succeed(ranks, ["train"] + words + ["--data", str(data), "--out", str(out), "--threads", "1"] + list(more))
+        return text, [json.loads(line) for line in losses_of(out)]
+
+    for name, (words, data, is_all) in kinds_of_data(plumb, options.text).items():
+        for dtype, near in [("f32", 2e-5), ("bf16", 5e-3)]:
+            steps = ["--dtype", dtype, "--set", "train.max_steps=3", "--set", "train.learning_rate=0.01"]
+            losses = []
+            for batch, micro_batches, units, ranks in DIVISIONS:
+                division = ["--set", f"train.batch_size={batch}", "--set", f"train.units={units}"]
+                division += ["--set", f"train.gradient_accumulation_steps={micro_batches}"]
+                text, found = train(words, data, ranks, *steps, *division)
+                what = f"{name} {dtype}: {batch} x {micro_batches}, {units} units, {ranks} ranks"
+                if not losses:
+                    wanted = found
+                for mine, whole in zip(found, wanted):
+                    expect(mine["tokens"] == whole["tokens"], f"{what}: {mine}, not {whole}")
+                    for figure in ["loss", "grad_norm"]:
+                        far = abs(mine[figure] / whole[figure] - 1)
+                        expect(far < near * (1 if figure == "loss" else 5), f"{what}: {figure} of {mine}, not {whole}")
+                losses.append(found[0]["loss"])
+                is_chosen = ranks > micro_batches and units == 0
+                expect(("train.units: " in text) == is_chosen, f"{what}: what is told of units\n{text}")
+                if is_chosen:
+                    # To the bit what one process has, which resumes it, too.
+                    bits = content_of(out)
+                    chosen = text.split("train.units: ")[1].split(",")[0]
+                    train(words, data, 0, *steps, *division, "--set", f"train.units={chosen}")
+                    expect(content_of(out) == bits, f"{what}: not the bits of one process with {chosen} units")
+            told = f"{name} {dtype}: loss {min(losses):.6f} to {max(losses):.6f} in {len(losses)} divisions"
+            if is_all:
+                train(words, data, 0, "--dtype", dtype, "--set", "train.max_steps=1", "--set", "train.learning_rate=0",
+                      "--set", "train.batch_size=4", "--set", "train.gradient_accumulation_steps=1")
+                found = json.loads(plumb.succeed(0, ["eval", str(out), "--data", str(data), "--json"]))
+                measured = found["splits"]["training"]["loss"]
+                expect(abs(measured / losses[0] - 1) < near, f"{name} {dtype}: eval {measured}, a step {losses[0]}")
+                told += f", plumb eval {measured:.6f}"
+            print(told, flush=True)
 
 
 def kills(plumb, options):
@@ -437,7 +524,7 @@ class Faults:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("what", choices=["bits", "kills", "checkpoints", "faults"])
+    parser.add_argument("what", choices=["bits", "split", "kills", "checkpoints", "faults"])
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--ranks", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2, 3, 4, 8])
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
@@ -454,6 +541,8 @@ def main():
         plumb = Plumb(options.build.resolve(), pathlib.Path(scratch))
         if options.what == "bits":
             bits(plumb, options)
+        elif options.what == "split":
+            split(plumb, options)
         elif options.what == "kills":
             kills(plumb, options)
         elif options.what == "checkpoints":

@@ -189,6 +189,33 @@ TEST(TrainBatchesTest, WindowsLieWhereTheStreamSays) {
   }
 }
 
+TEST(TrainBatchesTest, TheSequencesOfAStepDoNotDependOnItsMicroBatches) {
+  const Dataset text = TextOf("abcdefghijklmnopqrstuvwxyz"), documents = Letters(9);
+  for (const Dataset* dataset : {&text, &documents}) {
+    const auto step_of = [&](int64_t batch_size, int64_t micro_batches, int64_t step) {
+      TrainBatches::Options options;
+      options.batch_size = batch_size;
+      options.micro_batches = micro_batches;
+      options.context_length = 5;
+      options.seed = 11;
+      TrainBatches batches = *TrainBatches::Create(dataset, options);
+      Batch batch = batches.MakeBatch();
+      std::vector<int32_t> tokens;
+      for (int64_t i = 0; i < micro_batches; ++i) {
+        batches.Fill(step * micro_batches + i, &batch);
+        tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
+      }
+      return tokens;
+    };
+    for (const int64_t step : {0, 1, 7}) {
+      const std::vector<int32_t> whole = step_of(12, 1, step);
+      EXPECT_EQ(step_of(4, 3, step), whole);
+      EXPECT_EQ(step_of(1, 12, step), whole);
+      EXPECT_NE(step_of(12, 1, step + 1), whole);
+    }
+  }
+}
+
 TEST(TrainBatchesTest, WindowsReachBothEndsOfTheText) {
   const Dataset dataset = TextOf("abcdefgh");
   TrainBatches batches = Train(dataset, 1, 5);

@@ -95,7 +95,8 @@ TEST_P(MaskedTrainTest, TheMemoryIsAsPlanned) {
   const auto planned = PlanTrainMemory(*context_, spec_, session->max_seq());
   ASSERT_TRUE(planned.ok()) << planned.status();
   EXPECT_EQ(planned->inputs, session->memory().inputs);
-  EXPECT_EQ(planned->inputs, 4 * 3 * session->max_seq() * 4 + 3 * 4 + 2 * 64);
+  const int64_t micro_batches = 2 * 3 * 3 * session->max_seq() * 4;
+  EXPECT_EQ(planned->inputs, 4 * 3 * session->max_seq() * 4 + 3 * 4 + 3 * 64 + micro_batches);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, MaskedTrainTest, ::testing::Values(DType::kF32, DType::kBF16),
