@@ -113,6 +113,7 @@ struct Sample {
     PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
     if (result.tokens++ == 0) result.first_seconds = Seconds();
     result.ids.push_back(token);
+    result.has_text = tokenizer.ok();
     if (tokenizer.ok()) {
       result.ended = tokenizer->begin_end_token() == token;
       if (result.ended) return false;
