@@ -446,7 +446,9 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       "Checkpoints are written once a minute, too: --set train.checkpoint_seconds=600.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] {
-      return RunRanks(options->ranks, *invocation,
+      const std::string command = absl::StrCat("train", options->resume ? " --resume" : "",
+                                               options->dry_run ? " --dry-run" : "");
+      return RunRanks(options->ranks, command, *invocation,
                       [options](Launch* launch, const Invocation& own) {
                         return Train(*options, own, launch);
                       });
