@@ -482,7 +482,7 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
       "layer, all but keys and values is for its last token alone, and counted so.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] {
-      return RunRanks(options->rank_options, *invocation,
+      return RunRanks(options->rank_options, "bench", *invocation,
                       [options](Launch* launch, const Invocation& own) {
                         return Measure(*options, own, launch);
                       });

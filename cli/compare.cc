@@ -235,7 +235,9 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       throw CLI::ValidationError("--dry-run", "of --merge there is none: it trains nothing");
     }
     invocation->run = [options, invocation] {
-      return RunRanks(options->ranks, *invocation,
+      const std::string command = absl::StrCat("compare", options->dry_run ? " --dry-run" : "",
+                                               options->merge.empty() ? "" : " --merge");
+      return RunRanks(options->ranks, command, *invocation,
                       [&options](Launch* launch, const Invocation& mine) {
                         return Compare(*options, mine, launch);
                       });

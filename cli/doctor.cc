@@ -334,7 +334,8 @@ absl::StatusOr<int> Report(bool json, const Invocation& invocation, Launch* laun
 absl::StatusOr<int> Doctor(bool json, const Invocation& invocation, const RankOptions& options) {
   const absl::StatusOr<std::unique_ptr<Launch>> launch = JoinRanks(options);
   if (!launch.ok()) return launch.status();
-  return EndRanks(launch->get(), Report(json, invocation, launch->get()));
+  const absl::Status same = CheckSameCommand(launch->get(), "doctor");
+  return EndRanks(launch->get(), same.ok() ? Report(json, invocation, launch->get()) : same);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "cli/signal_text.h"
+#include "runtime/tools/file.h"
 #include "runtime/tools/plugin_call.h"
 
 namespace plumb::cli {
@@ -36,12 +37,9 @@ PluginCallInfo CallThatLasts() {
 
 void LookAtCalls() { n_calls_before = PluginCallsInProgress(calls_before, kMostCalls); }
 
-// As if nobody had listened.
-void Kill(int signal, const PluginCallInfo& call) {
-  SignalText text;
-  text.Add("ended while waiting for ").Add(waited_for.load());
-  if (call.any()) text.Add(", in ").AddCall(call);
-  text.Write();
+// Ends the process by the signal, as if nobody had listened, but for unfinished files.
+void EndBySignal(int signal) {
+  RemoveUnfinishedPaths();
   std::signal(signal, SIG_DFL);
   sigset_t just_this;
   sigemptyset(&just_this);
@@ -49,6 +47,16 @@ void Kill(int signal, const PluginCallInfo& call) {
   sigprocmask(SIG_UNBLOCK, &just_this, nullptr);
   std::raise(signal);
 }
+
+void Kill(int signal, const PluginCallInfo& call) {
+  SignalText text;
+  text.Add("ended while waiting for ").Add(waited_for.load());
+  if (call.any()) text.Add(", in ").AddCall(call);
+  text.Write();
+  EndBySignal(signal);
+}
+
+extern "C" void OnEndingSignal(int signal) { EndBySignal(signal); }
 
 extern "C" void RequestStop(int signal) {
   if (stop_requested != 0) Kill(signal, CallThatLasts());
@@ -64,6 +72,18 @@ extern "C" void EndGrace(int) {
 }
 
 }  // namespace
+
+void RemoveUnfinishedOnSignals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action = {}, before = {};
+    action.sa_handler = OnEndingSignal;
+    action.sa_flags = SA_ONSTACK;
+    sigfillset(&action.sa_mask);
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) {
+      sigaction(signal, &action, nullptr);
+    }
+  }
+}
 
 Interrupts::Interrupts(const char* waiting_for) {
   stop_requested = 0;

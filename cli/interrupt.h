@@ -1,6 +1,7 @@
-// Interrupts: Ctrl-C, SIGTERM and SIGHUP (a terminal that goes away) as a wish to stop that the
-// caller looks at between two steps. The second one kills, and says what was waited for. So does a
-// plugin that has not returned from one call kGraceSeconds after the first.
+// Signals that end the program: Ctrl-C, SIGTERM and SIGHUP (a terminal that goes away). They end it
+// at once, without what it has not finished writing. While an Interrupts lives they are a wish to
+// stop that the caller looks at between two steps. The second one kills, and says what was waited
+// for. So does a plugin that has not returned from one call kGraceSeconds after the first.
 #ifndef PLUMB_CLI_INTERRUPT_H_
 #define PLUMB_CLI_INTERRUPT_H_
 
@@ -11,6 +12,11 @@ namespace plumb::cli {
 // Far longer than any call of a plugin, which is for some rows of one step. A step, a validation or
 // a checkpoint may take longer than this, and is waited for.
 inline constexpr unsigned kGraceSeconds = 10;
+
+// From now on each of these signals removes the files and directories that are not finished, and
+// then ends the process as it would have without. One that the parent ignores (nohup) stays
+// ignored. For main.
+void RemoveUnfinishedOnSignals();
 
 // While one lives, the first signal only sets requested(). At most one at a time: signal handlers
 // belong to the process.

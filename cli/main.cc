@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
 #include "cli/ranks.h"
@@ -181,6 +182,7 @@ int Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   plumb::cli::GuardStandardStreams();
   plumb::cli::WatchPlugins();
+  plumb::cli::RemoveUnfinishedOnSignals();
   // A reader that goes away is a failed write, not the end of a training run.
   std::signal(SIGPIPE, SIG_IGN);
   try {

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 
+#include "cli/mapped_file.h"
 #include "cli/output.h"
 #include "cli/signal_text.h"
 #include "runtime/tools/plugin_call.h"
@@ -53,7 +55,23 @@ void AddWhere(const void* address, SignalText* text) {
   }
 }
 
+// A file whose mapping has no byte at `address` although it had when it was mapped: ends the
+// process with a message that names it. Returns if `address` is in no mapped file.
+void EndIfFileWasCut(const void* address) {
+  char path[PATH_MAX];
+  if (!FindMappedFile(address, path, sizeof(path))) return;
+  BeOnlyOneEnding();
+  SignalText text;
+  text.Add("error: ").Add(path).Add(
+      ": was cut while it was in use: bytes that it had when it was opened are gone");
+  text.Write();
+  EndProcess(kExitFailed);
+}
+
 extern "C" void OnFault(int signal, siginfo_t* info, void*) {
+  if (signal == SIGBUS && info->si_code == BUS_ADRERR && watched_process.load() == getpid()) {
+    EndIfFileWasCut(info->si_addr);
+  }
   const PluginCallInfo call = PluginCallInProgress();
   const bool is_sent = info->si_code <= 0 && info->si_pid != getpid();
   if (!call.any() || is_sent || watched_process.load() != getpid()) {

@@ -106,6 +106,7 @@ absl::Status WriteProject(const std::vector<EmbeddedFile>& files, const std::str
   std::string path = directory;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
+  const std::shared_ptr<void> unfinished = MarkUnfinished(temporary);
   if (!fs::create_directory(temporary, error)) return Failure(path, error);
   absl::Status status;
   for (const EmbeddedFile& file : files) {

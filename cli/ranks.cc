@@ -5,12 +5,14 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
 #include "cli/installation.h"
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
+#include "runtime/ranks/collectives.h"
 
 namespace plumb::cli {
 
@@ -56,13 +58,21 @@ Invocation ForRank(const Invocation& invocation, const Launch& launch) {
   return mine;
 }
 
+absl::Status CheckSameCommand(Launch* launch, const std::string& command) {
+  const std::vector<Fact> facts = {{"version of plumb", VersionText()}, {"command", command}};
+  const absl::Status same = AllAgree(launch->ranks(), facts);
+  // A mistake in the command line, not in a plugin.
+  return absl::IsFailedPrecondition(same) ? absl::InvalidArgumentError(same.message()) : same;
+}
+
 absl::StatusOr<int> RunRanks(
-    const RankOptions& options, const Invocation& invocation,
+    const RankOptions& options, const std::string& command, const Invocation& invocation,
     const std::function<absl::StatusOr<int>(Launch* launch, const Invocation& invocation)>& work) {
   absl::StatusOr<std::unique_ptr<Launch>> launch = JoinRanks(options);
   if (!launch.ok()) return launch.status();
   const auto call = [&]() -> absl::StatusOr<int> {
     try {
+      if (absl::Status same = CheckSameCommand(launch->get(), command); !same.ok()) return same;
       return work(launch->get(), ForRank(invocation, **launch));
     } catch (const std::bad_alloc&) {
       if ((*launch)->size() == 1) throw;

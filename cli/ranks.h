@@ -6,7 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/command.h"
 #include "runtime/tools/launch.h"
@@ -35,10 +37,16 @@ int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code);
 // a machine share its processors.
 Invocation ForRank(const Invocation& invocation, const Launch& launch);
 
-// The whole of a command: joins the job, calls `work` with it and with this rank's invocation, and
-// ends the job. Memory that is short on one rank is an error as any other.
+// Fails, on all ranks, unless all run the same command of the same version of plumb: others would
+// wait for messages that never come. `command`: its name and the flags that change what is sent,
+// "train --resume". All ranks call it.
+absl::Status CheckSameCommand(Launch* launch, const std::string& command);
+
+// Runs a whole command: joins the job, checks that all ranks run `command`, calls `work` with the
+// job and with this rank's invocation, and ends the job. Memory that is short on one rank is an
+// error as any other.
 absl::StatusOr<int> RunRanks(
-    const RankOptions& options, const Invocation& invocation,
+    const RankOptions& options, const std::string& command, const Invocation& invocation,
     const std::function<absl::StatusOr<int>(Launch* launch, const Invocation& invocation)>& work);
 
 }  // namespace plumb::cli

@@ -113,9 +113,9 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
                          {"first_seconds", result.first_seconds}});
       return true;
     }
-    // Where the prompt was ids and nothing makes text of them, the sample is ids.
-    const std::string& text = result.text;
-    printed = PrintSample(absl::StrCat(text.empty() ? absl::StrJoin(result.ids, " ") : text, "\n"));
+    // If the prompt was ids and nothing makes text of them, the sample is ids.
+    printed = PrintSample(
+        absl::StrCat(result.has_text ? result.text : absl::StrJoin(result.ids, " "), "\n"));
     return printed.ok();
   };
   absl::Status drawn;

@@ -4,6 +4,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "runtime/tools/file.h"
 #include "runtime/tools/plugin_call.h"
 
 namespace plumb::cli {
@@ -43,6 +44,7 @@ void SignalText::Write() {
 }
 
 void EndProcess(int exit_code) {
+  RemoveUnfinishedPaths();
   for (;;) syscall(SYS_exit_group, exit_code);
 }
 

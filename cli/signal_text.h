@@ -26,7 +26,8 @@ class SignalText {
   size_t length_ = 0;
 };
 
-// Ends the process at once: no exit handler, no destructor.
+// Ends the process at once, without what it has not finished writing: no exit handler, no
+// destructor.
 [[noreturn]] void EndProcess(int exit_code);
 
 }  // namespace plumb::cli

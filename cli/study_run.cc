@@ -199,6 +199,7 @@ class TemporaryDirectory {
  private:
   explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
   const std::string path_;
+  const std::shared_ptr<void> unfinished_ = MarkUnfinished(path_);
 };
 
 absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const StudyTimer& timer,

@@ -405,13 +405,13 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   AddSeed(app, &options->seed, "Seed of everything random; default: train.seed");
   app->add_option("--out", options->out, "The run's directory; default: runs/<model name>")
       ->type_name("RUN");
-  CLI::Option* init = app->add_option(
-      "--init", options->init,
-      "Begin with the weights of this run, trained or imported, or checkpoint: tensors of the same "
-      "name and shape are taken, the others drawn and listed");
-  init->type_name("RUN");
-  app->add_flag("--resume", options->resume, "Resume from the run's last checkpoint")
-      ->excludes(init);
+  app->add_option("--init", options->init,
+                  "Begin with the weights of this run, trained or imported, or checkpoint: tensors "
+                  "of the same name and shape are taken, the others drawn and listed")
+      ->type_name("RUN");
+  app->add_flag("--resume", options->resume,
+                "Resume from the run's last checkpoint; a run that has none yet starts from its "
+                "beginning");
   app->add_flag(
       "--accept-edits", options->accept_edits,
       "Resume though the run's model.pbtxt or train.pbtxt was edited since its checkpoint");
@@ -451,7 +451,9 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       "Checkpoints are written once a minute, too: --set train.checkpoint_seconds=600.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] {
-      return RunRanks(options->ranks, *invocation,
+      const std::string command = absl::StrCat("train", options->resume ? " --resume" : "",
+                                               options->dry_run ? " --dry-run" : "");
+      return RunRanks(options->ranks, command, *invocation,
                       [options](Launch* launch, const Invocation& own) {
                         return Train(*options, own, launch);
                       });

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -25,6 +26,7 @@
 #include "runtime/base/file_system.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unfinished_paths.h"
 #include "runtime/base/utf8.h"
 
 namespace plumb {
@@ -49,16 +51,20 @@ absl::Status FromErrno(absl::string_view path, absl::string_view what) {
 
 class FileDescriptor {
  public:
+  FileDescriptor() = default;
   explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) Files().Close(fd_);
-  }
+  ~FileDescriptor() { Reset(-1); }
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
   int get() const { return fd_; }
+  void Reset(int fd) {
+    if (fd_ >= 0) Files().Close(fd_);
+    fd_ = fd;
+  }
+  int Release() { return std::exchange(fd_, -1); }
 
  private:
-  int fd_;
+  int fd_ = -1;
 };
 
 absl::Status WriteAll(int fd, absl::string_view content, const std::string& path) {
@@ -73,6 +79,15 @@ absl::Status WriteAll(int fd, absl::string_view content, const std::string& path
     content.remove_prefix(static_cast<size_t>(written));
   }
   return absl::OkStatus();
+}
+
+// Opens a regular file for reading. A pipe that nobody writes to does not hold the caller up.
+absl::Status OpenRegular(const std::string& path, FileDescriptor* file, struct stat* info) {
+  file->Reset(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
+  if (file->get() < 0) return FromErrno(path, "cannot open");
+  if (Files().FileStat(file->get(), info) != 0) return FromErrno(path, "cannot stat");
+  if (S_ISREG(info->st_mode)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
 }
 
 // Where the writing of a file ends up.
@@ -136,15 +151,20 @@ std::string TemporaryName(const std::string& path) {
   return absl::StrCat(path.substr(0, name + kMostName - kTemporary.size() - kMostDigits), end);
 }
 
-// A new file with the mode, and if possible the owner, of what it is to replace.
-int CreateTemporary(std::string* temporary, const Target& target) {
+// A new file with the mode, and if possible the owner, of what it is to replace. Its name is on the
+// list of unfinished files before it exists: a signal may come at once.
+int CreateTemporary(std::string* temporary, std::optional<UnfinishedPath>* unfinished,
+                    const Target& target) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;  // never through a link
   constexpr int kTries = 100;  // names that processes of the same number left when they were killed
   int fd = -1;
   for (int i = 0; i < kTries; ++i) {
     *temporary = TemporaryName(target.path);
+    unfinished->emplace(*temporary);
     fd = Files().Open(temporary->c_str(), kFlags, 0666);
-    if (fd >= 0 || errno != EEXIST) break;
+    if (fd >= 0) break;
+    unfinished->reset();
+    if (errno != EEXIST) break;
   }
   if (fd < 0 || !target.exists) return fd;
   // Root alone gives files away. What cannot be kept is no reason to lose the content.
@@ -160,11 +180,12 @@ absl::Status WritePieces(int fd, absl::FunctionRef<absl::Status(PieceSink sink)>
   return produce([&](absl::string_view piece) { return WriteAll(fd, piece, path); });
 }
 
-// `*temporary` becomes the name of the file, "" if there is none.
+// `*temporary` becomes the name of the file, "" if there is none; `*unfinished` says so.
 absl::Status WriteAndSync(const Target& target,
                           absl::FunctionRef<absl::Status(PieceSink sink)> produce,
-                          const std::string& path, std::string* temporary) {
-  FileDescriptor file(CreateTemporary(temporary, target));
+                          const std::string& path, std::string* temporary,
+                          std::optional<UnfinishedPath>* unfinished) {
+  FileDescriptor file(CreateTemporary(temporary, unfinished, target));
   if (file.get() < 0) {
     temporary->clear();
     return FromErrno(path, "cannot create");
@@ -277,7 +298,8 @@ absl::Status WriteFileAtomically(const std::string& path,
   PLUMB_ASSIGN_OR_RETURN(const Target target, FollowLinks(path));
   if (!target.replaces) return WriteThrough(target, produce, path);
   std::string temporary;
-  absl::Status status = WriteAndSync(target, produce, path, &temporary);
+  std::optional<UnfinishedPath> unfinished;
+  absl::Status status = WriteAndSync(target, produce, path, &temporary, &unfinished);
   if (status.ok() && Files().Rename(temporary.c_str(), target.path.c_str()) != 0) {
     status = FromErrno(path, "cannot replace");
   }
@@ -402,15 +424,82 @@ std::string DirectoryOf(absl::string_view path) {
   return std::string(path.substr(0, slash));
 }
 
-absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, Access access) {
-  // A pipe that nobody writes to does not hold the caller up.
-  FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
-  if (file.get() < 0) return FromErrno(path, "cannot open");
+absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(const std::string& path,
+                                                        Descriptor descriptor) {
+  FileDescriptor file;
   struct stat info;
-  if (Files().FileStat(file.get(), &info) != 0) return FromErrno(path, "cannot stat");
-  if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
+  PLUMB_RETURN_IF_ERROR(OpenRegular(path, &file, &info));
+  RandomAccessFile opened(path, info.st_size);
+  opened.device_ = info.st_dev;
+  opened.inode_ = info.st_ino;
+  if (descriptor == Descriptor::kKept) opened.fd_ = file.Release();
+  return opened;
+}
+
+RandomAccessFile RandomAccessFile::Borrow(absl::string_view content, const std::string& path) {
+  RandomAccessFile borrowed(path, static_cast<int64_t>(content.size()));
+  borrowed.borrowed_ = content.data();
+  return borrowed;
+}
+
+RandomAccessFile::RandomAccessFile(RandomAccessFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      size_(other.size_),
+      fd_(std::exchange(other.fd_, -1)),
+      borrowed_(other.borrowed_),
+      device_(other.device_),
+      inode_(other.inode_) {}
+
+RandomAccessFile& RandomAccessFile::operator=(RandomAccessFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(size_, other.size_);
+  std::swap(fd_, other.fd_);
+  std::swap(borrowed_, other.borrowed_);
+  std::swap(device_, other.device_);
+  std::swap(inode_, other.inode_);
+  return *this;
+}
+
+RandomAccessFile::~RandomAccessFile() {
+  if (fd_ >= 0) Files().Close(fd_);
+}
+
+absl::Status RandomAccessFile::Read(int64_t offset, int64_t n, char* to) const {
+  if (borrowed_ != nullptr) {
+    if (n > 0) std::memcpy(to, borrowed_ + offset, static_cast<size_t>(n));
+    return absl::OkStatus();
   }
+  if (fd_ >= 0 || n == 0) return ReadFrom(fd_, offset, n, to);
+  FileDescriptor file;
+  struct stat info;
+  PLUMB_RETURN_IF_ERROR(OpenRegular(path_, &file, &info));
+  if (info.st_dev != device_ || info.st_ino != inode_) {
+    return absl::UnavailableError(absl::StrCat(path_, ": was replaced while it was in use"));
+  }
+  return ReadFrom(file.get(), offset, n, to);
+}
+
+absl::Status RandomAccessFile::ReadFrom(int fd, int64_t offset, int64_t n, char* to) const {
+  while (n > 0) {
+    const ssize_t read = Files().ReadAt(fd, to, static_cast<size_t>(n), offset);
+    if (read < 0 && errno == EINTR) continue;
+    if (read < 0) return FromErrno(path_, "cannot read");
+    if (read == 0) {
+      return absl::UnavailableError(
+          absl::StrCat(path_, ": was cut while it was in use: it had ", size_,
+                       " bytes, and there is nothing now from byte ", offset, " on"));
+    }
+    to += read;
+    n -= read;
+    offset += read;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, Access access) {
+  FileDescriptor file;
+  struct stat info;
+  PLUMB_RETURN_IF_ERROR(OpenRegular(path, &file, &info));
   if (info.st_size == 0) return MappedFile(nullptr, 0, false);
   void* p = Files().Map(file.get(), static_cast<size_t>(info.st_size),
                         access == Access::kCopyOnWrite ? PROT_READ | PROT_WRITE : PROT_READ);

@@ -1,9 +1,10 @@
-// Files that are never seen half-written, and files mapped for reading.
+// Files that are never seen half-written, files mapped for reading, and files read piece by piece.
 #ifndef PLUMB_RUNTIME_BASE_FILE_H_
 #define PLUMB_RUNTIME_BASE_FILE_H_
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -73,6 +74,43 @@ std::string DirectoryOf(absl::string_view path);  // "a/b" -> "a", "b" -> "."
 // Bytes that this user may still write where `path` is, or would be made; -1 where the system does
 // not say.
 int64_t FreeSpace(const std::string& path);
+
+// A regular file from which pieces are copied at any offset. A file that is cut or removed while it
+// is in use is an error of the read that misses the bytes. Move-only. Thread-safe for reads.
+class RandomAccessFile {
+ public:
+  enum class Descriptor {
+    kKept,     // open as long as the object
+    kForRead,  // opened for each read: for more files than a process may have open
+  };
+  // Errors: kInvalidArgument unless it is a regular file.
+  static absl::StatusOr<RandomAccessFile> Open(const std::string& path,
+                                               Descriptor descriptor = Descriptor::kKept);
+  // Memory of the caller's that holds a file's content, and outlives this.
+  static RandomAccessFile Borrow(absl::string_view content, const std::string& path);
+  RandomAccessFile(RandomAccessFile&& other) noexcept;
+  RandomAccessFile& operator=(RandomAccessFile&& other) noexcept;
+  RandomAccessFile(const RandomAccessFile&) = delete;
+  ~RandomAccessFile();
+
+  const std::string& path() const { return path_; }
+  int64_t size() const { return size_; }  // when it was opened
+  // Copies the bytes [offset, offset + n) to `to`. Allocates nothing unless it fails.
+  // Errors: kUnavailable, with the path, if the file has fewer bytes now or was replaced, and for
+  // an error of the disk.
+  // Requires: 0 <= offset, 0 <= n, offset + n <= size().
+  absl::Status Read(int64_t offset, int64_t n, char* to) const;
+
+ private:
+  RandomAccessFile(std::string path, int64_t size) : path_(std::move(path)), size_(size) {}
+  absl::Status ReadFrom(int fd, int64_t offset, int64_t n, char* to) const;
+
+  std::string path_;
+  int64_t size_ = 0;
+  int fd_ = -1;                     // kKept
+  const char* borrowed_ = nullptr;  // memory of the caller's
+  uint64_t device_ = 0, inode_ = 0;
+};
 
 // A mapped file, which must not be cut meanwhile. Move-only; the view lives as long as the object.
 // Thread-safe for reads.

@@ -143,6 +143,11 @@ void TrainBatches::Fill(int64_t index, Batch* batch) {
   }
 }
 
+absl::Status TrainBatches::TryFill(int64_t index, Batch* batch) {
+  Fill(index, batch);
+  return dataset_->read_status();
+}
+
 int64_t TrainBatches::DocumentOf(int64_t sequence) {
   const int64_t n = dataset_->num_documents(Split::kTrain);
   const int64_t epoch = sequence / n;
@@ -232,6 +237,11 @@ EvalBatches::EvalBatches(const Dataset* dataset, Split split, const Options& opt
 }
 
 Batch EvalBatches::MakeBatch() const { return Reserved(rows_, max_seq_); }
+
+absl::Status EvalBatches::TryFill(int64_t index, Batch* batch) const {
+  Fill(index, batch);
+  return dataset_->read_status();
+}
 
 int64_t EvalBatches::size() const { return CeilDiv(num_sequences_, rows_); }
 

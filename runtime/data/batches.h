@@ -81,6 +81,8 @@ class TrainBatches : public BatchSource {
   //   text: a window of context_length inputs, start RngStream(seed, "window", step).Below(row of
   //     the step, n - context_length) of n tokens. seq is context_length.
   void Fill(int64_t index, Batch* batch) override;
+  // Fails if the dataset could not be read.
+  absl::Status TryFill(int64_t index, Batch* batch) override;
 
   int64_t max_seq() const override { return max_seq_; }
 
@@ -124,6 +126,8 @@ class EvalBatches {
   // Batch `index` in [0, size()) into one from MakeBatch. All have the same number of rows, the
   // last one filled up with rows of padding. Allocates nothing.
   void Fill(int64_t index, Batch* batch) const;
+  // The same; fails if the dataset could not be read.
+  absl::Status TryFill(int64_t index, Batch* batch) const;
 
   int64_t size() const;  // batches
   int64_t num_sequences() const { return num_sequences_; }

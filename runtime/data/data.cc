@@ -122,7 +122,7 @@ absl::StatusOr<Dataset> Dataset::LoadTokens(const std::string& path, const Datas
                                                                           : TokenLayout::kUint16));
   Dataset dataset(path, options.format, tokenizer);
   PLUMB_RETURN_IF_ERROR(NameSpecialTokens(options, &dataset.tokenizer_));
-  dataset.data_hash_ = shards.Hash();
+  PLUMB_ASSIGN_OR_RETURN(dataset.data_hash_, shards.Hash());
   dataset.validation_begin_ = shards.validation_begin() < shards.size()
                                   ? shards.validation_begin()
                                   : TrainCount(shards.size(), options.val_fraction);
@@ -229,6 +229,10 @@ void Dataset::ReadText(Split split, int64_t begin, absl::Span<int32_t> out) cons
   if (split == Split::kValidation) begin += validation_begin_;
   if (shards_ != nullptr) return shards_->Read(begin, out);
   std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
+}
+
+absl::Status Dataset::read_status() const {
+  return shards_ == nullptr ? absl::OkStatus() : shards_->read_status();
 }
 
 int64_t Dataset::num_documents(Split split) const {

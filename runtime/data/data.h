@@ -1,4 +1,5 @@
-// Dataset: a text file as tokens, split into training and validation. A value; immutable.
+// Dataset: a text file as tokens, split into training and validation. A value; immutable but for
+// read_status().
 //
 // Three formats. `text`: the file is one long text. `documents`: every line is a document of its
 // own (a carriage return at its end is dropped, empty lines are skipped). `tokens`: token files
@@ -74,8 +75,11 @@ class Dataset {
   int64_t num_tokens(Split split) const;
 
   // Running text: copies tokens [begin, begin + out.size()) of a split. Allocates nothing.
-  // REQUIRES: they are there.
+  // REQUIRES: they are there. Tokens of a file that was cut meanwhile are 0: see read_status().
   void ReadText(Split split, int64_t begin, absl::Span<int32_t> out) const;
+  // First error of reading token files, which names the file. Lasting: what ReadText copied since
+  // then is not the data. Thread-safe.
+  absl::Status read_status() const;
 
   // Format documents: how many a split has, and the i-th of them in the order of the file, without
   // begin and end tokens, never empty.

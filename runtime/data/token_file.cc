@@ -1,7 +1,8 @@
 #include "runtime/data/token_file.h"
 
+#include <algorithm>
 #include <array>
-#include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,12 +20,6 @@ constexpr int64_t kNarrowTokens = 65536;
 bool IsWide(TokenLayout layout, int64_t vocab_size) {
   return layout == TokenLayout::kUint32 ||
          (layout == TokenLayout::kLlmc && vocab_size > kNarrowTokens);
-}
-
-int32_t WordAt(absl::string_view content, int64_t word) {
-  int32_t value = 0;
-  std::memcpy(&value, content.data() + word * 4, sizeof(value));
-  return value;
 }
 
 }  // namespace
@@ -45,24 +40,28 @@ int BytesPerToken(TokenLayout layout, int64_t vocab_size) {
   return IsWide(layout, vocab_size) ? 4 : 2;
 }
 
-absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path, TokenLayout headerless) {
-  PLUMB_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  return Of(std::move(file), path, headerless);
+absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path, TokenLayout headerless,
+                                          RandomAccessFile::Descriptor descriptor) {
+  PLUMB_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path, descriptor));
+  return Of(std::move(file), headerless);
 }
 
 absl::StatusOr<TokenFile> TokenFile::FromContent(absl::string_view content, const std::string& path,
                                                  TokenLayout headerless) {
-  return Of(MappedFile::Borrow(content), path, headerless);
+  return Of(RandomAccessFile::Borrow(content, path), headerless);
 }
 
-absl::StatusOr<TokenFile> TokenFile::Of(MappedFile file, const std::string& path,
-                                        TokenLayout headerless) {
-  const absl::string_view content = file.content();
-  const int64_t bytes = static_cast<int64_t>(content.size());
-  const int32_t magic = bytes >= 4 ? WordAt(content, 0) : 0;
-  if (bytes >= kHeaderBytes && (magic == kNarrowMagic || magic == kWideMagic)) {
+absl::StatusOr<TokenFile> TokenFile::Of(RandomAccessFile file, TokenLayout headerless) {
+  const std::string& path = file.path();
+  const int64_t bytes = file.size();
+  int32_t words[3] = {};  // of a header
+  if (bytes >= kHeaderBytes) {
+    PLUMB_RETURN_IF_ERROR(file.Read(0, sizeof(words), reinterpret_cast<char*>(words)));
+  }
+  const int32_t magic = words[0];
+  if (magic == kNarrowMagic || magic == kWideMagic) {
     const bool wide = magic == kWideMagic;
-    const int32_t version = WordAt(content, 1), tokens = WordAt(content, 2);
+    const int32_t version = words[1], tokens = words[2];
     if (version != (wide ? kWideVersion : kNarrowVersion)) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": is llm.c's version ", version,
                                                      " of token files; plumb reads ",
@@ -83,20 +82,25 @@ absl::StatusOr<TokenFile> TokenFile::Of(MappedFile file, const std::string& path
   return TokenFile(std::move(file), headerless, wide, 0, bytes / (wide ? 4 : 2));
 }
 
-void TokenFile::Read(int64_t begin, absl::Span<int32_t> out) const {
+absl::Status TokenFile::Read(int64_t begin, absl::Span<int32_t> out) const {
   PLUMB_CHECK(begin >= 0 && begin + static_cast<int64_t>(out.size()) <= size_,
               "the file has these tokens");
-  const char* from = file_.content().data() + offset_ + begin * (wide_ ? 4 : 2);
-  for (size_t i = 0; i < out.size(); ++i) {
-    if (wide_) {
-      std::memcpy(&out[i], from + 4 * i, 4);
-      if (out[i] < 0) out[i] = -1;
-    } else {
-      uint16_t token = 0;
-      std::memcpy(&token, from + 2 * i, 2);
-      out[i] = token;
-    }
+  const int64_t n = static_cast<int64_t>(out.size());
+  if (wide_) {
+    PLUMB_RETURN_IF_ERROR(
+        file_.Read(offset_ + 4 * begin, 4 * n, reinterpret_cast<char*>(out.data())));
+    for (int32_t& token : out) token = std::max(token, -1);
+    return absl::OkStatus();
   }
+  uint16_t narrow[4096];
+  for (int64_t done = 0; done < n;) {
+    const int64_t count = std::min<int64_t>(n - done, std::size(narrow));
+    PLUMB_RETURN_IF_ERROR(
+        file_.Read(offset_ + 2 * (begin + done), 2 * count, reinterpret_cast<char*>(narrow)));
+    std::copy_n(narrow, count, out.begin() + done);
+    done += count;
+  }
+  return absl::OkStatus();
 }
 
 std::string TokenFileHeader(TokenLayout layout, int64_t vocab_size, int64_t tokens) {

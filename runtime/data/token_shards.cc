@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
@@ -12,9 +13,29 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kHashedAtEitherEnd = size_t{1} << 20;
+constexpr int64_t kHashedAtEitherEnd = int64_t{1} << 20;
+// A process may have 1024 files open on most systems.
+constexpr size_t kMaxOpenFiles = 256;
+
+// Letters of other alphabets are bytes above ASCII, all of which are taken for letters.
+bool IsLetter(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return absl::ascii_isalpha(byte) || byte >= 0x80;
+}
 
 }  // namespace
+
+bool IsValidationName(absl::string_view name) {
+  while (!name.empty()) {
+    const auto end = std::find_if_not(name.begin(), name.end(), IsLetter);
+    const absl::string_view word = name.substr(0, static_cast<size_t>(end - name.begin()));
+    for (const absl::string_view known : {"val", "valid", "validation", "eval", "evaluation"}) {
+      if (absl::EqualsIgnoreCase(word, known)) return true;
+    }
+    name.remove_prefix(std::min(name.size(), word.size() + 1));
+  }
+  return false;
+}
 
 absl::StatusOr<TokenShards> TokenShards::Open(const std::string& path, TokenLayout headerless) {
   std::vector<std::string> training, validation;
@@ -22,7 +43,7 @@ absl::StatusOr<TokenShards> TokenShards::Open(const std::string& path, TokenLayo
     PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
     for (const std::string& name : names) {
       if (!absl::EndsWith(name, ".bin")) continue;
-      (absl::StrContains(name, "val") ? validation : training).push_back(JoinPath(path, name));
+      (IsValidationName(name) ? validation : training).push_back(JoinPath(path, name));
     }
     if (training.empty() && validation.empty()) {
       return absl::NotFoundError(absl::StrCat(path, ": holds no token file (*.bin)"));
@@ -30,11 +51,14 @@ absl::StatusOr<TokenShards> TokenShards::Open(const std::string& path, TokenLayo
   } else {
     training.push_back(path);
   }
+  const auto descriptor = training.size() + validation.size() <= kMaxOpenFiles
+                              ? RandomAccessFile::Descriptor::kKept
+                              : RandomAccessFile::Descriptor::kForRead;
   TokenShards shards;
   for (const std::vector<std::string>* list : {&training, &validation}) {
     if (list == &validation) shards.validation_begin_ = shards.size();
     for (const std::string& file : *list) {
-      PLUMB_ASSIGN_OR_RETURN(TokenFile opened, TokenFile::Open(file, headerless));
+      PLUMB_ASSIGN_OR_RETURN(TokenFile opened, TokenFile::Open(file, headerless, descriptor));
       shards.starts_.push_back(shards.size() + opened.size());
       shards.files_.push_back(std::move(opened));
     }
@@ -49,21 +73,36 @@ void TokenShards::Read(int64_t begin, absl::Span<int32_t> out) const {
   while (!out.empty()) {
     const int64_t left = starts_[shard + 1] - begin;
     const size_t count = static_cast<size_t>(std::min(left, static_cast<int64_t>(out.size())));
-    files_[shard].Read(begin - starts_[shard], out.first(count));
+    const absl::Status read = files_[shard].Read(begin - starts_[shard], out.first(count));
+    if (!read.ok()) {
+      std::fill(out.begin(), out.end(), 0);
+      const std::lock_guard<std::mutex> lock(error_->mutex);
+      error_->first.Update(read);
+      return;
+    }
     out.remove_prefix(count);
     begin += static_cast<int64_t>(count);
     ++shard;
   }
 }
 
-std::string TokenShards::Hash() const {
+absl::Status TokenShards::read_status() const {
+  const std::lock_guard<std::mutex> lock(error_->mutex);
+  return error_->first;
+}
+
+absl::StatusOr<std::string> TokenShards::Hash() const {
   ContentHasher hasher;
-  for (const TokenFile& file : files_) {
-    const absl::string_view content = file.content();
-    const size_t end = std::min(content.size(), kHashedAtEitherEnd);
-    hasher.Update(absl::StrCat(content.size(), ":"));
-    hasher.Update(content.substr(0, end));
-    hasher.Update(content.substr(content.size() - end));
+  std::string piece;
+  for (const TokenFile& shard : files_) {
+    const RandomAccessFile& file = shard.file();
+    hasher.Update(absl::StrCat(file.size(), ":"));
+    piece.resize(static_cast<size_t>(std::min(file.size(), kHashedAtEitherEnd)));
+    const int64_t n = static_cast<int64_t>(piece.size());
+    for (const int64_t begin : {int64_t{0}, file.size() - n}) {
+      PLUMB_RETURN_IF_ERROR(file.Read(begin, n, &piece[0]));
+      hasher.Update(piece);
+    }
   }
   return HexDigits(hasher.Finish());
 }

@@ -1,47 +1,19 @@
 #include "runtime/onednn/gemm.h"
 
-#include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
-#include "runtime/base/memory.h"
 #include "runtime/onednn/functions.h"
 #include "runtime/onednn/library.h"
 #include "runtime/onednn/one_thread.h"
 
 namespace plumb {
-namespace {
-
-// The first product of a type generates the code of its kernels, which has no error for memory that
-// is not there: it is asked for before.
-class FirstProduct {
- public:
-  explicit FirstProduct(DType operands) : done_(Done(operands)) {}
-  bool has_room() const {
-    constexpr int64_t kRoom = int64_t{16} << 20;  // 2.6 takes 6 MiB
-    return done_.load(std::memory_order_relaxed) || HasRoomFor(kRoom);
-  }
-  void Ended() { done_.store(true, std::memory_order_relaxed); }
-
- private:
-  static std::atomic<bool>& Done(DType operands) {  // of the process, as the code is
-    static std::atomic<bool> done[2] = {};
-    return done[operands == DType::kBF16 ? 1 : 0];
-  }
-  std::atomic<bool>& done_;
-};
-
-}  // namespace
 
 absl::Status OneDnnGemm(DType operands, const GemmArgs& g) {
   if (!OneDnn().usable()) return absl::FailedPreconditionError(OneDnn().problem);
   const OneDnnFunctions& onednn = LoadedOneDnn();
-  FirstProduct first(operands);
-  if (!first.has_room()) {
-    return absl::ResourceExhaustedError(
-        "out of memory: oneDNN wants 16 MiB for the code of its kernels (ulimit -v)");
-  }
   const OneThread one_thread(onednn);
   const char ta = g.transpose_a ? 'T' : 'N', tb = g.transpose_b ? 'T' : 'N';
   const float beta = g.accumulate ? 1.0f : 0.0f;
@@ -55,10 +27,7 @@ absl::Status OneDnnGemm(DType operands, const GemmArgs& g) {
         onednn.gemm_bf16bf16f32(ta, tb, g.m, g.n, g.k, 1.0f, static_cast<const uint16_t*>(g.a),
                                 g.lda, static_cast<const uint16_t*>(g.b), g.ldb, beta, g.c, g.ldc);
   }
-  if (status == dnnl_success) {
-    first.Ended();
-    return absl::OkStatus();
-  }
+  if (status == dnnl_success) return absl::OkStatus();
   const std::string what = absl::StrCat("oneDNN's product of a [", g.m, ", ", g.k, "] and a [", g.k,
                                         ", ", g.n, "] matrix failed");
   if (status == dnnl_out_of_memory) return absl::ResourceExhaustedError(what + ": out of memory");

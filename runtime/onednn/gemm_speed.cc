@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/divide.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/onednn/functions.h"
@@ -216,6 +217,12 @@ absl::StatusOr<std::unique_ptr<GemmSpeed>> GemmSpeed::Create(DType dtype, int th
         absl::StrCat("no matrix product of ", DTypeName(dtype), " to measure"));
   }
   if (!OneDnn().usable()) return absl::UnimplementedError(OneDnn().problem);
+  // The library has no error for memory that the code of a primitive does not get.
+  constexpr int64_t kRoom = int64_t{32} << 20;
+  if (!HasRoomFor(kRoom)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("oneDNN matmul: no memory for its code; ", MemoryLimitText()));
+  }
   auto impl = std::make_unique<Impl>(std::clamp(threads, 1, 256));
   PLUMB_RETURN_IF_ERROR(impl->Init(dtype == DType::kF32 ? dnnl_f32 : dnnl_bf16));
   return std::unique_ptr<GemmSpeed>(new GemmSpeed(std::move(impl)));

@@ -11,6 +11,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/memory.h"
 #include "runtime/onednn/functions.h"
+#include "runtime/onednn/one_thread.h"
 
 #define PLUMB_TEXT_OF(x) #x
 #define PLUMB_TEXT(x) PLUMB_TEXT_OF(x)
@@ -174,6 +175,45 @@ bool HasRoom(OneDnnLibrary* library) {
   return !library->no_room;
 }
 
+// Makes oneDNN generate the code of all its kernels for such products. It does so at the first
+// product that takes one of a set of kernels, inside of std::call_once, where memory that is not
+// there ends the process: by a null pointer, or an exception that nobody catches. Here a single
+// thread does it, before anything is planned with the library and after asking for the memory;
+// later products take memory for their operands only, which has an error. The sets, of f32
+// products: those that copy their operands, those that do not (small ones), and those of few rows
+// by a transposed matrix. Of bf16 there is one set.
+void GenerateCode(const OneDnnFunctions& functions, OneDnnLibrary* library) {
+  constexpr int64_t kMiB = 1 << 20;
+  constexpr int64_t kRoom = 32 * kMiB;  // 2.6 takes 6 MiB for f32
+  if (!HasRoomFor(kRoom)) {
+    library->no_room = true;
+    library->problem =
+        absl::StrCat(library->file, ": not used, since the code of its kernels wants ",
+                     kRoom / kMiB, " MiB, which this process may not have");
+    return;
+  }
+  const OneThread one_thread(functions);
+  constexpr dnnl_dim_t kSide = 8;
+  const float zeros[kSide * kSide] = {};
+  const uint16_t narrow[kSide * kSide] = {};
+  float result[kSide * kSide];
+  dnnl_status_t status = dnnl_success;
+  for (const char transposed : {'N', 'T'}) {
+    if (status != dnnl_success) break;
+    status = functions.sgemm('N', transposed, kSide, kSide, kSide, 1, zeros, kSide, zeros, kSide, 0,
+                             result, kSide);
+  }
+  if (status == dnnl_success && library->bf16_gemm) {
+    status = functions.gemm_bf16bf16f32('N', 'N', kSide, kSide, kSide, 1, narrow, kSide, narrow,
+                                        kSide, 0, result, kSide);
+    // A processor without the instructions has no such product, and needs no code.
+    if (status == dnnl_unimplemented) status = dnnl_success;
+  }
+  if (status == dnnl_success) return;
+  library->problem = absl::StrCat(library->file, ": its first product failed with status ",
+                                  static_cast<int>(status));
+}
+
 void Load(Loaded* loaded) {
   const KeepFloatMode keep;
   OneDnnLibrary& library = loaded->library;
@@ -209,6 +249,7 @@ void Load(Loaded* loaded) {
   FindOpenMp(opened, global, &functions);
   DescribeIsa(static_cast<unsigned>(functions.get_effective_cpu_isa()), &library);
   library.bf16_gemm = functions.gemm_bf16bf16f32 != nullptr;
+  GenerateCode(functions, &library);
 }
 
 // Of the process, as loaded libraries are; null before the first call of OneDnn().

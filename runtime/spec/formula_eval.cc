@@ -245,11 +245,15 @@ absl::Status FormulaEval::Assign(const Statement& statement, Assignment assignme
   return absl::OkStatus();
 }
 
+absl::Status FormulaEval::CountOperations(const Expr& expr, int64_t count) {
+  walk_.operations += count;
+  if (walk_.operations <= kMaxOperations) return absl::OkStatus();
+  return Error(expr, absl::StrCat("the model's formulas come to more than ", kMaxOperations,
+                                  " operations", scalars_.Where(), "; shorten its ranges"));
+}
+
 absl::StatusOr<Quantity> FormulaEval::Evaluate(const Expr& expr) {
-  if (++walk_.operations > kMaxOperations) {
-    return Error(expr, absl::StrCat("the model's formulas come to more than ", kMaxOperations,
-                                    " operations", scalars_.Where(), "; shorten its ranges"));
-  }
+  PLUMB_RETURN_IF_ERROR(CountOperations(expr, 1));
   switch (expr.kind) {
     case Expr::Kind::kNumber:
       return Quantity::Number(expr.number);

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -96,6 +97,8 @@ class FormulaEval {
   absl::Status CheckTarget(const Statement& statement) const;
   absl::Status Bind(const std::string& variable, size_t offset);
   absl::StatusOr<Quantity> Evaluate(const Expr& expr);
+  // Fails when the whole walk comes to more than it may evaluate.
+  absl::Status CountOperations(const Expr& expr, int64_t count);
   absl::StatusOr<Quantity> EvaluateName(const Expr& expr);
   absl::StatusOr<Quantity> EvaluateIndexed(const Expr& expr);
   Quantity TableRows(const TokenTable& table, int64_t layer);
@@ -177,7 +180,8 @@ class FormulaEval {
   const std::vector<Statement>* statements_ = nullptr;
   const Statement* current_ = nullptr;  // one of statements_
   Variables locals_;
-  std::map<std::string, int> calls_;  // of sublayers
+  std::map<std::string, int> calls_;                   // of sublayers
+  std::set<std::pair<TensorHandle, int64_t>> splits_;  // each tensor, and into how many parts
   // By statement, offset in its text, and indices: the names that were given there.
   std::map<std::tuple<const Statement*, size_t, std::string>, std::string> sites_;
 };

@@ -11,6 +11,7 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kMaxSoftmax = 1024;  // each of the weights is a part of one tensor
+constexpr int64_t kMaxParts = 10000;   // each is a value of the graph, also one that nothing reads
 
 }  // namespace
 
@@ -111,10 +112,18 @@ absl::StatusOr<Quantity> FormulaEval::Part(const Expr& expr) {
                  absl::StrCat("the parts are 0 to ", n - 1, "; this is ", i, scalars_.Where()));
   }
   if (n == 1) return whole;
+  if (n > kMaxParts) {
+    return Error(expr.args[2], absl::StrCat("a tensor of ", n, " parts", scalars_.Where(),
+                                            "; at most ", kMaxParts));
+  }
+  const TensorHandle tensor = Materialize(whole);
+  // A tensor is split once, into all of its parts.
+  if (splits_.insert({tensor, n}).second) {
+    PLUMB_RETURN_IF_ERROR(CountOperations(expr, n));
+  }
   Quantity type = whole;
   type.width = whole.width / n;
-  return Applied({"part", {static_cast<double>(i), static_cast<double>(n)}}, {Materialize(whole)},
-                 type);
+  return Applied({"part", {static_cast<double>(i), static_cast<double>(n)}}, {tensor}, type);
 }
 
 absl::StatusOr<Quantity> FormulaEval::Concat(const Expr& expr) {

@@ -4,6 +4,7 @@
 
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unfinished_paths.h"
 
 namespace plumb {
 
@@ -21,6 +22,10 @@ bool IsSameOutput(const std::string& a, const std::string& b) { return IsSameFil
 absl::StatusOr<std::shared_ptr<void>> LockDirectory(const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Acquire(path));
   return std::shared_ptr<void>(std::make_shared<DirectoryLock>(std::move(lock)));
+}
+
+std::shared_ptr<void> MarkUnfinished(const std::string& path) {
+  return std::make_shared<UnfinishedPath>(path);
 }
 
 }  // namespace plumb

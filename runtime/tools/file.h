@@ -48,6 +48,12 @@ bool IsSameOutput(const std::string& a, const std::string& b);
 // (kNotFound).
 absl::StatusOr<std::shared_ptr<void>> LockDirectory(const std::string& path);
 
+// Keeps a file or directory that is being filled under a temporary name on the list of what
+// RemoveUnfinishedPaths removes, for as long as the result lives. Files of WriteFile are on it.
+std::shared_ptr<void> MarkUnfinished(const std::string& path);
+// Removes what this process has not finished. Async-signal-safe, for a handler that ends it.
+void RemoveUnfinishedPaths();
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_TOOLS_FILE_H_

@@ -43,6 +43,7 @@ struct GenerateOptions {
 
 struct GenerateResult {
   std::string text;          // prompt included; of a run without a tokenizer of plumb's: empty
+  bool has_text = false;     // false: there is no tokenizer, and the sample is its ids
   int64_t tokens = 0;        // that were drawn, an end token and those of a stop text included
   std::vector<int32_t> ids;  // they
   bool ended = false;        // by an end token or a stop text; else by max_tokens or the context

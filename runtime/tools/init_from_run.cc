@@ -1,7 +1,10 @@
 #include "runtime/tools/init_from_run.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +14,8 @@
 
 namespace plumb {
 namespace {
+
+using Json = nlohmann::json;
 
 int64_t ElementsOf(const plumb_tensor& tensor) {
   int64_t n = 1;
@@ -27,6 +32,12 @@ std::string NameWithShape(const plumb_tensor& tensor) {
                       absl::StrJoin(tensor.shape, tensor.shape + tensor.rank, ", "), "]");
 }
 
+std::string AbsolutePath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
+}
+
 }  // namespace
 
 absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::string& run,
@@ -41,6 +52,7 @@ absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::stri
   }
   InitialWeights initial;
   initial.run = run;
+  initial.weights = AbsolutePath(opened.checkpoint.empty() ? opened.run : opened.checkpoint);
   auto own = Sized<plumb_tensor>();
   for (size_t i = 0; plumb_trainer_state(trainer, PLUMB_STATE_MODEL, i, &own, nullptr) == PLUMB_OK;
        ++i) {
@@ -59,6 +71,28 @@ absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::stri
   return absl::InvalidArgumentError(
       absl::StrCat(run, ": has no tensor of the model's, by name and shape; it has ",
                    initial.left.empty() ? std::string("no tensor") : initial.left.front(), " .."));
+}
+
+std::string WithInit(const std::string& json, const InitialWeights& initial) {
+  Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object() || initial.run.empty()) return json;
+  object["init"] = {{"run", initial.run}, {"weights", initial.weights}};
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<InitSource> InitOf(const std::string& json) {
+  const Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  InitSource source;
+  if (!object.is_object() || !object.contains("init")) return source;
+  const Json& init = object["init"];
+  for (const auto& [key, value] :
+       {std::pair{"run", &source.run}, std::pair{"weights", &source.weights}}) {
+    if (!init.is_object() || !init.contains(key) || !init[key].is_string()) {
+      return absl::DataLossError("\"init\" is not {\"run\": path, \"weights\": path}");
+    }
+    *value = init[key].get<std::string>();
+  }
+  return source;
 }
 
 }  // namespace plumb

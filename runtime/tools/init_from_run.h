@@ -1,4 +1,5 @@
-// Weights that training begins with, from another run. Private to runtime/tools.
+// Weights that training begins with, from another run, and the note of them in run.json. Private to
+// runtime/tools.
 #ifndef PLUMB_RUNTIME_TOOLS_INIT_FROM_RUN_H_
 #define PLUMB_RUNTIME_TOOLS_INIT_FROM_RUN_H_
 
@@ -16,6 +17,17 @@ namespace plumb {
 // kInvalidArgument when there are none.
 absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::string& run,
                                            plumb_trainer* trainer);
+
+// Source of the weights that a run began with.
+struct InitSource {
+  std::string run;      // as the user wrote it; "": all weights were drawn
+  std::string weights;  // absolute path of the checkpoint, or of the imported run
+};
+
+// Adds the source to the object of run.json. Returns `json` unchanged if all weights were drawn.
+std::string WithInit(const std::string& json, const InitialWeights& initial);
+// Reads it back. Errors: kDataLoss.
+absl::StatusOr<InitSource> InitOf(const std::string& json);
 
 }  // namespace plumb
 

@@ -3,8 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,6 +28,46 @@ std::string MpiLibrary(const LaunchOptions& options) {
   return named != nullptr ? named : options.mpi_library;
 }
 
+// Ends this process with an error unless all processes of the launcher have joined within the grace
+// time, which is when this is destroyed. MPI itself waits for them without end: also for one that
+// runs a program without MPI, or another command.
+class JoinDeadline {
+ public:
+  explicit JoinDeadline(const LaunchOptions& options) {
+    if (options.grace_seconds <= 0) return;
+    // Rank 0 tells, and if it is the one that has not joined, the others do.
+    const double seconds = options.grace_seconds + Launch::LaunchedRank();
+    thread_ = std::thread([this, seconds, print = options.print_error] {
+      std::unique_lock<std::mutex> lock(mutex_);
+      const std::chrono::duration<double> time(seconds);
+      if (changed_.wait_for(lock, time, [this] { return has_joined_; })) return;
+      if (print != nullptr) {
+        print(absl::StrCat("not all processes of the launcher have joined the job in ", seconds,
+                           " s (--rank-grace): one has ended, runs another program or another "
+                           "command, or is very slow to start; give all the same command"));
+      }
+      _exit(1);
+    });
+  }
+  ~JoinDeadline() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      has_joined_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  JoinDeadline(const JoinDeadline&) = delete;
+  JoinDeadline& operator=(const JoinDeadline&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool has_joined_ = false;
+  std::thread thread_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Launch>> Launch::Find(const LaunchOptions& options) {
@@ -35,6 +79,7 @@ absl::StatusOr<std::unique_ptr<Launch>> Launch::Find(const LaunchOptions& option
         "; build with -DPLUMB_MPI=ON, install the package plumb-mpi, or name one by "
         "PLUMB_MPI_LIBRARY (empty: ranks that know nothing of each other)"));
   }
+  const JoinDeadline deadline(options);
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> ranks, JoinByMpi(library));
   auto impl = std::make_unique<Impl>(std::move(ranks), options, /*is_process=*/true);
   PLUMB_RETURN_IF_ERROR(impl->Begin());

@@ -63,8 +63,8 @@ class Launch {
   static bool IsLaunched();
   static int LaunchedRank();
 
-  // All ranks call it. Errors: kUnimplemented where there is a launcher and no
-  // libplumb-mpi.so.
+  // All ranks call it. If not all have done so within the grace time, this process prints an error
+  // and exits with code 1. Errors: kUnimplemented where there is a launcher and no libplumb-mpi.so.
   static absl::StatusOr<std::unique_ptr<Launch>> Find(const LaunchOptions& options);
   // The job of these ranks, for tests: what ends it ends no process.
   static absl::StatusOr<std::unique_ptr<Launch>> Of(std::unique_ptr<Communicator> ranks,

@@ -10,6 +10,7 @@
 #include "runtime/io/strict_json.h"
 #include "runtime/tokenizer/special_tokens.h"
 #include "runtime/tokenizer/tokenizer_file.h"
+#include "runtime/tools/checkpoint.h"
 #include "runtime/tools/import_json.h"
 
 namespace plumb {
@@ -89,7 +90,8 @@ absl::Status CheckMayBegin(const std::string& run) {
     return absl::AlreadyExistsError(absl::StrCat(
         run, ": already holds a run; --resume continues it, another --out starts a new one"));
   }
-  if (ours) return absl::OkStatus();  // and no model.pbtxt: it was stopped while it began
+  // Without a model.pbtxt and without a checkpoint it was stopped while it began.
+  if (ours && absl::IsNotFound(FindLatestCheckpoint(run).status())) return absl::OkStatus();
   for (const absl::string_view name : kRunNames) {
     if (!FileExists(JoinPath(run, name))) continue;
     return absl::AlreadyExistsError(

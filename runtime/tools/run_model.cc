@@ -72,6 +72,7 @@ absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& p
   PLUMB_ASSIGN_OR_RETURN(const Spec spec, Spec::FromFile(model_path));
   RunModel opened;
   opened.run = where.run;
+  opened.checkpoint = where.checkpoint;
   opened.text = spec.ToText();
   PLUMB_ASSIGN_OR_RETURN(opened.model, Model::Create(runtime, spec));
   runtime->ForgetWarningsAbout(model_path);  // they were told when it was made

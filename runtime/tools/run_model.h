@@ -31,7 +31,8 @@ absl::StatusOr<int64_t> MapRunWeights(const RunAndCheckpoint& where, bool averag
 
 struct RunModel {
   std::string run;
-  std::string text;  // of model.pbtxt
+  std::string checkpoint;  // "": the run was imported
+  std::string text;        // of model.pbtxt
   std::unique_ptr<Model> model;
 };
 absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& path, bool average);

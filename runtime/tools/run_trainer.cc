@@ -104,7 +104,8 @@ plumb_evaluator_options RunTrainer::EvaluatorOptions() const {
 int32_t RunTrainer::Fill(void* self, int64_t i, int32_t* inputs, int32_t* targets, int64_t* seq) {
   auto* const run = static_cast<RunTrainer*>(self);
   Batch& batch = run->batch_;
-  run->batches_.Fill(run->filling_ + i, &batch);
+  run->filled_ = run->batches_.TryFill(run->filling_ + i, &batch);
+  if (!run->filled_.ok()) return 1;
   std::copy(batch.tokens.begin(), batch.tokens.end(), inputs);
   std::copy(batch.targets.begin(), batch.targets.end(), targets);
   *seq = batch.seq;
@@ -114,8 +115,10 @@ int32_t RunTrainer::Fill(void* self, int64_t i, int32_t* inputs, int32_t* target
 absl::StatusOr<plumb_step_info> RunTrainer::Step(int64_t batch) {
   filling_ = (batch - 1) * recipe_.fields.gradient_accumulation_steps();
   auto info = Sized<plumb_step_info>();
-  PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_trainer_step_filled, trainer_.get(), &RunTrainer::Fill,
-                                  static_cast<void*>(this), &info));
+  const absl::Status stepped = CallPlumb(plumb_trainer_step_filled, trainer_.get(),
+                                         &RunTrainer::Fill, static_cast<void*>(this), &info);
+  PLUMB_RETURN_IF_ERROR(filled_);  // rather than that the callback failed
+  PLUMB_RETURN_IF_ERROR(stepped);
   return info;
 }
 

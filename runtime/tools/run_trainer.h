@@ -78,6 +78,7 @@ class RunTrainer {
   TrainBatches batches_;
   Batch batch_;
   int64_t filling_ = 0;  // the first micro-batch of the step that is being done
+  absl::Status filled_;  // of its last micro-batch
   TrainerHandle trainer_;
   std::optional<Validation> validation_;
 };

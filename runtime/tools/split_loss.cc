@@ -35,7 +35,7 @@ absl::StatusOr<SplitLoss> MeasureLoss(const EvalBatches& batches, int64_t max_ba
   const int64_t count = max_batches > 0 ? std::min(max_batches, batches.size()) : batches.size();
   SplitLoss sum;
   for (int64_t i = 0; i < count; ++i) {
-    batches.Fill(i, batch);
+    PLUMB_RETURN_IF_ERROR(batches.TryFill(i, batch));
     if (masking.has_value()) {
       MaskTokens(*masking, kEvaluationMasks, i * batches.rows(), batch);
       if (batch->valid_targets == 0) continue;  // all tokens are special

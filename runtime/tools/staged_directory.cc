@@ -29,12 +29,13 @@ absl::StatusOr<std::unique_ptr<StagedDirectory>> StagedDirectory::Create(const s
   while (plain.size() > 1 && plain.back() == '/') plain.pop_back();
   std::string staged = absl::StrCat(plain, ".tmp-", getpid());
   PLUMB_RETURN_IF_ERROR(RemoveTree(staged));
-  PLUMB_RETURN_IF_ERROR(MakeDirectories(staged));
-  return std::unique_ptr<StagedDirectory>(new StagedDirectory(plain, std::move(staged)));
+  auto directory = std::unique_ptr<StagedDirectory>(new StagedDirectory(plain, std::move(staged)));
+  PLUMB_RETURN_IF_ERROR(MakeDirectories(directory->staged_));
+  return directory;
 }
 
 StagedDirectory::StagedDirectory(std::string path, std::string staged)
-    : path_(std::move(path)), staged_(std::move(staged)) {}
+    : path_(std::move(path)), staged_(std::move(staged)), unfinished_(staged_) {}
 
 StagedDirectory::~StagedDirectory() {
   if (!committed_) RemoveTree(staged_).IgnoreError();

@@ -1,5 +1,6 @@
 // StagedDirectory: a directory that is there whole or not at all: it is filled under another name
-// beside it and renamed at the end. Move-less; private to runtime/tools.
+// next to it and renamed at the end. A signal that ends plumb removes it (unfinished_paths.h).
+// Move-less; private to runtime/tools.
 #ifndef PLUMB_RUNTIME_TOOLS_STAGED_DIRECTORY_H_
 #define PLUMB_RUNTIME_TOOLS_STAGED_DIRECTORY_H_
 
@@ -8,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/unfinished_paths.h"
 
 namespace plumb {
 
@@ -28,6 +30,7 @@ class StagedDirectory {
   StagedDirectory(std::string path, std::string staged);
 
   std::string path_, staged_;
+  UnfinishedPath unfinished_;
   bool committed_ = false;
 };
 

@@ -181,7 +181,7 @@ absl::StatusOr<std::vector<int32_t>> TextTokenizer::ReadIds(const std::string& p
     PLUMB_ASSIGN_OR_RETURN(const TokenFile tokens,
                            TokenFile::FromContent(file.content(), file.name, layout));
     std::vector<int32_t> ids(static_cast<size_t>(tokens.size()));
-    tokens.Read(0, absl::MakeSpan(ids));
+    PLUMB_RETURN_IF_ERROR(tokens.Read(0, absl::MakeSpan(ids)));
     return ids;
   }
   std::vector<int32_t> ids;

@@ -39,12 +39,14 @@ struct TrainRequest {
   Overrides model_overrides, train_overrides;
   std::optional<uint64_t> seed;  // over train.seed
   // A run, trained or imported, or a checkpoint: the weights that it has under the same name with
-  // the same shape are what training begins with; the others are drawn. "": all are. Not with
-  // resume.
+  // the same shape are what training begins with; the others are drawn. "": all are. A run that is
+  // resumed must have begun with the same, or this is empty.
   std::string init;
   std::string out;  // "": no files are written
-  // Errors when resuming: kNotFound without a run, or without a checkpoint of it; kInvalidArgument
-  // when model.pbtxt or train.pbtxt was edited since the checkpoint, unless accept_edits.
+  // Continues the run from its last checkpoint, and begins it if it has none: if it was killed
+  // before its first checkpoint, or if `out` holds no run yet and model_path says which one. Errors
+  // when resuming: kNotFound without a run and without model_path; kInvalidArgument when
+  // model.pbtxt or train.pbtxt was edited since the checkpoint, unless accept_edits.
   bool resume = false;
   bool accept_edits = false;
   ProbeOptions probe;  // into probes.jsonl
@@ -73,6 +75,7 @@ struct TrainingDisk {
 // What TrainRequest::init came to.
 struct InitialWeights {
   std::string run;                 // "": all weights were drawn
+  std::string weights;             // absolute path of the checkpoint, or of the imported run
   int64_t taken = 0;               // tensors
   std::vector<std::string> drawn;  // new in this model: "layers.6.mlp.norm.weight[768]"
   std::vector<std::string> left;   // of the run, which this model has not

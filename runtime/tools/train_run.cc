@@ -73,11 +73,7 @@ absl::Status TrainRun::Impl::OpenNew(HostRuntime* warned, const TrainRequest& re
   PLUMB_RETURN_IF_ERROR(CheckRanksAgree(warned, request));
   PLUMB_RETURN_IF_ERROR(CreateTrainer());
   if (!request.init.empty()) {
-    const auto init = [&]() -> absl::Status {
-      PLUMB_ASSIGN_OR_RETURN(info.initial, InitFromRun(warned, request.init, trainer->get()));
-      return absl::OkStatus();
-    };
-    PLUMB_RETURN_IF_ERROR(WithStates(init));
+    PLUMB_RETURN_IF_ERROR(ReadInitialWeights(warned, request.init));
   }
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
   info.disk = PlanDisk(info.memory, recipe, request.out);
@@ -94,7 +90,14 @@ absl::Status TrainRun::Impl::OpenNew(HostRuntime* warned, const TrainRequest& re
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateIncidents(RunIncidentsPath(request.out), 0)));
   PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
   return WriteRunFiles(request.out, model_text, recipe, data->tokenizer(),
-                       WithProbe(state, probe_options));
+                       WithInit(WithProbe(state, probe_options), info.initial));
+}
+
+absl::Status TrainRun::Impl::ReadInitialWeights(HostRuntime* warned, const std::string& run) {
+  return WithStates([&]() -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(info.initial, InitFromRun(warned, run, trainer->get()));
+    return absl::OkStatus();
+  });
 }
 
 absl::Status TrainRun::Impl::CheckDirectory() const {
@@ -155,10 +158,6 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runt
   if (request.resume && request.out.empty()) {
     return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
   }
-  if (request.resume && !request.init.empty()) {
-    return absl::InvalidArgumentError(
-        "a resumed run has its own weights: init is for a new one, and resume is set too");
-  }
   if (request.resume && request.dry_run) {
     return absl::InvalidArgumentError("a dry run is one of a new run: resume is set too");
   }
@@ -172,13 +171,18 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runt
   impl.info.threads = runtime->threads();
   impl.matmul = runtime->matmul();
   if (request.launch != nullptr && request.launch->size() > 1) impl.launch = request.launch;
+  PLUMB_ASSIGN_OR_RETURN(const bool resumes, impl.ResumesFiles(request));
   if (impl.launch != nullptr && !impl.launch->is_first()) {
     impl.info.out = request.out;
-    PLUMB_RETURN_IF_ERROR(impl.OpenFollower(runtime, request));
+    PLUMB_RETURN_IF_ERROR(impl.OpenFollower(runtime, request, resumes));
     return run;
   }
-  PLUMB_RETURN_IF_ERROR(request.resume ? impl.OpenExisting(runtime, request)
-                                       : impl.OpenNew(runtime, request));
+  PLUMB_RETURN_IF_ERROR(resumes ? impl.OpenExisting(runtime, request)
+                                : impl.OpenNew(runtime, request));
+  if (request.resume && !resumes) {
+    impl.warnings.push_back(
+        absl::StrCat(request.out, ": holds no run yet, so the run starts from its beginning"));
+  }
   for (const std::string& warning : impl.warnings) runtime->Warn(warning);
   auto of_model = Sized<plumb_model_info>();
   plumb_model_get_info(impl.model.get(), &of_model);
@@ -204,7 +208,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runt
     impl.incident_log = std::make_unique<IncidentLog>(RunIncidentsPath(request.out));
     PLUMB_RETURN_IF_ERROR(impl.OpenEvents(request));
   }
-  if (request.resume && !request.train_overrides.empty()) {
+  if (impl.checkpoint_step >= 0 && !request.train_overrides.empty()) {
     // The checkpoint says what train.pbtxt says now: what was set is not an edit.
     impl.checkpoint_step = -1;
     PLUMB_RETURN_IF_ERROR(run->SaveCheckpoint().status());

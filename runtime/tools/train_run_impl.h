@@ -18,6 +18,7 @@
 #include "runtime/tools/checkpoint.h"
 #include "runtime/tools/checkpoint_writers.h"
 #include "runtime/tools/handles.h"
+#include "runtime/tools/init_from_run.h"
 #include "runtime/tools/launch.h"
 #include "runtime/tools/metrics.h"
 #include "runtime/tools/recipe.h"
@@ -68,6 +69,9 @@ struct TrainRun::Impl {
   const v1::Train& fields() const { return recipe.fields; }
   int64_t step() const { return trainer->steps(); }
 
+  // True if the files of a run are read and continued; false if a run begins. All ranks call it,
+  // and rank 0 decides.
+  absl::StatusOr<bool> ResumesFiles(const TrainRequest& request) const;
   absl::Status OpenNew(HostRuntime* warned, const TrainRequest& request);
   absl::Status OpenExisting(HostRuntime* warned, const TrainRequest& request);
   // Of a new run: its recipe, data and model.
@@ -75,6 +79,11 @@ struct TrainRun::Impl {
   absl::Status CheckSameTraining(HostRuntime* warned, const TrainRequest& request) const;
   absl::Status CheckSameModel(const TrainRequest& request, const Tokenizer& tokenizer) const;
   absl::Status CreateModel(const Spec& spec);
+  absl::Status ReadInitialWeights(HostRuntime* warned, const std::string& run);
+  // Fails unless a resumed run began with the weights that the request names.
+  absl::Status CheckSameInit(const TrainRequest& request, const InitSource& source) const;
+  // Prepares a run that has files and no checkpoint as it was when it began.
+  absl::Status BeginAgain(HostRuntime* warned, const InitSource& source);
   absl::StatusOr<std::string> WholeTextOf(const Spec& spec) const;
   absl::Status CreateTrainer();
   absl::StatusOr<std::string> State() const;
@@ -83,7 +92,7 @@ struct TrainRun::Impl {
   absl::Status CheckState(const std::string& text, const std::string& file);
   absl::Status CheckEdits(const TrainRequest& request, const Checkpoint& checkpoint,
                           const std::string& model_then);
-  absl::Status LoadCheckpoint(const TrainRequest& request);
+  absl::Status LoadCheckpoint(const TrainRequest& request, const std::string& path);
   absl::Status ReadTensors(const Checkpoint& checkpoint);
   // Writes a checkpoint of this step, over one that is there.
   absl::Status WriteCheckpointNow();
@@ -99,7 +108,7 @@ struct TrainRun::Impl {
   // Of rank 0: what the others need of a run that is resumed.
   absl::Status SendRunFiles(const Tokenizer& tokenizer);
   // Of the other ranks.
-  absl::Status OpenFollower(HostRuntime* warned, const TrainRequest& request);
+  absl::Status OpenFollower(HostRuntime* warned, const TrainRequest& request, bool resumes);
   bool ranks_are_alike = true;  // what several of them have is equal to the bit
   absl::StatusOr<int> Follow(const std::function<bool()>& wants_stop);
   // Of rank 0, while the others follow. `use` may read and write all of the trainer's states.

@@ -117,8 +117,9 @@ absl::Status TrainRun::Impl::SendRunFiles(const Tokenizer& tokenizer) {
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::OpenFollower(HostRuntime* warned, const TrainRequest& request) {
-  if (!request.resume) {
+absl::Status TrainRun::Impl::OpenFollower(HostRuntime* warned, const TrainRequest& request,
+                                          bool resumes) {
+  if (!resumes) {
     PLUMB_RETURN_IF_ERROR(WhereAllAreWell(ReadNew(request)));
   } else {
     std::string train_text, whole_model, vocabulary, special_text;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/ranks/collectives.h"
 #include "runtime/tools/import_json.h"
 #include "runtime/tools/model_for_data.h"
 #include "runtime/tools/text_difference.h"
@@ -59,6 +60,42 @@ absl::Status TrainRun::Impl::CheckSameTraining(HostRuntime* warned,
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> TrainRun::Impl::ResumesFiles(const TrainRequest& request) const {
+  if (!request.resume) return false;
+  // Without a model there is nothing to begin: OpenExisting says what is missing.
+  const bool is_first = launch == nullptr || launch->is_first();
+  int64_t resumes = is_first && (IsRunDirectory(request.out) || request.model_path.empty()) ? 1 : 0;
+  if (launch != nullptr) {
+    PLUMB_RETURN_IF_ERROR(Broadcast(launch->ranks(), 0, &resumes, sizeof(resumes)));
+  }
+  return resumes != 0;
+}
+
+absl::Status TrainRun::Impl::CheckSameInit(const TrainRequest& request,
+                                           const InitSource& source) const {
+  if (request.init.empty() || request.init == source.run) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      request.out, ": began with ", source.run.empty() ? "weights of its own" : "the weights of ",
+      source.run, ", not with those of ", request.init,
+      "; resume it without --init, or choose another --out"));
+}
+
+absl::Status TrainRun::Impl::BeginAgain(HostRuntime* warned, const InitSource& source) {
+  if (!source.run.empty()) {
+    const absl::Status read = ReadInitialWeights(warned, source.weights);
+    if (absl::IsNotFound(read)) {
+      return absl::NotFoundError(
+          absl::StrCat(info.out, ": has no checkpoint yet, and the weights that it began with, ",
+                       source.weights, ", are gone; choose another --out"));
+    }
+    PLUMB_RETURN_IF_ERROR(read);
+    info.initial.run = source.run;
+  }
+  warnings.push_back(absl::StrCat(
+      info.out, ": has no checkpoint yet, so the run starts again from its beginning"));
+  return absl::OkStatus();
+}
+
 absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainRequest& request) {
   if (IsRunDirectory(request.out)) {
     PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
@@ -76,6 +113,11 @@ absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainReques
                                                    fields().seed(), ", not ", *request.seed));
   }
   PLUMB_RETURN_IF_ERROR(CheckSameTraining(warned, request));
+  const absl::StatusOr<InitSource> source = InitOf(files.initial_state);
+  if (!source.ok()) {
+    return Annotate(source.status(), absl::StrCat(RunJsonPath(request.out), ": "));
+  }
+  PLUMB_RETURN_IF_ERROR(CheckSameInit(request, *source));
   PLUMB_RETURN_IF_ERROR(CreateModel(files.model));
   PLUMB_RETURN_IF_ERROR(CheckSameModel(request, *files.tokenizer));
   PLUMB_RETURN_IF_ERROR(SendRunFiles(*files.tokenizer));
@@ -87,7 +129,10 @@ absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainReques
   PLUMB_RETURN_IF_ERROR(CreateTrainer());
   info.out = request.out;
   PLUMB_RETURN_IF_ERROR(CheckState(files.initial_state, RunJsonPath(request.out)));
-  PLUMB_RETURN_IF_ERROR(LoadCheckpoint(request));
+  const absl::StatusOr<std::string> checkpoint = FindLatestCheckpoint(request.out);
+  if (!checkpoint.ok() && !absl::IsNotFound(checkpoint.status())) return checkpoint.status();
+  PLUMB_RETURN_IF_ERROR(checkpoint.ok() ? LoadCheckpoint(request, *checkpoint)
+                                        : BeginAgain(warned, *source));
   if (step() > fields().max_steps()) {
     return absl::InvalidArgumentError(absl::StrCat(
         request.out, ": ", step(), " steps are done, more than max_steps ", fields().max_steps()));
@@ -202,20 +247,12 @@ absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::stri
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request) {
-  absl::StatusOr<std::string> path = FindLatestCheckpoint(info.out);
-  if (absl::IsNotFound(path.status())) {
-    return absl::NotFoundError(absl::StrCat(
-        info.out,
-        ": has no checkpoint to resume from, it was stopped before its first; delete it, or "
-        "choose another --out, and start without --resume"));
-  }
-  PLUMB_RETURN_IF_ERROR(path.status());
-  PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(*path));
-  PLUMB_RETURN_IF_ERROR(CheckState(checkpoint.state, JoinPath(*path, "state.json")));
+absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request, const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
+  PLUMB_RETURN_IF_ERROR(CheckState(checkpoint.state, JoinPath(path, "state.json")));
   absl::StatusOr<IncidentState> then = IncidentsOf(checkpoint.state);
   if (!then.ok()) {
-    return Annotate(then.status(), absl::StrCat(JoinPath(*path, "state.json"), ": "));
+    return Annotate(then.status(), absl::StrCat(JoinPath(path, "state.json"), ": "));
   }
   {
     // Unmapped before the next one: pages that were read count as memory of this process.
@@ -231,7 +268,7 @@ absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request) {
   };
   PLUMB_RETURN_IF_ERROR(WithStates(read));
   checkpoint_step = checkpoint.step;
-  checkpoint_path = *path;
+  checkpoint_path = path;
   return absl::OkStatus();
 }
 

@@ -118,6 +118,7 @@ struct Sample {
     PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
     if (result.tokens++ == 0) result.first_seconds = Seconds();
     result.ids.push_back(token);
+    result.has_text = decoder.has_value();
     result.ended = special.Ends(token);
     if (result.ended) return false;
     if (decoder.has_value()) {

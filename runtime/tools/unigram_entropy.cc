@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_pat
     Batch batch = source.MakeBatch();
     std::vector<double> weights(static_cast<size_t>(data.tokenizer().vocab_size()));
     for (int64_t i = begin; i < end; ++i) {
-      source.Fill(i, &batch);
+      PLUMB_RETURN_IF_ERROR(source.TryFill(i, &batch));
       AddTargets(batch, &weights);
     }
     entropies.push_back(Entropy(weights));

@@ -11,6 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -35,15 +36,7 @@ TEST_F(TrainRunTest, AnInterruptedRunEndsAsOneThatWasNot) {
     request.train_overrides = {{"checkpoint_interval", "3"}};
     EXPECT_EQ(TestRun::Steps(test.Open(request).get(), interrupted),
               std::vector<double>(losses.begin(), losses.begin() + interrupted));
-    const int from = interrupted / 3 * 3;  // the last checkpoint, if there is one
-    if (from == 0) {
-      const std::string before = Content(JoinPath(test.out(), "metrics.jsonl"));
-      const absl::Status status = test.OpenError(test.Resume());
-      EXPECT_TRUE(absl::IsNotFound(status)) << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr("no checkpoint to resume from"));
-      EXPECT_EQ(Content(JoinPath(test.out(), "metrics.jsonl")), before) << "nothing was begun";
-      continue;
-    }
+    const int from = interrupted / 3 * 3;  // the last checkpoint, or the beginning
     const auto run = test.Open(test.Resume());
     EXPECT_EQ(run->step(), from);
     EXPECT_EQ(run->info().first_step, from);
@@ -159,7 +152,12 @@ TEST_F(TrainRunTest, ARunIsResumedWithItsOwnDataAndSeedBeforeItsFirstCheckpointT
   request = test_.Resume();
   request.train_overrides = {{"seed", "2"}};
   ExpectError(request, absl::StatusCode::kInvalidArgument, {"seed 1", "2"});
-  ExpectError(test_.Resume(), absl::StatusCode::kNotFound, {"no checkpoint", "delete it"});
+  request = test_.Resume();
+  request.init = "elsewhere";
+  ExpectError(request, absl::StatusCode::kInvalidArgument, {"weights of its own", "elsewhere"});
+  const auto run = test_.Open(test_.Resume());
+  ASSERT_NE(run, nullptr);
+  EXPECT_EQ(run->step(), 0);
 }
 
 TEST_F(TrainRunTest, DamagedCheckpointsAreDataLossThatNamesTheFile) {
@@ -181,11 +179,14 @@ TEST_F(TrainRunTest, DamagedCheckpointsAreDataLossThatNamesTheFile) {
   EXPECT_TRUE(test_.Open(test_.Resume())->done()) << "whole again";
 }
 
-TEST_F(TrainRunTest, NothingIsStartedWhereThereIsNothingToResume) {
+// The request that a job repeats until the run is done begins it, and says so.
+TEST_F(TrainRunTest, ARunBeginsWhereThereIsNothingToResume) {
   TrainRequest request = test_.Request(test_.out());
-  request.resume = true;  // with a model, too
-  ExpectError(request, absl::StatusCode::kNotFound, {test_.out(), "holds no run"});
-  EXPECT_FALSE(fs::exists(test_.out()));
+  request.resume = true;
+  const auto run = test_.Open(request);
+  ASSERT_NE(run, nullptr);
+  EXPECT_EQ(run->step(), 0);
+  EXPECT_THAT(test_.runtime()->TakeWarnings(), Contains(HasSubstr("holds no run yet")));
 }
 
 TEST_F(TrainRunTest, EditsSinceTheCheckpointAreShownAndHaveToBeMeant) {

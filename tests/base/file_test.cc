@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -18,6 +19,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unfinished_paths.h"
 #include "tests/base/file_fixture.h"
 
 namespace plumb {
@@ -360,6 +363,56 @@ TEST_F(FileTest, MapsAFile) {
   absl::StatusOr<MappedFile> file = MappedFile::Open(In("a"));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->content(), "some content");
+}
+
+TEST_F(FileTest, ARandomAccessFileCopiesPieces) {
+  for (const auto descriptor :
+       {RandomAccessFile::Descriptor::kKept, RandomAccessFile::Descriptor::kForRead}) {
+    ASSERT_TRUE(WriteFileAtomically(In("a"), "0123456789").ok());
+    const auto file = RandomAccessFile::Open(In("a"), descriptor);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(file->size(), 10);
+    char piece[4] = "";
+    ASSERT_TRUE(file->Read(7, 3, piece).ok());
+    EXPECT_STREQ(piece, "789");
+    ASSERT_EQ(truncate(In("a").c_str(), 8), 0);
+    const absl::Status cut = file->Read(7, 3, piece);
+    EXPECT_EQ(cut.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(cut.message()), HasSubstr("/a: was cut while it was in use"));
+    EXPECT_TRUE(file->Read(0, 3, piece).ok());
+  }
+  // One that is opened for each read is the same file each time, or an error.
+  const auto file = RandomAccessFile::Open(In("a"), RandomAccessFile::Descriptor::kForRead);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(WriteFileAtomically(In("a"), "abcdefgh").ok());
+  char piece[4] = "";
+  EXPECT_THAT(std::string(file->Read(0, 3, piece).message()), HasSubstr("/a: was replaced"));
+}
+
+// What a signal handler removes: files that are being written, and directories.
+TEST_F(FileTest, UnfinishedPathsAreRemoved) {
+  ASSERT_TRUE(MakeDirectories(In("d.tmp/inner")).ok());
+  ASSERT_TRUE(WriteFileAtomically(In("d.tmp/file"), "x").ok());
+  ASSERT_TRUE(WriteFileAtomically(In("d.tmp/inner/file"), "x").ok());
+  ASSERT_TRUE(WriteFileAtomically(In("other"), "x").ok());
+  { const UnfinishedPath finished(In("other")); }
+  const UnfinishedPath directory(In("d.tmp"));
+  const absl::Status written = WriteFileAtomically(In("file"), [&](PieceSink sink) -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(sink("half"));
+    RemoveUnfinishedPaths();
+    EXPECT_EQ(ListDirectory(directory_).value(), std::vector<std::string>{"other"});
+    return absl::CancelledError("stop");
+  });
+  EXPECT_TRUE(absl::IsCancelled(written));
+  // Nor does a child remove what its parent writes.
+  ASSERT_TRUE(MakeDirectories(In("d.tmp")).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    RemoveUnfinishedPaths();
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(IsDirectory(In("d.tmp")));
 }
 
 TEST_F(FileTest, AMappedFileOutlivesItsReplacement) {

@@ -99,20 +99,78 @@ TEST_F(InterruptTest, AKilledRunResumesFromItsLastCheckpoint) {
   ExpectResumesAsIfUnbroken("run", 25);
 }
 
-TEST_F(InterruptTest, ARunThatWasKilledBeforeItsFirstCheckpointIsNotResumed) {
-  {
-    PlumbProcess process(directory(), TrainArguments("run", kEndless));
+TEST_F(InterruptTest, ARunKilledBeforeItsFirstCheckpointStartsAgain) {
+  const auto kill_early = [&](const std::vector<std::string>& arguments) {
+    PlumbProcess process(directory(), arguments);
     WaitForSteps("run", 3, &process);
     process.Signal(SIGKILL);
     EXPECT_EQ(process.Wait().signal, SIGKILL);
+    EXPECT_FALSE(Exists("run/latest"));
+  };
+  const std::vector<std::string> same = TrainArguments("run", kEndless, {"--resume"});
+  const std::vector<std::string> without_model = {"train", "--resume", "--out",
+                                                  "run",   "--data",   "names.txt"};
+  for (std::vector<std::string> command : {same, without_model}) {
+    std::filesystem::remove_all(Path("run"));
+    std::filesystem::remove_all(Path("unbroken"));
+    kill_early(TrainArguments("run", kEndless));
+    command.insert(command.end(), {"--stop-at", "12"});
+    const Finished resumed = RunPlumb(command);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_THAT(resumed.err, HasSubstr("run: has no checkpoint yet, so the run starts again"));
+    ExpectResumesAsIfUnbroken("run", 5);
   }
-  const std::string metrics = Read("run/metrics.jsonl");
-  const Finished resumed =
-      RunPlumb({"train", "--resume", "--out", "run", "--data", "names.txt", "--stop-at", "12"});
-  EXPECT_EQ(resumed.exit_code, 2);
-  EXPECT_THAT(resumed.err,
-              AllOf(HasSubstr("no checkpoint to resume from"), HasSubstr("delete it")));
-  EXPECT_EQ(Read("run/metrics.jsonl"), metrics);
+}
+
+// The command that a job script repeats until the run is done.
+TEST_F(InterruptTest, ResumeBeginsARunThatIsNotThere) {
+  const std::vector<std::string> command =
+      TrainArguments("run", kEndless, {"--resume", "--stop-at", "5"});
+  const Finished begun = RunPlumb(command);
+  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  EXPECT_THAT(begun.err, HasSubstr("run: holds no run yet, so the run starts from its beginning"));
+  ExpectResumesAsIfUnbroken("run", 5);
+  // One that was killed before all of its files were written.
+  std::filesystem::create_directory(Path("other"));
+  Write("other/run.json", Read("run/run.json"));
+  const Finished other =
+      RunPlumb(TrainArguments("other", kEndless, {"--resume", "--stop-at", "10"}));
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_EQ(Losses("other"), Losses("run"));
+  // Without a model there is nothing to begin; a run whose model was deleted is not begun again.
+  const Finished nothing =
+      RunPlumb({"train", "--resume", "--out", "nowhere", "--data", "names.txt"});
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("nowhere: holds no run"));
+  std::filesystem::remove(Path("run/model.pbtxt"));
+  EXPECT_EQ(RunPlumb(command).exit_code, 2);
+  EXPECT_EQ(Losses("run").size(), 10u);
+}
+
+TEST_F(InterruptTest, ARestartBeginsWithTheSameWeights) {
+  ASSERT_EQ(RunPlumb(TrainArguments("base", 4)).exit_code, 0);
+  const std::vector<std::string> options = {"--init", "base", "--stop-at", "6"};
+  ASSERT_EQ(RunPlumb(TrainArguments("unbroken", kEndless, options)).exit_code, 0);
+  {
+    PlumbProcess process(directory(), TrainArguments("run", kEndless, {"--init", "base"}));
+    WaitForSteps("run", 3, &process);
+    process.Signal(SIGKILL);
+    process.Wait();
+  }
+  // The run that the weights are of is trained on meanwhile.
+  ASSERT_EQ(RunPlumb({"train", "--resume", "--out", "base", "--data", "names.txt", "--set",
+                      "train.max_steps=8", "--set", "train.keep_checkpoints=0"})
+                .exit_code,
+            0);
+  const Finished other =
+      RunPlumb(TrainArguments("run", kEndless, {"--resume", "--init", "unbroken"}));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("run: began with the weights of base, not with those of"));
+  std::vector<std::string> again = options;
+  again.push_back("--resume");
+  const Finished restarted = RunPlumb(TrainArguments("run", kEndless, again));
+  ASSERT_EQ(restarted.exit_code, 0) << restarted.err;
+  EXPECT_EQ(Losses("run"), Losses("unbroken"));
 }
 
 // What plumb prints on a terminal.

@@ -51,6 +51,13 @@ TEST_F(SampleTest, ContinuesThePrompt) {
   EXPECT_EQ(Sample({"--prompt=", "--num", "2"}), Sample({"--num", "2"}));
 }
 
+// A model that draws the end token first: its sample is a line without characters.
+TEST_F(SampleTest, PrintsAnEmptySampleAsAnEmptyLine) {
+  const std::string samples = Sample({"--num", "300", "--temperature", "1000"});
+  EXPECT_THAT(samples, HasSubstr("\n\n"));
+  EXPECT_EQ(samples.find_first_of("0123456789"), std::string::npos) << samples;
+}
+
 TEST_F(SampleTest, ContinuesTokens) {
   // As the text "gra" is: the begin token, which is the last, and letters.
   const std::vector<std::string> letters = ReadJson("run/tokenizer.json")["characters"];

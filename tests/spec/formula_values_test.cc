@@ -54,6 +54,13 @@ TEST(FormulaValueErrorTest, PartTakesOneOfNParts) {
             "number; this is 0.5 at layer 1, sublayer 1\n"
             "  x = x + part(x, 0.5, 2) * f(x)\n"
             "                  ^");
+  // Each part is a value of the graph, also one that nothing reads.
+  EXPECT_EQ(PlacementError("linear { name: \"g\" out: \"125000\" } "
+                           "each: \"x = x + part(g(x), 0, 125000) * f(x)\""),
+            "m.pbtxt:4:1: placement \"p\", each, attention: a tensor of 125000 parts at layer 1, "
+            "sublayer 1; at most 10000\n"
+            "  x = x + part(g(x), 0, 125000) * f(x)\n"
+            "                        ^");
   EXPECT_EQ(PlacementError("each: \"x = x + part(x, 0, 0) * f(x)\""),
             "m.pbtxt:4:1: placement \"p\", each, attention: a tensor [batch, seq, 8] has no 0 "
             "equal parts\n"

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "runtime/base/file.h"
@@ -38,7 +40,7 @@ TEST(TokenFileTest, EveryLayoutComesBack) {
     ASSERT_TRUE(file.ok()) << file.status();
     EXPECT_EQ(file->layout(), c.layout);
     std::vector<int32_t> tokens(2);
-    file->Read(1, absl::MakeSpan(tokens));
+    ASSERT_TRUE(file->Read(1, absl::MakeSpan(tokens)).ok());
     EXPECT_THAT(tokens, ElementsAre(65535, 3));
     EXPECT_EQ(file->size(), 3);
   }
@@ -84,6 +86,66 @@ TEST(TokenFileTest, ShardsAreOneText) {
   batches->Fill(0, &batch);
   EXPECT_THAT(batch.tokens, ElementsAre(6, 7));
   EXPECT_THAT(batch.targets, ElementsAre(7, 8));
+}
+
+TEST(TokenFileTest, ValidationIsAWordOfTheName) {
+  for (const char* name : {"val.bin", "val0.bin", "fineweb_val_000001.bin", "tiny-Val.bin",
+                           "validation.bin", "text.valid.bin", "eval_3.bin", "EVALUATION.bin"}) {
+    EXPECT_TRUE(IsValidationName(name)) << name;
+  }
+  for (const char* name : {"train.bin", "retrieval_000.bin", "values.bin", "medieval.bin",
+                           "upheaval-2.bin", "intervals_1.bin", "\xc3\xa9val.bin", ".bin", ""}) {
+    EXPECT_FALSE(IsValidationName(name)) << name;
+  }
+}
+
+// A directory of bytes as tokens, and what is in it.
+struct Shards {
+  explicit Shards(const char* name, const std::vector<const char*>& files)
+      : directory(JoinPath(testing::TempDir(), name)) {
+    EXPECT_TRUE(RemoveTree(directory).ok());
+    EXPECT_TRUE(MakeDirectories(directory).ok());
+    options.format = DatasetOptions::Format::kTokens;
+    options.tokenizer_path = directory;
+    EXPECT_TRUE(
+        WriteFileAtomically(JoinPath(directory, "tokenizer.json"), Tokenizer::Bytes(false).ToJson())
+            .ok());
+    const std::string content = BytesOf({1, 2, 3, 4, 5, 6, 7, 8}, TokenLayout::kUint16, 256);
+    for (const char* file : files) {
+      EXPECT_TRUE(WriteFileAtomically(JoinPath(directory, file), content).ok());
+    }
+  }
+  std::string directory;
+  DatasetOptions options;
+};
+
+TEST(TokenFileTest, ARetrievalShardIsTrainedOn) {
+  Shards shards("retrieval", {"retrieval_0.bin", "text_0.bin"});
+  shards.options.val_fraction = 0;
+  const auto data = Dataset::Load(shards.directory, shards.options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->num_tokens(Split::kTrain), 16);
+  EXPECT_EQ(data->num_tokens(Split::kValidation), 0);
+}
+
+TEST(TokenFileTest, AFileThatIsCutWhileItIsInUseIsAnError) {
+  const Shards shards("cut", {"a.bin", "b.bin", "val.bin"});
+  const auto data = Dataset::Load(shards.directory, shards.options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  auto train = TrainBatches::Create(&*data, {1, 15, 1, false, 0});
+  ASSERT_TRUE(train.ok()) << train.status();
+  const auto held_out = EvalBatches::Create(&*data, Split::kValidation, {1, 7, 0});
+  ASSERT_TRUE(held_out.ok()) << held_out.status();
+  Batch batch = train->MakeBatch();
+  ASSERT_TRUE(train->TryFill(0, &batch).ok());
+  std::error_code error;
+  std::filesystem::resize_file(JoinPath(shards.directory, "b.bin"), 4, error);
+  ASSERT_FALSE(error);
+  const absl::Status cut = train->TryFill(1, &batch);
+  EXPECT_THAT(std::string(cut.message()), HasSubstr("b.bin: was cut while it was in use"));
+  for (const int32_t token : batch.tokens) EXPECT_GE(token, 0);
+  // From then on nothing of it is trusted.
+  EXPECT_EQ(held_out->TryFill(0, &batch), cut);
 }
 
 }  // namespace

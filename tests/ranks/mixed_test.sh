@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Ranks that do not run the same command: the job ends with one error, in bounded time.
+#
+#   mixed_test.sh PLUMB SOURCES
+set -euo pipefail
+plumb=$1
+sources=$2
+# shellcheck source=tests/ranks/mpi.sh
+. "$(dirname "$0")/mpi.sh"
+export NO_COLOR=1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+train=("$plumb" train "$sources/examples/why_normalise/pre.pbtxt" --data "$sources/examples/data/names.txt" --quiet
+  --set train.max_steps=5 --set train.batch_size=2 --set train.units=2 --rank-grace 4 --out "$scratch/run")
+
+# mixed CODE MESSAGE COMMAND...: the job of one rank that trains, when the other runs already, and one of COMMAND.
+mixed() {
+  local wanted=$1 message=$2 code=0
+  shift 2
+  # shellcheck disable=SC2016
+  timeout 120 "${launch[@]}" -n 1 bash -c 'sleep 2; exec "$@"' _ "${train[@]}" : -n 1 "$@" > "$scratch/out" 2> "$scratch/err" || code=$?
+  [ $code != 124 ] || fail "$*: the job hangs"
+  [ $code != 0 ] || fail "$*: the job ends as if all were well"
+  [ -z "$is_open_mpi" ] || [ $code = "$wanted" ] || fail "$*: exit code $code and not $wanted"
+  [ "$(grep -c "^error: .*$message" "$scratch/err")" = 1 ] || fail "$*: not one error with \"$message\""
+  [ ! -e "$scratch/run" ] || fail "$*: a run was begun"
+}
+
+# Programs that never join: of plumb, and another's.
+mixed 1 'not all processes of the launcher have joined' "$plumb" --version
+mixed 1 'not all processes of the launcher have joined' sleep 60
+# Ranks that join, and then do something else.
+mixed 2 'the command differs between ranks: train on rank 0 .*; compare on rank 1' \
+  "$plumb" compare "$sources/examples/why_normalise/pre.pbtxt" --data "$sources/examples/data/names.txt" --out "$scratch/study"
+mixed 2 'the command differs between ranks: train on rank 0 .*; doctor on rank 1' "$plumb" doctor
+mixed 2 'the command differs between ranks: train on rank 0 .*; train --resume on rank 1' "${train[@]}" --resume
+
+# All resume a run that is not there yet, which begins it.
+code=0
+"${launch[@]}" -n 2 "${train[@]}" --resume > "$scratch/out" 2> "$scratch/err" || code=$?
+[ $code = 0 ] || fail "--resume of a run that is not there: exit code $code"
+rm -r "$scratch/run/checkpoints" "$scratch/run/latest"
+cp "$scratch/run/metrics.jsonl" "$scratch/metrics"
+# And one that has no checkpoint yet.
+"${launch[@]}" -n 2 "${train[@]}" --resume > "$scratch/out" 2> "$scratch/err" || fail "without a checkpoint: an error"
+losses() { grep -o '"loss":[^,]*' "$1"; }
+[ "$(losses "$scratch/run/metrics.jsonl")" = "$(losses "$scratch/metrics")" ] || fail "other losses"
+echo ok
