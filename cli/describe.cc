@@ -1,9 +1,12 @@
 // plumb describe: what a model's text means, before anything runs.
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,6 +72,7 @@ Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
           {"tied", model.tied},
           {"bidirectional", model.bidirectional},
           {"token_types", model.token_types},
+          {"init_rules", model.init_rules},
           {"begin", model.begin},
           {"layers", layers},
           {"end", model.end},
@@ -150,6 +154,47 @@ std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
   return text;
 }
 
+// A warning if the model's own initial values make its first loss other than that of an even guess;
+// "" without rules for them, and for a model too large to compute it in about a second. Draws the
+// model's weights.
+std::string CheckFirstLoss(const ModelDescription& description, Model* model) {
+  constexpr int64_t kMaxParameters = int64_t{1} << 26, kRows = 4, kMaxTokens = 64;
+  constexpr double kTolerance = 0.05;
+  if (description.init_rules == 0 || description.parameters > kMaxParameters) return "";
+  int64_t vocab = 0, length = 0;
+  for (const auto& [name, value] : description.dims) {
+    if (name == "vocab_size") vocab = value;
+    if (name == "context_length") length = std::min(value, kMaxTokens);
+  }
+  if (vocab < 2 || !model->Init(1).ok()) return "";
+  std::mt19937_64 random(1);
+  const auto draw = [&](std::vector<std::vector<int32_t>>* rows) {
+    rows->assign(kRows, std::vector<int32_t>(static_cast<size_t>(length)));
+    for (std::vector<int32_t>& row : *rows) {
+      for (int32_t& token : row) {
+        token = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
+      }
+    }
+  };
+  TokenBatch batch;
+  draw(&batch.sequences);
+  draw(&batch.targets);
+  // Norms over tokens have their statistics from a training step.
+  const auto outputs = model->Run(batch, /*with_gradients=*/!description.buffers.empty());
+  if (!outputs.ok() || !outputs->loss.has_value()) return "";
+  const double even = std::log(static_cast<double>(vocab));
+  if (std::abs(*outputs->loss - even) <= kTolerance * even) return "";
+  return absl::StrFormat(
+      "warning: with the init rules of the model the first loss is %.3g, where an even guess has "
+      "log(%d) = %.3g, so training begins by unlearning. %s",
+      *outputs->loss, vocab, even,
+      description.tied
+          ? "The head is tied to the embedding: leave the rules for embedding.* out, or write last "
+            "init { match: \"embedding.*\" normal { std: \"log(vocab_size) / (2 * d_model)\" } }"
+          : "Leave the rules for head.* out, or write last init { match: \"head.weight\" normal { "
+            "std: \"1 / sqrt(3 * d_model)\" } }");
+}
+
 // Those of --set that are about the model.
 std::vector<std::string> ModelSettings(std::vector<std::string> settings) {
   const auto is_of_training = [](const std::string& s) { return absl::StartsWith(s, "train."); };
@@ -201,6 +246,8 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
   const absl::Status printed = options.json ? PrintJson(ToJson(*description, *memory, *updates))
                                             : PrintResult(ToText(*description, *memory, shown));
   if (!printed.ok()) return printed;
+  const std::string warning = CheckFirstLoss(*description, model->get());
+  if (!warning.empty()) PrintNote(warning);
   return kExitOk;
 }
 

@@ -1,5 +1,5 @@
 // X3: y, saved and dx of a row, bit for bit, in one aligned range, at the point, in a call of its
-// own, and in evaluation.
+// own, in evaluation, and in memory that has held another call.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -122,6 +122,50 @@ std::string CompareIsolation(const Instance& instance, const Point& point, const
   return "";
 }
 
+// Backward knows a row by what its call brings, not by its address: two calls in the same memory,
+// the forward passes first. The second changes what lies between the ends of each row.
+std::string CompareReusedMemory(const Instance& instance, const Point& point,
+                                const Operands& operands) {
+  if (point[kRows] * point[kDim] > 60000) return "";
+  Operands calls[] = {operands, operands};
+  for (int64_t i = 0; i < point[kRows] * point[kDim]; ++i) {
+    const int64_t column = i % point[kDim];
+    double& value = calls[1].x[static_cast<size_t>(i)];
+    if (point[kDim] < 3 || (column > 0 && column + 1 < point[kDim])) value = value / 2 + 1;
+  }
+  std::unique_ptr<NormRun> runs[3];  // the last one has both calls
+  for (auto& run : runs) {
+    run = std::make_unique<NormRun>(instance, TypeOf(point), point[kRows], 1, Place{}, false,
+                                    /*draw=*/false);
+  }
+  NormRun& both = *runs[2];
+  Outcome must[2], kept[2];
+  for (const size_t k : {0, 1}) {
+    AssignTo(calls[k], runs[k].get());
+    runs[k]->Forward(true);
+    runs[k]->Backward();
+    must[k] = runs[k]->Results();
+    both.Reset();
+    AssignTo(calls[k], &both);
+    both.Forward(true);
+    kept[k] = both.Results();
+  }
+  for (const size_t k : {0, 1}) {
+    both.Reset();
+    AssignTo(calls[k], &both);
+    both.y.Assign(kept[k].y);
+    both.saved.Assign(kept[k].saved);
+    both.call_saved.Assign(kept[k].call_saved);
+    for (size_t i = 0; i < both.buffers.size(); ++i) both.buffers[i].Assign(kept[k].buffers[i]);
+    both.Backward();
+    const std::string text = FirstDifference(both.Results(), must[k], point[kDim]);
+    if (text.empty()) continue;
+    return absl::StrCat("call ", k + 1, " of two in the same memory, both forward first: ", text,
+                        ", as in memory of its own");
+  }
+  return "";
+}
+
 // Statistics by stats_combine and by the extension that can fail.
 std::string CompareCombine(const Instance& instance, const Point& point, const Operands& operands) {
   const bool train = point[kEvaluation] == 0;
@@ -176,6 +220,7 @@ std::optional<std::string> SameBits(const plumb_norm_plugin& norm, Point point) 
   }
   if (text.empty() && !row_wise) text = CompareCombine(*instance, point, operands);
   if (text.empty() && point[kSeed] % 3 == 0) text = CompareThreads(*instance, point, operands);
+  if (text.empty() && point[kSeed] % 3 == 2) text = CompareReusedMemory(*instance, point, operands);
   if (text.empty()) return text;
   return absl::StrCat(TypeName(type), " dim=", point[kDim], " rows=", point[kRows], ": ", text);
 }

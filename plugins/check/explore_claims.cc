@@ -1,9 +1,11 @@
 // X5: the flags of a norm, in every element type, at any dim; and that buffers are used.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -106,8 +108,55 @@ std::optional<std::string> Claims(const plumb_norm_plugin& norm, Point point) {
   return text;
 }
 
-// Buffers: training changes one of them, and evaluation reads one. Which it must read, no flag
-// says.
+// A training step whose statistics are taken in one piece.
+void TrainOnce(NormRun* run) {
+  run->Statistics(PLUMB_FWD, true, run->rows());
+  run->ForwardRange(true, 0, run->rows());
+  run->Statistics(PLUMB_BWD, true, run->rows());
+  run->BackwardRange(false, 0, run->rows());
+}
+
+// Running statistics: after enough equal batches evaluation gives what training gives for them,
+// whatever the momentum, and although a few batches were different before.
+std::string EvaluationFollowsTraining(const Instance& instance, uint32_t type, uint64_t seed) {
+  constexpr int64_t kBatchRows = 256;  // an unbiased variance differs by little
+  constexpr int kOtherSteps = 3, kMaxSteps = 2048;
+  constexpr double kTolerance = 0.02, kAtRest = 0.995;
+  NormRun run(instance, type, kBatchRows, seed);
+  for (int step = 0; step < kOtherSteps; ++step) TrainOnce(&run);
+  std::vector<double> x = run.x.Values(), trained, evaluated, before;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int64_t column = static_cast<int64_t>(i) % run.dim();
+    x[i] = (column % 3 == 0 ? 0.1 : 2) * x[i] + static_cast<double>(column * 5 % 7 - 3) / 2;
+  }
+  run.x.Assign(x);
+  double allowed = 0;
+  const auto differs = [&](size_t i) { return !(std::abs(evaluated[i] - trained[i]) <= allowed); };
+  for (int step = 1; step <= kMaxSteps; ++step) {
+    TrainOnce(&run);
+    if (step < 64 || (step & (step - 1)) != 0) continue;
+    trained = run.y.Values();
+    allowed = kTolerance * std::max(1.0, LargestMagnitude(trained));
+    run.ForwardRange(false, 0, run.rows());
+    before = std::exchange(evaluated, run.y.Values());
+    bool follows = true;
+    for (size_t i = 0; i < trained.size(); ++i) follows = follows && !differs(i);
+    if (follows) return "";
+  }
+  for (size_t i = 0; i < trained.size(); ++i) {
+    // A difference that still becomes smaller is that of a very small momentum.
+    const double error = std::abs(evaluated[i] - trained[i]);
+    if (!differs(i) || error < kAtRest * std::abs(before[i] - trained[i])) continue;
+    return absl::StrFormat(
+        "%s: after %d equal batches evaluation gives %s = %.9g, training %.9g (+- %.2g)",
+        run.Name(), kMaxSteps, PlaceInTensor("y", i, trained.size(), run.dim()), evaluated[i],
+        trained[i], allowed);
+  }
+  return "";
+}
+
+// Buffers: training changes one of them, evaluation reads one, and their statistics are those of
+// the batches. Which it must read, no flag says.
 std::optional<std::string> BuffersAreUsed(const plumb_norm_plugin& norm, Point point) {
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr || instance->layout().n_buffers == 0 || point[kRows] < 8) {
@@ -139,7 +188,9 @@ std::optional<std::string> BuffersAreUsed(const plumb_norm_plugin& norm, Point p
   }
   run.Forward(false);
   if (run.y.Values() == y) return absl::StrCat(run.Name(), ": evaluation reads no buffer");
-  return "";
+  // A momentum among the attributes may be none.
+  if (point[kSeed] % 4 != 0 || point[kAttributes] != 0 || point[kDim] > 64) return "";
+  return EvaluationFollowsTraining(*instance, TypeOf(point), static_cast<uint64_t>(point[kSeed]));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // X6: create, layout and destroy, in any dim and with any attributes, refused ones too: what they
-// leave of the process, of memory, of strings that the host frees, and of each other.
+// leave of the process, of memory, of strings that the host frees or that are long, and of each
+// other.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -24,6 +25,7 @@
 #include "plugins/check/point_run.h"
 #include "plugins/check/process_state.h"
 #include "plugins/check/silence.h"
+#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {
@@ -338,6 +340,87 @@ std::string TextOf(const std::string& layout, const std::vector<double>& y) {
       layout, "\n", std::string(reinterpret_cast<const char*>(y.data()), y.size() * sizeof(y[0])));
 }
 
+// Strings of any length that differ in how often `fill` is repeated.
+struct StringPattern {
+  std::string head, fill, tail, other_tail;  // without another tail there is one string
+  std::string With(size_t times, const std::string& end) const {
+    std::string text = head;
+    for (size_t i = 0; i < times; ++i) text += fill;
+    return text + end;
+  }
+};
+
+// Layout and y with one string; "" where create refuses it.
+std::string AnswerToString(const plumb_norm_plugin& norm, const Point& point,
+                           AttributeValues values, size_t attribute, const std::string& text) {
+  values[attribute].s = text.c_str();
+  std::string refusal;
+  const std::unique_ptr<Instance> instance =
+      TryInstance(norm, static_cast<uint32_t>(point[kDim]), values, &refusal);
+  if (instance == nullptr) return "";
+  return TextOf(TextOfLayout(*instance),
+                PlainY(*instance, point, PLUMB_F32, OperandsAt(*instance, point)));
+}
+
+// A long string is refused, or all of it counts: repetitions that change nothing in short strings
+// change nothing in long ones, and an end that counts in short strings counts in long ones.
+std::string TakeWhole(const plumb_norm_plugin& norm, const Point& point, size_t attribute,
+                      const AttributeValues& values, const StringPattern& pattern) {
+  constexpr size_t kShort = 3, kMaxLength = 4096;  // of the host
+  const auto answer = [&](size_t times, const std::string& tail) {
+    return AnswerToString(norm, point, values, attribute, pattern.With(times, tail));
+  };
+  bool fill_is_nothing = true, end_counts = !pattern.other_tail.empty();
+  const std::string first = answer(1, pattern.tail);
+  for (size_t times = 1; times <= kShort; ++times) {
+    const std::string one = answer(times, pattern.tail);
+    fill_is_nothing = fill_is_nothing && one == first;
+    end_counts = end_counts && one != answer(times, pattern.other_tail);
+    if (one.empty()) return "";
+  }
+  const size_t ends = pattern.head.size() + pattern.tail.size();
+  for (size_t room = 16; room <= kMaxLength; room *= 2) {
+    for (const size_t length : {room, std::min(room + 1, kMaxLength)}) {
+      const size_t times = (length - std::min(length, ends)) / pattern.fill.size();
+      const std::string one = answer(times, pattern.tail);
+      if (one.empty()) continue;
+      const std::string text = absl::StrCat(
+          "dim=", point[kDim], ": attribute ", AttrOf(norm, static_cast<uint32_t>(attribute)).name,
+          " of ", ends + times * pattern.fill.size(), " characters (\"", pattern.head, "\", ",
+          times, " times \"", pattern.fill, "\", \"", pattern.tail, "\")");
+      if (fill_is_nothing && one != first) {
+        return absl::StrCat(text, " gives another instance than with fewer repetitions");
+      }
+      if (end_counts && one == answer(times, pattern.other_tail)) {
+        return absl::StrCat(text, " gives the same instance with \"", pattern.other_tail,
+                            "\" at its end, which shorter strings do not");
+      }
+    }
+  }
+  return "";
+}
+
+std::string TakeLongStrings(const plumb_norm_plugin& norm, const Point& point,
+                            const AttributeValues& values) {
+  // There are hundreds of instances: not at every point.
+  if (point[kDim] > 300 || point[kSeed] % 16 != 0) return "";
+  Point small = Plain(point);
+  small[kRows] = small[kTo] = 2;
+  small[kType] = 0;
+  std::string text;
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    if (AttrOf(norm, i).type != PLUMB_ATTR_STRING) continue;
+    const std::string usual = values[i].s;
+    for (const StringPattern& pattern :
+         {StringPattern{"", "a", "1", "2"}, StringPattern{"", "0", "1", "2"},
+          StringPattern{"", "1,", "1", "2"}, StringPattern{"", " ", usual, ""},
+          StringPattern{usual, "0", "", ""}, StringPattern{usual, ",1", ",1", ",2"}}) {
+      if (text.empty()) text = TakeWhole(norm, small, i, values, pattern);
+    }
+  }
+  return text;
+}
+
 std::string AnswerAt(const plumb_norm_plugin& norm, const std::string& name) {
   const std::optional<Point> point = ParsePoint(name);
   if (!point.has_value()) throw CheckEnded{"no such point: " + name};
@@ -387,6 +470,7 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
     text = WatchLife(norm, dim, refused, ", attributes that it may refuse");
   }
   if (text.empty()) text = ForgetStrings(norm, point, attributes.values);
+  if (text.empty()) text = TakeLongStrings(norm, point, attributes.values);
   if (text.empty()) text = LiveTogether(norm, point);
   if (text.empty() && point[kSeed] % 2 == 0) text = CreateAtOnce(norm, point);
   if (text.empty() && point[kSeed] % 2 == 1) text = CompareWithFresh(norm, point, fresh);

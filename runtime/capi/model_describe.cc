@@ -105,6 +105,7 @@ absl::StatusOr<std::string> DescribeModel(const ModelContext& context) {
   json.Flag("tied", model.tie_embeddings);
   json.Flag("bidirectional", model.bidirectional);
   json.Number("token_types", model.token_types);
+  json.Number("init_rules", static_cast<int64_t>(model.init.size()));
   json.TextList("begin", stack.begin);
   json.Name("layers");
   json.BeginArray();

@@ -312,6 +312,7 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   tied            whether the head's matrix is the embedding's
  *   bidirectional   whether a token sees those after it
  *   token_types     how many there are; 0: the model has none
+ *   init_rules      number of rules for initial values in the description
  *   begin, end      [statement], before the first layer and after the last
  *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], of
  *                   layers, counted from 0, that share a block; equations, scalars, norms: [text];

@@ -30,7 +30,7 @@ class Lister : public NullBackend {
 
   TensorHandle Embed() override {
     const ModelDims& d = model_.dims;
-    const InitSpec standard{InitSpec::Kind::kNormal, 0, 1};  // torch.nn.Embedding
+    const InitSpec standard = EmbeddingInit();
     const ScalarScope scope = StackScope(model_.layers.front()->placement.get());
     const int64_t width = model_.embedding_width;
     Weight("embedding.token.weight", {d.vocab_size, width}, standard, scope);
@@ -292,6 +292,34 @@ class Lister : public NullBackend {
         break;
     }
     return {InitSpec::Kind::kUniform, param.init_a, param.init_b};
+  }
+
+  // Initial values of the embedding tables: torch.nn.Embedding's, or smaller ones if the head reads
+  // the rows of a tied table too. Each logit is the product of a row and the final state. As for a
+  // head of its own, a standard deviation of 1 / sqrt(3 width) keeps such products small. The final
+  // state contains the row of the input token, which norms keep at mean square 1, so that this
+  // token's logit is up to width * std; its exponential is to be at most sqrt(vocab_size). Tables
+  // that are added to the tied one keep their size relative to it.
+  InitSpec EmbeddingInit() const {
+    if (!model_.tie_embeddings) return {InitSpec::Kind::kNormal, 0, 1};
+    const double width = static_cast<double>(model_.embedding_width);
+    const double vocab = static_cast<double>(std::max<int64_t>(model_.dims.vocab_size, 2));
+    const double of_head = 1 / std::sqrt(3 * width), of_own_logit = std::log(vocab) / (2 * width);
+    return {InitSpec::Kind::kNormal, 0, Normalizes() ? std::min(of_head, of_own_logit) : of_head};
+  }
+
+  // True if a norm of the model gives rows of one size, whatever the size of its input.
+  bool Normalizes() const {
+    const auto normalizes = [](const NormBinding& norm) {
+      return norm.plugin->scale_invariant() || norm.plugin->cross_row();
+    };
+    for (const auto& block : model_.layers) {
+      if (block->norm.has_value() && normalizes(*block->norm)) return true;
+      for (const auto& [slot, norm] : block->slots) {
+        if (normalizes(norm)) return true;
+      }
+    }
+    return false;
   }
 
   // torch.nn.Linear: kaiming_uniform with a = sqrt(5), which is uniform in +-1/sqrt(fan_in).

@@ -119,6 +119,7 @@ class DescriptionReader : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 1) {
       return key_ == "norm_sites"          ? &read.norm_sites
              : key_ == "token_types"       ? &read.token_types
+             : key_ == "init_rules"        ? &read.init_rules
              : key_ == "norms_before_head" ? &read.norms_before_head
                                            : nullptr;
     }

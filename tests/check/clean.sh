@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 if [ $# = 0 ]; then
-  set -- "$build"/tests/check/clean/plugins/*.so "$build"/tests/check/sabotage/plugins/{honest,authors_b_}*.so \
+  set -- "$build"/tests/check/clean/plugins/*.so "$build"/tests/check/sabotage/plugins/{honest,authors_b_,string_}*.so \
     "$build"/lib/plumb/norm-v1/*.so
 fi
 words=$(mktemp) details=$(mktemp)

@@ -52,7 +52,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{154, "M4"}, Case{209, "X1"}, Case{211, "X1"}, Case{225, "X4"},
                       Case{227, "X4"}, Case{228, "X4"}, Case{42, "X2"}, Case{75, "X6"},
                       Case{222, "N8"}, Case{223, "N8"}, Case{246, "X6"}, Case{247, "X7"},
-                      Case{208, "X1"}),
+                      Case{208, "X1"}, Case{301, "X3"}, Case{302, "X3"}, Case{303, "X3"},
+                      Case{305, "X5"}, Case{306, "X5"}, Case{307, "X5"},
+                      Case{308, "X5"}, Case{309, "X5"}, Case{310, "X6"}, Case{311, "X6"},
+                      Case{312, "X6"}, Case{313, "X6"}),
     [](const auto& twin) { return "Twin" + std::to_string(twin.param.twin) + twin.param.check; });
 
 TEST(CleanNormTest, IsNotAccused) {

@@ -188,6 +188,35 @@ TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
                     HasSubstr("  peak ")));
 }
 
+TEST_F(DescribeTest, WarnsOfInitRulesThatMakeTheFirstLossWrong) {
+  const auto warning = [this](const std::string& more) {
+    Write("own.pbtxt",
+          "n_layer: 2 n_head: 2 d_model: 64 vocab_size: 65 context_length: 32\n"
+          "block { placement: 'pre' norm: 'rms_norm' }\n" +
+              more);
+    const Finished result = RunPlumb({"describe", "own.pbtxt", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(nlohmann::json::accept(result.out));
+    return result.err;
+  };
+  const std::string tied = "tie_embeddings: true ";
+  EXPECT_THAT(warning(tied), IsEmpty());
+  EXPECT_THAT(warning(tied + "init { match: '*' normal { std: '0.02' } }"), IsEmpty());
+  const std::string wrong = "init { match: '*' normal { std: '1' } } ";
+  EXPECT_THAT(warning(tied + wrong),
+              AllOf(HasSubstr("warning: with the init rules of the model the first loss is "),
+                    HasSubstr("log(65) = 4.17"), HasSubstr("tied to the embedding")));
+  // As the warnings say.
+  EXPECT_THAT(warning(tied + wrong +
+                      "init { match: 'embedding.*' normal { std: 'log(vocab_size) / (2 * d_model)' "
+                      "} }"),
+              IsEmpty());
+  EXPECT_THAT(warning(wrong), HasSubstr("match: \"head.weight\""));
+  EXPECT_THAT(
+      warning(wrong + "init { match: 'head.weight' normal { std: '1 / sqrt(3 * d_model)' } }"),
+      IsEmpty());
+}
+
 TEST_F(DescribeTest, SizesThatCannotBeAreSaid) {
   const Finished result =
       RunPlumb({"describe", "pre.pbtxt", "--batch", "1048576", "--set",

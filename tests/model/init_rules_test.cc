@@ -70,6 +70,25 @@ TEST_F(InitRulesTest, DefaultsAreThoseOfPyTorch) {
   EXPECT_EQ(InitOf(model_, "head.bias"), "uniform(-0.25, 0.25)");
 }
 
+TEST_F(InitRulesTest, TiedEmbeddingsAreSmaller) {
+  model_.d_model = 64;
+  model_.vocab_size = 65;
+  model_.more = "tie_embeddings: true";
+  const std::string small = absl::StrCat("normal(0, ", std::log(65.0) / 128, ")");
+  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), small);
+  EXPECT_EQ(InitOf(model_, "embedding.position.weight"), small);
+  EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "uniform(-0.125, 0.125)");
+  // As the head alone would have it: of a narrow model, and of norms that keep the size of a row.
+  model_.norm = "dyt";
+  const std::string of_head = absl::StrCat("normal(0, ", 1 / std::sqrt(3 * 64.0), ")");
+  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), of_head);
+  model_.norm = "rms_norm";
+  model_.vocab_size = 1 << 20;
+  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), of_head);
+  model_.more += " init { match: \"embedding.*\" normal { std: \"0.5\" } }";
+  EXPECT_EQ(InitOf(model_, "embedding.token.weight"), "normal(0, 0.5)");
+}
+
 TEST_F(InitRulesTest, ConvolutionsAndSinksBeginAsPyTorchsAndAtZero) {
   const std::string text = R"pbtxt(
     n_layer: 1 n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 attention { sinks: true }

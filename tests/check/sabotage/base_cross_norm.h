@@ -4,6 +4,10 @@
  *
  *   CROSS_ID               the norm's id, a string
  *   CROSS_BEFORE_FORWARD   a statement at the start of forward(), with `call`, `r0`, `r1`
+ *   CROSS_RUNNING(which, old, new)   running statistic 0 (mean) or 1 (variance) after a step that
+ *                          had `new`
+ *   CROSS_EVALUATION_MEAN(means, i)   the mean that evaluation subtracts from column i
+ *   CROSS_EVALUATION_RSTD(variance)   1 / the deviation that evaluation divides by
  *   CROSS_SPREAD(na, nb, term)   what the merge of statistics of na and nb rows adds to the sum of
  *                          squares, where `term` is right
  *
@@ -23,6 +27,15 @@
 
 #ifndef CROSS_BEFORE_FORWARD
 #define CROSS_BEFORE_FORWARD
+#endif
+#ifndef CROSS_RUNNING
+#define CROSS_RUNNING(which, old, new) ((old) + CROSS_MOMENTUM * ((new) - (old)))
+#endif
+#ifndef CROSS_EVALUATION_MEAN
+#define CROSS_EVALUATION_MEAN(means, i) ((means)[i])
+#endif
+#ifndef CROSS_EVALUATION_RSTD
+#define CROSS_EVALUATION_RSTD(variance) (1 / sqrt((variance) + CROSS_EPS))
 #endif
 #ifndef CROSS_SPREAD
 #define CROSS_SPREAD(na, nb, term) (term)
@@ -100,8 +113,8 @@ static void Combine(uint32_t phase, uint32_t dim, double* acc, const double* par
       saved[dim + i] = (T)(1 / sqrt(variance + CROSS_EPS));                                        \
       if ((call->flags & PLUMB_CALL_TRAIN) != 0 && call->rows > 0) {                               \
         T *running_mean = (T*)call->buffers[0], *running_variance = (T*)call->buffers[1];          \
-        running_mean[i] += (T)(CROSS_MOMENTUM * (first[i] - running_mean[i]));                     \
-        running_variance[i] += (T)(CROSS_MOMENTUM * (variance - running_variance[i]));             \
+        running_mean[i] = (T)CROSS_RUNNING(0, running_mean[i], first[i]);                          \
+        running_variance[i] = (T)CROSS_RUNNING(1, running_variance[i], variance);                  \
       }                                                                                            \
     }                                                                                              \
   }                                                                                                \
@@ -113,10 +126,11 @@ static void Combine(uint32_t phase, uint32_t dim, double* acc, const double* par
       const T* x = PLUMB_CONST_ROW(T, call->x, call->x_pitch, r);                                  \
       T* y = PLUMB_ROW(T, call->y, call->y_pitch, r);                                              \
       for (uint32_t i = 0; i < dim; ++i) {                                                         \
-        const T mean = saved != NULL ? saved[i] : ((const T*)call->buffers[0])[i];                 \
+        const T mean =                                                                             \
+            saved != NULL ? saved[i] : CROSS_EVALUATION_MEAN((const T*)call->buffers[0], i);       \
         const T rstd = saved != NULL                                                               \
                            ? saved[dim + i]                                                        \
-                           : (T)(1 / sqrt((double)((const T*)call->buffers[1])[i] + CROSS_EPS));   \
+                           : (T)CROSS_EVALUATION_RSTD((double)((const T*)call->buffers[1])[i]);    \
         y[i] = weight[i] * ((x[i] - mean) * rstd);                                                 \
       }                                                                                            \
     }                                                                                              \

@@ -56,6 +56,10 @@
 #ifndef BASE_EPS_IS_LEGAL /* what create() takes */
 #define BASE_EPS_IS_LEGAL(eps) ((eps) >= BASE_EPS_MIN && (eps) <= BASE_EPS_MAX)
 #endif
+#ifndef BASE_MORE_ATTRS /* definitions behind that of eps, each with a comma, and their number */
+#define BASE_MORE_ATTRS
+#define BASE_MORE_ATTRS_COUNT 0
+#endif
 #ifndef BASE_AVAILABLE
 #define BASE_AVAILABLE NULL
 #endif
@@ -117,6 +121,7 @@ static const plumb_attr_def base_attrs[] = {
      BASE_EPS_MAX,
      {BASE_EPS_DEFAULT, 0, NULL},
      NULL},
+    BASE_MORE_ATTRS
 };
 
 BASE_UNUSED static plumb_status BaseCreate(const plumb_host* host, uint32_t dim,
@@ -241,7 +246,7 @@ static const plumb_norm_plugin base_norm = {
     BASE_DOC,
     BASE_FLAGS,
     BASE_DTYPES,
-    1,
+    1 + BASE_MORE_ATTRS_COUNT,
     sizeof(plumb_attr_def),
     base_attrs,
     BASE_AVAILABLE,

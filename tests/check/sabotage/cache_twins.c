@@ -1,0 +1,79 @@
+/* Bugs of statistics that are kept per thread and found by an address: a correct norm until its
+ * host gives the memory of one call to another. Each twin: the key; what is kept. */
+#define BASE_FLAGS (PLUMB_NORM_NAN_ISOLATED | PLUMB_NORM_SCALE_INVARIANT) /* never in place */
+#define BASE_FORWARD SpoiltForward
+#define BASE_BACKWARD SpoiltBackward
+#include "base_norm.h"
+#include "call_copy.h"
+
+/* clang-format off */
+/* 301. address of the row of x: forward keeps 1 / root, and backward takes it before `saved`.
+ * 302. address of the row of x, with its first and last element, dim above 64: the same.
+ * 303. address of the row of `saved`, 16 rows and more: the same. */
+/* clang-format on */
+
+/* In the thread's own block, so that the first access allocates nothing. */
+enum { kSlots = 32 };
+static __thread __attribute__((tls_model("initial-exec"))) struct {
+  const void* address;
+  double r;
+  double ends[2];
+} kept[kSlots];
+
+static double ElementOf(const plumb_norm_call* call, int64_t row, uint32_t i) {
+  if (call->dtype == PLUMB_F32) return PLUMB_CONST_ROW(float, call->x, call->x_pitch, row)[i];
+  if (call->dtype == PLUMB_F64) return PLUMB_CONST_ROW(double, call->x, call->x_pitch, row)[i];
+  return plumb_bf16_to_float(PLUMB_CONST_ROW(plumb_bf16, call->x, call->x_pitch, row)[i]);
+}
+
+static const void* Address(const plumb_norm_call* call, int64_t row) {
+  return TWIN == 303 ? (const char*)call->saved + row * call->saved_pitch
+                     : (const char*)call->x + row * call->x_pitch;
+}
+
+static size_t Slot(const void* address) { return (size_t)address / 8 % kSlots; }
+
+static int IsKept(const plumb_norm_call* call, int64_t row) {
+  const void* address = Address(call, row);
+  const size_t slot = Slot(address);
+  if (kept[slot].address != address) return 0;
+  return TWIN != 302 || (kept[slot].ends[0] == ElementOf(call, row, 0) &&
+                         kept[slot].ends[1] == ElementOf(call, row, call->dim - 1));
+}
+
+static int IsSpoilt(const plumb_norm_call* call) {
+  if (TWIN == 302) return call->dim > 64;
+  return TWIN != 303 || call->rows >= 16;
+}
+
+static plumb_status SpoiltForward(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                                  int64_t r0, int64_t r1) {
+  const plumb_status status = BaseForward(norm, call, r0, r1);
+  if (status != PLUMB_OK || call->saved == NULL || !IsSpoilt(call)) return status;
+  for (int64_t row = r0; row < r1; ++row) {
+    const void* address = Address(call, row);
+    const size_t slot = Slot(address);
+    const char* saved = (const char*)call->saved + row * call->saved_pitch;
+    kept[slot].address = address;
+    kept[slot].r = call->dtype == PLUMB_F64 ? *(const double*)saved : *(const float*)saved;
+    kept[slot].ends[0] = ElementOf(call, row, 0);
+    kept[slot].ends[1] = ElementOf(call, row, call->dim - 1);
+  }
+  return status;
+}
+
+static plumb_status SpoiltBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
+                                   int64_t r0, int64_t r1) {
+  plumb_norm_call own = CopyOfCall(call);
+  double wide;
+  float narrow;
+  own.saved = call->dtype == PLUMB_F64 ? (void*)&wide : (void*)&narrow;
+  own.saved_pitch = 0;
+  for (int64_t row = r0; row < r1; ++row) {
+    const int found = IsSpoilt(call) && IsKept(call, row);
+    if (found) wide = kept[Slot(Address(call, row))].r, narrow = (float)wide;
+    const plumb_status status = BaseBackward(norm, found ? &own : call, row, row + 1);
+    if (status != PLUMB_OK) return status;
+  }
+  return PLUMB_OK;
+}

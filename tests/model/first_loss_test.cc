@@ -1,0 +1,129 @@
+// The loss of a model with its initial values is that of an even guess, log(vocab_size), whether or
+// not its head is tied to the embedding.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/tools/model.h"
+#include "tests/api/test_models.h"
+
+namespace plumb {
+namespace {
+
+struct FirstLossModel {
+  std::string placement = "pre", norm = "rms_norm", positions = "ROPE", more;
+  int width = 64, layers = 2, vocabulary = 65;
+  bool tied = true;
+
+  std::string Text() const {
+    return absl::StrCat("n_layer: ", layers, " n_head: 2 d_model: ", width, " d_ff: ", 2 * width,
+                        " vocab_size: ", vocabulary, " context_length: 32 positions { kind: ",
+                        positions, " } block { placement: '", placement, "' norm: '", norm, "' } ",
+                        tied ? "tie_embeddings: true " : "", more);
+  }
+};
+
+class FirstLossTest : public ::testing::Test {
+ protected:
+  // The first loss less log(vocab_size), as a part of it.
+  double ExcessOf(const FirstLossModel& model) {
+    const absl::StatusOr<Spec> spec = Spec::FromText(model.Text(), "model.pbtxt");
+    if (!spec.ok()) return NotComputed(spec.status());
+    const auto made = Model::Create(runtime_.get(), *spec);
+    if (!made.ok()) return NotComputed(made.status());
+    const absl::Status drawn = (*made)->Init(7);
+    if (!drawn.ok()) return NotComputed(drawn);
+    std::mt19937_64 random(3);
+    TokenBatch batch;
+    for (auto* rows : {&batch.sequences, &batch.targets}) {
+      rows->assign(8, std::vector<int32_t>(32));
+      for (std::vector<int32_t>& row : *rows) {
+        for (int32_t& token : row) {
+          token = static_cast<int32_t>(random() % static_cast<uint64_t>(model.vocabulary));
+        }
+      }
+    }
+    const auto outputs = (*made)->Run(batch, /*with_gradients=*/false);
+    if (!outputs.ok()) return NotComputed(outputs.status());
+    return outputs->loss.value_or(HUGE_VAL) / std::log(model.vocabulary) - 1;
+  }
+
+  static constexpr double kTolerance = 0.05;
+
+ private:
+  static double NotComputed(const absl::Status& status) {
+    ADD_FAILURE() << status;
+    return HUGE_VAL;
+  }
+
+  const std::unique_ptr<HostRuntime> runtime_ = MakeHostRuntime();
+};
+
+TEST_F(FirstLossTest, IsThatOfAnEvenGuessAtAllWidths) {
+  for (const int width : {16, 64, 256, 1024}) {
+    for (const char* placement : {"pre", "post", "rezero", "deepnorm"}) {
+      for (const char* positions : {"ROPE", "LEARNED"}) {
+        for (const bool tied : {true, false}) {
+          FirstLossModel model;
+          model.placement = placement;
+          model.positions = positions;
+          model.width = width;
+          model.layers = width > 256 ? 1 : 2;
+          model.tied = tied;
+          model.vocabulary = 256;
+          EXPECT_NEAR(ExcessOf(model), 0, kTolerance)
+              << placement << " " << positions << " width " << width << (tied ? " tied" : "");
+        }
+      }
+    }
+  }
+}
+
+TEST_F(FirstLossTest, IsThatOfAnEvenGuessInTiedPlacements) {
+  // mup multiplies logits by 64 / d_model. The others add two normalized streams before the head,
+  // and their narrow models are at 11 % with a head of its own too.
+  const std::set<std::string> wide_only = {"mup", "resi_dual", "siamese_norm"};
+  for (const std::string& placement : ShippedPlacements()) {
+    for (const int width : {16, 64}) {
+      if (width < 64 && wide_only.count(placement) > 0) continue;
+      FirstLossModel model;
+      model.placement = placement;
+      model.width = width;
+      EXPECT_NEAR(ExcessOf(model), 0, kTolerance) << placement << " width " << width;
+    }
+  }
+}
+
+TEST_F(FirstLossTest, IsThatOfAnEvenGuessOfOtherTiedModels) {
+  const auto expect = [this](const char* name, const FirstLossModel& model) {
+    EXPECT_NEAR(ExcessOf(model), 0, kTolerance) << name;
+  };
+  FirstLossModel model;
+  for (const int layers : {1, 12}) {
+    model.layers = layers;
+    expect("depth", model);
+  }
+  model = {};
+  for (const int vocabulary : {27, 1000, 20000}) {
+    model.vocabulary = vocabulary;
+    expect("vocabulary", model);
+  }
+  model = {};
+  for (const char* norm : {"dyt", "none", "l2_norm", "layer_norm", "scale_norm"}) {
+    model.norm = norm;
+    expect(norm, model);
+  }
+  model = {};
+  for (const char* more : {"embedding_scale: 'sqrt(d_model)'", "embedding_width: '16'",
+                           "bidirectional: true token_types: 2"}) {
+    model.more = more;
+    expect(more, model);
+  }
+}
+
+}  // namespace
+}  // namespace plumb
