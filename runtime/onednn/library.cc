@@ -39,7 +39,7 @@ constexpr char kFileName[] = PLUMB_ONEDNN_SONAME;
 // refuses a library of another major version.
 constexpr const char* kFileNames[] = {
     kFileName, "libdnnl.so." PLUMB_TEXT(DNNL_VERSION_MAJOR),
-    "libdnnl.so." PLUMB_TEXT(DNNL_VERSION_MAJOR) "." PLUMB_TEXT(DNNL_VERSION_MINOR), "libdnnl.so"};
+    "libdnnl.so." PLUMB_TEXT(DNNL_VERSION_MAJOR) "." PLUMB_TEXT(DNNL_VERSION_MINOR)};
 
 struct Loaded {
   OneDnnLibrary library;
@@ -87,15 +87,17 @@ Opened Open(void* global) {
   Opened opened;
   for (const char* name : kFileNames) {
     opened.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    dlerror();  // discards the error, which a host would find otherwise
     if (opened.handle != nullptr) return opened;  // the host has loaded it
   }
   opened.itself_first = dlsym(global, "dnnl_version") != nullptr && !IsInstrumented(global);
-  dlerror();  // discards the errors so far
+  dlerror();
   for (const char* name : kFileNames) {
     opened.handle =
         dlopen(name, RTLD_NOW | RTLD_LOCAL | (opened.itself_first ? RTLD_DEEPBIND : 0));
     if (opened.handle != nullptr) return opened;
-    if (opened.problem.empty()) opened.problem = LoaderError();
+    const std::string problem = LoaderError();
+    if (opened.problem.empty()) opened.problem = problem;
   }
   return opened;
 }

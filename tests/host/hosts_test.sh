@@ -69,7 +69,7 @@ major=${soname#libdnnl.so.}
 major=${major%%.*}
 mkdir broken version
 # Each name that plumb tries, so that it does not find the system's by another name.
-for name in "$soname" "${file##*/}" "libdnnl.so.$major" libdnnl.so; do echo "not a library" > "broken/$name"; done
+for name in "$soname" "${file##*/}" "libdnnl.so.$major"; do echo "not a library" > "broken/$name"; done
 cc -shared -fPIC -x c - -o "version/$soname" << END
 typedef struct { int major, minor, patch; const char* hash; unsigned runtimes[2]; } version_t;
 const version_t* dnnl_version(void) { static const version_t v = {$((major + 1)), 2, 1, "", {0, 0}}; return &v; }

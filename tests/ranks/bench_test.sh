@@ -32,5 +32,5 @@ ends_with 0 2 "${bench[@]}"
 grep -q 'predicted / measured' "$scratch/out" || fail "nothing was measured"
 grep -q 'the slowest of 2 that compute at once' "$scratch/out" || fail "the assumption is missing"
 ends_with 2 2 "${bench[@]}" --only decode
-[ "$(grep -c '^error: ' "$scratch/err")" = 1 ] || fail "not one error"
+[ "$(grep -c '^ *error: ' "$scratch/err")" = 1 ] || fail "not one error"
 echo ok

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from train_ranks import command_by_rank
+from train_ranks import command_by_rank, error_lines
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 # What tells of time, host or speed (docs/report.md), of the study and of a run.
@@ -86,7 +86,7 @@ class Study:
         launcher = self.command(2, out)[:-len(first)]
         commands = [first, self.command(0, out, ["--plugin", norm])]
         result = subprocess.run([*launcher, *command_by_rank(commands)], env=self.environment, capture_output=True, text=True)
-        told = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+        told = error_lines(result.stderr)
         if result.returncode == 0 or len(told) != 1 or "norm plugins of pre differs between ranks" not in told[0]:
             fail(f"another plugin on rank 1: exit code {result.returncode}\n{result.stderr}")
         if out.exists():

@@ -28,14 +28,14 @@ link, = report["links"]
 assert link["ranks"] == [0, 1] and link["latency"] > 0 and link["bandwidth"] > 0
 END
 ends_with 2 3 "$plumb" doctor --no-such-option
-[ "$(grep -c '^error: ' "$scratch/err")" = 1 ] || fail "a mistake of usage is not told once"
+[ "$(grep -c '^ *error: ' "$scratch/err")" = 1 ] || fail "a mistake of usage is not told once"
 export PLUMB_MPI_LIBRARY=/nowhere/libplumb-mpi.so
 code=0
 "${launch[@]}" -n 3 "$plumb" doctor > "$scratch/out" 2> "$scratch/err" || code=$?
 [ $code != 0 ] || fail "without the library there is no error"
 # MPICH's mpirun does not end ranks that have not come to MPI: those after rank 0 say which they are.
-[ -n "$is_open_mpi" ] || sed -i '/^error: rank [12]: /d' "$scratch/err"
-[ "$(grep -c '^error: .*no /nowhere/libplumb-mpi.so' "$scratch/err")" = 1 ] || fail "that there is no library is not told once"
+[ -n "$is_open_mpi" ] || sed -i '/^ *error: rank [12]: /d' "$scratch/err"
+[ "$(grep -c '^ *error: .*no /nowhere/libplumb-mpi.so' "$scratch/err")" = 1 ] || fail "that there is no library is not told once"
 PLUMB_MPI_LIBRARY='' ends_with 0 3 "$plumb" doctor
 [ "$(grep -c '^processor  ' "$scratch/out")" = 3 ] || fail "ranks that know nothing of each other"
 echo ok

@@ -22,13 +22,13 @@ run() {
   "${launch[@]}" -n 3 "$program" "$@" > "$scratch/out" 2>&1 || code=$?
   # shellcheck disable=SC2053
   [[ $code == $wanted ]] || fail "$*: exit code $code and not $wanted"
-  count=$(grep -c '^error: ' "$scratch/out" || true)
+  count=$(grep -c '^ *error: ' "$scratch/out" || true)
   case $wanted in *'*') [ "$count" = 0 ] || count=1 ;; esac
   if [ -z "$message" ]; then
     [ "$count" = 0 ] || fail "$*: an error"
   else
     [ "$count" = 1 ] || fail "$*: $count errors"
-    grep -q "^error: $message" "$scratch/out" || fail "$*: not \"$message\""
+    grep -q "^ *error: $message" "$scratch/out" || fail "$*: not \"$message\""
   fi
 }
 

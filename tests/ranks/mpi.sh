@@ -13,6 +13,7 @@ if mpirun --version 2> /dev/null | grep 'Open MPI' > /dev/null; then
   # shellcheck disable=SC2034
   is_open_mpi=yes
 fi
+# A rank's error is searched for as "^ *error: ": Open MPI 5 may print a blank before it, of a message of its own.
 # Ranks of this machine share memory; its network is not looked for.
 export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_pml=ob1
 

@@ -95,6 +95,11 @@ def command_by_rank(commands):
     return ["sh", "-c", f"case ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} in {cases} esac"]
 
 
+def error_lines(text):
+    """The errors among what a job printed. Open MPI 5 puts a blank between its own message and that of a rank."""
+    return [line.strip() for line in text.splitlines() if line.strip().startswith("error: ")]
+
+
 def fail(text):
     print("failed:", text, file=sys.stderr)
     sys.exit(1)
@@ -431,7 +436,7 @@ def checkpoints(plumb, options):
         code, text = run("ALL", 3, commands)
         plumb.environment["OMPI_MCA_btl"] = "self,vader,tcp"
         expect(code == 1, f"ulimit -f: exit code {code}\n{text}")
-        errors = [line for line in text.splitlines() if line.startswith("error: ")]
+        errors = error_lines(text)
         expect(len(errors) == 1 and f"rank {rank} on host {host}: " in errors[0], f"ulimit -f:\n{text}")
         expect("cannot write" in errors[0], errors[0])
         left = sorted(path.name for path in (out / "checkpoints").iterdir())
@@ -459,7 +464,7 @@ class Faults:
 
     def judge(self, what, got, text, code, *texts):
         expect(self.plumb.is_code(got, code), f"{what}: exit code {got}, not {code}\n{text}")
-        errors = [line for line in text.splitlines() if line.startswith("error: ")]
+        errors = error_lines(text)
         expect(len(errors) == (1 if texts else 0), f"{what}: {len(errors)} errors\n{text}")
         for each in texts:
             expect(each in text, f'{what}: not "{each}"\n{text}')
